@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package checkpoint remembers how far a stream's changes have been published, and which state of each object the log has.
+//
+// A position only ever names a version up to which everything has been settled: published and acknowledged,
+// or known not to be published. After a crash a position may be old, never too new.
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+)
+
+// Row is what the log has of one object.
+type Row struct {
+	UID, ResourceVersion string
+	// Sequence is the place in the log of the object's last event; 0 where it was not published or the log has no places.
+	Sequence  uint64
+	Partition int32
+	// Deleted marks a tombstone: the object is gone, the row stays until the position has passed ResourceVersion.
+	Deleted bool
+}
+
+// Stream is the state of one stream.
+type Stream struct {
+	// Position is the version from which a watch loses nothing; empty while the first list is not complete.
+	Position string
+	// Fingerprint identifies the stream's selectors.
+	Fingerprint string
+	// History counts how often the cluster's etcd was seen restored.
+	History int
+}
+
+// Identity says whose checkpoint it is.
+type Identity struct {
+	// ClusterUID is the uid of the namespace kube-system.
+	ClusterUID string
+	// Cluster is the name that events carry.
+	Cluster  string
+	Pipeline string
+}
+
+// State is everything a store holds.
+type State struct {
+	// Identity is the zero value in a store that was never written.
+	Identity Identity
+	// Streams is keyed by the stream's name.
+	Streams map[string]Stream
+	// Rows is keyed by the stream's name, then by "namespace/name" or "name".
+	Rows map[string]map[string]Row
+}
+
+// Batch is what one commit changes. Streams and rows that it does not name stay as they are.
+type Batch struct {
+	Identity Identity
+	Streams  map[string]Stream
+	// Put and Drop are keyed like State.Rows; Drop wins over nothing: a key is in one of the two.
+	Put  map[string]map[string]Row
+	Drop map[string][]string
+	// Forget names streams whose position and rows are removed.
+	Forget []string
+}
+
+// Store keeps the state of one pipeline. One process at a time uses a store; a second is refused on open.
+type Store interface {
+	// Load returns what was committed last.
+	Load(ctx context.Context) (*State, error)
+	// Commit makes the whole batch durable, or nothing of it. Once it returns nil the batch survives a crash of the machine.
+	Commit(ctx context.Context, b *Batch) error
+}
+
+// ForeignError says that a store belongs to another cluster or pipeline.
+type ForeignError struct {
+	Path      string
+	Has, Want Identity
+}
+
+// Error implements error.
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("checkpoint %s was written for cluster %q (kube-system uid %s), pipeline %q, and this is cluster %q (%s), pipeline %q: "+
+		"point the checkpoint at another path, or move the old one away to start with a new snapshot",
+		e.Path, e.Has.Cluster, e.Has.ClusterUID, e.Has.Pipeline, e.Want.Cluster, e.Want.ClusterUID, e.Want.Pipeline)
+}

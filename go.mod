@@ -1,0 +1,3 @@
+module github.com/kube-eventbridge/kube-eventbridge
+
+go 1.26

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sink defines what it means to have delivered a message.
+//
+// Delivery is at least once as seen from here: after a retry or a restart a message may be handed to the broker
+// again, with the same id and the same bytes. What makes the log effectively free of duplicates is that the broker, or
+// the check of the last message of a key, recognises it.
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Attribute is one CloudEvents attribute: a lower-case name without a binding's prefix, and its value as plain text.
+type Attribute struct{ Name, Value string }
+
+// Message is what a broker is given. The sink adds its protocol's binding: header prefixes and escaping.
+//
+// A Message belongs to the sink from Publish until its done function is called; nobody changes it meanwhile.
+type Message struct {
+	// Subject is the rendered subject (NATS) or topic (Kafka).
+	Subject string
+	// Key is the partition key; equal to the attribute partitionkey.
+	Key string
+	// ID is what the broker recognises a repetition by. It is the same whenever the same event is published.
+	ID string
+	// Attributes are the context attributes of binary mode; empty in structured mode.
+	Attributes []Attribute
+	// ContentType is application/json in binary mode, application/cloudevents+json in structured mode.
+	ContentType string
+	Data        []byte
+
+	// Verify asks the sink to publish only if the last message of the key's subject is still the one at Previous
+	// (0: none). A sink that cannot check ignores it. After an ambiguous failure a sink verifies unasked.
+	Verify   bool
+	Previous uint64
+	// Shared says that the subject carries messages of other keys too, so that nothing can be verified.
+	Shared bool
+}
+
+// Receipt is the broker's answer: where the message stands in the log.
+type Receipt struct {
+	// Sequence is the message's place in its stream or partition, from 1; 0 where the sink has no such thing.
+	Sequence uint64
+	// Partition is the Kafka partition, 0 elsewhere.
+	Partition int32
+	// Duplicate says that the broker had the message already.
+	Duplicate bool
+}
+
+// Done is told the fate of a message, exactly once for each Publish, from any goroutine. It must not block and must
+// not call Publish.
+type Done func(Receipt, error)
+
+// Publisher hands messages to a broker.
+type Publisher interface {
+	// Publish takes m over. It blocks while too many messages are unacknowledged, and returns before m is
+	// acknowledged; done is called once, possibly before Publish returns, also when ctx ends while it waits.
+	//
+	// The error given to done is nil when the broker has the message for good, a [*ConflictError] when Verify found
+	// another message, one for which [IsPermanent] holds when the broker will never take m, and else a failure after which
+	// nobody knows whether the broker has the message: it must be published again, unchanged.
+	//
+	// Messages of different keys may be stored in any order. A caller that wants an order has one unacknowledged
+	// message at a time.
+	Publish(ctx context.Context, m *Message, done Done)
+}
+
+// Sink is a broker's side of the bridge. Publish may be called while Run runs, and calls done with an error otherwise.
+type Sink interface {
+	Publisher
+	// Run connects, checks or creates what the sink publishes to, and serves until ctx ends; it waits for a broker
+	// that is away. It returns nil when ctx ended, and an error only for what must not be used: see [UnusableError].
+	// When Run has returned every done function has been called and no goroutine of the sink is left.
+	Run(ctx context.Context) error
+	// Ready reports whether the broker is reachable now: nil, or why not.
+	Ready() error
+}
+
+// Stored is a message as the log has it.
+type Stored struct {
+	Sequence    uint64
+	ID          string
+	Attributes  []Attribute
+	ContentType string
+	Data        []byte
+	Time        time.Time
+}
+
+// ConflictError says that the last message of the key is not the expected one.
+type ConflictError struct {
+	// Last is that message; nil where there is none.
+	Last *Stored
+}
+
+// Error implements error.
+func (e *ConflictError) Error() string {
+	if e.Last == nil {
+		return "the log has no message of this key, another one was expected"
+	}
+	return fmt.Sprintf("the log's last message of this key is %s at %d, another one was expected", e.Last.ID, e.Last.Sequence)
+}
+
+// UnusableError says that a broker's stream or topic must not be used, and what to do about it.
+type UnusableError struct {
+	Target, Reason, Advice string
+}
+
+// Error implements error.
+func (e *UnusableError) Error() string {
+	return fmt.Sprintf("%s cannot be used: %s; %s", e.Target, e.Reason, e.Advice)
+}
+
+type permanentError struct{ err error }
+
+func (e *permanentError) Error() string { return e.err.Error() }
+func (e *permanentError) Unwrap() error { return e.err }
+
+// Permanent marks err as one that repeating the same message cannot cure.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
+
+// IsPermanent reports whether err was marked by [Permanent].
+func IsPermanent(err error) bool {
+	var p *permanentError
+	return errors.As(err, &p)
+}

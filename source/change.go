@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// Op is what happened to an object, as seen by the stream it belongs to.
+type Op uint8
+
+// The operations.
+const (
+	Added Op = iota + 1
+	Updated
+	Deleted
+)
+
+// String returns the word used for the operation in event types and metrics.
+func (o Op) String() string {
+	switch o {
+	case Added:
+		return "added"
+	case Updated:
+		return "updated"
+	case Deleted:
+		return "deleted"
+	default:
+		return "unknown"
+	}
+}
+
+// Reason is why a change is known; it is the value of the event's reason attribute.
+type Reason string
+
+// The reasons.
+const (
+	ReasonWatch     Reason = "watch"
+	ReasonSnapshot  Reason = "snapshot"
+	ReasonRelist    Reason = "relist"
+	ReasonRecovered Reason = "recovered"
+	ReasonResync    Reason = "resync"
+	ReasonRepair    Reason = "repair"
+)
+
+// Resource is one served resource.
+type Resource struct {
+	Group, Version, Resource, Kind string
+	Namespaced                     bool
+}
+
+// APIVersion returns "v1" for the core group, else "group/version".
+func (r Resource) APIVersion() string {
+	if r.Group == "" {
+		return r.Version
+	}
+	return r.Group + "/" + r.Version
+}
+
+// String returns the resource as kubectl takes it: "pods.v1", "deployments.v1.apps".
+func (r Resource) String() string {
+	s := r.Resource + "." + r.Version
+	if r.Group != "" {
+		s += "." + r.Group
+	}
+	return s
+}
+
+// Stream is one resource in one scope: what one watch delivers.
+type Stream struct {
+	Resource
+	// Namespace is empty for all namespaces and for cluster-scoped resources.
+	Namespace                    string
+	LabelSelector, FieldSelector string
+}
+
+// Name identifies the stream within a pipeline: "pods.v1", or "pods.v1/kube-system" for one namespace.
+// Selectors are not part of it.
+func (s Stream) Name() string {
+	if s.Namespace == "" {
+		return s.Resource.String()
+	}
+	return s.Resource.String() + "/" + s.Namespace
+}
+
+// Selective reports whether objects can enter and leave the stream without being created or deleted.
+func (s Stream) Selective() bool { return s.LabelSelector != "" || s.FieldSelector != "" }
+
+// Ident identifies one state of one object.
+type Ident struct {
+	// Namespace is empty for a cluster-scoped object.
+	Namespace, Name, UID, ResourceVersion string
+}
+
+// Key returns "namespace/name", or "name" for a cluster-scoped object.
+func (i Ident) Key() string {
+	if i.Namespace == "" {
+		return i.Name
+	}
+	return i.Namespace + "/" + i.Name
+}
+
+// Ticket stands for a change between the moment it is read off the wire and the moment it needs no further care.
+// The zero Ticket stands for nothing.
+type Ticket uint64
+
+// Change is one state of one object, or its end.
+type Change struct {
+	Op Op
+	Ident
+	// Body is the object as the API server sent it; nil where only the identity is known.
+	// Whoever is handed a Change owns one reference.
+	Body   *Body
+	Reason Reason
+	// Seen is when the change was read off the wire.
+	Seen   time.Time
+	Ticket Ticket
+	// Count is how many changes this one stands for; 0 and 1 both mean one.
+	Count int
+	// IDSuffix is appended to the event id, with its leading dot; see the event reference. Usually empty.
+	IDSuffix string
+}
+
+// Feed takes over what a stream reads, in the order in which it was read.
+type Feed interface {
+	// Admit waits until size more bytes may be held, and cuts the ticket of the frame at version. It is called where
+	// the frame comes off the wire, so that waiting stops the reading. Items of a list have no place in the order of
+	// versions: their version is empty. The caller owes exactly one Deliver for each ticket. The error is ctx's.
+	Admit(ctx context.Context, version string, size int) (Ticket, error)
+	// Deliver hands over an admitted change and its body. It never blocks.
+	Deliver(c Change)
+}
+
+// History is what the far side remembers of a stream, and is told of its progress.
+type History interface {
+	// Resume returns the version from which a watch loses nothing, and the objects known there. ok is false
+	// where there is no such version: then the stream starts with a list.
+	Resume() (version string, known iter.Seq[Ident], ok bool)
+	// Note records progress in its place in the stream. SnapshotStarted and Gap return only when everything before
+	// them has been published and they themselves have; the others never block. The error is ctx's.
+	Note(ctx context.Context, p Progress) error
+}
+
+// ProgressKind says what a [Progress] records.
+type ProgressKind uint8
+
+// The kinds of progress.
+const (
+	// Bookmark: the stream has shown everything up to Version.
+	Bookmark ProgressKind = iota + 1
+	// SnapshotStarted: a first list at Version follows.
+	SnapshotStarted
+	// Gap: the history after the last position is gone; a list at Version follows. Cause says why.
+	Gap
+	// Listed: the list at Version is complete. What was known and did not appear in it no longer exists.
+	Listed
+)
+
+// Progress is a point in a stream between changes.
+type Progress struct {
+	Kind    ProgressKind
+	Version string
+	// Objects is the number of objects of a finished list.
+	Objects int
+	// Cause says, for a person, why there is a gap.
+	Cause string
+	Seen  time.Time
+}
+
+// Marker is what the log is told about a stream rather than about an object of it.
+type Marker struct {
+	Kind MarkerKind
+	// From and To are versions. A gap has both; a snapshot has only To, the version of its list.
+	From, To string
+	// Objects is the number of objects of a completed snapshot.
+	Objects int
+	// Cause says why there is a gap.
+	Cause string
+	Seen  time.Time
+}
+
+// MarkerKind is the kind of a [Marker].
+type MarkerKind uint8
+
+// The kinds of markers.
+const (
+	MarkerGap MarkerKind = iota + 1
+	MarkerSnapshotStarted
+	MarkerSnapshotCompleted
+)
