@@ -23,15 +23,16 @@ func (b *Body) Bytes() []byte {
 	return b.data
 }
 
-// Retain adds a reference and returns b.
+// Retain adds a reference and returns b. The caller holds, or was lent, one already.
 func (b *Body) Retain() *Body {
-	if b != nil {
-		b.refs.Add(1)
+	if b != nil && b.refs.Add(1) <= 1 {
+		panic("BUG: body retained after its last release")
 	}
 	return b
 }
 
-// Release gives one reference back. Releasing nil does nothing.
+// Release gives one reference back. Releasing nil does nothing; releasing more often than retained panics, unless the
+// memory has a new owner by then.
 func (b *Body) Release() {
 	if b == nil {
 		return
@@ -41,30 +42,43 @@ func (b *Body) Release() {
 	case n < 0:
 		panic("BUG: body released twice")
 	default:
-		if c := class(cap(b.data)); c >= 0 && cap(b.data) == minBody<<c {
+		if c := class(cap(b.data)); c >= 0 && cap(b.data) == classSize(c) {
 			bodies[c].Put(b)
 		}
 	}
 }
 
-// Bodies come in sizes of powers of two. Larger ones than maxBody are rare and left to the garbage collector.
+// Bodies come in sizes that are a quarter apart from one power of two to the next: a pool holds what is like it, and a body
+// has less than a quarter more memory than it needs. Larger ones than maxBody are rare and left to the garbage collector.
 const (
 	minBody = 1 << 10
 	maxBody = 1 << 17
+	classes = 1 + 4*7
 )
 
 // A pool per size class. It holds memory and no state, so one for the process is right.
-var bodies [8]sync.Pool
+var bodies [classes]sync.Pool
 
 // class returns the smallest class that holds n bytes, -1 for none.
 func class(n int) int {
-	if n > maxBody {
+	switch {
+	case n > maxBody:
 		return -1
-	}
-	if n <= minBody {
+	case n <= minBody:
 		return 0
 	}
-	return bits.Len(uint(n-1)) - bits.Len(uint(minBody-1))
+	doublings := bits.Len(uint(n-1)) - bits.Len(uint(minBody))
+	base := minBody << doublings
+	return 1 + 4*doublings + (n-base-1)/(base/4)
+}
+
+// classSize is how many bytes a class holds.
+func classSize(c int) int {
+	if c == 0 {
+		return minBody
+	}
+	base := minBody << ((c - 1) / 4)
+	return base + ((c-1)%4+1)*(base/4)
 }
 
 // NewBody copies the parts, in order, into a body with one reference.
@@ -90,5 +104,5 @@ func allocBody(n int) *Body {
 		b.data = b.data[:0]
 		return b
 	}
-	return &Body{data: make([]byte, 0, minBody<<c)}
+	return &Body{data: make([]byte, 0, classSize(c))}
 }

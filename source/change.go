@@ -117,6 +117,8 @@ type Change struct {
 	// Seen is when the change was read off the wire.
 	Seen   time.Time
 	Ticket Ticket
+	// Size is what Admit was asked for.
+	Size int
 	// Count is how many changes this one stands for; 0 and 1 both mean one.
 	Count int
 	// IDSuffix is appended to the event id, with its leading dot; see the event reference. Usually empty.
@@ -127,7 +129,7 @@ type Change struct {
 type Feed interface {
 	// Admit waits until size more bytes may be held, and cuts the ticket of the frame at version. It is called where
 	// the frame comes off the wire, so that waiting stops the reading. Items of a list have no place in the order of
-	// versions: their version is empty. The caller owes exactly one Deliver for each ticket. The error is ctx's.
+	// versions: their version is empty. The caller owes exactly one Deliver for each ticket, unless ctx ends. The error is ctx's.
 	Admit(ctx context.Context, version string, size int) (Ticket, error)
 	// Deliver hands over an admitted change and its body. It never blocks.
 	Deliver(c Change)
@@ -136,10 +138,13 @@ type Feed interface {
 // History is what the far side remembers of a stream, and is told of its progress.
 type History interface {
 	// Resume returns the version from which a watch loses nothing, and the objects known there. ok is false
-	// where there is no such version: then the stream starts with a list.
+	// where there is no such version: then the stream starts with a list. A version that is returned nevertheless is one
+	// that the API server has shown before, to other selectors.
 	Resume() (version string, known iter.Seq[Ident], ok bool)
 	// Note records progress in its place in the stream. SnapshotStarted and Gap return only when everything before
-	// them has been published and they themselves have; the others never block. The error is ctx's.
+	// them has been published and they themselves have. Listed returns only when the list is published and its version
+	// is safe in the checkpoint, so that nothing that a watch brings from there on can be lost any more. A Bookmark never
+	// blocks. The error is ctx's.
 	Note(ctx context.Context, p Progress) error
 }
 

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/metrics"
+	"k8s.io/client-go/transport"
+)
+
+// readBuffer is what one read from a watch's connection can take: several frames of a busy watch.
+const readBuffer = 128 << 10
+
+// Client talks to one API server. It is safe for concurrent use.
+type Client struct {
+	http *http.Client
+	base url.URL
+}
+
+// NewClient returns a client with the credentials of cfg. Limits on requests per second in cfg are not used.
+//
+// Requests go over HTTP/1.1: a watch then has a connection, and so a reader, of its own, which costs less per
+// event than sharing one. A peer that vanished is noticed by TCP keep-alives.
+func NewClient(cfg *rest.Config) (*Client, error) {
+	base, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("address of the API server: %w", err)
+	}
+	hc, err := httpClient(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("credentials for the API server: %w", err)
+	}
+	return &Client{http: hc, base: *base}, nil
+}
+
+func httpClient(cfg *rest.Config) (*http.Client, error) {
+	tc, err := cfg.TransportConfig()
+	if err != nil {
+		return nil, err
+	}
+	tlsConfig, err := transport.TLSConfigFor(tc)
+	if err != nil {
+		return nil, err
+	}
+	if tlsConfig != nil {
+		tlsConfig.NextProtos = []string{"http/1.1"}
+	}
+	dial := (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 15 * time.Second}).DialContext
+	if cfg.Dial != nil {
+		dial = cfg.Dial
+	}
+	proxy := http.ProxyFromEnvironment
+	if cfg.Proxy != nil {
+		proxy = cfg.Proxy
+	}
+	rt, err := transport.HTTPWrappersForConfig(tc, &http.Transport{
+		Proxy:               proxy,
+		DialContext:         dial,
+		TLSClientConfig:     tlsConfig,
+		TLSHandshakeTimeout: 10 * time.Second,
+		TLSNextProto:        map[string]func(string, *tls.Conn) http.RoundTripper{},
+		MaxIdleConnsPerHost: 8,
+		IdleConnTimeout:     90 * time.Second,
+		ReadBufferSize:      readBuffer,
+		// An API server gives up on a list after 60 s, and answers a watch before its first event.
+		ResponseHeaderTimeout: 90 * time.Second,
+		// Lists and, on newer servers, watches would come gzipped: more CPU on both sides than the network saves.
+		DisableCompression: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: rt}, nil
+}
+
+// CloseIdleConnections closes connections that no request uses.
+func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
+
+// ClusterUID returns the uid of the namespace kube-system, which identifies a cluster for as long as it lives.
+func (c *Client) ClusterUID(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	u := c.base
+	u.Path = joinPath(u.Path, "/api/v1/namespaces/kube-system")
+	body, err := c.get(ctx, u, schema.GroupResource{Resource: "namespaces"})
+	if err != nil {
+		return "", fmt.Errorf("identify the cluster by the namespace kube-system: %w", err)
+	}
+	defer func() { _ = body.Close() }()
+	var ns metav1.PartialObjectMetadata
+	if err := json.NewDecoder(body).Decode(&ns); err != nil {
+		return "", fmt.Errorf("identify the cluster by the namespace kube-system: %w", err)
+	}
+	if ns.UID == "" {
+		return "", errors.New("identify the cluster by the namespace kube-system: it has no uid")
+	}
+	return string(ns.UID), nil
+}
+
+// listPage asks for one page. An empty token asks for the first page of a consistent list.
+func (c *Client) listPage(ctx context.Context, s Stream, limit int, token string) (io.ReadCloser, error) {
+	q := selectors(s)
+	q.Set("limit", strconv.Itoa(limit))
+	if token != "" {
+		q.Set("continue", token)
+	}
+	return c.get(ctx, c.url(s, q), s.groupResource())
+}
+
+// watch opens a watch for everything after version.
+func (c *Client) watch(ctx context.Context, s Stream, version string, timeout time.Duration) (io.ReadCloser, error) {
+	q := selectors(s)
+	q.Set("watch", "true")
+	q.Set("allowWatchBookmarks", "true")
+	q.Set("resourceVersion", version)
+	q.Set("timeoutSeconds", strconv.Itoa(int(timeout.Seconds())))
+	return c.get(ctx, c.url(s, q), s.groupResource())
+}
+
+func (c *Client) url(s Stream, q url.Values) url.URL {
+	u := c.base
+	path := "/apis/" + s.Group + "/" + s.Version
+	if s.Group == "" {
+		path = "/api/" + s.Version
+	}
+	if s.Namespace != "" {
+		path += "/namespaces/" + s.Namespace
+	}
+	u.Path = joinPath(u.Path, path+"/"+s.Resource.Resource)
+	u.RawQuery = q.Encode()
+	return u
+}
+
+func (c *Client) get(ctx context.Context, u url.URL, what schema.GroupResource) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	began := time.Now()
+	resp, err := c.http.Do(req)
+	if err != nil {
+		metrics.RequestResult.Increment(ctx, "<error>", http.MethodGet, u.Host)
+		return nil, err
+	}
+	metrics.RequestResult.Increment(ctx, strconv.Itoa(resp.StatusCode), http.MethodGet, u.Host)
+	metrics.RequestLatency.Observe(ctx, http.MethodGet, u, time.Since(began))
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	defer func() { _ = resp.Body.Close() }()
+	return nil, refused(resp, what)
+}
+
+// refused turns an answer other than 200 into the API server's own error where it sent one.
+func refused(resp *http.Response, what schema.GroupResource) error {
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	// Retry-After may also be a date: no API server sends that.
+	after, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+	var status metav1.Status
+	if json.Unmarshal(body, &status) == nil && status.Kind == "Status" && status.Status != metav1.StatusSuccess {
+		status.Code = int32(resp.StatusCode)
+		if status.Details == nil {
+			status.Details = &metav1.StatusDetails{}
+		}
+		status.Details.RetryAfterSeconds = max(status.Details.RetryAfterSeconds, int32(min(after, math.MaxInt32)))
+		return &apierrors.StatusError{ErrStatus: status}
+	}
+	return apierrors.NewGenericServerResponse(resp.StatusCode, http.MethodGet, what, "", string(body), after, true)
+}
+
+func (r Resource) groupResource() schema.GroupResource {
+	return schema.GroupResource{Group: r.Group, Resource: r.Resource}
+}
+
+func selectors(s Stream) url.Values {
+	q := url.Values{}
+	if s.LabelSelector != "" {
+		q.Set("labelSelector", s.LabelSelector)
+	}
+	if s.FieldSelector != "" {
+		q.Set("fieldSelector", s.FieldSelector)
+	}
+	return q
+}
+
+func joinPath(base, path string) string {
+	for len(base) > 0 && base[len(base)-1] == '/' {
+		base = base[:len(base)-1]
+	}
+	return base + path
+}

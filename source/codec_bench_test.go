@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"bytes"
+	"io"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// loop reads the same bytes for ever.
+type loop struct {
+	body []byte
+	at   int
+}
+
+func (l *loop) Read(b []byte) (n int, err error) {
+	for n < len(b) {
+		c := copy(b[n:], l.body[l.at:])
+		n, l.at = n+c, (l.at+c)%len(l.body)
+	}
+	return n, nil
+}
+
+func orders(b *testing.B, run func(b *testing.B, pod runtime.Object)) {
+	b.Run("typed", func(b *testing.B) { run(b, testPod(1)) })
+	b.Run("sorted", func(b *testing.B) { run(b, sorted(b, testPod(1))) })
+}
+
+// BenchmarkWatch is everything between the connection and the queue: frame, identity, body.
+func BenchmarkWatch(b *testing.B) {
+	orders(b, func(b *testing.B, pod runtime.Object) {
+		line := serverFrame(b, "MODIFIED", pod)
+		fr := newFrameReader(&loop{body: line})
+		b.SetBytes(int64(len(line)))
+		b.ReportAllocs()
+		for b.Loop() {
+			f, err := fr.Next()
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := parseObject(f.Object, true); err != nil {
+				b.Fatal(err)
+			}
+			NewBody(f.Object).Release()
+		}
+	})
+}
+
+func BenchmarkFrame(b *testing.B) {
+	line := serverFrame(b, "MODIFIED", testPod(1))
+	fr := newFrameReader(&loop{body: line})
+	b.SetBytes(int64(len(line)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := fr.Next(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkFrame_pretty_printed(b *testing.B) {
+	line := bytes.Replace(serverFrame(b, "MODIFIED", testPod(1)), []byte(`{"type":`), []byte("{\n  \"type\": "), 1)
+	fr := newFrameReader(&loop{body: line})
+	b.SetBytes(int64(len(line)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := fr.Next(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkParseObject(b *testing.B) {
+	orders(b, func(b *testing.B, pod runtime.Object) {
+		raw := serverObject(b, pod)
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := parseObject(raw, true); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+func BenchmarkNewBody(b *testing.B) {
+	raw := serverObject(b, testPod(1))
+	b.ReportAllocs()
+	for b.Loop() {
+		NewBody(raw).Release()
+	}
+}
+
+// BenchmarkList is everything between the connection and the queue, per object of a list of 100.
+func BenchmarkList(b *testing.B) {
+	const n = 100
+	typed := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}
+	custom := &unstructured.UnstructuredList{Object: map[string]any{"metadata": map[string]any{"resourceVersion": "7"}}}
+	for i := range n {
+		pod := testPod(i)
+		custom.Items = append(custom.Items, *sorted(b, pod))
+		pod.TypeMeta = metav1.TypeMeta{}
+		typed.Items = append(typed.Items, *pod)
+	}
+	for name, list := range map[string]runtime.Object{"typed": typed, "sorted": custom} {
+		b.Run(name, func(b *testing.B) {
+			answer := serverObject(b, list)
+			b.SetBytes(int64(len(answer)))
+			b.ReportAllocs()
+			for b.Loop() {
+				_, err := readList(struct{ io.Reader }{bytes.NewReader(answer)}, pods, func(raw []byte) error {
+					_, err := parseObject(raw, true)
+					newListBody(raw, pods).Release()
+					return err
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/object")
+		})
+	}
+}

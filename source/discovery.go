@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+)
+
+// discoveryTimeout is how long one request for what the API server has may take.
+const discoveryTimeout = 10 * time.Second
+
+// Discovery finds out what the API server calls a resource. It is safe for concurrent use.
+type Discovery struct {
+	mu       sync.Mutex
+	deferred *restmapper.DeferredDiscoveryRESTMapper
+	mapper   apimeta.RESTMapper
+}
+
+// NewDiscovery returns a Discovery that asks the API server of cfg, at the first use.
+func NewDiscovery(cfg *rest.Config) (*Discovery, error) {
+	// Requests take no context: a timeout bounds how long a stop may have to wait for one.
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = discoveryTimeout
+	dc, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+	cached := memory.NewMemCacheClient(dc)
+	deferred := restmapper.NewDeferredDiscoveryRESTMapper(cached)
+	return &Discovery{deferred: deferred, mapper: restmapper.NewShortcutExpander(deferred, cached, nil)}, nil
+}
+
+// Resolve finds the resource that name means to kubectl: plural, singular or short name, with a version and a group where the user
+// gave them ("deployments", "deployments.apps", "deployments.v1.apps"). An unknown name is asked for again at the next call:
+// its CustomResourceDefinition may have come meanwhile.
+func (d *Discovery) Resolve(name string) (Resource, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r, err := d.resolve(name)
+	if err != nil {
+		// The mapper has a copy of what is cached, and drops both.
+		d.deferred.Reset()
+		return Resource{}, fmt.Errorf("resource %q: %w", name, err)
+	}
+	return r, nil
+}
+
+func (d *Discovery) resolve(name string) (Resource, error) {
+	gvr, err := d.find(name)
+	if err != nil {
+		return Resource{}, err
+	}
+	gvk, err := d.mapper.KindFor(gvr)
+	if err != nil {
+		return Resource{}, err
+	}
+	mapping, err := d.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return Resource{}, err
+	}
+	return Resource{
+		Group: mapping.Resource.Group, Version: mapping.Resource.Version, Resource: mapping.Resource.Resource,
+		Kind: gvk.Kind, Namespaced: mapping.Scope.Name() == apimeta.RESTScopeNameNamespace,
+	}, nil
+}
+
+// find prefers the reading with a version, as kubectl does.
+func (d *Discovery) find(name string) (schema.GroupVersionResource, error) {
+	full, group := schema.ParseResourceArg(name)
+	if full != nil {
+		if gvr, err := d.mapper.ResourceFor(*full); err == nil {
+			return gvr, nil
+		}
+	}
+	return d.mapper.ResourceFor(group.WithVersion(""))
+}

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// told is how often a state with all of the words was reported.
+func (r *recorder) told(words ...string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, state := range r.states {
+		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(state, w) }) {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *recorder) counted(reason string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, counted := range r.reasons {
+		if counted == reason {
+			n++
+		}
+	}
+	return n
+}
+
+// mustBackOff checks that requests came less and less often, and not never.
+func mustBackOff(t *testing.T, waits []time.Duration) {
+	t.Helper()
+	if len(waits) < 10 {
+		t.Fatalf("only %d repetitions", len(waits))
+	}
+	for i, wait := range waits {
+		least := min(firstDelay<<min(i, 9), lastDelay) * 3 / 4
+		if wait < least || wait > lastDelay*5/4+time.Second {
+			t.Errorf("repetition %d came after %v, want at least %v and at most half a minute or so", i, wait, least)
+		}
+	}
+}
+
+// Objects without an identity, as some aggregated API servers send them.
+var nameless = map[string]string{
+	"name":            `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"default","uid":"u-x","resourceVersion":"9"}}`,
+	"uid":             `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default","resourceVersion":"9"}}`,
+	"resourceVersion": `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default","uid":"u-x"}}`,
+}
+
+func TestReader_waits_in_sight_at_a_watched_object_without_identity(t *testing.T) {
+	for missing, object := range nameless {
+		t.Run(missing, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript(t, step{want: "limit=1", body: listOf("7", "")},
+					step{want: "watch=true", repeats: true, body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", object)})
+				r := &recorder{}
+				got, err := runUntil(t, s, r, minutes(10))
+				if err != nil || !slices.Contains(got, "added a@8 watch") {
+					t.Errorf("error %v, seen %v", err, got)
+				}
+				mustBackOff(t, s.waits()[1:])
+				n := r.counted("unreadable")
+				if n < 10 || r.told("waiting: watch configmaps.v1", "metadata."+missing) != n {
+					t.Errorf("counted %d times, told %v", n, r.states)
+				}
+				if r.told("watching") != 1 {
+					t.Errorf("states are %v: a watch that gets no further must not look like one that works", r.states)
+				}
+			})
+		})
+	}
+}
+
+func TestReader_goes_on_when_an_object_has_an_identity_again(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := step{want: "resourceVersion=7", body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", nameless["uid"])}
+		s := newScript(t, step{want: "limit=1", body: listOf("7", "")}, bad, bad, bad,
+			step{want: "resourceVersion=7", hold: true, body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", cm("x", "u-x", "9"))})
+		r := &recorder{}
+		got, _ := runUntil(t, s, r, lines(r, 7))
+		check(t, got, "snapshot 7", "listed 7", "added a@8 watch", "added a@8 watch", "added a@8 watch", "added a@8 watch", "added x@9 watch")
+		if last := r.states[len(r.states)-1]; last != "watching" {
+			t.Errorf("the last state is %q", last)
+		}
+	})
+}
+
+func TestReader_waits_in_sight_at_a_listed_object_without_identity(t *testing.T) {
+	for missing, object := range nameless {
+		t.Run(missing, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript(t, step{want: "limit=1", body: listOf("7", "t1", cm("a", "u-a", "3"))},
+					step{want: "continue=t1", repeats: true, body: listOf("7", "", cm("b", "u-b", "4"), object, cm("c", "u-c", "5"))})
+				r := &recorder{}
+				got, _ := runUntil(t, s, r, minutes(10))
+				check(t, got, "snapshot 7", "added a@3 snapshot", "added b@4 snapshot")
+				mustBackOff(t, s.waits()[1:])
+				if n := r.counted("unreadable"); n < 10 || r.told("waiting: list configmaps.v1", "metadata."+missing) != n {
+					t.Errorf("counted %d times, told %v", n, r.states)
+				}
+			})
+		})
+		t.Run(missing+" of the first object", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript(t, step{want: "limit=1", repeats: true, body: listOf("7", "", object)})
+				r := &recorder{}
+				got, _ := runUntil(t, s, r, minutes(10))
+				check(t, got) // not even a snapshot is announced, again and again
+				mustBackOff(t, s.waits())
+				if n := r.counted("unreadable"); n < 10 || r.told("waiting", "metadata."+missing) != n {
+					t.Errorf("counted %d times, told %v", n, r.states)
+				}
+			})
+		})
+	}
+}
+
+func TestReader_waits_as_long_as_the_API_server_asks(t *testing.T) {
+	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429,"message":"slow down"`
+	for name, busy := range map[string]step{
+		"by a header":                    {status: http.StatusTooManyRequests, after: "7", body: "Too many requests, please try again later.\n"},
+		"by a header beside a status":    {status: http.StatusTooManyRequests, after: "7", body: status + "}"},
+		"by a status":                    {status: http.StatusTooManyRequests, body: status + `,"details":{"retryAfterSeconds":7}}`},
+		"by an error in a watch's frame": {body: frameOf("ERROR", status+`,"details":{"retryAfterSeconds":7}}`)},
+		"while it starts":                {status: http.StatusServiceUnavailable, after: "7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				list := busy
+				list.want = "limit=1"
+				if busy.status == 0 {
+					list = step{want: "limit=1", status: http.StatusTooManyRequests, after: "7"}
+				}
+				busy.want = "resourceVersion=7"
+				s := newScript(t, list, step{want: "limit=1", body: listOf("7", "")}, busy,
+					step{want: "resourceVersion=7", hold: true, body: bookmark("9")})
+				r := &recorder{}
+				got, _ := runUntil(t, s, r, lines(r, 3))
+				check(t, got, "snapshot 7", "listed 7", "bookmark 9")
+				for _, i := range []int{0, 2} {
+					if wait := s.waits()[i]; wait < 7*time.Second || wait > 8*time.Second {
+						t.Errorf("request %d came after %v, want 7 s", i+1, wait)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestBackoff_does_not_wait_for_ever_because_it_is_asked_to(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var b backoff
+		err := refused(&http.Response{
+			StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"99999999999"}}, Body: http.NoBody,
+		}, configMaps.groupResource())
+		if err := b.wait(t.Context(), err); err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(begin); waited != longestAsked {
+			t.Errorf("waited %v", waited)
+		}
+	})
+}
+
+func TestReader_asks_less_and_less_often_where_a_watch_ends_at_once(t *testing.T) {
+	for name, ends := range map[string]step{
+		"in good order":                    {},
+		"with an error":                    {body: frameOf("ERROR", `{"kind":"Status","code":500,"reason":"InternalError","status":"Failure"}`)},
+		"after what was shown before":      {body: frameOf("ADDED", cm("a", "u-a", "7"))},
+		"after a bookmark that is no news": {body: bookmark("7")},
+		"in the middle of a frame":         {body: `{"type":"ADD`, cut: true},
+		"because it was never one":         {body: "<html><body>Please log in</body></html>"},
+		"because nothing answers":          {cut: true},
+		"because the resource is unknown":  {status: http.StatusNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ends.want, ends.repeats = "resourceVersion=7", true
+				s := newScript(t, step{want: "limit=1", body: listOf("7", "")}, ends)
+				r := &recorder{}
+				_, _ = runUntil(t, s, r, minutes(10))
+				mustBackOff(t, s.waits()[1:])
+				if n := r.told("waiting: watch configmaps.v1: "); n < 10 || r.told("watching") > 1 {
+					t.Errorf("states are %v", r.states)
+				}
+			})
+		})
+	}
+}
+
+func TestReader_forgets_earlier_failures_once_a_watch_works(t *testing.T) {
+	no := step{want: "watch=true", status: http.StatusServiceUnavailable}
+	for name, works := range map[string]step{
+		"because it shows something new": {body: frameOf("ADDED", cm("a", "u-a", "8"))},
+		"because a bookmark moves on":    {body: bookmark("8")},
+		"because it stays open":          {holdFor: time.Minute, cut: true},
+		"because it ends in order":       {holdFor: 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				works.want = "watch=true"
+				s := newScript(t, step{want: "limit=1", body: listOf("7", "")}, no, no, no, no, no, no, no, works, no,
+					step{want: "watch=true", hold: true})
+				r := &recorder{}
+				_, _ = runUntil(t, s, r, minutes(4))
+				waits := s.waits()
+				if again := waits[len(waits)-1]; again > 3*firstDelay {
+					t.Errorf("the first failure after it was waited for %v, as if it belonged to those before", again)
+				}
+				if r.states[len(r.states)-1] != "watching" || r.told("watching") != 2 {
+					t.Errorf("states are %v", r.states)
+				}
+			})
+		})
+	}
+}
+
+func TestReader_takes_a_silent_API_server_for_a_dead_one(t *testing.T) {
+	for name, c := range map[string]struct {
+		steps []step
+		after time.Duration
+	}{
+		"no answer to a list": {[]step{
+			{want: "limit=1", mute: true}, {want: "limit=1", body: listOf("7", "", cm("a", "u-a", "3"))},
+		}, 2 * time.Minute},
+		"a list without an end": {[]step{
+			{want: "limit=1", body: strings.TrimSuffix(listOf("7", "", cm("a", "u-a", "3")), "]}"), hold: true},
+			{want: "limit=1", body: listOf("7", "", cm("a", "u-a", "3"))},
+		}, pageTimeout + time.Second},
+		"no answer to a watch": {[]step{
+			{want: "limit=1", body: listOf("2", "")},
+			{want: "watch", mute: true},
+			{want: "watch", hold: true, body: frameOf("ADDED", cm("a", "u-a", "3"))},
+		}, 2 * time.Minute},
+		"a watch without an end": {[]step{
+			{want: "limit=1", body: listOf("2", "")},
+			{want: "watch", hold: true},
+			{want: "watch", hold: true, body: frameOf("ADDED", cm("a", "u-a", "3"))},
+		}, watchAtLeast + watchSpread + watchGrace + time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, r := newScript(t, c.steps...), &recorder{}
+				begin := time.Now()
+				got, _ := runUntil(t, s, r, lines(r, 3))
+				if len(got) != 3 || time.Since(begin) > c.after {
+					t.Errorf("seen %v after %v, want all within %v", got, time.Since(begin), c.after)
+				}
+				if len(r.reasons) != 1 || r.told("waiting") != 1 {
+					t.Errorf("counted %v, told %v", r.reasons, r.states)
+				}
+			})
+		})
+	}
+}
+
+func TestReader_starts_lists_over_less_and_less_often_where_tokens_expire_at_once(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript(t)
+		for range 40 {
+			s.steps = append(s.steps, step{want: "limit=1", body: listOf("7", "t1", cm("a", "u-a", "3"))},
+				step{want: "continue=t1", status: http.StatusGone, body: expiredStatus})
+		}
+		r := &recorder{}
+		_, _ = runUntil(t, s, r, minutes(10))
+		n := len(s.requests()) / 2
+		if n < 15 || n > 40 || r.counted("expired") < n-1 || r.told("waiting", "too old resource version") < n-1 {
+			t.Errorf("%d lists in ten minutes, counted %d, states %v", n, r.counted("expired"), r.states)
+		}
+	})
+}
+
+func TestReader_holds_little_of_a_list_without_pages(t *testing.T) {
+	list := func(total int) string {
+		var items []string
+		for i := range 8 {
+			items = append(items, strings.Replace(cm(fmt.Sprint("o", i), "u", "3"), `"v"`, `"`+strings.Repeat("v", total/8)+`"`, 1))
+		}
+		return listOf("7", "", items...)
+	}
+	t.Run("small", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, r := newScript(t, step{want: "limit=1", body: list(maxUnpaged / 2)}), &recorder{}
+			if got, _ := runUntil(t, s, r, lines(r, 10)); len(got) != 10 || got[9] != "listed 7" {
+				t.Errorf("seen %v", got)
+			}
+		})
+	})
+	t.Run("large", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, r := newScript(t, step{want: "limit=1", body: list(maxUnpaged), repeats: true}), &recorder{}
+			got, _ := runUntil(t, s, r, minutes(1))
+			check(t, got)
+			if n := r.counted("unreadable"); n == 0 || r.told("waiting", "knows no pages") != n {
+				t.Errorf("counted %v, told %v", r.reasons, r.states)
+			}
+		})
+	})
+}

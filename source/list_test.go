@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/go-json-experiment/json/jsontext"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// readAll reads a list and copies its items.
+func readAll(r io.Reader, res Resource) (items []string, meta listMeta, err error) {
+	meta, err = readList(r, res, func(raw []byte) error {
+		items = append(items, string(raw))
+		return nil
+	})
+	return items, meta, err
+}
+
+func TestReadList_reads_a_list_however_it_is_written(t *testing.T) {
+	five := int64(5)
+	for name, tc := range map[string]struct {
+		body  string
+		items []string
+		meta  listMeta
+	}{
+		"typed order": {
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"tok","remainingItemCount":5},"items":[{"a":1},{}]}` + "\n",
+			[]string{`{"a":1}`, `{}`},
+			listMeta{ResourceVersion: "7", Continue: "tok", RemainingItemCount: &five},
+		},
+		"sorted keys": {
+			`{"apiVersion":"v1","items":[{"a":1}, {"b":"]}"}],"kind":"WList","metadata":{"continue":"","resourceVersion":"7"}}`,
+			[]string{`{"a":1}`, `{"b":"]}"}`},
+			listMeta{ResourceVersion: "7"},
+		},
+		"no items":                 {`{"kind":"L","metadata":{"resourceVersion":"7"},"items":[]}`, nil, listMeta{ResourceVersion: "7"}},
+		"items null":               {`{"kind":"L","metadata":{"resourceVersion":"7"},"items":null}`, nil, listMeta{ResourceVersion: "7"}},
+		"items absent":             {`{"kind":"L","metadata":{"resourceVersion":"7"}}`, nil, listMeta{ResourceVersion: "7"}},
+		"metadata absent":          {`{"kind":"L","items":[{}]}`, []string{"{}"}, listMeta{}},
+		"metadata null":            {`{"kind":"L","metadata":null,"items":[]}`, nil, listMeta{}},
+		"other members":            {`{"x":[{"items":[1]}],"metadata":{"y":{},"resourceVersion":"7"},"items":[{}],"z":null}`, []string{"{}"}, listMeta{ResourceVersion: "7"}},
+		"whitespace":               {" {\n \"items\" : [ {\n} ,\t{ \"a\" : 1 } ] , \"metadata\" : { \"resourceVersion\" : \"7\" } } \n ", []string{"{\n}", `{ "a" : 1 }`}, listMeta{ResourceVersion: "7"}},
+		"escaped names":            {`{"it\u0065ms":[{}],"met\u0061data":{"resourceVersion":"7"}}`, []string{"{}"}, listMeta{ResourceVersion: "7"}},
+		"equal members in an item": {`{"items":[{"a":1,"a":2}]}`, []string{`{"a":1,"a":2}`}, listMeta{}},
+		"invalid UTF-8 in an item": {"{\"items\":[{\"a\":\"\xff\"}]}", []string{"{\"a\":\"\xff\"}"}, listMeta{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, r := range []io.Reader{strings.NewReader(tc.body), iotest.OneByteReader(strings.NewReader(tc.body)), iotest.DataErrReader(strings.NewReader(tc.body))} {
+				items, meta, err := readAll(r, pods)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(items, tc.items) {
+					t.Errorf("items are %q, want %q", items, tc.items)
+				}
+				if !reflect.DeepEqual(meta, tc.meta) {
+					t.Errorf("got %+v, want %+v", meta, tc.meta)
+				}
+			}
+		})
+	}
+}
+
+func TestReadList_returns_a_Status_as_the_error_it_is(t *testing.T) {
+	expired := `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old","reason":"Expired","details":{"retryAfterSeconds":3},"code":410}`
+	forbidden := `{"apiVersion":"v1","code":403,"kind":"Status","message":"no","metadata":{},"reason":"Forbidden","status":"Failure"}`
+	for body, is := range map[string]func(error) bool{expired: apierrors.IsResourceExpired, forbidden: apierrors.IsForbidden} {
+		items, _, err := readAll(strings.NewReader(body), pods)
+		if !is(err) || len(items) != 0 {
+			t.Errorf("%s: got %q, %v", body, items, err)
+		}
+	}
+	_, _, err := readAll(strings.NewReader(expired), pods)
+	if seconds, ok := apierrors.SuggestsClientDelay(err); !ok || seconds != 3 || err.Error() != "too old" {
+		t.Errorf("details are lost: %#v", err)
+	}
+}
+
+func TestReadList_refuses(t *testing.T) {
+	for body, want := range map[string]string{
+		`null`:                              "decode PodList: ",
+		`[]`:                                "decode PodList: ",
+		`<html>`:                            "decode PodList: ",
+		`{"items":{}}`:                      "decode PodList: ",
+		`{"items":[1]}`:                     "an item is no object but \"1\"",
+		`{"items":[{}],"metadata":[]}`:      "decode PodList: ",
+		`{"metadata":{"continue":1}}`:       "decode PodList: ",
+		`{"items":[{}{}]}`:                  "decode PodList: ",
+		`{"items":[{"a":}]}`:                "decode PodList: ",
+		`{"items":[{"a":[}]}`:               "decode PodList: ",
+		`{"items":[],}`:                     "decode PodList: ",
+		`{"items":[]}{}`:                    "more than one JSON value",
+		`{"items":[]}]`:                     "decode PodList: ",
+		`{"kind":"PodList","items":"\ud8"}`: "decode PodList: ",
+	} {
+		if items, meta, err := readAll(strings.NewReader(body), pods); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %q, %+v, %v; want an error with %q", body, items, meta, err, want)
+		}
+	}
+}
+
+func TestReadList_of_a_cut_answer_ends_in_ErrUnexpectedEOF(t *testing.T) {
+	for _, body := range []string{
+		`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","remainingItemCount":12},"items":[{"a":"\u00e4"},{"b":[1,true]}]}`,
+		`{"apiVersion":"v1", "items": null, "kind":"Status","code":410}`,
+	} {
+		for n := range body {
+			_, _, err := readAll(strings.NewReader(body[:n]), pods)
+			if !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+				t.Fatalf("%s: got %v", body[:n], err)
+			}
+		}
+	}
+}
+
+func TestReadList_passes_on_errors(t *testing.T) {
+	cause := errors.New("connection reset")
+	_, _, err := readAll(io.MultiReader(strings.NewReader(`{"items":[{},`), iotest.ErrReader(cause)), pods)
+	if !errors.Is(err, cause) {
+		t.Errorf("the reader's error became %v", err)
+	}
+	seen := 0
+	_, err = readList(strings.NewReader(`{"items":[{},{},{}]}`), pods, func([]byte) error {
+		if seen++; seen == 2 {
+			return io.EOF
+		}
+		return nil
+	})
+	if !errors.Is(err, io.EOF) || seen != 2 {
+		t.Errorf("item's error became %v after %d items", err, seen)
+	}
+}
+
+func TestReadList_hands_over_items_while_it_reads(t *testing.T) {
+	item := serverObject(t, testPod(1))
+	const n = 1000
+	body := io.MultiReader(strings.NewReader(`{"items":[`), bytes.NewReader(bytes.Repeat(append(item, ','), n)), strings.NewReader(`{}],"metadata":{"resourceVersion":"7"}}`))
+	r := &tally{Reader: body}
+	items := 0
+	meta, err := readList(r, pods, func(raw []byte) error {
+		if ahead := r.read - items*len(item); ahead > 4*frameBuffer {
+			return fmt.Errorf("item %d comes after %d more bytes", items, ahead)
+		}
+		items++
+		return nil
+	})
+	if err != nil || items != n+1 || meta.ResourceVersion != "7" {
+		t.Errorf("%d items, %+v, %v", items, meta, err)
+	}
+	if limit := r.read/frameBuffer*5/4 + 5; r.reads > limit {
+		t.Errorf("%d reads for %d bytes, want at most %d", r.reads, r.read, limit)
+	}
+}
+
+func TestNewListBody_has_kind_and_apiVersion(t *testing.T) {
+	for _, tc := range []struct {
+		raw  string
+		res  Resource
+		want string
+	}{
+		{`{"metadata":{"name":"n"},"spec":{}}`, pods, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"n"},"spec":{}}`},
+		{`{"metadata":{"name":"n"}}`, deploys, `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"n"}}`},
+		{`{}`, nodes, `{"kind":"Node","apiVersion":"v1"}`},
+		{"{ \n}", nodes, "{\"kind\":\"Node\",\"apiVersion\":\"v1\" \n}"},
+		{`{ "metadata" : {} }`, nodes, `{"kind":"Node","apiVersion":"v1", "metadata" : {} }`},
+		{`{"spec":{"kind":"x","apiVersion":"y"}}`, nodes, `{"kind":"Node","apiVersion":"v1","spec":{"kind":"x","apiVersion":"y"}}`},
+		{`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{}}`, widgets, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{}}`},
+		{`{"kind":"Widget","apiVersion":"example.com/v1","metadata":{}}`, widgets, `{"kind":"Widget","apiVersion":"example.com/v1","metadata":{}}`},
+		{`{"action":{"metadata":1},"apiVersion":"example.com/v1","data":[],"kind":"Widget"}`, widgets, `{"action":{"metadata":1},"apiVersion":"example.com/v1","data":[],"kind":"Widget"}`},
+		{`{"kin\u0064":"Pod","metadata":{}}`, pods, `{"apiVersion":"v1","kin\u0064":"Pod","metadata":{}}`},
+		{`{"apiVersion":"v1","metadata":{}}`, pods, `{"kind":"Pod","apiVersion":"v1","metadata":{}}`},
+	} {
+		b := newListBody([]byte(tc.raw), tc.res)
+		if string(b.Bytes()) != tc.want {
+			t.Errorf("%s became %s, want %s", tc.raw, b.Bytes(), tc.want)
+		}
+		if size := bodySize([]byte(tc.raw), tc.res); size != len(b.Bytes()) {
+			t.Errorf("%s: size %d, and it has %d bytes", tc.raw, size, len(b.Bytes()))
+		}
+		if n := b.refs.Load(); n != 1 {
+			t.Errorf("%d references", n)
+		}
+		b.Release()
+	}
+}
+
+// What follows is written by the encoder of the API server.
+
+func TestReadList_makes_the_bodies_that_a_watch_would_show(t *testing.T) {
+	typed := &corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "tok"}}
+	custom := &unstructured.UnstructuredList{Object: map[string]any{
+		"kind": "WidgetList", "apiVersion": "example.com/v1", "metadata": map[string]any{"resourceVersion": "7", "continue": "tok"},
+	}}
+	var typedBodies, customBodies []string
+	for i, s := range hostile {
+		pod := testPod(i)
+		pod.Annotations = map[string]string{"hostile": s, s: "x"}
+		widget := sorted(t, pod)
+		custom.Items = append(custom.Items, *widget)
+		customBodies = append(customBodies, string(serverObject(t, widget)))
+		typedBodies = append(typedBodies, string(serverObject(t, pod)))
+		pod.TypeMeta = metav1.TypeMeta{}
+		typed.Items = append(typed.Items, *pod)
+	}
+	for _, streaming := range []bool{false, true} {
+		for _, tc := range []struct {
+			list runtime.Object
+			res  Resource
+			want []string
+		}{{typed, pods, typedBodies}, {custom, widgets, customBodies}} {
+			var answer bytes.Buffer
+			if err := codec(streaming).Encode(tc.list, &answer); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			meta, err := readList(&answer, tc.res, func(raw []byte) error {
+				b := newListBody(raw, tc.res)
+				defer b.Release()
+				got = append(got, string(b.Bytes()))
+				return nil
+			})
+			if err != nil || meta.ResourceVersion != "7" || meta.Continue != "tok" {
+				t.Errorf("%ss, streaming %v: %+v, %v", tc.res.Kind, streaming, meta, err)
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("%ss, streaming %v: %.500q\nwant %.500q", tc.res.Kind, streaming, got, tc.want)
+			}
+		}
+	}
+}
+
+func FuzzList(f *testing.F) {
+	f.Add([]byte(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","remainingItemCount":2},"items":[{"metadata":{"name":"n"}},{}]}`))
+	f.Add([]byte(`{"apiVersion":"v1","items":[{"apiVersion":"v1","a":[{}]}],"kind":"WList","metadata":{"continue":"t"}} `))
+	f.Add([]byte(`{"kind":"Status","metadata":null,"items":null,"code":410}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		items, meta, err := readAll(bytes.NewReader(body), pods)
+		again, metaAgain, errAgain := readAll(iotest.OneByteReader(bytes.NewReader(body)), pods)
+		if !slices.Equal(items, again) || meta.ResourceVersion != metaAgain.ResourceVersion || (err == nil) != (errAgain == nil) {
+			t.Fatalf("byte by byte: %q, %+v, %v; else %q, %+v, %v", again, metaAgain, errAgain, items, meta, err)
+		}
+		for _, raw := range items {
+			checkListBody(t, raw)
+		}
+		var status apierrors.APIStatus
+		// The truth of equal members is a matter of opinion.
+		if !jsontext.Value(body).IsValid() || errors.As(err, &status) {
+			return
+		}
+		var want map[string]json.RawMessage
+		var wantItems []map[string]json.RawMessage
+		if json.Unmarshal(body, &want) != nil || want == nil {
+			return
+		}
+		if itemsErr := json.Unmarshal(orNull(want["items"]), &wantItems); err == nil && (itemsErr != nil || len(items) != len(wantItems)) {
+			t.Fatalf("got %q, encoding/json has %s", items, want["items"])
+		}
+		var wantMeta map[string]json.RawMessage
+		if err == nil && json.Unmarshal(orNull(want["metadata"]), &wantMeta) != nil {
+			t.Fatalf("no error for metadata %s", want["metadata"])
+		}
+	})
+}
+
+func orNull(raw json.RawMessage) []byte {
+	if raw == nil {
+		return []byte("null")
+	}
+	return raw
+}
+
+// checkListBody checks that what newListBody adds to an item is valid, counted, and nothing else.
+func checkListBody(t *testing.T, raw string) {
+	b := newListBody([]byte(raw), pods)
+	defer b.Release()
+	if len(b.Bytes()) != bodySize([]byte(raw), pods) {
+		t.Fatalf("%s: %d bytes, announced %d", raw, len(b.Bytes()), bodySize([]byte(raw), pods))
+	}
+	var before, after map[string]json.RawMessage
+	if json.Unmarshal([]byte(raw), &before) != nil {
+		return
+	}
+	if err := json.Unmarshal(b.Bytes(), &after); err != nil {
+		t.Fatalf("%s became %s: %v", raw, b.Bytes(), err)
+	}
+	for key, value := range before {
+		if !bytes.Equal(after[key], value) {
+			t.Fatalf("%s became %s", raw, b.Bytes())
+		}
+		delete(after, key)
+	}
+	for key := range after {
+		if key != "kind" && key != "apiVersion" {
+			t.Fatalf("%s became %s", raw, b.Bytes())
+		}
+	}
+	if _, has := before["kind"]; !has && after["kind"] == nil {
+		t.Fatalf("%s became %s, without a kind", raw, b.Bytes())
+	}
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// An etcd that is restored while the bridge runs: nothing that the server says of versions it has not reached yet can be
+// trusted.
+func TestReader_ends_where_the_API_server_goes_back_in_time(t *testing.T) {
+	watched := step{want: "resourceVersion=7", body: frameOf("ADDED", cm("a", "u-a", "8")) + bookmark("9")}
+	for name, c := range map[string]struct {
+		steps []step
+		now   string
+	}{
+		"between two watches": {[]step{{want: "limit=1", body: listOf("7", "")}, watched}, "5"},
+		"and has no history": {[]step{
+			{want: "limit=1", body: listOf("7", "")},
+			{want: "resourceVersion=7", body: watched.body + frameOf("ERROR", expiredStatus)},
+			{want: "limit=1", body: listOf("5", "", cm("a", "u-a", "4"))},
+		}, "5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, r := newScript(t, c.steps...), &recorder{}
+				s.now = c.now
+				got, err := runUntil(t, s, r, minutes(10))
+				var rewound *RewoundError
+				if !errors.As(err, &rewound) || rewound.Position != "9" || rewound.Server != "5" {
+					t.Errorf("error is %v, want that the server went from 9 to 5", err)
+				}
+				slices.Sort(got)
+				check(t, got, "added a@8 watch", "bookmark 9", "listed 7", "snapshot 7")
+			})
+		})
+	}
+}
+
+func TestReader_lists_with_a_gap_where_the_position_is_too_old(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript(t, step{want: "resourceVersion=5", body: frameOf("ERROR", expiredStatus)},
+			step{want: "limit=1", body: listOf("30", "", cm("a", "u-a", "25"))})
+		r := &recorder{resume: "5", known: []Ident{{Namespace: "default", Name: "b", UID: "u-b", ResourceVersion: "4"}}}
+		got, _ := runUntil(t, s, r, lines(r, 3))
+		// What the informer concludes about b, a tombstone, is none of the feed's business.
+		check(t, got, "gap 30", "added a@25 relist", "listed 30")
+		if r.counted("expired") != 1 {
+			t.Errorf("counted %v", r.reasons)
+		}
+	})
+}
+
+func TestReader_lists_with_a_gap_again_where_a_token_of_the_relist_expires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript(t, step{want: "resourceVersion=5", status: http.StatusGone, body: expiredStatus},
+			step{want: "limit=1", body: listOf("30", "t1", cm("a", "u-a", "25"))},
+			step{want: "continue=t1", status: http.StatusGone, body: expiredStatus},
+			step{want: "limit=1", body: listOf("40", "", cm("a", "u-a", "25"))})
+		r := &recorder{resume: "5"}
+		got, _ := runUntil(t, s, r, lines(r, 5))
+		check(t, got, "gap 30", "added a@25 relist", "gap 40", "added a@25 relist", "listed 40")
+	})
+}
+
+// The items of a list go past the informer, in which changes may still be on their way.
+func TestReader_passes_on_everything_of_a_watch_before_the_list_that_follows_it(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 300
+		var body strings.Builder
+		for v := 8; v < 8+n; v++ {
+			body.WriteString(frameOf("MODIFIED", cm("a", "u-a", fmt.Sprint(v))))
+		}
+		s := newScript(t, step{want: "limit=1", body: listOf("7", "")},
+			step{want: "watch", body: body.String() + frameOf("ERROR", expiredStatus)},
+			step{want: "limit=1", body: listOf("500", "", cm("a", "u-a", "400"))})
+		r := &recorder{onCall: func(call string, _ <-chan struct{}) {
+			if call == "deliver" {
+				<-time.After(10 * time.Millisecond)
+			}
+		}}
+		got, _ := runUntil(t, s, r, lines(r, n+5))
+		if len(got) != n+5 || got[n+1] != fmt.Sprintf("updated a@%d watch", 7+n) || got[n+2] != "gap 500" || len(r.open) != 0 {
+			t.Errorf("%d lines, the last of them %v, and %d open tickets", len(got), got[max(0, len(got)-5):], len(r.open))
+		}
+	})
+}
+
+// Deletions of one lease share a version; a watch can break off between two of them.
+func TestReader_shows_all_changes_of_one_version(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript(t, step{want: "limit=1", body: listOf("7", "")},
+			step{want: "resourceVersion=7", body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("DELETED", cm("b", "u-b", "9")), cut: true},
+			step{want: "resourceVersion=8", body: frameOf("DELETED", cm("b", "u-b", "9")) + frameOf("DELETED", cm("c", "u-c", "9")), cut: true},
+			step{
+				want: "resourceVersion=8", body: frameOf("DELETED", cm("b", "u-b", "9")) + frameOf("DELETED", cm("c", "u-c", "9")) + bookmark("9"),
+				cut: true,
+			},
+			step{want: "resourceVersion=9", hold: true, body: frameOf("ADDED", cm("d", "u-d", "10"))})
+		r := &recorder{}
+		got, _ := runUntil(t, s, r, func() bool { return slices.Contains(r.seen(), "added d@10 watch") })
+		at := slices.Index(got, "bookmark 9")
+		if at < 0 {
+			t.Fatalf("no bookmark in %v", got)
+		}
+		check(t, slices.Delete(got, at, at+1), "snapshot 7", "listed 7", "added a@8 watch", "deleted b@9 watch",
+			"deleted b@9 watch", "deleted c@9 watch", "deleted b@9 watch", "deleted c@9 watch", "added d@10 watch")
+	})
+}
+
+func TestReader_passes_on_the_end_and_the_successor_of_an_object(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript(t, step{want: "limit=1", body: listOf("7", "", cm("a", "u-1", "3"))},
+			step{want: "watch", hold: true, body: frameOf("DELETED", cm("a", "u-1", "8")) + frameOf("ADDED", cm("a", "u-2", "9")) +
+				frameOf("MODIFIED", cm("a", "u-3", "10")) + frameOf("DELETED", cm("never-seen", "u-4", "11"))})
+		r := &recorder{}
+		got, _ := runUntil(t, s, r, lines(r, 7))
+		check(t, got, "snapshot 7", "added a@3 snapshot", "listed 7", "deleted a@8 watch", "added a@9 watch", "updated a@10 watch",
+			"deleted never-seen@11 watch")
+	})
+}
+
+// Whatever the reader is about when its context ends, it ends too, without an error, and leaves the far side alone.
+func TestReader_ends_with_its_context_wherever_it_is(t *testing.T) {
+	steps := func() []step {
+		return []step{
+			{want: "limit=1", body: listOf("7", "t1", cm("a", "u-a", "3"))},
+			{want: "continue=t1", status: http.StatusServiceUnavailable},
+			{want: "continue=t1", body: listOf("7", "", cm("b", "u-b", "4"))},
+			{want: "resourceVersion=7", body: frameOf("ADDED", cm("c", "u-c", "8")) + bookmark("9")},
+			{want: "resourceVersion=9", body: frameOf("ADDED", cm("d", "u-d", "10")) + frameOf("ERROR", expiredStatus)},
+			{want: "limit=1", body: listOf("20", "", cm("a", "u-a", "15"))},
+			{want: "resourceVersion=20", hold: true, body: frameOf("ADDED", cm("e", "u-e", "21"))},
+		}
+	}
+	calls := 0
+	for at := 0; at <= calls; at++ { // the first time nothing ends it: that tells the number of calls
+		t.Run(fmt.Sprint("call ", at), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript(t, steps()...)
+				var mu sync.Mutex
+				n, stop := 0, make(chan struct{})
+				r := &recorder{onCall: func(_ string, done <-chan struct{}) {
+					mu.Lock()
+					n++
+					mine := n == at
+					mu.Unlock()
+					if mine {
+						close(stop)
+						if done != nil {
+							// As one that waits for room, or for a marker's acknowledgement.
+							<-done
+							<-time.After(time.Second)
+						}
+					}
+				}}
+				got, err := runUntil(t, s, r, func() bool {
+					select {
+					case <-stop:
+						return true
+					default:
+						return slices.Contains(r.seen(), "added e@21 watch")
+					}
+				})
+				if err != nil {
+					t.Errorf("error %v", err)
+				}
+				for _, line := range got {
+					if strings.HasPrefix(line, "BUG") {
+						t.Error(line)
+					}
+				}
+				calls = max(calls, n)
+			})
+		})
+	}
+	if calls < 20 {
+		t.Errorf("only %d calls were tried", calls)
+	}
+}
+
+// A broker that is away for long stops the reading, longer than a connection lasts.
+func TestReader_loses_nothing_where_there_is_no_room_for_long(t *testing.T) {
+	noRoomAt := func(at int) *recorder {
+		n := 0
+		return &recorder{onCall: func(call string, _ <-chan struct{}) {
+			if strings.HasPrefix(call, "admit") {
+				if n++; n == at {
+					<-time.After(30 * time.Minute)
+				}
+			}
+		}}
+	}
+	t.Run("for a watch", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScript(t, step{want: "limit=1", body: listOf("7", "")},
+				step{want: "resourceVersion=7", hold: true, body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", cm("b", "u-b", "9")) +
+					frameOf("ADDED", cm("c", "u-c", "10"))},
+				step{want: "resourceVersion=9", hold: true, body: frameOf("ADDED", cm("c", "u-c", "10")) + frameOf("ADDED", cm("d", "u-d", "11"))})
+			r := noRoomAt(2)
+			got, _ := runUntil(t, s, r, lines(r, 7))
+			check(t, got, "snapshot 7", "listed 7", "added a@8 watch", "added b@9 watch", "added c@10 watch",
+				"added c@10 watch", "added d@11 watch")
+			if r.counted("silent") != 1 {
+				t.Errorf("counted %v, want that the watch was broken off", r.reasons)
+			}
+		})
+	})
+	t.Run("for a list", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			big := strings.Replace(cm("c", "u-c", "5"), `"v"`, `"`+strings.Repeat("v", 1<<20)+`"`, 1)
+			page := listOf("7", "", cm("b", "u-b", "4"), big, cm("d", "u-d", "6"))
+			s := newScript(t, step{want: "limit=1", body: listOf("7", "t1", cm("a", "u-a", "3"))}, step{want: "continue=t1", body: page},
+				step{want: "continue=t1", body: page})
+			r := noRoomAt(2)
+			got, _ := runUntil(t, s, r, lines(r, 6))
+			check(t, got, "snapshot 7", "added a@3 snapshot", "added b@4 snapshot", "added c@5 snapshot", "added d@6 snapshot", "listed 7")
+			if r.counted("silent") != 1 {
+				t.Errorf("counted %v, want that the page was broken off and read on: %v", r.reasons, r.states)
+			}
+		})
+	})
+}

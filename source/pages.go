@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// pageSize is how many objects one request of a list asks for. Pages keep a list alive that is published more slowly
+	// than the API server allows a request to take (60 s by default).
+	pageSize = 500
+	// pageTimeout is how long a page may take, far above that.
+	pageTimeout = 2 * time.Minute
+	// maxUnpaged is how many bytes of objects an API server may send that was asked for one object. Those that
+	// know no pages send all, and the first page is in no budget.
+	maxUnpaged = 8 << 20
+)
+
+// list streams every object to the feed and returns stubs of them. The error is ctx's, a [RewoundError], or one of expiry,
+// after which a new list may succeed.
+func (w *wire) list(ctx context.Context) (*stubs, error) {
+	w.observer.State(Listing, nil)
+	// The first page tells the version before anything is published.
+	meta, first, err := w.firstPage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	version := meta.ResourceVersion
+	if err := w.startList(ctx, version); err != nil {
+		return nil, err
+	}
+	out := &stubs{}
+	take := func(raw []byte) error { return w.item(ctx, out, raw) }
+	for _, raw := range first {
+		if err := take(raw); err != nil {
+			return nil, err
+		}
+	}
+	for meta.Continue != "" {
+		if meta, err = w.page(ctx, meta.Continue, take); err != nil {
+			return nil, err
+		}
+	}
+	out.ResourceVersion = version
+	return out, w.history.Note(ctx, Progress{Kind: Listed, Version: version, Objects: len(out.Items), Seen: time.Now()})
+}
+
+func (w *wire) startList(ctx context.Context, version string) error {
+	start := Progress{Kind: SnapshotStarted, Version: version, Seen: time.Now()}
+	if w.at != "" {
+		if err := w.checkVersion(w.at, version); err != nil {
+			return err
+		}
+		start.Kind, start.Cause = Gap, w.cause
+	}
+	return w.history.Note(ctx, start)
+}
+
+// firstPage reads the version at which a list begins, and what the API server sends with it: one object, or everything
+// where it knows no pages.
+func (w *wire) firstPage(ctx context.Context) (meta listMeta, items [][]byte, err error) {
+	err = w.retried(ctx, func() (err error) {
+		items = nil
+		size := 0
+		meta, err = w.readPage(ctx, 1, "", func(raw []byte) error {
+			if size += len(raw); size > maxUnpaged && len(items) > 0 {
+				return unreadable("the API server knows no pages, and its list has more than %d bytes", maxUnpaged)
+			}
+			items = append(items, append([]byte(nil), raw...))
+			// Nothing is announced before it is known that this can be read.
+			_, err := parseObject(raw, w.stream.Namespaced)
+			return err
+		})
+		return err
+	})
+	return meta, items, err
+}
+
+// page reads a later page of a list. Items that were passed on before it broke off are not passed on again: a list has one
+// order and one version.
+func (w *wire) page(ctx context.Context, token string, item func(raw []byte) error) (meta listMeta, err error) {
+	passed := 0
+	err = w.retried(ctx, func() (err error) {
+		seen := 0
+		meta, err = w.readPage(ctx, pageSize, token, func(raw []byte) error {
+			if seen++; seen <= passed {
+				return nil
+			}
+			if err := item(raw); err != nil {
+				return err
+			}
+			passed = seen
+			return nil
+		})
+		return err
+	})
+	if err == nil {
+		w.observer.State(Listing, nil)
+	}
+	return meta, err
+}
+
+// retried repeats a request until it succeeds, its history is gone, or ctx ends.
+func (w *wire) retried(ctx context.Context, request func() error) error {
+	var retry backoff
+	for {
+		err := request()
+		if err == nil || expired(err) {
+			return err
+		}
+		if err := w.wait(ctx, &retry, err); err != nil {
+			return err
+		}
+	}
+}
+
+// readPage reads one page within pageTimeout; what it read is passed on however long there is no room for it.
+func (w *wire) readPage(ctx context.Context, limit int, token string, item func(raw []byte) error) (listMeta, error) {
+	conn, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	body, err := w.client.listPage(conn, w.stream, limit, token)
+	if err != nil {
+		return listMeta{}, fmt.Errorf("list %s: %w", w.stream.Name(), err)
+	}
+	defer func() { _ = body.Close() }()
+	meta, err := readList(body, w.stream.Resource, item)
+	if err == nil && meta.ResourceVersion == "" {
+		err = errors.New("the answer has no resourceVersion")
+	}
+	if err != nil {
+		return meta, fmt.Errorf("list %s: %w", w.stream.Name(), overdue(conn, err))
+	}
+	return meta, nil
+}
+
+// overdue returns that the connection's time was up, if it was: what failed because of that says it in many ways.
+func overdue(conn context.Context, err error) error {
+	if conn.Err() != nil {
+		return conn.Err()
+	}
+	return err
+}
+
+// item passes one object of a list to the feed, and keeps its identity.
+func (w *wire) item(ctx context.Context, out *stubs, raw []byte) error {
+	id, err := parseObject(raw, w.stream.Namespaced)
+	if err != nil {
+		return err
+	}
+	size := bodySize(raw, w.stream.Resource)
+	ticket, err := w.feed.Admit(ctx, "", size)
+	if err != nil {
+		return err
+	}
+	reason := ReasonSnapshot
+	if w.at != "" {
+		reason = ReasonRelist
+	}
+	w.feed.Deliver(Change{
+		Op: Added, Ident: id.Ident, Body: newListBody(raw, w.stream.Resource), Reason: reason, Seen: time.Now(), Ticket: ticket, Size: size,
+	})
+	out.Items = append(out.Items, &object{Identity: id})
+	return nil
+}

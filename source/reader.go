@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+
+	"k8s.io/client-go/tools/cache"
+)
+
+// State is what a stream is doing.
+type State uint8
+
+// The states.
+const (
+	// Listing: objects are being listed.
+	Listing State = iota + 1
+	// Watching: a watch is open.
+	Watching
+	// Waiting: the last request failed and will be repeated.
+	Waiting
+)
+
+// String returns the state in lower case.
+func (s State) String() string {
+	switch s {
+	case Listing:
+		return "listing"
+	case Watching:
+		return "watching"
+	case Waiting:
+		return "waiting"
+	default:
+		return "starting"
+	}
+}
+
+// Observer is told how a stream is doing. Its methods must not block; they are called from several goroutines.
+type Observer interface {
+	// State reports what the stream does now; err is why, where it is Waiting. After a failure a stream is Watching only
+	// when the watch has shown something new, or has stayed open for a second.
+	State(s State, err error)
+	// Restarted reports that a watch or a page of a list was broken off, with a reason fit for a metric's label.
+	Restarted(reason string)
+}
+
+// Reader reads one stream.
+type Reader struct {
+	Client   *Client
+	Stream   Stream
+	Feed     Feed
+	History  History
+	Observer Observer
+}
+
+// Run reads until ctx ends, and returns nil then: what was admitted has been delivered, or is read again by the next Run,
+// because its ticket is never settled. Feed, History and Observer are not used any more when Run returns.
+// It returns an error only for a history that must not be continued, such as [RewoundError].
+// Everything else that fails is retried for ever, less and less often; so is what cannot be read, or lacks a name, a uid or a
+// resourceVersion: it is never passed over.
+func (r *Reader) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w := &wire{
+		client: r.Client, stream: r.Stream, feed: r.Feed, history: r.History, observer: r.Observer,
+		listing: make(chan struct{}, 1), cancel: cancel,
+	}
+	informer := cache.NewSharedIndexInformerWithOptions(w, &object{}, cache.SharedIndexInformerOptions{
+		ObjectDescription: r.Stream.Name(),
+	})
+	if _, err := informer.AddEventHandler(&handler{feed: r.Feed, inside: &w.inside}); err != nil {
+		return err
+	}
+	informer.RunWithContext(ctx)
+	return w.finish()
+}
+
+// handler passes on what came by a watch. What a list put into the cache has been delivered by the list itself:
+// stubs, and whatever the informer concludes from them, are ignored.
+type handler struct {
+	feed   Feed
+	inside *occupancy
+}
+
+// OnAdd implements cache.ResourceEventHandler.
+func (h *handler) OnAdd(obj any, _ bool) { h.pass(obj) }
+
+// OnUpdate implements cache.ResourceEventHandler.
+func (h *handler) OnUpdate(_, obj any) { h.pass(obj) }
+
+// OnDelete implements cache.ResourceEventHandler. A tombstone (an object missing from a list) is no *object.
+func (h *handler) OnDelete(obj any) { h.pass(obj) }
+
+func (h *handler) pass(obj any) {
+	o, ok := obj.(*object)
+	if !ok {
+		return
+	}
+	if c := o.take(); c != nil {
+		h.feed.Deliver(*c)
+		h.inside.leave()
+	}
+}

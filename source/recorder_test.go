@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+)
+
+// recorder is the far side: it writes down what it is told.
+type recorder struct {
+	resume string
+	known  []Ident
+	// relist: the history knows resume, but not of these selectors.
+	relist bool
+	// onCall is told of every call, and when its context ends, if it has one.
+	onCall func(call string, done <-chan struct{})
+
+	mu      sync.Mutex
+	lines   []string
+	open    map[Ticket]bool
+	tickets Ticket
+	states  []string
+	reasons []string
+	// over: the reader has ended, and must not call any more.
+	over bool
+}
+
+func (r *recorder) call(call string, done <-chan struct{}) {
+	r.mu.Lock()
+	if r.over {
+		r.lines = append(r.lines, "BUG: "+call+" after the end")
+	}
+	r.mu.Unlock()
+	if r.onCall != nil {
+		r.onCall(call, done)
+	}
+}
+
+func (r *recorder) Admit(ctx context.Context, version string, _ int) (Ticket, error) {
+	r.call("admit "+version, ctx.Done())
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.open == nil {
+		r.open = map[Ticket]bool{}
+	}
+	r.tickets++
+	r.open[r.tickets] = true
+	return r.tickets, nil
+}
+
+func (r *recorder) Deliver(c Change) {
+	r.call("deliver", nil)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.open[c.Ticket] {
+		r.lines = append(r.lines, "BUG: change without an open ticket")
+	}
+	delete(r.open, c.Ticket)
+	var got struct {
+		Kind     string
+		Metadata struct{ Name string }
+	}
+	if err := json.Unmarshal(c.Body.Bytes(), &got); err != nil || got.Kind != "ConfigMap" || got.Metadata.Name != c.Name {
+		r.lines = append(r.lines, fmt.Sprintf("BUG: body of %s is %s", c.Name, c.Body.Bytes()))
+	}
+	if c.Size != len(c.Body.Bytes()) {
+		r.lines = append(r.lines, fmt.Sprintf("BUG: %d bytes bought for %d", c.Size, len(c.Body.Bytes())))
+	}
+	c.Body.Release()
+	r.lines = append(r.lines, fmt.Sprintf("%s %s@%s %s", c.Op, c.Name, c.ResourceVersion, c.Reason))
+}
+
+func (r *recorder) Resume() (string, iter.Seq[Ident], bool) {
+	return r.resume, slices.Values(r.known), r.resume != "" && !r.relist
+}
+
+func (r *recorder) Note(ctx context.Context, p Progress) error {
+	word := map[ProgressKind]string{Bookmark: "bookmark", SnapshotStarted: "snapshot", Gap: "gap", Listed: "listed"}[p.Kind]
+	r.call(word, ctx.Done())
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, word+" "+p.Version)
+	return nil
+}
+
+func (r *recorder) State(s State, err error) {
+	r.call("state", nil)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	line := s.String()
+	if err != nil {
+		line += ": " + err.Error()
+	}
+	r.states = append(r.states, line)
+}
+
+func (r *recorder) Restarted(reason string) {
+	r.call("restarted", nil)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reasons = append(r.reasons, reason)
+}
+
+func (r *recorder) seen() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.lines)
+}

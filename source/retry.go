@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// backoff waits longer after every failure in a row: 100 ms, doubled up to 30 s, give or take a quarter. It never waits
+// shorter than the API server asks for, which may ask for up to five minutes.
+type backoff struct{ failures int }
+
+const (
+	firstDelay   = 100 * time.Millisecond
+	lastDelay    = 30 * time.Second
+	longestAsked = 5 * time.Minute
+)
+
+func (b *backoff) reset() { b.failures = 0 }
+
+// wait returns ctx's error if it ended first.
+func (b *backoff) wait(ctx context.Context, cause error) error {
+	d := min(firstDelay<<min(b.failures, 9), lastDelay)
+	d += time.Duration((rand.Float64() - 0.5) * 0.5 * float64(d))
+	b.failures++
+	if seconds, ok := apierrors.SuggestsClientDelay(cause); ok {
+		d = max(d, min(time.Duration(seconds)*time.Second, longestAsked))
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// unreadableError says that what the API server sent makes no sense, or has no identity. Asking again hardly makes it better,
+// but what cannot be read cannot be passed over either: nobody would know what was lost.
+type unreadableError struct{ error }
+
+func (e unreadableError) Unwrap() error { return e.error }
+
+func unreadable(format string, args ...any) error {
+	return unreadableError{fmt.Errorf(format, args...)}
+}
+
+// restartReason is the reason label of a watch's or list's restart: few values, each with a meaning of its own.
+func restartReason(err error) string {
+	switch {
+	case err == nil, errors.Is(err, io.EOF):
+		return "ended"
+	case expired(err):
+		return "expired"
+	case apierrors.IsTooManyRequests(err):
+		return "throttled"
+	case apierrors.IsNotFound(err):
+		return "not-found"
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return "forbidden"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "silent"
+	case errors.As(err, &unreadableError{}):
+		return "unreadable"
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return "server-error"
+	}
+	return "connection"
+}
+
+// expired reports whether the history that was asked for is gone.
+func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+	"unsafe"
+
+	"github.com/go-json-experiment/json/jsontext"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+)
+
+func TestParseObject_reads_the_identity_however_the_object_is_written(t *testing.T) {
+	full := Ident{Namespace: "ns", Name: "n", UID: "u", ResourceVersion: "7"}
+	for name, tc := range map[string]struct {
+		raw  string
+		want Ident
+	}{
+		"typed order": {`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"n","generateName":"g-","namespace":"ns","uid":"u","resourceVersion":"7"},"spec":{}}`, full},
+		"sorted keys": {`{"apiVersion":"v1","kind":"W","metadata":{"annotations":{"a":"b"},"creationTimestamp":"2026-01-01T00:00:00Z","generation":1,` +
+			`"labels":{"name":"evil"},"managedFields":[{"fieldsV1":{"f:metadata":{"f:name":{}}}}],"name":"n","namespace":"ns","resourceVersion":"7","uid":"u"},"spec":1}`, full},
+		"metadata last":        {`{"spec":{"metadata":{"name":"evil","uid":"e","resourceVersion":"e"}},"a":[{"metadata":1}],"metadata":{"uid":"u","resourceVersion":"7","namespace":"ns","name":"n"}}`, full},
+		"whitespace":           {" {\t\"metadata\" \r\n:\n { \"name\" : \"n\" ,\"namespace\": \"ns\" , \"uid\":\t\"u\",\"resourceVersion\" :\"7\" } } ", full},
+		"scalars in the way":   {`{"a":-1.5E+10,"b":true,"c":null,"d":[1,2,"]"],"e":[],"f":{},"metadata":{"generation":12,"x":false,"name":"n","namespace":"ns","uid":"u","resourceVersion":"7"}}`, full},
+		"braces in strings":    {`{"metadata":{"annotations":{"a":"}}}","b":"{[\"","c\\":"\\"},"name":"n","namespace":"ns","uid":"u","resourceVersion":"7"}}`, full},
+		"metadata in a string": {`{"a":"\"metadata\":{\"name\":\"evil\"}","metadata":{"name":"n","namespace":"ns","uid":"u","resourceVersion":"7"}}`, full},
+		"escaped values":       {`{"metadata":{"name":"\u006e","namespace":"n\u0073","uid":"\u0075","resourceVersion":"\u0037"}}`, full},
+		"escaped keys":         {`{"m\u0065tadata":{"n\u0061me":"n","namesp\u0061ce":"ns","u\u0069d":"u","resourceVersio\u006e":"7"}}`, full},
+		"escapes of all kinds": {
+			`{"metadata":{"name":"a\"b\\c\/d\n\ud83d\ude00","namespace":"ns","uid":"u\\","resourceVersion":"7"}}`,
+			Ident{Namespace: "ns", Name: "a\"b\\c/d\n😀", UID: `u\`, ResourceVersion: "7"},
+		},
+		"no namespace":   {`{"metadata":{"name":"n","uid":"u","resourceVersion":"7"}}`, Ident{Name: "n", UID: "u", ResourceVersion: "7"}},
+		"null namespace": {`{"metadata":{"namespace":null,"name":"n","uid":"u","resourceVersion":"7"}}`, Ident{Name: "n", UID: "u", ResourceVersion: "7"}},
+		"first of two":   {`{"metadata":{"name":"n","name":"m","namespace":"ns","uid":"u","resourceVersion":"7"},"metadata":{"name":"o"}}`, full},
+		"rest cut off":   {`{"metadata":{"name":"n","namespace":"ns","uid":"u","resourceVersion":"7"`, full},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id, err := parseObject([]byte(tc.raw), true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if id.Ident != tc.want || id.Key() != tc.want.Key() {
+				t.Errorf("got %+v with key %q, want %+v", id.Ident, id.Key(), tc.want)
+			}
+		})
+	}
+}
+
+func TestParseObject_of_a_cluster_scoped_resource_reads_no_namespace(t *testing.T) {
+	for _, raw := range []string{
+		`{"metadata":{"name":"n","uid":"u","resourceVersion":"7"`,
+		`{"metadata":{"namespace":"ns","name":"n","uid":"u","resourceVersion":"7"}}`,
+		`{"metadata":{"name":"n","uid":"u","resourceVersion":"7","namespace":"ns"}}`,
+	} {
+		id, err := parseObject([]byte(raw), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := (Ident{Name: "n", UID: "u", ResourceVersion: "7"}); id.Ident != want || id.Key() != "n" {
+			t.Errorf("%s: got %+v with key %q", raw, id.Ident, id.Key())
+		}
+	}
+}
+
+func TestParseObject_refuses(t *testing.T) {
+	for raw, want := range map[string]string{
+		``:                          "malformed JSON",
+		`[]`:                        "malformed JSON",
+		`null`:                      "malformed JSON",
+		`{`:                         "malformed JSON",
+		`{"metadata"`:               "malformed JSON",
+		`{"metadata":`:              "malformed JSON",
+		`{"metadata":[]}`:           "malformed JSON",
+		`{"metadata":{"name"}}`:     "malformed JSON",
+		`{"metadata":{"name":1}}`:   "malformed JSON",
+		`{"metadata":{"name":"n}}`:  "malformed JSON",
+		`{"metadata":{"name":"n"]`:  "malformed JSON",
+		`{"metadata":{"x":}}`:       "malformed JSON",
+		`{"a":{"b":[},"metadata"`:   "malformed JSON",
+		`{"a":1 "metadata":{}}`:     "malformed JSON",
+		`{metadata:{}}`:             "malformed JSON",
+		`{}`:                        "object has no metadata.name",
+		`{"metadata":null}`:         "object has no metadata.name",
+		`{"metadata":{}}`:           "object has no metadata.name",
+		`{"metadata":{"name":""}}`:  "object has no metadata.name",
+		`{"metadata":{"name":"n"}}`: `object "n" has no metadata.uid`,
+		`{"metadata":{"name":"n","uid":"u","resourceVersion":null}}`:       `object "n" has no metadata.resourceVersion`,
+		`{"metadata":{"name":"\x","uid":"u","resourceVersion":"7"}}`:       "malformed JSON",
+		`{"metadata":{"\x":"n","name":"n","uid":"u","resourceVersion":1}}`: "malformed JSON",
+	} {
+		if id, err := parseObject([]byte(raw), true); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %+v, %v; want an error with %q", raw, id, err, want)
+		}
+	}
+}
+
+func TestParseObject_of_a_cut_object_is_right_or_an_error(t *testing.T) {
+	for _, raw := range [][]byte{serverObject(t, testPod(1)), serverObject(t, sorted(t, testPod(1)))} {
+		want, err := parseObject(raw, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range raw {
+			// A copy of exactly this size: a look beyond it panics.
+			if got, err := parseObject(bytes.Clone(raw[:n:n]), true); err == nil && got != want {
+				t.Fatalf("first %d bytes: got %+v", n, got)
+			}
+		}
+	}
+}
+
+// metaOf is the truth that encoding/json tells. It is not ok where encoding/json and the scanner may differ: invalid JSON,
+// equal members, invalid UTF-8, other types.
+func metaOf(raw []byte) (id Ident, ok bool) {
+	if !utf8.Valid(raw) || !jsontext.Value(raw).IsValid() {
+		return Ident{}, false
+	}
+	// Maps, because structs of encoding/json take "NAME" for "name".
+	var top, members map[string]json.RawMessage
+	if json.Unmarshal(raw, &top) != nil || top == nil {
+		return Ident{}, false
+	}
+	if m, has := top["metadata"]; has && json.Unmarshal(m, &members) != nil {
+		return Ident{}, false
+	}
+	for key, to := range map[string]*string{"namespace": &id.Namespace, "name": &id.Name, "uid": &id.UID, "resourceVersion": &id.ResourceVersion} {
+		if v, has := members[key]; has && json.Unmarshal(v, to) != nil {
+			return Ident{}, false
+		}
+	}
+	return id, true
+}
+
+func checkAgainstEncodingJSON(t interface{ Fatalf(string, ...any) }, raw []byte) {
+	want, ok := metaOf(raw)
+	for _, namespaced := range []bool{true, false} {
+		got, err := parseObject(raw, namespaced)
+		if !ok {
+			continue
+		}
+		if !namespaced {
+			want.Namespace = ""
+		}
+		complete := want.Name != "" && want.UID != "" && want.ResourceVersion != ""
+		if complete != (err == nil) {
+			t.Fatalf("%s: error is %v, encoding/json has %+v", raw, err, want)
+		}
+		if err == nil && (got.Ident != want || got.Key() != want.Key()) {
+			t.Fatalf("%s: got %+v with key %q, encoding/json has %+v", raw, got.Ident, got.Key(), want)
+		}
+	}
+	version, err := parseVersion(raw)
+	if ok && (version != want.ResourceVersion || (err == nil) != (version != "")) {
+		t.Fatalf("%s: version %q, %v; encoding/json has %q", raw, version, err, want.ResourceVersion)
+	}
+}
+
+// anyObject draws the JSON of an object: members in any order, hostile strings, with or without whitespace.
+func anyObject(t *rapid.T) []byte {
+	str := rapid.OneOf(rapid.SampledFrom(hostile), rapid.String())
+	value := rapid.Custom(func(t *rapid.T) any {
+		return rapid.SampledFrom([]any{
+			rapid.Float64().Draw(t, "number"), nil, true, str.Draw(t, "string"),
+			[]string{str.Draw(t, "element"), "metadata"},
+			map[string]any{"metadata": map[string]string{"name": str.Draw(t, "deep")}, str.Draw(t, "key"): []any{}},
+		}).Draw(t, "value")
+	})
+	extra := func() map[string]any {
+		key := rapid.OneOf(str, rapid.SampledFrom([]string{"annotations", "labels", "Name", "spec", "names", "kind"}))
+		return rapid.MapOfN(key, value, 0, 4).Draw(t, "members")
+	}
+	metadata := extra()
+	for _, key := range []string{"namespace", "name", "uid", "resourceVersion"} {
+		metadata[key] = str.Draw(t, key)
+	}
+	top := extra()
+	top["metadata"] = json.RawMessage(shuffled(t, metadata))
+	raw := shuffled(t, top)
+	if rapid.Bool().Draw(t, "indented") {
+		var b bytes.Buffer
+		if err := json.Indent(&b, raw, "\r", "\t "); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	return raw
+}
+
+// shuffled encodes an object with its members in any order.
+func shuffled(t *rapid.T, members map[string]any) []byte {
+	b := []byte{'{'}
+	for _, key := range rapid.Permutation(slices.Sorted(maps.Keys(members))).Draw(t, "order") {
+		member, err := json.Marshal(map[string]any{key: members[key]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = append(append(b, member[1:len(member)-1]...), ',')
+	}
+	b[len(b)-1] = '}'
+	return b
+}
+
+func TestParseObject_agrees_with_encoding_json(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { checkAgainstEncodingJSON(t, anyObject(t)) })
+}
+
+func FuzzIdent(f *testing.F) {
+	f.Add(serverObject(f, testPod(1)))
+	f.Add(serverObject(f, sorted(f, testPod(1))))
+	f.Add([]byte(`{"met\u0061data":{"name":"a\"b","namespace":null,"uid":"u","resourceVersion":"7","x":[{}]}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) { checkAgainstEncodingJSON(t, raw) })
+}
+
+func TestParseObject_allocates_one_string_for_everything(t *testing.T) {
+	raw := serverObject(t, testPod(1))
+	if n := testing.AllocsPerRun(100, func() { _, _ = parseObject(raw, true) }); n != 1 {
+		t.Errorf("%v allocations", n)
+	}
+	id, err := parseObject(raw, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unsafe.StringData(id.Key()) != unsafe.StringData(id.Namespace) {
+		t.Error("the key is a string of its own")
+	}
+	if n := testing.AllocsPerRun(100, func() { _ = id.Key() }); n != 0 {
+		t.Errorf("Key allocates %v times", n)
+	}
+}
+
+func TestIdentity_of_an_ident_has_its_key(t *testing.T) {
+	for _, id := range []Ident{{Namespace: "ns", Name: "n", UID: "u", ResourceVersion: "1"}, {Name: "n", UID: "u", ResourceVersion: "1"}} {
+		if got := newIdentity(id); got.Ident != id || got.Key() != id.Key() {
+			t.Errorf("got %+v with key %q, want %+v", got.Ident, got.Key(), id)
+		}
+		if got := (Identity{Ident: id}); got.Key() != id.Key() {
+			t.Errorf("without newIdentity the key is %q", got.Key())
+		}
+	}
+}
+
+func TestParseVersion_needs_nothing_else(t *testing.T) {
+	raw := `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1529","creationTimestamp":null,"annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null}}`
+	if version, err := parseVersion([]byte(raw)); version != "1529" || err != nil {
+		t.Errorf("got %q, %v", version, err)
+	}
+	if version, err := parseVersion([]byte(`{"metadata":{}}`)); err == nil {
+		t.Errorf("no error for an object without a version, but %q", version)
+	}
+}
+
+func TestParseStatus_always_returns_a_failure(t *testing.T) {
+	got := parseStatus([]byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: 72 (90)","reason":"Expired","code":410}`))
+	if got.Code != 410 || got.Reason != metav1.StatusReasonExpired || got.Message != "too old resource version: 72 (90)" {
+		t.Errorf("got %+v", got)
+	}
+	for _, raw := range []string{`{"kind":"Pod"}`, `{}`, `{"kind":"Status","code":"x"}`, `{`} {
+		if got := parseStatus([]byte(raw)); got.Code != 500 || got.Status != metav1.StatusFailure || got.Message == "" {
+			t.Errorf("%s: got %+v", raw, got)
+		}
+	}
+}

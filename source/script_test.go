@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/client-go/rest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// script is an API server that answers each request as the test says, for faults that a real one shows rarely.
+// What a real one does is tested against a real one, in the integration module.
+//
+// It listens on a pipe, so that a test within [synctest.Test] passes minutes of waiting at once.
+type script struct {
+	t       *testing.T
+	started time.Time
+	conns   chan net.Conn
+	closed  chan struct{}
+
+	mu    sync.Mutex
+	steps []step
+	// now is the version that the server is at when it is asked for that only, before a watch.
+	now string
+	got []request
+}
+
+type request struct {
+	path, query string
+	at          time.Duration
+}
+
+// step answers one request, or for ever, if it is the last one and repeats. Want is a part of its query.
+type step struct {
+	want   string
+	status int
+	// after is the header Retry-After.
+	after string
+	body  string
+	// hold keeps the connection open until the test ends, or for that long.
+	hold    bool
+	holdFor time.Duration
+	// mute sends not even a header.
+	mute bool
+	// cut ends the response without its end.
+	cut     bool
+	repeats bool
+}
+
+func newScript(t *testing.T, steps ...step) *script {
+	s := &script{t: t, steps: steps, started: time.Now(), conns: make(chan net.Conn), closed: make(chan struct{}), now: "1000000"}
+	server := &http.Server{Handler: http.HandlerFunc(s.serve), ErrorLog: log.New(io.Discard, "", 0)}
+	var running sync.WaitGroup
+	running.Go(func() { _ = server.Serve(s) })
+	t.Cleanup(func() {
+		_ = server.Close()
+		running.Wait()
+	})
+	return s
+}
+
+// Accept implements net.Listener.
+func (s *script) Accept() (net.Conn, error) {
+	select {
+	case c := <-s.conns:
+		return c, nil
+	case <-s.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (s *script) Close() error {
+	close(s.closed)
+	return nil
+}
+
+// Addr implements net.Listener.
+func (s *script) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (s *script) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case s.conns <- there:
+		return here, nil
+	case <-s.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *script) client() *Client {
+	s.t.Helper()
+	client, err := NewClient(&rest.Config{Host: "http://api.example.com", Dial: s.dial})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(client.CloseIdleConnections)
+	return client
+}
+
+func (s *script) next(r *http.Request) (step, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	query := r.URL.RawQuery
+	if query == "limit=1" && (len(s.steps) == 0 || s.steps[0].want != query) {
+		return step{want: query, body: listOf(s.now, "")}, true
+	}
+	s.got = append(s.got, request{r.URL.Path, query, time.Since(s.started)})
+	if len(s.steps) == 0 {
+		return step{}, false
+	}
+	st := s.steps[0]
+	if !st.repeats {
+		s.steps = s.steps[1:]
+	}
+	return st, true
+}
+
+// requests returns those that had a step, and those after the last step.
+func (s *script) requests() []request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.got)
+}
+
+// waits returns the times between one request and the next.
+func (s *script) waits() (waits []time.Duration) {
+	got := s.requests()
+	for i := 1; i < len(got); i++ {
+		waits = append(waits, got[i].at-got[i-1].at)
+	}
+	return waits
+}
+
+func (s *script) serve(w http.ResponseWriter, r *http.Request) {
+	st, ok := s.next(r)
+	if !ok || st.mute {
+		<-r.Context().Done()
+		return
+	}
+	if !strings.Contains(r.URL.RawQuery, st.want) {
+		s.t.Errorf("request %q, want %q in it", r.URL.RawQuery, st.want)
+	}
+	if strings.Contains(r.URL.RawQuery, "sendInitialEvents") {
+		s.t.Errorf("request %q asks for a list by way of a watch", r.URL.RawQuery)
+	}
+	if st.after != "" {
+		w.Header().Set("Retry-After", st.after)
+	}
+	if st.status != 0 {
+		w.WriteHeader(st.status)
+	}
+	_, _ = w.Write([]byte(st.body))
+	_ = http.NewResponseController(w).Flush()
+	var over <-chan time.Time
+	if st.holdFor > 0 {
+		over = time.After(st.holdFor)
+	}
+	if st.hold || over != nil {
+		select {
+		case <-over:
+		case <-r.Context().Done():
+		}
+	}
+	if st.cut {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func cm(name, uid, version string) string {
+	return fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":`+
+		`{"name":%q,"namespace":"default","uid":%q,"resourceVersion":%q},"data":{"k":"v"}}`, name, uid, version)
+}
+
+func bookmark(version string) string {
+	return frameOf("BOOKMARK", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"`+version+`"}}`)
+}
+
+func frameOf(kind, object string) string { return `{"type":"` + kind + `","object":` + object + "}\n" }
+
+func listOf(version, token string, items ...string) string {
+	return fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":%q,"continue":%q},"items":[%s]}`,
+		version, token, strings.Join(items, ","))
+}
+
+const expiredStatus = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,` +
+	`"message":"too old resource version: 3 (9)"}`
+
+var configMaps = Stream{Resource: Resource{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true}}
+
+// runUntil runs a reader until done says so, an hour has passed, or it ends by itself.
+func runUntil(t *testing.T, s *script, r *recorder, done func() bool) ([]string, error) {
+	t.Helper()
+	reader := Reader{Client: s.client(), Feed: r, History: r, Observer: r, Stream: configMaps}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	var running sync.WaitGroup
+	var ended error
+	running.Go(func() {
+		ended = reader.Run(ctx)
+		r.mu.Lock()
+		r.over = true
+		r.mu.Unlock()
+		cancel()
+	})
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !done() && ctx.Err() == nil {
+		<-tick.C
+	}
+	cancel()
+	running.Wait()
+	synctest.Wait()
+	return r.seen(), ended
+}
+
+// lines is when the far side has seen n lines.
+func lines(r *recorder, n int) func() bool {
+	return func() bool { return len(r.seen()) >= n }
+}
+
+// minutes is when n of them have passed.
+func minutes(n int) func() bool {
+	over := time.Now().Add(time.Duration(n) * time.Minute)
+	return func() bool { return time.Now().After(over) }
+}
+
+func check(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("the far side saw\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}

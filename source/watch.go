@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+const (
+	// A watch is asked to end after five to ten minutes, so that the watches of many bridges and streams spread
+	// over the API servers again after one of them was away.
+	watchAtLeast, watchSpread = 5 * time.Minute, 5 * time.Minute
+	// watchGrace is how long after that an open watch is taken for dead.
+	watchGrace = 30 * time.Second
+	// usefulAfter is how long a watch must have been open to be taken for one that works.
+	usefulAfter = time.Second
+	// handOver is how many frames may wait for the reflector; they are in the budget already.
+	handOver = 128
+)
+
+// resumedWatch is a watch that ends only with its context, or when the API server has lost the history it needs.
+// Everything else (the end of a connection, a refusal, a frame cut short) is retried from where it stopped.
+type resumedWatch struct {
+	wire    *wire
+	events  chan watch.Event
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	// last is the version of the newest frame; safe the one before it, or of the newest bookmark: several deletions
+	// can share a version (an etcd lease that expires), so a version is complete only when a later one was seen.
+	last, safe string
+	// retry counts the failures since the watch last got further than before.
+	retry backoff
+}
+
+func (w *wire) resume(ctx context.Context, version string) *resumedWatch {
+	ctx, cancel := context.WithCancel(ctx)
+	r := &resumedWatch{wire: w, events: make(chan watch.Event, handOver), cancel: cancel, last: version, safe: version}
+	r.running.Go(func() { r.run(ctx) })
+	return r
+}
+
+// ResultChan implements watch.Interface.
+func (r *resumedWatch) ResultChan() <-chan watch.Event { return r.events }
+
+// Stop implements watch.Interface. When it returns, nothing more is read.
+func (r *resumedWatch) Stop() {
+	r.cancel()
+	r.running.Wait()
+}
+
+func (r *resumedWatch) run(ctx context.Context) {
+	defer close(r.events)
+	for again := false; ctx.Err() == nil; again = true {
+		err := r.session(ctx, again)
+		switch {
+		case err == nil:
+			r.retry.reset()
+			r.wire.observer.Restarted(restartReason(nil))
+		case expired(err):
+			r.expire(ctx, err)
+			return
+		default:
+			_ = r.wire.wait(ctx, &r.retry, err) // ctx's end ends the loop
+		}
+	}
+}
+
+// expire makes the reflector list again.
+func (r *resumedWatch) expire(ctx context.Context, cause error) {
+	r.wire.at, r.wire.cause = r.safe, cause.Error()
+	r.wire.observer.Restarted(restartReason(cause))
+	r.send(ctx, watch.Event{Type: watch.Error, Object: &gone().ErrStatus})
+}
+
+// session reads one connection to its end: nil if the API server ended it in good order after it had been useful.
+func (r *resumedWatch) session(ctx context.Context, again bool) error {
+	timeout := watchAtLeast + rand.N(watchSpread)
+	// Only the connection has a deadline: what is read is passed on however long there is no room for it.
+	conn, cancel := context.WithTimeout(ctx, timeout+watchGrace)
+	defer cancel()
+	body, err := r.open(conn, again, timeout)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }()
+	defer r.reportWatching()()
+	opened := time.Now()
+	err = r.frames(ctx, newFrameReader(body))
+	lasted := time.Since(opened)
+	if errors.Is(err, io.EOF) && lasted > usefulAfter {
+		return nil
+	}
+	if lasted > lastDelay {
+		r.retry.reset()
+	}
+	return fmt.Errorf("watch %s: %w", r.wire.stream.Name(), overdue(conn, err))
+}
+
+// open begins a watch. Before it does so again it makes sure that the API server knows the version: one that was
+// restored from a backup meanwhile would accept it, and be silent.
+func (r *resumedWatch) open(ctx context.Context, again bool, timeout time.Duration) (io.ReadCloser, error) {
+	if again {
+		if err := r.wire.checkServer(ctx, r.safe); err != nil {
+			return nil, err
+		}
+	}
+	body, err := r.wire.client.watch(ctx, r.wire.stream, r.safe, timeout)
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", r.wire.stream.Name(), err)
+	}
+	return body, nil
+}
+
+// reportWatching reports that the watch is open; after a failure only if it stays open for a while, since a watch that fails
+// at once, again and again, is none. It returns how to end that.
+func (r *resumedWatch) reportWatching() (stop func()) {
+	if r.retry.failures == 0 {
+		r.wire.observer.State(Watching, nil)
+		return func() {}
+	}
+	reported := make(chan struct{})
+	report := time.AfterFunc(usefulAfter, func() {
+		defer close(reported)
+		r.wire.observer.State(Watching, nil)
+	})
+	return func() {
+		if !report.Stop() {
+			<-reported
+		}
+	}
+}
+
+// progressed takes note that the watch got further than before: earlier failures do not count any more.
+func (r *resumedWatch) progressed() {
+	if r.retry.failures > 0 {
+		r.retry.reset()
+		r.wire.observer.State(Watching, nil)
+	}
+}
+
+// frames passes on all frames. The error is io.EOF where the watch ended between two of them.
+func (r *resumedWatch) frames(ctx context.Context, frames *frameReader) error {
+	for {
+		f, err := frames.Next()
+		if err != nil {
+			return err
+		}
+		if err := r.frame(ctx, f); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *resumedWatch) frame(ctx context.Context, f frame) error {
+	switch f.Type {
+	case frameBookmark:
+		version, err := parseVersion(f.Object)
+		if err != nil {
+			return err
+		}
+		if version != r.last {
+			r.progressed()
+		}
+		r.last, r.safe = version, version
+		return r.wire.history.Note(ctx, Progress{Kind: Bookmark, Version: version, Seen: time.Now()})
+	case frameError:
+		return &apierrors.StatusError{ErrStatus: *parseStatus(f.Object)}
+	case frameAdded:
+		return r.object(ctx, f.Object, Added, watch.Added)
+	case frameModified:
+		return r.object(ctx, f.Object, Updated, watch.Modified)
+	case frameDeleted:
+		return r.object(ctx, f.Object, Deleted, watch.Deleted)
+	default:
+		return fmt.Errorf("frame of unknown type %d", f.Type)
+	}
+}
+
+// object buys room for one object, copies it off the wire and passes it to the reflector.
+func (r *resumedWatch) object(ctx context.Context, raw []byte, op Op, kind watch.EventType) error {
+	id, err := parseObject(raw, r.wire.stream.Namespaced)
+	if err != nil {
+		return err
+	}
+	ticket, err := r.wire.feed.Admit(ctx, id.ResourceVersion, len(raw))
+	if err != nil {
+		return err
+	}
+	if id.ResourceVersion != r.last {
+		r.safe, r.last = r.last, id.ResourceVersion
+		r.progressed()
+	}
+	r.wire.inside.enter()
+	r.send(ctx, watch.Event{Type: kind, Object: &object{Identity: id, change: &Change{
+		Op: op, Ident: id.Ident, Body: NewBody(raw), Reason: ReasonWatch, Seen: time.Now(), Ticket: ticket, Size: len(raw),
+	}}})
+	return nil
+}
+
+func (r *resumedWatch) send(ctx context.Context, e watch.Event) {
+	select {
+	case r.events <- e:
+	case <-ctx.Done():
+	}
+}
+
+func gone() *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired,
+		Message: "the history after the last version is gone",
+	}}
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// wire is the reflector's view of the API server: the first list comes from the history where that is possible, later ones
+// and all items go past the reflector to the feed, and a watch never ends while it can be resumed.
+//
+// The reflector lists and watches in turns, never both at a time; so the fields below need no lock.
+type wire struct {
+	client   *Client
+	stream   Stream
+	feed     Feed
+	history  History
+	observer Observer
+
+	inside occupancy
+	// listing has room for one: who reads a list. The reflector does not wait for that when its context ends.
+	listing chan struct{}
+	// at is the version up to which the stream was shown; empty until a first list was returned. Cause is why the next
+	// one is needed.
+	at, cause string
+	// refused is why the stream was ended for good; cancel ends it.
+	refused error
+	cancel  context.CancelFunc
+}
+
+// IsWatchListSemanticsUnSupported keeps the reflector from replacing List by a watch that sends initial events,
+// which would start without regard to the history.
+func (w *wire) IsWatchListSemanticsUnSupported() bool { return true }
+
+// List and Watch are never called: the reflector prefers the variants with a context.
+func (w *wire) List(metav1.ListOptions) (runtime.Object, error) {
+	panic("BUG: list without a context")
+}
+
+// Watch is never called; see List.
+func (w *wire) Watch(metav1.ListOptions) (watch.Interface, error) {
+	panic("BUG: watch without a context")
+}
+
+// WatchWithContext implements cache.ListerWatcherWithContext.
+func (w *wire) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	return w.resume(ctx, opts.ResourceVersion), nil
+}
+
+// ListWithContext returns what is known at a version, as stubs. It fails only when ctx ends.
+func (w *wire) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+	w.listing <- struct{}{}
+	defer func() { <-w.listing }()
+	// Changes read before are still on their way through the informer. The items of a list go past it, and must not overtake.
+	if err := w.inside.empty(ctx); err != nil {
+		return nil, err
+	}
+	var retry backoff
+	for {
+		list, err := w.known(ctx)
+		if err == nil {
+			w.at = list.ResourceVersion
+			return list, nil
+		}
+		if err := w.wait(ctx, &retry, err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// known returns stubs of what the history knows, where a watch can go on from there, else of a list.
+func (w *wire) known(ctx context.Context) (*stubs, error) {
+	if w.at == "" {
+		version, known, ok := w.history.Resume()
+		if ok {
+			return w.resumed(ctx, version, known)
+		}
+		if version != "" {
+			if err := w.checkServer(ctx, version); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return w.list(ctx)
+}
+
+func (w *wire) resumed(ctx context.Context, version string, known iter.Seq[Ident]) (*stubs, error) {
+	if err := w.checkServer(ctx, version); err != nil {
+		return nil, err
+	}
+	list := &stubs{ListMeta: metav1.ListMeta{ResourceVersion: version}}
+	for id := range known {
+		list.Items = append(list.Items, &object{Identity: newIdentity(id)})
+	}
+	return list, nil
+}
+
+// checkServer asks the API server for its version, before a watch from one that it has shown earlier. If its own is older, the
+// stream ends for good.
+func (w *wire) checkServer(ctx context.Context, shown string) error {
+	meta, err := w.readPage(ctx, 1, "", func([]byte) error { return nil })
+	if err != nil {
+		return err
+	}
+	return w.checkVersion(shown, meta.ResourceVersion)
+}
+
+// checkVersion ends the stream for good where the API server went back from the version that it has shown. Versions that
+// are not numbers have no order.
+func (w *wire) checkVersion(shown, now string) error {
+	if order, err := resourceversion.CompareResourceVersion(now, shown); err != nil || order >= 0 {
+		return nil
+	}
+	w.refused = &RewoundError{Stream: w.stream.Name(), Position: shown, Server: now}
+	w.cancel()
+	return w.refused
+}
+
+// RewoundError says that the API server is at an older version than one it has shown before. A watch from such
+// a version is accepted, and silent until the server has passed it.
+type RewoundError struct{ Stream, Position, Server string }
+
+// Error implements error.
+func (e *RewoundError) Error() string {
+	return fmt.Sprintf("stream %s was at resourceVersion %s and the API server is at %s: its etcd was restored from a backup; "+
+		"start again with a new checkpoint and a new log (another stream, or another cluster name), "+
+		"as in the old log lower versions count as published", e.Stream, e.Position, e.Server)
+}
+
+// wait tells why a request is repeated, and waits until it may be. The error is ctx's.
+func (w *wire) wait(ctx context.Context, retry *backoff, cause error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	w.observer.State(Waiting, cause)
+	w.observer.Restarted(restartReason(cause))
+	return retry.wait(ctx, cause)
+}
+
+// finish waits for a list that is still being read although its context has ended, and returns why the stream must not
+// be continued.
+func (w *wire) finish() error {
+	w.listing <- struct{}{}
+	defer func() { <-w.listing }()
+	return w.refused
+}
+
+// occupancy counts changes between the wire and the handler.
+type occupancy struct {
+	mu     sync.Mutex
+	n      int
+	waiter chan struct{}
+}
+
+func (o *occupancy) enter() {
+	o.mu.Lock()
+	o.n++
+	o.mu.Unlock()
+}
+
+func (o *occupancy) leave() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.n--; o.n == 0 && o.waiter != nil {
+		close(o.waiter)
+		o.waiter = nil
+	}
+}
+
+// empty waits until nobody is inside, and ctx has not ended. One caller at a time.
+func (o *occupancy) empty(ctx context.Context) error {
+	o.mu.Lock()
+	done := make(chan struct{})
+	if o.n == 0 {
+		close(done)
+	} else {
+		o.waiter = done
+	}
+	o.mu.Unlock()
+	select {
+	case <-done:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
