@@ -19,16 +19,26 @@ type Row struct {
 	Partition int32
 	// Deleted marks a tombstone: the object is gone, the row stays until the position has passed ResourceVersion.
 	Deleted bool
+	// Fresh says that this process published the object's last event itself, so that Sequence needs no check. It is not stored.
+	Fresh bool
 }
 
 // Stream is the state of one stream.
 type Stream struct {
-	// Position is the version from which a watch loses nothing; empty while the first list is not complete.
+	// Position is the version from which a watch loses nothing; empty while the first list is not in the log.
 	Position string
 	// Fingerprint identifies the stream's selectors.
 	Fingerprint string
 	// History counts how often the cluster's etcd was seen restored.
 	History int
+	// Unannounced is a first list that the log has in full, but perhaps not yet the word that it is complete.
+	Unannounced Snapshot
+}
+
+// Snapshot is a first list. The zero Snapshot is none.
+type Snapshot struct {
+	ResourceVersion string
+	Objects         int
 }
 
 // Identity says whose checkpoint it is.
@@ -78,6 +88,7 @@ type ForeignError struct {
 // Error implements error.
 func (e *ForeignError) Error() string {
 	return fmt.Sprintf("checkpoint %s was written for cluster %q (kube-system uid %s), pipeline %q, and this is cluster %q (%s), pipeline %q: "+
-		"point the checkpoint at another path, or move the old one away to start with a new snapshot",
+		"name another path, or move the old one away, and publish to a new log (another stream, or another cluster name), "+
+		"as in the old log lower versions count as published",
 		e.Path, e.Has.Cluster, e.Has.ClusterUID, e.Has.Pipeline, e.Want.Cluster, e.Want.ClusterUID, e.Want.Pipeline)
 }

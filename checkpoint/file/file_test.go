@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package file
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+)
+
+var identity = checkpoint.Identity{ClusterUID: "uid", Cluster: "prod", Pipeline: "audit"}
+
+func mustOpen(t testing.TB, path string) *Store {
+	t.Helper()
+	s, err := Open(path, identity)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func mustClose(t testing.TB, s *Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustCommit(t testing.TB, s *Store, b *checkpoint.Batch) {
+	t.Helper()
+	if err := s.Commit(context.WithoutCancel(t.Context()), b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustLoad(t testing.TB, s *Store) *checkpoint.State {
+	t.Helper()
+	state, err := s.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// batch puts n rows of a stream at version v.
+func batch(n, v int) *checkpoint.Batch {
+	rows := make(map[string]checkpoint.Row, n)
+	for i := range n {
+		rows[fmt.Sprintf("namespace-%d/object-%d", i%10, i)] = rowOf(i, v)
+	}
+	return &checkpoint.Batch{
+		Identity: identity,
+		Streams:  map[string]checkpoint.Stream{"pods.v1": {Position: fmt.Sprint(v), Fingerprint: "f"}},
+		Put:      map[string]map[string]checkpoint.Row{"pods.v1": rows, "small.v1": {"a": {UID: "x", ResourceVersion: fmt.Sprint(v)}}},
+	}
+}
+
+func rowOf(i, v int) checkpoint.Row {
+	return checkpoint.Row{
+		UID: fmt.Sprintf("%08x-0c5b-4b8e-9a11-%012x", rand.New(rand.NewPCG(uint64(i), 2)).Uint32(), i), ResourceVersion: fmt.Sprint(v), Sequence: uint64(v + i),
+	}
+}
+
+func same(a, b *checkpoint.State) bool {
+	return a.Identity == b.Identity && maps.Equal(a.Streams, b.Streams) &&
+		maps.EqualFunc(a.Rows, b.Rows, func(a, b map[string]checkpoint.Row) bool { return maps.Equal(a, b) })
+}
+
+func TestOpen_creates_what_only_the_owner_may_read(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a", "b", "audit.db")
+	mustOpen(t, path)
+	for p, want := range map[string]fs.FileMode{path: 0o600, filepath.Dir(path): 0o700, filepath.Dir(filepath.Dir(path)): 0o700} {
+		if info, err := os.Stat(p); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: mode %v, want %v (%v)", p, info.Mode(), want, err)
+		}
+	}
+}
+
+func TestOpen_narrows_a_file_that_others_may_read(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.db")
+	mustClose(t, mustOpen(t, path))
+	if err := os.Chmod(path, 0o664); err != nil {
+		t.Fatal(err)
+	}
+	mustOpen(t, path)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v (%v)", info.Mode(), err)
+	}
+}
+
+func TestOpen_refuses(t *testing.T) {
+	var busy *BusyError
+	var damaged *DamagedError
+	var other *FormatError
+	for _, c := range []struct {
+		name    string
+		prepare func(t *testing.T, path string)
+		as      any
+		says    string
+	}{
+		{"a file in use", func(t *testing.T, path string) { mustOpen(t, path) }, &busy, "in use by another kube-eventbridge"},
+		{"a text", func(t *testing.T, path string) { overwrite(t, path, bytes.Repeat([]byte("position: 5\n"), 9000)) }, &damaged, "move the file away"},
+		{"a few bytes", func(t *testing.T, path string) { overwrite(t, path, []byte("5\n")) }, &damaged, "move the file away"},
+		{"zeros", func(t *testing.T, path string) { overwrite(t, path, make([]byte, 1<<16)) }, &damaged, "move the file away"},
+		{"another program's database", func(t *testing.T, path string) { edit(t, path, "accounts", "alice", "5") }, &damaged, "it is no checkpoint"},
+		{"another format", func(t *testing.T, path string) {
+			commitOnce(t, path)
+			edit(t, path, "meta", "format", "2")
+		}, &other, "run the version that wrote it"},
+		{"a checkpoint without streams", func(t *testing.T, path string) {
+			commitOnce(t, path)
+			update(t, path, func(tx *bolt.Tx) error { return tx.DeleteBucket(bucketStreams) })
+		}, &damaged, "a bucket is missing"},
+		{"a checkpoint without rows", func(t *testing.T, path string) {
+			commitOnce(t, path)
+			update(t, path, func(tx *bolt.Tx) error { return tx.DeleteBucket(bucketRows) })
+		}, &damaged, "a bucket is missing"},
+		{"a directory", func(t *testing.T, path string) {
+			if err := os.Mkdir(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, nil, "not a regular file"},
+		{"a path below a file", func(t *testing.T, path string) { overwrite(t, filepath.Dir(path), nil) }, nil, "not a directory"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "dir", "audit.db")
+			if c.name != "a path below a file" {
+				if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.prepare(t, path)
+			before, _ := os.ReadFile(path)
+			for range 2 { // a refusal does not leave the file locked
+				_, err := Open(path, identity)
+				if err == nil {
+					t.Fatal("opened")
+				}
+				if c.as != nil && !errors.As(err, c.as) {
+					t.Errorf("error %T", err)
+				}
+				if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("%q does not name %s, or does not say %q", err, path, c.says)
+				}
+			}
+			if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
+				t.Error("the file was changed")
+			}
+		})
+	}
+}
+
+func overwrite(t *testing.T, path string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func commitOnce(t *testing.T, path string) {
+	t.Helper()
+	s := mustOpen(t, path)
+	mustCommit(t, s, batch(3, 1))
+	mustClose(t, s)
+}
+
+// update changes a file behind the store's back.
+func update(t *testing.T, path string, fn func(*bolt.Tx) error) {
+	t.Helper()
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Update(fn), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func edit(t *testing.T, path, bucket, key, value string) {
+	t.Helper()
+	update(t, path, func(tx *bolt.Tx) error {
+		b, err := tx.CreateBucketIfNotExists([]byte(bucket))
+		if err != nil {
+			return err
+		}
+		return b.Put([]byte(key), []byte(value))
+	})
+}
+
+func TestLoad_notices_what_does_not_belong_there(t *testing.T) {
+	for name, change := range map[string]func(rows *bolt.Bucket) error{
+		"a value in place of a stream's rows": func(rows *bolt.Bucket) error { return rows.Put([]byte("deployments.v1.apps"), []byte("5")) },
+		"a row of another stream": func(rows *bolt.Bucket) error {
+			v := rows.Bucket([]byte("small.v1")).Get([]byte("a"))
+			return rows.Bucket([]byte("pods.v1")).Put([]byte("a"), v)
+		},
+		"a bucket in place of a row": func(rows *bolt.Bucket) error {
+			_, err := rows.Bucket([]byte("pods.v1")).CreateBucket([]byte("b"))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "audit.db")
+			commitOnce(t, path)
+			update(t, path, func(tx *bolt.Tx) error { return change(tx.Bucket(bucketRows)) })
+			_, err := mustOpen(t, path).Load(t.Context())
+			var damaged *DamagedError
+			if !errors.As(err, &damaged) || !strings.Contains(err.Error(), path) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+func TestStore_is_done_after_Close(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "audit.db"))
+	mustClose(t, s)
+	mustClose(t, s)
+	if err := s.Commit(t.Context(), batch(1, 1)); !errors.Is(err, errClosed) {
+		t.Errorf("commit: %v", err)
+	}
+	if _, err := s.Load(t.Context()); !errors.Is(err, errClosed) {
+		t.Errorf("load: %v", err)
+	}
+}
+
+func TestStore_refuses_what_it_cannot_store_and_stays_usable(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "audit.db"))
+	mustCommit(t, s, batch(3, 1))
+	before := mustLoad(t, s)
+	for name, b := range map[string]*checkpoint.Batch{
+		"a row without a key":   {Identity: identity, Put: map[string]map[string]checkpoint.Row{"pods.v1": {"": {UID: "x"}, "b": {UID: "b"}}}},
+		"an endless key":        {Identity: identity, Put: map[string]map[string]checkpoint.Row{"pods.v1": {strings.Repeat("x", 1<<16): {}}}},
+		"rows without a stream": {Identity: identity, Put: map[string]map[string]checkpoint.Row{"": {"b": {UID: "b"}}}},
+		"a stream without name": {Identity: identity, Streams: map[string]checkpoint.Stream{"": {}}},
+	} {
+		if err := s.Commit(t.Context(), b); err == nil {
+			t.Errorf("%s: committed", name)
+		}
+	}
+	if !same(mustLoad(t, s), before) {
+		t.Error("something of it was committed")
+	}
+	mustCommit(t, s, batch(3, 2))
+}
+
+func TestStore_that_panicked_is_not_used_again(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.db")
+	s := mustOpen(t, path)
+	err := s.use(t.Context(), func() error { return s.db.Update(func(*bolt.Tx) error { panic("page 7 already freed") }) })
+	var damaged *DamagedError
+	if !errors.As(err, &damaged) || !strings.Contains(err.Error(), "page 7") {
+		t.Errorf("error %v", err)
+	}
+	if err := s.Commit(t.Context(), batch(1, 1)); !errors.As(err, &damaged) {
+		t.Errorf("commit: error %v", err)
+	}
+	mustClose(t, s)
+	mustOpen(t, path) // it is not locked
+}
+
+func TestInspect(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.db")
+	if _, err := Inspect(t.Context(), path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	s := mustOpen(t, path)
+	mustCommit(t, s, batch(100, 1))
+	want := mustLoad(t, s)
+	var busy *BusyError
+	if _, err := Inspect(t.Context(), path); !errors.As(err, &busy) {
+		t.Errorf("in use: %v", err)
+	}
+	mustClose(t, s)
+	before, _ := os.ReadFile(path)
+	got, err := Inspect(t.Context(), path)
+	if err != nil || !same(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
+		t.Error("the file was changed")
+	}
+}

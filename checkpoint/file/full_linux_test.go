@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package file
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A limit on the size of files stands for a full disk. It holds for a whole process, and go test's own files too: so the
+// test is a process of its own.
+func TestStore_survives_a_full_disk(t *testing.T) {
+	const inside = "CHECKPOINT_FULL_DISK"
+	if os.Getenv(inside) == "" {
+		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+		child.Env = append(os.Environ(), inside+"=1")
+		if out, err := child.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	path := filepath.Join(t.TempDir(), "audit.db")
+	s := mustOpen(t, path)
+	mustCommit(t, s, batch(100, 1))
+	before := mustLoad(t, s)
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	full := limit
+	full.Cur = uint64(info.Size())
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &full); err != nil {
+		t.Fatal(err)
+	}
+	err = s.Commit(t.Context(), batch(20_000, 2))
+	if restore := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); restore != nil {
+		t.Fatal(restore)
+	}
+	if err == nil || !strings.Contains(err.Error(), syscall.EFBIG.Error()) {
+		t.Fatalf("commit: error %v, want one that says why", err)
+	}
+	if !same(mustLoad(t, s), before) {
+		t.Error("the state changed")
+	}
+	mustCommit(t, s, batch(20_000, 3))
+	want := mustLoad(t, s)
+	mustClose(t, s)
+	if !same(mustLoad(t, mustOpen(t, path)), want) || len(want.Rows["pods.v1"]) != 20_000 {
+		t.Error("the commit after it is not there")
+	}
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package file
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+)
+
+func TestRow_is_decoded_as_it_was_encoded(t *testing.T) {
+	const uid = "0f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d"
+	for name, c := range map[string]struct {
+		row  checkpoint.Row
+		size int
+	}{
+		"nothing":                {checkpoint.Row{}, 9},
+		"a usual one":            {checkpoint.Row{UID: uid, ResourceVersion: "48113000", Sequence: 1 << 20}, 29},
+		"a tombstone":            {checkpoint.Row{UID: uid, ResourceVersion: "1", Deleted: true}, 24},
+		"the largest numbers":    {checkpoint.Row{UID: uid, ResourceVersion: "18446744073709551615", Sequence: math.MaxUint64, Partition: math.MaxInt32}, 46},
+		"a negative partition":   {checkpoint.Row{UID: uid, ResourceVersion: "1", Partition: -1}, 28},
+		"a larger number":        {checkpoint.Row{UID: uid, ResourceVersion: "18446744073709551616"}, 44},
+		"a number with zeros":    {checkpoint.Row{UID: uid, ResourceVersion: "007"}, 27},
+		"a number with a sign":   {checkpoint.Row{UID: uid, ResourceVersion: "+7"}, 26},
+		"zero":                   {checkpoint.Row{UID: uid, ResourceVersion: "0"}, 25},
+		"no number":              {checkpoint.Row{UID: uid, ResourceVersion: "v1-beta"}, 31},
+		"capitals in the uid":    {checkpoint.Row{UID: strings.ToUpper(uid), ResourceVersion: "1"}, 45},
+		"hyphens out of place":   {checkpoint.Row{UID: "0f7d2a3-00c5b-4b8e-9a11-2f1f6f0f3b6d", ResourceVersion: "1"}, 45},
+		"a hyphen for a digit":   {checkpoint.Row{UID: "-" + uid[1:], ResourceVersion: "1"}, 45},
+		"a uid of another shape": {checkpoint.Row{UID: "x", ResourceVersion: "1"}, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := appendRow(nil, salt([]byte("pods.v1")), []byte("a/b"), &c.row)
+			key, got, err := decodeRow(salt([]byte("pods.v1")), []byte("a/b"), b)
+			if err != nil || key != "a/b" || got != c.row {
+				t.Errorf("got %q %+v, want %+v (%v)", key, got, c.row, err)
+			}
+			if len(b) != c.size {
+				t.Errorf("%d bytes, want %d", len(b), c.size)
+			}
+			if _, _, err := decodeRow(salt([]byte("pods.v1")), []byte("a/c"), b); err == nil {
+				t.Error("taken for the row of another key")
+			}
+			if _, _, err := decodeRow(salt([]byte("pods.v2")), []byte("a/b"), b); err == nil {
+				t.Error("taken for the row of another stream")
+			}
+		})
+	}
+}
+
+func TestRow_is_decoded_with_one_allocation(t *testing.T) {
+	key := []byte("kube-system/coredns-5d78c9869d-abcde")
+	b := appendRow(nil, 1, key, &checkpoint.Row{UID: "0f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", ResourceVersion: "48113000"})
+	if n := testing.AllocsPerRun(100, func() {
+		if _, _, err := decodeRow(1, key, b); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 1 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// Whatever the bytes, decoding ends with an error or with a row that is encoded and decoded alike.
+func FuzzRow(f *testing.F) {
+	f.Add("a/b", appendRow(nil, 0, []byte("a/b"), &checkpoint.Row{UID: "0f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", ResourceVersion: "48113000"}))
+	f.Add("a", appendRow(nil, 0, []byte("a"), &checkpoint.Row{UID: "x", ResourceVersion: "y", Deleted: true, Partition: -1}))
+	f.Add("", []byte{})
+	f.Add("a", []byte{rowVersion | rowPackedUID, 1, 2, 3, 4, 5})
+	f.Add("a", []byte{rowVersion, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, key string, b []byte) {
+		// With its own checksum, or hardly anything would get past it.
+		if n := len(b) - rowSumSize; n >= 0 {
+			b = seal([]byte(key), b[:n])
+		}
+		sum := salt([]byte(""))
+		got, row, err := decodeRow(sum, []byte(key), b)
+		if err != nil {
+			return
+		}
+		again, same, err := decodeRow(sum, []byte(key), appendRow(nil, sum, []byte(key), &row))
+		if err != nil || got != key || again != key || same != row {
+			t.Errorf("%+v became %+v (%v)", row, same, err)
+		}
+	})
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"iter"
+	"slices"
+	"sync"
+)
+
+// Ledger knows of each object of one stream which state the log has. It is what tells a repetition from news, and what
+// deletions are found with that nobody saw.
+//
+// A ledger may be ahead of the position it is committed with, never behind: put the row before the ticket of its change
+// is settled, and commit in this order: read the position, [Ledger.Prune] to it, [Ledger.Take], commit
+// all of it in one batch.
+//
+// All methods may be called concurrently. The strings of keys and rows are kept as they are given.
+type Ledger struct {
+	mu   sync.Mutex
+	rows map[string]Row
+	live int
+	// gone has the tombstones in the order in which they were put, including ones that are rows no longer.
+	gone []tombstone
+	// dirty are the keys that changed since the last Take.
+	dirty map[string]struct{}
+	// listed are the keys of the list that is being read; nil if none is.
+	listed map[string]struct{}
+}
+
+type tombstone struct{ key, version string }
+
+// NewLedger returns a ledger of what was committed, and takes rows over. Rows may be nil.
+func NewLedger(rows map[string]Row) *Ledger {
+	if rows == nil {
+		rows = map[string]Row{}
+	}
+	l := &Ledger{rows: rows, dirty: map[string]struct{}{}}
+	for key, row := range rows {
+		if row.Deleted {
+			l.gone = append(l.gone, tombstone{key, row.ResourceVersion})
+		} else {
+			l.live++
+		}
+	}
+	slices.SortFunc(l.gone, func(a, b tombstone) int { return order(a.version, b.version) })
+	return l
+}
+
+// Get returns the object's row; false if the log has nothing of it.
+func (l *Ledger) Get(key string) (Row, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	row, ok := l.rows[key]
+	return row, ok
+}
+
+// Put records what the log has of the object now.
+func (l *Ledger) Put(key string, row Row) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if old, ok := l.rows[key]; ok && !old.Deleted {
+		l.live--
+	}
+	if row.Deleted {
+		l.gone = append(l.gone, tombstone{key, row.ResourceVersion})
+	} else {
+		l.live++
+	}
+	l.rows[key] = row
+	l.dirty[key] = struct{}{}
+}
+
+// Prune drops the tombstones that position has passed: a watch that starts there does not show what they are for.
+// A tombstone that was put after one that stays may stay as long. Where versions are not numbers, tombstones are
+// dropped as soon as there is a position.
+func (l *Ledger) Prune(position string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for n < len(l.gone) && passed(position, l.gone[n].version) {
+		// The object may have come back since, or gone once more.
+		if g := l.gone[n]; l.rows[g.key].Deleted && l.rows[g.key].ResourceVersion == g.version {
+			delete(l.rows, g.key)
+			l.dirty[g.key] = struct{}{}
+		}
+		n++
+	}
+	clear(l.gone[:n])
+	l.gone = l.gone[n:]
+}
+
+// Len returns the number of live objects.
+func (l *Ledger) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.live
+}
+
+// All yields the live rows, in no order, each as it is when its turn comes. The ledger may be changed meanwhile.
+func (l *Ledger) All() iter.Seq2[string, Row] {
+	return func(yield func(string, Row) bool) {
+		for _, key := range l.liveKeys() {
+			if row, ok := l.Get(key); ok && !row.Deleted && !yield(key, row) {
+				return
+			}
+		}
+	}
+}
+
+// StartList begins the list in which [Ledger.Seen] marks what exists. It forgets the marks of a list before.
+func (l *Ledger) StartList() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.listed = map[string]struct{}{}
+}
+
+// Seen marks an object as existing. It has no effect between lists.
+func (l *Ledger) Seen(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.listed != nil {
+		l.listed[key] = struct{}{}
+	}
+}
+
+// Unseen ends the list and yields the live rows that were not marked until then: the objects that no longer exist.
+// The ledger may be changed meanwhile; an object whose state is another when its turn comes is not yielded. Without a
+// list Unseen yields nothing.
+func (l *Ledger) Unseen() iter.Seq2[string, Row] {
+	unseen := l.endList()
+	return func(yield func(string, Row) bool) {
+		for _, u := range unseen {
+			row, ok := l.Get(u.key)
+			changed := !ok || row.Deleted || row.UID != u.row.UID || row.ResourceVersion != u.row.ResourceVersion
+			if !changed && !yield(u.key, row) {
+				return
+			}
+		}
+	}
+}
+
+type keyed struct {
+	key string
+	row Row
+}
+
+func (l *Ledger) endList() (unseen []keyed) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.listed == nil {
+		return nil
+	}
+	for key, row := range l.rows {
+		if _, seen := l.listed[key]; !seen && !row.Deleted {
+			unseen = append(unseen, keyed{key, row})
+		}
+	}
+	l.listed = nil
+	return unseen
+}
+
+func (l *Ledger) liveKeys() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	keys := make([]string, 0, l.live)
+	for key, row := range l.rows {
+		if !row.Deleted {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Take returns what changed since the last Take: rows to put and keys to drop, each key in one of the two. If
+// they could not be committed they are owed to [Ledger.Untake].
+func (l *Ledger) Take() (put map[string]Row, drop []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	put = make(map[string]Row, len(l.dirty))
+	for key := range l.dirty {
+		if row, ok := l.rows[key]; ok {
+			put[key] = row
+		} else {
+			drop = append(drop, key)
+		}
+	}
+	l.dirty = map[string]struct{}{}
+	return put, drop
+}
+
+// Untake gives back what Take returned: the next Take returns it again, in the state of that moment.
+func (l *Ledger) Untake(put map[string]Row, drop []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key := range put {
+		l.dirty[key] = struct{}{}
+	}
+	for _, key := range drop {
+		l.dirty[key] = struct{}{}
+	}
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestNewer(t *testing.T) {
+	live, gone := Row{UID: "u", ResourceVersion: "10"}, Row{UID: "u", ResourceVersion: "10", Deleted: true}
+	for _, c := range []struct {
+		name    string
+		row     Row
+		rv      string
+		deleted bool
+		want    bool
+	}{
+		{"a greater version", live, "11", false, true},
+		{"a greater version has more digits", Row{ResourceVersion: "9"}, "10", false, true},
+		{"the same version", live, "10", false, false},
+		{"an older version", live, "9", false, false},
+		{"a later deletion", live, "11", true, true},
+		{"an object found missing is deleted at its last version", live, "10", true, true},
+		{"an older deletion", live, "9", true, false},
+		{"a recreation after a tombstone", gone, "11", false, true},
+		{"the state that the tombstone buried", gone, "10", false, false},
+		{"a state before the tombstone", gone, "9", false, false},
+		{"the same deletion again", gone, "10", true, false},
+		{"a later deletion of what is gone", gone, "11", true, true},
+		{"without numbers, the same", Row{ResourceVersion: "b"}, "b", false, false},
+		{"without numbers, the same deletion", Row{ResourceVersion: "b", Deleted: true}, "b", true, false},
+		{"without numbers, deleted at the same version", Row{ResourceVersion: "b"}, "b", true, true},
+		{"without numbers, another", Row{ResourceVersion: "b"}, "a", false, true},
+		{"a number after something else", Row{ResourceVersion: "b"}, "1", false, true},
+		{"a row without a version knows nothing", Row{}, "1", false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := Newer(c.row, c.rv, c.deleted); got != c.want {
+				t.Errorf("Newer(%+v, %q, %v) = %v", c.row, c.rv, c.deleted, got)
+			}
+		})
+	}
+}
+
+func row(version string) Row         { return Row{UID: "u", ResourceVersion: version} }
+func tombstoneAt(version string) Row { return Row{UID: "u", ResourceVersion: version, Deleted: true} }
+
+func TestLedger_tombstones_stay_until_the_position_has_passed_them(t *testing.T) {
+	for _, c := range []struct {
+		name, position string
+		kept           bool
+	}{
+		{"no position yet", "", true},
+		{"before it", "9", true},
+		{"at it", "10", false},
+		{"after it", "11", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for name, l := range map[string]*Ledger{
+				"put":    NewLedger(nil),
+				"loaded": NewLedger(map[string]Row{"a": tombstoneAt("10")}),
+			} {
+				if name == "put" {
+					l.Put("a", row("5"))
+					l.Put("a", tombstoneAt("10"))
+				}
+				l.Prune(c.position)
+				if _, ok := l.Get("a"); ok != c.kept {
+					t.Errorf("%s: kept %v", name, ok)
+				}
+				if l.Len() != 0 {
+					t.Errorf("%s: %d live", name, l.Len())
+				}
+			}
+		})
+	}
+	t.Run("without numbers, until there is a position", func(t *testing.T) {
+		l := NewLedger(nil)
+		l.Put("a", tombstoneAt("x"))
+		l.Prune("")
+		if _, ok := l.Get("a"); !ok {
+			t.Error("dropped without a position")
+		}
+		l.Prune("y")
+		if _, ok := l.Get("a"); ok {
+			t.Error("kept for ever")
+		}
+	})
+	t.Run("loaded ones one after the other", func(t *testing.T) {
+		rows := map[string]Row{}
+		for i := range 100 {
+			rows[strconv.Itoa(i)] = tombstoneAt(strconv.Itoa(i + 1))
+		}
+		l := NewLedger(rows)
+		l.Prune("40")
+		put, drop := l.Take()
+		if len(put) != 0 || len(drop) != 40 {
+			t.Errorf("%d dropped, %d put", len(drop), len(put))
+		}
+	})
+	t.Run("not what came back", func(t *testing.T) {
+		l := NewLedger(nil)
+		l.Put("a", tombstoneAt("10"))
+		l.Put("a", row("11"))
+		l.Put("c", tombstoneAt("10"))
+		l.Put("c", row("10"))
+		l.Put("b", tombstoneAt("10"))
+		l.Put("b", row("11"))
+		l.Put("b", tombstoneAt("13"))
+		l.Prune("12")
+		if r, _ := l.Get("a"); r != row("11") || l.Len() != 2 {
+			t.Errorf("row %+v, %d live", r, l.Len())
+		}
+		if r, _ := l.Get("c"); r != row("10") {
+			t.Errorf("row %+v", r)
+		}
+		if r, _ := l.Get("b"); r != tombstoneAt("13") {
+			t.Errorf("row %+v", r)
+		}
+	})
+}
+
+func TestLedger_finds_what_a_list_does_not_have(t *testing.T) {
+	l := NewLedger(map[string]Row{"kept": row("1"), "lost": row("2"), "gone": tombstoneAt("3")})
+	if got := maps.Collect(l.Unseen()); len(got) != 0 {
+		t.Errorf("unseen without a list: %v", got)
+	}
+	l.StartList()
+	l.Seen("lost")
+	l.StartList() // the list started again: what it showed before counts for nothing
+	l.Seen("kept")
+	l.Seen("new")
+	l.Put("new", row("7"))
+	l.Put("late", row("6")) // published from before the list, and not in it
+	unseen := l.Unseen()
+	l.Put("after", row("9")) // a watch goes on after the list
+	want := map[string]Row{"lost": row("2"), "late": row("6")}
+	if got := maps.Collect(unseen); !maps.Equal(got, want) {
+		t.Errorf("unseen %v, want %v", got, want)
+	}
+	l.Put("lost", row("10"))
+	if got := maps.Collect(unseen); !maps.Equal(got, map[string]Row{"late": row("6")}) {
+		t.Errorf("unseen %v, and one of them changed since", got)
+	}
+	if got := maps.Collect(l.Unseen()); len(got) != 0 {
+		t.Errorf("unseen after the list: %v", got)
+	}
+	for range unseen {
+		break
+	}
+}
+
+func TestLedger_may_change_while_rows_are_read(t *testing.T) {
+	l := NewLedger(map[string]Row{"a": row("1"), "b": row("2"), "c": tombstoneAt("3")})
+	n := 0
+	for key := range l.All() {
+		n++
+		l.Put("a", tombstoneAt("8"))
+		l.Put("b", tombstoneAt("9"))
+		if key == "c" {
+			t.Error("a tombstone is not live")
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d rows read, and the other was gone when its turn came", n)
+	}
+}
+
+// What is taken and committed, put into a store one after the other, is the ledger, whether commits fail or not.
+func TestLedger_takes_every_change_until_it_is_committed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, want, store := NewLedger(nil), map[string]Row{}, map[string]Row{}
+		key := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"})
+		version, position := 0, 0
+		t.Repeat(map[string]func(*rapid.T){
+			"put": func(t *rapid.T) {
+				version++
+				k, r := key.Draw(t, "key"), row(strconv.Itoa(version))
+				r.Deleted = rapid.Bool().Draw(t, "deleted")
+				l.Put(k, r)
+				want[k] = r
+			},
+			"commit": func(t *rapid.T) {
+				position = rapid.IntRange(position, version).Draw(t, "position")
+				l.Prune(word(position))
+				maps.DeleteFunc(want, func(_ string, r Row) bool {
+					return r.Deleted && passed(word(position), r.ResourceVersion)
+				})
+				put, drop := l.Take()
+				if rapid.Bool().Draw(t, "fails") {
+					l.Untake(put, drop)
+					return
+				}
+				maps.Copy(store, put)
+				for _, k := range drop {
+					if _, both := put[k]; both {
+						t.Fatalf("%s is put and dropped", k)
+					}
+					delete(store, k)
+				}
+				if !maps.Equal(store, want) {
+					t.Fatalf("stored %v, want %v", store, want)
+				}
+				if again, drops := l.Take(); len(again)+len(drops) != 0 {
+					t.Fatalf("taken twice: %v, %v", again, drops)
+				}
+			},
+			"": func(t *rapid.T) {
+				live := maps.Collect(l.All())
+				maps.DeleteFunc(live, func(_ string, r Row) bool { return r.Deleted })
+				if l.Len() != len(live) || len(live) != count(want) {
+					t.Fatalf("%d live, %d read, want %d", l.Len(), len(live), count(want))
+				}
+			},
+		})
+	})
+}
+
+func count(rows map[string]Row) (live int) {
+	for _, r := range rows {
+		if !r.Deleted {
+			live++
+		}
+	}
+	return live
+}
+
+func TestLedger_used_from_many_goroutines(t *testing.T) {
+	l, taken := NewLedger(nil), map[string]Row{}
+	var writers sync.WaitGroup
+	for w := range 4 {
+		writers.Go(func() {
+			for i := range 2000 {
+				l.Put(fmt.Sprintf("%d/%d", w, i%100), row(strconv.Itoa(i+1)))
+			}
+		})
+	}
+	for range 50 {
+		put, _ := l.Take()
+		maps.Copy(taken, put)
+		for range l.All() {
+			break
+		}
+		runtime.Gosched()
+	}
+	writers.Wait()
+	put, _ := l.Take()
+	maps.Copy(taken, put)
+	if got := maps.Collect(l.All()); !maps.Equal(got, taken) || l.Len() != 400 {
+		t.Errorf("%d live, %d read, %d taken", l.Len(), len(got), len(taken))
+	}
+}
+
+func fill(l *Ledger, keys []string) {
+	for i, key := range keys {
+		l.Put(key, Row{UID: key, ResourceVersion: key, Sequence: uint64(i)})
+	}
+}
+
+func manyKeys(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("namespace-%d/name-of-an-object-%d", i%100, i)
+	}
+	return keys
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func TestLedger_needs_at_most_250_bytes_an_object(t *testing.T) {
+	for _, n := range []int{20_000, 60_000, 100_000} {
+		keys := manyKeys(n)
+		before := heap()
+		l := NewLedger(nil)
+		fill(l, keys)
+		l.Take()
+		if per := float64(heap()-before) / float64(n); per > 250 {
+			t.Errorf("%d objects: %.0f bytes each", n, per)
+		} else {
+			t.Logf("%d objects: %.0f bytes each", n, per)
+		}
+		runtime.KeepAlive(keys)
+		runtime.KeepAlive(l)
+	}
+}
+
+func BenchmarkLedger(b *testing.B) {
+	keys := manyKeys(100_000)
+	l := NewLedger(nil)
+	fill(l, keys)
+	b.Run("Get", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			l.Get(keys[i%len(keys)])
+		}
+	})
+	b.Run("Put and Take of 10,000", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			for i := range 10_000 {
+				l.Put(keys[i], Row{UID: "u", ResourceVersion: "5"})
+			}
+			l.Take()
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10_000, "ns/row")
+	})
+	b.Run("list", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			l.StartList()
+			for _, key := range keys {
+				l.Seen(key)
+			}
+			if n := len(slices.Collect(maps.Keys(maps.Collect(l.Unseen())))); n != 0 {
+				b.Fatal(n)
+			}
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(keys)), "ns/row")
+	})
+}

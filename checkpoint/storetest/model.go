@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+
+	"pgregory.net/rapid"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+)
+
+func newState() *checkpoint.State {
+	return &checkpoint.State{Streams: map[string]checkpoint.Stream{}, Rows: map[string]map[string]checkpoint.Row{}}
+}
+
+// apply does to a state what committing b does to a store.
+func apply(s *checkpoint.State, b *checkpoint.Batch) {
+	s.Identity = b.Identity
+	for _, stream := range b.Forget {
+		delete(s.Streams, stream)
+		delete(s.Rows, stream)
+	}
+	maps.Copy(s.Streams, b.Streams)
+	for stream, rows := range b.Put {
+		if s.Rows[stream] == nil {
+			s.Rows[stream] = map[string]checkpoint.Row{}
+		}
+		for key, row := range rows {
+			row.Fresh = false
+			s.Rows[stream][key] = row
+		}
+	}
+	for stream, keys := range b.Drop {
+		for _, key := range keys {
+			delete(s.Rows[stream], key)
+		}
+	}
+}
+
+// difference says how got differs from want; empty if it does not. A stream without rows may be missing.
+func difference(got, want *checkpoint.State) string {
+	if got.Identity != want.Identity {
+		return fmt.Sprintf("identity %+v, want %+v", got.Identity, want.Identity)
+	}
+	if !maps.Equal(got.Streams, want.Streams) {
+		return fmt.Sprintf("streams %+v, want %+v", got.Streams, want.Streams)
+	}
+	for _, pair := range [][2]*checkpoint.State{{got, want}, {want, got}} {
+		for stream, rows := range pair[0].Rows {
+			for key, row := range rows {
+				if other, ok := pair[1].Rows[stream][key]; !ok || other != row {
+					return fmt.Sprintf("row %q of %q: %+v, want %+v", key, stream, got.Rows[stream][key], want.Rows[stream][key])
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func drawBatch(t *rapid.T) *checkpoint.Batch {
+	b := &checkpoint.Batch{
+		Identity: identity,
+		Streams:  map[string]checkpoint.Stream{},
+		Put:      map[string]map[string]checkpoint.Row{},
+		Drop:     map[string][]string{},
+	}
+	for _, stream := range []string{"pods.v1", "pods.v1/kube-system", "ä.v1.example.com"} {
+		switch rapid.IntRange(0, 5).Draw(t, "what") {
+		case 0:
+			b.Forget = append(b.Forget, stream)
+			continue
+		case 1:
+			continue
+		case 2, 3:
+			b.Streams[stream] = checkpoint.Stream{
+				Position: drawVersion(t), Fingerprint: rapid.String().Draw(t, "fingerprint"), History: rapid.IntRange(0, 1000).Draw(t, "history"),
+				Unannounced: checkpoint.Snapshot{ResourceVersion: drawVersion(t), Objects: rapid.IntRange(0, 1000).Draw(t, "objects")},
+			}
+		}
+		b.Put[stream] = map[string]checkpoint.Row{}
+		for range rapid.IntRange(0, 20).Draw(t, "rows") {
+			key := drawKey(t)
+			if rapid.IntRange(0, 3).Draw(t, "op") > 0 {
+				b.Put[stream][key] = drawRow(t)
+			} else {
+				b.Drop[stream] = append(b.Drop[stream], key)
+			}
+		}
+		for _, key := range b.Drop[stream] {
+			delete(b.Put[stream], key)
+		}
+	}
+	return b
+}
+
+func drawKey(t *rapid.T) string {
+	return rapid.OneOf(
+		rapid.Map(rapid.IntRange(0, 30), func(i int) string { return fmt.Sprintf("default/object-%d", i) }),
+		rapid.StringN(1, 20, 200),
+	).Draw(t, "key")
+}
+
+func drawVersion(t *rapid.T) string {
+	return rapid.OneOf(
+		rapid.Map(rapid.Uint64(), func(n uint64) string { return fmt.Sprint(n) }),
+		rapid.StringMatching(`0*[0-9]{1,40}`),
+		rapid.String(),
+	).Draw(t, "version")
+}
+
+func drawRow(t *rapid.T) checkpoint.Row {
+	return checkpoint.Row{
+		UID: rapid.OneOf(
+			rapid.StringMatching(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`),
+			rapid.StringMatching(`[0-9a-fA-F]{8}-[0-9a-f-]{27}`),
+			rapid.String(),
+		).Draw(t, "uid"),
+		ResourceVersion: drawVersion(t),
+		Sequence:        rapid.Uint64().Draw(t, "sequence"),
+		Partition:       rapid.Int32().Draw(t, "partition"),
+		Deleted:         rapid.Bool().Draw(t, "deleted"),
+		Fresh:           rapid.Bool().Draw(t, "fresh"),
+	}
+}
+
+// numbered returns the n-th batch of a fixed series; its number is the position of each stream.
+func numbered(n int) *checkpoint.Batch {
+	b := &checkpoint.Batch{
+		Identity: identity,
+		Streams:  map[string]checkpoint.Stream{},
+		Put:      map[string]map[string]checkpoint.Row{},
+		Drop:     map[string][]string{},
+	}
+	random := rand.New(rand.NewPCG(uint64(n), 1))
+	for _, stream := range []string{"pods.v1", "configmaps.v1"} {
+		b.Streams[stream] = checkpoint.Stream{Position: fmt.Sprint(n), Fingerprint: "f"}
+		rows := map[string]checkpoint.Row{}
+		for range 200 {
+			rows[fmt.Sprintf("default/object-%d", random.IntN(2000))] = checkpoint.Row{UID: "u", ResourceVersion: fmt.Sprint(n), Sequence: uint64(n)}
+		}
+		for range 50 {
+			key := fmt.Sprintf("default/object-%d", random.IntN(2000))
+			delete(rows, key)
+			b.Drop[stream] = append(b.Drop[stream], key)
+		}
+		b.Put[stream] = rows
+	}
+	return b
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package storetest is the contract of [checkpoint.Store] as a test suite.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+)
+
+// Store is a store that can be closed and opened again.
+type Store interface {
+	checkpoint.Store
+	Close() error
+}
+
+// Opener opens the store at place for want. A place is the path of a file that does not exist the first time, in a
+// directory that does; a store that is not made of files takes it as a name. An Opener is also called in a process of
+// its own, and has nothing from the test's process but place and the environment.
+type Opener func(place string, want checkpoint.Identity) (Store, error)
+
+// Run checks that what open opens keeps the contract.
+func Run(t *testing.T, open Opener) {
+	if place := os.Getenv(childPlace); place != "" {
+		commitForEver(t, open, place)
+		return
+	}
+	s := suite{open}
+	t.Run("a new store is empty", s.empty)
+	t.Run("what was committed is there when it is opened again", s.model)
+	t.Run("a forgotten stream is gone", s.forget)
+	t.Run("a big batch", s.big)
+	t.Run("a context that has ended", s.cancelled)
+	t.Run("another cluster or pipeline is refused", s.foreign)
+	t.Run("a second user is refused", s.locked)
+	t.Run("a kill leaves the state of a commit and loses none that returned", s.killed)
+}
+
+type suite struct{ open Opener }
+
+var identity = checkpoint.Identity{ClusterUID: "5f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", Cluster: "prod-eu-1", Pipeline: "audit"}
+
+func place(t *testing.T) string { return filepath.Join(t.TempDir(), "store") }
+
+func (s suite) mustOpen(t fataler, place string) Store {
+	t.Helper()
+	store, err := s.open(place, identity)
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	return store
+}
+
+// fataler is what tests of both kinds have.
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func mustClose(t fataler, store Store) {
+	t.Helper()
+	if err := store.Close(); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+}
+
+func mustCommit(ctx context.Context, t fataler, store Store, b *checkpoint.Batch) {
+	t.Helper()
+	if err := store.Commit(ctx, b); err != nil {
+		t.Fatalf("commit: %v", err)
+	}
+}
+
+func mustHold(ctx context.Context, t fataler, store Store, want *checkpoint.State) {
+	t.Helper()
+	got, err := store.Load(ctx)
+	if err != nil {
+		t.Fatalf("load: %v", err)
+	}
+	if diff := difference(got, want); diff != "" {
+		t.Fatalf("the store holds something else: %s", diff)
+	}
+}
+
+func (s suite) empty(t *testing.T) {
+	at := place(t)
+	store := s.mustOpen(t, at)
+	mustHold(t.Context(), t, store, newState())
+	mustClose(t, store)
+	store = s.mustOpen(t, at)
+	mustHold(t.Context(), t, store, newState())
+	mustClose(t, store)
+}
+
+func (s suite) model(t *testing.T) {
+	dir, n := t.TempDir(), 0
+	ctx := t.Context()
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		at := filepath.Join(dir, fmt.Sprint("store-", n))
+		store, want := s.mustOpen(t, at), newState()
+		for i := range rapid.IntRange(1, 5).Draw(t, "batches") {
+			b := drawBatch(t)
+			mustCommit(ctx, t, store, b)
+			apply(want, b)
+			if i%2 == 0 || rapid.Bool().Draw(t, "reopen") {
+				mustClose(t, store)
+				store = s.mustOpen(t, at)
+			}
+			mustHold(ctx, t, store, want)
+		}
+		mustClose(t, store)
+	})
+}
+
+func (s suite) forget(t *testing.T) {
+	at, want := place(t), newState()
+	store := s.mustOpen(t, at)
+	for _, b := range []*checkpoint.Batch{
+		numbered(1),
+		{Identity: identity, Forget: []string{"pods.v1", "never.v1"}},
+	} {
+		mustCommit(t.Context(), t, store, b)
+		apply(want, b)
+		mustHold(t.Context(), t, store, want)
+	}
+	if _, ok := want.Rows["pods.v1"]; ok || len(want.Rows) == 0 {
+		t.Fatal("the test forgets nothing, or everything")
+	}
+	mustClose(t, store)
+	store = s.mustOpen(t, at)
+	mustHold(t.Context(), t, store, want)
+	mustClose(t, store)
+}
+
+func (s suite) big(t *testing.T) {
+	at, want := place(t), newState()
+	store := s.mustOpen(t, at)
+	b := &checkpoint.Batch{Identity: identity, Put: map[string]map[string]checkpoint.Row{}}
+	drop := &checkpoint.Batch{Identity: identity, Drop: map[string][]string{}}
+	for _, stream := range []string{"pods.v1", "deployments.v1.apps", "secrets.v1/kube-system"} {
+		rows := map[string]checkpoint.Row{}
+		for i := range 10_000 {
+			key := fmt.Sprintf("namespace-%d/object-%d", i%37, i)
+			rows[key] = checkpoint.Row{UID: fmt.Sprintf("5f7d2a30-0c5b-4b8e-9a11-%012x", i), ResourceVersion: fmt.Sprint(1_000_000 + i), Sequence: uint64(i)}
+			drop.Drop[stream] = append(drop.Drop[stream], key)
+		}
+		b.Put[stream] = rows
+	}
+	for _, b := range []*checkpoint.Batch{b, drop} {
+		mustCommit(t.Context(), t, store, b)
+		apply(want, b)
+		mustClose(t, store)
+		store = s.mustOpen(t, at)
+		mustHold(t.Context(), t, store, want)
+	}
+	mustClose(t, store)
+}
+
+func (s suite) cancelled(t *testing.T) {
+	want := newState()
+	store := s.mustOpen(t, place(t))
+	mustCommit(t.Context(), t, store, numbered(1))
+	apply(want, numbered(1))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := store.Commit(ended, numbered(2)); !errors.Is(err, context.Canceled) {
+		t.Errorf("commit: error %v, want the context's", err)
+	}
+	if _, err := store.Load(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("load: error %v, want the context's", err)
+	}
+	mustHold(t.Context(), t, store, want)
+	mustCommit(t.Context(), t, store, numbered(2))
+	apply(want, numbered(2))
+	mustHold(t.Context(), t, store, want)
+	mustClose(t, store)
+}
+
+func (s suite) foreign(t *testing.T) {
+	at, want := place(t), newState()
+	store := s.mustOpen(t, at)
+	mustCommit(t.Context(), t, store, numbered(1))
+	apply(want, numbered(1))
+	others := map[string]func(*checkpoint.Identity){
+		"cluster uid": func(id *checkpoint.Identity) { id.ClusterUID = "other" },
+		"cluster":     func(id *checkpoint.Identity) { id.Cluster = "other" },
+		"pipeline":    func(id *checkpoint.Identity) { id.Pipeline = "other" },
+	}
+	for name, change := range others {
+		other := identity
+		change(&other)
+		b := numbered(2)
+		b.Identity = other
+		mustBeForeign(t, name+": commit", store.Commit(t.Context(), b), other)
+	}
+	mustHold(t.Context(), t, store, want)
+	mustClose(t, store)
+	for name, change := range others {
+		other := identity
+		change(&other)
+		store, err := s.open(at, other)
+		mustBeForeign(t, name+": open", err, other)
+		if err == nil {
+			mustClose(t, store)
+		}
+	}
+	store = s.mustOpen(t, at)
+	mustHold(t.Context(), t, store, want)
+	mustClose(t, store)
+}
+
+func mustBeForeign(t *testing.T, what string, err error, other checkpoint.Identity) {
+	t.Helper()
+	var foreign *checkpoint.ForeignError
+	if !errors.As(err, &foreign) || foreign.Has != identity || foreign.Want != other || foreign.Path == "" {
+		t.Errorf("%s: error %v, want a ForeignError that names both", what, err)
+	}
+}
+
+func (s suite) locked(t *testing.T) {
+	at := place(t)
+	store := s.mustOpen(t, at)
+	if second, err := s.open(at, identity); err == nil {
+		_ = second.Close()
+		t.Error("opened twice")
+	}
+	mustCommit(t.Context(), t, store, numbered(1))
+	mustClose(t, store)
+	mustClose(t, s.mustOpen(t, at))
+}
