@@ -17,6 +17,16 @@ import (
 // Attribute is one CloudEvents attribute: a lower-case name without a binding's prefix, and its value as plain text.
 type Attribute struct{ Name, Value string }
 
+// Integer reports whether the attribute is an integer: CloudEvents' JSON format has such a one as a number.
+func (a Attribute) Integer() bool {
+	switch a.Name {
+	case "history", "sampledrate", "writerepoch":
+		return true
+	default:
+		return false
+	}
+}
+
 // Message is what a broker is given. The sink adds its protocol's binding: header prefixes and escaping.
 //
 // A Message belongs to the sink from Publish until its done function is called; nobody changes it meanwhile.

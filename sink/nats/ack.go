@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	gonats "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+)
+
+// Codes of JetStream's answers that mean something of their own here. All others are worth another try.
+const (
+	codeHeaderTooLarge  = 10097
+	codeMessageTooLarge = 10054
+	codeStreamMismatch  = 10060
+	codeWrongLast       = 10071
+	codeWrongLastBusy   = 10164
+	codeNoMessage       = 10037
+	codeInvalidConfig   = 10052
+	codeNoReplicas      = 10074
+	codeNoPeers         = 10005
+)
+
+// answer is JetStream's answer to a publish.
+type answer struct {
+	Stream    string              `json:"stream"`
+	Sequence  uint64              `json:"seq"`
+	Duplicate bool                `json:"duplicate"`
+	Error     *jetstream.APIError `json:"error"`
+}
+
+// parseAnswer reads an answer. The usual one is {"stream":"NAME","seq":N}, perhaps with a domain, and is not decoded.
+func parseAnswer(data, usual []byte) (answer, error) {
+	if n, ok := parseUsual(data, usual); ok {
+		return answer{Sequence: n}, nil
+	}
+	var a answer
+	if err := json.Unmarshal(data, &a); err != nil {
+		return a, fmt.Errorf("answer of the broker: %w", err)
+	}
+	if a.Error == nil && a.Sequence == 0 {
+		return a, errors.New("answer of the broker: neither a sequence nor an error")
+	}
+	return a, nil
+}
+
+var sequenceField = []byte(`"seq":`)
+
+func parseUsual(data, usual []byte) (n uint64, ok bool) {
+	rest, ok := bytes.CutPrefix(data, usual)
+	if !ok {
+		return 0, false
+	}
+	rest = rest[max(bytes.LastIndex(rest, sequenceField), 0):]
+	digits, ok := bytes.CutPrefix(rest, sequenceField)
+	if !ok || len(digits) < 2 || len(digits) > 20 || digits[len(digits)-1] != '}' {
+		return 0, false
+	}
+	for _, c := range digits[:len(digits)-1] {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + uint64(c-'0')
+	}
+	return n, n > 0
+}
+
+// usualAnswer is what the usual answer of a stream begins with.
+func usualAnswer(stream string) []byte { return fmt.Appendf(nil, `{"stream":%q,`, stream) }
+
+// answered is called with each message that arrives in the inbox.
+func (s *Sink) answered(msg *gonats.Msg) {
+	s.answering.Lock()
+	defer s.answering.Unlock()
+	i, gen, ok := s.window.parse(msg.Subject)
+	if !ok {
+		return
+	}
+	a, err := parseAnswer(msg.Data, s.usual)
+	silent := len(msg.Data) == 0 && msg.Header.Get("Status") == "503"
+	if !silent && err == nil && a.Error == nil && a.Stream != "" && a.Stream != s.cfg.Stream {
+		err = fmt.Errorf("stream %s answered instead of %s", a.Stream, s.cfg.Stream)
+	}
+	m, done, ok := s.window.take(i, gen, msg, nil)
+	if !ok {
+		return
+	}
+	switch {
+	case silent:
+		s.finish(i, m, done, sink.Receipt{}, s.nobody(m))
+	case err != nil:
+		s.finish(i, m, done, sink.Receipt{}, err)
+	case a.Error != nil:
+		s.refused(i, m, done, a.Error)
+	default:
+		if a.Duplicate {
+			s.stats.duplicates.Add(1)
+		}
+		s.finish(i, m, done, sink.Receipt{Sequence: a.Sequence, Duplicate: a.Duplicate}, nil)
+	}
+}
+
+// finish gives the slot of a message that was taken back, and tells its fate.
+func (s *Sink) finish(i int, m *sink.Message, done sink.Done, rc sink.Receipt, err error) {
+	if err != nil {
+		err = fmt.Errorf("publish %s: %w", m.Subject, err)
+	}
+	s.window.release(i)
+	done(rc, err)
+}
+
+// nobody makes an error of the answer that no stream listens to the subject of m.
+func (s *Sink) nobody(m *sink.Message) error {
+	if !coveredByAny(s.cfg.Subjects, m.Subject) {
+		return sink.Permanent(fmt.Errorf("no stream takes this subject; stream %s is for %s", s.cfg.Stream, strings.Join(s.cfg.Subjects, ", ")))
+	}
+	s.suspect(fmt.Errorf("stream %s does not answer", s.cfg.Stream))
+	return fmt.Errorf("stream %s: %w", s.cfg.Stream, gonats.ErrNoResponders)
+}
+
+// refused deals with an answer that is an error. The slot stays taken while the last message is looked up.
+func (s *Sink) refused(i int, m *sink.Message, done sink.Done, e *jetstream.APIError) {
+	switch e.ErrorCode {
+	case codeWrongLast, codeWrongLastBusy:
+		s.lookups <- lookup{slot: i, m: m, done: done, cause: e}
+		return
+	case codeMessageTooLarge, codeHeaderTooLarge:
+		s.finish(i, m, done, sink.Receipt{}, sink.Permanent(fmt.Errorf("%d bytes: %w", len(m.Data), e)))
+		return
+	case codeStreamMismatch:
+		s.suspect(e)
+	default:
+		s.look() // it may have been sealed, for one
+	}
+	s.finish(i, m, done, sink.Receipt{}, e)
+}

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
+)
+
+// variant is a way to prove who one is, with a client that can and one that cannot.
+type variant struct {
+	server    func(*server.Options)
+	right     nats.Config
+	wrong     nats.Config
+	userinfo  string // before the address, for wrong
+	complaint string
+}
+
+// secrets are what nothing may say: hunter2, and the lines of the files of a.
+func secrets(t *testing.T, a nats.Auth) []string {
+	t.Helper()
+	all := []string{"hunter2"}
+	for _, name := range []string{a.NKeyFile, a.CredsFile} {
+		if name == "" {
+			continue
+		}
+		for line := range strings.Lines(string(ok[[]byte](t)(os.ReadFile(name)))) {
+			if line = strings.TrimSpace(line); line != "" {
+				all = append(all, line)
+			}
+		}
+	}
+	return all
+}
+
+func TestSink_proves_who_it_is(t *testing.T) {
+	t.Parallel()
+	for name, make := range map[string]func(t *testing.T) variant{
+		"token": func(*testing.T) variant {
+			return variant{
+				server:    func(o *server.Options) { o.Authorization = "secret" },
+				right:     nats.Config{Auth: nats.Auth{Token: "secret"}},
+				wrong:     nats.Config{Auth: nats.Auth{Token: "hunter2"}},
+				complaint: "the broker refuses the credentials",
+			}
+		},
+		"nothing where something is asked for": func(*testing.T) variant {
+			return variant{
+				server:    func(o *server.Options) { o.Authorization = "secret" },
+				right:     nats.Config{Auth: nats.Auth{Token: "secret"}},
+				complaint: "the broker refuses the credentials",
+			}
+		},
+		"user": func(*testing.T) variant {
+			return variant{
+				server:    func(o *server.Options) { o.Username, o.Password = "bridge", "secret" },
+				right:     nats.Config{Auth: nats.Auth{User: "bridge", Password: "secret"}},
+				wrong:     nats.Config{Auth: nats.Auth{User: "bridge", Password: "hunter2"}},
+				complaint: "the broker refuses the credentials",
+			}
+		},
+		"user in the URL": func(*testing.T) variant {
+			return variant{
+				server:    func(o *server.Options) { o.Username, o.Password = "bridge", "secret" },
+				right:     nats.Config{Auth: nats.Auth{User: "bridge", Password: "secret"}},
+				userinfo:  "nats://bridge:hunter2@",
+				complaint: "the broker refuses the credentials",
+			}
+		},
+		"nkey":         nkeyVariant,
+		"creds":        credsVariant,
+		"TLS":          tlsVariant,
+		"TLS first":    tlsFirstVariant,
+		"mutual TLS":   mutualTLSVariant,
+		"TLS required": tlsRequiredVariant,
+		"TLS unknown":  tlsUnknownVariant,
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := make(t)
+			b := newBroker(t, v.server)
+			as := func(cfg nats.Config) *nats.Sink {
+				cfg.Servers, cfg.Stream, cfg.Subjects = []string{b.addr()}, stream, []string{"k8s.>"}
+				return newSink(t, cfg)
+			}
+			s := as(v.right)
+			end := ready(t, s)
+			if r := publish(t, s, message("k8s.a", "a.1")); r.err != nil {
+				t.Error(r.err)
+			}
+			if err := end(); err != nil {
+				t.Error(err)
+			}
+			v.wrong.Servers, v.wrong.Stream, v.wrong.Subjects = []string{v.userinfo + b.addr()}, stream, []string{"k8s.>"}
+			s, said := newTalkingSink(t, v.wrong)
+			end = run(t, s)
+			sayEventually(t, s, v.complaint)
+			text := s.Ready().Error()
+			if err := end(); err != nil {
+				t.Errorf("what could be put right ended Run: %v", err)
+			}
+			text += said()
+			if !strings.Contains(text, "waiting for the broker") {
+				t.Errorf("nothing was logged:\n%s", text)
+			}
+			for _, secret := range secrets(t, v.wrong.Auth) {
+				if strings.Contains(text, secret) {
+					t.Errorf("a secret is in:\n%s", text)
+				}
+			}
+		})
+	}
+}
+
+func file(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	p := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(p, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func ok[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// keyPair returns a key pair, its public key and its seed.
+func keyPair(t *testing.T, create func() (nkeys.KeyPair, error)) (kp nkeys.KeyPair, public string, seed []byte) {
+	t.Helper()
+	kp = ok[nkeys.KeyPair](t)(create())
+	return kp, ok[string](t)(kp.PublicKey()), ok[[]byte](t)(kp.Seed())
+}
+
+func nkeyVariant(t *testing.T) variant {
+	_, public, seed := keyPair(t, nkeys.CreateUser)
+	_, _, other := keyPair(t, nkeys.CreateUser)
+	return variant{
+		server:    func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} },
+		right:     nats.Config{Auth: nats.Auth{NKeyFile: file(t, "user.nk", seed)}},
+		wrong:     nats.Config{Auth: nats.Auth{NKeyFile: file(t, "other.nk", other)}},
+		complaint: "the broker refuses the credentials",
+	}
+}
+
+func credsVariant(t *testing.T) variant {
+	operator, operatorPublic, _ := keyPair(t, nkeys.CreateOperator)
+	account, accountPublic, _ := keyPair(t, nkeys.CreateAccount)
+	_, system, _ := keyPair(t, nkeys.CreateAccount)
+	stranger, _, _ := keyPair(t, nkeys.CreateAccount)
+
+	ac := jwt.NewAccountClaims(accountPublic)
+	ac.Limits.JetStreamLimits = jwt.JetStreamLimits{DiskStorage: -1, MemoryStorage: -1, Streams: -1, Consumer: -1}
+	resolver := &server.MemAccResolver{}
+	if err := resolver.Store(accountPublic, ok[string](t)(ac.Encode(operator))); err != nil {
+		t.Fatal(err)
+	}
+	if err := resolver.Store(system, ok[string](t)(jwt.NewAccountClaims(system).Encode(operator))); err != nil {
+		t.Fatal(err)
+	}
+	oc := jwt.NewOperatorClaims(operatorPublic)
+	oc.SystemAccount = system
+	claims := ok[*jwt.OperatorClaims](t)(jwt.DecodeOperatorClaims(ok[string](t)(oc.Encode(operator))))
+	creds := func(by nkeys.KeyPair) string {
+		_, public, seed := keyPair(t, nkeys.CreateUser)
+		token := ok[string](t)(jwt.NewUserClaims(public).Encode(by))
+		return file(t, "user.creds", ok[[]byte](t)(jwt.FormatUserConfig(token, seed)))
+	}
+	return variant{
+		server: func(o *server.Options) {
+			o.TrustedOperators, o.AccountResolver, o.SystemAccount = []*jwt.OperatorClaims{claims}, resolver, system
+		},
+		right:     nats.Config{Auth: nats.Auth{CredsFile: creds(account)}},
+		wrong:     nats.Config{Auth: nats.Auth{CredsFile: creds(stranger)}},
+		complaint: "the broker refuses the credentials",
+	}
+}
+
+// authority issues certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{key: ok[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))}
+	a.cert = &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der := ok[[]byte](t)(x509.CreateCertificate(rand.Reader, a.cert, a.cert, &a.key.PublicKey, a.key))
+	a.file = file(t, "ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	a.cert = ok[*x509.Certificate](t)(x509.ParseCertificate(der))
+	return a
+}
+
+// issue returns the files of a certificate for name and 127.0.0.1.
+func (a *authority) issue(t *testing.T, name string) (certFile, keyFile string) {
+	t.Helper()
+	key := ok[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	cert := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der := ok[[]byte](t)(x509.CreateCertificate(rand.Reader, cert, a.cert, &key.PublicKey, a.key))
+	certFile = file(t, "cert.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	keyFile = file(t, "key.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: ok[[]byte](t)(x509.MarshalPKCS8PrivateKey(key))}))
+	return certFile, keyFile
+}
+
+func (a *authority) pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(a.cert)
+	return p
+}
+
+// serve makes a server speak TLS.
+func (a *authority) serve(t *testing.T, change func(*tls.Config)) func(*server.Options) {
+	t.Helper()
+	pair := ok[tls.Certificate](t)(tls.LoadX509KeyPair(a.issue(t, "broker.test")))
+	return func(o *server.Options) {
+		o.TLS = true
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+		o.TLSTimeout = 5
+		if change != nil {
+			change(o.TLSConfig)
+		}
+	}
+}
+
+func tlsVariant(t *testing.T) variant {
+	a := newAuthority(t)
+	return variant{
+		server:    a.serve(t, nil),
+		right:     nats.Config{TLS: nats.TLS{CAFile: a.file, ServerName: "broker.test"}},
+		wrong:     nats.Config{TLS: nats.TLS{CAFile: a.file, ServerName: "other.test"}},
+		complaint: "certificate is valid for broker.test, not other.test",
+	}
+}
+
+func tlsFirstVariant(t *testing.T) variant {
+	a := newAuthority(t)
+	serve := a.serve(t, nil)
+	return variant{
+		server:    func(o *server.Options) { serve(o); o.TLSHandshakeFirst = true },
+		right:     nats.Config{TLS: nats.TLS{InsecureSkipVerify: true, HandshakeFirst: true}},
+		wrong:     nats.Config{TLS: nats.TLS{CAFile: newAuthority(t).file, HandshakeFirst: true}},
+		complaint: "certificate signed by unknown authority",
+	}
+}
+
+func mutualTLSVariant(t *testing.T) variant {
+	a, other := newAuthority(t), newAuthority(t)
+	cert, key := a.issue(t, "bridge")
+	otherCert, otherKey := other.issue(t, "bridge")
+	return variant{
+		server: a.serve(t, func(c *tls.Config) {
+			c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, a.pool()
+		}),
+		right:     nats.Config{TLS: nats.TLS{CAFile: a.file, CertFile: cert, KeyFile: key}},
+		wrong:     nats.Config{TLS: nats.TLS{CAFile: a.file, CertFile: otherCert, KeyFile: otherKey}},
+		complaint: "tls: unknown certificate authority",
+	}
+}
+
+func tlsRequiredVariant(t *testing.T) variant {
+	a := newAuthority(t)
+	return variant{
+		server: a.serve(t, nil),
+		right:  nats.Config{TLS: nats.TLS{CAFile: a.file}},
+		// The client speaks TLS whenever the server asks for it.
+		complaint: "certificate signed by unknown authority",
+	}
+}
+
+func tlsUnknownVariant(t *testing.T) variant {
+	a := newAuthority(t)
+	return variant{
+		server:    func(*server.Options) {},
+		wrong:     nats.Config{TLS: nats.TLS{CAFile: a.file}},
+		complaint: "TLS is configured here and not on the server",
+	}
+}
+
+// Credentials that are put right on the server are used without a restart of the bridge.
+func TestSink_does_not_give_up_on_refused_credentials(t *testing.T) {
+	b := newBroker(t, func(o *server.Options) { o.Authorization = "secret" })
+	cfg := config(sinktest.NewProxy(t, b.addr).Addr())
+	cfg.Auth.Token = "secret"
+	s := newSink(t, cfg)
+	ready(t, s)
+	b.stop(t)
+	b.opts.Authorization = "other"
+	b.start(t)
+	sayEventually(t, s, "credentials")
+	b.stop(t)
+	b.opts.Authorization = "secret"
+	b.start(t)
+	sinktest.Eventually(t, "ready", s.Ready)
+}
+
+func TestDial_is_refused_in_the_words_of_the_sink_and_without_its_secrets(t *testing.T) {
+	t.Parallel()
+	for name, make := range map[string]func(*testing.T) variant{"nkey": nkeyVariant, "creds": credsVariant, "TLS": tlsVariant} {
+		t.Run(name, func(t *testing.T) {
+			v := make(t)
+			b := newBroker(t, v.server)
+			v.right.Servers, v.wrong.Servers = []string{b.addr()}, []string{b.addr()}
+			nc, err := nats.Dial(v.right)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := nc.FlushTimeout(10 * time.Second); err != nil || nc.Opts.Name != "kube-eventbridge" {
+				t.Errorf("connected as %q it cannot speak: %v", nc.Opts.Name, err)
+			}
+			nc.Close()
+			_, err = nats.Dial(v.wrong)
+			if err == nil || !strings.Contains(err.Error(), v.complaint) {
+				t.Fatalf("got %v, want %s", err, v.complaint)
+			}
+			for _, secret := range secrets(t, v.wrong.Auth) {
+				if strings.Contains(err.Error(), secret) {
+					t.Errorf("a secret is in: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestNew_names_everything_that_is_wrong(t *testing.T) {
+	_, err := nats.New(nats.Config{
+		Servers: []string{"http://x", "nats://user:hunter2@:4222", "nats://a:hunter2@b:x"}, Stream: "a.b", Subjects: []string{"a..b"}, Window: 1 << 20, Wait: -1,
+		Limits: nats.Limits{MaxAge: time.Second},
+		Auth:   nats.Auth{Token: "hunter2", User: "u"},
+		TLS:    nats.TLS{CertFile: "x"},
+	}, nil)
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{
+		`servers[0]: scheme "http"`, "servers[1]: no host", "servers[2]: not a URL", `stream: "a.b"`, `subjects[0]: "a..b"`, "window: 1048576", "wait: -1ns", "ids must be remembered",
+		"more than one of token, user", "a certificate and its key",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not said in:\n%v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a secret is in:\n%v", err)
+	}
+	if got := fmt.Sprintf("%v %+v %#v", nats.Config{Auth: nats.Auth{Token: "hunter2"}}, nats.Config{Auth: nats.Auth{Token: "hunter2"}}, nats.Auth{Token: "hunter2"}); strings.Contains(got, "hunter2") {
+		t.Errorf("a configuration prints its secret: %s", got)
+	}
+	junk := file(t, "junk", []byte("-----BEGIN NATS USER JWT-----\nhunter2\n------END NATS USER JWT------\nSUhunter2\n"))
+	for _, a := range []nats.Auth{
+		{NKeyFile: "/nowhere/nk"},
+		{NKeyFile: junk},
+		{Password: "hunter2"},
+		{CredsFile: "/nowhere/creds"},
+		{CredsFile: file(t, "empty", nil)},
+		{CredsFile: junk},
+	} {
+		cfg := config("127.0.0.1:1")
+		cfg.Auth = a
+		if _, err := nats.New(cfg, nil); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("nkey %q, creds %q: %v", a.NKeyFile, a.CredsFile, err)
+		}
+	}
+	for _, ca := range []string{"/nowhere/ca", file(t, "ca", []byte("no PEM"))} {
+		cfg := config("127.0.0.1:1")
+		cfg.TLS.CAFile = ca
+		if _, err := nats.New(cfg, nil); err == nil || !strings.Contains(err.Error(), ca) {
+			t.Errorf("CA %s: %v", ca, err)
+		}
+	}
+	if _, err := nats.New(nats.Config{}, nil); errors.Unwrap(err) == nil || !strings.Contains(err.Error(), "servers: none given") {
+		t.Errorf("nothing at all: %v", err)
+	}
+}

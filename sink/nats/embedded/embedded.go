@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package embedded runs a NATS server with JetStream in this process.
+//
+// It has no authentication and no monitoring: it is for seeing events without installing a broker.
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// Config says where the server listens and keeps its messages.
+type Config struct {
+	// Listen is host:port (default "127.0.0.1:4222"); port 0 takes a free one.
+	Listen string
+	// ListenKey is what the configuration calls Listen; errors name it.
+	ListenKey string
+	// StoreDir is where streams are kept; it is created.
+	StoreDir string
+	// StoreKey is what the configuration calls StoreDir; errors name it.
+	StoreKey string
+	// MaxBytes bounds what the streams take on the disk (0: three quarters of what is free).
+	MaxBytes int64
+	// SyncInterval is how often streams are flushed to the disk (default 10 s). What was acknowledged since the last time
+	// survives the end of the process, but not of the machine.
+	SyncInterval time.Duration
+}
+
+const (
+	defaultListen = "127.0.0.1:4222"
+	defaultSync   = 10 * time.Second
+	startTimeout  = 30 * time.Second
+)
+
+// Server is a server that runs while Run does.
+type Server struct {
+	cfg   Config
+	log   *slog.Logger
+	host  string
+	port  int
+	ready chan struct{}
+
+	mu  sync.Mutex
+	srv *server.Server // nil while nobody can connect
+}
+
+// New checks cfg. A nil logger means none.
+func New(cfg Config, log *slog.Logger) (*Server, error) {
+	if cfg.Listen == "" {
+		cfg.Listen = defaultListen
+	}
+	if cfg.ListenKey == "" {
+		cfg.ListenKey = "listen"
+	}
+	if cfg.StoreKey == "" {
+		cfg.StoreKey = "the directory of its store"
+	}
+	if cfg.SyncInterval == 0 {
+		cfg.SyncInterval = defaultSync
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	host, port, err := net.SplitHostPort(cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", cfg.ListenKey, err)
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %q is not a port", cfg.ListenKey, port)
+	}
+	if cfg.StoreDir == "" {
+		return nil, errors.New("embedded server: no directory to keep its messages in")
+	}
+	s := &Server{cfg: cfg, log: log, host: host, port: int(n), ready: make(chan struct{})}
+	if s.port == 0 {
+		s.port = server.RANDOM_PORT
+	}
+	return s, nil
+}
+
+// Run serves until ctx ends, and returns nil once the store is closed. The error says why there is no server; a port
+// that is in use is named together with the configuration key, and so is a directory that cannot be written. Run is called once.
+func (s *Server) Run(ctx context.Context) error {
+	if err := s.probe(ctx); err != nil {
+		return err
+	}
+	if err := s.writable(); err != nil {
+		return fmt.Errorf("embedded server: keep messages in %s: %w; set %s to a directory that can be written", s.cfg.StoreDir, err, s.cfg.StoreKey)
+	}
+	srv, err := server.NewServer(s.options())
+	if err != nil {
+		return fmt.Errorf("embedded server: %w", err)
+	}
+	logger := &logger{log: s.log, fatal: make(chan error, 1)}
+	srv.SetLoggerV2(logger, false, false, false)
+	defer srv.WaitForShutdown()
+	defer srv.Shutdown()
+	srv.Start()
+	if err := s.await(ctx, srv, logger.fatal); err != nil || ctx.Err() != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.srv = srv
+	s.mu.Unlock()
+	close(s.ready)
+	defer func() {
+		s.mu.Lock()
+		s.srv = nil
+		s.mu.Unlock()
+	}()
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-logger.fatal:
+		return fmt.Errorf("embedded server: %w", err)
+	}
+}
+
+// probe finds out whether the address can be had, because the server itself only logs that it cannot.
+func (s *Server) probe(ctx context.Context) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Listen)
+	switch {
+	case err == nil:
+		return l.Close()
+	case ctx.Err() != nil:
+		return nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("embedded server: %s is in use by another program: stop it, or set %s to another address: %w",
+			s.cfg.Listen, s.cfg.ListenKey, err)
+	default:
+		return fmt.Errorf("embedded server: listen on %s (%s): %w", s.cfg.Listen, s.cfg.ListenKey, err)
+	}
+}
+
+// writable makes the directory of the store, and finds out whether a file can be made there: the server itself has no cause that
+// could be asked for.
+func (s *Server) writable() error {
+	if err := os.MkdirAll(s.cfg.StoreDir, 0o750); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(s.cfg.StoreDir, "writable-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+func (s *Server) options() *server.Options {
+	return &server.Options{
+		ServerName:        "kube-eventbridge",
+		Host:              s.host,
+		Port:              s.port,
+		NoSigs:            true,
+		JetStream:         true,
+		StoreDir:          s.cfg.StoreDir,
+		JetStreamMaxStore: s.cfg.MaxBytes,
+		SyncInterval:      s.cfg.SyncInterval,
+	}
+}
+
+// await returns nil when clients can connect, or ctx ended.
+func (s *Server) await(ctx context.Context, srv *server.Server, fatal <-chan error) error {
+	for end := time.Now().Add(startTimeout); time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-fatal:
+			return fmt.Errorf("embedded server with its store in %s: %w", s.cfg.StoreDir, err)
+		default:
+		}
+		if srv.ReadyForConnections(50 * time.Millisecond) {
+			return nil
+		}
+	}
+	return fmt.Errorf("embedded server: not ready after %v", startTimeout)
+}
+
+// Ready is closed when clients can connect.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// ClientURL returns where clients connect to; empty while there is no server.
+func (s *Server) ClientURL() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.srv == nil {
+		return ""
+	}
+	return s.srv.ClientURL()
+}
+
+// InProcessConn connects without a network, as nats.go's InProcessServer option wants it.
+func (s *Server) InProcessConn() (net.Conn, error) {
+	s.mu.Lock()
+	srv := s.srv
+	s.mu.Unlock()
+	if srv == nil {
+		return nil, errors.New("the embedded server is not running")
+	}
+	return srv.InProcessConn()
+}
+
+// logger hands warnings on. What the server calls fatal it does not survive.
+type logger struct {
+	log   *slog.Logger
+	fatal chan error
+}
+
+// Noticef and the other methods implement [server.Logger].
+func (l *logger) Noticef(format string, v ...any) {
+	l.log.Debug("embedded NATS server", "text", fmt.Sprintf(format, v...))
+}
+
+func (l *logger) Warnf(format string, v ...any) {
+	l.log.Warn("embedded NATS server", "text", fmt.Sprintf(format, v...))
+}
+
+func (l *logger) Errorf(format string, v ...any) { l.Warnf(format, v...) }
+func (l *logger) Debugf(string, ...any)          {}
+func (l *logger) Tracef(string, ...any)          {}
+func (l *logger) Fatalf(format string, v ...any) {
+	select {
+	case l.fatal <- fmt.Errorf(format, v...):
+	default:
+	}
+}

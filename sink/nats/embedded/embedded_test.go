@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package embedded_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/embedded"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// run runs a server that is ready; its end returns Run's error.
+func run(t *testing.T, cfg embedded.Config) (s *embedded.Server, end func() error) {
+	t.Helper()
+	s, err := embedded.New(cfg, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	select {
+	case <-s.Ready():
+	case err := <-ended:
+		t.Fatalf("Run: %v", err)
+	case <-time.After(30 * time.Second):
+		t.Fatal("not ready")
+	}
+	return s, func() error { cancel(); return <-ended }
+}
+
+// publish publishes one message with a sink of its own and returns its place.
+func publish(t *testing.T, cfg nats.Config, id string) sink.Receipt {
+	t.Helper()
+	cfg.Stream, cfg.Subjects = "KUBERNETES", []string{"k8s.>"}
+	s, err := nats.New(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	sinktest.Eventually(t, "ready", s.Ready)
+	got := make(chan sink.Receipt, 1)
+	s.Publish(ctx, &sink.Message{Subject: "k8s.a", ID: id, ContentType: "application/cloudevents+json", Data: []byte(`{}`)}, func(rc sink.Receipt, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+		got <- rc
+	})
+	rc := <-got
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	return rc
+}
+
+func TestServer_keeps_messages_from_one_run_to_the_next(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "parents", "are", "created")
+	for want := range uint64(3) {
+		s, end := run(t, embedded.Config{Listen: "127.0.0.1:0", StoreDir: dir})
+		cfg := nats.Config{Servers: []string{s.ClientURL()}}
+		if want == 1 {
+			cfg = nats.Config{InProcess: s}
+		}
+		if rc := publish(t, cfg, string('a'+rune(want))); rc.Sequence != want+1 {
+			t.Errorf("stored at %d, want %d", rc.Sequence, want+1)
+		}
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+		if url := s.ClientURL(); url != "" {
+			t.Errorf("after the end there is %s", url)
+		}
+		if _, err := s.InProcessConn(); err == nil {
+			t.Error("connected after the end")
+		}
+	}
+}
+
+func TestServer_names_the_address_and_the_key_when_the_port_is_taken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s, err := embedded.New(embedded.Config{Listen: l.Addr().String(), ListenKey: "pipelines[0].sink.embedded.listen", StoreDir: t.TempDir()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), l.Addr().String()) || !strings.Contains(err.Error(), "pipelines[0].sink.embedded.listen") {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func TestServer_says_why_it_cannot_keep_messages(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := embedded.New(embedded.Config{Listen: "127.0.0.1:0", StoreDir: file, StoreKey: "the.key"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "set the.key to a directory that can be written") {
+		t.Errorf("Run: %v", err)
+	}
+	if !errors.Is(err, syscall.ENOTDIR) {
+		t.Errorf("the cause is not there: %v", err)
+	}
+}
+
+func TestServer_ends_with_its_context(t *testing.T) {
+	s, err := embedded.New(embedded.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Run(ctx); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func TestNew_refuses_what_cannot_be_an_address(t *testing.T) {
+	for _, listen := range []string{"nonsense", "127.0.0.1:x", "127.0.0.1:70000"} {
+		if _, err := embedded.New(embedded.Config{Listen: listen, ListenKey: "the.key", StoreDir: "x"}, nil); err == nil || !strings.Contains(err.Error(), "the.key") {
+			t.Errorf("%s: %v", listen, err)
+		}
+	}
+	if _, err := embedded.New(embedded.Config{}, nil); err == nil {
+		t.Error("no directory: accepted")
+	}
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	gonats "github.com/nats-io/nats.go"
+	"pgregory.net/rapid"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+)
+
+func TestEscape_is_exactly_what_the_binding_asks_for(t *testing.T) {
+	for v, want := range map[string]string{
+		"":               "",
+		"plain/:+,;=?&#": "plain/:+,;=?&#",
+		"a b":            "a%20b",
+		`say "hi"`:       "say%20%22hi%22",
+		"100%":           "100%25",
+		"%41":            "%2541",
+		"é€😀":            "%C3%A9%E2%82%AC%F0%9F%98%80",
+		"\x00\n\x7f!~":   "%00%0A%7F!~",
+	} {
+		if got := escape(v); got != want {
+			t.Errorf("escape(%q) = %q, want %q", v, got, want)
+		}
+	}
+	for v, want := range map[string]string{"%": "%", "%4": "%4", "%zz": "%zz", "%+1": "%+1", "a%2fb": "a/b", "%41%": "A%"} {
+		if got := unescape(v); got != want {
+			t.Errorf("unescape(%q) = %q, want %q", v, got, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		v := rapid.OneOf(rapid.String(), rapid.StringOfN(rapid.RuneFrom([]rune("% a2\"é")), 0, 20, -1)).Draw(t, "v")
+		e := escape(v)
+		for _, c := range []byte(e) {
+			if c < 0x21 || c > 0x7e || c == '"' {
+				t.Fatalf("escape(%q) = %q", v, e)
+			}
+		}
+		if got := unescape(e); got != v {
+			t.Fatalf("%q comes back as %q", v, got)
+		}
+	})
+}
+
+// The headers of a message do not depend on what was published before with the same memory.
+func TestScribe_forgets_what_it_wrote(t *testing.T) {
+	names := []string{"id", "namespace", "sampledrate", "history", "kind"}
+	rapid.Check(t, func(t *rapid.T) {
+		w := newScribe("S")
+		for range 40 {
+			m := &sink.Message{ID: rapid.StringMatching("[a-z]{1,5}").Draw(t, "id"), ContentType: "application/json", Previous: rapid.Uint64().Draw(t, "previous")}
+			m.Verify, m.Shared = rapid.Bool().Draw(t, "verify"), rapid.Bool().Draw(t, "shared")
+			want := map[string]string{headerID: m.ID, headerStream: "S"}
+			for _, name := range names {
+				if rapid.Bool().Draw(t, name) {
+					v := rapid.String().Draw(t, "v")
+					m.Attributes = append(m.Attributes, sink.Attribute{Name: name, Value: v})
+					want["ce-"+name] = escape(v)
+				}
+			}
+			if len(m.Attributes) == 0 {
+				m.ContentType = "application/cloudevents+json"
+				want["content-type"] = m.ContentType
+			}
+			if m.Verify && !m.Shared {
+				want[headerPrevious] = fmt.Sprint(m.Previous)
+			}
+			got := w.write(m, "r").Header
+			if len(got) != len(want) {
+				t.Fatalf("headers %v, want %v", got, want)
+			}
+			for k, v := range want {
+				if len(got[k]) != 1 || got[k][0] != v {
+					t.Fatalf("%s: %q, want %q", k, got[k], v)
+				}
+			}
+			if len(w.shapes) > maxShapes {
+				t.Fatalf("%d shapes are kept", len(w.shapes))
+			}
+		}
+	})
+}
+
+func TestScribe_allocates_nothing_for_the_usual_message(t *testing.T) {
+	w := newScribe("S")
+	m := &sink.Message{Subject: "k8s.a", ID: "x", Attributes: []sink.Attribute{{Name: "id", Value: "1"}, {Name: "kind", Value: "Pod"}}}
+	if n := testing.AllocsPerRun(100, func() { w.write(m, "r") }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestParseAnswer(t *testing.T) {
+	usual := usualAnswer("KUBERNETES")
+	tests := map[string]struct {
+		want   answer
+		fast   bool
+		failed bool
+	}{
+		`{"stream":"KUBERNETES","seq":1}`:                     {want: answer{Sequence: 1}, fast: true},
+		`{"stream":"KUBERNETES","seq":1844674407370955161}`:   {want: answer{Sequence: 1844674407370955161}, fast: true},
+		`{"stream":"KUBERNETES","domain":"hub","seq":42}`:     {want: answer{Sequence: 42}, fast: true},
+		`{"stream":"KUBERNETES","seq":7,"duplicate": true}`:   {want: answer{Stream: "KUBERNETES", Sequence: 7, Duplicate: true}},
+		`{"seq":7,"stream":"KUBERNETES"}`:                     {want: answer{Stream: "KUBERNETES", Sequence: 7}},
+		`{"stream":"OTHER","seq":7}`:                          {want: answer{Stream: "OTHER", Sequence: 7}},
+		`{"stream":"KUBERNETES","seq":0}`:                     {failed: true},
+		`{"stream":"KUBERNETES"}`:                             {failed: true},
+		`{"stream":"KUBERNETES","seq":1x}`:                    {failed: true},
+		`{"stream":"KUBERNETES","seq":-1}`:                    {failed: true},
+		`{"stream":"KUBERNETES","seq":184467440737095516150}`: {failed: true},
+		`{"stream":"KUBERNETES","seq":}`:                      {failed: true},
+		`{"stream":"KUBERNETES","seq":1`:                      {failed: true},
+		`+OK`:                                                 {failed: true},
+		``:                                                    {failed: true},
+	}
+	for data, tt := range tests {
+		got, err := parseAnswer([]byte(data), usual)
+		if (err != nil) != tt.failed || !tt.failed && got != tt.want {
+			t.Errorf("%s: %+v, %v", data, got, err)
+		}
+		if _, fast := parseUsual([]byte(data), usual); fast != tt.fast {
+			t.Errorf("%s: read byte by byte: %v", data, fast)
+		}
+	}
+	a, err := parseAnswer([]byte(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 3"},"stream":"KUBERNETES","seq":0}`), usual)
+	if err != nil || a.Error == nil || a.Error.ErrorCode != codeWrongLast {
+		t.Errorf("an error: %+v, %v", a, err)
+	}
+}
+
+func TestCovers(t *testing.T) {
+	for _, tt := range []struct {
+		have, want string
+		covers     bool
+	}{
+		{"k8s.>", "k8s.>", true},
+		{"k8s.>", "k8s.a", true},
+		{"k8s.>", "k8s.a.>", true},
+		{"k8s.>", "k8s", false},
+		{">", "k8s.>", true},
+		{"*.>", "k8s.>", true},
+		{"k8s.*", "k8s.>", false},
+		{"k8s.*", "k8s.*", true},
+		{"k8s.*", "k8s.a", true},
+		{"k8s.*", "k8s.a.b", false},
+		{"k8s.a", "k8s.*", false},
+		{"k8s.a.>", "k8s.>", false},
+		{"k8s.*.c", "k8s.b.c", true},
+		{"k8s.*.c", "k8s.b.d", false},
+		{"k8s", "k8s.a", false},
+	} {
+		if got := covers(tt.have, tt.want); got != tt.covers {
+			t.Errorf("covers(%q, %q) = %v", tt.have, tt.want, got)
+		}
+	}
+}
+
+// An answer counts for the message it belongs to and no other, however late and however often it comes.
+func TestSink_does_not_count_a_late_answer_for_another_message(t *testing.T) {
+	s, err := New(Config{Servers: []string{"x"}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type fate struct {
+		seq uint64
+		err error
+	}
+	replies := map[string]bool{}
+	var before string
+	for n := range uint64(3 * batch) {
+		i, err := s.window.acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []fate
+		m := &sink.Message{Subject: "k8s.a", ID: fmt.Sprint(n)}
+		gen, reply := s.window.put(i, m, func(rc sink.Receipt, err error) { got = append(got, fate{rc.Sequence, err}) }, 0)
+		_, _ = s.window.sent(i)
+		if replies[reply] {
+			t.Fatalf("%s is used again", reply)
+		}
+		replies[reply] = true
+		ack := func(subject string) {
+			s.answered(&gonats.Msg{Subject: subject, Data: fmt.Appendf(nil, `{"stream":"S","seq":%d}`, n+1)})
+		}
+		for _, stray := range []string{before, "", reply + "0", s.window.inbox + "ffff" + reply[len(reply)-genDigits:], s.window.inbox + "zzzz000000000001"} {
+			if stray != reply {
+				ack(stray)
+			}
+		}
+		if len(got) != 0 {
+			t.Fatalf("message %d: a stray answer counted", n)
+		}
+		if n%2 == 0 {
+			s.fail(i, gen, errDisconnected)
+			ack(reply)
+		} else {
+			ack(reply)
+			ack(reply)
+			s.fail(i, gen, errDisconnected)
+		}
+		if len(got) != 1 || (n%2 == 0) != (got[0].err != nil) {
+			t.Fatalf("message %d was told %v", n, got)
+		}
+		if s.window.used() != 0 {
+			t.Fatalf("%d slots are in use", s.window.used())
+		}
+		before = reply
+	}
+}
+
+// Until it has been sent, a message is read: whoever published it must not be told its fate, and use it again, before.
+func TestSink_keeps_a_message_until_it_has_been_sent(t *testing.T) {
+	s, err := New(Config{Servers: []string{"x"}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	gen, reply := s.window.put(<-s.window.free, &sink.Message{Subject: "k8s.a"}, func(sink.Receipt, error) { told++ }, 0)
+	s.fail(0, gen, errDisconnected)
+	ack := &gonats.Msg{Subject: reply, Data: []byte(`{"stream":"S","seq":1}`)}
+	s.answered(ack)
+	if told != 0 {
+		t.Error("told while it was being sent")
+	}
+	answer, failure := s.window.sent(0)
+	if answer != ack || failure == nil {
+		t.Errorf("kept %v, %v", answer, failure)
+	}
+	s.answered(answer)
+	s.fail(0, gen, failure)
+	if told != 1 {
+		t.Errorf("told %d times", told)
+	}
+}
+
+// What was found of the stream before something happened to the connection says nothing about afterwards.
+func TestSink_is_not_up_by_what_it_knew_before_it_went_down(t *testing.T) {
+	s, err := New(Config{Servers: []string{"x"}, Stream: "S", Subjects: []string{"k8s.>"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s.currentEpoch()
+	s.setDown(errDisconnected)
+	if s.setUp(before, "x"); s.Ready() == nil || len(s.wake) != 1 {
+		t.Errorf("ready: %v, asked to look again: %d times", s.Ready(), len(s.wake))
+	}
+	if s.setUp(s.currentEpoch(), "x"); s.Ready() != nil {
+		t.Error(s.Ready())
+	}
+}
+
+// What a connection held back would be sent when it is made again, and overtake what had to be repeated meanwhile.
+func TestSink_has_nothing_held_back_while_the_connection_is_lost(t *testing.T) {
+	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	defer srv.WaitForShutdown()
+	defer srv.Shutdown()
+	if !srv.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	s, err := New(Config{Servers: []string{srv.ClientURL()}, Stream: "S", Subjects: []string{"k8s.>"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan struct{})
+	nc, err := s.connect(t.Context(), func() { close(closed) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { nc.Close(); <-closed }()
+	lost := nc.StatusChanged(gonats.RECONNECTING)
+	s.conn.Store(nc)
+	m := &sink.Message{Subject: "k8s.a", ID: "a.1"}
+	if err := s.send(m, "r"); err != nil {
+		t.Error(err)
+	}
+	srv.Shutdown()
+	<-lost
+	if err := s.send(m, "r"); !errors.Is(err, errDisconnected) {
+		t.Errorf("sent without a connection: %v", err)
+	}
+}
+
+// One message that is late is one timeout, however long the connection takes to swallow it.
+func TestSink_counts_a_timeout_once(t *testing.T) {
+	s, err := New(Config{Servers: []string{"x"}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.window.put(<-s.window.free, &sink.Message{Subject: "k8s.a"}, func(sink.Receipt, error) {}, 0)
+	late := func(*sink.Message, uint32) error { return errDisconnected }
+	if first, second := s.failWhere(late), s.failWhere(late); first != 1 || second != 0 {
+		t.Errorf("counted %d times, then %d times", first, second)
+	}
+}
+
+func TestDeniedSubject(t *testing.T) {
+	for text, want := range map[string]string{
+		`nats: permissions violation: Permissions Violation for Publish to "k8s.a\"b"`: `k8s.a"b`,
+		`nats: permissions violation: Permissions Violation for Subscription to "x"`:   "",
+		`Permissions Violation for Publish to k8s`:                                     "",
+	} {
+		if got, ok := deniedSubject(text); got != want || ok != (want != "") {
+			t.Errorf("%s: %q, %v", text, got, ok)
+		}
+	}
+}

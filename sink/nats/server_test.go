@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	gonats "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
+)
+
+const stream = "KUBERNETES"
+
+// broker is a real server, listening on TCP, that can be stopped and started again on its store. Each time it has another
+// address, because somebody else may have taken the last one meanwhile: a sink that is to find it again needs a proxy.
+type broker struct {
+	opts server.Options
+	mu   sync.Mutex
+	srv  *server.Server
+}
+
+// newBroker starts a server that ends with the test.
+func newBroker(t *testing.T, change ...func(*server.Options)) *broker {
+	t.Helper()
+	b := &broker{opts: server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+	}}
+	for _, f := range change {
+		f(&b.opts)
+	}
+	b.start(t)
+	t.Cleanup(func() { b.stop(t) })
+	return b
+}
+
+func (b *broker) start(t *testing.T) {
+	t.Helper()
+	opts := b.opts
+	srv, err := server.NewServer(&opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	if !srv.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.srv = srv
+}
+
+func (b *broker) stop(*testing.T) {
+	b.server().Shutdown()
+	b.server().WaitForShutdown()
+}
+
+func (b *broker) server() *server.Server {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.srv
+}
+
+// addr is where the broker listens; where nobody does while it is stopped.
+func (b *broker) addr() string {
+	if a := b.server().Addr(); a != nil {
+		return a.String()
+	}
+	return nobody
+}
+
+// nobody is an address at which nobody listens.
+const nobody = "127.0.0.1:1"
+
+// connect connects as a user of the broker would.
+func (b *broker) connect(t *testing.T) (*gonats.Conn, jetstream.JetStream) {
+	t.Helper()
+	nc, err := gonats.Connect(b.server().ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nc, js
+}
+
+// log reads the whole stream.
+func (b *broker) log(t *testing.T) (all []sink.Stored) {
+	t.Helper()
+	nc, js := b.connect(t)
+	defer nc.Close()
+	st, err := js.Stream(t.Context(), stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := st.CachedInfo().State.Msgs
+	if n == 0 {
+		return nil
+	}
+	consumer, err := st.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(10_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer messages.Stop()
+	for range n {
+		m, err := messages.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := nats.Decode(m.Headers(), m.Data())
+		one.Sequence, one.Time = meta.Sequence.Stream, meta.Timestamp
+		all = append(all, one)
+	}
+	return all
+}
+
+func config(servers ...string) nats.Config {
+	return nats.Config{Servers: servers, Stream: stream, Subjects: []string{"k8s.>"}, Wait: 20 * time.Millisecond}
+}
+
+func newSink(t *testing.T, cfg nats.Config) *nats.Sink {
+	t.Helper()
+	s, err := nats.New(cfg, slog.New(slog.NewTextHandler(logWriter{t}, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// newTalkingSink returns a sink, and what it has logged.
+func newTalkingSink(t *testing.T, cfg nats.Config) (s *nats.Sink, said func() string) {
+	t.Helper()
+	var text lockedText
+	s, err := nats.New(cfg, slog.New(slog.NewTextHandler(&text, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, text.String
+}
+
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+type logWriter struct{ t *testing.T }
+
+func (w logWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimSuffix(string(p), "\n"))
+	return len(p), nil
+}
+
+// run runs s. Its end returns Run's error.
+func run(t *testing.T, s *nats.Sink) (end func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	end = sync.OnceValue(func() error { cancel(); return <-ended })
+	t.Cleanup(func() { _ = end() })
+	return end
+}
+
+// ready runs s and waits until it can publish.
+func ready(t *testing.T, s *nats.Sink) (end func() error) {
+	t.Helper()
+	end = run(t, s)
+	sinktest.Eventually(t, "the sink is ready", s.Ready)
+	return end
+}
+
+type result struct {
+	rc  sink.Receipt
+	err error
+}
+
+func publish(t *testing.T, s sink.Publisher, m *sink.Message) result {
+	t.Helper()
+	got := make(chan result, 4)
+	s.Publish(t.Context(), m, func(rc sink.Receipt, err error) { got <- result{rc, err} })
+	select {
+	case r := <-got:
+		return r
+	case <-time.After(30 * time.Second):
+		t.Fatal("no answer")
+		return result{}
+	}
+}
+
+func message(subject, id string) *sink.Message {
+	return &sink.Message{
+		Subject: subject, Key: subject, ID: id, ContentType: "application/json", Data: []byte(`{"a":1}`),
+		Attributes: []sink.Attribute{{Name: "specversion", Value: "1.0"}, {Name: "id", Value: id}, {Name: "datacontenttype", Value: "application/json"}},
+	}
+}
+
+// sayEventually waits until the sink is not ready for a reason.
+func sayEventually(t *testing.T, s *nats.Sink, want string) {
+	t.Helper()
+	sinktest.Eventually(t, "the reason "+want, func() error {
+		if err := s.Ready(); err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(want)) {
+			return fmt.Errorf("not ready because: %w", err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nats publishes to a NATS JetStream stream.
+//
+// A message is one JetStream publish with its id as Nats-Msg-Id, so that the stream itself drops a repetition within its
+// duplicates window, and bound to the configured stream. Longer absences are bridged by the check of the last
+// message of a subject: see [sink.Message]. In binary mode attributes are headers ce-…, percent-encoded as CloudEvents'
+// NATS binding has it; in structured mode there is only content-type.
+//
+// A message counts as accepted when the stream said so. What that is worth on a crash of the broker's machine is
+// decided there: by default a server of one replica flushes its files to the disk every two minutes.
+//
+// Order is kept by callers that have one unacknowledged message per key: after a failure the connection's buffer is
+// never sent again, and an answer that comes late counts for nothing.
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	gonats "github.com/nats-io/nats.go"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+)
+
+// Sink is a [sink.Sink] on one stream.
+type Sink struct {
+	cfg     Config
+	log     *slog.Logger
+	usual   []byte
+	window  *window
+	scribes sync.Pool
+	lookups chan lookup   // what was refused for its place; as long as the window
+	wake    chan struct{} // asks for the stream to be checked
+	running atomic.Bool
+	conn    atomic.Pointer[gonats.Conn]
+	clock   atomic.Uint32
+	stats   counters
+	// publishing is read-locked while a message is sent, answering locked while an answer is dealt with.
+	publishing sync.RWMutex
+	answering  sync.Mutex
+
+	down     atomic.Pointer[error] // why nothing can be published; nil: something can
+	mu       sync.Mutex            // guards what follows, and writing to down
+	epoch    int                   // counts the times down was set
+	denied   error                 // the last permission the broker denied
+	lastWarn time.Time
+	// requests are what is waited for besides acknowledgements: how to end the waiting, by number.
+	requests    map[uint64]context.CancelCauseFunc
+	lastRequest uint64
+
+	found bool // the stream was found good once; only serve's
+}
+
+type counters struct{ duplicates, conflicts, timeouts, disconnects atomic.Uint64 }
+
+// Stats counts what happened since the sink was made.
+type Stats struct {
+	// InFlight is the number of messages without an answer now.
+	InFlight int
+	// Duplicates counts messages that the stream had already, Conflicts those whose subject ended with another one.
+	Duplicates, Conflicts uint64
+	// Timeouts counts messages without an answer in time, Disconnects lost connections.
+	Timeouts, Disconnects uint64
+}
+
+// New returns a sink that does nothing until Run. The error names everything that is wrong with cfg.
+// A nil logger means none.
+func New(cfg Config, log *slog.Logger) (*Sink, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("nats: %w", err)
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	inbox := gonats.NewInbox()
+	if cfg.InboxPrefix != "" {
+		inbox = cfg.InboxPrefix + inbox[len(gonats.InboxPrefix)-1:]
+	}
+	s := &Sink{
+		cfg:     cfg,
+		log:     log,
+		usual:   usualAnswer(cfg.Stream),
+		window:  newWindow(cfg.Window, inbox),
+		lookups: make(chan lookup, cfg.Window),
+		wake:    make(chan struct{}, 1),
+
+		requests: map[uint64]context.CancelCauseFunc{},
+	}
+	s.scribes.New = func() any { return newScribe(cfg.Stream) }
+	s.setDown(sink.ErrNotRunning)
+	return s, nil
+}
+
+// Publish implements [sink.Publisher]. Without a connection, or while the stream is being checked, it fails at once. Messages
+// larger than the server or the stream allows, and subjects that are none, not permitted or not the stream's, are permanent failures.
+func (s *Sink) Publish(ctx context.Context, m *sink.Message, done sink.Done) {
+	if !validSubject(m.Subject) {
+		done(sink.Receipt{}, sink.Permanent(fmt.Errorf("publish %.200q: not a subject to publish to", m.Subject)))
+		return
+	}
+	if err := s.Ready(); err != nil {
+		done(sink.Receipt{}, fmt.Errorf("publish %s: %w", m.Subject, err))
+		return
+	}
+	i, err := s.window.acquire(ctx)
+	if err != nil {
+		done(sink.Receipt{}, fmt.Errorf("publish %s: %w", m.Subject, err))
+		return
+	}
+	s.publish(i, m, done)
+}
+
+// publish sends m from slot i. When it returns, somebody else settles m, or it is settled.
+func (s *Sink) publish(i int, m *sink.Message, done sink.Done) {
+	s.publishing.RLock()
+	defer s.publishing.RUnlock()
+	if err := s.Ready(); err != nil {
+		s.finish(i, m, done, sink.Receipt{}, err)
+		return
+	}
+	gen, reply := s.window.put(i, m, done, s.clock.Load())
+	err := s.send(m, reply)
+	answer, failure := s.window.sent(i)
+	switch {
+	case answer != nil:
+		s.answered(answer)
+	case err != nil:
+		s.fail(i, gen, err)
+	case failure != nil:
+		s.fail(i, gen, failure)
+	}
+}
+
+// send hands m to the connection.
+func (s *Sink) send(m *sink.Message, reply string) error {
+	w := s.scribes.Get().(*scribe)
+	defer s.scribes.Put(w)
+	err := s.conn.Load().PublishMsg(w.write(m, reply))
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, gonats.ErrMaxPayload), errors.Is(err, gonats.ErrBadHeaderMsg), errors.Is(err, gonats.ErrBadSubject):
+		return sink.Permanent(fmt.Errorf("%d bytes of data: %w", len(m.Data), err))
+	case errors.Is(err, gonats.ErrReconnectBufExceeded):
+		return errDisconnected
+	default:
+		return err
+	}
+}
+
+var errDisconnected = errors.New("not connected")
+
+// fail settles the message of the generation in slot i, unless somebody has.
+func (s *Sink) fail(i int, gen uint64, err error) {
+	if m, done, ok := s.window.take(i, gen, nil, err); ok {
+		s.finish(i, m, done, sink.Receipt{}, err)
+	}
+}
+
+// failWhere settles, in the order of the slots, every message for which pick returns an error.
+func (s *Sink) failWhere(pick func(m *sink.Message, tick uint32) error) (n uint64) {
+	type victim struct {
+		slot int
+		gen  uint64
+		err  error
+	}
+	var victims []victim
+	s.window.each(func(i int, gen uint64, m *sink.Message, tick uint32) {
+		if err := pick(m, tick); err != nil {
+			victims = append(victims, victim{i, gen, err})
+		}
+	})
+	for _, v := range victims {
+		s.fail(v.slot, v.gen, v.err)
+	}
+	return uint64(len(victims))
+}
+
+func (s *Sink) failAll(err error) { s.failWhere(func(*sink.Message, uint32) error { return err }) }
+
+// Ready implements [sink.Sink]: nil while there is a connection and the stream has been checked on it.
+func (s *Sink) Ready() error {
+	if err := s.down.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Stats returns the counters.
+func (s *Sink) Stats() Stats {
+	return Stats{
+		InFlight:    s.window.used(),
+		Duplicates:  s.stats.duplicates.Load(),
+		Conflicts:   s.stats.conflicts.Load(),
+		Timeouts:    s.stats.timeouts.Load(),
+		Disconnects: s.stats.disconnects.Load(),
+	}
+}
+
+// setDown says why nothing can be published from now on.
+func (s *Sink) setDown(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.epoch++
+	s.down.Store(&err)
+}
+
+// setUp says that the stream was found good. If something has happened since epoch, it is looked at again instead.
+func (s *Sink) setUp(epoch int, server string) {
+	s.mu.Lock()
+	stale := s.epoch != epoch
+	news := !stale && s.down.Swap(nil) != nil
+	s.mu.Unlock()
+	if stale {
+		s.look()
+	}
+	if news {
+		s.log.Info("publishing", "stream", s.cfg.Stream, "server", server)
+	}
+}
+
+// suspect asks for another look at the stream, and stops publishing meanwhile.
+func (s *Sink) suspect(err error) {
+	if s.down.CompareAndSwap(nil, &err) {
+		s.look()
+	}
+}
+
+func (s *Sink) look() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Sink) currentEpoch() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.epoch
+}
+
+// warn logs that the broker is not usable now, at most every ten seconds.
+func (s *Sink) warn(err error) {
+	s.mu.Lock()
+	quiet := time.Since(s.lastWarn) < 10*time.Second
+	if !quiet {
+		s.lastWarn = time.Now()
+	}
+	s.mu.Unlock()
+	if !quiet {
+		s.log.Warn("waiting for the broker", "stream", s.cfg.Stream, "err", err)
+	}
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	gonats "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
+)
+
+func TestSink_keeps_the_contract(t *testing.T) {
+	sinktest.Run(t, func(t *testing.T) *sinktest.Harness {
+		b := newBroker(t)
+		p := sinktest.NewProxy(t, b.addr)
+		return &sinktest.Harness{
+			Sink:      newSink(t, config(p.Addr())),
+			Subject:   func(key string) string { return "k8s." + key },
+			Log:       b.log,
+			Remembers: true,
+			Verifies:  true,
+			Limit:     1 << 20,
+			Cut:       p.Cut,
+			Stop:      b.stop,
+			Start:     b.start,
+			Unordered: true,
+			Library:   "github.com/nats-io/nats.go",
+		}
+	})
+}
+
+// The server's memory for ids is short: what is repeated later is found by the check of the subject's last message.
+func TestSink_recognises_a_repetition_after_the_memory_for_ids(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	s := newSink(t, config(b.addr()))
+	end := ready(t, s)
+	nc, js := b.connect(t)
+	defer nc.Close()
+	st, err := js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := st.CachedInfo().Config
+	cfg.Duplicates = 100 * time.Millisecond
+	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	first := publish(t, s, message("k8s.a", "a.1"))
+	// Ids are forgotten in their order.
+	later := gonats.NewMsg("k8s.other")
+	later.Header.Set("Nats-Msg-Id", "later")
+	if _, err := js.PublishMsg(t.Context(), later); err != nil {
+		t.Fatal(err)
+	}
+	sinktest.Eventually(t, "a later id is forgotten", func() error {
+		ack, err := js.PublishMsg(t.Context(), later)
+		if err == nil && ack.Duplicate {
+			return errors.New("remembered")
+		}
+		return err
+	})
+	again := message("k8s.a", "a.1")
+	again.Verify = true
+	if r := publish(t, s, again); r.err != nil || !r.rc.Duplicate || r.rc.Sequence != first.rc.Sequence {
+		t.Errorf("published again: %+v", r)
+	}
+	if n := s.Stats().Duplicates; n != 1 {
+		t.Errorf("%d duplicates were counted", n)
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSink_is_refused_for_good_what_the_stream_finds_too_large(t *testing.T) {
+	b := newBroker(t)
+	nc, js := b.connect(t)
+	defer nc.Close()
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>"}, MaxMsgSize: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	s := newSink(t, config(b.addr()))
+	ready(t, s)
+	m := message("k8s.a", "a.1")
+	m.Data = bytes.Repeat([]byte("1"), 1000)
+	if r := publish(t, s, m); !sink.IsPermanent(r.err) {
+		t.Errorf("too large: %v", r.err)
+	}
+}
+
+func TestSink_is_refused_for_good_what_is_not_permitted(t *testing.T) {
+	b := newBroker(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "bridge", Password: "pw", Permissions: &server.Permissions{
+				Publish:   &server.SubjectPermission{Allow: []string{"k8s.ok.>", "$JS.API.>"}},
+				Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX_bridge.>"}},
+			}},
+		}
+	})
+	cfg := config(b.addr())
+	cfg.Auth, cfg.InboxPrefix = nats.Auth{User: "bridge", Password: "pw"}, "_INBOX_bridge"
+	s := newSink(t, cfg)
+	ready(t, s)
+	if r := publish(t, s, message("k8s.ok.a", "a.1")); r.err != nil {
+		t.Fatal(r.err)
+	}
+	r := publish(t, s, message("k8s.secret.a", "a.2"))
+	if !sink.IsPermanent(r.err) || !strings.Contains(r.err.Error(), "k8s.secret.a") {
+		t.Errorf("not permitted: %v", r.err)
+	}
+	if r := publish(t, s, message("k8s.ok.a", "a.3")); r.err != nil {
+		t.Error(r.err)
+	}
+}
+
+func TestSink_is_refused_for_good_what_has_no_possible_subject(t *testing.T) {
+	b := newBroker(t)
+	s := newSink(t, config(b.addr()))
+	ready(t, s)
+	longest := "k8s." + strings.Repeat("a", 3<<10-len("k8s."))
+	for _, subject := range []string{"", ".", "k8s.", ".k8s", "k8s..a", "k8s.a b", "k8s.a\r\nPING", "k8s.*", "k8s.>", "*.a", "k8s.a\t", "other.a", longest + "a"} {
+		if r := publish(t, s, message(subject, "x")); !sink.IsPermanent(r.err) {
+			t.Errorf("%q: %v", subject, r.err)
+		}
+	}
+	for _, subject := range []string{"k8s.a*b", "k8s.%2E", "k8s.é", "k8s.a>", longest} {
+		if r := publish(t, s, message(subject, "y"+subject)); r.err != nil {
+			t.Errorf("%q: %v", subject, r.err)
+		}
+	}
+	if n := s.Stats().Disconnects; n != 0 {
+		t.Errorf("%d disconnects", n)
+	}
+}
+
+func TestSink_creates_a_stream_that_vanished(t *testing.T) {
+	b := newBroker(t)
+	s, said := newTalkingSink(t, config(b.addr()))
+	ready(t, s)
+	nc, js := b.connect(t)
+	defer nc.Close()
+	if err := js.DeleteStream(t.Context(), stream); err != nil {
+		t.Fatal(err)
+	}
+	if r := publish(t, s, message("k8s.a", "a.1")); r.err == nil || sink.IsPermanent(r.err) {
+		t.Errorf("without a stream: %v", r.err)
+	}
+	sinktest.Eventually(t, "published", func() error { return publish(t, s, message("k8s.a", "a.1")).err })
+	if n := len(b.log(t)); n != 1 {
+		t.Errorf("%d messages", n)
+	}
+	if text := said(); !strings.Contains(text, `level=WARN msg="the stream had vanished`) {
+		t.Errorf("nothing was said of what is lost:\n%s", text)
+	}
+}
+
+func TestSink_blocks_while_the_window_is_full(t *testing.T) {
+	cfg := config(newFake(t, haveStream))
+	cfg.Window, cfg.AckTimeout = 2, 500*time.Millisecond
+	s := newSink(t, cfg)
+	end := ready(t, s)
+	got := make(chan error, 4)
+	done := func(_ sink.Receipt, err error) { got <- err }
+	s.Publish(t.Context(), message("k8s.a", "1"), done)
+	s.Publish(t.Context(), message("k8s.b", "2"), done)
+	if n := s.Stats().InFlight; n != 2 {
+		t.Errorf("%d in flight", n)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	s.Publish(ctx, message("k8s.c", "3"), done)
+	if err := <-got; !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the third: %v", err)
+	}
+	for range 2 {
+		if err := <-got; err == nil || sink.IsPermanent(err) || !strings.Contains(err.Error(), "no acknowledgement within 500ms") {
+			t.Errorf("never acknowledged: %v", err)
+		}
+	}
+	if n := s.Stats().Timeouts; n != 2 {
+		t.Errorf("%d timeouts", n)
+	}
+	s.Publish(t.Context(), message("k8s.d", "4"), done)
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	if err := <-got; !errors.Is(err, context.Canceled) {
+		t.Errorf("at the end: %v", err)
+	}
+}
+
+func TestSink_waits_for_a_broker_that_comes_later(t *testing.T) {
+	s := newSink(t, config(nobody))
+	end := run(t, s)
+	sayEventually(t, s, "connection refused")
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	var b atomic.Pointer[broker]
+	s = newSink(t, config(sinktest.NewProxy(t, func() string {
+		if b := b.Load(); b != nil {
+			return b.addr()
+		}
+		return nobody
+	}).Addr()))
+	run(t, s)
+	sayEventually(t, s, "connect: ")
+	b.Store(newBroker(t))
+	sinktest.Eventually(t, "ready", s.Ready)
+}
+
+// A server that has stopped answering, in the middle of a handshake, does not delay the end.
+func TestSink_ends_at_once_whatever_the_broker_does(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := newSink(t, config(l.Addr().String()))
+	end := run(t, s)
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	start := time.Now()
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	if d := time.Since(start); d > time.Second {
+		t.Errorf("the end took %v", d)
+	}
+}
+
+func TestSink_publishes_in_process(t *testing.T) {
+	b := newBroker(t, func(o *server.Options) { o.DontListen = true })
+	cfg := config()
+	cfg.InProcess = b.server()
+	s := newSink(t, cfg)
+	ready(t, s)
+	if r := publish(t, s, message("k8s.a", "a.1")); r.err != nil || r.rc.Sequence != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestSink_publishes_to_a_domain(t *testing.T) {
+	b := newBroker(t, func(o *server.Options) { o.JetStreamDomain = "hub" })
+	for _, domain := range []string{"", "hub"} {
+		cfg := config(b.addr())
+		cfg.Domain = domain
+		s := newSink(t, cfg)
+		end := ready(t, s)
+		if r := publish(t, s, message("k8s.a", "a."+domain)); r.err != nil || r.rc.Duplicate {
+			t.Errorf("%+v", r)
+		}
+		m := message("k8s.a", "b."+domain)
+		m.Verify, m.Previous = true, 1000
+		var c *sink.ConflictError
+		if r := publish(t, s, m); !errors.As(r.err, &c) || c.Last.ID != "a."+domain {
+			t.Errorf("conflict: %v", r.err)
+		}
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	gonats "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+)
+
+// ensure creates the stream where it is missing and checks it where it is not.
+func (s *Sink) ensure(ctx context.Context, js jetstream.JetStream) error {
+	s.mu.Lock()
+	s.denied = nil
+	s.mu.Unlock()
+	ctx, cancel := s.request(ctx)
+	defer cancel()
+	st, err := js.Stream(ctx, s.cfg.Stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		st, err = s.create(ctx, js)
+	}
+	if errors.Is(err, gonats.ErrNoResponders) {
+		err = fmt.Errorf("JetStream does not answer (is it enabled on the server and for this account?): %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("check of stream %s: %w", s.cfg.Stream, s.unanswered(ctx, err))
+	}
+	cfg := st.CachedInfo().Config
+	if err := check(cfg, s.cfg.Subjects); err != nil {
+		return err
+	}
+	if !s.found && cfg.Storage == jetstream.MemoryStorage {
+		s.log.Warn("the stream is kept in memory: its messages end with the servers", "stream", s.cfg.Stream)
+	}
+	s.found = true
+	return nil
+}
+
+func (s *Sink) create(ctx context.Context, js jetstream.JetStream) (jetstream.Stream, error) {
+	l := s.cfg.Limits
+	maxBytes := l.MaxBytes
+	if maxBytes <= 0 {
+		maxBytes = -1
+	}
+	st, err := js.CreateStream(ctx, jetstream.StreamConfig{
+		Name:        s.cfg.Stream,
+		Subjects:    s.cfg.Subjects,
+		Storage:     jetstream.FileStorage,
+		Retention:   jetstream.LimitsPolicy,
+		Discard:     jetstream.DiscardOld,
+		Duplicates:  l.Duplicates,
+		MaxBytes:    maxBytes,
+		MaxAge:      l.MaxAge,
+		Replicas:    l.Replicas,
+		AllowDirect: true,
+	})
+	var api *jetstream.APIError
+	switch {
+	case err == nil && s.found:
+		s.log.Warn("the stream had vanished, with all its messages, and was created again", "stream", s.cfg.Stream)
+		return st, nil
+	case err == nil:
+		s.log.Info("stream created", "stream", s.cfg.Stream, "subjects", s.cfg.Subjects)
+		return st, nil
+	case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
+		return js.Stream(ctx, s.cfg.Stream)
+	case errors.As(err, &api) && hopeless(api):
+		return nil, &sink.UnusableError{
+			Target: "stream " + s.cfg.Stream,
+			Reason: "it is missing, and the broker refuses to create it: " + api.Description,
+			Advice: "correct the stream's settings, or create it by hand: nats stream add " + s.cfg.Stream,
+		}
+	default:
+		return nil, fmt.Errorf("create: %w", err)
+	}
+}
+
+// hopeless reports whether a stream that was refused with e will always be. That too few servers of a cluster are there may pass.
+func hopeless(e *jetstream.APIError) bool {
+	switch e.ErrorCode {
+	case codeNoPeers:
+		return false
+	case codeInvalidConfig, codeNoReplicas:
+		return true
+	default:
+		return e.Code == 400
+	}
+}
+
+// check refuses settings under which messages would be lost, repeated or not taken.
+func check(c jetstream.StreamConfig, subjects []string) error {
+	for _, rule := range rules {
+		if rule.broken(c) {
+			return unusable(c, rule.reason, rule.advice)
+		}
+	}
+	for _, want := range subjects {
+		if !coveredByAny(c.Subjects, want) {
+			return unusable(c, fmt.Sprintf("it has the subjects %s, which do not cover %s", strings.Join(c.Subjects, ", "), want),
+				fmt.Sprintf("add the subject: nats stream edit NAME --subjects '%s'", strings.Join(append(c.Subjects, want), ",")))
+		}
+	}
+	return nil
+}
+
+const anotherStream = "it cannot be changed: use another stream, or remove this one: nats stream rm NAME"
+
+var rules = []struct {
+	broken         func(jetstream.StreamConfig) bool
+	reason, advice string
+}{
+	{
+		func(c jetstream.StreamConfig) bool { return c.Mirror != nil },
+		"it is a mirror, to which nobody can publish", "publish to its origin, or use another stream",
+	},
+	{
+		func(c jetstream.StreamConfig) bool { return c.Sealed },
+		"it is sealed", anotherStream,
+	},
+	{
+		func(c jetstream.StreamConfig) bool { return c.Retention != jetstream.LimitsPolicy },
+		"its retention is not limits: messages that were read, or that nobody waits for, are removed", anotherStream,
+	},
+	{
+		func(c jetstream.StreamConfig) bool { return c.Storage == jetstream.MemoryStorage && c.Replicas <= 1 },
+		"it is kept in the memory of one server: a restart of the broker empties it", anotherStream,
+	},
+	{
+		func(c jetstream.StreamConfig) bool { return c.NoAck },
+		"it does not acknowledge (no_ack)", "let it: nats stream edit NAME --ack",
+	},
+	{
+		func(c jetstream.StreamConfig) bool { return c.PersistMode == jetstream.AsyncPersistMode },
+		"it acknowledges before it has written (persist mode async)", anotherStream,
+	},
+	{
+		func(c jetstream.StreamConfig) bool { return c.AllowMsgCounter },
+		"it is a stream of counters", anotherStream,
+	},
+	{
+		func(c jetstream.StreamConfig) bool { return c.SubjectTransform != nil },
+		"it renames subjects, so that the last message of an object is not found again", "remove its subject transform",
+	},
+	{
+		func(c jetstream.StreamConfig) bool { return c.Duplicates < minDuplicates },
+		fmt.Sprintf("it remembers ids for less than %v, so that repeated messages stay in it", minDuplicates),
+		"let it remember them longer: nats stream edit NAME --dupe-window 2m",
+	},
+	{
+		func(c jetstream.StreamConfig) bool {
+			return c.Discard == jetstream.DiscardNew && c.DiscardNewPerSubject
+		},
+		"it refuses new messages of a subject that is full (discard new per subject)", "nats stream edit NAME --discard old",
+	},
+}
+
+func unusable(c jetstream.StreamConfig, reason, advice string) error {
+	return &sink.UnusableError{Target: "stream " + c.Name, Reason: reason, Advice: strings.ReplaceAll(advice, "NAME", c.Name)}
+}

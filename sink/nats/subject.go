@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import "strings"
+
+// maxSubject leaves room for the rest in the 4096 bytes of a protocol line, beyond which a server closes the connection.
+const maxSubject = 3 << 10
+
+// validSubject reports whether one can publish to s. The client library is told not to look, because what it
+// misses would cost the connection.
+func validSubject(s string) bool {
+	if len(s) > maxSubject {
+		return false
+	}
+	empty := true
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '.':
+			if empty {
+				return false
+			}
+			empty = true
+		case c <= ' ' || c == 0x7f:
+			return false
+		case (c == '*' || c == '>') && empty && (i+1 == len(s) || s[i+1] == '.'):
+			return false
+		default:
+			empty = false
+		}
+	}
+	return !empty
+}
+
+// validPattern reports whether s is a subject, wildcards allowed.
+func validPattern(s string) bool {
+	tokens := strings.Split(s, ".")
+	for i, t := range tokens {
+		if t == "" || strings.ContainsAny(t, " \t\r\n") || t == ">" && i != len(tokens)-1 {
+			return false
+		}
+	}
+	return true
+}
+
+// covers reports whether each subject that want stands for is matched by have.
+func covers(have, want string) bool {
+	h, w := strings.Split(have, "."), strings.Split(want, ".")
+	for i, t := range h {
+		switch {
+		case i >= len(w):
+			return false
+		case t == ">":
+			return true
+		case w[i] == ">":
+			return false
+		case t != "*" && t != w[i]:
+			return false
+		}
+	}
+	return len(h) == len(w)
+}
+
+// coveredByAny reports whether one of the patterns covers want.
+func coveredByAny(patterns []string, want string) bool {
+	for _, p := range patterns {
+		if covers(p, want) {
+			return true
+		}
+	}
+	return false
+}

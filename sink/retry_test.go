@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sink_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errAway = errors.New("the broker is away")
+
+// script is a broker that answers as told: answer is asked for each call, with its number from 0.
+type script struct {
+	mu     sync.Mutex
+	calls  []call
+	answer func(n int, m *sink.Message) (sink.Receipt, error)
+	delay  time.Duration
+}
+
+type call struct {
+	at     time.Time
+	id     string
+	verify bool
+}
+
+func (s *script) Publish(_ context.Context, m *sink.Message, done sink.Done) {
+	s.mu.Lock()
+	n := len(s.calls)
+	s.calls = append(s.calls, call{time.Now(), m.ID, m.Verify})
+	rc, err := s.answer(n, m)
+	s.mu.Unlock()
+	if s.delay == 0 {
+		done(rc, err)
+		return
+	}
+	time.AfterFunc(s.delay, func() { done(rc, err) })
+}
+
+func (s *script) made() []call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
+}
+
+func fails(times int, err error) func(int, *sink.Message) (sink.Receipt, error) {
+	return func(n int, _ *sink.Message) (sink.Receipt, error) {
+		if n < times {
+			return sink.Receipt{}, err
+		}
+		return sink.Receipt{Sequence: uint64(n)}, nil
+	}
+}
+
+// running runs r until the returned function is called.
+func running(t *testing.T, r *sink.Retrier) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	synctest.Wait()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}
+}
+
+type outcome struct {
+	rc  sink.Receipt
+	err error
+}
+
+func TestRetry_settles_what_the_broker_answered_for_good(t *testing.T) {
+	conflict := &sink.ConflictError{Last: &sink.Stored{ID: "x"}}
+	tests := map[string]struct {
+		err     error
+		retried bool
+	}{
+		"accepted":          {nil, false},
+		"never taken":       {sink.Permanent(errors.New("too large")), false},
+		"conflict":          {conflict, false},
+		"wrapped conflict":  {fmt.Errorf("publish: %w", conflict), false},
+		"away":              {errAway, true},
+		"deadline of a try": {context.DeadlineExceeded, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{answer: fails(1, tt.err)}
+				r := sink.Retry(s, sink.Policy{})
+				defer running(t, r)()
+				got := make(chan outcome, 2)
+				r.Publish(t.Context(), &sink.Message{ID: "a"}, func(rc sink.Receipt, err error) { got <- outcome{rc, err} })
+				<-time.After(time.Minute)
+				if n := len(got); n != 1 {
+					t.Fatalf("done was called %d times", n)
+				}
+				want := 1
+				if tt.retried {
+					want = 2
+				}
+				if len(s.made()) != want {
+					t.Errorf("published %d times, want %d", len(s.made()), want)
+				}
+				if o := <-got; !tt.retried && !errors.Is(o.err, tt.err) || tt.retried && o.err != nil {
+					t.Errorf("settled with %v", o.err)
+				}
+			})
+		})
+	}
+}
+
+func TestRetry_waits_longer_each_time_and_afresh_after_a_success(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answer: fails(12, errAway)}
+		var causes []error
+		r := sink.Retry(s, sink.Policy{OnRetry: func(_ *sink.Message, err error) { causes = append(causes, err) }})
+		defer running(t, r)()
+		publish := func() {
+			got := make(chan outcome, 1)
+			r.Publish(t.Context(), &sink.Message{ID: "a"}, func(rc sink.Receipt, err error) { got <- outcome{rc, err} })
+			<-got
+		}
+		publish()
+		if len(causes) != 12 || !errors.Is(causes[0], errAway) {
+			t.Errorf("OnRetry was told %v", causes)
+		}
+		want := 50 * time.Millisecond
+		calls := s.made()
+		for i := 1; i < len(calls); i++ {
+			if d := calls[i].at.Sub(calls[i-1].at); d < want/2-1 || d > want {
+				t.Errorf("wait %d took %v, want %v to %v", i, d, want/2, want)
+			}
+			want = min(2*want, 5*time.Second)
+		}
+		last := len(calls)
+		s.mu.Lock()
+		s.answer = fails(last+1, errAway)
+		s.mu.Unlock()
+		publish()
+		calls = s.made()
+		if d := calls[last+1].at.Sub(calls[last].at); d > 50*time.Millisecond {
+			t.Errorf("after a success the wait took %v", d)
+		}
+	})
+}
+
+// What fails while others wait shares their wait, and does not lengthen the next one.
+func TestRetry_waits_as_often_as_the_broker_fails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const silence = time.Minute // until the broker's failure shows
+		s := &script{answer: fails(4, errAway), delay: silence}
+		r := sink.Retry(s, sink.Policy{Initial: time.Second})
+		defer running(t, r)()
+		got := make(chan outcome, 2)
+		for _, id := range []string{"a", "b"} {
+			r.Publish(t.Context(), &sink.Message{ID: id}, func(rc sink.Receipt, err error) { got <- outcome{rc, err} })
+			<-time.After(100 * time.Millisecond)
+		}
+		<-got
+		<-got
+		calls := s.made()
+		if d := calls[4].at.Sub(calls[2].at) - silence; len(calls) != 6 || d < time.Second-1 || d > 2*time.Second {
+			t.Errorf("the second wait took %v, %d calls", d, len(calls))
+		}
+	})
+}
+
+func TestRetry_verifies_what_may_have_arrived(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &script{answer: fails(1, errAway)}
+			r := sink.Retry(s, sink.Policy{})
+			defer running(t, r)()
+			got := make(chan outcome, 1)
+			r.Publish(t.Context(), &sink.Message{ID: "a", Shared: shared}, func(rc sink.Receipt, err error) { got <- outcome{rc, err} })
+			<-got
+			if calls := s.made(); calls[0].verify || calls[1].verify == shared {
+				t.Errorf("shared %v: verified %v, then %v", shared, calls[0].verify, calls[1].verify)
+			}
+		})
+	}
+}
+
+// One wait for all: what the broker is spared does not depend on how many messages there are.
+func TestRetry_backs_off_for_the_sink_and_not_for_the_message(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{delay: time.Millisecond, answer: fails(3, errAway)}
+		r := sink.Retry(s, sink.Policy{Initial: time.Second})
+		defer running(t, r)()
+		got := make(chan outcome, 9)
+		done := func(rc sink.Receipt, err error) { got <- outcome{rc, err} }
+		for _, id := range []string{"a", "b", "c"} {
+			r.Publish(t.Context(), &sink.Message{ID: id}, done)
+		}
+		<-time.After(2 * time.Millisecond)
+		start := time.Now()
+		r.Publish(t.Context(), &sink.Message{ID: "d"}, done)
+		if d := time.Since(start); d < 400*time.Millisecond {
+			t.Errorf("a new message waited %v", d)
+		}
+		for range 4 {
+			<-got
+		}
+		var ids []string
+		for _, c := range s.made() {
+			ids = append(ids, c.id)
+		}
+		slices.Sort(ids)
+		if want := []string{"a", "a", "b", "b", "c", "c", "d"}; !slices.Equal(ids, want) {
+			t.Errorf("published %v", ids)
+		}
+	})
+}
+
+func TestRetry_ends_with_the_context(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answer: fails(1<<30, errAway)}
+		r := sink.Retry(s, sink.Policy{})
+		got := make(chan outcome, 9)
+		done := func(rc sink.Receipt, err error) { got <- outcome{rc, err} }
+		early, cancelEarly := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancelEarly()
+		r.Publish(early, &sink.Message{ID: "early"}, done)
+		if o := <-got; !errors.Is(o.err, context.DeadlineExceeded) || len(s.made()) != 0 {
+			t.Errorf("before Run: %v", o.err)
+		}
+		stop := running(t, r)
+		r.Publish(t.Context(), &sink.Message{ID: "a"}, done)
+		impatient, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		r.Publish(impatient, &sink.Message{ID: "b"}, done)
+		if o := <-got; !errors.Is(o.err, context.DeadlineExceeded) {
+			t.Errorf("a caller without patience was told %v", o.err)
+		}
+		go r.Publish(context.WithoutCancel(t.Context()), &sink.Message{ID: "c"}, done)
+		synctest.Wait()
+		stop()
+		r.Publish(t.Context(), &sink.Message{ID: "d"}, done)
+		for range 3 {
+			if o := <-got; !errors.Is(o.err, context.Canceled) {
+				t.Errorf("at the end: %v", o.err)
+			}
+		}
+		synctest.Wait()
+		if len(got) != 0 {
+			t.Errorf("done was called %d times too often", len(got))
+		}
+	})
+}
+
+// Whatever fails how often: each message is settled once, with what the broker said last.
+func TestRetry_settles_every_message_once(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		failures := rapid.SliceOfN(rapid.IntRange(0, 4), 1, 30).Draw(rt, "failures")
+		delay := rapid.SampledFrom([]time.Duration{0, time.Millisecond}).Draw(rt, "delay")
+		synctest.Test(t, func(t *testing.T) {
+			left := map[string]int{}
+			s := &script{delay: delay, answer: func(n int, m *sink.Message) (sink.Receipt, error) {
+				if left[m.ID]--; left[m.ID] >= 0 {
+					return sink.Receipt{}, errAway
+				}
+				return sink.Receipt{Sequence: uint64(n + 1)}, nil
+			}}
+			r := sink.Retry(s, sink.Policy{})
+			settled := make(chan string, 2*len(failures))
+			for i, n := range failures {
+				left[fmt.Sprint(i)] = n
+			}
+			stop := running(t, r)
+			for i := range failures {
+				id := fmt.Sprint(i)
+				r.Publish(t.Context(), &sink.Message{ID: id}, func(_ sink.Receipt, err error) {
+					if err != nil {
+						t.Errorf("%s: %v", id, err)
+					}
+					settled <- id
+				})
+			}
+			seen := map[string]bool{}
+			for range failures {
+				seen[<-settled] = true
+			}
+			stop()
+			if len(seen) != len(failures) || len(settled) != 0 {
+				t.Errorf("settled %d of %d, %d too often", len(seen), len(failures), len(settled))
+			}
+		})
+	})
+}
