@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package encode turns a change of a Kubernetes object into a CloudEvents message.
+//
+// It is pure: nothing is read, written, logged or started, and the same change always gives the same message, byte for byte.
+//
+// An object is not decoded. Its bytes are copied except for two members, which configuration may keep:
+// metadata.managedFields and the last-applied-configuration annotation. Everything else arrives as the API server sent it;
+// annotations of which nothing is left arrive as {}. Values of Secrets are the exception: see [Config].
+package encode
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// Mode is how an event and its attributes share a message.
+type Mode string
+
+// The modes. The zero Mode is Binary.
+const (
+	// Binary: the message's attributes are the event's, the message's data is the event's.
+	Binary Mode = "binary"
+	// Structured: the message's data is the whole event as JSON; the message has no attributes.
+	Structured Mode = "structured"
+)
+
+// Payload is what an event's data is.
+type Payload string
+
+// The payloads. The zero Payload is Object.
+const (
+	Object Payload = "object"
+	// Metadata is the object's apiVersion, kind and metadata.
+	Metadata Payload = "metadata"
+)
+
+// What Config.Keep may name.
+const (
+	// KeepManagedFields keeps metadata.managedFields.
+	KeepManagedFields = "managedFields"
+	// KeepLastApplied keeps the annotation kubectl.kubernetes.io/last-applied-configuration.
+	KeepLastApplied = "lastApplied"
+)
+
+// Config is what the events of a stream depend on besides their objects.
+type Config struct {
+	// Cluster consists of letters, digits, dots and hyphens; then no binding has to escape it.
+	Cluster, Pipeline string
+	Mode              Mode
+	Payload           Payload
+	// Keep names what is not to be removed: KeepManagedFields, KeepLastApplied.
+	Keep []string
+	// SecretValues sends Secrets like any other object. Without it a Secret's event has only the members apiVersion, kind,
+	// metadata, type, immutable, data and stringData. Each value of the last two is the base64 of "[redacted]", whatever it was, and the
+	// annotations in which kubectl and other tools keep a copy of the object are removed whatever Keep says. A Secret that cannot be decoded
+	// is sent as its identity alone.
+	SecretValues bool
+	// Subject renders the message's subject or topic; nil means DefaultSubject.
+	Subject *Template
+	// History is how often the cluster's etcd was seen restored, WriterEpoch the term of the writer's lease; 0 for none.
+	History, WriterEpoch int
+}
+
+// Encoder encodes the changes and markers of one stream. It never changes and is safe for concurrent use.
+//
+// The methods fill every field of a message, whatever it held before, and use its slices' memory again.
+// Nothing in a message aliases the body of a change.
+type Encoder struct {
+	stream source.Stream
+	cfg    Config
+
+	keepManaged, keepApplied, redact bool
+	// shared: objects do not each have a subject of their own.
+	shared bool
+
+	change, marker head
+	// idPrefix is "<h>.", keyPrefix "<cluster>/<group>/<resource>/", history "" or ".h<n>".
+	idPrefix, keyPrefix, history, scope string
+	subject                             subject
+	// identity is `{"apiVersion":…,"kind":…,"metadata":`.
+	identity []byte
+}
+
+// New returns the encoder of a stream. It panics if cfg has a mode, a payload or a name in Keep that does not exist.
+func New(stream source.Stream, cfg Config) *Encoder {
+	if cfg.Mode == "" {
+		cfg.Mode = Binary
+	}
+	if cfg.Payload == "" {
+		cfg.Payload = Object
+	}
+	if cfg.Subject == nil {
+		cfg.Subject = defaultSubject()
+	}
+	e := &Encoder{stream: stream, cfg: cfg}
+	e.check()
+	e.keepManaged = slices.Contains(cfg.Keep, KeepManagedFields)
+	e.keepApplied = slices.Contains(cfg.Keep, KeepLastApplied)
+	e.redact = stream.Group == "" && stream.Resource.Resource == "secrets" && !cfg.SecretValues
+
+	e.shared = !cfg.Subject.PerObject()
+
+	if cfg.History > 0 {
+		e.history = ".h" + strconv.Itoa(cfg.History)
+	}
+	src := sourceOf(cfg.Cluster, stream.Resource)
+	e.idPrefix = messageIDPrefix(cfg.Pipeline, src)
+	e.keyPrefix = cfg.Cluster + "/" + groupOr(stream.Group) + "/" + stream.Resource.Resource + "/"
+	e.scope = scopeOf(stream)
+	e.subject = cfg.Subject.bind(cfg.Pipeline, cfg.Cluster, stream.Resource)
+	e.identity = appendQuoted([]byte(`{"apiVersion":`), stream.APIVersion())
+	e.identity = append(appendQuoted(append(e.identity, `,"kind":`...), stream.Kind), `,"metadata":`...)
+	e.change, e.marker = e.heads(src)
+	return e
+}
+
+func (e *Encoder) check() {
+	if e.cfg.Mode != Binary && e.cfg.Mode != Structured {
+		panic("BUG: mode " + strconv.Quote(string(e.cfg.Mode)))
+	}
+	if e.cfg.Payload != Object && e.cfg.Payload != Metadata {
+		panic("BUG: payload " + strconv.Quote(string(e.cfg.Payload)))
+	}
+	for _, k := range e.cfg.Keep {
+		if k != KeepManagedFields && k != KeepLastApplied {
+			panic("BUG: keep " + strconv.Quote(k))
+		}
+	}
+}
+
+// Change fills m with the event of c. c's body stays the caller's. The error says that the body is not a JSON object;
+// m is then not to be used.
+func (e *Encoder) Change(m *sink.Message, c *source.Change) error {
+	body := c.Body.Bytes()
+	if c.Body == nil || e.redact {
+		e.redacted(m, c, body)
+		return nil
+	}
+	w := walk{keepManaged: e.keepManaged, keepApplied: e.keepApplied}
+	if err := w.object(body); err != nil {
+		return fmt.Errorf("encode %s %s: %w", e.stream.Resource, c.Key(), err)
+	}
+	e.begin(m, c, &w, typeOf(c.Op), "")
+	m.Data = slices.Grow(m.Data, len(body)+len(e.identity)+2)
+	switch {
+	case e.cfg.Payload == Object:
+		m.Data = w.cuts.copy(m.Data, body, span{0, len(body)})
+	case w.metadata == span{}:
+		m.Data = e.appendIdentity(m.Data, c)
+	default:
+		m.Data = w.cuts.copy(append(m.Data, e.identity...), body, w.metadata)
+		m.Data = append(m.Data, '}')
+	}
+	e.end(m)
+	return nil
+}
+
+// redacted fills m from a Secret, or from a change of which only the identity is known.
+func (e *Encoder) redacted(m *sink.Message, c *source.Change, body []byte) {
+	var w walk
+	data, err := redacted(body, e.cfg.Payload == Metadata, e.keepManaged)
+	if err == nil {
+		err = w.object(body)
+	}
+	// What is not valid JSON is not searched for attributes either: they might be anything.
+	if err != nil {
+		data = e.appendIdentity(nil, c)
+	}
+	e.begin(m, c, &w, typeOf(c.Op), "")
+	m.Data = append(m.Data, data...)
+	e.end(m)
+}
+
+// Rejected fills m with the event that stands in the place of c's, which the broker refused for good because of cause:
+// its subject, key and attributes, and its type, the cause and its size in bytes as data. It works for every change,
+// also for one that Change refuses.
+func (e *Encoder) Rejected(m *sink.Message, c *source.Change, cause error, size int) {
+	var w walk
+	body := c.Body.Bytes()
+	if w.object(body) != nil || e.redact && !valid(body) {
+		w = walk{}
+	}
+	e.begin(m, c, &w, TypeRejected, ".rejected")
+	m.Data = appendQuoted(append(m.Data, `{"type":`...), typeOf(c.Op))
+	m.Data = appendQuoted(append(m.Data, `,"error":`...), cause.Error())
+	m.Data = strconv.AppendInt(append(m.Data, `,"size":`...), int64(size), 10)
+	m.Data = append(m.Data, '}')
+	e.end(m)
+}
+
+// appendIdentity appends an object that has nothing but its identity.
+func (e *Encoder) appendIdentity(dst []byte, c *source.Change) []byte {
+	dst = append(dst, e.identity...)
+	dst = appendQuoted(append(dst, `{"name":`...), c.Name)
+	for _, m := range [...]struct{ name, value string }{
+		{`,"namespace":`, c.Namespace}, {`,"uid":`, c.UID}, {`,"resourceVersion":`, c.ResourceVersion},
+	} {
+		if m.value != "" {
+			dst = appendQuoted(append(dst, m.name...), m.value)
+		}
+	}
+	return append(dst, "}}"...)
+}
+
+// int32s keeps an integer attribute within what CloudEvents allows.
+func int32s(n int) string { return strconv.Itoa(min(n, math.MaxInt32)) }

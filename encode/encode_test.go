@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package encode
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+var (
+	pods      = source.Resource{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
+	secrets   = source.Resource{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}
+	nodes     = source.Resource{Version: "v1", Resource: "nodes", Kind: "Node"}
+	databases = source.Resource{Group: "example.com", Version: "v1", Resource: "databases", Kind: "Database", Namespaced: true}
+
+	seen = time.Date(2026, 8, 20, 14, 30, 0, 123_456_789, time.FixedZone("CEST", 7200))
+)
+
+func body(t testing.TB, file string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.TrimSpace(b)
+}
+
+// change returns a change with the identity that the file's metadata have.
+func change(t testing.TB, op source.Op, file string) *source.Change {
+	t.Helper()
+	b := body(t, file)
+	var o struct {
+		Metadata struct{ Namespace, Name, UID, ResourceVersion string }
+	}
+	if err := json.Unmarshal(b, &o); err != nil {
+		t.Fatal(err)
+	}
+	return &source.Change{
+		Op: op, Ident: source.Ident(o.Metadata), Body: source.NewBody(b), Reason: source.ReasonWatch, Seen: seen,
+	}
+}
+
+func config() Config { return Config{Cluster: "prod-eu.1", Pipeline: "audit"} }
+
+// wireCase is one message of each form that the event reference has.
+type wireCase struct {
+	name   string
+	stream source.Stream
+	config func(*Config)
+	write  func(*testing.T, *Encoder, *sink.Message)
+}
+
+func changed(op source.Op, file string, edit ...func(*source.Change)) func(*testing.T, *Encoder, *sink.Message) {
+	return func(t *testing.T, e *Encoder, m *sink.Message) {
+		c := change(t, op, file)
+		for _, f := range edit {
+			f(c)
+		}
+		if err := e.Change(m, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func marked(k source.Marker) func(*testing.T, *Encoder, *sink.Message) {
+	return func(_ *testing.T, e *Encoder, m *sink.Message) { k.Seen = seen; e.Marker(m, k) }
+}
+
+func gone(c *source.Change) { c.Body, c.Reason = nil, source.ReasonRelist }
+
+func wireCases() []wireCase {
+	none := func(*Config) {}
+	structured := func(c *Config) { c.Mode, c.History, c.WriterEpoch = Structured, 2, 7 }
+	metadata := func(c *Config) { c.Payload = Metadata }
+	pod := source.Stream{Resource: pods}
+	database := source.Stream{Resource: databases}
+	secret := source.Stream{Resource: secrets}
+	selective := source.Stream{Resource: pods, Namespace: "shop", LabelSelector: `app in ("a","b")`}
+	folded := func(c *source.Change) { c.Count, c.IDSuffix = 3, ".r2" }
+	gap := source.Marker{Kind: source.MarkerGap, From: "100", To: "250", Cause: `the server said "too old"`}
+	rejected := func(t *testing.T, e *Encoder, m *sink.Message) {
+		e.Rejected(m, change(t, source.Updated, "pod.json"), errors.New(`message "size" exceeds maximum`), 1048577)
+	}
+	return []wireCase{
+		{"added", pod, none, changed(source.Added, "pod.json")},
+		{"updated", pod, none, changed(source.Updated, "pod.json", folded)},
+		{"deleted", pod, none, changed(source.Deleted, "pod.json")},
+		{"deleted-found-missing", pod, none, changed(source.Deleted, "pod.json", gone)},
+		{"deleted-selective", selective, none, changed(source.Deleted, "pod.json")},
+		{"deleted-cluster-scoped-found-missing", source.Stream{Resource: nodes}, none, changed(source.Deleted, "node.json", gone)},
+		{"cluster-scoped", source.Stream{Resource: nodes}, none, changed(source.Added, "node.json")},
+		{"custom-resource", database, none, changed(source.Updated, "customresource.json")},
+		{"custom-resource-kept", database, func(c *Config) { c.Keep = []string{KeepManagedFields, KeepLastApplied} }, changed(source.Updated, "customresource.json")},
+		{"custom-resource-metadata", database, metadata, changed(source.Updated, "customresource.json")},
+		{"secret", secret, none, changed(source.Added, "secret.json")},
+		{"secret-kept", secret, func(c *Config) { c.Keep = []string{KeepManagedFields, KeepLastApplied} }, changed(source.Added, "secret.json")},
+		{"secret-metadata", secret, metadata, changed(source.Added, "secret.json")},
+		{"secret-values", secret, func(c *Config) { c.SecretValues = true }, changed(source.Added, "secret.json")},
+		{"restored-history", pod, func(c *Config) { c.History, c.WriterEpoch = 2, 7 }, changed(source.Deleted, "pod.json", folded)},
+		{"structured", database, structured, changed(source.Updated, "customresource.json", folded)},
+		{"structured-metadata", pod, func(c *Config) { structured(c); metadata(c) }, changed(source.Added, "pod.json")},
+		{"structured-secret", secret, structured, changed(source.Added, "secret.json")},
+		{"marker-gap", selective, none, marked(gap)},
+		{"marker-gap-structured", selective, structured, marked(gap)},
+		{"marker-snapshot-started", pod, none, marked(source.Marker{Kind: source.MarkerSnapshotStarted, To: "250"})},
+		{"marker-snapshot-completed", pod, none, marked(source.Marker{Kind: source.MarkerSnapshotCompleted, To: "250", Objects: 42})},
+		{"rejected", pod, none, rejected},
+		{"rejected-structured", pod, structured, rejected},
+	}
+}
+
+func (w wireCase) message(t *testing.T) *sink.Message {
+	t.Helper()
+	cfg := config()
+	w.config(&cfg)
+	m := dirty()
+	w.write(t, New(w.stream, cfg), m)
+	return m
+}
+
+// dirty returns a message as it comes back from a pool.
+func dirty() *sink.Message {
+	return &sink.Message{
+		Subject: "old", Key: "old", ID: "old", Attributes: []sink.Attribute{{Name: "old", Value: "old"}},
+		ContentType: "old", Data: []byte("old"), Verify: true, Previous: 9, Shared: true,
+	}
+}
+
+func render(m *sink.Message) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "subject      %s\nkey          %s\nid           %s\ncontent type %s\nshared       %t\n\n",
+		m.Subject, m.Key, m.ID, m.ContentType, m.Shared)
+	for _, a := range m.Attributes {
+		fmt.Fprintf(&b, "%-15s %s\n", a.Name, a.Value)
+	}
+	fmt.Fprintf(&b, "\n%s\n", m.Data)
+	return b.Bytes()
+}
+
+func TestMessages_are_as_in_the_golden_files(t *testing.T) {
+	for _, w := range wireCases() {
+		t.Run(w.name, func(t *testing.T) {
+			m := w.message(t)
+			got, file := render(m), filepath.Join("testdata", w.name+".golden")
+			if *update {
+				if err := os.WriteFile(file, got, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
+			}
+			if m.Verify || m.Previous != 0 {
+				t.Error("what the pool's message asked to verify is still there")
+			}
+			if !json.Valid(m.Data) {
+				t.Error("the data is not valid JSON")
+			}
+		})
+	}
+}
+
+func attribute(m *sink.Message, name string) string {
+	for _, a := range m.Attributes {
+		if a.Name == name {
+			return a.Value
+		}
+	}
+	return ""
+}
+
+func TestChange_time_is_what_the_object_tells(t *testing.T) {
+	const read = "2026-08-20T12:30:00.123Z"
+	entry := func(at, manager string) string { return `{"manager":"` + manager + `","time":` + at + `}` }
+	created := `"creationTimestamp":"2026-01-01T00:00:00Z"`
+	for _, c := range []struct{ name, metadata, time, manager string }{
+		{"nothing", ``, read, ""},
+		{"created null", `"creationTimestamp":null`, read, ""},
+		{"created", created, "2026-01-01T00:00:00Z", ""},
+		{"no entries", created + `,"managedFields":[]`, "2026-01-01T00:00:00Z", ""},
+		{"the newest entry", created + `,"managedFields":[` + entry(`"2026-03-01T00:00:00Z"`, "b") + `,` + entry(`"2026-02-01T00:00:00Z"`, "a") + `]`, "2026-03-01T00:00:00Z", "b"},
+		{"the last of equals", `"managedFields": [ ` + entry(`"2026-03-01T00:00:00Z"`, "a") + ` , ` + entry(`"2026-03-01T00:00:00Z"`, "b") + ` ]`, "2026-03-01T00:00:00Z", "b"},
+		{"entries without times", created + `,"managedFields":[{"manager":"a"},{"manager":"b"}]`, "2026-01-01T00:00:00Z", "b"},
+		{"another zone, a fraction", `"managedFields":[` + entry(`"2026-03-01T02:00:00.5+02:00"`, "a") + `]`, "2026-03-01T00:00:00Z", "a"},
+		{"the last day of a month", `"creationTimestamp":"2026-02-28T23:59:59Z"`, "2026-02-28T23:59:59Z", ""},
+		{"a leap day", `"creationTimestamp":"2028-02-29T23:59:59Z"`, "2028-02-29T23:59:59Z", ""},
+		{"a day that does not exist", `"creationTimestamp":"2026-02-30T00:00:00Z"`, read, ""},
+		{"a month that does not exist", `"creationTimestamp":"2026-13-01T00:00:00Z"`, read, ""},
+		{"an hour that does not exist", `"creationTimestamp":"2026-12-01T24:00:00Z"`, read, ""},
+		{"not a time", `"creationTimestamp":"yesterday, at nine o'"`, read, ""},
+		{"escapes", `"managedFields":[{"m\u0061nager":"\u00e4 \"b\"","\u0074ime":"2026-03-01T00:00:00\u005a"}]`, "2026-03-01T00:00:00Z", `ä "b"`},
+		{"the manager is no string", `"managedFields":[{"manager":{"a":1},"time":"2026-03-01T00:00:00Z"}]`, "2026-03-01T00:00:00Z", ""},
+		{"odd entries", `"managedFields":[null,1,"x",[{"manager":"no"}],{"manager":"yes"}]`, read, "yes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for op, want := range map[source.Op]string{source.Added: c.time, source.Deleted: read} {
+				m, ch := &sink.Message{}, ident(op, `{"metadata":{`+c.metadata+`}}`)
+				if err := New(source.Stream{Resource: pods}, config()).Change(m, ch); err != nil {
+					t.Fatal(err)
+				}
+				if got := attribute(m, "time"); got != want {
+					t.Errorf("%s: time is %q, want %q", op, got, want)
+				}
+				if got := attribute(m, "fieldmanager"); got != c.manager {
+					t.Errorf("%s: fieldmanager is %q, want %q", op, got, c.manager)
+				}
+			}
+		})
+	}
+}
+
+func ident(op source.Op, body string) *source.Change {
+	return &source.Change{
+		Op: op, Ident: source.Ident{Namespace: "ns", Name: "n", UID: "u", ResourceVersion: "7"},
+		Body: source.NewBody([]byte(body)), Reason: source.ReasonWatch, Seen: seen,
+	}
+}
+
+func TestChange_id_says_which_state_of_which_object_it_is(t *testing.T) {
+	plain := source.Stream{Resource: pods}
+	labels := source.Stream{Resource: pods, LabelSelector: "a=b"}
+	fields := source.Stream{Resource: pods, FieldSelector: "a=b"}
+	for _, c := range []struct {
+		stream  source.Stream
+		op      source.Op
+		history int
+		suffix  string
+		want    string
+	}{
+		{plain, source.Added, 0, "", "u.7"},
+		{plain, source.Updated, 0, "", "u.7"},
+		{plain, source.Deleted, 0, "", "u.deleted"},
+		{labels, source.Updated, 0, "", "u.7"},
+		{labels, source.Deleted, 0, "", "u.7.deleted"},
+		{fields, source.Deleted, 0, "", "u.7.deleted"},
+		{plain, source.Updated, 0, ".r3", "u.7.r3"},
+		{plain, source.Deleted, 0, ".s3", "u.deleted.s3"},
+		{plain, source.Updated, 2, ".r3", "u.7.h2.r3"},
+		{labels, source.Deleted, 2, "", "u.7.deleted.h2"},
+	} {
+		cfg := config()
+		cfg.History = c.history
+		e, ch := New(c.stream, cfg), ident(c.op, "{}")
+		ch.IDSuffix = c.suffix
+		m := &sink.Message{}
+		if err := e.Change(m, ch); err != nil {
+			t.Fatal(err)
+		}
+		if got := attribute(m, "id"); got != c.want {
+			t.Errorf("id is %q, want %q", got, c.want)
+		}
+		if !strings.HasSuffix(m.ID, "."+c.want) || len(m.ID) != 17+len(c.want) {
+			t.Errorf("message id is %q, want 16 hex digits, a dot and %q", m.ID, c.want)
+		}
+		if e.Rejected(m, ch, errors.New("x"), 1); attribute(m, "id") != c.want+".rejected" {
+			t.Errorf("id of the rejected is %q, want %q", attribute(m, "id"), c.want+".rejected")
+		}
+	}
+}
+
+func TestMessage_ids_of_pipelines_and_sources_differ(t *testing.T) {
+	ids := map[string]bool{}
+	for _, pipeline := range []string{"a", "b"} {
+		for _, r := range []source.Resource{pods, secrets, databases} {
+			m := &sink.Message{}
+			e := New(source.Stream{Resource: r}, Config{Cluster: "c", Pipeline: pipeline})
+			if err := e.Change(m, ident(source.Added, "{}")); err != nil {
+				t.Fatal(err)
+			}
+			ids[m.ID] = true
+		}
+	}
+	if len(ids) != 6 {
+		t.Errorf("%d ids of 6 events of different pipelines and sources: %v", len(ids), ids)
+	}
+}
+
+func TestChange_sequence_sorts_as_text_and_is_absent_for_what_is_no_number(t *testing.T) {
+	for version, want := range map[string]string{
+		"7": "00000000000000000007", "18446744073709551615": "18446744073709551615", "100000000000000000000": "",
+		"": "", "1a": "", "-1": "", "1.5": "",
+	} {
+		c, m := ident(source.Added, "{}"), &sink.Message{}
+		c.ResourceVersion = version
+		if err := New(source.Stream{Resource: pods}, config()).Change(m, c); err != nil {
+			t.Fatal(err)
+		}
+		if got := attribute(m, "sequence"); got != want {
+			t.Errorf("sequence of %q is %q, want %q", version, got, want)
+		}
+	}
+}
+
+func TestChange_refuses_what_is_no_object(t *testing.T) {
+	for _, b := range []string{
+		"", " ", "null", "[]", `"x"`, "1", "{", "}", `{"a"`, `{"a":`, `{"a":}`, `{"a" 1}`, `{"a":1 "b":2}`, `{"metadata":{"a":1}`, `{"metadata":{"annotations":{}`,
+		`{"metadata":{"managedFields":[{"time":"`, `{"metadata":{"managedFields":[`, `{a:1}`, `{"metadata":{"managedFields":[{"time":}`, `{"a":"}`, `{"a":"\"}`, "[{}", "{\"metadata\":{\"creationTimestamp\":}",
+	} {
+		m := dirty()
+		err := New(source.Stream{Resource: pods}, config()).Change(m, ident(source.Added, b))
+		if !errors.Is(err, errNotObject) {
+			t.Errorf("%q: error is %v, want %v", b, err, errNotObject)
+		} else if !strings.Contains(err.Error(), "pods.v1 ns/n") {
+			t.Errorf("%q: error %q does not say which object", b, err)
+		}
+	}
+}
+
+func TestRejected_takes_what_Change_refuses(t *testing.T) {
+	for _, b := range []*source.Body{nil, source.NewBody([]byte("garbage")), source.NewBody(nil)} {
+		c, m := ident(source.Deleted, ""), dirty()
+		c.Body = b
+		New(source.Stream{Resource: pods}, config()).Rejected(m, c, errors.New("no"), 5)
+		want := `{"type":"io.kube-eventbridge.resource.deleted.v1","error":"no","size":5}`
+		if string(m.Data) != want {
+			t.Errorf("data is %s, want %s", m.Data, want)
+		}
+	}
+}
+
+func TestChange_leaves_the_body_alone_and_shares_nothing_with_it(t *testing.T) {
+	for _, keep := range [][]string{nil, {KeepManagedFields, KeepLastApplied}} {
+		c, m := change(t, source.Added, "pod.json"), &sink.Message{}
+		cfg := config()
+		cfg.Keep = keep
+		if err := New(source.Stream{Resource: pods}, cfg).Change(m, c); err != nil {
+			t.Fatal(err)
+		}
+		clear(m.Data[:cap(m.Data)])
+		if !bytes.Equal(c.Body.Bytes(), body(t, "pod.json")) {
+			t.Error("writing into the message's data changed the body")
+		}
+	}
+}
+
+func TestNew_panics_on_what_configuration_must_have_refused(t *testing.T) {
+	for name, cfg := range map[string]Config{"mode": {Mode: "x"}, "payload": {Payload: "x"}, "keep": {Keep: []string{"x"}}} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if r := recover(); r == nil || !strings.HasPrefix(fmt.Sprint(r), "BUG: ") {
+					t.Errorf("recovered %v, want a BUG", r)
+				}
+			}()
+			New(source.Stream{Resource: pods}, cfg)
+		})
+	}
+}
+
+func TestEncoder_is_safe_for_concurrent_use(t *testing.T) {
+	e := New(source.Stream{Resource: pods}, config())
+	want := &sink.Message{}
+	if err := e.Change(want, change(t, source.Added, "pod.json")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			m := &sink.Message{}
+			for range 100 {
+				if err := e.Change(m, change(t, source.Added, "pod.json")); err != nil || !bytes.Equal(render(m), render(want)) {
+					t.Fatal("another message, or an error", err)
+				}
+			}
+		})
+	}
+}

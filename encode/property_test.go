@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package encode
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// objects generates JSON made of the names and punctuation that a scanner could stumble over.
+type objects struct {
+	t      *rapid.T
+	white  bool
+	repeat bool
+}
+
+var (
+	names = []string{
+		"metadata", "managedFields", "annotations", lastApplied, "time", "manager", "creationTimestamp", "spec", "a", "", "m\u0065tadata", "tadata", "fieldsV1",
+		`k:{"x":1},{`, `"`, `\`, "]},", "},{", "日本",
+	}
+	strs = []string{
+		"", "x", "2026-01-02T03:04:05Z", "2026-12-31T23:59:59Z", "2026-01-02T03:04:05.5+01:00", "2026-02-30T00:00:00Z", "kubelet", `a"b`, `\`, `\"`, `}],"x":`, `]},"x`,
+		`},{"manager":"m"`, `"managedFields":[`, `{"metadata":{`, "\n", "日本語", " ",
+	}
+)
+
+func (o objects) space() string {
+	if !o.white {
+		return ""
+	}
+	return rapid.SampledFrom([]string{"", "", " ", "\n", "\t ", "\r\n"}).Draw(o.t, "space")
+}
+
+// text spells a string in one of the ways that JSON has.
+func (o objects) text(s string) string {
+	q, err := json.Marshal(s)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	if len(s) == 0 || rapid.IntRange(0, 9).Draw(o.t, "escape") > 0 {
+		return string(q)
+	}
+	if strings.Contains(s, "/") {
+		return strings.ReplaceAll(string(q), "/", `\/`)
+	}
+	if r := s[0]; r < 0x80 && r != '"' && r != '\\' && r >= ' ' {
+		return fmt.Sprintf(`"\u%04x%s`, r, q[2:])
+	}
+	return string(q)
+}
+
+func (o objects) value(depth int) string {
+	kinds := 7
+	if depth == 0 {
+		kinds = 5
+	}
+	switch rapid.IntRange(0, kinds-1).Draw(o.t, "kind") {
+	case 0:
+		return "null"
+	case 1:
+		return rapid.SampledFrom([]string{"0", "-1.5e+3", "true", "false"}).Draw(o.t, "scalar")
+	case 2, 3, 4:
+		return o.text(rapid.SampledFrom(strs).Draw(o.t, "text"))
+	case 5:
+		return o.list(depth - 1)
+	default:
+		return o.object(depth - 1)
+	}
+}
+
+func (o objects) list(depth int) string {
+	var items []string
+	for range rapid.IntRange(0, 4).Draw(o.t, "items") {
+		items = append(items, o.space()+o.value(depth)+o.space())
+	}
+	return "[" + strings.Join(items, ",") + "]"
+}
+
+func (o objects) object(depth int) string {
+	var members []string
+	used := map[string]bool{}
+	for range rapid.IntRange(0, 6).Draw(o.t, "members") {
+		name := rapid.SampledFrom(names).Draw(o.t, "name")
+		if used[name] && !o.repeat {
+			continue
+		}
+		used[name] = true
+		members = append(members, o.space()+o.text(name)+o.space()+":"+o.space()+o.member(name, depth)+o.space())
+	}
+	return "{" + strings.Join(members, ",") + "}"
+}
+
+// member makes it likely that a name has what belongs to it.
+func (o objects) member(name string, depth int) string {
+	if depth > 0 && rapid.IntRange(0, 3).Draw(o.t, "fitting") > 0 {
+		switch name {
+		case "metadata", "annotations":
+			return o.object(depth - 1)
+		case "managedFields":
+			return o.managed(depth - 1)
+		}
+	}
+	return o.value(depth)
+}
+
+func (o objects) managed(depth int) string {
+	var entries []string
+	for range rapid.IntRange(0, 4).Draw(o.t, "entries") {
+		entry := o.object(depth)
+		if rapid.Bool().Draw(o.t, "like an API server") {
+			times := strs[2:6]
+			entry = `{"manager":` + o.text(rapid.SampledFrom(strs).Draw(o.t, "manager")) + `,"time":"` +
+				rapid.SampledFrom(times).Draw(o.t, "time") + `","fieldsV1":` + o.object(min(depth, 1)) + `}`
+		}
+		entries = append(entries, o.space()+entry)
+	}
+	return "[" + strings.Join(entries, ",") + "]"
+}
+
+func draw(t *rapid.T, depth int) string {
+	o := objects{t: t, white: rapid.Bool().Draw(t, "white"), repeat: rapid.Bool().Draw(t, "repeat")}
+	return o.space() + o.object(depth) + o.space()
+}
+
+func TestChange_of_any_object_removes_what_decoding_it_would(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		b := []byte(draw(r, 5))
+		cfg := config()
+		cfg.Mode = rapid.SampledFrom([]Mode{Binary, Structured}).Draw(r, "mode")
+		cfg.Payload = rapid.SampledFrom([]Payload{Object, Metadata}).Draw(r, "payload")
+		cfg.Keep = rapid.SampledFrom([][]string{nil, {KeepManagedFields}, {KeepLastApplied}}).Draw(r, "keep")
+		checkSplice(r, cfg, b)
+	})
+}
+
+func TestLandmarks_never_differ_from_reading(t *testing.T) {
+	found := 0
+	rapid.Check(t, func(r *rapid.T) {
+		o := objects{t: r}
+		b := []byte(`{"managedFields":` + o.managed(2) + rapid.SampledFrom([]string{`,"name":"x"}`, `},"spec":{}`, `}`}).Draw(r, "behind"))
+		i := bytes.IndexByte(b, '[')
+		var quick, slow walk
+		end, ok := quick.landmarks(b, i)
+		if !ok {
+			return
+		}
+		found++
+		if e := slow.entries(b, i); e != end || quick.changed != slow.changed || !bytes.Equal(quick.manager, slow.manager) {
+			r.Errorf("%s: landmarks say %d %s %q, reading says %d %s %q", b, end, quick.changed, quick.manager, e, slow.changed, slow.manager)
+		}
+	})
+	if found == 0 {
+		t.Error("no object had landmarks")
+	}
+}
+
+func TestSecret_of_any_form_keeps_its_values(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		o := objects{t: r, white: rapid.Bool().Draw(r, "white"), repeat: rapid.Bool().Draw(r, "repeat")}
+		values := func(name string) string {
+			v := strings.ReplaceAll(o.value(2), `"x"`, `"`+canary+`"`)
+			return o.text(name) + o.space() + ":" + v
+		}
+		parts := []string{values("data"), values("stringData"), values("Data"), values("other"), o.text("metadata") + ":" + o.object(3)}
+		parts = rapid.Permutation(parts).Draw(r, "parts")
+		b := "{" + strings.Join(parts, ",") + "}"
+		cfg := config()
+		cfg.Mode = rapid.SampledFrom([]Mode{Binary, Structured}).Draw(r, "mode")
+		cfg.Payload = rapid.SampledFrom([]Payload{Object, Metadata}).Draw(r, "payload")
+		checkSecret(r, cfg, []byte(b))
+	})
+}
+
+// kubernetesNames generates what the API server takes as names, RBAC's among them.
+func kubernetesNames() *rapid.Generator[string] {
+	return rapid.StringOfN(rapid.SampledFrom([]rune("ab_.-*> :%A日\t")), 1, 8, -1)
+}
+
+func TestSubject_gives_each_object_its_own_and_can_be_read_back(t *testing.T) {
+	subjects := map[string]source.Ident{}
+	e := New(source.Stream{Resource: databases}, config())
+	rapid.Check(t, func(r *rapid.T) {
+		id := source.Ident{Name: kubernetesNames().Draw(r, "name")}
+		if rapid.Bool().Draw(r, "namespaced") {
+			id.Namespace = kubernetesNames().Draw(r, "namespace")
+		}
+		m := &sink.Message{}
+		if err := e.Change(m, &source.Change{Op: source.Added, Ident: id, Body: source.NewBody([]byte("{}"))}); err != nil {
+			r.Fatal(err)
+		}
+		if other, ok := subjects[m.Subject]; ok && other != id {
+			r.Errorf("%v and %v have the same subject %s", id, other, m.Subject)
+		}
+		subjects[m.Subject] = id
+		if err := validSubject(m.Subject); err != nil {
+			r.Errorf("%q: %v", m.Subject, err)
+		}
+		tokens := strings.Split(m.Subject, ".")
+		if len(tokens) != 6 {
+			r.Fatalf("%q has %d tokens", m.Subject, len(tokens))
+		}
+		if back := (source.Ident{Namespace: unescape(r, tokens[4]), Name: unescape(r, tokens[5])}); back != id {
+			r.Errorf("%q reads as %v, was %v", m.Subject, back, id)
+		}
+	})
+}
+
+func unescape(t *rapid.T, token string) string {
+	if token == "_" {
+		return ""
+	}
+	s, err := url.PathUnescape(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// validSubject is NATS' rule for a subject to publish on.
+func validSubject(s string) error {
+	for token := range strings.SplitSeq(s, ".") {
+		if token == "" || strings.ContainsAny(token, "*> \t\r\n\x00") {
+			return fmt.Errorf("token %q", token)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package encode
+
+import (
+	"bytes"
+	"errors"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+var errNotObject = errors.New("the body is not a JSON object")
+
+// span is a range of bytes.
+type span struct{ from, to int }
+
+// walk is what is learnt about an object from its bytes.
+//
+// It goes from member to member without decoding, and jumps over what it does not need. JSON is taken to be
+// valid; of anything else the outcome is arbitrary, or an error, but never a panic. Of members that repeat each is
+// cut, and the last one is believed, as decoders do.
+type walk struct {
+	keepManaged, keepApplied bool
+
+	// cuts is what to leave out.
+	cuts cuts
+	// metadata is the value of that name; the zero span if there is none, or it is not an object.
+	metadata span
+
+	created, changed stamp
+	// manager is the JSON string, with its quotes, of the newest managedFields entry.
+	manager []byte
+}
+
+// object walks an object up to the end of its metadata.
+func (w *walk) object(b []byte) error {
+	i := space(b, 0)
+	if i == len(b) || b[i] != '{' || b[lastByte(b)] != '}' {
+		return errNotObject
+	}
+	o := members{b: b, pos: i + 1}
+	repeats := false
+	for o.next() {
+		if !o.is("metadata") {
+			o.keep(skip(b, o.value))
+			continue
+		}
+		w.metadata, w.created = span{}, stamp{}
+		w.changed, w.manager = stamp{}, nil
+		if b[o.value] != '{' {
+			o.keep(skip(b, o.value))
+			continue
+		}
+		end := w.meta(b, o.value)
+		if end < 0 || space(b, end) == len(b) {
+			return errNotObject
+		}
+		w.metadata = span{o.value, end}
+		if repeats = repeats || mayRepeat(b[end:]); !repeats {
+			return nil
+		}
+		o.keep(end)
+	}
+	if o.bad {
+		return errNotObject
+	}
+	return nil
+}
+
+// mayRepeat reports whether a member metadata may follow: its name is there, or escapes that can be its letters.
+func mayRepeat(rest []byte) bool {
+	const name = `metadata"`
+	// Of the name's letters d is the rarest.
+	for i := 0; ; i++ {
+		n := bytes.IndexByte(rest[i:], 'd')
+		if n < 0 {
+			break
+		}
+		if i += n; i >= 4 && i+5 <= len(rest) && string(rest[i-4:i+5]) == name {
+			return true
+		}
+	}
+	return hasEscapedLetter(rest)
+}
+
+// hasEscapedLetter reports whether there is an escape for a character from 0x60 to 0x7F, as all letters of metadata are. Others are
+// frequent: API servers escape <, > and &.
+func hasEscapedLetter(b []byte) bool {
+	escape := []byte(`\u00`)
+	for {
+		i := bytes.Index(b, escape)
+		if i < 0 || i+len(escape) == len(b) {
+			return false
+		}
+		b = b[i+len(escape):]
+		if b[0] == '6' || b[0] == '7' {
+			return true
+		}
+	}
+}
+
+// meta walks the object at i and returns where it ends, or -1.
+func (w *walk) meta(b []byte, i int) int {
+	o := members{b: b, pos: i + 1}
+	for o.next() {
+		switch {
+		case o.is("managedFields"):
+			end := w.managed(b, o.value)
+			if w.keepManaged {
+				o.keep(end)
+			} else {
+				o.drop(end, &w.cuts)
+			}
+		case o.is("annotations") && b[o.value] == '{' && !w.keepApplied:
+			o.keep(w.annotations(b, o.value))
+		case o.is("creationTimestamp"):
+			end := skip(b, o.value)
+			if o.keep(end); !o.bad {
+				w.created = stampOf(b[o.value:end])
+			}
+		default:
+			o.keep(skip(b, o.value))
+		}
+	}
+	return o.end()
+}
+
+func (w *walk) annotations(b []byte, i int) int {
+	o := members{b: b, pos: i + 1}
+	for o.next() {
+		end := skip(b, o.value)
+		if o.is(lastApplied) {
+			o.drop(end, &w.cuts)
+		} else {
+			o.keep(end)
+		}
+	}
+	return o.end()
+}
+
+// appendTime appends when the object was last changed, as far as it tells.
+func (w *walk) appendTime(dst []byte) []byte {
+	switch {
+	case w.changed != stamp{}:
+		return append(dst, w.changed[:]...)
+	case w.created != stamp{}:
+		return append(dst, w.created[:]...)
+	default:
+		return dst
+	}
+}
+
+func (w *walk) appendManager(dst []byte) []byte {
+	if len(w.manager) < 2 || w.manager[0] != '"' {
+		return dst
+	}
+	if bytes.IndexByte(w.manager, '\\') < 0 {
+		return append(dst, w.manager[1:len(w.manager)-1]...)
+	}
+	dst, _ = jsontext.AppendUnquote(dst, w.manager)
+	return dst
+}
+
+// stamp is a time as RFC 3339 in UTC with seconds; the zero stamp is none. Stamps compare as bytes.
+type stamp [len("2006-01-02T15:04:05Z")]byte
+
+// stampOf reads a JSON value. What is not a string with a time gives none.
+func stampOf(v []byte) (s stamp) {
+	if v[0] != '"' {
+		return stamp{}
+	}
+	if in := v[1 : len(v)-1]; canonical(in) {
+		return stamp(in)
+	}
+	u, err := jsontext.AppendUnquote(nil, v)
+	if err != nil {
+		return stamp{}
+	}
+	t, err := time.Parse(time.RFC3339, string(u))
+	if t = t.UTC(); err != nil || t.Year() < 0 || t.Year() > 9999 {
+		return stamp{}
+	}
+	t.AppendFormat(s[:0], time.RFC3339)
+	return s
+}
+
+// canonical reports whether v is a stamp beyond doubt. It doubts the ends of months.
+func canonical(v []byte) bool {
+	const like = "dddd-dd-ddTdd:dd:ddZ"
+	if len(v) != len(like) {
+		return false
+	}
+	for i, c := range v {
+		if digit := c >= '0' && c <= '9'; like[i] == 'd' && !digit || like[i] != 'd' && c != like[i] {
+			return false
+		}
+	}
+	two := func(i int) byte { return 10*(v[i]-'0') + v[i+1] - '0' }
+	return two(5) >= 1 && two(5) <= 12 && two(8) >= 1 && two(8) <= 28 && two(11) < 24 && two(14) < 60 && two(17) < 60
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package encode
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+)
+
+// State is what a message of the log says about the object it is about.
+type State struct {
+	// ID, Type, Source and Pipeline are the event's attributes.
+	ID, Type, Source, Pipeline string
+	// Namespace is empty for a cluster-scoped object. Name and UID are empty for markers, which are about no object.
+	Namespace, Name, UID, ResourceVersion string
+	// History is how often the cluster's etcd had been restored.
+	History int
+	// Deleted says that the object is gone; Rejected, that the event of this state was refused by the broker and the
+	// message stands in its place.
+	Deleted, Rejected bool
+}
+
+// Key returns "namespace/name", or "name" for a cluster-scoped object.
+func (s State) Key() string {
+	if s.Namespace == "" {
+		return s.Name
+	}
+	return s.Namespace + "/" + s.Name
+}
+
+// StateOf reads a message that was written in either mode. The data of a binary one is not looked at and may be missing. The
+// error says that s is not an event of a bridge.
+func StateOf(s *sink.Stored) (State, error) {
+	var st State
+	var err error
+	if IsStructured(s) {
+		err = st.parse(s.Data)
+	} else {
+		for _, a := range s.Attributes {
+			st.set(a.Name, a.Value)
+		}
+	}
+	if err == nil && (st.ID == "" || st.Source == "") {
+		err = errors.New("it has no id or no source")
+	}
+	if err == nil && !strings.HasPrefix(st.Type, "io.kube-eventbridge.") {
+		err = fmt.Errorf("its type is %q", st.Type)
+	}
+	if err != nil {
+		return State{}, fmt.Errorf("read message %d: not an event of a bridge: %w", s.Sequence, err)
+	}
+	st.Rejected = st.Type == TypeRejected
+	st.Deleted = st.Type == TypeDeleted || st.Rejected && st.deletion()
+	return st, nil
+}
+
+// IsStructured reports whether the data of a message is a whole event, in JSON.
+func IsStructured(s *sink.Stored) bool {
+	n := len(contentStructured)
+	return len(s.ContentType) >= n && strings.EqualFold(s.ContentType[:n], contentStructured)
+}
+
+// deletion reports whether the id is that of a deletion: what was rejected has no type of its own any more.
+func (s *State) deletion() bool {
+	rest, ok := strings.CutPrefix(s.ID, s.UID)
+	rest = strings.TrimPrefix(rest, "."+s.ResourceVersion)
+	return ok && strings.HasPrefix(rest, ".deleted.")
+}
+
+func (s *State) set(name, value string) {
+	switch name {
+	case "id":
+		s.ID = value
+	case "type":
+		s.Type = value
+	case "source":
+		s.Source = value
+	case "pipeline":
+		s.Pipeline = value
+	case "namespace":
+		s.Namespace = value
+	case "name":
+		s.Name = value
+	case "objectuid":
+		s.UID = value
+	case "resourceversion":
+		s.ResourceVersion = value
+	case "history":
+		s.History, _ = strconv.Atoi(value) // what is not a number counts as none
+	}
+}
+
+// parse reads a structured event.
+func (s *State) parse(data []byte) error {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(data))
+	if t, err := dec.ReadToken(); err != nil || t.Kind() != '{' {
+		return errors.Join(errNotObject, err)
+	}
+	for dec.PeekKind() == '"' {
+		t, err := dec.ReadToken()
+		if err != nil {
+			return err
+		}
+		name := t.String()
+		if k := dec.PeekKind(); k != '"' && k != '0' {
+			if err := dec.SkipValue(); err != nil {
+				return err
+			}
+			continue
+		}
+		if t, err = dec.ReadToken(); err != nil {
+			return err
+		}
+		s.set(name, t.String())
+	}
+	_, err := dec.ReadToken()
+	return err
+}
