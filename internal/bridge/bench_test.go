@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// swiftLog acknowledges at once and keeps nothing.
+type swiftLog struct{ sequence atomic.Uint64 }
+
+func (l *swiftLog) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (l *swiftLog) Ready() error { return nil }
+
+func (l *swiftLog) Publish(_ context.Context, _ *sink.Message, done sink.Done) {
+	done(sink.Receipt{Sequence: l.sequence.Add(1)}, nil)
+}
+
+// swiftStore takes every commit.
+type swiftStore struct{}
+
+func (swiftStore) Load(context.Context) (*checkpoint.State, error) { return &checkpoint.State{}, nil }
+func (swiftStore) Commit(context.Context, *checkpoint.Batch) error { return nil }
+
+// BenchmarkPipeline is the whole of the bridge's part of an event, encoding included, which the other benchmark has alone: budget,
+// ticket, queue, ledger, and a commit every 40,000 events.
+func BenchmarkPipeline(b *testing.B) {
+	for _, objects := range []int{1, 10_000} {
+		b.Run(fmt.Sprintf("objects=%d", objects), func(b *testing.B) {
+			p := New(Config{Name: "test", Sink: &swiftLog{}, Store: swiftStore{}, Buffer: 1 << 20, Metrics: NewMetrics(prometheus.NewRegistry())})
+			defer p.queue.ShutDown()
+			p.publisher, p.state = p.cfg.Sink, &checkpoint.State{}
+			s, err := p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, source.Stream{Resource: configMaps})
+			if err != nil {
+				b.Fatal(err)
+			}
+			idents := make([]source.Ident, objects)
+			for i := range idents {
+				idents[i] = source.Ident{
+					Namespace: "default", Name: fmt.Sprintf("an-object-with-a-name-%06d", i), UID: fmt.Sprintf("00000000-0000-4000-8000-%012d", i),
+				}
+			}
+			body := []byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"u","resourceVersion":"1"}}`)
+			ctx := b.Context()
+			b.ReportAllocs()
+			version := 0
+			for b.Loop() {
+				version++
+				id := idents[version%objects]
+				id.ResourceVersion = strconv.Itoa(version)
+				ticket, err := s.Admit(ctx, id.ResourceVersion, len(body))
+				if err != nil {
+					b.Fatal(err)
+				}
+				s.Deliver(source.Change{
+					Op: source.Updated, Ident: id, Body: source.NewBody(body), Reason: source.ReasonWatch, Seen: time.Now(),
+					Ticket: ticket, Size: len(body),
+				})
+				o, _ := p.queue.Get()
+				p.publish(ctx, o)
+				if version%40_000 == 0 {
+					if err := p.commit(ctx); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			if n := p.busy.count(); n != 0 {
+				b.Fatalf("%d objects were not published", n)
+			}
+		})
+	}
+}
+
+// BenchmarkEncode is the part of BenchmarkPipeline that is not the bridge's.
+func BenchmarkEncode(b *testing.B) {
+	e := encode.New(source.Stream{Resource: configMaps}, encode.Config{Cluster: "test", Pipeline: "test"})
+	body := source.NewBody([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"u","resourceVersion":"1"}}`))
+	c := source.Change{Op: source.Updated, Reason: source.ReasonWatch, Seen: time.Now(), Body: body}
+	c.Ident = source.Ident{
+		Namespace: "default", Name: "an-object-with-a-name-000001", UID: "00000000-0000-4000-8000-000000000001", ResourceVersion: "123456",
+	}
+	b.ReportAllocs()
+	m := &sink.Message{}
+	for b.Loop() {
+		if err := e.Change(m, &c); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// atRest returns the live heap of each of n objects that a pipeline has published and watches: stub, ledger, queue.
+func atRest(tb testing.TB, n int) float64 {
+	api := newAPIServer(tb, 1000)
+	b := runBridge(tb, api, &swiftLog{}, swiftStore{}, nil)
+	s := b.only(tb)
+	settled := func(objects int) {
+		waitFor(tb, "the objects", func() bool { return s.ledger.Len() == objects && s.tracker.Pending() == 0 && s.status.watching() })
+	}
+	settled(0)
+	before := heap()
+	api.add(n)
+	settled(n)
+	if err := b.commit(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	after := heap()
+	runtime.KeepAlive(b)
+	if err := b.stop(); err != nil {
+		tb.Fatal(err)
+	}
+	return (float64(after) - float64(before)) / float64(n)
+}
+
+func heap() uint64 {
+	// Pools give their memory up in two collections.
+	runtime.GC()
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// Swiss maps grow by doubling, so that the worst is just behind a power of two.
+func TestPipeline_needs_at_most_1_KiB_an_object_at_rest(t *testing.T) {
+	for _, n := range []int{12_000, 20_000} {
+		if per := atRest(t, n); per > 1024 {
+			t.Errorf("%d objects: %.0f bytes each", n, per)
+		} else {
+			t.Logf("%d objects: %.0f bytes each", n, per)
+		}
+	}
+}
+
+func BenchmarkAtRest(b *testing.B) {
+	const n = 20_000
+	var per float64
+	for b.Loop() {
+		per = atRest(b, n)
+	}
+	b.ReportMetric(per, "bytes/object")
+}

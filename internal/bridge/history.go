@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// Note implements source.History.
+func (s *stream) Note(ctx context.Context, p source.Progress) error {
+	switch p.Kind {
+	case source.Bookmark:
+		s.tracker.Bookmark(p.Version)
+	case source.SnapshotStarted, source.Gap:
+		return s.listStarted(ctx, p)
+	case source.Listed:
+		return s.listCompleted(ctx, p)
+	}
+	return nil
+}
+
+// listStarted announces a list, after everything before it and before everything of it. When it returns nothing of the stream
+// is pending: the ledger is what the log has.
+func (s *stream) listStarted(ctx context.Context, p source.Progress) error {
+	if err := s.tracker.Await(ctx); err != nil {
+		return err
+	}
+	m := source.Marker{Kind: source.MarkerSnapshotStarted, To: p.Version, Seen: p.Seen}
+	reason, suffix := source.ReasonSnapshot, ""
+	if s.tracker.Position() != "" {
+		m.Kind, m.Cause, reason = source.MarkerGap, p.Cause, source.ReasonRelist
+		if p.Kind == source.SnapshotStarted {
+			m.Cause, suffix = "the stream's selectors changed", ".s"+s.fingerprint
+		}
+	}
+	if m.Kind == source.MarkerGap {
+		s.metrics.relists.Inc()
+	}
+	if m.Kind == source.MarkerGap || !s.spec.SkipSnapshot {
+		if err := s.announce(ctx, m); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listing, s.suffix = reason, suffix
+	if p.Kind == source.SnapshotStarted {
+		// Until the list is in the log the position is not one that any selectors could be resumed from.
+		s.saved.Fingerprint = ""
+	}
+	s.ledger.StartList()
+	return nil
+}
+
+// announce publishes a marker once everything before it is settled, and waits for its acknowledgement.
+func (s *stream) announce(ctx context.Context, m source.Marker) error {
+	gap := m.Kind == source.MarkerGap
+	mk := s.mark(m, func(mk *source.Marker) {
+		if gap {
+			mk.From = s.tracker.Position()
+		}
+	})
+	if err := mk.wait(ctx); err != nil {
+		return err
+	}
+	if gap {
+		s.metrics.gaps.Inc()
+		s.pipeline.log.Warn("gap: changes in between are not known", "stream", s.name, "from", mk.From, "to", mk.To, "cause", mk.Cause)
+	}
+	return nil
+}
+
+// mark queues a marker behind everything that was admitted before; complete fills in what is known only then.
+func (s *stream) mark(m source.Marker, complete func(*source.Marker)) *marker {
+	return s.queueMarker(&marker{Marker: m}, complete)
+}
+
+func (s *stream) queueMarker(mk *marker, complete func(*source.Marker)) *marker {
+	mk.ticket, mk.acked = make(chan source.Ticket, 1), make(chan struct{})
+	o := newObject()
+	o.stream = s
+	o.attempt = attempt{active: true, marker: mk}
+	s.pipeline.busy.enter()
+	mk.ticket <- source.Ticket(s.tracker.OpenBarrier(time.Now(), func() {
+		complete(&mk.Marker)
+		s.pipeline.queue.Add(o)
+	}))
+	return mk
+}
+
+// listCompleted finds what vanished, and makes the list's version the position once all of the list is in the log. Only then is a
+// snapshot called complete: what follows it can be read again after a crash.
+func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
+	snapshot := s.endList(p)
+	if err := s.tracker.Await(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.saved.Fingerprint = s.fingerprint
+	if snapshot && !s.spec.SkipSnapshot {
+		s.saved.Unannounced = checkpoint.Snapshot{ResourceVersion: p.Version, Objects: p.Objects}
+	}
+	s.tracker.Bookmark(p.Version)
+	s.mu.Unlock()
+	if err := s.pipeline.save(ctx); err != nil {
+		return err
+	}
+	return s.announceSnapshot(false).wait(ctx)
+}
+
+// endList queues the deletion of everything known that the list did not have, and reports whether the list was a snapshot.
+func (s *stream) endList(p source.Progress) (snapshot bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, row := range s.ledger.Unseen() {
+		at := ident(key, row)
+		d := s.vanished(at.Namespace, at.Name, row, s.listing, p.Seen)
+		d.Ticket = source.Ticket(s.tracker.Open("", p.Seen))
+		s.enqueue(key, d)
+	}
+	s.suffix = ""
+	return s.listing == source.ReasonSnapshot
+}
+
+// announceSnapshot queues the word that the snapshot is complete, if that is due. Again says that a dead process may have
+// published it.
+func (s *stream) announceSnapshot(again bool) *marker {
+	s.mu.Lock()
+	due := s.saved.Unannounced
+	s.mu.Unlock()
+	if due == (checkpoint.Snapshot{}) {
+		return nil
+	}
+	return s.queueMarker(&marker{
+		Marker: source.Marker{Kind: source.MarkerSnapshotCompleted, To: due.ResourceVersion, Objects: due.Objects, Seen: time.Now()},
+		again:  again,
+		settled: func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.saved.Unannounced = checkpoint.Snapshot{}
+		},
+	}, func(*source.Marker) {})
+}
+
+// checkpoint returns what a commit must hold. The position is read before the rows: they may be ahead of it, never behind.
+func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	position := s.tracker.Position()
+	saved := s.saved
+	saved.Position = position
+	s.ledger.Prune(position)
+	put, drop := s.ledger.Take()
+	return saved, put, drop
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeLog is a broker that deduplicates ids, checks the last message of a key, and fails as it is told to. It answers from
+// goroutines of its own, in any order.
+type fakeLog struct {
+	mu     sync.Mutex
+	log    []sink.Stored
+	byID   map[string]int
+	last   map[string]int
+	faults func() fault
+	wg     sync.WaitGroup
+	// refuse makes a message permanently unacceptable.
+	refuse func(m *sink.Message) bool
+	// gate holds messages back until it is closed.
+	gate chan struct{}
+	// unusable is what Run finds wrong with the log, away why it cannot be reached.
+	unusable, away error
+	// flying counts the unacknowledged messages of each subject, most is the most there were of one.
+	flying map[string]int
+	most   int
+	// stored, if not nil, is called for each message.
+	stored func()
+}
+
+type fault uint8
+
+const (
+	noFault fault = iota
+	lostRequest
+	lostAnswer
+)
+
+func newFakeLog() *fakeLog {
+	return &fakeLog{flying: map[string]int{}, byID: map[string]int{}, last: map[string]int{}, faults: func() fault { return noFault }}
+}
+
+func (l *fakeLog) Run(ctx context.Context) error {
+	if l.unusable != nil {
+		return l.unusable
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (l *fakeLog) Ready() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.away
+}
+
+// set changes the log while it is used.
+func (l *fakeLog) set(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
+}
+
+func (l *fakeLog) Publish(ctx context.Context, m *sink.Message, done sink.Done) {
+	subject := m.Subject
+	l.mu.Lock()
+	gate := l.gate
+	l.flying[subject]++
+	l.most = max(l.most, l.flying[subject])
+	l.mu.Unlock()
+	l.wg.Go(func() {
+		if gate != nil {
+			select {
+			case <-gate:
+			case <-ctx.Done():
+				done(sink.Receipt{}, ctx.Err())
+				return
+			}
+		}
+		done(l.store(m))
+	})
+}
+
+func (l *fakeLog) store(m *sink.Message) (sink.Receipt, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.flying[m.Subject]--
+	if l.refuse != nil && l.refuse(m) {
+		return sink.Receipt{}, sink.Permanent(errors.New("too large"))
+	}
+	if l.stored != nil {
+		l.stored()
+	}
+	f := l.faults()
+	if f == lostRequest {
+		return sink.Receipt{}, errors.New("connection lost")
+	}
+	r, err := l.append(m)
+	if f == lostAnswer {
+		return sink.Receipt{}, errors.New("no answer")
+	}
+	return r, err
+}
+
+func (l *fakeLog) append(m *sink.Message) (sink.Receipt, error) {
+	if at, ok := l.byID[m.ID]; ok {
+		return sink.Receipt{Sequence: uint64(at), Duplicate: true}, nil
+	}
+	if m.Verify && !m.Shared && l.last[m.Subject] != int(m.Previous) {
+		c := &sink.ConflictError{}
+		if at := l.last[m.Subject]; at > 0 {
+			s := l.log[at-1]
+			if s.ID == m.ID {
+				return sink.Receipt{Sequence: s.Sequence, Duplicate: true}, nil
+			}
+			c.Last = &s
+		}
+		return sink.Receipt{}, c
+	}
+	at := len(l.log) + 1
+	l.log = append(l.log, sink.Stored{
+		Sequence: uint64(at), ID: m.ID, Attributes: append([]sink.Attribute(nil), m.Attributes...),
+		ContentType: m.ContentType, Data: append([]byte(nil), m.Data...),
+	})
+	l.byID[m.ID], l.last[m.Subject] = at, at
+	return sink.Receipt{Sequence: uint64(at)}, nil
+}
+
+// forgetIDs is what happens when the window for duplicates has passed.
+func (l *fakeLog) forgetIDs() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.byID = map[string]int{}
+}
+
+func attribute(s *sink.Stored, name string) string {
+	for _, a := range s.Attributes {
+		if a.Name == name {
+			return a.Value
+		}
+	}
+	return ""
+}
+
+// lines returns what the log says, one word list an event: "added default/a 3 watch".
+func (l *fakeLog) lines() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []string
+	for i := range l.log {
+		s := &l.log[i]
+		parts := strings.Split(strings.TrimSuffix(attribute(s, "type"), ".v1"), ".")
+		words := []string{parts[len(parts)-1]}
+		for _, name := range []string{"subject", "objectuid", "resourceversion", "reason", "sampledrate"} {
+			if v := attribute(s, name); v != "" {
+				words = append(words, v)
+			}
+		}
+		out = append(out, strings.Join(words, " "))
+	}
+	return out
+}
+
+// memoryStore is a store that forgets with the process.
+type memoryStore struct {
+	mu    sync.Mutex
+	state checkpoint.State
+	fail  error
+}
+
+func (s *memoryStore) Load(context.Context) (*checkpoint.State, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := &checkpoint.State{Streams: map[string]checkpoint.Stream{}, Rows: map[string]map[string]checkpoint.Row{}}
+	for name, at := range s.state.Streams {
+		out.Streams[name] = at
+	}
+	for name, rows := range s.state.Rows {
+		out.Rows[name] = map[string]checkpoint.Row{}
+		for key, row := range rows {
+			row.Fresh = false
+			out.Rows[name][key] = row
+		}
+	}
+	return out, nil
+}
+
+func (s *memoryStore) Commit(_ context.Context, b *checkpoint.Batch) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail != nil {
+		return s.fail
+	}
+	if s.state.Streams == nil {
+		s.state = checkpoint.State{Streams: map[string]checkpoint.Stream{}, Rows: map[string]map[string]checkpoint.Row{}}
+	}
+	for name, at := range b.Streams {
+		s.state.Streams[name] = at
+	}
+	for name, rows := range b.Put {
+		if s.state.Rows[name] == nil {
+			s.state.Rows[name] = map[string]checkpoint.Row{}
+		}
+		for key, row := range rows {
+			s.state.Rows[name][key] = row
+		}
+	}
+	for name, keys := range b.Drop {
+		for _, key := range keys {
+			delete(s.state.Rows[name], key)
+		}
+	}
+	return nil
+}
+
+var configMaps = source.Resource{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true}
+
+// rig is a pipeline whose streams a test feeds by hand.
+type rig struct {
+	*Pipeline
+	t        *testing.T
+	registry *prometheus.Registry
+	stop     func() error
+}
+
+func start(t *testing.T, to sink.Sink, store checkpoint.Store) *rig {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	p := New(Config{Name: "test", Sink: to, Store: store, Buffer: 1 << 20, Metrics: NewMetrics(registry)})
+	p.retrier = sink.Retry(to, sink.Policy{Initial: 100 * time.Microsecond, Max: time.Millisecond})
+	p.publisher = p.retrier
+	var err error
+	if p.state, err = store.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var group sync.WaitGroup
+	group.Go(func() { _ = to.Run(ctx) })
+	group.Go(func() { _ = p.retrier.Run(ctx) })
+	for range workers {
+		group.Go(func() { p.work(ctx) })
+	}
+	r := &rig{Pipeline: p, t: t, registry: registry}
+	r.stop = sync.OnceValue(func() error {
+		p.queue.ShutDown()
+		cancel()
+		group.Wait()
+		if log, ok := to.(*fakeLog); ok {
+			log.wg.Wait()
+		}
+		return nil
+	})
+	t.Cleanup(func() { _ = r.stop() })
+	return r
+}
+
+func (r *rig) stream(spec *StreamSpec) *stream {
+	if spec == nil {
+		spec = &StreamSpec{}
+	}
+	spec.Encoding = encode.Config{Cluster: "test", Pipeline: r.name}
+	s, err := r.open(spec, source.Stream{Resource: configMaps, LabelSelector: spec.LabelSelector})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	s.announceSnapshot(true)
+	return s
+}
+
+// send feeds one change as a watch or a list would.
+func send(t *testing.T, s *stream, op source.Op, name, uid, version string, reason source.Reason) {
+	t.Helper()
+	body := source.NewBody([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"` + name + `","namespace":"default","uid":"` + uid +
+		`","resourceVersion":"` + version + `"}}`))
+	at := version
+	if reason != source.ReasonWatch {
+		at = ""
+	}
+	ticket, err := s.Admit(t.Context(), at, len(body.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Deliver(source.Change{
+		Op: op, Ident: source.Ident{Namespace: "default", Name: name, UID: uid, ResourceVersion: version},
+		Body: body, Reason: reason, Seen: time.Now(), Ticket: ticket, Size: len(body.Bytes()),
+	})
+}
+
+// settle waits until everything that was sent is in the log.
+func (r *rig) settle() {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	defer cancel()
+	if err := r.busy.wait(ctx); err != nil {
+		r.t.Fatalf("%d objects are still not published", r.busy.count())
+	}
+}
+
+func note(t *testing.T, s *stream, p source.Progress) {
+	t.Helper()
+	p.Seen = time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := s.Note(ctx, p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// flaky loses requests and answers at random.
+func flaky(seed uint64) func() fault {
+	r := rand.New(rand.NewPCG(seed, 1))
+	return func() fault { return fault(max(0, r.IntN(12)-9)) }
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+const namespace = "kube_eventbridge"
+
+// Metrics are the bridge's own. One Metrics serves all pipelines of a process.
+type Metrics struct {
+	published, restarts                                       *prometheus.CounterVec
+	retries, failures, relists, gaps, synthesized, suppressed *prometheus.CounterVec
+	publishSeconds, deliverySeconds                           *prometheus.HistogramVec
+	oldest, buffered, events, depth, age, ledger, streams     *prometheus.Desc
+
+	mu        sync.Mutex
+	pipelines []*Pipeline
+}
+
+// NewMetrics returns metrics registered with reg.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.0005, 2, 18),
+		}, []string{"pipeline"})
+	}
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
+	}
+	m := &Metrics{
+		published:      counter("events_published_total", "Events that the broker acknowledged.", "pipeline", "stream", "op", "reason"),
+		restarts:       counter("watch_restarts_total", "Watches and pages of lists that were broken off.", "pipeline", "stream", "reason"),
+		retries:        counter("publish_retries_total", "Messages handed to the broker again.", "pipeline"),
+		failures:       counter("publish_failures_total", "Messages that the broker refused for good.", "pipeline", "stream"),
+		relists:        counter("relists_total", "Lists because the history was gone.", "pipeline", "stream"),
+		gaps:           counter("gaps_total", "Gaps announced.", "pipeline", "stream"),
+		synthesized:    counter("synthesized_deletes_total", "Deletions that no watch has shown.", "pipeline", "stream"),
+		suppressed:     counter("duplicates_suppressed_total", "Changes that the log had already.", "pipeline", "stream"),
+		publishSeconds: histogram("publish_seconds", "From handing a message to the sink to its acknowledgement."),
+		deliverySeconds: histogram("delivery_seconds",
+			"From a write at the API server, as far as the object tells (whole seconds), to the acknowledgement of its event."),
+		oldest:   desc("oldest_unsettled_seconds", "Age of the oldest change that is not settled; 0 if all are.", "pipeline", "stream"),
+		buffered: desc("buffered_bytes", "Bytes held between the API server and the broker's acknowledgement.", "pipeline"),
+		events:   desc("buffered_events", "Changes held between the API server and the broker's acknowledgement.", "pipeline"),
+		depth:    desc("queue_depth", "Objects that wait for a worker.", "pipeline"),
+		age:      desc("checkpoint_age_seconds", "Time since the last commit of the checkpoint.", "pipeline"),
+		ledger:   desc("ledger_objects", "Objects that the log has as existing.", "pipeline", "stream"),
+		streams:  desc("stream_watching", "1 while a watch is open, else 0.", "pipeline", "stream"),
+	}
+	reg.MustRegister(m.published, m.restarts, m.retries, m.failures, m.relists, m.gaps, m.synthesized, m.suppressed,
+		m.publishSeconds, m.deliverySeconds, m)
+	return m
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.oldest, m.buffered, m.events, m.depth, m.age, m.ledger, m.streams} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	m.mu.Lock()
+	pipelines := append([]*Pipeline(nil), m.pipelines...)
+	m.mu.Unlock()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	for _, p := range pipelines {
+		gauge(m.buffered, float64(p.budget.bytes.Load()), p.name)
+		gauge(m.events, float64(p.budget.count.Load()), p.name)
+		gauge(m.depth, float64(p.queue.Len()), p.name)
+		if at := p.saved.Load(); at != 0 {
+			gauge(m.age, time.Since(time.Unix(0, at)).Seconds(), p.name)
+		}
+		for _, s := range p.opened() {
+			age := 0.0
+			if t, ok := s.tracker.Oldest(); ok {
+				age = time.Since(t).Seconds()
+			}
+			watching := 0.0
+			if s.status.watching() {
+				watching = 1
+			}
+			gauge(m.oldest, age, p.name, s.name)
+			gauge(m.ledger, float64(s.ledger.Len()), p.name, s.name)
+			gauge(m.streams, watching, p.name, s.name)
+		}
+	}
+}
+
+func (m *Metrics) add(p *Pipeline) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pipelines = append(m.pipelines, p)
+}
+
+// streamMetrics are the series of one stream.
+type streamMetrics struct {
+	all                                              *Metrics
+	pipeline, stream                                 string
+	failures, relists, gaps, synthesized, suppressed prometheus.Counter
+	publish, delivery                                prometheus.Observer
+	byKind                                           *sync.Map
+}
+
+type kind struct {
+	op     source.Op
+	reason source.Reason
+}
+
+func (m *Metrics) stream(pipeline, stream string) streamMetrics {
+	return streamMetrics{
+		all: m, pipeline: pipeline, stream: stream,
+		failures:    m.failures.WithLabelValues(pipeline, stream),
+		relists:     m.relists.WithLabelValues(pipeline, stream),
+		gaps:        m.gaps.WithLabelValues(pipeline, stream),
+		synthesized: m.synthesized.WithLabelValues(pipeline, stream),
+		suppressed:  m.suppressed.WithLabelValues(pipeline, stream),
+		publish:     m.publishSeconds.WithLabelValues(pipeline),
+		delivery:    m.deliverySeconds.WithLabelValues(pipeline),
+		byKind:      &sync.Map{},
+	}
+}
+
+// published counts one acknowledged attempt.
+func (m *streamMetrics) published(a *attempt, now time.Time) {
+	m.publish.Observe(now.Sub(a.published).Seconds())
+	if a.marker != nil {
+		return
+	}
+	c := &a.delta.Change
+	m.counter(kind{c.Op, c.Reason}).Inc()
+	if c.Reason != source.ReasonWatch || c.Op == source.Deleted {
+		return
+	}
+	for _, attr := range a.message.Attributes {
+		if attr.Name == "time" {
+			if t, err := time.Parse(time.RFC3339, attr.Value); err == nil {
+				m.delivery.Observe(max(0, now.Sub(t).Seconds()))
+			}
+			return
+		}
+	}
+}
+
+func (m *streamMetrics) counter(k kind) prometheus.Counter {
+	if c, ok := m.byKind.Load(k); ok {
+		return c.(prometheus.Counter)
+	}
+	c := m.all.published.WithLabelValues(m.pipeline, m.stream, k.op.String(), string(k.reason))
+	m.byKind.Store(k, c)
+	return c
+}

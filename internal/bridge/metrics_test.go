@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"errors"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// A row of the table: | `name{label,label}` | type | meaning |.
+var documented = regexp.MustCompile("(?m)^\\| `([a-z_]+\\{[a-z,]*\\})` \\| (counter|gauge|histogram) \\| \\S.*\\|$")
+
+func TestMetrics_are_those_that_are_documented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, row := range documented.FindAllStringSubmatch(string(page), -1) {
+		want = append(want, row[2]+" kube_eventbridge_"+row[1])
+	}
+	r := start(t, newFakeLog(), &memoryStore{})
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5")
+	send(t, s, source.Deleted, "a", "u1", "11", source.ReasonWatch)
+	s.status.Restarted("closed")
+	r.settle()
+	got := families(t, r.registry)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("there are\n  %s\nand documented are\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+// families returns "type name{labels}" of everything that g has.
+func families(t *testing.T, g prometheus.Gatherer) []string {
+	t.Helper()
+	all, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, f := range all {
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, l.GetName())
+		}
+		out = append(out, strings.ToLower(f.GetType().String())+" "+f.GetName()+"{"+strings.Join(labels, ",")+"}")
+	}
+	slices.Sort(out)
+	return out
+}
+
+// value returns the sum of a family over its labels; of a histogram, the number of observations.
+func value(t *testing.T, g prometheus.Gatherer, name string) (sum float64) {
+	t.Helper()
+	all, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if f.GetName() != "kube_eventbridge_"+name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return sum
+}
+
+func TestMetrics_count_what_happens(t *testing.T) {
+	log := newFakeLog()
+	gate := make(chan struct{})
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5", "b u2 6")
+	relist(t, s, "20", "a u1 5")
+	log.set(func() { log.gate = gate })
+	send(t, s, source.Updated, "a", "u1", "21", source.ReasonWatch)
+	for name, want := range map[string]float64{
+		"events_published_total": 3, "publish_seconds": 6, "gaps_total": 1, "relists_total": 1, "synthesized_deletes_total": 1,
+		"duplicates_suppressed_total": 1, "ledger_objects": 1, "buffered_events": 1, "publish_failures_total": 0,
+	} {
+		if got := value(t, r.registry, name); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	for _, name := range []string{"oldest_unsettled_seconds", "buffered_bytes"} {
+		if got := value(t, r.registry, name); got <= 0 {
+			t.Errorf("%s is %v, and an event is under way", name, got)
+		}
+	}
+	close(gate)
+	r.settle()
+	for _, name := range []string{"oldest_unsettled_seconds", "buffered_bytes", "buffered_events", "queue_depth"} {
+		if got := value(t, r.registry, name); got != 0 {
+			t.Errorf("%s is %v, and nothing is under way", name, got)
+		}
+	}
+	log.set(func() { log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.ID, "u1.22") } })
+	send(t, s, source.Updated, "a", "u1", "22", source.ReasonWatch)
+	r.settle()
+	if got := value(t, r.registry, "publish_failures_total"); got != 1 {
+		t.Errorf("publish_failures_total is %v after a refusal", got)
+	}
+}
+
+func TestPage_says_how_each_stream_is_doing(t *testing.T) {
+	r := start(t, newFakeLog(), &memoryStore{})
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5")
+	s.status.State(source.Waiting, errors.New("connection refused"))
+	var page strings.Builder
+	writePage(&page, []*Pipeline{r.Pipeline})
+	for _, want := range []string{
+		"pipeline test\n", "broker: ok", "buffered: 0 changes, 0 of 1048576 bytes",
+		"configmaps.v1  waiting  10        1        0s", "connection refused",
+	} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, page.String())
+		}
+	}
+}

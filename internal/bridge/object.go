@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// delta is one change on its way to the log.
+type delta struct {
+	source.Change
+	// silent: it is remembered in its turn, and not published.
+	silent bool
+	// concluded: a deletion that no watch has shown. What the log has alive under the name is gone, unless its uid is successor.
+	concluded bool
+	successor string
+}
+
+// object is a key with changes pending, or a marker. The workqueue holds objects; at most one worker, and after it one
+// acknowledgement, has an object at a time.
+type object struct {
+	stream *stream
+	key    string
+
+	// pending is oldest first, and known what the newest of all changes handed over says. Both are guarded by stream.mu.
+	pending []delta
+	known   checkpoint.Row
+
+	// What follows belongs to whoever has the object.
+	attempt attempt
+	done    sink.Done
+	// delayed: a timer may still put the object into the queue, so it must not become another one.
+	delayed bool
+}
+
+// attempt is the publishing of one delta or marker, with what earlier tries have taught.
+type attempt struct {
+	active    bool
+	delta     delta
+	marker    *marker
+	message   *sink.Message
+	published time.Time
+	// previous is what the log was seen to have last, where a check failed before.
+	previous  uint64
+	conflicts int
+	// rejected is why the broker does not take the event itself.
+	rejected error
+	// blocked: the broker does not take the rejection, or the marker, either.
+	blocked bool
+}
+
+// marker is a message about a stream, published once everything before it in the stream is settled.
+type marker struct {
+	source.Marker
+	// ticket receives the marker's ticket a moment after its turn may have come.
+	ticket chan source.Ticket
+	acked  chan struct{}
+	// settled, if not nil, is called when the broker has the marker.
+	settled func()
+	// again: a process that crashed may have published it already.
+	again bool
+}
+
+// wait returns when the broker has the marker; at once where there is none. The error is ctx's.
+func (m *marker) wait(ctx context.Context) error {
+	if m == nil {
+		return nil
+	}
+	select {
+	case <-m.acked:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// memory is used again: an object for each key with changes pending, a message for each that is unacknowledged.
+type memory struct{ objects, messages sync.Pool }
+
+func newMemory() *memory {
+	return &memory{
+		objects:  sync.Pool{New: func() any { return newObject() }},
+		messages: sync.Pool{New: func() any { return &sink.Message{} }},
+	}
+}
+
+func newObject() *object {
+	o := &object{}
+	o.done = func(r sink.Receipt, err error) { o.stream.pipeline.settled(o, r, err) }
+	return o
+}
+
+// recycle gives an object back that no queue holds.
+func (o *object) recycle(m *memory) {
+	if o.delayed {
+		return
+	}
+	o.stream, o.key, o.known = nil, "", checkpoint.Row{}
+	m.objects.Put(o)
+}
+
+// push appends a change; the caller holds stream.mu. In latest mode it folds what has not been taken yet.
+func (o *object) push(d delta, fold bool) (folded *delta) {
+	o.known = checkpoint.Row{UID: d.UID, ResourceVersion: d.ResourceVersion, Deleted: d.Op == source.Deleted}
+	if n := len(o.pending); fold && n > 0 {
+		if last := &o.pending[n-1]; foldable(last, &d) {
+			old := *last
+			d.Count = count(last) + count(&d)
+			*last = d
+			return &old
+		}
+	}
+	o.pending = append(o.pending, d)
+	return nil
+}
+
+// foldable: folding stays within one object, and no deletion is folded away.
+func foldable(older, newer *delta) bool {
+	return older.UID == newer.UID && older.Op != source.Deleted && older.silent == newer.silent
+}
+
+func count(d *delta) int { return max(d.Count, 1) }
+
+// take makes the oldest pending change the attempt, unless one is under way; the caller holds stream.mu.
+func (o *object) take() {
+	if o.attempt.active || len(o.pending) == 0 {
+		return
+	}
+	o.attempt = attempt{active: true, delta: o.pending[0]}
+	n := copy(o.pending, o.pending[1:])
+	o.pending[n] = delta{}
+	o.pending = o.pending[:n]
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+func waitFor(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(10 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func underWay(s *stream, key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.pending[key]
+	return o != nil && len(o.pending) == 0
+}
+
+// history is what a test did to its objects: the versions of each, in order.
+type history map[string][]string
+
+// check fails the test if the log does not have every state of every object once, in order.
+func (h history) check(t *testing.T, log *fakeLog) {
+	t.Helper()
+	got := history{}
+	ids := map[string]bool{}
+	for i := range log.log {
+		s := &log.log[i]
+		if ids[s.ID] {
+			t.Fatalf("id %s is in the log twice", s.ID)
+		}
+		ids[s.ID] = true
+		name := attribute(s, "name")
+		got[name] = append(got[name], attribute(s, "resourceversion"))
+	}
+	for name, versions := range h {
+		if fmt.Sprint(got[name]) != fmt.Sprint(versions) {
+			t.Fatalf("log of %s is\n%v, want\n%v", name, got[name], versions)
+		}
+	}
+}
+
+func TestPipeline_keeps_every_state_once_and_in_order_under_faults(t *testing.T) {
+	for seed := range uint64(20) {
+		log := newFakeLog()
+		log.faults = flaky(seed)
+		r := start(t, log, &memoryStore{})
+		s := r.stream(nil)
+		did := history{}
+		random := rand.New(rand.NewPCG(seed, 2))
+		for v := 1; v <= 300; v++ {
+			name := "o" + strconv.Itoa(random.IntN(5))
+			did[name] = append(did[name], strconv.Itoa(v))
+			send(t, s, source.Updated, name, "u-"+name, strconv.Itoa(v), source.ReasonWatch)
+		}
+		r.settle()
+		did.check(t, log)
+		if log.most != 1 {
+			t.Fatalf("%d messages of an object were unacknowledged at a time", log.most)
+		}
+		if p := s.tracker.Position(); p != "299" {
+			t.Fatalf("position is %s, want the version before the last", p)
+		}
+		_ = r.stop()
+	}
+}
+
+// A process that dies loses what it has not committed. The next one reads again from the committed position, and the log must not
+// show it: neither while the broker remembers ids, nor afterwards.
+func TestPipeline_a_crash_repeats_nothing(t *testing.T) {
+	for seed := range uint64(20) {
+		log, store := newFakeLog(), &memoryStore{}
+		did := history{}
+		random := rand.New(rand.NewPCG(seed, 3))
+		var frames []source.Change
+		for v := 1; v <= 400; v++ {
+			name := "o" + strconv.Itoa(random.IntN(5))
+			did[name] = append(did[name], strconv.Itoa(v))
+			frames = append(frames, source.Change{Ident: source.Ident{Name: name, ResourceVersion: strconv.Itoa(v)}})
+		}
+		for at, died := 0, false; !died || at < len(frames); {
+			log.faults = flaky(seed)
+			r := start(t, log, store)
+			s := r.stream(nil)
+			at, _ = strconv.Atoi(s.tracker.Position())
+			end := min(len(frames), at+1+random.IntN(200))
+			for i, f := range frames[at:end] {
+				send(t, s, source.Updated, f.Name, "u-"+f.Name, f.ResourceVersion, source.ReasonWatch)
+				if i%50 == 49 {
+					if err := r.commit(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if end == len(frames) {
+				r.settle()
+			}
+			_ = r.stop()
+			at, died = end, true
+			if random.IntN(2) == 0 {
+				log.forgetIDs()
+			}
+		}
+		did.check(t, log)
+	}
+}
+
+func TestPipeline_reads_no_more_than_the_budget(t *testing.T) {
+	log := newFakeLog()
+	log.gate = make(chan struct{})
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	const size = 300 << 10
+	admitted := 0
+	for ; ; admitted++ {
+		if _, err := s.Admit(ctx, strconv.Itoa(admitted+1), size); err != nil {
+			break
+		}
+	}
+	if admitted != 3 {
+		t.Errorf("%d objects of 300 KiB were admitted into 1 MiB, want 3", admitted)
+	}
+	for range admitted {
+		r.budget.release(size, false)
+	}
+	if _, err := s.Admit(t.Context(), "9", 5<<20); err != nil {
+		t.Errorf("an object larger than the budget does not pass alone: %v", err)
+	}
+	close(log.gate)
+}
+
+// While a list waits for the broker there is room for what a watch of the same pipeline shows.
+func TestBudget_a_list_is_read_less_far_ahead_than_a_watch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(2 * readAhead)
+		for i := range readAhead >> 20 {
+			if err := b.acquire(t.Context(), 1<<20, true); err != nil {
+				t.Fatalf("item %d of 1 MiB of a list: %v", i, err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := b.acquire(ctx, 1<<20, true); err == nil {
+			t.Error("a list was read further than readAhead")
+		}
+		for i := range readAhead >> 20 {
+			if err := b.acquire(t.Context(), 1<<20, false); err != nil {
+				t.Fatalf("object %d of 1 MiB of a watch: %v", i, err)
+			}
+		}
+		b.release(1<<20, true)
+		if err := b.acquire(t.Context(), 1<<20, true); err != nil {
+			t.Errorf("an item in the place of another: %v", err)
+		}
+	})
+}
+
+// A watch goes at the broker's pace while that acknowledges, and is read to the last byte of the budget where it does not.
+func TestBudget_a_watch_pauses_while_the_broker_keeps_up(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const object = 1 << 20
+		b := newBudget(4 * readAhead)
+		fill := func(bytes int) time.Duration {
+			began := time.Now()
+			for range bytes / object {
+				if err := b.acquire(t.Context(), object, false); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return time.Since(began)
+		}
+		if took := fill(readAhead); took != 0 {
+			t.Errorf("what keeps the broker busy took %v to read", took)
+		}
+		if took, want := fill(readAhead), readAhead/readStep*stepWait; took != want {
+			t.Errorf("as much again took %v while the broker was silent, want %v", took, want)
+		}
+		go func() {
+			time.Sleep(stepWait / 2) //nolint:forbidigo // the clock is synctest's
+			for range readAhead*3/2/object + 1 {
+				b.release(object, false)
+			}
+		}()
+		if took := fill(object); took != stepWait/2 {
+			t.Errorf("the next object took %v, want the moment at which half of readAhead was left", took)
+		}
+		if took := fill(readAhead/2 - object); took != 0 {
+			t.Errorf("what keeps the broker busy took %v to read again", took)
+		}
+	})
+}
+
+func TestPipeline_a_failed_commit_loses_nothing(t *testing.T) {
+	log, store := newFakeLog(), &memoryStore{fail: errors.New("disk full")}
+	r := start(t, log, store)
+	s := r.stream(nil)
+	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
+	send(t, s, source.Added, "b", "u2", "2", source.ReasonWatch)
+	r.settle()
+	if err := r.commit(t.Context()); !errors.Is(err, store.fail) {
+		t.Fatalf("commit says %v, want the store's error", err)
+	}
+	store.fail = nil
+	if err := r.commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(store.state.Rows[s.name]); got != 2 {
+		t.Errorf("the store has %d rows, want both", got)
+	}
+	if got := store.state.Streams[s.name].Position; got != "1" {
+		t.Errorf("the store has position %q, want 1", got)
+	}
+}

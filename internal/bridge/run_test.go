@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+func TestRun_publishes_what_exists_and_what_comes(t *testing.T) {
+	api, log := newAPIServer(t, 10), newFakeLog()
+	api.add(3)
+	b := runBridge(t, api, log, &memoryStore{}, nil)
+	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 5 })
+	api.add(2)
+	waitFor(t, "the watch's events", func() bool { return len(log.lines()) == 7 })
+	if err := b.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What was read and not acknowledged is waited for, and no longer than that; the next process reads it again.
+func TestRun_a_stop_while_the_broker_is_away_ends_in_time_and_loses_nothing(t *testing.T) {
+	api, log, store := newAPIServer(t, 10), newFakeLog(), &memoryStore{}
+	b := runBridge(t, api, log, store, func(c *Config) { c.Drain = 50 * time.Millisecond })
+	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	log.set(func() { log.gate = make(chan struct{}) })
+	api.add(20)
+	s := b.only(t)
+	waitFor(t, "the events", func() bool { return s.tracker.Pending() == 20 })
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if got := store.state.Streams[s.name].Position; got != "1" {
+		t.Errorf("the position is %s, and nothing after 1 was acknowledged", got)
+	}
+	log.set(func() { log.gate = nil })
+	b = runBridge(t, api, log, store, nil)
+	waitFor(t, "the events", func() bool { return len(log.lines()) == 22 })
+	s = b.only(t)
+	waitFor(t, "the last acknowledgement", func() bool { return s.tracker.Pending() == 0 })
+	for i, line := range log.lines()[2:] {
+		if strings.Count(strings.Join(log.lines(), "\n"), line) != 1 || !strings.HasPrefix(line, "added") {
+			t.Errorf("line %d is %s", i, line)
+		}
+	}
+}
+
+func TestRun_a_stop_drains_what_was_read(t *testing.T) {
+	api, log, store := newAPIServer(t, 10), newFakeLog(), &memoryStore{}
+	b := runBridge(t, api, log, store, nil)
+	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	gate := make(chan struct{})
+	log.set(func() { log.gate = gate })
+	api.add(20)
+	s := b.only(t)
+	waitFor(t, "the events", func() bool { return s.tracker.Pending() == 20 && b.busy.count() == 20 })
+	stopped := make(chan error, 1)
+	go func() { stopped <- b.stop() }()
+	close(gate)
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+	if n := len(log.lines()); n != 22 {
+		t.Errorf("%d messages are in the log, want all 22", n)
+	}
+	if got := store.state.Streams[s.name].Position; got != "20" {
+		t.Errorf("the position is %s, want the version before the last", got)
+	}
+}
+
+// A budget that is spent stops the reading, not a handler; and comes back whole.
+func TestRun_holds_no_more_bytes_than_the_buffer(t *testing.T) {
+	const buffer = 100 << 10
+	api, log := newAPIServer(t, 10<<10), newFakeLog()
+	b := runBridge(t, api, log, &memoryStore{}, func(c *Config) { c.Buffer = buffer })
+	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	gate := make(chan struct{})
+	log.set(func() { log.gate = gate })
+	api.add(100)
+	waitFor(t, "a full buffer", func() bool { return b.budget.bytes.Load() > buffer-20<<10 })
+	var most atomic.Int64
+	log.set(func() { log.stored = func() { most.Store(max(most.Load(), b.budget.bytes.Load())) } })
+	close(gate)
+	waitFor(t, "the events", func() bool { return len(log.lines()) == 102 })
+	waitFor(t, "the bytes back", func() bool { return b.budget.bytes.Load() == 0 && b.budget.count.Load() == 0 })
+	if n := most.Load(); n > buffer || n < buffer/2 {
+		t.Errorf("%d bytes were held, and the limit is %d", n, buffer)
+	}
+	if !b.budget.all.sem.TryAcquire(buffer) {
+		t.Error("the budget did not come back whole")
+	}
+	b.budget.all.sem.Release(buffer)
+}
+
+func TestRun_ends_with_the_reason_where_something_must_not_be_used(t *testing.T) {
+	api := newAPIServer(t, 10)
+	unusable := &sink.UnusableError{Target: "stream X", Reason: "it forgets", Advice: "use another"}
+	for name, c := range map[string]struct {
+		change func(*Config)
+		want   string
+	}{
+		"the broker's stream": {func(c *Config) {
+			log := newFakeLog()
+			log.unusable = unusable
+			c.Sink = log
+		}, "pipeline test: " + unusable.Error()},
+		"two names of one resource": {
+			func(c *Config) {
+				c.Streams = append(c.Streams, StreamSpec{Resource: "cm", Encoding: c.Streams[0].Encoding})
+			},
+			"have objects in common",
+		},
+		"the checkpoint": {func(c *Config) { c.Store = &unreadable{} }, "pipeline test: unreadable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := runBridge(t, api, newFakeLog(), &memoryStore{}, c.change)
+			select {
+			case err := <-b.ended:
+				if err == nil || strings.Count(err.Error(), c.want) != 1 {
+					t.Errorf("ended with %q, want %q in it, once", err, c.want)
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("goes on")
+			}
+		})
+	}
+}
+
+type unreadable struct{ memoryStore }
+
+func (*unreadable) Load(context.Context) (*checkpoint.State, error) {
+	return nil, errors.New("unreadable")
+}
+
+func (b *bridge) get(path string) (int, string) {
+	w := httptest.NewRecorder()
+	Handler(b.registry, func() []*Pipeline { return []*Pipeline{b.Pipeline} }, func() error { return nil }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w.Code, w.Body.String()
+}
+
+func TestReadyz_says_what_keeps_a_pipeline_from_being_ready(t *testing.T) {
+	api, log := newAPIServer(t, 10), newFakeLog()
+	gate := make(chan struct{})
+	log.gate, log.away = gate, errors.New("no route to the broker")
+	b := runBridge(t, api, log, &memoryStore{}, nil)
+	body := ""
+	says := func(want string) {
+		t.Helper()
+		waitFor(t, want, func() bool {
+			var code int
+			code, body = b.get("/readyz")
+			return strings.Contains(body, want) && (code == http.StatusOK) == (body == "ok\n")
+		})
+	}
+	says("pipeline test: broker: no route to the broker")
+	says("pipeline test: stream configmaps.v1: listing")
+	close(gate)
+	log.set(func() { log.away = nil })
+	says("ok")
+
+	// What fails now has half a minute.
+	log.set(func() { log.away = errors.New("gone") })
+	api.setAway(true)
+	s := b.only(t)
+	waitFor(t, "the failing watch", func() bool { return !s.status.watching() })
+	says("ok")
+	b.broker.mu.Lock()
+	b.broker.away = time.Now().Add(-unreadyAfter)
+	b.broker.mu.Unlock()
+	s.status.mu.Lock()
+	s.status.failing = time.Now().Add(-unreadyAfter)
+	s.status.mu.Unlock()
+	says("pipeline test: broker: gone")
+	says("pipeline test: stream configmaps.v1: watch configmaps.v1: ")
+	if code, _ := b.get("/livez"); code != http.StatusOK {
+		t.Errorf("/livez says %d, and the process lives", code)
+	}
+	log.set(func() { log.away = nil })
+	api.setAway(false)
+	says("ok")
+}
+
+func TestRun_waits_for_an_API_server_that_is_away_at_the_start(t *testing.T) {
+	api, log := newAPIServer(t, 10), newFakeLog()
+	api.setAway(true)
+	b := runBridge(t, api, log, &memoryStore{}, nil)
+	waitFor(t, "the complaint", func() bool {
+		code, body := b.get("/readyz")
+		return code == http.StatusServiceUnavailable && strings.Contains(body, `pipeline test: configmaps: resource "configmaps": `)
+	})
+	api.setAway(false)
+	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+}
+
+func TestRun_ends_at_once_while_the_API_server_is_away(t *testing.T) {
+	api := newAPIServer(t, 10)
+	api.setAway(true)
+	b := runBridge(t, api, newFakeLog(), &memoryStore{}, nil)
+	waitFor(t, "the complaint", func() bool {
+		_, body := b.get("/readyz")
+		return strings.Contains(body, "configmaps: ")
+	})
+	if err := b.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReadyz_a_broker_that_takes_nothing_of_an_object_is_told_until_it_does(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	log.refuse = func(*sink.Message) bool { return true }
+	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
+	waitFor(t, "the refusal", func() bool { return r.broker.problem(nil) != nil })
+	log.set(func() { log.refuse = nil })
+	send(t, s, source.Updated, "a", "u1", "2", source.ReasonWatch) // comes before the timer
+	r.settle()
+	if err := r.broker.problem(nil); err != nil {
+		t.Errorf("everything is published, and the broker is still said to refuse: %v", err)
+	}
+	expect(t, log.lines(), "rejected default/a u1 1 watch", "updated default/a u1 2 watch")
+}

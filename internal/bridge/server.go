@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Handler serves /metrics, and for people / as text. /livez answers as long as the process can answer. /readyz is 200 when every
+// stream watches and has its first list in the log, and neither a watch nor a broker has failed for [unreadyAfter]; else it is 503 and says
+// in a line each what is missing. No pipelines means that they are yet to be made; starting says why that takes long, or nil.
+func Handler(g prometheus.Gatherer, pipelines func() []*Pipeline, starting func() error) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(g, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		all := pipelines()
+		if len(all) == 0 {
+			_, _ = fmt.Fprintln(w, notStarted(starting()))
+		}
+		writePage(w, all)
+	})
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		all := pipelines()
+		var problems []string
+		if len(all) == 0 {
+			problems = []string{notStarted(starting())}
+		}
+		for _, p := range all {
+			problems = append(problems, p.unready()...)
+		}
+		if len(problems) > 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = fmt.Fprintln(w, strings.Join(problems, "\n"))
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	return mux
+}
+
+func notStarted(err error) string {
+	if err == nil {
+		return "starting: the API server has not answered yet"
+	}
+	return "starting: " + err.Error()
+}
+
+// unready returns what keeps the pipeline from being ready, a line for each thing.
+func (p *Pipeline) unready() []string {
+	var lines []string
+	ready := p.cfg.Sink.Ready()
+	p.broker.observe(ready)
+	if err := p.broker.problem(ready); err != nil {
+		lines = append(lines, fmt.Sprintf("pipeline %s: broker: %v", p.name, err))
+	}
+	p.mu.Lock()
+	for resource, err := range p.unknown {
+		lines = append(lines, fmt.Sprintf("pipeline %s: %s: %v", p.name, resource, err))
+	}
+	if missing := len(p.cfg.Streams) - len(p.streams) - len(p.unknown); missing > 0 && len(p.unknown) == 0 {
+		lines = append(lines, fmt.Sprintf("pipeline %s: %d streams are not open yet", p.name, missing))
+	}
+	p.mu.Unlock()
+	for _, s := range p.opened() {
+		if why := s.status.ready(); why != "" {
+			lines = append(lines, fmt.Sprintf("pipeline %s: stream %s: %s", p.name, s.name, why))
+		}
+	}
+	return lines
+}
+
+func (p *Pipeline) unresolved(resource string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil {
+		delete(p.unknown, resource)
+		return
+	}
+	p.unknown[resource] = err
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// stream is the far side of one source.Reader: its Feed and its History. The reader calls Deliver and Note one at a
+// time, but for bookmarks.
+type stream struct {
+	source.Stream
+	name     string
+	spec     *StreamSpec
+	pipeline *Pipeline
+	encoder  *encode.Encoder
+	metrics  streamMetrics
+	status   *status
+	tracker  *checkpoint.Tracker
+
+	// mu guards the ledger, the pending changes of the objects, and what follows.
+	mu      sync.Mutex
+	ledger  *checkpoint.Ledger
+	pending map[string]*object
+	// saved is what the store has to say of the stream besides its position; committed what was committed last, and the committer's own.
+	saved       checkpoint.Stream
+	committed   checkpoint.Stream
+	fingerprint string
+	// listing is the reason of the changes that the running list brings; suffix what their ids end in.
+	listing source.Reason
+	suffix  string
+	// foreign is for saying once that the log is ahead of a list, often for what may be true of every event.
+	foreign sync.Once
+	often   struct{ unencodable, contested, rejected, refused rate.Sometimes }
+}
+
+// fingerprint identifies a stream's selectors, as event ids and markers do.
+func fingerprint(s source.Stream) string {
+	h := fnv.New32a()
+	_, _ = fmt.Fprintf(h, "%s\x00%s\x00%s", s.Namespace, s.LabelSelector, s.FieldSelector)
+	return fmt.Sprintf("%08x", h.Sum32())
+}
+
+// Admit implements source.Feed.
+func (s *stream) Admit(ctx context.Context, version string, size int) (source.Ticket, error) {
+	if err := s.pipeline.budget.acquire(ctx, size, version == ""); err != nil {
+		return 0, err
+	}
+	return source.Ticket(s.tracker.Open(version, time.Now())), nil
+}
+
+// Deliver implements source.Feed: what is not news is dropped, the rest waits for its turn.
+func (s *stream) Deliver(c source.Change) {
+	key := c.Key()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if listed(&c) {
+		s.ledger.Seen(key)
+		c.Reason, c.IDSuffix = s.listing, s.suffix
+	}
+	if known, exists := s.known(key); exists && !news(known, &c) {
+		s.metrics.suppressed.Inc()
+		s.drop(&c)
+		return
+	}
+	s.enqueue(key, delta{Change: c, silent: c.Reason == source.ReasonSnapshot && s.spec.SkipSnapshot})
+}
+
+// known is the newest that was handed over of an object, published or not.
+func (s *stream) known(key string) (checkpoint.Row, bool) {
+	if o := s.pending[key]; o != nil {
+		return o.known, true
+	}
+	return s.ledger.Get(key)
+}
+
+// news reports whether a change says more of an object than row does. A selection that changed can bring back what another one
+// had put away, at the version it had.
+func news(row checkpoint.Row, c *source.Change) bool {
+	deleted := c.Op == source.Deleted
+	return row.Deleted && !deleted && c.IDSuffix != "" || checkpoint.Newer(row, c.ResourceVersion, deleted)
+}
+
+// vanished is the deletion of the object that row is about, which no watch has shown.
+func (s *stream) vanished(namespace, name string, row checkpoint.Row, reason source.Reason, seen time.Time) delta {
+	s.metrics.synthesized.Inc()
+	return delta{concluded: true, Change: source.Change{
+		Op:     source.Deleted,
+		Ident:  source.Ident{Namespace: namespace, Name: name, UID: row.UID, ResourceVersion: row.ResourceVersion},
+		Reason: reason, Seen: seen, IDSuffix: s.suffix,
+	}}
+}
+
+// enqueue puts a change in its object's queue; the caller holds mu.
+func (s *stream) enqueue(key string, d delta) {
+	o := s.pending[key]
+	if o == nil {
+		if d.silent {
+			row, _ := s.ledger.Get(key)
+			s.remember(key, &d, row)
+			s.drop(&d.Change)
+			return
+		}
+		o = s.pipeline.memory.objects.Get().(*object)
+		o.stream, o.key = s, key
+		s.pending[key] = o
+		s.pipeline.busy.enter()
+	}
+	if folded := o.push(d, s.spec.Latest); folded != nil {
+		s.drop(&folded.Change)
+	}
+	s.pipeline.queue.Add(o)
+}
+
+// classify makes the attempt what the log has to be told next of the object, as far as the log is known: an addition or an
+// update, or before it the deletion of an object that had its name. It reports false where the log has it already. The caller holds mu.
+func (s *stream) classify(o *object) (row checkpoint.Row, fresh bool) {
+	row, exists := s.ledger.Get(o.key)
+	alive := exists && !row.Deleted
+	d := &o.attempt.delta
+	switch {
+	case d.silent:
+		return row, true
+	case d.concluded:
+		if alive {
+			d.UID, d.ResourceVersion = row.UID, row.ResourceVersion
+		}
+		return row, !exists || alive && row.UID != d.successor
+	case exists && !news(row, &d.Change):
+		return row, false
+	case alive && row.UID != d.UID:
+		o.pending = slices.Insert(o.pending, 0, *d)
+		first := s.vanished(d.Namespace, d.Name, row, d.Reason, d.Seen)
+		first.successor, first.IDSuffix = d.UID, d.IDSuffix
+		o.attempt.delta, o.attempt.rejected = first, nil
+	case d.Op == source.Deleted:
+	case alive:
+		d.Op = source.Updated
+	default:
+		d.Op = source.Added
+	}
+	return row, true
+}
+
+// remember moves the ledger to what was just published, or passed over; place says where the object's last event is.
+func (s *stream) remember(key string, d *delta, place checkpoint.Row) {
+	place.UID, place.ResourceVersion, place.Deleted = d.UID, d.ResourceVersion, d.Op == source.Deleted
+	s.ledger.Put(key, place)
+}
+
+// learn moves the ledger to what the log was found to have, if that is newer.
+func (s *stream) learn(key string, found checkpoint.Row) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if row, ok := s.ledger.Get(key); !ok || checkpoint.Newer(row, found.ResourceVersion, found.Deleted) {
+		s.ledger.Put(key, found)
+	}
+}
+
+// listed reports whether a change came with a list, or was concluded from one.
+func listed(c *source.Change) bool { return c.Reason != source.ReasonWatch }
+
+// drop ends a change's life: its ticket, its bytes and its body.
+func (s *stream) drop(c *source.Change) {
+	c.Body.Release()
+	c.Body = nil
+	s.pipeline.budget.release(c.Size, listed(c))
+	if c.Ticket != 0 {
+		s.tracker.Settle(uint64(c.Ticket))
+	}
+}
+
+// Resume implements source.History.
+func (s *stream) Resume() (string, iter.Seq[source.Ident], bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.saved.Position == "" || s.saved.Fingerprint != s.fingerprint {
+		return s.saved.Position, nil, false
+	}
+	return s.saved.Position, func(yield func(source.Ident) bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for key, row := range s.ledger.All() {
+			if !yield(ident(key, row)) {
+				return
+			}
+		}
+	}, true
+}
+
+// ident is the inverse of source.Ident.Key. Neither a namespace nor a name contains a slash.
+func ident(key string, row checkpoint.Row) source.Ident {
+	namespace, name, found := strings.Cut(key, "/")
+	if !found {
+		namespace, name = "", key
+	}
+	return source.Ident{Namespace: namespace, Name: name, UID: row.UID, ResourceVersion: row.ResourceVersion}
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+func expect(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Fatalf("the log is\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+func TestStream_a_first_list_is_a_snapshot_between_its_markers(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
+	send(t, s, source.Added, "a", "u1", "5", source.ReasonSnapshot)
+	note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 1})
+	r.settle()
+	expect(t, log.lines(), "snapshot-started 10", "added default/a u1 5 snapshot", "snapshot-completed 10")
+	if got := s.tracker.Position(); got != "10" {
+		t.Errorf("position is %q, want that of the list", got)
+	}
+}
+
+func TestStream_publishes_nothing_of_an_existing_object_when_asked(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(&StreamSpec{SkipSnapshot: true})
+	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
+	send(t, s, source.Added, "a", "u1", "5", source.ReasonSnapshot)
+	note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 1})
+	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+	r.settle()
+	expect(t, log.lines(), "updated default/a u1 11 watch")
+}
+
+func TestStream_decides_what_is_news_by_the_ledger(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	for _, c := range []struct {
+		op           source.Op
+		uid, version string
+	}{
+		{source.Updated, "u1", "5"}, // unknown: added, whatever the watch calls it
+		{source.Updated, "u1", "5"}, // the same again
+		{source.Updated, "u1", "4"}, // older
+		{source.Added, "u1", "6"},   // known: updated
+		{source.Deleted, "u1", "7"},
+		{source.Updated, "u1", "6"}, // a replay behind the deletion
+		{source.Deleted, "u1", "7"},
+		{source.Added, "u2", "8"},
+		{source.Updated, "u3", "9"}, // another object under the same name
+	} {
+		send(t, s, c.op, "a", c.uid, c.version, source.ReasonWatch)
+	}
+	r.settle()
+	expect(t, log.lines(),
+		"added default/a u1 5 watch", "updated default/a u1 6 watch", "deleted default/a u1 7 watch", "added default/a u2 8 watch",
+		"deleted default/a u2 8 watch", "added default/a u3 9 watch")
+}
+
+func TestStream_a_relist_announces_its_gap_and_finds_what_vanished(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
+	for _, name := range []string{"a", "b", "c"} {
+		send(t, s, source.Added, name, "u-"+name, "5", source.ReasonSnapshot)
+	}
+	note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 3})
+	send(t, s, source.Updated, "a", "u-a", "11", source.ReasonWatch)
+	note(t, s, source.Progress{Kind: source.Gap, Version: "20", Cause: "compacted"})
+	send(t, s, source.Added, "a", "u-a", "11", source.ReasonRelist) // unchanged
+	send(t, s, source.Added, "b", "u-B", "15", source.ReasonRelist) // recreated
+	note(t, s, source.Progress{Kind: source.Listed, Version: "20", Objects: 2})
+	r.settle()
+	got := log.lines()[6:]
+	slices.Sort(got[1:])
+	expect(t, got, "gap 20",
+		"added default/b u-B 15 relist", "deleted default/b u-b 5 relist", "deleted default/c u-c 5 relist")
+	gap := log.log[6]
+	for _, want := range []string{`"from":"10"`, `"to":"20"`, `"reason":"compacted"`} {
+		if !strings.Contains(string(gap.Data), want) {
+			t.Errorf("gap says %s, want %s in it", gap.Data, want)
+		}
+	}
+}
+
+// crashingStore fails every commit after the first few, as if the process died before it.
+type crashingStore struct {
+	memoryStore
+	left atomic.Int64
+}
+
+func (s *crashingStore) Commit(ctx context.Context, b *checkpoint.Batch) error {
+	if s.left.Add(-1) < 0 {
+		return errors.New("crashed")
+	}
+	return s.memoryStore.Commit(ctx, b)
+}
+
+func TestStream_a_snapshot_is_complete_only_when_its_position_is_safe(t *testing.T) {
+	log, store := newFakeLog(), &crashingStore{}
+	r := start(t, log, store)
+	s := r.stream(nil)
+	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
+	send(t, s, source.Added, "a", "u1", "5", source.ReasonSnapshot)
+	ctx, cancel := context.WithCancel(t.Context())
+	listed := make(chan error, 1)
+	go func() { listed <- s.Note(ctx, source.Progress{Kind: source.Listed, Version: "10", Objects: 1}) }()
+	waitFor(t, "the position", func() bool { return s.tracker.Position() == "10" })
+	cancel()
+	if err := <-listed; !errors.Is(err, context.Canceled) {
+		t.Errorf("a list whose position is not safe ended with %v, want that of the context", err)
+	}
+	expect(t, log.lines(), "snapshot-started 10", "added default/a u1 5 snapshot")
+}
+
+// The crash is between the commit and the marker, or between the marker and the next commit.
+func TestStream_a_crash_leaves_one_word_of_a_complete_snapshot(t *testing.T) {
+	for _, published := range []bool{false, true} {
+		log, store := newFakeLog(), &crashingStore{}
+		store.left.Store(1)
+		if !published {
+			log.refuse = func(m *sink.Message) bool { return strings.Contains(m.ID, "snapshot-completed") }
+		}
+		r := start(t, log, store)
+		s := r.stream(nil)
+		note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
+		ctx, cancel := context.WithCancel(t.Context())
+		listed := make(chan error, 1)
+		go func() { listed <- s.Note(ctx, source.Progress{Kind: source.Listed, Version: "10"}) }()
+		waitFor(t, "the commit", func() bool { return store.left.Load() < 1 })
+		if published {
+			if err := <-listed; err != nil {
+				t.Error(err)
+			}
+		}
+		cancel()
+		_ = r.stop()
+		log.refuse = nil
+		log.forgetIDs()
+
+		r = start(t, log, &store.memoryStore)
+		s = r.stream(nil)
+		if version, _, ok := s.Resume(); !ok || version != "10" {
+			t.Errorf("the stream resumes at %q, want the list's version", version)
+		}
+		r.settle()
+		expect(t, log.lines(), "snapshot-started 10", "snapshot-completed 10")
+	}
+}
+
+func TestStream_latest_folds_what_waits_and_says_so(t *testing.T) {
+	log := newFakeLog()
+	log.gate = make(chan struct{})
+	r := start(t, log, &memoryStore{})
+	s := r.stream(&StreamSpec{Latest: true})
+	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
+	waitFor(t, "the first event to be under way", func() bool { return r.queue.Len() == 0 && underWay(s, "default/a") })
+	for _, v := range []string{"2", "3", "4"} {
+		send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
+	}
+	send(t, s, source.Deleted, "a", "u1", "5", source.ReasonWatch)
+	send(t, s, source.Added, "a", "u2", "6", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u2", "7", source.ReasonWatch)
+	close(log.gate)
+	r.settle()
+	expect(t, log.lines(), "added default/a u1 1 watch", "deleted default/a u1 5 watch 4", "added default/a u2 7 watch 2")
+	if n := s.tracker.Pending(); n != 0 {
+		t.Errorf("%d tickets are open, want none", n)
+	}
+	if n := r.budget.bytes.Load(); n != 0 {
+		t.Errorf("%d bytes are held, want none", n)
+	}
+}
+
+func TestPipeline_a_refused_event_leaves_a_rejection_in_its_place(t *testing.T) {
+	log := newFakeLog()
+	log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.ID, "u1.2") }
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	for _, v := range []string{"1", "2", "3"} {
+		send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
+	}
+	r.settle()
+	expect(t, log.lines(), "added default/a u1 1 watch", "rejected default/a u1 2 watch", "updated default/a u1 3 watch")
+}
+
+func TestStream_changed_selectors_list_again_under_ids_of_their_own(t *testing.T) {
+	log, store := newFakeLog(), &memoryStore{}
+	first := start(t, log, store)
+	s := first.stream(nil)
+	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
+	send(t, s, source.Added, "a", "u-a", "5", source.ReasonSnapshot)
+	send(t, s, source.Added, "b", "u-b", "6", source.ReasonSnapshot)
+	note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 2})
+	first.settle()
+	if err := first.commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.stop()
+
+	second := start(t, log, store)
+	s = second.stream(&StreamSpec{LabelSelector: "app=x"})
+	if _, _, ok := s.Resume(); ok {
+		t.Fatal("a stream with other selectors resumed")
+	}
+	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "20"})
+	send(t, s, source.Added, "a", "u-a", "5", source.ReasonSnapshot)
+	note(t, s, source.Progress{Kind: source.Listed, Version: "20", Objects: 1})
+	second.settle()
+	expect(t, log.lines()[4:], "gap 20", "deleted default/b u-b 6 relist")
+	if id := log.log[5].ID; !strings.HasSuffix(id, ".deleted.s"+s.fingerprint) {
+		t.Errorf("id is %s, want the fingerprint of the selection in it", id)
+	}
+}
+
+func TestPipeline_what_cannot_be_encoded_leaves_a_rejection_and_a_count(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
+	ticket, err := s.Admit(t.Context(), "2", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Deliver(source.Change{
+		Op: source.Updated, Ident: source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "2"},
+		Body: source.NewBody([]byte("[]")), Reason: source.ReasonWatch, Seen: time.Now(), Ticket: ticket, Size: 2,
+	})
+	send(t, s, source.Updated, "a", "u1", "3", source.ReasonWatch)
+	r.settle()
+	expect(t, log.lines(), "added default/a u1 1 watch", "rejected default/a u1 2 watch", "updated default/a u1 3 watch")
+	if n := value(t, r.registry, "publish_failures_total"); n != 1 {
+		t.Errorf("%v failures are counted, want 1", n)
+	}
+	if n := r.budget.bytes.Load(); n != 0 {
+		t.Errorf("%d bytes are held, want none", n)
+	}
+}
