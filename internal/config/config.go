@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import "time"
+
+// Config is a whole file. [Load] and [FromArgs] return it complete: defaults are filled in, and every pipeline has
+// exactly one sink.
+type Config struct {
+	// Cluster names the cluster in events; empty: the uid of namespace kube-system.
+	Cluster    string     `yaml:"cluster"`
+	Kubernetes Kubernetes `yaml:"kubernetes"`
+	Pipelines  []Pipeline `yaml:"pipelines"`
+	// DataDir is where state is kept; see [Config.StateDir] for what empty means.
+	DataDir string `yaml:"dataDir"`
+	Buffer  Buffer `yaml:"buffer"`
+	Server  Server `yaml:"server"`
+	Log     Log    `yaml:"log"`
+}
+
+// Kubernetes says how the API server is found; both empty: in-cluster, then the usual kubeconfig rules.
+type Kubernetes struct {
+	Kubeconfig string `yaml:"kubeconfig"`
+	Context    string `yaml:"context"`
+}
+
+// Pipeline is a list of resources and the one sink they are published to.
+type Pipeline struct {
+	Name       string     `yaml:"name"`
+	Resources  []Resource `yaml:"resources"`
+	Encoding   Encoding   `yaml:"encoding"`
+	Sink       Sink       `yaml:"sink"`
+	Checkpoint Checkpoint `yaml:"checkpoint"`
+	// Buffer is this pipeline's part of the common one; see [Config.BufferShare] for what 0 means.
+	Buffer Buffer `yaml:"buffer"`
+}
+
+// Resource is one resource in one or several scopes.
+type Resource struct {
+	Resource ResourceName `yaml:"resource"`
+	// Namespaces makes one stream of each; empty: one stream of all.
+	Namespaces    []string `yaml:"namespaces"`
+	LabelSelector string   `yaml:"labelSelector"`
+	FieldSelector string   `yaml:"fieldSelector"`
+	Delivery      Delivery `yaml:"delivery"`
+	Payload       Payload  `yaml:"payload"`
+	Snapshot      Snapshot `yaml:"snapshot"`
+}
+
+// Encoding says what an event looks like.
+type Encoding struct {
+	Mode Mode `yaml:"mode"`
+	// Keep lists parts of an object that are otherwise removed.
+	Keep    []Part  `yaml:"keep"`
+	Secrets Secrets `yaml:"secrets"`
+}
+
+// Secrets says what leaves the process of objects of kind Secret.
+type Secrets struct {
+	// Values publishes the values of Secrets.
+	Values bool `yaml:"values"`
+}
+
+// Sink is where events go: one of its fields is set.
+type Sink struct {
+	NATS     *NATS     `yaml:"nats"`
+	Embedded *Embedded `yaml:"embedded"`
+	Stdout   *Stdout   `yaml:"stdout"`
+}
+
+// Stdout writes one event a line to the standard output.
+type Stdout struct{}
+
+// JetStream is a stream of a NATS server and the limits with which it is created.
+type JetStream struct {
+	Stream string `yaml:"stream"`
+	// Subject is the template of each event's subject.
+	Subject string `yaml:"subject"`
+	// MaxAge and MaxBytes limit the stream, 0: not at all.
+	MaxAge   time.Duration `yaml:"maxAge"`
+	MaxBytes Size          `yaml:"maxBytes"`
+	// DuplicateWindow is how long the server recognises a repeated message by its id, at most MaxAge.
+	DuplicateWindow time.Duration `yaml:"duplicateWindow"`
+}
+
+// NATS publishes to a NATS server with JetStream.
+type NATS struct {
+	Servers   []string `yaml:"servers"`
+	JetStream `yaml:",inline"`
+	// Replicas is the number of servers that hold the stream.
+	Replicas int `yaml:"replicas"`
+
+	TokenFile    string `yaml:"tokenFile"`
+	TokenEnv     string `yaml:"tokenEnv"`
+	User         string `yaml:"user"`
+	PasswordFile string `yaml:"passwordFile"`
+	PasswordEnv  string `yaml:"passwordEnv"`
+	NKeyFile     string `yaml:"nkeyFile"`
+	CredsFile    string `yaml:"credsFile"`
+	// TLS is nil where the server's URL alone decides about TLS.
+	TLS *TLS `yaml:"tls"`
+}
+
+// TLS says whom to trust and how to prove who we are. Empty fields mean: the system's certificate authorities, no client
+// certificate, the host name of the URL.
+type TLS struct {
+	CAFile     string `yaml:"caFile"`
+	CertFile   string `yaml:"certFile"`
+	KeyFile    string `yaml:"keyFile"`
+	ServerName string `yaml:"serverName"`
+}
+
+// Embedded is the NATS server in the process itself. All pipelines that use it share one.
+type Embedded struct {
+	Listen string `yaml:"listen"`
+	// StoreDir is where the server keeps its streams; empty: nats in [Config.StateDir].
+	StoreDir  string `yaml:"storeDir"`
+	JetStream `yaml:",inline"`
+}
+
+// Checkpoint says where positions are kept.
+type Checkpoint struct {
+	File CheckpointFile `yaml:"file"`
+}
+
+// CheckpointFile is a checkpoint in a file; see [Config.CheckpointPath] for what an empty path means.
+type CheckpointFile struct {
+	Path string `yaml:"path"`
+}
+
+// Buffer bounds what is read and not yet acknowledged.
+type Buffer struct {
+	MaxBytes Size `yaml:"maxBytes"`
+}
+
+// Server is the HTTP server of metrics and health.
+type Server struct {
+	Listen string `yaml:"listen"`
+}
+
+// Log says what is logged and how.
+type Log struct {
+	Level  Level  `yaml:"level"`
+	Format Format `yaml:"format"`
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+)
+
+var update = flag.Bool("update", false, "write what is reported now into the bad files; review it with git diff")
+
+const want = "# want: "
+
+// A bad file begins with the problems it must be refused with, one a line, as they are printed after the file's name.
+func TestLoad_refuses_bad_files_with_exactly_these_problems(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.bad.yaml")
+	if err != nil || len(files) < 25 {
+		t.Fatalf("%d bad files, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".bad.yaml"), func(t *testing.T) {
+			if *update {
+				rewrite(t, file)
+			}
+			data := read(t, file)
+			var wanted []string
+			for line := range strings.Lines(string(data)) {
+				if rest, ok := strings.CutPrefix(line, want); ok {
+					wanted = append(wanted, "file:"+strings.TrimSuffix(rest, "\n"))
+				}
+			}
+			c, _, err := Parse("file", data)
+			if c != nil || err == nil {
+				t.Fatal("the file was taken")
+			}
+			if got := strings.Split(err.Error(), "\n"); !slices.Equal(got, wanted) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(wanted, "\n"))
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("a secret is in %v", err)
+			}
+		})
+	}
+}
+
+// rewrite puts the problems that are reported now on top of the file. Their lines count themselves.
+func rewrite(t *testing.T, file string) {
+	t.Helper()
+	var body []byte
+	for line := range bytes.Lines(read(t, file)) {
+		if !bytes.HasPrefix(line, []byte(want)) {
+			body = append(body, line...)
+		}
+	}
+	_, _, err := Parse("file", body)
+	var first Problems
+	errors.As(err, &first)
+	_, _, err = Parse("file", append(bytes.Repeat([]byte("#\n"), len(first)), body...))
+	var out strings.Builder
+	for line := range strings.Lines(err.Error() + "\n") {
+		out.WriteString(want + strings.TrimPrefix(line, "file:"))
+	}
+	if err := os.WriteFile(file, append([]byte(out.String()), body...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestLoad_of_a_file_without_content_says_so(t *testing.T) {
+	for name, text := range map[string]string{"nothing": "", "a comment": "# nothing\n", "a separator": "---\n", "null": "null\n", "a BOM": "\uFEFF"} {
+		_, _, err := Parse("f.yaml", []byte(text))
+		const want = "f.yaml:1:1: is empty; it needs at least pipelines, see config.example.yaml for every key"
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestLoad_refuses_what_is_no_text_or_too_large(t *testing.T) {
+	for text, want := range map[string]string{
+		"a: \x00":                      "f:1:1: is not text in UTF-8; see config.example.yaml for every key",
+		"a: \xff":                      "f:1:1: is not text in UTF-8; see config.example.yaml for every key",
+		strings.Repeat("#", 2<<20):     "f:1:1: is larger than 256 KiB, or nested deeper than 100 levels; see config.example.yaml for every key",
+		strings.Repeat("[", 101):       "f:1:1: is larger than 256 KiB, or nested deeper than 100 levels; see config.example.yaml for every key",
+		strings.Repeat("- ", 101):      "f:1:1: is larger than 256 KiB, or nested deeper than 100 levels; see config.example.yaml for every key",
+		strings.Repeat(" ", 202) + "a": "f:1:1: is larger than 256 KiB, or nested deeper than 100 levels; see config.example.yaml for every key",
+	} {
+		if _, _, err := Parse("f", []byte(text)); err == nil || err.Error() != want {
+			t.Errorf("%.10q: %v", text, err)
+		}
+	}
+}
+
+func TestLoad_of_a_file_that_is_not_there_says_which(t *testing.T) {
+	_, _, err := Load("testdata/none.yaml")
+	const want = "testdata/none.yaml: cannot be read: no such file or directory; give an existing file"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestLoad_reads_a_good_file(t *testing.T) {
+	got, warnings, err := Load("testdata/good.yaml")
+	if err != nil || warnings != nil {
+		t.Fatal(err, warnings)
+	}
+	stream := JetStream{
+		Stream: "AUDIT", Subject: "audit.{cluster}.{group}.{resource}.{namespace}.{name}",
+		MaxAge: 72 * time.Hour, MaxBytes: 10 << 30, DuplicateWindow: 5 * time.Minute,
+	}
+	want := &Config{
+		Cluster:    "prod-eu-1",
+		Kubernetes: Kubernetes{Kubeconfig: "/etc/kube/config", Context: "prod"},
+		Pipelines: []Pipeline{
+			{
+				Name: "audit",
+				Resources: []Resource{
+					{
+						Resource: ResourceName{Plural: "deployments", Group: "apps"}, Namespaces: []string{"web", "shop"},
+						LabelSelector: "tier!=cache", Delivery: Latest, Payload: PayloadMetadata, Snapshot: SnapshotNever,
+					},
+					{
+						Resource: ResourceName{"deployments", "v1", "apps"}, Namespaces: []string{"kube-system"},
+						Delivery: Every, Payload: PayloadObject, Snapshot: SnapshotInitial,
+					},
+					{
+						Resource: ResourceName{Plural: "pods", Version: "v1"}, FieldSelector: "spec.nodeName=node-1",
+						Delivery: Every, Payload: PayloadObject, Snapshot: SnapshotInitial,
+					},
+				},
+				Encoding: Encoding{Mode: Structured, Keep: []Part{ManagedFields, LastApplied}, Secrets: Secrets{Values: true}},
+				Sink: Sink{NATS: &NATS{
+					Servers: []string{"tls://nats-0:4222", "tls://nats-1:4222"}, JetStream: stream, Replicas: 3,
+					User: "bridge", PasswordFile: "/etc/nats/password",
+					TLS: &TLS{CAFile: "/etc/nats/ca.crt", CertFile: "/etc/nats/tls.crt", KeyFile: "/etc/nats/tls.key", ServerName: "nats"},
+				}},
+				Checkpoint: Checkpoint{CheckpointFile{"/var/lib/audit.db"}},
+				Buffer:     Buffer{64 << 20},
+			},
+			{
+				Name:      "everything_else",
+				Resources: []Resource{{Resource: ResourceName{Plural: "configmaps"}, Delivery: Every, Payload: PayloadObject, Snapshot: SnapshotInitial}},
+				Encoding:  Encoding{Mode: Binary},
+				Sink:      embedded(),
+			},
+			{
+				Name: "lines",
+				Resources: []Resource{{
+					Resource: ResourceName{Plural: "events", Group: "events.k8s.io"},
+					Delivery: Every, Payload: PayloadObject, Snapshot: SnapshotInitial,
+				}},
+				Encoding: Encoding{Mode: Binary},
+				Sink:     Sink{Stdout: &Stdout{}},
+			},
+		},
+		DataDir: "/var/lib/kube-eventbridge",
+		Buffer:  Buffer{128 << 20},
+		Server:  Server{":9090"},
+		Log:     Log{LevelDebug, FormatJSON},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+	for i, share := range []Size{64 << 20, 32 << 20, 32 << 20} {
+		if got := got.BufferShare(&got.Pipelines[i]); got != share {
+			t.Errorf("buffer of pipelines[%d]: %v, want %v", i, got, share)
+		}
+	}
+}
+
+// embedded is the sink of who names none.
+func embedded() Sink {
+	return Sink{Embedded: &Embedded{
+		Listen:    "127.0.0.1:4222",
+		JetStream: JetStream{Stream: "KUBERNETES", Subject: encode.DefaultSubject, DuplicateWindow: 2 * time.Minute},
+	}}
+}
+
+func TestFromArgs_is_one_pipeline_with_the_embedded_server(t *testing.T) {
+	got, err := FromArgs(Args{Resources: []string{"pods", "deployments.apps"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	want.Pipelines = []Pipeline{{
+		Name: "default",
+		Resources: []Resource{
+			{Resource: ResourceName{Plural: "pods"}, Delivery: Every, Payload: PayloadObject, Snapshot: SnapshotInitial},
+			{Resource: ResourceName{Plural: "deployments", Group: "apps"}, Delivery: Every, Payload: PayloadObject, Snapshot: SnapshotInitial},
+		},
+		Encoding: Encoding{Mode: Binary},
+		Sink:     embedded(),
+	}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+func TestFromArgs_namespaces_and_selector_hold_for_each_resource(t *testing.T) {
+	got, err := FromArgs(Args{Resources: []string{"pods", "deployments.apps"}, Namespaces: []string{"web", "shop"}, LabelSelector: "app in (a,b)"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		if r := got.Pipelines[0].Resources[i]; !slices.Equal(r.Namespaces, []string{"web", "shop"}) || r.LabelSelector != "app in (a,b)" {
+			t.Errorf("resource %d is %+v", i, r)
+		}
+	}
+}
+
+func TestFromArgs_reports_every_bad_argument_once(t *testing.T) {
+	for _, c := range []struct {
+		args Args
+		want string
+	}{
+		{Args{Resources: []string{"Pod", "nodes", "x/y"}}, `argument 1: "Pod" does not begin with a resource's plural name in lower case; write plural[.version][.group], such as pods, deployments.apps or deployments.v1.apps
+argument 3: "x/y" is a subresource or a path, which cannot be watched by that name; write plural[.version][.group], such as pods, deployments.apps or deployments.v1.apps`},
+		{Args{Resources: []string{"pods", "pods"}}, `argument 2: pods may name the same objects as pods before it, and an object belongs to one stream of a pipeline; give them different namespaces or groups, or move one to another pipeline`},
+		{Args{}, `name at least one resource, such as pods or deployments.apps`},
+		{Args{Resources: []string{"pods", "nodes"}, Namespaces: []string{"Web", "shop", "shop"}, LabelSelector: "a=b=c"}, `--namespace: "Web" is not a namespace; use lower-case letters, digits and - (at most 63, a letter or digit at both ends)
+--namespace: "shop" is there twice; keep one
+--selector: "a=b=c" is not a label selector: found '=', expected: ',' or 'end of string'; write one as kubectl -l takes it, such as app=web,tier!=cache`},
+		{Args{Resources: []string{"pods"}, Listen: "8081", BrokerListen: "localhost"}, `--listen: "8081" is not an address to listen on; write host:port, such as 127.0.0.1:8080 or :8080
+--broker-listen: "localhost" is not an address to listen on; write host:port, such as 127.0.0.1:8080 or :8080`},
+	} {
+		if _, err := FromArgs(c.args); err == nil || err.Error() != c.want {
+			t.Errorf("%q: got\n%v\nwant\n%s", c.args, err, c.want)
+		}
+	}
+}
+
+// Where validate is silent, the encoder must say of no object that it shares a subject.
+func TestLoad_warns_of_a_subject_that_objects_may_share(t *testing.T) {
+	const want = "f:4:26: pipelines[0].sink.nats.subject: objects may share a subject, so the server does not check each object's last event: " +
+		"a late write of a process that was thought dead may then follow a newer one, or repeat it; " +
+		"use {group}, {resource}, {namespace} and {name}, each in a word of its own between dots"
+	for _, c := range []struct {
+		subject string
+		warned  bool
+	}{
+		{encode.DefaultSubject, false},
+		{"a.{name}.x-{namespace}.{resource}.{group}.{version}.{pipeline}", false},
+		{"k8s.{resource}.{namespace}.{name}", true},
+		{"k8s.{group}.{resource}.{namespace}", true},
+		{"k8s.{cluster}.{namespace}-{name}", true},
+		{"k8s.{group}.{resource}.{namespace}-{name}", true},
+		{"k8s.all", true},
+	} {
+		_, warnings, err := Parse("f", []byte("pipelines:\n- name: a\n  resources: [{resource: pods}]\n  sink: {nats: {subject: \""+c.subject+"\"}}\n"))
+		if err != nil || len(warnings) > 0 != c.warned || c.warned && warnings.Error() != want {
+			t.Errorf("%s: got %v, %v, want %t: %s", c.subject, warnings, err, c.warned, want)
+		}
+		template, err := encode.ParseTemplate(encode.Subject, c.subject)
+		if err != nil || template.PerObject() == c.warned {
+			t.Errorf("%s: the encoder disagrees: %v", c.subject, err)
+		}
+	}
+}
+
+func TestStateDir_follows_the_environment_where_the_file_says_nothing(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	for _, c := range []struct{ dataDir, xdg, want string }{
+		{"/data", "/xdg", "/data"},
+		{"", "/xdg", "/xdg/kube-eventbridge"},
+		{"", "relative", home + "/.local/state/kube-eventbridge"},
+		{"", "", home + "/.local/state/kube-eventbridge"},
+	} {
+		t.Setenv("XDG_STATE_HOME", c.xdg)
+		cfg := &Config{DataDir: c.dataDir}
+		p := &Pipeline{Name: "audit"}
+		dir, err := cfg.StateDir()
+		path, _ := cfg.CheckpointPath(p)
+		store, _ := cfg.StoreDir(&Embedded{})
+		if err != nil || dir != c.want || path != c.want+"/audit.db" || store != c.want+"/nats" {
+			t.Errorf("%+v: %s %s %s %v", c, dir, path, store, err)
+		}
+	}
+}

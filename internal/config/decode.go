@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// mark is a place in the file, from 1.
+type mark struct{ line, column int }
+
+// issue is a problem whose place is that of its path, unless at says otherwise.
+type issue struct {
+	path, message string
+	at            mark
+}
+
+// decoder fills a struct from YAML, remembers where each path was, and goes on after a problem.
+type decoder struct {
+	marks map[string]mark
+	// bad are the paths that a problem was found at.
+	bad    map[string]bool
+	issues []issue
+}
+
+func (d *decoder) add(path, message string) { d.addAt(path, mark{}, message) }
+
+func (d *decoder) addAt(path string, at mark, message string) {
+	d.bad[path] = true
+	d.note(path, at, message)
+}
+
+// note is addAt for what does not spoil the value of path.
+func (d *decoder) note(path string, at mark, message string) {
+	d.issues = append(d.issues, issue{path, message, at})
+}
+
+// decode fills target, a pointer to a struct, with node, which must be a mapping.
+func (d *decoder) decode(node ast.Node, path string, target any) {
+	d.value(node, path, reflect.ValueOf(target).Elem())
+}
+
+// place returns where a person sees node begin.
+func place(node ast.Node) mark {
+	t := node.GetToken()
+	switch n := node.(type) {
+	case *ast.MappingNode:
+		if len(n.Values) > 0 && !n.IsFlowStyle {
+			t = n.Values[0].Key.GetToken()
+		}
+	case *ast.MappingValueNode:
+		t = n.Key.GetToken()
+	}
+	if t == nil || t.Position == nil {
+		return mark{}
+	}
+	return mark{t.Position.Line, t.Position.Column}
+}
+
+// value fills v. A mapping of which nothing is written keeps its defaults; any other value must be given.
+func (d *decoder) value(node ast.Node, path string, v reflect.Value) {
+	if _, marked := d.marks[path]; !marked {
+		d.marks[path] = place(node)
+	}
+	if refused := unsupported(node); refused != "" {
+		d.addAt(path, place(node), refused)
+		return
+	}
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		setDefaults(v)
+		v = v.Elem()
+	}
+	_, isText := v.Addr().Interface().(encoding.TextUnmarshaler)
+	switch {
+	case isText || v.Type() == reflect.TypeFor[time.Duration]():
+		d.text(node, path, v)
+	case v.Kind() == reflect.Struct:
+		d.mapping(node, path, v)
+	case v.Kind() == reflect.Slice:
+		d.list(node, path, v)
+	default:
+		d.scalar(node, path, v)
+	}
+}
+
+// unsupported refuses what would make one place in the file the value of another.
+func unsupported(node ast.Node) string {
+	switch node.Type() {
+	case ast.AnchorType, ast.AliasType, ast.MergeKeyType:
+		return "anchors, aliases and merge keys are not supported; write the value out"
+	case ast.TagType:
+		return "tags are not supported; write the value without one"
+	default:
+		return ""
+	}
+}
+
+func setDefaults(pointer reflect.Value) {
+	if t, ok := pointer.Interface().(defaulter); ok {
+		t.setDefaults()
+	}
+}
+
+func (d *decoder) mapping(node ast.Node, path string, v reflect.Value) {
+	var entries []*ast.MappingValueNode
+	switch n := node.(type) {
+	case *ast.NullNode:
+		return
+	case *ast.MappingNode:
+		entries = n.Values
+	case *ast.MappingValueNode:
+		entries = []*ast.MappingValueNode{n}
+	default:
+		d.add(path, fmt.Sprintf("is %s, not a mapping; %s", describe(node), mappingHint(node, v.Type())))
+		return
+	}
+	first := map[string]mark{}
+	for _, entry := range entries {
+		key, at := entry.Key.GetToken().Value, place(entry)
+		below := join(path, key)
+		field := fieldOf(v, key)
+		switch before, again := first[key]; {
+		case entry.Key.Type() != ast.StringType:
+			refused := unsupported(entry.Key)
+			if refused == "" {
+				refused = fmt.Sprintf("the key %q is not a plain word; %s", key, validKeys(v.Type()))
+			}
+			d.note(path, at, refused)
+		case again:
+			d.note(below, at, fmt.Sprintf("is there twice, first in line %d; keep one", before.line))
+		case !field.IsValid():
+			d.unknown(below, at, key, path, v)
+		default:
+			first[key] = at
+			if isScalar(entry.Value) {
+				at = place(entry.Value)
+			}
+			d.marks[below] = at
+			d.value(entry.Value, below, field)
+		}
+	}
+}
+
+func isScalar(node ast.Node) bool {
+	_, scalar := node.(ast.ScalarNode)
+	return scalar && node.Type() != ast.NullType
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// unknown says why key is refused, and what was probably meant.
+func (d *decoder) unknown(below string, at mark, key, path string, v reflect.Value) {
+	valid := keys(v.Type())
+	if why := refusedKeys(v.Type())[key]; why != "" {
+		d.addAt(below, at, strings.ReplaceAll(why, "{keys}", strings.Join(valid, ", ")))
+		return
+	}
+	message := "is not a key here"
+	if meant, ok := closest(key, valid); ok {
+		message += fmt.Sprintf(", did you mean %s?", meant)
+		d.bad[join(path, meant)] = true // so that it is not reported as missing as well
+	}
+	d.addAt(below, at, message+"; "+validKeys(v.Type()))
+}
+
+func (d *decoder) list(node ast.Node, path string, v reflect.Value) {
+	n, ok := node.(*ast.SequenceNode)
+	if !ok {
+		d.add(path, fmt.Sprintf("is %s, not a list; write [] or items that begin with -", describe(node)))
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(n.Values), len(n.Values)))
+	for i, item := range n.Values {
+		setDefaults(v.Index(i).Addr())
+		d.value(item, fmt.Sprintf("%s[%d]", path, i), v.Index(i))
+	}
+}
+
+// keys returns the keys of a struct type, in their order.
+func keys(t reflect.Type) []string {
+	var all []string
+	for f := range t.Fields() {
+		if f.Anonymous {
+			all = append(all, keys(f.Type)...)
+			continue
+		}
+		all = append(all, f.Tag.Get("yaml"))
+	}
+	return all
+}
+
+// validKeys says which keys a struct type has.
+func validKeys(t reflect.Type) string {
+	valid := keys(t)
+	if len(valid) == 0 {
+		return "nothing belongs inside, write {}"
+	}
+	return "valid keys: " + strings.Join(valid, ", ")
+}
+
+// mappingHint says what to write instead of node, where a mapping for t belongs. It repeats node only where that is the name of
+// a resource.
+func mappingHint(node ast.Node, t reflect.Type) string {
+	if t == reflect.TypeFor[Resource]() {
+		text, _ := textOf(node, false)
+		if new(ResourceName).UnmarshalText([]byte(text)) == nil {
+			return "write - resource: " + text
+		}
+	}
+	return validKeys(t)
+}
+
+// fieldOf returns the field of v that key fills, or the zero Value.
+func fieldOf(v reflect.Value, key string) reflect.Value {
+	for f := range v.Type().Fields() {
+		switch {
+		case f.Anonymous:
+			if inner := fieldOf(v.FieldByIndex(f.Index), key); inner.IsValid() {
+				return inner
+			}
+		case f.Tag.Get("yaml") == key:
+			return v.FieldByIndex(f.Index)
+		}
+	}
+	return reflect.Value{}
+}
+
+// refuser is implemented by types that say of some keys why they are refused.
+type refuser interface{ refused() map[string]string }
+
+func refusedKeys(t reflect.Type) map[string]string {
+	if r, ok := reflect.Zero(t).Interface().(refuser); ok {
+		return r.refused()
+	}
+	return nil
+}

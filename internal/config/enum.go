@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+// Delivery says whether deltas of one object may be folded.
+type Delivery string
+
+// The deliveries.
+const (
+	Every  Delivery = "every"
+	Latest Delivery = "latest"
+)
+
+func (Delivery) choices() choices { return choices{now: []string{"every", "latest"}} }
+
+// Payload is what the data of an event is.
+type Payload string
+
+// The payloads.
+const (
+	PayloadObject   Payload = "object"
+	PayloadMetadata Payload = "metadata"
+)
+
+func (Payload) choices() choices {
+	return choices{now: []string{"object", "metadata"}, later: []string{"change", "merge-patch", "json-patch"}}
+}
+
+// Snapshot says whether what exists at the first start is published.
+type Snapshot string
+
+// The snapshots.
+const (
+	SnapshotInitial Snapshot = "initial"
+	SnapshotNever   Snapshot = "never"
+)
+
+func (Snapshot) choices() choices { return choices{now: []string{"initial", "never"}} }
+
+// Mode is the CloudEvents content mode.
+type Mode string
+
+// The content modes.
+const (
+	Binary     Mode = "binary"
+	Structured Mode = "structured"
+)
+
+func (Mode) choices() choices { return choices{now: []string{"binary", "structured"}} }
+
+// Part is a part of an object that is removed unless it is asked for.
+type Part string
+
+// The parts.
+const (
+	ManagedFields Part = "managedFields"
+	LastApplied   Part = "lastApplied"
+)
+
+func (Part) choices() choices {
+	return choices{now: []string{"managedFields", "lastApplied"}}
+}
+
+// Level is the least severe level that is logged.
+type Level string
+
+// The levels.
+const (
+	LevelDebug Level = "debug"
+	LevelInfo  Level = "info"
+	LevelWarn  Level = "warn"
+	LevelError Level = "error"
+)
+
+func (Level) choices() choices { return choices{now: []string{"debug", "info", "warn", "error"}} }
+
+// Format is the form of the log.
+type Format string
+
+// The formats. FormatAuto is text on a terminal and JSON otherwise.
+const (
+	FormatAuto Format = "auto"
+	FormatText Format = "text"
+	FormatJSON Format = "json"
+)
+
+func (Format) choices() choices { return choices{now: []string{"auto", "text", "json"}} }
+
+// choices are the values of an enumeration: those of this version, and those of the contract that it does not have yet.
+type choices struct{ now, later []string }
+
+type enum interface {
+	~string
+	choices() choices
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// maxFile bounds what is parsed, maxNesting how deep: the parser is recursive, and its time grows with the square of what it reads.
+const (
+	maxFile    = 256 << 10
+	maxNesting = 100
+)
+
+// Load reads and checks the file. An error is a [Problems] with everything that is wrong with it. The warnings name what
+// is allowed and costs something that is otherwise promised. Relative paths in the file are relative to its directory, and
+// absolute in what is returned.
+func Load(file string) (c *Config, warnings Problems, err error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		var cause *fs.PathError
+		if errors.As(err, &cause) {
+			err = cause.Err
+		}
+		return nil, nil, Problems{{File: file, Message: fmt.Sprintf("cannot be read: %v; give an existing file", err)}}
+	}
+	dir, err := filepath.Abs(filepath.Dir(file))
+	if err != nil {
+		return nil, nil, Problems{{File: file, Message: fmt.Sprintf("is in a directory that cannot be found: %v; give an absolute path", err)}}
+	}
+	if c, warnings, err = Parse(file, data); c != nil {
+		c.resolve(dir)
+	}
+	return c, warnings, err
+}
+
+// Parse is [Load] for what is already read; file is used in messages only, and paths are left as they are.
+func Parse(file string, data []byte) (c *Config, warnings Problems, err error) {
+	l := loader{file: file, decoder: decoder{marks: map[string]mark{}, bad: map[string]bool{}}}
+	c = Default()
+	if body := l.body(data); body != nil {
+		l.decode(body, "", c)
+	}
+	if l.bad[""] { // what is not a mapping is not worth a second complaint
+		return nil, nil, l.problems(l.issues)
+	}
+	c.complete()
+	found, warned := c.check()
+	for _, i := range found {
+		if !l.known(i.path) {
+			l.issues = append(l.issues, i)
+		}
+	}
+	if len(l.issues) > 0 {
+		return nil, l.problems(warned), l.problems(l.issues)
+	}
+	return c, l.problems(warned), nil
+}
+
+// loader puts places to what is found.
+type loader struct {
+	file string
+	decoder
+}
+
+// known reports whether the decoder has complained about path, or about something that path is in.
+func (l *loader) known(path string) bool {
+	for ; path != ""; path = parent(path) {
+		if l.bad[path] {
+			return true
+		}
+	}
+	return false
+}
+
+// problems gives each issue the place of its path, or of the nearest one around it that the file has.
+func (l *loader) problems(issues []issue) Problems {
+	var all Problems
+	for _, i := range issues {
+		at := i.at
+		for path := i.path; at.line == 0; path = parent(path) {
+			at = l.marks[path]
+			if path == "" {
+				at.line, at.column = max(at.line, 1), max(at.column, 1)
+			}
+		}
+		all = append(all, Problem{File: l.file, Line: at.line, Column: at.column, Path: i.path, Message: oneLine(i.message)})
+	}
+	all.sort()
+	return all
+}
+
+// parent returns the path around path: pipelines[0].name, pipelines[0], pipelines, nothing.
+func parent(path string) string {
+	return path[:max(strings.LastIndexAny(path, ".["), 0)]
+}
+
+// oneLine makes s fit one line of a terminal, whatever the file put into it.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || 0x80 <= r && r < 0xa0 || r == utf8.RuneError || r == 0x2028 || r == 0x2029 {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
+
+// body parses data and returns the one document's content, or nil and an issue.
+func (l *loader) body(data []byte) ast.Node {
+	const valid = "see config.example.yaml for every key"
+	data = bytes.TrimPrefix(data, []byte("\uFEFF"))
+	if i := bytes.IndexByte(data, 0); i >= 0 || !utf8.Valid(data) {
+		l.add("", "is not text in UTF-8; "+valid)
+		return nil
+	}
+	if len(data) > maxFile || nesting(data) > maxNesting {
+		l.add("", "is larger than 256 KiB, or nested deeper than 100 levels; "+valid)
+		return nil
+	}
+	if m, found := tab(data); found {
+		l.addAt("", m, "a tab indents this line; YAML takes spaces only")
+		return nil
+	}
+	f, err := parseYAML(data)
+	if err != nil {
+		l.syntax(err)
+		return nil
+	}
+	var body ast.Node
+	for _, d := range f.Docs {
+		switch {
+		case d.Body == nil:
+		case body != nil:
+			l.note("", place(d.Body), "another document begins here; a configuration is one document, without --- in between")
+		default:
+			body = d.Body
+		}
+	}
+	if body == nil || body.Type() == ast.NullType {
+		l.add("", "is empty; it needs at least pipelines, "+valid)
+		return nil
+	}
+	return body
+}
+
+// parseYAML turns a panic of the parser into an error: what was read is at fault, not the process.
+func parseYAML(data []byte) (f *ast.File, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			f, err = nil, errors.New("is not YAML")
+		}
+	}()
+	return parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
+}
+
+func (l *loader) syntax(err error) {
+	var at mark
+	message := err.Error()
+	var e yaml.Error
+	if errors.As(err, &e) {
+		message = e.GetMessage()
+		if t := e.GetToken(); t != nil && t.Position != nil {
+			at = mark{t.Position.Line, t.Position.Column}
+		}
+	}
+	l.addAt("", at, "YAML: "+message+"; mind indentation, quotes and brackets")
+}
+
+// tab finds a tab in the indentation of a line that says something; inside a literal block it may be legal, and is refused all
+// the same: nothing here needs one.
+func tab(data []byte) (mark, bool) {
+	line := 0
+	for text := range bytes.Lines(data) {
+		line++
+		rest := bytes.TrimLeft(text, " ")
+		if said := bytes.TrimLeft(text, " \t\r\n"); len(said) > 0 && said[0] != '#' && rest[0] == '\t' {
+			return mark{line, 1 + len(text) - len(rest)}, true
+		}
+	}
+	return mark{}, false
+}
+
+// nesting returns an upper bound of how deep the parser has to go into data: brackets, indentation, and dashes and colons in one line.
+func nesting(data []byte) int {
+	deepest, brackets := 0, 0
+	for text := range bytes.Lines(data) {
+		indent := len(text) - len(bytes.TrimLeft(text, " "))
+		dashes := bytes.Count(text, []byte("- ")) + bytes.Count(text, []byte("? "))
+		deepest = max(deepest, brackets+indent/2+dashes)
+		for _, c := range text {
+			switch c {
+			case '[', '{':
+				brackets++
+				deepest = max(deepest, brackets)
+			case ']', '}':
+				brackets = max(brackets-1, 0)
+			}
+		}
+	}
+	return deepest
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// Every key that names a file or a directory, so that none is forgotten.
+const pathsFile = `
+kubernetes: {kubeconfig: PREFIX/kubeconfig}
+dataDir: PREFIX/dataDir
+pipelines:
+  - {name: a, resources: [{resource: pods}], checkpoint: {file: {path: PREFIX/path}}, sink: {embedded: {storeDir: PREFIX/storeDir}}}
+  - {name: b, resources: [{resource: nodes}], sink: {nats: {tokenFile: PREFIX/tokenFile, tls: {caFile: PREFIX/caFile,
+     certFile: PREFIX/certFile, keyFile: PREFIX/keyFile}}}}
+  - {name: c, resources: [{resource: secrets}], sink: {nats: {user: u, passwordFile: PREFIX/passwordFile}}}
+  - {name: d, resources: [{resource: events}], sink: {nats: {nkeyFile: PREFIX/nkeyFile}}}
+  - {name: e, resources: [{resource: services}], sink: {nats: {credsFile: PREFIX/credsFile}}}
+`
+
+func TestLoad_takes_relative_paths_from_the_directory_of_the_file(t *testing.T) {
+	base := t.TempDir()
+	if err := os.Mkdir(filepath.Join(base, "etc"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(base) // the file is named relative to another directory than its own
+	for prefix, want := range map[string]string{".": filepath.Join(base, "etc"), "..": base, "/data": "/data"} {
+		text := strings.ReplaceAll(pathsFile, "PREFIX", prefix)
+		if err := os.WriteFile("etc/bridge.yaml", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, _, err := Load("etc/bridge.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		eachPath(reflect.ValueOf(c), "", func(key, path string) {
+			if path == "" {
+				return
+			}
+			if n++; path != filepath.Join(want, key) {
+				t.Errorf("%s: %s is %s", prefix, key, path)
+			}
+		})
+		if n != 11 {
+			t.Errorf("%s: %d paths", prefix, n)
+		}
+	}
+}
+
+// eachPath calls f for each value below v whose key says that it is a path.
+func eachPath(v reflect.Value, key string, f func(key, path string)) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			eachPath(v.Elem(), key, f)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			eachPath(v.Index(i), key, f)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			eachPath(v.Field(i), v.Type().Field(i).Tag.Get("yaml"), f)
+		}
+	case reflect.String:
+		if strings.HasSuffix(key, "File") || strings.HasSuffix(key, "Dir") || key == "path" || key == "kubeconfig" {
+			f(key, v.String())
+		}
+	default:
+	}
+}
+
+func TestFromArgs_puts_servers_and_state_where_it_is_told(t *testing.T) {
+	t.Chdir(t.TempDir())
+	want, err := filepath.Abs("state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := FromArgs(Args{Resources: []string{"pods"}, Listen: ":8081", BrokerListen: "127.0.0.1:4223", DataDir: "state"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if broker := c.Pipelines[0].Sink.Embedded; c.Server.Listen != ":8081" || broker.Listen != "127.0.0.1:4223" || c.DataDir != want {
+		t.Errorf("got %s, %s, %s", c.Server.Listen, broker.Listen, c.DataDir)
+	}
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Problem is one thing that is wrong with a configuration.
+type Problem struct {
+	// File, Line and Column say where, from 1, columns in characters. Line is 0 where there is no place: the file cannot be
+	// read, or the configuration comes from arguments.
+	File   string `json:"file,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
+	// Path is the key, as in pipelines[0].name; empty: the file as a whole.
+	Path string `json:"path,omitempty"`
+	// Message says what is wrong; and after a semicolon, what is valid.
+	Message string `json:"message"`
+}
+
+// String returns the problem as FILE:LINE:COLUMN: path: what is wrong; what is valid. It is one line.
+func (p Problem) String() string {
+	var b strings.Builder
+	if p.File != "" {
+		b.WriteString(p.File)
+		if p.Line > 0 {
+			fmt.Fprintf(&b, ":%d:%d", p.Line, p.Column)
+		}
+		b.WriteString(": ")
+	}
+	if p.Path != "" {
+		b.WriteString(p.Path + ": ")
+	}
+	b.WriteString(p.Message)
+	return b.String()
+}
+
+// Problems is an error that holds all problems of a file, in the order of their places.
+type Problems []Problem
+
+// Error returns the problems, one a line.
+func (p Problems) Error() string {
+	lines := make([]string, len(p))
+	for i, problem := range p {
+		lines[i] = problem.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (p Problems) sort() {
+	slices.SortStableFunc(p, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+}
+
+// closest returns the one of words that was probably meant by s, or nothing.
+func closest(s string, words []string) (string, bool) {
+	best, distance := "", 1+min(len(s)/3, 2)
+	for _, w := range words {
+		if strings.EqualFold(w, s) {
+			return w, true
+		}
+		if d := editDistance(strings.ToLower(s), strings.ToLower(w)); d <= distance && (best == "" || d < distance) {
+			best, distance = w, d
+		}
+	}
+	return best, best != ""
+}
+
+// editDistance counts the insertions, removals and replacements of bytes that make b of a.
+func editDistance(a, b string) int {
+	if len(a) > 64 || len(b) > 64 {
+		return len(a) + len(b)
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(row[j+1]+1, row[j]+1, replaced)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Validate reports everything that is wrong with c, as a [Problems] without places, or nil.
+func (c *Config) Validate() error {
+	found, _ := c.check()
+	var all Problems
+	for _, i := range found {
+		all = append(all, Problem{Path: i.path, Message: i.message})
+	}
+	if all == nil {
+		return nil
+	}
+	return all
+}
+
+// check returns what is wrong with c, and what is allowed and costs something.
+func (c *Config) check() (issues, warnings []issue) {
+	v := new(validator)
+	v.top(c)
+	for i := range c.Pipelines {
+		v.pipeline(fmt.Sprintf("pipelines[%d]", i), &c.Pipelines[i])
+	}
+	v.pipelines(c)
+	return v.issues, v.warnings
+}
+
+// validator collects.
+type validator struct{ issues, warnings []issue }
+
+func (v *validator) add(path, format string, args ...any) {
+	v.issues = append(v.issues, issue{path: path, message: fmt.Sprintf(format, args...)})
+}
+
+// once is add for a path that nothing was found at yet: one clash of several is enough.
+func (v *validator) once(path, format string, args ...any) {
+	if !slices.ContainsFunc(v.issues, func(i issue) bool { return i.path == path }) {
+		v.add(path, format, args...)
+	}
+}
+
+func (v *validator) warn(path, format string, args ...any) {
+	v.warnings = append(v.warnings, issue{path: path, message: fmt.Sprintf(format, args...)})
+}
+
+// oneOf checks a value of an enumeration.
+func oneOf[T enum](v *validator, path string, value T) {
+	c, s := value.choices(), string(value)
+	valid := strings.Join(c.now, ", ")
+	meant, similar := closest(s, c.now)
+	switch {
+	case slices.Contains(c.now, s):
+	case slices.Contains(c.later, s):
+		v.add(path, "%q is not available in this version; valid: %s", s, valid)
+	case similar:
+		v.add(path, "%q is not a choice, did you mean %s?; valid: %s", s, meant, valid)
+	default:
+		v.add(path, "%q is not a choice; valid: %s", s, valid)
+	}
+}
+
+func (v *validator) top(c *Config) {
+	if c.Cluster != "" && checkName(c.Cluster, ".-") != nil {
+		v.add("cluster", "%q is not a name; use letters, digits, - and . (at most 63, a letter or digit at both ends), or leave it out", c.Cluster)
+	}
+	v.buffer("buffer.maxBytes", c.Buffer.MaxBytes)
+	v.address("server.listen", c.Server.Listen)
+	oneOf(v, "log.level", c.Log.Level)
+	oneOf(v, "log.format", c.Log.Format)
+	if len(c.Pipelines) == 0 {
+		v.add("pipelines", "none is given; write at least one, with a name and resources")
+	}
+}
+
+// minBuffer is about what one object may take at most.
+const minBuffer Size = 1 << 20
+
+// buffer checks a bound on what is read and not yet acknowledged.
+func (v *validator) buffer(path string, size Size) {
+	if size < minBuffer {
+		v.add(path, "%v is less than one object may take, so that reading would wait for each event's acknowledgement; "+
+			"write at least %v, the default of the whole is 256Mi", size, minBuffer)
+	}
+}
+
+// address checks what a server listens on.
+func (v *validator) address(path, address string) {
+	_, port, err := net.SplitHostPort(address)
+	if _, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil {
+		v.add(path, "%q is not an address to listen on; write host:port, such as 127.0.0.1:8080 or :8080", address)
+	}
+}
+
+// pipelines checks what pipelines must not have in common.
+func (v *validator) pipelines(c *Config) {
+	for j := range c.Pipelines {
+		path, b := fmt.Sprintf("pipelines[%d]", j), &c.Pipelines[j]
+		for i := range j {
+			v.pair(path, &c.Pipelines[i], b)
+		}
+	}
+	rest, sharers := c.unclaimed()
+	if c.Buffer.MaxBytes > 0 && (rest < 0 || rest == 0 && sharers > 0) {
+		v.add("buffer.maxBytes", "%v is less than what pipelines[].buffer.maxBytes ask for and the others need; raise it, or lower theirs", c.Buffer.MaxBytes)
+	}
+}
+
+// pair checks b, at path, against the pipeline a before it.
+func (v *validator) pair(path string, a, b *Pipeline) {
+	if b.Name != "" && strings.EqualFold(a.Name, b.Name) { // state is kept in files, and not every file system tells cases apart
+		v.once(path+".name", "%q is taken by another pipeline; give each a name of its own", b.Name)
+	}
+	if b.Checkpoint.File.Path != "" && a.Checkpoint.File.Path == b.Checkpoint.File.Path {
+		v.once(path+".checkpoint.file.path", "%q is the checkpoint of pipeline %q; give each a file of its own", b.Checkpoint.File.Path, a.Name)
+	}
+	if x, y := a.Sink.Embedded, b.Sink.Embedded; x != nil && y != nil && (x.Listen != y.Listen || x.StoreDir != y.StoreDir) {
+		v.once(path+".sink.embedded", "differs from that of pipeline %q in listen or storeDir, and a process has one embedded server; write the same", a.Name)
+	}
+	v.streams(path, a, b)
+}

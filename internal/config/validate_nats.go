@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+var envPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func (v *validator) nats(path string, n *NATS) {
+	if len(n.Servers) == 0 {
+		v.add(path+".servers", "none is given; write at least one, such as nats://localhost:4222")
+	}
+	for i, s := range n.Servers {
+		v.server(fmt.Sprintf("%s.servers[%d]", path, i), s)
+	}
+	if web := websockets(n.Servers); web > 0 && web < len(n.Servers) {
+		v.add(path+".servers", "has URLs with ws or wss beside others, and one client speaks one of them; keep either")
+	}
+	if n.Replicas < 1 || n.Replicas > 5 {
+		v.add(path+".replicas", "%d is not a number of replicas; use 1 to 5, best 1, 3 or 5", n.Replicas)
+	}
+	v.auth(path, n)
+	if t := n.TLS; t != nil && (t.CertFile == "") != (t.KeyFile == "") {
+		v.add(path+".tls", "has one of certFile and keyFile; give both or none")
+	}
+}
+
+// websockets counts the URLs with ws or wss.
+func websockets(servers []string) (n int) {
+	for _, s := range servers {
+		if scheme, _, found := strings.Cut(strings.ToLower(s), "://"); found && (scheme == "ws" || scheme == "wss") {
+			n++
+		}
+	}
+	return n
+}
+
+// server checks a URL. It repeats none that may hold a secret.
+func (v *validator) server(path, s string) {
+	full := s
+	if !strings.Contains(s, "://") {
+		full = "nats://" + s
+	}
+	u, err := url.Parse(full)
+	switch {
+	case strings.Contains(s, "@"):
+		v.add(path, "holds a user or a token, and a secret never stands in this file; use user with passwordFile, tokenFile, nkeyFile or credsFile beside servers")
+	case err != nil || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" && !strings.HasPrefix(u.Scheme, "ws") ||
+		!slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme):
+		v.add(path, "%q is not the URL of a NATS server; write nats://host:4222, or tls, ws or wss for nats", s)
+	}
+}
+
+// auth checks that there is one way to say who we are, and that it is whole.
+func (v *validator) auth(path string, n *NATS) {
+	var ways []string
+	for _, way := range []struct {
+		keys string
+		used bool
+	}{
+		{"tokenFile", n.TokenFile != ""},
+		{"tokenEnv", n.TokenEnv != ""},
+		{"user", n.User != "" || n.PasswordFile != "" || n.PasswordEnv != ""},
+		{"nkeyFile", n.NKeyFile != ""},
+		{"credsFile", n.CredsFile != ""},
+	} {
+		if way.used {
+			ways = append(ways, way.keys)
+		}
+	}
+	if len(ways) > 1 {
+		v.add(path, "has %s, and one of them decides; keep one of tokenFile, tokenEnv, user with a password, nkeyFile, credsFile", strings.Join(ways, " and "))
+	}
+	switch passwords := n.PasswordFile != "" || n.PasswordEnv != ""; {
+	case n.PasswordFile != "" && n.PasswordEnv != "":
+		v.add(path+".passwordEnv", "is there beside passwordFile; keep one")
+	case n.User != "" && !passwords:
+		v.add(path+".user", "has no password; add passwordFile or passwordEnv")
+	case n.User == "" && passwords:
+		v.add(path, "has a password and no user; add user")
+	}
+	for _, env := range []struct{ key, name string }{{"tokenEnv", n.TokenEnv}, {"passwordEnv", n.PasswordEnv}} {
+		if env.name != "" && !envPattern.MatchString(env.name) { // it may be the secret itself, so it is not repeated
+			v.add(path+"."+env.key, "is not the name of an environment variable; write a name such as NATS_TOKEN, not the value")
+		}
+	}
+}
+
+// minWindow is how long ids are remembered at least.
+const minWindow = 10 * time.Second
+
+var streamPattern = regexp.MustCompile(`^[^\s.*>/\\\x00-\x1f\x7f]{1,255}$`)
+
+func (v *validator) jetStream(path string, j *JetStream) {
+	if !streamPattern.MatchString(j.Stream) {
+		v.add(path+".stream", "%q is not the name of a stream; use a word without spaces and . * > / \\", j.Stream)
+	}
+	if j.MaxAge != 0 && j.MaxAge < minWindow {
+		v.add(path+".maxAge", "%v is shorter than %v, for which the stream has to remember ids; write a longer duration, or 0 for no limit", j.MaxAge, minWindow)
+	}
+	if j.DuplicateWindow < minWindow {
+		v.add(path+".duplicateWindow", "%v is shorter than %v, in which a lost connection is found again; the default is 2m", j.DuplicateWindow, minWindow)
+	}
+	v.subject(path+".subject", j.Subject)
+}

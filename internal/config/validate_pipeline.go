@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+func (v *validator) pipeline(path string, p *Pipeline) {
+	const valid = "letters, digits, - and _ (at most 63, a letter or digit at both ends)"
+	switch {
+	case p.Name == "":
+		v.add(path+".name", "is missing; give the pipeline a name of %s", valid)
+	case checkName(p.Name, "-_") != nil:
+		v.add(path+".name", "%q is not a name; use %s", p.Name, valid)
+	}
+	if len(p.Resources) == 0 {
+		v.add(path+".resources", "none is given; write at least one, such as - resource: deployments.apps")
+	}
+	for i := range p.Resources {
+		v.resource(fmt.Sprintf("%s.resources[%d]", path, i), &p.Resources[i], p.Resources[:i])
+	}
+	oneOf(v, path+".encoding.mode", p.Encoding.Mode)
+	for i, part := range p.Encoding.Keep {
+		at := fmt.Sprintf("%s.encoding.keep[%d]", path, i)
+		if slices.Contains(p.Encoding.Keep[:i], part) {
+			v.add(at, "%q is there twice; keep one", part)
+			continue
+		}
+		oneOf(v, at, part)
+	}
+	if p.Buffer.MaxBytes != 0 {
+		v.buffer(path+".buffer.maxBytes", p.Buffer.MaxBytes)
+	}
+	v.sink(path+".sink", p)
+}
+
+// resource checks r, and against the resources before it in its pipeline.
+func (v *validator) resource(path string, r *Resource, before []Resource) {
+	if r.Resource == (ResourceName{}) {
+		v.add(path+".resource", "is missing; write plural[.version][.group], such as pods or deployments.apps")
+	}
+	for i, ns := range r.Namespaces {
+		v.namespace(fmt.Sprintf("%s.namespaces[%d]", path, i), ns, r.Namespaces[:i])
+	}
+	if _, err := labels.Parse(r.LabelSelector); err != nil {
+		v.add(path+".labelSelector", "%q is not a label selector: %v; write one as kubectl -l takes it, such as app=web,tier!=cache", r.LabelSelector, err)
+	}
+	if _, err := fields.ParseSelector(r.FieldSelector); err != nil {
+		v.add(path+".fieldSelector", "%q is not a field selector; write one as kubectl --field-selector takes it, such as spec.nodeName=node-1", r.FieldSelector)
+	}
+	oneOf(v, path+".delivery", r.Delivery)
+	oneOf(v, path+".payload", r.Payload)
+	oneOf(v, path+".snapshot", r.Snapshot)
+	for i := range before {
+		if o := &before[i]; r.Resource != (ResourceName{}) && r.Resource.overlaps(o.Resource) && shareNamespace(r.Namespaces, o.Namespaces) {
+			v.add(path+".resource", "%v may name the same objects as %v before it, and an object belongs to one stream of a pipeline; "+
+				"give them different namespaces or groups, or move one to another pipeline", r.Resource, o.Resource)
+			return
+		}
+	}
+}
+
+func (v *validator) namespace(path, ns string, before []string) {
+	switch problems := validation.IsDNS1123Label(ns); {
+	case ns == "*" || ns == "":
+		v.add(path, "%q is not a namespace; for all namespaces leave the list empty", ns)
+	case len(problems) > 0:
+		v.add(path, "%q is not a namespace; use lower-case letters, digits and - (at most 63, a letter or digit at both ends)", ns)
+	case slices.Contains(before, ns):
+		v.add(path, "%q is there twice; keep one", ns)
+	}
+}
+
+// shareNamespace reports whether a namespace may be in both lists; an empty list has them all.
+func shareNamespace(a, b []string) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(a, func(ns string) bool { return slices.Contains(b, ns) })
+}
+
+func (v *validator) sink(path string, p *Pipeline) {
+	var given []string
+	if p.Sink.NATS != nil {
+		given = append(given, "nats")
+		v.nats(path+".nats", p.Sink.NATS)
+		v.jetStream(path+".nats", &p.Sink.NATS.JetStream)
+	}
+	if p.Sink.Embedded != nil {
+		given = append(given, "embedded")
+		v.address(path+".embedded.listen", p.Sink.Embedded.Listen)
+		v.jetStream(path+".embedded", &p.Sink.Embedded.JetStream)
+	}
+	if p.Sink.Stdout != nil {
+		given = append(given, "stdout")
+	}
+	if len(given) > 1 {
+		v.add(path, "has %s, and a pipeline has one sink; keep one, and make a pipeline for each other", strings.Join(given, " and "))
+	}
+}

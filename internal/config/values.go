@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Size is a number of bytes, written as Kubernetes writes quantities: 256Mi, 1G, 1048576.
+type Size int64
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Size) UnmarshalText(text []byte) error {
+	const valid = "write a number of bytes as Kubernetes does, such as 256Mi, 1G or 1048576"
+	q, err := resource.ParseQuantity(string(text))
+	if err != nil {
+		return fmt.Errorf("%q is not a size; %s", text, valid)
+	}
+	n := q.Value() // rounded, and capped
+	if q.CmpInt64(n) != 0 || n < 0 {
+		return fmt.Errorf("%q is not a whole, positive number of bytes; %s", text, valid)
+	}
+	*s = Size(n)
+	return nil
+}
+
+// String returns the size as Kubernetes writes it.
+func (s Size) String() string { return resource.NewQuantity(int64(s), resource.BinarySI).String() }
+
+// ResourceName names a resource as kubectl takes it, plural[.version][.group]. A group without a version means the
+// version that the API server prefers; a version without a group means the core group; neither, that the API server decides
+// which resource of that name it is.
+type ResourceName struct{ Plural, Version, Group string }
+
+var (
+	pluralPattern  = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
+	versionPattern = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
+	groupPattern   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler. The version is recognised by its form, so "pods.v1" is version v1 of
+// the core group.
+func (r *ResourceName) UnmarshalText(text []byte) error {
+	const valid = "write plural[.version][.group], such as pods, deployments.apps or deployments.v1.apps"
+	s := string(text)
+	if strings.Contains(s, "*") {
+		return fmt.Errorf("%q: taking every resource of a group is not available in this version; name each resource, such as pods or deployments.apps", s)
+	}
+	if strings.Contains(s, "/") {
+		return fmt.Errorf("%q is a subresource or a path, which cannot be watched by that name; %s", s, valid)
+	}
+	n := ResourceName{Plural: s}
+	if plural, rest, found := strings.Cut(s, "."); found {
+		n.Plural, n.Group = plural, rest
+		if version, group, _ := strings.Cut(rest, "."); versionPattern.MatchString(version) {
+			n.Version, n.Group = version, group
+		}
+		if n.Group != "" && !groupPattern.MatchString(n.Group) || n.Group == "" && n.Version == "" {
+			return fmt.Errorf("%q ends with %q, which is not a group; %s", s, n.Group, valid)
+		}
+		if meant, swapped := n.unswapped(); swapped {
+			return fmt.Errorf("%q has its version at the end, did you mean %s?; %s", s, meant, valid)
+		}
+	}
+	if !pluralPattern.MatchString(n.Plural) || len(n.Plural) > 63 {
+		return fmt.Errorf("%q does not begin with a resource's plural name in lower case; %s", s, valid)
+	}
+	*r = n
+	return nil
+}
+
+// unswapped returns what was meant where the version stands after the group.
+func (r ResourceName) unswapped() (meant ResourceName, swapped bool) {
+	i := strings.LastIndexByte(r.Group, '.')
+	if r.Version != "" || i < 0 || !versionPattern.MatchString(r.Group[i+1:]) {
+		return r, false
+	}
+	return ResourceName{Plural: r.Plural, Version: r.Group[i+1:], Group: r.Group[:i]}, true
+}
+
+// String returns the name as it is written in the file.
+func (r ResourceName) String() string {
+	s := r.Plural
+	for _, part := range []string{r.Version, r.Group} {
+		if part != "" {
+			s += "." + part
+		}
+	}
+	return s
+}
+
+// Arg returns the name as Kubernetes' schema.ParseResourceArg takes it: there the core group after a version is a trailing dot.
+func (r ResourceName) Arg() string {
+	if r.Version != "" && r.Group == "" {
+		return r.String() + "."
+	}
+	return r.String()
+}
+
+// overlaps reports whether both may name the same objects: versions of a resource are the same objects.
+func (r ResourceName) overlaps(o ResourceName) bool {
+	return r.Plural == o.Plural && (r.Group == o.Group || r.unresolved() || o.unresolved())
+}
+
+// unresolved reports whether only the API server knows the group.
+func (r ResourceName) unresolved() bool { return r.Group == "" && r.Version == "" }
+
+// checkName checks the name of a cluster or pipeline: letters, digits and the characters of others, at most 63, a
+// letter or digit at both ends.
+func checkName(s, others string) error {
+	alnum := func(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' }
+	if s == "" || len(s) > 63 || !alnum(s[0]) || !alnum(s[len(s)-1]) {
+		return errors.New("bad length or end")
+	}
+	for i := range len(s) {
+		if !alnum(s[i]) && strings.IndexByte(others, s[i]) < 0 {
+			return fmt.Errorf("bad character %q", s[i])
+		}
+	}
+	return nil
+}
