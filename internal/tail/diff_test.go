@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tail
+
+import (
+	"testing"
+)
+
+func TestUpdates_name_what_changed(t *testing.T) {
+	for _, c := range []struct{ name, before, after, want string }{
+		{"a number", `{"spec":{"replicas":1}}`, `{"spec":{"replicas":3}}`, "spec.replicas 1→3"},
+		{"large numbers as they stand", `{"n":9007199254740993}`, `{"n":9007199254740992}`, "n 9007199254740993→9007199254740992"},
+		{"a key", `{"data":{}}`, `{"data":{"key":"v"}}`, "data.key added (v)"},
+		{"a whole object of few keys", `{}`, `{"data":{"a":"1","b":"x y"}}`, `data.a added ("1"), data.b added ("x y")`},
+		{"a whole object of many keys", `{}`, `{"data":{"a":1,"b":2,"c":3,"d":4}}`, "data added ({4})"},
+		{"a key removed", `{"data":{"a":true}}`, `{"data":{}}`, "data.a removed (true)"},
+		{"null is a value", `{"a":null}`, `{"a":1}`, "a null→1"},
+		{"another type", `{"a":{"b":1}}`, `{"a":[1,2]}`, "a {1}→[2]"},
+		{"text that looks like a number", `{"a":"1"}`, `{"a":1}`, `a "1"→1`},
+		{"an empty text", `{"a":"x"}`, `{"a":""}`, `a x→""`},
+		{
+			"what every write changes",
+			`{"metadata":{"resourceVersion":"1","generation":1,"managedFields":[]}}`,
+			`{"metadata":{"resourceVersion":"2","generation":2}}`, "nothing visible changed",
+		},
+		{
+			"the annotation of kubectl apply", `{"metadata":{"annotations":{}}}`,
+			`{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}"}}}`, "nothing visible changed",
+		},
+		{
+			"a name with dots", `{"metadata":{"annotations":{"a.b/c":"x"}}}`, `{"metadata":{"annotations":{"a.b/c":"y"}}}`,
+			"metadata.annotations[a.b/c] x→y",
+		},
+		{
+			"elements with names", `{"c":[{"name":"a","image":"a:1"},{"name":"b"}]}`, `{"c":[{"name":"b"},{"name":"a","image":"a:2"}]}`,
+			"c[a].image a:1→a:2",
+		},
+		{"an element more", `{"c":[{"name":"a"}]}`, `{"c":[{"name":"a"},{"name":"b"}]}`, "c[b] added ({1})"},
+		{"an order", `{"c":[{"name":"a"},{"name":"b"}]}`, `{"c":[{"name":"b"},{"name":"a"}]}`, "c reordered"},
+		{"an order of texts", `{"c":["a","b"]}`, `{"c":["b","a"]}`, "c reordered"},
+		{"texts", `{"c":["a","b"]}`, `{"c":["b","c"]}`, "c[a] removed, c[c] added"},
+		{"texts that are not unique", `{"c":["a","a"]}`, `{"c":["a","b","a"]}`, "c[1] a→b, c[2] added (a)"},
+		{"elements of no name", `{"c":[{"x":1}]}`, `{"c":[{"x":2},{"x":3}]}`, "c[0].x 1→2, c[1] added ({1})"},
+		{
+			"spec before metadata", `{"metadata":{"labels":{"a":"1x"}},"spec":{"x":1}}`, `{"metadata":{"labels":{"a":"2x"}},"spec":{"x":2}}`,
+			"spec.x 1→2, metadata.labels.a 1x→2x",
+		},
+		{
+			"too many", `{"a":{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1}}`, `{"a":{"a":2,"b":2,"c":2,"d":2,"e":2,"f":2}}`,
+			"a.a 1→2, a.b 1→2, a.c 1→2, a.d 1→2, +2 more",
+		},
+		{"a long text", `{"a":"x"}`, `{"a":"0123456789abcdefghijklmnopqrstuvwxyz0123456789"}`, "a x→0123456789abcdefghijklmnopqrstuvwxyz012…"},
+		{
+			"a status", `{"status":{"readyReplicas":1,"observedGeneration":1}}`, `{"status":{"readyReplicas":3,"observedGeneration":2}}`,
+			"status: readyReplicas 1→3",
+		},
+		{
+			"a status beside a spec", `{"spec":{"x":1},"status":{"phase":"Pending"}}`, `{"spec":{"x":2},"status":{"phase":"Running"}}`,
+			"spec.x 1→2, status: phase Pending→Running",
+		},
+		{
+			"conditions",
+			`{"status":{"conditions":[{"type":"Ready","status":"False","lastTransitionTime":"a","message":"m"}]}}`,
+			`{"status":{"conditions":[{"type":"Ready","status":"True","lastTransitionTime":"b","message":"n"},{"type":"New","status":"True"}]}}`,
+			"status: Ready False→True, New added (True)",
+		},
+		{
+			"a heartbeat", `{"status":{"conditions":[{"type":"Ready","lastHeartbeatTime":"a"}]}}`,
+			`{"status":{"conditions":[{"type":"Ready","lastHeartbeatTime":"b"}]}}`, "status: lastHeartbeatTime",
+		},
+		{
+			"much of a status", `{"status":{"a":1,"b":1,"c":1,"d":1}}`, `{"status":{"a":2,"b":2,"c":2,"d":2}}`,
+			"status: a 1→2, b 1→2, c 1→2, +1 more",
+		},
+		{"no status before", `{}`, `{"status":{"phase":"Bound"}}`, "status: phase added (Bound)"},
+		{"a name like status", `{"statuses":1}`, `{"statuses":2}`, "statuses 1→2"},
+		{"hostile text", `{"a":"x"}`, `{"a":"\u001b[2J\u202e"}`, `a x→"\x1b[2J\u202e"`},
+		{"hostile names", `{"a":{}}`, `{"a":{"\u001b]0;x\u0007":1}}`, `a[\x1b]0;x\a] added (1)`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			previous := event(t, Added, c.before, nil)
+			got := Describe(event(t, Updated, c.after, nil), func() *Event { return previous }, 4)
+			if got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			if !printable(got) {
+				t.Errorf("not printable: %q", got)
+			}
+		})
+	}
+}
+
+func TestUpdates_of_other_payloads(t *testing.T) {
+	for _, c := range []struct{ payload, data, want string }{
+		{"change", `{"object":{"a":2},"oldObject":{"a":1}}`, "a 1→2"},
+		{"change", `{"object":{"a":2}}`, ""},
+		{"merge-patch", `{"metadata":{"resourceVersion":"9","labels":{"x":null}},"spec":{"replicas":3}}`, "spec.replicas →3, metadata.labels.x removed"},
+		{"merge-patch", `null`, "nothing visible changed"},
+		{
+			"json-patch", `[{"op":"replace","path":"/spec/replicas","value":3},{"op":"remove","path":"/metadata/labels/a~1b"},
+			{"op":"add","path":"/c/-","value":{}},{"op":"test","path":"/x","value":1},{"op":"replace","path":"/metadata/resourceVersion","value":"9"}]`,
+			"spec.replicas →3, c[-] added ({0}), metadata.labels[a/b] removed",
+		},
+		{"json-patch", `{"op":1}`, "nothing visible changed"},
+		{"object", `no JSON`, ""},
+		{"", `{"a":1}`, ""},
+	} {
+		got := Describe(event(t, Updated, c.data, map[string]string{"payload": c.payload}), unknown, 4)
+		if got != c.want {
+			t.Errorf("%s %s:\ngot  %s\nwant %s", c.payload, c.data, got, c.want)
+		}
+	}
+}
+
+func TestUpdates_say_nothing_where_the_state_before_is_not_known(t *testing.T) {
+	e := event(t, Updated, `{"a":1}`, nil)
+	if got := Describe(e, unknown, 4); got != "" {
+		t.Errorf("without a state before: %q", got)
+	}
+	part := event(t, Added, `{"a":2}`, map[string]string{"payload": "metadata"})
+	if got := Describe(e, func() *Event { return part }, 4); got != "" {
+		t.Errorf("with only the metadata before: %q", got)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	young := `{"metadata":{"creationTimestamp":"2026-11-20T14:30:05Z","ownerReferences":[{"kind":"Job","name":"j"},{"kind":"App","name":"x","controller":true}]}}`
+	old := `{"metadata":{"creationTimestamp":"2026-11-17T14:30:05Z"}}`
+	before := event(t, Updated, old, map[string]string{"recordedtime": "2026-11-20T14:25:05Z", "resourceversion": "5"})
+	for _, c := range []struct {
+		op       Op
+		data     string
+		with     map[string]string
+		previous *Event
+		want     string
+	}{
+		{Added, young, nil, nil, "created by kubectl, owned by App/x"},
+		{Added, `{}`, map[string]string{"fieldmanager": ""}, nil, "created"},
+		{Added, old, nil, nil, "new in this stream, created 3d before"},
+		{Added, old, map[string]string{"reason": "snapshot"}, nil, "already there, created 3d before"},
+		{Added, `{}`, map[string]string{"reason": "relist"}, nil, "found after a gap"},
+		{Added, `{}`, map[string]string{"reason": "resync"}, nil, "published again"},
+		{Deleted, old, nil, before, "existed 3d, last seen 5m before at version 5"},
+		{Deleted, old, nil, nil, "existed 3d"},
+		{Deleted, `{}`, nil, nil, ""},
+		{Deleted, `{}`, map[string]string{"reason": "relist"}, nil, "found missing (relist), last known version 7"},
+		{Deleted, `{}`, map[string]string{"reason": "snapshot"}, before, "found missing (snapshot), last seen 5m before at version 5"},
+		{Updated, old, map[string]string{"sampledrate": "5"}, before, "nothing visible changed (5 changes in one)"},
+		{Updated, old, map[string]string{"reason": "relist"}, before, "nothing visible changed (found after a gap)"},
+		{Updated, old, map[string]string{"reason": "recovered"}, nil, "(recovered after a gap)"},
+		{Updated, old, map[string]string{"reason": "resync"}, nil, "(resync)"},
+		{
+			Rejected, `{"type":"io.kube-eventbridge.resource.updated.v1","error":"too\nlarge","size":2097152}`, nil, nil,
+			`the log refused this event (updated) of 2097152 bytes: too\nlarge`,
+		},
+		{Gap, `{"from":"100","to":"200","reason":"410 Gone\u001b[0m"}`, nil, nil, `changes between 100 and 200 are not known: 410 Gone\x1b[0m`},
+		{SnapshotStarted, `{"resourceVersion":"90"}`, nil, nil, "what exists at 90 follows"},
+		{SnapshotCompleted, `{"resourceVersion":"90","objects":12}`, nil, nil, "this was what existed at 90: 12 objects"},
+		{Unknown, `{}`, map[string]string{"type": "io.kube-eventbridge.writer.started.v1"}, nil, "io.kube-eventbridge.writer.started.v1"},
+	} {
+		got := Describe(event(t, c.op, c.data, c.with), func() *Event { return c.previous }, 4)
+		if got != c.want {
+			t.Errorf("%s %v:\ngot  %s\nwant %s", c.op, c.with, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tail
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// story is a log with every kind of event in it.
+func story(t *testing.T) []*Event {
+	scale := `{"metadata":{"creationTimestamp":"2026-11-19T10:00:00Z"},"spec":{"replicas":%d}}`
+	one, three := strings.Replace(scale, "%d", "1", 1), strings.Replace(scale, "%d", "3", 1)
+	pod := map[string]string{
+		"source": "/clusters/east/api/v1/pods", "kind": "Pod", "subject": "shop/web-7c9d8f6b5d-x2x4z", "name": "web-7c9d8f6b5d-x2x4z",
+		"objectuid": "5a0a8f6e-9b9b-4c39-8a3e-d3f6a5d0c111", "resourceversion": "1048577", "fieldmanager": "kube-controller-manager",
+		"recordedtime": "2026-11-21T00:00:01.5Z",
+	}
+	gone := map[string]string{}
+	for k, v := range pod {
+		gone[k] = v
+	}
+	gone["reason"], gone["fieldmanager"] = "relist", ""
+	return []*Event{
+		event(t, SnapshotStarted, `{"namespace":"","resourceVersion":"7"}`, nil),
+		event(t, Added, one, map[string]string{"reason": "snapshot"}),
+		event(t, SnapshotCompleted, `{"namespace":"","resourceVersion":"7","objects":1}`, nil),
+		event(t, Updated, three, map[string]string{"resourceversion": "12"}),
+		event(t, Added, `{"metadata":{"creationTimestamp":"2026-11-21T00:00:01Z","ownerReferences":[{"kind":"ReplicaSet","name":"web-7c9d8f6b5d","controller":true}]}}`, pod),
+		event(t, Gap, `{"namespace":"shop","labelSelector":"app=web","from":"12","to":"90","reason":"410 Gone: too old resource version"}`,
+			map[string]string{"resourceversion": "90"}),
+		event(t, Deleted, `{}`, gone),
+		event(t, Rejected, `{"type":"io.kube-eventbridge.resource.updated.v1","error":"maximum payload exceeded","size":1200000}`, map[string]string{"resourceversion": "91"}),
+		event(t, Added, `{}`, map[string]string{
+			"subject": "a b/\x1b[2J\nroot# ", "resourceversion": "\x1b]52;c;\a", "fieldmanager": "evil\u202e", "pipeline": "p\r",
+			"source": "/clusters/east/apis/x\x07.com/v1/things", "objectuid": "\x9b31m", "reason": "watch\x1b",
+		}),
+	}
+}
+
+func TestTable_looks_as_in_the_golden_files(t *testing.T) {
+	zone := time.FixedZone("CET", 3600)
+	for name, cfg := range map[string]TableConfig{
+		"table":  {Today: at},
+		"wide":   {Wide: true, Location: zone, Today: at},
+		"colour": {Colour: true, NoHeaders: true, Location: zone, Today: at.AddDate(0, 0, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			table := NewTable(&out, cfg)
+			seen := newMemory(1 << 20)
+			for _, e := range story(t) {
+				if err := table.Print(e, func() *Event { return seen.last(e) }); err != nil {
+					t.Fatal(err)
+				}
+				seen.put(e)
+			}
+			golden(t, name+".txt", out.String())
+			for line := range strings.Lines(out.String()) {
+				line = strings.TrimSuffix(line, "\n")
+				if cfg.Colour {
+					for _, own := range []string{"\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m", "\x1b[1;35m", reset} {
+						line = strings.Replace(line, own, "", 1)
+					}
+				}
+				if !printable(line) {
+					t.Errorf("not printable: %q", line)
+				}
+			}
+		})
+	}
+}
+
+func TestJSON_looks_as_in_the_golden_file(t *testing.T) {
+	var out strings.Builder
+	for _, e := range story(t) {
+		if err := (JSON{&out}).Print(e, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden(t, "events.json", out.String())
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs; go test -update writes it anew\ngot:\n%s\nwant:\n%s", file, got, want)
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("full") }
+
+func TestPrinters_return_what_writing_fails_with(t *testing.T) {
+	e := event(t, Added, `{}`, nil)
+	for _, p := range []Printer{JSON{full{}}, NewTable(full{}, TableConfig{})} {
+		if err := p.Print(e, unknown); err == nil || err.Error() != "print: full" {
+			t.Errorf("%T: got %v", p, err)
+		}
+	}
+}
+
+func TestMemory_keeps_what_was_seen_last_within_its_bytes(t *testing.T) {
+	a := event(t, Added, `{}`, map[string]string{"subject": "a"})
+	b := event(t, Added, `{}`, map[string]string{"subject": "b"})
+	c := event(t, Added, `{}`, map[string]string{"subject": "c"})
+	m := newMemory(cost(a) + cost(b))
+	m.put(a)
+	m.put(b)
+	m.put(a)
+	m.put(c)
+	if m.last(a) != a || m.last(b) != nil || m.last(c) != c {
+		t.Errorf("kept a: %v, b: %v, c: %v; want a and c", m.last(a) != nil, m.last(b) != nil, m.last(c) != nil)
+	}
+	m.put(event(t, Added, strings.Repeat(" ", m.max)+`{}`, map[string]string{"subject": "large"}))
+	if m.size != 0 || len(m.byKey) != 0 {
+		t.Errorf("what is larger than the whole memory left %d bytes in it", m.size)
+	}
+}
+
+func TestTable_prints_its_header_once_and_when_it_is_told(t *testing.T) {
+	for _, none := range []bool{false, true} {
+		var out strings.Builder
+		table := NewTable(&out, TableConfig{Today: at, NoHeaders: none})
+		if err := table.Begin(); err != nil {
+			t.Fatal(err)
+		}
+		if begun := strings.HasPrefix(out.String(), "TIME "); begun == none || strings.Count(out.String(), "\n") > 1 {
+			t.Errorf("without headers %v: got %q", none, out.String())
+		}
+		if err := table.Print(event(t, Added, `{}`, nil), unknown); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(out.String(), "TIME "); n > 0 == none || n > 1 {
+			t.Errorf("without headers %v: got %q", none, out.String())
+		}
+	}
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tail
+
+import (
+	"context"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+)
+
+// Log is where a broker keeps messages.
+type Log interface {
+	// Read gives the messages of a part of the log to r.Each. It waits for a broker that is away, and then goes on with the next
+	// message. It returns nil when all of that part was read, and an error when ctx ended, when r.Each failed, and when
+	// the log can never be read. It is called once.
+	Read(ctx context.Context, r Reading) error
+	// Before returns the message before m of the same subject or key, nil where there is none and where the log cannot tell. It is
+	// called by what Read calls.
+	Before(ctx context.Context, m *Message) *Message
+}
+
+// Message is a message of the log.
+type Message struct {
+	sink.Stored
+	// Subject is the subject (NATS) or topic (Kafka).
+	Subject string
+}
+
+// Start says where reading begins. The zero Start is the end of the log: only what is stored from now on.
+type Start struct {
+	// Beginning begins with the oldest event.
+	Beginning bool
+	// Time begins with the first event stored at or after it.
+	Time time.Time
+	// Last begins with the n-th last of the events that are shown.
+	Last int
+}
+
+// Span is a part of a log.
+type Span struct {
+	Start Start
+	// Until ends the reading before the first event stored at or after it; zero: never.
+	Until time.Time
+	// Follow goes on at the end of the log, and waits for a log that does not exist. Without it reading ends where the log
+	// ended at the start.
+	Follow bool
+}
+
+// Reading is what a [Log] is asked for. All its functions are set; one at a time is called.
+type Reading struct {
+	Span
+	// Each takes the messages over, in the order of the log. Its error ends the reading, and is returned as it is.
+	Each func(context.Context, Message) error
+	// Counts reports whether a message counts for Start.Last.
+	Counts func(Message) bool
+	// Replaced says that what follows is of another log, which has taken the place of the one read so far.
+	Replaced func()
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natslog
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+)
+
+// CheckServer says what is wrong with the address of a NATS server; one without a scheme is as with nats. The error holds no secret.
+func CheckServer(address string) error {
+	u, err := parse(address)
+	if err != nil || u.Hostname() == "" {
+		return fmt.Errorf("%q is not the URL of a NATS server; write nats://host:4222, or tls, ws or wss for nats", redactURL(address))
+	}
+	switch u.Scheme {
+	case "nats", "tls", "ws", "wss":
+		return nil
+	default:
+		return fmt.Errorf("%q has the scheme %q; use nats, tls, ws or wss", redactURL(address), u.Scheme)
+	}
+}
+
+// CheckSubject says why no subject of an event can match pattern.
+func CheckSubject(pattern string) error {
+	words := strings.Split(pattern, ".")
+	for i, w := range words {
+		switch {
+		case w == "":
+			return fmt.Errorf("%q is not a subject: a word between its dots is empty", pattern)
+		case strings.ContainsAny(w, " \t\r\n"):
+			return fmt.Errorf("%q is not a subject: it has a space in it", pattern)
+		case w == ">" && i != len(words)-1:
+			return fmt.Errorf("%q is not a subject: > stands for all that follows, so it comes last", pattern)
+		case len(w) > 1 && strings.ContainsAny(w, "*>"):
+			return fmt.Errorf("%q matches no subject: * and > stand for whole words, as in k8s.*.apps.>", pattern)
+		}
+	}
+	return nil
+}
+
+func redact(servers []string) string {
+	shown := make([]string, 0, len(servers))
+	for _, s := range servers {
+		shown = append(shown, redactURL(s))
+	}
+	return strings.Join(shown, ",")
+}
+
+// redactURL leaves out a password, and a token that stands in the place of a user.
+func redactURL(s string) string {
+	u, err := parse(s)
+	switch {
+	case err != nil:
+		return "(an address that cannot be read)"
+	case u.User == nil:
+		return s
+	}
+	u.User = url.User("redacted")
+	return u.String()
+}
+
+func parse(address string) (*url.URL, error) {
+	if !strings.Contains(address, "://") {
+		address = "nats://" + address
+	}
+	return url.Parse(address)
+}
+
+// dialer remembers why the last connection could not be made: the client forgets it where a server refuses all.
+type dialer struct {
+	mu   sync.Mutex
+	last error
+}
+
+// Dial implements the client's CustomDialer.
+func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	c, err := net.DialTimeout(network, address, askFor)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last = err
+	return c, err
+}
+
+func (d *dialer) cause() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.last
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natslog_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	gonats "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// broker is a NATS server that can be stopped and started again at the same place.
+type broker struct {
+	t    *testing.T
+	port int
+	dir  string
+	auth string
+	// login is what clients put before the address.
+	login string
+	// bare is a server without JetStream.
+	bare bool
+	// subjects are the only ones that are read, if there are any.
+	subjects []string
+	s        *server.Server
+}
+
+// beginning is the oldest event.
+var beginning = tail.Start{Beginning: true}
+
+func newBroker(t *testing.T) *broker {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &broker{t: t, dir: t.TempDir(), port: l.Addr().(*net.TCPAddr).Port}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.stop)
+	return b
+}
+
+func (b *broker) start() *broker {
+	b.t.Helper()
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: b.port, JetStream: !b.bare, StoreDir: b.dir, NoSigs: true, NoLog: true, Authorization: b.auth,
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	s.Start()
+	b.s = s
+	if !s.ReadyForConnections(10 * time.Second) {
+		b.t.Fatal("the broker does not start")
+	}
+	return b
+}
+
+func (b *broker) stop() {
+	if b.s != nil {
+		b.s.Shutdown()
+		b.s.WaitForShutdown()
+		b.s = nil
+	}
+}
+
+func (b *broker) url() string { return "nats://" + b.login + "127.0.0.1:" + strconv.Itoa(b.port) }
+
+// stream creates the stream KUBERNETES.
+func (b *broker) stream(change ...func(*jetstream.StreamConfig)) *broker {
+	b.t.Helper()
+	b.use(func(js jetstream.JetStream) error { return createStream(b.t.Context(), js, change...) })
+	return b
+}
+
+func createStream(ctx context.Context, js jetstream.JetStream, change ...func(*jetstream.StreamConfig)) error {
+	cfg := jetstream.StreamConfig{Name: "KUBERNETES", Subjects: []string{"k8s.>"}, AllowDirect: true}
+	for _, c := range change {
+		c(&cfg)
+	}
+	_, err := js.CreateStream(ctx, cfg)
+	return err
+}
+
+// use calls f with a connection of its own until it succeeds: after a start the server takes a moment.
+func (b *broker) use(f func(jetstream.JetStream) error) {
+	b.t.Helper()
+	nc, err := gonats.Connect(b.url())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	within(b.t, "the broker serves", func() bool { err = f(js); return err == nil })
+}
+
+// publish stores an event of deployment shop/<name> at version with the given number of replicas.
+func (b *broker) publish(op tail.Op, name string, version, replicas int) {
+	b.t.Helper()
+	b.store("k8s.east.apps.deployments.shop."+name, op, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas), map[string]string{
+		"id": fmt.Sprintf("u-%s.%d", name, version), "name": name, "subject": "shop/" + name, "objectuid": "u-" + name, "resourceversion": strconv.Itoa(version),
+	})
+}
+
+func (b *broker) store(subject string, op tail.Op, data string, with map[string]string) {
+	b.t.Helper()
+	b.use(func(js jetstream.JetStream) error {
+		_, err := js.PublishMsg(b.t.Context(), &gonats.Msg{Subject: subject, Header: header(op, with), Data: []byte(data)})
+		return err
+	})
+}
+
+// header returns the headers of an event of an object of namespace shop; with replaces attributes, and removes them where empty.
+func header(op tail.Op, with map[string]string) gonats.Header {
+	as := map[string]string{
+		"specversion": "1.0", "id": "u1.7", "type": "io.kube-eventbridge.resource." + string(op) + ".v1",
+		"source": "/clusters/east/apis/apps/v1/deployments", "subject": "shop/web", "namespace": "shop", "name": "web", "objectuid": "u1",
+		"pipeline": "audit", "resourceversion": "7", "reason": "watch", "payload": "object", "fieldmanager": "kubectl",
+		"time": "2026-11-20T14:30:04Z", "recordedtime": "2026-11-20T14:30:05.250Z", "datacontenttype": "application/json",
+	}
+	maps.Copy(as, with)
+	h := make(gonats.Header)
+	for name, value := range as {
+		if value != "" {
+			h["ce-"+name] = []string{value}
+		}
+	}
+	return h
+}
+
+func within(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(15 * time.Second); !holds(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// screen is where a tail under test writes.
+type screen struct {
+	mu             sync.Mutex
+	lines, notices []string
+	result         error
+	ended          bool
+}
+
+// Print notes the event in short.
+func (s *screen) Print(e *tail.Event, previous func() *tail.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, strings.TrimSpace(fmt.Sprintf("%s %s@%s %s", e.Op, e.Attr("name"), e.Attr("resourceversion"), tail.Describe(e, previous, 4))))
+	return nil
+}
+
+func (s *screen) notice(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notices = append(s.notices, line)
+}
+
+func (s *screen) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.lines, "\n")
+}
+
+func (s *screen) said() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.notices, "\n")
+}
+
+func (s *screen) end() (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended, s.result
+}
+
+// tail runs until the test or stop ends it.
+func (b *broker) tail(cfg tail.Config) (s *screen, stop func()) {
+	b.t.Helper()
+	s = new(screen)
+	if cfg.Printer == nil {
+		cfg.Printer = s
+	}
+	cfg.Notice = s.notice
+	log, err := natslog.Connect(natslog.Config{
+		Servers: []string{b.url()}, Stream: "KUBERNETES", Subjects: b.subjects, Wait: cfg.Follow, Pause: 10 * time.Millisecond, Notice: s.notice,
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer log.Close()
+		err := tail.Run(ctx, log, cfg)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ended, s.result = true, err
+	})
+	stop = func() { cancel(); running.Wait() }
+	b.t.Cleanup(stop)
+	return s, stop
+}
+
+// only returns b, of which only these subjects are read.
+func (b *broker) only(subjects ...string) *broker {
+	c := *b
+	c.subjects = subjects
+	return &c
+}
+
+func (b *broker) expect(s *screen, want ...string) {
+	b.t.Helper()
+	text := strings.Join(want, "\n")
+	within(b.t, fmt.Sprintf("lines\n%s\ngot\n%s\nnotices\n%s", text, s.text(), s.said()), func() bool { return s.text() == text })
+}
+
+// read shows what the log has without following it.
+func (b *broker) read(cfg tail.Config, want ...string) *screen {
+	b.t.Helper()
+	s, _ := b.tail(cfg)
+	within(b.t, "the end of the log", func() bool { ended, _ := s.end(); return ended })
+	if _, err := s.end(); err != nil {
+		b.t.Fatal(err)
+	}
+	if got, want := s.text(), strings.Join(want, "\n"); got != want {
+		b.t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	return s
+}

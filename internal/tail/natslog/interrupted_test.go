@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natslog_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+)
+
+func TestTail_goes_on_after_the_broker_was_away(t *testing.T) {
+	b := newBroker(t).start().stream()
+	b.publish(tail.Added, "web", 1, 1)
+	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true, Start: beginning}})
+	b.expect(s, "added web@1 created by kubectl")
+	want := []string{"added web@1 created by kubectl"}
+	for i := range 3 {
+		b.stop()
+		within(t, "a notice", func() bool { return strings.Count(s.said(), "no connection to") == i+1 })
+		b.start()
+		b.publish(tail.Updated, "web", i+2, i+2)
+		want = append(want, fmt.Sprintf("updated web@%d spec.replicas %d→%d", i+2, i+1, i+2))
+		b.expect(s, want...)
+	}
+	if n := strings.Count(s.said(), "reading stream KUBERNETES at "+b.url()+" again"); n != 3 {
+		t.Errorf("after 3 interruptions it said %d times that it reads again:\n%s", n, s.said())
+	}
+}
+
+func TestTail_waits_for_the_broker_and_for_the_stream(t *testing.T) {
+	b := newBroker(t)
+	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true}})
+	want := "no connection to " + b.url() + ", trying again until there is one; is the bridge, or the NATS server, running there?"
+	within(t, "a notice", func() bool { return s.said() == want })
+	b.start()
+	within(t, "a notice", func() bool { return strings.Contains(s.said(), `there is no stream "KUBERNETES" yet`) })
+	b.stream()
+	b.publish(tail.Added, "web", 1, 1)
+	b.expect(s, "added web@1 created by kubectl")
+	if last := "\nreading stream KUBERNETES at " + b.url() + " from its beginning on; ^C ends it"; !strings.HasSuffix(s.said(), last) {
+		t.Errorf("it said %q", s.said())
+	}
+}
+
+func TestTail_starts_again_with_a_stream_that_was_replaced(t *testing.T) {
+	b := newBroker(t).start().stream()
+	b.publish(tail.Added, "web", 1, 1)
+	b.publish(tail.Updated, "web", 2, 2)
+	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true, Start: beginning}})
+	want := []string{"added web@1 created by kubectl", "updated web@2 spec.replicas 1→2"}
+	b.expect(s, want...)
+	for i := range 8 {
+		// At once, so that nobody can ask for the stream while there is none.
+		b.use(func(js jetstream.JetStream) error {
+			return errors.Join(js.DeleteStream(t.Context(), "KUBERNETES"), createStream(t.Context(), js))
+		})
+		b.publish(tail.Updated, "web", 10+i, 3)
+		want = append(want, fmt.Sprintf("updated web@%d", 10+i))
+		b.expect(s, want...)
+	}
+	if n := strings.Count(s.said(), "was replaced by a new one"); n != 8 {
+		t.Errorf("of 8 times it said %d times so:\n%s", n, s.said())
+	}
+}
+
+func TestTail_goes_on_silently_when_its_consumer_was_deleted(t *testing.T) {
+	b := newBroker(t).start().stream()
+	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true}})
+	within(t, "a consumer", b.hasConsumer)
+	first := "reading stream KUBERNETES at " + b.url() + " from now on; ^C ends it"
+	within(t, "a notice", func() bool { return s.said() == first })
+	b.use(func(js jetstream.JetStream) error {
+		stream, err := js.Stream(t.Context(), "KUBERNETES")
+		if err != nil {
+			return err
+		}
+		for name := range stream.ConsumerNames(t.Context()).Name() {
+			err = errors.Join(err, stream.DeleteConsumer(t.Context(), name))
+		}
+		return err
+	})
+	b.publish(tail.Updated, "web", 2, 3)
+	b.expect(s, "updated web@2")
+	if s.said() != first {
+		t.Errorf("it said %q", s.said())
+	}
+}
+
+// away stops the broker, and lets f change its streams before a tail can connect again.
+func (b *broker) away(s *screen, f func(*broker)) {
+	b.t.Helper()
+	n := strings.Count(s.said(), "no connection")
+	b.stop()
+	within(b.t, "a notice", func() bool { return strings.Count(s.said(), "no connection") > n })
+	aside := &broker{t: b.t, dir: b.dir, port: newBroker(b.t).port}
+	aside.start()
+	f(aside)
+	aside.stop()
+	n = strings.Count(s.said(), "reading stream")
+	b.start()
+	within(b.t, "reading again", func() bool { return strings.Count(s.said(), "reading stream") > n })
+}
+
+func TestTail_says_once_what_was_removed_before_it_was_read(t *testing.T) {
+	b := newBroker(t).start().stream()
+	b.publish(tail.Added, "web", 1, 1)
+	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true, Start: beginning}})
+	b.expect(s, "added web@1 created by kubectl")
+	b.away(s, func(aside *broker) {
+		for i := range 3 {
+			aside.publish(tail.Updated, "web", i+2, i+2)
+		}
+		aside.use(func(js jetstream.JetStream) error {
+			stream, err := js.Stream(t.Context(), "KUBERNETES")
+			if err != nil {
+				return err
+			}
+			return stream.Purge(t.Context())
+		})
+	})
+	b.away(s, func(*broker) {})
+	b.publish(tail.Updated, "web", 5, 5)
+	within(t, "the last event", func() bool { return strings.Contains(s.text(), "updated web@5") })
+	if n := strings.Count(s.said(), `messages 2 to 4 were removed from stream "KUBERNETES" before they were read`); n != 1 {
+		t.Errorf("it said so %d times:\n%s", n, s.said())
+	}
+}
+
+func TestTail_notices_another_stream_of_the_same_name_and_length(t *testing.T) {
+	b := newBroker(t).start().stream()
+	b.publish(tail.Added, "web", 1, 1)
+	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true, Start: beginning}})
+	b.expect(s, "added web@1 created by kubectl")
+	b.away(s, func(aside *broker) {
+		aside.use(func(js jetstream.JetStream) error { return js.DeleteStream(t.Context(), "KUBERNETES") })
+		aside.stream()
+		aside.publish(tail.Updated, "web", 8, 8)
+	})
+	b.expect(s, "added web@1 created by kubectl", "updated web@8")
+}

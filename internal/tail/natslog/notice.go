@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natslog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	gonats "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// interrupted gives notice of why nothing is read, once for each reason in a row.
+func (r *reader) interrupted(err error) {
+	var notice string
+	switch {
+	case errors.Is(err, errMissed) && r.nc.IsConnected():
+		return // nothing is lost, unless the next look at the stream says so
+	case !r.nc.IsConnected() || errors.Is(err, context.Canceled):
+		notice = "no connection to " + r.servers() + ", trying again until there is one"
+		if !r.begun {
+			notice += "; is the bridge, or the NATS server, running there?"
+		}
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		notice = fmt.Sprintf("there is no stream %q yet, waiting for it", r.cfg.Stream)
+		r.missing = true
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, gonats.ErrTimeout):
+		notice = fmt.Sprintf("no answer about stream %q from %s, trying again", r.cfg.Stream, r.servers())
+	default:
+		notice = fmt.Sprintf("reading stream %q failed, trying again: %v", r.cfg.Stream, answered(err))
+	}
+	if notice != r.waiting {
+		r.waiting = notice
+		r.cfg.Notice(notice)
+	}
+}
+
+// answered says what to look at where a broker has no JetStream.
+func answered(err error) error {
+	if errors.Is(err, gonats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
+		return fmt.Errorf("JetStream does not answer (is it enabled on the server and for this account?): %w", err)
+	}
+	return err
+}
+
+// reads gives notice that messages are asked for: at first where one follows, and after what it gave notice of.
+func (r *reader) reads() {
+	switch {
+	case !r.begun && r.Follow:
+		r.cfg.Notice(fmt.Sprintf("reading stream %s at %s %s; ^C ends it", r.cfg.Stream, r.servers(), r.part()))
+	case r.waiting != "":
+		r.cfg.Notice(fmt.Sprintf("reading stream %s at %s again", r.cfg.Stream, r.servers()))
+	}
+	r.begun, r.waiting = true, ""
+}
+
+// part says which part of the log is read.
+func (r *reader) part() string {
+	start, until := r.Start, ""
+	if !r.Until.IsZero() {
+		until = " until " + r.Until.Format(time.RFC3339)
+	}
+	switch {
+	case start.Last > 0:
+		return fmt.Sprintf("from the last %d events that match%s", start.Last, until)
+	case !start.Time.IsZero():
+		return "from " + start.Time.Format(time.RFC3339) + " on" + until
+	case start.Beginning || r.missing:
+		return "from its beginning on" + until
+	default:
+		return "from now on" + until
+	}
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natslog_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
+)
+
+const noJetStream = "JetStream does not answer (is it enabled on the server and for this account?)"
+
+func TestTail_that_does_not_follow_fails_without_JetStream(t *testing.T) {
+	b := newBroker(t)
+	b.bare = true
+	b.start()
+	s, _ := b.tail(tail.Config{})
+	within(t, "the end", func() bool { ended, _ := s.end(); return ended })
+	want := "read stream KUBERNETES at " + b.url() + ": " + noJetStream
+	if _, err := s.end(); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if s.said() != "" {
+		t.Errorf("it said %q", s.said())
+	}
+}
+
+func TestTail_that_follows_waits_for_JetStream_and_says_so_once(t *testing.T) {
+	b := newBroker(t)
+	b.bare = true
+	b.start()
+	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true, Start: beginning}})
+	within(t, "a notice", func() bool { return strings.Contains(s.said(), noJetStream) })
+	b.stop()
+	b.bare = false
+	b.start().stream()
+	b.publish(tail.Added, "web", 1, 1)
+	b.expect(s, "added web@1 created by kubectl")
+	if n := strings.Count(s.said(), noJetStream); n != 1 {
+		t.Errorf("it said so %d times:\n%s", n, s.said())
+	}
+}
+
+func TestTail_fails_where_the_broker_will_never_agree_to_its_subjects(t *testing.T) {
+	b := newBroker(t).start().stream()
+	b.publish(tail.Added, "web", 1, 1)
+	for _, follow := range []bool{false, true} {
+		s, _ := b.only("k8s.>", "k8s.east.>").tail(tail.Config{Span: tail.Span{Follow: follow, Start: beginning}})
+		within(t, "the end", func() bool { ended, _ := s.end(); return ended })
+		if _, err := s.end(); err == nil || !strings.Contains(err.Error(), "read stream KUBERNETES at "+b.url()) ||
+			!strings.Contains(err.Error(), "overlap") {
+			t.Errorf("follow %v: got %v", follow, err)
+		}
+		if strings.Contains(s.said(), "reading stream") {
+			t.Errorf("follow %v: it said %q and reads nothing", follow, s.said())
+		}
+	}
+}
+
+func TestTail_that_follows_says_what_it_reads_and_shows_no_token(t *testing.T) {
+	b := newBroker(t)
+	b.auth = "hidden"
+	b.start()
+	since := time.Date(2026, 11, 20, 14, 30, 5, 0, time.UTC)
+	b.login = "hidden@"
+	b.stream()
+	for want, span := range map[string]tail.Span{
+		"from now on":                            {},
+		"from its beginning on":                  {Start: beginning},
+		"from 2026-11-20T14:30:05Z on":           {Start: tail.Start{Time: since}},
+		"from the last 3 events that match":      {Start: tail.Start{Last: 3}},
+		"from now on until 2126-11-20T14:30:05Z": {Until: since.AddDate(100, 0, 0)},
+	} {
+		t.Run(want, func(t *testing.T) {
+			span.Follow = true
+			b := &broker{t: t, port: b.port, login: "hidden@"}
+			s, _ := b.tail(tail.Config{Span: span})
+			within(t, "a notice", func() bool { return s.said() != "" })
+			full := "reading stream KUBERNETES at " + strings.Replace(b.url(), "hidden", "redacted", 1) + " " + want + "; ^C ends it"
+			if s.said() != full {
+				t.Errorf("it said %q, want %q", s.said(), full)
+			}
+		})
+	}
+}
+
+func TestCheckServer_says_what_is_valid(t *testing.T) {
+	for _, good := range []string{"nats://a:1", "tls://a", "ws://a/path", "wss://a", "a", "127.0.0.1:1", "[::1]:4222", "me:pw@a"} {
+		if err := natslog.CheckServer(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for bad, want := range map[string]string{
+		"foo://me:hidden@x": `"foo://redacted@x" has the scheme "foo"; use nats, tls, ws or wss`,
+		"nats://":           `"nats://" is not the URL of a NATS server; write nats://host:4222, or tls, ws or wss for nats`,
+		"":                  `"" is not the URL of a NATS server; write nats://host:4222, or tls, ws or wss for nats`,
+		"me:hid den@x": `"(an address that cannot be read)" is not the URL of a NATS server; write nats://host:4222, ` +
+			"or tls, ws or wss for nats",
+	} {
+		if err := natslog.CheckServer(bad); err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", bad, err, want)
+		}
+	}
+}
+
+func TestCheckSubject_refuses_what_no_subject_of_an_event_matches(t *testing.T) {
+	for _, good := range []string{"k8s.>", ">", "k8s.*.apps", "k8s.a%20b"} {
+		if err := natslog.CheckSubject(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", "foo..x", ".x", "x.", "a b", "k8s.>.x", "k8s.web-*", "k8s.a>"} {
+		if err := natslog.CheckSubject(bad); err == nil || !strings.HasPrefix(err.Error(), `"`+bad+`" `) {
+			t.Errorf("%q: got %v", bad, err)
+		}
+	}
+}
+
+func TestConnect_says_why_nobody_answers_at_an_address_without_a_scheme(t *testing.T) {
+	b := newBroker(t)
+	address := strings.TrimPrefix(b.url(), "nats://")
+	_, err := natslog.Connect(natslog.Config{Servers: []string{address}})
+	want := "connect to " + address + ": dial tcp " + address + ": connect: connection refused; is the bridge, or the NATS server, running there?"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

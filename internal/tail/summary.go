@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tail
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Describe says in one printable line what e tells. previous returns the event before it of the same object, or nil where
+// that is not known: then nothing is said about what changed. It is called at most once, and only where it is needed.
+// At most limit changed paths are named.
+func Describe(e *Event, previous func() *Event, limit int) string {
+	switch e.Op {
+	case Added:
+		return describeAdded(e)
+	case Updated:
+		return describeUpdated(e, previous, limit)
+	case Deleted:
+		return describeDeleted(e, previous())
+	case Rejected:
+		return describeRejected(e)
+	case Gap, SnapshotStarted, SnapshotCompleted:
+		return describeMarker(e)
+	default:
+		return Printable(e.Attr("type"))
+	}
+}
+
+// decode reads JSON with its numbers as they stand; nil for what is no JSON.
+func decode(data []byte) any {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil {
+		return nil
+	}
+	return v
+}
+
+// states returns the object of an event and, where the event brings it along, its state before. ok is false where the
+// event does not hold a whole state.
+func (e *Event) states() (object, old map[string]any, ok bool) {
+	v, _ := decode(e.Data).(map[string]any)
+	if v == nil || e.Op.Marker() || e.Op == Rejected || e.Op == Unknown {
+		return nil, nil, false
+	}
+	switch e.Attr("payload") {
+	case "object", "metadata":
+		return v, nil, true
+	case "change":
+		object, _ = v["object"].(map[string]any)
+		old, _ = v["oldObject"].(map[string]any)
+		return object, old, object != nil
+	default:
+		return nil, nil, false
+	}
+}
+
+// stateBefore returns the object of previous, where it holds the same part of an object as e.
+func stateBefore(e, previous *Event) map[string]any {
+	if previous == nil || (e.Attr("payload") == "metadata") != (previous.Attr("payload") == "metadata") {
+		return nil
+	}
+	object, _, _ := previous.states()
+	return object
+}
+
+func describeAdded(e *Event) string {
+	object, _, _ := e.states()
+	created, known := creation(object)
+	s := "created"
+	switch e.Attr("reason") {
+	case "snapshot":
+		s = "already there"
+	case "relist":
+		s = "found after a gap"
+	case "resync", "repair":
+		s = "published again"
+	default:
+		// An object can enter a stream long after its creation, when a label changes.
+		if age := e.Time().Sub(created); known && age > time.Minute {
+			s = "new in this stream"
+		}
+	}
+	switch manager := e.Attr("fieldmanager"); {
+	case s != "created":
+		if known {
+			s += ", created " + span(e.Time().Sub(created)) + " before"
+		}
+	case manager != "":
+		s += " by " + shorten(Printable(manager), 32)
+	}
+	if owner := ownerOf(object); owner != "" {
+		s += ", owned by " + owner
+	}
+	return s
+}
+
+func creation(object map[string]any) (time.Time, bool) {
+	metadata, _ := object["metadata"].(map[string]any)
+	s, _ := metadata["creationTimestamp"].(string)
+	t, err := time.Parse(time.RFC3339, s)
+	return t, err == nil
+}
+
+func ownerOf(object map[string]any) string {
+	metadata, _ := object["metadata"].(map[string]any)
+	owners, _ := metadata["ownerReferences"].([]any)
+	for _, o := range owners {
+		owner, _ := o.(map[string]any)
+		if owner["controller"] == true {
+			return shorten(Printable(scalar(owner["kind"])+"/"+scalar(owner["name"])), 80)
+		}
+	}
+	return ""
+}
+
+// span is a duration as kubectl prints an age.
+func span(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < 2*time.Minute:
+		return strconv.Itoa(int(d.Seconds())) + "s"
+	case d < 2*time.Hour:
+		return strconv.Itoa(int(d.Minutes())) + "m"
+	case d < 48*time.Hour:
+		return strconv.Itoa(int(d.Hours())) + "h"
+	default:
+		return strconv.Itoa(int(d.Hours()/24)) + "d"
+	}
+}
+
+func describeUpdated(e *Event, previous func() *Event, limit int) string {
+	var found []difference
+	switch payload := e.Attr("payload"); payload {
+	case "merge-patch":
+		found = mergePatch(nil, "", decode(e.Data))
+	case "json-patch":
+		found = jsonPatch(decode(e.Data))
+	default:
+		after, before, ok := e.states()
+		if ok && before == nil {
+			before = stateBefore(e, previous())
+		}
+		if !ok || before == nil {
+			return aside(e, "")
+		}
+		found = diff(before, after)
+	}
+	if len(found) == 0 {
+		return aside(e, "nothing visible changed")
+	}
+	return aside(e, join(found, limit))
+}
+
+// aside appends what is unusual about how an update is known.
+func aside(e *Event, s string) string {
+	var notes []string
+	if n := e.Attr("sampledrate"); n != "" {
+		notes = append(notes, shorten(Printable(n), 16)+" changes in one")
+	}
+	switch reason := e.Attr("reason"); reason {
+	case "", "watch":
+	case "relist":
+		notes = append(notes, "found after a gap")
+	case "recovered":
+		notes = append(notes, "recovered after a gap")
+	default:
+		notes = append(notes, shorten(Printable(reason), 16))
+	}
+	if len(notes) == 0 {
+		return s
+	}
+	return strings.TrimSpace(s + " (" + strings.Join(notes, ", ") + ")")
+}
+
+func describeDeleted(e, previous *Event) string {
+	object, _, _ := e.states()
+	reason := e.Attr("reason")
+	missing := reason == "relist" || reason == "snapshot"
+	var parts []string
+	if missing {
+		parts = append(parts, "found missing ("+reason+")")
+	}
+	if previous != nil && (object == nil || missing) {
+		object, _, _ = previous.states()
+	}
+	if created, known := creation(object); known && !missing {
+		parts = append(parts, "existed "+span(e.Time().Sub(created)))
+	}
+	switch {
+	case previous != nil:
+		parts = append(parts, "last seen "+span(e.Time().Sub(previous.Time()))+" before at version "+
+			shorten(Printable(previous.Attr("resourceversion")), 24))
+	case missing:
+		parts = append(parts, "last known version "+shorten(Printable(e.Attr("resourceversion")), 24))
+	}
+	if owner := ownerOf(object); owner != "" {
+		parts = append(parts, "owned by "+owner)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func describeRejected(e *Event) string {
+	var data struct {
+		Type, Error string
+		Size        json.Number
+	}
+	_ = json.Unmarshal(e.Data, &data) // what cannot be read is not shown
+	s := "the log refused this event"
+	if op := opOf(data.Type); op != Unknown {
+		s = "the log refused this event (" + string(op) + ")"
+	}
+	if data.Size != "" {
+		s += " of " + shorten(Printable(data.Size.String()), 16) + " bytes"
+	}
+	return s + ": " + shorten(Printable(data.Error), 200)
+}
+
+func describeMarker(e *Event) string {
+	var data struct {
+		From, To, Reason, ResourceVersion string
+		Objects                           json.Number
+	}
+	_ = json.Unmarshal(e.Data, &data) // what cannot be read is not shown
+	switch e.Op {
+	case Gap:
+		return fmt.Sprintf("changes between %s and %s are not known: %s", version(data.From), version(data.To),
+			shorten(Printable(data.Reason), 200))
+	case SnapshotStarted:
+		return "what exists at " + version(data.ResourceVersion) + " follows"
+	default:
+		objects := " objects"
+		if data.Objects == "1" {
+			objects = " object"
+		}
+		return "this was what existed at " + version(data.ResourceVersion) + ": " + shorten(Printable(data.Objects.String()), 16) + objects
+	}
+}
+
+func version(s string) string {
+	if s == "" {
+		return "an unknown version"
+	}
+	return shorten(Printable(s), 24)
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tail reads a log back and shows it to a person: what happened to which object, who did it, and what
+// changed.
+//
+// It shows what the log has and nothing else: where the state of an object before an update is not in the log any more,
+// nothing is said about what changed. Values of Secrets are shown as they come, never decoded. Nothing from the log
+// reaches a terminal as a control sequence.
+package tail
+
+import (
+	"context"
+	"fmt"
+)
+
+// Config says what is read and how it is shown.
+type Config struct {
+	Span
+	Filter  Filter
+	Printer Printer
+	// Notice is told, in a line for a person, what is unusual about the messages, and at the end of what was asked for which part of
+	// the Filter matched none of them; nil: nobody is.
+	Notice func(line string)
+}
+
+// memoryBytes holds some ten thousand objects.
+const memoryBytes = 64 << 20
+
+// Run shows a log. It returns nil when ctx ended or everything asked for has been shown, and an error when the log cannot
+// be read or the Printer fails. While the broker is away it waits.
+func Run(ctx context.Context, log Log, cfg Config) error {
+	if cfg.Notice == nil {
+		cfg.Notice = func(string) {}
+	}
+	v := &viewer{cfg: &cfg, memory: newMemory(memoryBytes), log: log, seen: newSeen(cfg.Filter.Resources)}
+	err := log.Read(ctx, Reading{Span: cfg.Span, Each: v.show, Counts: v.shown, Replaced: v.memory.clear})
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err == nil {
+		v.conclude()
+	}
+	return err
+}
+
+// viewer turns messages into lines.
+type viewer struct {
+	cfg    *Config
+	memory *memory
+	log    Log
+	// strange says that the notice about messages that are no events was given.
+	strange bool
+	seen    *seen
+	// printed says that an event was.
+	printed bool
+}
+
+// show prints m where the filter shows it.
+func (v *viewer) show(ctx context.Context, m Message) error {
+	e, err := Decode(m)
+	if err != nil {
+		if !v.strange {
+			v.strange = true
+			v.cfg.Notice(fmt.Sprintf("message %d on %s is skipped, and others like it: %v", m.Sequence, Printable(m.Subject), err))
+		}
+		return nil
+	}
+	v.seen.note(e)
+	if !v.cfg.Filter.covers(e) {
+		return nil
+	}
+	if v.cfg.Filter.Shows(e) {
+		v.printed = true
+		err = v.cfg.Printer.Print(e, func() *Event { return v.previous(ctx, e) })
+	}
+	if !e.Op.Marker() {
+		v.memory.put(e)
+	}
+	return err
+}
+
+// conclude gives notice of what was looked for in vain.
+func (v *viewer) conclude() {
+	missing, resources := v.seen.missing(), v.seen.resources()
+	switch {
+	case missing != "" && resources != "":
+		v.cfg.Notice("no event matches " + missing + "; those read are about " + resources)
+	case v.printed:
+	case v.cfg.Start == (Start{}) && !v.cfg.Follow:
+		v.cfg.Notice("no event matches: reading began at the end of the log; begin earlier with --from-start, --since or --last")
+	default:
+		v.cfg.Notice("no event matches")
+	}
+}
+
+// shown reports whether show would print m.
+func (v *viewer) shown(m Message) bool {
+	e, err := Decode(m)
+	return err == nil && v.cfg.Filter.Shows(e)
+}
+
+// previous returns the event before e of the same object, nil where the log does not have it or it holds no whole
+// state of the object.
+func (v *viewer) previous(ctx context.Context, e *Event) *Event {
+	p := v.memory.last(e)
+	if p == nil {
+		m := v.log.Before(ctx, &e.Message)
+		if m == nil {
+			return nil
+		}
+		var err error
+		if p, err = Decode(*m); err != nil || keyOfObject(p) != keyOfObject(e) {
+			return nil
+		}
+	}
+	if _, _, ok := p.states(); !ok || p.Attr("objectuid") != e.Attr("objectuid") {
+		return nil
+	}
+	return p
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tail
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// sliceLog is a log in memory. Reading begins at an index, and the log is replaced by another one before the message at another.
+type sliceLog struct {
+	messages         []Message
+	start, replaceAt int
+	asked            []uint64
+	counted          []bool
+}
+
+func (l *sliceLog) Read(ctx context.Context, r Reading) error {
+	for i, m := range l.messages[l.start:] {
+		if l.replaceAt > 0 && l.start+i == l.replaceAt {
+			r.Replaced()
+		}
+		l.counted = append(l.counted, r.Counts(m))
+		if err := r.Each(ctx, m); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (l *sliceLog) Before(_ context.Context, m *Message) *Message {
+	l.asked = append(l.asked, m.Sequence)
+	for i := int(m.Sequence) - 2; i >= max(l.replaceAt, 0); i-- {
+		if l.messages[i].Subject == m.Subject {
+			return &l.messages[i]
+		}
+	}
+	return nil
+}
+
+// lines prints events in short.
+type lines struct {
+	all []string
+	err error
+}
+
+func (l *lines) Print(e *Event, previous func() *Event) error {
+	l.all = append(l.all, string(e.Op)+" "+Describe(e, previous, 4))
+	return l.err
+}
+
+func replicas(sequence uint64, n int) Message {
+	return message(sequence, Updated, `{"spec":{"replicas":`+strconv.Itoa(n)+`}}`, nil)
+}
+
+func TestRun_asks_the_log_only_for_states_that_it_has_not_seen_itself(t *testing.T) {
+	junk := message(4, Updated, "", map[string]string{"id": ""})
+	log := &sliceLog{start: 1, messages: []Message{replicas(1, 1), replicas(2, 2), replicas(3, 3), junk, junk, replicas(6, 6)}}
+	var p lines
+	var notices []string
+	err := Run(t.Context(), log, Config{Printer: &p, Notice: func(line string) { notices = append(notices, line) }})
+	want := []string{"updated spec.replicas 1→2", "updated spec.replicas 2→3", "updated spec.replicas 3→6"}
+	if err != nil || !slices.Equal(p.all, want) {
+		t.Errorf("got %q, %v, want %q", p.all, err, want)
+	}
+	if !slices.Equal(log.asked, []uint64{2}) {
+		t.Errorf("it asked for what is before %d", log.asked)
+	}
+	if len(notices) != 1 || !strings.HasPrefix(notices[0], "message 4 on k8s.east.apps.deployments.shop.web is skipped, and others like it") {
+		t.Errorf("it said %q", notices)
+	}
+	if !slices.Equal(log.counted, []bool{true, true, false, false, true}) {
+		t.Errorf("it counted %v", log.counted)
+	}
+}
+
+func TestRun_compares_with_nothing_of_a_log_that_was_replaced(t *testing.T) {
+	log := &sliceLog{replaceAt: 1, messages: []Message{replicas(1, 1), replicas(2, 2), replicas(3, 3)}}
+	var p lines
+	err := Run(t.Context(), log, Config{Printer: &p})
+	if want := []string{"updated ", "updated ", "updated spec.replicas 2→3"}; err != nil || !slices.Equal(p.all, want) {
+		t.Errorf("got %q, %v, want %q", p.all, err, want)
+	}
+}
+
+func TestRun_returns_what_printing_fails_with_and_nil_when_it_is_interrupted(t *testing.T) {
+	broken := errors.New("broken")
+	log := &sliceLog{messages: []Message{replicas(1, 1), replicas(2, 2)}}
+	p := lines{err: broken}
+	if err := Run(t.Context(), log, Config{Printer: &p}); !errors.Is(err, broken) || len(p.all) != 1 {
+		t.Errorf("got %v after %q", err, p.all)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Run(ctx, log, Config{Printer: new(lines)}); err != nil {
+		t.Errorf("interrupted, it returned %v", err)
+	}
+}
+
+func TestRun_says_at_the_end_what_it_looked_for_in_vain(t *testing.T) {
+	pods, err := ParseSelector("pods/web-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	deployments, err := ParseSelector("deploy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	beginning := Span{Start: Start{Beginning: true}}
+	full := []Message{replicas(1, 1)}
+	var many []Message
+	for i := range maxSeen + 2 {
+		many = append(many, message(1, Updated, `{}`, map[string]string{"source": "/clusters/east/api/v1/r" + strconv.Itoa(i)}))
+	}
+	for _, c := range []struct {
+		name     string
+		messages []Message
+		cfg      Config
+		want     string
+	}{
+		{"all is well", full, Config{Span: beginning, Filter: Filter{Resources: []Selector{deployments}}}, ""},
+		{"nothing shown", full, Config{Span: beginning, Filter: Filter{Names: []string{"other"}}}, "no event matches"},
+		{"an empty log", nil, Config{Span: beginning}, "no event matches"},
+		{"its end", nil, Config{}, "no event matches: reading began at the end of the log; begin earlier with --from-start, --since or --last"},
+		{
+			"one of two resources", full,
+			Config{Span: beginning, Filter: Filter{Resources: []Selector{pods, deployments}}},
+			"no event matches pods/web-0; those read are about deployments.apps",
+		},
+		{"a resource in an empty log", nil, Config{Span: beginning, Filter: Filter{Resources: []Selector{pods}}}, "no event matches"},
+		{
+			"a resource of many", many,
+			Config{Span: beginning, Filter: Filter{Resources: []Selector{pods}}},
+			"no event matches pods/web-0; those read are about r0, r1, r2, r3, r4, r5, r6, r7 and others",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var notices []string
+			c.cfg.Printer, c.cfg.Notice = new(lines), func(line string) { notices = append(notices, line) }
+			if err := Run(t.Context(), &sliceLog{messages: c.messages}, c.cfg); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(notices, "\n"); got != c.want {
+				t.Errorf("it said %q, want %q", got, c.want)
+			}
+		})
+	}
+}
