@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/embedded"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
+)
+
+// publish makes the pipelines and runs them until ctx ends, or one of them must not go on.
+func (p *process) publish(ctx context.Context) error {
+	servers, err := p.embedded()
+	if err != nil {
+		return err
+	}
+	uid, err := p.cluster(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	return p.open(uid, servers, func(pipelines []bridge.Config) error {
+		return p.bridge(ctx, servers, pipelines)
+	})
+}
+
+// open calls use with the pipelines, whose checkpoints are open until it returns. As a checkpoint is open in one process only, the
+// servers' directories are safe within use.
+func (p *process) open(uid string, servers map[string]*embedded.Server, use func([]bridge.Config) error) (err error) {
+	dir, err := p.cfg.StateDir()
+	if err != nil {
+		return err
+	}
+	p.log.Info("starting", "version", build().Version, "apiServer", p.host, "cluster", cmp.Or(p.cfg.Cluster, uid), "clusterUID", uid,
+		"dataDir", dir)
+	var pipelines []bridge.Config
+	var stores []*file.Store
+	defer func() {
+		for _, s := range stores {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	for i := range p.cfg.Pipelines {
+		c, store, err := p.pipeline(i, uid, servers)
+		if err != nil {
+			return err
+		}
+		pipelines, stores = append(pipelines, c), append(stores, store)
+	}
+	return use(pipelines)
+}
+
+// bridge runs the pipelines, and the servers that they publish to, until ctx ends, or one of them must not go on.
+func (p *process) bridge(ctx context.Context, servers map[string]*embedded.Server, pipelines []bridge.Config) (err error) {
+	// The servers outlive the pipelines, which drain into them.
+	outer, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	brokers, failed := errgroup.WithContext(outer)
+	for _, s := range servers {
+		brokers.Go(func() error { return s.Run(failed) })
+	}
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(failed, cancel)()
+	if p.serving(running, servers) {
+		err = p.run(running, pipelines)
+	}
+	stop()
+	return errors.Join(err, brokers.Wait())
+}
+
+// serving waits until clients can connect to all servers, and returns false if ctx ends before that.
+func (p *process) serving(ctx context.Context, servers map[string]*embedded.Server) bool {
+	for _, s := range servers {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-s.Ready():
+		}
+		if p.fromArgs {
+			command := "kube-eventbridge tail"
+			if url := s.ClientURL(); url != "nats://127.0.0.1:4222" {
+				command += " --server " + url
+			}
+			p.log.Info("to see the events, run this in a second terminal", "command", command)
+		}
+	}
+	return true
+}
+
+// run runs the pipelines.
+func (p *process) run(ctx context.Context, pipelines []bridge.Config) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, c := range pipelines {
+		pipeline := bridge.New(c)
+		p.mu.Lock()
+		p.pipelines = append(p.pipelines, pipeline)
+		p.mu.Unlock()
+		g.Go(func() error {
+			err := pipeline.Run(ctx)
+			if errors.Is(err, context.Canceled) && ctx.Err() != nil { // it had no time to begin
+				return nil
+			}
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// cluster waits for the API server's answer to which cluster this is.
+func (p *process) cluster(ctx context.Context) (uid string, err error) {
+	const longest = 10 * time.Second
+	for delay, tries := 250*time.Millisecond, 0; ; delay, tries = min(2*delay, longest), tries+1 {
+		uid, err = p.client.ClusterUID(ctx)
+		p.setStartError(err)
+		if err == nil {
+			return uid, nil
+		}
+		if tries%6 == 0 && ctx.Err() == nil {
+			p.log.Warn("waiting for the API server", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-time.After(delay):
+		}
+	}
+}
+
+// embedded makes the NATS servers that pipelines without a broker of their own publish to, by address.
+func (p *process) embedded() (map[string]*embedded.Server, error) {
+	servers := map[string]*embedded.Server{}
+	for i := range p.cfg.Pipelines {
+		e := p.cfg.Pipelines[i].Sink.Embedded
+		if e == nil || servers[e.Listen] != nil {
+			continue
+		}
+		dir, err := p.cfg.StoreDir(e)
+		if err != nil {
+			return nil, err
+		}
+		server, err := embedded.New(embedded.Config{
+			Listen: e.Listen, ListenKey: p.brokerKey(i), StoreDir: dir, StoreKey: p.storeKey(i),
+		}, p.log.With("component", "nats"))
+		if err != nil {
+			return nil, err
+		}
+		servers[e.Listen] = server
+	}
+	return servers, nil
+}
+
+// pipeline returns what pipeline i is made of, and its checkpoint, which the caller has to close.
+func (p *process) pipeline(i int, uid string, servers map[string]*embedded.Server) (b bridge.Config, store *file.Store, err error) {
+	c := &p.cfg.Pipelines[i]
+	id := checkpoint.Identity{ClusterUID: uid, Cluster: cmp.Or(p.cfg.Cluster, uid), Pipeline: c.Name}
+	specs, subject, err := p.streams(c, id)
+	if err != nil {
+		return b, nil, err
+	}
+	to, err := p.sink(c, servers, subject)
+	if err != nil {
+		return b, nil, fmt.Errorf("pipeline %s: %w", c.Name, err)
+	}
+	path, err := p.cfg.CheckpointPath(c)
+	if err != nil {
+		return b, nil, err
+	}
+	if store, err = file.Open(filepath.Clean(path), id); err != nil {
+		return b, nil, p.checkpointError(i, err)
+	}
+	return bridge.Config{
+		Name: c.Name, Streams: specs, Client: p.client, Discovery: p.discovery, Sink: to, Store: store, Identity: id,
+		Buffer: int64(p.cfg.BufferShare(c)), Metrics: p.metrics, Log: p.log,
+	}, store, nil
+}
+
+// streams says what a pipeline reads, and the subjects that it will publish to.
+func (p *process) streams(c *config.Pipeline, id checkpoint.Identity) ([]bridge.StreamSpec, *encode.Template, error) {
+	var subject *encode.Template
+	if js := jetStream(c); js != nil {
+		var err error
+		if subject, err = encode.ParseTemplate(encode.Subject, js.Subject); err != nil {
+			return nil, nil, err
+		}
+	}
+	var specs []bridge.StreamSpec
+	for _, r := range c.Resources {
+		encoding := encode.Config{
+			Cluster: id.Cluster, Pipeline: c.Name, Mode: encode.Mode(c.Encoding.Mode), Payload: encode.Payload(r.Payload),
+			SecretValues: c.Encoding.Secrets.Values, Subject: subject,
+		}
+		for _, k := range c.Encoding.Keep {
+			encoding.Keep = append(encoding.Keep, string(k))
+		}
+		namespaces := r.Namespaces
+		if len(namespaces) == 0 {
+			namespaces = []string{""}
+		}
+		for _, ns := range namespaces {
+			specs = append(specs, bridge.StreamSpec{
+				Resource: r.Resource.Arg(), Namespace: ns, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
+				Latest: r.Delivery == config.Latest, SkipSnapshot: r.Snapshot == config.SnapshotNever, Encoding: encoding,
+			})
+		}
+	}
+	return specs, subject, nil
+}
+
+// jetStream returns the stream that a pipeline publishes to; nil where its sink has none.
+func jetStream(c *config.Pipeline) *config.JetStream {
+	switch {
+	case c.Sink.NATS != nil:
+		return &c.Sink.NATS.JetStream
+	case c.Sink.Embedded != nil:
+		return &c.Sink.Embedded.JetStream
+	default:
+		return nil
+	}
+}
+
+func (p *process) sink(c *config.Pipeline, servers map[string]*embedded.Server, subject *encode.Template) (sink.Sink, error) {
+	js := jetStream(c)
+	if js == nil {
+		return stdout.New(p.out.Out, p.log), nil
+	}
+	n := nats.Config{
+		Stream: js.Stream, Subjects: []string{subject.Wildcard()},
+		Limits: nats.Limits{MaxBytes: int64(js.MaxBytes), MaxAge: js.MaxAge, Duplicates: js.DuplicateWindow},
+	}
+	if e := c.Sink.Embedded; e != nil {
+		n.InProcess = servers[e.Listen]
+		return nats.New(n, p.log)
+	}
+	remote := c.Sink.NATS
+	var err error
+	if n.Auth, n.TLS, err = accessTo(remote); err != nil {
+		return nil, &inputError{err}
+	}
+	n.Servers, n.Limits.Replicas = remote.Servers, remote.Replicas
+	to, err := nats.New(n, p.log)
+	if err != nil {
+		return nil, &inputError{err}
+	}
+	return to, nil
+}

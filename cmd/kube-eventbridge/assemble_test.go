@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+)
+
+func TestStreams_name_a_resource_so_that_the_API_server_knows_it(t *testing.T) {
+	cfg, err := config.FromArgs(config.Args{Resources: []string{"pods.v1", "deployments.v1.apps", "widgets.example.com", "nodes"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	specs, _, err := (&process{cfg: cfg}).streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []schema.GroupVersionResource{
+		{Version: "v1", Resource: "pods"},
+		{Group: "apps", Version: "v1", Resource: "deployments"},
+		{Group: "example.com", Resource: "widgets"},
+		{Resource: "nodes"},
+	} {
+		full, group := schema.ParseResourceArg(specs[i].Resource)
+		got := group.WithVersion("")
+		if want.Version != "" && full != nil {
+			got = *full
+		}
+		if got != want {
+			t.Errorf("%s is read as %v, want %v", specs[i].Resource, got, want)
+		}
+	}
+}
+
+func TestStreams_are_one_for_each_namespace(t *testing.T) {
+	const file = `{pipelines: [{name: a, resources: [
+    {resource: pods, namespaces: [x, y], delivery: latest, snapshot: never, labelSelector: "a=b"}, {resource: nodes}]}]}`
+	cfg, _, err := config.Parse("f", []byte(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	specs, _, err := (&process{cfg: cfg}).streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"})
+	if err != nil || len(specs) != 3 {
+		t.Fatal(specs, err)
+	}
+	for i, namespace := range []string{"x", "y", ""} {
+		if s := specs[i]; s.Namespace != namespace || s.Latest != (i < 2) || s.SkipSnapshot != (i < 2) || (s.LabelSelector == "a=b") != (i < 2) {
+			t.Errorf("stream %d is %+v", i, s)
+		}
+	}
+}
+
+func TestRunning_no_pipeline_counts_before_all_have_started(t *testing.T) {
+	p := &process{cfg: &config.Config{Pipelines: make([]config.Pipeline, 2)}, pipelines: []*bridge.Pipeline{{}}}
+	if n := len(p.running()); n != 0 {
+		t.Errorf("%d of 2 pipelines make a process that can be ready", n)
+	}
+	p.pipelines = append(p.pipelines, &bridge.Pipeline{})
+	if n := len(p.running()); n != 2 {
+		t.Errorf("%d pipelines run, want 2", n)
+	}
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+)
+
+// restConfig finds the API server as kubectl does.
+func restConfig(k config.Kubernetes) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = k.Kubeconfig
+	rules.WarnIfAllMissing = false // said below, and better
+	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: k.Context})
+	cfg, err := loaded.ClientConfig()
+	if err != nil {
+		return nil, usagef("find the API server: %w", explained(err, k, rules))
+	}
+	// A limit on requests would only slow down the start; watches are not limited, and lists are paged by the feed.
+	cfg.QPS, cfg.Timeout = -1, 0
+	cfg.UserAgent = "kube-eventbridge/" + build().Version
+	return cfg, nil
+}
+
+// explained says which file and which context err is about, and what to set.
+func explained(err error, k config.Kubernetes, rules *clientcmd.ClientConfigLoadingRules) error {
+	const set = "set --kubeconfig, kubernetes.kubeconfig or $KUBECONFIG"
+	if k.Kubeconfig != "" {
+		if _, missing := os.Stat(k.Kubeconfig); missing != nil {
+			return fmt.Errorf("%w, named by --kubeconfig or kubernetes.kubeconfig; %s to an existing file", missing, set)
+		}
+	} else if missing := allMissing(rules.Precedence); missing {
+		return fmt.Errorf("this is no Pod, and %s; %s to a kubeconfig", named(rules.Precedence), set)
+	}
+	raw, unread := rules.Load()
+	if unread != nil {
+		return fmt.Errorf("%w; %s to a kubeconfig", unread, set)
+	}
+	chosen := cmp.Or(k.Context, raw.CurrentContext)
+	switch {
+	case raw.Contexts[chosen] != nil:
+		return fmt.Errorf("context %q: %w; %s", chosen, err, set)
+	case chosen == "":
+		return fmt.Errorf("the kubeconfig has no current context; %s", contexts(raw))
+	default:
+		return fmt.Errorf("the kubeconfig has no context %q; %s", chosen, contexts(raw))
+	}
+}
+
+func allMissing(files []string) bool {
+	for _, file := range files {
+		if _, err := os.Stat(file); file != "" && !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	return true
+}
+
+// named says where files that are not there were looked for, and why there.
+func named(files []string) string {
+	list := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	if list == "" {
+		return strings.Join(files, " and ") + " does not exist"
+	}
+	return "$KUBECONFIG names " + strings.Join(filepath.SplitList(list), " and ") + ", which does not exist"
+}
+
+// contexts says which contexts there are.
+func contexts(raw *clientcmdapi.Config) string {
+	if len(raw.Contexts) == 0 {
+		return "it has none, so it is no kubeconfig of a cluster"
+	}
+	return "it has: " + strings.Join(slices.Sorted(maps.Keys(raw.Contexts)), ", ") + "; set --context or kubernetes.context"
+}

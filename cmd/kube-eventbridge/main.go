@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kube-eventbridge publishes every change in a Kubernetes cluster as a CloudEvent. It exits with 0 when it is done, with
+// 1 when it failed, with 2 when the command line or the configuration has to be written differently, and with 128+n
+// when the second of two signals, number n, cut it short.
+package main
+
+import (
+	"context"
+	"os"
+)
+
+func main() { os.Exit(runMain()) }
+
+func runMain() int {
+	ctx, stop := notifyContext(context.Background(), os.Exit)
+	defer stop()
+	return execute(ctx, os.Args[1:], &streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+)
+
+// report is an error that says what is wrong with a file, and among it what is allowed and costs something, in the order of lines.
+type report struct {
+	problems config.Problems
+	warnings config.Problems
+}
+
+// reported returns err together with the warnings; err itself where it is about no file.
+func reported(err error, warnings config.Problems) error {
+	var problems config.Problems
+	if !errors.As(err, &problems) {
+		return err
+	}
+	return &report{problems, warnings}
+}
+
+// Error implements error.
+func (r *report) Error() string {
+	type line struct {
+		config.Problem
+		text string
+	}
+	var lines []line
+	for _, p := range r.problems {
+		lines = append(lines, line{p, p.String()})
+	}
+	for _, w := range r.warnings {
+		lines = append(lines, line{w, warning(w)})
+	}
+	slices.SortStableFunc(lines, func(a, b line) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	texts := make([]string, len(lines))
+	for i, l := range lines {
+		texts[i] = l.text
+	}
+	return strings.Join(texts, "\n")
+}
+
+// Unwrap returns the problems.
+func (r *report) Unwrap() error { return r.problems }
+
+func warning(w config.Problem) string { return w.String() + " (warning)" }
+
+// printWarnings prints the warnings of a file without problems.
+func printWarnings(to io.Writer, warnings config.Problems) {
+	for _, w := range warnings {
+		_, _ = fmt.Fprintln(to, warning(w))
+	}
+}

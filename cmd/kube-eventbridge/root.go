@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+)
+
+// The exit codes; a second signal adds 128+n.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// streams are the process's standard streams.
+type streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// usageError marks what the user has to write differently. Its text says what is wrong and what to do instead.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// usagef is a [usageError] made as by fmt.Errorf.
+func usagef(format string, args ...any) error {
+	return &usageError{fmt.Errorf(format, args...)}
+}
+
+// inputError marks a name, a file or a variable that is wrong, where no flag is and help would not.
+type inputError struct{ err error }
+
+func (e *inputError) Error() string { return e.err.Error() }
+func (e *inputError) Unwrap() error { return e.err }
+
+// noArgs refuses arguments, and says what to write instead.
+func noArgs(instead string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return usagef("%s takes no arguments such as %q; write: %s", cmd.CommandPath(), args[0], strings.ReplaceAll(instead, "{}", args[0]))
+	}
+}
+
+// newRoot returns the command with all its subcommands. Commands write to s only, end when their context does, and return
+// errors instead of printing them.
+func newRoot(s *streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "kube-eventbridge",
+		Short: "Every change in a Kubernetes cluster, as a CloudEvent, once, in order, in your log",
+		Long: "kube-eventbridge watches Kubernetes resources and publishes every change as a CloudEvent.\n" +
+			"Start with: kube-eventbridge run configmaps, and in a second terminal: kube-eventbridge tail",
+		Args:              cobra.NoArgs,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		DisableAutoGenTag: true,
+	}
+	root.Version = build().Version
+	root.SetVersionTemplate(build().line())
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
+	root.AddCommand(newRunCommand(s), newTailCommand(s), newValidateCommand(s), newVersionCommand(s))
+	return root
+}
+
+// execute runs the command line args and returns the exit code.
+func execute(ctx context.Context, args []string, s *streams) int {
+	root := newRoot(s)
+	root.SetArgs(args)
+	return executeCommand(ctx, root, s)
+}
+
+// executeCommand runs root with the arguments it has. Every error is printed here, and only here.
+func executeCommand(ctx context.Context, root *cobra.Command, s *streams) int {
+	started := false
+	onStart(root, func() { started = true })
+
+	cmd, err := root.ExecuteContextC(ctx)
+	var usage *usageError
+	var problems config.Problems
+	var checked *report
+	var spec *bridge.SpecError
+	var input *inputError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &checked):
+		_, _ = fmt.Fprintln(s.Err, checked)
+		return exitUsage
+	case errors.As(err, &problems):
+		_, _ = fmt.Fprintln(s.Err, problems)
+		return exitUsage
+	case errors.As(err, &usage) || !started:
+		_, _ = fmt.Fprintf(s.Err, "error: %v\nsee: %s --help\n", err, cmd.CommandPath())
+		return exitUsage
+	case errors.As(err, &spec), errors.As(err, &input): // no help text: it is a name that is wrong, not a flag
+		_, _ = fmt.Fprintf(s.Err, "error: %v\n", err)
+		return exitUsage
+	default:
+		_, _ = fmt.Fprintf(s.Err, "error: %v\n", err)
+		return exitFailed
+	}
+}
+
+// onStart calls f before the code of any command at or below cmd: what fails earlier is the command line.
+func onStart(cmd *cobra.Command, f func()) {
+	if inner := cmd.RunE; inner != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			f()
+			return inner(cmd, args)
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		onStart(sub, f)
+	}
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// runFlags are what the command line of run says.
+type runFlags struct {
+	file, kubeconfig, context string
+	namespaces                []string
+	selector                  string
+	listen, broker, dataDir   string
+}
+
+func newRunCommand(s *streams) *cobra.Command {
+	var flags runFlags
+	cmd := &cobra.Command{
+		Use:   "run [--config FILE | RESOURCE...]",
+		Short: "Publish changes until a signal ends it",
+		Long: "Publish every change of the configured resources. With resources instead of a file there is one pipeline\n" +
+			"that publishes to an embedded NATS server on 127.0.0.1:4222; see it with: kube-eventbridge tail\n" +
+			"A second one, or one for another cluster, needs addresses and a directory of its own:\n" +
+			"--listen, --broker-listen, --data-dir.\n\n" +
+			"The first SIGINT or SIGTERM stops reading and waits for what is under way; the second ends the process at once.",
+		Example: "  kube-eventbridge run pods deployments.apps\n  kube-eventbridge run pods -n web,shop -l tier!=cache\n" +
+			"  kube-eventbridge run --config bridge.yaml",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := flags.check(cmd.Flags().Changed); err != nil {
+				return err
+			}
+			cfg, err := flags.load(s, args)
+			if err != nil {
+				return err
+			}
+			return run(cmd.Context(), s, cfg, flags.file == "")
+		},
+	}
+	cmd.Flags().StringVarP(&flags.file, "config", "c", "", "the configuration file")
+	cmd.Flags().StringSliceVarP(&flags.namespaces, "namespace", "n", nil, "watch the resources named here in this namespace only; repeatable")
+	cmd.Flags().StringVarP(&flags.selector, "selector", "l", "", "watch only those objects of the resources named here that have these labels")
+	cmd.Flags().StringVar(&flags.listen, "listen", "", "`address` of metrics and probes, without --config (default 127.0.0.1:8080)")
+	cmd.Flags().StringVar(&flags.broker, "broker-listen", "", "`address` of the embedded server, without --config (default 127.0.0.1:4222)")
+	cmd.Flags().StringVar(&flags.dataDir, "data-dir", "",
+		"`directory` of positions and events, without --config (default: kube-eventbridge in $XDG_STATE_HOME or ~/.local/state)")
+	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "path of the kubeconfig (default: in-cluster, $KUBECONFIG, ~/.kube/config)")
+	cmd.Flags().StringVar(&flags.context, "context", "", "context of the kubeconfig")
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
+	_ = cmd.MarkFlagDirname("data-dir")
+	return cmd
+}
+
+// check refuses flags that have no effect; given says which are on the command line.
+func (f *runFlags) check(given func(string) bool) error {
+	for _, of := range []struct{ flag, key string }{
+		{"namespace", "namespaces to the resources"},
+		{"selector", "labelSelector to the resources"},
+		{"listen", "server.listen"},
+		{"broker-listen", "pipelines[].sink.embedded.listen"},
+		{"data-dir", "dataDir"},
+	} {
+		if f.file != "" && given(of.flag) {
+			return usagef("--config and --%s exclude each other: write %s in %s", of.flag, of.key, f.file)
+		}
+	}
+	for flag, value := range map[string]string{"listen": f.listen, "broker-listen": f.broker, "data-dir": f.dataDir} {
+		if given(flag) && value == "" {
+			return usagef("--%s is empty: give a value, or leave the flag out for the default", flag)
+		}
+	}
+	if given("namespace") && len(f.namespaces) == 0 {
+		return usagef("--namespace is empty: give the name of a namespace, or leave the flag out for all")
+	}
+	return nil
+}
+
+// load returns the configuration of the file or of the arguments; flags win over the file.
+func (f *runFlags) load(s *streams, args []string) (*config.Config, error) {
+	var cfg *config.Config
+	var err error
+	switch {
+	case f.file != "" && len(args) > 0:
+		return nil, usagef("--config and resources as arguments exclude each other: put the resources into %s", f.file)
+	case f.file != "":
+		var warnings config.Problems
+		if cfg, warnings, err = config.Load(f.file); err != nil {
+			return nil, reported(err, warnings)
+		}
+		printWarnings(s.Err, warnings)
+	case len(args) > 0:
+		cfg, err = config.FromArgs(config.Args{
+			Resources: args, Namespaces: f.namespaces, LabelSelector: f.selector,
+			Listen: f.listen, BrokerListen: f.broker, DataDir: f.dataDir,
+		})
+	default:
+		return nil, usagef("nothing to watch: give resources (run pods deployments.apps) or --config FILE")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if f.kubeconfig != "" {
+		cfg.Kubernetes.Kubeconfig = f.kubeconfig
+	}
+	if f.context != "" {
+		cfg.Kubernetes.Context = f.context
+	}
+	return cfg, nil
+}
+
+// process is what one run consists of, besides its pipelines.
+type process struct {
+	cfg *config.Config
+	// fromArgs: there is no file, so errors name flags.
+	fromArgs  bool
+	host      string // of the API server
+	out       *streams
+	log       *slog.Logger
+	client    *source.Client
+	discovery *source.Discovery
+	registry  *prometheus.Registry
+	metrics   *bridge.Metrics
+
+	mu        sync.Mutex
+	pipelines []*bridge.Pipeline
+	unstarted error // what the API server last refused, or nil
+}
+
+func run(ctx context.Context, s *streams, cfg *config.Config, fromArgs bool) error {
+	p := &process{cfg: cfg, fromArgs: fromArgs, out: s, log: newLogger(s.Err, cfg.Log), registry: prometheus.NewRegistry()}
+	klog.SetSlogLogger(slog.New(quiet{p.log.Handler()}))
+	if err := p.reach(); err != nil {
+		return err
+	}
+	defer p.client.CloseIdleConnections()
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registerClientMetrics(p.registry)
+	p.metrics = bridge.NewMetrics(p.registry)
+
+	listener, err := net.Listen("tcp", cfg.Server.Listen)
+	if err != nil {
+		return fmt.Errorf("listen for metrics and health: %w; set %s to a free address", err, p.listenKey())
+	}
+	p.log.Info("serving /metrics /livez /readyz", "address", listener.Addr().String(), "version", build().Version)
+
+	g, serving := errgroup.WithContext(context.WithoutCancel(ctx))
+	g.Go(func() error { return serve(serving, listener, bridge.Handler(p.registry, p.running, p.startError)) })
+	work, stop := context.WithCancel(ctx)
+	defer stop()
+	stopped := context.AfterFunc(serving, stop)
+	defer stopped()
+	err = p.publish(work)
+	g.Go(func() error { return errDone })
+	if served := g.Wait(); err == nil && !errors.Is(served, errDone) {
+		err = served
+	}
+	if err == nil {
+		p.log.Info("stopped")
+	}
+	return err
+}
+
+// reach makes the clients of the API server.
+func (p *process) reach() error {
+	api, err := restConfig(p.cfg.Kubernetes)
+	if err != nil {
+		return err
+	}
+	at, _, err := rest.DefaultServerUrlFor(api)
+	if err != nil {
+		return fmt.Errorf("address of the API server: %w", err)
+	}
+	p.host = at.Host
+	if p.discovery, err = source.NewDiscovery(api); err != nil {
+		return err
+	}
+	p.client, err = source.NewClient(api)
+	return err
+}
+
+// running returns the pipelines; none before all have started, so that a process is not called ready for the first of them.
+func (p *process) running() []*bridge.Pipeline {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.pipelines) < len(p.cfg.Pipelines) {
+		return nil
+	}
+	return append([]*bridge.Pipeline(nil), p.pipelines...)
+}
+
+// startError returns why the last question for the cluster had no answer; nil before the first and after a success.
+func (p *process) startError() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unstarted
+}
+
+func (p *process) setStartError(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unstarted = err
+}
+
+// errDone ends the HTTP server when the pipelines have ended.
+var errDone = fmt.Errorf("done")
+
+// serve answers until ctx ends.
+func serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	ended := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer ended()
+	if err := server.Serve(l); ctx.Err() == nil {
+		return fmt.Errorf("serve metrics and health: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// apiServer has Pods and Nodes, none of either, and calls identify for each question for the namespace kube-system.
+func apiServer(t *testing.T, identify http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	mux := http.NewServeMux()
+	for path, text := range map[string]string{
+		"/api":  `{"kind":"APIVersions","versions":["v1"]}`,
+		"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+		"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[
+			{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","shortNames":["po"],"verbs":["list","watch"]},
+			{"name":"nodes","singularName":"node","namespaced":false,"kind":"Node","verbs":["list","watch"]}]}`,
+	} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, text) })
+	}
+	mux.HandleFunc("GET /api/v1/namespaces/kube-system", identify)
+	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "" {
+			answer(w, http.StatusOK, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`)
+			return
+		}
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func answer(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, text)
+}
+
+func forbid(w http.ResponseWriter) {
+	answer(w, http.StatusForbidden,
+		`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"not for the bridge"}`)
+}
+
+func identified(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, `{"kind":"Namespace","apiVersion":"v1",
+		"metadata":{"name":"kube-system","uid":"00000000-0000-4000-8000-000000000001"}}`)
+}
+
+// configured writes a configuration of one pipeline, from the API server to nowhere, and returns its file.
+func configured(t *testing.T, api *httptest.Server, resources string) string {
+	t.Helper()
+	dir := t.TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	file := filepath.Join(dir, "bridge.yaml")
+	for path, text := range map[string]string{
+		kubeconfig: fmt.Sprintf(`{clusters: [{name: c, cluster: {server: %q}}],
+    contexts: [{name: c, context: {cluster: c}}], current-context: c}`, api.URL),
+		file: fmt.Sprintf(`{kubernetes: {kubeconfig: %q}, dataDir: %q, server: {listen: "127.0.0.1:0"}, log: {format: text},
+    pipelines: [{name: a, resources: %s, sink: {stdout: {}}}]}`, kubeconfig, dir, resources),
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return file
+}
+
+// output may be written to and read at the same time.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+func TestRun_names_what_only_the_API_server_knows_to_be_wrong_as_wrong_usage(t *testing.T) {
+	api := apiServer(t, identified)
+	for resources, want := range map[string]string{
+		"[{resource: nodes, namespaces: [web]}]": "cluster-scoped",
+		"[{resource: pods}, {resource: po}]":     "objects in common",
+	} {
+		var stderr output
+		file := configured(t, api, resources)
+		code := execute(t.Context(), []string{"run", "--config", file}, &streams{Out: io.Discard, Err: &stderr})
+		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+		if last := lines[len(lines)-1]; code != exitUsage || !strings.HasPrefix(last, "error: ") || !strings.Contains(last, want) {
+			t.Errorf("%s: exit code %d, %s; want %d and %q", resources, code, stderr.String(), exitUsage, want)
+		}
+	}
+}
+
+var served = regexp.MustCompile(`address=(\S+)`)
+
+// While the API server refuses to say which cluster it is, readyz has to say why, and no longer once it has said so.
+func TestReadyz_says_why_the_API_server_is_still_asked(t *testing.T) {
+	var stderr output
+	asked := 0 // one after the other
+	body := make(chan string, 1)
+	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if asked++; asked == 1 {
+			forbid(w)
+			return
+		}
+		if asked == 2 {
+			body <- readyz(t, stderr.String())
+		}
+		identified(w, r)
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	file := configured(t, api, "[{resource: pods}]")
+	ended := make(chan int, 1)
+	go func() {
+		ended <- execute(ctx, []string{"run", "--config", file}, &streams{Out: io.Discard, Err: &stderr})
+	}()
+	var got string
+	select {
+	case got = <-body:
+	case code := <-ended:
+		t.Fatalf("run ended with %d, %s", code, stderr.String())
+	}
+	stop()
+	if code := <-ended; code != exitDone {
+		t.Errorf("exit code %d, %s", code, stderr.String())
+	}
+	if !strings.HasPrefix(got, "503 ") || !strings.Contains(got, "not for the bridge") {
+		t.Errorf("readyz said %q", got)
+	}
+}
+
+// readyz returns the status and body that the process with this log answers.
+func readyz(t *testing.T, log string) string {
+	t.Helper()
+	address := served.FindStringSubmatch(log)
+	if address == nil {
+		return "no address in " + log
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address[1]+"/readyz", nil)
+	if err != nil {
+		return err.Error()
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	answer, err := transport.RoundTrip(r)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	return fmt.Sprintf("%d %s %v", answer.StatusCode, text, err)
+}
+
+func TestStartError_is_that_of_the_last_question(t *testing.T) {
+	p := &process{log: slog.New(slog.DiscardHandler)}
+	var errs []error // one for each question, from before it
+	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if errs = append(errs, p.startError()); len(errs) == 1 {
+			forbid(w)
+			return
+		}
+		identified(w, r)
+	})
+	var err error
+	if p.client, err = source.NewClient(&rest.Config{Host: api.URL}); err != nil {
+		t.Fatal(err)
+	}
+	defer p.client.CloseIdleConnections()
+	uid, err := p.cluster(t.Context())
+	if err != nil || uid == "" || len(errs) != 2 {
+		t.Fatal(uid, err, errs)
+	}
+	if errs[0] != nil || !apierrors.IsForbidden(errs[1]) || p.startError() != nil {
+		t.Errorf("before the first question %v, before the second %v, after it %v", errs[0], errs[1], p.startError())
+	}
+}
+
+func TestRun_calls_the_address_of_the_embedded_server_as_the_file_does(t *testing.T) {
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	cfg, _, err := config.Parse("f", fmt.Appendf(nil, `{dataDir: %q, pipelines: [
+    {name: a, resources: [{resource: pods}], sink: {stdout: {}}},
+    {name: b, resources: [{resource: pods}], sink: {embedded: {listen: %q}}}]}`, t.TempDir(), taken.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers, err := (&process{cfg: cfg, log: slog.New(slog.DiscardHandler)}).embedded()
+	if err != nil || len(servers) != 1 {
+		t.Fatal(servers, err)
+	}
+	err = servers[taken.Addr().String()].Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "or set pipelines[1].sink.embedded.listen to another address") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+)
+
+// change makes a valid configuration another one, valid or not.
+type change func(*config.NATS)
+
+// What validate calls good must not fail at the start, and what the sink refuses validate must refuse: of each family of
+// configurations the sink has to take all that the configuration takes, and to refuse some, so that there is something to compare.
+func TestSink_takes_every_configuration_that_is_valid(t *testing.T) {
+	for name, family := range map[string][]change{
+		"servers": servers(), "streams": streamNames(), "durations": durations(), "subjects": subjects(), "auth": identities(t), "tls": trust(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			valid, refused := 0, 0
+			for _, apply := range family {
+				cfg := parsed(t, "{nats: {}}")
+				n := cfg.Pipelines[0].Sink.NATS
+				apply(n)
+				invalid, err := cfg.Validate(), converted(cfg)
+				if invalid == nil {
+					valid++
+				}
+				if err != nil {
+					refused++
+				}
+				if invalid == nil && err != nil {
+					t.Errorf("%+v is valid, and the sink says: %v", *n, err)
+				}
+			}
+			if valid == 0 || refused == 0 {
+				t.Errorf("of %d, %d are valid and the sink refuses %d", len(family), valid, refused)
+			}
+		})
+	}
+}
+
+func TestEmbedded_server_takes_every_address_that_is_valid(t *testing.T) {
+	valid, refused := 0, 0
+	for _, address := range []string{
+		"127.0.0.1:4222", ":4222", "[::1]:0", "localhost:65535", "localhost:65536", "localhost:-1", "localhost:+1", "localhost:-0",
+		"localhost:0x10", "localhost:1_0", "localhost: 1", "localhost:", "localhost", "::1", "a:b:c", "",
+	} {
+		cfg := parsed(t, "{embedded: {}}")
+		cfg.Pipelines[0].Sink.Embedded.Listen = address
+		invalid, err := cfg.Validate(), converted(cfg)
+		if invalid == nil {
+			valid++
+		}
+		if err != nil {
+			refused++
+		}
+		if invalid == nil && err != nil {
+			t.Errorf("%q is valid, and the server says: %v", address, err)
+		}
+	}
+	if valid < 4 || refused < 4 {
+		t.Errorf("%d addresses are valid and the server refuses %d", valid, refused)
+	}
+}
+
+func parsed(t *testing.T, sink string) *config.Config {
+	t.Helper()
+	cfg, _, err := config.Parse("f", []byte("{dataDir: /data, pipelines: [{name: a, resources: [{resource: pods}], sink: "+sink+"}]}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// converted makes the sink of the one pipeline as run does.
+func converted(cfg *config.Config) error {
+	p := &process{cfg: cfg, log: slog.New(slog.DiscardHandler)}
+	servers, err := p.embedded()
+	if err != nil {
+		return err
+	}
+	_, subject, err := p.streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"})
+	if err != nil {
+		return err
+	}
+	_, err = p.sink(&cfg.Pipelines[0], servers, subject)
+	return err
+}
+
+func servers() []change {
+	all := []change{
+		func(n *config.NATS) { n.Servers = nil },
+		func(n *config.NATS) { n.Servers = []string{"nats://a", "http://b"} },
+		func(n *config.NATS) { n.Servers = []string{"nats://a", "ws://b"} },
+	}
+	for _, s := range []string{
+		"localhost:4222", "a", "nats://a", "NATS://a", "tls://a:1", "ws://a/path", "wss://a", "[::1]:4222", "nats://a:",
+		"::1", "", "nats://", "nats://:4222", "nats:a", "nats:///a", "//a", "a/b", "http://a", "nats://a b", "nats://a:port",
+		"nats://%zz", "nats://u:p@a", "://a", "nats://[::1", "nats://[]:1",
+	} {
+		all = append(all, func(n *config.NATS) { n.Servers = []string{s} })
+	}
+	return all
+}
+
+func streamNames() []change {
+	names := []string{"KUBERNETES", "", "é", "a\u00a0b", "a\u2003b", strings.Repeat("x", 255), strings.Repeat("x", 256)}
+	for c := range 0x80 {
+		names = append(names, "a"+string(rune(c)))
+	}
+	var all []change
+	for _, name := range names {
+		all = append(all, func(n *config.NATS) { n.Stream = name })
+	}
+	return all
+}
+
+func durations() []change {
+	values := []time.Duration{-time.Hour, -1, 0, 1, time.Second, 10*time.Second - 1, 10 * time.Second, 2 * time.Minute, 72 * time.Hour}
+	var all []change
+	for _, age := range values {
+		for _, window := range values {
+			all = append(all, func(n *config.NATS) { n.MaxAge, n.DuplicateWindow = age, window })
+		}
+	}
+	return all
+}
+
+func subjects() []change {
+	words := []string{
+		"", "k8s", "{name}", "{pipeline}", "{cluster}", "{uid}", "a-{group}", "{resource}{namespace}",
+		"*", ">", "$X", "_INBOX", "a b", "{", "}", "é", "\t",
+	}
+	var all []change
+	for _, first := range words {
+		for _, second := range words {
+			all = append(all, func(n *config.NATS) { n.Subject = first + "." + second })
+		}
+	}
+	return all
+}
+
+// identities are all sets of what says who we are. Everything that they name exists.
+func identities(t *testing.T) []change {
+	t.Helper()
+	t.Setenv("BRIDGE_SECRET", "hunter2")
+	user, err := nkeys.CreateUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, err := user.Seed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, nkey := written(t, []byte("hunter2\n")), written(t, seed)
+	creds := written(t, []byte("-----BEGIN NATS USER JWT-----\ne30.e30.e30\n------END NATS USER JWT------\n\n"+
+		"-----BEGIN USER NKEY SEED-----\n"+string(seed)+"\n------END USER NKEY SEED------\n"))
+	return subsets(
+		func(n *config.NATS) { n.TokenFile = secret },
+		func(n *config.NATS) { n.TokenEnv = "BRIDGE_SECRET" },
+		func(n *config.NATS) { n.User = "bridge" },
+		func(n *config.NATS) { n.PasswordFile = secret },
+		func(n *config.NATS) { n.PasswordEnv = "BRIDGE_SECRET" },
+		func(n *config.NATS) { n.NKeyFile = nkey },
+		func(n *config.NATS) { n.CredsFile = creds },
+	)
+}
+
+// trust are all sets of what TLS may be told. Everything that they name exists.
+func trust(t *testing.T) []change {
+	t.Helper()
+	server := httptest.NewTLSServer(nil)
+	server.Close()
+	private, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := written(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	key := written(t, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
+	tls := func(set func(*config.TLS)) change {
+		return func(n *config.NATS) {
+			if n.TLS == nil {
+				n.TLS = new(config.TLS)
+			}
+			set(n.TLS)
+		}
+	}
+	return subsets(
+		tls(func(*config.TLS) {}),
+		tls(func(c *config.TLS) { c.CAFile = cert }),
+		tls(func(c *config.TLS) { c.CertFile = cert }),
+		tls(func(c *config.TLS) { c.KeyFile = key }),
+		tls(func(c *config.TLS) { c.ServerName = "nats" }),
+	)
+}
+
+func subsets(of ...change) []change {
+	all := make([]change, 1<<len(of))
+	for bits := range all {
+		all[bits] = func(n *config.NATS) {
+			for i, apply := range of {
+				if bits>>i&1 == 1 {
+					apply(n)
+				}
+			}
+		}
+	}
+	return all
+}
+
+func written(t *testing.T, data []byte) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+)
+
+// announced is an output that closes seen when text has been written to it.
+type announced struct {
+	output
+	text string
+	seen chan struct{}
+}
+
+func (a *announced) Write(p []byte) (int, error) {
+	before := strings.Contains(a.String(), a.text)
+	n, err := a.output.Write(p)
+	if !before && strings.Contains(a.String(), a.text) {
+		close(a.seen)
+	}
+	return n, err
+}
+
+// byArgs is the command line that runs pods of api with state in dir and servers on free ports.
+func byArgs(t *testing.T, api *httptest.Server, dir string, more ...string) []string {
+	t.Helper()
+	kubeconfig := filepath.Join(filepath.Dir(configured(t, api, "[{resource: pods}]")), "kubeconfig")
+	return append([]string{
+		"run", "pods", "--kubeconfig", kubeconfig, "--data-dir", dir, "--listen", "127.0.0.1:0", "--broker-listen", "127.0.0.1:0",
+	}, more...)
+}
+
+// published runs args until the pipeline publishes, calls then, ends the run and returns what was logged.
+func published(t *testing.T, args []string, then func()) string {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	stderr := &announced{text: `"msg":"publishing`, seen: make(chan struct{})}
+	ended := make(chan int, 1)
+	go func() { ended <- execute(ctx, args, &streams{Out: io.Discard, Err: stderr}) }()
+	select {
+	case <-stderr.seen:
+	case code := <-ended:
+		t.Fatalf("run ended with %d, %s", code, stderr.String())
+	}
+	then()
+	stop()
+	if code := <-ended; code != exitDone {
+		t.Errorf("exit code %d, %s", code, stderr.String())
+	}
+	return stderr.String()
+}
+
+func TestRun_without_a_file_tells_where_all_is_and_does_not_wait_for_its_own_server(t *testing.T) {
+	api, dir := apiServer(t, identified), filepath.Join(t.TempDir(), "state")
+	for range 2 { // at the first start and at the next
+		log := published(t, byArgs(t, api, dir), func() {})
+		for _, want := range []string{
+			`"msg":"starting","version":"`, `"apiServer":"` + strings.TrimPrefix(api.URL, "http://") + `"`,
+			`"cluster":"00000000-0000-4000-8000-000000000001"`, fmt.Sprintf(`"dataDir":%q`, dir),
+			`"command":"kube-eventbridge tail --server nats://127.0.0.1:`,
+		} {
+			if !strings.Contains(log, want) {
+				t.Errorf("%s is not in %s", want, log)
+			}
+		}
+		if strings.Contains(log, `"level":"WARN"`) {
+			t.Errorf("there is a warning in %s", log)
+		}
+	}
+}
+
+func TestRun_names_the_flag_for_another_directory(t *testing.T) {
+	api, dir := apiServer(t, identified), t.TempDir()
+	log := published(t, byArgs(t, api, dir), func() {
+		// A second server in a directory that is in use would destroy it: the checkpoint has to be refused before there is one.
+		fails(t, byArgs(t, api, dir), exitFailed, "is in use by another kube-eventbridge", "another path is named with --data-dir")
+	})
+	if strings.Contains(log, `"level":"WARN"`) {
+		t.Errorf("there is a warning in %s", log)
+	}
+
+	foreign := t.TempDir()
+	id := checkpoint.Identity{ClusterUID: "another", Cluster: "another", Pipeline: "default"}
+	store, err := file.Open(filepath.Join(foreign, "default.db"), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(store.Commit(t.Context(), &checkpoint.Batch{Identity: id}), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	fails(t, byArgs(t, api, foreign), exitFailed, "was written for cluster", "another path is named with --data-dir")
+}
+
+// fails runs args, which must end with code and one error that has all of wants.
+func fails(t *testing.T, args []string, code int, wants ...string) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute) // else what does not fail runs for ever
+	defer stop()
+	var stderr output
+	got := execute(ctx, args, &streams{Out: io.Discard, Err: &stderr})
+	_, last, found := strings.Cut(stderr.String(), "error: ")
+	if got != code || !found || strings.Count(strings.TrimSpace(last), "\n") > 0 {
+		t.Errorf("exit code %d, %s; want %d and one line", got, stderr.String(), code)
+	}
+	for _, want := range wants {
+		if !strings.Contains(last, want) {
+			t.Errorf("%q is not in %s", want, last)
+		}
+	}
+	if strings.Contains(last, "context canceled") {
+		t.Errorf("%s is not the cause", last)
+	}
+}
+
+func TestRun_names_the_flag_of_an_address_in_use(t *testing.T) {
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	api, at := apiServer(t, identified), taken.Addr().String()
+	fails(t, byArgs(t, api, t.TempDir(), "--listen", at), exitFailed, at, "address already in use; set --listen to a free address")
+	fails(t, byArgs(t, api, t.TempDir(), "--broker-listen", at), exitFailed, at, "or set --broker-listen to another address")
+}
+
+// Who runs the tests may write everywhere, so that the place has to be none: below a file there are no directories.
+func TestRun_names_what_has_to_be_writable(t *testing.T) {
+	api, file := apiServer(t, identified), filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	below := filepath.Join(file, "state")
+	fails(t, byArgs(t, api, below), exitFailed, below, "set --data-dir to a directory that can be written")
+
+	store := t.TempDir() // has the checkpoint, and a file where the server's directory belongs
+	if err := os.WriteFile(filepath.Join(store, "nats"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fails(t, byArgs(t, api, store), exitFailed, filepath.Join(store, "nats"), "set --data-dir to a directory that can be written")
+
+	bridge := configured(t, api, "[{resource: pods}]")
+	rewritten(t, bridge, fmt.Sprintf("dataDir: %q", filepath.Dir(bridge)), fmt.Sprintf("dataDir: %q", below))
+	fails(t, []string{"run", "--config", bridge}, exitFailed, below, "set dataDir to a directory that can be written")
+	rewritten(t, bridge, "name: a,", fmt.Sprintf("name: a, checkpoint: {file: {path: %q}},", below))
+	fails(t, []string{"run", "--config", bridge}, exitFailed, "set pipelines[0].checkpoint.file.path to a directory")
+}
+
+// rewritten replaces from, which has to be there, by to.
+func rewritten(t *testing.T, file, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil || !bytes.Contains(data, []byte(from)) {
+		t.Fatalf("%s is not in %s, %v", from, data, err)
+	}
+	if err := os.WriteFile(file, bytes.ReplaceAll(data, []byte(from), []byte(to)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestUnwritable_is_what_trying_again_does_not_mend(t *testing.T) {
+	for _, err := range []error{syscall.EROFS, syscall.EACCES, syscall.EPERM, syscall.ENOTDIR, syscall.ENOENT} {
+		if wrapped := fmt.Errorf("open: %w", &fs.PathError{Op: "open", Err: err}); !unwritable(wrapped) {
+			t.Errorf("%v is not", err)
+		}
+	}
+	for _, err := range []error{syscall.ENOSPC, syscall.EIO, errors.New("damaged")} {
+		if unwritable(err) {
+			t.Errorf("%v is", err)
+		}
+	}
+}
+
+func TestRun_calls_secrets_that_are_not_there_wrong_usage(t *testing.T) {
+	api := apiServer(t, identified)
+	for sink, want := range map[string]string{
+		"tokenEnv: BRIDGE_NOT_SET":         "the environment variable BRIDGE_NOT_SET is not set",
+		"tokenFile: no-token":              "no-token: no such file or directory",
+		"tls: {caFile: no-authority}":      "no-authority: no such file or directory",
+		"user: u, passwordEnv: BRIDGE_NOT": "the environment variable BRIDGE_NOT is not set",
+	} {
+		file := configured(t, api, "[{resource: pods}]")
+		rewritten(t, file, "stdout: {}", "nats: {"+sink+"}")
+		fails(t, []string{"run", "--config", file}, exitUsage, "pipeline a: ", want)
+	}
+}
+
+func TestQuiet_leaves_out_what_klog_says_to_its_developers(t *testing.T) {
+	var debug, info bytes.Buffer
+	for out, level := range map[*bytes.Buffer]config.Level{&debug: config.LevelDebug, &info: config.LevelInfo} {
+		klog.SetSlogLogger(slog.New(quiet{newLogger(out, config.Log{Level: level, Format: config.FormatText}).Handler()}))
+		for v, text := range []string{"zero", "one", "two", "three", "four"} {
+			klog.Background().WithName("client").WithValues("a", 1).V(v).Info(text)
+		}
+		klog.ClearLogger()
+	}
+	for out, want := range map[*bytes.Buffer][]string{&debug: {"zero", "one"}, &info: {"zero"}} {
+		if got := strings.Count(out.String(), "\n"); got != len(want) {
+			t.Errorf("%d lines, want %v: %s", got, want, out)
+		}
+		for _, text := range want {
+			if !strings.Contains(out.String(), "msg="+text) {
+				t.Errorf("%s is not in %s", text, out)
+			}
+		}
+	}
+}

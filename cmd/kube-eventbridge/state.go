@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
+)
+
+// listenKey is what the user calls the address of metrics and health.
+func (p *process) listenKey() string {
+	if p.fromArgs {
+		return "--listen"
+	}
+	return "server.listen"
+}
+
+// brokerKey is what the user calls the address of the embedded server of pipeline i.
+func (p *process) brokerKey(i int) string {
+	if p.fromArgs {
+		return "--broker-listen"
+	}
+	return fmt.Sprintf("pipelines[%d].sink.embedded.listen", i)
+}
+
+// storeKey is what the user calls the directory of the embedded server of pipeline i.
+func (p *process) storeKey(i int) string {
+	if e := p.cfg.Pipelines[i].Sink.Embedded; e != nil && e.StoreDir != "" {
+		return fmt.Sprintf("pipelines[%d].sink.embedded.storeDir", i)
+	}
+	return p.dataKey()
+}
+
+// dataKey is what the user calls the directory of all state.
+func (p *process) dataKey() string {
+	if p.fromArgs {
+		return "--data-dir"
+	}
+	return "dataDir"
+}
+
+// checkpointError adds to why the checkpoint of pipeline i cannot be used which setting names another.
+func (p *process) checkpointError(i int, err error) error {
+	key := p.dataKey()
+	if p.cfg.Pipelines[i].Checkpoint.File.Path != "" {
+		key = fmt.Sprintf("pipelines[%d].checkpoint.file.path", i)
+	}
+	var foreign *checkpoint.ForeignError
+	var busy *file.BusyError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &foreign), errors.As(err, &busy):
+		return fmt.Errorf("%w; another path is named with %s", err, key)
+	case unwritable(err):
+		return fmt.Errorf("%w; set %s to a directory that can be written", err, key)
+	default:
+		return err
+	}
+}
+
+// unwritable reports whether err is about a place where nothing can be written, whoever tries again.
+func unwritable(err error) bool {
+	for _, cause := range []error{fs.ErrPermission, syscall.EROFS, syscall.ENOTDIR, fs.ErrNotExist} {
+		if errors.Is(err, cause) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
+)
+
+// tailFlags are what the command line of tail says.
+type tailFlags struct {
+	config, pipeline string
+	nats             config.NATS
+	tls              config.TLS
+
+	subjects, namespaces, names, ops []string
+	allNamespaces                    bool
+	fromStart, follow                bool
+	last                             int
+	since                            time.Duration
+	sinceTime, until                 string
+	output                           string
+	utc, noHeaders                   bool
+}
+
+func newTailCommand(s *streams) *cobra.Command {
+	var f tailFlags
+	cmd := &cobra.Command{
+		Use:   "tail [RESOURCE[/NAME]...]",
+		Short: "Read the log back: what happened to which object, who did it, and what changed",
+		Long: "Read the log back for a person: what happened to which object, who did it, and what changed.\n" +
+			"It begins with what is published from now on, and follows until a signal ends it; a broker or a stream that is away is waited for.\n" +
+			"What an update changed is shown where the log still has the state before it.\n\n" +
+			"Resources are named as for kubectl: pods, po, deployments.apps, *.example.com, pods/web-*; none: everything in the stream.",
+		Example: "  kube-eventbridge tail\n" +
+			"  kube-eventbridge tail deployments.apps -n shop --since 1h\n" +
+			"  kube-eventbridge tail --op deleted --from-start --follow=false\n" +
+			"  kube-eventbridge tail pods/web-0 --last 20 -o json | jq .data.status",
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
+	}
+	f.selecting(cmd)
+	f.connecting(cmd)
+	return cmd
+}
+
+func (f *tailFlags) selecting(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "only objects in these namespaces")
+	flags.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "objects in all namespaces, and in none (as without -n)")
+	flags.StringSliceVar(&f.names, "name", nil, "only objects of these names; * and ? stand for any text and any letter")
+	flags.StringSliceVar(&f.ops, "op", nil, "only these: added, updated, deleted, rejected, gap, snapshot (gaps are always shown)")
+	flags.StringSliceVar(&f.subjects, "subject", nil, "only these NATS subjects, with wildcards; the server sends no others")
+	flags.BoolVarP(&f.follow, "follow", "f", true, "go on at the end of the log; --follow=false ends there")
+	flags.BoolVar(&f.fromStart, "from-start", false, "begin with the oldest event")
+	flags.IntVar(&f.last, "last", 0, "begin with the `N`-th last event that is shown")
+	flags.DurationVar(&f.since, "since", 0, "begin with what was stored this long ago, such as 10m")
+	flags.StringVar(&f.sinceTime, "since-time", "", "begin with what was stored at this `time` (RFC 3339)")
+	flags.StringVar(&f.until, "until", "", "end with what was stored before this `time` (RFC 3339)")
+	flags.StringVarP(&f.output, "output", "o", "", "json (CloudEvents, one a line) or wide")
+	flags.BoolVar(&f.utc, "utc", false, "print times in UTC instead of local time")
+	flags.BoolVar(&f.noHeaders, "no-headers", false, "print no line with the columns' names")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]cobra.Completion{"json", "wide"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("op", cobra.FixedCompletions(
+		[]cobra.Completion{"added", "updated", "deleted", "rejected", "gap", "snapshot"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (f *tailFlags) connecting(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&f.config, "config", "c", "", "take server, stream and credentials from the bridge's configuration `file`")
+	flags.StringVar(&f.pipeline, "pipeline", "", "only events of this pipeline, and with --config its server and stream")
+	flags.StringSliceVarP(&f.nats.Servers, "server", "s", nil, "NATS servers (default $NATS_URL, else nats://127.0.0.1:4222)")
+	flags.StringVar(&f.nats.Stream, "stream", "", "JetStream stream (default KUBERNETES)")
+	flags.StringVar(&f.nats.CredsFile, "creds", "", "credentials `file` of the user (JWT and seed)")
+	flags.StringVar(&f.nats.NKeyFile, "nkey", "", "`file` with the user's NKey seed")
+	flags.StringVar(&f.nats.TokenFile, "token-file", "", "`file` with the token")
+	flags.StringVar(&f.nats.User, "user", "", "user `name`; the password is in --password-file")
+	flags.StringVar(&f.nats.PasswordFile, "password-file", "", "`file` with the user's password")
+	flags.StringVar(&f.tls.CAFile, "tls-ca", "", "`file` with the authorities that the server's certificate is checked against")
+	flags.StringVar(&f.tls.CertFile, "tls-cert", "", "`file` with the client's certificate")
+	flags.StringVar(&f.tls.KeyFile, "tls-key", "", "`file` with the client's key")
+	for _, name := range []string{"creds", "nkey", "token-file", "password-file", "tls-ca", "tls-cert", "tls-key"} {
+		_ = cmd.MarkFlagFilename(name)
+	}
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
+}
+
+func (f *tailFlags) run(cmd *cobra.Command, s *streams, args []string) error {
+	if err := f.check(cmd.Flags().Changed); err != nil {
+		return err
+	}
+	cfg, err := f.reading(args)
+	if err != nil {
+		return err
+	}
+	if cfg.Printer, err = f.printer(s); err != nil {
+		return err
+	}
+	from, err := f.broker()
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	cfg.Notice = func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		_, _ = fmt.Fprintln(s.Err, "tail: "+tail.Printable(line))
+	}
+	log := natslog.Config{Servers: from.Servers, Stream: from.Stream, Subjects: f.subjects, Wait: f.follow, Notice: cfg.Notice}
+	if err := f.readable(); err != nil {
+		return err
+	}
+	if log.Auth, log.TLS, err = accessTo(from); err != nil {
+		return err
+	}
+	l, err := natslog.Connect(log)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if table, ok := cfg.Printer.(*tail.Table); ok && f.follow {
+		if err := table.Begin(); err != nil {
+			return err
+		}
+	}
+	return tail.Run(cmd.Context(), l, cfg)
+}
+
+// check refuses flags that do not go together, and those that nothing can match; given says which are on the command line.
+func (f *tailFlags) check(given func(string) bool) error {
+	for _, group := range [][]string{
+		{"from-start", "last", "since", "since-time"}, {"creds", "nkey", "token-file", "user"}, {"all-namespaces", "namespace"},
+	} {
+		var all []string
+		for _, flag := range group {
+			if given(flag) {
+				all = append(all, "--"+flag)
+			}
+		}
+		if len(all) > 1 {
+			return usagef("%s exclude each other: keep one of them", strings.Join(all, " and "))
+		}
+	}
+	for _, pair := range [][2]string{{"user", "password-file"}, {"tls-cert", "tls-key"}} {
+		if given(pair[0]) != given(pair[1]) {
+			return usagef("give --%s and --%s together", pair[0], pair[1])
+		}
+	}
+	if given("namespace") && len(f.namespaces) == 0 {
+		return usagef("--namespace is empty: give the name of a namespace, or leave the flag out for all")
+	}
+	for _, n := range f.namespaces {
+		if len(validation.IsDNS1123Label(n)) > 0 {
+			return usagef("--namespace: %q is not the name of a namespace; write it as it is, such as kube-system, or leave the flag out for all", n)
+		}
+	}
+	for _, subject := range f.subjects {
+		if err := natslog.CheckSubject(subject); err != nil {
+			return usagef("--subject: %w", err)
+		}
+	}
+	return nil
+}
+
+// reading says which part of the log is read.
+func (f *tailFlags) reading(args []string) (tail.Config, error) {
+	cfg := tail.Config{
+		Span:   tail.Span{Start: tail.Start{Beginning: f.fromStart, Last: f.last}, Follow: f.follow},
+		Filter: tail.Filter{Namespaces: f.namespaces},
+	}
+	if f.pipeline != "" {
+		cfg.Filter.Pipelines = []string{f.pipeline}
+	}
+	if f.last < 0 || f.since < 0 {
+		return cfg, usagef("--last and --since count backwards from now: give them without a minus sign")
+	}
+	if f.since > 0 {
+		cfg.Start.Time = time.Now().Add(-f.since)
+	}
+	for _, arg := range args {
+		selector, err := tail.ParseSelector(arg)
+		if err != nil {
+			return cfg, usagef("%w", err)
+		}
+		cfg.Filter.Resources = append(cfg.Filter.Resources, selector)
+	}
+	var err error
+	if cfg.Filter.Names, err = tail.ParseNames(f.names); err != nil {
+		return cfg, usagef("--name: %w", err)
+	}
+	if cfg.Filter.Ops, err = tail.ParseOps(f.ops); err != nil {
+		return cfg, usagef("--op: %w", err)
+	}
+	for _, t := range []struct {
+		flag, text string
+		to         *time.Time
+	}{{"since-time", f.sinceTime, &cfg.Start.Time}, {"until", f.until, &cfg.Until}} {
+		if t.text == "" {
+			continue
+		}
+		if *t.to, err = time.Parse(time.RFC3339Nano, t.text); err != nil {
+			return cfg, usagef("--%s: %q is no time; write it as 2006-01-02T15:04:05Z", t.flag, t.text)
+		}
+	}
+	return cfg, nil
+}
+
+func (f *tailFlags) printer(s *streams) (tail.Printer, error) {
+	table := tail.TableConfig{Location: time.Local, Today: time.Now(), NoHeaders: f.noHeaders, Colour: colourful(s)}
+	if f.utc {
+		table.Location = time.UTC
+	}
+	switch f.output {
+	case "json":
+		return tail.JSON{W: s.Out}, nil
+	case "wide":
+		table.Wide = true
+	case "":
+	default:
+		return nil, usagef("-o %q is not an output format; use json or wide, or leave it out", f.output)
+	}
+	return tail.NewTable(s.Out, table), nil
+}
+
+// colourful reports whether a person looks at the output who does not mind colours.
+func colourful(s *streams) bool {
+	out, ok := s.Out.(*os.File)
+	return ok && term.IsTerminal(int(out.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}

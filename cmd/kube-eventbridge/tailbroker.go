@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
+)
+
+// broker says what is read from: what flags say, else the configuration, else the environment.
+func (f *tailFlags) broker() (*config.NATS, error) {
+	flags := f.nats
+	if f.tls != (config.TLS{}) {
+		flags.TLS = &f.tls
+	}
+	if err := checkServers("--server", flags.Servers); err != nil {
+		return nil, err
+	}
+	from := &config.NATS{Servers: strings.Split(cmp.Or(os.Getenv("NATS_URL"), "nats://127.0.0.1:4222"), ",")}
+	from.Stream = "KUBERNETES"
+	if f.config != "" {
+		var err error
+		if from, err = brokerOf(f.config, f.pipeline); err != nil {
+			return nil, err
+		}
+	}
+	if f.config == "" && len(flags.Servers) == 0 {
+		if err := checkServers("$NATS_URL", from.Servers); err != nil {
+			return nil, err
+		}
+	}
+	merged := *from
+	if flags.CredsFile != "" || flags.NKeyFile != "" || flags.TokenFile != "" || flags.User != "" {
+		merged = flags
+		merged.Servers, merged.Stream, merged.TLS = from.Servers, from.Stream, from.TLS
+	}
+	if len(flags.Servers) > 0 {
+		merged.Servers = flags.Servers
+	}
+	if flags.TLS != nil {
+		merged.TLS = flags.TLS
+	}
+	merged.Stream = cmp.Or(flags.Stream, merged.Stream)
+	return &merged, nil
+}
+
+func checkServers(from string, servers []string) error {
+	for _, s := range servers {
+		if err := natslog.CheckServer(s); err != nil {
+			return usagef("%s: %w", from, err)
+		}
+	}
+	return nil
+}
+
+// readable names the flag whose file cannot be read, or is empty.
+func (f *tailFlags) readable() error {
+	for _, named := range []struct{ flag, file string }{
+		{"creds", f.nats.CredsFile},
+		{"nkey", f.nats.NKeyFile},
+		{"token-file", f.nats.TokenFile},
+		{"password-file", f.nats.PasswordFile},
+		{"tls-ca", f.tls.CAFile},
+		{"tls-cert", f.tls.CertFile},
+		{"tls-key", f.tls.KeyFile},
+	} {
+		if named.file == "" {
+			continue
+		}
+		// It is not read: a pipe can be read once.
+		file, err := os.Open(named.file)
+		if err != nil {
+			return fmt.Errorf("--%s: %w", named.flag, err)
+		}
+		info, err := file.Stat()
+		_ = file.Close()
+		switch {
+		case err != nil:
+			return fmt.Errorf("--%s: %w", named.flag, err)
+		case info.IsDir():
+			return fmt.Errorf("--%s: %s is a directory", named.flag, named.file)
+		case info.Mode().IsRegular() && info.Size() == 0:
+			return fmt.Errorf("--%s: %s is empty", named.flag, named.file)
+		}
+	}
+	return nil
+}
+
+// brokerOf returns what a pipeline of a configuration file publishes to; without a name that of its only pipeline.
+func brokerOf(file, pipeline string) (*config.NATS, error) {
+	cfg, _, err := config.Load(file)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, p := range cfg.Pipelines {
+		names = append(names, p.Name)
+		if p.Name != pipeline && (pipeline != "" || len(cfg.Pipelines) > 1) {
+			continue
+		}
+		switch {
+		case p.Sink.NATS != nil:
+			return p.Sink.NATS, nil
+		case p.Sink.Embedded != nil:
+			return &config.NATS{Servers: []string{"nats://" + dialable(p.Sink.Embedded.Listen)}, JetStream: p.Sink.Embedded.JetStream}, nil
+		default:
+			return nil, usagef("pipeline %s of %s publishes to no NATS stream, so there is nothing to read back", p.Name, file)
+		}
+	}
+	if pipeline == "" {
+		return nil, usagef("%s has several pipelines: choose one with --pipeline, of %s", file, strings.Join(names, ", "))
+	}
+	return nil, usagef("%s has no pipeline %q; it has %s", file, pipeline, strings.Join(names, ", "))
+}
+
+// dialable is the address at which this machine finds a server that listens at address.
+func dialable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err == nil && (host == "" || ip.IsUnspecified()) {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return address
+}
+
+// accessTo returns how a client proves to a broker who it is, and how the connection is protected. It reads the files of secrets.
+func accessTo(n *config.NATS) (auth nats.Auth, protection nats.TLS, err error) {
+	c, err := n.Credentials()
+	if err != nil {
+		return nats.Auth{}, nats.TLS{}, err
+	}
+	auth = nats.Auth{
+		Token: c.Token.Reveal(), User: c.User, Password: c.Password.Reveal(), NKeyFile: c.NKeyFile, CredsFile: c.CredsFile,
+	}
+	if t := n.TLS; t != nil {
+		protection = nats.TLS{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
+	}
+	return auth, protection, nil
+}
