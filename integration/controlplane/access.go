@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// RESTConfig returns a configuration for a user who may do everything, without a limit of requests per second. It is the
+// caller's to change.
+func (c *ControlPlane) RESTConfig() *rest.Config {
+	return rest.CopyConfig(c.admin)
+}
+
+// User returns a configuration for a user with a certificate of this name and these groups. With RBAC the user may do what roles
+// allow; the group system:masters may do everything.
+func (c *ControlPlane) User(name string, groups ...string) *rest.Config {
+	cert, key, err := c.ca.issue(template(name, groups))
+	if err != nil {
+		panic("BUG: " + err.Error()) // keys of our own making do not fail to sign
+	}
+	return &rest.Config{
+		Host:            "https://127.0.0.1:" + strconv.Itoa(c.apiPort),
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.ca.certPEM, CertData: cert, KeyData: key},
+		QPS:             -1,
+	}
+}
+
+// Kubeconfig writes a kubeconfig for the user of RESTConfig to dir and returns its path. Only the owner can read it.
+func (c *ControlPlane) Kubeconfig(dir string) (string, error) {
+	return WriteKubeconfig(c.admin, filepath.Join(dir, "kubeconfig"))
+}
+
+// WriteKubeconfig writes a configuration made by [ControlPlane.RESTConfig] or [ControlPlane.User] to a file for kubectl
+// and others, and returns its path. Only the owner can read it. A file that is there is replaced.
+func WriteKubeconfig(cfg *rest.Config, path string) (string, error) {
+	const name = "kube-eventbridge-test"
+	data, err := clientcmd.Write(clientcmdapi.Config{
+		CurrentContext: name,
+		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: cfg.Host, CertificateAuthorityData: cfg.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+	})
+	if err != nil {
+		return "", fmt.Errorf("encode kubeconfig: %w", err)
+	}
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) { // an old file would keep its mode
+		return "", fmt.Errorf("write kubeconfig: %w", err)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return "", fmt.Errorf("write kubeconfig: %w", err)
+	}
+	return path, nil
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// fakeGo puts a program named go first in PATH, for a cache of its own, and returns the cache and the file to which each build adds a line.
+func fakeGo(t *testing.T, script string) (cache, builds string) {
+	t.Helper()
+	dir := t.TempDir()
+	cache, builds = filepath.Join(dir, "cache"), filepath.Join(dir, "builds")
+	script = "#!/bin/sh\nwhile [ $# -gt 1 ]; do [ \"$1\" = -o ] && out=$2; shift; done\necho \"$1\" >> " + builds + "\n" + script + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("KUBE_EVENTBRIDGE_CACHE", cache)
+	t.Setenv("KUBEBUILDER_ASSETS", "")
+	return cache, builds
+}
+
+const buildsWell = `echo "#!/bin/sh" > "$out"; chmod +x "$out"`
+
+func TestBinaries_KUBEBUILDER_ASSETS_wins(t *testing.T) {
+	_, builds := fakeGo(t, buildsWell)
+	dir := t.TempDir()
+	t.Setenv("KUBEBUILDER_ASSETS", dir)
+	if _, err := Binaries(t.Context(), nil); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), apiServerName) {
+		t.Errorf("an empty KUBEBUILDER_ASSETS: %v", err)
+	}
+	for _, name := range []string{apiServerName, etcdName} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := Binaries(t.Context(), nil); got != dir || err != nil {
+		t.Errorf("got %q, %v, want %q", got, err, dir)
+	}
+	if b, err := os.ReadFile(builds); err == nil {
+		t.Errorf("built %s", b)
+	}
+}
+
+func TestBinaries_are_built_once_however_many_ask(t *testing.T) {
+	cache, builds := fakeGo(t, buildsWell)
+	t.Chdir(t.TempDir())
+	var g errgroup.Group
+	dirs, logs := make([]string, 4), make([]bytes.Buffer, 4)
+	for i := range dirs {
+		g.Go(func() (err error) {
+			dirs[i], err = Binaries(t.Context(), &logs[i])
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	built, err := os.ReadFile(builds)
+	if err != nil || bytes.Count(built, []byte("\n")) != 3 {
+		t.Errorf("built %q, %v, want three programs once", built, err)
+	}
+	if complete(dirs[0]) != nil || dirs[0] != dirs[3] || !strings.HasPrefix(dirs[0], cache) {
+		t.Errorf("binaries in %q", dirs)
+	}
+	var all strings.Builder
+	for i := range logs {
+		all.Write(logs[i].Bytes())
+	}
+	if !strings.Contains(all.String(), "building kube-apiserver v1.") || !strings.Contains(all.String(), "built etcd v3.") {
+		t.Errorf("progress:\n%s", all.String())
+	}
+}
+
+func TestBinaries_a_failed_build_leaves_nothing_and_says_why(t *testing.T) {
+	cache, _ := fakeGo(t, `echo half > "$out"; echo "no such module" >&2; exit 1`)
+	_, err := Binaries(t.Context(), nil)
+	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "no such module") {
+		t.Errorf("got %v", err)
+	}
+	left, _ := filepath.Glob(filepath.Join(cache, "controlplane", "*", "*"))
+	if len(left) != 1 || filepath.Base(left[0]) != ".lock" {
+		t.Errorf("left %q", left)
+	}
+}
+
+func TestBinaries_a_build_ends_with_its_context(t *testing.T) {
+	fakeGo(t, `echo half > "$out"; exec tail -f /dev/null`)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := Binaries(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+var (
+	configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+	events     = corev1.SchemeGroupVersion.WithResource("events")
+)
+
+// asParent, in the environment of this test's program, makes it start a control plane, say the processes' ids and wait.
+const asParent = "KUBE_EVENTBRIDGE_TEST_PARENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asParent) != "" {
+		parent()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func parent() {
+	c, err := Start(context.Background(), Config{}) //nolint:forbidigo // no test runs in this process
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	_, _ = fmt.Fprintln(os.Stdout, c.apiServer.cmd.Process.Pid, c.etcd.cmd.Process.Pid)
+	select {}
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func client(t *testing.T, cfg *rest.Config) *dynamic.DynamicClient {
+	t.Helper()
+	h, err := rest.HTTPClientFor(cfg)
+	ok(t, err)
+	t.Cleanup(h.CloseIdleConnections)
+	c, err := dynamic.NewForConfigAndClient(cfg, h)
+	ok(t, err)
+	return c
+}
+
+func create(t *testing.T, c *dynamic.DynamicClient, gvr schema.GroupVersionResource, kind, name string, fields map[string]any) *unstructured.Unstructured {
+	t.Helper()
+	o := map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": name, "namespace": "default"}}
+	for k, v := range fields {
+		o[k] = v
+	}
+	created, err := c.Resource(gvr).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: o}, metav1.CreateOptions{})
+	ok(t, err)
+	return created
+}
+
+func read(t *testing.T, c *dynamic.DynamicClient, name string) (*unstructured.Unstructured, error) {
+	t.Helper()
+	return c.Resource(configMaps).Namespace("default").Get(t.Context(), name, metav1.GetOptions{})
+}
+
+// eventually repeats check until it returns nil.
+func eventually(t *testing.T, within time.Duration, check func() error) {
+	t.Helper()
+	deadline := time.After(within)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("not within %s: %v", within, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func TestControlPlane_keeps_data_and_address_across_kills_and_stops(t *testing.T) {
+	t.Parallel()
+	c := ForTest(t, Config{})
+	k := client(t, c.RESTConfig())
+	uid := create(t, k, configMaps, "ConfigMap", "kept", nil).GetUID()
+	same := func(after string) {
+		t.Helper()
+		got, err := read(t, k, "kept")
+		if err != nil || got.GetUID() != uid {
+			t.Fatalf("after %s: %v, %v", after, got, err)
+		}
+	}
+	ok(t, c.KillAPIServer())
+	if _, err := read(t, k, "kept"); err == nil {
+		t.Error("a killed API server answers")
+	}
+	ok(t, c.StartAPIServer(t.Context()))
+	same("the API server was killed")
+	if err := c.StartAPIServer(t.Context()); err == nil {
+		t.Error("a second API server was started")
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	ok(t, c.StopAPIServer(ctx))
+	ok(t, c.KillEtcd())
+	ok(t, c.StartEtcd(t.Context()))
+	ok(t, c.StartAPIServer(t.Context()))
+	same("both ended")
+
+	ok(t, c.KillEtcd())
+	ok(t, c.StartEtcd(t.Context()))
+	eventually(t, 30*time.Second, func() error {
+		_, err := k.Resource(configMaps).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"generateName": "after-"},
+		}}, metav1.CreateOptions{})
+		return err
+	})
+	same("etcd was killed under a running API server")
+}
+
+func TestControlPlane_goes_back_in_time(t *testing.T) {
+	t.Parallel()
+	c := ForTest(t, Config{})
+	k := client(t, c.RESTConfig())
+	file := filepath.Join(t.TempDir(), "snapshot.db")
+	create(t, k, configMaps, "ConfigMap", "before", nil)
+	ok(t, c.Snapshot(t.Context(), file))
+	after := create(t, k, configMaps, "ConfigMap", "after", nil)
+	for _, bump := range []bool{false, true} {
+		ok(t, c.Restore(t.Context(), file, bump))
+		if _, err := read(t, k, "before"); err != nil {
+			t.Errorf("bump %v: what the snapshot has: %v", bump, err)
+		}
+		if _, err := read(t, k, "after"); !apierrors.IsNotFound(err) {
+			t.Errorf("bump %v: what it does not have: %v", bump, err)
+		}
+		list, err := k.Resource(configMaps).List(t.Context(), metav1.ListOptions{})
+		ok(t, err)
+		if ahead := len(list.GetResourceVersion()) >= len("1000000000"); ahead != bump {
+			t.Errorf("bump %v: version %s, was %s", bump, list.GetResourceVersion(), after.GetResourceVersion())
+		}
+	}
+}
+
+func TestControlPlane_compaction_ends_old_lists(t *testing.T) {
+	t.Parallel()
+	c := ForTest(t, Config{})
+	k := client(t, c.RESTConfig())
+	about := map[string]any{"involvedObject": map[string]any{"namespace": "default", "name": "x"}, "reason": "Test"}
+	old := create(t, k, events, "Event", "one", about).GetResourceVersion()
+	create(t, k, events, "Event", "two", about)
+	exact := metav1.ListOptions{ResourceVersion: old, ResourceVersionMatch: metav1.ResourceVersionMatchExact}
+	list, err := k.Resource(events).Namespace("default").List(t.Context(), exact)
+	if err != nil || len(list.Items) != 1 {
+		t.Fatalf("before: %v, %v", list, err)
+	}
+	ok(t, c.Compact(t.Context()))
+	if _, err := k.Resource(events).Namespace("default").List(t.Context(), exact); !apierrors.IsResourceExpired(err) {
+		t.Errorf("after: %v, want 410", err)
+	}
+}
+
+func TestControlPlane_serves_users_and_roles(t *testing.T) {
+	t.Parallel()
+	c := ForTest(t, Config{})
+	alice := client(t, c.User("alice", "people"))
+	if _, err := alice.Resource(configMaps).List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("without RBAC: %v", err)
+	}
+	ok(t, c.EnableRBAC(t.Context()))
+	if _, err := alice.Resource(configMaps).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("with RBAC: %v, want Forbidden", err)
+	}
+	admin := client(t, c.RESTConfig())
+	role := schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+	_, err := admin.Resource(role).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": "people"},
+		"rules": []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"configmaps"}, "verbs": []any{"list"}}},
+	}}, metav1.CreateOptions{})
+	ok(t, err)
+	_, err = admin.Resource(role.GroupVersion().WithResource("clusterrolebindings")).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": "people"},
+		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "people"},
+		"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "people"}},
+	}}, metav1.CreateOptions{})
+	ok(t, err)
+	eventually(t, 10*time.Second, func() error { // roles reach the authorizer through a watch
+		_, err := alice.Resource(configMaps).List(t.Context(), metav1.ListOptions{})
+		return err
+	})
+}
+
+func TestControlPlane_kubeconfig_is_private_and_works(t *testing.T) {
+	t.Parallel()
+	c := ForTest(t, Config{RBAC: true})
+	path, err := c.Kubeconfig(t.TempDir())
+	ok(t, err)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("kubeconfig: %v, %v", info, err)
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", path)
+	ok(t, err)
+	create(t, client(t, cfg), configMaps, "ConfigMap", "by-kubeconfig", nil)
+}
+
+func TestControlPlane_ends_with_Close(t *testing.T) {
+	t.Parallel()
+	c := ForTest(t, Config{})
+	api, etcd, dir := c.apiServer, c.etcd, c.cfg.DataDir
+	ok(t, c.Close())
+	if api.running() || etcd.running() {
+		t.Error("a process outlives Close")
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the temporary directory outlives Close: %v", err)
+	}
+	if err := c.StartAPIServer(t.Context()); err == nil {
+		t.Error("a closed control plane starts")
+	}
+}
+
+func TestControlPlane_ends_with_a_killed_parent(t *testing.T) {
+	t.Parallel()
+	dir, err := Binaries(t.Context(), os.Stderr)
+	if err != nil {
+		t.Skipf("SKIPPED, needs a real API server: %v", err) // the other tests fail where it is needed
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asParent+"=1", "KUBEBUILDER_ASSETS="+dir, "TMPDIR="+t.TempDir())
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	ok(t, err)
+	ok(t, cmd.Start())
+	var api, etcd int
+	_, err = fmt.Fscan(bufio.NewReader(out), &api, &etcd)
+	killed := cmd.Process.Kill()
+	_ = cmd.Wait()
+	ok(t, err)
+	ok(t, killed)
+	eventually(t, 10*time.Second, func() error {
+		for _, pid := range []int{api, etcd} {
+			if err := syscall.Kill(pid, 0); err == nil && !zombie(pid) {
+				return fmt.Errorf("process %d outlives its parent", pid)
+			}
+		}
+		return nil
+	})
+}
+
+// zombie says whether a process has ended and only nobody has asked for its exit code yet.
+func zombie(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	return err != nil || bytes.Contains(stat, []byte("State:\tZ"))
+}

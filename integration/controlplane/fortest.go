@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"errors"
+	"os"
+	"testing"
+)
+
+// ForTest returns a control plane that is closed when the test ends. Where its binaries cannot be built the test is
+// skipped with the reason, and fails instead if the environment variable CI is set. If the test fails, the end of what
+// the two processes printed is in its log, unless cfg.Log has it. Progress of a build goes to stderr.
+func ForTest(t testing.TB, cfg Config) *ControlPlane {
+	t.Helper()
+	if cfg.Binaries == "" {
+		dir, err := Binaries(t.Context(), os.Stderr)
+		switch {
+		case errors.Is(err, ErrUnavailable) && os.Getenv("CI") == "":
+			t.Skipf("SKIPPED, needs a real API server: %v", err)
+		case err != nil:
+			t.Fatal(err)
+		}
+		cfg.Binaries = dir
+	}
+	if cfg.Log == nil {
+		log := &tail{}
+		cfg.Log = log
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("the end of what kube-apiserver and etcd printed:\n%s", log.bytes())
+			}
+		})
+	}
+	c, err := Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close control plane: %v", err)
+		}
+	})
+	return c
+}
