@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+// mustBeUnique checks that no event is in the log twice.
+func mustBeUnique(t *testing.T, log []entry) {
+	t.Helper()
+	seen := map[string]uint64{}
+	for _, e := range log {
+		id := e.header.Get("ce-source") + " " + e.id
+		if first, twice := seen[id]; twice {
+			t.Errorf("%s is in the log twice, at %d and %d", id, first, e.seq)
+		}
+		seen[id] = e.seq
+	}
+}
+
+// A restarted API server can watch from no version before its start.
+func TestBridge_announces_a_gap_and_deletes_what_is_gone(t *testing.T) {
+	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
+	for _, name := range []string{"stays", "changes", "goes"} {
+		r.configMap("default", name, nil)
+	}
+	b := r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	b.stop()
+	before := len(r.entries())
+	r.patch("default", "changes", `{"data":{"a":"1"}}`)
+	last := r.patch("default", "changes", `{"data":{"a":"2"}}`)
+	r.remove("default", "goes")
+	must(t, r.api.KillAPIServer())
+	must(t, r.api.StartAPIServer(t.Context()))
+	b = r.run()
+	r.awaitStory("default/goes", "added deleted")
+	r.awaitStory("default/changes", "added updated")
+	r.configMap("default", "new", nil)
+	log := r.awaitStory("default/new", "added")
+	b.stop()
+	if story(log, "default/stays") != "added" {
+		t.Errorf("what did not change was published again: %s", story(log, "default/stays"))
+	}
+	if n := count(log, "gap"); n != 1 {
+		t.Fatalf("%d gaps were announced, want 1", n)
+	}
+	for _, e := range log[before:] {
+		switch {
+		case e.op == "gap" && !strings.Contains(string(e.data), `"from":"`):
+			t.Errorf("the gap does not say from where: %s", e.data)
+		case e.key == "default/changes" && e.rv != last.ResourceVersion:
+			t.Errorf("the update is of version %s, want the last, %s", e.rv, last.ResourceVersion)
+		case (e.key == "default/changes" || e.key == "default/goes") && e.reason != "relist":
+			t.Errorf("%s of %s has reason %q, want relist", e.op, e.key, e.reason)
+		}
+	}
+	mustBeUnique(t, log)
+}
+
+func TestBridge_outlives_its_API_server(t *testing.T) {
+	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
+	must(t, r.api.StopAPIServer(t.Context()))
+	b := r.run()
+	r.awaitStatus(http.StatusServiceUnavailable, "starting")
+	must(t, r.api.StartAPIServer(t.Context()))
+	r.awaitStatus(http.StatusOK, "ok")
+	for i := range 3 {
+		r.configMap("default", fmt.Sprint("before-", i), nil)
+		must(t, r.api.KillAPIServer())
+		must(t, r.api.StartAPIServer(t.Context()))
+		r.configMap("default", fmt.Sprint("after-", i), nil)
+		r.awaitStory(fmt.Sprint("default/after-", i), "added")
+	}
+	b.stop()
+	log := r.entries()
+	for i := range 3 {
+		if got := story(log, fmt.Sprint("default/before-", i)); got != "added" {
+			t.Errorf("before-%d: the log says %q, want added", i, got)
+		}
+	}
+	mustBeUnique(t, log)
+}
+
+// Events are not in the API server's watch cache: when etcd was compacted, the position is gone.
+func TestBridge_relists_when_its_position_was_compacted(t *testing.T) {
+	r := newRig(t, `[{resource: events, namespaces: [default]}]`)
+	create := func(name string) {
+		_, err := r.kube.CoreV1().Events("default").Create(t.Context(), &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Name: name},
+			InvolvedObject: corev1.ObjectReference{Namespace: "default", Name: "x", Kind: "Pod"},
+			Reason:         "Testing",
+		}, metav1.CreateOptions{})
+		must(t, err)
+	}
+	create("a")
+	b := r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	b.stop()
+	create("b")
+	must(t, r.kube.CoreV1().Events("default").Delete(t.Context(), "a", metav1.DeleteOptions{}))
+	create("c")
+	must(t, r.api.Compact(context.WithoutCancel(t.Context())))
+	b = r.run()
+	r.awaitOp("gap", 1)
+	log := r.awaitStory("default/c", "added")
+	b.stop()
+	if got := story(log, "default/a"); got != "added deleted" {
+		t.Errorf("a: the log says %q, want added deleted", got)
+	}
+	mustBeUnique(t, log)
+}
+
+func TestBridge_refuses_the_checkpoint_of_another_cluster(t *testing.T) {
+	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
+	b := r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	b.stop()
+	before := len(r.entries())
+	r.api = controlplane.ForTest(t, controlplane.Config{})
+	r.configure(`[{resource: configmaps, namespaces: [default]}]`)
+	b = r.run()
+	b.exit(1)
+	if out := b.stderr(); !strings.Contains(out, "was written for cluster") || !strings.Contains(out, "move the old one away") {
+		t.Errorf("stderr does not say what is wrong and what to do:\n%s", out)
+	}
+	if n := len(r.entries()); n != before {
+		t.Errorf("%d events were published", n-before)
+	}
+}
+
+func TestBridge_does_not_wait_for_the_broker_when_asked_twice_to_stop(t *testing.T) {
+	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
+	r.configMap("default", "a", nil)
+	r.broker.stop()
+	b := r.run()
+	r.awaitStatus(http.StatusServiceUnavailable, "broker")
+	r.poll("an object to wait for the broker", func() (bool, string) {
+		metrics := r.get("/metrics")
+		return strings.Contains(metrics, "kube_eventbridge_publish_retries_total{pipeline=\"test\"}"), metrics
+	})
+	b.signal(syscall.SIGTERM)
+	r.poll("the bridge to drain", func() (bool, string) {
+		out := b.stderr()
+		return strings.Contains(out, "stopping"), out
+	})
+	b.signal(syscall.SIGTERM)
+	b.exit(128 + int(syscall.SIGTERM))
+}

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+// TestBridge runs what does not hurt the control plane on one.
+func TestBridge(t *testing.T) {
+	api := controlplane.ForTest(t, controlplane.Config{})
+	for name, test := range map[string]func(*testing.T, *controlplane.ControlPlane){
+		"finds what vanished while it was down":            vanished,
+		"leaving a selector is a deletion":                 selector,
+		"follows custom resources that come later":         customResources,
+		"publishes no value of a Secret":                   secrets,
+		"waits for a broker that is away":                  brokerAway,
+		"is ready only when its snapshot is in the log":    ready,
+		"a list of several namespaces is a stream of each": namespaces,
+		"publishes cluster-scoped objects":                 clusterScoped,
+		"publishes the metadata alone, structured":         structured,
+		"folds what waits in mode latest, and says so":     latest,
+		"changed selectors list again":                     changedSelector,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, api) })
+	}
+}
+
+func (r *rig) namespace(name string) {
+	r.t.Helper()
+	_, err := r.kube.CoreV1().Namespaces().Create(r.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	must(r.t, err)
+}
+
+func (r *rig) configMap(ns, name string, labels map[string]string) *corev1.ConfigMap {
+	r.t.Helper()
+	got, err := r.kube.CoreV1().ConfigMaps(ns).Create(r.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
+	must(r.t, err)
+	return got
+}
+
+func (r *rig) patch(ns, name, patch string) *corev1.ConfigMap {
+	r.t.Helper()
+	got, err := r.kube.CoreV1().ConfigMaps(ns).Patch(r.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	must(r.t, err)
+	return got
+}
+
+func (r *rig) remove(ns, name string) {
+	r.t.Helper()
+	must(r.t, r.kube.CoreV1().ConfigMaps(ns).Delete(r.t.Context(), name, metav1.DeleteOptions{}))
+}
+
+// story returns what the log says of one object, "added updated deleted".
+func story(log []entry, key string) string {
+	var words []string
+	for _, e := range log {
+		if e.key == key {
+			words = append(words, e.op)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func (r *rig) awaitStory(key, want string) []entry {
+	r.t.Helper()
+	return r.await(key+" to be "+want, func(log []entry) bool { return story(log, key) == want })
+}
+
+func (r *rig) awaitOp(op string, n int) []entry {
+	r.t.Helper()
+	return r.await(fmt.Sprintf("%d times %s", n, op), func(log []entry) bool { return count(log, op) >= n })
+}
+
+func count(log []entry, op string) int {
+	n := 0
+	for _, e := range log {
+		if e.op == op {
+			n++
+		}
+	}
+	return n
+}
+
+func vanished(t *testing.T, api *controlplane.ControlPlane) {
+	r := rigOn(t, api, `[{resource: configmaps, namespaces: [vanished]}]`)
+	r.namespace("vanished")
+	for _, name := range []string{"stays", "changes", "goes", "comes-back"} {
+		r.configMap("vanished", name, nil)
+	}
+	b := r.run()
+	r.awaitOp("snapshot-completed", 1)
+	b.stop()
+	r.patch("vanished", "changes", `{"data":{"a":"1"}}`)
+	r.patch("vanished", "changes", `{"data":{"a":"2"}}`)
+	r.remove("vanished", "goes")
+	r.remove("vanished", "comes-back")
+	r.configMap("vanished", "comes-back", nil)
+	r.configMap("vanished", "new", nil)
+	b = r.run()
+	log := r.awaitStory("vanished/new", "added")
+	b.stop()
+	for key, want := range map[string]string{
+		"stays": "added", "changes": "added updated updated", "goes": "added deleted", "comes-back": "added deleted added",
+	} {
+		if got := story(log, "vanished/"+key); got != want {
+			t.Errorf("%s: the log says %q, want %q", key, got, want)
+		}
+	}
+	if n := count(log, "snapshot-started"); n != 1 {
+		t.Errorf("%d snapshots were started, want 1: the second start resumes", n)
+	}
+}
+
+func selector(t *testing.T, api *controlplane.ControlPlane) {
+	r := rigOn(t, api, `[{resource: configmaps, namespaces: [selector], labelSelector: "app=x"}]`)
+	r.namespace("selector")
+	b := r.run()
+	r.awaitOp("snapshot-completed", 1)
+	r.configMap("selector", "a", map[string]string{"app": "x"})
+	r.patch("selector", "a", `{"metadata":{"labels":{"app":"y"}}}`)
+	r.patch("selector", "a", `{"data":{"unseen":"1"}}`)
+	r.patch("selector", "a", `{"metadata":{"labels":{"app":"x"}}}`)
+	r.remove("selector", "a")
+	log := r.awaitStory("selector/a", "added deleted added deleted")
+	b.stop()
+	mustBeUnique(t, log)
+}
+
+var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+
+func widgetCRD() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "widgets.example.com"},
+		"spec": map[string]any{
+			"group": "example.com", "scope": "Namespaced",
+			"names": map[string]any{"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+			"versions": []any{map[string]any{
+				"name": "v1", "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+			}},
+		},
+	}}
+}
+
+func customResources(t *testing.T, api *controlplane.ControlPlane) {
+	r := rigOn(t, api, `[{resource: widgets.example.com}]`)
+	client, err := dynamic.NewForConfig(api.RESTConfig())
+	must(t, err)
+	b := r.run()
+	r.awaitStatus(http.StatusServiceUnavailable, "widgets.example.com")
+	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	_, err = client.Resource(crds).Create(t.Context(), widgetCRD(), metav1.CreateOptions{})
+	must(t, err)
+	r.awaitOp("snapshot-completed", 1)
+	w := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Widget",
+		"metadata": map[string]any{"name": "w", "annotations": map[string]any{"note": `a "quoted" {brace}`}},
+		"spec":     map[string]any{"size": int64(1)},
+	}}
+	_, err = client.Resource(widgets).Namespace("default").Create(t.Context(), w, metav1.CreateOptions{})
+	must(t, err)
+	_, err = client.Resource(widgets).Namespace("default").Patch(t.Context(), "w", types.MergePatchType, []byte(`{"spec":{"size":2}}`), metav1.PatchOptions{})
+	must(t, err)
+	must(t, client.Resource(widgets).Namespace("default").Delete(t.Context(), "w", metav1.DeleteOptions{}))
+	log := r.awaitStory("default/w", "added updated deleted")
+	b.stop()
+	for _, e := range log {
+		if e.key == "" {
+			continue
+		}
+		var got unstructured.Unstructured
+		if err := json.Unmarshal(e.data, &got.Object); err != nil || got.GetKind() != "Widget" || got.GetManagedFields() != nil {
+			t.Errorf("data of %s is %s (%v)", e.op, e.data, err)
+		}
+		if got.GetAnnotations()["note"] != `a "quoted" {brace}` {
+			t.Errorf("the annotation is lost in %s", e.data)
+		}
+	}
+}
+
+func secrets(t *testing.T, api *controlplane.ControlPlane) {
+	const canary = "c4n4ry-v4lu3"
+	r := rigOn(t, api, `[{resource: secrets, namespaces: [secrets]}]`)
+	r.namespace("secrets")
+	b := r.run()
+	r.awaitOp("snapshot-completed", 1)
+	s := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "s", Annotations: map[string]string{
+			"kubectl.kubernetes.io/last-applied-configuration": `{"stringData":{"password":"` + canary + `"}}`,
+		}},
+		StringData: map[string]string{"password": canary},
+	}
+	_, err := r.kube.CoreV1().Secrets("secrets").Create(t.Context(), s, metav1.CreateOptions{})
+	must(t, err)
+	must(t, r.kube.CoreV1().Secrets("secrets").Delete(t.Context(), "s", metav1.DeleteOptions{}))
+	log := r.awaitStory("secrets/s", "added deleted")
+	metrics := r.get("/metrics")
+	b.stop()
+	checkpoint, err := os.ReadFile(filepath.Join(r.dir, "data", "test.db"))
+	must(t, err)
+	leaks := map[string]string{"stderr": b.stderr(), "the metrics": metrics, "the checkpoint": string(checkpoint)}
+	for _, e := range log {
+		leaks["the log, "+e.id] = string(e.data) + fmt.Sprint(e.header)
+	}
+	for where, text := range leaks {
+		for _, form := range []string{canary, "YzRuNHJ5LXY0bHUz"} {
+			if strings.Contains(text, form) {
+				t.Errorf("the value of a Secret is in %s", where)
+			}
+		}
+	}
+	var got corev1.Secret
+	must(t, json.Unmarshal(log[len(log)-1].data, &got))
+	if string(got.Data["password"]) != "[redacted]" {
+		t.Errorf("the value reads %q, want [redacted]", got.Data["password"])
+	}
+}
+
+func (r *rig) get(path string) string {
+	_, body := r.status(path)
+	return body
+}
+
+// status returns code 0 where nobody listens yet.
+func (r *rig) status(path string) (int, string) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.server+path, nil)
+	must(r.t, err)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	must(r.t, err)
+	return resp.StatusCode, string(body)
+}
+
+func brokerAway(t *testing.T, api *controlplane.ControlPlane) {
+	r := rigOn(t, api, `[]`)
+	r.namespace("broker-away")
+	r.configMap("broker-away", "a", nil)
+	r.broker.stop()
+	r.configure(`[{resource: configmaps, namespaces: [broker-away]}]`)
+	b := r.run()
+	r.awaitStatus(http.StatusServiceUnavailable, "broker")
+	r.broker.start()
+	r.awaitStatus(http.StatusOK, "ok")
+	if log := r.entries(); story(log, "broker-away/a") != "added" {
+		t.Errorf("the log has %d entries, want the object's", len(log))
+	}
+	b.stop()
+	if out := b.stderr(); !strings.Contains(out, "waiting for the broker") {
+		t.Errorf("stderr does not say that the broker is away:\n%s", out)
+	}
+}
+
+func ready(t *testing.T, api *controlplane.ControlPlane) {
+	r := rigOn(t, api, `[{resource: configmaps, namespaces: [ready]}, {resource: nothings.example.org}]`)
+	r.namespace("ready")
+	r.configMap("ready", "a", nil)
+	b := r.run()
+	r.awaitStatus(http.StatusServiceUnavailable, "nothings.example.org")
+	b.stop()
+	r.configure(`[{resource: configmaps, namespaces: [ready]}]`)
+	b = r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	if log := r.entries(); count(log, "snapshot-completed") != 1 {
+		t.Error("the bridge was ready before its snapshot was in the log")
+	}
+	b.stop()
+}
+
+func namespaces(t *testing.T, api *controlplane.ControlPlane) {
+	r := rigOn(t, api, `[{resource: cm, namespaces: [ns-one, ns-two]}]`)
+	for _, ns := range []string{"ns-one", "ns-two", "ns-three"} {
+		r.namespace(ns)
+		r.configMap(ns, "a", nil)
+	}
+	b := r.run()
+	log := r.awaitOp("snapshot-completed", 2)
+	b.stop()
+	if story(log, "ns-one/a") != "added" || story(log, "ns-two/a") != "added" || story(log, "ns-three/a") != "" {
+		t.Errorf("the log has %d entries, want those of two namespaces", len(log))
+	}
+}
+
+func clusterScoped(t *testing.T, api *controlplane.ControlPlane) {
+	r := rigOn(t, api, `[{resource: namespaces, fieldSelector: "metadata.name=cluster-scoped"}]`)
+	b := r.run()
+	r.awaitOp("snapshot-completed", 1)
+	r.namespace("cluster-scoped")
+	log := r.await("the namespace", func(log []entry) bool { return story(log, "cluster-scoped") != "" })
+	b.stop()
+	i := slices.IndexFunc(log, func(e entry) bool { return e.key == "cluster-scoped" })
+	if h := log[i].header; len(h.Values("ce-namespace")) != 0 || h.Get("ce-partitionkey") != "e2e/core/namespaces/_/cluster-scoped" {
+		t.Errorf("headers are %v, want no namespace and the key with _", h)
+	}
+}
+
+func structured(t *testing.T, api *controlplane.ControlPlane) {
+	r := rigOn(t, api, `[{resource: configmaps, namespaces: [structured], payload: metadata}]
+    encoding: {mode: structured}`)
+	r.namespace("structured")
+	r.configMap("structured", "a", nil)
+	b := r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	b.stop()
+	var raw [][]byte
+	for _, m := range r.messages() {
+		raw = append(raw, m.Data())
+	}
+	i := slices.IndexFunc(raw, func(b []byte) bool { return strings.Contains(string(b), `"structured/a"`) })
+	if i < 0 {
+		t.Fatalf("no event of the object in %s", raw)
+	}
+	var event struct {
+		SpecVersion, Subject, Payload string
+		Data                          struct {
+			Kind     string
+			Metadata metav1.ObjectMeta
+			Data     map[string]string
+		}
+	}
+	must(t, json.Unmarshal(raw[i], &event))
+	if event.SpecVersion != "1.0" || event.Payload != "metadata" || event.Data.Metadata.Name != "a" || event.Data.Kind != "ConfigMap" || event.Data.Data != nil {
+		t.Errorf("the event is %s", raw[i])
+	}
+}
+
+// What changes while the broker is away is folded to the newest state, and the event says how much it stands for.
+func latest(t *testing.T, api *controlplane.ControlPlane) {
+	const changes = 100
+	r := rigOn(t, api, `[{resource: configmaps, namespaces: [latest], delivery: latest}]`)
+	r.namespace("latest")
+	b := r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	r.broker.stop()
+	r.configMap("latest", "a", nil)
+	var version string
+	for i := range changes - 1 {
+		version = r.patch("latest", "a", fmt.Sprintf(`{"data":{"i":"%d"}}`, i)).ResourceVersion
+	}
+	r.poll("the bridge to have read all changes", func() (bool, string) {
+		metrics := r.get("/metrics")
+		return strings.Contains(metrics, "kube_eventbridge_buffered_events{pipeline=\"test\"} 2\n"), metrics
+	})
+	r.broker.start()
+	log := r.await("the last version", func(log []entry) bool { return len(log) > 0 && log[len(log)-1].rv == version })
+	b.stop()
+	events, stands, last := 0, 0, 0
+	for _, e := range log {
+		if e.key != "latest/a" {
+			continue
+		}
+		n := 1
+		if rate := e.header.Get("ce-sampledrate"); rate != "" {
+			n = number(t, rate)
+		}
+		events++
+		stands += n
+		if rv := number(t, e.rv); rv <= last {
+			t.Errorf("version %d follows %d", rv, last)
+		} else {
+			last = rv
+		}
+	}
+	if events != 2 || stands != changes {
+		t.Errorf("%d events stand for %d changes, want 2 (the one under way, and the rest) for %d", events, stands, changes)
+	}
+}
+
+func number(t *testing.T, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	must(t, err)
+	return n
+}
+
+func changedSelector(t *testing.T, api *controlplane.ControlPlane) {
+	r := rigOn(t, api, `[{resource: configmaps, namespaces: [changed-selector], labelSelector: "app=x"}]`)
+	r.namespace("changed-selector")
+	r.configMap("changed-selector", "x", map[string]string{"app": "x"})
+	r.configMap("changed-selector", "y", map[string]string{"app": "y"})
+	r.configMap("changed-selector", "both", map[string]string{"app": "x", "and": "y"})
+	b := r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	b.stop()
+	r.configure(`[{resource: configmaps, namespaces: [changed-selector], labelSelector: "app in (x,y), app!=x"}]`)
+	b = r.run()
+	r.awaitStory("changed-selector/y", "added")
+	r.awaitStory("changed-selector/both", "added deleted")
+	log := r.awaitStory("changed-selector/x", "added deleted")
+	b.stop()
+	if n := count(log, "gap"); n != 1 {
+		t.Errorf("%d gaps were announced, want 1", n)
+	}
+	mustBeUnique(t, log)
+}
