@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+// stage is everything that runs: a control plane, the bridge, and somebody who reads the log.
+type stage struct {
+	screen     *screen
+	dir        string
+	binaries   string
+	program    string
+	config     string
+	kubeconfig string
+	broker     string
+	cluster    *controlplane.ControlPlane
+	client     *dynamic.DynamicClient
+	bridge     *child
+	tail       *child
+	lines      atomic.Int64 // events that tail has shown
+	log        *eventLog
+	files      []*os.File
+}
+
+// newStage builds what is missing.
+func newStage(ctx context.Context, s *screen) (*stage, error) {
+	s.heading("Getting ready")
+	binaries, err := controlplane.Binaries(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	program, err := buildBridge(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "kube-eventbridge-demo-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory: %w", err)
+	}
+	return &stage{screen: s, dir: dir, binaries: binaries, program: program}, nil
+}
+
+const configuration = `cluster: demo
+kubernetes: {kubeconfig: %q}
+pipelines:
+  - name: demo
+    resources:
+      - resource: configmaps
+      - resource: deployments.apps
+      - resource: secrets
+      - resource: widgets.demo.example.com    # a resource that nobody has defined yet
+    sink: {embedded: {listen: "127.0.0.1:%d"}}
+dataDir: %q
+server: {listen: "127.0.0.1:%d"}
+`
+
+// start starts the control plane, then the bridge and tail.
+func (st *stage) start(ctx context.Context) error {
+	s := st.screen
+	s.say("  starting etcd and kube-apiserver …")
+	log, err := st.create("control-plane.log")
+	if err != nil {
+		return err
+	}
+	st.cluster, err = controlplane.Start(ctx, controlplane.Config{Binaries: st.binaries, DataDir: filepath.Join(st.dir, "cluster"), Log: log})
+	if err != nil {
+		return err
+	}
+	if st.kubeconfig, err = st.cluster.Kubeconfig(st.dir); err != nil {
+		return err
+	}
+	if st.client, err = dynamic.NewForConfig(st.cluster.RESTConfig()); err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	if err := st.configure(); err != nil {
+		return err
+	}
+	s.say("  starting the bridge, with the NATS JetStream server that it has inside …")
+	if err := st.startBridge(); err != nil {
+		return err
+	}
+	if st.log, err = openLog(st.broker); err != nil {
+		return err
+	}
+	errs, err := st.create("tail.log")
+	if err != nil {
+		return err
+	}
+	s.say("  reading the log with: %s", s.bold("kube-eventbridge tail --from-start"))
+	st.tail, err = startChild("tail", st.program, []string{"tail", "--server", st.broker, "--from-start"}, st.tailed, errs)
+	return err
+}
+
+// tailed shows a line of tail, and counts it if it is an event: those begin with a time.
+func (st *stage) tailed(line string) {
+	st.screen.say("    %s %s", st.screen.dim("│"), st.screen.operation(line))
+	if line != "" && line[0] >= '0' && line[0] <= '9' {
+		st.lines.Add(1)
+	}
+}
+
+// configure writes the bridge's configuration, with free ports.
+func (st *stage) configure() error {
+	broker, err := controlplane.FreePort()
+	if err != nil {
+		return err
+	}
+	server, err := controlplane.FreePort()
+	if err != nil {
+		return err
+	}
+	st.broker = fmt.Sprintf("nats://127.0.0.1:%d", broker)
+	st.config = filepath.Join(st.dir, "bridge.yaml")
+	text := fmt.Sprintf(configuration, st.kubeconfig, broker, filepath.Join(st.dir, "bridge"), server)
+	if err := os.WriteFile(st.config, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("write the configuration: %w", err)
+	}
+	return nil
+}
+
+// startBridge starts the bridge, for the first time or again.
+func (st *stage) startBridge() error {
+	log, err := st.create("bridge.log")
+	if err != nil {
+		return err
+	}
+	st.bridge, err = startChild("kube-eventbridge", st.program, []string{"run", "--config", st.config}, func(string) {}, log)
+	return err
+}
+
+// create opens a file for what a process prints; what an earlier one printed stays.
+func (st *stage) create(name string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(st.dir, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open a log: %w", err)
+	}
+	st.files = append(st.files, f)
+	return f, nil
+}
+
+// await waits until the log satisfies check, or the bridge has ended.
+func (st *stage) await(ctx context.Context, what string, check func(*eventLog) bool) error {
+	return until(ctx, 45*time.Second, what, func(ctx context.Context) (bool, error) {
+		if err := st.bridge.alive(); err != nil {
+			return false, err
+		}
+		if err := st.log.update(ctx); err != nil {
+			return false, err
+		}
+		return check(st.log), nil
+	})
+}
+
+// shown waits a moment for tail to print what is in the log, so that the screen tells a story.
+func (st *stage) shown(ctx context.Context) error {
+	return until(ctx, 15*time.Second, "tail to show the events", func(context.Context) (bool, error) {
+		return st.lines.Load() >= int64(len(st.log.events)), st.tail.alive()
+	})
+}
+
+// invite says how to look at what keeps running.
+func (st *stage) invite() {
+	st.screen.say("\n%s\n  export KUBECONFIG=%s\n  %s tail --server %s --from-start\n  %s/bridge.log\n%s",
+		st.screen.bold("Everything keeps running. To look around:"), st.kubeconfig, st.program, st.broker, st.dir, "^C ends it.")
+}
+
+// close ends all processes that run.
+func (st *stage) close() error {
+	err := errors.Join(st.tail.stop(), st.bridge.stop())
+	st.log.close()
+	if st.cluster != nil {
+		err = errors.Join(err, st.cluster.Close())
+	}
+	for _, f := range st.files {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
