@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"pgregory.net/rapid"
+)
+
+func TestPods_are_valid_and_of_the_promised_size(t *testing.T) {
+	template, err := newPodTemplate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := template.appendPod([]byte("before"), watchedPrefix, 1234, baseVersion+77)[len("before"):]
+	var pod corev1.Pod
+	if err := json.Unmarshal(text, &pod); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	want := identityOf(1234)
+	if got := (podIdentity{pod.Namespace, pod.Name, string(pod.UID)}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if pod.ResourceVersion != strconv.Itoa(baseVersion+77) || pod.Kind != "Pod" || pod.APIVersion != "v1" {
+		t.Errorf("got version %s, kind %s, apiVersion %s", pod.ResourceVersion, pod.Kind, pod.APIVersion)
+	}
+	if len(text) < 4_500 || len(text) > 6_500 {
+		t.Errorf("a pod has %d bytes", len(text))
+	}
+	var managed int
+	for _, m := range pod.ManagedFields {
+		managed += len(m.FieldsV1.GetRawBytes())
+	}
+	if share := float64(managed) / float64(len(text)); share < 0.2 || share > 0.45 {
+		t.Errorf("managedFields are %.2f of a pod", share)
+	}
+	again := template.appendPod(nil, watchedPrefix, 1234, baseVersion+78)
+	if string(again) == string(text) || len(again) != len(text) {
+		t.Error("another version does not differ, or has another length")
+	}
+}
+
+func TestVersions_are_those_of_the_history(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &apiServer{objects: rapid.IntRange(1, 20).Draw(t, "objects")}
+		emitted := rapid.Uint64Range(0, 100).Draw(t, "emitted")
+		versions := make([]uint64, s.objects)
+		for i := range versions {
+			versions[i] = baseVersion + uint64(i) + 1
+		}
+		for i := range emitted {
+			versions[i%uint64(s.objects)] = s.listVersion(i + 1)
+		}
+		for i, want := range versions {
+			if got := s.objectVersion(i, emitted); got != want {
+				t.Fatalf("object %d after %d events: got %d, want %d", i, emitted, got, want)
+			}
+		}
+	})
+}
+
+// serve returns a server and a client of it; both end with the test.
+func serve(t *testing.T, objects int) (*apiServer, *kubernetes.Clientset, *rest.Config) {
+	t.Helper()
+	s, err := newAPIServer(objects, 20*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(s.handler())
+	t.Cleanup(web.Close)
+	config := &rest.Config{Host: web.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	client, err := kubernetes.NewForConfigAndClient(config, web.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, client, config
+}
+
+func TestServer_lists_in_pages_of_one_version(t *testing.T) {
+	s, client, _ := serve(t, 25)
+	s.emit(3)
+	var versions, names []string
+	options := metav1.ListOptions{Limit: 10}
+	for len(versions) < 5 {
+		page, err := client.CoreV1().Pods("").List(t.Context(), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.emit(1) // must not be seen by the pages that follow
+		versions = append(versions, page.ResourceVersion)
+		for _, p := range page.Items {
+			names = append(names, p.Name+"="+p.ResourceVersion)
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			break
+		}
+	}
+	want := fmt.Sprint(baseVersion + 28)
+	if fmt.Sprint(versions) != fmt.Sprint([]string{want, want, want}) {
+		t.Errorf("versions of the pages: %v, want %s", versions, want)
+	}
+	if len(names) != 25 || names[0] != "checkout-00000000=1000000026" || names[3] != "checkout-00000003=1000000004" {
+		t.Errorf("listed %v", names)
+	}
+}
+
+func TestServer_watches_from_a_version(t *testing.T) {
+	s, client, _ := serve(t, 3)
+	s.emit(4)
+	w := startWatch(t, client, metav1.ListOptions{ResourceVersion: fmt.Sprint(s.listVersion(2)), AllowWatchBookmarks: true})
+	expect(t, w, "MODIFIED checkout-00000002 1000000006", "MODIFIED checkout-00000000 1000000007", "BOOKMARK  1000000007")
+	s.emit(1)
+	for { // bookmarks may come first
+		if got := next(t, w); got == "MODIFIED checkout-00000001 1000000008" {
+			break
+		} else if got != "BOOKMARK  1000000007" {
+			t.Fatalf("got %s", got)
+		}
+	}
+}
+
+func TestServer_sends_initial_events(t *testing.T) {
+	_, client, _ := serve(t, 2)
+	w := startWatch(t, client, metav1.ListOptions{
+		SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, AllowWatchBookmarks: true,
+	})
+	expect(t, w, "ADDED checkout-00000000 1000000001", "ADDED checkout-00000001 1000000002", "BOOKMARK  1000000002 initial-events-end")
+}
+
+func TestServer_ends_a_watch_in_time(t *testing.T) {
+	_, client, _ := serve(t, 1)
+	w := startWatch(t, client, metav1.ListOptions{ResourceVersion: "1000000001", TimeoutSeconds: new(int64(1))})
+	select {
+	case e, open := <-w.ResultChan():
+		if open {
+			t.Errorf("got %v", e)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the watch goes on")
+	}
+}
+
+func TestServer_is_discovered(t *testing.T) {
+	_, client, config := serve(t, 1)
+	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(lists) != 1 || lists[0].GroupVersion != "v1" || len(lists[0].APIResources) != 2 {
+		t.Errorf("discovered %v", lists)
+	}
+	namespace, err := client.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
+	if err != nil || namespace.UID == "" {
+		t.Errorf("kube-system: %v, %v", namespace, err)
+	}
+}
+
+func TestServer_refuses_what_it_cannot_do(t *testing.T) {
+	_, client, _ := serve(t, 1)
+	for _, options := range []metav1.ListOptions{{LabelSelector: "a=b"}, {Continue: "x"}, {ResourceVersion: "5", ResourceVersionMatch: "Exact"}} {
+		if _, err := client.CoreV1().Pods("").List(t.Context(), options); err == nil {
+			t.Errorf("listed with %v", options)
+		}
+	}
+}
+
+func startWatch(t *testing.T, client *kubernetes.Clientset, options metav1.ListOptions) watch.Interface {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	w, err := client.CoreV1().Pods("").Watch(ctx, options)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Stop(); cancel() })
+	return w
+}
+
+func next(t *testing.T, w watch.Interface) string {
+	t.Helper()
+	select {
+	case e := <-w.ResultChan():
+		p, ok := e.Object.(*corev1.Pod)
+		if !ok {
+			t.Fatalf("got %v", e)
+		}
+		text := fmt.Sprintf("%s %s %s", e.Type, p.Name, p.ResourceVersion)
+		if p.Annotations[metav1.InitialEventsAnnotationKey] == "true" {
+			text += " initial-events-end"
+		}
+		return text
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing came")
+		return ""
+	}
+}
+
+func expect(t *testing.T, w watch.Interface, want ...string) {
+	t.Helper()
+	for _, e := range want {
+		if got := next(t, w); got != e {
+			t.Fatalf("got %q, want %q", got, e)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDrive_measures_every_subject_and_leaves_nothing_behind(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	out := filepath.Join(t.TempDir(), "out.json")
+	var stdout, stderr bytes.Buffer
+	err = run(t.Context(), []string{
+		"-only", "a,c,d", "-runs", "1", "-runs-rest", "1", "-objects", "200", "-events", "1000",
+		"-baseline-events", "300", "-bridge", self, "-json", out,
+	}, nil, &stdout, &stderr)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr.String())
+	}
+	for _, want := range []string{"200 objects listed and published", "1,000 watch events", "live heap per object, 1,000 objects"} {
+		if !strings.Contains(stdout.String(), want) {
+			t.Errorf("the table has no %q:\n%s", want, stdout.String())
+		}
+	}
+	text, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Machine machine
+		Values  []value
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range got.Values {
+		if v.Value <= 0 && v.Phase != "at rest" && v.Metric != cpuPerObject {
+			t.Errorf("%s, %s of the %s is %v", v.Phase, v.Metric, v.Column, v.Value)
+		}
+	}
+	for _, column := range []string{colBridge, colPublisher, colBaseline} {
+		if !slices.ContainsFunc(got.Values, func(v value) bool { return v.Column == column && v.Metric == "events per second" }) {
+			t.Errorf("no rate of the %s", column)
+		}
+	}
+	if left, _ := os.ReadDir(tmp); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestDrive_says_what_a_bridge_said_that_ended(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bridge")
+	if err := os.WriteFile(bad, []byte("#!/bin/sh\necho no such flag >&2\nexit 2\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	err := run(t.Context(), []string{"-only", "a", "-bridge", bad, "-objects", "1"}, nil, &bytes.Buffer{}, &bytes.Buffer{})
+	if err == nil || !strings.Contains(err.Error(), "no such flag") || !strings.Contains(err.Error(), "exit status 2") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestParse_names_what_is_valid(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{"-only a,x", "valid are a, b, c, d, e"},
+		{"-subjects nobody", "valid are baseline, bridge, publisher"},
+		{"-objects 0", "at least 1"},
+		{"-nonsense", "nonsense"},
+		{"kafka", "no role"},
+	} {
+		err := run(t.Context(), strings.Fields(tt.args), nil, nil, nil)
+		if !errors.As(err, new(*usageError)) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want %q", tt.args, err, tt.want)
+		}
+	}
+}
+
+func TestResults_compare_columns_run_by_run(t *testing.T) {
+	at := row{"phase", "CPU", "µs"}
+	r := &results{}
+	for run, v := range []struct{ bridge, bare float64 }{{20, 10}, {90, 30}, {40, 10}} {
+		r.add(run+1, at, colBridge, v.bridge)
+		r.add(run+1, at, colPublisher, v.bare)
+	}
+	if got := r.median(at, colBridge); got != 40 {
+		t.Errorf("median %v", got)
+	}
+	if got := r.ratio(at, colBridge); got != 3 {
+		t.Errorf("ratio %v, want the median of 2, 3, 4", got)
+	}
+	if got := r.ratio(at, colBaseline); !math.IsNaN(got) {
+		t.Errorf("ratio of nothing %v", got)
+	}
+	var b strings.Builder
+	if err := r.writeMarkdown(&b); err != nil {
+		t.Fatal(err)
+	}
+	if want := "| phase | CPU | 40.0 µs | 10.0 µs | 3.00 |  |  |\n"; !strings.HasSuffix(b.String(), want) {
+		t.Errorf("got %q", b.String())
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", -100: "-100"} {
+		if got := thousands(n); got != want {
+			t.Errorf("thousands(%d) = %s, want %s", n, got, want)
+		}
+	}
+	if got := median([]float64{4, 1, 3, 2}); got != 2.5 {
+		t.Errorf("median %v", got)
+	}
+	values := make([]float64, 200)
+	for i := range values {
+		values[i] = float64(200 - i)
+	}
+	if p50, p99 := percentile(values, 50), percentile(values, 99); p50 != 100 || p99 != 198 {
+		t.Errorf("p50 %v, p99 %v", p50, p99)
+	}
+}
+
+func TestPoll_says_why_it_was_cut_short(t *testing.T) {
+	ctx, cancel := deadline(t.Context(), time.Millisecond)
+	defer cancel()
+	err := poll(ctx, time.Millisecond, func() (bool, error) { return false, nil })
+	if err == nil || err.Error() != "not done after 1ms" || errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}

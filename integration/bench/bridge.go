@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// buildBridge builds the program that is measured, unless one was given or none is needed.
+func (b *bench) buildBridge(ctx context.Context) error {
+	if !b.withBridge {
+		return nil
+	}
+	if b.bridge != "" {
+		path, err := filepath.Abs(b.bridge)
+		b.program = path
+		return err
+	}
+	b.progress("building the bridge")
+	ctx, cancel := deadline(ctx, 10*time.Minute)
+	defer cancel()
+	b.program = filepath.Join(b.dir, "kube-eventbridge")
+	build := exec.CommandContext(ctx, "go", "build", "-o", b.program, "./cmd/kube-eventbridge")
+	build.Dir = b.root
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the bridge: %w\n%s", err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+const bridgeConfig = `cluster: bench
+kubernetes: {kubeconfig: %q}
+pipelines:
+  - name: bench
+    resources:
+      - {resource: %s, namespaces: [%s]}
+    sink:
+      nats: {servers: [%q], stream: %s, subject: "k8s.{cluster}.{group}.{resource}.{namespace}.{name}"}
+dataDir: %q
+server: {listen: %q}
+`
+
+// startBridge starts the bridge on the rig, with its metrics at the rig's address.
+func (b *bench) startBridge(r *rig, resource, namespace string, env []string) (*process, error) {
+	listen, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	config := filepath.Join(r.dir, "bridge.yaml")
+	text := fmt.Sprintf(bridgeConfig, r.kubeconfig, resource, namespace, r.url, streamName, filepath.Join(r.dir, "data"), listen)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return nil, fmt.Errorf("write the bridge's configuration: %w", err)
+	}
+	r.metrics = "http://" + listen + "/metrics"
+	return start(colBridge, b.program, []string{"run", "--config", config}, env)
+}
+
+// freeAddress returns an address on which nobody listens at the moment.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String(), nil
+}
+
+// heap returns the bytes of the bridge's heap that were in use, garbage since the last collection included where the
+// bridge does not say what was live.
+func (r *rig) heap(ctx context.Context) (float64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.metrics, nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, fmt.Errorf("read the bridge's metrics: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	found := map[string]float64{}
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if name, text, ok := strings.Cut(lines.Text(), " "); ok {
+			if v, err := strconv.ParseFloat(text, 64); err == nil {
+				found[name] = v
+			}
+		}
+	}
+	for _, name := range []string{"go_gc_heap_live_bytes", "go_memstats_heap_alloc_bytes"} {
+		if v, ok := found[name]; ok {
+			return v, nil
+		}
+	}
+	return 0, errors.New("the bridge's metrics do not have go_memstats_heap_alloc_bytes")
+}

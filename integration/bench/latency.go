@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+// The load of e.
+const (
+	loadNamespace  = "bench"
+	loadConfigMaps = 100
+)
+
+// latency is one run of e: ConfigMaps of a real API server are patched at a fixed rate; the same change is seen by a plain
+// watch of the driver, and its acknowledgement by a client of the broker that listens to everyone's answers.
+func (b *bench) latency(ctx context.Context, run int) error {
+	for _, rate := range []int{200, 500} {
+		if err := b.latencyAt(ctx, run, rate); err != nil {
+			return fmt.Errorf("%d patches a second: %w", rate, err)
+		}
+	}
+	return nil
+}
+
+func (b *bench) latencyAt(ctx context.Context, run, rate int) (err error) {
+	b.progress("run %d: %d patches a second for %d s", run, rate, b.rateSeconds)
+	ctx, cancel := deadline(ctx, 20*time.Minute+2*time.Duration(b.rateSeconds)*time.Second)
+	defer cancel()
+	r := &rig{dir: filepath.Join(b.dir, fmt.Sprintf("latency-%d", rate))}
+	config, stop, err := r.startControlPlane(ctx)
+	// The files go last.
+	defer func() { err = errors.Join(err, stop(), r.close()) }()
+	if err != nil {
+		return err
+	}
+	version, err := createConfigMaps(ctx, config)
+	if err != nil {
+		return err
+	}
+	p, err := b.startBridge(r, "configmaps", loadNamespace, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.stop()) }()
+	if _, err := r.await(ctx, loadConfigMaps+bridgeMarkers, p); err != nil {
+		return err
+	}
+	if err := settle(ctx, p); err != nil {
+		return err
+	}
+	acked, err := r.acknowledgements()
+	if err != nil {
+		return err
+	}
+	before, err := p.cpu()
+	if err != nil {
+		return err
+	}
+	l, err := runLoad(ctx, config, version, rate, rate*b.rateSeconds)
+	if err != nil {
+		return err
+	}
+	if _, err := r.await(ctx, loadConfigMaps+bridgeMarkers+rate*b.rateSeconds, p); err != nil {
+		return err
+	}
+	after, err := p.cpu()
+	if err != nil {
+		return err
+	}
+	at := func(metric, unit string) row {
+		return row{fmt.Sprintf("%d ConfigMap patches a second", rate), metric, unit}
+	}
+	b.add(run, at("patches per second reached", "/s"), colBridge, l.rate)
+	b.add(run, at("CPU per event", "µs"), colBridge, perUnit(after-before, rate*b.rateSeconds))
+	versions, err := r.versions(ctx)
+	if err != nil {
+		return err
+	}
+	return b.addLatencies(run, at, l, acked.byVersion(versions))
+}
+
+// addLatencies joins by version what the watch saw, what the writers were answered and when the acknowledgement came.
+func (b *bench) addLatencies(run int, at func(metric, unit string) row, l *load, acked map[string]time.Time) error {
+	var answered, published []float64
+	for version, answer := range l.answered {
+		seen, ok := l.seen[version]
+		if !ok {
+			return fmt.Errorf("the watch has not seen version %s", version)
+		}
+		ack, ok := acked[version]
+		if !ok {
+			return fmt.Errorf("version %s was not acknowledged", version)
+		}
+		answered = append(answered, seen.Sub(answer).Seconds()*1e3)
+		published = append(published, ack.Sub(seen).Seconds()*1e3)
+	}
+	for _, p := range []int{50, 99} {
+		b.add(run, at(fmt.Sprintf("watch after the write's answer, p%d", p), "ms"), colBridge, percentile(answered, p))
+	}
+	for _, p := range []int{50, 99} {
+		b.add(run, at(fmt.Sprintf("acknowledged after the watch saw it, p%d", p), "ms"), colBridge, percentile(published, p))
+	}
+	return nil
+}
+
+// startControlPlane starts a real API server and a broker for the rig; stop must be called also after an error.
+func (r *rig) startControlPlane(ctx context.Context) (config *rest.Config, stop func() error, err error) {
+	if err := os.Mkdir(r.dir, 0o700); err != nil {
+		return nil, nothing, fmt.Errorf("make a directory: %w", err)
+	}
+	plane, err := controlplane.Start(ctx, controlplane.Config{DataDir: filepath.Join(r.dir, "etcd")})
+	if err != nil {
+		return nil, nothing, fmt.Errorf("start the control plane: %w", err)
+	}
+	if r.kubeconfig, err = plane.Kubeconfig(r.dir); err != nil {
+		return nil, plane.Close, err
+	}
+	return plane.RESTConfig(), plane.Close, r.startBroker(ctx)
+}
+
+func nothing() error { return nil }
+
+// percentile returns the smallest value that p percent of the values do not exceed. It sorts them.
+func percentile(values []float64, p int) float64 {
+	slices.Sort(values)
+	return values[(len(values)*p+99)/100-1]
+}
+
+// createConfigMaps returns the version from which a watch sees all changes of the new ConfigMaps.
+func createConfigMaps(ctx context.Context, config *rest.Config) (string, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return "", fmt.Errorf("make a client: %w", err)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: loadNamespace}}
+	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		return "", fmt.Errorf("create namespace %s: %w", loadNamespace, err)
+	}
+	maps := client.CoreV1().ConfigMaps(loadNamespace)
+	for i := range loadConfigMaps {
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configMapName(i)}, Data: map[string]string{"n": "0"}}
+		if _, err := maps.Create(ctx, m, metav1.CreateOptions{}); err != nil {
+			return "", fmt.Errorf("create ConfigMap %s: %w", m.Name, err)
+		}
+	}
+	list, err := maps.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", fmt.Errorf("list ConfigMaps: %w", err)
+	}
+	return list.ResourceVersion, nil
+}
+
+func configMapName(i int) string { return fmt.Sprintf("load-%03d", i%loadConfigMaps) }
+
+// acknowledgements are the broker's answers to publishes, as a client beside the bridge receives them.
+type acknowledgements struct {
+	mu    sync.Mutex
+	times map[uint64]time.Time // by sequence in the log
+}
+
+// acknowledgements listens from now on.
+func (r *rig) acknowledgements() (*acknowledgements, error) {
+	a := &acknowledgements{times: map[uint64]time.Time{}}
+	sub, err := r.conn.Subscribe(nats.InboxPrefix+">", a.take)
+	if err != nil {
+		return nil, fmt.Errorf("listen to acknowledgements: %w", err)
+	}
+	if err := sub.SetPendingLimits(-1, -1); err != nil {
+		return nil, fmt.Errorf("listen to acknowledgements: %w", err)
+	}
+	return a, r.conn.Flush()
+}
+
+func (a *acknowledgements) take(m *nats.Msg) {
+	now := time.Now()
+	var ack struct {
+		Stream   string
+		Sequence uint64 `json:"seq"`
+	}
+	if json.Unmarshal(m.Data, &ack) != nil || ack.Stream != streamName || ack.Sequence == 0 {
+		return // an answer to something else
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.times[ack.Sequence] = now
+}
+
+// byVersion returns when each version was acknowledged.
+func (a *acknowledgements) byVersion(versions map[uint64]string) map[string]time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	times := map[string]time.Time{}
+	for sequence, at := range a.times {
+		times[versions[sequence]] = at
+	}
+	return times
+}
+
+// versions returns the resourceVersion of each event of the log, by its sequence.
+func (r *rig) versions(ctx context.Context) (map[uint64]string, error) {
+	versions := map[uint64]string{}
+	consumer, err := r.js.OrderedConsumer(ctx, streamName, jetstream.OrderedConsumerConfig{HeadersOnly: true})
+	if err != nil {
+		return nil, fmt.Errorf("read the log: %w", err)
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		return nil, fmt.Errorf("read the log: %w", err)
+	}
+	defer messages.Stop()
+	for {
+		m, err := messages.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return nil, fmt.Errorf("read the log: %w", err)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return nil, fmt.Errorf("read the log: %w", err)
+		}
+		versions[meta.Sequence.Stream] = m.Headers().Get("ce-resourceversion")
+		if meta.NumPending == 0 {
+			return versions, nil
+		}
+	}
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench measures the whole bridge as a process, beside what the broker alone takes and what a common exporter costs.
+//
+// Everything runs on this machine over loopback: a load server that speaks list and watch of pods, nats-server, and one
+// after the other the bridge, a bare publisher of messages of the same size to the same subjects, and a baseline made of a
+// dynamic informer and json.Marshal. Each is a process of its own, so that processor time and memory are known of each; each
+// has a broker of its own with an empty store. Figures are medians over runs, ratios medians of each run's ratio.
+//
+// The figures go to stdout as a Markdown table, every single value with -json to a file. Exit codes: 0 done, 1 failed,
+// 2 usage. What it starts ends with it, and its temporary files are removed.
+//
+// The processes it measures against can be had alone: "bench apiserver", "bench broker", "bench publisher" and
+// "bench baseline"; each has -h, and ends with a signal.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	switch {
+	case err == nil:
+	case errors.Is(err, flag.ErrHelp):
+	case errors.As(err, new(*usageError)):
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// run is a role if the first argument names one, else the driver.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+	roles := map[string]func(context.Context, []string, io.Reader, io.Writer) error{
+		"apiserver": apiServerRole, "broker": brokerRole, "publisher": publisherRole, "baseline": baselineRole,
+	}
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		role, ok := roles[args[0]]
+		if !ok {
+			return &usageError{fmt.Sprintf("%q is no role of this program; there are apiserver, broker, publisher and baseline", args[0])}
+		}
+		return role(ctx, args[1:], stdin, stdout)
+	}
+	s, err := parse(args)
+	if err != nil {
+		return err
+	}
+	return drive(ctx, s, stdout, stderr)
+}
+
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+// settings are the driver's flags.
+type settings struct {
+	runs, runsLarge, runsRest, runsRate     int
+	objects, objectsLarge                   int
+	events, baselineEvents                  int
+	rateSeconds                             int
+	only, subjects                          string
+	json, root, bridge                      string
+	list, large, watch, rest, rate          bool
+	withBridge, withPublisher, withBaseline bool
+}
+
+func parse(args []string) (*settings, error) {
+	s := &settings{}
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.IntVar(&s.runs, "runs", 5, "number of runs of a and c")
+	f.IntVar(&s.runsLarge, "runs-large", 5, "number of runs of b")
+	f.IntVar(&s.runsRest, "runs-rest", 5, "number of runs of d")
+	f.IntVar(&s.runsRate, "runs-rate", 5, "number of runs of e")
+	f.IntVar(&s.objects, "objects", 20_000, "objects listed in a")
+	f.IntVar(&s.objectsLarge, "objects-large", 200_000, "objects listed in b")
+	f.IntVar(&s.events, "events", 100_000, "watch events in c")
+	f.IntVar(&s.baselineEvents, "baseline-events", 10_000, "watch events of the baseline in c")
+	f.IntVar(&s.rateSeconds, "rate-seconds", 60, "seconds of load in e")
+	f.StringVar(&s.only, "only", "a,b,c,d,e", "what to measure: a list, b large list, c watch, d memory at rest, e latency on a real API server")
+	f.StringVar(&s.subjects, "subjects", "bridge,publisher,baseline", "what is measured in a and c; b, d and e are of the bridge alone")
+	f.StringVar(&s.json, "json", "", "write every single value to this `file`")
+	f.StringVar(&s.root, "root", "..", "`directory` of the bridge's module")
+	f.StringVar(&s.bridge, "bridge", "", "measure this `program` instead of building the bridge")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil, err
+		}
+		return nil, &usageError{err.Error()}
+	}
+	if f.NArg() > 0 {
+		return nil, &usageError{fmt.Sprintf("unexpected argument %q", f.Arg(0))}
+	}
+	if s.objects < 1 || s.objectsLarge < 1 || s.events < 1 || s.baselineEvents < 1 || s.rateSeconds < 1 {
+		return nil, &usageError{"numbers of objects, events and seconds must be at least 1"}
+	}
+	err := errors.Join(
+		choose("-only", s.only, map[string]*bool{"a": &s.list, "b": &s.large, "c": &s.watch, "d": &s.rest, "e": &s.rate}),
+		choose("-subjects", s.subjects, map[string]*bool{"bridge": &s.withBridge, "publisher": &s.withPublisher, "baseline": &s.withBaseline}),
+	)
+	return s, err
+}
+
+// choose sets what a comma-separated list names.
+func choose(name, list string, valid map[string]*bool) error {
+	for word := range strings.SplitSeq(list, ",") {
+		target, ok := valid[strings.TrimSpace(word)]
+		if !ok {
+			names := make([]string, 0, len(valid))
+			for n := range valid {
+				names = append(names, n)
+			}
+			slices.Sort(names)
+			return &usageError{fmt.Sprintf("%s: %q is unknown; valid are %s", name, word, strings.Join(names, ", "))}
+		}
+		*target = true
+	}
+	return nil
+}

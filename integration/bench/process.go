@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// report is one line of JSON that a role tells the driver.
+type report struct {
+	// Ready is the address a role serves at or uses: it can be used now.
+	Ready string `json:"ready,omitempty"`
+	// Published is the number of messages that a publisher was asked for and that are acknowledged.
+	Published int `json:"published,omitempty"`
+}
+
+func say(w io.Writer, r report) error {
+	if err := json.NewEncoder(w).Encode(r); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// process is a child of the driver. It dies with the driver.
+type process struct {
+	name   string
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	lines  chan string   // what it writes to stdout, closed at its end
+	ended  chan struct{} // closed when it has ended; then err is set
+	err    error
+	stderr tailBuffer
+}
+
+// start runs a program with the environment of the driver, less what would change the measurement, and env.
+func start(name, path string, args, env []string) (*process, error) {
+	p := &process{name: name, cmd: exec.Command(path, args...), lines: make(chan string, 16), ended: make(chan struct{})}
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "GOMEMLIMIT=") && !strings.HasPrefix(v, "GOGC=") && !strings.HasPrefix(v, "GOMAXPROCS=") && !strings.HasPrefix(v, "GODEBUG=") {
+			p.cmd.Env = append(p.cmd.Env, v)
+		}
+	}
+	p.cmd.Env = append(p.cmd.Env, env...)
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.cmd.Stderr = &p.stderr
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	// stop waits for this goroutine, by waiting for the end of the process.
+	started := make(chan error, 1)
+	go func() {
+		defer close(p.ended)
+		defer close(p.lines)
+		// The kernel sends the death signal when the thread that started the child ends, not the process: this keeps that thread.
+		runtime.LockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		for s := bufio.NewScanner(stdout); s.Scan(); {
+			select {
+			case p.lines <- s.Text():
+			default: // nobody waits for what a bridge prints
+			}
+		}
+		p.err = p.cmd.Wait()
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// startRole runs this program again, in one of its roles, and returns its address once it is ready.
+func startRole(ctx context.Context, role string, args ...string) (*process, string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, "", fmt.Errorf("find this program: %w", err)
+	}
+	p, err := start(role, self, append([]string{role}, args...), nil)
+	if err != nil {
+		return nil, "", err
+	}
+	r, err := p.hear(ctx)
+	if err != nil {
+		return nil, "", errors.Join(err, p.stop())
+	}
+	return p, r.Ready, nil
+}
+
+// hear waits for the next report.
+func (p *process) hear(ctx context.Context) (report, error) {
+	var r report
+	select {
+	case <-ctx.Done():
+		return r, fmt.Errorf("wait for %s: %w", p.name, context.Cause(ctx))
+	case line, ok := <-p.lines:
+		if !ok {
+			<-p.ended
+			return r, p.early()
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			return r, fmt.Errorf("%s said %q: %w", p.name, line, err)
+		}
+		return r, nil
+	}
+}
+
+// early returns the error of a process that ended when it should not have.
+func (p *process) early() error {
+	return fmt.Errorf("%s ended early: %w\n%s", p.name, p.err, p.stderr.String())
+}
+
+// alive returns an error if the process has ended.
+func (p *process) alive() error {
+	select {
+	case <-p.ended:
+		return p.early()
+	default:
+		return nil
+	}
+}
+
+// stop ends the process and waits for it. A process that does not end within ten seconds is killed, which is an error.
+func (p *process) stop() error {
+	if p == nil {
+		return nil
+	}
+	_ = p.stdin.Close()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+		return nil
+	case <-time.After(10 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		return fmt.Errorf("%s did not stop within 10s and was killed", p.name)
+	}
+}
+
+// cpu returns the processor time, user and system, that the process has used until now.
+func (p *process) cpu() (time.Duration, error) {
+	// The clock of another process: see clock_getcpuclockid(3).
+	const wholeProcess = 2
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^p.cmd.Process.Pid<<3|wholeProcess), &t); err != nil {
+		return 0, fmt.Errorf("processor time of %s: %w", p.name, err)
+	}
+	return time.Duration(t.Nano()), nil
+}
+
+// peak returns the largest resident memory the process has had, in bytes.
+func (p *process) peak() (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, fmt.Errorf("memory of %s: %w", p.name, err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmHWM:" {
+			kib, err := strconv.ParseInt(f[1], 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("memory of %s: %w", p.name, err)
+			}
+			return kib << 10, nil
+		}
+	}
+	return 0, fmt.Errorf("memory of %s: no VmHWM in its status", p.name)
+}
+
+// tailBuffer keeps the end of what is written to it.
+type tailBuffer struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+// Write implements io.Writer.
+func (t *tailBuffer) Write(p []byte) (int, error) {
+	const keep = 8 << 10
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, p...)
+	if extra := len(t.buf) - keep; extra > 0 {
+		t.buf = append(t.buf[:0], t.buf[extra:]...)
+	}
+	return len(p), nil
+}
+
+// String returns what was kept.
+func (t *tailBuffer) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(bytes.TrimSpace(t.buf))
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sys/unix"
+)
+
+// rig is what one measurement runs on: a load server and a broker with an empty store.
+type rig struct {
+	dir, kubeconfig string
+	server, broker  *process
+	api, url        string
+	conn            *nats.Conn
+	js              jetstream.JetStream
+	// metrics is the address of the metrics of the bridge that was started last.
+	metrics string
+}
+
+// newRig starts a rig with that many objects; close must be called also after an error.
+func newRig(ctx context.Context, parent string, objects int) (*rig, error) {
+	// What earlier measurements wrote must not be written back to the disk during this one.
+	unix.Sync()
+	r := &rig{}
+	var err error
+	if r.dir, err = os.MkdirTemp(parent, "rig-"); err != nil {
+		return r, fmt.Errorf("make a directory: %w", err)
+	}
+	r.kubeconfig = filepath.Join(r.dir, "kubeconfig")
+	if r.server, r.api, err = startRole(ctx, "apiserver", "-objects", fmt.Sprint(objects), "-kubeconfig", r.kubeconfig); err != nil {
+		return r, err
+	}
+	return r, r.startBroker(ctx)
+}
+
+func (r *rig) startBroker(ctx context.Context) (err error) {
+	if r.broker, r.url, err = startRole(ctx, "broker", "-dir", filepath.Join(r.dir, "jetstream")); err != nil {
+		return err
+	}
+	r.conn, r.js, err = connect(r.url, func(error) {})
+	return err
+}
+
+// close stops the rig and removes its files.
+func (r *rig) close() error {
+	if r.conn != nil {
+		r.conn.Close()
+	}
+	return errors.Join(r.server.stop(), r.broker.stop(), os.RemoveAll(r.dir))
+}
+
+// emit makes the load server send n watch events.
+func (r *rig) emit(ctx context.Context, n int) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s/bench/emit?n=%d", r.api, n), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("ask for events: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("ask for events: %s", resp.Status)
+	}
+	return nil
+}
+
+// stored returns how many messages the log has, and when the broker stored the last one.
+func (r *rig) stored(ctx context.Context) (int, time.Time, error) {
+	stream, err := r.js.Stream(ctx, streamName)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return 0, time.Time{}, nil // a bridge that has only just started
+	}
+	if err != nil {
+		return 0, time.Time{}, fmt.Errorf("look at the log: %w", err)
+	}
+	state := stream.CachedInfo().State
+	return int(state.Msgs), state.LastTime, nil
+}
+
+// await waits until the log has n messages, and returns when the broker stored the last one. More than n is an error.
+func (r *rig) await(ctx context.Context, n int, subject *process) (time.Time, error) {
+	have := 0
+	var last time.Time
+	err := poll(ctx, 10*time.Millisecond, func() (bool, error) {
+		var err error
+		if have, last, err = r.stored(ctx); err != nil {
+			return false, errors.Join(err, subject.alive(), r.broker.alive())
+		}
+		return have >= n, errors.Join(subject.alive(), r.broker.alive())
+	})
+	if err != nil {
+		return last, fmt.Errorf("%s published %d of %d messages: %w\n%s", subject.name, have, n, err, subject.stderr.String())
+	}
+	if have > n {
+		return last, fmt.Errorf("%s published %d messages where there are %d changes", subject.name, have, n)
+	}
+	return last, nil
+}
+
+// settle waits until the process does nothing any more: it has committed, collected garbage and the like.
+func settle(ctx context.Context, p *process) error {
+	const every, quiet, times = 250 * time.Millisecond, 5 * time.Millisecond, 5
+	before, err := p.cpu()
+	if err != nil {
+		return err
+	}
+	still := 0
+	err = poll(ctx, every, func() (bool, error) {
+		now, err := p.cpu()
+		if still++; now-before > quiet {
+			still = 0
+		}
+		before = now
+		return still > times, errors.Join(err, p.alive())
+	})
+	if err != nil {
+		return fmt.Errorf("%s did not come to rest: %w", p.name, err)
+	}
+	return nil
+}
+
+// poll calls done at once and then regularly, until it says so, fails, or ctx ends.
+func poll(ctx context.Context, every time.Duration, done func() (bool, error)) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}

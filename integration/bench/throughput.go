@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// subject is a program that is measured while it publishes what it lists and watches.
+type subject struct {
+	column string
+	start  func(context.Context, *rig) (*process, error)
+	// markers is how many messages it publishes besides one for each object and event.
+	markers int
+	// idle is the processor time that a start without objects takes; 0 where it is not counted.
+	idle time.Duration
+}
+
+// bridgeMarkers is the number of markers of a first list: it has started, it is complete.
+const bridgeMarkers = 2
+
+func (b *bench) bridgeSubject() *subject {
+	return &subject{column: colBridge, markers: bridgeMarkers, start: func(_ context.Context, r *rig) (*process, error) {
+		return b.startBridge(r, "pods", "", nil)
+	}}
+}
+
+func (b *bench) baselineSubject() *subject {
+	return &subject{column: colBaseline, start: func(ctx context.Context, r *rig) (*process, error) {
+		if _, err := r.js.CreateStream(ctx, b.stream); err != nil {
+			return nil, fmt.Errorf("create the stream: %w", err)
+		}
+		p, _, err := startRole(ctx, "baseline", "-broker", r.url, "-kubeconfig", r.kubeconfig)
+		return p, err
+	}}
+}
+
+// throughput is one run of a and c.
+func (b *bench) throughput(ctx context.Context, run int) error {
+	events := func(n int) int {
+		if !b.watch {
+			return 0
+		}
+		return n
+	}
+	if b.withBridge {
+		if err := b.measureSubject(ctx, run, b.bridgeSubject(), events(b.events)); err != nil {
+			return err
+		}
+	}
+	if b.withPublisher {
+		if err := b.measurePublisher(ctx, run, events(b.events)); err != nil {
+			return err
+		}
+	}
+	if b.withBaseline {
+		return b.measureSubject(ctx, run, b.baselineSubject(), events(b.baselineEvents))
+	}
+	return nil
+}
+
+// measureSubject measures the subject with the objects of a and c, after a start without any.
+func (b *bench) measureSubject(ctx context.Context, run int, s *subject, events int) (err error) {
+	if s.idle, err = b.idleStart(ctx, s); err != nil {
+		return fmt.Errorf("%s without objects: %w", s.column, err)
+	}
+	return b.measure(ctx, run, s, b.objects, events)
+}
+
+// idleStart returns the processor time of a start with nothing to list.
+func (b *bench) idleStart(ctx context.Context, s *subject) (_ time.Duration, err error) {
+	ctx, cancel := deadline(ctx, time.Minute)
+	defer cancel()
+	r, err := newRig(ctx, b.dir, 0)
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err != nil {
+		return 0, err
+	}
+	p, err := s.start(ctx, r)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, p.stop()) }()
+	if _, err := r.await(ctx, s.markers, p); err != nil {
+		return 0, err
+	}
+	if err := settle(ctx, p); err != nil {
+		return 0, err
+	}
+	return p.cpu()
+}
+
+// measure starts the subject, lets it list, and then sends it events.
+func (b *bench) measure(ctx context.Context, run int, s *subject, objects, events int) (err error) {
+	b.progress("run %d: %s, %s objects, %s events", run, s.column, thousands(objects), thousands(events))
+	ctx, cancel := deadline(ctx, time.Minute+time.Duration(objects+events)*3*time.Millisecond)
+	defer cancel()
+	r, err := newRig(ctx, b.dir, objects)
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err != nil {
+		return err
+	}
+	started := time.Now()
+	p, err := s.start(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.stop()) }()
+
+	if err := b.measureList(ctx, run, s, r, p, objects, started); err != nil {
+		return err
+	}
+	if events > 0 {
+		if err := b.measureWatch(ctx, run, s, r, p, objects, events); err != nil {
+			return err
+		}
+	}
+	if s.column == colBridge {
+		return b.remember(ctx, r)
+	}
+	return nil
+}
+
+func (b *bench) measureList(ctx context.Context, run int, s *subject, r *rig, p *process, objects int, started time.Time) error {
+	last, err := r.await(ctx, objects+s.markers, p)
+	if err != nil {
+		return err
+	}
+	if err := settle(ctx, p); err != nil {
+		return err
+	}
+	used, err1 := p.cpu()
+	peak, err2 := p.peak()
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	b.add(run, listRow(objects, wallClock, "s"), s.column, last.Sub(started).Seconds())
+	b.add(run, listRow(objects, cpuWithStart, "µs"), s.column, perUnit(used, objects))
+	if s.idle > 0 {
+		b.add(run, listRow(objects, cpuPerObject, "µs"), s.column, perUnit(used-s.idle, objects))
+	}
+	b.add(run, listRow(objects, "peak RSS", "MiB"), s.column, float64(peak)/(1<<20))
+	return nil
+}
+
+func (b *bench) measureWatch(ctx context.Context, run int, s *subject, r *rig, p *process, objects, events int) error {
+	before, err1 := p.cpu()
+	brokerBefore, err2 := r.broker.cpu()
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := r.emit(ctx, events); err != nil {
+		return err
+	}
+	last, err := r.await(ctx, objects+events+s.markers, p)
+	if err != nil {
+		return err
+	}
+	brokerAfter, err := r.broker.cpu()
+	if err != nil {
+		return err
+	}
+	if err := settle(ctx, p); err != nil {
+		return err
+	}
+	after, err1 := p.cpu()
+	peak, err2 := p.peak()
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	b.add(run, b.watchRow("events per second", "/s"), s.column, float64(events)/last.Sub(began).Seconds())
+	b.add(run, b.watchRow("CPU per event", "µs"), s.column, perUnit(after-before, events))
+	b.add(run, b.watchRow("CPU of the broker per event", "µs"), s.column, perUnit(brokerAfter-brokerBefore, events))
+	b.add(run, b.watchRow("peak RSS", "MiB"), s.column, float64(peak)/(1<<20))
+	return r.exactly(ctx, objects+events+s.markers, p)
+}
+
+// exactly checks that nothing was published after the last message.
+func (r *rig) exactly(ctx context.Context, n int, p *process) error {
+	_, err := r.await(ctx, n, p)
+	return err
+}
+
+// remember keeps the settings of the bridge's stream and one of its messages, so that the others do the same work.
+func (b *bench) remember(ctx context.Context, r *rig) error {
+	stream, err := r.js.Stream(ctx, streamName)
+	if err != nil {
+		return fmt.Errorf("look at the log: %w", err)
+	}
+	b.stream = stream.CachedInfo().Config
+	id := identityOf(0)
+	m, err := stream.GetLastMsgForSubject(ctx, subjectOf(id.Namespace, id.Name))
+	if err != nil {
+		return fmt.Errorf("read a message of the bridge: %w", err)
+	}
+	m.Header.Del(jetstream.ExpectedLastSubjSeqHeader)
+	text, err := json.Marshal(sample{Header: m.Header, Data: m.Data})
+	if err != nil {
+		return fmt.Errorf("encode the sample: %w", err)
+	}
+	b.sample = filepath.Join(b.dir, "sample.json")
+	return os.WriteFile(b.sample, text, 0o600)
+}
+
+// measurePublisher has the bare publisher publish as many messages as there are objects, then as there are events.
+func (b *bench) measurePublisher(ctx context.Context, run, events int) (err error) {
+	b.progress("run %d: %s", run, colPublisher)
+	ctx, cancel := deadline(ctx, time.Minute+time.Duration(b.objects+events)*time.Millisecond)
+	defer cancel()
+	r, err := newRig(ctx, b.dir, 0)
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err != nil {
+		return err
+	}
+	if _, err := r.js.CreateStream(ctx, b.stream); err != nil {
+		return fmt.Errorf("create the stream: %w", err)
+	}
+	p, _, err := startRole(ctx, "publisher", "-broker", r.url, "-objects", fmt.Sprint(b.objects), "-sample", b.sample)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.stop()) }()
+
+	wall, cpu, _, err := publishMeasured(ctx, r, p, b.objects)
+	if err != nil {
+		return err
+	}
+	b.add(run, listRow(b.objects, wallClock, "s"), colPublisher, wall.Seconds())
+	b.add(run, listRow(b.objects, cpuWithStart, "µs"), colPublisher, perUnit(cpu, b.objects))
+	b.add(run, listRow(b.objects, cpuPerObject, "µs"), colPublisher, perUnit(cpu, b.objects))
+	if events == 0 {
+		return nil
+	}
+	wall, cpu, broker, err := publishMeasured(ctx, r, p, events)
+	if err != nil {
+		return err
+	}
+	b.add(run, b.watchRow("events per second", "/s"), colPublisher, float64(events)/wall.Seconds())
+	b.add(run, b.watchRow("CPU per event", "µs"), colPublisher, perUnit(cpu, events))
+	b.add(run, b.watchRow("CPU of the broker per event", "µs"), colPublisher, perUnit(broker, events))
+	return r.exactly(ctx, b.objects+events, p)
+}
+
+// publishMeasured returns how long the publisher takes for n messages, and what it and the broker use for them.
+func publishMeasured(ctx context.Context, r *rig, p *process, n int) (wall, cpu, broker time.Duration, err error) {
+	cpu0, err1 := p.cpu()
+	broker0, err2 := r.broker.cpu()
+	began := time.Now()
+	_, err3 := fmt.Fprintln(p.stdin, n)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return 0, 0, 0, err
+	}
+	if _, err := p.hear(ctx); err != nil {
+		return 0, 0, 0, err
+	}
+	wall = time.Since(began)
+	cpu1, err1 := p.cpu()
+	broker1, err2 := r.broker.cpu()
+	return wall, cpu1 - cpu0, broker1 - broker0, errors.Join(err1, err2)
+}
