@@ -1,0 +1,108 @@
+# Every variable can be overridden: make test RACE= INTEGRATION_FLAGS='-run Kill -v'
+GO                ?= go
+BIN               ?= $(CURDIR)/bin
+CACHE             ?= $(CURDIR)/.cache
+TOOLS             ?= $(CACHE)/bin
+GOLANGCI_VERSION  ?= v2.15.0
+GOVULN_VERSION    ?= v1.2.0
+VERSION           ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMMIT            ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+LDFLAGS           ?= -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+# Flags of go test for the unit tests, the integration tests, and the benchmarks.
+TEST_FLAGS        ?=
+INTEGRATION_FLAGS ?= -p 1 -timeout 20m
+BENCH_FLAGS       ?= -bench . -benchmem
+# The packages with goroutines; they are tested once more with the race detector.
+RACE              ?= ./source/... ./sink/... ./checkpoint/... ./internal/bridge/... ./internal/tail/... ./cmd/...
+# The race detector needs a C compiler.
+CC                := $(shell $(GO) env CC)
+MODULES           := . integration
+
+GOLANGCI := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
+GOVULN   := $(TOOLS)/govulncheck-$(GOVULN_VERSION)
+
+.DEFAULT_GOAL := help
+.SUFFIXES:
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: demo
+demo: ## Show the whole way on a real API server; DEMO_KEEP=1 leaves it running
+	cd integration && $(GO) run ./cmd/demo
+
+.PHONY: build
+build: ## Build a static binary, bin/kube-eventbridge
+	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/kube-eventbridge ./cmd/kube-eventbridge
+
+.PHONY: test
+test: test-unit test-race test-integration ## Run all tests
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need nothing but Go
+	$(GO) test $(TEST_FLAGS) ./...
+
+.PHONY: test-race
+test-race: ## Run the tests of packages with goroutines under the race detector
+ifeq ($(strip $(RACE)),)
+	@echo "test-race: RACE is empty, nothing to do"
+else
+	@if command -v $(firstword $(CC)) >/dev/null; then \
+		set -x; CGO_ENABLED=1 $(GO) test -race $(TEST_FLAGS) $(RACE); \
+	else \
+		echo "test-race: NOT RUN: there is no C compiler ($(CC)), and the race detector needs one; install gcc" >&2; \
+		test -z "$$CI"; \
+	fi
+endif
+
+.PHONY: test-integration
+test-integration: ## Run the tests on a real API server and real brokers; the first time builds them
+	cd integration && $(GO) test $(INTEGRATION_FLAGS) ./...
+
+.PHONY: bench
+bench: ## Measure: benchmarks of the packages, then the bridge as a process beside its broker
+	$(GO) test -run '^$$' $(BENCH_FLAGS) ./...
+	cd integration && $(GO) run ./bench
+
+.PHONY: lint
+lint: $(GOLANGCI) ## Check style, formatting, and that the go.mod files are tidy
+	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do test -f "$$f" && echo "$$f"; done)); \
+	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:" $$unformatted >&2; exit 1; fi
+	@set -e; for m in $(MODULES); do \
+		echo "lint: module $$m"; \
+		(cd $$m && $(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./... && $(GO) mod tidy -diff); \
+	done
+
+.PHONY: fmt
+fmt: $(GOLANGCI) ## Format all Go files
+	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) fmt --config $(CURDIR)/.golangci.yml ./...); done
+
+.PHONY: vuln
+vuln: $(GOVULN) ## Look for known vulnerabilities in what the code calls; needs the network
+	@for m in $(MODULES); do \
+		echo "vuln: module $$m"; \
+		(cd $$m && $(GOVULN) ./...); code=$$?; \
+		if [ $$code -eq 3 ]; then exit 3; fi; \
+		if [ $$code -ne 0 ]; then echo "vuln: NOT CHECKED: the database of vulnerabilities could not be reached, or the code does not build; see above" >&2; exit 1; fi; \
+	done
+
+.PHONY: tidy
+tidy: ## Tidy the go.mod files
+	@set -e; for m in $(MODULES); do echo "tidy: module $$m"; (cd $$m && $(GO) mod tidy); done
+
+.PHONY: clean
+clean: ## Remove what was built; .cache, with the control plane and the tools, stays
+	rm -rf $(BIN) dist
+
+$(GOLANGCI):
+	@mkdir -p $(TOOLS)
+	@echo "installing golangci-lint $(GOLANGCI_VERSION), once; it takes some minutes"
+	GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@mv $(TOOLS)/golangci-lint $@
+
+$(GOVULN):
+	@mkdir -p $(TOOLS)
+	@echo "installing govulncheck $(GOVULN_VERSION), once"
+	GOBIN=$(TOOLS) $(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULN_VERSION)
+	@mv $(TOOLS)/govulncheck $@
