@@ -121,7 +121,7 @@ func (f *tailFlags) run(cmd *cobra.Command, s *streams, args []string) error {
 		return err
 	}
 	if log.Auth, log.TLS, err = accessTo(from); err != nil {
-		return err
+		return &inputError{err}
 	}
 	l, err := natslog.Connect(log)
 	if err != nil {
