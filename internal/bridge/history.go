@@ -37,13 +37,8 @@ func (s *stream) listStarted(ctx context.Context, p source.Progress) error {
 			m.Cause, suffix = "the stream's selectors changed", ".s"+s.fingerprint
 		}
 	}
-	if m.Kind == source.MarkerGap {
-		s.metrics.relists.Inc()
-	}
-	if m.Kind == source.MarkerGap || !s.spec.SkipSnapshot {
-		if err := s.announce(ctx, m); err != nil {
-			return err
-		}
+	if err := s.announceList(ctx, m); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,39 +51,38 @@ func (s *stream) listStarted(ctx context.Context, p source.Progress) error {
 	return nil
 }
 
-// announce publishes a marker once everything before it is settled, and waits for its acknowledgement.
-func (s *stream) announce(ctx context.Context, m source.Marker) error {
-	gap := m.Kind == source.MarkerGap
-	mk := s.mark(m, func(mk *source.Marker) {
-		if gap {
-			mk.From = s.tracker.Position()
-		}
-	})
-	if err := mk.wait(ctx); err != nil {
+// announceList publishes the marker of a list that begins, and waits for its acknowledgement.
+func (s *stream) announceList(ctx context.Context, m source.Marker) error {
+	switch {
+	case m.Kind == source.MarkerGap:
+		s.metrics.relists.Inc()
+		return s.announceGap(ctx, m)
+	case s.spec.SkipSnapshot:
+		return nil
+	default:
+		return s.queueMarker(&marker{Marker: m}).wait(ctx)
+	}
+}
+
+// announceGap says in the log between which versions nothing is known.
+func (s *stream) announceGap(ctx context.Context, m source.Marker) error {
+	m.From = s.tracker.Position()
+	if err := s.queueMarker(&marker{Marker: m}).wait(ctx); err != nil {
 		return err
 	}
-	if gap {
-		s.metrics.gaps.Inc()
-		s.pipeline.log.Warn("gap: changes in between are not known", "stream", s.name, "from", mk.From, "to", mk.To, "cause", mk.Cause)
-	}
+	s.metrics.gaps.Inc()
+	s.pipeline.log.Warn("gap: changes in between are not known", "stream", s.name, "from", m.From, "to", m.To, "cause", m.Cause)
 	return nil
 }
 
-// mark queues a marker behind everything that was admitted before; complete fills in what is known only then.
-func (s *stream) mark(m source.Marker, complete func(*source.Marker)) *marker {
-	return s.queueMarker(&marker{Marker: m}, complete)
-}
-
-func (s *stream) queueMarker(mk *marker, complete func(*source.Marker)) *marker {
-	mk.ticket, mk.acked = make(chan source.Ticket, 1), make(chan struct{})
+// queueMarker queues a marker. What has to stand before it in the log is settled already; the position does not pass it.
+func (s *stream) queueMarker(mk *marker) *marker {
+	mk.ticket, mk.acked = source.Ticket(s.tracker.Open("", time.Now())), make(chan struct{})
 	o := newObject()
 	o.stream = s
 	o.attempt = attempt{active: true, marker: mk}
 	s.pipeline.busy.enter()
-	mk.ticket <- source.Ticket(s.tracker.OpenBarrier(time.Now(), func() {
-		complete(&mk.Marker)
-		s.pipeline.queue.Add(o)
-	}))
+	s.pipeline.queue.Add(o)
 	return mk
 }
 
@@ -143,10 +137,11 @@ func (s *stream) announceSnapshot(again bool) *marker {
 			defer s.mu.Unlock()
 			s.saved.Unannounced = checkpoint.Snapshot{}
 		},
-	}, func(*source.Marker) {})
+	})
 }
 
-// checkpoint returns what a commit must hold. The position is read before the rows: they may be ahead of it, never behind.
+// checkpoint returns what a commit must hold. A row moves and its ticket is settled under mu, so that the rows are never behind the
+// position.
 func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -279,7 +279,6 @@ func (r *rig) stream(spec *StreamSpec) *stream {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	s.announceSnapshot(true)
 	return s
 }
 

@@ -55,11 +55,10 @@ type attempt struct {
 	blocked bool
 }
 
-// marker is a message about a stream, published once everything before it in the stream is settled.
+// marker is a message about a stream.
 type marker struct {
 	source.Marker
-	// ticket receives the marker's ticket a moment after its turn may have come.
-	ticket chan source.Ticket
+	ticket source.Ticket
 	acked  chan struct{}
 	// settled, if not nil, is called when the broker has the marker.
 	settled func()

@@ -205,7 +205,6 @@ func (p *Pipeline) read(ctx context.Context, spec *StreamSpec) error {
 	if err != nil {
 		return err
 	}
-	s.announceSnapshot(true)
 	reader := source.Reader{Client: p.cfg.Client, Stream: s.Stream, Feed: s, History: s, Observer: s.status}
 	return reader.Run(ctx)
 }
@@ -276,6 +275,7 @@ func (p *Pipeline) open(spec *StreamSpec, at source.Stream) (*stream, error) {
 	}
 	s.status = &status{stream: s}
 	p.streams = append(p.streams, s)
+	s.announceSnapshot(true)
 	return s, nil
 }
 

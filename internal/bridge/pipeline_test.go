@@ -197,12 +197,11 @@ func TestBudget_a_watch_pauses_while_the_broker_keeps_up(t *testing.T) {
 		if took, want := fill(readAhead), readAhead/readStep*stepWait; took != want {
 			t.Errorf("as much again took %v while the broker was silent, want %v", took, want)
 		}
-		go func() {
-			time.Sleep(stepWait / 2) //nolint:forbidigo // the clock is synctest's
+		time.AfterFunc(stepWait/2, func() {
 			for range readAhead*3/2/object + 1 {
 				b.release(object, false)
 			}
-		}()
+		})
 		if took := fill(object); took != stepWait/2 {
 			t.Errorf("the next object took %v, want the moment at which half of readAhead was left", took)
 		}

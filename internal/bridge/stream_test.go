@@ -191,6 +191,88 @@ func TestStream_latest_folds_what_waits_and_says_so(t *testing.T) {
 	}
 }
 
+// What a watch shows again behind something newer must not be folded over that.
+func TestStream_latest_folds_nothing_old_over_what_waits(t *testing.T) {
+	log := newFakeLog()
+	log.gate = make(chan struct{})
+	r := start(t, log, &memoryStore{})
+	s := r.stream(&StreamSpec{Latest: true})
+	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
+	waitFor(t, "the first event to be under way", func() bool { return r.queue.Len() == 0 && underWay(s, "default/a") })
+	send(t, s, source.Updated, "a", "u1", "3", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u1", "2", source.ReasonWatch)
+	close(log.gate)
+	r.settle()
+	expect(t, log.lines(), "added default/a u1 1 watch", "updated default/a u1 3 watch")
+}
+
+// A late message of a dead process has an id that nobody repeats, so only the place of the last message can refuse it.
+func TestStream_latest_has_every_place_checked(t *testing.T) {
+	for latest, want := range map[bool]string{true: "checked checked checked", false: "checked unchecked unchecked"} {
+		log := newFakeLog()
+		var got []string
+		log.refuse = func(m *sink.Message) bool { // told of each message, and refuses none
+			got = append(got, map[bool]string{true: "checked", false: "unchecked"}[m.Verify])
+			return false
+		}
+		r := start(t, log, &memoryStore{})
+		s := r.stream(&StreamSpec{Latest: latest})
+		for _, v := range []string{"1", "2", "3"} {
+			send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
+			r.settle()
+		}
+		if words := strings.Join(got, " "); words != want {
+			t.Errorf("latest %v: the places of three events were %s, want %s", latest, words, want)
+		}
+	}
+}
+
+// A gap stands behind everything that was read before it.
+func TestStream_a_gap_waits_for_what_precedes_it(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
+	note(t, s, source.Progress{Kind: source.Listed, Version: "10"})
+	gate := make(chan struct{})
+	log.set(func() { log.gate = gate })
+	send(t, s, source.Added, "a", "u1", "11", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
+	noted := make(chan error, 1)
+	go func() {
+		noted <- s.Note(t.Context(), source.Progress{Kind: source.Gap, Version: "20", Cause: "compacted"})
+	}()
+	gate <- struct{}{} // one message only
+	waitFor(t, "the second event to be under way", func() bool { return len(log.lines()) == 3 && underWay(s, "default/a") })
+	close(gate)
+	if err := <-noted; err != nil {
+		t.Fatal(err)
+	}
+	expect(t, log.lines()[2:], "added default/a u1 11 watch", "updated default/a u1 12 watch", "gap 20")
+}
+
+// The row of a dead object stays until nothing before its death can be shown again, and no longer.
+func TestStream_a_tombstone_goes_when_the_position_has_passed_it(t *testing.T) {
+	log, store := newFakeLog(), &memoryStore{}
+	r := start(t, log, store)
+	s := r.stream(nil)
+	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
+	send(t, s, source.Deleted, "a", "u1", "2", source.ReasonWatch)
+	for _, c := range []struct {
+		bookmark string
+		rows     int
+	}{{"1", 1}, {"3", 0}} {
+		note(t, s, source.Progress{Kind: source.Bookmark, Version: c.bookmark})
+		r.settle()
+		if err := r.commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(store.state.Rows[s.name]); n != c.rows {
+			t.Errorf("%d rows are kept at position %s, want %d", n, s.tracker.Position(), c.rows)
+		}
+	}
+}
+
 func TestPipeline_a_refused_event_leaves_a_rejection_in_its_place(t *testing.T) {
 	log := newFakeLog()
 	log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.ID, "u1.2") }

@@ -154,7 +154,7 @@ func (p *Pipeline) finish(o *object, place *checkpoint.Row) {
 		if a.marker.settled != nil {
 			a.marker.settled()
 		}
-		s.tracker.Settle(uint64(<-a.marker.ticket))
+		s.tracker.Settle(uint64(a.marker.ticket))
 		close(a.marker.acked)
 		p.queue.Done(o)
 		p.busy.leave()
