@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
 // ErrNotRunning is what Publish reports where Run does not run (any more). Nothing was published.
@@ -183,14 +185,7 @@ func (r *Retrier) wait(ctx context.Context) bool {
 	r.delay = min(max(2*r.delay, r.policy.Initial), r.policy.Max)
 	d := r.delay - rand.N(r.delay/2+1)
 	r.mu.Unlock()
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
+	return pause.For(ctx, d) == nil
 }
 
 // again ends the wait and publishes what has failed. What fails once more starts the next wait.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
 // backoff waits longer after every failure in a row: 100 ms, doubled up to 30 s, give or take a quarter. It never waits
@@ -33,14 +35,7 @@ func (b *backoff) wait(ctx context.Context, cause error) error {
 	if seconds, ok := apierrors.SuggestsClientDelay(cause); ok {
 		d = max(d, min(time.Duration(seconds)*time.Second, longestAsked))
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
+	return pause.For(ctx, d)
 }
 
 // unreadableError says that what the API server sent makes no sense, or has no identity. Asking again hardly makes it better,

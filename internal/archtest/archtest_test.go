@@ -25,12 +25,12 @@ var (
 
 // The arrows of docs/architecture.md.
 var rules = []Rule{
-	{Path: "source/...", Ours: []string{"source/..."}, Never: slices.Concat(brokers, stores), Why: "a source knows Kubernetes and nothing behind it"},
+	{Path: "source/...", Ours: []string{"source/...", "internal/pause"}, Never: slices.Concat(brokers, stores), Why: "a source knows Kubernetes and nothing behind it"},
 	{Path: "encode/...", Ours: []string{"source", "sink"}, Never: slices.Concat(brokers, stores, cluster, []string{"net", "os"}), Why: "encoding is pure"},
-	{Path: "sink/...", Ours: []string{"sink/..."}, Never: slices.Concat(stores, cluster), Why: "a sink knows its broker and nothing before it"},
+	{Path: "sink/...", Ours: []string{"sink/...", "internal/pause"}, Never: slices.Concat(stores, cluster), Why: "a sink knows its broker and nothing before it"},
 	{Path: "checkpoint/...", Ours: []string{"checkpoint/..."}, Never: []string{"k8s.io/client-go", "k8s.io/api"}, Why: "a checkpoint knows versions and no cluster"},
 	{
-		Path: "internal/bridge/...", Ours: []string{"internal/bridge/...", "source", "encode", "sink", "checkpoint"},
+		Path: "internal/bridge/...", Ours: []string{"internal/bridge/...", "internal/pause", "source", "encode", "sink", "checkpoint"},
 		Never: slices.Concat(brokers, codecs, stores), Why: "the bridge knows the contracts, no broker, no store and no format",
 	},
 	{
@@ -46,6 +46,7 @@ var rules = []Rule{
 		Never: slices.Concat(stores, cluster), Why: "a log knows its broker and nothing else",
 	},
 	{Path: "internal/archtest"},
+	{Path: "internal/pause"},
 	{Path: "cmd/...", Ours: []string{"cmd/...", "source", "encode", "sink/...", "checkpoint/...", "internal/..."}},
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
 // commits makes positions and ledgers durable about once a second. A commit that fails is tried again with the next:
@@ -38,10 +39,8 @@ func (p *Pipeline) commits(ctx context.Context) error {
 // save returns when what is settled now is durable, however often that takes; commits tells of failures. The error is ctx's.
 func (p *Pipeline) save(ctx context.Context) error {
 	for p.commit(ctx) != nil {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(commitEvery):
+		if err := pause.For(ctx, commitEvery); err != nil {
+			return err
 		}
 	}
 	return nil

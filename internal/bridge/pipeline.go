@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -221,10 +222,8 @@ func (p *Pipeline) resolve(ctx context.Context, spec *StreamSpec) (source.Resour
 			p.log.Warn("resource is not known yet", "resource", spec.Resource, "err", err)
 		}
 		p.unresolved(spec.Resource, err)
-		select {
-		case <-ctx.Done():
-			return r, ctx.Err()
-		case <-time.After(delay):
+		if err := pause.For(ctx, delay); err != nil {
+			return r, err
 		}
 		delay = min(2*delay, 5*time.Second)
 	}

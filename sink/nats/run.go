@@ -13,6 +13,7 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -70,7 +71,7 @@ func (s *Sink) Run(ctx context.Context) (err error) {
 		}
 		s.setDown(err)
 		s.warn(err)
-		if !sleep(ctx, s.backoff(n)) {
+		if pause.For(ctx, s.backoff(n)) != nil {
 			return nil
 		}
 	}
@@ -225,17 +226,5 @@ func (s *Sink) tick(ctx context.Context) {
 			s.stats.timeouts.Add(n)
 			s.look() // a stream that was told not to acknowledge is silent too
 		}
-	}
-}
-
-// sleep waits for d and reports false if ctx ended before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -189,7 +190,7 @@ func (s *Sink) write(ctx context.Context, b *buffer) error {
 		}
 		s.setDown(fmt.Errorf("write: %w", err))
 		s.log.Warn("output cannot be written", "err", err, "retry", wait)
-		if !sleep(ctx, wait) {
+		if pause.For(ctx, wait) != nil {
 			return ctx.Err()
 		}
 	}
@@ -227,16 +228,4 @@ func (s *Sink) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.down
-}
-
-// sleep waits for d and reports false if ctx ended before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
