@@ -220,10 +220,10 @@ func (s *Sink) tick(ctx context.Context) {
 			if now-then <= ticks {
 				return nil
 			}
+			s.stats.timeouts.Add(1) // before anybody hears of it
 			return late
 		})
 		if n > 0 {
-			s.stats.timeouts.Add(n)
 			s.look() // a stream that was told not to acknowledge is silent too
 		}
 	}
