@@ -17,6 +17,9 @@ type Row struct {
 	// Sequence is the place in the log of the object's last event; 0 where it was not published or the log has no places.
 	Sequence  uint64
 	Partition int32
+	// Superseded says that ResourceVersion is of a history that ended, when etcd was restored: whatever the API server
+	// shows now is newer. UID and Sequence still hold.
+	Superseded bool
 	// Deleted marks a tombstone: the object is gone, the row stays until the position has passed ResourceVersion.
 	Deleted bool
 	// Fresh says that this process published the object's last event itself, so that Sequence needs no check. It is not stored.
@@ -33,6 +36,37 @@ type Stream struct {
 	History int
 	// Unannounced is a first list that the log has in full, but perhaps not yet the word that it is complete.
 	Unannounced Snapshot
+	// Gap is one that a list has to announce before anything else is published. Position is empty then.
+	Gap Gap
+	// Repair is the version up to which the log may have had changes, and lost them; empty where it has lost nothing. What is
+	// not newer is published again.
+	Repair string
+}
+
+// Gap is a range of versions that begins after From and of which nothing is known. The zero Gap is none.
+type Gap struct {
+	// From is the version up to which the log is complete, "0" where it has nothing.
+	From string
+	// Cause says why, for a person.
+	Cause string
+}
+
+// Log is what is known of the log that a pipeline publishes to.
+type Log struct {
+	// Marks are sequences, by partition, that bound what the rows do not know of: every message of the pipeline at or before its partition's mark
+	// is taken into account. Nil where the log has no sequences, or nothing was published.
+	Marks map[int32]uint64
+	// Losses counts how often the log was seen to have lost what it had acknowledged.
+	Losses int
+	// Trail are older positions, oldest first.
+	Trail []Waypoint
+}
+
+// Waypoint says which positions were safe when the log ended at Marks: everything up to them is in the log at or before Marks.
+type Waypoint struct {
+	Marks map[int32]uint64
+	// Positions is keyed by the stream's name.
+	Positions map[string]string
 }
 
 // Snapshot is a first list. The zero Snapshot is none.
@@ -54,6 +88,7 @@ type Identity struct {
 type State struct {
 	// Identity is the zero value in a store that was never written.
 	Identity Identity
+	Log      Log
 	// Streams is keyed by the stream's name.
 	Streams map[string]Stream
 	// Rows is keyed by the stream's name, then by "namespace/name" or "name".
@@ -63,7 +98,9 @@ type State struct {
 // Batch is what one commit changes. Streams and rows that it does not name stay as they are.
 type Batch struct {
 	Identity Identity
-	Streams  map[string]Stream
+	// Log replaces what is known of the log, if it is not nil.
+	Log     *Log
+	Streams map[string]Stream
 	// Put and Drop are keyed like State.Rows; Drop wins over nothing: a key is in one of the two.
 	Put  map[string]map[string]Row
 	Drop map[string][]string

@@ -83,16 +83,57 @@ type Publisher interface {
 type Sink interface {
 	Publisher
 	// Run connects, checks or creates what the sink publishes to, and serves until ctx ends; it waits for a broker
-	// that is away. It returns nil when ctx ended, and an error only for what must not be used: see [UnusableError].
+	// that is away. It returns nil when ctx ended, and an error only for what must not be used: see [UnusableError]; or
+	// for a log that went back behind what it had acknowledged in this run: a [*RewoundError], before anything is published to it.
 	// When Run has returned every done function has been called and no goroutine of the sink is left.
 	Run(ctx context.Context) error
 	// Ready reports whether the broker is reachable now: nil, or why not.
 	Ready() error
 }
 
+// Log is what a sink has published, for the process that publishes it. A [Sink] whose messages can be read back is one too. Its methods
+// may be called while Run runs; they wait for a broker that is away, and fail only when ctx ends or f does.
+type Log interface {
+	// Bounds returns the bounds of each partition, by its number. A log without partitions has the partition 0.
+	Bounds(ctx context.Context) (map[int32]Bounds, error)
+	// Read calls f, from one goroutine, for the messages under the sink's own subjects or topics that q asks for, in the order of each
+	// partition, up to the last that is there when Read is called. Messages that the broker removes meanwhile may be
+	// missing. Others may publish under the same subjects: whose a message is, its attributes say.
+	Read(ctx context.Context, q Query, f func(*Stored) error) error
+}
+
+// Bounds are the sequences of the oldest and the newest message of a partition. If there is no message, First is Last+1.
+type Bounds struct{ First, Last uint64 }
+
+// Query says which messages of a log to read.
+type Query struct {
+	// After is the sequence, by partition, that the messages come after; 0 for a partition that is not named.
+	After map[int32]uint64
+	// LastOfKey asks for the last message of each subject (NATS) or key (Kafka) only. Where the sink cannot select them, it
+	// reads all: the last of a key that f is called with is the last.
+	LastOfKey bool
+	// Data asks for the messages' data. Without it the sink may leave them empty, but for structured events.
+	Data bool
+}
+
+// RewoundError says that a log has lost messages that its broker had acknowledged: it was restored from an older copy, or
+// made anew. Acknowledgements from before do not hold any more.
+type RewoundError struct {
+	Target string
+	// Acknowledged is the sequence of the last message that was acknowledged, Last that of the last one that is there.
+	Acknowledged, Last uint64
+}
+
+// Error implements error.
+func (e *RewoundError) Error() string {
+	return fmt.Sprintf("%s has lost acknowledged messages: it acknowledged %d, and what it has ends at %d, or is something else there",
+		e.Target, e.Acknowledged, e.Last)
+}
+
 // Stored is a message as the log has it.
 type Stored struct {
 	Sequence    uint64
+	Partition   int32
 	ID          string
 	Attributes  []Attribute
 	ContentType string

@@ -121,6 +121,9 @@ type Change struct {
 	Size int
 	// Count is how many changes this one stands for; 0 and 1 both mean one.
 	Count int
+	// Listed says that the change came with a list, or was read back from the API server's history: it has no place in the order
+	// of versions, and what holds for a list's items in [Feed] holds for it.
+	Listed bool
 	// IDSuffix is appended to the event id, with its leading dot; see the event reference. Usually empty.
 	IDSuffix string
 }
@@ -128,8 +131,8 @@ type Change struct {
 // Feed takes over what a stream reads, in the order in which it was read.
 type Feed interface {
 	// Admit waits until size more bytes may be held, and cuts the ticket of the frame at version. It is called where
-	// the frame comes off the wire, so that waiting stops the reading. Items of a list have no place in the order of
-	// versions: their version is empty. The caller owes exactly one Deliver for each ticket, unless ctx ends. The error is ctx's.
+	// the frame comes off the wire, so that waiting stops the reading. What is listed has no place in the order of
+	// versions: its version is empty. The caller owes exactly one Deliver for each ticket, unless ctx ends. The error is ctx's.
 	Admit(ctx context.Context, version string, size int) (Ticket, error)
 	// Deliver hands over an admitted change and its body. It never blocks.
 	Deliver(c Change)
@@ -139,12 +142,14 @@ type Feed interface {
 type History interface {
 	// Resume returns the version from which a watch loses nothing, and the objects known there. ok is false
 	// where there is no such version: then the stream starts with a list. A version that is returned nevertheless is one
-	// that the API server has shown before, to other selectors.
+	// that the API server has shown before, to other selectors. It may be called again when a watch has ended: known are then
+	// the objects as they have been published, and version is at most the one that was read last.
 	Resume() (version string, known iter.Seq[Ident], ok bool)
 	// Note records progress in its place in the stream. SnapshotStarted and Gap return only when everything before
 	// them has been published and they themselves have. Listed returns only when the list is published and its version
 	// is safe in the checkpoint, so that nothing that a watch brings from there on can be lost any more. A Bookmark never
-	// blocks. The error is ctx's.
+	// blocks. The error is ctx's, or a [RewoundError] where the list shows that the API server's history is not the one
+	// that was published.
 	Note(ctx context.Context, p Progress) error
 }
 
@@ -157,7 +162,8 @@ const (
 	Bookmark ProgressKind = iota + 1
 	// SnapshotStarted: a first list at Version follows.
 	SnapshotStarted
-	// Gap: the history after the last position is gone; a list at Version follows. Cause says why.
+	// Gap: a watch cannot go on from the last position; a list at Version follows. Cause says why, and what was read back
+	// of the history in between.
 	Gap
 	// Listed: the list at Version is complete. What was known and did not appear in it no longer exists.
 	Listed
@@ -171,7 +177,9 @@ type Progress struct {
 	Objects int
 	// Cause says, for a person, why there is a gap.
 	Cause string
-	Seen  time.Time
+	// Recovered is the number of changes before a gap's list that were read back and delivered.
+	Recovered int
+	Seen      time.Time
 }
 
 // Marker is what the log is told about a stream rather than about an object of it.
