@@ -65,6 +65,8 @@ type Log struct {
 // Waypoint says which positions were safe when the log ended at Marks: everything up to them is in the log at or before Marks.
 type Waypoint struct {
 	Marks map[int32]uint64
+	// IDs are those of the messages at Marks, by which a log is known to be the same up to there.
+	IDs map[int32]string
 	// Positions is keyed by the stream's name.
 	Positions map[string]string
 }
@@ -125,7 +127,6 @@ type ForeignError struct {
 // Error implements error.
 func (e *ForeignError) Error() string {
 	return fmt.Sprintf("checkpoint %s was written for cluster %q (kube-system uid %s), pipeline %q, and this is cluster %q (%s), pipeline %q: "+
-		"name another path, or move the old one away, and publish to a new log (another stream, or another cluster name), "+
-		"as in the old log lower versions count as published",
+		"name another path, or move the old one away; then what exists is published again, after what the log has",
 		e.Path, e.Has.Cluster, e.Has.ClusterUID, e.Has.Pipeline, e.Want.Cluster, e.Want.ClusterUID, e.Want.Pipeline)
 }

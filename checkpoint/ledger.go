@@ -28,7 +28,19 @@ type Ledger struct {
 	listed map[string]struct{}
 }
 
-type tombstone struct{ key, version string }
+type tombstone struct {
+	key, version string
+	superseded   bool
+}
+
+func tombstoneOf(key string, row Row) tombstone {
+	return tombstone{key, row.ResourceVersion, row.Superseded}
+}
+
+// passed reports whether nothing that a watch from position shows is before t.
+func (t tombstone) passed(position string) bool {
+	return passed(position, t.version) || t.superseded && position != ""
+}
 
 // NewLedger returns a ledger of what was committed, and takes rows over. Rows may be nil.
 func NewLedger(rows map[string]Row) *Ledger {
@@ -38,13 +50,25 @@ func NewLedger(rows map[string]Row) *Ledger {
 	l := &Ledger{rows: rows, dirty: map[string]struct{}{}}
 	for key, row := range rows {
 		if row.Deleted {
-			l.gone = append(l.gone, tombstone{key, row.ResourceVersion})
+			l.gone = append(l.gone, tombstoneOf(key, row))
 		} else {
 			l.live++
 		}
 	}
-	slices.SortFunc(l.gone, func(a, b tombstone) int { return order(a.version, b.version) })
+	slices.SortFunc(l.gone, inOrder)
 	return l
+}
+
+// inOrder compares tombstones by when they can be dropped: those of a history that has ended before all others.
+func inOrder(a, b tombstone) int {
+	switch {
+	case a.superseded == b.superseded:
+		return order(a.version, b.version)
+	case a.superseded:
+		return -1
+	default:
+		return 1
+	}
 }
 
 // Get returns the object's row; false if the log has nothing of it.
@@ -63,7 +87,7 @@ func (l *Ledger) Put(key string, row Row) {
 		l.live--
 	}
 	if row.Deleted {
-		l.gone = append(l.gone, tombstone{key, row.ResourceVersion})
+		l.gone = append(l.gone, tombstoneOf(key, row))
 	} else {
 		l.live++
 	}
@@ -78,9 +102,9 @@ func (l *Ledger) Prune(position string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
-	for n < len(l.gone) && passed(position, l.gone[n].version) {
+	for n < len(l.gone) && l.gone[n].passed(position) {
 		// The object may have come back since, or gone once more.
-		if g := l.gone[n]; l.rows[g.key].Deleted && l.rows[g.key].ResourceVersion == g.version {
+		if g := l.gone[n]; l.rows[g.key].Deleted && tombstoneOf(g.key, l.rows[g.key]) == g {
 			delete(l.rows, g.key)
 			l.dirty[g.key] = struct{}{}
 		}
@@ -88,6 +112,23 @@ func (l *Ledger) Prune(position string) {
 	}
 	clear(l.gone[:n])
 	l.gone = l.gone[n:]
+}
+
+// Supersede says that all versions so far are of a history that has ended. Live rows are marked, so that whatever is shown now
+// is news to them. Tombstones are dropped: a watch of the new history shows nothing of what they are for.
+func (l *Ledger) Supersede() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, row := range l.rows {
+		if row.Deleted {
+			delete(l.rows, key)
+		} else {
+			row.Superseded = true
+			l.rows[key] = row
+		}
+		l.dirty[key] = struct{}{}
+	}
+	l.gone = nil
 }
 
 // Len returns the number of live objects.
@@ -132,7 +173,7 @@ func (l *Ledger) Unseen() iter.Seq2[string, Row] {
 	return func(yield func(string, Row) bool) {
 		for _, u := range unseen {
 			row, ok := l.Get(u.key)
-			changed := !ok || row.Deleted || row.UID != u.row.UID || row.ResourceVersion != u.row.ResourceVersion
+			changed := !ok || row.Deleted || row.UID != u.row.UID || row.ResourceVersion != u.row.ResourceVersion || row.Superseded != u.row.Superseded
 			if !changed && !yield(u.key, row) {
 				return
 			}

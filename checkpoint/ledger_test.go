@@ -14,42 +14,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestNewer(t *testing.T) {
-	live, gone := Row{UID: "u", ResourceVersion: "10"}, Row{UID: "u", ResourceVersion: "10", Deleted: true}
-	for _, c := range []struct {
-		name    string
-		row     Row
-		rv      string
-		deleted bool
-		want    bool
-	}{
-		{"a greater version", live, "11", false, true},
-		{"a greater version has more digits", Row{ResourceVersion: "9"}, "10", false, true},
-		{"the same version", live, "10", false, false},
-		{"an older version", live, "9", false, false},
-		{"a later deletion", live, "11", true, true},
-		{"an object found missing is deleted at its last version", live, "10", true, true},
-		{"an older deletion", live, "9", true, false},
-		{"a recreation after a tombstone", gone, "11", false, true},
-		{"the state that the tombstone buried", gone, "10", false, false},
-		{"a state before the tombstone", gone, "9", false, false},
-		{"the same deletion again", gone, "10", true, false},
-		{"a later deletion of what is gone", gone, "11", true, true},
-		{"without numbers, the same", Row{ResourceVersion: "b"}, "b", false, false},
-		{"without numbers, the same deletion", Row{ResourceVersion: "b", Deleted: true}, "b", true, false},
-		{"without numbers, deleted at the same version", Row{ResourceVersion: "b"}, "b", true, true},
-		{"without numbers, another", Row{ResourceVersion: "b"}, "a", false, true},
-		{"a number after something else", Row{ResourceVersion: "b"}, "1", false, true},
-		{"a row without a version knows nothing", Row{}, "1", false, true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := Newer(c.row, c.rv, c.deleted); got != c.want {
-				t.Errorf("Newer(%+v, %q, %v) = %v", c.row, c.rv, c.deleted, got)
-			}
-		})
-	}
-}
-
 func row(version string) Row         { return Row{UID: "u", ResourceVersion: version} }
 func tombstoneAt(version string) Row { return Row{UID: "u", ResourceVersion: version, Deleted: true} }
 
@@ -158,6 +122,62 @@ func TestLedger_finds_what_a_list_does_not_have(t *testing.T) {
 	}
 }
 
+// The versions of a history that ended say nothing of the next one, whatever was done with them before.
+func TestLedger_keeps_superseded_rows_until_they_are_replaced(t *testing.T) {
+	old := row("900")
+	old.Superseded = true
+	l := NewLedger(map[string]Row{"a": row("900"), "b": row("900"), "gone": tombstoneAt("901")})
+	l.Put("lost", row("900"))
+	l.Take()
+	l.Supersede()
+	if put, drop := l.Take(); !maps.Equal(put, map[string]Row{"a": old, "b": old, "lost": old}) || !slices.Equal(drop, []string{"gone"}) || l.Len() != 3 {
+		t.Errorf("to put %v, to drop %v, %d live", put, drop, l.Len())
+	}
+	l.StartList()
+	l.Seen("a")
+	l.Put("a", row("900")) // the very same version, of another history
+	unseen := l.Unseen()
+	if got := maps.Collect(unseen); !maps.Equal(got, map[string]Row{"b": old, "lost": old}) {
+		t.Errorf("unseen: %v", got)
+	}
+	l.Put("b", row("900"))
+	if got := maps.Collect(unseen); !maps.Equal(got, map[string]Row{"lost": old}) {
+		t.Errorf("unseen: %v, and one of them is of the new history since", got)
+	}
+	if r, _ := l.Get("a"); r != row("900") {
+		t.Errorf("replaced by %+v", r)
+	}
+	l.Put("lost", tombstoneAt("5"))
+	l.Prune("6")
+	if _, ok := l.Get("lost"); ok || l.Len() != 2 {
+		t.Errorf("%d live, and a tombstone of the new history waits for versions of the old one: %v", l.Len(), ok)
+	}
+}
+
+// A position of the new history may never pass the versions of the old one.
+func TestLedger_drops_superseded_tombstones_at_the_first_position(t *testing.T) {
+	old := tombstoneAt("900")
+	old.Superseded = true
+	rows := map[string]Row{"young": tombstoneAt("7"), "old": tombstoneAt("3")}
+	for i := range 20 {
+		rows[strconv.Itoa(i)] = old
+	}
+	l := NewLedger(rows)
+	l.Put("late", old)
+	l.Prune("")
+	if _, drop := l.Take(); len(drop) != 0 {
+		t.Errorf("dropped without a position: %v", drop)
+	}
+	l.Prune("5")
+	if _, drop := l.Take(); len(drop) != 21 || slices.Contains(drop, "young") || slices.Contains(drop, "late") {
+		t.Errorf("dropped: %v", drop)
+	}
+	l.Prune("7")
+	if _, drop := l.Take(); len(drop) != 2 {
+		t.Errorf("dropped at last: %v", drop)
+	}
+}
+
 func TestLedger_may_change_while_rows_are_read(t *testing.T) {
 	l := NewLedger(map[string]Row{"a": row("1"), "b": row("2"), "c": tombstoneAt("3")})
 	n := 0
@@ -187,6 +207,14 @@ func TestLedger_takes_every_change_until_it_is_committed(t *testing.T) {
 				r.Deleted = rapid.Bool().Draw(t, "deleted")
 				l.Put(k, r)
 				want[k] = r
+			},
+			"supersede": func(*rapid.T) {
+				l.Supersede()
+				maps.DeleteFunc(want, func(_ string, r Row) bool { return r.Deleted })
+				for k, r := range want {
+					r.Superseded = true
+					want[k] = r
+				}
 			},
 			"commit": func(t *rapid.T) {
 				position = rapid.IntRange(position, version).Draw(t, "position")

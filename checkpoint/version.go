@@ -9,8 +9,12 @@ import "k8s.io/apimachinery/pkg/util/resourceversion"
 // Versions decide, whatever the uid: one name's lives follow each other in the order of versions. A deletion at the
 // version of a live row is news, because an object found missing is deleted at the version last known of it. The
 // version of a tombstone is the one up to which the object is known to be absent. Where versions are not numbers
-// they have no order, and everything but the same version again is news.
+// they have no order, and everything but the same version again is news. So is everything to a row that is superseded, but for
+// the end of what has ended.
 func Newer(row Row, rv string, deleted bool) bool {
+	if row.Superseded {
+		return !deleted || !row.Deleted
+	}
 	if rv == row.ResourceVersion {
 		return deleted && !row.Deleted
 	}

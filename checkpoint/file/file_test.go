@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -63,9 +64,25 @@ func batch(n, v int) *checkpoint.Batch {
 	}
 	return &checkpoint.Batch{
 		Identity: identity,
-		Streams:  map[string]checkpoint.Stream{"pods.v1": {Position: fmt.Sprint(v), Fingerprint: "f"}},
-		Put:      map[string]map[string]checkpoint.Row{"pods.v1": rows, "small.v1": {"a": {UID: "x", ResourceVersion: fmt.Sprint(v)}}},
+		Log:      logOf(v),
+		Streams: map[string]checkpoint.Stream{"pods.v1": {
+			Position: fmt.Sprint(v), Fingerprint: "f", Gap: checkpoint.Gap{From: "1", Cause: "expired"}, Repair: fmt.Sprint(v),
+		}},
+		Put: map[string]map[string]checkpoint.Row{"pods.v1": rows, "small.v1": {"a": {UID: "x", ResourceVersion: fmt.Sprint(v)}}},
 	}
+}
+
+// logOf returns what is known of a log at version v: more than fits on a page.
+func logOf(v int) *checkpoint.Log {
+	l := &checkpoint.Log{Marks: map[int32]uint64{0: uint64(v), 1: 7}, Losses: 3}
+	for i := range 12 {
+		w := checkpoint.Waypoint{Marks: map[int32]uint64{0: uint64(i)}, Positions: map[string]string{}}
+		for stream := range 30 {
+			w.Positions[fmt.Sprintf("resource-%d.v1.example.com", stream)] = fmt.Sprint(i + v)
+		}
+		l.Trail = append(l.Trail, w)
+	}
+	return l
 }
 
 func rowOf(i, v int) checkpoint.Row {
@@ -75,7 +92,7 @@ func rowOf(i, v int) checkpoint.Row {
 }
 
 func same(a, b *checkpoint.State) bool {
-	return a.Identity == b.Identity && maps.Equal(a.Streams, b.Streams) &&
+	return a.Identity == b.Identity && reflect.DeepEqual(a.Log, b.Log) && maps.Equal(a.Streams, b.Streams) &&
 		maps.EqualFunc(a.Rows, b.Rows, func(a, b map[string]checkpoint.Row) bool { return maps.Equal(a, b) })
 }
 
@@ -222,6 +239,46 @@ func TestLoad_notices_what_does_not_belong_there(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 		})
+	}
+}
+
+// Every bit of the small values is covered by a checksum that knows what the value is for.
+func TestLoad_notices_a_changed_value(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.db")
+	commitOnce(t, path)
+	for _, c := range []struct {
+		bucket, key []byte
+		from        []byte // instead of a flipped bit, the value of this key of meta
+	}{
+		{bucketMeta, keyLog, nil},
+		{bucketMeta, keyLog, keyIdentity},
+		{bucketMeta, keyIdentity, keyLog},
+		{bucketStreams, []byte("pods.v1"), nil},
+		{bucketStreams, []byte("pods.v1"), keyIdentity},
+	} {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		update(t, path, func(tx *bolt.Tx) error {
+			v := bytes.Clone(tx.Bucket(c.bucket).Get(c.key))
+			if bit := rand.IntN(len(v) * 8); c.from == nil {
+				v[bit/8] ^= 1 << (bit % 8)
+			} else {
+				v = bytes.Clone(tx.Bucket(bucketMeta).Get(c.from))
+			}
+			return tx.Bucket(c.bucket).Put(c.key, v)
+		})
+		s, err := Open(path, identity)
+		if err == nil {
+			_, err = s.Load(t.Context())
+			mustClose(t, s)
+		}
+		var damaged *DamagedError
+		if !errors.As(err, &damaged) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s of %s, with %q: error %v", c.key, c.bucket, c.from, err)
+		}
+		overwrite(t, path, content)
 	}
 }
 

@@ -21,9 +21,12 @@ import (
 // The file's buckets and keys:
 //
 //	meta     format    the format, as a decimal number
-//	         identity  cluster uid, cluster, pipeline; each its length as a uvarint and its bytes, then a checksum
-//	streams  <name>    position, fingerprint, history (uvarint), then a checksum
+//	         identity  cluster uid, cluster, pipeline; then a checksum
+//	         log       what is known of the log, then a checksum; see encodeLog; missing while nothing is known
+//	streams  <name>    position, fingerprint, history, unannounced version and objects, gap's from and cause, repair; then a checksum
 //	rows     <name>    a bucket of rows by key; see appendRow
+//
+// Numbers are uvarints, texts their length as a uvarint and their bytes. A checksum is the CRC-32C of the key and all before it, little endian.
 //
 // A file without the bucket meta was never committed to.
 var (
@@ -32,6 +35,7 @@ var (
 	bucketRows    = []byte("rows")
 	keyFormat     = []byte("format")
 	keyIdentity   = []byte("identity")
+	keyLog        = []byte("log")
 )
 
 const format = "1"
@@ -101,6 +105,9 @@ func (s *Store) read(ctx context.Context, tx *bolt.Tx) (*checkpoint.State, error
 	if has == (checkpoint.Identity{}) {
 		return state, nil
 	}
+	if state.Log, err = decodeLog(tx.Bucket(bucketMeta).Get(keyLog)); err != nil {
+		return nil, s.damaged(fmt.Errorf("log: %w", err))
+	}
 	err = tx.Bucket(bucketStreams).ForEach(func(name, value []byte) error {
 		stream, err := decodeStream(name, value)
 		if err != nil {
@@ -156,6 +163,9 @@ func write(ctx context.Context, tx *bolt.Tx, b *checkpoint.Batch) error {
 	}
 	if meta.Get(keyFormat) == nil {
 		err = errors.Join(meta.Put(keyFormat, []byte(format)), meta.Put(keyIdentity, encodeIdentity(b.Identity)))
+	}
+	if b.Log != nil {
+		err = errors.Join(err, meta.Put(keyLog, encodeLog(b.Log)))
 	}
 	for _, name := range b.Forget {
 		err = errors.Join(err, forget(streams, all, []byte(name)))
@@ -281,7 +291,8 @@ func encodeIdentity(id checkpoint.Identity) []byte {
 func encodeStream(name []byte, s checkpoint.Stream) []byte {
 	b := appendString(appendString(nil, s.Position), s.Fingerprint)
 	b = appendString(binary.AppendUvarint(b, uint64(s.History)), s.Unannounced.ResourceVersion)
-	return seal(name, binary.AppendUvarint(b, uint64(s.Unannounced.Objects)))
+	b = binary.AppendUvarint(b, uint64(s.Unannounced.Objects))
+	return seal(name, appendString(appendString(appendString(b, s.Gap.From), s.Gap.Cause), s.Repair))
 }
 
 func decodeStream(name, b []byte) (s checkpoint.Stream, err error) {
@@ -293,6 +304,7 @@ func decodeStream(name, b []byte) (s checkpoint.Stream, err error) {
 	history := d.uvarint()
 	s.Unannounced.ResourceVersion = d.string()
 	objects := d.uvarint()
+	s.Gap.From, s.Gap.Cause, s.Repair = d.string(), d.string(), d.string()
 	if d.bad || len(d.rest) != 0 || history > math.MaxInt || objects > math.MaxInt {
 		return checkpoint.Stream{}, errors.New("cut short")
 	}

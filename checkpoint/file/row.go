@@ -28,7 +28,8 @@ const (
 	rowDeleted       = 1 << 0
 	rowPackedUID     = 1 << 1
 	rowNumericalRV   = 1 << 2
-	rowFlags         = rowDeleted | rowPackedUID | rowNumericalRV
+	rowSuperseded    = 1 << 3
+	rowFlags         = rowDeleted | rowPackedUID | rowNumericalRV | rowSuperseded
 	rowSumSize       = 4
 	packedUIDSize    = 16
 	canonicalUIDSize = 36
@@ -54,6 +55,9 @@ func appendRow(b []byte, salt uint32, key []byte, r *checkpoint.Row) []byte {
 	b = append(b, rowVersion)
 	if r.Deleted {
 		b[start] |= rowDeleted
+	}
+	if r.Superseded {
+		b[start] |= rowSuperseded
 	}
 	if packed, ok := packUID(r.UID); ok {
 		b[start] |= rowPackedUID
@@ -100,7 +104,8 @@ func decodeRow(salt uint32, key, b []byte) (string, checkpoint.Row, error) {
 	}
 	all := string(text)
 	r.UID, r.ResourceVersion = all[len(key):uidEnd], all[uidEnd:]
-	r.Partition, r.Deleted = int32(uint32(partition)), flags&rowDeleted != 0
+	r.Partition = int32(uint32(partition))
+	r.Deleted, r.Superseded = flags&rowDeleted != 0, flags&rowSuperseded != 0
 	return all[:len(key)], r, nil
 }
 

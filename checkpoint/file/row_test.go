@@ -19,6 +19,8 @@ func TestRow_is_decoded_as_it_was_encoded(t *testing.T) {
 		"nothing":                {checkpoint.Row{}, 9},
 		"a usual one":            {checkpoint.Row{UID: uid, ResourceVersion: "48113000", Sequence: 1 << 20}, 29},
 		"a tombstone":            {checkpoint.Row{UID: uid, ResourceVersion: "1", Deleted: true}, 24},
+		"a superseded one":       {checkpoint.Row{UID: uid, ResourceVersion: "1", Superseded: true}, 24},
+		"all flags":              {checkpoint.Row{UID: uid, ResourceVersion: "1", Superseded: true, Deleted: true}, 24},
 		"the largest numbers":    {checkpoint.Row{UID: uid, ResourceVersion: "18446744073709551615", Sequence: math.MaxUint64, Partition: math.MaxInt32}, 46},
 		"a negative partition":   {checkpoint.Row{UID: uid, ResourceVersion: "1", Partition: -1}, 28},
 		"a larger number":        {checkpoint.Row{UID: uid, ResourceVersion: "18446744073709551616"}, 44},
@@ -66,6 +68,7 @@ func TestRow_is_decoded_with_one_allocation(t *testing.T) {
 func FuzzRow(f *testing.F) {
 	f.Add("a/b", appendRow(nil, 0, []byte("a/b"), &checkpoint.Row{UID: "0f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", ResourceVersion: "48113000"}))
 	f.Add("a", appendRow(nil, 0, []byte("a"), &checkpoint.Row{UID: "x", ResourceVersion: "y", Deleted: true, Partition: -1}))
+	f.Add("a", appendRow(nil, 0, []byte("a"), &checkpoint.Row{UID: "x", ResourceVersion: "y", Superseded: true}))
 	f.Add("", []byte{})
 	f.Add("a", []byte{rowVersion | rowPackedUID, 1, 2, 3, 4, 5})
 	f.Add("a", []byte{rowVersion, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0, 0})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 
 	"pgregory.net/rapid"
 
@@ -19,6 +20,9 @@ func newState() *checkpoint.State {
 // apply does to a state what committing b does to a store.
 func apply(s *checkpoint.State, b *checkpoint.Batch) {
 	s.Identity = b.Identity
+	if b.Log != nil {
+		s.Log = *b.Log
+	}
 	for _, stream := range b.Forget {
 		delete(s.Streams, stream)
 		delete(s.Rows, stream)
@@ -40,10 +44,13 @@ func apply(s *checkpoint.State, b *checkpoint.Batch) {
 	}
 }
 
-// difference says how got differs from want; empty if it does not. A stream without rows may be missing.
+// difference says how got differs from want; empty if it does not. A stream without rows may be missing, and an empty map nil.
 func difference(got, want *checkpoint.State) string {
 	if got.Identity != want.Identity {
 		return fmt.Sprintf("identity %+v, want %+v", got.Identity, want.Identity)
+	}
+	if !sameLog(got.Log, want.Log) {
+		return fmt.Sprintf("log %+v, want %+v", got.Log, want.Log)
 	}
 	if !maps.Equal(got.Streams, want.Streams) {
 		return fmt.Sprintf("streams %+v, want %+v", got.Streams, want.Streams)
@@ -60,12 +67,21 @@ func difference(got, want *checkpoint.State) string {
 	return ""
 }
 
+func sameLog(a, b checkpoint.Log) bool {
+	return a.Losses == b.Losses && maps.Equal(a.Marks, b.Marks) && slices.EqualFunc(a.Trail, b.Trail, func(a, b checkpoint.Waypoint) bool {
+		return maps.Equal(a.Marks, b.Marks) && maps.Equal(a.IDs, b.IDs) && maps.Equal(a.Positions, b.Positions)
+	})
+}
+
 func drawBatch(t *rapid.T) *checkpoint.Batch {
 	b := &checkpoint.Batch{
 		Identity: identity,
 		Streams:  map[string]checkpoint.Stream{},
 		Put:      map[string]map[string]checkpoint.Row{},
 		Drop:     map[string][]string{},
+	}
+	if rapid.Bool().Draw(t, "log") {
+		b.Log = drawLog(t)
 	}
 	for _, stream := range []string{"pods.v1", "pods.v1/kube-system", "ä.v1.example.com"} {
 		switch rapid.IntRange(0, 5).Draw(t, "what") {
@@ -78,6 +94,8 @@ func drawBatch(t *rapid.T) *checkpoint.Batch {
 			b.Streams[stream] = checkpoint.Stream{
 				Position: drawVersion(t), Fingerprint: rapid.String().Draw(t, "fingerprint"), History: rapid.IntRange(0, 1000).Draw(t, "history"),
 				Unannounced: checkpoint.Snapshot{ResourceVersion: drawVersion(t), Objects: rapid.IntRange(0, 1000).Draw(t, "objects")},
+				Gap:         checkpoint.Gap{From: drawVersion(t), Cause: rapid.String().Draw(t, "cause")},
+				Repair:      drawVersion(t),
 			}
 		}
 		b.Put[stream] = map[string]checkpoint.Row{}
@@ -94,6 +112,22 @@ func drawBatch(t *rapid.T) *checkpoint.Batch {
 		}
 	}
 	return b
+}
+
+func drawLog(t *rapid.T) *checkpoint.Log {
+	marks := rapid.MapOfN(rapid.Int32(), rapid.Uint64(), -1, 4)
+	positions := rapid.MapOfN(rapid.String(), rapid.OneOf(rapid.String(), rapid.StringMatching(`[0-9]{1,20}`)), -1, 4)
+	ids := rapid.MapOfN(rapid.Int32(), rapid.String(), -1, 4)
+	l := &checkpoint.Log{Losses: rapid.IntRange(0, 1000).Draw(t, "losses")}
+	if rapid.Bool().Draw(t, "marked") {
+		l.Marks = marks.Draw(t, "marks")
+	}
+	for range rapid.IntRange(0, 12).Draw(t, "trail") {
+		l.Trail = append(l.Trail, checkpoint.Waypoint{
+			Marks: marks.Draw(t, "marks"), IDs: ids.Draw(t, "ids"), Positions: positions.Draw(t, "positions"),
+		})
+	}
+	return l
 }
 
 func drawKey(t *rapid.T) string {
@@ -122,6 +156,7 @@ func drawRow(t *rapid.T) checkpoint.Row {
 		Sequence:        rapid.Uint64().Draw(t, "sequence"),
 		Partition:       rapid.Int32().Draw(t, "partition"),
 		Deleted:         rapid.Bool().Draw(t, "deleted"),
+		Superseded:      rapid.Bool().Draw(t, "superseded"),
 		Fresh:           rapid.Bool().Draw(t, "fresh"),
 	}
 }
@@ -134,12 +169,20 @@ func numbered(n int) *checkpoint.Batch {
 		Put:      map[string]map[string]checkpoint.Row{},
 		Drop:     map[string][]string{},
 	}
+	if n%3 > 0 { // every third leaves the log as it is
+		b.Log = &checkpoint.Log{Marks: map[int32]uint64{0: uint64(n), 1: uint64(n / 2)}, Losses: n / 10}
+		for i := range n % 12 {
+			b.Log.Trail = append(b.Log.Trail, checkpoint.Waypoint{Marks: map[int32]uint64{0: uint64(i)}, Positions: map[string]string{"pods.v1": fmt.Sprint(i)}})
+		}
+	}
 	random := rand.New(rand.NewPCG(uint64(n), 1))
 	for _, stream := range []string{"pods.v1", "configmaps.v1"} {
-		b.Streams[stream] = checkpoint.Stream{Position: fmt.Sprint(n), Fingerprint: "f"}
+		b.Streams[stream] = checkpoint.Stream{
+			Position: fmt.Sprint(n), Fingerprint: "f", Gap: checkpoint.Gap{From: fmt.Sprint(n / 2), Cause: "c"}, Repair: fmt.Sprint(n / 3),
+		}
 		rows := map[string]checkpoint.Row{}
 		for range 200 {
-			rows[fmt.Sprintf("default/object-%d", random.IntN(2000))] = checkpoint.Row{UID: "u", ResourceVersion: fmt.Sprint(n), Sequence: uint64(n)}
+			rows[fmt.Sprintf("default/object-%d", random.IntN(2000))] = checkpoint.Row{UID: "u", ResourceVersion: fmt.Sprint(n), Sequence: uint64(n), Superseded: n%2 == 0}
 		}
 		for range 50 {
 			key := fmt.Sprintf("default/object-%d", random.IntN(2000))

@@ -37,6 +37,7 @@ func Run(t *testing.T, open Opener) {
 	t.Run("a new store is empty", s.empty)
 	t.Run("what was committed is there when it is opened again", s.model)
 	t.Run("a forgotten stream is gone", s.forget)
+	t.Run("what is known of the log stays until it is replaced", s.log)
 	t.Run("a big batch", s.big)
 	t.Run("a context that has ended", s.cancelled)
 	t.Run("another cluster or pipeline is refused", s.foreign)
@@ -138,6 +139,37 @@ func (s suite) forget(t *testing.T) {
 	mustClose(t, store)
 	store = s.mustOpen(t, at)
 	mustHold(t.Context(), t, store, want)
+	mustClose(t, store)
+}
+
+// A batch that says nothing of the log leaves it as it is; one that knows nothing of it empties it.
+func (s suite) log(t *testing.T) {
+	at, want := place(t), newState()
+	store := s.mustOpen(t, at)
+	known := checkpoint.Log{
+		Marks:  map[int32]uint64{0: 1 << 63, 7: 0, -1: 3},
+		Losses: 2,
+		Trail: []checkpoint.Waypoint{
+			{},
+			{Marks: map[int32]uint64{0: 5}, IDs: map[int32]string{0: "id", -1: ""}, Positions: map[string]string{"pods.v1": "17", "": "", "configmaps.v1": ""}},
+		},
+	}
+	for _, b := range []*checkpoint.Batch{
+		{Identity: identity},
+		{Identity: identity, Log: &known},
+		numbered(3),
+		{Identity: identity, Forget: []string{"pods.v1"}},
+		{Identity: identity, Log: &checkpoint.Log{Marks: map[int32]uint64{}, Trail: []checkpoint.Waypoint{{Marks: map[int32]uint64{}, Positions: map[string]string{}}}}},
+		{Identity: identity, Log: &known},
+		{Identity: identity, Log: &checkpoint.Log{}},
+	} {
+		mustCommit(t.Context(), t, store, b)
+		apply(want, b)
+		mustHold(t.Context(), t, store, want)
+		mustClose(t, store)
+		store = s.mustOpen(t, at)
+		mustHold(t.Context(), t, store, want)
+	}
 	mustClose(t, store)
 }
 

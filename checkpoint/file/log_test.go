@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package file
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+)
+
+func TestLog_has_the_same_bytes_whenever_it_is_the_same(t *testing.T) {
+	want := encodeLog(logOf(7))
+	for range 20 {
+		if !bytes.Equal(encodeLog(logOf(7)), want) {
+			t.Fatal("the order of a map is in the file")
+		}
+	}
+	got, err := decodeLog(want)
+	if err != nil || !reflect.DeepEqual(&got, logOf(7)) {
+		t.Errorf("decoded as %+v (%v)", got, err)
+	}
+}
+
+// Whatever the bytes, decoding ends, with an error or with a log that is encoded and decoded alike.
+func FuzzLog(f *testing.F) {
+	for _, l := range []*checkpoint.Log{{}, logOf(1), {Marks: map[int32]uint64{-1: 1}, Losses: 1}} {
+		b := encodeLog(l)
+		f.Add(b[:len(b)-rowSumSize])
+	}
+	f.Add([]byte{0, 1, 0xff, 0xff, 0xff, 0xff, 0x1f, 1, 0})
+	f.Add([]byte{0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
+	f.Add([]byte{0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := decodeLog(seal(keyLog, b))
+		if err != nil {
+			return
+		}
+		again, err := decodeLog(encodeLog(&got))
+		if err != nil || !reflect.DeepEqual(again, got) {
+			t.Errorf("%+v became %+v (%v)", got, again, err)
+		}
+	})
+}
