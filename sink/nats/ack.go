@@ -103,6 +103,7 @@ func (s *Sink) answered(msg *gonats.Msg) {
 		if a.Duplicate {
 			s.stats.duplicates.Add(1)
 		}
+		s.acknowledge(mark{a.Sequence, m.ID}, a.Duplicate)
 		s.finish(i, m, done, sink.Receipt{Sequence: a.Sequence, Duplicate: a.Duplicate}, nil)
 	}
 }

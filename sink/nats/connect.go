@@ -23,7 +23,11 @@ const (
 
 // connect makes a connection that reconnects for ever. closed is called once it never will again.
 func (s *Sink) connect(ctx context.Context, closed func()) (*gonats.Conn, error) {
-	d := &dialer{ctx: ctx}
+	d := &dialer{ctx: ctx, before: s.reconnecting}
+	cfg := s.cfg
+	if cfg.InProcess != nil {
+		cfg.InProcess = &guarded{provider: cfg.InProcess, before: s.reconnecting}
+	}
 	opts := []gonats.Option{
 		gonats.SetCustomDialer(d),
 		gonats.Timeout(connectTimeout),
@@ -43,7 +47,7 @@ func (s *Sink) connect(ctx context.Context, closed func()) (*gonats.Conn, error)
 		gonats.ErrorHandler(func(nc *gonats.Conn, _ *gonats.Subscription, err error) { s.complained(nc, err) }),
 		gonats.ClosedHandler(func(*gonats.Conn) { closed() }),
 	}
-	nc, err := Dial(s.cfg, opts...)
+	nc, err := Dial(cfg, opts...)
 	if err == nil {
 		return nc, nil
 	}
@@ -63,13 +67,17 @@ func (s *Sink) reconnectDelay(attempt int) time.Duration {
 // dialer makes connections that end with ctx, so that no server that has stopped answering delays the end. The library's
 // interface has no context: hence it is kept here.
 type dialer struct {
-	ctx  context.Context
-	mu   sync.Mutex
-	last error
+	ctx    context.Context
+	before func() error
+	mu     sync.Mutex
+	last   error
 }
 
 // Dial implements [gonats.CustomDialer].
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	if err := d.before(); err != nil {
+		return nil, err
+	}
 	c, err := (&net.Dialer{Timeout: connectTimeout}).DialContext(d.ctx, network, address)
 	d.mu.Lock()
 	d.last = err
@@ -84,6 +92,20 @@ func (d *dialer) err() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.last
+}
+
+// guarded is a provider that asks before each connection.
+type guarded struct {
+	provider gonats.InProcessConnProvider
+	before   func() error
+}
+
+// InProcessConn implements [gonats.InProcessConnProvider].
+func (g *guarded) InProcessConn() (net.Conn, error) {
+	if err := g.before(); err != nil {
+		return nil, err
+	}
+	return g.provider.InProcessConn()
 }
 
 type conn struct {

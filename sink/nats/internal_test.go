@@ -5,6 +5,7 @@ package nats
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -315,3 +316,74 @@ func TestDeniedSubject(t *testing.T) {
 		}
 	}
 }
+
+// What is still being sent when a connection is lost must not get onto the next one, whose stream nobody has looked at.
+func TestSink_makes_no_connection_while_something_is_sent(t *testing.T) {
+	s, err := New(Config{Servers: []string{"a"}, Stream: "S", Subjects: []string{"k8s.>"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.setUp(s.currentEpoch(), "a")
+	s.publishing.RLock()
+	epoch := s.currentEpoch()
+	d := &dialer{ctx: t.Context(), before: s.reconnecting}
+	if _, err := d.Dial("tcp", "127.0.0.1:1"); !errors.Is(err, errBusy) {
+		t.Errorf("while something is sent: %v", err)
+	}
+	if _, err := (&guarded{before: s.reconnecting}).InProcessConn(); !errors.Is(err, errBusy) {
+		t.Errorf("in process: %v", err)
+	}
+	s.publishing.RUnlock()
+	if err := s.Ready(); !errors.Is(err, errDisconnected) {
+		t.Errorf("more can be sent: %v", err)
+	}
+	s.setUp(epoch, "a")
+	if s.Ready() == nil {
+		t.Error("ready by a look at the last connection")
+	}
+	if _, err := d.Dial("tcp", "127.0.0.1:1"); err == nil || errors.Is(err, errBusy) {
+		t.Errorf("when nothing is sent: %v", err)
+	}
+}
+
+func TestFilters_have_nothing_in_common_and_all_that_was_asked_for(t *testing.T) {
+	token := rapid.SampledFrom([]string{"a", "b", "*"})
+	rapid.Check(t, func(t *rapid.T) {
+		var subjects []string
+		for range rapid.IntRange(1, 4).Draw(t, "subjects") {
+			s := strings.Join(rapid.SliceOfN(token, 1, 3).Draw(t, "tokens"), ".")
+			if rapid.Bool().Draw(t, "open") {
+				s += ".>"
+			}
+			subjects = append(subjects, s)
+		}
+		got := filters(subjects)
+		for i, a := range got {
+			for _, b := range got[i+1:] {
+				for _, subject := range possible {
+					if covers(a, subject) && covers(b, subject) {
+						t.Fatalf("of %v: %q and %q have %s in common", subjects, a, b, subject)
+					}
+				}
+			}
+		}
+		for _, subject := range possible {
+			if asked := coveredByAny(subjects, subject); asked && !coveredByAny(got, subject) {
+				t.Fatalf("of %v: %v does not have %s", subjects, got, subject)
+			}
+		}
+	})
+}
+
+var possible = func() (all []string) {
+	for _, x := range []string{"a", "b", "c"} {
+		all = append(all, x)
+		for _, y := range []string{"a", "b", "c"} {
+			all = append(all, x+"."+y)
+			for _, z := range []string{"a", "b", "c"} {
+				all = append(all, x+"."+y+"."+z, x+"."+y+"."+z+".d")
+			}
+		}
+	}
+	return all
+}()

@@ -44,6 +44,9 @@ func (s *Sink) resolve(ctx context.Context, l lookup) (sink.Receipt, error) {
 		return sink.Receipt{}, s.orEnded(ctx, fmt.Errorf("%w; look the last message up: %w", l.cause, err))
 	case last != nil && last.ID == l.m.ID:
 		s.stats.duplicates.Add(1)
+		s.answering.Lock()
+		s.acknowledge(mark{last.Sequence, last.ID}, true)
+		s.answering.Unlock()
 		return sink.Receipt{Sequence: last.Sequence, Duplicate: true}, nil
 	case current(last) == l.m.Previous:
 		// Another message of the subject was under way, and did not get through.
@@ -72,12 +75,17 @@ type storedMessage struct {
 	} `json:"message"`
 }
 
-// last returns the last message of a subject, nil if there is none. It asks the stream's leader, never a replica: that
-// may not have yet what the leader refused the message for.
+// last returns the last message of a subject, nil if there is none.
 func (s *Sink) last(ctx context.Context, subject string) (*sink.Stored, error) {
+	return s.get(ctx, map[string]any{"last_by_subj": subject})
+}
+
+// get returns the message that which says, nil if there is none. It asks the stream's leader, never a replica: that
+// may not have yet what the leader refused a message for.
+func (s *Sink) get(ctx context.Context, which map[string]any) (*sink.Stored, error) {
 	ctx, cancel := s.request(ctx)
 	defer cancel()
-	query, err := json.Marshal(map[string]string{"last_by_subj": subject})
+	query, err := json.Marshal(which)
 	if err != nil {
 		return nil, err
 	}

@@ -17,8 +17,14 @@ import (
 // request returns a context for one request to the broker, which its caller ends. It ends by itself after the acknowledgement
 // timeout, and with the connection: the library would wait on for an answer that cannot come.
 func (s *Sink) request(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, hangUp := context.WithCancelCause(ctx)
+	ctx, end := s.call(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
+	return ctx, func() { cancel(); end() }
+}
+
+// call returns a context that ends with the connection, for what may last.
+func (s *Sink) call(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, hangUp := context.WithCancelCause(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastRequest++
@@ -28,7 +34,6 @@ func (s *Sink) request(ctx context.Context) (context.Context, context.CancelFunc
 		s.mu.Lock()
 		delete(s.requests, id)
 		s.mu.Unlock()
-		cancel()
 		hangUp(nil)
 	}
 }
@@ -51,7 +56,11 @@ func (s *Sink) unanswered(ctx context.Context, err error) error {
 	if !errors.Is(cause, context.DeadlineExceeded) {
 		return cause
 	}
-	// A server that denies a request does not answer it.
+	return s.silence()
+}
+
+// silence returns why a request was not answered in time. A server that denies a request does not answer it.
+func (s *Sink) silence() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.denied != nil {

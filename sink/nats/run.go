@@ -42,6 +42,10 @@ func (s *Sink) backoff(n int) time.Duration {
 // Run implements [sink.Sink]. A stream that is missing is created; one that exists is never changed, only checked, also
 // after each loss of the connection. A broker that is away or refuses the credentials is waited for. When ctx ends, what has
 // no answer yet is told ctx's error: drain before. Run is called once.
+//
+// The error is a [*sink.RewoundError] when the stream is gone, ends before the last message that was acknowledged, or has another one in its
+// place. A message that the stream has removed since is not missed. Where a stream has replicas, one that is left behind may answer for
+// a while: the log must have gone back for 15 seconds to be believed.
 func (s *Sink) Run(ctx context.Context) (err error) {
 	if !s.running.CompareAndSwap(false, true) {
 		return errors.New("nats: Run was called a second time")
@@ -60,11 +64,10 @@ func (s *Sink) Run(ctx context.Context) (err error) {
 	}
 	for n := 1; ; n++ {
 		established, err := s.session(ctx)
-		var unusable *sink.UnusableError
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.As(err, &unusable):
+		case final(err):
 			return err
 		case established:
 			n = 1
@@ -77,6 +80,13 @@ func (s *Sink) Run(ctx context.Context) (err error) {
 	}
 }
 
+// final reports whether err must end Run.
+func final(err error) bool {
+	var unusable *sink.UnusableError
+	var rewound *sink.RewoundError
+	return errors.As(err, &unusable) || errors.As(err, &rewound)
+}
+
 // end settles what is left when nobody else does any more.
 func (s *Sink) end(ctx context.Context, err error) {
 	if err == nil {
@@ -87,6 +97,7 @@ func (s *Sink) end(ctx context.Context, err error) {
 		s.finish(l.slot, l.m, l.done, sink.Receipt{}, err)
 	}
 	s.failAll(err)
+	close(s.over)
 }
 
 // settleAll fails everything under way on a connection that is closed, and waits for those who settle something else.
@@ -127,12 +138,9 @@ func (s *Sink) session(ctx context.Context) (established bool, err error) {
 
 // serve checks the stream whenever there is a reason to.
 func (s *Sink) serve(ctx context.Context, nc *gonats.Conn, closed <-chan struct{}) error {
-	js, err := jetstream.NewWithDomain(nc, s.cfg.Domain)
-	if s.cfg.Domain == "" {
-		js, err = jetstream.New(nc)
-	}
+	js, err := s.jetstream(nc)
 	if err != nil {
-		return fmt.Errorf("jetstream: %w", err)
+		return err
 	}
 	for failures := 0; ; {
 		epoch := s.currentEpoch()
@@ -140,12 +148,14 @@ func (s *Sink) serve(ctx context.Context, nc *gonats.Conn, closed <-chan struct{
 		if nc.IsConnected() {
 			err = s.ensure(ctx, js)
 		}
-		var unusable *sink.UnusableError
+		if !errors.Is(err, errLeftBehind) {
+			s.doubted = time.Time{}
+		}
 		var again <-chan time.Time
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.As(err, &unusable):
+		case final(err):
 			return err
 		case err == nil:
 			failures = 0
@@ -171,6 +181,18 @@ func (s *Sink) serve(ctx context.Context, nc *gonats.Conn, closed <-chan struct{
 		case <-again:
 		}
 	}
+}
+
+func (s *Sink) jetstream(nc *gonats.Conn) (js jetstream.JetStream, err error) {
+	if s.cfg.Domain == "" {
+		js, err = jetstream.New(nc)
+	} else {
+		js, err = jetstream.NewWithDomain(nc, s.cfg.Domain)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("jetstream: %w", err)
+	}
+	return js, nil
 }
 
 // explain says why the connection cannot be made again, which the library does not always tell.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +30,7 @@ type broker struct {
 	opts server.Options
 	mu   sync.Mutex
 	srv  *server.Server
+	copy string // of the store
 }
 
 // newBroker starts a server that ends with the test.
@@ -70,6 +72,47 @@ func (b *broker) server() *server.Server {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.srv
+}
+
+// save copies the store of a server that is at rest.
+func (b *broker) save(t *testing.T) {
+	t.Helper()
+	b.copy = t.TempDir()
+	b.stop(t)
+	if err := os.CopyFS(b.copy, os.DirFS(b.opts.StoreDir)); err != nil {
+		t.Fatal(err)
+	}
+	b.start(t)
+}
+
+// restore starts the broker with the copy.
+func (b *broker) restore(t *testing.T) {
+	t.Helper()
+	b.stop(t)
+	b.opts.StoreDir = b.copy
+	b.start(t)
+}
+
+func (b *broker) destroy(t *testing.T) {
+	t.Helper()
+	nc, js := b.connect(t)
+	defer nc.Close()
+	if err := js.DeleteStream(t.Context(), stream); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *broker) purge(t *testing.T) {
+	t.Helper()
+	nc, js := b.connect(t)
+	defer nc.Close()
+	st, err := js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // addr is where the broker listens; where nobody does while it is stopped.

@@ -28,7 +28,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
-// Sink is a [sink.Sink] on one stream.
+// Sink is a [sink.Sink] on one stream, and its [sink.Log].
 type Sink struct {
 	cfg     Config
 	log     *slog.Logger
@@ -54,7 +54,16 @@ type Sink struct {
 	requests    map[uint64]context.CancelCauseFunc
 	lastRequest uint64
 
-	found bool // the stream was found good once; only serve's
+	becameUp chan struct{} // closed when something can be published again
+	over     chan struct{} // closed when Run has ended
+
+	// acked is what nobody may take back: the furthest message that was acknowledged. Guarded by answering.
+	acked mark
+	// found, replicas and doubted are only serve's: the stream was found good once, with how many replicas, and since when it seems to have gone back.
+	found    bool
+	replicas int
+	doubted  time.Time
+	patience time.Duration
 }
 
 type counters struct{ duplicates, conflicts, timeouts, disconnects atomic.Uint64 }
@@ -92,6 +101,9 @@ func New(cfg Config, log *slog.Logger) (*Sink, error) {
 		wake:    make(chan struct{}, 1),
 
 		requests: map[uint64]context.CancelCauseFunc{},
+		becameUp: make(chan struct{}),
+		over:     make(chan struct{}),
+		patience: doubtFor,
 	}
 	s.scribes.New = func() any { return newScribe(cfg.Stream) }
 	s.setDown(sink.ErrNotRunning)
@@ -155,7 +167,10 @@ func (s *Sink) send(m *sink.Message, reply string) error {
 	}
 }
 
-var errDisconnected = errors.New("not connected")
+var (
+	errDisconnected = errors.New("not connected")
+	errBusy         = errors.New("messages are still being handed to the last connection")
+)
 
 // fail settles the message of the generation in slot i, unless somebody has.
 func (s *Sink) fail(i int, gen uint64, err error) {
@@ -212,11 +227,29 @@ func (s *Sink) setDown(err error) {
 	s.down.Store(&err)
 }
 
+// reconnecting is called before each connection is made. Nothing may be sent on it before the stream was checked on it: nobody begins to
+// publish from here on, and while somebody still does there must be no connection.
+func (s *Sink) reconnecting() error {
+	s.mu.Lock()
+	s.epoch++
+	s.down.CompareAndSwap(nil, &errDisconnected)
+	s.mu.Unlock()
+	if !s.publishing.TryLock() {
+		return errBusy
+	}
+	s.publishing.Unlock()
+	return nil
+}
+
 // setUp says that the stream was found good. If something has happened since epoch, it is looked at again instead.
 func (s *Sink) setUp(epoch int, server string) {
 	s.mu.Lock()
 	stale := s.epoch != epoch
 	news := !stale && s.down.Swap(nil) != nil
+	if news {
+		close(s.becameUp)
+		s.becameUp = make(chan struct{})
+	}
 	s.mu.Unlock()
 	if stale {
 		s.look()

@@ -21,8 +21,12 @@ func (s *Sink) ensure(ctx context.Context, js jetstream.JetStream) error {
 	s.mu.Unlock()
 	ctx, cancel := s.request(ctx)
 	defer cancel()
+	acked := s.acknowledged()
 	st, err := js.Stream(ctx, s.cfg.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if acked.sequence > 0 {
+			return s.rewound(acked, 0)
+		}
 		st, err = s.create(ctx, js)
 	}
 	if errors.Is(err, gonats.ErrNoResponders) {
@@ -38,8 +42,8 @@ func (s *Sink) ensure(ctx context.Context, js jetstream.JetStream) error {
 	if !s.found && cfg.Storage == jetstream.MemoryStorage {
 		s.log.Warn("the stream is kept in memory: its messages end with the servers", "stream", s.cfg.Stream)
 	}
-	s.found = true
-	return nil
+	s.found, s.replicas = true, cfg.Replicas
+	return s.unbroken(ctx, acked, st.CachedInfo().State.LastSeq)
 }
 
 func (s *Sink) create(ctx context.Context, js jetstream.JetStream) (jetstream.Stream, error) {
@@ -63,7 +67,7 @@ func (s *Sink) create(ctx context.Context, js jetstream.JetStream) (jetstream.St
 	var api *jetstream.APIError
 	switch {
 	case err == nil && s.found:
-		s.log.Warn("the stream had vanished, with all its messages, and was created again", "stream", s.cfg.Stream)
+		s.log.Warn("the stream had vanished before anything was published to it now, and was created again", "stream", s.cfg.Stream)
 		return st, nil
 	case err == nil:
 		s.log.Info("stream created", "stream", s.cfg.Stream, "subjects", s.cfg.Subjects)

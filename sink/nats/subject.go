@@ -61,6 +61,20 @@ func covers(have, want string) bool {
 	return len(h) == len(w)
 }
 
+// overlap reports whether there is a subject that both stand for.
+func overlap(a, b string) bool {
+	x, y := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range min(len(x), len(y)) {
+		switch {
+		case x[i] == ">" || y[i] == ">":
+			return true
+		case x[i] != y[i] && x[i] != "*" && y[i] != "*":
+			return false
+		}
+	}
+	return len(x) == len(y)
+}
+
 // coveredByAny reports whether one of the patterns covers want.
 func coveredByAny(patterns []string, want string) bool {
 	for _, p := range patterns {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sinktest is the contract of [sink.Sink] as a test suite.
+// Package sinktest is the contract of [sink.Sink], and of [sink.Log] where a sink is one too, as a test suite.
 package sinktest
 
 import (
@@ -36,6 +36,12 @@ type Harness struct {
 	Cut func()
 	// Stop stops the broker, Start starts it with the same log.
 	Stop, Start func(t *testing.T)
+	// Save takes a copy of the broker's store, Restore puts it in the place of what has become of the store since. The broker may be away meanwhile.
+	Save, Restore func(t *testing.T)
+	// Destroy removes the log, as somebody would who does not know what it is for.
+	Destroy func(t *testing.T)
+	// Purge removes all messages as limits do: the log goes on after them.
+	Purge func(t *testing.T)
 	// Library is the import path of the sink's client library: nothing of it may run when the sink has ended.
 	Library string
 	// Unordered says that attributes come back in any order.
@@ -64,6 +70,17 @@ func Run(t *testing.T, newSink func(t *testing.T) *Harness) {
 		{"a broker that is away is a reason to try again", testAway},
 		{"order per key under cuts", testCuts},
 		{"order per key under restarts of the broker", testRestarts},
+		{"an empty log has bounds and nothing to read", testEmptyLog},
+		{"the log is read back as it was published", testReadBack},
+		{"the last of each key", testLastOfKey},
+		{"without data structured messages still have theirs", testHeaders},
+		{"reading ends as its caller wants it to", testReadEnds},
+		{"reading goes on after cuts", testReadCuts},
+		{"reading ends while others publish", testReadBusy},
+		{"messages that were removed are no loss", testPurged},
+		{"a log restored from an older copy ends the run", testRestored},
+		{"a log that was destroyed ends the run", testDestroyed},
+		{"a log that lost what nobody was promised does not end the run", testNothingPromised},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { tt.test(t, newSink(t)) })
@@ -74,26 +91,35 @@ func Run(t *testing.T, newSink func(t *testing.T) *Harness) {
 func start(t *testing.T, h *Harness) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- h.Sink.Run(ctx) }()
+	wait := run(ctx, t, h)
 	stop = sync.OnceFunc(func() {
 		cancel()
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("Run: %v", err)
-			}
-		case <-time.After(patience):
-			t.Error("Run has not ended with its context")
+		if err := wait(); err != nil {
+			t.Errorf("Run: %v", err)
 		}
-		if err := h.Sink.Ready(); err == nil {
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// run runs the sink until ctx ends. wait waits for its end, checks that nothing is left of it, and returns its error.
+func run(ctx context.Context, t *testing.T, h *Harness) (wait func() error) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- h.Sink.Run(ctx) }()
+	Eventually(t, "the sink is ready", h.Sink.Ready)
+	return func() (err error) {
+		select {
+		case err = <-ended:
+		case <-time.After(patience):
+			t.Error("Run has not ended")
+		}
+		if h.Sink.Ready() == nil {
 			t.Error("ready after its end")
 		}
 		h.checkLeaks(t)
-	})
-	t.Cleanup(stop)
-	Eventually(t, "the sink is ready", h.Sink.Ready)
-	return stop
+		return err
+	}
 }
 
 // checkLeaks looks for goroutines of the sink and its library; those of tests are calls of Publish at most.

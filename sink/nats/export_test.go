@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import "time"
+
+// SetPatience sets how long a replica may be left behind.
+func (s *Sink) SetPatience(d time.Duration) { s.patience = d }

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	gonats "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+)
+
+const (
+	// pullMessages and pullBytes bound what is asked for at a time, and so what is held of it.
+	pullMessages = 4096
+	pullBytes    = 16 << 20
+	// pullWait is how long the broker waits for a message that is not there (yet).
+	pullWait = time.Second
+	// forgetAfter is how long the broker keeps a consumer that nobody asks: one that could not be removed.
+	forgetAfter = time.Minute
+
+	structured = "application/cloudevents"
+)
+
+// reader reads a part of the stream, on one connection after the other. It is used by one goroutine.
+type reader struct {
+	sink     *Sink
+	q        sink.Query
+	f        func(*sink.Stored) error
+	subjects []string
+	data     bool
+	// delivered is how many messages the consumer has brought.
+	delivered uint64
+	// seen is the sequence up to which nothing is left to do, end the one after which nothing is; 0: not known yet.
+	seen, end uint64
+}
+
+// errWithData says that the messages are needed with their data.
+var errWithData = errors.New("structured messages are needed with their data")
+
+var errMissed = errors.New("a message got lost on the way here")
+
+// read goes on where the last call had to stop.
+func (r *reader) read(ctx context.Context) (progress bool, err error) {
+	before := r.seen
+	err = r.pass(ctx)
+	for errors.Is(err, errWithData) {
+		r.data = true
+		err = r.pass(ctx)
+	}
+	return r.seen > before, err
+}
+
+// pass reads with one consumer.
+func (r *reader) pass(ctx context.Context) error {
+	s := r.sink
+	ctx, cancel := s.call(ctx)
+	defer cancel()
+	if r.end == 0 {
+		if err := r.findEnd(ctx); err != nil || r.end <= r.seen {
+			return err
+		}
+	}
+	nc := s.conn.Load()
+	js, err := s.jetstream(nc)
+	if err != nil {
+		return err
+	}
+	r.delivered = 0
+	name, err := r.consumer(ctx, js)
+	if err != nil {
+		return err
+	}
+	// Nobody waits for the answer: when this ends, there may be no time for it.
+	defer nc.PublishRequest(s.api()+".CONSUMER.DELETE."+s.cfg.Stream+"."+name, nc.NewInbox(), nil) //nolint:errcheck // the broker forgets it by itself
+	if r.q.LastOfKey {
+		// What was the last of its key may not be any more: its successor is one that the consumer selects.
+		if err := r.findEnd(ctx); err != nil {
+			return err
+		}
+	}
+	p := r.puller(nc, s.api()+".CONSUMER.MSG.NEXT."+s.cfg.Stream+"."+name)
+	sub, err := nc.ChanSubscribe(p.inbox+".*", p.messages)
+	if err != nil {
+		return err
+	}
+	defer sub.Unsubscribe() //nolint:errcheck // it ends with the connection at the latest
+	return r.drain(ctx, p)
+}
+
+// drain pulls until the end.
+func (r *reader) drain(ctx context.Context, p *puller) error {
+	for idle := 1; r.seen < r.end; {
+		before := r.seen
+		err := p.pull(ctx, r.take)
+		silent := errors.Is(err, errSilent)
+		if err != nil && !silent {
+			return r.sink.unanswered(ctx, err)
+		}
+		if err == nil && r.seen > before {
+			idle = 1
+			continue
+		}
+		// Either the last messages were removed since, or this replica does not have them yet.
+		last, err := r.lastSequence(ctx)
+		if err != nil {
+			return err
+		}
+		if last <= r.seen {
+			return nil
+		}
+		r.end = min(r.end, last)
+		if silent {
+			return r.sink.silence()
+		}
+		if err := pause.For(ctx, r.sink.backoff(idle)); err != nil {
+			return r.sink.unanswered(ctx, err)
+		}
+		idle++
+	}
+	return nil
+}
+
+// take deals with one message, and reports whether there is more.
+func (r *reader) take(m *gonats.Msg) (more bool, err error) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return false, err
+	}
+	if r.delivered++; meta.Sequence.Consumer != r.delivered {
+		return false, fmt.Errorf("%w: number %d came as number %d", errMissed, meta.Sequence.Consumer, r.delivered)
+	}
+	at := meta.Sequence.Stream
+	switch {
+	case at <= r.seen:
+		return true, nil
+	case at > r.end:
+		r.seen = r.end
+		return false, nil
+	}
+	if coveredByAny(r.sink.cfg.Subjects, m.Subject) {
+		st := Decode(m.Header, m.Data)
+		if !r.data && strings.HasPrefix(st.ContentType, structured) {
+			return false, errWithData
+		}
+		st.Sequence, st.Time = at, meta.Timestamp
+		if err := r.f(&st); err != nil {
+			return false, &stoppedError{err}
+		}
+	}
+	r.seen = at
+	return at < r.end, nil
+}
+
+// findEnd sets the end to the last message there is now.
+func (r *reader) findEnd(ctx context.Context) (err error) {
+	r.end, err = r.lastSequence(ctx)
+	return err
+}
+
+func (r *reader) lastSequence(ctx context.Context) (last uint64, err error) {
+	for _, subject := range r.subjects {
+		m, err := r.sink.last(ctx, subject)
+		if err != nil {
+			return 0, fmt.Errorf("look the last message up: %w", err)
+		}
+		last = max(last, current(m))
+	}
+	return last, nil
+}
+
+// consumer makes a consumer of what comes after what was seen, and returns its name.
+func (r *reader) consumer(ctx context.Context, js jetstream.JetStream) (string, error) {
+	cfg := jetstream.ConsumerConfig{
+		Description:       "kube-eventbridge reads back what it published",
+		AckPolicy:         jetstream.AckNonePolicy,
+		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:       r.seen + 1,
+		HeadersOnly:       !r.data,
+		InactiveThreshold: forgetAfter,
+		MemoryStorage:     true,
+		Replicas:          1,
+	}
+	if r.q.LastOfKey {
+		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverLastPerSubjectPolicy, 0
+	}
+	if len(r.subjects) == 1 {
+		cfg.FilterSubject = r.subjects[0]
+	} else {
+		cfg.FilterSubjects = r.subjects
+	}
+	ctx, cancel := r.sink.request(ctx)
+	defer cancel()
+	c, err := js.CreateConsumer(ctx, r.sink.cfg.Stream, cfg)
+	if err != nil {
+		return "", fmt.Errorf("create a consumer: %w", r.sink.unanswered(ctx, err))
+	}
+	return c.CachedInfo().Name, nil
+}

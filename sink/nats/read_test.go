@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	gonats "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
+)
+
+// ids reads, and returns the messages' ids.
+func ids(t *testing.T, s *nats.Sink, q sink.Query) (all []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := s.Read(ctx, q, func(st *sink.Stored) error { all = append(all, st.ID); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// Other subjects of the stream are not the sink's, however its own are put.
+func TestRead_keeps_to_its_own_subjects(t *testing.T) {
+	b := newBroker(t)
+	nc, js := b.connect(t)
+	defer nc.Close()
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>"}, Duplicates: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	for i, subject := range []string{"k8s.a.x", "k8s.b.x", "k8s.a.y", "k8s.c.z", "k8s.b.x", "k8s.d.z"} {
+		if _, err := js.Publish(t.Context(), subject, nil, jetstream.WithMsgID(fmt.Sprint(i+1))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		subjects, all, last []string
+	}{
+		{[]string{"k8s.>"}, []string{"1", "2", "3", "4", "5", "6"}, []string{"1", "3", "4", "5", "6"}},
+		{[]string{"k8s.a.>"}, []string{"1", "3"}, []string{"1", "3"}},
+		{[]string{"k8s.a.*", "k8s.b.x"}, []string{"1", "2", "3", "5"}, []string{"1", "3", "5"}},
+		{[]string{"k8s.b.x", "k8s.b.>"}, []string{"2", "5"}, []string{"5"}},
+		{[]string{"k8s.a.*", "k8s.*.x"}, []string{"1", "2", "3", "5"}, []string{"1", "3", "5"}},
+		{[]string{"k8s.none"}, nil, nil},
+	} {
+		cfg := config(b.addr())
+		cfg.Subjects = c.subjects
+		s := newSink(t, cfg)
+		end := ready(t, s)
+		if got := ids(t, s, sink.Query{}); !slices.Equal(got, c.all) {
+			t.Errorf("%v: %v, want %v", c.subjects, got, c.all)
+		}
+		if got := ids(t, s, sink.Query{LastOfKey: true}); !slices.Equal(got, c.last) {
+			t.Errorf("%v: last of each %v, want %v", c.subjects, got, c.last)
+		}
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// More than one pull brings, by number and by size.
+func TestRead_reads_on_until_the_end(t *testing.T) {
+	b := newBroker(t)
+	s := newSink(t, config(b.addr()))
+	ready(t, s)
+	nc, js := b.connect(t)
+	defer nc.Close()
+	const many, large = 10_000, 40
+	for i := range many + large {
+		data := []byte("{}")
+		if i >= many {
+			data = bytes.Repeat([]byte("x"), 900<<10)
+		}
+		if _, err := js.PublishAsync(fmt.Sprint("k8s.", i), data, jetstream.WithMsgID(fmt.Sprint(i)), jetstream.WithStallWait(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-js.PublishAsyncComplete()
+	for _, q := range []sink.Query{{}, {Data: true}, {LastOfKey: true}, {LastOfKey: true, Data: true}} {
+		if got := ids(t, s, q); len(got) != many+large {
+			t.Errorf("%+v: %d messages", q, len(got))
+		}
+	}
+}
+
+// What is removed while it is read is not waited for.
+func TestRead_ends_where_the_last_messages_were_removed(t *testing.T) {
+	b := newBroker(t)
+	cfg := config(b.addr())
+	cfg.AckTimeout = 500 * time.Millisecond
+	s := newSink(t, cfg)
+	ready(t, s)
+	nc, js := b.connect(t)
+	defer nc.Close()
+	st, err := js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, remove := range map[string]func() error{
+		"the last": func() error { return st.DeleteMsg(t.Context(), lastOf(t, js)) },
+		"all":      func() error { return st.Purge(t.Context()) },
+	} {
+		for _, lastOfKey := range []bool{false, true} {
+			for i := range 9000 {
+				if _, err := js.PublishAsync(fmt.Sprint("k8s.", i), nil, jetstream.WithStallWait(time.Minute)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			<-js.PublishAsyncComplete()
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			n := 0
+			if err := s.Read(ctx, sink.Query{LastOfKey: lastOfKey}, func(*sink.Stored) error {
+				if n++; n == 1 {
+					return remove()
+				}
+				return nil
+			}); err != nil || n == 0 {
+				t.Errorf("%s: %d messages (%v)", name, n, err)
+			}
+			cancel()
+			if err := st.Purge(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func lastOf(t *testing.T, js jetstream.JetStream) uint64 {
+	t.Helper()
+	st, err := js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.CachedInfo().State.LastSeq
+}
+
+func TestRead_leaves_no_consumer_behind(t *testing.T) {
+	b := newBroker(t)
+	s := newSink(t, config(b.addr()))
+	ready(t, s)
+	publish(t, s, message("k8s.a", "a.1"))
+	ids(t, s, sink.Query{})
+	ctx, cancel := context.WithCancel(t.Context())
+	_ = s.Read(ctx, sink.Query{}, func(*sink.Stored) error { cancel(); return errors.New("enough") })
+	nc, js := b.connect(t)
+	defer nc.Close()
+	sinktest.Eventually(t, "no consumer is left", func() error {
+		st, err := js.Stream(t.Context(), stream)
+		if err != nil {
+			return err
+		}
+		if n := st.CachedInfo().State.Consumers; n != 0 {
+			return fmt.Errorf("%d are", n)
+		}
+		return nil
+	})
+}
+
+func TestRead_does_not_outlast_Run(t *testing.T) {
+	b := newBroker(t)
+	s := newSink(t, config(nobody))
+	end := run(t, s)
+	failed := make(chan error, 2)
+	nothing := func(*sink.Stored) error { return nil }
+	go func() { failed <- s.Read(t.Context(), sink.Query{}, nothing) }()
+	go func() { _, err := s.Bounds(t.Context()); failed <- err }()
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		if err := <-failed; !errors.Is(err, sink.ErrNotRunning) {
+			t.Errorf("error %v", err)
+		}
+	}
+	s = newSink(t, config(b.addr()))
+	end = ready(t, s)
+	publish(t, s, message("k8s.a", "a.1"))
+	if err := s.Read(t.Context(), sink.Query{}, func(*sink.Stored) error { return end() }); err != nil && !errors.Is(err, sink.ErrNotRunning) {
+		t.Errorf("Run ended meanwhile: %v", err)
+	}
+}
+
+func TestRead_waits_for_permission_and_says_so(t *testing.T) {
+	b := newBroker(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "bridge", Password: "pw", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Allow: []string{"k8s.>", "$JS.API.STREAM.>"}},
+		}}}
+	})
+	cfg := config(b.addr())
+	cfg.Auth.User, cfg.Auth.Password = "bridge", "pw"
+	cfg.AckTimeout = 200 * time.Millisecond
+	s, said := newTalkingSink(t, cfg)
+	ready(t, s)
+	publish(t, s, message("k8s.a", "a.1"))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Read(ctx, sink.Query{}, func(*sink.Stored) error { return nil }) }()
+	sinktest.Eventually(t, "the permission is named", func() error {
+		if text := said(); !strings.Contains(text, "$JS.API.CONSUMER.CREATE.KUBERNETES") {
+			return errors.New(text)
+		}
+		return nil
+	})
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func BenchmarkRead(b *testing.B) {
+	url := otherProcess(b)
+	const many = 100_000
+	s, err := nats.New(nats.Config{Servers: []string{url}, Stream: stream, Subjects: []string{"k8s.>"}}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = s.Run(b.Context()); close(ended) }()
+	b.Cleanup(func() { <-ended })
+	for s.Ready() != nil {
+		<-time.After(time.Millisecond)
+	}
+	fillStream(b, url, many)
+	for name, q := range map[string]sink.Query{"headers": {}, "last of key, headers": {LastOfKey: true}, "data": {Data: true}} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				n := 0
+				if err := s.Read(b.Context(), q, func(*sink.Stored) error { n++; return nil }); err != nil || n != many {
+					b.Fatalf("%d messages (%v)", n, err)
+				}
+			}
+			b.ReportMetric(float64(b.N)*many/b.Elapsed().Seconds(), "msg/s")
+		})
+	}
+}
+
+// fillStream publishes n events, each of another object.
+func fillStream(b *testing.B, url string, n int) {
+	b.Helper()
+	nc, err := gonats.Connect(url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		b.Fatal(err)
+	}
+	e := event(0)
+	msg := gonats.NewMsg("")
+	for _, a := range e.Attributes {
+		msg.Header["ce-"+a.Name] = []string{a.Value}
+	}
+	for i := range n {
+		one := &gonats.Msg{Subject: fmt.Sprintf("k8s.prod.core.pods.default.web-%d", i), Header: msg.Header, Data: e.Data}
+		if _, err := js.PublishMsgAsync(one, jetstream.WithStallWait(time.Minute)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	<-js.PublishAsyncComplete()
+}
