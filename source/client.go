@@ -27,6 +27,12 @@ import (
 // readBuffer is what one read from a watch's connection can take: several frames of a busy watch.
 const readBuffer = 128 << 10
 
+const (
+	acceptObjects = "application/json"
+	// acceptIdentities has the API server leave out all but apiVersion, kind and metadata; one that cannot sends whole objects.
+	acceptIdentities = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+)
+
 // Client talks to one API server. It is safe for concurrent use.
 type Client struct {
 	http *http.Client
@@ -98,7 +104,7 @@ func (c *Client) ClusterUID(ctx context.Context) (string, error) {
 	defer cancel()
 	u := c.base
 	u.Path = joinPath(u.Path, "/api/v1/namespaces/kube-system")
-	body, err := c.get(ctx, u, schema.GroupResource{Resource: "namespaces"})
+	body, err := c.get(ctx, u, acceptObjects, schema.GroupResource{Resource: "namespaces"})
 	if err != nil {
 		return "", fmt.Errorf("identify the cluster by the namespace kube-system: %w", err)
 	}
@@ -113,14 +119,31 @@ func (c *Client) ClusterUID(ctx context.Context) (string, error) {
 	return string(ns.UID), nil
 }
 
-// listPage asks for one page. An empty token asks for the first page of a consistent list.
-func (c *Client) listPage(ctx context.Context, s Stream, limit int, token string) (io.ReadCloser, error) {
+// pageQuery says which page of a list is asked for.
+type pageQuery struct {
+	limit int
+	// token is that of a later page. Exact is the version of a first page; both are empty for the first of a consistent list.
+	token, exact string
+	// identities asks for the objects' metadata only.
+	identities bool
+}
+
+// listPage asks for one page.
+func (c *Client) listPage(ctx context.Context, s Stream, page pageQuery) (io.ReadCloser, error) {
 	q := selectors(s)
-	q.Set("limit", strconv.Itoa(limit))
-	if token != "" {
-		q.Set("continue", token)
+	q.Set("limit", strconv.Itoa(page.limit))
+	if page.token != "" {
+		q.Set("continue", page.token)
 	}
-	return c.get(ctx, c.url(s, q), s.groupResource())
+	if page.exact != "" {
+		q.Set("resourceVersion", page.exact)
+		q.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
+	}
+	accept := acceptObjects
+	if page.identities {
+		accept = acceptIdentities
+	}
+	return c.get(ctx, c.url(s, q), accept, s.groupResource())
 }
 
 // watch opens a watch for everything after version.
@@ -130,7 +153,7 @@ func (c *Client) watch(ctx context.Context, s Stream, version string, timeout ti
 	q.Set("allowWatchBookmarks", "true")
 	q.Set("resourceVersion", version)
 	q.Set("timeoutSeconds", strconv.Itoa(int(timeout.Seconds())))
-	return c.get(ctx, c.url(s, q), s.groupResource())
+	return c.get(ctx, c.url(s, q), acceptObjects, s.groupResource())
 }
 
 func (c *Client) url(s Stream, q url.Values) url.URL {
@@ -147,12 +170,12 @@ func (c *Client) url(s Stream, q url.Values) url.URL {
 	return u
 }
 
-func (c *Client) get(ctx context.Context, u url.URL, what schema.GroupResource) (io.ReadCloser, error) {
+func (c *Client) get(ctx context.Context, u url.URL, accept string, what schema.GroupResource) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Accept", accept)
 	began := time.Now()
 	resp, err := c.http.Do(req)
 	if err != nil {

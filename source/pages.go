@@ -25,7 +25,7 @@ const (
 func (w *wire) list(ctx context.Context) (*stubs, error) {
 	w.observer.State(Listing, nil)
 	// The first page tells the version before anything is published.
-	meta, first, err := w.firstPage(ctx)
+	meta, first, err := w.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -41,12 +41,12 @@ func (w *wire) list(ctx context.Context) (*stubs, error) {
 		}
 	}
 	for meta.Continue != "" {
-		if meta, err = w.page(ctx, meta.Continue, take); err != nil {
+		if meta, err = w.page(ctx, pageQuery{limit: pageSize, token: meta.Continue}, expired, take); err != nil {
 			return nil, err
 		}
 	}
 	out.ResourceVersion = version
-	return out, w.history.Note(ctx, Progress{Kind: Listed, Version: version, Objects: len(out.Items), Seen: time.Now()})
+	return out, w.note(ctx, Progress{Kind: Listed, Version: version, Objects: len(out.Items), Seen: time.Now()})
 }
 
 func (w *wire) startList(ctx context.Context, version string) error {
@@ -55,18 +55,24 @@ func (w *wire) startList(ctx context.Context, version string) error {
 		if err := w.checkVersion(w.at, version); err != nil {
 			return err
 		}
-		start.Kind, start.Cause = Gap, w.cause
+		start.Kind, start.Cause, start.Recovered = Gap, w.gap.text(), w.gap.recovered
 	}
-	return w.history.Note(ctx, start)
+	err := w.note(ctx, start)
+	w.gap.announced()
+	return err
 }
 
 // firstPage reads the version at which a list begins, and what the API server sends with it: one object, or everything
-// where it knows no pages.
-func (w *wire) firstPage(ctx context.Context) (meta listMeta, items [][]byte, err error) {
-	err = w.retried(ctx, func() (err error) {
+// where it knows no pages. Exact is the version to list at, or empty for a consistent list; then only the former gives up.
+func (w *wire) firstPage(ctx context.Context, exact string) (meta listMeta, items [][]byte, err error) {
+	giveUp := expired
+	if exact != "" {
+		giveUp = new(patience).spent
+	}
+	err = w.retried(ctx, giveUp, func() (err error) {
 		items = nil
 		size := 0
-		meta, err = w.readPage(ctx, 1, "", func(raw []byte) error {
+		meta, err = w.client.readPage(ctx, w.stream, pageQuery{limit: 1, exact: exact}, func(raw []byte) error {
 			if size += len(raw); size > maxUnpaged && len(items) > 0 {
 				return unreadable("the API server knows no pages, and its list has more than %d bytes", maxUnpaged)
 			}
@@ -80,13 +86,13 @@ func (w *wire) firstPage(ctx context.Context) (meta listMeta, items [][]byte, er
 	return meta, items, err
 }
 
-// page reads a later page of a list. Items that were passed on before it broke off are not passed on again: a list has one
+// page reads a page of a list. Items that were passed on before it broke off are not passed on again: a list has one
 // order and one version.
-func (w *wire) page(ctx context.Context, token string, item func(raw []byte) error) (meta listMeta, err error) {
+func (w *wire) page(ctx context.Context, q pageQuery, giveUp func(error) bool, item func(raw []byte) error) (meta listMeta, err error) {
 	passed := 0
-	err = w.retried(ctx, func() (err error) {
+	err = w.retried(ctx, giveUp, func() (err error) {
 		seen := 0
-		meta, err = w.readPage(ctx, pageSize, token, func(raw []byte) error {
+		meta, err = w.client.readPage(ctx, w.stream, q, func(raw []byte) error {
 			if seen++; seen <= passed {
 				return nil
 			}
@@ -104,12 +110,12 @@ func (w *wire) page(ctx context.Context, token string, item func(raw []byte) err
 	return meta, err
 }
 
-// retried repeats a request until it succeeds, its history is gone, or ctx ends.
-func (w *wire) retried(ctx context.Context, request func() error) error {
+// retried repeats a request until it succeeds, is given up, or ctx ends.
+func (w *wire) retried(ctx context.Context, giveUp func(error) bool, request func() error) error {
 	var retry backoff
 	for {
 		err := request()
-		if err == nil || expired(err) {
+		if err == nil || giveUp(err) {
 			return err
 		}
 		if err := w.wait(ctx, &retry, err); err != nil {
@@ -119,20 +125,25 @@ func (w *wire) retried(ctx context.Context, request func() error) error {
 }
 
 // readPage reads one page within pageTimeout; what it read is passed on however long there is no room for it.
-func (w *wire) readPage(ctx context.Context, limit int, token string, item func(raw []byte) error) (listMeta, error) {
+func (c *Client) readPage(ctx context.Context, s Stream, q pageQuery, item func(raw []byte) error) (listMeta, error) {
 	conn, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	body, err := w.client.listPage(conn, w.stream, limit, token)
+	body, err := c.listPage(conn, s, q)
 	if err != nil {
-		return listMeta{}, fmt.Errorf("list %s: %w", w.stream.Name(), err)
+		return listMeta{}, fmt.Errorf("list %s: %w", s.Name(), err)
 	}
 	defer func() { _ = body.Close() }()
-	meta, err := readList(body, w.stream.Resource, item)
-	if err == nil && meta.ResourceVersion == "" {
+	meta, err := readList(body, s.Resource, item)
+	switch {
+	case err != nil:
+		err = overdue(conn, err)
+	case q.exact != "" && meta.ResourceVersion != q.exact:
+		err = unreadable("asked for a list at %s, the API server sent one at %q", q.exact, meta.ResourceVersion)
+	case meta.ResourceVersion == "":
 		err = errors.New("the answer has no resourceVersion")
 	}
 	if err != nil {
-		return meta, fmt.Errorf("list %s: %w", w.stream.Name(), overdue(conn, err))
+		return meta, fmt.Errorf("list %s: %w", s.Name(), err)
 	}
 	return meta, nil
 }
@@ -162,6 +173,7 @@ func (w *wire) item(ctx context.Context, out *stubs, raw []byte) error {
 	}
 	w.feed.Deliver(Change{
 		Op: Added, Ident: id.Ident, Body: newListBody(raw, w.stream.Resource), Reason: reason, Seen: time.Now(), Ticket: ticket, Size: size,
+		Listed: true,
 	})
 	out.Items = append(out.Items, &object{Identity: id})
 	return nil

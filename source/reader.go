@@ -51,6 +51,11 @@ type Reader struct {
 	Feed     Feed
 	History  History
 	Observer Observer
+	// Recovery bounds what is read back where a watch cannot go on; the zero Recovery turns that off.
+	Recovery Recovery
+	// Again, when a cause is received from it, makes the stream list anew, as if the watch had expired, behind a [Gap] with that
+	// cause. It is received from while a watch runs or is tried again, not while the stream lists. Nil never asks for a list.
+	Again <-chan string
 }
 
 // Run reads until ctx ends, and returns nil then: what was admitted has been delivered, or is read again by the next Run,
@@ -63,7 +68,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	defer cancel()
 	w := &wire{
 		client: r.Client, stream: r.Stream, feed: r.Feed, history: r.History, observer: r.Observer,
-		listing: make(chan struct{}, 1), cancel: cancel,
+		recovery: r.Recovery, again: r.Again, listing: make(chan struct{}, 1), cancel: cancel,
 	}
 	informer := cache.NewSharedIndexInformerWithOptions(w, &object{}, cache.SharedIndexInformerOptions{
 		ObjectDescription: r.Stream.Name(),

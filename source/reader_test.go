@@ -191,7 +191,9 @@ func TestClient_asks_for_the_stream_and_nothing_else(t *testing.T) {
 			s := newScript(t, step{body: "{}", repeats: true})
 			c := s.client()
 			for _, ask := range []func() (io.ReadCloser, error){
-				func() (io.ReadCloser, error) { return c.listPage(t.Context(), stream, 500, "t1") },
+				func() (io.ReadCloser, error) {
+					return c.listPage(t.Context(), stream, pageQuery{limit: 500, token: "t1"})
+				},
 				func() (io.ReadCloser, error) { return c.watch(t.Context(), stream, "7", time.Minute) },
 			} {
 				body, err := ask()

@@ -17,6 +17,10 @@ type recorder struct {
 	known  []Ident
 	// relist: the history knows resume, but not of these selectors.
 	relist bool
+	// remember: the history knows what was delivered.
+	remember bool
+	// refuse, if it is not nil, is asked what to answer to a note.
+	refuse func(p Progress) error
 	// onCall is told of every call, and when its context ends, if it has one.
 	onCall func(call string, done <-chan struct{})
 
@@ -26,6 +30,9 @@ type recorder struct {
 	tickets Ticket
 	states  []string
 	reasons []string
+	notes   []Progress
+	// delivering is held by whoever hands over.
+	delivering sync.Mutex
 	// over: the reader has ended, and must not call any more.
 	over bool
 }
@@ -57,18 +64,28 @@ func (r *recorder) Admit(ctx context.Context, version string, _ int) (Ticket, er
 }
 
 func (r *recorder) Deliver(c Change) {
+	alone := r.delivering.TryLock()
 	r.call("deliver", nil)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if alone {
+		r.delivering.Unlock()
+	} else {
+		r.lines = append(r.lines, "BUG: two deliver at a time")
+	}
+	if c.Listed != (c.Reason != ReasonWatch) {
+		r.lines = append(r.lines, fmt.Sprintf("BUG: listed is %v of a change by %s", c.Listed, c.Reason))
+	}
 	if !r.open[c.Ticket] {
 		r.lines = append(r.lines, "BUG: change without an open ticket")
 	}
 	delete(r.open, c.Ticket)
 	var got struct {
 		Kind     string
-		Metadata struct{ Name string }
+		Metadata struct{ Name, UID, ResourceVersion string }
 	}
-	if err := json.Unmarshal(c.Body.Bytes(), &got); err != nil || got.Kind != "ConfigMap" || got.Metadata.Name != c.Name {
+	if err := json.Unmarshal(c.Body.Bytes(), &got); err != nil || got.Kind != "ConfigMap" || got.Metadata.Name != c.Name ||
+		got.Metadata.UID != c.UID || got.Metadata.ResourceVersion != c.ResourceVersion {
 		r.lines = append(r.lines, fmt.Sprintf("BUG: body of %s is %s", c.Name, c.Body.Bytes()))
 	}
 	if c.Size != len(c.Body.Bytes()) {
@@ -76,9 +93,21 @@ func (r *recorder) Deliver(c Change) {
 	}
 	c.Body.Release()
 	r.lines = append(r.lines, fmt.Sprintf("%s %s@%s %s", c.Op, c.Name, c.ResourceVersion, c.Reason))
+	if r.remember {
+		r.know(c)
+	}
+}
+
+func (r *recorder) know(c Change) {
+	r.known = slices.DeleteFunc(slices.Clone(r.known), func(id Ident) bool { return id.Key() == c.Key() })
+	if c.Op != Deleted {
+		r.known = append(r.known, c.Ident)
+	}
 }
 
 func (r *recorder) Resume() (string, iter.Seq[Ident], bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return r.resume, slices.Values(r.known), r.resume != "" && !r.relist
 }
 
@@ -91,6 +120,10 @@ func (r *recorder) Note(ctx context.Context, p Progress) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lines = append(r.lines, word+" "+p.Version)
+	r.notes = append(r.notes, p)
+	if r.refuse != nil {
+		return r.refuse(p)
+	}
 	return nil
 }
 

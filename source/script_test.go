@@ -34,9 +34,12 @@ type script struct {
 
 	mu    sync.Mutex
 	steps []step
-	// now is the version that the server is at when it is asked for that only, before a watch.
+	// now is the version that the server is at when it is asked for that only, before a watch. Of old versions it has no lists, unless
+	// a step says so.
 	now string
 	got []request
+	// model, if it is not nil, answers instead of the steps.
+	model http.Handler
 }
 
 type request struct {
@@ -121,6 +124,9 @@ func (s *script) next(r *http.Request) (step, bool) {
 	if query == "limit=1" && (len(s.steps) == 0 || s.steps[0].want != query) {
 		return step{want: query, body: listOf(s.now, "")}, true
 	}
+	if exact := "resourceVersionMatch=Exact"; strings.Contains(query, exact) && (len(s.steps) == 0 || !strings.Contains(s.steps[0].want, exact)) {
+		return step{want: exact, status: http.StatusGone, body: expiredStatus}, true
+	}
 	s.got = append(s.got, request{r.URL.Path, query, time.Since(s.started)})
 	if len(s.steps) == 0 {
 		return step{}, false
@@ -149,6 +155,10 @@ func (s *script) waits() (waits []time.Duration) {
 }
 
 func (s *script) serve(w http.ResponseWriter, r *http.Request) {
+	if s.model != nil {
+		s.model.ServeHTTP(w, r)
+		return
+	}
 	st, ok := s.next(r)
 	if !ok || st.mute {
 		<-r.Context().Done()
@@ -207,7 +217,13 @@ var configMaps = Stream{Resource: Resource{Version: "v1", Resource: "configmaps"
 // runUntil runs a reader until done says so, an hour has passed, or it ends by itself.
 func runUntil(t *testing.T, s *script, r *recorder, done func() bool) ([]string, error) {
 	t.Helper()
-	reader := Reader{Client: s.client(), Feed: r, History: r, Observer: r, Stream: configMaps}
+	return runReader(t, Reader{Client: s.client(), Stream: configMaps}, r, done)
+}
+
+// runReader is runUntil, of a reader that knows everything but its far side.
+func runReader(t *testing.T, reader Reader, r *recorder, done func() bool) ([]string, error) {
+	t.Helper()
+	reader.Feed, reader.History, reader.Observer = r, r, r
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	var running sync.WaitGroup

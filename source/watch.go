@@ -40,13 +40,15 @@ type resumedWatch struct {
 	// last is the version of the newest frame; safe the one before it, or of the newest bookmark: several deletions
 	// can share a version (an etcd lease that expires), so a version is complete only when a later one was seen.
 	last, safe string
+	// from is the version from which the watch began.
+	from string
 	// retry counts the failures since the watch last got further than before.
 	retry backoff
 }
 
 func (w *wire) resume(ctx context.Context, version string) *resumedWatch {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &resumedWatch{wire: w, events: make(chan watch.Event, handOver), cancel: cancel, last: version, safe: version}
+	r := &resumedWatch{wire: w, events: make(chan watch.Event, handOver), cancel: cancel, from: version, last: version, safe: version}
 	r.running.Go(func() { r.run(ctx) })
 	return r
 }
@@ -62,33 +64,48 @@ func (r *resumedWatch) Stop() {
 
 func (r *resumedWatch) run(ctx context.Context) {
 	defer close(r.events)
+	// A connection can be cut off by itself: what was read of it is passed on in any case.
+	conns, cut := context.WithCancelCause(ctx)
+	var asking sync.WaitGroup
+	asking.Go(func() { r.asked(conns, cut) })
+	defer asking.Wait()
+	defer cut(nil)
 	for again := false; ctx.Err() == nil; again = true {
-		err := r.session(ctx, again)
+		err := r.session(ctx, conns, again)
+		if asked := (askedError{}); errors.As(context.Cause(conns), &asked) {
+			err = asked
+		}
 		switch {
 		case err == nil:
 			r.retry.reset()
 			r.wire.observer.Restarted(restartReason(nil))
-		case expired(err):
+		case expired(err), errors.As(err, &askedError{}):
 			r.expire(ctx, err)
 			return
 		default:
-			_ = r.wire.wait(ctx, &r.retry, err) // ctx's end ends the loop
+			_ = r.wire.wait(conns, &r.retry, err) // ctx's end ends the loop
 		}
 	}
 }
 
 // expire makes the reflector list again.
 func (r *resumedWatch) expire(ctx context.Context, cause error) {
-	r.wire.at, r.wire.cause = r.safe, cause.Error()
+	if r.last != r.from {
+		r.wire.chased = 0
+	}
+	r.wire.at, r.wire.gap = r.safe, gap{cause: statusMessage(cause), read: r.last}
+	if expired(cause) && r.wire.chased < maxChased {
+		r.wire.gap.oldest = oldestWatchable(cause, r.safe)
+	}
 	r.wire.observer.Restarted(restartReason(cause))
 	r.send(ctx, watch.Event{Type: watch.Error, Object: &gone().ErrStatus})
 }
 
 // session reads one connection to its end: nil if the API server ended it in good order after it had been useful.
-func (r *resumedWatch) session(ctx context.Context, again bool) error {
+func (r *resumedWatch) session(ctx, conns context.Context, again bool) error {
 	timeout := watchAtLeast + rand.N(watchSpread)
 	// Only the connection has a deadline: what is read is passed on however long there is no room for it.
-	conn, cancel := context.WithTimeout(ctx, timeout+watchGrace)
+	conn, cancel := context.WithTimeout(conns, timeout+watchGrace)
 	defer cancel()
 	body, err := r.open(conn, again, timeout)
 	if err != nil {
@@ -112,7 +129,7 @@ func (r *resumedWatch) session(ctx context.Context, again bool) error {
 // restored from a backup meanwhile would accept it, and be silent.
 func (r *resumedWatch) open(ctx context.Context, again bool, timeout time.Duration) (io.ReadCloser, error) {
 	if again {
-		if err := r.wire.checkServer(ctx, r.safe); err != nil {
+		if err := r.wire.checkAgain(ctx, r.safe); err != nil {
 			return nil, err
 		}
 	}
@@ -174,7 +191,7 @@ func (r *resumedWatch) frame(ctx context.Context, f frame) error {
 			r.progressed()
 		}
 		r.last, r.safe = version, version
-		return r.wire.history.Note(ctx, Progress{Kind: Bookmark, Version: version, Seen: time.Now()})
+		return r.wire.note(ctx, Progress{Kind: Bookmark, Version: version, Seen: time.Now()})
 	case frameError:
 		return &apierrors.StatusError{ErrStatus: *parseStatus(f.Object)}
 	case frameAdded:

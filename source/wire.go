@@ -4,13 +4,12 @@ package source
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"iter"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -24,13 +23,18 @@ type wire struct {
 	feed     Feed
 	history  History
 	observer Observer
+	recovery Recovery
+	again    <-chan string
 
 	inside occupancy
 	// listing has room for one: who reads a list. The reflector does not wait for that when its context ends.
 	listing chan struct{}
-	// at is the version up to which the stream was shown; empty until a first list was returned. Cause is why the next
-	// one is needed.
-	at, cause string
+	// at is the version up to which the stream was shown; empty until a first list was returned. Gap is why the next one is
+	// needed.
+	at  string
+	gap gap
+	// chased counts the lists at old versions in a row from which no watch could go on.
+	chased int
 	// refused is why the stream was ended for good; cancel ends it.
 	refused error
 	cancel  context.CancelFunc
@@ -96,6 +100,9 @@ func (w *wire) resumed(ctx context.Context, version string, known iter.Seq[Ident
 	if err := w.checkServer(ctx, version); err != nil {
 		return nil, err
 	}
+	if err := w.checkObjects(ctx, version, known); err != nil {
+		return nil, err
+	}
 	list := &stubs{ListMeta: metav1.ListMeta{ResourceVersion: version}}
 	for id := range known {
 		list.Items = append(list.Items, &object{Identity: newIdentity(id)})
@@ -103,36 +110,14 @@ func (w *wire) resumed(ctx context.Context, version string, known iter.Seq[Ident
 	return list, nil
 }
 
-// checkServer asks the API server for its version, before a watch from one that it has shown earlier. If its own is older, the
-// stream ends for good.
-func (w *wire) checkServer(ctx context.Context, shown string) error {
-	meta, err := w.readPage(ctx, 1, "", func([]byte) error { return nil })
-	if err != nil {
-		return err
+// note passes on what is noted in its place. Where that shows another history, the stream ends for good.
+func (w *wire) note(ctx context.Context, p Progress) error {
+	err := w.history.Note(ctx, p)
+	var rewound *RewoundError
+	if errors.As(err, &rewound) {
+		return w.refuse(err)
 	}
-	return w.checkVersion(shown, meta.ResourceVersion)
-}
-
-// checkVersion ends the stream for good where the API server went back from the version that it has shown. Versions that
-// are not numbers have no order.
-func (w *wire) checkVersion(shown, now string) error {
-	if order, err := resourceversion.CompareResourceVersion(now, shown); err != nil || order >= 0 {
-		return nil
-	}
-	w.refused = &RewoundError{Stream: w.stream.Name(), Position: shown, Server: now}
-	w.cancel()
-	return w.refused
-}
-
-// RewoundError says that the API server is at an older version than one it has shown before. A watch from such
-// a version is accepted, and silent until the server has passed it.
-type RewoundError struct{ Stream, Position, Server string }
-
-// Error implements error.
-func (e *RewoundError) Error() string {
-	return fmt.Sprintf("stream %s was at resourceVersion %s and the API server is at %s: its etcd was restored from a backup; "+
-		"start again with a new checkpoint and a new log (another stream, or another cluster name), "+
-		"as in the old log lower versions count as published", e.Stream, e.Position, e.Server)
+	return err
 }
 
 // wait tells why a request is repeated, and waits until it may be. The error is ctx's.

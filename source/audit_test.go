@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAudit_tells_what_existed_at_a_version(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var writes []write
+		var want []string
+		for i := range 2*pageSize + 10 {
+			name := fmt.Sprintf("o%05d", i)
+			writes = append(writes, write{rev: i + 1, name: name, uid: "u-" + name, label: "x"})
+			want = append(want, fmt.Sprintf("default/%s u-%s %d", name, name, i+1))
+		}
+		server := newCluster(t, 5000, append(writes, write{rev: 3000, name: "o00001", gone: true}, write{rev: 3001, name: "z", uid: "u-z", label: "x"})...)
+		stream := configMaps
+		stream.LabelSelector = "app=x"
+		var got []string
+		err := Audit(t.Context(), server.script.client(), stream, "2000", func(id Ident) error {
+			got = append(got, id.Key()+" "+id.UID+" "+id.ResourceVersion)
+			return nil
+		})
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("error %v, %d objects, want %d", err, len(got), len(want))
+		}
+		for i, q := range server.asked {
+			if !strings.HasPrefix(server.accepted[i], "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1") ||
+				q.Get("labelSelector") != "app=x" || q.Get("limit") != strconv.Itoa(pageSize) {
+				t.Errorf("asked for %v, accepting %s", q, server.accepted[i])
+			}
+		}
+		if len(server.asked) != 3 || server.asked[0].Get("resourceVersionMatch") != "Exact" || server.asked[1].Get("resourceVersion") != "" {
+			t.Errorf("asked for %v", server.asked)
+		}
+	})
+}
+
+func TestAudit_ends_with_what_is_wrong(t *testing.T) {
+	enoughSeen := errors.New("enough seen")
+	answer := func(st step) func(int, url.Values) *step { return func(int, url.Values) *step { return &st } }
+	for name, c := range map[string]struct {
+		version string
+		fault   func(int, url.Values) *step
+		f       error
+		wrong   func(error) bool
+	}{
+		"no version":             {"", nil, nil, func(err error) bool { return errors.Is(err, errNoVersion) }},
+		"a version that is gone": {"3", nil, nil, expired},
+		"a future version":       {"3000", nil, nil, tooLarge},
+		"another version": {"20", answer(step{body: listOf("40", "")}), nil, func(err error) bool {
+			return strings.Contains(err.Error(), `asked for a list at 20, the API server sent one at "40"`)
+		}},
+		"no identity":     {"20", answer(step{body: listOf("20", "", nameless["uid"])}), nil, func(err error) bool { return errors.As(err, &unreadableError{}) }},
+		"half an answer":  {"20", answer(step{body: listOf("20", "")[:20], cut: true}), nil, func(err error) bool { return err != nil }},
+		"f's own error":   {"20", nil, enoughSeen, func(err error) bool { return errors.Is(err, enoughSeen) }},
+		"no such request": {"20", answer(step{status: http.StatusBadRequest}), nil, unanswerable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newCluster(t, 40, write{rev: 10, name: "a", uid: "u-a"})
+				server.compacted, server.fault = 5, c.fault
+				err := Audit(t.Context(), server.script.client(), configMaps, c.version, func(Ident) error { return c.f })
+				if err == nil || !c.wrong(err) {
+					t.Errorf("error is %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestReadAt_tells_one_object_at_a_version(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newCluster(t, 40, write{rev: 10, name: "a", uid: "u-1"}, write{rev: 12, name: "b", uid: "u-b"}, write{rev: 20, name: "a", gone: true},
+			write{rev: 30, name: "a", uid: "u-2"})
+		server.compacted = 5
+		client := server.script.client()
+		for version, want := range map[string]Ident{"9": {}, "10": known("a", "u-1", 10), "19": known("a", "u-1", 10), "20": {}, "40": known("a", "u-2", 30)} {
+			id, found, err := ReadAt(t.Context(), client, configMaps, "default", "a", version)
+			if err != nil || id != want || found != (want != Ident{}) {
+				t.Errorf("at %s: %+v, %v, %v, want %+v", version, id, found, err, want)
+			}
+		}
+		for version, wrong := range map[string]func(error) bool{
+			"4": expired, "41": tooLarge, "": func(err error) bool { return errors.Is(err, errNoVersion) },
+		} {
+			if id, found, err := ReadAt(t.Context(), client, configMaps, "default", "a", version); err == nil || !wrong(err) || found || id != (Ident{}) {
+				t.Errorf("at %q: %+v, %v, %v", version, id, found, err)
+			}
+		}
+	})
+}
+
+// Names of some resources contain what means something in a selector.
+func TestStream_is_narrowed_to_one_object(t *testing.T) {
+	for want, s := range map[string]Stream{
+		"ns|metadata.name=a|":                             configMaps.only("ns", "a"),
+		"|metadata.name=a|":                               Stream{Resource: nodes}.only("", "a"),
+		"ns|metadata.name=a,spec.nodeName=|b":             Stream{Resource: pods, FieldSelector: "spec.nodeName=", LabelSelector: "b"}.only("ns", "a"),
+		"ns|metadata.name=a,metadata.name=c|":             Stream{Resource: pods, Namespace: "ns", FieldSelector: "metadata.name=c"}.only("ns", "a"),
+		`|metadata.name=system:a\,b\=c\\d,metadata.x!=y|`: Stream{Resource: nodes, FieldSelector: "metadata.x!=y"}.only("", `system:a,b=c\d`),
+	} {
+		if got := s.Namespace + "|" + s.FieldSelector + "|" + s.LabelSelector; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestReader_lists_anew_when_it_is_asked_to(t *testing.T) {
+	writes := []write{{rev: 3, name: "a", uid: "u-a"}, {rev: 20, name: "a", uid: "u-a"}}
+	want := []string{"updated a@20 watch", "gap 40", "added a@20 relist", "listed 40"}
+	for name, c := range map[string]struct {
+		fault  func(*cluster) func(int, url.Values) *step
+		noRoom time.Duration
+	}{
+		"while it watches": {},
+		"while a watch fails again and again": {fault: func(server *cluster) func(int, url.Values) *step {
+			return func(_ int, q url.Values) *step {
+				if q.Get("watch") != "" && server.watches() > 1 {
+					return &step{status: http.StatusServiceUnavailable, after: "300"}
+				}
+				if q.Get("watch") != "" {
+					return &step{body: frameOf("MODIFIED", cm("a", "u-a", "20")), cut: true}
+				}
+				return nil
+			}
+		}},
+		"while there is no room": {noRoom: 20 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newCluster(t, 40, writes...)
+				server.oldest = 1
+				if c.fault != nil {
+					server.fault = c.fault(server)
+				}
+				r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
+				r.onCall = func(call string, _ <-chan struct{}) {
+					if call == "admit 20" {
+						<-time.After(c.noRoom)
+					}
+				}
+				again := make(chan string)
+				timer := time.AfterFunc(10*time.Second, func() { again <- "the audit found a difference" })
+				defer timer.Stop()
+				begin := time.Now()
+				got, err := runReader(t, Reader{Client: server.script.client(), Stream: configMaps, Recovery: enough, Again: again}, r, until(r, "listed 40"))
+				check(t, got, want...)
+				if p := r.gap(); err != nil || p.Cause != "the audit found a difference" || p.Recovered != 0 || r.counted("asked") != 1 || len(r.open) > 0 {
+					t.Errorf("error %v, gap %+v, counted %v, %d tickets open", err, p, r.reasons, len(r.open))
+				}
+				if took := time.Since(begin); took > c.noRoom+15*time.Second {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
+}
+
+func TestReader_that_is_asked_no_more_goes_on(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newCluster(t, 40, write{rev: 20, name: "a", uid: "u-a"})
+		server.oldest = 1
+		again := make(chan string)
+		close(again)
+		r := &recorder{resume: "5"}
+		got, err := runReader(t, Reader{Client: server.script.client(), Stream: configMaps, Again: again}, r, minutes(3))
+		check(t, got, "added a@20 watch")
+		if err != nil || server.watches() != 1 {
+			t.Errorf("error %v, %d watches", err, server.watches())
+		}
+	})
+}

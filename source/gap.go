@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// maxChased is how many lists in a row are made at the oldest version that can be watched, where each time that is no longer
+// possible when the list is published: then the newest version leaves more time.
+const maxChased = 3
+
+// gap is why a watch could not go on, and what is known of what it would have shown.
+type gap struct {
+	// cause is the API server's word.
+	cause string
+	// oldest is the oldest version that can be watched; empty where it is not known, or no list can be made there. Read is the
+	// newest version that a watch has shown.
+	oldest, read string
+	// recovered is the number of changes that were read back. Account says what was and what was not; empty where that was not tried.
+	recovered int
+	account   string
+}
+
+// text says for a person why there is a gap, and what of it is not known.
+func (g *gap) text() string {
+	if g.account == "" {
+		return g.cause
+	}
+	return g.cause + "; " + g.account
+}
+
+// announced forgets what was read back: a list that has to be begun again is behind a gap of its own, and at the newest version.
+func (g *gap) announced() { g.oldest, g.recovered, g.account = "", 0, "" }
+
+// begin reads the first page of a list: of the one that leaves the smallest gap, or else of the newest.
+func (w *wire) begin(ctx context.Context) (listMeta, [][]byte, error) {
+	if w.gap.oldest == "" {
+		w.chased = 0
+		return w.firstPage(ctx, "")
+	}
+	w.chased++
+	meta, first, err := w.beginOldest(ctx)
+	if err == nil || ctx.Err() != nil {
+		return meta, first, err
+	}
+	w.gap.oldest, w.gap.cause = "", fmt.Sprintf("%s; no list could be made there: %v", w.gap.cause, err)
+	return w.begin(ctx)
+}
+
+// beginOldest begins a list at the oldest version that can still be watched, so that the changes since then come by watch, when
+// it has read back what lies before. It is not older than anything that was shown, so that what it lacks no longer exists.
+func (w *wire) beginOldest(ctx context.Context) (listMeta, [][]byte, error) {
+	version := later(w.gap.oldest, w.gap.read)
+	_, known, ok := w.history.Resume()
+	if ok {
+		for id := range known {
+			version = later(version, id.ResourceVersion)
+		}
+		if err := w.readBack(ctx, version, known); err != nil {
+			return listMeta{}, nil, err
+		}
+	}
+	return w.firstPage(ctx, version)
+}
+
+// oldestWatchable returns the version that a refusal names as the oldest that can be watched, if it comes after shown. API servers
+// name it in the message only: "too old resource version: 72 (90)".
+func oldestWatchable(refusal error, shown string) string {
+	message, ok := strings.CutPrefix(statusMessage(refusal), "too old resource version: ")
+	if !ok {
+		return ""
+	}
+	_, message, _ = strings.Cut(message, "(")
+	oldest, found := strings.CutSuffix(message, ")")
+	o, ok := number(oldest)
+	s, known := number(shown)
+	if !found || !ok || !known || o <= s {
+		return ""
+	}
+	return oldest
+}
+
+// statusMessage returns what the API server said, without what was added on the way.
+func statusMessage(err error) string {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Message != "" {
+		return status.Status().Message
+	}
+	return err.Error()
+}
+
+// number returns a version as a number. Not all are, and only API servers that keep objects in etcd count revisions.
+func number(version string) (n uint64, ok bool) {
+	n, err := strconv.ParseUint(version, 10, 64)
+	return n, err == nil && version[0] != '0'
+}
+
+// later returns b if it is a later version than a, else a.
+func later(a, b string) string {
+	m, isNumber := number(a)
+	if n, ok := number(b); ok && isNumber && n > m {
+		return b
+	}
+	return a
+}
+
+// difference is an object that is not, at the end of a gap, what was published of it. Both are without a name where there is no
+// such object.
+type difference struct{ published, end Ident }
+
+// differences compares what was published with the list at a version. Of what does not differ it holds two hashes each.
+func (w *wire) differences(ctx context.Context, version string, known iter.Seq[Ident]) ([]difference, error) {
+	c := comparison{seed: maphash.MakeSeed(), published: map[uint64]uint64{}, found: map[uint64]int{}}
+	for id := range known {
+		c.published[c.key(id)] = c.state(id)
+	}
+	take := func(raw []byte) error {
+		id, err := parseObject(raw, w.stream.Namespaced)
+		if err == nil {
+			c.item(id.Ident)
+		}
+		return err
+	}
+	for q := (pageQuery{limit: pageSize, exact: version}); ; {
+		meta, err := w.page(ctx, q, new(patience).spent, take)
+		if err != nil {
+			return nil, err
+		}
+		if meta.Continue == "" {
+			return c.result(known), nil
+		}
+		q = pageQuery{limit: pageSize, token: meta.Continue}
+	}
+}
+
+type comparison struct {
+	seed maphash.Seed
+	// published are the states of what was published and was not found as it is, by key; found are places in differing, by key.
+	published map[uint64]uint64
+	found     map[uint64]int
+	differing []difference
+}
+
+func (c *comparison) key(id Ident) uint64 {
+	return maphash.Comparable(c.seed, [2]string{id.Namespace, id.Name})
+}
+
+func (c *comparison) state(id Ident) uint64 {
+	return maphash.Comparable(c.seed, [2]string{id.UID, id.ResourceVersion})
+}
+
+func (c *comparison) item(id Ident) {
+	key := c.key(id)
+	if state, ok := c.published[key]; ok && state == c.state(id) {
+		delete(c.published, key)
+		return
+	}
+	c.found[key] = len(c.differing)
+	c.differing = append(c.differing, difference{end: id})
+}
+
+// result adds what was published of the objects that differ, as it is by now, and the objects that were not found.
+func (c *comparison) result(known iter.Seq[Ident]) []difference {
+	for id := range known {
+		key := c.key(id)
+		if _, left := c.published[key]; !left {
+			continue
+		}
+		if i, ok := c.found[key]; ok {
+			c.differing[i].published = id
+		} else {
+			c.differing = append(c.differing, difference{published: id})
+		}
+	}
+	return c.differing
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"hash/maphash"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestReader_lists_at_the_oldest_version_and_watches_on_from_there(t *testing.T) {
+	for name, bounds := range map[string]Recovery{"reading back": enough, "not reading back": {}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newCluster(t, 60, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 20, name: "a", uid: "u-a"},
+					write{rev: 41, name: "a", uid: "u-a"}, write{rev: 42, name: "b", uid: "u-b"}, write{rev: 43, name: "b", gone: true})
+				server.oldest = 40
+				r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
+				got, _ := server.run(r, bounds, until(r, "deleted b@43 watch"))
+				check(t, got, "gap 40", "added a@20 relist", "listed 40", "updated a@41 watch", "added b@42 watch", "deleted b@43 watch")
+			})
+		})
+	}
+}
+
+// A watch shows nothing of what was published already, and a list that does not have it would say that it is gone.
+func TestReader_never_lists_at_a_version_before_what_was_shown(t *testing.T) {
+	writes := []write{{rev: 3, name: "a", uid: "u-a"}, {rev: 45, name: "b", uid: "u-b"}, {rev: 46, name: "c", uid: "u-c"}}
+	t.Run("by the process before", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			server := newCluster(t, 60, writes...)
+			server.oldest = 40
+			r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3), known("b", "u-b", 45)}}
+			got, _ := server.run(r, enough, until(r, "added c@46 watch"))
+			check(t, got, "gap 45", "added a@3 relist", "added b@45 relist", "listed 45", "added c@46 watch")
+		})
+	})
+	t.Run("by the watch before", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			server := newCluster(t, 60, writes...)
+			server.fault = func(_ int, q url.Values) *step {
+				switch {
+				case q.Get("watch") == "":
+				case server.watches() == 1:
+					return &step{body: frameOf("ADDED", cm("b", "u-b", "45")), cut: true}
+				case server.watches() == 2:
+					return &step{body: frameOf("ERROR", statusOf(410, "Expired", "too old resource version: 5 (40)"))}
+				}
+				return nil
+			}
+			server.oldest = 5
+			r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
+			got, _ := server.run(r, enough, until(r, "added c@46 watch"))
+			check(t, got, "added b@45 watch", "gap 45", "added a@3 relist", "added b@45 relist", "listed 45", "added c@46 watch")
+		})
+	})
+}
+
+func TestReader_lists_at_the_newest_version_where_it_must(t *testing.T) {
+	refuse := func(code int, reason string) func(int, url.Values) *step {
+		return func(_ int, q url.Values) *step {
+			if q.Get("resourceVersionMatch") == "" {
+				return nil
+			}
+			return &step{status: code, body: statusOf(code, reason, "no such list")}
+		}
+	}
+	watch := func(message string) func(int, url.Values) *step {
+		return func(_ int, q url.Values) *step {
+			if q.Get("resourceVersion") != "5" || q.Get("watch") == "" {
+				return nil
+			}
+			return &step{body: frameOf("ERROR", statusOf(410, "Expired", message))}
+		}
+	}
+	for name, c := range map[string]struct {
+		fault     func(int, url.Values) *step
+		compacted int
+		cause     string
+	}{
+		"no version is named":               {watch("too old resource version"), 0, "too old resource version"},
+		"what is named is no version":       {watch("too old resource version: 5 (x)"), 0, ""},
+		"no progress would be made":         {watch("too old resource version: 5 (5)"), 0, ""},
+		"it would go back":                  {watch("too old resource version: 5 (4)"), 0, ""},
+		"the message is another":            {watch("required revision has been compacted (40)"), 0, ""},
+		"the version is of the future":      {watch("too old resource version: 5 (4000)"), 0, ""},
+		"the history is gone":               {nil, 50, "too old resource version: 5 (40); no list could be made there: list configmaps.v1: the required revision has been compacted"},
+		"the server knows no exact lists":   {refuse(http.StatusBadRequest, "BadRequest"), 0, ""},
+		"the server refuses exact lists":    {refuse(http.StatusUnprocessableEntity, "Invalid"), 0, ""},
+		"the server has no exact lists":     {refuse(http.StatusNotFound, "NotFound"), 0, ""},
+		"exact lists are forbidden":         {refuse(http.StatusForbidden, "Forbidden"), 0, ""},
+		"exact lists always fail":           {refuse(http.StatusInternalServerError, "InternalError"), 0, ""},
+		"exact lists always come too early": {refuse(http.StatusTooManyRequests, "TooManyRequests"), 0, ""},
+		"the server sends its newest list": {func(_ int, q url.Values) *step {
+			if q.Get("resourceVersionMatch") == "" {
+				return nil
+			}
+			return &step{body: listOf("60", "", cm("a", "u-a", "55"))}
+		}, 0, ""},
+	} {
+		for what, bounds := range map[string]Recovery{"": enough, " and nothing is read back": {}} {
+			t.Run(name+what, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					server := newCluster(t, 60, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 20, name: "a", uid: "u-a"}, write{rev: 55, name: "a", uid: "u-a"})
+					server.oldest, server.compacted, server.fault = 40, c.compacted, c.fault
+					r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
+					got, err := server.run(r, bounds, until(r, "listed 60"))
+					check(t, got, "gap 60", "added a@55 relist", "listed 60")
+					if err != nil || c.cause != "" && r.gap().Cause != c.cause {
+						t.Errorf("error %v, and the gap says %q, want %q", err, r.gap().Cause, c.cause)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The time in which nobody answers says nothing of what is asked for.
+func TestReader_waits_for_an_API_server_rather_than_make_the_gap_larger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newCluster(t, 60, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 41, name: "a", uid: "u-a"})
+		away := time.Now().Add(20 * time.Minute)
+		server.oldest, server.fault = 40, func(n int, _ url.Values) *step {
+			if n > 3 && time.Now().Before(away) {
+				return &step{cut: true}
+			}
+			return nil
+		}
+		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
+		got, _ := server.run(r, enough, until(r, "updated a@41 watch"))
+		check(t, got, "gap 40", "added a@3 relist", "listed 40", "updated a@41 watch")
+	})
+}
+
+func TestReader_follows_an_oldest_version_that_moves_on_until_it_outruns_it(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newCluster(t, 100, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 96, name: "a", uid: "u-a"})
+		server.oldest, server.fault = 40, func(_ int, q url.Values) *step {
+			if v := q.Get("resourceVersion"); q.Get("watch") != "" && v != "100" {
+				server.oldest += 10
+			}
+			return nil
+		}
+		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
+		got, _ := server.run(r, enough, until(r, "listed 100"))
+		check(t, got, "gap 50", "added a@3 relist", "listed 50", "gap 60", "added a@3 relist", "listed 60",
+			"gap 70", "added a@3 relist", "listed 70", "gap 100", "added a@96 relist", "listed 100")
+	})
+}
+
+func TestReader_begins_at_the_newest_version_again_where_a_list_at_an_old_one_expires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newCluster(t, 60, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 4, name: "b", uid: "u-b"}, write{rev: 20, name: "a", uid: "u-a"},
+			write{rev: 30, name: "a", uid: "u-a"})
+		server.oldest, server.fault = 40, func(n int, q url.Values) *step {
+			if strings.HasPrefix(q.Get("continue"), "40-") {
+				return &step{status: http.StatusGone, body: expiredStatus}
+			}
+			return nil
+		}
+		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3), known("b", "u-b", 4)}}
+		got, _ := server.run(r, enough, until(r, "listed 60"))
+		check(t, got, "updated a@20 recovered", "gap 40", "added a@30 relist", "gap 60", "added a@30 relist", "added b@4 relist", "listed 60")
+		if p := r.gap(); p.Recovered != 0 || p.Cause != "too old resource version: 5 (40)" {
+			t.Errorf("the second gap is %+v: what was recovered is behind the first", p)
+		}
+	})
+}
+
+func TestReader_keeps_to_the_oldest_version_as_long_as_watches_show_something(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var writes []write
+		for rev := 3; rev < 200; rev++ {
+			writes = append(writes, write{rev: rev, name: "a", uid: "u-a"})
+		}
+		server := newCluster(t, 200, writes...)
+		from := ""
+		server.oldest, server.fault = 40, func(_ int, q url.Values) *step {
+			v := q.Get("resourceVersion")
+			if q.Get("watch") == "" || server.oldest > 150 {
+				return nil
+			}
+			at, _ := strconv.Atoi(v)
+			if at != server.oldest || v == from {
+				server.oldest = at + 10
+				return nil
+			}
+			from = strconv.Itoa(at + 1)
+			return &step{cut: true, body: frameOf("MODIFIED", cm("a", "u-a", from)) + frameOf("MODIFIED", cm("a", "u-a", strconv.Itoa(at+2)))}
+		}
+		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 5)}}
+		got, _ := server.run(r, Recovery{}, until(r, "updated a@199 watch"))
+		gaps := 0
+		for _, line := range got {
+			if strings.HasPrefix(line, "gap ") {
+				gaps++
+			}
+		}
+		if gaps < 6 || slices.Contains(got, "gap 200") {
+			t.Errorf("%d gaps in %v", gaps, got)
+		}
+	})
+}
+
+func TestComparison_holds_only_what_differs(t *testing.T) {
+	c := comparison{seed: maphash.MakeSeed(), published: map[uint64]uint64{}, found: map[uint64]int{}}
+	published := []Ident{known("same", "u-s", 2), known("newer", "u-n", 3), known("replaced", "u-1", 4), known("gone", "u-g", 5), known("moved", "u-m", 6)}
+	for _, id := range published {
+		c.published[c.key(id)] = c.state(id)
+	}
+	for _, id := range []Ident{known("same", "u-s", 2), known("newer", "u-n", 7), known("replaced", "u-2", 4), known("new", "u-x", 8)} {
+		c.item(id)
+	}
+	published[4] = known("moved", "u-m", 9) // published meanwhile
+	got := c.result(slices.Values(published))
+	want := []difference{
+		{published: known("newer", "u-n", 3), end: known("newer", "u-n", 7)},
+		{published: known("replaced", "u-1", 4), end: known("replaced", "u-2", 4)},
+		{end: known("new", "u-x", 8)},
+		{published: known("gone", "u-g", 5)},
+		{published: known("moved", "u-m", 9)},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}

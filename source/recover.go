@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Recovery bounds what is read back of the API server's history where a watch cannot go on: object by object, as each was before its
+// present state, until what was published is reached.
+type Recovery struct {
+	// Reads is how many requests for one object are made at most, for each gap; zero turns reading back off.
+	Reads int
+	// Time is how long it may take, with all waiting for room; zero means that only Reads is a bound.
+	Time time.Duration
+}
+
+const (
+	// readers is how many objects are read back at a time.
+	readers = 4
+	// maxHeld is how many bytes of one object's states are held while older ones are looked for, outside of any budget. What is more is
+	// read once more.
+	maxHeld = 2 << 20
+)
+
+var (
+	errSpent = errors.New("the limit of reads was reached")
+	errLate  = errors.New("the time for it was over")
+)
+
+// recovery reads back what lies between what was published and a version. What could be read is delivered, each object's states
+// oldest first; where reading ends too early that is its end for the object only.
+type recovery struct {
+	wire *wire
+	// from is the position: what comes before it is published, or on its way. To is the version of the list behind the gap.
+	from, to uint64
+	// reads are those left; compacted is the newest version that was found to be gone.
+	reads     atomic.Int64
+	compacted atomic.Uint64
+
+	// delivered counts changes, broken the objects whose reading ended too early; why is the reason for the last of them.
+	delivered, broken int
+	why               error
+}
+
+// readBack delivers what can be read of the time between the position and a version. The error is ctx's, or says why the list at
+// that version cannot be read.
+func (w *wire) readBack(ctx context.Context, version string, known iter.Seq[Ident]) error {
+	from, ok := number(w.at)
+	to, numbers := number(version)
+	if w.recovery.Reads <= 0 || !ok || !numbers {
+		return nil
+	}
+	r := &recovery{wire: w, from: from, to: to}
+	r.reads.Store(int64(w.recovery.Reads))
+	work, err := w.differences(ctx, version, known)
+	if err != nil {
+		return err
+	}
+	bounded := ctx
+	if w.recovery.Time > 0 {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeoutCause(ctx, w.recovery.Time, errLate)
+		defer cancel()
+	}
+	err = r.run(ctx, bounded, work)
+	w.gap.recovered, w.gap.account = r.delivered, r.account()
+	return err
+}
+
+// run reads back all objects within bounded, several at a time, and hands over one after the other. The error is ctx's.
+func (r *recovery) run(ctx, bounded context.Context, work []difference) error {
+	found := make(chan *trail)
+	var next atomic.Int64
+	var reading, closing sync.WaitGroup
+	for range min(readers, len(work)) {
+		reading.Go(func() {
+			for i := next.Add(1); i <= int64(len(work)) && ctx.Err() == nil; i = next.Add(1) {
+				if t := r.trail(work[i-1]); t != nil {
+					t.why = t.follow(bounded)
+					found <- t
+				}
+			}
+		})
+	}
+	closing.Go(func() {
+		reading.Wait()
+		close(found)
+	})
+	for t := range found {
+		r.deliver(ctx, bounded, t)
+	}
+	closing.Wait()
+	return ctx.Err()
+}
+
+// deliver hands over what was found of an object, oldest first.
+func (r *recovery) deliver(ctx, bounded context.Context, t *trail) {
+	defer t.release()
+	for _, p := range slices.Backward(t.steps) {
+		if p.body == nil {
+			if err := t.again(bounded, p); err != nil {
+				t.why = err
+				continue
+			}
+		}
+		size := len(p.body.Bytes())
+		ticket, err := r.wire.feed.Admit(ctx, "", size)
+		if err != nil {
+			return
+		}
+		r.wire.feed.Deliver(Change{
+			Op: p.op, Ident: p.Ident, Body: p.body, Reason: ReasonRecovered, Seen: time.Now(), Ticket: ticket, Size: size,
+			Listed: true,
+		})
+		p.body = nil
+		r.delivered++
+	}
+	if t.why != nil {
+		r.broken, r.why = r.broken+1, t.why
+	}
+}
+
+// account says for a person what was read back.
+func (r *recovery) account() string {
+	missing := ""
+	if r.broken > 0 {
+		missing = fmt.Sprintf(", those of %s not completely (%s)", plural(r.broken, "object"), statusMessage(r.why))
+	}
+	were := "were"
+	if r.delivered == 1 {
+		were = "was"
+	}
+	return fmt.Sprintf("%s %s read back%s, what was created and deleted in between is not known", plural(r.delivered, "change"), were, missing)
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// read reads an object as it was at a version; nil if the stream did not have it. What fails for a reason that may pass is repeated,
+// within the bounds.
+func (r *recovery) read(ctx context.Context, id Ident, at uint64) (*past, error) {
+	if at <= r.compacted.Load() {
+		return nil, gone()
+	}
+	var retry backoff
+	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if r.reads.Add(-1) < 0 {
+			return nil, errSpent
+		}
+		p, err := r.readOnce(ctx, id, at)
+		if expired(err) {
+			r.forget(at)
+		}
+		if err == nil || unanswerable(err) {
+			return p, err
+		}
+		if retry.wait(ctx, err) != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (r *recovery) readOnce(ctx context.Context, key Ident, at uint64) (p *past, err error) {
+	s, q := r.wire.stream, pageQuery{exact: strconv.FormatUint(at, 10)}
+	_, err = r.wire.client.readExact(ctx, s, key, q, func(id Ident, raw []byte) {
+		version, _ := number(id.ResourceVersion)
+		p = &past{Ident: id, op: Updated, version: version, body: newListBody(raw, s.Resource)}
+	})
+	if err == nil && p != nil && p.version == 0 {
+		err = unreadable("the resourceVersion %q of %q is no number", p.ResourceVersion, p.Name)
+	}
+	if err != nil {
+		p.release()
+		p = nil
+	}
+	return p, err
+}
+
+// forget notes that a version is gone, so that nothing before it is asked for any more.
+func (r *recovery) forget(version uint64) {
+	for {
+		known := r.compacted.Load()
+		if known >= version || r.compacted.CompareAndSwap(known, version) {
+			return
+		}
+	}
+}

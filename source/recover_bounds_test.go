@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestReader_reads_back_within_bounds(t *testing.T) {
+	history := []write{{rev: 3, name: "a", uid: "u-a"}}
+	for rev := 10; rev < 30; rev++ {
+		history = append(history, write{rev: rev, name: "a", uid: "u-a"})
+	}
+	last5 := []string{"updated a@24 recovered", "updated a@25 recovered", "updated a@26 recovered", "updated a@27 recovered", "updated a@28 recovered"}
+	failing := func(st step) func(*cluster) {
+		return func(server *cluster) {
+			n := 0
+			server.fault = func(_ int, q url.Values) *step {
+				if !strings.Contains(q.Get("fieldSelector"), "metadata.name") || q.Get("resourceVersion") == "5" {
+					return nil
+				}
+				if n++; n > 5 {
+					return &st
+				}
+				return nil
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		bounds Recovery
+		breaks func(*cluster)
+		reads  int
+		cause  string
+	}{
+		"of reads":                  {Recovery{Reads: 5}, nil, 5, "the limit of reads was reached"},
+		"of time":                   {Recovery{Reads: 1000, Time: time.Minute}, failing(step{cut: true}), 0, "the time for it was over"},
+		"of time, where it is slow": {Recovery{Reads: 1000, Time: time.Minute}, failing(step{mute: true, body: " "}), 0, "the time for it was over"},
+		"of time, where it is asked to wait": {
+			Recovery{Reads: 1000, Time: time.Minute}, failing(step{status: 429, after: "200"}), 6, "the time for it was over",
+		},
+		"of both, where it fails":    {Recovery{Reads: 12, Time: time.Hour}, failing(step{status: 500}), 12, "the limit of reads was reached"},
+		"of what etcd has":           {enough, func(c *cluster) { c.compacted = 24 }, 6, "the required revision has been compacted"},
+		"of what the server answers": {enough, failing(step{status: 422, body: statusOf(422, "Invalid", "not so")}), 6, "not so"},
+		"of what makes sense":        {enough, failing(step{body: listOf("7", "")}), 6, `asked for a list at 23, the API server sent one at "7"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newCluster(t, 40, history...)
+				if c.breaks != nil {
+					c.breaks(server)
+				}
+				r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
+				begin := time.Now()
+				got, _ := server.run(r, c.bounds, until(r, "listed 40"))
+				check(t, got, append(slices.Clone(last5), "gap 40", "added a@29 relist", "listed 40")...)
+				reads := slices.DeleteFunc(server.reads(), func(read string) bool { return read == "a@5" })
+				if c.reads > 0 && len(reads) != c.reads {
+					t.Errorf("%d reads, want %d", len(reads), c.reads)
+				}
+				if took := time.Since(begin); c.bounds.Time > 0 && took > c.bounds.Time+3*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				if p := r.gap(); p.Recovered != 5 || !strings.Contains(p.Cause, "5 changes were read back, those of 1 object not completely (") || !strings.Contains(p.Cause, c.cause) {
+					t.Errorf("the gap is %+v, want that it says %q", p, c.cause)
+				}
+			})
+		})
+	}
+}
+
+func TestReader_reads_back_in_spite_of_faults_that_pass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newCluster(t, 40, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 8, name: "a", uid: "u-a"}, write{rev: 9, name: "a", uid: "u-a"},
+			write{rev: 10, name: "a", gone: true})
+		faults := []step{{cut: true}, {status: 500}, {status: 429, after: "1"}, {status: 503}, {body: `{"kind":`, cut: true}, {mute: true, body: " "}}
+		server.fault = func(n int, q url.Values) *step {
+			if n%2 == 0 || q.Get("resourceVersionMatch") == "" || n/2 >= 30 {
+				return nil
+			}
+			return &faults[n/2%len(faults)]
+		}
+		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
+		got, _ := server.run(r, Recovery{Reads: 1000, Time: time.Hour}, until(r, "listed 40"))
+		check(t, got, "updated a@8 recovered", "updated a@9 recovered", "deleted a@10 recovered", "gap 40", "listed 40")
+	})
+}
+
+// Deletions that etcd still has are found, however old the position is.
+func TestReader_finds_a_deletion_that_came_after_a_compaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newCluster(t, 4000, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 3, name: "b", uid: "u-b"}, write{rev: 100, name: "b", gone: true},
+			write{rev: 3500, name: "a", uid: "u-a"}, write{rev: 3501, name: "a", gone: true})
+		server.compacted = 3400
+		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3), known("b", "u-b", 3)}}
+		got, _ := server.run(r, enough, until(r, "listed 4000"))
+		check(t, got, "updated a@3500 recovered", "deleted a@3501 recovered", "gap 4000", "listed 4000")
+		if p := r.gap(); !strings.Contains(p.Cause, "those of 1 object not completely (") {
+			t.Errorf("the gap says %q", p.Cause)
+		}
+	})
+}
+
+func TestReader_asks_for_nothing_before_what_was_found_to_be_gone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{resume: "5"}
+		for i := range 100 {
+			name := fmt.Sprint("o", i)
+			r.known = append(r.known, known(name, "u-"+name, 3))
+		}
+		server := newCluster(t, 4000)
+		server.compacted = 4000
+		_, _ = server.run(r, enough, until(r, "listed 4000"))
+		if n := len(server.reads()); n > 60 {
+			t.Errorf("%d reads of 100 objects, want no more than it takes to find where the history begins", n)
+		}
+	})
+}
+
+func TestReader_reads_no_more_than_it_needs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newCluster(t, 40,
+			write{rev: 2, name: "same", uid: "u-s"}, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 4, name: "b", uid: "u-b"}, write{rev: 5, name: "c", uid: "u-c"},
+			write{rev: 6, name: "c", uid: "u-c"}, write{rev: 7, name: "b", uid: "u-b"}, write{rev: 8, name: "d", uid: "u-d"},
+			write{rev: 9, name: "d", uid: "u-d"}, write{rev: 20, name: "a", uid: "u-a"}, write{rev: 21, name: "a", uid: "u-a"})
+		server.fault = func(_ int, q url.Values) *step { // the history is not looked at
+			if v := q.Get("resourceVersion"); v == "5" && q.Get("watch") == "" {
+				return &step{status: http.StatusGone, body: expiredStatus}
+			}
+			return nil
+		}
+		r := &recorder{resume: "5", known: []Ident{known("same", "u-s", 2), known("a", "u-a", 3), known("b", "u-b", 4), known("c", "u-c", 5), known("d", "u-d", 8)}}
+		_, _ = server.run(r, enough, until(r, "listed 40"))
+		got := slices.DeleteFunc(server.reads(), func(read string) bool { return strings.HasSuffix(read, "@5") })
+		slices.Sort(got)
+		check(t, got, "a@19", "a@20", "b@6")
+	})
+}
+
+func count(lines []string, line string) (n int) {
+	for _, l := range lines {
+		if l == line {
+			n++
+		}
+	}
+	return n
+}
+
+func TestReader_reads_once_more_what_it_cannot_hold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		history := []write{{rev: 3, name: "a", uid: "u-a"}}
+		var want []string
+		for rev := 10; rev < 20; rev++ {
+			history = append(history, write{rev: rev, name: "a", uid: "u-a", size: maxHeld / 4})
+			want = append(want, fmt.Sprintf("updated a@%d recovered", rev))
+		}
+		history = append(history, write{rev: 20, name: "a", uid: "u-a", size: maxHeld}, write{rev: 21, name: "a", gone: true})
+		want = append(want, "updated a@20 recovered", "deleted a@21 recovered")
+		server := newCluster(t, 40, history...)
+		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
+		got, _ := server.run(r, enough, until(r, "listed 40"))
+		check(t, got, append(want, "gap 40", "listed 40")...)
+		if n := count(server.reads(), "a@10"); n < 2 {
+			t.Errorf("the oldest state was read %d times: all are held", n)
+		}
+	})
+}
+
+// Whatever the reader is about when its context ends, it ends too, without an error, and leaves the far side alone.
+func TestReader_ends_with_its_context_while_it_reads_back(t *testing.T) {
+	calls := 0
+	for at := 0; at <= calls; at++ { // the first time nothing ends it: that tells the number of calls and requests
+		t.Run(fmt.Sprint("call ", at), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newCluster(t, 60,
+					write{rev: 3, name: "a", uid: "u-a"}, write{rev: 4, name: "b", uid: "u-b"}, write{rev: 5, name: "c", uid: "u-c"},
+					write{rev: 8, name: "a", uid: "u-a"}, write{rev: 9, name: "a", uid: "u-a"}, write{rev: 10, name: "b", uid: "u-b"},
+					write{rev: 11, name: "b", gone: true}, write{rev: 12, name: "c", gone: true}, write{rev: 13, name: "c", uid: "u-d"},
+					write{rev: 41, name: "a", uid: "u-a"})
+				server.oldest = 40
+				var mu sync.Mutex
+				n, stop := 0, make(chan struct{})
+				tick := func() bool {
+					mu.Lock()
+					defer mu.Unlock()
+					n++
+					if n == at {
+						close(stop)
+					}
+					return n == at
+				}
+				server.fault = func(int, url.Values) *step {
+					if tick() {
+						return &step{mute: true, body: " "}
+					}
+					return nil
+				}
+				r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3), known("b", "u-b", 4), known("c", "u-c", 5)}}
+				r.onCall = func(_ string, done <-chan struct{}) {
+					if tick() && done != nil {
+						<-done
+						<-time.After(time.Second)
+					}
+				}
+				got, err := server.run(r, enough, func() bool {
+					select {
+					case <-stop:
+						return true
+					default:
+						return slices.Contains(r.seen(), "updated a@41 watch")
+					}
+				})
+				if err != nil {
+					t.Errorf("error %v", err)
+				}
+				for _, line := range got {
+					if strings.HasPrefix(line, "BUG") {
+						t.Error(line)
+					}
+				}
+				calls = max(calls, n)
+			})
+		})
+	}
+	if calls < 40 {
+		t.Errorf("only %d calls were tried", calls)
+	}
+}
