@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // State is what a message of the log says about the object it is about.
@@ -122,4 +123,22 @@ func (s *State) parse(data []byte) error {
 	}
 	_, err := dec.ReadToken()
 	return err
+}
+
+// ResourceOf returns group, version and resource of a source attribute; false if it is not one of the cluster.
+func ResourceOf(src, cluster string) (r source.Resource, ok bool) {
+	rest, ok := strings.CutPrefix(src, "/clusters/"+cluster+"/")
+	if !ok {
+		return r, false
+	}
+	parts := strings.Split(rest, "/")
+	switch {
+	case len(parts) == 3 && parts[0] == "api":
+		r.Version, r.Resource = parts[1], parts[2]
+	case len(parts) == 4 && parts[0] == "apis":
+		r.Group, r.Version, r.Resource = parts[1], parts[2], parts[3]
+	default:
+		return r, false
+	}
+	return r, sourceOf(cluster, r) == src
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/embedded"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // publish makes the pipelines and runs them until ctx ends, or one of them must not go on.
@@ -175,8 +176,8 @@ func (p *process) pipeline(i int, uid string, servers map[string]*embedded.Serve
 	if err != nil {
 		return b, nil, err
 	}
-	to, err := p.sink(c, servers, subject)
-	if err != nil {
+	to := func() (sink.Sink, error) { return p.sink(c, servers, subject) }
+	if _, err := to(); err != nil { // before anything has begun
 		return b, nil, fmt.Errorf("pipeline %s: %w", c.Name, err)
 	}
 	path, err := p.cfg.CheckpointPath(c)
@@ -188,8 +189,16 @@ func (p *process) pipeline(i int, uid string, servers map[string]*embedded.Serve
 	}
 	return bridge.Config{
 		Name: c.Name, Streams: specs, Client: p.client, Discovery: p.discovery, Sink: to, Store: store, Identity: id,
-		Buffer: int64(p.cfg.BufferShare(c)), Metrics: p.metrics, Log: p.log,
+		Buffer: int64(p.cfg.BufferShare(c)), Recovery: recovery(c.Recovery), Audit: c.Audit.Interval,
+		StopOnReject: c.OnReject == config.OnRejectStop, Metrics: p.metrics, Log: p.log,
 	}, store, nil
+}
+
+func recovery(c config.Recovery) source.Recovery {
+	if !c.Enabled {
+		return source.Recovery{}
+	}
+	return source.Recovery{Reads: c.MaxReads, Time: c.MaxTime}
 }
 
 // streams says what a pipeline reads, and the subjects that it will publish to.

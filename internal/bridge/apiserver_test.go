@@ -49,6 +49,7 @@ func newAPIServer(t testing.TB, size int) *apiServer {
 	static("/api/v1", `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"configmaps","singularName":"configmap",`+
 		`"namespaced":true,"kind":"ConfigMap","shortNames":["cm"],"verbs":["list","watch"]}]}`)
 	mux.HandleFunc("GET /api/v1/configmaps", a.configMaps)
+	mux.HandleFunc("GET /api/v1/namespaces/default/configmaps", a.configMaps)
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
 		away := a.away
@@ -101,8 +102,17 @@ func (a *apiServer) configMaps(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	version, _ := a.now()
+	if exact := r.URL.Query().Get("resourceVersion"); exact != "" {
+		version, _ = strconv.Atoi(exact)
+	}
 	first, last, next := 2, version, ""
-	if token := r.URL.Query().Get("continue"); token != "" {
+	if name, ok := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name="); ok {
+		var v int
+		if _, err := fmt.Sscanf(name, "an-object-with-a-name-%08d", &v); err != nil || v > version {
+			v = version + 1
+		}
+		first, last = v, min(v, version)
+	} else if token := r.URL.Query().Get("continue"); token != "" {
 		first, _ = strconv.Atoi(token)
 	} else if version > 2 {
 		last, next = 2, "3"
@@ -157,7 +167,8 @@ func runBridge(t testing.TB, api *apiServer, to sink.Sink, store checkpoint.Stor
 	}
 	registry := prometheus.NewRegistry()
 	c := Config{
-		Name: "test", Sink: to, Store: store, Buffer: 1 << 20, Client: client, Discovery: discovery, Metrics: NewMetrics(registry),
+		Name: "test", Sink: func() (sink.Sink, error) { return to, nil }, Store: store, Buffer: 1 << 20,
+		Client: client, Discovery: discovery, Metrics: NewMetrics(registry),
 		Streams: []StreamSpec{{Resource: "configmaps", Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}},
 	}
 	if change != nil {
@@ -183,9 +194,16 @@ func runBridge(t testing.TB, api *apiServer, to sink.Sink, store checkpoint.Stor
 	return b
 }
 
+// session waits for the session that runs.
+func (b *bridge) session(t testing.TB) *session {
+	t.Helper()
+	waitFor(t, "a session", func() bool { return b.current.Load() != nil })
+	return b.current.Load()
+}
+
 // only returns the pipeline's stream once it is open.
 func (b *bridge) only(t testing.TB) *stream {
 	t.Helper()
-	waitFor(t, "the stream", func() bool { return len(b.opened()) == 1 })
-	return b.opened()[0]
+	waitFor(t, "the stream", func() bool { return len(b.session(t).opened()) == 1 })
+	return b.session(t).opened()[0]
 }

@@ -44,9 +44,10 @@ func (swiftStore) Commit(context.Context, *checkpoint.Batch) error { return nil 
 func BenchmarkPipeline(b *testing.B) {
 	for _, objects := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("objects=%d", objects), func(b *testing.B) {
-			p := New(Config{Name: "test", Sink: &swiftLog{}, Store: swiftStore{}, Buffer: 1 << 20, Metrics: NewMetrics(prometheus.NewRegistry())})
+			to := &swiftLog{}
+			p := newSession(&New(Config{Name: "test", Store: swiftStore{}, Buffer: 1 << 20, Metrics: NewMetrics(prometheus.NewRegistry())}).cfg, to)
 			defer p.queue.ShutDown()
-			p.publisher, p.state = p.cfg.Sink, &checkpoint.State{}
+			p.publisher, p.state = to, &checkpoint.State{}
 			s, err := p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, source.Stream{Resource: configMaps})
 			if err != nil {
 				b.Fatal(err)
@@ -117,7 +118,7 @@ func atRest(tb testing.TB, n int) float64 {
 	before := heap()
 	api.add(n)
 	settled(n)
-	if err := b.commit(tb.Context()); err != nil {
+	if err := b.current.Load().commit(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
 	after := heap()

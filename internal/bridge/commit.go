@@ -4,15 +4,19 @@ package bridge
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
+// waypointEvery is how often a waypoint is left for good; between, the newest one moves.
+const waypointEvery = 5 * time.Second
+
 // commits makes positions and ledgers durable about once a second. A commit that fails is tried again with the next:
 // until it succeeds a crash repeats work, and loses nothing.
-func (p *Pipeline) commits(ctx context.Context) error {
+func (p *session) commits(ctx context.Context) error {
 	tick := time.NewTicker(commitEvery)
 	defer tick.Stop()
 	failing := false
@@ -22,7 +26,7 @@ func (p *Pipeline) commits(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		p.broker.observe(p.cfg.Sink.Ready())
+		p.broker.observe(p.sink.Ready())
 		err := p.commit(ctx)
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -37,8 +41,13 @@ func (p *Pipeline) commits(ctx context.Context) error {
 }
 
 // save returns when what is settled now is durable, however often that takes; commits tells of failures. The error is ctx's.
-func (p *Pipeline) save(ctx context.Context) error {
-	for p.commit(ctx) != nil {
+func (p *session) save(ctx context.Context) error {
+	return p.insist(ctx, func() error { return p.commit(ctx) })
+}
+
+// insist repeats a commit until it succeeds. The error is ctx's.
+func (p *session) insist(ctx context.Context, commit func() error) error {
+	for commit() != nil {
 		if err := pause.For(ctx, commitEvery); err != nil {
 			return err
 		}
@@ -46,35 +55,42 @@ func (p *Pipeline) save(ctx context.Context) error {
 	return nil
 }
 
-// commit saves every stream's position and what changed in its ledger, in one batch.
-func (p *Pipeline) commit(ctx context.Context) error {
+// forgetTrail removes a stream's positions from what is known of older times: they are of a history that has ended.
+func (p *session) forgetTrail(name string) {
 	p.committing.Lock()
 	defer p.committing.Unlock()
-	b := &checkpoint.Batch{
-		Identity: p.cfg.Identity, Streams: map[string]checkpoint.Stream{},
-		Put: map[string]map[string]checkpoint.Row{}, Drop: map[string][]string{},
+	trail := make([]checkpoint.Waypoint, 0, len(p.logged.Trail))
+	for _, w := range p.logged.Trail {
+		w.Positions = maps.Clone(w.Positions)
+		delete(w.Positions, name)
+		trail = append(trail, w)
 	}
+	p.logged.Trail, p.unlogged = trail, true
+	p.trail = trail
+}
+
+// commit saves every stream's position and what changed in its ledger, and what is known of the log, in one batch.
+func (p *session) commit(ctx context.Context) error {
+	p.committing.Lock()
+	defer p.committing.Unlock()
 	streams := p.opened()
-	changed := false
-	for _, s := range streams {
-		at, put, drop := s.checkpoint()
-		if at != s.committed {
-			b.Streams[s.name] = at
-			changed = true
-		}
-		b.Put[s.name], b.Drop[s.name] = put, drop
-		changed = changed || len(put)+len(drop) > 0
+	marks := p.marks.take() // before the ledgers, which must not be behind it
+	b, changed := p.batch(streams)
+	log, marked := p.logAt(marks, streams)
+	if marked {
+		b.Log = &log
 	}
-	if changed {
+	if changed || marked {
 		if err := p.cfg.Store.Commit(ctx, b); err != nil {
 			for _, s := range streams {
 				s.ledger.Untake(b.Put[s.name], b.Drop[s.name])
 			}
 			return err
 		}
+		p.logged, p.unlogged = log, false
 		for _, s := range streams {
 			if at, ok := b.Streams[s.name]; ok {
-				s.committed = at
+				s.committed, s.stored = at, true
 			}
 		}
 	}
@@ -82,8 +98,47 @@ func (p *Pipeline) commit(ctx context.Context) error {
 	return nil
 }
 
+// batch collects what the streams have to save.
+func (p *session) batch(streams []*stream) (b *checkpoint.Batch, changed bool) {
+	b = &checkpoint.Batch{
+		Identity: p.cfg.Identity, Streams: map[string]checkpoint.Stream{},
+		Put: map[string]map[string]checkpoint.Row{}, Drop: map[string][]string{},
+	}
+	for _, s := range streams {
+		at, put, drop := s.checkpoint()
+		if at != s.committed || !s.stored {
+			b.Streams[s.name] = at
+			changed = true
+		}
+		b.Put[s.name], b.Drop[s.name] = put, drop
+		changed = changed || len(put)+len(drop) > 0
+	}
+	return b, changed
+}
+
+// logAt returns what to remember of the log, and whether that is new. A sink whose log cannot be read has no marks.
+func (p *session) logAt(marks map[int32]uint64, streams []*stream) (log checkpoint.Log, changed bool) {
+	log = p.logged
+	if len(marks) == 0 || maps.Equal(marks, log.Marks) {
+		return log, p.unlogged
+	}
+	log.Marks = marks
+	w := checkpoint.Waypoint{Positions: map[string]string{}}
+	for _, s := range streams {
+		if at := s.safe(); at != "" {
+			w.Positions[s.name] = at
+		}
+	}
+	w.Marks, w.IDs = p.marks.ends() // after the positions, whose changes it has to bound
+	log.Trail = checkpoint.Extend(p.trail, w)
+	if time.Since(p.extended) >= waypointEvery {
+		p.trail, p.extended = log.Trail, time.Now()
+	}
+	return log, true
+}
+
 // lastCommit saves what the stop has settled, although ctx has ended.
-func (p *Pipeline) lastCommit(ctx context.Context) error {
+func (p *session) lastCommit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	return p.commit(ctx)

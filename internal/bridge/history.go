@@ -29,20 +29,20 @@ func (s *stream) listStarted(ctx context.Context, p source.Progress) error {
 	if err := s.tracker.Await(ctx); err != nil {
 		return err
 	}
-	m := source.Marker{Kind: source.MarkerSnapshotStarted, To: p.Version, Seen: p.Seen}
-	reason, suffix := source.ReasonSnapshot, ""
-	if s.tracker.Position() != "" {
-		m.Kind, m.Cause, reason = source.MarkerGap, p.Cause, source.ReasonRelist
-		if p.Kind == source.SnapshotStarted {
-			m.Cause, suffix = "the stream's selectors changed", ".s"+s.fingerprint
-		}
+	// What is published of a list is looked for after a crash only in streams that the store knows.
+	if err := s.session.save(ctx); err != nil {
+		return err
 	}
+	m, suffix := s.opening(p)
 	if err := s.announceList(ctx, m); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.listing, s.suffix = reason, suffix
+	s.listing, s.listingAt, s.suffix = source.ReasonSnapshot, p.Version, suffix
+	if m.Kind == source.MarkerGap {
+		s.listing = source.ReasonRelist
+	}
 	if p.Kind == source.SnapshotStarted {
 		// Until the list is in the log the position is not one that any selectors could be resumed from.
 		s.saved.Fingerprint = ""
@@ -51,27 +51,38 @@ func (s *stream) listStarted(ctx context.Context, p source.Progress) error {
 	return nil
 }
 
-// announceList publishes the marker of a list that begins, and waits for its acknowledgement.
-func (s *stream) announceList(ctx context.Context, m source.Marker) error {
+// opening returns what is to be said of a list that begins, and what the ids of its events end in.
+func (s *stream) opening(p source.Progress) (m source.Marker, suffix string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m = source.Marker{Kind: source.MarkerGap, From: s.tracker.Position(), To: p.Version, Cause: p.Cause, Seen: p.Seen}
 	switch {
-	case m.Kind == source.MarkerGap:
-		s.metrics.relists.Inc()
-		return s.announceGap(ctx, m)
-	case s.spec.SkipSnapshot:
-		return nil
-	default:
-		return s.queueMarker(&marker{Marker: m}).wait(ctx)
+	case m.From == "" && s.saved.Gap.From == "":
+		m.Kind = source.MarkerSnapshotStarted
+	case m.From == "":
+		m.From, m.Cause = s.saved.Gap.From, s.saved.Gap.Cause
+	case p.Kind == source.SnapshotStarted:
+		m.Cause, suffix = "the stream's selectors changed", ".s"+s.fingerprint
 	}
+	return m, suffix
 }
 
-// announceGap says in the log between which versions nothing is known.
-func (s *stream) announceGap(ctx context.Context, m source.Marker) error {
-	m.From = s.tracker.Position()
+// announceList publishes the marker of a list that begins, and waits for its acknowledgement.
+func (s *stream) announceList(ctx context.Context, m source.Marker) error {
+	gap := m.Kind == source.MarkerGap
+	if s.spec.SkipSnapshot && !gap {
+		return nil
+	}
+	if gap {
+		s.metrics.relists.Inc()
+	}
 	if err := s.queueMarker(&marker{Marker: m}).wait(ctx); err != nil {
 		return err
 	}
-	s.metrics.gaps.Inc()
-	s.pipeline.log.Warn("gap: changes in between are not known", "stream", s.name, "from", m.From, "to", m.To, "cause", m.Cause)
+	if gap {
+		s.metrics.gaps.Inc()
+		s.session.log.Warn("gap: changes in between are not known", "stream", s.name, "from", m.From, "to", m.To, "cause", m.Cause)
+	}
 	return nil
 }
 
@@ -81,8 +92,8 @@ func (s *stream) queueMarker(mk *marker) *marker {
 	o := newObject()
 	o.stream = s
 	o.attempt = attempt{active: true, marker: mk}
-	s.pipeline.busy.enter()
-	s.pipeline.queue.Add(o)
+	s.session.busy.enter()
+	s.session.queue.Add(o)
 	return mk
 }
 
@@ -94,13 +105,17 @@ func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
 		return err
 	}
 	s.mu.Lock()
-	s.saved.Fingerprint = s.fingerprint
+	if err := s.revoked; err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	s.saved.Fingerprint, s.saved.Gap = s.fingerprint, checkpoint.Gap{}
 	if snapshot && !s.spec.SkipSnapshot {
 		s.saved.Unannounced = checkpoint.Snapshot{ResourceVersion: p.Version, Objects: p.Objects}
 	}
 	s.tracker.Bookmark(p.Version)
 	s.mu.Unlock()
-	if err := s.pipeline.save(ctx); err != nil {
+	if err := s.session.save(ctx); err != nil {
 		return err
 	}
 	return s.announceSnapshot(false).wait(ctx)
@@ -111,8 +126,13 @@ func (s *stream) endList(p source.Progress) (snapshot bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, row := range s.ledger.Unseen() {
+		if s.revoked != nil {
+			break
+		}
 		at := ident(key, row)
 		d := s.vanished(at.Namespace, at.Name, row, s.listing, p.Seen)
+		d.IDSuffix = s.suffix
+		s.repair(&d.Change)
 		d.Ticket = source.Ticket(s.tracker.Open("", p.Seen))
 		s.enqueue(key, d)
 	}
@@ -146,6 +166,9 @@ func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	position := s.tracker.Position()
+	if position != "" && !after(s.saved.Repair, position) {
+		s.saved.Repair = ""
+	}
 	saved := s.saved
 	saved.Position = position
 	s.ledger.Prune(position)

@@ -29,6 +29,7 @@ type fakeLog struct {
 	log    []sink.Stored
 	byID   map[string]int
 	last   map[string]int
+	at     []string // the messages' subjects
 	faults func() fault
 	wg     sync.WaitGroup
 	// refuse makes a message permanently unacceptable.
@@ -37,6 +38,8 @@ type fakeLog struct {
 	gate chan struct{}
 	// unusable is what Run finds wrong with the log, away why it cannot be reached.
 	unusable, away error
+	// end ends Run with what it is sent.
+	end chan error
 	// flying counts the unacknowledged messages of each subject, most is the most there were of one.
 	flying map[string]int
 	most   int
@@ -53,15 +56,19 @@ const (
 )
 
 func newFakeLog() *fakeLog {
-	return &fakeLog{flying: map[string]int{}, byID: map[string]int{}, last: map[string]int{}, faults: func() fault { return noFault }}
+	return &fakeLog{flying: map[string]int{}, end: make(chan error), byID: map[string]int{}, last: map[string]int{}, faults: func() fault { return noFault }}
 }
 
 func (l *fakeLog) Run(ctx context.Context) error {
 	if l.unusable != nil {
 		return l.unusable
 	}
-	<-ctx.Done()
-	return nil
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-l.end:
+		return err
+	}
 }
 
 func (l *fakeLog) Ready() error {
@@ -139,6 +146,7 @@ func (l *fakeLog) append(m *sink.Message) (sink.Receipt, error) {
 		ContentType: m.ContentType, Data: append([]byte(nil), m.Data...),
 	})
 	l.byID[m.ID], l.last[m.Subject] = at, at
+	l.at = append(l.at, m.Subject)
 	return sink.Receipt{Sequence: uint64(at)}, nil
 }
 
@@ -187,7 +195,7 @@ type memoryStore struct {
 func (s *memoryStore) Load(context.Context) (*checkpoint.State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := &checkpoint.State{Streams: map[string]checkpoint.Stream{}, Rows: map[string]map[string]checkpoint.Row{}}
+	out := &checkpoint.State{Log: s.state.Log, Streams: map[string]checkpoint.Stream{}, Rows: map[string]map[string]checkpoint.Row{}}
 	for name, at := range s.state.Streams {
 		out.Streams[name] = at
 	}
@@ -209,6 +217,13 @@ func (s *memoryStore) Commit(_ context.Context, b *checkpoint.Batch) error {
 	}
 	if s.state.Streams == nil {
 		s.state = checkpoint.State{Streams: map[string]checkpoint.Stream{}, Rows: map[string]map[string]checkpoint.Row{}}
+	}
+	for _, name := range b.Forget {
+		delete(s.state.Streams, name)
+		delete(s.state.Rows, name)
+	}
+	if b.Log != nil {
+		s.state.Log = *b.Log
 	}
 	for name, at := range b.Streams {
 		s.state.Streams[name] = at
@@ -233,7 +248,8 @@ var configMaps = source.Resource{Version: "v1", Resource: "configmaps", Kind: "C
 
 // rig is a pipeline whose streams a test feeds by hand.
 type rig struct {
-	*Pipeline
+	*session
+	pipeline *Pipeline
 	t        *testing.T
 	registry *prometheus.Registry
 	stop     func() error
@@ -242,11 +258,20 @@ type rig struct {
 func start(t *testing.T, to sink.Sink, store checkpoint.Store) *rig {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	p := New(Config{Name: "test", Sink: to, Store: store, Buffer: 1 << 20, Metrics: NewMetrics(registry)})
+	pipeline := New(Config{
+		Name: "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20, Metrics: NewMetrics(registry),
+		Sink: func() (sink.Sink, error) { return to, nil },
+	})
+	p := newSession(&pipeline.cfg, to)
+	pipeline.current.Store(p)
 	p.retrier = sink.Retry(to, sink.Policy{Initial: 100 * time.Microsecond, Max: time.Millisecond})
 	p.publisher = p.retrier
 	var err error
 	if p.state, err = store.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.logged = p.state.Log
+	if err := p.meetLog(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -256,12 +281,15 @@ func start(t *testing.T, to sink.Sink, store checkpoint.Store) *rig {
 	for range workers {
 		group.Go(func() { p.work(ctx) })
 	}
-	r := &rig{Pipeline: p, t: t, registry: registry}
+	r := &rig{session: p, pipeline: pipeline, t: t, registry: registry}
 	r.stop = sync.OnceValue(func() error {
 		p.queue.ShutDown()
 		cancel()
 		group.Wait()
-		if log, ok := to.(*fakeLog); ok {
+		switch log := to.(type) {
+		case *fakeLog:
+			log.wg.Wait()
+		case readableLog:
 			log.wg.Wait()
 		}
 		return nil
@@ -297,7 +325,7 @@ func send(t *testing.T, s *stream, op source.Op, name, uid, version string, reas
 	}
 	s.Deliver(source.Change{
 		Op: op, Ident: source.Ident{Namespace: "default", Name: name, UID: uid, ResourceVersion: version},
-		Body: body, Reason: reason, Seen: time.Now(), Ticket: ticket, Size: len(body.Bytes()),
+		Body: body, Reason: reason, Listed: at == "", Seen: time.Now(), Ticket: ticket, Size: len(body.Bytes()),
 	})
 }
 

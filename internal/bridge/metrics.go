@@ -17,6 +17,7 @@ const namespace = "kube_eventbridge"
 type Metrics struct {
 	published, restarts                                       *prometheus.CounterVec
 	retries, failures, relists, gaps, synthesized, suppressed *prometheus.CounterVec
+	histories, losses, audits, differences                    *prometheus.CounterVec
 	publishSeconds, deliverySeconds                           *prometheus.HistogramVec
 	oldest, buffered, events, depth, age, ledger, streams     *prometheus.Desc
 
@@ -46,6 +47,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		gaps:           counter("gaps_total", "Gaps announced.", "pipeline", "stream"),
 		synthesized:    counter("synthesized_deletes_total", "Deletions that no watch has shown.", "pipeline", "stream"),
 		suppressed:     counter("duplicates_suppressed_total", "Changes that the log had already.", "pipeline", "stream"),
+		histories:      counter("histories_total", "Histories of the API server that were seen to begin, as when etcd is restored.", "pipeline", "stream"),
+		audits:         counter("audits_total", "Comparisons of what exists with what the log has.", "pipeline", "stream"),
+		differences:    counter("audit_differences_total", "Objects of which the log had another state than existed.", "pipeline", "stream"),
+		losses:         counter("log_losses_total", "Times that the log was seen to have lost what it had acknowledged.", "pipeline"),
 		publishSeconds: histogram("publish_seconds", "From handing a message to the sink to its acknowledgement."),
 		deliverySeconds: histogram("delivery_seconds",
 			"From a write at the API server, as far as the object tells (whole seconds), to the acknowledgement of its event."),
@@ -58,7 +63,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		streams:  desc("stream_watching", "1 while a watch is open, else 0.", "pipeline", "stream"),
 	}
 	reg.MustRegister(m.published, m.restarts, m.retries, m.failures, m.relists, m.gaps, m.synthesized, m.suppressed,
-		m.publishSeconds, m.deliverySeconds, m)
+		m.histories, m.losses, m.audits, m.differences, m.publishSeconds, m.deliverySeconds, m)
 	return m
 }
 
@@ -77,7 +82,11 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	for _, p := range pipelines {
+	for _, pipeline := range pipelines {
+		p := pipeline.current.Load()
+		if p == nil {
+			continue
+		}
 		gauge(m.buffered, float64(p.budget.bytes.Load()), p.name)
 		gauge(m.events, float64(p.budget.count.Load()), p.name)
 		gauge(m.depth, float64(p.queue.Len()), p.name)
@@ -108,11 +117,12 @@ func (m *Metrics) add(p *Pipeline) {
 
 // streamMetrics are the series of one stream.
 type streamMetrics struct {
-	all                                              *Metrics
-	pipeline, stream                                 string
-	failures, relists, gaps, synthesized, suppressed prometheus.Counter
-	publish, delivery                                prometheus.Observer
-	byKind                                           *sync.Map
+	all                                                         *Metrics
+	pipeline, stream                                            string
+	failures, relists, gaps, synthesized, suppressed, histories prometheus.Counter
+	audits, differences                                         prometheus.Counter
+	publish, delivery                                           prometheus.Observer
+	byKind                                                      *sync.Map
 }
 
 type kind struct {
@@ -128,6 +138,9 @@ func (m *Metrics) stream(pipeline, stream string) streamMetrics {
 		gaps:        m.gaps.WithLabelValues(pipeline, stream),
 		synthesized: m.synthesized.WithLabelValues(pipeline, stream),
 		suppressed:  m.suppressed.WithLabelValues(pipeline, stream),
+		histories:   m.histories.WithLabelValues(pipeline, stream),
+		audits:      m.audits.WithLabelValues(pipeline, stream),
+		differences: m.differences.WithLabelValues(pipeline, stream),
 		publish:     m.publishSeconds.WithLabelValues(pipeline),
 		delivery:    m.deliverySeconds.WithLabelValues(pipeline),
 		byKind:      &sync.Map{},

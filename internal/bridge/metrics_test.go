@@ -121,7 +121,7 @@ func TestPage_says_how_each_stream_is_doing(t *testing.T) {
 	snapshot(t, s, "10", "a u1 5")
 	s.status.State(source.Waiting, errors.New("connection refused"))
 	var page strings.Builder
-	writePage(&page, []*Pipeline{r.Pipeline})
+	writePage(&page, []*Pipeline{r.pipeline})
 	for _, want := range []string{
 		"pipeline test\n", "broker: ok", "buffered: 0 changes, 0 of 1048576 bytes",
 		"configmaps.v1  waiting  10        1        0s", "connection refused",

@@ -20,6 +20,8 @@ type delta struct {
 	// concluded: a deletion that no watch has shown. What the log has alive under the name is gone, unless its uid is successor.
 	concluded bool
 	successor string
+	// superseded: the version that a deletion carries is of a history that has ended.
+	superseded bool
 }
 
 // object is a key with changes pending, or a marker. The workqueue holds objects; at most one worker, and after it one
@@ -46,6 +48,9 @@ type attempt struct {
 	marker    *marker
 	message   *sink.Message
 	published time.Time
+	// flying: it was handed to the sink, in this window of the marks.
+	flying bool
+	window uint8
 	// previous is what the log was seen to have last, where a check failed before.
 	previous  uint64
 	conflicts int
@@ -91,7 +96,7 @@ func newMemory() *memory {
 
 func newObject() *object {
 	o := &object{}
-	o.done = func(r sink.Receipt, err error) { o.stream.pipeline.settled(o, r, err) }
+	o.done = func(r sink.Receipt, err error) { o.stream.session.settled(o, r, err) }
 	return o
 }
 

@@ -11,10 +11,14 @@ import (
 
 // writePage tells a person how the pipelines are doing.
 func writePage(w io.Writer, pipelines []*Pipeline) {
-	for _, p := range pipelines {
+	for _, pipeline := range pipelines {
+		p := pipeline.current.Load()
+		if p == nil {
+			continue
+		}
 		_, _ = fmt.Fprintf(w, "pipeline %s\n", p.name)
 		broker := "ok"
-		if err := p.cfg.Sink.Ready(); err != nil {
+		if err := p.sink.Ready(); err != nil {
 			broker = err.Error()
 		}
 		_, _ = fmt.Fprintf(w, "  broker: %s\n", broker)

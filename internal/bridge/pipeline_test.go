@@ -29,10 +29,11 @@ func waitFor(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-func underWay(s *stream, key string) bool {
+// underWay reports whether the only change of default/a was handed to the sink.
+func underWay(s *stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.pending[key]
+	o := s.pending["default/a"]
 	return o != nil && len(o.pending) == 0
 }
 

@@ -217,22 +217,3 @@ func TestNews_of_a_selection_outlives_a_tombstone(t *testing.T) {
 		t.Error("what never left the selection is news")
 	}
 }
-
-// The checkpoint was moved away because the cluster, or its etcd, is another one; the log was not.
-func TestRestart_publishes_what_exists_after_the_states_of_another_history(t *testing.T) {
-	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	snapshot(t, r.stream(nil), "900", "a u1 800", "b u2 801", "c u3 100")
-	_ = r.stop()
-	log.forgetIDs()
-	r = start(t, log, &memoryStore{})
-	s := r.stream(nil)
-	snapshot(t, s, "300", "a u1 200", "b u9 250")
-	send(t, s, source.Updated, "b", "u9", "301", source.ReasonWatch)
-	r.settle()
-	got := log.lines()[6:]
-	got = slices.DeleteFunc(got, func(line string) bool { return strings.HasPrefix(line, "snapshot") })
-	slices.SortStableFunc(got, byObject)
-	expect(t, got, "updated default/a u1 200 snapshot",
-		"deleted default/b u2 snapshot", "added default/b u9 250 snapshot", "updated default/b u9 301 watch")
-}

@@ -64,7 +64,7 @@ func TestRun_a_stop_drains_what_was_read(t *testing.T) {
 	log.set(func() { log.gate = gate })
 	api.add(20)
 	s := b.only(t)
-	waitFor(t, "the events", func() bool { return s.tracker.Pending() == 20 && b.busy.count() == 20 })
+	waitFor(t, "the events", func() bool { return s.tracker.Pending() == 20 && b.current.Load().busy.count() == 20 })
 	stopped := make(chan error, 1)
 	go func() { stopped <- b.stop() }()
 	close(gate)
@@ -88,19 +88,21 @@ func TestRun_holds_no_more_bytes_than_the_buffer(t *testing.T) {
 	gate := make(chan struct{})
 	log.set(func() { log.gate = gate })
 	api.add(100)
-	waitFor(t, "a full buffer", func() bool { return b.budget.bytes.Load() > buffer-20<<10 })
+	waitFor(t, "a full buffer", func() bool { return b.current.Load().budget.bytes.Load() > buffer-20<<10 })
 	var most atomic.Int64
-	log.set(func() { log.stored = func() { most.Store(max(most.Load(), b.budget.bytes.Load())) } })
+	log.set(func() { log.stored = func() { most.Store(max(most.Load(), b.current.Load().budget.bytes.Load())) } })
 	close(gate)
 	waitFor(t, "the events", func() bool { return len(log.lines()) == 102 })
-	waitFor(t, "the bytes back", func() bool { return b.budget.bytes.Load() == 0 && b.budget.count.Load() == 0 })
+	waitFor(t, "the bytes back", func() bool {
+		return b.current.Load().budget.bytes.Load() == 0 && b.current.Load().budget.count.Load() == 0
+	})
 	if n := most.Load(); n > buffer || n < buffer/2 {
 		t.Errorf("%d bytes were held, and the limit is %d", n, buffer)
 	}
-	if !b.budget.all.sem.TryAcquire(buffer) {
+	if !b.current.Load().budget.all.sem.TryAcquire(buffer) {
 		t.Error("the budget did not come back whole")
 	}
-	b.budget.all.sem.Release(buffer)
+	b.current.Load().budget.all.sem.Release(buffer)
 }
 
 func TestRun_ends_with_the_reason_where_something_must_not_be_used(t *testing.T) {
@@ -113,7 +115,7 @@ func TestRun_ends_with_the_reason_where_something_must_not_be_used(t *testing.T)
 		"the broker's stream": {func(c *Config) {
 			log := newFakeLog()
 			log.unusable = unusable
-			c.Sink = log
+			c.Sink = func() (sink.Sink, error) { return log, nil }
 		}, "pipeline test: " + unusable.Error()},
 		"two names of one resource": {
 			func(c *Config) {
@@ -175,9 +177,9 @@ func TestReadyz_says_what_keeps_a_pipeline_from_being_ready(t *testing.T) {
 	s := b.only(t)
 	waitFor(t, "the failing watch", func() bool { return !s.status.watching() })
 	says("ok")
-	b.broker.mu.Lock()
-	b.broker.away = time.Now().Add(-unreadyAfter)
-	b.broker.mu.Unlock()
+	b.current.Load().broker.mu.Lock()
+	b.current.Load().broker.away = time.Now().Add(-unreadyAfter)
+	b.current.Load().broker.mu.Unlock()
 	s.status.mu.Lock()
 	s.status.failing = time.Now().Add(-unreadyAfter)
 	s.status.mu.Unlock()

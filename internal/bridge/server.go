@@ -56,8 +56,15 @@ func notStarted(err error) string {
 
 // unready returns what keeps the pipeline from being ready, a line for each thing.
 func (p *Pipeline) unready() []string {
+	if s := p.current.Load(); s != nil {
+		return s.unready()
+	}
+	return []string{fmt.Sprintf("pipeline %s: it is starting", p.cfg.Name)}
+}
+
+func (p *session) unready() []string {
 	var lines []string
-	ready := p.cfg.Sink.Ready()
+	ready := p.sink.Ready()
 	p.broker.observe(ready)
 	if err := p.broker.problem(ready); err != nil {
 		lines = append(lines, fmt.Sprintf("pipeline %s: broker: %v", p.name, err))
@@ -78,7 +85,7 @@ func (p *Pipeline) unready() []string {
 	return lines
 }
 
-func (p *Pipeline) unresolved(resource string, err error) {
+func (p *session) unresolved(resource string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil {

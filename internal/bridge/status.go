@@ -48,7 +48,7 @@ func (t *status) State(s source.State, err error) {
 
 // tell logs what is new; the caller holds mu.
 func (t *status) tell(s source.State, err error) {
-	log := t.stream.pipeline.log.With("stream", t.stream.name)
+	log := t.stream.session.log.With("stream", t.stream.name)
 	switch {
 	case err != nil && t.err == nil:
 		log.Warn("stream waits", "err", err)

@@ -23,13 +23,13 @@ import (
 // time, but for bookmarks.
 type stream struct {
 	source.Stream
-	name     string
-	spec     *StreamSpec
-	pipeline *Pipeline
-	encoder  *encode.Encoder
-	metrics  streamMetrics
-	status   *status
-	tracker  *checkpoint.Tracker
+	name    string
+	spec    *StreamSpec
+	session *session
+	encoder *encode.Encoder
+	metrics streamMetrics
+	status  *status
+	tracker *checkpoint.Tracker
 
 	// mu guards the ledger, the pending changes of the objects, and what follows.
 	mu      sync.Mutex
@@ -39,12 +39,20 @@ type stream struct {
 	saved       checkpoint.Stream
 	committed   checkpoint.Stream
 	fingerprint string
-	// listing is the reason of the changes that the running list brings; suffix what their ids end in.
-	listing source.Reason
-	suffix  string
-	// foreign is for saying once that the log is ahead of a list, often for what may be true of every event.
-	foreign sync.Once
-	often   struct{ unencodable, contested, rejected, refused rate.Sometimes }
+	// stored: the store knows the stream. It is the committer's own, as committed is.
+	stored bool
+	// losses is how often the log lost something; it is in the ids of what is repaired.
+	losses int
+	// listing is the reason of the changes that the running list brings, at its version; suffix what their ids end in.
+	listing   source.Reason
+	listingAt string
+	suffix    string
+	// revoked is why the list shows another history than the one that the log has; then nothing more of it is published. The log was
+	// seen to have events of the history revokedBy.
+	revoked   *source.RewoundError
+	revokedBy int
+	// often is for saying what may be true of every event.
+	often struct{ unencodable, contested, rejected, refused rate.Sometimes }
 }
 
 // fingerprint identifies a stream's selectors, as event ids and markers do.
@@ -56,7 +64,7 @@ func fingerprint(s source.Stream) string {
 
 // Admit implements source.Feed.
 func (s *stream) Admit(ctx context.Context, version string, size int) (source.Ticket, error) {
-	if err := s.pipeline.budget.acquire(ctx, size, version == ""); err != nil {
+	if err := s.session.budget.acquire(ctx, size, version == ""); err != nil {
 		return 0, err
 	}
 	return source.Ticket(s.tracker.Open(version, time.Now())), nil
@@ -67,11 +75,16 @@ func (s *stream) Deliver(c source.Change) {
 	key := c.Key()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if listed(&c) {
+	if c.Listed && c.Reason != source.ReasonRecovered {
 		s.ledger.Seen(key)
 		c.Reason, c.IDSuffix = s.listing, s.suffix
 	}
-	if known, exists := s.known(key); exists && !news(known, &c) {
+	s.repair(&c)
+	known, exists := s.known(key)
+	if exists {
+		s.doubt(&c, known)
+	}
+	if s.revoked != nil || exists && !news(known, &c) {
 		s.metrics.suppressed.Inc()
 		s.drop(&c)
 		return
@@ -97,10 +110,10 @@ func news(row checkpoint.Row, c *source.Change) bool {
 // vanished is the deletion of the object that row is about, which no watch has shown.
 func (s *stream) vanished(namespace, name string, row checkpoint.Row, reason source.Reason, seen time.Time) delta {
 	s.metrics.synthesized.Inc()
-	return delta{concluded: true, Change: source.Change{
+	return delta{concluded: true, superseded: row.Superseded, Change: source.Change{
 		Op:     source.Deleted,
 		Ident:  source.Ident{Namespace: namespace, Name: name, UID: row.UID, ResourceVersion: row.ResourceVersion},
-		Reason: reason, Seen: seen, IDSuffix: s.suffix,
+		Reason: reason, Seen: seen, Listed: true,
 	}}
 }
 
@@ -114,15 +127,15 @@ func (s *stream) enqueue(key string, d delta) {
 			s.drop(&d.Change)
 			return
 		}
-		o = s.pipeline.memory.objects.Get().(*object)
+		o = s.session.memory.objects.Get().(*object)
 		o.stream, o.key = s, key
 		s.pending[key] = o
-		s.pipeline.busy.enter()
+		s.session.busy.enter()
 	}
 	if folded := o.push(d, s.spec.Latest); folded != nil {
 		s.drop(&folded.Change)
 	}
-	s.pipeline.queue.Add(o)
+	s.session.queue.Add(o)
 }
 
 // classify makes the attempt what the log has to be told next of the object, as far as the log is known: an addition or an
@@ -136,7 +149,7 @@ func (s *stream) classify(o *object) (row checkpoint.Row, fresh bool) {
 		return row, true
 	case d.concluded:
 		if alive {
-			d.UID, d.ResourceVersion = row.UID, row.ResourceVersion
+			d.UID, d.ResourceVersion, d.superseded = row.UID, row.ResourceVersion, row.Superseded
 		}
 		return row, !exists || alive && row.UID != d.successor
 	case exists && !news(row, &d.Change):
@@ -158,39 +171,39 @@ func (s *stream) classify(o *object) (row checkpoint.Row, fresh bool) {
 // remember moves the ledger to what was just published, or passed over; place says where the object's last event is.
 func (s *stream) remember(key string, d *delta, place checkpoint.Row) {
 	place.UID, place.ResourceVersion, place.Deleted = d.UID, d.ResourceVersion, d.Op == source.Deleted
+	place.Superseded = d.superseded
 	s.ledger.Put(key, place)
 }
-
-// learn moves the ledger to what the log was found to have, if that is newer.
-func (s *stream) learn(key string, found checkpoint.Row) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if row, ok := s.ledger.Get(key); !ok || checkpoint.Newer(row, found.ResourceVersion, found.Deleted) {
-		s.ledger.Put(key, found)
-	}
-}
-
-// listed reports whether a change came with a list, or was concluded from one.
-func listed(c *source.Change) bool { return c.Reason != source.ReasonWatch }
 
 // drop ends a change's life: its ticket, its bytes and its body.
 func (s *stream) drop(c *source.Change) {
 	c.Body.Release()
 	c.Body = nil
-	s.pipeline.budget.release(c.Size, listed(c))
+	s.session.budget.release(c.Size, c.Listed)
 	if c.Ticket != 0 {
 		s.tracker.Settle(uint64(c.Ticket))
 	}
+}
+
+// safe returns a position that the log is complete up to, also in what it has been told about the stream; empty if there is none.
+func (s *stream) safe() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.saved.Unannounced != (checkpoint.Snapshot{}) {
+		return ""
+	}
+	return s.tracker.Position()
 }
 
 // Resume implements source.History.
 func (s *stream) Resume() (string, iter.Seq[source.Ident], bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.saved.Position == "" || s.saved.Fingerprint != s.fingerprint {
-		return s.saved.Position, nil, false
+	position := s.tracker.Position()
+	if position == "" || s.saved.Fingerprint != s.fingerprint {
+		return position, nil, false
 	}
-	return s.saved.Position, func(yield func(source.Ident) bool) {
+	return position, func(yield func(source.Ident) bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for key, row := range s.ledger.All() {

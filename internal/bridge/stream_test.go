@@ -117,6 +117,7 @@ func (s *crashingStore) Commit(ctx context.Context, b *checkpoint.Batch) error {
 
 func TestStream_a_snapshot_is_complete_only_when_its_position_is_safe(t *testing.T) {
 	log, store := newFakeLog(), &crashingStore{}
+	store.left.Store(1) // the one before the list
 	r := start(t, log, store)
 	s := r.stream(nil)
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
@@ -136,7 +137,7 @@ func TestStream_a_snapshot_is_complete_only_when_its_position_is_safe(t *testing
 func TestStream_a_crash_leaves_one_word_of_a_complete_snapshot(t *testing.T) {
 	for _, published := range []bool{false, true} {
 		log, store := newFakeLog(), &crashingStore{}
-		store.left.Store(1)
+		store.left.Store(2) // before the list, and after it
 		if !published {
 			log.refuse = func(m *sink.Message) bool { return strings.Contains(m.ID, "snapshot-completed") }
 		}
@@ -173,7 +174,7 @@ func TestStream_latest_folds_what_waits_and_says_so(t *testing.T) {
 	r := start(t, log, &memoryStore{})
 	s := r.stream(&StreamSpec{Latest: true})
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
-	waitFor(t, "the first event to be under way", func() bool { return r.queue.Len() == 0 && underWay(s, "default/a") })
+	waitFor(t, "the first event to be under way", func() bool { return r.queue.Len() == 0 && underWay(s) })
 	for _, v := range []string{"2", "3", "4"} {
 		send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
 	}
@@ -198,7 +199,7 @@ func TestStream_latest_folds_nothing_old_over_what_waits(t *testing.T) {
 	r := start(t, log, &memoryStore{})
 	s := r.stream(&StreamSpec{Latest: true})
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
-	waitFor(t, "the first event to be under way", func() bool { return r.queue.Len() == 0 && underWay(s, "default/a") })
+	waitFor(t, "the first event to be under way", func() bool { return r.queue.Len() == 0 && underWay(s) })
 	send(t, s, source.Updated, "a", "u1", "3", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u1", "2", source.ReasonWatch)
 	close(log.gate)
@@ -243,7 +244,7 @@ func TestStream_a_gap_waits_for_what_precedes_it(t *testing.T) {
 		noted <- s.Note(t.Context(), source.Progress{Kind: source.Gap, Version: "20", Cause: "compacted"})
 	}()
 	gate <- struct{}{} // one message only
-	waitFor(t, "the second event to be under way", func() bool { return len(log.lines()) == 3 && underWay(s, "default/a") })
+	waitFor(t, "the second event to be under way", func() bool { return len(log.lines()) == 3 && underWay(s) })
 	close(gate)
 	if err := <-noted; err != nil {
 		t.Fatal(err)

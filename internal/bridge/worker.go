@@ -5,12 +5,12 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 )
 
 // work publishes until the queue is shut down.
-func (p *Pipeline) work(ctx context.Context) {
+func (p *session) work(ctx context.Context) {
 	for {
 		o, shutdown := p.queue.Get()
 		if shutdown {
@@ -34,7 +34,7 @@ func (p *Pipeline) work(ctx context.Context) {
 }
 
 // publish hands an object's oldest change to the sink. The object comes back in settled.
-func (p *Pipeline) publish(ctx context.Context, o *object) {
+func (p *session) publish(ctx context.Context, o *object) {
 	s := o.stream
 	s.mu.Lock()
 	o.take()
@@ -49,27 +49,35 @@ func (p *Pipeline) publish(ctx context.Context, o *object) {
 	fresh := true
 	if a.marker == nil {
 		row, fresh = s.classify(o)
+		fresh = fresh && s.revoked == nil
 	}
 	s.mu.Unlock()
 	switch {
 	case !fresh:
 		// The log turned out to have more of the object than was known when the change was queued.
 		s.metrics.suppressed.Inc()
-		p.finish(o, nil)
+		p.finish(o, nil, sink.Receipt{})
 		return
 	case a.marker == nil && a.delta.silent:
-		p.finish(o, &row)
+		p.finish(o, &row, sink.Receipt{})
 		return
 	}
 	if a.message == nil {
 		a.message = p.memory.messages.Get().(*sink.Message)
 	}
-	if err := s.encode(a, row); err != nil {
+	if err := s.encode(a, row); err != nil && p.cfg.StopOnReject {
+		p.fail(&RejectedError{Stream: s.name, Object: o.key, ResourceVersion: a.delta.ResourceVersion, err: err})
+		p.again(o, refusedDelay)
+		return
+	} else if err != nil {
 		// Not a JSON object: the API server never sends that, and no retry would cure it.
 		s.metrics.failures.Inc()
 		s.often.unencodable.Do(func() {
 			p.log.Error("change cannot be encoded", "stream", s.name, "object", o.key, "err", err)
 		})
+	}
+	if !a.flying {
+		a.flying, a.window = true, p.marks.begin()
 	}
 	a.published = time.Now()
 	p.publisher.Publish(ctx, a.message, o.done)
@@ -107,7 +115,7 @@ func (s *stream) encode(a *attempt, row checkpoint.Row) (err error) {
 }
 
 // settled is the broker's word on an attempt. It is called from the sink's goroutines and must not block.
-func (p *Pipeline) settled(o *object, r sink.Receipt, err error) {
+func (p *session) settled(o *object, r sink.Receipt, err error) {
 	switch {
 	case err != nil:
 		p.failed(o, err)
@@ -121,11 +129,11 @@ func (p *Pipeline) settled(o *object, r sink.Receipt, err error) {
 		p.log.Debug("event published", "stream", o.stream.name, "id", o.attempt.message.ID, "sequence", r.Sequence, "duplicate", r.Duplicate)
 	}
 	// Behind what was recognised as a repetition the log may have more that this process knows nothing of.
-	p.finish(o, &checkpoint.Row{Sequence: r.Sequence, Partition: r.Partition, Fresh: !r.Duplicate})
+	p.finish(o, &checkpoint.Row{Sequence: r.Sequence, Partition: r.Partition, Fresh: !r.Duplicate}, r)
 }
 
 // failed gives an attempt another turn.
-func (p *Pipeline) failed(o *object, err error) {
+func (p *session) failed(o *object, err error) {
 	var conflict *sink.ConflictError
 	switch {
 	case errors.As(err, &conflict):
@@ -139,14 +147,12 @@ func (p *Pipeline) failed(o *object, err error) {
 	}
 }
 
-// finish ends an attempt. Place is where the object's last event now is in the log; nil leaves the ledger as it is.
-func (p *Pipeline) finish(o *object, place *checkpoint.Row) {
+// finish ends an attempt. Place is where the object's last event now is in the log; nil leaves the ledger as it is. r is the broker's
+// last word, if it had one.
+func (p *session) finish(o *object, place *checkpoint.Row, r sink.Receipt) {
 	s := o.stream
 	a := o.attempt
 	o.attempt = attempt{}
-	if a.message != nil {
-		p.memory.messages.Put(a.message)
-	}
 	if a.blocked {
 		p.broker.unblocked()
 	}
@@ -154,6 +160,7 @@ func (p *Pipeline) finish(o *object, place *checkpoint.Row) {
 		if a.marker.settled != nil {
 			a.marker.settled()
 		}
+		p.landed(&a, r)
 		s.tracker.Settle(uint64(a.marker.ticket))
 		close(a.marker.acked)
 		p.queue.Done(o)
@@ -164,6 +171,7 @@ func (p *Pipeline) finish(o *object, place *checkpoint.Row) {
 	if place != nil {
 		s.remember(o.key, &a.delta, *place)
 	}
+	p.landed(&a, r) // after the ledger, before the position
 	s.drop(&a.delta.Change)
 	more := len(o.pending) > 0
 	if more {
@@ -179,9 +187,19 @@ func (p *Pipeline) finish(o *object, place *checkpoint.Row) {
 	}
 }
 
+// landed moves the mark: what the attempt has put into the log is known. Its message is free.
+func (p *session) landed(a *attempt, r sink.Receipt) {
+	if a.flying {
+		p.marks.end(a.window, r, a.message.ID)
+	}
+	if a.message != nil {
+		p.memory.messages.Put(a.message)
+	}
+}
+
 // conflicted learns what the log has last of the object. If that makes the change old news, publish will see it; else the change comes
 // next after it.
-func (p *Pipeline) conflicted(o *object, last *sink.Stored) {
+func (p *session) conflicted(o *object, last *sink.Stored) {
 	a, s := &o.attempt, o.stream
 	a.conflicts++
 	a.previous = 0
@@ -190,7 +208,7 @@ func (p *Pipeline) conflicted(o *object, last *sink.Stored) {
 	}
 	if last != nil && a.marker == nil {
 		if state, err := encode.StateOf(last); err == nil && state.ResourceVersion != "" {
-			s.learn(o.key, s.found(&a.delta, state, last.Sequence))
+			s.found(o.key, &a.delta, state, last.Sequence)
 		}
 	}
 	if a.conflicts <= patientConflicts {
@@ -203,32 +221,20 @@ func (p *Pipeline) conflicted(o *object, last *sink.Stored) {
 	p.again(o, conflictDelay)
 }
 
-// found is the row of what the log was seen to have last of d's object.
-//
-// A list shows the newest state of every object. So what comes after it in the log is of another history (a cluster that had the same
-// name, etcd before it was restored) or of another selection, and its version says nothing here.
-func (s *stream) found(d *delta, has encode.State, sequence uint64) checkpoint.Row {
-	row := checkpoint.Row{UID: has.UID, ResourceVersion: has.ResourceVersion, Deleted: has.Deleted, Sequence: sequence}
-	ours := checkpoint.Row{UID: d.UID, ResourceVersion: d.ResourceVersion}
-	if listed(&d.Change) && d.Op != source.Deleted && checkpoint.Newer(ours, has.ResourceVersion, has.Deleted) {
-		row.ResourceVersion = ""
-		s.foreign.Do(func() {
-			s.pipeline.log.Warn("the log is ahead of what the API server lists: it was written for another cluster of this name, before a restore, "+
-				"or with other selectors; the present state is published after it", "stream", s.name, "object", d.Key(), "version", has.ResourceVersion)
-		})
-	}
-	return row
-}
-
 // refused puts a rejection in the place of an event that the broker will never take. Where it takes not even that, the
 // object waits and its stream's position with it, in sight of metrics and log.
-func (p *Pipeline) refused(o *object, err error) {
+func (p *session) refused(o *object, err error) {
 	a, s := &o.attempt, o.stream
 	s.metrics.failures.Inc()
 	if a.rejected == nil && a.marker == nil {
 		s.often.rejected.Do(func() {
 			p.log.Warn("event rejected by the broker", "stream", s.name, "object", o.key, "err", err)
 		})
+		if p.cfg.StopOnReject {
+			p.fail(&RejectedError{Stream: s.name, Object: o.key, ResourceVersion: a.delta.ResourceVersion, err: err})
+			p.again(o, refusedDelay)
+			return
+		}
 		a.rejected = err
 		p.again(o, 0)
 		return
@@ -243,8 +249,31 @@ func (p *Pipeline) refused(o *object, err error) {
 	p.again(o, refusedDelay)
 }
 
+// RejectedError says that an event cannot be published, and that the pipeline is not to go on without it.
+type RejectedError struct {
+	Stream, Object, ResourceVersion string
+	err                             error
+}
+
+// Error implements error.
+func (e *RejectedError) Error() string {
+	return fmt.Sprintf("stream %s: the event of %s at version %s cannot be published: %v; "+
+		"make the broker take it, or set onReject to publish, which puts a rejection in its place", e.Stream, e.Object, e.ResourceVersion, e.err)
+}
+
+// Unwrap returns why.
+func (e *RejectedError) Unwrap() error { return e.err }
+
+// fail ends the session.
+func (p *session) fail(err error) {
+	select {
+	case p.failure <- err:
+	default: // it ends already
+	}
+}
+
 // again gives the object back to the queue with its attempt still under way.
-func (p *Pipeline) again(o *object, after time.Duration) {
+func (p *session) again(o *object, after time.Duration) {
 	if after == 0 {
 		p.queue.Add(o)
 	} else {

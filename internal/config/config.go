@@ -31,6 +31,10 @@ type Pipeline struct {
 	Encoding   Encoding   `yaml:"encoding"`
 	Sink       Sink       `yaml:"sink"`
 	Checkpoint Checkpoint `yaml:"checkpoint"`
+	Recovery   Recovery   `yaml:"recovery"`
+	Audit      Audit      `yaml:"audit"`
+	// OnReject says what follows when the broker refuses an event for good.
+	OnReject OnReject `yaml:"onReject"`
 	// Buffer is this pipeline's part of the common one; see [Config.BufferShare] for what 0 means.
 	Buffer Buffer `yaml:"buffer"`
 }
@@ -126,6 +130,21 @@ type Checkpoint struct {
 // CheckpointFile is a checkpoint in a file; see [Config.CheckpointPath] for what an empty path means.
 type CheckpointFile struct {
 	Path string `yaml:"path"`
+}
+
+// Recovery bounds what is read back of the API server's history after a gap.
+type Recovery struct {
+	// Enabled reads back what lies in a gap, object by object.
+	Enabled bool `yaml:"enabled"`
+	// MaxReads and MaxTime bound it for each gap of a stream.
+	MaxReads int           `yaml:"maxReads"`
+	MaxTime  time.Duration `yaml:"maxTime"`
+}
+
+// Audit compares the objects that exist with those that the log has.
+type Audit struct {
+	// Interval is how often each stream is compared; 0: never.
+	Interval time.Duration `yaml:"interval"`
 }
 
 // Buffer bounds what is read and not yet acknowledged.

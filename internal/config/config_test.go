@@ -153,6 +153,9 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 					TLS: &TLS{CAFile: "/etc/nats/ca.crt", CertFile: "/etc/nats/tls.crt", KeyFile: "/etc/nats/tls.key", ServerName: "nats"},
 				}},
 				Checkpoint: Checkpoint{CheckpointFile{"/var/lib/audit.db"}},
+				Recovery:   Recovery{MaxReads: 500, MaxTime: 5 * time.Second},
+				Audit:      Audit{time.Hour},
+				OnReject:   OnRejectStop,
 				Buffer:     Buffer{64 << 20},
 			},
 			{
@@ -160,6 +163,8 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 				Resources: []Resource{{Resource: ResourceName{Plural: "configmaps"}, Delivery: Every, Payload: PayloadObject, Snapshot: SnapshotInitial}},
 				Encoding:  Encoding{Mode: Binary},
 				Sink:      embedded(),
+				Recovery:  recovery,
+				OnReject:  OnRejectPublish,
 			},
 			{
 				Name: "lines",
@@ -169,6 +174,8 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 				}},
 				Encoding: Encoding{Mode: Binary},
 				Sink:     Sink{Stdout: &Stdout{}},
+				Recovery: recovery,
+				OnReject: OnRejectPublish,
 			},
 		},
 		DataDir: "/var/lib/kube-eventbridge",
@@ -185,6 +192,9 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 		}
 	}
 }
+
+// recovery is that of who says nothing of it.
+var recovery = Recovery{Enabled: true, MaxReads: 10_000, MaxTime: time.Minute}
 
 // embedded is the sink of who names none.
 func embedded() Sink {
@@ -208,6 +218,8 @@ func TestFromArgs_is_one_pipeline_with_the_embedded_server(t *testing.T) {
 		},
 		Encoding: Encoding{Mode: Binary},
 		Sink:     embedded(),
+		Recovery: recovery,
+		OnReject: OnRejectPublish,
 	}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)

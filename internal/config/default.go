@@ -26,7 +26,10 @@ func Default() *Config {
 // defaulter is what a type implements whose values in a list or behind a pointer start with defaults.
 type defaulter interface{ setDefaults() }
 
-func (p *Pipeline) setDefaults() { p.Encoding.Mode = Binary }
+func (p *Pipeline) setDefaults() {
+	p.Encoding.Mode, p.OnReject = Binary, OnRejectPublish
+	p.Recovery = Recovery{Enabled: true, MaxReads: 10_000, MaxTime: time.Minute}
+}
 
 func (r *Resource) setDefaults() {
 	r.Delivery, r.Payload, r.Snapshot = Every, PayloadObject, SnapshotInitial

@@ -37,6 +37,17 @@ const (
 
 func (Snapshot) choices() choices { return choices{now: []string{"initial", "never"}} }
 
+// OnReject says what follows when the broker refuses an event for good.
+type OnReject string
+
+// What may follow. OnRejectPublish puts a rejection in the event's place, OnRejectStop ends the process before it.
+const (
+	OnRejectPublish OnReject = "publish"
+	OnRejectStop    OnReject = "stop"
+)
+
+func (OnReject) choices() choices { return choices{now: []string{"publish", "stop"}} }
+
 // Mode is the CloudEvents content mode.
 type Mode string
 

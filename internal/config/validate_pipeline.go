@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -35,10 +36,25 @@ func (v *validator) pipeline(path string, p *Pipeline) {
 		}
 		oneOf(v, at, part)
 	}
+	oneOf(v, path+".onReject", p.OnReject)
+	v.recovery(path, p)
 	if p.Buffer.MaxBytes != 0 {
 		v.buffer(path+".buffer.maxBytes", p.Buffer.MaxBytes)
 	}
 	v.sink(path+".sink", p)
+}
+
+func (v *validator) recovery(path string, p *Pipeline) {
+	const least = time.Minute
+	if p.Recovery.MaxReads < 1 {
+		v.add(path+".recovery.maxReads", "%d is not a number of reads; give at least 1, or enabled: false", p.Recovery.MaxReads)
+	}
+	if p.Recovery.MaxTime <= 0 {
+		v.add(path+".recovery.maxTime", "%v is no time to read in; give more, such as 1m, or enabled: false", p.Recovery.MaxTime)
+	}
+	if i := p.Audit.Interval; i != 0 && i < least {
+		v.add(path+".audit.interval", "%v is too often, as each audit lists all objects; give at least %v, or 0s for never", i, least)
+	}
 }
 
 // resource checks r, and against the resources before it in its pipeline.

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+const (
+	// An audit looks at most at so many objects a second and third time; where more differ, the list that follows sees all of them.
+	auditSuspects = 1000
+	auditLooks    = 3
+	// auditNames is how many of the objects that differ are named.
+	auditNames = 3
+)
+
+// audits compares what exists with what the log has, every so often, until ctx ends. Where that differs the stream is made to list again:
+// again receives why.
+func (s *stream) audits(ctx context.Context, every time.Duration, again chan<- string) {
+	log := s.session.log.With("stream", s.name)
+	for every > 0 && pause.For(ctx, every) == nil {
+		differing, err := s.audit(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			log.Warn("audit: the API server does not tell what exists", "err", err)
+			continue
+		}
+		s.metrics.audits.Inc()
+		if len(differing) == 0 {
+			continue
+		}
+		s.metrics.differences.Add(float64(len(differing)))
+		log.Error("audit: the log is not what exists; the stream is listed again", "objects", len(differing), "such as", first(differing))
+		select {
+		case again <- fmt.Sprintf("an audit found %d objects that differ, such as %s", len(differing), first(differing)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func first(keys []string) string { return strings.Join(keys[:min(len(keys), auditNames)], ", ") }
+
+// audit returns the objects of which the log has another state than exists. An object whose changes are on their way is none: at a
+// position everything up to it is settled, so what is not newer must be the same.
+func (s *stream) audit(ctx context.Context) (differing []string, err error) {
+	position := s.safe()
+	if position == "" || !s.status.watching() {
+		return nil, nil
+	}
+	suspects, err := s.suspects(ctx, position)
+	for look := 0; err == nil && len(suspects) > 0 && len(suspects) <= auditSuspects && look < auditLooks; look++ {
+		suspects, err = s.lookAgain(ctx, suspects)
+	}
+	return suspects, err
+}
+
+// suspects compares all objects, as they were at position, with the ledger as it is while they are read.
+func (s *stream) suspects(ctx context.Context, position string) (differing []string, err error) {
+	seen := map[string]struct{}{}
+	err = source.Audit(ctx, s.session.cfg.Client, s.Stream, position, func(id source.Ident) error {
+		key := id.Key()
+		seen[key] = struct{}{}
+		if !s.agrees(key, &id, position) {
+			differing = append(differing, key)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for key := range s.ledger.All() {
+		if _, ok := seen[key]; !ok && !s.agrees(key, nil, position) {
+			differing = append(differing, key)
+		}
+	}
+	return differing, nil
+}
+
+// lookAgain returns those of the objects that differ now, too.
+func (s *stream) lookAgain(ctx context.Context, keys []string) (differing []string, err error) {
+	for _, key := range keys {
+		position := s.safe()
+		if position == "" {
+			return nil, nil // a list has begun, and sees everything
+		}
+		at := ident(key, checkpoint.Row{})
+		id, found, err := source.ReadAt(ctx, s.session.cfg.Client, s.Stream, at.Namespace, at.Name, position)
+		if err != nil {
+			return nil, err
+		}
+		exists := &id
+		if !found {
+			exists = nil
+		}
+		if !s.agrees(key, exists, position) {
+			differing = append(differing, key)
+		}
+	}
+	return differing, nil
+}
+
+// agrees reports whether what is known of an object can be true if it was so at position; exists is nil if there was no such object.
+func (s *stream) agrees(key string, exists *source.Ident, position string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row, ok := s.known(key)
+	switch {
+	case ok && after(row.ResourceVersion, position):
+		return true
+	case exists == nil:
+		return !ok || row.Deleted
+	default:
+		return ok && !row.Deleted && row.UID == exists.UID && row.ResourceVersion == exists.ResourceVersion
+	}
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+)
+
+// marks bounds, by partition, what a ledger may not know of: whatever the log has at or before a mark has been acknowledged to
+// this process, and stands in a ledger.
+//
+// An event that is under way gets a place after everything that was acknowledged when it was handed to the sink. Events are counted
+// in two windows of time, each of which remembers what was acknowledged when it began; the mark is that of the oldest window
+// that still has an event under way.
+type marks struct {
+	mu      sync.Mutex
+	high    map[int32]uint64
+	ids     map[int32]string // of the messages at high
+	windows [2]markWindow
+	current uint8
+}
+
+type markWindow struct {
+	flying int
+	from   map[int32]uint64
+}
+
+func newMarks() *marks { return &marks{high: map[int32]uint64{}, ids: map[int32]string{}} }
+
+// start sets where the log ends before anything is published, and the ids of the messages there, as far as they are known.
+func (m *marks) start(ends map[int32]uint64, ids map[int32]string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.high, m.ids = maps.Clone(ends), maps.Clone(ids)
+	m.windows[0].from, m.windows[1].from = maps.Clone(ends), maps.Clone(ends)
+}
+
+// begin counts an event that is handed to the sink, and returns its window.
+func (m *marks) begin() (window uint8) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.windows[m.current].flying++
+	return m.current
+}
+
+// end counts one of the window that stands in its ledger; r is the broker's answer.
+func (m *marks) end(window uint8, r sink.Receipt, id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.windows[window].flying--
+	if r.Sequence > m.high[r.Partition] {
+		m.high[r.Partition], m.ids[r.Partition] = r.Sequence, id
+	}
+}
+
+// take returns the marks; what ledgers are asked for afterwards has everything at or before them. It begins a new window if the
+// one before the current is empty.
+func (m *marks) take() map[int32]uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	other := 1 - m.current
+	if m.windows[other].flying == 0 {
+		m.windows[other].from = maps.Clone(m.high)
+		m.current, other = other, m.current
+	}
+	if m.windows[other].flying > 0 {
+		return maps.Clone(m.windows[other].from)
+	}
+	return maps.Clone(m.windows[m.current].from)
+}
+
+// ends returns what was acknowledged last, and the ids of the messages there, where they are known.
+func (m *marks) ends() (map[int32]uint64, map[int32]string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.high), maps.Clone(m.ids)
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// read finds out what the resource is, and reads it.
+func (p *session) read(ctx context.Context, spec *StreamSpec) error {
+	resource, err := p.resolve(ctx, spec)
+	if err != nil {
+		return p.ended(err)
+	}
+	s, err := p.open(spec, source.Stream{
+		Resource: resource, Namespace: spec.Namespace, LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector,
+	})
+	if err != nil {
+		return err
+	}
+	again := make(chan string)
+	running, ctx := errgroup.WithContext(ctx)
+	running.Go(func() error { return s.histories(ctx, again) })
+	running.Go(func() error {
+		s.audits(ctx, p.cfg.Audit, again)
+		return nil
+	})
+	return running.Wait()
+}
+
+// histories reads one history of the API server after another, until ctx ends. What again receives makes it list.
+func (s *stream) histories(ctx context.Context, again <-chan string) error {
+	p := s.session
+	for {
+		reader := source.Reader{
+			Client: p.cfg.Client, Stream: s.Stream, Feed: s, History: s, Observer: s.status, Recovery: p.cfg.Recovery, Again: again,
+		}
+		err := reader.Run(ctx)
+		var rewound *source.RewoundError
+		if !errors.As(err, &rewound) {
+			return err
+		}
+		if err := s.renew(ctx, rewound); err != nil {
+			return p.ended(err)
+		}
+	}
+}
+
+// resolve asks until the API server knows the resource. Its CustomResourceDefinition may be yet to come.
+func (p *session) resolve(ctx context.Context, spec *StreamSpec) (source.Resource, error) {
+	delay := 500 * time.Millisecond
+	for tries := 0; ; tries++ {
+		r, err := p.cfg.Discovery.Resolve(spec.Resource)
+		if err == nil {
+			return r, p.scoped(r, spec)
+		}
+		if tries%10 == 0 {
+			p.log.Warn("resource is not known yet", "resource", spec.Resource, "err", err)
+		}
+		p.unresolved(spec.Resource, err)
+		if err := pause.For(ctx, delay); err != nil {
+			return r, err
+		}
+		delay = min(2*delay, 5*time.Second)
+	}
+}
+
+// scoped refuses a namespace for a resource that has none: the API server would answer 404 for ever.
+func (p *session) scoped(r source.Resource, spec *StreamSpec) error {
+	p.unresolved(spec.Resource, nil)
+	if spec.Namespace != "" && !r.Namespaced {
+		return &SpecError{fmt.Errorf("resource %s is cluster-scoped and cannot be read in namespace %q: remove its namespaces", r, spec.Namespace)}
+	}
+	return nil
+}
+
+// open makes the far side of a stream from what the store has of it. It refuses a stream that has objects in common with another:
+// two names of a resource are known to be one only here.
+func (p *session) open(spec *StreamSpec, at source.Stream) (*stream, error) {
+	name := at.Name()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, o := range p.streams {
+		sameNamespace := o.Namespace == "" || at.Namespace == "" || o.Namespace == at.Namespace
+		if o.Group == at.Group && o.Stream.Resource.Resource == at.Resource.Resource && sameNamespace {
+			return nil, &SpecError{fmt.Errorf("resources %s and %s have objects in common (streams %s and %s), "+
+				"and an object belongs to one stream of a pipeline: remove one, or give them different namespaces",
+				o.spec.Resource, spec.Resource, o.name, name)}
+		}
+	}
+	s := p.newStream(spec, at)
+	p.streams = append(p.streams, s)
+	s.announceSnapshot(true)
+	return s, nil
+}
+
+// newStream makes a stream of what the store and the log have of it; the caller holds mu.
+func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
+	name := at.Name()
+	saved, stored := p.state.Streams[name]
+	s := &stream{
+		Stream: at, name: name, spec: spec, session: p,
+		metrics: p.cfg.Metrics.stream(p.name, name),
+		tracker: checkpoint.NewTracker(saved.Position),
+		ledger:  checkpoint.NewLedger(p.state.Rows[name]),
+		pending: map[string]*object{},
+		saved:   saved, committed: saved, stored: stored, fingerprint: fingerprint(at), losses: p.state.Log.Losses,
+	}
+	s.encodeAs(saved.History)
+	for _, o := range []*rate.Sometimes{&s.often.unencodable, &s.often.contested, &s.often.rejected, &s.often.refused} {
+		o.Interval = logEvery
+	}
+	if saved.Fingerprint != s.fingerprint {
+		s.saved.Unannounced = checkpoint.Snapshot{}
+	}
+	delete(p.state.Rows, name)
+	if len(p.streams)+1 == len(p.cfg.Streams) {
+		p.state.Rows = nil // the rest is of streams that are not read any more; the store keeps it
+	}
+	s.status = &status{stream: s}
+	return s
+}

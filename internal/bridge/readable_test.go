@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"maps"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+)
+
+// readableLog is a fakeLog that can be read back, and that can lose what it acknowledged.
+type readableLog struct{ *fakeLog }
+
+func newReadableLog() readableLog { return readableLog{newFakeLog()} }
+
+func (l readableLog) Bounds(context.Context) (map[int32]sink.Bounds, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return map[int32]sink.Bounds{0: {First: 1, Last: uint64(len(l.log))}}, nil
+}
+
+func (l readableLog) Read(_ context.Context, q sink.Query, f func(*sink.Stored) error) error {
+	l.mu.Lock()
+	log := append([]sink.Stored(nil), l.log...)
+	last, at := maps.Clone(l.last), append([]string(nil), l.at...)
+	l.mu.Unlock()
+	for i := range log {
+		m := log[i]
+		if m.Sequence <= q.After[0] || q.LastOfKey && last[at[i]] != i+1 {
+			continue
+		}
+		m.Data = nil
+		if err := f(&m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lose restores the log from a copy that was made when it had n messages.
+func (l readableLog) lose(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.log = l.log[:n]
+	l.byID, l.last = map[string]int{}, map[string]int{}
+	for i := range l.log {
+		l.byID[l.log[i].ID], l.last[l.at[i]] = i+1, i+1
+	}
+	l.at = l.at[:n]
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+)
+
+// meetLog finds out what the log has that the checkpoint does not know, or has no more. It waits for the broker; the
+// error is ctx's.
+func (p *session) meetLog(ctx context.Context) error {
+	log, ok := p.sink.(sink.Log)
+	if !ok {
+		return nil
+	}
+	bounds, err := log.Bounds(ctx)
+	if err != nil {
+		return err
+	}
+	ends, ids, err := ends(ctx, log, bounds)
+	if err != nil {
+		return err
+	}
+	if len(p.state.Log.Marks) > 0 {
+		lost, err := p.hasLost(ctx, log, bounds)
+		switch {
+		case err != nil:
+			return err
+		case lost:
+			err = p.rebuild(ctx, log, bounds, ends)
+		default:
+			err = p.readTail(ctx, log, ends)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	p.marks.start(ends, ids)
+	p.trail = p.logged.Trail
+	return nil
+}
+
+// ends returns where each partition ends, and the ids of the messages there, if they are the sink's own.
+func ends(ctx context.Context, log sink.Log, bounds map[int32]sink.Bounds) (map[int32]uint64, map[int32]string, error) {
+	ends, ids := map[int32]uint64{}, map[int32]string{}
+	for partition, b := range bounds {
+		ends[partition] = b.Last
+		if b.Last < b.First {
+			continue
+		}
+		m, err := at(ctx, log, partition, b.Last)
+		if err != nil {
+			return nil, nil, err
+		}
+		if m != nil {
+			ids[partition] = m.ID
+		}
+	}
+	return ends, ids, nil
+}
+
+// hasLost reports whether the log ends before what it had acknowledged, or has something else in the place of the last message
+// that it had acknowledged.
+func (p *session) hasLost(ctx context.Context, log sink.Log, bounds map[int32]sink.Bounds) (bool, error) {
+	last := checkpoint.Waypoint{Marks: p.state.Log.Marks}
+	if n := len(p.state.Log.Trail); n > 0 {
+		last = p.state.Log.Trail[n-1]
+	}
+	for partition, mark := range last.Marks {
+		b := bounds[partition]
+		switch {
+		case mark > b.Last:
+			return true, nil
+		case mark < b.First || last.IDs[partition] == "":
+			continue
+		}
+		m, err := at(ctx, log, partition, mark)
+		if err != nil {
+			return false, err
+		}
+		if m != nil && m.ID != last.IDs[partition] {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// errEnough ends a reading.
+var errEnough = errors.New("enough")
+
+// at returns the message at a place of the log; nil if it is not there any more.
+func at(ctx context.Context, log sink.Log, partition int32, sequence uint64) (found *sink.Stored, err error) {
+	q := sink.Query{After: map[int32]uint64{partition: sequence - 1}}
+	err = log.Read(ctx, q, func(m *sink.Stored) error {
+		if m.Partition != partition {
+			return nil
+		}
+		if m.Sequence == sequence {
+			found = m
+		}
+		return errEnough
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return found, err
+}
+
+// readTail brings the store up to what the log has after its marks: what a process published that did not come to save it.
+func (p *session) readTail(ctx context.Context, log sink.Log, ends map[int32]uint64) error {
+	read, learned := 0, map[string]map[string]checkpoint.Row{}
+	err := log.Read(ctx, sink.Query{After: p.state.Log.Marks}, func(m *sink.Stored) error {
+		read++
+		p.learn(learned, m, p.state.Rows)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the end of the log: %w", err)
+	}
+	for name, rows := range learned {
+		if p.state.Rows[name] == nil {
+			p.state.Rows[name] = map[string]checkpoint.Row{}
+		}
+		maps.Copy(p.state.Rows[name], rows)
+	}
+	p.log.Info("read the end of the log", "messages", read, "streams", len(learned))
+	p.logged.Marks = ends
+	return p.store(ctx, &checkpoint.Batch{Put: learned, Log: &p.logged})
+}
+
+// learn adds what a message says to rows, if it is an event of this pipeline about an object of which it is newer than what is
+// known.
+func (p *session) learn(rows map[string]map[string]checkpoint.Row, m *sink.Stored, known map[string]map[string]checkpoint.Row) {
+	st, err := encode.StateOf(m)
+	if err != nil || st.Pipeline != p.name || st.UID == "" {
+		return
+	}
+	resource, ok := encode.ResourceOf(st.Source, p.cfg.Identity.Cluster)
+	if !ok {
+		return
+	}
+	row := checkpoint.Row{
+		UID: st.UID, ResourceVersion: st.ResourceVersion, Deleted: st.Deleted, Sequence: m.Sequence, Partition: m.Partition,
+	}
+	for _, name := range []string{resource.String(), resource.String() + "/" + st.Namespace} {
+		saved, ok := p.state.Streams[name]
+		if !ok {
+			continue
+		}
+		row.Superseded = st.History < saved.History
+		before, exists := rows[name][st.Key()]
+		if !exists {
+			before, exists = known[name][st.Key()]
+		}
+		if exists && before.Sequence >= row.Sequence && before.Partition == row.Partition {
+			continue
+		}
+		if rows[name] == nil {
+			rows[name] = map[string]checkpoint.Row{}
+		}
+		rows[name][st.Key()] = row
+	}
+}
+
+// store commits what was learned of the log, however often that takes. The error is ctx's.
+func (p *session) store(ctx context.Context, b *checkpoint.Batch) error {
+	b.Identity = p.cfg.Identity
+	return p.insist(ctx, func() error { return p.cfg.Store.Commit(ctx, b) })
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// The dead process published and did not commit; of what it did only the log knows.
+func TestReadBack_what_died_with_its_process_is_found_missing(t *testing.T) {
+	log, store := newReadableLog(), &crashingStore{}
+	store.left.Store(1 << 30)
+	r := start(t, log, store)
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5")
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	store.left.Store(0)
+	send(t, s, source.Added, "b", "u2", "11", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
+	r.settle()
+	_ = r.stop()
+
+	r = start(t, log, &store.memoryStore)
+	s = r.stream(nil)
+	relist(t, s, "20", "a u1 12")
+	r.settle()
+	expect(t, log.lines()[5:], "gap 20", "deleted default/b u2 11 relist")
+}
+
+// So it is where the process died in its first list, before it had a position.
+func TestReadBack_what_died_with_its_process_in_a_first_list_is_found_missing(t *testing.T) {
+	log, store := newReadableLog(), &crashingStore{}
+	store.left.Store(1)
+	r := start(t, log, store)
+	s := r.stream(nil)
+	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
+	send(t, s, source.Added, "b", "u2", "5", source.ReasonSnapshot)
+	r.settle()
+	_ = r.stop()
+
+	r = start(t, log, &store.memoryStore)
+	snapshot(t, r.stream(nil), "20")
+	r.settle()
+	expect(t, log.lines()[2:], "snapshot-started 20", "deleted default/b u2 5 snapshot", "snapshot-completed 20")
+}
+
+func TestReadBack_what_the_log_has_is_not_published_again(t *testing.T) {
+	log, store := newReadableLog(), &crashingStore{}
+	store.left.Store(1 << 30)
+	r := start(t, log, store)
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5")
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	store.left.Store(0)
+	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+	send(t, s, source.Deleted, "a", "u1", "12", source.ReasonWatch)
+	r.settle()
+	_ = r.stop()
+	log.forgetIDs()
+
+	log.set(func() { log.refuse = func(*sink.Message) bool { t.Error("something is published"); return false } })
+	r = start(t, log, &store.memoryStore)
+	s = r.stream(nil)
+	if version, _, ok := s.Resume(); !ok || version != "10" {
+		t.Errorf("the stream resumes at %q, want 10", version)
+	}
+	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+	send(t, s, source.Deleted, "a", "u1", "12", source.ReasonWatch)
+	r.settle()
+}
+
+func TestReadBack_others_events_teach_nothing(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r := start(t, log, store)
+	snapshot(t, r.stream(nil), "10", "a u1 5")
+	_ = r.stop()
+	for _, foreign := range []encode.Config{{Cluster: "test", Pipeline: "other"}, {Cluster: "other", Pipeline: "test"}} {
+		e := encode.New(source.Stream{Resource: configMaps}, foreign)
+		m := &sink.Message{}
+		if err := e.Change(m, &source.Change{
+			Op: source.Added, Ident: source.Ident{Namespace: "default", Name: "x", UID: "u9", ResourceVersion: "12"},
+			Body: source.NewBody([]byte(`{"metadata":{"name":"x"}}`)), Reason: source.ReasonWatch, Seen: time.Now(),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := log.store(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r = start(t, log, store)
+	if rows := r.state.Rows["configmaps.v1"]; len(rows) != 1 {
+		t.Errorf("%v is known", rows)
+	}
+}
+
+func TestMarks_never_pass_what_is_under_way(t *testing.T) {
+	m := newMarks()
+	m.start(map[int32]uint64{0: 10}, map[int32]string{})
+	a := m.begin()
+	b := m.begin()
+	m.end(b, sink.Receipt{Sequence: 13}, "b")
+	for range 3 {
+		if got := m.take()[0]; got != 10 {
+			t.Fatalf("the mark is %d with an event under way since 10", got)
+		}
+	}
+	c := m.begin()
+	m.end(a, sink.Receipt{Sequence: 12}, "a")
+	if got := m.take()[0]; got > 13 {
+		t.Fatalf("the mark is %d with an event under way since 13", got)
+	}
+	m.end(c, sink.Receipt{Sequence: 14, Duplicate: true}, "c")
+	m.take()
+	if got := m.take()[0]; got != 14 {
+		t.Errorf("the mark is %d with nothing under way, want 14", got)
+	}
+}
+
+// prepared is a log of two objects with three states each, known positions after 4 and after all messages.
+func prepared(t *testing.T, log sink.Sink, store checkpoint.Store) {
+	t.Helper()
+	r := start(t, log, store)
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5", "b u2 6") // 4 messages
+	r.extended = time.Time{}
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []source.Change{
+		{Op: source.Updated, Ident: source.Ident{Name: "a", UID: "u1", ResourceVersion: "11"}},
+		{Op: source.Updated, Ident: source.Ident{Name: "a", UID: "u1", ResourceVersion: "12"}},
+		{Op: source.Updated, Ident: source.Ident{Name: "b", UID: "u2", ResourceVersion: "13"}},
+		{Op: source.Added, Ident: source.Ident{Name: "c", UID: "u3", ResourceVersion: "14"}},
+		{Op: source.Deleted, Ident: source.Ident{Name: "b", UID: "u2", ResourceVersion: "15"}},
+	} {
+		send(t, s, c.Op, c.Name, c.UID, c.ResourceVersion, source.ReasonWatch)
+		r.settle() // one after the other
+	}
+	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
+	r.settle()
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+}
+
+func TestRepair_what_the_log_lost_is_read_and_published_again(t *testing.T) {
+	for lost := 4; lost < 9; lost++ {
+		log, store := newReadableLog(), &memoryStore{}
+		prepared(t, log, store)
+		log.lose(lost)
+		r := start(t, log, store)
+		s := r.stream(nil)
+		version, _, ok := s.Resume()
+		if !ok || version != "10" {
+			t.Fatalf("with %d messages left the stream resumes at %q, want 10", lost, version)
+		}
+		for _, v := range []string{"11", "12"} {
+			send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
+		}
+		send(t, s, source.Updated, "b", "u2", "13", source.ReasonWatch)
+		send(t, s, source.Added, "c", "u3", "14", source.ReasonWatch)
+		send(t, s, source.Deleted, "b", "u2", "15", source.ReasonWatch)
+		send(t, s, source.Updated, "a", "u1", "21", source.ReasonWatch)
+		r.settle()
+		got := log.lines()[4:]
+		for i := range got {
+			reason := " repair"
+			if i < lost-4 || strings.Contains(got[i], " 21 ") {
+				reason = " watch"
+			}
+			if !strings.HasSuffix(got[i], reason) {
+				t.Errorf("with %d messages left: %s, want%s", lost, got[i], reason)
+			}
+			got[i] = strings.Join(strings.Fields(got[i])[:4], " ")
+		}
+		slices.SortStableFunc(got, byObject)
+		expect(t, got, "updated default/a u1 11", "updated default/a u1 12", "updated default/a u1 21",
+			"updated default/b u2 13", "deleted default/b u2 15", "added default/c u3 14")
+		for _, m := range log.log[lost:] {
+			if again := strings.HasSuffix(m.ID, ".r1"); again != (attribute(&m, "reason") == "repair") {
+				t.Errorf("id %s, reason %s", m.ID, attribute(&m, "reason"))
+			}
+		}
+		_ = r.stop()
+	}
+}
+
+// Of a log that was made anew nothing is known: everything that exists is published, behind a gap from the beginning.
+func TestRepair_a_log_that_has_nothing_gets_everything(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	prepared(t, log, store)
+	log.lose(0)
+	for range 2 { // the second is after a crash before the list
+		r := start(t, log, store)
+		s := r.stream(nil)
+		if version, _, ok := s.Resume(); ok || version != "" {
+			t.Fatalf("the stream resumes at %q", version)
+		}
+		_ = r.stop()
+	}
+	r := start(t, log, store)
+	s := r.stream(nil)
+	list(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "30"}, source.ReasonSnapshot, []string{"a u1 12", "c u3 14", "d u4 25"})
+	r.settle()
+	got := log.lines()
+	slices.Sort(got[1:])
+	expect(t, got, "gap 30", "added default/a u1 12 repair", "added default/c u3 14 repair", "added default/d u4 25 relist")
+	if data := string(log.log[0].Data); !strings.Contains(data, `"from":"0"`) {
+		t.Errorf("the gap says %s", data)
+	}
+}
+
+// Others have written to the log since it was restored, so that it does not end before what was acknowledged.
+func TestRepair_a_log_with_something_else_in_the_place_has_lost(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	prepared(t, log, store)
+	log.lose(4)
+	for i := range 10 {
+		m := &sink.Message{Subject: "other", ID: strings.Repeat("x", i+1)}
+		if _, err := log.store(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := start(t, log, store)
+	if version, _, ok := r.stream(nil).Resume(); !ok || version != "10" {
+		t.Errorf("the stream resumes at %q, want 10", version)
+	}
+}
+
+// What had been published and vanished before its deletion could be published again.
+func TestRepair_what_vanished_since_is_deleted_again(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	prepared(t, log, store)
+	log.lose(5)
+	r := start(t, log, store)
+	s := r.stream(nil)
+	relist(t, s, "30", "a u1 12")
+	r.settle()
+	got := log.lines()[5:]
+	slices.Sort(got[1:])
+	expect(t, got, "gap 30", "deleted default/b u2 6 repair", "updated default/a u1 12 repair")
+}
+
+func TestPipeline_starts_again_where_its_log_lost_something(t *testing.T) {
+	api, log, store := newAPIServer(t, 10), newReadableLog(), &memoryStore{}
+	b := runBridge(t, api, log, store, nil)
+	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	api.add(3)
+	waitFor(t, "the events", func() bool { return len(log.lines()) == 5 })
+	before := b.session(t)
+	if err := before.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	log.lose(3)
+	log.end <- &sink.RewoundError{Target: "the log", Acknowledged: 5, Last: 3}
+	waitFor(t, "what was lost", func() bool { return len(log.lines()) >= 6 })
+	if b.session(t) == before {
+		t.Error("it is the same session")
+	}
+	if err := b.stop(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// doubted ends a list that is expected to show another history, and begins that.
+func doubted(t *testing.T, s *stream, version string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	err := s.Note(ctx, source.Progress{Kind: source.Listed, Version: version, Seen: time.Now()})
+	var rewound *source.RewoundError
+	if !errors.As(err, &rewound) {
+		t.Fatalf("the list ended with %v, want a history that was rewound", err)
+	}
+	if err := s.renew(ctx, rewound); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// restored begins another history, as the source does when it finds that etcd was restored.
+func restored(t *testing.T, s *stream) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := s.renew(ctx, &source.RewoundError{Stream: s.name, Position: s.tracker.Position(), Server: "7"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHistory_everything_is_published_again_behind_a_gap(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r := start(t, log, store)
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5", "b u2 6", "c u3 7")
+	send(t, s, source.Updated, "a", "u1", "20", source.ReasonWatch)
+	note(t, s, source.Progress{Kind: source.Bookmark, Version: "30"})
+	r.settle()
+	restored(t, s)
+	if version, _, ok := s.Resume(); ok || version != "" {
+		t.Fatalf("the new history resumes at %q", version)
+	}
+	// b was deleted and c updated between the backup and the restore; neither is known to the restored etcd but as before.
+	snapshot(t, s, "12", "a u1 5", "c u3 7")
+	send(t, s, source.Updated, "c", "u3", "13", source.ReasonWatch)
+	r.settle()
+	lines := log.lines()[6:]
+	slices.Sort(lines[1:4])
+	expect(t, lines, "gap 12",
+		"deleted default/b u2 6 relist", "updated default/a u1 5 relist", "updated default/c u3 7 relist", "updated default/c u3 13 watch")
+	if data := string(log.log[6].Data); !strings.Contains(data, `"from":"30"`) || !strings.Contains(data, "restored") {
+		t.Errorf("the gap says %s", data)
+	}
+	for _, m := range log.log[6:] {
+		if !strings.HasSuffix(m.ID, ".h1") {
+			t.Errorf("id %s is not of history 1", m.ID)
+		}
+		if m.Sequence > 7 && attribute(&m, "history") != "1" {
+			t.Errorf("event %s says history %q", m.ID, attribute(&m, "history"))
+		}
+	}
+}
+
+// The crash is in the first list of the new history.
+func TestHistory_is_begun_once_whatever_crashes(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r := start(t, log, store)
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5", "b u2 6")
+	restored(t, s)
+	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "8"})
+	send(t, s, source.Added, "a", "u1", "5", source.ReasonSnapshot)
+	r.settle()
+	_ = r.stop()
+	log.forgetIDs()
+
+	r = start(t, log, store)
+	s = r.stream(nil)
+	if version, _, ok := s.Resume(); ok || version != "" {
+		t.Fatalf("the new history resumes at %q", version)
+	}
+	snapshot(t, s, "9", "a u1 5")
+	r.settle()
+	expect(t, log.lines()[4:], "gap 8", "updated default/a u1 5 relist", "gap 9", "deleted default/b u2 6 relist")
+	if s.saved.History != 1 {
+		t.Errorf("it is history %d", s.saved.History)
+	}
+}
+
+// What was read before belongs to the old history, and before the gap.
+func TestHistory_begins_behind_what_was_read_before(t *testing.T) {
+	log := newReadableLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5")
+	log.set(func() { log.gate = make(chan struct{}) })
+	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+	renewed := make(chan error, 1)
+	go func() { renewed <- s.renew(t.Context(), &source.RewoundError{Stream: s.name}) }()
+	waitFor(t, "the event to be under way", func() bool { return underWay(s) })
+	close(log.gate)
+	if err := <-renewed; err != nil {
+		t.Fatal(err)
+	}
+	snapshot(t, s, "9", "a u1 5")
+	r.settle()
+	expect(t, log.lines()[3:], "updated default/a u1 11 watch", "gap 9", "updated default/a u1 5 relist")
+}
+
+// Restored with a version bump: versions never run backwards, and yet an object does.
+func TestHistory_is_doubted_where_a_list_shows_less_than_the_log_has(t *testing.T) {
+	for name, c := range map[string]struct {
+		op     source.Op
+		exists string
+		again  string
+	}{
+		"an older state":      {source.Updated, "a u1 5", "updated default/a u1 5 relist"},
+		"a deletion undone":   {source.Deleted, "a u1 5", "added default/a u1 5 relist"},
+		"another of its name": {source.Updated, "a u0 3", "added default/a u0 3 relist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := newReadableLog()
+			r := start(t, log, &memoryStore{})
+			s := r.stream(nil)
+			snapshot(t, s, "10", "a u1 5")
+			send(t, s, c.op, "a", "u1", "20", source.ReasonWatch)
+			r.settle()
+			note(t, s, source.Progress{Kind: source.Gap, Version: "1000", Cause: "compacted"})
+			f := strings.Fields(c.exists)
+			send(t, s, source.Added, f[0], f[1], f[2], source.ReasonRelist)
+			doubted(t, s, "1000")
+			log.forgetIDs()
+			snapshot(t, s, "1000", c.exists)
+			r.settle()
+			lines := log.lines()
+			if got := lines[len(lines)-1]; got != c.again {
+				t.Errorf("the last event is %s, want %s", got, c.again)
+			}
+			if n := s.tracker.Pending(); n != 0 {
+				t.Errorf("%d tickets are open", n)
+			}
+		})
+	}
+}
+
+// A list behind a gap can be older than what had been published ahead of the position.
+func TestHistory_is_not_doubted_where_the_log_was_ahead_of_the_list(t *testing.T) {
+	log := newReadableLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5")
+	send(t, s, source.Updated, "a", "u1", "20", source.ReasonWatch)
+	r.settle()
+	relist(t, s, "15", "a u1 12")
+	r.settle()
+	expect(t, log.lines()[4:], "gap 15")
+}
+
+// The checkpoint was moved away because the cluster is another one of its name; the log was not.
+func TestHistory_begins_where_the_log_is_ahead_of_a_first_list(t *testing.T) {
+	log := newReadableLog()
+	r := start(t, log, &memoryStore{})
+	snapshot(t, r.stream(nil), "900", "a u1 800", "b u2 801", "c u3 100")
+	_ = r.stop()
+	r = start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "300"})
+	for _, o := range []string{"a u1 200", "b u9 250"} {
+		f := strings.Fields(o)
+		send(t, s, source.Added, f[0], f[1], f[2], source.ReasonSnapshot)
+	}
+	doubted(t, s, "300")
+	snapshot(t, s, "300", "a u1 200", "b u9 250")
+	send(t, s, source.Updated, "b", "u9", "301", source.ReasonWatch)
+	r.settle()
+	got := slices.DeleteFunc(log.lines()[5:], func(line string) bool { return strings.HasPrefix(line, "snapshot") })
+	slices.SortStableFunc(got, byObject)
+	expect(t, got, "updated default/a u1 200 snapshot",
+		"deleted default/b u2 801 snapshot", "added default/b u9 250 snapshot", "updated default/b u9 301 watch")
+}
+
+func TestPipeline_stops_at_what_the_broker_refuses_if_asked_to(t *testing.T) {
+	api, log, store := newAPIServer(t, 10), newFakeLog(), &memoryStore{}
+	log.refuse = func(m *sink.Message) bool {
+		return attribute(&sink.Stored{Attributes: m.Attributes}, "resourceversion") == "3"
+	}
+	b := runBridge(t, api, log, store, func(c *Config) { c.StopOnReject = true })
+	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	api.add(3)
+	select {
+	case err := <-b.ended:
+		var rejected *RejectedError
+		if !errors.As(err, &rejected) || rejected.ResourceVersion != "3" || !strings.Contains(err.Error(), "too large") {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it goes on")
+	}
+	if got := store.state.Streams["configmaps.v1"].Position; got != "1" && got != "2" {
+		t.Errorf("the position is %s, and version 3 is not in the log", got)
+	}
+	for _, line := range log.lines() {
+		if strings.HasPrefix(line, "rejected") {
+			t.Errorf("the log has %q", line)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// rebuild makes the store what the log is now, after it lost what it had acknowledged: rows from the last message of each object, and
+// positions from a time before the loss. The API server is then asked for everything since.
+func (p *session) rebuild(ctx context.Context, log sink.Log, bounds map[int32]sink.Bounds, ends map[int32]uint64) error {
+	found := map[string]map[string]checkpoint.Row{}
+	err := log.Read(ctx, sink.Query{LastOfKey: !p.sharesSubjects()}, func(m *sink.Stored) error {
+		p.learn(found, m, nil)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	trail, err := p.trailTo(ctx, log, bounds, p.intact(found))
+	if err != nil {
+		return err
+	}
+	var way checkpoint.Waypoint
+	if n := len(trail); n > 0 {
+		way = trail[n-1]
+	}
+	b := &checkpoint.Batch{Streams: map[string]checkpoint.Stream{}, Put: found}
+	for name, saved := range p.state.Streams {
+		b.Forget = append(b.Forget, name)
+		b.Streams[name] = rewound(saved, way.Positions[name], p.state.Rows[name])
+		b.Put[name] = p.kept(name, found[name], bounds)
+	}
+	b.Log = &checkpoint.Log{Marks: ends, Losses: p.state.Log.Losses + 1, Trail: trail}
+	p.log.Warn("the log has lost events that it had acknowledged: what was published since is published again",
+		"has", ends, "had", p.state.Log.Marks, "known up to", way.Marks, "losses", b.Log.Losses)
+	if err := p.store(ctx, b); err != nil {
+		return err
+	}
+	p.cfg.Metrics.losses.WithLabelValues(p.name).Inc()
+	if p.state, err = p.cfg.Store.Load(ctx); err != nil {
+		return err
+	}
+	p.logged = p.state.Log
+	return nil
+}
+
+// sharesSubjects: objects do not each have a subject of their own.
+func (p *session) sharesSubjects() bool {
+	return slices.ContainsFunc(p.cfg.Streams, func(s StreamSpec) bool { return s.Encoding.Subject != nil && !s.Encoding.Subject.PerObject() })
+}
+
+// intact returns up to where the log is known to be what it was: the last messages that are where the rows have them.
+func (p *session) intact(found map[string]map[string]checkpoint.Row) map[int32]uint64 {
+	ends := map[int32]uint64{}
+	for name, rows := range p.state.Rows {
+		for key, row := range rows {
+			at := found[name][key]
+			same := at.Sequence == row.Sequence && at.Partition == row.Partition && at.UID == row.UID &&
+				at.ResourceVersion == row.ResourceVersion && at.Deleted == row.Deleted
+			if same {
+				ends[row.Partition] = max(ends[row.Partition], row.Sequence)
+			}
+		}
+	}
+	return ends
+}
+
+// trailTo returns the waypoints of the part of the log that is what it was.
+func (p *session) trailTo(ctx context.Context, log sink.Log, bounds map[int32]sink.Bounds, intact map[int32]uint64) ([]checkpoint.Waypoint, error) {
+	trail := p.state.Log.Trail
+	for n := len(trail); n > 0; n-- {
+		w := trail[n-1]
+		if _, ok := checkpoint.Before([]checkpoint.Waypoint{w}, intact); ok {
+			return trail[:n], nil
+		}
+		same, err := passes(ctx, log, bounds, w)
+		if err != nil || same {
+			return trail[:n], err
+		}
+	}
+	return nil, nil
+}
+
+// passes reports whether the log has the messages of a waypoint, or had them: older ones may have been removed since.
+func passes(ctx context.Context, log sink.Log, bounds map[int32]sink.Bounds, w checkpoint.Waypoint) (bool, error) {
+	for partition, mark := range w.Marks {
+		b := bounds[partition]
+		if mark < b.First {
+			continue
+		}
+		if mark > b.Last || w.IDs[partition] == "" {
+			return false, nil
+		}
+		m, err := at(ctx, log, partition, mark)
+		if err != nil || m == nil || m.ID != w.IDs[partition] {
+			return false, err
+		}
+	}
+	return len(w.Marks) > 0, nil
+}
+
+// kept adds to what was found of a stream what the log need not have: objects that were never published, and those whose events
+// are older than the log.
+func (p *session) kept(name string, found map[string]checkpoint.Row, bounds map[int32]sink.Bounds) map[string]checkpoint.Row {
+	rows := maps.Clone(found)
+	if rows == nil {
+		rows = map[string]checkpoint.Row{}
+	}
+	for key, row := range p.state.Rows[name] {
+		if _, ok := rows[key]; !ok && row.Sequence < max(1, bounds[row.Partition].First) {
+			rows[key] = row
+		}
+	}
+	return rows
+}
+
+// rewound returns the state of a stream that goes back to position, or to a list where it is empty.
+func rewound(saved checkpoint.Stream, position string, rows map[string]checkpoint.Row) checkpoint.Stream {
+	if saved.Position == "" {
+		return saved // its list begins again in any case
+	}
+	if saved.Repair == "" || after(saved.Position, saved.Repair) {
+		saved.Repair = saved.Position
+	}
+	for _, row := range rows {
+		if !row.Superseded && after(row.ResourceVersion, saved.Repair) {
+			saved.Repair = row.ResourceVersion
+		}
+	}
+	saved.Position = position
+	if position == "" {
+		saved.Gap = checkpoint.Gap{From: "0", Cause: "the log has lost events that it had acknowledged"}
+	}
+	return saved
+}
+
+// repair marks a change that the log may have had before it lost it; the caller holds mu.
+func (s *stream) repair(c *source.Change) {
+	if s.saved.Repair == "" || after(c.ResourceVersion, s.saved.Repair) {
+		return
+	}
+	c.IDSuffix += fmt.Sprintf(".r%d", s.losses)
+	if c.Reason != source.ReasonRecovered {
+		c.Reason = source.ReasonRepair
+	}
+}
