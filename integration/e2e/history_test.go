@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A restarted API server refuses a watch from before its start; etcd still has what happened.
+func TestBridge_reads_back_what_a_restarted_API_server_does_not_show(t *testing.T) {
+	const objects, updates = 50, 500
+	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
+	for i := range objects {
+		r.configMap("default", fmt.Sprint("c", i), nil)
+	}
+	b := r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	b.stop()
+	want := map[string][]string{}
+	for i := range updates {
+		name := fmt.Sprint("c", i%objects)
+		got := r.patch("default", name, fmt.Sprintf(`{"data":{"i":"%d"}}`, i))
+		want["default/"+name] = append(want["default/"+name], got.ResourceVersion)
+	}
+	must(t, r.api.KillAPIServer())
+	must(t, r.api.StartAPIServer(t.Context()))
+	before := len(r.entries())
+	b = r.run()
+	r.awaitOp("gap", 1)
+	r.awaitStatus(http.StatusOK, "ok")
+	b.stop()
+	log := r.entries()
+	found, recovered := 0, 0
+	for _, e := range log[before:] {
+		if e.reason == "recovered" {
+			recovered++
+		}
+		if left := want[e.key]; len(left) > 0 && left[0] == e.rv {
+			want[e.key] = left[1:]
+			found++
+		} else if e.key != "" {
+			t.Errorf("%s of %s at %s, want %v", e.op, e.key, e.rv, left)
+		}
+	}
+	if found < updates*99/100 {
+		t.Errorf("%d of %d updates are in the log in their order", found, updates)
+	}
+	t.Logf("%d of %d updates are in the log, %d of them read back", found, updates, recovered)
+	if n := count(log, "gap"); n != 1 {
+		t.Errorf("%d gaps were announced, want 1", n)
+	}
+	mustBeUnique(t, log)
+}
+
+func TestBridge_begins_a_history_when_etcd_was_restored(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		bump, running bool
+	}{{"while it was away", false, false}, {"while it ran", false, true}, {"with a bump of the version while it ran", true, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
+			for _, name := range []string{"stays", "changes", "goes"} {
+				r.configMap("default", name, nil)
+			}
+			b := r.run()
+			r.awaitStatus(http.StatusOK, "ok")
+			backup := filepath.Join(t.TempDir(), "backup")
+			must(t, r.api.Snapshot(t.Context(), backup))
+			r.patch("default", "changes", `{"data":{"a":"1"}}`)
+			r.remove("default", "goes")
+			r.configMap("default", "comes", nil)
+			r.awaitStory("default/comes", "added")
+			if !c.running {
+				b.stop()
+			}
+			must(t, r.api.Restore(t.Context(), backup, c.bump))
+			if !c.running {
+				b = r.run()
+			}
+			r.awaitOp("gap", 1)
+			r.patch("default", "stays", `{"data":{"a":"2"}}`)
+			log := r.awaitStory("default/stays", "added updated updated")
+			b.stop()
+			for key, want := range map[string]string{
+				"default/changes": "added updated updated", "default/goes": "added deleted added", "default/comes": "added deleted",
+			} {
+				if got := story(log, key); got != want {
+					t.Errorf("%s: the log says %q, want %q", key, got, want)
+				}
+			}
+			last := ""
+			for _, e := range log {
+				if e.op == "gap" {
+					last = e.id
+				}
+			}
+			if !strings.HasSuffix(last, ".h1") {
+				t.Errorf("the last gap's id is %s", last)
+			}
+			mustBeUnique(t, log)
+		})
+	}
+}
+
+// The broker comes back with an older copy of its store.
+func TestBridge_repairs_a_log_that_lost_what_it_had_acknowledged(t *testing.T) {
+	for _, running := range []bool{true, false} {
+		t.Run(fmt.Sprintf("running=%v", running), func(t *testing.T) {
+			r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
+			for _, name := range []string{"stays", "changes", "goes"} {
+				r.configMap("default", name, nil)
+			}
+			b := r.run()
+			r.awaitStatus(http.StatusOK, "ok")
+			b.stop() // a stop saves
+			b = r.run()
+			r.awaitStatus(http.StatusOK, "ok")
+			r.broker.stop()
+			copyOf := filepath.Join(t.TempDir(), "copy")
+			must(t, os.CopyFS(copyOf, os.DirFS(r.broker.dir)))
+			r.broker.start()
+			r.patch("default", "changes", `{"data":{"a":"1"}}`)
+			r.patch("default", "changes", `{"data":{"a":"2"}}`)
+			r.remove("default", "goes")
+			r.configMap("default", "comes", nil)
+			r.awaitStory("default/comes", "added")
+			if running {
+				r.awaitCommits(2)
+			} else {
+				b.stop()
+			}
+			r.broker.stop()
+			must(t, os.RemoveAll(r.broker.dir))
+			must(t, os.CopyFS(r.broker.dir, os.DirFS(copyOf)))
+			r.broker.start()
+			if !running {
+				b = r.run()
+			}
+			for key, want := range map[string]string{
+				"default/comes": "added", "default/changes": "added updated updated", "default/goes": "added deleted", "default/stays": "added",
+			} {
+				r.awaitStory(key, want)
+			}
+			r.configMap("default", "last", nil)
+			log := r.awaitStory("default/last", "added")
+			b.stop()
+			repaired := 0
+			for _, e := range log {
+				if (e.reason == "repair") != strings.HasSuffix(e.id, ".r1") {
+					t.Errorf("%s has reason %q", e.id, e.reason)
+				}
+				if e.reason == "repair" {
+					repaired++
+				}
+			}
+			if repaired < 4 {
+				t.Errorf("%d events have the reason repair, want those of 4 changes at least", repaired)
+			}
+			mustBeUnique(t, log)
+		})
+	}
+}
+
+// awaitCommits waits until the checkpoint was saved n times.
+func (r *rig) awaitCommits(n int) {
+	r.t.Helper()
+	before := -1.0
+	r.poll("the checkpoint to be saved", func() (bool, string) {
+		age := 0.0
+		for line := range strings.Lines(r.get("/metrics")) {
+			if _, err := fmt.Sscanf(line, `kube_eventbridge_checkpoint_age_seconds{pipeline="test"} %g`, &age); err == nil {
+				break
+			}
+		}
+		if age < before {
+			n--
+		}
+		before = age
+		return n == 0, fmt.Sprintf("it is %g s old", age)
+	})
+}
