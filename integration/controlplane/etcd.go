@@ -126,3 +126,12 @@ func (c *ControlPlane) withEtcd(do func(*clientv3.Client) error) error {
 	}
 	return errors.Join(do(client), client.Close())
 }
+
+// EtcdClient returns a client of etcd, for what the API does not show. The caller closes it. It can be made while etcd is down.
+func (c *ControlPlane) EtcdClient() (*clientv3.Client, error) {
+	client, err := clientv3.New(c.clientConfig())
+	if err != nil {
+		return nil, fmt.Errorf("dial etcd: %w", err)
+	}
+	return client, nil
+}

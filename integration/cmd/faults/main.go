@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command faults runs a campaign of faults against the bridge, on real parts, and judges its log: see docs/faults.md. It exits with 1 if a promise was broken.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/campaign"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
+)
+
+func main() {
+	o := campaign.Options{Log: os.Stdout}
+	only, began := "", time.Now()
+	flag.IntVar(&o.Faults, "faults", 60, "how many faults to inject")
+	flag.IntVar(&o.PerRound, "per-round", 0, "how many of them in each round (default 12)")
+	flag.IntVar(&o.Parallel, "parallel", 1, "how many rounds to play at a time")
+	flag.Uint64Var(&o.Seed, "seed", 0, "what the campaign follows from (default: a random one); with the same directory it goes on where it was")
+	flag.StringVar(&o.Dir, "dir", "faults-results", "directory of the results, and of rounds in which a promise was broken")
+	flag.StringVar(&only, "only", "", "inject only faults whose name contains this")
+	flag.DurationVar(&o.Longest, "longest", 0, "leave out faults that take longer")
+	flag.Parse()
+	if o.Seed == 0 {
+		o.Seed = rand.Uint64() >> 1
+	}
+	if only != "" {
+		o.Only = func(name string) bool { return strings.Contains(name, only) }
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	broken, err := run(ctx, o)
+	fmt.Printf("\n%s\n", time.Since(began).Round(time.Second))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	if err != nil || broken > 0 {
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o campaign.Options) (broken int, err error) {
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return 0, err
+	}
+	fmt.Printf("seed %d, results in %s\n", o.Seed, o.Dir)
+	programs, err := os.MkdirTemp("", "kube-eventbridge-faults-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(programs) //nolint:errcheck // what is left in a temporary directory hurts nobody
+	if o.Binary, err = world.Build(ctx, programs); err != nil {
+		return 0, err
+	}
+	if o.ClockBinary, err = world.BuildWithClock(ctx, programs); err != nil {
+		return 0, err
+	}
+	results, err := campaign.Run(ctx, o)
+	summary := campaign.Summarize(results)
+	fmt.Printf("\n%s", summary)
+	return summary.Broken(), err
+}

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package campaign breaks a world again and again while objects change in it, and has the oracle judge the log.
+//
+// A campaign consists of rounds. Each has a world, a driver and a recorder of its own, whose seed follows from the campaign's: it injects some faults, lets
+// everything come to rest, reads the whole log, and compares it with what etcd says has happened. Results are kept in a file, one line a round, so that a
+// campaign that was cut short goes on where it was.
+package campaign

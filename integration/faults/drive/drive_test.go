@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drive_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newDriver(t *testing.T, plane *controlplane.ControlPlane, cfg drive.Config) *drive.Driver {
+	t.Helper()
+	cfg.REST = plane.RESTConfig()
+	d, err := drive.New(cfg)
+	ok(t, err)
+	t.Cleanup(d.Close)
+	ok(t, d.Setup(t.Context()))
+	return d
+}
+
+// during runs something until the function that is returned is called, or the test ends.
+func during(t *testing.T, run func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within a minute", what)
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-t.Context().Done():
+		}
+	}
+}
+
+func recorded(t *testing.T, plane *controlplane.ControlPlane) *oracle.Recorder {
+	t.Helper()
+	var resources []oracle.Resource
+	for _, k := range drive.Kinds() {
+		resources = append(resources, oracle.Resource{Resource: k.Resource, Namespaced: k.Namespaced})
+	}
+	r := oracle.NewRecorder(oracle.RecorderConfig{Dial: plane.EtcdClient, Cluster: "test", Resources: resources})
+	during(t, r.Run)
+	ok(t, r.Sync(t.Context()))
+	return r
+}
+
+func truth(t *testing.T, r *oracle.Recorder, k drive.Kind, selector string) map[string][]oracle.State {
+	t.Helper()
+	ok(t, r.Sync(t.Context()))
+	s := oracle.Stream{Cluster: "test", Resource: k.Resource, LabelSelector: selector}
+	all, err := r.Truth(s)
+	ok(t, err)
+	return all.Streams[s]
+}
+
+// The tests share a control plane that is left as it was, and namespaces of their own.
+func TestDriver(t *testing.T) {
+	plane := controlplane.ForTest(t, controlplane.Config{})
+	r := recorded(t, plane)
+	t.Run("does everything that is hard to follow, to every kind", func(t *testing.T) { checkEverything(t, plane, r) })
+	t.Run("gives secrets the values that it names", func(t *testing.T) { checkSecrets(t, plane) })
+	t.Run("wants the same when the seed is the same", func(t *testing.T) { checkSeeds(t, plane) })
+	t.Run("spreads updates over objects", func(t *testing.T) { checkSpread(t, plane, r) })
+	t.Run("does nothing while it is paused", func(t *testing.T) { checkPause(t, plane, r) })
+	t.Run("goes on when the API server was away", func(t *testing.T) { checkAway(t, plane) })
+}
+
+func checkEverything(t *testing.T, plane *controlplane.ControlPlane, r *oracle.Recorder) {
+	t.Helper()
+	d := newDriver(t, plane, drive.Config{Seed: 1, Changes: 1500, Objects: 8})
+	before := r.Changes()
+	ok(t, d.Run(t.Context()))
+	n := d.Counts()
+	if n.Created == 0 || n.Updated == 0 || n.Relabelled == 0 || n.Deleted == 0 || n.Finalized == 0 || n.Changes() < 1500 || n.Changes() > 1600 {
+		t.Errorf("counts %+v", n)
+	}
+	for _, k := range drive.Kinds() {
+		checkVariety(t, k, truth(t, r, k, ""), truth(t, r, k, drive.Selector))
+	}
+	// Each change is one revision, also a deletion that waits, and the end of the waiting.
+	if got := r.Changes() - before; got != n.Changes() {
+		t.Errorf("etcd has %d changes, %d were acknowledged", got, n.Changes())
+	}
+}
+
+func checkSeeds(t *testing.T, plane *controlplane.ControlPlane) {
+	t.Helper()
+	run := func(seed uint64, namespace string) drive.Counts {
+		d := newDriver(t, plane, drive.Config{Seed: seed, Changes: 100, Writers: 1, Namespaces: []string{namespace}, Kinds: []drive.Kind{drive.ConfigMaps}})
+		ok(t, d.Run(t.Context()))
+		return d.Counts()
+	}
+	if a, b := run(5, "same-a"), run(5, "same-b"); a != b {
+		t.Errorf("%+v and %+v with the same seed", a, b)
+	}
+	if a, b := run(5, "same-c"), run(6, "same-d"); a == b {
+		t.Errorf("%+v with two seeds", a)
+	}
+}
+
+func checkSpread(t *testing.T, plane *controlplane.ControlPlane, r *oracle.Recorder) {
+	t.Helper()
+	d := newDriver(t, plane, drive.Config{Seed: 1, Namespaces: []string{"spread"}})
+	ok(t, d.Spread(t.Context(), 5, 0))
+	ok(t, d.Spread(t.Context(), 5, 30))
+	ok(t, d.Spread(t.Context(), 5, 20))
+	for _, key := range []string{"spread/spread-0", "spread/spread-4"} {
+		updates := 0
+		for _, s := range truth(t, r, drive.ConfigMaps, "")[key] {
+			if s.Op == oracle.Updated {
+				updates++
+			}
+		}
+		if updates < 10 || updates > 11 { // one takes a finalizer off
+			t.Errorf("%s was updated %d times, not 10", key, updates)
+		}
+	}
+}
+
+func checkPause(t *testing.T, plane *controlplane.ControlPlane, r *oracle.Recorder) {
+	t.Helper()
+	d := newDriver(t, plane, drive.Config{Seed: 3, Rate: 200, Namespaces: []string{"paused"}})
+	during(t, d.Run)
+	until(t, "some changes", func() bool { return d.Counts().Changes() > 20 })
+	ok(t, d.Pause(t.Context()))
+	ok(t, r.Sync(t.Context()))
+	before := r.Changes()
+	for range 3 {
+		ok(t, r.Sync(t.Context()))
+	}
+	if after := r.Changes(); after != before {
+		t.Errorf("%d changes while paused", after-before)
+	}
+	was := d.Counts().Changes()
+	d.Resume()
+	until(t, "changes after the pause", func() bool { return d.Counts().Changes() > was+20 })
+}
+
+func checkAway(t *testing.T, plane *controlplane.ControlPlane) {
+	t.Helper()
+	d := newDriver(t, plane, drive.Config{Seed: 4, Namespaces: []string{"away"}})
+	stop := during(t, d.Run)
+	until(t, "some changes", func() bool { return d.Counts().Changes() > 20 })
+	ok(t, plane.KillAPIServer())
+	until(t, "attempts", func() bool { return d.Counts().Retried > 10 })
+	was := d.Counts().Changes()
+	ok(t, plane.StartAPIServer(t.Context()))
+	until(t, "changes", func() bool { return d.Counts().Changes() > was+100 })
+	stop()
+}
+
+func checkVariety(t *testing.T, k drive.Kind, all, selected map[string][]oracle.State) {
+	t.Helper()
+	owners, left, back := 0, 0, 0
+	for key, states := range all {
+		uids := map[string]bool{}
+		for _, s := range states {
+			uids[s.UID] = true
+		}
+		owners = max(owners, len(uids))
+		for i, s := range selected[key] {
+			if i > 0 && s.Op == oracle.Added && s.UID == selected[key][i-1].UID {
+				back++
+			}
+			if s.Op == oracle.Deleted {
+				left++
+			}
+		}
+	}
+	if owners < 2 || left == 0 || back == 0 {
+		t.Errorf("%s: a name had at most %d owners, the selection was left %d times and entered again %d times", k.Kind, owners, left, back)
+	}
+}
+
+func checkSecrets(t *testing.T, plane *controlplane.ControlPlane) {
+	d := newDriver(t, plane, drive.Config{Seed: 2, Changes: 60, Kinds: []drive.Kind{drive.Secrets}, Namespaces: []string{"secrets"}})
+	ok(t, d.Run(t.Context()))
+	h, err := rest.HTTPClientFor(plane.RESTConfig())
+	ok(t, err)
+	defer h.CloseIdleConnections()
+	kube, err := kubernetes.NewForConfigAndClient(plane.RESTConfig(), h)
+	ok(t, err)
+	list, err := kube.CoreV1().Secrets("secrets").List(t.Context(), metav1.ListOptions{})
+	ok(t, err)
+	c := oracle.NewCanaries(d.Canaries()...)
+	for _, s := range list.Items {
+		if c.Find(s.Data["token"]) == nil || c.Find(s.Data["inside"]) == nil {
+			t.Errorf("secret %s has a value that is no canary", s.Name)
+		}
+	}
+	if len(list.Items) == 0 {
+		t.Error("there are no secrets")
+	}
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drive
+
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Label is the label that the driver changes; Selector selects the objects where it is yes, which is every second one at first.
+const (
+	Label    = "faults.example.com/watched"
+	Selector = Label + "=yes"
+)
+
+// Finalizer is the finalizer that makes deletions wait.
+const Finalizer = "faults.example.com/wait"
+
+// Kind is something that the driver changes.
+type Kind struct {
+	Resource   schema.GroupVersionResource
+	Kind       string
+	Namespaced bool
+}
+
+// The kinds: two that are built in and namespaced, one of which is secret, a custom resource, and one that is cluster-scoped.
+var (
+	ConfigMaps   = Kind{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap", true}
+	Secrets      = Kind{schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", true}
+	Widgets      = Kind{schema.GroupVersionResource{Group: "faults.example.com", Version: "v1", Resource: "widgets"}, "Widget", true}
+	ClusterRoles = Kind{schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}, "ClusterRole", false}
+)
+
+// Kinds returns all kinds.
+func Kinds() []Kind { return []Kind{ConfigMaps, Secrets, Widgets, ClusterRoles} }
+
+// WidgetDefinition returns the definition of widgets. It is the caller's to change.
+func WidgetDefinition() *apiextensionsv1.CustomResourceDefinition {
+	anything := &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: Widgets.Resource.GroupResource().String()},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: Widgets.Resource.Group, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: Widgets.Kind, ListKind: "WidgetList"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
+				{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: anything}},
+			},
+		},
+	}
+}

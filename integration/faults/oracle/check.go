@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package oracle
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Options say what to expect of a log. The zero value expects every state of every stream.
+type Options struct {
+	// Seed is what repeats the run; it is printed with each violation.
+	Seed uint64
+	// Pipeline, if not empty, is the one whose entries are checked; others' are ignored.
+	Pipeline string
+	// Latest names the streams whose states may be folded.
+	Latest map[Stream]bool
+	// NoSnapshot names the streams of which what exists at the start is known but not published.
+	NoSnapshot map[Stream]bool
+	// Start is the version from which a stream is complete, where the log has no snapshot of it. Without it that is the beginning of the truth.
+	Start map[Stream]uint64
+	// SnapshotsCover says that a later snapshot accounts for what is missing before it: the test removed the checkpoint.
+	SnapshotsCover bool
+
+	Samples []Sample
+	// BufferLimit and RSSLimit are in bytes; 0 is none.
+	BufferLimit, RSSLimit int64
+	// Canaries are searched in the entries, and in Texts: the bytes of whatever else the bridge has written, by name.
+	Canaries *Canaries
+	Texts    map[string][]byte
+	// MaxPrinted bounds the violations of one promise in one stream; the last one says how many are left out. 0 means 20.
+	MaxPrinted int
+}
+
+// Sample is a measurement of the bridge, in bytes.
+type Sample struct{ BufferedBytes, RSS int64 }
+
+// Report is what a log was found to be.
+type Report struct {
+	Violations []Violation
+	// States counts what the truth has of the checked streams, Published those of them that the log has, Folded those that a later one stands for,
+	// Hidden those that snapshots, gaps and holes account for, and Lost the others.
+	States, Published, Folded, Hidden, Lost int
+	// Recovered counts the entries that were read back from the history.
+	Recovered int
+	// Unknown counts entries that the truth's own holes leave nobody to judge.
+	Unknown int
+	Gaps    []GapFigure
+}
+
+// GapFigure says what one gap cost.
+type GapFigure struct {
+	Stream   Stream
+	Sequence uint64
+	From, To uint64
+	Cause    string
+	// Hidden counts the states in its range that the log does not have, Recovered the entries before it that were read back.
+	Hidden, Recovered int
+}
+
+// Check returns how a log breaks the promises, given the truth. It changes neither.
+func Check(t *Truth, log []Entry, o Options) []Violation { return Judge(t, log, o).Violations }
+
+// Judge is [Check] with figures.
+func Judge(t *Truth, log []Entry, o Options) Report {
+	j := &judge{truth: t, options: o, counts: map[string]int{}}
+	if j.options.MaxPrinted == 0 {
+		j.options.MaxPrinted = 20
+	}
+	j.divide(log)
+	for _, s := range j.streams {
+		s.check()
+	}
+	j.checkSamples()
+	j.checkCanaries(log)
+	j.summarise()
+	return j.report
+}
+
+type judge struct {
+	truth   *Truth
+	options Options
+	streams []*streamJudge
+	report  Report
+	counts  map[string]int
+}
+
+// divide gives each entry to its stream, in the order of the log, and checks what concerns the log as a whole.
+func (j *judge) divide(log []Entry) {
+	scopes := map[string]map[string]*streamJudge{}
+	for _, s := range slices.SortedFunc(maps.Keys(j.truth.Streams), func(a, b Stream) int { return cmp.Compare(a.Source()+a.String(), b.Source()+b.String()) }) {
+		judge := newStreamJudge(j, s)
+		j.streams = append(j.streams, judge)
+		if scopes[s.Source()] == nil {
+			scopes[s.Source()] = map[string]*streamJudge{}
+		}
+		scopes[s.Source()][s.Namespace] = judge
+	}
+	ids, messages := map[string]*Entry{}, map[string]*Entry{}
+	sorted := slices.SortedStableFunc(slices.Values(log), func(a, b Entry) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	for i := range sorted {
+		e := &sorted[i]
+		if j.options.Pipeline != "" && e.Pipeline != j.options.Pipeline {
+			continue
+		}
+		j.repeated(ids, e.Pipeline+" "+e.Source+" "+e.ID, e)
+		j.repeated(messages, e.MsgID, e)
+		in := scopes[e.Source]
+		s := in[namespaceOf(e)]
+		if s == nil {
+			s = in[""]
+		}
+		switch {
+		case !checked(e):
+		case s == nil:
+			j.violate(Violation{Promise: P4, Stream: e.Source, Key: e.key(), What: "an entry of no stream that was watched", Log: []string{e.String()}})
+		default:
+			s.take(e)
+		}
+	}
+}
+
+func checked(e *Entry) bool {
+	return strings.HasPrefix(e.Type, typeResource) || e.Type == typeGap || e.Type == typeStarted || e.Type == typeCompleted
+}
+
+func (j *judge) repeated(seen map[string]*Entry, id string, e *Entry) {
+	if id == "" {
+		return
+	}
+	if first := seen[id]; first != nil {
+		j.violate(Violation{Promise: P5, Stream: e.Source, Key: e.key(), What: "the id " + id + " is there twice", Log: []string{first.String(), e.String()}})
+		return
+	}
+	seen[id] = e
+}
+
+func (j *judge) violate(v Violation) {
+	v.Seed = j.options.Seed
+	place := string(v.Promise) + " " + v.Stream
+	j.counts[place]++
+	if j.counts[place] <= j.options.MaxPrinted {
+		j.report.Violations = append(j.report.Violations, v)
+	}
+}
+
+// summarise says what was left out.
+func (j *judge) summarise() {
+	for _, place := range slices.Sorted(maps.Keys(j.counts)) {
+		if more := j.counts[place] - j.options.MaxPrinted; more > 0 {
+			promise, stream, _ := strings.Cut(place, " ")
+			j.report.Violations = append(j.report.Violations, Violation{
+				Promise: Promise(promise), Stream: stream, Seed: j.options.Seed, What: fmt.Sprintf("and %d more of its kind", more),
+			})
+		}
+	}
+}
+
+func (j *judge) checkSamples() {
+	for _, of := range []struct {
+		what  string
+		limit int64
+		value func(Sample) int64
+	}{
+		{"buffered bytes", j.options.BufferLimit, func(s Sample) int64 { return s.BufferedBytes }},
+		{"resident bytes", j.options.RSSLimit, func(s Sample) int64 { return s.RSS }},
+	} {
+		over, most := 0, int64(0)
+		for _, s := range j.options.Samples {
+			if v := of.value(s); of.limit > 0 && v > of.limit {
+				over, most = over+1, max(most, v)
+			}
+		}
+		if over > 0 {
+			j.violate(Violation{Promise: P7, What: fmt.Sprintf("%s over the limit of %d in %d of %d samples, at most %d", of.what, of.limit, over, len(j.options.Samples), most)})
+		}
+	}
+}
+
+func (j *judge) checkCanaries(log []Entry) {
+	c := j.options.Canaries
+	if c == nil {
+		return
+	}
+	for i := range log {
+		e := &log[i]
+		for _, part := range append(e.texts(), text{"data", string(e.Data)}) {
+			for _, found := range c.Find([]byte(part.content)) {
+				j.violate(Violation{Promise: P8, What: fmt.Sprintf("%s in the %s of entry %d", found, part.name, e.Sequence)})
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(j.options.Texts)) {
+		for _, found := range c.Find(j.options.Texts[name]) {
+			j.violate(Violation{Promise: P8, What: fmt.Sprintf("%s in %s", found, name)})
+		}
+	}
+}
+
+type text struct{ name, content string }
+
+func (e *Entry) texts() []text {
+	var all []text
+	for name, values := range e.Headers {
+		all = append(all, text{"name of a header", name})
+		for _, v := range values {
+			all = append(all, text{"value of a header", v})
+		}
+	}
+	return append(all, text{"id", e.ID}, text{"message id", e.MsgID}, text{"subject", e.Subject})
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package oracle
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Entry is one message of the log: an event in binary mode.
+type Entry struct {
+	// Sequence is its place in the log; entries are checked in its order.
+	Sequence uint64
+	// MsgID is what the broker recognises a repetition by; empty where the log does not tell.
+	MsgID string
+
+	Type, ID, Source, Subject, Pipeline string
+	Namespace, Name                     string
+	UID, ResourceVersion                string
+	Reason                              string
+	// History is 0, and SampledRate is 1, where the attribute is absent.
+	History, SampledRate int
+
+	Headers map[string][]string
+	Data    []byte
+}
+
+// The types of events that are checked. Others are ignored.
+const (
+	typeResource  = "io.kube-eventbridge.resource."
+	typeVersion   = ".v1"
+	typeRejected  = typeResource + "rejected" + typeVersion
+	typeGap       = "io.kube-eventbridge.stream.gap.v1"
+	typeStarted   = "io.kube-eventbridge.stream.snapshot-started.v1"
+	typeCompleted = "io.kube-eventbridge.stream.snapshot-completed.v1"
+)
+
+// NewEntry makes an entry of a message in binary mode, with NATS' headers. It keeps both. An error says that it is no CloudEvent
+// in binary mode, or that an integer attribute is none.
+func NewEntry(headers map[string][]string, data []byte, sequence uint64) (Entry, error) {
+	as := map[string]string{}
+	e := Entry{Sequence: sequence, SampledRate: 1, Headers: headers, Data: data}
+	for name, values := range headers {
+		lower := strings.ToLower(name)
+		attribute, is := strings.CutPrefix(lower, "ce-")
+		switch {
+		case len(values) == 0:
+		case lower == "nats-msg-id":
+			e.MsgID = values[0]
+		case is:
+			v, err := url.PathUnescape(values[0])
+			if err != nil {
+				return Entry{}, fmt.Errorf("read entry %d: attribute %s: %w", sequence, attribute, err)
+			}
+			as[attribute] = v
+		}
+	}
+	for name, field := range map[string]*string{
+		"type": &e.Type, "id": &e.ID, "source": &e.Source, "subject": &e.Subject, "pipeline": &e.Pipeline, "namespace": &e.Namespace,
+		"name": &e.Name, "objectuid": &e.UID, "resourceversion": &e.ResourceVersion, "reason": &e.Reason,
+	} {
+		*field = as[name]
+	}
+	for name, field := range map[string]*int{"history": &e.History, "sampledrate": &e.SampledRate} {
+		if v, there := as[name]; there {
+			n, err := strconv.Atoi(v)
+			if err != nil {
+				return Entry{}, fmt.Errorf("read entry %d: attribute %s: %w", sequence, name, err)
+			}
+			*field = n
+		}
+	}
+	if as["specversion"] != "1.0" || e.Type == "" || e.ID == "" || e.Source == "" {
+		return Entry{}, fmt.Errorf("read entry %d: not a CloudEvent 1.0 in binary mode", sequence)
+	}
+	return e, nil
+}
+
+func (e *Entry) key() string {
+	if e.Namespace == "" {
+		return e.Name
+	}
+	return e.Namespace + "/" + e.Name
+}
+
+// operation is what the event says of an object; ok is false where it is not about one. A rejected event stands for the one that the broker
+// refused.
+func (e *Entry) operation() (op Op, ok bool) {
+	typ := e.Type
+	if typ == typeRejected {
+		var refused struct {
+			Type string `json:"type"`
+		}
+		if json.Unmarshal(e.Data, &refused) == nil {
+			typ = refused.Type
+		}
+	}
+	word := strings.TrimSuffix(strings.TrimPrefix(typ, typeResource), typeVersion)
+	switch op = Op(word); op {
+	case Added, Updated, Deleted:
+		return op, typ == typeResource+word+typeVersion
+	default:
+		return "", false
+	}
+}
+
+func (e *Entry) String() string {
+	s := fmt.Sprintf("#%d %s %s", e.Sequence, strings.TrimPrefix(e.Type, "io.kube-eventbridge."), e.ID)
+	for _, part := range []struct{ name, value string }{
+		{"version", e.ResourceVersion}, {"reason", e.Reason}, {"history", strconv.Itoa(e.History)}, {"sampledrate", strconv.Itoa(e.SampledRate)},
+	} {
+		if part.value != "" && part.value != "0" && (part.name != "sampledrate" || part.value != "1") {
+			s += " " + part.name + "=" + part.value
+		}
+	}
+	return s
+}

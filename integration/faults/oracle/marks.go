@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package oracle
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// mark is a marker of the log.
+type mark struct {
+	*Entry
+	// history is the one that the log counts.
+	history int
+	body    markBody
+	// from and to are where the marker's range begins and ends in the truth; a snapshot has only to.
+	from, to          position
+	hidden, recovered int
+}
+
+type markBody struct {
+	Namespace     string `json:"namespace"`
+	LabelSelector string `json:"labelSelector"`
+	From          string `json:"from"`
+	To            string `json:"to"`
+	Reason        string `json:"reason"`
+	// ResourceVersion is a snapshot's.
+	ResourceVersion string `json:"resourceVersion"`
+}
+
+func namespaceOf(e *Entry) string {
+	if e.Type != typeGap && e.Type != typeStarted && e.Type != typeCompleted {
+		return e.Namespace
+	}
+	var body markBody
+	_ = json.Unmarshal(e.Data, &body) // one that is no JSON is reported as malformed
+	return body.Namespace
+}
+
+// markHistory is in a marker's id; the attribute is only on events about objects.
+var markHistory = regexp.MustCompile(`\.h([1-9][0-9]*)(\.|$)`)
+
+func newMark(e *Entry) *mark {
+	m := &mark{Entry: e, history: e.History}
+	if found := markHistory.FindStringSubmatch(e.ID); found != nil && m.history == 0 {
+		m.history, _ = strconv.Atoi(found[1])
+	}
+	return m
+}
+
+// read checks a marker's form and returns what is wrong with it.
+func (m *mark) read(s Stream) error {
+	if err := json.Unmarshal(m.Data, &m.body); err != nil {
+		return fmt.Errorf("its data: %w", err)
+	}
+	if m.body.Namespace != s.Namespace || m.body.LabelSelector != s.LabelSelector {
+		return fmt.Errorf("it is about the scope %q %q", m.body.Namespace, m.body.LabelSelector)
+	}
+	version, id := m.body.ResourceVersion, ""
+	switch m.Type {
+	case typeGap:
+		version, id = m.body.To, "gap."+s.scope()+"."+m.body.From+"-"+m.body.To
+		if m.body.Reason == "" {
+			return fmt.Errorf("it has no reason")
+		}
+		from, err := strconv.ParseUint(m.body.From, 10, 64)
+		if err != nil {
+			return fmt.Errorf("from: %w", err)
+		}
+		m.from.version = from
+	case typeStarted:
+		id = "snapshot-started." + s.scope() + "." + version
+	case typeCompleted:
+		id = "snapshot-completed." + s.scope() + "." + version
+	}
+	to, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return fmt.Errorf("its version: %w", err)
+	}
+	m.to.version = to
+	if m.ResourceVersion != version {
+		return fmt.Errorf("its attribute resourceversion is %s, its data says %s", m.ResourceVersion, version)
+	}
+	if end, is := strings.CutPrefix(m.ID, id); !is || !tail.MatchString(end) {
+		return fmt.Errorf("its id does not begin with %s", id)
+	}
+	return nil
+}
+
+// readMarks checks the form of the markers and finds their places in the truth. Those that are malformed are left out.
+func (s *streamJudge) readMarks() {
+	var good []*mark
+	current := 0
+	for _, m := range s.marks {
+		if err := m.read(s.stream); err != nil {
+			s.violateMark(m, "a malformed marker: "+err.Error())
+			continue
+		}
+		low, high := s.span(m.history)
+		m.from = s.judge.truth.locate(min(current, low), max(current, low-1), m.from.version)
+		m.to = s.judge.truth.locate(max(current, low), high, m.to.version)
+		if m.to.version > s.judge.truth.last(m.to.history) || m.from.version > s.judge.truth.last(m.from.history) {
+			s.violateMark(m, "a marker with a version that never was")
+			continue
+		}
+		if m.Type == typeGap && m.from.compare(m.to) > 0 {
+			s.violateMark(m, "a malformed marker: it ends before it begins")
+			continue
+		}
+		current = m.to.history
+		good = append(good, m)
+	}
+	s.marks = good
+}
+
+func (s *streamJudge) violateMark(m *mark, what string) {
+	s.judge.violate(Violation{Promise: P6, Stream: s.stream.String(), What: what, Log: []string{m.String(), string(m.Data)}})
+}
+
+// begin finds the version of the first snapshot: before it the log need only have what was newest then. It is the last one that was started
+// before one was completed, as one that a crash cut short starts again.
+func (s *streamJudge) begin() {
+	s.start = position{0, s.judge.truth.Histories[0].First}
+	if v, ok := s.judge.options.Start[s.stream]; ok {
+		s.start = position{0, v}
+		return
+	}
+	for _, m := range s.marks {
+		switch m.Type {
+		case typeStarted:
+			s.start = m.to
+		case typeCompleted:
+			s.start = m.to
+			return
+		}
+	}
+}
+
+// covers reports whether a gap, or a snapshot that counts as one, has a state in its range.
+func (s *streamJudge) covers(p position) *mark {
+	for _, m := range s.gaps {
+		if m.from.compare(p) < 0 && p.compare(m.to) <= 0 {
+			return m
+		}
+	}
+	return nil
+}
+
+// findGaps collects what may stand for missing states, and counts what was read back before each gap.
+func (s *streamJudge) findGaps() {
+	recovered, next := 0, 0
+	highest := s.start
+	for _, m := range s.marks {
+		for ; next < len(s.lines) && s.lines[next].Sequence < m.Sequence; next++ {
+			l := s.lines[next]
+			if l.Reason == "recovered" {
+				recovered++
+			}
+			if l.at >= 0 && s.stateOf(l).at().compare(highest) > 0 {
+				highest = s.stateOf(l).at()
+			}
+		}
+		switch {
+		case m.Type == typeGap:
+			m.recovered, recovered = recovered, 0
+			s.gaps = append(s.gaps, m)
+		case m.Type == typeStarted && s.judge.options.SnapshotsCover && m.to.compare(highest) > 0:
+			m.from = highest
+			s.gaps = append(s.gaps, m)
+		}
+	}
+}
+
+// checkPlaces checks that gaps stand where they belong: behind what was recovered, before what the list found, and before anything of
+// a new history.
+func (s *streamJudge) checkPlaces() {
+	var last *mark // the newest gap before the line
+	next, history := 0, 0
+	for _, l := range s.lines {
+		for ; next < len(s.gaps) && s.gaps[next].Sequence < l.Sequence; next++ {
+			last = s.gaps[next]
+		}
+		switch {
+		case l.History > history && (last == nil || last.history < l.History) && s.snapshotBefore(l) == nil:
+			s.violateLine(P6, l, fmt.Sprintf("history %d begins without a gap before it", l.History))
+		case l.Reason == "relist" && (last == nil || l.at >= 0 && s.stateOf(l).at().compare(last.to) > 0):
+			s.violateLine(P6, l, "found by a list that no gap announces")
+		case l.Reason == "recovered" && !s.announced(next, l):
+			s.violateLine(P6, l, "read back, and no gap follows")
+		}
+		history = max(history, l.History)
+	}
+}
+
+func (s *streamJudge) stateOf(l *line) State { return s.objects[l.key()].truth[l.at] }
+
+// snapshotBefore finds a snapshot that belongs to a line's history.
+func (s *streamJudge) snapshotBefore(l *line) *mark {
+	for _, m := range s.marks {
+		if m.Sequence < l.Sequence && m.Type == typeStarted && m.history == l.History {
+			return m
+		}
+	}
+	return nil
+}
+
+// announced reports whether one of the gaps from the next on goes as far as what was recovered.
+func (s *streamJudge) announced(next int, l *line) bool {
+	for _, m := range s.gaps[next:] {
+		if m.history > l.History || m.history == l.History && m.to.version >= l.version {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package oracle
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// checkMissing accounts for each state that the log does not have.
+func (s *streamJudge) checkMissing(o *object) {
+	newest := -1 // what the first snapshot shows of the object
+	for i, st := range o.truth {
+		if st.at().compare(s.start) <= 0 {
+			newest = i
+		}
+	}
+	latest := s.judge.options.Latest[s.stream]
+	var alive *line // the last line before the state that the log has of the object
+	next := 0
+	for i, st := range o.truth {
+		for ; next < len(o.lines) && o.lines[next].at <= i; next++ {
+			if o.lines[next].at >= 0 {
+				alive = o.lines[next]
+			}
+		}
+		switch {
+		case o.published[i]:
+			s.judge.report.Published++
+		case s.excused(st, i, newest):
+			s.judge.report.Hidden++
+		case latest && (st.live() && next < len(o.lines) || !st.live() && !had(alive, st)):
+			s.judge.report.Folded++
+		default:
+			s.lost(o, i, next, !st.live() && had(alive, st))
+		}
+	}
+}
+
+func had(l *line, st State) bool { return l != nil && l.op != Deleted && l.UID == st.UID }
+
+func (s *streamJudge) lost(o *object, i, near int, deletion bool) {
+	s.judge.report.Lost++
+	s.uncovered++
+	promise := P3
+	switch {
+	case deletion:
+		promise = P2
+	case s.judge.options.Latest[s.stream]:
+		return // whether the last state is there is P1
+	}
+	s.violate(promise, o, i, near, fmt.Sprintf("%s %d is not in the log, and no gap covers it", o.truth[i].Op, o.truth[i].Version))
+}
+
+// excused reports whether a state may be missing: it was over before the first snapshot, or lies in a gap, or the truth is not sure of it.
+func (s *streamJudge) excused(st State, i, newest int) bool {
+	if i <= newest {
+		return i < newest || !st.live() || s.judge.options.NoSnapshot[s.stream]
+	}
+	if m := s.covers(st.at()); m != nil {
+		m.hidden++
+		return true
+	}
+	return s.judge.truth.hidden(st.History, st.History, st.Version)
+}
+
+// checkFinal: the last word about an object is its last state, and what the log has alive is alive.
+func (s *streamJudge) checkFinal(o *object) {
+	if len(o.truth) == 0 {
+		return
+	}
+	end := len(o.truth) - 1
+	want := o.truth[end]
+	if len(o.lines) == 0 {
+		unpublished := s.judge.options.NoSnapshot[s.stream] && want.at().compare(s.start) <= 0
+		if want.live() && !unpublished {
+			s.violate(P1, o, end, 0, "it exists, and the log has nothing of it")
+		}
+		return
+	}
+	last := o.lines[len(o.lines)-1]
+	switch {
+	case !want.live() && last.op != Deleted:
+		s.violate(P1, o, end, last.nth, "it is gone, and the log ends with it alive")
+		s.violate(P2, o, end, last.nth, "its deletion is not in the log")
+	case want.live() && (last.op == Deleted || last.UID != want.UID || last.version != want.Version):
+		s.violate(P1, o, end, last.nth, fmt.Sprintf("its last state is %d, and the log ends with another", want.Version))
+	case want.live() && last.History != s.lastHistory():
+		s.violate(P1, o, end, last.nth, fmt.Sprintf("the log is in history %d, and the object was not published again in it", s.lastHistory()))
+	}
+}
+
+// lastHistory is the history that the log has arrived at.
+func (s *streamJudge) lastHistory() int { return len(s.first) - 1 }
+
+// matchHistories finds which histories of the truth those of the log are: the bridge counts what it has seen, and two restorations may look like
+// one. Each begins as late as what it shows allows.
+func (s *streamJudge) matchHistories() {
+	most := 0
+	for _, l := range s.lines {
+		most = max(most, l.History)
+	}
+	for _, m := range s.marks {
+		most = max(most, m.history)
+	}
+	s.first = make([]int, most+1)
+	real := len(s.judge.truth.Histories) - 1
+	if most > real {
+		s.judge.violate(Violation{Promise: P6, Stream: s.stream.String(), What: fmt.Sprintf("the log is in history %d, and etcd was restored %d times", most, real)})
+	}
+	for n := 1; n <= most; n++ {
+		latest := max(real-(most-n), 0)
+		best := -1
+		for h := min(s.first[n-1]+1, latest); h <= latest; h++ {
+			if h == latest && best < 0 {
+				s.first[n] = h // the only choice
+				break
+			}
+			if count := s.matching(n, h); count >= best {
+				best, s.first[n] = count, h
+			}
+		}
+	}
+}
+
+// matching counts the entries of a history of the log that are states of a history of the truth.
+func (s *streamJudge) matching(logged, history int) int {
+	count := 0
+	for _, l := range s.lines {
+		if l.History == logged && slices.ContainsFunc(s.objects[l.key()].truth, func(st State) bool {
+			return st.History == history && st.UID == l.UID && st.Version == l.version && st.live() == (l.op != Deleted)
+		}) {
+			count++
+		}
+	}
+	return count
+}
+
+// span returns the first and the last history of the truth that a history of the log may speak of. It is more than one where
+// a restoration went unnoticed, because versions went on.
+func (s *streamJudge) span(logged int) (low, high int) {
+	high = len(s.judge.truth.Histories) - 1
+	if logged >= len(s.first) {
+		return high, high
+	}
+	if logged+1 < len(s.first) {
+		high = max(s.first[logged+1]-1, s.first[logged])
+	}
+	return s.first[logged], high
+}

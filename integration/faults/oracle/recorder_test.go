@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package oracle
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane/crd"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	configMaps   = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+	gadgets      = schema.GroupVersionResource{Group: "oracle.example.com", Version: "v1", Resource: "gadgets"}
+)
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fixture is a recorder on a real control plane, and a client that says what the API server answered.
+type fixture struct {
+	t        *testing.T
+	plane    *controlplane.ControlPlane
+	recorder *Recorder
+	client   *dynamic.DynamicClient
+	want     map[Stream]map[string][]State
+}
+
+func newFixture(t *testing.T) *fixture {
+	f := &fixture{t: t, plane: controlplane.ForTest(t, controlplane.Config{}), want: map[Stream]map[string][]State{}}
+	anything := &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
+	ok(t, crd.Install(t.Context(), f.plane.RESTConfig(), &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: gadgets.GroupResource().String()},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: gadgets.Group, Scope: apiextensionsv1.NamespaceScoped,
+			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "gadgets", Singular: "gadget", Kind: "Gadget", ListKind: "GadgetList"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: anything}}},
+		},
+	}))
+	h, err := rest.HTTPClientFor(f.plane.RESTConfig())
+	ok(t, err)
+	t.Cleanup(h.CloseIdleConnections)
+	f.client, err = dynamic.NewForConfigAndClient(f.plane.RESTConfig(), h)
+	ok(t, err)
+	f.recorder = NewRecorder(RecorderConfig{Dial: f.plane.EtcdClient, Cluster: "test", Resources: []Resource{
+		{Resource: configMaps, Namespaced: true}, {Resource: clusterRoles}, {Resource: gadgets, Namespaced: true},
+	}})
+	return f
+}
+
+// run starts the recorder, which ends with the test and before the control plane.
+func (f *fixture) run() {
+	ctx, cancel := context.WithCancel(f.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f.recorder.Run(ctx) }()
+	f.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			f.t.Errorf("recorder: %v", err)
+		}
+	})
+	ok(f.t, f.recorder.Sync(f.t.Context()))
+}
+
+func (f *fixture) of(r schema.GroupVersionResource) dynamic.ResourceInterface {
+	if r == clusterRoles {
+		return f.client.Resource(r)
+	}
+	return f.client.Resource(r).Namespace("default")
+}
+
+func (f *fixture) create(r schema.GroupVersionResource, kind, name string) *unstructured.Unstructured {
+	f.t.Helper()
+	o, err := f.of(r).Create(f.t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": r.GroupVersion().String(), "kind": kind,
+		"metadata": map[string]any{"name": name, "labels": map[string]any{"watched": "yes"}, "finalizers": []any{"example.com/wait"}},
+	}}, metav1.CreateOptions{})
+	ok(f.t, err)
+	return o
+}
+
+func (f *fixture) patch(r schema.GroupVersionResource, name, patch string) *unstructured.Unstructured {
+	f.t.Helper()
+	o, err := f.of(r).Patch(f.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	ok(f.t, err)
+	return o
+}
+
+func version(t *testing.T, o *unstructured.Unstructured) uint64 {
+	t.Helper()
+	v, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
+	ok(t, err)
+	return v
+}
+
+func (f *fixture) states(s Stream, key string) []State {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), 30*time.Second)
+	defer cancel()
+	ok(f.t, f.recorder.Sync(ctx))
+	truth, err := f.recorder.Truth(s)
+	ok(f.t, err)
+	return truth.Streams[s][key]
+}
+
+func (f *fixture) expect(s Stream, key string, want ...State) {
+	f.t.Helper()
+	got := f.states(s, key)
+	for i := range got { // what a deletion answers does not have the version of the deletion
+		if i < len(want) && want[i].Version == 0 && got[i].Version > got[i-1].Version {
+			want[i].Version = got[i].Version
+		}
+	}
+	if !slices.Equal(got, want) {
+		f.t.Errorf("%s %s: got %v, want %v", s, key, got, want)
+	}
+}
+
+func TestRecorder_has_the_versions_that_the_API_server_answers(t *testing.T) {
+	f := newFixture(t)
+	early := f.create(configMaps, "ConfigMap", "early")
+	f.run()
+	for _, c := range []struct {
+		resource  schema.GroupVersionResource
+		kind, key string
+	}{{configMaps, "ConfigMap", "default/x"}, {clusterRoles, "ClusterRole", "x"}, {gadgets, "Gadget", "default/x"}} {
+		o := f.create(c.resource, c.kind, "x")
+		uid := string(o.GetUID())
+		hidden := f.patch(c.resource, "x", `{"metadata":{"labels":{"watched":"no"}}}`)
+		back := f.patch(c.resource, "x", `{"metadata":{"labels":{"watched":"yes"}}}`)
+		ok(t, f.of(c.resource).Delete(t.Context(), "x", metav1.DeleteOptions{}))
+		waiting, err := f.of(c.resource).Get(t.Context(), "x", metav1.GetOptions{})
+		ok(t, err)
+		f.patch(c.resource, "x", `{"metadata":{"finalizers":null}}`)
+		again := f.create(c.resource, c.kind, "x")
+
+		all := Stream{Cluster: "test", Resource: c.resource}
+		f.expect(all, c.key,
+			State{0, uid, version(t, o), Added}, State{0, uid, version(t, hidden), Updated}, State{0, uid, version(t, back), Updated},
+			State{0, uid, version(t, waiting), Updated}, State{0, uid, 0, Deleted}, State{0, string(again.GetUID()), version(t, again), Added})
+		some := all
+		some.LabelSelector = "watched=yes"
+		f.expect(some, c.key,
+			State{0, uid, version(t, o), Added}, State{0, uid, version(t, hidden), Deleted}, State{0, uid, version(t, back), Added},
+			State{0, uid, version(t, waiting), Updated}, State{0, uid, 0, Deleted}, State{0, string(again.GetUID()), version(t, again), Added})
+	}
+	f.expect(Stream{Cluster: "test", Resource: configMaps, Namespace: "default"}, "default/early", State{0, string(early.GetUID()), version(t, early), Added})
+	if got := f.states(Stream{Cluster: "test", Resource: configMaps, Namespace: "kube-system"}, "default/early"); got != nil {
+		t.Errorf("a stream of another namespace has %v", got)
+	}
+}
+
+func TestRecorder_goes_on_where_it_was_when_etcd_is_killed(t *testing.T) {
+	f := newFixture(t)
+	f.run()
+	o := f.create(configMaps, "ConfigMap", "x")
+	uid := string(o.GetUID())
+	ok(t, f.plane.KillEtcd())
+	ok(t, f.plane.StartEtcd(t.Context()))
+	ok(t, f.plane.RestartAPIServer(t.Context()))
+	u := f.patch(configMaps, "x", `{"data":{"a":"b"}}`)
+	all := Stream{Cluster: "test", Resource: configMaps}
+	f.expect(all, "default/x", State{0, uid, version(t, o), Added}, State{0, uid, version(t, u), Updated})
+	truth, err := f.recorder.Truth(all)
+	ok(t, err)
+	if len(truth.Holes) != 0 || len(truth.Histories) != 1 {
+		t.Errorf("holes %v, histories %v", truth.Holes, truth.Histories)
+	}
+}
+
+func TestRecorder_says_what_it_could_not_read(t *testing.T) {
+	f := newFixture(t)
+	f.run()
+	o := f.create(configMaps, "ConfigMap", "x")
+	before := version(t, o)
+	f.states(Stream{Cluster: "test", Resource: configMaps}, "default/x")
+	ok(t, f.recorder.Hold(t.Context()))
+	f.patch(configMaps, "x", `{"data":{"a":"b"}}`)
+	last := f.patch(configMaps, "x", `{"data":{"a":"c"}}`)
+	ok(t, f.plane.Compact(t.Context()))
+	f.recorder.update(func() { f.recorder.held = false })
+	all := Stream{Cluster: "test", Resource: configMaps}
+	f.expect(all, "default/x", State{0, string(o.GetUID()), before, Added}, State{0, string(o.GetUID()), version(t, last), Updated})
+	truth, err := f.recorder.Truth(all)
+	ok(t, err)
+	if len(truth.Holes) != 1 || truth.Holes[0].From < before || truth.Holes[0].To < version(t, last) {
+		t.Errorf("holes %v, of which one must begin at %d or later and go to %d", truth.Holes, before, version(t, last))
+	}
+}
+
+func TestRecorder_begins_a_history_when_etcd_was_restored(t *testing.T) {
+	for name, bump := range map[string]bool{"versions run backwards": false, "versions are bumped": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.run()
+			kept := f.create(configMaps, "ConfigMap", "kept")
+			lost := f.create(configMaps, "ConfigMap", "lost")
+			f.patch(configMaps, "lost", `{"metadata":{"finalizers":null}}`)
+			snapshot := filepath.Join(t.TempDir(), "snapshot")
+			ok(t, f.plane.Snapshot(t.Context(), snapshot))
+			ok(t, f.of(configMaps).Delete(t.Context(), "lost", metav1.DeleteOptions{}))
+			changed := f.patch(configMaps, "kept", `{"data":{"a":"b"}}`)
+			only := f.create(configMaps, "ConfigMap", "only")
+
+			revision, err := SnapshotRevision(snapshot)
+			ok(t, err)
+			ok(t, f.plane.KillAPIServer())
+			ok(t, f.recorder.Hold(t.Context()))
+			ok(t, f.plane.Restore(t.Context(), snapshot, bump))
+			after := f.patch(configMaps, "kept", `{"data":{"a":"c"}}`)
+			f.recorder.Restored(revision)
+			later := f.patch(configMaps, "kept", `{"data":{"a":"d"}}`)
+
+			all := Stream{Cluster: "test", Resource: configMaps}
+			uid := string(kept.GetUID())
+			f.expect(all, "default/kept", State{0, uid, version(t, kept), Added}, State{0, uid, version(t, changed), Updated},
+				State{1, uid, version(t, kept), Updated}, State{1, uid, version(t, after), Updated}, State{1, uid, version(t, later), Updated})
+			truth, err := f.recorder.Truth(all)
+			ok(t, err)
+			first := truth.Histories[1].First
+			f.expect(all, "default/only", State{0, string(only.GetUID()), version(t, only), Added}, State{1, string(only.GetUID()), first, Deleted})
+			states := f.states(all, "default/lost")
+			if last := states[len(states)-1]; last.History != 1 || last.Op != Added || last.UID != string(lost.GetUID()) {
+				t.Errorf("what the snapshot brought back has the states %v", states)
+			}
+			if bump && first <= version(t, only) || !bump && first != revision {
+				t.Errorf("the history begins at %d, the snapshot was made at %d", first, revision)
+			}
+		})
+	}
+}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package oracle
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// script is a truth and a log, one thing at a time. A log's line is "added u1 5 watch", with suffixes of the id behind a dot: "updated u1 7.r1 repair";
+// a marker is "gap 5 9" or "snapshot-started 5", with ".h1" behind the last version.
+type script struct {
+	// truth is what the object "x" went through: "added u1 5", with "h1" in front in a later history, of which bounds has the versions.
+	truth   []string
+	bounds  []History
+	holes   []Hole
+	log     []string
+	options Options
+	want    []Promise
+}
+
+func (s script) build(t *testing.T) (*Truth, []Entry) {
+	t.Helper()
+	var states []State
+	for _, line := range s.truth {
+		st := State{}
+		if strings.HasPrefix(line, "h") {
+			st.History, _ = strconv.Atoi(line[1:2])
+			line = line[3:]
+		}
+		if _, err := fmt.Sscan(line, &st.Op, &st.UID, &st.Version); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		states = append(states, st)
+	}
+	if s.bounds == nil {
+		s.bounds = []History{{First: 1, Last: 1000}}
+	}
+	truth := &Truth{Histories: s.bounds, Holes: s.holes, Streams: map[Stream]map[string][]State{plain: {"x": states}}}
+	var log []Entry
+	for i, line := range s.log {
+		log = append(log, entryOf(line, uint64(i+1)))
+	}
+	return truth, log
+}
+
+func entryOf(line string, sequence uint64) Entry {
+	f := strings.Fields(line)
+	last := 2
+	if f[0] == "snapshot-started" || f[0] == "snapshot-completed" {
+		last = 1
+	}
+	version, suffix, _ := strings.Cut(f[last], ".")
+	if suffix != "" {
+		suffix = "." + suffix
+	}
+	e := Entry{Sequence: sequence, Source: plain.Source(), ResourceVersion: version, SampledRate: 1}
+	if f[0] == "gap" || last == 1 {
+		body := map[string]string{"namespace": "", "labelSelector": "", "resourceVersion": version, "from": f[1], "to": version, "reason": "expired"}
+		e.Data, _ = json.Marshal(body)
+		e.Type, e.ID = "io.kube-eventbridge.stream."+f[0]+".v1", f[0]+"."+plain.scope()+"."+version+suffix
+		if f[0] == "gap" {
+			e.ID = "gap." + plain.scope() + "." + f[1] + "-" + version + suffix
+		}
+		return e
+	}
+	e.Name, e.UID, e.Reason, e.Type = "x", f[1], f[3], typeResource+f[0]+typeVersion
+	e.ID = e.UID + "." + version + suffix
+	if f[0] == "deleted" {
+		e.ID = e.UID + ".deleted" + suffix
+	}
+	if n := suffixes(suffix)['h']; n != "" {
+		e.History, _ = strconv.Atoi(n)
+	}
+	if len(f) > 4 {
+		e.SampledRate, _ = strconv.Atoi(f[4])
+	}
+	if strings.HasSuffix(suffix, ".rejected") {
+		e.Data = []byte(`{"type":"` + e.Type + `","error":"too large","size":9}`)
+		e.Type = typeRejected
+	}
+	return e
+}
+
+var restored = []History{{First: 1, Last: 20}, {First: 5, Last: 1000}}
+
+var scripts = map[string]script{
+	"folding is allowed in latest mode": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "deleted u1 9"}, options: Options{Latest: map[Stream]bool{plain: true}},
+		log: []string{"snapshot-started 1", "added u1 7 watch 3", "deleted u1 9 watch"},
+	},
+	"in latest mode the last state is not folded away": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, options: Options{Latest: map[Stream]bool{plain: true}},
+		log: []string{"snapshot-started 1", "added u1 6 watch 2"}, want: []Promise{P1},
+	},
+	"in latest mode a deletion is not folded away": {
+		truth: []string{"added u1 5", "deleted u1 6", "added u2 7"}, options: Options{Latest: map[Stream]bool{plain: true}},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "added u2 7 watch"}, want: []Promise{P2},
+	},
+	"an object that existed is known where no snapshot is published": {
+		truth: []string{"added u1 1", "updated u1 6"}, options: Options{NoSnapshot: map[Stream]bool{plain: true}},
+		log: []string{"updated u1 6 watch"},
+	},
+	"an object that existed is published where a snapshot is": {
+		truth: []string{"added u1 1"}, log: nil, want: []Promise{P1},
+	},
+	"a snapshot that was cut short begins again": {
+		truth: []string{"added u1 5", "updated u1 6", "deleted u1 7", "added u2 9"},
+		log:   []string{"snapshot-started 5", "added u1 5 snapshot", "snapshot-started 9", "deleted u1 5 snapshot", "added u2 9 snapshot", "snapshot-completed 9"},
+	},
+	"a snapshot has everything that exists": {
+		truth: []string{"added u1 5", "updated u1 9"},
+		log:   []string{"snapshot-started 6", "snapshot-completed 6", "added u1 9 watch"}, want: []Promise{P3},
+	},
+	"a deletion that a return hides is missed": {
+		truth: []string{"added u1 5", "deleted u1 6", "added u1 7"},
+		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch"}, want: []Promise{P2},
+	},
+	"a gap does not end before it begins": {
+		truth: []string{"added u1 5"}, log: []string{"snapshot-started 1", "added u1 5 watch", "gap 9 7"}, want: []Promise{P6},
+	},
+	"a second snapshot does not excuse what is missing": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"},
+		log:   []string{"snapshot-started 5", "added u1 5 snapshot", "snapshot-completed 5", "snapshot-started 7", "updated u1 7 snapshot", "snapshot-completed 7"},
+		want:  []Promise{P3},
+	},
+	"a second snapshot excuses what is missing if the checkpoint was removed": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, options: Options{SnapshotsCover: true},
+		log: []string{"snapshot-started 5", "added u1 5 snapshot", "snapshot-completed 5", "snapshot-started 7", "updated u1 7 snapshot", "snapshot-completed 7"},
+	},
+	"a log that lost its end is repaired": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"},
+		log:   []string{"snapshot-started 1", "added u1 5 watch", "gap 5 7", "updated u1 7.r1 repair", "updated u1 8 watch"},
+	},
+	"what is repaired says so in its id": {
+		truth: []string{"added u1 5", "updated u1 6"},
+		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6 repair"}, want: []Promise{P5},
+	},
+	"what a log has is not repaired": {
+		truth: []string{"added u1 5", "updated u1 6"},
+		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6 watch", "updated u1 6.r1 repair"}, want: []Promise{P5},
+	},
+	"a state is repeated where that was asked for": {
+		truth: []string{"added u1 5", "updated u1 6"},
+		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 5.r1 resync", "updated u1 6 watch", "updated u1 6.r2 resync"},
+	},
+	"a repetition that was asked for is the newest state": {
+		truth: []string{"added u1 5", "updated u1 6"},
+		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6 watch", "updated u1 5.r1 resync"}, want: []Promise{P4},
+	},
+	"a rejected event stands for the one that was refused": {
+		truth: []string{"added u1 5", "updated u1 6"},
+		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch"},
+	},
+	"what the truth could not see is not judged": {
+		truth: []string{"added u1 5", "updated u1 9"}, holes: []Hole{{0, 5, 9}},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch", "updated u1 9 watch"},
+	},
+	"when something was deleted that the truth could not see is not judged": {
+		truth: []string{"added u1 5", "deleted u1 9"}, holes: []Hole{{0, 5, 9}},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "deleted u1 7 watch"},
+	},
+	"two restorations that bring the same may look like one": {
+		truth:  []string{"added u1 4", "h1 updated u1 4", "h1 updated u1 8", "h2 updated u1 4"},
+		bounds: []History{{First: 1, Last: 20}, {First: 5, Last: 10}, {First: 5, Last: 1000}},
+		log:    []string{"snapshot-started 1", "added u1 4 watch", "gap 8 6.h1", "updated u1 4.h1 relist"},
+	},
+	"a deletion before a restoration is found after it": {
+		truth: []string{"added u1 7", "deleted u1 9"}, bounds: restored,
+		log: []string{"snapshot-started 1", "added u1 7 watch", "gap 8 6.h1", "deleted u1 7.h1 relist"},
+	},
+	"what only the old history had is deleted in the new one": {
+		truth: []string{"added u1 7", "h1 deleted u1 5"}, bounds: restored,
+		log: []string{"snapshot-started 1", "added u1 7 watch", "gap 8 6.h1"}, want: []Promise{P1},
+	},
+	"what a restoration left as it was is published again": {
+		truth: []string{"added u1 4", "h1 updated u1 4"}, bounds: restored,
+		log: []string{"snapshot-started 1", "added u1 4 watch", "gap 8 6.h1"}, want: []Promise{P1},
+	},
+	"two restorations may look like one": {
+		truth:  []string{"added u1 4", "updated u1 7", "h1 updated u1 4", "h1 updated u1 8", "h2 updated u1 4", "h2 updated u1 12"},
+		bounds: []History{{First: 1, Last: 20}, {First: 5, Last: 10}, {First: 5, Last: 1000}},
+		log:    []string{"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch", "gap 8 6.h1", "updated u1 4.h1 relist", "updated u1 12.h1 watch"},
+	},
+	"a restoration that bumps the versions and changes nothing may look like a gap": {
+		truth:  []string{"added u1 4", "h1 updated u1 4", "h1 updated u1 107"},
+		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
+		log:    []string{"snapshot-started 1", "added u1 4 watch", "gap 8 105", "updated u1 107 watch"},
+	},
+	"a restoration that takes a state back does not": {
+		truth:  []string{"added u1 4", "updated u1 7", "h1 updated u1 4"},
+		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
+		log:    []string{"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch", "gap 8 105"}, want: []Promise{P1},
+	},
+	"a history that never began is not counted": {
+		truth: []string{"added u1 4"},
+		log:   []string{"snapshot-started 1", "added u1 4 watch", "gap 8 9.h1", "updated u1 4.h1 relist"}, want: []Promise{P5, P6},
+	},
+}
+
+func TestCheck_knows_what_is_special(t *testing.T) {
+	for name, s := range scripts {
+		t.Run(name, func(t *testing.T) {
+			truth, log := s.build(t)
+			found := Check(truth, log, s.options)
+			for _, p := range s.want {
+				if !slices.ContainsFunc(found, func(v Violation) bool { return v.Promise == p }) {
+					t.Errorf("want a violation of %s, got %v", p, found)
+				}
+			}
+			if len(s.want) == 0 && len(found) > 0 {
+				t.Errorf("want no violation, got %v", found)
+			}
+		})
+	}
+}
+
+func TestViolation_prints_the_history_beside_the_log(t *testing.T) {
+	truth, log := script{truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch"}}.build(t)
+	got := Check(truth, log, Options{Seed: 42})[0].String()
+	want := `P3 broken: configmaps x: updated 6 is not in the log, and no gap covers it (seed 42)
+  true history       | log
+  h0 5 added u1      | #2 resource.added.v1 u1.5 version=5 reason=watch
+  h0 6 updated u1  < | #3 resource.updated.v1 u1.7 version=7 reason=watch  <
+  h0 7 updated u1    | `
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestJudge_counts_what_gaps_hide_and_what_was_recovered(t *testing.T) {
+	truth, log := script{
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8", "updated u1 9"},
+		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 recovered", "gap 5 9", "updated u1 9 relist"},
+	}.build(t)
+	r := Judge(truth, log, Options{})
+	if len(r.Violations) != 0 || r.States != 5 || r.Published != 3 || r.Hidden != 2 || r.Recovered != 1 || len(r.Gaps) != 1 {
+		t.Fatalf("got %+v", r)
+	}
+	want := GapFigure{Stream: plain, Sequence: 4, From: 5, To: 9, Cause: "expired", Hidden: 2, Recovered: 1}
+	if r.Gaps[0] != want {
+		t.Errorf("got %+v, want %+v", r.Gaps[0], want)
+	}
+}
+
+func TestNewEntry_reads_a_message(t *testing.T) {
+	e, err := NewEntry(map[string][]string{
+		"Nats-Msg-Id": {"a.u1.5"}, "ce-specversion": {"1.0"}, "ce-type": {typeResource + "added.v1"}, "ce-id": {"u1.5"}, "ce-source": {plain.Source()},
+		"ce-subject": {"a/system:x%20y%25"}, "ce-name": {"system:x%20y%25"}, "ce-namespace": {"a"}, "ce-objectuid": {"u1"}, "ce-resourceversion": {"5"},
+		"ce-reason": {"watch"}, "ce-history": {"2"}, "ce-pipeline": {"p"},
+	}, []byte("{}"), 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.key() != "a/system:x y%" || e.MsgID != "a.u1.5" || e.History != 2 || e.SampledRate != 1 || e.Sequence != 7 || e.UID != "u1" || e.Pipeline != "p" {
+		t.Errorf("got %+v", e)
+	}
+	for name, h := range map[string]map[string][]string{
+		"no CloudEvent":   {"x": {"y"}},
+		"no integer":      {"ce-specversion": {"1.0"}, "ce-type": {"t"}, "ce-id": {"i"}, "ce-source": {"s"}, "ce-history": {"x"}},
+		"broken encoding": {"ce-specversion": {"1.0"}, "ce-type": {"t"}, "ce-id": {"%x"}, "ce-source": {"s"}},
+	} {
+		if _, err := NewEntry(h, nil, 1); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func BenchmarkJudge(b *testing.B) {
+	const objects, changes = 500, 200
+	truth := &Truth{Histories: []History{{First: 1, Last: 1 << 40}}, Streams: map[Stream]map[string][]State{plain: {}}}
+	var log []Entry
+	for v := range objects * changes {
+		key, op := fmt.Sprintf("x%d", v%objects), Updated
+		if v < objects {
+			op = Added
+		}
+		truth.Streams[plain][key] = append(truth.Streams[plain][key], State{UID: "uid-" + key, Version: uint64(v + 2), Op: op})
+		e := entryOf(fmt.Sprintf("%s uid-%s %d watch", op, key, v+2), uint64(v+1))
+		e.Name, e.Data = key, make([]byte, 1000)
+		log = append(log, e)
+	}
+	options := Options{Canaries: NewCanaries(secret)}
+	for b.Loop() {
+		if found := Check(truth, log, options); found != nil {
+			b.Fatal(found[0])
+		}
+	}
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+const (
+	watchPath = "/api/v1/configmaps?watch=1"
+	pagePath  = "/api/v1/configmaps?limit=500&continue=x"
+	gone      = `{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}` + "\n"
+)
+
+// behindAPIProxy returns a proxy in front of a server whose watches say what is put into frames, and a client behind it.
+func behindAPIProxy(t *testing.T) (p *apiProxy, client *http.Client, frames chan string) {
+	t.Helper()
+	frames = make(chan string)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if !isWatch(r) {
+			_, _ = fmt.Fprint(rw, "page")
+			return
+		}
+		_ = http.NewResponseController(rw).Flush()
+		for {
+			select {
+			case f, ok := <-frames:
+				if !ok {
+					return
+				}
+				_, _ = fmt.Fprint(rw, f)
+				_ = http.NewResponseController(rw).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	p, err := newAPIProxy(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, server.TLS.Certificates[0])
+	must(t, err)
+	t.Cleanup(func() { must(t, p.close()) })
+	config, err := rest.TLSConfigFor(p.config())
+	must(t, err)
+	config.MinVersion = tls.VersionTLS12
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return p, &http.Client{Transport: transport}, frames
+}
+
+// reply is an answer whose body is closed when the test ends.
+type reply struct {
+	code, major int
+	header      http.Header
+	body        io.Reader
+}
+
+func ask(t *testing.T, p *apiProxy, c *http.Client, path string) reply {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.config().Host+path, nil)
+	must(t, err)
+	res, err := c.Do(req)
+	must(t, err)
+	t.Cleanup(func() { _ = res.Body.Close() })
+	return reply{res.StatusCode, res.ProtoMajor, res.Header, res.Body}
+}
+
+func TestAPIProxy_passes_frames_on_at_once_and_counts_what_matters(t *testing.T) {
+	p, c, frames := behindAPIProxy(t)
+	res := ask(t, p, c, watchPath)
+	r := bufio.NewReader(res.body)
+	for _, f := range []string{"{}\n", gone} {
+		frames <- f
+		if got, err := r.ReadString('\n'); got != f || err != nil {
+			t.Fatalf("read %q, %v; want %q", got, err, f)
+		}
+	}
+	close(frames)
+	if rest, err := io.ReadAll(r); len(rest) > 0 || err != nil {
+		t.Errorf("an end became %q, %v", rest, err)
+	}
+	if page, err := io.ReadAll(ask(t, p, c, pagePath).body); string(page) != "page" || err != nil {
+		t.Errorf("read %q, %v", page, err)
+	}
+	if s := p.now(); res.major != 2 || s.Watches != 1 || s.Lists != 1 || s.Gone != 1 || s.Status[http.StatusOK] != 2 || s.Cut+s.Halved > 0 {
+		t.Errorf("HTTP/%d, %+v", res.major, s)
+	}
+}
+
+func TestAPIProxy_makes_watches_wait_and_lists_not(t *testing.T) {
+	p, c, frames := behindAPIProxy(t)
+	r := bufio.NewReader(ask(t, p, c, watchPath).body)
+	p.stop()
+	frames <- "{}\n"
+	line := make(chan string, 1)
+	go func() {
+		got, _ := r.ReadString('\n')
+		line <- got
+	}()
+	must(t, poll(t.Context(), patience, "the frame to wait", func() bool { return p.now().Delayed == 1 }))
+	if page, err := io.ReadAll(ask(t, p, c, pagePath).body); string(page) != "page" || err != nil {
+		t.Errorf("read %q, %v", page, err)
+	}
+	if len(line) > 0 {
+		t.Error("the frame did not wait")
+	}
+	p.let()
+	if got := <-line; got != "{}\n" {
+		t.Errorf("read %q", got)
+	}
+}
+
+func TestAPIProxy_breaks_answers_off(t *testing.T) {
+	p, c, frames := behindAPIProxy(t)
+	res := ask(t, p, c, watchPath)
+	if n := p.cut(); n != 1 {
+		t.Errorf("%d answers were cut, want 1", n)
+	}
+	if got, err := io.ReadAll(res.body); len(got) > 0 || err == nil {
+		t.Errorf("a cut answer is %q, %v", got, err)
+	}
+	p.cutInFrames(1)
+	res = ask(t, p, c, watchPath)
+	frames <- "{12345}\n"
+	if got, err := io.ReadAll(res.body); string(got) != "{123" || err == nil {
+		t.Errorf("an answer cut in a frame is %q, %v", got, err)
+	}
+	if s := p.now(); s.Cut != 1 || s.Halved != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestAPIProxy_refuses_as_the_API_server_does(t *testing.T) {
+	p, c, _ := behindAPIProxy(t)
+	p.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if isLaterPage(r) {
+			return refusal(r, http.StatusTooManyRequests, 3), nil
+		}
+		return next.RoundTrip(r)
+	})
+	res := ask(t, p, c, pagePath)
+	if res.code != http.StatusTooManyRequests || res.header.Get("Retry-After") != "3" || p.now().Status[http.StatusTooManyRequests] != 1 {
+		t.Errorf("%d, %v", res.code, res.header)
+	}
+	p.set(nil)
+	if res := ask(t, p, c, pagePath); res.code != http.StatusOK {
+		t.Errorf("afterwards %d", res.code)
+	}
+}
+
+// An API server that is away must not look like one that answers.
+func TestAPIProxy_turns_a_server_that_is_away_into_a_broken_connection(t *testing.T) {
+	p, c, _ := behindAPIProxy(t)
+	p.set(func(*http.Request, http.RoundTripper) (*http.Response, error) { return nil, errCut })
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.config().Host+pagePath, nil)
+	must(t, err)
+	c.Timeout = 10 * time.Second
+	if res, err := c.Do(req); err == nil {
+		_ = res.Body.Close()
+		t.Errorf("it answers %s", res.Status)
+	}
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Bridge is one process of the bridge.
+type Bridge struct {
+	cmd    *exec.Cmd
+	log    string
+	server string
+	ended  chan struct{}
+}
+
+// StartBridge starts the bridge, and does not wait for anything. One must not be running.
+func (w *World) StartBridge() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.bridge.Running() {
+		return errors.New("start the bridge: it runs already")
+	}
+	log, err := os.Create(filepath.Join(w.dir, fmt.Sprintf("bridge-%03d.log", len(w.runs)+1)))
+	if err != nil {
+		return fmt.Errorf("start the bridge: %w", err)
+	}
+	defer func() { _ = log.Close() }() // the child has a copy
+	b := &Bridge{cmd: exec.Command(w.binary, "run", "--config", w.config), log: log.Name(), server: w.server, ended: make(chan struct{})}
+	b.cmd.Stderr = log
+	b.cmd.Env = append(os.Environ(), w.env...)
+	b.cmd.SysProcAttr = childAttr()
+	if err := b.start(); err != nil {
+		return fmt.Errorf("start the bridge: %w", err)
+	}
+	w.bridge = b
+	w.runs = append(w.runs, b.log)
+	return nil
+}
+
+func (b *Bridge) start() error {
+	started := make(chan error, 1)
+	go func() {
+		defer close(b.ended)
+		// The kernel sends the death signal when the thread that started the child ends, not the process: this keeps that thread.
+		runtime.LockOSThread()
+		err := b.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = b.cmd.Wait() // the state of the process tells
+		}
+	}()
+	return <-started
+}
+
+// Bridge returns the process that was started last, nil before the first.
+func (w *World) Bridge() *Bridge {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.bridge
+}
+
+// KillBridge ends the bridge with SIGKILL and waits for its end. One that does not run is no error.
+func (w *World) KillBridge() error {
+	b := w.Bridge()
+	if err := b.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	if b != nil {
+		<-b.ended
+	}
+	return nil
+}
+
+// StopBridge ends the bridge with SIGTERM, as an operator does. It is an error if it does not end with code 0 before ctx ends.
+func (w *World) StopBridge(ctx context.Context) error {
+	if err := w.Bridge().signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	code, err := w.AwaitExit(ctx)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("the bridge ended with code %d when it was asked to stop", code)
+	}
+	return err
+}
+
+// AwaitExit waits until the bridge has ended, and returns its code: -1 if a signal ended it, or none was ever started.
+func (w *World) AwaitExit(ctx context.Context) (code int, err error) {
+	b := w.Bridge()
+	if b == nil {
+		return -1, nil
+	}
+	select {
+	case <-b.ended:
+		return b.cmd.ProcessState.ExitCode(), nil
+	case <-ctx.Done():
+		return -1, fmt.Errorf("wait for the bridge to end: %w", context.Cause(ctx))
+	}
+}
+
+// restartBridge kills the bridge if it runs and starts it.
+func (w *World) restartBridge() error { return errors.Join(w.KillBridge(), w.StartBridge()) }
+
+// Running is false for nil, and after the end.
+func (b *Bridge) Running() bool {
+	if b == nil {
+		return false
+	}
+	select {
+	case <-b.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// signal sends a signal; nobody who has ended gets it.
+func (b *Bridge) signal(s os.Signal) error {
+	if b == nil {
+		return nil
+	}
+	if err := b.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("%v to the bridge: %w", s, err)
+	}
+	return nil
+}
+
+// Stderr returns what the process has printed so far.
+func (b *Bridge) Stderr() (string, error) {
+	out, err := os.ReadFile(b.log)
+	return string(out), err
+}
+
+// RSS returns the memory that the process has now, in bytes; 0 if it has ended.
+func (b *Bridge) RSS() int64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.cmd.Process.Pid))
+	if err != nil || !b.Running() {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kb, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			return kb << 10
+		}
+	}
+	return 0
+}
+
+// StderrFiles are what each run of the bridge has printed, oldest first.
+func (w *World) StderrFiles() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.runs)
+}
+
+// poll returns when ok does, or with an error that says what was waited for.
+func poll(ctx context.Context, within time.Duration, what string, ok func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// wait returns after d, or with ctx's error.
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

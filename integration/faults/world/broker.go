@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+// broker is a real NATS server with JetStream, in this process and reached over TCP.
+type broker struct {
+	dir  string
+	port int
+	mu   sync.Mutex
+	s    *server.Server // nil while it is stopped
+}
+
+func newBroker(dir string) (*broker, error) {
+	port, err := controlplane.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	b := &broker{dir: dir, port: port}
+	return b, b.start()
+}
+
+func (b *broker) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(b.port)) }
+
+// start starts the server, for the first time or again with what it has stored.
+func (b *broker) start() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: b.port, JetStream: true, StoreDir: b.dir, NoLog: true, NoSigs: true,
+	})
+	if err != nil {
+		return fmt.Errorf("start the broker: %w", err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(20 * time.Second) {
+		s.Shutdown()
+		s.WaitForShutdown()
+		return errors.New("start the broker: it is not ready within 20 s")
+	}
+	b.s = s
+	return nil
+}
+
+// stop returns when the server has ended. It may be called on nil, and twice.
+func (b *broker) stop() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.s != nil {
+		b.s.Shutdown()
+		b.s.WaitForShutdown()
+		b.s = nil
+	}
+}
+
+// end returns the sequence of the last message of the log, 0 while there is no log.
+func (b *broker) end() (uint64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.s == nil {
+		return 0, errors.New("the broker is stopped")
+	}
+	info, err := b.s.Jsz(&server.JSzOptions{Accounts: true, Streams: true})
+	if err != nil {
+		return 0, fmt.Errorf("look up stream %s: %w", Stream, err)
+	}
+	for _, account := range info.AccountDetails {
+		for _, stream := range account.Streams {
+			if stream.Name == Stream {
+				return stream.State.LastSeq, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("there is no stream %s", Stream)
+}
+
+// deleteLog removes the stream with all its messages.
+func (b *broker) deleteLog(ctx context.Context) error {
+	err := b.ask(func(js jetstream.JetStream) error { return js.DeleteStream(ctx, Stream) })
+	if err != nil {
+		return fmt.Errorf("delete the log: %w", err)
+	}
+	return nil
+}
+
+// ask connects for one question.
+func (b *broker) ask(do func(jetstream.JetStream) error) error {
+	conn, err := nats.Connect("nats://" + b.address())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return err
+	}
+	return do(js)
+}
+
+// keep copies the store of a stopped server to dir, which must not exist.
+func (b *broker) keep(dir string) error {
+	if err := os.CopyFS(dir, os.DirFS(b.dir)); err != nil {
+		return fmt.Errorf("copy the broker's store: %w", err)
+	}
+	return nil
+}
+
+// putBack replaces the store of a stopped server with a copy, which is used up.
+func (b *broker) putBack(dir string) error {
+	if err := errors.Join(os.RemoveAll(b.dir), os.Rename(dir, b.dir)); err != nil {
+		return fmt.Errorf("put the broker's store back: %w", err)
+	}
+	return nil
+}
+
+// Message is one message of the log, as it is there.
+type Message struct {
+	Sequence uint64
+	// Time is when the broker has stored it.
+	Time    time.Time
+	Subject string
+	Header  map[string][]string
+	Data    []byte
+}
+
+// ReadLog returns the whole log as it is at the beginning of the call, in its order, straight from the broker. It has no messages where there is
+// no stream. If the log loses its end meanwhile, only the end of ctx ends the wait for it.
+func (w *World) ReadLog(ctx context.Context) (log []Message, err error) {
+	err = w.broker.ask(func(js jetstream.JetStream) error {
+		log, err = readLog(ctx, js)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the log: %w", err)
+	}
+	return log, nil
+}
+
+func readLog(ctx context.Context, js jetstream.JetStream) ([]Message, error) {
+	stream, err := js.Stream(ctx, Stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := stream.Info(ctx)
+	if err != nil || info.State.Msgs == 0 {
+		return nil, err
+	}
+	c, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		return nil, err
+	}
+	it, err := c.Messages(jetstream.PullMaxMessages(1000))
+	if err != nil {
+		return nil, err
+	}
+	defer it.Stop()
+	var log []Message
+	for {
+		m, err := it.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return nil, err
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return nil, err
+		}
+		log = append(log, Message{meta.Sequence.Stream, meta.Timestamp, m.Subject(), m.Headers(), m.Data()})
+		if meta.Sequence.Stream >= info.State.LastSeq {
+			return log, nil
+		}
+	}
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// asWriter, in the environment of this test's program, makes it write as bbolt does: the file's name.
+const asWriter = "KUBE_EVENTBRIDGE_TEST_WRITER"
+
+// writer makes one commit, and says how far it came.
+func writer() {
+	page := os.Getpagesize()
+	f, err := os.OpenFile(os.Getenv(asWriter), os.O_CREATE|os.O_RDWR, 0o600)
+	for _, next := range []func() error{
+		func() error { return f.Truncate(int64(4 * page)) },
+		func() error { _, err := f.WriteAt(bytes.Repeat([]byte("p"), page), int64(3*page)); return err },
+		func() error { return f.Sync() },
+		func() error { _, err := f.WriteAt(bytes.Repeat([]byte("m"), page), 0); return err },
+		func() error { return f.Sync() },
+	} {
+		if err == nil {
+			err = next()
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func newTestDisk(t *testing.T) *disk {
+	t.Helper()
+	d, err := newDisk(filepath.Join(t.TempDir(), "real"), filepath.Join(t.TempDir(), "seen"))
+	must(t, err)
+	t.Cleanup(func() { must(t, d.close()) })
+	if d.missing != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(d.missing)
+		}
+		t.Skipf("SKIPPED: %v", d.missing)
+	}
+	return d
+}
+
+// write starts the writer on the disk.
+func write(t *testing.T, d *disk) (cmd *exec.Cmd, said *bytes.Buffer) {
+	t.Helper()
+	exe, err := os.Executable()
+	must(t, err)
+	cmd, said = exec.Command(exe), &bytes.Buffer{}
+	cmd.Env = append(os.Environ(), asWriter+"="+filepath.Join(d.seen, "f"))
+	cmd.Stderr = said
+	must(t, cmd.Start())
+	return cmd, said
+}
+
+func TestDisk_shows_the_steps_of_a_commit_in_order(t *testing.T) {
+	d := newTestDisk(t)
+	var mu sync.Mutex
+	var seen []string
+	d.set(func(op diskOp, done bool) syscall.Errno {
+		mu.Lock()
+		defer mu.Unlock()
+		if done {
+			seen = append(seen, op.String())
+		}
+		return 0
+	})
+	cmd, said := write(t, d)
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err, said)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	steps := []string{opWrite.String(), opSync.String(), opMeta.String(), opSyncMeta.String()}
+	if got := seen[max(0, len(seen)-4):]; !slices.Equal(got, steps) || seen[0] != opOther.String() {
+		t.Errorf("seen %q, want changes of the file and then %q", seen, steps)
+	}
+	if n := d.commits.Load(); n != 1 {
+		t.Errorf("%d commits were counted, want 1", n)
+	}
+	data, err := os.ReadFile(filepath.Join(d.real, "f"))
+	if page := os.Getpagesize(); err != nil || len(data) != 4*page || data[0] != 'm' || data[3*page] != 'p' {
+		t.Errorf("the file is not as it was written: %d bytes, %v", len(data), err)
+	}
+}
+
+func TestDisk_fails_operations_with_the_errno_of_its_rule(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EROFS} {
+		for _, at := range []diskOp{opOther, opWrite, opSync, opMeta, opSyncMeta} {
+			t.Run(fmt.Sprint(at, ": ", errno), func(t *testing.T) {
+				d := newTestDisk(t)
+				d.set(func(op diskOp, done bool) syscall.Errno {
+					if op == at && !done {
+						return errno
+					}
+					return 0
+				})
+				cmd, said := write(t, d)
+				if err := cmd.Wait(); err == nil || !strings.Contains(said.String(), errno.Error()) {
+					t.Errorf("the writer ended with %v and said %q", err, said)
+				}
+				if d.refused.Load() == 0 || d.commits.Load() != 0 {
+					t.Errorf("%d operations were refused, and %d commits completed", d.refused.Load(), d.commits.Load())
+				}
+			})
+		}
+	}
+}
+
+// A process that is killed at a step does nothing after it.
+func TestDisk_stops_a_killed_process_at_the_step(t *testing.T) {
+	page := os.Getpagesize()
+	for _, c := range []struct {
+		op          diskOp
+		done        bool
+		pages, meta bool // are in the file afterwards
+	}{
+		{opWrite, false, false, false},
+		{opWrite, true, true, false},
+		{opSync, false, true, false},
+		{opSync, true, true, false},
+		{opMeta, false, true, false},
+		{opMeta, true, true, true},
+		{opSyncMeta, false, true, true},
+		{opSyncMeta, true, true, true},
+	} {
+		t.Run(fmt.Sprint(c.op, c.done), func(t *testing.T) {
+			d := newTestDisk(t)
+			s := newStep(c.op, c.done, 0)
+			defer s.pass()
+			d.set(s.rule)
+			cmd, said := write(t, d)
+			must(t, poll(t.Context(), patience, "the step", s.isReached))
+			must(t, cmd.Process.Kill())
+			s.pass()
+			if err := cmd.Wait(); err == nil || said.Len() > 0 {
+				t.Errorf("the writer was not killed: %v, %s", err, said)
+			}
+			data, err := os.ReadFile(filepath.Join(d.real, "f"))
+			must(t, err)
+			if pages, meta := data[3*page] == 'p', data[0] == 'm'; pages != c.pages || meta != c.meta {
+				t.Errorf("pages written: %v, meta page: %v; want %v, %v", pages, meta, c.pages, c.meta)
+			}
+		})
+	}
+}

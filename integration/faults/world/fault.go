@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Fault is one way to break the world, for a while.
+type Fault struct {
+	// Name is unique, and says to a person what happens.
+	Name string
+	// Weight says how often a random run should take it: 10 is usual.
+	Weight int
+	// Cost is how long it takes at most, roughly, on two busy cores.
+	Cost time.Duration
+	// Loses is what of the log it takes away, Note for nothing. It is also in the events.
+	Loses Kind
+	// Parts are what it breaks, or needs to be whole. Faults of different parts can be injected together.
+	Parts Part
+	// FUSE says that it needs the disk to be seen.
+	FUSE bool
+	// CRD says that it needs custom resources.
+	CRD bool
+	// Clock says that it needs a bridge whose clock can be moved.
+	Clock bool
+
+	w   *World
+	run func(context.Context, *injection) error
+}
+
+// Part is a set of parts of the world.
+type Part int
+
+// The parts of the world. Process is the bridge's.
+const (
+	Process Part = 1 << iota
+	Broker
+	API
+	Disk
+)
+
+// ErrMissed is wrapped by the errors of faults that found no occasion: nothing was published meanwhile, for one. The world is as before, and
+// the bridge runs, but for what the events say. Whoever makes changes has to make some, several a second, while a fault is injected.
+var ErrMissed = errors.New("no occasion")
+
+// Available returns why the fault cannot be injected on this machine or in this world, nil if it can.
+func (f Fault) Available() error {
+	if f.FUSE && f.w.disk.missing != nil {
+		return f.w.disk.missing
+	}
+	if f.Clock && f.w.cfg.ClockBinary == "" {
+		return errors.New("the world was not asked for a bridge whose clock can be moved")
+	}
+	if f.CRD && len(f.w.cfg.CRDs) == 0 {
+		return errors.New("the world has no custom resources")
+	}
+	return nil
+}
+
+// Inject breaks the world, mends it, and returns. The bridge must run, and runs afterwards unless the error says something else. What is drawn
+// at random comes from random only; at which change it strikes is still up to the machine. An error that is not [ErrMissed]
+// says that the world could not be mended, or that the bridge did what it must not.
+func (f Fault) Inject(ctx context.Context, random *rand.Rand) error {
+	err := f.inject(ctx, random)
+	if err == nil && !f.w.Bridge().Running() {
+		err = fmt.Errorf("inject %q: the bridge does not run; %s", f.Name, f.w.Bridge().lastWords())
+	}
+	return err
+}
+
+func (f Fault) inject(ctx context.Context, random *rand.Rand) error {
+	i := &injection{World: f.w, random: random, fault: f}
+	i.note(ctx, "begins")
+	err := f.run(ctx, i)
+	f.w.mend(f.Parts)
+	if err != nil {
+		err = fmt.Errorf("inject %q: %w", f.Name, err)
+		i.note(ctx, "%v", err)
+	}
+	return err
+}
+
+// mend lifts everything that a fault may have left in the proxies and on the disk.
+func (w *World) mend(parts Part) {
+	if parts&Broker != 0 {
+		w.wire.set(pass)
+		w.wire.release(0)
+	}
+	if parts&API != 0 {
+		w.api.set(nil)
+		w.api.let()
+		w.api.cutInFrames(0)
+	}
+	if parts&Disk != 0 {
+		w.disk.set(nil)
+	}
+}
+
+// Fits says whether the two can be injected together.
+func (f Fault) Fits(g Fault) bool { return f.Parts&g.Parts == 0 }
+
+// With returns the fault that begins both at once, and is over when both are. They must fit. If only one of them finds no occasion, that is
+// in the events, and no error.
+func (f Fault) With(g Fault) Fault {
+	both := Fault{
+		Name: f.Name + " + " + g.Name, Weight: min(f.Weight, g.Weight), Cost: f.Cost + g.Cost, Loses: f.Loses, Parts: f.Parts | g.Parts,
+		FUSE: f.FUSE || g.FUSE, CRD: f.CRD || g.CRD, Clock: f.Clock || g.Clock, w: f.w,
+	}
+	if f.Loses == Note {
+		both.Loses = g.Loses
+	}
+	both.run = func(ctx context.Context, i *injection) error {
+		if !f.Fits(g) {
+			return errors.New("they need the same parts")
+		}
+		var work sync.WaitGroup
+		errs := make([]error, 2)
+		for n, one := range []Fault{f, g} {
+			random := rand.New(rand.NewPCG(i.random.Uint64(), i.random.Uint64()))
+			work.Go(func() { errs[n] = one.inject(ctx, random) })
+		}
+		work.Wait()
+		switch first, second := errors.Is(errs[0], ErrMissed), errors.Is(errs[1], ErrMissed); {
+		case first && !second:
+			return errs[1]
+		case second && !first:
+			return errs[0]
+		default:
+			return errors.Join(errs...)
+		}
+	}
+	return both
+}
+
+// Faults returns all faults of this world. They may be copied.
+func (w *World) Faults() []Fault {
+	var all []Fault
+	for _, some := range [][]Fault{killFaults(), commitFaults(), brokerFaults(), apiFaults(), clusterFaults(), diskFaults(), clockFaults()} {
+		all = append(all, some...)
+	}
+	for n := range all {
+		all[n].w = w
+		if all[n].Loses == "" {
+			all[n].Loses = Note
+		}
+		if all[n].Weight == 0 {
+			all[n].Weight = 10
+		}
+	}
+	return all
+}

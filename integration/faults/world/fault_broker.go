@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+)
+
+// brokerFaults break the broker, or the way to it.
+func brokerFaults() []Fault {
+	return []Fault{
+		{Name: "broker stopped for seconds", Parts: Broker, Cost: 6 * time.Second, run: stopBrokerShortly},
+		{Name: "broker stopped for longer than any window", Parts: Broker, Weight: 4, Cost: 20 * time.Second, run: stopBrokerLong},
+		{Name: "broker connections cut every few tens of ms", Parts: Broker, Cost: 6 * time.Second, run: cutConnections},
+		{Name: "broker restarted from an older copy of its store", Parts: Broker, Weight: 5, Cost: 15 * time.Second, Loses: LogRewound, run: rewindLog},
+		{Name: "log deleted while the bridge runs", Parts: Broker, Weight: 2, Cost: 10 * time.Second, Loses: LogDeleted, run: deleteLog},
+		{Name: "broker acknowledges later than the bridge waits", Parts: Broker, Weight: 5, Cost: 15 * time.Second, run: answerLate},
+		{Name: "broker stores and loses the answer", Parts: Broker, Cost: 10 * time.Second, run: loseAnswers},
+	}
+}
+
+func stopBrokerShortly(ctx context.Context, i *injection) error {
+	return i.stopBrokerFor(ctx, i.between(200*time.Millisecond, 4*time.Second))
+}
+
+func (i *injection) stopBrokerFor(ctx context.Context, d time.Duration) error {
+	i.broker.stop()
+	err := wait(ctx, d)
+	if err := i.broker.start(); err != nil {
+		return err
+	}
+	i.note(ctx, "the broker was stopped for %s", d)
+	return err
+}
+
+// stopBrokerLong takes the answers away before, so that there are messages that the bridge does not know to be in the log, and that the broker does
+// not know again by their ids when it is back.
+func stopBrokerLong(ctx context.Context, i *injection) error {
+	if err := i.holdAnswers(ctx); err != nil {
+		return err
+	}
+	i.broker.stop()
+	i.note(ctx, "%d messages are in the log and not known to be", i.wire.forget())
+	return i.stopBrokerFor(ctx, DuplicateWindow+i.between(time.Second, 3*time.Second))
+}
+
+func cutConnections(ctx context.Context, i *injection) error {
+	until, n := time.Now().Add(i.between(time.Second, 4*time.Second)), 0
+	before, _ := i.wire.now()
+	for time.Now().Before(until) {
+		if err := wait(ctx, i.between(20*time.Millisecond, 80*time.Millisecond)); err != nil {
+			return err
+		}
+		n += i.wire.cut()
+	}
+	after, _ := i.wire.now()
+	if n == 0 {
+		return fmt.Errorf("%w: there was no connection to cut", ErrMissed)
+	}
+	i.note(ctx, "cut %d times, %d messages were sent meanwhile", n, after.Published-before.Published)
+	return nil
+}
+
+// rewindLog stops the broker for a moment to copy its store, and later brings the copy back.
+func rewindLog(ctx context.Context, i *injection) error {
+	copied := filepath.Join(i.dir, "nats-copy")
+	old, err := i.broker.end()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrMissed, err)
+	}
+	i.broker.stop()
+	if err := i.broker.keep(copied); err != nil {
+		return err
+	}
+	if err := i.broker.start(); err != nil {
+		return err
+	}
+	var end uint64
+	missed := i.await(ctx, "the log to grow", func() bool {
+		end, _ = i.broker.end()
+		return end > old+5
+	})
+	if missed == nil {
+		missed = wait(ctx, i.between(0, 2*time.Second))
+	}
+	i.broker.stop()
+	if err := i.broker.putBack(copied); err != nil {
+		return err
+	}
+	if err := i.broker.start(); err != nil {
+		return err
+	}
+	i.lost(ctx, LogRewound, "the log ended at %d at least, and ends at %d", end, old)
+	return missed
+}
+
+func deleteLog(ctx context.Context, i *injection) error {
+	end, err := i.broker.end()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrMissed, err)
+	}
+	if err := i.broker.deleteLog(ctx); err != nil {
+		return err
+	}
+	i.lost(ctx, LogDeleted, "the log, which ended at %d, was deleted", end)
+	return i.await(ctx, "the bridge to make a new log", func() bool {
+		_, err := i.broker.end()
+		return err == nil
+	})
+}
+
+func answerLate(ctx context.Context, i *injection) error {
+	late := ackTimeout + i.between(200*time.Millisecond, 2*time.Second)
+	until := time.Now().Add(i.between(time.Second, 3*time.Second))
+	i.wire.set(hold)
+	n := 0
+	for holding := true; ; {
+		if err := wait(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+		n += i.wire.release(late)
+		if holding && time.Now().After(until) {
+			i.wire.set(pass)
+			holding = false
+		}
+		if _, held := i.wire.now(); !holding && held == 0 {
+			break
+		}
+	}
+	if n == 0 {
+		return fmt.Errorf("%w: there was nothing to answer", ErrMissed)
+	}
+	i.note(ctx, "%d answers were %s late", n, late)
+	return nil
+}
+
+// loseAnswers keeps the answers until there are some, because those that are lost have to be some.
+func loseAnswers(ctx context.Context, i *injection) error {
+	if err := i.holdAnswers(ctx); err != nil {
+		return err
+	}
+	if err := wait(ctx, i.between(0, 2*time.Second)); err != nil {
+		return err
+	}
+	i.note(ctx, "the answers to %d messages that are in the log were lost", i.wire.forget())
+	// Those that wait for an answer in vain find out after this time.
+	return wait(ctx, ackTimeout)
+}

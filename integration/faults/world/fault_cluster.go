@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane/crd"
+)
+
+// clusterFaults change what the cluster knows, or allows.
+func clusterFaults() []Fault {
+	return []Fault{
+		{Name: "etcd compacted and API server restarted while the bridge is away", Parts: Process | API, Weight: 6, Cost: 20 * time.Second, run: compactAway},
+		{Name: "etcd compacted and API server restarted under open watches", Parts: API, Weight: 6, Cost: 20 * time.Second, run: compactLive},
+		{Name: "etcd restored without a version bump", Parts: API, Weight: 3, Cost: 25 * time.Second, Loses: EtcdRestored, run: restore(false)},
+		{Name: "etcd restored with a version bump", Parts: API, Weight: 3, Cost: 25 * time.Second, Loses: EtcdRestored, run: restore(true)},
+		{Name: "a CRD's spec changed", Parts: API, CRD: true, Weight: 5, Cost: 8 * time.Second, run: changeCRD},
+		{Name: "a CRD deleted and created again", Parts: API, Weight: 3, Cost: 20 * time.Second, Loses: TypeDeleted, CRD: true, run: recreateCRD},
+		{Name: "RBAC taken away and given back", Parts: API, Cost: 10 * time.Second, run: revoke},
+	}
+}
+
+func compactAway(ctx context.Context, i *injection) error {
+	if err := i.KillBridge(); err != nil {
+		return err
+	}
+	waited := wait(ctx, i.between(200*time.Millisecond, 2*time.Second))
+	if err := i.compactAndRestart(ctx); err != nil {
+		return err
+	}
+	gone := i.api.now().Gone
+	if err := errors.Join(waited, i.StartBridge()); err != nil {
+		return err
+	}
+	return i.awaitGone(ctx, gone)
+}
+
+func compactLive(ctx context.Context, i *injection) error {
+	gone := i.api.now().Gone
+	if err := i.compactAndRestart(ctx); err != nil {
+		return err
+	}
+	return i.awaitGone(ctx, gone)
+}
+
+func (i *injection) compactAndRestart(ctx context.Context) error {
+	if err := i.control.KillAPIServer(); err != nil {
+		return err
+	}
+	compacted := i.control.Compact(ctx)
+	return errors.Join(compacted, i.control.StartAPIServer(context.WithoutCancel(ctx)))
+}
+
+// awaitGone waits until the bridge has been told that a version is too old.
+func (i *injection) awaitGone(ctx context.Context, before int) error {
+	if err := i.await(ctx, "the API server to say 410", func() bool { return i.api.now().Gone > before }); err != nil {
+		return err
+	}
+	i.note(ctx, "etcd was compacted, and the bridge was told so")
+	return nil
+}
+
+// restore puts etcd back by a few seconds, under the running bridge.
+func restore(bump bool) func(context.Context, *injection) error {
+	return func(ctx context.Context, i *injection) error {
+		snapshot := filepath.Join(i.dir, "etcd-snapshot.db")
+		kept := i.revision(ctx)
+		if err := i.control.Snapshot(ctx, snapshot); err != nil {
+			return err
+		}
+		at := i.revision(ctx)
+		missed := i.await(ctx, "changes that are undone", func() bool { return i.revision(ctx) > at+5 })
+		if missed == nil {
+			missed = wait(ctx, i.between(0, 2*time.Second))
+		}
+		before, err := i.putBack(ctx, snapshot, bump)
+		if err != nil {
+			return err
+		}
+		versions := "versions run backwards"
+		if bump {
+			versions = "versions were bumped"
+		}
+		i.record(ctx, Event{
+			Kind: EtcdRestored, Fault: i.fault.Name, Before: before, Kept: kept,
+			Text: fmt.Sprintf("etcd, which was at revision %d, was put back to what it had at %d at the latest; %s", before, at, versions),
+		})
+		return errors.Join(missed, os.Remove(snapshot))
+	}
+}
+
+// putBack restores etcd, and returns the revision that it had before.
+func (i *injection) putBack(ctx context.Context, snapshot string, bump bool) (before int64, err error) {
+	if err := i.control.KillAPIServer(); err != nil {
+		return 0, err
+	}
+	before = i.revision(ctx)
+	if i.cfg.Restoring != nil {
+		if err := i.cfg.Restoring(ctx); err != nil {
+			return 0, errors.Join(err, i.control.StartAPIServer(context.WithoutCancel(ctx)))
+		}
+	}
+	if err := i.control.Restore(context.WithoutCancel(ctx), snapshot, bump); err != nil {
+		return 0, err
+	}
+	if i.cfg.Restored != nil {
+		return before, i.cfg.Restored(snapshot)
+	}
+	return before, nil
+}
+
+func (i *injection) definitions() (apiextensions.CustomResourceDefinitionInterface, error) {
+	c, err := apiextensions.NewForConfig(i.RESTConfig())
+	if err != nil {
+		return nil, fmt.Errorf("client for CRDs: %w", err)
+	}
+	return c.CustomResourceDefinitions(), nil
+}
+
+// changeCRD gives the first CRD another short name, which makes every version of its objects too old.
+func changeCRD(ctx context.Context, i *injection) error {
+	c, err := i.definitions()
+	if err != nil {
+		return err
+	}
+	got, err := c.Get(ctx, i.cfg.CRDs[0].Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("x%d", i.random.Uint32())
+	got.Spec.Names.ShortNames = []string{name}
+	if _, err := c.Update(ctx, got, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("change CRD: %w", err)
+	}
+	i.note(ctx, "%s got the short name %s", got.Name, name)
+	return wait(ctx, 1500*time.Millisecond) // a second later its watches end
+}
+
+func recreateCRD(ctx context.Context, i *injection) error {
+	c, err := i.definitions()
+	if err != nil {
+		return err
+	}
+	name := i.cfg.CRDs[0].Name
+	before := i.revision(ctx)
+	if err := c.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("delete CRD: %w", err)
+	}
+	if err := poll(ctx, 30*time.Second, "the CRD to be gone", func() bool {
+		_, err := c.Get(ctx, name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	}); err != nil {
+		return err
+	}
+	waited := wait(ctx, i.between(0, 3*time.Second))
+	if err := crd.Install(context.WithoutCancel(ctx), i.RESTConfig(), i.cfg.CRDs[0].DeepCopy()); err != nil {
+		return err
+	}
+	i.record(ctx, Event{Kind: TypeDeleted, Fault: i.fault.Name, Before: before, Text: name + " was deleted and created again"})
+	return waited
+}
+
+// revoke takes the bridge's permissions away, and cuts its watches: those that are open would stay.
+func revoke(ctx context.Context, i *injection) error {
+	k, err := kubernetes.NewForConfig(i.RESTConfig())
+	if err != nil {
+		return err
+	}
+	before := i.api.now().Status[http.StatusForbidden]
+	if err := k.RbacV1().ClusterRoleBindings().Delete(ctx, bridgeUser, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("take permissions away: %w", err)
+	}
+	missed := i.await(ctx, "the bridge to be forbidden something", func() bool {
+		i.api.cut()
+		return i.api.now().Status[http.StatusForbidden] > before
+	})
+	if missed == nil {
+		missed = wait(ctx, i.between(0, 3*time.Second))
+	}
+	if err := i.grant(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	i.note(ctx, "%d requests were forbidden", i.api.now().Status[http.StatusForbidden]-before)
+	return missed
+}
+
+// grant lets the bridge read everything.
+func (w *World) grant(ctx context.Context) error {
+	k, err := kubernetes.NewForConfig(w.admin)
+	if err != nil {
+		return err
+	}
+	_, err = k.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: bridgeUser},
+		Rules:      []rbacv1.PolicyRule{{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"*"}, Resources: []string{"*"}}},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("give permissions: %w", err)
+	}
+	_, err = k.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: bridgeUser},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: bridgeUser},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: bridgeUser}},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("give permissions: %w", err)
+	}
+	return nil
+}

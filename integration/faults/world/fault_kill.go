@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// killFaults end the bridge at moments that the proxies see.
+func killFaults() []Fault {
+	return []Fault{
+		{Name: "killed at random", Parts: Process, Weight: 20, Cost: 3 * time.Second, run: killAnytime},
+		{Name: "killed after publish, before acknowledgement", Parts: Process | Broker, Cost: 5 * time.Second, run: killUnanswered},
+		{Name: "killed after acknowledgement, before commit", Parts: Process | Broker, Cost: 5 * time.Second, run: killUncommitted},
+		{Name: "killed in the middle of the first list", Parts: Process | Broker | API | Disk, Weight: 3, Cost: 10 * time.Second, Loses: Fresh, run: killFirstList},
+		{Name: "killed during a relist", Parts: Process | API, Weight: 5, Cost: 20 * time.Second, run: killRelist},
+		{Name: "killed while draining", Parts: Process | Broker, Cost: 8 * time.Second, run: killDraining},
+		{Name: "stopped and started", Parts: Process | Broker, Weight: 5, Cost: 5 * time.Second, run: stopGracefully},
+	}
+}
+
+func killAnytime(ctx context.Context, i *injection) error {
+	d := i.between(0, 2*time.Second)
+	if err := wait(ctx, d); err != nil {
+		return err
+	}
+	i.note(ctx, "killed after %s", d)
+	if err := i.KillBridge(); err != nil {
+		return err
+	}
+	if err := wait(ctx, i.between(0, 500*time.Millisecond)); err != nil {
+		return err
+	}
+	return i.StartBridge()
+}
+
+// holdAnswers keeps back what the broker says until it has accepted some messages that the bridge has no answer for.
+func (i *injection) holdAnswers(ctx context.Context) error {
+	want := 1 + i.random.IntN(5)
+	i.wire.set(hold)
+	return i.await(ctx, fmt.Sprintf("%d answers of the broker", want), func() bool {
+		_, held := i.wire.now()
+		return held >= want
+	})
+}
+
+func killUnanswered(ctx context.Context, i *injection) error {
+	if err := i.holdAnswers(ctx); err != nil {
+		return i.revive(err)
+	}
+	if err := i.KillBridge(); err != nil {
+		return err
+	}
+	i.note(ctx, "killed with %d messages in the log of whose acknowledgement it did not know", i.wire.forget())
+	return i.StartBridge()
+}
+
+// killUncommitted waits for a commit and then for an acknowledgement: the next commit is most of a second away.
+func killUncommitted(ctx context.Context, i *injection) error {
+	before := i.committed()
+	if err := i.await(ctx, "a commit", func() bool { return i.committed().After(before) }); err != nil {
+		return err
+	}
+	base, _ := i.wire.now()
+	want := base.Answered + 1 + i.random.IntN(5)
+	if err := i.await(ctx, "an acknowledgement", func() bool {
+		s, _ := i.wire.now()
+		return s.Answered >= want
+	}); err != nil {
+		return err
+	}
+	answered := time.Now()
+	if err := wait(ctx, i.between(0, 100*time.Millisecond)); err != nil {
+		return err
+	}
+	if err := i.KillBridge(); err != nil {
+		return err
+	}
+	s, _ := i.wire.now()
+	if i.committed().After(answered) {
+		return errors.Join(fmt.Errorf("%w: a commit was faster", ErrMissed), i.StartBridge())
+	}
+	i.note(ctx, "killed with %d acknowledged messages that no commit knew of", s.Answered-base.Answered)
+	return i.StartBridge()
+}
+
+// committed is when the checkpoint was written at last.
+func (w *World) committed() time.Time {
+	info, err := os.Stat(w.checkpointFile())
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
+// killFirstList takes the checkpoint and the log away, so that everything is listed for the first time, and kills the bridge while a later page of a
+// list is on its way.
+func killFirstList(ctx context.Context, i *injection) error {
+	if err := i.KillBridge(); err != nil {
+		return err
+	}
+	if err := os.Remove(i.checkpointFile()); err != nil {
+		return err
+	}
+	if err := i.broker.deleteLog(ctx); err != nil {
+		return err
+	}
+	i.lost(ctx, Fresh, "log and checkpoint removed")
+	return i.killOnPage(ctx, i.StartBridge)
+}
+
+// killRelist makes every version too old, and kills the bridge while a later page of the list that it makes then is on its way.
+func killRelist(ctx context.Context, i *injection) error {
+	return i.killOnPage(ctx, func() error { return i.control.RestartAPIServer(ctx) })
+}
+
+// killOnPage kills the bridge while it waits for a page of a list which is not the first, and starts it.
+func (i *injection) killOnPage(ctx context.Context, provoke func() error) error {
+	reached := make(chan struct{}, 1)
+	i.api.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if !isLaterPage(r) {
+			return next.RoundTrip(r)
+		}
+		select {
+		case reached <- struct{}{}:
+		default:
+		}
+		<-r.Context().Done()
+		return nil, context.Cause(r.Context())
+	})
+	if err := provoke(); err != nil {
+		return err
+	}
+	if err := i.await(ctx, "a list to come to its second page", func() bool { return len(reached) > 0 }); err != nil {
+		return i.revive(err)
+	}
+	if err := wait(ctx, i.between(0, 200*time.Millisecond)); err != nil {
+		return err
+	}
+	if err := i.KillBridge(); err != nil {
+		return err
+	}
+	i.note(ctx, "killed while it waited for a later page of a list")
+	i.api.set(nil)
+	return i.StartBridge()
+}
+
+func killDraining(ctx context.Context, i *injection) error {
+	if err := i.holdAnswers(ctx); err != nil {
+		return i.revive(err)
+	}
+	b := i.Bridge()
+	if err := b.signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	if err := i.await(ctx, "the bridge to drain", func() bool {
+		out, _ := b.Stderr()
+		return strings.Contains(out, "stopping")
+	}); err != nil {
+		return i.revive(err)
+	}
+	if err := wait(ctx, i.between(0, time.Second)); err != nil {
+		return err
+	}
+	if !b.Running() {
+		return i.revive(fmt.Errorf("%w: it did not wait for the broker", ErrMissed))
+	}
+	if err := i.KillBridge(); err != nil {
+		return err
+	}
+	i.note(ctx, "killed while draining, with %d messages in the log of whose acknowledgement it did not know", i.wire.forget())
+	return i.StartBridge()
+}
+
+func stopGracefully(ctx context.Context, i *injection) error {
+	stopping, cancel := context.WithTimeout(ctx, 60*time.Second)
+	defer cancel()
+	if err := i.StopBridge(stopping); err != nil {
+		return errors.Join(err, i.restartBridge())
+	}
+	i.note(ctx, "stopped with SIGTERM, code 0")
+	if err := wait(ctx, i.between(0, 2*time.Second)); err != nil {
+		return err
+	}
+	return i.StartBridge()
+}

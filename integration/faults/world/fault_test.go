@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestFaults_of_other_parts_can_be_injected_together(t *testing.T) {
+	t.Parallel()
+	w, calm := newWorld(t)
+	named := map[string]Fault{}
+	for _, f := range w.Faults() {
+		named[f.Name] = f
+	}
+	kill, broker, api := named["killed at random"], named["broker stopped for seconds"], named["answers of the API server cut in the middle of a frame"]
+	if kill.Fits(named["killed while draining"]) || !kill.Fits(broker) || !broker.Fits(api) {
+		t.Error("the faults do not fit as they should")
+	}
+	must(t, kill.With(broker).With(api).Inject(t.Context(), rand.New(rand.NewPCG(1, 2))))
+	told := map[string]int{}
+	for _, e := range w.Events() {
+		told[e.Fault]++
+	}
+	for _, f := range []Fault{kill, broker, api} {
+		if told[f.Name] != 2 {
+			t.Errorf("%s has not begun and ended:\n%s", f.Name, w.Story())
+		}
+	}
+	canary(t, w, "after")
+	w.wire.set(hold)
+	must(t, poll(t.Context(), patience, "something to be buffered", func() bool { return w.Peak().BufferedBytes > 0 }))
+	w.wire.set(pass)
+	w.wire.release(0)
+	calm()
+	must(t, w.WaitSettled(t.Context(), time.Minute, func() (bool, string) { return true, "" }))
+	if s := w.Peak(); s.RSS < 10<<20 {
+		t.Errorf("the bridge was not measured: %+v", s)
+	}
+	if files, err := w.CheckpointFiles(); err != nil || !slices.Contains(files, w.checkpointFile()) {
+		t.Errorf("the checkpoint is not among %v, %v", files, err)
+	}
+	if n := len(w.StderrFiles()); n != 2 {
+		t.Errorf("the bridge has run %d times, want 2", n)
+	}
+}
+
+func TestFaults_of_the_API_server_happen_and_heal(t *testing.T) {
+	t.Parallel()
+	injectAll(t, func(f Fault) bool { return f.Parts&API != 0 })
+}
+
+func TestFaults_of_process_disk_and_broker_happen_and_heal(t *testing.T) {
+	t.Parallel()
+	injectAll(t, func(f Fault) bool { return f.Parts&API == 0 })
+}
+
+// injectAll injects each fault once and alone.
+func injectAll(t *testing.T, which func(Fault) bool) {
+	t.Helper()
+	w, _ := newWorld(t)
+	faults := slices.DeleteFunc(w.Faults(), func(f Fault) bool { return !which(f) })
+	for n, f := range faults {
+		t.Run(f.Name, func(t *testing.T) { injectOne(t, w, f, uint64(n)) })
+	}
+}
+
+func injectOne(t *testing.T, w *World, f Fault, seed uint64) {
+	t.Helper()
+	if err := f.Available(); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("SKIPPED: %v", err)
+	}
+	must(t, pollSlowly(t, 60*time.Second, func() bool {
+		ready, _ := w.Bridge().Ready(t.Context())
+		return ready
+	}))
+	before := len(w.Events())
+	began := time.Now()
+	err := f.Inject(t.Context(), rand.New(rand.NewPCG(1, seed)))
+	took := time.Since(began)
+	events := w.Events()[before:]
+	for _, e := range events {
+		t.Log(e)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("it took %s, and says that it costs at most %s", took, f.Cost)
+	checkEvents(t, f, events)
+	canary(t, w, fmt.Sprint("after-", seed))
+}
+
+// checkEvents checks that a fault tells what it did, and what it has taken away.
+func checkEvents(t *testing.T, f Fault, events []Event) {
+	t.Helper()
+	if len(events) < 2 {
+		t.Errorf("the events do not say what was done: %v", events)
+	}
+	for _, e := range events {
+		if e.Fault != f.Name || e.At.IsZero() {
+			t.Errorf("event %+v is not complete", e)
+		}
+	}
+	for _, e := range events {
+		if e.Kind == EtcdRestored && (e.Kept == 0 || e.Kept >= e.Before) {
+			t.Errorf("event %+v does not say what etcd has lost", e)
+		}
+	}
+	if f.Loses != Note && !slices.ContainsFunc(events, func(e Event) bool { return e.Kind == f.Loses }) {
+		t.Errorf("no event says %q: %v", f.Loses, events)
+	}
+}

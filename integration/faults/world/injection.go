@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// injection is one fault under way.
+type injection struct {
+	*World
+	random *rand.Rand
+	fault  Fault
+}
+
+// note records what was done.
+func (i *injection) note(ctx context.Context, format string, args ...any) {
+	i.record(ctx, Event{Kind: Note, Fault: i.fault.Name, Text: fmt.Sprintf(format, args...)})
+}
+
+// lost records that something is not to be expected from the log any more.
+func (i *injection) lost(ctx context.Context, kind Kind, format string, args ...any) {
+	i.record(ctx, Event{Kind: kind, Fault: i.fault.Name, Text: fmt.Sprintf(format, args...)})
+}
+
+// between draws a duration.
+func (i *injection) between(from, to time.Duration) time.Duration {
+	return from + time.Duration(i.random.Int64N(int64(to-from)))
+}
+
+// patience is for how long a fault waits for its moment.
+const patience = 20 * time.Second
+
+// await waits for the fault's moment.
+func (i *injection) await(ctx context.Context, what string, ok func() bool) error {
+	if err := poll(ctx, patience, what, ok); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %w", ErrMissed, err)
+	}
+	return nil
+}
+
+// awaitReady waits until the bridge has seen its first lists through.
+func (i *injection) awaitReady(ctx context.Context) error {
+	return i.await(ctx, "the bridge to be ready", func() bool {
+		ready, _ := i.Bridge().Ready(ctx)
+		return ready
+	})
+}
+
+// revive kills what is left of the bridge, mends the world and starts the bridge: what a fault that has missed its moment does.
+func (i *injection) revive(err error) error {
+	i.mend(i.fault.Parts)
+	if !errors.Is(err, ErrMissed) {
+		return err
+	}
+	return errors.Join(err, i.restartBridge())
+}

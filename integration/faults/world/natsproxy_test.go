@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"pgregory.net/rapid"
+)
+
+func TestReadFrame_takes_a_stream_of_operations_apart_as_it_came(t *testing.T) {
+	frame := rapid.Custom(func(t *rapid.T) string {
+		payload := rapid.StringOf(rapid.RuneFrom([]rune("a\r\n{"))).Draw(t, "payload")
+		switch rapid.IntRange(0, 3).Draw(t, "kind") {
+		case 0:
+			return "PING\r\n"
+		case 1:
+			return `INFO {"max_payload":1}` + "\r\n"
+		case 2:
+			return "MSG a 1 " + strconv.Itoa(len(payload)) + "\r\n" + payload + "\r\n"
+		default:
+			return "HPUB a b 4 " + strconv.Itoa(len(payload)) + "\r\n" + payload + "\r\n"
+		}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		want := rapid.SliceOf(frame).Draw(t, "frames")
+		r := bufio.NewReaderSize(strings.NewReader(strings.Join(want, "")), 16)
+		for _, w := range want {
+			got, err := readFrame(r)
+			if err != nil || string(got) != w {
+				t.Fatalf("read %q, %v; want %q", got, err, w)
+			}
+		}
+		if _, err := readFrame(r); !errors.Is(err, io.EOF) {
+			t.Fatalf("read on: %v", err)
+		}
+	})
+}
+
+func TestIsAnswer_is_true_of_acknowledgements_and_refusals_only(t *testing.T) {
+	for frame, want := range map[string]bool{
+		"MSG _INBOX.a 1 30\r\n{\"stream\":\"KUBERNETES\",\"seq\":1}\r\n":                            true,
+		"MSG _INBOX.a 1 30\r\n{\"error\":{\"code\":400},\"stream\":\"KUBERNETES\",\"seq\":0}\r\n":   true,
+		"MSG _INBOX.a 1 30\r\n{\"type\":\"io.nats.jetstream.api.v1.stream_info_response\"}\r\n":     false,
+		"MSG _INBOX.a 1 30\r\n{\"type\":\"io.nats.jetstream.api.v1\",\"error\":{\"code\":404}}\r\n": false,
+		"PONG\r\n": false,
+		"HMSG a 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n": false,
+	} {
+		if got := isAnswer([]byte(frame)); got != want {
+			t.Errorf("%q: %v, want %v", frame, got, want)
+		}
+	}
+}
+
+// proxied returns a proxy in front of a broker with an empty log, and a publisher behind it.
+func proxied(t *testing.T) (*broker, *natsProxy, jetstream.JetStream) {
+	t.Helper()
+	b, err := newBroker(t.TempDir())
+	must(t, err)
+	t.Cleanup(b.stop)
+	p, err := newNATSProxy(b.address())
+	must(t, err)
+	t.Cleanup(func() { must(t, p.close()) })
+	conn, err := nats.Connect("nats://"+p.address(), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
+	must(t, err)
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	must(t, err)
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: Stream, Subjects: []string{"k8s.>"}})
+	must(t, err)
+	return b, p, js
+}
+
+// publish publishes one message and says whether it was acknowledged in time.
+func publish(t *testing.T, js jetstream.JetStream, id string, within time.Duration) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	_, err := js.Publish(ctx, "k8s.a", bytes.Repeat([]byte("x\r\n"), 100), jetstream.WithMsgID(id))
+	return err == nil
+}
+
+func TestNATSProxy_keeps_answers_back_and_nothing_else(t *testing.T) {
+	b, p, js := proxied(t)
+	if !publish(t, js, "1", 5*time.Second) {
+		t.Fatal("the proxy passes nothing on")
+	}
+	p.set(hold)
+	if publish(t, js, "2", 300*time.Millisecond) {
+		t.Error("an answer that is held came")
+	}
+	if end, err := b.end(); err != nil || end != 2 {
+		t.Errorf("the log ends at %d, %v; want 2", end, err)
+	}
+	if _, err := js.Stream(t.Context(), Stream); err != nil {
+		t.Errorf("a question of the API has no answer: %v", err)
+	}
+	if stats, held := p.now(); held != 1 || stats.Published != 2 || stats.Answered != 1 {
+		t.Errorf("%d answers are held, %+v", held, stats)
+	}
+	if n := p.forget(); n != 1 {
+		t.Errorf("%d answers were lost, want 1", n)
+	}
+	p.set(drop)
+	if publish(t, js, "3", 300*time.Millisecond) {
+		t.Error("an answer that is dropped came")
+	}
+	p.set(pass)
+	if !publish(t, js, "4", 5*time.Second) {
+		t.Error("the proxy does not recover")
+	}
+	if stats, _ := p.now(); stats.Lost != 2 || stats.Answered != 2 {
+		t.Errorf("%+v", stats)
+	}
+}
+
+func TestNATSProxy_releases_what_has_been_held_for_long_enough(t *testing.T) {
+	_, p, js := proxied(t)
+	p.set(hold)
+	answered := make(chan bool, 1)
+	go func() { answered <- publish(t, js, "1", 5*time.Second) }()
+	must(t, poll(t.Context(), patience, "an answer", func() bool { _, held := p.now(); return held == 1 }))
+	if n := p.release(time.Hour); n != 0 {
+		t.Errorf("%d answers are an hour old", n)
+	}
+	if n := p.release(0); n != 1 || !<-answered {
+		t.Errorf("%d answers were released", n)
+	}
+}
+
+func TestNATSProxy_cuts_connections_that_come_back(t *testing.T) {
+	_, p, js := proxied(t)
+	if n := p.cut(); n != 1 {
+		t.Errorf("%d connections were cut, want 1", n)
+	}
+	must(t, poll(t.Context(), patience, "the publisher to connect again", func() bool { return publish(t, js, "1", time.Second) }))
+	if stats, _ := p.now(); stats.Connected != 2 || stats.Cut != 1 {
+		t.Errorf("%+v", stats)
+	}
+}

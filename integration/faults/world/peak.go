@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// sampleEvery is how often the bridge is measured.
+const sampleEvery = 250 * time.Millisecond
+
+// Sample is a measurement of the bridge, in bytes.
+type Sample struct{ BufferedBytes, RSS int64 }
+
+// peak measures how much memory the bridge takes.
+type peak struct {
+	stop    context.CancelFunc
+	stopped sync.WaitGroup
+	mu      sync.Mutex
+	most    Sample
+}
+
+// newPeak measures until close, although ctx may end before.
+func newPeak(ctx context.Context, w *World) *peak {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	p := &peak{stop: stop}
+	p.stopped.Go(func() {
+		for wait(ctx, sampleEvery) == nil {
+			if b := w.Bridge(); b.Running() {
+				p.add(b.sample(ctx))
+			}
+		}
+	})
+	return p
+}
+
+func (b *Bridge) sample(ctx context.Context) Sample {
+	s := Sample{RSS: b.RSS()}
+	if m, err := b.Metrics(ctx); err == nil { // while it starts there are none
+		sum, _ := m.Sum("buffered_bytes")
+		s.BufferedBytes = int64(sum)
+	}
+	return s
+}
+
+func (p *peak) add(s Sample) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.most.RSS = max(p.most.RSS, s.RSS)
+	p.most.BufferedBytes = max(p.most.BufferedBytes, s.BufferedBytes)
+}
+
+func (p *peak) close() {
+	if p != nil {
+		p.stop()
+		p.stopped.Wait()
+	}
+}
+
+// Peak is the most that any run of the bridge was seen to take, of each by itself. It is measured four times a second.
+func (w *World) Peak() Sample {
+	w.peak.mu.Lock()
+	defer w.peak.mu.Unlock()
+	return w.peak.most
+}

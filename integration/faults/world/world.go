@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package world is everything around a bridge, and breaks it: a real API server behind a proxy, a real NATS server behind another,
+// a disk for the checkpoint, and the bridge itself as a child process.
+//
+// The bridge is the ordinary program and knows nothing of this package. Where a fault has to strike at a certain moment, the moment is seen
+// from outside: in what passes the proxies, and in what is written to the disk, which is a FUSE file system of this process.
+// Only the bridge talks through the proxies; whoever makes changes or reads the log reaches the servers directly, and must
+// expect that they are away for a while.
+//
+// A fault returns when it is over and everything runs again; it does not wait until the bridge has caught up. Faults are injected one after the
+// other; those of different parts of the world can be made one, which begins both at once ([Fault.With]).
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane/crd"
+)
+
+// What the bridge's file says.
+const (
+	// Cluster is the name of the cluster in events.
+	Cluster = "world"
+	// Pipeline is the name of the only pipeline.
+	Pipeline = "faults"
+	// Stream is the JetStream stream that the log is in.
+	Stream = "KUBERNETES"
+	// DuplicateWindow is for how long the broker knows a message again: as short as the bridge accepts, so that a fault can outlast it.
+	DuplicateWindow = 10 * time.Second
+	// ackTimeout is after how long the bridge takes a message for unanswered.
+	ackTimeout = 5 * time.Second
+)
+
+// Config says what a world is made of. Resources is required.
+type Config struct {
+	// Resources is the list under resources of the bridge's only pipeline, in YAML.
+	Resources string
+	// CRDs are installed before the bridge starts. The faults of custom resources take the first one, and delete all its objects with it.
+	CRDs []*apiextensionsv1.CustomResourceDefinition
+	// Dir is where everything is kept that a person may want to see afterwards; it must exist, and stays. If empty, it is a
+	// temporary directory that Close removes.
+	Dir string
+	// Binary is the bridge; if empty it is built from the tree.
+	Binary string
+	// ClockBinary is what [BuildWithClock] has built; without it the clock does not jump.
+	ClockBinary string
+	// APIServerArgs are further flags of kube-apiserver, "--name=value" each.
+	APIServerArgs []string
+	// Restoring is called before etcd is put back, when the API server is dead and etcd is not; Restored after it, with the file of the
+	// snapshot. Who records what etcd has needs both; they may be nil.
+	Restoring func(context.Context) error
+	Restored  func(snapshot string) error
+	// Log receives what kube-apiserver and etcd print, and the progress of builds.
+	Log io.Writer
+}
+
+// World is a running world. Its methods may be called concurrently, but while a fault is injected nobody else injects one, or
+// starts or ends the bridge.
+type World struct {
+	cfg     Config
+	dir     string
+	ownsDir bool
+
+	control *controlplane.ControlPlane
+	admin   *rest.Config
+	api     *apiProxy
+	broker  *broker
+	wire    *natsProxy
+	disk    *disk
+	server  string // where the bridge serves metrics
+	config  string
+	peak    *peak
+
+	mu     sync.Mutex // guards what follows
+	bridge *Bridge
+	binary string
+	env    []string
+	runs   []string // what each run of the bridge printed, by file
+	events []Event
+}
+
+// Start starts everything but the bridge. On an error nothing is left running. The caller must call Close.
+func Start(ctx context.Context, cfg Config) (*World, error) {
+	w := &World{cfg: cfg, dir: cfg.Dir, binary: cfg.Binary}
+	if w.cfg.Log == nil {
+		w.cfg.Log = io.Discard
+	}
+	for _, step := range []func(context.Context) error{w.prepare, w.startKubernetes, w.startBroker, w.configure} {
+		if err := step(ctx); err != nil {
+			return nil, errors.Join(err, w.Close())
+		}
+	}
+	return w, nil
+}
+
+func (w *World) prepare(ctx context.Context) (err error) {
+	if w.dir == "" {
+		if w.dir, err = os.MkdirTemp("", "kube-eventbridge-world-"); err != nil {
+			return fmt.Errorf("make directory: %w", err)
+		}
+		w.ownsDir = true
+	}
+	if w.binary == "" {
+		if w.binary, err = Build(ctx, w.dir); err != nil {
+			return err
+		}
+	}
+	w.peak = newPeak(ctx, w)
+	w.disk, err = newDisk(filepath.Join(w.dir, "disk"), filepath.Join(w.dir, "checkpoint"))
+	return err
+}
+
+// startKubernetes starts a control plane in which the bridge may read everything, and nothing else.
+func (w *World) startKubernetes(ctx context.Context) (err error) {
+	w.control, err = controlplane.Start(ctx, controlplane.Config{RBAC: true, APIServerArgs: w.cfg.APIServerArgs, Log: w.cfg.Log})
+	if err != nil {
+		return err
+	}
+	w.admin = w.control.RESTConfig()
+	if err := w.grant(ctx); err != nil {
+		return err
+	}
+	if len(w.cfg.CRDs) > 0 {
+		var copies []*apiextensionsv1.CustomResourceDefinition // they come back as the API server has them
+		for _, c := range w.cfg.CRDs {
+			copies = append(copies, c.DeepCopy())
+		}
+		if err := crd.Install(ctx, w.admin, copies...); err != nil {
+			return err
+		}
+	}
+	cert, err := w.control.ServingCertificate()
+	if err != nil {
+		return err
+	}
+	w.api, err = newAPIProxy(w.control.User(bridgeUser), cert)
+	return err
+}
+
+func (w *World) startBroker(context.Context) (err error) {
+	if w.broker, err = newBroker(filepath.Join(w.dir, "nats")); err != nil {
+		return err
+	}
+	w.wire, err = newNATSProxy(w.broker.address())
+	return err
+}
+
+// configure writes the bridge's kubeconfig and file.
+func (w *World) configure(context.Context) error {
+	kubeconfig, err := controlplane.WriteKubeconfig(w.api.config(), filepath.Join(w.dir, "kubeconfig"))
+	if err != nil {
+		return err
+	}
+	port, err := controlplane.FreePort()
+	if err != nil {
+		return err
+	}
+	w.server = fmt.Sprintf("127.0.0.1:%d", port)
+	w.config = filepath.Join(w.dir, "bridge.yaml")
+	return os.WriteFile(w.config, fmt.Appendf(nil, `
+cluster: %s
+kubernetes: {kubeconfig: %q}
+dataDir: %q
+server: {listen: %s}
+log: {format: json}
+pipelines:
+  - name: %s
+    resources: %s
+    sink: {nats: {servers: ["nats://%s"], stream: %s, duplicateWindow: %s}}
+    checkpoint: {file: {path: %q}}
+`, Cluster, kubeconfig, filepath.Join(w.dir, "data"), w.server, Pipeline, w.cfg.Resources, w.wire.address(), Stream, DuplicateWindow,
+		filepath.Join(w.disk.seen, checkpointName)), 0o600)
+}
+
+// Close ends everything that Start and the faults have started, and waits for its end.
+func (w *World) Close() error {
+	errs := []error{w.KillBridge()}
+	w.peak.close()
+	if w.api != nil {
+		errs = append(errs, w.api.close())
+	}
+	if w.wire != nil {
+		errs = append(errs, w.wire.close())
+	}
+	w.broker.stop()
+	if w.control != nil {
+		errs = append(errs, w.control.Close())
+	}
+	if w.disk != nil {
+		errs = append(errs, w.disk.close())
+	}
+	if w.ownsDir {
+		errs = append(errs, os.RemoveAll(w.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// ControlPlane is the API server and etcd, without the proxy.
+func (w *World) ControlPlane() *controlplane.ControlPlane { return w.control }
+
+// RESTConfig is for a user who may do everything, without the proxy. It is the caller's to change.
+func (w *World) RESTConfig() *rest.Config { return rest.CopyConfig(w.admin) }
+
+// Dir is where everything is kept.
+func (w *World) Dir() string { return w.dir }
+
+// BrokerURL is where the broker is reached without the proxy.
+func (w *World) BrokerURL() string { return "nats://" + w.broker.address() }
+
+// CheckpointFiles are the files that the bridge keeps its state in, and copies that faults have put aside; not on the disk that faults slow down.
+func (w *World) CheckpointFiles() ([]string, error) {
+	return filepath.Glob(filepath.Join(w.disk.real, "*"))
+}
+
+// checkpointFile is the checkpoint, not on the disk that faults slow down.
+func (w *World) checkpointFile() string { return filepath.Join(w.disk.real, checkpointName) }
+
+const checkpointName = "checkpoint.db"
