@@ -133,7 +133,9 @@ func (s *stream) enqueue(key string, d delta) {
 		s.session.busy.enter()
 	}
 	if folded := o.push(d, s.spec.Latest); folded != nil {
+		// It waits already. If it were added once more, while a worker is about to take what waits, the queue would have it when nothing does.
 		s.drop(&folded.Change)
+		return
 	}
 	s.session.queue.Add(o)
 }

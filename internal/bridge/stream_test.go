@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -336,5 +339,27 @@ func TestPipeline_what_cannot_be_encoded_leaves_a_rejection_and_a_count(t *testi
 	}
 	if n := r.budget.bytes.Load(); n != 0 {
 		t.Errorf("%d bytes are held, want none", n)
+	}
+}
+
+// The worker has taken the object from the queue, and not yet what waits.
+func TestStream_latest_leaves_no_object_in_the_queue_with_nothing_to_do(t *testing.T) {
+	to := &swiftLog{}
+	p := newSession(&New(Config{Name: "test", Buffer: 1 << 20, Metrics: NewMetrics(prometheus.NewRegistry())}).cfg, to)
+	defer p.queue.ShutDown()
+	p.publisher, p.state = to, &checkpoint.State{}
+	s, err := p.open(&StreamSpec{Latest: true, Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, source.Stream{Resource: configMaps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
+	o, _ := p.queue.Get()
+	send(t, s, source.Updated, "a", "u1", "2", source.ReasonWatch)
+	p.publish(t.Context(), o)
+	if n := p.queue.Len(); n != 0 {
+		t.Errorf("%d objects are in the queue", n)
+	}
+	if n := s.tracker.Pending(); n != 0 {
+		t.Errorf("%d tickets are open", n)
 	}
 }
