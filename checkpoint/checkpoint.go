@@ -36,6 +36,8 @@ type Stream struct {
 	History int
 	// Unannounced is a first list that the log has in full, but perhaps not yet the word that it is complete.
 	Unannounced Snapshot
+	// Announced is the id of the marker of a list that has begun and is not complete: the log has it.
+	Announced string
 	// Gap is one that a list has to announce before anything else is published. Position is empty then.
 	Gap Gap
 	// Repair is the version up to which the log may have had changes, and lost them; empty where it has lost nothing. What is

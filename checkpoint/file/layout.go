@@ -23,7 +23,7 @@ import (
 //	meta     format    the format, as a decimal number
 //	         identity  cluster uid, cluster, pipeline; then a checksum
 //	         log       what is known of the log, then a checksum; see encodeLog; missing while nothing is known
-//	streams  <name>    position, fingerprint, history, unannounced version and objects, gap's from and cause, repair; then a checksum
+//	streams  <name>    position, fingerprint, history, unannounced version and objects, gap's from and cause, repair, announced; then a checksum
 //	rows     <name>    a bucket of rows by key; see appendRow
 //
 // Numbers are uvarints, texts their length as a uvarint and their bytes. A checksum is the CRC-32C of the key and all before it, little endian.
@@ -292,7 +292,10 @@ func encodeStream(name []byte, s checkpoint.Stream) []byte {
 	b := appendString(appendString(nil, s.Position), s.Fingerprint)
 	b = appendString(binary.AppendUvarint(b, uint64(s.History)), s.Unannounced.ResourceVersion)
 	b = binary.AppendUvarint(b, uint64(s.Unannounced.Objects))
-	return seal(name, appendString(appendString(appendString(b, s.Gap.From), s.Gap.Cause), s.Repair))
+	for _, text := range []string{s.Gap.From, s.Gap.Cause, s.Repair, s.Announced} {
+		b = appendString(b, text)
+	}
+	return seal(name, b)
 }
 
 func decodeStream(name, b []byte) (s checkpoint.Stream, err error) {
@@ -304,7 +307,7 @@ func decodeStream(name, b []byte) (s checkpoint.Stream, err error) {
 	history := d.uvarint()
 	s.Unannounced.ResourceVersion = d.string()
 	objects := d.uvarint()
-	s.Gap.From, s.Gap.Cause, s.Repair = d.string(), d.string(), d.string()
+	s.Gap.From, s.Gap.Cause, s.Repair, s.Announced = d.string(), d.string(), d.string(), d.string()
 	if d.bad || len(d.rest) != 0 || history > math.MaxInt || objects > math.MaxInt {
 		return checkpoint.Stream{}, errors.New("cut short")
 	}

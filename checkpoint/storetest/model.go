@@ -96,6 +96,7 @@ func drawBatch(t *rapid.T) *checkpoint.Batch {
 				Unannounced: checkpoint.Snapshot{ResourceVersion: drawVersion(t), Objects: rapid.IntRange(0, 1000).Draw(t, "objects")},
 				Gap:         checkpoint.Gap{From: drawVersion(t), Cause: rapid.String().Draw(t, "cause")},
 				Repair:      drawVersion(t),
+				Announced:   drawVersion(t),
 			}
 		}
 		b.Put[stream] = map[string]checkpoint.Row{}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -27,6 +28,9 @@ func (s *stream) Note(ctx context.Context, p source.Progress) error {
 // is pending: the ledger is what the log has.
 func (s *stream) listStarted(ctx context.Context, p source.Progress) error {
 	if err := s.tracker.Await(ctx); err != nil {
+		return err
+	}
+	if err := s.doubted(); err != nil {
 		return err
 	}
 	// What is published of a list is looked for after a crash only in streams that the store knows.
@@ -76,14 +80,33 @@ func (s *stream) announceList(ctx context.Context, m source.Marker) error {
 	if gap {
 		s.metrics.relists.Inc()
 	}
+	id := s.markerID(m)
+	if s.announced() == id {
+		return nil // by a process that did not get to the end of the list
+	}
 	if err := s.queueMarker(&marker{Marker: m}).wait(ctx); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.saved.Announced = id
+	s.mu.Unlock()
 	if gap {
 		s.metrics.gaps.Inc()
 		s.session.log.Warn("gap: changes in between are not known", "stream", s.name, "from", m.From, "to", m.To, "cause", m.Cause)
 	}
 	return nil
+}
+
+func (s *stream) markerID(m source.Marker) string {
+	var message sink.Message
+	s.encoder.Marker(&message, m)
+	return message.ID
+}
+
+func (s *stream) announced() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.saved.Announced
 }
 
 // queueMarker queues a marker. What has to stand before it in the log is settled already; the position does not pass it.
@@ -104,12 +127,11 @@ func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
 	if err := s.tracker.Await(ctx); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	if err := s.revoked; err != nil {
-		s.mu.Unlock()
+	if err := s.doubted(); err != nil {
 		return err
 	}
-	s.saved.Fingerprint, s.saved.Gap = s.fingerprint, checkpoint.Gap{}
+	s.mu.Lock()
+	s.saved.Fingerprint, s.saved.Gap, s.saved.Announced = s.fingerprint, checkpoint.Gap{}, ""
 	if snapshot && !s.spec.SkipSnapshot {
 		s.saved.Unannounced = checkpoint.Snapshot{ResourceVersion: p.Version, Objects: p.Objects}
 	}

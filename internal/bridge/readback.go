@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // meetLog finds out what the log has that the checkpoint does not know, or has no more. It waits for the broker; the
@@ -115,9 +117,10 @@ func at(ctx context.Context, log sink.Log, partition int32, sequence uint64) (fo
 
 // readTail brings the store up to what the log has after its marks: what a process published that did not come to save it.
 func (p *session) readTail(ctx context.Context, log sink.Log, ends map[int32]uint64) error {
-	read, learned := 0, map[string]map[string]checkpoint.Row{}
+	read, learned, streams := 0, map[string]map[string]checkpoint.Row{}, map[string]checkpoint.Stream{}
 	err := log.Read(ctx, sink.Query{After: p.state.Log.Marks}, func(m *sink.Stored) error {
 		read++
+		p.hear(streams, m)
 		p.learn(learned, m, p.state.Rows)
 		return nil
 	})
@@ -131,8 +134,35 @@ func (p *session) readTail(ctx context.Context, log sink.Log, ends map[int32]uin
 		maps.Copy(p.state.Rows[name], rows)
 	}
 	p.log.Info("read the end of the log", "messages", read, "streams", len(learned))
+	maps.Copy(p.state.Streams, streams)
 	p.logged.Marks = ends
-	return p.store(ctx, &checkpoint.Batch{Put: learned, Log: &p.logged})
+	return p.store(ctx, &checkpoint.Batch{Streams: streams, Put: learned, Log: &p.logged})
+}
+
+// hear takes note of the marker of a list that began, in the states of its streams.
+func (p *session) hear(streams map[string]checkpoint.Stream, m *sink.Stored) {
+	st, err := encode.StateOf(m)
+	if err != nil || st.Pipeline != p.name || st.Type != encode.TypeGap && st.Type != encode.TypeSnapshotStarted {
+		return
+	}
+	resource, ok := encode.ResourceOf(st.Source, p.cfg.Identity.Cluster)
+	if !ok {
+		return
+	}
+	for _, spec := range p.cfg.Streams {
+		at := source.Stream{Resource: resource, Namespace: spec.Namespace, LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector}
+		if !strings.Contains(st.ID, "."+fingerprint(at)+".") {
+			continue
+		}
+		saved, ok := streams[at.Name()]
+		if !ok {
+			saved, ok = p.state.Streams[at.Name()]
+		}
+		if ok {
+			saved.Announced = m.ID
+			streams[at.Name()] = saved
+		}
+	}
 }
 
 // learn adds what a message says to rows, if it is an event of this pipeline about an object of which it is newer than what is

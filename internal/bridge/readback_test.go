@@ -274,3 +274,74 @@ func TestPipeline_starts_again_where_its_log_lost_something(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What the intact part of the log has of an object that is gone is not published again.
+func TestRepair_leaves_alone_what_the_log_has(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	prepared(t, log, store)
+	store.state.Log.Trail = []checkpoint.Waypoint{{
+		Marks: map[int32]uint64{0: 4}, IDs: map[int32]string{0: log.log[3].ID}, Positions: map[string]string{"configmaps.v1": "10"},
+	}}
+	p := start(t, log, store)
+	if err := p.rebuild(t.Context(), log, map[int32]sink.Bounds{0: {First: 1, Last: 9}}, map[int32]uint64{0: 9}); err != nil {
+		t.Fatal(err)
+	}
+	s := p.stream(nil)
+	if version, _, ok := s.Resume(); !ok || version != "10" {
+		t.Fatalf("the stream resumes at %q, want 10", version)
+	}
+	send(t, s, source.Updated, "b", "u2", "13", source.ReasonWatch)
+	send(t, s, source.Deleted, "b", "u2", "15", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u1", "21", source.ReasonWatch)
+	p.settle()
+	expect(t, log.lines()[9:], "updated default/a u1 21 watch")
+}
+
+// A process that dies in a list leaves its marker in the log. The next one lists at the same version.
+func TestReadBack_a_list_is_announced_once(t *testing.T) {
+	for _, saved := range []bool{false, true} {
+		log, store := newReadableLog(), &memoryStore{}
+		r := start(t, log, store)
+		s := r.stream(nil)
+		snapshot(t, s, "10", "a u1 5")
+		_ = r.stop()
+		for range 2 {
+			log.forgetIDs()
+			r = start(t, log, store)
+			s = r.stream(nil)
+			note(t, s, source.Progress{Kind: source.Gap, Version: "20", Cause: "too old"})
+			if saved {
+				if err := r.save(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_ = r.stop()
+		}
+		r = start(t, log, store)
+		relist(t, r.stream(nil), "20", "a u1 11")
+		r.settle()
+		expect(t, log.lines()[3:], "gap 20", "updated default/a u1 11 relist")
+		relist(t, r.opened()[0], "30", "a u1 11")
+		r.settle()
+		expect(t, log.lines()[5:], "gap 30")
+	}
+}
+
+func TestReadBack_begins_before_what_was_under_way(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r := start(t, log, store)
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5")
+	window := r.marks.begin() // an event that is in the log and not acknowledged, before the one that follows
+	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+	r.settle()
+	for range 3 {
+		if err := r.save(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if mark := store.state.Log.Marks[0]; mark >= 4 {
+		t.Errorf("the log is read back from %d, and an event before that may be unknown", mark)
+	}
+	r.marks.end(window, sink.Receipt{}, "")
+}

@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"context"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -22,15 +23,39 @@ func after(a, b string) bool {
 	return err == nil && order > 0
 }
 
-// doubt looks whether a list shows an older state than the log has, which was there when the list was made: no history goes back. The
-// caller holds mu.
+// doubt looks whether what is listed, or read back, cannot be of the history that the log has. The caller holds mu.
 func (s *stream) doubt(c *source.Change, known checkpoint.Row) {
-	if !c.Listed || c.Op == source.Deleted || c.Reason == source.ReasonRecovered || known.Superseded {
+	if !c.Listed || c.Op == source.Deleted || known.Superseded {
 		return
 	}
-	if after(known.ResourceVersion, c.ResourceVersion) && !after(known.ResourceVersion, s.listingAt) {
+	if s.revived(c, known.Deleted, known.UID, known.ResourceVersion) || s.older(c, known.ResourceVersion) {
 		s.revoke(c, known.ResourceVersion, 0)
 	}
+}
+
+// older reports whether a list shows an older state than the log has, which was there when the list was made: no history goes back.
+func (s *stream) older(c *source.Change, logged string) bool {
+	return c.Reason != source.ReasonRecovered && after(logged, c.ResourceVersion) && !after(logged, s.listingAt)
+}
+
+// revived reports whether an object is there again, and newer, that was deleted: a uid has one life. From a selection it can come and go.
+func (s *stream) revived(c *source.Change, deleted bool, uid, version string) bool {
+	return deleted && uid == c.UID && !s.Selective() && !strings.HasPrefix(c.IDSuffix, ".s") && after(c.ResourceVersion, version)
+}
+
+// dead reports whether a change is another deletion of what is deleted already, as one is that happened in a history which was undone.
+func (s *stream) dead(known checkpoint.Row, c *source.Change) bool {
+	return c.Op == source.Deleted && known.Deleted && known.UID == c.UID && !s.Selective()
+}
+
+// doubted returns why what is read is of another history; nil if it is not.
+func (s *stream) doubted() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.revoked == nil {
+		return nil
+	}
+	return s.revoked
 }
 
 // revoke ends what is published of the running list; the caller holds mu.
@@ -46,11 +71,11 @@ func (s *stream) found(key string, d *delta, has encode.State, sequence uint64) 
 	row := checkpoint.Row{UID: has.UID, ResourceVersion: has.ResourceVersion, Deleted: has.Deleted, Sequence: sequence}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	listed := d.Listed && d.Op != source.Deleted && d.Reason != source.ReasonRecovered
+	listed := d.Listed && d.Op != source.Deleted
 	switch {
 	case has.History < s.saved.History:
 		row.Superseded = true
-	case listed && has.History > s.saved.History, listed && s.impossible(d.ResourceVersion, has.ResourceVersion):
+	case listed && (has.History > s.saved.History || s.impossible(d, has)):
 		s.revoke(&d.Change, has.ResourceVersion, has.History)
 		return
 	case listed && has.Deleted && has.ResourceVersion == d.ResourceVersion:
@@ -61,14 +86,21 @@ func (s *stream) found(key string, d *delta, has encode.State, sequence uint64) 
 	}
 }
 
-// impossible reports whether the log cannot have an object at version logged if a list of the same history shows it at listed. A list
-// behind a gap may be older than what had been published.
-func (s *stream) impossible(listed, logged string) bool {
-	return after(logged, listed) && (s.listing == source.ReasonSnapshot || !after(logged, s.listingAt))
+// impossible reports whether the log cannot have an object's state has if the same history shows d in a list, or while it is read back. A list
+// behind a gap may be older than what had been published. What a selection put away has its version in the id of the deletion.
+func (s *stream) impossible(d *delta, has encode.State) bool {
+	if strings.Contains(has.ID, "."+has.ResourceVersion+".deleted") {
+		has.Deleted = false
+	}
+	if s.revived(&d.Change, has.Deleted, has.UID, has.ResourceVersion) {
+		return true
+	}
+	return d.Reason != source.ReasonRecovered && after(has.ResourceVersion, d.ResourceVersion) &&
+		(s.listing == source.ReasonSnapshot || !after(has.ResourceVersion, s.listingAt))
 }
 
-// renew begins a new history: what is listed next is published again under it, behind a gap. It returns when that is
-// durable, so that no event of it can be published twice. The error is ctx's.
+// renew begins a new history: what is listed next is published again under it, behind a gap. Before the first event of that list it is durable, so
+// that no crash can begin another one. The error is ctx's.
 func (s *stream) renew(ctx context.Context, cause *source.RewoundError) error {
 	// What was read before is of the old history, and stands before the new one in the log.
 	if err := s.tracker.Await(ctx); err != nil {
@@ -79,7 +111,7 @@ func (s *stream) renew(ctx context.Context, cause *source.RewoundError) error {
 	s.session.log.Warn("another history begins: everything is published again under it", "stream", s.name, "history", s.saved.History,
 		"from", from, "cause", cause)
 	s.session.forgetTrail(s.name)
-	return s.session.save(ctx)
+	return nil
 }
 
 func (s *stream) beginHistory(cause *source.RewoundError) (from string) {
@@ -91,7 +123,7 @@ func (s *stream) beginHistory(cause *source.RewoundError) (from string) {
 	s.tracker.Reset("")
 	s.ledger.Supersede()
 	s.saved.History = max(s.saved.History, s.revokedBy) + 1
-	s.saved.Fingerprint, s.saved.Repair, s.saved.Unannounced = "", "", checkpoint.Snapshot{}
+	s.saved.Fingerprint, s.saved.Repair, s.saved.Announced, s.saved.Unannounced = "", "", "", checkpoint.Snapshot{}
 	s.revoked, s.revokedBy, s.suffix = nil, 0, ""
 	s.encodeAs(s.saved.History)
 	return from

@@ -216,3 +216,52 @@ func TestPipeline_stops_at_what_the_broker_refuses_if_asked_to(t *testing.T) {
 		}
 	}
 }
+
+// Restored with a bump, the object was changed since: its version is greater than that of its deletion.
+func TestHistory_is_doubted_where_the_dead_come_back(t *testing.T) {
+	for _, reason := range []source.Reason{source.ReasonRelist, source.ReasonRecovered} {
+		for _, known := range []bool{true, false} {
+			log, store := newReadableLog(), &memoryStore{}
+			r := start(t, log, store)
+			s := r.stream(nil)
+			snapshot(t, s, "10", "a u1 5")
+			send(t, s, source.Deleted, "a", "u1", "20", source.ReasonWatch)
+			r.settle()
+			if !known {
+				s.ledger.Prune("1000")
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			if reason == source.ReasonRelist {
+				note(t, s, source.Progress{Kind: source.Gap, Version: "1000", Cause: "compacted"})
+			}
+			send(t, s, source.Added, "a", "u1", "900", reason)
+			err := s.Note(ctx, source.Progress{Kind: map[source.Reason]source.ProgressKind{
+				source.ReasonRelist: source.Listed, source.ReasonRecovered: source.Gap,
+			}[reason], Version: "1000", Seen: time.Now()})
+			var rewound *source.RewoundError
+			if !errors.As(err, &rewound) {
+				t.Fatalf("%s, known %v: the note ended with %v", reason, known, err)
+			}
+			if err := s.renew(ctx, rewound); err != nil {
+				t.Fatal(err)
+			}
+			snapshot(t, s, "1000", "a u1 900")
+			send(t, s, source.Deleted, "a", "u1", "1001", source.ReasonWatch)
+			r.settle()
+			lines := log.lines()
+			expect(t, lines[len(lines)-2:], "added default/a u1 900 relist", "deleted default/a u1 1001 watch")
+		}
+	}
+}
+
+func TestStream_a_uid_dies_once(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	send(t, s, source.Added, "a", "u1", "5", source.ReasonWatch)
+	send(t, s, source.Deleted, "a", "u1", "6", source.ReasonWatch)
+	send(t, s, source.Deleted, "a", "u1", "9", source.ReasonWatch)
+	r.settle()
+	expect(t, log.lines(), "added default/a u1 5 watch", "deleted default/a u1 6 watch")
+}

@@ -38,6 +38,13 @@ func (p *session) rebuild(ctx context.Context, log sink.Log, bounds map[int32]si
 		b.Streams[name] = rewound(saved, way.Positions[name], p.state.Rows[name])
 		b.Put[name] = p.kept(name, found[name], bounds)
 	}
+	// What is announced behind the positions is not announced again.
+	if err := log.Read(ctx, sink.Query{After: way.Marks}, func(m *sink.Stored) error {
+		p.hear(b.Streams, m)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
 	b.Log = &checkpoint.Log{Marks: ends, Losses: p.state.Log.Losses + 1, Trail: trail}
 	p.log.Warn("the log has lost events that it had acknowledged: what was published since is published again",
 		"has", ends, "had", p.state.Log.Marks, "known up to", way.Marks, "losses", b.Log.Losses)
@@ -124,6 +131,7 @@ func (p *session) kept(name string, found map[string]checkpoint.Row, bounds map[
 
 // rewound returns the state of a stream that goes back to position, or to a list where it is empty.
 func rewound(saved checkpoint.Stream, position string, rows map[string]checkpoint.Row) checkpoint.Stream {
+	saved.Announced = ""
 	if saved.Position == "" {
 		return saved // its list begins again in any case
 	}

@@ -84,7 +84,7 @@ func (s *stream) Deliver(c source.Change) {
 	if exists {
 		s.doubt(&c, known)
 	}
-	if s.revoked != nil || exists && !news(known, &c) {
+	if s.revoked != nil || exists && (!news(known, &c) || s.dead(known, &c)) {
 		s.metrics.suppressed.Inc()
 		s.drop(&c)
 		return
@@ -104,7 +104,7 @@ func (s *stream) known(key string) (checkpoint.Row, bool) {
 // had put away, at the version it had.
 func news(row checkpoint.Row, c *source.Change) bool {
 	deleted := c.Op == source.Deleted
-	return row.Deleted && !deleted && c.IDSuffix != "" || checkpoint.Newer(row, c.ResourceVersion, deleted)
+	return row.Deleted && !deleted && strings.HasPrefix(c.IDSuffix, ".s") || checkpoint.Newer(row, c.ResourceVersion, deleted)
 }
 
 // vanished is the deletion of the object that row is about, which no watch has shown.
