@@ -14,6 +14,12 @@ INTEGRATION_FLAGS ?= -p 1 -timeout 20m
 BENCH_FLAGS       ?= -bench . -benchmem
 # The packages with goroutines; they are tested once more with the race detector.
 RACE              ?= ./source/... ./sink/... ./checkpoint/... ./internal/bridge/... ./internal/tail/... ./cmd/...
+# Faults to inject with make faults, what they follow from, and how many worlds are broken at a time. Results are kept by commit, so that
+# the same command goes on where it was cut short.
+FAULTS            ?= 60
+SEED              ?= 1
+WORLDS            ?= 2
+FAULTS_FLAGS      ?=
 # The race detector needs a C compiler.
 CC                := $(shell $(GO) env CC)
 MODULES           := . integration
@@ -59,6 +65,11 @@ endif
 .PHONY: test-integration
 test-integration: ## Run the tests on a real API server and real brokers; the first time builds them
 	cd integration && $(GO) test $(INTEGRATION_FLAGS) ./...
+
+.PHONY: faults
+faults: ## Break everything FAULTS times at random and judge the log, see docs/faults.md
+	@mkdir -p $(CACHE)/faults/$(COMMIT)
+	cd integration && $(GO) run ./cmd/faults -faults $(FAULTS) -seed $(SEED) -parallel $(WORLDS) -dir $(CACHE)/faults/$(COMMIT) $(FAULTS_FLAGS)
 
 .PHONY: bench
 bench: ## Measure: benchmarks of the packages, then the bridge as a process beside its broker

@@ -26,6 +26,7 @@ func main() {
 	flag.IntVar(&o.Parallel, "parallel", 1, "how many rounds to play at a time")
 	flag.Uint64Var(&o.Seed, "seed", 0, "what the campaign follows from (default: a random one); with the same directory it goes on where it was")
 	flag.StringVar(&o.Dir, "dir", "faults-results", "directory of the results, and of rounds in which a promise was broken")
+	flag.StringVar(&o.Binary, "bridge", "", "another program than the bridge of this tree; its clock does not jump")
 	flag.StringVar(&only, "only", "", "inject only faults whose name contains this")
 	flag.DurationVar(&o.Longest, "longest", 0, "leave out faults that take longer")
 	flag.Parse()
@@ -57,11 +58,13 @@ func run(ctx context.Context, o campaign.Options) (broken int, err error) {
 		return 0, err
 	}
 	defer os.RemoveAll(programs) //nolint:errcheck // what is left in a temporary directory hurts nobody
-	if o.Binary, err = world.Build(ctx, programs); err != nil {
-		return 0, err
-	}
-	if o.ClockBinary, err = world.BuildWithClock(ctx, programs); err != nil {
-		return 0, err
+	if o.Binary == "" {
+		if o.Binary, err = world.Build(ctx, programs); err != nil {
+			return 0, err
+		}
+		if o.ClockBinary, err = world.BuildWithClock(ctx, programs); err != nil {
+			return 0, err
+		}
 	}
 	results, err := campaign.Run(ctx, o)
 	summary := campaign.Summarize(results)

@@ -93,6 +93,12 @@ func (b *broker) end() (uint64, error) {
 	return 0, fmt.Errorf("there is no stream %s", Stream)
 }
 
+// StopBroker stops the broker, with what it has stored; it may be stopped already. It is for those who inject no fault meanwhile.
+func (w *World) StopBroker() { w.broker.stop() }
+
+// StartBroker starts the broker again. It must be stopped.
+func (w *World) StartBroker() error { return w.broker.start() }
+
 // deleteLog removes the stream with all its messages.
 func (b *broker) deleteLog(ctx context.Context) error {
 	err := b.ask(func(js jetstream.JetStream) error { return js.DeleteStream(ctx, Stream) })

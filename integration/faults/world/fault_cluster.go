@@ -15,6 +15,9 @@ import (
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane/crd"
@@ -160,6 +163,7 @@ func recreateCRD(ctx context.Context, i *injection) error {
 		return fmt.Errorf("delete CRD: %w", err)
 	}
 	if err := poll(ctx, 30*time.Second, "the CRD to be gone", func() bool {
+		i.unfinalize(ctx)
 		_, err := c.Get(ctx, name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	}); err != nil {
@@ -171,6 +175,25 @@ func recreateCRD(ctx context.Context, i *injection) error {
 	}
 	i.record(ctx, Event{Kind: TypeDeleted, Fault: i.fault.Name, Before: before, Text: name + " was deleted and created again"})
 	return waited
+}
+
+// unfinalize removes the finalizers of the first CRD's objects, so that they can go with it.
+func (i *injection) unfinalize(ctx context.Context) {
+	spec := i.cfg.CRDs[0].Spec
+	client, err := dynamic.NewForConfig(i.RESTConfig())
+	if err != nil {
+		return
+	}
+	objects := client.Resource(schema.GroupVersionResource{Group: spec.Group, Version: spec.Versions[0].Name, Resource: spec.Names.Plural})
+	list, err := objects.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return // they are gone
+	}
+	for _, o := range list.Items {
+		if len(o.GetFinalizers()) > 0 {
+			_, _ = objects.Namespace(o.GetNamespace()).Patch(ctx, o.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		}
+	}
 }
 
 // revoke takes the bridge's permissions away, and cuts its watches: those that are open would stay.

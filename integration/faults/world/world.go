@@ -47,6 +47,8 @@ const (
 type Config struct {
 	// Resources is the list under resources of the bridge's only pipeline, in YAML.
 	Resources string
+	// Settings are further keys of the bridge's file, in YAML; none that the world writes itself. They may be empty.
+	Settings string
 	// CRDs are installed before the bridge starts. The faults of custom resources take the first one, and delete all its objects with it.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
 	// Dir is where everything is kept that a person may want to see afterwards; it must exist, and stays. If empty, it is a
@@ -180,8 +182,9 @@ pipelines:
     resources: %s
     sink: {nats: {servers: ["nats://%s"], stream: %s, duplicateWindow: %s}}
     checkpoint: {file: {path: %q}}
+%s
 `, Cluster, kubeconfig, filepath.Join(w.dir, "data"), w.server, Pipeline, w.cfg.Resources, w.wire.address(), Stream, DuplicateWindow,
-		filepath.Join(w.disk.seen, checkpointName)), 0o600)
+		filepath.Join(w.disk.seen, checkpointName), w.cfg.Settings), 0o600)
 }
 
 // Close ends everything that Start and the faults have started, and waits for its end.
