@@ -55,6 +55,8 @@ type Gap struct {
 
 // Log is what is known of the log that a pipeline publishes to.
 type Log struct {
+	// ID tells the log from another one of its name.
+	ID string
 	// Marks are sequences, by partition, that bound what the rows do not know of: every message of the pipeline at or before its partition's mark
 	// is taken into account. Nil where the log has no sequences, or nothing was published.
 	Marks map[int32]uint64

@@ -79,7 +79,7 @@ type Encoder struct {
 	// shared: objects do not each have a subject of their own.
 	shared bool
 
-	change, marker head
+	change, former, marker head
 	// idPrefix is "<h>.", keyPrefix "<cluster>/<group>/<resource>/", history "" or ".h<n>".
 	idPrefix, keyPrefix, history, scope string
 	subject                             subject
@@ -116,7 +116,7 @@ func New(stream source.Stream, cfg Config) *Encoder {
 	e.subject = cfg.Subject.bind(cfg.Pipeline, cfg.Cluster, stream.Resource)
 	e.identity = appendQuoted([]byte(`{"apiVersion":`), stream.APIVersion())
 	e.identity = append(appendQuoted(append(e.identity, `,"kind":`...), stream.Kind), `,"metadata":`...)
-	e.change, e.marker = e.heads(src)
+	e.change, e.former, e.marker = e.heads(src)
 	return e
 }
 

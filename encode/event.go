@@ -81,7 +81,8 @@ func newHead(as attributes) head {
 	return head{attributes: as, json: appendMembers([]byte("{"), as)}
 }
 
-func (e *Encoder) heads(src string) (change, marker head) {
+// heads returns what changes, changes with versions of the history before, and markers have in common.
+func (e *Encoder) heads(src string) (change, former, marker head) {
 	var as attributes
 	as.add("specversion", "1.0")
 	as.add("source", src)
@@ -93,13 +94,19 @@ func (e *Encoder) heads(src string) (change, marker head) {
 	markers := slices.Clone(as)
 	markers.add("payload", "marker")
 	as.add("payload", string(e.cfg.Payload))
-	if e.cfg.History > 0 {
-		as.add("history", int32s(e.cfg.History))
+	return newHead(e.term(as, e.cfg.History)), newHead(e.term(as, e.cfg.History-1)), newHead(markers)
+}
+
+// term adds in which history, and by which writer, an event was written.
+func (e *Encoder) term(as attributes, history int) attributes {
+	as = slices.Clone(as)
+	if history > 0 {
+		as.add("history", int32s(history))
 	}
 	if e.cfg.WriterEpoch > 0 {
 		as.add("writerepoch", int32s(e.cfg.WriterEpoch))
 	}
-	return newHead(as), newHead(markers)
+	return as
 }
 
 // begin fills m up to its data.
@@ -113,8 +120,12 @@ func (e *Encoder) begin(m *sink.Message, c *source.Change, w *walk, typ, tail st
 	if c.Namespace == "" {
 		name = c.Name
 	}
+	h := &e.change
+	if c.Superseded {
+		h = &e.former
+	}
 	as := attributes(m.Attributes[:0])
-	as = append(as, e.change.attributes...)
+	as = append(as, h.attributes...)
 	as.add("type", typ)
 	as.add("id", t.id[len(e.idPrefix):])
 	as.add("subject", name)
@@ -131,7 +142,7 @@ func (e *Encoder) begin(m *sink.Message, c *source.Change, w *walk, typ, tail st
 	if c.Count > 1 {
 		as.add("sampledrate", int32s(c.Count))
 	}
-	e.fill(m, &e.change, as)
+	e.fill(m, h, as)
 }
 
 // texts are the strings of one message that are not in its change.

@@ -84,7 +84,9 @@ type Sink interface {
 	Publisher
 	// Run connects, checks or creates what the sink publishes to, and serves until ctx ends; it waits for a broker
 	// that is away. It returns nil when ctx ended, and an error only for what must not be used: see [UnusableError]; or
-	// for a log that went back behind what it had acknowledged in this run: a [*RewoundError], before anything is published to it.
+	// for a log that went back behind what it had acknowledged in this run or what Bounds told of it, or was made anew: a [*RewoundError].
+	// A sink looks before it publishes on a new connection, and every few seconds besides: so long may messages go to a log that was made
+	// anew on an open connection.
 	// When Run has returned every done function has been called and no goroutine of the sink is left.
 	Run(ctx context.Context) error
 	// Ready reports whether the broker is reachable now: nil, or why not.
@@ -92,14 +94,26 @@ type Sink interface {
 }
 
 // Log is what a sink has published, for the process that publishes it. A [Sink] whose messages can be read back is one too. Its methods
-// may be called while Run runs; they wait for a broker that is away, and fail only when ctx ends or f does.
+// may be called while Run runs; they wait for a broker that is away, and fail only when ctx or Run ends or f does, or with an [*UnusableError]
+// where the broker's limits forbid reading.
 type Log interface {
-	// Bounds returns the bounds of each partition, by its number. A log without partitions has the partition 0.
-	Bounds(ctx context.Context) (map[int32]Bounds, error)
+	// Bounds returns what the log has. Where a replicated log ends before what is expected, by partition, it is asked again for a while,
+	// since a replica that was left behind may have answered.
+	Bounds(ctx context.Context, expected map[int32]uint64) (LogBounds, error)
+	// At returns the message at a place, whosesoever it is, without its data but for structured events; nil if there is none, or none any more.
+	At(ctx context.Context, partition int32, sequence uint64) (*Stored, error)
 	// Read calls f, from one goroutine, for the messages under the sink's own subjects or topics that q asks for, in the order of each
 	// partition, up to the last that is there when Read is called. Messages that the broker removes meanwhile may be
 	// missing. Others may publish under the same subjects: whose a message is, its attributes say.
 	Read(ctx context.Context, q Query, f func(*Stored) error) error
+}
+
+// LogBounds are the bounds of a log.
+type LogBounds struct {
+	// ID is another one when the log is made anew under its name.
+	ID string
+	// Partitions are those of each partition, by its number. A log without partitions has the partition 0.
+	Partitions map[int32]Bounds
 }
 
 // Bounds are the sequences of the oldest and the newest message of a partition. If there is no message, First is Last+1.
@@ -120,7 +134,7 @@ type Query struct {
 // made anew. Acknowledgements from before do not hold any more.
 type RewoundError struct {
 	Target string
-	// Acknowledged is the sequence of the last message that was acknowledged, Last that of the last one that is there.
+	// Acknowledged is the sequence of the last message that was acknowledged, or that Bounds told of, Last that of the last one that is there.
 	Acknowledged, Last uint64
 }
 

@@ -136,6 +136,19 @@ func TestReader_lists_anew_when_it_is_asked_to(t *testing.T) {
 				return nil
 			}
 		}},
+		"while nobody says whether a watch may go on": {fault: func(server *cluster) func(int, url.Values) *step {
+			hung := false
+			return func(_ int, q url.Values) *step {
+				switch {
+				case q.Get("watch") != "" && server.watches() == 1:
+					return &step{body: frameOf("MODIFIED", cm("a", "u-a", "20")), cut: true}
+				case server.watches() == 1 && q.Get("watch") == "" && !hung:
+					hung = true
+					return &step{mute: true, body: " "}
+				}
+				return nil
+			}
+		}},
 		"while there is no room": {noRoom: 20 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {

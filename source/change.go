@@ -124,6 +124,8 @@ type Change struct {
 	// Listed says that the change came with a list, or was read back from the API server's history: it has no place in the order
 	// of versions, and what holds for a list's items in [Feed] holds for it.
 	Listed bool
+	// Superseded says that the version is one of the history before, as that of an object is which the present one does not have.
+	Superseded bool
 	// IDSuffix is appended to the event id, with its leading dot; see the event reference. Usually empty.
 	IDSuffix string
 }

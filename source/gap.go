@@ -117,7 +117,8 @@ func later(a, b string) string {
 // such object.
 type difference struct{ published, end Ident }
 
-// differences compares what was published with the list at a version. Of what does not differ it holds two hashes each.
+// differences compares what was published with the list at a version, of which it reads metadata only. Of what does not differ it holds
+// two hashes each.
 func (w *wire) differences(ctx context.Context, version string, known iter.Seq[Ident]) ([]difference, error) {
 	c := comparison{seed: maphash.MakeSeed(), published: map[uint64]uint64{}, found: map[uint64]int{}}
 	for id := range known {
@@ -130,7 +131,7 @@ func (w *wire) differences(ctx context.Context, version string, known iter.Seq[I
 		}
 		return err
 	}
-	for q := (pageQuery{limit: pageSize, exact: version}); ; {
+	for q := (pageQuery{limit: pageSize, exact: version, identities: true}); ; {
 		meta, err := w.page(ctx, q, new(patience).spent, take)
 		if err != nil {
 			return nil, err
@@ -138,7 +139,7 @@ func (w *wire) differences(ctx context.Context, version string, known iter.Seq[I
 		if meta.Continue == "" {
 			return c.result(known), nil
 		}
-		q = pageQuery{limit: pageSize, token: meta.Continue}
+		q = pageQuery{limit: pageSize, token: meta.Continue, identities: true}
 	}
 }
 

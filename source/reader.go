@@ -60,7 +60,8 @@ type Reader struct {
 
 // Run reads until ctx ends, and returns nil then: what was admitted has been delivered, or is read again by the next Run,
 // because its ticket is never settled. Feed, History and Observer are not used any more when Run returns.
-// It returns an error only for a history that must not be continued, such as [RewoundError].
+// It returns an error only for a history that must not be continued, which is a [RewoundError], as such or wrapped: then everything
+// that was admitted has been delivered. Where [History] returns one, Run asks for nothing more.
 // Everything else that fails is retried for ever, less and less often; so is what cannot be read, or lacks a name, a uid or a
 // resourceVersion: it is never passed over.
 func (r *Reader) Run(ctx context.Context) error {

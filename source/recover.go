@@ -15,11 +15,17 @@ import (
 )
 
 // Recovery bounds what is read back of the API server's history where a watch cannot go on: object by object, as each was before its
-// present state, until what was published is reached.
+// present state, until what was published is reached. The list behind the gap waits for it.
+//
+// A request that fails for a reason that may pass is repeated, after a wait of 100 ms to 30 s, or of up to five minutes where the API
+// server asks for that. Where three in a row are refused for lack of permission (401, 403), no more are made for this gap.
+// However it ends, what was read is delivered, and the gap's cause says of how many objects something is missing, and why.
 type Recovery struct {
-	// Reads is how many requests for one object are made at most, for each gap; zero turns reading back off.
+	// Reads is how many requests for one object are made at most, for each gap, with those that are repeated; zero turns reading
+	// back off.
 	Reads int
-	// Time is how long it may take, with all waiting for room; zero means that only Reads is a bound.
+	// Time is how long it may take, with all waiting for room; zero means that only Reads is a bound: then a gap lasts at least as long
+	// as the API server is away, or asks to wait, until all of Reads are used up.
 	Time time.Duration
 }
 
@@ -29,6 +35,8 @@ const (
 	// maxHeld is how many bytes of one object's states are held while older ones are looked for, outside of any budget. What is more is
 	// read once more.
 	maxHeld = 2 << 20
+	// maxDenied is how many reads in a row may lack permission.
+	maxDenied = 3
 )
 
 var (
@@ -43,8 +51,9 @@ type recovery struct {
 	// from is the position: what comes before it is published, or on its way. To is the version of the list behind the gap.
 	from, to uint64
 	// reads are those left; compacted is the newest version that was found to be gone.
-	reads     atomic.Int64
-	compacted atomic.Uint64
+	reads      atomic.Int64
+	compacted  atomic.Uint64
+	permission permission
 
 	// delivered counts changes, broken the objects whose reading ended too early; why is the reason for the last of them.
 	delivered, broken int
@@ -160,14 +169,18 @@ func (r *recovery) read(ctx context.Context, id Ident, at uint64) (*past, error)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+		if err := r.permission.lacking(); err != nil {
+			return nil, err
+		}
 		if r.reads.Add(-1) < 0 {
 			return nil, errSpent
 		}
 		p, err := r.readOnce(ctx, id, at)
+		r.permission.note(err)
 		if expired(err) {
 			r.forget(at)
 		}
-		if err == nil || unanswerable(err) {
+		if err == nil || unanswerable(err) || r.permission.lacking() != nil {
 			return p, err
 		}
 		if retry.wait(ctx, err) != nil {

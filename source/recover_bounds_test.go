@@ -46,7 +46,10 @@ func TestReader_reads_back_within_bounds(t *testing.T) {
 		"of time, where it is asked to wait": {
 			Recovery{Reads: 1000, Time: time.Minute}, failing(step{status: 429, after: "200"}), 6, "the time for it was over",
 		},
-		"of both, where it fails":    {Recovery{Reads: 12, Time: time.Hour}, failing(step{status: 500}), 12, "the limit of reads was reached"},
+		"of both, where it fails": {Recovery{Reads: 12, Time: time.Hour}, failing(step{status: 500}), 12, "the limit of reads was reached"},
+		"of what it may read": {
+			Recovery{Reads: 1000, Time: time.Minute}, failing(step{status: 403, after: "25", body: statusOf(403, "Forbidden", "not for you")}), 8, "not for you",
+		},
 		"of what etcd has":           {enough, func(c *cluster) { c.compacted = 24 }, 6, "the required revision has been compacted"},
 		"of what the server answers": {enough, failing(step{status: 422, body: statusOf(422, "Invalid", "not so")}), 6, "not so"},
 		"of what makes sense":        {enough, failing(step{body: listOf("7", "")}), 6, `asked for a list at 23, the API server sent one at "7"`},
@@ -74,6 +77,65 @@ func TestReader_reads_back_within_bounds(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestReader_asks_for_nothing_more_where_it_may_not_read(t *testing.T) {
+	for _, code := range []int{http.StatusUnauthorized, http.StatusForbidden} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &recorder{resume: "5"}
+				var history []write
+				for i := range 100 {
+					name := fmt.Sprint("o", i)
+					r.known = append(r.known, known(name, "u-"+name, 3))
+					history = append(history, write{rev: 3, name: name, uid: "u-" + name}, write{rev: 30, name: name, uid: "u-" + name})
+				}
+				slices.SortStableFunc(history, func(a, b write) int { return a.rev - b.rev })
+				server := newCluster(t, 40, history...)
+				server.fault = func(_ int, q url.Values) *step {
+					if v := q.Get("resourceVersion"); strings.Contains(q.Get("fieldSelector"), "metadata.name") && v != "5" {
+						return &step{status: code, body: statusOf(code, "No", "not for you")}
+					}
+					return nil
+				}
+				begin := time.Now()
+				_, err := server.run(r, Recovery{Reads: 1000}, until(r, "listed 40"))
+				reads := slices.DeleteFunc(server.reads(), func(read string) bool { return strings.HasSuffix(read, "@5") || strings.HasSuffix(read, "@8") })
+				if err != nil || len(reads) < maxDenied || len(reads) >= maxDenied+readers || time.Since(begin) > 10*time.Second {
+					t.Errorf("error %v after %v and %d reads", err, time.Since(begin), len(reads))
+				}
+				if want := "0 changes were read back, those of 100 objects not completely (not for you)"; !strings.Contains(r.gap().Cause, want) {
+					t.Errorf("the gap says %q, want %q", r.gap().Cause, want)
+				}
+			})
+		})
+	}
+}
+
+// Credentials are exchanged now and then.
+func TestReader_reads_on_where_permission_lacks_for_a_moment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		history := []write{{rev: 3, name: "a", uid: "u-a"}}
+		var want []string
+		for rev := 10; rev < 20; rev++ {
+			history = append(history, write{rev: rev, name: "a", uid: "u-a"})
+			want = append(want, fmt.Sprintf("updated a@%d recovered", rev))
+		}
+		server := newCluster(t, 40, append(history, write{rev: 20, name: "a", uid: "u-a"})...)
+		n := 0
+		server.fault = func(_ int, q url.Values) *step {
+			if !strings.Contains(q.Get("fieldSelector"), "metadata.name") || q.Get("resourceVersion") == "5" {
+				return nil
+			}
+			if n++; n%maxDenied != 0 {
+				return &step{status: http.StatusUnauthorized, body: statusOf(401, "Unauthorized", "who are you")}
+			}
+			return nil
+		}
+		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
+		got, _ := server.run(r, Recovery{Reads: 1000}, until(r, "listed 40"))
+		check(t, got, append(want, "gap 40", "added a@20 relist", "listed 40")...)
+	})
 }
 
 func TestReader_reads_back_in_spite_of_faults_that_pass(t *testing.T) {
@@ -131,14 +193,14 @@ func TestReader_reads_no_more_than_it_needs(t *testing.T) {
 			write{rev: 6, name: "c", uid: "u-c"}, write{rev: 7, name: "b", uid: "u-b"}, write{rev: 8, name: "d", uid: "u-d"},
 			write{rev: 9, name: "d", uid: "u-d"}, write{rev: 20, name: "a", uid: "u-a"}, write{rev: 21, name: "a", uid: "u-a"})
 		server.fault = func(_ int, q url.Values) *step { // the history is not looked at
-			if v := q.Get("resourceVersion"); v == "5" && q.Get("watch") == "" {
+			if v := q.Get("resourceVersion"); (v == "5" || v == "8") && q.Get("watch") == "" {
 				return &step{status: http.StatusGone, body: expiredStatus}
 			}
 			return nil
 		}
 		r := &recorder{resume: "5", known: []Ident{known("same", "u-s", 2), known("a", "u-a", 3), known("b", "u-b", 4), known("c", "u-c", 5), known("d", "u-d", 8)}}
 		_, _ = server.run(r, enough, until(r, "listed 40"))
-		got := slices.DeleteFunc(server.reads(), func(read string) bool { return strings.HasSuffix(read, "@5") })
+		got := slices.DeleteFunc(server.reads(), func(read string) bool { return strings.HasSuffix(read, "@5") || strings.HasSuffix(read, "@8") })
 		slices.Sort(got)
 		check(t, got, "a@19", "a@20", "b@6")
 	})

@@ -6,8 +6,16 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+const (
+	// checkTime is how long the reading of what was published may take, of all objects together: meanwhile there is no watch.
+	checkTime = 10 * time.Second
+	// checkTries is how often each object is asked for.
+	checkTries = 2
 )
 
 // RewoundError says that the API server's history is not the one that was shown before: its etcd was restored from a backup, or
@@ -59,16 +67,19 @@ func (w *wire) checkServer(ctx context.Context, shown string) error {
 	return w.checkVersion(shown, meta.ResourceVersion)
 }
 
-// checkAgain is checkServer, and looks at what was published, as it is known by now.
-func (w *wire) checkAgain(ctx context.Context, shown string) error {
-	if err := w.checkServer(ctx, shown); err != nil {
+// checkAgain is checkServer, and looks at what was published, as it is known by now, and at what a watch has shown last.
+func (w *wire) checkAgain(ctx context.Context, version string, shown Ident) error {
+	if err := w.checkServer(ctx, version); err != nil {
 		return err
 	}
-	position, known, ok := w.history.Resume()
-	if !ok {
-		return nil
+	var witnesses []witness
+	if _, ok := number(shown.ResourceVersion); ok {
+		witnesses = append(witnesses, witness{shown, shown.ResourceVersion})
 	}
-	return w.checkObjects(ctx, position, known)
+	if position, known, ok := w.history.Resume(); ok {
+		witnesses = append(witnesses, newest(position, known)...)
+	}
+	return w.checkObjects(ctx, witnesses)
 }
 
 // checkVersion ends the stream for good where the API server went back from the version that it has shown. Versions that
@@ -80,64 +91,88 @@ func (w *wire) checkVersion(shown, now string) error {
 	return w.refuse(&RewoundError{Stream: w.stream.Name(), Position: shown, Server: now})
 }
 
-// refuse ends the stream for good.
+// refuse ends the stream for good. Nothing that was admitted may be on its way: it would be lost, and its ticket never settled.
 func (w *wire) refuse(err error) error {
 	w.refused = err
 	w.cancel()
 	return err
 }
 
-// checkObjects reads what was published last as it was at position. An etcd that was restored and has passed the position since
-// has had something else there, or nothing. If so, the stream ends for good. Where the API server cannot say, nothing is concluded.
-func (w *wire) checkObjects(ctx context.Context, position string, known iter.Seq[Ident]) error {
-	for _, id := range newest(position, known) {
-		err := w.checkObject(ctx, position, id)
-		if err != nil && (ctx.Err() != nil || !answered(err)) {
+// checkObjects reads objects as they were. An etcd that was restored and has passed those versions since
+// has had something else there, or nothing. If so, the stream ends for good. Where the API server cannot say, or not within
+// checkTime, nothing is concluded.
+//
+// The error is ctx's, or says that the connection broke: the API server may be another one since, and all has to be asked again. If
+// that happens again and again, it is because of what is asked.
+func (w *wire) checkObjects(ctx context.Context, witnesses []witness) error {
+	broken := w.broken
+	w.broken = 0
+	if broken >= checkTries {
+		return nil
+	}
+	timed, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	for _, object := range witnesses {
+		err := w.checkObject(timed, object)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return err
+		case timed.Err() != nil:
+			return nil
+		case !answered(err):
+			w.broken = broken + 1
 			return err
 		}
 	}
 	return nil
 }
 
-// newest returns the two that were published last, of what had its present state at position already.
-func newest(position string, known iter.Seq[Ident]) []Ident {
-	limit, ok := number(position)
-	if !ok {
+// witness is an object that was so at a version.
+type witness struct {
+	Ident
+	at string
+}
+
+// newest returns the two that were published last, as of position, or where they are ahead of it, because something holds it back, as of their
+// own versions.
+func newest(position string, known iter.Seq[Ident]) []witness {
+	if _, ok := number(position); !ok {
 		return nil
 	}
 	var first, second Ident
 	var n, m uint64
 	for id := range known {
 		switch v, ok := number(id.ResourceVersion); {
-		case !ok || v > limit:
+		case !ok:
 		case v > n:
 			first, n, second, m = id, v, first, n
 		case v > m:
 			second, m = id, v
 		}
 	}
-	switch {
-	case n == 0:
-		return nil
-	case m == 0:
-		return []Ident{first}
-	default:
-		return []Ident{first, second}
+	var all []witness
+	for _, id := range []Ident{first, second} {
+		if id.Name != "" {
+			all = append(all, witness{id, later(position, id.ResourceVersion)})
+		}
 	}
+	return all
 }
 
-func (w *wire) checkObject(ctx context.Context, position string, id Ident) error {
-	found, there, err := w.stateAt(ctx, id, position)
+func (w *wire) checkObject(ctx context.Context, object witness) error {
+	id, at := object.Ident, object.at
+	found, there, err := w.stateAt(ctx, id, at)
 	if err == nil && there && found.UID == id.UID && later(id.ResourceVersion, found.ResourceVersion) != id.ResourceVersion {
 		// That may be a change which was folded into a later one, and not published yet. What was published is beyond doubt.
-		position = id.ResourceVersion
-		found, there, err = w.stateAt(ctx, id, position)
+		at = id.ResourceVersion
+		found, there, err = w.stateAt(ctx, id, at)
 	}
 	if err != nil || there && found.UID == id.UID && found.ResourceVersion == id.ResourceVersion {
 		return err
 	}
 	return w.refuse(&RewoundError{
-		Stream: w.stream.Name(), Object: id.Key(), Position: id.ResourceVersion, At: position,
+		Stream: w.stream.Name(), Object: id.Key(), Position: id.ResourceVersion, At: at,
 		Server: found.ResourceVersion, Replaced: there && found.UID != id.UID,
 	})
 }
@@ -145,8 +180,11 @@ func (w *wire) checkObject(ctx context.Context, position string, id Ident) error
 // stateAt reads an object as it was at a version. The error is answered where the API server does not tell: the version may be gone, and
 // not every API server knows such requests.
 func (w *wire) stateAt(ctx context.Context, id Ident, version string) (found Ident, there bool, err error) {
-	var p patience
-	giveUp := func(err error) bool { return p.spent(err) || !answered(err) }
+	tries := 0
+	giveUp := func(err error) bool {
+		tries++
+		return tries >= checkTries || unanswerable(err) || !answered(err)
+	}
 	err = w.retried(ctx, giveUp, func() (err error) {
 		found, there, err = ReadAt(ctx, w.client, w.stream, id.Namespace, id.Name, version)
 		return err

@@ -40,6 +40,8 @@ type resumedWatch struct {
 	// last is the version of the newest frame; safe the one before it, or of the newest bookmark: several deletions
 	// can share a version (an etcd lease that expires), so a version is complete only when a later one was seen.
 	last, safe string
+	// shown is the object that the watch has shown last, not counting deletions. It need not be published yet.
+	shown Ident
 	// from is the version from which the watch began.
 	from string
 	// retry counts the failures since the watch last got further than before.
@@ -103,13 +105,18 @@ func (r *resumedWatch) expire(ctx context.Context, cause error) {
 
 // session reads one connection to its end: nil if the API server ended it in good order after it had been useful.
 func (r *resumedWatch) session(ctx, conns context.Context, again bool) error {
+	if again {
+		if err := r.check(conns); err != nil {
+			return err
+		}
+	}
 	timeout := watchAtLeast + rand.N(watchSpread)
 	// Only the connection has a deadline: what is read is passed on however long there is no room for it.
 	conn, cancel := context.WithTimeout(conns, timeout+watchGrace)
 	defer cancel()
-	body, err := r.open(conn, again, timeout)
+	body, err := r.wire.client.watch(conn, r.wire.stream, r.safe, timeout)
 	if err != nil {
-		return err
+		return fmt.Errorf("watch %s: %w", r.wire.stream.Name(), err)
 	}
 	defer func() { _ = body.Close() }()
 	defer r.reportWatching()()
@@ -125,19 +132,14 @@ func (r *resumedWatch) session(ctx, conns context.Context, again bool) error {
 	return fmt.Errorf("watch %s: %w", r.wire.stream.Name(), overdue(conn, err))
 }
 
-// open begins a watch. Before it does so again it makes sure that the API server knows the version: one that was
-// restored from a backup meanwhile would accept it, and be silent.
-func (r *resumedWatch) open(ctx context.Context, again bool, timeout time.Duration) (io.ReadCloser, error) {
-	if again {
-		if err := r.wire.checkAgain(ctx, r.safe); err != nil {
-			return nil, err
-		}
+// check makes sure that the API server knows the version, before a watch begins there again: one that was restored from
+// a backup meanwhile would accept it, and be silent.
+func (r *resumedWatch) check(ctx context.Context) error {
+	// That may be the end of the stream, which must not overtake what was read before.
+	if err := r.wire.inside.empty(ctx); err != nil {
+		return err
 	}
-	body, err := r.wire.client.watch(ctx, r.wire.stream, r.safe, timeout)
-	if err != nil {
-		return nil, fmt.Errorf("watch %s: %w", r.wire.stream.Name(), err)
-	}
-	return body, nil
+	return r.wire.checkAgain(ctx, r.last, r.shown)
 }
 
 // reportWatching reports that the watch is open; after a failure only if it stays open for a while, since a watch that fails
@@ -218,6 +220,9 @@ func (r *resumedWatch) object(ctx context.Context, raw []byte, op Op, kind watch
 	if id.ResourceVersion != r.last {
 		r.safe, r.last = r.last, id.ResourceVersion
 		r.progressed()
+	}
+	if op != Deleted {
+		r.shown = id.Ident
 	}
 	r.wire.inside.enter()
 	r.send(ctx, watch.Event{Type: kind, Object: &object{Identity: id, change: &Change{

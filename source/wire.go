@@ -35,6 +35,8 @@ type wire struct {
 	gap gap
 	// chased counts the lists at old versions in a row from which no watch could go on.
 	chased int
+	// broken counts the checks of objects in a row that the connection did not survive.
+	broken int
 	// refused is why the stream was ended for good; cancel ends it.
 	refused error
 	cancel  context.CancelFunc
@@ -100,7 +102,7 @@ func (w *wire) resumed(ctx context.Context, version string, known iter.Seq[Ident
 	if err := w.checkServer(ctx, version); err != nil {
 		return nil, err
 	}
-	if err := w.checkObjects(ctx, version, known); err != nil {
+	if err := w.checkObjects(ctx, newest(version, known)); err != nil {
 		return nil, err
 	}
 	list := &stubs{ListMeta: metav1.ListMeta{ResourceVersion: version}}
@@ -110,14 +112,18 @@ func (w *wire) resumed(ctx context.Context, version string, known iter.Seq[Ident
 	return list, nil
 }
 
-// note passes on what is noted in its place. Where that shows another history, the stream ends for good.
+// note passes on what is noted in its place. Where that shows another history, the stream ends for good, behind everything that
+// was read before.
 func (w *wire) note(ctx context.Context, p Progress) error {
 	err := w.history.Note(ctx, p)
 	var rewound *RewoundError
-	if errors.As(err, &rewound) {
-		return w.refuse(err)
+	if !errors.As(err, &rewound) {
+		return err
 	}
-	return err
+	if err := w.inside.empty(ctx); err != nil {
+		return err
+	}
+	return w.refuse(err)
 }
 
 // wait tells why a request is repeated, and waits until it may be. The error is ctx's.

@@ -14,6 +14,7 @@ import (
 
 // encodeLog returns what is known of the log as it is stored:
 //
+//	id         text
 //	losses     uvarint
 //	marks      their number; each the 32 bits of its partition and its sequence, in the order of partitions
 //	trail      the number of waypoints; each its marks, the number of its ids, these as partition and id in
@@ -21,7 +22,7 @@ import (
 //
 // The same log gives the same bytes.
 func encodeLog(l *checkpoint.Log) []byte {
-	b := appendMarks(binary.AppendUvarint(nil, uint64(l.Losses)), l.Marks)
+	b := appendMarks(binary.AppendUvarint(appendString(nil, l.ID), uint64(l.Losses)), l.Marks)
 	b = binary.AppendUvarint(b, uint64(len(l.Trail)))
 	for _, w := range l.Trail {
 		b = appendIDs(appendMarks(b, w.Marks), w.IDs)
@@ -58,6 +59,7 @@ func decodeLog(b []byte) (l checkpoint.Log, err error) {
 	if err != nil {
 		return l, err
 	}
+	l.ID = d.string()
 	losses := d.uvarint()
 	l.Marks = d.marks()
 	for n := d.uvarint(); n > 0 && !d.bad; n-- {

@@ -68,7 +68,7 @@ func difference(got, want *checkpoint.State) string {
 }
 
 func sameLog(a, b checkpoint.Log) bool {
-	return a.Losses == b.Losses && maps.Equal(a.Marks, b.Marks) && slices.EqualFunc(a.Trail, b.Trail, func(a, b checkpoint.Waypoint) bool {
+	return a.ID == b.ID && a.Losses == b.Losses && maps.Equal(a.Marks, b.Marks) && slices.EqualFunc(a.Trail, b.Trail, func(a, b checkpoint.Waypoint) bool {
 		return maps.Equal(a.Marks, b.Marks) && maps.Equal(a.IDs, b.IDs) && maps.Equal(a.Positions, b.Positions)
 	})
 }
@@ -119,7 +119,7 @@ func drawLog(t *rapid.T) *checkpoint.Log {
 	marks := rapid.MapOfN(rapid.Int32(), rapid.Uint64(), -1, 4)
 	positions := rapid.MapOfN(rapid.String(), rapid.OneOf(rapid.String(), rapid.StringMatching(`[0-9]{1,20}`)), -1, 4)
 	ids := rapid.MapOfN(rapid.Int32(), rapid.String(), -1, 4)
-	l := &checkpoint.Log{Losses: rapid.IntRange(0, 1000).Draw(t, "losses")}
+	l := &checkpoint.Log{ID: rapid.String().Draw(t, "id"), Losses: rapid.IntRange(0, 1000).Draw(t, "losses")}
 	if rapid.Bool().Draw(t, "marked") {
 		l.Marks = marks.Draw(t, "marks")
 	}

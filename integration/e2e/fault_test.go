@@ -147,7 +147,7 @@ func TestBridge_does_not_wait_for_the_broker_when_asked_twice_to_stop(t *testing
 	r.broker.stop()
 	r.configMap("default", "a", nil)
 	r.poll("an object to wait for the broker", func() (bool, string) {
-		metrics := r.get("/metrics")
+		metrics := r.metrics()
 		return strings.Contains(metrics, "kube_eventbridge_buffered_events{pipeline=\"test\"} 1"), metrics
 	})
 	b.signal(syscall.SIGTERM)

@@ -172,7 +172,7 @@ func (r *rig) awaitCommits(n int) {
 	before := -1.0
 	r.poll("the checkpoint to be saved", func() (bool, string) {
 		age := 0.0
-		for line := range strings.Lines(r.get("/metrics")) {
+		for line := range strings.Lines(r.metrics()) {
 			if _, err := fmt.Sscanf(line, `kube_eventbridge_checkpoint_age_seconds{pipeline="test"} %g`, &age); err == nil {
 				break
 			}

@@ -216,7 +216,7 @@ func secrets(t *testing.T, api *controlplane.ControlPlane) {
 	must(t, err)
 	must(t, r.kube.CoreV1().Secrets("secrets").Delete(t.Context(), "s", metav1.DeleteOptions{}))
 	log := r.awaitStory("secrets/s", "added deleted")
-	metrics := r.get("/metrics")
+	metrics := r.metrics()
 	b.stop()
 	checkpoint, err := os.ReadFile(filepath.Join(r.dir, "data", "test.db"))
 	must(t, err)
@@ -238,8 +238,9 @@ func secrets(t *testing.T, api *controlplane.ControlPlane) {
 	}
 }
 
-func (r *rig) get(path string) string {
-	_, body := r.status(path)
+// metrics is what the bridge serves; empty where nobody listens yet.
+func (r *rig) metrics() string {
+	_, body := r.status("/metrics")
 	return body
 }
 
@@ -366,7 +367,7 @@ func latest(t *testing.T, api *controlplane.ControlPlane) {
 		version = r.patch("latest", "a", fmt.Sprintf(`{"data":{"i":"%d"}}`, i)).ResourceVersion
 	}
 	r.poll("the bridge to have read all changes", func() (bool, string) {
-		metrics := r.get("/metrics")
+		metrics := r.metrics()
 		return strings.Contains(metrics, "kube_eventbridge_buffered_events{pipeline=\"test\"} 2\n"), metrics
 	})
 	r.broker.start()

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// An audit looks at most at so many objects a second and third time; where more differ, the list that follows sees all of them.
+	// Up to so many objects an audit looks at one by one the second and third time.
 	auditSuspects = 1000
 	auditLooks    = 3
 	// auditNames is how many of the objects that differ are named.
@@ -26,12 +26,14 @@ const (
 func (s *stream) audits(ctx context.Context, every time.Duration, again chan<- string) {
 	log := s.session.log.With("stream", s.name)
 	for every > 0 && pause.For(ctx, every) == nil {
-		differing, err := s.audit(ctx)
+		differing, done, err := s.audit(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			log.Warn("audit: the API server does not tell what exists", "err", err)
+			continue
+		case !done:
 			continue
 		}
 		s.metrics.audits.Inc()
@@ -39,6 +41,7 @@ func (s *stream) audits(ctx context.Context, every time.Duration, again chan<- s
 			continue
 		}
 		s.metrics.differences.Add(float64(len(differing)))
+		s.session.forgetTrail(s.name) // what the list finds was to be found before older positions
 		log.Error("audit: the log is not what exists; the stream is listed again", "objects", len(differing), "such as", first(differing))
 		select {
 		case again <- fmt.Sprintf("an audit found %d objects that differ, such as %s", len(differing), first(differing)):
@@ -50,17 +53,23 @@ func (s *stream) audits(ctx context.Context, every time.Duration, again chan<- s
 func first(keys []string) string { return strings.Join(keys[:min(len(keys), auditNames)], ", ") }
 
 // audit returns the objects of which the log has another state than exists. An object whose changes are on their way is none: at a
-// position everything up to it is settled, so what is not newer must be the same.
-func (s *stream) audit(ctx context.Context) (differing []string, err error) {
+// position everything up to it is settled, so what is not newer must be the same. It is not done where there was nothing to compare with.
+func (s *stream) audit(ctx context.Context) (differing []string, done bool, err error) {
 	position := s.safe()
 	if position == "" || !s.status.watching() {
-		return nil, nil
+		return nil, false, nil
 	}
-	suspects, err := s.suspects(ctx, position)
-	for look := 0; err == nil && len(suspects) > 0 && len(suspects) <= auditSuspects && look < auditLooks; look++ {
-		suspects, err = s.lookAgain(ctx, suspects)
+	differing, err = s.suspects(ctx, position)
+	for look := 1; err == nil && len(differing) > 0 && look < auditLooks; look++ {
+		if len(differing) <= auditSuspects {
+			differing, err = s.lookAgain(ctx, differing)
+		} else if position = s.safe(); position != "" {
+			differing, err = s.suspects(ctx, position)
+		} else {
+			return nil, false, nil // a list has begun, and sees everything
+		}
 	}
-	return suspects, err
+	return differing, err == nil, err
 }
 
 // suspects compares all objects, as they were at position, with the ledger as it is while they are read.

@@ -27,6 +27,11 @@ func (p *session) commits(ctx context.Context) error {
 		case <-tick.C:
 		}
 		p.broker.observe(p.sink.Ready())
+		select {
+		case <-p.met:
+		default:
+			continue // nothing was done yet
+		}
 		err := p.commit(ctx)
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -116,25 +121,39 @@ func (p *session) batch(streams []*stream) (b *checkpoint.Batch, changed bool) {
 	return b, changed
 }
 
-// logAt returns what to remember of the log, and whether that is new. A sink whose log cannot be read has no marks.
+// logAt returns what to remember of the log, and whether that is new.
 func (p *session) logAt(marks map[int32]uint64, streams []*stream) (log checkpoint.Log, changed bool) {
 	log = p.logged
-	if len(marks) == 0 || maps.Equal(marks, log.Marks) {
-		return log, p.unlogged
-	}
-	log.Marks = marks
-	w := checkpoint.Waypoint{Positions: map[string]string{}}
+	w := checkpoint.Waypoint{Positions: p.unopened(streams)}
 	for _, s := range streams {
 		if at := s.safe(); at != "" {
 			w.Positions[s.name] = at
 		}
 	}
 	w.Marks, w.IDs = p.marks.ends() // after the positions, whose changes it has to bound
+	if len(marks) == 0 || maps.Equal(marks, log.Marks) && len(log.Trail) > 0 && maps.Equal(w.Marks, log.Trail[len(log.Trail)-1].Marks) {
+		return log, p.unlogged
+	}
+	log.Marks = marks
 	log.Trail = checkpoint.Extend(p.trail, w)
 	if time.Since(p.extended) >= waypointEvery {
 		p.trail, p.extended = log.Trail, time.Now()
 	}
 	return log, true
+}
+
+// unopened returns the stored positions of streams that are not open yet, as those of resources that the API server does not know.
+func (p *session) unopened(streams []*stream) map[string]string {
+	positions := map[string]string{}
+	for name, saved := range p.state.Streams {
+		if saved.Position != "" && saved.Unannounced == (checkpoint.Snapshot{}) {
+			positions[name] = saved.Position
+		}
+	}
+	for _, s := range streams {
+		delete(positions, s.name)
+	}
+	return positions
 }
 
 // lastCommit saves what the stop has settled, although ctx has ended.

@@ -38,6 +38,9 @@ func (s *stream) listStarted(ctx context.Context, p source.Progress) error {
 		return err
 	}
 	m, suffix := s.opening(p)
+	if suffix != "" {
+		s.session.forgetTrail(s.name) // older positions are those of other selectors
+	}
 	if err := s.announceList(ctx, m); err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type fakeLog struct {
 	log    []sink.Stored
 	byID   map[string]int
 	last   map[string]int
+	id     string   // of the log itself
 	at     []string // the messages' subjects
 	faults func() fault
 	wg     sync.WaitGroup
@@ -274,6 +275,7 @@ func start(t *testing.T, to sink.Sink, store checkpoint.Store) *rig {
 	if err := p.meetLog(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	close(p.met)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var group sync.WaitGroup
 	group.Go(func() { _ = to.Run(ctx) })

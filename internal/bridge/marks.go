@@ -72,6 +72,13 @@ func (m *marks) take() map[int32]uint64 {
 	return maps.Clone(m.windows[m.current].from)
 }
 
+// from returns what was acknowledged when a window began.
+func (m *marks) from(window uint8) map[int32]uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.windows[window].from)
+}
+
 // ends returns what was acknowledged last, and the ids of the messages there, where they are known.
 func (m *marks) ends() (map[int32]uint64, map[int32]string) {
 	m.mu.Lock()

@@ -93,6 +93,9 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		if at := p.saved.Load(); at != 0 {
 			gauge(m.age, time.Since(time.Unix(0, at)).Seconds(), p.name)
 		}
+		for name, age := range p.unmet() {
+			gauge(m.oldest, age.Seconds(), p.name, name)
+		}
 		for _, s := range p.opened() {
 			age := 0.0
 			if t, ok := s.tracker.Oldest(); ok {

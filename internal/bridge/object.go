@@ -20,8 +20,6 @@ type delta struct {
 	// concluded: a deletion that no watch has shown. What the log has alive under the name is gone, unless its uid is successor.
 	concluded bool
 	successor string
-	// superseded: the version that a deletion carries is of a history that has ended.
-	superseded bool
 }
 
 // object is a key with changes pending, or a marker. The workqueue holds objects; at most one worker, and after it one
@@ -54,6 +52,8 @@ type attempt struct {
 	// previous is what the log was seen to have last, where a check failed before.
 	previous  uint64
 	conflicts int
+	// sought: a marker that met another message has to be looked for.
+	sought bool
 	// rejected is why the broker does not take the event itself.
 	rejected error
 	// blocked: the broker does not take the rejection, or the marker, either.

@@ -5,6 +5,7 @@ package bridge
 import (
 	"context"
 	"maps"
+	"strings"
 
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
@@ -14,10 +15,20 @@ type readableLog struct{ *fakeLog }
 
 func newReadableLog() readableLog { return readableLog{newFakeLog()} }
 
-func (l readableLog) Bounds(context.Context) (map[int32]sink.Bounds, error) {
+func (l readableLog) Bounds(context.Context, map[int32]uint64) (sink.LogBounds, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return map[int32]sink.Bounds{0: {First: 1, Last: uint64(len(l.log))}}, nil
+	return sink.LogBounds{ID: l.id, Partitions: map[int32]sink.Bounds{0: {First: 1, Last: uint64(len(l.log))}}}, nil
+}
+
+func (l readableLog) At(_ context.Context, _ int32, sequence uint64) (*sink.Stored, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if sequence < 1 || sequence > uint64(len(l.log)) {
+		return nil, nil
+	}
+	m := l.log[sequence-1]
+	return &m, nil
 }
 
 func (l readableLog) Read(_ context.Context, q sink.Query, f func(*sink.Stored) error) error {
@@ -27,7 +38,7 @@ func (l readableLog) Read(_ context.Context, q sink.Query, f func(*sink.Stored) 
 	l.mu.Unlock()
 	for i := range log {
 		m := log[i]
-		if m.Sequence <= q.After[0] || q.LastOfKey && last[at[i]] != i+1 {
+		if !strings.HasPrefix(at[i], "k8s.") || m.Sequence <= q.After[0] || q.LastOfKey && last[at[i]] != i+1 {
 			continue
 		}
 		m.Data = nil

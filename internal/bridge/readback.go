@@ -4,7 +4,6 @@ package bridge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -16,48 +15,58 @@ import (
 )
 
 // meetLog finds out what the log has that the checkpoint does not know, or has no more. It waits for the broker; the
-// error is ctx's.
+// error is ctx's, or says why the log cannot be used.
 func (p *session) meetLog(ctx context.Context) error {
 	log, ok := p.sink.(sink.Log)
 	if !ok {
 		return nil
 	}
-	bounds, err := log.Bounds(ctx)
+	last := p.lastWaypoint()
+	bounds, err := log.Bounds(ctx, last.Marks)
 	if err != nil {
 		return err
 	}
-	ends, ids, err := ends(ctx, log, bounds)
-	if err != nil {
+	now := checkpoint.Waypoint{}
+	if now.Marks, now.IDs, err = ends(ctx, log, bounds); err != nil {
 		return err
 	}
 	if len(p.state.Log.Marks) > 0 {
-		lost, err := p.hasLost(ctx, log, bounds)
+		lost, err := p.hasLost(ctx, log, bounds, last)
 		switch {
 		case err != nil:
 			return err
 		case lost:
-			err = p.rebuild(ctx, log, bounds, ends)
+			err = p.rebuild(ctx, log, bounds, now)
 		default:
-			err = p.readTail(ctx, log, ends)
+			err = p.readTail(ctx, log, bounds, now)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	p.marks.start(ends, ids)
+	p.logged.ID = bounds.ID
+	p.marks.start(now.Marks, now.IDs)
 	p.trail = p.logged.Trail
 	return nil
 }
 
-// ends returns where each partition ends, and the ids of the messages there, if they are the sink's own.
-func ends(ctx context.Context, log sink.Log, bounds map[int32]sink.Bounds) (map[int32]uint64, map[int32]string, error) {
+// lastWaypoint returns where the log ended when the checkpoint was saved.
+func (p *session) lastWaypoint() checkpoint.Waypoint {
+	if n := len(p.state.Log.Trail); n > 0 {
+		return p.state.Log.Trail[n-1]
+	}
+	return checkpoint.Waypoint{Marks: p.state.Log.Marks}
+}
+
+// ends returns where each partition ends, and the ids of the messages there.
+func ends(ctx context.Context, log sink.Log, bounds sink.LogBounds) (map[int32]uint64, map[int32]string, error) {
 	ends, ids := map[int32]uint64{}, map[int32]string{}
-	for partition, b := range bounds {
+	for partition, b := range bounds.Partitions {
 		ends[partition] = b.Last
 		if b.Last < b.First {
 			continue
 		}
-		m, err := at(ctx, log, partition, b.Last)
+		m, err := log.At(ctx, partition, b.Last)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -68,22 +77,21 @@ func ends(ctx context.Context, log sink.Log, bounds map[int32]sink.Bounds) (map[
 	return ends, ids, nil
 }
 
-// hasLost reports whether the log ends before what it had acknowledged, or has something else in the place of the last message
-// that it had acknowledged.
-func (p *session) hasLost(ctx context.Context, log sink.Log, bounds map[int32]sink.Bounds) (bool, error) {
-	last := checkpoint.Waypoint{Marks: p.state.Log.Marks}
-	if n := len(p.state.Log.Trail); n > 0 {
-		last = p.state.Log.Trail[n-1]
+// hasLost reports whether the log is another one, ends before what it had acknowledged, or has something else in the place of the last
+// message that it had acknowledged.
+func (p *session) hasLost(ctx context.Context, log sink.Log, bounds sink.LogBounds, last checkpoint.Waypoint) (bool, error) {
+	if id := p.state.Log.ID; id != "" && id != bounds.ID {
+		return true, nil
 	}
 	for partition, mark := range last.Marks {
-		b := bounds[partition]
+		b := bounds.Partitions[partition]
 		switch {
 		case mark > b.Last:
 			return true, nil
 		case mark < b.First || last.IDs[partition] == "":
 			continue
 		}
-		m, err := at(ctx, log, partition, mark)
+		m, err := log.At(ctx, partition, mark)
 		if err != nil {
 			return false, err
 		}
@@ -94,29 +102,8 @@ func (p *session) hasLost(ctx context.Context, log sink.Log, bounds map[int32]si
 	return false, nil
 }
 
-// errEnough ends a reading.
-var errEnough = errors.New("enough")
-
-// at returns the message at a place of the log; nil if it is not there any more.
-func at(ctx context.Context, log sink.Log, partition int32, sequence uint64) (found *sink.Stored, err error) {
-	q := sink.Query{After: map[int32]uint64{partition: sequence - 1}}
-	err = log.Read(ctx, q, func(m *sink.Stored) error {
-		if m.Partition != partition {
-			return nil
-		}
-		if m.Sequence == sequence {
-			found = m
-		}
-		return errEnough
-	})
-	if errors.Is(err, errEnough) {
-		err = nil
-	}
-	return found, err
-}
-
 // readTail brings the store up to what the log has after its marks: what a process published that did not come to save it.
-func (p *session) readTail(ctx context.Context, log sink.Log, ends map[int32]uint64) error {
+func (p *session) readTail(ctx context.Context, log sink.Log, bounds sink.LogBounds, now checkpoint.Waypoint) error {
 	read, learned, streams := 0, map[string]map[string]checkpoint.Row{}, map[string]checkpoint.Stream{}
 	err := log.Read(ctx, sink.Query{After: p.state.Log.Marks}, func(m *sink.Stored) error {
 		read++
@@ -135,7 +122,10 @@ func (p *session) readTail(ctx context.Context, log sink.Log, ends map[int32]uin
 	}
 	p.log.Info("read the end of the log", "messages", read, "streams", len(learned))
 	maps.Copy(p.state.Streams, streams)
-	p.logged.Marks = ends
+	now.Positions = p.unopened(nil)
+	p.logged = checkpoint.Log{
+		ID: bounds.ID, Marks: now.Marks, Losses: p.state.Log.Losses, Trail: checkpoint.Extend(p.state.Log.Trail, now),
+	}
 	return p.store(ctx, &checkpoint.Batch{Streams: streams, Put: learned, Log: &p.logged})
 }
 

@@ -106,11 +106,11 @@ func (s *stream) renew(ctx context.Context, cause *source.RewoundError) error {
 	if err := s.tracker.Await(ctx); err != nil {
 		return err
 	}
+	s.session.forgetTrail(s.name) // its positions are of the old history
 	from := s.beginHistory(cause)
 	s.metrics.histories.Inc()
 	s.session.log.Warn("another history begins: everything is published again under it", "stream", s.name, "history", s.saved.History,
 		"from", from, "cause", cause)
-	s.session.forgetTrail(s.name)
 	return nil
 }
 

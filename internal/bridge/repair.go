@@ -15,7 +15,7 @@ import (
 
 // rebuild makes the store what the log is now, after it lost what it had acknowledged: rows from the last message of each object, and
 // positions from a time before the loss. The API server is then asked for everything since.
-func (p *session) rebuild(ctx context.Context, log sink.Log, bounds map[int32]sink.Bounds, ends map[int32]uint64) error {
+func (p *session) rebuild(ctx context.Context, log sink.Log, bounds sink.LogBounds, now checkpoint.Waypoint) error {
 	found := map[string]map[string]checkpoint.Row{}
 	err := log.Read(ctx, sink.Query{LastOfKey: !p.sharesSubjects()}, func(m *sink.Stored) error {
 		p.learn(found, m, nil)
@@ -33,10 +33,14 @@ func (p *session) rebuild(ctx context.Context, log sink.Log, bounds map[int32]si
 		way = trail[n-1]
 	}
 	b := &checkpoint.Batch{Streams: map[string]checkpoint.Stream{}, Put: found}
+	now.Positions = map[string]string{}
 	for name, saved := range p.state.Streams {
 		b.Forget = append(b.Forget, name)
 		b.Streams[name] = rewound(saved, way.Positions[name], p.state.Rows[name])
 		b.Put[name] = p.kept(name, found[name], bounds)
+		if at := b.Streams[name].Position; at != "" {
+			now.Positions[name] = at
+		}
 	}
 	// What is announced behind the positions is not announced again.
 	if err := log.Read(ctx, sink.Query{After: way.Marks}, func(m *sink.Stored) error {
@@ -45,9 +49,9 @@ func (p *session) rebuild(ctx context.Context, log sink.Log, bounds map[int32]si
 	}); err != nil {
 		return fmt.Errorf("read the log: %w", err)
 	}
-	b.Log = &checkpoint.Log{Marks: ends, Losses: p.state.Log.Losses + 1, Trail: trail}
+	b.Log = &checkpoint.Log{ID: bounds.ID, Marks: now.Marks, Losses: p.state.Log.Losses + 1, Trail: checkpoint.Extend(trail, now)}
 	p.log.Warn("the log has lost events that it had acknowledged: what was published since is published again",
-		"has", ends, "had", p.state.Log.Marks, "known up to", way.Marks, "losses", b.Log.Losses)
+		"has", now.Marks, "had", p.lastWaypoint().Marks, "known up to", way.Marks, "losses", b.Log.Losses)
 	if err := p.store(ctx, b); err != nil {
 		return err
 	}
@@ -81,7 +85,10 @@ func (p *session) intact(found map[string]map[string]checkpoint.Row) map[int32]u
 }
 
 // trailTo returns the waypoints of the part of the log that is what it was.
-func (p *session) trailTo(ctx context.Context, log sink.Log, bounds map[int32]sink.Bounds, intact map[int32]uint64) ([]checkpoint.Waypoint, error) {
+func (p *session) trailTo(ctx context.Context, log sink.Log, bounds sink.LogBounds, intact map[int32]uint64) ([]checkpoint.Waypoint, error) {
+	if id := p.state.Log.ID; id != "" && id != bounds.ID {
+		return nil, nil // of another log nothing is known
+	}
 	trail := p.state.Log.Trail
 	for n := len(trail); n > 0; n-- {
 		w := trail[n-1]
@@ -97,16 +104,16 @@ func (p *session) trailTo(ctx context.Context, log sink.Log, bounds map[int32]si
 }
 
 // passes reports whether the log has the messages of a waypoint, or had them: older ones may have been removed since.
-func passes(ctx context.Context, log sink.Log, bounds map[int32]sink.Bounds, w checkpoint.Waypoint) (bool, error) {
+func passes(ctx context.Context, log sink.Log, bounds sink.LogBounds, w checkpoint.Waypoint) (bool, error) {
 	for partition, mark := range w.Marks {
-		b := bounds[partition]
+		b := bounds.Partitions[partition]
 		if mark < b.First {
 			continue
 		}
 		if mark > b.Last || w.IDs[partition] == "" {
 			return false, nil
 		}
-		m, err := at(ctx, log, partition, mark)
+		m, err := log.At(ctx, partition, mark)
 		if err != nil || m == nil || m.ID != w.IDs[partition] {
 			return false, err
 		}
@@ -116,13 +123,13 @@ func passes(ctx context.Context, log sink.Log, bounds map[int32]sink.Bounds, w c
 
 // kept adds to what was found of a stream what the log need not have: objects that were never published, and those whose events
 // are older than the log.
-func (p *session) kept(name string, found map[string]checkpoint.Row, bounds map[int32]sink.Bounds) map[string]checkpoint.Row {
+func (p *session) kept(name string, found map[string]checkpoint.Row, bounds sink.LogBounds) map[string]checkpoint.Row {
 	rows := maps.Clone(found)
 	if rows == nil {
 		rows = map[string]checkpoint.Row{}
 	}
 	for key, row := range p.state.Rows[name] {
-		if _, ok := rows[key]; !ok && row.Sequence < max(1, bounds[row.Partition].First) {
+		if _, ok := rows[key]; !ok && row.Sequence < max(1, bounds.Partitions[row.Partition].First) {
 			rows[key] = row
 		}
 	}
@@ -131,7 +138,7 @@ func (p *session) kept(name string, found map[string]checkpoint.Row, bounds map[
 
 // rewound returns the state of a stream that goes back to position, or to a list where it is empty.
 func rewound(saved checkpoint.Stream, position string, rows map[string]checkpoint.Row) checkpoint.Stream {
-	saved.Announced = ""
+	saved.Announced, saved.Unannounced = "", checkpoint.Snapshot{} // of that list the log need not have anything
 	if saved.Position == "" {
 		return saved // its list begins again in any case
 	}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +50,9 @@ type session struct {
 	// saved is when the last commit succeeded, in nanoseconds since 1970.
 	saved atomic.Int64
 	state *checkpoint.State
+	// met is closed when the log's end was seen; nothing is watched, or committed, before. Known are the streams that the store knew then.
+	met   chan struct{}
+	known atomic.Pointer[[]string]
 
 	// committing is held during a commit, and guards what follows.
 	committing sync.Mutex
@@ -66,7 +71,7 @@ type session struct {
 
 func newSession(c *Config, to sink.Sink) *session {
 	p := &session{
-		cfg: c, name: c.Name, log: c.Log, sink: to, budget: newBudget(c.Buffer), memory: newMemory(), marks: newMarks(), failure: make(chan error, 1),
+		cfg: c, name: c.Name, log: c.Log, sink: to, budget: newBudget(c.Buffer), memory: newMemory(), marks: newMarks(), failure: make(chan error, 1), met: make(chan struct{}),
 		unknown: map[string]error{},
 		queue:   workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
 	}
@@ -89,6 +94,8 @@ func (p *session) run(ctx context.Context) error {
 		return err
 	}
 	p.state, p.logged = state, state.Log
+	known := slices.Collect(maps.Keys(state.Streams))
+	p.known.Store(&known)
 	p.saved.Store(time.Now().UnixNano())
 
 	// What delivers outlives what reads, so that what was read can be delivered.
@@ -129,6 +136,7 @@ func (p *session) readAll(ctx, failed context.Context) error {
 		if err := p.meetLog(reads); err != nil {
 			return p.ended(err)
 		}
+		close(p.met)
 		for i := range p.cfg.Streams {
 			reading.Go(func() error { return p.read(reads, &p.cfg.Streams[i]) })
 		}
@@ -165,10 +173,27 @@ func (p *session) deliver(ctx context.Context, g *errgroup.Group) {
 
 // ended leaves out what only says that the session was stopped.
 func (p *session) ended(err error) error {
-	if errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, sink.ErrNotRunning) {
 		return nil
 	}
 	return err
+}
+
+// unmet returns, while the log's end was not seen, the streams that wait for that, and for how long.
+func (p *session) unmet() map[string]time.Duration {
+	known := p.known.Load()
+	select {
+	case <-p.met:
+		return nil
+	default:
+	}
+	ages := map[string]time.Duration{}
+	if known != nil {
+		for _, name := range *known {
+			ages[name] = time.Since(time.Unix(0, p.saved.Load()))
+		}
+	}
+	return ages
 }
 
 func (p *session) opened() []*stream {

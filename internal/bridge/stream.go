@@ -110,10 +110,10 @@ func news(row checkpoint.Row, c *source.Change) bool {
 // vanished is the deletion of the object that row is about, which no watch has shown.
 func (s *stream) vanished(namespace, name string, row checkpoint.Row, reason source.Reason, seen time.Time) delta {
 	s.metrics.synthesized.Inc()
-	return delta{concluded: true, superseded: row.Superseded, Change: source.Change{
+	return delta{concluded: true, Change: source.Change{
 		Op:     source.Deleted,
 		Ident:  source.Ident{Namespace: namespace, Name: name, UID: row.UID, ResourceVersion: row.ResourceVersion},
-		Reason: reason, Seen: seen, Listed: true,
+		Reason: reason, Seen: seen, Listed: true, Superseded: row.Superseded,
 	}}
 }
 
@@ -151,7 +151,7 @@ func (s *stream) classify(o *object) (row checkpoint.Row, fresh bool) {
 		return row, true
 	case d.concluded:
 		if alive {
-			d.UID, d.ResourceVersion, d.superseded = row.UID, row.ResourceVersion, row.Superseded
+			d.UID, d.ResourceVersion, d.Superseded = row.UID, row.ResourceVersion, row.Superseded
 		}
 		return row, !exists || alive && row.UID != d.successor
 	case exists && !news(row, &d.Change):
@@ -173,7 +173,7 @@ func (s *stream) classify(o *object) (row checkpoint.Row, fresh bool) {
 // remember moves the ledger to what was just published, or passed over; place says where the object's last event is.
 func (s *stream) remember(key string, d *delta, place checkpoint.Row) {
 	place.UID, place.ResourceVersion, place.Deleted = d.UID, d.ResourceVersion, d.Op == source.Deleted
-	place.Superseded = d.superseded
+	place.Superseded = d.Superseded
 	s.ledger.Put(key, place)
 }
 
@@ -202,7 +202,10 @@ func (s *stream) Resume() (string, iter.Seq[source.Ident], bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	position := s.tracker.Position()
-	if position == "" || s.saved.Fingerprint != s.fingerprint {
+	if position == "" {
+		return s.saved.Repair, nil, false // a log that has to be filled again was filled from there
+	}
+	if s.saved.Fingerprint != s.fingerprint {
 		return position, nil, false
 	}
 	return position, func(yield func(source.Ident) bool) {

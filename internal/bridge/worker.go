@@ -76,6 +76,12 @@ func (p *session) publish(ctx context.Context, o *object) {
 			p.log.Error("change cannot be encoded", "stream", s.name, "object", o.key, "err", err)
 		})
 	}
+	if a.sought {
+		a.sought = false
+		if p.seek(ctx, o) {
+			return
+		}
+	}
 	if !a.flying {
 		a.flying, a.window = true, p.marks.begin()
 	}
@@ -90,8 +96,8 @@ func (s *stream) encode(a *attempt, row checkpoint.Row) (err error) {
 	m.Verify, m.Previous = false, 0
 	if a.marker != nil {
 		s.encoder.Marker(m, a.marker.Marker)
-		// Markers of one stream follow each other: the id tells a repetition, unless the process is another one.
-		m.Verify, m.Shared = a.marker.again, m.Shared || !a.marker.again
+		// The id tells a repetition, unless the process is another one.
+		m.Verify = a.marker.again
 		if a.conflicts > 0 {
 			m.Previous = a.previous
 		}
@@ -211,6 +217,7 @@ func (p *session) conflicted(o *object, last *sink.Stored) {
 			s.found(o.key, &a.delta, state, last.Sequence)
 		}
 	}
+	a.sought = a.marker != nil
 	if a.conflicts <= patientConflicts {
 		p.again(o, 0)
 		return
@@ -219,6 +226,27 @@ func (p *session) conflicted(o *object, last *sink.Stored) {
 		p.log.Warn("another writer publishes the same object", "stream", s.name, "object", o.key)
 	})
 	p.again(o, conflictDelay)
+}
+
+// seek looks for a marker among what the log got since it was first published: streams of single namespaces announce themselves at the same subject, so
+// that the last message there may be another's. It reports whether the marker is settled by that.
+func (p *session) seek(ctx context.Context, o *object) bool {
+	log, ok := p.sink.(sink.Log)
+	if !ok || !o.attempt.flying {
+		return false
+	}
+	var found *sink.Stored
+	err := log.Read(ctx, sink.Query{After: p.marks.from(o.attempt.window)}, func(m *sink.Stored) error {
+		if m.ID == o.attempt.message.ID {
+			found = m
+		}
+		return nil
+	})
+	if err != nil || found == nil {
+		return false
+	}
+	p.settled(o, sink.Receipt{Sequence: found.Sequence, Partition: found.Partition, Duplicate: true}, nil)
+	return true
 }
 
 // refused puts a rejection in the place of an event that the broker will never take. Where it takes not even that, the

@@ -26,6 +26,7 @@ const (
 	codeInvalidConfig   = 10052
 	codeNoReplicas      = 10074
 	codeNoPeers         = 10005
+	codeMaxConsumers    = 10026
 )
 
 // answer is JetStream's answer to a publish.

@@ -44,6 +44,9 @@ type Config struct {
 	// Wait is how long a broker that failed is left alone before the second attempt (default 250 ms). It doubles with each attempt up to
 	// 10 s and is shortened by up to a half at random.
 	Wait time.Duration
+	// LookEvery is how often the stream is looked at while nothing seems to be wrong (default 10 s). Nothing else tells of a stream that
+	// was removed and made anew.
+	LookEvery time.Duration
 }
 
 // Limits of a stream; zero means none.
@@ -92,6 +95,7 @@ const (
 	maxWindow         = 1 << 16
 	defaultAckTimeout = 5 * time.Second
 	defaultWait       = 250 * time.Millisecond
+	defaultLookEvery  = 10 * time.Second
 	defaultDuplicates = 2 * time.Minute
 	// minDuplicates is the shortest memory for ids in which a connection can be lost, found and used again.
 	minDuplicates = 10 * time.Second
@@ -109,6 +113,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Wait == 0 {
 		c.Wait = defaultWait
+	}
+	if c.LookEvery == 0 {
+		c.LookEvery = defaultLookEvery
 	}
 	if c.Limits.Replicas == 0 {
 		c.Limits.Replicas = 1
@@ -151,6 +158,9 @@ func (c Config) validate() error {
 	}
 	if c.Wait < time.Millisecond {
 		wrong("wait: %v is less than 1ms", c.Wait)
+	}
+	if c.LookEvery < time.Millisecond {
+		wrong("lookEvery: %v is less than 1ms", c.LookEvery)
 	}
 	if d := c.Limits.Duplicates; d < minDuplicates {
 		wrong("duplicates and maxAge: ids must be remembered for %v at least, not %v", minDuplicates, d)

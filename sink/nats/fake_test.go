@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -15,16 +16,26 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
-// answer is what a fake broker does about a publish: cut the connection, say nothing, or send a reply.
+// answer is what a fake broker does about a publish: cut the connection, say nothing, send a reply, or messages of the stream.
 type answer struct {
-	cut   bool
-	reply string
+	cut      bool
+	reply    string
+	messages []delivered
+}
+
+// delivered is a message of the stream: its place there, and its number among those that the consumer has sent.
+type delivered struct{ sequence, number int }
+
+func (d delivered) write(w io.Writer, sid string) {
+	_, _ = fmt.Fprintf(w, "MSG k8s.a %s $JS.ACK.KUBERNETES.C.1.%d.%d.%d.0 0\r\n\r\n", sid, d.sequence, d.number, time.Now().UnixNano())
 }
 
 const (
 	infoSubject   = "$JS.API.STREAM.INFO."
 	createSubject = "$JS.API.STREAM.CREATE."
 	lastSubject   = "$JS.API.STREAM.MSG.GET."
+	makeSubject   = "$JS.API.CONSUMER.CREATE."
+	nextSubject   = "$JS.API.CONSUMER.MSG.NEXT."
 )
 
 // haveStream has the stream, and never acknowledges.
@@ -84,7 +95,13 @@ func serveFake(c net.Conn, script func(subject string) answer) {
 				return
 			}
 			for inbox, id := range sid {
-				if a.reply != "" && strings.HasPrefix(f[2], inbox) {
+				if !strings.HasPrefix(f[2], inbox) {
+					continue
+				}
+				for _, d := range a.messages {
+					d.write(c, id)
+				}
+				if a.reply != "" {
 					_, _ = fmt.Fprintf(c, "MSG %s %s %d\r\n%s\r\n", f[2], id, len(a.reply), a.reply)
 				}
 			}

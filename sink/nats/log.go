@@ -7,6 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -14,43 +18,91 @@ import (
 
 var _ sink.Log = (*Sink)(nil)
 
-// Bounds implements [sink.Log]: the stream is partition 0. Once Run has ended the error is [sink.ErrNotRunning].
-func (s *Sink) Bounds(ctx context.Context) (map[int32]sink.Bounds, error) {
-	var bounds sink.Bounds
+// Bounds implements [sink.Log]: the stream is partition 0, and its time of creation the ID. What it has then must not be lost any more
+// while Run runs, as if this run had published it. Once Run has ended the error is [sink.ErrNotRunning].
+func (s *Sink) Bounds(ctx context.Context, expected map[int32]uint64) (sink.LogBounds, error) {
+	var bounds sink.LogBounds
+	var doubted time.Time
 	err := s.insist(ctx, func(ctx context.Context) (bool, error) {
-		js, err := s.jetstream(s.conn.Load())
+		info, err := s.info(ctx)
 		if err != nil {
 			return false, err
 		}
-		ctx, cancel := s.request(ctx)
-		defer cancel()
-		st, err := js.Stream(ctx, s.cfg.Stream)
-		if err != nil {
-			return false, s.unanswered(ctx, err)
+		state := info.State
+		if state.LastSeq < expected[0] && info.Config.Replicas > 1 {
+			if doubted.IsZero() {
+				doubted = time.Now()
+			}
+			if time.Since(doubted) < s.patience {
+				return false, fmt.Errorf("it ends at %d, and is expected to end at %d: %w", state.LastSeq, expected[0], errLeftBehind)
+			}
 		}
-		state := st.CachedInfo().State
-		bounds = sink.Bounds{First: state.FirstSeq, Last: state.LastSeq}
-		if state.Msgs == 0 {
-			bounds.First = state.LastSeq + 1
+		if !s.promise(info.Created, state.LastSeq) {
+			s.look()
 		}
+		bounds = boundsOf(info)
 		return true, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("bounds of stream %s: %w", s.cfg.Stream, err)
+		return sink.LogBounds{}, fmt.Errorf("bounds of stream %s: %w", s.cfg.Stream, err)
 	}
-	return map[int32]sink.Bounds{0: bounds}, nil
+	return bounds, nil
+}
+
+func (s *Sink) info(ctx context.Context) (*jetstream.StreamInfo, error) {
+	js, err := s.jetstream(s.conn.Load())
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.request(ctx)
+	defer cancel()
+	st, err := js.Stream(ctx, s.cfg.Stream)
+	if err != nil {
+		return nil, s.unanswered(ctx, err)
+	}
+	return st.CachedInfo(), nil
+}
+
+func boundsOf(info *jetstream.StreamInfo) sink.LogBounds {
+	b := sink.Bounds{First: info.State.FirstSeq, Last: info.State.LastSeq}
+	if info.State.Msgs == 0 {
+		b.First = b.Last + 1
+	}
+	return sink.LogBounds{ID: info.Created.UTC().Format(time.RFC3339Nano), Partitions: map[int32]sink.Bounds{0: b}}
+}
+
+// At implements [sink.Log]. A structured message has its data. Once Run has ended the error is [sink.ErrNotRunning].
+func (s *Sink) At(ctx context.Context, partition int32, sequence uint64) (found *sink.Stored, err error) {
+	if partition != 0 || sequence == 0 {
+		return nil, nil
+	}
+	err = s.insist(ctx, func(ctx context.Context) (_ bool, err error) {
+		found, err = s.get(ctx, map[string]any{"seq": sequence})
+		return err == nil, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("message %d of stream %s: %w", sequence, s.cfg.Stream, err)
+	}
+	if found != nil && !strings.HasPrefix(found.ContentType, structured) {
+		found.Data = nil
+	}
+	return found, nil
 }
 
 // Read implements [sink.Log]. With LastOfKey a message that was published while Read runs may be among the last ones. Once Run has ended
-// the error is [sink.ErrNotRunning].
+// the error is [sink.ErrNotRunning]. The stream's limits may allow no consumer, which Read needs: if they do not for a while the error is a
+// [*sink.UnusableError].
 func (s *Sink) Read(ctx context.Context, q sink.Query, f func(*sink.Stored) error) error {
 	r := &reader{sink: s, q: q, f: f, seen: q.After[0], data: q.Data, subjects: filters(s.cfg.Subjects)}
 	err := s.insist(ctx, r.read)
 	var stopped *stoppedError
-	if errors.As(err, &stopped) {
+	var unusable *sink.UnusableError
+	switch {
+	case errors.As(err, &stopped):
 		return stopped.err
-	}
-	if err != nil {
+	case errors.As(err, &unusable):
+		return unusable
+	case err != nil:
 		return fmt.Errorf("read stream %s: %w", s.cfg.Stream, err)
 	}
 	return nil
@@ -61,9 +113,10 @@ type stoppedError struct{ err error }
 
 func (e *stoppedError) Error() string { return e.err.Error() }
 
-// insist calls attempt while the broker is usable until it succeeds, with pauses that grow unless attempt reports progress. It fails when ctx
-// or Run ends, or with a stoppedError.
+// insist calls attempt while the broker is usable until it succeeds, with pauses that grow unless attempt reports progress; meanwhile Ready
+// says why. It fails when ctx or Run ends, with a stoppedError, or with what is final.
 func (s *Sink) insist(ctx context.Context, attempt func(context.Context) (progress bool, err error)) error {
+	defer s.deaf.Store(nil)
 	for n := 1; ; n++ {
 		if err := s.await(ctx); err != nil {
 			return err
@@ -71,12 +124,15 @@ func (s *Sink) insist(ctx context.Context, attempt func(context.Context) (progre
 		progress, err := attempt(ctx)
 		var stopped *stoppedError
 		switch {
-		case err == nil, errors.As(err, &stopped):
+		case err == nil, errors.As(err, &stopped), final(err):
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case progress:
 			n = 1
+			s.deaf.Store(nil)
+		case !errors.Is(err, errDisconnected):
+			s.deaf.Store(&err)
 		}
 		if !errors.Is(err, errDisconnected) {
 			s.warn(err)
@@ -94,7 +150,7 @@ func (s *Sink) await(ctx context.Context) error {
 		s.mu.Lock()
 		up := s.becameUp
 		s.mu.Unlock()
-		if s.Ready() == nil {
+		if s.unusable() == nil {
 			return nil
 		}
 		select {

@@ -24,6 +24,10 @@ const (
 	pullWait = time.Second
 	// forgetAfter is how long the broker keeps a consumer that nobody asks: one that could not be removed.
 	forgetAfter = time.Minute
+	// occupiedFor is how long such consumers may take the places of new ones.
+	occupiedFor = forgetAfter + 15*time.Second
+	// refusals is how often a broker may refuse a consumer, for a reason that does not pass, until it is believed.
+	refusals = 4
 
 	structured = "application/cloudevents"
 )
@@ -37,6 +41,9 @@ type reader struct {
 	data     bool
 	// delivered is how many messages the consumer has brought.
 	delivered uint64
+	// refused is how often, since when, no consumer could be made.
+	refused      int
+	refusedSince time.Time
 	// seen is the sequence up to which nothing is left to do, end the one after which nothing is; 0: not known yet.
 	seen, end uint64
 }
@@ -183,7 +190,7 @@ func (r *reader) consumer(ctx context.Context, js jetstream.JetStream) (string, 
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:       r.seen + 1,
 		HeadersOnly:       !r.data,
-		InactiveThreshold: forgetAfter,
+		InactiveThreshold: r.sink.forgetAfter(),
 		MemoryStorage:     true,
 		Replicas:          1,
 	}
@@ -199,7 +206,42 @@ func (r *reader) consumer(ctx context.Context, js jetstream.JetStream) (string, 
 	defer cancel()
 	c, err := js.CreateConsumer(ctx, r.sink.cfg.Stream, cfg)
 	if err != nil {
-		return "", fmt.Errorf("create a consumer: %w", r.sink.unanswered(ctx, err))
+		return "", r.denied(r.sink.unanswered(ctx, err))
 	}
+	r.refused = 0
 	return c.CachedInfo().Name, nil
+}
+
+// forgetAfter is how long the broker is to keep a consumer that nobody asks, as far as the stream allows it.
+func (s *Sink) forgetAfter() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if limit := s.limits.InactiveThreshold; limit > 0 {
+		return min(limit, forgetAfter)
+	}
+	return forgetAfter
+}
+
+// denied says why no consumer can be made, and whether to believe that none ever will.
+func (r *reader) denied(err error) error {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) || api.Code < 400 || api.Code >= 500 || api.Code == 404 || api.Code == 408 {
+		return fmt.Errorf("create a consumer: %w", err)
+	}
+	if r.refused++; r.refused == 1 {
+		r.refusedSince = time.Now()
+	}
+	full := api.ErrorCode == codeMaxConsumers
+	if r.refused < refusals || full && time.Since(r.refusedSince) < r.sink.occupied {
+		return fmt.Errorf("create a consumer: %w", err)
+	}
+	advice := "correct the limits of the stream and of the account"
+	if full {
+		advice = "let it have one consumer more, or remove one that nobody needs: nats consumer ls " + r.sink.cfg.Stream
+	}
+	return &sink.UnusableError{
+		Target: "stream " + r.sink.cfg.Stream,
+		Reason: "the broker refuses a consumer, which is needed to read back what was published: " + api.Description,
+		Advice: advice,
+	}
 }

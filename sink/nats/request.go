@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	gonats "github.com/nats-io/nats.go"
 
@@ -63,7 +64,7 @@ func (s *Sink) unanswered(ctx context.Context, err error) error {
 func (s *Sink) silence() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.denied != nil {
+	if s.denied != nil && time.Since(s.deniedAt) < 2*s.cfg.AckTimeout {
 		return s.denied
 	}
 	return fmt.Errorf("no answer within %v", s.cfg.AckTimeout)
@@ -84,7 +85,7 @@ func (s *Sink) complained(nc *gonats.Conn, err error) {
 // forbidden fails for good what the broker does not permit to publish.
 func (s *Sink) forbidden(err error) {
 	s.mu.Lock()
-	s.denied = err
+	s.denied, s.deniedAt = err, time.Now()
 	s.mu.Unlock()
 	subject, ok := deniedSubject(err.Error())
 	denied := func(m *sink.Message, _ uint32) error {

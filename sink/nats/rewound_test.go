@@ -38,6 +38,14 @@ func mustRewind(t *testing.T, ended <-chan error, acknowledged, last uint64) {
 	}
 }
 
+func mustHaveLost(t *testing.T, err error, acknowledged uint64) {
+	t.Helper()
+	var rewound *sink.RewoundError
+	if !errors.As(err, &rewound) || rewound.Acknowledged != acknowledged {
+		t.Errorf("Run: %v, want that %d was acknowledged", err, acknowledged)
+	}
+}
+
 // A log that went back and was published to by somebody else since has as many messages as before, but not the same.
 func TestSink_ends_when_another_message_is_where_its_last_was(t *testing.T) {
 	t.Parallel()

@@ -43,9 +43,11 @@ func (s *Sink) backoff(n int) time.Duration {
 // after each loss of the connection. A broker that is away or refuses the credentials is waited for. When ctx ends, what has
 // no answer yet is told ctx's error: drain before. Run is called once.
 //
-// The error is a [*sink.RewoundError] when the stream is gone, ends before the last message that was acknowledged, or has another one in its
-// place. A message that the stream has removed since is not missed. Where a stream has replicas, one that is left behind may answer for
-// a while: the log must have gone back for 15 seconds to be believed.
+// The error is a [*sink.RewoundError] when the stream is gone or was made anew, ends before the last message that was acknowledged or that
+// Bounds told of, or has another one in the place of the last that was acknowledged. A message that the stream has removed since is not missed.
+// The stream is looked at on each new connection before anything is published on it, when answers are strange, and every [Config].LookEvery:
+// so long may messages be published to a stream that was made anew on an open connection. Where a stream has replicas, one that is left behind
+// may answer for a while: the log must have gone back for 15 seconds to be believed.
 func (s *Sink) Run(ctx context.Context) (err error) {
 	if !s.running.CompareAndSwap(false, true) {
 		return errors.New("nats: Run was called a second time")
@@ -142,7 +144,7 @@ func (s *Sink) serve(ctx context.Context, nc *gonats.Conn, closed <-chan struct{
 	if err != nil {
 		return err
 	}
-	for failures := 0; ; {
+	for failures, routine := 0, false; ; {
 		epoch := s.currentEpoch()
 		err := errDisconnected
 		if nc.IsConnected() {
@@ -151,7 +153,7 @@ func (s *Sink) serve(ctx context.Context, nc *gonats.Conn, closed <-chan struct{
 		if !errors.Is(err, errLeftBehind) {
 			s.doubted = time.Time{}
 		}
-		var again <-chan time.Time
+		var next time.Duration
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -159,15 +161,15 @@ func (s *Sink) serve(ctx context.Context, nc *gonats.Conn, closed <-chan struct{
 			return err
 		case err == nil:
 			failures = 0
+			next = s.cfg.LookEvery
 			s.setUp(epoch, nc.ConnectedUrlRedacted())
 		case nc.IsConnected():
 			failures++
-			s.setDown(err)
-			s.warn(err)
-			again = time.After(s.backoff(failures))
+			next = s.backoff(failures)
+			s.unsure(err, routine)
 		default:
+			next = explainEvery
 			s.explain(nc.LastError())
-			again = time.After(explainEvery)
 		}
 		select {
 		case <-ctx.Done():
@@ -178,9 +180,20 @@ func (s *Sink) serve(ctx context.Context, nc *gonats.Conn, closed <-chan struct{
 			}
 			return errClosed
 		case <-s.wake:
-		case <-again:
+			routine = false
+		case <-time.After(next):
+			routine = s.unusable() == nil
 		}
 	}
+}
+
+// unsure deals with a look at the stream that failed. One that nothing gave a reason for stops nobody: a cluster may acknowledge messages
+// while it cannot answer questions.
+func (s *Sink) unsure(err error, routine bool) {
+	if !routine || errors.Is(err, errLeftBehind) {
+		s.setDown(err)
+	}
+	s.warn(err)
 }
 
 func (s *Sink) jetstream(nc *gonats.Conn) (js jetstream.JetStream, err error) {

@@ -102,6 +102,28 @@ func (b *broker) destroy(t *testing.T) {
 	}
 }
 
+// remake destroys the stream and makes it anew, with n messages of somebody else.
+func (b *broker) remake(t *testing.T, n int) {
+	t.Helper()
+	nc, js := b.connect(t)
+	defer nc.Close()
+	st, err := js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), stream); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), st.CachedInfo().Config); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		if _, err := js.Publish(t.Context(), "k8s.other", nil, jetstream.WithMsgID(fmt.Sprint("other.", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func (b *broker) purge(t *testing.T) {
 	t.Helper()
 	nc, js := b.connect(t)

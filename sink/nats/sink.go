@@ -24,6 +24,7 @@ import (
 	"time"
 
 	gonats "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
@@ -46,10 +47,13 @@ type Sink struct {
 	answering  sync.Mutex
 
 	down     atomic.Pointer[error] // why nothing can be published; nil: something can
+	deaf     atomic.Pointer[error] // why nothing can be read back; nil: something can, or nobody asks
 	mu       sync.Mutex            // guards what follows, and writing to down
 	epoch    int                   // counts the times down was set
-	denied   error                 // the last permission the broker denied
+	denied   error                 // the last permission the broker denied, at deniedAt
+	deniedAt time.Time
 	lastWarn time.Time
+	limits   jetstream.StreamConsumerLimits // of the stream, when it was last looked at
 	// requests are what is waited for besides acknowledgements: how to end the waiting, by number.
 	requests    map[uint64]context.CancelCauseFunc
 	lastRequest uint64
@@ -57,13 +61,16 @@ type Sink struct {
 	becameUp chan struct{} // closed when something can be published again
 	over     chan struct{} // closed when Run has ended
 
-	// acked is what nobody may take back: the furthest message that was acknowledged. Guarded by answering.
+	// acked is what nobody may take back: the furthest message that was acknowledged, or that Bounds told of. born is when the stream that
+	// has it was created. Guarded by answering.
 	acked mark
+	born  time.Time
 	// found, replicas and doubted are only serve's: the stream was found good once, with how many replicas, and since when it seems to have gone back.
 	found    bool
 	replicas int
 	doubted  time.Time
-	patience time.Duration
+	// patience is for replicas, occupied for consumers that somebody may have left behind.
+	patience, occupied time.Duration
 }
 
 type counters struct{ duplicates, conflicts, timeouts, disconnects atomic.Uint64 }
@@ -104,6 +111,7 @@ func New(cfg Config, log *slog.Logger) (*Sink, error) {
 		becameUp: make(chan struct{}),
 		over:     make(chan struct{}),
 		patience: doubtFor,
+		occupied: occupiedFor,
 	}
 	s.scribes.New = func() any { return newScribe(cfg.Stream) }
 	s.setDown(sink.ErrNotRunning)
@@ -117,7 +125,7 @@ func (s *Sink) Publish(ctx context.Context, m *sink.Message, done sink.Done) {
 		done(sink.Receipt{}, sink.Permanent(fmt.Errorf("publish %.200q: not a subject to publish to", m.Subject)))
 		return
 	}
-	if err := s.Ready(); err != nil {
+	if err := s.unusable(); err != nil {
 		done(sink.Receipt{}, fmt.Errorf("publish %s: %w", m.Subject, err))
 		return
 	}
@@ -133,7 +141,7 @@ func (s *Sink) Publish(ctx context.Context, m *sink.Message, done sink.Done) {
 func (s *Sink) publish(i int, m *sink.Message, done sink.Done) {
 	s.publishing.RLock()
 	defer s.publishing.RUnlock()
-	if err := s.Ready(); err != nil {
+	if err := s.unusable(); err != nil {
 		s.finish(i, m, done, sink.Receipt{}, err)
 		return
 	}
@@ -200,8 +208,20 @@ func (s *Sink) failWhere(pick func(m *sink.Message, tick uint32) error) (n uint6
 
 func (s *Sink) failAll(err error) { s.failWhere(func(*sink.Message, uint32) error { return err }) }
 
-// Ready implements [sink.Sink]: nil while there is a connection and the stream has been checked on it.
+// Ready implements [sink.Sink]: nil while there is a connection, the stream has been checked on it, and what somebody asks of the log is
+// answered.
 func (s *Sink) Ready() error {
+	if err := s.unusable(); err != nil {
+		return err
+	}
+	if err := s.deaf.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// unusable returns why nothing can be published.
+func (s *Sink) unusable() error {
 	if err := s.down.Load(); err != nil {
 		return *err
 	}

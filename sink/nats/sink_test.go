@@ -25,8 +25,10 @@ func TestSink_keeps_the_contract(t *testing.T) {
 	sinktest.Run(t, func(t *testing.T) *sinktest.Harness {
 		b := newBroker(t)
 		p := sinktest.NewProxy(t, b.addr)
+		cfg := config(p.Addr())
+		cfg.LookEvery = 200 * time.Millisecond
 		return &sinktest.Harness{
-			Sink:      newSink(t, config(p.Addr())),
+			Sink:      newSink(t, cfg),
 			Subject:   func(key string) string { return "k8s." + key },
 			Log:       b.log,
 			Remembers: true,
@@ -38,6 +40,7 @@ func TestSink_keeps_the_contract(t *testing.T) {
 			Save:      b.save,
 			Restore:   b.restore,
 			Destroy:   b.destroy,
+			Remake:    b.remake,
 			Purge:     b.purge,
 			Unordered: true,
 			Library:   "github.com/nats-io/nats.go",

@@ -16,9 +16,6 @@ import (
 
 // ensure creates the stream where it is missing and checks it where it is not.
 func (s *Sink) ensure(ctx context.Context, js jetstream.JetStream) error {
-	s.mu.Lock()
-	s.denied = nil
-	s.mu.Unlock()
 	ctx, cancel := s.request(ctx)
 	defer cancel()
 	acked := s.acknowledged()
@@ -35,15 +32,22 @@ func (s *Sink) ensure(ctx context.Context, js jetstream.JetStream) error {
 	if err != nil {
 		return fmt.Errorf("check of stream %s: %w", s.cfg.Stream, s.unanswered(ctx, err))
 	}
-	cfg := st.CachedInfo().Config
+	info := st.CachedInfo()
+	cfg := info.Config
 	if err := check(cfg, s.cfg.Subjects); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.limits = cfg.ConsumerLimits
+	s.mu.Unlock()
 	if !s.found && cfg.Storage == jetstream.MemoryStorage {
 		s.log.Warn("the stream is kept in memory: its messages end with the servers", "stream", s.cfg.Stream)
 	}
 	s.found, s.replicas = true, cfg.Replicas
-	return s.unbroken(ctx, acked, st.CachedInfo().State.LastSeq)
+	if acked, same := s.sameStream(info.Created); !same {
+		return s.rewound(acked, info.State.LastSeq)
+	}
+	return s.unbroken(ctx, acked, info.State.LastSeq)
 }
 
 func (s *Sink) create(ctx context.Context, js jetstream.JetStream) (jetstream.Stream, error) {

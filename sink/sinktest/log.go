@@ -48,15 +48,33 @@ func inOrder(t *testing.T, all []sink.Stored) {
 	}
 }
 
-func (h *Harness) bounds(t *testing.T) map[int32]sink.Bounds {
+// identity returns the log's ID.
+func (h *Harness) identity(t *testing.T) string { return h.expect(t, nil).ID }
+
+func (h *Harness) bounds(t *testing.T) map[int32]sink.Bounds { return h.expect(t, nil).Partitions }
+
+// expect returns the bounds of a log that is expected to have something.
+func (h *Harness) expect(t *testing.T, expected map[int32]uint64) sink.LogBounds {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	b, err := h.log(t).Bounds(ctx)
+	b, err := h.log(t).Bounds(ctx, expected)
 	if err != nil {
 		t.Fatalf("bounds: %v", err)
 	}
 	return b
+}
+
+// at returns what is at a place of the log.
+func (h *Harness) at(t *testing.T, partition int32, sequence uint64) *sink.Stored {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	st, err := h.log(t).At(ctx, partition, sequence)
+	if err != nil {
+		t.Fatalf("at %d/%d: %v", partition, sequence, err)
+	}
+	return st
 }
 
 // fill publishes n messages of seven keys, and returns where each is.
@@ -240,8 +258,11 @@ func testReadEnds(t *testing.T, h *Harness) {
 		h.Stop(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		if _, err := l.Bounds(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := l.Bounds(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("bounds without a broker: %v", err)
+		}
+		if _, err := l.At(ctx, 0, 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("at without a broker: %v", err)
 		}
 		if err := l.Read(ctx, sink.Query{}, func(*sink.Stored) error { return nil }); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("read without a broker: %v", err)

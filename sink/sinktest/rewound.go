@@ -84,6 +84,30 @@ func testDestroyed(t *testing.T, h *Harness) {
 	}
 }
 
+// What this run publishes may bring the new log past the end of the old one before anybody looks.
+func testRemade(t *testing.T, h *Harness) { h.testRemade(t, 0, 60) }
+
+func testRemadeByOthers(t *testing.T, h *Harness) { h.testRemade(t, 60, 0) }
+
+func (h *Harness) testRemade(t *testing.T, others, own int) {
+	t.Helper()
+	if h.Remake == nil {
+		t.Skip("SKIPPED: this sink's log cannot be made anew")
+	}
+	wait := run(t.Context(), t, h)
+	_, places := h.fill(t, 20)
+	h.Remake(t, others)
+	for i := range own {
+		if r := publish(t, h.Sink, h.message("key", 100+i)); r.err != nil {
+			break // it is known already
+		}
+	}
+	rewound := mustRewind(t, wait())
+	if acknowledged := ends(places)[0]; rewound.Acknowledged < acknowledged || rewound.Last < uint64(others) {
+		t.Errorf("the error is %+v, and %d was acknowledged", rewound, acknowledged)
+	}
+}
+
 // testNothingPromised destroys a log before it has acknowledged anything to this run.
 func testNothingPromised(t *testing.T, h *Harness) {
 	if h.Destroy == nil {

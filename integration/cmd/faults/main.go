@@ -10,7 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"strings"
+	"regexp"
 	"syscall"
 	"time"
 
@@ -27,14 +27,19 @@ func main() {
 	flag.Uint64Var(&o.Seed, "seed", 0, "what the campaign follows from (default: a random one); with the same directory it goes on where it was")
 	flag.StringVar(&o.Dir, "dir", "faults-results", "directory of the results, and of rounds in which a promise was broken")
 	flag.StringVar(&o.Binary, "bridge", "", "another program than the bridge of this tree; its clock does not jump")
-	flag.StringVar(&only, "only", "", "inject only faults whose name contains this")
+	flag.StringVar(&only, "only", "", "inject only faults whose name matches this regular expression")
 	flag.DurationVar(&o.Longest, "longest", 0, "leave out faults that take longer")
 	flag.Parse()
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64() >> 1
 	}
 	if only != "" {
-		o.Only = func(name string) bool { return strings.Contains(name, only) }
+		named, err := regexp.Compile(only)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "-only:", err)
+			os.Exit(2)
+		}
+		o.Only = named.MatchString
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

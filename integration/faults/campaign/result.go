@@ -38,8 +38,10 @@ func (r *Result) take(report oracle.Report) {
 		r.Deltas += g.Hidden
 	}
 	r.Violations = map[string]int{}
+	for promise, n := range report.Counts {
+		r.Violations[string(promise)] += n
+	}
 	for _, v := range report.Violations {
-		r.Violations[string(v.Promise)]++
 		r.Told = append(r.Told, v.String())
 	}
 }

@@ -12,12 +12,11 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"

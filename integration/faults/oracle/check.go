@@ -41,6 +41,8 @@ type Sample struct{ BufferedBytes, RSS int64 }
 // Report is what a log was found to be.
 type Report struct {
 	Violations []Violation
+	// Counts are the violations of each promise, also those that are not printed.
+	Counts map[Promise]int
 	// States counts what the truth has of the checked streams, Published those of them that the log has, Folded those that a later one stands for,
 	// Hidden those that snapshots, gaps and holes account for, and Lost the others.
 	States, Published, Folded, Hidden, Lost int
@@ -149,7 +151,10 @@ func (j *judge) violate(v Violation) {
 
 // summarise says what was left out.
 func (j *judge) summarise() {
+	j.report.Counts = map[Promise]int{}
 	for _, place := range slices.Sorted(maps.Keys(j.counts)) {
+		promise, _, _ := strings.Cut(place, " ")
+		j.report.Counts[Promise(promise)] += j.counts[place]
 		if more := j.counts[place] - j.options.MaxPrinted; more > 0 {
 			promise, stream, _ := strings.Cut(place, " ")
 			j.report.Violations = append(j.report.Violations, Violation{

@@ -73,10 +73,25 @@ func NewEntry(headers map[string][]string, data []byte, sequence uint64) (Entry,
 			*field = n
 		}
 	}
+	e.History = e.foundIn()
 	if as["specversion"] != "1.0" || e.Type == "" || e.ID == "" || e.Source == "" {
 		return Entry{}, fmt.Errorf("read entry %d: not a CloudEvent 1.0 in binary mode", sequence)
 	}
 	return e, nil
+}
+
+// foundIn returns the history in which an event was written. That of an object which a restored etcd does not have says the history of its last
+// version instead, one before or more; the id says which one it is found missing in.
+func (e *Entry) foundIn() int {
+	in := ending.FindStringSubmatch(e.ID)
+	if e.Type != typeResource+string(Deleted)+typeVersion || e.Reason == "watch" || in == nil {
+		return e.History
+	}
+	n, err := strconv.Atoi(in[1])
+	if err != nil || n < e.History {
+		return e.History
+	}
+	return n
 }
 
 func (e *Entry) key() string {

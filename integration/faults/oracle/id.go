@@ -13,6 +13,9 @@ import (
 // tail is what an id may end in: a repetition, a changed selection, a history, a rejection.
 var tail = regexp.MustCompile(`^(\.r[0-9A-Za-z-]+|\.s[0-9A-Za-z]+|\.h[1-9][0-9]*)*(\.rejected)?$`)
 
+// ending is the history in an id.
+var ending = regexp.MustCompile(`\.h([1-9][0-9]*)(?:\.|$)`)
+
 // suffixes are the parts of an id's tail, by their letter.
 func suffixes(tail string) map[byte]string {
 	parts := map[byte]string{}

@@ -64,27 +64,7 @@ func (r Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Broker away for %s, %.0f changes/s wanted, %.0f made, buffer %d MiB, seed %d.\n\n",
 		r.Config.Away, r.Config.Rate, float64(r.ChangesAway)/r.Config.Away.Seconds(), r.Config.Buffer>>20, r.Config.Seed)
-	fmt.Fprintf(&b, "| figure | value |\n|---|---|\n")
-	for _, f := range []struct {
-		name  string
-		value any
-	}{
-		{"changes made", r.Changes},
-		{"of those without a broker", r.ChangesAway},
-		{"true states", r.Report.States},
-		{"published", r.Report.Published},
-		{"of those read back from history", r.Report.Recovered},
-		{"hidden by gaps", r.HiddenByGaps()},
-		{"hidden by first snapshots", r.Report.Hidden - r.HiddenByGaps()},
-		{"lost", r.Report.Lost},
-		{"unknown to the recorder", r.Report.Unknown},
-		{"gaps announced", len(r.Report.Gaps)},
-		{"entries in the log", r.Entries},
-		{"time to catch up", r.CaughtUp.Round(100 * time.Millisecond)},
-		{"promises broken", len(r.Broken())},
-	} {
-		fmt.Fprintf(&b, "| %s | %v |\n", f.name, f.value)
-	}
+	r.figures(&b)
 	fmt.Fprintf(&b, "\n| | RSS MiB | buffered MiB | checkpoint KiB |\n|---|---|---|---|\n")
 	row(&b, "limit", Sample{RSS: r.Config.rssLimit(), Buffered: r.Config.Buffer, Checkpoint: checkpointLimit})
 	row(&b, "most with a broker", r.Peak(true))
@@ -104,6 +84,30 @@ func (r Result) String() string {
 		fmt.Fprintf(&b, "\n%s\n", what)
 	}
 	return b.String()
+}
+
+func (r Result) figures(b *strings.Builder) {
+	fmt.Fprintf(b, "| figure | value |\n|---|---|\n")
+	for _, f := range []struct {
+		name  string
+		value any
+	}{
+		{"changes made", r.Changes},
+		{"of those without a broker", r.ChangesAway},
+		{"true states", r.Report.States},
+		{"published", r.Report.Published},
+		{"of those read back from history", r.Report.Recovered},
+		{"hidden by gaps", r.HiddenByGaps()},
+		{"hidden by first snapshots", r.Report.Hidden - r.HiddenByGaps()},
+		{"lost", r.Report.Lost},
+		{"unknown to the recorder", r.Report.Unknown},
+		{"gaps announced", len(r.Report.Gaps)},
+		{"entries in the log", r.Entries},
+		{"time to catch up", r.CaughtUp.Round(100 * time.Millisecond)},
+		{"promises broken", len(r.Broken())},
+	} {
+		fmt.Fprintf(b, "| %s | %v |\n", f.name, f.value)
+	}
 }
 
 func row(b *strings.Builder, name string, s Sample) {

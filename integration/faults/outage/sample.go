@@ -62,11 +62,12 @@ func (s *sampler) run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case errors.Is(err, errSilent):
+			_, _ = fmt.Fprintln(s.log, err)
 		case err != nil:
 			return err
-		}
-		if s.taken = append(s.taken, sample); len(s.taken)%tellEvery == 1 {
-			_, _ = fmt.Fprintf(s.log, "%s %+v\n", time.Now().Format(time.TimeOnly), sample)
+		default:
+			s.keep(sample)
 		}
 		select {
 		case <-tick.C:
@@ -76,6 +77,15 @@ func (s *sampler) run(ctx context.Context) error {
 	}
 }
 
+func (s *sampler) keep(sample Sample) {
+	if s.taken = append(s.taken, sample); len(s.taken)%tellEvery == 1 {
+		_, _ = fmt.Fprintf(s.log, "%s %+v\n", time.Now().Format(time.TimeOnly), sample)
+	}
+}
+
+// errSilent says that the bridge runs and does not answer in time: one sample less.
+var errSilent = errors.New("the bridge does not say what it holds")
+
 func (s *sampler) take(ctx context.Context) (Sample, error) {
 	b := s.world.Bridge()
 	if !b.Running() {
@@ -84,7 +94,7 @@ func (s *sampler) take(ctx context.Context) (Sample, error) {
 	}
 	m, err := b.Metrics(ctx)
 	if err != nil {
-		return Sample{}, err
+		return Sample{}, fmt.Errorf("%w: %w", errSilent, err)
 	}
 	buffered, _ := m.Sum("buffered_bytes")
 	size, err := s.checkpoint()

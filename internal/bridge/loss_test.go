@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// saved is a bridge that has published a@5 and saved that.
+func saved(t *testing.T, log sink.Sink, store checkpoint.Store) (*rig, *stream) {
+	t.Helper()
+	r := start(t, log, store)
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5")
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return r, s
+}
+
+// resumesAt checks where a bridge that starts now goes on.
+func resumesAt(t *testing.T, log sink.Sink, store checkpoint.Store, spec *StreamSpec, want string) {
+	t.Helper()
+	version, _, ok := start(t, log, store).stream(spec).Resume()
+	if !ok {
+		version = ""
+	}
+	if version != want {
+		t.Errorf("the stream resumes at %q, want %q", version, want)
+	}
+}
+
+// A new process has read the tail that a dead one left, and then the broker loses that tail.
+func TestRepair_what_was_only_read_back_can_be_lost_too(t *testing.T) {
+	log, store := newReadableLog(), &crashingStore{}
+	store.left.Store(1 << 30)
+	r, s := saved(t, log, store)
+	store.left.Store(0)
+	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+	r.settle()
+	_ = r.stop()
+	r = start(t, log, &store.memoryStore)
+	s = r.stream(nil)
+	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+	note(t, s, source.Progress{Kind: source.Bookmark, Version: "12"})
+	r.settle()
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+	log.lose(3)
+	resumesAt(t, log, &store.memoryStore, nil, "10")
+}
+
+// Older positions are those of other selectors.
+func TestRepair_goes_back_no_further_than_its_selectors(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r, _ := saved(t, log, store)
+	_ = r.stop()
+	had := len(log.lines())
+	other := func() *StreamSpec { return &StreamSpec{LabelSelector: "x=y"} }
+	r = start(t, log, store)
+	snapshot(t, r.stream(other()), "20", "d u4 8")
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+	log.lose(had)
+	resumesAt(t, log, store, other(), "")
+}
+
+// One object that the broker refuses for ever holds the mark back, not what is known to be acknowledged.
+func TestRepair_notices_a_loss_behind_what_is_refused(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r, s := saved(t, log, store)
+	log.set(func() { log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.Subject, ".stuck") } })
+	send(t, s, source.Added, "stuck", "u9", "11", source.ReasonWatch)
+	waitFor(t, "the refusal", func() bool { return r.broker.problem(nil) != nil })
+	for v := 20; v < 30; v++ {
+		send(t, s, source.Updated, "a", "u1", fmt.Sprint(v), source.ReasonWatch)
+		waitFor(t, "the event", func() bool { row, _ := s.ledger.Get("default/a"); return row.ResourceVersion == fmt.Sprint(v) })
+	}
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+	log.lose(8)
+	r = start(t, log, store)
+	if r.state.Log.Losses != 1 {
+		t.Error("the loss is not noticed")
+	}
+}
+
+// Discovery does not know the resource yet; nothing of it was lost.
+func TestRepair_spares_a_stream_that_is_not_open_yet(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	secrets := source.Stream{Resource: source.Resource{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}}
+	r, s := saved(t, log, store)
+	late, err := r.open(s.spec, secrets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot(t, late, "10", "s u7 6")
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+	r = start(t, log, store)
+	s = r.stream(nil)
+	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+	r.settle()
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+	log.lose(len(log.log) - 1)
+	r = start(t, log, store)
+	s = r.stream(nil)
+	if late, err = r.open(s.spec, secrets); err != nil {
+		t.Fatal(err)
+	}
+	if version, _, ok := late.Resume(); !ok || version != "10" {
+		t.Errorf("it resumes at %q, %v", version, ok)
+	}
+}
+
+// Another log under the same name, that happens to be as long.
+func TestRepair_of_another_log_nothing_is_known(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	log.id = "first"
+	r, _ := saved(t, log, store)
+	_ = r.stop()
+	log.id = "second"
+	resumesAt(t, log, store, nil, "")
+	if store.state.Log.ID != "second" || store.state.Log.Losses != 1 {
+		t.Errorf("the checkpoint says %+v", store.state.Log)
+	}
+}
+
+// The object was there when etcd was backed up no more: its deletion has a version of the history before.
+func TestHistory_a_name_that_was_used_before_the_restore_is_used_again(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		log, store := newReadableLog(), &memoryStore{}
+		r := start(t, log, store)
+		s := r.stream(nil)
+		snapshot(t, s, "100", "a u1 90")
+		restored(t, s)
+		snapshot(t, s, "12")
+		if crash {
+			_ = r.stop()
+			r = start(t, log, store)
+			s = r.stream(nil)
+		} else if err := r.save(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		send(t, s, source.Added, "a", "u2", "14", source.ReasonWatch)
+		r.settle()
+		lines := log.lines()
+		if got := lines[len(lines)-1]; got != "added default/a u2 14 watch" {
+			t.Errorf("crash %v: the log ends with %q", crash, got)
+		}
+	}
+}
+
+// The broker has the marker, its answer was lost, and it knows ids no more. Meanwhile another stream may have announced itself at the same subject.
+func TestMarkers_are_in_the_log_once_although_an_answer_is_lost(t *testing.T) {
+	for _, other := range []bool{false, true} {
+		log, store := newReadableLog(), &memoryStore{}
+		r := start(t, log, store)
+		s := r.stream(nil)
+		answers := 0
+		log.set(func() {
+			log.faults = func() fault {
+				if answers++; answers > 1 {
+					return noFault
+				}
+				if other {
+					_, _ = log.append(&sink.Message{Subject: "k8s.test.core.configmaps._._snapshot", ID: "another"})
+				}
+				log.byID = map[string]int{}
+				return lostAnswer
+			}
+			log.stored = func() { log.byID = map[string]int{} }
+		})
+		note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
+		r.settle()
+		n := 0
+		for _, line := range log.lines() {
+			if strings.HasPrefix(line, "snapshot-started") {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("other %v: the marker is there %d times:\n%s", other, n, strings.Join(log.lines(), "\n"))
+		}
+	}
+}
+
+// The list was complete, and its end not announced, when the log lost it.
+func TestRepair_a_snapshot_that_was_lost_is_not_called_complete(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r, _ := saved(t, log, store)
+	_ = r.stop()
+	at := store.state.Streams["configmaps.v1"]
+	at.Unannounced = checkpoint.Snapshot{ResourceVersion: "10", Objects: 1}
+	store.state.Streams["configmaps.v1"] = at
+	log.lose(1)
+	r = start(t, log, store)
+	r.stream(nil)
+	r.settle()
+	expect(t, log.lines(), "snapshot-started 10")
+}

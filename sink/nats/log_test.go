@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats_test
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
+)
+
+func bounds(t *testing.T, s *nats.Sink, expected uint64) sink.LogBounds {
+	t.Helper()
+	b, err := s.Bounds(t.Context(), map[int32]uint64{0: expected})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestBounds_names_the_stream_by_its_creation(t *testing.T) {
+	b := newBroker(t)
+	s := newSink(t, config(b.addr()))
+	ready(t, s)
+	nc, js := b.connect(t)
+	defer nc.Close()
+	st, err := js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := st.CachedInfo().Created.Format(time.RFC3339Nano)
+	if got := bounds(t, s, 0).ID; got != want {
+		t.Errorf("the stream is %s, want %s", got, want)
+	}
+}
+
+// A process that has just started cannot know that it asks a replica that was left behind.
+func TestBounds_do_not_believe_a_replica_that_was_left_behind(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		patience       time.Duration
+		expected, last uint64
+	}{
+		"the others answer later":  {time.Hour, 7, 7},
+		"there is no more":         {100 * time.Millisecond, 8, 7},
+		"nothing else is expected": {time.Hour, 3, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int32
+			s := newSink(t, config(newFake(t, replicated(func() int {
+				if asked.Add(1) < 6 {
+					return 3
+				}
+				return 7
+			}))))
+			s.SetPatience(c.patience)
+			ready(t, s)
+			if got := bounds(t, s, c.expected).Partitions[0].Last; got != c.last {
+				t.Errorf("the log ends at %d, want %d", got, c.last)
+			}
+		})
+	}
+}
+
+func TestBounds_say_what_they_wait_for(t *testing.T) {
+	t.Parallel()
+	var last atomic.Int32
+	last.Store(3)
+	s := newSink(t, config(newFake(t, replicated(func() int { return int(last.Load()) }))))
+	ready(t, s)
+	got := make(chan sink.LogBounds, 1)
+	go func() {
+		b, err := s.Bounds(t.Context(), map[int32]uint64{0: 7})
+		if err != nil {
+			t.Error(err)
+		}
+		got <- b
+	}()
+	sayEventually(t, s, "it ends at 3, and is expected to end at 7")
+	if r := publish(t, s, message("k8s.a", "a.1")); r.err != nil {
+		t.Errorf("published meanwhile: %v", r.err)
+	}
+	last.Store(7)
+	if b := <-got; b.Partitions[0].Last != 7 {
+		t.Errorf("bounds %+v", b)
+	}
+	sinktest.Eventually(t, "ready", s.Ready)
+}
+
+// Whoever was told what the log has builds on it, though another run published it.
+func TestSink_ends_when_the_log_lost_what_its_bounds_told(t *testing.T) {
+	t.Parallel()
+	for name, n := range map[string]int{"made anew": 0, "made anew and published to": 5} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			first := newSink(t, config(b.addr()))
+			end := ready(t, first)
+			for i := range 3 {
+				publish(t, first, message("k8s.a", fmt.Sprint("a.", i)))
+			}
+			_ = end()
+			cfg := config(b.addr())
+			cfg.LookEvery = 20 * time.Millisecond
+			s := newSink(t, cfg)
+			ended := runs(t, s)
+			bounds(t, s, 3)
+			b.remake(t, n)
+			select {
+			case err := <-ended:
+				mustHaveLost(t, err, 3)
+			case <-time.After(30 * time.Second):
+				t.Error("Run has not ended")
+			}
+		})
+	}
+}
+
+// The place of a message of others is told too; the leader is asked, and no consumer needed.
+func TestAt_finds_whosesoever_message_without_a_consumer(t *testing.T) {
+	b := newBroker(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "bridge", Password: "pw", Permissions: &server.Permissions{Publish: &server.SubjectPermission{
+				Allow: []string{"k8s.>", "$JS.API.STREAM.INFO.KUBERNETES", "$JS.API.STREAM.CREATE.KUBERNETES", "$JS.API.STREAM.MSG.GET.KUBERNETES"},
+			}}},
+			{Username: "other", Password: "pw"},
+		}
+		o.NoAuthUser = "other"
+	})
+	nc, js := b.connect(t)
+	defer nc.Close()
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>", "more.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(b.addr())
+	cfg.Auth.User, cfg.Auth.Password = "bridge", "pw"
+	s := newSink(t, cfg)
+	ready(t, s)
+	if _, err := js.Publish(t.Context(), "more.x", []byte("data"), jetstream.WithMsgID("theirs")); err != nil {
+		t.Fatal(err)
+	}
+	st, err := s.At(t.Context(), 0, 1)
+	if err != nil || st == nil || st.ID != "theirs" || st.Sequence != 1 || len(st.Data) != 0 {
+		t.Errorf("at 1: %+v (%v)", st, err)
+	}
+}
+
+func TestAt_keeps_the_data_of_structured_messages(t *testing.T) {
+	b := newBroker(t)
+	s := newSink(t, config(b.addr()))
+	ready(t, s)
+	m := message("k8s.a", "a.1")
+	m.Attributes, m.ContentType = nil, "application/cloudevents+json"
+	publish(t, s, m)
+	if st, err := s.At(t.Context(), 0, 1); err != nil || st == nil || string(st.Data) != string(m.Data) {
+		t.Errorf("at 1: %+v (%v)", st, err)
+	}
+}
+
+// A cluster without a leader of its own still acknowledges what the stream's leader takes.
+func TestSink_publishes_on_when_nobody_answers_its_routine_questions(t *testing.T) {
+	t.Parallel()
+	var looks atomic.Int32
+	cfg := config(newFake(t, func(subject string) answer {
+		switch {
+		case strings.HasPrefix(subject, infoSubject) && looks.Add(1) > 1:
+			return refuse(503, 10008, "JetStream system temporarily unavailable")
+		case strings.HasPrefix(subject, "k8s."):
+			return answer{reply: `{"stream":"KUBERNETES","seq":7}`}
+		default:
+			return haveStream(subject)
+		}
+	}))
+	cfg.LookEvery = 5 * time.Millisecond
+	s := newSink(t, cfg)
+	ready(t, s)
+	sinktest.Eventually(t, "four looks", func() error {
+		if err := s.Ready(); err != nil {
+			t.Errorf("not ready: %v", err)
+		}
+		if n := looks.Load(); n < 4 {
+			return fmt.Errorf("only %d", n)
+		}
+		return nil
+	})
+	if r := publish(t, s, message("k8s.a", "a.1")); r.err != nil {
+		t.Errorf("published: %v", r.err)
+	}
+}
