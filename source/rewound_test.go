@@ -207,3 +207,24 @@ func TestReader_ends_where_the_far_side_finds_another_history(t *testing.T) {
 		})
 	}
 }
+
+// What a watch has shown last may not be published yet, so the far side does not know it. It was there nevertheless.
+func TestReader_ends_where_what_a_watch_has_shown_never_was(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newCluster(t, 60)
+		server.oldest = 1
+		server.fault = func(_ int, q url.Values) *step {
+			if q.Get("watch") != "" && server.watches() == 1 {
+				return &step{body: frameOf("ADDED", cm("b", "u-b", "30")), cut: true}
+			}
+			return nil
+		}
+		r := &recorder{resume: "21"}
+		got, err := server.run(r, enough, minutes(10))
+		var rewound *RewoundError
+		if want := (RewoundError{Stream: "configmaps.v1", Object: "default/b", Position: "30", At: "30"}); !errors.As(err, &rewound) || *rewound != want {
+			t.Errorf("error is %v after %v, want %v", err, got, &want)
+		}
+		check(t, got, "added b@30 watch")
+	})
+}

@@ -101,6 +101,10 @@ func (s *streamJudge) readMarks() {
 		}
 		low, high := s.span(m.history)
 		m.from = s.judge.truth.locate(min(current, low), max(current, low-1), m.from.version)
+		if m.Type == typeGap {
+			// A list behind a gap may be the first sign of a restoration: then the gap ends in a history that the log does not know yet.
+			high = min(high+1, len(s.judge.truth.Histories)-1)
+		}
 		m.to = s.judge.truth.locate(max(current, low), high, m.to.version)
 		if m.to.version > s.judge.truth.last(m.to.history) || m.from.version > s.judge.truth.last(m.from.history) {
 			s.violateMark(m, "a marker with a version that never was")
