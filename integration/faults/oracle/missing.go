@@ -31,7 +31,7 @@ func (s *streamJudge) checkMissing(o *object) {
 		switch {
 		case o.published[i]:
 			s.judge.report.Published++
-		case s.excused(st, i, newest):
+		case o.excused[i], s.excused(st, i, newest):
 			s.judge.report.Hidden++
 		case latest && (st.live() && next < len(o.lines) || !st.live() && !had(alive, st)):
 			s.judge.report.Folded++
@@ -58,8 +58,8 @@ func (s *streamJudge) lost(o *object, i, near int, deletion bool) {
 
 // excused reports whether a state may be missing: it was over before the first snapshot, or lies in a gap, or the truth is not sure of it.
 func (s *streamJudge) excused(st State, i, newest int) bool {
-	if i <= newest {
-		return i < newest || !st.live() || s.judge.options.NoSnapshot[s.stream]
+	if i < newest || i == newest && (!st.live() || s.judge.options.NoSnapshot[s.stream]) {
+		return true
 	}
 	if m := s.covers(st.at()); m != nil {
 		m.hidden++

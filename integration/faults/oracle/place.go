@@ -29,8 +29,8 @@ type object struct {
 	key   string
 	truth []State
 	lines []*line
-	// published says of each state whether the log has it.
-	published []bool
+	// published says of each state whether the log has it, excused whether it need not, because of a restoration.
+	published, excused []bool
 }
 
 // line is an entry about an object.
@@ -47,7 +47,7 @@ type line struct {
 func newStreamJudge(j *judge, stream Stream) *streamJudge {
 	s := &streamJudge{judge: j, stream: stream, objects: map[string]*object{}}
 	for key, states := range j.truth.Streams[stream] {
-		s.objects[key] = &object{key: key, truth: states, published: make([]bool, len(states))}
+		s.objects[key] = &object{key: key, truth: states, published: make([]bool, len(states)), excused: make([]bool, len(states))}
 		j.report.States += len(states)
 	}
 	return s
@@ -81,6 +81,7 @@ func (s *streamJudge) check() {
 	for _, key := range sortedKeys(s.objects) {
 		s.place(s.objects[key])
 	}
+	s.excuseUnnoticed()
 	s.findGaps()
 	s.checkPlaces()
 	for _, key := range sortedKeys(s.objects) {

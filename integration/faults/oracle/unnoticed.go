@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package oracle
+
+import "slices"
+
+// excuseUnnoticed looks at restorations that a stream could not notice, because nothing that the log has was undone by them. What was undone and not
+// published is in no history that can still be read, and what a restored etcd has as before is not published again.
+func (s *streamJudge) excuseUnnoticed() {
+	for h := 1; h < len(s.judge.truth.Histories); h++ {
+		if slices.Contains(s.first[1:], h) {
+			continue
+		}
+		at := s.restoredAt(h)
+		for _, o := range s.objects {
+			o.excuse(h, at)
+		}
+	}
+}
+
+// restoredAt returns the version that history h was restored to, or the newest one of it that the stream can tell, where versions were bumped.
+func (s *streamJudge) restoredAt(h int) (version uint64) {
+	histories := s.judge.truth.Histories
+	if histories[h].First <= histories[h-1].Last {
+		return histories[h].First
+	}
+	for _, o := range s.objects {
+		if i := o.begins(h); i >= 0 && o.before(i) >= 0 {
+			version = max(version, o.truth[i].Version)
+		}
+	}
+	return version
+}
+
+// begins returns the index of the first state of a history; -1 if it has none.
+func (o *object) begins(h int) int {
+	return slices.IndexFunc(o.truth, func(st State) bool { return st.History == h })
+}
+
+// before returns the index of the state of an earlier history that state i repeats; -1 if it repeats none.
+func (o *object) before(i int) int {
+	return slices.IndexFunc(o.truth[:i], func(st State) bool {
+		return st.UID == o.truth[i].UID && st.Version == o.truth[i].Version && st.live() && o.truth[i].live()
+	})
+}
+
+// excuse marks what need not be in a log of which nothing was undone by the restoration to a version that began history h.
+func (o *object) excuse(h int, version uint64) {
+	i, published := o.begins(h), false
+	for j, st := range o.truth {
+		undone := st.History == h-1 && st.Version > version
+		published = published || undone && o.published[j]
+		o.excused[j] = o.excused[j] || undone && !o.published[j]
+	}
+	if i < 0 || published {
+		return
+	}
+	j := o.before(i)
+	repeated := j >= 0 && (o.published[j] || o.excused[j])
+	ended := !o.truth[i].live() && o.truth[i].Version <= version
+	o.excused[i] = o.excused[i] || repeated || ended
+}
