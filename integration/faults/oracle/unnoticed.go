@@ -46,17 +46,22 @@ func (o *object) before(i int) int {
 
 // excuse marks what need not be in a log of which nothing was undone by the restoration to a version that began history h.
 func (o *object) excuse(h int, version uint64) {
-	i, published := o.begins(h), false
-	for j, st := range o.truth {
-		undone := st.History == h-1 && st.Version > version
-		published = published || undone && o.published[j]
-		o.excused[j] = o.excused[j] || undone && !o.published[j]
+	published := false
+	for i, st := range o.truth {
+		if st.History == h-1 && st.Version > version {
+			published = published || o.published[i]
+			o.excused[i] = !o.published[i]
+		}
 	}
-	if i < 0 || published {
+	if published {
 		return
 	}
-	j := o.before(i)
-	repeated := j >= 0 && (o.published[j] || o.excused[j])
-	ended := !o.truth[i].live() && o.truth[i].Version <= version
-	o.excused[i] = o.excused[i] || repeated || ended
+	for i, st := range o.truth {
+		if st.History != h || st.Version > version {
+			continue
+		}
+		// An end is that of an object which nobody was told of; what lives is as it was.
+		j := o.before(i)
+		o.excused[i] = o.excused[i] || !st.live() || j >= 0 && (o.published[j] || o.excused[j])
+	}
 }

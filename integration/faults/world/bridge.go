@@ -85,7 +85,11 @@ func (w *World) KillBridge() error {
 
 // StopBridge ends the bridge with SIGTERM, as an operator does. It is an error if it does not end with code 0 before ctx ends.
 func (w *World) StopBridge(ctx context.Context) error {
-	if err := w.Bridge().signal(syscall.SIGTERM); err != nil {
+	b := w.Bridge()
+	if err := b.awaitServing(ctx); err != nil {
+		return err
+	}
+	if err := b.signal(syscall.SIGTERM); err != nil {
 		return err
 	}
 	code, err := w.AwaitExit(ctx)
@@ -93,6 +97,17 @@ func (w *World) StopBridge(ctx context.Context) error {
 		err = fmt.Errorf("the bridge ended with code %d when it was asked to stop", code)
 	}
 	return err
+}
+
+// awaitServing waits until the bridge serves, or has ended: before that it may not listen to signals yet.
+func (b *Bridge) awaitServing(ctx context.Context) error {
+	return poll(ctx, 30*time.Second, "the bridge to serve", func() bool {
+		if !b.Running() {
+			return true
+		}
+		_, _, err := b.get(ctx, "/livez")
+		return err == nil
+	})
 }
 
 // AwaitExit waits until the bridge has ended, and returns its code: -1 if a signal ended it, or none was ever started.

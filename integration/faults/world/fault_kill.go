@@ -157,7 +157,7 @@ func killDraining(ctx context.Context, i *injection) error {
 		return i.revive(err)
 	}
 	b := i.Bridge()
-	if err := b.signal(syscall.SIGTERM); err != nil {
+	if err := errors.Join(b.awaitServing(ctx), b.signal(syscall.SIGTERM)); err != nil {
 		return err
 	}
 	if err := i.await(ctx, "the bridge to drain", func() bool {
