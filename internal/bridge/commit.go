@@ -158,6 +158,11 @@ func (p *session) unopened(streams []*stream) map[string]string {
 
 // lastCommit saves what the stop has settled, although ctx has ended.
 func (p *session) lastCommit(ctx context.Context) error {
+	select {
+	case <-p.met:
+	default:
+		return nil // nothing was done
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	return p.commit(ctx)

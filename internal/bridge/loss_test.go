@@ -3,9 +3,12 @@
 package bridge
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -215,4 +218,36 @@ func TestRepair_a_snapshot_that_was_lost_is_not_called_complete(t *testing.T) {
 	r.stream(nil)
 	r.settle()
 	expect(t, log.lines(), "snapshot-started 10")
+}
+
+// stoppingStore ends the session when it is asked for the repaired state.
+type stoppingStore struct {
+	memoryStore
+	loads int
+	stop  context.CancelFunc
+}
+
+func (s *stoppingStore) Load(ctx context.Context) (*checkpoint.State, error) {
+	if s.loads++; s.loads == 2 {
+		s.stop()
+		return nil, context.Canceled
+	}
+	return s.memoryStore.Load(ctx)
+}
+
+func TestRepair_can_be_stopped_in_the_middle(t *testing.T) {
+	log, store := newReadableLog(), &stoppingStore{}
+	r, _ := saved(t, log, &store.memoryStore)
+	_ = r.stop()
+	log.lose(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	store.stop = cancel
+	p := New(Config{
+		Name: "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20,
+		Metrics: NewMetrics(prometheus.NewRegistry()), Sink: func() (sink.Sink, error) { return log, nil },
+	})
+	if err := p.Run(ctx); err != nil {
+		t.Error(err)
+	}
 }

@@ -56,10 +56,11 @@ func (p *session) rebuild(ctx context.Context, log sink.Log, bounds sink.LogBoun
 		return err
 	}
 	p.cfg.Metrics.losses.WithLabelValues(p.name).Inc()
-	if p.state, err = p.cfg.Store.Load(ctx); err != nil {
+	state, err := p.cfg.Store.Load(ctx)
+	if err != nil {
 		return err
 	}
-	p.logged = p.state.Log
+	p.state, p.logged = state, state.Log
 	return nil
 }
 
