@@ -251,3 +251,23 @@ func TestRepair_can_be_stopped_in_the_middle(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A new history had begun, and its list was not complete, when the log lost also what came before it.
+func TestRepair_a_gap_reaches_back_to_what_the_log_has(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r, s := saved(t, log, store)
+	restored(t, s)
+	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "8"})
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+	log.lose(0)
+	r = start(t, log, store)
+	snapshot(t, r.stream(nil), "9", "a u1 5")
+	r.settle()
+	expect(t, log.lines(), "gap 9", "added default/a u1 5 relist")
+	if data := string(log.log[0].Data); !strings.Contains(data, `"from":"0"`) {
+		t.Errorf("the gap says %s", data)
+	}
+}

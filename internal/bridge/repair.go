@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -141,6 +142,9 @@ func (p *session) kept(name string, found map[string]checkpoint.Row, bounds sink
 func rewound(saved checkpoint.Stream, position string, rows map[string]checkpoint.Row) checkpoint.Stream {
 	saved.Announced, saved.Unannounced = "", checkpoint.Snapshot{} // of that list the log need not have anything
 	if saved.Position == "" {
+		if saved.Gap.From != "" {
+			saved.Gap.From = cmp.Or(position, "0") // what came before the gap is lost too
+		}
 		return saved // its list begins again in any case
 	}
 	if saved.Repair == "" || after(saved.Position, saved.Repair) {

@@ -35,7 +35,7 @@ func testPurged(t *testing.T, h *Harness) {
 		}
 	}
 	for i := range 3 {
-		must(t, h.Sink, h.message("key", i))
+		h.insist(t, h.message("key", i))
 	}
 	if n := len(h.Log(t)); n != 3 {
 		t.Errorf("the log has %d messages, want 3", n)
@@ -52,7 +52,7 @@ func testRestored(t *testing.T, h *Harness) {
 	h.Save(t)
 	Eventually(t, "the sink is ready again", h.Sink.Ready)
 	for i := range 10 {
-		must(t, h.Sink, h.message(fmt.Sprintf("key-%d", i), 100+i))
+		h.insist(t, h.message(fmt.Sprintf("key-%d", i), 100+i))
 	}
 	publishing := h.keepPublishing(t)
 	h.Restore(t)

@@ -203,6 +203,12 @@ func must(t *testing.T, p sink.Publisher, m *sink.Message) sink.Receipt {
 	return r.receipt
 }
 
+// insist publishes m until it is accepted: the sink may not have seen yet that its broker was away.
+func (h *Harness) insist(t *testing.T, m *sink.Message) {
+	t.Helper()
+	Eventually(t, "published "+m.ID, func() error { return publish(t, h.Sink, m).err })
+}
+
 // message returns the n-th message of a key in binary mode.
 func (h *Harness) message(key string, n int, more ...sink.Attribute) *sink.Message {
 	id := fmt.Sprintf("%s.%d", key, n)

@@ -100,7 +100,7 @@ func (s *streamJudge) readMarks() {
 			continue
 		}
 		low, high := s.span(m.history)
-		m.from = s.judge.truth.locate(min(current, low), max(current, low-1), m.from.version)
+		m.from = s.judge.truth.locate(min(current, low), high, m.from.version)
 		if m.Type == typeGap {
 			// A list behind a gap may be the first sign of a restoration: then the gap ends in a history that the log does not know yet.
 			high = min(high+1, len(s.judge.truth.Histories)-1)
