@@ -8,6 +8,8 @@ package main
 import (
 	"context"
 	"os"
+
+	"k8s.io/klog/v2"
 )
 
 func main() { os.Exit(runMain()) }
@@ -15,5 +17,5 @@ func main() { os.Exit(runMain()) }
 func runMain() int {
 	ctx, stop := notifyContext(context.Background(), os.Exit)
 	defer stop()
-	return execute(ctx, os.Args[1:], &streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+	return execute(ctx, os.Args[1:], &streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Klog: klog.SetSlogLogger})
 }

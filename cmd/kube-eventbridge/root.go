@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,8 @@ const (
 type streams struct {
 	In       io.Reader
 	Out, Err io.Writer
+	// Klog, if not nil, is told where what client-go logs goes. There is one such place in a process.
+	Klog func(*slog.Logger)
 }
 
 // usageError marks what the user has to write differently. Its text says what is wrong and what to do instead.

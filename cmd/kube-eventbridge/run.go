@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
@@ -146,7 +145,9 @@ type process struct {
 
 func run(ctx context.Context, s *streams, cfg *config.Config, fromArgs bool) error {
 	p := &process{cfg: cfg, fromArgs: fromArgs, out: s, log: newLogger(s.Err, cfg.Log), registry: prometheus.NewRegistry()}
-	klog.SetSlogLogger(slog.New(quiet{p.log.Handler()}))
+	if s.Klog != nil {
+		s.Klog(slog.New(quiet{p.log.Handler()}))
+	}
 	if err := p.reach(); err != nil {
 		return err
 	}
