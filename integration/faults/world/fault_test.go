@@ -5,7 +5,6 @@ package world
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -73,10 +72,7 @@ func injectAll(t *testing.T, which func(Fault) bool) {
 func injectOne(t *testing.T, w *World, f Fault, seed uint64) {
 	t.Helper()
 	if err := f.Available(); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("SKIPPED: %v", err)
+		skip(t, err)
 	}
 	must(t, pollSlowly(t, 60*time.Second, func() bool {
 		ready, _ := w.Bridge().Ready(t.Context())
