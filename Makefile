@@ -20,6 +20,7 @@ FAULTS            ?= 60
 SEED              ?= 1
 WORLDS            ?= 2
 FAULTS_FLAGS      ?=
+FAULTS_TESTS      := /faults/(world|outage|campaign)$$
 # The race detector needs a C compiler.
 CC                := $(shell $(GO) env CC)
 MODULES           := . integration
@@ -64,7 +65,11 @@ endif
 
 .PHONY: test-integration
 test-integration: ## Run the tests on a real API server and real brokers; the first time builds them
-	cd integration && $(GO) test $(INTEGRATION_FLAGS) ./...
+	cd integration && $(GO) test $(INTEGRATION_FLAGS) $$($(GO) list ./... | grep -v -E '$(FAULTS_TESTS)')
+
+.PHONY: test-faults
+test-faults: ## Run the tests that break everything once; some minutes
+	cd integration && $(GO) test $(INTEGRATION_FLAGS) $$($(GO) list ./... | grep -E '$(FAULTS_TESTS)')
 
 .PHONY: faults
 faults: ## Break everything FAULTS times at random and judge the log, see docs/faults.md

@@ -18,12 +18,7 @@ import (
 func TestReadBack_what_died_with_its_process_is_found_missing(t *testing.T) {
 	log, store := newReadableLog(), &crashingStore{}
 	store.left.Store(1 << 30)
-	r := start(t, log, store)
-	s := r.stream(nil)
-	snapshot(t, s, "10", "a u1 5")
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r, s := saved(t, log, store)
 	store.left.Store(0)
 	send(t, s, source.Added, "b", "u2", "11", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
@@ -57,12 +52,7 @@ func TestReadBack_what_died_with_its_process_in_a_first_list_is_found_missing(t 
 func TestReadBack_what_the_log_has_is_not_published_again(t *testing.T) {
 	log, store := newReadableLog(), &crashingStore{}
 	store.left.Store(1 << 30)
-	r := start(t, log, store)
-	s := r.stream(nil)
-	snapshot(t, s, "10", "a u1 5")
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r, s := saved(t, log, store)
 	store.left.Store(0)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	send(t, s, source.Deleted, "a", "u1", "12", source.ReasonWatch)
