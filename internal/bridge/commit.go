@@ -60,10 +60,15 @@ func (p *session) insist(ctx context.Context, commit func() error) error {
 	return nil
 }
 
-// forgetTrail removes a stream's positions from what is known of older times: they are of a history that has ended.
+// forgetTrail removes a stream's positions from what is known of older times: they are of a history that has ended, or of other selectors.
 func (p *session) forgetTrail(name string) {
 	p.committing.Lock()
 	defer p.committing.Unlock()
+	p.cutTrail(name)
+}
+
+// cutTrail is forgetTrail; the caller holds committing.
+func (p *session) cutTrail(name string) {
 	trail := make([]checkpoint.Waypoint, 0, len(p.logged.Trail))
 	for _, w := range p.logged.Trail {
 		w.Positions = maps.Clone(w.Positions)

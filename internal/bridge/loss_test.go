@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -69,12 +70,19 @@ func TestRepair_goes_back_no_further_than_its_selectors(t *testing.T) {
 	had := len(log.lines())
 	other := func() *StreamSpec { return &StreamSpec{LabelSelector: "x=y"} }
 	r = start(t, log, store)
-	snapshot(t, r.stream(other()), "20", "d u4 8")
+	s := r.stream(other())
+	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "20"})
+	r.extended = time.Time{}
+	if err := r.save(t.Context()); err != nil { // in the middle of the list
+		t.Fatal(err)
+	}
+	send(t, s, source.Added, "d", "u4", "8", source.ReasonSnapshot)
+	note(t, s, source.Progress{Kind: source.Listed, Version: "20", Objects: 1})
 	if err := r.save(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	_ = r.stop()
-	log.lose(had)
+	log.lose(had + 1)
 	resumesAt(t, log, store, other(), "")
 }
 

@@ -106,7 +106,6 @@ func (s *stream) renew(ctx context.Context, cause *source.RewoundError) error {
 	if err := s.tracker.Await(ctx); err != nil {
 		return err
 	}
-	s.session.forgetTrail(s.name) // its positions are of the old history
 	from := s.beginHistory(cause)
 	s.metrics.histories.Inc()
 	s.session.log.Warn("another history begins: everything is published again under it", "stream", s.name, "history", s.saved.History,
@@ -115,6 +114,10 @@ func (s *stream) renew(ctx context.Context, cause *source.RewoundError) error {
 }
 
 func (s *stream) beginHistory(cause *source.RewoundError) (from string) {
+	// No commit may have the new history, and positions of the old one to go back to.
+	s.session.committing.Lock()
+	defer s.session.committing.Unlock()
+	s.session.cutTrail(s.name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if from = s.tracker.Position(); from != "" {

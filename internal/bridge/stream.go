@@ -191,8 +191,8 @@ func (s *stream) drop(c *source.Change) {
 func (s *stream) safe() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.saved.Unannounced != (checkpoint.Snapshot{}) {
-		return ""
+	if s.saved.Unannounced != (checkpoint.Snapshot{}) || s.saved.Fingerprint != s.fingerprint {
+		return "" // of a position from before other selectors the log need not have everything
 	}
 	return s.tracker.Position()
 }
