@@ -233,3 +233,27 @@ func TestPipeline_a_failed_commit_loses_nothing(t *testing.T) {
 		t.Errorf("the store has position %q, want 1", got)
 	}
 }
+
+func TestPipeline_has_one_unacknowledged_event_of_an_object(t *testing.T) {
+	log := newFakeLog()
+	log.gate = make(chan struct{})
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	flying := func(name string) (n int) {
+		log.set(func() { n = log.flying["k8s.test.core.configmaps.default."+name] })
+		return n
+	}
+	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
+	waitFor(t, "the first event to be under way", func() bool { return flying("a") == 1 })
+	send(t, s, source.Updated, "a", "u1", "2", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u1", "3", source.ReasonWatch)
+	for _, name := range []string{"b", "c"} { // a worker that could take a again would have by now
+		send(t, s, source.Added, name, "u-"+name, "4", source.ReasonWatch)
+		waitFor(t, "another object's event to be under way", func() bool { return flying(name) == 1 })
+	}
+	if n := flying("a"); n != 1 {
+		t.Fatalf("%d events of one object are under way", n)
+	}
+	close(log.gate)
+	r.settle()
+}
