@@ -5,7 +5,9 @@ package oracle
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -105,7 +107,7 @@ func (s *streamJudge) readMarks() {
 			// A list behind a gap may be the first sign of a restoration: then the gap ends in a history that the log does not know yet.
 			high = min(high+1, len(s.judge.truth.Histories)-1)
 		}
-		m.to = s.judge.truth.locate(max(current, low), high, m.to.version)
+		m.to = s.locateEnd(m, max(current, low), high)
 		if m.to.version > s.judge.truth.last(m.to.history) || m.from.version > s.judge.truth.last(m.from.history) {
 			s.violateMark(m, "a marker with a version that never was")
 			continue
@@ -118,6 +120,31 @@ func (s *streamJudge) readMarks() {
 		good = append(good, m)
 	}
 	s.marks = good
+}
+
+// locateEnd finds the history among low to high that a marker ends in. Where several have its version, because a restoration went
+// unnoticed, it is the one that has the most of what the log says behind the marker and before the next; of equals the first.
+func (s *streamJudge) locateEnd(m *mark, low, high int) position {
+	next := uint64(math.MaxUint64)
+	for _, other := range s.marks {
+		if other.Sequence > m.Sequence {
+			next = other.Sequence
+			break
+		}
+	}
+	behind := slices.DeleteFunc(slices.Clone(s.lines), func(l *line) bool { return l.Sequence < m.Sequence || l.Sequence > next })
+	first := s.judge.truth.locate(low, high, m.to.version)
+	best := first
+	most := s.matching(behind, first.history)
+	for h := first.history + 1; h <= high; h++ {
+		if m.to.version > s.judge.truth.last(h) {
+			continue
+		}
+		if count := s.matching(behind, h); count > most {
+			most, best = count, position{h, m.to.version}
+		}
+	}
+	return best
 }
 
 func (s *streamJudge) violateMark(m *mark, what string) {

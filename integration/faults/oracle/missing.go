@@ -115,23 +115,24 @@ func (s *streamJudge) matchHistories() {
 	for n := 1; n <= most; n++ {
 		latest := max(real-(most-n), 0)
 		best := -1
+		lines := slices.DeleteFunc(slices.Clone(s.lines), func(l *line) bool { return l.History != n })
 		for h := min(s.first[n-1]+1, latest); h <= latest; h++ {
 			if h == latest && best < 0 {
 				s.first[n] = h // the only choice
 				break
 			}
-			if count := s.matching(n, h); count >= best {
+			if count := s.matching(lines, h); count >= best {
 				best, s.first[n] = count, h
 			}
 		}
 	}
 }
 
-// matching counts the entries of a history of the log that are states of a history of the truth.
-func (s *streamJudge) matching(logged, history int) int {
+// matching counts the entries that are states of a history of the truth.
+func (s *streamJudge) matching(lines []*line, history int) int {
 	count := 0
-	for _, l := range s.lines {
-		if l.History == logged && slices.ContainsFunc(s.objects[l.key()].truth, func(st State) bool {
+	for _, l := range lines {
+		if slices.ContainsFunc(s.objects[l.key()].truth, func(st State) bool {
 			return st.History == history && st.UID == l.UID && st.Version == l.version && st.live() == (l.op != Deleted)
 		}) {
 			count++

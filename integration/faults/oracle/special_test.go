@@ -196,6 +196,10 @@ var scripts = map[string]script{
 		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
 		log:    []string{"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch", "gap 8 105"}, want: []Promise{P1},
 	},
+	"a gap ends in the history that its list was of": {
+		truth: []string{"added u1 4", "h1 updated u1 4", "h1 updated u1 6", "h1 updated u1 7"}, bounds: restored,
+		log: []string{"snapshot-started 1", "added u1 4 watch", "gap 4 8", "updated u1 7 relist"},
+	},
 	"a history that never began is not counted": {
 		truth: []string{"added u1 4"},
 		log:   []string{"snapshot-started 1", "added u1 4 watch", "gap 8 9.h1", "updated u1 4.h1 relist"}, want: []Promise{P5, P6},
