@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 )
 
 // secretValues is how many different values secrets have.
@@ -39,7 +41,7 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 func (w *writer) content(k Kind) (content, annotations map[string]any) {
 	w.changes++
 	mark := fmt.Sprintf("%d.%d", w.n, w.changes)
-	annotations = map[string]any{"faults.example.com/change": mark}
+	annotations = map[string]any{oracle.ChangeAnnotation: mark}
 	filling := strings.Repeat("x", w.rand.IntN(1500))
 	switch k {
 	case ConfigMaps:

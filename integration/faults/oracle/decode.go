@@ -16,7 +16,7 @@ import (
 // errUndecodable says that a stored object cannot be understood; it comes with the key and never with the value.
 var errUndecodable = errors.New("decode object")
 
-// decode reads uid, labels and whether the deletion was asked for out of a stored object: built-in types are protobuf, custom resources JSON.
+// decode reads uid, labels, the change and whether the deletion was asked for out of a stored object: built-in types are protobuf, custom resources JSON.
 func decode(value []byte) (Observation, error) {
 	var object metav1.Object
 	if bytes.HasPrefix(value, []byte("k8s\x00")) {
@@ -37,5 +37,8 @@ func decode(value []byte) (Observation, error) {
 	if object.GetUID() == "" {
 		return Observation{}, errors.New("it has no uid")
 	}
-	return Observation{UID: string(object.GetUID()), Labels: object.GetLabels(), Terminating: object.GetDeletionTimestamp() != nil}, nil
+	return Observation{
+		UID: string(object.GetUID()), Labels: object.GetLabels(), Change: object.GetAnnotations()[ChangeAnnotation],
+		Terminating: object.GetDeletionTimestamp() != nil,
+	}, nil
 }

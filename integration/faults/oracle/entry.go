@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Entry is one message of the log: an event in binary mode.
@@ -21,6 +23,8 @@ type Entry struct {
 	Namespace, Name                     string
 	UID, ResourceVersion                string
 	Reason                              string
+	// Change is that of the [Observation]; empty where the data is no object.
+	Change string
 	// History is 0, and SampledRate is 1, where the attribute is absent.
 	History, SampledRate int
 
@@ -74,10 +78,19 @@ func NewEntry(headers map[string][]string, data []byte, sequence uint64) (Entry,
 		}
 	}
 	e.History = e.foundIn()
+	e.Change = changeOf(data)
 	if as["specversion"] != "1.0" || e.Type == "" || e.ID == "" || e.Source == "" {
 		return Entry{}, fmt.Errorf("read entry %d: not a CloudEvent 1.0 in binary mode", sequence)
 	}
 	return e, nil
+}
+
+func changeOf(data []byte) string {
+	var object metav1.PartialObjectMetadata
+	if json.Unmarshal(data, &object) != nil {
+		return ""
+	}
+	return object.Annotations[ChangeAnnotation]
 }
 
 // foundIn returns the history in which an event was written. That of an object which a restored etcd does not have says the history of its last

@@ -133,12 +133,18 @@ func (s *streamJudge) matching(lines []*line, history int) int {
 	count := 0
 	for _, l := range lines {
 		if slices.ContainsFunc(s.objects[l.key()].truth, func(st State) bool {
-			return st.History == history && st.UID == l.UID && st.Version == l.version && st.live() == (l.op != Deleted)
+			return st.History == history && st.UID == l.UID && st.Version == l.version && st.live() == (l.op != Deleted) && sameChange(st, l)
 		}) {
 			count++
 		}
 	}
 	return count
+}
+
+// early reports whether a state may be in a history of the log although it belongs to the next one: where versions were bumped, a stream
+// may publish something before an older object tells it of the restoration.
+func (s *streamJudge) early(logged int, st State) bool {
+	return logged+1 < len(s.first) && st.History == s.first[logged+1] && st.History > 0 && st.Version > s.judge.truth.last(st.History-1)
 }
 
 // span returns the first and the last history of the truth that a history of the log may speak of. It is more than one where

@@ -114,12 +114,13 @@ func (s *streamJudge) place(o *object) {
 		if l.History < history {
 			s.violateLine(P4, l, fmt.Sprintf("history %d after history %d", l.History, history))
 		}
+		begins := l.History > history // then what the log has may be published again
 		history = max(history, l.History)
 		again := l.Reason == "resync" || reselected(l.Entry)
 		at, before := s.find(o, l, previous)
 		name := fmt.Sprint(l.History, l.UID, l.version, l.op == Deleted)
 		switch {
-		case seen[name] && !again, at >= 0 && at == previous && !again:
+		case seen[name] && !again, at >= 0 && at == previous && !again && !begins:
 			s.violateLine(P5, l, "the same state a second time")
 		case at < 0 && before:
 			s.violateLine(P4, l, "an older state after a newer one")
@@ -158,9 +159,9 @@ func (s *streamJudge) find(o *object, l *line, previous int) (at int, before boo
 	low, high := s.span(l.History)
 	fits := func(i int) bool {
 		st := o.truth[i]
-		return st.UID == l.UID && st.History >= low && st.History <= high && st.live() == (l.op != Deleted)
+		return st.UID == l.UID && st.History >= low && (st.History <= high || s.early(l.History, st)) && st.live() == (l.op != Deleted)
 	}
-	exact := func(i int) bool { return fits(i) && o.truth[i].Version == l.version }
+	exact := func(i int) bool { return fits(i) && o.truth[i].Version == l.version && sameChange(o.truth[i], l) }
 	if l.op != Deleted {
 		return search(o, exact, previous)
 	}
@@ -176,6 +177,10 @@ func (s *streamJudge) find(o *object, l *line, previous int) (at int, before boo
 		}
 	}
 	return -1, false
+}
+
+func sameChange(st State, l *line) bool {
+	return st.Change == "" || l.Change == "" || !st.live() || st.Change == l.Change
 }
 
 // conclusion says which states a deletion may stand for that was found missing: it has the last version that was known.

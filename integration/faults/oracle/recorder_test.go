@@ -157,15 +157,15 @@ func TestRecorder_has_the_versions_that_the_API_server_answers(t *testing.T) {
 
 		all := Stream{Cluster: "test", Resource: c.resource}
 		f.expect(all, c.key,
-			State{0, uid, version(t, o), Added}, State{0, uid, version(t, hidden), Updated}, State{0, uid, version(t, back), Updated},
-			State{0, uid, version(t, waiting), Updated}, State{0, uid, 0, Deleted}, State{0, string(again.GetUID()), version(t, again), Added})
+			State{UID: uid, Version: version(t, o), Op: Added}, State{UID: uid, Version: version(t, hidden), Op: Updated}, State{UID: uid, Version: version(t, back), Op: Updated},
+			State{UID: uid, Version: version(t, waiting), Op: Updated}, State{UID: uid, Version: 0, Op: Deleted}, State{UID: string(again.GetUID()), Version: version(t, again), Op: Added})
 		some := all
 		some.LabelSelector = "watched=yes"
 		f.expect(some, c.key,
-			State{0, uid, version(t, o), Added}, State{0, uid, version(t, hidden), Deleted}, State{0, uid, version(t, back), Added},
-			State{0, uid, version(t, waiting), Updated}, State{0, uid, 0, Deleted}, State{0, string(again.GetUID()), version(t, again), Added})
+			State{UID: uid, Version: version(t, o), Op: Added}, State{UID: uid, Version: version(t, hidden), Op: Deleted}, State{UID: uid, Version: version(t, back), Op: Added},
+			State{UID: uid, Version: version(t, waiting), Op: Updated}, State{UID: uid, Version: 0, Op: Deleted}, State{UID: string(again.GetUID()), Version: version(t, again), Op: Added})
 	}
-	f.expect(Stream{Cluster: "test", Resource: configMaps, Namespace: "default"}, "default/early", State{0, string(early.GetUID()), version(t, early), Added})
+	f.expect(Stream{Cluster: "test", Resource: configMaps, Namespace: "default"}, "default/early", State{UID: string(early.GetUID()), Version: version(t, early), Op: Added})
 	if got := f.states(Stream{Cluster: "test", Resource: configMaps, Namespace: "kube-system"}, "default/early"); got != nil {
 		t.Errorf("a stream of another namespace has %v", got)
 	}
@@ -181,7 +181,7 @@ func TestRecorder_goes_on_where_it_was_when_etcd_is_killed(t *testing.T) {
 	ok(t, f.plane.RestartAPIServer(t.Context()))
 	u := f.patch(configMaps, "x", `{"data":{"a":"b"}}`)
 	all := Stream{Cluster: "test", Resource: configMaps}
-	f.expect(all, "default/x", State{0, uid, version(t, o), Added}, State{0, uid, version(t, u), Updated})
+	f.expect(all, "default/x", State{UID: uid, Version: version(t, o), Op: Added}, State{UID: uid, Version: version(t, u), Op: Updated})
 	truth, err := f.recorder.Truth(all)
 	ok(t, err)
 	if len(truth.Holes) != 0 || len(truth.Histories) != 1 {
@@ -201,7 +201,7 @@ func TestRecorder_says_what_it_could_not_read(t *testing.T) {
 	ok(t, f.plane.Compact(t.Context()))
 	f.recorder.update(func() { f.recorder.held = false })
 	all := Stream{Cluster: "test", Resource: configMaps}
-	f.expect(all, "default/x", State{0, string(o.GetUID()), before, Added}, State{0, string(o.GetUID()), version(t, last), Updated})
+	f.expect(all, "default/x", State{UID: string(o.GetUID()), Version: before, Op: Added}, State{UID: string(o.GetUID()), Version: version(t, last), Op: Updated})
 	truth, err := f.recorder.Truth(all)
 	ok(t, err)
 	if len(truth.Holes) != 1 || truth.Holes[0].From < before || truth.Holes[0].To < version(t, last) {
@@ -234,12 +234,12 @@ func TestRecorder_begins_a_history_when_etcd_was_restored(t *testing.T) {
 
 			all := Stream{Cluster: "test", Resource: configMaps}
 			uid := string(kept.GetUID())
-			f.expect(all, "default/kept", State{0, uid, version(t, kept), Added}, State{0, uid, version(t, changed), Updated},
-				State{1, uid, version(t, kept), Updated}, State{1, uid, version(t, after), Updated}, State{1, uid, version(t, later), Updated})
+			f.expect(all, "default/kept", State{UID: uid, Version: version(t, kept), Op: Added}, State{UID: uid, Version: version(t, changed), Op: Updated},
+				State{History: 1, UID: uid, Version: version(t, kept), Op: Updated}, State{History: 1, UID: uid, Version: version(t, after), Op: Updated}, State{History: 1, UID: uid, Version: version(t, later), Op: Updated})
 			truth, err := f.recorder.Truth(all)
 			ok(t, err)
 			first := truth.Histories[1].First
-			f.expect(all, "default/only", State{0, string(only.GetUID()), version(t, only), Added}, State{1, string(only.GetUID()), first, Deleted})
+			f.expect(all, "default/only", State{UID: string(only.GetUID()), Version: version(t, only), Op: Added}, State{History: 1, UID: string(only.GetUID()), Version: first, Op: Deleted})
 			states := f.states(all, "default/lost")
 			if last := states[len(states)-1]; last.History != 1 || last.Op != Added || last.UID != string(lost.GetUID()) {
 				t.Errorf("what the snapshot brought back has the states %v", states)

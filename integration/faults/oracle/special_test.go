@@ -12,7 +12,7 @@ import (
 )
 
 // script is a truth and a log, one thing at a time. A log's line is "added u1 5 watch", with suffixes of the id behind a dot: "updated u1 7.r1 repair";
-// a marker is "gap 5 9" or "snapshot-started 5", with ".h1" behind the last version.
+// "=a" at the end is what was written. A marker is "gap 5 9" or "snapshot-started 5", with ".h1" behind the last version.
 type script struct {
 	// truth is what the object "x" went through: "added u1 5", with "h1" in front in a later history, of which bounds has the versions.
 	truth   []string
@@ -35,6 +35,9 @@ func (s script) build(t *testing.T) (*Truth, []Entry) {
 		if _, err := fmt.Sscan(line, &st.Op, &st.UID, &st.Version); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
+		if _, change, there := strings.Cut(line, "="); there {
+			st.Change = change
+		}
 		states = append(states, st)
 	}
 	if s.bounds == nil {
@@ -49,6 +52,7 @@ func (s script) build(t *testing.T) (*Truth, []Entry) {
 }
 
 func entryOf(line string, sequence uint64) Entry {
+	line, change, _ := strings.Cut(line, "=")
 	f := strings.Fields(line)
 	last := 2
 	if f[0] == "snapshot-started" || f[0] == "snapshot-completed" {
@@ -58,7 +62,7 @@ func entryOf(line string, sequence uint64) Entry {
 	if suffix != "" {
 		suffix = "." + suffix
 	}
-	e := Entry{Sequence: sequence, Source: plain.Source(), ResourceVersion: version, SampledRate: 1}
+	e := Entry{Sequence: sequence, Source: plain.Source(), ResourceVersion: version, SampledRate: 1, Change: change}
 	if f[0] == "gap" || last == 1 {
 		body := map[string]string{"namespace": "", "labelSelector": "", "resourceVersion": version, "from": f[1], "to": version, "reason": "expired"}
 		e.Data, _ = json.Marshal(body)
@@ -196,13 +200,24 @@ var scripts = map[string]script{
 		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
 		log:    []string{"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch", "gap 8 105"}, want: []Promise{P1},
 	},
+	"a bump may be noticed when something behind it was published": {
+		truth: []string{"added u1 4", "h1 updated u1 4", "h1 updated u1 107", "h1 updated u1 109"}, bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
+		log: []string{"snapshot-started 1", "added u1 4 watch", "gap 8 107", "updated u1 107 relist", "gap 8 108.h1", "updated u1 107.h1 relist", "updated u1 109.h1 watch"},
+	},
 	"a gap ends in the history that its list was of": {
 		truth: []string{"added u1 4", "h1 updated u1 4", "h1 updated u1 6", "h1 updated u1 7"}, bounds: restored,
 		log: []string{"snapshot-started 1", "added u1 4 watch", "gap 4 8", "updated u1 7 relist"},
 	},
 	"a history that never began is not counted": {
 		truth: []string{"added u1 4"},
-		log:   []string{"snapshot-started 1", "added u1 4 watch", "gap 8 9.h1", "updated u1 4.h1 relist"}, want: []Promise{P5, P6},
+		log:   []string{"snapshot-started 1", "added u1 4 watch", "gap 8 9.h1", "updated u1 4.h1 relist"}, want: []Promise{P6},
+	},
+	"what was written tells two histories with the same version apart": {
+		truth: []string{"added u1 4", "updated u1 7 =a", "h1 updated u1 4", "h1 updated u1 7 =b"}, bounds: restored,
+		log: []string{"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch =b"},
+	},
+	"what is in the log is what was written": {
+		truth: []string{"added u1 4", "updated u1 7 =a"}, log: []string{"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch =b"}, want: []Promise{P3, P4},
 	},
 }
 
@@ -256,11 +271,12 @@ func TestNewEntry_reads_a_message(t *testing.T) {
 		"Nats-Msg-Id": {"a.u1.5"}, "ce-specversion": {"1.0"}, "ce-type": {typeResource + "added.v1"}, "ce-id": {"u1.5"}, "ce-source": {plain.Source()},
 		"ce-subject": {"a/system:x%20y%25"}, "ce-name": {"system:x%20y%25"}, "ce-namespace": {"a"}, "ce-objectuid": {"u1"}, "ce-resourceversion": {"5"},
 		"ce-reason": {"watch"}, "ce-history": {"2"}, "ce-pipeline": {"p"},
-	}, []byte("{}"), 7)
+	}, []byte(`{"metadata":{"annotations":{"faults.example.com/change":"1.2"}}}`), 7)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.key() != "a/system:x y%" || e.MsgID != "a.u1.5" || e.History != 2 || e.SampledRate != 1 || e.Sequence != 7 || e.UID != "u1" || e.Pipeline != "p" {
+	if e.key() != "a/system:x y%" || e.MsgID != "a.u1.5" || e.History != 2 || e.SampledRate != 1 || e.Sequence != 7 || e.UID != "u1" || e.Pipeline != "p" ||
+		e.Change != "1.2" {
 		t.Errorf("got %+v", e)
 	}
 	for name, h := range map[string]map[string][]string{
