@@ -117,7 +117,7 @@ type Change struct {
 	// Seen is when the change was read off the wire.
 	Seen   time.Time
 	Ticket Ticket
-	// Size is what Admit was asked for.
+	// Size is what Admit was asked for: about what the change takes in memory.
 	Size int
 	// Count is how many changes this one stands for; 0 and 1 both mean one.
 	Count int

@@ -162,7 +162,7 @@ func (w *wire) item(ctx context.Context, out *stubs, raw []byte) error {
 	if err != nil {
 		return err
 	}
-	size := bodySize(raw, w.stream.Resource)
+	size := held(bodySize(raw, w.stream.Resource))
 	ticket, err := w.feed.Admit(ctx, "", size)
 	if err != nil {
 		return err

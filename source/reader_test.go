@@ -229,7 +229,7 @@ func TestHandler_takes_a_change_once_and_leaves_a_stub_in_the_cache(t *testing.T
 		t.Fatal(err)
 	}
 	o := &object{Identity: id, change: &Change{
-		Op: Updated, Ident: id.Ident, Body: NewBody(raw), Reason: ReasonWatch, Ticket: 1, Size: len(raw),
+		Op: Updated, Ident: id.Ident, Body: NewBody(raw), Reason: ReasonWatch, Ticket: 1, Size: held(len(raw)),
 	}}
 	inside.enter()
 	h.OnUpdate(nil, o)

@@ -121,7 +121,7 @@ func (r *recovery) deliver(ctx, bounded context.Context, t *trail) {
 				continue
 			}
 		}
-		size := len(p.body.Bytes())
+		size := held(len(p.body.Bytes()))
 		ticket, err := r.wire.feed.Admit(ctx, "", size)
 		if err != nil {
 			return

@@ -213,7 +213,8 @@ func (r *resumedWatch) object(ctx context.Context, raw []byte, op Op, kind watch
 	if err != nil {
 		return err
 	}
-	ticket, err := r.wire.feed.Admit(ctx, id.ResourceVersion, len(raw))
+	size := held(len(raw))
+	ticket, err := r.wire.feed.Admit(ctx, id.ResourceVersion, size)
 	if err != nil {
 		return err
 	}
@@ -226,7 +227,7 @@ func (r *resumedWatch) object(ctx context.Context, raw []byte, op Op, kind watch
 	}
 	r.wire.inside.enter()
 	r.send(ctx, watch.Event{Type: kind, Object: &object{Identity: id, change: &Change{
-		Op: op, Ident: id.Ident, Body: NewBody(raw), Reason: ReasonWatch, Seen: time.Now(), Ticket: ticket, Size: len(raw),
+		Op: op, Ident: id.Ident, Body: NewBody(raw), Reason: ReasonWatch, Seen: time.Now(), Ticket: ticket, Size: size,
 	}}})
 	return nil
 }

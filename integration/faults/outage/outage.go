@@ -56,8 +56,8 @@ const (
 	checkpointLimit = 8 << 20
 )
 
-// rssLimit: what is buffered stands in the memory up to two and a half times, with what the garbage collector has not yet found.
-func (c *Config) rssLimit() int64 { return max(c.Buffer/2*5, leastRSS) }
+// rssLimit: what is buffered stands in the memory up to twice, with what the garbage collector has not yet found.
+func (c *Config) rssLimit() int64 { return 2*c.Buffer + leastRSS }
 
 // kinds are changed and watched, each in one stream of all namespaces.
 func kinds() []drive.Kind { return []drive.Kind{drive.ConfigMaps, drive.Secrets, drive.Widgets} }
