@@ -45,8 +45,8 @@ func drawTruth(t *rapid.T, restorations int) *Truth {
 		}
 	}
 	truth := &Truth{Histories: w.histories, Streams: map[Stream]map[string][]State{}}
-	for s, all := range w.all {
-		states, err := States(s, all)
+	for _, s := range []Stream{plain, selective} {
+		states, err := States(s, w.all[s])
 		if err != nil {
 			t.Fatal(err)
 		}

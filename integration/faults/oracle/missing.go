@@ -97,8 +97,8 @@ func (s *streamJudge) checkFinal(o *object) {
 // lastHistory is the history that the log has arrived at.
 func (s *streamJudge) lastHistory() int { return len(s.first) - 1 }
 
-// matchHistories finds which histories of the truth those of the log are: the bridge counts what it has seen, and two restorations may look like
-// one. Each begins as late as what it shows allows.
+// matchHistories finds which histories of the truth those of the log are: the bridge counts what it has seen, and a restoration may go
+// unnoticed, or two look like one. Each begins as late as what it shows allows.
 func (s *streamJudge) matchHistories() {
 	most := 0
 	for _, l := range s.lines {
@@ -114,31 +114,45 @@ func (s *streamJudge) matchHistories() {
 	}
 	for n := 1; n <= most; n++ {
 		latest := max(real-(most-n), 0)
-		best := -1
-		lines := slices.DeleteFunc(slices.Clone(s.lines), func(l *line) bool { return l.History != n })
-		for h := min(s.first[n-1]+1, latest); h <= latest; h++ {
-			if h == latest && best < 0 {
-				s.first[n] = h // the only choice
-				break
-			}
-			if count := s.matching(lines, h); count >= best {
-				best, s.first[n] = count, h
+		h := min(s.first[n-1]+1, latest)
+		for h < latest && !s.shows(n, h, latest) {
+			h++
+		}
+		s.first[n] = h
+	}
+}
+
+// shows reports whether a history of the log has a state that one of the truth has and none from there to latest.
+func (s *streamJudge) shows(logged, history, latest int) bool {
+	return slices.ContainsFunc(s.lines, func(l *line) bool {
+		if l.History != logged || l.op == Deleted || !s.has(history, l) {
+			return false
+		}
+		for h := history + 1; h <= latest; h++ {
+			if s.has(h, l) {
+				return false
 			}
 		}
-	}
+		return true
+	})
 }
 
 // matching counts the entries that are states of a history of the truth.
 func (s *streamJudge) matching(lines []*line, history int) int {
 	count := 0
 	for _, l := range lines {
-		if slices.ContainsFunc(s.objects[l.key()].truth, func(st State) bool {
-			return st.History == history && st.UID == l.UID && st.Version == l.version && st.live() == (l.op != Deleted) && sameChange(st, l)
-		}) {
+		if s.has(history, l) {
 			count++
 		}
 	}
 	return count
+}
+
+// has reports whether a history of the truth has the state of an entry.
+func (s *streamJudge) has(history int, l *line) bool {
+	return slices.ContainsFunc(s.objects[l.key()].truth, func(st State) bool {
+		return st.History == history && st.UID == l.UID && st.Version == l.version && st.live() == (l.op != Deleted) && sameChange(st, l)
+	})
 }
 
 // early reports whether a state may be in a history of the log although it belongs to the next one: where versions were bumped, a stream

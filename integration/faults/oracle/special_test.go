@@ -190,6 +190,17 @@ var scripts = map[string]script{
 		bounds: []History{{First: 1, Last: 20}, {First: 5, Last: 10}, {First: 5, Last: 1000}},
 		log:    []string{"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch", "gap 8 6.h1", "updated u1 4.h1 relist", "updated u1 12.h1 watch"},
 	},
+	"a restoration may go unnoticed after one that was noticed": {
+		truth: []string{
+			"added u1 4", "updated u1 7", "h1 updated u1 4", "h1 updated u1 8", "h1 updated u1 9", "h2 updated u1 9", "h2 updated u1 12", "h2 updated u1 13",
+			"h2 updated u1 14", "h2 updated u1 15",
+		},
+		bounds: []History{{First: 1, Last: 20}, {First: 5, Last: 10}, {First: 9, Last: 1000}},
+		log: []string{
+			"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch", "gap 8 6.h1", "updated u1 4.h1 relist", "updated u1 8.h1 watch", "updated u1 9.h1 watch",
+			"updated u1 12.h1 watch", "updated u1 13.h1 watch", "updated u1 14.h1 watch", "updated u1 15.h1 watch",
+		},
+	},
 	"a restoration that bumps the versions and changes nothing may look like a gap": {
 		truth:  []string{"added u1 4", "h1 updated u1 4", "h1 updated u1 107"},
 		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
