@@ -24,9 +24,15 @@ type Options struct {
 	Start map[Stream]uint64
 	// SnapshotsCover says that a later snapshot accounts for what is missing before it: the test removed the checkpoint.
 	SnapshotsCover bool
+	// Prefix says that the log was cut off while the bridge was writing: no last state is demanded, and of each object only what precedes
+	// its last entry.
+	Prefix bool
+	// Rejections, Resyncs and Reselections say that the broker may have refused events, that publishing again was asked for, and that selectors
+	// were changed. Without them events that say so are violations.
+	Rejections, Resyncs, Reselections bool
 
-	Samples []Sample
-	// BufferLimit and RSSLimit are in bytes; 0 is none.
+	// BufferLimit and RSSLimit are in bytes; 0 is none. With one of them there have to be Samples.
+	Samples               []Sample
 	BufferLimit, RSSLimit int64
 	// Canaries are searched in the entries, and in Texts: the bytes of whatever else the bridge has written, by name.
 	Canaries *Canaries
@@ -173,6 +179,9 @@ func (j *judge) checkSamples() {
 		{"buffered bytes", j.options.BufferLimit, func(s Sample) int64 { return s.BufferedBytes }},
 		{"resident bytes", j.options.RSSLimit, func(s Sample) int64 { return s.RSS }},
 	} {
+		if of.limit > 0 && len(j.options.Samples) == 0 {
+			j.violate(Violation{Promise: P7, What: of.what + " were not measured"})
+		}
 		over, most := 0, int64(0)
 		for _, s := range j.options.Samples {
 			if v := of.value(s); of.limit > 0 && v > of.limit {

@@ -232,7 +232,7 @@ func (b *bridge) publish(st step, reason string) {
 	b.log = append(b.log, Entry{
 		Type: typeResource + string(op) + typeVersion, ID: id + b.suffix, Source: b.stream.Source(), Subject: st.key, MsgID: b.stream.Source() + id + b.suffix,
 		Namespace: namespace, Name: name, UID: st.UID, ResourceVersion: strconv.FormatUint(st.Version, 10), Reason: reason, History: b.history, SampledRate: 1,
-		Headers: map[string][]string{"ce-id": {id}}, Data: []byte(`{"kind":"ConfigMap"}`),
+		Headers: map[string][]string{"ce-id": {id}}, Data: dataOf(namespace, name, st.UID, st.Version),
 	})
 }
 
@@ -254,6 +254,13 @@ func (b *bridge) marker(kind string, from, to uint64) {
 		Type: "io.kube-eventbridge.stream." + kind + ".v1", ID: id + version + b.suffix, Source: b.stream.Source(),
 		ResourceVersion: version, SampledRate: 1, Data: data,
 	})
+}
+
+func dataOf(namespace, name, uid string, version uint64) []byte {
+	if namespace != "" {
+		namespace = `"namespace":"` + namespace + `",`
+	}
+	return fmt.Appendf(nil, `{"kind":"ConfigMap","metadata":{%s"name":%q,"uid":%q,"resourceVersion":"%d"}}`, namespace, name, uid, version)
 }
 
 // collides: in a stream with a selector, a deletion that is found missing after a restoration may have the version, and so the id, that a later

@@ -85,6 +85,19 @@ func NewEntry(headers map[string][]string, data []byte, sequence uint64) (Entry,
 	return e, nil
 }
 
+// dataProblem says what is wrong with the data of an event about an object, or nothing: it is that object, in that version.
+func dataProblem(e *Entry) string {
+	var object metav1.PartialObjectMetadata
+	switch err := json.Unmarshal(e.Data, &object); {
+	case err != nil:
+		return "its data is no object"
+	case string(object.UID) != e.UID || object.ResourceVersion != e.ResourceVersion || object.Name != e.Name || object.Namespace != e.Namespace:
+		return fmt.Sprintf("its data is of %s/%s, uid %s, version %s", object.Namespace, object.Name, object.UID, object.ResourceVersion)
+	default:
+		return ""
+	}
+}
+
 func changeOf(data []byte) string {
 	var object metav1.PartialObjectMetadata
 	if json.Unmarshal(data, &object) != nil {

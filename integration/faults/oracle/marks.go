@@ -123,7 +123,7 @@ func (s *streamJudge) readMarks() {
 }
 
 // locateEnd finds the history among low to high that a marker ends in. Where several have its version, because a restoration went
-// unnoticed, it is the one that has the most of what the log says behind the marker and before the next; of equals the first.
+// unnoticed, it is the one that has the most of what the list behind the marker found; of equals the first.
 func (s *streamJudge) locateEnd(m *mark, low, high int) position {
 	next := uint64(math.MaxUint64)
 	for _, other := range s.marks {
@@ -132,7 +132,10 @@ func (s *streamJudge) locateEnd(m *mark, low, high int) position {
 			break
 		}
 	}
-	behind := slices.DeleteFunc(slices.Clone(s.lines), func(l *line) bool { return l.Sequence < m.Sequence || l.Sequence > next })
+	behind := slices.DeleteFunc(slices.Clone(s.lines), func(l *line) bool {
+		// The version of a deletion that a list found missing is an older one.
+		return l.Sequence < m.Sequence || l.Sequence > next || l.op == Deleted || l.Reason == "watch"
+	})
 	first := s.judge.truth.locate(low, high, m.to.version)
 	best := first
 	most := s.matching(behind, first.history)
@@ -170,10 +173,11 @@ func (s *streamJudge) begin() {
 	}
 }
 
-// covers reports whether a gap, or a snapshot that counts as one, has a state in its range.
-func (s *streamJudge) covers(p position) *mark {
+// covers returns the gap, or the snapshot that counts as one, that has a state in its range; nil if there is none. What the log says next of the
+// object stands behind that, unless it was read back: a gap does not excuse what was missing already.
+func (s *streamJudge) covers(p position, next *line) *mark {
 	for _, m := range s.gaps {
-		if m.from.compare(p) < 0 && p.compare(m.to) <= 0 {
+		if m.from.compare(p) < 0 && p.compare(m.to) <= 0 && (next == nil || next.Sequence > m.Sequence || next.Reason == "recovered") {
 			return m
 		}
 	}
@@ -205,6 +209,27 @@ func (s *streamJudge) findGaps() {
 	}
 }
 
+// checkSnapshots checks that what a first list shows stands between its markers, and that nothing is watched before it is complete. A gap
+// takes the place of a snapshot that was lost.
+func (s *streamJudge) checkSnapshots() {
+	_, known := s.judge.options.Start[s.stream]
+	if known || s.judge.options.NoSnapshot[s.stream] {
+		return
+	}
+	next, last := 0, ""
+	for _, l := range s.lines {
+		for ; next < len(s.marks) && s.marks[next].Sequence < l.Sequence; next++ {
+			last = s.marks[next].Type
+		}
+		switch {
+		case l.Reason == "snapshot" && last != typeStarted:
+			s.violateLine(P6, l, "of a first list that was not announced")
+		case l.Reason == "watch" && last != typeCompleted && last != typeGap:
+			s.violateLine(P6, l, "seen by a watch, and the first list is not complete")
+		}
+	}
+}
+
 // checkPlaces checks that gaps stand where they belong: behind what was recovered, before what the list found, and before anything of
 // a new history.
 func (s *streamJudge) checkPlaces() {
@@ -219,8 +244,10 @@ func (s *streamJudge) checkPlaces() {
 			s.violateLine(P6, l, fmt.Sprintf("history %d begins without a gap before it", l.History))
 		case l.Reason == "relist" && (last == nil || l.at >= 0 && s.stateOf(l).at().compare(last.to) > 0):
 			s.violateLine(P6, l, "found by a list that no gap announces")
-		case l.Reason == "recovered" && !s.announced(next, l):
+		case l.Reason == "recovered" && !s.judge.options.Prefix && !s.announced(next, l):
 			s.violateLine(P6, l, "read back, and no gap follows")
+		case l.Reason == "watch" && last != nil && l.at >= 0 && s.stateOf(l).at().compare(last.to) <= 0:
+			s.violateLine(P6, l, "seen by a watch, and the gap before it says that nothing is known of it")
 		}
 		history = max(history, l.History)
 	}

@@ -31,7 +31,8 @@ func (s *streamJudge) checkMissing(o *object) {
 		switch {
 		case o.published[i]:
 			s.judge.report.Published++
-		case o.excused[i], s.excused(st, i, newest):
+		case s.judge.options.Prefix && next == len(o.lines): // it was perhaps to come
+		case o.excused[i], s.excused(o, i, newest, next):
 			s.judge.report.Hidden++
 		case latest && (st.live() && next < len(o.lines) || !st.live() && !had(alive, st)):
 			s.judge.report.Folded++
@@ -57,11 +58,16 @@ func (s *streamJudge) lost(o *object, i, near int, deletion bool) {
 }
 
 // excused reports whether a state may be missing: it was over before the first snapshot, or lies in a gap, or the truth is not sure of it.
-func (s *streamJudge) excused(st State, i, newest int) bool {
+func (s *streamJudge) excused(o *object, i, newest, next int) bool {
+	st := o.truth[i]
 	if i < newest || i == newest && (!st.live() || s.judge.options.NoSnapshot[s.stream]) {
 		return true
 	}
-	if m := s.covers(st.at()); m != nil {
+	var behind *line
+	if next < len(o.lines) {
+		behind = o.lines[next]
+	}
+	if m := s.covers(st.at(), behind); m != nil {
 		m.hidden++
 		return true
 	}
@@ -70,7 +76,7 @@ func (s *streamJudge) excused(st State, i, newest int) bool {
 
 // checkFinal: the last word about an object is its last state, and what the log has alive is alive.
 func (s *streamJudge) checkFinal(o *object) {
-	if len(o.truth) == 0 {
+	if len(o.truth) == 0 || s.judge.options.Prefix {
 		return
 	}
 	end := len(o.truth) - 1

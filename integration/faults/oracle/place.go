@@ -84,6 +84,7 @@ func (s *streamJudge) check() {
 	s.excuseUnnoticed()
 	s.findGaps()
 	s.checkPlaces()
+	s.checkSnapshots()
 	for _, key := range sortedKeys(s.objects) {
 		s.checkMissing(s.objects[key])
 		s.checkFinal(s.objects[key])
@@ -143,6 +144,18 @@ func (s *streamJudge) checkForm(l *line) {
 	if l.SampledRate > 1 && !s.judge.options.Latest[s.stream] {
 		s.violateLine(P3, l, fmt.Sprintf("%d changes folded into one", l.SampledRate))
 	}
+	switch {
+	case l.Type == typeRejected:
+		if !s.judge.options.Rejections {
+			s.violateLine(P1, l, "the broker refused it")
+		}
+	case l.Reason == "resync" && !s.judge.options.Resyncs, reselected(l.Entry) && !s.judge.options.Reselections:
+		s.violateLine(P5, l, "nobody asked for it")
+	default:
+		if problem := dataProblem(l.Entry); problem != "" {
+			s.violateLine(P4, l, problem)
+		}
+	}
 }
 
 // nowhere judges an entry of which the truth has no state.
@@ -168,7 +181,10 @@ func (s *streamJudge) find(o *object, l *line, previous int) (at int, before boo
 	low = 0 // a deletion that was found missing may be of an older history than the one in which it was found
 	concluded := s.conclusion(o, l)
 	order := []func(int) bool{exact, concluded}
-	if l.Reason == "relist" || l.Reason == "snapshot" {
+	switch l.Reason {
+	case "watch":
+		order = order[:1]
+	case "relist", "snapshot":
 		order = []func(int) bool{concluded, exact}
 	}
 	for _, f := range order {
@@ -206,15 +222,15 @@ func search(o *object, fits func(int) bool, previous int) (at int, before bool) 
 
 // checkWord: added is what the stream did not have, updated what it had, and the owner of a name is deleted before another takes it.
 func (s *streamJudge) checkWord(o *object, l *line) {
-	if l.op == Deleted {
-		return
-	}
 	var last *line
 	if l.nth > 0 {
 		last = o.lines[l.nth-1]
 	}
 	alive := last != nil && last.op != Deleted
 	switch {
+	case l.op == Deleted && alive && last.UID != l.UID:
+		s.violateLine(P2, l, "another object is deleted, and the one before was not")
+	case l.op == Deleted:
 	case alive && last.UID != l.UID:
 		s.violateLine(P2, l, "another object took the name, and the one before was not deleted")
 	case alive && l.op == Added && slices.ContainsFunc(o.truth[max(last.at, 0):max(last.at, l.at, 0)], func(st State) bool { return st.UID == l.UID && !st.live() }):

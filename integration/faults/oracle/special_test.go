@@ -44,8 +44,16 @@ func (s script) build(t *testing.T) (*Truth, []Entry) {
 		s.bounds = []History{{First: 1, Last: 1000}}
 	}
 	truth := &Truth{Histories: s.bounds, Holes: s.holes, Streams: map[Stream]map[string][]State{plain: {"x": states}}}
-	var log []Entry
+	var lines []string
 	for i, line := range s.log {
+		lines = append(lines, line)
+		version, started := strings.CutPrefix(line, "snapshot-started ")
+		if started && i+1 < len(s.log) && !strings.Contains(s.log[i+1], "snapshot") {
+			lines = append(lines, "snapshot-completed "+version) // most have an empty one
+		}
+	}
+	var log []Entry
+	for i, line := range lines {
 		log = append(log, entryOf(line, uint64(i+1)))
 	}
 	return truth, log
@@ -74,6 +82,8 @@ func entryOf(line string, sequence uint64) Entry {
 	}
 	e.Name, e.UID, e.Reason, e.Type = "x", f[1], f[3], typeResource+f[0]+typeVersion
 	e.ID = e.UID + "." + version + suffix
+	number, _ := strconv.ParseUint(version, 10, 64)
+	e.Data = dataOf("", e.Name, e.UID, number)
 	if f[0] == "deleted" {
 		e.ID = e.UID + ".deleted" + suffix
 	}
@@ -149,16 +159,19 @@ var scripts = map[string]script{
 		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6 watch", "updated u1 6.r1 repair"}, want: []Promise{P5},
 	},
 	"a state is repeated where that was asked for": {
-		truth: []string{"added u1 5", "updated u1 6"},
-		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 5.r1 resync", "updated u1 6 watch", "updated u1 6.r2 resync"},
+		options: Options{Resyncs: true},
+		truth:   []string{"added u1 5", "updated u1 6"},
+		log:     []string{"snapshot-started 1", "added u1 5 watch", "updated u1 5.r1 resync", "updated u1 6 watch", "updated u1 6.r2 resync"},
 	},
 	"a repetition that was asked for is the newest state": {
-		truth: []string{"added u1 5", "updated u1 6"},
-		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6 watch", "updated u1 5.r1 resync"}, want: []Promise{P4},
+		options: Options{Resyncs: true},
+		truth:   []string{"added u1 5", "updated u1 6"},
+		log:     []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6 watch", "updated u1 5.r1 resync"}, want: []Promise{P4},
 	},
 	"a rejected event stands for the one that was refused": {
-		truth: []string{"added u1 5", "updated u1 6"},
-		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch"},
+		options: Options{Rejections: true},
+		truth:   []string{"added u1 5", "updated u1 6"},
+		log:     []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch"},
 	},
 	"what the truth could not see is not judged": {
 		truth: []string{"added u1 5", "updated u1 9"}, holes: []Hole{{0, 5, 9}},
@@ -223,6 +236,53 @@ var scripts = map[string]script{
 		truth: []string{"added u1 4"},
 		log:   []string{"snapshot-started 1", "added u1 4 watch", "gap 8 9.h1", "updated u1 4.h1 relist"}, want: []Promise{P6},
 	},
+	"a repetition is asked for": {
+		truth: []string{"added u1 5", "updated u1 6"}, want: []Promise{P5},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 5.r1 resync", "updated u1 6 watch"},
+	},
+	"a selection does not change by itself": {
+		truth: []string{"added u1 5"}, log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 5.s1 watch"}, want: []Promise{P5},
+	},
+	"a broker refuses nothing without a reason": {
+		truth: []string{"added u1 5", "updated u1 6"}, log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch"}, want: []Promise{P1},
+	},
+	"a gap does not excuse what was missing before it": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, want: []Promise{P3},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch", "gap 5 8", "updated u1 8 relist"},
+	},
+	"a gap does not hide what is to come": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 10", "updated u1 11"}, want: []Promise{P6},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "gap 5 10", "updated u1 10 watch", "updated u1 11 watch"},
+	},
+	"a gap does not excuse that the owner of a name was not deleted": {
+		truth: []string{"added u1 5", "deleted u1 6", "added u2 7", "deleted u2 9"}, want: []Promise{P2},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "gap 5 8", "deleted u2 9 watch"},
+	},
+	"nothing is watched before the first list is complete": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 9"}, want: []Promise{P6},
+		log: []string{"snapshot-started 5", "added u1 5 snapshot", "updated u1 7 watch", "snapshot-started 9", "updated u1 9 snapshot", "snapshot-completed 9"},
+	},
+	"what a first list shows precedes its end": {
+		truth: []string{"added u1 5"}, log: []string{"snapshot-started 5", "snapshot-completed 5", "added u1 5 snapshot"}, want: []Promise{P6},
+	},
+	"a first list is announced": {
+		truth: []string{"added u1 5"}, log: []string{"added u1 5 watch"}, want: []Promise{P6},
+	},
+	"a state that a restoration undid and the log has does not go unnoticed": {
+		truth: []string{"added u1 4", "updated u1 7", "updated u1 8", "h1 updated u1 4", "h1 updated u1 107"}, want: []Promise{P3},
+		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
+		log:    []string{"snapshot-started 1", "added u1 4 watch", "updated u1 8 watch", "gap 8 105", "updated u1 107 watch"},
+	},
+	"a live deletion has a version of its own": {
+		truth: []string{"added u1 5", "deleted u1 6"}, log: []string{"snapshot-started 1", "added u1 5 watch", "deleted u1 5 watch"}, want: []Promise{P4},
+	},
+	"of a log that was cut off nothing is demanded behind its end": {
+		truth: []string{"added u1 5", "updated u1 6", "deleted u1 7"}, options: Options{Prefix: true}, log: []string{"snapshot-started 1", "added u1 5 watch"},
+	},
+	"of a log that was cut off everything before its end is demanded": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, options: Options{Prefix: true}, want: []Promise{P3},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch"},
+	},
 	"what was written tells two histories with the same version apart": {
 		truth: []string{"added u1 4", "updated u1 7 =a", "h1 updated u1 4", "h1 updated u1 7 =b"}, bounds: restored,
 		log: []string{"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch =b"},
@@ -271,7 +331,7 @@ func TestJudge_counts_what_gaps_hide_and_what_was_recovered(t *testing.T) {
 	if len(r.Violations) != 0 || r.States != 5 || r.Published != 3 || r.Hidden != 2 || r.Recovered != 1 || len(r.Gaps) != 1 {
 		t.Fatalf("got %+v", r)
 	}
-	want := GapFigure{Stream: plain, Sequence: 4, From: 5, To: 9, Cause: "expired", Hidden: 2, Recovered: 1}
+	want := GapFigure{Stream: plain, Sequence: 5, From: 5, To: 9, Cause: "expired", Hidden: 2, Recovered: 1}
 	if r.Gaps[0] != want {
 		t.Errorf("got %+v, want %+v", r.Gaps[0], want)
 	}

@@ -46,15 +46,14 @@ func (o *object) before(i int) int {
 
 // excuse marks what need not be in a log of which nothing was undone by the restoration to a version that began history h.
 func (o *object) excuse(h int, version uint64) {
-	published := false
+	undone := func(st State) bool { return st.History == h-1 && st.Version > version }
 	for i, st := range o.truth {
-		if st.History == h-1 && st.Version > version {
-			published = published || o.published[i]
-			o.excused[i] = !o.published[i]
+		if undone(st) && o.published[i] {
+			return
 		}
 	}
-	if published {
-		return
+	for i, st := range o.truth {
+		o.excused[i] = o.excused[i] || undone(st)
 	}
 	for i, st := range o.truth {
 		if st.History != h || st.Version > version {
