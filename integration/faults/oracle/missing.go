@@ -164,7 +164,11 @@ func (s *streamJudge) has(history int, l *line) bool {
 // early reports whether a state may be in a history of the log although it belongs to the next one: where versions were bumped, a stream
 // may publish something before an older object tells it of the restoration.
 func (s *streamJudge) early(logged int, st State) bool {
-	return logged+1 < len(s.first) && st.History == s.first[logged+1] && st.History > 0 && st.Version > s.judge.truth.last(st.History-1)
+	if logged+1 >= len(s.first) || st.History != s.first[logged+1] || st.History == 0 {
+		return false
+	}
+	undone := !st.live() && st.Version == s.judge.truth.Histories[st.History].First
+	return undone || st.Version > s.judge.truth.last(st.History-1)
 }
 
 // span returns the first and the last history of the truth that a history of the log may speak of. It is more than one where
