@@ -14,13 +14,14 @@ INTEGRATION_FLAGS ?= -p 1 -timeout 20m
 BENCH_FLAGS       ?= -bench . -benchmem
 # The packages with goroutines; they are tested once more with the race detector.
 RACE              ?= ./source/... ./sink/... ./checkpoint/... ./internal/bridge/... ./internal/tail/... ./cmd/...
-# Faults to inject with make faults, what they follow from, and how many worlds are broken at a time. Results are kept by commit, so that
-# the same command goes on where it was cut short.
+# Faults to inject with make faults, what they follow from, and how many worlds are broken at a time. Results are kept by commit, and by whether
+# the tree is as committed, so that the same command goes on where it was cut short.
 FAULTS            ?= 60
 SEED              ?= 1
 WORLDS            ?= 2
 FAULTS_FLAGS      ?=
 FAULTS_TESTS      := /faults/(world|outage|campaign)$$
+FAULTS_DIR        ?= $(CACHE)/faults/$(COMMIT)$(shell test -z "$$(git status --porcelain 2>/dev/null)" || echo -dirty)
 # The race detector needs a C compiler.
 CC                := $(shell $(GO) env CC)
 MODULES           := . integration
@@ -68,13 +69,13 @@ test-integration: ## Run the tests on a real API server and real brokers; the fi
 	cd integration && $(GO) test $(INTEGRATION_FLAGS) $$($(GO) list ./... | grep -v -E '$(FAULTS_TESTS)')
 
 .PHONY: test-faults
-test-faults: ## Run the tests that break everything once; some minutes
+test-faults: ## Run the tests that break everything, once alone and 64 times at random; some minutes
 	cd integration && $(GO) test $(INTEGRATION_FLAGS) $$($(GO) list ./... | grep -E '$(FAULTS_TESTS)')
 
 .PHONY: faults
 faults: ## Break everything FAULTS times at random and judge the log, see docs/faults.md
-	@mkdir -p $(CACHE)/faults/$(COMMIT)
-	cd integration && $(GO) run ./cmd/faults -faults $(FAULTS) -seed $(SEED) -parallel $(WORLDS) -dir $(CACHE)/faults/$(COMMIT) $(FAULTS_FLAGS)
+	@mkdir -p '$(FAULTS_DIR)'
+	cd integration && $(GO) run ./cmd/faults -faults $(FAULTS) -seed $(SEED) -parallel $(WORLDS) -dir '$(FAULTS_DIR)' $(FAULTS_FLAGS)
 
 .PHONY: bench
 bench: ## Measure: benchmarks of the packages, then the bridge as a process beside its broker

@@ -20,11 +20,12 @@ import (
 
 func main() {
 	o := campaign.Options{Log: os.Stdout}
-	only, began := "", time.Now()
+	only, round, began := "", -1, time.Now()
 	flag.IntVar(&o.Faults, "faults", 60, "how many faults to inject")
 	flag.IntVar(&o.PerRound, "per-round", 0, "how many of them in each round (default 12)")
 	flag.IntVar(&o.Parallel, "parallel", 1, "how many rounds to play at a time")
 	flag.Uint64Var(&o.Seed, "seed", 0, "what the campaign follows from (default: a random one); with the same directory it goes on where it was")
+	flag.IntVar(&round, "round", round, "play only the round of this number, with -per-round faults, in a fresh directory inside -dir")
 	flag.StringVar(&o.Dir, "dir", "faults-results", "directory of the results, and of rounds in which a promise was broken")
 	flag.StringVar(&o.Binary, "bridge", "", "another program than the bridge of this tree; its clock does not jump")
 	flag.StringVar(&only, "only", "", "inject only faults whose name matches this regular expression")
@@ -39,12 +40,15 @@ func main() {
 			fmt.Fprintln(os.Stderr, "-only:", err)
 			os.Exit(2)
 		}
-		o.Only = named.MatchString
+		o.Only = named
+	}
+	if round >= 0 {
+		o.Round = &round
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	broken, err := run(ctx, o)
-	fmt.Printf("\n%s\n", time.Since(began).Round(time.Second))
+	fmt.Printf("\nthis session took %s\n", time.Since(began).Round(time.Second))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
@@ -73,6 +77,8 @@ func run(ctx context.Context, o campaign.Options) (broken int, err error) {
 	}
 	results, err := campaign.Run(ctx, o)
 	summary := campaign.Summarize(results)
-	fmt.Printf("\n%s", summary)
+	if len(results) > 0 {
+		fmt.Printf("\n%s", summary)
+	}
 	return summary.Broken(), err
 }

@@ -3,19 +3,20 @@
 package campaign
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 )
 
 // Options say what a campaign does. Faults and Dir are required.
@@ -25,45 +26,49 @@ type Options struct {
 	// Parallel is how many rounds are played at a time, 1 if 0.
 	Parallel int
 	Seed     uint64
+	// Round, if not nil, is the only round that is played, with PerRound faults and in a fresh directory inside Dir; kept results are ignored.
+	Round *int
 	// Dir is where the results and, of rounds in which a promise was broken, everything else are kept.
 	Dir string
 	// Binary is the bridge, ClockBinary one whose clock can be moved; without the latter the clock does not jump.
 	Binary, ClockBinary string
-	// Only, if not nil, says which faults are injected.
-	Only func(name string) bool
+	// Only, if not nil, matches the names of the faults that are injected.
+	Only *regexp.Regexp
 	// Longest leaves out faults that take longer; 0 is none.
 	Longest time.Duration
-	// Log receives progress for a person; Progress is called for each fault. Both may be nil.
-	Log      io.Writer
-	Progress func(fault string)
+	// Log receives progress for a person; it may be nil.
+	Log io.Writer
 }
 
 const (
 	perRound = 12
-	// longestLine bounds a result with all that is told of it.
-	longestLine = 64 << 20
+	// longest is more than any fault takes.
+	longest = time.Hour
 )
 
-// Run runs a campaign to its end, or goes on with the one whose results are in the directory. It returns all results. A promise that was broken is no error.
+// Run runs a campaign to its end, or goes on with the one whose results are in the directory. It returns all results. What the bridge did that it
+// must not is no error, but in the results. The error is one of what is around the bridge, after a second try, or says that the results
+// in the directory are of a campaign with other settings.
 func Run(ctx context.Context, o Options) ([]Result, error) {
 	if o.PerRound == 0 {
 		o.PerRound = perRound
 	}
 	if o.Longest == 0 {
-		o.Longest = time.Hour
+		o.Longest = longest
 	}
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
-	c := &campaign{options: o, file: filepath.Join(o.Dir, fmt.Sprintf("results-%d.jsonl", o.Seed)), played: map[int]bool{}}
-	if err := c.load(); err != nil {
+	c, err := newCampaign(o)
+	if err != nil {
 		return nil, err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	for range max(o.Parallel, 1) {
+	for range max(c.options.Parallel, 1) {
 		g.Go(func() error { return c.play(ctx) })
 	}
-	return c.results, g.Wait()
+	err = g.Wait()
+	return c.results, err
 }
 
 // campaign is one that runs.
@@ -74,7 +79,20 @@ type campaign struct {
 	mu      sync.Mutex // guards what follows
 	results []Result
 	played  map[int]bool // rounds, by number
-	faults  int          // of these rounds
+	faults  int          // that these rounds have to have
+	last    time.Time    // when there was a result, or the campaign began
+}
+
+func newCampaign(o Options) (*campaign, error) {
+	if o.Round != nil {
+		dir, err := os.MkdirTemp(o.Dir, fmt.Sprintf("again-%d-%d-", o.Seed, *o.Round))
+		if err != nil {
+			return nil, fmt.Errorf("make directory: %w", err)
+		}
+		o.Dir, o.Parallel, o.Faults = dir, 1, o.PerRound
+	}
+	c := &campaign{options: o, file: filepath.Join(o.Dir, fmt.Sprintf("results-%d.jsonl", o.Seed)), played: map[int]bool{}, last: time.Now()}
+	return c, c.load()
 }
 
 // play plays one round after another.
@@ -84,8 +102,7 @@ func (c *campaign) play(ctx context.Context) error {
 		if faults == 0 {
 			return nil
 		}
-		r := &round{seed: seedOf(c.options.Seed, n), faults: faults, only: c.options.Only, options: c.options}
-		result, err := runRound(ctx, r, n)
+		result, err := c.attempt(ctx, func() (Result, error) { return c.runRound(ctx, n, faults) })
 		if err == nil {
 			err = c.keep(result)
 		}
@@ -95,12 +112,33 @@ func (c *campaign) play(ctx context.Context) error {
 	}
 }
 
+// attempt plays a round, and once more if something around the bridge fails.
+func (c *campaign) attempt(ctx context.Context, run func() (Result, error)) (Result, error) {
+	result, err := run()
+	if err == nil || ctx.Err() != nil {
+		return result, err
+	}
+	c.tell("PLAYED AGAIN, because something around the bridge has failed: %v", err)
+	result, err = run()
+	result.Retried = true
+	return result, err
+}
+
+func (c *campaign) tell(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, _ = fmt.Fprintf(c.options.Log, time.Now().Format(time.TimeOnly)+" "+format+"\n", args...)
+}
+
 // next returns the number of a round that nobody has played, and how many faults it has to have; 0 if there is none.
 func (c *campaign) next() (n, faults int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.played[n] {
 		n++
+	}
+	if c.options.Round != nil {
+		n = *c.options.Round
 	}
 	faults = min(c.options.PerRound, c.options.Faults-c.faults)
 	if faults <= 0 {
@@ -115,32 +153,59 @@ func (c *campaign) next() (n, faults int) {
 func (c *campaign) keep(r Result) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	now := time.Now()
+	r.Wall, c.last = now.Sub(c.last).Seconds(), now
 	c.results = append(c.results, r)
-	_, _ = fmt.Fprintf(c.options.Log, "%s round %d, seed %d: %d of %d faults done, %d changes, %d entries, %d gaps hide %d, %d read back, %d violations, %.0f s\n",
-		time.Now().Format(time.TimeOnly), r.Round, r.Seed, Summarize(c.results).Faults, c.options.Faults, r.Changes, r.Entries, r.Gaps, r.Deltas, r.Recovered, len(r.Told), r.Seconds)
-	for _, v := range r.Told {
-		_, _ = fmt.Fprintln(c.options.Log, v)
+	gaps := hides(r.Gaps)
+	_, _ = fmt.Fprintf(c.options.Log, "%s round %d of seed %d: %d of %d faults done, %d changes, %d entries, %d gaps hide %d, %d read back, %d violations, %.0f s\n",
+		now.Format(time.TimeOnly), r.Round, r.Seed, Summarize(c.results).Faults, c.options.Faults, r.Changes, r.Entries, gaps.Gaps, gaps.Hidden, r.Recovered,
+		len(r.Told), r.Seconds)
+	for _, told := range r.Told {
+		_, _ = fmt.Fprintln(c.options.Log, told)
+	}
+	if len(r.Told) > 0 {
+		_, _ = fmt.Fprintf(c.options.Log, "what is left is in %s; to draw the same again: %s\n", c.dir(r.Round), c.options.Command(r.Round, r.Wanted))
 	}
 	return save(c.file, r)
 }
 
-// runRound keeps the round's directory where something was violated or went wrong.
-func runRound(ctx context.Context, r *round, n int) (Result, error) {
-	dir, err := filepath.Abs(filepath.Join(r.options.Dir, fmt.Sprintf("round-%d-%d", r.options.Seed, n)))
+// Command is what plays a round again that had so many faults; what happens at which moment is up to the machine.
+func (o Options) Command(round, faults int) string {
+	s := fmt.Sprintf("go run ./cmd/faults -seed %d -round %d -per-round %d", o.Seed, round, faults)
+	if o.Longest != 0 && o.Longest != longest {
+		s += fmt.Sprintf(" -longest %s", o.Longest)
+	}
+	if o.Only != nil {
+		s += fmt.Sprintf(" -only '%s'", o.Only)
+	}
+	if o.ClockBinary == "" && o.Binary != "" {
+		s += " -bridge " + o.Binary
+	}
+	return s
+}
+
+// dir is where a round's world is.
+func (c *campaign) dir(n int) string {
+	return filepath.Join(c.options.Dir, fmt.Sprintf("round-%d-%d", c.options.Seed, n))
+}
+
+// runRound keeps the round's directory where something was violated or went wrong. What is left there of an earlier try goes.
+func (c *campaign) runRound(ctx context.Context, n, faults int) (Result, error) {
+	dir, err := filepath.Abs(c.dir(n))
 	if err != nil {
 		return Result{}, err
 	}
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+	if err := errors.Join(world.Remove(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return Result{}, err
 	}
-	r.dir, r.result = dir, Result{Round: n, Seed: r.seed}
+	r := &round{seed: seedOf(c.options.Seed, n), faults: faults, options: c.options, dir: dir}
+	r.result = Result{Round: n, Seed: c.options.Seed, Wanted: faults}
 	result, err := r.run(ctx)
+	if r.world != nil {
+		result.Story = r.world.Story()
+	}
 	if err != nil {
-		story := ""
-		if r.world != nil {
-			story = r.world.Story()
-		}
-		return result, fmt.Errorf("round %d with seed %d, kept in %s: %w\n%s", n, r.seed, dir, err, story)
+		return result, fmt.Errorf("round %d of seed %d, in %s: %w\n%s", n, c.options.Seed, dir, err, result.Story)
 	}
 	if len(result.Told) > 0 {
 		return result, nil
@@ -154,42 +219,4 @@ func seedOf(campaign uint64, n int) uint64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%d %d", campaign, n)
 	return h.Sum64()
-}
-
-// load reads the results of a campaign that was cut short.
-func (c *campaign) load() (err error) {
-	f, err := os.Open(c.file)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, longestLine)
-	for lines.Scan() {
-		var r Result
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			return fmt.Errorf("read %s: %w", c.file, err)
-		}
-		c.results = append(c.results, r)
-		c.played[r.Round] = true
-		c.faults += len(r.Faults)
-	}
-	return lines.Err()
-}
-
-func save(file string, r Result) (err error) {
-	line, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	_, err = f.Write(append(line, '\n'))
-	return err
 }

@@ -3,8 +3,6 @@
 package campaign
 
 import (
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -13,31 +11,91 @@ import (
 
 // Result is what came of one round.
 type Result struct {
-	Round  int      `json:"round"`
-	Seed   uint64   `json:"seed"`
+	Round int `json:"round"`
+	// Seed is the campaign's; the round's own follows from it and from its number.
+	Seed uint64 `json:"seed"`
+	// Faults were injected, Wanted is how many had to be: a round that the bridge does not see through ends before.
 	Faults []string `json:"faults"`
+	Wanted int      `json:"wanted"`
 	// Changes were acknowledged to the driver; States are all that the truth has, Published those that the log has, Folded those that a later one
-	// stands for, Hidden those that a snapshot or a gap accounts for, Lost the others.
-	Changes, Entries, States, Published, Folded, Hidden, Lost, Unknown int
-	// Recovered entries were read back from the history; Gaps were announced, and Deltas are the states that they hide.
-	Recovered, Gaps, Deltas int
+	// stands for, Hidden those that a snapshot or a gap accounts for, Lost the others. They and Entries are those of the log at the end.
+	Changes, Entries, States, Published, Folded, Hidden, Lost int
+	// Unknown entries could not be judged, because the recorder has holes: so many, of Blind revisions of etcd.
+	Unknown, Holes, Blind int
+	// Removed logs were taken away by faults, with RemovedEntries; they were judged up to where they were read.
+	Removed, RemovedEntries int
+	// Recovered entries were read back from the history.
+	Recovered int
+	Gaps      []Gap `json:",omitempty"`
 	// RSS and Buffered are the most that was seen, in bytes.
 	RSS, Buffered int64
-	Seconds       float64
-	// Violations are counted by promise, and Told with both histories.
+	// Seconds is how long the round took; Wall is the time since the campaign's last result, or since it was started or went on. The sum of all Wall is
+	// how long the campaign ran.
+	Seconds, Wall float64
+	// Retried says that the round was played a second time, because something around the bridge had failed.
+	Retried bool `json:",omitempty"`
+	// Violations are counted by promise, or by what the bridge did otherwise that it must not; Told says each, of promises with both histories.
 	Violations map[string]int `json:",omitempty"`
 	Told       []string       `json:",omitempty"`
 	// Story is what the faults did; it is kept where something was violated.
 	Story string `json:",omitempty"`
 }
 
-func (r *Result) take(report oracle.Report) {
-	r.States, r.Published, r.Folded, r.Hidden, r.Lost, r.Unknown = report.States, report.Published, report.Folded, report.Hidden, report.Lost, report.Unknown
-	r.Recovered, r.Gaps = report.Recovered, len(report.Gaps)
-	for _, g := range report.Gaps {
-		r.Deltas += g.Hidden
+// Gap is one that the log announces.
+type Gap struct {
+	Stream   string
+	From, To uint64
+	// Class is of the cause, which is for a person.
+	Class, Cause string
+	// Hidden counts the states that it hides, Recovered the entries that were read back before it.
+	Hidden, Recovered int
+}
+
+// The classes of causes.
+const (
+	gapExpired = "expired (410)"
+	// gapCompacted: expired too, and etcd has no more what lies in it.
+	gapCompacted = "expired (410), history gone"
+	gapLost      = "log lost"
+	gapRestored  = "etcd restored"
+	gapOther     = "other"
+)
+
+func classOf(cause string) string {
+	for _, c := range []struct{ part, class string }{
+		{"etcd was restored", gapRestored},
+		{"the log has lost", gapLost},
+		{"provided list is too old", gapCompacted},
+		{"version is gone", gapCompacted},
+		{"too old", gapExpired},
+		{"Expired", gapExpired},
+		{"expired", gapExpired},
+		{"compacted", gapExpired},
+	} {
+		if strings.Contains(cause, c.part) {
+			return c.class
+		}
 	}
-	r.Violations = map[string]int{}
+	return gapOther
+}
+
+// broken adds something that the bridge did and must not.
+func (r *Result) broken(kind string, err error) {
+	if r.Violations == nil {
+		r.Violations = map[string]int{}
+	}
+	r.Violations[kind]++
+	r.Told = append(r.Told, kind+": "+err.Error())
+}
+
+// take adds the judgement of the log at the end, and its figures.
+func (r *Result) take(report oracle.Report) {
+	r.States, r.Published, r.Folded, r.Hidden, r.Lost = report.States, report.Published, report.Folded, report.Hidden, report.Lost
+	r.Recovered, r.Unknown = report.Recovered, report.Unknown
+	r.takeGaps(report.Gaps)
+	if r.Violations == nil {
+		r.Violations = map[string]int{}
+	}
 	for promise, n := range report.Counts {
 		r.Violations[string(promise)] += n
 	}
@@ -46,71 +104,38 @@ func (r *Result) take(report oracle.Report) {
 	}
 }
 
-// Summary is what came of all rounds.
-type Summary struct {
-	Rounds, Faults                                                     int
-	Changes, Entries, States, Published, Folded, Hidden, Lost, Unknown int
-	Recovered, Gaps, Deltas                                            int
-	RSS, Buffered                                                      int64
-	Seconds                                                            float64
-	Violations                                                         map[string]int
-	ByFault                                                            map[string]int
+// add adds the judgement of a log that was taken away: what the one at the end has too is not counted again.
+func (r *Result) add(where string, report oracle.Report) {
+	r.Unknown += report.Unknown
+	r.takeGaps(report.Gaps)
+	for _, v := range report.Violations {
+		text := v.String()
+		if slices.ContainsFunc(r.Told, func(told string) bool { return strings.HasSuffix(told, text) }) {
+			continue
+		}
+		r.Violations[string(v.Promise)]++
+		r.Told = append(r.Told, where+text)
+	}
 }
 
-// Summarize adds results up. A fault of two counts once for the whole, and by name for each.
-func Summarize(results []Result) Summary {
-	s := Summary{Violations: map[string]int{}, ByFault: map[string]int{}}
-	for _, r := range results {
-		s.Rounds++
-		s.Faults += len(r.Faults)
-		for _, f := range r.Faults {
-			for one := range strings.SplitSeq(f, " + ") {
-				s.ByFault[one]++
-			}
-		}
-		s.Changes += r.Changes
-		s.Entries += r.Entries
-		s.States += r.States
-		s.Published += r.Published
-		s.Folded += r.Folded
-		s.Hidden += r.Hidden
-		s.Lost += r.Lost
-		s.Unknown += r.Unknown
-		s.Recovered += r.Recovered
-		s.Gaps += r.Gaps
-		s.Deltas += r.Deltas
-		s.Seconds += r.Seconds
-		s.RSS, s.Buffered = max(s.RSS, r.RSS), max(s.Buffered, r.Buffered)
-		for promise, n := range r.Violations {
-			s.Violations[promise] += n
+// takeGaps adds gaps, each once.
+func (r *Result) takeGaps(gaps []oracle.GapFigure) {
+	for _, g := range gaps {
+		gap := Gap{g.Stream.String(), g.From, g.To, classOf(g.Cause), g.Cause, g.Hidden, g.Recovered}
+		if !slices.ContainsFunc(r.Gaps, func(known Gap) bool {
+			return known.Stream == gap.Stream && known.From == gap.From && known.To == gap.To && known.Cause == gap.Cause
+		}) {
+			r.Gaps = append(r.Gaps, gap)
 		}
 	}
-	return s
 }
 
-// Broken is the number of violations.
-func (s Summary) Broken() (n int) {
-	for _, k := range s.Violations {
-		n += k
+// hides sums up what gaps hide and what was read back before them.
+func hides(gaps []Gap) (sum GapSum) {
+	for _, g := range gaps {
+		sum.Gaps++
+		sum.Hidden += g.Hidden
+		sum.Recovered += g.Recovered
 	}
-	return n
-}
-
-// String is the summary in Markdown.
-func (s Summary) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d faults in %d rounds, %.0f minutes; %d changes by the driver, %d true states, %d entries in the logs.\n\n",
-		s.Faults, s.Rounds, s.Seconds/60, s.Changes, s.States, s.Entries)
-	fmt.Fprintf(&b, "| promise | violations |\n|---|---|\n")
-	for i := range 8 {
-		p := fmt.Sprintf("P%d", i+1)
-		fmt.Fprintf(&b, "| %s | %d |\n", p, s.Violations[p])
-	}
-	fmt.Fprintf(&b, "\nOf the true states %d are in the logs, %d were folded (`latest`), %d are hidden by %d gaps and by first snapshots, %d are lost. "+
-		"%d were read back from history. Gaps hid %d.\n\n", s.Published, s.Folded, s.Hidden, s.Gaps, s.Lost, s.Recovered, s.Deltas)
-	fmt.Fprintf(&b, "Peak RSS of the bridge %d MiB, peak buffer %d KiB.\n\n| fault | times |\n|---|---|\n", s.RSS>>20, s.Buffered>>10)
-	for _, name := range slices.Sorted(maps.Keys(s.ByFault)) {
-		fmt.Fprintf(&b, "| %s | %d |\n", name, s.ByFault[name])
-	}
-	return b.String()
+	return sum
 }

@@ -7,16 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
@@ -30,9 +26,10 @@ const (
 	pairs = 3
 	// settling is how long the bridge may take to publish what is left, when nothing is broken any more.
 	settling = 90 * time.Second
-	// rssLimit is what a bridge with few objects may take, whatever happens to it.
-	rssLimit    = 256 << 20
-	bufferLimit = 256 << 20
+	// bufferLimit is how many bytes the bridge is allowed to hold: so few that a broker which is away fills them.
+	bufferLimit = 1 << 20
+	// rssLimit is what a bridge with few objects may take, whatever happens to it: what is buffered stands in the memory up to twice.
+	rssLimit = 2*bufferLimit + 128<<20
 	// missesAllowed bounds how often in a row a fault may find no occasion.
 	missesAllowed = 20
 )
@@ -41,7 +38,6 @@ const (
 type round struct {
 	seed    uint64
 	faults  int
-	only    func(name string) bool
 	random  *rand.Rand
 	subject subject
 	dir     string
@@ -53,7 +49,7 @@ type round struct {
 	result   Result
 }
 
-// run returns what the oracle says. The error is one of the round itself: it says nothing of the bridge, unless that ended although it must not.
+// run returns what the oracle says, and what the bridge did that it must not. The error is one of the round itself: it says nothing of the bridge.
 func (r *round) run(ctx context.Context) (_ Result, err error) {
 	began := time.Now()
 	r.random = rand.New(rand.NewPCG(r.seed, 0)) //nolint:gosec // it must be repeatable
@@ -71,6 +67,10 @@ func (r *round) run(ctx context.Context) (_ Result, err error) {
 	if err == nil {
 		err = r.judge(background)
 	}
+	if kind := kindOf(err); kind != "" && background.Err() == nil {
+		r.result.broken(kind, err)
+		err = r.judgeRest(background)
+	}
 	stop()
 	r.result.Seconds = time.Since(began).Seconds()
 	return r.result, errors.Join(err, g.Wait())
@@ -79,7 +79,7 @@ func (r *round) run(ctx context.Context) (_ Result, err error) {
 func (r *round) prepare(ctx context.Context) (err error) {
 	r.recorder = oracle.NewRecorder(oracle.RecorderConfig{Resources: r.subject.resources, Cluster: world.Cluster, Dial: r.dial})
 	r.world, err = world.Start(ctx, world.Config{
-		Resources: r.subject.yaml, CRDs: []*apiextensionsv1.CustomResourceDefinition{drive.WidgetDefinition()}, Dir: r.dir,
+		Resources: r.subject.yaml, Settings: fmt.Sprintf("buffer: {maxBytes: %d}", bufferLimit), CRDs: []*apiextensionsv1.CustomResourceDefinition{drive.WidgetDefinition()}, Dir: r.dir,
 		Binary: r.options.Binary, ClockBinary: r.options.ClockBinary, Restoring: r.recorder.Hold, Restored: r.restored,
 	})
 	if err != nil {
@@ -137,6 +137,9 @@ func (r *round) play(ctx context.Context) error {
 	return r.world.WaitSettled(ctx, settling, r.ends(ctx))
 }
 
+// together is between the names of two faults that were injected at the same time.
+const together = " + "
+
 // breakThings injects the faults, one or two at a time.
 func (r *round) breakThings(ctx context.Context) error {
 	for misses := 0; len(r.result.Faults) < r.faults; {
@@ -144,7 +147,10 @@ func (r *round) breakThings(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = f.Inject(ctx, r.random)
+		injected, err := f.Inject(ctx, r.random)
+		if len(injected) > 0 {
+			r.result.Faults = append(r.result.Faults, strings.Join(injected, together))
+		}
 		switch {
 		case errors.Is(err, world.ErrMissed):
 			if misses++; misses > missesAllowed {
@@ -155,10 +161,6 @@ func (r *round) breakThings(ctx context.Context) error {
 			return err
 		}
 		misses = 0
-		r.result.Faults = append(r.result.Faults, f.Name)
-		if r.options.Progress != nil {
-			r.options.Progress(f.Name)
-		}
 		if err := pause(ctx, time.Duration(r.random.Int64N(int64(500*time.Millisecond)))); err != nil {
 			return err
 		}
@@ -184,7 +186,7 @@ func (r *round) draw(fits func(world.Fault) bool) (world.Fault, error) {
 	var some []world.Fault
 	sum := 0
 	for _, f := range r.world.Faults() {
-		if f.Available() == nil && fits(f) && (r.only == nil || r.only(f.Name)) && f.Cost <= r.options.Longest {
+		if f.Available() == nil && fits(f) && (r.options.Only == nil || r.options.Only.MatchString(f.Name)) && f.Cost <= r.options.Longest {
 			some = append(some, f)
 			sum += f.Weight
 		}
@@ -201,69 +203,6 @@ func (r *round) draw(fits func(world.Fault) bool) (world.Fault, error) {
 	panic("BUG: weights")
 }
 
-// ends creates an object in each stream, and returns how to ask whether all of them are in the log: then everything before is.
-func (r *round) ends(ctx context.Context) func() (bool, string) {
-	made := map[int]bool{}
-	return func() (bool, string) {
-		for i, s := range r.subject.streams {
-			if made[i] {
-				continue
-			}
-			if err := r.create(ctx, s); err != nil {
-				return false, fmt.Sprintf("create the last object of %s: %v", s, err)
-			}
-			made[i] = true
-		}
-		log, err := r.world.ReadLog(ctx)
-		if err != nil {
-			return false, err.Error()
-		}
-		found := map[string]bool{}
-		for _, m := range log {
-			if e, err := oracle.NewEntry(m.Header, m.Data, m.Sequence); err == nil && e.Name == lastName {
-				found[e.Source+" "+e.Namespace] = true
-			}
-		}
-		if len(found) < len(r.subject.streams) {
-			return false, fmt.Sprintf("the last objects of %d of %d streams are in the log", len(found), len(r.subject.streams))
-		}
-		return true, ""
-	}
-}
-
-const lastName = "the-last-one"
-
-// create makes the last object of a stream.
-func (r *round) create(ctx context.Context, s oracle.Stream) error {
-	client, err := dynamic.NewForConfig(r.world.RESTConfig())
-	if err != nil {
-		return err
-	}
-	o := &unstructured.Unstructured{Object: map[string]any{}}
-	for _, k := range drive.Kinds() {
-		if k.Resource != s.Resource {
-			continue
-		}
-		o.SetGroupVersionKind(k.Resource.GroupVersion().WithKind(k.Kind))
-		if k.Namespaced {
-			o.SetNamespace(either(s.Namespace, whole))
-		}
-	}
-	o.SetName(lastName)
-	if s.LabelSelector != "" {
-		o.SetLabels(map[string]string{drive.Label: "yes"})
-	}
-	_, err = client.Resource(s.Resource).Namespace(o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{})
-	return err
-}
-
-func either(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a
-}
-
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -273,52 +212,4 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// judge stops the bridge, reads the log and whatever else the bridge has written, and compares it with the truth.
-func (r *round) judge(ctx context.Context) error {
-	texts := map[string][]byte{}
-	metrics, err := r.world.Bridge().MetricsText(ctx)
-	if err != nil {
-		return err
-	}
-	texts["metrics"] = []byte(metrics)
-	if err := r.world.StopBridge(ctx); err != nil {
-		return err
-	}
-	checkpoints, err := r.world.CheckpointFiles()
-	if err != nil {
-		return err
-	}
-	for _, name := range append(checkpoints, r.world.StderrFiles()...) {
-		if texts[filepath.Base(name)], err = os.ReadFile(name); err != nil {
-			return fmt.Errorf("read what the bridge wrote: %w", err)
-		}
-	}
-	messages, err := r.world.ReadLog(ctx)
-	if err != nil {
-		return err
-	}
-	if err := r.recorder.Sync(ctx); err != nil {
-		return err
-	}
-	truth, err := r.recorder.Truth(r.subject.streams...)
-	if err != nil {
-		return err
-	}
-	log := make([]oracle.Entry, len(messages))
-	for i, m := range messages {
-		if log[i], err = oracle.NewEntry(m.Header, m.Data, m.Sequence); err != nil {
-			return err
-		}
-	}
-	peak := r.world.Peak()
-	r.result.take(oracle.Judge(truth, log, oracle.Options{
-		Seed: r.seed, Pipeline: world.Pipeline, Latest: r.subject.latest, Texts: texts,
-		Canaries: oracle.NewCanaries(r.driver.Canaries()...), BufferLimit: bufferLimit, RSSLimit: rssLimit,
-		Samples: []oracle.Sample{{BufferedBytes: peak.BufferedBytes, RSS: peak.RSS}},
-	}))
-	r.result.Entries, r.result.RSS, r.result.Buffered = len(log), peak.RSS, peak.BufferedBytes
-	r.result.Story = r.world.Story()
-	return nil
 }

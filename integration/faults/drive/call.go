@@ -29,11 +29,7 @@ func (d *Driver) call(ctx context.Context, request func(context.Context) error) 
 		return fmt.Errorf("wait for a turn: %w", err)
 	}
 	for wait := firstWait; ; wait = min(2*wait, longestWait) {
-		if err := d.gate.Acquire(ctx, 1); err != nil {
-			return fmt.Errorf("wait for a turn: %w", err)
-		}
 		err := request(ctx)
-		d.gate.Release(1)
 		switch {
 		case err == nil:
 			return nil

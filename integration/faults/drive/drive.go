@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
@@ -52,7 +51,6 @@ type Driver struct {
 	client  *dynamic.DynamicClient
 	limiter flowcontrol.RateLimiter
 	secrets []string
-	gate    *semaphore.Weighted
 
 	mu     sync.Mutex // guards what follows
 	counts Counts
@@ -73,9 +71,6 @@ func (c Counts) Changes() int { return c.Created + c.Updated + c.Relabelled + c.
 // requestTimeout is for a server that stops and says nothing.
 const requestTimeout = 5 * time.Second
 
-// gates is more than there can be writers.
-const gates = 1 << 20
-
 // New returns a driver that has done nothing. The caller must call Close.
 func New(cfg Config) (*Driver, error) {
 	cfg.Objects, cfg.Writers = either(cfg.Objects, 20), either(cfg.Writers, 4)
@@ -95,7 +90,7 @@ func New(cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make driver: %w", err)
 	}
-	d := &Driver{cfg: cfg, http: h, client: client, limiter: flowcontrol.NewFakeAlwaysRateLimiter(), gate: semaphore.NewWeighted(gates)}
+	d := &Driver{cfg: cfg, http: h, client: client, limiter: flowcontrol.NewFakeAlwaysRateLimiter()}
 	if cfg.Rate > 0 {
 		d.limiter = flowcontrol.NewTokenBucketRateLimiter(float32(cfg.Rate), max(1, int(cfg.Rate/10)))
 	}
@@ -162,13 +157,6 @@ func (d *Driver) writer(n int) *writer {
 	}
 	return w
 }
-
-// Pause returns when no request is under way and none will be until Resume. Writers that are waiting to try again stay so. Setup, Objects
-// and Spread wait too. The error is ctx's; then nothing is paused.
-func (d *Driver) Pause(ctx context.Context) error { return d.gate.Acquire(ctx, gates) }
-
-// Resume ends a pause.
-func (d *Driver) Resume() { d.gate.Release(gates) }
 
 // Counts returns what was done so far.
 func (d *Driver) Counts() Counts {

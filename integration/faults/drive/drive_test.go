@@ -99,8 +99,6 @@ func TestDriver(t *testing.T) {
 	t.Run("does everything that is hard to follow, to every kind", func(t *testing.T) { checkEverything(t, plane, r) })
 	t.Run("gives secrets the values that it names", func(t *testing.T) { checkSecrets(t, plane) })
 	t.Run("wants the same when the seed is the same", func(t *testing.T) { checkSeeds(t, plane) })
-	t.Run("spreads updates over objects", func(t *testing.T) { checkSpread(t, plane, r) })
-	t.Run("does nothing while it is paused", func(t *testing.T) { checkPause(t, plane, r) })
 	t.Run("goes on when the API server was away", func(t *testing.T) { checkAway(t, plane) })
 }
 
@@ -135,44 +133,6 @@ func checkSeeds(t *testing.T, plane *controlplane.ControlPlane) {
 	if a, b := run(5, "same-c"), run(6, "same-d"); a == b {
 		t.Errorf("%+v with two seeds", a)
 	}
-}
-
-func checkSpread(t *testing.T, plane *controlplane.ControlPlane, r *oracle.Recorder) {
-	t.Helper()
-	d := newDriver(t, plane, drive.Config{Seed: 1, Namespaces: []string{"spread"}})
-	ok(t, d.Spread(t.Context(), 5, 0))
-	ok(t, d.Spread(t.Context(), 5, 30))
-	ok(t, d.Spread(t.Context(), 5, 20))
-	for _, key := range []string{"spread/spread-0", "spread/spread-4"} {
-		updates := 0
-		for _, s := range truth(t, r, drive.ConfigMaps, "")[key] {
-			if s.Op == oracle.Updated {
-				updates++
-			}
-		}
-		if updates < 10 || updates > 11 { // one takes a finalizer off
-			t.Errorf("%s was updated %d times, not 10", key, updates)
-		}
-	}
-}
-
-func checkPause(t *testing.T, plane *controlplane.ControlPlane, r *oracle.Recorder) {
-	t.Helper()
-	d := newDriver(t, plane, drive.Config{Seed: 3, Rate: 200, Namespaces: []string{"paused"}})
-	during(t, d.Run)
-	until(t, "some changes", func() bool { return d.Counts().Changes() > 20 })
-	ok(t, d.Pause(t.Context()))
-	ok(t, r.Sync(t.Context()))
-	before := r.Changes()
-	for range 3 {
-		ok(t, r.Sync(t.Context()))
-	}
-	if after := r.Changes(); after != before {
-		t.Errorf("%d changes while paused", after-before)
-	}
-	was := d.Counts().Changes()
-	d.Resume()
-	until(t, "changes after the pause", func() bool { return d.Counts().Changes() > was+20 })
 }
 
 func checkAway(t *testing.T, plane *controlplane.ControlPlane) {

@@ -12,8 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -144,7 +142,7 @@ func (o *outage) close() error {
 
 // judge stops the bridge, reads the log and whatever else the bridge has written, and compares it with the truth.
 func (o *outage) judge(ctx context.Context) error {
-	texts, err := o.texts(ctx)
+	texts, err := o.world.Texts(ctx)
 	if err != nil {
 		return err
 	}
@@ -175,26 +173,4 @@ func (o *outage) judge(ctx context.Context) error {
 	o.result.Report = oracle.Judge(truth, log, options)
 	o.result.Entries = len(log)
 	return nil
-}
-
-// texts stops the bridge, and returns what it has written besides the log.
-func (o *outage) texts(ctx context.Context) (map[string][]byte, error) {
-	metrics, err := o.world.Bridge().MetricsText(ctx)
-	if err != nil {
-		return nil, err
-	}
-	texts := map[string][]byte{"metrics": []byte(metrics)}
-	if err := o.world.StopBridge(ctx); err != nil {
-		return nil, err
-	}
-	files, err := o.world.CheckpointFiles()
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range append(files, o.world.StderrFiles()...) {
-		if texts[filepath.Base(name)], err = os.ReadFile(name); err != nil {
-			return nil, fmt.Errorf("read what the bridge wrote: %w", err)
-		}
-	}
-	return texts, nil
 }

@@ -39,13 +39,22 @@ type body struct {
 	proxy  *apiProxy
 	ctx    context.Context
 	watch  bool
-	broken bool // guarded by the proxy's mu
+	asked  string // the version that the watch began at
+	broken bool   // guarded by the proxy's mu
+
+	// between says that what was read so far ends with a frame, and rest is what is still to be read instead of what the API server says;
+	// only Read uses them.
+	between, ended bool
+	rest           []byte
 }
 
 var errCut = errors.New("the connection was cut")
 
 // Read implements [io.Reader].
 func (b *body) Read(into []byte) (int, error) {
+	if b.ended {
+		return b.end(into)
+	}
 	n, err := b.ReadCloser.Read(into)
 	if err := b.await(); err != nil {
 		return 0, err
@@ -65,7 +74,47 @@ func (b *body) Read(into []byte) (int, error) {
 	if b.watch && isGone(into[:n]) {
 		p.stats.Gone++
 	}
+	if b.watch && n > 0 && p.expiring > 0 {
+		if cut, ok := b.frameEnd(into[:n]); ok {
+			p.expiring--
+			p.stats.Expired++
+			b.ended, b.rest = true, append(bytes.Clone(into[:cut]), expiry(b.asked, p.expired)...)
+			return b.end(into)
+		}
+	}
+	if n > 0 {
+		b.between = into[n-1] == '\n'
+	}
 	return n, err
+}
+
+// frameEnd finds where the frame ends that the last read has begun: at once if there is none.
+func (b *body) frameEnd(read []byte) (at int, ok bool) {
+	if b.between {
+		return 0, true
+	}
+	at = bytes.IndexByte(read, '\n') + 1
+	return at, at > 0
+}
+
+// end reads what is left of an answer that ends before the API server's.
+func (b *body) end(into []byte) (int, error) {
+	n := copy(into, b.rest)
+	if b.rest = b.rest[n:]; len(b.rest) == 0 {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// expiry is the frame in which an API server says in an open watch that its version is too old. Oldest is the version that it says can still be
+// watched; 0 is the one after the one that the watch began at.
+func expiry(asked string, oldest int64) []byte {
+	from, _ := strconv.ParseInt(asked, 10, 64)
+	if oldest == 0 {
+		oldest = from + 1
+	}
+	return fmt.Appendf(nil, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",`+
+		`"message":"too old resource version: %d (%d)","reason":"Expired","code":410}}`+"\n", from, oldest)
 }
 
 // await waits while watches are stopped.

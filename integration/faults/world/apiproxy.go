@@ -37,13 +37,16 @@ type apiProxy struct {
 	bodies    map[*body]struct{}
 	stopped   chan struct{} // not nil while the frames of watches wait; closed when they go on
 	halve     int           // how many answers are still to be cut in the middle of what they say next
+	expiring  int           // how many watches are still to be told that their version is too old
+	expired   int64         // the oldest version that they are told
 	stats     apiStats
 }
 
 // apiStats counts since the proxy was made.
 type apiStats struct {
-	// Watches and Lists are requests, Gone the frames that said 410, Cut the answers that the proxy broke off, Halved those in the middle of a frame.
-	Watches, Lists, Gone, Cut, Halved int
+	// Watches and Lists are requests, Gone the frames that said 410, Cut the answers that the proxy broke off, Halved those in the middle of a
+	// frame, Expired the watches that the proxy has ended with a 410 of its own.
+	Watches, Lists, Gone, Cut, Halved, Expired int
 	// Status counts answers by their status.
 	Status map[int]int
 	// Delayed counts reads of a watch that had to wait.
@@ -123,7 +126,7 @@ func (p *apiProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stats.Status[res.StatusCode]++
-	b := &body{ReadCloser: res.Body, proxy: p, ctx: r.Context(), watch: isWatch(r)}
+	b := &body{ReadCloser: res.Body, proxy: p, ctx: r.Context(), watch: isWatch(r) && res.StatusCode == http.StatusOK, asked: r.URL.Query().Get("resourceVersion"), between: true}
 	p.bodies[b] = struct{}{}
 	res.Body = b
 	return res, nil
@@ -195,4 +198,12 @@ func (p *apiProxy) cutInFrames(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.halve = n
+}
+
+// expire tells the next watches that have something to say, between two frames, that their version is too old, and ends them. Oldest is the
+// version that they are told to be the oldest that can be watched; 0 is the one after theirs.
+func (p *apiProxy) expire(n int, oldest int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.expiring, p.expired = n, oldest
 }

@@ -142,6 +142,40 @@ func TestAPIProxy_breaks_answers_off(t *testing.T) {
 	}
 }
 
+// Whatever the reads of a watch begin and end with, the frame that says 410 is a whole one between others, and the last.
+func TestAPIProxy_expires_watches_between_two_frames(t *testing.T) {
+	const said = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",` +
+		`"message":"too old resource version: 7 (9)","reason":"Expired","code":410}}` + "\n"
+	for name, c := range map[string]struct {
+		before, after string // what the watch says before it expires, and next
+		want          string
+	}{
+		"a new watch":           {"", "{1}\n", ""},
+		"between frames":        {"{1}\n", "{2}\n{3}\n", "{1}\n"},
+		"in the middle of one":  {"{1}\n{2", "}\n{3}\n", "{1}\n{2}\n"},
+		"the end alone is read": {"{1}\n{2}", "\n", "{1}\n{2}\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, client, frames := behindAPIProxy(t)
+			body := ask(t, p, client, watchPath+"&resourceVersion=7").body
+			if c.before != "" {
+				frames <- c.before
+				if _, err := io.ReadFull(body, make([]byte, len(c.before))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.expire(1, 9)
+			frames <- c.after
+			if rest, err := io.ReadAll(body); c.before+string(rest) != c.want+said || err != nil {
+				t.Errorf("the watch said %q, %v; want %q", c.before+string(rest), err, c.want+said)
+			}
+			if s := p.now(); s.Expired != 1 || s.Gone != 0 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
 func TestAPIProxy_refuses_as_the_API_server_does(t *testing.T) {
 	p, c, _ := behindAPIProxy(t)
 	p.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {

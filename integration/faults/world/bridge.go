@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -23,14 +24,21 @@ type Bridge struct {
 	log    string
 	server string
 	ended  chan struct{}
+	// asked is the first signal that was sent, 0 before; mayEnd says that its end is no surprise.
+	asked  atomic.Int32
+	mayEnd atomic.Bool
 }
 
-// StartBridge starts the bridge, and does not wait for anything. One must not be running.
+// StartBridge starts the bridge, and does not wait for anything. One must not be running. If the last one has ended although nobody wanted it to, that is
+// the error, see [ErrEnded], and none is started.
 func (w *World) StartBridge() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.bridge.Running() {
 		return errors.New("start the bridge: it runs already")
+	}
+	if w.bridge.endedByItself() {
+		return fmt.Errorf("start the bridge: %w by itself before, with %v; %s", ErrEnded, w.bridge.cmd.ProcessState, w.bridge.lastWords())
 	}
 	log, err := os.Create(filepath.Join(w.dir, fmt.Sprintf("bridge-%03d.log", len(w.runs)+1)))
 	if err != nil {
@@ -93,21 +101,28 @@ func (w *World) StopBridge(ctx context.Context) error {
 		return err
 	}
 	code, err := w.AwaitExit(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: it was asked to stop: %w; %s", ErrUnsettled, err, b.lastWords())
+	}
 	if err == nil && code != 0 {
-		err = fmt.Errorf("the bridge ended with code %d when it was asked to stop", code)
+		err = fmt.Errorf("%w with code %d when it was asked to stop; %s", ErrEnded, code, b.lastWords())
 	}
 	return err
 }
 
 // awaitServing waits until the bridge serves, or has ended: before that it may not listen to signals yet.
 func (b *Bridge) awaitServing(ctx context.Context) error {
-	return poll(ctx, 30*time.Second, "the bridge to serve", func() bool {
+	err := poll(ctx, 30*time.Second, "the bridge to serve", func() bool {
 		if !b.Running() {
 			return true
 		}
 		_, _, err := b.get(ctx, "/livez")
 		return err == nil
 	})
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: %w; %s", ErrUnsettled, err, b.lastWords())
+	}
+	return err
 }
 
 // AwaitExit waits until the bridge has ended, and returns its code: -1 if a signal ended it, or none was ever started.
@@ -147,8 +162,20 @@ func (b *Bridge) signal(s os.Signal) error {
 	}
 	if err := b.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("%v to the bridge: %w", s, err)
+	} else if number, is := s.(syscall.Signal); is && err == nil {
+		b.asked.CompareAndSwap(0, int32(number)) //nolint:gosec // signals are small numbers
 	}
 	return nil
+}
+
+// endedByItself reports whether the process has ended, and nothing was done here that ends it.
+func (b *Bridge) endedByItself() bool {
+	if b == nil || b.Running() || b.cmd.ProcessState == nil || b.mayEnd.Load() {
+		return false
+	}
+	status, is := b.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	asked := syscall.Signal(b.asked.Load())
+	return asked == 0 || asked == syscall.SIGKILL && is && !status.Signaled()
 }
 
 // Stderr returns what the process has printed so far.

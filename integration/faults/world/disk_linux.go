@@ -44,6 +44,24 @@ func (d *disk) mount() error {
 	return nil
 }
 
+// detach takes away what a process that was killed has left mounted at path.
+func detach(path string) error {
+	err := syscall.Unmount(path, syscall.MNT_DETACH)
+	if err == nil || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOENT) {
+		return nil // nothing is mounted there
+	}
+	if errors.Is(err, syscall.EPERM) && !mounted(path) {
+		return nil
+	}
+	return fmt.Errorf("unmount what a killed process has left: %w", err)
+}
+
+// mounted reports whether something is mounted at path whose process is gone: then nobody answers.
+func mounted(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, syscall.ENOTCONN)
+}
+
 // diskNode is a directory or a file.
 type diskNode struct {
 	*fs.LoopbackNode

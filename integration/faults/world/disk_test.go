@@ -19,6 +19,9 @@ import (
 // asWriter, in the environment of this test's program, makes it write as bbolt does: the file's name.
 const asWriter = "KUBE_EVENTBRIDGE_TEST_WRITER"
 
+// asMounter, in the environment of this test's program, makes it mount the disk of a world: the world's directory.
+const asMounter = "KUBE_EVENTBRIDGE_TEST_MOUNTER"
+
 // writer makes one commit, and says how far it came.
 func writer() {
 	page := os.Getpagesize()
@@ -116,6 +119,48 @@ func TestDisk_fails_operations_with_the_errno_of_its_rule(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A process that was killed leaves a mount that nobody answers for; the next one gets rid of it, and of a directory without one.
+func TestRemove_takes_away_what_a_killed_process_has_left(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "world")
+	must(t, os.MkdirAll(filepath.Join(dir, "disk"), 0o755))
+	must(t, Remove(dir))
+	must(t, Remove(dir))
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asMounter+"="+dir)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	said := make([]byte, 256)
+	n, _ := out.Read(said)
+	must(t, cmd.Process.Kill())
+	_ = cmd.Wait() // it was killed
+	if why, missing := strings.CutPrefix(string(said[:n]), "missing: "); missing {
+		t.Skipf("SKIPPED: %s", why)
+	}
+	if err := os.RemoveAll(dir); !errors.Is(err, syscall.ENOTCONN) && !errors.Is(err, syscall.EBUSY) {
+		t.Fatalf("without more the directory is removed: %v; the test has nothing to show", err)
+	}
+	must(t, Remove(dir))
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// mounter mounts a world's disk, says so, and waits to be killed.
+func mounter() {
+	dir := os.Getenv(asMounter)
+	d, err := newDisk(filepath.Join(dir, "disk"), filepath.Join(dir, seenName))
+	if err == nil {
+		err = d.missing
+	}
+	if err != nil {
+		_, _ = fmt.Fprint(os.Stdout, "missing: ", err)
+		os.Exit(0)
+	}
+	_, _ = fmt.Fprint(os.Stdout, "mounted")
+	select {}
 }
 
 // A process that is killed at a step does nothing after it.

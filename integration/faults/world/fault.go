@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -32,6 +33,8 @@ type Fault struct {
 
 	w   *World
 	run func(context.Context, *injection) error
+	// pair are the two that this one is, instead of run; nil of all others.
+	pair []Fault
 }
 
 // Part is a set of parts of the world.
@@ -63,27 +66,45 @@ func (f Fault) Available() error {
 	return nil
 }
 
-// Inject breaks the world, mends it, and returns. The bridge must run, and runs afterwards unless the error says something else. What is drawn
-// at random comes from random only; at which change it strikes is still up to the machine. An error that is not [ErrMissed]
-// says that the world could not be mended, or that the bridge did what it must not.
-func (f Fault) Inject(ctx context.Context, random *rand.Rand) error {
-	err := f.inject(ctx, random)
-	if err == nil && !f.w.Bridge().Running() {
-		err = fmt.Errorf("inject %q: the bridge does not run; %s", f.Name, f.w.Bridge().lastWords())
+// Inject breaks the world, mends it, and returns the names of what was injected: of two that were made one only one, where the other has found no
+// occasion. The bridge must run, and runs afterwards unless the error says something else. What is drawn at random comes from random only; at which
+// change it strikes is still up to the machine. An error that is not [ErrMissed] says that the world could not be mended, or, if it wraps
+// [ErrUnsettled], [ErrEnded] or [ErrUsed], that the bridge did what it must not; it is never both.
+func (f Fault) Inject(ctx context.Context, random *rand.Rand) (injected []string, err error) {
+	if err := f.running("before"); err != nil {
+		return nil, err
 	}
-	return err
+	injected, err = f.inject(ctx, random)
+	if err == nil || errors.Is(err, ErrMissed) {
+		if ended := f.running("after"); ended != nil {
+			return injected, ended
+		}
+	}
+	return injected, err
 }
 
-func (f Fault) inject(ctx context.Context, random *rand.Rand) error {
+// running returns why the bridge does not run although it has to.
+func (f Fault) running(when string) error {
+	if b := f.w.Bridge(); !b.Running() {
+		return fmt.Errorf("inject %q: %w: it does not run %s the fault; %s", f.Name, ErrEnded, when, b.lastWords())
+	}
+	return nil
+}
+
+func (f Fault) inject(ctx context.Context, random *rand.Rand) (injected []string, err error) {
 	i := &injection{World: f.w, random: random, fault: f}
 	i.note(ctx, "begins")
-	err := f.run(ctx, i)
+	if f.pair != nil {
+		injected, err = f.injectPair(ctx, i)
+	} else if err = f.run(ctx, i); err == nil {
+		injected = []string{f.Name}
+	}
 	f.w.mend(f.Parts)
 	if err != nil {
 		err = fmt.Errorf("inject %q: %w", f.Name, err)
 		i.note(ctx, "%v", err)
 	}
-	return err
+	return injected, err
 }
 
 // mend lifts everything that a fault may have left in the proxies and on the disk.
@@ -96,6 +117,7 @@ func (w *World) mend(parts Part) {
 		w.api.set(nil)
 		w.api.let()
 		w.api.cutInFrames(0)
+		w.api.expire(0, 0)
 	}
 	if parts&Disk != 0 {
 		w.disk.set(nil)
@@ -106,7 +128,7 @@ func (w *World) mend(parts Part) {
 func (f Fault) Fits(g Fault) bool { return f.Parts&g.Parts == 0 }
 
 // With returns the fault that begins both at once, and is over when both are. They must fit. If only one of them finds no occasion, that is
-// in the events, and no error.
+// in the events and in what [Fault.Inject] returns, and no error.
 func (f Fault) With(g Fault) Fault {
 	both := Fault{
 		Name: f.Name + " + " + g.Name, Weight: min(f.Weight, g.Weight), Cost: f.Cost + g.Cost, Loses: f.Loses, Parts: f.Parts | g.Parts,
@@ -115,27 +137,39 @@ func (f Fault) With(g Fault) Fault {
 	if f.Loses == Note {
 		both.Loses = g.Loses
 	}
-	both.run = func(ctx context.Context, i *injection) error {
-		if !f.Fits(g) {
-			return errors.New("they need the same parts")
-		}
-		var work sync.WaitGroup
-		errs := make([]error, 2)
-		for n, one := range []Fault{f, g} {
-			random := rand.New(rand.NewPCG(i.random.Uint64(), i.random.Uint64()))
-			work.Go(func() { errs[n] = one.inject(ctx, random) })
-		}
-		work.Wait()
-		switch first, second := errors.Is(errs[0], ErrMissed), errors.Is(errs[1], ErrMissed); {
-		case first && !second:
-			return errs[1]
-		case second && !first:
-			return errs[0]
-		default:
-			return errors.Join(errs...)
-		}
-	}
+	both.pair = []Fault{f, g}
 	return both
+}
+
+// injectPair injects both at the same time.
+func (f Fault) injectPair(ctx context.Context, i *injection) (injected []string, err error) {
+	if !f.pair[0].Fits(f.pair[1]) {
+		return nil, errors.New("they need the same parts")
+	}
+	var work sync.WaitGroup
+	done, errs := make([][]string, 2), make([]error, 2)
+	for n, one := range f.pair {
+		random := rand.New(rand.NewPCG(i.random.Uint64(), i.random.Uint64()))
+		work.Go(func() { done[n], errs[n] = one.inject(ctx, random) })
+	}
+	work.Wait()
+	injected = slices.Concat(done...)
+	switch first, second := errors.Is(errs[0], ErrMissed), errors.Is(errs[1], ErrMissed); {
+	case first && !second:
+		return injected, errs[1]
+	case second && !first:
+		return injected, errs[0]
+	default:
+		return injected, errors.Join(errs...)
+	}
+}
+
+// FaultNames returns the names of all faults of any world.
+func FaultNames() (names []string) {
+	for _, f := range (*World)(nil).Faults() {
+		names = append(names, f.Name)
+	}
+	return names
 }
 
 // Faults returns all faults of this world. They may be copied.

@@ -19,6 +19,7 @@ func apiFaults() []Fault {
 		{Name: "API server answers 429", Parts: API, Cost: 8 * time.Second, run: storm(http.StatusTooManyRequests)},
 		{Name: "API server answers 500, 503 and 504", Parts: API, Cost: 8 * time.Second, run: storm(
 			http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout)},
+		{Name: "watch expires in mid-stream", Parts: API, Cost: 6 * time.Second, run: expireWatches},
 		{Name: "watch cache behind", Parts: API, Cost: 8 * time.Second, run: delayFrames},
 		{Name: "watches answered late", Parts: API, Weight: 5, Cost: 8 * time.Second, run: delayWatches},
 	}
@@ -81,6 +82,26 @@ func storm(codes ...int) func(context.Context, *injection) error {
 		i.note(ctx, "%d answers cut, %d requests refused, Retry-After %d", cut, n.Load(), retryAfter)
 		return nil
 	}
+}
+
+// expireWatches says 410 in watches that are open, as an API server does whose cache has dropped what a slow watch has not read yet. Half the
+// time it names a version as the oldest that is newer than all that were shown, as after a compaction.
+func expireWatches(ctx context.Context, i *injection) error {
+	want, oldest := 1+i.random.IntN(5), int64(0)
+	if i.random.IntN(2) == 0 {
+		oldest = i.revision(ctx)
+	}
+	before := i.api.now().Expired
+	i.api.expire(want, oldest)
+	if err := i.await(ctx, "a watch to end", func() bool { return i.api.now().Expired > before }); err != nil {
+		return err
+	}
+	if err := wait(ctx, i.between(0, 2*time.Second)); err != nil {
+		return err
+	}
+	i.api.expire(0, 0)
+	i.note(ctx, "%d watches were told that their version is too old, and %d the oldest", i.api.now().Expired-before, oldest)
+	return nil
 }
 
 // delayFrames keeps back what open watches say.

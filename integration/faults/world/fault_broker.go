@@ -4,7 +4,9 @@ package world
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 )
@@ -86,6 +88,10 @@ func rewindLog(ctx context.Context, i *injection) error {
 	if missed == nil {
 		missed = wait(ctx, i.between(0, 2*time.Second))
 	}
+	// Where the log cannot be read, the copy is not brought back.
+	if err := i.keepLog(ctx, LogRewound); err != nil {
+		return errors.Join(err, os.RemoveAll(copied))
+	}
 	i.broker.stop()
 	if err := i.broker.putBack(copied); err != nil {
 		return err
@@ -101,6 +107,9 @@ func deleteLog(ctx context.Context, i *injection) error {
 	end, err := i.broker.end()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMissed, err)
+	}
+	if err := i.keepLog(ctx, LogDeleted); err != nil {
+		return err
 	}
 	if err := i.broker.deleteLog(ctx); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +19,7 @@ import (
 
 // clockFaults run a bridge whose wall clock can be moved.
 func clockFaults() []Fault {
-	return []Fault{{Name: "clock jumps", Parts: Process, Clock: true, Weight: 4, Cost: 15 * time.Second, run: jump}}
+	return []Fault{{Name: "clock jumps", Parts: Process, Clock: true, Weight: 4, Cost: 20 * time.Second, run: jump}}
 }
 
 // clockVariable names the file with the seconds that the clock is off, in the bridge's environment.
@@ -51,9 +52,70 @@ func jump(ctx context.Context, i *injection) (err error) {
 		if err := wait(ctx, i.between(500*time.Millisecond, 2*time.Second)); err != nil {
 			return err
 		}
+		if err := i.checkClock(ctx, by); err != nil {
+			return err
+		}
+	}
+	if err := i.awaitPublished(ctx); err != nil {
+		return err
 	}
 	i.note(ctx, "the clock was off by, in turn, %s seconds", strings.Join(seconds, ", "))
 	return nil
+}
+
+// checkClock makes sure that the bridge believes in the time that it was given: it says what it takes for now.
+func (i *injection) checkClock(ctx context.Context, by string) error {
+	seconds, err := strconv.ParseInt(by, 10, 64)
+	if err != nil {
+		return err
+	}
+	var silent error
+	err = poll(ctx, patience, "the bridge's clock to jump by "+by+" s", func() bool {
+		var now time.Time
+		now, silent = i.Bridge().now(ctx)
+		off := time.Until(now) - time.Duration(seconds)*time.Second
+		return silent == nil && off.Abs() < time.Minute
+	})
+	if silent != nil && err != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: %w: %w; %s", ErrUnsettled, err, silent, i.Bridge().lastWords())
+	}
+	return err
+}
+
+// now is what the bridge takes for the time.
+func (b *Bridge) now(ctx context.Context) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.server+"/livez", nil)
+	if err != nil {
+		return time.Time{}, err
+	}
+	req.Close = true
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("ask the bridge for the time: %w", err)
+	}
+	defer res.Body.Close() //nolint:errcheck // read only
+	return http.ParseTime(res.Header.Get("Date"))
+}
+
+// publishing is for how long nothing may be published although something changes all the time: faults of other parts may need most of it.
+const publishing = 2 * time.Minute
+
+// awaitPublished lets the bridge run for some seconds of changes, and then until the log grows: a jump must not stop it.
+func (i *injection) awaitPublished(ctx context.Context) error {
+	if err := wait(ctx, i.between(2*time.Second, 3*time.Second)); err != nil {
+		return err
+	}
+	old, _ := i.broker.end() // the broker may be away
+	err := poll(ctx, publishing, "the log to grow after the clock has jumped", func() bool {
+		end, err := i.broker.end()
+		return err == nil && end != old
+	})
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: %w; %s", ErrUnsettled, err, i.Bridge().lastWords())
+	}
+	return err
 }
 
 // replaceFile writes a file that a reader sees whole.

@@ -104,6 +104,7 @@ func corrupt(ctx context.Context, i *injection) error {
 	if err := i.StartBridge(); err != nil {
 		return err
 	}
+	i.Bridge().mayEnd.Store(true)
 	refused := i.checkRefusal(ctx, path, bad)
 	i.note(ctx, "%s; the bridge was started on it: %v", how, refused)
 	if err := errors.Join(i.KillBridge(), os.WriteFile(path, good, 0o600), i.StartBridge()); err != nil {
@@ -117,7 +118,10 @@ func (i *injection) checkRefusal(ctx context.Context, path string, bad []byte) e
 	defer cancel()
 	code, err := i.AwaitExit(ctx)
 	if err != nil {
-		return fmt.Errorf("a damaged checkpoint is used: %w", err)
+		if errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("%w: it is used: %w; %s", ErrUsed, err, i.Bridge().lastWords())
+		}
+		return err
 	}
 	var errs []error
 	if code != exitFailed {
@@ -131,7 +135,10 @@ func (i *injection) checkRefusal(ctx context.Context, path string, bad []byte) e
 			errs = append(errs, fmt.Errorf("stderr does not say %q: %w\n%s", part, err, out))
 		}
 	}
-	return errors.Join(errs...)
+	if len(errs) > 0 {
+		return fmt.Errorf("%w: %w", ErrUsed, errors.Join(errs...))
+	}
+	return nil
 }
 
 // damage returns a copy of a checkpoint that nobody can read.

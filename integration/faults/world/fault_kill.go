@@ -106,6 +106,9 @@ func killFirstList(ctx context.Context, i *injection) error {
 	if err := i.KillBridge(); err != nil {
 		return err
 	}
+	if err := i.keepLog(ctx, Fresh); err != nil {
+		return i.revive(err)
+	}
 	if err := os.Remove(i.checkpointFile()); err != nil {
 		return err
 	}
@@ -183,7 +186,7 @@ func stopGracefully(ctx context.Context, i *injection) error {
 	stopping, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
 	if err := i.StopBridge(stopping); err != nil {
-		return errors.Join(err, i.restartBridge())
+		return err
 	}
 	i.note(ctx, "stopped with SIGTERM, code 0")
 	if err := wait(ctx, i.between(0, 2*time.Second)); err != nil {

@@ -3,6 +3,8 @@
 package world
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -21,7 +23,11 @@ func TestFaults_of_other_parts_can_be_injected_together(t *testing.T) {
 	if kill.Fits(named["killed while draining"]) || !kill.Fits(broker) || !broker.Fits(api) {
 		t.Error("the faults do not fit as they should")
 	}
-	must(t, kill.With(broker).With(api).Inject(t.Context(), rand.New(rand.NewPCG(1, 2))))
+	injected, err := kill.With(broker).With(api).Inject(t.Context(), rand.New(rand.NewPCG(1, 2)))
+	must(t, err)
+	if want := []string{kill.Name, broker.Name, api.Name}; !slices.Equal(injected, want) {
+		t.Errorf("%q was injected, want %q", injected, want)
+	}
 	told := map[string]int{}
 	for _, e := range w.Events() {
 		told[e.Fault]++
@@ -33,13 +39,13 @@ func TestFaults_of_other_parts_can_be_injected_together(t *testing.T) {
 	}
 	canary(t, w, "after")
 	w.wire.set(hold)
-	must(t, poll(t.Context(), patience, "something to be buffered", func() bool { return w.Peak().BufferedBytes > 0 }))
+	must(t, poll(t.Context(), patience, "something to be buffered", func() bool { most, _ := w.Peak(); return most.BufferedBytes > 0 }))
 	w.wire.set(pass)
 	w.wire.release(0)
 	calm()
 	must(t, w.WaitSettled(t.Context(), time.Minute, func() (bool, string) { return true, "" }))
-	if s := w.Peak(); s.RSS < 10<<20 {
-		t.Errorf("the bridge was not measured: %+v", s)
+	if s, times := w.Peak(); s.RSS < 10<<20 || times < 4 {
+		t.Errorf("the bridge was measured %d times: %+v", times, s)
 	}
 	if files, err := w.CheckpointFiles(); err != nil || !slices.Contains(files, w.checkpointFile()) {
 		t.Errorf("the checkpoint is not among %v, %v", files, err)
@@ -80,7 +86,8 @@ func injectOne(t *testing.T, w *World, f Fault, seed uint64) {
 	}))
 	before := len(w.Events())
 	began := time.Now()
-	err := f.Inject(t.Context(), rand.New(rand.NewPCG(1, seed)))
+	removed := len(w.Removed())
+	injected, err := f.Inject(t.Context(), rand.New(rand.NewPCG(1, seed)))
 	took := time.Since(began)
 	events := w.Events()[before:]
 	for _, e := range events {
@@ -89,6 +96,10 @@ func injectOne(t *testing.T, w *World, f Fault, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !slices.Equal(injected, []string{f.Name}) {
+		t.Errorf("%q was injected", injected)
+	}
+	checkRemoved(t, f, w.Removed()[removed:])
 	t.Logf("it took %s, and says that it costs at most %s", took, f.Cost)
 	checkEvents(t, f, events)
 	canary(t, w, fmt.Sprint("after-", seed))
@@ -112,5 +123,49 @@ func checkEvents(t *testing.T, f Fault, events []Event) {
 	}
 	if f.Loses != Note && !slices.ContainsFunc(events, func(e Event) bool { return e.Kind == f.Loses }) {
 		t.Errorf("no event says %q: %v", f.Loses, events)
+	}
+}
+
+// checkRemoved checks that a fault which takes the log away keeps what it was.
+func checkRemoved(t *testing.T, f Fault, removed []Removed) {
+	t.Helper()
+	takes := f.Loses == LogRewound || f.Loses == LogDeleted || f.Loses == Fresh
+	if takes != (len(removed) == 1) {
+		t.Fatalf("%d logs were kept", len(removed))
+	}
+	for _, r := range removed {
+		if r.Kind != f.Loses || len(r.Messages) == 0 {
+			t.Errorf("a log %q with %d messages was kept", r.Kind, len(r.Messages))
+		}
+	}
+}
+
+// A pair of which one finds no occasion is the other one.
+func TestFaults_of_a_pair_that_miss_do_not_count(t *testing.T) {
+	hit := func(context.Context, *injection) error { return nil }
+	miss := func(context.Context, *injection) error { return ErrMissed }
+	fail := func(context.Context, *injection) error { return ErrUsed }
+	for name, c := range map[string]struct {
+		first, second func(context.Context, *injection) error
+		injected      string
+		err           error
+	}{
+		"both hit":          {hit, hit, "[a b]", nil},
+		"the first misses":  {miss, hit, "[b]", nil},
+		"the second misses": {hit, miss, "[a]", nil},
+		"both miss":         {miss, miss, "[]", ErrMissed},
+		"one fails":         {miss, fail, "[]", ErrUsed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &World{}
+			both := Fault{Name: "a", w: w, run: c.first}.With(Fault{Name: "b", w: w, run: c.second})
+			injected, err := both.inject(t.Context(), rand.New(rand.NewPCG(1, 2)))
+			if fmt.Sprint(injected) != c.injected || !errors.Is(err, c.err) {
+				t.Errorf("%v was injected, %v; want %s, %v", injected, err, c.injected, c.err)
+			}
+			if !errors.Is(c.err, ErrMissed) && errors.Is(err, ErrMissed) {
+				t.Errorf("it says that it missed: %v", err)
+			}
+		})
 	}
 }

@@ -87,11 +87,12 @@ const quiet = time.Second
 
 // WaitSettled waits until the bridge is ready, all its watches are open, nothing it has read is unpublished, and the log has not grown for a
 // second. That it has read everything cannot be seen from outside: also, if given, is asked last, and what it says instead is in the error.
-// It is an error if that does not come within the time, or the bridge ends.
+// It is an error if that does not come within the time, see [ErrUnsettled], or the bridge ends, see [ErrEnded].
 func (w *World) WaitSettled(ctx context.Context, within time.Duration, also ...func() (ok bool, instead string)) error {
 	if w.Bridge() == nil {
 		return errors.New("no bridge was started that could settle")
 	}
+	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -116,9 +117,12 @@ func (w *World) WaitSettled(ctx context.Context, within time.Duration, also ...f
 		select {
 		case <-tick.C:
 		case <-w.Bridge().ended:
-			return fmt.Errorf("the bridge ended with %v instead of settling; %s", w.Bridge().cmd.ProcessState, w.Bridge().lastWords())
+			return fmt.Errorf("%w with %v instead of settling; %s", ErrEnded, w.Bridge().cmd.ProcessState, w.Bridge().lastWords())
 		case <-ctx.Done():
-			return fmt.Errorf("the bridge does not settle within %s: %s; %s", within, instead, w.Bridge().lastWords())
+			if whole.Err() != nil {
+				return fmt.Errorf("wait for the bridge to settle: %w", context.Cause(whole))
+			}
+			return fmt.Errorf("%w within %s: %s; %s", ErrUnsettled, within, instead, w.Bridge().lastWords())
 		}
 	}
 }
@@ -146,6 +150,9 @@ func (w *World) unsettled(ctx context.Context) string {
 
 // lastWords is the end of what the process has printed.
 func (b *Bridge) lastWords() string {
+	if b == nil {
+		return "it was never started"
+	}
 	out, _ := b.Stderr()
 	return "it said last: " + out[max(0, len(out)-2000):]
 }

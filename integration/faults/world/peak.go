@@ -20,6 +20,7 @@ type peak struct {
 	stopped sync.WaitGroup
 	mu      sync.Mutex
 	most    Sample
+	times   int // that a bridge was measured
 }
 
 // newPeak measures until close, although ctx may end before.
@@ -36,18 +37,22 @@ func newPeak(ctx context.Context, w *World) *peak {
 	return p
 }
 
-func (b *Bridge) sample(ctx context.Context) Sample {
-	s := Sample{RSS: b.RSS()}
-	if m, err := b.Metrics(ctx); err == nil { // while it starts there are none
+func (b *Bridge) sample(ctx context.Context) (s Sample, whole bool) {
+	s.RSS = b.RSS()
+	m, err := b.Metrics(ctx)
+	if err == nil { // while it starts there are none
 		sum, _ := m.Sum("buffered_bytes")
 		s.BufferedBytes = int64(sum)
 	}
-	return s
+	return s, err == nil && s.RSS > 0
 }
 
-func (p *peak) add(s Sample) {
+func (p *peak) add(s Sample, whole bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if whole {
+		p.times++
+	}
 	p.most.RSS = max(p.most.RSS, s.RSS)
 	p.most.BufferedBytes = max(p.most.BufferedBytes, s.BufferedBytes)
 }
@@ -59,9 +64,10 @@ func (p *peak) close() {
 	}
 }
 
-// Peak is the most that any run of the bridge was seen to take, of each by itself. It is measured four times a second.
-func (w *World) Peak() Sample {
+// Peak is the most that any run of the bridge was seen to take, of each by itself. It is measured four times a second; times is how often the bridge
+// has said what it holds.
+func (w *World) Peak() (most Sample, times int) {
 	w.peak.mu.Lock()
 	defer w.peak.mu.Unlock()
-	return w.peak.most
+	return w.peak.most, w.peak.times
 }

@@ -67,6 +67,9 @@ func (w *World) record(ctx context.Context, e Event) {
 
 // revision returns etcd's, and 0 where it does not answer.
 func (w *World) revision(ctx context.Context) int64 {
+	if w.control == nil {
+		return 0
+	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	rev, err := w.control.Revision(ctx)

@@ -85,12 +85,13 @@ type World struct {
 	config  string
 	peak    *peak
 
-	mu     sync.Mutex // guards what follows
-	bridge *Bridge
-	binary string
-	env    []string
-	runs   []string // what each run of the bridge printed, by file
-	events []Event
+	mu      sync.Mutex // guards what follows
+	bridge  *Bridge
+	binary  string
+	env     []string
+	runs    []string // what each run of the bridge printed, by file
+	events  []Event
+	removed []Removed
 }
 
 // Start starts everything but the bridge. On an error nothing is left running. The caller must call Close.
@@ -120,7 +121,7 @@ func (w *World) prepare(ctx context.Context) (err error) {
 		}
 	}
 	w.peak = newPeak(ctx, w)
-	w.disk, err = newDisk(filepath.Join(w.dir, "disk"), filepath.Join(w.dir, "checkpoint"))
+	w.disk, err = newDisk(filepath.Join(w.dir, "disk"), filepath.Join(w.dir, seenName))
 	return err
 }
 
@@ -187,6 +188,11 @@ pipelines:
 		filepath.Join(w.disk.seen, checkpointName), w.cfg.Settings), 0o600)
 }
 
+// Remove removes the directory of a world whose process was killed, and what it has left mounted there. What is not there is no error.
+func Remove(dir string) error {
+	return errors.Join(detach(filepath.Join(dir, seenName)), os.RemoveAll(dir))
+}
+
 // Close ends everything that Start and the faults have started, and waits for its end.
 func (w *World) Close() error {
 	errs := []error{w.KillBridge()}
@@ -230,4 +236,8 @@ func (w *World) CheckpointFiles() ([]string, error) {
 // checkpointFile is the checkpoint, not on the disk that faults slow down.
 func (w *World) checkpointFile() string { return filepath.Join(w.disk.real, checkpointName) }
 
-const checkpointName = "checkpoint.db"
+const (
+	checkpointName = "checkpoint.db"
+	// seenName is where the bridge sees the checkpoint's disk.
+	seenName = "checkpoint"
+)

@@ -30,6 +30,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asWriter) != "" {
 		writer()
 	}
+	if os.Getenv(asMounter) != "" {
+		mounter()
+	}
 	dir, err := os.MkdirTemp("", "kube-eventbridge-world-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
+)
+
+// What the bridge did that it must not, besides breaking a promise; it is counted beside P1 to P8.
+const (
+	unsettled  = "unsettled"
+	ended      = "bridge ended"
+	used       = "damaged checkpoint used"
+	unreadable = "log unreadable"
+)
+
+var errUnreadable = errors.New("the log has what is no event")
+
+// kindOf says what of it an error is; empty if it is one of the round itself.
+func kindOf(err error) string {
+	for _, k := range []struct {
+		err  error
+		kind string
+	}{
+		{world.ErrUsed, used}, {world.ErrEnded, ended}, {world.ErrUnsettled, unsettled}, {errUnreadable, unreadable},
+	} {
+		if errors.Is(err, k.err) {
+			return k.kind
+		}
+	}
+	return ""
+}
+
+// judge stops the bridge, reads the log and whatever else the bridge has written, and compares it with the truth.
+func (r *round) judge(ctx context.Context) error {
+	texts, err := r.world.Texts(ctx)
+	if err != nil {
+		return err
+	}
+	messages, err := r.world.ReadLog(ctx)
+	if err != nil {
+		return err
+	}
+	o := r.expected()
+	o.Texts, o.BufferLimit, o.RSSLimit = texts, bufferLimit, rssLimit
+	peak, times := r.world.Peak()
+	if times > 0 {
+		o.Samples = []oracle.Sample{{BufferedBytes: peak.BufferedBytes, RSS: peak.RSS}}
+	}
+	r.result.RSS, r.result.Buffered = peak.RSS, peak.BufferedBytes
+	return r.compare(ctx, messages, o)
+}
+
+// rest is for how long what a round that is broken has left is looked at.
+const rest = time.Minute
+
+// judgeRest compares what there is of the log, in a round that the bridge did not see through. What cannot be read then is told, and no error.
+func (r *round) judgeRest(ctx context.Context) error {
+	if err := r.world.KillBridge(); err != nil {
+		return err
+	}
+	r.result.Changes = r.driver.Counts().Changes()
+	bounded, cancel := context.WithTimeout(ctx, rest)
+	defer cancel()
+	messages, err := r.world.ReadLog(bounded)
+	if err == nil {
+		o := r.expected()
+		o.Prefix = true
+		err = r.compare(bounded, messages, o)
+	}
+	if err != nil && ctx.Err() == nil {
+		r.result.Told = append(r.result.Told, fmt.Sprintf("the rest of the round was not judged: %v", err))
+		return nil
+	}
+	return err
+}
+
+// expected is what a log of this round is judged by.
+func (r *round) expected() oracle.Options {
+	return oracle.Options{
+		Seed: r.options.Seed, Pipeline: world.Pipeline, Latest: r.subject.latest, Canaries: oracle.NewCanaries(r.driver.Canaries()...),
+	}
+}
+
+// compare judges the log that there is at the end, and those that faults have taken away, up to where they were read.
+func (r *round) compare(ctx context.Context, messages []world.Message, o oracle.Options) error {
+	if err := r.recorder.Sync(ctx); err != nil {
+		return err
+	}
+	truth, err := r.recorder.Truth(r.subject.streams...)
+	if err != nil {
+		return err
+	}
+	log, err := entries(messages)
+	if err != nil {
+		return err
+	}
+	r.result.Entries = len(log)
+	r.result.take(oracle.Judge(truth, log, o))
+	for _, h := range truth.Holes {
+		r.result.Holes++
+		r.result.Blind += int(h.To - h.From) //nolint:gosec // a campaign has few revisions
+	}
+	o = r.expected()
+	o.Prefix, o.MaxPrinted = true, manyPrinted
+	for n, removed := range r.world.Removed() {
+		if log, err = entries(removed.Messages); err != nil {
+			return err
+		}
+		r.result.Removed++
+		r.result.RemovedEntries += len(log)
+		r.result.add(fmt.Sprintf("in log %d that was taken away (%s): ", n+1, removed.Kind), oracle.Judge(truth, log, o))
+	}
+	return nil
+}
+
+// manyPrinted is so much that what two judgements found is compared, and not how many more there were.
+const manyPrinted = 1000
+
+func entries(messages []world.Message) (log []oracle.Entry, err error) {
+	log = make([]oracle.Entry, len(messages))
+	for i, m := range messages {
+		if log[i], err = oracle.NewEntry(m.Header, m.Data, m.Sequence); err != nil {
+			return nil, fmt.Errorf("%w: %w", errUnreadable, err)
+		}
+	}
+	return log, nil
+}

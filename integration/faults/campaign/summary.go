@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package campaign
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
+)
+
+// Summary is what came of all rounds; see [Result] for the figures.
+type Summary struct {
+	Rounds, Faults                                            int
+	Changes, Entries, States, Published, Folded, Hidden, Lost int
+	Unknown, Holes, Blind, Removed, RemovedEntries, Recovered int
+	RSS, Buffered                                             int64
+	Wall                                                      float64
+	// Retried rounds were played a second time.
+	Retried int
+	// Gaps are summed up by the class of their cause.
+	Gaps map[string]GapSum
+	// Violations are counted by promise, and by what the bridge did otherwise that it must not.
+	Violations map[string]int
+	ByFault    map[string]int
+}
+
+// GapSum is what some gaps hide, and what was read back before them.
+type GapSum struct{ Gaps, Hidden, Recovered int }
+
+// Summarize adds results up. A fault of two counts once for the whole, and by name for each.
+func Summarize(results []Result) Summary {
+	s := Summary{Violations: map[string]int{}, ByFault: map[string]int{}, Gaps: map[string]GapSum{}}
+	for _, r := range results {
+		s.Rounds++
+		s.Faults += len(r.Faults)
+		for _, f := range r.Faults {
+			for one := range strings.SplitSeq(f, together) {
+				s.ByFault[one]++
+			}
+		}
+		s.add(r)
+		for _, g := range r.Gaps {
+			sum, one := s.Gaps[g.Class], hides([]Gap{g})
+			s.Gaps[g.Class] = GapSum{sum.Gaps + 1, sum.Hidden + one.Hidden, sum.Recovered + one.Recovered}
+		}
+		for kind, n := range r.Violations {
+			s.Violations[kind] += n
+		}
+	}
+	return s
+}
+
+func (s *Summary) add(r Result) {
+	s.Changes += r.Changes
+	s.Entries += r.Entries
+	s.States += r.States
+	s.Published += r.Published
+	s.Folded += r.Folded
+	s.Hidden += r.Hidden
+	s.Lost += r.Lost
+	s.Unknown += r.Unknown
+	s.Holes += r.Holes
+	s.Blind += r.Blind
+	s.Removed += r.Removed
+	s.RemovedEntries += r.RemovedEntries
+	s.Recovered += r.Recovered
+	s.Wall += r.Wall
+	s.RSS, s.Buffered = max(s.RSS, r.RSS), max(s.Buffered, r.Buffered)
+	if r.Retried {
+		s.Retried++
+	}
+}
+
+// Broken is the number of violations.
+func (s Summary) Broken() (n int) {
+	for _, k := range s.Violations {
+		n += k
+	}
+	return n
+}
+
+// Doubts says why the campaign is no proof even if nothing is broken: more than a hundredth of what happened is not known. It is empty if there are none.
+func (s Summary) Doubts() string {
+	if 100*s.Unknown <= s.States && 100*s.Blind <= s.States && s.States > 0 {
+		return ""
+	}
+	return fmt.Sprintf("NOT A PROOF: of %d true states, %d entries could not be judged, and %d revisions were not seen by the recorder", s.States, s.Unknown, s.Blind)
+}
+
+// many faults are so many that each of the catalogue has to have occurred.
+const many = 200
+
+// Missing names the faults that never occurred, in a campaign of at least 200.
+func (s Summary) Missing() (names []string) {
+	if s.Faults < many {
+		return nil
+	}
+	return slices.DeleteFunc(world.FaultNames(), func(name string) bool { return s.ByFault[name] > 0 })
+}
+
+// String is the summary in Markdown.
+func (s Summary) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d faults in %d rounds, %.0f minutes; %d changes by the driver, %d true states, %d entries in the logs, and %d in %d logs that faults have taken away.\n\n",
+		s.Faults, s.Rounds, s.Wall/60, s.Changes, s.States, s.Entries, s.RemovedEntries, s.Removed)
+	fmt.Fprintf(&b, "| promise | violations |\n|---|---|\n")
+	for i := range 8 {
+		p := fmt.Sprintf("P%d", i+1)
+		fmt.Fprintf(&b, "| %s | %d |\n", p, s.Violations[p])
+	}
+	for _, kind := range []string{unsettled, ended, used, unreadable} {
+		fmt.Fprintf(&b, "| %s | %d |\n", kind, s.Violations[kind])
+	}
+	hidden := 0
+	for _, g := range s.Gaps {
+		hidden += g.Hidden
+	}
+	fmt.Fprintf(&b, "\nOf the true states %d are in the logs, %d were folded (`latest`), %d are hidden by gaps and by first snapshots, %d are lost. "+
+		"%d were read back from history. Gaps hid %d.\n", s.Published, s.Folded, s.Hidden, s.Lost, s.Recovered, hidden)
+	fmt.Fprintf(&b, "The recorder has %d holes of %d revisions, and %d entries could not be judged. %d rounds were played a second time.\n",
+		s.Holes, s.Blind, s.Unknown, s.Retried)
+	if doubts := s.Doubts(); doubts != "" {
+		fmt.Fprintf(&b, "\n%s.\n", doubts)
+	}
+	fmt.Fprintf(&b, "\nPeak RSS of the bridge %d MiB, peak buffer %d KiB.\n", s.RSS>>20, s.Buffered>>10)
+	s.tables(&b)
+	return b.String()
+}
+
+func (s Summary) tables(b *strings.Builder) {
+	fmt.Fprintf(b, "\n| gaps because of | n | deltas hidden | read back |\n|---|---|---|---|\n")
+	for _, class := range []string{gapExpired, gapCompacted, gapLost, gapRestored, gapOther} {
+		g := s.Gaps[class]
+		fmt.Fprintf(b, "| %s | %d | %d | %d |\n", class, g.Gaps, g.Hidden, g.Recovered)
+	}
+	fmt.Fprintf(b, "\n| fault | times |\n|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(s.ByFault)) {
+		fmt.Fprintf(b, "| %s | %d |\n", name, s.ByFault[name])
+	}
+	if missing := s.Missing(); len(missing) > 0 {
+		fmt.Fprintf(b, "\nNever injected: %s.\n", strings.Join(missing, "; "))
+	}
+}
