@@ -112,7 +112,7 @@ func New(stream source.Stream, cfg Config) *Encoder {
 	src := sourceOf(cfg.Cluster, stream.Resource)
 	e.idPrefix = messageIDPrefix(cfg.Pipeline, src)
 	e.keyPrefix = cfg.Cluster + "/" + groupOr(stream.Group) + "/" + stream.Resource.Resource + "/"
-	e.scope = scopeOf(stream)
+	e.scope = stream.Scope()
 	e.subject = cfg.Subject.bind(cfg.Pipeline, cfg.Cluster, stream.Resource)
 	e.identity = appendQuoted([]byte(`{"apiVersion":`), stream.APIVersion())
 	e.identity = append(appendQuoted(append(e.identity, `,"kind":`...), stream.Kind), `,"metadata":`...)

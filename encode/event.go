@@ -65,12 +65,6 @@ func messageIDPrefix(pipeline, src string) string {
 	return fmt.Sprintf("%016x.", h.Sum64())
 }
 
-func scopeOf(s source.Stream) string {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(s.Namespace + "\x00" + s.LabelSelector + "\x00" + s.FieldSelector))
-	return fmt.Sprintf("%08x", h.Sum32())
-}
-
 // head is what the events of a stream have in common: as attributes, and as the beginning of a structured event.
 type head struct {
 	attributes attributes

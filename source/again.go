@@ -2,12 +2,24 @@
 
 package source
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // askedError is why a list was asked for.
 type askedError struct{ cause string }
 
 func (e askedError) Error() string { return e.cause }
+
+// outcome returns why a connection ended that may have been cut off: because a list was asked for, unless the API server has said which versions
+// it has no more.
+func outcome(err, cut error) error {
+	if asked := (askedError{}); !expired(err) && errors.As(cut, &asked) {
+		return asked
+	}
+	return err
+}
 
 // asked cuts the watch off when a list is asked for. It returns when conns ends.
 func (r *resumedWatch) asked(conns context.Context, cut context.CancelCauseFunc) {

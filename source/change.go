@@ -4,6 +4,8 @@ package source
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
 	"iter"
 	"time"
 )
@@ -83,6 +85,13 @@ func (s Stream) Name() string {
 		return s.Resource.String()
 	}
 	return s.Resource.String() + "/" + s.Namespace
+}
+
+// Scope stands for namespace and selectors in the ids of events and markers: 8 hex digits, the same in every process.
+func (s Stream) Scope() string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(s.Namespace + "\x00" + s.LabelSelector + "\x00" + s.FieldSelector))
+	return fmt.Sprintf("%08x", h.Sum32())
 }
 
 // Selective reports whether objects can enter and leave the stream without being created or deleted.
@@ -179,9 +188,7 @@ type Progress struct {
 	Objects int
 	// Cause says, for a person, why there is a gap.
 	Cause string
-	// Recovered is the number of changes before a gap's list that were read back and delivered.
-	Recovered int
-	Seen      time.Time
+	Seen  time.Time
 }
 
 // Marker is what the log is told about a stream rather than about an object of it.

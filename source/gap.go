@@ -25,9 +25,10 @@ type gap struct {
 	// oldest is the oldest version that can be watched; empty where it is not known, or no list can be made there. Read is the
 	// newest version that a watch has shown.
 	oldest, read string
-	// recovered is the number of changes that were read back. Account says what was and what was not; empty where that was not tried.
-	recovered int
-	account   string
+	// asked: a list was asked for, and a watch from read can go on behind it. Then oldest is read.
+	asked bool
+	// account says what was read back and what was not; empty where that was not tried.
+	account string
 }
 
 // text says for a person why there is a gap, and what of it is not known.
@@ -39,7 +40,7 @@ func (g *gap) text() string {
 }
 
 // announced forgets what was read back: a list that has to be begun again is behind a gap of its own, and at the newest version.
-func (g *gap) announced() { g.oldest, g.recovered, g.account = "", 0, "" }
+func (g *gap) announced() { g.oldest, g.account = "", "" }
 
 // begin reads the first page of a list: of the one that leaves the smallest gap, or else of the newest.
 func (w *wire) begin(ctx context.Context) (listMeta, [][]byte, error) {
@@ -47,7 +48,9 @@ func (w *wire) begin(ctx context.Context) (listMeta, [][]byte, error) {
 		w.chased = 0
 		return w.firstPage(ctx, "")
 	}
-	w.chased++
+	if !w.gap.asked {
+		w.chased++
+	}
 	meta, first, err := w.beginOldest(ctx)
 	if err == nil || ctx.Err() != nil {
 		return meta, first, err
@@ -57,7 +60,8 @@ func (w *wire) begin(ctx context.Context) (listMeta, [][]byte, error) {
 }
 
 // beginOldest begins a list at the oldest version that can still be watched, so that the changes since then come by watch, when
-// it has read back what lies before. It is not older than anything that was shown, so that what it lacks no longer exists.
+// it has read back what lies before; of a list that was asked for all of that was shown. It is not older than anything that was shown, so that what it
+// lacks no longer exists.
 func (w *wire) beginOldest(ctx context.Context) (listMeta, [][]byte, error) {
 	version := later(w.gap.oldest, w.gap.read)
 	_, known, ok := w.history.Resume()
@@ -65,6 +69,8 @@ func (w *wire) beginOldest(ctx context.Context) (listMeta, [][]byte, error) {
 		for id := range known {
 			version = later(version, id.ResourceVersion)
 		}
+	}
+	if ok && !w.gap.asked {
 		if err := w.readBack(ctx, version, known); err != nil {
 			return listMeta{}, nil, err
 		}

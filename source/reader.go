@@ -53,8 +53,10 @@ type Reader struct {
 	Observer Observer
 	// Recovery bounds what is read back where a watch cannot go on; the zero Recovery turns that off.
 	Recovery Recovery
-	// Again, when a cause is received from it, makes the stream list anew, as if the watch had expired, behind a [Gap] with that
-	// cause. It is received from while a watch runs or is tried again, not while the stream lists. Nil never asks for a list.
+	// Again, when a cause is received from it, makes the stream list anew behind a [Gap] with that cause, at exactly the version that the
+	// watch has shown last, and watch on from there: no change is passed over. Only where the API server cannot list there any more, or the watch
+	// has expired in that moment, it goes on as for a watch that has expired. It is received from while a watch runs or is tried again, not while the
+	// stream lists. Nil never asks for a list.
 	Again <-chan string
 }
 

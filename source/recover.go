@@ -81,7 +81,7 @@ func (w *wire) readBack(ctx context.Context, version string, known iter.Seq[Iden
 		defer cancel()
 	}
 	err = r.run(ctx, bounded, work)
-	w.gap.recovered, w.gap.account = r.delivered, r.account()
+	w.gap.account = r.account()
 	return err
 }
 

@@ -73,10 +73,7 @@ func (r *resumedWatch) run(ctx context.Context) {
 	defer asking.Wait()
 	defer cut(nil)
 	for again := false; ctx.Err() == nil; again = true {
-		err := r.session(ctx, conns, again)
-		if asked := (askedError{}); errors.As(context.Cause(conns), &asked) {
-			err = asked
-		}
+		err := outcome(r.session(ctx, conns, again), context.Cause(conns))
 		switch {
 		case err == nil:
 			r.retry.reset()
@@ -96,7 +93,10 @@ func (r *resumedWatch) expire(ctx context.Context, cause error) {
 		r.wire.chased = 0
 	}
 	r.wire.at, r.wire.gap = r.safe, gap{cause: statusMessage(cause), read: r.last}
-	if expired(cause) && r.wire.chased < maxChased {
+	switch {
+	case !expired(cause):
+		r.wire.gap.oldest, r.wire.gap.asked = r.last, true
+	case r.wire.chased < maxChased:
 		r.wire.gap.oldest = oldestWatchable(cause, r.safe)
 	}
 	r.wire.observer.Restarted(restartReason(cause))

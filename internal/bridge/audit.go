@@ -21,9 +21,8 @@ const (
 	auditNames = 3
 )
 
-// audits compares what exists with what the log has, every so often, until ctx ends. Where that differs the stream is made to list again:
-// again receives why.
-func (s *stream) audits(ctx context.Context, every time.Duration, again chan<- string) {
+// audits compares what exists with what the log has, every so often, until ctx ends. Where that differs the stream is made to list again.
+func (s *stream) audits(ctx context.Context, every time.Duration) {
 	log := s.session.log.With("stream", s.name)
 	for every > 0 && pause.For(ctx, every) == nil {
 		differing, done, err := s.audit(ctx)
@@ -41,13 +40,24 @@ func (s *stream) audits(ctx context.Context, every time.Duration, again chan<- s
 			continue
 		}
 		s.metrics.differences.Add(float64(len(differing)))
-		s.session.forgetTrail(s.name) // what the list finds was to be found before older positions
+		s.distrust()
 		log.Error("audit: the log is not what exists; the stream is listed again", "objects", len(differing), "such as", first(differing))
 		select {
-		case again <- fmt.Sprintf("an audit found %d objects that differ, such as %s", len(differing), first(differing)):
+		case s.again <- fmt.Sprintf("an audit found %d objects that differ, such as %s", len(differing), first(differing)):
 		case <-ctx.Done():
 		}
 	}
+}
+
+// distrust says that the log lacks something that is older than the position, and than all positions before: until a list has found it, a log that loses its
+// end can go back to none of them.
+func (s *stream) distrust() {
+	s.session.committing.Lock()
+	defer s.session.committing.Unlock()
+	s.session.cutTrail(s.name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.distrusted = true
 }
 
 func first(keys []string) string { return strings.Join(keys[:min(len(keys), auditNames)], ", ") }

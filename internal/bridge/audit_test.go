@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 func TestAudit_finds_what_the_log_has_and_does_not_exist(t *testing.T) {
@@ -27,6 +28,66 @@ func TestAudit_finds_what_the_log_has_and_does_not_exist(t *testing.T) {
 	if n := value(t, b.registry, "audit_differences_total"); n < 1 {
 		t.Errorf("%v objects differ", n)
 	}
+	if err := b.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The log lacks what an audit has found. If it loses its end, also the list that was made of that, no older position shows it again.
+func TestAudit_a_log_that_lacks_something_goes_back_to_no_position(t *testing.T) {
+	for lost := range 3 {
+		log, store := newReadableLog(), &memoryStore{}
+		r, s := saved(t, log, store)
+		for _, version := range []string{"11", "12"} {
+			send(t, s, source.Updated, "a", "u1", version, source.ReasonWatch)
+			r.settle()
+			r.extended = time.Time{}
+			if err := r.save(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s.distrust()
+		}
+		had := len(log.lines())
+		relist(t, s, "20", "a u1 12", "x u9 7")
+		r.settle()
+		if err := r.save(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s.safe() != "20" {
+			t.Errorf("with the list in the log the stream is safe at %q", s.safe())
+		}
+		_ = r.stop()
+		log.lose(had - lost)
+		resumesAt(t, log, store, nil, "")
+	}
+}
+
+func TestAudit_that_finds_something_distrusts_all_positions(t *testing.T) {
+	api, log, store := newAPIServer(t, 10), newReadableLog(), &memoryStore{}
+	api.add(3)
+	b := runBridge(t, api, log, store, func(c *Config) { c.Audit = 20 * time.Millisecond })
+	s := b.only(t)
+	waitFor(t, "the watch", func() bool { return s.status.watching() && s.safe() == "4" })
+	gate := make(chan struct{})
+	log.set(func() { log.gate = gate })
+	s.mu.Lock()
+	s.ledger.Put("default/ghost", checkpoint.Row{UID: "u", ResourceVersion: "2"})
+	s.mu.Unlock()
+	waitFor(t, "the list", func() bool { return value(t, b.registry, "relists_total") == 1 })
+	if s.safe() != "" || s.tracker.Position() != "4" {
+		t.Errorf("the stream is safe at %q, and the log has what does not exist", s.safe())
+	}
+	p := b.session(t)
+	p.committing.Lock()
+	trail := p.logged.Trail
+	p.committing.Unlock()
+	for _, w := range trail {
+		if w.Positions[s.name] != "" {
+			t.Errorf("the log may go back to %v", w.Positions)
+		}
+	}
+	close(gate)
+	waitFor(t, "the end of the list", func() bool { return s.safe() == "4" })
 	if err := b.stop(); err != nil {
 		t.Error(err)
 	}

@@ -19,7 +19,6 @@ const waypointEvery = 5 * time.Second
 func (p *session) commits(ctx context.Context) error {
 	tick := time.NewTicker(commitEvery)
 	defer tick.Stop()
-	failing := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -33,31 +32,33 @@ func (p *session) commits(ctx context.Context) error {
 			continue // nothing was done yet
 		}
 		err := p.commit(ctx)
-		switch {
-		case err != nil && ctx.Err() != nil:
+		if err != nil && ctx.Err() != nil {
 			return nil
-		case err != nil && !failing:
-			p.log.Error("checkpoint is not saved; a restart would repeat work", "err", err)
-		case err == nil && failing:
-			p.log.Info("checkpoint is saved again")
 		}
-		failing = err != nil
+		p.disk.observe(p.log, err)
 	}
 }
 
-// save returns when what is settled now is durable, however often that takes; commits tells of failures. The error is ctx's.
+// save returns when what is settled now is durable, however often that takes. The error is ctx's.
 func (p *session) save(ctx context.Context) error {
 	return p.insist(ctx, func() error { return p.commit(ctx) })
 }
 
-// insist repeats a commit until it succeeds. The error is ctx's.
+// insist repeats a commit until it succeeds, less and less often. The error is ctx's.
 func (p *session) insist(ctx context.Context, commit func() error) error {
-	for commit() != nil {
-		if err := pause.For(ctx, commitEvery); err != nil {
+	for delay := commitEvery; ; delay = min(2*delay, maxCommitDelay) {
+		err := commit()
+		if err != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		p.disk.observe(p.log, err)
+		if err == nil {
+			return nil
+		}
+		if err := pause.For(ctx, delay); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 // forgetTrail removes a stream's positions from what is known of older times: they are of a history that has ended, or of other selectors.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -83,7 +84,7 @@ func (s *stream) announceList(ctx context.Context, m source.Marker) error {
 	if gap {
 		s.metrics.relists.Inc()
 	}
-	id := s.markerID(m)
+	id := markerID(s.encoder, m)
 	if s.announced() == id {
 		return nil // by a process that did not get to the end of the list
 	}
@@ -100,9 +101,9 @@ func (s *stream) announceList(ctx context.Context, m source.Marker) error {
 	return nil
 }
 
-func (s *stream) markerID(m source.Marker) string {
+func markerID(e *encode.Encoder, m source.Marker) string {
 	var message sink.Message
-	s.encoder.Marker(&message, m)
+	e.Marker(&message, m)
 	return message.ID
 }
 
@@ -134,7 +135,7 @@ func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
 		return err
 	}
 	s.mu.Lock()
-	s.saved.Fingerprint, s.saved.Gap, s.saved.Announced = s.fingerprint, checkpoint.Gap{}, ""
+	s.saved.Fingerprint, s.saved.Gap, s.saved.Announced, s.distrusted = s.fingerprint, checkpoint.Gap{}, "", false
 	if snapshot && !s.spec.SkipSnapshot {
 		s.saved.Unannounced = checkpoint.Snapshot{ResourceVersion: p.Version, Objects: p.Objects}
 	}
@@ -190,13 +191,15 @@ func (s *stream) announceSnapshot(again bool) *marker {
 func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	position := s.tracker.Position()
+	position := s.position()
 	if position != "" && !after(s.saved.Repair, position) {
 		s.saved.Repair = ""
 	}
 	saved := s.saved
 	saved.Position = position
-	s.ledger.Prune(position)
+	if s.revoked == nil { // else a tombstone may be what tells which changes are left to the next history
+		s.ledger.Prune(position)
+	}
 	put, drop := s.ledger.Take()
 	return saved, put, drop
 }

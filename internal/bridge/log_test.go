@@ -261,7 +261,7 @@ func start(t *testing.T, to sink.Sink, store checkpoint.Store) *rig {
 	registry := prometheus.NewRegistry()
 	pipeline := New(Config{
 		Name: "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20, Metrics: NewMetrics(registry),
-		Sink: func() (sink.Sink, error) { return to, nil }, Streams: []StreamSpec{{}},
+		Sink: func() (sink.Sink, error) { return to, nil }, Streams: []StreamSpec{{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}},
 	})
 	p := newSession(&pipeline.cfg, to)
 	pipeline.current.Store(p)

@@ -5,6 +5,8 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +153,99 @@ func TestRepair_of_another_log_nothing_is_known(t *testing.T) {
 	resumesAt(t, log, store, nil, "")
 	if store.state.Log.ID != "second" || store.state.Log.Losses != 1 {
 		t.Errorf("the checkpoint says %+v", store.state.Log)
+	}
+}
+
+// Of a log that was made anew nothing is known, wherever it begins: not even that it had had what the old one had.
+func TestRepair_of_another_log_keeps_only_what_was_never_published(t *testing.T) {
+	for id, want := range map[string][]string{"first": {"default/a", "default/silent"}, "second": {"default/silent"}} {
+		log, store := newReadableLog(), &memoryStore{}
+		log.id = "first"
+		r, s := saved(t, log, store)
+		s.ledger.Put("default/silent", checkpoint.Row{UID: "u8", ResourceVersion: "4"})
+		if err := r.commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_ = r.stop()
+		log.id = id
+		log.lose(0)
+		p := start(t, newFakeLog(), store) // knows no more than the checkpoint
+		if err := p.rebuild(t.Context(), log, sink.LogBounds{ID: id, Partitions: map[int32]sink.Bounds{0: {First: 15, Last: 20}}}, checkpoint.Waypoint{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Sorted(maps.Keys(p.state.Rows["configmaps.v1"])); !slices.Equal(got, want) {
+			t.Errorf("log %q: %v is known, want %v", id, got, want)
+		}
+	}
+}
+
+// A log has many more objects that are gone than there are.
+func TestRepair_holds_no_object_that_was_gone_before_what_is_watched_again(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r := start(t, log, store)
+	s := r.stream(nil)
+	snapshot(t, s, "5", "a u1 2", "b u2 3", "c u3 4")
+	send(t, s, source.Deleted, "a", "u1", "8", source.ReasonWatch)
+	note(t, s, source.Progress{Kind: source.Bookmark, Version: "10"})
+	r.settle()
+	r.cutTrail(s.name)
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	send(t, s, source.Deleted, "b", "u2", "11", source.ReasonWatch)
+	send(t, s, source.Updated, "c", "u3", "12", source.ReasonWatch)
+	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
+	r.settle()
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+	rows := map[string]map[string]checkpoint.Row{}
+	p := start(t, newFakeLog(), store)
+	p.state.Log.Trail = []checkpoint.Waypoint{{Positions: map[string]string{s.name: "10"}}, {Positions: map[string]string{s.name: "20"}}}
+	if err := log.Read(t.Context(), sink.Query{}, func(m *sink.Stored) error {
+		p.relearn(rows, m, p.oldest())
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := slices.Sorted(maps.Keys(rows[s.name])); !slices.Equal(got, []string{"default/b", "default/c"}) {
+		t.Errorf("%v is held, and what was deleted before version 10 is shown by nothing", got)
+	}
+}
+
+// The messages at the waypoint are not known by their ids, but everything that the ledger has of later ones is where it was.
+func TestRepair_goes_back_no_further_than_the_part_that_is_intact(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	prepared(t, log, store)
+	for i := range store.state.Log.Trail {
+		store.state.Log.Trail[i].IDs = nil
+	}
+	log.lose(8)
+	resumesAt(t, log, store, nil, "10")
+}
+
+// The end of a snapshot was announced and not committed, and another stream has announced itself at the same subject since.
+func TestReadBack_a_snapshot_is_called_complete_once(t *testing.T) {
+	log, store := newReadableLog(), &crashingStore{}
+	store.left.Store(2)
+	r := start(t, log, store)
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5")
+	_ = r.stop()
+	if store.state.Streams[s.name].Unannounced == (checkpoint.Snapshot{}) {
+		t.Fatal("the commit that says that the end is announced is saved")
+	}
+	if _, err := log.append(&sink.Message{Subject: "k8s.test.core.configmaps._._snapshot", ID: "another"}); err != nil {
+		t.Fatal(err)
+	}
+	log.forgetIDs()
+	r = start(t, log, &store.memoryStore)
+	s = r.stream(nil)
+	r.settle()
+	checkOnce(t, log)
+	if s.safe() != "10" {
+		t.Errorf("the stream is safe at %q", s.safe())
 	}
 }
 

@@ -124,9 +124,9 @@ func (o *object) push(d delta, fold bool) (folded *delta) {
 	return nil
 }
 
-// foldable: folding stays within one object, and no deletion is folded away.
+// foldable: folding stays within one object, and no deletion is folded away. What is listed may be of another history than what a watch has shown.
 func foldable(older, newer *delta) bool {
-	return older.UID == newer.UID && older.Op != source.Deleted && older.silent == newer.silent
+	return older.UID == newer.UID && older.Op != source.Deleted && older.silent == newer.silent && older.Listed == newer.Listed
 }
 
 func count(d *delta) int { return max(d.Count, 1) }

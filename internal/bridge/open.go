@@ -22,28 +22,25 @@ func (p *session) read(ctx context.Context, spec *StreamSpec) error {
 	if err != nil {
 		return p.ended(err)
 	}
-	s, err := p.open(spec, source.Stream{
-		Resource: resource, Namespace: spec.Namespace, LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector,
-	})
+	s, err := p.open(spec, spec.stream(resource))
 	if err != nil {
 		return err
 	}
-	again := make(chan string)
 	running, ctx := errgroup.WithContext(ctx)
-	running.Go(func() error { return s.histories(ctx, again) })
+	running.Go(func() error { return s.histories(ctx) })
 	running.Go(func() error {
-		s.audits(ctx, p.cfg.Audit, again)
+		s.audits(ctx, p.cfg.Audit)
 		return nil
 	})
 	return running.Wait()
 }
 
-// histories reads one history of the API server after another, until ctx ends. What again receives makes it list.
-func (s *stream) histories(ctx context.Context, again <-chan string) error {
+// histories reads one history of the API server after another, until ctx ends.
+func (s *stream) histories(ctx context.Context) error {
 	p := s.session
 	for {
 		reader := source.Reader{
-			Client: p.cfg.Client, Stream: s.Stream, Feed: s, History: s, Observer: s.status, Recovery: p.cfg.Recovery, Again: again,
+			Client: p.cfg.Client, Stream: s.Stream, Feed: s, History: s, Observer: s.status, Recovery: p.cfg.Recovery, Again: s.again,
 		}
 		err := reader.Run(ctx)
 		var rewound *source.RewoundError
@@ -113,8 +110,8 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 		metrics: p.cfg.Metrics.stream(p.name, name),
 		tracker: checkpoint.NewTracker(saved.Position),
 		ledger:  checkpoint.NewLedger(p.state.Rows[name]),
-		pending: map[string]*object{},
-		saved:   saved, committed: saved, stored: stored, fingerprint: fingerprint(at), losses: p.state.Log.Losses,
+		pending: map[string]*object{}, again: make(chan string, 1),
+		saved: saved, committed: saved, stored: stored, fingerprint: at.Scope(), losses: p.state.Log.Losses,
 	}
 	s.encodeAs(saved.History)
 	for _, o := range []*rate.Sometimes{&s.often.unencodable, &s.often.contested, &s.often.rejected, &s.often.refused} {

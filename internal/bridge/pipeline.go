@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -29,13 +30,26 @@ type StreamSpec struct {
 	Encoding     encode.Config
 }
 
+// stream is what the API server's resource makes of it.
+func (spec *StreamSpec) stream(r source.Resource) source.Stream {
+	return source.Stream{Resource: r, Namespace: spec.Namespace, LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector}
+}
+
+// encoder is that of a stream's events in a history.
+func (spec *StreamSpec) encoder(at source.Stream, history int) *encode.Encoder {
+	c := spec.Encoding
+	c.History = history
+	return encode.New(at, c)
+}
+
 // Config says what a pipeline consists of. All fields are needed except Drain and Log.
 type Config struct {
 	Name      string
 	Streams   []StreamSpec
 	Client    *source.Client
 	Discovery *source.Discovery
-	// Sink makes a sink. It is called once for each [session]: a sink that has ended is not used again.
+	// Sink makes a sink. It is called once for each [session]: a sink that has ended is not used again. Where it fails after a session, it is
+	// called again: what it reads may be about to be replaced.
 	Sink func() (sink.Sink, error)
 	// Store must belong to this pipeline and cluster.
 	Store    checkpoint.Store
@@ -55,8 +69,12 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// restartDelay is between two sessions.
-const restartDelay = time.Second
+// Between two sessions there is a wait, which grows with each that did not last.
+const (
+	restartDelay, maxRestartDelay = time.Second, time.Minute
+	// lasted is how long a session has to run to be one that ran well.
+	lasted = time.Minute
+)
 
 // SpecError is what the API server's answers show to be wrong with a pipeline's streams: they have to be configured differently.
 type SpecError struct{ err error }
@@ -93,29 +111,48 @@ func New(c Config) *Pipeline {
 // had acknowledged, all starts again from the checkpoint, as after a crash, and what the log lost is published again.
 // Run may be called once.
 func (p *Pipeline) Run(ctx context.Context) error {
+	delay, counted := restartDelay, false
 	for {
-		err := p.session(ctx)
+		began := time.Now()
+		err := p.session(ctx, counted)
 		var rewound *sink.RewoundError
+		var unmade *noSinkError
 		switch {
 		case errors.As(err, &rewound):
+			counted = true
+			p.cfg.Metrics.losses.WithLabelValues(p.cfg.Name).Inc()
 			p.cfg.Log.Warn("the log has lost what it had acknowledged", "err", rewound)
-			if pause.For(ctx, restartDelay) != nil {
-				return nil // the next start finds it
-			}
+		case errors.As(err, &unmade) && p.current.Load() != nil:
+			p.cfg.Log.Warn("the broker's client cannot be made; it is tried again", "err", unmade.err)
 		case err != nil:
 			return fmt.Errorf("pipeline %s: %w", p.cfg.Name, err)
 		default:
 			return nil
 		}
+		if time.Since(began) >= lasted {
+			delay = restartDelay
+		}
+		if pause.For(ctx, delay-time.Duration(rand.Int64N(int64(delay)/4))) != nil {
+			return nil // the next start finds it
+		}
+		delay = min(2*delay, maxRestartDelay)
 	}
 }
 
-func (p *Pipeline) session(ctx context.Context) error {
+// noSinkError is why there is no sink for a session.
+type noSinkError struct{ err error }
+
+func (e *noSinkError) Error() string { return e.err.Error() }
+func (e *noSinkError) Unwrap() error { return e.err }
+
+// session runs until ctx ends, or the log was found to have lost something. Counted: the loss that the session before has seen is counted.
+func (p *Pipeline) session(ctx context.Context, counted bool) error {
 	to, err := p.cfg.Sink()
 	if err != nil {
-		return err
+		return &noSinkError{err}
 	}
 	s := newSession(&p.cfg, to)
+	s.counted = counted
 	p.current.Store(s)
 	return s.run(ctx)
 }

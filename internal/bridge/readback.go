@@ -5,6 +5,7 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"strings"
 
@@ -80,7 +81,7 @@ func ends(ctx context.Context, log sink.Log, bounds sink.LogBounds) (map[int32]u
 // hasLost reports whether the log is another one, ends before what it had acknowledged, or has something else in the place of the last
 // message that it had acknowledged.
 func (p *session) hasLost(ctx context.Context, log sink.Log, bounds sink.LogBounds, last checkpoint.Waypoint) (bool, error) {
-	if id := p.state.Log.ID; id != "" && id != bounds.ID {
+	if p.replaced(bounds) {
 		return true, nil
 	}
 	for partition, mark := range last.Marks {
@@ -129,63 +130,88 @@ func (p *session) readTail(ctx context.Context, log sink.Log, bounds sink.LogBou
 	return p.store(ctx, &checkpoint.Batch{Streams: streams, Put: learned, Log: &p.logged})
 }
 
-// hear takes note of the marker of a list that began, in the states of its streams.
+// hear takes note of the marker of a list that began, or of a snapshot that is complete, in the states of its streams.
 func (p *session) hear(streams map[string]checkpoint.Stream, m *sink.Stored) {
 	st, err := encode.StateOf(m)
-	if err != nil || st.Pipeline != p.name || st.Type != encode.TypeGap && st.Type != encode.TypeSnapshotStarted {
+	if err != nil || st.Pipeline != p.name || st.UID != "" {
 		return
 	}
 	resource, ok := encode.ResourceOf(st.Source, p.cfg.Identity.Cluster)
 	if !ok {
 		return
 	}
-	for _, spec := range p.cfg.Streams {
-		at := source.Stream{Resource: resource, Namespace: spec.Namespace, LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector}
-		if !strings.Contains(st.ID, "."+fingerprint(at)+".") {
-			continue
-		}
+	for i := range p.cfg.Streams {
+		spec := &p.cfg.Streams[i]
+		at := spec.stream(resource)
 		saved, ok := streams[at.Name()]
 		if !ok {
 			saved, ok = p.state.Streams[at.Name()]
 		}
-		if ok {
-			saved.Announced = m.ID
-			streams[at.Name()] = saved
+		if !ok || !strings.Contains(st.ID, "."+at.Scope()+".") {
+			continue
 		}
+		switch st.Type {
+		case encode.TypeGap, encode.TypeSnapshotStarted:
+			saved.Announced = m.ID
+		case encode.TypeSnapshotCompleted:
+			due := source.Marker{Kind: source.MarkerSnapshotCompleted, To: saved.Unannounced.ResourceVersion}
+			if m.ID != markerID(spec.encoder(at, saved.History), due) {
+				continue
+			}
+			saved.Unannounced = checkpoint.Snapshot{}
+		}
+		streams[at.Name()] = saved
 	}
 }
 
 // learn adds what a message says to rows, if it is an event of this pipeline about an object of which it is newer than what is
 // known.
 func (p *session) learn(rows map[string]map[string]checkpoint.Row, m *sink.Stored, known map[string]map[string]checkpoint.Row) {
-	st, err := encode.StateOf(m)
-	if err != nil || st.Pipeline != p.name || st.UID == "" {
-		return
-	}
-	resource, ok := encode.ResourceOf(st.Source, p.cfg.Identity.Cluster)
-	if !ok {
-		return
-	}
-	row := checkpoint.Row{
-		UID: st.UID, ResourceVersion: st.ResourceVersion, Deleted: st.Deleted, Sequence: m.Sequence, Partition: m.Partition,
-	}
-	for _, name := range []string{resource.String(), resource.String() + "/" + st.Namespace} {
-		saved, ok := p.state.Streams[name]
-		if !ok {
-			continue
-		}
-		row.Superseded = st.History < saved.History
-		before, exists := rows[name][st.Key()]
+	for name, said := range p.says(m) {
+		before, exists := rows[name][said.key]
 		if !exists {
-			before, exists = known[name][st.Key()]
+			before, exists = known[name][said.key]
 		}
-		if exists && before.Sequence >= row.Sequence && before.Partition == row.Partition {
-			continue
+		if !exists || before.Sequence < said.row.Sequence || before.Partition != said.row.Partition {
+			add(rows, name, said)
 		}
-		if rows[name] == nil {
-			rows[name] = map[string]checkpoint.Row{}
+	}
+}
+
+// said is what the log has of an object.
+type said struct {
+	key string
+	row checkpoint.Row
+}
+
+func add(rows map[string]map[string]checkpoint.Row, name string, s said) {
+	if rows[name] == nil {
+		rows[name] = map[string]checkpoint.Row{}
+	}
+	rows[name][s.key] = s.row
+}
+
+// says yields what a message says, by the name of the stream, if it is an event of this pipeline about an object.
+func (p *session) says(m *sink.Stored) iter.Seq2[string, said] {
+	return func(yield func(string, said) bool) {
+		st, err := encode.StateOf(m)
+		if err != nil || st.Pipeline != p.name || st.UID == "" {
+			return
 		}
-		rows[name][st.Key()] = row
+		resource, ok := encode.ResourceOf(st.Source, p.cfg.Identity.Cluster)
+		if !ok {
+			return
+		}
+		for _, name := range []string{resource.String(), resource.String() + "/" + st.Namespace} {
+			saved, ok := p.state.Streams[name]
+			row := checkpoint.Row{
+				UID: st.UID, ResourceVersion: st.ResourceVersion, Deleted: st.Deleted, Superseded: st.History < saved.History,
+				Sequence: m.Sequence, Partition: m.Partition,
+			}
+			if ok && !yield(name, said{st.Key(), row}) {
+				return
+			}
+		}
 	}
 }
 

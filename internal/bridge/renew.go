@@ -15,7 +15,7 @@ import (
 
 // A cluster whose etcd is restored, or one that is built anew under an old one's name, begins a history in which versions say
 // nothing of those that the log has. It is noticed by a server that is older than a position, by what a watch's position
-// should show and does not, and by a list that shows an object in an older state than the log has.
+// should show and does not, by a list that shows an object in an older state than the log has, and by an object that was deleted and is there again.
 
 // after reports whether version a comes after b. Versions that are not numbers come after nothing.
 func after(a, b string) bool {
@@ -23,24 +23,33 @@ func after(a, b string) bool {
 	return err == nil && order > 0
 }
 
-// doubt looks whether what is listed, or read back, cannot be of the history that the log has. The caller holds mu.
+// doubt looks whether what was read cannot be of the history that the log has. The caller holds mu.
 func (s *stream) doubt(c *source.Change, known checkpoint.Row) {
-	if !c.Listed || c.Op == source.Deleted || known.Superseded {
-		return
-	}
-	if s.revived(c, known.Deleted, known.UID, known.ResourceVersion) || s.older(c, known.ResourceVersion) {
+	if s.revived(c, known) || s.older(c, known) {
 		s.revoke(c, known.ResourceVersion, 0)
 	}
 }
 
 // older reports whether a list shows an older state than the log has, which was there when the list was made: no history goes back.
-func (s *stream) older(c *source.Change, logged string) bool {
-	return c.Reason != source.ReasonRecovered && after(logged, c.ResourceVersion) && !after(logged, s.listingAt)
+func (s *stream) older(c *source.Change, logged checkpoint.Row) bool {
+	return c.Listed && c.Op != source.Deleted && c.Reason != source.ReasonRecovered && !logged.Superseded &&
+		after(logged.ResourceVersion, c.ResourceVersion) && !after(logged.ResourceVersion, s.listingAt)
 }
 
-// revived reports whether an object is there again, and newer, that was deleted: a uid has one life. From a selection it can come and go.
-func (s *stream) revived(c *source.Change, deleted bool, uid, version string) bool {
-	return deleted && uid == c.UID && !s.Selective() && !strings.HasPrefix(c.IDSuffix, ".s") && after(c.ResourceVersion, version)
+// revived reports whether an object is there again, and newer, that was deleted: a uid has one life. From a selection it can come and go. A watch that
+// repairs the log begins before deletions that were only concluded, and what it shows has ids of its own.
+func (s *stream) revived(c *source.Change, logged checkpoint.Row) bool {
+	if c.Op == source.Deleted || !logged.Deleted || logged.Superseded || logged.UID != c.UID || s.Selective() {
+		return false
+	}
+	same := c.IDSuffix == "" || c.Listed && !strings.HasPrefix(c.IDSuffix, ".s")
+	return same && after(c.ResourceVersion, logged.ResourceVersion)
+}
+
+// disowned reports whether a change is left to the history that is about to begin, whose list shows what came of it. All else that a watch has
+// shown is of the present one, or can be told as if it were. The caller holds mu.
+func (s *stream) disowned(c *source.Change, known checkpoint.Row) bool {
+	return s.revoked != nil && (c.Listed || s.revived(c, known))
 }
 
 // dead reports whether a change is another deletion of what is deleted already, as one is that happened in a history which was undone.
@@ -58,12 +67,21 @@ func (s *stream) doubted() error {
 	return s.revoked
 }
 
-// revoke ends what is published of the running list; the caller holds mu.
+// revoke ends the history that is published; where a watch has shown that it is over, a list is asked for, which is another one's. The change c has an
+// open ticket. The caller holds mu.
 func (s *stream) revoke(c *source.Change, logged string, history int) {
 	if s.revoked == nil {
 		s.revoked = &source.RewoundError{Stream: s.name, Position: logged, Server: c.ResourceVersion, Object: c.Key()}
 	}
 	s.revokedBy = max(s.revokedBy, history)
+	if c.Listed || s.held != "" {
+		return
+	}
+	s.held = s.tracker.Position()
+	select {
+	case s.again <- s.revoked.Error():
+	default: // a list is asked for already
+	}
 }
 
 // found takes note of what the log was seen to have last of the object that d is about.
@@ -78,6 +96,8 @@ func (s *stream) found(key string, d *delta, has encode.State, sequence uint64) 
 	case listed && (has.History > s.saved.History || s.impossible(d, has)):
 		s.revoke(&d.Change, has.ResourceVersion, has.History)
 		return
+	case s.revived(&d.Change, buried(has)):
+		s.revoke(&d.Change, has.ResourceVersion, has.History)
 	case listed && has.Deleted && has.ResourceVersion == d.ResourceVersion:
 		row.Superseded = true // another selection put it away
 	}
@@ -87,16 +107,19 @@ func (s *stream) found(key string, d *delta, has encode.State, sequence uint64) 
 }
 
 // impossible reports whether the log cannot have an object's state has if the same history shows d in a list, or while it is read back. A list
-// behind a gap may be older than what had been published. What a selection put away has its version in the id of the deletion.
+// behind a gap may be older than what had been published.
 func (s *stream) impossible(d *delta, has encode.State) bool {
-	if strings.Contains(has.ID, "."+has.ResourceVersion+".deleted") {
-		has.Deleted = false
-	}
-	if s.revived(&d.Change, has.Deleted, has.UID, has.ResourceVersion) {
+	if s.revived(&d.Change, buried(has)) {
 		return true
 	}
 	return d.Reason != source.ReasonRecovered && after(has.ResourceVersion, d.ResourceVersion) &&
 		(s.listing == source.ReasonSnapshot || !after(has.ResourceVersion, s.listingAt))
+}
+
+// buried is what the log has last of an object. It is not deleted where only a selection put it away, whose deletions have the version in their ids.
+func buried(has encode.State) checkpoint.Row {
+	left := strings.Contains(has.ID, "."+has.ResourceVersion+".deleted")
+	return checkpoint.Row{UID: has.UID, ResourceVersion: has.ResourceVersion, Deleted: has.Deleted && !left}
 }
 
 // renew begins a new history: what is listed next is published again under it, behind a gap. Before the first event of that list it is durable, so
@@ -120,21 +143,21 @@ func (s *stream) beginHistory(cause *source.RewoundError) (from string) {
 	s.session.cutTrail(s.name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if from = s.tracker.Position(); from != "" {
+	if from = s.position(); from != "" {
 		s.saved.Gap = checkpoint.Gap{From: from, Cause: cause.Error()}
 	}
 	s.tracker.Reset("")
 	s.ledger.Supersede()
 	s.saved.History = max(s.saved.History, s.revokedBy) + 1
 	s.saved.Fingerprint, s.saved.Repair, s.saved.Announced, s.saved.Unannounced = "", "", "", checkpoint.Snapshot{}
-	s.revoked, s.revokedBy, s.suffix = nil, 0, ""
+	s.revoked, s.revokedBy, s.held, s.distrusted, s.suffix = nil, 0, "", false, ""
+	select {
+	case <-s.again: // what was asked for is done
+	default:
+	}
 	s.encodeAs(s.saved.History)
 	return from
 }
 
 // encodeAs makes the events those of a history.
-func (s *stream) encodeAs(history int) {
-	c := s.spec.Encoding
-	c.History = history
-	s.encoder = encode.New(s.Stream, c)
-}
+func (s *stream) encodeAs(history int) { s.encoder = s.spec.encoder(s.Stream, history) }

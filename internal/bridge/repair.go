@@ -18,8 +18,9 @@ import (
 // positions from a time before the loss. The API server is then asked for everything since.
 func (p *session) rebuild(ctx context.Context, log sink.Log, bounds sink.LogBounds, now checkpoint.Waypoint) error {
 	found := map[string]map[string]checkpoint.Row{}
+	oldest := p.oldest()
 	err := log.Read(ctx, sink.Query{LastOfKey: !p.sharesSubjects()}, func(m *sink.Stored) error {
-		p.learn(found, m, nil)
+		p.relearn(found, m, oldest)
 		return nil
 	})
 	if err != nil {
@@ -56,13 +57,36 @@ func (p *session) rebuild(ctx context.Context, log sink.Log, bounds sink.LogBoun
 	if err := p.store(ctx, b); err != nil {
 		return err
 	}
-	p.cfg.Metrics.losses.WithLabelValues(p.name).Inc()
+	if !p.counted {
+		p.cfg.Metrics.losses.WithLabelValues(p.name).Inc()
+	}
 	state, err := p.cfg.Store.Load(ctx)
 	if err != nil {
 		return err
 	}
 	p.state, p.logged = state, state.Log
 	return nil
+}
+
+// oldest returns the oldest position to which each stream can go back, by its name.
+func (p *session) oldest() map[string]string {
+	oldest := map[string]string{}
+	for _, w := range slices.Backward(p.state.Log.Trail) {
+		maps.Copy(oldest, w.Positions)
+	}
+	return oldest
+}
+
+// relearn is learn for a log that is read from its beginning. What was deleted before anything that will be watched is left out: a log has many more of
+// such objects than there are.
+func (p *session) relearn(rows map[string]map[string]checkpoint.Row, m *sink.Stored, oldest map[string]string) {
+	for name, said := range p.says(m) {
+		if said.row.Deleted && (said.row.Superseded || !after(said.row.ResourceVersion, oldest[name])) {
+			delete(rows[name], said.key)
+		} else {
+			add(rows, name, said)
+		}
+	}
 }
 
 // sharesSubjects: objects do not each have a subject of their own.
@@ -88,7 +112,7 @@ func (p *session) intact(found map[string]map[string]checkpoint.Row) map[int32]u
 
 // trailTo returns the waypoints of the part of the log that is what it was.
 func (p *session) trailTo(ctx context.Context, log sink.Log, bounds sink.LogBounds, intact map[int32]uint64) ([]checkpoint.Waypoint, error) {
-	if id := p.state.Log.ID; id != "" && id != bounds.ID {
+	if p.replaced(bounds) {
 		return nil, nil // of another log nothing is known
 	}
 	trail := p.state.Log.Trail
@@ -124,18 +148,27 @@ func passes(ctx context.Context, log sink.Log, bounds sink.LogBounds, w checkpoi
 }
 
 // kept adds to what was found of a stream what the log need not have: objects that were never published, and those whose events
-// are older than the log.
+// are older than the log, if it is the same one. Found becomes the result.
 func (p *session) kept(name string, found map[string]checkpoint.Row, bounds sink.LogBounds) map[string]checkpoint.Row {
-	rows := maps.Clone(found)
+	rows := found
 	if rows == nil {
 		rows = map[string]checkpoint.Row{}
 	}
 	for key, row := range p.state.Rows[name] {
-		if _, ok := rows[key]; !ok && row.Sequence < max(1, bounds.Partitions[row.Partition].First) {
+		first := bounds.Partitions[row.Partition].First
+		if p.replaced(bounds) {
+			first = 0
+		}
+		if _, ok := rows[key]; !ok && row.Sequence < max(1, first) {
 			rows[key] = row
 		}
 	}
 	return rows
+}
+
+// replaced reports whether the log is not the one that was published to.
+func (p *session) replaced(bounds sink.LogBounds) bool {
+	return p.state.Log.ID != "" && p.state.Log.ID != bounds.ID
 }
 
 // rewound returns the state of a stream that goes back to position, or to a list where it is empty.

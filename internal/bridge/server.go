@@ -12,7 +12,7 @@ import (
 )
 
 // Handler serves /metrics, and for people / as text. /livez answers as long as the process can answer. /readyz is 200 when every
-// stream watches and has its first list in the log, and neither a watch nor a broker has failed for [unreadyAfter]; else it is 503 and says
+// stream watches and has its first list in the log, and neither a watch nor a broker nor the checkpoint has failed for [unreadyAfter]; else it is 503 and says
 // in a line each what is missing. No pipelines means that they are yet to be made; starting says why that takes long, or nil.
 func Handler(g prometheus.Gatherer, pipelines func() []*Pipeline, starting func() error) http.Handler {
 	mux := http.NewServeMux()
@@ -68,6 +68,15 @@ func (p *session) unready() []string {
 	p.broker.observe(ready)
 	if err := p.broker.problem(ready); err != nil {
 		lines = append(lines, fmt.Sprintf("pipeline %s: broker: %v", p.name, err))
+	}
+	patience := unreadyAfter
+	select {
+	case <-p.met:
+	default:
+		patience = 0 // nothing begins before it is saved what the log has
+	}
+	if err := p.disk.problem(patience); err != nil {
+		lines = append(lines, fmt.Sprintf("pipeline %s: checkpoint: %v", p.name, err))
 	}
 	p.mu.Lock()
 	for resource, err := range p.unknown {

@@ -24,6 +24,8 @@ const (
 	commitEvery   = time.Second
 	commitTimeout = 30 * time.Second
 	defaultDrain  = 20 * time.Second
+	// maxCommitDelay is between two tries of a commit that is waited for.
+	maxCommitDelay = 10 * time.Second
 	// logEvery is how often a stream logs what may be true of each of its events; the metrics count them all.
 	logEvery = 10 * time.Second
 )
@@ -50,6 +52,10 @@ type session struct {
 	// saved is when the last commit succeeded, in nanoseconds since 1970.
 	saved atomic.Int64
 	state *checkpoint.State
+	// counted: the loss of the log for which the session before ended is counted.
+	counted bool
+	// disk is how the checkpoint is doing.
+	disk disk
 	// met is closed when the log's end was seen; nothing is watched, or committed, before. Known are the streams that the store knew then.
 	met   chan struct{}
 	known atomic.Pointer[[]string]

@@ -3,9 +3,8 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
-	"fmt"
-	"hash/fnv"
 	"iter"
 	"slices"
 	"strings"
@@ -47,19 +46,16 @@ type stream struct {
 	listing   source.Reason
 	listingAt string
 	suffix    string
-	// revoked is why the list shows another history than the one that the log has; then nothing more of it is published. The log was
-	// seen to have events of the history revokedBy.
+	// revoked is why what is read shows another history than the one that the log has; then nothing more that is listed is published. The log
+	// was seen to have events of the history revokedBy. Where a watch has shown it, the position stays at held until that history begins.
 	revoked   *source.RewoundError
 	revokedBy int
+	held      string
+	// again makes the stream list, when it is sent why. Distrusted: the log was seen to lack something that exists, and no list was made since.
+	again      chan string
+	distrusted bool
 	// often is for saying what may be true of every event.
 	often struct{ unencodable, contested, rejected, refused rate.Sometimes }
-}
-
-// fingerprint identifies a stream's selectors, as event ids and markers do.
-func fingerprint(s source.Stream) string {
-	h := fnv.New32a()
-	_, _ = fmt.Fprintf(h, "%s\x00%s\x00%s", s.Namespace, s.LabelSelector, s.FieldSelector)
-	return fmt.Sprintf("%08x", h.Sum32())
 }
 
 // Admit implements source.Feed.
@@ -84,7 +80,11 @@ func (s *stream) Deliver(c source.Change) {
 	if exists {
 		s.doubt(&c, known)
 	}
-	if s.revoked != nil || exists && (!news(known, &c) || s.dead(known, &c)) {
+	switch {
+	case s.disowned(&c, known):
+		s.drop(&c)
+		return
+	case exists && (!news(known, &c) || s.dead(known, &c)):
 		s.metrics.suppressed.Inc()
 		s.drop(&c)
 		return
@@ -154,12 +154,12 @@ func (s *stream) classify(o *object) (row checkpoint.Row, fresh bool) {
 			d.UID, d.ResourceVersion, d.Superseded = row.UID, row.ResourceVersion, row.Superseded
 		}
 		return row, !exists || alive && row.UID != d.successor
-	case exists && !news(row, &d.Change):
+	case exists && (!news(row, &d.Change) || s.dead(row, &d.Change)):
 		return row, false
 	case alive && row.UID != d.UID:
 		o.pending = slices.Insert(o.pending, 0, *d)
 		first := s.vanished(d.Namespace, d.Name, row, d.Reason, d.Seen)
-		first.successor, first.IDSuffix = d.UID, d.IDSuffix
+		first.successor, first.IDSuffix, first.Listed = d.UID, d.IDSuffix, d.Listed
 		o.attempt.delta, o.attempt.rejected = first, nil
 	case d.Op == source.Deleted:
 	case alive:
@@ -191,17 +191,22 @@ func (s *stream) drop(c *source.Change) {
 func (s *stream) safe() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.saved.Unannounced != (checkpoint.Snapshot{}) || s.saved.Fingerprint != s.fingerprint {
+	if s.saved.Unannounced != (checkpoint.Snapshot{}) || s.distrusted || s.saved.Fingerprint != s.fingerprint {
 		return "" // of a position from before other selectors the log need not have everything
 	}
-	return s.tracker.Position()
+	return s.position()
+}
+
+// position is the one from which a watch loses nothing; the caller holds mu.
+func (s *stream) position() string {
+	return cmp.Or(s.held, s.tracker.Position())
 }
 
 // Resume implements source.History.
 func (s *stream) Resume() (string, iter.Seq[source.Ident], bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	position := s.tracker.Position()
+	position := s.position()
 	if position == "" {
 		return s.saved.Repair, nil, false // a log that has to be filled again was filled from there
 	}

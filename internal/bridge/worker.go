@@ -46,13 +46,18 @@ func (p *session) publish(ctx context.Context, o *object) {
 		return
 	}
 	var row checkpoint.Row
-	fresh := true
+	disowned, fresh := false, true
 	if a.marker == nil {
-		row, fresh = s.classify(o)
-		fresh = fresh && s.revoked == nil
+		known, _ := s.ledger.Get(o.key)
+		if disowned = s.disowned(&a.delta.Change, known); !disowned {
+			row, fresh = s.classify(o)
+		}
 	}
 	s.mu.Unlock()
 	switch {
+	case disowned:
+		p.finish(o, nil, sink.Receipt{})
+		return
 	case !fresh:
 		// The log turned out to have more of the object than was known when the change was queued.
 		s.metrics.suppressed.Inc()

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// renewed begins the history that the stream has seen to have begun, as the source does that is refused its next list.
+func renewed(t *testing.T, s *stream, version string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	err := s.Note(ctx, source.Progress{Kind: source.Gap, Version: version, Seen: time.Now()})
+	var rewound *source.RewoundError
+	if !errors.As(err, &rewound) {
+		t.Fatalf("the list began with %v, want a history that was rewound", err)
+	}
+	if err := s.renew(ctx, rewound); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// gapData is what the last gap says.
+func gapData(log readableLog) (data string) {
+	for i := range log.log {
+		if strings.Contains(attribute(&log.log[i], "type"), "stream.gap") {
+			data = string(log.log[i].Data)
+		}
+	}
+	return data
+}
+
+func checkOnce(t *testing.T, log readableLog) {
+	t.Helper()
+	ids := map[string]bool{}
+	for _, m := range log.log {
+		if ids[m.ID] {
+			t.Errorf("id %s is in the log twice", m.ID)
+		}
+		ids[m.ID] = true
+	}
+}
+
+// What is read back shows another history, while the broker has not acknowledged what the watch had shown before.
+func TestHistory_begins_behind_what_a_watch_has_shown_although_it_waits(t *testing.T) {
+	for _, latest := range []bool{false, true} {
+		log := newReadableLog()
+		r := start(t, log, &memoryStore{})
+		s := r.stream(&StreamSpec{Latest: latest})
+		snapshot(t, s, "10", "a u1 5", "b u2 6", "c u3 7")
+		send(t, s, source.Deleted, "b", "u2", "20", source.ReasonWatch)
+		r.settle()
+		s.ledger.Put("default/c", checkpoint.Row{UID: "u3", ResourceVersion: "7", Sequence: 1}) // the place turns out to be another one
+		gate := make(chan struct{})
+		log.set(func() { log.gate = gate })
+		send(t, s, source.Updated, "a", "u1", "30", source.ReasonWatch)
+		waitFor(t, "the first event to be under way", func() bool { return underWay(s) })
+		send(t, s, source.Updated, "a", "u1", "31", source.ReasonWatch)
+		send(t, s, source.Updated, "c", "u4", "32", source.ReasonWatch) // another object took the name
+		note(t, s, source.Progress{Kind: source.Bookmark, Version: "40"})
+		suppressed := value(t, r.registry, "duplicates_suppressed_total")
+		send(t, s, source.Updated, "a", "u1", "35", source.ReasonRecovered)
+		send(t, s, source.Updated, "b", "u2", "900", source.ReasonRecovered)
+		close(gate)
+		renewed(t, s, "1000")
+		if n := value(t, r.registry, "duplicates_suppressed_total"); n != suppressed {
+			t.Errorf("%v changes of another history are counted as ones that the log had", n-suppressed)
+		}
+		snapshot(t, s, "1000", "a u1 35", "b u2 900", "c u4 32")
+		r.settle()
+		lines := log.lines()[6:]
+		slices.SortStableFunc(lines[:4], byObject)
+		slices.SortStableFunc(lines[5:], byObject)
+		expect(t, lines, "updated default/a u1 30 watch", "updated default/a u1 31 watch", "deleted default/c u3 7 watch", "added default/c u4 32 watch",
+			"gap 1000", "updated default/a u1 35 relist", "added default/b u2 900 relist", "updated default/c u4 32 relist")
+		if data := gapData(log); !strings.Contains(data, `"from":"40"`) {
+			t.Errorf("the gap says %s", data)
+		}
+	}
+}
+
+// The list shows another object under the name, and it is the worker's turn when something else has shown that the history is over.
+func TestHistory_leaves_a_list_of_another_one_alone(t *testing.T) {
+	to := &swiftLog{}
+	p := newSession(&New(Config{Name: "test", Buffer: 1 << 20, Metrics: NewMetrics(prometheus.NewRegistry())}).cfg, to)
+	defer p.queue.ShutDown()
+	p.publisher, p.state = to, &checkpoint.State{}
+	s, err := p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, source.Stream{Resource: configMaps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ledger.Put("default/a", checkpoint.Row{UID: "u1", ResourceVersion: "5"})
+	send(t, s, source.Added, "a", "u2", "20", source.ReasonRelist)
+	s.revoked = &source.RewoundError{}
+	o, _ := p.queue.Get()
+	p.publish(t.Context(), o)
+	if n := p.queue.Len(); n != 0 {
+		t.Errorf("%d objects are in the queue", n)
+	}
+	if n := s.tracker.Pending(); n != 0 {
+		t.Errorf("%d tickets are open", n)
+	}
+}
+
+// Etcd was restored under an open watch. The log has the object as deleted; whether the ledger has, is a matter of time.
+func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		for _, crash := range []bool{false, true} {
+			log, store := newReadableLog(), &memoryStore{}
+			r := start(t, log, store)
+			s := r.stream(nil)
+			snapshot(t, s, "10", "a u1 5", "b u2 6")
+			send(t, s, source.Deleted, "a", "u1", "20", source.ReasonWatch)
+			note(t, s, source.Progress{Kind: source.Bookmark, Version: "25"})
+			r.settle()
+			if !known {
+				if err := r.save(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			log.forgetIDs()
+			after := func(s *stream) {
+				send(t, s, source.Updated, "a", "u1", "30", source.ReasonWatch)
+				send(t, s, source.Updated, "b", "u2", "31", source.ReasonWatch)
+				send(t, s, source.Deleted, "a", "u1", "40", source.ReasonWatch)
+				note(t, s, source.Progress{Kind: source.Bookmark, Version: "50"})
+			}
+			after(s)
+			r.settle()
+			if err := r.save(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if row, _ := s.ledger.Get("default/a"); !row.Deleted {
+				t.Errorf("known %v: the ledger does not know any more what is left to the next history", known)
+			}
+			if len(s.again) != 1 {
+				t.Error("no list is asked for")
+			}
+			if crash {
+				_ = r.stop()
+				r = start(t, log, store)
+				s = r.stream(nil)
+				if version, _, ok := s.Resume(); !ok || version != "25" {
+					t.Fatalf("known %v: the stream resumes at %q, and what came at 30 is not in the log", known, version)
+				}
+				after(s)
+				r.settle()
+			}
+			renewed(t, s, "60")
+			if len(s.again) != 0 {
+				t.Error("a list is asked for that is made")
+			}
+			snapshot(t, s, "60", "b u2 31")
+			r.settle()
+			checkOnce(t, log)
+			if data := gapData(log); !strings.Contains(data, `"from":"25"`) || !strings.Contains(data, "default/a was at resourceVersion 20") {
+				t.Errorf("known %v: the gap says %s", known, data)
+			}
+			if got := log.lines()[5]; got != "updated default/b u2 31 watch" {
+				t.Errorf("known %v: what the watch has shown besides is in the log as %q", known, got)
+			}
+		}
+	}
+}
+
+// A log that is repaired is watched from before a deletion that only a list had shown.
+func TestHistory_is_not_doubted_by_what_repairs_the_log(t *testing.T) {
+	log := newReadableLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5")
+	relist(t, s, "20")
+	r.settle()
+	s.saved.Repair, s.losses = "30", 1
+	s.ledger.Put("default/a", checkpoint.Row{UID: "u1", ResourceVersion: "5", Deleted: true, Sequence: uint64(len(log.lines()))})
+	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
+	send(t, s, source.Deleted, "a", "u1", "13", source.ReasonWatch)
+	r.settle()
+	if err := s.doubted(); err != nil {
+		t.Error(err)
+	}
+	expect(t, log.lines()[5:], "added default/a u1 12 repair", "deleted default/a u1 13 repair")
+}
+
+// The log has the deletion, and neither the ledger nor the broker knows that any more.
+func TestStream_a_uid_dies_once_also_where_only_the_log_knows(t *testing.T) {
+	log := newReadableLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5")
+	send(t, s, source.Deleted, "a", "u1", "20", source.ReasonWatch)
+	r.settle()
+	s.ledger.Prune("30")
+	log.forgetIDs()
+	send(t, s, source.Deleted, "a", "u1", "40", source.ReasonWatch)
+	r.settle()
+	checkOnce(t, log)
+}

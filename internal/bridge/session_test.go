@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// text is what was logged.
+type text struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (l *text) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(p)
+}
+
+func (l *text) count(s string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.all.String(), s)
+}
+
+func (l *text) log() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// Before anything is read, what the log was seen to have is saved.
+func TestReadyz_says_that_the_checkpoint_cannot_be_written_at_a_start(t *testing.T) {
+	api, log, store, logged := newAPIServer(t, 10), newReadableLog(), &memoryStore{}, &text{}
+	b := runBridge(t, api, log, store, nil)
+	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	full := func(err error) {
+		store.mu.Lock()
+		defer store.mu.Unlock()
+		store.fail = err
+	}
+	full(errors.New("no space left on device"))
+	b = runBridge(t, api, log, store, func(c *Config) { c.Log = logged.log() })
+	waitFor(t, "the reason", func() bool {
+		code, body := b.get("/readyz")
+		return code == http.StatusServiceUnavailable && strings.Contains(body, "pipeline test: checkpoint: no space left on device\n")
+	})
+	if n := logged.count("level=WARN"); n != 1 || logged.count(`err="no space left on device"`) != 1 {
+		t.Errorf("it is logged %d times, as %s", n, logged.all.String())
+	}
+	full(nil)
+	waitFor(t, "the watch", func() bool { code, _ := b.get("/readyz"); return code == http.StatusOK })
+	if logged.count("saved again") != 1 {
+		t.Errorf("that it is over is not logged: %s", logged.all.String())
+	}
+}
+
+func TestDisk_says_what_is_wrong_now_and_then(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d disk
+		logged := &text{}
+		failed := errors.New("read-only")
+		for range 61 {
+			d.observe(logged.log(), failed)
+			_ = pause.For(t.Context(), time.Second)
+		}
+		if n := logged.count("read-only"); n != 7 {
+			t.Errorf("in a minute it is logged %d times, want 7", n)
+		}
+		if err := d.problem(time.Minute); !errors.Is(err, failed) {
+			t.Errorf("after a minute the problem is %v", err)
+		}
+		if err := d.problem(2 * time.Minute); err != nil {
+			t.Errorf("a minute is not two: %v", err)
+		}
+		d.observe(logged.log(), nil)
+		d.observe(logged.log(), nil)
+		if err := d.problem(0); err != nil || logged.count("again") != 1 {
+			t.Errorf("it is over, and the problem is %v; logged is %s", err, logged.all.String())
+		}
+	})
+}
+
+// shortLog loses something when it has run for a while.
+type shortLog struct {
+	*fakeLog
+	lasts time.Duration
+}
+
+func (l shortLog) Run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(l.lasts):
+		return &sink.RewoundError{}
+	}
+}
+
+// sessions runs a pipeline without streams, each of whose sessions lasts as long as the next of lasts; below zero there is no sink for it. It returns
+// how long the pipeline waited after each.
+func sessions(t *testing.T, c Config, lasts ...time.Duration) (waits []time.Duration, err error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n, ended := 0, time.Time{}
+	c.Name, c.Buffer, c.Store = "test", 1<<20, &memoryStore{}
+	c.Sink = func() (sink.Sink, error) {
+		if n > 0 {
+			waits = append(waits, time.Since(ended))
+		}
+		if n == len(lasts) {
+			cancel()
+			return newFakeLog(), nil
+		}
+		l := lasts[n]
+		n++
+		ended = time.Now().Add(max(l, 0))
+		if l < 0 {
+			return nil, errors.New("no such file")
+		}
+		return shortLog{newFakeLog(), l}, nil
+	}
+	err = New(c).Run(ctx)
+	return waits, err
+}
+
+func TestPipeline_starts_less_and_less_often_what_does_not_last(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		short, long := time.Second, time.Hour
+		waits, err := sessions(t, Config{Metrics: NewMetrics(registry)}, short, short, short, short, short, short, short, short, long, short)
+		if err != nil {
+			t.Error(err)
+		}
+		for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 1, 2} {
+			want *= time.Second
+			if i >= len(waits) || waits[i] > want || waits[i] < want*3/4 {
+				t.Fatalf("the waits are %v, and that of place %d is to be %v", waits, i, want)
+			}
+		}
+		if n := value(t, registry, "log_losses_total"); n != 10 {
+			t.Errorf("%v losses are counted, want all 10, although none was saved", n)
+		}
+	})
+}
+
+// The file with the credentials may be about to be replaced.
+func TestPipeline_waits_for_what_its_sink_is_made_of(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logged := &text{}
+		waits, err := sessions(t, Config{Metrics: NewMetrics(prometheus.NewRegistry()), Log: logged.log()}, time.Hour, -1, -1, time.Hour)
+		if err != nil || len(waits) != 4 || logged.count("no such file") != 2 {
+			t.Errorf("it ended with %v after %v, and logged %s", err, waits, logged.all.String())
+		}
+		if _, err := sessions(t, Config{Metrics: NewMetrics(prometheus.NewRegistry())}, -1); err == nil || !strings.Contains(err.Error(), "no such file") {
+			t.Errorf("without a sink to begin with it ended with %v", err)
+		}
+	})
+}
+
+// A loss that ended a session is found again when the next one begins.
+func TestPipeline_counts_a_loss_once(t *testing.T) {
+	for counted, want := range map[bool]float64{true: 0, false: 1} {
+		log, store := newReadableLog(), &memoryStore{}
+		r, _ := saved(t, log, store)
+		_ = r.stop()
+		log.lose(1)
+		registry := prometheus.NewRegistry()
+		p := New(Config{
+			Name: "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20, Metrics: NewMetrics(registry),
+			Sink: func() (sink.Sink, error) { return log, nil },
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- p.session(ctx, counted) }()
+		waitFor(t, "the session", func() bool { return p.current.Load() != nil })
+		<-p.current.Load().met
+		if n := value(t, registry, "log_losses_total"); n != want {
+			t.Errorf("counted before %v: %v losses are counted, want %v", counted, n, want)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An event that is acknowledged while a commit collects the rows is not bounded by the mark that this commit saves.
+func TestMarks_are_taken_before_the_rows(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r := start(t, log, store)
+	s := r.stream(nil)
+	last, err := r.open(s.spec, source.Stream{Resource: source.Resource{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot(t, s, "10", "a u1 5")
+	s.ledger.Put("default/gone", checkpoint.Row{UID: "u9", ResourceVersion: "6", Deleted: true})
+	last.mu.Lock()
+	committed := make(chan error, 1)
+	go func() { committed <- r.commit(t.Context()) }()
+	waitFor(t, "the rows of the first stream", func() bool { _, ok := s.ledger.Get("default/gone"); return !ok })
+	send(t, s, source.Added, "b", "u2", "11", source.ReasonWatch)
+	r.settle()
+	last.mu.Unlock()
+	if err := <-committed; err != nil {
+		t.Fatal(err)
+	}
+	row, _ := s.ledger.Get("default/b")
+	if _, saved := store.state.Rows[s.name]["default/b"]; saved || store.state.Log.Marks[0] >= row.Sequence {
+		t.Errorf("the mark is %d, and the event at %d is saved: %v", store.state.Log.Marks[0], row.Sequence, saved)
+	}
+}
+
+// A waypoint that has a position has the events before it, too.
+func TestMarks_know_of_an_event_before_its_ticket_is_settled(t *testing.T) {
+	for name, publish := range map[string]func(*stream){
+		"a change": func(s *stream) { send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch) },
+		"a marker": func(s *stream) {
+			s.queueMarker(&marker{Marker: source.Marker{Kind: source.MarkerGap, To: "11", Seen: time.Now()}})
+		},
+	} {
+		log := newReadableLog()
+		r := start(t, log, &memoryStore{})
+		s := r.stream(nil)
+		snapshot(t, s, "10", "a u1 5")
+		gate := make(chan struct{})
+		log.set(func() { log.gate = gate })
+		publish(s)
+		high := make(chan uint64, 1)
+		ticket := s.tracker.OpenBarrier(time.Now(), func() {
+			ends, _ := r.marks.ends()
+			high <- ends[0]
+		})
+		close(gate)
+		if got, want := <-high, uint64(len(log.lines())); got != want {
+			t.Errorf("%s at %d is settled, and the mark is %d", name, want, got)
+		}
+		s.tracker.Settle(ticket)
+		r.settle()
+	}
+}
