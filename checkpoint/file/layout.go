@@ -9,24 +9,24 @@ import (
 	"fmt"
 	"hash/crc32"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/codec"
 )
 
 // The file's buckets and keys:
 //
 //	meta     format    the format, as a decimal number
 //	         identity  cluster uid, cluster, pipeline; then a checksum
-//	         log       what is known of the log, then a checksum; see encodeLog; missing while nothing is known
-//	streams  <name>    position, fingerprint, history, unannounced version and objects, gap's from and cause, repair, announced; then a checksum
+//	         log       what is known of the log, then a checksum; missing while nothing is known
+//	streams  <name>    the stream's state, then a checksum
 //	rows     <name>    a bucket of rows by key; see appendRow
 //
-// Numbers are uvarints, texts their length as a uvarint and their bytes. A checksum is the CRC-32C of the key and all before it, little endian.
+// Values are as the package codec writes them. A checksum is the CRC-32C of the key and all before it, little endian.
 //
 // A file without the bucket meta was never committed to.
 var (
@@ -83,13 +83,14 @@ func (s *Store) identity(tx *bolt.Tx) (has checkpoint.Identity, err error) {
 	if tx.Bucket(bucketStreams) == nil || tx.Bucket(bucketRows) == nil {
 		return has, s.damaged(errors.New("a bucket is missing"))
 	}
-	d, err := unseal(keyIdentity, meta.Get(keyIdentity))
+	b, err := unseal(keyIdentity, meta.Get(keyIdentity))
 	if err != nil {
 		return has, s.damaged(fmt.Errorf("identity: %w", err))
 	}
-	has = checkpoint.Identity{ClusterUID: d.string(), Cluster: d.string(), Pipeline: d.string()}
-	if d.bad || len(d.rest) != 0 {
-		return has, s.damaged(errors.New("identity: cut short"))
+	d := codec.NewDecoder(b)
+	has = d.Identity()
+	if err := d.Done(); err != nil {
+		return has, s.damaged(fmt.Errorf("identity: %w", err))
 	}
 	return has, nil
 }
@@ -285,34 +286,31 @@ func (w *writer) drop(all *bolt.Bucket, stream string, keys []string) error {
 }
 
 func encodeIdentity(id checkpoint.Identity) []byte {
-	return seal(keyIdentity, appendString(appendString(appendString(nil, id.ClusterUID), id.Cluster), id.Pipeline))
+	return seal(keyIdentity, codec.AppendIdentity(nil, id))
 }
 
 func encodeStream(name []byte, s checkpoint.Stream) []byte {
-	b := appendString(appendString(nil, s.Position), s.Fingerprint)
-	b = appendString(binary.AppendUvarint(b, uint64(s.History)), s.Unannounced.ResourceVersion)
-	b = binary.AppendUvarint(b, uint64(s.Unannounced.Objects))
-	for _, text := range []string{s.Gap.From, s.Gap.Cause, s.Repair, s.Announced} {
-		b = appendString(b, text)
-	}
-	return seal(name, b)
+	return seal(name, codec.AppendStream(nil, &s))
 }
 
 func decodeStream(name, b []byte) (s checkpoint.Stream, err error) {
-	d, err := unseal(name, b)
-	if err != nil {
+	if b, err = unseal(name, b); err != nil {
 		return s, err
 	}
-	s.Position, s.Fingerprint = d.string(), d.string()
-	history := d.uvarint()
-	s.Unannounced.ResourceVersion = d.string()
-	objects := d.uvarint()
-	s.Gap.From, s.Gap.Cause, s.Repair, s.Announced = d.string(), d.string(), d.string(), d.string()
-	if d.bad || len(d.rest) != 0 || history > math.MaxInt || objects > math.MaxInt {
-		return checkpoint.Stream{}, errors.New("cut short")
+	return codec.DecodeStream(b)
+}
+
+func encodeLog(l *checkpoint.Log) []byte { return seal(keyLog, codec.AppendLog(nil, l)) }
+
+// decodeLog is the inverse of encodeLog, but that what was empty is nil. Nil is a log of which nothing is known.
+func decodeLog(b []byte) (l checkpoint.Log, err error) {
+	if b == nil {
+		return l, nil
 	}
-	s.History, s.Unannounced.Objects = int(history), int(objects)
-	return s, nil
+	if b, err = unseal(keyLog, b); err != nil {
+		return l, err
+	}
+	return codec.DecodeLog(b)
 }
 
 // seal appends a checksum of the key and b.
@@ -320,10 +318,11 @@ func seal(key, b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, b))
 }
 
-func unseal(key, b []byte) (*decoder, error) {
-	n := len(b) - rowSumSize
+// unseal returns b without its checksum.
+func unseal(key, b []byte) ([]byte, error) {
+	n := len(b) - sumSize
 	if n < 0 || crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, b[:n]) != binary.LittleEndian.Uint32(b[n:]) {
 		return nil, errors.New("its checksum is wrong")
 	}
-	return &decoder{rest: b[:n]}, nil
+	return b[:n], nil
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package file
+package codec
 
 import (
 	"encoding/binary"
-	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -12,7 +11,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 )
 
-// encodeLog returns what is known of the log as it is stored:
+// AppendLog appends what is known of the log:
 //
 //	id         text
 //	losses     uvarint
@@ -21,17 +20,17 @@ import (
 //	          the order of partitions, the number of its positions, and these as name and position in the order of names
 //
 // The same log gives the same bytes.
-func encodeLog(l *checkpoint.Log) []byte {
-	b := appendMarks(binary.AppendUvarint(appendString(nil, l.ID), uint64(l.Losses)), l.Marks)
+func AppendLog(b []byte, l *checkpoint.Log) []byte {
+	b = appendMarks(binary.AppendUvarint(AppendText(b, l.ID), uint64(l.Losses)), l.Marks)
 	b = binary.AppendUvarint(b, uint64(len(l.Trail)))
 	for _, w := range l.Trail {
 		b = appendIDs(appendMarks(b, w.Marks), w.IDs)
 		b = binary.AppendUvarint(b, uint64(len(w.Positions)))
 		for _, name := range slices.Sorted(maps.Keys(w.Positions)) {
-			b = appendString(appendString(b, name), w.Positions[name])
+			b = AppendText(AppendText(b, name), w.Positions[name])
 		}
 	}
-	return seal(keyLog, b)
+	return b
 }
 
 func appendMarks(b []byte, marks map[int32]uint64) []byte {
@@ -45,64 +44,58 @@ func appendMarks(b []byte, marks map[int32]uint64) []byte {
 func appendIDs(b []byte, ids map[int32]string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(ids)))
 	for _, partition := range slices.Sorted(maps.Keys(ids)) {
-		b = appendString(binary.AppendUvarint(b, uint64(uint32(partition))), ids[partition])
+		b = AppendText(binary.AppendUvarint(b, uint64(uint32(partition))), ids[partition])
 	}
 	return b
 }
 
-// decodeLog is the inverse of encodeLog, but that what was empty is nil. Nil is a log of which nothing is known.
-func decodeLog(b []byte) (l checkpoint.Log, err error) {
-	if b == nil {
-		return l, nil
-	}
-	d, err := unseal(keyLog, b)
-	if err != nil {
-		return l, err
-	}
-	l.ID = d.string()
-	losses := d.uvarint()
+// DecodeLog returns the log that all of b holds. It is what AppendLog was given, but that what was empty is nil.
+func DecodeLog(b []byte) (l checkpoint.Log, err error) {
+	d := NewDecoder(b)
+	l.ID = d.Text()
+	losses := d.Uvarint()
 	l.Marks = d.marks()
-	for n := d.uvarint(); n > 0 && !d.bad; n-- {
+	for n := d.Uvarint(); n > 0 && !d.bad; n-- {
 		l.Trail = append(l.Trail, checkpoint.Waypoint{Marks: d.marks(), IDs: d.ids(), Positions: d.positions()})
 	}
-	if d.bad || len(d.rest) != 0 || losses > math.MaxInt {
-		return checkpoint.Log{}, errors.New("cut short")
+	if d.Done() != nil || losses > math.MaxInt {
+		return checkpoint.Log{}, errRest
 	}
 	l.Losses = int(losses)
 	return l, nil
 }
 
-func (d *decoder) marks() (marks map[int32]uint64) {
-	for n := d.uvarint(); n > 0 && !d.bad; n-- {
+func (d *Decoder) marks() (marks map[int32]uint64) {
+	for n := d.Uvarint(); n > 0 && !d.bad; n-- {
 		if marks == nil {
 			marks = map[int32]uint64{}
 		}
-		partition := d.uvarint()
+		partition := d.Uvarint()
 		d.bad = d.bad || partition > math.MaxUint32
-		marks[int32(uint32(partition))] = d.uvarint()
+		marks[int32(uint32(partition))] = d.Uvarint()
 	}
 	return marks
 }
 
-func (d *decoder) ids() (ids map[int32]string) {
-	for n := d.uvarint(); n > 0 && !d.bad; n-- {
+func (d *Decoder) ids() (ids map[int32]string) {
+	for n := d.Uvarint(); n > 0 && !d.bad; n-- {
 		if ids == nil {
 			ids = map[int32]string{}
 		}
-		partition := d.uvarint()
+		partition := d.Uvarint()
 		d.bad = d.bad || partition > math.MaxUint32
-		ids[int32(uint32(partition))] = d.string()
+		ids[int32(uint32(partition))] = d.Text()
 	}
 	return ids
 }
 
-func (d *decoder) positions() (positions map[string]string) {
-	for n := d.uvarint(); n > 0 && !d.bad; n-- {
+func (d *Decoder) positions() (positions map[string]string) {
+	for n := d.Uvarint(); n > 0 && !d.bad; n-- {
 		if positions == nil {
 			positions = map[string]string{}
 		}
-		name := d.string()
-		positions[name] = d.string()
+		name := d.Text()
+		positions[name] = d.Text()
 	}
 	return positions
 }

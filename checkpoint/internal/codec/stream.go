@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package codec
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+)
+
+// AppendStream appends position, fingerprint, history, unannounced version and objects, gap's from and cause, repair, announced.
+func AppendStream(b []byte, s *checkpoint.Stream) []byte {
+	b = AppendText(AppendText(b, s.Position), s.Fingerprint)
+	b = AppendText(binary.AppendUvarint(b, uint64(s.History)), s.Unannounced.ResourceVersion)
+	b = binary.AppendUvarint(b, uint64(s.Unannounced.Objects))
+	for _, text := range []string{s.Gap.From, s.Gap.Cause, s.Repair, s.Announced} {
+		b = AppendText(b, text)
+	}
+	return b
+}
+
+// DecodeStream returns the stream that all of b holds.
+func DecodeStream(b []byte) (s checkpoint.Stream, err error) {
+	d := NewDecoder(b)
+	s.Position, s.Fingerprint = d.Text(), d.Text()
+	history := d.Uvarint()
+	s.Unannounced.ResourceVersion = d.Text()
+	objects := d.Uvarint()
+	s.Gap.From, s.Gap.Cause, s.Repair, s.Announced = d.Text(), d.Text(), d.Text(), d.Text()
+	if d.Done() != nil || history > math.MaxInt || objects > math.MaxInt {
+		return checkpoint.Stream{}, errRest
+	}
+	s.History, s.Unannounced.Objects = int(history), int(objects)
+	return s, nil
+}
