@@ -40,9 +40,20 @@ type Stream struct {
 	Announced string
 	// Gap is one that a list has to announce before anything else is published. Position is empty then.
 	Gap Gap
+	// Owed says that states from behind Position were published out of the order of versions: read back, or found by a list that is not complete. No
+	// watch can go on at Position before a list is.
+	Owed Owed
 	// Repair is the version up to which the log may have had changes, and lost them; empty where it has lost nothing. What is
 	// not newer is published again.
 	Repair string
+}
+
+// Owed is a list that is owed. The zero Owed is none.
+type Owed struct {
+	// Version is the version of the list that was to be made; another one must not be older.
+	Version string
+	// Cause says why, for a person.
+	Cause string
 }
 
 // Gap is a range of versions that begins after From and of which nothing is known. The zero Gap is none.

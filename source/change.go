@@ -157,7 +157,7 @@ type History interface {
 	// the objects as they have been published, and version is at most the one that was read last.
 	Resume() (version string, known iter.Seq[Ident], ok bool)
 	// Note records progress in its place in the stream. SnapshotStarted and Gap return only when everything before
-	// them has been published and they themselves have. Listed returns only when the list is published and its version
+	// them has been published and they themselves have. Recovering returns when it is safe in the checkpoint. Listed returns only when the list is published and its version
 	// is safe in the checkpoint, so that nothing that a watch brings from there on can be lost any more. A Bookmark never
 	// blocks. The error is ctx's, or a [RewoundError] where the list shows that the API server's history is not the one
 	// that was published.
@@ -173,6 +173,9 @@ const (
 	Bookmark ProgressKind = iota + 1
 	// SnapshotStarted: a first list at Version follows.
 	SnapshotStarted
+	// Recovering: a watch cannot go on from the last position, and what the history still has of the time up to Version follows; then a
+	// Gap.
+	Recovering
 	// Gap: a watch cannot go on from the last position; a list at Version follows. Cause says why, and what was read back
 	// of the history in between.
 	Gap

@@ -25,7 +25,7 @@ type gap struct {
 	// oldest is the oldest version that can be watched; empty where it is not known, or no list can be made there. Read is the
 	// newest version that a watch has shown.
 	oldest, read string
-	// asked: a list was asked for, and a watch from read can go on behind it. Then oldest is read.
+	// asked: a list at oldest was asked for, and nothing is to be read back.
 	asked bool
 	// account says what was read back and what was not; empty where that was not tried.
 	account string

@@ -53,11 +53,21 @@ type Reader struct {
 	Observer Observer
 	// Recovery bounds what is read back where a watch cannot go on; the zero Recovery turns that off.
 	Recovery Recovery
+	// Owed is a list that an earlier Run has not come to the end of.
+	Owed Owed
 	// Again, when a cause is received from it, makes the stream list anew behind a [Gap] with that cause, at exactly the version that the
 	// watch has shown last, and watch on from there: no change is passed over. Only where the API server cannot list there any more, or the watch
 	// has expired in that moment, it goes on as for a watch that has expired. It is received from while a watch runs or is tried again, not while the
 	// stream lists. Nil never asks for a list.
 	Again <-chan string
+}
+
+// Owed is a list at Version or later that has to be made before a watch goes on at the position that [History] has: what an earlier Run noted as
+// Recovering or Gap may have been published in part. The zero Owed is none.
+type Owed struct {
+	Version, Cause string
+	// Announced says that the Gap was noted: nothing is read back any more.
+	Announced bool
 }
 
 // Run reads until ctx ends, and returns nil then: what was admitted has been delivered, or is read again by the next Run,
@@ -71,7 +81,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	defer cancel()
 	w := &wire{
 		client: r.Client, stream: r.Stream, feed: r.Feed, history: r.History, observer: r.Observer,
-		recovery: r.Recovery, again: r.Again, listing: make(chan struct{}, 1), cancel: cancel,
+		recovery: r.Recovery, again: r.Again, owed: r.Owed, listing: make(chan struct{}, 1), cancel: cancel,
 	}
 	informer := cache.NewSharedIndexInformerWithOptions(w, &object{}, cache.SharedIndexInformerOptions{
 		ObjectDescription: r.Stream.Name(),

@@ -31,6 +31,8 @@ type recorder struct {
 	states  []string
 	reasons []string
 	notes   []Progress
+	// recovering says of each note of that kind what stood before it.
+	recovering []string
 	// delivering is held by whoever hands over.
 	delivering sync.Mutex
 	// over: the reader has ended, and must not call any more.
@@ -119,6 +121,10 @@ func (r *recorder) Note(ctx context.Context, p Progress) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if p.Kind == Recovering {
+		r.recovering = append(r.recovering, fmt.Sprintf("%d lines, then what precedes %s", len(r.lines), p.Version))
+		return nil
+	}
 	r.lines = append(r.lines, word+" "+p.Version)
 	r.notes = append(r.notes, p)
 	if r.refuse != nil {

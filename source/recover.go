@@ -74,6 +74,11 @@ func (w *wire) readBack(ctx context.Context, version string, known iter.Seq[Iden
 	if err != nil {
 		return err
 	}
+	if len(work) > 0 {
+		if err := w.note(ctx, Progress{Kind: Recovering, Version: version, Cause: w.gap.cause, Seen: time.Now()}); err != nil {
+			return err
+		}
+	}
 	bounded := ctx
 	if w.recovery.Time > 0 {
 		var cancel context.CancelFunc

@@ -25,6 +25,7 @@ type wire struct {
 	observer Observer
 	recovery Recovery
 	again    <-chan string
+	owed     Owed
 
 	inside occupancy
 	// listing has room for one: who reads a list. The reflector does not wait for that when its context ends.
@@ -86,6 +87,9 @@ func (w *wire) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runti
 func (w *wire) known(ctx context.Context) (*stubs, error) {
 	if w.at == "" {
 		version, known, ok := w.history.Resume()
+		if ok && w.owed != (Owed{}) {
+			return w.listOwed(ctx, version, known)
+		}
 		if ok {
 			return w.resumed(ctx, version, known)
 		}
@@ -98,11 +102,26 @@ func (w *wire) known(ctx context.Context) (*stubs, error) {
 	return w.list(ctx)
 }
 
-func (w *wire) resumed(ctx context.Context, version string, known iter.Seq[Ident]) (*stubs, error) {
-	if err := w.checkServer(ctx, version); err != nil {
+// listOwed lists as if a watch from version had expired.
+func (w *wire) listOwed(ctx context.Context, version string, known iter.Seq[Ident]) (*stubs, error) {
+	if err := w.check(ctx, version, known); err != nil {
 		return nil, err
 	}
-	if err := w.checkObjects(ctx, newest(version, known)); err != nil {
+	w.at, w.gap = version, gap{cause: w.owed.Cause, oldest: later(version, w.owed.Version), asked: w.owed.Announced}
+	w.owed = Owed{}
+	return w.list(ctx)
+}
+
+// check looks whether the API server's history is the one that was published.
+func (w *wire) check(ctx context.Context, version string, known iter.Seq[Ident]) error {
+	if err := w.checkServer(ctx, version); err != nil {
+		return err
+	}
+	return w.checkObjects(ctx, newest(version, known))
+}
+
+func (w *wire) resumed(ctx context.Context, version string, known iter.Seq[Ident]) (*stubs, error) {
+	if err := w.check(ctx, version, known); err != nil {
 		return nil, err
 	}
 	list := &stubs{ListMeta: metav1.ListMeta{ResourceVersion: version}}

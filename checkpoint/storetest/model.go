@@ -97,6 +97,7 @@ func drawBatch(t *rapid.T) *checkpoint.Batch {
 				Gap:         checkpoint.Gap{From: drawVersion(t), Cause: rapid.String().Draw(t, "cause")},
 				Repair:      drawVersion(t),
 				Announced:   drawVersion(t),
+				Owed:        checkpoint.Owed{Version: drawVersion(t), Cause: rapid.String().Draw(t, "owed")},
 			}
 		}
 		b.Put[stream] = map[string]checkpoint.Row{}

@@ -17,6 +17,9 @@ func (s *stream) Note(ctx context.Context, p source.Progress) error {
 	switch p.Kind {
 	case source.Bookmark:
 		s.tracker.Bookmark(p.Version)
+	case source.Recovering:
+		s.owe(p)
+		return s.session.save(ctx)
 	case source.SnapshotStarted, source.Gap:
 		return s.listStarted(ctx, p)
 	case source.Listed:
@@ -34,7 +37,10 @@ func (s *stream) listStarted(ctx context.Context, p source.Progress) error {
 	if err := s.doubted(); err != nil {
 		return err
 	}
-	// What is published of a list is looked for after a crash only in streams that the store knows.
+	// What is published of a list is looked for after a crash only in streams that the store knows, and no watch goes on behind a part of it.
+	if p.Kind == source.Gap {
+		s.owe(p)
+	}
 	if err := s.session.save(ctx); err != nil {
 		return err
 	}
@@ -57,6 +63,20 @@ func (s *stream) listStarted(ctx context.Context, p source.Progress) error {
 	}
 	s.ledger.StartList()
 	return nil
+}
+
+// owe takes note that what is published from now on is not in the order of versions, until a list is complete.
+func (s *stream) owe(p source.Progress) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saved.Owed = checkpoint.Owed{Version: p.Version, Cause: p.Cause}
+}
+
+// owed returns the list that a dead process has not come to the end of.
+func (s *stream) owed() source.Owed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return source.Owed{Version: s.saved.Owed.Version, Cause: s.saved.Owed.Cause, Announced: s.saved.Announced != ""}
 }
 
 // opening returns what is to be said of a list that begins, and what the ids of its events end in.
@@ -136,6 +156,7 @@ func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
 	}
 	s.mu.Lock()
 	s.saved.Fingerprint, s.saved.Gap, s.saved.Announced, s.distrusted = s.fingerprint, checkpoint.Gap{}, "", false
+	s.saved.Owed = checkpoint.Owed{}
 	if snapshot && !s.spec.SkipSnapshot {
 		s.saved.Unannounced = checkpoint.Snapshot{ResourceVersion: p.Version, Objects: p.Objects}
 	}

@@ -40,7 +40,8 @@ func (s *stream) histories(ctx context.Context) error {
 	p := s.session
 	for {
 		reader := source.Reader{
-			Client: p.cfg.Client, Stream: s.Stream, Feed: s, History: s, Observer: s.status, Recovery: p.cfg.Recovery, Again: s.again,
+			Client: p.cfg.Client, Stream: s.Stream, Feed: s, History: s, Observer: s.status, Recovery: p.cfg.Recovery, Owed: s.owed(),
+			Again: s.again,
 		}
 		err := reader.Run(ctx)
 		var rewound *source.RewoundError

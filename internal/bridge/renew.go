@@ -150,6 +150,7 @@ func (s *stream) beginHistory(cause *source.RewoundError) (from string) {
 	s.ledger.Supersede()
 	s.saved.History = max(s.saved.History, s.revokedBy) + 1
 	s.saved.Fingerprint, s.saved.Repair, s.saved.Announced, s.saved.Unannounced = "", "", "", checkpoint.Snapshot{}
+	s.saved.Owed = checkpoint.Owed{}
 	s.revoked, s.revokedBy, s.held, s.distrusted, s.suffix = nil, 0, "", false, ""
 	select {
 	case <-s.again: // what was asked for is done

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package codec
+
+import (
+	"math"
+	"reflect"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+)
+
+var streams = map[string]checkpoint.Stream{
+	"nothing": {},
+	"everything": {
+		Position: "48113000", Fingerprint: "f", History: 3, Unannounced: checkpoint.Snapshot{ResourceVersion: "17", Objects: 1 << 40},
+		Announced: "snapshot.17", Gap: checkpoint.Gap{From: "0", Cause: "größe\x00"}, Repair: "12",
+	},
+	"the largest numbers": {History: math.MaxInt, Unannounced: checkpoint.Snapshot{Objects: math.MaxInt}},
+}
+
+// A field that a store forgets is one that a restart forgets.
+func TestStream_has_no_field_that_is_not_encoded(t *testing.T) {
+	var fill func(v reflect.Value)
+	fill = func(v reflect.Value) {
+		switch v.Kind() {
+		case reflect.String:
+			v.SetString("x")
+		case reflect.Int, reflect.Int32:
+			v.SetInt(7)
+		case reflect.Uint64:
+			v.SetUint(7)
+		case reflect.Bool:
+			v.SetBool(true)
+		case reflect.Struct:
+			for i := range v.NumField() {
+				fill(v.Field(i))
+			}
+		default:
+			t.Fatalf("the test does not know %s", v.Kind())
+		}
+	}
+	var stream checkpoint.Stream
+	fill(reflect.ValueOf(&stream).Elem())
+	if got, err := DecodeStream(AppendStream(nil, &stream)); err != nil || got != stream {
+		t.Errorf("got %+v, want %+v (%v)", got, stream, err)
+	}
+	var row checkpoint.Row
+	fill(reflect.ValueOf(&row).Elem())
+	row.Fresh = false // is not stored
+	if _, got, err := DecodeRow(nil, AppendRow(nil, &row)); err != nil || got != row {
+		t.Errorf("got %+v, want %+v (%v)", got, row, err)
+	}
+}
+
+func TestStream_is_decoded_as_it_was_encoded(t *testing.T) {
+	for name, want := range streams {
+		b := AppendStream(nil, &want)
+		if got, err := DecodeStream(b); err != nil || got != want {
+			t.Errorf("%s: got %+v, want %+v (%v)", name, got, want, err)
+		}
+		for n := range b {
+			if got, err := DecodeStream(b[:n]); err == nil || got != (checkpoint.Stream{}) {
+				t.Errorf("%s: %d of %d bytes are %+v (%v)", name, n, len(b), got, err)
+			}
+		}
+		if _, err := DecodeStream(append(b, 0)); err == nil {
+			t.Errorf("%s: one byte more is taken", name)
+		}
+	}
+}
+
+func TestIdentity_is_decoded_as_it_was_encoded(t *testing.T) {
+	want := checkpoint.Identity{ClusterUID: "5f7d2a30", Cluster: "prod-eu-1", Pipeline: ""}
+	b := AppendIdentity(nil, want)
+	d := NewDecoder(b)
+	if got := d.Identity(); got != want || d.Done() != nil || len(d.Rest()) != 0 {
+		t.Errorf("got %+v, want %+v (%v)", got, want, d.Done())
+	}
+	d = NewDecoder(b[:len(b)-1])
+	if _ = d.Identity(); !d.Bad() || d.Done() == nil {
+		t.Error("a part of it is taken")
+	}
+}
+
+// Whatever the bytes, decoding ends, with an error or with a stream that is encoded and decoded alike.
+func FuzzStream(f *testing.F) {
+	for _, s := range streams {
+		f.Add(AppendStream(nil, &s))
+	}
+	f.Add([]byte{0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := DecodeStream(b)
+		if err != nil {
+			return
+		}
+		again, err := DecodeStream(AppendStream(nil, &got))
+		if err != nil || again != got {
+			t.Errorf("%+v became %+v (%v)", got, again, err)
+		}
+	})
+}
