@@ -134,7 +134,7 @@ func (s *streamJudge) locateEnd(m *mark, low, high int) position {
 	}
 	behind := slices.DeleteFunc(slices.Clone(s.lines), func(l *line) bool {
 		// The version of a deletion that a list found missing is an older one.
-		return l.Sequence < m.Sequence || l.Sequence > next || l.op == Deleted || l.Reason == "watch"
+		return l.Sequence < m.Sequence || l.Sequence > next || l.op == Deleted || l.Reason != "relist"
 	})
 	first := s.judge.truth.locate(low, high, m.to.version)
 	best := first

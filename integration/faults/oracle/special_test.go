@@ -228,6 +228,18 @@ var scripts = map[string]script{
 		truth: []string{"added u1 4", "h1 updated u1 4", "h1 updated u1 107", "h1 updated u1 109"}, bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
 		log: []string{"snapshot-started 1", "added u1 4 watch", "gap 8 107", "updated u1 107 relist", "gap 8 108.h1", "updated u1 107.h1 relist", "updated u1 109.h1 watch"},
 	},
+	"what is read back belongs to the gap behind it": {
+		truth: []string{
+			"added u1 4", "updated u1 7", "updated u1 9", "h1 updated u1 9", "h1 updated u1 106", "h1 updated u1 107", "h1 updated u1 108",
+			"h1 updated u1 109",
+		},
+		bounds: []History{{First: 1, Last: 20}, {First: 9, Last: 1000}},
+		log: []string{
+			"snapshot-started 1", "added u1 4 watch", "gap 5 8", "updated u1 7 relist", "updated u1 9 watch", "updated u1 106 recovered",
+			"updated u1 107 recovered", "gap 10 107",
+			"updated u1 108 watch", "updated u1 109 watch",
+		},
+	},
 	"what a bump undid may be deleted before it is noticed": {
 		truth: []string{"added u1 8", "h1 deleted u1 5", "h1 added u2 107"}, bounds: []History{{First: 1, Last: 20}, {First: 5, Last: 1000}},
 		log: []string{
