@@ -76,7 +76,12 @@ func (s *stream) owe(p source.Progress) {
 func (s *stream) owed() source.Owed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return source.Owed{Version: s.saved.Owed.Version, Cause: s.saved.Owed.Cause, Announced: s.saved.Announced != ""}
+	owed := source.Owed{Version: s.saved.Owed.Version, Cause: s.saved.Owed.Cause}
+	if owed != (source.Owed{}) {
+		gap := source.Marker{Kind: source.MarkerGap, From: s.position(), To: owed.Version}
+		owed.Announced = s.saved.Announced == markerID(s.encoder, gap)
+	}
+	return owed
 }
 
 // opening returns what is to be said of a list that begins, and what the ids of its events end in.

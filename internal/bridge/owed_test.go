@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"testing"
+	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -53,4 +54,52 @@ func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *t
 	note(t, s, source.Progress{Kind: source.Listed, Version: "41", Objects: 1})
 	owed("when the list is complete", source.Owed{})
 	checkOnce(t, log)
+}
+
+// A marker may be announced before what is known of the log ends, and its list is not complete there.
+func TestRepair_goes_back_to_the_middle_of_a_list_and_announces_it_once(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r, s := saved(t, log, store)
+	note(t, s, source.Progress{Kind: source.Gap, Version: "40", Cause: "expired"})
+	send(t, s, source.Added, "b", "u2", "20", source.ReasonRelist)
+	r.settle()
+	s.session.committing.Lock()
+	s.session.extended = time.Time{} // a waypoint is due
+	s.session.committing.Unlock()
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	kept := len(log.lines())
+	send(t, s, source.Added, "a", "u1", "5", source.ReasonRelist)
+	note(t, s, source.Progress{Kind: source.Listed, Version: "40", Objects: 2})
+	send(t, s, source.Updated, "b", "u2", "50", source.ReasonWatch)
+	r.settle()
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+	log.lose(kept)
+	log.forgetIDs()
+
+	r = start(t, log, store)
+	s = r.stream(nil)
+	if version, _, ok := s.Resume(); !ok || version != "10" {
+		t.Fatalf("it resumes at %q", version)
+	}
+	note(t, s, source.Progress{Kind: source.Gap, Version: "40", Cause: "expired"})
+	r.settle()
+	checkOnce(t, log)
+}
+
+func TestHistory_nothing_is_owed_where_a_list_that_was_heard_of_is_complete(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	_, s := saved(t, log, store)
+	s.saved.Announced = "an older one"
+	if owed := s.owed(); owed != (source.Owed{}) {
+		t.Errorf("owed %+v", owed)
+	}
+	s.saved.Owed = checkpoint.Owed{Version: "40", Cause: "expired"}
+	if owed := s.owed(); owed.Announced {
+		t.Errorf("owed %+v, and another gap was announced", owed)
+	}
 }

@@ -44,8 +44,13 @@ func (p *session) rebuild(ctx context.Context, log sink.Log, bounds sink.LogBoun
 			now.Positions[name] = at
 		}
 	}
-	// What is announced behind the positions is not announced again.
-	if err := log.Read(ctx, sink.Query{After: way.Marks}, func(m *sink.Stored) error {
+	// What is announced behind the positions is not announced again. A position stays while its gap is announced and a list is published, so that the
+	// marker may be before its last waypoint.
+	var first checkpoint.Waypoint
+	if len(trail) > 0 {
+		first = trail[0]
+	}
+	if err := log.Read(ctx, sink.Query{After: first.Marks}, func(m *sink.Stored) error {
 		p.hear(b.Streams, m)
 		return nil
 	}); err != nil {
