@@ -36,8 +36,13 @@ func TestReader_says_that_it_reads_back_before_it_does(t *testing.T) {
 // published.
 func TestReader_makes_a_list_that_is_owed_before_it_watches(t *testing.T) {
 	writes := []write{
-		{rev: 3, name: "a", uid: "u-a"}, {rev: 4, name: "b", uid: "u-b"}, {rev: 8, name: "b", uid: "u-b"}, {rev: 10, name: "a", uid: "u-a"}, {rev: 12, name: "b", uid: "u-b"},
-		{rev: 20, name: "a", uid: "u-a"}, {rev: 30, name: "c", uid: "u-c"},
+		{rev: 3, name: "a", uid: "u-a"},
+		{rev: 4, name: "b", uid: "u-b"},
+		{rev: 8, name: "b", uid: "u-b"},
+		{rev: 10, name: "a", uid: "u-a"},
+		{rev: 12, name: "b", uid: "u-b"},
+		{rev: 20, name: "a", uid: "u-a"},
+		{rev: 30, name: "c", uid: "u-c"},
 	}
 	for name, c := range map[string]struct {
 		owed Owed
