@@ -31,7 +31,7 @@ func (s *streamJudge) checkMissing(o *object) {
 		switch {
 		case o.published[i]:
 			s.judge.report.Published++
-		case s.judge.options.Prefix && next == len(o.lines): // it was perhaps to come
+		case s.judge.options.Prefix && s.perhapsToCome(o, next):
 		case o.excused[i], s.excused(o, i, newest, next):
 			s.judge.report.Hidden++
 		case latest && (st.live() && next < len(o.lines) || !st.live() && !had(alive, st)):
@@ -40,6 +40,16 @@ func (s *streamJudge) checkMissing(o *object) {
 			s.lost(o, i, next, !st.live() && had(alive, st))
 		}
 	}
+}
+
+// perhapsToCome reports whether a log that was cut off may have been about to account for what is missing before an entry: by an entry, or by the
+// gap behind what was read back.
+func (s *streamJudge) perhapsToCome(o *object, next int) bool {
+	if next == len(o.lines) {
+		return true
+	}
+	l := o.lines[next]
+	return l.Reason == "recovered" && (len(s.gaps) == 0 || s.gaps[len(s.gaps)-1].Sequence < l.Sequence)
 }
 
 func had(l *line, st State) bool { return l != nil && l.op != Deleted && l.UID == st.UID }

@@ -297,6 +297,10 @@ var scripts = map[string]script{
 	"of a log that was cut off nothing is demanded behind its end": {
 		truth: []string{"added u1 5", "updated u1 6", "deleted u1 7"}, options: Options{Prefix: true}, log: []string{"snapshot-started 1", "added u1 5 watch"},
 	},
+	"a log may be cut off before the gap behind what was read back": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, options: Options{Prefix: true},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 recovered"},
+	},
 	"of a log that was cut off everything before its end is demanded": {
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, options: Options{Prefix: true}, want: []Promise{P3},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch"},
