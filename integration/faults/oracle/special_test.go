@@ -336,8 +336,8 @@ func TestViolation_prints_the_history_beside_the_log(t *testing.T) {
 	got := Check(truth, log, Options{Seed: 42})[0].String()
 	want := `P3 broken: configmaps x: updated 6 is not in the log, and no gap covers it (seed 42)
   true history       | log
-  h0 5 added u1      | #2 resource.added.v1 u1.5 version=5 reason=watch
-  h0 6 updated u1  < | #3 resource.updated.v1 u1.7 version=7 reason=watch  <
+  h0 5 added u1      | #3 resource.added.v1 u1.5 version=5 reason=watch
+  h0 6 updated u1  < | #4 resource.updated.v1 u1.7 version=7 reason=watch  <
   h0 7 updated u1    | `
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
