@@ -26,6 +26,8 @@ type State struct {
 	// Deleted says that the object is gone; Rejected, that the event of this state was refused by the broker and the
 	// message stands in its place.
 	Deleted, Rejected bool
+	// Recovered says that the state was read back from the API server's history, before the gap that it is a part of.
+	Recovered bool
 }
 
 // Key returns "namespace/name", or "name" for a cluster-scoped object.
@@ -93,6 +95,8 @@ func (s *State) set(name, value string) {
 		s.UID = value
 	case "resourceversion":
 		s.ResourceVersion = value
+	case "reason":
+		s.Recovered = value == string(source.ReasonRecovered)
 	case "history":
 		s.History, _ = strconv.Atoi(value) // what is not a number counts as none
 	}

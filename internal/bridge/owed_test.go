@@ -91,6 +91,41 @@ func TestRepair_goes_back_to_the_middle_of_a_list_and_announces_it_once(t *testi
 	checkOnce(t, log)
 }
 
+// The marker of a gap is lost, and what was read back before it is not: a watch from the position would pass over what lies between.
+func TestRepair_of_a_log_that_lost_a_gap_owes_its_list(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		markers int // of the gap, which the log keeps
+		want    checkpoint.Owed
+	}{
+		{"lost", 0, checkpoint.Owed{Version: "30", Cause: "the log has lost the gap behind what was read back"}},
+		{"kept", 1, checkpoint.Owed{}},
+	} {
+		log, store := newReadableLog(), &memoryStore{}
+		r, s := saved(t, log, store)
+		note(t, s, source.Progress{Kind: source.Recovering, Version: "40", Cause: "expired"})
+		send(t, s, source.Updated, "a", "u1", "30", source.ReasonRecovered)
+		send(t, s, source.Added, "b", "u2", "20", source.ReasonRecovered)
+		r.settle()
+		kept := len(log.lines()) + c.markers
+		note(t, s, source.Progress{Kind: source.Gap, Version: "40", Cause: "expired"})
+		send(t, s, source.Added, "a", "u1", "30", source.ReasonRelist)
+		send(t, s, source.Added, "b", "u2", "20", source.ReasonRelist)
+		note(t, s, source.Progress{Kind: source.Listed, Version: "40", Objects: 2})
+		send(t, s, source.Updated, "b", "u2", "50", source.ReasonWatch)
+		r.settle()
+		if err := r.save(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_ = r.stop()
+		log.lose(kept)
+		s = start(t, log, store).stream(nil)
+		if s.saved.Owed != c.want {
+			t.Errorf("%s: owed %+v, want %+v", c.name, s.saved.Owed, c.want)
+		}
+	}
+}
+
 func TestHistory_nothing_is_owed_where_a_list_that_was_heard_of_is_complete(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
 	_, s := saved(t, log, store)

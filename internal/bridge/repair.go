@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -44,17 +45,8 @@ func (p *session) rebuild(ctx context.Context, log sink.Log, bounds sink.LogBoun
 			now.Positions[name] = at
 		}
 	}
-	// What is announced behind the positions is not announced again. A position stays while its gap is announced and a list is published, so that the
-	// marker may be before its last waypoint.
-	var first checkpoint.Waypoint
-	if len(trail) > 0 {
-		first = trail[0]
-	}
-	if err := log.Read(ctx, sink.Query{After: first.Marks}, func(m *sink.Stored) error {
-		p.hear(b.Streams, m)
-		return nil
-	}); err != nil {
-		return fmt.Errorf("read the log: %w", err)
+	if err := p.hearAll(ctx, log, trail, b.Streams); err != nil {
+		return err
 	}
 	b.Log = &checkpoint.Log{ID: bounds.ID, Marks: now.Marks, Losses: p.state.Log.Losses + 1, Trail: checkpoint.Extend(trail, now)}
 	p.log.Warn("the log has lost events that it had acknowledged: what was published since is published again",
@@ -80,6 +72,51 @@ func (p *session) oldest() map[string]string {
 		maps.Copy(oldest, w.Positions)
 	}
 	return oldest
+}
+
+// hearAll takes note of all markers from where the trail begins. What is announced behind the positions is not announced again; a position stays while its
+// gap is announced and a list is published, so that the marker may be before its last waypoint.
+func (p *session) hearAll(ctx context.Context, log sink.Log, trail []checkpoint.Waypoint, streams map[string]checkpoint.Stream) error {
+	var first checkpoint.Waypoint
+	if len(trail) > 0 {
+		first = trail[0]
+	}
+	owed := map[string]checkpoint.Owed{}
+	err := log.Read(ctx, sink.Query{After: first.Marks}, func(m *sink.Stored) error {
+		p.hear(streams, m)
+		p.hearOwed(owed, streams, m)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	for name, o := range owed {
+		saved := streams[name]
+		saved.Owed = o
+		streams[name] = saved
+	}
+	return nil
+}
+
+// hearOwed takes note of what was read back, by the name of the stream, until one of its gaps is announced. A log that has lost the marker has states
+// ahead of the position that no gap accounts for.
+func (p *session) hearOwed(owed map[string]checkpoint.Owed, streams map[string]checkpoint.Stream, m *sink.Stored) {
+	st, err := encode.StateOf(m)
+	switch {
+	case err != nil:
+	case st.UID == "":
+		maps.DeleteFunc(owed, func(name string, _ checkpoint.Owed) bool { return streams[name].Announced == m.ID })
+	case st.Recovered:
+		for name, said := range p.says(m) {
+			o := checkpoint.Owed{Version: owed[name].Version, Cause: "the log has lost the gap behind what was read back"}
+			if o.Version == "" || after(st.ResourceVersion, o.Version) {
+				o.Version = st.ResourceVersion
+			}
+			if !said.row.Superseded {
+				owed[name] = o
+			}
+		}
+	}
 }
 
 // relearn is learn for a log that is read from its beginning. What was deleted before anything that will be watched is left out: a log has many more of
