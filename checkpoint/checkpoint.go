@@ -43,6 +43,8 @@ type Stream struct {
 	// Owed says that states from behind Position were published out of the order of versions: read back, or found by a list that is not complete. No
 	// watch can go on at Position before a list is.
 	Owed Owed
+	// Undone is why the history is over: another stream has seen that etcd was restored. The next list begins another one. Empty where it is not.
+	Undone string
 	// Repair is the version up to which the log may have had changes, and lost them; empty where it has lost nothing. What is
 	// not newer is published again.
 	Repair string

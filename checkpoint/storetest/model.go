@@ -98,6 +98,7 @@ func drawBatch(t *rapid.T) *checkpoint.Batch {
 				Repair:      drawVersion(t),
 				Announced:   drawVersion(t),
 				Owed:        checkpoint.Owed{Version: drawVersion(t), Cause: rapid.String().Draw(t, "owed")},
+				Undone:      rapid.String().Draw(t, "undone"),
 			}
 		}
 		b.Put[stream] = map[string]checkpoint.Row{}

@@ -98,7 +98,7 @@ func (p *session) commit(ctx context.Context) error {
 			}
 			return err
 		}
-		p.logged, p.unlogged = log, false
+		p.logged, p.unlogged, p.undone = log, false, nil
 		for _, s := range streams {
 			if at, ok := b.Streams[s.name]; ok {
 				s.committed, s.stored = at, true
@@ -115,6 +115,8 @@ func (p *session) batch(streams []*stream) (b *checkpoint.Batch, changed bool) {
 		Identity: p.cfg.Identity, Streams: map[string]checkpoint.Stream{},
 		Put: map[string]map[string]checkpoint.Row{}, Drop: map[string][]string{},
 	}
+	maps.Copy(b.Streams, p.undone)
+	changed = len(p.undone) > 0
 	for _, s := range streams {
 		at, put, drop := s.checkpoint()
 		if at != s.committed || !s.stored {

@@ -38,6 +38,9 @@ func (p *session) read(ctx context.Context, spec *StreamSpec) error {
 // histories reads one history of the API server after another, until ctx ends.
 func (s *stream) histories(ctx context.Context) error {
 	p := s.session
+	if err := s.resumeUndone(ctx); err != nil {
+		return p.ended(err)
+	}
 	for {
 		reader := source.Reader{
 			Client: p.cfg.Client, Stream: s.Stream, Feed: s, History: s, Observer: s.status, Recovery: p.cfg.Recovery, Owed: s.owed(),

@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -74,7 +75,14 @@ func (s *stream) revoke(c *source.Change, logged string, history int) {
 		s.revoked = &source.RewoundError{Stream: s.name, Position: logged, Server: c.ResourceVersion, Object: c.Key()}
 	}
 	s.revokedBy = max(s.revokedBy, history)
-	if c.Listed || s.held != "" {
+	if !c.Listed {
+		s.askForHistory()
+	}
+}
+
+// askForHistory asks for the list with which another history begins, and stops the position. The caller holds mu, and has set revoked.
+func (s *stream) askForHistory() {
+	if s.held != "" {
 		return
 	}
 	s.held = s.tracker.Position()
@@ -124,7 +132,7 @@ func buried(has encode.State) checkpoint.Row {
 
 // renew begins a new history: what is listed next is published again under it, behind a gap. Before the first event of that list it is durable, so
 // that no crash can begin another one. The error is ctx's.
-func (s *stream) renew(ctx context.Context, cause *source.RewoundError) error {
+func (s *stream) renew(ctx context.Context, cause error) error {
 	// What was read before is of the old history, and stands before the new one in the log.
 	if err := s.tracker.Await(ctx); err != nil {
 		return err
@@ -136,13 +144,25 @@ func (s *stream) renew(ctx context.Context, cause *source.RewoundError) error {
 	return nil
 }
 
-func (s *stream) beginHistory(cause *source.RewoundError) (from string) {
-	// No commit may have the new history, and positions of the old one to go back to.
+// beginHistory begins a new history, and unless s was told that its own is over, tells the others.
+func (s *stream) beginHistory(cause error) (from string) {
+	// No commit may have the new history, and positions of the old one to go back to, or of this stream only what ends those of the others.
 	s.session.committing.Lock()
 	defer s.session.committing.Unlock()
 	s.session.cutTrail(s.name)
+	from, told := s.reset(cause)
+	var rewound *source.RewoundError
+	if errors.As(cause, &rewound) && !told {
+		s.session.undo(s, rewound)
+	}
+	return from
+}
+
+// reset makes all that is known of the log that of a history which has ended at from. Told says that another stream has found out.
+func (s *stream) reset(cause error) (from string, told bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	told = s.saved.Undone != ""
 	if from = s.position(); from != "" {
 		s.saved.Gap = checkpoint.Gap{From: from, Cause: cause.Error()}
 	}
@@ -150,14 +170,14 @@ func (s *stream) beginHistory(cause *source.RewoundError) (from string) {
 	s.ledger.Supersede()
 	s.saved.History = max(s.saved.History, s.revokedBy) + 1
 	s.saved.Fingerprint, s.saved.Repair, s.saved.Announced, s.saved.Unannounced = "", "", "", checkpoint.Snapshot{}
-	s.saved.Owed = checkpoint.Owed{}
+	s.saved.Owed, s.saved.Undone = checkpoint.Owed{}, ""
 	s.revoked, s.revokedBy, s.held, s.distrusted, s.suffix = nil, 0, "", false, ""
 	select {
 	case <-s.again: // what was asked for is done
 	default:
 	}
 	s.encodeAs(s.saved.History)
-	return from
+	return from, told
 }
 
 // encodeAs makes the events those of a history.

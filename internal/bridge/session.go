@@ -67,6 +67,8 @@ type session struct {
 	unlogged bool
 	trail    []checkpoint.Waypoint
 	extended time.Time
+	// undone is what is to be saved of streams that are not open.
+	undone map[string]checkpoint.Stream
 
 	// mu guards what follows.
 	mu      sync.Mutex

@@ -9,12 +9,12 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 )
 
-// AppendStream appends position, fingerprint, history, unannounced version and objects, gap's from and cause, repair, announced, what is owed.
+// AppendStream appends position, fingerprint, history, unannounced version and objects, gap's from and cause, repair, announced, what is owed, undone.
 func AppendStream(b []byte, s *checkpoint.Stream) []byte {
 	b = AppendText(AppendText(b, s.Position), s.Fingerprint)
 	b = AppendText(binary.AppendUvarint(b, uint64(s.History)), s.Unannounced.ResourceVersion)
 	b = binary.AppendUvarint(b, uint64(s.Unannounced.Objects))
-	for _, text := range []string{s.Gap.From, s.Gap.Cause, s.Repair, s.Announced, s.Owed.Version, s.Owed.Cause} {
+	for _, text := range []string{s.Gap.From, s.Gap.Cause, s.Repair, s.Announced, s.Owed.Version, s.Owed.Cause, s.Undone} {
 		b = AppendText(b, text)
 	}
 	return b
@@ -27,7 +27,7 @@ func DecodeStream(b []byte) (s checkpoint.Stream, err error) {
 	history := d.Uvarint()
 	s.Unannounced.ResourceVersion = d.Text()
 	objects := d.Uvarint()
-	for _, text := range []*string{&s.Gap.From, &s.Gap.Cause, &s.Repair, &s.Announced, &s.Owed.Version, &s.Owed.Cause} {
+	for _, text := range []*string{&s.Gap.From, &s.Gap.Cause, &s.Repair, &s.Announced, &s.Owed.Version, &s.Owed.Cause, &s.Undone} {
 		*text = d.Text()
 	}
 	if d.Done() != nil || history > math.MaxInt || objects > math.MaxInt {

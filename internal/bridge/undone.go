@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// An etcd that was restored undoes what happened in all streams, and not each of them shows it: where all that the log has was changed or
+// replaced since, nothing is older than the log, and what is deleted a second time looks like any other object. So the stream that finds out
+// tells the others.
+
+// undo ends the histories of all other streams, unless that is how the one of s ended. What was stored of a stream that is not read now waits until it is.
+// The caller holds committing, and no stream's mu.
+func (p *session) undo(s *stream, cause *source.RewoundError) {
+	if !scheme.Scheme.IsGroupRegistered(s.Group) {
+		return // an aggregated API server has versions of its own
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	open := map[string]bool{}
+	for _, other := range p.streams {
+		open[other.name] = true
+		if other != s {
+			other.over(cause)
+		}
+	}
+	p.undone = map[string]checkpoint.Stream{}
+	for name, saved := range p.state.Streams {
+		if !open[name] {
+			saved.Undone = cause.Error()
+			p.state.Streams[name], p.undone[name] = saved, saved
+		}
+	}
+}
+
+// over ends the history of a stream that has published anything: at its next list another one begins, and that is asked for.
+func (s *stream) over(cause *source.RewoundError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.saved == (checkpoint.Stream{}) && s.listing == "" {
+		return
+	}
+	s.saved.Undone = cause.Error()
+	if s.revoked == nil {
+		s.revoked = cause
+	}
+	s.askForHistory()
+}
+
+// resumeUndone begins another history where a dead process was told to, and did not come to it. The error is ctx's.
+func (s *stream) resumeUndone(ctx context.Context) error {
+	s.mu.Lock()
+	undone := s.saved.Undone
+	s.mu.Unlock()
+	if undone == "" {
+		return nil
+	}
+	return s.renew(ctx, errors.New(undone))
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+var (
+	secrets = source.Resource{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}
+	metrics = source.Resource{Group: "aggregated.example.com", Version: "v1", Resource: "numbers", Kind: "Number", Namespaced: true}
+)
+
+func (r *rig) of(resource source.Resource) *stream {
+	r.t.Helper()
+	s, err := r.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.name}}, source.Stream{Resource: resource})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+// rewind lets a stream find out that etcd was restored, and begin another history.
+func rewind(t *testing.T, s *stream, version string) {
+	t.Helper()
+	s.mu.Lock()
+	s.revoke(&source.Change{Ident: source.Ident{Name: "witness", ResourceVersion: "1"}, Listed: true}, "2", 0)
+	s.mu.Unlock()
+	renewed(t, s, version)
+}
+
+// The deletion of an object is undone, and nothing that its stream shows is older than the log: the object was changed, its name was used meanwhile.
+func TestHistory_that_one_stream_has_seen_to_end_ends_in_all(t *testing.T) {
+	log := newReadableLog()
+	r := start(t, log, &memoryStore{})
+	a, b := r.of(configMaps), r.of(secrets)
+	snapshot(t, a, "10", "x u1 5")
+	snapshot(t, b, "10", "y u9 6")
+	send(t, a, source.Deleted, "x", "u1", "20", source.ReasonWatch)
+	send(t, a, source.Added, "x", "u2", "21", source.ReasonWatch)
+	r.settle()
+
+	rewind(t, b, "1000")
+	snapshot(t, b, "1000", "y u9 6")
+	select {
+	case <-a.again:
+	default:
+		t.Error("the other stream is not asked to list")
+	}
+	renewed(t, a, "1000")
+	snapshot(t, a, "1000", "x u1 900")
+	send(t, a, source.Deleted, "x", "u1", "1001", source.ReasonWatch)
+	r.settle()
+	checkOnce(t, log)
+	if a.saved.History != 1 || b.saved.History != 1 {
+		t.Errorf("histories %d and %d after one restoration", a.saved.History, b.saved.History)
+	}
+	if err := b.doubted(); err != nil {
+		t.Errorf("the one that was told tells the one that has found out: %v", err)
+	}
+	if !slices.Contains(log.lines(), "deleted default/x u2 21 relist") {
+		t.Errorf("the log has %q", log.lines())
+	}
+
+	rewind(t, a, "2000") // the next one
+	if err := b.doubted(); err == nil {
+		t.Error("the second restoration is not told")
+	}
+}
+
+func TestHistory_ends_in_the_middle_of_a_list_when_another_stream_has_seen_it(t *testing.T) {
+	log := newReadableLog()
+	r := start(t, log, &memoryStore{})
+	a, b, idle := r.of(configMaps), r.of(secrets), r.of(metrics)
+	snapshot(t, b, "10", "y u9 6")
+	note(t, a, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
+	send(t, a, source.Added, "x", "u1", "5", source.ReasonSnapshot)
+	rewind(t, b, "1000")
+	send(t, a, source.Added, "z", "u2", "7", source.ReasonSnapshot)
+	if err := a.Note(t.Context(), source.Progress{Kind: source.Listed, Version: "10", Objects: 2}); err == nil {
+		t.Error("a list of the history that was undone is complete")
+	}
+	if slices.ContainsFunc(log.lines(), func(line string) bool { return strings.Contains(line, "default/z") }) {
+		t.Errorf("what was listed after that is published: %q", log.lines())
+	}
+	if err := idle.doubted(); err != nil || idle.saved.Undone != "" {
+		t.Errorf("a stream that has published nothing is doubted: %v", err)
+	}
+}
+
+func TestHistory_of_another_API_server_says_nothing_of_the_rest(t *testing.T) {
+	r := start(t, newReadableLog(), &memoryStore{})
+	a, other := r.of(configMaps), r.of(metrics)
+	snapshot(t, a, "10", "x u1 5")
+	snapshot(t, other, "10", "y u9 6")
+	rewind(t, other, "1000")
+	if err := a.doubted(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Before the first event of the history that has begun the store knows that the others are over, also of streams that are not read.
+func TestHistory_that_is_over_stays_over_after_a_crash(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r := start(t, log, store)
+	a, b := r.of(configMaps), r.of(secrets)
+	snapshot(t, a, "10", "x u1 5")
+	snapshot(t, b, "10", "y u9 6")
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+
+	r = start(t, log, store)
+	rewind(t, r.of(secrets), "1000")
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+	if cause := store.state.Streams["configmaps.v1"].Undone; !strings.Contains(cause, "etcd was restored") {
+		t.Errorf("of a stream that is not read the store says %q", cause)
+	}
+
+	r = start(t, log, store)
+	a, b = r.of(configMaps), r.of(secrets)
+	for _, s := range []*stream{a, b} {
+		if err := s.resumeUndone(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s.saved.History != 1 || s.position() != "" || s.saved.Gap.From != "10" {
+			t.Errorf("stream %s: history %d, position %q, gap %+v", s.name, s.saved.History, s.position(), s.saved.Gap)
+		}
+	}
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, saved := range store.state.Streams {
+		if saved.Undone != "" || saved.Owed != (checkpoint.Owed{}) {
+			t.Errorf("stream %s: %+v", name, saved)
+		}
+	}
+}
