@@ -24,6 +24,8 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 )
 
 // again is the time between two attempts at something that has to be there before anything can be exported.
@@ -186,7 +188,7 @@ func retry(ctx context.Context, what string, do func(context.Context) error) err
 		if err == nil {
 			return nil
 		}
-		if pause(ctx, again) != nil {
+		if pause.For(ctx, again) != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 	}

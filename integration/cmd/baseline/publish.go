@@ -11,6 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 )
 
 const (
@@ -57,7 +59,7 @@ func (p *publisher) await(ctx context.Context, m *nats.Msg, answer jetstream.Pub
 		if err == nil && acknowledged(ctx, answer) {
 			return
 		}
-		if pause(ctx, wait) != nil {
+		if pause.For(ctx, wait) != nil {
 			return
 		}
 		answer, err = p.js.PublishMsgAsync(m)
@@ -73,16 +75,5 @@ func acknowledged(ctx context.Context, answer jetstream.PubAckFuture) bool {
 		return err == nil
 	case <-ctx.Done():
 		return false
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 )
 
 const (
@@ -161,7 +162,7 @@ func (r *round) breakThings(ctx context.Context) error {
 			return err
 		}
 		misses = 0
-		if err := pause(ctx, time.Duration(r.random.Int64N(int64(500*time.Millisecond)))); err != nil {
+		if err := pause.For(ctx, time.Duration(r.random.Int64N(int64(500*time.Millisecond)))); err != nil {
 			return err
 		}
 	}
@@ -201,15 +202,4 @@ func (r *round) draw(fits func(world.Fault) bool) (world.Fault, error) {
 		}
 	}
 	panic("BUG: weights")
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -14,6 +14,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 )
 
 // Resource is what a [Recorder] follows.
@@ -95,22 +97,11 @@ func (r *Recorder) Run(ctx context.Context) error {
 			r.update(func() { r.failed = err })
 			return err
 		}
-		if err := pause(ctx, again); err != nil {
+		if err := pause.For(ctx, again); err != nil {
 			return nil
 		}
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // update changes what mu guards and wakes those who wait for it.
@@ -161,7 +152,7 @@ func (r *Recorder) revision(ctx context.Context) (uint64, error) {
 		if err == nil {
 			return uint64(res.Header.Revision), nil //nolint:gosec // revisions are positive
 		}
-		if pause(ctx, again) != nil {
+		if pause.For(ctx, again) != nil {
 			return 0, fmt.Errorf("read revision: %w", err)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 )
 
 // play starts the bridge, changes objects, takes the broker away and brings it back, and returns when all is quiet again.
@@ -60,13 +61,13 @@ func (o *outage) drive(ctx context.Context) error {
 }
 
 func (o *outage) takeAway(ctx context.Context) error {
-	if err := pause(ctx, before); err != nil {
+	if err := pause.For(ctx, before); err != nil {
 		return err
 	}
 	made := o.driver.Counts().Changes()
 	o.world.StopBroker()
 	o.samples.gone()
-	if err := pause(ctx, o.cfg.Away); err != nil {
+	if err := pause.For(ctx, o.cfg.Away); err != nil {
 		return err
 	}
 	o.result.ChangesAway = o.driver.Counts().Changes() - made
@@ -94,7 +95,7 @@ func (o *outage) await(ctx context.Context, name string) error {
 		if there {
 			return nil
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := pause.For(ctx, 50*time.Millisecond); err != nil {
 			return fmt.Errorf("wait for the log to catch up: %w: %s", err, instead)
 		}
 	}
@@ -168,15 +169,4 @@ func subject(k drive.Kind, name string) string {
 		group = "core"
 	}
 	return strings.Join([]string{"k8s", world.Cluster, group, k.Resource.Resource, namespace, name}, ".")
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -221,15 +221,3 @@ func poll(ctx context.Context, within time.Duration, what string, ok func() bool
 	}
 	return nil
 }
-
-// wait returns after d, or with ctx's error.
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

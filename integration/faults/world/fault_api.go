@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 )
 
 // apiFaults break the API server, or the way to it.
@@ -30,7 +32,7 @@ func killAPIServer(ctx context.Context, i *injection) error {
 		return err
 	}
 	d := i.between(0, 2*time.Second)
-	waited := wait(ctx, d)
+	waited := pause.For(ctx, d)
 	if err := i.control.StartAPIServer(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
@@ -76,7 +78,7 @@ func storm(codes ...int) func(context.Context, *injection) error {
 		if err := i.await(ctx, "a request to refuse", func() bool { return n.Load() > 0 }); err != nil {
 			return err
 		}
-		if err := wait(ctx, i.between(500*time.Millisecond, 4*time.Second)); err != nil {
+		if err := pause.For(ctx, i.between(500*time.Millisecond, 4*time.Second)); err != nil {
 			return err
 		}
 		i.note(ctx, "%d answers cut, %d requests refused, Retry-After %d", cut, n.Load(), retryAfter)
@@ -96,7 +98,7 @@ func expireWatches(ctx context.Context, i *injection) error {
 	if err := i.await(ctx, "a watch to end", func() bool { return i.api.now().Expired > before }); err != nil {
 		return err
 	}
-	if err := wait(ctx, i.between(0, 2*time.Second)); err != nil {
+	if err := pause.For(ctx, i.between(0, 2*time.Second)); err != nil {
 		return err
 	}
 	i.api.expire(0, 0)
@@ -109,7 +111,7 @@ func delayFrames(ctx context.Context, i *injection) error {
 	before := i.api.now().Delayed
 	d := i.between(time.Second, 5*time.Second)
 	i.api.stop()
-	if err := wait(ctx, d); err != nil {
+	if err := pause.For(ctx, d); err != nil {
 		return err
 	}
 	n := i.api.now().Delayed - before
@@ -128,7 +130,7 @@ func delayWatches(ctx context.Context, i *injection) error {
 	i.api.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if isWatch(r) {
 			n.Add(1)
-			if err := wait(r.Context(), d); err != nil {
+			if err := pause.For(r.Context(), d); err != nil {
 				return nil, err
 			}
 		}
@@ -138,7 +140,7 @@ func delayWatches(ctx context.Context, i *injection) error {
 	if err := i.await(ctx, "a watch", func() bool { return n.Load() > 0 }); err != nil {
 		return err
 	}
-	if err := wait(ctx, d); err != nil {
+	if err := pause.For(ctx, d); err != nil {
 		return err
 	}
 	i.note(ctx, "%d watches were answered %s late", n.Load(), d)

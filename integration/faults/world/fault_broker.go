@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 )
 
 // brokerFaults break the broker, or the way to it.
@@ -30,7 +32,7 @@ func stopBrokerShortly(ctx context.Context, i *injection) error {
 
 func (i *injection) stopBrokerFor(ctx context.Context, d time.Duration) error {
 	i.broker.stop()
-	err := wait(ctx, d)
+	err := pause.For(ctx, d)
 	if err := i.broker.start(); err != nil {
 		return err
 	}
@@ -53,7 +55,7 @@ func cutConnections(ctx context.Context, i *injection) error {
 	until, n := time.Now().Add(i.between(time.Second, 4*time.Second)), 0
 	before, _ := i.wire.now()
 	for time.Now().Before(until) {
-		if err := wait(ctx, i.between(20*time.Millisecond, 80*time.Millisecond)); err != nil {
+		if err := pause.For(ctx, i.between(20*time.Millisecond, 80*time.Millisecond)); err != nil {
 			return err
 		}
 		n += i.wire.cut()
@@ -86,7 +88,7 @@ func rewindLog(ctx context.Context, i *injection) error {
 		return end > old+5
 	})
 	if missed == nil {
-		missed = wait(ctx, i.between(0, 2*time.Second))
+		missed = pause.For(ctx, i.between(0, 2*time.Second))
 	}
 	// Where the log cannot be read, the copy is not brought back.
 	if err := i.keepLog(ctx, LogRewound); err != nil {
@@ -127,7 +129,7 @@ func answerLate(ctx context.Context, i *injection) error {
 	i.wire.set(hold)
 	n := 0
 	for holding := true; ; {
-		if err := wait(ctx, 10*time.Millisecond); err != nil {
+		if err := pause.For(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
 		n += i.wire.release(late)
@@ -151,10 +153,10 @@ func loseAnswers(ctx context.Context, i *injection) error {
 	if err := i.holdAnswers(ctx); err != nil {
 		return err
 	}
-	if err := wait(ctx, i.between(0, 2*time.Second)); err != nil {
+	if err := pause.For(ctx, i.between(0, 2*time.Second)); err != nil {
 		return err
 	}
 	i.note(ctx, "the answers to %d messages that are in the log were lost", i.wire.forget())
 	// Those that wait for an answer in vain find out after this time.
-	return wait(ctx, ackTimeout)
+	return pause.For(ctx, ackTimeout)
 }

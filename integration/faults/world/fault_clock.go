@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 )
 
 // clockFaults run a bridge whose wall clock can be moved.
@@ -49,7 +51,7 @@ func jump(ctx context.Context, i *injection) (err error) {
 			return err
 		}
 		seconds = append(seconds, by)
-		if err := wait(ctx, i.between(500*time.Millisecond, 2*time.Second)); err != nil {
+		if err := pause.For(ctx, i.between(500*time.Millisecond, 2*time.Second)); err != nil {
 			return err
 		}
 		if err := i.checkClock(ctx, by); err != nil {
@@ -104,7 +106,7 @@ const publishing = 2 * time.Minute
 
 // awaitPublished lets the bridge run for some seconds of changes, and then until the log grows: a jump must not stop it.
 func (i *injection) awaitPublished(ctx context.Context) error {
-	if err := wait(ctx, i.between(2*time.Second, 3*time.Second)); err != nil {
+	if err := pause.For(ctx, i.between(2*time.Second, 3*time.Second)); err != nil {
 		return err
 	}
 	old, _ := i.broker.end() // the broker may be away

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane/crd"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 )
 
 // clusterFaults change what the cluster knows, or allows.
@@ -40,7 +41,7 @@ func compactAway(ctx context.Context, i *injection) error {
 	if err := i.KillBridge(); err != nil {
 		return err
 	}
-	waited := wait(ctx, i.between(200*time.Millisecond, 2*time.Second))
+	waited := pause.For(ctx, i.between(200*time.Millisecond, 2*time.Second))
 	if err := i.compactAndRestart(ctx); err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func restore(bump bool) func(context.Context, *injection) error {
 		at := i.revision(ctx)
 		missed := i.await(ctx, "changes that are undone", func() bool { return i.revision(ctx) > at+5 })
 		if missed == nil {
-			missed = wait(ctx, i.between(0, 2*time.Second))
+			missed = pause.For(ctx, i.between(0, 2*time.Second))
 		}
 		before, err := i.putBack(ctx, snapshot, bump)
 		if err != nil {
@@ -149,7 +150,7 @@ func changeCRD(ctx context.Context, i *injection) error {
 		return fmt.Errorf("change CRD: %w", err)
 	}
 	i.note(ctx, "%s got the short name %s", got.Name, name)
-	return wait(ctx, 1500*time.Millisecond) // a second later its watches end
+	return pause.For(ctx, 1500*time.Millisecond) // a second later its watches end
 }
 
 func recreateCRD(ctx context.Context, i *injection) error {
@@ -169,7 +170,7 @@ func recreateCRD(ctx context.Context, i *injection) error {
 	}); err != nil {
 		return err
 	}
-	waited := wait(ctx, i.between(0, 3*time.Second))
+	waited := pause.For(ctx, i.between(0, 3*time.Second))
 	if err := crd.Install(context.WithoutCancel(ctx), i.RESTConfig(), i.cfg.CRDs[0].DeepCopy()); err != nil {
 		return err
 	}
@@ -211,7 +212,7 @@ func revoke(ctx context.Context, i *injection) error {
 		return i.api.now().Status[http.StatusForbidden] > before
 	})
 	if missed == nil {
-		missed = wait(ctx, i.between(0, 3*time.Second))
+		missed = pause.For(ctx, i.between(0, 3*time.Second))
 	}
 	if err := i.grant(context.WithoutCancel(ctx)); err != nil {
 		return err

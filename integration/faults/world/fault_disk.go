@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 )
 
 // diskFaults break the checkpoint, or the disk that it is on.
@@ -39,7 +41,7 @@ func failDisk(errno syscall.Errno) func(context.Context, *injection) error {
 		if err := i.await(ctx, "a commit to fail", func() bool { return i.disk.refused.Load() > before }); err != nil {
 			return err
 		}
-		if err := wait(ctx, i.between(500*time.Millisecond, 4*time.Second)); err != nil {
+		if err := pause.For(ctx, i.between(500*time.Millisecond, 4*time.Second)); err != nil {
 			return err
 		}
 		kill := i.random.IntN(2) == 0
@@ -69,14 +71,14 @@ func slowDisk(ctx context.Context, i *injection) error {
 			case slowed <- struct{}{}:
 			default:
 			}
-			_ = wait(healed, slow) // whichever ends first
+			_ = pause.For(healed, slow) // whichever ends first
 		}
 		return 0
 	})
 	if err := i.await(ctx, "a commit", func() bool { return len(slowed) > 0 }); err != nil {
 		return err
 	}
-	if err := wait(ctx, i.between(2*time.Second, 6*time.Second)); err != nil {
+	if err := pause.For(ctx, i.between(2*time.Second, 6*time.Second)); err != nil {
 		return err
 	}
 	i.note(ctx, "every write and sync took %s longer", slow)

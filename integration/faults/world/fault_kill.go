@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 )
 
 // killFaults end the bridge at moments that the proxies see.
@@ -28,14 +30,14 @@ func killFaults() []Fault {
 
 func killAnytime(ctx context.Context, i *injection) error {
 	d := i.between(0, 2*time.Second)
-	if err := wait(ctx, d); err != nil {
+	if err := pause.For(ctx, d); err != nil {
 		return err
 	}
 	i.note(ctx, "killed after %s", d)
 	if err := i.KillBridge(); err != nil {
 		return err
 	}
-	if err := wait(ctx, i.between(0, 500*time.Millisecond)); err != nil {
+	if err := pause.For(ctx, i.between(0, 500*time.Millisecond)); err != nil {
 		return err
 	}
 	return i.StartBridge()
@@ -77,7 +79,7 @@ func killUncommitted(ctx context.Context, i *injection) error {
 		return err
 	}
 	answered := time.Now()
-	if err := wait(ctx, i.between(0, 100*time.Millisecond)); err != nil {
+	if err := pause.For(ctx, i.between(0, 100*time.Millisecond)); err != nil {
 		return err
 	}
 	if err := i.KillBridge(); err != nil {
@@ -144,7 +146,7 @@ func (i *injection) killOnPage(ctx context.Context, provoke func() error) error 
 	if err := i.await(ctx, "a list to come to its second page", func() bool { return len(reached) > 0 }); err != nil {
 		return i.revive(err)
 	}
-	if err := wait(ctx, i.between(0, 200*time.Millisecond)); err != nil {
+	if err := pause.For(ctx, i.between(0, 200*time.Millisecond)); err != nil {
 		return err
 	}
 	if err := i.KillBridge(); err != nil {
@@ -169,7 +171,7 @@ func killDraining(ctx context.Context, i *injection) error {
 	}); err != nil {
 		return i.revive(err)
 	}
-	if err := wait(ctx, i.between(0, time.Second)); err != nil {
+	if err := pause.For(ctx, i.between(0, time.Second)); err != nil {
 		return err
 	}
 	if !b.Running() {
@@ -189,7 +191,7 @@ func stopGracefully(ctx context.Context, i *injection) error {
 		return err
 	}
 	i.note(ctx, "stopped with SIGTERM, code 0")
-	if err := wait(ctx, i.between(0, 2*time.Second)); err != nil {
+	if err := pause.For(ctx, i.between(0, 2*time.Second)); err != nil {
 		return err
 	}
 	return i.StartBridge()

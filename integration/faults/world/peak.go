@@ -6,6 +6,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 )
 
 // sampleEvery is how often the bridge is measured.
@@ -28,7 +30,7 @@ func newPeak(ctx context.Context, w *World) *peak {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	p := &peak{stop: stop}
 	p.stopped.Go(func() {
-		for wait(ctx, sampleEvery) == nil {
+		for pause.For(ctx, sampleEvery) == nil {
 			if b := w.Bridge(); b.Running() {
 				p.add(b.sample(ctx))
 			}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 )
 
 // programs is where the bridge is built for all tests.
@@ -125,7 +126,7 @@ func change(t *testing.T, w *World) (calm func()) {
 	t.Cleanup(calm)
 	for n, gvr := range []schema.GroupVersionResource{configMaps, widgets} {
 		work.Go(func() {
-			for i := 0; wait(ctx, 25*time.Millisecond) == nil; i++ {
+			for i := 0; pause.For(ctx, 25*time.Millisecond) == nil; i++ {
 				touch(ctx, k, gvr, fmt.Sprintf("o%d-%d", n, i%5), i)
 			}
 		})
