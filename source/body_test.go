@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"unsafe"
 )
 
 func TestClass_is_the_smallest_that_holds_the_size(t *testing.T) {
@@ -26,6 +27,17 @@ func TestClass_is_the_smallest_that_holds_the_size(t *testing.T) {
 	}
 	if class(maxBody) != len(bodies)-1 {
 		t.Errorf("%d classes, and the largest body is of class %d", len(bodies), class(maxBody))
+	}
+}
+
+// Otherwise a buffer of small objects would hold many times the memory that it is bounded to.
+func TestHeld_is_not_less_than_what_a_change_takes_in_memory(t *testing.T) {
+	for _, n := range []int{0, 1, 100, minBody, minBody + 1, 5000, maxBody, maxBody + 1, 1 << 20} {
+		body := NewBody(make([]byte, n))
+		if takes := cap(body.data) + int(unsafe.Sizeof(*body)+unsafe.Sizeof(Change{})); held(n) < takes {
+			t.Errorf("a change of %d bytes takes %d, and %d are bought for it", n, takes, held(n))
+		}
+		body.Release()
 	}
 }
 

@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -136,5 +137,40 @@ func TestHistory_nothing_is_owed_where_a_list_that_was_heard_of_is_complete(t *t
 	s.saved.Owed = checkpoint.Owed{Version: "40", Cause: "expired"}
 	if owed := s.owed(); owed.Announced {
 		t.Errorf("owed %+v, and another gap was announced", owed)
+	}
+}
+
+// What a dead process left undone is done before anything is watched.
+func TestRun_does_first_what_a_dead_process_owes(t *testing.T) {
+	for name, owes := range map[string]func(*checkpoint.Stream){
+		"a list":    func(s *checkpoint.Stream) { s.Owed = checkpoint.Owed{Version: "4", Cause: "expired"} },
+		"a history": func(s *checkpoint.Stream) { s.Undone = "etcd was restored" },
+	} {
+		api, log, store := newAPIServer(t, 10), newFakeLog(), &memoryStore{}
+		api.add(3)
+		b := runBridge(t, api, log, store, nil)
+		waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 5 })
+		if err := b.stop(); err != nil {
+			t.Fatal(err)
+		}
+		saved := store.state.Streams["configmaps.v1"]
+		owes(&saved)
+		store.state.Streams["configmaps.v1"] = saved
+		b = runBridge(t, api, log, store, nil)
+		waitFor(t, "the gap", func() bool { return len(log.lines()) > 5 })
+		if line := log.lines()[5]; !strings.HasPrefix(line, "gap ") {
+			t.Errorf("%s: the log goes on with %q", name, line)
+		}
+		api.add(1)
+		waitFor(t, "the watch", func() bool {
+			lines := log.lines()
+			return strings.HasSuffix(lines[len(lines)-1], " 5 watch")
+		})
+		if err := b.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if saved := store.state.Streams["configmaps.v1"]; saved.Owed != (checkpoint.Owed{}) || saved.Undone != "" {
+			t.Errorf("%s: it is done, and the store says %+v", name, saved)
+		}
 	}
 }

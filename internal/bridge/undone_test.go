@@ -53,7 +53,11 @@ func TestHistory_that_one_stream_has_seen_to_end_ends_in_all(t *testing.T) {
 	default:
 		t.Error("the other stream is not asked to list")
 	}
+	note(t, a, source.Progress{Kind: source.Recovering, Version: "900", Cause: "expired"})
 	renewed(t, a, "1000")
+	if owed := a.owed(); owed != (source.Owed{}) {
+		t.Errorf("a list is owed of the history that has ended: %+v", owed)
+	}
 	snapshot(t, a, "1000", "x u1 900")
 	send(t, a, source.Deleted, "x", "u1", "1001", source.ReasonWatch)
 	r.settle()
