@@ -45,6 +45,8 @@ type Stream struct {
 	Owed Owed
 	// Undone is why the history is over: another stream has seen that etcd was restored. The next list begins another one. Empty where it is not.
 	Undone string
+	// Alone says that the stream has begun its history on its own, and has told no other: if one tells of a restoration, that is the one.
+	Alone bool
 	// Repair is the version up to which the log may have had changes, and lost them; empty where it has lost nothing. What is
 	// not newer is published again.
 	Repair string

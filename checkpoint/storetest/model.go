@@ -99,6 +99,7 @@ func drawBatch(t *rapid.T) *checkpoint.Batch {
 				Announced:   drawVersion(t),
 				Owed:        checkpoint.Owed{Version: drawVersion(t), Cause: rapid.String().Draw(t, "owed")},
 				Undone:      rapid.String().Draw(t, "undone"),
+				Alone:       rapid.Bool().Draw(t, "alone"),
 			}
 		}
 		b.Put[stream] = map[string]checkpoint.Row{}

@@ -152,7 +152,7 @@ func (s *stream) beginHistory(cause error) (from string) {
 	s.session.cutTrail(s.name)
 	from, told := s.reset(cause)
 	var rewound *source.RewoundError
-	if errors.As(cause, &rewound) && !told {
+	if errors.As(cause, &rewound) && !told && s.tells() {
 		s.session.undo(s, rewound)
 	}
 	return from
@@ -163,6 +163,7 @@ func (s *stream) reset(cause error) (from string, told bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	told = s.saved.Undone != ""
+	s.saved.Alone = !told && !s.tells()
 	if from = s.position(); from != "" {
 		s.saved.Gap = checkpoint.Gap{From: from, Cause: cause.Error()}
 	}

@@ -16,12 +16,13 @@ import (
 // replaced since, nothing is older than the log, and what is deleted a second time looks like any other object. So the stream that finds out
 // tells the others.
 
-// undo ends the histories of all other streams, unless that is how the one of s ended. What was stored of a stream that is not read now waits until it is.
-// The caller holds committing, and no stream's mu.
+// tells reports whether what the stream finds out is true of the others. An aggregated API server has versions of its own, and may begin anew each time it
+// starts; a group that Kubernetes does not have itself may be one's.
+func (s *stream) tells() bool { return scheme.Scheme.IsGroupRegistered(s.Group) }
+
+// undo ends the histories of all other streams. What was stored of a stream that is not read now waits until it is. The caller holds committing, and no
+// stream's mu.
 func (p *session) undo(s *stream, cause *source.RewoundError) {
-	if !scheme.Scheme.IsGroupRegistered(s.Group) {
-		return // an aggregated API server has versions of its own
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	open := map[string]bool{}
@@ -34,20 +35,29 @@ func (p *session) undo(s *stream, cause *source.RewoundError) {
 	p.undone = map[string]checkpoint.Stream{}
 	for name, saved := range p.state.Streams {
 		if !open[name] {
-			saved.Undone = cause.Error()
+			end(&saved, cause)
 			p.state.Streams[name], p.undone[name] = saved, saved
 		}
 	}
+}
+
+// end takes note that a history is over, and reports whether it is: not if it began with the restoration that is told of.
+func end(saved *checkpoint.Stream, cause *source.RewoundError) bool {
+	if saved.Alone {
+		saved.Alone = false
+		return false
+	}
+	saved.Undone = cause.Error()
+	return true
 }
 
 // over ends the history of a stream that has published anything: at its next list another one begins, and that is asked for.
 func (s *stream) over(cause *source.RewoundError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.saved == (checkpoint.Stream{}) && s.listing == "" {
+	if s.saved == (checkpoint.Stream{}) && s.listing == "" || !end(&s.saved, cause) {
 		return
 	}
-	s.saved.Undone = cause.Error()
 	if s.revoked == nil {
 		s.revoked = cause
 	}

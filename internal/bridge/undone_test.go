@@ -98,14 +98,33 @@ func TestHistory_ends_in_the_middle_of_a_list_when_another_stream_has_seen_it(t 
 	}
 }
 
-func TestHistory_of_another_API_server_says_nothing_of_the_rest(t *testing.T) {
-	r := start(t, newReadableLog(), &memoryStore{})
+// What another API server's history does says nothing of the rest. If it was etcd after all, the stream that has begun one on its own does not begin two.
+func TestHistory_that_may_be_of_another_API_server_is_not_told_and_begins_once(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r := start(t, log, store)
 	a, other := r.of(configMaps), r.of(metrics)
 	snapshot(t, a, "10", "x u1 5")
 	snapshot(t, other, "10", "y u9 6")
 	rewind(t, other, "1000")
+	snapshot(t, other, "1000", "y u9 6")
 	if err := a.doubted(); err != nil {
 		t.Error(err)
+	}
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+
+	r = start(t, log, store)
+	a, other = r.of(configMaps), r.of(metrics)
+	rewind(t, a, "1000")
+	snapshot(t, a, "1000", "x u1 5")
+	if err := other.doubted(); err != nil || other.saved.Undone != "" {
+		t.Errorf("the restoration that it has found out itself ends its history: %v", err)
+	}
+	rewind(t, a, "2000")
+	if err := other.doubted(); err == nil {
+		t.Error("it is not told of the next one")
 	}
 }
 
