@@ -228,6 +228,11 @@ var scripts = map[string]script{
 		truth: []string{"added u1 4", "h1 updated u1 4", "h1 updated u1 107", "h1 updated u1 109"}, bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
 		log: []string{"snapshot-started 1", "added u1 4 watch", "gap 8 107", "updated u1 107 relist", "gap 8 108.h1", "updated u1 107.h1 relist", "updated u1 109.h1 watch"},
 	},
+	"what a restoration took away that nobody noticed may be found missing before the next is noticed": {
+		truth:  []string{"added u1 7", "h1 deleted u1 5", "h2 added u2 107"},
+		bounds: []History{{First: 1, Last: 20}, {First: 5, Last: 10}, {First: 100, Last: 1000}},
+		log:    []string{"snapshot-started 1", "added u1 7 watch", "gap 8 105", "deleted u1 7 relist", "gap 8 108.h1", "added u2 107.h1 relist"},
+	},
 	"what is read back belongs to the gap behind it": {
 		truth: []string{
 			"added u1 4", "updated u1 7", "updated u1 9", "h1 updated u1 9", "h1 updated u1 106", "h1 updated u1 107", "h1 updated u1 108",
@@ -402,5 +407,21 @@ func BenchmarkJudge(b *testing.B) {
 		if found := Check(truth, log, options); found != nil {
 			b.Fatal(found[0])
 		}
+	}
+}
+
+// A state that was hidden by a gap, was published behind a restoration, and is still there behind the next one, need not be published again.
+func TestExcuse_finds_what_is_repeated_in_any_history_before(t *testing.T) {
+	o := &object{truth: []State{
+		{UID: "u1", Version: 7, Op: Updated}, {UID: "u1", Version: 7, Op: Updated, History: 1}, {UID: "u1", Version: 7, Op: Updated, History: 2},
+	}, published: []bool{false, true, false}, excused: make([]bool, 3)}
+	o.excuse(2, 10)
+	if !o.excused[2] {
+		t.Error("it has to be published again")
+	}
+	o.published[1], o.excused[2] = false, false
+	o.excuse(2, 10)
+	if o.excused[2] {
+		t.Error("it need not be published at all")
 	}
 }

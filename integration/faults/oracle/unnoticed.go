@@ -60,7 +60,16 @@ func (o *object) excuse(h int, version uint64) {
 			continue
 		}
 		// An end is that of an object which nobody was told of; what lives is as it was.
-		j := o.before(i)
-		o.excused[i] = o.excused[i] || !st.live() || j >= 0 && (o.published[j] || o.excused[j])
+		o.excused[i] = o.excused[i] || !st.live() || o.repeats(i)
 	}
+}
+
+// repeats reports whether state i repeats one of an earlier history that the log has, or need not have.
+func (o *object) repeats(i int) bool {
+	for j, st := range o.truth[:i] {
+		if st.UID == o.truth[i].UID && st.Version == o.truth[i].Version && st.live() && (o.published[j] || o.excused[j]) {
+			return true
+		}
+	}
+	return false
 }
