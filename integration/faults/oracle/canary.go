@@ -15,28 +15,37 @@ import (
 const piece = 8
 
 // Canaries are values that must not appear anywhere, in whole or in pieces of eight bytes: as they are, as base64 wherever they
-// begin in what was encoded, or as hex. It is safe for concurrent use once made.
+// begin in what was encoded, or as hex, of which two pieces in a row are eight bytes: the digits of one are those of some time of day. It is
+// safe for concurrent use once made.
 type Canaries struct {
-	// pieces has the index of each piece's secret.
-	pieces map[uint64]int32
+	pieces map[uint64]origin
 	// filter has a bit for each piece's hash, so that most of what is searched costs no look at the map.
 	filter []uint64
+}
+
+// origin says whose piece it is.
+type origin struct {
+	// secret is an index.
+	secret int32
+	hex    bool
 }
 
 // NewCanaries returns the canaries of secret values. A value must have at least 16 bytes, random ones and not the same again and again; a
 // shorter one panics.
 func NewCanaries(secrets ...string) *Canaries {
-	c := &Canaries{pieces: map[uint64]int32{}, filter: make([]uint64, 1<<14+len(secrets)*64)}
+	c := &Canaries{pieces: map[uint64]origin{}, filter: make([]uint64, 1<<14+len(secrets)*64)}
 	for i, s := range secrets {
 		if len(s) < 2*piece {
 			panic(fmt.Sprintf("BUG: a canary of %d bytes", len(s)))
 		}
-		c.add(s, i)
-		c.add(hex.EncodeToString([]byte(s)), i)
-		c.add(strings.ToUpper(hex.EncodeToString([]byte(s))), i)
+		whole := origin{secret: int32(i)} //nolint:gosec // no run has so many secrets
+		digits := origin{secret: whole.secret, hex: true}
+		c.add(hex.EncodeToString([]byte(s)), digits)
+		c.add(strings.ToUpper(hex.EncodeToString([]byte(s))), digits)
+		c.add(s, whole)
 		for shift := range 3 {
 			for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-				c.add(encoded(encoding, s, shift), i)
+				c.add(encoded(encoding, s, shift), whole)
 			}
 		}
 	}
@@ -52,10 +61,10 @@ func encoded(encoding *base64.Encoding, s string, shift int) string {
 	return e[(shift*8+5)/6:]
 }
 
-func (c *Canaries) add(s string, secret int) {
+func (c *Canaries) add(s string, of origin) {
 	for i := 0; i+piece <= len(s); i++ {
 		w := binary.LittleEndian.Uint64([]byte(s[i : i+piece]))
-		c.pieces[w] = int32(secret) //nolint:gosec // no run has so many secrets
+		c.pieces[w] = of
 		h := c.bit(w)
 		c.filter[h/64] |= 1 << (h % 64)
 	}
@@ -70,15 +79,22 @@ func (c *Canaries) bit(w uint64) uint64 {
 func (c *Canaries) Find(b []byte) []string {
 	var found []string
 	seen := map[int32]bool{}
+	half := map[int]int32{} // where a piece of hex ends
 	var w uint64
 	for i, x := range b {
 		w = w>>8 | uint64(x)<<56
 		if h := c.bit(w); i < piece-1 || c.filter[h/64]&(1<<(h%64)) == 0 {
 			continue
 		}
-		if secret, is := c.pieces[w]; is && !seen[secret] {
-			seen[secret] = true
-			found = append(found, fmt.Sprintf("secret %d, at byte %d,", secret, i-piece+1))
+		of, is := c.pieces[w]
+		if is && of.hex {
+			before, ok := half[i-piece]
+			half[i] = of.secret
+			is = ok && before == of.secret
+		}
+		if is && !seen[of.secret] {
+			seen[of.secret] = true
+			found = append(found, fmt.Sprintf("secret %d, at byte %d,", of.secret, i-piece+1))
 		}
 	}
 	return found
@@ -100,6 +116,6 @@ func (c *Canaries) Search(where string, r io.Reader) ([]Violation, error) {
 		if err != nil {
 			return all, fmt.Errorf("search %s: %w", where, err)
 		}
-		kept = copy(buffer, buffer[len(buffer)-piece+1:])
+		kept = copy(buffer, buffer[len(buffer)-2*piece+1:])
 	}
 }

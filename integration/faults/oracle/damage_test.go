@@ -287,6 +287,7 @@ func TestCanaries_are_found_in_every_disguise_and_nothing_else_is(t *testing.T) 
 		"base64, one off": base64.StdEncoding.EncodeToString([]byte("{" + secret + "}")),
 		"base64, two off": base64.StdEncoding.EncodeToString([]byte("{{" + secret)),
 		"hex":             hex.EncodeToString([]byte(secret)),
+		"piece of hex":    hex.EncodeToString([]byte(secret))[5 : 5+2*piece],
 		"quoted":          strconv.Quote(secret),
 	} {
 		for _, around := range []string{"", "x", "some text that is no secret"} {
@@ -295,7 +296,8 @@ func TestCanaries_are_found_in_every_disguise_and_nothing_else_is(t *testing.T) 
 			}
 		}
 	}
-	if found := c.Find([]byte(secret[:piece-1] + " W3JlZGFjdGVkXQ== " + secret[piece:2*piece-1])); found != nil {
+	if found := c.Find([]byte(secret[:piece-1] + " W3JlZGFjdGVkXQ== " + secret[piece:2*piece-1] +
+		hex.EncodeToString([]byte(secret))[:2*piece-1] + " 12:03:04." + hex.EncodeToString([]byte(secret))[3*piece:4*piece])); found != nil {
 		t.Errorf("found %v in a text without a piece", found)
 	}
 }
