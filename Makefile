@@ -88,7 +88,7 @@ lint: $(GOLANGCI) ## Check style, formatting, and that the go.mod files are tidy
 	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:" $$unformatted >&2; exit 1; fi
 	@set -e; for m in $(MODULES); do \
 		echo "lint: module $$m"; \
-		(cd $$m && $(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./... && $(GO) mod tidy -diff); \
+		(cd $$m && $(GOLANGCI) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./... && $(GO) mod tidy -diff); \
 	done
 
 .PHONY: fmt
