@@ -55,6 +55,9 @@ func (r *reader) read(ctx context.Context, cfg jetstream.ConsumerConfig, end boo
 	if err != nil {
 		return err
 	}
+	if err := r.still(asking); err != nil {
+		return err
+	}
 	r.reads()
 	if end && c.CachedInfo().NumPending == 0 {
 		return errDone
@@ -87,6 +90,15 @@ func (r *reader) read(ctx context.Context, cfg jetstream.ConsumerConfig, end boo
 			return errDone
 		}
 	}
+}
+
+// still fails if the stream is not the one that was opened: a consumer that was made on another one would wait there for a sequence that is far away.
+func (r *reader) still(ctx context.Context) error {
+	stream, err := r.js.Stream(ctx, r.cfg.Stream)
+	if err == nil && !stream.CachedInfo().Created.Equal(r.created) {
+		return errMissed
+	}
+	return err
 }
 
 func message(subject string, sequence uint64, stored time.Time, header gonats.Header, data []byte) tail.Message {
