@@ -86,18 +86,7 @@ func TestSink_ends_when_its_stream_was_made_anew_behind_its_back(t *testing.T) {
 	ended := runs(t, s)
 	publish(t, s, message("k8s.a", "a.1"))
 	publish(t, s, message("k8s.a", "a.2"))
-	nc, js := b.connect(t)
-	defer nc.Close()
-	st, err := js.Stream(t.Context(), stream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := js.DeleteStream(t.Context(), stream); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateStream(t.Context(), st.CachedInfo().Config); err != nil {
-		t.Fatal(err)
-	}
+	b.remake(t, 0)
 	publish(t, s, message("k8s.a", "a.3"))
 	mustRewind(t, ended, 2, 1)
 }

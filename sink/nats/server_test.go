@@ -114,9 +114,11 @@ func (b *broker) remake(t *testing.T, n int) {
 	if err := js.DeleteStream(t.Context(), stream); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateStream(t.Context(), st.CachedInfo().Config); err != nil {
-		t.Fatal(err)
-	}
+	// The server may still be removing the directory.
+	sinktest.Eventually(t, "the stream is made anew", func() error {
+		_, err := js.CreateStream(t.Context(), st.CachedInfo().Config)
+		return err
+	})
 	for i := range n {
 		if _, err := js.Publish(t.Context(), "k8s.other", nil, jetstream.WithMsgID(fmt.Sprint("other.", i))); err != nil {
 			t.Fatal(err)
