@@ -162,7 +162,7 @@ func (s *Sink) serve(ctx context.Context, nc *gonats.Conn, closed <-chan struct{
 		case err == nil:
 			failures = 0
 			next = s.cfg.LookEvery
-			s.setUp(epoch, nc.ConnectedUrlRedacted())
+			s.setUp(epoch, s.reached(nc))
 		case nc.IsConnected():
 			failures++
 			next = s.backoff(failures)

@@ -279,6 +279,14 @@ func (s *Sink) setUp(epoch int, server string) {
 	}
 }
 
+// reached says for the log which server the connection is to. One in this process is reached without an address.
+func (s *Sink) reached(nc *gonats.Conn) string {
+	if s.cfg.InProcess != nil {
+		return "in this process"
+	}
+	return nc.ConnectedUrlRedacted()
+}
+
 // suspect asks for another look at the stream, and stops publishing meanwhile.
 func (s *Sink) suspect(err error) {
 	if s.down.CompareAndSwap(nil, &err) {

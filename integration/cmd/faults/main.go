@@ -21,16 +21,17 @@ import (
 func main() {
 	o := campaign.Options{Log: os.Stdout}
 	only, round, began := "", -1, time.Now()
-	flag.IntVar(&o.Faults, "faults", 60, "how many faults to inject")
-	flag.IntVar(&o.PerRound, "per-round", 0, "how many of them in each round (default 12)")
-	flag.IntVar(&o.Parallel, "parallel", 1, "how many rounds to play at a time")
-	flag.Uint64Var(&o.Seed, "seed", 0, "what the campaign follows from (default: a random one); with the same directory it goes on where it was")
-	flag.IntVar(&round, "round", round, "play only the round of this number, with -per-round faults, in a fresh directory inside -dir")
-	flag.StringVar(&o.Dir, "dir", "faults-results", "directory of the results, and of rounds in which a promise was broken")
-	flag.StringVar(&o.Binary, "bridge", "", "another program than the bridge of this tree; its clock does not jump")
-	flag.StringVar(&only, "only", "", "inject only faults whose name matches this regular expression")
-	flag.DurationVar(&o.Longest, "longest", 0, "leave out faults that take longer")
-	flag.Parse()
+	flags := flag.NewFlagSet("faults", flag.ExitOnError) // without those of libraries
+	flags.IntVar(&o.Faults, "faults", 60, "how many faults to inject")
+	flags.IntVar(&o.PerRound, "per-round", 0, "how many of them in each round (default 12)")
+	flags.IntVar(&o.Parallel, "parallel", 1, "how many rounds to play at a time")
+	flags.Uint64Var(&o.Seed, "seed", 0, "what the campaign follows from (default: a random one); with the same directory it goes on where it was")
+	flags.IntVar(&round, "round", round, "play only the round of this number, with -per-round faults, in a fresh directory inside -dir")
+	flags.StringVar(&o.Dir, "dir", "faults-results", "directory of the results, and of rounds in which a promise was broken")
+	flags.StringVar(&o.Binary, "bridge", "", "another program than the bridge of this tree; its clock does not jump")
+	flags.StringVar(&only, "only", "", "inject only faults whose name matches this regular expression")
+	flags.DurationVar(&o.Longest, "longest", 0, "leave out faults that take longer")
+	_ = flags.Parse(os.Args[1:]) // it exits where it fails
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64() >> 1
 	}

@@ -19,14 +19,15 @@ import (
 
 func main() {
 	cfg := outage.Config{Log: os.Stderr}
-	flag.DurationVar(&cfg.Away, "for", time.Hour, "how long the broker is away")
-	flag.Float64Var(&cfg.Rate, "rate", 200, "how many changes are made in a second")
-	flag.Uint64Var(&cfg.Seed, "seed", 0, "what the changes follow from (default: a random one)")
-	flag.IntVar(&cfg.Objects, "objects", 0, "how many objects of each kind are changed (default 200)")
-	flag.Int64Var(&cfg.Buffer, "buffer", 0, "how many bytes the bridge may hold (default: the bridge's own)")
-	flag.StringVar(&cfg.Dir, "dir", "", "directory, which exists, to leave everything in (default: a temporary one that is removed)")
-	flag.StringVar(&cfg.Binary, "bridge", "", "the bridge's program (default: built from the tree)")
-	flag.Parse()
+	flags := flag.NewFlagSet("outage", flag.ExitOnError) // without those of libraries
+	flags.DurationVar(&cfg.Away, "for", time.Hour, "how long the broker is away")
+	flags.Float64Var(&cfg.Rate, "rate", 200, "how many changes are made in a second")
+	flags.Uint64Var(&cfg.Seed, "seed", 0, "what the changes follow from (default: a random one)")
+	flags.IntVar(&cfg.Objects, "objects", 0, "how many objects of each kind are changed (default 200)")
+	flags.Int64Var(&cfg.Buffer, "buffer", 0, "how many bytes the bridge may hold (default: the bridge's own)")
+	flags.StringVar(&cfg.Dir, "dir", "", "directory, which exists, to leave everything in (default: a temporary one that is removed)")
+	flags.StringVar(&cfg.Binary, "bridge", "", "the bridge's program (default: built from the tree)")
+	_ = flags.Parse(os.Args[1:]) // it exits where it fails
 	if cfg.Seed == 0 {
 		cfg.Seed = rand.Uint64() >> 1
 	}

@@ -92,7 +92,13 @@ func newCampaign(o Options) (*campaign, error) {
 		o.Dir, o.Parallel, o.Faults = dir, 1, o.PerRound
 	}
 	c := &campaign{options: o, file: filepath.Join(o.Dir, fmt.Sprintf("results-%d.jsonl", o.Seed)), played: map[int]bool{}, last: time.Now()}
-	return c, c.load()
+	if err := c.load(); err != nil {
+		return nil, err
+	}
+	if c.faults >= o.Faults {
+		c.tell("all %d faults of this seed have been injected before, and this is what came of it; another seed injects others", o.Faults)
+	}
+	return c, nil
 }
 
 // play plays one round after another.
@@ -159,19 +165,19 @@ func (c *campaign) keep(r Result) error {
 	gaps := hides(r.Gaps)
 	_, _ = fmt.Fprintf(c.options.Log, "%s round %d of seed %d: %d of %d faults done, %d changes, %d entries, %d gaps hide %d, %d read back, %d violations, %.0f s\n",
 		now.Format(time.TimeOnly), r.Round, r.Seed, Summarize(c.results).Faults, c.options.Faults, r.Changes, r.Entries, gaps.Gaps, gaps.Hidden, r.Recovered,
-		len(r.Told), r.Seconds)
+		r.count(), r.Seconds)
 	for _, told := range r.Told {
 		_, _ = fmt.Fprintln(c.options.Log, told)
 	}
 	if len(r.Told) > 0 {
-		_, _ = fmt.Fprintf(c.options.Log, "what is left is in %s; to draw the same again: %s\n", c.dir(r.Round), c.options.Command(r.Round, r.Wanted))
+		_, _ = fmt.Fprintf(c.options.Log, "what is left is in %s; to draw the same again, in integration/: %s\n", c.dir(r.Round), c.options.Command(r.Round, r.Wanted))
 	}
 	return save(c.file, r)
 }
 
 // Command is what plays a round again that had so many faults; what happens at which moment is up to the machine.
 func (o Options) Command(round, faults int) string {
-	s := fmt.Sprintf("go run ./cmd/faults -seed %d -round %d -per-round %d", o.Seed, round, faults)
+	s := fmt.Sprintf("go run ./cmd/faults -seed %d -round %d -per-round %d -dir '%s'", o.Seed, round, faults, o.Dir)
 	if o.Longest != 0 && o.Longest != longest {
 		s += fmt.Sprintf(" -longest %s", o.Longest)
 	}

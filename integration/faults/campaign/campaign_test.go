@@ -174,7 +174,7 @@ func TestCampaign_repeats_one_round(t *testing.T) {
 	if err := save(c.file, someResults[1]); err != nil {
 		t.Fatal(err)
 	}
-	if got := o.Command(2, 3); got != "go run ./cmd/faults -seed 3 -round 2 -per-round 3" {
+	if got := o.Command(2, 3); got != "go run ./cmd/faults -seed 3 -round 2 -per-round 3 -dir '"+o.Dir+"'" {
 		t.Errorf("the command is %s", got)
 	}
 	o.Round, o.PerRound = new(2), 3

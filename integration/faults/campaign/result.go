@@ -139,3 +139,11 @@ func hides(gaps []Gap) (sum GapSum) {
 	}
 	return sum
 }
+
+// count is how often something was violated, in all.
+func (r *Result) count() (n int) {
+	for _, times := range r.Violations {
+		n += times
+	}
+	return n
+}
