@@ -27,8 +27,11 @@ var (
 var rules = []Rule{
 	{Path: "source/...", Ours: []string{"source/...", "internal/pause"}, Never: slices.Concat(brokers, stores), Why: "a source knows Kubernetes and nothing behind it"},
 	{Path: "encode/...", Ours: []string{"source", "sink"}, Never: slices.Concat(brokers, stores, cluster, []string{"net", "os"}), Why: "encoding is pure"},
-	{Path: "sink/...", Ours: []string{"sink/...", "internal/pause"}, Never: slices.Concat(stores, cluster), Why: "a sink knows its broker and nothing before it"},
-	{Path: "checkpoint/...", Ours: []string{"checkpoint/..."}, Never: []string{"k8s.io/client-go", "k8s.io/api"}, Why: "a checkpoint knows versions and no cluster"},
+	{Path: "sink/...", Ours: []string{"sink/...", "internal/pause", "internal/kafka/..."}, Never: slices.Concat(stores, cluster), Why: "a sink knows its broker and nothing before it"},
+	{Path: "internal/kafka", Ours: []string{"internal/kafka/...", "internal/tlsfiles"}, Never: slices.Concat(stores, cluster), Why: "a connection knows its brokers and nothing of events"},
+	{Path: "internal/tlsfiles", Never: slices.Concat(brokers, stores, cluster), Why: "it knows files"},
+	{Path: "internal/kafka/batch", Never: slices.Concat(brokers, stores, cluster, []string{"net", "os"}), Why: "encoding is pure"},
+	{Path: "checkpoint/...", Ours: []string{"checkpoint/...", "internal/kafka/...", "internal/pause"}, Never: []string{"k8s.io/client-go", "k8s.io/api"}, Why: "a checkpoint knows versions and no cluster"},
 	{
 		Path: "internal/bridge/...", Ours: []string{"internal/bridge/...", "internal/pause", "source", "encode", "sink", "checkpoint"},
 		Never: slices.Concat(brokers, codecs, stores), Why: "the bridge knows the contracts, no broker, no store and no format",

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package batch
+
+import (
+	"bytes"
+	"math"
+	"testing"
+)
+
+func TestSeal_again_changes_the_producer_and_the_crc_only(t *testing.T) {
+	for _, c := range compressions {
+		t.Run(string(c), func(t *testing.T) {
+			var b Builder
+			fill(t, &b, samples(50))
+			b.Compress(NewCodec(c))
+			first := bytes.Clone(b.Seal(1, 2, 3))
+			second := b.Seal(math.MaxInt64, math.MaxInt16, math.MaxInt32)
+			for i := range first {
+				mayDiffer := 17 <= i && i < 21 || 43 <= i && i < 57
+				if !mayDiffer && first[i] != second[i] {
+					t.Fatalf("byte %d differs", i)
+				}
+			}
+			checkHeader(t, second, samples(50))
+			if got := second[43:57]; !bytes.Equal(got, []byte("\x7f\xff\xff\xff\xff\xff\xff\xff\x7f\xff\x7f\xff\xff\xff")) {
+				t.Errorf("producer %x", got)
+			}
+			if got := b.Seal(1, 2, 3); !bytes.Equal(got, first) {
+				t.Error("the same seal gives other bytes")
+			}
+		})
+	}
+}
+
+func TestSealed_batch_cannot_be_changed(t *testing.T) {
+	sealed := func() *Builder {
+		var b Builder
+		fill(t, &b, samples(3))
+		b.Seal(1, 0, 0)
+		return &b
+	}
+	for name, change := range map[string]func(){
+		"append":         func() { sealed().Append(&Record{}, math.MaxInt) },
+		"compress":       func() { sealed().Compress(NewCodec(Gzip)) },
+		"not compressed": func() { sealed().Compress(nil) },
+		"empty":          func() { new(Builder).Seal(1, 0, 0) },
+		"not sealed":     func() { new(Builder).Sized() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("it does not panic")
+				}
+			}()
+			change()
+		})
+	}
+	b := sealed()
+	if p := append(b.Seal(1, 0, 0), 1); &p[0] == &b.Seal(1, 0, 0)[0] {
+		t.Error("who appends to a sealed batch writes into the builder's memory")
+	}
+}
+
+func TestNextSequence_goes_on_at_zero(t *testing.T) {
+	for _, c := range []struct {
+		base    int32
+		records int
+		want    int32
+	}{
+		{0, 0, 0},
+		{0, 1, 1},
+		{41, 500, 541},
+		{math.MaxInt32 - 1, 1, math.MaxInt32},
+		{math.MaxInt32, 1, 0},
+		{math.MaxInt32 - 1, 3, 1},
+		{math.MaxInt32, math.MaxInt32, math.MaxInt32 - 1},
+	} {
+		if got := NextSequence(c.base, c.records); got != c.want {
+			t.Errorf("NextSequence(%d, %d) = %d, want %d", c.base, c.records, got, c.want)
+		}
+	}
+}

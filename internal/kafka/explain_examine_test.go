@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafka
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+)
+
+func TestDoctor_finds_nothing_where_all_is_well(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := a.issue(t, "bridge", time.Now().Add(time.Hour))
+	trusting, certified := TLS{CAFile: a.file}, TLS{CAFile: a.file, CertFile: cert, KeyFile: key}
+	plain := Auth{Mechanism: Plain, User: "u", Password: "p"}
+	for name, c := range map[string]struct {
+		certificates, tls, sasl bool
+		cfg                     Config
+	}{
+		"plaintext":               {cfg: Config{}},
+		"TLS":                     {tls: true, cfg: Config{TLS: trusting}},
+		"TLS with a certificate":  {tls: true, cfg: Config{TLS: certified}},
+		"certificates":            {tls: true, certificates: true, cfg: Config{TLS: certified}},
+		"SASL":                    {sasl: true, cfg: Config{Auth: plain}},
+		"SASL over TLS":           {sasl: true, tls: true, cfg: Config{Auth: plain, TLS: trusting}},
+		"SASL over certificates":  {sasl: true, tls: true, certificates: true, cfg: Config{Auth: plain, TLS: certified}},
+		"a name that is not its":  {tls: true, cfg: Config{TLS: TLS{CAFile: a.file, ServerName: "other.test"}}},
+		"a certificate on demand": {tls: true, cfg: Config{TLS: trusting}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t, func(f *fake) {
+				if c.tls {
+					f.tls = a.server(t, nil)
+				}
+				if c.certificates {
+					a.verifyClients(f.tls)
+				}
+				if name == "a certificate on demand" {
+					f.tls.ClientAuth = tls.RequestClientCert
+				}
+				if c.sasl {
+					f.mechanisms = []string{Plain}
+				}
+			})
+			c.cfg.Brokers = []string{f.addr()}
+			d := newDoctor(c.cfg, must[*tls.Config](t)(c.cfg.TLS.config()))
+			if got := d.explain(t.Context(), io.EOF, ""); got.Error() != "EOF" {
+				t.Errorf("got %v", got)
+			}
+			if f.accepted.Load() != 1 {
+				t.Errorf("%d connections were made", f.accepted.Load())
+			}
+		})
+	}
+}
+
+// A complaint is lost where what the client writes meanwhile makes the broker reset the connection.
+func TestDoctor_finds_out_about_certificates_without_a_complaint(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := newAuthority(t).issue(t, "stranger", time.Now().Add(time.Hour))
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		f := newFake(t, func(f *fake) {
+			f.tls = a.server(t, a.verifyClients)
+			f.tls.MaxVersion = version
+		})
+		for with, want := range map[TLS]string{
+			{CAFile: a.file}: "broker " + f.addr() + " asks for a client certificate, and none is configured: unexpected EOF",
+			{CAFile: a.file, CertFile: cert, KeyFile: key}: "broker " + f.addr() + " refuses the client's certificate (tls: unknown certificate authority): unexpected EOF",
+		} {
+			d := newDoctor(Config{Brokers: []string{f.addr()}}, must[*tls.Config](t)(with.config()))
+			if got := d.explain(t.Context(), io.ErrUnexpectedEOF, "").Error(); got != want {
+				t.Errorf("%s: got  %s\nwant %s", tls.VersionName(version), got, want)
+			}
+		}
+	}
+}
+
+func TestDoctor_knows_whether_there_is_a_certificate_to_refuse(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := a.issue(t, "bridge", time.Now().Add(time.Hour))
+	for with, want := range map[TLS]string{
+		{CAFile: a.file}: "the broker asks for a client certificate, and none is configured: remote error: tls: bad certificate",
+		{CAFile: a.file, CertFile: cert, KeyFile: key}: "the broker refuses the client's certificate: remote error: tls: bad certificate",
+	} {
+		d := newDoctor(Config{}, must[*tls.Config](t)(with.config()))
+		if got := d.explain(t.Context(), remote("tls: bad certificate"), "").Error(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+func TestDoctor_makes_no_room_for_what_a_stranger_promises(t *testing.T) {
+	addr := serveAll(t, func(c net.Conn) {
+		_, _ = c.Read(make([]byte, 1024))
+		_, _ = c.Write([]byte("\x7f\xff\xff\xffkeb1"))
+	})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_ = newDoctor(Config{Brokers: []string{addr}}, nil).explain(t.Context(), io.EOF, "")
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<30 {
+		t.Errorf("%d bytes were allocated", n)
+	}
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafka
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+)
+
+// eventually polls until what is said holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(15 * time.Second)
+	defer deadline.Stop()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for !holds() {
+		select {
+		case <-poll.C:
+		case <-deadline.C:
+			t.Fatal(what)
+		}
+	}
+}
+
+func TestClient_survives_a_broker_that_freezes_without_closing(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	for name, at := range map[string]stage{"TLS handshake": handshaking, "versions": versions, "SASL handshake": naming, "SASL exchange": proving, "request": asking} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, func(f *fake) {
+				f.tls, f.mechanisms = a.server(t, nil), []string{ScramSHA256, Plain}
+				f.frozen.Store(int32(at))
+			})
+			const timeout = 2 * time.Second
+			c, err := NewClient(Config{
+				Brokers: []string{f.addr()}, Timeout: timeout, TLS: TLS{CAFile: a.file}, Auth: Auth{Mechanism: Plain, User: "bridge", Password: "secret"},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			for range 2 {
+				begin := time.Now()
+				if _, err := c.Topics(t.Context()); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("it fails with %v", err)
+				}
+				if took := time.Since(begin); took < timeout/2 || took > 3*timeout {
+					t.Errorf("it fails after %v", took)
+				}
+			}
+			f.frozen.Store(int32(never))
+			begin := time.Now()
+			if _, err := c.Topics(t.Context()); err != nil {
+				t.Errorf("back again: %v", err)
+			}
+			if took := time.Since(begin); took > 3*timeout {
+				t.Errorf("back again, it takes %v", took)
+			}
+			c.Close()
+			eventually(t, "a frozen connection is held for ever", func() bool { return f.open.Load() == 0 })
+		})
+	}
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafka
+
+import (
+	"crypto/tls"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTLS_names_everything_that_is_wrong(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := a.issue(t, "bridge", time.Now().Add(time.Hour))
+	_, other := a.issue(t, "bridge", time.Now().Add(time.Hour))
+	empty := writeFile(t, "empty", "no PEM")
+	for name, c := range map[string]struct {
+		tls  TLS
+		want string
+	}{
+		"everything":         {TLS{Enabled: true, CAFile: a.file, CertFile: cert, KeyFile: key, ServerName: "b"}, ""},
+		"a CA that is away":  {TLS{CAFile: "/nowhere/ca"}, "tls: CA: open /nowhere/ca: no such file or directory"},
+		"a CA without any":   {TLS{CAFile: empty}, "tls: CA " + empty + ": no certificate in it"},
+		"half a certificate": {TLS{CertFile: cert}, "tls: a certificate and its key go together"},
+		"another's key":      {TLS{CertFile: cert, KeyFile: other}, "tls: certificate " + cert + " with key " + other + ": tls: private key does not match public key"},
+		"both": {
+			TLS{CAFile: empty, CertFile: "/nowhere/cert", KeyFile: key},
+			"tls: CA " + empty + ": no certificate in it\ntls: certificate /nowhere/cert with key " + key + ": open /nowhere/cert: no such file or directory",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := c.tls.config()
+			if text := strings.TrimSpace(errorText(err)); text != c.want {
+				t.Errorf("got\n%s\nwant\n%s", text, c.want)
+			}
+		})
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestTLS_is_asked_for_by_any_field(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := a.issue(t, "bridge", time.Now().Add(time.Hour))
+	if c, err := (TLS{}).config(); c != nil || err != nil {
+		t.Errorf("nothing asked for: %v, %v", c, err)
+	}
+	for _, with := range []TLS{{Enabled: true}, {CAFile: a.file}, {CertFile: cert, KeyFile: key}, {ServerName: "b"}, {InsecureSkipVerify: true}} {
+		c, err := with.config()
+		if err != nil || c == nil {
+			t.Fatalf("%+v: %v", with, err)
+		}
+		if c.MinVersion != tls.VersionTLS12 || c.ServerName != with.ServerName || c.InsecureSkipVerify != with.InsecureSkipVerify || (c.RootCAs != nil) != (with.CAFile != "") {
+			t.Errorf("%+v gave MinVersion %x, ServerName %q, InsecureSkipVerify %v, roots %v", with, c.MinVersion, c.ServerName, c.InsecureSkipVerify, c.RootCAs != nil)
+		}
+	}
+}
+
+// seen returns the name in the certificate that a client shows.
+func seen(t *testing.T, server, client *tls.Config) (string, error) {
+	t.Helper()
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	s := tls.Server(b, server)
+	failed := make(chan error, 1)
+	go func() {
+		err := s.HandshakeContext(t.Context())
+		if err != nil {
+			_ = b.Close()
+		}
+		failed <- err
+	}()
+	c := tls.Client(a, client)
+	err := c.HandshakeContext(t.Context())
+	if err != nil {
+		_ = a.Close()
+	}
+	if failure := <-failed; err != nil || failure != nil {
+		if err == nil {
+			err = failure
+		}
+		return "", err
+	}
+	return s.ConnectionState().PeerCertificates[0].Subject.CommonName, nil
+}
+
+func TestTLS_shows_a_renewed_certificate_on_the_next_connection(t *testing.T) {
+	a := newAuthority(t)
+	server := a.server(t, a.verifyClients)
+	server.SessionTicketsDisabled = true
+	cert, key := a.issue(t, "before", time.Now().Add(time.Hour))
+	newCert, newKey := a.issue(t, "after", time.Now().Add(time.Hour))
+	client, err := TLS{CAFile: a.file, CertFile: cert, KeyFile: key, ServerName: "broker.test"}.config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name, err := seen(t, server, client); name != "before" || err != nil {
+		t.Errorf("first %q, %v", name, err)
+	}
+	copyFile(t, newCert, cert)
+	const mismatch = "tls: private key does not match public key"
+	if name, err := seen(t, server, client); err == nil || err.Error() != "tls: certificate "+cert+" with key "+key+": "+mismatch {
+		t.Errorf("half renewed: %q, %v", name, err)
+	}
+	copyFile(t, newKey, key)
+	if name, err := seen(t, server, client); name != "after" || err != nil {
+		t.Errorf("then %q, %v", name, err)
+	}
+}
+
+func TestTLS_speaks_1_2_and_no_less(t *testing.T) {
+	a := newAuthority(t)
+	for version, want := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+		cert, key := a.issue(t, "bridge", time.Now().Add(time.Hour))
+		client, err := TLS{CAFile: a.file, CertFile: cert, KeyFile: key, ServerName: "broker.test"}.config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := a.server(t, a.verifyClients)
+		server.MinVersion, server.MaxVersion = tls.VersionTLS10, version
+		if _, err := seen(t, server, client); (err == nil) != want {
+			t.Errorf("%s: %v", tls.VersionName(version), err)
+		}
+	}
+}
