@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkabroker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// fake puts programs, shell scripts by name, alone in PATH, for a cache of its own, and returns the cache.
+func fake(t *testing.T, scripts map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	path := []string{filepath.Join(dir, "bin"), filepath.Join(dir, "tools")}
+	for _, d := range path {
+		must(t, os.Mkdir(d, 0o755))
+	}
+	for _, name := range []string{"mkdir", "touch", "tail"} { // what the scripts need, and nothing else: java and mvn may be beside them
+		real, err := exec.LookPath(name)
+		must(t, err)
+		must(t, os.Symlink(real, filepath.Join(path[1], name)))
+	}
+	for name, script := range scripts {
+		must(t, os.WriteFile(filepath.Join(path[0], name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+	}
+	t.Setenv("PATH", strings.Join(path, ":"))
+	t.Setenv("KUBE_EVENTBRIDGE_CACHE", filepath.Join(dir, "cache"))
+	return filepath.Join(dir, "cache")
+}
+
+const goodJava = `echo 'openjdk version "21.0.2" 2024-01-16' >&2`
+
+func TestInstall_says_what_is_missing(t *testing.T) {
+	for name, c := range map[string]struct {
+		scripts map[string]string
+		want    string
+	}{
+		"no java":        {map[string]string{}, "apt-get install default-jre-headless"},
+		"an old java":    {map[string]string{"java": `echo 'java version "1.8.0_402"'`}, "is version 1.8.0_402; install Java 17"},
+		"a broken java":  {map[string]string{"java": "exit 1"}, "install Java 17"},
+		"a strange java": {map[string]string{"java": "echo hello"}, "install Java 17"},
+		"no mvn":         {map[string]string{"java": goodJava}, "apt-get install maven"},
+		"no network":     {map[string]string{"java": goodJava, "mvn": "echo half > lib; echo 'no route to host'; exit 1"}, "no route to host"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cache := fake(t, c.scripts)
+			err := Install(t.Context(), nil)
+			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v", err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(cache, "*")); len(left) > 1 {
+				t.Errorf("left %q, want no more than the lock", left)
+			}
+		})
+	}
+}
+
+func TestInstall_fetches_once_however_many_ask(t *testing.T) {
+	calls := filepath.Join(t.TempDir(), "calls")
+	cache := fake(t, map[string]string{"mvn": "echo x >> " + calls + "; mkdir lib; touch lib/b.jar lib/a.jar"})
+	var g errgroup.Group
+	var logs [4]bytes.Buffer
+	found := make([]string, len(logs))
+	for i := range logs {
+		g.Go(func() (err error) {
+			a := &artifacts{dir: filepath.Join(cache, "kafka"), say: func(format string, args ...any) { fmt.Fprintf(&logs[i], format+"\n", args...) }}
+			if err := a.once(t.Context(), a.jars(), a.fetch); err != nil {
+				return err
+			}
+			found[i], err = a.classpath()
+			return err
+		})
+	}
+	must(t, g.Wait())
+	if b, err := os.ReadFile(calls); err != nil || string(b) != "x\n" {
+		t.Errorf("mvn ran for %q, %v, want once", b, err)
+	}
+	want := filepath.Join(cache, "kafka", "lib", "a.jar") + ":" + filepath.Join(cache, "kafka", "lib", "b.jar")
+	if slices.ContainsFunc(found, func(s string) bool { return s != want }) {
+		t.Errorf("classpaths %q, want %q", found, want)
+	}
+	var all strings.Builder
+	for i := range logs {
+		all.Write(logs[i].Bytes())
+	}
+	if !strings.Contains(all.String(), "fetching Kafka "+Version()) || !strings.Contains(all.String(), "waiting for it") {
+		t.Errorf("progress:\n%s", all.String())
+	}
+}
+
+func TestInstall_ends_with_its_context(t *testing.T) {
+	cache := fake(t, map[string]string{"java": goodJava, "mvn": "exec tail -f /dev/null"})
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := Install(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(cache, "*")); len(left) > 1 {
+		t.Errorf("left %q, want no more than the lock", left)
+	}
+}
+
+// recorder is a test that only notes how it ended.
+type recorder struct {
+	testing.TB
+	skipped, failed string
+}
+
+func (*recorder) Helper() {}
+func (r *recorder) Skipf(format string, args ...any) {
+	r.skipped = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+func (r *recorder) Fatal(args ...any) {
+	r.failed = fmt.Sprint(args...)
+	runtime.Goexit()
+}
+
+func TestForTest_is_skipped_aloud_without_Kafka_and_fails_in_CI(t *testing.T) {
+	fake(t, nil)
+	s := NewShared(Config{})
+	for name, do := range map[string]func(testing.TB){
+		"own":    func(tb testing.TB) { ForTest(tb, Config{}) },
+		"shared": func(tb testing.TB) { s.ForTest(tb) },
+	} {
+		for _, ci := range []string{"", "true"} {
+			t.Setenv("CI", ci)
+			r := &recorder{TB: t}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				do(r)
+			}()
+			<-done
+			if (ci == "") != strings.HasPrefix(r.skipped, "NOT RUN: ") || (ci == "") == strings.Contains(r.failed, "install Java") {
+				t.Errorf("%s, CI=%q: skipped %q, failed %q", name, ci, r.skipped, r.failed)
+			}
+		}
+	}
+	must(t, s.Close())
+}
+
+func TestProcess_ends_with_its_parent(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("SKIPPED: only Linux ends a child with its parent")
+	}
+	log := os.Getenv("KAFKABROKER_TEST_PARENT")
+	if log != "" { // this is the parent
+		p, err := startProcess("tail", exec.Command("tail", "-f", "/dev/null"), log)
+		must(t, err)
+		must(t, os.WriteFile(log+".pid", fmt.Append(nil, p.cmd.Process.Pid), 0o644))
+		<-t.Context().Done()
+		select {}
+	}
+	log = filepath.Join(t.TempDir(), "log")
+	parent := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+	parent.Env = append(os.Environ(), "KAFKABROKER_TEST_PARENT="+log)
+	must(t, parent.Start())
+	var pid int
+	err := poll(within(t, 30*time.Second), "wait for the child", func(context.Context) error {
+		b, err := os.ReadFile(log + ".pid")
+		if err == nil {
+			_, err = fmt.Sscan(string(b), &pid)
+		}
+		return err
+	})
+	must(t, errors.Join(err, parent.Process.Kill()))
+	_ = parent.Wait() // it was killed
+	must(t, poll(within(t, 30*time.Second), "wait for its end", func(context.Context) error {
+		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			return nil
+		}
+		return fmt.Errorf("process %d is still there", pid)
+	}))
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkabroker
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"testing"
+)
+
+// ForTest returns a cluster that is closed when the test ends. Where Kafka is not to be had the test is skipped with the reason, and fails instead if the
+// environment variable CI is set. If the test fails, the end of what the brokers printed is in its log. Progress of a
+// download goes to stderr, unless cfg.Log gets it.
+func ForTest(t testing.TB, cfg Config) *Cluster {
+	t.Helper()
+	if cfg.Log == nil {
+		cfg.Log = os.Stderr
+	}
+	c, err := Start(t.Context(), cfg)
+	check(t, err)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close Kafka: %v", err)
+		}
+	})
+	logOnFailure(t, c)
+	return c
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	switch {
+	case errors.Is(err, ErrUnavailable) && os.Getenv("CI") == "":
+		t.Skipf("NOT RUN: needs real Kafka: %v", err)
+	case err != nil:
+		t.Fatal(err)
+	}
+}
+
+func logOnFailure(t testing.TB, c *Cluster) {
+	began := c.logSizes()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(c.logsSince(began))
+		}
+	})
+}
+
+// Shared is one cluster for all tests of a package, started by the first that asks for it. In the package:
+//
+//	var shared = kafkabroker.NewShared(kafkabroker.Config{})
+//
+//	func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
+//
+//	func TestX(t *testing.T) { c := shared.ForTest(t); … }
+//
+// Tests use topics of their own. One that stops brokers starts them again, and should rather have a cluster of its own.
+type Shared struct {
+	cfg     Config
+	mu      sync.Mutex
+	cluster *Cluster
+	err     error
+	closed  bool
+}
+
+// NewShared returns a cluster that has not been started.
+func NewShared(cfg Config) *Shared { return &Shared{cfg: cfg} }
+
+// ForTest returns the cluster, and starts it if no other test has. It skips or fails the test, and logs, as [ForTest] does. What could not be started is not tried again.
+func (s *Shared) ForTest(t testing.TB) *Cluster {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		t.Fatal(errClosed)
+	}
+	if s.cluster == nil && s.err == nil {
+		cfg := s.cfg
+		if cfg.Log == nil {
+			cfg.Log = os.Stderr
+		}
+		s.cluster, s.err = Start(t.Context(), cfg)
+	}
+	check(t, s.err)
+	logOnFailure(t, s.cluster)
+	return s.cluster
+}
+
+// Close closes the cluster, if it was started. Closing twice is no error.
+func (s *Shared) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.cluster == nil {
+		return nil
+	}
+	return s.cluster.Close()
+}
+
+// Runner runs the tests of a package; *testing.M is one.
+type Runner interface{ Run() int }
+
+// Around returns a Runner that closes the cluster after the tests of m, so before whoever runs it looks for goroutines that are left.
+func (s *Shared) Around(m Runner) Runner { return around{s, m} }
+
+type around struct {
+	s *Shared
+	m Runner
+}
+
+func (a around) Run() int {
+	code := a.m.Run()
+	if err := a.s.Close(); err != nil {
+		_, _ = os.Stderr.WriteString("close Kafka: " + err.Error() + "\n") // there is no test left to fail but all of them
+		return max(code, 1)
+	}
+	return code
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+const (
+	controllerID   = 100 // of a controller that is not a broker
+	logName        = "log.txt"
+	propertiesName = "server.properties"
+)
+
+// node is one process of a cluster: a broker, a controller, or both.
+type node struct {
+	cluster            *Cluster
+	id                 int
+	name               string
+	broker, controller bool
+	ports              map[string]int    // by name of the listener
+	advertised         map[string]string // what clients are told, by name of the listener
+
+	mu      sync.Mutex              // held while the process is started or ended
+	process atomic.Pointer[process] // nil before the first start
+	paused  atomic.Bool
+}
+
+// path returns that of a file of the node.
+func (n *node) path(name string) string { return filepath.Join(n.cluster.dir, n.name, name) }
+
+func (n *node) locked(do func() error) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	select {
+	case <-n.cluster.closed:
+		return errClosed
+	default:
+		return do()
+	}
+}
+
+// start starts the process; it does not wait until it is ready.
+func (n *node) start(ctx context.Context) error {
+	if err := os.WriteFile(n.path(propertiesName), n.properties(), 0o600); err != nil {
+		return fmt.Errorf("configure %s: %w", n.name, err)
+	}
+	if err := n.format(ctx); err != nil {
+		return err
+	}
+	options := slices.Concat([]string{"-Xms64m", "-Xmx256m"}, quickOptions, n.cluster.issuer.options(), n.cluster.cfg.JVMOptions)
+	i := n.cluster.inst
+	cmd := exec.Command(i.java.path, i.args(options, "kafka.Kafka", n.path(propertiesName))...)
+	cmd.Dir = n.path("")
+	p, err := startProcess(n.name, cmd, n.path(logName))
+	if err != nil {
+		return err
+	}
+	n.process.Store(p)
+	n.paused.Store(false)
+	return nil
+}
+
+// format makes an empty data directory, with the users of SCRAM, unless it was made before.
+func (n *node) format(ctx context.Context) error {
+	_, err := os.Stat(filepath.Join(n.path("data"), "meta.properties"))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	args := []string{"format", "-t", n.cluster.id, "-c", n.path(propertiesName)}
+	if n.controller {
+		for name, password := range n.cluster.cfg.Users {
+			for _, mechanism := range []string{SCRAM256, SCRAM512} {
+				args = append(args, "--add-scram", fmt.Sprintf("%s=[name=%s,password=%s]", mechanism, name, password))
+			}
+		}
+	}
+	_, err = n.cluster.inst.run(ctx, quickOptions, "kafka.tools.StorageTool", args...)
+	return err
+}
+
+// withNode calls do with the process of a broker, while nothing else starts or ends it.
+func (c *Cluster) withNode(broker int, do func(n *node) error) error {
+	if broker < 0 || broker >= c.cfg.Brokers {
+		return fmt.Errorf("there is no broker %d", broker)
+	}
+	n := c.nodes[broker]
+	return n.locked(func() error { return do(n) })
+}
+
+// Kill ends a broker with SIGKILL. One that does not run is no error.
+func (c *Cluster) Kill(broker int) error {
+	return c.withNode(broker, func(n *node) error { return n.process.Load().kill() })
+}
+
+// Stop ends a broker with SIGTERM, whereupon it hands its partitions over, and waits for its end. If ctx ends first it is killed, which is an error; a
+// paused broker cannot be stopped otherwise. One that does not run is no error.
+func (c *Cluster) Stop(ctx context.Context, broker int) error {
+	return c.withNode(broker, func(n *node) error { return n.process.Load().stop(ctx) })
+}
+
+// Restart starts a broker again on the same ports and data, after killing it if it runs, and waits until it is ready: it serves a partition. The other
+// brokers may be down; producer ids are only sure to be given out if there are no others.
+func (c *Cluster) Restart(ctx context.Context, broker int) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return c.withNode(broker, func(n *node) error {
+		if err := n.process.Load().kill(); err != nil {
+			return err
+		}
+		if err := n.start(ctx); err != nil {
+			return err
+		}
+		if err := c.ready(ctx, []*node{n}); err != nil {
+			return errors.Join(err, n.process.Load().kill())
+		}
+		return nil
+	})
+}
+
+// Pause stops a broker's process with SIGSTOP: its connections stay, and nobody answers. One that does not run is an error.
+func (c *Cluster) Pause(broker int) error {
+	return c.withNode(broker, func(n *node) error {
+		err := n.process.Load().signal(syscall.SIGSTOP)
+		if err == nil {
+			n.paused.Store(true)
+		}
+		return err
+	})
+}
+
+// Resume lets a broker that was paused go on. One that was not is no error.
+func (c *Cluster) Resume(broker int) error {
+	return c.withNode(broker, func(n *node) error {
+		err := n.process.Load().signal(syscall.SIGCONT)
+		if err == nil {
+			n.paused.Store(false)
+		}
+		return err
+	})
+}
+
+// PID returns the id of a broker's process, to measure it, and 0 if it does not run.
+func (c *Cluster) PID(broker int) int {
+	if broker < 0 || broker >= c.cfg.Brokers {
+		return 0
+	}
+	p := c.nodes[broker].process.Load()
+	if !p.running() {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
+// serving returns the brokers that run and are not paused.
+func (c *Cluster) serving() []*node {
+	var up []*node
+	for _, n := range c.brokers() {
+		if n.process.Load().running() && !n.paused.Load() {
+			up = append(up, n)
+		}
+	}
+	return up
+}
+
+func (c *Cluster) brokers() []*node { return c.nodes[:c.cfg.Brokers] }

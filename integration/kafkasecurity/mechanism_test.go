@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkasecurity
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+)
+
+func TestClient_proves_who_it_is(t *testing.T) {
+	c := cluster(t)
+	trusting := kafka.TLS{CAFile: c.CAFile()}
+	for _, mechanism := range kafka.Mechanisms() {
+		t.Run(mechanism, func(t *testing.T) {
+			works(t, client(t, c, "SASL_PLAINTEXT", kafka.Config{Auth: auth(t, c, mechanism, "alice", "wonderland")}))
+		})
+		t.Run(mechanism+" over TLS", func(t *testing.T) {
+			works(t, client(t, c, "SASL_SSL", kafka.Config{Auth: auth(t, c, mechanism, "alice", "wonderland"), TLS: trusting}))
+		})
+	}
+	t.Run("nobody", func(t *testing.T) { works(t, client(t, c, "PLAINTEXT", kafka.Config{})) })
+	t.Run("nobody over TLS", func(t *testing.T) { works(t, client(t, c, "SSL", kafka.Config{TLS: trusting})) })
+	t.Run("nobody over TLS that is not verified", func(t *testing.T) {
+		works(t, client(t, c, "SSL", kafka.Config{TLS: kafka.TLS{ServerName: "other.test", InsecureSkipVerify: true}}))
+	})
+	for _, listener := range []string{"MTLS", "MTLS12"} {
+		t.Run(listener, func(t *testing.T) {
+			cert, key, err := c.Certificate("alice")
+			ok(t, err)
+			works(t, client(t, c, listener, kafka.Config{TLS: kafka.TLS{CAFile: c.CAFile(), CertFile: cert, KeyFile: key}}))
+		})
+	}
+}
+
+func TestClient_fetches_tokens_as_itself(t *testing.T) {
+	c := cluster(t)
+	var asked atomic.Int64
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "bridge" || password != "hunter2" {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = fmt.Fprint(w, `{"error":"invalid_client"}`)
+			return
+		}
+		asked.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":3600}`, token(t, c, "alice", time.Hour))
+	}))
+	defer issuer.Close()
+	as := func(secret string) kafka.Config {
+		return kafka.Config{Auth: kafka.Auth{Mechanism: kafka.OAuthBearer, TokenURL: issuer.URL, ClientID: "bridge", ClientSecret: secret}}
+	}
+	works(t, client(t, c, "SASL_PLAINTEXT", as("hunter2")))
+	if n := asked.Load(); n != 1 {
+		t.Errorf("%d tokens were fetched", n)
+	}
+	_, err := client(t, c, "SASL_PLAINTEXT", as("hunter3")).Topics(t.Context())
+	wantError(t, c, "SASL_PLAINTEXT", err, "ask for topics: fetch a token: "+issuer.URL+" says 401 Unauthorized: invalid_client")
+}
+
+// What was renewed in its file is used for the next connection.
+func TestClient_takes_a_renewed_token_and_certificate(t *testing.T) {
+	c := cluster(t)
+	t.Run("token", func(t *testing.T) {
+		f := file(t, "token", token(t, c, "alice", -time.Minute))
+		cl := client(t, c, "SASL_PLAINTEXT", kafka.Config{Auth: kafka.Auth{Mechanism: kafka.OAuthBearer, TokenFile: f}})
+		if _, err := cl.Topics(t.Context()); err == nil {
+			t.Fatal("an expired token was taken")
+		}
+		ok(t, os.WriteFile(f, []byte(token(t, c, "alice", time.Hour)), 0o600))
+		eventually(t, "come in", seesTopic(t, cl))
+	})
+	t.Run("certificate", func(t *testing.T) {
+		stranger := newAuthority(t)
+		cert, key := stranger.issue(t, "alice", time.Now().Add(time.Hour))
+		cl := client(t, c, "MTLS", kafka.Config{TLS: kafka.TLS{CAFile: c.CAFile(), CertFile: cert, KeyFile: key}})
+		if _, err := cl.Topics(t.Context()); err == nil {
+			t.Fatal("a stranger's certificate was taken")
+		}
+		newCert, newKey, err := c.Certificate("alice")
+		ok(t, err)
+		for to, from := range map[string]string{cert: newCert, key: newKey} {
+			content, err := os.ReadFile(from)
+			ok(t, err)
+			ok(t, os.WriteFile(to, content, 0o600))
+		}
+		eventually(t, "come in", seesTopic(t, cl))
+	})
+}

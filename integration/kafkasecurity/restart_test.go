@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkasecurity
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+)
+
+// What a broker does to its clients while it goes and comes must not look like somebody's mistake.
+func TestClient_takes_no_restart_for_a_mistake(t *testing.T) {
+	c := kafkabroker.ForTest(t, kafkabroker.Config{
+		Listeners: append(kafkabroker.EveryListener(), kafkabroker.Listener{Name: "SASLMTLS", Protocol: kafkabroker.SASLTLS, ClientCertificate: true}),
+		Users:     map[string]string{"alice": "wonderland"},
+	})
+	ok(t, c.CreateTopic(t.Context(), topic, 1, 0, nil))
+	cert, key, err := c.Certificate("alice")
+	ok(t, err)
+	as := kafka.Auth{Mechanism: kafka.ScramSHA512, User: "alice", Password: "wonderland"}
+	trusting := kafka.TLS{CAFile: c.CAFile()}
+	certified := kafka.TLS{CAFile: c.CAFile(), CertFile: cert, KeyFile: key}
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	said := &sayings{texts: map[string]int{}}
+	for listener, cfg := range map[string]kafka.Config{
+		"PLAINTEXT": {}, "SSL": {TLS: trusting}, "MTLS": {TLS: certified}, "SASL_PLAINTEXT": {Auth: as}, "SASL_SSL": {Auth: as, TLS: trusting},
+		"SASLMTLS": {Auth: as, TLS: certified},
+	} {
+		cfg.Timeout = 2 * time.Second
+		p := newProducer(t, client(t, c, listener, cfg))
+		p.fill("v")
+		all.Go(func() { said.listen(ctx, listener, p) })
+	}
+	for _, end := range []func() error{
+		func() error { return c.Kill(0) },
+		func() error { return c.Stop(t.Context(), 0) },
+		func() error { ok(t, c.Pause(0)); pause(t, 3*time.Second); return c.Resume(0) },
+	} {
+		pause(t, time.Second)
+		ok(t, end())
+		pause(t, time.Second)
+		if c.PID(0) == 0 {
+			ok(t, c.Restart(t.Context(), 0))
+		}
+		for listener, cfg := range map[string]kafka.Config{"PLAINTEXT": {}, "SASLMTLS": {Auth: as, TLS: certified}} {
+			eventually(t, "come back to "+listener, seesTopic(t, client(t, c, listener, cfg)))
+		}
+	}
+	pause(t, 3*time.Second)
+	stop()
+	all.Wait()
+	said.judge(t)
+}
+
+// sayings are the errors of clients, and how often they were heard.
+type sayings struct {
+	mu    sync.Mutex
+	texts map[string]int
+	last  map[string]string
+}
+
+var port = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+
+// listen sends one record after the other until ctx ends.
+func (s *sayings) listen(ctx context.Context, listener string, p *producer) {
+	for {
+		_, err := p.send(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		s.hear(listener, err)
+		if err == nil {
+			p.fill("v")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (s *sayings) hear(listener string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil {
+		s.last = map[string]string{}
+	}
+	s.last[listener] = ""
+	if err != nil {
+		text := port.ReplaceAllString(err.Error(), "ADDR")
+		s.texts[text]++
+		s.last[listener] = text
+	}
+}
+
+func (s *sayings) judge(t *testing.T) {
+	t.Helper()
+	if len(s.texts) == 0 {
+		t.Error("nothing failed: nothing was tried")
+	}
+	for text, n := range s.texts {
+		t.Logf("%5d  %s", n, text)
+		for _, mistake := range []string{"configured", "offer", "credentials", "certificate", "ACL", "refuses the"} {
+			if strings.Contains(text, mistake) {
+				t.Errorf("a restart is taken for a mistake: %s", text)
+			}
+		}
+	}
+	for listener, text := range s.last {
+		if text != "" {
+			t.Errorf("%s did not come back: %s", listener, text)
+		}
+	}
+}

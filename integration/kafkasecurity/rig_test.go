@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkasecurity
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"go.uber.org/goleak"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+)
+
+const topic = "secured"
+
+// shared has every kind of door, one for each mistake.
+var shared = kafkabroker.NewShared(kafkabroker.Config{
+	Listeners: append(
+		kafkabroker.EveryListener(),
+		kafkabroker.Listener{Name: "SCRAMONLY", Protocol: kafkabroker.SASLPlaintext, Mechanisms: []string{kafkabroker.SCRAM256, kafkabroker.SCRAM512}},
+		kafkabroker.Listener{Name: "MTLS12", Protocol: kafkabroker.TLS, ClientCertificate: true},
+		kafkabroker.Listener{Name: "SHORT", Protocol: kafkabroker.SASLPlaintext},
+		kafkabroker.Listener{Name: "SHORTTLS", Protocol: kafkabroker.SASLTLS},
+	),
+	Authorizer: true,
+	Users:      map[string]string{"alice": "wonderland", "bob": "builder"},
+	Properties: map[string]string{
+		"listener.name.mtls12.ssl.enabled.protocols": "TLSv1.2",
+		// A busy machine must not look like a broker that is away.
+		"broker.session.timeout.ms": "60000",
+		// By default a token is taken for half a minute after its end, and then the connection is closed at the next request.
+		"sasl.oauthbearer.clock.skew.seconds": "0",
+		// OAUTHBEARER's sessions end with the token.
+		"listener.name.short.plain.connections.max.reauth.ms":            "3000",
+		"listener.name.shorttls.scram-sha-256.connections.max.reauth.ms": "3000",
+	},
+})
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
+
+// cluster returns the shared one with what the users may do: alice everything with the topic, bob nothing but to see it.
+func cluster(t *testing.T) *kafkabroker.Cluster {
+	t.Helper()
+	c := shared.ForTest(t)
+	if err := c.CreateTopic(t.Context(), topic, 1, 0, nil); err != nil && !errors.Is(err, kafkago.TopicAlreadyExists) {
+		t.Fatal(err)
+	}
+	ok(t, c.Allow(t.Context(), "alice", kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeWrite, kafkago.ACLOperationTypeRead))
+	ok(t, c.Allow(t.Context(), "bob", kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeDescribe))
+	return c
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func file(t *testing.T, name, content string) string {
+	t.Helper()
+	p := filepath.Join(t.TempDir(), name)
+	ok(t, os.WriteFile(p, []byte(content), 0o600))
+	return p
+}
+
+func token(t *testing.T, c *kafkabroker.Cluster, user string, life time.Duration) string {
+	t.Helper()
+	s, err := c.Token(user, life)
+	ok(t, err)
+	return s
+}
+
+// auth returns how alice or bob, by their passwords, prove who they are.
+func auth(t *testing.T, c *kafkabroker.Cluster, mechanism, user, password string) kafka.Auth {
+	t.Helper()
+	if mechanism != kafka.OAuthBearer {
+		return kafka.Auth{Mechanism: mechanism, User: user, Password: password}
+	}
+	return kafka.Auth{Mechanism: mechanism, TokenFile: file(t, "token", token(t, c, user, time.Hour))}
+}
+
+// client returns one for a listener of c. Only what cfg says about security counts.
+func client(t *testing.T, c *kafkabroker.Cluster, listener string, cfg kafka.Config) *kafka.Client {
+	t.Helper()
+	cfg.Brokers = c.AddressesOf(listener)
+	cl, err := kafka.NewClient(cfg)
+	ok(t, err)
+	t.Cleanup(cl.Close)
+	return cl
+}
+
+// producer sends one record after the other to the topic.
+type producer struct {
+	client *kafka.Client
+	id     kafka.Producer
+	next   int32
+	b      batch.Builder
+}
+
+func newProducer(t *testing.T, cl *kafka.Client) *producer {
+	t.Helper()
+	p := &producer{client: cl}
+	eventually(t, "ask for a producer id", func() (err error) {
+		p.id, err = cl.InitProducer(t.Context(), "", nil)
+		return err
+	})
+	return p
+}
+
+// eventually tries until there is no error.
+func eventually(t *testing.T, what string, try func() error) {
+	t.Helper()
+	deadline := time.NewTimer(time.Minute)
+	defer deadline.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline.C:
+			t.Fatalf("%s: %v", what, err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// seesTopic asks for the topic.
+func seesTopic(t *testing.T, cl *kafka.Client) func() error {
+	return func() error {
+		_, err := cl.Partitions(t.Context(), topic)
+		return err
+	}
+}
+
+// fill makes the next record.
+func (p *producer) fill(value string) {
+	p.b.Reset(0)
+	p.b.Append(&batch.Record{Key: "k", Value: []byte(value), Timestamp: time.Now().UnixMilli()}, batch.DefaultLimit)
+	p.b.Seal(p.id.ID, p.id.Epoch, p.next)
+	p.next++
+}
+
+// send sends the record that fill made, again if it was sent before.
+func (p *producer) send(ctx context.Context) (offset int64, err error) {
+	return p.client.Produce(ctx, topic, 0, p.b.Sized())
+}
+
+// works reports whether a client can do what a sink does.
+func works(t *testing.T, cl *kafka.Client) {
+	t.Helper()
+	p := newProducer(t, cl)
+	p.fill(t.Name())
+	offset, err := p.send(t.Context())
+	ok(t, err)
+	found := ""
+	_, _, err = cl.Fetch(t.Context(), topic, 0, offset, func(r *kafka.Record) error {
+		if r.Offset == offset {
+			found = string(r.Value)
+		}
+		return nil
+	})
+	if err != nil || found != t.Name() {
+		t.Errorf("read back %q, %v", found, err)
+	}
+}
+
+// wantError compares all of an error's text but ADDR, which is the address of a listener.
+func wantError(t *testing.T, c *kafkabroker.Cluster, listener string, err error, want string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	if want = strings.ReplaceAll(want, "ADDR", c.AddressesOf(listener)[0]); err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}

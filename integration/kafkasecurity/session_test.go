@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkasecurity
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+)
+
+// A session that is over ends with the connection, and without a word. Whoever repeats the request once has a new one.
+func TestClient_goes_on_when_its_session_is_over(t *testing.T) {
+	c := cluster(t)
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"access_token":%q,"expires_in":4}`, token(t, c, "alice", 4*time.Second))
+	}))
+	t.Cleanup(issuer.Close)
+	trusting := kafka.TLS{CAFile: c.CAFile()}
+	for name, v := range map[string]struct {
+		listener string
+		cfg      kafka.Config
+	}{
+		"PLAIN":                  {"SHORT", kafka.Config{Auth: auth(t, c, kafka.Plain, "alice", "wonderland")}},
+		"SCRAM-SHA-256 over TLS": {"SHORTTLS", kafka.Config{Auth: auth(t, c, kafka.ScramSHA256, "alice", "wonderland"), TLS: trusting}},
+		"OAUTHBEARER over TLS": {
+			"SASL_SSL", kafka.Config{TLS: trusting, Auth: kafka.Auth{Mechanism: kafka.OAuthBearer, TokenURL: issuer.URL, ClientID: "bridge", ClientSecret: "s"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cl := client(t, c, v.listener, v.cfg)
+			p := newProducer(t, cl)
+			first, failures := int64(-1), 0
+			var sent []string
+			for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+				value := fmt.Sprintf("%s %d", t.Name(), len(sent))
+				p.fill(value)
+				sent = append(sent, value)
+				offset, err := p.send(t.Context())
+				if err != nil {
+					failures++
+					if !isHangUp(err.Error()) {
+						t.Errorf("more is said than that the connection was closed: %v", err)
+					}
+					again := time.Now()
+					offset, err = p.send(t.Context())
+					if err != nil && time.Since(again) > time.Second { // the machine is so slow that the next session is over, too
+						offset, err = p.send(t.Context())
+					}
+				}
+				if err != nil {
+					t.Fatalf("after %d records it fails twice: %v", len(sent), err)
+				}
+				if first < 0 {
+					first = offset
+				}
+				pause(t, 20*time.Millisecond)
+			}
+			if failures < 2 || failures > 20 {
+				t.Errorf("%d failures: are there sessions that end?", failures)
+			}
+			if got := readBack(t, cl, first, t.Name()); !slices.Equal(got, sent) {
+				t.Errorf("sent %d records, read %d back, or in another order", len(sent), len(got))
+			}
+		})
+	}
+}
+
+// The library keeps the reason to itself while it knows no broker: a request ends as if there were no topic.
+func TestClient_says_that_its_token_has_expired_until_it_is_renewed(t *testing.T) {
+	c := cluster(t)
+	f := file(t, "token", token(t, c, "alice", 4*time.Second))
+	p := newProducer(t, client(t, c, "SASL_PLAINTEXT", kafka.Config{Auth: kafka.Auth{Mechanism: kafka.OAuthBearer, TokenFile: f}}))
+	p.fill("expiring")
+	send := func() string {
+		pause(t, 20*time.Millisecond)
+		if _, err := p.send(t.Context()); err != nil {
+			return err.Error()
+		}
+		p.fill("expiring")
+		return ""
+	}
+	const want = `produce to secured/0: the broker refuses the token: {"status":"invalid_token"}`
+	began, hangUps := time.Now(), 0
+	for text := send(); text != want; text = send() {
+		if text != "" {
+			if hangUps++; hangUps > 3 || !isHangUp(text) {
+				t.Fatalf("before the refusal it says %s", text)
+			}
+		}
+		if time.Since(began) > 20*time.Second {
+			t.Fatal("the token does not expire")
+		}
+	}
+	for range 20 {
+		if text := send(); text != want {
+			t.Fatalf("after the refusal it says %s", text)
+		}
+	}
+	ok(t, os.WriteFile(f, []byte(token(t, c, "alice", time.Hour)), 0o600))
+	renewed := time.Now()
+	for text := send(); text != ""; text = send() {
+		if time.Since(renewed) > 20*time.Second {
+			t.Fatalf("renewed, it says %s", text)
+		}
+	}
+}
+
+func pause(t *testing.T, d time.Duration) {
+	t.Helper()
+	select {
+	case <-time.After(d):
+	case <-t.Context().Done():
+	}
+}
+
+// isHangUp reports whether an error says only that the connection was closed.
+func isHangUp(text string) bool {
+	text = strings.TrimPrefix(text, "produce to "+topic+"/0: ")
+	return text == "unexpected EOF" || text == "EOF" || strings.Count(text, ": ") <= 2 && (strings.HasSuffix(text, "connection reset by peer") || strings.HasSuffix(text, "broken pipe"))
+}
+
+// readBack returns the values that begin with prefix, from an offset to the end.
+func readBack(t *testing.T, cl *kafka.Client, offset int64, prefix string) (values []string) {
+	t.Helper()
+	failed := false
+	for end := offset + 1; offset < end; {
+		var err error
+		offset, end, err = cl.Fetch(t.Context(), topic, 0, offset, func(r *kafka.Record) error {
+			if strings.HasPrefix(string(r.Value), prefix+" ") {
+				values = append(values, string(r.Value))
+			}
+			return nil
+		})
+		if err != nil {
+			if !strings.HasSuffix(err.Error(), "EOF") || failed {
+				t.Fatal(err)
+			}
+			end = offset + 1
+		}
+		failed = err != nil
+	}
+	return values
+}
