@@ -63,6 +63,9 @@ type Config struct {
 	SecretValues bool
 	// Subject renders the message's subject or topic; nil means DefaultSubject.
 	Subject *Template
+	// BareIDs makes a message's ID the event's id alone, for a log that recognises no repetition by it. Otherwise it tells events of one id in several
+	// pipelines or resources apart.
+	BareIDs bool
 	// History is how often the cluster's etcd was seen restored, WriterEpoch the term of the writer's lease; 0 for none.
 	History, WriterEpoch int
 }
@@ -80,7 +83,7 @@ type Encoder struct {
 	shared bool
 
 	change, former, marker head
-	// idPrefix is "<h>.", keyPrefix "<cluster>/<group>/<resource>/", history "" or ".h<n>".
+	// idPrefix is "<h>." or "", keyPrefix "<cluster>/<group>/<resource>/", history "" or ".h<n>".
 	idPrefix, keyPrefix, history, scope string
 	subject                             subject
 	// identity is `{"apiVersion":…,"kind":…,"metadata":`.
@@ -110,7 +113,9 @@ func New(stream source.Stream, cfg Config) *Encoder {
 		e.history = ".h" + strconv.Itoa(cfg.History)
 	}
 	src := sourceOf(cfg.Cluster, stream.Resource)
-	e.idPrefix = messageIDPrefix(cfg.Pipeline, src)
+	if !cfg.BareIDs {
+		e.idPrefix = messageIDPrefix(cfg.Pipeline, src)
+	}
 	e.keyPrefix = cfg.Cluster + "/" + groupOr(stream.Group) + "/" + stream.Resource.Resource + "/"
 	e.scope = stream.Scope()
 	e.subject = cfg.Subject.bind(cfg.Pipeline, cfg.Cluster, stream.Resource)

@@ -108,7 +108,7 @@ func (e *Encoder) begin(m *sink.Message, c *source.Change, w *walk, typ, tail st
 	t := e.texts(c, w, tail)
 	*m = sink.Message{
 		Attributes: m.Attributes, Data: m.Data,
-		ID: t.id, Key: t.key, Subject: t.subject, Shared: e.shared,
+		ID: t.id, Key: t.key, Subject: t.subject, Shared: e.shared, Last: c.Op == source.Deleted,
 	}
 	name := t.key[len(e.keyPrefix):]
 	if c.Namespace == "" {

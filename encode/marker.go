@@ -16,7 +16,7 @@ func (e *Encoder) Marker(m *sink.Message, k source.Marker) {
 	*m = sink.Message{
 		Attributes: m.Attributes, Data: m.Data,
 		ID: e.idPrefix + id, Key: key, Subject: e.subject.marker(name),
-		Shared: e.shared,
+		Shared: e.shared, Everywhere: true,
 	}
 	seen := string(appendMilliseconds(nil, k.Seen))
 	as := append(attributes(m.Attributes[:0]), e.marker.attributes...)

@@ -49,6 +49,10 @@ type Message struct {
 	Previous uint64
 	// Shared says that the subject carries messages of other keys too, so that nothing can be verified.
 	Shared bool
+	// Everywhere asks for the message in each partition: whoever reads one of them reads it. The receipt is that of the key's partition.
+	Everywhere bool
+	// Last says that nothing is true of the key's object any more: it is gone.
+	Last bool
 }
 
 // Receipt is the broker's answer: where the message stands in the log.
@@ -143,6 +147,21 @@ func (e *RewoundError) Error() string {
 	return fmt.Sprintf("%s has lost acknowledged messages: it acknowledged %d, and what it has ends at %d, or is something else there",
 		e.Target, e.Acknowledged, e.Last)
 }
+
+// InterruptedError says that nobody knows, and no repetition finds out, whether the log has what was under way: a new sink reads the log back before it
+// publishes again.
+type InterruptedError struct {
+	Target string
+	Cause  error
+}
+
+// Error implements error.
+func (e *InterruptedError) Error() string {
+	return fmt.Sprintf("%s may have what was published last, or not: %v", e.Target, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *InterruptedError) Unwrap() error { return e.Cause }
 
 // Stored is a message as the log has it.
 type Stored struct {

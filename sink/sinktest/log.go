@@ -29,7 +29,13 @@ func (h *Harness) collect(t *testing.T, q sink.Query) (all []sink.Stored) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := h.log(t).Read(ctx, q, func(st *sink.Stored) error { all = append(all, *st); return nil }); err != nil {
+	err := h.log(t).Read(ctx, q, func(st *sink.Stored) error {
+		if !h.own(st) {
+			all = append(all, *st)
+		}
+		return nil
+	})
+	if err != nil {
 		t.Fatalf("read: %v", err)
 	}
 	inOrder(t, all)
@@ -74,6 +80,9 @@ func (h *Harness) at(t *testing.T, partition int32, sequence uint64) *sink.Store
 	if err != nil {
 		t.Fatalf("at %d/%d: %v", partition, sequence, err)
 	}
+	if st != nil && h.own(st) {
+		return nil
+	}
 	return st
 }
 
@@ -110,7 +119,7 @@ func testEmptyLog(t *testing.T, h *Harness) {
 		t.Error("no partitions")
 	}
 	for partition, has := range b {
-		if has.First != has.Last+1 {
+		if has.First != has.Last+1 && h.Own == nil {
 			t.Errorf("partition %d is empty, and has the bounds %+v", partition, has)
 		}
 	}
@@ -213,7 +222,7 @@ func testHeaders(t *testing.T, h *Harness) {
 		m := h.message(fmt.Sprintf("key-%d", i), i)
 		if i > 10 && i%3 == 0 {
 			m.Attributes, m.ContentType = nil, "application/cloudevents+json"
-			m.Data = fmt.Appendf(nil, `{"specversion":"1.0","id":"%d","source":"/x","type":"t"}`, i)
+			m.Data = fmt.Appendf(nil, `{"specversion":"1.0","id":%q,"source":"/x","type":"t"}`, m.ID)
 		}
 		want = append(want, m)
 		must(t, h.Sink, m)
@@ -290,6 +299,9 @@ func testReadCuts(t *testing.T, h *Harness) {
 			var all []sink.Stored
 			last, cuts := map[string]string{}, 0
 			err := h.log(t).Read(ctx, sink.Query{LastOfKey: lastOfKey, Data: data}, func(st *sink.Stored) error {
+				if h.own(st) {
+					return nil
+				}
 				all = append(all, *st)
 				last[value(*st, "partitionkey")] = st.ID
 				if len(all)%3 == 0 && cuts < 5 {

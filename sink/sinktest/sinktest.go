@@ -44,6 +44,11 @@ type Harness struct {
 	Remake func(t *testing.T, n int)
 	// Purge removes all messages as limits do: the log goes on after them.
 	Purge func(t *testing.T)
+	// Insists says that the sink publishes again by itself while its broker is away: a message is not given back to its publisher then.
+	Insists bool
+	// Own says which messages the sink itself writes, as a marker of its start: they are no messages of those who publish. Log leaves them out. What the
+	// log acknowledged of them is lost with it.
+	Own func(*sink.Stored) bool
 	// Library is the import path of the sink's client library: nothing of it may run when the sink has ended.
 	Library string
 	// Unordered says that attributes come back in any order.
@@ -51,7 +56,7 @@ type Harness struct {
 }
 
 // patience is how long anything may take.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // Run runs the suite. newSink is called for each test.
 func Run(t *testing.T, newSink func(t *testing.T) *Harness) {
@@ -92,6 +97,9 @@ func Run(t *testing.T, newSink func(t *testing.T) *Harness) {
 		t.Run(tt.name, func(t *testing.T) { tt.test(t, newSink(t)) })
 	}
 }
+
+// own reports whether the sink itself wrote a message.
+func (h *Harness) own(st *sink.Stored) bool { return h.Own != nil && h.Own(st) }
 
 // start runs the sink until stop is called, at the latest at the end of the test, and checks that nothing is left of it.
 func start(t *testing.T, h *Harness) (stop func()) {
@@ -182,14 +190,23 @@ type result struct {
 // publish publishes m and waits for the answer.
 func publish(t *testing.T, p sink.Publisher, m *sink.Message) result {
 	t.Helper()
+	return send(t, p, m)()
+}
+
+// send publishes m. answer waits for the answer.
+func send(t *testing.T, p sink.Publisher, m *sink.Message) (answer func() result) {
+	t.Helper()
 	got := make(chan result, 8)
 	p.Publish(t.Context(), m, func(rc sink.Receipt, err error) { got <- result{rc, err} })
-	select {
-	case r := <-got:
-		return r
-	case <-time.After(patience):
-		t.Fatalf("no answer for %s", m.ID)
-		return result{}
+	return func() result {
+		t.Helper()
+		select {
+		case r := <-got:
+			return r
+		case <-time.After(patience):
+			t.Fatalf("no answer for %s", m.ID)
+			return result{}
+		}
 	}
 }
 

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkasink
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
+)
+
+func TestSink_keeps_the_contract(t *testing.T) {
+	const partitions = 3
+	sinktest.Run(t, func(t *testing.T) *sinktest.Harness {
+		r := newRig(t, shared.ForTest(t), partitions, nil)
+		data := filepath.Join(sharedDir, "broker-0", "data")
+		saved := filepath.Join(t.TempDir(), "data")
+		stop := func(t *testing.T) { ok(t, r.Kill(0)) }
+		start := func(t *testing.T) { ok(t, r.Restart(t.Context(), 0)) }
+		return &sinktest.Harness{
+			Sink:    newSink(t, r.config(proxied)),
+			Log:     r.log,
+			Subject: func(string) string { return r.topic },
+			Shared:  true,
+			Limit:   4 << 20,
+			Cut:     proxiesOf(r.Cluster)[0].cut,
+			Stop:    stop,
+			Start:   start,
+			Save: func(t *testing.T) {
+				stop(t)
+				ok(t, os.CopyFS(saved, os.DirFS(data)))
+				start(t)
+			},
+			Restore: func(t *testing.T) {
+				stop(t)
+				ok(t, os.RemoveAll(data))
+				ok(t, os.CopyFS(data, os.DirFS(saved)))
+				start(t)
+			},
+			Destroy: func(t *testing.T) { r.deleteTopic(t, r.topic) },
+			Remake: func(t *testing.T, n int) {
+				r.deleteTopic(t, r.topic)
+				ok(t, r.CreateTopic(t.Context(), r.topic, partitions, 0, nil))
+				r.others(t, n, partitions)
+			},
+			Purge:     func(t *testing.T) { r.purge(t, r.topic, partitions) },
+			Insists:   true,
+			Own:       func(st *sink.Stored) bool { return strings.HasPrefix(st.ID, "writer-started.") },
+			Unordered: true,
+			Library:   "github.com/segmentio/kafka-go",
+		}
+	})
+}
+
+// others publishes n records to each partition, as somebody else.
+func (r *rig) others(t *testing.T, n, partitions int) {
+	t.Helper()
+	c, done := r.admin()
+	defer done()
+	for p := range partitions {
+		var records []kafkago.Record
+		for range n {
+			records = append(records, kafkago.Record{Value: kafkago.NewBytes([]byte("other"))})
+		}
+		if n == 0 {
+			continue
+		}
+		res, err := c.Produce(t.Context(), &kafkago.ProduceRequest{
+			Topic: r.topic, Partition: p, RequiredAcks: kafkago.RequireAll, Records: kafkago.NewRecordReader(records...),
+		})
+		ok(t, err)
+		ok(t, res.Error)
+	}
+}

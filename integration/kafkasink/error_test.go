@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkasink
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
+)
+
+const faked = "faked"
+
+// fake is a broker that says what a test wants. It keeps the rules of sequences like a real one.
+func fake(t *testing.T) (*kfake.Cluster, kafka.Config) {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, faked))
+	ok(t, err)
+	t.Cleanup(c.Close)
+	return c, kafka.Config{
+		Brokers: c.ListenAddrs(), Cluster: "test", Pipeline: "p", Topic: faked, Timeout: time.Second, Wait: 10 * time.Millisecond, LookEvery: 200 * time.Millisecond,
+	}
+}
+
+// answering has the next produce requests answered with errors, one after the other. nil is none.
+func answering(c *kfake.Cluster, answers ...*kerr.Error) (asked *atomic.Int32) {
+	asked = &atomic.Int32{}
+	c.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		n := int(asked.Add(1)) - 1
+		if n >= len(answers) || answers[n] == nil {
+			return nil, nil, false
+		}
+		r := req.(*kmsg.ProduceRequest)
+		res := r.ResponseKind().(*kmsg.ProduceResponse)
+		topic := kmsg.NewProduceResponseTopic()
+		topic.Topic = r.Topics[0].Topic
+		partition := kmsg.NewProduceResponseTopicPartition()
+		partition.Partition, partition.ErrorCode, partition.BaseOffset = r.Topics[0].Partitions[0].Partition, answers[n].Code, -1
+		topic.Partitions = append(topic.Partitions, partition)
+		res.Topics = append(res.Topics, topic)
+		return res, nil, true
+	})
+	return asked
+}
+
+func TestSink_repeats_what_may_succeed(t *testing.T) {
+	for _, e := range []*kerr.Error{
+		kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.RequestTimedOut, kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend, kerr.UnknownTopicOrPartition,
+		kerr.TopicAuthorizationFailed, kerr.UnknownServerError, kerr.KafkaStorageError, kerr.CorruptMessage, kerr.ThrottlingQuotaExceeded,
+	} {
+		t.Run(e.Message, func(t *testing.T) {
+			c, cfg := fake(t)
+			var retries atomic.Int32
+			cfg.OnRetry = func(string, int32, error) { retries.Add(1) }
+			s := start(t, cfg)
+			asked := answering(c, e, e, nil)
+			if rc := must(t, s, message(faked, "a", 1)); rc.Sequence != 2 || asked.Load() != 3 || retries.Load() != 2 {
+				t.Errorf("it is at %+v after %d requests, %d of them again", rc, asked.Load(), retries.Load())
+			}
+			if err := s.Ready(); err != nil {
+				t.Errorf("then: %v", err)
+			}
+		})
+	}
+}
+
+func TestSink_is_interrupted_where_a_broker_does_not_know_the_sequence(t *testing.T) {
+	for name, answers := range map[string][]*kerr.Error{
+		"out of order":                       {kerr.OutOfOrderSequenceNumber},
+		"unknown producer":                   {kerr.UnknownProducerID},
+		"out of order after a doubt":         {kerr.RequestTimedOut, kerr.OutOfOrderSequenceNumber},
+		"too large, and maybe there already": {kerr.RequestTimedOut, kerr.MessageTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, cfg := fake(t)
+			s := start(t, cfg)
+			must(t, s, message(faked, "a", 1))
+			answering(c, answers...)
+			if a := wait(t, send(t, s, message(faked, "a", 2))); a.err == nil || sink.IsPermanent(a.err) {
+				t.Errorf("published: %v", a.err)
+			}
+			var interrupted *sink.InterruptedError
+			if err := s.end(t); !errors.As(err, &interrupted) || !strings.Contains(interrupted.Target, faked+"/0") {
+				t.Errorf("Run: %v", err)
+			}
+			again := start(t, cfg)
+			must(t, again, message(faked, "a", 2))
+		})
+	}
+}
+
+func TestSink_goes_on_after_what_a_broker_refuses_for_good(t *testing.T) {
+	for _, e := range []*kerr.Error{kerr.InvalidRecord, kerr.InvalidTimestamp} {
+		c, cfg := fake(t)
+		s := start(t, cfg)
+		first := must(t, s, message(faked, "a", 1))
+		answering(c, e)
+		if a := wait(t, send(t, s, message(faked, "b", 1))); !sink.IsPermanent(a.err) || !strings.Contains(a.err.Error(), "publish b.1") {
+			t.Errorf("%s: %v", e.Message, a.err)
+		}
+		answering(c)
+		if next := must(t, s, message(faked, "c", 1)); next.Sequence != first.Sequence+1 {
+			t.Errorf("%s: the next one is at %+v", e.Message, next)
+		}
+	}
+}
+
+func TestSink_takes_a_repetition_that_a_broker_says_it_has_for_success(t *testing.T) {
+	c, cfg := fake(t)
+	s := start(t, cfg)
+	answering(c, kerr.RequestTimedOut, kerr.DuplicateSequenceNumber)
+	if rc := must(t, s, message(faked, "a", 1)); rc.Sequence != 0 {
+		t.Errorf("it is said to be at %+v, which nobody knows", rc)
+	}
+}
+
+func TestSink_publishes_without_a_fence_where_it_may_not_have_one(t *testing.T) {
+	c, cfg := fake(t)
+	said := &lines{}
+	cfg.Log = logger(said)
+	c.ControlKey(int16(kmsg.InitProducerID), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		r := req.(*kmsg.InitProducerIDRequest)
+		if r.TransactionalID == nil || *r.TransactionalID == "" {
+			r.TransactionalID = nil
+			return nil, nil, false
+		}
+		c.KeepControl()
+		res := r.ResponseKind().(*kmsg.InitProducerIDResponse)
+		res.ErrorCode, res.ProducerID, res.ProducerEpoch = kerr.TransactionalIDAuthorizationFailed.Code, -1, -1
+		return res, nil, true
+	})
+	s := start(t, cfg)
+	must(t, s, message(faked, "a", 1))
+	if want := "an older process of this pipeline cannot be fenced"; !strings.Contains(said.String(), want) || !strings.Contains(said.String(), "kube-eventbridge.test.p") {
+		t.Errorf("it says\n%s", said)
+	}
+}
+
+// Whoever waits for the end of Run may use the process's last breath for something else.
+func TestSink_settles_everything_and_ends_soon_while_a_broker_hangs(t *testing.T) {
+	c, cfg := fake(t)
+	cfg.Timeout = time.Minute
+	s := start(t, cfg)
+	hang := make(chan struct{})
+	defer close(hang)
+	asked := &atomic.Int32{}
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		asked.Add(1)
+		c.SleepControl(func() { <-hang })
+		return nil, nil, false
+	})
+	var answers []<-chan answer
+	for n := range 100 {
+		answers = append(answers, send(t, s, message(faked, fmt.Sprintf("key-%d", n), 1)))
+	}
+	eventually(t, "it is under way", func() error {
+		if asked.Load() == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	began := time.Now()
+	s.stop()
+	ok(t, s.end(t))
+	for _, a := range answers {
+		if got := wait(t, a); got.err == nil {
+			t.Error("a message that nobody answered is said to be there")
+		}
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkasink
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+)
+
+// chains publishes, for each of some keys, one message after the other until enough says so.
+type chains struct {
+	rig       *rig
+	sink      sink.Publisher
+	published atomic.Int64
+	longest   atomic.Int64
+	counts    []int
+	work      sync.WaitGroup
+}
+
+func (r *rig) publish(t *testing.T, s sink.Publisher, keys int, enough func(published int64) bool) *chains {
+	c := &chains{rig: r, sink: s, counts: make([]int, keys)}
+	for k := range keys {
+		c.work.Go(func() {
+			for n := 1; !enough(c.published.Load()); n++ {
+				began := time.Now()
+				a := <-send(t, s, message(r.topic, fmt.Sprintf("key-%d", k), n))
+				if a.err != nil {
+					t.Errorf("key-%d.%d: %v", k, n, a.err)
+					return
+				}
+				took := int64(time.Since(began))
+				for was := c.longest.Load(); took > was && !c.longest.CompareAndSwap(was, took); was = c.longest.Load() {
+				}
+				c.counts[k] = n
+				c.published.Add(1)
+			}
+		})
+	}
+	return c
+}
+
+// check reads the topic with a client that shares nothing with the sink, and looks for what is lost, doubled or out of order.
+func (c *chains) check(t *testing.T, total int) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.rig.AddressesOf(direct)...), kgo.ConsumeTopics(c.rig.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	ok(t, err)
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	last := make([]int, len(c.counts))
+	var read, lost, doubled, inverted int
+	for read < total && ctx.Err() == nil {
+		cl.PollFetches(ctx).EachRecord(func(rec *kgo.Record) {
+			read++
+			key, is := strings.CutPrefix(string(rec.Key), "key-")
+			if !is {
+				return
+			}
+			k, err := strconv.Atoi(key)
+			ok(t, err)
+			var id string
+			for _, h := range rec.Headers {
+				if h.Key == "ce_id" {
+					id = string(h.Value)
+				}
+			}
+			n, err := strconv.Atoi(strings.TrimPrefix(id, string(rec.Key)+"."))
+			ok(t, err)
+			switch {
+			case n == last[k]:
+				doubled++
+			case n < last[k]:
+				inverted++
+			default:
+				lost += n - last[k] - 1
+				last[k] = n
+			}
+		})
+	}
+	for k, n := range c.counts {
+		lost += n - last[k]
+	}
+	if read != total || lost != 0 || doubled != 0 || inverted != 0 {
+		t.Errorf("%d lost, %d doubled, %d out of order; %d records of %d", lost, doubled, inverted, read, total)
+	}
+}
+
+// total is how many records there are.
+func (r *rig) total(t *testing.T, s sink.Log) (n int) {
+	t.Helper()
+	b, err := s.Bounds(t.Context(), nil)
+	ok(t, err)
+	for _, p := range b.Partitions {
+		n += int(p.Last + 1 - p.First)
+	}
+	return n
+}
+
+func TestSink_loses_doubles_and_reorders_nothing_while_leaders_move_and_brokers_die(t *testing.T) {
+	const (
+		partitions, keys, least = 6, 200, 20_000
+		rounds                  = 3
+	)
+	c := kafkabroker.ForTest(t, kafkabroker.Config{
+		Brokers: 3, Listeners: listeners(), Properties: map[string]string{"broker.session.timeout.ms": "4000"}, // on a busy machine nobody answers within two
+	})
+	r := newRig(t, c, partitions, nil)
+	cfg := r.config(proxied)
+	cfg.Timeout = 2 * time.Second
+	var retries, cuts, moves atomic.Int64
+	cfg.OnRetry = func(string, int32, error) { retries.Add(1) }
+	s := start(t, cfg)
+	var over atomic.Bool
+	all := r.publish(t, s, keys, func(published int64) bool { return over.Load() && published >= least || t.Failed() })
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var background sync.WaitGroup
+	background.Go(func() { // connections are cut all the time
+		for pause.For(ctx, 250*time.Millisecond) == nil {
+			for _, p := range proxiesOf(c) {
+				p.cut()
+			}
+			cuts.Add(1)
+		}
+	})
+	for round := range rounds {
+		victim := round % 3
+		for p := range partitions {
+			if err := c.MoveLeader(ctx, r.topic, p, victim); err == nil {
+				moves.Add(1)
+			}
+		}
+		ok(t, c.Kill(victim))
+		ok(t, pause.For(ctx, 3*time.Second))
+		ok(t, c.Restart(ctx, victim))
+		frozen := (round + 1) % 3
+		ok(t, c.Pause(frozen)) // it keeps its connections
+		ok(t, pause.For(ctx, 2*cfg.Timeout))
+		ok(t, c.Resume(frozen))
+		before := all.published.Load()
+		eventually(t, "it goes on", func() error {
+			if n := all.published.Load() - before; n < 500 {
+				return fmt.Errorf("%d", n)
+			}
+			return nil
+		})
+	}
+	over.Store(true)
+	cancel()
+	background.Wait()
+	all.work.Wait()
+	total := r.total(t, s)
+	all.check(t, total)
+	t.Logf("%d records, %d kills, %d freezes, %d leaders moved, %d times all connections cut, %d retries, longest %v",
+		all.published.Load(), rounds, rounds, moves.Load(), cuts.Load(), retries.Load(), time.Duration(all.longest.Load()).Round(time.Millisecond))
+	if int64(total) != all.published.Load()+partitions {
+		t.Errorf("%d records for %d messages and %d barriers", total, all.published.Load(), partitions)
+	}
+	if err := s.Ready(); err != nil {
+		t.Errorf("in the end: %v", err)
+	}
+}
+
+// A broker that has stored a batch, and whose answer is lost, is asked with the same bytes again.
+func TestSink_sends_the_same_bytes_again(t *testing.T) {
+	r := newRig(t, shared.ForTest(t), 1, nil)
+	p := proxiesOf(r.Cluster)[0]
+	cfg := r.config(proxied)
+	cfg.Timeout = time.Second
+	s := start(t, cfg)
+	var mu sync.Mutex
+	var sent [][]byte
+	lost := 0
+	p.watch(func(api int16, request []byte) bool {
+		if api != apiProduce {
+			return false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if batch := request[strings.Index(string(request), r.topic)+len(r.topic):]; len(sent) < 200 {
+			sent = append(sent, append([]byte(nil), batch...))
+		}
+		if lost < 3 {
+			lost++
+			return true
+		}
+		return false
+	})
+	defer p.watch(nil)
+	first := must(t, s, message(r.topic, "a", 1))
+	second := must(t, s, message(r.topic, "a", 2))
+	if first.Sequence != 2 || second.Sequence != 3 {
+		t.Errorf("they are at %+v and %+v", first, second)
+	}
+	if all := others(r.records(t, r.topic)); len(all) != 2 {
+		t.Errorf("%d records", len(all))
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(sent) != 5 {
+		t.Fatalf("%d requests, want 4 with the same bytes and one more", len(sent))
+	}
+	for n := range 4 {
+		if string(sent[n]) != string(sent[0]) {
+			t.Errorf("request %d is\n%q, the first\n%q", n, sent[n], sent[0])
+		}
+	}
+	if string(sent[4]) == string(sent[0]) {
+		t.Error("the second message has the bytes of the first")
+	}
+}
+
+func TestSink_has_one_batch_under_way_in_each_partition(t *testing.T) {
+	const partitions = 3
+	r := newRig(t, shared.ForTest(t), partitions, nil)
+	p := proxiesOf(r.Cluster)[0]
+	s := start(t, r.config(proxied))
+	p.hold(func(api int16) bool { return api == apiProduce })
+	defer p.release()
+	var answers []<-chan answer
+	for n := range 500 {
+		answers = append(answers, send(t, s, message(r.topic, fmt.Sprintf("key-%d", n), 1)))
+	}
+	eventually(t, "requests are under way", func() error {
+		if n := p.waiting.Load(); n < partitions {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
+	for range 50 {
+		if n := p.waiting.Load(); n > partitions {
+			t.Fatalf("%d requests for %d partitions", n, partitions)
+		}
+		ok(t, pause.For(t.Context(), 5*time.Millisecond))
+	}
+	p.release()
+	for _, a := range answers {
+		ok(t, wait(t, a).err)
+	}
+	if n := len(others(r.records(t, r.topic))); n != 500 {
+		t.Errorf("%d records", n)
+	}
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkasink
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
+)
+
+// fenced checks that a sink ended because a newer one came.
+func fenced(t *testing.T, err error, pipeline string) {
+	t.Helper()
+	var unusable *sink.UnusableError
+	if !errors.As(err, &unusable) {
+		t.Fatalf("Run: %v, want an UnusableError", err)
+	}
+	if !strings.Contains(unusable.Reason, "pipeline "+pipeline) || !strings.Contains(unusable.Advice, "run one bridge for a pipeline") {
+		t.Errorf("it says %v", unusable)
+	}
+}
+
+func TestSink_is_refused_once_a_newer_one_has_come(t *testing.T) {
+	r := newRig(t, shared.ForTest(t), 4, nil)
+	old := start(t, r.config(direct))
+	must(t, old, message(r.topic, "key", 1))
+	newer := start(t, r.config(direct))
+	if a := wait(t, send(t, old, message(r.topic, "key", 2))); a.err == nil || sink.IsPermanent(a.err) {
+		t.Errorf("the older one: %v", a.err)
+	}
+	fenced(t, old.end(t), r.topic)
+	if a := wait(t, send(t, old, message(r.topic, "key", 3))); !errors.Is(a.err, sink.ErrNotRunning) {
+		t.Errorf("after its end: %v", a.err)
+	}
+	must(t, newer, message(r.topic, "key", 4))
+	var ids []string
+	for _, rec := range r.records(t, r.topic) {
+		if !rec.own() {
+			ids = append(ids, rec.header("ce_id"))
+		}
+	}
+	if fmt.Sprint(ids) != "[key.1 key.4]" {
+		t.Errorf("the log has %v", ids)
+	}
+}
+
+// afterBarriers returns the ids of records of a pid and epoch other than the newest that come after a newer barrier in their partition.
+func afterBarriers(all []record) (late []string) {
+	barriers := map[int32]int{}
+	for _, rec := range all {
+		switch {
+		case rec.own():
+			barriers[rec.partition]++
+		case strings.HasPrefix(rec.header("ce_id"), "old") && barriers[rec.partition] > 1:
+			late = append(late, rec.header("ce_id"))
+		}
+	}
+	return late
+}
+
+// A request of a process that has died may still be under way, and arrive after the new one's barrier.
+func TestSink_lets_nothing_of_a_dead_process_follow_its_barrier(t *testing.T) {
+	r := newRig(t, shared.ForTest(t), 2, nil)
+	p := proxiesOf(r.Cluster)[0]
+	old := start(t, r.config(proxied))
+	must(t, old, message(r.topic, "old-a", 1))
+	p.hold(func(api int16) bool { return api == apiProduce })
+	for n := range 8 {
+		send(t, old, message(r.topic, fmt.Sprintf("old-%d", n), 1))
+	}
+	eventually(t, "requests are held back", func() error {
+		if n := p.waiting.Load(); n < 2 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
+	old.stop() // its requests stay under way
+	ok(t, old.end(t))
+	newer := start(t, r.config(direct))
+	bounds, err := newer.Bounds(t.Context(), nil)
+	ok(t, err)
+	seen := 0
+	ok(t, newer.Read(t.Context(), sink.Query{}, func(*sink.Stored) error { seen++; return nil }))
+	p.release()
+	eventually(t, "they have arrived", func() error {
+		if n := p.waiting.Load(); n > 0 {
+			return fmt.Errorf("%d have not", n)
+		}
+		return nil
+	})
+	for n := range 8 {
+		must(t, newer, message(r.topic, fmt.Sprintf("new-%d", n), 1))
+	}
+	all := r.records(t, r.topic)
+	if late := afterBarriers(all); len(late) > 0 {
+		t.Errorf("after the barrier come %v", late)
+	}
+	last := 0
+	for _, b := range bounds.Partitions {
+		last += int(b.Last)
+	}
+	if seen != last || len(all) != last+8 {
+		t.Errorf("%d were read up to the bounds %v, and now there are %d", seen, bounds.Partitions, len(all))
+	}
+}
+
+// This is why there are barriers.
+func TestBroker_takes_an_older_epoch_until_the_partition_has_seen_the_newer_one(t *testing.T) {
+	r := newRig(t, shared.ForTest(t), 1, nil)
+	old := start(t, r.config(direct))
+	must(t, old, message(r.topic, "old", 1))
+	c, err := internal.NewClient(internal.Config{Brokers: r.AddressesOf(direct)})
+	ok(t, err)
+	defer c.Close()
+	_, err = c.InitProducer(t.Context(), "kube-eventbridge.test."+r.topic, nil)
+	ok(t, err)
+	must(t, old, message(r.topic, "old", 2))
+}
+
+const childVariable = "KUBE_EVENTBRIDGE_KAFKASINK_CHILD"
+
+// child publishes until its sink ends, and ends this process: with 0 if the sink was fenced.
+func child(t *testing.T, where []string) {
+	s := newSink(t, kafka.Config{
+		Brokers: where[:1], Topic: where[1], Cluster: "test", Pipeline: where[1], Wait: 10 * time.Millisecond, Timeout: 5 * time.Second,
+	})
+	say := func(what any) { _, _ = fmt.Fprintln(os.Stdout, what) }
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(t.Context()) }()
+	for n := 1; ; n++ {
+		for k := range 8 {
+			send(t, s, message(where[1], fmt.Sprintf("old-%d", k), n))
+		}
+		if n == 20 {
+			say("publishing")
+		}
+		select {
+		case err := <-ended:
+			say(err)
+			var unusable *sink.UnusableError
+			if errors.As(err, &unusable) {
+				os.Exit(0)
+			}
+			os.Exit(1)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func TestSink_lets_nothing_of_a_stopped_process_that_wakes_follow_its_barrier(t *testing.T) {
+	if where := os.Getenv(childVariable); where != "" {
+		child(t, strings.Split(where, " "))
+	}
+	r := newRig(t, shared.ForTest(t), 4, nil)
+	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), childVariable+"="+r.AddressesOf(direct)[0]+" "+r.topic)
+	out := &lines{}
+	cmd.Stdout, cmd.Stderr = out, out
+	ok(t, cmd.Start())
+	defer cmd.Process.Kill() //nolint:errcheck // it has ended if all is well
+	eventually(t, "the child publishes", func() error {
+		if !strings.Contains(out.String(), "publishing") {
+			return errors.New(out.String())
+		}
+		return nil
+	})
+	ok(t, cmd.Process.Signal(syscall.SIGSTOP))
+	newer := start(t, r.config(direct))
+	before, err := newer.Bounds(t.Context(), nil)
+	ok(t, err)
+	ok(t, cmd.Process.Signal(syscall.SIGCONT))
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the child: %v\n%s", err, out)
+	}
+	for n := range 8 {
+		must(t, newer, message(r.topic, fmt.Sprintf("new-%d", n), 1))
+	}
+	all := r.records(t, r.topic)
+	if late := afterBarriers(all); len(late) > 0 {
+		t.Errorf("after the barrier come %v", late)
+	}
+	last := 8
+	for _, b := range before.Partitions {
+		last += int(b.Last)
+	}
+	if len(all) != last {
+		t.Errorf("%d records, want %d", len(all), last)
+	}
+	t.Logf("%s, %d records of it", strings.TrimSpace(out.String()), last)
+}

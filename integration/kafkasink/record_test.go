@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkasink
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
+)
+
+// text writes a record with all its bytes.
+func (r *record) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "key %q", r.Key)
+	for _, h := range r.Headers {
+		fmt.Fprintf(&b, "\n%s: %q", h.Name, h.Value)
+	}
+	if r.Value == nil {
+		return b.String() + "\nnull"
+	}
+	fmt.Fprintf(&b, "\n%q", r.Value)
+	return b.String()
+}
+
+// others leaves out what the sink itself wrote.
+func others(all []record) []record {
+	return slices.DeleteFunc(all, func(r record) bool { return r.own() })
+}
+
+func TestSink_writes_the_binding_byte_for_byte(t *testing.T) {
+	r := newRig(t, shared.ForTest(t), 1, nil)
+	s := start(t, r.config(direct))
+	must(t, s, &sink.Message{
+		Subject: r.topic, Key: "prod/core/pods/default/web-0", ID: "u.7", ContentType: "application/json", Data: []byte(`{"a":"ä"}`),
+		Attributes: []sink.Attribute{
+			{Name: "specversion", Value: "1.0"},
+			{Name: "type", Value: "t"},
+			{Name: "source", Value: "/clusters/prod/api/v1/pods"},
+			{Name: "id", Value: "u.7"},
+			{Name: "datacontenttype", Value: "application/json"},
+			{Name: "namespace", Value: ""},
+			{Name: "subject", Value: `50% "of" ä`},
+		},
+	})
+	must(t, s, &sink.Message{
+		Subject: r.topic, Key: "prod/core/pods/default/web-0", ID: "u.8", ContentType: "application/cloudevents+json", Data: []byte(`{"id":"u.8"}`),
+	})
+	got := others(r.records(t, r.topic))
+	want := []string{
+		`key "prod/core/pods/default/web-0"
+content-type: "application/json"
+ce_specversion: "1.0"
+ce_type: "t"
+ce_source: "/clusters/prod/api/v1/pods"
+ce_id: "u.7"
+ce_subject: "50% \"of\" ä"
+"{\"a\":\"ä\"}"`,
+		`key "prod/core/pods/default/web-0"
+content-type: "application/cloudevents+json"
+"{\"id\":\"u.8\"}"`,
+	}
+	for i := range got {
+		if got[i].text() != want[i] {
+			t.Errorf("got\n%s\nwant\n%s", got[i].text(), want[i])
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d records", len(got))
+	}
+}
+
+func TestSink_announces_itself_in_each_partition_first(t *testing.T) {
+	for _, structured := range []bool{false, true} {
+		r := newRig(t, shared.ForTest(t), 3, nil)
+		cfg := r.config(direct)
+		cfg.Structured = structured
+		s := start(t, cfg)
+		for n := range 30 {
+			must(t, s, message(r.topic, fmt.Sprintf("key-%d", n), 1))
+		}
+		first := map[int32]record{}
+		for _, rec := range r.records(t, r.topic) {
+			if _, known := first[rec.partition]; !known {
+				first[rec.partition] = rec
+			}
+		}
+		for p := range int32(3) {
+			rec := first[p]
+			if string(rec.Key) != "test/_/_/_/_writer" {
+				t.Errorf("the first record of partition %d is %s", p, rec.text())
+			}
+			if p == 0 {
+				t.Log(rec.text())
+			}
+			if structured && !strings.Contains(string(rec.Value), `"type":"io.kube-eventbridge.writer.started.v1"`) ||
+				!structured && rec.header("ce_type") != "io.kube-eventbridge.writer.started.v1" {
+				t.Errorf("it is %s", rec.text())
+			}
+			id := rec.header("ce_id")
+			if structured {
+				id = structuredID.FindStringSubmatch(string(rec.Value))[1]
+			}
+			if st, err := s.At(t.Context(), p, 1); err != nil || st == nil || st.ID != id {
+				t.Errorf("At: %+v, %v, want %s", st, err, id)
+			}
+		}
+	}
+}
+
+// kgo's partitioner for keys is one that others have compared with Java's.
+func TestSink_puts_a_key_where_other_clients_do(t *testing.T) {
+	const partitions = 7
+	r := newRig(t, shared.ForTest(t), partitions, nil)
+	s := start(t, r.config(direct))
+	choose := kgo.StickyKeyPartitioner(nil).ForTopic(r.topic)
+	for n := range 200 {
+		key := fmt.Sprintf("prod/core/pods/default/%s-%d", strings.Repeat("ä", n%5), n)
+		want := choose.Partition(&kgo.Record{Key: []byte(key)}, partitions)
+		if got := must(t, s, message(r.topic, key, 1)).Partition; int(got) != want {
+			t.Errorf("%s is in %d, and kgo puts it into %d", key, got, want)
+		}
+	}
+}
+
+func TestSink_adds_tombstones_and_marks_every_partition(t *testing.T) {
+	r := newRig(t, shared.ForTest(t), 3, nil)
+	cfg := r.config(direct)
+	cfg.Tombstones = true
+	s := start(t, cfg)
+	must(t, s, message(r.topic, "a", 1))
+	gone := message(r.topic, "a", 2)
+	gone.Last = true
+	at := must(t, s, gone)
+	again := must(t, s, message(r.topic, "a", 3))
+	if again.Partition != at.Partition || again.Sequence != at.Sequence+2 {
+		t.Errorf("deleted at %+v, made again at %+v: the tombstone is between", at, again)
+	}
+	marker := message(r.topic, "test/core/pods/_/_snapshot", 1)
+	marker.Everywhere = true
+	if mine := must(t, s, marker); mine.Partition != batch.Partition(marker.Key, 3) {
+		t.Errorf("the marker's receipt is %+v", mine)
+	}
+	var a []string
+	markers := map[int32]int{}
+	for _, rec := range others(r.records(t, r.topic)) {
+		switch {
+		case string(rec.Key) == marker.Key:
+			markers[rec.partition]++
+		case rec.Value == nil && len(rec.Headers) > 0:
+			t.Errorf("a tombstone with headers: %s", rec.text())
+		case rec.Value == nil:
+			a = append(a, string(rec.Key)+" null")
+		default:
+			a = append(a, rec.header("ce_id"))
+		}
+	}
+	if fmt.Sprint(a) != "[a.1 a.2 a null a.3]" || len(markers) != 3 || markers[0]*markers[1]*markers[2] != 1 {
+		t.Errorf("the log has %v, markers %v", a, markers)
+	}
+	n := 0
+	ok(t, s.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
+		if !strings.HasPrefix(st.ID, "writer-started.") {
+			n++
+		}
+		return nil
+	}))
+	if n != 3+3 {
+		t.Errorf("%d messages are read back, want 3, and 3 markers", n)
+	}
+	if st, err := s.At(t.Context(), at.Partition, at.Sequence+1); st != nil || err != nil {
+		t.Errorf("where the tombstone is: %+v, %v", st, err)
+	}
+}
+
+func TestSink_publishes_to_several_topics(t *testing.T) {
+	c := shared.ForTest(t)
+	prefix := name(t)
+	r := &rig{c, prefix}
+	ok(t, c.CreateTopic(t.Context(), prefix+".pods", 2, 0, nil))
+	ok(t, c.CreateTopic(t.Context(), prefix+".nodes", 3, 0, nil))
+	cfg := r.config(direct)
+	cfg.Topic = prefix + ".{resource}"
+	cfg.Create = &kafka.Create{Partitions: 4}
+	s := start(t, cfg)
+	places := map[int32]string{}
+	var receipts []sink.Receipt
+	for n := range 60 {
+		topic := prefix + []string{".pods", ".nodes", ".later"}[n%3]
+		rc := must(t, s, message(topic, fmt.Sprintf("key-%d", n), 1))
+		if other := places[rc.Partition]; other != "" && other != topic {
+			t.Errorf("partition %d is of %s and of %s", rc.Partition, other, topic)
+		}
+		places[rc.Partition] = topic
+		receipts = append(receipts, rc)
+	}
+	if a := wait(t, send(t, s, message("elsewhere", "k", 1))); !sink.IsPermanent(a.err) {
+		t.Errorf("a topic that is not configured: %v", a.err)
+	}
+	for topic, want := range map[string]int{".pods": 20, ".nodes": 20, ".later": 20} {
+		if n := len(others(r.records(t, prefix+topic))); n != want {
+			t.Errorf("%s has %d records, want %d", topic, n, want)
+		}
+	}
+	bounds, err := s.Bounds(t.Context(), nil)
+	ok(t, err)
+	if len(bounds.Partitions) != 2+3+4 {
+		t.Errorf("%d partitions: %v", len(bounds.Partitions), bounds.Partitions)
+	}
+	for n, rc := range receipts {
+		if st, err := s.At(t.Context(), rc.Partition, rc.Sequence); err != nil || st == nil || st.ID != fmt.Sprintf("key-%d.1", n) {
+			t.Errorf("at %+v: %+v, %v", rc, st, err)
+		}
+	}
+	s.stop()
+	ok(t, s.end(t))
+	again := start(t, cfg)
+	n := 0
+	ok(t, again.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
+		if !strings.HasPrefix(st.ID, "writer-started.") {
+			if places[st.Partition] == "" {
+				t.Errorf("%s is in partition %d now", st.ID, st.Partition)
+			}
+			n++
+		}
+		return nil
+	}))
+	if n != 60 {
+		t.Errorf("%d messages are read back", n)
+	}
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafka
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+)
+
+func TestNew_refuses_what_cannot_be(t *testing.T) {
+	good := Config{Brokers: []string{"127.0.0.1:1"}, Cluster: "c", Pipeline: "p", Topic: "kubernetes"}
+	for name, c := range map[string]struct {
+		change func(c *Config)
+		want   string
+	}{
+		"nothing wrong":        {func(*Config) {}, ""},
+		"a pattern":            {func(c *Config) { c.Topic = "k8s.{cluster}.{resource}" }, ""},
+		"no broker":            {func(c *Config) { c.Brokers = nil }, "no broker is named"},
+		"no pipeline":          {func(c *Config) { c.Pipeline = "" }, "the names of the cluster and of the pipeline are needed"},
+		"no topic":             {func(c *Config) { c.Topic = "" }, `topic "": a name has at most 249`},
+		"dots only":            {func(c *Config) { c.Topic = ".." }, `topic "..": a name has`},
+		"a space":              {func(c *Config) { c.Topic = "a b" }, `topic "a b": a name has`},
+		"half a placeholder":   {func(c *Config) { c.Topic = "a.{resource" }, `topic "a.{resource": a name has`},
+		"too long":             {func(c *Config) { c.Topic = strings.Repeat("a", 250) }, "a name has at most 249"},
+		"another compression":  {func(c *Config) { c.Compression = "brotli" }, `compression "brotli": it is one of [none gzip snappy lz4 zstd]`},
+		"a codec":              {func(c *Config) { c.Compression = batch.Zstd }, ""},
+		"an unknown mechanism": {func(c *Config) { c.Auth.Mechanism = "GSSAPI" }, "GSSAPI"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := good
+			c.change(&cfg)
+			s, err := New(cfg)
+			if c.want == "" && (err != nil || s.Ready() == nil) {
+				t.Errorf("%v", err)
+			}
+			if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestTopics_fit_their_pattern_only(t *testing.T) {
+	c := Config{Topic: "k8s.{cluster}.{resource}"}
+	fits, only, err := c.topics()
+	if err != nil || only != "" {
+		t.Fatalf("%q, %v", only, err)
+	}
+	for name, want := range map[string]bool{
+		"k8s.prod.pods": true, "k8s.a.b.c": true, "k8s.prod": false, "k8sxprod.pods": false, "k8s..pods": false, "x.k8s.prod.pods": false, "k8s.prod.pods ": false,
+	} {
+		if fits.MatchString(name) != want {
+			t.Errorf("%s: %v", name, !want)
+		}
+	}
+}
+
+// Whoever restarts finds the partitions under the same numbers, whatever other topics there are.
+func TestBase_is_the_same_for_a_name_and_leaves_room_for_partitions(t *testing.T) {
+	many, one := &Sink{}, &Sink{only: "a"}
+	if one.base("a") != 0 || many.base("k8s.pods") != 1895610368 {
+		t.Errorf("bases %d and %d", one.base("a"), many.base("k8s.pods"))
+	}
+	seen := map[int32]bool{}
+	for n := range 100 {
+		b := many.base("k8s.prod.resource-" + strings.Repeat("x", n))
+		if b < 0 || b&(1<<partitionBits-1) != 0 {
+			t.Errorf("base %d", b)
+		}
+		seen[b] = true
+	}
+	if len(seen) != 100 {
+		t.Errorf("%d bases of 100 topics", len(seen))
+	}
+}
+
+func TestBackoff_grows_to_a_bound(t *testing.T) {
+	for n := 1; n < 100; n++ {
+		longest := min(100*time.Millisecond<<min(n-1, 20), maxWait)
+		if d := backoff(100*time.Millisecond, n); d < longest/2 || d > longest {
+			t.Errorf("after %d failures: %v", n, d)
+		}
+	}
+}
+
+func TestLosses_are_named(t *testing.T) {
+	safe := map[string]string{settingUnclean: "false", settingISR: "2", settingCleanup: "delete"}
+	if found := losses(safe, false); len(found) != 0 {
+		t.Errorf("of safe settings: %v", found)
+	}
+	if found := losses(map[string]string{}, false); len(found) != 0 {
+		t.Errorf("of unknown settings: %v", found)
+	}
+	for setting, c := range map[string]struct {
+		value      string
+		tombstones bool
+		want       int
+	}{
+		settingUnclean: {"true", false, 1}, settingISR: {"1", false, 1}, settingCleanup: {"compact,delete", true, 1},
+	} {
+		bad := map[string]string{settingUnclean: "false", settingISR: "2", settingCleanup: "delete"}
+		bad[setting] = c.value
+		if found := losses(bad, c.tombstones); len(found) != c.want || !strings.HasPrefix(found[0], setting+"="+c.value) {
+			t.Errorf("%s: %v", setting, found)
+		}
+	}
+	if found := losses(map[string]string{settingCleanup: "compact"}, false); len(found) != 2 {
+		t.Errorf("compaction without tombstones: %v", found)
+	}
+}

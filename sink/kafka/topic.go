@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafka
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+)
+
+// topic is one that is published to.
+type topic struct {
+	name string
+	// base is added to Kafka's partition numbers: the topics of a sink have no number in common.
+	base int32
+	// problem is why it must not be used.
+	problem error
+	// id is Kafka's for this incarnation of it; empty where brokers have none.
+	id string
+	// limit is the largest batch that the broker takes, as far as it is known.
+	limit      atomic.Int64
+	open       chan struct{} // closed when partitions is there
+	partitions []*partition
+	warned     bool // of partitions that came later; look's
+}
+
+// leastLimit is the smallest batch that is tried where the broker takes less than its settings say.
+const leastLimit = 16 << 10
+
+// takesLess remembers that a batch of n bytes was too large.
+func (t *topic) takesLess(n int) {
+	t.limit.Store(min(t.limit.Load(), max(int64(n/2), leastLimit)))
+}
+
+// missingFor is how long a topic must have been missing to be believed: brokers hear of a new one at different times.
+const missingFor = 3 * time.Second
+
+// find returns what a topic's incarnation is called, and how many partitions it has. One that is missing is created if it may be.
+func (s *Sink) find(ctx context.Context, t *topic) (id string, n int, err error) {
+	created := false
+	for began := time.Now(); ; {
+		_, id, err = s.client.Incarnation(ctx, t.name)
+		if err == nil {
+			n, err = s.client.Partitions(ctx, t.name)
+		}
+		late := time.Since(began) >= missingFor
+		switch {
+		case !errors.Is(err, kafka.ErrNoTopic), created && late:
+			return id, n, err
+		case s.cfg.Create != nil && !created:
+			if err := s.create(ctx, t); err != nil {
+				return "", 0, err
+			}
+			created = true
+		case late:
+			return "", 0, unusable(t.name, "it does not exist, or the permission to see it (Describe) is missing", s.adviceToCreate(t.name))
+		}
+		if err := pause.For(ctx, s.cfg.Wait); err != nil {
+			return "", 0, err
+		}
+	}
+}
+
+func (s *Sink) create(ctx context.Context, t *topic) error {
+	c := s.cfg.Create
+	err := s.client.CreateTopic(ctx, kafka.TopicSpec{Name: t.name, Partitions: c.Partitions, Replicas: c.Replicas, Settings: c.Settings})
+	if err == nil {
+		s.cfg.Log.Info("topic created", "topic", t.name)
+	}
+	return err
+}
+
+func (s *Sink) adviceToCreate(name string) string {
+	return "create it, for example with kafka-topics.sh --bootstrap-server " + s.cfg.Brokers[0] + " --create --topic " + name +
+		" --partitions 12 --replication-factor 3 --config min.insync.replicas=2, or let it be created (create)"
+}
+
+// The settings of a topic that are looked at.
+const (
+	settingSize    = "max.message.bytes"
+	settingCleanup = "cleanup.policy"
+	settingISR     = "min.insync.replicas"
+	settingUnclean = "unclean.leader.election.enable"
+)
+
+// check warns of settings with which acknowledged records are lost, and returns the largest batch that the topic takes.
+func (s *Sink) check(ctx context.Context, name string) (limit int64, err error) {
+	settings, err := s.client.Settings(ctx, name, settingSize, settingCleanup, settingISR, settingUnclean)
+	if kafka.Forbidden(err) {
+		s.cfg.Log.Warn("the settings of a topic may not be read, so they are not checked", "topic", name, "err", err)
+		return batch.DefaultLimit, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	for _, problem := range losses(settings, s.cfg.Tombstones) {
+		s.cfg.Log.Warn("a topic's settings lose events", "topic", name, "problem", problem)
+	}
+	limit, err = strconv.ParseInt(settings[settingSize], 10, 64)
+	if err != nil || limit <= 0 { // not every broker tells
+		return batch.DefaultLimit, nil
+	}
+	return limit, nil
+}
+
+// losses names what a topic's settings lose.
+func losses(settings map[string]string, tombstones bool) (problems []string) {
+	if settings[settingUnclean] == "true" {
+		problems = append(problems, settingUnclean+"=true: a replica that was left behind may become the leader, and what it does not have is lost")
+	}
+	if settings[settingISR] == "1" {
+		problems = append(problems, settingISR+"=1: a record is acknowledged when one broker has it; with 2, and three replicas, it survives the loss of that")
+	}
+	compacted := strings.Contains(settings[settingCleanup], "compact")
+	if compacted {
+		problems = append(problems, settingCleanup+"="+settings[settingCleanup]+": only the newest event of each object is kept")
+	}
+	if compacted && !tombstones {
+		problems = append(problems, settingCleanup+"="+settings[settingCleanup]+" without tombstones: the last event of each deleted object stays for ever")
+	}
+	return problems
+}
