@@ -8,6 +8,7 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -133,7 +134,8 @@ type Batch struct {
 type Store interface {
 	// Load returns what was committed last.
 	Load(ctx context.Context) (*State, error)
-	// Commit makes the whole batch durable, or nothing of it. Once it returns nil the batch survives a crash of the machine.
+	// Commit makes the whole batch durable, or nothing of it. Once it returns nil the batch survives a crash of the machine. After an error either may be
+	// true, until what the batch named is committed again.
 	Commit(ctx context.Context, b *Batch) error
 }
 
@@ -148,4 +150,14 @@ func (e *ForeignError) Error() string {
 	return fmt.Sprintf("checkpoint %s was written for cluster %q (kube-system uid %s), pipeline %q, and this is cluster %q (%s), pipeline %q: "+
 		"name another path, or move the old one away; then what exists is published again, after what the log has",
 		e.Path, e.Has.Cluster, e.Has.ClusterUID, e.Has.Pipeline, e.Want.Cluster, e.Want.ClusterUID, e.Want.Pipeline)
+}
+
+// Permanent implements what [IsPermanent] asks for.
+func (*ForeignError) Permanent() bool { return true }
+
+// IsPermanent reports whether a store's error stays however often what failed is tried again: somebody has to do something first. Such an error has a
+// method Permanent that returns true.
+func IsPermanent(err error) bool {
+	var p interface{ Permanent() bool }
+	return errors.As(err, &p) && p.Permanent()
 }

@@ -32,24 +32,30 @@ func (p *session) commits(ctx context.Context) error {
 			continue // nothing was done yet
 		}
 		err := p.commit(ctx)
-		if err != nil && ctx.Err() != nil {
+		switch {
+		case err != nil && ctx.Err() != nil:
 			return nil
+		case checkpoint.IsPermanent(err):
+			return err
 		}
 		p.disk.observe(p.log, err)
 	}
 }
 
-// save returns when what is settled now is durable, however often that takes. The error is ctx's.
+// save returns when what is settled now is durable, however often that takes. The error is ctx's, or permanent.
 func (p *session) save(ctx context.Context) error {
 	return p.insist(ctx, func() error { return p.commit(ctx) })
 }
 
-// insist repeats a commit until it succeeds, less and less often. The error is ctx's.
+// insist repeats a commit until it succeeds, less and less often. The error is ctx's, or permanent.
 func (p *session) insist(ctx context.Context, commit func() error) error {
 	for delay := commitEvery; ; delay = min(2*delay, maxCommitDelay) {
 		err := commit()
-		if err != nil && ctx.Err() != nil {
+		switch {
+		case err != nil && ctx.Err() != nil:
 			return ctx.Err()
+		case checkpoint.IsPermanent(err):
+			return err
 		}
 		p.disk.observe(p.log, err)
 		if err == nil {
@@ -93,9 +99,7 @@ func (p *session) commit(ctx context.Context) error {
 	}
 	if changed || marked {
 		if err := p.cfg.Store.Commit(ctx, b); err != nil {
-			for _, s := range streams {
-				s.ledger.Untake(b.Put[s.name], b.Drop[s.name])
-			}
+			p.doubtStored(b, streams)
 			return err
 		}
 		p.logged, p.unlogged, p.undone = log, false, nil
@@ -107,6 +111,17 @@ func (p *session) commit(ctx context.Context) error {
 	}
 	p.saved.Store(time.Now().UnixNano())
 	return nil
+}
+
+// doubtStored: after a commit that failed the store may have what it named, or not. All of it is saved again, whatever it is by then.
+func (p *session) doubtStored(b *checkpoint.Batch, streams []*stream) {
+	for _, s := range streams {
+		s.ledger.Untake(b.Put[s.name], b.Drop[s.name])
+		if _, named := b.Streams[s.name]; named {
+			s.stored = false
+		}
+	}
+	p.unlogged = p.unlogged || b.Log != nil
 }
 
 // batch collects what the streams have to save.

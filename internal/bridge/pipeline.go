@@ -108,7 +108,7 @@ func New(c Config) *Pipeline {
 
 // Run publishes until ctx ends; then it stops reading, waits at most the drain time for what is under way, commits, and returns
 // nil. It returns an error where something must not be used: a checkpoint, a stream of the broker. Where the log lost what it
-// had acknowledged, all starts again from the checkpoint, as after a crash, and what the log lost is published again.
+// had acknowledged, or may have what it had not, all starts again from the checkpoint, as after a crash, and what the log lost is published again.
 // Run may be called once.
 func (p *Pipeline) Run(ctx context.Context) error {
 	delay, counted := restartDelay, false
@@ -116,12 +116,18 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		began := time.Now()
 		err := p.session(ctx, counted)
 		var rewound *sink.RewoundError
+		var interrupted *sink.InterruptedError
 		var unmade *noSinkError
 		switch {
+		case checkpoint.IsPermanent(err):
+			return fmt.Errorf("pipeline %s: %w", p.cfg.Name, err)
 		case errors.As(err, &rewound):
 			counted = true
 			p.cfg.Metrics.losses.WithLabelValues(p.cfg.Name).Inc()
 			p.cfg.Log.Warn("the log has lost what it had acknowledged", "err", rewound)
+		case errors.As(err, &interrupted):
+			counted = false
+			p.cfg.Log.Warn("what was published last may be in the log or not; it is read back", "err", interrupted)
 		case errors.As(err, &unmade) && p.current.Load() != nil:
 			p.cfg.Log.Warn("the broker's client cannot be made; it is tried again", "err", unmade.err)
 		case err != nil:

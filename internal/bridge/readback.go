@@ -215,7 +215,7 @@ func (p *session) says(m *sink.Stored) iter.Seq2[string, said] {
 	}
 }
 
-// store commits what was learned of the log, however often that takes. The error is ctx's.
+// store commits what was learned of the log, however often that takes. The error is ctx's, or permanent.
 func (p *session) store(ctx context.Context, b *checkpoint.Batch) error {
 	b.Identity = p.cfg.Identity
 	return p.insist(ctx, func() error { return p.cfg.Store.Commit(ctx, b) })

@@ -5,8 +5,11 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -232,4 +235,93 @@ func TestReadyz_a_broker_that_takes_nothing_of_an_object_is_told_until_it_does(t
 		t.Errorf("everything is published, and the broker is still said to refuse: %v", err)
 	}
 	expect(t, log.lines(), "rejected default/a u1 1 watch", "updated default/a u1 2 watch")
+}
+
+// interruptedSink is a log whose sink cannot say, the first time, what became of what was published last.
+type interruptedSink struct {
+	readableLog
+	times *atomic.Int32
+}
+
+func (s interruptedSink) Run(ctx context.Context) error {
+	if s.times.Add(1) > 1 {
+		return s.readableLog.Run(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		for len(s.lines()) < 3 && ctx.Err() == nil {
+			runtime.Gosched()
+		}
+		cancel()
+	}()
+	_ = s.readableLog.Run(ctx)
+	return &sink.InterruptedError{Target: "the log", Cause: errors.New("nobody knows")}
+}
+
+func TestRun_reads_the_log_back_where_nobody_knows_what_it_has(t *testing.T) {
+	api, store := newAPIServer(t, 10), &memoryStore{}
+	log := interruptedSink{newReadableLog(), &atomic.Int32{}}
+	api.add(3)
+	b := runBridge(t, api, log, store, nil)
+	waitFor(t, "the second session", func() bool { return log.times.Load() > 1 })
+	api.add(1)
+	waitFor(t, "what comes after", func() bool {
+		return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.Contains(line, " 5 ") })
+	})
+	if err := b.stop(); err != nil {
+		t.Error(err)
+	}
+	checkOnce(t, log.readableLog)
+}
+
+// lostStore refuses every commit but the first few, for good.
+type lostStore struct {
+	memoryStore
+	left atomic.Int32
+}
+
+func (s *lostStore) Commit(ctx context.Context, b *checkpoint.Batch) error {
+	if s.left.Add(-1) < 0 {
+		return fmt.Errorf("commit: %w", &checkpoint.ForeignError{Path: "checkpoint"})
+	}
+	return s.memoryStore.Commit(ctx, b)
+}
+
+func TestRun_ends_where_the_checkpoint_is_another_one(t *testing.T) {
+	store := &lostStore{}
+	store.left.Store(1)
+	api := newAPIServer(t, 10)
+	b := runBridge(t, api, newFakeLog(), store, nil)
+	select {
+	case err := <-b.ended:
+		if !checkpoint.IsPermanent(err) {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("it goes on with a checkpoint that is not its own")
+	}
+}
+
+// A commit that failed may have been made. What it named is saved again, although it is by then what was saved before.
+func TestCommit_saves_again_what_a_failed_one_may_have_saved(t *testing.T) {
+	store := &memoryStore{}
+	r, s := saved(t, newReadableLog(), store)
+	before := store.state.Streams[s.name]
+	s.saved.Owed.Version = "40"
+	store.fail = errors.New("no answer")
+	if err := r.commit(t.Context()); err == nil {
+		t.Fatal("it did not fail")
+	}
+	store.fail = nil
+	stored := before
+	stored.Owed.Version = "40"
+	store.state.Streams[s.name] = stored // it was made nevertheless
+	s.saved.Owed.Version = ""
+	if err := r.commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if now := store.state.Streams[s.name]; now != before {
+		t.Errorf("the store has %+v, want %+v", now, before)
+	}
 }

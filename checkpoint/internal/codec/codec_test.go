@@ -20,36 +20,57 @@ var streams = map[string]checkpoint.Stream{
 }
 
 // A field that a store forgets is one that a restart forgets.
-func TestStream_has_no_field_that_is_not_encoded(t *testing.T) {
-	var fill func(v reflect.Value)
-	fill = func(v reflect.Value) {
-		switch v.Kind() {
-		case reflect.String:
-			v.SetString("x")
-		case reflect.Int, reflect.Int32:
-			v.SetInt(7)
-		case reflect.Uint64:
-			v.SetUint(7)
-		case reflect.Bool:
-			v.SetBool(true)
-		case reflect.Struct:
-			for i := range v.NumField() {
-				fill(v.Field(i))
-			}
-		default:
-			t.Fatalf("the test does not know %s", v.Kind())
-		}
-	}
+func TestNo_field_is_left_out(t *testing.T) {
 	var stream checkpoint.Stream
-	fill(reflect.ValueOf(&stream).Elem())
+	fill(t, reflect.ValueOf(&stream).Elem())
 	if got, err := DecodeStream(AppendStream(nil, &stream)); err != nil || got != stream {
 		t.Errorf("got %+v, want %+v (%v)", got, stream, err)
 	}
 	var row checkpoint.Row
-	fill(reflect.ValueOf(&row).Elem())
+	fill(t, reflect.ValueOf(&row).Elem())
 	row.Fresh = false // is not stored
 	if _, got, err := DecodeRow(nil, AppendRow(nil, &row)); err != nil || got != row {
 		t.Errorf("got %+v, want %+v (%v)", got, row, err)
+	}
+	var log checkpoint.Log
+	fill(t, reflect.ValueOf(&log).Elem())
+	if got, err := DecodeLog(AppendLog(nil, &log)); err != nil || !reflect.DeepEqual(got, log) {
+		t.Errorf("got %+v, want %+v (%v)", got, log, err)
+	}
+	var id checkpoint.Identity
+	fill(t, reflect.ValueOf(&id).Elem())
+	if got := NewDecoder(AppendIdentity(nil, id)).Identity(); got != id {
+		t.Errorf("got %+v, want %+v", got, id)
+	}
+}
+
+// fill sets v, and all that it consists of, to something.
+func fill(t *testing.T, v reflect.Value) {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Int, reflect.Int32:
+		v.SetInt(7)
+	case reflect.Uint64:
+		v.SetUint(7)
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(t, v.Field(i))
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(t, v.Index(0))
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(t, key)
+		fill(t, value)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	default:
+		t.Fatalf("the test does not know %s", v.Kind())
 	}
 }
 

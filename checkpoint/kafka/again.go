@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+)
+
+const (
+	// patience is how long one step is tried again before its error is returned.
+	patience = 10 * time.Second
+	// Between attempts, shortened by up to a half at random.
+	shortestWait = 50 * time.Millisecond
+	longestWait  = 2 * time.Second
+)
+
+// again calls step until it succeeds, fails in a way that another attempt does not help, or patience or ctx ends.
+func again(ctx context.Context, step func() error) error {
+	began := time.Now()
+	for wait := shortestWait; ; wait = min(2*wait, longestWait) {
+		err := step()
+		if err == nil || final(err) || errors.Is(err, ctx.Err()) || time.Since(began) >= patience {
+			return err
+		}
+		if ended := pause.For(ctx, wait-rand.N(wait/2)); ended != nil {
+			return fmt.Errorf("%w (%w)", ended, err)
+		}
+	}
+}
+
+// final reports whether the broker's answer will be the same if the same is asked again, or somebody has to decide what to ask now.
+func final(err error) bool {
+	return checkpoint.IsPermanent(err) || kafka.Fenced(err) || kafka.Confused(err) || kafka.TooLarge(err) || kafka.Malformed(err) || kafka.Forbidden(err) || kafka.Repeated(err)
+}

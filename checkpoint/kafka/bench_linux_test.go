@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+)
+
+// sponge takes batches and keeps only their size.
+type sponge struct {
+	*fake
+	taken int
+}
+
+func (s *sponge) Produce(_ context.Context, _ string, _ int32, sized []byte) (int64, error) {
+	s.taken += len(sized)
+	return 0, nil
+}
+
+func benchRows(n, version int) *checkpoint.Batch {
+	rows := make(map[string]checkpoint.Row, n)
+	for i := range n {
+		rows[fmt.Sprintf("namespace-%d/deployment-5d78c9869d-%05x", i%100, i)] = checkpoint.Row{
+			UID:             fmt.Sprintf("%08x-0c5b-4b8e-9a11-%012x", i*2654435761%(1<<32), i),
+			ResourceVersion: fmt.Sprint(48_000_000 + version), Sequence: uint64(version),
+		}
+	}
+	return &checkpoint.Batch{
+		Identity: audit, Streams: map[string]checkpoint.Stream{"pods.v1": {Position: fmt.Sprint(version)}},
+		Put: map[string]map[string]checkpoint.Row{"pods.v1": rows},
+	}
+}
+
+// cpu returns how much time all processors together have spent.
+func cpu(b *testing.B) float64 {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return float64(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// What a commit costs besides the broker.
+func BenchmarkCommit(b *testing.B) {
+	for _, compression := range []batch.Compression{batch.None, batch.Zstd} {
+		for _, n := range []int{1, 100, 1000, 5000, 100_000} {
+			b.Run(fmt.Sprintf("%s/%d", compression, n), func(b *testing.B) {
+				f := newFake(1)
+				s, err := openFake(b.Context(), f, Config{Compression: compression}, audit)
+				if err != nil {
+					b.Fatal(err)
+				}
+				to := &sponge{fake: f}
+				s.broker, s.out.broker = to, to
+				rows := benchRows(n, 1)
+				b.ReportAllocs()
+				start := cpu(b)
+				for b.Loop() {
+					if err := s.Commit(b.Context(), rows); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(to.taken)/float64(b.N)/float64(n), "wire-B/row")
+				b.ReportMetric((cpu(b)-start)/float64(b.N)/float64(n), "cpu-ns/row")
+			})
+		}
+	}
+}
+
+// What reading costs besides the broker.
+func BenchmarkReplay(b *testing.B) {
+	f := newFake(1)
+	mustCommit(b.Context(), b, mustOpen(b.Context(), b, f), benchRows(100_000, 1))
+	var records []*kafka.Record
+	if _, _, err := f.Fetch(b.Context(), "", home(f), 0, func(r *kafka.Record) error { records = append(records, r); return nil }); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	start := cpu(b)
+	for b.Loop() {
+		r := newReplay("", "", 0, newKeys("prod-eu-1/audit").prefix, 0)
+		for _, record := range records {
+			if err := r.record(record); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric((cpu(b)-start)/float64(b.N)/float64(len(records)), "cpu-ns/record")
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafka
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+)
+
+func TestOpen_refuses_what_it_does_not_understand(t *testing.T) {
+	k := newKeys("prod-eu-1/audit")
+	chunk := func(number string, changes ...string) []byte {
+		return []byte("\x01" + number + strings.Join(changes, ""))
+	}
+	for name, c := range map[string]struct {
+		key   string
+		value []byte
+	}{
+		"an empty key":                        {k.prefix, []byte{format}},
+		"an unknown kind":                     {k.plain('x'), []byte{format}},
+		"an unknown kind without a value":     {k.plain('x'), nil},
+		"an empty value":                      {k.plain(kindHead), []byte{}},
+		"a short head":                        {k.plain(kindHead), []byte{format, 1}},
+		"a head that is none":                 {k.plain(kindHead), appendHead(nil, &head{identity: audit})},
+		"a head with more behind it":          {k.plain(kindHead), append(appendHead(nil, &head{number: 9, identity: audit}), 0)},
+		"a head with a longer key":            {k.plain(kindHead) + "x", appendHead(nil, &head{number: 9, identity: audit})},
+		"a head without its chunk":            {k.plain(kindHead), appendHead(nil, &head{number: 9, chunks: 1, last: 9, identity: audit})},
+		"an origin that says something":       {k.plain(kindOrigin), []byte{format, 1}},
+		"a short barrier":                     {k.plain(kindBarrier), []byte{format, 1}},
+		"a short log":                         {k.plain(kindLog), []byte{format, 1}},
+		"a short stream":                      {k.stream("pods.v1"), []byte{format, 1, 1}},
+		"a stream of another kind":            {k.stream("pods.v1"), []byte{format, 1, 2}},
+		"a stream with a number never given":  {k.stream("pods.v1"), []byte{format, 77, 0}},
+		"a row without a stream":              {k.plain(kindRow), []byte{format}},
+		"a row without a stream and a value":  {k.plain(kindRow), nil},
+		"a row with a number that has no end": {k.plain(kindRow) + "\xff", []byte{format}},
+		"a row that is none":                  {k.row(1, "a/b"), []byte{format, 1, 2, 3}},
+		"a chunk with a longer key":           {k.chunk(0) + "x", chunk("\x01")},
+		"a chunk with a longer key and null":  {k.chunk(0) + "x", nil},
+		"a chunk without a number":            {k.plain(kindChunk), chunk("\x01")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(3)
+			s := mustOpen(t.Context(), t, f)
+			mustCommit(t.Context(), t, s, manyRows(2, 1))
+			p := home(f)
+			offset := f.next(p)
+			f.put(p, c.key, c.value)
+			_, err := openFake(t.Context(), f, Config{}, audit)
+			var damaged *DamagedError
+			if !errors.As(err, &damaged) || damaged.Partition != p || damaged.Offset < offset || damaged.Offset > f.next(p) || !checkpoint.IsPermanent(err) {
+				t.Errorf("error %v, want that it is damaged at %d", err, offset)
+			}
+			if len(f.logs[p][len(f.logs[p])-1].Records) != 1 {
+				t.Error("something was written")
+			}
+			if _, err := s.Load(t.Context()); err == nil && !strings.Contains(name, "never given") {
+				t.Error("an open store loads it")
+			}
+		})
+	}
+}
+
+func TestOpen_refuses_chunks_that_are_not_of_the_commit(t *testing.T) {
+	k := newKeys("prod-eu-1/audit")
+	for name, value := range map[string]string{
+		"another commit's":  "\x01\x08",
+		"no commit's":       "\x01",
+		"a key cut short":   "\x01\x09\x05x",
+		"a value cut short": "\x01\x09\x01x\x05",
+		"a record no more":  "\x01\x09\x01x\x02\x01",
+	} {
+		f := newFake(1)
+		f.put(0, k.plain(kindOrigin), []byte{format})
+		f.put(0, k.chunk(0), []byte(value))
+		f.put(0, k.plain(kindHead), appendHead(nil, &head{number: 9, chunks: 1, last: 9, identity: audit}))
+		var damaged *DamagedError
+		if _, err := openFake(t.Context(), f, Config{}, audit); !errors.As(err, &damaged) {
+			t.Errorf("%s: error %v, want that it is damaged", name, err)
+		}
+	}
+}
+
+func TestOpen_refuses_another_versions_checkpoint(t *testing.T) {
+	k := newKeys("prod-eu-1/audit")
+	for _, key := range []string{k.plain(kindHead), k.plain(kindBarrier), k.plain(kindLog), k.stream("x"), k.row(1, "x"), k.chunk(1), k.plain('n')} {
+		f := newFake(3)
+		mustCommit(t.Context(), t, mustOpen(t.Context(), t, f), manyRows(2, 1))
+		p := home(f)
+		offset := f.next(p)
+		f.put(p, key, []byte{2, 3, 4})
+		_, err := openFake(t.Context(), f, Config{}, audit)
+		var unknown *FormatError
+		if !errors.As(err, &unknown) || unknown.Format != 2 || unknown.Offset != offset || unknown.Partition != p || !checkpoint.IsPermanent(err) {
+			t.Errorf("%q: error %v, want another version's", key, err)
+		}
+	}
+}
+
+// Retention, or somebody, deletes from the front; compaction never does.
+func TestOpen_refuses_a_partition_that_lost_its_beginning(t *testing.T) {
+	f := newFake(1)
+	f.firsts[0] = 1000 // it has a past
+	s := mustOpen(t.Context(), t, f)
+	mustCommit(t.Context(), t, s, manyRows(2, 1))
+	mustCommit(t.Context(), t, s, position(2))
+	mustHold(t.Context(), t, mustOpen(t.Context(), t, f), apply(apply(emptyState(), manyRows(2, 1)), position(2)))
+	for len(f.logs[0]) > 1 {
+		f.firsts[0], f.logs[0] = f.logs[0][1].Base, f.logs[0][1:]
+		if _, has := f.live()[s.keys.plain(kindHead)]; !has {
+			break // nothing tells that there was a checkpoint
+		}
+		_, err := openFake(t.Context(), f, Config{}, audit)
+		var damaged *DamagedError
+		if !errors.As(err, &damaged) || !strings.Contains(err.Error(), "what is oldest was deleted") {
+			t.Errorf("error %v, want that what was before %d was deleted", err, f.firsts[0])
+		}
+	}
+}
+
+func TestOpen_refuses_rows_without_a_head(t *testing.T) {
+	k := newKeys("prod-eu-1/audit")
+	f := newFake(1)
+	f.put(0, k.stream("pods.v1"), []byte{format, 1, 0})
+	var damaged *DamagedError
+	if _, err := openFake(t.Context(), f, Config{}, audit); !errors.As(err, &damaged) {
+		t.Errorf("error %v, want that it is damaged", err)
+	}
+}
+
+// Who removes all of a checkpoint's records begins anew.
+func TestOpen_after_everything_was_removed_begins_anew(t *testing.T) {
+	f := newFake(1)
+	b := manyRows(3, 1)
+	b.Log = &checkpoint.Log{ID: "x"}
+	mustCommit(t.Context(), t, mustOpen(t.Context(), t, f), b)
+	for key := range f.live() {
+		f.put(0, key, nil)
+	}
+	s := mustOpen(t.Context(), t, f)
+	mustHold(t.Context(), t, s, emptyState())
+	mustCommit(t.Context(), t, s, position(1))
+	mustHold(t.Context(), t, s, at(1))
+}
+
+func TestErrors_name_the_place_and_what_to_do(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want []string
+	}{
+		{&TakenError{Path: "P", Err: errors.New("why")}, []string{"P", "why", "one process"}},
+		{&LostError{Path: "P", Has: 1, Want: 2}, []string{"P", "commit 1", "at 2", "restart", "min.insync.replicas=2"}},
+		{&DamagedError{Path: "P", Partition: 3, Offset: 4, Err: errors.New("why")}, []string{"P", "partition 3", "offset 4", "why", "another topic"}},
+		{&FormatError{Path: "P", Format: 7}, []string{"P", "format 7", "run the version that wrote it"}},
+		{&SettingsError{Topic: "T", Problem: "why", Command: "mend T"}, []string{"topic T", "why", "mend it with: mend T"}},
+	} {
+		for _, text := range c.want {
+			if !strings.Contains(c.err.Error(), text) {
+				t.Errorf("%q does not have %q", c.err, text)
+			}
+		}
+		if !checkpoint.IsPermanent(c.err) {
+			t.Errorf("%q is not permanent", c.err)
+		}
+	}
+	if checkpoint.IsPermanent(nil) || checkpoint.IsPermanent(errAway) || checkpoint.IsPermanent(kafka.ErrNoTopic) {
+		t.Error("what may pass is permanent")
+	}
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafka
+
+import "fmt"
+
+// TakenError says that another process has opened the checkpoint since: what this one knows is not what the topic has any more.
+type TakenError struct {
+	Path string
+	// Err is what it was noticed by.
+	Err error
+}
+
+// Error implements error.
+func (e *TakenError) Error() string {
+	return fmt.Sprintf("another kube-eventbridge uses checkpoint %s (%v): run one process for a pipeline of a cluster", e.Path, e.Err)
+}
+
+// Permanent implements what [checkpoint.IsPermanent] asks for.
+func (*TakenError) Permanent() bool { return true }
+
+// Unwrap returns what it was noticed by.
+func (e *TakenError) Unwrap() error { return e.Err }
+
+// LostError says that the topic has lost commits that were acknowledged. What it has is older, and good: a new process goes on from there.
+type LostError struct {
+	Path string
+	// Has is the number of the last commit that the topic has, Want that of the last one that was acknowledged.
+	Has, Want uint64
+}
+
+// Error implements error.
+func (e *LostError) Error() string {
+	return fmt.Sprintf("checkpoint %s lost what brokers had acknowledged (it is at commit %d, and was at %d): restart to go on from what it has, "+
+		"and give the topic three replicas, min.insync.replicas=2 and unclean.leader.election.enable=false", e.Path, e.Has, e.Want)
+}
+
+// Permanent implements what [checkpoint.IsPermanent] asks for.
+func (*LostError) Permanent() bool { return true }
+
+// DamagedError says that the topic has something under the checkpoint's keys that cannot be understood, or lacks something.
+type DamagedError struct {
+	Path      string
+	Partition int32
+	// Offset is that of the record.
+	Offset int64
+	Err    error
+}
+
+// Error implements error.
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("checkpoint %s is damaged (partition %d, offset %d: %v): find out who wrote to or deleted from the topic, and name another topic "+
+		"to start with a new snapshot, which does not tell what was deleted meanwhile", e.Path, e.Partition, e.Offset, e.Err)
+}
+
+// Permanent implements what [checkpoint.IsPermanent] asks for.
+func (*DamagedError) Permanent() bool { return true }
+
+// Unwrap returns what is wrong.
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// FormatError says that a record was written by another version of kube-eventbridge.
+type FormatError struct {
+	Path      string
+	Partition int32
+	Offset    int64
+	Format    byte
+}
+
+// Error implements error.
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("checkpoint %s has format %d (partition %d, offset %d), and this kube-eventbridge knows only format %d: run the version that wrote it, "+
+		"or name another topic to start with a new snapshot, which does not tell what was deleted meanwhile", e.Path, e.Format, e.Partition, e.Offset, format)
+}
+
+// Permanent implements what [checkpoint.IsPermanent] asks for.
+func (*FormatError) Permanent() bool { return true }
+
+// SettingsError says that the topic cannot keep checkpoints as it is.
+type SettingsError struct {
+	Topic, Problem string
+	// Command mends it.
+	Command string
+}
+
+// Error implements error.
+func (e *SettingsError) Error() string {
+	return fmt.Sprintf("topic %s cannot keep checkpoints: %s; mend it with: %s", e.Topic, e.Problem, e.Command)
+}
+
+// Permanent implements what [checkpoint.IsPermanent] asks for.
+func (*SettingsError) Permanent() bool { return true }

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+)
+
+// position returns a batch that says where a stream is.
+func position(n int) *checkpoint.Batch {
+	return &checkpoint.Batch{Identity: audit, Streams: map[string]checkpoint.Stream{"pods.v1": {Position: fmt.Sprint(n)}}}
+}
+
+func at(n int) *checkpoint.State { return apply(emptyState(), position(n)) }
+
+// manyRows returns a batch of n rows of a stream.
+func manyRows(n, version int) *checkpoint.Batch {
+	rows := map[string]checkpoint.Row{}
+	for i := range n {
+		rows[fmt.Sprintf("default/object-%d", i)] = checkpoint.Row{UID: "u", ResourceVersion: fmt.Sprint(version)}
+	}
+	return &checkpoint.Batch{Identity: audit, Put: map[string]map[string]checkpoint.Row{"pods.v1": rows}}
+}
+
+func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
+	f := newFake(3)
+	old := mustOpen(t.Context(), t, f)
+	mustCommit(t.Context(), t, old, position(1))
+	young := mustOpen(t.Context(), t, f)
+	var taken *TakenError
+	for range 2 {
+		err := old.Commit(t.Context(), position(2))
+		if !errors.As(err, &taken) || !checkpoint.IsPermanent(err) || !strings.Contains(err.Error(), `"prod-eu-1/audit" in topic checkpoints`) {
+			t.Errorf("commit: error %v, want one that says who", err)
+		}
+	}
+	if _, err := old.Load(t.Context()); !errors.As(err, &taken) {
+		t.Errorf("load: error %v, want that another process uses it", err)
+	}
+	mustHold(t.Context(), t, young, at(1))
+	mustCommit(t.Context(), t, young, position(3))
+	mustHold(t.Context(), t, young, at(3))
+}
+
+// A request of a dead process can wait somewhere until after its successor has read everything.
+func TestStore_is_safe_from_what_an_older_process_has_under_way(t *testing.T) {
+	f := newFake(3)
+	old := mustOpen(t.Context(), t, f)
+	mustCommit(t.Context(), t, old, position(1))
+	var late *fakeBatch
+	stop, cancel := context.WithCancel(t.Context())
+	f.fault = func(_ int, b *fakeBatch) fault {
+		late = b
+		cancel()
+		return fault{lose: true, err: errAway}
+	}
+	if err := old.Commit(stop, position(2)); !errors.Is(err, context.Canceled) {
+		t.Fatalf("commit: %v", err)
+	}
+	f.fault = nil
+	young := mustOpen(t.Context(), t, f)
+	mustHold(t.Context(), t, young, at(1))
+	if _, err := f.add(home(f), late); !kafka.Fenced(err) {
+		t.Errorf("the late request was answered with %v", err)
+	}
+	mustHold(t.Context(), t, young, at(1))
+}
+
+// Without a fence, a newer process is noticed when the topic is read.
+func TestStore_reads_nothing_that_a_newer_process_has_begun_to_change(t *testing.T) {
+	f := newFake(3)
+	old := mustOpen(t.Context(), t, f)
+	mustCommit(t.Context(), t, old, position(1))
+	mustOpen(t.Context(), t, f)
+	var taken *TakenError
+	if _, err := old.Load(t.Context()); !errors.As(err, &taken) {
+		t.Errorf("load: error %v, want that another process uses it", err)
+	}
+	if err := old.Commit(t.Context(), position(2)); !errors.As(err, &taken) {
+		t.Errorf("commit: error %v, want that another process uses it", err)
+	}
+}
+
+func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
+	f := newFake(3)
+	f.forbidden = map[string]bool{"InitProducerId kube-eventbridge.prod-eu-1.audit.checkpoint": true}
+	var log bytes.Buffer
+	cfg := Config{Log: slog.New(slog.NewTextHandler(&log, nil))}
+	s, err := openFake(t.Context(), f, cfg, audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "transactionalId=kube-eventbridge.prod-eu-1.audit.checkpoint") {
+		t.Errorf("warnings: %s", &log)
+	}
+	mustCommit(t.Context(), t, s, position(1))
+	f.fault = once(fault{err: kafkago.OutOfOrderSequenceNumber})
+	mustCommit(t.Context(), t, s, position(2))
+	mustHold(t.Context(), t, s, at(2))
+	if len(f.epochs) != 0 {
+		t.Errorf("ids were taken: %v", f.epochs)
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+		t.Errorf("it warns again: %s", &log)
+	}
+}
+
+// once makes one thing go wrong, with the next request.
+func once(f fault) func(int, *fakeBatch) fault {
+	done := false
+	return func(int, *fakeBatch) fault {
+		if done {
+			return fault{}
+		}
+		done = true
+		return f
+	}
+}
+
+// When the broker says that it has lost track, the batch may be there or not.
+func TestStore_finds_out_what_became_of_a_commit_that_confused_the_broker(t *testing.T) {
+	for _, c := range []struct {
+		rows, requests int
+	}{{1, 2}, {100, 26}} {
+		for at := 1; at <= c.requests; at++ {
+			for name, goesWrong := range map[string]fault{
+				"it is there":     {err: kafkago.OutOfOrderSequenceNumber},
+				"it is not there": {err: kafkago.OutOfOrderSequenceNumber, lose: true},
+				"unknown":         {err: kafkago.UnknownProducerId},
+			} {
+				t.Run(fmt.Sprintf("%d rows, request %d, %s", c.rows, at, name), func(t *testing.T) {
+					confuse(t, manyRows(c.rows, 2), at, goesWrong)
+				})
+			}
+		}
+	}
+}
+
+// confuse has something go wrong with one of a commit's requests.
+func confuse(t *testing.T, b *checkpoint.Batch, at int, goesWrong fault) {
+	f := newFake(3)
+	f.settings[settingSize] = "1000"
+	s := mustOpen(t.Context(), t, f)
+	mustCommit(t.Context(), t, s, manyRows(100, 1))
+	from := f.requests
+	f.fault = func(n int, _ *fakeBatch) (out fault) {
+		if n == from+at {
+			out = goesWrong
+		}
+		return out
+	}
+	mustCommit(t.Context(), t, s, b)
+	want := apply(apply(emptyState(), manyRows(100, 1)), b)
+	mustHold(t.Context(), t, s, want)
+	mustCommit(t.Context(), t, s, position(3))
+	want = apply(want, position(3))
+	mustHold(t.Context(), t, s, want)
+	if problem := rubbishIn(f, want); problem != "" {
+		t.Error(problem)
+	}
+}
+
+// A commit that is there is not made again.
+func TestStore_does_not_repeat_a_commit_that_is_there(t *testing.T) {
+	f := newFake(3)
+	s := mustOpen(t.Context(), t, f)
+	mustCommit(t.Context(), t, s, position(1))
+	before := s.head.number
+	f.fault = once(fault{err: kafkago.OutOfOrderSequenceNumber})
+	mustCommit(t.Context(), t, s, position(2))
+	if s.head.number != before+1 {
+		t.Errorf("commit %d became %d", before, s.head.number)
+	}
+}
+
+func TestStore_that_lost_commits_says_so_and_a_new_one_goes_on(t *testing.T) {
+	f := newFake(3)
+	s := mustOpen(t.Context(), t, f)
+	mustCommit(t.Context(), t, s, position(1))
+	mustCommit(t.Context(), t, s, position(2))
+	p := home(f)
+	f.logs[p] = f.logs[p][:len(f.logs[p])-1]
+	f.fault = once(fault{lose: true, err: kafkago.OutOfOrderSequenceNumber})
+	var lost *LostError
+	for range 2 {
+		if err := s.Commit(t.Context(), position(3)); !errors.As(err, &lost) || lost.Has != 1 || lost.Want != 2 || !checkpoint.IsPermanent(err) {
+			t.Errorf("commit: error %v, want what was lost", err)
+		}
+	}
+	mustHold(t.Context(), t, mustOpen(t.Context(), t, f), at(1))
+}
+
+// Its epoch is what keeps others away. A coordinator that has not heard of it for a week forgets it.
+func TestStore_takes_a_new_epoch_every_day(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		s := mustOpen(t.Context(), t, f)
+		epochs := 0
+		for day := range 3 {
+			for range 3 {
+				mustCommit(t.Context(), t, s, position(day))
+			}
+			if got := int(f.epochs[transactionalID(audit)].Epoch); got != epochs {
+				t.Errorf("day %d: epoch %d, want %d", day, got, epochs)
+			}
+			time.Sleep(renewEvery) //nolint:forbidigo // it is a bubble's clock
+			epochs++
+		}
+		mustHold(t.Context(), t, s, at(2))
+	})
+}
+
+func TestStore_whose_id_was_forgotten_goes_on_unless_another_process_came(t *testing.T) {
+	f := newFake(3)
+	s := mustOpen(t.Context(), t, f)
+	mustCommit(t.Context(), t, s, position(1))
+	f.forgets = true
+	f.fault = once(fault{lose: true, err: kafkago.UnknownProducerId})
+	mustCommit(t.Context(), t, s, position(2))
+	mustHold(t.Context(), t, s, at(2))
+
+	f.forgets = true
+	young := mustOpen(t.Context(), t, f)
+	mustCommit(t.Context(), t, young, position(3))
+	f.forgets = true
+	f.fault = once(fault{lose: true, err: kafkago.UnknownProducerId})
+	var taken *TakenError
+	if err := s.Commit(t.Context(), position(4)); !errors.As(err, &taken) {
+		t.Errorf("commit: error %v, want that another process uses it", err)
+	}
+	mustCommit(t.Context(), t, young, position(5))
+	mustHold(t.Context(), t, young, at(5))
+}
+
+// Who must not have the checkpoint does not stop who has it.
+func TestOpen_for_another_cluster_leaves_the_owner_alone(t *testing.T) {
+	f := newFake(3)
+	s := mustOpen(t.Context(), t, f)
+	mustCommit(t.Context(), t, s, position(1))
+	requests := f.requests
+	rebuilt := audit
+	rebuilt.ClusterUID = "another"
+	var foreign *checkpoint.ForeignError
+	_, err := openFake(t.Context(), f, Config{}, rebuilt)
+	if !errors.As(err, &foreign) || foreign.Has != audit || foreign.Want != rebuilt || !checkpoint.IsPermanent(err) {
+		t.Errorf("open: error %v, want a ForeignError that names both", err)
+	}
+	if f.requests != requests {
+		t.Error("something was written")
+	}
+	mustCommit(t.Context(), t, s, position(2))
+	mustHold(t.Context(), t, s, at(2))
+}
+
+func TestStore_shares_its_topic_with_others(t *testing.T) {
+	f := newFake(1)
+	f.put(0, "", []byte("x"))
+	f.put(0, "somebody's", []byte("x"))
+	f.put(0, "somebody's", nil)
+	f.put(0, newKeys("prod-eu-1/audi").plain(kindHead), []byte{99})
+	ids := []checkpoint.Identity{audit, audit, audit}
+	ids[1].Pipeline, ids[2].Cluster = "audit2", "prod-eu-2"
+	stores := make([]*Store, len(ids))
+	for i, id := range ids {
+		var err error
+		if stores[i], err = openFake(t.Context(), f, Config{}, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, id := range ids {
+		b := position(i)
+		b.Identity = id
+		mustCommit(t.Context(), t, stores[i], b)
+	}
+	for i, id := range ids {
+		want := at(i)
+		want.Identity = id
+		mustHold(t.Context(), t, stores[i], want)
+	}
+}
+
+// A topic with more partitions has another one for each name.
+func TestOpen_finds_the_checkpoint_after_partitions_were_added(t *testing.T) {
+	f := newFake(1)
+	s := mustOpen(t.Context(), t, f)
+	mustCommit(t.Context(), t, s, position(1))
+	for n := 2; n < 9; n++ {
+		f.partitions = n
+		s = mustOpen(t.Context(), t, f)
+		mustHold(t.Context(), t, s, at(n-1))
+		mustCommit(t.Context(), t, s, position(n))
+	}
+	if len(f.logs) != 1 {
+		t.Errorf("it is in %d partitions", len(f.logs))
+	}
+}
+
+func TestStore_in_a_partition_of_its_name(t *testing.T) {
+	f := newFake(50)
+	used := map[int32]bool{}
+	for i := range 40 {
+		id := audit
+		id.Pipeline = fmt.Sprint("pipeline-", i)
+		if _, err := openFake(t.Context(), f, Config{}, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for p := range f.logs {
+		used[p] = true
+	}
+	if len(used) < 15 {
+		t.Errorf("40 checkpoints are in %d of 50 partitions", len(used))
+	}
+}
+
+func TestStore_that_is_closed_does_nothing(t *testing.T) {
+	s := mustOpen(t.Context(), t, newFake(3))
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Commit(t.Context(), position(1)); !errors.Is(err, errClosed) {
+		t.Errorf("commit: %v", err)
+	}
+	if _, err := s.Load(t.Context()); !errors.Is(err, errClosed) {
+		t.Errorf("load: %v", err)
+	}
+}
+
+func TestStore_forgets_a_stream_and_its_rows(t *testing.T) {
+	f := newFake(3)
+	s := mustOpen(t.Context(), t, f)
+	b := manyRows(100, 1)
+	mustCommit(t.Context(), t, s, b)
+	if len(f.live()) < 100 {
+		t.Fatalf("%d records hold", len(f.live()))
+	}
+	again := manyRows(3, 2)
+	again.Forget = []string{"pods.v1"}
+	mustCommit(t.Context(), t, s, again)
+	mustHold(t.Context(), t, s, apply(emptyState(), again))
+	if got := len(f.live()); got != 3+4 { // origin, barrier, head, stream
+		t.Errorf("%d records hold, want 7", got)
+	}
+	if !reflect.DeepEqual(mustLoad(t.Context(), t, mustOpen(t.Context(), t, f)), apply(emptyState(), again)) {
+		t.Error("a new process sees something else")
+	}
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/codec"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+)
+
+// reader is what a partition is read with.
+type reader interface {
+	Bounds(ctx context.Context, topic string, partitions int) (map[int32]kafka.Bounds, error)
+	Fetch(ctx context.Context, topic string, partition int32, offset int64, f func(*kafka.Record) error) (next, end int64, err error)
+}
+
+// replay is what a partition says of one checkpoint, as far as it has been read. Its memory is that of the state, and of one commit's chunks.
+type replay struct {
+	path, topic string
+	partition   int32
+	prefix      string
+
+	// next is the offset to go on from.
+	next int64
+
+	origin bool
+	// head has the number 0 where there is none.
+	head    head
+	barrier kafka.Producer
+	log     checkpoint.Log
+	streams map[string]stream
+	rows    map[uint64]map[string]checkpoint.Row
+	chunks  map[uint64][]byte
+}
+
+func newReplay(path, topic string, partition int32, prefix string, first int64) *replay {
+	return &replay{
+		path: path, topic: topic, partition: partition, prefix: prefix, next: first,
+		streams: map[string]stream{}, rows: map[uint64]map[string]checkpoint.Row{}, chunks: map[uint64][]byte{},
+	}
+}
+
+// readTo reads what is before end. After an error it may be called again.
+func (r *replay) readTo(ctx context.Context, from reader, end int64) error {
+	for r.next < end {
+		err := again(ctx, func() (err error) {
+			before := r.next
+			r.next, _, err = from.Fetch(ctx, r.topic, r.partition, before, r.record)
+			if err == nil && r.next == before {
+				return fmt.Errorf("read %s/%d: it ends at offset %d, and has had %d", r.topic, r.partition, before, end)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *replay) damaged(offset int64, err error) error {
+	return &DamagedError{Path: r.path, Partition: r.partition, Offset: offset, Err: err}
+}
+
+func (r *replay) record(record *kafka.Record) error {
+	key, ours := cutPrefix(record.Key, r.prefix)
+	if !ours {
+		return nil
+	}
+	err := r.take(key, record.Value)
+	var unknown unknownFormat
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &unknown):
+		return &FormatError{Path: r.path, Partition: r.partition, Offset: record.Offset, Format: byte(unknown)}
+	default:
+		return r.damaged(record.Offset, err)
+	}
+}
+
+func cutPrefix(key []byte, prefix string) (after []byte, found bool) {
+	if len(key) < len(prefix) || string(key[:len(prefix)]) != prefix {
+		return nil, false
+	}
+	return key[len(prefix):], true
+}
+
+// unknownFormat is one that this version does not know.
+type unknownFormat byte
+
+func (f unknownFormat) Error() string { return fmt.Sprintf("format %d", byte(f)) }
+
+// admit refuses what is not want's, and what has lost its beginning.
+func (r *replay) admit(want checkpoint.Identity) error {
+	switch {
+	case r.head.number == 0:
+		return nil
+	case r.head.identity != want:
+		return &checkpoint.ForeignError{Path: r.path, Has: r.head.identity, Want: want}
+	case !r.origin:
+		return r.damaged(r.next, errors.New("what is oldest was deleted, as compaction does not do"))
+	default:
+		return nil
+	}
+}
+
+// finish does, when all is read, what the chunks say that the head speaks of, and checks what can be seen only then.
+func (r *replay) finish() error {
+	for n := range r.head.chunks {
+		if err := r.chunk(n, func(key, value []byte) error { return r.take(key, value) }); err != nil {
+			return r.damaged(r.next, fmt.Errorf("chunk %d of %d: %w", n, r.head.chunks, err))
+		}
+	}
+	if r.head.number == 0 && len(r.streams)+len(r.rows) > 0 {
+		return r.damaged(r.next, errors.New("there are rows without a head"))
+	}
+	for name, s := range r.streams {
+		if s.number > r.head.last {
+			return r.damaged(r.next, fmt.Errorf("stream %q has the number %d, and %d was the last", name, s.number, r.head.last))
+		}
+	}
+	return nil
+}
+
+// chunk calls do with each change of a chunk that the head speaks of; the key is without the checkpoint's name.
+func (r *replay) chunk(n uint64, do func(key, value []byte) error) error {
+	body, ok := r.chunks[n]
+	if !ok {
+		return errors.New("it is missing")
+	}
+	d := codec.NewDecoder(body)
+	if number := d.Uvarint(); number != r.head.number {
+		return fmt.Errorf("it is of commit %d, not %d", number, r.head.number)
+	}
+	for len(d.Rest()) > 0 {
+		key := d.Bytes(d.Uvarint())
+		var value []byte
+		if size := d.Uvarint(); size > 0 {
+			value = d.Bytes(size - 1)
+		}
+		if d.Bad() {
+			return errRest
+		}
+		if err := do(key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// state returns what the checkpoint has. It shares its maps with the replay.
+func (r *replay) state() *checkpoint.State {
+	state := &checkpoint.State{
+		Identity: r.head.identity, Log: r.log,
+		Streams: map[string]checkpoint.Stream{}, Rows: map[string]map[string]checkpoint.Row{},
+	}
+	for name, s := range r.streams {
+		if s.state != nil {
+			state.Streams[name] = *s.state
+		}
+		if rows := r.rows[s.number]; len(rows) > 0 {
+			state.Rows[name] = rows
+		}
+	}
+	return state
+}
+
+// numbers returns those of the streams.
+func (r *replay) numbers() map[string]uint64 {
+	numbers := make(map[string]uint64, len(r.streams))
+	for name, s := range r.streams {
+		numbers[name] = s.number
+	}
+	return numbers
+}
+
+// litter returns the keys of the rows of streams that were forgotten.
+func (r *replay) litter(k *keys) (litter []string) {
+	used := map[uint64]bool{}
+	for _, s := range r.streams {
+		used[s.number] = true
+	}
+	for number, rows := range r.rows {
+		if used[number] {
+			continue
+		}
+		for key := range rows {
+			litter = append(litter, k.row(number, key))
+		}
+	}
+	return litter
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafka
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+)
+
+// What was not answered is sent again as it was, so that the broker can tell.
+func TestCommit_repeats_the_same_bytes_under_the_same_sequence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, b := range []*checkpoint.Batch{manyRows(3, 1), manyRows(100, 1)} {
+			f := newFake(3)
+			f.settings[settingSize] = "1000"
+			s := mustOpen(t.Context(), t, f)
+			var sent []*fakeBatch
+			f.fault = func(_ int, b *fakeBatch) fault {
+				sent = append(sent, b)
+				switch len(sent) % 3 {
+				case 1:
+					return fault{lose: true, err: kafkago.LeaderNotAvailable}
+				case 2:
+					return fault{err: kafkago.RequestTimedOut} // it arrives
+				default:
+					return fault{}
+				}
+			}
+			before := len(f.logs[home(f)])
+			mustCommit(t.Context(), t, s, b)
+			mustHold(t.Context(), t, s, apply(emptyState(), b))
+			if got, want := len(f.logs[home(f)])-before, len(sent)/3; got != want || len(sent)%3 != 0 {
+				t.Errorf("%d batches arrived with %d requests, want %d", got, len(sent), want)
+			}
+			for i := 0; i+2 < len(sent); i += 3 {
+				if !sameBatch(sent[i], sent[i+1]) || !sameBatch(sent[i], sent[i+2]) {
+					t.Errorf("requests %d to %d differ", i, i+2)
+				}
+			}
+		}
+	})
+}
+
+func sameBatch(a, b *fakeBatch) bool {
+	if a.Producer != b.Producer || a.Sequence != b.Sequence || len(a.Records) != len(b.Records) {
+		return false
+	}
+	for i := range a.Records {
+		if string(a.Records[i].Key) != string(b.Records[i].Key) || string(a.Records[i].Value) != string(b.Records[i].Value) {
+			return false
+		}
+	}
+	return true
+}
+
+func TestCommit_that_is_there_already_is_made(t *testing.T) {
+	f := newFake(3)
+	s := mustOpen(t.Context(), t, f)
+	f.fault = once(fault{err: kafkago.DuplicateSequenceNumber})
+	mustCommit(t.Context(), t, s, position(1))
+	mustHold(t.Context(), t, s, at(1))
+	mustCommit(t.Context(), t, s, position(2))
+	mustHold(t.Context(), t, s, at(2))
+}
+
+func TestCommit_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		s := mustOpen(t.Context(), t, f)
+		mustCommit(t.Context(), t, s, position(1))
+
+		f.away = errAway
+		began := time.Now()
+		err := s.Commit(t.Context(), position(2))
+		if took := time.Since(began); !errors.Is(err, errAway) || checkpoint.IsPermanent(err) || took < patience || took > patience+longestWait {
+			t.Errorf("it ended after %v with %v", took, err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began = time.Now()
+		err = s.Commit(short, position(2))
+		if took := time.Since(began); !errors.Is(err, errAway) || !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
+			t.Errorf("it ended after %v with %v", took, err)
+		}
+
+		go func() {
+			time.Sleep(patience / 2) //nolint:forbidigo // it is a bubble's clock
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.away = nil
+		}()
+		mustCommit(t.Context(), t, s, position(2))
+		mustHold(t.Context(), t, s, at(2))
+	})
+}
+
+func TestOpen_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		f.away = errAway
+		if _, err := openFake(t.Context(), f, Config{}, audit); !errors.Is(err, errAway) || checkpoint.IsPermanent(err) {
+			t.Errorf("error %v, want that the broker is away", err)
+		}
+		go func() {
+			time.Sleep(patience / 2) //nolint:forbidigo // it is a bubble's clock
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.away = nil
+		}()
+		mustHold(t.Context(), t, mustOpen(t.Context(), t, f), emptyState())
+	})
+}
+
+// A commit that failed is under way until another one has brought it to its end; what both named is then as the later one says.
+func TestCommit_after_one_that_failed_comes_after_it(t *testing.T) {
+	f := newFake(3)
+	s := mustOpen(t.Context(), t, f)
+	stop, cancel := context.WithCancel(t.Context())
+	f.fault = func(int, *fakeBatch) fault {
+		cancel()
+		return fault{lose: true, err: errAway}
+	}
+	if err := s.Commit(stop, position(1)); !errors.Is(err, context.Canceled) {
+		t.Fatalf("commit: %v", err)
+	}
+	f.fault = nil
+	mustCommit(t.Context(), t, s, position(2))
+	mustHold(t.Context(), t, s, at(2))
+	if s.head.number != 2 {
+		t.Errorf("it is at commit %d, want both", s.head.number)
+	}
+}
+
+// The topic's limit can be lower than is known, or become so.
+func TestCommit_makes_smaller_batches_where_the_broker_takes_less(t *testing.T) {
+	for _, forbidden := range []bool{false, true} {
+		f := newFake(3)
+		f.forbidden = map[string]bool{"DescribeConfigs": forbidden}
+		s := mustOpen(t.Context(), t, f)
+		f.settings[settingSize] = "20000"
+		b := manyRows(5000, 1)
+		mustCommit(t.Context(), t, s, b)
+		mustHold(t.Context(), t, s, apply(emptyState(), b))
+		if problem := rubbishIn(f, apply(emptyState(), b)); problem != "" {
+			t.Error(problem)
+		}
+		requests := f.requests
+		mustCommit(t.Context(), t, s, position(1))
+		if f.requests != requests+1 {
+			t.Errorf("it was tried %d times", f.requests-requests)
+		}
+	}
+}
+
+func TestCommit_of_a_record_that_fits_no_batch_says_what_to_do(t *testing.T) {
+	f := newFake(3)
+	f.settings[settingSize] = "2000"
+	s := mustOpen(t.Context(), t, f)
+	b := position(1)
+	b.Streams["pods.v1"] = checkpoint.Stream{Fingerprint: strings.Repeat("x", 2000)}
+	for range 2 {
+		if err := s.Commit(t.Context(), b); err == nil || !strings.Contains(err.Error(), "raise max.message.bytes") {
+			t.Errorf("commit: %v", err)
+		}
+	}
+	mustCommit(t.Context(), t, s, position(2))
+	mustHold(t.Context(), t, s, at(2))
+	f.settings[settingSize] = "50"
+	if err := s.Commit(t.Context(), position(3)); err == nil {
+		t.Error("50 bytes were enough")
+	}
+}
+
+func TestCommit_compresses(t *testing.T) {
+	plain := 0
+	for _, c := range compressions { // none is the first
+		f := newFake(3)
+		s, err := openFake(t.Context(), f, Config{Compression: c}, audit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := manyRows(20_000, 1)
+		mustCommit(t.Context(), t, s, b)
+		mustHold(t.Context(), t, s, apply(emptyState(), b))
+		if c == batch.None {
+			plain = f.bytes
+		} else if f.bytes > plain/2 {
+			t.Errorf("%s makes %d bytes of %d", c, f.bytes, plain)
+		}
+	}
+}
+
+// Whatever a commit's size, a store keeps little memory between commits.
+func TestStore_keeps_little_memory(t *testing.T) {
+	f := newFake(3)
+	s := mustOpen(t.Context(), t, f)
+	mustCommit(t.Context(), t, s, manyRows(60_000, 1))
+	if cap(s.value) > keptAfter || cap(s.chunk) > keptAfter {
+		t.Errorf("it keeps %d and %d bytes", cap(s.value), cap(s.chunk))
+	}
+	if s.litter != nil || s.opened != nil {
+		t.Error("it keeps what it does not need")
+	}
+}
+
+// A connection that is given up may still read what it was to send.
+func TestCommit_does_not_touch_what_a_connection_may_still_read(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		f.settings[settingSize] = "2000"
+		s := mustOpen(t.Context(), t, f)
+		f.fault = func(n int, _ *fakeBatch) (out fault) {
+			if n%2 == 0 {
+				out = fault{lose: true, err: errAway}
+			}
+			return out
+		}
+		var then []string
+		for n := range 20 {
+			mustCommit(t.Context(), t, s, manyRows(1+n*5, n))
+			for _, sized := range f.unread[len(then):] {
+				then = append(then, string(sized))
+			}
+		}
+		for i, sized := range f.unread {
+			if string(sized) != then[i] {
+				t.Fatalf("lost request %d of %d has changed since", i, len(then))
+			}
+		}
+	})
+}
+
+// A partition that ends before what it had acknowledged is not waited for without an end.
+func TestLoad_of_a_log_that_went_back_ends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		s := mustOpen(t.Context(), t, f)
+		mustCommit(t.Context(), t, s, position(1))
+		p := home(f)
+		f.logs[p] = f.logs[p][:1]
+		if _, err := s.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "it ends at offset 2, and has had 4") {
+			t.Errorf("load: error %v, want where it ends", err)
+		}
+	})
+}
+
+// A store may be used by several goroutines.
+func TestStore_is_for_many_goroutines(t *testing.T) {
+	f := newFake(3)
+	s := mustOpen(t.Context(), t, f)
+	done := make(chan error, 8)
+	for i := range cap(done) {
+		go func() {
+			var err error
+			for n := range 20 {
+				if i%2 == 0 {
+					err = errors.Join(err, s.Commit(t.Context(), position(n)))
+				} else {
+					_, e := s.Load(t.Context())
+					err = errors.Join(err, e)
+				}
+			}
+			done <- err
+		}()
+	}
+	for range cap(done) {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	mustHold(t.Context(), t, s, at(19))
+}
+
+// What a caller commits is read only while Commit runs.
+func TestCommit_does_not_keep_the_batch(t *testing.T) {
+	f := newFake(3)
+	f.settings[settingSize] = "900"
+	s := mustOpen(t.Context(), t, f)
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 20 {
+		b := someBatch(random)
+		want := apply(mustLoad(t.Context(), t, s), b)
+		stop, cancel := context.WithCancel(t.Context())
+		at := f.requests + 1 + random.IntN(10)
+		f.fault = func(n int, _ *fakeBatch) (out fault) {
+			if n == at {
+				cancel()
+				out = fault{err: errAway}
+			}
+			return out
+		}
+		err := s.Commit(stop, b)
+		cancel()
+		f.fault = nil
+		for _, rows := range b.Put {
+			clear(rows)
+		}
+		clear(b.Streams)
+		clear(b.Drop)
+		if err != nil {
+			continue
+		}
+		if got := mustLoad(t.Context(), t, s); !reflect.DeepEqual(got, want) {
+			t.Fatalf("the checkpoint holds\n%+v, want\n%+v", got, want)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkacheckpoint
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
+	client "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+)
+
+func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
+	cfg := kafka.Config{Brokers: shared.ForTest(t).Addresses(), Topic: "checkpoints-fence"}
+	old := mustOpen(t, cfg)
+	mustCommit(t.Context(), t, old, rows(0, 10, 1))
+	young := mustOpen(t, cfg)
+	var taken *kafka.TakenError
+	if err := old.Commit(t.Context(), rows(0, 10, 2)); !errors.As(err, &taken) || !checkpoint.IsPermanent(err) {
+		t.Errorf("commit: error %v, want that another process uses it", err)
+	}
+	want := newState()
+	apply(want, rows(0, 10, 1))
+	mustBe(t, mustLoad(t, young), want)
+	mustCommit(t.Context(), t, young, rows(5, 10, 3))
+	apply(want, rows(5, 10, 3))
+	mustBe(t, mustLoad(t, young), want)
+}
+
+func TestOpen_refuses_a_topic_that_deletes_and_names_what_mends_it(t *testing.T) {
+	c := shared.ForTest(t)
+	if err := c.CreateTopic(t.Context(), "checkpoints-delete", 1, 1, map[string]string{"cleanup.policy": "compact,delete"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := kafka.Open(t.Context(), kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-delete"}, audit)
+	var settings *kafka.SettingsError
+	if !errors.As(err, &settings) {
+		t.Fatalf("error %v, want a SettingsError", err)
+	}
+	words := strings.Fields(settings.Command)
+	if words[0] != "kafka-configs.sh" {
+		t.Fatalf("the command is %q", settings.Command)
+	}
+	if out, err := c.Tool(t.Context(), "kafka.admin.ConfigCommand", words[1:]...); err != nil {
+		t.Fatalf("%s: %v\n%s", settings.Command, err, out)
+	}
+	s := mustOpen(t, kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-delete"})
+	mustCommit(t.Context(), t, s, rows(0, 1, 1))
+}
+
+// The permission to write to the transactional id is easily forgotten, and the one to read the topic's settings.
+func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
+	c := shared.ForTest(t)
+	const topic = "checkpoints-permissions"
+	if err := c.CreateTopic(t.Context(), topic, 1, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	cfg := kafka.Config{
+		Brokers: c.AddressesOf(string(kafkabroker.SASLPlaintext)), Topic: topic,
+		Auth: kafka.Auth{Mechanism: kafkabroker.Plain, User: "bridge", Password: "secret"}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	}
+	allow := func(resource kafkago.ResourceType, name string, operations ...kafkago.ACLOperationType) {
+		if err := c.Allow(t.Context(), "bridge", resource, name, operations...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	allow(kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeRead, kafkago.ACLOperationTypeWrite)
+	s, want := mustOpen(t, cfg), newState()
+	mustCommit(t.Context(), t, s, rows(0, 10, 1))
+	apply(want, rows(0, 10, 1))
+	mustBe(t, mustLoad(t, mustOpen(t, cfg)), want)
+	const id = "kube-eventbridge.prod-eu-1.audit.checkpoint"
+	for _, text := range []string{"transactionalId=" + id, "(DescribeConfigs), so they are not checked"} {
+		if n := strings.Count(log.String(), text); n != 2 { // two stores were opened
+			t.Errorf("%d warnings have %q: %s", n, text, &log)
+		}
+	}
+
+	log.Reset()
+	allow(kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeDescribeConfigs)
+	allow(kafkago.ResourceTypeTransactionalID, id, kafkago.ACLOperationTypeWrite)
+	old := mustOpen(t, cfg)
+	mustBe(t, mustLoad(t, mustOpen(t, cfg)), want)
+	var taken *kafka.TakenError
+	if err := old.Commit(t.Context(), rows(0, 10, 2)); !errors.As(err, &taken) {
+		t.Errorf("commit: error %v, want that another process uses it", err)
+	}
+	if log.Len() > 0 {
+		t.Errorf("warnings: %s", &log)
+	}
+}
+
+func TestOpen_that_must_not_create_the_topic_says_how_to(t *testing.T) {
+	c := shared.ForTest(t)
+	_, err := kafka.Open(t.Context(), kafka.Config{
+		Brokers: c.AddressesOf(string(kafkabroker.SASLPlaintext)), Topic: "checkpoints-forbidden", Partitions: 1,
+		Auth: kafka.Auth{Mechanism: kafkabroker.Plain, User: "bridge", Password: "secret"},
+	}, audit)
+	var settings *kafka.SettingsError
+	if !errors.As(err, &settings) {
+		t.Fatalf("error %v, want a SettingsError", err)
+	}
+	words := strings.Fields(strings.Replace(settings.Command, c.AddressesOf(string(kafkabroker.SASLPlaintext))[0], c.Addresses()[0], 1))
+	if words[0] != "kafka-topics.sh" {
+		t.Fatalf("the command is %q", settings.Command)
+	}
+	if out, err := c.Tool(t.Context(), "org.apache.kafka.tools.TopicCommand", words[1:]...); err != nil {
+		t.Fatalf("%s: %v\n%s", settings.Command, err, out)
+	}
+	mustCommit(t.Context(), t, mustOpen(t, kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-forbidden"}), rows(0, 1, 1))
+}
+
+// Commits go on while the broker is killed and comes back; those that returned are there, and nothing else is.
+func TestCommits_survive_kills_of_the_broker(t *testing.T) {
+	c := kafkabroker.ForTest(t, kafkabroker.Config{})
+	cfg := kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints", Partitions: 1}
+	s, want := mustOpen(t, cfg), newState()
+	done := make(chan struct{})
+	var g errgroup.Group
+	g.Go(func() error {
+		defer close(done)
+		for range 3 {
+			select {
+			case <-t.Context().Done():
+				return t.Context().Err()
+			case <-time.After(2 * time.Second):
+			}
+			if err := c.Kill(0); err != nil {
+				return err
+			}
+			if err := c.Restart(t.Context(), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	commits, failed := 0, 0
+	for n := 1; ; n++ {
+		b := rows(n*31%2000, 200, n)
+		if n%25 == 0 {
+			b = rows(0, 20_000, n) // more than a batch
+		}
+		err := s.Commit(t.Context(), b)
+		for ; err != nil; err = s.Commit(t.Context(), b) {
+			if checkpoint.IsPermanent(err) || t.Context().Err() != nil {
+				t.Fatalf("commit %d: %v", n, err)
+			}
+			failed++
+		}
+		apply(want, b)
+		commits++
+		select {
+		case <-done:
+			if err := g.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			mustBe(t, mustLoad(t, s), want)
+			mustBe(t, mustLoad(t, mustOpen(t, cfg)), want)
+			t.Logf("%d commits, %d attempts failed", commits, failed)
+			return
+		default:
+		}
+	}
+}
+
+// A broker's own compaction leaves one record for each row that there is, and none for others.
+func TestCompaction_leaves_what_holds(t *testing.T) {
+	c := shared.ForTest(t)
+	cfg := kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-compacted", Partitions: 1}
+	s, want := mustOpen(t, cfg), newState()
+	alter(t, c, cfg.Topic, map[string]string{
+		"segment.ms": "500", "min.cleanable.dirty.ratio": "0.001", "delete.retention.ms": "100", "min.compaction.lag.ms": "0", "max.compaction.lag.ms": "1000",
+	})
+	commit := func(b *checkpoint.Batch) {
+		mustCommit(t.Context(), t, s, b)
+		apply(want, b)
+	}
+	for n := range 30 {
+		commit(rows(n*40, 300, n))
+	}
+	commit(rows(0, 20_000, 100)) // by way of chunks
+	drop := &checkpoint.Batch{Identity: audit, Drop: map[string][]string{}}
+	for i := range 15_000 {
+		drop.Drop["pods.v1"] = append(drop.Drop["pods.v1"], key(i))
+	}
+	commit(drop)
+	other := rows(0, 3000, 7)
+	other.Put["jobs.v1.batch"], other.Streams["jobs.v1.batch"] = other.Put["pods.v1"], other.Streams["pods.v1"]
+	delete(other.Put, "pods.v1")
+	delete(other.Streams, "pods.v1")
+	commit(other)
+	commit(&checkpoint.Batch{Identity: audit, Forget: []string{"jobs.v1.batch"}})
+
+	// The segment that is written to is never compacted, and only a write begins another one.
+	hold := len(want.Rows["pods.v1"]) + 4 // origin, barrier, head, stream
+	deadline := time.Now().Add(2 * time.Minute)
+	for n := 200; ; n++ {
+		commit(&checkpoint.Batch{Identity: audit, Streams: map[string]checkpoint.Stream{"pods.v1": {Position: fmt.Sprint(n)}}})
+		there, nulls := records(t, cfg)
+		// Of the last commits, and of the removed rows' last word, some are not compacted yet.
+		if there >= hold && there+nulls <= hold+20 {
+			t.Logf("%d records hold, %d are there, and %d nulls", hold, there, nulls)
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d records and %d nulls are there, want %d", there, nulls, hold)
+		}
+		<-time.After(time.Second)
+	}
+	mustBe(t, mustLoad(t, s), want)
+	alter(t, c, cfg.Topic, map[string]string{"delete.retention.ms": "60000"}) // or it is refused
+	mustBe(t, mustLoad(t, mustOpen(t, cfg)), want)
+}
+
+func alter(t *testing.T, c *kafkabroker.Cluster, topic string, settings map[string]string) {
+	t.Helper()
+	var entries []kafkago.IncrementalAlterConfigsRequestConfig
+	for name, value := range settings {
+		entries = append(entries, kafkago.IncrementalAlterConfigsRequestConfig{Name: name, Value: value, ConfigOperation: kafkago.ConfigOperationSet})
+	}
+	res, err := c.Admin().IncrementalAlterConfigs(t.Context(), &kafkago.IncrementalAlterConfigsRequest{
+		Resources: []kafkago.IncrementalAlterConfigsRequestResource{{ResourceType: kafkago.ResourceTypeTopic, ResourceName: topic, Configs: entries}},
+	})
+	if err == nil {
+		err = res.Resources[0].Error
+	}
+	if err != nil {
+		t.Fatalf("alter %s: %v", topic, err)
+	}
+}
+
+// records counts those of partition 0, those without a value apart.
+func records(t testing.TB, cfg kafka.Config) (values, nulls int) {
+	t.Helper()
+	c, err := client.NewClient(client.Config{Brokers: cfg.Brokers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	bounds, err := c.Bounds(t.Context(), cfg.Topic, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := bounds[0].First; at < bounds[0].Next; {
+		at, _, err = c.Fetch(t.Context(), cfg.Topic, 0, at, func(r *client.Record) error {
+			if r.Value == nil {
+				nulls++
+			} else {
+				values++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return values, nulls
+}

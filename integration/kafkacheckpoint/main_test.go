@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kafkacheckpoint holds tests of checkpoint/kafka on real Kafka, and on a fake of it that speaks its protocol.
+package kafkacheckpoint
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
+)
+
+// Who comes to the first listener may do everything, who comes to the second only what he is allowed to.
+var shared = kafkabroker.NewShared(kafkabroker.Config{
+	Listeners: []kafkabroker.Listener{{}, {Protocol: kafkabroker.SASLPlaintext, Mechanisms: []string{kafkabroker.Plain}}},
+	Users:     map[string]string{"bridge": "secret"}, Authorizer: true,
+})
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
+
+var audit = checkpoint.Identity{ClusterUID: "5f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", Cluster: "prod-eu-1", Pipeline: "audit"}
+
+// brokersKey is the environment variable that tells a child process of a test which brokers to use.
+const brokersKey = "KUBE_EVENTBRIDGE_TEST_BROKERS"
+
+// brokers returns the addresses of what start starts, or, in a child process, those that the parent uses.
+func brokers(t *testing.T, start func() []string) []string {
+	t.Helper()
+	if given := os.Getenv(brokersKey); given != "" {
+		return strings.Split(given, ",")
+	}
+	addresses := start()
+	t.Setenv(brokersKey, strings.Join(addresses, ","))
+	return addresses
+}
+
+// topicOf returns a topic's name for a directory.
+func topicOf(dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return "checkpoints-" + hex.EncodeToString(sum[:8])
+}
+
+func mustOpen(t testing.TB, cfg kafka.Config) *kafka.Store {
+	t.Helper()
+	s, err := kafka.Open(t.Context(), cfg, audit)
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+func mustCommit(ctx context.Context, t testing.TB, s *kafka.Store, b *checkpoint.Batch) {
+	t.Helper()
+	if err := s.Commit(ctx, b); err != nil {
+		t.Fatalf("commit: %v", err)
+	}
+}
+
+func mustLoad(t testing.TB, s *kafka.Store) *checkpoint.State {
+	t.Helper()
+	state, err := s.Load(t.Context())
+	if err != nil {
+		t.Fatalf("load: %v", err)
+	}
+	return state
+}
+
+// mustBe fails where a state is not the one that is wanted; neither knows of the log.
+func mustBe(t testing.TB, got, want *checkpoint.State) {
+	t.Helper()
+	if got.Identity != want.Identity || !maps.Equal(got.Streams, want.Streams) {
+		t.Fatalf("the checkpoint holds %+v %+v, want %+v %+v", got.Identity, got.Streams, want.Identity, want.Streams)
+	}
+	for _, pair := range [][2]*checkpoint.State{{got, want}, {want, got}} {
+		for name, rows := range pair[0].Rows {
+			for key, row := range rows {
+				if other, ok := pair[1].Rows[name][key]; !ok || other != row {
+					t.Fatalf("row %q of %q: %+v, want %+v", key, name, got.Rows[name][key], want.Rows[name][key])
+				}
+			}
+		}
+	}
+}
+
+func newState() *checkpoint.State {
+	return &checkpoint.State{Streams: map[string]checkpoint.Stream{}, Rows: map[string]map[string]checkpoint.Row{}}
+}
+
+// apply does to a state what committing b does to a checkpoint.
+func apply(s *checkpoint.State, b *checkpoint.Batch) {
+	s.Identity = b.Identity
+	for _, name := range b.Forget {
+		delete(s.Streams, name)
+		delete(s.Rows, name)
+	}
+	maps.Copy(s.Streams, b.Streams)
+	for name, rows := range b.Put {
+		if s.Rows[name] == nil {
+			s.Rows[name] = map[string]checkpoint.Row{}
+		}
+		maps.Copy(s.Rows[name], rows)
+	}
+	for name, keys := range b.Drop {
+		for _, key := range keys {
+			delete(s.Rows[name], key)
+		}
+	}
+}
+
+// rows returns a batch that puts rows from a number on, each of which has its number and a version.
+func rows(from, n, version int) *checkpoint.Batch {
+	put := make(map[string]checkpoint.Row, n)
+	for i := from; i < from+n; i++ {
+		put[key(i)] = checkpoint.Row{
+			UID: fmt.Sprintf("%08x-0c5b-4b8e-9a11-%012x", i*2654435761%(1<<32), i), ResourceVersion: fmt.Sprint(48_000_000 + version), Sequence: uint64(version),
+		}
+	}
+	return &checkpoint.Batch{
+		Identity: audit, Streams: map[string]checkpoint.Stream{"pods.v1": {Position: fmt.Sprint(version)}},
+		Put: map[string]map[string]checkpoint.Row{"pods.v1": put}, Drop: map[string][]string{},
+	}
+}
+
+func key(i int) string { return fmt.Sprintf("namespace-%d/deployment-5d78c9869d-%05x", i%100, i) }
+
+// taking keeps the contract's word that a second user is refused on open. In Kafka he is not: he takes over, and the first one is refused.
+type taking struct {
+	mu   sync.Mutex
+	open map[string]bool
+}
+
+type taken struct {
+	*kafka.Store
+	free func()
+}
+
+func (t taken) Close() error {
+	t.free()
+	return t.Store.Close()
+}
+
+var errOpen = errors.New("it is open")
+
+func (o *taking) take(place string, open func() (*kafka.Store, error)) (taken, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open[place] {
+		return taken{}, errOpen
+	}
+	s, err := open()
+	if err != nil {
+		return taken{}, err
+	}
+	o.open[place] = true
+	return taken{s, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.open, place)
+	}}, nil
+}
