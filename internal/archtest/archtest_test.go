@@ -45,6 +45,10 @@ var rules = []Rule{
 		Never: slices.Concat(brokers, stores, cluster), Why: "tail shows a log, whatever keeps it, and asks no cluster",
 	},
 	{
+		Path: "internal/tail/kafkalog", Ours: []string{"internal/tail", "internal/kafka", "internal/pause", "sink"},
+		Never: slices.Concat(stores, cluster), Why: "a log knows its broker and nothing else",
+	},
+	{
 		Path: "internal/tail/natslog", Ours: []string{"internal/tail", "sink/nats"},
 		Never: slices.Concat(stores, cluster), Why: "a log knows its broker and nothing else",
 	},

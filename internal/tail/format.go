@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -157,7 +156,7 @@ func (t *Table) cells(e *Event) []string {
 		return []string{at.Format("15:04:05.000"), op, resource, object, version, cell(e.Attr("fieldmanager"), 24)}
 	}
 	return []string{
-		at.Format("2006-01-02T15:04:05.000Z07:00"), strconv.FormatUint(e.Sequence, 10), cell(e.Attr("pipeline"), 64), op,
+		at.Format("2006-01-02T15:04:05.000Z07:00"), e.place(), cell(e.Attr("pipeline"), 64), op,
 		cell(e.Attr("reason"), 16), resource, object, version, cell(e.Attr("fieldmanager"), 64), cell(e.Attr("objectuid"), 64),
 	}
 }

@@ -157,3 +157,15 @@ func TestTable_prints_its_header_once_and_when_it_is_told(t *testing.T) {
 		}
 	}
 }
+
+func TestTable_shows_the_place_that_a_log_names(t *testing.T) {
+	var out strings.Builder
+	e := event(t, Added, `{}`, nil)
+	e.Place = "3/1041"
+	if err := NewTable(&out, TableConfig{Wide: true, NoHeaders: true}).Print(e, unknown); err != nil {
+		t.Fatal(err)
+	}
+	if fields := strings.Fields(out.String()); len(fields) < 2 || fields[1] != "3/1041" {
+		t.Errorf("got %s", out.String())
+	}
+}

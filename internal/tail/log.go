@@ -3,7 +3,9 @@
 package tail
 
 import (
+	"cmp"
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -25,7 +27,12 @@ type Message struct {
 	sink.Stored
 	// Subject is the subject (NATS) or topic (Kafka).
 	Subject string
+	// Place is where the message is in the log, as a person finds it there, if the sequence alone does not say it.
+	Place string
 }
+
+// place returns where a message is in the log.
+func (m *Message) place() string { return cmp.Or(m.Place, strconv.FormatUint(m.Sequence, 10)) }
 
 // Start says where reading begins. The zero Start is the end of the log: only what is stored from now on.
 type Start struct {

@@ -61,7 +61,7 @@ func (v *viewer) show(ctx context.Context, m Message) error {
 	if err != nil {
 		if !v.strange {
 			v.strange = true
-			v.cfg.Notice(fmt.Sprintf("message %d on %s is skipped, and others like it: %v", m.Sequence, Printable(m.Subject), err))
+			v.cfg.Notice(fmt.Sprintf("message %s on %s is skipped, and others like it: %v", m.place(), Printable(m.Subject), err))
 		}
 		return nil
 	}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkatail
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+)
+
+// command builds the bridge, and returns what runs it.
+func command(t *testing.T) func(args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "kube-eventbridge")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./cmd/kube-eventbridge")
+	build.Dir = "../.."
+	out, err := build.CombinedOutput()
+	if err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return func(args ...string) (int, string, string) {
+		var stdout, stderr bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), bin, args...)
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		err := cmd.Run()
+		var exit *exec.ExitError
+		switch {
+		case errors.As(err, &exit):
+			return exit.ExitCode(), stdout.String(), stderr.String()
+		case err != nil:
+			t.Fatal(err)
+		}
+		return 0, stdout.String(), stderr.String()
+	}
+}
+
+func TestCommand_reads_Kafka_by_flags_and_by_a_configuration(t *testing.T) {
+	c := shared.ForTest(t)
+	r := newRig(t, c, 2, nil)
+	topic := r.topic + ".audit.deployments"
+	ok(t, c.CreateTopic(t.Context(), topic, 2, 0, nil))
+	s, _ := r.sink(t, topic, nil)
+	must(t, s, change(topic, tail.Added, "web", 1, 1), change(topic, tail.Updated, "web", 2, 3))
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		ok(t, os.WriteFile(file, []byte(text), 0o600))
+		return file
+	}
+	right, wrong := write("right", "wonderland\n"), write("wrong", "hidden\n")
+	guard := c.AddressesOf(guarded)[0]
+	file := write("bridge.yaml", fmt.Sprintf(`
+pipelines:
+- name: audit
+  resources: [{resource: deployments.apps}]
+  sink:
+    kafka:
+      brokers: [%q]
+      topic: "%s.{pipeline}.{resource}"
+      tls: {caFile: %s}
+      sasl: {mechanism: scram-sha-512, user: alice, passwordFile: %s}
+- name: print
+  resources: [{resource: pods}]
+  sink: {stdout: {}}
+`, guard, r.topic, c.CAFile(), right))
+	start := []string{"tail", "--follow=false", "--from-start", "--no-headers"}
+	run := command(t)
+	for _, c := range []struct {
+		args   []string
+		code   int
+		stdout []string
+		stderr string
+	}{
+		{[]string{"--brokers", strings.Join(r.AddressesOf(plain), ","), "--topic", topic}, 0, []string{"shop/web", "spec.replicas 1→3"}, ""},
+		{[]string{"--brokers", guard, "--topic", topic, "--tls-ca", c.CAFile(), "--sasl-mechanism", "plain", "--user", "alice", "--password-file", right, "-o", "wide"}, 0, []string{"/1", "/2", "shop/web"}, ""},
+		{[]string{"-c", file, "--pipeline", "audit"}, 0, []string{"shop/web", "spec.replicas 1→3"}, ""},
+		{[]string{"-c", file, "--pipeline", "audit", "deployments.apps/db"}, 0, nil, "tail: no event matches deployments.apps/db; those read are about deployments.apps\n"},
+		{[]string{"-c", file, "--pipeline", "audit", "--user", "alice", "--password-file", wrong}, 1, nil, "the broker refuses the credentials: error 58"},
+		{[]string{"-c", file, "--pipeline", "audit", "--topic", r.topic + "-none"}, 1, nil, fmt.Sprintf("error: there is no topic %q at %s", r.topic+"-none", guard)},
+		{[]string{"-c", file, "--pipeline", "print"}, 2, nil, "publishes to no NATS stream and no Kafka topic"},
+	} {
+		code, stdout, stderr := run(append(start, c.args...)...)
+		if code != c.code || !strings.Contains(stderr, c.stderr) || c.stderr == "" && stderr != "" || strings.Contains(stderr, "hidden") {
+			t.Errorf("%v: got %d, %s", c.args, code, stderr)
+		}
+		for _, want := range c.stdout {
+			if !strings.Contains(stdout, want) {
+				t.Errorf("%v: got no %s in\n%s", c.args, want, stdout)
+			}
+		}
+		if c.stdout == nil && stdout != "" {
+			t.Errorf("%v: got\n%s", c.args, stdout)
+		}
+	}
+}

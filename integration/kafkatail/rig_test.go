@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkatail
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"go.uber.org/goleak"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
+	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/kafkalog"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
+)
+
+const (
+	plain   = "PLAINTEXT"
+	guarded = "SASL_SSL"
+)
+
+var shared = kafkabroker.NewShared(kafkabroker.Config{
+	Listeners: []kafkabroker.Listener{{}, {Protocol: kafkabroker.SASLTLS}}, Users: map[string]string{"alice": "wonderland"},
+})
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
+
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(90 * time.Second); !holds(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+var (
+	count   atomic.Int32
+	strange = regexp.MustCompile(`[^A-Za-z0-9]+`)
+)
+
+// rig is a topic of its own.
+type rig struct {
+	*kafkabroker.Cluster
+	topic string
+}
+
+func newRig(t *testing.T, c *kafkabroker.Cluster, partitions int, configs map[string]string) *rig {
+	t.Helper()
+	n := strange.ReplaceAllString(t.Name(), "-")
+	r := &rig{c, fmt.Sprintf("%s-%d", n[max(0, len(n)-60):], count.Add(1))}
+	ok(t, c.CreateTopic(t.Context(), r.topic, partitions, 0, configs))
+	return r
+}
+
+// sink runs one that publishes to a topic until the test or stop ends it.
+func (r *rig) sink(t *testing.T, topic string, change func(*kafka.Config)) (s *kafka.Sink, stop func()) {
+	t.Helper()
+	cfg := kafka.Config{Brokers: r.AddressesOf(plain), Cluster: "test", Pipeline: topic, Topic: topic, Wait: 10 * time.Millisecond}
+	if change != nil {
+		change(&cfg)
+	}
+	s, err := kafka.New(cfg)
+	ok(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	work.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			t.Errorf("the sink ended with %v", err)
+		}
+	})
+	stop = func() { cancel(); work.Wait() }
+	t.Cleanup(stop)
+	eventually(t, "the sink is ready", func() bool { return s.Ready() == nil })
+	return s, stop
+}
+
+// change is an event of the object shop/<name>, with that number of replicas.
+func change(topic string, op tail.Op, name string, version, replicas int) *sink.Message {
+	m := &sink.Message{
+		Subject: topic, Key: "test/apps/deployments/shop/" + name, ID: fmt.Sprintf("u-%s.%d", name, version), ContentType: "application/json",
+		Data: fmt.Appendf(nil, `{"kind":"Deployment","metadata":{"name":%q},"spec":{"replicas":%d,"note":"50%% \"of\" ä"}}`, name, replicas), Last: op == tail.Deleted,
+	}
+	m.Attributes = attributes("io.kube-eventbridge.resource."+string(op)+".v1", m.ID, m.Key, "object")
+	m.Attributes = append(m.Attributes, []sink.Attribute{
+		{Name: "subject", Value: "shop/" + name},
+		{Name: "namespace", Value: "shop"},
+		{Name: "name", Value: name},
+		{Name: "objectuid", Value: "u-" + name},
+		{Name: "resourceversion", Value: strconv.Itoa(version)},
+		{Name: "fieldmanager", Value: `50% "of" ä`},
+	}...)
+	return m
+}
+
+// marker is one of the resource, which is in every partition.
+func marker(topic string, op tail.Op, version int) *sink.Message {
+	m := &sink.Message{
+		Subject: topic, Key: "test/apps/deployments/_/_snapshot", ID: fmt.Sprintf("%s.0.%d", op, version), ContentType: "application/json",
+		Data: []byte(`{"namespace":"","labelSelector":"","fieldSelector":""}`), Everywhere: true,
+	}
+	m.Attributes = attributes("io.kube-eventbridge.stream."+string(op)+".v1", m.ID, m.Key, "marker")
+	return m
+}
+
+func attributes(typ, id, key, payload string) []sink.Attribute {
+	return []sink.Attribute{
+		{Name: "specversion", Value: "1.0"},
+		{Name: "id", Value: id},
+		{Name: "type", Value: typ},
+		{Name: "source", Value: "/clusters/test/apis/apps/v1/deployments"},
+		{Name: "datacontenttype", Value: "application/json"},
+		{Name: "partitionkey", Value: key},
+		{Name: "payload", Value: payload},
+		{Name: "pipeline", Value: "audit"},
+	}
+}
+
+// must publishes, one after the other.
+func must(t testing.TB, p sink.Publisher, all ...*sink.Message) {
+	t.Helper()
+	for _, m := range all {
+		done := make(chan error, 1)
+		p.Publish(t.Context(), m, func(_ sink.Receipt, err error) { done <- err })
+		if err := <-done; err != nil {
+			t.Fatalf("publish %s: %v", m.ID, err)
+		}
+	}
+}
+
+// screen is where a tail under test writes.
+type screen struct {
+	mu             sync.Mutex
+	events         []*tail.Event
+	lines, notices []string
+	result         error
+	ended          bool
+}
+
+// Print notes the event.
+func (s *screen) Print(e *tail.Event, previous func() *tail.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, e)
+	s.lines = append(s.lines, strings.TrimSpace(fmt.Sprintf("%s %s@%s %s", e.Op, e.Attr("name"), e.Attr("resourceversion"), tail.Describe(e, previous, 4))))
+	return nil
+}
+
+func (s *screen) notice(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notices = append(s.notices, line)
+}
+
+func (s *screen) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.lines, "\n")
+}
+
+func (s *screen) said() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.notices, "\n")
+}
+
+func (s *screen) end() (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended, s.result
+}
+
+// tail runs until the test ends it.
+func (r *rig) tail(t *testing.T, cfg tail.Config, from kafkalog.Config) *screen {
+	t.Helper()
+	s := new(screen)
+	cfg.Printer, cfg.Notice, from.Notice = s, s.notice, s.notice
+	if from.Brokers == nil {
+		from.Brokers = r.AddressesOf(plain)
+	}
+	if from.Topic == "" {
+		from.Topic = r.topic
+	}
+	log, err := kafkalog.New(from)
+	ok(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer log.Close()
+		err := tail.Run(ctx, log, cfg)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ended, s.result = true, err
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return s
+}
+
+// read shows what the log has without following it.
+func (r *rig) read(t *testing.T, span tail.Span) *screen {
+	t.Helper()
+	s := r.tail(t, tail.Config{Span: span}, kafkalog.Config{})
+	eventually(t, "the end of the log", func() bool { ended, _ := s.end(); return ended })
+	if _, err := s.end(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// follow begins a tail, and returns when it reads.
+func (r *rig) follow(t *testing.T, start tail.Start, from kafkalog.Config) *screen {
+	t.Helper()
+	s := r.tail(t, tail.Config{Span: tail.Span{Follow: true, Start: start}}, from)
+	eventually(t, "it reads", func() bool { return strings.Contains(s.said(), "; ^C ends it") })
+	return s
+}
+
+func (s *screen) expect(t *testing.T, want ...string) {
+	t.Helper()
+	text := strings.Join(want, "\n")
+	defer func() {
+		if t.Failed() {
+			t.Logf("got\n%s\nwant\n%s\nit said\n%s", s.text(), text, s.said())
+		}
+	}()
+	eventually(t, "the lines", func() bool { return s.text() == text })
+}
+
+func (s *screen) ends(t *testing.T, want string) {
+	t.Helper()
+	eventually(t, "the end", func() bool { ended, _ := s.end(); return ended })
+	if _, err := s.end(); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// deleteTopic removes a topic.
+func (r *rig) deleteTopic(t *testing.T, topic string) {
+	t.Helper()
+	res, err := r.Admin().DeleteTopics(t.Context(), &kafkago.DeleteTopicsRequest{Topics: []string{topic}})
+	ok(t, err)
+	ok(t, res.Errors[topic])
+}
+
+func scram(password string) internal.Auth {
+	return internal.Auth{Mechanism: internal.ScramSHA512, User: "alice", Password: password}
+}
+
+var beginning = tail.Start{Beginning: true}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkatail
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/kafkalog"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
+)
+
+// whole makes a message a structured one.
+func whole(t *testing.T, m *sink.Message) *sink.Message {
+	t.Helper()
+	e := map[string]any{"data": json.RawMessage(m.Data)}
+	for _, a := range m.Attributes {
+		e[a.Name] = a.Value
+	}
+	data, err := json.Marshal(e)
+	ok(t, err)
+	m.Attributes, m.ContentType, m.Data = nil, "application/cloudevents+json", data
+	return m
+}
+
+// written are messages by their ids.
+type written map[string]*sink.Message
+
+const (
+	objects  = 40
+	versions = 25
+)
+
+// write publishes versions of objects between two markers: one message of each object at a time, those of all objects at once.
+func (r *rig) write(t *testing.T, structured bool) written {
+	t.Helper()
+	s, _ := r.sink(t, r.topic, func(c *kafka.Config) {
+		c.Tombstones, c.Structured, c.Compression = true, structured, batch.Zstd
+	})
+	first, last := marker(r.topic, tail.SnapshotStarted, 0), marker(r.topic, tail.SnapshotCompleted, versions)
+	all := written{first.ID: first, last.ID: last}
+	must(t, s, send(t, structured, first))
+	for v := range versions {
+		var waiting []chan error
+		for o := range objects {
+			op := tail.Updated
+			if v == versions-1 && o%2 == 0 {
+				op = tail.Deleted
+			}
+			m := change(r.topic, op, fmt.Sprint("web-", o), v, v)
+			all[m.ID] = m
+			done := make(chan error, 1)
+			waiting = append(waiting, done)
+			s.Publish(t.Context(), send(t, structured, m), func(_ sink.Receipt, err error) { done <- err })
+		}
+		for _, done := range waiting {
+			ok(t, <-done)
+		}
+	}
+	must(t, s, send(t, structured, last))
+	return all
+}
+
+// judge compares events with what was written: each is there once, whole, and behind the ones before it of its object.
+func (w written) judge(t *testing.T, events []*tail.Event) {
+	t.Helper()
+	next := map[string]int{}
+	for _, e := range events {
+		m := w[e.Attr("id")]
+		if m == nil {
+			t.Fatalf("it shows %s, which was not written, or twice", e.Attr("id"))
+		}
+		delete(w, e.Attr("id"))
+		for _, a := range m.Attributes {
+			if e.Attr(a.Name) != a.Value {
+				t.Errorf("%s of %s is %q, want %q", a.Name, m.ID, e.Attr(a.Name), a.Value)
+			}
+		}
+		if !bytes.Equal(e.Data, m.Data) {
+			t.Errorf("data of %s are\n%s, want\n%s", m.ID, e.Data, m.Data)
+		}
+		if e.Op.Marker() {
+			continue
+		}
+		if v := e.Attr("resourceversion"); v != fmt.Sprint(next[e.Attr("name")]) {
+			t.Errorf("%s of %s comes instead of %d", v, e.Attr("name"), next[e.Attr("name")])
+		}
+		next[e.Attr("name")]++
+	}
+	if len(w) != 0 {
+		t.Errorf("%d are not shown", len(w))
+	}
+}
+
+func TestTail_shows_what_the_sink_wrote(t *testing.T) {
+	for _, structured := range []bool{false, true} {
+		r := newRig(t, shared.ForTest(t), 5, nil)
+		all := r.write(t, structured)
+		got := r.read(t, tail.Span{Start: beginning})
+		all.judge(t, got.events)
+		if !slices.IsSortedFunc(got.events, func(a, b *tail.Event) int { return a.Stored.Time.Compare(b.Stored.Time) }) {
+			t.Error("they are not in the order of time")
+		}
+		if first := got.events[0].Op; first != tail.SnapshotStarted || got.said() != "" {
+			t.Errorf("it begins with %s, and said %s", first, got.said())
+		}
+	}
+}
+
+// send returns what is published of a message: the original is what is compared with.
+func send(t *testing.T, structured bool, m *sink.Message) *sink.Message {
+	c := *m
+	if structured {
+		return whole(t, &c)
+	}
+	return &c
+}
+
+func TestTail_begins_and_ends_where_it_is_told(t *testing.T) {
+	r := newRig(t, shared.ForTest(t), 3, nil)
+	s, _ := r.sink(t, r.topic, nil)
+	const all, middle = 3000, 2000
+	var at time.Time
+	for n := range all {
+		switch n { // whose times must not be those of the ones before
+		case middle:
+			ok(t, pause.For(t.Context(), 20*time.Millisecond))
+			at = time.Now()
+		case all - 77, middle - 10:
+			ok(t, pause.For(t.Context(), 20*time.Millisecond))
+		}
+		must(t, s, change(r.topic, tail.Updated, fmt.Sprint("web-", n%20), n, n))
+	}
+	for _, c := range []struct {
+		span        tail.Span
+		first, last int
+	}{
+		{tail.Span{Start: beginning}, 0, all - 1},
+		{tail.Span{Start: tail.Start{Time: at}}, middle, all - 1},
+		{tail.Span{Start: beginning, Until: at}, 0, middle - 1},
+		{tail.Span{Start: tail.Start{Last: 77}}, all - 77, all - 1},
+		{tail.Span{Start: tail.Start{Last: 10}, Until: at}, middle - 10, middle - 1},
+		{tail.Span{Start: tail.Start{Time: time.Now().Add(time.Hour)}}, 0, -1},
+		{tail.Span{}, 0, -1},
+	} {
+		var versions []string
+		got := r.read(t, c.span)
+		for _, e := range got.events {
+			versions = append(versions, e.Attr("resourceversion"))
+		}
+		slices.SortFunc(versions, func(a, b string) int { return len(a)*1000 - len(b)*1000 + strings.Compare(a, b) })
+		var want []string
+		for n := c.first; n <= c.last; n++ {
+			want = append(want, fmt.Sprint(n))
+		}
+		if !slices.Equal(versions, want) {
+			t.Errorf("%+v: got %d from %v, want %d to %d", c.span, len(versions), versions[:min(3, len(versions))], c.first, c.last)
+		}
+	}
+}
+
+func TestTail_follows_across_restarts_and_says_what_changed(t *testing.T) {
+	c := shared.ForTest(t)
+	r := newRig(t, c, 4, nil)
+	s, _ := r.sink(t, r.topic, nil)
+	must(t, s, change(r.topic, tail.Added, "web", 1, 1), change(r.topic, tail.Added, "db", 2, 1))
+	got := r.follow(t, tail.Start{}, kafkalog.Config{})
+	must(t, s, change(r.topic, tail.Updated, "web", 3, 3))
+	want := []string{"updated web@3 spec.replicas 1→3"}
+	got.expect(t, want...)
+	for i := range 2 {
+		if i == 0 {
+			ok(t, c.Kill(0))
+		} else {
+			ok(t, c.Stop(t.Context(), 0))
+		}
+		eventually(t, "a notice", func() bool { return strings.Count(got.said(), "no connection to") == i+1 })
+		ok(t, c.Restart(t.Context(), 0))
+		must(t, s, change(r.topic, tail.Updated, "web", 4+i, 4+i))
+		want = append(want, fmt.Sprintf("updated web@%d spec.replicas %d→%d", 4+i, 3+i, 4+i))
+		got.expect(t, want...)
+		eventually(t, "a notice", func() bool { return strings.Count(got.said(), " again") == 2*(i+1) })
+	}
+	brokers := strings.Join(r.AddressesOf(plain), ",")
+	again := "\nno connection to " + brokers + ", trying again until there is one\nreading topic " + r.topic + " at " + brokers + " again"
+	if said := "reading topic " + r.topic + " at " + brokers + " from now on; ^C ends it" + again + again; got.said() != said {
+		t.Errorf("it said\n%s\nwant\n%s", got.said(), said)
+	}
+}
+
+func TestTail_reads_topics_that_come_later(t *testing.T) {
+	c := shared.ForTest(t)
+	r := newRig(t, c, 1, nil)
+	pods, nodes := r.topic+".pods", r.topic+".nodes"
+	got := r.tail(t, tail.Config{Span: tail.Span{Follow: true}}, kafkalog.Config{Topic: r.topic + ".{resource}"})
+	eventually(t, "a notice", func() bool { return strings.Contains(got.said(), "there is no topic that fits") })
+	for i, topic := range []string{pods, nodes} {
+		ok(t, c.CreateTopic(t.Context(), topic, 2, 0, nil))
+		s, stop := r.sink(t, topic, nil)
+		must(t, s, change(topic, tail.Added, "a", i, 1), change(topic, tail.Added, "b", i, 1))
+		stop()
+		eventually(t, "the events", func() bool { return strings.Count(got.text(), "added") == 2*(i+1) })
+	}
+	if !strings.HasSuffix(got.said(), "\nreading topic "+nodes+" too, which is new") {
+		t.Errorf("it said %s", got.said())
+	}
+}
+
+func TestTail_goes_on_with_a_topic_that_was_made_anew_and_says_what_was_removed(t *testing.T) {
+	c := shared.ForTest(t)
+	r := newRig(t, c, 1, nil)
+	s, stop := r.sink(t, r.topic, nil)
+	for n := range 5 {
+		must(t, s, change(r.topic, tail.Added, "web", n, 1))
+	}
+	stop()
+	got := r.follow(t, tail.Start{}, kafkalog.Config{})
+	r.deleteTopic(t, r.topic)
+	eventually(t, "a notice", func() bool { return strings.Contains(got.said(), "there is no topic") })
+	ok(t, c.CreateTopic(t.Context(), r.topic, 1, 0, nil))
+	s, stop = r.sink(t, r.topic, nil)
+	must(t, s, change(r.topic, tail.Added, "new", 1, 1))
+	got.expect(t, "added new@1 created by "+`50% "of" ä`)
+	if !strings.Contains(got.said(), fmt.Sprintf("topic %q was replaced by a new one, reading it from its beginning", r.topic)) {
+		t.Errorf("it said %s", got.said())
+	}
+	for n := range 5 {
+		must(t, s, change(r.topic, tail.Added, "web", n, 1))
+	}
+	stop()
+	// The log begins at 4 now, while nobody looks.
+	file := filepath.Join(t.TempDir(), "offsets.json")
+	ok(t, os.WriteFile(file, fmt.Appendf(nil, `{"version":1,"partitions":[{"topic":%q,"partition":0,"offset":4}]}`, r.topic), 0o600))
+	_, err := r.Tool(t.Context(), "org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", r.Bootstrap(), "--offset-json-file", file)
+	ok(t, err)
+	if all := r.read(t, tail.Span{Start: beginning}); all.events[0].Sequence != 5 || all.events[0].Place != "0/4" {
+		t.Errorf("it begins with %d, %s", all.events[0].Sequence, all.events[0].Place)
+	}
+}
+
+// Of a compacted topic what is left is read, to its end, and found by time where offsets are missing.
+func TestTail_reads_a_compacted_topic(t *testing.T) {
+	r := newRig(t, shared.ForTest(t), 1, map[string]string{
+		"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "100", "delete.retention.ms": "0",
+	})
+	const rounds, keys = 5, 50
+	var since time.Time
+	for round := range rounds {
+		if round == rounds-1 {
+			since = time.Now()
+		}
+		s, stop := r.sink(t, r.topic, func(c *kafka.Config) { c.Pipeline = fmt.Sprint(r.topic, round) })
+		for n := range 20 * keys {
+			must(t, s, change(r.topic, tail.Updated, fmt.Sprint("web-", n%keys), round*1000+n, n))
+		}
+		stop()
+		ok(t, pause.For(t.Context(), 150*time.Millisecond)) // the next one begins a segment
+	}
+	eventually(t, "it is compacted", func() bool { return len(r.read(t, tail.Span{Start: beginning}).events) < rounds*keys*15 })
+	for _, start := range []tail.Start{beginning, {Time: since}, {Last: keys}} {
+		newest := map[string]string{}
+		for _, e := range r.read(t, tail.Span{Start: start}).events {
+			newest[e.Attr("name")] = e.Attr("resourceversion")
+		}
+		for n := range keys {
+			if got, want := newest[fmt.Sprint("web-", n)], fmt.Sprint((rounds-1)*1000+19*keys+n); got != want {
+				t.Errorf("%+v: web-%d is at %s, want %s", start, n, got, want)
+			}
+		}
+	}
+}
+
+func TestTail_says_what_is_wrong_with_its_credentials_and_topics(t *testing.T) {
+	c := shared.ForTest(t)
+	r := newRig(t, c, 1, nil)
+	s, _ := r.sink(t, r.topic, nil)
+	must(t, s, change(r.topic, tail.Added, "web", 1, 1))
+	tls := kafka.TLS{CAFile: c.CAFile()}
+	brokers := c.AddressesOf(guarded)
+	at := " at " + strings.Join(brokers, ",") + ": "
+	for _, follow := range []bool{false, true} {
+		cfg := tail.Config{Span: tail.Span{Start: beginning, Follow: follow}}
+		r.tail(t, cfg, kafkalog.Config{Brokers: brokers, Auth: scram("wrong"), TLS: tls}).
+			ends(t, "read topic "+r.topic+at+"ask for the id of topic "+r.topic+": the broker refuses the credentials: error 58")
+		r.tail(t, cfg, kafkalog.Config{Brokers: brokers, Auth: scram("wonderland"), TLS: kafka.TLS{Enabled: true}}).
+			ends(t, "read topic "+r.topic+at+"ask for the id of topic "+r.topic+": the broker's certificate is signed by nobody known here; name its CA")
+	}
+	r.tail(t, tail.Config{Span: tail.Span{Start: beginning}}, kafkalog.Config{Topic: r.topic + "-none"}).ends(t, fmt.Sprintf("there is no topic %q at ", r.topic+"-none"))
+	right := r.follow(t, beginning, kafkalog.Config{Brokers: brokers, Auth: scram("wonderland"), TLS: tls})
+	right.expect(t, "added web@1 created by "+`50% "of" ä`)
+	// What is only guessed from a connection that was closed is told, and waited for.
+	guess := r.tail(t, tail.Config{Span: tail.Span{Follow: true}}, kafkalog.Config{Brokers: brokers})
+	eventually(t, "a notice", func() bool { return strings.Contains(guess.said(), "expects TLS on this port, and none is configured") })
+}

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkalog
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"go.uber.org/goleak"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fake is a cluster in memory.
+type fake struct {
+	mu     sync.Mutex
+	topics map[string]*fakeTopic
+	// away is what everything fails with, broken what fetches from a partition fail with.
+	away   error
+	broken map[place]error
+	// fetches, probes and given (records) count; onFetch is called before a fetch is answered.
+	fetches, probes, given int
+	onFetch                func(at place)
+	// busy counts the fetches that are under way, most the most of them at a time. A fetch takes a while, and a while more to notice that it is not wanted.
+	busy, most int
+	while      time.Duration
+}
+
+type fakeTopic struct {
+	id         string
+	partitions []*fakePartition
+}
+
+// fakePartition has records from first up to next, some of which may have been compacted away.
+type fakePartition struct {
+	first, next int64
+	records     []*kafka.Record
+}
+
+func newFake() *fake { return &fake{topics: map[string]*fakeTopic{}, broken: map[place]error{}} }
+
+func (f *fake) topic(name, id string, partitions int) *fake {
+	t := &fakeTopic{id: id}
+	for range partitions {
+		t.partitions = append(t.partitions, &fakePartition{})
+	}
+	f.change(func() { f.topics[name] = t })
+	return f
+}
+
+func (f *fake) change(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+}
+
+// put appends a record.
+func (f *fake) put(topic string, partition int, r kafka.Record) *fake {
+	f.change(func() {
+		p := f.topics[topic].partitions[partition]
+		r.Offset = p.next
+		p.next++
+		p.records = append(p.records, &r)
+	})
+	return f
+}
+
+// Topics implements [catalog].
+func (f *fake) Topics(context.Context) (map[string]int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	counts := map[string]int{}
+	for name, t := range f.topics {
+		counts[name] = len(t.partitions)
+	}
+	return counts, f.away
+}
+
+// Incarnation implements [catalog].
+func (f *fake) Incarnation(_ context.Context, topic string) (cluster, id string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch t := f.topics[topic]; {
+	case f.away != nil:
+		return "", "", f.away
+	case t == nil:
+		return "", "", fmt.Errorf("ask for the id of topic %s: %w", topic, kafka.ErrNoTopic)
+	default:
+		return "cluster", t.id, nil
+	}
+}
+
+// Bounds implements [offsets].
+func (f *fake) Bounds(_ context.Context, topic string, partitions int) (map[int32]kafka.Bounds, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.away != nil {
+		return nil, f.away
+	}
+	bounds := map[int32]kafka.Bounds{}
+	for n := range partitions {
+		p := f.topics[topic].partitions[n]
+		bounds[int32(n)] = kafka.Bounds{First: p.first, Next: p.next}
+	}
+	return bounds, nil
+}
+
+// At implements [offsets].
+func (f *fake) At(_ context.Context, topic string, partition int32, offset int64) (*kafka.Record, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.probes++
+	for _, r := range f.topics[topic].partitions[partition].records {
+		if r.Offset == offset {
+			return r, nil
+		}
+	}
+	return nil, f.away
+}
+
+// Fetch implements [fetcher]. At the end it waits half a second, as brokers do.
+func (f *fake) Fetch(ctx context.Context, topic string, partition int32, offset int64, do func(*kafka.Record) error) (next, end int64, err error) {
+	at := place{topic, partition}
+	f.change(func() { f.busy++; f.most = max(f.most, f.busy) })
+	defer func() { f.change(func() { f.busy-- }) }()
+	if f.while > 0 {
+		defer func() { _ = pause.For(context.WithoutCancel(ctx), f.while) }()
+	}
+	for waited := time.Duration(0); ; waited += 10 * time.Millisecond {
+		records, end, err := f.answer(at, offset)
+		if err != nil {
+			return offset, 0, fmt.Errorf("fetch from %s/%d: %w", topic, partition, err)
+		}
+		if len(records) == 0 && waited < 500*time.Millisecond && offset >= end {
+			if err := pause.For(ctx, 10*time.Millisecond); err != nil {
+				return offset, end, err
+			}
+			continue
+		}
+		for _, r := range records {
+			if err := do(r); err != nil {
+				return offset, end, err
+			}
+			f.change(func() { f.given++ })
+			offset = r.Offset + 1
+		}
+		if len(records) < fakeAnswer {
+			offset = max(offset, end)
+		}
+		return offset, end, nil
+	}
+}
+
+// fakeAnswer is how many records an answer has at most.
+const fakeAnswer = 500
+
+func (f *fake) answer(at place, offset int64) (records []*kafka.Record, end int64, err error) {
+	if f.onFetch != nil {
+		f.onFetch(at)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fetches++
+	t := f.topics[at.topic]
+	switch {
+	case f.away != nil:
+		return nil, 0, f.away
+	case f.broken[at] != nil:
+		return nil, 0, f.broken[at]
+	case t == nil || int(at.number) >= len(t.partitions):
+		return nil, 0, kafkago.UnknownTopicOrPartition
+	}
+	p := t.partitions[at.number]
+	if offset < p.first || offset > p.next {
+		return nil, 0, kafkago.OffsetOutOfRange
+	}
+	i, _ := slices.BinarySearchFunc(p.records, offset, func(r *kafka.Record, o int64) int { return int(r.Offset - o) })
+	return p.records[i:min(len(p.records), i+fakeAnswer)], p.next, nil
+}
+
+// epoch is when the tests' records begin.
+var epoch = time.Date(2026, 11, 20, 14, 30, 0, 0, time.UTC)
+
+func at(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
+
+// event is the record of one of the object shop/<name> that was stored some seconds after the epoch.
+func event(op tail.Op, name string, version, replicas, seconds int) kafka.Record {
+	return record(seconds, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas), map[string]string{
+		"type": "io.kube-eventbridge.resource." + string(op) + ".v1", "id": fmt.Sprintf("u-%s.%d", name, version), "name": name,
+		"subject": "shop/" + name, "objectuid": "u-" + name, "resourceversion": fmt.Sprint(version), "namespace": "shop",
+		"partitionkey": "east/apps/deployments/shop/" + name,
+	})
+}
+
+// record has attributes beside those that all have here. Its key is the partitionkey.
+func record(seconds int, data string, with map[string]string) kafka.Record {
+	as := map[string]string{
+		"specversion": "1.0", "source": "/clusters/east/apis/apps/v1/deployments", "pipeline": "audit", "reason": "watch", "payload": "object",
+		"fieldmanager": "kubectl", "time": "2026-11-20T14:30:04Z", "recordedtime": "2026-11-20T14:30:05.250Z",
+	}
+	maps.Copy(as, with)
+	r := kafka.Record{Key: []byte(as["partitionkey"]), Value: []byte(data), Time: at(seconds), Headers: []kafka.Header{{Name: "content-type", Value: []byte("application/json")}}}
+	for name, value := range as {
+		r.Headers = append(r.Headers, kafka.Header{Name: "ce_" + name, Value: []byte(value)})
+	}
+	return r
+}
+
+// marker is one of the resource.
+func marker(op tail.Op, name string, seconds int) kafka.Record {
+	return record(seconds, `{"namespace":"","labelSelector":"","fieldSelector":""}`, map[string]string{
+		"type": "io.kube-eventbridge.stream." + string(op) + ".v1", "id": string(op) + ".1", "payload": "marker",
+		"partitionkey": "east/apps/deployments/_/" + name, "resourceversion": "1",
+	})
+}
+
+// screen is where a tail under test writes.
+type screen struct {
+	mu             sync.Mutex
+	lines, notices []string
+	result         error
+	ended          bool
+}
+
+// Print notes the event in short.
+func (s *screen) Print(e *tail.Event, previous func() *tail.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, strings.TrimSpace(fmt.Sprintf("%s %s@%s %s", e.Op, e.Attr("name"), e.Attr("resourceversion"), tail.Describe(e, previous, 4))))
+	return nil
+}
+
+func (s *screen) notice(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notices = append(s.notices, line)
+}
+
+func (s *screen) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.lines, "\n")
+}
+
+func (s *screen) said() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.notices, "\n")
+}
+
+func (s *screen) end() (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended, s.result
+}
+
+// log returns the log of a topic of the fake.
+func (f *fake) log(t *testing.T, topic string, notice func(string)) *Log {
+	t.Helper()
+	what, err := parse(topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newLog(Config{Brokers: []string{"b:9092"}, Topic: topic, Notice: notice}, what, f, func() {})
+}
+
+// tail runs until the test or stop ends it. It is for a bubble of synctest.
+func (f *fake) tail(t *testing.T, topic string, cfg tail.Config) (s *screen, stop func()) {
+	t.Helper()
+	s = new(screen)
+	if cfg.Printer == nil {
+		cfg.Printer = s
+	}
+	cfg.Notice = s.notice
+	log := f.log(t, topic, s.notice)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		err := tail.Run(ctx, log, cfg)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ended, s.result = true, err
+	})
+	stop = func() { cancel(); running.Wait() }
+	t.Cleanup(stop)
+	return s, stop
+}
+
+// read shows what topic t has without following it.
+func (f *fake) read(t *testing.T, span tail.Span, want ...string) *screen {
+	t.Helper()
+	var s *screen
+	synctest.Test(t, func(t *testing.T) {
+		s, _ = f.tail(t, "t", tail.Config{Span: span})
+		wait(t, time.Minute)
+		ended, err := s.end()
+		if !ended || err != nil {
+			t.Errorf("ended %v with %v", ended, err)
+		}
+		s.expect(t, want...)
+	})
+	return s
+}
+
+func (s *screen) expect(t *testing.T, want ...string) {
+	t.Helper()
+	if got, want := s.text(), strings.Join(want, "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s\nit said\n%s", got, want, s.said())
+	}
+}
+
+func (s *screen) expectSaid(t *testing.T, want ...string) {
+	t.Helper()
+	if got, want := s.said(), strings.Join(want, "\n"); got != want {
+		t.Errorf("it said\n%s\nwant\n%s", got, want)
+	}
+}
+
+// wait lets a bubble's time pass.
+func wait(t *testing.T, d time.Duration) {
+	t.Helper()
+	if err := pause.For(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+var beginning = tail.Start{Beginning: true}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kafkalog reads topics of a Kafka cluster as a [tail.Log], across everything that interrupts it.
+//
+// What lies in the past is given in the order of the records' times, as far as that can be had: the order of each partition is always
+// kept, and of all partitions the one whose next record is the oldest goes first. What comes while the log is followed is given as it
+// comes. Records without a value are left out, as are those that writers leave for each other, and of a marker, which is in
+// each partition of a topic, all but the first.
+package kafkalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+)
+
+// Config says which topics are read, and how their brokers are reached. Brokers and Topic are required.
+type Config struct {
+	// Brokers, Auth and TLS are as in [kafka.Config].
+	Brokers []string
+	Auth    kafka.Auth
+	TLS     kafka.TLS
+
+	// Topic is the name of a topic, or a pattern in which each "{…}" stands for a part of one: then all topics that fit are read, also those
+	// that are made later.
+	Topic string
+	// Pause is how long a broker that failed is left alone (default 250 ms). It doubles with each failure in a row, up to four times that.
+	Pause time.Duration
+	// LookEvery is how often new topics and partitions are looked for while the log is followed (default 2 s). Brokers' own knowledge may be as much
+	// older again.
+	LookEvery time.Duration
+	// Notice is told, in a line for a person, what interrupts the reading, and what is not read; nil: nobody is.
+	Notice func(line string)
+}
+
+const (
+	// askFor bounds every question to a broker.
+	askFor        = 5 * time.Second
+	defaultPause  = 250 * time.Millisecond
+	defaultLook   = 2 * time.Second
+	clientID      = "kube-eventbridge-tail"
+	budgetBytes   = 64 << 20 // of what was fetched and not handed over
+	leastShare    = 128 << 10
+	fetchesAtOnce = 8  // of what is there already
+	waitsAtOnce   = 64 // for what is yet to come; each has a connection
+)
+
+// catalog says which topics there are.
+type catalog interface {
+	Topics(ctx context.Context) (partitions map[string]int, err error)
+	Incarnation(ctx context.Context, topic string) (cluster, id string, err error)
+}
+
+// offsets says what is where in a partition.
+type offsets interface {
+	Bounds(ctx context.Context, topic string, partitions int) (map[int32]kafka.Bounds, error)
+	At(ctx context.Context, topic string, partition int32, offset int64) (*kafka.Record, error)
+}
+
+// fetcher gives records away.
+type fetcher interface {
+	Fetch(ctx context.Context, topic string, partition int32, offset int64, f func(*kafka.Record) error) (next, end int64, err error)
+}
+
+// cluster is what of [kafka.Client] is used.
+type cluster interface {
+	catalog
+	offsets
+	fetcher
+}
+
+// Log is a [tail.Log].
+type Log struct {
+	cluster
+	cfg  Config
+	what pattern
+	past *past
+	end  func()
+}
+
+// New checks c and returns its log, which has not spoken to any broker yet.
+func New(c Config) (*Log, error) {
+	what, err := parse(c.Topic)
+	if err != nil {
+		return nil, err
+	}
+	to := kafka.Config{Brokers: c.Brokers, ClientID: clientID, Auth: c.Auth, TLS: c.TLS, Timeout: askFor}
+	if what.only {
+		to.Topics = []string{c.Topic}
+	}
+	client, err := kafka.NewClient(to)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", strings.Join(c.Brokers, ","), err)
+	}
+	if what.only {
+		return newLog(c, what, single{client, c.Topic}, client.Close), nil
+	}
+	return newLog(c, what, client, client.Close), nil
+}
+
+func newLog(c Config, what pattern, from cluster, end func()) *Log {
+	if c.Notice == nil {
+		c.Notice = func(string) {}
+	}
+	if c.Pause <= 0 {
+		c.Pause = defaultPause
+	}
+	if c.LookEvery <= 0 {
+		c.LookEvery = defaultLook
+	}
+	return &Log{cluster: from, cfg: c, what: what, past: newPast(from), end: end}
+}
+
+var _ tail.Log = (*Log)(nil)
+
+// Close ends the connections.
+func (l *Log) Close() { l.end() }
+
+// Read implements [tail.Log]. What brokers say that no waiting cures (credentials or a certificate refused, a permission that is missing) is an error until the first records were
+// read; later it passes, as a restart of the brokers does. Without Follow a topic that does not exist is an error too, as is whatever fails before the first
+// records were read. With Follow it gives notice when it begins to read.
+//
+// A topic or a partition that is new is read from its beginning, where Start names no time.
+func (l *Log) Read(ctx context.Context, r tail.Reading) error {
+	return newReader(l, r).run(ctx)
+}
+
+// Before implements [tail.Log]. It looks for a message of the key in some thousands of the messages before m, and returns nil where there is none. Where
+// what was kept for it has become too much, it returns nil always.
+func (l *Log) Before(ctx context.Context, m *tail.Message) *tail.Message {
+	return l.past.before(ctx, m)
+}
+
+func (l *Log) brokers() string { return strings.Join(l.cfg.Brokers, ",") }
+
+// single is a cluster of which one topic is seen.
+type single struct {
+	*kafka.Client
+	topic string
+}
+
+var errHearsay = errors.New("brokers have not all heard of the topic yet")
+
+// Topics implements [catalog].
+func (s single) Topics(ctx context.Context) (map[string]int, error) {
+	_, _, err := s.Incarnation(ctx, s.topic)
+	if errors.Is(err, kafka.ErrNoTopic) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.Partitions(ctx, s.topic)
+	if errors.Is(err, kafka.ErrNoTopic) {
+		return nil, fmt.Errorf("ask for topic %s: %w", s.topic, errHearsay)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return map[string]int{s.topic: n}, nil
+}

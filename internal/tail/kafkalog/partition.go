@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkalog
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+)
+
+// topic is one that is read.
+type topic struct {
+	name string
+	// id is another one when the topic is made anew; empty where brokers have none.
+	id         string
+	partitions []*partition
+	// absent is since when surveys have not found the topic; missing says that it is believed.
+	absent  time.Time
+	missing bool
+	// doubted says that its bounds have to be asked for.
+	doubted bool
+	// checked is when its id was asked for.
+	checked time.Time
+}
+
+// partition is one that is read. It is used by the reader's goroutine only.
+type partition struct {
+	place
+	topic *topic
+	// first is the oldest offset as far as it is known, next the one to fetch next, end where the partition ended when reading began, high where it ended
+	// when it was asked last.
+	first, next, end, high int64
+	// since drops what was stored before it, until the first record that was not; sought says that next is near that one.
+	since  time.Time
+	sought bool
+	// queue is what was fetched and not handed over, and size how much that is.
+	queue []item
+	size  int
+	// asked says that a fetch is under way, closed that no more is wanted, lost that there is nothing at next.
+	asked, closed, lost bool
+	// doubt is when it was first seen that the partition ends before what was read of it.
+	doubt time.Time
+
+	// failures is how often fetches have failed in a row, with err at last; failing is since when, again not before when the next one is made.
+	failures       int
+	err            error
+	failing, again time.Time
+	// late says that notice was given of it.
+	late bool
+}
+
+// behind reports whether there is more of the past to fetch.
+func (p *partition) behind() bool { return !p.closed && p.next < p.end }
+
+func (p *partition) pop() item {
+	it := p.queue[0]
+	p.queue[0] = item{}
+	p.queue = p.queue[1:]
+	p.size -= it.size()
+	return it
+}
+
+// load is what a fetch has brought.
+type load struct {
+	p     *partition
+	items []item
+	// next is the offset to go on from.
+	next, end int64
+	sought    bool
+	err       error
+}
+
+// ask fetches more of a partition, if there is room and anything to be had.
+func (r *reader) ask(ctx context.Context, p *partition) {
+	share := max(leastShare, budgetBytes/2/len(r.partitions))
+	if p.asked || p.closed || p.lost || p.topic.missing || p.size > share || !r.follow && !p.behind() || time.Now().Before(p.again) {
+		return
+	}
+	p.asked = true
+	slots := r.fetches
+	if p.next >= p.high {
+		slots = r.waits
+	}
+	l := load{p: p, next: p.next, sought: p.sought || p.since.IsZero()}
+	at, since, high := p.place, p.since, p.high
+	r.work.Go(func() {
+		select {
+		case slots <- struct{}{}:
+			r.fetch(ctx, at, since, high, share, &l)
+			<-slots
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case r.loads <- l:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// fetch fills a load with about share bytes.
+func (l *Log) fetch(ctx context.Context, at place, since time.Time, high int64, share int, to *load) {
+	if !to.sought {
+		if to.next, to.err = l.seek(ctx, at, to.next, high, since); to.err != nil {
+			return
+		}
+		to.sought = true
+	}
+	size := 0
+	next, end, err := l.Fetch(ctx, at.topic, at.number, to.next, func(rec *kafka.Record) error {
+		if rec.Value != nil {
+			it := convert(at.topic, at.number, rec)
+			to.items = append(to.items, it)
+			size += it.size()
+		}
+		to.next = rec.Offset + 1
+		if size >= share {
+			return errEnough
+		}
+		return nil
+	})
+	to.end = end
+	switch {
+	case err == nil:
+		to.next = max(to.next, next)
+	case !errors.Is(err, errEnough):
+		to.err = err
+	}
+}
+
+// take queues what a fetch has brought.
+func (r *reader) take(ctx context.Context, l load) error {
+	p := l.p
+	p.asked = false
+	if p.closed {
+		return nil
+	}
+	p.next, p.high, p.sought = max(p.next, l.next), max(p.high, l.end), l.sought
+	for _, it := range l.items {
+		if r.admit(p, &it) {
+			p.queue = append(p.queue, it)
+			p.size += it.size()
+		}
+	}
+	if l.err != nil {
+		return r.failed(p, l.err)
+	}
+	p.failures, p.err, p.failing, p.late = 0, nil, time.Time{}, false
+	r.reads()
+	r.ask(ctx, p)
+	return nil
+}
+
+// admit reports whether the item is of what is read.
+func (r *reader) admit(p *partition, it *item) bool {
+	switch {
+	case p.closed, !r.follow && it.offset() >= p.end, it.Time.Before(p.since):
+		return false
+	case !r.Until.IsZero() && !it.Time.Before(r.Until):
+		p.closed = true
+		return false
+	default:
+		p.since = time.Time{}
+		return true
+	}
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkalog
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+)
+
+// reader is one reading of the log. It is used by one goroutine; others fetch, and look at the topics, and send it what they found.
+type reader struct {
+	*Log
+	tail.Reading
+
+	topics     map[string]*topic
+	partitions []*partition
+	markers    markers
+	// follow says that reading goes on at the ends: until the time comes until which the log is followed.
+	follow bool
+	// missing says that the topic was seen not to exist, begun that records were fetched, or that there was none.
+	missing, begun bool
+	// waiting is the last notice about an interruption, empty while all is well.
+	waiting string
+
+	work           sync.WaitGroup
+	loads          chan load
+	fetches, waits chan struct{}
+
+	// answers has what the survey found that is under way while surveying is set. looked is when the last one began; lookNow asks for another one, not before
+	// again, since the last ones failed.
+	answers       chan answer
+	surveying     bool
+	looked, again time.Time
+	lookNow       bool
+	surveysFailed int
+	// closing says that the time has come until which the log is followed.
+	closing bool
+}
+
+func newReader(l *Log, r tail.Reading) *reader {
+	// Records' times have no more than milliseconds: one of the same may have been stored later in it.
+	r.Start.Time, r.Until = r.Start.Time.Truncate(time.Millisecond), r.Until.Truncate(time.Millisecond)
+	return &reader{
+		Log: l, Reading: r, topics: make(map[string]*topic), loads: make(chan load), answers: make(chan answer),
+		fetches: make(chan struct{}, fetchesAtOnce), waits: make(chan struct{}, waitsAtOnce),
+	}
+}
+
+// run reads until ctx ends, the reading is done, Each fails, or it can never succeed.
+func (r *reader) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer r.work.Wait()
+	defer cancel()
+	for {
+		err := r.open(ctx)
+		if err == nil {
+			return r.serve(ctx)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := r.hopeless(err); err != nil {
+			return err
+		}
+		r.surveysFailed++
+		r.interrupted(err)
+		if err := pause.For(ctx, r.backoff(r.surveysFailed)); err != nil {
+			return err
+		}
+	}
+}
+
+// backoff is how long to wait after the n-th failure in a row, from 1.
+func (r *reader) backoff(n int) time.Duration { return r.cfg.Pause << min(n-1, 2) }
+
+// open finds the topics, and where to begin.
+func (r *reader) open(ctx context.Context) error {
+	r.follow = r.Follow && (r.Until.IsZero() || time.Now().Before(r.Until))
+	all, err := r.survey(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return kafka.ErrNoTopic
+	}
+	clear(r.topics)
+	r.partitions = nil
+	for _, f := range all {
+		r.add(f, r.missing)
+	}
+	if r.Start.Last > 0 {
+		return r.beginAtLast(ctx)
+	}
+	return nil
+}
+
+// add takes a topic into what is read, or the partitions of one that were not. A fresh one was not there when reading began, or waiting for it.
+func (r *reader) add(f found, fresh bool) {
+	t := r.topics[f.name]
+	if t == nil {
+		t = &topic{name: f.name, id: f.id, checked: time.Now()}
+		r.topics[f.name] = t
+	}
+	for n := len(t.partitions); n < f.partitions; n++ {
+		number := int32(n) //nolint:gosec // at most some thousands
+		b := f.bounds[number]
+		p := &partition{place: place{f.name, number}, topic: t, first: b.First, next: b.First, end: b.Next, high: b.Next}
+		switch start := r.Start; {
+		case start.Last > 0 && !r.begun: // it is found out
+		case !start.Time.IsZero():
+			p.since = start.Time
+		case !start.Beginning && !fresh:
+			p.next = b.Next
+		}
+		t.partitions = append(t.partitions, p)
+		r.partitions = append(r.partitions, p)
+	}
+}
+
+// serve hands over what is fetched.
+func (r *reader) serve(ctx context.Context) error {
+	tick := time.NewTicker(r.cfg.Pause)
+	defer tick.Stop()
+	r.surveysFailed, r.looked = 0, time.Now()
+	now := make(chan struct{})
+	close(now)
+	r.askAll(ctx)
+	for {
+		var ready chan struct{}
+		next, over := r.next()
+		switch {
+		case next != nil:
+			ready = now
+		case over:
+			return nil
+		}
+		var err error
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case l := <-r.loads:
+			err = r.take(ctx, l)
+		case a := <-r.answers:
+			err = r.adopt(ctx, a)
+		case <-tick.C:
+			r.tick(ctx)
+		case <-ready:
+			err = r.hand(ctx, next)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// next returns the partition whose first item is to be handed over: that with the oldest one, once there is one of each partition that has more of the past. It is
+// nil where there is none yet; over says that nothing will come any more.
+func (r *reader) next() (next *partition, over bool) {
+	over = true
+	wait := false
+	for _, p := range r.partitions {
+		switch {
+		case len(p.queue) > 0:
+			over = false
+			if next == nil || p.queue[0].Time.Before(next.queue[0].Time) {
+				next = p
+			}
+		case p.behind():
+			over = false
+			// Whoever follows does not wait for a partition that is away.
+			wait = wait || !r.follow || !p.late
+		case r.follow && !p.closed:
+			over = false
+		}
+	}
+	if wait {
+		return nil, false
+	}
+	return next, over
+}
+
+// hand gives the first item of a partition away.
+func (r *reader) hand(ctx context.Context, p *partition) error {
+	it := p.pop()
+	r.ask(ctx, p)
+	if it.barrier() || r.markers.repeated(&it) {
+		return nil
+	}
+	r.past.begin(&it, p.first)
+	defer r.past.done(&it)
+	return r.Each(ctx, it.Message)
+}
+
+func (r *reader) askAll(ctx context.Context) {
+	for _, p := range r.partitions {
+		r.ask(ctx, p)
+	}
+}
+
+// tick does what is due.
+func (r *reader) tick(ctx context.Context) {
+	now := time.Now()
+	if r.follow && !r.Until.IsZero() && !now.Before(r.Until) {
+		r.closing = true
+	}
+	due := r.lookNow || r.closing || r.follow && now.Sub(r.looked) >= r.cfg.LookEvery
+	if due && !r.surveying && !now.Before(r.again) {
+		r.look(ctx)
+	}
+	r.late(now)
+	r.askAll(ctx)
+}

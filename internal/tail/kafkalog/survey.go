@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafkalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+)
+
+// known is what is known of a topic before it is looked at.
+type known struct {
+	id         string
+	partitions int
+	// check asks for its id again, bounds for its bounds.
+	check, bounds bool
+}
+
+// found is a topic that was looked at.
+type found struct {
+	name, id   string
+	partitions int
+	// bounds are nil where nothing is new and nobody asked for them.
+	bounds map[int32]kafka.Bounds
+}
+
+// answer is what a survey found. closing says that it was asked where the log ends.
+type answer struct {
+	topics  []found
+	closing bool
+	err     error
+}
+
+// survey finds the topics that are read.
+func (l *Log) survey(ctx context.Context, before map[string]known) ([]found, error) {
+	counts, err := l.Topics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []found
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if !l.what.fits.MatchString(name) {
+			continue
+		}
+		f, err := l.examine(ctx, name, counts[name], before[name])
+		switch {
+		case errors.Is(err, kafka.ErrNoTopic): // it has just gone
+		case err != nil:
+			return nil, err
+		default:
+			all = append(all, f)
+		}
+	}
+	return all, nil
+}
+
+func (l *Log) examine(ctx context.Context, name string, partitions int, before known) (found, error) {
+	f := found{name: name, id: before.id, partitions: partitions}
+	var err error
+	if before.partitions == 0 || before.check || before.bounds {
+		if _, f.id, err = l.Incarnation(ctx, name); err != nil {
+			return found{}, err
+		}
+	}
+	if partitions != before.partitions || f.id != before.id || before.bounds {
+		f.bounds, err = l.Bounds(ctx, name, partitions)
+	}
+	return f, err
+}
+
+// checkEvery is how often it is asked whether a topic is still the same.
+const checkEvery = 5 * time.Second
+
+// look begins a survey.
+func (r *reader) look(ctx context.Context) {
+	now := time.Now()
+	r.surveying, r.lookNow, r.looked = true, false, now
+	before := make(map[string]known, len(r.topics))
+	for _, t := range r.topics {
+		k := known{id: t.id, partitions: len(t.partitions), bounds: t.doubted || r.closing}
+		k.check = !t.absent.IsZero() || now.Sub(t.checked) >= checkEvery || slices.ContainsFunc(t.partitions, func(p *partition) bool { return p.failures > 0 })
+		if k.check {
+			t.checked = now
+		}
+		before[t.name] = k
+	}
+	a := answer{closing: r.closing}
+	r.work.Go(func() {
+		a.topics, a.err = r.survey(ctx, before)
+		select {
+		case r.answers <- a:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// adopt goes over to what a survey has found.
+func (r *reader) adopt(ctx context.Context, a answer) error {
+	r.surveying = false
+	if a.err != nil {
+		return r.surveyFailed(a.err)
+	}
+	if r.surveysFailed > 0 {
+		r.surveysFailed = 0
+		for _, p := range r.partitions {
+			p.again = time.Time{}
+			if p.failures > 0 {
+				p.failing = time.Now()
+			}
+		}
+	}
+	seen := make(map[string]bool, len(a.topics))
+	for _, f := range a.topics {
+		seen[f.name] = true
+		r.meet(f, a.closing)
+	}
+	for _, t := range r.topics {
+		if !seen[t.name] {
+			if err := r.miss(t, a.closing); err != nil {
+				return err
+			}
+		}
+	}
+	if a.closing {
+		r.follow, r.closing = false, false
+	}
+	if r.begun {
+		r.reads()
+	}
+	r.askAll(ctx)
+	return nil
+}
+
+// meet goes over to what was found of a topic.
+func (r *reader) meet(f found, closing bool) {
+	t := r.topics[f.name]
+	switch {
+	case t == nil:
+		r.cfg.Notice(fmt.Sprintf("reading topic %s too, which is new", f.name))
+	case f.id != t.id:
+		r.cfg.Notice(fmt.Sprintf("topic %q was replaced by a new one, reading it from its beginning", f.name))
+		r.drop(t)
+		r.replaced()
+	default:
+		t.absent, t.missing, t.doubted = time.Time{}, false, t.doubted && f.bounds == nil
+		for _, p := range t.partitions {
+			if b, known := f.bounds[p.number]; known {
+				r.bound(p, b, closing)
+			}
+		}
+	}
+	r.add(f, true)
+}
+
+// drop forgets a topic.
+func (r *reader) drop(t *topic) {
+	for _, p := range t.partitions {
+		p.closed = true
+	}
+	delete(r.topics, t.name)
+	r.partitions = slices.DeleteFunc(r.partitions, func(p *partition) bool { return p.topic == t })
+}
+
+// replaced says that what was read is not what comes before what is read next.
+func (r *reader) replaced() {
+	r.Replaced()
+	r.past.clear()
+	r.markers = markers{}
+}
+
+// doubtFor is how long a loss must have been seen to be believed: a broker that was away may tell for a moment what was true before.
+const doubtFor = 3 * time.Second
+
+// bound goes over to the bounds of a partition.
+func (r *reader) bound(p *partition, b kafka.Bounds, closing bool) {
+	p.first, p.high = b.First, b.Next
+	if closing {
+		p.end = b.Next
+	}
+	now := time.Now()
+	switch {
+	case !p.lost:
+	case p.next < b.First:
+		r.cfg.Notice(fmt.Sprintf("records %d to %d of partition %d of topic %q were removed before they were read", p.next, b.First-1, p.number, p.place.topic))
+		p.next, p.lost, p.doubt = b.First, false, time.Time{}
+	case p.next <= b.Next:
+		p.lost, p.doubt = false, time.Time{}
+	case p.doubt.IsZero():
+		p.doubt, p.topic.doubted, r.lookNow = now, true, true
+	case now.Sub(p.doubt) < doubtFor:
+		p.topic.doubted, r.lookNow = true, true
+	default:
+		r.cfg.Notice(fmt.Sprintf("partition %d of topic %q has lost records %d to %d, which were read", p.number, p.place.topic, b.Next, p.next-1))
+		p.next, p.end, p.lost, p.doubt = b.Next, min(p.end, b.Next), false, time.Time{}
+		r.replaced()
+	}
+}
+
+// miss notes that a topic was not found.
+func (r *reader) miss(t *topic, closing bool) error {
+	now := time.Now()
+	if t.absent.IsZero() {
+		t.absent = now
+	}
+	switch {
+	case closing:
+		for _, p := range t.partitions {
+			p.closed = true
+		}
+	case t.missing:
+	case now.Sub(t.absent) < doubtFor:
+		r.lookNow = true
+	case !r.follow:
+		return r.noTopic(t.name)
+	default:
+		t.missing = true
+		if r.what.only {
+			r.interrupted(kafka.ErrNoTopic)
+		} else {
+			r.cfg.Notice(fmt.Sprintf("topic %q is gone", t.name))
+		}
+	}
+	return nil
+}
