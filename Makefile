@@ -13,7 +13,7 @@ TEST_FLAGS        ?=
 INTEGRATION_FLAGS ?= -p 1 -timeout 20m
 BENCH_FLAGS       ?= -bench . -benchmem
 # The packages with goroutines; they are tested once more with the race detector.
-RACE              ?= ./source/... ./sink/... ./checkpoint/... ./internal/bridge/... ./internal/tail/... ./cmd/...
+RACE              ?= ./source/... ./sink/... ./checkpoint/... ./internal/bridge/... ./internal/kafka/... ./internal/tail/... ./cmd/...
 # Faults to inject with make faults, what they follow from, and how many worlds are broken at a time. Results are kept by commit, and by whether
 # the tree is as committed, so that the same command goes on where it was cut short.
 FAULTS            ?= 60

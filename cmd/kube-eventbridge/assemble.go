@@ -37,14 +37,14 @@ func (p *process) publish(ctx context.Context) error {
 		}
 		return err
 	}
-	return p.open(uid, servers, func(pipelines []bridge.Config) error {
+	return p.open(ctx, uid, servers, func(pipelines []bridge.Config) error {
 		return p.bridge(ctx, servers, pipelines)
 	})
 }
 
 // open calls use with the pipelines, whose checkpoints are open until it returns. As a checkpoint is open in one process only, the
 // servers' directories are safe within use.
-func (p *process) open(uid string, servers map[string]*embedded.Server, use func([]bridge.Config) error) (err error) {
+func (p *process) open(ctx context.Context, uid string, servers map[string]*embedded.Server, use func([]bridge.Config) error) (err error) {
 	dir, err := p.cfg.StateDir()
 	if err != nil {
 		return err
@@ -52,14 +52,17 @@ func (p *process) open(uid string, servers map[string]*embedded.Server, use func
 	p.log.Info("starting", "version", build().Version, "apiServer", p.host, "cluster", cmp.Or(p.cfg.Cluster, uid), "clusterUID", uid,
 		"dataDir", dir)
 	var pipelines []bridge.Config
-	var stores []*file.Store
+	var stores []openStore
 	defer func() {
 		for _, s := range stores {
 			err = errors.Join(err, s.Close())
 		}
 	}()
 	for i := range p.cfg.Pipelines {
-		c, store, err := p.pipeline(i, uid, servers)
+		c, store, err := p.pipeline(ctx, i, uid, servers)
+		if err != nil && ctx.Err() != nil {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -169,29 +172,42 @@ func (p *process) embedded() (map[string]*embedded.Server, error) {
 }
 
 // pipeline returns what pipeline i is made of, and its checkpoint, which the caller has to close.
-func (p *process) pipeline(i int, uid string, servers map[string]*embedded.Server) (b bridge.Config, store *file.Store, err error) {
+func (p *process) pipeline(ctx context.Context, i int, uid string, servers map[string]*embedded.Server) (b bridge.Config, store openStore, err error) {
 	c := &p.cfg.Pipelines[i]
 	id := checkpoint.Identity{ClusterUID: uid, Cluster: cmp.Or(p.cfg.Cluster, uid), Pipeline: c.Name}
 	specs, subject, err := p.streams(c, id)
 	if err != nil {
 		return b, nil, err
 	}
-	to := func() (sink.Sink, error) { return p.sink(c, servers, subject) }
+	to := func() (sink.Sink, error) { return p.sink(c, id, servers, subject) }
 	if _, err := to(); err != nil { // before anything has begun
 		return b, nil, fmt.Errorf("pipeline %s: %w", c.Name, err)
 	}
-	path, err := p.cfg.CheckpointPath(c)
-	if err != nil {
+	if store, err = p.store(ctx, i, id); err != nil {
 		return b, nil, err
-	}
-	if store, err = file.Open(filepath.Clean(path), id); err != nil {
-		return b, nil, p.checkpointError(i, err)
 	}
 	return bridge.Config{
 		Name: c.Name, Streams: specs, Client: p.client, Discovery: p.discovery, Sink: to, Store: store, Identity: id,
 		Buffer: int64(p.cfg.BufferShare(c)), Recovery: recovery(c.Recovery), Audit: c.Audit.Interval,
 		StopOnReject: c.OnReject == config.OnRejectStop, Metrics: p.metrics, Log: p.log,
 	}, store, nil
+}
+
+// store opens the checkpoint of pipeline i.
+func (p *process) store(ctx context.Context, i int, id checkpoint.Identity) (openStore, error) {
+	c := &p.cfg.Pipelines[i]
+	if c.Checkpoint.Kafka != nil {
+		return p.kafkaStore(ctx, c, id)
+	}
+	path, err := p.cfg.CheckpointPath(c)
+	if err != nil {
+		return nil, err
+	}
+	s, err := file.Open(filepath.Clean(path), id)
+	if err != nil {
+		return nil, p.checkpointError(i, err)
+	}
+	return s, nil
 }
 
 func recovery(c config.Recovery) source.Recovery {
@@ -203,18 +219,15 @@ func recovery(c config.Recovery) source.Recovery {
 
 // streams says what a pipeline reads, and the subjects that it will publish to.
 func (p *process) streams(c *config.Pipeline, id checkpoint.Identity) ([]bridge.StreamSpec, *encode.Template, error) {
-	var subject *encode.Template
-	if js := jetStream(c); js != nil {
-		var err error
-		if subject, err = encode.ParseTemplate(encode.Subject, js.Subject); err != nil {
-			return nil, nil, err
-		}
+	subject, err := subjectOf(c)
+	if err != nil {
+		return nil, nil, err
 	}
 	var specs []bridge.StreamSpec
 	for _, r := range c.Resources {
 		encoding := encode.Config{
 			Cluster: id.Cluster, Pipeline: c.Name, Mode: encode.Mode(c.Encoding.Mode), Payload: encode.Payload(r.Payload),
-			SecretValues: c.Encoding.Secrets.Values, Subject: subject,
+			SecretValues: c.Encoding.Secrets.Values, Subject: subject, BareIDs: c.Sink.Kafka != nil,
 		}
 		for _, k := range c.Encoding.Keep {
 			encoding.Keep = append(encoding.Keep, string(k))
@@ -233,6 +246,17 @@ func (p *process) streams(c *config.Pipeline, id checkpoint.Identity) ([]bridge.
 	return specs, subject, nil
 }
 
+// subjectOf returns the template of a pipeline's subjects or topics; nil where its sink has none.
+func subjectOf(c *config.Pipeline) (*encode.Template, error) {
+	if c.Sink.Kafka != nil {
+		return encode.ParseTemplate(encode.Topic, c.Sink.Kafka.Topic)
+	}
+	if js := jetStream(c); js != nil {
+		return encode.ParseTemplate(encode.Subject, js.Subject)
+	}
+	return nil, nil
+}
+
 // jetStream returns the stream that a pipeline publishes to; nil where its sink has none.
 func jetStream(c *config.Pipeline) *config.JetStream {
 	switch {
@@ -245,7 +269,10 @@ func jetStream(c *config.Pipeline) *config.JetStream {
 	}
 }
 
-func (p *process) sink(c *config.Pipeline, servers map[string]*embedded.Server, subject *encode.Template) (sink.Sink, error) {
+func (p *process) sink(c *config.Pipeline, id checkpoint.Identity, servers map[string]*embedded.Server, subject *encode.Template) (sink.Sink, error) {
+	if c.Sink.Kafka != nil {
+		return p.kafkaSink(c, id)
+	}
 	js := jetStream(c)
 	if js == nil {
 		return stdout.New(p.out.Out, p.log), nil

@@ -52,6 +52,53 @@ func TestSink_takes_every_configuration_that_is_valid(t *testing.T) {
 	}
 }
 
+func TestKafka_sink_takes_every_configuration_that_is_valid(t *testing.T) {
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	family := []func(*config.Kafka){
+		func(k *config.Kafka) { k.Brokers = nil },
+		func(k *config.Kafka) { k.TLS = &config.TLS{} },
+		func(k *config.Kafka) { k.TLS = &config.TLS{ServerName: "kafka", CertFile: password} },
+		func(k *config.Kafka) {
+			k.Create = &config.KafkaTopic{Partitions: 3, Settings: map[string]string{"retention.ms": "1"}}
+		},
+	}
+	for _, topic := range []string{"a", "a.b-c_d", "{cluster}.{pipeline}", "{group}.{version}.{resource}", "x{resource}", "", ".", "..", "a b", "{name}", strings.Repeat("a", 249), strings.Repeat("a", 250)} {
+		family = append(family, func(k *config.Kafka) { k.Topic = topic })
+	}
+	for _, c := range []config.Compression{"none", "gzip", "snappy", "lz4", "zstd", "", "GZIP"} {
+		family = append(family, func(k *config.Kafka) { k.Compression = c })
+	}
+	for _, m := range []config.Mechanism{"plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "", "PLAIN"} {
+		family = append(family, func(k *config.Kafka) { k.SASL = &config.SASL{Mechanism: m, User: "u", PasswordFile: password} },
+			func(k *config.Kafka) { k.SASL = &config.SASL{Mechanism: m, TokenFile: password} },
+			func(k *config.Kafka) {
+				k.SASL = &config.SASL{Mechanism: m, TokenURL: "https://login", ClientID: "c", ClientSecretFile: password, Scopes: []string{"s"}}
+			})
+	}
+	valid, refused := 0, 0
+	for i, apply := range family {
+		cfg := parsed(t, `{kafka: {brokers: ["k:9092"]}}`)
+		k := cfg.Pipelines[0].Sink.Kafka
+		apply(k)
+		invalid, err := cfg.Validate(), converted(cfg)
+		if invalid == nil {
+			valid++
+		}
+		if err != nil {
+			refused++
+		}
+		if invalid == nil && err != nil {
+			t.Errorf("%d: %+v is valid, and the sink says: %v", i, *k, err)
+		}
+	}
+	if valid < 15 || refused < 5 {
+		t.Errorf("of %d, %d are valid and the sink refuses %d", len(family), valid, refused)
+	}
+}
+
 func TestEmbedded_server_takes_every_address_that_is_valid(t *testing.T) {
 	valid, refused := 0, 0
 	for _, address := range []string{
@@ -96,7 +143,7 @@ func converted(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.sink(&cfg.Pipelines[0], servers, subject)
+	_, err = p.sink(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c", Pipeline: "p"}, servers, subject)
 	return err
 }
 

@@ -22,7 +22,10 @@ import (
 type tailFlags struct {
 	config, pipeline string
 	nats             config.NATS
+	kafka            config.Kafka
+	mechanism        string
 	tls              config.TLS
+	withTLS          bool
 
 	subjects, namespaces, names, ops []string
 	allNamespaces                    bool
@@ -40,13 +43,15 @@ func newTailCommand(s *streams) *cobra.Command {
 		Use:   "tail [RESOURCE[/NAME]...]",
 		Short: "Read the log back: what happened to which object, who did it, and what changed",
 		Long: "Read the log back for a person: what happened to which object, who did it, and what changed.\n" +
-			"It begins with what is published from now on, and follows until a signal ends it; a broker or a stream that is away is waited for.\n" +
+			"It begins with what is published from now on, and follows until a signal ends it; a broker, a stream or a topic that is away is waited for.\n" +
 			"What an update changed is shown where the log still has the state before it.\n\n" +
-			"Resources are named as for kubectl: pods, po, deployments.apps, *.example.com, pods/web-*; none: everything in the stream.",
+			"Resources are named as for kubectl: pods, po, deployments.apps, *.example.com, pods/web-*; none: everything in the log.\n\n" +
+			"The log is a JetStream stream (--server, --stream), a topic of Kafka or several (--brokers, --topic), or what --config names.",
 		Example: "  kube-eventbridge tail\n" +
 			"  kube-eventbridge tail deployments.apps -n shop --since 1h\n" +
 			"  kube-eventbridge tail --op deleted --from-start --follow=false\n" +
-			"  kube-eventbridge tail pods/web-0 --last 20 -o json | jq .data.status",
+			"  kube-eventbridge tail pods/web-0 --last 20 -o json | jq .data.status\n" +
+			"  kube-eventbridge tail --brokers kafka-0:9092,kafka-1:9092 --topic kubernetes",
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
 	f.selecting(cmd)
@@ -77,15 +82,19 @@ func (f *tailFlags) selecting(cmd *cobra.Command) {
 
 func (f *tailFlags) connecting(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVarP(&f.config, "config", "c", "", "take server, stream and credentials from the bridge's configuration `file`")
-	flags.StringVar(&f.pipeline, "pipeline", "", "only events of this pipeline, and with --config its server and stream")
+	flags.StringVarP(&f.config, "config", "c", "", "take servers or brokers, stream or topic, and credentials from the bridge's configuration `file`")
+	flags.StringVar(&f.pipeline, "pipeline", "", "only events of this pipeline, and with --config its stream or topic")
 	flags.StringSliceVarP(&f.nats.Servers, "server", "s", nil, "NATS servers (default $NATS_URL, else nats://127.0.0.1:4222)")
 	flags.StringVar(&f.nats.Stream, "stream", "", "JetStream stream (default KUBERNETES)")
-	flags.StringVar(&f.nats.CredsFile, "creds", "", "credentials `file` of the user (JWT and seed)")
-	flags.StringVar(&f.nats.NKeyFile, "nkey", "", "`file` with the user's NKey seed")
+	flags.StringSliceVar(&f.kafka.Brokers, "brokers", nil, "Kafka brokers, host:port")
+	flags.StringVar(&f.kafka.Topic, "topic", "", "Kafka topic, or as a template of the configuration, all that fit (default kubernetes)")
+	flags.StringVar(&f.nats.CredsFile, "creds", "", "credentials `file` of the NATS user (JWT and seed)")
+	flags.StringVar(&f.nats.NKeyFile, "nkey", "", "`file` with the NATS user's NKey seed")
+	flags.StringVar(&f.mechanism, "sasl-mechanism", "", "how Kafka is told who we are: plain, scram-sha-256, scram-sha-512 or oauthbearer")
 	flags.StringVar(&f.nats.TokenFile, "token-file", "", "`file` with the token")
 	flags.StringVar(&f.nats.User, "user", "", "user `name`; the password is in --password-file")
 	flags.StringVar(&f.nats.PasswordFile, "password-file", "", "`file` with the user's password")
+	flags.BoolVar(&f.withTLS, "tls", false, "connect to Kafka with TLS (NATS: tls://), and trust the system's authorities unless --tls-ca names others")
 	flags.StringVar(&f.tls.CAFile, "tls-ca", "", "`file` with the authorities that the server's certificate is checked against")
 	flags.StringVar(&f.tls.CertFile, "tls-cert", "", "`file` with the client's certificate")
 	flags.StringVar(&f.tls.KeyFile, "tls-key", "", "`file` with the client's key")
@@ -93,6 +102,9 @@ func (f *tailFlags) connecting(cmd *cobra.Command) {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
+	_ = cmd.RegisterFlagCompletionFunc("sasl-mechanism", cobra.FixedCompletions(
+		[]cobra.Completion{string(config.Plain), string(config.ScramSHA256), string(config.ScramSHA512), string(config.OAuthBearer)},
+		cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (f *tailFlags) run(cmd *cobra.Command, s *streams, args []string) error {
@@ -106,7 +118,7 @@ func (f *tailFlags) run(cmd *cobra.Command, s *streams, args []string) error {
 	if cfg.Printer, err = f.printer(s); err != nil {
 		return err
 	}
-	from, err := f.broker()
+	from, err := f.source(cmd.Flags().Changed)
 	if err != nil {
 		return err
 	}
@@ -116,14 +128,10 @@ func (f *tailFlags) run(cmd *cobra.Command, s *streams, args []string) error {
 		defer mu.Unlock()
 		_, _ = fmt.Fprintln(s.Err, "tail: "+tail.Printable(line))
 	}
-	log := natslog.Config{Servers: from.Servers, Stream: from.Stream, Subjects: f.subjects, Wait: f.follow, Notice: cfg.Notice}
 	if err := f.readable(); err != nil {
 		return err
 	}
-	if log.Auth, log.TLS, err = accessTo(from); err != nil {
-		return &inputError{err}
-	}
-	l, err := natslog.Connect(log)
+	l, err := f.open(from, cfg.Notice)
 	if err != nil {
 		return err
 	}
@@ -169,7 +177,7 @@ func (f *tailFlags) check(given func(string) bool) error {
 			return usagef("--subject: %w", err)
 		}
 	}
-	return nil
+	return f.checkKafka(given)
 }
 
 // reading says which part of the log is read.

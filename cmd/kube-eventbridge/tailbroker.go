@@ -10,12 +10,40 @@ import (
 	"strings"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 )
 
-// broker says what is read from: what flags say, else the configuration, else the environment.
-func (f *tailFlags) broker() (*config.NATS, error) {
+// logSource is where a log is: one of its fields is set.
+type logSource struct {
+	nats  *config.NATS
+	kafka *config.Kafka
+}
+
+// source says what is read from: what flags say, else the configuration, else the environment. given says which flags are on the command line.
+func (f *tailFlags) source(given func(string) bool) (logSource, error) {
+	var from logSource
+	if f.config != "" {
+		var err error
+		if from, err = sourceOf(f.config, f.pipeline); err != nil {
+			return from, err
+		}
+		if err := f.fits(from, given); err != nil {
+			return from, err
+		}
+	}
+	var err error
+	if from.kafka != nil || f.config == "" && firstGiven(given, kafkaFlags) != "" {
+		from.kafka, err = f.brokers(from.kafka)
+	} else {
+		from.nats, err = f.servers(from.nats)
+	}
+	return from, err
+}
+
+// servers merges the flags into what the configuration says of NATS; nil: it says nothing.
+func (f *tailFlags) servers(from *config.NATS) (*config.NATS, error) {
 	flags := f.nats
 	if f.tls != (config.TLS{}) {
 		flags.TLS = &f.tls
@@ -23,17 +51,13 @@ func (f *tailFlags) broker() (*config.NATS, error) {
 	if err := checkServers("--server", flags.Servers); err != nil {
 		return nil, err
 	}
-	from := &config.NATS{Servers: strings.Split(cmp.Or(os.Getenv("NATS_URL"), "nats://127.0.0.1:4222"), ",")}
-	from.Stream = "KUBERNETES"
-	if f.config != "" {
-		var err error
-		if from, err = brokerOf(f.config, f.pipeline); err != nil {
-			return nil, err
-		}
-	}
-	if f.config == "" && len(flags.Servers) == 0 {
-		if err := checkServers("$NATS_URL", from.Servers); err != nil {
-			return nil, err
+	if from == nil {
+		from = &config.NATS{Servers: strings.Split(cmp.Or(os.Getenv("NATS_URL"), "nats://127.0.0.1:4222"), ",")}
+		from.Stream = "KUBERNETES"
+		if len(flags.Servers) == 0 {
+			if err := checkServers("$NATS_URL", from.Servers); err != nil {
+				return nil, err
+			}
 		}
 	}
 	merged := *from
@@ -93,11 +117,11 @@ func (f *tailFlags) readable() error {
 	return nil
 }
 
-// brokerOf returns what a pipeline of a configuration file publishes to; without a name that of its only pipeline.
-func brokerOf(file, pipeline string) (*config.NATS, error) {
+// sourceOf returns what a pipeline of a configuration file publishes to; without a name that of its only pipeline.
+func sourceOf(file, pipeline string) (logSource, error) {
 	cfg, _, err := config.Load(file)
 	if err != nil {
-		return nil, err
+		return logSource{}, err
 	}
 	var names []string
 	for _, p := range cfg.Pipelines {
@@ -107,17 +131,20 @@ func brokerOf(file, pipeline string) (*config.NATS, error) {
 		}
 		switch {
 		case p.Sink.NATS != nil:
-			return p.Sink.NATS, nil
+			return logSource{nats: p.Sink.NATS}, nil
+		case p.Sink.Kafka != nil:
+			return logSource{kafka: readFrom(p.Sink.Kafka, p.Name, cfg.Cluster)}, nil
 		case p.Sink.Embedded != nil:
-			return &config.NATS{Servers: []string{"nats://" + dialable(p.Sink.Embedded.Listen)}, JetStream: p.Sink.Embedded.JetStream}, nil
+			e := p.Sink.Embedded
+			return logSource{nats: &config.NATS{Servers: []string{"nats://" + dialable(e.Listen)}, JetStream: e.JetStream}}, nil
 		default:
-			return nil, usagef("pipeline %s of %s publishes to no NATS stream, so there is nothing to read back", p.Name, file)
+			return logSource{}, usagef("pipeline %s of %s publishes to no NATS stream and no Kafka topic, so there is nothing to read back", p.Name, file)
 		}
 	}
 	if pipeline == "" {
-		return nil, usagef("%s has several pipelines: choose one with --pipeline, of %s", file, strings.Join(names, ", "))
+		return logSource{}, usagef("%s has several pipelines: choose one with --pipeline, of %s", file, strings.Join(names, ", "))
 	}
-	return nil, usagef("%s has no pipeline %q; it has %s", file, pipeline, strings.Join(names, ", "))
+	return logSource{}, usagef("%s has no pipeline %q; it has %s", file, pipeline, strings.Join(names, ", "))
 }
 
 // dialable is the address at which this machine finds a server that listens at address.
@@ -127,6 +154,28 @@ func dialable(address string) string {
 		return net.JoinHostPort("127.0.0.1", port)
 	}
 	return address
+}
+
+// closingLog is a log whose connections have an end.
+type closingLog interface {
+	tail.Log
+	Close()
+}
+
+// open returns the log. It reads the files of secrets.
+func (f *tailFlags) open(from logSource, notice func(string)) (l closingLog, err error) {
+	if from.kafka != nil {
+		return openKafka(from.kafka, notice)
+	}
+	cfg := natslog.Config{Servers: from.nats.Servers, Stream: from.nats.Stream, Subjects: f.subjects, Wait: f.follow, Notice: notice}
+	if cfg.Auth, cfg.TLS, err = accessTo(from.nats); err != nil {
+		return nil, &inputError{err}
+	}
+	log, err := natslog.Connect(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return log, nil
 }
 
 // accessTo returns how a client proves to a broker who it is, and how the connection is protected. It reads the files of secrets.

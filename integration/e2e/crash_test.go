@@ -74,25 +74,29 @@ func drive(ctx context.Context, kube *kubernetes.Clientset, h *truth, worker, n 
 }
 
 func TestBridge_killed_ten_times_loses_repeats_and_misorders_nothing(t *testing.T) {
-	disturbed(t, 5000, 10, func(r *rig) {
+	disturbed(newRig(t, watched), 5000, 10, func(r *rig) {
 		r.bridge.kill()
 		r.run()
 	})
 }
 
 func TestBridge_loses_repeats_and_misorders_nothing_when_its_broker_restarts(t *testing.T) {
-	disturbed(t, 3000, 5, func(r *rig) {
+	disturbed(newRig(t, watched), 3000, 5, func(r *rig) {
 		r.broker.stop()
 		r.broker.start()
 	})
 }
 
+// watched is what the changes are made of.
+const watched = `[{resource: configmaps, namespaces: [default]}]`
+
 // disturbed makes changes, disturbs the bridge at random times meanwhile, and compares the log with the truth.
-func disturbed(t *testing.T, changes, times int, disturb func(*rig)) {
+func disturbed(r *rig, changes, times int, disturb func(*rig)) {
+	t := r.t
+	t.Helper()
 	const workers = 4
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
 	h := &truth{states: map[string][]string{}}
 	r.run()
 	r.await("the snapshot", func(log []entry) bool { return len(log) > 0 && log[len(log)-1].op == "snapshot-completed" })

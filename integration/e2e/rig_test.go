@@ -58,6 +58,7 @@ type rig struct {
 	api    *controlplane.ControlPlane
 	kube   *kubernetes.Clientset
 	js     jetstream.JetStream
+	kafka  *kafkaLog // nil where the broker is a NATS server
 	binary string
 	config string
 	server string
@@ -75,17 +76,23 @@ func newRig(t *testing.T, resources string) *rig {
 // rigOn shares a control plane with other tests, and nothing else.
 func rigOn(t *testing.T, api *controlplane.ControlPlane, resources string) *rig {
 	t.Helper()
-	binary, err := bridgeBinary()
-	must(t, err)
-	kube, err := kubernetes.NewForConfig(api.RESTConfig())
-	must(t, err)
-	r := &rig{t: t, api: api, kube: kube, binary: binary, server: freeAddress(t), dir: t.TempDir()}
+	r := bareRig(t, api)
 	port, err := controlplane.FreePort()
 	must(t, err)
 	r.broker = &broker{t: t, dir: filepath.Join(r.dir, "nats"), port: port}
 	r.connect()
 	r.configure(resources)
 	return r
+}
+
+// bareRig has no broker yet, and no configuration.
+func bareRig(t *testing.T, api *controlplane.ControlPlane) *rig {
+	t.Helper()
+	binary, err := bridgeBinary()
+	must(t, err)
+	kube, err := kubernetes.NewForConfig(api.RESTConfig())
+	must(t, err)
+	return &rig{t: t, api: api, kube: kube, binary: binary, server: freeAddress(t), dir: t.TempDir()}
 }
 
 // connect starts the broker and connects to it; the connection outlives the broker.
@@ -99,8 +106,13 @@ func (r *rig) connect() {
 	must(r.t, err)
 }
 
-// configure writes the bridge's file.
+// configure writes the bridge's file, for a sink that is the NATS server.
 func (r *rig) configure(resources string) {
+	r.t.Helper()
+	r.configureSink(resources, fmt.Sprintf("sink: {nats: {servers: [%q]}}", r.broker.url()))
+}
+
+func (r *rig) configureSink(resources, sink string) {
 	r.t.Helper()
 	kubeconfig, err := r.api.Kubeconfig(r.dir)
 	must(r.t, err)
@@ -113,8 +125,8 @@ server: {listen: %s}
 pipelines:
   - name: test
     resources: %s
-    sink: {nats: {servers: ["%s"]}}
-`, kubeconfig, filepath.Join(r.dir, "data"), r.server, resources, r.broker.url()), 0o600))
+    %s
+`, kubeconfig, filepath.Join(r.dir, "data"), r.server, resources, sink), 0o600))
 }
 
 func must(t *testing.T, err error) {
@@ -252,6 +264,9 @@ type entry struct {
 // entries reads the whole log, whose messages are in binary mode.
 func (r *rig) entries() []entry {
 	r.t.Helper()
+	if r.kafka != nil {
+		return r.kafka.entries(r.t)
+	}
 	var out []entry
 	for _, m := range r.messages() {
 		out = append(out, entryOf(r.t, m))

@@ -68,6 +68,7 @@ type Secrets struct {
 // Sink is where events go: one of its fields is set.
 type Sink struct {
 	NATS     *NATS     `yaml:"nats"`
+	Kafka    *Kafka    `yaml:"kafka"`
 	Embedded *Embedded `yaml:"embedded"`
 	Stdout   *Stdout   `yaml:"stdout"`
 }
@@ -106,7 +107,7 @@ type NATS struct {
 }
 
 // TLS says whom to trust and how to prove who we are. Empty fields mean: the system's certificate authorities, no client
-// certificate, the host name of the URL.
+// certificate, the host that is connected to.
 type TLS struct {
 	CAFile     string `yaml:"caFile"`
 	CertFile   string `yaml:"certFile"`
@@ -122,9 +123,10 @@ type Embedded struct {
 	JetStream `yaml:",inline"`
 }
 
-// Checkpoint says where positions are kept.
+// Checkpoint says where positions are kept: in Kafka if that is set, else in a file.
 type Checkpoint struct {
-	File CheckpointFile `yaml:"file"`
+	File  CheckpointFile   `yaml:"file"`
+	Kafka *CheckpointKafka `yaml:"kafka"`
 }
 
 // CheckpointFile is a checkpoint in a file; see [Config.CheckpointPath] for what an empty path means.

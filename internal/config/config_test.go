@@ -126,6 +126,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 		Stream: "AUDIT", Subject: "audit.{cluster}.{group}.{resource}.{namespace}.{name}",
 		MaxAge: 72 * time.Hour, MaxBytes: 10 << 30, DuplicateWindow: 5 * time.Minute,
 	}
+	const topics = "audit.{cluster}.{pipeline}.{group}.{version}.{resource}"
 	want := &Config{
 		Cluster:    "prod-eu-1",
 		Kubernetes: Kubernetes{Kubeconfig: "/etc/kube/config", Context: "prod"},
@@ -152,7 +153,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 					User: "bridge", PasswordFile: "/etc/nats/password",
 					TLS: &TLS{CAFile: "/etc/nats/ca.crt", CertFile: "/etc/nats/tls.crt", KeyFile: "/etc/nats/tls.key", ServerName: "nats"},
 				}},
-				Checkpoint: Checkpoint{CheckpointFile{"/var/lib/audit.db"}},
+				Checkpoint: Checkpoint{File: CheckpointFile{"/var/lib/audit.db"}},
 				Recovery:   Recovery{MaxReads: 500, MaxTime: 5 * time.Second},
 				Audit:      Audit{time.Hour},
 				OnReject:   OnRejectStop,
@@ -177,6 +178,24 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 				Recovery: recovery,
 				OnReject: OnRejectPublish,
 			},
+			publishing("topics", Kafka{
+				Brokers: []string{"kafka-0:9093", "[2001:db8::1]:9093"}, Topic: topics, Compression: Zstd, Tombstones: true,
+				Create: &KafkaTopic{Partitions: 12, Replicas: 3, Settings: map[string]string{
+					"cleanup.policy": "compact", "retention.ms": "-1", "min.cleanable.dirty.ratio": "0.1", "unclean.leader.election.enable": "false",
+				}},
+				TLS:  &TLS{CAFile: "/etc/kafka/ca.crt", CertFile: "/etc/kafka/tls.crt", KeyFile: "/etc/kafka/tls.key", ServerName: "kafka"},
+				SASL: &SASL{Mechanism: ScramSHA512, User: "bridge", PasswordEnv: "KAFKA_PASSWORD"},
+			}, CheckpointKafka{"checkpoints", 3}),
+			publishing("topics_again", Kafka{
+				Brokers: []string{"kafka-0:9093"}, Topic: topics, Compression: None, TLS: &TLS{},
+				SASL: &SASL{
+					Mechanism: OAuthBearer, TokenURL: "https://login/token", ClientID: "bridge", ClientSecretFile: "/etc/kafka/secret",
+					Scopes: []string{"kafka", "log"},
+				},
+			}, CheckpointKafka{"checkpoints", 0}),
+			publishing("topic", Kafka{
+				Brokers: []string{"kafka-0:9092"}, Topic: encode.DefaultTopic, Compression: None, Create: &KafkaTopic{},
+			}, CheckpointKafka{"kube-eventbridge-checkpoints", 0}),
 		},
 		DataDir: "/var/lib/kube-eventbridge",
 		Buffer:  Buffer{128 << 20},
@@ -186,7 +205,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)
 	}
-	for i, share := range []Size{64 << 20, 32 << 20, 32 << 20} {
+	for i, share := range []Size{64 << 20, 64 << 20 / 5, 64 << 20 / 5} {
 		if got := got.BufferShare(&got.Pipelines[i]); got != share {
 			t.Errorf("buffer of pipelines[%d]: %v, want %v", i, got, share)
 		}

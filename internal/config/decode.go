@@ -85,6 +85,8 @@ func (d *decoder) value(node ast.Node, path string, v reflect.Value) {
 		d.mapping(node, path, v)
 	case v.Kind() == reflect.Slice:
 		d.list(node, path, v)
+	case v.Kind() == reflect.Map:
+		d.texts(node, path, v)
 	default:
 		d.scalar(node, path, v)
 	}
@@ -109,32 +111,18 @@ func setDefaults(pointer reflect.Value) {
 }
 
 func (d *decoder) mapping(node ast.Node, path string, v reflect.Value) {
-	var entries []*ast.MappingValueNode
-	switch n := node.(type) {
-	case *ast.NullNode:
-		return
-	case *ast.MappingNode:
-		entries = n.Values
-	case *ast.MappingValueNode:
-		entries = []*ast.MappingValueNode{n}
-	default:
+	entries, ok := entriesOf(node)
+	if !ok {
 		d.add(path, fmt.Sprintf("is %s, not a mapping; %s", describe(node), mappingHint(node, v.Type())))
 		return
 	}
-	first := map[string]mark{}
+	first, valid := map[string]mark{}, validKeys(v.Type())
 	for _, entry := range entries {
 		key, at := entry.Key.GetToken().Value, place(entry)
 		below := join(path, key)
 		field := fieldOf(v, key)
-		switch before, again := first[key]; {
-		case entry.Key.Type() != ast.StringType:
-			refused := unsupported(entry.Key)
-			if refused == "" {
-				refused = fmt.Sprintf("the key %q is not a plain word; %s", key, validKeys(v.Type()))
-			}
-			d.note(path, at, refused)
-		case again:
-			d.note(below, at, fmt.Sprintf("is there twice, first in line %d; keep one", before.line))
+		switch {
+		case !d.usable(entry, path, first, valid):
 		case !field.IsValid():
 			d.unknown(below, at, key, path, v)
 		default:

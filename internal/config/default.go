@@ -49,6 +49,10 @@ func (e *Embedded) setDefaults() {
 	e.Listen = "127.0.0.1:4222"
 }
 
+func (k *Kafka) setDefaults() { k.Topic, k.Compression = encode.DefaultTopic, None }
+
+func (c *CheckpointKafka) setDefaults() { c.Topic = "kube-eventbridge-checkpoints" }
+
 // complete gives a pipeline without a sink the embedded server.
 func (c *Config) complete() {
 	for i := range c.Pipelines {

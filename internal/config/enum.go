@@ -104,3 +104,34 @@ type enum interface {
 	~string
 	choices() choices
 }
+
+// Compression is how batches of a Kafka topic are compressed.
+type Compression string
+
+// The compressions.
+const (
+	None   Compression = "none"
+	Gzip   Compression = "gzip"
+	Snappy Compression = "snappy"
+	LZ4    Compression = "lz4"
+	Zstd   Compression = "zstd"
+)
+
+func (Compression) choices() choices {
+	return choices{now: []string{"none", "gzip", "snappy", "lz4", "zstd"}}
+}
+
+// Mechanism is how a Kafka broker is told who we are.
+type Mechanism string
+
+// The mechanisms.
+const (
+	Plain       Mechanism = "plain"
+	ScramSHA256 Mechanism = "scram-sha-256"
+	ScramSHA512 Mechanism = "scram-sha-512"
+	OAuthBearer Mechanism = "oauthbearer"
+)
+
+func (Mechanism) choices() choices {
+	return choices{now: []string{"plain", "scram-sha-256", "scram-sha-512", "oauthbearer"}}
+}

@@ -90,20 +90,27 @@ func TestExample_shows_the_defaults(t *testing.T) {
 	p.setDefaults()
 	p.Resources[0].setDefaults()
 	p.Encoding.Keep = []Part{}
-	p.Sink = Sink{NATS: new(NATS), Embedded: new(Embedded), Stdout: new(Stdout)}
+	p.Sink = Sink{NATS: new(NATS), Kafka: new(Kafka), Embedded: new(Embedded), Stdout: new(Stdout)}
 	p.Sink.NATS.setDefaults()
 	p.Sink.NATS.TLS = new(TLS)
+	p.Sink.Kafka.setDefaults()
+	p.Sink.Kafka.Brokers = []string{"localhost:9092"}
+	p.Sink.Kafka.Create = &KafkaTopic{Settings: map[string]string{}}
+	p.Sink.Kafka.TLS = new(TLS)
+	p.Sink.Kafka.SASL = &SASL{Mechanism: ScramSHA512, Scopes: []string{}}
+	p.Checkpoint.Kafka = new(CheckpointKafka)
+	p.Checkpoint.Kafka.setDefaults()
 	p.Sink.Embedded.setDefaults()
 	want.Pipelines = []Pipeline{p}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got\n%+v\n%+v\n%+v\nwant\n%+v", got, got.Pipelines[0].Sink.NATS, got.Pipelines[0].Sink.Embedded, want)
+		t.Errorf("got\n%+v\n%+v\n%+v\n%+v\nwant\n%+v", got, got.Pipelines[0].Sink.NATS, got.Pipelines[0].Sink.Kafka, got.Pipelines[0].Sink.Embedded, want)
 	}
 }
 
 // A key without a line that says why is a key that nobody dares to change. Runs of keys may share one.
 func TestExample_explains_its_keys(t *testing.T) {
 	prose := regexp.MustCompile(`(?m)^ *# [^\n]+[a-z.][^\n]*\.$`)
-	if n := len(prose.FindAll(read(t, exampleFile), -1)); n < 35 {
+	if n := len(prose.FindAll(read(t, exampleFile), -1)); n < 50 {
 		t.Errorf("%d lines explain something", n)
 	}
 }

@@ -21,6 +21,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		f.Add(data)
 	}
+	f.Add([]byte("\"a\\nb\": 1\npipelines: [{sink: {kafka: {create: {settings: {\"c\\u2028d\": [], \"\": 1}}}}}]"))
 	line := regexp.MustCompile(`^f:[1-9]\d*:[1-9]\d*: \S`)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, warnings, err := Parse("f", data)

@@ -95,7 +95,7 @@ func (l *loader) problems(issues []issue) Problems {
 				at.line, at.column = max(at.line, 1), max(at.column, 1)
 			}
 		}
-		all = append(all, Problem{File: l.file, Line: at.line, Column: at.column, Path: i.path, Message: oneLine(i.message)})
+		all = append(all, Problem{File: l.file, Line: at.line, Column: at.column, Path: oneLine(i.path), Message: oneLine(i.message)})
 	}
 	all.sort()
 	return all

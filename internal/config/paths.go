@@ -24,10 +24,22 @@ func (c *Config) paths() []*string {
 		}
 		if n := p.Sink.NATS; n != nil {
 			all = append(all, &n.TokenFile, &n.PasswordFile, &n.NKeyFile, &n.CredsFile)
-			if t := n.TLS; t != nil {
-				all = append(all, &t.CAFile, &t.CertFile, &t.KeyFile)
+			all = append(all, n.TLS.paths()...)
+		}
+		if k := p.Sink.Kafka; k != nil {
+			all = append(all, k.TLS.paths()...)
+			if s := k.SASL; s != nil {
+				all = append(all, &s.PasswordFile, &s.TokenFile, &s.ClientSecretFile)
 			}
 		}
 	}
 	return all
+}
+
+// paths returns the files that t names; a nil t names none.
+func (t *TLS) paths() []*string {
+	if t == nil {
+		return nil
+	}
+	return []*string{&t.CAFile, &t.CertFile, &t.KeyFile}
 }

@@ -21,6 +21,11 @@ pipelines:
   - {name: c, resources: [{resource: secrets}], sink: {nats: {user: u, passwordFile: PREFIX/passwordFile}}}
   - {name: d, resources: [{resource: events}], sink: {nats: {nkeyFile: PREFIX/nkeyFile}}}
   - {name: e, resources: [{resource: services}], sink: {nats: {credsFile: PREFIX/credsFile}}}
+  - {name: f, resources: [{resource: leases}], sink: {kafka: {brokers: ["a:9092"], tls: {caFile: PREFIX/caFile,
+     certFile: PREFIX/certFile, keyFile: PREFIX/keyFile}, sasl: {mechanism: plain, user: u, passwordFile: PREFIX/passwordFile}}}}
+  - {name: g, resources: [{resource: jobs}], sink: {kafka: {brokers: ["a:9092"], tls: {}, sasl: {mechanism: oauthbearer, tokenFile: PREFIX/tokenFile}}}}
+  - {name: h, resources: [{resource: cronjobs}], sink: {kafka: {brokers: ["a:9092"], tls: {}, sasl: {mechanism: oauthbearer,
+     tokenURL: "https://login", clientID: c, clientSecretFile: PREFIX/clientSecretFile}}}}
 `
 
 func TestLoad_takes_relative_paths_from_the_directory_of_the_file(t *testing.T) {
@@ -47,7 +52,7 @@ func TestLoad_takes_relative_paths_from_the_directory_of_the_file(t *testing.T) 
 				t.Errorf("%s: %s is %s", prefix, key, path)
 			}
 		})
-		if n != 11 {
+		if n != 17 {
 			t.Errorf("%s: %d paths", prefix, n)
 		}
 	}

@@ -8,18 +8,33 @@ func (Resource) refused() map[string]string { return later("operations", "filter
 
 func (Encoding) refused() map[string]string { return later("redact") }
 
-func (Sink) refused() map[string]string { return later("kafka") }
+func (Checkpoint) refused() map[string]string { return later("nats") }
 
-func (Checkpoint) refused() map[string]string { return later("nats", "kafka") }
+// noSecret is how the refusal of a key begins that would hold a secret.
+const noSecret = "a secret never stands in this file; use "
 
 func (NATS) refused() map[string]string {
-	const file = "a secret never stands in this file; use "
 	return map[string]string{
-		"token":    file + "tokenFile or tokenEnv",
-		"password": file + "user with passwordFile or passwordEnv",
-		"nkey":     file + "nkeyFile",
-		"seed":     file + "nkeyFile",
-		"creds":    file + "credsFile",
+		"token":    noSecret + "tokenFile or tokenEnv",
+		"password": noSecret + "user with passwordFile or passwordEnv",
+		"nkey":     noSecret + "nkeyFile",
+		"seed":     noSecret + "nkeyFile",
+		"creds":    noSecret + "credsFile",
+	}
+}
+
+func (Kafka) refused() map[string]string {
+	return map[string]string{
+		"password": noSecret + "sasl with user and passwordFile or passwordEnv",
+		"token":    noSecret + "sasl with tokenFile",
+	}
+}
+
+func (SASL) refused() map[string]string {
+	return map[string]string{
+		"password":     noSecret + "passwordFile or passwordEnv",
+		"token":        noSecret + "tokenFile",
+		"clientSecret": noSecret + "clientSecretFile or clientSecretEnv",
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -62,6 +63,35 @@ func (n *NATS) Credentials() (Credentials, error) {
 	errs[3] = checkReadable("credsFile", n.CredsFile)
 	if err := errors.Join(errs[:]...); err != nil {
 		return Credentials{}, err
+	}
+	return c, nil
+}
+
+// KafkaCredentials are what Kafka brokers are told of who we are, read from where the configuration says. They are for one mechanism.
+type KafkaCredentials struct {
+	User     string
+	Password Secret
+	// TokenFile is a file that the Kafka client reads itself, at every connect.
+	TokenFile string
+	// TokenURL is where a token is fetched by the others.
+	TokenURL, ClientID string
+	ClientSecret       Secret
+	Scopes             []string
+}
+
+// Credentials reads the secrets that k names. A file's trailing line end is not part of the secret. Without sasl they are the zero value.
+func (k *Kafka) Credentials() (KafkaCredentials, error) {
+	s := k.SASL
+	if s == nil {
+		return KafkaCredentials{}, nil
+	}
+	c := KafkaCredentials{User: s.User, TokenFile: s.TokenFile, TokenURL: s.TokenURL, ClientID: s.ClientID, Scopes: slices.Clone(s.Scopes)}
+	var errs [3]error
+	c.Password, errs[0] = readSecret("password", s.PasswordFile, s.PasswordEnv)
+	errs[1] = checkReadable("tokenFile", s.TokenFile)
+	c.ClientSecret, errs[2] = readSecret("clientSecret", s.ClientSecretFile, s.ClientSecretEnv)
+	if err := errors.Join(errs[:]...); err != nil {
+		return KafkaCredentials{}, err
 	}
 	return c, nil
 }

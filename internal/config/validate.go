@@ -25,7 +25,7 @@ func (c *Config) Validate() error {
 
 // check returns what is wrong with c, and what is allowed and costs something.
 func (c *Config) check() (issues, warnings []issue) {
-	v := new(validator)
+	v := &validator{cluster: c.Cluster}
 	v.top(c)
 	for i := range c.Pipelines {
 		v.pipeline(fmt.Sprintf("pipelines[%d]", i), &c.Pipelines[i])
@@ -35,7 +35,11 @@ func (c *Config) check() (issues, warnings []issue) {
 }
 
 // validator collects.
-type validator struct{ issues, warnings []issue }
+type validator struct {
+	// cluster is what the file calls the cluster, if it does.
+	cluster          string
+	issues, warnings []issue
+}
 
 func (v *validator) add(path, format string, args ...any) {
 	v.issues = append(v.issues, issue{path: path, message: fmt.Sprintf(format, args...)})
@@ -126,4 +130,6 @@ func (v *validator) pair(path string, a, b *Pipeline) {
 		v.once(path+".sink.embedded", "differs from that of pipeline %q in listen or storeDir, and a process has one embedded server; write the same", a.Name)
 	}
 	v.streams(path, a, b)
+	v.checkpointTopics(path, a, b)
+	v.sharedTopic(path, a, b)
 }

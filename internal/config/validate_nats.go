@@ -27,8 +27,13 @@ func (v *validator) nats(path string, n *NATS) {
 		v.add(path+".replicas", "%d is not a number of replicas; use 1 to 5, best 1, 3 or 5", n.Replicas)
 	}
 	v.auth(path, n)
-	if t := n.TLS; t != nil && (t.CertFile == "") != (t.KeyFile == "") {
-		v.add(path+".tls", "has one of certFile and keyFile; give both or none")
+	v.tls(path+".tls", n.TLS)
+}
+
+// tls checks that a client certificate is whole.
+func (v *validator) tls(path string, t *TLS) {
+	if t != nil && (t.CertFile == "") != (t.KeyFile == "") {
+		v.add(path, "has one of certFile and keyFile; give both or none")
 	}
 }
 
@@ -86,10 +91,14 @@ func (v *validator) auth(path string, n *NATS) {
 	case n.User == "" && passwords:
 		v.add(path, "has a password and no user; add user")
 	}
-	for _, env := range []struct{ key, name string }{{"tokenEnv", n.TokenEnv}, {"passwordEnv", n.PasswordEnv}} {
-		if env.name != "" && !envPattern.MatchString(env.name) { // it may be the secret itself, so it is not repeated
-			v.add(path+"."+env.key, "is not the name of an environment variable; write a name such as NATS_TOKEN, not the value")
-		}
+	v.env(path+".tokenEnv", n.TokenEnv, "NATS_TOKEN")
+	v.env(path+".passwordEnv", n.PasswordEnv, "NATS_TOKEN")
+}
+
+// env checks the name of an environment variable. It may be the secret itself, so it is not repeated.
+func (v *validator) env(path, name, example string) {
+	if name != "" && !envPattern.MatchString(name) {
+		v.add(path, "is not the name of an environment variable; write a name such as %s, not the value", example)
 	}
 }
 

@@ -42,6 +42,7 @@ func (v *validator) pipeline(path string, p *Pipeline) {
 		v.buffer(path+".buffer.maxBytes", p.Buffer.MaxBytes)
 	}
 	v.sink(path+".sink", p)
+	v.checkpoint(path+".checkpoint", p)
 }
 
 func (v *validator) recovery(path string, p *Pipeline) {
@@ -108,6 +109,10 @@ func (v *validator) sink(path string, p *Pipeline) {
 		given = append(given, "nats")
 		v.nats(path+".nats", p.Sink.NATS)
 		v.jetStream(path+".nats", &p.Sink.NATS.JetStream)
+	}
+	if p.Sink.Kafka != nil {
+		given = append(given, "kafka")
+		v.kafka(path+".kafka", p.Sink.Kafka)
 	}
 	if p.Sink.Embedded != nil {
 		given = append(given, "embedded")

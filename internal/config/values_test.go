@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,6 +83,56 @@ func TestCredentials_that_cannot_be_read_are_all_named(t *testing.T) {
 		"read nkeyFile: open /none/nkey: no such file or directory\n" +
 		"read credsFile: open /none/creds: no such file or directory"
 	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+func TestCredentials_of_Kafka_come_from_where_the_file_says(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("s3cret\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("BRIDGE_PASSWORD", "hunter2")
+	scopes := []string{"log"}
+	for name, s := range map[string]*SASL{
+		"password in the environment, secret in a file": {User: "bridge", PasswordEnv: "BRIDGE_PASSWORD", ClientSecretFile: file},
+		"password in a file, secret in the environment": {User: "bridge", PasswordFile: file, ClientSecretEnv: "BRIDGE_PASSWORD"},
+	} {
+		password, secret := "hunter2", "s3cret"
+		if s.PasswordFile != "" {
+			password, secret = secret, password
+		}
+		s.TokenFile, s.TokenURL, s.ClientID, s.Scopes = file, "https://login", "id", scopes
+		c, err := (&Kafka{SASL: s}).Credentials()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.User != "bridge" || c.Password.Reveal() != password || c.ClientSecret.Reveal() != secret || c.TokenFile != file ||
+			c.TokenURL != "https://login" || c.ClientID != "id" || !slices.Equal(c.Scopes, scopes) {
+			t.Errorf("%s: got %+v, %q, %q", name, c, c.Password.Reveal(), c.ClientSecret.Reveal())
+		}
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
+			if shown := fmt.Sprintf(verb, c); strings.Contains(shown, "hunter2") || strings.Contains(shown, "s3cret") {
+				t.Errorf("%s: shown: %s", name, shown)
+			}
+		}
+	}
+	if c, err := (&Kafka{}).Credentials(); err != nil || !reflect.DeepEqual(c, KafkaCredentials{}) {
+		t.Errorf("of nobody: %+v, %v", c, err)
+	}
+}
+
+func TestCredentials_of_Kafka_that_cannot_be_read_are_all_named(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := &Kafka{SASL: &SASL{User: "bridge", PasswordFile: empty, TokenFile: "/none/token", ClientSecretEnv: "KUBE_EVENTBRIDGE_NOT_SET"}}
+	c, err := k.Credentials()
+	want := "read passwordFile: " + empty + " is empty\n" +
+		"read tokenFile: open /none/token: no such file or directory\n" +
+		"read clientSecretEnv: the environment variable KUBE_EVENTBRIDGE_NOT_SET is not set"
+	if err == nil || err.Error() != want || !reflect.DeepEqual(c, KafkaCredentials{}) {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
 }

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
+)
+
+// kafkaLog reads a topic with a client that nothing of the bridge is made of.
+type kafkaLog struct {
+	cluster *kafkabroker.Cluster
+	topic   string
+}
+
+// newKafkaRig has brokers of its own, and a bridge that keeps nothing on a disk.
+func newKafkaRig(t *testing.T, brokers int) *rig {
+	t.Helper()
+	cluster := kafkabroker.ForTest(t, kafkabroker.Config{Brokers: brokers})
+	r := bareRig(t, controlplane.ForTest(t, controlplane.Config{}))
+	r.kafka = &kafkaLog{cluster, "kubernetes"}
+	r.configureSink(watched, fmt.Sprintf(`sink: {kafka: {brokers: ["%s"], create: {partitions: 3, replicas: %d}}}
+    checkpoint: {kafka: {replicas: %d}}`, strings.Join(cluster.Addresses(), `", "`), brokers, brokers))
+	return r
+}
+
+// entries reads all that the topic has now, one partition after the other; of the markers, which are in each of them, those of the first.
+func (k *kafkaLog) entries(t *testing.T) (log []entry) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	client, err := kgo.NewClient(kgo.SeedBrokers(k.cluster.Addresses()...), kgo.ConsumeTopics(k.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	must(t, err)
+	defer client.Close()
+	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, k.topic)
+	if err != nil || ends.Error() != nil {
+		return nil // it is not there yet, or its leader is away
+	}
+	missing, byPartition := map[int32]int64{}, map[int32][]entry{}
+	ends.Each(func(o kadm.ListedOffset) {
+		if o.Offset > 0 {
+			missing[o.Partition] = o.Offset
+		}
+	})
+	for len(missing) > 0 {
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			t.Fatalf("read topic %s: %v", k.topic, ctx.Err())
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			if e := kafkaEntry(t, r); e.key != "" || r.Partition == 0 {
+				byPartition[r.Partition] = append(byPartition[r.Partition], e)
+			}
+			if r.Offset+1 >= missing[r.Partition] {
+				delete(missing, r.Partition)
+			}
+		})
+	}
+	for p := range int32(len(byPartition)) {
+		log = append(log, byPartition[p]...)
+	}
+	return log
+}
+
+func kafkaEntry(t *testing.T, r *kgo.Record) entry {
+	t.Helper()
+	e := entry{seq: uint64(r.Offset), data: r.Value} //nolint:gosec // offsets are not negative
+	for _, h := range r.Headers {
+		value := string(h.Value)
+		switch h.Key {
+		case "ce_id":
+			e.id = value
+		case "ce_type":
+			parts := strings.Split(value, ".")
+			e.op = parts[len(parts)-2]
+		case "ce_subject":
+			e.key = value
+		case "ce_objectuid":
+			e.uid = value
+		case "ce_resourceversion":
+			e.rv = value
+		case "ce_reason":
+			e.reason = value
+		case "ce_kind":
+			e.kind = value
+		}
+	}
+	return e
+}
+
+func TestBridge_on_Kafka_killed_ten_times_loses_repeats_and_misorders_nothing(t *testing.T) {
+	disturbed(newKafkaRig(t, 1), 5000, 10, func(r *rig) {
+		r.bridge.kill()
+		r.run()
+	})
+}
+
+func TestBridge_on_Kafka_loses_repeats_and_misorders_nothing_when_brokers_are_killed(t *testing.T) {
+	next := 0
+	disturbed(newKafkaRig(t, 3), 3000, 4, func(r *rig) {
+		broker := next % 3
+		next++
+		must(r.t, r.kafka.cluster.Kill(broker))
+		must(r.t, r.kafka.cluster.Restart(r.t.Context(), broker))
+	})
+}
+
+// What docs/events.md says that the bridge's user needs is enough: it warns of nothing, and one step less is a permission that it misses.
+func TestBridge_on_Kafka_needs_no_more_permissions_than_are_documented(t *testing.T) {
+	cluster := kafkabroker.ForTest(t, kafkabroker.Config{
+		Listeners: []kafkabroker.Listener{{Protocol: kafkabroker.Plaintext}, {Protocol: kafkabroker.SASLTLS, Mechanisms: []string{kafkabroker.SCRAM512}}},
+		Users:     map[string]string{"bridge": "secret"}, Authorizer: true,
+	})
+	r := bareRig(t, controlplane.ForTest(t, controlplane.Config{}))
+	r.kafka = &kafkaLog{cluster, "kubernetes"}
+	password := filepath.Join(r.dir, "password")
+	must(t, os.WriteFile(password, []byte("secret\n"), 0o600))
+	r.configureSink(watched, fmt.Sprintf(`sink:
+      kafka:
+        brokers: ["%s"]
+        create: {}
+        tls: {caFile: %s}
+        sasl: {mechanism: scram-sha-512, user: bridge, passwordFile: %s}
+    checkpoint: {kafka: {}}`, strings.Join(cluster.AddressesOf(string(kafkabroker.SASLTLS)), `", "`), cluster.CAFile(), password))
+	for _, topic := range []string{"kubernetes", "kube-eventbridge-checkpoints"} {
+		must(t, cluster.Allow(t.Context(), "bridge", kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeCreate, kafkago.ACLOperationTypeWrite,
+			kafkago.ACLOperationTypeRead, kafkago.ACLOperationTypeDescribeConfigs))
+	}
+	for _, id := range []string{"kube-eventbridge.e2e.test", "kube-eventbridge.e2e.test.checkpoint"} {
+		must(t, cluster.Allow(t.Context(), "bridge", kafkago.ResourceTypeTransactionalID, id, kafkago.ACLOperationTypeWrite))
+	}
+	for range 2 {
+		r.run()
+		r.awaitStatus(200, "")
+		r.bridge.stop()
+		for line := range strings.Lines(r.bridge.stderr()) {
+			if strings.Contains(line, `"level":"WARN"`) && !strings.Contains(line, "min.insync.replicas=1") || strings.Contains(line, `"secret"`) {
+				t.Errorf("it says: %s", line)
+			}
+		}
+	}
+}
