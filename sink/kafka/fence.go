@@ -34,8 +34,14 @@ func (s *Sink) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.producer.Store(&p)
+	s.take(p)
 	return nil
+}
+
+// take makes an epoch the producer's. What announces it in all partitions is one event, with one time.
+func (s *Sink) take(p kafka.Producer) {
+	s.took.Store(time.Now().UnixNano())
+	s.producer.Store(&p)
 }
 
 // renewEvery is how often a producer that runs takes another epoch and writes another barrier. A coordinator forgets a transactional id that is not used for
@@ -54,7 +60,7 @@ func (s *Sink) renew(ctx context.Context) error {
 		}
 		for _, t := range s.opened() {
 			for _, p := range t.partitions {
-				p.take(s.announcement(time.Now()), func(sink.Receipt, error) {})
+				p.take(s.announcement(), func(sink.Receipt, error) {})
 			}
 		}
 	}
@@ -66,7 +72,7 @@ func (s *Sink) nextEpoch(ctx context.Context) error {
 	p, err := s.client.InitProducer(ctx, s.cfg.transactionalID(), s.producer.Load())
 	switch {
 	case err == nil:
-		s.producer.Store(&p)
+		s.take(p)
 		return nil
 	case kafka.Fenced(err):
 		return s.fenced(s.cfg.Topic, err)
@@ -88,7 +94,7 @@ func (s *Sink) fenced(topic string, cause error) error {
 // barrier writes the first record of this process to a partition: nothing of an older one comes after it.
 func (p *partition) barrier(ctx context.Context) error {
 	var refused error
-	l := p.alone(p.sink.announcement(time.Now()), func(_ sink.Receipt, err error) { refused = err })
+	l := p.alone(p.sink.announcement(), func(_ sink.Receipt, err error) { refused = err })
 	if err := p.deliver(ctx, l); err != nil {
 		return err
 	}
@@ -99,9 +105,9 @@ func (p *partition) barrier(ctx context.Context) error {
 }
 
 // announcement is the event that a writer has started.
-func (s *Sink) announcement(now time.Time) *sink.Message {
+func (s *Sink) announcement() *sink.Message {
 	p := s.producer.Load()
-	seen := now.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+	seen := time.Unix(0, s.took.Load()).UTC().Format("2006-01-02T15:04:05.000Z07:00")
 	key := s.cfg.Cluster + "/_/_/_/_writer"
 	data := fmt.Appendf(nil, `{"producerId":%d,"epoch":%d}`, p.ID, p.Epoch)
 	m := &sink.Message{

@@ -35,6 +35,8 @@ type Sink struct {
 	window         *window
 	loads          depot
 	producer       atomic.Pointer[kafka.Producer]
+	// took is when the epoch was taken, in nanoseconds since 1970.
+	took atomic.Int64
 	// owned says that the producer is that of the pipeline's transactional id.
 	owned bool
 

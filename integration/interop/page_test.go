@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interop
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const pages = "../../docs/consumers"
+
+var (
+	// quote is a block that is a file, but for the lines before its first comment or code, or a part of one.
+	quote = regexp.MustCompile("(?ms)^<!-- (file|part of): (\\S+) -->\n```[a-z]*\n(.*?)\n```$")
+	// sample is a block of what an example has printed.
+	sample = regexp.MustCompile("(?ms)^```json\n(.*?)\n```$")
+	// link is one to a file of the repository, or to a heading of one.
+	link = regexp.MustCompile(`\]\(([^):]*?)(?:#([^)]*))?\)`)
+)
+
+// eachPage calls check with each page's name and text.
+func eachPage(t *testing.T, check func(name, text string)) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(pages, "*.md"))
+	must(t, err)
+	if len(names) == 0 {
+		t.Fatal("there are no pages")
+	}
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		must(t, err)
+		check(filepath.Base(name), string(b))
+	}
+}
+
+// body returns a file without its first lines, which say how it is run and under which license it is.
+func body(text string) string {
+	lines := strings.Split(text, "\n")
+	for len(lines) > 0 && (lines[0] == "" || strings.HasPrefix(lines[0], "#!") || strings.Contains(lines[0], "SPDX-")) {
+		lines = lines[1:]
+	}
+	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
+}
+
+func TestPages_quote_the_examples_that_are_tested(t *testing.T) {
+	quoted := map[string]bool{}
+	eachPage(t, func(name, text string) {
+		for _, q := range quote.FindAllStringSubmatch(text, -1) {
+			file, err := os.ReadFile(filepath.Join("../..", q[2]))
+			must(t, err)
+			quoted[filepath.Clean(filepath.Join("../..", q[2]))] = true
+			whole := q[3] == body(string(file))
+			part := strings.Contains("\n"+string(file), "\n"+q[3]+"\n")
+			if !whole && (q[1] == "file" || !part) {
+				t.Errorf("%s does not quote %s as it is", name, q[2])
+			}
+		}
+		if tagged, blocks := strings.Count(text, ": integration/interop/"), len(quote.FindAllString(text, -1)); tagged != blocks {
+			t.Errorf("%s has %d quotations, of which %d can be checked", name, tagged, blocks)
+		}
+	})
+	for _, example := range examples(t) {
+		if !quoted[filepath.Join("../../integration/interop", example)] {
+			t.Errorf("no page quotes %s", example)
+		}
+	}
+}
+
+// examples returns the files that a page has to show.
+func examples(t *testing.T) (files []string) {
+	t.Helper()
+	for _, dir := range []string{"java", "python", "node", "go", "shell"} {
+		must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && d.Name() != "package-lock.json" {
+				files = append(files, path)
+			}
+			return err
+		}))
+	}
+	return files
+}
+
+func TestPages_show_events_of_which_nothing_is_missing(t *testing.T) {
+	eachPage(t, func(name, text string) {
+		for _, s := range sample.FindAllStringSubmatch(quote.ReplaceAllString(text, ""), -1) {
+			for line := range strings.Lines(s[1]) {
+				e, err := parseLine([]byte(line))
+				if err == nil && e.gone == "" && (e.attributes["id"] == "" || e.attributes["recordedtime"] == "" || e.data == nil) {
+					err = fmt.Errorf("it is not whole: %v", e.attributes)
+				}
+				if err != nil {
+					t.Errorf("%s: %v in %.200s", name, err, line)
+				}
+			}
+		}
+	})
+}
+
+func TestPages_link_to_what_is_there(t *testing.T) {
+	eachPage(t, func(name, text string) {
+		for _, l := range link.FindAllStringSubmatch(text, -1) {
+			target := filepath.Join(pages, l[1])
+			if l[1] == "" {
+				target = filepath.Join(pages, name)
+			}
+			b, err := os.ReadFile(target)
+			if info, serr := os.Stat(target); serr == nil && info.IsDir() {
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s links to %s: %v", name, l[1], err)
+			}
+			if l[2] != "" && !strings.Contains("\n"+anchors(string(b)), "\n"+l[2]+"\n") {
+				t.Errorf("%s links to %s#%s, which is no heading there", name, l[1], l[2])
+			}
+		}
+	})
+}
+
+// anchors returns what headings can be linked to by, a line each.
+func anchors(text string) string {
+	var all strings.Builder
+	for line := range strings.Lines(text) {
+		if heading := strings.TrimLeft(line, "#"); heading != line {
+			all.WriteString(strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(heading, " ")), " ", "-"))
+		}
+	}
+	return all.String()
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interop
+
+import "testing"
+
+// published is what the four logs have, as a plain reader finds it.
+type published struct {
+	*rig
+	logs map[string][]*event
+}
+
+// publish plays what the tests are about, and waits until all of it is in all logs.
+func publish(t *testing.T) *published {
+	t.Helper()
+	r := newRig(t)
+	r.before()
+	w := r.watch()
+	r.run()
+	r.play(w)
+	p := &published{rig: r, logs: map[string][]*event{}}
+	for _, log := range logs {
+		poll(t, "everything to be in "+log, func() (err error) {
+			if p.logs[log], err = r.raw(log); err != nil {
+				return err
+			}
+			return w.missing(p.logs[log])
+		})
+		report(t, w.contradictions(p.logs[log]))
+	}
+	return p
+}
+
+// report fails the test for the first of what is wrong.
+func report(t *testing.T, wrong []string) {
+	t.Helper()
+	for i, w := range wrong {
+		if i == 5 {
+			t.Errorf("and %d more", len(wrong)-i)
+			return
+		}
+		t.Error(w)
+	}
+}
+
+// lacks says which kinds of event the test wants to be about, and are not there.
+func lacks(log string, events []*event) (lacking []string) {
+	has := map[string]bool{}
+	for _, e := range events {
+		has[e.op()] = true
+		has["tombstone"] = has["tombstone"] || e.gone != ""
+		has["folded"] = has["folded"] || e.attributes["sampledrate"] != ""
+		has["named"] = has["named"] || e.attributes["fieldmanager"] == manager
+	}
+	wanted := []string{"added", "updated", "deleted", "rejected", "snapshot-started", "snapshot-completed", "folded", "named"}
+	if onKafka(log) {
+		wanted = append(wanted, "started", "tombstone")
+	}
+	for _, kind := range wanted {
+		if !has[kind] {
+			lacking = append(lacking, kind)
+		}
+	}
+	return lacking
+}
+
+func TestEvents_are_read_by_clients_that_nobody_here_wrote(t *testing.T) {
+	p := publish(t)
+	for _, log := range logs {
+		if lacking := lacks(log, p.logs[log]); len(lacking) > 0 {
+			t.Fatalf("%s has no %v: %v", log, lacking, p.logs[log])
+		}
+	}
+	for _, c := range clients {
+		for _, log := range logs {
+			t.Run(c.name+"/"+log, func(t *testing.T) {
+				got := read(t, c.on(t, p.rig, log, target(log)), len(p.logs[log]))
+				report(t, differences(p.logs[log], got))
+			})
+		}
+	}
+	for _, log := range []string{"kafka-binary", "nats-binary"} {
+		repeated, once := repeat(p.logs[log])
+		name := p.store(log, repeated)
+		for _, c := range clients {
+			t.Run(c.name+" handles nothing twice/"+log, func(t *testing.T) {
+				got := read(t, c.on(t, p.rig, log, name), len(once))
+				for i := range once {
+					report(t, difference(once[i], got[i]))
+				}
+			})
+		}
+	}
+	for _, log := range logs[:2] {
+		t.Run("kcat/"+log, func(t *testing.T) { p.kcat(t, log) })
+		t.Run("console consumer/"+log, func(t *testing.T) { p.consoleConsumer(t, log) })
+	}
+	t.Run("compacted", p.compacted)
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interop
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// replayed is a topic with one partition, and a stream, whose messages are not the bridge's.
+const replayed = "replayed"
+
+// repeat returns a log as it never is and as a consumer that begins again may meet it, and what a consumer has to make of it: everything comes twice; then etcd is
+// restored and an object changes in another history, of which something older follows; the object is deleted, and the deletion is found missing, twice.
+func repeat(log []*event) (repeated, once []*event) {
+	for _, e := range log {
+		if len(text(e.data)) < 100_000 {
+			repeated = append(repeated, e)
+		}
+	}
+	repeated = append(repeated, repeated...)
+	var object *event
+	for _, e := range repeated {
+		if e.attributes["name"] == "was-there-before" {
+			object = e
+		}
+	}
+	deleted := strings.Replace(object.attributes["type"], "updated", "deleted", 1)
+	restored := with(object, "history", "1", "id", "changed.h1", "sequence", "00000000000000000002")
+	missing := with(restored, "type", deleted, "id", "deleted.h1")
+	end := with(object, "partitionkey", "another/object", "id", "end")
+	repeated = append(repeated, restored, object, with(restored, "sequence", "00000000000000000001"), missing, restored, missing, end)
+	return repeated, handle(repeated)
+}
+
+// with returns a copy with other attributes.
+func with(e *event, pairs ...string) *event {
+	c := &event{attributes: maps.Clone(e.attributes), data: e.data}
+	for i := 0; i < len(pairs); i += 2 {
+		c.attributes[pairs[i]] = pairs[i+1]
+	}
+	return c
+}
+
+// handle is the rule of docs/events.md.
+func handle(log []*event) (handled []*event) {
+	type version struct {
+		history, sequence int
+		deleted           bool
+	}
+	last := map[string]version{}
+	for _, e := range log {
+		if e.gone != "" || e.marker() {
+			handled = append(handled, e)
+			continue
+		}
+		v, key := version{deleted: e.op() == "deleted"}, e.attributes["partitionkey"]
+		v.history, _ = strconv.Atoi(e.attributes["history"])
+		v.sequence, _ = strconv.Atoi(e.attributes["sequence"])
+		was, known := last[key]
+		newer := cmp.Or(cmp.Compare(v.history, was.history), cmp.Compare(v.sequence, was.sequence))
+		if !known || newer > 0 || newer == 0 && v.deleted && !was.deleted {
+			handled, last[key] = append(handled, e), v
+		}
+	}
+	return handled
+}
+
+// store writes events in binary mode to the kind of broker that a log is on, and returns where.
+func (p *published) store(log string, events []*event) (target string) {
+	p.t.Helper()
+	if onKafka(log) {
+		p.storeTopic(events)
+		return replayed
+	}
+	stream := strings.ToUpper(replayed)
+	_, err := p.js.CreateStream(p.t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{replayed}})
+	must(p.t, err)
+	for _, e := range events {
+		_, err := p.js.PublishMsg(p.t.Context(), message(e))
+		must(p.t, err)
+	}
+	return stream
+}
+
+func (p *published) storeTopic(events []*event) {
+	p.t.Helper()
+	must(p.t, p.kafka.CreateTopic(p.t.Context(), replayed, 1, 1, nil))
+	client, err := kgo.NewClient(kgo.SeedBrokers(p.kafka.Addresses()...), kgo.DefaultProduceTopic(replayed), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	must(p.t, err)
+	defer client.Close()
+	var records []*kgo.Record
+	for _, e := range events {
+		records = append(records, record(e))
+	}
+	must(p.t, client.ProduceSync(p.t.Context(), records...).FirstErr())
+}
+
+func record(e *event) *kgo.Record {
+	r := &kgo.Record{Key: []byte(e.group())}
+	if e.gone != "" {
+		return r
+	}
+	r.Value = []byte(text(e.data))
+	for name, value := range e.attributes {
+		header := "ce_" + name
+		if name == "datacontenttype" {
+			header = "content-type"
+		}
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: header, Value: []byte(value)})
+	}
+	return r
+}
+
+func message(e *event) *nats.Msg {
+	m := nats.NewMsg(replayed)
+	m.Data = []byte(text(e.data))
+	for name, value := range e.attributes {
+		m.Header["ce-"+name] = []string{escape(value)}
+	}
+	return m
+}
+
+// text is data as JSON; it cannot fail for what came from JSON.
+func text(data any) string {
+	b, err := json.Marshal(data)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}

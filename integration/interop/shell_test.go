@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interop
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// printed is a record as a command prints it.
+type printed struct {
+	partition, offset string
+	key, value        string
+	null              bool // there is no value
+	headers           map[string]string
+}
+
+func (p *printed) String() string {
+	return fmt.Sprintf("%s/%s %s %v %t %.200s", p.partition, p.offset, p.key, p.headers, p.null, p.value)
+}
+
+// printing returns what a command should print.
+func printing(r *kgo.Record) *printed {
+	p := &printed{
+		partition: strconv.Itoa(int(r.Partition)), offset: strconv.FormatInt(r.Offset, 10),
+		key: string(r.Key), value: string(r.Value), null: r.Value == nil, headers: map[string]string{},
+	}
+	for _, h := range r.Headers {
+		p.headers[h.Key] = string(h.Value)
+	}
+	return p
+}
+
+// compare fails the test unless a command printed each record of a topic as it is, and those of each partition in order.
+func (p *published) compare(t *testing.T, topic string, got []*printed) {
+	t.Helper()
+	records, err := p.records(topic)
+	must(t, err)
+	want, next := map[string][]*printed{}, map[string]int{}
+	for _, r := range records {
+		w := printing(r)
+		want[w.partition] = append(want[w.partition], w)
+	}
+	if len(got) != len(records) {
+		t.Errorf("%d records, want %d", len(got), len(records))
+	}
+	for _, g := range got {
+		n := next[g.partition]
+		next[g.partition]++
+		if n >= len(want[g.partition]) {
+			t.Fatalf("too much in partition %s: %v", g.partition, g)
+		}
+		w := want[g.partition][n]
+		if g.offset != w.offset || g.key != w.key || g.value != w.value || g.null != w.null || !maps.Equal(g.headers, w.headers) {
+			t.Fatalf("there is %v\nwant %v", g, w)
+		}
+	}
+}
+
+func (p *published) kcat(t *testing.T, topic string) {
+	program(t, "kcat", "install kcat (Debian: apt-get install kcat)")
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "sh", "shell/kcat.sh", p.kafka.Addresses()[0], topic)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr.Bytes())
+	}
+	var got []*printed
+	for line := range bytes.Lines(out) {
+		var r struct {
+			Partition, Offset json.Number
+			Headers           []string
+			Key               string
+			Payload           *string
+		}
+		must(t, json.Unmarshal(line, &r))
+		g := &printed{partition: r.Partition.String(), offset: r.Offset.String(), key: r.Key, null: r.Payload == nil, headers: map[string]string{}}
+		if r.Payload != nil {
+			g.value = *r.Payload
+		}
+		for i := 0; i+1 < len(r.Headers); i += 2 {
+			g.headers[r.Headers[i]] = r.Headers[i+1]
+		}
+		got = append(got, g)
+	}
+	p.compare(t, topic, got)
+}
+
+// consoleArgs returns the options of the page's command.
+func consoleArgs(t *testing.T) []string {
+	t.Helper()
+	script, err := os.ReadFile("shell/console-consumer.sh")
+	must(t, err)
+	_, command, found := strings.Cut(string(script), `--topic "$2" `)
+	if !found {
+		t.Fatal("the script has changed")
+	}
+	return strings.Fields(strings.ReplaceAll(command, "\\\n", " "))
+}
+
+func (p *published) consoleConsumer(t *testing.T, topic string) {
+	records, err := p.records(topic)
+	must(t, err)
+	out, err := p.kafka.ConsoleConsumer(t.Context(), topic, append(consoleArgs(t), "--max-messages", strconv.Itoa(len(records)))...)
+	must(t, err)
+	var got []*printed
+	for line := range strings.Lines(string(out)) {
+		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", 5)
+		if len(fields) != 5 {
+			t.Fatalf("a line has %d fields: %.300q", len(fields), line)
+		}
+		g := &printed{
+			partition: strings.TrimPrefix(fields[0], "Partition:"), offset: strings.TrimPrefix(fields[1], "Offset:"),
+			key: fields[3], value: fields[4], headers: map[string]string{},
+		}
+		if g.null = g.value == "null"; g.null {
+			g.value = ""
+		}
+		for _, h := range strings.Split(fields[2], ",") {
+			if name, value, found := strings.Cut(h, ":"); found {
+				g.headers[name] = value
+			} else if h != "NO_HEADERS" {
+				t.Errorf("a header is %q", h)
+			}
+		}
+		got = append(got, g)
+	}
+	p.compare(t, topic, got)
+}
