@@ -5,6 +5,7 @@ go 1.26.0
 replace github.com/kube-eventbridge/kube-eventbridge => ../
 
 require (
+	github.com/cloudevents/sdk-go/v2 v2.16.2
 	github.com/go-logr/logr v1.4.3
 	github.com/goccy/go-yaml v1.19.2
 	github.com/hanwen/go-fuse/v2 v2.12.1
