@@ -146,7 +146,7 @@ func (s *Sink) open(ctx context.Context, t *topic) error {
 	if err != nil {
 		return err
 	}
-	limit, err := s.check(ctx, t.name)
+	limit, err := s.check(ctx, t)
 	if err != nil {
 		return err
 	}

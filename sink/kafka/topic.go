@@ -29,6 +29,7 @@ type topic struct {
 	open       chan struct{} // closed when partitions is there
 	partitions []*partition
 	warned     bool // of partitions that came later; look's
+	told       bool // what its settings lose; open's
 }
 
 // leastLimit is the smallest batch that is tried where the broker takes less than its settings say.
@@ -90,8 +91,9 @@ const (
 	settingUnclean = "unclean.leader.election.enable"
 )
 
-// check warns of settings with which acknowledged records are lost, and returns the largest batch that the topic takes.
-func (s *Sink) check(ctx context.Context, name string) (limit int64, err error) {
+// check warns, once, of settings with which acknowledged records are lost, and returns the largest batch that the topic takes.
+func (s *Sink) check(ctx context.Context, t *topic) (limit int64, err error) {
+	name := t.name
 	settings, err := s.client.Settings(ctx, name, settingSize, settingCleanup, settingISR, settingUnclean)
 	if kafka.Forbidden(err) {
 		s.cfg.Log.Warn("the settings of a topic may not be read, so they are not checked", "topic", name, "err", err)
@@ -101,8 +103,11 @@ func (s *Sink) check(ctx context.Context, name string) (limit int64, err error) 
 		return 0, err
 	}
 	for _, problem := range losses(settings, s.cfg.Tombstones) {
-		s.cfg.Log.Warn("a topic's settings lose events", "topic", name, "problem", problem)
+		if !t.told {
+			s.cfg.Log.Warn("a topic's settings lose events", "topic", name, "problem", problem)
+		}
 	}
+	t.told = true
 	limit, err = strconv.ParseInt(settings[settingSize], 10, 64)
 	if err != nil || limit <= 0 { // not every broker tells
 		return batch.DefaultLimit, nil
