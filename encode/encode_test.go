@@ -292,6 +292,30 @@ func TestMessage_ids_of_pipelines_and_sources_differ(t *testing.T) {
 	}
 }
 
+// What a log needs to know of a message that is not in its event.
+func TestMessage_says_where_it_goes_and_whether_it_is_the_last(t *testing.T) {
+	for _, bare := range []bool{false, true} {
+		cfg := config()
+		cfg.BareIDs = bare
+		e, m := New(source.Stream{Resource: pods}, cfg), &sink.Message{}
+		for _, op := range []source.Op{source.Added, source.Updated, source.Deleted} {
+			if err := e.Change(m, ident(op, `{"metadata":{}}`)); err != nil {
+				t.Fatal(err)
+			}
+			if m.Everywhere || m.Last != (op == source.Deleted) {
+				t.Errorf("%s: everywhere %v, last %v", op, m.Everywhere, m.Last)
+			}
+			if id := attribute(m, "id"); bare != (m.ID == id) || !strings.HasSuffix(m.ID, id) {
+				t.Errorf("%s, bare %v: the message's id is %q, the event's %q", op, bare, m.ID, id)
+			}
+		}
+		e.Marker(m, source.Marker{Kind: source.MarkerGap, From: "1", To: "2"})
+		if !m.Everywhere || m.Last {
+			t.Errorf("marker: everywhere %v, last %v", m.Everywhere, m.Last)
+		}
+	}
+}
+
 func TestChange_sequence_sorts_as_text_and_is_absent_for_what_is_no_number(t *testing.T) {
 	for version, want := range map[string]string{
 		"7": "00000000000000000007", "18446744073709551615": "18446744073709551615", "100000000000000000000": "",

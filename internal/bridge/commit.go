@@ -121,7 +121,6 @@ func (p *session) doubtStored(b *checkpoint.Batch, streams []*stream) {
 			s.stored = false
 		}
 	}
-	p.unlogged = p.unlogged || b.Log != nil
 }
 
 // batch collects what the streams have to save.

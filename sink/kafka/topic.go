@@ -102,17 +102,23 @@ func (s *Sink) check(ctx context.Context, t *topic) (limit int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, problem := range losses(settings, s.cfg.Tombstones) {
-		if !t.told {
-			s.cfg.Log.Warn("a topic's settings lose events", "topic", name, "problem", problem)
-		}
-	}
-	t.told = true
+	s.tellLosses(t, settings)
 	limit, err = strconv.ParseInt(settings[settingSize], 10, 64)
 	if err != nil || limit <= 0 { // not every broker tells
 		return batch.DefaultLimit, nil
 	}
 	return limit, nil
+}
+
+// tellLosses warns of what a topic's settings lose, once however often it has to be opened.
+func (s *Sink) tellLosses(t *topic, settings map[string]string) {
+	if t.told {
+		return
+	}
+	t.told = true
+	for _, problem := range losses(settings, s.cfg.Tombstones) {
+		s.cfg.Log.Warn("a topic's settings lose events", "topic", t.name, "problem", problem)
+	}
 }
 
 // losses names what a topic's settings lose.

@@ -200,6 +200,12 @@ func (s *screen) end() (bool, error) {
 // tail runs until the test or stop ends it.
 func (b *broker) tail(cfg tail.Config) (s *screen, stop func()) {
 	b.t.Helper()
+	return b.tailAfter(cfg, func(*natslog.Log) {})
+}
+
+// tailAfter is tail with a log that prepare has had.
+func (b *broker) tailAfter(cfg tail.Config, prepare func(*natslog.Log)) (s *screen, stop func()) {
+	b.t.Helper()
 	s = new(screen)
 	if cfg.Printer == nil {
 		cfg.Printer = s
@@ -211,6 +217,7 @@ func (b *broker) tail(cfg tail.Config) (s *screen, stop func()) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	prepare(log)
 	ctx, cancel := context.WithCancel(b.t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {

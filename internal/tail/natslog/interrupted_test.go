@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
 )
 
 func TestTail_goes_on_after_the_broker_was_away(t *testing.T) {
@@ -66,6 +67,21 @@ func TestTail_starts_again_with_a_stream_that_was_replaced(t *testing.T) {
 	if n := strings.Count(s.said(), "was replaced by a new one"); n < 8 { // more where the broker took several attempts
 		t.Errorf("of at least 8 times it said %d times so:\n%s", n, s.said())
 	}
+}
+
+// A consumer that is made on the new stream would wait there for a sequence of the old one.
+func TestTail_notices_a_stream_that_is_replaced_before_its_consumer_is_made(t *testing.T) {
+	b := newBroker(t).start().stream()
+	b.publish(tail.Added, "web", 1, 1)
+	s, _ := b.tailAfter(tail.Config{Span: tail.Span{Follow: true}}, func(l *natslog.Log) {
+		l.BeforeConsumer(func() {
+			b.use(func(js jetstream.JetStream) error {
+				return errors.Join(js.DeleteStream(t.Context(), "KUBERNETES"), createStream(t.Context(), js))
+			})
+			b.publish(tail.Updated, "web", 10, 3)
+		})
+	})
+	b.expect(s, "updated web@10")
 }
 
 func TestTail_goes_on_silently_when_its_consumer_was_deleted(t *testing.T) {

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafka
+
+import (
+	"bytes"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+)
+
+func TestSink_tells_once_what_settings_lose(t *testing.T) {
+	var said bytes.Buffer
+	s := &Sink{cfg: Config{Log: slog.New(slog.NewTextHandler(&said, nil))}}
+	one, other := &topic{name: "one"}, &topic{name: "other"}
+	for _, at := range []*topic{one, one, other} {
+		s.tellLosses(at, map[string]string{settingISR: "1"})
+	}
+	if strings.Count(said.String(), "topic=one ") != 1 || strings.Count(said.String(), "topic=other ") != 1 {
+		t.Errorf("it says:\n%s", said.String())
+	}
+}
+
+// The copies in all partitions are one event: same id, same everything.
+func TestSink_announces_an_epoch_with_one_time(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Sink{cfg: Config{Cluster: "c", Pipeline: "p"}}
+		s.take(kafka.Producer{ID: 4, Epoch: 1})
+		first := s.announcement()
+		time.Sleep(time.Second) //nolint:forbidigo // it is a bubble's clock
+		if second := s.announcement(); !slices.Equal(first.Attributes, second.Attributes) {
+			t.Errorf("%v, then %v", first.Attributes, second.Attributes)
+		}
+		s.take(kafka.Producer{ID: 4, Epoch: 2})
+		if next := s.announcement(); next.ID == first.ID {
+			t.Errorf("the next epoch has the same id %s", next.ID)
+		}
+	})
+}
