@@ -5,6 +5,7 @@ package tail
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -52,6 +53,24 @@ type Span struct {
 	// Follow goes on at the end of the log, and waits for a log that does not exist. Without it reading ends where the log
 	// ended at the start.
 	Follow bool
+}
+
+// Part says for a person which part of a log is read. Missing says that the log was seen not to exist, so that all of it is new.
+func (s Span) Part(missing bool) string {
+	until := ""
+	if !s.Until.IsZero() {
+		until = " until " + s.Until.Format(time.RFC3339)
+	}
+	switch {
+	case s.Start.Last > 0:
+		return fmt.Sprintf("from the last %d events that match%s", s.Start.Last, until)
+	case !s.Start.Time.IsZero():
+		return "from " + s.Start.Time.Format(time.RFC3339) + " on" + until
+	case s.Start.Beginning || missing:
+		return "from its beginning on" + until
+	default:
+		return "from now on" + until
+	}
 }
 
 // Reading is what a [Log] is asked for. All its functions are set; one at a time is called.

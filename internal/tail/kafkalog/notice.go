@@ -171,7 +171,7 @@ func (r *reader) say(notice string) {
 func (r *reader) reads() {
 	switch {
 	case !r.begun && r.Follow:
-		r.cfg.Notice(fmt.Sprintf("reading %s at %s %s; ^C ends it", r.what, r.brokers(), r.part()))
+		r.cfg.Notice(fmt.Sprintf("reading %s at %s %s; ^C ends it", r.what, r.brokers(), r.Part(r.missing)))
 	case r.waiting == "", r.failing(), r.surveysFailed > 0:
 		r.begun = true
 		return
@@ -179,22 +179,4 @@ func (r *reader) reads() {
 		r.cfg.Notice(fmt.Sprintf("reading %s at %s again", r.what, r.brokers()))
 	}
 	r.begun, r.waiting = true, ""
-}
-
-// part says which part of the log is read.
-func (r *reader) part() string {
-	start, until := r.Start, ""
-	if !r.Until.IsZero() {
-		until = " until " + r.Until.Format(time.RFC3339)
-	}
-	switch {
-	case start.Last > 0:
-		return fmt.Sprintf("from the last %d events that match%s", start.Last, until)
-	case !start.Time.IsZero():
-		return "from " + start.Time.Format(time.RFC3339) + " on" + until
-	case start.Beginning || r.missing:
-		return "from its beginning on" + until
-	default:
-		return "from now on" + until
-	}
 }

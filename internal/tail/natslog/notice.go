@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -50,27 +49,9 @@ func answered(err error) error {
 func (r *reader) reads() {
 	switch {
 	case !r.begun && r.Follow:
-		r.cfg.Notice(fmt.Sprintf("reading stream %s at %s %s; ^C ends it", r.cfg.Stream, r.servers(), r.part()))
+		r.cfg.Notice(fmt.Sprintf("reading stream %s at %s %s; ^C ends it", r.cfg.Stream, r.servers(), r.Part(r.missing)))
 	case r.waiting != "":
 		r.cfg.Notice(fmt.Sprintf("reading stream %s at %s again", r.cfg.Stream, r.servers()))
 	}
 	r.begun, r.waiting = true, ""
-}
-
-// part says which part of the log is read.
-func (r *reader) part() string {
-	start, until := r.Start, ""
-	if !r.Until.IsZero() {
-		until = " until " + r.Until.Format(time.RFC3339)
-	}
-	switch {
-	case start.Last > 0:
-		return fmt.Sprintf("from the last %d events that match%s", start.Last, until)
-	case !start.Time.IsZero():
-		return "from " + start.Time.Format(time.RFC3339) + " on" + until
-	case start.Beginning || r.missing:
-		return "from its beginning on" + until
-	default:
-		return "from now on" + until
-	}
 }
