@@ -211,7 +211,8 @@ func (f *fake) InitProducer(ctx context.Context, name string, previous *kafka.Pr
 	return id, f.note(fakeLine{Name: name, ID: id})
 }
 
-func (f *fake) Produce(ctx context.Context, _ string, partition int32, sized []byte) (int64, error) {
+func (f *fake) Produce(ctx context.Context, _ string, partition int32, addressed []byte) (int64, error) {
+	sized := addressed[4:]
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.answer(ctx, "Produce"); err != nil {

@@ -75,7 +75,7 @@ func (p *producer) send(ctx context.Context, arrived func()) error {
 func (p *producer) deliver(ctx context.Context) error {
 	var offset int64
 	err := again(ctx, func() (err error) {
-		offset, err = p.broker.Produce(ctx, p.topic, p.partition, p.batch.Sized())
+		offset, err = p.broker.Produce(ctx, p.topic, p.partition, p.batch.Addressed(p.partition))
 		p.unanswered = p.unanswered || err != nil
 		return err
 	})

@@ -82,12 +82,12 @@ func TestClient_says_which_permission_is_missing(t *testing.T) {
 	var b batch.Builder
 	b.Append(&batch.Record{Key: "k", Value: []byte("v")}, batch.DefaultLimit)
 	b.Seal(1, 0, 0)
-	sized := b.Sized()
+	addressed := b.Addressed(0)
 	for name, m := range map[string]struct {
 		try  func() error
 		want string
 	}{
-		"produce": {func() error { _, err := cl.Produce(t.Context(), topic, 0, sized); return err }, "produce to secured/0: the user's ACLs do not allow operation Write on Topic secured: error 29"},
+		"produce": {func() error { _, err := cl.Produce(t.Context(), topic, 0, addressed); return err }, "produce to secured/0: the user's ACLs do not allow operation Write on Topic secured: error 29"},
 		"fetch": {func() error {
 			_, _, err := cl.Fetch(t.Context(), topic, 0, 0, func(*kafka.Record) error { return nil })
 			return err
@@ -97,7 +97,7 @@ func TestClient_says_which_permission_is_missing(t *testing.T) {
 		"producer":         {func() error { _, err := cl.InitProducer(t.Context(), "", nil); return err }, "ask for a producer id: the user's ACLs do not allow operation IdempotentWrite on the Cluster, or Write on a Topic: error 31"},
 		"transactional id": {func() error { _, err := cl.InitProducer(t.Context(), "bridge", nil); return err }, "ask for a producer id: the user's ACLs do not allow operation Write on TransactionalId bridge: error 53"},
 		"see":              {func() error { _, err := cl.Partitions(t.Context(), "hidden"); return err }, "ask for topic hidden: there is no such topic, or it may not be seen"},
-		"produce unseen":   {func() error { _, err := cl.Produce(t.Context(), "hidden", 0, sized); return err }, "produce to hidden/0: topic not found (topic=\"hidden\")"},
+		"produce unseen":   {func() error { _, err := cl.Produce(t.Context(), "hidden", 0, addressed); return err }, "produce to hidden/0: topic not found (topic=\"hidden\")"},
 		"bounds unseen":    {func() error { _, err := cl.Bounds(t.Context(), "hidden", 1); return err }, "read the bounds of hidden: the user's ACLs do not allow operation Describe on Topic hidden: error 29"},
 	} {
 		t.Run(name, func(t *testing.T) { wantError(t, c, "SASL_PLAINTEXT", m.try(), m.want) })

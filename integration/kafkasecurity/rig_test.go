@@ -152,7 +152,7 @@ func (p *producer) fill(value string) {
 
 // send sends the record that fill made, again if it was sent before.
 func (p *producer) send(ctx context.Context) (offset int64, err error) {
-	return p.client.Produce(ctx, topic, 0, p.b.Sized())
+	return p.client.Produce(ctx, topic, 0, p.b.Addressed(0))
 }
 
 // works reports whether a client can do what a sink does.

@@ -3,7 +3,9 @@
 package kafkasink
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
@@ -222,11 +226,25 @@ func TestSink_sends_the_same_bytes_again(t *testing.T) {
 	}
 }
 
+// Nothing is answered, so each batch that is handed over stays under way.
 func TestSink_has_one_batch_under_way_in_each_partition(t *testing.T) {
 	const partitions = 3
 	r := newRig(t, shared.ForTest(t), partitions, nil)
 	p := proxiesOf(r.Cluster)[0]
 	s := start(t, r.config(proxied))
+	var mu sync.Mutex
+	underWay := map[int32]int{}
+	p.watch(func(api int16, request []byte) bool {
+		if api == apiProduce {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, n := range partitionsOf(t, request) {
+				underWay[n]++
+			}
+		}
+		return false
+	})
+	defer p.watch(nil)
 	p.hold(func(api int16) bool { return api == apiProduce })
 	defer p.release()
 	var answers []<-chan answer
@@ -234,17 +252,24 @@ func TestSink_has_one_batch_under_way_in_each_partition(t *testing.T) {
 		answers = append(answers, send(t, s, message(r.topic, fmt.Sprintf("key-%d", n), 1)))
 	}
 	eventually(t, "requests are under way", func() error {
-		if n := p.waiting.Load(); n < partitions {
+		if n := p.waiting.Load(); n < 2 {
 			return fmt.Errorf("%d", n)
 		}
 		return nil
 	})
 	for range 50 {
-		if n := p.waiting.Load(); n > partitions {
-			t.Fatalf("%d requests for %d partitions", n, partitions)
+		if n := p.waiting.Load(); n > 2 {
+			t.Fatalf("%d requests to one broker", n)
 		}
 		ok(t, pause.For(t.Context(), 5*time.Millisecond))
 	}
+	mu.Lock()
+	for n, batches := range underWay {
+		if batches != 1 {
+			t.Errorf("%d batches for partition %d", batches, n)
+		}
+	}
+	mu.Unlock()
 	p.release()
 	for _, a := range answers {
 		ok(t, wait(t, a).err)
@@ -252,4 +277,20 @@ func TestSink_has_one_batch_under_way_in_each_partition(t *testing.T) {
 	if n := len(others(r.records(t, r.topic))); n != 500 {
 		t.Errorf("%d records", n)
 	}
+}
+
+// partitionsOf returns the partitions that a Produce request is for.
+func partitionsOf(t *testing.T, request []byte) (all []int32) {
+	sized := append(binary.BigEndian.AppendUint32(nil, uint32(len(request))), request...)
+	_, _, _, m, err := protocol.ReadRequest(bytes.NewReader(sized))
+	if err != nil {
+		t.Errorf("read the request: %v", err)
+		return nil
+	}
+	for _, topic := range m.(*produce.Request).Topics {
+		for _, p := range topic.Partitions {
+			all = append(all, p.Partition)
+		}
+	}
+	return all
 }

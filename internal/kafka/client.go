@@ -3,19 +3,16 @@
 package kafka
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 )
 
 // Config says where a cluster is and as whom to speak to it.
@@ -54,6 +51,7 @@ type Client struct {
 	transport *kafkago.Transport
 	client    *kafkago.Client
 	doctor    *doctor
+	harbour   *harbour
 	// life ends when the client is closed.
 	life context.Context
 	end  context.CancelFunc
@@ -92,10 +90,12 @@ func NewClient(c Config) (*Client, error) {
 		Dial: d.dial, DialTimeout: dialTimeout, MetadataTTL: metadataAge, MetadataTopics: c.Topics, ClientID: c.ClientID, TLS: tls, SASL: mechanism, Context: life,
 	}
 	addr := kafkago.TCP(c.Brokers...)
-	return &Client{
+	client := &Client{
 		cfg: c, addr: addr, dialer: d, transport: transport, client: &kafkago.Client{Addr: addr, Transport: transport}, doctor: newDoctor(c, tls),
 		life: life, end: end,
-	}, nil
+	}
+	client.harbour = newHarbour(client.send)
+	return client, nil
 }
 
 // Close ends the requests that are under way and closes all connections, whatever is waited for on them. What is asked for later fails with [ErrClosed].
@@ -103,6 +103,7 @@ func (c *Client) Close() {
 	c.end()
 	c.dialer.close()
 	c.transport.CloseIdleConnections()
+	c.harbour.close()
 }
 
 // renew throws the connections away, and what is known of the cluster: a connection that died unnoticed costs a whole timeout, and
@@ -180,24 +181,4 @@ func (c *Client) InitProducer(ctx context.Context, transactionalID string, previ
 		return nil
 	})
 	return p, err
-}
-
-// Produce hands a partition's leader one record batch, and returns the offset of its first record once all replicas that are in sync have
-// it. sized is what [batch.Builder.Sized] returns: the batch behind its length. It is only read, but after an error it may be read for a while
-// after Produce has returned: until then nothing may be written to it.
-func (c *Client) Produce(ctx context.Context, topic string, partition int32, sized []byte) (offset int64, err error) {
-	err = c.do(ctx, "produce to "+topic+"/"+strconv.Itoa(int(partition)), "operation Write on Topic "+topic, func(ctx context.Context) error {
-		res, err := c.client.RawProduce(ctx, &kafkago.RawProduceRequest{
-			Topic: topic, Partition: int(partition), RequiredAcks: kafkago.RequireAll, RawRecords: protocol.RawRecordSet{Reader: bytes.NewReader(sized)},
-		})
-		switch {
-		case err != nil:
-			return err
-		case res.Error != nil:
-			return res.Error
-		}
-		offset = res.BaseOffset
-		return nil
-	})
-	return offset, err
 }

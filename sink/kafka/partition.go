@@ -155,7 +155,7 @@ func (p *partition) adopt() {
 func (p *partition) deliver(ctx context.Context, l *load) error {
 	p.seal(l)
 	for n := 1; ; n++ {
-		offset, err := p.sink.client.Produce(ctx, p.topic.name, p.number, l.builder.Sized())
+		offset, err := p.sink.client.Produce(ctx, p.topic.name, p.number, l.builder.Addressed(p.number))
 		switch {
 		case err == nil:
 			return p.acknowledged(l, offset, n > 1)

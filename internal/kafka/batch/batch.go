@@ -31,9 +31,10 @@ const (
 	// all bytes of the batch as it is sent, compressed if it is: those of Builder.Size. One byte more is refused with MESSAGE_TOO_LARGE.
 	DefaultLimit = 1048588
 
-	// sizePrefix is kept before each batch for Builder.Sized.
+	// prefix is kept before each batch for Builder.Addressed: a partition's number, and the batch's size.
+	prefix     = 8
 	sizePrefix = 4
-	head       = sizePrefix + Overhead
+	head       = prefix + Overhead
 )
 
 // Header is a header of a record. Its name has to be UTF-8: Java's clients read it as text. Its value may be any bytes but is never null.
@@ -55,7 +56,7 @@ type Record struct {
 // only what Seal is given changes. That is what a retry needs, because a broker that has a batch of the same sequences takes another
 // one for its repetition, whatever is in it.
 type Builder struct {
-	// plain is the batch, packed the same with compressed records, both behind sizePrefix bytes. packed counts only if codec is not 0.
+	// plain is the batch, packed the same with compressed records, both behind prefix bytes. packed counts only if codec is not 0.
 	plain, packed []byte
 	codec         int16
 	sealed        bool
@@ -71,9 +72,9 @@ func (b *Builder) Len() int { return b.count }
 func (b *Builder) Size() int {
 	switch {
 	case b.codec != 0:
-		return len(b.packed) - sizePrefix
+		return len(b.packed) - prefix
 	case b.count > 0:
-		return len(b.plain) - sizePrefix
+		return len(b.plain) - prefix
 	default:
 		return Overhead
 	}
@@ -82,7 +83,7 @@ func (b *Builder) Size() int {
 // SizeWith returns what Size would be, uncompressed, with r as one more record.
 func (b *Builder) SizeWith(r *Record) int {
 	length := r.length(b.delta(r), b.count)
-	return max(len(b.plain)-sizePrefix, Overhead) + sizeVarint(length) + length
+	return max(len(b.plain)-prefix, Overhead) + sizeVarint(length) + length
 }
 
 // Append adds r, which is copied, and reports whether it did: it does not if the batch would, uncompressed, be larger than limit bytes,
@@ -95,10 +96,10 @@ func (b *Builder) Append(r *Record, limit int) bool {
 	delta := b.delta(r)
 	length := r.length(delta, b.count)
 	size := max(len(b.plain), head) + sizeVarint(length) + length
-	if size > limit+sizePrefix {
+	if size > limit+prefix {
 		return false
 	}
-	b.grow(size, limit+sizePrefix)
+	b.grow(size, limit+prefix)
 	b.plain = r.append(b.plain, length, delta, b.count)
 	if b.count == 0 {
 		b.first, b.newest = r.Timestamp, r.Timestamp
@@ -127,7 +128,7 @@ func (b *Builder) Compress(c *Codec) int {
 	return b.Size()
 }
 
-// Reset makes the batch empty. What Seal and Sized returned must not be used any more. Of the Builder's memory each part that is larger than
+// Reset makes the batch empty. What Seal and Addressed returned must not be used any more. Of the Builder's memory each part that is larger than
 // keep bytes is let go: there are two such parts, the batch, and the batch compressed.
 func (b *Builder) Reset(keep int) {
 	plain, packed := b.plain[:0], b.packed[:0]

@@ -56,7 +56,7 @@ func TestAppend_copies_what_it_is_given(t *testing.T) {
 	copy(r.Value, "after!")
 	r.Headers[0].Value = "after"
 	b.Seal(1, 0, 0)
-	_, _, got := decode(t, b.Sized())
+	_, _, got := decode(t, b.Addressed(0)[4:])
 	checkRecords(t, got, []Record{{Key: "k", Value: []byte("before"), Headers: []Header{{"name", "before"}}}})
 }
 
@@ -89,10 +89,10 @@ func TestBuilder_keeps_no_more_memory_than_it_is_told(t *testing.T) {
 		}
 	}
 	b.Compress(NewCodec(Snappy))
-	if got := cap(b.plain); got > limit+sizePrefix {
+	if got := cap(b.plain); got > limit+prefix {
 		t.Errorf("a batch of at most %d bytes has %d bytes of memory", limit, got)
 	}
-	b.Reset(limit + sizePrefix)
+	b.Reset(limit + prefix)
 	if cap(b.plain) == 0 || cap(b.packed) == 0 {
 		t.Error("memory that may be kept was let go")
 	}
@@ -110,7 +110,7 @@ func TestAppend_and_Seal_take_no_memory_in_the_long_run(t *testing.T) {
 		for b.Append(&r, 1<<18) {
 		}
 		b.Seal(1, 0, 0)
-		binary.BigEndian.Uint32(b.Sized())
+		binary.BigEndian.Uint32(b.Addressed(0)[4:])
 	}
 	if n := testing.AllocsPerRun(20, batch); n != 0 {
 		t.Errorf("%v allocations a batch", n)

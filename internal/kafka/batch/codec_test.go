@@ -51,7 +51,7 @@ func TestCompress_tries_one_codec_after_another(t *testing.T) {
 	}
 	b.Compress(NewCodec(Lz4))
 	b.Seal(1, 0, 0)
-	_, _, got := decode(t, b.Sized())
+	_, _, got := decode(t, b.Addressed(0)[4:])
 	checkRecords(t, got, want)
 }
 
@@ -69,7 +69,7 @@ func TestCompress_leaves_what_it_would_make_larger(t *testing.T) {
 			t.Errorf("%s: %d bytes became %d", c, plain, size)
 		}
 		b.Seal(1, 0, 0)
-		_, _, got := decode(t, b.Sized())
+		_, _, got := decode(t, b.Addressed(0)[4:])
 		checkRecords(t, got, want)
 	}
 }
@@ -93,7 +93,7 @@ func TestZstd_finds_what_is_most_of_a_batch_away(t *testing.T) {
 		t.Errorf("%d bytes became %d, want at most %d", len(want[0].Value), size, limit)
 	}
 	b.Seal(1, 0, 0)
-	_, _, got := decode(t, b.Sized())
+	_, _, got := decode(t, b.Addressed(0)[4:])
 	checkRecords(t, got, want)
 }
 
@@ -116,7 +116,7 @@ func TestCodec_serves_many_with_few_encoders(t *testing.T) {
 					fill(t, &b, want)
 					b.Compress(c)
 					b.Seal(1, 0, 0)
-					_, _, got := decode(t, b.Sized())
+					_, _, got := decode(t, b.Addressed(0)[4:])
 					checkRecords(t, got, want)
 				}
 			})

@@ -41,10 +41,10 @@ func FuzzAppend_never_exceeds_the_limit(f *testing.F) {
 			if took {
 				size = announced
 			}
-			if b.Size() != size || took && len(b.plain)-sizePrefix != size {
-				t.Fatalf("Size says %d, announced were %d, encoded are %d", b.Size(), size, len(b.plain)-sizePrefix)
+			if b.Size() != size || took && len(b.plain)-prefix != size {
+				t.Fatalf("Size says %d, announced were %d, encoded are %d", b.Size(), size, len(b.plain)-prefix)
 			}
-			if cap(b.plain) > max(limit, 0)+sizePrefix && limit < math.MaxInt32 {
+			if cap(b.plain) > max(limit, 0)+prefix && limit < math.MaxInt32 {
 				t.Fatalf("%d bytes of memory for a limit of %d", cap(b.plain), limit)
 			}
 		}

@@ -89,10 +89,10 @@ func TestBatch_is_read_as_it_was_written(t *testing.T) {
 			t.Fatalf("%d bytes, announced were %d, uncompressed %d", len(p), announced, plain)
 		}
 		checkHeader(t, p, want)
-		if sized := b.Sized(); !bytes.Equal(sized[4:], p) {
-			t.Fatal("Sized has another batch")
+		if addressed := b.Addressed(7); !bytes.Equal(addressed[8:], p) {
+			t.Fatal("Addressed has another batch")
 		}
-		read, attributes, got := decode(t, b.Sized())
+		read, attributes, got := decode(t, b.Addressed(0)[4:])
 		checkRecords(t, got, want)
 		if read.ProducerID != id || read.ProducerEpoch != epoch || read.BaseSequence != sequence {
 			t.Fatalf("read id %d, epoch %d, sequence %d", read.ProducerID, read.ProducerEpoch, read.BaseSequence)
@@ -123,7 +123,7 @@ func TestAppend_after_Compress_undoes_it(t *testing.T) {
 			}
 		}
 		b.Seal(1, 0, 0)
-		_, _, got := decode(t, b.Sized())
+		_, _, got := decode(t, b.Addressed(0)[4:])
 		checkRecords(t, got, want)
 	})
 }

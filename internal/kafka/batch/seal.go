@@ -37,11 +37,11 @@ func (b *Builder) Seal(producerID int64, epoch int16, baseSequence int32) []byte
 		panic("BUG: batch without records sealed")
 	}
 	b.sealed = true
-	sized := b.bytes()
-	p := sized[sizePrefix:]
+	addressed := b.bytes()
+	p := addressed[prefix:]
 
 	be := binary.BigEndian
-	be.PutUint32(sized, uint32(len(p)))
+	be.PutUint32(addressed[prefix-sizePrefix:], uint32(len(p)))
 	be.PutUint64(p, 0)
 	be.PutUint32(p[atLength:], uint32(len(p)-atLeaderEpoch))
 	be.PutUint32(p[atLeaderEpoch:], noEpoch&0xffffffff)
@@ -59,16 +59,21 @@ func (b *Builder) Seal(producerID int64, epoch int16, baseSequence int32) []byte
 	return p
 }
 
-// Sized returns what Seal returned last behind its length as an int32. That is the field records of a Produce request up to version 8,
-// and what kafka-go's RawRecordSet has to consist of. It panics if the batch is not sealed.
-func (b *Builder) Sized() []byte {
+// Addressed returns what Seal returned last behind the number of a partition and its own length, both as an int32: what a Produce request up to
+// version 8 has for each partition. It is the Builder's own, as what Seal returns. It panics if the batch is not sealed.
+func (b *Builder) Addressed(partition int32) []byte {
 	if !b.sealed {
 		panic("BUG: batch is not sealed")
 	}
-	return b.bytes()
+	p := b.bytes()
+	// A connection may still read what is to be sent again: it is not written without need.
+	if be := binary.BigEndian; be.Uint32(p) != uint32(partition) {
+		be.PutUint32(p, uint32(partition))
+	}
+	return p
 }
 
-// bytes returns the batch and its prefix, without room behind it.
+// bytes returns the batch behind its prefix, without room behind it.
 func (b *Builder) bytes() []byte {
 	p := b.plain
 	if b.codec != 0 {

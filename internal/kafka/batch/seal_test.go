@@ -45,7 +45,7 @@ func TestSealed_batch_cannot_be_changed(t *testing.T) {
 		"compress":       func() { sealed().Compress(NewCodec(Gzip)) },
 		"not compressed": func() { sealed().Compress(nil) },
 		"empty":          func() { new(Builder).Seal(1, 0, 0) },
-		"not sealed":     func() { new(Builder).Sized() },
+		"not sealed":     func() { new(Builder).Addressed(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

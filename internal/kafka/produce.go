@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Produce hands a partition's leader one record batch, and returns the offset of its first record once all replicas that are in sync have
+// it. addressed is what [batch.Builder.Addressed] returns for the partition: its number, and the batch behind its length. It is only read, but after an
+// error it may be read for a while after Produce has returned: until then nothing may be written to it.
+//
+// Batches for partitions of one leader that are handed over at the same time share a request. Two requests to one leader are under way at most, not
+// counting those of partitions that were slow in company: such a one has requests of its own until it is not slow any more.
+func (c *Client) Produce(ctx context.Context, topic string, partition int32, addressed []byte) (offset int64, err error) {
+	p := &parcel{place: place{topic, partition}, data: addressed, done: make(chan delivery, 1)}
+	err = c.do(ctx, "produce to "+p.place.String(), "operation Write on Topic "+topic, func(ctx context.Context) error {
+		leader, err := c.leader(ctx, p.place)
+		if err != nil {
+			return err
+		}
+		if !c.harbour.take(leader, p) {
+			return ErrClosed
+		}
+		select {
+		case d := <-p.done:
+			offset = d.offset
+			return d.err
+		case <-ctx.Done():
+			c.harbour.withdraw(leader, p)
+			return ctx.Err()
+		}
+	})
+	return offset, err
+}
+
+// place is a partition.
+type place struct {
+	topic     string
+	partition int32
+}
+
+func (p place) String() string { return fmt.Sprintf("%s/%d", p.topic, p.partition) }
+
+// parcel is a batch on its way.
+type parcel struct {
+	place place
+	data  []byte
+	done  chan delivery // of one
+}
+
+// delivery is what became of a parcel.
+type delivery struct {
+	offset int64
+	err    error
+}
+
+const (
+	// maxRequests is how many requests with several parcels are under way to one broker: while it works on one, another one comes to it.
+	maxRequests = 2
+	// maxRequest is how large a request becomes by more than one parcel, in bytes.
+	maxRequest = 4 << 20
+	// slow is how long an answer may take that concerns several partitions. The slowest of them makes all wait.
+	slow = time.Second
+)
+
+// errMissing says that an answer does not say what became of a parcel.
+var errMissing = errors.New("the answer leaves the partition out")
+
+// harbour is where parcels wait for a request to their broker.
+type harbour struct {
+	// send makes one request to a broker, and returns what became of each parcel, in their order. An error means that there was no answer.
+	send func(leader int32, load []*parcel) ([]delivery, error)
+	work sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	docks  map[int32]*dock
+}
+
+// dock has what waits for one broker.
+type dock struct {
+	waiting []*parcel
+	// under counts requests that are under way, other than those of partitions which are apart.
+	under int
+	// apart has the partitions that share no request.
+	apart map[place]bool
+}
+
+func newHarbour(send func(int32, []*parcel) ([]delivery, error)) *harbour {
+	return &harbour{send: send, docks: map[int32]*dock{}}
+}
+
+// take accepts a parcel, which is sent as soon as there is a request for it. It returns false if the harbour is closed.
+func (h *harbour) take(leader int32, p *parcel) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return false
+	}
+	d := h.docks[leader]
+	if d == nil {
+		d = &dock{apart: map[place]bool{}}
+		h.docks[leader] = d
+	}
+	switch {
+	case d.apart[p.place]:
+		h.work.Go(func() { h.carry(leader, d, []*parcel{p}) })
+	case d.under == maxRequests:
+		d.waiting = append(d.waiting, p)
+	default:
+		d.waiting = append(d.waiting, p)
+		d.under++
+		load := d.load()
+		h.work.Go(func() { h.ply(leader, d, load) })
+	}
+	return true
+}
+
+// withdraw takes a parcel back if it is not on its way yet.
+func (h *harbour) withdraw(leader int32, p *parcel) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d := h.docks[leader]
+	for i, w := range d.waiting {
+		if w == p {
+			d.waiting = append(d.waiting[:i], d.waiting[i+1:]...)
+			return
+		}
+	}
+}
+
+// close refuses what comes, and waits for the end of what is under way.
+func (h *harbour) close() {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	h.work.Wait()
+}
+
+// ply carries loads until nothing waits any more.
+func (h *harbour) ply(leader int32, d *dock, load []*parcel) {
+	for len(load) > 0 {
+		h.carry(leader, d, load)
+		h.mu.Lock()
+		if load = d.load(); len(load) == 0 {
+			d.under--
+		}
+		h.mu.Unlock()
+	}
+}
+
+// load takes the parcels of the next request out of what waits: the oldest ones, and one of a partition. The caller holds the harbour's mu.
+func (d *dock) load() (load []*parcel) {
+	size, left := 0, d.waiting[:0]
+	in := make(map[place]bool, len(d.waiting))
+	for _, p := range d.waiting {
+		if in[p.place] || len(load) > 0 && size+len(p.data) > maxRequest {
+			left = append(left, p)
+			continue
+		}
+		in[p.place] = true
+		size += len(p.data)
+		load = append(load, p)
+	}
+	clear(d.waiting[len(left):])
+	d.waiting = left
+	return load
+}
+
+// carry makes one request. Partitions that had no answer, or a late one, together with others, are apart from then on, until they have had one in time.
+func (h *harbour) carry(leader int32, d *dock, load []*parcel) {
+	began := time.Now()
+	deliveries, err := h.send(leader, load)
+	late := err != nil || time.Since(began) > slow
+	h.mu.Lock()
+	for _, p := range load {
+		switch {
+		case !late:
+			delete(d.apart, p.place)
+		case len(load) > 1:
+			d.apart[p.place] = true
+		}
+	}
+	h.mu.Unlock()
+	for i, p := range load {
+		if err != nil {
+			p.done <- delivery{err: err}
+		} else {
+			p.done <- deliveries[i]
+		}
+	}
+}

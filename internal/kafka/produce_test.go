@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// shore is what a harbour's requests come to.
+type shore struct {
+	mu sync.Mutex
+	// loads are the requests so far, each with its parcels in order.
+	loads []string
+	// answer is what becomes of a request, after a while.
+	answer func(load []*parcel) ([]delivery, error)
+}
+
+func (s *shore) send(leader int32, load []*parcel) ([]delivery, error) {
+	text := fmt.Sprint(leader, ":")
+	for _, p := range load {
+		text += " " + p.place.String()
+	}
+	s.mu.Lock()
+	s.loads = append(s.loads, text)
+	s.mu.Unlock()
+	return s.answer(load)
+}
+
+// after answers each request after d, with offsets that are the numbers of partitions.
+func after(d time.Duration) func([]*parcel) ([]delivery, error) {
+	return func(load []*parcel) (all []delivery, _ error) {
+		<-time.After(d)
+		for _, p := range load {
+			all = append(all, delivery{offset: int64(p.place.partition)})
+		}
+		return all, nil
+	}
+}
+
+func parcelOf(partition int32, size int) *parcel {
+	return &parcel{place: place{"t", partition}, data: make([]byte, size), done: make(chan delivery, 1)}
+}
+
+// parcelsOf returns small ones.
+func parcelsOf(partitions ...int32) (all []*parcel) {
+	for _, n := range partitions {
+		all = append(all, parcelOf(n, 10))
+	}
+	return all
+}
+
+func (s *shore) check(t *testing.T, want ...string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.loads, want) {
+		t.Errorf("requests %q, want %q", s.loads, want)
+	}
+}
+
+func takeAll(t *testing.T, h *harbour, leader int32, all []*parcel) {
+	t.Helper()
+	for _, p := range all {
+		if !h.take(leader, p) {
+			t.Fatal("the harbour is closed")
+		}
+		synctest.Wait() // so that what is sent at once is sent in this order
+	}
+}
+
+func TestHarbour_sends_at_once_and_then_what_has_come_meanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shore{answer: after(10 * time.Millisecond)}
+		h := newHarbour(s.send)
+		all := parcelsOf(0, 1, 2, 3, 3, 4)
+		takeAll(t, h, 7, all)
+		takeAll(t, h, 8, parcelsOf(9))
+		s.check(t, "7: t/0", "7: t/1", "8: t/9")
+		for _, p := range all {
+			if d := <-p.done; d.err != nil || d.offset != int64(p.place.partition) {
+				t.Errorf("%s: %+v", p.place, d)
+			}
+		}
+		h.close()
+		s.check(t, "7: t/0", "7: t/1", "8: t/9", "7: t/2 t/3 t/4", "7: t/3") // one batch of a partition at a time
+		if h.take(7, parcelOf(0, 10)) {
+			t.Error("a closed harbour takes something")
+		}
+	})
+}
+
+func TestHarbour_bounds_requests_of_several_batches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shore{answer: after(10 * time.Millisecond)}
+		h := newHarbour(s.send)
+		takeAll(t, h, 1, append(parcelsOf(0, 1), parcelOf(2, maxRequest-10), parcelOf(3, 11), parcelOf(4, 10), parcelOf(5, maxRequest+1)))
+		h.close()
+		s.check(t, "1: t/0", "1: t/1", "1: t/2 t/4", "1: t/3", "1: t/5")
+	})
+}
+
+func TestHarbour_does_not_send_what_was_withdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shore{answer: after(10 * time.Millisecond)}
+		h := newHarbour(s.send)
+		all := parcelsOf(0, 1, 2, 3)
+		takeAll(t, h, 1, all)
+		h.withdraw(1, all[2])
+		h.withdraw(1, all[0]) // it is under way, and nothing happens
+		h.close()
+		s.check(t, "1: t/0", "1: t/1", "1: t/3")
+	})
+}
+
+// A partition whose replicas are slow holds up the others of its request once.
+func TestHarbour_keeps_slow_partitions_apart_until_they_are_not(t *testing.T) {
+	for name, c := range map[string]struct {
+		took time.Duration
+		err  error
+	}{"a late answer": {took: slow + 1}, "no answer": {err: errors.New("cut")}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				mend := false
+				s := &shore{}
+				s.answer = func(load []*parcel) ([]delivery, error) {
+					mu.Lock()
+					bad := !mend && slices.ContainsFunc(load, func(p *parcel) bool { return p.place.partition == 2 })
+					mu.Unlock()
+					if !bad {
+						return after(10 * time.Millisecond)(load)
+					}
+					<-time.After(c.took)
+					answer, _ := after(0)(load)
+					return answer, c.err
+				}
+				h := newHarbour(s.send)
+				round := func() {
+					all := parcelsOf(0, 1, 2, 3)
+					takeAll(t, h, 1, all)
+					for _, p := range all {
+						if d := <-p.done; d.err != nil && !errors.Is(d.err, c.err) {
+							t.Errorf("%s: %v", p.place, d.err)
+						}
+					}
+					synctest.Wait()
+				}
+				round()
+				s.check(t, "1: t/0", "1: t/1", "1: t/2 t/3")
+				s.loads = nil
+				round() // 3 was in bad company only
+				s.check(t, "1: t/0", "1: t/1", "1: t/2", "1: t/3")
+				s.loads = nil
+				mu.Lock()
+				mend = true
+				mu.Unlock()
+				round()
+				s.check(t, "1: t/0", "1: t/1", "1: t/2", "1: t/3")
+				s.loads = nil
+				round()
+				s.check(t, "1: t/0", "1: t/1", "1: t/2 t/3")
+				h.close()
+			})
+		})
+	}
+}
+
+func TestHarbour_tells_all_of_a_request_that_failed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cut := errors.New("cut")
+		s := &shore{answer: func([]*parcel) ([]delivery, error) {
+			<-time.After(time.Millisecond)
+			return nil, cut
+		}}
+		h := newHarbour(s.send)
+		all := parcelsOf(0, 1, 2, 3)
+		takeAll(t, h, 1, all)
+		h.close()
+		for _, p := range all {
+			if d := <-p.done; !errors.Is(d.err, cut) {
+				t.Errorf("%s: %+v", p.place, d)
+			}
+		}
+	})
+}
