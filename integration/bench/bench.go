@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 )
 
 // bench is the driver.
@@ -25,6 +27,10 @@ type bench struct {
 	// stream is what the stream of the others is like, sample the file with the message they publish.
 	stream jetstream.StreamConfig
 	sample string
+	// record is the same for Kafka.
+	record string
+	// kafkaBroker is that of all runs of f.
+	kafkaBroker *kafkabroker.Cluster
 }
 
 // drive measures what the settings ask for and writes the table.
@@ -34,6 +40,11 @@ func drive(ctx context.Context, s *settings, stdout, log io.Writer) (err error) 
 		return fmt.Errorf("make a directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
+	defer func() {
+		if b.kafkaBroker != nil {
+			err = errors.Join(b.kafkaBroker.Close(), err)
+		}
+	}()
 	where := look(ctx, s.root)
 	if err := b.buildBridge(ctx); err != nil {
 		return err
@@ -63,6 +74,7 @@ func (b *bench) phases(ctx context.Context) error {
 		}},
 		{"memory at rest", b.rest && b.withBridge, b.runsRest, b.atRest},
 		{"latency", b.rate && b.withBridge, b.runsRate, b.latency},
+		{"Kafka", b.kafka, b.runsKafka, b.intoKafka},
 	}
 	for _, p := range phases {
 		for run := 1; p.chosen && run <= p.runs; run++ {
@@ -80,8 +92,8 @@ func (b *bench) report(stdout io.Writer, where machine) error {
 		return err
 	}
 	data, header := s.size()
-	if _, err := fmt.Fprintf(stdout, "%s. Medians of %d runs (%d with %s objects, %d at rest, %d of the latency); messages of %s bytes and %d headers of %s bytes.\n\n",
-		where, b.runs, b.runsLarge, thousands(b.objectsLarge), b.runsRest, b.runsRate, thousands(data), len(s.Header), thousands(header)); err != nil {
+	if _, err := fmt.Fprintf(stdout, "%s. Medians of %d runs (%d with %s objects, %d at rest, %d of the latency, %d into Kafka); messages of %s bytes and %d headers of %s bytes.\n\n",
+		where, b.runs, b.runsLarge, thousands(b.objectsLarge), b.runsRest, b.runsRate, b.runsKafka, thousands(data), len(s.Header), thousands(header)); err != nil {
 		return err
 	}
 	if err := b.writeMarkdown(stdout); err != nil {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 )
 
 func TestDrive_measures_every_subject_and_leaves_nothing_behind(t *testing.T) {
@@ -63,6 +65,28 @@ func TestDrive_measures_every_subject_and_leaves_nothing_behind(t *testing.T) {
 	}
 }
 
+// The bridge is the real one, and so is Kafka.
+func TestDrive_measures_the_bridge_into_Kafka(t *testing.T) {
+	if err := kafkabroker.Install(t.Context(), os.Stderr); errors.Is(err, kafkabroker.ErrUnavailable) && os.Getenv("CI") == "" {
+		t.Skipf("NOT RUN: needs real Kafka: %v", err)
+	}
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	var stdout, stderr bytes.Buffer
+	err := run(t.Context(), []string{"-only", "f", "-runs-kafka", "2", "-objects", "200", "-events", "1000", "-root", "../.."}, nil, &stdout, &stderr)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr.String())
+	}
+	for _, want := range []string{"1,000 watch events into Kafka", "CPU of the broker per event", "messages of 3,8"} {
+		if !strings.Contains(stdout.String(), want) {
+			t.Errorf("the table has no %q:\n%s", want, stdout.String())
+		}
+	}
+	if left, _ := os.ReadDir(tmp); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
 func TestDrive_says_what_a_bridge_said_that_ended(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bridge")
 	if err := os.WriteFile(bad, []byte("#!/bin/sh\necho no such flag >&2\nexit 2\n"), 0o700); err != nil {
@@ -76,7 +100,7 @@ func TestDrive_says_what_a_bridge_said_that_ended(t *testing.T) {
 
 func TestParse_names_what_is_valid(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
-		{"-only a,x", "valid are a, b, c, d, e"},
+		{"-only a,x", "valid are a, b, c, d, e, f"},
 		{"-subjects nobody", "valid are baseline, bridge, publisher"},
 		{"-objects 0", "at least 1"},
 		{"-nonsense", "nonsense"},

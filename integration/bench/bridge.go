@@ -47,7 +47,7 @@ pipelines:
     resources:
       - {resource: %s, namespaces: [%s]}
     sink:
-      nats: {servers: [%q], stream: %s, subject: "k8s.{cluster}.{group}.{resource}.{namespace}.{name}"}
+      %s
 dataDir: %q
 server: {listen: %q}
 `
@@ -59,7 +59,7 @@ func (b *bench) startBridge(r *rig, resource, namespace string, env []string) (*
 		return nil, err
 	}
 	config := filepath.Join(r.dir, "bridge.yaml")
-	text := fmt.Sprintf(bridgeConfig, r.kubeconfig, resource, namespace, r.url, streamName, filepath.Join(r.dir, "data"), listen)
+	text := fmt.Sprintf(bridgeConfig, r.kubeconfig, resource, namespace, r.sink, filepath.Join(r.dir, "data"), listen)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("write the bridge's configuration: %w", err)
 	}

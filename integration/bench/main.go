@@ -10,7 +10,9 @@
 // The figures go to stdout as a Markdown table, every single value with -json to a file. Exit codes: 0 done, 1 failed,
 // 2 usage. What it starts ends with it, and its temporary files are removed.
 //
-// The processes it measures against can be had alone: "bench apiserver", "bench broker", "bench publisher" and
+// Into Kafka the bare publisher is franz-go. Both have one real broker, which is warm, and a topic each; which of them is first changes with each run.
+//
+// The processes it measures against can be had alone: "bench apiserver", "bench broker", "bench publisher", "bench franz" and
 // "bench baseline"; each has -h, and ends with a signal.
 package main
 
@@ -46,12 +48,12 @@ func main() {
 // run is a role if the first argument names one, else the driver.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	roles := map[string]func(context.Context, []string, io.Reader, io.Writer) error{
-		"apiserver": apiServerRole, "broker": brokerRole, "publisher": publisherRole, "baseline": baselineRole,
+		"apiserver": apiServerRole, "broker": brokerRole, "publisher": publisherRole, "baseline": baselineRole, "franz": franzRole,
 	}
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		role, ok := roles[args[0]]
 		if !ok {
-			return &usageError{fmt.Sprintf("%q is no role of this program; there are apiserver, broker, publisher and baseline", args[0])}
+			return &usageError{fmt.Sprintf("%q is no role of this program; there are apiserver, broker, publisher, baseline and franz", args[0])}
 		}
 		return role(ctx, args[1:], stdin, stdout)
 	}
@@ -69,12 +71,13 @@ func (e *usageError) Error() string { return e.text }
 // settings are the driver's flags.
 type settings struct {
 	runs, runsLarge, runsRest, runsRate     int
+	runsKafka                               int
 	objects, objectsLarge                   int
 	events, baselineEvents                  int
 	rateSeconds                             int
 	only, subjects                          string
 	json, root, bridge                      string
-	list, large, watch, rest, rate          bool
+	list, large, watch, rest, rate, kafka   bool
 	withBridge, withPublisher, withBaseline bool
 }
 
@@ -85,13 +88,14 @@ func parse(args []string) (*settings, error) {
 	f.IntVar(&s.runsLarge, "runs-large", 5, "number of runs of b")
 	f.IntVar(&s.runsRest, "runs-rest", 5, "number of runs of d")
 	f.IntVar(&s.runsRate, "runs-rate", 5, "number of runs of e")
-	f.IntVar(&s.objects, "objects", 20_000, "objects listed in a")
+	f.IntVar(&s.runsKafka, "runs-kafka", 5, "number of runs of f")
+	f.IntVar(&s.objects, "objects", 20_000, "objects listed in a and f")
 	f.IntVar(&s.objectsLarge, "objects-large", 200_000, "objects listed in b")
-	f.IntVar(&s.events, "events", 100_000, "watch events in c")
+	f.IntVar(&s.events, "events", 100_000, "watch events in c and f")
 	f.IntVar(&s.baselineEvents, "baseline-events", 10_000, "watch events of the baseline in c")
 	f.IntVar(&s.rateSeconds, "rate-seconds", 60, "seconds of load in e")
-	f.StringVar(&s.only, "only", "a,b,c,d,e", "what to measure: a list, b large list, c watch, d memory at rest, e latency on a real API server")
-	f.StringVar(&s.subjects, "subjects", "bridge,publisher,baseline", "what is measured in a and c; b, d and e are of the bridge alone")
+	f.StringVar(&s.only, "only", "a,b,c,d,e,f", "what to measure: a list, b large list, c watch, d memory at rest, e latency on a real API server, f watch into Kafka")
+	f.StringVar(&s.subjects, "subjects", "bridge,publisher,baseline", "what is measured in a, c and f; b, d and e are of the bridge alone, f knows no baseline")
 	f.StringVar(&s.json, "json", "", "write every single value to this `file`")
 	f.StringVar(&s.root, "root", "..", "`directory` of the bridge's module")
 	f.StringVar(&s.bridge, "bridge", "", "measure this `program` instead of building the bridge")
@@ -108,7 +112,7 @@ func parse(args []string) (*settings, error) {
 		return nil, &usageError{"numbers of objects, events and seconds must be at least 1"}
 	}
 	err := errors.Join(
-		choose("-only", s.only, map[string]*bool{"a": &s.list, "b": &s.large, "c": &s.watch, "d": &s.rest, "e": &s.rate}),
+		choose("-only", s.only, map[string]*bool{"a": &s.list, "b": &s.large, "c": &s.watch, "d": &s.rest, "e": &s.rate, "f": &s.kafka}),
 		choose("-subjects", s.subjects, map[string]*bool{"bridge": &s.withBridge, "publisher": &s.withPublisher, "baseline": &s.withBaseline}),
 	)
 	return s, err

@@ -160,12 +160,15 @@ func (p *process) stop() error {
 }
 
 // cpu returns the processor time, user and system, that the process has used until now.
-func (p *process) cpu() (time.Duration, error) {
+func (p *process) cpu() (time.Duration, error) { return cpuOf(p.name, p.cmd.Process.Pid) }
+
+// cpuOf returns the processor time, user and system, that a process has used until now.
+func cpuOf(name string, pid int) (time.Duration, error) {
 	// The clock of another process: see clock_getcpuclockid(3).
 	const wholeProcess = 2
 	var t unix.Timespec
-	if err := unix.ClockGettime(int32(^p.cmd.Process.Pid<<3|wholeProcess), &t); err != nil {
-		return 0, fmt.Errorf("processor time of %s: %w", p.name, err)
+	if err := unix.ClockGettime(int32(^pid<<3|wholeProcess), &t); err != nil {
+		return 0, fmt.Errorf("processor time of %s: %w", name, err)
 	}
 	return time.Duration(t.Nano()), nil
 }

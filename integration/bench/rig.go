@@ -21,14 +21,25 @@ type rig struct {
 	dir, kubeconfig string
 	server, broker  *process
 	api, url        string
-	conn            *nats.Conn
-	js              jetstream.JetStream
+	// sink is what the bridge's file says below sink.
+	sink string
+	conn *nats.Conn
+	js   jetstream.JetStream
 	// metrics is the address of the metrics of the bridge that was started last.
 	metrics string
 }
 
-// newRig starts a rig with that many objects; close must be called also after an error.
+// newRig starts a rig with that many objects and a nats-server; close must be called also after an error.
 func newRig(ctx context.Context, parent string, objects int) (*rig, error) {
+	r, err := newServer(ctx, parent, objects)
+	if err != nil {
+		return r, err
+	}
+	return r, r.startBroker(ctx)
+}
+
+// newServer starts a rig that has no broker yet.
+func newServer(ctx context.Context, parent string, objects int) (*rig, error) {
 	// What earlier measurements wrote must not be written back to the disk during this one.
 	unix.Sync()
 	r := &rig{}
@@ -37,16 +48,15 @@ func newRig(ctx context.Context, parent string, objects int) (*rig, error) {
 		return r, fmt.Errorf("make a directory: %w", err)
 	}
 	r.kubeconfig = filepath.Join(r.dir, "kubeconfig")
-	if r.server, r.api, err = startRole(ctx, "apiserver", "-objects", fmt.Sprint(objects), "-kubeconfig", r.kubeconfig); err != nil {
-		return r, err
-	}
-	return r, r.startBroker(ctx)
+	r.server, r.api, err = startRole(ctx, "apiserver", "-objects", fmt.Sprint(objects), "-kubeconfig", r.kubeconfig)
+	return r, err
 }
 
 func (r *rig) startBroker(ctx context.Context) (err error) {
 	if r.broker, r.url, err = startRole(ctx, "broker", "-dir", filepath.Join(r.dir, "jetstream")); err != nil {
 		return err
 	}
+	r.sink = fmt.Sprintf(`nats: {servers: [%q], stream: %s, subject: "k8s.{cluster}.{group}.{resource}.{namespace}.{name}"}`, r.url, streamName)
 	r.conn, r.js, err = connect(r.url, func(error) {})
 	return err
 }
@@ -111,22 +121,30 @@ func (r *rig) await(ctx context.Context, n int, subject *process) (time.Time, er
 
 // settle waits until the process does nothing any more: it has committed, collected garbage and the like.
 func settle(ctx context.Context, p *process) error {
-	const every, quiet, times = 250 * time.Millisecond, 5 * time.Millisecond, 5
-	before, err := p.cpu()
+	return comeToRest(ctx, p.name, 5*time.Millisecond, func() (time.Duration, error) {
+		used, err := p.cpu()
+		return used, errors.Join(err, p.alive())
+	})
+}
+
+// comeToRest waits until a process uses no more than quiet of each quarter of a second for a while.
+func comeToRest(ctx context.Context, name string, quiet time.Duration, cpu func() (time.Duration, error)) error {
+	const every, times = 250 * time.Millisecond, 5
+	before, err := cpu()
 	if err != nil {
 		return err
 	}
 	still := 0
 	err = poll(ctx, every, func() (bool, error) {
-		now, err := p.cpu()
+		now, err := cpu()
 		if still++; now-before > quiet {
 			still = 0
 		}
 		before = now
-		return still > times, errors.Join(err, p.alive())
+		return still > times, err
 	})
 	if err != nil {
-		return fmt.Errorf("%s did not come to rest: %w", p.name, err)
+		return fmt.Errorf("%s did not come to rest: %w", name, err)
 	}
 	return nil
 }
