@@ -24,7 +24,7 @@ FAULTS_TESTS      := /faults/(world|outage|campaign)$$
 FAULTS_DIR        ?= $(CACHE)/faults/$(COMMIT)$(shell test -z "$$(git status --porcelain 2>/dev/null)" || echo -dirty)
 # The race detector needs a C compiler.
 CC                := $(shell $(GO) env CC)
-MODULES           := . integration
+MODULES           := . integration integration/containers
 
 GOLANGCI := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
 GOVULN   := $(TOOLS)/govulncheck-$(GOVULN_VERSION)
@@ -45,7 +45,7 @@ build: ## Build a static binary, bin/kube-eventbridge
 	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/kube-eventbridge ./cmd/kube-eventbridge
 
 .PHONY: test
-test: test-unit test-race test-integration ## Run all tests
+test: test-unit test-race test-integration test-containers ## Run all tests
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go
@@ -67,6 +67,11 @@ endif
 .PHONY: test-integration
 test-integration: ## Run the tests on a real API server and real brokers; the first time builds them
 	cd integration && $(GO) test $(INTEGRATION_FLAGS) $$($(GO) list ./... | grep -v -E '$(FAULTS_TESTS)')
+
+# In the package's directory: so go test shows what was not run, and why.
+.PHONY: test-containers
+test-containers: ## Run the tests with brokers and an API server in containers; says so if there is no Docker engine
+	cd integration/containers && $(GO) test $(INTEGRATION_FLAGS)
 
 .PHONY: test-faults
 test-faults: ## Run the tests that break everything, once alone and 64 times at random; some minutes

@@ -54,25 +54,23 @@ func Install(ctx context.Context, log io.Writer) error {
 	return err
 }
 
+// Jars returns the directory of Kafka's jars, after fetching them as [Install] does; it does not need Java.
+func Jars(ctx context.Context, log io.Writer) (string, error) {
+	a, err := fetched(ctx, log)
+	if err != nil {
+		return "", err
+	}
+	return a.jars(), nil
+}
+
 func install(ctx context.Context, log io.Writer) (*installation, error) {
-	if log == nil {
-		log = io.Discard
-	}
-	say := func(format string, args ...any) {
-		_, _ = fmt.Fprintf(log, format+"\n", args...) // progress that nobody can read is no reason to stop
-	}
 	j, err := findJava(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	cache, err := controlplane.CacheDir()
+	a, err := fetched(ctx, log)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	sum := sha256.Sum256(pom)
-	a := &artifacts{dir: filepath.Join(cache, "kafka-"+Version()+"-"+hex.EncodeToString(sum[:4])), say: say}
-	if err := a.once(ctx, a.jars(), a.fetch); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return nil, err
 	}
 	i := &installation{java: j}
 	if i.classpath, err = a.classpath(); err != nil {
@@ -87,6 +85,26 @@ func install(ctx context.Context, log io.Writer) (*installation, error) {
 		i.archive = archive
 	}
 	return i, nil
+}
+
+// fetched returns what has the jars.
+func fetched(ctx context.Context, log io.Writer) (*artifacts, error) {
+	if log == nil {
+		log = io.Discard
+	}
+	say := func(format string, args ...any) {
+		_, _ = fmt.Fprintf(log, format+"\n", args...) // progress that nobody can read is no reason to stop
+	}
+	cache, err := controlplane.CacheDir()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	sum := sha256.Sum256(pom)
+	a := &artifacts{dir: filepath.Join(cache, "kafka-"+Version()+"-"+hex.EncodeToString(sum[:4])), say: say}
+	if err := a.once(ctx, a.jars(), a.fetch); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return a, nil
 }
 
 // artifacts is one directory of the cache.

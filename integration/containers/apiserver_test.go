@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package containers
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/testcontainers/testcontainers-go"
+	"github.com/testcontainers/testcontainers-go/modules/k3s"
+	"github.com/testcontainers/testcontainers-go/wait"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+const (
+	apiPort  = "6443/tcp"
+	apiToken = "kube-eventbridge-test"
+)
+
+// newAPIServer starts an API server with what it stores in, and returns the path of a kubeconfig for it.
+func newAPIServer(t *testing.T) string {
+	t.Helper()
+	if official() {
+		c, err := k3s.Run(t.Context(), "rancher/k3s:v1.33.1-k3s1")
+		ended(t, c, err)
+		kubeconfig, err := c.GetKubeConfig(t.Context())
+		must(t, err)
+		return kubeconfigFile(t, string(kubeconfig))
+	}
+	port := freePort(t)
+	img := apiServerImage(t)
+	etcd, err := testcontainers.Run(t.Context(), img,
+		testcontainers.WithEntrypoint("/etcd"),
+		testcontainers.WithCmd("--data-dir=/data", "--log-level=warn", "--unsafe-no-fsync=true"),
+		testcontainers.WithExposedPorts(apiPort), published(port, apiPort))
+	ended(t, etcd, err)
+	// It shares etcd's network, so that etcd needs no name and no listener of its own.
+	api, err := testcontainers.Run(t.Context(), img,
+		testcontainers.WithEntrypoint("/kube-apiserver"),
+		testcontainers.WithCmd("--etcd-servers=http://127.0.0.1:2379", "--secure-port="+strings.TrimSuffix(apiPort, "/tcp"), "--cert-dir=/certificates",
+			"--endpoint-reconciler-type=none", "--token-auth-file=/tokens.csv", "--authorization-mode=AlwaysAllow",
+			"--service-account-issuer=https://kube-eventbridge.test", "--service-account-key-file=/service-account.key",
+			"--service-account-signing-key-file=/service-account.key", "--service-cluster-ip-range=10.0.0.0/24",
+			"--disable-admission-plugins=ServiceAccount"),
+		testcontainers.WithFiles(
+			testcontainers.ContainerFile{Reader: strings.NewReader(apiToken + ",admin,1,system:masters\n"), ContainerFilePath: "/tokens.csv", FileMode: 0o644},
+			testcontainers.ContainerFile{Reader: strings.NewReader(privateKey(t)), ContainerFilePath: "/service-account.key", FileMode: 0o644}),
+		testcontainers.WithHostConfigModifier(func(h *container.HostConfig) {
+			h.NetworkMode = container.NetworkMode("container:" + etcd.GetContainerID())
+		}))
+	ended(t, api, err)
+	must(t, wait.ForHTTP("/readyz").WithPort(apiPort).WithTLS(true).WithAllowInsecure(true).
+		WithHeaders(map[string]string{"Authorization": "Bearer " + apiToken}).
+		WithStatusCodeMatcher(func(status int) bool { return status == http.StatusOK }).
+		WithStartupTimeout(patience).WaitUntilReady(t.Context(), etcd))
+	return kubeconfigFile(t, fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: test, cluster: {server: "https://127.0.0.1:%d", insecure-skip-tls-verify: true}}]
+users: [{name: test, user: {token: %s}}]
+contexts: [{name: test, context: {cluster: test, user: test}}]
+current-context: test
+`, port, apiToken))
+}
+
+func kubeconfigFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func privateKey(t *testing.T) string {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	must(t, err)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
+}
+
+func apiServerImage(t *testing.T) string {
+	t.Helper()
+	dir, err := controlplane.Binaries(t.Context(), os.Stderr)
+	must(t, err)
+	i := &image{name: "kube-apiserver", files: map[string]string{}}
+	for _, name := range []string{"etcd", "kube-apiserver"} {
+		must(t, withLibraries(t.Context(), i.files, "/"+name, filepath.Join(dir, name)))
+	}
+	return i.build(t)
+}

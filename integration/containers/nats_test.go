@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package containers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/testcontainers/testcontainers-go/modules/nats"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+// natsLog is a NATS server in a container.
+type natsLog struct {
+	*nats.NATSContainer
+	url string
+	js  jetstream.JetStream
+}
+
+func newNATS(t *testing.T) *natsLog {
+	t.Helper()
+	img := "nats:2.11.7"
+	if !official() {
+		img = natsImage(t)
+	}
+	port := freePort(t)
+	c, err := nats.Run(t.Context(), img, published(port, "4222/tcp"))
+	ended(t, c, err)
+	l := &natsLog{NATSContainer: c, url: fmt.Sprintf("nats://127.0.0.1:%d", port)}
+	conn, err := natsgo.Connect(l.url, natsgo.RetryOnFailedConnect(true), natsgo.MaxReconnects(-1), natsgo.ReconnectWait(100*time.Millisecond))
+	must(t, err)
+	t.Cleanup(conn.Close)
+	l.js, err = jetstream.New(conn)
+	must(t, err)
+	return l
+}
+
+func natsImage(t *testing.T) string {
+	t.Helper()
+	program, err := cached("nats-server-"+moduleVersion(t, "github.com/nats-io/nats-server/v2"), os.Stderr, func(tmp string) error {
+		root, err := controlplane.Root()
+		if err != nil {
+			return err
+		}
+		return goBuild(t.Context(), filepath.Join(root, "integration", "containers"), tmp, "github.com/nats-io/nats-server/v2")
+	})
+	must(t, err)
+	i := &image{
+		name: "nats", files: map[string]string{"/nats-server": program},
+		steps: []string{`ENTRYPOINT ["/nats-server"]`},
+	}
+	return i.build(t)
+}
+
+func (l *natsLog) sink() string { return fmt.Sprintf("sink: {nats: {servers: [%q]}}", l.url) }
+
+func (l *natsLog) entries(ctx context.Context) ([]entry, error) {
+	stream, err := l.js.Stream(ctx, "KUBERNETES")
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var log []entry
+	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
+		m, err := stream.GetMsg(ctx, seq)
+		if err != nil {
+			return nil, err
+		}
+		log = append(log, entry{id: m.Header.Get("ce-id"), subject: m.Header.Get("ce-subject")})
+	}
+	return log, nil
+}
