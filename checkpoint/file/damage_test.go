@@ -67,6 +67,9 @@ func mustSurvive(t *testing.T, path string, content []byte, states []*checkpoint
 	if !errors.As(err, &damaged) && !errors.As(err, &wrongFormat) || !strings.Contains(err.Error(), path) {
 		t.Fatalf("%s: error %T: %v", damage, err, err)
 	}
+	if !checkpoint.IsPermanent(err) {
+		t.Fatalf("%s: %v passes by itself, it says", damage, err)
+	}
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, content) {
 		t.Fatalf("%s: the damaged file was changed (%v)", damage, err)
 	}

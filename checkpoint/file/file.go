@@ -56,6 +56,9 @@ func (e *DamagedError) Error() string {
 		"which does not tell what was deleted meanwhile", e.Path, e.Err)
 }
 
+// Permanent implements what [checkpoint.IsPermanent] asks for.
+func (*DamagedError) Permanent() bool { return true }
+
 // Unwrap returns what is wrong with the file.
 func (e *DamagedError) Unwrap() error { return e.Err }
 

@@ -56,6 +56,9 @@ func (e *FormatError) Error() string {
 		"which does not tell what was deleted meanwhile", e.Path, e.Format, format)
 }
 
+// Permanent implements what [checkpoint.IsPermanent] asks for.
+func (*FormatError) Permanent() bool { return true }
+
 // admit refuses what is not ours.
 func (s *Store) admit(tx *bolt.Tx) error {
 	has, err := s.identity(tx)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// patience is how long one step is tried again before its error is returned.
+	// patience is how long one step is tried again before its error is returned, where the configuration says nothing else.
 	patience = 10 * time.Second
 	// Between attempts, shortened by up to a half at random.
 	shortestWait = 50 * time.Millisecond
@@ -23,7 +23,7 @@ const (
 )
 
 // again calls step until it succeeds, fails in a way that another attempt does not help, or patience or ctx ends.
-func again(ctx context.Context, step func() error) error {
+func again(ctx context.Context, patience time.Duration, step func() error) error {
 	began := time.Now()
 	for wait := shortestWait; ; wait = min(2*wait, longestWait) {
 		err := step()

@@ -32,6 +32,9 @@ type Config struct {
 	// Timeout is how long an answer of a broker is waited for (default 10 s).
 	Timeout time.Duration
 
+	// Patience is how long a step of Open or Load is tried again before its error is returned (default 10 s). A commit always has 10 s.
+	Patience time.Duration
+
 	// Topic has checkpoints and nothing else. It is created if it is missing.
 	Topic string
 	// Name tells the checkpoint from others in the topic (default: cluster/pipeline). It must not be given to two pipelines.
@@ -54,6 +57,9 @@ func (c Config) withDefaults(want checkpoint.Identity) Config {
 	}
 	if c.Partitions <= 0 {
 		c.Partitions = defaultPartitions
+	}
+	if c.Patience <= 0 {
+		c.Patience = patience
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -74,7 +74,7 @@ func (p *producer) send(ctx context.Context, arrived func()) error {
 // deliver goes on with the batch that is under way.
 func (p *producer) deliver(ctx context.Context) error {
 	var offset int64
-	err := again(ctx, func() (err error) {
+	err := again(ctx, patience, func() (err error) {
 		offset, err = p.broker.Produce(ctx, p.topic, p.partition, p.batch.Addressed(p.partition))
 		p.unanswered = p.unanswered || err != nil
 		return err

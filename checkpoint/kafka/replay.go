@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/codec"
@@ -23,6 +24,7 @@ type replay struct {
 	path, topic string
 	partition   int32
 	prefix      string
+	patience    time.Duration
 
 	// next is the offset to go on from.
 	next int64
@@ -39,7 +41,7 @@ type replay struct {
 
 func newReplay(path, topic string, partition int32, prefix string, first int64) *replay {
 	return &replay{
-		path: path, topic: topic, partition: partition, prefix: prefix, next: first,
+		path: path, topic: topic, partition: partition, prefix: prefix, next: first, patience: patience,
 		streams: map[string]stream{}, rows: map[uint64]map[string]checkpoint.Row{}, chunks: map[uint64][]byte{},
 	}
 }
@@ -47,7 +49,7 @@ func newReplay(path, topic string, partition int32, prefix string, first int64) 
 // readTo reads what is before end. After an error it may be called again.
 func (r *replay) readTo(ctx context.Context, from reader, end int64) error {
 	for r.next < end {
-		err := again(ctx, func() (err error) {
+		err := again(ctx, r.patience, func() (err error) {
 			before := r.next
 			r.next, _, err = from.Fetch(ctx, r.topic, r.partition, before, r.record)
 			if err == nil && r.next == before {

@@ -316,3 +316,26 @@ func TestCommit_does_not_keep_the_batch(t *testing.T) {
 		}
 	}
 }
+
+// Who opens it tries again by itself, and wants to know soon.
+func TestOpen_is_as_patient_as_it_is_told(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		f.away = errAway
+		began := time.Now()
+		_, err := openFake(t.Context(), f, Config{Patience: time.Second}, audit)
+		if took := time.Since(began); !errors.Is(err, errAway) || took < time.Second || took > 2*time.Second {
+			t.Errorf("it ended after %v with %v", took, err)
+		}
+		f.away = nil
+		s, err := openFake(t.Context(), f, Config{Patience: time.Second}, audit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.away = errAway
+		began = time.Now()
+		if err := s.Commit(t.Context(), position(1)); !errors.Is(err, errAway) || time.Since(began) < patience {
+			t.Errorf("a commit ended after %v with %v", time.Since(began), err)
+		}
+	})
+}

@@ -54,7 +54,7 @@ func (c *Config) find(ctx context.Context, t topics) (n int, err error) {
 		return n, err
 	}
 	spec := kafka.TopicSpec{Name: c.Topic, Partitions: c.Partitions, Replicas: c.Replicas, Settings: c.settings()}
-	err = again(ctx, func() error { return t.CreateTopic(ctx, spec) })
+	err = again(ctx, c.Patience, func() error { return t.CreateTopic(ctx, spec) })
 	switch {
 	case kafka.Forbidden(err):
 		return 0, &SettingsError{Topic: c.Topic, Problem: fmt.Sprintf("it is missing, or may not be seen, and must not be created (%v)", err), Command: c.createCommand()}
@@ -63,14 +63,14 @@ func (c *Config) find(ctx context.Context, t topics) (n int, err error) {
 	}
 	c.Log.Info("topic for checkpoints created", "topic", c.Topic)
 	// Brokers hear of it one after the other.
-	err = again(ctx, func() error { n, err = t.Partitions(ctx, c.Topic); return err })
+	err = again(ctx, c.Patience, func() error { n, err = t.Partitions(ctx, c.Topic); return err })
 	return n, err
 }
 
 // partitions is patient with everything but that there is no such topic.
 func (c *Config) partitions(ctx context.Context, t topics) (n int, err error) {
 	missing := false
-	err = again(ctx, func() (err error) {
+	err = again(ctx, c.Patience, func() (err error) {
 		n, err = t.Partitions(ctx, c.Topic)
 		if missing = errors.Is(err, kafka.ErrNoTopic); missing {
 			return nil
@@ -86,7 +86,7 @@ func (c *Config) partitions(ctx context.Context, t topics) (n int, err error) {
 // check refuses settings with which checkpoints are lost, and returns the largest batch that the topic takes.
 func (c *Config) check(ctx context.Context, t topics) (limit int, err error) {
 	var settings map[string]string
-	err = again(ctx, func() (err error) {
+	err = again(ctx, c.Patience, func() (err error) {
 		settings, err = t.Settings(ctx, c.Topic, settingCleanup, settingTombstone, settingSize)
 		return err
 	})

@@ -37,14 +37,14 @@ func (p *process) publish(ctx context.Context) error {
 		}
 		return err
 	}
-	return p.open(ctx, uid, servers, func(pipelines []bridge.Config) error {
+	return p.open(uid, servers, func(pipelines []bridge.Config) error {
 		return p.bridge(ctx, servers, pipelines)
 	})
 }
 
-// open calls use with the pipelines, whose checkpoints are open until it returns. As a checkpoint is open in one process only, the
+// open calls use with the pipelines, whose checkpoints in files are open until it returns, those in Kafka from when they are read. As a checkpoint is open in one process only, the
 // servers' directories are safe within use.
-func (p *process) open(ctx context.Context, uid string, servers map[string]*embedded.Server, use func([]bridge.Config) error) (err error) {
+func (p *process) open(uid string, servers map[string]*embedded.Server, use func([]bridge.Config) error) (err error) {
 	dir, err := p.cfg.StateDir()
 	if err != nil {
 		return err
@@ -59,10 +59,7 @@ func (p *process) open(ctx context.Context, uid string, servers map[string]*embe
 		}
 	}()
 	for i := range p.cfg.Pipelines {
-		c, store, err := p.pipeline(ctx, i, uid, servers)
-		if err != nil && ctx.Err() != nil {
-			return nil
-		}
+		c, store, err := p.pipeline(i, uid, servers)
 		if err != nil {
 			return err
 		}
@@ -172,7 +169,7 @@ func (p *process) embedded() (map[string]*embedded.Server, error) {
 }
 
 // pipeline returns what pipeline i is made of, and its checkpoint, which the caller has to close.
-func (p *process) pipeline(ctx context.Context, i int, uid string, servers map[string]*embedded.Server) (b bridge.Config, store openStore, err error) {
+func (p *process) pipeline(i int, uid string, servers map[string]*embedded.Server) (b bridge.Config, store openStore, err error) {
 	c := &p.cfg.Pipelines[i]
 	id := checkpoint.Identity{ClusterUID: uid, Cluster: cmp.Or(p.cfg.Cluster, uid), Pipeline: c.Name}
 	specs, subject, err := p.streams(c, id)
@@ -183,7 +180,7 @@ func (p *process) pipeline(ctx context.Context, i int, uid string, servers map[s
 	if _, err := to(); err != nil { // before anything has begun
 		return b, nil, fmt.Errorf("pipeline %s: %w", c.Name, err)
 	}
-	if store, err = p.store(ctx, i, id); err != nil {
+	if store, err = p.store(i, id); err != nil {
 		return b, nil, err
 	}
 	return bridge.Config{
@@ -194,10 +191,10 @@ func (p *process) pipeline(ctx context.Context, i int, uid string, servers map[s
 }
 
 // store opens the checkpoint of pipeline i.
-func (p *process) store(ctx context.Context, i int, id checkpoint.Identity) (openStore, error) {
+func (p *process) store(i int, id checkpoint.Identity) (openStore, error) {
 	c := &p.cfg.Pipelines[i]
 	if c.Checkpoint.Kafka != nil {
-		return p.kafkaStore(ctx, c, id)
+		return p.kafkaStore(c, id)
 	}
 	path, err := p.cfg.CheckpointPath(c)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -13,7 +14,6 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	sinkkafka "github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
 
@@ -70,8 +70,11 @@ func topicsOf(k *config.Kafka, id checkpoint.Identity) string {
 // clientID is what brokers log, and meter, connections under.
 const clientID = "kube-eventbridge"
 
-// kafkaStore opens a checkpoint in a topic. Brokers that are away are waited for; the error is ctx's, or stays.
-func (p *process) kafkaStore(ctx context.Context, c *config.Pipeline, id checkpoint.Identity) (openStore, error) {
+// openPatience is short, since who opens a checkpoint in Kafka tries again by itself, and says what it waits for.
+const openPatience = time.Second
+
+// kafkaStore returns a checkpoint in a topic. It is opened when it is read first, so that brokers that are away keep no other pipeline from its work.
+func (p *process) kafkaStore(c *config.Pipeline, id checkpoint.Identity) (openStore, error) {
 	k := c.Sink.Kafka
 	auth, protection, err := accessToKafka(k)
 	if err != nil {
@@ -79,22 +82,56 @@ func (p *process) kafkaStore(ctx context.Context, c *config.Pipeline, id checkpo
 	}
 	at := checkpointkafka.Config{
 		Brokers: k.Brokers, ClientID: clientID, Auth: auth, TLS: protection, Topic: c.Checkpoint.Kafka.Topic, Replicas: c.Checkpoint.Kafka.Replicas,
-		Log: p.log.With("pipeline", c.Name),
+		Patience: openPatience, Log: p.log.With("pipeline", c.Name),
 	}
-	const longest = 10 * time.Second
-	for delay := 250 * time.Millisecond; ; delay = min(2*delay, longest) {
-		store, err := checkpointkafka.Open(ctx, at, id)
-		if err == nil {
-			p.setStartError(nil)
-			return store, nil
-		}
-		p.setStartError(err)
-		if ctx.Err() != nil || checkpoint.IsPermanent(err) {
+	return &lateStore{open: func(ctx context.Context) (openStore, error) { return checkpointkafka.Open(ctx, at, id) }}, nil
+}
+
+// lateStore opens a checkpoint when it is first used; where that fails, with the next use.
+type lateStore struct {
+	open func(context.Context) (openStore, error)
+
+	mu     sync.Mutex
+	opened openStore
+}
+
+func (s *lateStore) store(ctx context.Context) (openStore, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened == nil {
+		opened, err := s.open(ctx)
+		if err != nil {
 			return nil, err
 		}
-		p.log.Warn("waiting for the checkpoint", "pipeline", c.Name, "err", err)
-		if err := pause.For(ctx, delay); err != nil {
-			return nil, err
-		}
+		s.opened = opened
 	}
+	return s.opened, nil
+}
+
+// Load implements [checkpoint.Store].
+func (s *lateStore) Load(ctx context.Context) (*checkpoint.State, error) {
+	store, err := s.store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return store.Load(ctx)
+}
+
+// Commit implements [checkpoint.Store].
+func (s *lateStore) Commit(ctx context.Context, b *checkpoint.Batch) error {
+	store, err := s.store(ctx)
+	if err != nil {
+		return err
+	}
+	return store.Commit(ctx, b)
+}
+
+// Close closes what was opened.
+func (s *lateStore) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened == nil {
+		return nil
+	}
+	return s.opened.Close()
 }

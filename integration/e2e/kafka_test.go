@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,4 +152,42 @@ func TestBridge_on_Kafka_needs_no_more_permissions_than_are_documented(t *testin
 			}
 		}
 	}
+}
+
+// A pipeline whose brokers are away says so at once, and keeps no other one waiting; when they come it goes on.
+func TestBridge_with_brokers_that_are_away_runs_the_other_pipelines(t *testing.T) {
+	cluster := kafkabroker.ForTest(t, kafkabroker.Config{})
+	must(t, cluster.Kill(0))
+	r := newRig(t, watched)
+	address := cluster.Addresses()[0]
+	text, err := os.ReadFile(r.config)
+	must(t, err)
+	must(t, os.WriteFile(r.config, fmt.Appendf(text, `
+  - name: late
+    resources: %s
+    sink: {kafka: {brokers: [%q], create: {replicas: 1}}}
+    checkpoint: {kafka: {replicas: 1}}
+`, watched, address), 0o600))
+	r.run()
+	r.configMap("default", "first", nil)
+	isThere := func(name string) func([]entry) bool {
+		return func(log []entry) bool {
+			return slices.ContainsFunc(log, func(e entry) bool { return e.key == "default/"+name })
+		}
+	}
+	r.await("the event in NATS", isThere("first"))
+	r.awaitStatus(503, "pipeline late: checkpoint: ")
+	r.poll("a warning", func() (bool, string) {
+		for line := range strings.Lines(r.bridge.stderr()) {
+			if strings.Contains(line, "waiting for the checkpoint") && strings.Contains(line, `"pipeline":"late"`) && strings.Contains(line, address) {
+				return true, ""
+			}
+		}
+		return false, r.bridge.stderr()
+	})
+	must(t, cluster.Restart(t.Context(), 0))
+	r.kafka = &kafkaLog{cluster, "kubernetes"}
+	r.await("the event in Kafka", isThere("first"))
+	r.awaitStatus(200, "")
+	r.bridge.stop()
 }

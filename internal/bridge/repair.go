@@ -57,7 +57,7 @@ func (p *session) rebuild(ctx context.Context, log sink.Log, bounds sink.LogBoun
 	if !p.counted {
 		p.cfg.Metrics.losses.WithLabelValues(p.name).Inc()
 	}
-	state, err := p.cfg.Store.Load(ctx)
+	state, err := p.load(ctx)
 	if err != nil {
 		return err
 	}

@@ -144,8 +144,13 @@ func TestRun_ends_with_the_reason_where_something_must_not_be_used(t *testing.T)
 
 type unreadable struct{ memoryStore }
 
+type unreadableError struct{}
+
+func (unreadableError) Error() string   { return "unreadable" }
+func (unreadableError) Permanent() bool { return true }
+
 func (*unreadable) Load(context.Context) (*checkpoint.State, error) {
-	return nil, errors.New("unreadable")
+	return nil, unreadableError{}
 }
 
 func (b *bridge) get(path string) (int, string) {

@@ -63,6 +63,9 @@ func (p *Pipeline) unready() []string {
 }
 
 func (p *session) unready() []string {
+	if err := p.loading.problem(); err != nil {
+		return []string{fmt.Sprintf("pipeline %s: checkpoint: %v", p.name, err)} // nothing has begun
+	}
 	var lines []string
 	ready := p.sink.Ready()
 	p.broker.observe(ready)

@@ -56,6 +56,8 @@ type session struct {
 	counted bool
 	// disk is how the checkpoint is doing.
 	disk disk
+	// loading is how reading it is doing.
+	loading loading
 	// met is closed when the log's end was seen; nothing is watched, or committed, before. Known are the streams that the store knew then.
 	met   chan struct{}
 	known atomic.Pointer[[]string]
@@ -97,9 +99,9 @@ var errDelivery = errors.New("delivery has failed")
 // run is as [Pipeline.Run], and returns a [sink.RewoundError] where the log was found to have lost something.
 func (p *session) run(ctx context.Context) error {
 	defer p.queue.ShutDown()
-	state, err := p.cfg.Store.Load(ctx)
+	state, err := p.load(ctx)
 	if err != nil {
-		return err
+		return p.ended(err)
 	}
 	p.state, p.logged = state, state.Log
 	known := slices.Collect(maps.Keys(state.Streams))

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+)
+
+// awayStore cannot be read as often as fails says, and twice again after the first time that it could.
+type awayStore struct {
+	memoryStore
+	fails atomic.Int32
+	loads atomic.Int32 // that succeeded
+}
+
+var errStoreAway = errors.New("no broker answers")
+
+func (s *awayStore) Load(ctx context.Context) (*checkpoint.State, error) {
+	if s.fails.Add(-1) >= 0 {
+		return nil, errStoreAway
+	}
+	if s.loads.Add(1) == 1 {
+		s.fails.Store(2)
+	}
+	return s.memoryStore.Load(ctx)
+}
+
+// At the start, and in a session that follows another one.
+func TestRun_waits_for_a_checkpoint_that_cannot_be_read(t *testing.T) {
+	api, store := newAPIServer(t, 10), &awayStore{}
+	log := interruptedSink{newReadableLog(), &atomic.Int32{}}
+	const ever = 1 << 20
+	store.fails.Store(ever)
+	api.add(3)
+	b := runBridge(t, api, log, store, nil)
+	waitFor(t, "a reason", func() bool {
+		code, body := b.get("/readyz")
+		return code == http.StatusServiceUnavailable && body == "pipeline test: checkpoint: no broker answers\n"
+	})
+	if n := len(log.lines()); n != 0 {
+		t.Errorf("%d events are published by who does not know the checkpoint", n)
+	}
+	store.fails.Store(0)
+	waitFor(t, "the second session", func() bool { return log.times.Load() > 1 })
+	if n := store.fails.Load(); n >= 0 {
+		t.Errorf("the second session began without the checkpoint, which was to fail %d times more", n)
+	}
+	api.add(1)
+	waitFor(t, "what comes after", func() bool {
+		return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.Contains(line, " 5 ") })
+	})
+	if err := b.stop(); err != nil {
+		t.Error(err)
+	}
+	checkOnce(t, log.readableLog)
+}
+
+func TestRun_ends_in_order_while_it_waits_for_the_checkpoint(t *testing.T) {
+	store := &awayStore{}
+	store.fails.Store(1 << 20)
+	b := runBridge(t, newAPIServer(t, 10), newFakeLog(), store, nil)
+	waitFor(t, "an attempt", func() bool { return store.fails.Load() < 1<<20 })
+	if err := b.stop(); err != nil {
+		t.Error(err)
+	}
+}
