@@ -178,10 +178,10 @@ func (s *Store) Commit(ctx context.Context, b *checkpoint.Batch) error {
 		err = s.commit(ctx, b)
 		s.release()
 	}
-	if err != nil {
-		return fmt.Errorf("commit checkpoint %s: %w", s.path, err)
+	if err == nil || checkpoint.IsPermanent(err) { // which says by itself of which checkpoint it is
+		return err
 	}
-	return nil
+	return fmt.Errorf("commit checkpoint %s: %w", s.path, err)
 }
 
 // Close ends the connections. What was committed stays; a store may be closed twice.

@@ -12,6 +12,7 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
+	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
@@ -23,9 +24,20 @@ func TestSink_says_how_to_create_a_topic_that_is_missing(t *testing.T) {
 	if err := launch(t, r.config(direct)).end(t); !errors.As(err, &unusable) {
 		t.Fatalf("Run: %v", err)
 	}
-	command := "kafka-topics.sh --bootstrap-server " + r.AddressesOf(direct)[0] + " --create --topic " + r.topic + " --partitions 12"
+	command := "kafka-topics.sh --bootstrap-server " + r.AddressesOf(direct)[0] + " --create --topic " + r.topic + " --partitions 12 --replication-factor 1 --config min.insync.replicas=1,"
 	if !strings.Contains(unusable.Advice, command) {
 		t.Errorf("it says %v", unusable)
+	}
+}
+
+func TestCreateTopic_says_how_many_replicas_there_can_be(t *testing.T) {
+	r := &rig{shared.ForTest(t), name(t)}
+	client, err := internal.NewClient(internal.Config{Brokers: r.AddressesOf(direct)})
+	ok(t, err)
+	t.Cleanup(client.Close)
+	err = client.CreateTopic(t.Context(), internal.TopicSpec{Name: r.topic, Replicas: 3})
+	if err == nil || !strings.HasSuffix(err.Error(), "it was to have 3 replicas, and the number of brokers is 1: set replicas to at most that") {
+		t.Errorf("it says %v", err)
 	}
 }
 

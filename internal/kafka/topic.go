@@ -5,6 +5,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -73,11 +74,40 @@ func (c *Client) CreateTopic(ctx context.Context, t TopicSpec) error {
 		if err != nil {
 			return err
 		}
-		if err := res.Errors[t.Name]; !errors.Is(err, kafkago.TopicAlreadyExists) {
+		switch err := res.Errors[t.Name]; {
+		case errors.Is(err, kafkago.TopicAlreadyExists):
+			return nil
+		case errors.Is(err, kafkago.InvalidReplicationFactor):
+			return c.tooFew(ctx, t.Replicas, err)
+		default:
 			return err
 		}
-		return nil
 	})
+}
+
+// tooFew adds to the broker's refusal of a number of replicas how many there can be.
+func (c *Client) tooFew(ctx context.Context, replicas int, refusal error) error {
+	res, err := c.client.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{}})
+	if err != nil {
+		return refusal
+	}
+	asked := fmt.Sprintf("it was to have %d replicas", replicas)
+	if replicas <= 0 {
+		asked = "it was to have as many replicas as the brokers' default.replication.factor says"
+	}
+	return fmt.Errorf("%w: %s, and the number of brokers is %d: set replicas to at most that", refusal, asked, len(res.Brokers))
+}
+
+// Brokers returns how many there are.
+func (c *Client) Brokers(ctx context.Context) (n int, err error) {
+	err = c.do(ctx, "ask for brokers", "", func(ctx context.Context) error {
+		res, err := c.client.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{}})
+		if err == nil {
+			n = len(res.Brokers)
+		}
+		return err
+	})
+	return n, err
 }
 
 // Settings returns those settings of a topic that are asked for, defaults included. What a broker does not know is missing.

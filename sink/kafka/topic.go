@@ -5,6 +5,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -61,7 +62,7 @@ func (s *Sink) find(ctx context.Context, t *topic) (id string, n int, err error)
 			}
 			created = true
 		case late:
-			return "", 0, unusable(t.name, "it does not exist, or the permission to see it (Describe) is missing", s.adviceToCreate(t.name))
+			return "", 0, unusable(t.name, "it does not exist, or the permission to see it (Describe) is missing", s.adviceToCreate(ctx, t.name))
 		}
 		if err := pause.For(ctx, s.cfg.Wait); err != nil {
 			return "", 0, err
@@ -78,9 +79,14 @@ func (s *Sink) create(ctx context.Context, t *topic) error {
 	return err
 }
 
-func (s *Sink) adviceToCreate(name string) string {
+// adviceToCreate names a command that the brokers which there are can do.
+func (s *Sink) adviceToCreate(ctx context.Context, name string) string {
+	replicas, needed := 3, 2
+	if n, err := s.client.Brokers(ctx); err == nil && n < replicas {
+		replicas, needed = n, 1
+	}
 	return "create it, for example with kafka-topics.sh --bootstrap-server " + s.cfg.Brokers[0] + " --create --topic " + name +
-		" --partitions 12 --replication-factor 3 --config min.insync.replicas=2, or let it be created (create)"
+		fmt.Sprintf(" --partitions 12 --replication-factor %d --config min.insync.replicas=%d", replicas, needed) + ", or let it be created (create)"
 }
 
 // The settings of a topic that are looked at.
