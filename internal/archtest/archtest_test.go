@@ -45,7 +45,7 @@ var rules = []Rule{
 		Never: slices.Concat(brokers, stores, cluster), Why: "tail shows a log, whatever keeps it, and asks no cluster",
 	},
 	{
-		Path: "internal/tail/kafkalog", Ours: []string{"internal/tail", "internal/kafka", "internal/pause", "sink"},
+		Path: "internal/tail/kafkalog", Ours: []string{"internal/tail", "internal/kafka", "internal/pause", "sink/kafka"},
 		Never: slices.Concat(stores, cluster), Why: "a log knows its broker and nothing else",
 	},
 	{

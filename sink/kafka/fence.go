@@ -20,6 +20,9 @@ import (
 // typeStarted is the type of a barrier.
 const typeStarted = "io.kube-eventbridge.writer.started.v1"
 
+// barrierKey is what the key of a barrier has behind the cluster's name.
+const barrierKey = "/_/_/_/_writer"
+
 // begin takes the next epoch of the pipeline's producer. Without the permission for its transactional id the producer is nobody's, and an older process
 // that is still alive is not refused.
 func (s *Sink) begin(ctx context.Context) error {
@@ -108,7 +111,7 @@ func (p *partition) barrier(ctx context.Context) error {
 func (s *Sink) announcement() *sink.Message {
 	p := s.producer.Load()
 	seen := time.Unix(0, s.took.Load()).UTC().Format("2006-01-02T15:04:05.000Z07:00")
-	key := s.cfg.Cluster + "/_/_/_/_writer"
+	key := s.cfg.Cluster + barrierKey
 	data := fmt.Appendf(nil, `{"producerId":%d,"epoch":%d}`, p.ID, p.Epoch)
 	m := &sink.Message{
 		Key: key, ID: "writer-started." + strconv.FormatInt(p.ID, 10) + "." + strconv.Itoa(int(p.Epoch)), ContentType: "application/json", Data: data,
@@ -120,7 +123,7 @@ func (s *Sink) announcement() *sink.Message {
 		{Name: "source", Value: "/clusters/" + s.cfg.Cluster + "/pipelines/" + s.cfg.Pipeline},
 		{Name: "time", Value: seen},
 		{Name: "datacontenttype", Value: "application/json"},
-		{Name: "payload", Value: "marker"},
+		{Name: payloadName, Value: payloadMarker},
 		{Name: "pipeline", Value: s.cfg.Pipeline},
 		{Name: "clustername", Value: s.cfg.Cluster},
 		{Name: "recordedtime", Value: seen},

@@ -79,7 +79,7 @@ func (s *Sink) At(ctx context.Context, partition int32, sequence uint64) (found 
 		}
 		r, err := s.client.At(ctx, p.topic.name, p.number, int64(sequence)-1) //nolint:gosec // it came from an offset
 		if err == nil && r != nil && r.Value != nil {
-			found = stored(partition, r, false)
+			found = Decode(partition, r, false)
 		}
 		return err
 	})
@@ -135,7 +135,7 @@ func (s *Sink) readPartition(ctx context.Context, p *partition, from, to uint64,
 				case r.Offset >= end:
 					return errEnough
 				case r.Value != nil:
-					stopped = f(stored(p.id, r, data))
+					stopped = f(Decode(p.id, r, data))
 				}
 				offset = r.Offset + 1
 				return stopped

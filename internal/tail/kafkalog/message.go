@@ -8,13 +8,15 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
-	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	sinkkafka "github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
 
 // item is a record that is to be handed over.
 type item struct {
 	tail.Message
 	key string
+	// barrier says that a writer left it for other writers, everywhere that it is a marker, which is in each partition of its topic.
+	barrier, everywhere bool
 }
 
 // overhead is at least what an item costs beside its texts.
@@ -30,35 +32,17 @@ func (it *item) size() int {
 
 func (it *item) offset() int64 { return int64(it.Sequence) - 1 } //nolint:gosec // it came from an offset
 
-// convert returns what a record says. In binary mode its attributes are headers, whose names some clients write with capitals.
+// convert returns what a record says.
 func convert(topic string, partition int32, r *kafka.Record) item {
-	it := item{Message: tail.Message{Subject: topic, Place: fmt.Sprintf("%d/%d", partition, r.Offset)}, key: string(r.Key)}
-	it.Sequence, it.Partition, it.Time, it.Data = uint64(r.Offset)+1, partition, r.Time, r.Value //nolint:gosec // offsets are not negative
-	for _, h := range r.Headers {
-		name := strings.ToLower(h.Name)
-		attribute, is := strings.CutPrefix(name, "ce_")
-		switch {
-		case name == "content-type":
-			it.ContentType = string(h.Value)
-		case is:
-			it.Attributes = append(it.Attributes, sink.Attribute{Name: attribute, Value: string(h.Value)})
-		}
-		if is && attribute == "id" {
-			it.ID = string(h.Value)
-		}
+	return item{
+		Message: tail.Message{Stored: *sinkkafka.Decode(partition, r, true), Subject: topic, Place: fmt.Sprintf("%d/%d", partition, r.Offset)},
+		key:     string(r.Key), barrier: sinkkafka.IsBarrier(r), everywhere: sinkkafka.IsMarker(r),
 	}
-	if it.ContentType != "" && len(it.Attributes) > 0 {
-		it.Attributes = append(it.Attributes, sink.Attribute{Name: "datacontenttype", Value: it.ContentType})
-	}
-	return it
 }
-
-// barrier reports whether a writer left the record for other writers: it tells nothing of a cluster.
-func (it *item) barrier() bool { return strings.HasSuffix(it.key, "/_/_/_/_writer") }
 
 // marker returns what a marker is recognised by in another partition of its topic; empty for everything else.
 func (it *item) marker() string {
-	if !strings.HasSuffix(it.key, "/_/_gap") && !strings.HasSuffix(it.key, "/_/_snapshot") {
+	if !it.everywhere {
 		return ""
 	}
 	e, err := tail.Decode(it.Message)

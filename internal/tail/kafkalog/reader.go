@@ -191,7 +191,7 @@ func (r *reader) next() (next *partition, over bool) {
 func (r *reader) hand(ctx context.Context, p *partition) error {
 	it := p.pop()
 	r.ask(ctx, p)
-	if it.barrier() || r.markers.repeated(&it) {
+	if it.barrier || r.markers.repeated(&it) {
 		return nil
 	}
 	r.past.begin(&it, p.first)

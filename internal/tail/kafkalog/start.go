@@ -99,7 +99,7 @@ func (r *reader) widen(ctx context.Context, w *window, from int64, n int) error 
 		}
 		it := convert(w.p.place.topic, w.p.number, rec)
 		inTime := r.Until.IsZero() || it.Time.Before(r.Until)
-		if inTime && !it.barrier() && r.Counts(it.Message) {
+		if inTime && !it.barrier && r.Counts(it.Message) {
 			marks = append(marks, mark{it.offset(), it.Time, it.marker()})
 			marks = marks[max(0, len(marks)-n):]
 		}
