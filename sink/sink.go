@@ -49,7 +49,8 @@ type Message struct {
 	Previous uint64
 	// Shared says that the subject carries messages of other keys too, so that nothing can be verified.
 	Shared bool
-	// Everywhere asks for the message in each partition: whoever reads one of them reads it. The receipt is that of the key's partition.
+	// Everywhere asks for the message in each partition: whoever reads one of them reads it. That of the key gets it last, when all others have
+	// it, and the receipt is of that one.
 	Everywhere bool
 	// Last says that nothing is true of the key's object any more: it is gone.
 	Last bool
@@ -108,7 +109,7 @@ type Log interface {
 	At(ctx context.Context, partition int32, sequence uint64) (*Stored, error)
 	// Read calls f, from one goroutine, for the messages under the sink's own subjects or topics that q asks for, in the order of each
 	// partition, up to the last that is there when Read is called. Messages that the broker removes meanwhile may be
-	// missing. Others may publish under the same subjects: whose a message is, its attributes say.
+	// missing. A message that was to be Everywhere is given once, and only if it is. Others may publish under the same subjects: whose a message is, its attributes say.
 	Read(ctx context.Context, q Query, f func(*Stored) error) error
 }
 

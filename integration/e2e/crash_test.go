@@ -99,7 +99,9 @@ func disturbed(r *rig, changes, times int, disturb func(*rig)) {
 	t.Logf("seed %d", seed)
 	h := &truth{states: map[string][]string{}}
 	r.run()
-	r.await("the snapshot", func(log []entry) bool { return len(log) > 0 && log[len(log)-1].op == "snapshot-completed" })
+	r.await("the snapshot", func(log []entry) bool {
+		return slices.ContainsFunc(log, func(e entry) bool { return e.op == "snapshot-completed" })
+	})
 
 	var driving sync.WaitGroup
 	for w := range workers {

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,7 +38,7 @@ func newKafkaRig(t *testing.T, brokers int) *rig {
 	return r
 }
 
-// entries reads all that the topic has now, one partition after the other; of the markers, which are in each of them, those of the first.
+// entries reads all that the topic has now, one partition after the other; of the markers, which are in each of them, those in the partition of their key.
 func (k *kafkaLog) entries(t *testing.T) (log []entry) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
@@ -50,18 +51,21 @@ func (k *kafkaLog) entries(t *testing.T) (log []entry) {
 		return nil // it is not there yet, or its leader is away
 	}
 	missing, byPartition := map[int32]int64{}, map[int32][]entry{}
+	partitions := 0
 	ends.Each(func(o kadm.ListedOffset) {
+		partitions++
 		if o.Offset > 0 {
 			missing[o.Partition] = o.Offset
 		}
 	})
+	home := kgo.StickyKeyPartitioner(nil).ForTopic(k.topic)
 	for len(missing) > 0 {
 		fetches := client.PollFetches(ctx)
 		if ctx.Err() != nil {
 			t.Fatalf("read topic %s: %v", k.topic, ctx.Err())
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
-			if e := kafkaEntry(t, r); e.key != "" || r.Partition == 0 {
+			if e := kafkaEntry(t, r); e.key != "" || int(r.Partition) == home.Partition(r, partitions) {
 				byPartition[r.Partition] = append(byPartition[r.Partition], e)
 			}
 			if r.Offset+1 >= missing[r.Partition] {
@@ -69,7 +73,7 @@ func (k *kafkaLog) entries(t *testing.T) (log []entry) {
 			}
 		})
 	}
-	for p := range int32(len(byPartition)) {
+	for _, p := range slices.Sorted(maps.Keys(byPartition)) {
 		log = append(log, byPartition[p]...)
 	}
 	return log

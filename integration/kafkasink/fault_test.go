@@ -245,7 +245,7 @@ func TestSink_has_one_batch_under_way_in_each_partition(t *testing.T) {
 		return false
 	})
 	defer p.watch(nil)
-	p.hold(func(api int16) bool { return api == apiProduce })
+	p.hold(func(api int16, _ []byte) bool { return api == apiProduce })
 	defer p.release()
 	var answers []<-chan answer
 	for n := range 500 {

@@ -73,7 +73,7 @@ func TestSink_lets_nothing_of_a_dead_process_follow_its_barrier(t *testing.T) {
 	p := proxiesOf(r.Cluster)[0]
 	old := start(t, r.config(proxied))
 	must(t, old, message(r.topic, "old-a", 1))
-	p.hold(func(api int16) bool { return api == apiProduce })
+	p.hold(func(api int16, _ []byte) bool { return api == apiProduce })
 	for n := range 8 {
 		send(t, old, message(r.topic, fmt.Sprintf("old-%d", n), 1))
 	}

@@ -23,7 +23,7 @@ type proxy struct {
 	mu    sync.Mutex
 	conns map[net.Conn]bool
 	// held says whether a request waits until released is closed.
-	held     func(api int16) bool
+	held     func(api int16, request []byte) bool
 	released chan struct{}
 	// waiting is how many do.
 	waiting atomic.Int32
@@ -58,8 +58,8 @@ func (p *proxy) cut() {
 	clear(p.conns)
 }
 
-// hold holds back the requests that f chooses, from now on until release. Their connections to the broker stay, whatever becomes of the client.
-func (p *proxy) hold(f func(api int16) bool) {
+// hold holds back the requests that f chooses, by their number and what is behind their length, from now on until release. Their connections to the broker stay, whatever becomes of the client.
+func (p *proxy) hold(f func(api int16, request []byte) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held, p.released = f, make(chan struct{})
@@ -145,7 +145,7 @@ func (p *proxy) pass(request []byte) (lose bool) {
 	if seen != nil {
 		lose = seen(api, request[4:])
 	}
-	if held != nil && held(api) {
+	if held != nil && held(api, request[4:]) {
 		p.waiting.Add(1)
 		<-released
 		p.waiting.Add(-1)

@@ -101,8 +101,8 @@ func (s *Sink) partition(id int32) *partition {
 	return nil
 }
 
-// Read implements [sink.Log]. It reads one partition after the other, and all of them if [sink.Query].LastOfKey is set. Records without a value are not shown. Once Run
-// has ended the error is [sink.ErrNotRunning].
+// Read implements [sink.Log]. It reads one partition after the other, and all of them if [sink.Query].LastOfKey is set. Records without a value are not
+// shown, and of a message that was published everywhere only the one that was published last. Once Run has ended the error is [sink.ErrNotRunning].
 func (s *Sink) Read(ctx context.Context, q sink.Query, f func(*sink.Stored) error) error {
 	var bounds sink.LogBounds
 	err := s.insist(ctx, func(ctx context.Context) (err error) {
@@ -134,7 +134,7 @@ func (s *Sink) readPartition(ctx context.Context, p *partition, from, to uint64,
 				switch {
 				case r.Offset >= end:
 					return errEnough
-				case r.Value != nil:
+				case p.shows(r):
 					stopped = f(Decode(p.id, r, data))
 				}
 				offset = r.Offset + 1
@@ -161,6 +161,12 @@ func (s *Sink) readPartition(ctx context.Context, p *partition, from, to uint64,
 		}
 	}
 	return nil
+}
+
+// shows reports whether a record is one of those that are read. Of a marker's copies the one in the partition of its key counts, which was published last: without
+// that one a crash has kept it from partitions.
+func (p *partition) shows(r *kafka.Record) bool {
+	return r.Value != nil && (!IsMarker(r) || p.topic.home(string(r.Key)) == p)
 }
 
 // forward goes on where a partition begins now: what was to be read was removed meanwhile.

@@ -107,31 +107,45 @@ func (s *Sink) Publish(ctx context.Context, m *sink.Message, done sink.Done) {
 	case m.Everywhere:
 		t.everywhere(m, settled)
 	default:
-		t.partitions[batch.Partition(m.Key, int32(len(t.partitions)))].take(m, settled) //nolint:gosec // at most some thousands
+		t.home(m.Key).take(m, settled)
 	}
 }
 
-// everywhere publishes a message to each partition. The receipt is that of the partition of its key.
+// everywhere publishes a message to each partition, to that of its key when all others have it: whoever finds it there knows that it is everywhere. The receipt is
+// that partition's.
 func (t *topic) everywhere(m *sink.Message, done sink.Done) {
+	home := t.home(m.Key)
+	others := int32(len(t.partitions)) - 1 //nolint:gosec // at most some thousands
+	if others == 0 {
+		home.take(m, done)
+		return
+	}
 	var left atomic.Int32
-	left.Store(int32(len(t.partitions))) //nolint:gosec // at most some thousands
+	left.Store(others)
 	var mu sync.Mutex
-	var own sink.Receipt
 	var failed error
-	home := t.partitions[batch.Partition(m.Key, left.Load())]
 	for _, p := range t.partitions {
-		p.take(m, func(r sink.Receipt, err error) {
+		if p == home {
+			continue
+		}
+		p.take(m, func(_ sink.Receipt, err error) {
 			mu.Lock()
-			if p == home {
-				own = r
-			}
 			failed = errors.Join(failed, err)
 			mu.Unlock()
-			if left.Add(-1) == 0 {
-				done(own, failed)
+			switch {
+			case left.Add(-1) > 0:
+			case failed != nil:
+				done(sink.Receipt{}, failed)
+			default:
+				home.take(m, done)
 			}
 		})
 	}
+}
+
+// home is the partition of a key.
+func (t *topic) home(key string) *partition {
+	return t.partitions[batch.Partition(key, int32(len(t.partitions)))] //nolint:gosec // at most some thousands
 }
 
 // topic returns an open topic, and asks for one that is not open.
