@@ -72,6 +72,10 @@ pipelines:
 `, guard, r.topic, c.CAFile(), right))
 	start := []string{"tail", "--follow=false", "--from-start", "--no-headers"}
 	run := command(t)
+	// Who follows, too, is told what no waiting cures.
+	if code, _, stderr := run("tail", "--brokers", guard, "--topic", topic); code != 1 || !strings.Contains(stderr, "expects TLS on this port, and none is configured") {
+		t.Errorf("following without TLS: got %d, %s", code, stderr)
+	}
 	for _, c := range []struct {
 		args   []string
 		code   int

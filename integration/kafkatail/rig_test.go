@@ -253,6 +253,18 @@ func (s *screen) ends(t *testing.T, want string) {
 	}
 }
 
+// endsSaying waits for the end with an error that has a text in it, which is the only one that was told.
+func (s *screen) endsSaying(t *testing.T, part string) {
+	t.Helper()
+	eventually(t, "the end", func() bool { ended, _ := s.end(); return ended })
+	if _, err := s.end(); err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v, want a line with %s", err, part)
+	}
+	if said := s.said(); strings.Contains(said, "trying again") {
+		t.Errorf("it said %s", said)
+	}
+}
+
 // deleteTopic removes a topic.
 func (r *rig) deleteTopic(t *testing.T, topic string) {
 	t.Helper()

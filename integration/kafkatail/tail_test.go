@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
@@ -299,7 +300,70 @@ func TestTail_says_what_is_wrong_with_its_credentials_and_topics(t *testing.T) {
 	r.tail(t, tail.Config{Span: tail.Span{Start: beginning}}, kafkalog.Config{Topic: r.topic + "-none"}).ends(t, fmt.Sprintf("there is no topic %q at ", r.topic+"-none"))
 	right := r.follow(t, beginning, kafkalog.Config{Brokers: brokers, Auth: scram("wonderland"), TLS: tls})
 	right.expect(t, "added web@1 created by "+`50% "of" ä`)
-	// What is only guessed from a connection that was closed is told, and waited for.
-	guess := r.tail(t, tail.Config{Span: tail.Span{Follow: true}}, kafkalog.Config{Brokers: brokers})
-	eventually(t, "a notice", func() bool { return strings.Contains(guess.said(), "expects TLS on this port, and none is configured") })
+}
+
+// Another attempt would be told the same: whoever follows is told at once, not left waiting.
+func TestTail_that_follows_ends_where_its_configuration_is_proved_wrong(t *testing.T) {
+	c := shared.ForTest(t)
+	r := newRig(t, c, 1, nil)
+	following := tail.Config{Span: tail.Span{Follow: true}}
+	for name, m := range map[string]struct {
+		listener string
+		cfg      kafkalog.Config
+		want     string
+	}{
+		"plaintext to TLS":      {guarded, kafkalog.Config{}, "expects TLS on this port, and none is configured"},
+		"TLS to plaintext":      {plain, kafkalog.Config{TLS: kafka.TLS{CAFile: c.CAFile()}}, "has no TLS on this port, and TLS is configured"},
+		"SASL to none":          {plain, kafkalog.Config{Auth: scram("wonderland")}, "SASL is configured, and the broker has none on this port"},
+		"no SASL":               {guarded, kafkalog.Config{TLS: kafka.TLS{CAFile: c.CAFile()}}, "expects SASL on this port, and none is configured"},
+		"wrong password":        {guarded, kafkalog.Config{TLS: kafka.TLS{CAFile: c.CAFile()}, Auth: scram("wrong")}, "the broker refuses the credentials"},
+		"unknown CA":            {guarded, kafkalog.Config{TLS: kafka.TLS{Enabled: true}, Auth: scram("wonderland")}, "the broker's certificate is signed by nobody known here"},
+		"a name that it hasn't": {guarded, kafkalog.Config{TLS: kafka.TLS{CAFile: c.CAFile(), ServerName: "other.test"}, Auth: scram("wonderland")}, "the broker's certificate is for another name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m.cfg.Brokers = c.AddressesOf(m.listener)
+			s := r.tail(t, following, m.cfg)
+			s.endsSaying(t, m.want)
+		})
+	}
+}
+
+func TestClient_finds_the_first_record_of_a_time(t *testing.T) {
+	r := newRig(t, shared.ForTest(t), 2, nil)
+	s, _ := r.sink(t, r.topic, nil)
+	for n := range 200 {
+		must(t, s, change(r.topic, tail.Updated, fmt.Sprint("web-", n%20), n, n))
+	}
+	client, err := internal.NewClient(internal.Config{Brokers: r.AddressesOf(plain)})
+	ok(t, err)
+	defer client.Close()
+	since := func(p int32, at time.Time) int64 {
+		offset, err := client.Since(t.Context(), r.topic, p, at)
+		ok(t, err)
+		return offset
+	}
+	for p := range int32(2) {
+		firsts, last := map[int64]int64{}, time.Time{}
+		_, _, err := client.Fetch(t.Context(), r.topic, p, 0, func(rec *internal.Record) error {
+			if _, known := firsts[rec.Time.UnixMilli()]; !known {
+				firsts[rec.Time.UnixMilli()] = rec.Offset
+			}
+			last = rec.Time
+			return nil
+		})
+		ok(t, err)
+		if len(firsts) < 10 {
+			t.Fatalf("partition %d has records of %d times", p, len(firsts))
+		}
+		for at, want := range firsts {
+			if got := since(p, time.UnixMilli(at)); got != want {
+				t.Errorf("partition %d since %d: got %d, want %d", p, at, got, want)
+			}
+		}
+		for at, want := range map[time.Time]int64{{}: 0, time.Unix(0, 0).Add(-time.Millisecond): 0, last.Add(time.Millisecond): -1} {
+			if got := since(p, at); got != want {
+				t.Errorf("partition %d since %v: got %d, want %d", p, at, got, want)
+			}
+		}
+	}
 }

@@ -32,15 +32,15 @@ type explained struct {
 func (e *explained) Error() string { return e.text + ": " + brief(e.cause) }
 func (e *explained) Unwrap() error { return e.cause }
 
-// isExplained reports whether there is something to look at already.
-func isExplained(err error) bool {
+// Explained reports whether err says what to look at: what is configured is proved to be wrong for the brokers as they are now.
+func Explained(err error) bool {
 	var e *explained
 	return errors.As(err, &e)
 }
 
 // explain is [Explain] for a request that takes a permission, such as "operation Write on Topic kubernetes".
 func explain(err error, permission string) error {
-	if err == nil || isExplained(err) {
+	if err == nil || Explained(err) {
 		return err
 	}
 	text := lookAtCode(err, permission)

@@ -55,12 +55,12 @@ func (d *doctor) worked() {
 // explain does what [Explain] does, knows the permission that the request takes, and asks the brokers where the error does not tell enough: not before the second failure in a
 // row, not more often than every askEvery, and not longer than askTimeout.
 func (d *doctor) explain(ctx context.Context, err error, permission string) error {
-	if aboutCertificate(err) && !d.certified() && !isExplained(err) {
+	if aboutCertificate(err) && !d.certified() && !Explained(err) {
 		return &explained{text: noCertificate, cause: err}
 	}
 	err = explain(err, permission)
 	mechanism := errors.Is(err, kafkago.UnsupportedSASLMechanism)
-	if !mechanism && (isExplained(err) || !hungUp(err) && alert(err) != handshakeFailure) {
+	if !mechanism && (Explained(err) || !hungUp(err) && alert(err) != handshakeFailure) {
 		return err
 	}
 	finding := d.find(ctx, d.well.Swap(false))

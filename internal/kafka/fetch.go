@@ -77,6 +77,32 @@ func (c *Client) bounds(ctx context.Context, topic string, first, last int, boun
 	return nil
 }
 
+// Since returns the offset of a partition's first record whose time is not before t, in milliseconds as records have it; -1 if there is none.
+func (c *Client) Since(ctx context.Context, topic string, partition int32, t time.Time) (offset int64, err error) {
+	from := max(t.UnixMilli(), 0) // what is less has another meaning
+	err = c.do(ctx, fmt.Sprintf("look for a time in %s/%d", topic, partition), "operation Describe on Topic "+topic, func(ctx context.Context) error {
+		res, err := c.client.ListOffsets(ctx, &kafkago.ListOffsetsRequest{
+			Topics: map[string][]kafkago.OffsetRequest{topic: {{Partition: int(partition), Timestamp: from}}},
+		})
+		if err != nil {
+			return err
+		}
+		answers := res.Topics[topic]
+		if len(answers) != 1 {
+			return errors.New("the answer has not the partition")
+		}
+		if answers[0].Error != nil {
+			return answers[0].Error
+		}
+		offset = -1
+		for found := range answers[0].Offsets {
+			offset = found
+		}
+		return nil
+	})
+	return offset, err
+}
+
 // Fetch calls f for records of a partition from an offset on, in order, as many as one answer has, and returns the offset to go on
 // from, and the one that the next record to be written will have. Where records were compacted away the next offset is further than the last record that f
 // saw. The record is f's; an error of f is returned as it is.

@@ -30,9 +30,9 @@ type fake struct {
 	// away is what everything fails with, broken what fetches from a partition fail with.
 	away   error
 	broken map[place]error
-	// fetches, probes and given (records) count; onFetch is called before a fetch is answered.
-	fetches, probes, given int
-	onFetch                func(at place)
+	// fetches, asked (for times) and given (records) count; onFetch is called before a fetch is answered.
+	fetches, asked, given int
+	onFetch               func(at place)
 	// busy counts the fetches that are under way, most the most of them at a time. A fetch takes a while, and a while more to notice that it is not wanted.
 	busy, most int
 	while      time.Duration
@@ -117,17 +117,17 @@ func (f *fake) Bounds(_ context.Context, topic string, partitions int) (map[int3
 	return bounds, nil
 }
 
-// At implements [offsets].
-func (f *fake) At(_ context.Context, topic string, partition int32, offset int64) (*kafka.Record, error) {
+// Since implements [offsets].
+func (f *fake) Since(_ context.Context, topic string, partition int32, t time.Time) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.probes++
+	f.asked++
 	for _, r := range f.topics[topic].partitions[partition].records {
-		if r.Offset == offset {
-			return r, nil
+		if !r.Time.Before(t) {
+			return r.Offset, f.away
 		}
 	}
-	return nil, f.away
+	return -1, f.away
 }
 
 // Fetch implements [fetcher]. At the end it waits half a second, as brokers do.

@@ -3,6 +3,7 @@
 package kafkalog
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -95,10 +96,12 @@ func unled() *fake {
 // What no waiting cures ends also who would wait, as long as nothing was read.
 func TestTail_ends_with_what_brokers_refuse_until_it_has_begun(t *testing.T) {
 	for want, cause := range map[string]error{
-		"read topic t at b:9092: the broker refuses the credentials: error 58": kafka.Explain(kafkago.SASLAuthenticationFailed),
-		"read topic t at b:9092: SASL is configured, and the broker has none":  kafka.Explain(kafkago.IllegalSASLState),
-		"read topic t at b:9092: remote error: tls: bad certificate":           &net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")},
-		"read topic t at b:9092: the broker refuses the token":                 errors.New("the broker refuses the token: no"),
+		"read topic t at b:9092: the broker refuses the credentials: error 58":  kafka.Explain(kafkago.SASLAuthenticationFailed),
+		"read topic t at b:9092: SASL is configured, and the broker has none":   kafka.Explain(kafkago.IllegalSASLState),
+		"read topic t at b:9092: the broker expects TLS on this port, and none": kafka.Explain(fmt.Errorf("%w: broker appears to be expecting TLS", io.ErrUnexpectedEOF)),
+		"read topic t at b:9092: the broker's certificate is signed by nobody":  kafka.Explain(x509.UnknownAuthorityError{}),
+		"read topic t at b:9092: remote error: tls: bad certificate":            &net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")},
+		"read topic t at b:9092: the broker refuses the token":                  errors.New("the broker refuses the token: no"),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake().topic("t", "1", 1)

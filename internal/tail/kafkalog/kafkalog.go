@@ -59,7 +59,7 @@ type catalog interface {
 // offsets says what is where in a partition.
 type offsets interface {
 	Bounds(ctx context.Context, topic string, partitions int) (map[int32]kafka.Bounds, error)
-	At(ctx context.Context, topic string, partition int32, offset int64) (*kafka.Record, error)
+	Since(ctx context.Context, topic string, partition int32, t time.Time) (offset int64, err error)
 }
 
 // fetcher gives records away.

@@ -49,11 +49,10 @@ func passes(err error) bool {
 	var code kafkago.Error
 	var transport *net.OpError
 	switch {
+	case kafka.Explained(err):
+		return false
 	case errors.As(err, &code):
-		return !slices.Contains([]kafkago.Error{
-			kafkago.SASLAuthenticationFailed, kafkago.UnsupportedSASLMechanism, kafkago.IllegalSASLState, kafkago.TopicAuthorizationFailed,
-			kafkago.ClusterAuthorizationFailed, kafkago.InvalidTopic, kafkago.UnsupportedVersion,
-		}, code)
+		return !slices.Contains([]kafkago.Error{kafkago.InvalidTopic, kafkago.UnsupportedVersion}, code)
 	case errors.As(err, &transport):
 		return transport.Op != "remote error" // what the other side of TLS complains about
 	default:

@@ -32,7 +32,7 @@ type partition struct {
 	// first is the oldest offset as far as it is known, next the one to fetch next, end where the partition ended when reading began, high where it ended
 	// when it was asked last.
 	first, next, end, high int64
-	// since drops what was stored before it, until the first record that was not; sought says that next is near that one.
+	// since drops what was stored before it, until the first record that was not; sought says that brokers were asked where that one is.
 	since  time.Time
 	sought bool
 	// queue is what was fetched and not handed over, and size how much that is.
@@ -103,10 +103,11 @@ func (r *reader) ask(ctx context.Context, p *partition) {
 // fetch fills a load with about share bytes.
 func (l *Log) fetch(ctx context.Context, at place, since time.Time, high int64, share int, to *load) {
 	if !to.sought {
-		if to.next, to.err = l.seek(ctx, at, to.next, high, since); to.err != nil {
+		offset, err := l.seek(ctx, at, high, since)
+		if to.err = err; err != nil {
 			return
 		}
-		to.sought = true
+		to.next, to.sought = max(to.next, offset), true
 	}
 	size := 0
 	next, end, err := l.Fetch(ctx, at.topic, at.number, to.next, func(rec *kafka.Record) error {

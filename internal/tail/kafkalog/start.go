@@ -10,37 +10,13 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 )
 
-// seekWindow is how near to a time is near enough: what is before it is read and dropped.
-const seekWindow = 256
-
-// seek returns an offset, not less than lo, before the first record that was stored at or after t, or at it. It halves what lies between lo and hi until that record is near.
-func (l *Log) seek(ctx context.Context, at place, lo, hi int64, t time.Time) (int64, error) {
-	for hi-lo > seekWindow {
-		middle := lo + (hi-lo)/2
-		r, err := l.from(ctx, at, middle)
-		switch {
-		case err != nil:
-			return 0, err
-		case r == nil || !r.Time.Before(t):
-			hi = middle
-		default:
-			lo = r.Offset + 1
-		}
+// seek returns the offset of the first record that was stored at or after t; hi, where the partition ended, if there is none.
+func (l *Log) seek(ctx context.Context, at place, hi int64, t time.Time) (int64, error) {
+	offset, err := l.Since(ctx, at.topic, at.number, t)
+	if offset < 0 {
+		offset = hi
 	}
-	return lo, nil
-}
-
-// from returns the first record at or after an offset; nil if there is none.
-func (l *Log) from(ctx context.Context, at place, offset int64) (found *kafka.Record, err error) {
-	// It costs less than a fetch, and finds nothing where the record was compacted away.
-	if found, err = l.At(ctx, at.topic, at.number, offset); err != nil || found != nil {
-		return found, err
-	}
-	err = scan(ctx, l, at, offset, offset+seekWindow, func(r *kafka.Record) error {
-		found = r
-		return errEnough
-	})
-	return found, err
+	return offset, err
 }
 
 // window is the end of a partition, as far as it was looked at.
