@@ -184,7 +184,7 @@ func (p *process) pipeline(i int, uid string, servers map[string]*embedded.Serve
 		return b, nil, err
 	}
 	return bridge.Config{
-		Name: c.Name, Streams: specs, Client: p.client, Discovery: p.discovery, Sink: to, Store: store, Identity: id,
+		Name: c.Name, Target: target(c, id), Streams: specs, Client: p.client, Discovery: p.discovery, Sink: to, Store: store, Identity: id,
 		Buffer: int64(p.cfg.BufferShare(c)), Recovery: recovery(c.Recovery), Audit: c.Audit.Interval,
 		StopOnReject: c.OnReject == config.OnRejectStop, Metrics: p.metrics, Log: p.log,
 	}, store, nil
@@ -264,6 +264,17 @@ func jetStream(c *config.Pipeline) *config.JetStream {
 	default:
 		return nil
 	}
+}
+
+// target names what a pipeline publishes to.
+func target(c *config.Pipeline, id checkpoint.Identity) string {
+	if c.Sink.Kafka != nil {
+		return "topic " + topicsOf(c.Sink.Kafka, id)
+	}
+	if js := jetStream(c); js != nil {
+		return "stream " + js.Stream
+	}
+	return "standard output"
 }
 
 func (p *process) sink(c *config.Pipeline, id checkpoint.Identity, servers map[string]*embedded.Server, subject *encode.Template) (sink.Sink, error) {

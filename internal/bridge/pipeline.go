@@ -42,9 +42,11 @@ func (spec *StreamSpec) encoder(at source.Stream, history int) *encode.Encoder {
 	return encode.New(at, c)
 }
 
-// Config says what a pipeline consists of. All fields are needed except Drain and Log.
+// Config says what a pipeline consists of. All fields are needed except Target, Drain and Log.
 type Config struct {
-	Name      string
+	Name string
+	// Target names for a person what is published to.
+	Target    string
 	Streams   []StreamSpec
 	Client    *source.Client
 	Discovery *source.Discovery

@@ -125,8 +125,8 @@ func (p *session) run(ctx context.Context) error {
 	}
 	err = errors.Join(err, p.ended(delivery.Wait()))
 	var rewound *sink.RewoundError
-	if errors.As(err, &rewound) {
-		return err // what was acknowledged does not hold, so nothing is committed any more
+	if errors.As(err, &rewound) || checkpoint.IsPermanent(err) {
+		return err // what was acknowledged does not hold, or cannot be committed
 	}
 	return errors.Join(err, p.lastCommit(ctx))
 }
@@ -147,6 +147,7 @@ func (p *session) readAll(ctx, failed context.Context) error {
 			return p.ended(err)
 		}
 		close(p.met)
+		p.log.Info("publishing", "to", p.cfg.Target) // whatever it waited for
 		for i := range p.cfg.Streams {
 			reading.Go(func() error { return p.read(reads, &p.cfg.Streams[i]) })
 		}

@@ -56,7 +56,7 @@ func TestReadyz_says_that_the_checkpoint_cannot_be_written_at_a_start(t *testing
 		store.fail = err
 	}
 	full(errors.New("no space left on device"))
-	b = runBridge(t, api, log, store, func(c *Config) { c.Log = logged.log() })
+	b = runBridge(t, api, log, store, func(c *Config) { c.Log, c.Target = logged.log(), "stream X" })
 	waitFor(t, "the reason", func() bool {
 		code, body := b.get("/readyz")
 		return code == http.StatusServiceUnavailable && strings.Contains(body, "pipeline test: checkpoint: no space left on device\n")
@@ -64,8 +64,14 @@ func TestReadyz_says_that_the_checkpoint_cannot_be_written_at_a_start(t *testing
 	if n := logged.count("level=WARN"); n != 1 || logged.count(`err="no space left on device"`) != 1 {
 		t.Errorf("it is logged %d times, as %s", n, logged.all.String())
 	}
+	if logged.count("msg=publishing") != 0 {
+		t.Error("it says that it publishes while it waits")
+	}
 	full(nil)
 	waitFor(t, "the watch", func() bool { code, _ := b.get("/readyz"); return code == http.StatusOK })
+	if logged.count(`msg=publishing pipeline=test to="stream X"`) != 1 {
+		t.Errorf("that it publishes is not said once: %s", logged.all.String())
+	}
 	if logged.count("saved again") != 1 {
 		t.Errorf("that it is over is not logged: %s", logged.all.String())
 	}
