@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -120,6 +122,53 @@ func TestBridge_on_Kafka_loses_repeats_and_misorders_nothing_when_brokers_are_ki
 		must(r.t, r.kafka.cluster.Kill(broker))
 		must(r.t, r.kafka.cluster.Restart(r.t.Context(), broker))
 	})
+}
+
+// A process that was stopped, as by a machine that swaps or a virtual one that is moved, knows nothing of the one that has taken its place, and wakes with changes to publish.
+func TestBridge_on_Kafka_that_wakes_after_another_has_come_is_refused(t *testing.T) {
+	r := newKafkaRig(t, 1)
+	h := &truth{states: map[string][]string{}}
+	first := r.run()
+	r.await("the snapshot", func(log []entry) bool {
+		return slices.ContainsFunc(log, func(e entry) bool { return e.op == "snapshot-completed" })
+	})
+	var driving sync.WaitGroup
+	for w := range 4 {
+		driving.Go(func() {
+			if err := drive(t.Context(), r.kube, h, w, 500, uint64(w)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	reached := func(n int) { waitUntil(t, func() bool { return h.count() >= n || t.Failed() }) }
+	reached(500)
+	first.signal(syscall.SIGSTOP)
+	r.listenElsewhere()
+	second := r.run()
+	reached(1000)
+	r.await("events of the second one", func(log []entry) bool {
+		return strings.Contains(second.stderr(), `"msg":"publishing"`) && len(log) > 1000
+	})
+	first.signal(syscall.SIGCONT)
+	driving.Wait()
+	r.settle(func(log []entry) bool { return countObjects(log, h) >= h.count() })
+	select {
+	case <-first.ended:
+	case <-time.After(90 * time.Second):
+		t.Fatal("the first one does not end")
+	}
+	if code := first.cmd.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("the first one ended with code %d, want 1", code)
+	}
+	// What it tries first, an event or a commit, is what it is refused.
+	if said := first.stderr(); !strings.Contains(said, "another process publishes for pipeline test of cluster e2e") && strings.Count(said, "another kube-eventbridge uses checkpoint") != 1 {
+		t.Errorf("the first one does not say once why it ended:\n%s", said)
+	}
+	second.stop()
+	if said := second.stderr(); strings.Count(said, `"msg":"publishing"`) != 1 || !strings.Contains(said, `"to":"topic kubernetes"`) {
+		t.Errorf("the second one does not say once that it publishes:\n%s", said)
+	}
+	checkLog(t, r.entries(), h)
 }
 
 // What docs/events.md says that the bridge's user needs is enough: it warns of nothing, and one step less is a permission that it misses.

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -127,6 +128,16 @@ pipelines:
     resources: %s
     %s
 `, kubeconfig, filepath.Join(r.dir, "data"), r.server, resources, sink), 0o600))
+}
+
+// listenElsewhere lets the next bridge run beside the one before.
+func (r *rig) listenElsewhere() {
+	r.t.Helper()
+	was := r.server
+	r.server = freeAddress(r.t)
+	text, err := os.ReadFile(r.config)
+	must(r.t, err)
+	must(r.t, os.WriteFile(r.config, bytes.ReplaceAll(text, []byte(was), []byte(r.server)), 0o600))
 }
 
 func must(t *testing.T, err error) {
