@@ -52,6 +52,7 @@ var rules = []Rule{
 		Path: "internal/tail/natslog", Ours: []string{"internal/tail", "sink/nats"},
 		Never: slices.Concat(stores, cluster), Why: "a log knows its broker and nothing else",
 	},
+	{Path: "internal/rbac", Never: slices.Concat(brokers, stores, cluster), Why: "roles follow from what is read alone"},
 	{Path: "internal/archtest"},
 	{Path: "internal/pause"},
 	{Path: "cmd/...", Ours: []string{"cmd/...", "source", "encode", "sink/...", "checkpoint/...", "internal/..."}},

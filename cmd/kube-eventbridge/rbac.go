@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// rbacFlags are what the command line of rbac says.
+type rbacFlags struct {
+	runFlags
+	names rbac.Names
+}
+
+func newRBACCommand(s *streams) *cobra.Command {
+	var flags rbacFlags
+	cmd := &cobra.Command{
+		Use:   "rbac [--config FILE | RESOURCE...]",
+		Short: "Print the permissions that a bridge needs in its cluster, and no more",
+		Long: "Print the smallest roles for a configuration file, or for resources as run takes them, as YAML for kubectl apply: list and\n" +
+			"watch of each resource, in all namespaces or in those that are named, and get of the namespace kube-system.\n" +
+			"With --service-account they are bound to it.\n\n" +
+			"Without a cluster it takes plurals of built-in resources, and plural.group of custom ones. Short names, kinds and plurals\n" +
+			"of custom resources alone have to be looked up: name a cluster with --kubeconfig or --context.",
+		Example: "  kube-eventbridge rbac --config bridge.yaml --service-account kube-eventbridge | kubectl apply -f -\n" +
+			"  kube-eventbridge rbac pods certificates.cert-manager.io -n web,shop",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			given := cmd.Flags().Changed
+			if given("service-account-namespace") && flags.names.Account == "" {
+				return usagef("--service-account-namespace says where the account of --service-account is: give that too")
+			}
+			if err := flags.check(given); err != nil {
+				return err
+			}
+			return printRoles(s, &flags, args)
+		},
+	}
+	cmd.Flags().StringVarP(&flags.file, "config", "c", "", "the configuration file")
+	cmd.Flags().StringSliceVarP(&flags.namespaces, "namespace", "n", nil, "the resources named here are read in this namespace only; repeatable")
+	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "look names up in the cluster of this kubeconfig")
+	cmd.Flags().StringVar(&flags.context, "context", "", "look names up in the cluster of this context of the kubeconfig")
+	cmd.Flags().StringVar(&flags.names.Role, "name", "kube-eventbridge", "`name` of the roles and bindings")
+	cmd.Flags().StringVar(&flags.names.Account, "service-account", "", "bind the roles to the service account of this `name`")
+	cmd.Flags().StringVar(&flags.names.AccountNamespace, "service-account-namespace", "default", "the `namespace` of the service account")
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
+	return cmd
+}
+
+// printRoles prints what the configuration needs.
+func printRoles(s *streams, f *rbacFlags, args []string) error {
+	if f.file == "" && len(args) == 0 {
+		return usagef("nothing to read: give resources (rbac pods deployments.apps) or --config FILE")
+	}
+	online := f.kubeconfig != "" || f.context != ""
+	cfg, err := f.load(s, args)
+	if err != nil {
+		return err
+	}
+	look := offline
+	if online {
+		at, err := restConfig(cfg.Kubernetes)
+		if err != nil {
+			return err
+		}
+		discovery, err := source.NewDiscovery(at)
+		if err != nil {
+			return err
+		}
+		look = func(name config.ResourceName) (source.Resource, error) { return lookUp(discovery, name) }
+	}
+	reads, err := readsOf(cfg, look)
+	if err != nil {
+		return err
+	}
+	return printManifests(s.Out, rbac.Least(reads, f.names))
+}
+
+func printManifests(w io.Writer, objects []rbac.Object) error {
+	for i, o := range objects {
+		text, err := yaml.MarshalWithOptions(o, yaml.IndentSequence(true))
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			text = append([]byte("---\n"), text...)
+		}
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readsOf returns what all pipelines read. The resources' names are looked up.
+func readsOf(cfg *config.Config, look func(config.ResourceName) (source.Resource, error)) ([]rbac.Read, error) {
+	var reads []rbac.Read
+	for _, p := range cfg.Pipelines {
+		for _, r := range p.Resources {
+			found, err := look(r.Resource)
+			if err != nil {
+				return nil, err
+			}
+			if len(r.Namespaces) > 0 && !found.Namespaced {
+				return nil, &inputError{fmt.Errorf("resource %s is cluster-scoped and cannot be read in namespace %q: remove its namespaces", r.Resource, r.Namespaces[0])}
+			}
+			namespaces := r.Namespaces
+			if len(namespaces) == 0 {
+				namespaces = []string{""}
+			}
+			for _, ns := range namespaces {
+				reads = append(reads, rbac.Read{Group: found.Group, Resource: found.Resource, Namespace: ns})
+			}
+		}
+	}
+	return reads, nil
+}
+
+// offline finds a resource without a cluster: one that every API server has, or one that is named with a group that is none of theirs, which is believed to be
+// a plural and to be in namespaces.
+func offline(name config.ResourceName) (source.Resource, error) {
+	r := source.Resource{Group: name.Group, Version: name.Version, Resource: name.Plural}
+	inGroup := name.Group != "" || name.Version != ""
+	known, found := rbac.Find(name.Plural, name.Group, inGroup)
+	switch {
+	case found:
+		r.Group, r.Namespaced = known.Group, known.Namespaced
+		return r, nil
+	case inGroup && rbac.Every()[name.Group] == nil:
+		r.Namespaced = true
+		return r, nil
+	default:
+		return r, &inputError{fmt.Errorf("resource %q: no plural that every cluster has; write plural.group, such as certificates.cert-manager.io, "+
+			"or let it be looked up in a cluster with --kubeconfig", name)}
+	}
+}
+
+// lookUp asks a cluster for a resource.
+func lookUp(d *source.Discovery, name config.ResourceName) (source.Resource, error) {
+	r, err := d.Resolve(name.Arg())
+	if apimeta.IsNoMatchError(err) {
+		return r, &inputError{fmt.Errorf("%w; the cluster has no such resource now", err)}
+	}
+	return r, err
+}

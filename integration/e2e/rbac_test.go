@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// command runs the bridge's program to its end.
+func (r *rig) command(args ...string) (code int, stdout, stderr string) {
+	r.t.Helper()
+	var out, err bytes.Buffer
+	cmd := exec.CommandContext(r.t.Context(), r.binary, args...)
+	cmd.Stdout, cmd.Stderr = &out, &err
+	_ = cmd.Run() // the state of the process tells
+	return cmd.ProcessState.ExitCode(), out.String(), err.String()
+}
+
+// roles are what rbac printed.
+type roles struct {
+	cluster        []*rbacv1.ClusterRole
+	within         []*rbacv1.Role
+	clusterBinding []*rbacv1.ClusterRoleBinding
+	withinBinding  []*rbacv1.RoleBinding
+}
+
+// rolesFor runs rbac for the rig's configuration.
+func (r *rig) rolesFor(name, account string) *roles {
+	r.t.Helper()
+	code, out, said := r.command("rbac", "--config", r.config, "--name", name, "--service-account", account, "--service-account-namespace", "default")
+	if code != 0 || said != "" {
+		r.t.Fatalf("rbac ended with %d: %s", code, said)
+	}
+	var all roles
+	for _, text := range strings.Split(out, "---\n") {
+		var kind metav1.TypeMeta
+		must(r.t, yaml.Unmarshal([]byte(text), &kind))
+		switch kind.Kind {
+		case "ClusterRole":
+			all.cluster = append(all.cluster, read[rbacv1.ClusterRole](r.t, text))
+		case "Role":
+			all.within = append(all.within, read[rbacv1.Role](r.t, text))
+		case "ClusterRoleBinding":
+			all.clusterBinding = append(all.clusterBinding, read[rbacv1.ClusterRoleBinding](r.t, text))
+		case "RoleBinding":
+			all.withinBinding = append(all.withinBinding, read[rbacv1.RoleBinding](r.t, text))
+		default:
+			r.t.Fatalf("rbac printed a %q", kind.Kind)
+		}
+	}
+	return &all
+}
+
+// read takes every field of an object, and no other.
+func read[T any](t *testing.T, text string) *T {
+	t.Helper()
+	o := new(T)
+	must(t, yaml.UnmarshalStrict([]byte(text), o))
+	return o
+}
+
+// rules are those of all roles. They can be changed.
+func (a *roles) rules() (all []*[]rbacv1.PolicyRule) {
+	for _, o := range a.cluster {
+		all = append(all, &o.Rules)
+	}
+	for _, o := range a.within {
+		all = append(all, &o.Rules)
+	}
+	return all
+}
+
+func (r *rig) apply(a *roles) {
+	r.t.Helper()
+	ctx, rbac := r.t.Context(), r.kube.RbacV1()
+	for _, o := range a.cluster {
+		_, err := rbac.ClusterRoles().Create(ctx, o, metav1.CreateOptions{})
+		must(r.t, err)
+	}
+	for _, o := range a.within {
+		_, err := rbac.Roles(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+		must(r.t, err)
+	}
+	for _, o := range a.clusterBinding {
+		_, err := rbac.ClusterRoleBindings().Create(ctx, o, metav1.CreateOptions{})
+		must(r.t, err)
+	}
+	for _, o := range a.withinBinding {
+		_, err := rbac.RoleBindings(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+		must(r.t, err)
+	}
+}
+
+// runAs starts a bridge that knows nothing yet as a service account.
+func (r *rig) runAs(account string) *bridge {
+	r.t.Helper()
+	user := r.api.User("system:serviceaccount:default:"+account, "system:serviceaccounts", "system:serviceaccounts:default")
+	_, err := controlplane.WriteKubeconfig(user, filepath.Join(r.dir, "kubeconfig"))
+	must(r.t, err)
+	must(r.t, os.RemoveAll(filepath.Join(r.dir, "data")))
+	return r.run()
+}
+
+// What rbac prints is enough, and each rule and verb of it is needed.
+func TestRBAC_allows_a_bridge_what_it_needs_and_nothing_else(t *testing.T) {
+	r := bareRig(t, controlplane.ForTest(t, controlplane.Config{RBAC: true}))
+	_, err := r.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, metav1.CreateOptions{})
+	must(t, err)
+	r.configureSink(`
+    - {resource: secrets}
+    - {resource: configmaps, namespaces: [default, shop]}
+    - {resource: deployments.apps, namespaces: [shop]}`, "sink: {stdout: {}}")
+	lacks := func(b *bridge) bool {
+		_, ready := r.status("/readyz")
+		return strings.Contains(b.stderr()+ready, "forbidden")
+	}
+
+	r.apply(r.rolesFor("whole", "whole"))
+	b := r.runAs("whole")
+	r.awaitStatus(http.StatusOK, "")
+	for _, namespace := range []string{"default", "shop"} {
+		r.configMap(namespace, "new", nil)
+	}
+	_, err = r.kube.CoreV1().Secrets("kube-system").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{})
+	must(t, err)
+	r.poll("the events", func() (bool, string) {
+		_, metrics := r.status("/metrics")
+		n := 0
+		for _, stream := range []string{"configmaps.v1/default", "configmaps.v1/shop", "secrets.v1"} {
+			if strings.Contains(metrics, fmt.Sprintf(`events_published_total{op="added",pipeline="test",reason="watch",stream=%q} 1`, stream)) {
+				n++
+			}
+		}
+		return n == 3, fmt.Sprintf("%d of 3 streams have theirs", n)
+	})
+	b.stop()
+	if lacks(b) {
+		t.Errorf("something is forbidden:\n%s", b.stderr())
+	}
+
+	n := 0
+	for role, rules := range r.rolesFor("x", "x").rules() {
+		for rule := range *rules {
+			for verb := range (*rules)[rule].Verbs {
+				n++
+				name := fmt.Sprintf("less-%d", n)
+				reduced := r.rolesFor(name, name)
+				from := &(*reduced.rules()[role])[rule]
+				what := fmt.Sprintf("%s %v", from.Verbs[verb], from.Resources)
+				if len(from.Verbs) > 1 {
+					from.Verbs = append(from.Verbs[:verb:verb], from.Verbs[verb+1:]...)
+				} else {
+					from.Resources = []string{"none"}
+				}
+				r.apply(reduced)
+				b := r.runAs(name)
+				r.poll("it to miss "+what, func() (bool, string) { return lacks(b), b.stderr() })
+				b.kill()
+			}
+		}
+	}
+	if n != 1+2*4 {
+		t.Errorf("%d verbs are allowed in all rules, want 9", n)
+	}
+}
+
+// Names of resources that are not looked up stand for what the API server takes them for.
+func TestRBAC_knows_the_resources_that_every_API_server_has(t *testing.T) {
+	api := controlplane.ForTest(t, controlplane.Config{})
+	discovery, err := source.NewDiscovery(rest.CopyConfig(api.RESTConfig()))
+	must(t, err)
+	n := 0
+	for group, plurals := range rbac.Every() {
+		for _, plural := range plurals {
+			for _, in := range []bool{false, true} {
+				name := plural
+				if in {
+					name += "." + group
+				}
+				known, found := rbac.Find(plural, group, in)
+				got, err := discovery.Resolve(name)
+				if !found || err != nil || got.Resource != plural || got.Group != known.Group || got.Namespaced != known.Namespaced || in && got.Group != group {
+					t.Errorf("%s: the API server has %+v, %v; expected %+v", name, got, err, known)
+				}
+				n++
+			}
+		}
+	}
+	if n < 80 {
+		t.Errorf("only %d names were looked at", n)
+	}
+}
+
+// What only a cluster knows is looked up in it.
+func TestRBAC_looks_names_up_in_a_cluster(t *testing.T) {
+	api := controlplane.ForTest(t, controlplane.Config{})
+	r := bareRig(t, api)
+	kubeconfig, err := api.Kubeconfig(r.dir)
+	must(t, err)
+	code, out, said := r.command("rbac", "po", "deploy", "--kubeconfig", kubeconfig)
+	if code != 0 || !strings.Contains(out, "resources: [pods]") || !strings.Contains(out, "resources: [deployments]") {
+		t.Errorf("got %d, %s%s", code, out, said)
+	}
+	for args, want := range map[string]string{
+		"rbac nothings --kubeconfig ":  `no matches for /, Resource=nothings; the cluster has no such resource now`,
+		"rbac no -n web --kubeconfig ": `resource no is cluster-scoped and cannot be read in namespace "web"`,
+	} {
+		if code, _, said := r.command(strings.Fields(args + kubeconfig)...); code != 2 || !strings.Contains(said, want) {
+			t.Errorf("%s: got %d, %s", args, code, said)
+		}
+	}
+	must(t, api.StopAPIServer(context.WithoutCancel(t.Context())))
+	if code, _, said := r.command("rbac", "po", "--kubeconfig", kubeconfig); code != 1 || !strings.Contains(said, "connection refused") {
+		t.Errorf("without an API server: got %d, %s", code, said)
+	}
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rbac
+
+import (
+	"slices"
+	"strings"
+)
+
+// scope has the plurals of a group's resources.
+type scope struct{ group, namespaced, global string }
+
+// scopes are the resources that every API server has. Names that two groups have are those of the first one, as for kubectl.
+var scopes = []scope{
+	{
+		"", "configmaps endpoints events limitranges persistentvolumeclaims pods podtemplates replicationcontrollers resourcequotas secrets serviceaccounts services",
+		"namespaces nodes persistentvolumes",
+	},
+	{"admissionregistration.k8s.io", "", "mutatingwebhookconfigurations validatingadmissionpolicies validatingadmissionpolicybindings validatingwebhookconfigurations"},
+	{"apiextensions.k8s.io", "", "customresourcedefinitions"},
+	{"apiregistration.k8s.io", "", "apiservices"},
+	{"apps", "controllerrevisions daemonsets deployments replicasets statefulsets", ""},
+	{"autoscaling", "horizontalpodautoscalers", ""},
+	{"batch", "cronjobs jobs", ""},
+	{"certificates.k8s.io", "", "certificatesigningrequests"},
+	{"coordination.k8s.io", "leases", ""},
+	{"discovery.k8s.io", "endpointslices", ""},
+	{"events.k8s.io", "events", ""},
+	{"flowcontrol.apiserver.k8s.io", "", "flowschemas prioritylevelconfigurations"},
+	{"networking.k8s.io", "ingresses networkpolicies", "ingressclasses"},
+	{"node.k8s.io", "", "runtimeclasses"},
+	{"policy", "poddisruptionbudgets", ""},
+	{"rbac.authorization.k8s.io", "rolebindings roles", "clusterrolebindings clusterroles"},
+	{"scheduling.k8s.io", "", "priorityclasses"},
+	{"storage.k8s.io", "csistoragecapacities", "csidrivers csinodes storageclasses volumeattachments"},
+}
+
+// Known is what is known of a resource without a cluster.
+type Known struct {
+	Group      string
+	Namespaced bool
+}
+
+// Find looks among the resources that every API server has for the plural. In tells whether only a group was looked in, which may be the empty one.
+func Find(plural, group string, in bool) (k Known, found bool) {
+	for _, s := range scopes {
+		if in && s.group != group {
+			continue
+		}
+		namespaced := slices.Contains(strings.Fields(s.namespaced), plural)
+		if namespaced || slices.Contains(strings.Fields(s.global), plural) {
+			return Known{s.group, namespaced}, true
+		}
+	}
+	return Known{}, false
+}
+
+// Every returns the resources that [Find] knows, by group.
+func Every() map[string][]string {
+	all := map[string][]string{}
+	for _, s := range scopes {
+		all[s.group] = append(strings.Fields(s.namespaced), strings.Fields(s.global)...)
+	}
+	return all
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rbac says what a bridge has to be allowed to do in a cluster, as roles and bindings.
+package rbac
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Read is a resource that is listed and watched.
+type Read struct {
+	Group, Resource string
+	// Namespace is empty for all of them, and for a resource that is in none.
+	Namespace string
+}
+
+// Names are what the objects are called, and whom they are for.
+type Names struct {
+	// Role is the name of every role and binding.
+	Role string
+	// Account is a service account in AccountNamespace; empty: nothing is bound.
+	Account, AccountNamespace string
+}
+
+// Object is a role or a binding, as the API server takes it.
+type Object struct {
+	APIVersion string    `yaml:"apiVersion"`
+	Kind       string    `yaml:"kind"`
+	Metadata   Metadata  `yaml:"metadata"`
+	Rules      []Rule    `yaml:"rules,omitempty"`
+	RoleRef    *RoleRef  `yaml:"roleRef,omitempty"`
+	Subjects   []Subject `yaml:"subjects,omitempty"`
+}
+
+// Metadata is an object's.
+type Metadata struct {
+	Name      string `yaml:"name"`
+	Namespace string `yaml:"namespace,omitempty"`
+}
+
+// Rule allows verbs.
+type Rule struct {
+	APIGroups     []string `yaml:"apiGroups,flow"`
+	Resources     []string `yaml:"resources,flow"`
+	ResourceNames []string `yaml:"resourceNames,flow,omitempty"`
+	Verbs         []string `yaml:"verbs,flow"`
+}
+
+// RoleRef is the role of a binding.
+type RoleRef struct {
+	APIGroup string `yaml:"apiGroup"`
+	Kind     string `yaml:"kind"`
+	Name     string `yaml:"name"`
+}
+
+// Subject is who is bound.
+type Subject struct {
+	Kind      string `yaml:"kind"`
+	Name      string `yaml:"name"`
+	Namespace string `yaml:"namespace"`
+}
+
+const (
+	apiGroup   = "rbac.authorization.k8s.io"
+	apiVersion = apiGroup + "/v1"
+)
+
+// Least returns the roles that a bridge needs for what it reads, without any rule that it can do without, and their bindings. Everything but what it reads
+// is a get of the namespace kube-system, whose uid tells clusters apart; what each authenticated user may do, as discovery, is in no rule.
+func Least(reads []Read, n Names) []Object {
+	everywhere := map[Read]bool{}
+	for _, r := range reads {
+		if r.Namespace == "" {
+			everywhere[r] = true
+		}
+	}
+	within := map[string]map[Read]bool{}
+	for _, r := range reads {
+		all := Read{Group: r.Group, Resource: r.Resource}
+		if everywhere[all] {
+			continue
+		}
+		if within[r.Namespace] == nil {
+			within[r.Namespace] = map[Read]bool{}
+		}
+		within[r.Namespace][all] = true
+	}
+	identify := Rule{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"}}
+	objects := n.grant("", append([]Rule{identify}, rules(everywhere)...))
+	for _, namespace := range slices.Sorted(maps.Keys(within)) {
+		objects = append(objects, n.grant(namespace, rules(within[namespace]))...)
+	}
+	return objects
+}
+
+// rules allow to read resources: one rule for each group.
+func rules(reads map[Read]bool) []Rule {
+	byGroup := map[string][]string{}
+	for r := range reads {
+		byGroup[r.Group] = append(byGroup[r.Group], r.Resource)
+	}
+	var all []Rule
+	for _, group := range slices.Sorted(maps.Keys(byGroup)) {
+		slices.Sort(byGroup[group])
+		all = append(all, Rule{APIGroups: []string{group}, Resources: byGroup[group], Verbs: []string{"list", "watch"}})
+	}
+	return all
+}
+
+// grant returns a role, of a namespace unless that is empty, and its binding.
+func (n Names) grant(namespace string, rules []Rule) []Object {
+	kind := "Role"
+	if namespace == "" {
+		kind = "ClusterRole"
+	}
+	at := Metadata{Name: n.Role, Namespace: namespace}
+	objects := []Object{{APIVersion: apiVersion, Kind: kind, Metadata: at, Rules: rules}}
+	if n.Account != "" {
+		objects = append(objects, Object{
+			APIVersion: apiVersion, Kind: kind + "Binding", Metadata: at,
+			RoleRef:  &RoleRef{APIGroup: apiGroup, Kind: kind, Name: n.Role},
+			Subjects: []Subject{{Kind: "ServiceAccount", Name: n.Account, Namespace: cmp.Or(n.AccountNamespace, "default")}},
+		})
+	}
+	return objects
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rbac
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// said is what objects allow: "namespace verb group/resource", and who is bound.
+func said(objects []Object) (allowed, bound []string) {
+	for _, o := range objects {
+		for _, r := range o.Rules {
+			for _, verb := range r.Verbs {
+				for _, resource := range r.Resources {
+					name := ""
+					if len(r.ResourceNames) > 0 {
+						name = " " + r.ResourceNames[0]
+					}
+					allowed = append(allowed, fmt.Sprintf("%s %s %s/%s%s", o.Metadata.Namespace, verb, r.APIGroups[0], resource, name))
+				}
+			}
+		}
+		for _, s := range o.Subjects {
+			bound = append(bound, fmt.Sprintf("%s %s/%s to %s %s", o.Metadata.Namespace, s.Namespace, s.Name, o.RoleRef.Kind, o.RoleRef.Name))
+		}
+	}
+	return allowed, bound
+}
+
+func TestLeast_allows_what_is_read_and_nothing_else(t *testing.T) {
+	reads := []Read{
+		{"", "pods", "web"},
+		{"apps", "deployments", ""},
+		{"apps", "daemonsets", ""},
+		{"apps", "deployments", "web"}, // is read everywhere already
+		{"", "configmaps", "web"},
+		{"", "configmaps", "shop"},
+		{"", "pods", "web"},
+	}
+	allowed, bound := said(Least(reads, Names{Role: "r", Account: "bridge"}))
+	want := " get /namespaces kube-system, list apps/daemonsets, list apps/deployments, watch apps/daemonsets, watch apps/deployments," +
+		"shop list /configmaps,shop watch /configmaps,web list /configmaps,web list /pods,web watch /configmaps,web watch /pods"
+	if got := strings.Join(allowed, ","); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := strings.Join(bound, ","); got != " default/bridge to ClusterRole r,shop default/bridge to Role r,web default/bridge to Role r" {
+		t.Errorf("bound: %s", got)
+	}
+	if _, bound := said(Least(reads, Names{Role: "r"})); bound != nil {
+		t.Errorf("bound: %s", bound)
+	}
+}
+
+// Whatever is read is allowed once, and each thing that is allowed is read.
+func TestLeast_has_no_rule_too_many_and_none_too_few(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		reads := rapid.SliceOf(rapid.Custom(func(rt *rapid.T) Read {
+			return Read{
+				rapid.SampledFrom([]string{"", "apps", "x.io"}).Draw(rt, "group"), rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "resource"),
+				rapid.SampledFrom([]string{"", "", "n", "m"}).Draw(rt, "namespace"),
+			}
+		})).Draw(rt, "reads")
+		allowed, _ := said(Least(reads, Names{Role: "r"}))
+		want := map[string]bool{" get /namespaces kube-system": true}
+		for _, r := range reads {
+			if slices.Contains(reads, Read{r.Group, r.Resource, ""}) {
+				r.Namespace = ""
+			}
+			for _, verb := range []string{"list", "watch"} {
+				want[fmt.Sprintf("%s %s %s/%s", r.Namespace, verb, r.Group, r.Resource)] = true
+			}
+		}
+		if len(allowed) != len(want) {
+			rt.Errorf("%d are allowed, %d needed: %v for %v", len(allowed), len(want), allowed, reads)
+		}
+		for _, a := range allowed {
+			if !want[a] {
+				rt.Errorf("%q is not needed for %v", a, reads)
+			}
+		}
+	})
+}
+
+func TestFind_prefers_as_kubectl_does(t *testing.T) {
+	for _, c := range []struct {
+		plural, group string
+		in            bool
+		want          string
+	}{
+		{"pods", "", false, "/ true"},
+		{"events", "", false, "/ true"},
+		{"events", "events.k8s.io", true, "events.k8s.io/ true"},
+		{"nodes", "", true, "/ false"},
+		{"deployments", "", false, "apps/ true"},
+		{"deployments", "", true, "none"},
+		{"deploy", "", false, "none"},
+		{"", "", false, "none"},
+	} {
+		got := "none"
+		if k, found := Find(c.plural, c.group, c.in); found {
+			got = fmt.Sprintf("%s/ %v", k.Group, k.Namespaced)
+		}
+		if got != c.want {
+			t.Errorf("%+v: got %s", c, got)
+		}
+	}
+}
