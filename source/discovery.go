@@ -4,6 +4,7 @@ package source
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ type Discovery struct {
 	mu       sync.Mutex
 	deferred *restmapper.DeferredDiscoveryRESTMapper
 	mapper   apimeta.RESTMapper
+	cached   discovery.CachedDiscoveryInterface
 }
 
 // NewDiscovery returns a Discovery that asks the API server of cfg, at the first use.
@@ -36,7 +38,7 @@ func NewDiscovery(cfg *rest.Config) (*Discovery, error) {
 	}
 	cached := memory.NewMemCacheClient(dc)
 	deferred := restmapper.NewDeferredDiscoveryRESTMapper(cached)
-	return &Discovery{deferred: deferred, mapper: restmapper.NewShortcutExpander(deferred, cached, nil)}, nil
+	return &Discovery{deferred: deferred, mapper: restmapper.NewShortcutExpander(deferred, cached, nil), cached: cached}, nil
 }
 
 // Resolve finds the resource that name means to kubectl: plural, singular or short name, with a version and a group where the user
@@ -52,6 +54,22 @@ func (d *Discovery) Resolve(name string) (Resource, error) {
 		return Resource{}, fmt.Errorf("resource %q: %w", name, err)
 	}
 	return r, nil
+}
+
+// Readable reports whether the API server lists and watches a resource that [Discovery.Resolve] found.
+func (d *Discovery) Readable(r Resource) (bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all, err := d.cached.ServerResourcesForGroupVersion(schema.GroupVersion{Group: r.Group, Version: r.Version}.String())
+	if err != nil {
+		return false, fmt.Errorf("resource %s: %w", r, err)
+	}
+	for _, found := range all.APIResources {
+		if found.Name == r.Resource {
+			return slices.Contains(found.Verbs, "list") && slices.Contains(found.Verbs, "watch"), nil
+		}
+	}
+	return false, nil
 }
 
 func (d *Discovery) resolve(name string) (Resource, error) {

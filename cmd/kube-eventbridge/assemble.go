@@ -285,23 +285,34 @@ func (p *process) sink(c *config.Pipeline, id checkpoint.Identity, servers map[s
 	if js == nil {
 		return stdout.New(p.out.Out, p.log), nil
 	}
-	n := nats.Config{
-		Stream: js.Stream, Subjects: []string{subject.Wildcard()},
-		Limits: nats.Limits{MaxBytes: int64(js.MaxBytes), MaxAge: js.MaxAge, Duplicates: js.DuplicateWindow},
-	}
 	if e := c.Sink.Embedded; e != nil {
+		n := streamConfig(js, subject)
 		n.InProcess = servers[e.Listen]
 		return nats.New(n, p.log)
 	}
-	remote := c.Sink.NATS
-	var err error
-	if n.Auth, n.TLS, err = accessTo(remote); err != nil {
+	n, err := natsConfig(c.Sink.NATS, subject)
+	if err != nil {
 		return nil, &inputError{err}
 	}
-	n.Servers, n.Limits.Replicas = remote.Servers, remote.Replicas
 	to, err := nats.New(n, p.log)
 	if err != nil {
 		return nil, &inputError{err}
 	}
 	return to, nil
+}
+
+// streamConfig is what a sink is told of its stream.
+func streamConfig(js *config.JetStream, subject *encode.Template) nats.Config {
+	return nats.Config{
+		Stream: js.Stream, Subjects: []string{subject.Wildcard()},
+		Limits: nats.Limits{MaxBytes: int64(js.MaxBytes), MaxAge: js.MaxAge, Duplicates: js.DuplicateWindow},
+	}
+}
+
+// natsConfig is that of a sink with servers of its own. It reads the files of secrets.
+func natsConfig(remote *config.NATS, subject *encode.Template) (n nats.Config, err error) {
+	n = streamConfig(&remote.JetStream, subject)
+	n.Auth, n.TLS, err = accessTo(remote)
+	n.Servers, n.Limits.Replicas = remote.Servers, remote.Replicas
+	return n, err
 }

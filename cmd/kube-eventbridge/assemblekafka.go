@@ -41,20 +41,29 @@ func accessToKafka(k *config.Kafka) (auth kafka.Auth, protection kafka.TLS, err 
 	}, protection, nil
 }
 
-func (p *process) kafkaSink(c *config.Pipeline, id checkpoint.Identity) (*sinkkafka.Sink, error) {
+// kafkaSinkConfig is that of a pipeline's sink, without a log. It reads the files of secrets.
+func kafkaSinkConfig(c *config.Pipeline, id checkpoint.Identity) (sinkkafka.Config, error) {
 	k := c.Sink.Kafka
 	auth, protection, err := accessToKafka(k)
 	if err != nil {
-		return nil, &inputError{err}
+		return sinkkafka.Config{}, err
 	}
 	to := sinkkafka.Config{
 		Brokers: k.Brokers, ClientID: clientID, Auth: auth, TLS: protection, Cluster: id.Cluster, Pipeline: id.Pipeline, Topic: topicsOf(k, id),
 		Compression: batch.Compression(k.Compression), Tombstones: k.Tombstones, Structured: c.Encoding.Mode == config.Structured,
-		Log: p.log.With("pipeline", c.Name),
 	}
 	if k.Create != nil {
 		to.Create = &sinkkafka.Create{Partitions: k.Create.Partitions, Replicas: k.Create.Replicas, Settings: k.Create.Settings}
 	}
+	return to, nil
+}
+
+func (p *process) kafkaSink(c *config.Pipeline, id checkpoint.Identity) (*sinkkafka.Sink, error) {
+	to, err := kafkaSinkConfig(c, id)
+	if err != nil {
+		return nil, &inputError{err}
+	}
+	to.Log = p.log.With("pipeline", c.Name)
 	s, err := sinkkafka.New(to)
 	if err != nil {
 		return nil, &inputError{err}
@@ -73,17 +82,23 @@ const clientID = "kube-eventbridge"
 // openPatience is short, since who opens a checkpoint in Kafka tries again by itself, and says what it waits for.
 const openPatience = time.Second
 
-// kafkaStore returns a checkpoint in a topic. It is opened when it is read first, so that brokers that are away keep no other pipeline from its work.
-func (p *process) kafkaStore(c *config.Pipeline, id checkpoint.Identity) (openStore, error) {
+// kafkaCheckpointConfig is that of a pipeline's checkpoint, without a log. It reads the files of secrets.
+func kafkaCheckpointConfig(c *config.Pipeline) (checkpointkafka.Config, error) {
 	k := c.Sink.Kafka
 	auth, protection, err := accessToKafka(k)
+	return checkpointkafka.Config{
+		Brokers: k.Brokers, ClientID: clientID, Auth: auth, TLS: protection, Topic: c.Checkpoint.Kafka.Topic, Replicas: c.Checkpoint.Kafka.Replicas,
+		Patience: openPatience,
+	}, err
+}
+
+// kafkaStore returns a checkpoint in a topic. It is opened when it is read first, so that brokers that are away keep no other pipeline from its work.
+func (p *process) kafkaStore(c *config.Pipeline, id checkpoint.Identity) (openStore, error) {
+	at, err := kafkaCheckpointConfig(c)
 	if err != nil {
 		return nil, &inputError{err}
 	}
-	at := checkpointkafka.Config{
-		Brokers: k.Brokers, ClientID: clientID, Auth: auth, TLS: protection, Topic: c.Checkpoint.Kafka.Topic, Replicas: c.Checkpoint.Kafka.Replicas,
-		Patience: openPatience, Log: p.log.With("pipeline", c.Name),
-	}
+	at.Log = p.log.With("pipeline", c.Name)
 	return &lateStore{open: func(ctx context.Context) (openStore, error) { return checkpointkafka.Open(ctx, at, id) }}, nil
 }
 

@@ -13,10 +13,11 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 )
 
-// report is an error that says what is wrong with a file, and among it what is allowed and costs something, in the order of lines.
+// report is an error that says what is wrong with a file, and among it what is allowed and costs something, and what nobody could be asked about, in the order of lines.
 type report struct {
-	problems config.Problems
-	warnings config.Problems
+	problems  config.Problems
+	warnings  config.Problems
+	unreached config.Problems
 }
 
 // reported returns err together with the warnings; err itself where it is about no file.
@@ -25,7 +26,7 @@ func reported(err error, warnings config.Problems) error {
 	if !errors.As(err, &problems) {
 		return err
 	}
-	return &report{problems, warnings}
+	return &report{problems: problems, warnings: warnings}
 }
 
 // Error implements error.
@@ -37,6 +38,9 @@ func (r *report) Error() string {
 	var lines []line
 	for _, p := range r.problems {
 		lines = append(lines, line{p, p.String()})
+	}
+	for _, u := range r.unreached {
+		lines = append(lines, line{u, u.String()})
 	}
 	for _, w := range r.warnings {
 		lines = append(lines, line{w, warning(w)})

@@ -104,6 +104,9 @@ func executeCommand(ctx context.Context, root *cobra.Command, s *streams) int {
 		return exitDone
 	case errors.As(err, &checked):
 		_, _ = fmt.Fprintln(s.Err, checked)
+		if len(checked.problems) == 0 {
+			return exitFailed
+		}
 		return exitUsage
 	case errors.As(err, &problems):
 		_, _ = fmt.Fprintln(s.Err, problems)

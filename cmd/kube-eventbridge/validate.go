@@ -3,6 +3,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,46 +22,80 @@ type verdict struct {
 	Resources int             `json:"resources"`
 	Problems  config.Problems `json:"problems"`
 	Warnings  config.Problems `json:"warnings"`
+	// Unreached are those of whom it is not known, with --cluster.
+	Unreached config.Problems `json:"unreached,omitempty"`
+}
+
+// validateFlags are what the command line of validate says.
+type validateFlags struct {
+	file, output, kubeconfig, context string
+	cluster                           bool
 }
 
 func newValidateCommand(s *streams) *cobra.Command {
-	var file, output string
+	var f validateFlags
 	cmd := &cobra.Command{
 		Use:   "validate --config FILE",
-		Short: "Check a configuration file without a cluster or a broker",
+		Short: "Check a configuration file, alone or against its cluster and its brokers",
 		Long: "Check a configuration file without a cluster or a broker. Every problem is one line on stderr:\n" +
-			"FILE:LINE:COLUMN: path: what is wrong; what is valid. Files with secrets need not exist here.",
+			"FILE:LINE:COLUMN: path: what is wrong; what is valid. Files with secrets need not exist here.\n\n" +
+			"With --cluster it asks the API server whether the resources exist and may be listed and watched, by the user of the\n" +
+			"kubeconfig, and brokers whether they take the credentials and the stream or the topics have sound settings. Nothing\n" +
+			"is made or changed, so permissions to publish are not tried. The exit code is 1 if only somebody could not be asked.",
 		Args: noArgs("kube-eventbridge validate --config {}"),
-		RunE: func(*cobra.Command, []string) error { return validate(s, file, output) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !f.cluster && (f.kubeconfig != "" || f.context != "") {
+				return usagef("--kubeconfig and --context name a cluster, and none is asked: give --cluster too")
+			}
+			return validate(cmd.Context(), s, &f)
+		},
 	}
-	cmd.Flags().StringVarP(&file, "config", "c", "", "the configuration file")
+	cmd.Flags().StringVarP(&f.file, "config", "c", "", "the configuration file")
+	cmd.Flags().BoolVar(&f.cluster, "cluster", false, "ask the API server and the brokers too")
+	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "path of the kubeconfig, with --cluster (default: that of the file, in-cluster, $KUBECONFIG, ~/.kube/config)")
+	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig, with --cluster")
 	_ = cmd.MarkFlagRequired("config")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
-	addOutputFlag(cmd, &output)
+	addOutputFlag(cmd, &f.output)
 	return cmd
 }
 
-// validate returns the problems of file as its error, and warns of what is allowed and costs a promise.
-func validate(s *streams, file, output string) error {
-	cfg, warnings, err := config.Load(file)
-	var problems config.Problems
+// validate returns the problems of the file as its error, and warns of what is allowed and costs a promise.
+func validate(ctx context.Context, s *streams, f *validateFlags) error {
+	cfg, warnings, err := config.Load(f.file)
+	var problems, unreached config.Problems
 	if err != nil && !errors.As(err, &problems) {
 		return err
 	}
-	v := verdict{File: file, Valid: err == nil, Problems: list(problems), Warnings: list(warnings)}
+	v := verdict{File: f.file, Valid: err == nil}
 	if cfg != nil {
 		v.Pipelines = len(cfg.Pipelines)
 		for _, p := range cfg.Pipelines {
 			v.Resources += len(p.Resources)
 		}
 	}
-	printed := printAs(s.Out, output, v, func(w io.Writer) error {
-		if !v.Valid {
-			err = reported(err, warnings)
+	if f.cluster && v.Valid {
+		cfg.Kubernetes.Kubeconfig = cmp.Or(f.kubeconfig, cfg.Kubernetes.Kubeconfig)
+		cfg.Kubernetes.Context = cmp.Or(f.context, cfg.Kubernetes.Context)
+		c := checkup{cfg: cfg}
+		if err := c.check(ctx); err != nil {
+			return err
+		}
+		problems, unreached = config.Place(f.file, c.problems), config.Place(f.file, c.unreached)
+		warnings = append(warnings, config.Place(f.file, c.warnings)...)
+		v.Valid = len(problems) == 0
+		if len(problems)+len(unreached) > 0 {
+			err = &report{problems: problems, unreached: unreached}
+		}
+	}
+	v.Problems, v.Warnings, v.Unreached = list(problems), list(warnings), unreached
+	printed := printAs(s.Out, f.output, v, func(w io.Writer) error {
+		if err != nil {
+			err = &report{problems, warnings, unreached}
 			return nil
 		}
 		printWarnings(s.Err, warnings)
-		_, err := fmt.Fprintf(w, "%s: ok (%s, %s)\n", file, counted(v.Pipelines, "pipeline"), counted(v.Resources, "resource"))
+		_, err := fmt.Fprintf(w, "%s: ok (%s, %s)\n", f.file, counted(v.Pipelines, "pipeline"), counted(v.Resources, "resource"))
 		return err
 	})
 	return errors.Join(printed, err)

@@ -362,6 +362,21 @@ func (r *rig) awaitStatus(code int, part string) {
 	})
 }
 
+// eventually polls as poll does, where no bridge runs.
+func (r *rig) eventually(what string, ok func() bool) {
+	r.t.Helper()
+	deadline := time.After(90 * time.Second)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			r.t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
 // poll fails the test when ok does not hold in time, or the bridge ends.
 func (r *rig) poll(what string, ok func() (holds bool, instead string)) {
 	r.t.Helper()

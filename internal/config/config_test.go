@@ -326,3 +326,23 @@ func TestStateDir_follows_the_environment_where_the_file_says_nothing(t *testing
 		}
 	}
 }
+
+func TestPlace_finds_the_key_or_what_is_around_it(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "bridge.yaml")
+	text := "pipelines:\n  - name: a\n    resources: [{resource: pods}, {resource: nodes}]\n    sink: {stdout: {}}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := Place(file, Problems{
+		{Path: "pipelines[0].sink.nats", Message: "c"},
+		{Path: "kubernetes", Message: "a\nline"},
+		{Path: "pipelines[0].resources[1].resource", Message: "b"},
+	}).Error()
+	want := file + ":1:1: kubernetes: a\uFFFDline\n" + file + ":3:46: pipelines[0].resources[1].resource: b\n" + file + ":4:5: pipelines[0].sink.nats: c"
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := Place("/none", Problems{{Path: "x", Message: "y"}}).Error(); got != "/none:1:1: x: y" {
+		t.Errorf("of a file that is gone: %s", got)
+	}
+}

@@ -42,8 +42,8 @@ func (d *decoder) note(path string, at mark, message string) {
 }
 
 // decode fills target, a pointer to a struct, with node, which must be a mapping.
-func (d *decoder) decode(node ast.Node, path string, target any) {
-	d.value(node, path, reflect.ValueOf(target).Elem())
+func (d *decoder) decode(node ast.Node, target any) {
+	d.value(node, "", reflect.ValueOf(target).Elem())
 }
 
 // place returns where a person sees node begin.

@@ -24,7 +24,7 @@ func exampleWithAlternatives(t *testing.T) (*Config, []string) {
 	text := alternative.ReplaceAll(read(t, exampleFile), []byte("$1$2"))
 	l := loader{file: exampleFile, decoder: decoder{marks: map[string]mark{}, bad: map[string]bool{}}}
 	c := Default()
-	l.decode(l.body(text), "", c)
+	l.decode(l.body(text), c)
 	if len(l.issues) > 0 {
 		t.Fatalf("with its alternatives: %v", l.problems(l.issues))
 	}

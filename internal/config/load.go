@@ -50,7 +50,7 @@ func Parse(file string, data []byte) (c *Config, warnings Problems, err error) {
 	l := loader{file: file, decoder: decoder{marks: map[string]mark{}, bad: map[string]bool{}}}
 	c = Default()
 	if body := l.body(data); body != nil {
-		l.decode(body, "", c)
+		l.decode(body, c)
 	}
 	if l.bad[""] { // what is not a mapping is not worth a second complaint
 		return nil, nil, l.problems(l.issues)
@@ -66,6 +66,21 @@ func Parse(file string, data []byte) (c *Config, warnings Problems, err error) {
 		return nil, l.problems(warned), l.problems(l.issues)
 	}
 	return c, l.problems(warned), nil
+}
+
+// Place gives problems with a file that were found elsewhere, with a path each, their places in it.
+func Place(file string, found Problems) Problems {
+	l := loader{file: file, decoder: decoder{marks: map[string]mark{}, bad: map[string]bool{}}}
+	if data, err := os.ReadFile(file); err == nil { // without it nothing has a place
+		if body := l.body(data); body != nil {
+			l.decode(body, Default())
+		}
+	}
+	issues := make([]issue, len(found))
+	for i, p := range found {
+		issues[i] = issue{path: p.Path, message: p.Message}
+	}
+	return l.problems(issues)
 }
 
 // loader puts places to what is found.

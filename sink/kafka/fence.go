@@ -153,8 +153,8 @@ func (s *Sink) open(ctx context.Context, t *topic) error {
 	if err != nil {
 		return err
 	}
-	if most := s.mostPartitions(); n > most {
-		return unusable(t.name, fmt.Sprintf("it has %d partitions", n), fmt.Sprintf("use topics with at most %d where there are several", most))
+	if err := s.countable(t.name, n); err != nil {
+		return err
 	}
 	bounds, err := s.client.Bounds(ctx, t.name, n)
 	if err != nil {

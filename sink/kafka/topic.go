@@ -62,7 +62,7 @@ func (s *Sink) find(ctx context.Context, t *topic) (id string, n int, err error)
 			}
 			created = true
 		case late:
-			return "", 0, unusable(t.name, "it does not exist, or the permission to see it (Describe) is missing", s.adviceToCreate(ctx, t.name))
+			return "", 0, s.missing(ctx, t.name)
 		}
 		if err := pause.For(ctx, s.cfg.Wait); err != nil {
 			return "", 0, err

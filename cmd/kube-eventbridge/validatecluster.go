@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	checkpointkafka "github.com/kube-eventbridge/kube-eventbridge/checkpoint/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	sinkkafka "github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// askFor bounds how long one broker may take to say what it has.
+const askFor = 20 * time.Second
+
+// checkup is what is found by asking an API server and brokers. Each finding has the path of the key that it is about.
+type checkup struct {
+	cfg *config.Config
+	// problems have to be mended; unreached are those of whom it is not known; warnings cost something.
+	problems, unreached, warnings config.Problems
+}
+
+func add(to *config.Problems, path, format string, args ...any) {
+	*to = append(*to, config.Problem{Path: path, Message: strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ")})
+}
+
+// check asks about everything in the configuration. It changes nothing.
+func (c *checkup) check(ctx context.Context) error {
+	uid, err := c.checkAPI(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range c.cfg.Pipelines {
+		p := &c.cfg.Pipelines[i]
+		path := fmt.Sprintf("pipelines[%d]", i)
+		// Without a cluster's name, and without a cluster, {cluster} stands for any.
+		id := checkpoint.Identity{ClusterUID: uid, Cluster: cmp.Or(c.cfg.Cluster, uid, "{cluster}"), Pipeline: p.Name}
+		switch {
+		case p.Sink.NATS != nil:
+			c.checkNATS(ctx, path+".sink.nats", p)
+		case p.Sink.Kafka != nil:
+			c.checkKafka(ctx, path, p, id)
+		}
+	}
+	return nil
+}
+
+// checkAPI asks the API server about all resources, and returns the cluster's uid as far as it is told.
+func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
+	at, err := restConfig(c.cfg.Kubernetes)
+	if err != nil {
+		return "", err
+	}
+	client, err := source.NewClient(at)
+	if err != nil {
+		return "", err
+	}
+	defer client.CloseIdleConnections()
+	discovery, err := source.NewDiscovery(at)
+	if err != nil {
+		return "", err
+	}
+	const granted = "kube-eventbridge rbac prints the roles that allow it"
+	uid, err = client.ClusterUID(ctx)
+	switch {
+	case apierrors.IsForbidden(err):
+		add(&c.problems, "kubernetes", "%v; %s", err, granted)
+	case apierrors.IsUnauthorized(err):
+		add(&c.problems, "kubernetes", "the API server %s refuses the credentials: %v; name others with kubernetes.kubeconfig and kubernetes.context", at.Host, err)
+		return "", nil
+	case err != nil:
+		add(&c.unreached, "kubernetes", "the API server %s cannot be asked: %v", at.Host, err)
+		return "", nil
+	}
+	for i := range c.cfg.Pipelines {
+		for j := range c.cfg.Pipelines[i].Resources {
+			r := &c.cfg.Pipelines[i].Resources[j]
+			path := fmt.Sprintf("pipelines[%d].resources[%d]", i, j)
+			found, ok := c.checkResource(discovery, path, r)
+			if !ok {
+				continue
+			}
+			namespaces := r.Namespaces
+			if len(namespaces) == 0 {
+				namespaces = []string{""}
+			}
+			for _, ns := range namespaces {
+				for _, verb := range []string{"list", "watch"} {
+					allowed, err := client.Allowed(ctx, source.Action{Verb: verb, Group: found.Group, Resource: found.Resource, Namespace: ns})
+					switch {
+					case err != nil:
+						add(&c.unreached, path, "the API server does not say whether %s %s is allowed: %v", verb, r.Resource, err)
+					case !allowed && ns == "":
+						add(&c.problems, path, "the user of the kubeconfig may not %s %s in all namespaces; %s", verb, r.Resource, granted)
+					case !allowed:
+						add(&c.problems, path, "the user of the kubeconfig may not %s %s in namespace %s; %s", verb, r.Resource, ns, granted)
+					}
+				}
+			}
+		}
+	}
+	return uid, nil
+}
+
+// checkResource finds a resource, unless something is wrong with it.
+func (c *checkup) checkResource(d *source.Discovery, path string, r *config.Resource) (source.Resource, bool) {
+	found, err := d.Resolve(r.Resource.Arg())
+	switch {
+	case apimeta.IsNoMatchError(err):
+		add(&c.problems, path+".resource", "the cluster has no resource %s now; kubectl api-resources lists those that it has", r.Resource)
+		return found, false
+	case err != nil:
+		add(&c.unreached, path+".resource", "the API server does not say what it has: %v", err)
+		return found, false
+	case len(r.Namespaces) > 0 && !found.Namespaced:
+		add(&c.problems, path+".namespaces", "resource %s is cluster-scoped and cannot be read in namespace %q; remove its namespaces", r.Resource, r.Namespaces[0])
+		return found, false
+	}
+	readable, err := d.Readable(found)
+	switch {
+	case err != nil:
+		add(&c.unreached, path+".resource", "the API server does not say what it has: %v", err)
+	case !readable:
+		add(&c.problems, path+".resource", "%s cannot be listed and watched; name a resource that has the verbs list and watch in kubectl api-resources -o wide", r.Resource)
+	}
+	return found, err == nil && readable
+}
+
+func (c *checkup) checkNATS(ctx context.Context, path string, p *config.Pipeline) {
+	subject, err := subjectOf(p)
+	if err != nil {
+		add(&c.problems, path+".subject", "%v", err)
+		return
+	}
+	to, err := natsConfig(p.Sink.NATS, subject)
+	if err != nil {
+		add(&c.problems, path, "%v", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	warnings, err := nats.Check(ctx, to)
+	c.noteBroker(path, strings.Join(to.Servers, ","), warnings, err)
+}
+
+func (c *checkup) checkKafka(ctx context.Context, path string, p *config.Pipeline, id checkpoint.Identity) {
+	to, err := kafkaSinkConfig(p, id)
+	if err != nil {
+		add(&c.problems, path+".sink.kafka", "%v", err)
+		return
+	}
+	to.Log = slog.New(slog.DiscardHandler)
+	limited, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	warnings, err := sinkkafka.Check(limited, to)
+	c.noteBroker(path+".sink.kafka", strings.Join(to.Brokers, ","), warnings, err)
+	if p.Checkpoint.Kafka == nil || err != nil && !isUnusable(err) {
+		return // the same brokers would say the same
+	}
+	keep, err := kafkaCheckpointConfig(p)
+	if err != nil {
+		add(&c.problems, path+".checkpoint.kafka", "%v", err)
+		return
+	}
+	keep.Log = to.Log
+	limited, cancel = context.WithTimeout(ctx, askFor)
+	defer cancel()
+	err = checkpointkafka.Check(limited, keep, id)
+	switch {
+	case checkpoint.IsPermanent(err):
+		add(&c.problems, path+".checkpoint.kafka", "%v", err)
+	case err != nil:
+		add(&c.unreached, path+".checkpoint.kafka", "%v", err)
+	}
+}
+
+func isUnusable(err error) bool {
+	var unusable *sink.UnusableError
+	return errors.As(err, &unusable)
+}
+
+func (c *checkup) noteBroker(path, at string, warnings []string, err error) {
+	for _, w := range warnings {
+		add(&c.warnings, path, "%s", w)
+	}
+	switch {
+	case err == nil:
+	case isUnusable(err):
+		add(&c.problems, path, "%v", err)
+	case sink.IsPermanent(err):
+		add(&c.problems, path, "%s: %v", at, err)
+	default:
+		add(&c.unreached, path, "%s cannot be asked: %v", at, err)
+	}
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+
+	gonats "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+)
+
+// Check says what is wrong with the servers or the stream for a sink of c, without making or changing anything. A stream that is missing is none of it, as the sink
+// creates it. Warnings are what costs something. The error is a [*sink.UnusableError] where the stream must not be used, is permanent ([sink.IsPermanent]) where the
+// servers refuse what is configured, and else says why nobody knows. ctx has to have an end.
+func Check(ctx context.Context, c Config) (warnings []string, err error) {
+	nc, err := Dial(c, gonats.Timeout(connectTimeout), gonats.NoReconnect())
+	if err != nil {
+		return nil, refusal(fmt.Errorf("connect: %w", err))
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	st, err := js.Stream(ctx, c.Stream)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return nil, nil
+	case errors.Is(err, gonats.ErrNoResponders):
+		return nil, sink.Permanent(fmt.Errorf("JetStream does not answer (is it enabled on the server and for this account?): %w", err))
+	case err != nil:
+		return nil, fmt.Errorf("check of stream %s: %w", c.Stream, err)
+	}
+	found := st.CachedInfo().Config
+	if found.Storage == jetstream.MemoryStorage {
+		warnings = append(warnings, "stream "+c.Stream+" is kept in memory: its messages end with the servers")
+	}
+	return warnings, check(found, c.Subjects)
+}
+
+// refusal marks what no waiting cures.
+func refusal(err error) error {
+	var certificate *tls.CertificateVerificationError
+	for _, known := range []error{
+		gonats.ErrAuthorization, gonats.ErrAuthExpired, gonats.ErrAuthRevoked, gonats.ErrAccountAuthExpired, gonats.ErrNkeysNotSupported,
+		gonats.ErrSecureConnWanted, gonats.ErrSecureConnRequired,
+	} {
+		if errors.Is(err, known) {
+			return sink.Permanent(err)
+		}
+	}
+	if errors.As(err, &certificate) {
+		return sink.Permanent(err)
+	}
+	return err
+}
