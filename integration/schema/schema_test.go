@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schema
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+const root = "../../"
+
+// validator returns what judges a file's content.
+func validator(t *testing.T) func(text []byte) error {
+	t.Helper()
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft7)
+	s, err := compiler.Compile(root + "config.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(text []byte) error {
+		data, err := yaml.YAMLToJSON(text)
+		if err != nil {
+			return err
+		}
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+		if err != nil {
+			return err
+		}
+		return s.Validate(value)
+	}
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// configuration is what a page shows as a file: a block of YAML that has pipelines.
+var configuration = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+
+func TestSchema_takes_files_that_are_good(t *testing.T) {
+	judge := validator(t)
+	files := map[string][]byte{
+		"the example": read(t, root+"config.example.yaml"), "good.yaml": read(t, root+"internal/config/testdata/good.yaml"),
+		"null mappings": []byte("pipelines: [{name: a, resources: [{resource: pods}], sink: {nats: }, encoding: , checkpoint: {file: }}]\nserver:\n"),
+		"other forms": []byte(`
+pipelines:
+  - name: a
+    resources: [{resource: deployments.v1.apps}]
+    sink: {nats: {replicas: "3", maxAge: 0, maxBytes: 1.5Gi, duplicateWindow: 1h30m}}
+buffer: {maxBytes: 1048576}
+`),
+	}
+	// The alternatives of the example, one sink at a time.
+	alternative := regexp.MustCompile(`(?m)^( *)# ([a-zA-Z]+:( \S+| ".*"| \{\})?)$`)
+	whole := alternative.ReplaceAll(files["the example"], []byte("$1$2"))
+	whole = regexp.MustCompile(`(?m)^      (nats|embedded|stdout):`).ReplaceAll(whole, []byte("      # $1:"))
+	files["the example's Kafka"] = onlyKafka(whole)
+	for i, block := range configuration.FindAllSubmatch(read(t, root+"README.md"), -1) {
+		if bytes.Contains(block[1], []byte("pipelines:")) {
+			files["README "+string(rune('a'+i))] = block[1]
+		}
+	}
+	for name, text := range files {
+		if err := judge(text); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// onlyKafka removes what belongs to the other sinks.
+func onlyKafka(text []byte) []byte {
+	var out []byte
+	skip := false
+	for line := range bytes.Lines(text) {
+		switch {
+		case bytes.HasPrefix(line, []byte("      # nats:")), bytes.HasPrefix(line, []byte("      # embedded:")), bytes.HasPrefix(line, []byte("      # stdout:")):
+			skip = true
+		case !bytes.HasPrefix(line, []byte("        ")) && len(bytes.TrimSpace(line)) > 0:
+			skip = false
+		}
+		if !skip {
+			out = append(out, line...)
+		}
+	}
+	return out
+}
+
+// beyond are the bad files of which a schema cannot tell what is wrong: it depends on two places, or on what a text means.
+var beyond = map[string]string{
+	"buffer_shares":                "sums",
+	"kafka_checkpoint":             "a checkpoint beside another sink, and names of topics",
+	"kafka_shared":                 "two pipelines",
+	"nats_auth":                    "one of several, where an empty one is none",
+	"overlapping_resources":        "two resources",
+	"overlapping_subjects":         "two pipelines",
+	"pipelines_in_each_others_way": "two pipelines",
+	"selectors":                    "the grammar of selectors",
+	"subjects":                     "the grammar of templates",
+}
+
+func TestSchema_refuses_files_that_are_bad(t *testing.T) {
+	judge := validator(t)
+	files, err := filepath.Glob(root + "internal/config/testdata/*.bad.yaml")
+	if err != nil || len(files) < 30 {
+		t.Fatalf("%d bad files, %v", len(files), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".bad.yaml")
+		why, excused := beyond[name]
+		switch err := judge(read(t, file)); {
+		case err == nil && !excused:
+			t.Errorf("%s is taken", name)
+		case err != nil && excused:
+			t.Errorf("%s is refused, although it cannot be for %q: %v", name, why, err)
+		}
+	}
+}
