@@ -13,6 +13,7 @@ import (
 // addOutputFlag gives cmd the flag that [printAs] reads.
 func addOutputFlag(cmd *cobra.Command, output *string) {
 	cmd.Flags().StringVarP(output, "output", "o", "", "print json or yaml instead of text for a person")
+	complete(cmd, "output", func() []string { return []string{"json", "yaml"} })
 }
 
 // printAs writes v as -o json or -o yaml say, or calls text where output is empty.

@@ -65,6 +65,13 @@ func newRunCommand(s *streams) *cobra.Command {
 	cmd.Flags().StringVar(&flags.context, "context", "", "context of the kubeconfig")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	_ = cmd.MarkFlagDirname("data-dir")
+	completeArgs(cmd, func() []string {
+		if flags.file != "" {
+			return nil // it names them
+		}
+		return builtins()
+	})
+	complete(cmd, "context", func() []string { return contextsIn(flags.kubeconfig) })
 	return cmd
 }
 

@@ -75,9 +75,14 @@ func (f *tailFlags) selecting(cmd *cobra.Command) {
 	flags.StringVarP(&f.output, "output", "o", "", "json (CloudEvents, one a line) or wide")
 	flags.BoolVar(&f.utc, "utc", false, "print times in UTC instead of local time")
 	flags.BoolVar(&f.noHeaders, "no-headers", false, "print no line with the columns' names")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]cobra.Completion{"json", "wide"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("op", cobra.FixedCompletions(
-		[]cobra.Completion{"added", "updated", "deleted", "rejected", "gap", "snapshot"}, cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "output", func() []string { return []string{"json", "wide"} })
+	complete(cmd, "op", func() []string { return []string{"added", "updated", "deleted", "rejected", "gap", "snapshot"} })
+	completeArgs(cmd, func() []string {
+		if f.config == "" {
+			return builtins()
+		}
+		return resourcesIn(f.config, f.pipeline)
+	})
 }
 
 func (f *tailFlags) connecting(cmd *cobra.Command) {
@@ -102,9 +107,10 @@ func (f *tailFlags) connecting(cmd *cobra.Command) {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
-	_ = cmd.RegisterFlagCompletionFunc("sasl-mechanism", cobra.FixedCompletions(
-		[]cobra.Completion{string(config.Plain), string(config.ScramSHA256), string(config.ScramSHA512), string(config.OAuthBearer)},
-		cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "sasl-mechanism", func() []string {
+		return []string{string(config.Plain), string(config.ScramSHA256), string(config.ScramSHA512), string(config.OAuthBearer)}
+	})
+	complete(cmd, "pipeline", func() []string { return pipelinesIn(f.config) })
 }
 
 func (f *tailFlags) run(cmd *cobra.Command, s *streams, args []string) error {

@@ -57,6 +57,7 @@ func newValidateCommand(s *streams) *cobra.Command {
 	_ = cmd.MarkFlagRequired("config")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	addOutputFlag(cmd, &f.output)
+	complete(cmd, "context", func() []string { return contextsIn(f.kubeconfig) })
 	return cmd
 }
 

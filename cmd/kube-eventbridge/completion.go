@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
+)
+
+// complete makes a shell offer what values returns for a flag.
+func complete(cmd *cobra.Command, flag string, values func() []string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return values(), cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// completeArgs makes a shell offer what values returns, but for what is on the command line already.
+func completeArgs(cmd *cobra.Command, values func() []string) {
+	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		left := slices.DeleteFunc(values(), func(v string) bool { return slices.Contains(args, v) })
+		return left, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// builtins are the resources that every cluster has, as they are named without doubt.
+func builtins() (names []string) {
+	for group, plurals := range rbac.Every() {
+		for _, plural := range plurals {
+			if group != "" {
+				plural += "." + group
+			}
+			names = append(names, plural)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// pipelinesIn are the names of the pipelines of a file; none where it cannot be read.
+func pipelinesIn(file string) (names []string) {
+	cfg, _, err := config.Load(file)
+	if err != nil {
+		return nil
+	}
+	for _, p := range cfg.Pipelines {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// resourcesIn are those of a file's pipelines, or of the one that is named.
+func resourcesIn(file, pipeline string) (names []string) {
+	cfg, _, err := config.Load(file)
+	if err != nil {
+		return nil
+	}
+	for _, p := range cfg.Pipelines {
+		for _, r := range p.Resources {
+			if pipeline == "" || p.Name == pipeline {
+				names = append(names, r.Resource.String())
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// contextsIn are those of a kubeconfig, or of the usual ones.
+func contextsIn(kubeconfig string) []string {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath, rules.WarnIfAllMissing = kubeconfig, false
+	raw, err := rules.Load()
+	if err != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(raw.Contexts))
+}
