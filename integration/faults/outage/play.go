@@ -71,7 +71,7 @@ func (o *outage) takeAway(ctx context.Context) error {
 		return err
 	}
 	o.result.ChangesAway = o.driver.Counts().Changes() - made
-	if err := o.world.StartBroker(); err != nil {
+	if err := o.world.StartBroker(ctx); err != nil {
 		return err
 	}
 	o.samples.back()

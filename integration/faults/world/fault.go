@@ -110,8 +110,7 @@ func (f Fault) inject(ctx context.Context, random *rand.Rand) (injected []string
 // mend lifts everything that a fault may have left in the proxies and on the disk.
 func (w *World) mend(parts Part) {
 	if parts&Broker != 0 {
-		w.wire.set(pass)
-		w.wire.release(0)
+		w.wire.heal()
 	}
 	if parts&API != 0 {
 		w.api.set(nil)
@@ -166,16 +165,22 @@ func (f Fault) injectPair(ctx context.Context, i *injection) (injected []string,
 
 // FaultNames returns the names of all faults of any world.
 func FaultNames() (names []string) {
-	for _, f := range (*World)(nil).Faults() {
+	for _, f := range (&World{}).Faults() {
 		names = append(names, f.Name)
 	}
 	return names
 }
 
+// brokerFaults are those of the kind of broker that the world has.
+func (w *World) brokerFaults() []Fault {
+	b, _ := w.broker.(*natsBackend) // there is none where only names are asked for
+	return natsFaults(b)
+}
+
 // Faults returns all faults of this world. They may be copied.
 func (w *World) Faults() []Fault {
 	var all []Fault
-	for _, some := range [][]Fault{killFaults(), commitFaults(), brokerFaults(), apiFaults(), clusterFaults(), diskFaults(), clockFaults()} {
+	for _, some := range [][]Fault{killFaults(), commitFaults(), w.brokerFaults(), apiFaults(), clusterFaults(), diskFaults(), clockFaults()} {
 		all = append(all, some...)
 	}
 	for n := range all {

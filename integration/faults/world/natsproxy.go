@@ -12,15 +12,6 @@ import (
 	"time"
 )
 
-// mode is what happens to answers on their way to the bridge.
-type mode int
-
-const (
-	pass mode = iota
-	hold
-	drop
-)
-
 // natsProxy stands between the bridge and its broker. It passes everything on as it is, and can keep JetStream's answers to
 // published messages back; pings and all else pass nevertheless, so that the bridge sees a broker that is well.
 type natsProxy struct {
@@ -32,16 +23,8 @@ type natsProxy struct {
 	conns map[*natsConn]struct{}
 	mode  mode
 	held  []heldAnswer
-	stats natsStats
+	stats wireStats
 	done  bool
-}
-
-// natsStats counts since the proxy was made.
-type natsStats struct {
-	// Published are messages for the log that the bridge has sent, Answered the answers it got, Lost those it did not get.
-	Published, Answered, Lost int
-	// Connected counts connections, Cut those that the proxy has ended.
-	Connected, Cut int
 }
 
 // heldAnswer is one that waits in the proxy.
@@ -160,20 +143,18 @@ func (p *natsProxy) kept(c *natsConn, frame []byte) bool {
 	return true
 }
 
-// set says what happens to answers from now on. What is held stays so.
 func (p *natsProxy) set(m mode) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mode = m
 }
 
-func (p *natsProxy) now() (stats natsStats, held int) {
+func (p *natsProxy) now() (stats wireStats, held int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stats, len(p.held)
 }
 
-// release passes on what has been held for so long. What was held for a connection that has ended is lost.
 func (p *natsProxy) release(older time.Duration) (n int) {
 	p.mu.Lock()
 	for n < len(p.held) && time.Since(p.held[n].since) >= older {
@@ -189,7 +170,6 @@ func (p *natsProxy) release(older time.Duration) (n int) {
 	return n
 }
 
-// forget loses what is held, and passes on what comes from now on.
 func (p *natsProxy) forget() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -199,7 +179,11 @@ func (p *natsProxy) forget() (n int) {
 	return n
 }
 
-// cut ends every connection at once, as a firewall that forgets them does.
+func (p *natsProxy) heal() {
+	p.set(pass)
+	p.release(0)
+}
+
 func (p *natsProxy) cut() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -63,9 +63,9 @@ func TestIsAnswer_is_true_of_acknowledgements_and_refusals_only(t *testing.T) {
 }
 
 // proxied returns a proxy in front of a broker with an empty log, and a publisher behind it.
-func proxied(t *testing.T) (*broker, *natsProxy, jetstream.JetStream) {
+func proxied(t *testing.T) (*natsServer, *natsProxy, jetstream.JetStream) {
 	t.Helper()
-	b, err := newBroker(t.TempDir())
+	b, err := newNATSServer(t.TempDir())
 	must(t, err)
 	t.Cleanup(b.stop)
 	p, err := newNATSProxy(b.address())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package world is everything around a bridge, and breaks it: a real API server behind a proxy, a real NATS server behind another,
+// Package world is everything around a bridge, and breaks it: a real API server behind a proxy, a real NATS server behind another
 // a disk for the checkpoint, and the bridge itself as a child process.
 //
 // The bridge is the ordinary program and knows nothing of this package. Where a fault has to strike at a certain moment, the moment is seen
@@ -78,8 +78,8 @@ type World struct {
 	control *controlplane.ControlPlane
 	admin   *rest.Config
 	api     *apiProxy
-	broker  *broker
-	wire    *natsProxy
+	broker  backend
+	wire    wire
 	disk    *disk
 	server  string // where the bridge serves metrics
 	config  string
@@ -152,12 +152,13 @@ func (w *World) startKubernetes(ctx context.Context) (err error) {
 	return err
 }
 
-func (w *World) startBroker(context.Context) (err error) {
-	if w.broker, err = newBroker(filepath.Join(w.dir, "nats")); err != nil {
+func (w *World) startBroker(context.Context) error {
+	b, err := newNATSBackend(filepath.Join(w.dir, "nats"))
+	if err != nil {
 		return err
 	}
-	w.wire, err = newNATSProxy(w.broker.address())
-	return err
+	w.broker, w.wire = b, b.wire()
+	return nil
 }
 
 // configure writes the bridge's kubeconfig and file.
@@ -181,10 +182,10 @@ log: {format: json}
 pipelines:
   - name: %s
     resources: %s
-    sink: {nats: {servers: ["nats://%s"], stream: %s, duplicateWindow: %s}}
+    sink: {%s}
     checkpoint: {file: {path: %q}}
 %s
-`, Cluster, kubeconfig, filepath.Join(w.dir, "data"), w.server, Pipeline, w.cfg.Resources, w.wire.address(), Stream, DuplicateWindow,
+`, Cluster, kubeconfig, filepath.Join(w.dir, "data"), w.server, Pipeline, w.cfg.Resources, w.broker.sink(),
 		filepath.Join(w.disk.seen, checkpointName), w.cfg.Settings), 0o600)
 }
 
@@ -200,10 +201,9 @@ func (w *World) Close() error {
 	if w.api != nil {
 		errs = append(errs, w.api.close())
 	}
-	if w.wire != nil {
-		errs = append(errs, w.wire.close())
+	if w.broker != nil {
+		errs = append(errs, w.broker.close())
 	}
-	w.broker.stop()
 	if w.control != nil {
 		errs = append(errs, w.control.Close())
 	}
@@ -224,9 +224,6 @@ func (w *World) RESTConfig() *rest.Config { return rest.CopyConfig(w.admin) }
 
 // Dir is where everything is kept.
 func (w *World) Dir() string { return w.dir }
-
-// BrokerURL is where the broker is reached without the proxy.
-func (w *World) BrokerURL() string { return "nats://" + w.broker.address() }
 
 // CheckpointFiles are the files that the bridge keeps its state in, and copies that faults have put aside; not on the disk that faults slow down.
 func (w *World) CheckpointFiles() ([]string, error) {

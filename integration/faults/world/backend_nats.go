@@ -19,27 +19,62 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 )
 
-// broker is a real NATS server with JetStream, in this process and reached over TCP.
-type broker struct {
+// natsBackend is a NATS server behind a proxy.
+type natsBackend struct {
+	*natsServer
+	proxy *natsProxy
+}
+
+func newNATSBackend(dir string) (*natsBackend, error) {
+	s, err := newNATSServer(dir)
+	if err != nil {
+		return nil, err
+	}
+	proxy, err := newNATSProxy(s.address())
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	return &natsBackend{s, proxy}, nil
+}
+
+func (b *natsBackend) close() error {
+	err := b.proxy.close()
+	b.stop()
+	return err
+}
+
+func (b *natsBackend) wire() wire { return b.proxy }
+
+func (b *natsBackend) start(context.Context) error { return b.natsServer.start() }
+
+func (b *natsBackend) url() string { return "nats://" + b.address() }
+
+func (b *natsBackend) sink() string {
+	return fmt.Sprintf("nats: {servers: [%q], stream: %s, duplicateWindow: %s}", "nats://"+b.proxy.address(), Stream, DuplicateWindow)
+}
+
+// natsServer is a real NATS server with JetStream, in this process and reached over TCP.
+type natsServer struct {
 	dir  string
 	port int
 	mu   sync.Mutex
 	s    *server.Server // nil while it is stopped
 }
 
-func newBroker(dir string) (*broker, error) {
+func newNATSServer(dir string) (*natsServer, error) {
 	port, err := controlplane.FreePort()
 	if err != nil {
 		return nil, err
 	}
-	b := &broker{dir: dir, port: port}
+	b := &natsServer{dir: dir, port: port}
 	return b, b.start()
 }
 
-func (b *broker) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(b.port)) }
+func (b *natsServer) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(b.port)) }
 
 // start starts the server, for the first time or again with what it has stored.
-func (b *broker) start() error {
+func (b *natsServer) start() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s, err := server.NewServer(&server.Options{
@@ -58,11 +93,8 @@ func (b *broker) start() error {
 	return nil
 }
 
-// stop returns when the server has ended. It may be called on nil, and twice.
-func (b *broker) stop() {
-	if b == nil {
-		return
-	}
+// stop returns when the server has ended. It may be called twice.
+func (b *natsServer) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.s != nil {
@@ -73,7 +105,7 @@ func (b *broker) stop() {
 }
 
 // end returns the sequence of the last message of the log, 0 while there is no log.
-func (b *broker) end() (uint64, error) {
+func (b *natsServer) end() (uint64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.s == nil {
@@ -93,14 +125,8 @@ func (b *broker) end() (uint64, error) {
 	return 0, fmt.Errorf("there is no stream %s", Stream)
 }
 
-// StopBroker stops the broker, with what it has stored; it may be stopped already. It is for those who inject no fault meanwhile.
-func (w *World) StopBroker() { w.broker.stop() }
-
-// StartBroker starts the broker again. It must be stopped.
-func (w *World) StartBroker() error { return w.broker.start() }
-
 // deleteLog removes the stream with all its messages.
-func (b *broker) deleteLog(ctx context.Context) error {
+func (b *natsServer) deleteLog(ctx context.Context) error {
 	err := b.ask(func(js jetstream.JetStream) error { return js.DeleteStream(ctx, Stream) })
 	if err != nil {
 		return fmt.Errorf("delete the log: %w", err)
@@ -109,7 +135,7 @@ func (b *broker) deleteLog(ctx context.Context) error {
 }
 
 // ask connects for one question.
-func (b *broker) ask(do func(jetstream.JetStream) error) error {
+func (b *natsServer) ask(do func(jetstream.JetStream) error) error {
 	conn, err := nats.Connect("nats://" + b.address())
 	if err != nil {
 		return err
@@ -123,7 +149,7 @@ func (b *broker) ask(do func(jetstream.JetStream) error) error {
 }
 
 // keep copies the store of a stopped server to dir, which must not exist.
-func (b *broker) keep(dir string) error {
+func (b *natsServer) keep(dir string) error {
 	if err := os.CopyFS(dir, os.DirFS(b.dir)); err != nil {
 		return fmt.Errorf("copy the broker's store: %w", err)
 	}
@@ -131,37 +157,22 @@ func (b *broker) keep(dir string) error {
 }
 
 // putBack replaces the store of a stopped server with a copy, which is used up.
-func (b *broker) putBack(dir string) error {
+func (b *natsServer) putBack(dir string) error {
 	if err := errors.Join(os.RemoveAll(b.dir), os.Rename(dir, b.dir)); err != nil {
 		return fmt.Errorf("put the broker's store back: %w", err)
 	}
 	return nil
 }
 
-// Message is one message of the log, as it is there.
-type Message struct {
-	Sequence uint64
-	// Time is when the broker has stored it.
-	Time    time.Time
-	Subject string
-	Header  map[string][]string
-	Data    []byte
-}
-
-// ReadLog returns the whole log as it is at the beginning of the call, in its order, straight from the broker. It has no messages where there is
-// no stream. If the log loses its end meanwhile, only the end of ctx ends the wait for it.
-func (w *World) ReadLog(ctx context.Context) (log []Message, err error) {
-	err = w.broker.ask(func(js jetstream.JetStream) error {
-		log, err = readLog(ctx, js)
+func (b *natsServer) readLog(ctx context.Context) (log []Message, err error) {
+	err = b.ask(func(js jetstream.JetStream) error {
+		log, err = readStream(ctx, js)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read the log: %w", err)
-	}
-	return log, nil
+	return log, err
 }
 
-func readLog(ctx context.Context, js jetstream.JetStream) ([]Message, error) {
+func readStream(ctx context.Context, js jetstream.JetStream) ([]Message, error) {
 	stream, err := js.Stream(ctx, Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, nil
@@ -192,7 +203,9 @@ func readLog(ctx context.Context, js jetstream.JetStream) ([]Message, error) {
 		if err != nil {
 			return nil, err
 		}
-		log = append(log, Message{meta.Sequence.Stream, meta.Timestamp, m.Subject(), m.Headers(), m.Data()})
+		log = append(log, Message{
+			Sequence: meta.Sequence.Stream, Time: meta.Timestamp, Subject: m.Subject(), Header: m.Headers(), Data: m.Data(),
+		})
 		if meta.Sequence.Stream >= info.State.LastSeq {
 			return log, nil
 		}

@@ -13,16 +13,16 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 )
 
-// brokerFaults break the broker, or the way to it.
-func brokerFaults() []Fault {
+// natsFaults break the broker b, or the way to it.
+func natsFaults(b *natsBackend) []Fault {
 	return []Fault{
 		{Name: "broker stopped for seconds", Parts: Broker, Cost: 6 * time.Second, run: stopBrokerShortly},
 		{Name: "broker stopped for longer than any window", Parts: Broker, Weight: 4, Cost: 20 * time.Second, run: stopBrokerLong},
 		{Name: "broker connections cut every few tens of ms", Parts: Broker, Cost: 6 * time.Second, run: cutConnections},
-		{Name: "broker restarted from an older copy of its store", Parts: Broker, Weight: 5, Cost: 15 * time.Second, Loses: LogRewound, run: rewindLog},
+		{Name: "broker restarted from an older copy of its store", Parts: Broker, Weight: 5, Cost: 15 * time.Second, Loses: LogRewound, run: b.rewindLog},
 		{Name: "log deleted while the bridge runs", Parts: Broker, Weight: 2, Cost: 10 * time.Second, Loses: LogDeleted, run: deleteLog},
-		{Name: "broker acknowledges later than the bridge waits", Parts: Broker, Weight: 5, Cost: 15 * time.Second, run: answerLate},
-		{Name: "broker stores and loses the answer", Parts: Broker, Cost: 10 * time.Second, run: loseAnswers},
+		{Name: "broker acknowledges later than the bridge waits", Parts: Broker, Weight: 5, Cost: 15 * time.Second, run: answerLate(ackTimeout)},
+		{Name: "broker stores and loses the answer", Parts: Broker, Cost: 10 * time.Second, run: loseAnswers(ackTimeout)},
 	}
 }
 
@@ -33,7 +33,7 @@ func stopBrokerShortly(ctx context.Context, i *injection) error {
 func (i *injection) stopBrokerFor(ctx context.Context, d time.Duration) error {
 	i.broker.stop()
 	err := pause.For(ctx, d)
-	if err := i.broker.start(); err != nil {
+	if err := i.broker.start(ctx); err != nil {
 		return err
 	}
 	i.note(ctx, "the broker was stopped for %s", d)
@@ -69,22 +69,22 @@ func cutConnections(ctx context.Context, i *injection) error {
 }
 
 // rewindLog stops the broker for a moment to copy its store, and later brings the copy back.
-func rewindLog(ctx context.Context, i *injection) error {
+func (b *natsBackend) rewindLog(ctx context.Context, i *injection) error {
 	copied := filepath.Join(i.dir, "nats-copy")
-	old, err := i.broker.end()
+	old, err := b.end()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMissed, err)
 	}
-	i.broker.stop()
-	if err := i.broker.keep(copied); err != nil {
+	b.stop()
+	if err := b.keep(copied); err != nil {
 		return err
 	}
-	if err := i.broker.start(); err != nil {
+	if err := b.natsServer.start(); err != nil {
 		return err
 	}
 	var end uint64
 	missed := i.await(ctx, "the log to grow", func() bool {
-		end, _ = i.broker.end()
+		end, _ = b.end()
 		return end > old+5
 	})
 	if missed == nil {
@@ -94,11 +94,11 @@ func rewindLog(ctx context.Context, i *injection) error {
 	if err := i.keepLog(ctx, LogRewound); err != nil {
 		return errors.Join(err, os.RemoveAll(copied))
 	}
-	i.broker.stop()
-	if err := i.broker.putBack(copied); err != nil {
+	b.stop()
+	if err := b.putBack(copied); err != nil {
 		return err
 	}
-	if err := i.broker.start(); err != nil {
+	if err := b.natsServer.start(); err != nil {
 		return err
 	}
 	i.lost(ctx, LogRewound, "the log ended at %d at least, and ends at %d", end, old)
@@ -123,40 +123,45 @@ func deleteLog(ctx context.Context, i *injection) error {
 	})
 }
 
-func answerLate(ctx context.Context, i *injection) error {
-	late := ackTimeout + i.between(200*time.Millisecond, 2*time.Second)
-	until := time.Now().Add(i.between(time.Second, 3*time.Second))
-	i.wire.set(hold)
-	n := 0
-	for holding := true; ; {
-		if err := pause.For(ctx, 10*time.Millisecond); err != nil {
-			return err
+// answerLate holds answers back until the bridge has given them up, which it does after some time.
+func answerLate(after time.Duration) func(context.Context, *injection) error {
+	return func(ctx context.Context, i *injection) error {
+		late := after + i.between(200*time.Millisecond, 2*time.Second)
+		until := time.Now().Add(i.between(time.Second, 3*time.Second))
+		i.wire.set(hold)
+		n := 0
+		for holding := true; ; {
+			if err := pause.For(ctx, 10*time.Millisecond); err != nil {
+				return err
+			}
+			n += i.wire.release(late)
+			if holding && time.Now().After(until) {
+				i.wire.set(pass)
+				holding = false
+			}
+			if _, held := i.wire.now(); !holding && held == 0 {
+				break
+			}
 		}
-		n += i.wire.release(late)
-		if holding && time.Now().After(until) {
-			i.wire.set(pass)
-			holding = false
+		if n == 0 {
+			return fmt.Errorf("%w: there was nothing to answer", ErrMissed)
 		}
-		if _, held := i.wire.now(); !holding && held == 0 {
-			break
-		}
+		i.note(ctx, "%d answers were %s late", n, late)
+		return nil
 	}
-	if n == 0 {
-		return fmt.Errorf("%w: there was nothing to answer", ErrMissed)
-	}
-	i.note(ctx, "%d answers were %s late", n, late)
-	return nil
 }
 
-// loseAnswers keeps the answers until there are some, because those that are lost have to be some.
-func loseAnswers(ctx context.Context, i *injection) error {
-	if err := i.holdAnswers(ctx); err != nil {
-		return err
+// loseAnswers keeps the answers until there are some, because those that are lost have to be some. Those that wait for an answer in vain find out
+// after some time.
+func loseAnswers(after time.Duration) func(context.Context, *injection) error {
+	return func(ctx context.Context, i *injection) error {
+		if err := i.holdAnswers(ctx); err != nil {
+			return err
+		}
+		if err := pause.For(ctx, i.between(0, 2*time.Second)); err != nil {
+			return err
+		}
+		i.note(ctx, "%d answers to what is in the log were lost", i.wire.forget())
+		return pause.For(ctx, after)
 	}
-	if err := pause.For(ctx, i.between(0, 2*time.Second)); err != nil {
-		return err
-	}
-	i.note(ctx, "the answers to %d messages that are in the log were lost", i.wire.forget())
-	// Those that wait for an answer in vain find out after this time.
-	return pause.For(ctx, ackTimeout)
 }
