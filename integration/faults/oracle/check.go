@@ -14,6 +14,8 @@ import (
 type Options struct {
 	// Seed is what repeats the run; it is printed with each violation.
 	Seed uint64
+	// Partitions is how many the log has, in each of which the markers are; 0 says that it is one sequence.
+	Partitions int
 	// Pipeline, if not empty, is the one whose entries are checked; others' are ignored.
 	Pipeline string
 	// Latest names the streams whose states may be folded.
@@ -107,27 +109,58 @@ func (j *judge) divide(log []Entry) {
 		}
 		scopes[s.Source()][s.Namespace] = judge
 	}
-	ids, messages := map[string]*Entry{}, map[string]*Entry{}
-	sorted := slices.SortedStableFunc(slices.Values(log), func(a, b Entry) int { return cmp.Compare(a.Sequence, b.Sequence) })
-	for i := range sorted {
-		e := &sorted[i]
-		if j.options.Pipeline != "" && e.Pipeline != j.options.Pipeline {
-			continue
+	var own, writers []*Entry
+	for i, sorted := 0, slices.SortedStableFunc(slices.Values(log), inOrder); i < len(sorted); i++ {
+		if e := &sorted[i]; j.options.Pipeline == "" || e.Pipeline == j.options.Pipeline {
+			own = append(own, e)
 		}
-		j.repeated(ids, e.Pipeline+" "+e.Source+" "+e.ID, e)
-		j.repeated(messages, e.MsgID, e)
+	}
+	if j.options.Partitions > 0 {
+		j.checkPartitions(own)
+	}
+	j.checkIDs(own)
+	lanes := map[*streamJudge][]*Entry{}
+	for _, e := range own {
 		in := scopes[e.Source]
 		s := in[namespaceOf(e)]
 		if s == nil {
 			s = in[""]
 		}
 		switch {
+		case e.Type == typeWriter:
+			writers = append(writers, e)
 		case !checked(e):
 		case s == nil:
 			j.violate(Violation{Promise: P4, Stream: e.Source, Key: e.key(), What: "an entry of no stream that was watched", Log: []string{e.String()}})
 		default:
+			lanes[s] = append(lanes[s], e)
+		}
+	}
+	for _, s := range j.streams {
+		if j.options.Partitions > 0 {
+			lanes[s] = j.merge(lanes[s], writers)
+		}
+		for _, e := range lanes[s] {
 			s.take(e)
 		}
+	}
+}
+
+// inOrder is the order of the log, and of a partition.
+func inOrder(a, b Entry) int {
+	return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Sequence, b.Sequence))
+}
+
+// checkIDs checks that no id is there twice: of what is everywhere, in no partition.
+func (j *judge) checkIDs(log []*Entry) {
+	ids, messages := map[string]*Entry{}, map[string]*Entry{}
+	for _, e := range log {
+		place := ""
+		if j.options.Partitions > 0 && e.everywhere() {
+			place = fmt.Sprint(e.Partition)
+		}
+		j.repeated(ids, e.ID, e.Pipeline+" "+e.Source+" "+e.ID+" "+place, e)
+		j.repeated(messages, e.MsgID, e.MsgID, e)
 	}
 }
 
@@ -135,15 +168,15 @@ func checked(e *Entry) bool {
 	return strings.HasPrefix(e.Type, typeResource) || e.Type == typeGap || e.Type == typeStarted || e.Type == typeCompleted
 }
 
-func (j *judge) repeated(seen map[string]*Entry, id string, e *Entry) {
+func (j *judge) repeated(seen map[string]*Entry, id, place string, e *Entry) {
 	if id == "" {
 		return
 	}
-	if first := seen[id]; first != nil {
+	if first := seen[place]; first != nil {
 		j.violate(Violation{Promise: P5, Stream: e.Source, Key: e.key(), What: "the id " + id + " is there twice", Log: []string{first.String(), e.String()}})
 		return
 	}
-	seen[id] = e
+	seen[place] = e
 }
 
 func (j *judge) violate(v Violation) {

@@ -7,6 +7,10 @@
 // broker; it is pure, so a truth or a log can as well be made by hand, and it shares no code with the bridge, so that no mistake is made
 // twice. What is checked is the final log of one pipeline, when nothing is under way any more.
 //
+// A log may have several partitions: then each event has to be in the one of its key, markers in all of them, and what a process wrote behind its
+// own announcement and before that of the next one. Of two events that different partitions have between two markers nobody can say which came first, and nothing
+// depends on it.
+//
 // The promises, by the names that a [Violation] carries:
 //
 //	P1  the last entry of each object is its last state; of one that is gone it is a deletion

@@ -14,15 +14,17 @@ import (
 
 // Entry is one message of the log: an event in binary mode.
 type Entry struct {
-	// Sequence is its place in the log; entries are checked in its order.
+	// Sequence is its place in the log; entries are checked in its order. Those of a log of several partitions get theirs when they are judged.
 	Sequence uint64
+	// Record is zero where the log is one sequence.
+	Record
 	// MsgID is what the broker recognises a repetition by; empty where the log does not tell.
 	MsgID string
 
 	Type, ID, Source, Subject, Pipeline string
 	Namespace, Name                     string
 	UID, ResourceVersion                string
-	Reason                              string
+	Reason, PartitionKey                string
 	// Change is that of the [Observation]; empty where the data is no object.
 	Change string
 	// History is 0, and SampledRate is 1, where the attribute is absent.
@@ -42,7 +44,7 @@ const (
 	typeCompleted = "io.kube-eventbridge.stream.snapshot-completed.v1"
 )
 
-// NewEntry makes an entry of a message in binary mode, with NATS' headers. It keeps both. An error says that it is no CloudEvent
+// NewEntry makes an entry of a message in binary mode, with the headers of NATS or of Kafka, which has no need of escapes. It keeps both. An error says that it is no CloudEvent
 // in binary mode, or that an integer attribute is none.
 func NewEntry(headers map[string][]string, data []byte, sequence uint64) (Entry, error) {
 	as := map[string]string{}
@@ -50,10 +52,13 @@ func NewEntry(headers map[string][]string, data []byte, sequence uint64) (Entry,
 	for name, values := range headers {
 		lower := strings.ToLower(name)
 		attribute, is := strings.CutPrefix(lower, "ce-")
+		plain, kafka := strings.CutPrefix(lower, "ce_")
 		switch {
 		case len(values) == 0:
 		case lower == "nats-msg-id":
 			e.MsgID = values[0]
+		case kafka:
+			as[plain] = values[0]
 		case is:
 			v, err := url.PathUnescape(values[0])
 			if err != nil {
@@ -64,7 +69,7 @@ func NewEntry(headers map[string][]string, data []byte, sequence uint64) (Entry,
 	}
 	for name, field := range map[string]*string{
 		"type": &e.Type, "id": &e.ID, "source": &e.Source, "subject": &e.Subject, "pipeline": &e.Pipeline, "namespace": &e.Namespace,
-		"name": &e.Name, "objectuid": &e.UID, "resourceversion": &e.ResourceVersion, "reason": &e.Reason,
+		"name": &e.Name, "objectuid": &e.UID, "resourceversion": &e.ResourceVersion, "reason": &e.Reason, "partitionkey": &e.PartitionKey,
 	} {
 		*field = as[name]
 	}
@@ -149,7 +154,11 @@ func (e *Entry) operation() (op Op, ok bool) {
 }
 
 func (e *Entry) String() string {
-	s := fmt.Sprintf("#%d %s %s", e.Sequence, strings.TrimPrefix(e.Type, "io.kube-eventbridge."), e.ID)
+	place := ""
+	if e.Record != (Record{}) {
+		place = " at " + e.Record.String()
+	}
+	s := fmt.Sprintf("#%d%s %s %s", e.Sequence, place, strings.TrimPrefix(e.Type, "io.kube-eventbridge."), e.ID)
 	for _, part := range []struct{ name, value string }{
 		{"version", e.ResourceVersion}, {"reason", e.Reason}, {"history", strconv.Itoa(e.History)}, {"sampledrate", strconv.Itoa(e.SampledRate)},
 	} {

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package oracle
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Record is what a log of several partitions says of an entry besides.
+type Record struct {
+	Partition int32
+	// Offset is the entry's place in the partition.
+	Offset int64
+	Key    string
+	// Producer and Epoch say which process has written it; the broker keeps them, and no event has them.
+	Producer int64
+	Epoch    int16
+}
+
+func (r Record) String() string { return fmt.Sprintf("%d/%d", r.Partition, r.Offset) }
+
+// writer is a process that has written to the log.
+type writer struct {
+	producer int64
+	epoch    int16
+}
+
+func (w writer) String() string { return fmt.Sprintf("%d.%d", w.producer, w.epoch) }
+
+func (r Record) writer() writer { return writer{r.Producer, r.Epoch} }
+
+// typeWriter announces a writer in each partition.
+const typeWriter = "io.kube-eventbridge.writer.started.v1"
+
+// everywhere says that an entry is in each partition, under one id.
+func (e *Entry) everywhere() bool {
+	return e.Type == typeGap || e.Type == typeStarted || e.Type == typeCompleted || e.Type == typeWriter
+}
+
+// checkPartitions checks what concerns the partitions of a log: what is in which, and that each process begins with its announcement, once, and
+// writes nothing behind that of another one.
+func (j *judge) checkPartitions(log []*Entry) {
+	of := kgo.StickyKeyPartitioner(nil).ForTopic("")
+	current := map[int32]writer{}
+	for _, e := range log {
+		now, before := e.Record.writer(), current[e.Partition]
+		_, begun := current[e.Partition]
+		switch want := "writer-started." + now.String(); {
+		case e.Type == typeWriter && e.ID != want:
+			j.violateRecord(P5, e, "it announces another writer than has written it, "+now.String())
+		case begun && now.producer == before.producer && now.epoch < before.epoch:
+			j.violateRecord(P5, e, fmt.Sprintf("writer %s has written it, behind the announcement of %s", now, before))
+			now = before // it is still that one's turn
+		case e.Type != typeWriter && (!begun || now != before):
+			j.violateRecord(P5, e, fmt.Sprintf("writer %s has written it, and was not announced before it", now))
+		}
+		current[e.Partition] = now
+		if e.everywhere() {
+			continue
+		}
+		if n := of.Partition(&kgo.Record{Key: []byte(e.Key)}, j.options.Partitions); n != int(e.Partition) {
+			j.violateRecord(P4, e, fmt.Sprintf("its key %s belongs to partition %d", e.Key, n))
+		}
+		if e.Key != e.PartitionKey {
+			j.violateRecord(P4, e, fmt.Sprintf("its key is %s, and its partitionkey %s", e.Key, e.PartitionKey))
+		}
+	}
+}
+
+func (j *judge) violateRecord(p Promise, e *Entry, what string) {
+	j.violate(Violation{Promise: p, Stream: e.Source, Key: e.key(), What: what, Log: []string{e.String()}})
+}
+
+// merge puts the entries of one stream into one sequence, and numbers them: each partition's stand in its order, and what is everywhere stands once, where
+// all partitions have come to it. writers are the announcements, in the order of each partition; they are everywhere too. A marker that not all
+// partitions have is of a process that died over it.
+func (j *judge) merge(lane, writers []*Entry) []*Entry {
+	m := merging{parts: make([][]*Entry, j.options.Partitions), left: map[string]int{}, placed: map[string]bool{}}
+	all := slices.Concat(lane, writers)
+	slices.SortStableFunc(all, byPlace)
+	seen := map[string]bool{}
+	for _, e := range all {
+		place := fmt.Sprint(e.Partition, " ", e.ID)
+		if int(e.Partition) >= len(m.parts) || e.everywhere() && seen[place] {
+			continue // that is reported elsewhere
+		}
+		seen[place] = true
+		m.parts[e.Partition] = append(m.parts[e.Partition], e)
+		if e.everywhere() {
+			m.left[e.ID]++
+		}
+	}
+	j.checkMarkers(m.parts, writers)
+	merged := m.run(func(e *Entry) { j.violateRecord(P6, e, "a marker that stands in another order in other partitions") })
+	merged = slices.DeleteFunc(merged, func(e *Entry) bool { return e.Type == typeWriter })
+	for i, e := range merged {
+		e.Sequence = uint64(i + 1)
+	}
+	return merged
+}
+
+func byPlace(a, b *Entry) int {
+	return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+}
+
+// merging is the entries of one stream that are put into one sequence.
+type merging struct {
+	parts [][]*Entry
+	// left is how many partitions still have what is everywhere, by its id; placed is what the sequence has.
+	left   map[string]int
+	placed map[string]bool
+}
+
+// run empties the partitions. crossed is told of a marker that some partitions have before another one, and some behind it.
+func (m *merging) run(crossed func(*Entry)) (merged []*Entry) {
+	for {
+		var first *Entry
+		heads := map[string]int{}
+		for p := range m.parts {
+			merged = m.pass(p, merged)
+			if len(m.parts[p]) > 0 {
+				heads[m.parts[p][0].ID]++
+				if first == nil {
+					first = m.parts[p][0]
+				}
+			}
+		}
+		if first == nil {
+			return merged
+		}
+		next := m.next(heads)
+		if next == nil {
+			crossed(first)
+			next = first
+		}
+		m.placed[next.ID] = true
+		merged = append(merged, next)
+	}
+}
+
+// pass takes what a partition has before its next marker.
+func (m *merging) pass(p int, merged []*Entry) []*Entry {
+	for len(m.parts[p]) > 0 {
+		e := m.parts[p][0]
+		switch {
+		case !e.everywhere():
+			merged = append(merged, e)
+		case m.placed[e.ID]:
+			m.left[e.ID]--
+		default:
+			return merged
+		}
+		m.parts[p] = m.parts[p][1:]
+	}
+	return merged
+}
+
+// next returns a marker that all partitions which have it have come to; nil if there is none.
+func (m *merging) next(heads map[string]int) *Entry {
+	for _, part := range m.parts {
+		if len(part) > 0 && heads[part[0].ID] == m.left[part[0].ID] {
+			return part[0]
+		}
+	}
+	return nil
+}
+
+// checkMarkers checks that each marker is in all partitions, unless the process that was writing it has died: then another one follows, and it
+// itself has written nothing of the stream behind the marker.
+func (j *judge) checkMarkers(parts [][]*Entry, writers []*Entry) {
+	last := writer{}
+	for _, e := range writers {
+		if w := e.Record.writer(); cmp.Or(cmp.Compare(w.producer, last.producer), cmp.Compare(w.epoch, last.epoch)) > 0 {
+			last = w
+		}
+	}
+	copies := map[string][]*Entry{}
+	for _, part := range parts {
+		for _, e := range part {
+			if e.everywhere() && e.Type != typeWriter {
+				copies[e.ID] = append(copies[e.ID], e)
+			}
+		}
+	}
+	for _, id := range sortedKeys(copies) {
+		e := copies[id][0]
+		switch {
+		case len(copies[id]) == len(parts), j.options.Prefix:
+		case e.Record.writer() == last:
+			j.violateRecord(P6, e, fmt.Sprintf("a marker that is in %d of %d partitions, and its writer has not died", len(copies[id]), len(parts)))
+		case slices.ContainsFunc(copies[id], func(e *Entry) bool { return goesOn(parts[e.Partition], e) }):
+			j.violateRecord(P6, e, fmt.Sprintf("a marker that is in %d of %d partitions, and its writer went on behind it", len(copies[id]), len(parts)))
+		}
+	}
+}
+
+// goesOn reports whether the writer of a marker has written more of its stream behind it.
+func goesOn(part []*Entry, marker *Entry) bool {
+	return slices.ContainsFunc(part, func(e *Entry) bool { return e.Offset > marker.Offset && e.Record.writer() == marker.Record.writer() })
+}
