@@ -40,7 +40,7 @@ func decodeBatch(sized []byte) (*fakeBatch, error) {
 		if err != nil {
 			return nil, err
 		}
-		if age := time.Since(r.Time); age < -time.Minute || age > time.Hour {
+		if age := time.Since(r.Time); age < -time.Minute || age > 4*time.Hour {
 			return nil, fmt.Errorf("a record is %v old", age)
 		}
 		b.Records = append(b.Records, fakeRecord{Key: key, Value: value, Null: r.Value == nil})

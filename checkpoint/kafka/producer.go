@@ -73,12 +73,12 @@ func (p *producer) send(ctx context.Context, arrived func()) error {
 
 // deliver goes on with the batch that is under way.
 func (p *producer) deliver(ctx context.Context) error {
-	var offset int64
-	err := again(ctx, patience, func() (err error) {
-		offset, err = p.broker.Produce(ctx, p.topic, p.partition, p.batch.Addressed(p.partition))
-		p.unanswered = p.unanswered || err != nil
-		return err
-	})
+	offset, err := p.hand(ctx)
+	for back := firstBack; kafka.Mistimed(err) && back <= mostBack; back *= 2 {
+		p.batch.Restamp(time.Now().Add(-back).UnixMilli())
+		p.batch.Seal(p.id.ID, p.id.Epoch, p.sequence)
+		offset, err = p.hand(ctx)
+	}
 	switch {
 	case kafka.Repeated(err):
 		// It is there. Where, the broker does not say.
@@ -95,6 +95,22 @@ func (p *producer) deliver(ctx context.Context) error {
 	}
 	p.begin()
 	return nil
+}
+
+// Brokers refuse what is stamped more than an hour after their own time, and do not tell what that is.
+const (
+	firstBack = time.Hour
+	mostBack  = firstBack << 14
+)
+
+// hand hands the batch over until there is an answer.
+func (p *producer) hand(ctx context.Context) (offset int64, err error) {
+	err = again(ctx, patience, func() (err error) {
+		offset, err = p.broker.Produce(ctx, p.topic, p.partition, p.batch.Addressed(p.partition))
+		p.unanswered = p.unanswered || err != nil
+		return err
+	})
+	return offset, err
 }
 
 // take makes id the producer's. A batch that is under way is forgotten.

@@ -4,6 +4,7 @@ package kafka
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"reflect"
@@ -72,6 +73,31 @@ func TestCommit_that_is_there_already_is_made(t *testing.T) {
 	mustHold(t.Context(), t, s, at(1))
 	mustCommit(t.Context(), t, s, position(2))
 	mustHold(t.Context(), t, s, at(2))
+}
+
+// Brokers do not tell their time, and have stored nothing of what they refuse for it.
+func TestCommit_is_stamped_earlier_where_the_broker_refuses_its_time(t *testing.T) {
+	f := newFake(3)
+	s := mustOpen(t.Context(), t, f)
+	var sequences []int32
+	f.fault = func(_ int, b *fakeBatch) fault {
+		if sequences = append(sequences, b.Sequence); len(sequences) < 3 {
+			return fault{lose: true, err: kafkago.InvalidTimestamp}
+		}
+		return fault{}
+	}
+	mustCommit(t.Context(), t, s, position(1))
+	mustHold(t.Context(), t, s, at(1))
+	if len(sequences) < 3 || sequences[0] != sequences[1] || sequences[1] != sequences[2] {
+		t.Fatalf("it was sent under the sequences %v", sequences)
+	}
+	for n, sent := range f.unread {
+		const atMaxTimestamp = 4 + 35
+		stamp := time.UnixMilli(int64(binary.BigEndian.Uint64(sent[atMaxTimestamp:]))) //nolint:gosec // it is signed on the wire
+		if back := time.Since(stamp).Round(time.Hour); back != time.Duration(n)*time.Hour {
+			t.Errorf("attempt %d was stamped %v back", n+1, back)
+		}
+	}
 }
 
 func TestCommit_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {

@@ -3,9 +3,12 @@
 package kafkasink
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -100,11 +103,12 @@ func TestSink_is_interrupted_where_a_broker_does_not_know_the_sequence(t *testin
 }
 
 func TestSink_goes_on_after_what_a_broker_refuses_for_good(t *testing.T) {
-	for _, e := range []*kerr.Error{kerr.InvalidRecord, kerr.InvalidTimestamp} {
+	for _, answers := range [][]*kerr.Error{{kerr.InvalidRecord}, slices.Repeat([]*kerr.Error{kerr.InvalidTimestamp}, 16)} {
+		e := answers[0]
 		c, cfg := fake(t)
 		s := start(t, cfg)
 		first := must(t, s, message(faked, "a", 1))
-		answering(c, e)
+		answering(c, answers...)
 		if a := wait(t, send(t, s, message(faked, "b", 1))); !sink.IsPermanent(a.err) || !strings.Contains(a.err.Error(), "publish b.1") {
 			t.Errorf("%s: %v", e.Message, a.err)
 		}
@@ -112,6 +116,61 @@ func TestSink_goes_on_after_what_a_broker_refuses_for_good(t *testing.T) {
 		if next := must(t, s, message(faked, "c", 1)); next.Sequence != first.Sequence+1 {
 			t.Errorf("%s: the next one is at %+v", e.Message, next)
 		}
+	}
+}
+
+// A clock that is ahead of the brokers' costs no event. They do not tell their time.
+func TestSink_stamps_earlier_what_a_broker_refuses_for_its_time(t *testing.T) {
+	c, cfg := fake(t)
+	said := &lines{}
+	cfg.Log = logger(said)
+	s := start(t, cfg)
+	first := must(t, s, message(faked, "a", 1))
+	sent := refusingAfter(c, time.Now().Add(-150*time.Minute))
+	for n := range 3 {
+		if next := must(t, s, message(faked, "a", 2+n)); next.Sequence != first.Sequence+1+uint64(n) {
+			t.Errorf("the next one is at %+v, the first at %+v", next, first)
+		}
+	}
+	var moved []string
+	for _, stamp := range sent() {
+		moved = append(moved, time.Since(stamp).Round(time.Hour).String())
+	}
+	// The second begins where half of what the first needed ends.
+	if got := fmt.Sprint(moved); got != "[0s 1h0m0s 2h0m0s 4h0m0s 0s 2h0m0s 4h0m0s 0s 2h0m0s 4h0m0s]" {
+		t.Errorf("what was sent is older by %s", got)
+	}
+	if n := strings.Count(said.String(), "the clock of this machine is ahead"); n != 1 {
+		t.Errorf("it is said %d times:\n%s", n, said)
+	}
+}
+
+// refusingAfter has batches refused that are stamped later, and tells the stamps of all that came.
+func refusingAfter(c *kfake.Cluster, limit time.Time) (sent func() []time.Time) {
+	var mu sync.Mutex
+	var all []time.Time
+	c.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		r := req.(*kmsg.ProduceRequest)
+		const atMaxTimestamp = 35
+		stamp := time.UnixMilli(int64(binary.BigEndian.Uint64(r.Topics[0].Partitions[0].Records[atMaxTimestamp:])))
+		mu.Lock()
+		all = append(all, stamp)
+		mu.Unlock()
+		if !stamp.After(limit) {
+			return nil, nil, false
+		}
+		res := r.ResponseKind().(*kmsg.ProduceResponse)
+		topic, partition := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
+		topic.Topic, partition.Partition, partition.ErrorCode = r.Topics[0].Topic, r.Topics[0].Partitions[0].Partition, kerr.InvalidTimestamp.Code
+		topic.Partitions = append(topic.Partitions, partition)
+		res.Topics = append(res.Topics, topic)
+		return res, nil, true
+	})
+	return func() []time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(all)
 	}
 }
 

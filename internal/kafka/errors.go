@@ -30,6 +30,10 @@ func Malformed(err error) bool {
 		errors.Is(err, kafkago.UnsupportedForMessageFormat)
 }
 
+// Mistimed reports whether a broker does not take the timestamps of a batch, as those of a clock that is an hour ahead of its own. It has stored
+// nothing of it. Such a batch is also [Malformed].
+func Mistimed(err error) bool { return errors.Is(err, kafkago.InvalidTimestamp) }
+
 // Repeated reports whether a broker has a batch already. Where it is then, it does not say.
 func Repeated(err error) bool { return errors.Is(err, kafkago.DuplicateSequenceNumber) }
 

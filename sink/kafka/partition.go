@@ -154,10 +154,13 @@ func (p *partition) adopt() {
 // deliver sends a load until it is answered for good, or ctx ends; either settles it. An error ends the sink.
 func (p *partition) deliver(ctx context.Context, l *load) error {
 	p.seal(l)
+	clock := stamping{newest: l.builder.Newest()}
+	unanswered := false // the broker may have it all the same
 	for n := 1; ; n++ {
 		offset, err := p.sink.client.Produce(ctx, p.topic.name, p.number, l.builder.Addressed(p.number))
 		switch {
 		case err == nil:
+			p.sink.stamped(&clock)
 			return p.acknowledged(l, offset, n > 1)
 		case ctx.Err() != nil:
 			p.settle(l, ctx.Err())
@@ -166,12 +169,14 @@ func (p *partition) deliver(ctx context.Context, l *load) error {
 			return p.acknowledged(l, -1, true)
 		case kafka.Fenced(err):
 			return p.giveUp(l, p.sink.fenced(p.topic.name, err))
-		case kafka.Confused(err), n > 1 && (kafka.TooLarge(err) || kafka.Malformed(err)):
+		case kafka.Mistimed(err) && p.earlier(l, &clock):
+			continue
+		case kafka.Confused(err), unanswered && (kafka.TooLarge(err) || kafka.Malformed(err)):
 			return p.giveUp(l, p.sink.doubt(ctx, p, err))
 		case kafka.TooLarge(err), kafka.Malformed(err):
 			return p.refused(ctx, l, err)
 		}
-		p.failed = true
+		p.failed, unanswered = true, true
 		p.sink.failing(p.String(), err)
 		if pause.For(ctx, backoff(p.sink.cfg.Wait, n)) != nil {
 			p.settle(l, ctx.Err())

@@ -3,6 +3,7 @@
 package batch
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 )
@@ -57,6 +58,17 @@ func (b *Builder) Seal(producerID int64, epoch int16, baseSequence int32) []byte
 	// MakeTable makes nothing: it returns the table that is computed by the processor where it can.
 	be.PutUint32(p[atCRC:], crc32.Checksum(p[atAttributes:], crc32.MakeTable(crc32.Castagnoli)))
 	return p
+}
+
+// Newest returns the newest timestamp of the records.
+func (b *Builder) Newest() int64 { return b.newest }
+
+// Restamp moves the timestamps of all records by as much as makes the newest of them what it is given. The batch has to be sealed
+// again; its bytes are in other memory then, so that a connection which still sends the former ones does not notice.
+func (b *Builder) Restamp(newest int64) {
+	b.plain, b.packed = bytes.Clone(b.plain), bytes.Clone(b.packed)
+	b.first += newest - b.newest
+	b.newest = newest
 }
 
 // Addressed returns what Seal returned last behind the number of a partition and its own length, both as an int32: what a Produce request up to

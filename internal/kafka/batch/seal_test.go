@@ -33,6 +33,33 @@ func TestSeal_again_changes_the_producer_and_the_crc_only(t *testing.T) {
 	}
 }
 
+// A record has its distance from the first one, so that only the header tells.
+func TestRestamp_moves_all_timestamps_and_nothing_else(t *testing.T) {
+	const by = 3_600_000
+	for _, c := range compressions {
+		t.Run(string(c), func(t *testing.T) {
+			var b Builder
+			fill(t, &b, samples(50))
+			b.Compress(NewCodec(c))
+			sent := b.Seal(1, 2, 3)
+			before := bytes.Clone(sent)
+			b.Restamp(b.Newest() - by)
+			moved := samples(50)
+			for i := range moved {
+				moved[i].Timestamp -= by
+			}
+			after := b.Seal(1, 2, 3)
+			checkHeader(t, after, moved)
+			if !bytes.Equal(after[atProducerID:], before[atProducerID:]) {
+				t.Error("the producer or the records are others")
+			}
+			if !bytes.Equal(sent, before) {
+				t.Error("what was sent changed under the connection")
+			}
+		})
+	}
+}
+
 func TestSealed_batch_cannot_be_changed(t *testing.T) {
 	sealed := func() *Builder {
 		var b Builder
