@@ -14,14 +14,15 @@ INTEGRATION_FLAGS ?= -p 1 -timeout 20m -count=1
 BENCH_FLAGS       ?= -bench . -benchmem
 # The packages with goroutines; they are tested once more with the race detector.
 RACE              ?= ./source/... ./sink/... ./checkpoint/... ./internal/bridge/... ./internal/kafka/... ./internal/tail/... ./cmd/...
-# Faults to inject with make faults, what they follow from, and how many worlds are broken at a time. Results are kept by commit, and by whether
+# Faults to inject with make faults, what they follow from, how many worlds are broken at a time, and what the bridge publishes to: nats or kafka. Results are kept by commit, and by whether
 # the tree is as committed, so that the same command goes on where it was cut short.
 FAULTS            ?= 60
 SEED              ?= 1
 WORLDS            ?= 2
+BROKER            ?= nats
 FAULTS_FLAGS      ?=
 FAULTS_TESTS      := /faults/(world|outage|campaign)$$
-FAULTS_DIR        ?= $(CACHE)/faults/$(COMMIT)$(shell test -z "$$(git status --porcelain 2>/dev/null)" || echo -dirty)
+FAULTS_DIR        ?= $(CACHE)/faults/$(COMMIT)$(shell test -z "$$(git status --porcelain 2>/dev/null)" || echo -dirty)$(BROKER:%=-%)
 # The race detector needs a C compiler.
 CC                := $(shell $(GO) env CC)
 MODULES           := . integration integration/containers
@@ -74,13 +75,13 @@ test-containers: ## Run the tests with brokers and an API server in containers; 
 	cd integration/containers && $(GO) test $(INTEGRATION_FLAGS)
 
 .PHONY: test-faults
-test-faults: ## Run the tests that break everything, once alone and 64 times at random; some minutes
+test-faults: ## Run the tests that break everything, once alone and 96 times at random; some minutes
 	cd integration && $(GO) test $(INTEGRATION_FLAGS) $$($(GO) list ./... | grep -E '$(FAULTS_TESTS)')
 
 .PHONY: faults
 faults: ## Break everything FAULTS times at random and judge the log, see docs/faults.md
 	@mkdir -p '$(FAULTS_DIR)'
-	cd integration && $(GO) run ./cmd/faults -faults $(FAULTS) -seed $(SEED) -parallel $(WORLDS) -dir '$(FAULTS_DIR)' $(FAULTS_FLAGS)
+	cd integration && $(GO) run ./cmd/faults -broker $(BROKER) -faults $(FAULTS) -seed $(SEED) -parallel $(WORLDS) -dir '$(FAULTS_DIR)' $(FAULTS_FLAGS)
 
 .PHONY: bench
 bench: ## Measure: benchmarks of the packages, then the bridge as a process beside its broker

@@ -25,6 +25,7 @@ func main() {
 	flags.IntVar(&o.Faults, "faults", 60, "how many faults to inject")
 	flags.IntVar(&o.PerRound, "per-round", 0, "how many of them in each round (default 12)")
 	flags.IntVar(&o.Parallel, "parallel", 1, "how many rounds to play at a time")
+	flags.StringVar(&o.Broker, "broker", world.NATS, "what the bridge publishes to: nats or kafka")
 	flags.Uint64Var(&o.Seed, "seed", 0, "what the campaign follows from (default: a random one); with the same directory it goes on where it was")
 	flags.IntVar(&round, "round", round, "play only the round of this number, with -per-round faults, in a fresh directory inside -dir")
 	flags.StringVar(&o.Dir, "dir", "faults-results", "directory of the results, and of rounds in which a promise was broken")
@@ -32,6 +33,10 @@ func main() {
 	flags.StringVar(&only, "only", "", "inject only faults whose name matches this regular expression")
 	flags.DurationVar(&o.Longest, "longest", 0, "leave out faults that take longer")
 	_ = flags.Parse(os.Args[1:]) // it exits where it fails
+	if o.Broker != world.NATS && o.Broker != world.Kafka {
+		fmt.Fprintln(os.Stderr, "-broker: it is nats or kafka")
+		os.Exit(2)
+	}
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64() >> 1
 	}

@@ -26,6 +26,8 @@ type Options struct {
 	// Parallel is how many rounds are played at a time, 1 if 0.
 	Parallel int
 	Seed     uint64
+	// Broker is the kind of broker that the bridge publishes to, as in [world.Config]; NATS if it is empty.
+	Broker string
 	// Round, if not nil, is the only round that is played, with PerRound faults and in a fresh directory inside Dir; kept results are ignored.
 	Round *int
 	// Dir is where the results and, of rounds in which a promise was broken, everything else are kept.
@@ -178,6 +180,9 @@ func (c *campaign) keep(r Result) error {
 // Command is what plays a round again that had so many faults; what happens at which moment is up to the machine.
 func (o Options) Command(round, faults int) string {
 	s := fmt.Sprintf("go run ./cmd/faults -seed %d -round %d -per-round %d -dir '%s'", o.Seed, round, faults, o.Dir)
+	if o.Broker != "" && o.Broker != world.NATS {
+		s += " -broker " + o.Broker
+	}
 	if o.Longest != 0 && o.Longest != longest {
 		s += fmt.Sprintf(" -longest %s", o.Longest)
 	}
@@ -205,7 +210,7 @@ func (c *campaign) runRound(ctx context.Context, n, faults int) (Result, error) 
 		return Result{}, err
 	}
 	r := &round{seed: seedOf(c.options.Seed, n), faults: faults, options: c.options, dir: dir}
-	r.result = Result{Round: n, Seed: c.options.Seed, Wanted: faults}
+	r.result = Result{Round: n, Seed: c.options.Seed, Broker: c.options.Broker, Wanted: faults}
 	result, err := r.run(ctx)
 	if r.world != nil {
 		result.Story = r.world.Story()

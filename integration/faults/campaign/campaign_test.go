@@ -16,14 +16,33 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// faults is how many are injected with each of two seeds: one that is always the same, and a fresh one.
-const faults = 32
+// How many faults are injected with each of two seeds: one that is always the same, and a fresh one.
+const (
+	faults      = 32
+	faultsKafka = 16
+)
 
 func TestBridge_keeps_its_promises_under_faults(t *testing.T) {
+	breakThings(t, world.NATS, faults, faults/2)
+}
+
+func TestBridge_keeps_its_promises_on_Kafka_under_faults(t *testing.T) {
+	if err := kafkabroker.Install(t.Context(), os.Stderr); err != nil {
+		if errors.Is(err, kafkabroker.ErrUnavailable) && os.Getenv("CI") == "" {
+			t.Skipf("NOT RUN: needs real Kafka: %v", err)
+		}
+		t.Fatal(err)
+	}
+	breakThings(t, world.Kafka, faultsKafka, faultsKafka)
+}
+
+func breakThings(t *testing.T, broker string, faults, perRound int) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("takes minutes")
 	}
@@ -46,7 +65,7 @@ func TestBridge_keeps_its_promises_under_faults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := Options{
-				Faults: faults, PerRound: faults / 2, Seed: seed, Dir: filepath.Join(dir, name), Binary: binary, ClockBinary: clock,
+				Broker: broker, Faults: faults, PerRound: perRound, Seed: seed, Dir: filepath.Join(dir, name), Binary: binary, ClockBinary: clock,
 				Longest: 45 * time.Second, Log: t.Output(),
 			}
 			t.Logf("seed %d", seed)

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 )
 
 // settings are what all results in a file have in common: those of other settings cannot be added to them.
@@ -19,6 +21,8 @@ type settings struct {
 	PerRound int    `json:"perRound"`
 	Only     string `json:"only"`
 	Longest  string `json:"longest"`
+	// Broker is empty for NATS.
+	Broker string `json:"broker,omitempty"`
 	// Bridge is a hash of the program.
 	Bridge string `json:"bridge"`
 	// Clock says that there is one whose clock can be moved.
@@ -27,6 +31,9 @@ type settings struct {
 
 func (o Options) settings() (s settings, err error) {
 	s = settings{Seed: o.Seed, PerRound: o.PerRound, Longest: o.Longest.String(), Clock: o.ClockBinary != ""}
+	if o.Broker != world.NATS {
+		s.Broker = o.Broker
+	}
 	if o.Only != nil {
 		s.Only = o.Only.String()
 	}

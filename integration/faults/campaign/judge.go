@@ -83,8 +83,12 @@ func (r *round) judgeRest(ctx context.Context) error {
 
 // expected is what a log of this round is judged by.
 func (r *round) expected() oracle.Options {
+	partitions := 0
+	if r.options.Broker == world.Kafka {
+		partitions = world.Partitions
+	}
 	return oracle.Options{
-		Seed: r.options.Seed, Pipeline: world.Pipeline, Latest: r.subject.latest, Canaries: oracle.NewCanaries(r.driver.Canaries()...),
+		Partitions: partitions, Seed: r.options.Seed, Pipeline: world.Pipeline, Latest: r.subject.latest, Canaries: oracle.NewCanaries(r.driver.Canaries()...),
 	}
 }
 
@@ -128,6 +132,9 @@ func entries(messages []world.Message) (log []oracle.Entry, err error) {
 	for i, m := range messages {
 		if log[i], err = oracle.NewEntry(m.Header, m.Data, m.Sequence); err != nil {
 			return nil, fmt.Errorf("%w: %w", errUnreadable, err)
+		}
+		if m.Key != "" {
+			log[i].Record = oracle.Record{Partition: m.Partition, Offset: int64(m.Sequence), Key: m.Key, Producer: m.Producer, Epoch: m.Epoch} //nolint:gosec // it came from an offset
 		}
 	}
 	return log, nil

@@ -14,6 +14,9 @@ type Result struct {
 	Round int `json:"round"`
 	// Seed is the campaign's; the round's own follows from it and from its number.
 	Seed uint64 `json:"seed"`
+	// Broker is the kind of broker, empty for NATS; Checkpoint is where the bridge kept its state, empty for a file.
+	Broker     string `json:"broker,omitempty"`
+	Checkpoint string `json:"checkpoint,omitempty"`
 	// Faults were injected, Wanted is how many had to be: a round that the bridge does not see through ends before.
 	Faults []string `json:"faults"`
 	Wanted int      `json:"wanted"`

@@ -41,8 +41,10 @@ type round struct {
 	faults  int
 	random  *rand.Rand
 	subject subject
-	dir     string
-	options Options
+	// checkpoint is the kind of the bridge's.
+	checkpoint string
+	dir        string
+	options    Options
 
 	world    *world.World
 	driver   *drive.Driver
@@ -55,6 +57,10 @@ func (r *round) run(ctx context.Context) (_ Result, err error) {
 	began := time.Now()
 	r.random = rand.New(rand.NewPCG(r.seed, 0)) //nolint:gosec // it must be repeatable
 	r.subject = newSubject(r.random)
+	if r.options.Broker == world.Kafka && r.random.IntN(2) == 0 {
+		r.checkpoint = world.CheckpointKafka
+		r.result.Checkpoint = r.checkpoint
+	}
 	if err := r.prepare(ctx); err != nil {
 		return r.result, errors.Join(err, r.close())
 	}
@@ -81,7 +87,7 @@ func (r *round) prepare(ctx context.Context) (err error) {
 	r.recorder = oracle.NewRecorder(oracle.RecorderConfig{Resources: r.subject.resources, Cluster: world.Cluster, Dial: r.dial})
 	r.world, err = world.Start(ctx, world.Config{
 		Resources: r.subject.yaml, Settings: fmt.Sprintf("buffer: {maxBytes: %d}", bufferLimit), CRDs: []*apiextensionsv1.CustomResourceDefinition{drive.WidgetDefinition()}, Dir: r.dir,
-		Binary: r.options.Binary, ClockBinary: r.options.ClockBinary, Restoring: r.recorder.Hold, Restored: r.restored,
+		Binary: r.options.Binary, ClockBinary: r.options.ClockBinary, Broker: r.options.Broker, Checkpoint: r.checkpoint, Restoring: r.recorder.Hold, Restored: r.restored,
 	})
 	if err != nil {
 		return err

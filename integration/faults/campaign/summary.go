@@ -13,6 +13,8 @@ import (
 
 // Summary is what came of all rounds; see [Result] for the figures.
 type Summary struct {
+	// Broker is the kind of broker of all rounds.
+	Broker                                                    string
 	Rounds, Faults                                            int
 	Changes, Entries, States, Published, Folded, Hidden, Lost int
 	Unknown, Holes, Blind, Removed, RemovedEntries, Recovered int
@@ -34,6 +36,7 @@ type GapSum struct{ Gaps, Hidden, Recovered int }
 func Summarize(results []Result) Summary {
 	s := Summary{Violations: map[string]int{}, ByFault: map[string]int{}, Gaps: map[string]GapSum{}}
 	for _, r := range results {
+		s.Broker = r.Broker
 		s.Rounds++
 		s.Faults += len(r.Faults)
 		for _, f := range r.Faults {
@@ -98,7 +101,7 @@ func (s Summary) Missing() (names []string) {
 	if s.Faults < many {
 		return nil
 	}
-	return slices.DeleteFunc(world.FaultNames(), func(name string) bool { return s.ByFault[name] > 0 })
+	return slices.DeleteFunc(world.FaultNames(s.Broker), func(name string) bool { return s.ByFault[name] > 0 })
 }
 
 // String is the summary in Markdown.

@@ -8,6 +8,15 @@ import (
 	"time"
 )
 
+// The kinds of brokers, of [Config], and of checkpoints.
+const (
+	NATS  = "nats"
+	Kafka = "kafka"
+
+	CheckpointFile  = "file"
+	CheckpointKafka = "kafka"
+)
+
 // backend is a world's broker, and what stands between it and the bridge.
 type backend interface {
 	// start starts it again with what it has stored, stop returns when it has ended; it may be stopped already.
@@ -71,12 +80,20 @@ func (w *World) BrokerURL() string { return w.broker.url() }
 
 // Message is one message of the log, as it is there.
 type Message struct {
+	// Sequence is the place in the log; on Kafka it is the offset in the partition.
 	Sequence uint64
-	// Time is when the broker has stored it.
-	Time    time.Time
+	// Time is when the broker has stored it; on Kafka it is what the bridge took for the time.
+	Time time.Time
+	// Subject is NATS's.
 	Subject string
 	Header  map[string][]string
 	Data    []byte
+
+	// What follows is Kafka's. Producer and Epoch are those that the record was sent with.
+	Partition int32  `json:",omitempty"`
+	Key       string `json:",omitempty"`
+	Producer  int64  `json:",omitempty"`
+	Epoch     int16  `json:",omitempty"`
 }
 
 // ReadLog returns the whole log as it is at the beginning of the call, in its order, straight from the broker. It has no messages where there is

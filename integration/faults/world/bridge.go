@@ -139,6 +139,50 @@ func (w *World) AwaitExit(ctx context.Context) (code int, err error) {
 	}
 }
 
+// setAside stops the process of the bridge as a machine does that goes to sleep, and makes room for another one: the caller starts it, and
+// wakes the first. It must not own anything that the other one needs.
+func (w *World) setAside(ctx context.Context) (*Bridge, error) {
+	b := w.Bridge()
+	if err := b.awaitServing(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.signal(syscall.SIGSTOP); err != nil {
+		return nil, err
+	}
+	b.mayEnd.Store(true)
+	w.mu.Lock()
+	w.bridge = nil
+	w.aside = append(w.aside, b)
+	w.mu.Unlock()
+	return b, w.configure(ctx) // with another port
+}
+
+// wake lets a process that was set aside go on, which has to end then.
+func (b *Bridge) wake(ctx context.Context) error {
+	if err := b.signal(syscall.SIGCONT); err != nil {
+		return err
+	}
+	if err := poll(ctx, time.Minute, "a bridge that was replaced to end", func() bool { return !b.Running() }); err != nil {
+		if ctx.Err() == nil {
+			err = fmt.Errorf("%w: %w; %s", ErrUnsettled, err, b.lastWords())
+		}
+		return err
+	}
+	return nil
+}
+
+// killAside ends what was set aside.
+func (w *World) killAside() (errs error) {
+	for _, b := range w.aside {
+		if err := b.signal(syscall.SIGKILL); err != nil {
+			errs = errors.Join(errs, err)
+			continue
+		}
+		<-b.ended
+	}
+	return errs
+}
+
 // restartBridge kills the bridge if it runs and starts it.
 func (w *World) restartBridge() error { return errors.Join(w.KillBridge(), w.StartBridge()) }
 

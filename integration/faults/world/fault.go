@@ -26,6 +26,8 @@ type Fault struct {
 	Parts Part
 	// FUSE says that it needs the disk to be seen.
 	FUSE bool
+	// Checkpoint, if not empty, is the kind of checkpoint that it needs.
+	Checkpoint string
 	// CRD says that it needs custom resources.
 	CRD bool
 	// Clock says that it needs a bridge whose clock can be moved.
@@ -56,6 +58,9 @@ var ErrMissed = errors.New("no occasion")
 func (f Fault) Available() error {
 	if f.FUSE && f.w.disk.missing != nil {
 		return f.w.disk.missing
+	}
+	if f.Checkpoint != "" && f.Checkpoint != f.w.cfg.Checkpoint {
+		return fmt.Errorf("the world has no checkpoint of the kind %q", f.Checkpoint)
 	}
 	if f.Clock && f.w.cfg.ClockBinary == "" {
 		return errors.New("the world was not asked for a bridge whose clock can be moved")
@@ -131,7 +136,7 @@ func (f Fault) Fits(g Fault) bool { return f.Parts&g.Parts == 0 }
 func (f Fault) With(g Fault) Fault {
 	both := Fault{
 		Name: f.Name + " + " + g.Name, Weight: min(f.Weight, g.Weight), Cost: f.Cost + g.Cost, Loses: f.Loses, Parts: f.Parts | g.Parts,
-		FUSE: f.FUSE || g.FUSE, CRD: f.CRD || g.CRD, Clock: f.Clock || g.Clock, w: f.w,
+		FUSE: f.FUSE || g.FUSE, Checkpoint: max(f.Checkpoint, g.Checkpoint), CRD: f.CRD || g.CRD, Clock: f.Clock || g.Clock, w: f.w,
 	}
 	if f.Loses == Note {
 		both.Loses = g.Loses
@@ -163,9 +168,9 @@ func (f Fault) injectPair(ctx context.Context, i *injection) (injected []string,
 	}
 }
 
-// FaultNames returns the names of all faults of any world.
-func FaultNames() (names []string) {
-	for _, f := range (&World{}).Faults() {
+// FaultNames returns the names of all faults of worlds with a kind of broker.
+func FaultNames(broker string) (names []string) {
+	for _, f := range (&World{cfg: Config{Broker: broker}}).Faults() {
 		names = append(names, f.Name)
 	}
 	return names
@@ -173,7 +178,12 @@ func FaultNames() (names []string) {
 
 // brokerFaults are those of the kind of broker that the world has.
 func (w *World) brokerFaults() []Fault {
-	b, _ := w.broker.(*natsBackend) // there is none where only names are asked for
+	// There is no broker where only names are asked for.
+	if w.cfg.Broker == Kafka {
+		b, _ := w.broker.(*kafkaBackend)
+		return kafkaFaults(b)
+	}
+	b, _ := w.broker.(*natsBackend)
 	return natsFaults(b)
 }
 

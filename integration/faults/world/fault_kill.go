@@ -60,7 +60,7 @@ func killUnanswered(ctx context.Context, i *injection) error {
 	if err := i.KillBridge(); err != nil {
 		return err
 	}
-	i.note(ctx, "killed with %d messages in the log of whose acknowledgement it did not know", i.wire.forget())
+	i.note(ctx, "killed with %d things in the log of whose acknowledgement it did not know", i.wire.forget())
 	return i.StartBridge()
 }
 
@@ -89,12 +89,15 @@ func killUncommitted(ctx context.Context, i *injection) error {
 	if i.committed().After(answered) {
 		return errors.Join(fmt.Errorf("%w: a commit was faster", ErrMissed), i.StartBridge())
 	}
-	i.note(ctx, "killed with %d acknowledged messages that no commit knew of", s.Answered-base.Answered)
+	i.note(ctx, "killed with %d acknowledgements that no commit knew of", s.Answered-base.Answered)
 	return i.StartBridge()
 }
 
 // committed is when the checkpoint was written at last.
 func (w *World) committed() time.Time {
+	if b, is := w.broker.(*kafkaBackend); is && w.cfg.Checkpoint == CheckpointKafka {
+		return b.proxies.lastCommit()
+	}
 	info, err := os.Stat(w.checkpointFile())
 	if err != nil {
 		return time.Time{}
@@ -111,7 +114,7 @@ func killFirstList(ctx context.Context, i *injection) error {
 	if err := i.keepLog(ctx, Fresh); err != nil {
 		return i.revive(err)
 	}
-	if err := os.Remove(i.checkpointFile()); err != nil {
+	if err := i.removeCheckpoint(ctx); err != nil {
 		return err
 	}
 	if err := i.broker.deleteLog(ctx); err != nil {
@@ -119,6 +122,13 @@ func killFirstList(ctx context.Context, i *injection) error {
 	}
 	i.lost(ctx, Fresh, "log and checkpoint removed")
 	return i.killOnPage(ctx, i.StartBridge)
+}
+
+func (w *World) removeCheckpoint(ctx context.Context) error {
+	if b, is := w.broker.(*kafkaBackend); is && w.cfg.Checkpoint == CheckpointKafka {
+		return b.deleteTopic(ctx, topicCheckpoint)
+	}
+	return os.Remove(w.checkpointFile())
 }
 
 // killRelist makes every version too old, and kills the bridge while a later page of the list that it makes then is on its way.
@@ -180,7 +190,7 @@ func killDraining(ctx context.Context, i *injection) error {
 	if err := i.KillBridge(); err != nil {
 		return err
 	}
-	i.note(ctx, "killed while draining, with %d messages in the log of whose acknowledgement it did not know", i.wire.forget())
+	i.note(ctx, "killed while draining, with %d things in the log of whose acknowledgement it did not know", i.wire.forget())
 	return i.StartBridge()
 }
 

@@ -65,10 +65,27 @@ func TestFaults_of_process_disk_and_broker_happen_and_heal(t *testing.T) {
 	injectAll(t, func(f Fault) bool { return f.Parts&API == 0 })
 }
 
+// What Kafka's brokers do. The faults of the other parts are as with NATS.
+func TestFaults_of_Kafka_happen_and_heal(t *testing.T) {
+	t.Parallel()
+	own := map[string]bool{}
+	for _, f := range kafkaFaults(nil) {
+		own[f.Name] = true
+	}
+	injectAllOf(t, Config{Broker: Kafka, Checkpoint: CheckpointKafka}, func(f Fault) bool {
+		return own[f.Name] || f.Parts&Broker != 0 && f.Parts&API == 0 || f.Parts&Broker != 0 && f.Loses == Fresh
+	})
+}
+
 // injectAll injects each fault once and alone.
 func injectAll(t *testing.T, which func(Fault) bool) {
 	t.Helper()
-	w, _ := newWorld(t)
+	injectAllOf(t, Config{}, which)
+}
+
+func injectAllOf(t *testing.T, cfg Config, which func(Fault) bool) {
+	t.Helper()
+	w, _ := newWorldOf(t, cfg)
 	faults := slices.DeleteFunc(w.Faults(), func(f Fault) bool { return !which(f) })
 	for n, f := range faults {
 		t.Run(f.Name, func(t *testing.T) { injectOne(t, w, f, uint64(n)) })

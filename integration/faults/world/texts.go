@@ -35,6 +35,11 @@ func (w *World) Texts(ctx context.Context) (map[string][]byte, error) {
 			return nil, fmt.Errorf("read what the bridge wrote: %w", err)
 		}
 	}
+	if b, is := w.broker.(*kafkaBackend); is {
+		if texts[topicCheckpoint], err = b.checkpointText(ctx); err != nil {
+			return nil, fmt.Errorf("read the checkpoint: %w", err)
+		}
+	}
 	return texts, nil
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package world is everything around a bridge, and breaks it: a real API server behind a proxy, a real NATS server behind another
+// Package world is everything around a bridge, and breaks it: a real API server behind a proxy, a real NATS server behind another or three real Kafka brokers behind three,
 // a disk for the checkpoint, and the bridge itself as a child process.
 //
 // The bridge is the ordinary program and knows nothing of this package. Where a fault has to strike at a certain moment, the moment is seen
@@ -13,6 +13,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,9 @@ type Config struct {
 	Settings string
 	// CRDs are installed before the bridge starts. The faults of custom resources take the first one, and delete all its objects with it.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
+	// Broker is NATS, which "" stands for, or Kafka, and Checkpoint where the bridge keeps its state: CheckpointFile, which "" stands for, or, on
+	// Kafka, CheckpointKafka.
+	Broker, Checkpoint string
 	// Dir is where everything is kept that a person may want to see afterwards; it must exist, and stays. If empty, it is a
 	// temporary directory that Close removes.
 	Dir string
@@ -89,7 +93,8 @@ type World struct {
 	bridge  *Bridge
 	binary  string
 	env     []string
-	runs    []string // what each run of the bridge printed, by file
+	runs    []string  // what each run of the bridge printed, by file
+	aside   []*Bridge // processes that were replaced and have not ended
 	events  []Event
 	removed []Removed
 }
@@ -100,6 +105,7 @@ func Start(ctx context.Context, cfg Config) (*World, error) {
 	if w.cfg.Log == nil {
 		w.cfg.Log = io.Discard
 	}
+	w.cfg.Broker, w.cfg.Checkpoint = cmp.Or(w.cfg.Broker, NATS), cmp.Or(w.cfg.Checkpoint, CheckpointFile)
 	for _, step := range []func(context.Context) error{w.prepare, w.startKubernetes, w.startBroker, w.configure} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, w.Close())
@@ -152,7 +158,15 @@ func (w *World) startKubernetes(ctx context.Context) (err error) {
 	return err
 }
 
-func (w *World) startBroker(context.Context) error {
+func (w *World) startBroker(ctx context.Context) error {
+	if w.cfg.Broker == Kafka {
+		b, err := newKafkaBackend(ctx, filepath.Join(w.dir, "kafka"), w.cfg.Log)
+		if err != nil {
+			return err
+		}
+		w.broker, w.wire = b, b.wire()
+		return nil
+	}
 	b, err := newNATSBackend(filepath.Join(w.dir, "nats"))
 	if err != nil {
 		return err
@@ -183,10 +197,18 @@ pipelines:
   - name: %s
     resources: %s
     sink: {%s}
-    checkpoint: {file: {path: %q}}
+    checkpoint: {%s}
 %s
-`, Cluster, kubeconfig, filepath.Join(w.dir, "data"), w.server, Pipeline, w.cfg.Resources, w.broker.sink(),
-		filepath.Join(w.disk.seen, checkpointName), w.cfg.Settings), 0o600)
+`, Cluster, kubeconfig, filepath.Join(w.dir, "data"), w.server, Pipeline, w.cfg.Resources, w.broker.sink(), w.checkpoint(),
+		w.cfg.Settings), 0o600)
+}
+
+// checkpoint is what the bridge's file says of its checkpoint.
+func (w *World) checkpoint() string {
+	if w.cfg.Checkpoint == CheckpointKafka {
+		return fmt.Sprintf("kafka: {topic: %s, replicas: %d}", topicCheckpoint, kafkaBrokers)
+	}
+	return fmt.Sprintf("file: {path: %q}", filepath.Join(w.disk.seen, checkpointName))
 }
 
 // Remove removes the directory of a world whose process was killed, and what it has left mounted there. What is not there is no error.
@@ -196,7 +218,7 @@ func Remove(dir string) error {
 
 // Close ends everything that Start and the faults have started, and waits for its end.
 func (w *World) Close() error {
-	errs := []error{w.KillBridge()}
+	errs := []error{w.KillBridge(), w.killAside()}
 	w.peak.close()
 	if w.api != nil {
 		errs = append(errs, w.api.close())

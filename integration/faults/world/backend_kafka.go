@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
+)
+
+const (
+	// Partitions is how many the log has on Kafka.
+	Partitions = 6
+
+	kafkaBrokers    = 3
+	topicLog        = "kubernetes"
+	topicCheckpoint = "kube-eventbridge-checkpoints"
+	proxiedListener = "PROXIED"
+	// kafkaTimeout is after how long the bridge takes a request to Kafka for unanswered.
+	kafkaTimeout = 10 * time.Second
+)
+
+// kafkaBackend is three real brokers, each behind a proxy.
+type kafkaBackend struct {
+	cluster *kafkabroker.Cluster
+	proxies *kafkaWire
+
+	mu sync.Mutex
+	// deleted is the beginning of the log that is no longer there: it was, and what came behind it is judged with it.
+	deleted []Message
+}
+
+func newKafkaBackend(ctx context.Context, dir string, log io.Writer) (*kafkaBackend, error) {
+	proxies := newKafkaWire(topicLog, topicCheckpoint)
+	cluster, err := kafkabroker.Start(ctx, kafkabroker.Config{
+		Brokers: kafkaBrokers, Dir: dir, Log: log, Listeners: []kafkabroker.Listener{{}, {Name: proxiedListener, Advertise: proxies.advertise}},
+		Properties: map[string]string{"broker.session.timeout.ms": "4000"}, // on a busy machine nobody answers within two
+	})
+	if err != nil {
+		return nil, errors.Join(err, proxies.close())
+	}
+	return &kafkaBackend{cluster: cluster, proxies: proxies}, nil
+}
+
+func (b *kafkaBackend) close() error { return errors.Join(b.proxies.close(), b.cluster.Close()) }
+
+func (b *kafkaBackend) wire() wire { return b.proxies }
+
+func (b *kafkaBackend) url() string { return strings.Join(b.cluster.Addresses(), ",") }
+
+func (b *kafkaBackend) sink() string {
+	return fmt.Sprintf(`kafka: {brokers: ["%s"], create: {partitions: %d, replicas: %d, settings: {min.insync.replicas: 2}}}`,
+		strings.Join(b.cluster.AddressesOf(proxiedListener), `", "`), Partitions, kafkaBrokers)
+}
+
+// start starts the brokers that do not run.
+func (b *kafkaBackend) start(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(context.WithoutCancel(ctx))
+	for n := range kafkaBrokers {
+		if b.cluster.PID(n) == 0 {
+			g.Go(func() error { return b.cluster.Restart(ctx, n) })
+		}
+	}
+	return g.Wait()
+}
+
+// stop ends all brokers at once, with SIGKILL.
+func (b *kafkaBackend) stop() { _ = b.kill(0, 1, 2) } // a process that cannot be killed has ended
+
+func (b *kafkaBackend) kill(brokers ...int) error {
+	var g errgroup.Group
+	for _, n := range brokers {
+		g.Go(func() error { return b.cluster.Kill(n) })
+	}
+	return g.Wait()
+}
+
+// end is the sum of the ends of all partitions.
+func (b *kafkaBackend) end() (uint64, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	var all []kafka.OffsetRequest
+	for p := range Partitions {
+		all = append(all, kafka.LastOffsetOf(p))
+	}
+	res, err := b.cluster.Admin().ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topicLog: all}})
+	if err != nil {
+		return 0, fmt.Errorf("look up topic %s: %w", topicLog, err)
+	}
+	sum, found := int64(0), res.Topics[topicLog]
+	for _, p := range found {
+		if p.Error != nil {
+			return 0, fmt.Errorf("look up topic %s: %w", topicLog, p.Error)
+		}
+		sum += p.LastOffset
+	}
+	if len(found) < Partitions {
+		return 0, fmt.Errorf("there is no topic %s", topicLog)
+	}
+	return uint64(sum), nil //nolint:gosec // offsets are not negative
+}
+
+// client returns one that shares nothing with the bridge.
+func (b *kafkaBackend) client(options ...kgo.Opt) (*kgo.Client, error) {
+	return kgo.NewClient(append(options, kgo.SeedBrokers(b.cluster.Addresses()...))...)
+}
+
+// admin asks something.
+func (b *kafkaBackend) admin(do func(*kadm.Client) error) error {
+	c, err := b.client()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(kadm.NewClient(c))
+}
+
+func (b *kafkaBackend) readLog(ctx context.Context) ([]Message, error) {
+	b.mu.Lock()
+	log := slices.Clone(b.deleted)
+	b.mu.Unlock()
+	has := map[int32]uint64{} // the offset behind what is known; a broker that was killed may have again what was deleted
+	for _, m := range log {
+		has[m.Partition] = max(has[m.Partition], m.Sequence+1)
+	}
+	err := b.readTopic(ctx, topicLog, func(r *kgo.Record) {
+		if uint64(r.Offset) < has[r.Partition] { //nolint:gosec // not negative
+			return
+		}
+		m := Message{
+			Sequence: uint64(r.Offset), Partition: r.Partition, Time: r.Timestamp, Key: string(r.Key), Data: r.Value, Header: map[string][]string{}, //nolint:gosec // not negative
+			Producer: r.ProducerID, Epoch: r.ProducerEpoch,
+		}
+		for _, h := range r.Headers {
+			m.Header[h.Key] = append(m.Header[h.Key], string(h.Value))
+		}
+		log = append(log, m)
+	})
+	return log, err
+}
+
+// readTopic reads all that a topic has now; of a topic that is missing, nothing.
+func (b *kafkaBackend) readTopic(ctx context.Context, topic string, take func(*kgo.Record)) error {
+	var from, to kadm.ListedOffsets
+	err := b.admin(func(a *kadm.Client) (err error) {
+		found, err := a.ListTopics(ctx, topic)
+		if err != nil || !found.Has(topic) {
+			return err
+		}
+		if from, err = a.ListStartOffsets(ctx, topic); err == nil {
+			to, err = a.ListEndOffsets(ctx, topic)
+		}
+		return errors.Join(err, from.Error(), to.Error())
+	})
+	if err != nil {
+		return err
+	}
+	left := map[int32]int64{}
+	offsets := map[int32]kgo.Offset{}
+	to.Each(func(end kadm.ListedOffset) {
+		if begin, _ := from.Lookup(topic, end.Partition); begin.Offset < end.Offset {
+			left[end.Partition] = end.Offset
+			offsets[end.Partition] = kgo.NewOffset().At(begin.Offset)
+		}
+	})
+	if len(left) == 0 {
+		return nil
+	}
+	c, err := b.client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}), kgo.KeepControlRecords())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return readUpTo(ctx, c, left, take)
+}
+
+// readUpTo reads until each partition has come to its end. Compaction may have taken the last record before it: what is behind an end shows that too.
+func readUpTo(ctx context.Context, c *kgo.Client, left map[int32]int64, take func(*kgo.Record)) error {
+	for len(left) > 0 {
+		fetched := c.PollFetches(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		for _, e := range fetched.Errors() {
+			if !kerr.IsRetriable(e.Err) {
+				return e.Err
+			}
+		}
+		fetched.EachRecord(func(r *kgo.Record) {
+			end, is := left[r.Partition]
+			if is && r.Offset < end {
+				take(r)
+			}
+			if r.Offset+1 >= end {
+				delete(left, r.Partition)
+			}
+		})
+	}
+	return nil
+}
+
+// deleteRecords deletes the beginning of the log: all that was read from it once.
+func (b *kafkaBackend) deleteRecords(ctx context.Context, read []Message) error {
+	to := kadm.Offsets{}
+	for _, m := range read {
+		to.Add(kadm.Offset{Topic: topicLog, Partition: m.Partition, At: int64(m.Sequence) + 1}) //nolint:gosec // it came from an offset
+	}
+	return b.admin(func(a *kadm.Client) error {
+		b.mu.Lock()
+		b.deleted = read // some partitions may be done although others are not
+		b.mu.Unlock()
+		res, err := a.DeleteRecords(ctx, to)
+		return errors.Join(err, res.Error())
+	})
+}
+
+func (b *kafkaBackend) deleteLog(ctx context.Context) error {
+	if err := b.deleteTopic(ctx, topicLog); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.deleted = nil
+	return nil
+}
+
+// deleteTopic returns once no broker knows the topic any more.
+func (b *kafkaBackend) deleteTopic(ctx context.Context, topic string) error {
+	err := b.admin(func(a *kadm.Client) error {
+		res, err := a.DeleteTopics(ctx, topic)
+		if err == nil {
+			err = res.Error()
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return fmt.Errorf("delete topic %s: %w", topic, err)
+	}
+	return poll(ctx, patience, "all brokers to forget topic "+topic, func() bool { return !b.isKnown(ctx, topic) })
+}
+
+// isKnown reports whether a broker that runs knows a topic, or does not say.
+func (b *kafkaBackend) isKnown(ctx context.Context, topic string) bool {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	c, err := b.client()
+	if err != nil {
+		return true
+	}
+	defer c.Close()
+	for n := range kafkaBrokers {
+		ask := kmsg.NewPtrMetadataRequest()
+		ask.Topics = []kmsg.MetadataRequestTopic{{Topic: &topic}}
+		res, err := ask.RequestWith(ctx, c.Broker(n))
+		if b.cluster.PID(n) != 0 && (err != nil || len(res.Topics) != 1 || !errors.Is(kerr.ErrorForCode(res.Topics[0].ErrorCode), kerr.UnknownTopicOrPartition)) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkpointText is all that the checkpoint's topic has.
+func (b *kafkaBackend) checkpointText(ctx context.Context) (text []byte, err error) {
+	err = b.readTopic(ctx, topicCheckpoint, func(r *kgo.Record) { text = append(append(append(text, r.Key...), '\n'), append(r.Value, '\n')...) })
+	return text, err
+}
+
+// incarnation is what tells a topic from one of the same name that was there before.
+func (b *kafkaBackend) incarnation(ctx context.Context) (id kadm.TopicID, err error) {
+	err = b.admin(func(a *kadm.Client) error {
+		found, err := a.ListTopics(ctx, topicLog)
+		if err != nil {
+			return err
+		}
+		id = found[topicLog].ID
+		return found[topicLog].Err
+	})
+	return id, err
+}

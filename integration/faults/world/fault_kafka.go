@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
+)
+
+// kafkaFaults break the brokers b, or the way to them.
+func kafkaFaults(b *kafkaBackend) []Fault {
+	return []Fault{
+		{Name: "a broker killed", Parts: Broker, Cost: 15 * time.Second, run: b.killOne},
+		{Name: "brokers killed in turn", Parts: Broker, Weight: 3, Cost: 40 * time.Second, run: b.killInTurn},
+		{Name: "brokers restarted in turn", Parts: Broker, Weight: 3, Cost: 40 * time.Second, run: b.restartInTurn},
+		{Name: "two brokers down, too few replicas in sync", Parts: Broker, Weight: 5, Cost: 20 * time.Second, run: b.killTwo},
+		{Name: "all brokers stopped for seconds", Parts: Broker, Weight: 5, Cost: 25 * time.Second, run: b.stopAll},
+		{Name: "leaders moved", Parts: Broker, Cost: 10 * time.Second, run: b.moveLeaders},
+		{Name: "a broker frozen", Parts: Broker, Weight: 8, Cost: 15 * time.Second, run: b.freeze},
+		{Name: "connections to a broker frozen", Parts: Broker, Weight: 8, Cost: 15 * time.Second, run: b.silenceOne},
+		{Name: "broker connections cut every few tens of ms", Parts: Broker, Cost: 6 * time.Second, run: cutConnections},
+		{Name: "broker acknowledges later than the bridge waits", Parts: Broker, Weight: 4, Cost: 20 * time.Second, run: answerLate(kafkaTimeout)},
+		{Name: "broker stores and loses the answer", Parts: Broker, Cost: 10 * time.Second, run: loseAnswers(0)},
+		{Name: "log deleted while the bridge runs", Parts: Broker, Weight: 2, Cost: 40 * time.Second, Loses: LogDeleted, run: b.deleteLive},
+		{Name: "log deleted while the bridge is away", Parts: Process | Broker, Weight: 2, Cost: 20 * time.Second, Loses: LogDeleted, run: b.deleteAway},
+		{Name: "old records deleted", Parts: Broker, Weight: 4, Cost: 10 * time.Second, run: b.deleteOld},
+		{Name: "killed, and what it had sent arrives late", Parts: Process | Broker, Cost: 15 * time.Second, run: b.deliverLate},
+		{Name: "stopped, replaced and woken", Parts: Process | Broker, Checkpoint: CheckpointKafka, Cost: 20 * time.Second, run: b.wakeReplaced},
+		{Name: "killed around a commit to the brokers", Parts: Process | Broker, Checkpoint: CheckpointKafka, Cost: 5 * time.Second, run: b.killAtCommit},
+	}
+}
+
+// restart starts brokers that were killed, also when ctx has ended.
+func (b *kafkaBackend) restart(ctx context.Context, brokers ...int) error {
+	g, ctx := errgroup.WithContext(context.WithoutCancel(ctx))
+	for _, n := range brokers {
+		g.Go(func() error { return b.cluster.Restart(ctx, n) })
+	}
+	return g.Wait()
+}
+
+// away kills brokers, and starts them again after a while.
+func (b *kafkaBackend) away(ctx context.Context, d time.Duration, brokers ...int) error {
+	if err := b.kill(brokers...); err != nil {
+		return err
+	}
+	waited := pause.For(ctx, d)
+	if err := b.restart(ctx, brokers...); err != nil {
+		return err
+	}
+	return waited
+}
+
+func (b *kafkaBackend) killOne(ctx context.Context, i *injection) error {
+	n, d := i.random.IntN(kafkaBrokers), i.between(0, 4*time.Second)
+	i.note(ctx, "broker %d is killed, and away for %s", n, d)
+	return b.away(ctx, d, n)
+}
+
+func (b *kafkaBackend) killInTurn(ctx context.Context, i *injection) error {
+	for _, n := range i.random.Perm(kafkaBrokers) {
+		i.note(ctx, "broker %d is killed", n)
+		if err := b.away(ctx, i.between(0, time.Second), n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restartInTurn stops brokers as an upgrade does: each hands its partitions over first.
+func (b *kafkaBackend) restartInTurn(ctx context.Context, i *injection) error {
+	for n := range kafkaBrokers {
+		stopping, cancel := context.WithTimeout(ctx, time.Minute)
+		err := b.cluster.Stop(stopping, n)
+		cancel()
+		i.note(ctx, "broker %d was stopped: %v", n, err)
+		if err := b.restart(ctx, n); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (b *kafkaBackend) killTwo(ctx context.Context, i *injection) error {
+	two, d := i.random.Perm(kafkaBrokers)[:2], i.between(time.Second, 5*time.Second)
+	i.note(ctx, "brokers %v are killed, and away for %s", two, d)
+	return b.away(ctx, d, two...)
+}
+
+func (b *kafkaBackend) stopAll(ctx context.Context, i *injection) error {
+	d := i.between(200*time.Millisecond, 5*time.Second)
+	i.note(ctx, "all brokers are killed, and away for %s", d)
+	return b.away(ctx, d, 0, 1, 2)
+}
+
+func (b *kafkaBackend) moveLeaders(ctx context.Context, i *injection) error {
+	moved := 0
+	for p := range Partitions {
+		now, err := b.cluster.Leader(ctx, topicLog, p)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrMissed, err)
+		}
+		to := (now + 1 + i.random.IntN(kafkaBrokers-1)) % kafkaBrokers
+		if err := b.cluster.MoveLeader(ctx, topicLog, p, to); err != nil {
+			return fmt.Errorf("%w: %w", ErrMissed, err)
+		}
+		moved++
+	}
+	i.note(ctx, "%d partitions have other leaders", moved)
+	return nil
+}
+
+func (b *kafkaBackend) freeze(ctx context.Context, i *injection) error {
+	n, d := i.random.IntN(kafkaBrokers), i.between(500*time.Millisecond, 8*time.Second)
+	if err := b.cluster.Pause(n); err != nil {
+		return err
+	}
+	waited := pause.For(ctx, d)
+	if err := b.cluster.Resume(n); err != nil {
+		return err
+	}
+	i.note(ctx, "the process of broker %d stood still for %s", n, d)
+	return waited
+}
+
+// silenceOne freezes connections: what both sides have sent meanwhile arrives in the end.
+func (b *kafkaBackend) silenceOne(ctx context.Context, i *injection) error {
+	n, d := i.random.IntN(kafkaBrokers), i.between(500*time.Millisecond, kafkaTimeout+2*time.Second)
+	b.proxies.silence(n)
+	waited := pause.For(ctx, d)
+	b.proxies.heal()
+	i.note(ctx, "nothing came through to or from broker %d for %s", n, d)
+	return waited
+}
+
+// seen is how long the bridge may take to see that its log is another one, and to make a new one.
+const seen = 2 * time.Minute
+
+func (b *kafkaBackend) deleteLive(ctx context.Context, i *injection) error {
+	old, err := b.takeLog(ctx, i)
+	if err != nil {
+		return err
+	}
+	err = poll(ctx, seen, "the bridge to make a new log", func() bool {
+		now, err := b.incarnation(ctx)
+		return err == nil && now != old || !i.Bridge().Running()
+	})
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: %w; %s", ErrUnsettled, err, i.Bridge().lastWords())
+	}
+	return err
+}
+
+// takeLog keeps the log and deletes it, and returns what it was called.
+func (b *kafkaBackend) takeLog(ctx context.Context, i *injection) (old [16]byte, err error) {
+	if old, err = b.incarnation(ctx); err != nil {
+		return old, fmt.Errorf("%w: %w", ErrMissed, err)
+	}
+	if err := i.keepLog(ctx, LogDeleted); err != nil {
+		return old, err
+	}
+	end, _ := b.end() // for a person
+	if err := b.deleteLog(ctx); err != nil {
+		return old, err
+	}
+	i.lost(ctx, LogDeleted, "the log, which had %d records, was deleted", end)
+	return old, nil
+}
+
+func (b *kafkaBackend) deleteAway(ctx context.Context, i *injection) error {
+	if err := i.KillBridge(); err != nil {
+		return err
+	}
+	if _, err := b.takeLog(ctx, i); err != nil {
+		return i.revive(err)
+	}
+	if err := i.StartBridge(); err != nil {
+		return err
+	}
+	return i.awaitReplacement(ctx)
+}
+
+// awaitReplacement waits until a bridge that follows another one is ready, which it has to become.
+func (i *injection) awaitReplacement(ctx context.Context) error {
+	err := poll(ctx, seen, "the next bridge to be ready", func() bool {
+		ready, _ := i.Bridge().Ready(ctx)
+		return ready || !i.Bridge().Running()
+	})
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: %w; %s", ErrUnsettled, err, i.Bridge().lastWords())
+	}
+	return err
+}
+
+// deleteOld deletes what limits of the log would: records that the bridge has to know of, because it has committed since.
+func (b *kafkaBackend) deleteOld(ctx context.Context, i *injection) error {
+	log, err := i.ReadLog(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrMissed, err)
+	}
+	for range 2 { // the first one may have begun before
+		before := i.committed()
+		if err := i.await(ctx, "a commit", func() bool { return i.committed().After(before) }); err != nil {
+			return err
+		}
+	}
+	if err := b.deleteRecords(ctx, log); err != nil {
+		return fmt.Errorf("%w: %w", ErrMissed, err)
+	}
+	i.note(ctx, "%d records of the log were deleted", len(log))
+	return nil
+}
+
+// deliverLate keeps what a bridge sends, kills it, and hands that over when the next one has begun: brokers have to refuse it.
+func (b *kafkaBackend) deliverLate(ctx context.Context, i *injection) error {
+	want := 1 + i.random.IntN(3)
+	b.proxies.keep(true)
+	if err := i.await(ctx, fmt.Sprintf("%d requests", want), func() bool { return b.proxies.keptNow() >= want }); err != nil {
+		return i.revive(err)
+	}
+	if err := i.KillBridge(); err != nil {
+		return err
+	}
+	b.proxies.keep(false)
+	if err := i.StartBridge(); err != nil {
+		return err
+	}
+	if err := i.awaitReplacement(ctx); err != nil {
+		return err
+	}
+	codes, err := b.proxies.deliver(ctx)
+	i.note(ctx, "what a dead bridge had sent was handed over after its successor had begun, and answered with the codes %v: %v", codes, err)
+	return err
+}
+
+// wakeReplaced stops the process of a bridge, starts another one, and lets the first go on: it has to end, and nothing of it may follow.
+func (b *kafkaBackend) wakeReplaced(ctx context.Context, i *injection) error {
+	old, err := i.setAside(ctx)
+	if err != nil {
+		return err
+	}
+	if err := i.StartBridge(); err != nil {
+		return err
+	}
+	if err := i.awaitReplacement(ctx); err != nil {
+		return err
+	}
+	if err := pause.For(ctx, i.between(0, time.Second)); err != nil {
+		return err
+	}
+	if err := old.wake(ctx); err != nil {
+		return err
+	}
+	i.note(ctx, "the bridge that was replaced has ended with %v", old.cmd.ProcessState)
+	return nil
+}
+
+// killAtCommit kills the bridge when it has just handed a commit to the brokers.
+func (b *kafkaBackend) killAtCommit(ctx context.Context, i *injection) error {
+	before := b.proxies.lastCommit()
+	if err := i.await(ctx, "a commit", func() bool { return b.proxies.lastCommit().After(before) }); err != nil {
+		return err
+	}
+	if err := i.KillBridge(); err != nil {
+		return err
+	}
+	i.note(ctx, "killed some moments after a commit")
+	return i.StartBridge()
+}

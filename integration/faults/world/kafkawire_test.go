@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// produceRequest is a request as kafka-go sends it, for one partition of a topic.
+func produceRequest(version int16, correlation uint32, topic string) []byte {
+	b := binary.BigEndian.AppendUint16(nil, apiProduce)
+	b = binary.BigEndian.AppendUint16(b, uint16(version))
+	b = binary.BigEndian.AppendUint32(b, correlation)
+	b = appendText(b, "client")
+	if version >= 3 {
+		b = binary.BigEndian.AppendUint16(b, 0xffff) // no transactional id
+	}
+	b = binary.BigEndian.AppendUint16(b, 0xffff) // acks of all
+	b = binary.BigEndian.AppendUint32(b, 1000)
+	b = binary.BigEndian.AppendUint32(b, 1)
+	b = appendText(b, topic)
+	b = binary.BigEndian.AppendUint32(b, 1)
+	b = binary.BigEndian.AppendUint32(b, 3) // the partition
+	return sized(append(b, "\x00\x00\x00\x02xy"...))
+}
+
+// produceAnswer is the answer of one partition.
+func produceAnswer(correlation uint32, topic string, code int16) []byte {
+	b := binary.BigEndian.AppendUint32(nil, correlation)
+	b = binary.BigEndian.AppendUint32(b, 1)
+	b = appendText(b, topic)
+	b = binary.BigEndian.AppendUint32(b, 1)
+	b = binary.BigEndian.AppendUint32(b, 3)
+	b = binary.BigEndian.AppendUint16(b, uint16(code)) //nolint:gosec // it is signed on the wire
+	return sized(append(b, make([]byte, 24)...))
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.BigEndian.AppendUint16(b, uint16(len(s))), s...) //nolint:gosec // it is short
+}
+
+func sized(b []byte) []byte { return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...) } //nolint:gosec // it is short
+
+func TestProducedTo_is_the_topic_of_what_is_published_and_of_nothing_else(t *testing.T) {
+	for version := range int16(11) {
+		want := "t"
+		if version > lastPlainProduce {
+			want = ""
+		}
+		if got := producedTo(produceRequest(version, 7, "t")); got != want {
+			t.Errorf("version %d: %q, want %q", version, got, want)
+		}
+	}
+	fetch := produceRequest(8, 7, "t")
+	fetch[5] = 1
+	if got := producedTo(fetch); got != "" {
+		t.Errorf("a request of another kind publishes to %q", got)
+	}
+	whole := produceRequest(8, 7, "topic")
+	for n := 4; n < len(whole); n++ {
+		if got := producedTo(whole[:n]); got != "" && got != "topic" {
+			t.Errorf("of %d bytes: %q", n, got)
+		}
+		_, _ = producedWith(append(whole[:n:n], make([]byte, 4)...)) // it must not panic
+	}
+	if code, err := producedWith(produceAnswer(7, "topic", 47)); code != 47 || err != nil {
+		t.Errorf("the answer has the code %d, %v", code, err)
+	}
+}
+
+// fakeBroker answers each request that publishes with the code, and counts them.
+type fakeBroker struct {
+	listener net.Listener
+	got      atomic.Int32
+	code     atomic.Int32
+}
+
+func newFakeBroker(t *testing.T) *fakeBroker {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	b := &fakeBroker{listener: l}
+	var work sync.WaitGroup
+	work.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			work.Go(func() { b.serve(c) })
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); work.Wait() })
+	return b
+}
+
+func (b *fakeBroker) serve(c net.Conn) {
+	defer func() { _ = c.Close() }()
+	for {
+		frame, err := readKafkaFrame(c)
+		if err != nil {
+			return
+		}
+		b.got.Add(1)
+		if _, err := c.Write(produceAnswer(requestCorrelation(frame), producedTo(frame), int16(b.code.Load()))); err != nil { //nolint:gosec // it is small
+			return
+		}
+	}
+}
+
+// wired returns a wire before a broker, and a client of it.
+func wired(t *testing.T) (*fakeBroker, *kafkaWire, net.Conn) {
+	t.Helper()
+	b := newFakeBroker(t)
+	w := newKafkaWire("log", "state")
+	address, err := w.advertise(0, b.listener.Addr().String())
+	must(t, err)
+	t.Cleanup(func() { must(t, w.close()) })
+	c, err := net.Dial("tcp", address)
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return b, w, c
+}
+
+func request(t *testing.T, c net.Conn, correlation uint32, topic string) {
+	t.Helper()
+	_, err := c.Write(produceRequest(8, correlation, topic))
+	must(t, err)
+}
+
+// answered reports whether the answer to a request comes within a time; that it comes, and in which order, is waited for long.
+func answered(t *testing.T, c net.Conn, correlation uint32, within time.Duration) bool {
+	t.Helper()
+	must(t, c.SetReadDeadline(time.Now().Add(within)))
+	frame, err := readKafkaFrame(c)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
+	must(t, err)
+	if got := answerCorrelation(frame); got != correlation {
+		t.Fatalf("the answer to %d came, want that to %d", got, correlation)
+	}
+	return true
+}
+
+const surely = 60 * time.Second
+
+func TestKafkaWire_holds_answers_and_what_is_behind_them(t *testing.T) {
+	b, w, c := wired(t)
+	request(t, c, 1, "log")
+	if !answered(t, c, 1, surely) {
+		t.Fatal("nothing is passed on")
+	}
+	w.set(hold)
+	request(t, c, 2, "state")
+	if !answered(t, c, 2, surely) || w.lastCommit().IsZero() {
+		t.Error("the answer to what is not of the log is held")
+	}
+	request(t, c, 3, "log")
+	must(t, poll(t.Context(), surely, "an answer", func() bool { _, held := w.now(); return held == 1 }))
+	request(t, c, 4, "state")
+	must(t, poll(t.Context(), surely, "the broker to be asked", func() bool { return b.got.Load() == 4 }))
+	if answered(t, c, 3, 200*time.Millisecond) {
+		t.Error("an answer that is held came")
+	}
+	if n := w.release(time.Hour); n != 0 {
+		t.Errorf("%d answers are an hour old", n)
+	}
+	w.heal()
+	if !answered(t, c, 3, surely) || !answered(t, c, 4, surely) {
+		t.Error("what was held does not come")
+	}
+	if stats, held := w.now(); stats.Published != 2 || stats.Answered != 2 || stats.Lost != 0 || held != 0 {
+		t.Errorf("%+v, %d held", stats, held)
+	}
+}
+
+func TestKafkaWire_loses_an_answer_with_its_connection(t *testing.T) {
+	for name, lose := range map[string]func(*kafkaWire){
+		"held and forgotten": func(w *kafkaWire) {
+			w.set(hold)
+			must(t, poll(t.Context(), surely, "an answer", func() bool { _, held := w.now(); return held == 1 }))
+			if n := w.forget(); n != 1 {
+				t.Errorf("%d were lost", n)
+			}
+		},
+		"dropped": func(w *kafkaWire) { w.set(drop) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, w, c := wired(t)
+			w.set(hold)
+			if name == "dropped" {
+				lose(w)
+			}
+			request(t, c, 1, "log")
+			if name != "dropped" {
+				lose(w)
+			}
+			must(t, c.SetReadDeadline(time.Now().Add(surely)))
+			if _, err := readKafkaFrame(c); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("the connection goes on: %v", err)
+			}
+			if stats, _ := w.now(); stats.Lost != 1 || stats.Answered != 0 || b.got.Load() != 1 {
+				t.Errorf("%+v, and the broker has %d", stats, b.got.Load())
+			}
+		})
+	}
+}
+
+// What a dead process has sent may arrive at any time.
+func TestKafkaWire_hands_over_what_was_kept_when_the_client_is_gone(t *testing.T) {
+	b, w, c := wired(t)
+	w.keep(true)
+	request(t, c, 1, "log")
+	must(t, poll(t.Context(), surely, "a request", func() bool { return w.keptNow() == 1 }))
+	must(t, c.Close())
+	w.keep(false)
+	if b.got.Load() != 0 {
+		t.Fatal("it was not kept")
+	}
+	b.code.Store(47)
+	codes, err := w.deliver(t.Context())
+	if err != nil || fmt.Sprint(codes) != "[47]" || b.got.Load() != 1 {
+		t.Errorf("answered with %v, %v; the broker has %d", codes, err, b.got.Load())
+	}
+	w.heal()
+}
+
+func TestKafkaWire_a_silent_broker_keeps_its_connections(t *testing.T) {
+	b, w, c := wired(t)
+	w.silence(0)
+	request(t, c, 1, "state")
+	if answered(t, c, 1, 200*time.Millisecond) || b.got.Load() != 0 {
+		t.Error("it is not silent")
+	}
+	w.heal()
+	if !answered(t, c, 1, surely) {
+		t.Error("it stays silent")
+	}
+	if n := w.cut(); n != 1 {
+		t.Errorf("%d connections were cut", n)
+	}
+}
+
+func TestKafkaFaults_have_names_of_their_own(t *testing.T) {
+	names := FaultNames(Kafka)
+	slices.Sort(names)
+	if n := len(slices.Compact(slices.Clone(names))); n != len(names) || len(names) < len(FaultNames(NATS)) {
+		t.Errorf("%d names, %d different", len(names), n)
+	}
+}
