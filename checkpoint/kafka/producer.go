@@ -23,6 +23,7 @@ type producer struct {
 	topic     string
 	partition int32
 	codec     *batch.Codec
+	clock     kafka.Clock
 
 	id       kafka.Producer
 	sequence int32
@@ -60,7 +61,7 @@ func (p *producer) reset(keep int) {
 
 // append adds a record to the batch, unless the batch would be larger than limit. A nil value is null.
 func (p *producer) append(key string, value []byte, limit int) bool {
-	return p.batch.Append(&batch.Record{Key: key, Value: value, Timestamp: time.Now().UnixMilli()}, limit)
+	return p.batch.Append(&batch.Record{Key: key, Value: value, Timestamp: p.clock.Now().UnixMilli()}, limit)
 }
 
 // send hands the batch over, calls arrived once it is in the log, and makes it empty.
@@ -74,8 +75,12 @@ func (p *producer) send(ctx context.Context, arrived func()) error {
 // deliver goes on with the batch that is under way.
 func (p *producer) deliver(ctx context.Context) error {
 	offset, err := p.hand(ctx)
-	for back := firstBack; kafka.Mistimed(err) && back <= mostBack; back *= 2 {
-		p.batch.Restamp(time.Now().Add(-back).UnixMilli())
+	for n := 1; kafka.Mistimed(err); n++ {
+		stamp, ok := p.clock.Refused(time.UnixMilli(p.batch.Newest()), n)
+		if !ok {
+			break
+		}
+		p.batch.Restamp(stamp.UnixMilli())
 		p.batch.Seal(p.id.ID, p.id.Epoch, p.sequence)
 		offset, err = p.hand(ctx)
 	}
@@ -96,12 +101,6 @@ func (p *producer) deliver(ctx context.Context) error {
 	p.begin()
 	return nil
 }
-
-// Brokers refuse what is stamped more than an hour after their own time, and do not tell what that is.
-const (
-	firstBack = time.Hour
-	mostBack  = firstBack << 14
-)
 
 // hand hands the batch over until there is an answer.
 func (p *producer) hand(ctx context.Context) (offset int64, err error) {

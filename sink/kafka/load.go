@@ -3,8 +3,7 @@
 package kafka
 
 import (
-	"time"
-
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
@@ -34,13 +33,14 @@ type entry struct {
 // scribe writes messages as records. It is used by one goroutine at a time.
 type scribe struct {
 	names      *names
+	clock      *kafka.Clock
 	tombstones bool
 	headers    []batch.Header
 }
 
 // append adds a message to a load, if it is not larger then than limit bytes.
 func (w *scribe) append(l *load, m *sink.Message, done sink.Done, limit int) bool {
-	now := time.Now().UnixMilli()
+	now := w.clock.Now().UnixMilli()
 	e, last := entry{m: m, done: done, records: 1}, batch.Record{Key: m.Key, Timestamp: now}
 	if w.tombstones && m.Last {
 		e.records = 2

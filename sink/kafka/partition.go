@@ -45,7 +45,7 @@ type partition struct {
 func newPartition(s *Sink, t *topic, number int) *partition {
 	return &partition{
 		sink: s, topic: t, number: int32(number), id: t.base + int32(number), wake: make(chan struct{}, 1), //nolint:gosec // at most some thousands
-		scribe: scribe{names: &s.names, tombstones: s.cfg.Tombstones},
+		scribe: scribe{names: &s.names, clock: &s.clock, tombstones: s.cfg.Tombstones},
 	}
 }
 
@@ -154,13 +154,11 @@ func (p *partition) adopt() {
 // deliver sends a load until it is answered for good, or ctx ends; either settles it. An error ends the sink.
 func (p *partition) deliver(ctx context.Context, l *load) error {
 	p.seal(l)
-	clock := stamping{newest: l.builder.Newest()}
-	unanswered := false // the broker may have it all the same
+	mistimed, unanswered := 0, false // the broker may have it all the same
 	for n := 1; ; n++ {
 		offset, err := p.sink.client.Produce(ctx, p.topic.name, p.number, l.builder.Addressed(p.number))
 		switch {
 		case err == nil:
-			p.sink.stamped(&clock)
 			return p.acknowledged(l, offset, n > 1)
 		case ctx.Err() != nil:
 			p.settle(l, ctx.Err())
@@ -169,7 +167,7 @@ func (p *partition) deliver(ctx context.Context, l *load) error {
 			return p.acknowledged(l, -1, true)
 		case kafka.Fenced(err):
 			return p.giveUp(l, p.sink.fenced(p.topic.name, err))
-		case kafka.Mistimed(err) && p.earlier(l, &clock):
+		case kafka.Mistimed(err) && p.earlier(l, &mistimed):
 			continue
 		case kafka.Confused(err), unanswered && (kafka.TooLarge(err) || kafka.Malformed(err)):
 			return p.giveUp(l, p.sink.doubt(ctx, p, err))
@@ -263,7 +261,7 @@ func (p *partition) oneByOne(ctx context.Context, entries []entry) error {
 
 // alone returns a load with one message. The partition's scribe is not asked: others use it meanwhile.
 func (p *partition) alone(m *sink.Message, done sink.Done) *load {
-	l, w := &load{}, scribe{names: &p.sink.names, tombstones: p.sink.cfg.Tombstones}
+	l, w := &load{}, scribe{names: &p.sink.names, clock: &p.sink.clock, tombstones: p.sink.cfg.Tombstones}
 	w.append(l, m, done, unlimited)
 	return l
 }

@@ -37,8 +37,8 @@ type Sink struct {
 	producer       atomic.Pointer[kafka.Producer]
 	// took is when the epoch was taken, in nanoseconds since 1970.
 	took atomic.Int64
-	// behind is by how many milliseconds timestamps had to be moved back at last; misled says that this was told.
-	behind atomic.Int64
+	// clock is what records are stamped with; misled says that it was told that the machine's is ahead.
+	clock  kafka.Clock
 	misled atomic.Bool
 	// owned says that the producer is that of the pipeline's transactional id.
 	owned bool
