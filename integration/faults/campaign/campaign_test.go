@@ -171,9 +171,9 @@ func TestCampaign_does_not_mix_results(t *testing.T) {
 	newFile(t, dir, more) // goes on
 	other := o
 	other.PerRound = 5
-	slow := o
-	slow.Longest = time.Minute
-	for name, o := range map[string]Options{"more faults in a round": other, "longer faults": slow, "another bridge": o} {
+	slow, elsewhere := o, o
+	slow.Longest, elsewhere.Broker = time.Minute, world.Kafka
+	for name, o := range map[string]Options{"more faults in a round": other, "longer faults": slow, "another broker": elsewhere, "another bridge": o} {
 		if name == "another bridge" {
 			if err := os.WriteFile(bridge, []byte("b"), 0o600); err != nil {
 				t.Fatal(err)
@@ -195,6 +195,10 @@ func TestCampaign_repeats_one_round(t *testing.T) {
 	}
 	if got := o.Command(2, 3); got != "go run ./cmd/faults -seed 3 -round 2 -per-round 3 -dir '"+o.Dir+"'" {
 		t.Errorf("the command is %s", got)
+	}
+	o.Broker = world.Kafka
+	if got := o.Command(2, 3); !strings.HasSuffix(got, " -broker kafka") {
+		t.Errorf("on Kafka the command is %s", got)
 	}
 	o.Round, o.PerRound = new(2), 3
 	again := newFile(t, dir, o)

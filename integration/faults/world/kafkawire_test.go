@@ -185,25 +185,16 @@ func TestKafkaWire_holds_answers_and_what_is_behind_them(t *testing.T) {
 }
 
 func TestKafkaWire_loses_an_answer_with_its_connection(t *testing.T) {
-	for name, lose := range map[string]func(*kafkaWire){
-		"held and forgotten": func(w *kafkaWire) {
-			w.set(hold)
-			must(t, poll(t.Context(), surely, "an answer", func() bool { _, held := w.now(); return held == 1 }))
-			if n := w.forget(); n != 1 {
-				t.Errorf("%d were lost", n)
-			}
-		},
-		"dropped": func(w *kafkaWire) { w.set(drop) },
-	} {
+	for name, m := range map[string]mode{"held and forgotten": hold, "dropped": drop} {
 		t.Run(name, func(t *testing.T) {
 			b, w, c := wired(t)
-			w.set(hold)
-			if name == "dropped" {
-				lose(w)
-			}
+			w.set(m)
 			request(t, c, 1, "log")
-			if name != "dropped" {
-				lose(w)
+			if m == hold {
+				must(t, poll(t.Context(), surely, "an answer", func() bool { _, held := w.now(); return held == 1 }))
+				if n := w.forget(); n != 1 {
+					t.Errorf("%d were lost", n)
+				}
 			}
 			must(t, c.SetReadDeadline(time.Now().Add(surely)))
 			if _, err := readKafkaFrame(c); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {

@@ -53,7 +53,7 @@ type Record struct {
 // Builder makes one batch after another in the same memory. The zero Builder is an empty batch. It is for one goroutine at a time.
 //
 // A batch is filled with Append, may be compressed, and is sealed, once or many times. A sealed batch keeps its records: from Seal to Reset
-// only what Seal is given changes. That is what a retry needs, because a broker that has a batch of the same sequences takes another
+// only what Seal and Restamp are given changes. That is what a retry needs, because a broker that has a batch of the same sequences takes another
 // one for its repetition, whatever is in it.
 type Builder struct {
 	// plain is the batch, packed the same with compressed records, both behind prefix bytes. packed counts only if codec is not 0.
