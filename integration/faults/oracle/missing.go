@@ -172,11 +172,14 @@ func (s *streamJudge) has(history int, l *line) bool {
 }
 
 // early reports whether a state may be in a history of the log although it belongs to the next one: where versions were bumped, a stream
-// may publish something before an older object tells it of the restoration. That of an object which the restoration took away may be of one in between,
-// which the stream has seen nothing of.
+// may publish something before an older object tells it of the restoration, and where they were not, before another stream does. That of an object
+// which the restoration took away may be of one in between, which the stream has seen nothing of.
 func (s *streamJudge) early(logged int, st State) bool {
 	if logged+1 >= len(s.first) || st.History == 0 || st.History > s.first[logged+1] {
 		return false
+	}
+	if st.History == s.first[logged+1] && s.unaware(st.History) && st.Version > s.judge.truth.Histories[st.History].First {
+		return true
 	}
 	undone := !st.live() && st.Version == s.judge.truth.Histories[st.History].First
 	return undone || st.History == s.first[logged+1] && st.Version > s.judge.truth.last(st.History-1)

@@ -251,6 +251,15 @@ var scripts = map[string]script{
 			"snapshot-started 1", "added u1 8 watch", "gap 8 107", "deleted u1 8 relist", "added u2 107 relist", "gap 8 108.h1", "updated u2 107.h1 relist",
 		},
 	},
+	"another stream notices a restoration when this one has published something behind it": {
+		truth: []string{"added u1 4", "updated u1 7", "updated u1 9", "h1 updated u1 4", "h1 updated u1 6", "h1 updated u1 8", "h1 updated u1 12"}, bounds: restored,
+		log: []string{"snapshot-started 1", "added u1 4 watch", "updated u1 6 watch", "updated u1 8 watch", "gap 8 13.h1", "updated u1 12.h1 relist"},
+	},
+	"who has published what a restoration undid notices it": {
+		truth: []string{"added u1 4", "updated u1 7", "h1 updated u1 4", "h1 updated u1 8", "h1 updated u1 12"}, bounds: restored,
+		log:  []string{"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch", "updated u1 8 watch", "gap 8 13.h1", "updated u1 12.h1 relist"},
+		want: []Promise{P4},
+	},
 	"a gap ends in the history that its list was of": {
 		truth: []string{"added u1 4", "h1 updated u1 4", "h1 updated u1 6", "h1 updated u1 7"}, bounds: restored,
 		log: []string{"snapshot-started 1", "added u1 4 watch", "gap 4 8", "updated u1 7 relist"},

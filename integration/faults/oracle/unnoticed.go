@@ -5,10 +5,11 @@ package oracle
 import "slices"
 
 // excuseUnnoticed looks at restorations that a stream could not notice, because nothing that the log has was undone by them. What was undone and not
-// published is in no history that can still be read, and what a restored etcd has as before is not published again.
+// published is in no history that can still be read, and what a restored etcd has as before is not published again. A stream that was told of one by
+// another stream, and had published something of the new history before, has no gap for what was undone: it did not know where its history had ended.
 func (s *streamJudge) excuseUnnoticed() {
 	for h := 1; h < len(s.judge.truth.Histories); h++ {
-		if slices.Contains(s.first[1:], h) {
+		if n := slices.Index(s.first[1:], h) + 1; n > 0 && !(s.unaware(h) && s.wasEarly(n)) {
 			continue
 		}
 		at := s.restoredAt(h)
@@ -16,6 +17,26 @@ func (s *streamJudge) excuseUnnoticed() {
 			o.excuse(h, at)
 		}
 	}
+}
+
+// unaware reports whether a stream could not notice by itself that history h began, at a version that its former history had passed: of what
+// was undone the log has nothing.
+func (s *streamJudge) unaware(h int) bool {
+	histories := s.judge.truth.Histories
+	if histories[h].First > histories[h-1].Last {
+		return false
+	}
+	return !slices.ContainsFunc(s.lines, func(l *line) bool {
+		return l.version > histories[h].First && s.has(h-1, l) && !s.has(h, l)
+	})
+}
+
+// wasEarly reports whether a history of the log has something that only the next one should have.
+func (s *streamJudge) wasEarly(next int) bool {
+	h := s.first[next]
+	return slices.ContainsFunc(s.lines, func(l *line) bool {
+		return l.History < next && l.version > s.judge.truth.Histories[h].First && s.has(h, l) && !s.has(h-1, l)
+	})
 }
 
 // restoredAt returns the version that history h was restored to, or the newest one of it that the stream can tell, where versions were bumped.
