@@ -117,6 +117,7 @@ func (j *judge) divide(log []Entry) {
 	}
 	if j.options.Partitions > 0 {
 		j.checkPartitions(own)
+		own = j.completed(own)
 	}
 	j.checkIDs(own)
 	lanes := map[*streamJudge][]*Entry{}

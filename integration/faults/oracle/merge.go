@@ -44,7 +44,6 @@ func (e *Entry) everywhere() bool {
 // checkPartitions checks what concerns the partitions of a log: what is in which, and that each process begins with its announcement, once, and
 // writes nothing behind that of another one.
 func (j *judge) checkPartitions(log []*Entry) {
-	of := kgo.StickyKeyPartitioner(nil).ForTopic("")
 	current := map[int32]writer{}
 	for _, e := range log {
 		now, before := e.Record.writer(), current[e.Partition]
@@ -62,7 +61,7 @@ func (j *judge) checkPartitions(log []*Entry) {
 		if e.everywhere() {
 			continue
 		}
-		if n := of.Partition(&kgo.Record{Key: []byte(e.Key)}, j.options.Partitions); n != int(e.Partition) {
+		if n := j.home(e); n != e.Partition {
 			j.violateRecord(P4, e, fmt.Sprintf("its key %s belongs to partition %d", e.Key, n))
 		}
 		if e.Key != e.PartitionKey {
@@ -71,13 +70,46 @@ func (j *judge) checkPartitions(log []*Entry) {
 	}
 }
 
+// home is the partition of an entry's key.
+func (j *judge) home(e *Entry) int32 {
+	return int32(kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(e.Key)}, j.options.Partitions)) //nolint:gosec // it is one of a few
+}
+
+// completed leaves out what a process died over: the copies of a marker that does not stand in the partition of its key, where it is written last, and that a
+// later process has written again under its id.
+func (j *judge) completed(log []*Entry) []*Entry {
+	type copied struct {
+		id string
+		by writer
+	}
+	latest, whole := map[string]writer{}, map[copied]bool{}
+	for _, e := range log {
+		if !e.everywhere() {
+			continue
+		}
+		id, by := e.Source+" "+e.ID, e.Record.writer()
+		if compareWriters(by, latest[id]) > 0 {
+			latest[id] = by
+		}
+		whole[copied{id, by}] = whole[copied{id, by}] || e.Partition == j.home(e)
+	}
+	return slices.DeleteFunc(log, func(e *Entry) bool {
+		id, by := e.Source+" "+e.ID, e.Record.writer()
+		return e.everywhere() && by != latest[id] && !whole[copied{id, by}]
+	})
+}
+
+func compareWriters(a, b writer) int {
+	return cmp.Or(cmp.Compare(a.producer, b.producer), cmp.Compare(a.epoch, b.epoch))
+}
+
 func (j *judge) violateRecord(p Promise, e *Entry, what string) {
 	j.violate(Violation{Promise: p, Stream: e.Source, Key: e.key(), What: what, Log: []string{e.String()}})
 }
 
 // merge puts the entries of one stream into one sequence, and numbers them: each partition's stand in its order, and what is everywhere stands once, where
 // all partitions have come to it. writers are the announcements, in the order of each partition; they are everywhere too. A marker that not all
-// partitions have is of a process that died over it.
+// partitions have is of a process that died over it, and that nobody has written again.
 func (j *judge) merge(lane, writers []*Entry) []*Entry {
 	m := merging{parts: make([][]*Entry, j.options.Partitions), left: map[string]int{}, placed: map[string]bool{}}
 	all := slices.Concat(lane, writers)
@@ -169,12 +201,12 @@ func (m *merging) next(heads map[string]int) *Entry {
 	return nil
 }
 
-// checkMarkers checks that each marker is in all partitions, unless the process that was writing it has died: then another one follows, and it
-// itself has written nothing of the stream behind the marker.
+// checkMarkers checks that each marker is in all partitions, unless the process that was writing it has died: then another one follows, it itself has
+// written nothing of the stream behind the marker, and the partition of its key, which gets it last, does not have it.
 func (j *judge) checkMarkers(parts [][]*Entry, writers []*Entry) {
 	last := writer{}
 	for _, e := range writers {
-		if w := e.Record.writer(); cmp.Or(cmp.Compare(w.producer, last.producer), cmp.Compare(w.epoch, last.epoch)) > 0 {
+		if w := e.Record.writer(); compareWriters(w, last) > 0 {
 			last = w
 		}
 	}
@@ -192,6 +224,8 @@ func (j *judge) checkMarkers(parts [][]*Entry, writers []*Entry) {
 		case len(copies[id]) == len(parts), j.options.Prefix:
 		case e.Record.writer() == last:
 			j.violateRecord(P6, e, fmt.Sprintf("a marker that is in %d of %d partitions, and its writer has not died", len(copies[id]), len(parts)))
+		case slices.ContainsFunc(copies[id], func(e *Entry) bool { return e.Partition == j.home(e) }):
+			j.violateRecord(P6, e, fmt.Sprintf("a marker that is in the partition of its key, and in %d of %d", len(copies[id]), len(parts)))
 		case slices.ContainsFunc(copies[id], func(e *Entry) bool { return goesOn(parts[e.Partition], e) }):
 			j.violateRecord(P6, e, fmt.Sprintf("a marker that is in %d of %d partitions, and its writer went on behind it", len(copies[id]), len(parts)))
 		}

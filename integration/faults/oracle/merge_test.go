@@ -32,10 +32,8 @@ func spread(t *rapid.T, log []Entry) []Entry {
 				n = rapid.IntRange(0, n).Draw(t, "written")
 			}
 			of := divide(of, lane[:n], epoch)
-			if n > 0 && epoch < processes-1 && lane[n-1].everywhere() {
-				for p := range rapid.IntRange(0, partitions-1).Draw(t, "without the marker") {
-					of[p] = of[p][:len(of[p])-1]
-				}
+			if n > 0 && epoch < processes-1 && lane[n-1].everywhere() && cutShort(t, of, lane[n-1]) && rapid.Bool().Draw(t, "again") {
+				n--
 			}
 			for p := range of {
 				pending[p] = append(pending[p], of[p])
@@ -48,6 +46,17 @@ func spread(t *rapid.T, log []Entry) []Entry {
 		}
 	}
 	return number(parts)
+}
+
+// cutShort takes the last marker out of some partitions, that of its key first, or out of none.
+func cutShort(t *rapid.T, of [][]Entry, marker Entry) bool {
+	without := rapid.IntRange(0, partitions-1).Draw(t, "without the marker")
+	home := int(homeOf(marker.Source + "/" + marker.key()))
+	for n := range without {
+		p := (home + n) % partitions
+		of[p] = of[p][:len(of[p])-1]
+	}
+	return without > 0
 }
 
 // divide gives entries to their partitions.
@@ -181,15 +190,38 @@ var misplacements = []struct {
 		last := d.log[len(d.log)-1].Epoch
 		return d.drop(func(i int) bool { return d.mark(i) && d.log[i].Epoch == last })
 	}},
+	{"leave a marker of a dead process out of a partition that is not that of its key", P6, func(d *damaged) bool {
+		last := d.log[len(d.log)-1].Epoch
+		return d.drop(func(i int) bool {
+			return d.mark(i) && d.log[i].Epoch < last && d.log[i].Partition != homeOf(d.log[i].Key) && d.whole(i)
+		})
+	}},
+	{"write a marker again that is there", P5, func(d *damaged) bool {
+		last := d.log[len(d.log)-1].Epoch
+		i := d.pick(func(i int) bool {
+			return d.mark(i) && d.log[i].Epoch < last && d.log[i].Partition == homeOf(d.log[i].Key) && d.whole(i)
+		})
+		if i < 0 {
+			return false
+		}
+		e := d.log[i]
+		for p := range int32(partitions) {
+			e.Partition, e.Offset, e.Epoch = p, 1<<30, last
+			d.log = append(d.log, e)
+		}
+		return true
+	}},
 	{"leave a marker out of one partition, and write on behind it", P6, func(d *damaged) bool {
 		return d.drop(func(i int) bool {
-			return d.mark(i) && slices.ContainsFunc(d.log, func(e Entry) bool {
+			return d.mark(i) && d.whole(i) && slices.ContainsFunc(d.log, func(e Entry) bool {
 				return e.Source == d.log[i].Source && e.Epoch == d.log[i].Epoch && e.Partition != d.log[i].Partition && e.Offset > d.offsetOf(d.log[i].ID, e.Partition)
 			})
 		})
 	}},
 	{"put markers into another order in one partition", P6, func(d *damaged) bool {
-		return d.exchangeMarks(func(i, next int) bool { return d.log[i].Type == typeStarted && d.log[next].Type == typeCompleted })
+		return d.exchangeMarks(func(i, next int) bool {
+			return d.log[i].Type == typeStarted && d.log[next].Type == typeCompleted && d.whole(i) && d.whole(next)
+		})
 	}},
 	{"put what a watch shows before the end of the first list, in one partition", P6, func(d *damaged) bool {
 		i := d.pick(func(i int) bool {
@@ -205,6 +237,21 @@ var misplacements = []struct {
 
 // mark reports whether an entry is a marker of a stream.
 func (d *damaged) mark(i int) bool { return d.log[i].everywhere() && d.log[i].Type != typeWriter }
+
+func homeOf(key string) int32 {
+	return int32(kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(key)}, partitions)) //nolint:gosec // it is one of three
+}
+
+// whole reports whether all partitions have a marker of one process.
+func (d *damaged) whole(i int) bool {
+	n := 0
+	for _, e := range d.log {
+		if e.Source == d.log[i].Source && e.ID == d.log[i].ID && e.Epoch == d.log[i].Epoch {
+			n++
+		}
+	}
+	return n == partitions
+}
 
 func (d *damaged) announced(partition int32, epoch int16) bool {
 	return slices.ContainsFunc(d.log, func(e Entry) bool { return e.Type == typeWriter && e.Partition == partition && e.Epoch == epoch })
