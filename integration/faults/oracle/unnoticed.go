@@ -9,7 +9,7 @@ import "slices"
 // another stream, and had published something of the new history before, has no gap for what was undone: it did not know where its history had ended.
 func (s *streamJudge) excuseUnnoticed() {
 	for h := 1; h < len(s.judge.truth.Histories); h++ {
-		if n := slices.Index(s.first[1:], h) + 1; n > 0 && !(s.unaware(h) && s.wasEarly(n)) {
+		if n := slices.Index(s.first[1:], h) + 1; n > 0 && (!s.unaware(h) || !s.wasEarly(n)) {
 			continue
 		}
 		at := s.restoredAt(h)
