@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -97,11 +98,14 @@ func TestRepair_goes_back_to_the_middle_of_a_list_and_announces_it_once(t *testi
 func TestRepair_of_a_log_that_lost_a_gap_owes_its_list(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		markers int // of the gap, which the log keeps
+		markers int  // of the gap, which the log keeps
+		first   bool // the partition with the markers is read first
 		want    checkpoint.Owed
 	}{
-		{"lost", 0, checkpoint.Owed{Version: "30", Cause: "the log has lost the gap behind what was read back"}},
-		{"kept", 1, checkpoint.Owed{}},
+		{"lost", 0, false, checkpoint.Owed{Version: "30", Cause: "the log has lost the gap behind what was read back"}},
+		{"kept", 1, false, checkpoint.Owed{}},
+		{"lost, in partitions", 0, true, checkpoint.Owed{Version: "30", Cause: "the log has lost the gap behind what was read back"}},
+		{"kept, in partitions", 1, true, checkpoint.Owed{}},
 	} {
 		log, store := newReadableLog(), &memoryStore{}
 		r, s := saved(t, log, store)
@@ -121,9 +125,36 @@ func TestRepair_of_a_log_that_lost_a_gap_owes_its_list(t *testing.T) {
 		}
 		_ = r.stop()
 		log.lose(kept)
-		s = start(t, log, store).stream(nil)
+		var to sink.Sink = log
+		if c.first {
+			to = byPartition{log}
+		}
+		s = start(t, to, store).stream(nil)
 		if s.saved.Owed != c.want {
 			t.Errorf("%s: owed %+v, want %+v", c.name, s.saved.Owed, c.want)
+		}
+	}
+}
+
+// What a gap in an older history ends at says nothing of a newer one.
+func TestPlace_is_after_another_one_in_its_history(t *testing.T) {
+	for _, c := range []struct {
+		p, q place
+		want bool
+	}{
+		{place{0, "5"}, place{}, true},
+		{place{0, "5"}, place{0, "5"}, false},
+		{place{0, "10"}, place{0, "9"}, true},
+		{place{1, "5"}, place{0, "9"}, true},
+		{place{0, "9"}, place{1, "5"}, false},
+	} {
+		if got := c.p.after(c.q); got != c.want {
+			t.Errorf("%+v after %+v: %v", c.p, c.q, got)
+		}
+	}
+	for id, want := range map[string]int{"gap.6c62272e.1-5": 0, "gap.6c62272e.1-5.h12": 12, "snapshot-started.6c62272e.5.h1": 1} {
+		if got := historyOf(id); got != want {
+			t.Errorf("%s is of history %d, want %d", id, got, want)
 		}
 	}
 }

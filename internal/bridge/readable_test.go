@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -43,6 +44,24 @@ func (l readableLog) Read(_ context.Context, q sink.Query, f func(*sink.Stored) 
 		}
 		m.Data = nil
 		if err := f(&m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byPartition is a log whose markers are in a partition that is read first.
+type byPartition struct{ readableLog }
+
+func (l byPartition) Read(ctx context.Context, q sink.Query, f func(*sink.Stored) error) error {
+	for _, markers := range []bool{true, false} {
+		err := l.readableLog.Read(ctx, q, func(m *sink.Stored) error {
+			if st, err := encode.StateOf(m); err != nil || (st.UID == "") != markers {
+				return err
+			}
+			return f(m)
+		})
+		if err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
@@ -81,42 +83,73 @@ func (p *session) hearAll(ctx context.Context, log sink.Log, trail []checkpoint.
 	if len(trail) > 0 {
 		first = trail[0]
 	}
-	owed := map[string]checkpoint.Owed{}
+	recovered, announced := map[string]place{}, map[string]place{}
 	err := log.Read(ctx, sink.Query{After: first.Marks}, func(m *sink.Stored) error {
 		p.hear(streams, m)
-		p.hearOwed(owed, streams, m)
+		p.hearOwed(recovered, announced, streams, m)
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("read the log: %w", err)
 	}
-	for name, o := range owed {
+	for name, at := range recovered {
+		if !at.after(announced[name]) {
+			continue
+		}
 		saved := streams[name]
-		saved.Owed = o
+		saved.Owed = checkpoint.Owed{Version: at.version, Cause: "the log has lost the gap behind what was read back"}
 		streams[name] = saved
 	}
 	return nil
 }
 
-// hearOwed takes note of what was read back, by the name of the stream, until one of its gaps is announced. A log that has lost the marker has states
-// ahead of the position that no gap accounts for.
-func (p *session) hearOwed(owed map[string]checkpoint.Owed, streams map[string]checkpoint.Stream, m *sink.Stored) {
+// place is a version of a history.
+type place struct {
+	history int
+	version string
+}
+
+func (p place) after(q place) bool {
+	return q.version == "" || p.history > q.history || p.history == q.history && after(p.version, q.version)
+}
+
+// hearOwed takes note of the newest state that was read back, and of the newest gap that was announced, by the name of the stream. A gap ends behind all that
+// was read back for it, and before what is for another one: a log that has lost the marker has states that no gap accounts for. In which order they
+// are heard does not matter, as a log may be read one partition after the other.
+func (p *session) hearOwed(recovered, announced map[string]place, streams map[string]checkpoint.Stream, m *sink.Stored) {
+	note := func(newest map[string]place, name string, at place) {
+		if at.after(newest[name]) {
+			newest[name] = at
+		}
+	}
 	st, err := encode.StateOf(m)
 	switch {
 	case err != nil:
 	case st.UID == "":
-		maps.DeleteFunc(owed, func(name string, _ checkpoint.Owed) bool { return streams[name].Announced == m.ID })
+		for name, saved := range streams {
+			if saved.Announced == m.ID {
+				note(announced, name, place{historyOf(m.ID), st.ResourceVersion})
+			}
+		}
 	case st.Recovered:
 		for name, said := range p.says(m) {
-			o := checkpoint.Owed{Version: owed[name].Version, Cause: "the log has lost the gap behind what was read back"}
-			if o.Version == "" || after(st.ResourceVersion, o.Version) {
-				o.Version = st.ResourceVersion
-			}
 			if !said.row.Superseded {
-				owed[name] = o
+				note(recovered, name, place{st.History, st.ResourceVersion})
 			}
 		}
 	}
+}
+
+// historyOf returns the history in the id of a marker.
+func historyOf(id string) int {
+	for part := range strings.SplitSeq(id, ".") {
+		if digits, ok := strings.CutPrefix(part, "h"); ok {
+			if n, err := strconv.Atoi(digits); err == nil {
+				return n
+			}
+		}
+	}
+	return 0
 }
 
 // relearn is learn for a log that is read from its beginning. What was deleted before anything that will be watched is left out: a log has many more of
