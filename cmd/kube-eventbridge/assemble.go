@@ -18,6 +18,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	sinkkafka "github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/embedded"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
@@ -176,7 +177,8 @@ func (p *process) pipeline(i int, uid string, servers map[string]*embedded.Serve
 	if err != nil {
 		return b, nil, err
 	}
-	to := func() (sink.Sink, error) { return p.sink(c, id, servers, subject) }
+	clock := &sinkkafka.Clock{} // a session that follows another one does not go back in time
+	to := func() (sink.Sink, error) { return p.sink(c, id, servers, subject, clock) }
 	if _, err := to(); err != nil { // before anything has begun
 		return b, nil, fmt.Errorf("pipeline %s: %w", c.Name, err)
 	}
@@ -277,9 +279,11 @@ func target(c *config.Pipeline, id checkpoint.Identity) string {
 	return "standard output"
 }
 
-func (p *process) sink(c *config.Pipeline, id checkpoint.Identity, servers map[string]*embedded.Server, subject *encode.Template) (sink.Sink, error) {
+func (p *process) sink(
+	c *config.Pipeline, id checkpoint.Identity, servers map[string]*embedded.Server, subject *encode.Template, clock *sinkkafka.Clock,
+) (sink.Sink, error) {
 	if c.Sink.Kafka != nil {
-		return p.kafkaSink(c, id)
+		return p.kafkaSink(c, id, clock)
 	}
 	js := jetStream(c)
 	if js == nil {

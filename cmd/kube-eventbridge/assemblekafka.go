@@ -58,12 +58,12 @@ func kafkaSinkConfig(c *config.Pipeline, id checkpoint.Identity) (sinkkafka.Conf
 	return to, nil
 }
 
-func (p *process) kafkaSink(c *config.Pipeline, id checkpoint.Identity) (*sinkkafka.Sink, error) {
+func (p *process) kafkaSink(c *config.Pipeline, id checkpoint.Identity, clock *sinkkafka.Clock) (*sinkkafka.Sink, error) {
 	to, err := kafkaSinkConfig(c, id)
 	if err != nil {
 		return nil, &inputError{err}
 	}
-	to.Log = p.log.With("pipeline", c.Name)
+	to.Log, to.Clock = p.log.With("pipeline", c.Name), clock
 	s, err := sinkkafka.New(to)
 	if err != nil {
 		return nil, &inputError{err}

@@ -143,7 +143,7 @@ func converted(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.sink(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c", Pipeline: "p"}, servers, subject)
+	_, err = p.sink(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c", Pipeline: "p"}, servers, subject, nil)
 	return err
 }
 

@@ -23,6 +23,8 @@ type Clock struct {
 	at      time.Time
 	running time.Duration
 	ahead   time.Duration
+	// before is what ahead was when a broker began to refuse.
+	before time.Duration
 }
 
 // Now returns the time.
@@ -56,17 +58,19 @@ func (c *Clock) machine() (time.Time, time.Duration) {
 }
 
 // How far the clock is set back: an hour, and twice as much the next time, but never by more than half of the day after which a producer
-// is forgotten, until a month does not help.
+// is forgotten; two years in all.
 const (
 	firstStep   = time.Hour
 	longestStep = 12 * time.Hour
-	manySteps   = 64
-	hugeStep    = 30 * 24 * time.Hour
-	mostSteps   = 90
+	mostSteps   = 1500
+	// staleAfter is how old a stamp is that may be refused for its age.
+	staleAfter = 10 * time.Second
 )
 
 // Refused returns what records are to be stamped with of which a broker has refused the newest stamp, for the n-th time from 1. It sets the clock back,
-// unless somebody has since they were stamped. It is false if the time cannot be what is wrong.
+// unless somebody has since they were stamped. It is false if the time cannot be what is wrong: then the clock is what it was before the first
+// time. The first answer to what was stamped a while ago is the time as it is, because a topic may also refuse what is too old
+// (message.timestamp.before.max.ms).
 func (c *Clock) Refused(stamp time.Time, n int) (again time.Time, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,13 +78,19 @@ func (c *Clock) Refused(stamp time.Time, n int) (again time.Time, ok bool) {
 	if stamp.After(now) {
 		return now, true
 	}
-	step := longestStep
+	if n == 1 {
+		c.before = c.ahead
+	}
 	switch {
+	case n == 1 && now.Sub(stamp) > staleAfter:
+		return now, true
 	case n > mostSteps:
-		return now, false
-	case n > manySteps:
-		step = hugeStep
-	case n < 5:
+		c.ahead = c.before
+		c.at = machine.Add(-c.ahead)
+		return c.at, false
+	}
+	step := longestStep
+	if n < 5 {
 		step = firstStep << (n - 1)
 	}
 	c.at = now.Add(-step)

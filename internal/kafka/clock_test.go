@@ -47,7 +47,7 @@ func wantTime(t *testing.T, c *Clock, want time.Time) {
 }
 
 func TestClock_comes_near_the_time_of_a_broker_that_does_not_tell_it(t *testing.T) {
-	for _, ahead := range []time.Duration{2 * time.Hour, 25 * time.Hour, 100 * time.Hour, 29 * 24 * time.Hour} {
+	for _, ahead := range []time.Duration{2 * time.Hour, 25 * time.Hour, 100 * time.Hour, 29 * 24 * time.Hour, 40 * 24 * time.Hour, 400 * 24 * time.Hour} {
 		m, c := newMachine()
 		m.clock = noon.Add(ahead)
 		takes := func(stamp time.Time) bool { return !stamp.After(noon.Add(m.ran + time.Hour)) }
@@ -83,11 +83,27 @@ func TestClock_gives_up_where_the_time_is_not_what_is_wrong(t *testing.T) {
 	_, c := newMachine()
 	n := 1
 	for stamp, ok := c.Now(), true; ok; n++ {
-		if stamp, ok = c.Refused(stamp, n); n > 1000 {
+		if stamp, ok = c.Refused(stamp, n); n > 10_000 {
 			t.Fatal("never")
 		}
 	}
-	if back := noon.Sub(c.Now()); back < 365*24*time.Hour {
-		t.Errorf("after %v", back)
+	if n < 730 {
+		t.Errorf("after %d steps", n)
+	}
+	wantTime(t, c, noon) // what comes next is stamped as before
+}
+
+// A topic may refuse what has waited too long.
+func TestClock_stamps_what_has_waited_with_the_time_first(t *testing.T) {
+	m, c := newMachine()
+	stamp := c.Now()
+	m.pass(15 * time.Minute)
+	now := noon.Add(15 * time.Minute)
+	if again, ok := c.Refused(stamp, 1); !ok || !again.Equal(now) {
+		t.Errorf("stamped at %v, want %v", again, now)
+	}
+	wantTime(t, c, now)
+	if again, ok := c.Refused(now, 2); !ok || !again.Before(now) {
+		t.Errorf("then at %v", again)
 	}
 }

@@ -22,6 +22,9 @@ type Auth = kafka.Auth
 // TLS is how the connection is protected.
 type TLS = kafka.TLS
 
+// Clock is what records are stamped with.
+type Clock = kafka.Clock
+
 // Config says where the cluster is, which topics are published to, and how. Brokers, Topic, Cluster and Pipeline are required.
 type Config struct {
 	// Brokers are addresses, host:port; name several, as one that is away cannot tell of the others.
@@ -54,6 +57,8 @@ type Config struct {
 	Wait time.Duration
 	// LookEvery is how often the topics are looked at while nothing seems to be wrong (default 10 s).
 	LookEvery time.Duration
+	// Clock is that of all sinks which one process makes for a pipeline, one after the other; nil is a new one.
+	Clock *Clock
 	// OnRetry is told of each attempt that failed and is made again; it must not block. It may be nil.
 	OnRetry func(topic string, partition int32, cause error)
 	// Log receives warnings; nil means none are written.
@@ -88,6 +93,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.LookEvery <= 0 {
 		c.LookEvery = defaultLookEvery
+	}
+	if c.Clock == nil {
+		c.Clock = &Clock{}
 	}
 	if c.OnRetry == nil {
 		c.OnRetry = func(string, int32, error) {}

@@ -12,7 +12,7 @@ import (
 
 // idle is a topic whose partitions send nothing by themselves.
 func idle(partitions int) *topic {
-	s := &Sink{names: names{known: map[string]string{}}, loads: make(depot, keepLoads)}
+	s := &Sink{cfg: Config{Clock: &Clock{}}, names: names{known: map[string]string{}}, loads: make(depot, keepLoads)}
 	t := &topic{name: "t"}
 	t.limit.Store(batch.DefaultLimit)
 	for n := range partitions {

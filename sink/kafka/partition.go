@@ -45,7 +45,7 @@ type partition struct {
 func newPartition(s *Sink, t *topic, number int) *partition {
 	return &partition{
 		sink: s, topic: t, number: int32(number), id: t.base + int32(number), wake: make(chan struct{}, 1), //nolint:gosec // at most some thousands
-		scribe: scribe{names: &s.names, clock: &s.clock, tombstones: s.cfg.Tombstones},
+		scribe: scribe{names: &s.names, clock: s.cfg.Clock, tombstones: s.cfg.Tombstones},
 	}
 }
 
@@ -261,7 +261,7 @@ func (p *partition) oneByOne(ctx context.Context, entries []entry) error {
 
 // alone returns a load with one message. The partition's scribe is not asked: others use it meanwhile.
 func (p *partition) alone(m *sink.Message, done sink.Done) *load {
-	l, w := &load{}, scribe{names: &p.sink.names, clock: &p.sink.clock, tombstones: p.sink.cfg.Tombstones}
+	l, w := &load{}, scribe{names: &p.sink.names, clock: p.sink.cfg.Clock, tombstones: p.sink.cfg.Tombstones}
 	w.append(l, m, done, unlimited)
 	return l
 }

@@ -37,8 +37,7 @@ type Sink struct {
 	producer       atomic.Pointer[kafka.Producer]
 	// took is when the epoch was taken, in nanoseconds since 1970.
 	took atomic.Int64
-	// clock is what records are stamped with; misled says that it was told that the machine's is ahead.
-	clock  kafka.Clock
+	// misled says that it was told that the machine's clock is ahead.
 	misled atomic.Bool
 	// owned says that the producer is that of the pipeline's transactional id.
 	owned bool

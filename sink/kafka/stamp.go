@@ -8,7 +8,7 @@ import "time"
 // sequence. It is false if that was tried often enough; times is how often.
 func (p *partition) earlier(l *load, times *int) bool {
 	*times++
-	stamp, ok := p.sink.clock.Refused(time.UnixMilli(l.builder.Newest()), *times)
+	stamp, ok := p.sink.cfg.Clock.Refused(time.UnixMilli(l.builder.Newest()), *times)
 	if !ok {
 		return false
 	}

@@ -16,7 +16,7 @@ import (
 
 func TestSink_tells_once_what_settings_lose(t *testing.T) {
 	var said bytes.Buffer
-	s := &Sink{cfg: Config{Log: slog.New(slog.NewTextHandler(&said, nil))}}
+	s := &Sink{cfg: Config{Clock: &Clock{}, Log: slog.New(slog.NewTextHandler(&said, nil))}}
 	one, other := &topic{name: "one"}, &topic{name: "other"}
 	for _, at := range []*topic{one, one, other} {
 		s.tellLosses(at, map[string]string{settingISR: "1"})
@@ -29,7 +29,7 @@ func TestSink_tells_once_what_settings_lose(t *testing.T) {
 // The copies in all partitions are one event: same id, same everything.
 func TestSink_announces_an_epoch_with_one_time(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Sink{cfg: Config{Cluster: "c", Pipeline: "p"}}
+		s := &Sink{cfg: Config{Clock: &Clock{}, Cluster: "c", Pipeline: "p"}}
 		s.take(kafka.Producer{ID: 4, Epoch: 1})
 		first := s.announcement()
 		time.Sleep(time.Second) //nolint:forbidigo // it is a bubble's clock
@@ -41,4 +41,19 @@ func TestSink_announces_an_epoch_with_one_time(t *testing.T) {
 			t.Errorf("the next epoch has the same id %s", next.ID)
 		}
 	})
+}
+
+// Sinks follow one another when a session ends; a clock that begins anew would go back with the machine's.
+func TestNew_keeps_the_clock_that_it_is_given(t *testing.T) {
+	clock := &Clock{}
+	cfg := Config{Brokers: []string{"127.0.0.1:1"}, Cluster: "c", Pipeline: "p", Topic: "kubernetes", Clock: clock}
+	for range 2 {
+		s, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := newPartition(s, &topic{name: "kubernetes"}, 0); p.scribe.clock != clock {
+			t.Error("a partition has another clock")
+		}
+	}
 }
