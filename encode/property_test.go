@@ -147,7 +147,12 @@ func TestLandmarks_never_differ_from_reading(t *testing.T) {
 	found := 0
 	rapid.Check(t, func(r *rapid.T) {
 		o := objects{t: r}
-		b := []byte(`{"managedFields":` + o.managed(2) + rapid.SampledFrom([]string{`,"name":"x"}`, `},"spec":{}`, `}`}).Draw(r, "behind"))
+		list := o.managed(2)
+		if rapid.Bool().Draw(r, "as an API server sends it") {
+			entry := `{"manager":"kubectl","time":"2026-01-02T03:04:05Z","fieldsV1":{"f:spec":` + o.object(1) + `}}`
+			list = "[" + strings.Repeat(entry+",", rapid.IntRange(0, 3).Draw(r, "more")) + entry + "]"
+		}
+		b := []byte(`{"managedFields":` + list + rapid.SampledFrom([]string{`,"name":"x"}`, `},"spec":{}`, `}`}).Draw(r, "behind"))
 		i := bytes.IndexByte(b, '[')
 		var quick, slow walk
 		end, ok := quick.landmarks(b, i)
