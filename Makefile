@@ -76,7 +76,7 @@ test-containers: ## Run the tests with brokers and an API server in containers; 
 
 .PHONY: test-faults
 test-faults: ## Run the tests that break everything, once alone and 96 times at random; some minutes
-	cd integration && $(GO) test $(INTEGRATION_FLAGS) $$($(GO) list ./... | grep -E '$(FAULTS_TESTS)')
+	cd integration && $(GO) test $(INTEGRATION_FLAGS) -timeout 45m $$($(GO) list ./... | grep -E '$(FAULTS_TESTS)')
 
 .PHONY: faults
 faults: ## Break everything FAULTS times at random and judge the log, see docs/faults.md
@@ -90,12 +90,13 @@ bench: ## Measure: benchmarks of the packages, then the bridge as a process besi
 
 .PHONY: lint
 lint: $(GOLANGCI) ## Check style, formatting, and that the go.mod files are tidy
-	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do test -f "$$f" && echo "$$f"; done)); \
+	@unformatted=$$(gofmt -l . </dev/null) || exit 1; \
 	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:" $$unformatted >&2; exit 1; fi
-	@set -e; for m in $(MODULES); do \
+	@code=0; for m in $(MODULES); do \
 		echo "lint: module $$m"; \
-		(cd $$m && $(GOLANGCI) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./... && $(GO) mod tidy -diff); \
-	done
+		(cd $$m && $(GOLANGCI) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || code=1; \
+		(cd $$m && $(GO) mod tidy -diff) || code=1; \
+	done; exit $$code
 
 .PHONY: fmt
 fmt: $(GOLANGCI) ## Format all Go files
