@@ -22,7 +22,8 @@ const (
 	longestWait  = 2 * time.Second
 )
 
-// again calls step until it succeeds, fails in a way that another attempt does not help, or patience or ctx ends.
+// again calls step until it succeeds, fails in a way that another attempt does not help, or patience or ctx ends. The last attempt is made when
+// patience ends.
 func again(ctx context.Context, patience time.Duration, step func() error) error {
 	began := time.Now()
 	for wait := shortestWait; ; wait = min(2*wait, longestWait) {
@@ -30,7 +31,7 @@ func again(ctx context.Context, patience time.Duration, step func() error) error
 		if err == nil || final(err) || errors.Is(err, ctx.Err()) || time.Since(began) >= patience {
 			return err
 		}
-		if ended := pause.For(ctx, wait-rand.N(wait/2)); ended != nil {
+		if ended := pause.For(ctx, min(wait-rand.N(wait/2), patience-time.Since(began))); ended != nil {
 			return fmt.Errorf("%w (%w)", ended, err)
 		}
 	}

@@ -28,7 +28,9 @@ func (s *shore) send(leader int32, load []*parcel) ([]delivery, error) {
 	}
 	s.mu.Lock()
 	s.loads = append(s.loads, text)
+	sent := len(s.loads)
 	s.mu.Unlock()
+	<-time.After(time.Duration(sent) * time.Microsecond) // no two are answered at the same time
 	return s.answer(load)
 }
 
