@@ -103,7 +103,7 @@ func TestSink_is_interrupted_where_a_broker_does_not_know_the_sequence(t *testin
 }
 
 func TestSink_goes_on_after_what_a_broker_refuses_for_good(t *testing.T) {
-	for _, answers := range [][]*kerr.Error{{kerr.InvalidRecord}, slices.Repeat([]*kerr.Error{kerr.InvalidTimestamp}, 91)} {
+	for _, answers := range [][]*kerr.Error{{kerr.InvalidRecord}, slices.Repeat([]*kerr.Error{kerr.InvalidTimestamp}, 1501)} {
 		e := answers[0]
 		c, cfg := fake(t)
 		s := start(t, cfg)

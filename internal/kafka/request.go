@@ -114,17 +114,17 @@ func (r *produce) Required(versions map[protocol.ApiKey]int16) bool {
 	return true
 }
 
-// RawExchange implements [protocol.RawExchanger].
+// RawExchange implements [protocol.RawExchanger]. Errors of the connection are as they are, as those of the library's own requests.
 func (r *produce) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if r.version < oldestProduce || r.version > newestProduce {
 		return nil, fmt.Errorf("the broker takes version %d of Produce requests at most; those from %d on are needed, which Kafka has from 0.11 on", r.version, oldestProduce)
 	}
 	if err := r.write(rw); err != nil {
-		return nil, fmt.Errorf("write request: %w", err)
+		return nil, err
 	}
 	_, answer, err := protocol.ReadResponse(rw, protocol.Produce, r.version)
 	if err != nil {
-		return nil, fmt.Errorf("read answer: %w", err)
+		return nil, err
 	}
 	r.read(answer.(*produceapi.Response))
 	return r, nil
