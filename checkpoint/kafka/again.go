@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// patience is how long one step is tried again before its error is returned, where the configuration says nothing else.
+	// patience is how long one step of a commit is tried again before its error is returned, and of everything else where the configuration does not say.
 	patience = 10 * time.Second
 	// Between attempts, shortened by up to a half at random.
 	shortestWait = 50 * time.Millisecond

@@ -42,7 +42,7 @@ func (s *Store) locate(ctx context.Context, partitions int) (*replay, error) {
 }
 
 func (s *Store) bounds(ctx context.Context, partitions int) (bounds map[int32]kafka.Bounds, err error) {
-	err = again(ctx, s.cfg.Patience, func() (err error) {
+	err = again(ctx, s.patience, func() (err error) {
 		bounds, err = s.broker.Bounds(ctx, s.cfg.Topic, partitions)
 		return err
 	})
@@ -51,7 +51,7 @@ func (s *Store) bounds(ctx context.Context, partitions int) (bounds map[int32]ka
 
 func (s *Store) newReplay(partition int32, first int64) *replay {
 	r := newReplay(s.path, s.cfg.Topic, partition, s.keys.prefix, first)
-	r.patience = s.cfg.Patience
+	r.patience = s.patience
 	return r
 }
 
@@ -107,7 +107,7 @@ func (s *Store) next(ctx context.Context, name string, had kafka.Producer) (kafk
 }
 
 func (s *Store) ask(ctx context.Context, name string, previous *kafka.Producer) (id kafka.Producer, err error) {
-	err = again(ctx, s.cfg.Patience, func() (err error) {
+	err = again(ctx, s.patience, func() (err error) {
 		id, err = s.broker.InitProducer(ctx, name, previous)
 		return err
 	})

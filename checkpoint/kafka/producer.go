@@ -24,6 +24,8 @@ type producer struct {
 	partition int32
 	codec     *batch.Codec
 	clock     kafka.Clock
+	// patience is that of the operation that is under way.
+	patience time.Duration
 
 	id       kafka.Producer
 	sequence int32
@@ -104,7 +106,7 @@ func (p *producer) deliver(ctx context.Context) error {
 
 // hand hands the batch over until there is an answer.
 func (p *producer) hand(ctx context.Context) (offset int64, err error) {
-	err = again(ctx, patience, func() (err error) {
+	err = again(ctx, p.patience, func() (err error) {
 		offset, err = p.broker.Produce(ctx, p.topic, p.partition, p.batch.Addressed(p.partition))
 		p.unanswered = p.unanswered || err != nil
 		return err

@@ -350,7 +350,7 @@ func TestOpen_is_as_patient_as_it_is_told(t *testing.T) {
 		f.away = errAway
 		began := time.Now()
 		_, err := openFake(t.Context(), f, Config{Patience: time.Second}, audit)
-		if took := time.Since(began); !errors.Is(err, errAway) || took < time.Second || took > 2*time.Second {
+		if took := time.Since(began); !errors.Is(err, errAway) || took != time.Second {
 			t.Errorf("it ended after %v with %v", took, err)
 		}
 		f.away = nil
@@ -362,6 +362,39 @@ func TestOpen_is_as_patient_as_it_is_told(t *testing.T) {
 		began = time.Now()
 		if err := s.Commit(t.Context(), position(1)); !errors.Is(err, errAway) || time.Since(began) < patience {
 			t.Errorf("a commit ended after %v with %v", time.Since(began), err)
+		}
+	})
+}
+
+// Of an opening store, only the barrier does not get through.
+func TestOpen_is_no_more_patient_with_its_barrier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		f.fault = func(int, *fakeBatch) fault { return fault{lose: true, err: errAway} }
+		began := time.Now()
+		_, err := openFake(t.Context(), f, Config{Patience: time.Second}, audit)
+		if took := time.Since(began); !errors.Is(err, errAway) || took != time.Second {
+			t.Errorf("it ended after %v with %v", took, err)
+		}
+	})
+}
+
+// Whatever a commit has to do before, as when it needs another epoch.
+func TestCommit_is_patient_with_each_of_its_steps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		s, err := openFake(t.Context(), f, Config{Patience: time.Second}, audit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.fault = func(int, *fakeBatch) fault { return fault{lose: true, err: kafkago.OutOfOrderSequenceNumber} }
+		if err := s.Commit(t.Context(), position(1)); err == nil {
+			t.Fatal("it did not fail")
+		}
+		f.fault, f.away = nil, errAway
+		began := time.Now()
+		if err := s.Commit(t.Context(), position(1)); !errors.Is(err, errAway) || time.Since(began) != patience {
+			t.Errorf("it ended after %v with %v", time.Since(began), err)
 		}
 	})
 }

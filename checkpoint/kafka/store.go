@@ -54,6 +54,9 @@ type Store struct {
 	litter   []string
 	littered bool
 
+	// patience is that of the operation that holds mu.
+	patience time.Duration
+
 	// opened is what was read when the store was opened, until it is asked for or no longer true.
 	opened *replay
 	value  []byte
@@ -94,7 +97,7 @@ type cluster interface {
 }
 
 func open(ctx context.Context, cfg Config, want checkpoint.Identity, c cluster) (*Store, error) {
-	s := &Store{cfg: cfg, want: want, path: cfg.path(), broker: c, keys: newKeys(cfg.Name)}
+	s := &Store{cfg: cfg, want: want, path: cfg.path(), broker: c, keys: newKeys(cfg.Name), patience: cfg.Patience}
 	if err := s.open(ctx, c); err != nil {
 		if checkpoint.IsPermanent(err) {
 			return nil, err
@@ -120,7 +123,7 @@ func (s *Store) open(ctx context.Context, t topics) error {
 		return err
 	}
 	s.origin = r.origin
-	s.out = &producer{broker: s.broker, topic: s.cfg.Topic, partition: r.partition, codec: batch.NewCodec(s.cfg.Compression)}
+	s.out = &producer{broker: s.broker, topic: s.cfg.Topic, partition: r.partition, codec: batch.NewCodec(s.cfg.Compression), patience: s.patience}
 	if err := s.enlist(ctx); err != nil {
 		return err
 	}
@@ -131,10 +134,14 @@ func (s *Store) open(ctx context.Context, t topics) error {
 	return nil
 }
 
+// bePatient says how long a step of the operation that begins is tried again. The caller holds mu.
+func (s *Store) bePatient(d time.Duration) { s.patience, s.out.patience = d, d }
+
 // Load implements [checkpoint.Store].
 func (s *Store) Load(ctx context.Context) (*checkpoint.State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.bePatient(s.cfg.Patience)
 	state, err := s.load(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("load checkpoint: %w", err)
@@ -169,6 +176,7 @@ func (s *Store) load(ctx context.Context) (*checkpoint.State, error) {
 func (s *Store) Commit(ctx context.Context, b *checkpoint.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.bePatient(patience)
 	if b.Identity != s.want {
 		return &checkpoint.ForeignError{Path: s.path, Has: s.want, Want: b.Identity}
 	}
