@@ -169,6 +169,9 @@ func TestOpen_refuses(t *testing.T) {
 				if c.as != nil && !errors.As(err, c.as) {
 					t.Errorf("error %T", err)
 				}
+				if checkpoint.IsPermanent(err) != (c.as == any(&damaged) || c.as == any(&other)) {
+					t.Errorf("whether to try again is not said by %T", err)
+				}
 				if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.says) {
 					t.Errorf("%q does not name %s, or does not say %q", err, path, c.says)
 				}

@@ -3,15 +3,20 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // awayStore cannot be read as often as fails says, and twice again after the first time that it could.
@@ -70,5 +75,53 @@ func TestRun_ends_in_order_while_it_waits_for_the_checkpoint(t *testing.T) {
 	waitFor(t, "an attempt", func() bool { return store.fails.Load() < 1<<20 })
 	if err := b.stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestLoading_is_told_at_first_and_then_from_time_to_time(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		log, l := slog.New(slog.NewTextHandler(&said, nil)), &loading{}
+		l.begin()
+		for range 100 {
+			l.failed(log, errStoreAway)
+			<-time.After(logEvery / 40)
+		}
+		l.end(log)
+		first, more, end := strings.Count(said.String(), "waiting for the checkpoint"), strings.Count(said.String(), "still waiting"), strings.Count(said.String(), "checkpoint answers")
+		if first != 3 || more != 2 || end != 1 || l.problem() != nil {
+			t.Errorf("in two and a half times its interval it says, and then %v:\n%s", l.problem(), said.String())
+		}
+	})
+}
+
+// forgetfulStore fails to be read once, when it is told so.
+type forgetfulStore struct {
+	memoryStore
+	fails atomic.Int32
+}
+
+func (s *forgetfulStore) Load(ctx context.Context) (*checkpoint.State, error) {
+	if s.fails.Load() > 0 && s.fails.Add(-1) == 0 {
+		return nil, errStoreAway
+	}
+	return s.memoryStore.Load(ctx)
+}
+
+// The log has lost something, and the store is read a second time for that.
+func TestRepair_goes_on_when_the_checkpoint_can_be_read_again(t *testing.T) {
+	log, store := newReadableLog(), &forgetfulStore{}
+	r, s := saved(t, log, store)
+	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+	r.settle()
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+	log.lose(len(log.lines()) - 1)
+	store.fails.Store(2)
+	start(t, log, store)
+	if n := store.fails.Load(); n != 0 {
+		t.Errorf("the store was read once only, %d", n)
 	}
 }

@@ -303,6 +303,9 @@ func TestRun_ends_where_the_checkpoint_is_another_one(t *testing.T) {
 		if !checkpoint.IsPermanent(err) {
 			t.Errorf("it ended with %v", err)
 		}
+		if n := strings.Count(err.Error(), "commit: "); n != 1 {
+			t.Errorf("it says so %d times: %v", n, err)
+		}
 	case <-time.After(30 * time.Second):
 		t.Error("it goes on with a checkpoint that is not its own")
 	}

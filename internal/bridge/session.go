@@ -123,7 +123,9 @@ func (p *session) run(ctx context.Context) error {
 	if errors.Is(err, errDelivery) {
 		err = nil
 	}
-	err = errors.Join(err, p.ended(delivery.Wait()))
+	if failure := p.ended(delivery.Wait()); !checkpoint.IsPermanent(err) {
+		err = errors.Join(err, failure) // else both were refused the same
+	}
 	var rewound *sink.RewoundError
 	if errors.As(err, &rewound) || checkpoint.IsPermanent(err) {
 		return err // what was acknowledged does not hold, or cannot be committed
