@@ -18,14 +18,22 @@ import (
 // All methods may be called concurrently. The strings of keys and rows are kept as they are given.
 type Ledger struct {
 	mu   sync.Mutex
-	rows map[string]Row
+	rows map[string]*line
 	live int
 	// gone has the tombstones in the order in which they were put, including ones that are rows no longer.
 	gone []tombstone
-	// dirty are the keys that changed since the last Take.
-	dirty map[string]struct{}
+	// dirty are the lines that changed since the last Take, and removed the keys whose lines were removed, some of which may be back.
+	dirty   []*line
+	removed map[string]struct{}
 	// listed are the keys of the list that is being read; nil if none is.
 	listed map[string]struct{}
+}
+
+// line is a row in its place.
+type line struct {
+	Row
+	key   string
+	dirty bool // it is among the ledger's dirty ones
 }
 
 type tombstone struct {
@@ -42,13 +50,11 @@ func (t tombstone) passed(position string) bool {
 	return passed(position, t.version) || t.superseded && position != ""
 }
 
-// NewLedger returns a ledger of what was committed, and takes rows over. Rows may be nil.
+// NewLedger returns a ledger of what was committed. Rows may be nil.
 func NewLedger(rows map[string]Row) *Ledger {
-	if rows == nil {
-		rows = map[string]Row{}
-	}
-	l := &Ledger{rows: rows, dirty: map[string]struct{}{}}
+	l := &Ledger{rows: make(map[string]*line, len(rows)), removed: map[string]struct{}{}}
 	for key, row := range rows {
+		l.rows[key] = &line{Row: row, key: key}
 		if row.Deleted {
 			l.gone = append(l.gone, tombstoneOf(key, row))
 		} else {
@@ -75,15 +81,22 @@ func inOrder(a, b tombstone) int {
 func (l *Ledger) Get(key string) (Row, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	row, ok := l.rows[key]
-	return row, ok
+	if at, ok := l.rows[key]; ok {
+		return at.Row, true
+	}
+	return Row{}, false
 }
 
 // Put records what the log has of the object now.
 func (l *Ledger) Put(key string, row Row) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if old, ok := l.rows[key]; ok && !old.Deleted {
+	at, ok := l.rows[key]
+	switch {
+	case !ok:
+		at = &line{key: key}
+		l.rows[key] = at
+	case !at.Deleted:
 		l.live--
 	}
 	if row.Deleted {
@@ -91,8 +104,22 @@ func (l *Ledger) Put(key string, row Row) {
 	} else {
 		l.live++
 	}
-	l.rows[key] = row
-	l.dirty[key] = struct{}{}
+	at.Row = row
+	l.touch(at)
+}
+
+// touch has a line taken; the caller holds mu.
+func (l *Ledger) touch(at *line) {
+	if !at.dirty {
+		at.dirty = true
+		l.dirty = append(l.dirty, at)
+	}
+}
+
+// remove removes a line; the caller holds mu.
+func (l *Ledger) remove(key string) {
+	delete(l.rows, key)
+	l.removed[key] = struct{}{}
 }
 
 // Prune drops the tombstones that position has passed: a watch that starts there does not show what they are for.
@@ -104,9 +131,9 @@ func (l *Ledger) Prune(position string) {
 	n := 0
 	for n < len(l.gone) && l.gone[n].passed(position) {
 		// The object may have come back since, or gone once more.
-		if g := l.gone[n]; l.rows[g.key].Deleted && tombstoneOf(g.key, l.rows[g.key]) == g {
-			delete(l.rows, g.key)
-			l.dirty[g.key] = struct{}{}
+		g := l.gone[n]
+		if at, ok := l.rows[g.key]; ok && at.Deleted && tombstoneOf(g.key, at.Row) == g {
+			l.remove(g.key)
 		}
 		n++
 	}
@@ -119,14 +146,13 @@ func (l *Ledger) Prune(position string) {
 func (l *Ledger) Supersede() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for key, row := range l.rows {
-		if row.Deleted {
-			delete(l.rows, key)
+	for key, at := range l.rows {
+		if at.Deleted {
+			l.remove(key)
 		} else {
-			row.Superseded = true
-			l.rows[key] = row
+			at.Superseded = true
+			l.touch(at)
 		}
-		l.dirty[key] = struct{}{}
 	}
 	l.gone = nil
 }
@@ -192,9 +218,9 @@ func (l *Ledger) endList() (unseen []keyed) {
 	if l.listed == nil {
 		return nil
 	}
-	for key, row := range l.rows {
-		if _, seen := l.listed[key]; !seen && !row.Deleted {
-			unseen = append(unseen, keyed{key, row})
+	for key, at := range l.rows {
+		if _, seen := l.listed[key]; !seen && !at.Deleted {
+			unseen = append(unseen, keyed{key, at.Row})
 		}
 	}
 	l.listed = nil
@@ -205,8 +231,8 @@ func (l *Ledger) liveKeys() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	keys := make([]string, 0, l.live)
-	for key, row := range l.rows {
-		if !row.Deleted {
+	for key, at := range l.rows {
+		if !at.Deleted {
 			keys = append(keys, key)
 		}
 	}
@@ -219,14 +245,20 @@ func (l *Ledger) Take() (put map[string]Row, drop []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	put = make(map[string]Row, len(l.dirty))
-	for key := range l.dirty {
-		if row, ok := l.rows[key]; ok {
-			put[key] = row
-		} else {
+	for _, at := range l.dirty {
+		at.dirty = false
+		if l.rows[at.key] == at {
+			put[at.key] = at.Row
+		}
+	}
+	for key := range l.removed {
+		if _, back := l.rows[key]; !back {
 			drop = append(drop, key)
 		}
 	}
-	l.dirty = map[string]struct{}{}
+	clear(l.dirty)
+	l.dirty = l.dirty[:0]
+	clear(l.removed)
 	return put, drop
 }
 
@@ -235,9 +267,18 @@ func (l *Ledger) Untake(put map[string]Row, drop []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for key := range put {
-		l.dirty[key] = struct{}{}
+		l.owe(key)
 	}
 	for _, key := range drop {
-		l.dirty[key] = struct{}{}
+		l.owe(key)
+	}
+}
+
+// owe has a key taken again; the caller holds mu.
+func (l *Ledger) owe(key string) {
+	if at, ok := l.rows[key]; ok {
+		l.touch(at)
+	} else {
+		l.removed[key] = struct{}{}
 	}
 }

@@ -158,17 +158,24 @@ func (m *streamMetrics) published(a *attempt, now time.Time) {
 	}
 	c := &a.delta.Change
 	m.counter(kind{c.Op, c.Reason}).Inc()
-	if c.Reason != source.ReasonWatch || c.Op == source.Deleted {
-		return
+	if !a.written.IsZero() {
+		m.delivery.Observe(max(0, now.Sub(a.written).Seconds()))
+	}
+}
+
+// writtenAt returns when the object of an encoded attempt was written; zero where it was not watched, or does not tell. The message is read here
+// and not when it is acknowledged, since by then no processor has it at hand any more.
+func writtenAt(a *attempt) (t time.Time) {
+	if c := &a.delta.Change; a.marker != nil || c.Reason != source.ReasonWatch || c.Op == source.Deleted {
+		return t
 	}
 	for _, attr := range a.message.Attributes {
 		if attr.Name == "time" {
-			if t, err := time.Parse(time.RFC3339, attr.Value); err == nil {
-				m.delivery.Observe(max(0, now.Sub(t).Seconds()))
-			}
-			return
+			t, _ = time.Parse(time.RFC3339, attr.Value)
+			break
 		}
 	}
+	return t
 }
 
 func (m *streamMetrics) counter(k kind) prometheus.Counter {

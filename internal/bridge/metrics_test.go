@@ -131,3 +131,23 @@ func TestPage_says_how_each_stream_is_doing(t *testing.T) {
 		}
 	}
 }
+
+// Only where it is known when the object became what the event says can be told how long its delivery took.
+func TestWrittenAt_is_of_watched_writes(t *testing.T) {
+	message := &sink.Message{Attributes: []sink.Attribute{{Name: "id", Value: "x"}, {Name: "time", Value: "2026-03-01T10:00:00Z"}}}
+	for _, c := range []struct {
+		name string
+		a    attempt
+		told bool
+	}{
+		{"an update", attempt{delta: delta{Change: source.Change{Op: source.Updated, Reason: source.ReasonWatch}}}, true},
+		{"a deletion", attempt{delta: delta{Change: source.Change{Op: source.Deleted, Reason: source.ReasonWatch}}}, false},
+		{"of a first list", attempt{delta: delta{Change: source.Change{Op: source.Added, Reason: source.ReasonSnapshot}}}, false},
+		{"a marker", attempt{marker: &marker{}, delta: delta{Change: source.Change{Op: source.Updated, Reason: source.ReasonWatch}}}, false},
+	} {
+		c.a.message = message
+		if at := writtenAt(&c.a); c.told != (at.Unix() == 1772359200) || c.told == at.IsZero() {
+			t.Errorf("%s: %v", c.name, at)
+		}
+	}
+}

@@ -46,6 +46,8 @@ type attempt struct {
 	marker    *marker
 	message   *sink.Message
 	published time.Time
+	// written is when a watched object was, as far as it tells.
+	written time.Time
 	// flying: it was handed to the sink, in this window of the marks.
 	flying bool
 	window uint8

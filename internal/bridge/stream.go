@@ -141,21 +141,21 @@ func (s *stream) enqueue(key string, d delta) {
 }
 
 // classify makes the attempt what the log has to be told next of the object, as far as the log is known: an addition or an
-// update, or before it the deletion of an object that had its name. It reports false where the log has it already. The caller holds mu.
-func (s *stream) classify(o *object) (row checkpoint.Row, fresh bool) {
-	row, exists := s.ledger.Get(o.key)
+// update, or before it the deletion of an object that had its name. row is what the ledger has of it, if it exists there. It reports false where
+// the log has it already. The caller holds mu.
+func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh bool) {
 	alive := exists && !row.Deleted
 	d := &o.attempt.delta
 	switch {
 	case d.silent:
-		return row, true
+		return true
 	case d.concluded:
 		if alive {
 			d.UID, d.ResourceVersion, d.Superseded = row.UID, row.ResourceVersion, row.Superseded
 		}
-		return row, !exists || alive && row.UID != d.successor
+		return !exists || alive && row.UID != d.successor
 	case exists && (!news(row, &d.Change) || s.dead(row, &d.Change)):
-		return row, false
+		return false
 	case alive && row.UID != d.UID:
 		o.pending = slices.Insert(o.pending, 0, *d)
 		first := s.vanished(d.Namespace, d.Name, row, d.Reason, d.Seen)
@@ -167,7 +167,7 @@ func (s *stream) classify(o *object) (row checkpoint.Row, fresh bool) {
 	default:
 		d.Op = source.Added
 	}
-	return row, true
+	return true
 }
 
 // remember moves the ledger to what was just published, or passed over; place says where the object's last event is.

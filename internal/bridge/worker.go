@@ -48,9 +48,10 @@ func (p *session) publish(ctx context.Context, o *object) {
 	var row checkpoint.Row
 	disowned, fresh := false, true
 	if a.marker == nil {
-		known, _ := s.ledger.Get(o.key)
-		if disowned = s.disowned(&a.delta.Change, known); !disowned {
-			row, fresh = s.classify(o)
+		var exists bool
+		row, exists = s.ledger.Get(o.key)
+		if disowned = s.disowned(&a.delta.Change, row); !disowned {
+			fresh = s.classify(o, row, exists)
 		}
 	}
 	s.mu.Unlock()
@@ -90,7 +91,7 @@ func (p *session) publish(ctx context.Context, o *object) {
 	if !a.flying {
 		a.flying, a.window = true, p.marks.begin()
 	}
-	a.published = time.Now()
+	a.written, a.published = writtenAt(a), time.Now()
 	p.publisher.Publish(ctx, a.message, o.done)
 }
 
