@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// prompt is what a busy machine may take for what is done at once. Without a limit of ours kafka-go waits for 10 s and more.
+const prompt = 5 * time.Second
+
 // eventually polls until what is said holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
@@ -49,7 +52,7 @@ func TestClient_survives_a_broker_that_freezes_without_closing(t *testing.T) {
 				if _, err := c.Topics(t.Context()); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) {
 					t.Errorf("it fails with %v", err)
 				}
-				if took := time.Since(begin); took < timeout/2 || took > 3*timeout {
+				if took := time.Since(begin); took < timeout/2 || took > timeout+prompt {
 					t.Errorf("it fails after %v", took)
 				}
 			}
@@ -58,7 +61,7 @@ func TestClient_survives_a_broker_that_freezes_without_closing(t *testing.T) {
 			if _, err := c.Topics(t.Context()); err != nil {
 				t.Errorf("back again: %v", err)
 			}
-			if took := time.Since(begin); took > 3*timeout {
+			if took := time.Since(begin); took > timeout+prompt {
 				t.Errorf("back again, it takes %v", took)
 			}
 			c.Close()

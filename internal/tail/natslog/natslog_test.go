@@ -197,7 +197,7 @@ func TestTail_is_interrupted_promptly_while_the_broker_is_away(t *testing.T) {
 	within(t, "a notice", func() bool { return strings.Contains(s.said(), "no connection") })
 	begin := time.Now()
 	stop()
-	if took := time.Since(begin); took > 2*time.Second {
+	if took := time.Since(begin); took > 4*time.Second { // an answer is given 5 s
 		t.Errorf("it took %v", took)
 	}
 }
