@@ -131,7 +131,7 @@ func readsOf(cfg *config.Config, look func(config.ResourceName) (source.Resource
 	return reads, nil
 }
 
-// offline finds a resource without a cluster: one that every API server has, or one that is named with a group that is none of theirs, which is believed to be
+// offline finds a resource without a cluster: one that API servers have by themselves, or one that is named with a group that is none of theirs, which is believed to be
 // a plural and to be in namespaces.
 func offline(name config.ResourceName) (source.Resource, error) {
 	r := source.Resource{Group: name.Group, Version: name.Version, Resource: name.Plural}

@@ -10,13 +10,13 @@ import (
 // scope has the plurals of a group's resources.
 type scope struct{ group, namespaced, global string }
 
-// scopes are the resources that every API server has. Names that two groups have are those of the first one, as for kubectl.
+// scopes are the resources that an API server of Kubernetes 1.36 has by itself; older ones lack some. Names that two groups have are those of the first one, as for kubectl.
 var scopes = []scope{
 	{
 		"", "configmaps endpoints events limitranges persistentvolumeclaims pods podtemplates replicationcontrollers resourcequotas secrets serviceaccounts services",
 		"namespaces nodes persistentvolumes",
 	},
-	{"admissionregistration.k8s.io", "", "mutatingwebhookconfigurations validatingadmissionpolicies validatingadmissionpolicybindings validatingwebhookconfigurations"},
+	{"admissionregistration.k8s.io", "", "mutatingadmissionpolicies mutatingadmissionpolicybindings mutatingwebhookconfigurations validatingadmissionpolicies validatingadmissionpolicybindings validatingwebhookconfigurations"},
 	{"apiextensions.k8s.io", "", "customresourcedefinitions"},
 	{"apiregistration.k8s.io", "", "apiservices"},
 	{"apps", "controllerrevisions daemonsets deployments replicasets statefulsets", ""},
@@ -27,12 +27,13 @@ var scopes = []scope{
 	{"discovery.k8s.io", "endpointslices", ""},
 	{"events.k8s.io", "events", ""},
 	{"flowcontrol.apiserver.k8s.io", "", "flowschemas prioritylevelconfigurations"},
-	{"networking.k8s.io", "ingresses networkpolicies", "ingressclasses"},
+	{"networking.k8s.io", "ingresses networkpolicies", "ingressclasses ipaddresses servicecidrs"},
 	{"node.k8s.io", "", "runtimeclasses"},
 	{"policy", "poddisruptionbudgets", ""},
 	{"rbac.authorization.k8s.io", "rolebindings roles", "clusterrolebindings clusterroles"},
+	{"resource.k8s.io", "resourceclaims resourceclaimtemplates", "deviceclasses resourceslices"},
 	{"scheduling.k8s.io", "", "priorityclasses"},
-	{"storage.k8s.io", "csistoragecapacities", "csidrivers csinodes storageclasses volumeattachments"},
+	{"storage.k8s.io", "csistoragecapacities", "csidrivers csinodes storageclasses volumeattachments volumeattributesclasses"},
 }
 
 // Known is what is known of a resource without a cluster.
@@ -41,7 +42,7 @@ type Known struct {
 	Namespaced bool
 }
 
-// Find looks among the resources that every API server has for the plural. In tells whether only a group was looked in, which may be the empty one.
+// Find looks among the resources that an API server has by itself for the plural. In tells whether only a group was looked in, which may be the empty one.
 func Find(plural, group string, in bool) (k Known, found bool) {
 	for _, s := range scopes {
 		if in && s.group != group {
