@@ -109,7 +109,8 @@ type Log interface {
 	At(ctx context.Context, partition int32, sequence uint64) (*Stored, error)
 	// Read calls f, from one goroutine, for the messages under the sink's own subjects or topics that q asks for, in the order of each
 	// partition, up to the last that is there when Read is called. Messages that the broker removes meanwhile may be
-	// missing. A message that was to be Everywhere is given once, and only if it is. Others may publish under the same subjects: whose a message is, its attributes say.
+	// missing. A message that was to be Everywhere is given once, and only if it is; where the log has
+	// lost copies of it, or got more partitions since, it may be missing. Others may publish under the same subjects: whose a message is, its attributes say.
 	Read(ctx context.Context, q Query, f func(*Stored) error) error
 }
 
