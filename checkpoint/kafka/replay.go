@@ -30,8 +30,9 @@ type replay struct {
 	next int64
 
 	origin bool
-	// head has the number 0 where there is none.
+	// head has the number 0 where there is none; saved is when it was written.
 	head    head
+	saved   time.Time
 	barrier kafka.Producer
 	log     checkpoint.Log
 	streams map[string]stream
@@ -77,6 +78,9 @@ func (r *replay) record(record *kafka.Record) error {
 	var unknown unknownFormat
 	switch {
 	case err == nil:
+		if key[0] == kindHead {
+			r.saved = record.Time
+		}
 		return nil
 	case errors.As(err, &unknown):
 		return &FormatError{Path: r.path, Partition: r.partition, Offset: record.Offset, Format: byte(unknown)}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kafka
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+)
+
+func inspectFake(t *testing.T, f *fake, want checkpoint.Identity) (*Found, error) {
+	t.Helper()
+	return inspect(t.Context(), Config{Topic: "checkpoints"}.withDefaults(want), f)
+}
+
+func TestInspect_shows_what_was_committed_and_leaves_the_owner_alone(t *testing.T) {
+	f := newFake(3)
+	found, err := inspectFake(t, f, audit)
+	if err != nil || found.Commits != 0 || found.State.Identity != (checkpoint.Identity{}) {
+		t.Errorf("%+v is in an empty topic, %v", found, err)
+	}
+	s := mustOpen(t.Context(), t, f)
+	want := emptyState()
+	for n := range 3 {
+		b := manyRows(10, n)
+		mustCommit(t.Context(), t, s, b)
+		want = apply(want, b)
+		// Of the cluster only the name is known.
+		found, err := inspectFake(t, f, checkpoint.Identity{Cluster: audit.Cluster, Pipeline: audit.Pipeline})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(found.State, want) || found.Commits != uint64(n+1) {
+			t.Errorf("after commit %d: commit %d holds %+v, want %+v", n+1, found.Commits, found.State, want)
+		}
+	}
+}
+
+func TestInspect_finds_nothing_where_there_is_no_topic_and_makes_none(t *testing.T) {
+	f := newFake(0)
+	found, err := inspectFake(t, f, audit)
+	if err != nil || found.State.Identity != (checkpoint.Identity{}) || f.partitions != 0 {
+		t.Errorf("%+v, %d partitions, %v", found, f.partitions, err)
+	}
+}
+
+// Compaction removes what later records replace, before it was read.
+func TestInspect_reads_on_until_nothing_comes(t *testing.T) {
+	f := newFake(1)
+	f.perFetch = 1
+	s := mustOpen(t.Context(), t, f)
+	mustCommit(t.Context(), t, s, manyRows(10, 1))
+	cfg := Config{Topic: "checkpoints"}.withDefaults(audit)
+	i := &Store{cfg: cfg, path: cfg.path(), broker: f, keys: newKeys(cfg.Name), patience: cfg.Patience}
+	r, err := i.locate(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustCommit(t.Context(), t, s, manyRows(10, 2))
+	if err := i.catchUp(t.Context(), r, 1); err != nil {
+		t.Fatal(err)
+	}
+	want := apply(apply(emptyState(), manyRows(10, 1)), manyRows(10, 2))
+	if got := r.state(); !reflect.DeepEqual(got, want) {
+		t.Errorf("it holds %+v, want %+v", got, want)
+	}
+}
+
+func TestInspect_reads_a_commit_that_is_in_chunks_only(t *testing.T) {
+	f := newFake(1)
+	s := mustOpen(t.Context(), t, f)
+	s.limit = 4 << 10
+	mustCommit(t.Context(), t, s, manyRows(200, 1))
+	want := apply(emptyState(), manyRows(200, 1))
+	spoke := false
+	for n := 1; n <= len(f.logs[0]); n++ { // as it was after each request
+		found, err := inspectFake(t, f.copy(0, n), audit)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case found.Commits == 0 && !spoke:
+		case !reflect.DeepEqual(found.State, want):
+			t.Errorf("after %d requests it holds %d rows", n, len(found.State.Rows["pods.v1"]))
+		default:
+			spoke = true
+		}
+	}
+	if !spoke {
+		t.Error("the commit was not seen")
+	}
+}
+
+func TestInspect_says_what_is_damaged(t *testing.T) {
+	f := newFake(1)
+	mustCommit(t.Context(), t, mustOpen(t.Context(), t, f), manyRows(10, 1))
+	f.put(0, newKeys(Config{}.withDefaults(audit).Name).plain('?'), []byte{format})
+	var damaged *DamagedError
+	if found, err := inspectFake(t, f, audit); !errors.As(err, &damaged) {
+		t.Errorf("%+v, error %v, want that it is damaged", found, err)
+	}
+}
