@@ -3,13 +3,19 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
 )
 
 func TestMain(m *testing.M) {
@@ -43,7 +49,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.WriteFile(filepath.Join(e.WorkDir, "example.yaml"), data, 0o600)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "saved": saved},
 	})
 }
 
@@ -62,4 +68,22 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if code != args[0] {
 		ts.Fatalf("exit code %s, want %s", code, args[0])
 	}
+}
+
+// saved writes a checkpoint as a bridge does: saved FILE PIPELINE.
+func saved(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: saved FILE PIPELINE")
+	}
+	path, id := ts.MkAbs(args[0]), checkpoint.Identity{ClusterUID: "5f7d2a30", Cluster: "prod", Pipeline: args[1]}
+	store, err := file.Open(path, id)
+	ts.Check(err)
+	at := time.Date(2026, 11, 22, 11, 0, 0, 0, time.UTC)
+	ts.Check(errors.Join(store.Commit(context.Background(), &checkpoint.Batch{ //nolint:forbidigo // a script has no context
+		Identity: id, Log: &checkpoint.Log{ID: "KUBERNETES", Marks: map[int32]uint64{0: 7}, Trail: []checkpoint.Waypoint{
+			{Marks: map[int32]uint64{0: 7}, Positions: map[string]string{"configmaps.v1": "100"}},
+		}},
+		Streams: map[string]checkpoint.Stream{"configmaps.v1": {Position: "100", Fingerprint: "4c3f1f1c"}, "deployments.v1.apps/web": {}},
+		Put:     map[string]map[string]checkpoint.Row{"configmaps.v1": {"web/a": {UID: "u", ResourceVersion: "90"}, "web/b": {UID: "v", ResourceVersion: "95", Deleted: true}}},
+	}), store.Close(), os.Chtimes(path, at, at)))
 }

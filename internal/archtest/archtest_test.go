@@ -53,6 +53,10 @@ var rules = []Rule{
 		Never: slices.Concat(stores, cluster), Why: "a log knows its broker and nothing else",
 	},
 	{Path: "internal/rbac", Never: slices.Concat(brokers, stores, cluster), Why: "roles follow from what is read alone"},
+	{
+		Path: "internal/checkpoints", Ours: []string{"checkpoint/...", "internal/pause"},
+		Never: slices.Concat(brokers, stores, codecs, []string{"k8s.io/client-go", "k8s.io/api"}), Why: "what is remembered is shown and changed without what it is about",
+	},
 	{Path: "internal/archtest"},
 	{Path: "internal/pause"},
 	{Path: "cmd/...", Ours: []string{"cmd/...", "source", "encode", "sink/...", "checkpoint/...", "internal/..."}},

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/checkpoints"
+)
+
+// inKafka is what holds for checkpoints that are not locked.
+const inKafka = "A bridge whose checkpoint is in Kafka is seen to run only while it commits. One that was not seen\n" +
+	"cannot commit any more, and ends with exit code 1; it loses nothing."
+
+func newCheckpointReset(s *streams, f *checkpointFlags) *cobra.Command {
+	var names []string
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "reset PIPELINE [--stream STREAM]...",
+		Short: "Forget positions and objects, so that a snapshot follows",
+		Long: "Forget the positions of a pipeline's streams, and what the log has of each object. " + resetCosts + "\n\n" +
+			"A copy of a checkpoint file is kept beside it; of one in Kafka there is none. " + inKafka,
+		Args: f.onePipeline("reset"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at, err := f.place(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			if err := preview(cmd, s, at, names); err != nil {
+				return err
+			}
+			if yes, err = confirmed(s, yes); err != nil || !yes {
+				return errors.Join(err, errUnconfirmed)
+			}
+			backup, err := at.Change(cmd.Context(), func(state *checkpoint.State) (*checkpoints.Change, error) { return checkpoints.Reset(state, names) })
+			if err != nil {
+				return changeError(at, err)
+			}
+			_, err = fmt.Fprintf(s.Out, "done%s\n", copied(backup))
+			return err
+		},
+	}
+	f.selecting(cmd, &names)
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do it; without it a terminal is asked, and elsewhere nothing is done")
+	return cmd
+}
+
+const resetCosts = "The next start lists what exists, as a snapshot,\n" +
+	"and publishes it: events that the log has are in it twice, unless the broker shows that it has them, as NATS does where each object has a\n" +
+	"subject of its own. What is deleted until then, and is not told in the log yet, is never told."
+
+// errUnconfirmed: exit code 2, as the command line has to be written differently.
+var errUnconfirmed = usagef("nothing was changed: give --yes to do it")
+
+// preview prints what a reset would do.
+func preview(cmd *cobra.Command, s *streams, at place, names []string) error {
+	found, err := at.Look(cmd.Context())
+	if err != nil {
+		return changeError(at, err)
+	}
+	if found.State.Identity == (checkpoint.Identity{}) {
+		return changeError(at, &checkpoints.UnwrittenError{Where: at.String()})
+	}
+	change, err := checkpoints.Reset(found.State, names)
+	if err != nil {
+		return changeError(at, err)
+	}
+	_, _ = fmt.Fprintf(s.Out, "reset of pipeline %s, %s:\n", at.pipeline, at)
+	for _, m := range change.Moves {
+		forgets := "no position"
+		if m.From != "" {
+			forgets = "position " + m.From
+		}
+		_, _ = fmt.Fprintf(s.Out, "  %s: forget %s and %s\n", m.Stream, forgets, counted(m.Objects, "object"))
+	}
+	_, err = fmt.Fprintln(s.Out, resetCosts)
+	return err
+}
+
+// confirmed asks a person at a terminal, where the command line does not say yes.
+func confirmed(s *streams, yes bool) (bool, error) {
+	in, ok := s.In.(*os.File)
+	if yes || !ok || !term.IsTerminal(int(in.Fd())) {
+		return yes, nil
+	}
+	_, _ = fmt.Fprint(s.Err, "Do it? [y/N] ")
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil {
+		return false, fmt.Errorf("read the answer: %w", err)
+	}
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes", nil
+}
+
+func newCheckpointRewind(s *streams, f *checkpointFlags) *cobra.Command {
+	var names []string
+	var to string
+	cmd := &cobra.Command{
+		Use:   "rewind PIPELINE --to RESOURCEVERSION [--stream STREAM]...",
+		Short: "Move positions back, so that what the API server still serves is watched again",
+		Long: "Move the positions of a pipeline's streams back to a version. The next start watches from there again, and publishes what the log does not\n" +
+			"have: nothing is repeated, and nothing is published behind what the log has of the same object that is newer. So it brings what was\n" +
+			"passed over, such as the lives of objects in a gap, where the API server still serves it. Where it serves that version no more, the next start lists, and\n" +
+			"announces a gap from there. To publish again what the log has, reset.\n\n" +
+			"The next start reads all of the log once, as only the log knows of deletions that the position had passed. A sink on standard output has\n" +
+			"no log to read: objects that are gone are printed again.\n\n" +
+			"A copy of a checkpoint file is kept beside it. " + inKafka,
+		Args: f.onePipeline("rewind"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at, err := f.place(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			var change *checkpoints.Change
+			backup, err := at.Change(cmd.Context(), func(state *checkpoint.State) (_ *checkpoints.Change, err error) {
+				change, err = checkpoints.Rewind(state, names, to)
+				return change, err
+			})
+			if err != nil {
+				return changeError(at, err)
+			}
+			return printMoves(s, to, change, backup)
+		},
+	}
+	f.selecting(cmd, &names)
+	cmd.Flags().StringVar(&to, "to", "", "the `resourceVersion` to go back to")
+	_ = cmd.MarkFlagRequired("to")
+	return cmd
+}
+
+func printMoves(s *streams, to string, c *checkpoints.Change, backup string) error {
+	if len(c.Moves) == 0 {
+		_, err := fmt.Fprintf(s.Out, "nothing to do: no position is ahead of %s\n", to)
+		return err
+	}
+	for _, m := range c.Moves {
+		_, _ = fmt.Fprintf(s.Out, "%s: position %s, was %s\n", m.Stream, m.To, m.From)
+	}
+	_, err := fmt.Fprintf(s.Out, "done%s; the next start reads all of the log, then watches from there\n", copied(backup))
+	return err
+}
+
+func copied(backup string) string {
+	if backup == "" {
+		return ""
+	}
+	return "; what it was is in " + backup
+}
+
+// changeError says whose checkpoint it is; a wrong name or version is a wrong command line.
+func changeError(at place, err error) error {
+	var choice *checkpoints.ChoiceError
+	err = fmt.Errorf("pipeline %s: %w", at.pipeline, err)
+	if errors.As(err, &choice) {
+		return &inputError{err}
+	}
+	return err
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoints
+
+import (
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+)
+
+var audit = checkpoint.Identity{ClusterUID: "5f7d2a30", Cluster: "prod", Pipeline: "audit"}
+
+// state has a stream at 100, one at 50, and one whose list has yet to come.
+func state() *checkpoint.State {
+	return &checkpoint.State{
+		Identity: audit,
+		Log: checkpoint.Log{ID: "l", Marks: map[int32]uint64{0: 7, 1: 9}, Losses: 1, Trail: []checkpoint.Waypoint{
+			{Marks: map[int32]uint64{0: 3, 1: 4}, Positions: map[string]string{"pods.v1": "60", "nodes.v1": "40"}},
+			{Marks: map[int32]uint64{0: 7, 1: 9}, Positions: map[string]string{"pods.v1": "100", "nodes.v1": "50"}},
+		}},
+		Streams: map[string]checkpoint.Stream{
+			"pods.v1": {Position: "100", Fingerprint: "f", History: 2}, "nodes.v1": {Position: "50", Fingerprint: "f"}, "secrets.v1": {},
+		},
+		Rows: map[string]map[string]checkpoint.Row{
+			"pods.v1":  {"a/b": {UID: "u", ResourceVersion: "99"}, "a/c": {UID: "v", ResourceVersion: "98", Deleted: true}},
+			"nodes.v1": {"n": {UID: "w", ResourceVersion: "12"}},
+		},
+	}
+}
+
+// wanted fails unless err is about a choice, and has all of texts.
+func wanted(t *testing.T, err error, texts ...string) {
+	t.Helper()
+	var choice *ChoiceError
+	if !errors.As(err, &choice) {
+		t.Errorf("error %v, want a ChoiceError", err)
+		return
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%q is not in %q", text, err)
+		}
+	}
+}
+
+func TestReset_forgets_all_but_the_history_and_the_log(t *testing.T) {
+	before := state()
+	c, err := Reset(before, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"nodes.v1", "pods.v1", "secrets.v1"}; !slices.Equal(c.Batch.Forget, want) {
+		t.Errorf("forgets %v, want %v", c.Batch.Forget, want)
+	}
+	// An id with the history before would be one that the log has of something else.
+	if want := map[string]checkpoint.Stream{"pods.v1": {History: 2}}; !maps.Equal(c.Batch.Streams, want) {
+		t.Errorf("keeps %v, want %v", c.Batch.Streams, want)
+	}
+	if l := c.Batch.Log; l.ID != "l" || !maps.Equal(l.Marks, before.Log.Marks) || l.Losses != 1 || len(l.Trail) != 2 || len(l.Trail[0].Positions) != 0 {
+		t.Errorf("the log is %+v", l)
+	}
+	if want := (Move{Stream: "pods.v1", From: "100", Objects: 1}); c.Moves[1] != want {
+		t.Errorf("moves %+v, want %+v", c.Moves[1], want)
+	}
+	if !reflect.DeepEqual(before, state()) {
+		t.Errorf("the state that it was given is now %+v", before)
+	}
+}
+
+func TestReset_of_a_stream_leaves_the_others(t *testing.T) {
+	c, err := Reset(state(), []string{"nodes.v1", "nodes.v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(c.Batch.Forget, []string{"nodes.v1"}) || len(c.Batch.Streams) != 0 || len(c.Batch.Drop) != 0 {
+		t.Errorf("the batch is %+v", c.Batch)
+	}
+	if want := map[string]string{"pods.v1": "60"}; !maps.Equal(c.Batch.Log.Trail[0].Positions, want) {
+		t.Errorf("the trail is %+v", c.Batch.Log.Trail)
+	}
+	_, err = Reset(state(), []string{"pods"})
+	wanted(t, err, `no stream "pods"; it has nodes.v1, pods.v1, secrets.v1`)
+}
+
+func TestReset_keeps_that_a_history_is_over(t *testing.T) {
+	before := state()
+	before.Streams["nodes.v1"] = checkpoint.Stream{Position: "50", Undone: "restored", Alone: true}
+	c, err := Reset(before, []string{"nodes.v1"})
+	if want := (checkpoint.Stream{Undone: "restored", Alone: true}); err != nil || c.Batch.Streams["nodes.v1"] != want {
+		t.Errorf("it is %+v, %v; want %+v", c.Batch.Streams["nodes.v1"], err, want)
+	}
+}
+
+func TestRewind_moves_positions_back_and_forgets_nothing(t *testing.T) {
+	before := state()
+	c, err := Rewind(before, []string{"pods.v1"}, "80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]checkpoint.Stream{"pods.v1": {Position: "80", Fingerprint: "f", History: 2}}; !maps.Equal(c.Batch.Streams, want) {
+		t.Errorf("streams %+v, want %+v", c.Batch.Streams, want)
+	}
+	if n := len(c.Batch.Forget) + len(c.Batch.Put) + len(c.Batch.Drop); n > 0 {
+		t.Errorf("it forgets or changes %d things", n)
+	}
+	// The log is read from its beginning; what is known of it otherwise stays.
+	want := before.Log
+	want.Marks = map[int32]uint64{0: 0, 1: 0}
+	if !reflect.DeepEqual(*c.Batch.Log, want) {
+		t.Errorf("the log is %+v, want %+v", c.Batch.Log, want)
+	}
+	if !reflect.DeepEqual(before, state()) {
+		t.Errorf("the state that it was given is now %+v", before)
+	}
+}
+
+func TestRewind_of_all_leaves_alone_what_is_not_ahead(t *testing.T) {
+	before := state()
+	delete(before.Streams, "secrets.v1")
+	for to, want := range map[string][]Move{
+		"100": nil, "99": {{"pods.v1", "100", "99", 0}}, "50": {{"pods.v1", "100", "50", 0}},
+		"7": {{"nodes.v1", "50", "7", 0}, {"pods.v1", "100", "7", 0}},
+	} {
+		c, err := Rewind(before, nil, to)
+		if err != nil || !slices.Equal(c.Moves, want) || len(c.Batch.Streams) != len(want) {
+			t.Errorf("to %s: %+v, %v; want %+v", to, c, err, want)
+		}
+	}
+	_, err := Rewind(before, nil, "101")
+	wanted(t, err, "101 is ahead of where the log is complete: nodes.v1 is at 50, pods.v1 is at 100")
+}
+
+func TestRewind_refuses_what_it_cannot_do(t *testing.T) {
+	before := state()
+	before.Streams["owes.v1"] = checkpoint.Stream{Position: "70", Owed: checkpoint.Owed{Version: "90", Cause: "expired"}}
+	before.Streams["text.v1"] = checkpoint.Stream{Position: "abc"}
+	for _, c := range []struct {
+		stream, to, text string
+	}{
+		{"pods.v1", "101", "101 is ahead of where the log is complete: pods.v1 is at 100; choose a version before that"},
+		{"pods.v1", "", `"" is not a resourceVersion`},
+		{"pods.v1", "0", `"0" is not a resourceVersion`},
+		{"pods.v1", "007", `"007" is not a resourceVersion`},
+		{"pods.v1", "-5", `"-5" is not a resourceVersion`},
+		{"pods", "5", `no stream "pods"; it has nodes.v1, owes.v1, pods.v1`},
+		{"secrets.v1", "5", "stream secrets.v1 cannot be rewound, as it has something to do first: a snapshot"},
+		{"owes.v1", "5", "something to do first: a list at 90 or later: expired"},
+		{"text.v1", "5", `its position "abc" is not a number`},
+	} {
+		_, err := Rewind(before, []string{c.stream}, c.to)
+		wanted(t, err, c.text)
+	}
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoints
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+)
+
+// Found is what a checkpoint holds, and when that was committed.
+type Found struct {
+	State *checkpoint.State
+	Saved time.Time
+}
+
+// Place is where a pipeline's checkpoint is.
+type Place interface {
+	// String names it for a person.
+	String() string
+	// Look returns what the checkpoint holds, and disturbs nobody. A checkpoint that was never written has the zero identity.
+	Look(ctx context.Context) (*Found, error)
+	// Change opens a checkpoint that was written, and commits what decide makes of its state, if that moves anything. Backup is where a copy of what it held is; empty where there is
+	// none. The error is a [*RunningError] while a bridge runs.
+	Change(ctx context.Context, decide func(*checkpoint.State) (*Change, error)) (backup string, err error)
+}
+
+// RunningError says that a bridge uses the checkpoint.
+type RunningError struct{ Where string }
+
+// Error implements error.
+func (e *RunningError) Error() string {
+	return fmt.Sprintf("a kube-eventbridge runs with the checkpoint in %s: stop it first; nothing was changed", e.Where)
+}
+
+// UnwrittenError says that there is no checkpoint yet.
+type UnwrittenError struct{ Where string }
+
+// Error implements error.
+func (e *UnwrittenError) Error() string {
+	return fmt.Sprintf("there is no checkpoint in %s yet: a bridge makes it when it runs first", e.Where)
+}
+
+// File is the path of one.
+type File string
+
+// String implements [Place].
+func (f File) String() string { return "file " + string(f) }
+
+// Look implements [Place].
+func (f File) Look(ctx context.Context) (*Found, error) {
+	state, saved, err := file.Peek(ctx, string(f))
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Found{State: &checkpoint.State{}}, nil
+	}
+	return &Found{state, saved}, err
+}
+
+// Change implements [Place].
+func (f File) Change(ctx context.Context, decide func(*checkpoint.State) (*Change, error)) (backup string, err error) {
+	found, err := f.Look(ctx)
+	if err != nil {
+		return "", err
+	}
+	if found.State.Identity == (checkpoint.Identity{}) {
+		return "", &UnwrittenError{f.String()}
+	}
+	store, err := file.Open(string(f), found.State.Identity)
+	var busy *file.BusyError
+	if errors.As(err, &busy) {
+		return "", &RunningError{f.String()}
+	}
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return change(ctx, store, decide, func() (string, error) { return f.backup(store) })
+}
+
+// backup copies an open checkpoint beside itself, to a name that nothing has.
+func (f File) backup(store *file.Store) (string, error) {
+	base := string(f) + "." + time.Now().UTC().Format("20060102T150405Z")
+	for n := 0; ; n++ {
+		to := base + ".bak"
+		if n > 0 {
+			to = fmt.Sprintf("%s.%d.bak", base, n)
+		}
+		if err := store.Backup(to); !errors.Is(err, os.ErrExist) {
+			return to, err
+		}
+	}
+}
+
+// Topic is a checkpoint in Kafka.
+type Topic struct {
+	Config kafka.Config
+	// ID has the names of cluster and pipeline.
+	ID checkpoint.Identity
+}
+
+// watchFor is longer than it takes a bridge that publishes to commit.
+const watchFor = 2500 * time.Millisecond
+
+// String implements [Place].
+func (t Topic) String() string { return "topic " + t.Config.Topic }
+
+// Look implements [Place].
+func (t Topic) Look(ctx context.Context) (*Found, error) {
+	found, err := kafka.Inspect(ctx, t.Config, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &Found{found.State, found.Saved}, nil
+}
+
+// Change implements [Place].
+func (t Topic) Change(ctx context.Context, decide func(*checkpoint.State) (*Change, error)) (backup string, err error) {
+	before, err := kafka.Inspect(ctx, t.Config, t.ID)
+	if err != nil {
+		return "", err
+	}
+	if before.State.Identity == (checkpoint.Identity{}) {
+		return "", &UnwrittenError{t.String()}
+	}
+	if _, err := decide(before.State); err != nil { // before anybody is kept waiting, or from work
+		return "", err
+	}
+	if err := pause.For(ctx, watchFor); err != nil {
+		return "", err
+	}
+	now, err := kafka.Inspect(ctx, t.Config, t.ID)
+	if err != nil {
+		return "", err
+	}
+	if now.Commits != before.Commits {
+		return "", &RunningError{t.String()}
+	}
+	store, err := kafka.Open(ctx, t.Config, before.State.Identity)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return change(ctx, store, decide, func() (string, error) { return "", nil })
+}
+
+// change commits what is decided of a store's state, after a copy of it was made.
+func change(ctx context.Context, store checkpoint.Store, decide func(*checkpoint.State) (*Change, error), copied func() (string, error)) (backup string, err error) {
+	state, err := store.Load(ctx)
+	if err != nil {
+		return "", err
+	}
+	c, err := decide(state)
+	if err != nil || len(c.Moves) == 0 {
+		return "", err
+	}
+	if backup, err = copied(); err != nil {
+		return "", err
+	}
+	return backup, store.Commit(ctx, c.Batch)
+}

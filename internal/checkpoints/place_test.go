@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoints
+
+import (
+	"errors"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
+)
+
+// written is a checkpoint in a file that has what state returns.
+func written(t *testing.T) (f File, bridge *file.Store) {
+	t.Helper()
+	f = File(filepath.Join(t.TempDir(), "audit.db"))
+	bridge, err := file.Open(string(f), audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bridge.Close() })
+	s := state()
+	if err := bridge.Commit(t.Context(), &checkpoint.Batch{Identity: audit, Log: &s.Log, Streams: s.Streams, Put: s.Rows}); err != nil {
+		t.Fatal(err)
+	}
+	return f, bridge
+}
+
+func rewindPods(state *checkpoint.State) (*Change, error) {
+	return Rewind(state, []string{"pods.v1"}, "80")
+}
+
+func TestFile_of_a_running_bridge_is_shown_and_not_changed(t *testing.T) {
+	f, bridge := written(t)
+	if found, err := f.Look(t.Context()); err != nil || !reflect.DeepEqual(found.State, state()) {
+		t.Errorf("it holds %+v, %v", found, err)
+	}
+	var running *RunningError
+	if _, err := f.Change(t.Context(), rewindPods); !errors.As(err, &running) {
+		t.Errorf("error %v, want that a bridge runs", err)
+	}
+	if got, err := bridge.Load(t.Context()); err != nil || !reflect.DeepEqual(got, state()) {
+		t.Errorf("the bridge has %+v now, %v", got, err)
+	}
+}
+
+func TestFile_is_changed_after_a_copy_was_made(t *testing.T) {
+	f, bridge := written(t)
+	if err := bridge.Close(); err != nil {
+		t.Fatal(err)
+	}
+	first, err := f.Change(t.Context(), rewindPods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := file.Inspect(t.Context(), first); err != nil || !reflect.DeepEqual(kept, state()) {
+		t.Errorf("the copy holds %+v, %v", kept, err)
+	}
+	now, err := file.Inspect(t.Context(), string(f))
+	if err != nil || now.Streams["pods.v1"].Position != "80" || !reflect.DeepEqual(now.Rows, state().Rows) {
+		t.Errorf("it holds %+v, %v", now, err)
+	}
+	second, err := f.Change(t.Context(), func(s *checkpoint.State) (*Change, error) { return Reset(s, nil) }) // within the same second, perhaps
+	if err != nil || second == first {
+		t.Errorf("the second copy is %s, the first %s, %v", second, first, err)
+	}
+	if now, err = file.Inspect(t.Context(), string(f)); err != nil || len(now.Rows) != 0 || len(now.Streams) != 1 {
+		t.Errorf("it holds %+v, %v", now, err)
+	}
+}
+
+func TestFile_where_nothing_moves_gets_no_copy(t *testing.T) {
+	f, bridge := written(t)
+	if err := bridge.Close(); err != nil {
+		t.Fatal(err)
+	}
+	backup, err := f.Change(t.Context(), func(s *checkpoint.State) (*Change, error) { return Rewind(s, []string{"pods.v1"}, "100") })
+	if all, _ := filepath.Glob(string(f) + "*"); err != nil || backup != "" || len(all) != 1 {
+		t.Errorf("backup %q, %v, %v", backup, err, all)
+	}
+}
+
+func TestFile_that_is_not_there_is_not_made(t *testing.T) {
+	f := File(filepath.Join(t.TempDir(), "none.db"))
+	found, err := f.Look(t.Context())
+	if err != nil || found.State.Identity != (checkpoint.Identity{}) {
+		t.Errorf("it holds %+v, %v", found, err)
+	}
+	var unwritten *UnwrittenError
+	if _, err := f.Change(t.Context(), rewindPods); !errors.As(err, &unwritten) {
+		t.Errorf("error %v, want that there is none", err)
+	}
+	if all, _ := filepath.Glob(filepath.Dir(string(f)) + "/*"); len(all) > 0 {
+		t.Errorf("there is %v now", all)
+	}
+}
