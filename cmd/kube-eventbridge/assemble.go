@@ -287,7 +287,7 @@ func (p *process) sink(
 	}
 	js := jetStream(c)
 	if js == nil {
-		return stdout.New(p.out.Out, p.log), nil
+		return stdout.New(p.out.Out, p.format, p.log), nil
 	}
 	if e := c.Sink.Embedded; e != nil {
 		n := streamConfig(js, subject)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -29,6 +30,7 @@ type runFlags struct {
 	namespaces                []string
 	selector                  string
 	listen, broker, dataDir   string
+	output                    string
 }
 
 func newRunCommand(s *streams) *cobra.Command {
@@ -40,8 +42,11 @@ func newRunCommand(s *streams) *cobra.Command {
 			"that publishes to an embedded NATS server on 127.0.0.1:4222; see it with: kube-eventbridge tail\n" +
 			"A second one, or one for another cluster, needs addresses and a directory of its own:\n" +
 			"--listen, --broker-listen, --data-dir.\n\n" +
+			"With -o it prints events to its standard output instead, and starts no server: wide has a line for a person, as tail -o wide, json a\n" +
+			"CloudEvent a line. It goes on where the last one that printed has ended. With a file, -o says how sinks stdout print.\n\n" +
 			"The first SIGINT or SIGTERM stops reading and waits for what is under way; the second ends the process at once.",
 		Example: "  kube-eventbridge run pods deployments.apps\n  kube-eventbridge run pods -n web,shop -l tier!=cache\n" +
+			"  kube-eventbridge run pods -o wide\n" +
 			"  kube-eventbridge run --config bridge.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := flags.check(cmd.Flags().Changed); err != nil {
@@ -51,7 +56,7 @@ func newRunCommand(s *streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return run(cmd.Context(), s, cfg, flags.file == "")
+			return run(cmd.Context(), s, cfg, &flags)
 		},
 	}
 	cmd.Flags().StringVarP(&flags.file, "config", "c", "", "the configuration file")
@@ -63,8 +68,10 @@ func newRunCommand(s *streams) *cobra.Command {
 		"`directory` of positions and events, without --config (default: kube-eventbridge in $XDG_STATE_HOME or ~/.local/state)")
 	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "path of the kubeconfig (default: in-cluster, $KUBECONFIG, ~/.kube/config)")
 	cmd.Flags().StringVar(&flags.context, "context", "", "context of the kubeconfig")
+	cmd.Flags().StringVarP(&flags.output, "output", "o", "", "print events to standard output: wide (a line for a person) or json (CloudEvents, one a line)")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	_ = cmd.MarkFlagDirname("data-dir")
+	complete(cmd, "output", func() []string { return []string{"json", "wide"} })
 	completeArgs(cmd, func() []string {
 		if flags.file != "" {
 			return nil // it names them
@@ -96,7 +103,7 @@ func (f *runFlags) check(given func(string) bool) error {
 	if given("namespace") && len(f.namespaces) == 0 {
 		return usagef("--namespace is empty: give the name of a namespace, or leave the flag out for all")
 	}
-	return nil
+	return f.checkOutput(given)
 }
 
 // load returns the configuration of the file or of the arguments; flags win over the file.
@@ -111,11 +118,14 @@ func (f *runFlags) load(s *streams, args []string) (*config.Config, error) {
 		if cfg, warnings, err = config.Load(f.file); err != nil {
 			return nil, reported(err, warnings)
 		}
+		if err := f.prints(cfg); err != nil {
+			return nil, err
+		}
 		printWarnings(s.Err, warnings)
 	case len(args) > 0:
 		cfg, err = config.FromArgs(config.Args{
 			Resources: args, Namespaces: f.namespaces, LabelSelector: f.selector,
-			Listen: f.listen, BrokerListen: f.broker, DataDir: f.dataDir,
+			Listen: f.listen, BrokerListen: f.broker, DataDir: f.dataDir, Stdout: f.output != "",
 		})
 	default:
 		return nil, usagef("nothing to watch: give resources (run pods deployments.apps) or --config FILE")
@@ -137,7 +147,8 @@ type process struct {
 	cfg *config.Config
 	// fromArgs: there is no file, so errors name flags.
 	fromArgs  bool
-	host      string // of the API server
+	format    stdout.Format // of what is printed
+	host      string        // of the API server
 	out       *streams
 	log       *slog.Logger
 	client    *source.Client
@@ -150,8 +161,10 @@ type process struct {
 	unstarted error // what the API server last refused, or nil
 }
 
-func run(ctx context.Context, s *streams, cfg *config.Config, fromArgs bool) error {
-	p := &process{cfg: cfg, fromArgs: fromArgs, out: s, log: newLogger(s.Err, cfg.Log), registry: prometheus.NewRegistry()}
+func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error {
+	p := &process{
+		cfg: cfg, fromArgs: f.file == "", format: f.format(s), out: s, log: newLogger(s.Err, cfg.Log), registry: prometheus.NewRegistry(),
+	}
 	if s.Klog != nil {
 		s.Klog(slog.New(quiet{p.log.Handler()}))
 	}

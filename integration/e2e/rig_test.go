@@ -197,11 +197,20 @@ type bridge struct {
 
 func (r *rig) run() *bridge {
 	r.t.Helper()
+	return r.start(nil, "run", "--config", r.config)
+}
+
+// start runs the program, whose output goes to out.
+func (r *rig) start(out *os.File, args ...string) *bridge {
+	r.t.Helper()
 	log, err := os.CreateTemp(r.dir, "bridge-*.log")
 	must(r.t, err)
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(r.binary, "run", "--config", r.config)
+	cmd := exec.Command(r.binary, args...)
 	cmd.Stderr = log
+	if out != nil {
+		cmd.Stdout = out
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	b := &bridge{t: r.t, cmd: cmd, log: log.Name(), ended: make(chan struct{})}
 	started := make(chan error, 1)

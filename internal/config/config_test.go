@@ -245,6 +245,21 @@ func TestFromArgs_is_one_pipeline_with_the_embedded_server(t *testing.T) {
 	}
 }
 
+// What was printed is not in the embedded server's log, so that both must not have one checkpoint.
+func TestFromArgs_for_the_standard_output_is_another_pipeline(t *testing.T) {
+	got, err := FromArgs(Args{Resources: []string{"pods"}, Stdout: true, DataDir: "/d"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &got.Pipelines[0]
+	if p.Sink.Stdout == nil || p.Sink.Embedded != nil {
+		t.Errorf("the sink is %+v", p.Sink)
+	}
+	if path, err := got.CheckpointPath(p); err != nil || path != "/d/stdout.db" {
+		t.Errorf("the checkpoint is %s, %v", path, err)
+	}
+}
+
 func TestFromArgs_namespaces_and_selector_hold_for_each_resource(t *testing.T) {
 	got, err := FromArgs(Args{Resources: []string{"pods", "deployments.apps"}, Namespaces: []string{"web", "shop"}, LabelSelector: "app in (a,b)"})
 	if err != nil {
@@ -273,7 +288,7 @@ argument 3: "x/y" is a subresource or a path, which cannot be watched by that na
 --broker-listen: "localhost" is not an address to listen on; write host:port, such as 127.0.0.1:8080 or :8080`},
 	} {
 		if _, err := FromArgs(c.args); err == nil || err.Error() != c.want {
-			t.Errorf("%q: got\n%v\nwant\n%s", c.args, err, c.want)
+			t.Errorf("%+v: got\n%v\nwant\n%s", c.args, err, c.want)
 		}
 	}
 }

@@ -72,10 +72,12 @@ type Args struct {
 	// Listen is where metrics and health are served, BrokerListen where the embedded server listens, and DataDir where state is
 	// kept; empty means the defaults. A relative DataDir is relative to the working directory.
 	Listen, BrokerListen, DataDir string
+	// Stdout publishes to the standard output instead of the embedded server.
+	Stdout bool
 }
 
 // FromArgs returns the configuration of "run pods deployments.apps": one pipeline named default, with the embedded server
-// as its sink. An error is a [Problems], whose paths are argument 1, argument 2, --namespace, --selector, --listen,
+// as its sink; or one named stdout, whose checkpoint is another: what one of the two has told, the other one has not. An error is a [Problems], whose paths are argument 1, argument 2, --namespace, --selector, --listen,
 // --broker-listen and --data-dir.
 func FromArgs(args Args) (*Config, error) {
 	if len(args.Resources) == 0 {
@@ -83,6 +85,9 @@ func FromArgs(args Args) (*Config, error) {
 	}
 	p := Pipeline{Name: "default", Resources: make([]Resource, len(args.Resources))}
 	p.setDefaults()
+	if args.Stdout {
+		p.Name, p.Sink.Stdout = "stdout", &Stdout{}
+	}
 	var problems Problems
 	for i, arg := range args.Resources {
 		r := &p.Resources[i]
@@ -113,8 +118,9 @@ func FromArgs(args Args) (*Config, error) {
 // place puts the servers and the state where args say.
 func (c *Config) place(args Args) (err error) {
 	c.Server.Listen = cmp.Or(args.Listen, c.Server.Listen)
-	broker := c.Pipelines[0].Sink.Embedded
-	broker.Listen = cmp.Or(args.BrokerListen, broker.Listen)
+	if broker := c.Pipelines[0].Sink.Embedded; broker != nil {
+		broker.Listen = cmp.Or(args.BrokerListen, broker.Listen)
+	}
 	if args.DataDir != "" {
 		c.DataDir, err = filepath.Abs(args.DataDir)
 	}

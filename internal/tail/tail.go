@@ -113,6 +113,11 @@ func (v *viewer) previous(ctx context.Context, e *Event) *Event {
 			return nil
 		}
 	}
+	return wholeBefore(p, e)
+}
+
+// wholeBefore returns p where it has a whole state of e's object, else nil.
+func wholeBefore(p, e *Event) *Event {
 	if _, _, ok := p.states(); !ok || p.Attr("objectuid") != e.Attr("objectuid") {
 		return nil
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stdout writes messages as JSON Lines: one CloudEvent in structured form a line.
+// Package stdout writes messages as JSON Lines, one CloudEvent in structured form a line, or as whatever it is told to make of them.
 //
 // Order is the order of the calls of Publish, and each message is written once: a write that fails is continued where
 // it stopped. There is nothing to recognise or check an earlier message by: a message published twice is there twice, and
@@ -34,6 +34,7 @@ const (
 // sink was made.
 type Sink struct {
 	w       io.Writer
+	format  Format
 	log     *slog.Logger
 	running atomic.Bool
 	filled  chan struct{}
@@ -58,13 +59,26 @@ type line struct {
 	done   sink.Done
 }
 
-// New returns a sink on w. A write that fails is tried again for ever, unless nobody reads any more (EPIPE, a closed
+// Format appends what is written of a message, with the end of its line, to b; number is that of its receipt. It keeps nothing of the message's data. An
+// error is a permanent failure of the message. A Format is called by one goroutine at a time for each sink.
+type Format func(b []byte, m *sink.Message, number uint64) ([]byte, error)
+
+// JSONLines is the Format of JSON Lines.
+func JSONLines(b []byte, m *sink.Message, _ uint64) ([]byte, error) {
+	b, err := appendEvent(b, m)
+	return append(b, '\n'), err
+}
+
+// New returns a sink on w; a nil format is [JSONLines]. A write that fails is tried again for ever, unless nobody reads any more (EPIPE, a closed
 // file): that ends Run with a [*sink.UnusableError]. A nil logger means none.
-func New(w io.Writer, log *slog.Logger) *Sink {
+func New(w io.Writer, format Format, log *slog.Logger) *Sink {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Sink{w: w, log: log, filled: make(chan struct{}, 1), down: sink.ErrNotRunning, room: make(chan struct{})}
+	if format == nil {
+		format = JSONLines
+	}
+	return &Sink{w: w, format: format, log: log, filled: make(chan struct{}, 1), down: sink.ErrNotRunning, room: make(chan struct{})}
 }
 
 // Publish implements [sink.Publisher]. A message whose data is no JSON although it says so is a permanent failure where
@@ -99,12 +113,12 @@ func (s *Sink) add(ctx context.Context, m *sink.Message, done sink.Done) error {
 	if s.ended() {
 		return s.down
 	}
-	b, err := appendEvent(s.next.bytes, m)
+	b, err := s.format(s.next.bytes, m, s.number+1)
 	if err != nil {
 		return sink.Permanent(err)
 	}
 	s.number++
-	s.next.bytes = append(b, '\n')
+	s.next.bytes = b
 	s.next.lines = append(s.next.lines, line{len(s.next.bytes), s.number, done})
 	return nil
 }

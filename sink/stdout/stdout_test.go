@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -56,7 +57,7 @@ func TestSink_keeps_the_contract(t *testing.T) {
 	sinktest.Run(t, func(*testing.T) *sinktest.Harness {
 		p := &paper{}
 		return &sinktest.Harness{
-			Sink:      stdout.New(p, nil),
+			Sink:      stdout.New(p, nil, nil),
 			Subject:   func(key string) string { return "k8s." + key },
 			Log:       func(t *testing.T) []sink.Stored { return parse(t, p.String()) },
 			Unordered: true,
@@ -124,7 +125,7 @@ func run(t *testing.T, s *stdout.Sink) (end func() error) {
 
 func TestSink_writes_what_the_SDK_reads(t *testing.T) {
 	p := &paper{}
-	s := stdout.New(p, nil)
+	s := stdout.New(p, nil, nil)
 	end := run(t, s)
 	done := make(chan error, 1)
 	s.Publish(t.Context(), message("a", "{\n  \"x\": \"1\\n2\"\r\n}"), func(_ sink.Receipt, err error) { done <- err })
@@ -158,7 +159,7 @@ func TestSink_continues_where_a_write_stopped(t *testing.T) {
 		}
 		return 0, nil
 	}
-	s := stdout.New(p, nil)
+	s := stdout.New(p, nil, nil)
 	end := run(t, s)
 	done := make(chan sink.Receipt, 3)
 	for _, id := range []string{"a", "b", "c"} {
@@ -187,7 +188,7 @@ func TestSink_ends_when_nobody_reads(t *testing.T) {
 	for name, fault := range map[string]error{"pipe": syscall.EPIPE, "file": os.ErrClosed, "in process": io.ErrClosedPipe} {
 		t.Run(name, func(t *testing.T) {
 			p := &paper{fault: func([]byte) (int, error) { return 0, fault }}
-			s := stdout.New(p, nil)
+			s := stdout.New(p, nil, nil)
 			end := run(t, s)
 			done := make(chan error, 1)
 			s.Publish(t.Context(), message("a", "{}"), func(_ sink.Receipt, err error) { done <- err })
@@ -209,7 +210,7 @@ func TestSink_does_not_wait_for_a_reader_at_its_end(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	s := stdout.New(w, nil)
+	s := stdout.New(w, nil, nil)
 	end := run(t, s)
 	const n = 10
 	done := make(chan error, n)
@@ -236,7 +237,7 @@ func TestSink_does_not_wait_for_a_reader_at_its_end(t *testing.T) {
 func TestSink_waits_while_too_much_is_unwritten(t *testing.T) {
 	release := make(chan struct{})
 	p := &paper{fault: func([]byte) (int, error) { <-release; return 0, nil }}
-	s := stdout.New(p, nil)
+	s := stdout.New(p, nil, nil)
 	end := run(t, s)
 	big := message("a", `"`+strings.Repeat("x", 2<<20)+`"`)
 	done := make(chan error, 3)
@@ -257,5 +258,29 @@ func TestSink_waits_while_too_much_is_unwritten(t *testing.T) {
 	}
 	if err := end(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestSink_writes_what_a_format_makes_of_a_message(t *testing.T) {
+	p := &paper{}
+	s := stdout.New(p, func(b []byte, m *sink.Message, number uint64) ([]byte, error) {
+		if m.ID == "bad" {
+			return nil, errors.New("no form for it")
+		}
+		return fmt.Appendf(b, "%d %s\n", number, m.ID), nil
+	}, nil)
+	end := run(t, s)
+	for _, id := range []string{"a", "bad", "b"} {
+		done := make(chan error, 1)
+		s.Publish(t.Context(), &sink.Message{Subject: "s", ID: id}, func(_ sink.Receipt, err error) { done <- err })
+		if err := <-done; (err != nil) != (id == "bad") || err != nil && !sink.IsPermanent(err) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	if got := p.String(); got != "1 a\n2 b\n" {
+		t.Errorf("it wrote %q", got)
 	}
 }

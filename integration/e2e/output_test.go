@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+// print runs the bridge without a file or a broker, and returns where it prints.
+func (r *rig) print(format string) (file string) {
+	r.t.Helper()
+	kubeconfig, err := r.api.Kubeconfig(r.dir)
+	must(r.t, err)
+	out, err := os.CreateTemp(r.dir, "printed-*")
+	must(r.t, err)
+	defer func() { _ = out.Close() }()
+	r.start(out, "run", "configmaps", "-n", "default", "-o", format, "--kubeconfig", kubeconfig, "--data-dir", filepath.Join(r.dir, "data"), "--listen", r.server)
+	return out.Name()
+}
+
+// awaitLine waits for a line that has all of words, in their order, and returns all lines.
+func (r *rig) awaitLine(file string, words ...string) (lines []string) {
+	r.t.Helper()
+	r.poll("a line with "+strings.Join(words, " "), func() (bool, string) {
+		text, err := os.ReadFile(file)
+		must(r.t, err)
+		lines = strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+		for _, l := range lines {
+			if inOrder(l, words) {
+				return true, ""
+			}
+		}
+		return false, string(text)
+	})
+	return lines
+}
+
+func inOrder(line string, words []string) bool {
+	for _, w := range words {
+		_, after, found := strings.Cut(line, w)
+		if !found {
+			return false
+		}
+		line = after
+	}
+	return true
+}
+
+func TestRun_prints_events_for_a_person_and_goes_on_where_it_was(t *testing.T) {
+	r := bareRig(t, controlplane.ForTest(t, controlplane.Config{}))
+	r.configMap("default", "first", nil)
+	file := r.print("wide")
+	r.awaitLine(file, "stdout", "snapshot", "configmaps.v1", "default/*", "this was what existed at")
+	r.patch("default", "first", `{"data":{"colour":"blue"}}`)
+	r.patch("default", "first", `{"data":{"colour":"green"}}`)
+	r.remove("default", "first")
+	lines := r.awaitLine(file, "stdout", "deleted", "watch", "configmaps.v1", "default/first")
+	for i, want := range [][]string{
+		{"TIME", "SEQ", "PIPELINE", "OP", "REASON", "RESOURCE", "OBJECT", "VERSION", "MANAGER", "UID", "WHAT"},
+		{"stdout", "snapshot", "configmaps.v1", "default/*"},
+		{"stdout", "added", "snapshot", "configmaps.v1", "default/first"},
+		{"stdout", "snapshot", "configmaps.v1", "default/*"},
+		{"stdout", "updated", "watch", "configmaps.v1", "default/first"},
+		{"stdout", "updated", "watch", "configmaps.v1", "default/first", "data.colour blue→green"},
+		{"stdout", "deleted", "watch", "configmaps.v1", "default/first"},
+	} {
+		if i >= len(lines) || !inOrder(lines[i], want) {
+			t.Errorf("line %d of %q does not have %q", i+1, lines, want)
+		}
+	}
+	r.bridge.stop()
+
+	// What happens while nobody looks is told the next time, and nothing else.
+	r.configMap("default", "second", nil)
+	file = r.print("json")
+	lines = r.awaitLine(file, "default/second")
+	r.bridge.stop()
+	var event struct{ Specversion, Type, Subject string }
+	if err := json.Unmarshal([]byte(lines[0]), &event); err != nil || len(lines) != 1 || event.Specversion != "1.0" || event.Type != "io.kube-eventbridge.resource.added.v1" {
+		t.Errorf("the lines are %q, %v", lines, err)
+	}
+}
