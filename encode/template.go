@@ -220,6 +220,23 @@ func (t *Template) Pattern(known map[string]string) string {
 	return strings.Join(tokens, ".")
 }
 
+// Address returns t with what is known rendered as in subjects and topics. The other placeholders stay, and are returned in their order, each once.
+func (t *Template) Address(known map[string]string) (address string, open []string) {
+	var b strings.Builder
+	for _, p := range t.parts {
+		b.WriteString(p.literal)
+		if v, ok := known[p.placeholder]; ok {
+			b.WriteString(t.kind.constant(p.placeholder, v))
+		} else if p.placeholder != "" {
+			b.WriteString("{" + p.placeholder + "}")
+			if !slices.Contains(open, p.placeholder) {
+				open = append(open, p.placeholder)
+			}
+		}
+	}
+	return b.String(), open
+}
+
 // subject is a template in which everything that is constant for a stream is filled in.
 type subject struct {
 	// constant is the subject if it is the same for all objects, and parts are empty then.

@@ -3,6 +3,7 @@
 package encode
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -151,5 +152,26 @@ func TestTopic_of_a_pipeline_with_an_odd_name_is_valid(t *testing.T) {
 	New(source.Stream{Resource: pods}, cfg).Marker(m, source.Marker{Kind: source.MarkerGap})
 	if m.Subject != "k8s.a%20b/ü.c" || validSubject(m.Subject) != nil {
 		t.Errorf("subject is %q", m.Subject)
+	}
+}
+
+func TestTemplate_address_leaves_what_is_not_known(t *testing.T) {
+	known := map[string]string{"pipeline": "audit", "cluster": "prod-eu.1", "group": "", "resource": "pods"}
+	for _, c := range []struct {
+		kind           TemplateKind
+		template, want string
+		open           []string
+	}{
+		{Subject, DefaultSubject, "k8s.prod-eu_1.core.pods.{namespace}.{name}", []string{"namespace", "name"}},
+		{Subject, "a.{name}.{version}.{name}", "a.{name}.{version}.{name}", []string{"name", "version"}},
+		{Topic, "{cluster}-{group}-{pipeline}", "prod-eu.1-core-audit", nil},
+	} {
+		parsed, err := ParseTemplate(c.kind, c.template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, open := parsed.Address(known); got != c.want || !slices.Equal(open, c.open) {
+			t.Errorf("%s: %s %v, want %s %v", c.template, got, open, c.want, c.open)
+		}
 	}
 }

@@ -77,8 +77,8 @@ func newRoot(s *streams) *cobra.Command {
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
-	root.AddCommand(newRunCommand(s), newTailCommand(s), newRBACCommand(s), newCheckpointCommand(s), newValidateCommand(s),
-		newVersionCommand(s))
+	root.AddCommand(newRunCommand(s), newTailCommand(s), newRBACCommand(s), newCheckpointCommand(s), newAsyncAPICommand(s),
+		newValidateCommand(s), newVersionCommand(s))
 	return root
 }
 

@@ -86,3 +86,20 @@ func TestRun_prints_events_for_a_person_and_goes_on_where_it_was(t *testing.T) {
 		t.Errorf("the lines are %q, %v", lines, err)
 	}
 }
+
+func TestAsyncAPI_looks_names_up_in_the_cluster(t *testing.T) {
+	r := rigOn(t, controlplane.ForTest(t, controlplane.Config{}), `[{resource: deploy}, {resource: cm, namespaces: [shop]}]`)
+	code, _, said := r.command("asyncapi", "--config", r.config)
+	if code != 2 || !strings.Contains(said, "--kubeconfig") {
+		t.Errorf("without a cluster it ends with %d: %s", code, said)
+	}
+	code, out, said := r.command("asyncapi", "--config", r.config, "--kubeconfig", filepath.Join(r.dir, "kubeconfig"))
+	if code != 0 || said != "" {
+		t.Fatalf("it ends with %d: %s", code, said)
+	}
+	for _, want := range []string{"k8s.e2e.apps.deployments.{namespace}.{name}", "const: /clusters/e2e/apis/apps/v1/deployments\n", "const: /clusters/e2e/api/v1/configmaps\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+}

@@ -95,5 +95,6 @@ func TestEvents_are_read_by_clients_that_nobody_here_wrote(t *testing.T) {
 		t.Run("kcat/"+log, func(t *testing.T) { p.kcat(t, log) })
 		t.Run("console consumer/"+log, func(t *testing.T) { p.consoleConsumer(t, log) })
 	}
+	t.Run("AsyncAPI", p.areDescribed)
 	t.Run("compacted", p.compacted)
 }

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package asyncapi
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+)
+
+// read is what a program reads of a document.
+type read struct {
+	Servers map[string]struct {
+		Host     string
+		Security []struct {
+			Ref string `json:"$ref"`
+		}
+	}
+	Channels map[string]struct {
+		Address    string
+		Parameters map[string]struct{ Enum []string }
+		Messages   map[string]struct {
+			Ref string `json:"$ref"`
+		}
+		Bindings struct{ Kafka map[string]any }
+	}
+	Operations map[string]struct {
+		Action   string
+		Messages []any
+	}
+	Components struct {
+		Messages map[string]json.RawMessage
+		Schemas  map[string]json.RawMessage
+	}
+}
+
+func documentOf(t *testing.T, cluster string, pipelines ...Pipeline) (d read, text string) {
+	t.Helper()
+	b, err := json.Marshal(Document(&Config{Cluster: cluster, Pipelines: pipelines}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d, string(b)
+}
+
+func pipeline(t *testing.T, name string, b Broker, address string, resources ...Resource) Pipeline {
+	t.Helper()
+	kind := encode.Subject
+	if b == Kafka {
+		kind = encode.Topic
+	}
+	parsed, err := encode.ParseTemplate(kind, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Pipeline{Name: name, Broker: b, Servers: []Server{{Host: string(b) + ":1", Protocol: string(b)}}, Address: parsed, Stream: "S", Resources: resources}
+}
+
+var (
+	pods        = Resource{Plural: "pods", Namespaced: true, Payload: "object"}
+	nodes       = Resource{Version: "v1", Plural: "nodes", Payload: "metadata"}
+	deployments = Resource{Group: "apps", Version: "v1", Plural: "deployments", Namespaced: true, Namespaces: []string{"web", "shop"}, Payload: "object"}
+)
+
+func TestDocument_has_a_channel_for_each_address_and_all_that_is_published_there(t *testing.T) {
+	d, _ := documentOf(t, "prod", pipeline(t, "audit", NATS, encode.DefaultSubject, deployments, nodes, pods))
+	want := map[string]string{
+		"audit.deployments.apps": "k8s.prod.apps.deployments.{namespace}.{name}", "audit.nodes": "k8s.prod.core.nodes.{namespace}.{name}",
+		"audit.pods": "k8s.prod.core.pods.{namespace}.{name}",
+	}
+	for name, enum := range map[string][]string{"audit.deployments.apps": {"shop", "web", "_"}, "audit.nodes": {"_"}, "audit.pods": nil} {
+		ch := d.Channels[name]
+		if ch.Address != want[name] || !slices.Equal(ch.Parameters["namespace"].Enum, enum) || len(ch.Messages) != len(kinds()) {
+			t.Errorf("%s: %+v", name, ch)
+		}
+		if o := d.Operations["publish."+name]; o.Action != "send" || len(o.Messages) != len(kinds()) {
+			t.Errorf("its operation is %+v", o)
+		}
+		for message := range ch.Messages {
+			if d.Components.Messages[message] == nil {
+				t.Errorf("there is no message %s", message)
+			}
+		}
+	}
+	if len(d.Channels) != 3 || len(d.Operations) != 3 {
+		t.Errorf("%d channels, %d operations", len(d.Channels), len(d.Operations))
+	}
+}
+
+func TestDocument_pipelines_share_servers_and_topics(t *testing.T) {
+	first, second := pipeline(t, "first", Kafka, "kubernetes", pods), pipeline(t, "second", Kafka, "kubernetes", nodes, deployments)
+	first.Servers[0].Security = []Security{{Name: "plain", Type: "plain"}}
+	second.Servers[0].Security = []Security{{Name: "plain", Type: "plain"}, {Name: "certificate", Type: "X509"}}
+	first.Tombstones, second.Tombstones, first.Partitions = true, true, 12
+	d, _ := documentOf(t, "prod", first, second)
+	ch, one := d.Channels["first"]
+	if !one || len(d.Channels) != 1 || len(d.Servers) != 1 {
+		t.Fatalf("channels %v, servers %v", d.Channels, d.Servers)
+	}
+	if n := 3*len(kinds()) + 2 + 1; len(ch.Messages) != n { // and what writers begin with, and the tombstone
+		t.Errorf("%d messages, want %d: %v", len(ch.Messages), n, slices.Sorted(maps.Keys(ch.Messages)))
+	}
+	if ch.Bindings.Kafka["topic"] != "kubernetes" || ch.Bindings.Kafka["partitions"] != 12.0 {
+		t.Errorf("bindings %v", ch.Bindings)
+	}
+	if s := d.Servers["kafka-kafka-1"]; len(s.Security) != 2 {
+		t.Errorf("servers %+v", d.Servers)
+	}
+}
+
+func TestDocument_leaves_open_what_only_a_cluster_knows(t *testing.T) {
+	d, text := documentOf(t, "", pipeline(t, "audit", Kafka, "{cluster}-{version}-{resource}", pods, nodes))
+	if a := d.Channels["audit.pods"]; a.Address != "{cluster}-{version}-pods" || len(a.Parameters) != 2 || a.Bindings.Kafka["topic"] != nil {
+		t.Errorf("pods: %+v", a)
+	}
+	if a := d.Channels["audit.nodes"]; a.Address != "{cluster}-v1-nodes" || len(a.Parameters) != 1 {
+		t.Errorf("nodes: %+v", a)
+	}
+	if want := `"pattern":"^/clusters/[^/]+/api/[^/]+/pods$"`; !strings.Contains(text, want) {
+		t.Errorf("%s is not in it", want)
+	}
+}
+
+func TestDocument_tells_payloads_of_a_resource_apart(t *testing.T) {
+	there, here := pods, pods
+	there.Namespaces, here.Namespaces, here.Payload = []string{"a"}, []string{"b"}, "metadata"
+	d, _ := documentOf(t, "prod", pipeline(t, "audit", NATS, encode.DefaultSubject, there, here))
+	for _, name := range []string{"audit.pods.added.object", "audit.pods.added.metadata", "audit.pods.gap"} {
+		if d.Channels["audit"].Messages[name].Ref == "" {
+			t.Errorf("there is no %s in %v", name, slices.Sorted(maps.Keys(d.Channels["audit"].Messages)))
+		}
+	}
+}
+
+func TestDocument_has_no_schema_that_nothing_refers_to(t *testing.T) {
+	structured := pipeline(t, "b", Kafka, "t", nodes)
+	structured.Structured = true
+	for _, pipelines := range [][]Pipeline{
+		{pipeline(t, "a", NATS, encode.DefaultSubject, pods)}, {structured}, {pipeline(t, "a", Kafka, "u", deployments), structured},
+	} {
+		d, text := documentOf(t, "prod", pipelines...)
+		for name := range d.Components.Schemas {
+			if !strings.Contains(text, `"#/components/schemas/`+name+`"`) {
+				t.Errorf("nothing refers to %s", name)
+			}
+		}
+		for part := range strings.SplitSeq(text, `"#/components/schemas/`) {
+			if name, _, _ := strings.Cut(part, `"`); part != text && d.Components.Schemas[name] == nil && !strings.HasPrefix(part, "{") {
+				t.Errorf("there is no schema %s", name)
+			}
+		}
+	}
+}
+
+func TestDocument_is_the_same_each_time(t *testing.T) {
+	pipelines := []Pipeline{pipeline(t, "a", NATS, encode.DefaultSubject, pods, nodes, deployments), pipeline(t, "b", Kafka, "t-{resource}", pods, nodes)}
+	_, first := documentOf(t, "prod", pipelines...)
+	for range 20 {
+		if _, again := documentOf(t, "prod", pipelines...); again != first {
+			t.Fatalf("it was\n%s\nand is\n%s", first, again)
+		}
+	}
+}
