@@ -107,7 +107,7 @@ type Topic struct {
 }
 
 // watchFor is longer than it takes a bridge that publishes to commit.
-const watchFor = 2500 * time.Millisecond
+const watchFor = 5 * time.Second
 
 // String implements [Place].
 func (t Topic) String() string { return "topic " + t.Config.Topic }
