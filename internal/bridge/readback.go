@@ -172,9 +172,22 @@ func (p *session) learn(rows map[string]map[string]checkpoint.Row, m *sink.Store
 		if !exists {
 			before, exists = known[name][said.key]
 		}
-		if !exists || before.Sequence < said.row.Sequence || before.Partition != said.row.Partition {
+		if !exists || follows(before, said.row) {
 			add(rows, name, said)
 		}
+	}
+}
+
+// follows reports whether the log has row behind before, both of one object. In a topic that got more partitions an object's events are in two, one
+// of which is read after the other: then versions tell.
+func follows(before, row checkpoint.Row) bool {
+	switch {
+	case before.Partition == row.Partition:
+		return before.Sequence < row.Sequence
+	case before.Superseded != row.Superseded:
+		return before.Superseded
+	default:
+		return checkpoint.Newer(before, row.ResourceVersion, row.Deleted)
 	}
 }
 

@@ -335,3 +335,57 @@ func TestReadBack_begins_before_what_was_under_way(t *testing.T) {
 	}
 	r.marks.end(window, sink.Receipt{}, "")
 }
+
+// An object's events are in two partitions since the topic got more of them, and the one with the newer events is read first.
+func TestReadBack_knows_the_newest_state_in_whatever_partition_it_is(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r, s := saved(t, log, store)
+	send(t, s, source.Updated, "a", "u1", "30", source.ReasonWatch)
+	send(t, s, source.Deleted, "a", "u1", "31", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u2", "32", source.ReasonWatch)
+	r.settle()
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+	r = start(t, log, store)
+	lines := len(log.log)
+	older, deleted, newest := log.log[lines-3], log.log[lines-2], log.log[lines-1]
+	older.Partition, deleted.Partition, newest.Partition, newest.Sequence = 0, 0, 1, 1
+	for _, order := range [][]sink.Stored{{older, deleted, newest}, {newest, older, deleted}} {
+		learned, again := map[string]map[string]checkpoint.Row{}, map[string]map[string]checkpoint.Row{}
+		for _, m := range order {
+			r.learn(learned, &m, nil)
+			r.relearn(again, &m, map[string]string{s.name: "40"})
+		}
+		for _, rows := range []map[string]map[string]checkpoint.Row{learned, again} {
+			if row := rows[s.name]["default/a"]; row.ResourceVersion != "32" || row.UID != "u2" || row.Partition != 1 || row.Sequence != 1 {
+				t.Errorf("known is %+v", row)
+			}
+		}
+	}
+}
+
+func TestFollows_places_decide_and_else_versions(t *testing.T) {
+	at := func(partition int32, sequence uint64, version string) checkpoint.Row {
+		return checkpoint.Row{UID: "u", ResourceVersion: version, Partition: partition, Sequence: sequence}
+	}
+	over := at(0, 9, "9")
+	over.Superseded = true
+	for _, c := range []struct {
+		before, row checkpoint.Row
+		want        bool
+	}{
+		{at(0, 1, "9"), at(0, 2, "5"), true},
+		{at(0, 2, "5"), at(0, 1, "9"), false},
+		{at(0, 9, "5"), at(1, 1, "10"), true},
+		{at(1, 1, "10"), at(0, 9, "5"), false},
+		{at(1, 1, "10"), at(0, 9, "10"), false},
+		{over, at(1, 1, "5"), true},
+		{at(1, 1, "5"), over, false},
+	} {
+		if got := follows(c.before, c.row); got != c.want {
+			t.Errorf("%+v behind %+v: %v", c.row, c.before, got)
+		}
+	}
+}

@@ -156,6 +156,9 @@ func historyOf(id string) int {
 // such objects than there are.
 func (p *session) relearn(rows map[string]map[string]checkpoint.Row, m *sink.Stored, oldest map[string]string) {
 	for name, said := range p.says(m) {
+		if before, exists := rows[name][said.key]; exists && !follows(before, said.row) {
+			continue
+		}
 		if said.row.Deleted && (said.row.Superseded || !after(said.row.ResourceVersion, oldest[name])) {
 			delete(rows[name], said.key)
 		} else {
