@@ -28,6 +28,16 @@ func completeArgs(cmd *cobra.Command, values func() []string) {
 	}
 }
 
+// completeResources makes a shell offer resources as arguments, unless a file names them.
+func completeResources(cmd *cobra.Command, file *string) {
+	completeArgs(cmd, func() []string {
+		if *file != "" {
+			return nil
+		}
+		return builtins()
+	})
+}
+
 // builtins are the resources that every cluster has, as they are named without doubt.
 func builtins() (names []string) {
 	for group, plurals := range rbac.Every() {

@@ -52,12 +52,7 @@ func newRBACCommand(s *streams) *cobra.Command {
 	cmd.Flags().StringVar(&flags.names.Account, "service-account", "", "bind the roles to the service account of this `name`")
 	cmd.Flags().StringVar(&flags.names.AccountNamespace, "service-account-namespace", "default", "the `namespace` of the service account")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
-	completeArgs(cmd, func() []string {
-		if flags.file != "" {
-			return nil // it names them
-		}
-		return builtins()
-	})
+	completeResources(cmd, &flags.file)
 	complete(cmd, "context", func() []string { return contextsIn(flags.kubeconfig) })
 	return cmd
 }

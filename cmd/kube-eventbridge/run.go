@@ -72,12 +72,7 @@ func newRunCommand(s *streams) *cobra.Command {
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	_ = cmd.MarkFlagDirname("data-dir")
 	complete(cmd, "output", func() []string { return []string{"json", "wide"} })
-	completeArgs(cmd, func() []string {
-		if flags.file != "" {
-			return nil // it names them
-		}
-		return builtins()
-	})
+	completeResources(cmd, &flags.file)
 	complete(cmd, "context", func() []string { return contextsIn(flags.kubeconfig) })
 	return cmd
 }
