@@ -40,3 +40,27 @@ func BenchmarkChange_metadata(b *testing.B) {
 	cfg.Payload = Metadata
 	benchmark(b, pods, "pod.json", cfg)
 }
+
+func BenchmarkChange_redacted(b *testing.B) {
+	for name, paths := range map[string][]string{
+		"env":           {"spec.containers[*].env[*].value"},
+		"annotation":    {`metadata.annotations["example.com/token"]`},
+		"both":          {"spec.containers[*].env[*].value", `metadata.annotations["example.com/token"]`},
+		"not-in-a-pod":  {"data[*]"},
+		"all-of-status": {"status"},
+	} {
+		b.Run(name, func(b *testing.B) {
+			cfg := config()
+			for _, s := range paths {
+				cfg.Redact = append(cfg.Redact, path(b, s))
+			}
+			benchmark(b, pods, "pod.json", cfg)
+		})
+	}
+}
+
+func BenchmarkChange_secretHashes(b *testing.B) {
+	cfg := config()
+	cfg.SecretHashes = NewHashes([]byte("0123456789abcdef"))
+	benchmark(b, secrets, "secret.json", cfg)
+}

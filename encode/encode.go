@@ -6,7 +6,7 @@
 //
 // An object is not decoded. Its bytes are copied except for two members, which configuration may keep:
 // metadata.managedFields and the last-applied-configuration annotation. Everything else arrives as the API server sent it;
-// annotations of which nothing is left arrive as {}. Values of Secrets are the exception: see [Config].
+// annotations of which nothing is left arrive as {}. Values of Secrets, and those that are to be redacted, are the exception: see [Config].
 package encode
 
 import (
@@ -61,6 +61,13 @@ type Config struct {
 	// annotations in which kubectl and other tools keep a copy of the object are removed whatever Keep says. A Secret that cannot be decoded
 	// is sent as its identity alone.
 	SecretValues bool
+	// SecretHashes, if not nil, makes each mask of a Secret's value the base64 of "[redacted hmac-sha256:<16 hex digits>]", so that it can be seen
+	// that a value changed. What is not base64 where it should be has the mask without a hash.
+	SecretHashes *Hashes
+	// Redact names values that are replaced: texts by "[redacted]", which is in base64 where a ConfigMap or a Secret has base64, numbers by 0, booleans by
+	// false, objects by {} and lists by []; null stays. As managedFields and the annotations in which tools keep a copy of the object
+	// may repeat a value, they are removed whatever Keep says.
+	Redact []Path
 	// Subject renders the message's subject or topic; nil means DefaultSubject.
 	Subject *Template
 	// BareIDs makes a message's ID the event's id alone, for a log that recognises no repetition by it. Otherwise it tells events of one id in several
@@ -79,6 +86,8 @@ type Encoder struct {
 	cfg    Config
 
 	keepManaged, keepApplied, redact bool
+	// redaction is nil where nothing is to be redacted.
+	redaction *redaction
 	// shared: objects do not each have a subject of their own.
 	shared bool
 
@@ -90,7 +99,8 @@ type Encoder struct {
 	identity []byte
 }
 
-// New returns the encoder of a stream. It panics if cfg has a mode, a payload or a name in Keep that does not exist.
+// New returns the encoder of a stream. It panics if cfg has a mode, a payload or a name in Keep that does not exist, or a path that
+// [CheckRedact] refuses.
 func New(stream source.Stream, cfg Config) *Encoder {
 	if cfg.Mode == "" {
 		cfg.Mode = Binary
@@ -103,8 +113,9 @@ func New(stream source.Stream, cfg Config) *Encoder {
 	}
 	e := &Encoder{stream: stream, cfg: cfg}
 	e.check()
-	e.keepManaged = slices.Contains(cfg.Keep, KeepManagedFields)
-	e.keepApplied = slices.Contains(cfg.Keep, KeepLastApplied)
+	e.redaction = newRedaction(stream.Resource, cfg.Redact)
+	e.keepManaged = slices.Contains(cfg.Keep, KeepManagedFields) && e.redaction == nil
+	e.keepApplied = slices.Contains(cfg.Keep, KeepLastApplied) && e.redaction == nil
 	e.redact = stream.Group == "" && stream.Resource.Resource == "secrets" && !cfg.SecretValues
 
 	e.shared = !cfg.Subject.PerObject()
@@ -147,8 +158,12 @@ func (e *Encoder) Change(m *sink.Message, c *source.Change) error {
 		e.redacted(m, c, body)
 		return nil
 	}
-	w := walk{keepManaged: e.keepManaged, keepApplied: e.keepApplied}
-	if err := w.object(body); err != nil {
+	w := walk{keepManaged: e.keepManaged, keepApplied: e.keepApplied, dropCopies: e.redaction != nil}
+	err := w.object(body)
+	if err == nil && e.redaction != nil {
+		err = e.redaction.mark(body, &w)
+	}
+	if err != nil {
 		return fmt.Errorf("encode %s %s: %w", e.stream.Resource, c.Key(), err)
 	}
 	e.begin(m, c, &w, typeOf(c.Op), "")
@@ -169,7 +184,10 @@ func (e *Encoder) Change(m *sink.Message, c *source.Change) error {
 // redacted fills m from a Secret, or from a change of which only the identity is known.
 func (e *Encoder) redacted(m *sink.Message, c *source.Change, body []byte) {
 	var w walk
-	data, err := redacted(body, e.cfg.Payload == Metadata, e.keepManaged)
+	data, err := redacted(body, hasher{e.cfg.SecretHashes, c.Namespace, c.Name}, e.cfg.Payload == Metadata, e.keepManaged)
+	if err == nil && e.redaction != nil {
+		data, err = e.redaction.apply(data)
+	}
 	if err == nil {
 		err = w.object(body)
 	}
@@ -188,7 +206,7 @@ func (e *Encoder) redacted(m *sink.Message, c *source.Change, body []byte) {
 func (e *Encoder) Rejected(m *sink.Message, c *source.Change, cause error, size int) {
 	var w walk
 	body := c.Body.Bytes()
-	if w.object(body) != nil || e.redact && !valid(body) {
+	if w.object(body) != nil || (e.redact || e.redaction != nil) && !valid(body) {
 		w = walk{}
 	}
 	e.begin(m, c, &w, TypeRejected, ".rejected")

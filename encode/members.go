@@ -104,11 +104,31 @@ func (o *members) is(name string) bool {
 	return err == nil && string(u) == name
 }
 
+// text returns the member's name; nothing where it is no text.
+func (o *members) text() string {
+	u, err := jsontext.AppendUnquote(nil, o.b[o.name.from-1:o.name.to+1])
+	if err != nil {
+		return ""
+	}
+	return string(u)
+}
+
 // cuts is a list of ranges in ascending order.
 type cuts struct {
 	few  [3]span
 	n    int
 	more []span
+	// masked are values that are replaced, in ascending order.
+	masked []hit
+}
+
+func (c *cuts) len() int { return c.n + len(c.more) }
+
+func (c *cuts) at(i int) span {
+	if i < c.n {
+		return c.few[i]
+	}
+	return c.more[i-c.n]
 }
 
 func (c *cuts) add(s span) {
@@ -122,6 +142,9 @@ func (c *cuts) add(s span) {
 
 // copy appends what the cuts leave of the range r of b. No cut reaches across an end of r.
 func (c *cuts) copy(dst, b []byte, r span) []byte {
+	if c.masked != nil {
+		return c.copyMasked(dst, b, r)
+	}
 	for _, list := range [...][]span{c.few[:c.n], c.more} {
 		for _, s := range list {
 			if s.from >= r.from && s.to <= r.to {

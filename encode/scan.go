@@ -24,11 +24,15 @@ type span struct{ from, to int }
 // cut, and the last one is believed, as decoders do.
 type walk struct {
 	keepManaged, keepApplied bool
+	// dropCopies removes all annotations that copy the object.
+	dropCopies bool
 
 	// cuts is what to leave out.
 	cuts cuts
 	// metadata is the value of that name; the zero span if there is none, or it is not an object.
 	metadata span
+	// managedFields is the last value of that name.
+	managedFields span
 
 	created, changed stamp
 	// manager is the JSON string, with its quotes, of the newest managedFields entry.
@@ -109,6 +113,7 @@ func (w *walk) meta(b []byte, i int) int {
 		switch {
 		case o.is("managedFields"):
 			end := w.managed(b, o.value)
+			w.managedFields = span{o.value, end}
 			if w.keepManaged {
 				o.keep(end)
 			} else {
@@ -132,7 +137,7 @@ func (w *walk) annotations(b []byte, i int) int {
 	o := members{b: b, pos: i + 1}
 	for o.next() {
 		end := skip(b, o.value)
-		if o.is(lastApplied) {
+		if o.is(lastApplied) || w.dropCopies && o.copiesObject() {
 			o.drop(end, &w.cuts)
 		} else {
 			o.keep(end)

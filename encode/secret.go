@@ -21,8 +21,8 @@ func valid(b []byte) bool { return jsontext.Value(b).IsValid() }
 
 // redacted returns a Secret with what is known to be harmless: the names it knows, with the values of data and
 // stringData masked. Everything is decoded, and the first doubt is an error.
-func redacted(body []byte, metadataOnly, keepManaged bool) ([]byte, error) {
-	r := redactor{dec: jsontext.NewDecoder(bytes.NewBuffer(body))}
+func redacted(body []byte, hash hasher, metadataOnly, keepManaged bool) ([]byte, error) {
+	r := redactor{dec: jsontext.NewDecoder(bytes.NewBuffer(body)), hash: hash}
 	err := r.object(func(name string) error {
 		switch name {
 		case "apiVersion", "kind":
@@ -35,7 +35,7 @@ func redacted(body []byte, metadataOnly, keepManaged bool) ([]byte, error) {
 			}
 		case "data", "stringData":
 			if !metadataOnly {
-				return r.masked()
+				return r.masked(name == "data")
 			}
 		}
 		return r.dec.SkipValue()
@@ -51,8 +51,9 @@ func redacted(body []byte, metadataOnly, keepManaged bool) ([]byte, error) {
 
 // redactor copies from dec to out.
 type redactor struct {
-	dec *jsontext.Decoder
-	out []byte
+	dec  *jsontext.Decoder
+	out  []byte
+	hash hasher
 }
 
 // object copies an object. member is called behind each name, and passes the value on or skips it; then the name goes too.
@@ -103,6 +104,13 @@ func (r *redactor) metadata(name string, keepManaged bool) error {
 	}
 }
 
+// copiesObject is copiesObject for the member's name.
+func (o *members) copiesObject() bool {
+	v := o.b[o.name.from:o.name.to]
+	may := bytes.Contains(v, []byte("applied")) || bytes.Contains(v, []byte("original")) || bytes.IndexByte(v, '\\') >= 0
+	return may && copiesObject(o.text())
+}
+
 // copiesObject reports whether an annotation of this name holds its whole object as a tool applied it, be it compressed:
 // kubectl's, kapp's, Rancher's, and those of operators that follow kubectl.
 func copiesObject(name string) bool {
@@ -110,14 +118,17 @@ func copiesObject(name string) bool {
 		strings.HasSuffix(name, "/last-applied-configuration") || strings.HasSuffix(name, "/last-applied")
 }
 
-// masked copies the names of an object, or null.
-func (r *redactor) masked() error {
+// masked copies the names of an object, or null. Coded says that its values are base64.
+func (r *redactor) masked(coded bool) error {
 	if r.dec.PeekKind() == 'n' {
 		return r.pass()
 	}
-	return r.object(func(string) error {
-		r.out = append(r.out, mask...)
-		return r.dec.SkipValue()
+	return r.object(func(name string) error {
+		v, err := r.dec.ReadValue()
+		if err == nil {
+			r.out = r.hash.appendMask(r.out, name, v, coded)
+		}
+		return err
 	})
 }
 

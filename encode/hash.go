@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package encode
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// MinHashKey is how many bytes a key of [Hashes] has at least.
+const MinHashKey = 16
+
+// Hashes tells whoever has no key whether the value of a Secret is another one than before, and nothing else of it: the hash is
+// the first 8 bytes of the HMAC-SHA256 of namespace, name and key with a zero byte behind each, and the value. So equal values in
+// different places have different hashes. However it is formatted, it says [redacted].
+type Hashes struct{ key []byte }
+
+// NewHashes returns hashes with a key, of which it keeps a copy. It panics if the key is shorter than MinHashKey.
+func NewHashes(key []byte) *Hashes {
+	if len(key) < MinHashKey {
+		panic(fmt.Sprintf("BUG: a key of %d bytes", len(key)))
+	}
+	return &Hashes{slices.Clone(key)}
+}
+
+// Format implements fmt.Formatter for every verb.
+func (*Hashes) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "[redacted]") }
+
+// hasher makes the masks of one Secret. Without hashes they are all the same.
+type hasher struct {
+	*Hashes
+	namespace, name string
+}
+
+// appendMask appends what stands for v, the value of key, which is base64 if coded.
+func (h hasher) appendMask(dst []byte, key string, v jsontext.Value, coded bool) []byte {
+	if h.Hashes == nil {
+		return append(dst, mask...)
+	}
+	value, ok := plain(v, coded)
+	if !ok {
+		return append(dst, mask...)
+	}
+	sum := hmac.New(sha256.New, h.key)
+	for _, s := range []string{h.namespace, h.name, key} {
+		_, _ = io.WriteString(sum, s+"\x00")
+	}
+	_, _ = sum.Write(value)
+	text := fmt.Sprintf("[redacted hmac-sha256:%x]", sum.Sum(nil)[:8])
+	return append(base64.StdEncoding.AppendEncode(append(dst, '"'), []byte(text)), '"')
+}
+
+// plain returns the bytes that a JSON value stands for; false where it stands for none.
+func plain(v jsontext.Value, coded bool) ([]byte, bool) {
+	if v.Kind() != '"' {
+		return nil, false
+	}
+	text, err := jsontext.AppendUnquote(nil, v)
+	if err == nil && coded {
+		text, err = base64.StdEncoding.AppendDecode(nil, text)
+	}
+	return text, err == nil
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package encode
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Path names values within an object: names with dots between, ["a name"] where a name has other characters, and [*] for every element of
+// a list or every member of an object.
+//
+// A name that meets a list is looked for in each of its elements, so that spec.containers.image is spec.containers[*].image. What is
+// not there is not named. The zero Path is none.
+type Path struct {
+	text  string
+	steps []step
+}
+
+// step is a name, or every member or element.
+type step struct {
+	name  string
+	every bool
+}
+
+// maxSteps is how deep a path goes at most.
+const maxSteps = 64
+
+// ParsePath parses a path. Its errors name the path, the character that is wrong, counted from 1, and after a semicolon what is valid.
+func ParsePath(s string) (Path, error) {
+	p := Path{text: s}
+	rest := strings.TrimPrefix(s, ".") // as kubectl begins them
+	for first := true; rest != "" || first; first = false {
+		var wrong string
+		at := rest
+		if !first && rest[0] == '.' {
+			at = rest[1:]
+		}
+		switch {
+		case strings.HasPrefix(rest, "["):
+			rest, wrong = p.bracket(rest)
+		case first || rest[0] == '.':
+			rest, wrong = p.plain(at)
+		default:
+			wrong = "a name does not go on like this"
+		}
+		if wrong == "" && len(p.steps) > maxSteps {
+			wrong = fmt.Sprintf("it is deeper than %d steps", maxSteps)
+		}
+		if wrong != "" {
+			return Path{}, fmt.Errorf("path %q: %s at character %d; write names with dots between, [\"a name\"] around one with other characters than "+
+				"letters, digits, _ and -, and [*] for every element, as in spec.containers[*].env[*].value", s, wrong, 1+len([]rune(s[:len(s)-len(at)])))
+		}
+	}
+	return p, nil
+}
+
+// plain reads a name without quotes.
+func (p *Path) plain(s string) (rest, wrong string) {
+	n := 0
+	for n < len(s) && nameByte(s[n]) {
+		n++
+	}
+	switch {
+	case n == 0 && s == "":
+		return "", "a name is missing"
+	case n == 0:
+		return "", "a name does not begin like this"
+	}
+	p.steps = append(p.steps, step{name: s[:n]})
+	return s[n:], ""
+}
+
+func nameByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '$'
+}
+
+// bracket reads ["a name"], ['a name'] or [*].
+func (p *Path) bracket(s string) (rest, wrong string) {
+	if rest, every := strings.CutPrefix(s, "[*]"); every {
+		p.steps = append(p.steps, step{every: true})
+		return rest, ""
+	}
+	if len(s) < 2 || s[1] != '"' && s[1] != '\'' {
+		return "", "a bracket has neither a name in quotes nor *"
+	}
+	name, rest, closed := strings.Cut(s[2:], s[1:2]+"]")
+	switch {
+	case !closed:
+		return "", "a bracket is not closed"
+	case name == "":
+		return "", "a name is empty"
+	}
+	p.steps = append(p.steps, step{name: name})
+	return rest, ""
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler with [ParsePath].
+func (p *Path) UnmarshalText(text []byte) (err error) {
+	*p, err = ParsePath(string(text))
+	return err
+}
+
+// String returns the path as it was given.
+func (p Path) String() string { return p.text }
+
+// Equal reports whether both name the same in every object, however they are written.
+func (p Path) Equal(q Path) bool { return slices.Equal(p.steps, q.steps) }
+
+// IsZero reports whether it is the zero Path.
+func (p Path) IsZero() bool { return p.steps == nil }
+
+// Within reports whether what q names is within what p names, or the same, in every object that has both.
+func (p Path) Within(q Path) bool {
+	if len(q.steps) > len(p.steps) {
+		return false
+	}
+	for i, s := range q.steps {
+		if !s.every && s != p.steps[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// identity are the values that are in the attributes, the key or the subject of events, and cannot be taken from the data alone.
+func identity() []Path {
+	all := []string{"apiVersion", "kind"}
+	for _, name := range []string{"name", "namespace", "uid", "resourceVersion", "creationTimestamp", "managedFields"} {
+		all = append(all, "metadata."+name)
+	}
+	paths := make([]Path, len(all))
+	for i, s := range all {
+		p, err := ParsePath(s)
+		if err != nil {
+			panic("BUG: " + err.Error())
+		}
+		paths[i] = p
+	}
+	return paths
+}
+
+// CheckRedact returns an error if what p names cannot be redacted, because attributes of events are made of it.
+func CheckRedact(p Path) error {
+	for _, q := range identity() {
+		if q.Within(p) || p.Within(q) {
+			return fmt.Errorf("path %q: attributes of every event are made of %s; name something else of metadata, or of the rest of the object", p, q)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package encode
+
+import (
+	"strings"
+	"testing"
+)
+
+func path(t testing.TB, s string) Path {
+	t.Helper()
+	p, err := ParsePath(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestParsePath_refuses_what_it_does_not_understand_and_says_where(t *testing.T) {
+	const valid = `; write names with dots between, ["a name"] around one with other characters than letters, digits, _ and -, and [*] for every element, ` +
+		`as in spec.containers[*].env[*].value`
+	for s, want := range map[string]string{
+		"":                        "a name is missing at character 1",
+		".":                       "a name is missing at character 2",
+		"spec.":                   "a name is missing at character 6",
+		"spec..x":                 "a name does not begin like this at character 6",
+		"spec.*":                  "a name does not begin like this at character 6",
+		"spec.[*]":                "a name does not begin like this at character 6",
+		"{.spec}":                 "a name does not begin like this at character 1",
+		"größe":                   "a name does not go on like this at character 3",
+		`a["größe"]/`:             "a name does not go on like this at character 11",
+		"spec x":                  "a name does not go on like this at character 5",
+		"a[*]b":                   "a name does not go on like this at character 5",
+		"a.example.com/x":         "a name does not go on like this at character 14",
+		`a.example\.com`:          "a name does not go on like this at character 10",
+		"spec[0]":                 "a bracket has neither a name in quotes nor * at character 5",
+		"spec[":                   "a bracket has neither a name in quotes nor * at character 5",
+		"spec[]":                  "a bracket has neither a name in quotes nor * at character 5",
+		`spec["a`:                 "a bracket is not closed at character 5",
+		`spec["a'].x`:             "a bracket is not closed at character 5",
+		`spec[""]`:                "a name is empty at character 5",
+		"$.spec..containers":      "a name does not begin like this at character 8",
+		strings.Repeat("[*]", 65): "it is deeper than 64 steps at character 193",
+	} {
+		_, err := ParsePath(s)
+		if err == nil || !strings.HasSuffix(err.Error(), want+valid) || !strings.HasPrefix(err.Error(), `path "`) {
+			t.Errorf("%q: got %v, want %s", s, err, want)
+		}
+	}
+}
+
+func TestPath_is_the_same_however_it_is_written(t *testing.T) {
+	for a, b := range map[string]string{
+		"spec.x":      `.spec["x"]`,
+		"a[*].b":      `['a'][*]["b"]`,
+		`a["b.c/d"]`:  `a['b.c/d']`,
+		`a["it's"]`:   `["a"]["it's"]`,
+		"x-y_z.$ref0": `x-y_z["$ref0"]`,
+	} {
+		if p, q := path(t, a), path(t, b); !p.Equal(q) || p.String() != a {
+			t.Errorf("%s is not %s", p, q)
+		}
+	}
+	if path(t, "a[*]").Equal(path(t, `a["*"]`)) {
+		t.Error("every element is one whose name is *")
+	}
+}
+
+func TestCheckRedact_refuses_what_attributes_are_made_of(t *testing.T) {
+	for s, covers := range map[string]string{
+		"metadata": "metadata.name", "[*]": "apiVersion", "metadata[*]": "metadata.name", "metadata.name": "metadata.name", "kind": "kind",
+		"kind[*]": "kind", "metadata.managedFields[*].manager": "metadata.managedFields", "[*].uid": "metadata.uid",
+	} {
+		err := CheckRedact(path(t, s))
+		if err == nil || !strings.Contains(err.Error(), "attributes of every event are made of "+covers+";") {
+			t.Errorf("%s: got %v, want one about %s", s, err, covers)
+		}
+	}
+	for _, s := range []string{"spec", "metadata.annotations", "metadata.labels[*]", "[*].containers", "metadata.generateName", "data[*]", "spec.name"} {
+		if err := CheckRedact(path(t, s)); err != nil {
+			t.Errorf("%s: %v", s, err)
+		}
+	}
+}

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package encode
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"pgregory.net/rapid"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+func redacting(t testing.TB, r source.Resource, cfg Config, all ...string) *Encoder {
+	t.Helper()
+	for _, s := range all {
+		cfg.Redact = append(cfg.Redact, path(t, s))
+	}
+	return New(source.Stream{Resource: r}, cfg)
+}
+
+func dataOf(t testing.TB, e *Encoder, object string) string {
+	t.Helper()
+	m := dirty()
+	if err := e.Change(m, ident(source.Updated, object)); err != nil {
+		t.Fatal(err)
+	}
+	return string(m.Data)
+}
+
+func TestRedact_replaces_the_values_that_a_path_names_and_nothing_else(t *testing.T) {
+	for _, c := range []struct{ paths, object, want string }{
+		{"spec.x", `{"spec":{"x":"v","y":"v"},"x":"v"}`, `{"spec":{"x":"[redacted]","y":"v"},"x":"v"}`},
+		{"spec.x", `{"spec":{"x":-1.5e3}}`, `{"spec":{"x":0}}`},
+		{"spec.x", `{"spec":{"x":true}}`, `{"spec":{"x":false}}`},
+		{"spec.x", `{"spec":{"x":null}}`, `{"spec":{"x":null}}`},
+		{"spec.x", `{"spec":{"x":{"key":"v"}}}`, `{"spec":{"x":{}}}`},
+		{"spec.x", `{"spec":{"x":["v",["v"]]}}`, `{"spec":{"x":[]}}`},
+		{"spec.x", `{"spec":"x"}`, `{"spec":"x"}`},
+		{"spec.x", `{"spec":{"\u0078":"v"}}`, `{"spec":{"\u0078":"[redacted]"}}`},
+		{"spec.x", `{"spec":{"x":"v"},"spec":{"x":"v","x":"v"}}`, `{"spec":{"x":"[redacted]"},"spec":{"x":"[redacted]","x":"[redacted]"}}`},
+		{"spec.l[*].v", `{"spec":{"l":[{"n":"a","v":"v"},{"v":1},{},"v"]}}`, `{"spec":{"l":[{"n":"a","v":"[redacted]"},{"v":0},{},"v"]}}`},
+		{"spec.l.v", `{"spec":{"l":[{"n":"a","v":"v"},[{"v":1}]]}}`, `{"spec":{"l":[{"n":"a","v":"[redacted]"},[{"v":0}]]}}`},
+		{"spec.l[*]", `{"spec":{"l":["v",1,["v"],{"k":"v"}]}}`, `{"spec":{"l":["[redacted]",0,[],{}]}}`},
+		{"data[*]", `{"data":{"a":"v","b":"v"}}`, `{"data":{"a":"[redacted]","b":"[redacted]"}}`},
+		{"data", `{"data":{"a":"v","b":"v"}}`, `{"data":{}}`},
+		{"a[*].b a.c.d", `{"a":{"c":{"b":"v","d":"v","e":"v"},"f":{"b":"v","d":"v"}}}`, `{"a":{"c":{"b":"[redacted]","d":"[redacted]","e":"v"},"f":{"b":"[redacted]","d":"v"}}}`},
+		{"a a.b", `{"a":{"b":"v"}}`, `{"a":{}}`},
+		{`metadata.annotations["e.com/t"]`, `{"metadata":{"annotations":{"e.com/t":"v","u":"w"}}}`, `{"metadata":{"annotations":{"e.com/t":"[redacted]","u":"w"}}}`},
+		{
+			`metadata.annotations["` + lastApplied + `"]`, `{"metadata":{"annotations":{"` + lastApplied + `":"v","a":"b"}}}`,
+			`{"metadata":{"annotations":{"a":"b"}}}`,
+		},
+		{
+			"metadata.annotations", `{"metadata":{"annotations":{"a":"b","` + lastApplied + `":"v"},"managedFields":[],"name":"n"}}`,
+			`{"metadata":{"annotations":{},"name":"n"}}`,
+		},
+		{"spec.x", `{"metadata":{"managedFields":[{"fieldsV1":{"f:spec":{"v:\"v\"":{}}}}],"name":"n"},"spec":{"x":"v"}}`, `{"metadata":{"name":"n"},"spec":{"x":"[redacted]"}}`},
+		{
+			"spec.x", `{"metadata":{"annotations":{"kapp.k14s.io/original":"v","a":"b","` + lastApplied + `":"v"}}}`,
+			`{"metadata":{"annotations":{"a":"b"}}}`,
+		},
+		{"spec.x", `{}`, `{}`},
+	} {
+		cfg := config()
+		cfg.Keep = []string{KeepManagedFields, KeepLastApplied}
+		if got := dataOf(t, redacting(t, pods, cfg, strings.Fields(c.paths)...), c.object); got != c.want {
+			t.Errorf("%s: %s became\n%s, want\n%s", c.paths, c.object, got, c.want)
+		}
+	}
+}
+
+func TestRedact_of_metadata_alone(t *testing.T) {
+	cfg := config()
+	cfg.Payload = Metadata
+	e := redacting(t, pods, cfg, "spec.x", "metadata.labels.a")
+	got := dataOf(t, e, `{"spec":{"x":"v"},"metadata":{"labels":{"a":"v","b":"w"}},"status":{"x":"v"}}`)
+	if want := `{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"a":"[redacted]","b":"w"}}}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestRedact_keeps_base64_where_typed_clients_decode_it(t *testing.T) {
+	maps := source.Resource{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true}
+	got := dataOf(t, redacting(t, maps, config(), "data.a", "binaryData[*]"), `{"data":{"a":"v"},"binaryData":{"b":"dg=="}}`)
+	if want := `{"data":{"a":"[redacted]"},"binaryData":{"b":"W3JlZGFjdGVkXQ=="}}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	cfg := config()
+	cfg.SecretValues = true
+	got = dataOf(t, redacting(t, secrets, cfg, "data.a"), `{"data":{"a":"dg==","b":"dw=="}}`)
+	if want := `{"data":{"a":"W3JlZGFjdGVkXQ==","b":"dw=="}}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestRedact_holds_for_what_is_left_of_a_Secret_too(t *testing.T) {
+	got := dataOf(t, redacting(t, secrets, config(), "metadata.annotations.token"), `{"metadata":{"annotations":{"token":"v","a":"b"}},"data":{"x":"dg=="}}`)
+	if want := `{"metadata":{"annotations":{"token":"[redacted]","a":"b"}},"data":{"x":"W3JlZGFjdGVkXQ=="}}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestRedact_refuses_what_it_cannot_follow(t *testing.T) {
+	e := redacting(t, pods, config(), "spec.x.y")
+	for _, object := range []string{
+		`{"metadata":{}`, `{"metadata":{}}}`, `{"spec":{"x":[}}`, `{"spec":{"x":[1 2]}}`, `{"metadata":{},"spec":{"x"}}`, `{"metadata":{}} {"spec":{}}`,
+		`{"spec":{"x":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}}`,
+	} {
+		m, c := dirty(), ident(source.Updated, object)
+		if err := e.Change(m, c); !errors.Is(err, errNotObject) {
+			t.Errorf("%.40s: %v, and %s", object, err, m.Data)
+		}
+	}
+	// Of what is not JSON nothing is told: anything may be a value.
+	m := dirty()
+	e.Rejected(m, ident(source.Updated, `{"metadata":{"managedFields":[{"manager":"`+canary+`"}]},"spec":{"x":`), errors.New("x"), 1)
+	if bytes.Contains(render(m), []byte(canary)) {
+		t.Errorf("the rejection is %s", render(m))
+	}
+}
+
+// tree is JSON with its members in order, as often as they are there.
+type tree struct {
+	kind     jsontext.Kind
+	text     string
+	names    []string
+	children []*tree
+}
+
+func parseTree(b []byte) (*tree, error) {
+	d := jsontext.NewDecoder(bytes.NewBuffer(b), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	return readTree(d)
+}
+
+func readTree(d *jsontext.Decoder) (*tree, error) {
+	t, err := d.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	n := &tree{kind: t.Kind()}
+	if n.kind != '{' && n.kind != '[' {
+		n.text = t.String()
+		return n, nil
+	}
+	for d.PeekKind() != '}' && d.PeekKind() != ']' {
+		if n.kind == '{' {
+			name, err := d.ReadToken()
+			if err != nil {
+				return nil, err
+			}
+			n.names = append(n.names, name.String())
+		}
+		c, err := readTree(d)
+		if err != nil {
+			return nil, err
+		}
+		n.children = append(n.children, c)
+	}
+	_, err = d.ReadToken()
+	return n, err
+}
+
+func (n *tree) String() string {
+	if n.kind != '{' && n.kind != '[' {
+		return fmt.Sprintf("%v%q", n.kind, n.text)
+	}
+	return fmt.Sprintf("%v%q%v", n.kind, n.names, n.children)
+}
+
+// redact is what redaction means, path by path.
+func (n *tree) redact(steps []step) {
+	if len(steps) == 0 {
+		n.mask()
+		return
+	}
+	for i, c := range n.children {
+		switch s := steps[0]; {
+		case s.every:
+			c.redact(steps[1:])
+		case n.kind == '[':
+			c.redact(steps)
+		case n.names[i] == s.name:
+			c.redact(steps[1:])
+		}
+	}
+}
+
+func (n *tree) mask() {
+	n.names, n.children = nil, nil
+	masks := map[jsontext.Kind]string{'"': "[redacted]", '0': "0", 't': "false"}
+	if text, ok := masks[n.kind]; ok {
+		n.text = text
+	}
+	if n.kind == 't' {
+		n.kind = 'f'
+	}
+}
+
+// leaveOut removes what is left out of an object that is redacted.
+func (n *tree) leaveOut() {
+	for _, metadata := range n.all("metadata") {
+		metadata.remove(func(name string) bool { return name == "managedFields" })
+		for _, annotations := range metadata.all("annotations") {
+			annotations.remove(copiesObject)
+		}
+	}
+}
+
+// all returns the members of a name.
+func (n *tree) all(name string) (found []*tree) {
+	for i := range n.names {
+		if n.names[i] == name {
+			found = append(found, n.children[i])
+		}
+	}
+	return found
+}
+
+func (n *tree) remove(goes func(name string) bool) {
+	for i := len(n.names) - 1; i >= 0; i-- {
+		if goes(n.names[i]) {
+			n.names, n.children = slices.Delete(n.names, i, i+1), slices.Delete(n.children, i, i+1)
+		}
+	}
+}
+
+// checkRedact compares redaction with what it means, alone and in an event.
+func checkRedact(t tester, b []byte, paths ...Path) {
+	r := newRedaction(pods, paths)
+	got, err := r.apply(b)
+	want, invalid := parseTree(b)
+	if invalid != nil || !json.Valid(b) {
+		return
+	}
+	if want.kind != '{' {
+		if !errors.Is(err, errNotObject) {
+			t.Fatalf("%q is no object: error is %v", b, err)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatalf("%q: %v", b, err)
+	}
+	for _, p := range paths {
+		want.redact(p.steps)
+	}
+	if !json.Valid(got) {
+		t.Fatalf("%q became %q, which is not JSON", b, got)
+	}
+	if after, err := parseTree(got); err != nil || after.String() != want.String() {
+		t.Errorf("%q of %q became %q, want %s (%v)", paths, b, got, want, err)
+	}
+	cfg, m := config(), dirty()
+	cfg.Redact, cfg.Keep = paths, []string{KeepManagedFields, KeepLastApplied}
+	if err := New(source.Stream{Resource: pods}, cfg).Change(m, ident(source.Updated, string(b))); err != nil {
+		t.Fatalf("%q: %v", b, err)
+	}
+	want.leaveOut()
+	if after, err := parseTree(m.Data); err != nil || after.String() != want.String() {
+		t.Errorf("%q of %q became the data %q, want %s (%v)", paths, b, m.Data, want, err)
+	}
+}
+
+func FuzzRedact(f *testing.F) {
+	for _, s := range hostile {
+		f.Add([]byte(s), "spec.x", "metadata.a[*].b")
+	}
+	f.Add([]byte(`{"a":[{"b":[1,{"c":"x"}]},[[{"b":"\""}]]],"\u0061":{"b":2}}`), "a[*].b", "a.b.c")
+	f.Add(body(f, "pod.json"), "spec.containers[*].env[*].value", "metadata.labels[*]")
+	f.Add(body(f, "customresource.json"), "[*].x", "spec")
+	f.Fuzz(func(t *testing.T, b []byte, one, other string) {
+		var paths []Path
+		for _, s := range []string{one, other} {
+			if p, err := ParsePath(s); err == nil && CheckRedact(p) == nil {
+				paths = append(paths, p)
+			}
+		}
+		if len(paths) > 0 {
+			checkRedact(t, b, paths...)
+		}
+	})
+}
+
+func TestRedact_of_bytes_is_redaction_of_what_they_mean(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := objects{t: t, white: rapid.Bool().Draw(t, "white"), repeat: rapid.Bool().Draw(t, "repeat")}
+		b := []byte(o.object(4))
+		var paths []Path
+		for range rapid.IntRange(1, 4).Draw(t, "paths") {
+			var p Path
+			for range rapid.IntRange(1, 4).Draw(t, "steps") {
+				s := step{every: rapid.IntRange(0, 3).Draw(t, "every") == 0}
+				if !s.every {
+					s.name = rapid.SampledFrom([]string{"metadata", "annotations", "spec", "a", "time", `"`, `\`, "日本", "m\u0065tadata"}).Draw(t, "name")
+				}
+				p.steps = append(p.steps, s)
+			}
+			if CheckRedact(p) == nil {
+				paths = append(paths, p)
+			}
+		}
+		if len(paths) > 0 {
+			checkRedact(t, b, paths...)
+		}
+	})
+}
+
+const hashKey = "0123456789abcdef"
+
+func hashed(t *testing.T, key, object string) map[string]string {
+	t.Helper()
+	cfg := config()
+	cfg.SecretHashes = NewHashes([]byte(key))
+	m, c := dirty(), ident(source.Updated, object)
+	if err := New(source.Stream{Resource: secrets}, cfg).Change(m, c); err != nil {
+		t.Fatal(err)
+	}
+	var typed struct {
+		Data       map[string][]byte
+		StringData map[string]string
+	}
+	if err := json.Unmarshal(m.Data, &typed); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for k, v := range typed.Data {
+		all[k] = string(v)
+	}
+	for k, v := range typed.StringData {
+		text, err := base64.StdEncoding.DecodeString(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all["string "+k] = string(text)
+	}
+	return all
+}
+
+func TestHashes_tell_that_a_value_changed_and_no_more(t *testing.T) {
+	const object = `{"metadata":{"name":"n"},"data":{"a":"dg==","b":"dg==","c":"","d":null,"e":"not base64"},"stringData":{"a":"v"}}`
+	got := hashed(t, hashKey, object)
+	if want := "[redacted hmac-sha256:"; !strings.HasPrefix(got["a"], want) || len(got["a"]) != len(want)+len("0123456789abcdef]") {
+		t.Errorf("got %q", got["a"])
+	}
+	switch {
+	case got["a"] == got["b"]:
+		t.Error("equal values of different keys have the same hash")
+	case got["a"] != got["string a"]:
+		t.Error("a value has another hash as text")
+	case got["d"] != "[redacted]" || got["e"] != "[redacted]":
+		t.Errorf("what is no value has a hash: %q", got)
+	case hashed(t, hashKey+"x", object)["a"] == got["a"]:
+		t.Error("another key gives the same hash")
+	case hashed(t, hashKey, strings.ReplaceAll(object, "dg==", "dw=="))["a"] == got["a"]:
+		t.Error("another value gives the same hash")
+	case hashed(t, hashKey, object)["a"] != got["a"]:
+		t.Error("the same value gives another hash")
+	}
+	// The event reference says how to compute it.
+	if want := "[redacted hmac-sha256:00d5ad3e4a97e72a]"; got["a"] != want {
+		t.Errorf("got %s, want %s", got["a"], want)
+	}
+}
+
+func TestHashes_do_not_show_their_key(t *testing.T) {
+	cfg := config()
+	cfg.SecretHashes = NewHashes([]byte(hashKey))
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x"} {
+		if s := fmt.Sprintf(verb, cfg.SecretHashes); s != "[redacted]" {
+			t.Errorf("%s: %s", verb, s)
+		}
+		if s := fmt.Sprintf(verb, cfg); strings.Contains(s, hashKey) || strings.Contains(s, fmt.Sprintf("%x", hashKey)) {
+			t.Errorf("%s: %s", verb, s)
+		}
+	}
+}
+
+func TestRedact_costs_no_more_memory_than_a_list_of_what_it_found(t *testing.T) {
+	e := redacting(t, pods, config(), "spec.containers[*].env[*].value")
+	m, c := &sink.Message{}, change(t, source.Updated, "pod.json")
+	if n := testing.AllocsPerRun(100, func() {
+		if err := e.Change(m, c); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 3 { // the strings, the stack and the hits
+		t.Errorf("%.0f allocations", n)
+	}
+}
