@@ -96,12 +96,6 @@ func (p *Path) bracket(s string) (rest, wrong string) {
 	return rest, ""
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler with [ParsePath].
-func (p *Path) UnmarshalText(text []byte) (err error) {
-	*p, err = ParsePath(string(text))
-	return err
-}
-
 // String returns the path as it was given.
 func (p Path) String() string { return p.text }
 

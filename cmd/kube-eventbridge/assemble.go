@@ -222,11 +222,18 @@ func (p *process) streams(c *config.Pipeline, id checkpoint.Identity) ([]bridge.
 	if err != nil {
 		return nil, nil, err
 	}
+	hashes, err := secretHashes(c)
+	if err != nil {
+		return nil, nil, err
+	}
 	var specs []bridge.StreamSpec
 	for _, r := range c.Resources {
 		encoding := encode.Config{
 			Cluster: id.Cluster, Pipeline: c.Name, Mode: encode.Mode(c.Encoding.Mode), Payload: encode.Payload(r.Payload),
-			SecretValues: c.Encoding.Secrets.Values, Subject: subject, BareIDs: c.Sink.Kafka != nil,
+			SecretValues: c.Encoding.Secrets.Values, SecretHashes: hashes, Subject: subject, BareIDs: c.Sink.Kafka != nil,
+		}
+		if encoding.Redact, err = paths(c.Encoding.Redact, r.Redact); err != nil {
+			return nil, nil, err
 		}
 		for _, k := range c.Encoding.Keep {
 			encoding.Keep = append(encoding.Keep, string(k))

@@ -49,20 +49,32 @@ type Resource struct {
 	Delivery      Delivery `yaml:"delivery"`
 	Payload       Payload  `yaml:"payload"`
 	Snapshot      Snapshot `yaml:"snapshot"`
+	// Redact is Encoding.Redact for this resource alone.
+	Redact []string `yaml:"redact"`
 }
 
 // Encoding says what an event looks like.
 type Encoding struct {
 	Mode Mode `yaml:"mode"`
 	// Keep lists parts of an object that are otherwise removed.
-	Keep    []Part  `yaml:"keep"`
-	Secrets Secrets `yaml:"secrets"`
+	Keep []Part `yaml:"keep"`
+	// Redact lists paths, as encode.ParsePath takes them, of values that are replaced.
+	Redact  []string `yaml:"redact"`
+	Secrets Secrets  `yaml:"secrets"`
 }
 
 // Secrets says what leaves the process of objects of kind Secret.
 type Secrets struct {
 	// Values publishes the values of Secrets.
 	Values bool `yaml:"values"`
+	// Hashes, if not nil, makes values that are not published show when they change.
+	Hashes *SecretHashes `yaml:"hashes"`
+}
+
+// SecretHashes says where the key of the hashes is: in one of a file and an environment variable.
+type SecretHashes struct {
+	KeyFile string `yaml:"keyFile"`
+	KeyEnv  string `yaml:"keyEnv"`
 }
 
 // Sink is where events go: one of its fields is set.

@@ -160,12 +160,18 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 				Buffer:     Buffer{64 << 20},
 			},
 			{
-				Name:      "everything_else",
-				Resources: []Resource{{Resource: ResourceName{Plural: "configmaps"}, Delivery: Every, Payload: PayloadObject, Snapshot: SnapshotInitial}},
-				Encoding:  Encoding{Mode: Binary},
-				Sink:      embedded(),
-				Recovery:  recovery,
-				OnReject:  OnRejectPublish,
+				Name: "everything_else",
+				Resources: []Resource{{
+					Resource: ResourceName{Plural: "configmaps"}, Delivery: Every, Payload: PayloadObject, Snapshot: SnapshotInitial,
+					Redact: []string{"data[*]", `binaryData["a.b"]`},
+				}},
+				Encoding: Encoding{
+					Mode: Binary, Redact: []string{`metadata.annotations["example.com/token"]`},
+					Secrets: Secrets{Hashes: &SecretHashes{KeyFile: "/etc/hash/key"}},
+				},
+				Sink:     embedded(),
+				Recovery: recovery,
+				OnReject: OnRejectPublish,
 			},
 			{
 				Name: "lines",
@@ -359,5 +365,18 @@ func TestPlace_finds_the_key_or_what_is_around_it(t *testing.T) {
 	}
 	if got := Place("/none", Problems{{Path: "x", Message: "y"}}).Error(); got != "/none:1:1: x: y" {
 		t.Errorf("of a file that is gone: %s", got)
+	}
+}
+
+func TestKeep_is_warned_of_where_something_is_redacted(t *testing.T) {
+	for file, want := range map[string]string{
+		"pipelines: [{name: a, resources: [{resource: pods, redact: [spec]}], encoding: {keep: [lastApplied]}}]": "f:1:88: pipelines[0].encoding.keep[0]: " +
+			"lastApplied may repeat what is redacted, so it is removed all the same where anything is",
+		"pipelines: [{name: a, resources: [{resource: pods, redact: []}], encoding: {keep: [lastApplied]}}]": "",
+	} {
+		_, warnings, err := Parse("f", []byte(file))
+		if err != nil || warnings.Error() != want {
+			t.Errorf("got %q, want %q (%v)", warnings.Error(), want, err)
+		}
 	}
 }

@@ -89,7 +89,9 @@ func TestExample_shows_the_defaults(t *testing.T) {
 	p := Pipeline{Name: "audit", Resources: []Resource{{Resource: ResourceName{Plural: "deployments", Group: "apps"}, Namespaces: []string{}}}}
 	p.setDefaults()
 	p.Resources[0].setDefaults()
-	p.Encoding.Keep = []Part{}
+	p.Resources[0].Redact = []string{}
+	p.Encoding.Keep, p.Encoding.Redact = []Part{}, []string{}
+	p.Encoding.Secrets.Hashes = new(SecretHashes)
 	p.Sink = Sink{NATS: new(NATS), Kafka: new(Kafka), Embedded: new(Embedded), Stdout: new(Stdout)}
 	p.Sink.NATS.setDefaults()
 	p.Sink.NATS.TLS = new(TLS)

@@ -19,6 +19,9 @@ func (c *Config) paths() []*string {
 	for i := range c.Pipelines {
 		p := &c.Pipelines[i]
 		all = append(all, &p.Checkpoint.File.Path)
+		if h := p.Encoding.Secrets.Hashes; h != nil {
+			all = append(all, &h.KeyFile)
+		}
 		if e := p.Sink.Embedded; e != nil {
 			all = append(all, &e.StoreDir)
 		}

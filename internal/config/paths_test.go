@@ -24,6 +24,7 @@ pipelines:
   - {name: f, resources: [{resource: leases}], sink: {kafka: {brokers: ["a:9092"], tls: {caFile: PREFIX/caFile,
      certFile: PREFIX/certFile, keyFile: PREFIX/keyFile}, sasl: {mechanism: plain, user: u, passwordFile: PREFIX/passwordFile}}}}
   - {name: g, resources: [{resource: jobs}], sink: {kafka: {brokers: ["a:9092"], tls: {}, sasl: {mechanism: oauthbearer, tokenFile: PREFIX/tokenFile}}}}
+  - {name: i, resources: [{resource: endpoints}], encoding: {secrets: {hashes: {keyFile: PREFIX/keyFile}}}, sink: {stdout: {}}}
   - {name: h, resources: [{resource: cronjobs}], sink: {kafka: {brokers: ["a:9092"], tls: {}, sasl: {mechanism: oauthbearer,
      tokenURL: "https://login", clientID: c, clientSecretFile: PREFIX/clientSecretFile}}}}
 `
@@ -52,7 +53,7 @@ func TestLoad_takes_relative_paths_from_the_directory_of_the_file(t *testing.T) 
 				t.Errorf("%s: %s is %s", prefix, key, path)
 			}
 		})
-		if n != 17 {
+		if n != 18 {
 			t.Errorf("%s: %d paths", prefix, n)
 		}
 	}

@@ -6,8 +6,6 @@ func (Pipeline) refused() map[string]string { return later("oversize") }
 
 func (Resource) refused() map[string]string { return later("operations", "filter") }
 
-func (Encoding) refused() map[string]string { return later("redact") }
-
 func (Checkpoint) refused() map[string]string { return later("nats") }
 
 // noSecret is how the refusal of a key begins that would hold a secret.
@@ -28,6 +26,10 @@ func (Kafka) refused() map[string]string {
 		"password": noSecret + "sasl with user and passwordFile or passwordEnv",
 		"token":    noSecret + "sasl with tokenFile",
 	}
+}
+
+func (SecretHashes) refused() map[string]string {
+	return map[string]string{"key": noSecret + "keyFile or keyEnv"}
 }
 
 func (SASL) refused() map[string]string {

@@ -77,6 +77,7 @@ const (
 	durationPattern = `^[-+]?(0|([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)$`
 	sizePattern     = `^\+?([0-9]+\.?[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]+)?$`
 	addressPattern  = `:[0-9]{1,5}$`
+	pathPattern     = `^\.?([-_$A-Za-z0-9]+|\[\*\]|\["[^"]+"\]|\['[^']+'\])(\.[-_$A-Za-z0-9]+|\[\*\]|\["[^"]+"\]|\['[^']+'\])*$`
 	labelPattern    = `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
 )
 
@@ -92,6 +93,10 @@ var rules = map[string]map[string]any{
 	"pipelines[].resources[].namespaces":   {"uniqueItems": true},
 	"pipelines[].resources[].namespaces[]": {"pattern": labelPattern},
 	"pipelines[].encoding.keep":            {"uniqueItems": true},
+	"pipelines[].encoding.redact":          {"uniqueItems": true},
+	"pipelines[].encoding.redact[]":        {"pattern": pathPattern},
+	"pipelines[].resources[].redact":       {"uniqueItems": true},
+	"pipelines[].resources[].redact[]":     {"pattern": pathPattern},
 	"pipelines[].recovery.maxReads":        {"minimum": 1},
 	"pipelines[].sink":                     {"maxProperties": 1},
 	"pipelines[].sink.kafka":               {"required": []string{"brokers"}},

@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
 )
 
 const redacted = "[redacted]"
@@ -94,6 +96,22 @@ func (k *Kafka) Credentials() (KafkaCredentials, error) {
 		return KafkaCredentials{}, err
 	}
 	return c, nil
+}
+
+// HashKey reads the key of the hashes of Secrets' values; the zero Secret where there are none. A file's trailing line end is not part of it.
+func (s *Secrets) HashKey() (Secret, error) {
+	h := s.Hashes
+	if h == nil {
+		return Secret{}, nil
+	}
+	key, err := readSecret("key", h.KeyFile, h.KeyEnv)
+	if err != nil {
+		return Secret{}, fmt.Errorf("secrets.hashes: %w", err)
+	}
+	if n := len(key.Reveal()); n < encode.MinHashKey {
+		return Secret{}, fmt.Errorf("secrets.hashes: the key has %d bytes; give it %d random ones or more, such as openssl rand -hex 32 prints", n, encode.MinHashKey)
+	}
+	return key, nil
 }
 
 // readSecret reads a file or an environment variable; where neither is named the Secret is the zero one.

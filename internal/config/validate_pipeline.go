@@ -36,6 +36,8 @@ func (v *validator) pipeline(path string, p *Pipeline) {
 		}
 		oneOf(v, at, part)
 	}
+	v.redact(path, p)
+	v.hashes(path+".encoding.secrets", &p.Encoding.Secrets)
 	oneOf(v, path+".onReject", p.OnReject)
 	v.recovery(path, p)
 	if p.Buffer.MaxBytes != 0 {

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+)
+
+// secretHashes returns how a pipeline shows that a Secret's value changed; nil if it does not. It reads the file of the key.
+func secretHashes(c *config.Pipeline) (*encode.Hashes, error) {
+	key, err := c.Encoding.Secrets.HashKey()
+	if err != nil {
+		return nil, &inputError{fmt.Errorf("pipeline %s: %w", c.Name, err)}
+	}
+	if key == (config.Secret{}) {
+		return nil, nil
+	}
+	return encode.NewHashes([]byte(key.Reveal())), nil
+}
+
+// paths parses lists of paths.
+func paths(lists ...[]string) ([]encode.Path, error) {
+	var all []encode.Path
+	for _, s := range slices.Concat(lists...) {
+		p, err := encode.ParsePath(s)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+)
+
+// redact checks the paths of what a pipeline redacts, and warns where that takes what it asks to keep.
+func (v *validator) redact(path string, p *Pipeline) {
+	v.redacted(path+".encoding.redact", p.Encoding.Redact)
+	anything := len(p.Encoding.Redact) > 0
+	for i, r := range p.Resources {
+		v.redacted(fmt.Sprintf("%s.resources[%d].redact", path, i), r.Redact)
+		anything = anything || len(r.Redact) > 0
+	}
+	for i, part := range p.Encoding.Keep {
+		if anything {
+			v.warn(fmt.Sprintf("%s.encoding.keep[%d]", path, i), "%s may repeat what is redacted, so it is removed all the same where anything is", part)
+		}
+	}
+}
+
+func (v *validator) redacted(path string, all []string) {
+	for i, p := range v.paths(path, all) {
+		if err := encode.CheckRedact(p); !p.IsZero() && err != nil {
+			v.add(fmt.Sprintf("%s[%d]", path, i), "%v", err)
+		}
+	}
+}
+
+// paths parses a list of paths. What is none is the zero Path, and reported.
+func (v *validator) paths(path string, all []string) []encode.Path {
+	parsed := make([]encode.Path, len(all))
+	for i, s := range all {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		p, err := encode.ParsePath(s)
+		switch {
+		case err != nil:
+			v.add(at, "%v", err)
+		case slices.ContainsFunc(parsed[:i], p.Equal):
+			v.add(at, "%q is there twice; keep one", s)
+		default:
+			parsed[i] = p
+		}
+	}
+	return parsed
+}
+
+// hashes checks where the key of the hashes of Secrets' values is.
+func (v *validator) hashes(path string, s *Secrets) {
+	h, at := s.Hashes, path+".hashes"
+	switch {
+	case h == nil:
+	case s.Values:
+		v.add(at, "is for values that are not published, and values is true; remove one")
+	case h.KeyFile != "" && h.KeyEnv != "":
+		v.add(at, "has keyFile and keyEnv; keep one")
+	case h.KeyFile == "" && h.KeyEnv == "":
+		v.add(at, "has no key; give keyFile or keyEnv, with %d random bytes or more", encode.MinHashKey)
+	case h.KeyEnv != "" && !envPattern.MatchString(h.KeyEnv):
+		v.add(at+".keyEnv", "is not the name of an environment variable; write a name such as HASH_KEY, not the value")
+	}
+}
