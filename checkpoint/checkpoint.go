@@ -23,6 +23,8 @@ type Row struct {
 	Superseded bool
 	// Deleted marks a tombstone: the object is gone, the row stays until the position has passed ResourceVersion.
 	Deleted bool
+	// Digest stands for the part of the state that matters to whoever decides what is published, as far as that is known; else it is zero.
+	Digest [16]byte
 	// Fresh says that this process published the object's last event itself, so that Sequence needs no check. It is not stored.
 	Fresh bool
 }

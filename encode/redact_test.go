@@ -290,20 +290,24 @@ func FuzzRedact(f *testing.F) {
 	})
 }
 
+func drawPath(t *rapid.T) (p Path) {
+	for range rapid.IntRange(1, 4).Draw(t, "steps") {
+		s := step{every: rapid.IntRange(0, 3).Draw(t, "every") == 0}
+		if !s.every {
+			s.name = rapid.SampledFrom([]string{"metadata", "annotations", "spec", "a", "time", `"`, `\`, "日本", "m\u0065tadata"}).Draw(t, "name")
+		}
+		p.steps = append(p.steps, s)
+	}
+	return p
+}
+
 func TestRedact_of_bytes_is_redaction_of_what_they_mean(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := objects{t: t, white: rapid.Bool().Draw(t, "white"), repeat: rapid.Bool().Draw(t, "repeat")}
 		b := []byte(o.object(4))
 		var paths []Path
 		for range rapid.IntRange(1, 4).Draw(t, "paths") {
-			var p Path
-			for range rapid.IntRange(1, 4).Draw(t, "steps") {
-				s := step{every: rapid.IntRange(0, 3).Draw(t, "every") == 0}
-				if !s.every {
-					s.name = rapid.SampledFrom([]string{"metadata", "annotations", "spec", "a", "time", `"`, `\`, "日本", "m\u0065tadata"}).Draw(t, "name")
-				}
-				p.steps = append(p.steps, s)
-			}
+			p := drawPath(t)
 			if CheckRedact(p) == nil {
 				paths = append(paths, p)
 			}

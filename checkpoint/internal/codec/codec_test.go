@@ -56,6 +56,12 @@ func fill(t *testing.T, v reflect.Value) {
 		v.SetUint(7)
 	case reflect.Bool:
 		v.SetBool(true)
+	case reflect.Uint8:
+		v.SetUint(7)
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(t, v.Index(i))
+		}
 	case reflect.Struct:
 		for i := range v.NumField() {
 			fill(t, v.Field(i))

@@ -13,13 +13,15 @@ import (
 
 // A row is written as
 //
-//	version and flags   1 byte: the encoding's version, 1, times 16, plus the flags below
+//	version and flags   1 byte: the encoding's version times 16, plus the flags below; version 2 is for a row with a digest, 1 for all others
 //	uid                 16 bytes if packed, else its length as a uvarint and its bytes
 //	resourceVersion     a uvarint if it is a number, else its length as a uvarint and its bytes
 //	sequence            uvarint
 //	partition           uvarint of its 32 bits
+//	digest              16 bytes, in version 2
 const (
-	rowVersion = 1 << 4
+	rowVersion       = 1 << 4
+	rowDigestVersion = 2 << 4
 
 	rowDeleted       = 1 << 0
 	rowPackedUID     = 1 << 1
@@ -35,7 +37,12 @@ var errRow = errors.New("not a row")
 // AppendRow appends the encoded row.
 func AppendRow(b []byte, r *checkpoint.Row) []byte {
 	start := len(b)
-	b = append(b, rowVersion)
+	digested := r.Digest != [16]byte{}
+	if digested {
+		b = append(b, rowDigestVersion)
+	} else {
+		b = append(b, rowVersion)
+	}
 	if r.Deleted {
 		b[start] |= rowDeleted
 	}
@@ -55,13 +62,17 @@ func AppendRow(b []byte, r *checkpoint.Row) []byte {
 		b = AppendText(b, r.ResourceVersion)
 	}
 	b = binary.AppendUvarint(b, r.Sequence)
-	return binary.AppendUvarint(b, uint64(uint32(r.Partition)))
+	b = binary.AppendUvarint(b, uint64(uint32(r.Partition)))
+	if digested {
+		b = append(b, r.Digest[:]...)
+	}
+	return b
 }
 
 // DecodeRow returns the row that b holds, and its key as a string that shares the row's memory.
 func DecodeRow(key, b []byte) (string, checkpoint.Row, error) {
 	var r checkpoint.Row
-	if len(b) == 0 || b[0]&^rowFlags != rowVersion {
+	if len(b) == 0 || b[0]&^rowFlags != rowVersion && b[0]&^rowFlags != rowDigestVersion {
 		return "", r, errRow
 	}
 	flags := b[0]
@@ -74,8 +85,11 @@ func DecodeRow(key, b []byte) (string, checkpoint.Row, error) {
 	text = d.version(text, flags&rowNumericalRV != 0)
 	r.Sequence = d.Uvarint()
 	partition := d.Uvarint()
+	if flags&^rowFlags == rowDigestVersion {
+		copy(r.Digest[:], d.Bytes(uint64(len(r.Digest))))
+	}
 	if d.Done() != nil || partition > math.MaxUint32 {
-		return "", r, errRow
+		return "", checkpoint.Row{}, errRow
 	}
 	all := string(text)
 	r.UID, r.ResourceVersion = all[len(key):uidEnd], all[uidEnd:]

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package encode
+
+import (
+	"crypto/sha256"
+	"strings"
+	"sync"
+)
+
+// Digester tells whether two states of an object differ in more than what paths name, metadata.resourceVersion, metadata.generation and
+// metadata.managedFields. An object in which nothing else is left is the same as none, so that the first annotation of an object, if
+// it is one that a path names, is no difference. It is safe for concurrent use.
+type Digester struct {
+	root *node
+	// seed makes the digests of other paths others.
+	seed  string
+	rooms sync.Pool
+}
+
+// NewDigester returns one for these paths.
+func NewDigester(ignored []Path) *Digester {
+	var seed strings.Builder
+	for _, s := range []string{"resourceVersion", "generation", "managedFields"} {
+		ignored = append(ignored[:len(ignored):len(ignored)], Path{steps: []step{{name: "metadata"}, {name: s}}})
+	}
+	for _, p := range ignored {
+		for _, s := range p.steps {
+			kind := "."
+			if s.every {
+				kind = "*"
+			}
+			seed.WriteString(kind + s.name + "\x00")
+		}
+		seed.WriteByte('\n')
+	}
+	return &Digester{root: newTrie(ignored), seed: seed.String(), rooms: sync.Pool{New: func() any { return new([]byte) }}}
+}
+
+// Digest returns a part of the SHA-256 of what matters of an object, as its bytes have it: states that differ in spelling, or in the order of
+// members, may have different digests. What is no object has the zero digest. JSON is taken to be valid.
+func (d *Digester) Digest(object []byte) (digest [16]byte) {
+	room, _ := d.rooms.Get().(*[]byte)
+	defer d.rooms.Put(room)
+	s := summary{finder: finder{b: object}, out: append((*room)[:0], d.seed...)}
+	end := -1
+	if i := space(object, 0); i < len(object) && object[i] == '{' {
+		s.nodes = append(s.nodes, d.root)
+		end, _ = s.members(i, 0)
+	}
+	if *room = s.out; end < 0 {
+		return digest
+	}
+	sum := sha256.Sum256(s.out)
+	return [16]byte(sum[:])
+}
+
+// summary writes what is left of an object, for a digest.
+type summary struct {
+	finder
+	out []byte
+}
+
+// members writes the object at i, and returns where it ends, or -1, and whether nothing of it is left.
+func (s *summary) members(i, frame int) (end int, empty bool) {
+	o, top := members{b: s.b, pos: i + 1}, len(s.nodes)
+	s.out = append(s.out, '{')
+	from := len(s.out)
+	for o.next() {
+		s.match(&o, frame, top)
+		s.out = append(s.out, s.b[o.name.from-1:o.name.to+1]...)
+		switch {
+		case s.ended(top) != nil:
+			end, empty = s.leaveOut(&o), true
+		default:
+			end, empty = s.value(o.value, top)
+		}
+		if empty {
+			s.out = s.out[:len(s.out)-(o.name.to+2-o.name.from)]
+		} else {
+			s.out = append(s.out, ',')
+		}
+		s.nodes = s.nodes[:top]
+		o.keep(end)
+	}
+	if len(s.out) == from {
+		s.out = s.out[:from-1]
+		return o.end(), true
+	}
+	s.out = append(s.out, '}')
+	return o.end(), false
+}
+
+// leaveOut returns where the member's value ends, or -1.
+func (s *summary) leaveOut(o *members) int {
+	if o.is("managedFields") {
+		return (&walk{}).managed(s.b, o.value) // there is a quicker way through them
+	}
+	return skip(s.b, o.value)
+}
+
+// elements is members of the array at i, which is never empty.
+func (s *summary) elements(i, frame int) (end int) {
+	b, top := s.b, len(s.nodes)
+	s.out = append(s.out, '[')
+	for i++; ; i++ {
+		if i = space(b, i); i == len(b) {
+			return -1
+		}
+		if b[i] == ']' {
+			s.out = append(s.out, ']')
+			return i + 1
+		}
+		s.matchElement(frame, top)
+		if s.ended(top) != nil {
+			i = skip(b, i)
+		} else if i, _ = s.value(i, top); i >= 0 {
+			s.out = append(s.out, ',')
+		}
+		s.nodes = s.nodes[:top]
+		if i < 0 {
+			return -1
+		}
+		if i = space(b, i); i == len(b) || b[i] != ',' && b[i] != ']' {
+			return -1
+		}
+		if b[i] == ']' {
+			i--
+		}
+	}
+}
+
+// value writes the value at i, and returns where it ends, or -1, and whether nothing of it is left.
+func (s *summary) value(i, frame int) (end int, empty bool) {
+	nested := s.b[i] == '{' || s.b[i] == '['
+	if len(s.nodes) == frame || !nested {
+		if end = skip(s.b, i); end >= 0 {
+			s.out = append(s.out, s.b[i:end]...)
+		}
+		return end, false
+	}
+	if s.depth++; s.depth > maxDepth {
+		return -1, false
+	}
+	if s.b[i] == '{' {
+		end, empty = s.members(i, frame)
+	} else {
+		end = s.elements(i, frame)
+	}
+	s.depth--
+	return end, empty
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package encode
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func digester(t testing.TB, all ...string) *Digester {
+	t.Helper()
+	var paths []Path
+	for _, s := range all {
+		paths = append(paths, path(t, s))
+	}
+	return NewDigester(paths)
+}
+
+func TestDigest_is_the_same_where_only_what_is_ignored_differs(t *testing.T) {
+	for _, c := range []struct {
+		paths, a, b string
+		same        bool
+	}{
+		{"", `{"metadata":{"resourceVersion":"1","generation":1,"managedFields":[{"manager":"a"}],"name":"n"}}`, `{"metadata":{"resourceVersion":"2","name":"n"}}`, true},
+		{"", `{"metadata":{"name":"n"},"spec":{"x":1}}`, `{"metadata":{"name":"n"},"spec":{"x":2}}`, false},
+		{"", `{"spec":{"generation":1}}`, `{"spec":{"generation":2}}`, false},
+		{"", `{"metadata":{"labels":{"a":"b"}}}`, `{"metadata":{"labels":{"a":"c"}}}`, false},
+		{"status", `{"spec":1,"status":{"x":1}}`, `{"spec":1,"status":{"x":[2]}}`, true},
+		{"status", `{"spec":1}`, `{"spec":1,"status":{}}`, true},
+		{"status", `{"status":{},"spec":1}`, `{"status":{},"spec":2}`, false},
+		{"status.x", `{"status":{"x":1,"y":1}}`, `{"status":{"x":2,"y":1}}`, true},
+		{"status.x", `{"status":{"x":1,"y":1}}`, `{"status":{"x":1,"y":2}}`, false},
+		{"status.x", `{"spec":1}`, `{"spec":1,"status":{"x":1}}`, true},
+		{`metadata.annotations["a/b"]`, `{"metadata":{"name":"n"}}`, `{"metadata":{"name":"n","annotations":{"a/b":"1"}}}`, true},
+		{`metadata.annotations["a/b"]`, `{"metadata":{"annotations":{"a/b":"1","c":"2"}}}`, `{"metadata":{"annotations":{"c":"2"}}}`, true},
+		{`metadata.annotations["a/b"]`, `{"metadata":{"annotations":{"a/b":"1","c":"2"}}}`, `{"metadata":{"annotations":{"a/b":"1"}}}`, false},
+		{"status.l[*].t", `{"status":{"l":[{"t":1,"s":1},{"t":2}]}}`, `{"status":{"l":[{"t":2,"s":1},{"t":3}]}}`, true},
+		{"status.l[*].t", `{"status":{"l":[{"t":1,"s":1},{"t":2}]}}`, `{"status":{"l":[{"t":1,"s":1}]}}`, false},
+		{"status.l[*].t", `{"status":{"l":[{"t":1},{"s":1}]}}`, `{"status":{"l":[{"s":1},{"t":1}]}}`, false},
+		{"status.l.t", `{"status":{"l":[{"t":1,"s":1}]}}`, `{"status":{"l":[{"s":1}]}}`, true},
+		{"status.l[*]", `{"status":{"l":[1,2]}}`, `{"status":{"l":[]}}`, true},
+		{"a b", `{"a":1,"c":{"b":1}}`, `{"b":2,"c":{"b":1}}`, true},
+		{"a b", `{"a":1,"c":{"b":1}}`, `{"a":1,"c":{"b":2}}`, false},
+		{"a", `{"b":"a\",\"c"}`, `{"b":"a","c":""}`, false},
+	} {
+		d := digester(t, strings.Fields(c.paths)...)
+		if same := d.Digest([]byte(c.a)) == d.Digest([]byte(c.b)); same != c.same {
+			t.Errorf("without %q, %s and %s are the same: %t, want %t", c.paths, c.a, c.b, same, c.same)
+		}
+	}
+}
+
+func TestDigest_of_other_paths_is_another(t *testing.T) {
+	object := []byte(`{"spec":1}`)
+	seen := map[[16]byte]string{}
+	for _, paths := range []string{"", "status", "status.x", "status[*]", "status x", "statusx", `status["[*]"]`} {
+		digest := digester(t, strings.Fields(paths)...).Digest(object)
+		if before, again := seen[digest]; again {
+			t.Errorf("%q and %q have one digest", before, paths)
+		}
+		seen[digest] = paths
+	}
+}
+
+func TestDigest_of_no_object_is_zero(t *testing.T) {
+	for _, s := range []string{
+		"", " ", "null", "[]", `"x"`, "{", `{"a"`, `{"metadata":{"name":[}`, `{"metadata":{"managedFields":[`, `{"metadata":{"x":[1 2]`, `{"metadata":[1`,
+		`{"metadata":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`,
+	} {
+		if digest := digester(t).Digest([]byte(s)); digest != [16]byte{} {
+			t.Errorf("%.30q: %x", s, digest)
+		}
+	}
+}
+
+func (n *tree) json(b *bytes.Buffer) {
+	quote := func(s string) {
+		q, _ := json.Marshal(s)
+		b.Write(q)
+	}
+	switch {
+	case n.kind == '"':
+		quote(n.text)
+	case n.kind != '{' && n.kind != '[':
+		b.WriteString(n.text)
+	default:
+		b.WriteByte(byte(n.kind))
+		for i, c := range n.children {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			if n.kind == '{' {
+				quote(n.names[i])
+				b.WriteByte(':')
+			}
+			c.json(b)
+		}
+		b.WriteByte(byte(n.kind) + 2)
+	}
+}
+
+// What redaction changes is what a digest of the same paths does not see, and all else it does.
+func TestDigest_sees_what_paths_do_not_name(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n, err := parseTree([]byte(objects{t: t}.object(4)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		render := func() []byte {
+			var b bytes.Buffer
+			n.json(&b)
+			return b.Bytes()
+		}
+		p := drawPath(t)
+		d := NewDigester([]Path{p})
+		before := render()
+		n.redact(p.steps)
+		redacted := render()
+		if d.Digest(before) != d.Digest(redacted) || d.Digest(before) == [16]byte{} {
+			t.Fatalf("without %v %s and %s have different digests", p.steps, before, redacted)
+		}
+		if other := NewDigester(nil); !bytes.Equal(before, redacted) && other.Digest(before) == other.Digest(redacted) && !strings.Contains(string(before), "metadata") {
+			t.Fatalf("%s and %s have one digest", before, redacted)
+		}
+	})
+}
+
+func FuzzDigest(f *testing.F) {
+	for _, s := range hostile {
+		f.Add([]byte(s), "spec.x")
+	}
+	f.Add(body(f, "pod.json"), "status.conditions[*].lastProbeTime")
+	f.Fuzz(func(t *testing.T, b []byte, s string) {
+		p, err := ParsePath(s)
+		if err != nil {
+			return
+		}
+		d := NewDigester([]Path{p})
+		digest := d.Digest(b)
+		if digest != d.Digest(b) {
+			t.Fatalf("%q has two digests", b)
+		}
+		o, err := decode(b)
+		if known := digest != [16]byte{}; json.Valid(b) && err == nil && known != (o != nil) {
+			t.Fatalf("%q: the digest is %x", b, digest)
+		}
+	})
+}
+
+func BenchmarkDigest(b *testing.B) {
+	d, object := digester(b, "status", `metadata.annotations["example.com/token"]`), body(b, "pod.json")
+	b.SetBytes(int64(len(object)))
+	b.ReportAllocs()
+	for b.Loop() {
+		d.Digest(object)
+	}
+}
