@@ -17,7 +17,7 @@ const namespace = "kube_eventbridge"
 type Metrics struct {
 	published, restarts                                       *prometheus.CounterVec
 	retries, failures, relists, gaps, synthesized, suppressed *prometheus.CounterVec
-	histories, losses, audits, differences                    *prometheus.CounterVec
+	histories, losses, audits, differences, filtered          *prometheus.CounterVec
 	publishSeconds, deliverySeconds                           *prometheus.HistogramVec
 	oldest, buffered, events, depth, age, ledger, streams     *prometheus.Desc
 
@@ -50,6 +50,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		histories:      counter("histories_total", "Histories of the API server that were seen to begin, as when etcd is restored.", "pipeline", "stream"),
 		audits:         counter("audits_total", "Comparisons of what exists with what the log has.", "pipeline", "stream"),
 		differences:    counter("audit_differences_total", "Objects of which the log had another state than existed.", "pipeline", "stream"),
+		filtered:       counter("events_filtered_total", "Changes that the configuration says not to publish.", "pipeline", "stream", "reason"),
 		losses:         counter("log_losses_total", "Times that the log was seen to have lost what it had acknowledged.", "pipeline"),
 		publishSeconds: histogram("publish_seconds", "From handing a message to the sink to its acknowledgement."),
 		deliverySeconds: histogram("delivery_seconds",
@@ -63,7 +64,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		streams:  desc("stream_watching", "1 while a watch is open, else 0.", "pipeline", "stream"),
 	}
 	reg.MustRegister(m.published, m.restarts, m.retries, m.failures, m.relists, m.gaps, m.synthesized, m.suppressed,
-		m.histories, m.losses, m.audits, m.differences, m.publishSeconds, m.deliverySeconds, m)
+		m.histories, m.losses, m.filtered, m.audits, m.differences, m.publishSeconds, m.deliverySeconds, m)
 	return m
 }
 
@@ -176,6 +177,11 @@ func writtenAt(a *attempt) (t time.Time) {
 		}
 	}
 	return t
+}
+
+// filtered counts one change that is not published.
+func (m *streamMetrics) filtered(reason string) {
+	m.all.filtered.WithLabelValues(m.pipeline, m.stream, reason).Inc()
 }
 
 func (m *streamMetrics) counter(k kind) prometheus.Counter {

@@ -32,7 +32,34 @@ type model struct {
 	restored bool
 }
 
-type modelMode struct{ latest, flaky, restore, skip bool }
+// Ignore: of most versions only what is ignored is new. Identities: updates are not published at all.
+type modelMode struct{ latest, flaky, restore, skip, ignore, identities bool }
+
+func (m modelMode) filter() Filter {
+	switch {
+	case m.ignore:
+		return testFilter{content: modelContent}
+	case m.identities:
+		return testFilter{without: source.Updated}
+	default:
+		return nil
+	}
+}
+
+// modelContent is what matters of an object at a version.
+func modelContent(version string) string { return version[:len(version)-1] }
+
+// said is what has to be in the log of an object at a version.
+func (m modelMode) said(uid, version string) string {
+	switch {
+	case m.ignore:
+		return uid + " " + modelContent(version)
+	case m.identities:
+		return uid
+	default:
+		return uid + " " + version
+	}
+}
 
 func TestModel_final_states_deletions_and_order_hold_whatever_happens(t *testing.T) {
 	seeds := uint64(60)
@@ -40,7 +67,19 @@ func TestModel_final_states_deletions_and_order_hold_whatever_happens(t *testing
 		seeds = 10
 	}
 	for _, mode := range []modelMode{
-		{}, {latest: true}, {flaky: true}, {latest: true, flaky: true}, {restore: true}, {restore: true, latest: true, flaky: true}, {skip: true, restore: true},
+		{},
+		{latest: true},
+		{flaky: true},
+		{latest: true, flaky: true},
+		{restore: true},
+		{restore: true, latest: true, flaky: true},
+		{skip: true, restore: true},
+		{ignore: true},
+		{ignore: true, latest: true, flaky: true},
+		{ignore: true, restore: true, flaky: true},
+		{ignore: true, skip: true},
+		{identities: true, flaky: true},
+		{identities: true, restore: true, latest: true},
 	} {
 		t.Run(fmt.Sprintf("%+v", mode), func(t *testing.T) {
 			for seed := range seeds {
@@ -111,7 +150,7 @@ func (m *model) session(last bool) {
 	if m.mode.flaky {
 		m.log.set(func() { m.log.faults = flaky(m.random.Uint64()) })
 	}
-	s := r.stream(&StreamSpec{Latest: m.mode.latest, SkipSnapshot: m.mode.skip})
+	s := r.stream(&StreamSpec{Latest: m.mode.latest, SkipSnapshot: m.mode.skip, Filter: m.mode.filter()})
 	position, _, ok := s.Resume()
 	if m.restored && position != "" {
 		m.must(s.renew(m.t.Context(), &source.RewoundError{Stream: s.name, Position: position, Server: "1"}))
@@ -256,13 +295,13 @@ func (m *model) check() (bad string) {
 			return fmt.Sprintf("%s at %s stands behind %s", name, at, newest[name])
 		}
 		newest[name] = at
-		alive[name] = attribute(e, "objectuid") + " " + attribute(e, "resourceversion")
+		alive[name] = m.mode.said(attribute(e, "objectuid"), attribute(e, "resourceversion"))
 		if strings.Contains(attribute(e, "type"), ".deleted.") {
 			delete(alive, name)
 		}
 	}
 	for name, c := range m.live {
-		if alive[name] != c.UID+" "+c.ResourceVersion && (!m.mode.skip || alive[name] != "") {
+		if alive[name] != m.mode.said(c.UID, c.ResourceVersion) && (!m.mode.skip || alive[name] != "") {
 			return fmt.Sprintf("%s is %q in the log, and exists as %s %s", name, alive[name], c.UID, c.ResourceVersion)
 		}
 	}

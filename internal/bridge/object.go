@@ -20,6 +20,9 @@ type delta struct {
 	// concluded: a deletion that no watch has shown. What the log has alive under the name is gone, unless its uid is successor.
 	concluded bool
 	successor string
+	// digest is what the stream's filter wants to be told when the object changes again. Passed: it has let the change through.
+	digest [16]byte
+	passed bool
 }
 
 // object is a key with changes pending, or a marker. The workqueue holds objects; at most one worker, and after it one

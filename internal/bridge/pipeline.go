@@ -27,7 +27,9 @@ type StreamSpec struct {
 	Latest bool
 	// SkipSnapshot: what exists at the start is known, not published.
 	SkipSnapshot bool
-	Encoding     encode.Config
+	// Filter is nil where everything is published.
+	Filter   Filter
+	Encoding encode.Config
 }
 
 // stream is what the API server's resource makes of it.

@@ -121,7 +121,7 @@ func (s *stream) vanished(namespace, name string, row checkpoint.Row, reason sou
 func (s *stream) enqueue(key string, d delta) {
 	o := s.pending[key]
 	if o == nil {
-		if d.silent {
+		if d.silent && s.spec.Filter == nil {
 			row, _ := s.ledger.Get(key)
 			s.remember(key, &d, row)
 			s.drop(&d.Change)
@@ -173,7 +173,7 @@ func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh boo
 // remember moves the ledger to what was just published, or passed over; place says where the object's last event is.
 func (s *stream) remember(key string, d *delta, place checkpoint.Row) {
 	place.UID, place.ResourceVersion, place.Deleted = d.UID, d.ResourceVersion, d.Op == source.Deleted
-	place.Superseded = d.Superseded
+	place.Superseded, place.Digest = d.Superseded, d.digest
 	s.ledger.Put(key, place)
 }
 

@@ -64,7 +64,7 @@ func (p *session) publish(ctx context.Context, o *object) {
 		s.metrics.suppressed.Inc()
 		p.finish(o, nil, sink.Receipt{})
 		return
-	case a.marker == nil && a.delta.silent:
+	case a.marker == nil && s.filtered(a, row):
 		p.finish(o, &row, sink.Receipt{})
 		return
 	}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// Filter decides which changes of a stream are published. What is not published is known all the same: its row moves, its ticket is settled. It is
+// called by several goroutines at a time, and may be called again for a change that could not be published at once.
+type Filter interface {
+	// Filter returns in a word why c is not published, nothing where it is; and a digest of c's state that is handed over, and stored, as before of
+	// the object's next change. It is zero where nothing is known of the state before, or of what the log has of it. c's body stays the caller's.
+	Filter(c *source.Change, before [16]byte) (reason string, now [16]byte)
+}
+
+// filtered reports whether an attempt's change is to be remembered and not published; row is what is known of the object.
+func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {
+	d := &a.delta
+	switch {
+	case s.spec.Filter == nil:
+		return d.silent
+	case a.rejected != nil:
+		d.digest = [16]byte{} // of the state itself the log has nothing
+		return false
+	case d.passed:
+		// What the log turned out to have may make it another operation. In doubt it is published.
+		return false
+	}
+	before := row.Digest
+	if row.Superseded || row.UID != d.UID || d.IDSuffix != "" {
+		before = [16]byte{} // what is published again is published whatever the state
+	}
+	reason, now := s.spec.Filter.Filter(&d.Change, before)
+	d.digest = now
+	if d.silent {
+		return true
+	}
+	if reason == "" {
+		d.passed = true
+		return false
+	}
+	s.metrics.filtered(reason)
+	return true
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"crypto/sha256"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// testFilter lets out neither operations of one kind, nor updates to a version that has the content of the state before.
+type testFilter struct {
+	without source.Op
+	content func(version string) string
+}
+
+func (f testFilter) Filter(c *source.Change, before [16]byte) (reason string, now [16]byte) {
+	if f.content != nil && c.Op != source.Deleted {
+		sum := sha256.Sum256([]byte(f.content(c.ResourceVersion)))
+		now = [16]byte(sum[:])
+	}
+	switch {
+	case c.Op == f.without:
+		return "operation", now
+	case c.Op == source.Updated && now != [16]byte{} && now == before:
+		return "unchanged", now
+	default:
+		return "", now
+	}
+}
+
+// tens says that versions of the same ten have the same content.
+func tens() *StreamSpec { return &StreamSpec{Filter: testFilter{content: modelContent}} }
+
+func without(op source.Op) *StreamSpec { return &StreamSpec{Filter: testFilter{without: op}} }
+
+func TestFilter_what_is_not_published_moves_the_position_and_is_known(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(without(source.Added))
+	snapshot(t, s, "10", "a u1 5")
+	send(t, s, source.Added, "b", "u2", "11", source.ReasonWatch)
+	r.settle()
+	if got := s.tracker.Position(); got != "10" { // the version before the last: another change may share that
+		t.Errorf("the position is %s", got)
+	}
+	if row, _ := s.ledger.Get("default/b"); row.ResourceVersion != "11" || s.ledger.Len() != 2 {
+		t.Errorf("known is %+v of %d", row, s.ledger.Len())
+	}
+	send(t, s, source.Updated, "b", "u2", "12", source.ReasonWatch)
+	send(t, s, source.Deleted, "b", "u2", "13", source.ReasonWatch)
+	r.settle()
+	expect(t, log.lines(), "snapshot-started 10", "snapshot-completed 10", "updated default/b u2 12 watch", "deleted default/b u2 13 watch")
+	if n := value(t, r.registry, "events_filtered_total"); n != 2 {
+		t.Errorf("%v events are counted, want 2", n)
+	}
+}
+
+func TestFilter_an_update_is_compared_with_the_state_before_published_or_not(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(tens())
+	for _, version := range []string{"10", "11", "12", "20", "21", "30"} {
+		send(t, s, source.Updated, "a", "u1", version, source.ReasonWatch)
+	}
+	send(t, s, source.Deleted, "a", "u1", "31", source.ReasonWatch)
+	send(t, s, source.Added, "a", "u2", "32", source.ReasonWatch)
+	send(t, s, source.Added, "a", "u3", "33", source.ReasonWatch) // its end is not known
+	r.settle()
+	expect(t, log.lines(), "added default/a u1 10 watch", "updated default/a u1 20 watch", "updated default/a u1 30 watch", "deleted default/a u1 31 watch",
+		"added default/a u2 32 watch", "deleted default/a u2 32 watch", "added default/a u3 33 watch")
+}
+
+func TestFilter_a_restart_and_a_list_publish_nothing_that_did_not_change(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r := start(t, log, store)
+	s := r.stream(tens())
+	snapshot(t, s, "20", "a u1 10", "b u2 11")
+	send(t, s, source.Updated, "a", "u1", "21", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u1", "22", source.ReasonWatch)
+	r.settle()
+	if err := r.commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+	had := len(log.lines())
+
+	r = start(t, log, store)
+	s = r.stream(tens())
+	relist(t, s, "40", "a u1 29", "b u2 30")
+	r.settle()
+	expect(t, log.lines()[had:], "gap 40", "updated default/b u2 30 relist")
+}
+
+// What a process published and did not commit is known from the log, which does not tell the content.
+func TestFilter_publishes_in_doubt(t *testing.T) {
+	log, store := newReadableLog(), &crashingStore{}
+	store.left.Store(1 << 30)
+	r := start(t, log, store)
+	s := r.stream(tens())
+	snapshot(t, s, "20", "a u1 10")
+	store.left.Store(0)
+	send(t, s, source.Updated, "a", "u1", "21", source.ReasonWatch)
+	r.settle()
+	_ = r.stop()
+	had := len(log.lines())
+
+	r = start(t, log, &store.memoryStore)
+	s = r.stream(tens())
+	send(t, s, source.Updated, "a", "u1", "21", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u1", "22", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u1", "23", source.ReasonWatch)
+	r.settle()
+	expect(t, log.lines()[had:], "updated default/a u1 22 watch")
+}
+
+func TestFilter_a_folded_change_is_judged_as_one(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	spec := tens()
+	spec.Latest = true
+	s := r.stream(spec)
+	send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
+	r.settle()
+	log.set(func() { log.gate = make(chan struct{}) })
+	send(t, s, source.Updated, "a", "u1", "20", source.ReasonWatch)
+	waitFor(t, "the update to be under way", func() bool { return underWay(s) })
+	send(t, s, source.Updated, "a", "u1", "30", source.ReasonWatch) // it changes something, and
+	send(t, s, source.Updated, "a", "u1", "31", source.ReasonWatch) // this one alone would not
+	close(log.gate)
+	r.settle()
+	send(t, s, source.Updated, "a", "u1", "32", source.ReasonWatch)
+	r.settle()
+	expect(t, log.lines(), "added default/a u1 10 watch", "updated default/a u1 20 watch", "updated default/a u1 31 watch 2")
+}
+
+// Of what was rejected the log has not the state, so that nothing can be the same.
+func TestFilter_publishes_what_follows_a_rejection(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(tens())
+	log.set(func() {
+		log.refuse = func(m *sink.Message) bool { return m.ID[len(m.ID)-3:] == ".10" }
+	})
+	send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
+	r.settle()
+	expect(t, log.lines(), "rejected default/a u1 10 watch", "updated default/a u1 11 watch")
+}
+
+// An object leaves a selection unpublished, its row is dropped, and it enters again: what the log has last says that it never left.
+func TestFilter_what_it_let_through_stays_so_whatever_the_log_has(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(&StreamSpec{LabelSelector: "a=b", Filter: onlyAdded{}})
+	send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
+	send(t, s, source.Deleted, "a", "u1", "11", source.ReasonWatch)
+	r.settle()
+	s.ledger.Prune("12")
+	send(t, s, source.Added, "a", "u1", "13", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u1", "14", source.ReasonWatch)
+	r.settle()
+	expect(t, log.lines(), "added default/a u1 10 watch", "updated default/a u1 13 watch")
+}
+
+type onlyAdded struct{}
+
+func (onlyAdded) Filter(c *source.Change, _ [16]byte) (reason string, now [16]byte) {
+	if c.Op == source.Added {
+		return "", now
+	}
+	return "operation", now
+}
+
+func TestFilter_does_not_spoil_what_is_known_of_a_snapshot_that_is_not_published(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	spec := tens()
+	spec.SkipSnapshot = true
+	s := r.stream(spec)
+	snapshot(t, s, "20", "a u1 10")
+	send(t, s, source.Updated, "a", "u1", "21", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u1", "22", source.ReasonWatch)
+	r.settle()
+	expect(t, log.lines(), "updated default/a u1 21 watch")
+	if n := value(t, r.registry, "events_filtered_total"); n != 1 {
+		t.Errorf("%v events are counted, want 1", n)
+	}
+}
