@@ -238,6 +238,10 @@ func (p *process) streams(c *config.Pipeline, id checkpoint.Identity) ([]bridge.
 		for _, k := range c.Encoding.Keep {
 			encoding.Keep = append(encoding.Keep, string(k))
 		}
+		filter, err := filterOf(&r)
+		if err != nil {
+			return nil, nil, err
+		}
 		namespaces := r.Namespaces
 		if len(namespaces) == 0 {
 			namespaces = []string{""}
@@ -245,7 +249,7 @@ func (p *process) streams(c *config.Pipeline, id checkpoint.Identity) ([]bridge.
 		for _, ns := range namespaces {
 			specs = append(specs, bridge.StreamSpec{
 				Resource: r.Resource.Arg(), Namespace: ns, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
-				Latest: r.Delivery == config.Latest, SkipSnapshot: r.Snapshot == config.SnapshotNever, Encoding: encoding,
+				Latest: r.Delivery == config.Latest, SkipSnapshot: r.Snapshot == config.SnapshotNever, Filter: filter, Encoding: encoding,
 			})
 		}
 	}

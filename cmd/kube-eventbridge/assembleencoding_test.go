@@ -12,6 +12,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // streamsOf returns the streams of the first pipeline of a file.
@@ -69,5 +70,18 @@ func TestStreams_have_hashes_with_the_key_that_the_configuration_names(t *testin
 	specs, err = streamsOf(t, `{pipelines: [{name: a, resources: [{resource: secrets}]}]}`)
 	if err != nil || specs[0].Encoding.SecretHashes != nil {
 		t.Errorf("without a key: %v", err)
+	}
+}
+
+func TestStreams_have_a_filter_only_where_something_is_not_published(t *testing.T) {
+	specs, err := streamsOf(t, `{pipelines: [{name: a, resources: [{resource: pods}, {resource: nodes, operations: [deleted]}, {resource: events, ignoreChanges: [status]}]}]}`)
+	if err != nil || specs[0].Filter != nil || specs[1].Filter == nil || specs[2].Filter == nil {
+		t.Errorf("got %+v, %v", specs, err)
+	}
+	if reason, _ := specs[1].Filter.Filter(&source.Change{Op: source.Added}, [16]byte{}); reason != "operation" {
+		t.Errorf("an addition is held back because of %q", reason)
+	}
+	if reason, _ := specs[1].Filter.Filter(&source.Change{Op: source.Deleted}, [16]byte{}); reason != "" {
+		t.Errorf("a deletion is held back because of %q", reason)
 	}
 }

@@ -37,6 +37,10 @@ var rules = []Rule{
 		Never: slices.Concat(brokers, codecs, stores), Why: "the bridge knows the contracts, no broker, no store and no format",
 	},
 	{
+		Path: "internal/filter", Ours: []string{"source", "encode"},
+		Never: slices.Concat(brokers, stores, cluster), Why: "a filter knows changes, and nothing of where they come from and go to",
+	},
+	{
 		Path: "internal/config", Ours: []string{"encode"},
 		Never: slices.Concat(brokers, stores, []string{"k8s.io/client-go"}), Why: "a configuration is checked without what it configures",
 	},

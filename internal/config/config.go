@@ -46,6 +46,10 @@ type Resource struct {
 	Namespaces    []string `yaml:"namespaces"`
 	LabelSelector string   `yaml:"labelSelector"`
 	FieldSelector string   `yaml:"fieldSelector"`
+	// Operations are those of which events are published.
+	Operations []Operation `yaml:"operations"`
+	// IgnoreChanges lists paths, as encode.ParsePath takes them: an update in which nothing else is different is not published.
+	IgnoreChanges []string `yaml:"ignoreChanges"`
 	Delivery      Delivery `yaml:"delivery"`
 	Payload       Payload  `yaml:"payload"`
 	Snapshot      Snapshot `yaml:"snapshot"`

@@ -21,6 +21,8 @@ var update = flag.Bool("update", false, "write what is reported now into the bad
 
 const want = "# want: "
 
+var operations = []Operation{Added, Updated, Deleted}
+
 // A bad file begins with the problems it must be refused with, one a line, as they are printed after the file's name.
 func TestLoad_refuses_bad_files_with_exactly_these_problems(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.bad.yaml")
@@ -136,15 +138,15 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 				Resources: []Resource{
 					{
 						Resource: ResourceName{Plural: "deployments", Group: "apps"}, Namespaces: []string{"web", "shop"},
-						LabelSelector: "tier!=cache", Delivery: Latest, Payload: PayloadMetadata, Snapshot: SnapshotNever,
+						LabelSelector: "tier!=cache", Operations: []Operation{Updated, Deleted}, IgnoreChanges: []string{"status"}, Delivery: Latest, Payload: PayloadMetadata, Snapshot: SnapshotNever,
 					},
 					{
 						Resource: ResourceName{"deployments", "v1", "apps"}, Namespaces: []string{"kube-system"},
-						Delivery: Every, Payload: PayloadObject, Snapshot: SnapshotInitial,
+						Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial,
 					},
 					{
 						Resource: ResourceName{Plural: "pods", Version: "v1"}, FieldSelector: "spec.nodeName=node-1",
-						Delivery: Every, Payload: PayloadObject, Snapshot: SnapshotInitial,
+						Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial,
 					},
 				},
 				Encoding: Encoding{Mode: Structured, Keep: []Part{ManagedFields, LastApplied}, Secrets: Secrets{Values: true}},
@@ -162,7 +164,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 			{
 				Name: "everything_else",
 				Resources: []Resource{{
-					Resource: ResourceName{Plural: "configmaps"}, Delivery: Every, Payload: PayloadObject, Snapshot: SnapshotInitial,
+					Resource: ResourceName{Plural: "configmaps"}, Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial,
 					Redact: []string{"data[*]", `binaryData["a.b"]`},
 				}},
 				Encoding: Encoding{
@@ -177,7 +179,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 				Name: "lines",
 				Resources: []Resource{{
 					Resource: ResourceName{Plural: "events", Group: "events.k8s.io"},
-					Delivery: Every, Payload: PayloadObject, Snapshot: SnapshotInitial,
+					Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial,
 				}},
 				Encoding: Encoding{Mode: Binary},
 				Sink:     Sink{Stdout: &Stdout{}},
@@ -238,8 +240,8 @@ func TestFromArgs_is_one_pipeline_with_the_embedded_server(t *testing.T) {
 	want.Pipelines = []Pipeline{{
 		Name: "default",
 		Resources: []Resource{
-			{Resource: ResourceName{Plural: "pods"}, Delivery: Every, Payload: PayloadObject, Snapshot: SnapshotInitial},
-			{Resource: ResourceName{Plural: "deployments", Group: "apps"}, Delivery: Every, Payload: PayloadObject, Snapshot: SnapshotInitial},
+			{Resource: ResourceName{Plural: "pods"}, Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial},
+			{Resource: ResourceName{Plural: "deployments", Group: "apps"}, Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial},
 		},
 		Encoding: Encoding{Mode: Binary},
 		Sink:     embedded(),

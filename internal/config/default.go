@@ -32,6 +32,7 @@ func (p *Pipeline) setDefaults() {
 }
 
 func (r *Resource) setDefaults() {
+	r.Operations = []Operation{Added, Updated, Deleted}
 	r.Delivery, r.Payload, r.Snapshot = Every, PayloadObject, SnapshotInitial
 }
 

@@ -2,6 +2,18 @@
 
 package config
 
+// Operation is what happened to an object.
+type Operation string
+
+// The operations.
+const (
+	Added   Operation = "added"
+	Updated Operation = "updated"
+	Deleted Operation = "deleted"
+)
+
+func (Operation) choices() choices { return choices{now: []string{"added", "updated", "deleted"}} }
+
 // Delivery says whether deltas of one object may be folded.
 type Delivery string
 

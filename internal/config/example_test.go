@@ -89,7 +89,7 @@ func TestExample_shows_the_defaults(t *testing.T) {
 	p := Pipeline{Name: "audit", Resources: []Resource{{Resource: ResourceName{Plural: "deployments", Group: "apps"}, Namespaces: []string{}}}}
 	p.setDefaults()
 	p.Resources[0].setDefaults()
-	p.Resources[0].Redact = []string{}
+	p.Resources[0].Redact, p.Resources[0].IgnoreChanges = []string{}, []string{}
 	p.Encoding.Keep, p.Encoding.Redact = []Part{}, []string{}
 	p.Encoding.Secrets.Hashes = new(SecretHashes)
 	p.Sink = Sink{NATS: new(NATS), Kafka: new(Kafka), Embedded: new(Embedded), Stdout: new(Stdout)}

@@ -4,7 +4,7 @@ package config
 
 func (Pipeline) refused() map[string]string { return later("oversize") }
 
-func (Resource) refused() map[string]string { return later("operations", "filter") }
+func (Resource) refused() map[string]string { return later("filter") }
 
 func (Checkpoint) refused() map[string]string { return later("nats") }
 

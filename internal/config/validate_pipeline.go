@@ -74,6 +74,7 @@ func (v *validator) resource(path string, r *Resource, before []Resource) {
 	if _, err := fields.ParseSelector(r.FieldSelector); err != nil {
 		v.add(path+".fieldSelector", "%q is not a field selector; write one as kubectl --field-selector takes it, such as spec.nodeName=node-1", r.FieldSelector)
 	}
+	v.operations(path, r)
 	oneOf(v, path+".delivery", r.Delivery)
 	oneOf(v, path+".payload", r.Payload)
 	oneOf(v, path+".snapshot", r.Snapshot)

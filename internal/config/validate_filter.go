@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"slices"
+)
+
+// operations checks which events of a resource are published.
+func (v *validator) operations(path string, r *Resource) {
+	for i, op := range r.Operations {
+		at := fmt.Sprintf("%s.operations[%d]", path, i)
+		if slices.Contains(r.Operations[:i], op) {
+			v.add(at, "%q is there twice; keep one", op)
+			continue
+		}
+		oneOf(v, at, op)
+	}
+	if len(r.Operations) == 0 {
+		v.add(path+".operations", "lists none, so that nothing would be published; write some of added, updated, deleted, or leave it out for all")
+	}
+	v.paths(path+".ignoreChanges", r.IgnoreChanges)
+	if len(r.IgnoreChanges) > 0 && !slices.Contains(r.Operations, Updated) {
+		v.add(path+".ignoreChanges", "is about updates, which operations does not list; add updated, or remove ignoreChanges")
+	}
+}

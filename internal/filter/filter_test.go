@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filter
+
+import (
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+func path(t testing.TB, s string) encode.Path {
+	t.Helper()
+	p, err := encode.ParsePath(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func change(op source.Op, object string) *source.Change {
+	return &source.Change{Op: op, Body: source.NewBody([]byte(object))}
+}
+
+func TestNew_returns_nothing_where_everything_is_published(t *testing.T) {
+	if New(Config{}) != nil || New(Config{Operations: []source.Op{source.Deleted, source.Updated, source.Added}}) != nil {
+		t.Error("there is a filter for nothing")
+	}
+}
+
+func TestFilter_lets_through_the_operations_that_are_asked_for(t *testing.T) {
+	all := []source.Op{source.Added, source.Updated, source.Deleted}
+	for _, asked := range [][]source.Op{{source.Added}, {source.Updated}, {source.Deleted}, {source.Added, source.Deleted}} {
+		f := New(Config{Operations: asked})
+		for _, op := range all {
+			reason, now := f.Filter(&source.Change{Op: op}, [16]byte{})
+			through := false
+			for _, a := range asked {
+				through = through || a == op
+			}
+			if (reason == "") != through || reason != "" && reason != Operation || now != [16]byte{} {
+				t.Errorf("of %v, %v is %q", asked, op, reason)
+			}
+		}
+	}
+}
+
+func TestFilter_holds_back_an_update_in_which_only_what_is_ignored_is_different(t *testing.T) {
+	f := New(Config{IgnoreChanges: []encode.Path{path(t, "status")}})
+	_, added := f.Filter(change(source.Added, `{"metadata":{"resourceVersion":"1"},"spec":1}`), [16]byte{})
+	same := `{"metadata":{"resourceVersion":"2"},"spec":1,"status":{"x":1}}`
+	for _, c := range []struct {
+		op     source.Op
+		object string
+		before [16]byte
+		want   string
+	}{
+		{source.Updated, same, added, Unchanged},
+		{source.Updated, same, [16]byte{}, ""},
+		{source.Updated, `{"spec":2}`, added, ""},
+		{source.Updated, `{`, [16]byte{}, ""},
+		{source.Added, same, added, ""},
+		{source.Deleted, same, added, ""},
+	} {
+		if reason, _ := f.Filter(change(c.op, c.object), c.before); reason != c.want {
+			t.Errorf("%v of %s is %q, want %q", c.op, c.object, reason, c.want)
+		}
+	}
+	if _, now := f.Filter(&source.Change{Op: source.Deleted}, added); now != [16]byte{} {
+		t.Error("what is gone has a digest")
+	}
+}
+
+// An addition that is not published is what an update is compared with.
+func TestFilter_digests_what_it_holds_back(t *testing.T) {
+	f := New(Config{Operations: []source.Op{source.Updated}, IgnoreChanges: []encode.Path{path(t, "status")}})
+	reason, now := f.Filter(change(source.Added, `{"spec":1}`), [16]byte{})
+	if reason != Operation || now == [16]byte{} {
+		t.Errorf("%q, %x", reason, now)
+	}
+}
+
+func BenchmarkFilter_operations(b *testing.B) {
+	f, c := New(Config{Operations: []source.Op{source.Added}}), change(source.Updated, `{"spec":1}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		f.Filter(c, [16]byte{})
+	}
+}
