@@ -21,6 +21,11 @@ func filterOf(r *config.Resource) (bridge.Filter, error) {
 			config.Added: source.Added, config.Updated: source.Updated, config.Deleted: source.Deleted,
 		}[op])
 	}
+	if r.Filter != "" {
+		if c.Expression, err = filter.ParseExpression(r.Filter); err != nil {
+			return nil, err
+		}
+	}
 	if f := filter.New(c); f != nil {
 		return f, nil
 	}

@@ -9,9 +9,11 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 )
 
-// filters leaves out additions, and updates of an annotation, while a bridge runs, while none does, and after it.
+// filters leaves out additions, updates of an annotation, and what an expression says, while a bridge runs, while none does, and after it.
 func filters(t *testing.T, api *controlplane.ControlPlane) {
-	r := rigOn(t, api, `[{resource: configmaps, namespaces: [filters], operations: [updated, deleted], ignoreChanges: ['metadata.annotations["example.com/seen"]']}]`)
+	r := rigOn(t, api, `
+      - {resource: configmaps, namespaces: [filters], operations: [updated, deleted], ignoreChanges: ['metadata.annotations["example.com/seen"]'],
+         filter: 'event.operation == "deleted" || !has(object.data) || object.data.x != "hidden"'}`)
 	r.namespace("filters")
 	for _, name := range []string{"a", "b", "c", "end"} {
 		r.configMap("filters", name, nil)
@@ -32,6 +34,7 @@ func filters(t *testing.T, api *controlplane.ControlPlane) {
 	r.awaitStory("filters/c", "deleted")
 	r.patch("filters", "a", strings.ReplaceAll(seen, "N", "3"))
 	r.remove("filters", "a")
+	r.patch("filters", "end", `{"data":{"x":"hidden"}}`)
 	r.patch("filters", "end", `{"data":{"x":"1"}}`)
 	r.awaitStory("filters/end", "updated")
 	log := r.awaitStory("filters/a", "deleted")

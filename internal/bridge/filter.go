@@ -11,8 +11,9 @@ import (
 // called by several goroutines at a time, and may be called again for a change that could not be published at once.
 type Filter interface {
 	// Filter returns in a word why c is not published, nothing where it is; and a digest of c's state that is handed over, and stored, as before of
-	// the object's next change. It is zero where nothing is known of the state before, or of what the log has of it. c's body stays the caller's.
-	Filter(c *source.Change, before [16]byte) (reason string, now [16]byte)
+	// the object's next change. It is zero where nothing is known of the state before, or of what the log has of it. The error says that it could not
+	// decide, and nothing of what the object holds; then c is published. c's body stays the caller's.
+	Filter(c *source.Change, before [16]byte) (reason string, now [16]byte, err error)
 }
 
 // filtered reports whether an attempt's change is to be remembered and not published; row is what is known of the object.
@@ -32,12 +33,18 @@ func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {
 	if row.Superseded || row.UID != d.UID || d.IDSuffix != "" {
 		before = [16]byte{} // what is published again is published whatever the state
 	}
-	reason, now := s.spec.Filter.Filter(&d.Change, before)
+	reason, now, err := s.spec.Filter.Filter(&d.Change, before)
 	d.digest = now
 	if d.silent {
 		return true
 	}
-	if reason == "" {
+	if err != nil {
+		s.metrics.filterErrors.Inc()
+		s.often.undecided.Do(func() {
+			s.session.log.Warn("filter fails; what it cannot decide is published", "stream", s.name, "object", d.Key(), "err", err)
+		})
+	}
+	if reason == "" || err != nil {
 		d.passed = true
 		return false
 	}

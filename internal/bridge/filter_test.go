@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"crypto/sha256"
+	"errors"
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -16,18 +17,18 @@ type testFilter struct {
 	content func(version string) string
 }
 
-func (f testFilter) Filter(c *source.Change, before [16]byte) (reason string, now [16]byte) {
+func (f testFilter) Filter(c *source.Change, before [16]byte) (reason string, now [16]byte, err error) {
 	if f.content != nil && c.Op != source.Deleted {
 		sum := sha256.Sum256([]byte(f.content(c.ResourceVersion)))
 		now = [16]byte(sum[:])
 	}
 	switch {
 	case c.Op == f.without:
-		return "operation", now
+		return "operation", now, nil
 	case c.Op == source.Updated && now != [16]byte{} && now == before:
-		return "unchanged", now
+		return "unchanged", now, nil
 	default:
-		return "", now
+		return "", now, nil
 	}
 }
 
@@ -168,11 +169,11 @@ func TestFilter_what_it_let_through_stays_so_whatever_the_log_has(t *testing.T) 
 
 type onlyAdded struct{}
 
-func (onlyAdded) Filter(c *source.Change, _ [16]byte) (reason string, now [16]byte) {
+func (onlyAdded) Filter(c *source.Change, _ [16]byte) (reason string, now [16]byte, err error) {
 	if c.Op == source.Added {
-		return "", now
+		return "", now, nil
 	}
-	return "operation", now
+	return "operation", now, nil
 }
 
 func TestFilter_does_not_spoil_what_is_known_of_a_snapshot_that_is_not_published(t *testing.T) {
@@ -188,5 +189,23 @@ func TestFilter_does_not_spoil_what_is_known_of_a_snapshot_that_is_not_published
 	expect(t, log.lines(), "updated default/a u1 21 watch")
 	if n := value(t, r.registry, "events_filtered_total"); n != 1 {
 		t.Errorf("%v events are counted, want 1", n)
+	}
+}
+
+type undecided struct{}
+
+func (undecided) Filter(*source.Change, [16]byte) (reason string, now [16]byte, err error) {
+	return "expression", now, errors.New("no such key")
+}
+
+func TestFilter_that_fails_publishes(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(&StreamSpec{Filter: undecided{}})
+	send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
+	r.settle()
+	expect(t, log.lines(), "added default/a u1 10 watch")
+	if n := value(t, r.registry, "filter_errors_total"); n != 1 {
+		t.Errorf("%v failures are counted, want 1", n)
 	}
 }

@@ -15,11 +15,11 @@ const namespace = "kube_eventbridge"
 
 // Metrics are the bridge's own. One Metrics serves all pipelines of a process.
 type Metrics struct {
-	published, restarts                                       *prometheus.CounterVec
-	retries, failures, relists, gaps, synthesized, suppressed *prometheus.CounterVec
-	histories, losses, audits, differences, filtered          *prometheus.CounterVec
-	publishSeconds, deliverySeconds                           *prometheus.HistogramVec
-	oldest, buffered, events, depth, age, ledger, streams     *prometheus.Desc
+	published, restarts                                            *prometheus.CounterVec
+	retries, failures, relists, gaps, synthesized, suppressed      *prometheus.CounterVec
+	histories, losses, audits, differences, filtered, filterErrors *prometheus.CounterVec
+	publishSeconds, deliverySeconds                                *prometheus.HistogramVec
+	oldest, buffered, events, depth, age, ledger, streams          *prometheus.Desc
 
 	mu        sync.Mutex
 	pipelines []*Pipeline
@@ -51,6 +51,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		audits:         counter("audits_total", "Comparisons of what exists with what the log has.", "pipeline", "stream"),
 		differences:    counter("audit_differences_total", "Objects of which the log had another state than existed.", "pipeline", "stream"),
 		filtered:       counter("events_filtered_total", "Changes that the configuration says not to publish.", "pipeline", "stream", "reason"),
+		filterErrors:   counter("filter_errors_total", "Changes that a filter could not decide on; they are published.", "pipeline", "stream"),
 		losses:         counter("log_losses_total", "Times that the log was seen to have lost what it had acknowledged.", "pipeline"),
 		publishSeconds: histogram("publish_seconds", "From handing a message to the sink to its acknowledgement."),
 		deliverySeconds: histogram("delivery_seconds",
@@ -64,7 +65,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		streams:  desc("stream_watching", "1 while a watch is open, else 0.", "pipeline", "stream"),
 	}
 	reg.MustRegister(m.published, m.restarts, m.retries, m.failures, m.relists, m.gaps, m.synthesized, m.suppressed,
-		m.histories, m.losses, m.filtered, m.audits, m.differences, m.publishSeconds, m.deliverySeconds, m)
+		m.histories, m.losses, m.filtered, m.filterErrors, m.audits, m.differences, m.publishSeconds, m.deliverySeconds, m)
 	return m
 }
 
@@ -124,7 +125,7 @@ type streamMetrics struct {
 	all                                                         *Metrics
 	pipeline, stream                                            string
 	failures, relists, gaps, synthesized, suppressed, histories prometheus.Counter
-	audits, differences                                         prometheus.Counter
+	audits, differences, filterErrors                           prometheus.Counter
 	publish, delivery                                           prometheus.Observer
 	byKind                                                      *sync.Map
 }
@@ -137,17 +138,18 @@ type kind struct {
 func (m *Metrics) stream(pipeline, stream string) streamMetrics {
 	return streamMetrics{
 		all: m, pipeline: pipeline, stream: stream,
-		failures:    m.failures.WithLabelValues(pipeline, stream),
-		relists:     m.relists.WithLabelValues(pipeline, stream),
-		gaps:        m.gaps.WithLabelValues(pipeline, stream),
-		synthesized: m.synthesized.WithLabelValues(pipeline, stream),
-		suppressed:  m.suppressed.WithLabelValues(pipeline, stream),
-		histories:   m.histories.WithLabelValues(pipeline, stream),
-		audits:      m.audits.WithLabelValues(pipeline, stream),
-		differences: m.differences.WithLabelValues(pipeline, stream),
-		publish:     m.publishSeconds.WithLabelValues(pipeline),
-		delivery:    m.deliverySeconds.WithLabelValues(pipeline),
-		byKind:      &sync.Map{},
+		failures:     m.failures.WithLabelValues(pipeline, stream),
+		relists:      m.relists.WithLabelValues(pipeline, stream),
+		gaps:         m.gaps.WithLabelValues(pipeline, stream),
+		synthesized:  m.synthesized.WithLabelValues(pipeline, stream),
+		suppressed:   m.suppressed.WithLabelValues(pipeline, stream),
+		histories:    m.histories.WithLabelValues(pipeline, stream),
+		audits:       m.audits.WithLabelValues(pipeline, stream),
+		differences:  m.differences.WithLabelValues(pipeline, stream),
+		filterErrors: m.filterErrors.WithLabelValues(pipeline, stream),
+		publish:      m.publishSeconds.WithLabelValues(pipeline),
+		delivery:     m.deliverySeconds.WithLabelValues(pipeline),
+		byKind:       &sync.Map{},
 	}
 }
 

@@ -118,7 +118,7 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 		saved: saved, committed: saved, stored: stored, fingerprint: at.Scope(), losses: p.state.Log.Losses,
 	}
 	s.encodeAs(saved.History)
-	for _, o := range []*rate.Sometimes{&s.often.unencodable, &s.often.contested, &s.often.rejected, &s.often.refused} {
+	for _, o := range []*rate.Sometimes{&s.often.unencodable, &s.often.contested, &s.often.rejected, &s.often.refused, &s.often.undecided} {
 		o.Interval = logEvery
 	}
 	if saved.Fingerprint != s.fingerprint {

@@ -50,9 +50,11 @@ type Resource struct {
 	Operations []Operation `yaml:"operations"`
 	// IgnoreChanges lists paths, as encode.ParsePath takes them: an update in which nothing else is different is not published.
 	IgnoreChanges []string `yaml:"ignoreChanges"`
-	Delivery      Delivery `yaml:"delivery"`
-	Payload       Payload  `yaml:"payload"`
-	Snapshot      Snapshot `yaml:"snapshot"`
+	// Filter is an expression of CEL that is true for events that are published; empty: all are.
+	Filter   string   `yaml:"filter"`
+	Delivery Delivery `yaml:"delivery"`
+	Payload  Payload  `yaml:"payload"`
+	Snapshot Snapshot `yaml:"snapshot"`
 	// Redact is Encoding.Redact for this resource alone.
 	Redact []string `yaml:"redact"`
 }

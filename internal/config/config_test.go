@@ -138,7 +138,8 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 				Resources: []Resource{
 					{
 						Resource: ResourceName{Plural: "deployments", Group: "apps"}, Namespaces: []string{"web", "shop"},
-						LabelSelector: "tier!=cache", Operations: []Operation{Updated, Deleted}, IgnoreChanges: []string{"status"}, Delivery: Latest, Payload: PayloadMetadata, Snapshot: SnapshotNever,
+						LabelSelector: "tier!=cache", Operations: []Operation{Updated, Deleted}, IgnoreChanges: []string{"status"},
+						Filter: "object.spec.replicas > 3", Delivery: Latest, Payload: PayloadMetadata, Snapshot: SnapshotNever,
 					},
 					{
 						Resource: ResourceName{"deployments", "v1", "apps"}, Namespaces: []string{"kube-system"},

@@ -4,8 +4,6 @@ package config
 
 func (Pipeline) refused() map[string]string { return later("oversize") }
 
-func (Resource) refused() map[string]string { return later("filter") }
-
 func (Checkpoint) refused() map[string]string { return later("nats") }
 
 // noSecret is how the refusal of a key begins that would hold a secret.

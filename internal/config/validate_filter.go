@@ -5,6 +5,8 @@ package config
 import (
 	"fmt"
 	"slices"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/filter"
 )
 
 // operations checks which events of a resource are published.
@@ -19,6 +21,11 @@ func (v *validator) operations(path string, r *Resource) {
 	}
 	if len(r.Operations) == 0 {
 		v.add(path+".operations", "lists none, so that nothing would be published; write some of added, updated, deleted, or leave it out for all")
+	}
+	if r.Filter != "" {
+		if _, err := filter.ParseExpression(r.Filter); err != nil {
+			v.add(path+".filter", "%v", err)
+		}
 	}
 	v.paths(path+".ignoreChanges", r.IgnoreChanges)
 	if len(r.IgnoreChanges) > 0 && !slices.Contains(r.Operations, Updated) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filter decides which changes of a stream are published, by what happened and by what of the object is different.
+// Package filter decides which changes of a stream are published, by what happened, by what of the object is different, and by an expression.
 package filter
 
 import (
@@ -16,6 +16,8 @@ const (
 	Operation = "operation"
 	// Unchanged: it is an update, and nothing is different but what is ignored.
 	Unchanged = "unchanged"
+	// Excluded: the expression is false.
+	Excluded = "expression"
 )
 
 // Config says what is published. The zero Config publishes everything.
@@ -25,41 +27,49 @@ type Config struct {
 	// IgnoreChanges names what makes no update worth publishing where nothing else is different, as encode.Digester has it; empty: every
 	// update is published.
 	IgnoreChanges []encode.Path
+	// Expression is nil where there is none.
+	Expression *Expression
 }
 
 // Filter decides as its Config says. It is safe for concurrent use.
 type Filter struct {
 	operations [source.Deleted + 1]bool
 	digester   *encode.Digester
+	expression *Expression
 }
 
 // New returns a filter; nil if everything is published.
 func New(c Config) *Filter {
-	f := &Filter{}
+	f := &Filter{expression: c.Expression}
 	for _, op := range []source.Op{source.Added, source.Updated, source.Deleted} {
 		f.operations[op] = len(c.Operations) == 0 || slices.Contains(c.Operations, op)
 	}
 	if len(c.IgnoreChanges) > 0 {
 		f.digester = encode.NewDigester(c.IgnoreChanges)
 	}
-	if f.digester == nil && f.operations == [...]bool{source.Added: true, source.Updated: true, source.Deleted: true} {
+	if f.digester == nil && f.expression == nil && f.operations == [...]bool{source.Added: true, source.Updated: true, source.Deleted: true} {
 		return nil
 	}
 	return f
 }
 
 // Filter returns why c is not published, nothing where it is, and a digest of its state; before is that of the object's state before, zero where it is
-// not known. An update of which the state before is not known is published. The object is read only for a digest.
-func (f *Filter) Filter(c *source.Change, before [16]byte) (reason string, now [16]byte) {
+// not known. An update of which the state before is not known is published. The error says that the expression cannot be evaluated; it shows nothing of
+// the object. The object is read only for a digest and by an expression.
+func (f *Filter) Filter(c *source.Change, before [16]byte) (reason string, now [16]byte, err error) {
 	if f.digester != nil && c.Op != source.Deleted {
 		now = f.digester.Digest(c.Body.Bytes())
 	}
 	switch {
 	case !f.operations[c.Op]:
-		return Operation, now
+		return Operation, now, nil
 	case c.Op == source.Updated && now != [16]byte{} && now == before:
-		return Unchanged, now
-	default:
-		return "", now
+		return Unchanged, now, nil
+	case f.expression == nil:
+		return "", now, nil
 	}
+	if yes, err := f.expression.Eval(c); err != nil || yes {
+		return "", now, err
+	}
+	return Excluded, now, nil
 }

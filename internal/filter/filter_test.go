@@ -33,7 +33,7 @@ func TestFilter_lets_through_the_operations_that_are_asked_for(t *testing.T) {
 	for _, asked := range [][]source.Op{{source.Added}, {source.Updated}, {source.Deleted}, {source.Added, source.Deleted}} {
 		f := New(Config{Operations: asked})
 		for _, op := range all {
-			reason, now := f.Filter(&source.Change{Op: op}, [16]byte{})
+			reason, now, _ := f.Filter(&source.Change{Op: op}, [16]byte{})
 			through := false
 			for _, a := range asked {
 				through = through || a == op
@@ -47,7 +47,7 @@ func TestFilter_lets_through_the_operations_that_are_asked_for(t *testing.T) {
 
 func TestFilter_holds_back_an_update_in_which_only_what_is_ignored_is_different(t *testing.T) {
 	f := New(Config{IgnoreChanges: []encode.Path{path(t, "status")}})
-	_, added := f.Filter(change(source.Added, `{"metadata":{"resourceVersion":"1"},"spec":1}`), [16]byte{})
+	_, added, _ := f.Filter(change(source.Added, `{"metadata":{"resourceVersion":"1"},"spec":1}`), [16]byte{})
 	same := `{"metadata":{"resourceVersion":"2"},"spec":1,"status":{"x":1}}`
 	for _, c := range []struct {
 		op     source.Op
@@ -62,11 +62,11 @@ func TestFilter_holds_back_an_update_in_which_only_what_is_ignored_is_different(
 		{source.Added, same, added, ""},
 		{source.Deleted, same, added, ""},
 	} {
-		if reason, _ := f.Filter(change(c.op, c.object), c.before); reason != c.want {
+		if reason, _, _ := f.Filter(change(c.op, c.object), c.before); reason != c.want {
 			t.Errorf("%v of %s is %q, want %q", c.op, c.object, reason, c.want)
 		}
 	}
-	if _, now := f.Filter(&source.Change{Op: source.Deleted}, added); now != [16]byte{} {
+	if _, now, _ := f.Filter(&source.Change{Op: source.Deleted}, added); now != [16]byte{} {
 		t.Error("what is gone has a digest")
 	}
 }
@@ -74,9 +74,28 @@ func TestFilter_holds_back_an_update_in_which_only_what_is_ignored_is_different(
 // An addition that is not published is what an update is compared with.
 func TestFilter_digests_what_it_holds_back(t *testing.T) {
 	f := New(Config{Operations: []source.Op{source.Updated}, IgnoreChanges: []encode.Path{path(t, "status")}})
-	reason, now := f.Filter(change(source.Added, `{"spec":1}`), [16]byte{})
+	reason, now, _ := f.Filter(change(source.Added, `{"spec":1}`), [16]byte{})
 	if reason != Operation || now == [16]byte{} {
 		t.Errorf("%q, %x", reason, now)
+	}
+}
+
+func TestFilter_asks_the_expression_last_and_publishes_what_that_cannot_decide(t *testing.T) {
+	f := New(Config{Operations: []source.Op{source.Updated}, Expression: expression(t, "object.spec > 1")})
+	for _, c := range []struct {
+		op     source.Op
+		object string
+		want   string
+		fails  bool
+	}{
+		{source.Added, `{"spec":"x"}`, Operation, false},
+		{source.Updated, `{"spec":2}`, "", false},
+		{source.Updated, `{"spec":1}`, Excluded, false},
+		{source.Updated, `{}`, "", true},
+	} {
+		if reason, _, err := f.Filter(change(c.op, c.object), [16]byte{}); reason != c.want || (err != nil) != c.fails {
+			t.Errorf("%v of %s is %q, %v, want %q", c.op, c.object, reason, err, c.want)
+		}
 	}
 }
 
@@ -84,6 +103,6 @@ func BenchmarkFilter_operations(b *testing.B) {
 	f, c := New(Config{Operations: []source.Op{source.Added}}), change(source.Updated, `{"spec":1}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		f.Filter(c, [16]byte{})
+		_, _, _ = f.Filter(c, [16]byte{})
 	}
 }

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package encode
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestMembers_and_elements_are_as_they_are_written(t *testing.T) {
+	for object, want := range map[string]string{
+		``: "", `[]`: "", `{}`: "", `{"a":1,"b"`: ` "a"=1`, `{"a":[1,{"b":2}], "c" : "x,}" }`: ` "a"=[1,{"b":2}] "c"="x,}"`,
+	} {
+		got := ""
+		for name, value := range Members([]byte(object)) {
+			got += fmt.Sprintf(" %s=%s", name, value)
+		}
+		if got != want {
+			t.Errorf("%s has%s, want%s", object, got, want)
+		}
+	}
+	for list, want := range map[string]string{``: "", `{}`: "", `[]`: "", `[ ]`: "", `[1, "]" ,[2]]`: ` 1 "]" [2]`, `[1 2`: " 1"} {
+		got := ""
+		for value := range Elements([]byte(list)) {
+			got += " " + string(value)
+		}
+		if got != want {
+			t.Errorf("%s has%s, want%s", list, got, want)
+		}
+	}
+}

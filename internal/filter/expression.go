@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filter
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/ext"
+	"github.com/google/cel-go/interpreter"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// costLimit bounds what one evaluation may cost, in units of CEL: a tenth of what the API server allows an expression.
+const costLimit = 100_000
+
+// maxExpression is how long an expression may be, in bytes.
+const maxExpression = 16 << 10
+
+// Expression is a CEL expression that decides on events. It is safe for concurrent use.
+type Expression struct {
+	program cel.Program
+	ast     *cel.Ast
+}
+
+// fields are what an expression knows of an event besides its object, as text.
+func fields() []string {
+	return []string{"event.operation", "event.reason", "event.namespace", "event.name", "event.objectuid", "event.resourceversion"}
+}
+
+// ParseExpression compiles an expression. Its errors name the place in it, what is wrong, and after a semicolon what is valid.
+func ParseExpression(s string) (*Expression, error) {
+	if len(s) > maxExpression {
+		return nil, fmt.Errorf("is longer than %d bytes; use labelSelector, fieldSelector or several resources for a part of it", maxExpression)
+	}
+	options := []cel.EnvOption{
+		cel.Variable("object", cel.MapType(cel.StringType, cel.DynType)),
+		cel.OptionalTypes(), ext.Strings(ext.StringsVersion(2)), cel.CrossTypeNumericComparisons(true), cel.DefaultUTCTimeZone(true),
+	}
+	for _, f := range fields() {
+		options = append(options, cel.Variable(f, cel.StringType))
+	}
+	env, err := cel.NewEnv(options...)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	ast, issues := env.Compile(s)
+	if issues.Err() != nil {
+		e := issues.Errors()[0]
+		return nil, expressionError(e.Location.Line(), e.Location.Column()+1, e.Message)
+	}
+	if t := ast.OutputType(); !t.IsExactType(cel.BoolType) {
+		return nil, expressionError(1, 1, fmt.Sprintf("it gives %s, not bool: compare it with something", t))
+	}
+	program, err := env.Program(ast, cel.CostLimit(costLimit), cel.EvalOptions(cel.OptOptimize))
+	if err != nil {
+		return nil, expressionError(1, 1, err.Error())
+	}
+	return &Expression{program, ast}, nil
+}
+
+func expressionError(line, column int, wrong string) error {
+	if strings.Contains(wrong, "'oldObject'") {
+		return fmt.Errorf("oldObject, at %d:%d, is not available in this version, as the state before is not kept; ignoreChanges tells updates from those that change nothing",
+			line, column)
+	}
+	wrong, _, _ = strings.Cut(wrong, " (in container '')")
+	return fmt.Errorf("is no expression of CEL that decides: at %d:%d, %s; write one over object, %s, such as "+
+		`event.operation == "deleted" || object.spec.replicas > 3`, line, column, wrong, strings.Join(fields(), ", "))
+}
+
+// errEvaluation says that an expression cannot be evaluated. It does not say of which value: that may be one that must not be shown.
+var errEvaluation = errors.New("the expression cannot be evaluated")
+
+// Eval reports whether the expression is true for a change. It is for one of which only the identity is known. The error names the place in the
+// expression, and no value.
+func (e *Expression) Eval(c *source.Change) (bool, error) {
+	if c.Body == nil {
+		return true, nil
+	}
+	out, _, err := e.program.Eval(&activation{Change: c, object: object{json: c.Body.Bytes()}})
+	if err != nil {
+		return false, e.explain(err)
+	}
+	return out == types.True, nil
+}
+
+// explain says where an evaluation failed, and in what way if that says nothing of values.
+func (e *Expression) explain(err error) error {
+	var failed *types.Err
+	at := ""
+	if errors.As(err, &failed) {
+		if l := e.ast.NativeRep().SourceInfo().GetStartLocation(failed.NodeID()); l.Line() > 0 {
+			at = fmt.Sprintf(" at %d:%d", l.Line(), l.Column()+1)
+		}
+	}
+	for _, known := range []string{"no such key", "no such overload", "actual cost limit exceeded", "index out of bounds", "division by zero"} {
+		if strings.HasPrefix(strings.TrimPrefix(err.Error(), "operation cancelled: "), known) {
+			return fmt.Errorf("%w%s: %s", errEvaluation, at, known)
+		}
+	}
+	return fmt.Errorf("%w%s", errEvaluation, at)
+}
+
+// activation is what an expression sees of a change.
+type activation struct {
+	*source.Change
+	object object
+}
+
+// ResolveName implements interpreter.Activation.
+func (a *activation) ResolveName(name string) (any, bool) {
+	var s string
+	switch name {
+	case "object":
+		return ref.Val(&a.object), true
+	case "event.operation":
+		s = a.Op.String()
+	case "event.reason":
+		s = string(a.Reason)
+	case "event.namespace":
+		s = a.Namespace
+	case "event.name":
+		s = a.Name
+	case "event.objectuid":
+		s = a.UID
+	case "event.resourceversion":
+		s = a.ResourceVersion
+	default:
+		return nil, false
+	}
+	return types.String(s), true
+}
+
+// Parent implements interpreter.Activation.
+func (a *activation) Parent() interpreter.Activation { return nil }

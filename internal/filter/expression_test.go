@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filter
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+func expression(t testing.TB, s string) *Expression {
+	t.Helper()
+	e, err := ParseExpression(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+const web = `{"kind":"Deployment","metadata":{"name":"web","labels":{"app":"shop","a\u002fb":"x"},"generation":3},"spec":{"replicas":3,"ratio":0.5,"paused":false,` +
+	`"none":null,"containers":[{"name":"a","image":"nginx:1","env":[]},{"name":"b","image":"redis"}]},"status":{}}`
+
+func TestExpression_decides_by_object_and_event(t *testing.T) {
+	c := change(source.Updated, web)
+	c.Ident, c.Reason = source.Ident{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "7"}, source.ReasonRelist
+	for s, want := range map[string]bool{
+		`true`:                           true,
+		`object.spec.replicas > 3`:       false,
+		`object.spec.replicas >= 3`:      true,
+		`object.spec.replicas == 3.0`:    true,
+		`object.spec.ratio < 1`:          true,
+		`object.spec.paused == true`:     false,
+		`object.spec.none == null`:       true,
+		`object.kind == "Deployment"`:    true,
+		`object["kind"] == "Deployment"`: true,
+		`has(object.spec.replicas)`:      true,
+		`has(object.spec.none)`:          true,
+		`has(object.spec.strategy)`:      false,
+		`has(object.metadata.annotations) && object.metadata.annotations["x"] == "y"`: false,
+		`"app" in object.metadata.labels`:                                             true,
+		`"a/b" in object.metadata.labels`:                                             true,
+		`object.metadata.labels["a/b"] == "x"`:                                        true,
+		`"b" in object.metadata.labels`:                                               false,
+		`object.?metadata.?annotations["x"].orValue("") == ""`:                        true,
+		`object.spec.containers.exists(c, c.image.startsWith("nginx"))`:               true,
+		`object.spec.containers.all(c, has(c.env))`:                                   false,
+		`object.spec.containers[1].name == "b" && size(object.spec.containers) == 2`:  true,
+		`object.spec.containers.map(c, c.name) == ["a", "b"]`:                         true,
+		`object.metadata.labels == {"app": "shop", "a/b": "x"}`:                       true,
+		`object.metadata.labels.all(k, k in ["app", "a/b"])`:                          true,
+		`size(object.status) == 0 && object.status == {}`:                             true,
+		`object.metadata.labels.app.matches("^s.*p$")`:                                true,
+		`type(object.spec) == map`:                                                    true,
+		`event.operation == "updated" && event.reason == "relist"`:                    true,
+		`event.namespace + "/" + event.name == "shop/web"`:                            true,
+		`event.objectuid == "u" && event.resourceversion == "7"`:                      true,
+		`event.namespace.startsWith("kube-")`:                                         false,
+	} {
+		if got, err := expression(t, s).Eval(c); err != nil || got != want {
+			t.Errorf("%s is %t, want %t (%v)", s, got, want, err)
+		}
+	}
+}
+
+func TestExpression_is_for_what_only_the_identity_is_known_of(t *testing.T) {
+	if yes, err := expression(t, "false").Eval(&source.Change{Op: source.Deleted}); !yes || err != nil {
+		t.Errorf("it is %t, %v", yes, err)
+	}
+}
+
+func TestParseExpression_refuses_what_cannot_decide_and_says_where(t *testing.T) {
+	const valid = `; write one over object, event.operation, event.reason, event.namespace, event.name, event.objectuid, event.resourceversion, such as ` +
+		`event.operation == "deleted" || object.spec.replicas > 3`
+	for s, want := range map[string]string{
+		`object.spec.`:                       "is no expression of CEL that decides: at 1:13, Syntax error: no viable alternative at input '.'" + valid,
+		`objekt.spec == 1`:                   "is no expression of CEL that decides: at 1:1, undeclared reference to 'objekt'" + valid,
+		"true &&\n  event.op == \"x\"":       "is no expression of CEL that decides: at 2:3, undeclared reference to 'event'" + valid,
+		`object.spec.replicas`:               "is no expression of CEL that decides: at 1:1, it gives dyn, not bool: compare it with something" + valid,
+		`1 + 1`:                              "is no expression of CEL that decides: at 1:1, it gives int, not bool: compare it with something" + valid,
+		`event.name > 1`:                     "is no expression of CEL that decides: at 1:12, found no matching overload for '_>_' applied to '(string, int)'" + valid,
+		`object.metadata.name.matches("(")`:  "is no expression of CEL that decides: at 1:1, error parsing regexp: missing closing ): `(`" + valid,
+		`oldObject.spec != object.spec`:      "oldObject, at 1:1, is not available in this version, as the state before is not kept; ignoreChanges tells updates from those that change nothing",
+		strings.Repeat(" ", 16<<10) + "true": "is longer than 16384 bytes; use labelSelector, fieldSelector or several resources for a part of it",
+	} {
+		if _, err := ParseExpression(s); err == nil || err.Error() != want {
+			t.Errorf("%.40q: got\n%v, want\n%s", s, err, want)
+		}
+	}
+}
+
+func TestExpression_that_fails_says_where_and_shows_no_value(t *testing.T) {
+	const secret = "CANARY-5ce9"
+	c := change(source.Updated, `{"data":{"x":"`+secret+`","n":1},"l":[`+strings.Repeat(`1,`, 999)+`1]}`)
+	for s, want := range map[string]string{
+		`object.spec.replicas > 3`:                                     ": no such key",
+		`object[object.data.x] == 1`:                                   ": no such key",
+		`int(object.data.x) == 1`:                                      "",
+		`timestamp(object.data.x) > timestamp("2026-01-01T00:00:00Z")`: "",
+		`object.data.x > 1`:                                            ": no such overload",
+		`object.l[5000] == 1`:                                          ": index out of bounds",
+		`1 / (object.data.n - 1) == 1`:                                 ": division by zero",
+		`object.l.all(a, object.l.all(b, a == b))`:                     ": actual cost limit exceeded",
+	} {
+		_, err := expression(t, s).Eval(c)
+		if !errors.Is(err, errEvaluation) || !strings.HasSuffix(err.Error(), want) || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: got %v, want it to end in %q", s, err, want)
+		}
+		t.Log(s, err)
+	}
+}
+
+// Whatever is no JSON ends with an answer, or an error.
+func FuzzExpression(f *testing.F) {
+	e := expression(f, `object.a == object.b && object.c.all(x, x.d == 1) && size(object) > 1 && object == {"a": 1}`)
+	for _, s := range []string{web, ``, `{`, `{"a"`, `{"a":`, `{"a":1,"b":1,"c":[{"d":1}]}`, `{"a":{"x":[1,{}]},"b":{"x":[1,{}]},"c":{"y":1}}`, `{"a":1e999,"b":-}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = e.Eval(change(source.Updated, string(b))) })
+}
+
+func BenchmarkExpression(b *testing.B) {
+	pod, err := os.ReadFile("../../encode/testdata/pod.json")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, s := range map[string]string{
+		"event":      `event.operation != "updated"`,
+		"field":      `object.spec.nodeName == "x"`,
+		"has":        `has(object.metadata.labels) && "app" in object.metadata.labels && object.status.phase != "Running"`,
+		"containers": `object.spec.containers.exists(c, c.image.startsWith("registry.example.com/")) && !object.metadata.namespace.startsWith("kube-")`,
+		"conditions": `object.status.conditions.exists(c, c.type == "Ready" && c.status == "True")`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			e, c := expression(b, s), change(source.Updated, string(pod))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := e.Eval(c); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filter
+
+import (
+	"bytes"
+	"reflect"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+)
+
+// valueOf returns what a JSON value is in an expression: whole numbers are ints, others doubles.
+func valueOf(b []byte) ref.Val {
+	b = bytes.TrimSpace(b)
+	if len(b) == 0 {
+		return types.NullValue
+	}
+	switch b[0] {
+	case '{':
+		return &object{json: b}
+	case '[':
+		var all []ref.Val
+		for v := range encode.Elements(b) {
+			all = append(all, valueOf(v))
+		}
+		return types.NewRefValList(types.DefaultTypeAdapter, all)
+	case '"':
+		return types.String(text(b))
+	case 't', 'f':
+		return types.Bool(b[0] == 't')
+	case 'n':
+		return types.NullValue
+	default:
+		return number(string(b))
+	}
+}
+
+func text(quoted []byte) string {
+	s, err := jsontext.AppendUnquote(nil, quoted)
+	if err != nil {
+		return ""
+	}
+	return string(s)
+}
+
+func number(s string) ref.Val {
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return types.Int(n)
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return types.NewErr("no such number")
+	}
+	return types.Double(n)
+}
+
+// object is a JSON object of which only those members are decoded that are asked for. Of members that repeat the first counts.
+type object struct {
+	json []byte
+	all  traits.Mapper
+	// lists are those that were asked for: an expression may ask once for each element of another.
+	lists map[string]ref.Val
+}
+
+// whole decodes the names of all members, for what needs more than one.
+func (o *object) whole() traits.Mapper {
+	if o.all == nil {
+		all := map[ref.Val]ref.Val{}
+		for name, value := range encode.Members(o.json) {
+			if key := types.String(text(name)); all[key] == nil {
+				all[key] = valueOf(value)
+			}
+		}
+		o.all = types.NewRefValMap(types.DefaultTypeAdapter, all)
+	}
+	return o.all
+}
+
+// Find implements traits.Mapper.
+func (o *object) Find(key ref.Val) (ref.Val, bool) {
+	name, ok := key.(types.String)
+	if !ok {
+		return o.whole().Find(key)
+	}
+	if list := o.lists[string(name)]; list != nil {
+		return list, true
+	}
+	for n, value := range encode.Members(o.json) {
+		same := string(n[1:len(n)-1]) == string(name)
+		if same || bytes.IndexByte(n, '\\') >= 0 && text(n) == string(name) {
+			return o.remember(string(name), valueOf(value)), true
+		}
+	}
+	return nil, false
+}
+
+func (o *object) remember(name string, v ref.Val) ref.Val {
+	if _, list := v.(traits.Lister); list {
+		if o.lists == nil {
+			o.lists = map[string]ref.Val{}
+		}
+		o.lists[name] = v
+	}
+	return v
+}
+
+// Get implements traits.Indexer.
+func (o *object) Get(key ref.Val) ref.Val {
+	if v, found := o.Find(key); found {
+		return v
+	}
+	return types.ValOrErr(key, "no such key")
+}
+
+// Contains implements traits.Container.
+func (o *object) Contains(key ref.Val) ref.Val {
+	_, found := o.Find(key)
+	return types.Bool(found)
+}
+
+// Iterator implements traits.Iterable.
+func (o *object) Iterator() traits.Iterator { return o.whole().Iterator() }
+
+// Size implements traits.Sizer.
+func (o *object) Size() ref.Val { return o.whole().Size() }
+
+// Equal implements ref.Val.
+func (o *object) Equal(other ref.Val) ref.Val { return o.whole().Equal(other) }
+
+// ConvertToNative implements ref.Val.
+func (o *object) ConvertToNative(t reflect.Type) (any, error) { return o.whole().ConvertToNative(t) }
+
+// ConvertToType implements ref.Val.
+func (o *object) ConvertToType(t ref.Type) ref.Val {
+	if t == types.MapType {
+		return o
+	}
+	return o.whole().ConvertToType(t)
+}
+
+// Type implements ref.Val.
+func (o *object) Type() ref.Type { return types.MapType }
+
+// Value implements ref.Val.
+func (o *object) Value() any { return o.whole().Value() }
