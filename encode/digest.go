@@ -13,14 +13,19 @@ import (
 // it is one that a path names, is no difference. It is safe for concurrent use.
 type Digester struct {
 	root *node
-	// seed makes the digests of other paths others.
+	// seed makes the digests of other paths, and with other keys, others.
 	seed  string
 	rooms sync.Pool
 }
 
-// NewDigester returns one for these paths.
-func NewDigester(ignored []Path) *Digester {
+// NewDigester returns one for these paths. Where digests are of something that is not to be guessed, key keeps who has a digest from finding out whether a guess
+// is right; nil means none. Digests with other keys are others.
+func NewDigester(ignored []Path, key []byte) *Digester {
 	var seed strings.Builder
+	if key != nil {
+		sum := sha256.Sum256(key)
+		seed.Write(sum[:])
+	}
 	for _, s := range []string{"resourceVersion", "generation", "managedFields"} {
 		ignored = append(ignored[:len(ignored):len(ignored)], Path{steps: []step{{name: "metadata"}, {name: s}}})
 	}

@@ -238,7 +238,7 @@ func (p *process) streams(c *config.Pipeline, id checkpoint.Identity) ([]bridge.
 		for _, k := range c.Encoding.Keep {
 			encoding.Keep = append(encoding.Keep, string(k))
 		}
-		filter, err := filterOf(&r)
+		filter, err := filterOf(c, &r)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -3,6 +3,9 @@
 package main
 
 import (
+	"crypto/rand"
+	"strings"
+
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/filter"
@@ -10,12 +13,15 @@ import (
 )
 
 // filterOf returns which changes of a resource are published; nil if all are.
-func filterOf(r *config.Resource) (bridge.Filter, error) {
+func filterOf(p *config.Pipeline, r *config.Resource) (bridge.Filter, error) {
 	ignored, err := paths(r.IgnoreChanges)
 	if err != nil {
 		return nil, err
 	}
 	c := filter.Config{IgnoreChanges: ignored}
+	if c.DigestKey, err = digestKey(p, r); err != nil {
+		return nil, err
+	}
 	for _, op := range r.Operations {
 		c.Operations = append(c.Operations, map[config.Operation]source.Op{
 			config.Added: source.Added, config.Updated: source.Updated, config.Deleted: source.Deleted,
@@ -30,4 +36,18 @@ func filterOf(r *config.Resource) (bridge.Filter, error) {
 		return f, nil
 	}
 	return nil, nil //nolint:nilnil // without a filter everything is published
+}
+
+// digestKey returns what keeps digests, which are in the checkpoint, from confirming a guess of what does not leave the process otherwise; nil where there is
+// nothing of the kind. Without a key in the configuration it is one of this process, and the digests of an earlier one tell nothing.
+func digestKey(p *config.Pipeline, r *config.Resource) ([]byte, error) {
+	secrets := !p.Encoding.Secrets.Values && strings.HasPrefix(r.Resource.String(), "secret") // also secret and secrets.v1
+	if !secrets && len(p.Encoding.Redact)+len(r.Redact) == 0 {
+		return nil, nil
+	}
+	key, err := p.Encoding.Secrets.HashKey()
+	if err != nil || key != (config.Secret{}) {
+		return []byte(key.Reveal()), err
+	}
+	return []byte(rand.Text()), nil
 }

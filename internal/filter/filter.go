@@ -27,6 +27,8 @@ type Config struct {
 	// IgnoreChanges names what makes no update worth publishing where nothing else is different, as encode.Digester has it; empty: every
 	// update is published.
 	IgnoreChanges []encode.Path
+	// DigestKey is as for [encode.NewDigester].
+	DigestKey []byte
 	// Expression is nil where there is none.
 	Expression *Expression
 }
@@ -45,7 +47,7 @@ func New(c Config) *Filter {
 		f.operations[op] = len(c.Operations) == 0 || slices.Contains(c.Operations, op)
 	}
 	if len(c.IgnoreChanges) > 0 {
-		f.digester = encode.NewDigester(c.IgnoreChanges)
+		f.digester = encode.NewDigester(c.IgnoreChanges, c.DigestKey)
 	}
 	if f.digester == nil && f.expression == nil && f.operations == [...]bool{source.Added: true, source.Updated: true, source.Deleted: true} {
 		return nil
