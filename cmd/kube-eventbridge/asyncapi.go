@@ -109,8 +109,13 @@ func publishes(p *config.Pipeline, look func(config.ResourceName) (source.Resour
 		if err != nil {
 			return d, err
 		}
+		var operations []string
+		for _, op := range r.Operations {
+			operations = append(operations, string(op))
+		}
 		d.Resources = append(d.Resources, asyncapi.Resource{
-			Group: found.Group, Version: found.Version, Plural: found.Resource, Namespaced: found.Namespaced, Namespaces: r.Namespaces, Payload: string(r.Payload),
+			Operations: operations,
+			Group:      found.Group, Version: found.Version, Plural: found.Resource, Namespaced: found.Namespaced, Namespaces: r.Namespaces, Payload: string(r.Payload),
 		})
 	}
 	return d, nil

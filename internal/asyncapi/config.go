@@ -2,7 +2,11 @@
 
 package asyncapi
 
-import "github.com/kube-eventbridge/kube-eventbridge/encode"
+import (
+	"slices"
+
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+)
 
 // Config is what is described.
 type Config struct {
@@ -65,6 +69,13 @@ type Resource struct {
 	Namespaces []string
 	// Payload is object or metadata.
 	Payload string
+	// Operations are those that are published: added, updated, deleted. Empty: all.
+	Operations []string
+}
+
+// publishes reports whether there are events of an operation.
+func (r *Resource) publishes(op string) bool {
+	return len(r.Operations) == 0 || slices.Contains(r.Operations, op)
 }
 
 // name is what kubectl calls the resource.

@@ -94,6 +94,20 @@ func TestDocument_has_a_channel_for_each_address_and_all_that_is_published_there
 	}
 }
 
+func TestDocument_leaves_out_what_is_not_published(t *testing.T) {
+	some := pods
+	some.Operations = []string{"added", "updated"}
+	p := pipeline(t, "audit", Kafka, "kubernetes", some)
+	p.Tombstones = true
+	d, _ := documentOf(t, "prod", p)
+	ch := d.Channels["audit"]
+	for name, want := range map[string]bool{"audit.pods.added": true, "audit.pods.updated": true, "audit.pods.deleted": false, "tombstone": false, "audit.pods.rejected": true, "audit.pods.gap": true} {
+		if _, got := ch.Messages[name]; got != want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 func TestDocument_pipelines_share_servers_and_topics(t *testing.T) {
 	first, second := pipeline(t, "first", Kafka, "kubernetes", pods), pipeline(t, "second", Kafka, "kubernetes", nodes, deployments)
 	first.Servers[0].Security = []Security{{Name: "plain", Type: "plain"}}

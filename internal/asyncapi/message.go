@@ -22,15 +22,17 @@ type kind struct {
 	op, typ, says string
 	// data is the schema of its data; empty: that of the resource's payload.
 	data string
+	// change: it is one of an object, of an operation that may be left out.
+	change bool
 	// marker: it is about a stream, not about an object.
 	marker bool
 }
 
 func kinds() []kind {
 	return []kind{
-		{op: "added", typ: encode.TypeAdded, says: "An object is new to the stream."},
-		{op: "updated", typ: encode.TypeUpdated, says: "An object that the stream knew has changed."},
-		{op: "deleted", typ: encode.TypeDeleted, says: "An object is gone, or has left the selection. The data is its last state, as far as it is known."},
+		{op: "added", change: true, typ: encode.TypeAdded, says: "An object is new to the stream."},
+		{op: "updated", change: true, typ: encode.TypeUpdated, says: "An object that the stream knew has changed."},
+		{op: "deleted", change: true, typ: encode.TypeDeleted, says: "An object is gone, or has left the selection. The data is its last state, as far as it is known."},
 		{op: "rejected", typ: encode.TypeRejected, says: "The broker refused an event for good; this stands in its place.", data: "rejected"},
 		{op: "gap", typ: encode.TypeGap, says: "Between two versions changes may have happened that nobody can name any more.", data: "gap", marker: true},
 		{op: "snapshot-started", typ: encode.TypeSnapshotStarted, says: "What exists at a version follows.", data: "snapshotStarted", marker: true},
@@ -41,6 +43,9 @@ func kinds() []kind {
 // describe adds the messages of a resource to its channel.
 func (d *document) describe(ch *channel, p *Pipeline, r *Resource) {
 	for _, k := range kinds() {
+		if k.change && !r.publishes(k.op) {
+			continue
+		}
 		data := k.data
 		if data == "" {
 			data = r.Payload
@@ -56,7 +61,7 @@ func (d *document) describe(ch *channel, p *Pipeline, r *Resource) {
 		}
 		d.message(ch, p, name, k, special, data)
 	}
-	if p.Tombstones {
+	if p.Tombstones && r.publishes("deleted") {
 		d.tombstone(ch)
 	}
 	if p.Broker == Kafka {
