@@ -75,6 +75,10 @@ type Config struct {
 	BareIDs bool
 	// History is how often the cluster's etcd was seen restored, WriterEpoch the term of the writer's lease; 0 for none.
 	History, WriterEpoch int
+	// Profile is whose types, sources and subjects events have. Messages have the same ids in all.
+	Profile Profile
+	// Host is the API server's URL, which the profile Knative needs.
+	Host string
 }
 
 // Encoder encodes the changes and markers of one stream. It never changes and is safe for concurrent use.
@@ -92,6 +96,8 @@ type Encoder struct {
 	shared bool
 
 	change, former, marker head
+	// knative is nil in the profile Own.
+	knative *knative
 	// idPrefix is "<h>." or "", keyPrefix "<cluster>/<group>/<resource>/", history "" or ".h<n>".
 	idPrefix, keyPrefix, history, scope string
 	subject                             subject
@@ -99,8 +105,8 @@ type Encoder struct {
 	identity []byte
 }
 
-// New returns the encoder of a stream. It panics if cfg has a mode, a payload or a name in Keep that does not exist, or a path that
-// [CheckRedact] refuses.
+// New returns the encoder of a stream. It panics if cfg has a mode, a payload, a profile or a name in Keep that does not exist, a path that
+// [CheckRedact] refuses, or lacks a host that its profile needs.
 func New(stream source.Stream, cfg Config) *Encoder {
 	if cfg.Mode == "" {
 		cfg.Mode = Binary
@@ -133,6 +139,9 @@ func New(stream source.Stream, cfg Config) *Encoder {
 	e.identity = appendQuoted([]byte(`{"apiVersion":`), stream.APIVersion())
 	e.identity = append(appendQuoted(append(e.identity, `,"kind":`...), stream.Kind), `,"metadata":`...)
 	e.change, e.former, e.marker = e.heads(src)
+	if cfg.Profile == Knative {
+		e.knative = e.knativeOf()
+	}
 	return e
 }
 
@@ -142,6 +151,9 @@ func (e *Encoder) check() {
 	}
 	if e.cfg.Payload != Object && e.cfg.Payload != Metadata {
 		panic("BUG: payload " + strconv.Quote(string(e.cfg.Payload)))
+	}
+	if p := e.cfg.Profile; p != "" && p != Own && p != Knative || p == Knative && e.cfg.Host == "" {
+		panic("BUG: profile " + strconv.Quote(string(p)) + " with host " + strconv.Quote(e.cfg.Host))
 	}
 	for _, k := range e.cfg.Keep {
 		if k != KeepManagedFields && k != KeepLastApplied {
@@ -166,7 +178,7 @@ func (e *Encoder) Change(m *sink.Message, c *source.Change) error {
 	if err != nil {
 		return fmt.Errorf("encode %s %s: %w", e.stream.Resource, c.Key(), err)
 	}
-	e.begin(m, c, &w, typeOf(c.Op), "")
+	e.begin(m, c, &w, e.typeOf(c.Op), "")
 	m.Data = slices.Grow(m.Data, len(body)+len(e.identity)+2)
 	switch {
 	case e.cfg.Payload == Object:
@@ -174,7 +186,7 @@ func (e *Encoder) Change(m *sink.Message, c *source.Change) error {
 	case w.metadata == span{}:
 		m.Data = e.appendIdentity(m.Data, c)
 	default:
-		m.Data = w.cuts.copy(append(m.Data, e.identity...), body, w.metadata)
+		m.Data = w.cuts.copy(append(e.open(m.Data, c), e.identity[1:]...), body, w.metadata)
 		m.Data = append(m.Data, '}')
 	}
 	e.end(m)
@@ -192,11 +204,13 @@ func (e *Encoder) redacted(m *sink.Message, c *source.Change, body []byte) {
 		err = w.object(body)
 	}
 	// What is not valid JSON is not searched for attributes either: they might be anything.
-	if err != nil {
-		data = e.appendIdentity(nil, c)
+	whole := err == nil && len(data) > len("{}")
+	e.begin(m, c, &w, e.typeOf(c.Op), "")
+	if whole {
+		m.Data = append(e.open(m.Data, c), data[1:]...)
+	} else {
+		m.Data = e.appendIdentity(m.Data, c)
 	}
-	e.begin(m, c, &w, typeOf(c.Op), "")
-	m.Data = append(m.Data, data...)
 	e.end(m)
 }
 
@@ -210,7 +224,7 @@ func (e *Encoder) Rejected(m *sink.Message, c *source.Change, cause error, size 
 		w = walk{}
 	}
 	e.begin(m, c, &w, TypeRejected, ".rejected")
-	m.Data = appendQuoted(append(m.Data, `{"type":`...), typeOf(c.Op))
+	m.Data = appendQuoted(append(m.Data, `{"type":`...), e.typeOf(c.Op))
 	m.Data = appendQuoted(append(m.Data, `,"error":`...), cause.Error())
 	m.Data = strconv.AppendInt(append(m.Data, `,"size":`...), int64(size), 10)
 	m.Data = append(m.Data, '}')
@@ -219,7 +233,7 @@ func (e *Encoder) Rejected(m *sink.Message, c *source.Change, cause error, size 
 
 // appendIdentity appends an object that has nothing but its identity.
 func (e *Encoder) appendIdentity(dst []byte, c *source.Change) []byte {
-	dst = append(dst, e.identity...)
+	dst = append(e.open(dst, c), e.identity[1:]...)
 	dst = appendQuoted(append(dst, `{"name":`...), c.Name)
 	for _, m := range [...]struct{ name, value string }{
 		{`,"namespace":`, c.Namespace}, {`,"uid":`, c.UID}, {`,"resourceVersion":`, c.ResourceVersion},

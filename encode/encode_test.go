@@ -79,6 +79,10 @@ func marked(k source.Marker) func(*testing.T, *Encoder, *sink.Message) {
 	return func(_ *testing.T, e *Encoder, m *sink.Message) { k.Seen = seen; e.Marker(m, k) }
 }
 
+func inKnative(c *Config) { c.Profile, c.Host = Knative, "https://10.96.0.1:443" }
+
+func both(f, g func(*Config)) func(*Config) { return func(c *Config) { f(c); g(c) } }
+
 func gone(c *source.Change) { c.Body, c.Reason = nil, source.ReasonRelist }
 
 func wireCases() []wireCase {
@@ -119,6 +123,15 @@ func wireCases() []wireCase {
 		{"marker-snapshot-completed", pod, none, marked(source.Marker{Kind: source.MarkerSnapshotCompleted, To: "250", Objects: 42})},
 		{"rejected", pod, none, rejected},
 		{"rejected-structured", pod, structured, rejected},
+		{"knative", database, inKnative, changed(source.Updated, "customresource.json")},
+		{"knative-core", pod, inKnative, changed(source.Deleted, "pod.json")},
+		{"knative-cluster-scoped", source.Stream{Resource: nodes}, inKnative, changed(source.Added, "node.json")},
+		{"knative-reference", database, both(inKnative, metadata), changed(source.Updated, "customresource.json")},
+		{"knative-reference-secret", secret, both(inKnative, metadata), changed(source.Added, "secret.json")},
+		{"knative-reference-found-missing", pod, both(inKnative, metadata), changed(source.Deleted, "pod.json", gone)},
+		{"knative-structured", pod, both(inKnative, structured), changed(source.Updated, "pod.json", folded)},
+		{"knative-marker-gap", selective, inKnative, marked(gap)},
+		{"knative-rejected", pod, inKnative, rejected},
 	}
 }
 

@@ -118,6 +118,11 @@ func (e *Encoder) begin(m *sink.Message, c *source.Change, w *walk, typ, tail st
 	if c.Superseded {
 		h = &e.former
 	}
+	if k := e.knative; k != nil && typ != TypeRejected {
+		if h, name = &k.change, t.link; c.Superseded {
+			h = &k.former
+		}
+	}
 	as := attributes(m.Attributes[:0])
 	as = append(as, h.attributes...)
 	as.add("type", typ)
@@ -140,7 +145,7 @@ func (e *Encoder) begin(m *sink.Message, c *source.Change, w *walk, typ, tail st
 }
 
 // texts are the strings of one message that are not in its change.
-type texts struct{ id, key, subject, sequence, recorded, time, manager string }
+type texts struct{ id, key, subject, sequence, recorded, time, manager, link string }
 
 // texts builds the strings next to each other, so that they are allocated as one.
 func (e *Encoder) texts(c *source.Change, w *walk, tail string) texts {
@@ -160,10 +165,15 @@ func (e *Encoder) texts(c *source.Change, w *walk, tail string) texts {
 	}
 	changed := len(b)
 	b = w.appendManager(b)
+	manager := len(b)
+	if e.knative != nil {
+		b = e.knative.appendSubject(b, c)
+	}
 	s := string(b)
 	return texts{
 		id: s[:id], key: s[id:key], subject: either(s[key:subject], e.subject.constant), sequence: s[subject:sequence],
-		recorded: s[sequence:seen], time: either(s[seen:changed], s[sequence:seen]), manager: s[changed:],
+		recorded: s[sequence:seen], time: either(s[seen:changed], s[sequence:seen]), manager: s[changed:manager],
+		link: s[manager:],
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 // State is what a message of the log says about the object it is about.
 type State struct {
-	// ID, Type, Source and Pipeline are the event's attributes.
+	// ID, Type, Source and Pipeline are the event's attributes, Type and Source as the profile Own has them.
 	ID, Type, Source, Pipeline string
 	// Namespace is empty for a cluster-scoped object. Name and UID are empty for markers, which are about no object.
 	Namespace, Name, UID, ResourceVersion string
@@ -41,7 +41,7 @@ func (s State) Key() string {
 // StateOf reads a message that was written in either mode. The data of a binary one is not looked at and may be missing. The
 // error says that s is not an event of a bridge.
 func StateOf(s *sink.Stored) (State, error) {
-	var st State
+	var st reading
 	var err error
 	if IsStructured(s) {
 		err = st.parse(s.Data)
@@ -50,6 +50,7 @@ func StateOf(s *sink.Stored) (State, error) {
 			st.set(a.Name, a.Value)
 		}
 	}
+	st.Type, st.Source = InOwn(st.Type, st.Source, st.key, st.apiVersion)
 	if err == nil && (st.ID == "" || st.Source == "") {
 		err = errors.New("it has no id or no source")
 	}
@@ -61,7 +62,7 @@ func StateOf(s *sink.Stored) (State, error) {
 	}
 	st.Rejected = st.Type == TypeRejected
 	st.Deleted = st.Type == TypeDeleted || st.Rejected && st.deletion()
-	return st, nil
+	return st.State, nil
 }
 
 // IsStructured reports whether the data of a message is a whole event, in JSON.
@@ -77,7 +78,13 @@ func (s *State) deletion() bool {
 	return ok && strings.HasPrefix(rest, ".deleted.")
 }
 
-func (s *State) set(name, value string) {
+// reading is a state while it is read.
+type reading struct {
+	State
+	key, apiVersion string
+}
+
+func (s *reading) set(name, value string) {
 	switch name {
 	case "id":
 		s.ID = value
@@ -87,6 +94,10 @@ func (s *State) set(name, value string) {
 		s.Source = value
 	case "pipeline":
 		s.Pipeline = value
+	case "partitionkey":
+		s.key = value
+	case "apiversion":
+		s.apiVersion = value
 	case "namespace":
 		s.Namespace = value
 	case "name":
@@ -103,7 +114,7 @@ func (s *State) set(name, value string) {
 }
 
 // parse reads a structured event.
-func (s *State) parse(data []byte) error {
+func (s *reading) parse(data []byte) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(data))
 	if t, err := dec.ReadToken(); err != nil || t.Kind() != '{' {
 		return errors.Join(errNotObject, err)

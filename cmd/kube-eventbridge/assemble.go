@@ -231,6 +231,7 @@ func (p *process) streams(c *config.Pipeline, id checkpoint.Identity) ([]bridge.
 		encoding := encode.Config{
 			Cluster: id.Cluster, Pipeline: c.Name, Mode: encode.Mode(c.Encoding.Mode), Payload: encode.Payload(r.Payload),
 			SecretValues: c.Encoding.Secrets.Values, SecretHashes: hashes, Subject: subject, BareIDs: c.Sink.Kafka != nil,
+			Profile: encode.Profile(c.Encoding.Profile), Host: p.apiServer,
 		}
 		if encoding.Redact, err = paths(c.Encoding.Redact, r.Redact); err != nil {
 			return nil, nil, err

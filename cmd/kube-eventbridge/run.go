@@ -144,6 +144,7 @@ type process struct {
 	fromArgs  bool
 	format    stdout.Format // of what is printed
 	host      string        // of the API server
+	apiServer string        // its URL, without a user
 	out       *streams
 	log       *slog.Logger
 	client    *source.Client
@@ -204,7 +205,8 @@ func (p *process) reach() error {
 	if err != nil {
 		return fmt.Errorf("address of the API server: %w", err)
 	}
-	p.host = at.Host
+	p.host, at.User = at.Host, nil
+	p.apiServer = at.String()
 	if p.discovery, err = source.NewDiscovery(api); err != nil {
 		return err
 	}

@@ -319,6 +319,16 @@ func (r *rig) messages() []jetstream.Msg {
 	return out
 }
 
+// opAndKey reads what happened to which object in any profile.
+func opAndKey(get func(string) string) (op, key string) {
+	parts := strings.Split(get("type"), ".")
+	if parts[0] != "dev" {
+		return parts[len(parts)-2], get("subject")
+	}
+	op = map[string]string{"add": "added", "update": "updated", "delete": "deleted"}[parts[len(parts)-1]]
+	return op, strings.TrimPrefix(get("namespace")+"/"+get("name"), "/")
+}
+
 func entryOf(t *testing.T, m jetstream.Msg) entry {
 	t.Helper()
 	meta, err := m.Metadata()
@@ -331,9 +341,9 @@ func entryOf(t *testing.T, m jetstream.Msg) entry {
 		}
 		return ""
 	}
-	parts := strings.Split(get("type"), ".")
+	op, key := opAndKey(get)
 	return entry{
-		seq: meta.Sequence.Stream, id: get("id"), op: parts[len(parts)-2], kind: get("kind"), key: get("subject"),
+		seq: meta.Sequence.Stream, id: get("id"), op: op, kind: get("kind"), key: key,
 		uid: get("objectuid"), rv: get("resourceversion"), reason: get("reason"), data: m.Data(), header: m.Headers(),
 	}
 }

@@ -304,7 +304,7 @@ func (r *rig) stream(spec *StreamSpec) *stream {
 	if spec == nil {
 		spec = &StreamSpec{}
 	}
-	spec.Encoding = encode.Config{Cluster: "test", Pipeline: r.name}
+	spec.Encoding.Cluster, spec.Encoding.Pipeline = "test", r.name
 	s, err := r.open(spec, source.Stream{Resource: configMaps, LabelSelector: spec.LabelSelector})
 	if err != nil {
 		r.t.Fatal(err)

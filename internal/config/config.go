@@ -62,6 +62,8 @@ type Resource struct {
 // Encoding says what an event looks like.
 type Encoding struct {
 	Mode Mode `yaml:"mode"`
+	// Profile says whose types, sources and subjects events have.
+	Profile Profile `yaml:"profile"`
 	// Keep lists parts of an object that are otherwise removed.
 	Keep []Part `yaml:"keep"`
 	// Redact lists paths, as encode.ParsePath takes them, of values that are replaced.

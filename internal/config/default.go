@@ -27,7 +27,7 @@ func Default() *Config {
 type defaulter interface{ setDefaults() }
 
 func (p *Pipeline) setDefaults() {
-	p.Encoding.Mode, p.OnReject = Binary, OnRejectPublish
+	p.Encoding.Mode, p.Encoding.Profile, p.OnReject = Binary, ProfileOwn, OnRejectPublish
 	p.Recovery = Recovery{Enabled: true, MaxReads: 10_000, MaxTime: time.Minute}
 }
 

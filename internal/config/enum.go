@@ -71,6 +71,17 @@ const (
 
 func (Mode) choices() choices { return choices{now: []string{"binary", "structured"}} }
 
+// Profile is whose types, sources and subjects events have.
+type Profile string
+
+// The profiles.
+const (
+	ProfileOwn     Profile = "kube-eventbridge"
+	ProfileKnative Profile = "knative"
+)
+
+func (Profile) choices() choices { return choices{now: []string{"kube-eventbridge", "knative"}} }
+
 // Part is a part of an object that is removed unless it is asked for.
 type Part string
 

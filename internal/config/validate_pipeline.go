@@ -28,6 +28,7 @@ func (v *validator) pipeline(path string, p *Pipeline) {
 		v.resource(fmt.Sprintf("%s.resources[%d]", path, i), &p.Resources[i], p.Resources[:i])
 	}
 	oneOf(v, path+".encoding.mode", p.Encoding.Mode)
+	oneOf(v, path+".encoding.profile", p.Encoding.Profile)
 	for i, part := range p.Encoding.Keep {
 		at := fmt.Sprintf("%s.encoding.keep[%d]", path, i)
 		if slices.Contains(p.Encoding.Keep[:i], part) {

@@ -52,6 +52,8 @@ type Event struct {
 	Data []byte
 
 	attributes map[string]string
+	// source and object are the attributes source and subject as the bridge's own profile has them.
+	source, object string
 	// structured is the whole event, where the log has it in structured mode.
 	structured []byte
 }
@@ -85,9 +87,18 @@ func Decode(m Message) (*Event, error) {
 	if e.Attr("type") == "" || e.Attr("id") == "" {
 		return nil, fmt.Errorf("%w: it has no type or no id", ErrNoEvent)
 	}
-	e.Op = opOf(e.Attr("type"))
-	e.Group, e.Version, e.Resource = resourceOf(e.Attr("source"))
+	typ, src := e.inOwn(e.Attr("type"))
+	e.Op, e.source, e.object = opOf(typ), src, e.Attr("subject")
+	if typ != e.Attr("type") {
+		e.object = strings.TrimPrefix(e.Attr("namespace")+"/"+e.Attr("name"), "/")
+	}
+	e.Group, e.Version, e.Resource = resourceOf(src)
 	return e, nil
+}
+
+// inOwn returns a type, and the event's source, as the bridge's own profile has them.
+func (e *Event) inOwn(typ string) (ownType, source string) {
+	return encode.InOwn(typ, e.Attr("source"), e.Attr("partitionkey"), e.Attr("apiversion"))
 }
 
 func (e *Event) decodeBinary() {

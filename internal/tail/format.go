@@ -140,7 +140,7 @@ func (t *Table) newDay(b *strings.Builder, e *Event) {
 
 func (t *Table) cells(e *Event) []string {
 	at := e.Time().In(t.cfg.Location)
-	object := e.Attr("subject")
+	object := e.object
 	if e.Op.Marker() {
 		object = scopeOf(e).String()
 	}

@@ -20,7 +20,7 @@ func newMemory(maxBytes int) *memory {
 
 // keyOfObject is the object's name within the log; pipelines may publish different parts of an object.
 func keyOfObject(e *Event) string {
-	return e.Attr("pipeline") + "\x00" + e.Attr("source") + "\x00" + e.Attr("subject")
+	return e.Attr("pipeline") + "\x00" + e.source + "\x00" + e.object
 }
 
 func cost(e *Event) int {

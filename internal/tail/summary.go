@@ -212,7 +212,8 @@ func describeRejected(e *Event) string {
 	}
 	_ = json.Unmarshal(e.Data, &data) // what cannot be read is not shown
 	s := "the log refused this event"
-	if op := opOf(data.Type); op != Unknown {
+	typ, _ := e.inOwn(data.Type)
+	if op := opOf(typ); op != Unknown {
 		s = "the log refused this event (" + string(op) + ")"
 	}
 	if data.Size != "" {
