@@ -101,6 +101,8 @@ type Encoder struct {
 	// idPrefix is "<h>." or "", keyPrefix "<cluster>/<group>/<resource>/", history "" or ".h<n>".
 	idPrefix, keyPrefix, history, scope string
 	subject                             subject
+	// extra is what events have besides.
+	extra attributes
 	// identity is `{"apiVersion":…,"kind":…,"metadata":`.
 	identity []byte
 }

@@ -95,6 +95,16 @@ func wireCases() []wireCase {
 	selective := source.Stream{Resource: pods, Namespace: "shop", LabelSelector: `app in ("a","b")`}
 	folded := func(c *source.Change) { c.Count, c.IDSuffix = 3, ".r2" }
 	gap := source.Marker{Kind: source.MarkerGap, From: "100", To: "250", Cause: `the server said "too old"`}
+	reduced := func(t *testing.T, e *Encoder, m *sink.Message) {
+		if err := e.Reduced(m, change(t, source.Updated, "customresource.json"), 1400123, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := func(t *testing.T, e *Encoder, m *sink.Message) {
+		if err := e.Reduced(m, change(t, source.Added, "secret.json"), 3000000, "nats-obj:KUBERNETES-objects/x"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	rejected := func(t *testing.T, e *Encoder, m *sink.Message) {
 		e.Rejected(m, change(t, source.Updated, "pod.json"), errors.New(`message "size" exceeds maximum`), 1048577)
 	}
@@ -123,6 +133,10 @@ func wireCases() []wireCase {
 		{"marker-snapshot-completed", pod, none, marked(source.Marker{Kind: source.MarkerSnapshotCompleted, To: "250", Objects: 42})},
 		{"rejected", pod, none, rejected},
 		{"rejected-structured", pod, structured, rejected},
+		{"reduced", database, none, reduced},
+		{"reduced-structured", database, structured, reduced},
+		{"reduced-knative", database, inKnative, reduced},
+		{"reduced-secret-kept-elsewhere", secret, none, kept},
 		{"knative", database, inKnative, changed(source.Updated, "customresource.json")},
 		{"knative-core", pod, inKnative, changed(source.Deleted, "pod.json")},
 		{"knative-cluster-scoped", source.Stream{Resource: nodes}, inKnative, changed(source.Added, "node.json")},

@@ -141,6 +141,7 @@ func (e *Encoder) begin(m *sink.Message, c *source.Change, w *walk, typ, tail st
 	if c.Count > 1 {
 		as.add("sampledrate", int32s(c.Count))
 	}
+	as = append(as, e.extra...)
 	e.fill(m, h, as)
 }
 

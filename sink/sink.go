@@ -20,7 +20,7 @@ type Attribute struct{ Name, Value string }
 // Integer reports whether the attribute is an integer: CloudEvents' JSON format has such a one as a number.
 func (a Attribute) Integer() bool {
 	switch a.Name {
-	case "history", "sampledrate", "writerepoch":
+	case "datasize", "history", "sampledrate", "writerepoch":
 		return true
 	default:
 		return false
@@ -76,7 +76,7 @@ type Publisher interface {
 	// acknowledged; done is called once, possibly before Publish returns, also when ctx ends while it waits.
 	//
 	// The error given to done is nil when the broker has the message for good, a [*ConflictError] when Verify found
-	// another message, one for which [IsPermanent] holds when the broker will never take m, and else a failure after which
+	// another message, one for which [IsPermanent] holds when the broker will never take m, and [IsTooLarge] where that is for its size, and else a failure after which
 	// nobody knows whether the broker has the message: it must be published again, unchanged.
 	//
 	// Messages of different keys may be stored in any order. A caller that wants an order has one unacknowledged
@@ -200,6 +200,14 @@ func (e *UnusableError) Error() string {
 	return fmt.Sprintf("%s cannot be used: %s; %s", e.Target, e.Reason, e.Advice)
 }
 
+// Keeper is a [Sink] that can keep what is too large for a message.
+type Keeper interface {
+	// Keep stores data under a name, and returns a URI reference by which a consumer of the log finds it. What is there already under the name, and
+	// is the same, is left as it is. It makes one attempt, which ends with ctx and may be made again; an error for which [IsPermanent] holds says that
+	// data will never be kept. It may be called while Run runs, and fails otherwise.
+	Keep(ctx context.Context, name string, data []byte) (ref string, err error)
+}
+
 type permanentError struct{ err error }
 
 func (e *permanentError) Error() string { return e.err.Error() }
@@ -211,6 +219,25 @@ func Permanent(err error) error {
 		return nil
 	}
 	return &permanentError{err}
+}
+
+// TooLarge is [Permanent] where the reason is that the message has more bytes than the broker takes: a smaller one might be taken.
+func TooLarge(err error) error {
+	if err == nil {
+		return nil
+	}
+	return Permanent(&tooLargeError{err})
+}
+
+type tooLargeError struct{ err error }
+
+func (e *tooLargeError) Error() string { return e.err.Error() }
+func (e *tooLargeError) Unwrap() error { return e.err }
+
+// IsTooLarge reports whether err was marked by [TooLarge].
+func IsTooLarge(err error) bool {
+	var l *tooLargeError
+	return errors.As(err, &l)
 }
 
 // IsPermanent reports whether err was marked by [Permanent].

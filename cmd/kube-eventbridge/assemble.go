@@ -188,8 +188,15 @@ func (p *process) pipeline(i int, uid string, servers map[string]*embedded.Serve
 	return bridge.Config{
 		Name: c.Name, Target: target(c, id), Streams: specs, Client: p.client, Discovery: p.discovery, Sink: to, Store: store, Identity: id,
 		Buffer: int64(p.cfg.BufferShare(c)), Recovery: recovery(c.Recovery), Audit: c.Audit.Interval,
-		StopOnReject: c.OnReject == config.OnRejectStop, Metrics: p.metrics, Log: p.log,
+		StopOnReject: c.OnReject == config.OnRejectStop, Oversize: oversize(c.Oversize), Metrics: p.metrics, Log: p.log,
 	}, store, nil
+}
+
+func oversize(o config.Oversize) bridge.Oversize {
+	if o == config.OversizeMetadata {
+		return bridge.ReduceOversize
+	}
+	return bridge.RejectOversize
 }
 
 // store opens the checkpoint of pipeline i.

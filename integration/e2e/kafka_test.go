@@ -83,9 +83,10 @@ func (k *kafkaLog) entries(t *testing.T) (log []entry) {
 
 func kafkaEntry(t *testing.T, r *kgo.Record) entry {
 	t.Helper()
-	e := entry{seq: uint64(r.Offset), data: r.Value} //nolint:gosec // offsets are not negative
+	e := entry{seq: uint64(r.Offset), data: r.Value, attributes: map[string]string{}} //nolint:gosec // offsets are not negative
 	for _, h := range r.Headers {
 		value := string(h.Value)
+		e.attributes[h.Key] = value
 		switch h.Key {
 		case "ce_id":
 			e.id = value

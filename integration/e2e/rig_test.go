@@ -279,6 +279,15 @@ type entry struct {
 	id, op, kind, key, uid, rv, reason string
 	data                               []byte
 	header                             nats.Header
+	attributes                         map[string]string // of a Kafka record
+}
+
+// attribute returns one of the event's, whatever broker it is from.
+func (e *entry) attribute(name string) string {
+	if v := e.attributes["ce_"+name]; v != "" {
+		return v
+	}
+	return e.header.Get("ce-" + name)
 }
 
 // entries reads the whole log, whose messages are in binary mode.

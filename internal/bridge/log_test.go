@@ -5,6 +5,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -35,6 +36,8 @@ type fakeLog struct {
 	wg     sync.WaitGroup
 	// refuse makes a message permanently unacceptable.
 	refuse func(m *sink.Message) bool
+	// limit is how many bytes of data it takes; 0: any number.
+	limit int
 	// gate holds messages back until it is closed.
 	gate chan struct{}
 	// unusable is what Run finds wrong with the log, away why it cannot be reached.
@@ -111,6 +114,9 @@ func (l *fakeLog) store(m *sink.Message) (sink.Receipt, error) {
 	l.flying[m.Subject]--
 	if l.refuse != nil && l.refuse(m) {
 		return sink.Receipt{}, sink.Permanent(errors.New("too large"))
+	}
+	if l.limit > 0 && len(m.Data) > l.limit {
+		return sink.Receipt{}, fmt.Errorf("publish: %w", sink.TooLarge(fmt.Errorf("%d bytes", len(m.Data))))
 	}
 	if l.stored != nil {
 		l.stored()

@@ -15,11 +15,11 @@ const namespace = "kube_eventbridge"
 
 // Metrics are the bridge's own. One Metrics serves all pipelines of a process.
 type Metrics struct {
-	published, restarts                                            *prometheus.CounterVec
-	retries, failures, relists, gaps, synthesized, suppressed      *prometheus.CounterVec
-	histories, losses, audits, differences, filtered, filterErrors *prometheus.CounterVec
-	publishSeconds, deliverySeconds                                *prometheus.HistogramVec
-	oldest, buffered, events, depth, age, ledger, streams          *prometheus.Desc
+	published, restarts                                                       *prometheus.CounterVec
+	retries, failures, relists, gaps, synthesized, suppressed                 *prometheus.CounterVec
+	histories, losses, audits, differences, filtered, filterErrors, oversized *prometheus.CounterVec
+	publishSeconds, deliverySeconds                                           *prometheus.HistogramVec
+	oldest, buffered, events, depth, age, ledger, streams                     *prometheus.Desc
 
 	mu        sync.Mutex
 	pipelines []*Pipeline
@@ -43,6 +43,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		restarts:       counter("watch_restarts_total", "Watches and pages of lists that were broken off.", "pipeline", "stream", "reason"),
 		retries:        counter("publish_retries_total", "Messages handed to the broker again.", "pipeline"),
 		failures:       counter("publish_failures_total", "Messages that the broker refused for good.", "pipeline", "stream"),
+		oversized:      counter("oversized_total", "Events that were too large for the broker and lost their object.", "pipeline", "stream"),
 		relists:        counter("relists_total", "Lists because the history was gone.", "pipeline", "stream"),
 		gaps:           counter("gaps_total", "Gaps announced.", "pipeline", "stream"),
 		synthesized:    counter("synthesized_deletes_total", "Deletions that no watch has shown.", "pipeline", "stream"),
@@ -65,7 +66,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		streams:  desc("stream_watching", "1 while a watch is open, else 0.", "pipeline", "stream"),
 	}
 	reg.MustRegister(m.published, m.restarts, m.retries, m.failures, m.relists, m.gaps, m.synthesized, m.suppressed,
-		m.histories, m.losses, m.filtered, m.filterErrors, m.audits, m.differences, m.publishSeconds, m.deliverySeconds, m)
+		m.histories, m.losses, m.filtered, m.filterErrors, m.audits, m.differences, m.oversized, m.publishSeconds, m.deliverySeconds, m)
 	return m
 }
 
@@ -125,7 +126,7 @@ type streamMetrics struct {
 	all                                                         *Metrics
 	pipeline, stream                                            string
 	failures, relists, gaps, synthesized, suppressed, histories prometheus.Counter
-	audits, differences, filterErrors                           prometheus.Counter
+	audits, differences, filterErrors, oversized                prometheus.Counter
 	publish, delivery                                           prometheus.Observer
 	byKind                                                      *sync.Map
 }
@@ -147,6 +148,7 @@ func (m *Metrics) stream(pipeline, stream string) streamMetrics {
 		audits:       m.audits.WithLabelValues(pipeline, stream),
 		differences:  m.differences.WithLabelValues(pipeline, stream),
 		filterErrors: m.filterErrors.WithLabelValues(pipeline, stream),
+		oversized:    m.oversized.WithLabelValues(pipeline, stream),
 		publish:      m.publishSeconds.WithLabelValues(pipeline),
 		delivery:     m.deliverySeconds.WithLabelValues(pipeline),
 		byKind:       &sync.Map{},

@@ -59,6 +59,9 @@ type attempt struct {
 	conflicts int
 	// sought: a marker that met another message has to be looked for.
 	sought bool
+	// tooLarge is why the event is published without its object, whole what that is, once it is known.
+	tooLarge error
+	whole    *whole
 	// rejected is why the broker does not take the event itself.
 	rejected error
 	// blocked: the broker does not take the rejection, or the marker, either.

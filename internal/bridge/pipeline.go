@@ -44,7 +44,7 @@ func (spec *StreamSpec) encoder(at source.Stream, history int) *encode.Encoder {
 	return encode.New(at, c)
 }
 
-// Config says what a pipeline consists of. All fields are needed except Target, Drain and Log.
+// Config says what a pipeline consists of. All fields are needed except Target, Oversize, Drain and Log.
 type Config struct {
 	Name string
 	// Target names for a person what is published to.
@@ -67,7 +67,9 @@ type Config struct {
 	// StopOnReject ends the pipeline, with an error, where the broker refuses an event for good. Without it a rejection stands in the
 	// event's place.
 	StopOnReject bool
-	Metrics      *Metrics
+	// Oversize says what becomes of an event that is too large for the broker.
+	Oversize Oversize
+	Metrics  *Metrics
 	// Drain bounds how long a stop waits for acknowledgements: 20 s if zero.
 	Drain time.Duration
 	Log   *slog.Logger

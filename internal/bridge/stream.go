@@ -55,7 +55,7 @@ type stream struct {
 	again      chan string
 	distrusted bool
 	// often is for saying what may be true of every event.
-	often struct{ unencodable, contested, rejected, refused, undecided rate.Sometimes }
+	often struct{ unencodable, contested, rejected, refused, undecided, oversized, unkept rate.Sometimes }
 }
 
 // Admit implements source.Feed.

@@ -20,6 +20,8 @@ const (
 	startDelay       = 50 * time.Millisecond
 	// refusedDelay is how long an event waits whose rejection is refused too.
 	refusedDelay = 10 * time.Second
+	// unkeptDelay is how long an event waits whose data could not be stored.
+	unkeptDelay = time.Second
 )
 
 // work publishes until the queue is shut down.
@@ -71,6 +73,9 @@ func (p *session) publish(ctx context.Context, o *object) {
 	if a.message == nil {
 		a.message = p.memory.messages.Get().(*sink.Message)
 	}
+	if a.tooLarge != nil && a.whole == nil && a.rejected == nil && !p.reduce(ctx, o) {
+		return
+	}
 	if err := s.encode(a, row); err != nil && p.cfg.StopOnReject {
 		p.fail(&RejectedError{Stream: s.name, Object: o.key, ResourceVersion: a.delta.ResourceVersion, err: err})
 		p.again(o, refusedDelay)
@@ -110,9 +115,12 @@ func (s *stream) encode(a *attempt, row checkpoint.Row) (err error) {
 		return nil
 	}
 	if a.rejected == nil {
-		if err = s.encoder.Change(m, &a.delta.Change); err != nil {
-			a.rejected = err
+		if a.whole == nil {
+			err = s.encoder.Change(m, &a.delta.Change)
+		} else {
+			err = s.encoder.Reduced(m, &a.delta.Change, a.whole.size, a.whole.ref)
 		}
+		a.rejected = err
 	}
 	if a.rejected != nil {
 		s.encoder.Rejected(m, &a.delta.Change, a.rejected, len(a.delta.Body.Bytes()))
@@ -259,6 +267,11 @@ func (p *session) seek(ctx context.Context, o *object) bool {
 // object waits and its stream's position with it, in sight of metrics and log.
 func (p *session) refused(o *object, err error) {
 	a, s := &o.attempt, o.stream
+	if p.reducible(a, err) {
+		a.tooLarge = err
+		p.again(o, 0)
+		return
+	}
 	s.metrics.failures.Inc()
 	if a.rejected == nil && a.marker == nil {
 		s.often.rejected.Do(func() {

@@ -35,6 +35,8 @@ type Pipeline struct {
 	Audit      Audit      `yaml:"audit"`
 	// OnReject says what follows when the broker refuses an event for good.
 	OnReject OnReject `yaml:"onReject"`
+	// Oversize says what becomes of an event that is too large for the broker.
+	Oversize Oversize `yaml:"oversize"`
 	// Buffer is this pipeline's part of the common one; see [Config.BufferShare] for what 0 means.
 	Buffer Buffer `yaml:"buffer"`
 }

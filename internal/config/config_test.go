@@ -160,6 +160,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 				Recovery:   Recovery{MaxReads: 500, MaxTime: 5 * time.Second},
 				Audit:      Audit{time.Hour},
 				OnReject:   OnRejectStop,
+				Oversize:   OversizeMetadata,
 				Buffer:     Buffer{64 << 20},
 			},
 			{
@@ -175,6 +176,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 				Sink:     embedded(),
 				Recovery: recovery,
 				OnReject: OnRejectPublish,
+				Oversize: OversizeReject,
 			},
 			{
 				Name: "lines",
@@ -186,6 +188,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 				Sink:     Sink{Stdout: &Stdout{}},
 				Recovery: recovery,
 				OnReject: OnRejectPublish,
+				Oversize: OversizeReject,
 			},
 			publishing("topics", Kafka{
 				Brokers: []string{"kafka-0:9093", "[2001:db8::1]:9093"}, Topic: topics, Compression: Zstd, Tombstones: true,
@@ -248,6 +251,7 @@ func TestFromArgs_is_one_pipeline_with_the_embedded_server(t *testing.T) {
 		Sink:     embedded(),
 		Recovery: recovery,
 		OnReject: OnRejectPublish,
+		Oversize: OversizeReject,
 	}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)

@@ -28,6 +28,7 @@ type defaulter interface{ setDefaults() }
 
 func (p *Pipeline) setDefaults() {
 	p.Encoding.Mode, p.Encoding.Profile, p.OnReject = Binary, ProfileOwn, OnRejectPublish
+	p.Oversize = OversizeReject
 	p.Recovery = Recovery{Enabled: true, MaxReads: 10_000, MaxTime: time.Minute}
 }
 

@@ -60,6 +60,19 @@ const (
 
 func (OnReject) choices() choices { return choices{now: []string{"publish", "stop"}} }
 
+// Oversize says what becomes of an event that is too large for the broker.
+type Oversize string
+
+// What may become of it: a rejection, or the event with the object's metadata alone.
+const (
+	OversizeReject   Oversize = "reject"
+	OversizeMetadata Oversize = "metadata"
+)
+
+func (Oversize) choices() choices {
+	return choices{now: []string{"reject", "metadata"}, later: []string{"store"}}
+}
+
 // Mode is the CloudEvents content mode.
 type Mode string
 

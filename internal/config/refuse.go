@@ -2,8 +2,6 @@
 
 package config
 
-func (Pipeline) refused() map[string]string { return later("oversize") }
-
 func (Checkpoint) refused() map[string]string { return later("nats") }
 
 // noSecret is how the refusal of a key begins that would hold a secret.

@@ -17,11 +17,11 @@ import (
 func Describe(e *Event, previous func() *Event, limit int) string {
 	switch e.Op {
 	case Added:
-		return describeAdded(e)
+		return reduced(e, describeAdded(e))
 	case Updated:
-		return describeUpdated(e, previous, limit)
+		return reduced(e, describeUpdated(e, previous, limit))
 	case Deleted:
-		return describeDeleted(e, previous())
+		return reduced(e, describeDeleted(e, previous()))
 	case Rejected:
 		return describeRejected(e)
 	case Gap, SnapshotStarted, SnapshotCompleted:
@@ -176,6 +176,19 @@ func aside(e *Event, s string) string {
 		return s
 	}
 	return strings.TrimSpace(s + " (" + strings.Join(notes, ", ") + ")")
+}
+
+// reduced appends that the log does not have the object, because it was too large, and where it is.
+func reduced(e *Event, s string) string {
+	size := e.Attr("datasize")
+	if size == "" {
+		return s
+	}
+	note := "too large for the log: " + shorten(Printable(size), 16) + " bytes"
+	if ref := e.Attr("dataref"); ref != "" {
+		note += " are in " + shorten(Printable(ref), 160)
+	}
+	return strings.TrimPrefix(s+", "+note, ", ")
 }
 
 func describeDeleted(e, previous *Event) string {

@@ -240,7 +240,11 @@ func (p *partition) refused(ctx context.Context, l *load, cause error) error {
 		return p.oneByOne(ctx, l.entries)
 	}
 	err := fmt.Errorf("publish %s (%d bytes of data, %d in the batch): %w", e.m.ID, len(e.m.Data), l.builder.Size(), cause)
-	e.done(sink.Receipt{}, sink.Permanent(err))
+	refuse := sink.Permanent
+	if kafka.TooLarge(cause) {
+		refuse = sink.TooLarge
+	}
+	e.done(sink.Receipt{}, refuse(err))
 	return nil
 }
 

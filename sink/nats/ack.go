@@ -133,7 +133,10 @@ func (s *Sink) refused(i int, m *sink.Message, done sink.Done, e *jetstream.APIE
 	case codeWrongLast, codeWrongLastBusy:
 		s.lookups <- lookup{slot: i, m: m, done: done, cause: e}
 		return
-	case codeMessageTooLarge, codeHeaderTooLarge:
+	case codeMessageTooLarge:
+		s.finish(i, m, done, sink.Receipt{}, sink.TooLarge(fmt.Errorf("%d bytes: %w", len(m.Data), e)))
+		return
+	case codeHeaderTooLarge:
 		s.finish(i, m, done, sink.Receipt{}, sink.Permanent(fmt.Errorf("%d bytes: %w", len(m.Data), e)))
 		return
 	case codeStreamMismatch:

@@ -166,7 +166,9 @@ func (s *Sink) send(m *sink.Message, reply string) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, gonats.ErrMaxPayload), errors.Is(err, gonats.ErrBadHeaderMsg), errors.Is(err, gonats.ErrBadSubject):
+	case errors.Is(err, gonats.ErrMaxPayload): // found here, before anything was sent
+		return sink.TooLarge(fmt.Errorf("%d bytes of data: %w", len(m.Data), err))
+	case errors.Is(err, gonats.ErrBadHeaderMsg), errors.Is(err, gonats.ErrBadSubject):
 		return sink.Permanent(fmt.Errorf("%d bytes of data: %w", len(m.Data), err))
 	case errors.Is(err, gonats.ErrReconnectBufExceeded):
 		return errDisconnected

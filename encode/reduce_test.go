@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package encode
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// Whoever follows the log by its attributes need not know that a body was left out.
+func TestReduced_has_all_that_the_whole_event_has_but_the_body(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		stream, cfg := drawStream(r), config()
+		cfg.Mode = rapid.SampledFrom([]Mode{Binary, Structured}).Draw(r, "mode")
+		cfg.History = rapid.IntRange(0, 2).Draw(r, "history")
+		if rapid.Bool().Draw(r, "in Knative's") {
+			inKnative(&cfg)
+		}
+		c, e, m := drawChange(r, stream), New(stream, cfg), dirty()
+		if err := e.Change(m, c); err != nil {
+			r.Fatal(err)
+		}
+		wholeState, err := StateOf(stored(m))
+		if err != nil {
+			r.Fatal(err)
+		}
+		want, data := parts(r, m)
+		whole := *m
+		if err := e.Reduced(m, c, len(data), "nats-obj:b/n"); err != nil {
+			r.Fatal(err)
+		}
+		got, _ := parts(r, m)
+		want["payload"], want["datasize"], want["dataref"] = "metadata", got["datasize"], "nats-obj:b/n"
+		if len(got) != len(want) || want["datasize"] == "" {
+			r.Errorf("got %v, want %v", got, want)
+		}
+		for name, value := range want {
+			if got[name] != value {
+				r.Errorf("%s is %q, want %q", name, got[name], value)
+			}
+		}
+		if m.ID != whole.ID || m.Key != whole.Key || m.Subject != whole.Subject || m.Last != whole.Last {
+			r.Errorf("the message is %+v, want %+v", m, whole)
+		}
+		if st, err := StateOf(stored(m)); err != nil || st != wholeState {
+			r.Errorf("it is read as %+v, %v; want %+v", st, err, wholeState)
+		}
+		bare, err := e.Data(c)
+		if err != nil || string(bare) != data {
+			r.Errorf("the data is %s, %v; want %s", bare, err, data)
+		}
+	})
+}
+
+func TestReduced_has_the_metadata_alone_without_what_is_never_published(t *testing.T) {
+	for _, mode := range []Mode{Binary, Structured} {
+		cfg, m, c := config(), dirty(), change(t, source.Updated, "secret.json")
+		cfg.Mode = mode
+		e := New(source.Stream{Resource: secrets}, cfg)
+		if err := e.Reduced(m, c, 7, ""); err != nil {
+			t.Fatal(err)
+		}
+		if s := string(m.Data); strings.Contains(s, mask) || strings.Contains(s, "last-applied") || !strings.Contains(s, `"metadata":{"name"`) {
+			t.Errorf("%s: the data is %s", mode, s)
+		}
+		// What is kept elsewhere is what would have been published.
+		data, err := e.Data(c)
+		if err != nil || !strings.Contains(string(data), mask) || strings.Contains(string(data), "last-applied") || strings.HasPrefix(string(data), `{"specversion"`) {
+			t.Errorf("%s: kept is %s, %v", mode, data, err)
+		}
+	}
+}
+
+func TestReduced_and_Data_refuse_what_Change_refuses(t *testing.T) {
+	e, c := New(source.Stream{Resource: pods}, config()), ident(source.Added, "[]")
+	if err := e.Reduced(&sink.Message{}, c, 1, ""); err == nil {
+		t.Error("Reduced took it")
+	}
+	if data, err := e.Data(c); err == nil {
+		t.Errorf("Data returned %s", data)
+	}
+}
