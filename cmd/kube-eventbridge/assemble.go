@@ -193,10 +193,14 @@ func (p *process) pipeline(i int, uid string, servers map[string]*embedded.Serve
 }
 
 func oversize(o config.Oversize) bridge.Oversize {
-	if o == config.OversizeMetadata {
+	switch o {
+	case config.OversizeMetadata:
 		return bridge.ReduceOversize
+	case config.OversizeStore:
+		return bridge.StoreOversize
+	default:
+		return bridge.RejectOversize
 	}
-	return bridge.RejectOversize
 }
 
 // store opens the checkpoint of pipeline i.

@@ -11,10 +11,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -35,6 +39,86 @@ func TestBridge_publishes_what_is_too_large_for_NATS_without_its_object(t *testi
 		}
 	}
 	mustBeUnique(t, log)
+}
+
+func TestBridge_keeps_what_is_too_large_in_the_object_store_of_NATS(t *testing.T) {
+	r := rigOn(t, controlplane.ForTest(t, controlplane.Config{}), watched)
+	r.configureSink(watched, fmt.Sprintf(`oversize: store
+    sink: {nats: {servers: [%q], maxAge: 24h}}`, r.broker.url()))
+	log := r.largeObjects(maxPayload)
+	mustBeUnique(t, log)
+	store, err := r.js.ObjectStore(t.Context(), "KUBERNETES-objects")
+	must(t, err)
+	status, err := store.Status(t.Context())
+	must(t, err)
+	if status.TTL() != 24*time.Hour {
+		t.Errorf("objects are kept for %v", status.TTL())
+	}
+	for _, e := range log {
+		ref, size := e.attribute("dataref"), e.attribute("datasize")
+		name, found := strings.CutPrefix(ref, "nats-obj:KUBERNETES-objects/")
+		switch {
+		case size == "" && ref == "":
+			continue
+		case !found || name != e.header.Get("Nats-Msg-Id"):
+			t.Errorf("%s of %s refers to %q", e.op, e.key, ref)
+			continue
+		}
+		whole, err := store.GetBytes(t.Context(), name)
+		must(t, err)
+		var object corev1.ConfigMap
+		must(t, json.Unmarshal(whole, &object))
+		held := len(object.BinaryData["x"]) + len(object.Data["x"])
+		if strconv.Itoa(len(whole)) != size || object.ResourceVersion != e.rv || string(object.UID) != e.uid || held < 500_000 || len(object.ManagedFields) > 0 {
+			t.Errorf("%s of %s: of %s bytes %d are kept, version %s, %d of them what it holds", e.op, e.key, size, len(whole), object.ResourceVersion, held)
+		}
+	}
+	objects, err := store.List(t.Context())
+	must(t, err)
+	if len(objects) != 5 {
+		t.Errorf("%d objects are kept, want 5", len(objects))
+	}
+}
+
+// A custom resource is in etcd as JSON, and etcd takes 1.5 MB; kube-apiserver's client of it sends at most 2 MiB, whatever etcd is told to take.
+func TestBridge_keeps_a_custom_resource_that_is_too_large_in_Knatives_profile(t *testing.T) {
+	api := controlplane.ForTest(t, controlplane.Config{})
+	r := rigOn(t, api, watched)
+	r.configureSink(`[{resource: widgets.example.com}]`, fmt.Sprintf(`oversize: store
+    encoding: {mode: structured, profile: knative}
+    sink: {nats: {servers: [%q]}}`, r.broker.url()))
+	client, err := dynamic.NewForConfig(api.RESTConfig())
+	must(t, err)
+	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	_, err = client.Resource(crds).Create(t.Context(), widgetCRD(), metav1.CreateOptions{})
+	must(t, err)
+	r.run()
+	r.poll("the snapshot", func() (bool, string) { return len(r.messages()) == 2, "" })
+	text := strings.Repeat("0123456789", 140_000)
+	_, err = client.Resource(widgets).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"}, "spec": map[string]any{"text": text},
+	}}, metav1.CreateOptions{})
+	must(t, err)
+	r.poll("the widget", func() (bool, string) { return len(r.messages()) == 3, "" })
+	r.bridge.stop()
+	var event struct {
+		Type, Payload, Dataref string
+		Datasize               int
+		Data                   map[string]any
+	}
+	must(t, json.Unmarshal(r.messages()[2].Data(), &event))
+	if event.Type != "dev.knative.apiserver.resource.add" || event.Payload != "metadata" || event.Data["spec"] != nil || event.Data["metadata"] == nil {
+		t.Errorf("the event is %+v", event)
+	}
+	store, err := r.js.ObjectStore(t.Context(), "KUBERNETES-objects")
+	must(t, err)
+	whole, err := store.GetBytes(t.Context(), strings.TrimPrefix(event.Dataref, "nats-obj:KUBERNETES-objects/"))
+	must(t, err)
+	var object unstructured.Unstructured
+	must(t, json.Unmarshal(whole, &object.Object))
+	if got, _, _ := unstructured.NestedString(object.Object, "spec", "text"); got != text || len(whole) != event.Datasize {
+		t.Errorf("%d bytes are kept, %d of them its text, of %d", len(whole), len(got), event.Datasize)
+	}
 }
 
 // largeObjects has a bridge that is killed publish small and large ConfigMaps, and checks that those larger than limit, and they alone, are in the log

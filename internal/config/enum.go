@@ -63,15 +63,14 @@ func (OnReject) choices() choices { return choices{now: []string{"publish", "sto
 // Oversize says what becomes of an event that is too large for the broker.
 type Oversize string
 
-// What may become of it: a rejection, or the event with the object's metadata alone.
+// What may become of it: a rejection, the event with the object's metadata alone, or that and the whole data in the object store of a NATS server.
 const (
 	OversizeReject   Oversize = "reject"
 	OversizeMetadata Oversize = "metadata"
+	OversizeStore    Oversize = "store"
 )
 
-func (Oversize) choices() choices {
-	return choices{now: []string{"reject", "metadata"}, later: []string{"store"}}
-}
+func (Oversize) choices() choices { return choices{now: []string{"reject", "metadata", "store"}} }
 
 // Mode is the CloudEvents content mode.
 type Mode string

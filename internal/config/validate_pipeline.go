@@ -40,7 +40,7 @@ func (v *validator) pipeline(path string, p *Pipeline) {
 	v.redact(path, p)
 	v.hashes(path+".encoding.secrets", &p.Encoding.Secrets)
 	oneOf(v, path+".onReject", p.OnReject)
-	oneOf(v, path+".oversize", p.Oversize)
+	v.oversize(path, p)
 	v.recovery(path, p)
 	if p.Buffer.MaxBytes != 0 {
 		v.buffer(path+".buffer.maxBytes", p.Buffer.MaxBytes)

@@ -53,7 +53,9 @@ type Sink struct {
 	denied   error                 // the last permission the broker denied, at deniedAt
 	deniedAt time.Time
 	lastWarn time.Time
-	limits   jetstream.StreamConsumerLimits // of the stream, when it was last looked at
+	limits   jetstream.StreamConsumerLimits // of the stream, when it was last looked at, as what follows
+	maxAge   time.Duration
+	copies   int
 	// requests are what is waited for besides acknowledgements: how to end the waiting, by number.
 	requests    map[uint64]context.CancelCauseFunc
 	lastRequest uint64

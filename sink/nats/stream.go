@@ -38,7 +38,7 @@ func (s *Sink) ensure(ctx context.Context, js jetstream.JetStream) error {
 		return err
 	}
 	s.mu.Lock()
-	s.limits = cfg.ConsumerLimits
+	s.limits, s.maxAge, s.copies = cfg.ConsumerLimits, cfg.MaxAge, cfg.Replicas
 	s.mu.Unlock()
 	if !s.found && cfg.Storage == jetstream.MemoryStorage {
 		s.log.Warn("the stream is kept in memory: its messages end with the servers", "stream", s.cfg.Stream)

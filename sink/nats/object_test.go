@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats_test
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
+)
+
+const (
+	bucket     = "KUBERNETES-objects"
+	objectName = "0123456789abcdef.3b1f1f5e-8a9d-4c55-9b57-5a3f9a0c7b21.48211734.h2.r1"
+)
+
+func randomBytes(n int) []byte {
+	random, data := rand.NewPCG(1, 2), make([]byte, n)
+	for i := range data {
+		data[i] = byte(random.Uint64())
+	}
+	return data
+}
+
+// kept is what a consumer finds under objectName.
+func (b *broker) kept(t *testing.T) (data []byte, status jetstream.ObjectStoreStatus, messages uint64) {
+	t.Helper()
+	nc, js := b.connect(t)
+	defer nc.Close()
+	store, err := js.ObjectStore(t.Context(), bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err = store.GetBytes(t.Context(), objectName); err != nil {
+		t.Fatal(err)
+	}
+	if status, err = store.Status(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	st, err := js.Stream(t.Context(), "OBJ_"+bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data, status, st.CachedInfo().State.LastSeq
+}
+
+func keep(t *testing.T, s *nats.Sink, data []byte) {
+	t.Helper()
+	ref, err := s.Keep(t.Context(), objectName, data)
+	if err != nil || ref != "nats-obj:"+bucket+"/"+objectName {
+		t.Fatalf("kept as %q: %v", ref, err)
+	}
+}
+
+func TestSink_keeps_what_is_too_large_for_as_long_as_messages(t *testing.T) {
+	for _, maxPayload := range []int32{1 << 20, 64 << 10} {
+		b := newBroker(t, func(o *server.Options) { o.MaxPayload = maxPayload })
+		cfg := config(b.addr())
+		cfg.Limits.MaxAge = 72 * time.Hour
+		s := newSink(t, cfg)
+		ready(t, s)
+		data := randomBytes(3_000_000)
+		keep(t, s, data)
+		got, status, messages := b.kept(t)
+		if !bytes.Equal(got, data) || status.TTL() != 72*time.Hour || status.Storage() != jetstream.FileStorage || status.Replicas() != 1 {
+			t.Errorf("%d bytes are kept for %v in %v", len(got), status.TTL(), status.Storage())
+		}
+		// A process that comes after a crash does it again.
+		keep(t, s, data)
+		if _, _, again := b.kept(t); again != messages {
+			t.Errorf("what is there is written again: %d messages, then %d", messages, again)
+		}
+		keep(t, s, data[:1000])
+		if got, _, _ := b.kept(t); !bytes.Equal(got, data[:1000]) {
+			t.Errorf("%d bytes are kept, want the last 1000", len(got))
+		}
+		if n := len(b.log(t)); n != 0 {
+			t.Errorf("the stream has %d messages", n)
+		}
+	}
+}
+
+func TestSink_leaves_a_bucket_that_exists_as_it_is(t *testing.T) {
+	b := newBroker(t)
+	nc, js := b.connect(t)
+	defer nc.Close()
+	if _, err := js.CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: bucket, TTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	s := newSink(t, config(b.addr()))
+	ready(t, s)
+	keep(t, s, []byte("x"))
+	if _, status, _ := b.kept(t); status.TTL() != time.Hour {
+		t.Errorf("objects are kept for %v", status.TTL())
+	}
+}
+
+func TestSink_keeps_nothing_while_the_broker_is_away_and_then_does(t *testing.T) {
+	b := newBroker(t)
+	cfg := config(sinktest.NewProxy(t, b.addr).Addr())
+	s := newSink(t, cfg)
+	if _, err := s.Keep(t.Context(), objectName, []byte("x")); err == nil || sink.IsPermanent(err) {
+		t.Errorf("before Run: %v", err)
+	}
+	ready(t, s)
+	b.stop(t)
+	if _, err := s.Keep(t.Context(), objectName, []byte("x")); err == nil || sink.IsPermanent(err) {
+		t.Errorf("without a broker: %v", err)
+	}
+	b.start(t)
+	sinktest.Eventually(t, "it is kept", func() error {
+		_, err := s.Keep(t.Context(), objectName, []byte("x"))
+		return err
+	})
+}
+
+func TestSink_never_keeps_anything_for_a_stream_that_cannot_name_a_bucket(t *testing.T) {
+	b := newBroker(t)
+	cfg := config(b.addr())
+	cfg.Stream = "A$B"
+	s := newSink(t, cfg)
+	ready(t, s)
+	if _, err := s.Keep(t.Context(), objectName, []byte("x")); !sink.IsPermanent(err) {
+		t.Errorf("kept: %v", err)
+	}
+}
+
+// Beside what publishing takes.
+func TestSink_needs_few_permissions_to_keep(t *testing.T) {
+	const store = "OBJ_" + bucket
+	more := []string{
+		"$JS.API.STREAM.INFO." + store, "$JS.API.STREAM.CREATE." + store, "$JS.API.STREAM.PURGE." + store, "$JS.API.DIRECT.GET." + store + ".>",
+		"$O." + bucket + ".>",
+	}
+	b := newBroker(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "bridge", Password: "pw", Permissions: &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: slices.Concat([]string{"k8s.>"}, permissions, more)},
+			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+		}}}
+	})
+	cfg := config(b.addr())
+	cfg.Auth.User, cfg.Auth.Password = "bridge", "pw"
+	s, said := newTalkingSink(t, cfg)
+	end := ready(t, s)
+	for _, n := range []int{300_000, 300_000, 200_000} {
+		keep(t, s, randomBytes(n))
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	if text := said(); strings.Contains(text, "Violation") {
+		t.Errorf("something was denied:\n%s", text)
+	}
+}
