@@ -85,3 +85,24 @@ func TestReduced_and_Data_refuse_what_Change_refuses(t *testing.T) {
 		t.Errorf("Data returned %s", data)
 	}
 }
+
+// What a message is reduced to, and what is kept elsewhere, is redacted as the whole message would have been.
+func TestReduced_is_redacted(t *testing.T) {
+	const object = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","annotations":{"token":"canary-1","other":"kept"}},"spec":{"x":"canary-2"}}`
+	for _, profile := range []Profile{Own, Knative} {
+		e := redacting(t, pods, Config{Profile: profile, Host: "https://api:6443"}, "metadata.annotations.token", "spec.x")
+		c, m := ident(source.Updated, object), dirty()
+		if err := e.Reduced(m, c, 5000, "nats-obj:b/n"); err != nil {
+			t.Fatal(err)
+		}
+		data, err := e.Data(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range [][]byte{m.Data, data} {
+			if s := string(b); strings.Contains(s, "canary") || !strings.Contains(s, `"token":"[redacted]"`) || !strings.Contains(s, `"other":"kept"`) {
+				t.Errorf("%s: %s", profile, s)
+			}
+		}
+	}
+}
