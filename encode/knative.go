@@ -90,6 +90,19 @@ func (e *Encoder) typeOf(op source.Op) string {
 	}
 }
 
+// TypeIn returns what a profile makes of TypeAdded, TypeUpdated or TypeDeleted, with the payload that is configured; another type it leaves as it is.
+func TypeIn(p Profile, payload Payload, own string) string {
+	verb := map[string]string{TypeAdded: "add", TypeUpdated: "update", TypeDeleted: "delete"}[own]
+	switch {
+	case p != Knative || verb == "":
+		return own
+	case payload == Metadata:
+		return knativeRef + verb
+	default:
+		return knativeResource + verb
+	}
+}
+
 // open appends the beginning of an object's identity or metadata, up to where the first member belongs.
 func (e *Encoder) open(dst []byte, c *source.Change) []byte {
 	dst = append(dst, '{')

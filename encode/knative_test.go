@@ -274,3 +274,19 @@ func BenchmarkStateOf(b *testing.B) {
 		})
 	}
 }
+
+func TestTypeIn_is_what_events_have(t *testing.T) {
+	for _, payload := range []Payload{Object, Metadata} {
+		for _, profile := range []Profile{Own, Knative} {
+			e := New(source.Stream{Resource: pods}, Config{Profile: profile, Payload: payload, Host: "https://api:6443"})
+			for _, op := range []source.Op{source.Added, source.Updated, source.Deleted} {
+				if got, want := TypeIn(profile, payload, typeOf(op)), e.typeOf(op); got != want {
+					t.Errorf("%s %s: %s, want %s", profile, payload, got, want)
+				}
+			}
+			if TypeIn(profile, payload, TypeGap) != TypeGap {
+				t.Error("a marker has another type")
+			}
+		}
+	}
+}

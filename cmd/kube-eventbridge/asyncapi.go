@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/asyncapi"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -104,6 +105,7 @@ func publishes(p *config.Pipeline, look func(config.ResourceName) (source.Resour
 	} else {
 		d.Servers, d.Stream = natsServers(p), jetStream(p).Stream
 	}
+	d.Profile, d.Reduced = encode.Profile(p.Encoding.Profile), p.Oversize != config.OversizeReject
 	for _, r := range p.Resources {
 		found, err := look(r.Resource)
 		if err != nil {

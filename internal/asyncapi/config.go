@@ -39,7 +39,11 @@ type Pipeline struct {
 	Structured bool
 	// Tombstones follow the deletions of objects.
 	Tombstones bool
-	Resources  []Resource
+	// Profile is whose types and sources the events of changes have; empty: our own.
+	Profile encode.Profile
+	// Reduced: what is too large for the broker is published with its metadata.
+	Reduced   bool
+	Resources []Resource
 }
 
 // Server is an address of a broker.

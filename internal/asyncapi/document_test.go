@@ -182,3 +182,21 @@ func TestDocument_is_the_same_each_time(t *testing.T) {
 		}
 	}
 }
+
+func TestDocument_knows_profiles_and_what_is_reduced(t *testing.T) {
+	p := pipeline(t, "audit", NATS, encode.DefaultSubject, pods, nodes)
+	p.Profile, p.Reduced = encode.Knative, true
+	d, _ := documentOf(t, "prod", p)
+	for name, want := range map[string][]string{
+		"audit.pods.added":    {`"ce-type":{"const":"dev.knative.apiserver.resource.add"}`, `"ce-source":{"pattern":"^https?://"}`, `"ce-payload":{"enum":["object","metadata"]}`},
+		"audit.nodes.added":   {`"ce-type":{"const":"dev.knative.apiserver.ref.add"}`, `"ce-payload":{"const":"metadata"}`},
+		"audit.pods.gap":      {`"ce-type":{"const":"io.kube-eventbridge.stream.gap.v1"}`, `"ce-source":{"pattern":"^/clusters/`, `"ce-payload":{"const":"marker"}`},
+		"audit.pods.rejected": {`"ce-source":{"pattern":"^/clusters/`, `"ce-payload":{"const":"object"}`},
+	} {
+		for _, part := range want {
+			if text := string(d.Components.Messages[name]); !strings.Contains(text, part) {
+				t.Errorf("%s has not %s: %s", name, part, text)
+			}
+		}
+	}
+}

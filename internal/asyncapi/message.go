@@ -50,11 +50,8 @@ func (d *document) describe(ch *channel, p *Pipeline, r *Resource) {
 		if data == "" {
 			data = r.Payload
 		}
-		payload := r.Payload
-		if k.marker {
-			payload = "marker"
-		}
-		special := object("type", exactly(k.typ), "source", d.source(r), "pipeline", exactly(p.Name), "payload", exactly(payload))
+		k.typ = encode.TypeIn(p.Profile, encode.Payload(r.Payload), k.typ)
+		special := object("type", exactly(k.typ), "source", d.sourceIn(p, r, k), "pipeline", exactly(p.Name), "payload", payloadOf(p, r, k))
 		name := p.Name + "." + r.name() + "." + k.op
 		if !k.marker && otherwise(p, r) {
 			name += "." + r.Payload
@@ -69,6 +66,26 @@ func (d *document) describe(ch *channel, p *Pipeline, r *Resource) {
 		special := object("type", exactly(k.typ), "source", d.writer(p), "pipeline", exactly(p.Name), "payload", exactly("marker"))
 		d.message(ch, p, p.Name+"."+k.op, k, special, "writerStarted")
 	}
+}
+
+// payloadOf is the attribute of that name.
+func payloadOf(p *Pipeline, r *Resource, k kind) Object {
+	switch {
+	case k.marker:
+		return exactly("marker")
+	case k.change && p.Reduced && r.Payload == string(encode.Object):
+		return object("enum", []string{string(encode.Object), string(encode.Metadata)})
+	default:
+		return exactly(r.Payload)
+	}
+}
+
+// sourceIn is the attribute source: in Knative's profile changes have the API server's address, which only a cluster knows.
+func (d *document) sourceIn(p *Pipeline, r *Resource, k kind) Object {
+	if k.change && p.Profile == encode.Knative {
+		return object("pattern", "^https?://")
+	}
+	return d.source(r)
 }
 
 // otherwise reports whether a pipeline publishes a resource also with another payload, from other namespaces.

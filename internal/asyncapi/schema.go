@@ -30,7 +30,7 @@ func attributes() []attribute {
 		{"id", "Together with source it is unique in a pipeline.", text, both, nothing},
 		{"source", "The resource, which is the scope in which versions compare.", text, both, nothing},
 		{"type", "What happened. Consumers must accept types that they do not know.", text, both, nothing},
-		{"subject", "<namespace>/<name>, or <name> of an object that is in no namespace.", text, objects, nothing},
+		{"subject", "<namespace>/<name>, or <name> of an object that is in no namespace; in Knative's profile a path.", text, objects, nothing},
 		{"time", "When it happened, as far as the object tells.", instant, both, nothing},
 		{"recordedtime", "When the bridge read it.", instant, both, nothing},
 		{"datacontenttype", "That of the data.", object("type", "string", "const", "application/json"), both, nothing},
@@ -51,6 +51,8 @@ func attributes() []attribute {
 		},
 		{"fieldmanager", "Who changed the object last, as far as it tells.", text, nothing, objects},
 		{"sampledrate", "How many changes the event stands for; absent for one.", number, nothing, objects},
+		{"datasize", "Of what was too large for the broker: the bytes of the data that was left out.", number, nothing, objects},
+		{"dataref", "Of what was too large for the broker: where its data is kept, nats-obj:<bucket>/<name>.", text, nothing, objects},
 		{"history", "How often the cluster's etcd was seen restored; absent for never. Versions compare within one history.", number, nothing, objects},
 	}
 }
