@@ -31,6 +31,9 @@ const maxSteps = 64
 func ParsePath(s string) (Path, error) {
 	p := Path{text: s}
 	rest := strings.TrimPrefix(s, ".") // as kubectl begins them
+	if strings.HasPrefix(rest, "$") {
+		return Path{}, fmt.Errorf("path %q: it begins with $; paths begin at the object, so leave that out, as in spec.containers[*].image", s)
+	}
 	for first := true; rest != "" || first; first = false {
 		var wrong string
 		at := rest
@@ -116,6 +119,29 @@ func (p Path) Within(q Path) bool {
 		}
 	}
 	return true
+}
+
+// Beyond returns how p has to be written where it leads further than there is anything: the members of metadata.annotations and metadata.labels, and of a
+// ConfigMap or a Secret those of data, binaryData and stringData too, are texts, whose names may have dots. It returns nothing for another path.
+func (p Path) Beyond(configMap bool) (instead string) {
+	n := 0
+	switch {
+	case len(p.steps) > 2 && p.steps[0].name == "metadata" && (p.steps[1].name == "annotations" || p.steps[1].name == "labels"):
+		n = 2
+	case len(p.steps) > 1 && configMap && (p.steps[0].name == "data" || p.steps[0].name == "binaryData" || p.steps[0].name == "stringData"):
+		n = 1
+	}
+	if n == 0 || len(p.steps) == n+1 {
+		return ""
+	}
+	var names []string
+	for i, s := range p.steps {
+		if i >= n && s.every {
+			return strings.Join(names[:n], ".") + "[*]"
+		}
+		names = append(names, s.name)
+	}
+	return fmt.Sprintf("%s[%q]", strings.Join(names[:n], "."), strings.Join(names[n:], "."))
 }
 
 // identity are the values that are in the attributes, the key or the subject of events, and cannot be taken from the data alone.

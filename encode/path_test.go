@@ -39,11 +39,17 @@ func TestParsePath_refuses_what_it_does_not_understand_and_says_where(t *testing
 		`spec["a`:                 "a bracket is not closed at character 5",
 		`spec["a'].x`:             "a bracket is not closed at character 5",
 		`spec[""]`:                "a name is empty at character 5",
-		"$.spec..containers":      "a name does not begin like this at character 8",
+		"$":                       "it begins with $",
+		"$.spec.containers":       "it begins with $",
+		"$[*]":                    "it begins with $",
 		strings.Repeat("[*]", 65): "it is deeper than 64 steps at character 193",
 	} {
 		_, err := ParsePath(s)
-		if err == nil || !strings.HasSuffix(err.Error(), want+valid) || !strings.HasPrefix(err.Error(), `path "`) {
+		end := want + valid
+		if strings.HasPrefix(s, "$") {
+			end = want + "; paths begin at the object, so leave that out, as in spec.containers[*].image"
+		}
+		if err == nil || !strings.HasSuffix(err.Error(), end) || !strings.HasPrefix(err.Error(), `path "`) {
 			t.Errorf("%q: got %v, want %s", s, err, want)
 		}
 	}
@@ -79,6 +85,32 @@ func TestCheckRedact_refuses_what_attributes_are_made_of(t *testing.T) {
 	for _, s := range []string{"spec", "metadata.annotations", "metadata.labels[*]", "[*].containers", "metadata.generateName", "data[*]", "spec.name"} {
 		if err := CheckRedact(path(t, s)); err != nil {
 			t.Errorf("%s: %v", s, err)
+		}
+	}
+}
+
+func TestBeyond_says_how_to_name_a_text_in_a_map_of_texts(t *testing.T) {
+	for _, c := range []struct {
+		path      string
+		configMap bool
+		want      string
+	}{
+		{"metadata.annotations.example.com", false, `metadata.annotations["example.com"]`},
+		{`metadata.labels["a/b"].c`, false, `metadata.labels["a/b.c"]`},
+		{"metadata.annotations[*].x", false, "metadata.annotations[*]"},
+		{"metadata.annotations.token", false, ""},
+		{"metadata.annotations", false, ""},
+		{"metadata.ownerReferences.name", false, ""},
+		{"data.application.yaml", true, `data["application.yaml"]`},
+		{"data.application.yaml", false, ""},
+		{"binaryData.a.b.c", true, `binaryData["a.b.c"]`},
+		{"data[*]", true, ""},
+		{"data[*].x", true, "data[*]"},
+		{"data", true, ""},
+		{"spec.data.x", true, ""},
+	} {
+		if got := path(t, c.path).Beyond(c.configMap); got != c.want {
+			t.Errorf("%s: %q, want %q", c.path, got, c.want)
 		}
 	}
 }

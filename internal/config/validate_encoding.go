@@ -11,10 +11,22 @@ import (
 
 // redact checks the paths of what a pipeline redacts, and warns where that takes what it asks to keep.
 func (v *validator) redact(path string, p *Pipeline) {
-	v.redacted(path+".encoding.redact", p.Encoding.Redact)
+	texts := 0
+	for _, r := range p.Resources {
+		if r.hasTexts() {
+			texts++
+		}
+	}
+	v.redacted(path+".encoding.redact", p.Encoding.Redact, texts == len(p.Resources))
+	for i, s := range p.Encoding.Redact {
+		parsed, err := encode.ParsePath(s)
+		if instead := parsed.Beyond(true); err == nil && texts > 0 && texts < len(p.Resources) && instead != "" {
+			v.warn(fmt.Sprintf("%s.encoding.redact[%d]", path, i), "path %q names nothing in a ConfigMap or a Secret; if it is meant for them write %s", s, instead)
+		}
+	}
 	anything := len(p.Encoding.Redact) > 0
 	for i, r := range p.Resources {
-		v.redacted(fmt.Sprintf("%s.resources[%d].redact", path, i), r.Redact)
+		v.redacted(fmt.Sprintf("%s.resources[%d].redact", path, i), r.Redact, r.hasTexts())
 		anything = anything || len(r.Redact) > 0
 	}
 	for i, part := range p.Encoding.Keep {
@@ -24,8 +36,18 @@ func (v *validator) redact(path string, p *Pipeline) {
 	}
 }
 
-func (v *validator) redacted(path string, all []string) {
+// hasTexts reports whether the resource is known to be one whose data are texts.
+func (r *Resource) hasTexts() bool {
+	return r.Resource.Group == "" && slices.Contains([]string{"configmaps", "configmap", "cm", "secrets", "secret"}, r.Resource.Plural)
+}
+
+// redacted checks paths of objects; texts: all of them are ConfigMaps and Secrets.
+func (v *validator) redacted(path string, all []string, texts bool) {
 	for i, p := range v.paths(path, all) {
+		if instead := p.Beyond(texts); instead != "" {
+			v.add(fmt.Sprintf("%s[%d]", path, i), "path %q names nothing, as what it leads into is a text; write %s", p, instead)
+			continue
+		}
 		if err := encode.CheckRedact(p); !p.IsZero() && err != nil {
 			v.add(fmt.Sprintf("%s[%d]", path, i), "%v", err)
 		}

@@ -27,7 +27,11 @@ func (v *validator) operations(path string, r *Resource) {
 			v.add(path+".filter", "%v", err)
 		}
 	}
-	v.paths(path+".ignoreChanges", r.IgnoreChanges)
+	for i, p := range v.paths(path+".ignoreChanges", r.IgnoreChanges) {
+		if instead := p.Beyond(r.hasTexts()); instead != "" {
+			v.add(fmt.Sprintf("%s.ignoreChanges[%d]", path, i), "path %q names nothing, as what it leads into is a text; write %s", p, instead)
+		}
+	}
 	if len(r.IgnoreChanges) > 0 && !slices.Contains(r.Operations, Updated) {
 		v.add(path+".ignoreChanges", "is about updates, which operations does not list; add updated, or remove ignoreChanges")
 	}

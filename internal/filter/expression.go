@@ -57,6 +57,9 @@ func ParseExpression(s string) (*Expression, error) {
 	if t := ast.OutputType(); !t.IsExactType(cel.BoolType) {
 		return nil, expressionError(1, 1, fmt.Sprintf("it gives %s, not bool: compare it with something", t))
 	}
+	if err := checkTexts(ast.NativeRep()); err != nil {
+		return nil, err
+	}
 	program, err := env.Program(ast, cel.CostLimit(costLimit), cel.EvalOptions(cel.OptOptimize))
 	if err != nil {
 		return nil, expressionError(1, 1, err.Error())

@@ -91,6 +91,30 @@ func TestParseExpression_refuses_what_cannot_decide_and_says_where(t *testing.T)
 	}
 }
 
+func TestParseExpression_refuses_a_text_that_a_field_never_is(t *testing.T) {
+	const operations, reasons = "; valid: added, updated, deleted", "; valid: watch, snapshot, relist, recovered, repair, resync"
+	for s, want := range map[string]string{
+		`event.operation == "delete"`:                          `compares event.operation, at 1:20, with "delete", which it never is` + operations,
+		`object.spec.x == 1 || "create" != event.operation`:    `compares event.operation, at 1:23, with "create", which it never is` + operations,
+		`event.operation in ["added", "changed"]`:              `compares event.operation, at 1:20, with "changed", which it never is` + operations,
+		`[1].all(x, event.reason == "list")`:                   `compares event.reason, at 1:28, with "list", which it never is` + reasons,
+		`event.operation == event.reason`:                      "",
+		`event.operation == "added"`:                           "",
+		`event.operation in ["added", "deleted"]`:              "",
+		`event.reason != "relist" && event.name == "anything"`: "",
+	} {
+		_, err := ParseExpression(s)
+		if got := ""; err != nil || want != "" {
+			if err != nil {
+				got = err.Error()
+			}
+			if got != want {
+				t.Errorf("%s: %q, want %q", s, got, want)
+			}
+		}
+	}
+}
+
 func TestExpression_that_fails_says_where_and_shows_no_value(t *testing.T) {
 	const secret = "CANARY-5ce9"
 	c := change(source.Updated, `{"data":{"x":"`+secret+`","n":1},"l":[`+strings.Repeat(`1,`, 999)+`1]}`)
