@@ -4,7 +4,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	sinkkafka "github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
 
@@ -98,9 +101,32 @@ func (p *process) kafkaStore(c *config.Pipeline, id checkpoint.Identity) (openSt
 	if err != nil {
 		return nil, &inputError{err}
 	}
+	to, err := kafkaSinkConfig(c, id)
+	if err != nil {
+		return nil, &inputError{err}
+	}
 	at.Log = p.log.With("pipeline", c.Name)
-	return &lateStore{open: func(ctx context.Context) (openStore, error) { return checkpointkafka.Open(ctx, at, id) }}, nil
+	to.Log = slog.New(slog.DiscardHandler) // the sink says all of it again
+	return &lateStore{open: func(ctx context.Context) (openStore, error) {
+		// Whoever opens the checkpoint ends the process that uses it. A process that could not publish must not.
+		var unusable *sink.UnusableError
+		if _, err := sinkkafka.Check(ctx, to); errors.As(err, &unusable) {
+			return nil, &unusableError{err}
+		} else if err != nil {
+			return nil, err
+		}
+		return checkpointkafka.Open(ctx, at, id)
+	}}, nil
 }
+
+// unusableError is of a pipeline that cannot publish, however often it tries.
+type unusableError struct{ error }
+
+// Permanent implements what [checkpoint.IsPermanent] asks for.
+func (*unusableError) Permanent() bool { return true }
+
+// Unwrap returns why.
+func (e *unusableError) Unwrap() error { return e.error }
 
 // lateStore opens a checkpoint when it is first used; where that fails, with the next use.
 type lateStore struct {

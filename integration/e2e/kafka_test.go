@@ -3,11 +3,14 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -244,4 +247,30 @@ func TestBridge_with_brokers_that_are_away_runs_the_other_pipelines(t *testing.T
 	r.await("the event in Kafka", isThere("first"))
 	r.awaitStatus(200, "")
 	r.bridge.stop()
+}
+
+// A bridge that cannot publish must not end the one that does, as in a rolling update with a bad file.
+func TestKafka_a_bridge_without_its_topic_leaves_the_checkpoint_to_another(t *testing.T) {
+	r := newKafkaRig(t, 1)
+	b := r.run()
+	r.awaitStatus(http.StatusOK, "")
+	text, err := os.ReadFile(r.config)
+	must(t, err)
+	bad := filepath.Join(r.dir, "bad.yaml")
+	text = bytes.Replace(text, []byte("create: {partitions: 3, replicas: 1}"), []byte("topic: missing"), 1)
+	must(t, os.WriteFile(bad, regexp.MustCompile(`server: .*`).ReplaceAll(text, []byte("server: {listen: 127.0.0.1:0}")), 0o600))
+	code, _, stderr := r.command("run", "--config", bad)
+	if code != 1 || !strings.Contains(stderr, "missing cannot be used: it does not exist") {
+		t.Errorf("the other one ends with %d and %s", code, stderr)
+	}
+	known := func() (n int) {
+		for _, s := range r.held().Streams {
+			n += s.Objects
+		}
+		return n
+	}
+	before := known()
+	r.configMap("default", "next", nil)
+	r.poll("a commit", func() (bool, string) { n := known(); return n > before, fmt.Sprintf("%d objects are known", n) })
+	b.stop()
 }
