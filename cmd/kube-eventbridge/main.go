@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"k8s.io/klog/v2"
@@ -15,7 +16,10 @@ import (
 func main() { os.Exit(runMain()) }
 
 func runMain() int {
-	ctx, stop := notifyContext(context.Background(), os.Exit)
+	ctx, stop := notifyContext(context.Background(), func(code int) {
+		fmt.Fprintln(os.Stderr, "kube-eventbridge: a second signal ends it at once; what was under way is found out by the next start")
+		os.Exit(code)
+	})
 	defer stop()
 	return execute(ctx, os.Args[1:], &streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Klog: klog.SetSlogLogger})
 }

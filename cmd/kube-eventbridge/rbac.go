@@ -9,6 +9,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
@@ -41,6 +42,9 @@ func newRBACCommand(s *streams) *cobra.Command {
 			if err := flags.check(given); err != nil {
 				return err
 			}
+			if err := flags.checkNames(); err != nil {
+				return err
+			}
 			return printRoles(s, &flags, args)
 		},
 	}
@@ -55,6 +59,25 @@ func newRBACCommand(s *streams) *cobra.Command {
 	completeResources(cmd, &flags.file)
 	complete(cmd, "context", func() []string { return contextsIn(flags.kubeconfig) })
 	return cmd
+}
+
+// checkNames refuses names that the API server would.
+func (f *rbacFlags) checkNames() error {
+	for _, n := range []struct {
+		flag, value string
+		wrong       func(string) []string
+	}{
+		{"name", f.names.Role, validation.IsDNS1123Subdomain}, {"service-account", f.names.Account, validation.IsDNS1123Subdomain},
+		{"service-account-namespace", f.names.AccountNamespace, validation.IsDNS1123Label},
+	} {
+		if n.value == "" && n.flag == "service-account" {
+			continue
+		}
+		if wrong := n.wrong(n.value); len(wrong) > 0 {
+			return usagef("--%s: %q is no name: %s; the namespace of the account is for --service-account-namespace", n.flag, n.value, wrong[0])
+		}
+	}
+	return nil
 }
 
 // printRoles prints what the configuration needs.

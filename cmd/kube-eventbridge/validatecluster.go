@@ -48,6 +48,9 @@ func (c *checkup) check(ctx context.Context) error {
 		path := fmt.Sprintf("pipelines[%d]", i)
 		// Without a cluster's name, and without a cluster, {cluster} stands for any.
 		id := checkpoint.Identity{ClusterUID: uid, Cluster: cmp.Or(c.cfg.Cluster, uid, "{cluster}"), Pipeline: p.Name}
+		if _, err := p.Encoding.Secrets.HashKey(); err != nil {
+			add(&c.problems, path+".encoding.secrets.hashes", "%v", err)
+		}
 		switch {
 		case p.Sink.NATS != nil:
 			c.checkNATS(ctx, path+".sink.nats", p)

@@ -3,6 +3,7 @@
 package checkpoints
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -138,7 +139,7 @@ func chosen(state *checkpoint.State, names []string) ([]string, error) {
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, choicef("the checkpoint of pipeline %s has no stream %q; it has %s", state.Identity.Pipeline, name, strings.Join(known, ", "))
+			return nil, choicef("the checkpoint has no stream %q; it has %s", name, cmp.Or(strings.Join(known, ", "), "none"))
 		}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(names))), nil
