@@ -67,7 +67,8 @@ func (f *rbacFlags) checkNames() error {
 		flag, value string
 		wrong       func(string) []string
 	}{
-		{"name", f.names.Role, validation.IsDNS1123Subdomain}, {"service-account", f.names.Account, validation.IsDNS1123Subdomain},
+		{"name", f.names.Role, validation.IsDNS1123Subdomain},
+		{"service-account", f.names.Account, validation.IsDNS1123Subdomain},
 		{"service-account-namespace", f.names.AccountNamespace, validation.IsDNS1123Label},
 	} {
 		if n.value == "" && n.flag == "service-account" {

@@ -55,14 +55,13 @@ func checkTexts(a *celast.AST) error {
 
 // literals are the texts that an expression is, or lists.
 func literals(e celast.Expr) (all []string) {
-	switch e.Kind() {
-	case celast.LiteralKind:
-		if s, ok := e.AsLiteral().Value().(string); ok {
-			all = append(all, s)
-		}
-	case celast.ListKind:
+	if e.Kind() == celast.ListKind {
 		for _, element := range e.AsList().Elements() {
 			all = append(all, literals(element)...)
+		}
+	} else if e.Kind() == celast.LiteralKind {
+		if s, ok := e.AsLiteral().Value().(string); ok {
+			all = append(all, s)
 		}
 	}
 	return all
