@@ -9,8 +9,8 @@ import (
 )
 
 // Digester tells whether two states of an object differ in more than what paths name, metadata.resourceVersion, metadata.generation and
-// metadata.managedFields. An object in which nothing else is left is the same as none, so that the first annotation of an object, if
-// it is one that a path names, is no difference. It is safe for concurrent use.
+// metadata.managedFields. An object of which nothing else is left is the same as none, so that the first annotation of an object, if
+// it is one that a path names, is no difference; one that was empty is not. It is safe for concurrent use.
 type Digester struct {
 	root *node
 	// seed makes the digests of other paths, and with other keys, others.
@@ -68,7 +68,7 @@ type summary struct {
 
 // members writes the object at i, and returns where it ends, or -1, and whether nothing of it is left.
 func (s *summary) members(i, frame int) (end int, empty bool) {
-	o, top := members{b: s.b, pos: i + 1}, len(s.nodes)
+	o, top, cut := members{b: s.b, pos: i + 1}, len(s.nodes), false
 	s.out = append(s.out, '{')
 	from := len(s.out)
 	for o.next() {
@@ -81,6 +81,7 @@ func (s *summary) members(i, frame int) (end int, empty bool) {
 			end, empty = s.value(o.value, top)
 		}
 		if empty {
+			cut = true
 			s.out = s.out[:len(s.out)-(o.name.to+2-o.name.from)]
 		} else {
 			s.out = append(s.out, ',')
@@ -88,7 +89,7 @@ func (s *summary) members(i, frame int) (end int, empty bool) {
 		s.nodes = s.nodes[:top]
 		o.keep(end)
 	}
-	if len(s.out) == from {
+	if cut && len(s.out) == from {
 		s.out = s.out[:from-1]
 		return o.end(), true
 	}

@@ -84,6 +84,9 @@ func (n *node) finish() {
 // maxDepth is how deep a finder goes: lists in lists do not need a longer path.
 const maxDepth = 1000
 
+// maxGlances is how often a finder looks whether the rest of an object can be passed over.
+const maxGlances = 8
+
 // hit is a value that a path ends at.
 type hit struct {
 	span
@@ -96,6 +99,8 @@ type finder struct {
 	// nodes is a stack: those that apply to a value are its end, from where the value's frame begins.
 	nodes []*node
 	depth int
+	// glances counts the looks ahead. Each costs as much as what is left of the object.
+	glances int
 	// known are values whose ends are known.
 	known [2]span
 	// hits are in the order of their places, and none is within another.
@@ -170,9 +175,10 @@ func (f *finder) members(i, frame int) int {
 // over reports whether nothing that is looked for can be behind the value at i of the outermost object, and that value is not soon over.
 func (f *finder) over(i int) bool {
 	root := f.nodes[0]
-	if f.b[i] != '{' && f.b[i] != '[' || root.every != nil || f.ends(i) {
+	if f.b[i] != '{' && f.b[i] != '[' || root.every != nil || f.ends(i) || f.glances == maxGlances {
 		return false
 	}
+	f.glances++
 	rest := f.b[i:]
 	for _, c := range root.children {
 		if c.quoted == nil || bytes.Contains(rest, c.quoted) {

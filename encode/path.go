@@ -161,8 +161,11 @@ func identity() []Path {
 	return paths
 }
 
-// CheckRedact returns an error if what p names cannot be redacted, because attributes of events are made of it.
+// CheckRedact returns an error if what p names cannot be redacted, because attributes of events are made of it or it is not said in which part of the object it is.
 func CheckRedact(p Path) error {
+	if len(p.steps) > 1 && p.steps[0].every {
+		return fmt.Errorf("path %q: it begins with [*], which is all of the object; begin with a name, as in spec or data", p)
+	}
 	for _, q := range identity() {
 		if q.Within(p) || p.Within(q) {
 			return fmt.Errorf("path %q: attributes of every event are made of %s; name something else of metadata, or of the rest of the object", p, q)

@@ -16,7 +16,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// costLimit bounds what one evaluation may cost, in units of CEL: a tenth of what the API server allows an expression.
+// costLimit bounds the steps of one evaluation, in units of CEL: a tenth of what the API server allows an expression. What it reads is bounded by a meter.
 const costLimit = 100_000
 
 // maxExpression is how long an expression may be, in bytes.
@@ -86,7 +86,7 @@ func (e *Expression) Eval(c *source.Change) (bool, error) {
 	if c.Body == nil {
 		return true, nil
 	}
-	out, _, err := e.program.Eval(&activation{Change: c, object: object{json: c.Body.Bytes()}})
+	out, _, err := e.program.Eval(&activation{Change: c, object: object{json: c.Body.Bytes(), meter: newMeter(c.Body.Bytes())}})
 	if err != nil {
 		return false, e.explain(err)
 	}

@@ -4,6 +4,7 @@ package filter
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -166,5 +167,29 @@ func BenchmarkExpression(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// CEL's cost does not see how much is read for one step.
+func TestExpression_reads_no_more_of_a_large_object_than_is_allowed(t *testing.T) {
+	keys, numbers := strings.Builder{}, strings.Builder{}
+	for i := range 5000 {
+		fmt.Fprintf(&keys, `"k%d":"",`, i)
+		fmt.Fprintf(&numbers, "%d,", i)
+	}
+	list := "[" + strings.TrimSuffix(numbers.String(), ",") + "]"
+	large := `{"data":{` + strings.TrimSuffix(keys.String(), ",") + `},"spec":{"a":` + list + `,"b":` + list + `}}`
+	for s, fails := range map[string]bool{
+		`object.data.all(k, object.data[k] == "")`:         true,
+		`object.spec.a.all(x, object.spec.b[0] == 0)`:      true,
+		`object.spec.a.all(x, size(object.data) > 0)`:      true,
+		`object.spec.a.all(x, x >= 0)`:                     false,
+		`object.data.all(k, k.startsWith("k"))`:            false,
+		`size(object.data) == 5000 && "k7" in object.data`: false,
+	} {
+		yes, err := expression(t, s).Eval(change(source.Updated, large))
+		if (err != nil) != fails || !fails && !yes || fails && !strings.Contains(err.Error(), "actual cost limit exceeded") {
+			t.Errorf("%s: %v, %v", s, yes, err)
+		}
 	}
 }

@@ -80,6 +80,29 @@ func TestFilter_digests_what_it_holds_back(t *testing.T) {
 	}
 }
 
+// What the expression has left out is nothing that the log has, and a change of what is ignored may be what it waits for.
+func TestFilter_compares_no_update_with_what_the_expression_left_out(t *testing.T) {
+	f := New(Config{Expression: expression(t, `object.status.phase == "Running"`), IgnoreChanges: []encode.Path{path(t, "status")}})
+	var before [16]byte
+	for _, c := range []struct {
+		op           source.Op
+		object, want string
+	}{
+		{source.Added, `{"spec":1,"status":{"phase":"Pending"}}`, Excluded},
+		{source.Updated, `{"spec":1,"status":{"phase":"Starting"}}`, Excluded},
+		{source.Updated, `{"spec":1,"status":{"phase":"Running"}}`, ""},
+		{source.Updated, `{"spec":1,"status":{"phase":"Running","x":1}}`, Unchanged},
+		{source.Updated, `{"spec":2,"status":{"phase":"Failed"}}`, Excluded},
+		{source.Updated, `{"spec":2,"status":{"phase":"Running"}}`, ""},
+	} {
+		reason, now, err := f.Filter(change(c.op, c.object), before)
+		if reason != c.want || err != nil {
+			t.Errorf("%s is %q (%v), want %q", c.object, reason, err, c.want)
+		}
+		before = now
+	}
+}
+
 func TestFilter_asks_the_expression_last_and_publishes_what_that_cannot_decide(t *testing.T) {
 	f := New(Config{Operations: []source.Op{source.Updated}, Expression: expression(t, "object.spec > 1")})
 	for _, c := range []struct {

@@ -15,19 +15,45 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 )
 
+// meter bounds how many bytes one evaluation goes through. CEL's own cost does not: it takes a look into an object for cheap, however large that is, and an
+// expression may look once for each element of a list.
+type meter struct{ left int }
+
+// passes is how often an evaluation may go through an object, on the whole, and allowance what it may besides in bytes: small objects are cheap.
+const (
+	passes    = 64
+	allowance = 4 << 20
+	// listCost is how much more a byte costs that becomes a part of a list or a map.
+	listCost = 8
+)
+
+func newMeter(object []byte) *meter { return &meter{passes*len(object) + allowance} }
+
+// errTooMuch is the value of what is beyond the meter.
+var errTooMuch = types.NewErr("actual cost limit exceeded")
+
+// read reports whether n bytes more may be gone through.
+func (m *meter) read(n int) bool {
+	m.left -= n
+	return m.left >= 0
+}
+
 // valueOf returns what a JSON value is in an expression: whole numbers are ints, others doubles.
-func valueOf(b []byte) ref.Val {
+func (m *meter) valueOf(b []byte) ref.Val {
 	b = bytes.TrimSpace(b)
 	if len(b) == 0 {
 		return types.NullValue
 	}
 	switch b[0] {
 	case '{':
-		return &object{json: b}
+		return &object{json: b, meter: m}
 	case '[':
+		if !m.read(listCost * len(b)) {
+			return errTooMuch
+		}
 		var all []ref.Val
 		for v := range encode.Elements(b) {
-			all = append(all, valueOf(v))
+			all = append(all, m.valueOf(v))
 		}
 		return types.NewRefValList(types.DefaultTypeAdapter, all)
 	case '"':
@@ -62,39 +88,46 @@ func number(s string) ref.Val {
 
 // object is a JSON object of which only those members are decoded that are asked for. Of members that repeat the first counts.
 type object struct {
-	json []byte
-	all  traits.Mapper
+	json  []byte
+	meter *meter
+	all   traits.Mapper
 	// lists are those that were asked for: an expression may ask once for each element of another.
 	lists map[string]ref.Val
 }
 
-// whole decodes the names of all members, for what needs more than one.
-func (o *object) whole() traits.Mapper {
+// whole decodes the names of all members, for what needs more than one; false where that is too much.
+func (o *object) whole() (traits.Mapper, bool) {
+	if o.all == nil && !o.meter.read(listCost*len(o.json)) {
+		return nil, false
+	}
 	if o.all == nil {
 		all := map[ref.Val]ref.Val{}
 		for name, value := range encode.Members(o.json) {
 			if key := types.String(text(name)); all[key] == nil {
-				all[key] = valueOf(value)
+				all[key] = o.meter.valueOf(value)
 			}
 		}
 		o.all = types.NewRefValMap(types.DefaultTypeAdapter, all)
 	}
-	return o.all
+	return o.all, true
 }
 
 // Find implements traits.Mapper.
 func (o *object) Find(key ref.Val) (ref.Val, bool) {
 	name, ok := key.(types.String)
 	if !ok {
-		return o.whole().Find(key)
+		return nil, false // names are texts
 	}
 	if list := o.lists[string(name)]; list != nil {
 		return list, true
 	}
+	if !o.meter.read(len(o.json)) {
+		return errTooMuch, true
+	}
 	for n, value := range encode.Members(o.json) {
 		same := string(n[1:len(n)-1]) == string(name)
 		if same || bytes.IndexByte(n, '\\') >= 0 && text(n) == string(name) {
-			return o.remember(string(name), valueOf(value)), true
+			return o.remember(string(name), o.meter.valueOf(value)), true
 		}
 	}
 	return nil, false
@@ -125,27 +158,55 @@ func (o *object) Contains(key ref.Val) ref.Val {
 }
 
 // Iterator implements traits.Iterable.
-func (o *object) Iterator() traits.Iterator { return o.whole().Iterator() }
+func (o *object) Iterator() traits.Iterator {
+	if m, ok := o.whole(); ok {
+		return m.Iterator()
+	}
+	return types.NewRefValMap(types.DefaultTypeAdapter, map[ref.Val]ref.Val{errTooMuch: errTooMuch}).Iterator()
+}
 
 // Size implements traits.Sizer.
-func (o *object) Size() ref.Val { return o.whole().Size() }
+func (o *object) Size() ref.Val {
+	if m, ok := o.whole(); ok {
+		return m.Size()
+	}
+	return errTooMuch
+}
 
 // Equal implements ref.Val.
-func (o *object) Equal(other ref.Val) ref.Val { return o.whole().Equal(other) }
+func (o *object) Equal(other ref.Val) ref.Val {
+	if m, ok := o.whole(); ok {
+		return m.Equal(other)
+	}
+	return errTooMuch
+}
 
 // ConvertToNative implements ref.Val.
-func (o *object) ConvertToNative(t reflect.Type) (any, error) { return o.whole().ConvertToNative(t) }
+func (o *object) ConvertToNative(t reflect.Type) (any, error) {
+	if m, ok := o.whole(); ok {
+		return m.ConvertToNative(t)
+	}
+	return nil, errEvaluation
+}
 
 // ConvertToType implements ref.Val.
 func (o *object) ConvertToType(t ref.Type) ref.Val {
 	if t == types.MapType {
 		return o
 	}
-	return o.whole().ConvertToType(t)
+	if m, ok := o.whole(); ok {
+		return m.ConvertToType(t)
+	}
+	return errTooMuch
 }
 
 // Type implements ref.Val.
 func (o *object) Type() ref.Type { return types.MapType }
 
 // Value implements ref.Val.
-func (o *object) Value() any { return o.whole().Value() }
+func (o *object) Value() any {
+	if m, ok := o.whole(); ok {
+		return m.Value()
+	}
+	return errTooMuch
+}
