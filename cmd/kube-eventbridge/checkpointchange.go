@@ -100,54 +100,6 @@ func confirmed(s *streams, yes bool) (bool, error) {
 	return answer == "y" || answer == "yes", nil
 }
 
-func newCheckpointRewind(s *streams, f *checkpointFlags) *cobra.Command {
-	var names []string
-	var to string
-	cmd := &cobra.Command{
-		Use:   "rewind PIPELINE --to RESOURCEVERSION [--stream STREAM]...",
-		Short: "Move positions back, so that what the API server still serves is watched again",
-		Long: "Move the positions of a pipeline's streams back to a version. The next start watches from there again, and publishes what the log does not\n" +
-			"have: nothing is repeated, and nothing is published behind what the log has of the same object that is newer. So it brings what was\n" +
-			"passed over, such as the lives of objects in a gap, where the API server still serves it. Where it serves that version no more, the next start lists, and\n" +
-			"announces a gap from there. To publish again what the log has, reset.\n\n" +
-			"The next start reads all of the log once, as only the log knows of deletions that the position had passed. A sink on standard output has\n" +
-			"no log to read: objects that are gone are printed again.\n\n" +
-			"A copy of a checkpoint file is kept beside it. " + inKafka,
-		Args: f.onePipeline("rewind"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			at, err := f.place(cmd, args[0])
-			if err != nil {
-				return err
-			}
-			var change *checkpoints.Change
-			backup, err := at.Change(cmd.Context(), func(state *checkpoint.State) (_ *checkpoints.Change, err error) {
-				change, err = checkpoints.Rewind(state, names, to)
-				return change, err
-			})
-			if err != nil {
-				return changeError(at, err)
-			}
-			return printMoves(s, to, change, backup)
-		},
-	}
-	f.selecting(cmd, &names)
-	cmd.Flags().StringVar(&to, "to", "", "the `resourceVersion` to go back to")
-	_ = cmd.MarkFlagRequired("to")
-	return cmd
-}
-
-func printMoves(s *streams, to string, c *checkpoints.Change, backup string) error {
-	if len(c.Moves) == 0 {
-		_, err := fmt.Fprintf(s.Out, "nothing to do: no position is ahead of %s\n", to)
-		return err
-	}
-	for _, m := range c.Moves {
-		_, _ = fmt.Fprintf(s.Out, "%s: position %s, was %s\n", m.Stream, m.To, m.From)
-	}
-	_, err := fmt.Fprintf(s.Out, "done%s; the next start reads all of the log, then watches from there\n", copied(backup))
-	return err
-}
-
 func copied(backup string) string {
 	if backup == "" {
 		return ""

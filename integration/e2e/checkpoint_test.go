@@ -17,9 +17,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
 )
 
 // checkpoint runs a subcommand, which has to end with a code, and returns what it prints.
@@ -47,16 +44,15 @@ func (r *rig) held() (h held) {
 	return h
 }
 
-// lives makes objects that stay, change and go, and returns the version before.
-func (r *rig) lives() (before string) {
+// lives makes objects that stay, change and go.
+func (r *rig) lives() {
 	r.t.Helper()
-	before = r.configMap("default", "stays", nil).ResourceVersion
+	r.configMap("default", "stays", nil)
 	r.configMap("default", "changes", nil)
 	r.configMap("default", "goes", nil)
 	r.patch("default", "changes", `{"data":{"a":"1"}}`)
 	r.patch("default", "goes", `{"data":{"a":"1"}}`)
 	r.remove("default", "goes")
-	return before
 }
 
 // awaitSaved waits until the checkpoint has n objects, and a position.
@@ -68,103 +64,14 @@ func (r *rig) awaitSaved(n int) {
 	})
 }
 
-// Also where the log cannot be asked for the last event of an object, as on Kafka, and the checkpoint knows nothing of the dead.
-func testRewindRepeatsNothing(r *rig) {
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
-	before := r.lives()
-	r.awaitStory("default/goes", "added updated deleted")
-	r.configMap("default", "last", nil)
-	r.awaitStory("default/last", "added")
-	r.checkpoint(0, "list")
-	b.stop()
-	want := objects(r.entries())
-	if said := r.checkpoint(0, "rewind", "test", "--to", before); !strings.Contains(said, "configmaps.v1/default: position "+before+", was ") {
-		r.t.Errorf("rewind says %q", said)
-	}
-	if h := r.held(); h.Streams[0].Position != before {
-		r.t.Errorf("after it the checkpoint holds %+v", h)
-	}
-	b = r.run()
-	r.awaitStatus(http.StatusOK, "ok")
-	r.configMap("default", "next", nil)
-	log := r.awaitStory("default/next", "added")
-	b.stop()
-	if got := objects(log); got != want+1 {
-		r.t.Errorf("the log has %d events of objects, want %d", got, want+1)
-	}
-	mustBeUnique(r.t, log)
-}
-
-// objects counts the events that are about any.
-func objects(log []entry) (n int) {
-	for _, e := range log {
-		if e.key != "" {
-			n++
-		}
-	}
-	return n
-}
-
-func TestCheckpoint_rewind_repeats_nothing(t *testing.T) {
-	testRewindRepeatsNothing(newRig(t, `[{resource: configmaps, namespaces: [default]}]`))
-}
-
-// A position that is ahead stands for whatever made the bridge pass over something.
-func TestCheckpoint_rewind_brings_what_was_passed_over(t *testing.T) {
-	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
-	b.stop()
-	before := r.lives()
-	r.configMap("default", "known", nil)
-	last := r.patch("default", "known", `{"data":{"a":"1"}}`)
-	r.pass(last.ResourceVersion, map[string]checkpoint.Row{"default/known": {UID: string(last.UID), ResourceVersion: last.ResourceVersion}})
-	b = r.run()
-	r.awaitStatus(http.StatusOK, "ok")
-	r.configMap("default", "next", nil)
-	if log := r.awaitStory("default/next", "added"); story(log, "default/goes") != "" {
-		t.Error("it was not passed over")
-	}
-	b.stop()
-	r.checkpoint(0, "rewind", "test", "--to", before)
-	b = r.run()
-	r.awaitStory("default/goes", "added updated deleted")
-	log := r.awaitStory("default/changes", "added updated")
-	b.stop()
-	if got := story(log, "default/known"); got != "" {
-		t.Errorf("known: the log says %q, and was to have nothing behind what it is known to have", got)
-	}
-	mustBeUnique(t, log)
-}
-
-// pass makes the checkpoint say that all up to a version is in the log.
-func (r *rig) pass(version string, rows map[string]checkpoint.Row) {
-	r.t.Helper()
-	path := filepath.Join(r.dir, "data", "test.db")
-	state, err := file.Inspect(r.t.Context(), path)
-	must(r.t, err)
-	store, err := file.Open(path, state.Identity)
-	must(r.t, err)
-	const name = "configmaps.v1/default"
-	saved := state.Streams[name]
-	saved.Position = version
-	must(r.t, store.Commit(r.t.Context(), &checkpoint.Batch{
-		Identity: state.Identity, Streams: map[string]checkpoint.Stream{name: saved}, Put: map[string]map[string]checkpoint.Row{name: rows},
-	}))
-	must(r.t, store.Close())
-}
-
 func TestCheckpoint_of_a_running_bridge_is_shown_and_not_changed(t *testing.T) {
 	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
 	b := r.run()
 	r.awaitStatus(http.StatusOK, "ok")
-	before := r.lives()
+	r.lives()
 	r.awaitSaved(2)
-	for _, args := range [][]string{{"reset", "test", "--yes"}, {"rewind", "test", "--to", before}} {
-		if said := r.checkpoint(1, args...); !strings.Contains(said, "a kube-eventbridge runs with the checkpoint in file "+filepath.Join(r.dir, "data", "test.db")+": stop it first") {
-			t.Errorf("%v says %q", args, said)
-		}
+	if said := r.checkpoint(1, "reset", "test", "--yes"); !strings.Contains(said, "a kube-eventbridge runs with the checkpoint in file "+filepath.Join(r.dir, "data", "test.db")+": stop it first") {
+		t.Errorf("it says %q", said)
 	}
 	r.configMap("default", "next", nil)
 	r.awaitSaved(3)
@@ -192,7 +99,7 @@ func TestCheckpoint_reset_is_followed_by_a_snapshot(t *testing.T) {
 	mustBeUnique(t, log)
 }
 
-func TestCheckpoint_in_Kafka_is_shown_rewound_and_reset(t *testing.T) {
+func TestCheckpoint_in_Kafka_is_shown_and_reset(t *testing.T) {
 	r := newKafkaRig(t, 1)
 	text, err := os.ReadFile(r.config)
 	must(t, err)
@@ -200,7 +107,12 @@ func TestCheckpoint_in_Kafka_is_shown_rewound_and_reset(t *testing.T) {
 	if said := r.checkpoint(0, "list"); !strings.Contains(said, "never") {
 		t.Errorf("before the first start it says %q", said)
 	}
-	testRewindRepeatsNothing(r)
+	b := r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	r.lives()
+	r.awaitStory("default/goes", "added updated deleted")
+	r.awaitSaved(2)
+	b.stop()
 	r.checkpoint(0, "reset", "test", "--yes")
 	if h := r.held(); !h.Exists || len(h.Streams) > 0 {
 		t.Errorf("after it the checkpoint holds %+v", h)

@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 )
@@ -28,7 +25,7 @@ func choicef(format string, args ...any) error { return &ChoiceError{fmt.Errorf(
 
 // Move is what a change does to a stream.
 type Move struct {
-	Stream, From, To string
+	Stream, From string
 	// Objects are those that are forgotten.
 	Objects int
 }
@@ -69,66 +66,6 @@ func without(trail []checkpoint.Waypoint, streams []string) []checkpoint.Waypoin
 		cut = append(cut, w)
 	}
 	return cut
-}
-
-// Rewind moves the positions of the named streams, or of all that are ahead, back to a version. A change without moves is one that has nothing to do.
-// It refuses a version that a named stream has not reached, or none has, and a stream that has something else to do first.
-func Rewind(state *checkpoint.State, names []string, to string) (*Change, error) {
-	if n, err := strconv.ParseUint(to, 10, 64); err != nil || n == 0 || strconv.FormatUint(n, 10) != to {
-		return nil, choicef("%q is not a resourceVersion to go back to; write a number above 0, such as the metadata.resourceVersion of an object", to)
-	}
-	all := len(names) == 0
-	names, err := chosen(state, names)
-	if err != nil {
-		return nil, err
-	}
-	c := &Change{Batch: &checkpoint.Batch{Identity: state.Identity, Streams: map[string]checkpoint.Stream{}}}
-	var ahead []string
-	for _, name := range names {
-		saved := state.Streams[name]
-		order, err := rewindable(name, saved, to)
-		switch {
-		case err != nil:
-			return nil, err
-		case order < 0:
-			ahead = append(ahead, fmt.Sprintf("%s is at %s", name, saved.Position))
-		case order > 0:
-			c.Moves = append(c.Moves, Move{Stream: name, From: saved.Position, To: to})
-			saved.Position = to
-			c.Batch.Streams[name] = saved
-		}
-	}
-	if len(ahead) > 0 && (!all || len(ahead) == len(names)) {
-		return nil, choicef("%s is ahead of where the log is complete: %s; choose a version before that", to, strings.Join(ahead, ", "))
-	}
-	c.Batch.Log = fromItsBeginning(state.Log)
-	return c, nil
-}
-
-// rewindable compares a stream's position with a version: 1 if it is ahead of it. A stream that has begun a list has more to go back than a position.
-func rewindable(name string, saved checkpoint.Stream, to string) (order int, err error) {
-	if owed := owes(saved); saved.Position == "" || len(owed) > 0 {
-		return 0, choicef("stream %s cannot be rewound, as it has something to do first: %s; run the bridge until it has, or choose others with --stream",
-			name, strings.Join(owed, "; "))
-	}
-	order, err = resourceversion.CompareResourceVersion(saved.Position, to)
-	if err != nil {
-		return 0, choicef("stream %s cannot be rewound: its position %q is not a number, so it has no order; reset it, or choose others with --stream", name, saved.Position)
-	}
-	return order, nil
-}
-
-// fromItsBeginning makes the next start read all of the log. Of an object that was deleted, and whose deletion the position has passed, nothing but the log knows; and how early in
-// the log its deletion is, no position tells: others may have been late.
-func fromItsBeginning(log checkpoint.Log) *checkpoint.Log {
-	marks := make(map[int32]uint64, len(log.Marks))
-	for partition := range log.Marks {
-		marks[partition] = 0
-	}
-	if len(marks) > 0 {
-		log.Marks = marks
-	}
-	return &log
 }
 
 // chosen returns the names, or those of all streams.

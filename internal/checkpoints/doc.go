@@ -8,6 +8,4 @@
 //
 //   - [Reset] forgets positions and what the log has of each object. What exists is listed anew, as a snapshot. What was deleted since the last commit, and is not in
 //     the log, is never told; and events are in the log twice where it cannot be asked for the last one of an object.
-//   - [Rewind] moves positions back and forgets nothing. The bridge watches from there again, and publishes what the log does not have, and is not older than what it has
-//     of the object: nothing is in the log twice, or behind what is newer. It first reads all of the log, as the deletions that the position had passed are in the log only.
 package checkpoints
