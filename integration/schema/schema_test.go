@@ -103,6 +103,7 @@ var beyond = map[string]string{
 	"buffer_shares":                "sums",
 	"kafka_checkpoint":             "a checkpoint beside another sink, and names of topics",
 	"kafka_shared":                 "two pipelines",
+	"names_nothing":                "what paths lead to, and what expressions compare",
 	"nats_auth":                    "one of several, where an empty one is none",
 	"overlapping_resources":        "two resources",
 	"overlapping_subjects":         "two pipelines",
