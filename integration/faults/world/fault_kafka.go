@@ -240,6 +240,10 @@ func (b *kafkaBackend) deliverLate(ctx context.Context, i *injection) error {
 
 // wakeReplaced stops the process of a bridge, starts another one, and lets the first go on: it has to end, and nothing of it may follow.
 func (b *kafkaBackend) wakeReplaced(ctx context.Context, i *injection) error {
+	// One that has not opened its checkpoint yet does so when it is woken: then it is the one that replaces.
+	if err := i.awaitReady(ctx); err != nil {
+		return err
+	}
 	old, err := i.setAside(ctx)
 	if err != nil {
 		return err
