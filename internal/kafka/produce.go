@@ -14,9 +14,8 @@ import (
 // it. addressed is what [batch.Builder.Addressed] returns for the partition: its number, and the batch behind its length. It is only read, but after an
 // error it may be read for a while after Produce has returned: until then nothing may be written to it.
 //
-// Batches for partitions of one leader that are handed over at the same time share a request. Two requests to one leader are under way at most, and where
-// there is much to send they leave a few milliseconds apart. That does not count those of partitions that were slow in company: such a one has requests of
-// its own until it is not slow any more.
+// Batches for partitions of one leader that are handed over at the same time share a request. Two requests to one leader are under way at most, not
+// counting those of partitions that were slow in company: such a one has requests of its own until it is not slow any more.
 func (c *Client) Produce(ctx context.Context, topic string, partition int32, addressed []byte) (offset int64, err error) {
 	p := &parcel{place: place{topic, partition}, data: addressed, done: make(chan delivery, 1)}
 	err = c.do(ctx, "produce to "+p.place.String(), "operation Write on Topic "+topic, func(ctx context.Context) error {
@@ -65,11 +64,6 @@ const (
 	maxRequests = 2
 	// maxRequest is how large a request becomes by more than one parcel, in bytes.
 	maxRequest = 4 << 20
-	// interval is between the departures of requests to a busy broker: what a request costs on both sides is shared by more records then. It is
-	// what other producers wait as well (linger.ms). A broker is busy when the last request had at least busy bytes; more than plenty do not wait.
-	interval = 5 * time.Millisecond
-	busy     = 64 << 10
-	plenty   = 1 << 20
 	// slow is how long an answer may take that concerns several partitions. The slowest of them makes all wait.
 	slow = time.Second
 )
@@ -91,13 +85,8 @@ type harbour struct {
 // dock has what waits for one broker.
 type dock struct {
 	waiting []*parcel
-	size    int // of what waits, in bytes
-	// under counts requests that are under way, or about to be, other than those of partitions which are apart.
+	// under counts requests that are under way, other than those of partitions which are apart.
 	under int
-	// boarding: one of them has not left yet, and takes what waits then. It leaves at next, or when full says that plenty waits.
-	boarding bool
-	next     time.Time
-	full     chan struct{} // of one
 	// apart has the partitions that share no request.
 	apart map[place]bool
 }
@@ -115,32 +104,21 @@ func (h *harbour) take(leader int32, p *parcel) bool {
 	}
 	d := h.docks[leader]
 	if d == nil {
-		d = &dock{full: make(chan struct{}, 1), apart: map[place]bool{}}
+		d = &dock{apart: map[place]bool{}}
 		h.docks[leader] = d
 	}
-	if d.apart[p.place] {
+	switch {
+	case d.apart[p.place]:
 		h.work.Go(func() { h.carry(leader, d, []*parcel{p}) })
-		return true
+	case d.under == maxRequests:
+		d.waiting = append(d.waiting, p)
+	default:
+		d.waiting = append(d.waiting, p)
+		d.under++
+		load := d.load()
+		h.work.Go(func() { h.ply(leader, d, load) })
 	}
-	d.waiting = append(d.waiting, p)
-	if d.size += len(p.data); d.size >= plenty {
-		select {
-		case d.full <- struct{}{}:
-		default:
-		}
-	}
-	h.serve(leader, d)
 	return true
-}
-
-// serve has a request made for what waits, if none is about to be and one more may be under way. The caller holds mu.
-func (h *harbour) serve(leader int32, d *dock) {
-	if len(d.waiting) == 0 || d.boarding || d.under == maxRequests {
-		return
-	}
-	d.boarding = true
-	d.under++
-	h.work.Go(func() { h.ply(leader, d) })
 }
 
 // withdraw takes a parcel back if it is not on its way yet.
@@ -151,7 +129,6 @@ func (h *harbour) withdraw(leader int32, p *parcel) {
 	for i, w := range d.waiting {
 		if w == p {
 			d.waiting = append(d.waiting[:i], d.waiting[i+1:]...)
-			d.size -= len(p.data)
 			return
 		}
 	}
@@ -165,44 +142,15 @@ func (h *harbour) close() {
 	h.work.Wait()
 }
 
-// ply carries loads until nothing waits any more that nobody else takes.
-func (h *harbour) ply(leader int32, d *dock) {
-	for again := true; again; {
-		h.board(d)
+// ply carries loads until nothing waits any more.
+func (h *harbour) ply(leader int32, d *dock, load []*parcel) {
+	for len(load) > 0 {
+		h.carry(leader, d, load)
 		h.mu.Lock()
-		load := d.load()
-		d.boarding = false
-		h.serve(leader, d) // what is left
-		h.mu.Unlock()
-		if len(load) > 0 {
-			h.carry(leader, d, load)
-		}
-		h.mu.Lock()
-		if again = len(d.waiting) > 0 && !d.boarding; again {
-			d.boarding = true
-		} else {
+		if load = d.load(); len(load) == 0 {
 			d.under--
 		}
 		h.mu.Unlock()
-	}
-}
-
-// board returns when the next request may leave.
-func (h *harbour) board(d *dock) {
-	h.mu.Lock()
-	wait := time.Until(d.next)
-	if d.size >= plenty {
-		wait = 0
-	}
-	h.mu.Unlock()
-	if wait <= 0 {
-		return
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-d.full:
 	}
 }
 
@@ -221,15 +169,6 @@ func (d *dock) load() (load []*parcel) {
 	}
 	clear(d.waiting[len(left):])
 	d.waiting = left
-	d.size -= size
-	select {
-	case <-d.full: // it was about what has left now
-	default:
-	}
-	d.next = time.Time{}
-	if size >= busy {
-		d.next = time.Now().Add(interval)
-	}
 	return load
 }
 

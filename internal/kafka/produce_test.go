@@ -107,53 +107,6 @@ func TestHarbour_bounds_requests_of_several_batches(t *testing.T) {
 	})
 }
 
-func TestHarbour_lets_a_busy_broker_have_more_at_a_time(t *testing.T) {
-	type step struct {
-		at    time.Duration
-		sizes []int // of parcels that come together
-	}
-	const ms = time.Millisecond
-	for name, c := range map[string]struct {
-		steps  []step
-		answer time.Duration // how long each takes
-		left   []string      // when requests did, with how many parcels
-	}{
-		"little behind little":   {[]step{{0, []int{busy - 1}}, {ms, []int{10}}}, 0, []string{"0s: 1", "1ms: 1"}},
-		"little behind much":     {[]step{{0, []int{busy}}, {ms, []int{10}}, {2 * ms, []int{10}}}, 0, []string{"0s: 1", "5ms: 2"}},
-		"long behind much":       {[]step{{0, []int{busy}}, {6 * ms, []int{10}}}, 0, []string{"0s: 1", "6ms: 1"}},
-		"behind what has waited": {[]step{{0, []int{busy}}, {ms, []int{10}}, {6 * ms, []int{10}}}, 0, []string{"0s: 1", "5ms: 1", "6ms: 1"}},
-		"plenty":                 {[]step{{0, []int{busy}}, {ms, []int{plenty}}}, 0, []string{"0s: 1", "1ms: 1"}},
-		"plenty, together":       {[]step{{0, []int{busy}}, {ms, []int{plenty - 1}}, {2 * ms, []int{1}}}, 0, []string{"0s: 1", "2ms: 2"}},
-		"plenty at first":        {[]step{{0, []int{plenty}}, {ms, []int{10}}}, 0, []string{"0s: 1", "5ms: 1"}},
-		"behind plenty":          {[]step{{0, []int{busy}}, {ms, []int{plenty - 1}}, {2 * ms, []int{1}}, {3 * ms, []int{10}}}, 0, []string{"0s: 1", "2ms: 2", "7ms: 1"}},
-		"what did not fit":       {[]step{{0, []int{maxRequest, 10}}}, 20 * ms, []string{"0s: 1", "5ms: 1"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &shore{answer: after(c.answer)}
-				began := time.Now()
-				var left []string
-				h := newHarbour(func(leader int32, load []*parcel) ([]delivery, error) {
-					left = append(left, fmt.Sprintf("%v: %d", time.Since(began), len(load)))
-					return s.send(leader, load)
-				})
-				partition := int32(0)
-				for _, step := range c.steps {
-					<-time.After(step.at - time.Since(began))
-					for _, size := range step.sizes {
-						h.take(1, parcelOf(partition, size))
-						partition++
-					}
-				}
-				h.close()
-				if !slices.Equal(left, c.left) {
-					t.Errorf("requests left at %q, want %q", left, c.left)
-				}
-			})
-		})
-	}
-}
-
 func TestHarbour_does_not_send_what_was_withdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shore{answer: after(10 * time.Millisecond)}
@@ -164,22 +117,6 @@ func TestHarbour_does_not_send_what_was_withdrawn(t *testing.T) {
 		h.withdraw(1, all[0]) // it is under way, and nothing happens
 		h.close()
 		s.check(t, "1: t/0", "1: t/1", "1: t/3")
-	})
-}
-
-func TestHarbour_does_not_count_what_was_withdrawn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &shore{answer: after(0)}
-		h := newHarbour(s.send)
-		began, much := time.Now(), parcelOf(1, plenty-1)
-		takeAll(t, h, 1, []*parcel{parcelOf(0, busy), much})
-		h.withdraw(1, much)
-		last := parcelOf(2, 1)
-		takeAll(t, h, 1, []*parcel{last})
-		if <-last.done; time.Since(began) < interval {
-			t.Errorf("it left after %v, although not even two bytes waited", time.Since(began))
-		}
-		h.close()
 	})
 }
 
