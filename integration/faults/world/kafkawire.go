@@ -103,21 +103,14 @@ func (w *kafkaWire) close() error {
 }
 
 func (w *kafkaWire) accept(p *kafkaProxy) {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
+	to := func() string {
 		w.mu.Lock()
-		to := p.to
-		w.mu.Unlock()
-		server, err := net.Dial("tcp", to)
-		if err != nil {
-			reset(client) // as if nobody listened
-			continue
-		}
-		w.serve(&kafkaConn{proxy: p, client: client, server: server, asked: map[uint32]string{}})
+		defer w.mu.Unlock()
+		return p.to
 	}
+	between(p.listener, to, func(client, server net.Conn) {
+		w.serve(&kafkaConn{proxy: p, client: client, server: server, asked: map[uint32]string{}})
+	})
 }
 
 func (w *kafkaWire) serve(c *kafkaConn) {

@@ -46,7 +46,9 @@ func newNATSProxy(to string) (*natsProxy, error) {
 		return nil, fmt.Errorf("listen for the broker's proxy: %w", err)
 	}
 	p := &natsProxy{listener: l, to: to, conns: map[*natsConn]struct{}{}}
-	p.work.Go(p.accept)
+	p.work.Go(func() {
+		between(l, func() string { return p.to }, func(client, server net.Conn) { p.serve(&natsConn{client: client, server: server}) })
+	})
 	return p, nil
 }
 
@@ -62,18 +64,19 @@ func (p *natsProxy) close() error {
 	return err
 }
 
-func (p *natsProxy) accept() {
+// between hands on each connection that l accepts, with one to the address that to returns then, until l is closed.
+func between(l net.Listener, to func() string, serve func(client, server net.Conn)) {
 	for {
-		client, err := p.listener.Accept()
+		client, err := l.Accept()
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.to)
+		server, err := net.Dial("tcp", to())
 		if err != nil {
 			reset(client) // as if nobody listened
 			continue
 		}
-		p.serve(&natsConn{client: client, server: server})
+		serve(client, server)
 	}
 }
 
