@@ -202,16 +202,7 @@ func (t *Template) Wildcard() string {
 // Pattern returns a subject that matches each one that t can render: each token with a placeholder that is not in known is *.
 // What a known one stands for is rendered as in subjects.
 func (t *Template) Pattern(known map[string]string) string {
-	var b strings.Builder
-	for _, p := range t.parts {
-		b.WriteString(p.literal)
-		if v, ok := known[p.placeholder]; ok {
-			b.WriteString(t.kind.constant(p.placeholder, v))
-		} else if p.placeholder != "" {
-			b.WriteByte('*')
-		}
-	}
-	tokens := strings.Split(b.String(), ".")
+	tokens := strings.Split(t.with(known, func(string) string { return "*" }), ".")
 	for i, token := range tokens {
 		if strings.Contains(token, "*") {
 			tokens[i] = "*"
@@ -222,19 +213,27 @@ func (t *Template) Pattern(known map[string]string) string {
 
 // Address returns t with what is known rendered as in subjects and topics. The other placeholders stay, and are returned in their order, each once.
 func (t *Template) Address(known map[string]string) (address string, open []string) {
+	address = t.with(known, func(placeholder string) string {
+		if !slices.Contains(open, placeholder) {
+			open = append(open, placeholder)
+		}
+		return "{" + placeholder + "}"
+	})
+	return address, open
+}
+
+// with renders t with what is known, and with what open returns for each other placeholder.
+func (t *Template) with(known map[string]string, open func(placeholder string) string) string {
 	var b strings.Builder
 	for _, p := range t.parts {
 		b.WriteString(p.literal)
 		if v, ok := known[p.placeholder]; ok {
 			b.WriteString(t.kind.constant(p.placeholder, v))
 		} else if p.placeholder != "" {
-			b.WriteString("{" + p.placeholder + "}")
-			if !slices.Contains(open, p.placeholder) {
-				open = append(open, p.placeholder)
-			}
+			b.WriteString(open(p.placeholder))
 		}
 	}
-	return b.String(), open
+	return b.String()
 }
 
 // subject is a template in which everything that is constant for a stream is filled in.

@@ -217,7 +217,7 @@ func TestStore_takes_a_new_epoch_every_day(t *testing.T) {
 			if got := int(f.epochs[transactionalID(audit)].Epoch); got != epochs {
 				t.Errorf("day %d: epoch %d, want %d", day, got, epochs)
 			}
-			time.Sleep(renewEvery) //nolint:forbidigo // it is a bubble's clock
+			<-time.After(renewEvery)
 			epochs++
 		}
 		mustHold(t.Context(), t, s, at(2))

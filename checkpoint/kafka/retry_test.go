@@ -121,7 +121,7 @@ func TestCommit_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
 		}
 
 		go func() {
-			time.Sleep(patience / 2) //nolint:forbidigo // it is a bubble's clock
+			<-time.After(patience / 2)
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.away = nil
@@ -139,7 +139,7 @@ func TestOpen_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
 			t.Errorf("error %v, want that the broker is away", err)
 		}
 		go func() {
-			time.Sleep(patience / 2) //nolint:forbidigo // it is a bubble's clock
+			<-time.After(patience / 2)
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.away = nil

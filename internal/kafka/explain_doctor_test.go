@@ -250,12 +250,12 @@ func TestDoctor_asks_rarely_and_one_at_a_time(t *testing.T) {
 		}
 		all.Wait()
 		expect(want, 1)
-		time.Sleep(askEvery - 1) //nolint:forbidigo // the clock is synctest's
+		<-time.After(askEvery - 1)
 		expect(want, 1)
-		time.Sleep(time.Nanosecond) //nolint:forbidigo // the clock is synctest's
+		<-time.After(time.Nanosecond)
 		expect(want, 2)
 		for _, other := range []error{context.DeadlineExceeded, kafkago.SASLAuthenticationFailed, kafkago.NotLeaderForPartition, errors.New("x")} {
-			time.Sleep(askEvery) //nolint:forbidigo // the clock is synctest's
+			<-time.After(askEvery)
 			_ = d.explain(t.Context(), other, "")
 			if asked.Load() != 2 {
 				t.Errorf("%v is asked about", other)
@@ -279,7 +279,7 @@ func TestDoctor_leaves_alone_a_connection_that_worked_before_and_forgets_what_wa
 				t.Errorf("failure %d, %d connections: %s", i, asked.Load(), got)
 			}
 		}
-		time.Sleep(askEvery) //nolint:forbidigo // the clock is synctest's
+		<-time.After(askEvery)
 		if got := d.explain(t.Context(), io.EOF, "").Error(); got != first || asked.Load() != 2 {
 			t.Errorf("later, %d connections: %s", asked.Load(), got)
 		}

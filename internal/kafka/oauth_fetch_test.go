@@ -75,9 +75,9 @@ func TestTokenFetcher_keeps_a_token_until_shortly_before_it_expires(t *testing.T
 			var n atomic.Int64
 			f := fetcher(counting(&n, c.expires))
 			wantToken(t, f, "token-1")
-			time.Sleep(c.keeps - 1) //nolint:forbidigo // the clock is synctest's
+			<-time.After(c.keeps - 1)
 			wantToken(t, f, "token-1")
-			time.Sleep(time.Nanosecond) //nolint:forbidigo // the clock is synctest's
+			<-time.After(time.Nanosecond)
 			wantToken(t, f, "token-2")
 		})
 	}
@@ -113,7 +113,7 @@ func TestTokenFetcher_asks_once_for_all_who_wait(t *testing.T) {
 		var n atomic.Int64
 		give := counting(&n, `,"expires_in":3600`)
 		f := fetcher(func(r *http.Request) (*http.Response, error) {
-			time.Sleep(time.Second) //nolint:forbidigo // the clock is synctest's
+			<-time.After(time.Second)
 			return give(r)
 		})
 		var all sync.WaitGroup
