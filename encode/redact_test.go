@@ -399,3 +399,15 @@ func TestRedact_costs_no_more_memory_than_a_list_of_what_it_found(t *testing.T) 
 		t.Errorf("%.0f allocations", n)
 	}
 }
+
+// Where it is not clear what of a body is what, nothing of it becomes an attribute of the rejection.
+func TestRejected_takes_nothing_from_a_body_that_is_not_valid(t *testing.T) {
+	e := redacting(t, pods, Config{}, "spec.x")
+	m := dirty()
+	e.Rejected(m, ident(source.Updated, `{"metadata":{"managedFields":[{"manager":"canary","time":"2026-01-01T00:00:00Z"}]},"spec":{"x":}}`), errors.New("no"), 9)
+	for _, a := range m.Attributes {
+		if strings.Contains(a.Value, "canary") || a.Name == "fieldmanager" {
+			t.Errorf("%s is %q", a.Name, a.Value)
+		}
+	}
+}

@@ -226,3 +226,20 @@ func TestQuiet_leaves_out_what_klog_says_to_its_developers(t *testing.T) {
 		}
 	}
 }
+
+// The address is in events of Knative's profile, and in the log.
+func TestReach_keeps_the_user_of_an_address_to_itself(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n" +
+		"clusters: [{name: c, cluster: {server: 'http://bridge:canary@127.0.0.1:1/path'}}]\n"
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cfg: &config.Config{Kubernetes: config.Kubernetes{Kubeconfig: kubeconfig}}}
+	if err := p.reach(); err != nil {
+		t.Fatal(err)
+	}
+	if p.host != "127.0.0.1:1" || p.apiServer != "http://127.0.0.1:1/path" {
+		t.Errorf("host %s, address %s", p.host, p.apiServer)
+	}
+}

@@ -30,7 +30,7 @@ func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {
 		return false
 	}
 	before := row.Digest
-	if row.Superseded || row.UID != d.UID || d.IDSuffix != "" {
+	if row.Superseded || d.IDSuffix != "" {
 		before = [16]byte{} // what is published again is published whatever the state
 	}
 	reason, now, err := s.spec.Filter.Filter(&d.Change, before)

@@ -137,6 +137,20 @@ func TestFilter_a_folded_change_is_judged_as_one(t *testing.T) {
 	expect(t, log.lines(), "added default/a u1 10 watch", "updated default/a u1 20 watch", "updated default/a u1 31 watch 2")
 }
 
+// Versions of another history say nothing of this one, so what is shown in it is told.
+func TestFilter_publishes_what_a_new_history_shows_first(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(tens())
+	send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
+	r.settle()
+	s.ledger.Supersede()
+	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
+	r.settle()
+	expect(t, log.lines(), "added default/a u1 10 watch", "updated default/a u1 11 watch")
+}
+
 // Of what was rejected the log has not the state, so that nothing can be the same.
 func TestFilter_publishes_what_follows_a_rejection(t *testing.T) {
 	log := newFakeLog()

@@ -193,3 +193,20 @@ func TestExpression_reads_no_more_of_a_large_object_than_is_allowed(t *testing.T
 		}
 	}
 }
+
+// What becomes a list or a map costs more than what is passed over.
+func TestExpression_makes_few_lists_and_maps_of_a_large_object(t *testing.T) {
+	const few = `[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20]`
+	for s, object := range map[string]string{
+		few + `.all(x, size(object.data) > 0)`: `{"data":{"k":"` + strings.Repeat("x", 1<<20) + `"}}`,
+		few + `.all(x, object.s.list[0] == 0)`: `{"s":{"list":[0` + strings.Repeat(",0", 1<<19) + `]}}`,
+	} {
+		if _, err := expression(t, s).Eval(change(source.Updated, object)); err == nil || !strings.Contains(err.Error(), "actual cost limit exceeded") {
+			t.Errorf("%s: %v", s, err)
+		}
+		once := strings.Replace(s, few, "[1]", 1)
+		if yes, err := expression(t, once).Eval(change(source.Updated, object)); !yes || err != nil {
+			t.Errorf("%s: %v, %v", once, yes, err)
+		}
+	}
+}

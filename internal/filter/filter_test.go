@@ -80,6 +80,21 @@ func TestFilter_digests_what_it_holds_back(t *testing.T) {
 	}
 }
 
+func TestFilter_digests_under_its_key(t *testing.T) {
+	var all [][16]byte
+	for _, key := range []string{"", "a", "b"} {
+		c := Config{IgnoreChanges: []encode.Path{path(t, "metadata.labels")}}
+		if key != "" {
+			c.DigestKey = []byte(key)
+		}
+		_, now, _ := New(c).Filter(change(source.Added, `{"spec":1}`), [16]byte{})
+		all = append(all, now)
+	}
+	if all[0] == all[1] || all[1] == all[2] {
+		t.Errorf("%x", all)
+	}
+}
+
 // What the expression has left out is nothing that the log has, and a change of what is ignored may be what it waits for.
 func TestFilter_compares_no_update_with_what_the_expression_left_out(t *testing.T) {
 	f := New(Config{Expression: expression(t, `object.status.phase == "Running"`), IgnoreChanges: []encode.Path{path(t, "status")}})
