@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 func TestDigestKey_is_there_for_what_does_not_leave_the_process(t *testing.T) {
@@ -38,5 +39,24 @@ func TestDigestKey_is_there_for_what_does_not_leave_the_process(t *testing.T) {
 		if err != nil || (key != nil) != c.keyed || c.keyed && (string(key) == string(again)) != c.lasting {
 			t.Errorf("%s: %q, then %q: %v", c.name, key, again, err)
 		}
+	}
+}
+
+func TestFilterOf_gives_digests_of_Secrets_a_key(t *testing.T) {
+	var digests [][16]byte
+	for range 2 {
+		r := config.Resource{Resource: config.ResourceName{Plural: "secrets"}, IgnoreChanges: []string{"metadata.labels"}}
+		f, err := filterOf(&config.Pipeline{}, &r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, now, err := f.Filter(&source.Change{Op: source.Added, Body: source.NewBody([]byte(`{"data":{"k":"dg=="}}`))}, [16]byte{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests = append(digests, now)
+	}
+	if digests[0] == digests[1] || digests[0] == [16]byte{} {
+		t.Errorf("%x", digests)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -135,6 +136,20 @@ func TestFilter_a_folded_change_is_judged_as_one(t *testing.T) {
 	send(t, s, source.Updated, "a", "u1", "32", source.ReasonWatch)
 	r.settle()
 	expect(t, log.lines(), "added default/a u1 10 watch", "updated default/a u1 20 watch", "updated default/a u1 31 watch 2")
+}
+
+// What the log has lost is published again, although nothing has changed.
+func TestFilter_publishes_what_is_repaired(t *testing.T) {
+	r := start(t, newFakeLog(), &memoryStore{})
+	s := r.stream(tens())
+	row := checkpoint.Row{UID: "u1", ResourceVersion: "10"}
+	_, row.Digest, _ = s.spec.Filter.Filter(&source.Change{Op: source.Added, Ident: source.Ident{UID: "u1", ResourceVersion: "10"}}, [16]byte{})
+	for suffix, want := range map[string]bool{"": true, ".r1": false, ".s2": false} {
+		a := &attempt{delta: delta{Change: source.Change{Op: source.Updated, Ident: source.Ident{UID: "u1", ResourceVersion: "11"}, IDSuffix: suffix}}}
+		if s.filtered(a, row) != want {
+			t.Errorf("with %q it is not so that it is left out: %t", suffix, want)
+		}
+	}
 }
 
 // Versions of another history say nothing of this one, so what is shown in it is told.
