@@ -114,15 +114,14 @@ func (r *resumedWatch) session(ctx, conns context.Context, again bool) error {
 	// Only the connection has a deadline: what is read is passed on however long there is no room for it.
 	conn, cancel := context.WithTimeout(conns, timeout+watchGrace)
 	defer cancel()
-	body, err := r.wire.client.watch(conn, r.wire.stream, r.safe, timeout)
+	frames, err := r.wire.open(conn, r.safe, timeout)
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", r.wire.stream.Name(), err)
 	}
-	defer func() { _ = body.Close() }()
+	defer frames.close()
 	defer r.reportWatching()()
-	opened := time.Now()
-	err = r.frames(ctx, newFrameReader(body))
-	lasted := time.Since(opened)
+	err = r.frames(ctx, conn, frames)
+	lasted := time.Since(frames.since())
 	if errors.Is(err, io.EOF) && lasted > usefulAfter {
 		return nil
 	}
@@ -170,9 +169,9 @@ func (r *resumedWatch) progressed() {
 }
 
 // frames passes on all frames. The error is io.EOF where the watch ended between two of them.
-func (r *resumedWatch) frames(ctx context.Context, frames *frameReader) error {
+func (r *resumedWatch) frames(ctx, conn context.Context, frames connection) error {
 	for {
-		f, err := frames.Next()
+		f, err := frames.next(conn)
 		if err != nil {
 			return err
 		}
