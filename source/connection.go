@@ -32,11 +32,34 @@ func (c *ownConnection) since() time.Time { return c.opened }
 
 func (c *ownConnection) close() { _ = c.body.Close() }
 
+// shareEvery is how often a reader with a watch of its own looks for a shared one, besides at each bookmark.
+const shareEvery = 100 * time.Millisecond
+
 // open opens a watch for everything after version.
 func (w *wire) open(conn context.Context, version string, timeout time.Duration) (connection, error) {
+	if f := w.membership.attach(version, true); f != nil {
+		if err := f.ready(conn); err != nil {
+			f.close()
+			return nil, err
+		}
+		return f, nil
+	}
 	body, err := w.client.watch(conn, w.stream, version, timeout)
 	if err != nil {
 		return nil, err
 	}
 	return &ownConnection{body: body, frames: newFrameReader(body), opened: time.Now()}, nil
+}
+
+// share returns the shared watch from behind version on, for a reader with a watch of its own that can change over; else nil.
+func (w *wire) share(c connection, version string, bookmark bool) *follower {
+	m := w.membership
+	if _, own := c.(*ownConnection); !own || m == nil || m.group.size.Load() < 2 {
+		return nil
+	}
+	if now := time.Now(); bookmark || now.Sub(m.tried) >= shareEvery {
+		m.tried = now
+		return m.attach(version, false)
+	}
+	return nil
 }

@@ -24,6 +24,32 @@ type frame struct {
 	Type frameType
 	// Object is the object's JSON, within the reader's buffer: valid until the next call of Next.
 	Object []byte
+	// shared is what is known already of a frame that others read, too; else it is nil.
+	shared *event
+}
+
+// version returns that of a bookmark.
+func (f *frame) version() (string, error) {
+	if f.shared != nil {
+		return f.shared.identity.ResourceVersion, nil
+	}
+	return parseVersion(f.Object)
+}
+
+// identity returns that of an object.
+func (f *frame) identity(namespaced bool) (Identity, error) {
+	if f.shared != nil {
+		return f.shared.identity, nil
+	}
+	return parseObject(f.Object, namespaced)
+}
+
+// body returns the object with a reference for the caller.
+func (f *frame) body() *Body {
+	if f.shared != nil {
+		return f.shared.body.Retain()
+	}
+	return NewBody(f.Object)
 }
 
 const (

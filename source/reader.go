@@ -51,6 +51,8 @@ type Reader struct {
 	Feed     Feed
 	History  History
 	Observer Observer
+	// Watches are those that the reader shares with others; nil: its watch is its own.
+	Watches *Watches
 	// Recovery bounds what is read back where a watch cannot go on; the zero Recovery turns that off.
 	Recovery Recovery
 	// Owed is a list that an earlier Run has not come to the end of.
@@ -82,6 +84,10 @@ func (r *Reader) Run(ctx context.Context) error {
 	w := &wire{
 		client: r.Client, stream: r.Stream, feed: r.Feed, history: r.History, observer: r.Observer,
 		recovery: r.Recovery, again: r.Again, owed: r.Owed, listing: make(chan struct{}, 1), cancel: cancel,
+	}
+	if r.Watches != nil {
+		w.membership = r.Watches.enter(r.Stream, r.Observer)
+		defer w.membership.leave()
 	}
 	informer := cache.NewSharedIndexInformerWithOptions(w, &object{}, cache.SharedIndexInformerOptions{
 		ObjectDescription: r.Stream.Name(),

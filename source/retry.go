@@ -60,6 +60,10 @@ func restartReason(err error) string {
 		return "expired"
 	case errors.As(err, &askedError{}):
 		return "asked"
+	case errors.Is(err, errMoved):
+		return "moved"
+	case errors.Is(err, errDetached):
+		return "detached"
 	case apierrors.IsTooManyRequests(err):
 		return "throttled"
 	case apierrors.IsNotFound(err):

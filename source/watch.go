@@ -81,6 +81,9 @@ func (r *resumedWatch) run(ctx context.Context) {
 		case expired(err), errors.As(err, &askedError{}):
 			r.expire(ctx, err)
 			return
+		case errors.Is(err, errDetached): // it is counted
+		case errors.Is(err, errMoved):
+			r.wire.observer.Restarted(restartReason(err))
 		default:
 			_ = r.wire.wait(conns, &r.retry, err) // ctx's end ends the loop
 		}
@@ -118,9 +121,9 @@ func (r *resumedWatch) session(ctx, conns context.Context, again bool) error {
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", r.wire.stream.Name(), err)
 	}
-	defer frames.close()
+	defer func() { frames.close() }()
 	defer r.reportWatching()()
-	err = r.frames(ctx, conn, frames)
+	frames, err = r.frames(ctx, conn, frames)
 	lasted := time.Since(frames.since())
 	if errors.Is(err, io.EOF) && lasted > usefulAfter {
 		return nil
@@ -168,23 +171,28 @@ func (r *resumedWatch) progressed() {
 	}
 }
 
-// frames passes on all frames. The error is io.EOF where the watch ended between two of them.
-func (r *resumedWatch) frames(ctx, conn context.Context, frames connection) error {
+// frames passes on all frames, and changes over to a shared watch when it can. It returns what it has read last, and the error io.EOF where that ended
+// between two frames.
+func (r *resumedWatch) frames(ctx, conn context.Context, from connection) (connection, error) {
 	for {
-		f, err := frames.next(conn)
+		f, err := from.next(conn)
 		if err != nil {
-			return err
+			return from, err
 		}
-		if err := r.frame(ctx, f); err != nil {
-			return err
+		if err := r.frame(ctx, &f); err != nil {
+			return from, err
+		}
+		if shared := r.wire.share(from, r.safe, f.Type == frameBookmark); shared != nil {
+			from.close()
+			from = shared
 		}
 	}
 }
 
-func (r *resumedWatch) frame(ctx context.Context, f frame) error {
+func (r *resumedWatch) frame(ctx context.Context, f *frame) error {
 	switch f.Type {
 	case frameBookmark:
-		version, err := parseVersion(f.Object)
+		version, err := f.version()
 		if err != nil {
 			return err
 		}
@@ -196,23 +204,23 @@ func (r *resumedWatch) frame(ctx context.Context, f frame) error {
 	case frameError:
 		return &apierrors.StatusError{ErrStatus: *parseStatus(f.Object)}
 	case frameAdded:
-		return r.object(ctx, f.Object, Added, watch.Added)
+		return r.object(ctx, f, Added, watch.Added)
 	case frameModified:
-		return r.object(ctx, f.Object, Updated, watch.Modified)
+		return r.object(ctx, f, Updated, watch.Modified)
 	case frameDeleted:
-		return r.object(ctx, f.Object, Deleted, watch.Deleted)
+		return r.object(ctx, f, Deleted, watch.Deleted)
 	default:
 		return fmt.Errorf("frame of unknown type %d", f.Type)
 	}
 }
 
 // object buys room for one object, copies it off the wire and passes it to the reflector.
-func (r *resumedWatch) object(ctx context.Context, raw []byte, op Op, kind watch.EventType) error {
-	id, err := parseObject(raw, r.wire.stream.Namespaced)
+func (r *resumedWatch) object(ctx context.Context, f *frame, op Op, kind watch.EventType) error {
+	id, err := f.identity(r.wire.stream.Namespaced)
 	if err != nil {
 		return err
 	}
-	size := held(len(raw))
+	size := held(len(f.Object))
 	ticket, err := r.wire.feed.Admit(ctx, id.ResourceVersion, size)
 	if err != nil {
 		return err
@@ -226,7 +234,7 @@ func (r *resumedWatch) object(ctx context.Context, raw []byte, op Op, kind watch
 	}
 	r.wire.inside.enter()
 	r.send(ctx, watch.Event{Type: kind, Object: &object{Identity: id, change: &Change{
-		Op: op, Ident: id.Ident, Body: NewBody(raw), Reason: ReasonWatch, Seen: time.Now(), Ticket: ticket, Size: size,
+		Op: op, Ident: id.Ident, Body: f.body(), Reason: ReasonWatch, Seen: time.Now(), Ticket: ticket, Size: size,
 	}}})
 	return nil
 }

@@ -25,7 +25,9 @@ type wire struct {
 	observer Observer
 	recovery Recovery
 	again    <-chan string
-	owed     Owed
+	// membership is nil where watches are not shared.
+	membership *membership
+	owed       Owed
 
 	inside occupancy
 	// listing has room for one: who reads a list. The reflector does not wait for that when its context ends.

@@ -186,7 +186,7 @@ func (p *process) pipeline(i int, uid string, servers map[string]*embedded.Serve
 		return b, nil, err
 	}
 	return bridge.Config{
-		Name: c.Name, Target: target(c, id), Streams: specs, Client: p.client, Discovery: p.discovery, Sink: to, Store: store, Identity: id,
+		Name: c.Name, Target: target(c, id), Streams: specs, Client: p.client, Watches: p.watches, Discovery: p.discovery, Sink: to, Store: store, Identity: id,
 		Buffer: int64(p.cfg.BufferShare(c)), Recovery: recovery(c.Recovery), Audit: c.Audit.Interval,
 		StopOnReject: c.OnReject == config.OnRejectStop, Oversize: oversize(c.Oversize), Metrics: p.metrics, Log: p.log,
 	}, store, nil

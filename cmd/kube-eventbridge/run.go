@@ -151,6 +151,8 @@ type process struct {
 	discovery *source.Discovery
 	registry  *prometheus.Registry
 	metrics   *bridge.Metrics
+	// watches is nil where there is nothing to share.
+	watches *source.Watches
 
 	mu        sync.Mutex
 	pipelines []*bridge.Pipeline
@@ -171,6 +173,10 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registerClientMetrics(p.registry)
 	p.metrics = bridge.NewMetrics(p.registry)
+	if hold := p.cfg.SharedBuffer(); hold > 0 {
+		p.watches = source.NewWatches(p.client, int64(hold))
+		p.metrics.Watches(p.registry, p.watches)
+	}
 
 	listener, err := net.Listen("tcp", cfg.Server.Listen)
 	if err != nil {

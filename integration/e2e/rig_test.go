@@ -306,9 +306,15 @@ func (r *rig) entries() []entry {
 // messages reads the whole log.
 func (r *rig) messages() []jetstream.Msg {
 	r.t.Helper()
+	return r.messagesOf("KUBERNETES")
+}
+
+// messagesOf reads a stream of the broker.
+func (r *rig) messagesOf(name string) []jetstream.Msg {
+	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
 	defer cancel()
-	stream, err := r.js.Stream(ctx, "KUBERNETES")
+	stream, err := r.js.Stream(ctx, name)
 	if err != nil {
 		return nil
 	}

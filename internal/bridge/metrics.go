@@ -70,6 +70,15 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
+// Watches registers metrics of watches that are shared.
+func (m *Metrics) Watches(reg prometheus.Registerer, w *source.Watches) {
+	gauge := func(name, help string, value func() float64) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, value))
+	}
+	gauge("shared_watches", "Watches that several streams may read.", func() float64 { return float64(w.Shared()) })
+	gauge("shared_bytes", "Bytes held by shared watches for streams that have not read them yet, or join.", func() float64 { return float64(w.Held()) })
+}
+
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{m.oldest, m.buffered, m.events, m.depth, m.age, m.ledger, m.streams} {

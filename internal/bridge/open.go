@@ -43,7 +43,7 @@ func (s *stream) histories(ctx context.Context) error {
 	}
 	for {
 		reader := source.Reader{
-			Client: p.cfg.Client, Stream: s.Stream, Feed: s, History: s, Observer: s.status, Recovery: p.cfg.Recovery, Owed: s.owed(),
+			Client: p.cfg.Client, Watches: p.cfg.Watches, Stream: s.Stream, Feed: s, History: s, Observer: s.status, Recovery: p.cfg.Recovery, Owed: s.owed(),
 			Again: s.again,
 		}
 		err := reader.Run(ctx)

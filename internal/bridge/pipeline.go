@@ -44,7 +44,7 @@ func (spec *StreamSpec) encoder(at source.Stream, history int) *encode.Encoder {
 	return encode.New(at, c)
 }
 
-// Config says what a pipeline consists of. All fields are needed except Target, Oversize, Drain and Log.
+// Config says what a pipeline consists of. All fields are needed except Target, Watches, Oversize, Drain and Log.
 type Config struct {
 	Name string
 	// Target names for a person what is published to.
@@ -52,6 +52,8 @@ type Config struct {
 	Streams   []StreamSpec
 	Client    *source.Client
 	Discovery *source.Discovery
+	// Watches are shared with other pipelines; nil: each stream has a watch of its own.
+	Watches *source.Watches
 	// Sink makes a sink. It is called once for each [session]: a sink that has ended is not used again. Where it fails after a session, it is
 	// called again: what it reads may be about to be replaced.
 	Sink func() (sink.Sink, error)

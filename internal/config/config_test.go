@@ -217,7 +217,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)
 	}
-	for i, share := range []Size{64 << 20, 64 << 20 / 5, 64 << 20 / 5} {
+	for i, share := range []Size{64 << 20, 56 << 20 / 5, 56 << 20 / 5} {
 		if got := got.BufferShare(&got.Pipelines[i]); got != share {
 			t.Errorf("buffer of pipelines[%d]: %v, want %v", i, got, share)
 		}
@@ -384,6 +384,26 @@ func TestKeep_is_warned_of_where_something_is_redacted(t *testing.T) {
 		_, warnings, err := Parse("f", []byte(file))
 		if err != nil || warnings.Error() != want {
 			t.Errorf("got %q, want %q (%v)", warnings.Error(), want, err)
+		}
+	}
+}
+
+func TestConfig_sets_a_part_of_the_buffer_aside_where_watches_can_be_shared(t *testing.T) {
+	const one, two = "{resource: pods}", "{resource: pods, namespaces: [a, b]}"
+	for text, want := range map[string][2]Size{
+		"pipelines: [{name: a, resources: [" + one + "]}]":                                                     {0, 256 << 20},
+		"pipelines: [{name: a, resources: [" + two + "]}]":                                                     {16 << 20, 240 << 20},
+		"buffer: {maxBytes: 4Mi}\npipelines: [{name: a, resources: [" + two + "]}]":                            {1 << 20, 3 << 20},
+		"buffer: {maxBytes: 4Mi}\npipelines: [{name: a, resources: [" + two + "], buffer: {maxBytes: 4Mi}}]":   {1 << 20, 4 << 20},
+		"buffer: {maxBytes: 32Mi}\npipelines: [{name: a, resources: [" + two + "], buffer: {maxBytes: 16Mi}}]": {2 << 20, 16 << 20},
+		"buffer: {maxBytes: 1Mi}\npipelines: [{name: a, resources: [" + two + "]}]":                            {1 << 20, 512 << 10},
+	} {
+		c, _, err := Parse("f", []byte(text))
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if got := [2]Size{c.SharedBuffer(), c.BufferShare(&c.Pipelines[0])}; got != want {
+			t.Errorf("%s\nsets %v aside and leaves %v, want %v", text, got[0], got[1], want)
 		}
 	}
 }

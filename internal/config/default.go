@@ -194,13 +194,31 @@ func (c *Config) StoreDir(e *Embedded) (string, error) {
 }
 
 // BufferShare returns p's part of the common buffer: what it asks for, else an equal part of what the others that
-// ask leave.
+// ask, and [Config.SharedBuffer], leave.
 func (c *Config) BufferShare(p *Pipeline) Size {
 	if p.Buffer.MaxBytes != 0 {
 		return p.Buffer.MaxBytes
 	}
 	rest, n := c.unclaimed()
-	return rest / max(n, 1)
+	return (rest - min(c.SharedBuffer(), rest/2)) / max(n, 1)
+}
+
+// minShared is what may wait for streams that share a watch even where pipelines ask for all of the buffer.
+const minShared = 1 << 20
+
+// SharedBuffer returns the part of the common buffer for what waits for streams that are behind others with which they share a watch: a sixteenth; 0
+// where there is nothing to share.
+func (c *Config) SharedBuffer() Size {
+	shares := len(c.Pipelines) > 1
+	for _, p := range c.Pipelines {
+		for _, r := range p.Resources {
+			shares = shares || len(r.Namespaces) > 1
+		}
+	}
+	if !shares {
+		return 0
+	}
+	return max(c.Buffer.MaxBytes/16, minShared)
 }
 
 // unclaimed returns the buffer that no pipeline asks for, and how many pipelines share it.

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	applyapps "k8s.io/client-go/applyconfigurations/apps/v1"
+	applycore "k8s.io/client-go/applyconfigurations/core/v1"
+	applymeta "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+// crowd is a bridge with three pipelines for Deployments: of all, of two namespaces, and of all into a broker of its own.
+type crowd struct {
+	*rig
+	slow *rig
+}
+
+func newCrowd(t *testing.T) *crowd {
+	r := newRig(t, "")
+	slow := &rig{t: t, dir: r.dir}
+	port, err := controlplane.FreePort()
+	must(t, err)
+	slow.broker = &broker{t: t, dir: filepath.Join(r.dir, "slow"), port: port}
+	slow.connect()
+	kubeconfig, err := r.api.Kubeconfig(r.dir)
+	must(t, err)
+	must(t, os.WriteFile(r.config, fmt.Appendf(nil, `
+cluster: e2e
+kubernetes: {kubeconfig: %q}
+dataDir: %q
+server: {listen: %s}
+pipelines:
+  - name: all
+    resources: [{resource: deployments.apps}]
+    sink: {nats: {servers: [%q], stream: KUBERNETES}}
+  - name: some
+    resources: [{resource: deployments, namespaces: [one, two]}]
+    sink: {nats: {servers: [%[4]q], stream: SOME, subject: "some.{resource}.{namespace}.{name}"}}
+  - name: slow
+    resources: [{resource: deploy}]
+    sink: {nats: {servers: [%[5]q], stream: KUBERNETES}}
+    buffer: {maxBytes: 1Mi}
+`, kubeconfig, filepath.Join(r.dir, "data"), r.server, r.broker.url(), slow.broker.url()), 0o600))
+	return &crowd{r, slow}
+}
+
+// deploy makes a Deployment of some size, or changes it.
+func (c *crowd) deploy(ns, name string, size, round int) {
+	c.t.Helper()
+	labels := map[string]string{"app": name}
+	d := applyapps.Deployment(name, ns).WithAnnotations(map[string]string{"example.com/round": fmt.Sprint(round, strings.Repeat("x", size))}).
+		WithSpec(applyapps.DeploymentSpec().WithReplicas(0).WithSelector(applymeta.LabelSelector().WithMatchLabels(labels)).
+			WithTemplate(applycore.PodTemplateSpec().WithLabels(labels).WithSpec(applycore.PodSpec().
+				WithContainers(applycore.Container().WithName("c").WithImage("example.com/c")))))
+	_, err := c.kube.AppsV1().Deployments(ns).Apply(c.t.Context(), d, metav1.ApplyOptions{FieldManager: "test", Force: true})
+	must(c.t, err)
+}
+
+// watches asks the API server how many watches for Deployments it serves.
+func (c *crowd) watches() (n int) {
+	c.t.Helper()
+	raw, err := c.kube.RESTClient().Get().AbsPath("/metrics").DoRaw(c.t.Context())
+	must(c.t, err)
+	for line := range strings.Lines(string(raw)) {
+		if strings.HasPrefix(line, "apiserver_longrunning_requests{") && strings.Contains(line, `resource="deployments"`) && strings.Contains(line, `verb="WATCH"`) {
+			var count int
+			_, err := fmt.Sscan(line[strings.LastIndex(line, " "):], &count)
+			must(c.t, err)
+			n += count
+		}
+	}
+	return n
+}
+
+// awaitOneWatch changes something until all streams read the same watch.
+func (c *crowd) awaitOneWatch() {
+	c.t.Helper()
+	round := 0
+	c.poll("one watch at the API server", func() (bool, string) {
+		round++
+		c.deploy("one", "ticker", 0, round)
+		n := c.watches()
+		return n == 1, fmt.Sprintf("there are %d", n)
+	})
+}
+
+// deployments are so many large ones in three namespaces.
+type deployments int
+
+func (d deployments) at(i int) (ns, name string) {
+	return []string{"one", "two", "three"}[i%3], fmt.Sprint("d", i)
+}
+
+// told says that a log has all of it.
+func (d deployments) told(want string) func([]entry) bool {
+	return func(log []entry) bool {
+		words := map[string]string{}
+		for _, e := range log {
+			words[e.key] = strings.TrimSpace(words[e.key] + " " + e.op)
+		}
+		for i := range int(d) {
+			ns, name := d.at(i)
+			if words[ns+"/"+name] != want {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func TestBridge_with_several_pipelines_has_one_watch_for_a_resource(t *testing.T) {
+	c := newCrowd(t)
+	for _, ns := range []string{"one", "two", "three"} {
+		c.namespace(ns)
+	}
+	c.slow.bridge = c.run()
+	c.awaitStatus(200, "")
+	c.awaitOneWatch()
+
+	c.slow.broker.stop()
+	const all = deployments(90)
+	for i := range int(all) {
+		ns, name := all.at(i)
+		c.deploy(ns, name, 100<<10, 0)
+	}
+	c.await("all that was made while a broker is away", all.told("added"))
+	c.poll("the pipeline whose broker is away to be detached", func() (bool, string) {
+		const detached = `kube_eventbridge_watch_restarts_total{pipeline="slow",reason="detached",stream="deployments.v1.apps"} 1`
+		return strings.Contains(c.metrics(), detached), "it is not"
+	})
+	for i := range int(all) {
+		ns, name := all.at(i)
+		_, err := c.kube.AppsV1().Deployments(ns).Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"paused":true}}`), metav1.PatchOptions{})
+		must(t, err)
+	}
+	log := c.await("all that has changed while a broker is away", all.told("added updated"))
+	c.slow.broker.start()
+	c.slow.await("all, in the log of the one that was held up", all.told("added updated"))
+	c.awaitOneWatch()
+	if gaps := count(log, "gap"); gaps != 0 {
+		t.Errorf("the log of the one that was not held up has %d gaps", gaps)
+	}
+	some := 0
+	for _, m := range c.messagesOf("SOME") {
+		if e := entryOf(t, m); strings.HasPrefix(e.key, "three/") {
+			t.Errorf("%s is in a log that is not to have its namespace", e.key)
+		} else if strings.Contains(e.key, "/d") {
+			some++
+		}
+	}
+	if want := 2 * int(all) * 2 / 3; some != want {
+		t.Errorf("the log of two namespaces has %d events, want %d", some, want)
+	}
+}

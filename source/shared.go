@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// wideAgainAfter is how long after a refusal a watch over all namespaces is not asked for in place of those of single ones.
+const wideAgainAfter = 10 * time.Minute
+
+// Watches lets readers share watches: those of the same resource with the same selectors read one watch at the API server, if there are several, and
+// those of several namespaces one over all namespaces, where the API server allows that. It is safe for concurrent use.
+//
+// Readers keep a position, and all that follows from it, each for itself. One that comes with an older position than the shared watch can show, and one that
+// does not take what it is shown for a second, has a watch of its own until it has caught up; so the slowest of them holds up the others for that second at most.
+// Versions that are not numbers cannot be compared, and are not shared.
+type Watches struct {
+	client *Client
+	// hold bounds, in bytes, what waits for readers that are behind others.
+	hold int64
+	held atomic.Int64
+
+	mu     sync.Mutex
+	groups map[Stream]*group
+	open   map[Stream]*sharedWatch
+}
+
+// NewWatches returns a Watches that holds back about hold bytes at most for readers that are behind others, and for each of its watches what came last,
+// at most 128 KiB. What a reader has taken is in the budget of its [Feed].
+func NewWatches(c *Client, hold int64) *Watches {
+	return &Watches{client: c, hold: hold, groups: map[Stream]*group{}, open: map[Stream]*sharedWatch{}}
+}
+
+// Held returns how many bytes wait for readers.
+func (w *Watches) Held() int64 { return w.held.Load() }
+
+// Shared returns how many watches are shared at the moment.
+func (w *Watches) Shared() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.open)
+}
+
+// group is the readers of one resource with the same selectors.
+type group struct {
+	// members counts them by namespace, size all together.
+	members map[string]int
+	size    atomic.Int32
+	// narrow is when a watch over all namespaces was refused last; apart: versions are no numbers.
+	narrow time.Time
+	apart  bool
+}
+
+// scope returns the namespace over which the watch of a member goes, and whether others read it too.
+func (g *group) scope(namespace string) (scope string, shared bool) {
+	_, all := g.members[""]
+	wide := (all || len(g.members) > 1) && (g.narrow.IsZero() || time.Since(g.narrow) > wideAgainAfter)
+	if wide {
+		return "", g.size.Load() > 1 && !g.apart
+	}
+	return namespace, g.members[namespace] > 1 && !g.apart
+}
+
+// groupOf names the group that a stream belongs to.
+func groupOf(s Stream) Stream {
+	s.Namespace = ""
+	return s
+}
+
+// membership is one reader's.
+type membership struct {
+	watches  *Watches
+	stream   Stream
+	observer Observer
+	group    *group
+	// tried is when the reader has last tried to leave its own watch for the shared one. It is the reader's own.
+	tried time.Time
+}
+
+// enter makes a reader known, which has to leave at its end.
+func (w *Watches) enter(s Stream, o Observer) *membership {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g := w.groups[groupOf(s)]
+	if g == nil {
+		g = &group{members: map[string]int{}}
+		w.groups[groupOf(s)] = g
+	}
+	g.members[s.Namespace]++
+	g.size.Add(1)
+	return &membership{watches: w, stream: s, observer: o, group: g}
+}
+
+func (m *membership) leave() {
+	w, g := m.watches, m.group
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if g.members[m.stream.Namespace]--; g.members[m.stream.Namespace] == 0 {
+		delete(g.members, m.stream.Namespace)
+	}
+	if g.size.Add(-1) == 0 {
+		delete(w.groups, groupOf(m.stream))
+	}
+}
+
+// attach returns the shared watch from behind version on. Nil where there is none, or none that can show all of that; begin says to begin one where others
+// would share it.
+func (m *membership) attach(version string, begin bool) *follower {
+	after, ok := number(version)
+	if m == nil || !ok {
+		return nil
+	}
+	w := m.watches
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	scope := groupOf(m.stream)
+	if scope.Namespace, ok = m.group.scope(m.stream.Namespace); !ok {
+		return nil
+	}
+	s := w.open[scope]
+	if s == nil || s.over() {
+		if !begin {
+			return nil
+		}
+		s = w.begin(scope, after)
+	}
+	return s.follow(m, after)
+}
+
+// begin opens a shared watch; the caller holds mu. It is read as long as it has followers.
+func (w *Watches) begin(scope Stream, after uint64) *sharedWatch {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &sharedWatch{
+		watches: w, scope: scope, start: after, first: after, cancel: cancel, opened: make(chan struct{}), done: make(chan struct{}),
+		followers: map[string]map[*follower]struct{}{}, room: make(chan struct{}, 1),
+	}
+	w.open[scope] = s
+	go func() { // whoever follows it last waits for it
+		defer close(s.done)
+		s.run(ctx)
+	}()
+	return s
+}
+
+// close ends a follower, and behind the last one the watch.
+func (w *Watches) close(f *follower) {
+	s := f.watch
+	w.mu.Lock()
+	last := s.leave(f)
+	if last && w.open[s.scope] == s {
+		delete(w.open, s.scope)
+	}
+	w.mu.Unlock()
+	if last {
+		s.cancel()
+		<-s.done
+	}
+}
+
+// narrow takes note that a watch over all namespaces was refused.
+func (w *Watches) narrow(scope Stream) {
+	w.update(scope, func(g *group) { g.narrow = time.Now() })
+}
+
+// part takes note that versions are no numbers.
+func (w *Watches) part(scope Stream) {
+	w.update(scope, func(g *group) { g.apart = true })
+}
+
+func (w *Watches) update(scope Stream, f func(*group)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if g := w.groups[groupOf(scope)]; g != nil {
+		f(g)
+	}
+}

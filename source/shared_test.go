@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// company runs readers that share the watches of a stage.
+type company struct {
+	t       *testing.T
+	stage   *stage
+	client  *Client
+	watches *Watches
+	ctx     context.Context //nolint:containedctx // that of the test
+	running sync.WaitGroup
+}
+
+func newCompany(t *testing.T, s *stage) *company {
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &company{t: t, stage: s, client: s.client(t), ctx: ctx}
+	c.watches = NewWatches(c.client, 1<<20)
+	t.Cleanup(func() {
+		cancel()
+		c.running.Wait()
+		if n, held := c.watches.Shared(), c.watches.Held(); n != 0 || held != 0 {
+			t.Errorf("%d watches are left, and hold %d bytes", n, held)
+		}
+	})
+	return c
+}
+
+// member is a reader, and what it has seen.
+type member struct {
+	recorder
+	cancel context.CancelFunc
+	// gate has one inside while nothing is to be taken.
+	gate chan struct{}
+}
+
+func (m *member) shut() { m.gate <- struct{}{} }
+func (m *member) free() { <-m.gate }
+
+// join starts a reader at a version.
+func (c *company) join(namespace, resume string) *member {
+	ctx, cancel := context.WithCancel(c.ctx)
+	m := &member{cancel: cancel, gate: make(chan struct{}, 1)}
+	m.resume = resume
+	m.onCall = func(call string, done <-chan struct{}) {
+		if !strings.HasPrefix(call, "admit") {
+			return
+		}
+		select {
+		case m.gate <- struct{}{}:
+			<-m.gate
+		case <-done:
+		}
+	}
+	stream := configMaps
+	stream.Namespace = namespace
+	reader := Reader{Client: c.client, Watches: c.watches, Stream: stream, Feed: m, History: m, Observer: m}
+	c.running.Go(func() {
+		if err := reader.Run(ctx); err != nil {
+			c.t.Error(err)
+		}
+	})
+	return m
+}
+
+// names returns what a member was shown, each once, or says that it was shown in another order.
+func (m *member) names() (names []string) {
+	seen := map[string]bool{}
+	last := 0
+	for _, line := range m.seen() {
+		var name string
+		var rev int
+		if n, _ := fmt.Sscanf(strings.ReplaceAll(line, "@", " "), "added %s %d", &name, &rev); n != 2 {
+			continue
+		}
+		if !seen[name] {
+			names = append(names, name)
+			if rev < last {
+				names = append(names, "BUG: in this order")
+			}
+			last = rev
+		}
+		seen[name] = true
+	}
+	return names
+}
+
+func (c *company) wait(what string, done func() bool) {
+	c.t.Helper()
+	for over := time.Now().Add(time.Hour); !done(); <-time.After(10 * time.Millisecond) {
+		if time.Now().After(over) {
+			c.t.Fatalf("%s: still not", what)
+		}
+	}
+}
+
+// saw waits until a member has seen so many objects.
+func (c *company) saw(m *member, n int) {
+	c.t.Helper()
+	c.wait(fmt.Sprintf("%d objects seen", n), func() bool { return len(m.names()) >= n })
+}
+
+func (c *company) watch(want map[string]int) {
+	c.t.Helper()
+	c.wait(fmt.Sprintf("watches are %v", want), func() bool { return maps.Equal(c.stage.watches(), want) })
+}
+
+func (c *company) check(m *member, from int, namespace string) {
+	c.t.Helper()
+	var want []string
+	for _, w := range c.stage.writes {
+		if !w.bookmark && w.rev > from && (namespace == "" || w.namespace == namespace) {
+			want = append(want, w.name)
+		}
+	}
+	if got := m.names(); !slices.Equal(got, want) {
+		c.t.Errorf("the one in %q from %d has seen %v, want %v", namespace, from, got, want)
+	}
+}
+
+func TestWatches_serve_readers_of_the_same_stream_by_one_watch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		c := newCompany(t, s)
+		a, b := c.join("", "10"), c.join("", "10")
+		for range 200 {
+			s.write("default", 1)
+		}
+		c.saw(a, 200)
+		c.saw(b, 200)
+		s.bookmark()
+		c.watch(map[string]int{"": 1})
+		late := c.join("", "190") // what it lacks is still there
+		c.saw(late, 20)
+		c.watch(map[string]int{"": 1})
+		s.write("default", 1)
+		c.saw(late, 21)
+		c.saw(a, 201)
+		c.saw(b, 201)
+		c.check(a, 10, "")
+		c.check(b, 10, "")
+		c.check(late, 190, "")
+		if s.asked[""] > 2 { // one of the two may have begun alone
+			t.Errorf("%d watches were asked for", s.asked[""])
+		}
+	})
+}
+
+func TestWatches_let_a_reader_that_is_behind_catch_up_by_its_own(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		c := newCompany(t, s)
+		a, b := c.join("", "10"), c.join("", "10")
+		for range 1000 {
+			s.write("default", 1)
+		}
+		c.saw(a, 1000)
+		c.saw(b, 1000)
+		s.bookmark()
+		c.watch(map[string]int{"": 1})
+		old := c.join("", "11")
+		c.saw(old, 999)
+		s.bookmark()
+		c.watch(map[string]int{"": 1})
+		s.write("default", 1)
+		c.saw(old, 1000)
+		c.saw(a, 1001)
+		c.check(old, 11, "")
+		c.check(a, 10, "")
+	})
+}
+
+func TestWatches_do_not_wait_for_a_reader_that_takes_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		c := newCompany(t, s)
+		a, stuck := c.join("", "10"), c.join("", "10")
+		s.write("default", 1)
+		c.saw(a, 1)
+		c.saw(stuck, 1)
+		s.bookmark()
+		c.watch(map[string]int{"": 1})
+		stuck.shut()
+		began := time.Now()
+		for range 200 {
+			s.write("default", 32<<10)
+		}
+		c.saw(a, 201)
+		if took := time.Since(began); took > 2*patientFor {
+			t.Errorf("the other one was held up for %s", took)
+		}
+		if held := c.watches.Held(); held > c.watches.hold {
+			t.Errorf("%d bytes are held for it", held)
+		}
+		stuck.free()
+		c.saw(stuck, 201)
+		s.bookmark()
+		c.watch(map[string]int{"": 1})
+		s.write("default", 1)
+		c.saw(a, 202)
+		c.saw(stuck, 202)
+		c.check(stuck, 10, "")
+		if stuck.counted("detached") != 1 || a.counted("detached") != 0 {
+			t.Errorf("detached were %d and %d", stuck.counted("detached"), a.counted("detached"))
+		}
+	})
+}
+
+func TestWatches_hold_little_where_nobody_takes_anything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		c := newCompany(t, s)
+		a, b := c.join("", "10"), c.join("", "10")
+		s.write("default", 1)
+		c.saw(a, 1)
+		c.saw(b, 1)
+		s.bookmark()
+		c.watch(map[string]int{"": 1})
+		a.shut()
+		b.shut()
+		for range 1000 {
+			s.write("default", 32<<10)
+		}
+		<-time.After(time.Minute)
+		if held, most := c.watches.Held(), c.watches.hold+2*minWaiting+2*recentBytes; held > most {
+			t.Errorf("%d bytes are held, want at most %d", held, most)
+		}
+		a.free()
+		c.saw(a, 1001)
+		b.free()
+		c.saw(b, 1001)
+		c.check(a, 10, "")
+		c.check(b, 10, "")
+	})
+}
+
+func TestWatches_serve_namespaces_by_one_watch_where_that_is_allowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		c := newCompany(t, s)
+		a, b, all := c.join("a", "10"), c.join("b", "10"), c.join("", "10")
+		for i := range 90 {
+			s.write([]string{"a", "b", "c"}[i%3], 1)
+		}
+		c.saw(a, 30)
+		c.saw(b, 30)
+		c.saw(all, 90)
+		s.bookmark()
+		c.watch(map[string]int{"": 1})
+		all.cancel()
+		s.write("a", 1)
+		c.saw(a, 31)
+		s.change(func() { s.narrow, s.cuts = true, s.cuts+1 })
+		c.watch(map[string]int{"a": 1, "b": 1})
+		again := c.join("a", "10")
+		s.write("a", 1)
+		s.write("b", 1)
+		c.saw(a, 32)
+		c.saw(again, 32)
+		c.saw(b, 31)
+		s.bookmark()
+		c.watch(map[string]int{"a": 1, "b": 1})
+		c.check(a, 10, "a")
+		c.check(b, 10, "b")
+		c.check(again, 10, "a")
+		refused := s.asked[""]
+		s.change(func() { s.narrow = false })
+		<-time.After(wideAgainAfter + watchAtLeast + watchSpread + time.Minute)
+		s.change(func() { s.cuts++ })
+		s.bookmark()
+		c.watch(map[string]int{"": 1})
+		if s.asked[""] > refused+2 {
+			t.Errorf("it was asked %d times for all namespaces", s.asked[""]-refused)
+		}
+	})
+}
+
+func TestWatches_pass_an_end_on_to_those_whom_it_concerns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		c := newCompany(t, s)
+		a, b := c.join("", "10"), c.join("", "10")
+		for range 20 {
+			s.write("default", 1)
+		}
+		c.saw(a, 20)
+		c.saw(b, 20)
+		s.bookmark()
+		c.watch(map[string]int{"": 1})
+		s.change(func() {
+			s.writes = append(s.writes, staged{rev: 31, namespace: "default", name: "o31"})
+			s.compacted, s.cuts = 31, s.cuts+1
+		})
+		<-time.After(time.Minute)
+		s.write("default", 1)
+		for _, m := range []*member{a, b} {
+			c.wait("it has seen what came after", func() bool { return slices.Contains(m.seen(), "added o32@32 watch") })
+			if got := m.counted("expired"); got != 1 {
+				t.Errorf("its history has expired %d times: %v", got, m.reasons)
+			}
+		}
+		c.watch(map[string]int{"": 1})
+	})
+}
+
+type place struct {
+	namespace string
+	from      int
+}
+
+func spacesOf(places []place) (spaces []string) {
+	for _, p := range places {
+		spaces = append(spaces, p.namespace)
+	}
+	return spaces
+}
+
+func TestWatches_show_each_reader_all_that_it_lacks_in_order(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		spaces := []string{"", "a", "b"}
+		places := rapid.SliceOfN(rapid.Custom(func(r *rapid.T) place {
+			return place{rapid.SampledFrom(spaces).Draw(r, "namespace"), rapid.IntRange(10, 40).Draw(r, "from")}
+		}), 1, 5).Draw(r, "readers")
+		deeds := rapid.SliceOfN(rapid.IntRange(0, 9), 5, 60).Draw(r, "deeds")
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage()
+			for range 30 {
+				s.write("a", 1)
+			}
+			c := newCompany(t, s)
+			var members []*member
+			for i, p := range places {
+				members = append(members, c.join(p.namespace, fmt.Sprint(p.from)))
+				if i%2 == 0 {
+					<-time.After(time.Second)
+				}
+			}
+			held := map[*member]bool{}
+			for i, d := range deeds {
+				m := members[i%len(members)]
+				switch {
+				case d == 0:
+					s.change(func() { s.cuts++ })
+				case d == 1:
+					s.bookmark()
+				case d == 2:
+					s.change(func() { s.narrow = !s.narrow && !slices.Contains(spacesOf(places), "") })
+				case d == 3 && !held[m]:
+					m.shut()
+					held[m] = true
+				case d == 4 && held[m]:
+					m.free()
+					held[m] = false
+				case d == 5:
+					<-time.After(2 * time.Second)
+				case d == 6:
+					s.write("b", 200<<10)
+				default:
+					s.write([]string{"a", "b"}[d%2], 1)
+				}
+			}
+			for m := range held {
+				if held[m] {
+					m.free()
+				}
+			}
+			s.write("a", 1)
+			s.write("b", 1)
+			<-time.After(10 * time.Minute)
+			for i, m := range members {
+				c.check(m, places[i].from, places[i].namespace)
+			}
+		})
+	})
+}

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+const (
+	// recentEvents and recentBytes bound what is kept of what followers have been handed, so that one that comes from a watch of its own finds its place.
+	recentEvents, recentBytes = 128, 128 << 10
+	// maxWaiting is how many bytes may wait for a follower; minWaiting is how many may in any case, when the bound for all is reached.
+	maxWaiting, minWaiting = 4 << 20, 64 << 10
+	// patientFor is how long a watch waits for a follower that takes nothing while others do.
+	patientFor = time.Second
+)
+
+// event is a frame that is shared.
+type event struct {
+	kind frameType
+	// identity is that of an object; of a bookmark it has the version only.
+	identity Identity
+	version  uint64
+	// body has a reference for each queue that the event is in.
+	body *Body
+}
+
+func (e *event) size() int64 { return int64(held(len(e.body.Bytes()))) }
+
+// sharedWatch is one connection to the API server, read once for all its followers.
+type sharedWatch struct {
+	watches *Watches
+	scope   Stream
+	cancel  context.CancelFunc
+	done    chan struct{}
+	// opened is closed when the API server has answered, or the watch has ended; first is the version that it was asked for.
+	opened chan struct{}
+	first  uint64
+	room   chan struct{}
+
+	mu        sync.Mutex
+	followers map[string]map[*follower]struct{}
+	// Everything after start is in recent, oldest first, or yet to come.
+	start  uint64
+	recent []event
+	kept   int64
+	// since is when the API server has answered; shown: it has shown something.
+	since time.Time
+	shown bool
+	// err is why the watch has ended.
+	err error
+}
+
+// over reports whether the watch has ended.
+func (s *sharedWatch) over() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err != nil
+}
+
+// follow returns what follows after a version, of a member's namespace or all; nil if that cannot be shown any more.
+func (s *sharedWatch) follow(m *membership, after uint64) *follower {
+	namespace := m.stream.Namespace
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil || after < s.start {
+		return nil
+	}
+	f := &follower{watch: s, member: m, namespace: namespace, after: after, wake: make(chan struct{}, 1)}
+	for _, e := range s.recent {
+		if e.kind == frameBookmark || s.scope.Namespace == namespace || e.identity.Namespace == namespace {
+			f.push(e)
+		}
+	}
+	if s.followers[namespace] == nil {
+		s.followers[namespace] = map[*follower]struct{}{}
+	}
+	s.followers[namespace][f] = struct{}{}
+	s.stir()
+	return f
+}
+
+// leave removes a follower, and reports whether it was the last: then the watch is over.
+func (s *sharedWatch) leave(f *follower) (last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(f)
+	f.drop()
+	if len(s.followers) > 0 {
+		return false
+	}
+	if s.err == nil {
+		s.err = errMoved
+	}
+	s.trim(0, 0)
+	return true
+}
+
+// remove takes a follower off the list; the caller holds mu.
+func (s *sharedWatch) remove(f *follower) {
+	delete(s.followers[f.namespace], f)
+	if len(s.followers[f.namespace]) == 0 {
+		delete(s.followers, f.namespace)
+	}
+	s.stir()
+}
+
+// stir tells the one that reads that a follower has got on, or that there are others now.
+func (s *sharedWatch) stir() {
+	select {
+	case s.room <- struct{}{}:
+	default:
+	}
+}
+
+// run reads the watch to its end, and tells the followers.
+func (s *sharedWatch) run(ctx context.Context) {
+	err := s.read(ctx)
+	switch {
+	case apierrors.IsForbidden(err) && s.scope.Namespaced && s.scope.Namespace == "":
+		s.watches.narrow(s.scope)
+	case err == errUnordered: //nolint:errorlint // it is never wrapped
+		s.watches.part(s.scope)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+	s.answered()
+	for _, of := range s.followers {
+		for f := range of {
+			f.stir()
+		}
+	}
+}
+
+// answered lets those go on who wait for the API server's answer; the caller holds mu.
+func (s *sharedWatch) answered() {
+	if s.since.IsZero() {
+		s.since = time.Now()
+		close(s.opened)
+	}
+}
+
+func (s *sharedWatch) read(ctx context.Context) error {
+	timeout := watchAtLeast + rand.N(watchSpread)
+	conn, cancel := context.WithTimeout(ctx, timeout+watchGrace)
+	defer cancel()
+	body, err := s.watches.client.watch(conn, s.scope, strconv.FormatUint(s.first, 10), timeout)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }()
+	s.mu.Lock()
+	s.answered()
+	s.mu.Unlock()
+	for frames := newFrameReader(body); ; {
+		f, err := frames.Next()
+		if err != nil {
+			return overdue(conn, err)
+		}
+		e, err := s.event(f)
+		if err != nil {
+			return err
+		}
+		if err := s.hand(ctx, e); err != nil {
+			return err
+		}
+	}
+}
+
+// event copies a frame. The error may be the API server's own, which it has sent in a frame.
+func (s *sharedWatch) event(f frame) (e event, err error) {
+	e.kind = f.Type
+	switch f.Type {
+	case frameError:
+		return e, &apierrors.StatusError{ErrStatus: *parseStatus(f.Object)}
+	case frameBookmark:
+		e.identity.ResourceVersion, err = parseVersion(f.Object)
+	default:
+		e.identity, err = parseObject(f.Object, s.scope.Namespaced)
+	}
+	if err != nil {
+		return e, err
+	}
+	var ok bool
+	if e.version, ok = number(e.identity.ResourceVersion); !ok {
+		return e, errUnordered
+	}
+	if f.Type != frameBookmark {
+		e.body = NewBody(f.Object)
+	}
+	return e, nil
+}
+
+// hand gives an event to everybody whom it concerns, and waits until there is room for it. The error is ctx's. The body's reference is taken over.
+func (s *sharedWatch) hand(ctx context.Context, e event) error {
+	defer e.body.Release()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.err == nil {
+		slow, others := s.full(e)
+		if slow == nil {
+			break
+		}
+		if err := s.await(ctx, slow, others); err != nil {
+			return err
+		}
+	}
+	if s.err != nil {
+		return s.err
+	}
+	s.shown = true
+	for f := range s.concerned(e) {
+		f.push(e)
+		f.stir()
+	}
+	s.keep(e)
+	return nil
+}
+
+// await waits until a follower that has no room may have some. If others have, it is detached when its time is up. The error is ctx's; the caller
+// holds mu, which is free meanwhile.
+func (s *sharedWatch) await(ctx context.Context, slow *follower, others bool) error {
+	left := patientFor - time.Since(slow.fullSince)
+	if others && left <= 0 {
+		slow.detach()
+		return nil
+	}
+	var patience <-chan time.Time
+	if others {
+		t := time.NewTimer(left)
+		defer t.Stop()
+		patience = t.C
+	}
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	select {
+	case <-s.room:
+	case <-patience:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// concerned yields the followers that an event is for; the caller holds mu.
+func (s *sharedWatch) concerned(e event) func(func(*follower) bool) {
+	return func(yield func(*follower) bool) {
+		for namespace, of := range s.followers {
+			if e.kind != frameBookmark && namespace != s.scope.Namespace && namespace != e.identity.Namespace {
+				continue
+			}
+			for f := range of {
+				if !yield(f) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// full returns a follower that has no room for an event, if there is one, and whether there are others that have room. The caller holds mu.
+func (s *sharedWatch) full(e event) (slow *follower, others bool) {
+	for f := range s.concerned(e) {
+		if f.fullAt > 0 && !f.detached && (slow == nil || f.fullSince.Before(slow.fullSince)) {
+			slow = f
+		}
+	}
+	if slow == nil {
+		return nil, false
+	}
+	for _, of := range s.followers {
+		for f := range of {
+			if f.fullAt == 0 && !f.detached {
+				return slow, true
+			}
+		}
+	}
+	return slow, false
+}
+
+// keep adds an event to what is kept; the caller holds mu.
+func (s *sharedWatch) keep(e event) {
+	e.body.Retain()
+	s.recent = append(s.recent, e)
+	s.kept += e.size()
+	s.watches.held.Add(e.size())
+	if len(s.recent) > recentEvents || s.kept > recentBytes {
+		s.trim(recentEvents/2, recentBytes/2) // by half, so that it is seldom
+	}
+}
+
+// trim forgets what is too old, or too much; the caller holds mu.
+func (s *sharedWatch) trim(events int, bytes int64) {
+	drop := 0
+	for ; drop < len(s.recent) && (len(s.recent)-drop > events || s.kept > bytes); drop++ {
+		e := &s.recent[drop]
+		s.start = max(s.start, e.version)
+		s.kept -= e.size()
+		s.watches.held.Add(-e.size())
+		e.body.Release()
+	}
+	n := copy(s.recent, s.recent[drop:])
+	clear(s.recent[n:])
+	s.recent = s.recent[:n]
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// stage is an API server whose objects change while watches are open. Each write is of an object that is written once only, so that what
+// a reader has to see is a list of names.
+type stage struct {
+	mu      sync.Mutex
+	changed chan struct{}
+	writes  []staged
+	// open counts watches by path, asked all that were ever asked for.
+	open  map[string]int
+	asked map[string]int
+	// cuts is raised to end all watches that are open; narrow refuses watches of all namespaces, compacted those from before it.
+	cuts      int
+	narrow    bool
+	compacted int
+}
+
+type staged struct {
+	rev             int
+	namespace, name string
+	size            int
+	bookmark        bool
+}
+
+func newStage() *stage {
+	return &stage{changed: make(chan struct{}), open: map[string]int{}, asked: map[string]int{}}
+}
+
+func (s *stage) client(t *testing.T) *Client {
+	script := newScript(t)
+	script.model = s
+	return script.client()
+}
+
+// change lets f change the stage, and tells the watches.
+func (s *stage) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *stage) write(namespace string, size int) {
+	s.change(func() {
+		rev := s.now() + 1
+		s.writes = append(s.writes, staged{rev: rev, namespace: namespace, name: "o" + strconv.Itoa(rev), size: size})
+	})
+}
+
+// bookmark is sent to all watches that are open, and does not count as a write.
+func (s *stage) bookmark() {
+	s.change(func() { s.writes = append(s.writes, staged{rev: s.now(), bookmark: true}) })
+}
+
+// now is the version; the caller holds mu.
+func (s *stage) now() int {
+	if n := len(s.writes); n > 0 {
+		return s.writes[n-1].rev
+	}
+	return 10
+}
+
+// watches returns how many are open, by namespace, "" for all.
+func (s *stage) watches() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	open := map[string]int{}
+	for path, n := range s.open {
+		if n > 0 {
+			open[namespaceOf(path)] = n
+		}
+	}
+	return open
+}
+
+func namespaceOf(path string) string {
+	namespace, _, _ := strings.Cut(strings.TrimPrefix(path, "/api/v1/namespaces/"), "/")
+	if strings.HasPrefix(path, "/api/v1/configmaps") {
+		return ""
+	}
+	return namespace
+}
+
+func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q, namespace := r.URL.Query(), namespaceOf(r.URL.Path)
+	if q.Get("watch") == "" {
+		s.list(w, q, namespace)
+		return
+	}
+	from, _ := strconv.Atoi(q.Get("resourceVersion"))
+	s.mu.Lock()
+	s.asked[namespace]++
+	cuts, refused, next := s.cuts, s.narrow && namespace == "", 0
+	if from < s.compacted {
+		s.mu.Unlock()
+		_, _ = fmt.Fprint(w, frameOf("ERROR", statusOf(http.StatusGone, "Expired", fmt.Sprintf("too old resource version: %d (%d)", from, s.compacted))))
+		return
+	}
+	if refused {
+		s.mu.Unlock()
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = fmt.Fprint(w, statusOf(http.StatusForbidden, "Forbidden", "not over all namespaces"))
+		return
+	}
+	s.open[r.URL.Path]++
+	for next < len(s.writes) && s.writes[next].bookmark == false && s.writes[next].rev <= from {
+		next++
+	}
+	s.mu.Unlock()
+	defer s.change(func() { s.open[r.URL.Path]-- })
+	_ = http.NewResponseController(w).Flush()
+	for {
+		s.mu.Lock()
+		fresh, changed, over := slices.Clone(s.writes[next:]), s.changed, s.cuts > cuts
+		s.mu.Unlock()
+		if over {
+			return
+		}
+		for _, one := range fresh {
+			next++
+			if one.rev > from && (one.bookmark || namespace == "" || one.namespace == namespace) {
+				_, _ = fmt.Fprint(w, one.frame())
+			}
+		}
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func (w staged) frame() string {
+	if w.bookmark {
+		return bookmark(strconv.Itoa(w.rev))
+	}
+	return frameOf("ADDED", w.object())
+}
+
+func (w staged) object() string {
+	o := cm(w.name, "u-"+w.name, strconv.Itoa(w.rev))
+	o = strings.Replace(o, `"namespace":"default"`, `"namespace":"`+w.namespace+`"`, 1)
+	return strings.Replace(o, `"v"`, `"`+strings.Repeat("v", w.size)+`"`, 1)
+}
+
+// list answers as of now, or exactly at a version.
+func (s *stage) list(w http.ResponseWriter, q url.Values, namespace string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := s.now()
+	if v := q.Get("resourceVersion"); v != "" {
+		at, _ = strconv.Atoi(v)
+	}
+	if at < s.compacted {
+		w.WriteHeader(http.StatusGone)
+		_, _ = fmt.Fprint(w, statusOf(http.StatusGone, "Expired", "the required revision has been compacted"))
+		return
+	}
+	var items []string
+	for _, one := range s.writes {
+		name, only := strings.CutPrefix(q.Get("fieldSelector"), "metadata.name=")
+		if !one.bookmark && one.rev <= at && (namespace == "" || one.namespace == namespace) && (!only || one.name == name) {
+			items = append(items, one.object())
+		}
+	}
+	_, _ = fmt.Fprint(w, listOf(strconv.Itoa(at), "", items...))
+}
