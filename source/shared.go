@@ -136,7 +136,7 @@ func (w *Watches) begin(scope Stream, after uint64) *sharedWatch {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &sharedWatch{
 		watches: w, scope: scope, start: after, first: after, cancel: cancel, opened: make(chan struct{}), done: make(chan struct{}),
-		followers: map[string]map[*follower]struct{}{}, room: make(chan struct{}, 1),
+		followers: map[string][]*follower{}, room: make(chan struct{}, 1),
 	}
 	w.open[scope] = s
 	go func() { // whoever follows it last waits for it

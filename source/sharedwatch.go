@@ -5,6 +5,7 @@ package source
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -13,25 +14,11 @@ import (
 )
 
 const (
-	// recentEvents and recentBytes bound what is kept of what followers have been handed, so that one that comes from a watch of its own finds its place.
-	recentEvents, recentBytes = 128, 128 << 10
 	// maxWaiting is how many bytes may wait for a follower; minWaiting is how many may in any case, when the bound for all is reached.
 	maxWaiting, minWaiting = 4 << 20, 64 << 10
 	// patientFor is how long a watch waits for a follower that takes nothing while others do.
 	patientFor = time.Second
 )
-
-// event is a frame that is shared.
-type event struct {
-	kind frameType
-	// identity is that of an object; of a bookmark it has the version only.
-	identity Identity
-	version  uint64
-	// body has a reference for each queue that the event is in.
-	body *Body
-}
-
-func (e *event) size() int64 { return int64(held(len(e.body.Bytes()))) }
 
 // sharedWatch is one connection to the API server, read once for all its followers.
 type sharedWatch struct {
@@ -44,8 +31,9 @@ type sharedWatch struct {
 	first  uint64
 	room   chan struct{}
 
-	mu        sync.Mutex
-	followers map[string]map[*follower]struct{}
+	mu sync.Mutex
+	// followers are those of each namespace, "" of all.
+	followers map[string][]*follower
 	// Everything after start is in recent, oldest first, or yet to come.
 	start  uint64
 	recent []event
@@ -78,10 +66,7 @@ func (s *sharedWatch) follow(m *membership, after uint64) *follower {
 			f.push(e)
 		}
 	}
-	if s.followers[namespace] == nil {
-		s.followers[namespace] = map[*follower]struct{}{}
-	}
-	s.followers[namespace][f] = struct{}{}
+	s.followers[namespace] = append(s.followers[namespace], f)
 	s.stir()
 	return f
 }
@@ -104,9 +89,11 @@ func (s *sharedWatch) leave(f *follower) (last bool) {
 
 // remove takes a follower off the list; the caller holds mu.
 func (s *sharedWatch) remove(f *follower) {
-	delete(s.followers[f.namespace], f)
-	if len(s.followers[f.namespace]) == 0 {
+	others := slices.DeleteFunc(slices.Clone(s.followers[f.namespace]), func(o *follower) bool { return o == f })
+	if len(others) == 0 {
 		delete(s.followers, f.namespace)
+	} else {
+		s.followers[f.namespace] = others
 	}
 	s.stir()
 }
@@ -134,10 +121,8 @@ func (s *sharedWatch) run(ctx context.Context) {
 		s.err = err
 	}
 	s.answered()
-	for _, of := range s.followers {
-		for f := range of {
-			f.stir()
-		}
+	for f := range s.all {
+		f.stir()
 	}
 }
 
@@ -176,37 +161,13 @@ func (s *sharedWatch) read(ctx context.Context) error {
 	}
 }
 
-// event copies a frame. The error may be the API server's own, which it has sent in a frame.
-func (s *sharedWatch) event(f frame) (e event, err error) {
-	e.kind = f.Type
-	switch f.Type {
-	case frameError:
-		return e, &apierrors.StatusError{ErrStatus: *parseStatus(f.Object)}
-	case frameBookmark:
-		e.identity.ResourceVersion, err = parseVersion(f.Object)
-	default:
-		e.identity, err = parseObject(f.Object, s.scope.Namespaced)
-	}
-	if err != nil {
-		return e, err
-	}
-	var ok bool
-	if e.version, ok = number(e.identity.ResourceVersion); !ok {
-		return e, errUnordered
-	}
-	if f.Type != frameBookmark {
-		e.body = NewBody(f.Object)
-	}
-	return e, nil
-}
-
 // hand gives an event to everybody whom it concerns, and waits until there is room for it. The error is ctx's. The body's reference is taken over.
 func (s *sharedWatch) hand(ctx context.Context, e event) error {
 	defer e.body.Release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.err == nil {
-		slow, others := s.full(e)
+		slow, others := s.full(&e)
 		if slow == nil {
 			break
 		}
@@ -218,9 +179,11 @@ func (s *sharedWatch) hand(ctx context.Context, e event) error {
 		return s.err
 	}
 	s.shown = true
-	for f := range s.concerned(e) {
-		f.push(e)
-		f.stir()
+	for _, of := range s.concerned(&e) {
+		for _, f := range of {
+			f.push(e)
+			f.stir()
+		}
 	}
 	s.keep(e)
 	return nil
@@ -251,64 +214,45 @@ func (s *sharedWatch) await(ctx context.Context, slow *follower, others bool) er
 	return nil
 }
 
-// concerned yields the followers that an event is for; the caller holds mu.
-func (s *sharedWatch) concerned(e event) func(func(*follower) bool) {
-	return func(yield func(*follower) bool) {
-		for namespace, of := range s.followers {
-			if e.kind != frameBookmark && namespace != s.scope.Namespace && namespace != e.identity.Namespace {
-				continue
-			}
-			for f := range of {
-				if !yield(f) {
-					return
-				}
+// all yields the followers; the caller holds mu.
+func (s *sharedWatch) all(yield func(*follower) bool) {
+	for _, of := range s.followers {
+		for _, f := range of {
+			if !yield(f) {
+				return
 			}
 		}
 	}
 }
 
+// concerned returns the followers that an event is for; the caller holds mu.
+func (s *sharedWatch) concerned(e *event) [2][]*follower {
+	switch {
+	case e.kind == frameBookmark:
+		return [2][]*follower{slices.Collect(s.all)}
+	case e.identity.Namespace == s.scope.Namespace:
+		return [2][]*follower{s.followers[s.scope.Namespace]}
+	default:
+		return [2][]*follower{s.followers[s.scope.Namespace], s.followers[e.identity.Namespace]}
+	}
+}
+
 // full returns a follower that has no room for an event, if there is one, and whether there are others that have room. The caller holds mu.
-func (s *sharedWatch) full(e event) (slow *follower, others bool) {
-	for f := range s.concerned(e) {
-		if f.fullAt > 0 && !f.detached && (slow == nil || f.fullSince.Before(slow.fullSince)) {
-			slow = f
+func (s *sharedWatch) full(e *event) (slow *follower, others bool) {
+	for _, of := range s.concerned(e) {
+		for _, f := range of {
+			if f.fullAt > 0 && !f.detached && (slow == nil || f.fullSince.Before(slow.fullSince)) {
+				slow = f
+			}
 		}
 	}
 	if slow == nil {
 		return nil, false
 	}
-	for _, of := range s.followers {
-		for f := range of {
-			if f.fullAt == 0 && !f.detached {
-				return slow, true
-			}
+	for f := range s.all {
+		if f.fullAt == 0 && !f.detached {
+			return slow, true
 		}
 	}
 	return slow, false
-}
-
-// keep adds an event to what is kept; the caller holds mu.
-func (s *sharedWatch) keep(e event) {
-	e.body.Retain()
-	s.recent = append(s.recent, e)
-	s.kept += e.size()
-	s.watches.held.Add(e.size())
-	if len(s.recent) > recentEvents || s.kept > recentBytes {
-		s.trim(recentEvents/2, recentBytes/2) // by half, so that it is seldom
-	}
-}
-
-// trim forgets what is too old, or too much; the caller holds mu.
-func (s *sharedWatch) trim(events int, bytes int64) {
-	drop := 0
-	for ; drop < len(s.recent) && (len(s.recent)-drop > events || s.kept > bytes); drop++ {
-		e := &s.recent[drop]
-		s.start = max(s.start, e.version)
-		s.kept -= e.size()
-		s.watches.held.Add(-e.size())
-		e.body.Release()
-	}
-	n := copy(s.recent, s.recent[drop:])
-	clear(s.recent[n:])
-	s.recent = s.recent[:n]
 }

@@ -87,6 +87,13 @@ func (s *stage) watches() map[string]int {
 	return open
 }
 
+// widely returns how many watches over all namespaces were ever asked for.
+func (s *stage) widely() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[""]
+}
+
 func namespaceOf(path string) string {
 	namespace, _, _ := strings.Cut(strings.TrimPrefix(path, "/api/v1/namespaces/"), "/")
 	if strings.HasPrefix(path, "/api/v1/configmaps") {

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// BenchmarkSharedWatch is what a frame of a pod costs that several streams follow, until each of them has it.
+func BenchmarkSharedWatch(b *testing.B) {
+	for _, followers := range []int{1, 2, 300} {
+		b.Run(fmt.Sprint(followers), func(b *testing.B) {
+			w := NewWatches(nil, 16<<20)
+			s := &sharedWatch{watches: w, scope: Stream{Resource: Resource{Namespaced: true}}, followers: map[string][]*follower{}, room: make(chan struct{}, 1)}
+			var all []*follower
+			for i := range followers {
+				m := &membership{watches: w}
+				if i > 1 {
+					m.stream.Namespace = fmt.Sprint("other", i)
+				}
+				all = append(all, s.follow(m, 0))
+			}
+			pod := testPod(1)
+			pod.ResourceVersion = "100"
+			object := serverObject(b, runtime.Object(pod))
+			b.SetBytes(int64(len(object)))
+			b.ReportAllocs()
+			for b.Loop() {
+				e, err := s.event(frame{Type: frameModified, Object: object})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := s.hand(b.Context(), e); err != nil {
+					b.Fatal(err)
+				}
+				for _, f := range all[:min(followers, 2)] {
+					if f, err := f.next(b.Context()); err != nil || len(f.Object) == 0 {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+const (
+	// recentEvents and recentBytes bound what is kept of what followers have been handed, so that one that comes from a watch of its own finds its place.
+	recentEvents, recentBytes = 128, 128 << 10
+)
+
+// event is a frame that is shared.
+type event struct {
+	kind frameType
+	// identity is that of an object; of a bookmark it has the version only.
+	identity Identity
+	version  uint64
+	// body has a reference for each queue that the event is in.
+	body *Body
+}
+
+func (e *event) size() int64 { return int64(held(len(e.body.Bytes()))) }
+
+// event copies a frame. The error may be the API server's own, which it has sent in a frame.
+func (s *sharedWatch) event(f frame) (e event, err error) {
+	e.kind = f.Type
+	switch f.Type {
+	case frameError:
+		return e, &apierrors.StatusError{ErrStatus: *parseStatus(f.Object)}
+	case frameBookmark:
+		e.identity.ResourceVersion, err = parseVersion(f.Object)
+	default:
+		e.identity, err = parseObject(f.Object, s.scope.Namespaced)
+	}
+	if err != nil {
+		return e, err
+	}
+	var ok bool
+	if e.version, ok = number(e.identity.ResourceVersion); !ok {
+		return e, errUnordered
+	}
+	if f.Type != frameBookmark {
+		e.body = NewBody(f.Object)
+	}
+	return e, nil
+}
+
+// keep adds an event to what is kept; the caller holds mu.
+func (s *sharedWatch) keep(e event) {
+	e.body.Retain()
+	s.recent = append(s.recent, e)
+	s.kept += e.size()
+	s.watches.held.Add(e.size())
+	if len(s.recent) > recentEvents || s.kept > recentBytes {
+		s.trim(recentEvents/2, recentBytes/2) // by half, so that it is seldom
+	}
+}
+
+// trim forgets what is too old, or too much; the caller holds mu.
+func (s *sharedWatch) trim(events int, bytes int64) {
+	drop := 0
+	for ; drop < len(s.recent) && (len(s.recent)-drop > events || s.kept > bytes); drop++ {
+		e := &s.recent[drop]
+		s.start = max(s.start, e.version)
+		s.kept -= e.size()
+		s.watches.held.Add(-e.size())
+		e.body.Release()
+	}
+	n := copy(s.recent, s.recent[drop:])
+	clear(s.recent[n:])
+	s.recent = s.recent[:n]
+}
