@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// manyObjects are n writes at the versions from 1, and what is told of them.
+func manyObjects(n int) (writes []write, told []string) {
+	for i := range n {
+		name := fmt.Sprintf("o%05d", i)
+		writes = append(writes, write{rev: i + 1, name: name, uid: "u-" + name})
+		told = append(told, fmt.Sprintf("default/%s u-%s %d", name, name, i+1))
+	}
+	return writes, told
+}
+
+// current returns what [Current] tells; at each object it calls before, if that is not nil.
+func current(t *testing.T, server *cluster, before func(told int) error) (told []string, err error) {
+	t.Helper()
+	err = Current(t.Context(), server.script.client(), configMaps, func(item *Item) error {
+		if before != nil {
+			if err := before(len(told)); err != nil {
+				return err
+			}
+		}
+		body := item.Body()
+		defer body.Release()
+		if size := item.Size(); size < len(body.Bytes()) || !strings.Contains(string(body.Bytes()), item.UID) {
+			t.Errorf("%d bytes of %s, whose size is said to be %d", len(body.Bytes()), item.Key(), size)
+		}
+		told = append(told, item.Key()+" "+item.UID+" "+item.ResourceVersion)
+		return nil
+	})
+	return told, err
+}
+
+func TestCurrent_tells_what_exists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		writes, want := manyObjects(2*pageSize + 10)
+		server := newCluster(t, 5000, writes...)
+		got, err := current(t, server, nil)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("error %v, %d objects, want %d", err, len(got), len(want))
+		}
+		for i, q := range server.asked {
+			if server.accepted[i] != acceptObjects || q.Get("resourceVersion") != "" || q.Get("limit") != strconv.Itoa(pageSize) {
+				t.Errorf("asked for %v, accepting %s", q, server.accepted[i])
+			}
+		}
+	})
+}
+
+func TestCurrent_asks_again_and_tells_nothing_twice(t *testing.T) {
+	writes, want := manyObjects(pageSize + 10)
+	items := newCluster(t, 5000, writes...).items(5000, "", "")
+	for name, fault := range map[string]*step{
+		"no answer":            {cut: true},
+		"half a page":          {body: listOf("5000", "5000-500", items[:pageSize]...)[:20000], cut: true},
+		"too many requests":    {status: http.StatusTooManyRequests, after: "1", body: statusOf(http.StatusTooManyRequests, "TooManyRequests", "slow down")},
+		"an error for a while": {status: http.StatusInternalServerError, body: statusOf(http.StatusInternalServerError, "InternalError", "etcd")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newCluster(t, 5000, writes...)
+				server.fault = func(n int, _ url.Values) *step {
+					if n < 3 {
+						return fault
+					}
+					return nil
+				}
+				got, err := current(t, server, nil)
+				if err != nil || !slices.Equal(got, want) {
+					t.Errorf("error %v, %d objects, want %d", err, len(got), len(want))
+				}
+			})
+		})
+	}
+}
+
+// forgetting answers the request for a second page at a version that is gone with the token for one at what is the present, as API servers do.
+func forgetting(token string) func(int, url.Values) *step {
+	return func(_ int, q url.Values) *step {
+		if !strings.HasPrefix(q.Get("continue"), "5000-") {
+			return nil
+		}
+		body := statusOf(http.StatusGone, "Expired", "the provided continue parameter is too old")
+		return &step{status: http.StatusGone, body: strings.Replace(body, `"kind"`, fmt.Sprintf(`"metadata":{"continue":%q},"kind"`, token), 1)}
+	}
+}
+
+func TestCurrent_goes_on_when_the_version_of_its_list_is_gone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		writes, want := manyObjects(pageSize + 10)
+		server := newCluster(t, 5001, append(writes, write{rev: 5001, name: "z", uid: "u-z"})...)
+		server.now = 5000
+		server.fault = forgetting(fmt.Sprintf("5001-%d", pageSize))
+		got, err := current(t, server, func(int) error {
+			server.mu.Lock()
+			defer server.mu.Unlock()
+			server.now = 5001
+			return nil
+		})
+		if want = append(want, "default/z u-z 5001"); err != nil || !slices.Equal(got, want) {
+			t.Errorf("error %v, %d objects, want %d", err, len(got), len(want))
+		}
+	})
+}
+
+func TestCurrent_ends_with_what_is_wrong(t *testing.T) {
+	enough := errors.New("enough seen")
+	writes, _ := manyObjects(pageSize + 10)
+	answer := func(st step) func(int, url.Values) *step { return func(int, url.Values) *step { return &st } }
+	for name, c := range map[string]struct {
+		fault func(int, url.Values) *step
+		f     error
+		wrong func(error) bool
+	}{
+		"f's own error":                     {nil, enough, func(err error) bool { return errors.Is(err, enough) }},
+		"no such resource":                  {answer(step{status: http.StatusNotFound}), nil, unanswerable},
+		"no permission, however often":      {answer(step{status: http.StatusForbidden, body: statusOf(403, "Forbidden", "no")}), nil, func(err error) bool { return err != nil }},
+		"no identity":                       {answer(step{body: listOf("20", "", nameless["uid"])}), nil, func(err error) bool { return errors.As(err, &unreadableError{}) }},
+		"gone, and no way to go on":         {forgetting(""), nil, expired},
+		"gone, and told to ask the same":    {forgetting(fmt.Sprintf("5000-%d", pageSize)), nil, expired},
+		"no more than one answer is wanted": {nil, context.Canceled, func(err error) bool { return errors.Is(err, context.Canceled) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newCluster(t, 5000, writes...)
+				server.fault = c.fault
+				if _, err := current(t, server, func(int) error { return c.f }); err == nil || !c.wrong(err) {
+					t.Errorf("error is %v", err)
+				}
+			})
+		})
+	}
+}
+
+// Who takes an hour for each object still gets them all.
+func TestCurrent_waits_for_who_is_told(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		writes, want := manyObjects(50)
+		for i := range writes {
+			writes[i].size = 64 << 10
+		}
+		server := newCluster(t, 5000, writes...)
+		got, err := current(t, server, func(int) error {
+			<-time.After(time.Hour)
+			return nil
+		})
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("error %v, %d objects, want %d", err, len(got), len(want))
+		}
+	})
+}
