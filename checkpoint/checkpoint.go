@@ -53,6 +53,9 @@ type Stream struct {
 	// Repair is the version up to which the log may have had changes, and lost them; empty where it has lost nothing. What is
 	// not newer is published again.
 	Repair string
+	// Resynced is when the newest slot began, in seconds since 1970, in which all of the stream was published again on schedule, or for which that was
+	// not due any more; 0 where there is no schedule.
+	Resynced int64
 }
 
 // Owed is a list that is owed. The zero Owed is none.

@@ -5,6 +5,7 @@ package storetest
 import (
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -100,6 +101,7 @@ func drawBatch(t *rapid.T) *checkpoint.Batch {
 				Owed:        checkpoint.Owed{Version: drawVersion(t), Cause: rapid.String().Draw(t, "owed")},
 				Undone:      rapid.String().Draw(t, "undone"),
 				Alone:       rapid.Bool().Draw(t, "alone"),
+				Resynced:    rapid.SampledFrom([]int64{0, 1, 1_764_000_000, math.MaxInt64}).Draw(t, "resynced"),
 			}
 		}
 		b.Put[stream] = map[string]checkpoint.Row{}

@@ -14,9 +14,9 @@ var streams = map[string]checkpoint.Stream{
 	"nothing": {},
 	"everything": {
 		Position: "48113000", Fingerprint: "f", History: 3, Unannounced: checkpoint.Snapshot{ResourceVersion: "17", Objects: 1 << 40},
-		Announced: "snapshot.17", Gap: checkpoint.Gap{From: "0", Cause: "größe\x00"}, Repair: "12",
+		Announced: "snapshot.17", Gap: checkpoint.Gap{From: "0", Cause: "größe\x00"}, Repair: "12", Resynced: 1_764_000_000,
 	},
-	"the largest numbers": {History: math.MaxInt, Unannounced: checkpoint.Snapshot{Objects: math.MaxInt}},
+	"the largest numbers": {History: math.MaxInt, Unannounced: checkpoint.Snapshot{Objects: math.MaxInt}, Resynced: math.MaxInt64},
 }
 
 // A field that a store forgets is one that a restart forgets.
@@ -50,7 +50,7 @@ func fill(t *testing.T, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString("x")
-	case reflect.Int, reflect.Int32:
+	case reflect.Int, reflect.Int32, reflect.Int64:
 		v.SetInt(7)
 	case reflect.Uint64:
 		v.SetUint(7)
@@ -93,6 +93,16 @@ func TestStream_is_decoded_as_it_was_encoded(t *testing.T) {
 		}
 		if _, err := DecodeStream(append(b, 0)); err == nil {
 			t.Errorf("%s: one byte more is taken", name)
+		}
+	}
+}
+
+// What was written before there were resyncs ends where the flags do.
+func TestStream_of_an_older_version_is_read(t *testing.T) {
+	for alone := range byte(2) {
+		got, err := DecodeStream([]byte{1, '5', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, alone})
+		if want := (checkpoint.Stream{Position: "5", Alone: alone == 1}); err != nil || got != want {
+			t.Errorf("got %+v, want %+v (%v)", got, want, err)
 		}
 	}
 }

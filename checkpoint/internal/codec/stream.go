@@ -9,7 +9,15 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 )
 
-// AppendStream appends position, fingerprint, history, unannounced version and objects, gap's from and cause, repair, announced, what is owed, undone, alone (0 or 1).
+// What follows a stream's texts.
+const (
+	streamAlone    = 1 << 0
+	streamResynced = 1 << 1
+	streamFlags    = streamAlone | streamResynced
+)
+
+// AppendStream appends position, fingerprint, history, unannounced version and objects, gap's from and cause, repair, announced, what is owed, undone, flags,
+// and where these say so resynced.
 func AppendStream(b []byte, s *checkpoint.Stream) []byte {
 	b = AppendText(AppendText(b, s.Position), s.Fingerprint)
 	b = AppendText(binary.AppendUvarint(b, uint64(s.History)), s.Unannounced.ResourceVersion)
@@ -17,10 +25,14 @@ func AppendStream(b []byte, s *checkpoint.Stream) []byte {
 	for _, text := range []string{s.Gap.From, s.Gap.Cause, s.Repair, s.Announced, s.Owed.Version, s.Owed.Cause, s.Undone} {
 		b = AppendText(b, text)
 	}
+	flags := byte(0)
 	if s.Alone {
-		return append(b, 1)
+		flags |= streamAlone
 	}
-	return append(b, 0)
+	if s.Resynced <= 0 {
+		return append(b, flags)
+	}
+	return binary.AppendUvarint(append(b, flags|streamResynced), uint64(s.Resynced))
 }
 
 // DecodeStream returns the stream that all of b holds.
@@ -33,10 +45,15 @@ func DecodeStream(b []byte) (s checkpoint.Stream, err error) {
 	for _, text := range []*string{&s.Gap.From, &s.Gap.Cause, &s.Repair, &s.Announced, &s.Owed.Version, &s.Owed.Cause, &s.Undone} {
 		*text = d.Text()
 	}
-	alone := d.Uvarint()
-	if d.Done() != nil || alone > 1 || history > math.MaxInt || objects > math.MaxInt {
+	flags, resynced := d.Uvarint(), uint64(0)
+	if flags&streamResynced != 0 {
+		if resynced = d.Uvarint(); resynced == 0 {
+			return checkpoint.Stream{}, errRest
+		}
+	}
+	if d.Done() != nil || flags > streamFlags || max(history, objects) > math.MaxInt || resynced > math.MaxInt64 {
 		return checkpoint.Stream{}, errRest
 	}
-	s.History, s.Unannounced.Objects, s.Alone = int(history), int(objects), alone == 1
+	s.History, s.Unannounced.Objects, s.Alone, s.Resynced = int(history), int(objects), flags&streamAlone != 0, int64(resynced)
 	return s, nil
 }
