@@ -18,6 +18,7 @@ type Metrics struct {
 	published, restarts                                                       *prometheus.CounterVec
 	retries, failures, relists, gaps, synthesized, suppressed                 *prometheus.CounterVec
 	histories, losses, audits, differences, filtered, filterErrors, oversized *prometheus.CounterVec
+	resyncs                                                                   *prometheus.CounterVec
 	publishSeconds, deliverySeconds                                           *prometheus.HistogramVec
 	oldest, buffered, events, depth, age, ledger, streams                     *prometheus.Desc
 
@@ -51,6 +52,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		histories:      counter("histories_total", "Histories of the API server that were seen to begin, as when etcd is restored.", "pipeline", "stream"),
 		audits:         counter("audits_total", "Comparisons of what exists with what the log has.", "pipeline", "stream"),
 		differences:    counter("audit_differences_total", "Objects of which the log had another state than existed.", "pipeline", "stream"),
+		resyncs:        counter("resyncs_total", "Times that everything that existed was published again.", "pipeline", "stream"),
 		filtered:       counter("events_filtered_total", "Changes that the configuration says not to publish.", "pipeline", "stream", "reason"),
 		filterErrors:   counter("filter_errors_total", "Changes that a filter could not decide on; they are published.", "pipeline", "stream"),
 		losses:         counter("log_losses_total", "Times that the log was seen to have lost what it had acknowledged.", "pipeline"),
@@ -66,7 +68,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		streams:  desc("stream_watching", "1 while a watch is open, else 0.", "pipeline", "stream"),
 	}
 	reg.MustRegister(m.published, m.restarts, m.retries, m.failures, m.relists, m.gaps, m.synthesized, m.suppressed,
-		m.histories, m.losses, m.filtered, m.filterErrors, m.audits, m.differences, m.oversized, m.publishSeconds, m.deliverySeconds, m)
+		m.histories, m.losses, m.filtered, m.filterErrors, m.audits, m.differences, m.resyncs, m.oversized, m.publishSeconds, m.deliverySeconds, m)
 	return m
 }
 
@@ -135,7 +137,7 @@ type streamMetrics struct {
 	all                                                         *Metrics
 	pipeline, stream                                            string
 	failures, relists, gaps, synthesized, suppressed, histories prometheus.Counter
-	audits, differences, filterErrors, oversized                prometheus.Counter
+	audits, differences, resyncs, filterErrors, oversized       prometheus.Counter
 	publish, delivery                                           prometheus.Observer
 	byKind                                                      *sync.Map
 }
@@ -156,6 +158,7 @@ func (m *Metrics) stream(pipeline, stream string) streamMetrics {
 		histories:    m.histories.WithLabelValues(pipeline, stream),
 		audits:       m.audits.WithLabelValues(pipeline, stream),
 		differences:  m.differences.WithLabelValues(pipeline, stream),
+		resyncs:      m.resyncs.WithLabelValues(pipeline, stream),
 		filterErrors: m.filterErrors.WithLabelValues(pipeline, stream),
 		oversized:    m.oversized.WithLabelValues(pipeline, stream),
 		publish:      m.publishSeconds.WithLabelValues(pipeline),

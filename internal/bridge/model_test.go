@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -30,10 +33,13 @@ type model struct {
 	live         map[string]source.Change
 	// restored: etcd was restored, and the bridge does not know it yet.
 	restored bool
+	// resyncs are under way; number is that of the last one.
+	resyncs sync.WaitGroup
+	number  int
 }
 
-// Ignore: of most versions only what is ignored is new. Identities: updates are not published at all.
-type modelMode struct{ latest, flaky, restore, skip, ignore, identities bool }
+// Ignore: of most versions only what is ignored is new. Identities: updates are not published at all. Resync: what was listed at any time is published again.
+type modelMode struct{ latest, flaky, restore, skip, ignore, identities, resync bool }
 
 func (m modelMode) filter() Filter {
 	switch {
@@ -80,6 +86,10 @@ func TestModel_final_states_deletions_and_order_hold_whatever_happens(t *testing
 		{ignore: true, skip: true},
 		{identities: true, flaky: true},
 		{identities: true, restore: true, latest: true},
+		{resync: true},
+		{resync: true, latest: true, flaky: true},
+		{resync: true, restore: true, flaky: true},
+		{resync: true, ignore: true, skip: true, restore: true},
 	} {
 		t.Run(fmt.Sprintf("%+v", mode), func(t *testing.T) {
 			for seed := range seeds {
@@ -161,12 +171,19 @@ func (m *model) session(last bool) {
 	if !ok || m.random.IntN(4) == 0 { // the latter is a 410
 		position = m.list(s, ok)
 	}
+	if m.mode.resync {
+		s.status.State(source.Watching, nil)
+	}
+	ctx, cancel := context.WithCancel(m.t.Context())
 	sent := 0
 	for sent < len(m.events) && !after(m.events[sent].ResourceVersion, position) {
 		sent++
 	}
 	for range 3 + m.random.IntN(15) {
 		sent = m.watch(r, s, sent)
+		if m.mode.resync && m.random.IntN(2) == 0 {
+			m.resync(ctx, s)
+		}
 	}
 	switch {
 	case last:
@@ -182,6 +199,32 @@ func (m *model) session(last bool) {
 		m.say("killed at %d", sent)
 	}
 	_ = r.stop()
+	cancel()
+	m.resyncs.Wait()
+}
+
+// resync publishes again, while everything goes on, what a list has shown that was made at any time.
+func (m *model) resync(ctx context.Context, s *stream) {
+	m.number++
+	suffix := fmt.Sprintf(".r%d", 1_764_000_000+m.number)
+	for _, c := range m.events[m.random.IntN(len(m.events)):] {
+		if c.Op == source.Deleted {
+			continue
+		}
+		id := c.Ident
+		id.Namespace = "default"
+		m.resyncs.Go(func() { _, _ = s.republishOne(ctx, id, testContent{id}, suffix, rate.NewLimiter(rate.Inf, 1)) })
+	}
+}
+
+// testContent is that of an object without any.
+type testContent struct{ source.Ident }
+
+func (testContent) Size() int { return 100 }
+
+func (c testContent) Body() *source.Body {
+	return source.NewBody(fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q}}`,
+		c.Name, c.Namespace, c.UID, c.ResourceVersion))
 }
 
 // watch lets something happen, shows the bridge something, and lets it get on.

@@ -20,6 +20,8 @@ type delta struct {
 	// concluded: a deletion that no watch has shown. What the log has alive under the name is gone, unless its uid is successor.
 	concluded bool
 	successor string
+	// again: the log has it, and gets it once more if it has nothing newer by then.
+	again bool
 	// digest is what the stream's filter wants to be told when the object changes again. Passed: it has let the change through.
 	digest [16]byte
 	passed bool
@@ -134,7 +136,8 @@ func (o *object) push(d delta, fold bool) (folded *delta) {
 
 // foldable: folding stays within one object, and no deletion is folded away. What is listed may be of another history than what a watch has shown.
 func foldable(older, newer *delta) bool {
-	return older.UID == newer.UID && older.Op != source.Deleted && older.silent == newer.silent && older.Listed == newer.Listed
+	return older.UID == newer.UID && older.Op != source.Deleted && older.silent == newer.silent && older.Listed == newer.Listed &&
+		older.again == newer.again
 }
 
 func count(d *delta) int { return max(d.Count, 1) }

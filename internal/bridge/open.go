@@ -32,6 +32,10 @@ func (p *session) read(ctx context.Context, spec *StreamSpec) error {
 		s.audits(ctx, p.cfg.Audit)
 		return nil
 	})
+	running.Go(func() error {
+		s.resyncs(ctx)
+		return nil
+	})
 	return running.Wait()
 }
 
@@ -114,7 +118,7 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 		metrics: p.cfg.Metrics.stream(p.name, name),
 		tracker: checkpoint.NewTracker(saved.Position),
 		ledger:  checkpoint.NewLedger(p.state.Rows[name]),
-		pending: map[string]*object{}, again: make(chan string, 1),
+		pending: map[string]*object{}, again: make(chan string, 1), resync: newResyncs(),
 		saved: saved, committed: saved, stored: stored, fingerprint: at.Scope(), losses: p.state.Log.Losses,
 	}
 	s.encodeAs(saved.History)

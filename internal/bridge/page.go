@@ -37,6 +37,11 @@ func writePage(w io.Writer, pipelines []*Pipeline) {
 			_, _ = fmt.Fprintf(table, "  %s\t%v\t%s\t%d\t%v\t%s\n", s.name, state, s.tracker.Position(), s.ledger.Len(), unsettled, problem)
 		}
 		_ = table.Flush()
+		for _, r := range p.resyncs() {
+			if r.State == ResyncRunning {
+				_, _ = fmt.Fprintf(w, "  resync: %s, %d of %d objects, %d published again, for %v\n", r.Stream, r.Listed, r.Objects, r.Published, since(r.Began))
+			}
+		}
 		for _, line := range p.unready() {
 			_, _ = fmt.Fprintf(w, "  not ready: %s\n", line)
 		}

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
@@ -28,7 +30,9 @@ type StreamSpec struct {
 	// SkipSnapshot: what exists at the start is known, not published.
 	SkipSnapshot bool
 	// Filter is nil where everything is published.
-	Filter   Filter
+	Filter Filter
+	// Resync is how often all that exists is published again, in whole seconds; zero: only when that is asked for.
+	Resync   time.Duration
 	Encoding encode.Config
 }
 
@@ -44,7 +48,7 @@ func (spec *StreamSpec) encoder(at source.Stream, history int) *encode.Encoder {
 	return encode.New(at, c)
 }
 
-// Config says what a pipeline consists of. All fields are needed except Target, Watches, Oversize, Drain and Log.
+// Config says what a pipeline consists of. All fields are needed except Target, Watches, Oversize, ResyncRate, Drain and Log.
 type Config struct {
 	Name string
 	// Target names for a person what is published to.
@@ -66,6 +70,8 @@ type Config struct {
 	Recovery source.Recovery
 	// Audit is how often each stream is compared with what exists; zero is never.
 	Audit time.Duration
+	// ResyncRate is how many objects of a stream are published again in a second, at most: 200 if zero.
+	ResyncRate rate.Limit
 	// StopOnReject ends the pipeline, with an error, where the broker refuses an event for good. Without it a rejection stands in the
 	// event's place.
 	StopOnReject bool
@@ -108,6 +114,9 @@ func New(c Config) *Pipeline {
 	c.Log = c.Log.With("pipeline", c.Name)
 	if c.Drain == 0 {
 		c.Drain = defaultDrain
+	}
+	if c.ResyncRate == 0 {
+		c.ResyncRate = resyncRate
 	}
 	p := &Pipeline{cfg: c}
 	c.Metrics.add(p)

@@ -97,7 +97,7 @@ func (s *stream) found(key string, d *delta, has encode.State, sequence uint64) 
 	row := checkpoint.Row{UID: has.UID, ResourceVersion: has.ResourceVersion, Deleted: has.Deleted, Sequence: sequence}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	listed := d.Listed && d.Op != source.Deleted
+	listed := d.Listed && d.Op != source.Deleted && !d.again
 	switch {
 	case has.History < s.saved.History:
 		row.Superseded = true

@@ -54,6 +54,7 @@ type stream struct {
 	// again makes the stream list, when it is sent why. Distrusted: the log was seen to lack something that exists, and no list was made since.
 	again      chan string
 	distrusted bool
+	resync     resyncs
 	// often is for saying what may be true of every event.
 	often struct{ unencodable, contested, rejected, refused, undecided, oversized, unkept rate.Sometimes }
 }
@@ -149,6 +150,8 @@ func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh boo
 	switch {
 	case d.silent:
 		return true
+	case d.again:
+		return exists && is(row, d.Ident)
 	case d.concluded:
 		if alive {
 			d.UID, d.ResourceVersion, d.Superseded = row.UID, row.ResourceVersion, row.Superseded
@@ -182,6 +185,9 @@ func (s *stream) drop(c *source.Change) {
 	c.Body.Release()
 	c.Body = nil
 	s.session.budget.release(c.Size, c.Listed)
+	if c.Reason == source.ReasonResync {
+		s.resync.room.Release(1)
+	}
 	if c.Ticket != 0 {
 		s.tracker.Settle(uint64(c.Ticket))
 	}

@@ -63,7 +63,9 @@ func (p *session) publish(ctx context.Context, o *object) {
 		return
 	case !fresh:
 		// The log turned out to have more of the object than was known when the change was queued.
-		s.metrics.suppressed.Inc()
+		if !a.delta.again {
+			s.metrics.suppressed.Inc()
+		}
 		p.finish(o, nil, sink.Receipt{})
 		return
 	case a.marker == nil && s.filtered(a, row):

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+const (
+	// resyncRate is how many objects of a stream are published again in a second, at most.
+	resyncRate = 200
+	// resyncAhead is how many of them may be on their way to the log at a time: a change that happens waits behind no more.
+	resyncAhead = 32
+	// resyncLook is how often it is looked whether a stream can be resynced now, or is due.
+	resyncLook = 200 * time.Millisecond
+	// resyncDelay is between a resync on schedule that failed and the next try.
+	resyncDelay = time.Minute
+)
+
+// resyncs publishes everything that exists again, when it is asked for or due, once at a time, until ctx ends.
+func (s *stream) resyncs(ctx context.Context) {
+	log := s.session.log.With("stream", s.name)
+	for {
+		n, scheduled, err := s.nextResync(ctx)
+		if err != nil {
+			return
+		}
+		began := time.Now()
+		log.Info("resync begins: everything is published again", "number", n, "scheduled", scheduled)
+		err = s.republish(ctx, n)
+		if ctx.Err() != nil {
+			return // a slot begins again with the next process
+		}
+		told := s.resync.end(err)
+		if err != nil {
+			log.Warn("resync failed", "number", n, "published", told.Published, "err", err)
+			continue
+		}
+		s.metrics.resyncs.Inc()
+		if scheduled {
+			s.resynced(n)
+		}
+		log.Info("resync is complete", "number", n, "objects", told.Listed, "published", told.Published, "after", time.Since(began).Round(time.Millisecond).String())
+	}
+}
+
+// nextResync waits until one is asked for or due, and returns the number that the ids of its events have. The error is ctx's.
+func (s *stream) nextResync(ctx context.Context) (n int64, scheduled bool, err error) {
+	for {
+		if n, ok := s.resync.begin(); ok {
+			return n, false, nil
+		}
+		now := time.Now()
+		due, wait := s.dueResync(now)
+		if slot := s.slot(now); due && s.resync.beginSlot(now, slot) {
+			return slot, true, nil
+		}
+		if err := s.resync.wait(ctx, wait); err != nil {
+			return 0, false, err
+		}
+	}
+}
+
+// dueResync reports whether the slot that now is in was not resynced yet, and when to look again. In the slot in which the stream first watches with
+// a schedule nothing is due: what exists has just been listed, or was published before there was one.
+func (s *stream) dueResync(now time.Time) (due bool, wait time.Duration) {
+	slot := s.slot(now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.spec.Resync == 0:
+		s.saved.Resynced = 0 // if there is a schedule again it begins anew
+		return false, resyncDelay
+	case !s.steady():
+		return false, resyncLook
+	case s.saved.Resynced == 0 || s.saved.Resynced > now.Unix():
+		s.saved.Resynced = slot
+	}
+	return s.saved.Resynced < slot, min(time.Unix(slot, 0).Add(s.spec.Resync).Sub(now), resyncDelay)
+}
+
+// slot returns when the slot began that now is in. Slots of a stream are apart by the time that its schedule says, whatever process asks; those of
+// different streams begin at different times.
+func (s *stream) slot(now time.Time) int64 {
+	every := max(int64(s.spec.Resync/time.Second), 1)
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(s.session.name + "\x00" + s.name))
+	shift := int64(h.Sum64() % uint64(every))
+	return now.Unix() - (now.Unix()-shift)%every
+}
+
+// resynced takes note that the slot is complete. The next commit has it.
+func (s *stream) resynced(slot int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saved.Resynced = slot
+}
+
+// republish publishes everything that exists again, and returns when the log has it. What changes meanwhile is published by that.
+func (s *stream) republish(ctx context.Context, n int64) error {
+	limit := rate.NewLimiter(s.session.cfg.ResyncRate, 1)
+	suffix := fmt.Sprintf(".r%d", n)
+	err := source.Current(ctx, s.session.cfg.Client, s.Stream, func(item *source.Item) error {
+		published, err := s.republishOne(ctx, item.Ident, item, suffix, limit)
+		if err == nil {
+			s.resync.count(published)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.resync.await(ctx)
+}
+
+// content is what a listed object holds, as [source.Item] has it.
+type content interface {
+	Size() int
+	Body() *source.Body
+}
+
+// republishOne queues the state of an object once more, unless it is not what the log has: a newer one is on its way then. The error is ctx's.
+func (s *stream) republishOne(ctx context.Context, id source.Ident, item content, suffix string, limit *rate.Limiter) (queued bool, err error) {
+	for !s.repeats(id) {
+		steady, err := s.awaitSteady(ctx)
+		if err != nil || steady {
+			return false, err
+		}
+	}
+	if err := limit.Wait(ctx); err != nil {
+		return false, err
+	}
+	if err := s.resync.room.Acquire(ctx, 1); err != nil {
+		return false, err
+	}
+	size := item.Size()
+	if err := s.session.budget.acquire(ctx, size, true); err != nil {
+		s.resync.room.Release(1)
+		return false, err
+	}
+	now := time.Now()
+	d := delta{again: true, Change: source.Change{
+		Op: source.Updated, Ident: id, Body: item.Body(), Reason: source.ReasonResync, Seen: now, Ticket: source.Ticket(s.tracker.Open("", now)),
+		Size: size, Listed: true, IDSuffix: suffix,
+	}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := d.Key()
+	if !s.logged(key, d.Ident) {
+		s.drop(&d.Change)
+		return false, nil
+	}
+	s.enqueue(key, d)
+	return true, nil
+}
+
+// repeats reports whether publishing that state says nothing but what the log has.
+func (s *stream) repeats(id source.Ident) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.steady() && s.logged(id.Key(), id)
+}
+
+// logged reports whether the log has that state of the object last, and nothing else is on its way. The caller holds mu.
+func (s *stream) logged(key string, id source.Ident) bool {
+	if s.pending[key] != nil {
+		return false
+	}
+	row, exists := s.ledger.Get(key)
+	return exists && is(row, id)
+}
+
+// is reports whether row is that state, of this history.
+func is(row checkpoint.Row, id source.Ident) bool {
+	return !row.Deleted && !row.Superseded && row.UID == id.UID && row.ResourceVersion == id.ResourceVersion
+}
+
+// steady reports whether the stream watches, and the ledger is what exists but for what the watch is about to show: no list has begun, or is due.
+// The caller holds mu.
+func (s *stream) steady() bool {
+	lists := s.saved.Unannounced != (checkpoint.Snapshot{}) || s.saved.Owed != (checkpoint.Owed{}) || s.saved.Fingerprint != s.fingerprint ||
+		s.distrusted || s.revoked != nil || s.saved.Undone != ""
+	return !lists && s.position() != "" && s.status.watching()
+}
+
+// awaitSteady waits until the stream is steady; was reports whether it did not have to. The error is ctx's.
+func (s *stream) awaitSteady(ctx context.Context) (was bool, err error) {
+	for was = true; ; was = false {
+		s.mu.Lock()
+		steady := s.steady()
+		s.mu.Unlock()
+		if steady {
+			return was, nil
+		}
+		if err := pause.For(ctx, resyncLook); err != nil {
+			return false, err
+		}
+	}
+}

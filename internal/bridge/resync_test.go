@@ -1,0 +1,504 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// again publishes objects again, written as in snapshot, as if the API server had just listed them.
+func again(t *testing.T, s *stream, objects ...string) (queued int) {
+	t.Helper()
+	s.status.State(source.Watching, nil)
+	for _, o := range objects {
+		f := strings.Fields(o)
+		id := source.Ident{Namespace: "default", Name: f[0], UID: f[1], ResourceVersion: f[2]}
+		ok, err := s.republishOne(t.Context(), id, testContent{id}, ".r7", rate.NewLimiter(rate.Inf, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			queued++
+		}
+	}
+	return queued
+}
+
+func TestResync_publishes_what_the_log_has_and_nothing_else(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5", "b u2 6", "c u3 7")
+	send(t, s, source.Updated, "b", "u2", "11", source.ReasonWatch)
+	send(t, s, source.Deleted, "c", "u3", "12", source.ReasonWatch)
+	r.settle()
+	before := len(log.lines())
+	objects := []string{"a u1 5", "a u1 4", "a u9 5", "b u2 6", "b u2 11", "b u2 99", "c u3 7", "c u3 12", "d u4 8"}
+	again(t, s, objects...)
+	r.settle()
+	want := []string{"updated default/a u1 5 resync", "updated default/b u2 11 resync"}
+	got := log.lines()[before:]
+	slices.Sort(got)
+	expect(t, got, want...)
+	if id := log.log[before].ID; !strings.HasSuffix(id, ".r7") {
+		t.Errorf("the id is %s", id)
+	}
+	row, _ := s.ledger.Get("default/a")
+	if row.Sequence <= uint64(before) || s.tracker.Pending() != 0 || r.budget.count.Load() != 0 {
+		t.Errorf("the row is %+v, %d tickets and %d changes are open", row, s.tracker.Pending(), r.budget.count.Load())
+	}
+	// The next change is checked against the place of what was published again.
+	send(t, s, source.Updated, "a", "u1", "13", source.ReasonWatch)
+	r.settle()
+	expect(t, log.lines()[before+2:], "updated default/a u1 13 watch")
+}
+
+// What happens between the look at an object and its turn goes first.
+func TestResync_gives_way_to_what_is_on_its_way(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(&StreamSpec{Latest: true})
+	snapshot(t, s, "10", "a u1 5", "b u2 6")
+	before := len(log.lines())
+	gate := make(chan struct{})
+	log.set(func() { log.gate = gate })
+	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+	if n := again(t, s, "a u1 5", "a u1 11", "b u2 6"); n != 1 {
+		t.Errorf("%d are queued, and only of b is nothing on its way", n)
+	}
+	send(t, s, source.Updated, "b", "u2", "12", source.ReasonWatch)
+	send(t, s, source.Updated, "b", "u2", "13", source.ReasonWatch)
+	close(gate)
+	log.set(func() { log.gate = nil })
+	r.settle()
+	got := log.lines()[before:]
+	for _, line := range got {
+		if strings.HasSuffix(line, "resync 2") {
+			t.Errorf("what is published again was folded with what happened: %s", line)
+		}
+	}
+	if got = slices.DeleteFunc(got, func(line string) bool { return !strings.Contains(line, "/b") }); got[0] != "updated default/b u2 6 resync" {
+		t.Errorf("the log has %v", got)
+	}
+}
+
+// Another writer, or an earlier process, has published more. That is no sign of another history, as it is for what a list shows.
+func TestResync_learns_what_the_log_has_and_goes_without(t *testing.T) {
+	log := newReadableLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5")
+	other := start(t, log, &memoryStore{})
+	theirs := other.stream(nil)
+	for _, version := range []string{"8", "9"} { // versions that the list would have shown
+		send(t, theirs, source.Updated, "a", "u1", version, source.ReasonWatch)
+	}
+	other.settle()
+	before := len(log.lines())
+	s.mu.Lock()
+	row, _ := s.ledger.Get("default/a")
+	row.Fresh = false
+	s.ledger.Put("default/a", row)
+	s.mu.Unlock()
+	again(t, s, "a u1 5")
+	r.settle()
+	expect(t, log.lines()[before:])
+	if row, _ := s.ledger.Get("default/a"); row.ResourceVersion != "9" || s.doubted() != nil {
+		t.Errorf("the row is %+v, the doubt %v", row, s.doubted())
+	}
+}
+
+func TestResync_waits_while_a_list_goes_on(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5")
+	s.status.State(source.Watching, nil)
+	for name, c := range map[string]struct{ begin, end func() }{
+		"a gap": {
+			func() { note(t, s, source.Progress{Kind: source.Gap, Version: "20", Cause: "compacted"}) },
+			func() {
+				send(t, s, source.Added, "a", "u1", "5", source.ReasonRelist)
+				note(t, s, source.Progress{Kind: source.Listed, Version: "20", Objects: 1})
+			},
+		},
+		"the API server is away": {
+			func() { s.status.State(source.Waiting, errors.New("away")) },
+			func() { s.status.State(source.Watching, nil) },
+		},
+		"an audit": {
+			func() { s.distrust() },
+			func() { s.mu.Lock(); s.distrusted = false; s.mu.Unlock() },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.settle()
+			before := len(log.lines())
+			c.begin()
+			id := source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "5"}
+			ended := make(chan error, 1)
+			go func() {
+				_, err := s.republishOne(t.Context(), id, testContent{id}, ".r"+strconv.Itoa(before), rate.NewLimiter(rate.Inf, 1))
+				ended <- err
+			}()
+			select {
+			case err := <-ended:
+				t.Fatalf("it did not wait (%v)", err)
+			case <-time.After(20 * time.Millisecond):
+			}
+			c.end()
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			r.settle()
+			if got := log.lines(); got[len(got)-1] != "updated default/a u1 5 resync" {
+				t.Errorf("the log ends with %v", got[before:])
+			}
+		})
+	}
+}
+
+// An object that is listed again in another history is published by that, also where it is as it was.
+func TestResync_leaves_another_history_to_its_list(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5")
+	if err := s.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: "10", Server: "6"}); err != nil {
+		t.Fatal(err)
+	}
+	before := len(log.lines())
+	id := source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "5"}
+	s.mu.Lock()
+	if s.logged("default/a", id) {
+		t.Error("the log is said to have a state of the history that has just begun")
+	}
+	s.mu.Unlock()
+	expect(t, log.lines()[before:])
+}
+
+func TestResync_passes_filters_but_for_what_ignores_changes(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec *StreamSpec
+		want []string
+	}{
+		"operations with updated":    {without(source.Added), []string{"updated default/a u1 5 resync", "updated default/b u2 19 resync"}},
+		"operations without updated": {without(source.Updated), nil},
+		"ignored changes":            {tens(), []string{"updated default/a u1 5 resync", "updated default/b u2 19 resync"}},
+		"snapshot never":             {&StreamSpec{SkipSnapshot: true}, []string{"updated default/a u1 5 resync", "updated default/b u2 19 resync"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := newFakeLog()
+			r := start(t, log, &memoryStore{})
+			s := r.stream(c.spec)
+			snapshot(t, s, "11", "a u1 5", "b u2 11")
+			send(t, s, source.Updated, "b", "u2", "19", source.ReasonWatch)
+			r.settle()
+			before := len(log.lines())
+			again(t, s, "a u1 5", "b u2 19")
+			r.settle()
+			got := log.lines()[before:]
+			slices.Sort(got)
+			expect(t, got, c.want...)
+		})
+	}
+}
+
+func TestResync_slots_are_the_same_for_all_processes_and_spread_over_streams(t *testing.T) {
+	r := start(t, newFakeLog(), &memoryStore{})
+	s := r.stream(nil)
+	spec := StreamSpec{Resync: time.Hour}
+	begins := map[int64]bool{}
+	for i := range 50 {
+		s := &stream{name: fmt.Sprintf("configmaps.v1/ns-%d", i), spec: &spec, session: s.session}
+		now := time.Unix(1_764_000_000, 0)
+		first := s.slot(now)
+		begins[first%3600] = true
+		if age := now.Unix() - first; age < 0 || age >= 3600 {
+			t.Errorf("at %d the slot began at %d", now.Unix(), first)
+		}
+		for second := range int64(3600) {
+			at := s.slot(time.Unix(first+second, 999))
+			if at != first || s.slot(time.Unix(first+second+3600, 0)) != first+3600 {
+				t.Fatalf("%d seconds into the slot of %d it is %d", second, first, at)
+			}
+		}
+	}
+	if len(begins) < 45 {
+		t.Errorf("50 streams begin at %d times", len(begins))
+	}
+}
+
+func TestResync_is_due_once_a_slot_and_not_in_the_first(t *testing.T) {
+	r := start(t, newFakeLog(), &memoryStore{})
+	s := r.stream(&StreamSpec{Resync: time.Hour})
+	now := time.Unix(1_764_000_000, 0)
+	due := func(after time.Duration) bool {
+		is, wait := s.dueResync(now.Add(after))
+		if wait <= 0 || wait > resyncDelay {
+			t.Errorf("it is looked again in %v", wait)
+		}
+		return is
+	}
+	if due(0) || s.saved != (checkpoint.Stream{}) {
+		t.Errorf("it is due before there was a list; saved is %+v", s.saved)
+	}
+	snapshot(t, s, "10", "a u1 5")
+	s.status.State(source.Watching, nil)
+	if due(0) {
+		t.Error("it is due when everything was just listed")
+	}
+	for _, c := range []struct {
+		after time.Duration
+		due   bool
+	}{{time.Hour, true}, {time.Hour, true}, {100 * time.Hour, true}} {
+		if got := due(c.after); got != c.due {
+			t.Errorf("after %v it is due: %v", c.after, got)
+		}
+	}
+	s.resynced(s.slot(now.Add(time.Hour)))
+	if due(time.Hour) || !due(2*time.Hour) {
+		t.Error("it is due twice in a slot, or not in the next")
+	}
+	if due(-200 * time.Hour); due(-200*time.Hour) || !due(-199*time.Hour) {
+		t.Error("a clock that was wrong for a moment ends the schedule")
+	}
+	s.spec.Resync = 0
+	if due(time.Hour) || s.saved.Resynced != 0 {
+		t.Errorf("it is due without a schedule, or remembered: %d", s.saved.Resynced)
+	}
+}
+
+// resyncs returns the numbers of those of which the log has events, and how often it has each id.
+func resyncsIn(log *fakeLog) (numbers map[string]int, ids map[string]int) {
+	numbers, ids = map[string]int{}, map[string]int{}
+	log.set(func() {
+		for i := range log.log {
+			if m := &log.log[i]; attribute(m, "reason") == string(source.ReasonResync) {
+				numbers[m.ID[strings.LastIndex(m.ID, ".r")+2:]]++
+				ids[m.ID]++
+			}
+		}
+	})
+	return numbers, ids
+}
+
+func TestResync_that_is_asked_for_publishes_everything_while_changes_go_on(t *testing.T) {
+	api, log := newAPIServer(t, 10), newReadableLog()
+	api.add(100)
+	b := runBridge(t, api, log, &memoryStore{}, func(c *Config) { c.ResyncRate = 500 })
+	s := b.only(t)
+	waitFor(t, "the watch", func() bool { return s.status.watching() && s.safe() == "101" })
+	began := time.Now()
+	started, err := StartResyncs([]*Pipeline{b.Pipeline}, "test", []string{"configmaps"})
+	if err != nil || len(started) != 1 || started[0].State.Ended() || started[0].Objects != 100 || started[0].Number < began.Unix() {
+		t.Fatalf("%+v, error %v", started, err)
+	}
+	api.add(10)
+	waitFor(t, "its end", func() bool {
+		all := Resyncs([]*Pipeline{b.Pipeline})
+		return len(all) == 1 && all[0].State == ResyncDone && all[0].Published >= 100
+	})
+	if took := time.Since(began); took < 99*time.Second/500 {
+		t.Errorf("100 objects took %v, and 500 a second are the most", took)
+	}
+	waitFor(t, "the changes", func() bool { return value(t, b.registry, "ledger_objects") == 110 })
+	numbers, _ := resyncsIn(log.fakeLog)
+	if n := numbers[fmt.Sprint(started[0].Number)]; len(numbers) != 1 || n < 100 || n > 110 {
+		t.Errorf("published again are %v", numbers)
+	}
+	if n := value(t, b.registry, "resyncs_total"); n != 1 {
+		t.Errorf("%v are counted", n)
+	}
+	if err := b.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A resync that is asked for while one runs begins after that, and another one is the same. So whoever asks gets everything that exists from then on.
+func TestResync_is_queued_behind_the_one_that_runs(t *testing.T) {
+	api, log := newAPIServer(t, 10), newFakeLog()
+	api.add(100)
+	b := runBridge(t, api, log, &memoryStore{}, func(c *Config) { c.ResyncRate = rate.Inf })
+	s := b.only(t)
+	waitFor(t, "the watch", func() bool { return s.status.watching() && s.safe() == "101" })
+	gate := make(chan struct{})
+	log.set(func() { log.gate = gate })
+	ask := func() Resync {
+		all, err := StartResyncs([]*Pipeline{b.Pipeline}, "", nil)
+		if err != nil || len(all) != 1 {
+			t.Fatal(all, err)
+		}
+		return all[0]
+	}
+	first := ask()
+	waitFor(t, "a full room", func() bool { return b.current.Load().busy.count() == resyncAhead })
+	if _, page := b.get("/"); !strings.Contains(page, "resync: configmaps.v1, 3") {
+		t.Errorf("the page does not tell:\n%s", page)
+	}
+	second, third := ask(), ask()
+	if first.Number == second.Number || second.Number != third.Number || second.State != ResyncQueued {
+		t.Errorf("asked for %+v, %+v and %+v", first, second, third)
+	}
+	if n := b.current.Load().busy.count(); n != resyncAhead {
+		t.Errorf("%d are on their way", n)
+	}
+	log.set(func() { log.gate = nil })
+	close(gate)
+	waitFor(t, "both", func() bool { return value(t, b.registry, "resyncs_total") == 2 })
+	numbers, _ := resyncsIn(log)
+	if numbers[fmt.Sprint(first.Number)] != 100 || numbers[fmt.Sprint(second.Number)] != 100 {
+		t.Errorf("published again are %v", numbers)
+	}
+}
+
+func TestResync_is_refused_where_nothing_is_watched_or_called_so(t *testing.T) {
+	api, log := newAPIServer(t, 10), newFakeLog()
+	gate := make(chan struct{})
+	log.gate = gate
+	defer close(gate)
+	b := runBridge(t, api, log, &memoryStore{}, func(c *Config) { c.Drain = time.Millisecond })
+	s := b.only(t)
+	waitFor(t, "the list", func() bool { state, _ := s.status.now(); return state == source.Listing })
+	all, err := StartResyncs([]*Pipeline{b.Pipeline}, "", nil)
+	if err != nil || len(all) != 1 || all[0].State != ResyncRefused || all[0].Problem != "it is listing" {
+		t.Errorf("%+v, error %v", all, err)
+	}
+	for want, ask := range map[string][]string{
+		`pipeline "x" is none of this bridge's; valid: test`:          {"x"},
+		`resource "pods" is none of this bridge's; valid: configmaps`: {"test", "configmaps", "pods"},
+	} {
+		if all, err := StartResyncs([]*Pipeline{b.Pipeline}, ask[0], ask[1:]); err == nil || err.Error() != want || all != nil {
+			t.Errorf("%v: %v, error %v", ask, all, err)
+		}
+	}
+	for _, name := range []string{"configmaps", "configmaps.v1"} {
+		if _, err := StartResyncs([]*Pipeline{b.Pipeline}, "", []string{name}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A slot that a crash, or a stop, cuts short begins again, with the ids that it had; one that is complete does not.
+func TestResync_of_a_slot_that_was_cut_short_begins_again(t *testing.T) {
+	api, log, store := newAPIServer(t, 10), newReadableLog(), &memoryStore{}
+	api.add(60)
+	run := func(resynced int64) (*bridge, *stream) {
+		b := runBridge(t, api, log, store, func(c *Config) {
+			c.Streams[0].Resync, c.ResyncRate, c.Drain = 1000*time.Hour, rate.Inf, time.Millisecond
+		})
+		s := b.only(t)
+		waitFor(t, "the schedule", func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.saved.Resynced > resynced
+		})
+		return b, s
+	}
+	b, s := run(0)
+	slot := s.slot(time.Now())
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if numbers, _ := resyncsIn(log.fakeLog); len(numbers) > 0 || store.state.Streams[s.name].Resynced != slot {
+		t.Fatalf("published again are %v, the slot is %d, stored %+v", numbers, slot, store.state.Streams[s.name])
+	}
+
+	overdue := store.state.Streams[s.name]
+	overdue.Resynced = slot - 1000*3600
+	store.state.Streams[s.name] = overdue
+	gate, n := make(chan struct{}), 0
+	log.set(func() {
+		log.stored = func() {
+			if n++; n == 20 {
+				log.gate = gate
+			}
+		}
+	})
+	b = runBridge(t, api, log, store, func(c *Config) {
+		c.Streams[0].Resync, c.ResyncRate, c.Drain = 1000*time.Hour, rate.Inf, time.Millisecond
+	})
+	waitFor(t, "a part", func() bool { numbers, _ := resyncsIn(log.fakeLog); return numbers[fmt.Sprint(slot)] >= 20 })
+	_ = b.stop()
+	if got := store.state.Streams[s.name].Resynced; got != overdue.Resynced {
+		t.Fatalf("a part of it is taken for the whole: %d", got)
+	}
+	close(gate)
+	log.set(func() { log.gate, log.stored = nil, nil })
+	log.forgetIDs()
+	b, _ = run(overdue.Resynced)
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	numbers, ids := resyncsIn(log.fakeLog)
+	if len(numbers) != 1 || len(ids) != 60 || store.state.Streams[s.name].Resynced != slot {
+		t.Errorf("published again are %v with %d ids, stored is %+v", numbers, len(ids), store.state.Streams[s.name])
+	}
+}
+
+// The API server goes away in the middle of a list, and comes back.
+func TestResync_goes_on_when_the_API_server_is_back(t *testing.T) {
+	api, log := newAPIServer(t, 10), newFakeLog()
+	api.add(100)
+	b := runBridge(t, api, log, &memoryStore{}, func(c *Config) { c.ResyncRate = rate.Inf })
+	s := b.only(t)
+	waitFor(t, "the watch", func() bool { return s.status.watching() && s.safe() == "101" })
+	gate := make(chan struct{})
+	log.set(func() { log.gate = gate })
+	if _, err := StartResyncs([]*Pipeline{b.Pipeline}, "", nil); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "a full room", func() bool { return b.current.Load().busy.count() == resyncAhead })
+	api.setAway(true)
+	waitFor(t, "the failing watch", func() bool { return !s.status.watching() })
+	log.set(func() { log.gate = nil })
+	close(gate)
+	api.setAway(false)
+	waitFor(t, "its end", func() bool { return value(t, b.registry, "resyncs_total") == 1 })
+	numbers, ids := resyncsIn(log)
+	if len(numbers) != 1 || len(ids) != 100 {
+		t.Errorf("published again are %v, %d ids", numbers, len(ids))
+	}
+}
+
+func TestResync_that_fails_says_why_and_a_slot_is_tried_again_later(t *testing.T) {
+	r := newResyncs()
+	now := time.Unix(1_764_000_000, 0)
+	if !r.beginSlot(now, 5) {
+		t.Fatal("a slot does not begin")
+	}
+	if told := r.end(errors.New("no permission")); told.State != ResyncFailed || told.Problem != "no permission" {
+		t.Errorf("%+v", told)
+	}
+	if r.beginSlot(time.Now(), 5) || !r.beginSlot(time.Now().Add(resyncDelay), 5) {
+		t.Error("it is tried again at once, or never")
+	}
+	_ = r.end(nil)
+	for i := range 3 * keptResyncs {
+		asked := r.ask(now)
+		if n, ok := r.begin(); !ok || n != asked.Number || n != max(1_764_000_000+int64(i), n) {
+			t.Fatalf("%d began, %v; asked for was %+v", n, ok, asked)
+		}
+		_ = r.end(nil)
+	}
+	if len(r.all()) != keptResyncs {
+		t.Errorf("%d are remembered", len(r.all()))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.wait(ctx, time.Hour); err == nil && r.wait(ctx, time.Hour) == nil {
+		t.Error("it waits on when it is not wanted any more")
+	}
+}

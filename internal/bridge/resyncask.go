@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// UnknownError says that no pipeline, or no resource of one, is called so.
+type UnknownError struct {
+	// What is "pipeline" or "resource".
+	What, Name string
+	Valid      []string
+}
+
+// Error implements error.
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("%s %q is none of this bridge's; valid: %s", e.What, e.Name, strings.Join(e.Valid, ", "))
+}
+
+// StartResyncs asks for everything that exists to be published again: of the pipeline, or of all where it is empty; of the resources, or of all where none
+// is given. It returns what became of that at once. A resource is named as in the configuration, or as plural[.version][.group], with /namespace
+// behind it if need be. The error is an [UnknownError]; then nothing was asked for.
+func StartResyncs(pipelines []*Pipeline, pipeline string, resources []string) ([]Resync, error) {
+	if pipeline != "" {
+		i := slices.IndexFunc(pipelines, func(p *Pipeline) bool { return p.cfg.Name == pipeline })
+		if i < 0 {
+			return nil, unknown("pipeline", pipeline, pipelines, func(p *Pipeline) []string { return []string{p.cfg.Name} })
+		}
+		pipelines = pipelines[i : i+1]
+	}
+	chosen := make([][]target, len(pipelines))
+	for i, p := range pipelines {
+		chosen[i] = p.targets()
+	}
+	for _, name := range resources {
+		if !slices.ContainsFunc(slices.Concat(chosen...), func(t target) bool { return t.called(name) }) {
+			return nil, unknown("resource", name, slices.Concat(chosen...), func(t target) []string { return []string{t.names[0]} })
+		}
+	}
+	var all []Resync
+	for i, p := range pipelines {
+		for _, t := range chosen[i] {
+			if len(resources) == 0 || slices.ContainsFunc(resources, t.called) {
+				all = append(all, p.startResync(t))
+			}
+		}
+	}
+	return all, nil
+}
+
+func unknown[T any](what, name string, of []T, names func(T) []string) error {
+	var valid []string
+	for _, one := range of {
+		valid = append(valid, names(one)...)
+	}
+	slices.Sort(valid)
+	return &UnknownError{What: what, Name: name, Valid: slices.Compact(valid)}
+}
+
+// Resyncs returns what is known of those that ran last, run, and wait.
+func Resyncs(pipelines []*Pipeline) []Resync {
+	var all []Resync
+	for _, p := range pipelines {
+		if s := p.current.Load(); s != nil {
+			all = append(all, s.resyncs()...)
+		}
+	}
+	return all
+}
+
+func (p *session) resyncs() []Resync {
+	var all []Resync
+	for _, s := range p.opened() {
+		s.resync.mu.Lock()
+		known := s.resync.all()
+		s.resync.mu.Unlock()
+		for _, r := range known {
+			all = append(all, s.named(r))
+		}
+	}
+	return all
+}
+
+// named returns r with what it does not know itself.
+func (s *stream) named(r Resync) Resync {
+	r.Pipeline, r.Stream, r.Objects = s.session.name, s.name, s.ledger.Len()
+	return r
+}
+
+// target is what a resync can be of; stream is nil while it is not open.
+type target struct {
+	stream *stream
+	// names are what it is called: first as in the configuration.
+	names []string
+}
+
+func (t target) called(name string) bool { return slices.Contains(t.names, name) }
+
+func (p *Pipeline) targets() []target {
+	var all []target
+	opened := map[*StreamSpec]bool{}
+	if session := p.current.Load(); session != nil {
+		for _, s := range session.opened() {
+			opened[s.spec] = true
+			all = append(all, target{s, within(s.Namespace, s.spec.Resource, s.Stream.Resource.String(), s.Stream.Resource.Resource,
+				dotted(s.Stream.Resource.Resource, s.Group), dotted(s.Stream.Resource.Resource, s.Version))})
+		}
+	}
+	for i := range p.cfg.Streams {
+		if spec := &p.cfg.Streams[i]; !opened[spec] {
+			all = append(all, target{names: within(spec.Namespace, spec.Resource)})
+		}
+	}
+	return all
+}
+
+func dotted(resource, group string) string { return strings.TrimSuffix(resource+"."+group, ".") }
+
+// within adds the names with a namespace, if there is one.
+func within(namespace string, names ...string) []string {
+	if namespace == "" {
+		return names
+	}
+	for _, name := range slices.Clone(names) {
+		names = append(names, name+"/"+namespace)
+	}
+	return names
+}
+
+// startResync asks for one, unless the stream does not watch.
+func (p *Pipeline) startResync(t target) Resync {
+	s := t.stream
+	if s == nil {
+		return Resync{Pipeline: p.cfg.Name, Stream: t.names[len(t.names)-1], State: ResyncRefused, Problem: "it is not open yet; /readyz says why"}
+	}
+	s.mu.Lock()
+	steady := s.steady()
+	s.mu.Unlock()
+	if steady {
+		return s.named(s.resync.ask(time.Now()))
+	}
+	state, problem := s.status.now()
+	why := "it is " + state.String()
+	if state == source.Watching {
+		why = "a list of it is not in the log yet"
+	}
+	if problem != "" {
+		why += ": " + problem
+	}
+	return s.named(Resync{State: ResyncRefused, Problem: why})
+}
