@@ -261,7 +261,8 @@ func (p *process) streams(c *config.Pipeline, id checkpoint.Identity) ([]bridge.
 		for _, ns := range namespaces {
 			specs = append(specs, bridge.StreamSpec{
 				Resource: r.Resource.Arg(), Namespace: ns, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
-				Latest: r.Delivery == config.Latest, SkipSnapshot: r.Snapshot == config.SnapshotNever, Filter: filter, Encoding: encoding,
+				Latest: r.Delivery == config.Latest, SkipSnapshot: r.Snapshot == config.SnapshotNever, Filter: filter,
+				Resync: r.Resync, Encoding: encoding,
 			})
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/resync"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -182,10 +183,10 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 	if err != nil {
 		return fmt.Errorf("listen for metrics and health: %w; set %s to a free address", err, p.listenKey())
 	}
-	p.log.Info("serving /metrics /livez /readyz", "address", listener.Addr().String(), "version", build().Version)
+	p.log.Info("serving /metrics /livez /readyz /resync", "address", listener.Addr().String(), "version", build().Version)
 
 	g, serving := errgroup.WithContext(context.WithoutCancel(ctx))
-	g.Go(func() error { return serve(serving, listener, bridge.Handler(p.registry, p.running, p.startError)) })
+	g.Go(func() error { return serve(serving, listener, p.handler()) })
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	stopped := context.AfterFunc(serving, stop)
@@ -199,6 +200,14 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 		p.log.Info("stopped")
 	}
 	return err
+}
+
+// handler serves what the process tells, and takes what it is asked for.
+func (p *process) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(resync.Path, resync.Handler(p.running))
+	mux.Handle("/", bridge.Handler(p.registry, p.running, p.startError))
+	return mux
 }
 
 // reach makes the clients of the API server.

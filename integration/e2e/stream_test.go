@@ -36,6 +36,7 @@ func TestBridge(t *testing.T) {
 		"publishes no value of a Secret":                   secrets,
 		"lets nothing out that is to be redacted":          canaries,
 		"publishes what is asked for, after a restart too": filters,
+		"publishes again what exists when it is asked to":  resyncs,
 		"waits for a broker that is away":                  brokerAway,
 		"is ready only when its snapshot is in the log":    ready,
 		"a list of several namespaces is a stream of each": namespaces,

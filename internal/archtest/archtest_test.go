@@ -62,6 +62,10 @@ var rules = []Rule{
 		Never: slices.Concat(brokers, stores, codecs, []string{"k8s.io/client-go", "k8s.io/api"}), Why: "what is remembered is shown and changed without what it is about",
 	},
 	{Path: "internal/asyncapi", Ours: []string{"encode"}, Never: slices.Concat(brokers, stores, cluster), Why: "what is published follows from the configuration alone"},
+	{
+		Path: "internal/resync", Ours: []string{"internal/bridge", "internal/pause"},
+		Never: slices.Concat(brokers, stores, cluster), Why: "it asks a bridge and nothing else",
+	},
 	{Path: "internal/archtest"},
 	{Path: "internal/pause"},
 	{Path: "cmd/...", Ours: []string{"cmd/...", "source", "encode", "sink/...", "checkpoint/...", "internal/..."}},

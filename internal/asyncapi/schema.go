@@ -47,7 +47,7 @@ func attributes() []attribute {
 		{"partitionkey", "<cluster>/<group>/<resource>/<namespace>/<name>, with core for the core group and _ for no namespace.", text, both, nothing},
 		{
 			"reason", "How the bridge came to know. Consumers must accept reasons that they do not know.",
-			object("type", "string", "examples", []string{"watch", "snapshot", "relist", "recovered", "repair"}), objects, nothing,
+			object("type", "string", "examples", []string{"watch", "snapshot", "relist", "recovered", "repair", "resync"}), objects, nothing,
 		},
 		{"fieldmanager", "Who changed the object last, as far as it tells.", text, nothing, objects},
 		{"sampledrate", "How many changes the event stands for; absent for one.", number, nothing, objects},

@@ -57,6 +57,8 @@ type Resource struct {
 	Delivery Delivery `yaml:"delivery"`
 	Payload  Payload  `yaml:"payload"`
 	Snapshot Snapshot `yaml:"snapshot"`
+	// Resync is how often everything that exists is published again; 0: never by itself.
+	Resync time.Duration `yaml:"resync"`
 	// Redact is Encoding.Redact for this resource alone.
 	Redact []string `yaml:"redact"`
 }

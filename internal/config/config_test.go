@@ -139,7 +139,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 					{
 						Resource: ResourceName{Plural: "deployments", Group: "apps"}, Namespaces: []string{"web", "shop"},
 						LabelSelector: "tier!=cache", Operations: []Operation{Updated, Deleted}, IgnoreChanges: []string{"status"},
-						Filter: "object.spec.replicas > 3", Delivery: Latest, Payload: PayloadMetadata, Snapshot: SnapshotNever,
+						Filter: "object.spec.replicas > 3", Delivery: Latest, Payload: PayloadMetadata, Snapshot: SnapshotNever, Resync: 12 * time.Hour,
 					},
 					{
 						Resource: ResourceName{"deployments", "v1", "apps"}, Namespaces: []string{"kube-system"},

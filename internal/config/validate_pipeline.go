@@ -80,12 +80,25 @@ func (v *validator) resource(path string, r *Resource, before []Resource) {
 	oneOf(v, path+".delivery", r.Delivery)
 	oneOf(v, path+".payload", r.Payload)
 	oneOf(v, path+".snapshot", r.Snapshot)
+	v.resync(path+".resync", r)
 	for i := range before {
 		if o := &before[i]; r.Resource != (ResourceName{}) && r.Resource.overlaps(o.Resource) && shareNamespace(r.Namespaces, o.Namespaces) {
 			v.add(path+".resource", "%v may name the same objects as %v before it, and an object belongs to one stream of a pipeline; "+
 				"give them different namespaces or groups, or move one to another pipeline", r.Resource, o.Resource)
 			return
 		}
+	}
+}
+
+// resync checks how often a resource is published again.
+func (v *validator) resync(path string, r *Resource) {
+	const least = time.Minute
+	switch {
+	case r.Resync == 0:
+	case r.Resync < least:
+		v.add(path, "%v is too often, as each resync publishes all objects; give at least %v, such as 12h, or 0s for never", r.Resync, least)
+	case len(r.Operations) > 0 && !slices.Contains(r.Operations, Updated):
+		v.add(path, "publishes updates, which operations does not list; add updated, or remove resync")
 	}
 }
 

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/resync"
+)
+
+// progressEvery is how often it is told how far a resync is.
+const progressEvery = 5 * time.Second
+
+type resyncFlags struct {
+	server, pipeline, output string
+	noWait                   bool
+}
+
+func newResyncCommand(s *streams) *cobra.Command {
+	var f resyncFlags
+	cmd := &cobra.Command{
+		Use:   "resync [RESOURCE...]",
+		Short: "Have a bridge that runs publish again what exists now",
+		Long: "Ask a bridge that runs to publish again everything that exists now, or only these resources, and wait until its log has it. A resource is\n" +
+			"written as in the bridge's configuration, or as plural[.version][.group]; NAME/NAMESPACE is what is read in one namespace alone.\n\n" +
+			"Each object is an event of type updated with reason resync. What changes meanwhile is published as always. A bridge publishes 200 objects a\n" +
+			"second of each stream again; one that is stopped forgets what it was asked for. Ctrl-C ends the waiting and not the resync.",
+		Example: "  kube-eventbridge resync\n  kube-eventbridge resync --pipeline audit deployments.apps secrets\n" +
+			"  kubectl port-forward deploy/kube-eventbridge 8080 & kube-eventbridge resync",
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), s, args) },
+	}
+	cmd.Flags().StringVar(&f.server, "server", "http://127.0.0.1:8080", "`address` of the bridge's HTTP server (its server.listen)")
+	cmd.Flags().StringVar(&f.pipeline, "pipeline", "", "only this pipeline of the bridge")
+	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "end when the bridge has begun")
+	addOutputFlag(cmd, &f.output)
+	completeArgs(cmd, builtins)
+	return cmd
+}
+
+func (f *resyncFlags) run(ctx context.Context, s *streams, resources []string) error {
+	client, err := resync.NewClient(f.server)
+	if err != nil {
+		return usagef("--server: %w", err)
+	}
+	defer client.Close()
+	all, err := client.Start(ctx, f.pipeline, resources)
+	var unknown *resync.UnknownError
+	switch {
+	case errors.As(err, &unknown):
+		return &inputError{err}
+	case err != nil:
+		return fmt.Errorf("ask for a resync: %w; does a bridge run with server.listen at %s? --server says where it is", err, f.server)
+	}
+	told := resyncTeller{to: io.Discard, told: map[string]string{}}
+	if f.output == "" {
+		told.to = s.Out
+	}
+	told.tell(all, time.Now())
+	if !f.noWait {
+		if all, err = client.Wait(ctx, all, func(now []resync.Stream) { told.tell(now, time.Now()) }); err != nil {
+			return fmt.Errorf("wait for the resync: %w", err)
+		}
+	}
+	print := func(io.Writer) error { return nil } // it is told already
+	if err := printAs(s.Out, f.output, resync.Answer{Streams: all}, print); err != nil {
+		return err
+	}
+	return resyncProblem(all)
+}
+
+// resyncTeller tells what is new.
+type resyncTeller struct {
+	to   io.Writer
+	told map[string]string
+	at   time.Time
+}
+
+func (t *resyncTeller) tell(all []resync.Stream, now time.Time) {
+	progress := now.Sub(t.at) >= progressEvery
+	if progress {
+		t.at = now
+	}
+	for _, s := range all {
+		name := "pipeline " + s.Pipeline + ": " + s.Stream
+		text := resyncText(&s)
+		// How far it is, is told from time to time; what becomes of it at once.
+		if before, known := t.told[name]; text == before || known && s.State == bridge.ResyncRunning && !progress {
+			continue
+		}
+		t.told[name] = text
+		_, _ = fmt.Fprintf(t.to, "%s: %s\n", name, text)
+	}
+}
+
+func resyncText(s *resync.Stream) string {
+	switch s.State {
+	case bridge.ResyncRunning:
+		return fmt.Sprintf("%d of %d objects, %d published again", s.Listed, max(s.Objects, s.Listed), s.Published)
+	case bridge.ResyncDone:
+		return fmt.Sprintf("done, %d objects published again", s.Published)
+	case bridge.ResyncQueued:
+		return "asked for"
+	default:
+		return string(s.State) + ": " + s.Problem
+	}
+}
+
+// resyncProblem is the error of a resync that is not complete.
+func resyncProblem(all []resync.Stream) error {
+	bad := 0
+	for _, s := range all {
+		if s.State == bridge.ResyncRefused || s.State == bridge.ResyncFailed {
+			bad++
+		}
+	}
+	if bad == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d streams are not published again; ask for them when /readyz of the bridge answers ok", bad, len(all))
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+// manyConfigMaps makes n objects, and returns their versions by key.
+func (r *rig) manyConfigMaps(ns string, n int) map[string]string {
+	r.t.Helper()
+	r.namespace(ns)
+	versions := map[string]string{}
+	for i := range n {
+		name := fmt.Sprintf("o%04d", i)
+		versions[ns+"/"+name] = r.configMap(ns, name, nil).ResourceVersion
+	}
+	return versions
+}
+
+// again returns what the log has of a resync: how often it has each key, by the number in the ids.
+func again(t *testing.T, log []entry) map[string]map[string]int {
+	t.Helper()
+	found := map[string]map[string]int{}
+	for _, e := range log {
+		if e.reason != "resync" {
+			continue
+		}
+		number, ok := strings.CutPrefix(e.id, e.uid+"."+e.rv+".r")
+		if !ok || e.op != "updated" {
+			t.Errorf("published again is %s, as %s", e.id, e.op)
+		}
+		if found[number] == nil {
+			found[number] = map[string]int{}
+		}
+		found[number][e.key]++
+	}
+	return found
+}
+
+// ordered fails if an older state of an object follows a newer one, or versions are not those of the last events.
+func ordered(t *testing.T, log []entry, versions map[string]string) {
+	t.Helper()
+	newest := map[string]int{}
+	for _, e := range log {
+		rv, _ := strconv.Atoi(e.rv)
+		if e.uid == "" {
+			continue
+		}
+		if rv < newest[e.key] {
+			t.Fatalf("%s at %d stands behind %d", e.key, rv, newest[e.key])
+		}
+		newest[e.key] = rv
+	}
+	for key, version := range versions {
+		if fmt.Sprint(newest[key]) != version {
+			t.Errorf("the log has %s at %d, and it is at %s", key, newest[key], version)
+		}
+	}
+}
+
+// resyncs asks a bridge by the command to publish everything again, while objects change, come and go.
+func resyncs(t *testing.T, api *controlplane.ControlPlane) {
+	r := rigOn(t, api, `
+      - {resource: configmaps, namespaces: [resyncs]}
+      - {resource: secrets, namespaces: [resyncs]}`)
+	versions := r.manyConfigMaps("resyncs", 400)
+	r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	if code, _, said := r.command("resync", "--server", r.server, "pods"); code != 2 ||
+		said != "error: resource \"pods\" is none of this bridge's; valid: configmaps, secrets\n" {
+		t.Errorf("for what is not there it ends with %d: %s", code, said)
+	}
+	ended := make(chan struct{})
+	var code int
+	var out, said string
+	go func() {
+		defer close(ended)
+		code, out, said = r.command("resync", "--server", r.server, "configmaps", "--pipeline", "test")
+	}()
+	r.await("the resync", func(log []entry) bool { return len(again(t, log)) > 0 })
+	changed, random := map[string]bool{}, rand.New(rand.NewPCG(1, 2))
+	for running := true; running; {
+		name := fmt.Sprintf("o%04d", random.IntN(400))
+		changed["resyncs/"+name] = true
+		versions["resyncs/"+name] = r.patch("resyncs", name, fmt.Sprintf(`{"data":{"x":"%d"}}`, random.IntN(1e9))).ResourceVersion
+		select {
+		case <-ended:
+			running = false
+		default:
+		}
+	}
+	r.configMap("resyncs", "end", nil)
+	log := r.awaitStory("resyncs/end", "added")
+	if code != 0 || !strings.Contains(out, "pipeline test: configmaps.v1/resyncs: done, ") || strings.Contains(out, "secrets") {
+		t.Errorf("it ended with %d: %s%s", code, out, said)
+	}
+	found := again(t, log)
+	if len(found) != 1 || len(changed) == 0 {
+		t.Fatalf("there are %d resyncs, %d objects changed", len(found), len(changed))
+	}
+	ordered(t, log, versions)
+	for _, objects := range found {
+		t.Logf("%d objects are published again, %d changed meanwhile", len(objects), len(changed))
+		for key := range versions {
+			if objects[key] > 1 || objects[key] == 0 && !changed[key] {
+				t.Errorf("%s is published again %d times", key, objects[key])
+			}
+		}
+	}
+	if metrics := r.metrics(); !strings.Contains(metrics, `kube_eventbridge_resyncs_total{pipeline="test",stream="configmaps.v1/resyncs"} 1`) {
+		t.Error("the metrics do not count it")
+	}
+	var answer struct{ Streams []struct{ State string } }
+	code, out, said = r.command("resync", "--server", r.server, "--no-wait", "-o", "json", "secrets")
+	if err := json.Unmarshal([]byte(out), &answer); code != 0 || err != nil || len(answer.Streams) != 1 || answer.Streams[0].State == "refused" {
+		t.Errorf("without waiting it ends with %d: %s%s (%v)", code, out, said, err)
+	}
+}
+
+// A schedule of a minute, the shortest; a crash in the middle, and what is left of the slot.
+func TestResync_on_schedule_is_complete_after_a_crash_too(t *testing.T) {
+	r := newRig(t, `[{resource: configmaps, namespaces: [slots], resync: 1m}]`)
+	versions := r.manyConfigMaps("slots", 600)
+	b := r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	// The slot in which everything was just listed is none.
+	r.eventually("the slot to begin", func() bool { return len(again(t, r.entries())) > 0 })
+	b.kill()
+	before := again(t, r.entries())
+	r.run()
+	var slot string
+	for slot = range before {
+		if n := len(before[slot]); n >= len(versions) {
+			t.Fatalf("all %d were published again before the crash", n)
+		}
+	}
+	number, err := strconv.ParseInt(slot, 10, 64)
+	must(t, err)
+	log := r.await("the whole slot", func(log []entry) bool {
+		n := 0
+		for _, objects := range again(t, log) {
+			n = max(n, len(objects))
+		}
+		return n == len(versions)
+	})
+	ordered(t, log, versions)
+	found := again(t, log)
+	if len(found[slot]) < len(versions) {
+		// It took so long to start that the next slot had begun.
+		if next := fmt.Sprint(number + 60); len(found[next]) < len(versions) {
+			t.Errorf("published again are %d of the slot %s, %d of the next", len(found[slot]), slot, len(found[next]))
+		}
+	}
+	ids := map[string]int{}
+	for _, e := range log {
+		ids[e.id]++
+	}
+	for id, n := range ids {
+		if n > 1 { // the broker recognises the repetition within two minutes
+			t.Errorf("%s is there %d times", id, n)
+		}
+	}
+}
