@@ -98,7 +98,7 @@ func unsupported(node ast.Node) string {
 	case ast.AnchorType, ast.AliasType, ast.MergeKeyType:
 		return "anchors, aliases and merge keys are not supported; write the value out"
 	case ast.TagType:
-		return "tags are not supported; write the value without one"
+		return "tags are not supported; write the value without one, and in quotes if it begins with !"
 	default:
 		return ""
 	}
@@ -156,17 +156,54 @@ func (d *decoder) unknown(below string, at mark, key, path string, v reflect.Val
 		return
 	}
 	message := "is not a key here"
-	if meant, ok := closest(key, valid); ok {
+	meant, similar := closest(key, valid)
+	switch of := elsewhere(key, reflect.TypeFor[Config](), ""); {
+	case strings.HasPrefix(key, "//") || strings.HasPrefix(key, "/*"):
+		d.addAt(below, at, "is not a key; a comment begins with #")
+		return
+	case similar && (len(of) == 0 || strings.EqualFold(meant, key)):
 		message += fmt.Sprintf(", did you mean %s?", meant)
 		d.bad[join(path, meant)] = true // so that it is not reported as missing as well
+	case 0 < len(of) && len(of) <= maxElsewhere:
+		message += ", but in " + strings.Join(of, " and in ")
 	}
 	d.addAt(below, at, message+"; "+validKeys(v.Type()))
+}
+
+// maxElsewhere is in how many places a key may be for them to be named.
+const maxElsewhere = 3
+
+// elsewhere returns the paths of all mappings of t, which is at path, that have the key.
+func elsewhere(key string, t reflect.Type, path string) (of []string) {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return elsewhere(key, t.Elem(), path)
+	case reflect.Slice:
+		return elsewhere(key, t.Elem(), path+"[]")
+	case reflect.Struct:
+	default:
+		return nil
+	}
+	for f := range t.Fields() {
+		name := f.Tag.Get("yaml")
+		switch {
+		case f.Anonymous:
+			of = append(of, elsewhere(key, f.Type, path)...)
+			continue
+		case name == key && path == "":
+			of = append(of, "the file itself")
+		case name == key:
+			of = append(of, path)
+		}
+		of = append(of, elsewhere(key, f.Type, join(path, name))...)
+	}
+	return of
 }
 
 func (d *decoder) list(node ast.Node, path string, v reflect.Value) {
 	n, ok := node.(*ast.SequenceNode)
 	if !ok {
-		d.add(path, fmt.Sprintf("is %s, not a list; write [] or items that begin with -", describe(node)))
+		d.add(path, fmt.Sprintf("is %s, not a list; write [a, b] or items that begin with -", describe(node)))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Values), len(n.Values)))

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 )
@@ -135,8 +134,8 @@ func oneLine(s string) string {
 func (l *loader) body(data []byte) ast.Node {
 	const valid = "see config.example.yaml for every key"
 	data = bytes.TrimPrefix(data, []byte("\uFEFF"))
-	if i := bytes.IndexByte(data, 0); i >= 0 || !utf8.Valid(data) {
-		l.add("", "is not text in UTF-8; "+valid)
+	if at, wrong := notText(data); wrong != "" {
+		l.addAt("", at, wrong)
 		return nil
 	}
 	if len(data) > maxFile || nesting(data) > maxNesting {
@@ -147,9 +146,13 @@ func (l *loader) body(data []byte) ast.Node {
 		l.addAt("", m, "a tab indents this line; YAML takes spaces only")
 		return nil
 	}
+	if m, found := conflict(data); found {
+		l.addAt("", m, "a merge conflict is left here; keep one side of it")
+		return nil
+	}
 	f, err := parseYAML(data)
 	if err != nil {
-		l.syntax(err)
+		l.syntax(data, err)
 		return nil
 	}
 	var body ast.Node
@@ -157,7 +160,7 @@ func (l *loader) body(data []byte) ast.Node {
 		switch {
 		case d.Body == nil:
 		case body != nil:
-			l.note("", place(d.Body), "another document begins here; a configuration is one document, without --- in between")
+			l.note("", place(d.Body), "another document begins here; a configuration is one document, without --- or ... in between")
 		default:
 			body = d.Body
 		}
@@ -177,19 +180,6 @@ func parseYAML(data []byte) (f *ast.File, err error) {
 		}
 	}()
 	return parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
-}
-
-func (l *loader) syntax(err error) {
-	var at mark
-	message := err.Error()
-	var e yaml.Error
-	if errors.As(err, &e) {
-		message = e.GetMessage()
-		if t := e.GetToken(); t != nil && t.Position != nil {
-			at = mark{t.Position.Line, t.Position.Column}
-		}
-	}
-	l.addAt("", at, "YAML: "+message+"; mind indentation, quotes and brackets")
 }
 
 // tab finds a tab in the indentation of a line that says something; inside a literal block it may be legal, and is refused all

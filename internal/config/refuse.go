@@ -7,8 +7,54 @@ func (Checkpoint) refused() map[string]string { return later("nats") }
 // noSecret is how the refusal of a key begins that would hold a secret.
 const noSecret = "a secret never stands in this file; use "
 
-func (NATS) refused() map[string]string {
+// manifest is why keys of Kubernetes' objects are refused.
+const manifest = "is a key of a Kubernetes manifest; give the file that is in it alone, which begins with pipelines"
+
+func (Config) refused() map[string]string {
+	return map[string]string{"apiVersion": manifest, "kind": manifest, "metadata": manifest, "data": manifest, "spec": manifest}
+}
+
+func (Resource) refused() map[string]string {
+	const name = "is a part of the resource's name; write resource: plural[.version][.group], such as deployments.apps"
+	const labels = "is not a key here; write labelSelector as kubectl -l takes it, such as app=web,tier!=cache"
 	return map[string]string{
+		"apiVersion": name, "group": name, "version": name, "kind": name, "plural": name,
+		"labels": labels, "selector": labels, "matchLabels": labels,
+		"name": "is not a key here; one object is fieldSelector: metadata.name=NAME",
+	}
+}
+
+func (Sink) refused() map[string]string {
+	const sinks = "is not a key here; write the sink's name as a key, with what belongs to it below, such as nats: {servers: [...]}; valid keys: {keys}"
+	return map[string]string{"type": sinks, "kind": sinks, "url": sinks}
+}
+
+func (Server) refused() map[string]string {
+	return map[string]string{"port": "is not a key here; write listen: host:port, such as 127.0.0.1:8080 or :8080"}
+}
+
+func (TLS) refused() map[string]string {
+	const trust = "is not a key here, as servers are always verified; write caFile for their authority, and serverName for a name that differs"
+	return map[string]string{
+		"enabled":            "is not a key here; tls with {} below it is TLS, without the key there is none",
+		"insecureSkipVerify": trust, "insecure": trust, "skipVerify": trust,
+	}
+}
+
+// textForms say of keys with texts, which other tools take as mappings, how the texts are written.
+func textForms() map[string]string {
+	return map[string]string{
+		"labelSelector": "write it as kubectl -l takes it, such as app=web,tier!=cache",
+		"fieldSelector": "write it as kubectl --field-selector takes it, such as spec.nodeName=node-1",
+	}
+}
+
+func (NATS) refused() map[string]string {
+	const stream = "is not a key here; what belongs to the JetStream stream is written beside servers: stream, subject, maxAge, maxBytes"
+	const servers = "is not a key here; write servers: [nats://host:4222]"
+	return map[string]string{
+		"jetstream": stream, "jetStream": stream,
+		"url": servers, "urls": servers, "server": servers,
 		"token":    noSecret + "tokenFile or tokenEnv",
 		"password": noSecret + "user with passwordFile or passwordEnv",
 		"nkey":     noSecret + "nkeyFile",
@@ -18,7 +64,15 @@ func (NATS) refused() map[string]string {
 }
 
 func (Kafka) refused() map[string]string {
+	const (
+		brokers = "is not a key here; write brokers: [host:9092]"
+		fixed   = "is not a key here; what is published is always acknowledged by all in-sync replicas, once"
+		secure  = "is not a key here; tls and sasl say how to connect"
+	)
 	return map[string]string{
+		"bootstrapServers": brokers, "bootstrap.servers": brokers, "servers": brokers,
+		"acks": fixed, "idempotence": fixed, "retries": fixed,
+		"securityProtocol": secure, "security.protocol": secure,
 		"password": noSecret + "sasl with user and passwordFile or passwordEnv",
 		"token":    noSecret + "sasl with tokenFile",
 	}

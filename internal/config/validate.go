@@ -5,6 +5,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,7 +124,7 @@ func (v *validator) pair(path string, a, b *Pipeline) {
 	if b.Name != "" && strings.EqualFold(a.Name, b.Name) { // state is kept in files, and not every file system tells cases apart
 		v.once(path+".name", "%q is taken by another pipeline; give each a name of its own", b.Name)
 	}
-	if b.Checkpoint.File.Path != "" && a.Checkpoint.File.Path == b.Checkpoint.File.Path {
+	if b.Checkpoint.File.Path != "" && filepath.Clean(a.Checkpoint.File.Path) == filepath.Clean(b.Checkpoint.File.Path) {
 		v.once(path+".checkpoint.file.path", "%q is the checkpoint of pipeline %q; give each a file of its own", b.Checkpoint.File.Path, a.Name)
 	}
 	if x, y := a.Sink.Embedded, b.Sink.Embedded; x != nil && y != nil && (x.Listen != y.Listen || x.StoreDir != y.StoreDir) {

@@ -62,12 +62,17 @@ var hostPattern = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.]
 // isBroker reports whether address can be that of a server: a name or an IP address, and a port.
 func isBroker(address string) bool {
 	host, port, err := net.SplitHostPort(address)
-	n, portErr := strconv.ParseUint(port, 10, 16)
-	if err != nil || portErr != nil || n == 0 {
+	if err != nil || !isPort(port) {
 		return false
 	}
 	_, ipErr := netip.ParseAddr(host)
 	return ipErr == nil || hostPattern.MatchString(host)
+}
+
+// isPort reports whether a server can have the port: 1 to 65535.
+func isPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
 }
 
 // containsFold reports whether address is one of all: names of hosts are the same in any case.

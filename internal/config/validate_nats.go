@@ -54,12 +54,18 @@ func (v *validator) server(path, s string) {
 		full = "nats://" + s
 	}
 	u, err := url.Parse(full)
+	port := ""
+	if err == nil {
+		port = u.Port()
+	}
 	switch {
 	case strings.Contains(s, "@"):
 		v.add(path, "holds a user or a token, and a secret never stands in this file; use user with passwordFile, tokenFile, nkeyFile or credsFile beside servers")
 	case err != nil || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" && !strings.HasPrefix(u.Scheme, "ws") ||
 		!slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme):
 		v.add(path, "%q is not the URL of a NATS server; write nats://host:4222, or tls, ws or wss for nats", s)
+	case port != "" && !isPort(port):
+		v.add(path, "%q has no port that there can be; write one from 1 to 65535, such as nats://host:4222", s)
 	}
 }
 

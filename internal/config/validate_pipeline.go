@@ -62,6 +62,12 @@ func (v *validator) recovery(path string, p *Pipeline) {
 	}
 }
 
+// brief leaves out of an error of Kubernetes' what it says of a pattern.
+func brief(err error) string {
+	text, _, _ := strings.Cut(err.Error(), " (e.g. ")
+	return strings.ReplaceAll(text, "<nil>: ", "")
+}
+
 // resource checks r, and against the resources before it in its pipeline.
 func (v *validator) resource(path string, r *Resource, before []Resource) {
 	if r.Resource == (ResourceName{}) {
@@ -71,7 +77,7 @@ func (v *validator) resource(path string, r *Resource, before []Resource) {
 		v.namespace(fmt.Sprintf("%s.namespaces[%d]", path, i), ns, r.Namespaces[:i])
 	}
 	if _, err := labels.Parse(r.LabelSelector); err != nil {
-		v.add(path+".labelSelector", "%q is not a label selector: %v; write one as kubectl -l takes it, such as app=web,tier!=cache", r.LabelSelector, err)
+		v.add(path+".labelSelector", "%q is not a label selector: %s; write one as kubectl -l takes it, such as app=web,tier!=cache", r.LabelSelector, brief(err))
 	}
 	if _, err := fields.ParseSelector(r.FieldSelector); err != nil {
 		v.add(path+".fieldSelector", "%q is not a field selector; write one as kubectl --field-selector takes it, such as spec.nodeName=node-1", r.FieldSelector)

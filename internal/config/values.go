@@ -16,17 +16,33 @@ type Size int64
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (s *Size) UnmarshalText(text []byte) error {
-	const valid = "write a number of bytes as Kubernetes does, such as 256Mi, 1G or 1048576"
 	q, err := resource.ParseQuantity(string(text))
 	if err != nil {
-		return fmt.Errorf("%q is not a size; %s", text, valid)
+		return fmt.Errorf("%q is not a size; %s", text, sizeHint(string(text)))
 	}
 	n := q.Value() // rounded, and capped
 	if q.CmpInt64(n) != 0 || n < 0 {
-		return fmt.Errorf("%q is not a whole, positive number of bytes; %s", text, valid)
+		return fmt.Errorf("%q is not a whole, positive number of bytes; %s", text, sizeForm)
 	}
 	*s = Size(n)
 	return nil
+}
+
+const sizeForm = "write a number of bytes as Kubernetes does, such as 256Mi, 1G or 1048576"
+
+var sizeLike = regexp.MustCompile(`^([0-9]+) *([kKmMgGtT])(i?)[bB]?$`)
+
+// sizeHint says how text, or else any size, is written.
+func sizeHint(text string) string {
+	parts := sizeLike.FindStringSubmatch(text)
+	if parts == nil {
+		return sizeForm
+	}
+	unit := strings.ToUpper(parts[2])
+	if parts[3] != "" {
+		return fmt.Sprintf("write %s%si", parts[1], unit)
+	}
+	return fmt.Sprintf("write %s%si, or %s%s for powers of 1000", parts[1], unit, parts[1], strings.Replace(unit, "K", "k", 1))
 }
 
 // String returns the size as Kubernetes writes it.
