@@ -38,7 +38,16 @@ const (
 	Object Payload = "object"
 	// Metadata is the object's apiVersion, kind and metadata.
 	Metadata Payload = "metadata"
+	// Change is {"object":…,"oldObject":…}: what Object is, and what the log had before, which is left out where there is nothing or it is not known.
+	Change Payload = "change"
+	// MergePatch is the JSON merge patch (RFC 7386) of an update, JSONPatch its JSON patch (RFC 6902): from what the log had before to what Object
+	// is. Where that is not known, or the patch is no shorter, or a merge patch cannot say it, and in all other events it is what Object is.
+	MergePatch Payload = "merge-patch"
+	JSONPatch  Payload = "json-patch"
 )
+
+// FromOld reports whether the payload is made from what the log had before; then [Encoder.ChangeFrom] encodes changes.
+func (p Payload) FromOld() bool { return p == Change || p == MergePatch || p == JSONPatch }
 
 // What Config.Keep may name.
 const (
@@ -96,6 +105,8 @@ type Encoder struct {
 	shared bool
 
 	change, former, marker head
+	// object is the encoder of events with the payload Object, where the configured one is a patch and cannot be had; else nil.
+	object *Encoder
 	// knative is nil in the profile Own.
 	knative *knative
 	// idPrefix is "<h>." or "", keyPrefix "<cluster>/<group>/<resource>/", history "" or ".h<n>".
@@ -108,7 +119,7 @@ type Encoder struct {
 }
 
 // New returns the encoder of a stream. It panics if cfg has a mode, a payload, a profile or a name in Keep that does not exist, a path that
-// [CheckRedact] refuses, or lacks a host that its profile needs.
+// [CheckRedact] refuses, a payload that its profile cannot have, or lacks a host that its profile needs.
 func New(stream source.Stream, cfg Config) *Encoder {
 	if cfg.Mode == "" {
 		cfg.Mode = Binary
@@ -144,15 +155,26 @@ func New(stream source.Stream, cfg Config) *Encoder {
 	if cfg.Profile == Knative {
 		e.knative = e.knativeOf()
 	}
+	if cfg.Payload == MergePatch || cfg.Payload == JSONPatch {
+		e.object = e.with(Object)
+	}
 	return e
+}
+
+// with returns the encoder of the same events with another payload, which is not made from what the log had before.
+func (e *Encoder) with(p Payload) *Encoder {
+	other := *e
+	other.cfg.Payload, other.object = p, nil
+	other.change, other.former, other.marker = other.heads(sourceOf(e.cfg.Cluster, e.stream.Resource))
+	return &other
 }
 
 func (e *Encoder) check() {
 	if e.cfg.Mode != Binary && e.cfg.Mode != Structured {
 		panic("BUG: mode " + strconv.Quote(string(e.cfg.Mode)))
 	}
-	if e.cfg.Payload != Object && e.cfg.Payload != Metadata {
-		panic("BUG: payload " + strconv.Quote(string(e.cfg.Payload)))
+	if p := e.cfg.Payload; p != Object && p != Metadata && !p.FromOld() || p.FromOld() && e.cfg.Profile == Knative {
+		panic("BUG: payload " + strconv.Quote(string(p)) + " in profile " + strconv.Quote(string(e.cfg.Profile)))
 	}
 	if p := e.cfg.Profile; p != "" && p != Own && p != Knative || p == Knative && e.cfg.Host == "" {
 		panic("BUG: profile " + strconv.Quote(string(p)) + " with host " + strconv.Quote(e.cfg.Host))
@@ -164,56 +186,82 @@ func (e *Encoder) check() {
 	}
 }
 
-// Change fills m with the event of c. c's body stays the caller's. The error says that the body is not a JSON object;
-// m is then not to be used.
+// Change fills m with the event of c, of which the log has nothing that is known where the payload is made from that. c's body stays the caller's. The error
+// says that the body is not a JSON object; m is then not to be used.
 func (e *Encoder) Change(m *sink.Message, c *source.Change) error {
-	body := c.Body.Bytes()
-	if c.Body == nil || e.redact {
-		e.redacted(m, c, body)
-		return nil
+	if e.cfg.Payload.FromOld() {
+		_, err := e.ChangeFrom(m, c, Old{}, nil)
+		return err
 	}
-	w := walk{keepManaged: e.keepManaged, keepApplied: e.keepApplied, dropCopies: e.redaction != nil}
-	err := w.object(body)
-	if err == nil && e.redaction != nil {
-		err = e.redaction.mark(body, &w)
+	var v view
+	if err := e.look(&v, c); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("encode %s %s: %w", e.stream.Resource, c.Key(), err)
-	}
-	e.begin(m, c, &w, e.typeOf(c.Op), "")
-	m.Data = slices.Grow(m.Data, len(body)+len(e.identity)+2)
-	switch {
-	case e.cfg.Payload == Object:
-		m.Data = w.cuts.copy(m.Data, body, span{0, len(body)})
-	case w.metadata == span{}:
-		m.Data = e.appendIdentity(m.Data, c)
-	default:
-		m.Data = w.cuts.copy(append(e.open(m.Data, c), e.identity[1:]...), body, w.metadata)
-		m.Data = append(m.Data, '}')
-	}
+	e.begin(m, c, &v.walk, kind{typ: e.typeOf(c.Op)})
+	m.Data = slices.Grow(m.Data, len(v.body)+len(e.identity)+2)
+	m.Data = e.appendView(m.Data, c, &v)
 	e.end(m)
 	return nil
 }
 
-// redacted fills m from a Secret, or from a change of which only the identity is known.
-func (e *Encoder) redacted(m *sink.Message, c *source.Change, body []byte) {
-	var w walk
-	data, err := redacted(body, hasher{e.cfg.SecretHashes, c.Namespace, c.Name}, e.cfg.Payload == Metadata, e.keepManaged)
+// view is what is found out of a change's object before anything of it is written.
+type view struct {
+	walk
+	body []byte
+	// read is what is written of an object that was decoded: a Secret. Decoded: it is one, or there is no object.
+	read    []byte
+	decoded bool
+}
+
+// look finds out how a change's object is written. The error says that it is not a JSON object.
+func (e *Encoder) look(v *view, c *source.Change) error {
+	v.body = c.Body.Bytes()
+	if c.Body == nil || e.redact {
+		e.lookRedacted(v, c)
+		return nil
+	}
+	v.keepManaged, v.keepApplied, v.dropCopies = e.keepManaged, e.keepApplied, e.redaction != nil
+	err := v.object(v.body)
+	if err == nil && e.redaction != nil {
+		err = e.redaction.mark(v.body, &v.walk)
+	}
+	if err != nil {
+		return fmt.Errorf("encode %s %s: %w", e.stream.Resource, c.Key(), err)
+	}
+	return nil
+}
+
+// lookRedacted looks at a Secret, or at a change of which only the identity is known.
+func (e *Encoder) lookRedacted(v *view, c *source.Change) {
+	v.decoded = true
+	data, err := redacted(v.body, hasher{e.cfg.SecretHashes, c.Namespace, c.Name}, e.cfg.Payload == Metadata, e.keepManaged)
 	if err == nil && e.redaction != nil {
 		data, err = e.redaction.apply(data)
 	}
 	if err == nil {
-		err = w.object(body)
+		err = v.object(v.body)
 	}
 	// What is not valid JSON is not searched for attributes either: they might be anything.
-	whole := err == nil && len(data) > len("{}")
-	e.begin(m, c, &w, e.typeOf(c.Op), "")
-	if whole {
-		m.Data = append(e.open(m.Data, c), data[1:]...)
-	} else {
-		m.Data = e.appendIdentity(m.Data, c)
+	if err == nil && len(data) > len("{}") {
+		v.read = data
 	}
-	e.end(m)
+}
+
+// appendView appends an event's data: the object, or its metadata.
+func (e *Encoder) appendView(dst []byte, c *source.Change, v *view) []byte {
+	switch {
+	case v.read != nil:
+		return append(e.open(dst, c), v.read[1:]...)
+	case v.decoded:
+		return e.appendIdentity(dst, c)
+	case e.cfg.Payload != Metadata:
+		return v.cuts.copy(dst, v.body, span{0, len(v.body)})
+	case v.metadata == span{}:
+		return e.appendIdentity(dst, c)
+	default:
+		dst = v.cuts.copy(append(e.open(dst, c), e.identity[1:]...), v.body, v.metadata)
+		return append(dst, '}')
+	}
 }
 
 // Rejected fills m with the event that stands in the place of c's, which the broker refused for good because of cause:
@@ -225,7 +273,7 @@ func (e *Encoder) Rejected(m *sink.Message, c *source.Change, cause error, size 
 	if w.object(body) != nil || (e.redact || e.redaction != nil) && !valid(body) {
 		w = walk{}
 	}
-	e.begin(m, c, &w, TypeRejected, ".rejected")
+	e.begin(m, c, &w, kind{typ: TypeRejected, tail: ".rejected"})
 	m.Data = appendQuoted(append(m.Data, `{"type":`...), e.typeOf(c.Op))
 	m.Data = appendQuoted(append(m.Data, `,"error":`...), cause.Error())
 	m.Data = strconv.AppendInt(append(m.Data, `,"size":`...), int64(size), 10)

@@ -108,7 +108,19 @@ func wireCases() []wireCase {
 	rejected := func(t *testing.T, e *Encoder, m *sink.Message) {
 		e.Rejected(m, change(t, source.Updated, "pod.json"), errors.New(`message "size" exceeds maximum`), 1048577)
 	}
+	since := func(t *testing.T, e *Encoder, m *sink.Message) {
+		if _, err := e.ChangeFrom(m, change(t, source.Updated, "customresource.json"), oldOf(t, e, "customresource.json"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	payload := func(p Payload) func(*Config) { return func(c *Config) { c.Payload = p } }
 	return []wireCase{
+		{"updated-merge-patch", database, payload(MergePatch), since},
+		{"updated-json-patch", database, payload(JSONPatch), since},
+		{"updated-json-patch-structured", database, both(structured, payload(JSONPatch)), since},
+		{"updated-change", database, payload(Change), since},
+		{"updated-merge-patch-unknown", pod, payload(MergePatch), changed(source.Updated, "pod.json")},
+		{"added-change", pod, payload(Change), changed(source.Added, "pod.json")},
 		{"added", pod, none, changed(source.Added, "pod.json")},
 		{"updated", pod, none, changed(source.Updated, "pod.json", folded)},
 		{"deleted", pod, none, changed(source.Deleted, "pod.json")},

@@ -103,9 +103,12 @@ func (e *Encoder) term(as attributes, history int) attributes {
 	return as
 }
 
+// kind is what an event is: its type, what its id ends in, and the version that it applies to, if it applies to one.
+type kind struct{ typ, tail, base string }
+
 // begin fills m up to its data.
-func (e *Encoder) begin(m *sink.Message, c *source.Change, w *walk, typ, tail string) {
-	t := e.texts(c, w, tail)
+func (e *Encoder) begin(m *sink.Message, c *source.Change, w *walk, k kind) {
+	t := e.texts(c, w, k.tail)
 	*m = sink.Message{
 		Attributes: m.Attributes, Data: m.Data,
 		ID: t.id, Key: t.key, Subject: t.subject, Shared: e.shared, Last: c.Op == source.Deleted,
@@ -118,14 +121,14 @@ func (e *Encoder) begin(m *sink.Message, c *source.Change, w *walk, typ, tail st
 	if c.Superseded {
 		h = &e.former
 	}
-	if k := e.knative; k != nil && typ != TypeRejected {
-		if h, name = &k.change, t.link; c.Superseded {
-			h = &k.former
+	if n := e.knative; n != nil && k.typ != TypeRejected {
+		if h, name = &n.change, t.link; c.Superseded {
+			h = &n.former
 		}
 	}
 	as := attributes(m.Attributes[:0])
 	as = append(as, h.attributes...)
-	as.add("type", typ)
+	as.add("type", k.typ)
 	as.add("id", t.id[len(e.idPrefix):])
 	as.add("subject", name)
 	as.add("time", t.time)
@@ -141,6 +144,7 @@ func (e *Encoder) begin(m *sink.Message, c *source.Change, w *walk, typ, tail st
 	if c.Count > 1 {
 		as.add("sampledrate", int32s(c.Count))
 	}
+	as.add("baseversion", k.base)
 	as = append(as, e.extra...)
 	e.fill(m, h, as)
 }

@@ -189,9 +189,11 @@ func TestInterop_rule_1_datacontenttype_is_application_json(t *testing.T) {
 
 func TestInterop_rule_2_no_event_without_data(t *testing.T) {
 	everyMessage(t, func(t *testing.T, _ *sink.Message, e *event.Event) {
-		var o map[string]any
-		if err := json.Unmarshal(e.Data(), &o); err != nil || o == nil {
-			t.Errorf("data is %q, not an object: %v", e.Data(), err)
+		var o any
+		err := json.Unmarshal(e.Data(), &o)
+		_, object := o.(map[string]any)
+		if _, list := o.([]any); err != nil || list != (e.Extensions()["payload"] == string(JSONPatch)) || !list && !object {
+			t.Errorf("data is %q, not an object, nor a JSON patch: %v", e.Data(), err)
 		}
 	})
 }

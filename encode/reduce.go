@@ -7,10 +7,14 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// Data returns the data of the event of c, without the envelope of structured mode. The error is that of Change.
+// Data returns the data of the event of c, without the envelope of structured mode; where the payload is made from what the log had before, that of the
+// payload Object. The error is that of Change.
 func (e *Encoder) Data(c *source.Change) ([]byte, error) {
 	bare := *e
 	bare.cfg.Mode = Binary
+	if bare.cfg.Payload.FromOld() {
+		bare.cfg.Payload = Object
+	}
 	var m sink.Message
 	if err := bare.Change(&m, c); err != nil {
 		return nil, err
@@ -21,9 +25,7 @@ func (e *Encoder) Data(c *source.Change) ([]byte, error) {
 // Reduced fills m with the event of c, under the same id and with the same type, whose data is the object's apiVersion, kind and metadata alone,
 // whatever the configured payload is. Size is that of the whole data in bytes, ref where that is, if not empty. The error is that of Change.
 func (e *Encoder) Reduced(m *sink.Message, c *source.Change, size int, ref string) error {
-	small := *e
-	small.cfg.Payload = Metadata
-	small.change, small.former, small.marker = small.heads(sourceOf(e.cfg.Cluster, e.stream.Resource))
+	small := e.with(Metadata)
 	if e.knative != nil {
 		k := *e.knative
 		k.change, k.former, _ = small.heads(e.cfg.Host)

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package encode
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// Old is what the log has of an object: the data that [Encoder.ChangeFrom] returned, and the version that they are of. The zero Old says that the log has
+// nothing, or that it is not known what.
+type Old struct {
+	Data            []byte
+	ResourceVersion string
+}
+
+// ChangeFrom is Change for a payload that is made from what the log had before. It returns the data that the event of c has with the payload Object: what the
+// Old of the next event has to have. They have nothing that such an event would not show, and are written into room, whose memory is used again, old's
+// not being a part of it.
+func (e *Encoder) ChangeFrom(m *sink.Message, c *source.Change, old Old, room []byte) (data []byte, err error) {
+	var v view
+	if err := e.look(&v, c); err != nil {
+		return room, err
+	}
+	data = e.appendView(slices.Grow(room[:0], len(v.body)+len(e.identity)+2), c, &v)
+	k := kind{typ: e.typeOf(c.Op)}
+	if e.cfg.Payload == Change {
+		e.both(m, c, &v, k, old, data)
+		return data, nil
+	}
+	if old.Data != nil && c.Op == source.Updated {
+		// Behind the data there is room for the patch.
+		if patched, ok := e.appendPatch(data, old.Data, data); ok {
+			k.base = old.ResourceVersion
+			e.begin(m, c, &v.walk, k)
+			m.Data = append(m.Data, patched[len(data):]...)
+			e.end(m)
+			return patched[:len(data)], nil
+		}
+	}
+	e.object.begin(m, c, &v.walk, k)
+	m.Data = append(m.Data, data...)
+	e.end(m)
+	return data, nil
+}
+
+// both fills m with the event that has the object and what it was.
+func (e *Encoder) both(m *sink.Message, c *source.Change, v *view, k kind, old Old, data []byte) {
+	known := old.Data != nil && c.Op != source.Added
+	if known {
+		k.base = old.ResourceVersion
+	}
+	e.begin(m, c, &v.walk, k)
+	m.Data = append(append(m.Data, `{"object":`...), data...)
+	if known {
+		m.Data = append(append(m.Data, `,"oldObject":`...), old.Data...)
+	}
+	m.Data = append(m.Data, '}')
+	e.end(m)
+}
+
+func (e *Encoder) appendPatch(dst, from, to []byte) ([]byte, bool) {
+	if e.cfg.Payload == MergePatch {
+		return appendMergePatch(dst, from, to)
+	}
+	return appendJSONPatch(dst, from, to)
+}
+
+// formVersion is increased when the same configuration gives other data than before.
+const formVersion = 1
+
+// Form stands for all that the data of an object depend on besides the object: encoders of the same form give the same data. It is never 0, and
+// shows nothing of a key.
+func (e *Encoder) Form() uint32 {
+	h := sha256.New()
+	_, _ = fmt.Fprintf(h, "%d %t %t %t\n", formVersion, e.keepManaged, e.keepApplied, e.redact)
+	paths := make([]string, 0, len(e.cfg.Redact))
+	for _, p := range e.cfg.Redact {
+		paths = append(paths, p.String())
+	}
+	slices.Sort(paths)
+	_, _ = fmt.Fprintf(h, "%q\n", paths)
+	if hashes := e.cfg.SecretHashes; hashes != nil && e.redact {
+		key := hmac.New(sha256.New, hashes.key)
+		_, _ = key.Write([]byte("form"))
+		_, _ = h.Write(key.Sum(nil))
+	}
+	return binary.LittleEndian.Uint32(h.Sum(nil)) | 1
+}
