@@ -25,6 +25,8 @@ type Row struct {
 	Deleted bool
 	// Digest stands for the part of the state that matters to whoever decides what is published, as far as that is known; else it is zero.
 	Digest [16]byte
+	// Form stands for how the log's last event of the object tells this very state, where that is known and it tells all of it; else it is zero.
+	Form uint32
 	// Fresh says that this process published the object's last event itself, so that Sequence needs no check. It is not stored.
 	Fresh bool
 }

@@ -163,6 +163,7 @@ func drawRow(t *rapid.T) checkpoint.Row {
 		Partition:       rapid.Int32().Draw(t, "partition"),
 		Deleted:         rapid.Bool().Draw(t, "deleted"),
 		Superseded:      rapid.Bool().Draw(t, "superseded"),
+		Form:            rapid.SampledFrom([]uint32{0, 0, 1, 1 << 31}).Draw(t, "form"),
 		Digest:          rapid.SampledFrom([][16]byte{{}, {1, 2, 3}, {15: 255}}).Draw(t, "digest"),
 		Fresh:           rapid.Bool().Draw(t, "fresh"),
 	}

@@ -52,7 +52,7 @@ func fill(t *testing.T, v reflect.Value) {
 		v.SetString("x")
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		v.SetInt(7)
-	case reflect.Uint64:
+	case reflect.Uint64, reflect.Uint32:
 		v.SetUint(7)
 	case reflect.Bool:
 		v.SetBool(true)

@@ -13,15 +13,18 @@ import (
 
 // A row is written as
 //
-//	version and flags   1 byte: the encoding's version times 16, plus the flags below; version 2 is for a row with a digest, 1 for all others
+//	version and flags   1 byte: the encoding's version times 16, plus the flags below; version 2 is for a row with a digest, 3 with a form, 4 with both, 1 for all others
 //	uid                 16 bytes if packed, else its length as a uvarint and its bytes
 //	resourceVersion     a uvarint if it is a number, else its length as a uvarint and its bytes
 //	sequence            uvarint
 //	partition           uvarint of its 32 bits
-//	digest              16 bytes, in version 2
+//	digest              16 bytes, in versions 2 and 4
+//	form                4 bytes, little endian, in versions 3 and 4
 const (
-	rowVersion       = 1 << 4
-	rowDigestVersion = 2 << 4
+	rowVersion = 1 << 4
+	// What is added to that for a row that has more.
+	rowDigest = 1 << 4
+	rowForm   = 2 << 4
 
 	rowDeleted       = 1 << 0
 	rowPackedUID     = 1 << 1
@@ -37,12 +40,7 @@ var errRow = errors.New("not a row")
 // AppendRow appends the encoded row.
 func AppendRow(b []byte, r *checkpoint.Row) []byte {
 	start := len(b)
-	digested := r.Digest != [16]byte{}
-	if digested {
-		b = append(b, rowDigestVersion)
-	} else {
-		b = append(b, rowVersion)
-	}
+	b = append(b, rowVersion)
 	if r.Deleted {
 		b[start] |= rowDeleted
 	}
@@ -63,8 +61,13 @@ func AppendRow(b []byte, r *checkpoint.Row) []byte {
 	}
 	b = binary.AppendUvarint(b, r.Sequence)
 	b = binary.AppendUvarint(b, uint64(uint32(r.Partition)))
-	if digested {
+	if r.Digest != [16]byte{} {
+		b[start] += rowDigest
 		b = append(b, r.Digest[:]...)
+	}
+	if r.Form != 0 {
+		b[start] += rowForm
+		b = binary.LittleEndian.AppendUint32(b, r.Form)
 	}
 	return b
 }
@@ -72,10 +75,10 @@ func AppendRow(b []byte, r *checkpoint.Row) []byte {
 // DecodeRow returns the row that b holds, and its key as a string that shares the row's memory.
 func DecodeRow(key, b []byte) (string, checkpoint.Row, error) {
 	var r checkpoint.Row
-	if len(b) == 0 || b[0]&^rowFlags != rowVersion && b[0]&^rowFlags != rowDigestVersion {
+	if len(b) == 0 || b[0] < rowVersion || b[0] >= rowVersion+rowDigest+rowForm+1<<4 {
 		return "", r, errRow
 	}
-	flags := b[0]
+	flags, more := b[0], b[0]&^rowFlags-rowVersion
 	// The key, the uid and the version share one allocation, and live as long as the row does.
 	text := make([]byte, 0, 128)
 	d := Decoder{rest: b[1:]}
@@ -85,8 +88,13 @@ func DecodeRow(key, b []byte) (string, checkpoint.Row, error) {
 	text = d.version(text, flags&rowNumericalRV != 0)
 	r.Sequence = d.Uvarint()
 	partition := d.Uvarint()
-	if flags&^rowFlags == rowDigestVersion {
+	if more&rowDigest != 0 {
 		copy(r.Digest[:], d.Bytes(uint64(len(r.Digest))))
+	}
+	if more&rowForm != 0 {
+		var form [4]byte
+		copy(form[:], d.Bytes(uint64(len(form))))
+		r.Form = binary.LittleEndian.Uint32(form[:])
 	}
 	if d.Done() != nil || partition > math.MaxUint32 {
 		return "", checkpoint.Row{}, errRow
