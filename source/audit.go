@@ -34,6 +34,47 @@ func Audit(ctx context.Context, c *Client, s Stream, version string, f func(Iden
 	}
 }
 
+// ObjectsAt calls f with every object that the stream had at exactly version, in no order that is promised, and its body, which it lends until f returns. It
+// reads in pages, and holds one object at a time. A page that could not be read to its end is read again, with a growing wait between, so that f may be called twice for
+// an object.
+//
+// The error is f's, which ends it, or ctx's, or says why the API server does not tell: at once where it has no such version any more, or does not
+// know such lists, and after half a minute or so where it refuses to answer.
+func ObjectsAt(ctx context.Context, c *Client, s Stream, version string, f func(Ident, *Body) error) error {
+	if version == "" {
+		return errNoVersion
+	}
+	var failed error
+	take := func(raw []byte) error {
+		id, err := parseObject(raw, s.Namespaced)
+		if err != nil {
+			return err
+		}
+		body := newListBody(raw, s.Resource)
+		defer body.Release()
+		failed = f(id.Ident, body)
+		return failed
+	}
+	giveUp := new(patience)
+	for q := (pageQuery{limit: pageSize, exact: version}); ; {
+		var retry backoff
+		meta, err := c.readPage(ctx, s, q, take)
+		for err != nil {
+			if ctx.Err() != nil || failed != nil || giveUp.spent(err) {
+				return err
+			}
+			if err := retry.wait(ctx, err); err != nil {
+				return err
+			}
+			meta, err = c.readPage(ctx, s, q, take)
+		}
+		if meta.Continue == "" {
+			return nil
+		}
+		q = pageQuery{limit: pageSize, token: meta.Continue}
+	}
+}
+
 // ReadAt returns the identity of one object as the stream had it at exactly version. Found is false where the stream did not have it
 // then: it did not exist, or the selectors did not match. The error says why the API server does not tell, see [Audit]; nothing is repeated.
 func ReadAt(ctx context.Context, c *Client, s Stream, namespace, name, version string) (id Ident, found bool, err error) {

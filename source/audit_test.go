@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,6 +16,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 func TestAudit_tells_what_existed_at_a_version(t *testing.T) {
@@ -76,6 +79,68 @@ func TestAudit_ends_with_what_is_wrong(t *testing.T) {
 				err := Audit(t.Context(), server.script.client(), configMaps, c.version, func(Ident) error { return c.f })
 				if err == nil || !c.wrong(err) {
 					t.Errorf("error is %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestObjectsAt_tells_what_existed_at_a_version(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var writes []write
+		want := map[string]string{}
+		for i := range pageSize + 10 {
+			name := fmt.Sprintf("o%05d", i)
+			writes = append(writes, write{rev: i + 1, name: name, uid: "u-" + name})
+			want["default/"+name] = strconv.Itoa(i + 1)
+		}
+		server := newCluster(t, 5000, append(writes, write{rev: 3000, name: "o00001", uid: "u-o00001"})...)
+		// What fails for a while is asked for again.
+		server.fault = func(n int, _ url.Values) *step {
+			switch n {
+			case 0, 3:
+				return &step{status: http.StatusServiceUnavailable}
+			default:
+				return nil
+			}
+		}
+		got := map[string]string{}
+		err := ObjectsAt(t.Context(), server.script.client(), configMaps, "2000", func(id Ident, b *Body) error {
+			got[id.Key()] = id.ResourceVersion
+			if text := string(b.Bytes()); !strings.HasPrefix(text, `{"kind":"ConfigMap","apiVersion":"v1",`) || !strings.Contains(text, `"`+id.UID+`"`) {
+				t.Errorf("the body is %s", text)
+			}
+			return nil
+		})
+		if err != nil || !maps.Equal(got, want) {
+			t.Errorf("error %v, %d objects, want %d", err, len(got), len(want))
+		}
+	})
+}
+
+func TestObjectsAt_ends_with_what_is_wrong(t *testing.T) {
+	enoughSeen := errors.New("enough seen")
+	answer := func(st step) func(int, url.Values) *step { return func(int, url.Values) *step { return &st } }
+	for name, c := range map[string]struct {
+		version string
+		fault   func(int, url.Values) *step
+		f       error
+		wrong   func(error) bool
+		asked   int
+	}{
+		"no version":             {"", nil, nil, func(err error) bool { return errors.Is(err, errNoVersion) }, 0},
+		"a version that is gone": {"3", nil, nil, expired, 1},
+		"no such request":        {"20", answer(step{status: http.StatusBadRequest}), nil, unanswerable, 1},
+		"f's own error":          {"20", nil, enoughSeen, func(err error) bool { return errors.Is(err, enoughSeen) }, 1},
+		"it refuses":             {"20", answer(step{status: http.StatusForbidden}), nil, apierrors.IsForbidden, maxRefusals},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newCluster(t, 40, write{rev: 10, name: "a", uid: "u-a"})
+				server.compacted, server.fault = 5, c.fault
+				err := ObjectsAt(t.Context(), server.script.client(), configMaps, c.version, func(Ident, *Body) error { return c.f })
+				if err == nil || !c.wrong(err) || len(server.asked) != c.asked {
+					t.Errorf("error is %v after %d requests", err, len(server.asked))
 				}
 			})
 		})
