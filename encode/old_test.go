@@ -94,7 +94,7 @@ func TestChangeFrom_whoever_applies_all_events_has_what_whole_objects_would_have
 		whole.Payload = Object
 		e, of := New(stream, cfg), New(stream, whole)
 		o := objects{t: r}
-		var object any = decodedValue(`{"metadata":{"name":"n"},"spec":` + o.object(3) + `,"data":{"a":"eA=="},"fill":"` + strings.Repeat("x", 300) + `"}`)
+		object := decodedValue(`{"metadata":{"name":"n"},"spec":` + o.object(3) + `,"data":{"a":"eA=="},"fill":"` + strings.Repeat("x", 300) + `"}`)
 		reads, log, room := &consumer{t: r}, Old{}, []byte(nil)
 		m, want := dirty(), dirty()
 		for version := range rapid.IntRange(1, 5).Draw(r, "events") {

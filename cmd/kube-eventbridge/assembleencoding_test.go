@@ -79,10 +79,10 @@ func TestStreams_have_a_filter_only_where_something_is_not_published(t *testing.
 	if err != nil || specs[3].Filter == nil || specs[0].Filter != nil || specs[1].Filter == nil || specs[2].Filter == nil {
 		t.Errorf("got %+v, %v", specs, err)
 	}
-	if reason, _, _ := specs[1].Filter.Filter(&source.Change{Op: source.Added}, [16]byte{}); reason != "operation" {
+	if reason, _, _ := specs[1].Filter.Filter(&source.Change{Op: source.Added}, [16]byte{}, nil); reason != "operation" {
 		t.Errorf("an addition is held back because of %q", reason)
 	}
-	if reason, _, _ := specs[1].Filter.Filter(&source.Change{Op: source.Deleted}, [16]byte{}); reason != "" {
+	if reason, _, _ := specs[1].Filter.Filter(&source.Change{Op: source.Deleted}, [16]byte{}, nil); reason != "" {
 		t.Errorf("a deletion is held back because of %q", reason)
 	}
 }

@@ -50,7 +50,7 @@ func TestFilterOf_gives_digests_of_Secrets_a_key(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, now, err := f.Filter(&source.Change{Op: source.Added, Body: source.NewBody([]byte(`{"data":{"k":"dg=="}}`))}, [16]byte{})
+		_, now, err := f.Filter(&source.Change{Op: source.Added, Body: source.NewBody([]byte(`{"data":{"k":"dg=="}}`))}, [16]byte{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,14 +11,16 @@ import (
 // called by several goroutines at a time, and may be called again for a change that could not be published at once.
 type Filter interface {
 	// Filter returns in a word why c is not published, nothing where it is; and a digest of c's state that is handed over, and stored, as before of
-	// the object's next change. It is zero where nothing is known of the state before, or of what the log has of it. The error says that it could not
-	// decide, and nothing of what the object holds; then c is published. c's body stays the caller's.
-	Filter(c *source.Change, before [16]byte) (reason string, now [16]byte, err error)
+	// the object's next change. It is zero where nothing is known of the state before, or of what the log has of it. Old returns the JSON of the object's
+	// state before, which is not to be used after Filter returns, or nil where that is not known; it is nil unless [StreamSpec.Olds]. The error says that
+	// it could not decide, and nothing of what the object holds; then c is published. c's body stays the caller's.
+	Filter(c *source.Change, before [16]byte, old func() []byte) (reason string, now [16]byte, err error)
 }
 
 // filtered reports whether an attempt's change is to be remembered and not published; row is what is known of the object.
 func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {
 	d := &a.delta
+	s.see(a)
 	switch {
 	case s.spec.Filter == nil:
 		return d.silent
@@ -33,12 +35,14 @@ func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {
 	if row.Superseded || d.IDSuffix != "" {
 		before = [16]byte{} // what is published again is published whatever the state
 	}
-	reason, now, err := s.spec.Filter.Filter(&d.Change, before)
+	find, done := s.stateBefore(d.Key(), a, row)
+	reason, now, err := s.spec.Filter.Filter(&d.Change, before, find)
+	done()
 	d.digest = now
 	if d.silent {
 		return true
 	}
-	if err != nil {
+	if err != nil && !a.unknown {
 		s.metrics.filterErrors.Inc()
 		s.often.undecided.Do(func() {
 			s.session.log.Warn("filter fails; what it cannot decide is published", "stream", s.name, "object", d.Key(), "err", err)

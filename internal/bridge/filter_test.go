@@ -18,7 +18,7 @@ type testFilter struct {
 	content func(version string) string
 }
 
-func (f testFilter) Filter(c *source.Change, before [16]byte) (reason string, now [16]byte, err error) {
+func (f testFilter) Filter(c *source.Change, before [16]byte, _ func() []byte) (reason string, now [16]byte, err error) {
 	if f.content != nil && c.Op != source.Deleted {
 		sum := sha256.Sum256([]byte(f.content(c.ResourceVersion)))
 		now = [16]byte(sum[:])
@@ -143,7 +143,7 @@ func TestFilter_publishes_what_is_repaired(t *testing.T) {
 	r := start(t, newFakeLog(), &memoryStore{})
 	s := r.stream(tens())
 	row := checkpoint.Row{UID: "u1", ResourceVersion: "10"}
-	_, row.Digest, _ = s.spec.Filter.Filter(&source.Change{Op: source.Added, Ident: source.Ident{UID: "u1", ResourceVersion: "10"}}, [16]byte{})
+	_, row.Digest, _ = s.spec.Filter.Filter(&source.Change{Op: source.Added, Ident: source.Ident{UID: "u1", ResourceVersion: "10"}}, [16]byte{}, nil)
 	for suffix, want := range map[string]bool{"": true, ".r1": false, ".s2": false} {
 		a := &attempt{delta: delta{Change: source.Change{Op: source.Updated, Ident: source.Ident{UID: "u1", ResourceVersion: "11"}, IDSuffix: suffix}}}
 		if s.filtered(a, row) != want {
@@ -198,7 +198,7 @@ func TestFilter_what_it_let_through_stays_so_whatever_the_log_has(t *testing.T) 
 
 type onlyAdded struct{}
 
-func (onlyAdded) Filter(c *source.Change, _ [16]byte) (reason string, now [16]byte, err error) {
+func (onlyAdded) Filter(c *source.Change, _ [16]byte, _ func() []byte) (reason string, now [16]byte, err error) {
 	if c.Op == source.Added {
 		return "", now, nil
 	}
@@ -223,7 +223,7 @@ func TestFilter_does_not_spoil_what_is_known_of_a_snapshot_that_is_not_published
 
 type undecided struct{}
 
-func (undecided) Filter(*source.Change, [16]byte) (reason string, now [16]byte, err error) {
+func (undecided) Filter(*source.Change, [16]byte, func() []byte) (reason string, now [16]byte, err error) {
 	return "expression", now, errors.New("no such key")
 }
 

@@ -18,9 +18,9 @@ type Metrics struct {
 	published, restarts                                                       *prometheus.CounterVec
 	retries, failures, relists, gaps, synthesized, suppressed                 *prometheus.CounterVec
 	histories, losses, audits, differences, filtered, filterErrors, oversized *prometheus.CounterVec
-	resyncs                                                                   *prometheus.CounterVec
+	resyncs, unknownOlds                                                      *prometheus.CounterVec
 	publishSeconds, deliverySeconds                                           *prometheus.HistogramVec
-	oldest, buffered, events, depth, age, ledger, streams                     *prometheus.Desc
+	oldest, buffered, events, depth, age, ledger, streams, olds, oldBytes     *prometheus.Desc
 
 	mu        sync.Mutex
 	pipelines []*Pipeline
@@ -55,6 +55,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		resyncs:        counter("resyncs_total", "Times that everything that existed was published again.", "pipeline", "stream"),
 		filtered:       counter("events_filtered_total", "Changes that the configuration says not to publish.", "pipeline", "stream", "reason"),
 		filterErrors:   counter("filter_errors_total", "Changes that a filter could not decide on; they are published.", "pipeline", "stream"),
+		unknownOlds:    counter("old_objects_unknown_total", "Changes of which it was asked what was before, and that was not known.", "pipeline", "stream"),
 		losses:         counter("log_losses_total", "Times that the log was seen to have lost what it had acknowledged.", "pipeline"),
 		publishSeconds: histogram("publish_seconds", "From handing a message to the sink to its acknowledgement."),
 		deliverySeconds: histogram("delivery_seconds",
@@ -65,10 +66,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		depth:    desc("queue_depth", "Objects that wait for a worker.", "pipeline"),
 		age:      desc("checkpoint_age_seconds", "Time since the last commit of the checkpoint.", "pipeline"),
 		ledger:   desc("ledger_objects", "Objects that the log has as existing.", "pipeline", "stream"),
+		olds:     desc("old_objects", "Objects of which it is kept what was before.", "pipeline", "stream"),
+		oldBytes: desc("old_objects_bytes", "Bytes that are held for that.", "pipeline", "stream"),
 		streams:  desc("stream_watching", "1 while a watch is open, else 0.", "pipeline", "stream"),
 	}
 	reg.MustRegister(m.published, m.restarts, m.retries, m.failures, m.relists, m.gaps, m.synthesized, m.suppressed,
-		m.histories, m.losses, m.filtered, m.filterErrors, m.audits, m.differences, m.resyncs, m.oversized, m.publishSeconds, m.deliverySeconds, m)
+		m.histories, m.losses, m.filtered, m.filterErrors, m.audits, m.differences, m.resyncs, m.oversized, m.unknownOlds, m.publishSeconds, m.deliverySeconds, m)
 	return m
 }
 
@@ -83,7 +86,7 @@ func (m *Metrics) Watches(reg prometheus.Registerer, w *source.Watches) {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.oldest, m.buffered, m.events, m.depth, m.age, m.ledger, m.streams} {
+	for _, d := range []*prometheus.Desc{m.oldest, m.buffered, m.events, m.depth, m.age, m.ledger, m.streams, m.olds, m.oldBytes} {
 		ch <- d
 	}
 }
@@ -122,6 +125,11 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 			gauge(m.oldest, age, p.name, s.name)
 			gauge(m.ledger, float64(s.ledger.Len()), p.name, s.name)
 			gauge(m.streams, watching, p.name, s.name)
+			if s.olds != nil {
+				objects, bytes := s.olds.total()
+				gauge(m.olds, float64(objects), p.name, s.name)
+				gauge(m.oldBytes, float64(bytes), p.name, s.name)
+			}
 		}
 	}
 }
@@ -134,12 +142,12 @@ func (m *Metrics) add(p *Pipeline) {
 
 // streamMetrics are the series of one stream.
 type streamMetrics struct {
-	all                                                         *Metrics
-	pipeline, stream                                            string
-	failures, relists, gaps, synthesized, suppressed, histories prometheus.Counter
-	audits, differences, resyncs, filterErrors, oversized       prometheus.Counter
-	publish, delivery                                           prometheus.Observer
-	byKind                                                      *sync.Map
+	all                                                                *Metrics
+	pipeline, stream                                                   string
+	failures, relists, gaps, synthesized, suppressed, histories        prometheus.Counter
+	audits, differences, resyncs, filterErrors, oversized, unknownOlds prometheus.Counter
+	publish, delivery                                                  prometheus.Observer
+	byKind                                                             *sync.Map
 }
 
 type kind struct {
@@ -161,6 +169,7 @@ func (m *Metrics) stream(pipeline, stream string) streamMetrics {
 		resyncs:      m.resyncs.WithLabelValues(pipeline, stream),
 		filterErrors: m.filterErrors.WithLabelValues(pipeline, stream),
 		oversized:    m.oversized.WithLabelValues(pipeline, stream),
+		unknownOlds:  m.unknownOlds.WithLabelValues(pipeline, stream),
 		publish:      m.publishSeconds.WithLabelValues(pipeline),
 		delivery:     m.deliverySeconds.WithLabelValues(pipeline),
 		byKind:       &sync.Map{},

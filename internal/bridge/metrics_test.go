@@ -29,7 +29,9 @@ func TestMetrics_are_those_that_are_documented(t *testing.T) {
 		want = append(want, row[2]+" kube_eventbridge_"+row[1])
 	}
 	r := start(t, newFakeLog(), &memoryStore{})
-	s := r.stream(without(source.Updated))
+	spec := without(source.Updated)
+	spec.Olds = true
+	s := r.stream(spec)
 	snapshot(t, s, "10", "a u1 5")
 	send(t, s, source.Updated, "a", "u1", "10", source.ReasonWatch)
 	send(t, s, source.Deleted, "a", "u1", "11", source.ReasonWatch)

@@ -25,6 +25,8 @@ type delta struct {
 	// digest is what the stream's filter wants to be told when the object changes again. Passed: it has let the change through.
 	digest [16]byte
 	passed bool
+	// form is that of the data that the log has of it, where they are whole and kept.
+	form uint32
 }
 
 // object is a key with changes pending, or a marker. The workqueue holds objects; at most one worker, and after it one
@@ -66,6 +68,13 @@ type attempt struct {
 	whole    *whole
 	// rejected is why the broker does not take the event itself.
 	rejected error
+	// state and data are what olds keep of the attempt once it has ended. Based: the message is made from what was before; alone: it must not be.
+	state, data  []byte
+	based, alone bool
+	// unknown: the filter has asked for the state before, and it was not known.
+	unknown bool
+	// acknowledged: the broker has the message.
+	acknowledged bool
 	// blocked: the broker does not take the rejection, or the marker, either.
 	blocked bool
 }

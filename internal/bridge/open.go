@@ -45,6 +45,9 @@ func (s *stream) histories(ctx context.Context) error {
 	if err := s.resumeUndone(ctx); err != nil {
 		return p.ended(err)
 	}
+	if err := s.prime(ctx); err != nil {
+		return p.ended(err)
+	}
 	for {
 		reader := source.Reader{
 			Client: p.cfg.Client, Watches: p.cfg.Watches, Stream: s.Stream, Feed: s, History: s, Observer: s.status, Recovery: p.cfg.Recovery, Owed: s.owed(),
@@ -109,6 +112,14 @@ func (p *session) open(spec *StreamSpec, at source.Stream) (*stream, error) {
 	return s, nil
 }
 
+// packing returns the packer of the session; the caller holds mu.
+func (p *session) packing() *packer {
+	if p.packer == nil {
+		p.packer = newPacker()
+	}
+	return p.packer
+}
+
 // newStream makes a stream of what the store and the log have of it; the caller holds mu.
 func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 	name := at.Name()
@@ -122,6 +133,7 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 		saved: saved, committed: saved, stored: stored, fingerprint: at.Scope(), losses: p.state.Log.Losses,
 	}
 	s.encodeAs(saved.History)
+	s.olds = newOlds(spec, s.encoder, p.packing)
 	for _, o := range []*rate.Sometimes{&s.often.unencodable, &s.often.contested, &s.often.rejected, &s.often.refused, &s.often.undecided} {
 		o.Interval = logEvery
 	}

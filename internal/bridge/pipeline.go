@@ -32,7 +32,9 @@ type StreamSpec struct {
 	// Filter is nil where everything is published.
 	Filter Filter
 	// Resync is how often all that exists is published again, in whole seconds; zero: only when that is asked for.
-	Resync   time.Duration
+	Resync time.Duration
+	// Olds: the filter asks for the states before, which are kept then.
+	Olds     bool
 	Encoding encode.Config
 }
 

@@ -75,6 +75,8 @@ type session struct {
 	// mu guards what follows.
 	mu      sync.Mutex
 	streams []*stream
+	// packer is nil until a stream needs it.
+	packer *packer
 	// unknown are the resources that the API server does not know, and what it says of them.
 	unknown map[string]error
 }

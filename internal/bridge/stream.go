@@ -29,6 +29,8 @@ type stream struct {
 	metrics streamMetrics
 	status  *status
 	tracker *checkpoint.Tracker
+	// olds is nil where nothing is kept of what was before.
+	olds *olds
 
 	// mu guards the ledger, the pending changes of the objects, and what follows.
 	mu      sync.Mutex
@@ -176,7 +178,7 @@ func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh boo
 // remember moves the ledger to what was just published, or passed over; place says where the object's last event is.
 func (s *stream) remember(key string, d *delta, place checkpoint.Row) {
 	place.UID, place.ResourceVersion, place.Deleted = d.UID, d.ResourceVersion, d.Op == source.Deleted
-	place.Superseded, place.Digest = d.Superseded, d.digest
+	place.Superseded, place.Digest, place.Form = d.Superseded, d.digest, d.form
 	s.ledger.Put(key, place)
 }
 

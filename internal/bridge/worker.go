@@ -63,6 +63,9 @@ func (p *session) publish(ctx context.Context, o *object) {
 		return
 	case !fresh:
 		// The log turned out to have more of the object than was known when the change was queued.
+		if s.olds != nil && row.Deleted {
+			s.olds.drop(o.key)
+		}
 		if !a.delta.again {
 			s.metrics.suppressed.Inc()
 		}
@@ -78,7 +81,7 @@ func (p *session) publish(ctx context.Context, o *object) {
 	if a.tooLarge != nil && a.whole == nil && a.rejected == nil && !p.reduce(ctx, o) {
 		return
 	}
-	if err := s.encode(a, row); err != nil && p.cfg.StopOnReject {
+	if err := s.encode(o, row); err != nil && p.cfg.StopOnReject {
 		p.fail(&RejectedError{Stream: s.name, Object: o.key, ResourceVersion: a.delta.ResourceVersion, err: err})
 		p.again(o, refusedDelay)
 		return
@@ -104,8 +107,8 @@ func (p *session) publish(ctx context.Context, o *object) {
 
 // encode fills the attempt's message, and says what the sink has to check. Where the change cannot be encoded it returns why, and
 // the message is a rejection.
-func (s *stream) encode(a *attempt, row checkpoint.Row) (err error) {
-	m := a.message
+func (s *stream) encode(o *object, row checkpoint.Row) (err error) {
+	a, m := &o.attempt, o.attempt.message
 	m.Verify, m.Previous = false, 0
 	if a.marker != nil {
 		s.encoder.Marker(m, a.marker.Marker)
@@ -117,10 +120,13 @@ func (s *stream) encode(a *attempt, row checkpoint.Row) (err error) {
 		return nil
 	}
 	if a.rejected == nil {
-		if a.whole == nil {
-			err = s.encoder.Change(m, &a.delta.Change)
-		} else {
+		switch {
+		case a.whole != nil:
 			err = s.encoder.Reduced(m, &a.delta.Change, a.whole.size, a.whole.ref)
+		case s.olds != nil && s.olds.data:
+			err = s.encodeFrom(o, row)
+		default:
+			err = s.encoder.Change(m, &a.delta.Change)
 		}
 		a.rejected = err
 	}
@@ -128,8 +134,8 @@ func (s *stream) encode(a *attempt, row checkpoint.Row) (err error) {
 		s.encoder.Rejected(m, &a.delta.Change, a.rejected, len(a.delta.Body.Bytes()))
 	}
 	// The first message of a key may meet one that a dead process sent, and in latest mode a late one has an id that
-	// nobody repeats.
-	m.Verify, m.Previous = s.spec.Latest || !row.Fresh, row.Sequence
+	// nobody repeats. What is made from the event before has to stand behind it.
+	m.Verify, m.Previous = s.spec.Latest || !row.Fresh || a.based, row.Sequence
 	if a.conflicts > 0 {
 		m.Verify, m.Previous = true, a.previous
 	}
@@ -150,6 +156,7 @@ func (p *session) settled(o *object, r sink.Receipt, err error) {
 	if p.debug {
 		p.log.Debug("event published", "stream", o.stream.name, "id", o.attempt.message.ID, "sequence", r.Sequence, "duplicate", r.Duplicate)
 	}
+	o.attempt.acknowledged = true
 	// Behind what was recognised as a repetition the log may have more that this process knows nothing of.
 	p.finish(o, &checkpoint.Row{Sequence: r.Sequence, Partition: r.Partition, Fresh: !r.Duplicate}, r)
 }
@@ -188,6 +195,9 @@ func (p *session) finish(o *object, place *checkpoint.Row, r sink.Receipt) {
 		p.queue.Done(o)
 		p.busy.leave()
 		return
+	}
+	if place != nil {
+		s.keep(o.key, &a, place)
 	}
 	s.mu.Lock()
 	if place != nil {
@@ -269,6 +279,11 @@ func (p *session) seek(ctx context.Context, o *object) bool {
 // object waits and its stream's position with it, in sight of metrics and log.
 func (p *session) refused(o *object, err error) {
 	a, s := &o.attempt, o.stream
+	if s.separable(a, err) {
+		a.alone = true
+		p.again(o, 0)
+		return
+	}
 	if p.reducible(a, err) {
 		a.tooLarge = err
 		p.again(o, 0)

@@ -5,9 +5,11 @@ package filter
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/cel"
+	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/ext"
@@ -26,7 +28,11 @@ const maxExpression = 16 << 10
 type Expression struct {
 	program cel.Program
 	ast     *cel.Ast
+	old     bool
 }
+
+// Old reports whether the expression names the state before, which somebody has to keep then.
+func (e *Expression) Old() bool { return e.old }
 
 // fields are what an expression knows of an event besides its object, as text.
 func fields() []string {
@@ -40,6 +46,7 @@ func ParseExpression(s string) (*Expression, error) {
 	}
 	options := []cel.EnvOption{
 		cel.Variable("object", cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable(oldObject, cel.DynType), // it may be null
 		cel.OptionalTypes(), ext.Strings(ext.StringsVersion(2)), cel.CrossTypeNumericComparisons(true), cel.DefaultUTCTimeZone(true),
 	}
 	for _, f := range fields() {
@@ -64,29 +71,36 @@ func ParseExpression(s string) (*Expression, error) {
 	if err != nil {
 		return nil, expressionError(1, 1, err.Error())
 	}
-	return &Expression{program, ast}, nil
+	return &Expression{program, ast, namesOld(ast)}, nil
+}
+
+// oldObject is the name of the state before.
+const oldObject = "oldObject"
+
+// namesOld reports whether an expression has the name oldObject, be it for something else that it introduces.
+func namesOld(ast *cel.Ast) bool {
+	names := celast.MatchDescendants(celast.NavigateAST(ast.NativeRep()), celast.KindMatcher(celast.IdentKind))
+	return slices.ContainsFunc(names, func(e celast.NavigableExpr) bool { return e.AsIdent() == oldObject })
 }
 
 func expressionError(line, column int, wrong string) error {
-	if strings.Contains(wrong, "'oldObject'") {
-		return fmt.Errorf("oldObject, at %d:%d, is not available in this version, as the state before is not kept; ignoreChanges tells updates from those that change nothing",
-			line, column)
-	}
 	wrong, _, _ = strings.Cut(wrong, " (in container '')")
-	return fmt.Errorf("is no expression of CEL that decides: at %d:%d, %s; write one over object, %s, such as "+
+	return fmt.Errorf("is no expression of CEL that decides: at %d:%d, %s; write one over object, oldObject, %s, such as "+
 		`event.operation == "deleted" || object.spec.replicas > 3`, line, column, wrong, strings.Join(fields(), ", "))
 }
 
 // errEvaluation says that an expression cannot be evaluated. It does not say of which value: that may be one that must not be shown.
 var errEvaluation = errors.New("the expression cannot be evaluated")
 
-// Eval reports whether the expression is true for a change. It is for one of which only the identity is known. The error names the place in the
-// expression, and no value.
-func (e *Expression) Eval(c *source.Change) (bool, error) {
+// Eval reports whether the expression is true for a change. It is for one of which only the identity is known. Old is asked at most once, and only where it is needed, for
+// the object's state before, whose JSON stays as it is meanwhile; old is nil, or returns nil, where that is not known, and what depends on it cannot be
+// evaluated. What was added has none: oldObject is null. The error names the place in the expression, and no value.
+func (e *Expression) Eval(c *source.Change, old func() []byte) (bool, error) {
 	if c.Body == nil {
 		return true, nil
 	}
-	out, _, err := e.program.Eval(&activation{Change: c, object: object{json: c.Body.Bytes(), meter: newMeter(c.Body.Bytes())}})
+	a := &activation{Change: c, old: old, object: object{json: c.Body.Bytes(), meter: newMeter(c.Body.Bytes())}}
+	out, _, err := e.program.Eval(a)
 	if err != nil {
 		return false, e.explain(err)
 	}
@@ -102,7 +116,7 @@ func (e *Expression) explain(err error) error {
 			at = fmt.Sprintf(" at %d:%d", l.Line(), l.Column()+1)
 		}
 	}
-	for _, known := range []string{"no such key", "no such overload", "actual cost limit exceeded", "index out of bounds", "division by zero"} {
+	for _, known := range []string{"no such key", "no such overload", "actual cost limit exceeded", "index out of bounds", "division by zero", unknownOld} {
 		if strings.HasPrefix(strings.TrimPrefix(err.Error(), "operation cancelled: "), known) {
 			return fmt.Errorf("%w%s: %s", errEvaluation, at, known)
 		}
@@ -110,10 +124,36 @@ func (e *Expression) explain(err error) error {
 	return fmt.Errorf("%w%s", errEvaluation, at)
 }
 
+// unknownOld says that the state before is not known.
+const unknownOld = "oldObject is not known"
+
 // activation is what an expression sees of a change.
 type activation struct {
 	*source.Change
 	object object
+	// old finds the state before, and before is that once it was looked for.
+	old    func() []byte
+	before ref.Val
+}
+
+func (a *activation) oldObject() ref.Val {
+	if a.before != nil {
+		return a.before
+	}
+	var b []byte
+	if a.Op != source.Added && a.old != nil {
+		b = a.old()
+	}
+	switch {
+	case a.Op == source.Added:
+		a.before = types.NullValue
+	case b == nil:
+		a.before = types.NewErr(unknownOld)
+	default:
+		a.object.meter.add(b)
+		a.before = &object{json: b, meter: a.object.meter}
+	}
+	return a.before
 }
 
 // ResolveName implements interpreter.Activation.
@@ -122,6 +162,8 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	switch name {
 	case "object":
 		return ref.Val(&a.object), true
+	case oldObject:
+		return a.oldObject(), true
 	case "event.operation":
 		s = a.Op.String()
 	case "event.reason":

@@ -61,20 +61,20 @@ func TestExpression_decides_by_object_and_event(t *testing.T) {
 		`event.objectuid == "u" && event.resourceversion == "7"`:                      true,
 		`event.namespace.startsWith("kube-")`:                                         false,
 	} {
-		if got, err := expression(t, s).Eval(c); err != nil || got != want {
+		if got, err := expression(t, s).Eval(c, nil); err != nil || got != want {
 			t.Errorf("%s is %t, want %t (%v)", s, got, want, err)
 		}
 	}
 }
 
 func TestExpression_is_for_what_only_the_identity_is_known_of(t *testing.T) {
-	if yes, err := expression(t, "false").Eval(&source.Change{Op: source.Deleted}); !yes || err != nil {
+	if yes, err := expression(t, "false").Eval(&source.Change{Op: source.Deleted}, nil); !yes || err != nil {
 		t.Errorf("it is %t, %v", yes, err)
 	}
 }
 
 func TestParseExpression_refuses_what_cannot_decide_and_says_where(t *testing.T) {
-	const valid = `; write one over object, event.operation, event.reason, event.namespace, event.name, event.objectuid, event.resourceversion, such as ` +
+	const valid = `; write one over object, oldObject, event.operation, event.reason, event.namespace, event.name, event.objectuid, event.resourceversion, such as ` +
 		`event.operation == "deleted" || object.spec.replicas > 3`
 	for s, want := range map[string]string{
 		`object.spec.`:                       "is no expression of CEL that decides: at 1:13, Syntax error: no viable alternative at input '.'" + valid,
@@ -84,7 +84,7 @@ func TestParseExpression_refuses_what_cannot_decide_and_says_where(t *testing.T)
 		`1 + 1`:                              "is no expression of CEL that decides: at 1:1, it gives int, not bool: compare it with something" + valid,
 		`event.name > 1`:                     "is no expression of CEL that decides: at 1:12, found no matching overload for '_>_' applied to '(string, int)'" + valid,
 		`object.metadata.name.matches("(")`:  "is no expression of CEL that decides: at 1:1, error parsing regexp: missing closing ): `(`" + valid,
-		`oldObject.spec != object.spec`:      "oldObject, at 1:1, is not available in this version, as the state before is not kept; ignoreChanges tells updates from those that change nothing",
+		`oldObjekt.spec != object.spec`:      "is no expression of CEL that decides: at 1:1, undeclared reference to 'oldObjekt'" + valid,
 		strings.Repeat(" ", 16<<10) + "true": "is longer than 16384 bytes; use labelSelector, fieldSelector or several resources for a part of it",
 	} {
 		if _, err := ParseExpression(s); err == nil || err.Error() != want {
@@ -130,7 +130,7 @@ func TestExpression_that_fails_says_where_and_shows_no_value(t *testing.T) {
 		`1 / (object.data.n - 1) == 1`:                                 ": division by zero",
 		`object.l.all(a, object.l.all(b, a == b))`:                     ": actual cost limit exceeded",
 	} {
-		_, err := expression(t, s).Eval(c)
+		_, err := expression(t, s).Eval(c, nil)
 		exactly := regexp.MustCompile(`^the expression cannot be evaluated( at 1:\d+)?` + want + "$") // and nothing of CEL's own words
 		if !errors.Is(err, errEvaluation) || !exactly.MatchString(err.Error()) || strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: got %v, want it to end in %q", s, err, want)
@@ -140,11 +140,13 @@ func TestExpression_that_fails_says_where_and_shows_no_value(t *testing.T) {
 
 // Whatever is no JSON ends with an answer, or an error.
 func FuzzExpression(f *testing.F) {
-	e := expression(f, `object.a == object.b && object.c.all(x, x.d == 1) && size(object) > 1 && object == {"a": 1}`)
+	e := expression(f, `object.a == object.b && object.c.all(x, x.d == 1) && size(object) > 1 && object == {"a": 1} || object != oldObject`)
 	for _, s := range []string{web, ``, `{`, `{"a"`, `{"a":`, `{"a":1,"b":1,"c":[{"d":1}]}`, `{"a":{"x":[1,{}]},"b":{"x":[1,{}]},"c":{"y":1}}`, `{"a":1e999,"b":-}`} {
 		f.Add([]byte(s))
 	}
-	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = e.Eval(change(source.Updated, string(b))) })
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		_, _ = e.Eval(change(source.Updated, string(b)), func() []byte { return b })
+	})
 }
 
 func BenchmarkExpression(b *testing.B) {
@@ -163,7 +165,7 @@ func BenchmarkExpression(b *testing.B) {
 			e, c := expression(b, s), change(source.Updated, string(pod))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := e.Eval(c); err != nil {
+				if _, err := e.Eval(c, nil); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -188,7 +190,7 @@ func TestExpression_reads_no_more_of_a_large_object_than_is_allowed(t *testing.T
 		`object.data.all(k, k.startsWith("k"))`:            false,
 		`size(object.data) == 5000 && "k7" in object.data`: false,
 	} {
-		yes, err := expression(t, s).Eval(change(source.Updated, large))
+		yes, err := expression(t, s).Eval(change(source.Updated, large), nil)
 		if (err != nil) != fails || !fails && !yes || fails && !strings.Contains(err.Error(), "actual cost limit exceeded") {
 			t.Errorf("%s: %v, %v", s, yes, err)
 		}
@@ -202,11 +204,11 @@ func TestExpression_makes_few_lists_and_maps_of_a_large_object(t *testing.T) {
 		few + `.all(x, size(object.data) > 0)`: `{"data":{"k":"` + strings.Repeat("x", 1<<20) + `"}}`,
 		few + `.all(x, object.s.list[0] == 0)`: `{"s":{"list":[0` + strings.Repeat(",0", 1<<19) + `]}}`,
 	} {
-		if _, err := expression(t, s).Eval(change(source.Updated, object)); err == nil || !strings.Contains(err.Error(), "actual cost limit exceeded") {
+		if _, err := expression(t, s).Eval(change(source.Updated, object), nil); err == nil || !strings.Contains(err.Error(), "actual cost limit exceeded") {
 			t.Errorf("%s: %v", s, err)
 		}
 		once := strings.Replace(s, few, "[1]", 1)
-		if yes, err := expression(t, once).Eval(change(source.Updated, object)); !yes || err != nil {
+		if yes, err := expression(t, once).Eval(change(source.Updated, object), nil); !yes || err != nil {
 			t.Errorf("%s: %v, %v", once, yes, err)
 		}
 	}

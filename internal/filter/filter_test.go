@@ -33,7 +33,7 @@ func TestFilter_lets_through_the_operations_that_are_asked_for(t *testing.T) {
 	for _, asked := range [][]source.Op{{source.Added}, {source.Updated}, {source.Deleted}, {source.Added, source.Deleted}} {
 		f := New(Config{Operations: asked})
 		for _, op := range all {
-			reason, now, _ := f.Filter(&source.Change{Op: op}, [16]byte{})
+			reason, now, _ := f.Filter(&source.Change{Op: op}, [16]byte{}, nil)
 			through := false
 			for _, a := range asked {
 				through = through || a == op
@@ -47,7 +47,7 @@ func TestFilter_lets_through_the_operations_that_are_asked_for(t *testing.T) {
 
 func TestFilter_holds_back_an_update_in_which_only_what_is_ignored_is_different(t *testing.T) {
 	f := New(Config{IgnoreChanges: []encode.Path{path(t, "status")}})
-	_, added, _ := f.Filter(change(source.Added, `{"metadata":{"resourceVersion":"1"},"spec":1}`), [16]byte{})
+	_, added, _ := f.Filter(change(source.Added, `{"metadata":{"resourceVersion":"1"},"spec":1}`), [16]byte{}, nil)
 	same := `{"metadata":{"resourceVersion":"2"},"spec":1,"status":{"x":1}}`
 	for _, c := range []struct {
 		op     source.Op
@@ -62,11 +62,11 @@ func TestFilter_holds_back_an_update_in_which_only_what_is_ignored_is_different(
 		{source.Added, same, added, ""},
 		{source.Deleted, same, added, ""},
 	} {
-		if reason, _, _ := f.Filter(change(c.op, c.object), c.before); reason != c.want {
+		if reason, _, _ := f.Filter(change(c.op, c.object), c.before, nil); reason != c.want {
 			t.Errorf("%v of %s is %q, want %q", c.op, c.object, reason, c.want)
 		}
 	}
-	if _, now, _ := f.Filter(&source.Change{Op: source.Deleted}, added); now != [16]byte{} {
+	if _, now, _ := f.Filter(&source.Change{Op: source.Deleted}, added, nil); now != [16]byte{} {
 		t.Error("what is gone has a digest")
 	}
 }
@@ -74,7 +74,7 @@ func TestFilter_holds_back_an_update_in_which_only_what_is_ignored_is_different(
 // An addition that is not published is what an update is compared with.
 func TestFilter_digests_what_it_holds_back(t *testing.T) {
 	f := New(Config{Operations: []source.Op{source.Updated}, IgnoreChanges: []encode.Path{path(t, "status")}})
-	reason, now, _ := f.Filter(change(source.Added, `{"spec":1}`), [16]byte{})
+	reason, now, _ := f.Filter(change(source.Added, `{"spec":1}`), [16]byte{}, nil)
 	if reason != Operation || now == [16]byte{} {
 		t.Errorf("%q, %x", reason, now)
 	}
@@ -87,7 +87,7 @@ func TestFilter_digests_under_its_key(t *testing.T) {
 		if key != "" {
 			c.DigestKey = []byte(key)
 		}
-		_, now, _ := New(c).Filter(change(source.Added, `{"spec":1}`), [16]byte{})
+		_, now, _ := New(c).Filter(change(source.Added, `{"spec":1}`), [16]byte{}, nil)
 		all = append(all, now)
 	}
 	if all[0] == all[1] || all[1] == all[2] {
@@ -110,7 +110,7 @@ func TestFilter_compares_no_update_with_what_the_expression_left_out(t *testing.
 		{source.Updated, `{"spec":2,"status":{"phase":"Failed"}}`, Excluded},
 		{source.Updated, `{"spec":2,"status":{"phase":"Running"}}`, ""},
 	} {
-		reason, now, err := f.Filter(change(c.op, c.object), before)
+		reason, now, err := f.Filter(change(c.op, c.object), before, nil)
 		if reason != c.want || err != nil {
 			t.Errorf("%s is %q (%v), want %q", c.object, reason, err, c.want)
 		}
@@ -131,7 +131,7 @@ func TestFilter_asks_the_expression_last_and_publishes_what_that_cannot_decide(t
 		{source.Updated, `{"spec":1}`, Excluded, false},
 		{source.Updated, `{}`, "", true},
 	} {
-		if reason, _, err := f.Filter(change(c.op, c.object), [16]byte{}); reason != c.want || (err != nil) != c.fails {
+		if reason, _, err := f.Filter(change(c.op, c.object), [16]byte{}, nil); reason != c.want || (err != nil) != c.fails {
 			t.Errorf("%v of %s is %q, %v, want %q", c.op, c.object, reason, err, c.want)
 		}
 	}
@@ -141,6 +141,6 @@ func BenchmarkFilter_operations(b *testing.B) {
 	f, c := New(Config{Operations: []source.Op{source.Added}}), change(source.Updated, `{"spec":1}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		_, _, _ = f.Filter(c, [16]byte{})
+		_, _, _ = f.Filter(c, [16]byte{}, nil)
 	}
 }

@@ -29,6 +29,9 @@ const (
 
 func newMeter(object []byte) *meter { return &meter{passes*len(object) + allowance} }
 
+// add allows as many passes through another object.
+func (m *meter) add(object []byte) { m.left += passes * len(object) }
+
 // errTooMuch is the value of what is beyond the meter.
 var errTooMuch = types.NewErr("actual cost limit exceeded")
 

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// primeTime bounds how long a stream waits for what was before a restart.
+const primeTime = 2 * time.Minute
+
+// see takes the object of an attempt over as what was seen last, once the attempt has ended.
+func (s *stream) see(a *attempt) {
+	if s.olds != nil && s.olds.states && a.state == nil && a.delta.Body != nil && a.delta.Op != source.Deleted {
+		a.state = s.olds.packer.pack(a.delta.Body.Bytes())
+	}
+}
+
+// stateBefore returns what finds out how the object of an attempt was before, and what is to be called when that is needed no more; nil where that is not kept. What is
+// published again is published whatever was before.
+func (s *stream) stateBefore(key string, a *attempt, row checkpoint.Row) (find func() []byte, done func()) {
+	if s.olds == nil || !s.olds.states {
+		return nil, func() {}
+	}
+	r := s.olds.packer.room()
+	find = func() []byte {
+		if a.unknown = a.delta.IDSuffix != ""; a.unknown {
+			return nil
+		}
+		b := s.olds.before(key, row, r.old)
+		if a.unknown = b == nil; a.unknown {
+			s.metrics.unknownOlds.Inc()
+			return nil
+		}
+		r.old = b
+		return b
+	}
+	return find, func() { s.olds.packer.rooms.Put(r) }
+}
+
+// encodeFrom is Encoder.ChangeFrom with what the log has. What the log turned out to have is not known, and what is published again may be for somebody who
+// has nothing: these are whole.
+func (s *stream) encodeFrom(o *object, row checkpoint.Row) error {
+	a, k := &o.attempt, s.olds
+	d := &a.delta
+	r := k.packer.room()
+	defer k.packer.rooms.Put(r)
+	var was encode.Old
+	if d.Op != source.Added && a.conflicts == 0 && d.IDSuffix == "" && !a.alone {
+		if was = k.logged(o.key, row, r.old); was.Data != nil {
+			r.old = was.Data
+		} else if d.Op == source.Updated {
+			s.metrics.unknownOlds.Inc()
+		}
+	}
+	a.based = was.Data != nil
+	data, err := s.encoder.ChangeFrom(a.message, &d.Change, was, r.data)
+	if err != nil {
+		return err
+	}
+	r.data = data
+	if d.Op != source.Deleted {
+		a.data = k.packer.pack(data)
+	}
+	return nil
+}
+
+// separable reports whether an event that is too large has the object twice, so that it may not be too large without what was before.
+func (s *stream) separable(a *attempt, err error) bool {
+	return a.based && !a.alone && a.rejected == nil && a.whole == nil && s.spec.Encoding.Payload == encode.Change && sink.IsTooLarge(err)
+}
+
+// keep takes over what an attempt has left, at its place in the log: from now on that was before. Published: the log has the attempt's event, and not something in
+// its place.
+func (s *stream) keep(key string, a *attempt, place *checkpoint.Row) {
+	k, d := s.olds, &a.delta
+	if k == nil {
+		return
+	}
+	if d.Op == source.Deleted {
+		k.drop(key)
+		return
+	}
+	o := k.get(key)
+	if o.uid != d.UID {
+		o = old{uid: d.UID}
+	}
+	if k.states {
+		o.state, o.seen = a.state, d.ResourceVersion
+	}
+	if !a.acknowledged && place.UID == d.UID && place.ResourceVersion == d.ResourceVersion {
+		d.form = place.Form // it is the state that the row had
+	}
+	if a.acknowledged {
+		o.data = nil
+		// The event that the broker had already may have been encoded otherwise.
+		if k.data && place.Fresh && a.rejected == nil && a.whole == nil {
+			d.form = k.form
+			o.data, o.version, o.sequence, o.partition = a.data, d.ResourceVersion, place.Sequence, place.Partition
+		}
+	}
+	k.put(key, o)
+}
+
+// prime finds out what was before the process began, of what is still so at the API server; of other objects it is not known. The error is ctx's.
+func (s *stream) prime(ctx context.Context) error {
+	at := s.primeAt()
+	if s.olds == nil || at == "" {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, primeTime)
+	defer cancel()
+	began := time.Now()
+	err := source.ObjectsAt(bounded, s.session.cfg.Client, s.Stream, at, s.primeObject)
+	objects, _ := s.olds.total()
+	log := s.session.log.With("stream", s.name, "objects", objects, "of", s.ledger.Len())
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		log.Info("what objects were before is not known of all: the first update of each of the others is published whole, and filters that ask for it publish it", "err", err)
+	default:
+		log.Info("read what objects were before", "after", time.Since(began).Round(time.Millisecond).String())
+	}
+	return nil
+}
+
+// primeAt returns the version at which most objects are as the rows have them: the position's, or a newer one's that the log has. It is empty where nothing
+// is to be resumed.
+func (s *stream) primeAt() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := s.position()
+	if s.olds == nil || at == "" || s.saved.Fingerprint != s.fingerprint {
+		return ""
+	}
+	for _, row := range s.ledger.All() {
+		if !row.Superseded && after(row.ResourceVersion, at) {
+			at = row.ResourceVersion
+		}
+	}
+	return at
+}
+
+// primeObject keeps an object that is as its row has it.
+func (s *stream) primeObject(id source.Ident, body *source.Body) error {
+	key := id.Key()
+	row, ok := s.ledger.Get(key)
+	o := old{uid: id.UID}
+	if !ok || !o.alive(row) || row.ResourceVersion != id.ResourceVersion {
+		return nil
+	}
+	if s.olds.states {
+		o.state, o.seen = s.olds.packer.pack(body.Bytes()), id.ResourceVersion
+	}
+	if s.olds.data && row.Form == s.olds.form {
+		data, err := s.encoder.Data(&source.Change{Op: source.Updated, Ident: id, Body: body})
+		if err == nil {
+			o.data, o.version, o.sequence, o.partition = s.olds.packer.pack(data), id.ResourceVersion, row.Sequence, row.Partition
+		}
+	}
+	if o.data != nil || o.state != nil {
+		s.olds.put(key, o)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filter
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// is returns what finds a state before.
+func is(object string) func() []byte { return func() []byte { return []byte(object) } }
+
+func unknown() []byte { return nil }
+
+func TestExpression_sees_the_state_before(t *testing.T) {
+	before := is(`{"spec":{"replicas":2,"paused":false,"none":null},"metadata":{"labels":{"a":"b"}}}`)
+	for _, c := range []struct {
+		op   source.Op
+		s    string
+		want bool
+	}{
+		{source.Updated, `object.spec.replicas != oldObject.spec.replicas`, true},
+		{source.Updated, `object.spec.paused == oldObject.spec.paused`, true},
+		{source.Updated, `oldObject == null`, false},
+		{source.Updated, `has(oldObject.spec)`, true},
+		{source.Updated, `has(oldObject.status)`, false},
+		{source.Updated, `object.spec == oldObject.spec`, false},
+		{source.Updated, `oldObject.spec == {"replicas": 2, "paused": false, "none": null}`, true},
+		{source.Updated, `oldObject == object`, false},
+		{source.Updated, `type(oldObject) == map`, true},
+		{source.Updated, `oldObject.?metadata.labels["a"].orValue("") == "b"`, true},
+		{source.Added, `oldObject == null`, true},
+		{source.Added, `null == oldObject`, true},
+		{source.Added, `oldObject != null && oldObject.spec.replicas == 2`, false},
+		{source.Added, `has(oldObject.spec)`, false},
+		{source.Added, `has(oldObject.spec) && oldObject.spec.replicas == 2`, false},
+		{source.Added, `oldObject.?spec.replicas.orValue(0) == 0`, true},
+		{source.Deleted, `oldObject.spec.replicas == 2 && object.spec.replicas == 3`, true},
+	} {
+		e := expression(t, c.s)
+		if got, err := e.Eval(change(c.op, web), before); err != nil || got != c.want {
+			t.Errorf("%v: %s is %t, want %t (%v)", c.op, c.s, got, c.want, err)
+		}
+		if !e.Old() {
+			t.Errorf("%s does not say that it needs the state before", c.s)
+		}
+	}
+}
+
+// What does not depend on a state that is not known can be decided.
+func TestExpression_cannot_be_evaluated_where_it_depends_on_a_state_that_is_not_known(t *testing.T) {
+	for s, decides := range map[string]bool{
+		`oldObject == null`:                                      false,
+		`has(oldObject.spec)`:                                    false,
+		`oldObject.spec != object.spec`:                          false,
+		`event.operation == "updated" || oldObject.spec.x`:       true,
+		`oldObject.spec.x || event.operation == "updated"`:       true,
+		`event.operation == "deleted" && oldObject.spec.x`:       true,
+		`event.operation == "updated" && oldObject.spec.x`:       false,
+		`(object.spec.replicas > 2 ? 1 : oldObject.spec.x) == 1`: true,
+	} {
+		for name, old := range map[string]func() []byte{"unknown": unknown, "not kept": nil} {
+			_, err := expression(t, s).Eval(change(source.Updated, web), old)
+			if (err == nil) != decides || err != nil && !strings.HasSuffix(err.Error(), ": oldObject is not known") {
+				t.Errorf("%s, %s: %v", s, name, err)
+			}
+		}
+	}
+}
+
+func TestExpression_asks_for_the_state_before_once_and_only_where_it_needs_it(t *testing.T) {
+	for s, want := range map[string]int{
+		`object.spec.replicas == 3 || oldObject.spec.replicas == 3`:    0,
+		`[1, 2, 3].all(x, oldObject.spec.replicas == 3)`:               1,
+		`oldObject.spec.replicas == 3 && oldObject.spec.ratio == 0.5`:  1,
+		`object.spec.containers.all(c, c.name != oldObject.kind + "")`: 1,
+	} {
+		asked := 0
+		if _, err := expression(t, s).Eval(change(source.Updated, web), func() []byte { asked++; return []byte(web) }); err != nil || asked != want {
+			t.Errorf("%s asked %d times, want %d (%v)", s, asked, want, err)
+		}
+	}
+	if expression(t, `object.oldObject == 1 || "oldObject" in object`).Old() {
+		t.Error("a member of that name is taken for the state before")
+	}
+}
+
+func TestFilter_hands_the_state_before_to_the_expression(t *testing.T) {
+	f := New(Config{Expression: expression(t, `object.spec != oldObject.spec`)})
+	for old, want := range map[string]string{`{"spec":1}`: Excluded, `{"spec":2}`: ""} {
+		if reason, _, err := f.Filter(change(source.Updated, `{"spec":1}`), [16]byte{}, is(old)); reason != want || err != nil {
+			t.Errorf("%s: %q, %v", old, reason, err)
+		}
+	}
+	if reason, _, err := f.Filter(change(source.Updated, `{"spec":1}`), [16]byte{}, unknown); reason != "" || err == nil {
+		t.Errorf("%q, %v", reason, err)
+	}
+}
+
+// What both states have to be read for is bounded by both.
+func TestExpression_reads_no_more_of_a_large_state_before_than_is_allowed(t *testing.T) {
+	large := `{"l":[0` + strings.Repeat(",0", 5000) + `],"data":{` + strings.Repeat(`"k":"",`, 50_000) + `"z":""}}`
+	e := expression(t, `oldObject.l.all(x, oldObject.data["z"] == "")`)
+	if _, err := e.Eval(change(source.Updated, `{}`), is(large)); err == nil || !strings.Contains(err.Error(), "actual cost limit exceeded") {
+		t.Errorf("%v", err)
+	}
+	if yes, err := expression(t, `oldObject.l.all(x, x == 0)`).Eval(change(source.Updated, `{}`), is(large)); !yes || err != nil {
+		t.Errorf("%v, %v", yes, err)
+	}
+}
+
+func BenchmarkExpression_oldObject(b *testing.B) {
+	pod, err := os.ReadFile("../../encode/testdata/pod.json")
+	if err != nil {
+		b.Fatal(err)
+	}
+	e, c, old := expression(b, `object.status.phase != oldObject.status.phase`), change(source.Updated, string(pod)), func() []byte { return pod }
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := e.Eval(c, old); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
