@@ -250,7 +250,7 @@ func (p *process) streams(c *config.Pipeline, id checkpoint.Identity) ([]bridge.
 		for _, k := range c.Encoding.Keep {
 			encoding.Keep = append(encoding.Keep, string(k))
 		}
-		filter, err := filterOf(c, &r)
+		filter, olds, err := filterOf(c, &r)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -262,7 +262,7 @@ func (p *process) streams(c *config.Pipeline, id checkpoint.Identity) ([]bridge.
 			specs = append(specs, bridge.StreamSpec{
 				Resource: r.Resource.Arg(), Namespace: ns, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
 				Latest: r.Delivery == config.Latest, SkipSnapshot: r.Snapshot == config.SnapshotNever, Filter: filter,
-				Resync: r.Resync, Encoding: encoding,
+				Olds: olds, Resync: r.Resync, Encoding: encoding,
 			})
 		}
 	}

@@ -75,8 +75,8 @@ func TestStreams_have_hashes_with_the_key_that_the_configuration_names(t *testin
 
 func TestStreams_have_a_filter_only_where_something_is_not_published(t *testing.T) {
 	specs, err := streamsOf(t, `{pipelines: [{name: a, resources: [{resource: pods}, {resource: nodes, operations: [deleted]}, {resource: events, ignoreChanges: [status]},
-    {resource: secrets, filter: 'event.name == "x"'}]}]}`)
-	if err != nil || specs[3].Filter == nil || specs[0].Filter != nil || specs[1].Filter == nil || specs[2].Filter == nil {
+    {resource: secrets, filter: 'event.name == "x"'}, {resource: jobs, filter: 'object != oldObject'}]}]}`)
+	if err != nil || specs[3].Olds || !specs[4].Olds || specs[3].Filter == nil || specs[0].Filter != nil || specs[1].Filter == nil || specs[2].Filter == nil {
 		t.Errorf("got %+v, %v", specs, err)
 	}
 	if reason, _, _ := specs[1].Filter.Filter(&source.Change{Op: source.Added}, [16]byte{}, nil); reason != "operation" {

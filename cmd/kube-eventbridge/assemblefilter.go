@@ -12,15 +12,15 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// filterOf returns which changes of a resource are published; nil if all are.
-func filterOf(p *config.Pipeline, r *config.Resource) (bridge.Filter, error) {
+// filterOf returns which changes of a resource are published, nil if all are, and whether it takes their states before to know.
+func filterOf(p *config.Pipeline, r *config.Resource) (f bridge.Filter, olds bool, err error) {
 	ignored, err := paths(r.IgnoreChanges)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	c := filter.Config{IgnoreChanges: ignored}
 	if c.DigestKey, err = digestKey(p, r); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for _, op := range r.Operations {
 		c.Operations = append(c.Operations, map[config.Operation]source.Op{
@@ -29,13 +29,14 @@ func filterOf(p *config.Pipeline, r *config.Resource) (bridge.Filter, error) {
 	}
 	if r.Filter != "" {
 		if c.Expression, err = filter.ParseExpression(r.Filter); err != nil {
-			return nil, err
+			return nil, false, err
 		}
+		olds = c.Expression.Old()
 	}
 	if f := filter.New(c); f != nil {
-		return f, nil
+		return f, olds, nil
 	}
-	return nil, nil //nolint:nilnil // without a filter everything is published
+	return nil, false, nil
 }
 
 // digestKey returns what keeps digests, which are in the checkpoint, from confirming a guess of what does not leave the process otherwise; nil where there is

@@ -46,7 +46,7 @@ func TestFilterOf_gives_digests_of_Secrets_a_key(t *testing.T) {
 	var digests [][16]byte
 	for range 2 {
 		r := config.Resource{Resource: config.ResourceName{Plural: "secrets"}, IgnoreChanges: []string{"metadata.labels"}}
-		f, err := filterOf(&config.Pipeline{}, &r)
+		f, _, err := filterOf(&config.Pipeline{}, &r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -115,6 +115,7 @@ var beyond = map[string]string{
 	"nats_auth":                     "one of several, where an empty one is none",
 	"overlapping_resources":         "two resources",
 	"overlapping_subjects":          "two pipelines",
+	"payloads":                      "a payload beside a profile, or a topic",
 	"pipelines_in_each_others_way":  "two pipelines",
 	"pipelines_of_one_name":         "two pipelines",
 	"pipelines_with_one_checkpoint": "two pipelines",

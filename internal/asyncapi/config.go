@@ -71,7 +71,7 @@ type Resource struct {
 	Namespaced             bool
 	// Namespaces are those that are read; empty: all.
 	Namespaces []string
-	// Payload is object or metadata.
+	// Payload is that of an [encode.Payload].
 	Payload string
 	// Operations are those that are published: added, updated, deleted. Empty: all.
 	Operations []string

@@ -11,7 +11,7 @@ import (
 
 // Document returns the document.
 func Document(c *Config) Object {
-	d := &document{cfg: c, messages: Object{}, binary: map[Broker]bool{}}
+	d := &document{cfg: c, messages: Object{}, binary: map[Broker]bool{}, told: map[string]bool{}}
 	for i := range c.Pipelines {
 		d.pipeline(&c.Pipelines[i])
 	}
@@ -47,6 +47,8 @@ type document struct {
 	// binary and structured say which forms of events there are, kafka and tombstones that there are any.
 	binary                        map[Broker]bool
 	structured, kafka, tombstones bool
+	// told are the schemas of objects' data that are referred to.
+	told map[string]bool
 }
 
 type server struct {

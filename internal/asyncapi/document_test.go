@@ -153,11 +153,47 @@ func TestDocument_tells_payloads_of_a_resource_apart(t *testing.T) {
 	}
 }
 
+func TestDocument_says_what_data_made_from_what_was_before_can_be(t *testing.T) {
+	merge, ops, change := pods, nodes, deployments
+	merge.Payload, ops.Payload, change.Payload = "merge-patch", "json-patch", "change"
+	p := pipeline(t, "audit", NATS, encode.DefaultSubject, merge, ops, change)
+	d, _ := documentOf(t, "prod", p)
+	p.Reduced = true
+	reduced, _ := documentOf(t, "prod", p)
+	const at = `{"$ref":"#/components/schemas/`
+	for name, want := range map[string][]string{
+		"audit.pods.added":               {`"ce-payload":{"const":"object"}`, `"payload":` + at + `object"}`},
+		"audit.pods.updated":             {`"ce-payload":{"enum":["merge-patch","object"]}`, `"payload":{"anyOf":[` + at + `mergePatch"},` + at + `object"}]}`},
+		"audit.nodes.updated":            {`"ce-payload":{"enum":["json-patch","object"]}`, `"payload":{"anyOf":[` + at + `jsonPatch"},` + at + `object"}]}`},
+		"audit.nodes.deleted":            {`"ce-payload":{"const":"object"}`},
+		"audit.deployments.apps.added":   {`"ce-payload":{"const":"change"}`, `"payload":` + at + `change"}`},
+		"audit.deployments.apps.deleted": {`"ce-payload":{"const":"change"}`, `"payload":` + at + `change"}`},
+	} {
+		for _, part := range want {
+			if text := string(d.Components.Messages[name]); !strings.Contains(text, part) {
+				t.Errorf("%s has not %s: %s", name, part, text)
+			}
+		}
+	}
+	for name, want := range map[string]string{
+		"audit.pods.updated":           `"ce-payload":{"enum":["merge-patch","object","metadata"]}`,
+		"audit.nodes.deleted":          `"ce-payload":{"enum":["object","metadata"]}`,
+		"audit.deployments.apps.added": `"anyOf":[` + at + `change"},` + at + `metadata"}]`,
+	} {
+		if text := string(reduced.Components.Messages[name]); !strings.Contains(text, want) {
+			t.Errorf("%s has not %s: %s", name, want, text)
+		}
+	}
+}
+
 func TestDocument_has_no_schema_that_nothing_refers_to(t *testing.T) {
+	patches, changes := pods, deployments
+	patches.Payload, changes.Payload = "json-patch", "change"
 	structured := pipeline(t, "b", Kafka, "t", nodes)
 	structured.Structured = true
 	for _, pipelines := range [][]Pipeline{
 		{pipeline(t, "a", NATS, encode.DefaultSubject, pods)}, {structured}, {pipeline(t, "a", Kafka, "u", deployments), structured},
+		{pipeline(t, "a", NATS, encode.DefaultSubject, patches)}, {pipeline(t, "a", NATS, encode.DefaultSubject, changes)},
 	} {
 		d, text := documentOf(t, "prod", pipelines...)
 		for name := range d.Components.Schemas {

@@ -46,9 +46,9 @@ func (d *document) describe(ch *channel, p *Pipeline, r *Resource) {
 		if k.change && !r.publishes(k.op) {
 			continue
 		}
-		data := k.data
-		if data == "" {
-			data = r.Payload
+		data := []string{k.data}
+		if k.data == "" {
+			data = schemasOf(payloadsOf(p, r, k))
 		}
 		k.typ = encode.TypeIn(p.Profile, encode.Payload(r.Payload), k.typ)
 		special := object("type", exactly(k.typ), "source", d.sourceIn(p, r, k), "pipeline", exactly(p.Name), "payload", payloadOf(p, r, k))
@@ -64,20 +64,72 @@ func (d *document) describe(ch *channel, p *Pipeline, r *Resource) {
 	if p.Broker == Kafka {
 		k := kind{op: "writer-started", typ: typeStarted, says: "A process begins to write to this partition. It is for the bridge itself; consumers pass over it.", marker: true}
 		special := object("type", exactly(k.typ), "source", d.writer(p), "pipeline", exactly(p.Name), "payload", exactly("marker"))
-		d.message(ch, p, p.Name+"."+k.op, k, special, "writerStarted")
+		d.message(ch, p, p.Name+"."+k.op, k, special, []string{"writerStarted"})
 	}
 }
 
 // payloadOf is the attribute of that name.
 func payloadOf(p *Pipeline, r *Resource, k kind) Object {
-	switch {
+	switch all := payloadsOf(p, r, k); {
 	case k.marker:
 		return exactly("marker")
-	case k.change && p.Reduced && r.Payload == string(encode.Object):
-		return object("enum", []string{string(encode.Object), string(encode.Metadata)})
+	case len(all) == 1:
+		return exactly(all[0])
 	default:
-		return exactly(r.Payload)
+		return object("enum", all)
 	}
+}
+
+// payloadsOf are what the data of an event can be: a patch is one of an update, and where there is none the whole object; what is too large has its
+// metadata alone.
+func payloadsOf(p *Pipeline, r *Resource, k kind) (all []string) {
+	whole := string(encode.Object)
+	switch patch := r.Payload == string(encode.MergePatch) || r.Payload == string(encode.JSONPatch); {
+	case !k.change || !patch:
+		all = []string{r.Payload}
+	case k.op == "updated":
+		all = []string{r.Payload, whole}
+	default:
+		all = []string{whole}
+	}
+	if k.change && p.Reduced && r.Payload != string(encode.Metadata) {
+		all = append(all, string(encode.Metadata))
+	}
+	return all
+}
+
+// schemasOf are the schemas of data by their payloads. That of an object is one of its metadata too.
+func schemasOf(payloads []string) (names []string) {
+	for _, p := range payloads {
+		switch encode.Payload(p) {
+		case encode.MergePatch:
+			p = "mergePatch"
+		case encode.JSONPatch:
+			p = "jsonPatch"
+		case encode.Metadata:
+			if slices.Contains(payloads, string(encode.Object)) {
+				continue
+			}
+		}
+		names = append(names, p)
+	}
+	return names
+}
+
+// schemaOf refers to schemas of data, of which one holds.
+func (d *document) schemaOf(names []string) Object {
+	var refs []any
+	for _, name := range names {
+		d.told[name] = true
+		refs = append(refs, ref("components/schemas/"+name))
+	}
+	if d.told["change"] {
+		d.told["object"] = true // it refers to that
+	}
+	if len(names) == 1 {
+		return ref("components/schemas/" + names[0])
+	}
+	return object("anyOf", refs)
 }
 
 // sourceIn is the attribute source: in Knative's profile changes have the API server's address, which only a cluster knows.
@@ -94,7 +146,7 @@ func otherwise(p *Pipeline, r *Resource) bool {
 }
 
 // message adds one, unless it is there. Special are the attributes that are more special than for others.
-func (d *document) message(ch *channel, p *Pipeline, name string, k kind, special Object, data string) {
+func (d *document) message(ch *channel, p *Pipeline, name string, k kind, special Object, data []string) {
 	if slices.Contains(ch.messages, name) {
 		return
 	}
@@ -105,7 +157,7 @@ func (d *document) message(ch *channel, p *Pipeline, name string, k kind, specia
 	m := object("name", k.typ, "title", name, "summary", k.says)
 	if p.Structured {
 		m.set("contentType", structuredContent)
-		special.set("data", ref("components/schemas/"+data))
+		special.set("data", d.schemaOf(data))
 		m.set("payload", object("type", "object", "allOf", []any{ref("components/schemas/" + base(k, "structured")), object("properties", special)}))
 		d.structured = true
 	} else {
@@ -115,7 +167,7 @@ func (d *document) message(ch *channel, p *Pipeline, name string, k kind, specia
 		}
 		m.set("contentType", binaryContent)
 		m.set("headers", object("type", "object", "allOf", []any{ref("components/schemas/" + base(k, string(p.Broker))), object("properties", headers)}))
-		m.set("payload", ref("components/schemas/"+data))
+		m.set("payload", d.schemaOf(data))
 		d.binary[p.Broker] = true
 	}
 	if p.Broker == Kafka {

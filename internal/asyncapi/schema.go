@@ -51,6 +51,7 @@ func attributes() []attribute {
 		},
 		{"fieldmanager", "Who changed the object last, as far as it tells.", text, nothing, objects},
 		{"sampledrate", "How many changes the event stands for; absent for one.", number, nothing, objects},
+		{"baseversion", "The resourceVersion that a patch applies to, or that oldObject has.", text, nothing, objects},
 		{"datasize", "Of what was too large for the broker: the bytes of the data that was left out.", number, nothing, objects},
 		{"dataref", "Of what was too large for the broker: where its data is kept, nats-obj:<bucket>/<name>.", text, nothing, objects},
 		{"history", "How often the cluster's etcd was seen restored; absent for never. Versions compare within one history.", number, nothing, objects},
@@ -85,10 +86,8 @@ func (d *document) uses(name string) bool {
 		return d.tombstones
 	case "partitionkey", "writerStarted":
 		return d.kafka
-	case "object", "metadata":
-		return slices.ContainsFunc(d.cfg.Pipelines, func(p Pipeline) bool {
-			return slices.ContainsFunc(p.Resources, func(r Resource) bool { return r.Payload == name })
-		})
+	case "object", "metadata", "change", "mergePatch", "jsonPatch":
+		return d.told[name]
 	default:
 		return true
 	}
@@ -146,6 +145,11 @@ func data() Object {
 		"object", of("A Kubernetes object as the API server sent it, without what is configured to be left out. A deletion that no watch has shown has its identity only.",
 			[]string{"apiVersion", "kind", "metadata"}, identity),
 		"metadata", of("apiVersion, kind and metadata of a Kubernetes object.", []string{"apiVersion", "kind", "metadata"}, identity),
+		"change", of("A Kubernetes object, and what the log had of it before, where there is that and it is known.", []string{"object"},
+			object("object", ref("components/schemas/object"), "oldObject", ref("components/schemas/object"))),
+		"mergePatch", object("type", "object", "description", "A JSON merge patch (RFC 7386) of the data that the event before told, or was applied to."),
+		"jsonPatch", object("type", "array", "description", "A JSON patch (RFC 6902) of the data that the event before told, or was applied to.", "minItems", 1,
+			"items", of("An operation.", []string{"op", "path"}, object("op", object("enum", []string{"add", "remove", "replace"}), "path", text, "value", object()))),
 		"rejected", of("Which event is missing, and why.", []string{"type", "error", "size"}, object("type", text, "error", text, "size", number)),
 		"gap", of("The log is complete up to from; to is the version of the list that ends the gap. Empty texts stand for all.",
 			[]string{"namespace", "labelSelector", "fieldSelector", "from", "to", "reason"}, scope("from", text, "to", text, "reason", text)),

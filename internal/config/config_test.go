@@ -185,7 +185,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 				Name: "lines",
 				Resources: []Resource{{
 					Resource: ResourceName{Plural: "events", Group: "events.k8s.io"},
-					Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial,
+					Delivery: Every, Operations: operations, Payload: PayloadJSONPatch, Filter: "oldObject == null || object.note != oldObject.note", Snapshot: SnapshotInitial,
 				}},
 				Encoding: Encoding{Mode: Binary, Profile: ProfileOwn},
 				Sink:     Sink{Stdout: &Stdout{}},

@@ -32,11 +32,18 @@ type Payload string
 const (
 	PayloadObject   Payload = "object"
 	PayloadMetadata Payload = "metadata"
+	// The rest is made from what the log had before.
+	PayloadChange     Payload = "change"
+	PayloadMergePatch Payload = "merge-patch"
+	PayloadJSONPatch  Payload = "json-patch"
 )
 
 func (Payload) choices() choices {
-	return choices{now: []string{"object", "metadata"}, later: []string{"change", "merge-patch", "json-patch"}}
+	return choices{now: []string{"object", "metadata", "change", "merge-patch", "json-patch"}}
 }
+
+// patch reports whether the payload says nothing to who does not have the event before.
+func (p Payload) patch() bool { return p == PayloadMergePatch || p == PayloadJSONPatch }
 
 // Snapshot says whether what exists at the first start is published.
 type Snapshot string
@@ -132,8 +139,8 @@ const (
 
 func (Format) choices() choices { return choices{now: []string{"auto", "text", "json"}} }
 
-// choices are the values of an enumeration: those of this version, and those of the contract that it does not have yet.
-type choices struct{ now, later []string }
+// choices are the values of an enumeration.
+type choices struct{ now []string }
 
 type enum interface {
 	~string

@@ -64,8 +64,6 @@ func oneOf[T enum](v *validator, path string, value T) {
 	meant, similar := closest(s, c.now)
 	switch {
 	case slices.Contains(c.now, s):
-	case slices.Contains(c.later, s):
-		v.add(path, "%q is not available in this version; valid: %s", s, valid)
 	case similar:
 		v.add(path, "%q is not a choice, did you mean %s?; valid: %s", s, meant, valid)
 	default:

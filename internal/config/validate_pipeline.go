@@ -37,6 +37,7 @@ func (v *validator) pipeline(path string, p *Pipeline) {
 		}
 		oneOf(v, at, part)
 	}
+	v.payloads(path, p)
 	v.redact(path, p)
 	v.hashes(path+".encoding.secrets", &p.Encoding.Secrets)
 	oneOf(v, path+".onReject", p.OnReject)
