@@ -43,16 +43,23 @@ func (d *differ) same(a, b span) bool { return bytes.Equal(d.a[a.from:a.to], d.b
 // room reports whether what is written is still shorter than b.
 func (d *differ) room() bool { return len(d.out)-d.start < d.most }
 
-// enter opens the objects at a and b, or the lists, and returns where on the stack their fields are: a's from there, b's from mid. It is not ok where they cannot be compared. Leave
-// must follow.
-func (d *differ) enter(a, b span, read func(d *differ, text []byte, at span) bool) (frame, mid int, ok bool) {
+// enter opens the objects at a and b, or the lists, and returns where on the stack their fields are: a's from there, b's from mid. It is not ok where they
+// cannot be compared. Leave must follow.
+func (d *differ) enter(a, b span) (frame, mid int, ok bool) {
 	frame = len(d.stack)
 	if d.depth++; d.depth > maxDepth {
 		return frame, frame, false
 	}
-	ok = read(d, d.a, a)
+	ok = d.fields(d.a, a)
 	mid = len(d.stack)
-	return frame, mid, ok && read(d, d.b, b)
+	return frame, mid, ok && d.fields(d.b, b)
+}
+
+func (d *differ) fields(text []byte, at span) bool {
+	if text[at.from] == '[' {
+		return d.elements(text, at)
+	}
+	return d.members(text, at)
 }
 
 func (d *differ) leave(frame int) {

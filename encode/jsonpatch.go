@@ -36,7 +36,7 @@ func (d *differ) operation(op string, value []byte) {
 
 // objects writes what makes the object at a the one at b. It returns false where they cannot be compared, or out becomes longer than limit.
 func (d *differ) objects(a, b span, limit int) bool {
-	frame, mid, ok := d.enter(a, b, (*differ).members)
+	frame, mid, ok := d.enter(a, b)
 	defer d.leave(frame)
 	path := len(d.path)
 	p := pairing{d: d, frame: frame, mid: mid, next: frame}
@@ -84,7 +84,7 @@ func (d *differ) values(a, b span) {
 
 // lists is objects for the lists at a and b.
 func (d *differ) lists(a, b span, limit int) bool {
-	frame, mid, ok := d.enter(a, b, (*differ).elements)
+	frame, mid, ok := d.enter(a, b)
 	defer d.leave(frame)
 	if !ok {
 		return false

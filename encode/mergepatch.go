@@ -18,7 +18,7 @@ func appendMergePatch(dst, a, b []byte) (patch []byte, ok bool) {
 
 // mergeObjects writes the patch of the objects at a and b.
 func (d *differ) mergeObjects(a, b span) bool {
-	frame, mid, ok := d.enter(a, b, (*differ).members)
+	frame, mid, ok := d.enter(a, b)
 	defer d.leave(frame)
 	d.out = append(d.out, '{')
 	p := pairing{d: d, frame: frame, mid: mid, next: frame}
