@@ -94,9 +94,11 @@ func servedObject(t *testing.T, of rest.Interface, resource, ns, name string) an
 	return v
 }
 
+const patchesNamespace = "patches"
+
 // patches changes objects at random before, during and after a crash of the bridge: whoever applies its events has what the API server has.
 func patches(t *testing.T, api *controlplane.ControlPlane) {
-	const ns = "patches"
+	const ns = patchesNamespace
 	r := rigOn(t, api, `
       - {resource: configmaps, namespaces: [patches], payload: merge-patch}
       - {resource: deployments.apps, namespaces: [patches], payload: json-patch}
@@ -111,28 +113,28 @@ func patches(t *testing.T, api *controlplane.ControlPlane) {
 		r.service(ns, name)
 	}
 	for range 40 {
-		r.change(random, ns, "a")
-		r.change(random, ns, "b")
+		r.change(random, "a")
+		r.change(random, "b")
 	}
-	r.change(random, ns, "quiet")
-	r.awaitServed(ns, "quiet")
+	r.change(random, "quiet")
+	r.awaitServed("quiet")
 	r.awaitCommits(2)
 	for range 10 {
-		r.change(random, ns, "a")
+		r.change(random, "a")
 	}
 	b.kill()
 	for range 10 {
-		r.change(random, ns, "b")
+		r.change(random, "b")
 	}
 	b = r.run()
 	r.awaitStatus(200, "")
 	for range 20 {
-		r.change(random, ns, "a")
-		r.change(random, ns, "b")
-		r.change(random, ns, "quiet")
+		r.change(random, "a")
+		r.change(random, "b")
+		r.change(random, "quiet")
 	}
 	for _, name := range []string{"a", "b", "quiet"} {
-		r.awaitServed(ns, name)
+		r.awaitServed(name)
 	}
 	c := consume(t, r.entries())
 	for _, kind := range []string{"ConfigMap", "Deployment", "Service"} {
@@ -174,8 +176,9 @@ func (r *rig) service(ns, name string) {
 }
 
 // change writes something else into the three objects of a name.
-func (r *rig) change(random *rand.Rand, ns, name string) {
+func (r *rig) change(random *rand.Rand, name string) {
 	r.t.Helper()
+	const ns = patchesNamespace
 	ctx, options := r.t.Context(), metav1.PatchOptions{}
 	n := random.IntN(1000)
 	value := fmt.Sprintf("%q", fmt.Sprint("<", n, "> \"é\"\n~/"))
@@ -200,8 +203,9 @@ func (r *rig) change(random *rand.Rand, ns, name string) {
 }
 
 // awaitServed waits until whoever applies the log's events has the three objects of a name as the API server has them.
-func (r *rig) awaitServed(ns, name string) {
+func (r *rig) awaitServed(name string) {
 	r.t.Helper()
+	const ns = patchesNamespace
 	want := map[string]any{
 		"ConfigMap":  servedObject(r.t, r.kube.CoreV1().RESTClient(), "configmaps", ns, name),
 		"Deployment": servedObject(r.t, r.kube.AppsV1().RESTClient(), "deployments", ns, name),

@@ -192,8 +192,11 @@ func TestDocument_has_no_schema_that_nothing_refers_to(t *testing.T) {
 	structured := pipeline(t, "b", Kafka, "t", nodes)
 	structured.Structured = true
 	for _, pipelines := range [][]Pipeline{
-		{pipeline(t, "a", NATS, encode.DefaultSubject, pods)}, {structured}, {pipeline(t, "a", Kafka, "u", deployments), structured},
-		{pipeline(t, "a", NATS, encode.DefaultSubject, patches)}, {pipeline(t, "a", NATS, encode.DefaultSubject, changes)},
+		{pipeline(t, "a", NATS, encode.DefaultSubject, pods)},
+		{structured},
+		{pipeline(t, "a", Kafka, "u", deployments), structured},
+		{pipeline(t, "a", NATS, encode.DefaultSubject, patches)},
+		{pipeline(t, "a", NATS, encode.DefaultSubject, changes)},
 	} {
 		d, text := documentOf(t, "prod", pipelines...)
 		for name := range d.Components.Schemas {

@@ -106,6 +106,7 @@ func schemasOf(payloads []string) (names []string) {
 			p = "mergePatch"
 		case encode.JSONPatch:
 			p = "jsonPatch"
+		case encode.Object, encode.Change: // have the same name
 		case encode.Metadata:
 			if slices.Contains(payloads, string(encode.Object)) {
 				continue
