@@ -35,10 +35,15 @@ type kafkaLog struct {
 // newKafkaRig has brokers of its own, and a bridge that keeps nothing on a disk.
 func newKafkaRig(t *testing.T, brokers int) *rig {
 	t.Helper()
+	return kafkaRigOf(t, brokers, watched)
+}
+
+func kafkaRigOf(t *testing.T, brokers int, resources string) *rig {
+	t.Helper()
 	cluster := kafkabroker.ForTest(t, kafkabroker.Config{Brokers: brokers})
 	r := bareRig(t, controlplane.ForTest(t, controlplane.Config{}))
 	r.kafka = &kafkaLog{cluster, "kubernetes"}
-	r.configureSink(watched, fmt.Sprintf(`sink: {kafka: {brokers: ["%s"], create: {partitions: 3, replicas: %d}}}
+	r.configureSink(resources, fmt.Sprintf(`sink: {kafka: {brokers: ["%s"], create: {partitions: 3, replicas: %d}}}
     checkpoint: {kafka: {replicas: %d}}`, strings.Join(cluster.Addresses(), `", "`), brokers, brokers))
 	return r
 }

@@ -96,13 +96,22 @@ func servedObject(t *testing.T, of rest.Interface, resource, ns, name string) an
 
 const patchesNamespace = "patches"
 
-// patches changes objects at random before, during and after a crash of the bridge: whoever applies its events has what the API server has.
 func patches(t *testing.T, api *controlplane.ControlPlane) {
-	const ns = patchesNamespace
-	r := rigOn(t, api, `
+	replay(t, rigOn(t, api, patchedResources))
+}
+
+func TestKafka_patches_replay_to_what_the_API_server_has(t *testing.T) {
+	replay(t, kafkaRigOf(t, 1, patchedResources))
+}
+
+const patchedResources = `
       - {resource: configmaps, namespaces: [patches], payload: merge-patch}
       - {resource: deployments.apps, namespaces: [patches], payload: json-patch}
-      - {resource: services, namespaces: [patches], payload: change}`)
+      - {resource: services, namespaces: [patches], payload: change}`
+
+// replay changes objects at random before, during and after a crash of the bridge: whoever applies its events has what the API server has.
+func replay(t *testing.T, r *rig) {
+	const ns = patchesNamespace
 	r.namespace(ns)
 	b := r.run()
 	r.awaitOp("snapshot-completed", 3)
