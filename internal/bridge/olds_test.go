@@ -480,6 +480,29 @@ func TestOlds_what_is_published_again_is_whole(t *testing.T) {
 	p.check(t, log, newReader())
 }
 
+func TestOlds_a_filter_is_told_no_state_before_of_what_is_published_again(t *testing.T) {
+	var told []string
+	r := start(t, newFakeLog(), &memoryStore{})
+	s := r.stream(&StreamSpec{Filter: asking{&told}, Olds: true})
+	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`)
+	for _, f := range p.frames {
+		f.send(t, s)
+	}
+	r.settle()
+	row, _ := s.ledger.Get("default/a")
+	a := &attempt{delta: delta{again: true, Change: source.Change{
+		Op: source.Updated, Ident: source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "2"}, IDSuffix: ".r5",
+		Body: source.NewBody([]byte(p.frames[1].body)),
+	}}}
+	if s.filtered(a, row) {
+		t.Error("it is left out")
+	}
+	expect(t, told, "1 added", "2 a", "2 unknown")
+	if n := value(t, r.registry, "filter_errors_total") + value(t, r.registry, "old_objects_unknown_total"); n != 0 {
+		t.Errorf("%v are counted", n)
+	}
+}
+
 func TestOlds_an_event_that_is_too_large_with_what_was_before_is_published_without(t *testing.T) {
 	log := newFakeLog()
 	log.limit = 800
