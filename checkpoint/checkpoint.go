@@ -27,6 +27,8 @@ type Row struct {
 	Digest [16]byte
 	// Form stands for how the log's last event of the object tells this very state, where that is known and it tells all of it; else it is zero.
 	Form uint32
+	// Again says that the log may be told this state, and older ones, once more, where the stream has a Replay: it has told them before that was asked for.
+	Again bool
 	// Fresh says that this process published the object's last event itself, so that Sequence needs no check. It is not stored.
 	Fresh bool
 }
@@ -58,6 +60,16 @@ type Stream struct {
 	// Resynced is when the newest slot began, in seconds since 1970, in which all of the stream was published again on schedule, or for which that was
 	// not due any more; 0 where there is no schedule.
 	Resynced int64
+	// Replay says that the stream was rewound: what is watched again is published again.
+	Replay Replay
+}
+
+// Replay is what was asked for to be published again. The zero Replay is nothing.
+type Replay struct {
+	// To is the version up to which changes may have been published before.
+	To string
+	// Number tells the events from those of other replays, as it is in their ids.
+	Number int64
 }
 
 // Owed is a list that is owed. The zero Owed is none.

@@ -101,7 +101,10 @@ func drawBatch(t *rapid.T) *checkpoint.Batch {
 				Owed:        checkpoint.Owed{Version: drawVersion(t), Cause: rapid.String().Draw(t, "owed")},
 				Undone:      rapid.String().Draw(t, "undone"),
 				Alone:       rapid.Bool().Draw(t, "alone"),
-				Resynced:    rapid.SampledFrom([]int64{0, 1, 1_764_000_000, math.MaxInt64}).Draw(t, "resynced"),
+				Replay: checkpoint.Replay{
+					To: rapid.SampledFrom([]string{"", "", "7", "x"}).Draw(t, "replay"), Number: rapid.SampledFrom([]int64{0, 1, math.MaxInt64}).Draw(t, "number"),
+				},
+				Resynced: rapid.SampledFrom([]int64{0, 1, 1_764_000_000, math.MaxInt64}).Draw(t, "resynced"),
 			}
 		}
 		b.Put[stream] = map[string]checkpoint.Row{}
@@ -162,6 +165,7 @@ func drawRow(t *rapid.T) checkpoint.Row {
 		Sequence:        rapid.Uint64().Draw(t, "sequence"),
 		Partition:       rapid.Int32().Draw(t, "partition"),
 		Deleted:         rapid.Bool().Draw(t, "deleted"),
+		Again:           rapid.Bool().Draw(t, "again"),
 		Superseded:      rapid.Bool().Draw(t, "superseded"),
 		Form:            rapid.SampledFrom([]uint32{0, 0, 1, 1 << 31}).Draw(t, "form"),
 		Digest:          rapid.SampledFrom([][16]byte{{}, {1, 2, 3}, {15: 255}}).Draw(t, "digest"),

@@ -20,7 +20,7 @@ func newCheckpointCommand(s *streams) *cobra.Command {
 		Short: "Show and change what bridges remember: positions, and what the log has of each object",
 		Long: "Show and change what bridges remember: the version up to which everything of a stream is in the log, and the last state that the\n" +
 			"log has of each object. Checkpoints are those of the pipelines of a configuration file, or, without one, the files in the data\n" +
-			"directory. list and show disturb nobody. reset wants the bridge to be stopped, and refuses while it sees that one runs.",
+			"directory. list and show disturb nobody. reset and rewind want the bridge to be stopped, and refuse while they see that one runs.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -33,7 +33,7 @@ func newCheckpointCommand(s *streams) *cobra.Command {
 	_ = cmd.MarkPersistentFlagFilename("config", "yaml", "yml")
 	_ = cmd.MarkPersistentFlagDirname("data-dir")
 	complete(cmd, "context", func() []string { return contextsIn(f.kubeconfig) })
-	cmd.AddCommand(newCheckpointList(s, &f), newCheckpointShow(s, &f), newCheckpointReset(s, &f))
+	cmd.AddCommand(newCheckpointList(s, &f), newCheckpointShow(s, &f), newCheckpointReset(s, &f), newCheckpointRewind(s, &f))
 	return cmd
 }
 

@@ -62,16 +62,9 @@ var errUnconfirmed = usagef("nothing was changed: give --yes to do it")
 
 // preview prints what a reset would do.
 func preview(cmd *cobra.Command, s *streams, at place, names []string) error {
-	found, err := at.Look(cmd.Context())
+	change, err := previewed(cmd, at, func(state *checkpoint.State) (*checkpoints.Change, error) { return checkpoints.Reset(state, names) })
 	if err != nil {
-		return changeError(at, err)
-	}
-	if found.State.Identity == (checkpoint.Identity{}) {
-		return changeError(at, &checkpoints.UnwrittenError{Where: at.String()})
-	}
-	change, err := checkpoints.Reset(found.State, names)
-	if err != nil {
-		return changeError(at, err)
+		return err
 	}
 	_, _ = fmt.Fprintf(s.Out, "reset of pipeline %s, %s:\n", at.pipeline, at)
 	for _, m := range change.Moves {
@@ -83,6 +76,22 @@ func preview(cmd *cobra.Command, s *streams, at place, names []string) error {
 	}
 	_, err = fmt.Fprintln(s.Out, resetCosts)
 	return err
+}
+
+// previewed returns what a change would do.
+func previewed(cmd *cobra.Command, at place, change func(*checkpoint.State) (*checkpoints.Change, error)) (*checkpoints.Change, error) {
+	found, err := at.Look(cmd.Context())
+	if err != nil {
+		return nil, changeError(at, err)
+	}
+	if found.State.Identity == (checkpoint.Identity{}) {
+		return nil, changeError(at, &checkpoints.UnwrittenError{Where: at.String()})
+	}
+	c, err := change(found.State)
+	if err != nil {
+		return nil, changeError(at, err)
+	}
+	return c, nil
 }
 
 // confirmed asks a person at a terminal, where the command line does not say yes.

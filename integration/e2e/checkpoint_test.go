@@ -99,6 +99,42 @@ func TestCheckpoint_reset_is_followed_by_a_snapshot(t *testing.T) {
 	mustBeUnique(t, log)
 }
 
+func TestCheckpoint_rewind_is_followed_by_what_happened_since(t *testing.T) {
+	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
+	r.configMap("default", "old", nil)
+	b := r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	from := r.configMap("default", "from", nil).ResourceVersion
+	r.lives()
+	r.awaitStory("default/goes", "added updated deleted")
+	b.stop()
+	if said := r.checkpoint(2, "rewind", "test", "--to", from); !strings.Contains(said, "position "+from+", was ") || !strings.Contains(said, "nothing was changed") {
+		t.Errorf("without --yes it says %q", said)
+	}
+	r.checkpoint(0, "rewind", "test", "--to", from, "--yes")
+	r.run().kill()
+	r.run()
+	log := r.awaitStory("default/goes", "added updated deleted added updated deleted")
+	r.patch("default", "changes", `{"data":{"a":"2"}}`)
+	log = r.awaitStory("default/changes", "added updated added updated updated")
+	for key, want := range map[string]string{
+		"default/stays": "added added", "default/goes": "added updated deleted added updated deleted", "default/from": "added", "default/old": "added",
+	} {
+		if got := story(log, key); got != want {
+			t.Errorf("%s: the log says %q, want %q", key, got, want)
+		}
+	}
+	mustBeUnique(t, log)
+	for _, e := range log {
+		if e.reason == "resync" != strings.Contains(e.id, ".r") {
+			t.Errorf("the id of what is published by %s is %s", e.reason, e.id)
+		}
+	}
+	if gaps := count(log, "gap"); gaps > 0 {
+		t.Errorf("there are %d gaps", gaps)
+	}
+}
+
 func TestCheckpoint_in_Kafka_is_shown_and_reset(t *testing.T) {
 	r := newKafkaRig(t, 1)
 	text, err := os.ReadFile(r.config)

@@ -66,7 +66,7 @@ func first(keys []string) string { return strings.Join(keys[:min(len(keys), audi
 // position everything up to it is settled, so what is not newer must be the same. It is not done where there was nothing to compare with.
 func (s *stream) audit(ctx context.Context) (differing []string, done bool, err error) {
 	position := s.safe()
-	if position == "" || !s.status.watching() {
+	if position == "" || !s.status.watching() || s.replaying() {
 		return nil, false, nil
 	}
 	differing, err = s.suspects(ctx, position)

@@ -185,6 +185,7 @@ func (s *stream) endList(p source.Progress) (snapshot bool) {
 		d := s.vanished(at.Namespace, at.Name, row, s.listing, p.Seen)
 		d.IDSuffix = s.suffix
 		s.repair(&d.Change)
+		s.replayed(&d.Change)
 		d.Ticket = source.Ticket(s.tracker.Open("", p.Seen))
 		s.enqueue(key, d)
 	}
@@ -220,6 +221,9 @@ func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []s
 	position := s.position()
 	if position != "" && !after(s.saved.Repair, position) {
 		s.saved.Repair = ""
+	}
+	if position != "" && !after(s.saved.Replay.To, position) {
+		s.saved.Replay = checkpoint.Replay{}
 	}
 	saved := s.saved
 	saved.Position = position

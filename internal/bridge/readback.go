@@ -219,7 +219,7 @@ func (p *session) says(m *sink.Stored) iter.Seq2[string, said] {
 			saved, ok := p.state.Streams[name]
 			row := checkpoint.Row{
 				UID: st.UID, ResourceVersion: st.ResourceVersion, Deleted: st.Deleted, Superseded: st.History < saved.History,
-				Sequence: m.Sequence, Partition: m.Partition,
+				Sequence: m.Sequence, Partition: m.Partition, Again: before(&saved, st.ID),
 			}
 			if ok && !yield(name, said{st.Key(), row}) {
 				return

@@ -97,6 +97,7 @@ func (s *stream) found(key string, d *delta, has encode.State, sequence uint64) 
 	row := checkpoint.Row{UID: has.UID, ResourceVersion: has.ResourceVersion, Deleted: has.Deleted, Sequence: sequence}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	row.Again = before(&s.saved, has.ID)
 	listed := d.Listed && d.Op != source.Deleted && !d.again
 	switch {
 	case has.History < s.saved.History:
@@ -171,7 +172,7 @@ func (s *stream) reset(cause error) (from string, told bool) {
 	s.ledger.Supersede()
 	s.saved.History = max(s.saved.History, s.revokedBy) + 1
 	s.saved.Fingerprint, s.saved.Repair, s.saved.Announced, s.saved.Unannounced = "", "", "", checkpoint.Snapshot{}
-	s.saved.Owed, s.saved.Undone = checkpoint.Owed{}, ""
+	s.saved.Owed, s.saved.Undone, s.saved.Replay = checkpoint.Owed{}, "", checkpoint.Replay{}
 	s.revoked, s.revokedBy, s.held, s.distrusted, s.suffix = nil, 0, "", false, ""
 	select {
 	case <-s.again: // what was asked for is done

@@ -79,6 +79,7 @@ func (s *stream) Deliver(c source.Change) {
 		c.Reason, c.IDSuffix = s.listing, s.suffix
 	}
 	s.repair(&c)
+	s.replayed(&c)
 	known, exists := s.known(key)
 	if exists {
 		s.doubt(&c, known)
@@ -87,7 +88,7 @@ func (s *stream) Deliver(c source.Change) {
 	case s.disowned(&c, known):
 		s.drop(&c)
 		return
-	case exists && (!news(known, &c) || s.dead(known, &c)):
+	case exists && !s.goesBack(known, &c) && (!news(known, &c) || s.dead(known, &c)):
 		s.metrics.suppressed.Inc()
 		s.drop(&c)
 		return
@@ -159,6 +160,7 @@ func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh boo
 			d.UID, d.ResourceVersion, d.Superseded = row.UID, row.ResourceVersion, row.Superseded
 		}
 		return !exists || alive && row.UID != d.successor
+	case exists && s.goesBack(row, &d.Change): // it is told as the watch shows it
 	case exists && (!news(row, &d.Change) || s.dead(row, &d.Change)):
 		return false
 	case alive && row.UID != d.UID:
@@ -179,6 +181,7 @@ func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh boo
 func (s *stream) remember(key string, d *delta, place checkpoint.Row) {
 	place.UID, place.ResourceVersion, place.Deleted = d.UID, d.ResourceVersion, d.Op == source.Deleted
 	place.Superseded, place.Digest, place.Form = d.Superseded, d.digest, d.form
+	place.Again = false
 	s.ledger.Put(key, place)
 }
 
@@ -187,7 +190,7 @@ func (s *stream) drop(c *source.Change) {
 	c.Body.Release()
 	c.Body = nil
 	s.session.budget.release(c.Size, c.Listed)
-	if c.Reason == source.ReasonResync {
+	if c.Reason == source.ReasonResync && c.Listed {
 		s.resync.room.Release(1)
 	}
 	if c.Ticket != 0 {

@@ -8,4 +8,5 @@
 //
 //   - [Reset] forgets positions and what the log has of each object. What exists is listed anew, as a snapshot. What was deleted since the last commit, and is not in
 //     the log, is never told; and events are in the log twice where it cannot be asked for the last one of an object.
+//   - [Rewind] moves positions back and forgets nothing. What the API server still shows since then is published again.
 package checkpoints

@@ -119,5 +119,6 @@ func owes(s checkpoint.Stream) []string {
 	add(s.Announced != "", "the rest of the list that "+s.Announced+" has announced")
 	add(s.Unannounced != (checkpoint.Snapshot{}), "the word that the snapshot at "+s.Unannounced.ResourceVersion+" is complete")
 	add(s.Repair != "", "what the log has lost, up to "+s.Repair)
+	add(s.Replay.To != "", "a replay up to "+s.Replay.To)
 	return owed
 }

@@ -13,18 +13,19 @@ import (
 
 // A row is written as
 //
-//	version and flags   1 byte: the encoding's version times 16, plus the flags below; version 2 is for a row with a digest, 3 with a form, 4 with both, 1 for all others
+//	version and flags   1 byte: the encoding's version times 16, plus the flags below; version 1 for a row without what follows, and more by 1 with a digest, 2 with a form, 4 if it is to be told again
 //	uid                 16 bytes if packed, else its length as a uvarint and its bytes
 //	resourceVersion     a uvarint if it is a number, else its length as a uvarint and its bytes
 //	sequence            uvarint
 //	partition           uvarint of its 32 bits
-//	digest              16 bytes, in versions 2 and 4
-//	form                4 bytes, little endian, in versions 3 and 4
+//	digest              16 bytes, if there is one
+//	form                4 bytes, little endian, if there is one
 const (
 	rowVersion = 1 << 4
 	// What is added to that for a row that has more.
 	rowDigest = 1 << 4
 	rowForm   = 2 << 4
+	rowAgain  = 4 << 4
 
 	rowDeleted       = 1 << 0
 	rowPackedUID     = 1 << 1
@@ -41,6 +42,9 @@ var errRow = errors.New("not a row")
 func AppendRow(b []byte, r *checkpoint.Row) []byte {
 	start := len(b)
 	b = append(b, rowVersion)
+	if r.Again {
+		b[start] += rowAgain
+	}
 	if r.Deleted {
 		b[start] |= rowDeleted
 	}
@@ -75,7 +79,7 @@ func AppendRow(b []byte, r *checkpoint.Row) []byte {
 // DecodeRow returns the row that b holds, and its key as a string that shares the row's memory.
 func DecodeRow(key, b []byte) (string, checkpoint.Row, error) {
 	var r checkpoint.Row
-	if len(b) == 0 || b[0] < rowVersion || b[0] >= rowVersion+rowDigest+rowForm+1<<4 {
+	if len(b) == 0 || b[0] < rowVersion || b[0] >= rowVersion+rowDigest+rowForm+rowAgain+1<<4 {
 		return "", r, errRow
 	}
 	flags, more := b[0], b[0]&^rowFlags-rowVersion
@@ -96,6 +100,7 @@ func DecodeRow(key, b []byte) (string, checkpoint.Row, error) {
 		copy(form[:], d.Bytes(uint64(len(form))))
 		r.Form = binary.LittleEndian.Uint32(form[:])
 	}
+	r.Again = more&rowAgain != 0
 	if d.Done() != nil || partition > math.MaxUint32 {
 		return "", checkpoint.Row{}, errRow
 	}

@@ -13,11 +13,12 @@ import (
 const (
 	streamAlone    = 1 << 0
 	streamResynced = 1 << 1
-	streamFlags    = streamAlone | streamResynced
+	streamReplay   = 1 << 2
+	streamFlags    = streamAlone | streamResynced | streamReplay
 )
 
 // AppendStream appends position, fingerprint, history, unannounced version and objects, gap's from and cause, repair, announced, what is owed, undone, flags,
-// and where these say so resynced.
+// and where these say so resynced, and a replay's version and number.
 func AppendStream(b []byte, s *checkpoint.Stream) []byte {
 	b = AppendText(AppendText(b, s.Position), s.Fingerprint)
 	b = AppendText(binary.AppendUvarint(b, uint64(s.History)), s.Unannounced.ResourceVersion)
@@ -29,10 +30,20 @@ func AppendStream(b []byte, s *checkpoint.Stream) []byte {
 	if s.Alone {
 		flags |= streamAlone
 	}
-	if s.Resynced <= 0 {
-		return append(b, flags)
+	if s.Resynced > 0 {
+		flags |= streamResynced
 	}
-	return binary.AppendUvarint(append(b, flags|streamResynced), uint64(s.Resynced))
+	if s.Replay != (checkpoint.Replay{}) {
+		flags |= streamReplay
+	}
+	b = append(b, flags)
+	if flags&streamResynced != 0 {
+		b = binary.AppendUvarint(b, uint64(s.Resynced))
+	}
+	if flags&streamReplay != 0 {
+		b = binary.AppendUvarint(AppendText(b, s.Replay.To), uint64(s.Replay.Number))
+	}
+	return b
 }
 
 // DecodeStream returns the stream that all of b holds.
@@ -51,9 +62,17 @@ func DecodeStream(b []byte) (s checkpoint.Stream, err error) {
 			return checkpoint.Stream{}, errRest
 		}
 	}
-	if d.Done() != nil || flags > streamFlags || max(history, objects) > math.MaxInt || resynced > math.MaxInt64 {
+	number := uint64(0)
+	if flags&streamReplay != 0 {
+		s.Replay.To, number = d.Text(), d.Uvarint()
+		if s.Replay.To == "" && number == 0 {
+			return checkpoint.Stream{}, errRest
+		}
+	}
+	if d.Done() != nil || number > math.MaxInt64 || flags > streamFlags || max(history, objects) > math.MaxInt || resynced > math.MaxInt64 {
 		return checkpoint.Stream{}, errRest
 	}
 	s.History, s.Unannounced.Objects, s.Alone, s.Resynced = int(history), int(objects), flags&streamAlone != 0, int64(resynced)
+	s.Replay.Number = int64(number)
 	return s, nil
 }

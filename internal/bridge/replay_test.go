@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// rewind is what the command does to a store: the stream was at 20, and goes back to 10.
+func (s *memoryStore) rewind() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, saved := range s.state.Streams {
+		saved.Position, saved.Replay = "10", checkpoint.Replay{To: "20", Number: 7}
+		s.state.Streams[name] = saved
+		for key, row := range s.state.Rows[name] {
+			row.Again = true
+			s.state.Rows[name][key] = row
+		}
+	}
+	s.state.Log.Trail = nil
+}
+
+type happening struct {
+	op        source.Op
+	name, uid string
+	version   string
+}
+
+// life is what happens after 10, when there is a@5.
+var life = []happening{
+	{source.Updated, "a", "u1", "11"},
+	{source.Added, "b", "u2", "12"},
+	{source.Updated, "b", "u2", "13"},
+	{source.Deleted, "b", "u2", "14"},
+	{source.Added, "c", "u3", "15"},
+	{source.Deleted, "c", "u3", "16"},
+	{source.Added, "c", "u4", "17"},
+	{source.Updated, "a", "u1", "18"},
+}
+
+func live(t *testing.T, s *stream, all []happening) {
+	t.Helper()
+	for _, h := range all {
+		send(t, s, h.op, h.name, h.uid, h.version, source.ReasonWatch)
+		s.session.settleNow(t)
+	}
+}
+
+func (p *session) settleNow(t *testing.T) {
+	t.Helper()
+	waitFor(t, "all to be settled", func() bool { return p.busy.count() == 0 })
+}
+
+// lived is a bridge that has published life, and was stopped.
+func lived(t *testing.T, log readableLog, store *memoryStore) (first []string) {
+	t.Helper()
+	r, s := saved(t, log, store)
+	live(t, s, life)
+	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+	return log.lines()
+}
+
+// onceMore is what of lines is to be there once more.
+func onceMore(lines []string) (out []string) {
+	for _, line := range lines {
+		if strings.HasSuffix(line, " watch") {
+			out = append(out, strings.TrimSuffix(line, "watch")+"resync")
+		}
+	}
+	return out
+}
+
+func TestReplay_tells_once_more_what_happened_in_its_order(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	first := lived(t, log, store)
+	store.rewind()
+	r := start(t, log, store)
+	s := r.stream(nil)
+	live(t, s, life)
+	live(t, s, life[len(life)-1:]) // a watch that is resumed shows the last one once more
+	note(t, s, source.Progress{Kind: source.Bookmark, Version: "21"})
+	live(t, s, []happening{{source.Updated, "a", "u1", "22"}})
+	expect(t, log.lines(), slices.Concat(first, onceMore(first), []string{"updated default/a u1 22 watch"})...)
+	for i, m := range log.log {
+		if replayed := i >= len(first) && i < len(log.log)-1; replayed != strings.HasSuffix(m.ID, ".r7") {
+			t.Errorf("the id of %s is %s", log.lines()[i], m.ID)
+		}
+	}
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.saved.Replay != (checkpoint.Replay{}) {
+		t.Errorf("it is not over: %+v", s.saved.Replay)
+	}
+}
+
+func TestReplay_goes_on_after_a_crash_where_the_log_is(t *testing.T) {
+	for cut := range life {
+		log, store := newReadableLog(), &memoryStore{}
+		first := lived(t, log, store)
+		store.rewind()
+		r := start(t, log, store)
+		live(t, r.stream(nil), life[:cut])
+		_ = r.stop() // without a commit
+		live(t, start(t, log, store).stream(nil), life)
+		expect(t, log.lines(), slices.Concat(first, onceMore(first))...)
+	}
+}
+
+// The history breaks off: what was told again of a is old, and the list says what it is now.
+func TestReplay_that_breaks_off_ends_with_what_is(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	first := lived(t, log, store)
+	store.rewind()
+	r := start(t, log, store)
+	s := r.stream(nil)
+	live(t, s, life[:3])
+	note(t, s, source.Progress{Kind: source.Gap, Version: "30", Cause: "too old"})
+	send(t, s, source.Added, "a", "u1", "18", source.ReasonRelist)
+	send(t, s, source.Added, "c", "u4", "17", source.ReasonRelist)
+	note(t, s, source.Progress{Kind: source.Listed, Version: "30", Objects: 2})
+	r.settle()
+	got := log.lines()[len(first):]
+	slices.Sort(got[4:]) // of two objects
+	expect(t, got, slices.Concat(onceMore(first)[:3], []string{"gap 30", "deleted default/b u2 13 relist", "updated default/a u1 18 relist"})...)
+	for _, m := range log.log[len(first)+4:] {
+		if !strings.HasSuffix(m.ID, ".r7") {
+			t.Errorf("the id %s may be in the log", m.ID)
+		}
+	}
+}
