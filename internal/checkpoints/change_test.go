@@ -95,3 +95,86 @@ func TestReset_keeps_that_a_history_is_over(t *testing.T) {
 		t.Errorf("it is %+v, %v; want %+v", c.Batch.Streams["nodes.v1"], err, want)
 	}
 }
+
+func TestRewind_moves_positions_back_and_forgets_nothing(t *testing.T) {
+	before := state()
+	before.Streams["pods.v1"] = checkpoint.Stream{Position: "100", Fingerprint: "f", History: 2, Replay: checkpoint.Replay{To: "103", Number: 4}}
+	given := state()
+	given.Streams["pods.v1"] = before.Streams["pods.v1"]
+	c, err := Rewind(given, []string{"pods.v1"}, "80", 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replay := checkpoint.Replay{To: "103", Number: 5} // what the earlier replay has not come to is behind that, too
+	if want := map[string]checkpoint.Stream{"pods.v1": {Position: "80", Fingerprint: "f", History: 2, Replay: replay}}; !maps.Equal(c.Batch.Streams, want) {
+		t.Errorf("streams %+v, want %+v", c.Batch.Streams, want)
+	}
+	if n := len(c.Batch.Forget) + len(c.Batch.Drop); n > 0 || len(c.Batch.Put) != 1 {
+		t.Errorf("it forgets %d things, and changes %+v", n, c.Batch.Put)
+	}
+	for key, row := range before.Rows["pods.v1"] {
+		if row.Again = true; c.Batch.Put["pods.v1"][key] != row {
+			t.Errorf("%s becomes %+v, want %+v", key, c.Batch.Put["pods.v1"][key], row)
+		}
+	}
+	for _, w := range c.Batch.Log.Trail {
+		if _, ok := w.Positions["pods.v1"]; ok {
+			t.Errorf("a log that loses its end would go back to %+v", w)
+		}
+	}
+	if !reflect.DeepEqual(given, before) {
+		t.Errorf("the state that it was given is now %+v", given)
+	}
+}
+
+func TestRewind_reaches_what_was_published_ahead_of_the_position(t *testing.T) {
+	given := state()
+	given.Rows["pods.v1"] = map[string]checkpoint.Row{
+		"a": {ResourceVersion: "104"}, "b": {ResourceVersion: "99", Deleted: true}, "c": {ResourceVersion: "900", Superseded: true},
+	}
+	c, err := Rewind(given, []string{"pods.v1"}, "80", 5)
+	if err != nil || c.Batch.Streams["pods.v1"].Replay.To != "104" {
+		t.Errorf("it is %+v, %v", c.Batch.Streams["pods.v1"], err)
+	}
+}
+
+// pods is what going back does to them.
+func pods(to string) Move { return Move{"pods.v1", "100", to, 1} }
+
+func TestRewind_of_all_leaves_alone_what_is_not_ahead(t *testing.T) {
+	before := state()
+	delete(before.Streams, "secrets.v1")
+	for to, want := range map[string][]Move{
+		"100": nil, "99": {pods("99")}, "50": {pods("50")},
+		"7": {{"nodes.v1", "50", "7", 1}, pods("7")},
+	} {
+		c, err := Rewind(before, nil, to, 5)
+		if err != nil || !slices.Equal(c.Moves, want) || len(c.Batch.Streams) != len(want) {
+			t.Errorf("to %s: %+v, %v; want %+v", to, c, err, want)
+		}
+	}
+	_, err := Rewind(before, nil, "101", 5)
+	wanted(t, err, "101 is ahead of where the log is complete: nodes.v1 is at 50, pods.v1 is at 100")
+}
+
+func TestRewind_refuses_what_it_cannot_do(t *testing.T) {
+	before := state()
+	before.Streams["owes.v1"] = checkpoint.Stream{Position: "70", Owed: checkpoint.Owed{Version: "90", Cause: "expired"}}
+	before.Streams["text.v1"] = checkpoint.Stream{Position: "abc"}
+	for _, c := range []struct {
+		stream, to, text string
+	}{
+		{"pods.v1", "101", "101 is ahead of where the log is complete: pods.v1 is at 100; choose a version before that"},
+		{"pods.v1", "", `"" is not a resourceVersion`},
+		{"pods.v1", "0", `"0" is not a resourceVersion`},
+		{"pods.v1", "007", `"007" is not a resourceVersion`},
+		{"pods.v1", "-5", `"-5" is not a resourceVersion`},
+		{"pods", "5", `no stream "pods"; it has nodes.v1, owes.v1, pods.v1`},
+		{"secrets.v1", "5", "stream secrets.v1 cannot be rewound, as it has something to do first: a snapshot"},
+		{"owes.v1", "5", "something to do first: a list at 90 or later: expired"},
+		{"text.v1", "5", `its position "abc" is not a number`},
+	} {
+		_, err := Rewind(before, []string{c.stream}, c.to, 5)
+		wanted(t, err, c.text)
+	}
+}
