@@ -26,10 +26,16 @@ func (p *session) read(ctx context.Context, spec *StreamSpec) error {
 	if err != nil {
 		return err
 	}
+	p.begun(spec)
+	return s.read(ctx)
+}
+
+// read reads until ctx ends. When it returns nothing more is read, and what was read may still be on its way to the log.
+func (s *stream) read(ctx context.Context) error {
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { return s.histories(ctx) })
 	running.Go(func() error {
-		s.audits(ctx, p.cfg.Audit)
+		s.audits(ctx, s.session.cfg.Audit)
 		return nil
 	})
 	running.Go(func() error {
@@ -120,6 +126,16 @@ func (p *session) packing() *packer {
 	return p.packer
 }
 
+// begun takes note that all that spec names at first is open.
+func (p *session) begun(spec *StreamSpec) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.unbegun, spec)
+	if len(p.unbegun) == 0 {
+		p.state.Rows = nil // the rest is of streams that are not read any more; the store keeps it
+	}
+}
+
 // newStream makes a stream of what the store and the log have of it; the caller holds mu.
 func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 	name := at.Name()
@@ -141,9 +157,6 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 		s.saved.Unannounced = checkpoint.Snapshot{}
 	}
 	delete(p.state.Rows, name)
-	if len(p.streams)+1 == len(p.cfg.Streams) {
-		p.state.Rows = nil // the rest is of streams that are not read any more; the store keeps it
-	}
 	s.status = &status{stream: s}
 	return s
 }

@@ -85,7 +85,7 @@ func (p *session) unready() []string {
 	for resource, err := range p.unknown {
 		lines = append(lines, fmt.Sprintf("pipeline %s: %s: %v", p.name, resource, err))
 	}
-	if missing := len(p.cfg.Streams) - len(p.streams) - len(p.unknown); missing > 0 && len(p.unknown) == 0 {
+	if missing := len(p.unbegun); missing > 0 && len(p.unknown) == 0 {
 		lines = append(lines, fmt.Sprintf("pipeline %s: %d streams are not open yet", p.name, missing))
 	}
 	p.mu.Unlock()

@@ -77,6 +77,8 @@ type session struct {
 	streams []*stream
 	// packer is nil until a stream needs it.
 	packer *packer
+	// unbegun are the specs of which something is not open yet that was there at the start.
+	unbegun map[*StreamSpec]struct{}
 	// unknown are the resources that the API server does not know, and what it says of them.
 	unknown map[string]error
 }
@@ -84,14 +86,17 @@ type session struct {
 func newSession(c *Config, to sink.Sink) *session {
 	p := &session{
 		cfg: c, name: c.Name, log: c.Log, sink: to, budget: newBudget(c.Buffer), memory: newMemory(), marks: newMarks(), failure: make(chan error, 1), met: make(chan struct{}),
-		unknown: map[string]error{},
-		queue:   workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
+		unknown: map[string]error{}, unbegun: map[*StreamSpec]struct{}{},
+		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
 	}
 	p.debug = p.log.Enabled(context.Background(), slog.LevelDebug)
 	c.Metrics.losses.WithLabelValues(c.Name) // a counter is there before it counts
 	retries := c.Metrics.retries.WithLabelValues(c.Name)
 	p.retrier = sink.Retry(to, sink.Policy{OnRetry: func(*sink.Message, error) { retries.Inc() }})
 	p.publisher = p.retrier
+	for i := range c.Streams {
+		p.unbegun[&c.Streams[i]] = struct{}{}
+	}
 	return p
 }
 
