@@ -21,13 +21,15 @@ func outcome(err, cut error) error {
 	return err
 }
 
-// asked cuts the watch off when a list is asked for. It returns when conns ends.
+// asked cuts the watch off when a list is asked for, or the stream is to end, which the list that follows sees. It returns when conns ends.
 func (r *resumedWatch) asked(conns context.Context, cut context.CancelCauseFunc) {
 	select {
 	case cause, ok := <-r.wire.again:
 		if ok {
 			cut(askedError{cause})
 		}
+	case <-r.wire.end:
+		cut(askedError{ErrEnded.Error()})
 	case <-conns.Done():
 	}
 	<-conns.Done()

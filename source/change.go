@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"iter"
+	"strings"
 	"time"
 )
 
@@ -85,6 +86,15 @@ func (s Stream) Name() string {
 		return s.Resource.String()
 	}
 	return s.Resource.String() + "/" + s.Namespace
+}
+
+// ParseName is the inverse of Stream.Name, but for what the name does not tell: the kind, and the selectors.
+func ParseName(name string) (s Stream, ok bool) {
+	resource, namespace, within := strings.Cut(name, "/")
+	plural, rest, found := strings.Cut(resource, ".")
+	version, group, _ := strings.Cut(rest, ".")
+	s = Stream{Resource: Resource{Group: group, Version: version, Resource: plural, Namespaced: within}, Namespace: namespace}
+	return s, found && s.Name() == name
 }
 
 // Scope stands for namespace and selectors in the ids of events and markers: 8 hex digits, the same in every process.

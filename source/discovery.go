@@ -56,6 +56,13 @@ func (d *Discovery) Resolve(name string) (Resource, error) {
 	return r, nil
 }
 
+// Reset forgets what the API server said: the next call asks again.
+func (d *Discovery) Reset() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.deferred.Reset()
+}
+
 // Readable reports whether the API server lists and watches a resource that [Discovery.Resolve] found.
 func (d *Discovery) Readable(r Resource) (bool, error) {
 	d.mu.Lock()

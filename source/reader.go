@@ -4,6 +4,7 @@ package source
 
 import (
 	"context"
+	"errors"
 
 	"k8s.io/client-go/tools/cache"
 )
@@ -62,7 +63,13 @@ type Reader struct {
 	// has expired in that moment, it goes on as for a watch that has expired. It is received from while a watch runs or is tried again, not while the
 	// stream lists. Nil never asks for a list.
 	Again <-chan string
+	// End, when it is closed, makes Run return ErrEnded as soon as all that was admitted has been delivered; what is being listed is left as it is. Nil
+	// never does.
+	End <-chan struct{}
 }
+
+// ErrEnded says that a [Reader] has ended because it was asked to.
+var ErrEnded = errors.New("the stream was ended")
 
 // Owed is a list at Version or later that has to be made before a watch goes on at the position that [History] has: what an earlier Run noted as
 // Recovering or Gap may have been published in part. The zero Owed is none.
@@ -74,7 +81,7 @@ type Owed struct {
 
 // Run reads until ctx ends, and returns nil then: what was admitted has been delivered, or is read again by the next Run,
 // because its ticket is never settled. Feed, History and Observer are not used any more when Run returns.
-// It returns an error only for a history that must not be continued, which is a [RewoundError], as such or wrapped: then everything
+// It returns an error only for a history that must not be continued, which is a [RewoundError], as such or wrapped, and [ErrEnded]: then everything
 // that was admitted has been delivered. Where [History] returns one, Run asks for nothing more.
 // Everything else that fails is retried for ever, less and less often; so is what cannot be read, or lacks a name, a uid or a
 // resourceVersion: it is never passed over.
@@ -83,7 +90,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	defer cancel()
 	w := &wire{
 		client: r.Client, stream: r.Stream, feed: r.Feed, history: r.History, observer: r.Observer,
-		recovery: r.Recovery, again: r.Again, owed: r.Owed, listing: make(chan struct{}, 1), cancel: cancel,
+		recovery: r.Recovery, again: r.Again, owed: r.Owed, end: r.End, listing: make(chan struct{}, 1), cancel: cancel,
 	}
 	if r.Watches != nil {
 		w.membership = r.Watches.enter(r.Stream, r.Observer)
@@ -93,6 +100,10 @@ func (r *Reader) Run(ctx context.Context) error {
 		ObjectDescription: r.Stream.Name(),
 	})
 	if _, err := informer.AddEventHandler(&handler{feed: r.Feed, inside: &w.inside}); err != nil {
+		return err
+	}
+	// What fails is told to the observer, and what ends a stream is returned.
+	if err := informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}); err != nil {
 		return err
 	}
 	informer.RunWithContext(ctx)

@@ -28,6 +28,7 @@ type wire struct {
 	// membership is nil where watches are not shared.
 	membership *membership
 	owed       Owed
+	end        <-chan struct{}
 
 	inside occupancy
 	// listing has room for one: who reads a list. The reflector does not wait for that when its context ends.
@@ -73,15 +74,52 @@ func (w *wire) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runti
 		return nil, err
 	}
 	var retry backoff
+	ctx, stop := w.untilEnd(ctx)
+	defer stop()
 	for {
 		list, err := w.known(ctx)
-		if err == nil {
+		if err != nil {
+			err = w.wait(ctx, &retry, err)
+		} else {
 			w.at = list.ResourceVersion
+		}
+		switch {
+		case w.refused == nil && w.ended():
+			return nil, w.refuse(ErrEnded) // what is listed is delivered where it is admitted
+		case err != nil:
+			return nil, err
+		case list != nil:
 			return list, nil
 		}
-		if err := w.wait(ctx, &retry, err); err != nil {
-			return nil, err
+	}
+}
+
+// untilEnd returns a context that ends with ctx, and when the stream is to end.
+func (w *wire) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if w.end == nil {
+		return ctx, cancel
+	}
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		select {
+		case <-w.end:
+			cancel()
+		case <-ctx.Done():
 		}
+	})
+	return ctx, func() {
+		cancel()
+		waiting.Wait()
+	}
+}
+
+func (w *wire) ended() bool {
+	select {
+	case <-w.end:
+		return true
+	default:
+		return false
 	}
 }
 

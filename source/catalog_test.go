@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// served is an API server that serves core/v1 pods and, unless it lacks them, widgets.x.io, and says of their definition what a test wants.
+type served struct {
+	mu      sync.Mutex
+	widgets bool
+	// answers are those to GETs, by the end of the path: a status, and the body of a 200.
+	answers map[string]string
+}
+
+func (s *served) set(widgets bool, answers map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.widgets, s.answers = widgets, answers
+}
+
+func (s *served) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	const list = `{"kind":"APIResourceList","groupVersion":%q,"resources":[{"name":%q,"singularName":%q,"namespaced":true,"kind":"K","verbs":["list","watch"]}]}`
+	group := `{"name":"x.io","versions":[{"groupVersion":"x.io/v1","version":"v1"}],"preferredVersion":{"groupVersion":"x.io/v1","version":"v1"}}`
+	if !s.widgets {
+		group = ""
+	}
+	switch path := r.URL.Path; {
+	case path == "/api":
+		_, _ = fmt.Fprint(w, `{"kind":"APIVersions","versions":["v1"]}`)
+	case path == "/api/v1":
+		_, _ = fmt.Fprintf(w, list, "v1", "pods", "pod")
+	case path == "/apis":
+		_, _ = fmt.Fprintf(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[%s]}`, group)
+	case path == "/apis/x.io/v1" && s.widgets:
+		_, _ = fmt.Fprintf(w, list, "x.io/v1", "widgets", "widget")
+	default:
+		answer := s.answers[path[strings.LastIndex(path, "/")+1:]]
+		code, body, _ := strings.Cut(answer, " ")
+		switch code {
+		case "200":
+			_, _ = fmt.Fprint(w, body)
+		case "403":
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = fmt.Fprint(w, `{"kind":"Status","status":"Failure","reason":"Forbidden","code":403}`)
+		case "404":
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = fmt.Fprint(w, `{"kind":"Status","status":"Failure","reason":"NotFound","code":404}`)
+		case "503":
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			http.NotFound(w, r) // as of a path that nobody serves
+		}
+	}
+}
+
+func newCatalog(t *testing.T, s *served) *Catalog {
+	t.Helper()
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	cfg := &rest.Config{Host: server.URL}
+	client, err := NewClient(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewCatalog(cfg, client, CatalogConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		client.CloseIdleConnections()
+	})
+	c.await(t, func(o *Offers) bool { return o != nil })
+	return c
+}
+
+// await waits until the offers are so.
+func (c *Catalog) await(t *testing.T, ok func(*Offers) bool) {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	for {
+		offers, changed := c.Now()
+		if ok(offers) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late:
+			t.Fatal("the catalog does not change")
+		}
+	}
+}
+
+var widgetsOfX = Resource{Group: "x.io", Version: "v1", Resource: "widgets", Kind: "K", Namespaced: true}
+
+func TestCatalog_shows_what_comes_and_goes_when_it_is_asked_to_look(t *testing.T) {
+	s := &served{widgets: false}
+	c := newCatalog(t, s)
+	s.set(true, nil)
+	c.Refresh()
+	c.await(t, func(o *Offers) bool { return o.Get("x.io", "widgets") != nil })
+	offers, _ := c.Now()
+	if got := offers.Get("x.io", "widgets"); len(got.Versions) != 1 || got.Versions[0] != widgetsOfX || got.Names[0] != "widget" {
+		t.Errorf("got %+v", got)
+	}
+	if c.Gone(t.Context(), widgetsOfX) {
+		t.Error("what is served is gone")
+	}
+	s.set(false, nil)
+	c.Refresh()
+	c.await(t, func(o *Offers) bool { return o.Get("x.io", "widgets") == nil })
+}
+
+func TestCatalog_is_certain_that_something_is_gone_only_by_its_definition(t *testing.T) {
+	s := &served{}
+	c := newCatalog(t, s)
+	const definition, service = "widgets.x.io", "v1.x.io"
+	for name, k := range map[string]struct {
+		answers map[string]string
+		gone    bool
+	}{
+		"nothing defines it":                         {map[string]string{definition: "404", service: "404"}, true},
+		"others of its group are there":              {map[string]string{definition: "404", service: `200 {"spec":{}}`}, true},
+		"it is defined":                              {map[string]string{definition: `200 {}`}, false},
+		"its API server is another":                  {map[string]string{definition: "404", service: `200 {"spec":{"service":{"name":"s"}}}`}, false},
+		"it may not be asked":                        {map[string]string{definition: "403"}, false},
+		"half of it may not be asked":                {map[string]string{definition: "404", service: "403"}, false},
+		"the API server has no definitions yet":      {nil, false},
+		"the API server is starting":                 {map[string]string{definition: "503"}, false},
+		"the API server has no other servers so far": {map[string]string{definition: "404"}, false},
+	} {
+		s.set(false, k.answers)
+		if got := c.Gone(t.Context(), widgetsOfX); got != k.gone {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
+// Without a word of what defines it a resource is gone when it was not seen for long by an API server that is ready.
+func TestCatalog_takes_its_time_where_it_may_not_ask(t *testing.T) {
+	s := &served{answers: map[string]string{"widgets.x.io": "403", "readyz": "503"}}
+	c := newCatalog(t, s)
+	c.mu.Lock()
+	c.seen.since = c.seen.last.Add(-certainAfter)
+	c.mu.Unlock()
+	if c.Gone(t.Context(), widgetsOfX) {
+		t.Error("an API server that is not ready is believed")
+	}
+	for _, ready := range []string{"200 ok", "403", ""} {
+		s.set(false, map[string]string{"widgets.x.io": "403", "readyz": ready})
+		if !c.Gone(t.Context(), widgetsOfX) {
+			t.Errorf("readyz says %q: it is not gone", ready)
+		}
+	}
+	c.mu.Lock()
+	c.seen.failed()
+	c.mu.Unlock()
+	if c.Gone(t.Context(), widgetsOfX) {
+		t.Error("it is gone where nobody answers")
+	}
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+)
+
+var (
+	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	services    = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+)
+
+// denials are the kinds of definitions that may not be watched.
+type denials struct {
+	mu  sync.Mutex
+	set map[schema.GroupVersionResource]bool
+}
+
+// note returns whether it is news.
+func (d *denials) note(what schema.GroupVersionResource, denied bool) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	was := d.set[what]
+	if d.set == nil {
+		d.set = map[schema.GroupVersionResource]bool{}
+	}
+	d.set[what] = denied
+	return was != denied
+}
+
+func (d *denials) any() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, denied := range d.set {
+		if denied {
+			return true
+		}
+	}
+	return false
+}
+
+// attend has the API server asked whenever one of a kind of definitions changes, until ctx ends.
+func (c *Catalog) attend(ctx context.Context, what schema.GroupVersionResource) error {
+	informer := metadatainformer.NewFilteredMetadataInformer(c.metadata, what, "", 0, nil, nil).Informer()
+	changed := func() {
+		if c.denied.note(what, false) {
+			c.log.Info("definitions can be watched", "resource", what.Resource)
+		}
+		c.Refresh()
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { changed() },
+		UpdateFunc: func(_, _ any) { changed() },
+		DeleteFunc: func(any) { changed() },
+	}); err != nil {
+		return err
+	}
+	if err := informer.SetTransform(slim); err != nil {
+		return err
+	}
+	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		refused := apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+		if refused && c.denied.note(what, true) {
+			c.log.Warn("definitions may not be watched: new resources are looked for every so often", "resource", what.Resource,
+				"every", quickPoll.String(), "err", err)
+			c.Refresh()
+		}
+	})
+	if err != nil {
+		return err
+	}
+	informer.RunWithContext(ctx)
+	return nil
+}
+
+// slim leaves of a definition what tells that it changed.
+func slim(obj any) (any, error) {
+	if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
+		m.ObjectMeta = metav1.ObjectMeta{Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
+	}
+	return obj, nil
+}
+
+// Gone reports whether it is certain that a resource, whatever its version, is not there any more: what defined it does not exist, or where
+// that is not told, nothing has shown the resource for ten seconds while the API server answered in full. That it is not served at the moment is not
+// enough: an API server that starts serves some things later than others. Version is one in which it was.
+func (c *Catalog) Gone(ctx context.Context, r Resource) bool {
+	absent, ok := c.absent(r)
+	if !ok {
+		return false
+	}
+	switch c.defined(ctx, r) {
+	case existing, doubtful:
+		return false
+	case missing:
+		return true
+	default:
+		return absent >= certainAfter && c.client.complete(ctx)
+	}
+}
+
+// absent returns for how long a resource is not served; false where it is, or nobody knows.
+func (c *Catalog) absent(r Resource) (time.Duration, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.offers == nil || c.offers.Get(r.Group, r.Resource) != nil || c.seen.since.IsZero() {
+		return 0, false
+	}
+	if time.Since(c.seen.last) > staleAfter {
+		c.Refresh()
+	}
+	return c.seen.absent(r.groupResource()), true
+}
+
+// existence is what is known of what defines a resource.
+type existence uint8
+
+const (
+	unknown existence = iota
+	existing
+	missing
+	// doubtful: the API server has no answer now.
+	doubtful
+)
+
+// defined asks for what defines a resource: an object of its own, or an API server.
+func (c *Catalog) defined(ctx context.Context, r Resource) existence {
+	if r.Group == "" {
+		return unknown
+	}
+	found, status := c.client.find(ctx, definitions, r.Resource+"."+r.Group)
+	if status != missing {
+		return status
+	}
+	found, status = c.client.find(ctx, services, r.Version+"."+r.Group)
+	switch {
+	case status != existing:
+		return status
+	case found.Spec.Service != nil:
+		return unknown // which only that API server can tell
+	default:
+		return missing
+	}
+}
+
+// definition is an object as far as it is looked at.
+type definition struct {
+	Spec struct {
+		Service *struct{} `json:"service"`
+	} `json:"spec"`
+}
+
+// find reads an object. It is missing where the API server says that there is none of that name, and unknown where it is not to be told.
+func (c *Client) find(ctx context.Context, what schema.GroupVersionResource, name string) (d definition, is existence) {
+	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	defer cancel()
+	u := c.base
+	u.Path = joinPath(u.Path, "/apis/"+what.Group+"/"+what.Version+"/"+what.Resource+"/"+name)
+	body, err := c.get(ctx, u, acceptObjects, what.GroupResource())
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return d, unknown
+	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		return d, missing
+	case err != nil:
+		return d, doubtful
+	}
+	defer func() { _ = body.Close() }()
+	if json.NewDecoder(body).Decode(&d) != nil {
+		return d, doubtful
+	}
+	return d, existing
+}
+
+// complete reports whether the API server says that it has come to the end of its start, or does not say.
+func (c *Client) complete(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	defer cancel()
+	u := c.base
+	u.Path = joinPath(u.Path, "/readyz")
+	body, err := c.get(ctx, u, "text/plain", schema.GroupResource{})
+	if err == nil {
+		_ = body.Close()
+	}
+	return err == nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
+}
