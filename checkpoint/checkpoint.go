@@ -60,6 +60,8 @@ type Stream struct {
 	// Resynced is when the newest slot began, in seconds since 1970, in which all of the stream was published again on schedule, or for which that was
 	// not due any more; 0 where there is no schedule.
 	Resynced int64
+	// Kind is that of the stream's objects, which its name does not tell.
+	Kind string
 	// Replay says that the stream was rewound: what is watched again is published again.
 	Replay Replay
 }

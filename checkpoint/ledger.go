@@ -164,6 +164,17 @@ func (l *Ledger) Len() int {
 	return l.live
 }
 
+// Rows returns all rows as they are, those of deleted objects too.
+func (l *Ledger) Rows() map[string]Row {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rows := make(map[string]Row, len(l.rows))
+	for key, at := range l.rows {
+		rows[key] = at.Row
+	}
+	return rows
+}
+
 // All yields the live rows, in no order, each as it is when its turn comes. The ledger may be changed meanwhile.
 func (l *Ledger) All() iter.Seq2[string, Row] {
 	return func(yield func(string, Row) bool) {

@@ -107,9 +107,10 @@ func (p *process) serving(ctx context.Context, servers map[string]*embedded.Serv
 	return true
 }
 
-// run runs the pipelines.
+// run runs the pipelines, and what tells them of resources that come and go.
 func (p *process) run(ctx context.Context, pipelines []bridge.Config) error {
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return p.catalog.Run(ctx) })
 	for _, c := range pipelines {
 		pipeline := bridge.New(c)
 		p.mu.Lock()
@@ -186,7 +187,7 @@ func (p *process) pipeline(i int, uid string, servers map[string]*embedded.Serve
 		return b, nil, err
 	}
 	return bridge.Config{
-		Name: c.Name, Target: target(c, id), Streams: specs, Client: p.client, Watches: p.watches, Discovery: p.discovery, Sink: to, Store: store, Identity: id,
+		Name: c.Name, Target: target(c, id), Streams: specs, Client: p.client, Watches: p.watches, Discovery: p.discovery, Catalog: p.catalog, Sink: to, Store: store, Identity: id,
 		Buffer: int64(p.cfg.BufferShare(c)), Recovery: recovery(c.Recovery), Audit: c.Audit.Interval,
 		StopOnReject: c.OnReject == config.OnRejectStop, Oversize: oversize(c.Oversize), Metrics: p.metrics, Log: p.log,
 	}, store, nil
@@ -260,13 +261,29 @@ func (p *process) streams(c *config.Pipeline, id checkpoint.Identity) ([]bridge.
 		}
 		for _, ns := range namespaces {
 			specs = append(specs, bridge.StreamSpec{
-				Resource: r.Resource.Arg(), Namespace: ns, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
+				Resource: r.Resource.Arg(), Pinned: r.Resource.Version != "", Wildcard: wildcardOf(&r), Namespace: ns, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
 				Latest: r.Delivery == config.Latest, SkipSnapshot: r.Snapshot == config.SnapshotNever, Filter: filter,
 				Olds: olds, Resync: r.Resync, Encoding: encoding,
 			})
 		}
 	}
 	return specs, subject, nil
+}
+
+// wildcardOf returns which resources an entry names; nil if it names one.
+func wildcardOf(r *config.Resource) *bridge.Wildcard {
+	if !r.Resource.Wildcard() {
+		return nil
+	}
+	w := &bridge.Wildcard{All: r.Resource.Group == "", Group: r.Resource.Group}
+	for _, e := range r.Exclude {
+		x := bridge.Exclusion{Name: e.Plural, Group: e.Group, Version: e.Version, AnyGroup: e.Group == "" && e.Version == ""}
+		if e.Wildcard() {
+			x.Name = ""
+		}
+		w.Exclude = append(w.Exclude, x)
+	}
+	return w
 }
 
 // subjectOf returns the template of a pipeline's subjects or topics; nil where its sink has none.

@@ -42,7 +42,8 @@ func filterOf(p *config.Pipeline, r *config.Resource) (f bridge.Filter, olds boo
 // digestKey returns what keeps digests, which are in the checkpoint, from confirming a guess of what does not leave the process otherwise; nil where there is
 // nothing of the kind. Without a key in the configuration it is one of this process, and the digests of an earlier one tell nothing.
 func digestKey(p *config.Pipeline, r *config.Resource) ([]byte, error) {
-	secrets := !p.Encoding.Secrets.Values && strings.HasPrefix(r.Resource.String(), "secret") // also secret and secrets.v1
+	named := strings.HasPrefix(r.Resource.String(), "secret") // also secret and secrets.v1
+	secrets := !p.Encoding.Secrets.Values && (named || r.Resource.Wildcard())
 	if !secrets && len(p.Encoding.Redact)+len(r.Redact) == 0 {
 		return nil, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -150,6 +151,7 @@ type process struct {
 	log       *slog.Logger
 	client    *source.Client
 	discovery *source.Discovery
+	catalog   *source.Catalog
 	registry  *prometheus.Registry
 	metrics   *bridge.Metrics
 	// watches is nil where there is nothing to share.
@@ -225,8 +227,18 @@ func (p *process) reach() error {
 	if p.discovery, err = source.NewDiscovery(api); err != nil {
 		return err
 	}
-	p.client, err = source.NewClient(api)
+	if p.client, err = source.NewClient(api); err != nil {
+		return err
+	}
+	p.catalog, err = source.NewCatalog(api, p.client, source.CatalogConfig{Watch: hasWildcards(p.cfg), Log: p.log})
 	return err
+}
+
+// hasWildcards reports whether it depends on the cluster how many resources are read.
+func hasWildcards(c *config.Config) bool {
+	return slices.ContainsFunc(c.Pipelines, func(p config.Pipeline) bool {
+		return slices.ContainsFunc(p.Resources, func(r config.Resource) bool { return r.Resource.Wildcard() })
+	})
 }
 
 // running returns the pipelines; none before all have started, so that a process is not called ready for the first of them.

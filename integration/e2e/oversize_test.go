@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -89,7 +88,7 @@ func TestBridge_keeps_a_custom_resource_that_is_too_large_in_Knatives_profile(t 
     sink: {nats: {servers: [%q]}}`, r.broker.url()))
 	client, err := dynamic.NewForConfig(api.RESTConfig())
 	must(t, err)
-	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
 	_, err = client.Resource(crds).Create(t.Context(), widgetCRD(), metav1.CreateOptions{})
 	must(t, err)
 	r.run()

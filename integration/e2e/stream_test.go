@@ -177,7 +177,7 @@ func customResources(t *testing.T, api *controlplane.ControlPlane) {
 	must(t, err)
 	b := r.run()
 	r.awaitStatus(http.StatusServiceUnavailable, "widgets.example.com")
-	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
 	_, err = client.Resource(crds).Create(t.Context(), widgetCRD(), metav1.CreateOptions{})
 	must(t, err)
 	r.awaitOp("snapshot-completed", 1)

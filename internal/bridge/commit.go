@@ -75,10 +75,16 @@ func (p *session) forgetTrail(name string) {
 }
 
 // cutTrail is forgetTrail; the caller holds committing.
-func (p *session) cutTrail(name string) {
+func (p *session) cutTrail(name string) { p.renameTrail(name, "") }
+
+// renameTrail has a stream's positions under another name, or no more if that is empty; the caller holds committing.
+func (p *session) renameTrail(name, to string) {
 	trail := make([]checkpoint.Waypoint, 0, len(p.logged.Trail))
 	for _, w := range p.logged.Trail {
 		w.Positions = maps.Clone(w.Positions)
+		if at, ok := w.Positions[name]; ok && to != "" {
+			w.Positions[to] = at
+		}
 		delete(w.Positions, name)
 		trail = append(trail, w)
 	}

@@ -176,6 +176,17 @@ func (m *Metrics) stream(pipeline, stream string) streamMetrics {
 	}
 }
 
+// drop removes the series of a stream that is not read any more.
+func (m *streamMetrics) drop() {
+	of := prometheus.Labels{"pipeline": m.pipeline, "stream": m.stream}
+	for _, v := range []*prometheus.CounterVec{
+		m.all.published, m.all.restarts, m.all.failures, m.all.relists, m.all.gaps, m.all.synthesized, m.all.suppressed, m.all.histories,
+		m.all.audits, m.all.differences, m.all.filtered, m.all.filterErrors, m.all.oversized,
+	} {
+		v.DeletePartialMatch(of)
+	}
+}
+
 // published counts one acknowledged attempt.
 func (m *streamMetrics) published(a *attempt, now time.Time) {
 	m.publish.Observe(now.Sub(a.published).Seconds())

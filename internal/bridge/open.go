@@ -16,24 +16,33 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// read finds out what the resource is, and reads it.
+// read finds out what the resource is, and reads it. If it goes away it may come back.
 func (p *session) read(ctx context.Context, spec *StreamSpec) error {
-	resource, err := p.resolve(ctx, spec)
-	if err != nil {
-		return p.ended(err)
+	if spec.Wildcard != nil {
+		return p.follow(ctx, spec)
 	}
-	s, err := p.open(spec, spec.stream(resource))
-	if err != nil {
-		return err
+	for ctx.Err() == nil {
+		resource, err := p.resolve(ctx, spec)
+		if err != nil {
+			return p.ended(err)
+		}
+		if err := p.live(ctx, spec, resource, func() { p.begun(spec) }); err != nil {
+			return err
+		}
+		p.cfg.Discovery.Reset()
 	}
-	p.begun(spec)
-	return s.read(ctx)
+	return nil
 }
 
-// read reads until ctx ends. When it returns nothing more is read, and what was read may still be on its way to the log.
-func (s *stream) read(ctx context.Context) error {
+// read reads until ctx ends, or end is closed: then what was read has been handed over when it returns, and else need not have been.
+func (s *stream) read(ctx context.Context, end <-chan struct{}) error {
 	running, ctx := errgroup.WithContext(ctx)
-	running.Go(func() error { return s.histories(ctx) })
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	running.Go(func() error {
+		defer cancel()
+		return s.histories(ctx, end)
+	})
 	running.Go(func() error {
 		s.audits(ctx, s.session.cfg.Audit)
 		return nil
@@ -45,8 +54,8 @@ func (s *stream) read(ctx context.Context) error {
 	return running.Wait()
 }
 
-// histories reads one history of the API server after another, until ctx ends.
-func (s *stream) histories(ctx context.Context) error {
+// histories reads one history of the API server after another, until ctx ends or end is closed.
+func (s *stream) histories(ctx context.Context, end <-chan struct{}) error {
 	p := s.session
 	if err := s.resumeUndone(ctx); err != nil {
 		return p.ended(err)
@@ -57,10 +66,13 @@ func (s *stream) histories(ctx context.Context) error {
 	for {
 		reader := source.Reader{
 			Client: p.cfg.Client, Watches: p.cfg.Watches, Stream: s.Stream, Feed: s, History: s, Observer: s.status, Recovery: p.cfg.Recovery, Owed: s.owed(),
-			Again: s.again,
+			Again: s.again, End: end,
 		}
 		err := reader.Run(ctx)
 		var rewound *source.RewoundError
+		if errors.Is(err, source.ErrEnded) {
+			return nil
+		}
 		if !errors.As(err, &rewound) {
 			return err
 		}
@@ -74,7 +86,7 @@ func (s *stream) histories(ctx context.Context) error {
 func (p *session) resolve(ctx context.Context, spec *StreamSpec) (source.Resource, error) {
 	delay := 500 * time.Millisecond
 	for tries := 0; ; tries++ {
-		r, err := p.cfg.Discovery.Resolve(spec.Resource)
+		r, err := p.readable(spec)
 		if err == nil {
 			return r, p.scoped(r, spec)
 		}
@@ -82,11 +94,27 @@ func (p *session) resolve(ctx context.Context, spec *StreamSpec) (source.Resourc
 			p.log.Warn("resource is not known yet", "resource", spec.Resource, "err", err)
 		}
 		p.unresolved(spec.Resource, err)
+		if err := p.buryStored(ctx, spec); err != nil {
+			return r, err
+		}
 		if err := pause.For(ctx, delay); err != nil {
 			return r, err
 		}
 		delay = min(2*delay, 5*time.Second)
 	}
+}
+
+// readable finds what a spec names, if it can be listed and watched.
+func (p *session) readable(spec *StreamSpec) (source.Resource, error) {
+	r, err := p.cfg.Discovery.Resolve(spec.Resource)
+	if err != nil {
+		return r, err
+	}
+	if readable, err := p.cfg.Discovery.Readable(r); err == nil && !readable {
+		p.cfg.Discovery.Reset()
+		return r, fmt.Errorf("resource %s cannot be listed and watched", r)
+	}
+	return r, nil // in doubt reading it will tell
 }
 
 // scoped refuses a namespace for a resource that has none: the API server would answer 404 for ever.
@@ -131,7 +159,7 @@ func (p *session) begun(spec *StreamSpec) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.unbegun, spec)
-	if len(p.unbegun) == 0 {
+	if len(p.unbegun) == 0 && p.cfg.Catalog == nil {
 		p.state.Rows = nil // the rest is of streams that are not read any more; the store keeps it
 	}
 }
@@ -148,6 +176,7 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 		pending: map[string]*object{}, again: make(chan string, 1), resync: newResyncs(),
 		saved: saved, committed: saved, stored: stored, fingerprint: at.Scope(), losses: p.state.Log.Losses,
 	}
+	s.saved.Kind = at.Kind
 	s.encodeAs(saved.History)
 	s.olds = newOlds(spec, s.encoder, p.packing)
 	for _, o := range []*rate.Sometimes{&s.often.unencodable, &s.often.contested, &s.often.rejected, &s.often.refused, &s.often.undecided} {

@@ -20,10 +20,14 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// StreamSpec is one resource in one scope as a pipeline wants it.
+// StreamSpec is one resource, or all that a wildcard names, in one scope as a pipeline wants it.
 type StreamSpec struct {
-	// Resource is what the user calls it; what the API server calls it is found out while running.
-	Resource                                string
+	// Resource is what the user calls it; what the API server calls it is found out while running. Empty where Wildcard is set.
+	Resource string
+	// Pinned: Resource names the version too, and no other is read.
+	Pinned bool
+	// Wildcard, if not nil, makes a stream of each resource that it names, as they come and go.
+	Wildcard                                *Wildcard
 	Namespace, LabelSelector, FieldSelector string
 	// Latest allows changes of one object that are still waiting to be folded into one.
 	Latest bool
@@ -50,7 +54,7 @@ func (spec *StreamSpec) encoder(at source.Stream, history int) *encode.Encoder {
 	return encode.New(at, c)
 }
 
-// Config says what a pipeline consists of. All fields are needed except Target, Watches, Oversize, ResyncRate, Drain and Log.
+// Config says what a pipeline consists of. All fields are needed except Target, Watches, Catalog, Oversize, ResyncRate, Drain and Log.
 type Config struct {
 	Name string
 	// Target names for a person what is published to.
@@ -60,6 +64,9 @@ type Config struct {
 	Discovery *source.Discovery
 	// Watches are shared with other pipelines; nil: each stream has a watch of its own.
 	Watches *source.Watches
+	// Catalog tells which resources come and go. Whoever makes it runs it. Nil: resources that go away are waited for; then there must be no
+	// wildcards.
+	Catalog *source.Catalog
 	// Sink makes a sink. It is called once for each [session]: a sink that has ended is not used again. Where it fails after a session, it is
 	// called again: what it reads may be about to be replaced.
 	Sink func() (sink.Sink, error)

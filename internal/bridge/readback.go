@@ -215,8 +215,8 @@ func (p *session) says(m *sink.Stored) iter.Seq2[string, said] {
 		if !ok {
 			return
 		}
-		for _, name := range []string{resource.String(), resource.String() + "/" + st.Namespace} {
-			saved, ok := p.state.Streams[name]
+		for _, namespace := range []string{"", st.Namespace} {
+			name, saved, ok := p.storedAs(source.Stream{Resource: resource, Namespace: namespace})
 			row := checkpoint.Row{
 				UID: st.UID, ResourceVersion: st.ResourceVersion, Deleted: st.Deleted, Superseded: st.History < saved.History,
 				Sequence: m.Sequence, Partition: m.Partition, Again: before(&saved, st.ID),
@@ -224,8 +224,26 @@ func (p *session) says(m *sink.Stored) iter.Seq2[string, said] {
 			if ok && !yield(name, said{st.Key(), row}) {
 				return
 			}
+			if st.Namespace == "" {
+				return
+			}
 		}
 	}
+}
+
+// storedAs returns what the store has of a stream, if need be under the name of another version: versions are the same objects.
+func (p *session) storedAs(at source.Stream) (name string, saved checkpoint.Stream, ok bool) {
+	name = at.Name()
+	if saved, ok = p.state.Streams[name]; ok {
+		return name, saved, true
+	}
+	for name, saved := range p.state.Streams {
+		o, ok := source.ParseName(name)
+		if ok && o.Group == at.Group && o.Resource.Resource == at.Resource.Resource && o.Namespace == at.Namespace {
+			return name, saved, true
+		}
+	}
+	return "", saved, false
 }
 
 // store commits what was learned of the log, however often that takes. The error is ctx's, or permanent.

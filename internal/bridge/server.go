@@ -13,7 +13,7 @@ import (
 
 // Handler serves /metrics, and for people / as text. /livez answers as long as the process can answer. /readyz is 200 when every
 // stream watches and has its first list in the log, and neither a watch nor a broker nor the checkpoint has failed for [unreadyAfter]; else it is 503 and says
-// in a line each what is missing. No pipelines means that they are yet to be made; starting says why that takes long, or nil.
+// in a line each what is missing. A stream of a wildcard that may not be read, or is not to be had, does not count: 200 names it in a line. No pipelines means that they are yet to be made; starting says why that takes long, or nil.
 func Handler(g prometheus.Gatherer, pipelines func() []*Pipeline, starting func() error) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(g, promhttp.HandlerOpts{}))
@@ -43,6 +43,11 @@ func Handler(g prometheus.Gatherer, pipelines func() []*Pipeline, starting func(
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ok")
+		for _, p := range all {
+			for _, line := range p.degraded() {
+				_, _ = fmt.Fprintln(w, line)
+			}
+		}
 	})
 	return mux
 }
@@ -90,8 +95,22 @@ func (p *session) unready() []string {
 	}
 	p.mu.Unlock()
 	for _, s := range p.opened() {
-		if why := s.status.ready(); why != "" {
+		if why := s.status.ready(); why != "" && s.status.degraded() == "" {
 			lines = append(lines, fmt.Sprintf("pipeline %s: stream %s: %s", p.name, s.name, why))
+		}
+	}
+	return lines
+}
+
+// degraded returns which streams are not read and why, where the pipeline is ready nevertheless; a line for each.
+func (p *Pipeline) degraded() (lines []string) {
+	s := p.current.Load()
+	if s == nil {
+		return nil
+	}
+	for _, o := range s.opened() {
+		if why := o.status.degraded(); why != "" {
+			lines = append(lines, fmt.Sprintf("degraded: pipeline %s: stream %s: %s", s.name, o.name, why))
 		}
 	}
 	return lines

@@ -110,6 +110,12 @@ func (p *session) run(ctx context.Context) error {
 	if err != nil {
 		return p.ended(err)
 	}
+	if state.Streams == nil {
+		state.Streams = map[string]checkpoint.Stream{}
+	}
+	if state.Rows == nil {
+		state.Rows = map[string]map[string]checkpoint.Row{}
+	}
 	p.state, p.logged = state, state.Log
 	known := slices.Collect(maps.Keys(state.Streams))
 	p.known.Store(&known)

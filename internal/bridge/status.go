@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -25,14 +27,22 @@ type status struct {
 	err             error
 	failing, logged time.Time
 	told            string
+	// clearer, if not nil, is told instead of what the API server answers.
+	clearer error
 	// complete: it has watched, so its first list is in the log.
 	complete bool
 }
 
 // State implements source.Observer.
 func (t *status) State(s source.State, err error) {
+	if catalog := t.stream.session.cfg.Catalog; catalog != nil && apierrors.IsNotFound(err) {
+		catalog.Refresh() // the resource, or its version, may be gone
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if err != nil && t.clearer != nil {
+		err = t.clearer
+	}
 	if err != nil && t.err == nil {
 		t.failing = time.Now()
 	}
@@ -46,12 +56,21 @@ func (t *status) State(s source.State, err error) {
 	t.state = s
 }
 
+// instead has failures told as why, until it is called with nil.
+func (t *status) instead(why error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.clearer = why
+}
+
 // tell logs what is new; the caller holds mu.
 func (t *status) tell(s source.State, err error) {
 	log := t.stream.session.log.With("stream", t.stream.name)
 	switch {
 	case err != nil && t.err == nil:
 		log.Warn("stream waits", "err", err)
+	case err != nil && t.stream.spec.Wildcard != nil && err.Error() == t.told:
+		return // that of many, for ever, would be a log of nothing else
 	case err != nil && (time.Since(t.logged) > unreadyAfter || time.Since(t.logged) > newsAfter && err.Error() != t.told):
 		log.Warn("stream still waits", "since", t.failing.Format(time.TimeOnly), "err", err)
 	case err == nil && t.err != nil && s == source.Watching:
@@ -89,6 +108,23 @@ func (t *status) watching() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.state == source.Watching
+}
+
+// degraded returns why the stream is not read, if it is one that a wildcard names and the reason is its own: it may not be read, or is
+// not to be had. Empty if that is not so.
+func (t *status) degraded() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stream.spec.Wildcard == nil || !ownFailure(t.err, t.stream.tells()) {
+		return ""
+	}
+	return t.err.Error()
+}
+
+// ownFailure reports whether err says nothing of other streams. Kubernetes is whether the API server has the resource's group by itself, and not from another.
+func ownFailure(err error, kubernetes bool) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) ||
+		!kubernetes && apierrors.IsServiceUnavailable(err)
 }
 
 // ready returns why the stream is not ready: it has not begun to watch, its first list is not in the log yet, or its

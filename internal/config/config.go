@@ -44,7 +44,9 @@ type Pipeline struct {
 // Resource is one resource in one or several scopes.
 type Resource struct {
 	Resource ResourceName `yaml:"resource"`
-	// Namespaces makes one stream of each; empty: one stream of all.
+	// Exclude are the resources that a wildcard leaves out.
+	Exclude []ResourceName `yaml:"exclude"`
+	// Namespaces makes one stream of each; empty: one stream of all. Of a wildcard they leave out what is in no namespace.
 	Namespaces    []string `yaml:"namespaces"`
 	LabelSelector string   `yaml:"labelSelector"`
 	FieldSelector string   `yaml:"fieldSelector"`

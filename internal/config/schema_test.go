@@ -73,7 +73,7 @@ func exampleComments(t *testing.T) map[string]string {
 const (
 	namePattern     = `^[A-Za-z0-9]([-_A-Za-z0-9]{0,61}[A-Za-z0-9])?$`
 	clusterPattern  = `^([A-Za-z0-9]([-.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?$`
-	resourcePattern = `^[a-z]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
+	resourcePattern = `^(\*|[a-z]([-a-z0-9]*[a-z0-9])?)(\.[a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	durationPattern = `^[-+]?(0|([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)$`
 	sizePattern     = `^\+?([0-9]+\.?[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]+)?$`
 	addressPattern  = `:[0-9]{1,5}$`
@@ -91,6 +91,7 @@ var rules = map[string]map[string]any{
 	"pipelines[].resources":                   {"minItems": 1},
 	"pipelines[].resources[]":                 {"required": []string{"resource"}},
 	"pipelines[].resources[].namespaces":      {"uniqueItems": true},
+	"pipelines[].resources[].exclude":         {"uniqueItems": true},
 	"pipelines[].resources[].namespaces[]":    {"pattern": labelPattern},
 	"pipelines[].encoding.keep":               {"uniqueItems": true},
 	"pipelines[].encoding.redact":             {"uniqueItems": true},

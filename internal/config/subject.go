@@ -79,7 +79,10 @@ func jetStreamOf(p *Pipeline) (*JetStream, []string) {
 // known returns the values of the placeholders that are known before the API server is asked. Namespaces count as unknown: the
 // markers of a resource have one subject whatever the namespace.
 func known(p *Pipeline, r ResourceName) map[string]string {
-	values := map[string]string{"pipeline": p.Name, "resource": r.Plural}
+	values := map[string]string{"pipeline": p.Name}
+	if !r.Wildcard() {
+		values["resource"] = r.Plural
+	}
 	if !r.unresolved() {
 		values["group"] = r.Group
 	}

@@ -134,7 +134,7 @@ func (v *validator) sharedTopic(path string, a, b *Pipeline) {
 	for i := range b.Resources {
 		for j := range a.Resources {
 			r, o := &b.Resources[i], &a.Resources[j]
-			if r.Resource != (ResourceName{}) && r.Resource.overlaps(o.Resource) && shareNamespace(r.Namespaces, o.Namespaces) {
+			if r.Resource != (ResourceName{}) && r.Resource.meets(o.Resource) && shareNamespace(r.Namespaces, o.Namespaces) {
 				v.once(fmt.Sprintf("%s.resources[%d].resource", path, i), "%v may name the same objects as %v of pipeline %q, which publishes to the same topic; "+
 					"give one pipeline another topic, such as %s.{pipeline}, or different namespaces", r.Resource, o.Resource, a.Name, y.Topic)
 			}

@@ -69,6 +69,40 @@ func brief(err error) string {
 	return strings.ReplaceAll(text, "<nil>: ", "")
 }
 
+// fieldSelector checks that of r: fields that every resource has are two.
+func (v *validator) fieldSelector(path string, r *Resource) {
+	s, err := fields.ParseSelector(r.FieldSelector)
+	if err != nil {
+		v.add(path, "%q is not a field selector; write one as kubectl --field-selector takes it, such as spec.nodeName=node-1", r.FieldSelector)
+		return
+	}
+	for _, term := range s.Requirements() {
+		if r.Resource.Wildcard() && term.Field != "metadata.name" && term.Field != "metadata.namespace" {
+			v.once(path, "selects by %s, which not every resource has; with a wildcard use metadata.name or metadata.namespace, "+
+				"or name the resource in an entry of its own", term.Field)
+		}
+	}
+}
+
+// exclude checks what a wildcard leaves out.
+func (v *validator) exclude(path string, r *Resource) {
+	if len(r.Exclude) > 0 && !r.Resource.Wildcard() && r.Resource != (ResourceName{}) {
+		v.add(path, "is for entries that name many resources, and %v names one; remove it, or write resource: \"*\"", r.Resource)
+		return
+	}
+	for i, e := range r.Exclude {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		switch {
+		case e == r.Resource && e != (ResourceName{}):
+			v.add(at, "%v leaves nothing; name what is to be left out, such as events or \"*.metrics.k8s.io\"", e)
+		case e == ResourceName{Plural: "*"}:
+			v.add(at, "%v leaves nothing; name what is to be left out, such as events or \"*.metrics.k8s.io\"", e)
+		case slices.Contains(r.Exclude[:i], e):
+			v.add(at, "%v is there twice; keep one", e)
+		}
+	}
+}
+
 // resource checks r, and against the resources before it in its pipeline.
 func (v *validator) resource(path string, r *Resource, before []Resource) {
 	if r.Resource == (ResourceName{}) {
@@ -80,9 +114,8 @@ func (v *validator) resource(path string, r *Resource, before []Resource) {
 	if _, err := labels.Parse(r.LabelSelector); err != nil {
 		v.add(path+".labelSelector", "%q is not a label selector: %s; write one as kubectl -l takes it, such as app=web,tier!=cache", r.LabelSelector, brief(err))
 	}
-	if _, err := fields.ParseSelector(r.FieldSelector); err != nil {
-		v.add(path+".fieldSelector", "%q is not a field selector; write one as kubectl --field-selector takes it, such as spec.nodeName=node-1", r.FieldSelector)
-	}
+	v.fieldSelector(path+".fieldSelector", r)
+	v.exclude(path+".exclude", r)
 	v.operations(path, r)
 	oneOf(v, path+".delivery", r.Delivery)
 	oneOf(v, path+".payload", r.Payload)

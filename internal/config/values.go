@@ -50,7 +50,8 @@ func (s Size) String() string { return resource.NewQuantity(int64(s), resource.B
 
 // ResourceName names a resource as kubectl takes it, plural[.version][.group]. A group without a version means the
 // version that the API server prefers; a version without a group means the core group; neither, that the API server decides
-// which resource of that name it is.
+// which resource of that name it is. Plural "*" means every resource of a group, or of all groups where Group is empty, each in the version that the API server
+// prefers.
 type ResourceName struct{ Plural, Version, Group string }
 
 var (
@@ -65,7 +66,7 @@ func (r *ResourceName) UnmarshalText(text []byte) error {
 	const valid = "write plural[.version][.group], such as pods, deployments.apps or deployments.v1.apps"
 	s := string(text)
 	if strings.Contains(s, "*") {
-		return fmt.Errorf("%q: taking every resource of a group is not available in this version; name each resource, such as pods or deployments.apps", s)
+		return r.unmarshalWildcard(s)
 	}
 	if strings.Contains(s, "/") {
 		return fmt.Errorf("%q is a subresource or a path, which cannot be watched by that name; %s", s, valid)
@@ -89,6 +90,29 @@ func (r *ResourceName) UnmarshalText(text []byte) error {
 	*r = n
 	return nil
 }
+
+func (r *ResourceName) unmarshalWildcard(s string) error {
+	const valid = `write "*.example.com" for every resource of a group, or "*" for those of all groups`
+	group, within := "", s == "*"
+	if !within {
+		group, within = strings.CutPrefix(s, "*.")
+	}
+	version, _, _ := strings.Cut(group, ".")
+	switch {
+	case s == "*":
+	case !within || strings.Contains(group, "*"):
+		return fmt.Errorf("%q has * elsewhere than as all of its plural; %s", s, valid)
+	case versionPattern.MatchString(version):
+		return fmt.Errorf("%q has a version, and each resource is read in the one that the API server prefers; %s", s, valid)
+	case !groupPattern.MatchString(group):
+		return fmt.Errorf("%q ends with %q, which is not a group; %s", s, group, valid)
+	}
+	*r = ResourceName{Plural: "*", Group: group}
+	return nil
+}
+
+// Wildcard reports whether it names every resource of a group, or of all.
+func (r ResourceName) Wildcard() bool { return r.Plural == "*" }
 
 // unswapped returns what was meant where the version stands after the group.
 func (r ResourceName) unswapped() (meant ResourceName, swapped bool) {
@@ -118,9 +142,20 @@ func (r ResourceName) Arg() string {
 	return r.String()
 }
 
-// overlaps reports whether both may name the same objects: versions of a resource are the same objects.
+// overlaps reports whether both may name the same objects, and neither yields to the other: versions of a resource are the same objects.
 func (r ResourceName) overlaps(o ResourceName) bool {
+	if r.Wildcard() || o.Wildcard() {
+		return r == o
+	}
 	return r.Plural == o.Plural && (r.Group == o.Group || r.unresolved() || o.unresolved())
+}
+
+// meets reports whether both may name the same objects.
+func (r ResourceName) meets(o ResourceName) bool {
+	if r.Wildcard() || o.Wildcard() {
+		return r.Group == o.Group || r.unresolved() || o.unresolved()
+	}
+	return r.overlaps(o)
 }
 
 // unresolved reports whether only the API server knows the group.

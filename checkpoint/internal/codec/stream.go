@@ -14,11 +14,12 @@ const (
 	streamAlone    = 1 << 0
 	streamResynced = 1 << 1
 	streamReplay   = 1 << 2
-	streamFlags    = streamAlone | streamResynced | streamReplay
+	streamKind     = 1 << 3
+	streamFlags    = streamAlone | streamResynced | streamReplay | streamKind
 )
 
 // AppendStream appends position, fingerprint, history, unannounced version and objects, gap's from and cause, repair, announced, what is owed, undone, flags,
-// and where these say so resynced, and a replay's version and number.
+// and where these say so resynced; a replay's version and number; kind.
 func AppendStream(b []byte, s *checkpoint.Stream) []byte {
 	b = AppendText(AppendText(b, s.Position), s.Fingerprint)
 	b = AppendText(binary.AppendUvarint(b, uint64(s.History)), s.Unannounced.ResourceVersion)
@@ -27,14 +28,12 @@ func AppendStream(b []byte, s *checkpoint.Stream) []byte {
 		b = AppendText(b, text)
 	}
 	flags := byte(0)
-	if s.Alone {
-		flags |= streamAlone
-	}
-	if s.Resynced > 0 {
-		flags |= streamResynced
-	}
-	if s.Replay != (checkpoint.Replay{}) {
-		flags |= streamReplay
+	for flag, is := range map[byte]bool{
+		streamAlone: s.Alone, streamResynced: s.Resynced > 0, streamReplay: s.Replay != checkpoint.Replay{}, streamKind: s.Kind != "",
+	} {
+		if is {
+			flags |= flag
+		}
 	}
 	b = append(b, flags)
 	if flags&streamResynced != 0 {
@@ -42,6 +41,9 @@ func AppendStream(b []byte, s *checkpoint.Stream) []byte {
 	}
 	if flags&streamReplay != 0 {
 		b = binary.AppendUvarint(AppendText(b, s.Replay.To), uint64(s.Replay.Number))
+	}
+	if flags&streamKind != 0 {
+		b = AppendText(b, s.Kind)
 	}
 	return b
 }
@@ -66,6 +68,11 @@ func DecodeStream(b []byte) (s checkpoint.Stream, err error) {
 	if flags&streamReplay != 0 {
 		s.Replay.To, number = d.Text(), d.Uvarint()
 		if s.Replay.To == "" && number == 0 {
+			return checkpoint.Stream{}, errRest
+		}
+	}
+	if flags&streamKind != 0 {
+		if s.Kind = d.Text(); s.Kind == "" {
 			return checkpoint.Stream{}, errRest
 		}
 	}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// custom makes and removes custom resources and what defines them.
+type custom struct {
+	*rig
+	dynamic.Interface
+}
+
+func (r *rig) custom() custom {
+	r.t.Helper()
+	client, err := dynamic.NewForConfig(r.api.RESTConfig())
+	must(r.t, err)
+	return custom{r, client}
+}
+
+// define makes a definition of example.com, whose versions are served; the last one is stored.
+func (c custom) define(plural string, versions ...string) {
+	c.t.Helper()
+	kind := strings.ToUpper(plural[:1]) + plural[1:len(plural)-1]
+	crd := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": plural + ".example.com"},
+		"spec": map[string]any{
+			"group": "example.com", "scope": "Namespaced",
+			"names":    map[string]any{"plural": plural, "singular": strings.ToLower(kind), "kind": kind, "listKind": kind + "List"},
+			"versions": versionList(versions, nil),
+		},
+	}}
+	c.eventually("the definition of "+plural, func() bool { // the one before may be on its way out
+		_, err := c.Resource(crds).Create(c.t.Context(), crd, metav1.CreateOptions{})
+		return err == nil
+	})
+}
+
+// versionList says which versions there are; those of gone are not served any more.
+func versionList(versions, gone []string) []any {
+	var all []any
+	for i, v := range versions {
+		all = append(all, map[string]any{
+			"name": v, "served": !slices.Contains(gone, v), "storage": i == len(versions)-1,
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+		})
+	}
+	return all
+}
+
+// serve changes which versions of a resource are served.
+func (c custom) serve(plural string, versions []string, gone ...string) {
+	c.t.Helper()
+	crd, err := c.Resource(crds).Get(c.t.Context(), plural+".example.com", metav1.GetOptions{})
+	must(c.t, err)
+	must(c.t, unstructured.SetNestedSlice(crd.Object, versionList(versions, gone), "spec", "versions"))
+	_, err = c.Resource(crds).Update(c.t.Context(), crd, metav1.UpdateOptions{})
+	must(c.t, err)
+}
+
+func (c custom) undefine(plural string) {
+	c.t.Helper()
+	must(c.t, c.Resource(crds).Delete(c.t.Context(), plural+".example.com", metav1.DeleteOptions{}))
+	c.eventually("the end of "+plural, func() bool {
+		_, err := c.Resource(crds).Get(c.t.Context(), plural+".example.com", metav1.GetOptions{})
+		return err != nil
+	})
+}
+
+func (c custom) of(plural, version string) dynamic.ResourceInterface {
+	return c.Resource(schema.GroupVersionResource{Group: "example.com", Version: version, Resource: plural}).Namespace("default")
+}
+
+// make makes an object, once its resource is served.
+func (c custom) make(plural, version, name string) {
+	c.t.Helper()
+	kind := strings.ToUpper(plural[:1]) + plural[1:len(plural)-1]
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/" + version, "kind": kind, "metadata": map[string]any{"name": name}, "spec": map[string]any{"n": int64(0)},
+	}}
+	var err error
+	c.eventually(plural+" to be served", func() bool {
+		_, err = c.of(plural, version).Create(c.t.Context(), o, metav1.CreateOptions{})
+		return err == nil
+	})
+}
+
+func (c custom) change(version, name string, n int) {
+	c.t.Helper()
+	var err error
+	c.eventually(fmt.Sprintf("%s to be changed: %v", name, err), func() bool {
+		_, err = c.of("gadgets", version).Patch(c.t.Context(), name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"n":%d}}`, n), metav1.PatchOptions{})
+		return err == nil
+	})
+}
+
+func TestSelection_follows_custom_resources_that_come_and_go(t *testing.T) {
+	r := newRig(t, `[{resource: "*.example.com", exclude: [secrets, gears]}, {resource: widgets.example.com}]`)
+	c := r.custom()
+	c.define("gears", "v1")
+	b := r.run()
+	r.awaitStatus(http.StatusServiceUnavailable, "widgets.example.com") // which is named, and is not there
+	c.define("widgets", "v1")
+	c.define("gadgets", "v1")
+	for _, plural := range []string{"gears", "widgets", "gadgets"} {
+		c.make(plural, "v1", plural+"-a")
+	}
+	r.awaitStory("default/widgets-a", "added")
+	r.awaitStory("default/gadgets-a", "added")
+	r.awaitStatus(http.StatusOK, "ok")
+	c.undefine("gadgets")
+	r.awaitStory("default/gadgets-a", "added deleted")
+	r.poll("the stream to end", func() (bool, string) {
+		_, page := r.status("/")
+		metrics := r.metrics()
+		return !strings.Contains(page, "gadgets") && !strings.Contains(metrics, "gadgets"), page
+	})
+	c.define("gadgets", "v1")
+	c.make("gadgets", "v1", "gadgets-a")
+	r.awaitStory("default/gadgets-a", "added deleted added")
+	c.undefine("widgets")
+	r.awaitStory("default/widgets-a", "added deleted")
+	r.awaitStatus(http.StatusServiceUnavailable, "widgets.example.com")
+	b.stop()
+	log := r.entries()
+	mustBeUnique(t, log)
+	for _, e := range log {
+		if strings.Contains(e.key, "gears") {
+			t.Errorf("what is left out is in the log: %s", e.id)
+		}
+	}
+}
+
+// What is deleted with its definition while nobody looks is deleted all the same, whether a wildcard or a name reads it.
+func TestSelection_finds_definitions_that_went_while_it_was_away(t *testing.T) {
+	for name, resources := range map[string]string{"by name": `[{resource: gadgets.example.com}]`, "by a wildcard": `[{resource: "*.example.com"}]`} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, resources)
+			c := r.custom()
+			c.define("gadgets", "v1")
+			c.make("gadgets", "v1", "a")
+			c.make("gadgets", "v1", "b")
+			b := r.run()
+			r.awaitStatus(http.StatusOK, "ok")
+			b.stop()
+			c.undefine("gadgets")
+			b = r.run()
+			r.awaitStory("default/a", "added deleted")
+			log := r.awaitStory("default/b", "added deleted")
+			r.poll("the stream to be forgotten", func() (bool, string) {
+				return strings.Contains(b.stderr(), "its stream has ended"), b.stderr()
+			})
+			b.stop()
+			for _, e := range log {
+				if e.op == "deleted" && (e.reason != "relist" || e.kind != "Gadget" || e.id != e.uid+".deleted") {
+					t.Errorf("the deletion is %+v", e)
+				}
+			}
+			b = r.run()
+			r.poll("it to have started", func() (bool, string) { return strings.Contains(b.stderr(), "read the end of the log"), b.stderr() })
+			b.stop()
+			mustBeUnique(t, r.entries())
+		})
+	}
+}
+
+// An API server that starts again serves custom resources later than its own: nothing of them is gone.
+func TestSelection_takes_no_restart_of_the_API_server_for_the_end_of_anything(t *testing.T) {
+	r := newRig(t, `[{resource: "*.example.com"}]`)
+	c := r.custom()
+	c.define("gadgets", "v1")
+	c.make("gadgets", "v1", "a")
+	r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	for n := range 3 {
+		must(t, r.api.KillAPIServer())
+		must(t, r.api.StartAPIServer(t.Context()))
+		c.change("v1", "a", n+1)
+		r.await("the change", func(log []entry) bool { return count(log, "updated") == n+1 })
+	}
+	r.bridge.stop()
+	if n := count(r.entries(), "deleted"); n != 0 {
+		t.Errorf("%d objects were deleted", n)
+	}
+}
+
+// A stream stays with its version as long as that is served, and goes on with another one then, without a repetition.
+func TestSelection_goes_on_in_another_version(t *testing.T) {
+	r := newRig(t, `[{resource: "*.example.com"}]`)
+	c := r.custom()
+	both := []string{"v1beta1", "v1"}
+	c.define("gadgets", "v1beta1")
+	c.make("gadgets", "v1beta1", "a")
+	c.make("gadgets", "v1beta1", "b")
+	b := r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	c.serve("gadgets", both)
+	c.change("v1", "a", 1)
+	r.awaitStory("default/a", "added updated")
+	b.stop()
+	b = r.run()
+	c.change("v1", "a", 2)
+	log := r.awaitStory("default/a", "added updated updated")
+	for _, e := range log {
+		if v := e.attribute("apiversion"); v != "example.com/v1beta1" {
+			t.Errorf("%s is of version %s, and the old one is served", e.id, v)
+		}
+	}
+	c.serve("gadgets", both, "v1beta1")
+	r.poll("the other version", func() (bool, string) {
+		_, page := r.status("/")
+		return strings.Contains(page, "gadgets.v1.example.com") && !strings.Contains(page, "v1beta1"), page
+	})
+	c.change("v1", "b", 1)
+	log = r.awaitStory("default/b", "added updated")
+	last := log[len(log)-1]
+	if last.attribute("apiversion") != "example.com/v1" {
+		t.Errorf("the last event is of %s", last.attribute("apiversion"))
+	}
+	b.stop()
+	r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	must(t, c.of("gadgets", "v1").Delete(t.Context(), "b", metav1.DeleteOptions{}))
+	r.awaitStory("default/b", "added updated deleted")
+	r.bridge.stop()
+	states := map[string]bool{}
+	for _, e := range r.entries() {
+		state := e.uid + e.rv + e.op
+		if e.uid != "" && states[state] {
+			t.Errorf("%s of %s at %s is in the log twice", e.op, e.key, e.rv)
+		}
+		states[state] = true
+	}
+}
+
+// What may not be read is left out of what a wildcard names, in sight.
+func TestSelection_reads_what_it_may(t *testing.T) {
+	r := rigOn(t, controlplane.ForTest(t, controlplane.Config{RBAC: true}), `[{resource: "*.example.com"}]`)
+	c := r.custom()
+	c.define("gadgets", "v1")
+	c.define("widgets", "v1")
+	c.make("gadgets", "v1", "a")
+	c.make("widgets", "v1", "b")
+	all := r.rolesFor("some", "some")
+	for _, rules := range all.rules() {
+		for i := range *rules {
+			if slices.Equal((*rules)[i].APIGroups, []string{"example.com"}) {
+				(*rules)[i].Resources = []string{"gadgets"}
+			}
+		}
+	}
+	r.apply(all)
+	r.runAs("some")
+	r.awaitStory("default/a", "added")
+	r.awaitStatus(http.StatusOK, "degraded: pipeline test: stream widgets.v1.example.com")
+	if metrics := r.metrics(); !strings.Contains(metrics, `stream_watching{pipeline="test",stream="widgets.v1.example.com"} 0`) {
+		t.Error("the metrics do not show that the stream is not watched")
+	}
+	r.bridge.stop()
+	if n := strings.Count(r.bridge.stderr(), "stream waits"); n != 1 {
+		t.Errorf("%d lines say that it waits", n)
+	}
+}

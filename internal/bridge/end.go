@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// What ends a stream while its session goes on. In each, nothing of the stream is read any more, and all that was read is in the log.
+
+// close makes an open stream one that is only stored, as a session begins with.
+func (p *session) close(s *stream) {
+	p.committing.Lock()
+	defer p.committing.Unlock()
+	saved, _, _ := s.checkpoint()
+	rows := s.ledger.Rows()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop(s)
+	p.state.Streams[s.name] = saved
+	p.state.Rows[s.name] = rows
+}
+
+// drop takes a stream from those that are committed and shown; the caller holds committing and mu.
+func (p *session) drop(s *stream) {
+	left := make([]*stream, 0, len(p.streams))
+	for _, o := range p.streams {
+		if o != s {
+			left = append(left, o)
+		}
+	}
+	p.streams = left
+	s.metrics.drop()
+}
+
+// carry has what is stored of one stream under the name of another, at once and for good. Versions of a resource have one history: what the log has of it in
+// the one it has in the other. The error is ctx's, or permanent.
+func (p *session) carry(ctx context.Context, from, to source.Stream) error {
+	return p.insist(ctx, func() error {
+		p.committing.Lock()
+		defer p.committing.Unlock()
+		p.mu.Lock()
+		saved, rows := p.state.Streams[from.Name()], p.state.Rows[from.Name()]
+		p.mu.Unlock()
+		p.renameTrail(from.Name(), to.Name())
+		b := &checkpoint.Batch{
+			Identity: p.cfg.Identity, Log: &p.logged, Forget: []string{from.Name()},
+			Streams: map[string]checkpoint.Stream{to.Name(): saved}, Put: map[string]map[string]checkpoint.Row{to.Name(): rows},
+		}
+		if err := p.cfg.Store.Commit(ctx, b); err != nil {
+			return err
+		}
+		p.unlogged = false
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.state.Streams, from.Name())
+		delete(p.state.Rows, from.Name())
+		p.state.Streams[to.Name()], p.state.Rows[to.Name()] = saved, rows
+		p.log.Info("stream goes on as another version", "stream", from.Name(), "as", to.Name(), "objects", len(rows))
+		return nil
+	})
+}
+
+// bury publishes the deletion of everything that a stream's resource had, and forgets the stream. If a crash comes between, what is not published yet is all that is
+// left to do. The error is ctx's, or permanent.
+func (p *session) bury(ctx context.Context, s *stream) error {
+	n := s.deleteAll()
+	if err := s.tracker.Await(ctx); err != nil {
+		return err
+	}
+	if err := p.save(ctx); err != nil { // no mark may pass what the stream has published
+		return err
+	}
+	if err := p.forget(ctx, s); err != nil {
+		return err
+	}
+	p.log.Warn("the resource does not exist any more: its stream has ended", "stream", s.name, "deleted", n)
+	return nil
+}
+
+// deleteAll queues the deletion of all that the log has as existing, and returns of how many objects.
+func (s *stream) deleteAll() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for key, row := range s.ledger.All() {
+		at := ident(key, row)
+		d := s.vanished(at.Namespace, at.Name, row, source.ReasonRelist, now)
+		s.repair(&d.Change)
+		d.Ticket = source.Ticket(s.tracker.Open("", now))
+		s.enqueue(key, d)
+		n++
+	}
+	return n
+}
+
+// forget removes a stream for good. Only its history is remembered, in which the next of its name has to go on.
+func (p *session) forget(ctx context.Context, s *stream) error {
+	p.committing.Lock()
+	p.mu.Lock()
+	p.drop(s)
+	p.mu.Unlock()
+	p.committing.Unlock()
+	return p.insist(ctx, func() error {
+		p.committing.Lock()
+		defer p.committing.Unlock()
+		p.cutTrail(s.name)
+		b := &checkpoint.Batch{Identity: p.cfg.Identity, Log: &p.logged, Forget: []string{s.name}}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.state.Streams, s.name)
+		delete(p.state.Rows, s.name)
+		if kept := (checkpoint.Stream{History: s.saved.History, Undone: s.saved.Undone, Alone: s.saved.Alone}); kept != (checkpoint.Stream{}) {
+			b.Streams = map[string]checkpoint.Stream{s.name: kept}
+			p.state.Streams[s.name] = kept
+		}
+		if err := p.cfg.Store.Commit(ctx, b); err != nil {
+			return err
+		}
+		p.unlogged = false
+		return nil
+	})
+}
+
+// buryStored ends the stored streams that a spec names where their resources do not exist any more. The error is ctx's, or permanent.
+func (p *session) buryStored(ctx context.Context, spec *StreamSpec) error {
+	if p.cfg.Catalog == nil {
+		return nil
+	}
+	for _, at := range p.stored() {
+		if at.Namespace != spec.Namespace || !means(spec.Resource, at.Resource) || !p.cfg.Catalog.Gone(ctx, at.Resource) {
+			continue
+		}
+		s, err := p.open(spec, spec.stream(at.Resource))
+		if err != nil {
+			return err
+		}
+		if err := p.bury(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// firstDoubt and longestDoubt are between two looks at whether something is really gone.
+const firstDoubt, longestDoubt = 500 * time.Millisecond, 5 * time.Second
+
+// ending is why a stream ends while its session goes on.
+type ending struct {
+	// gone: the resource does not exist any more. Else it is served as to.
+	gone bool
+	to   source.Resource
+}
+
+// live reads a resource, in one version after another, until it is gone for certain or ctx ends. Opened is called when a stream of it is open.
+func (p *session) live(ctx context.Context, spec *StreamSpec, r source.Resource, opened func()) error {
+	for {
+		at, err := p.versioned(ctx, spec, r)
+		if err != nil {
+			return p.ended(err)
+		}
+		s, err := p.open(spec, at)
+		if err != nil {
+			return err
+		}
+		opened()
+		end, err := p.readUntil(ctx, s)
+		switch {
+		case err != nil:
+			return p.ended(err)
+		case end == nil:
+			return nil
+		case end.gone:
+			return p.ended(p.bury(ctx, s))
+		}
+		if err := p.save(ctx); err != nil { // no mark may pass what the stream has published
+			return p.ended(err)
+		}
+		p.close(s)
+		r = end.to
+	}
+}
+
+// readUntil reads a stream until ctx ends; then end is nil. Or until it has to end: then all that was read is in the log.
+func (p *session) readUntil(ctx context.Context, s *stream) (end *ending, err error) {
+	if p.cfg.Catalog == nil {
+		return nil, s.read(ctx, nil)
+	}
+	stop := make(chan struct{})
+	running, reading := errgroup.WithContext(ctx)
+	watching, enough := context.WithCancel(reading)
+	running.Go(func() error {
+		defer enough()
+		return s.read(reading, stop)
+	})
+	running.Go(func() error {
+		if end = p.outlived(watching, s); end != nil {
+			close(stop)
+		}
+		return nil
+	})
+	if err := running.Wait(); err != nil {
+		return nil, err
+	}
+	if end == nil || ctx.Err() != nil {
+		return nil, nil //nolint:nilnil // ctx has ended
+	}
+	return end, s.tracker.Await(ctx)
+}
+
+// outlived waits until the resource that a stream reads is gone, or is served in other versions only. It returns nil when ctx ends.
+func (p *session) outlived(ctx context.Context, s *stream) *ending {
+	for doubt := firstDoubt; ; doubt = min(2*doubt, longestDoubt) {
+		offers, changed := p.cfg.Catalog.Now()
+		var later <-chan time.Time
+		if offers != nil {
+			served := offers.Get(s.Group, s.Stream.Resource.Resource)
+			switch {
+			case served == nil && p.cfg.Catalog.Gone(ctx, s.Stream.Resource):
+				return &ending{gone: true}
+			case served == nil:
+				later = time.After(doubt)
+			case s.isIn(served):
+				doubt = firstDoubt
+			case !s.spec.Pinned:
+				return &ending{to: served.Versions[0]}
+			}
+		}
+		select {
+		case <-changed:
+		case <-later:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// isIn reports whether a stream's version is served. If not, its status says so.
+func (s *stream) isIn(served *source.Served) bool {
+	_, ok := served.In(s.Version)
+	var why error
+	if !ok {
+		why = fmt.Errorf("version %s of %s.%s is not served any more, only %s is: name another version, or none",
+			s.Version, s.Stream.Resource.Resource, s.Group, versionsOf(served))
+	}
+	s.status.instead(why)
+	return ok
+}
+
+func versionsOf(s *source.Served) string {
+	var all []string
+	for _, r := range s.Versions {
+		all = append(all, r.Version)
+	}
+	return strings.Join(all, ", ")
+}
+
+// versioned returns in which version a resource is read: in the one that was read before, while that is served. If it is not, all that is known moves to the
+// version of r.
+func (p *session) versioned(ctx context.Context, spec *StreamSpec, r source.Resource) (source.Stream, error) {
+	at := spec.stream(r)
+	before, ok := p.otherVersion(at)
+	if spec.Pinned || p.cfg.Catalog == nil || !ok {
+		return at, nil
+	}
+	for {
+		offers, changed := p.cfg.Catalog.Now()
+		if offers != nil {
+			served := offers.Get(r.Group, r.Resource)
+			if served == nil {
+				return at, nil
+			}
+			if still, ok := served.In(before.Version); ok {
+				return spec.stream(still), nil
+			}
+			return at, p.carry(ctx, before, at)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return at, ctx.Err()
+		}
+	}
+}
+
+// otherVersion returns the stream that the store knows at as in another version: the one that came furthest. There is none if the store knows at itself.
+func (p *session) otherVersion(at source.Stream) (found source.Stream, ok bool) {
+	position := ""
+	for _, o := range p.stored() {
+		if o.Group != at.Group || o.Resource.Resource != at.Resource.Resource || o.Namespace != at.Namespace {
+			continue
+		}
+		if o.Version == at.Version {
+			return o, false
+		}
+		if now := p.storedPosition(o.Name()); !ok || after(now, position) {
+			found, ok, position = o, true, now
+		}
+	}
+	return found, ok
+}
+
+func (p *session) storedPosition(name string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state.Streams[name].Position
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// Wildcard names every resource that can be listed and watched, of one group or of all.
+type Wildcard struct {
+	// All: of all groups. Else of Group, which is empty for the core group.
+	All   bool
+	Group string
+	// Exclude are left out.
+	Exclude []Exclusion
+}
+
+// Exclusion names resources.
+type Exclusion struct {
+	// Name is a plural, singular, short name or kind in lower case; empty: all of Group.
+	Name string
+	// Group is where it is looked for; AnyGroup: everywhere.
+	Group    string
+	AnyGroup bool
+	// Version, if not empty, has to be one in which the resource is served.
+	Version string
+}
+
+func (e *Exclusion) matches(s *source.Served) bool {
+	if !e.AnyGroup && e.Group != s.Group {
+		return false
+	}
+	if _, served := s.In(e.Version); e.Version != "" && !served {
+		return false
+	}
+	return e.Name == "" || e.Name == s.Resource || slices.Contains(s.Names, e.Name)
+}
+
+// matches reports whether w names a resource among what is served. Of objects that two resources show, the one that is not the first is left out, unless it is
+// named with its group or the first is not there.
+func (w *Wildcard) matches(s *source.Served, offers *source.Offers) bool {
+	if !w.All && w.Group != s.Group {
+		return false
+	}
+	first := firstOf(s.Group, s.Resource)
+	if w.All && first != (schema.GroupResource{Group: s.Group, Resource: s.Resource}) && offers.Get(first.Group, first.Resource) != nil {
+		return false
+	}
+	return !slices.ContainsFunc(w.Exclude, func(e Exclusion) bool { return e.matches(s) })
+}
+
+// wider reports whether w yields to o where both name a resource: the one of a group is meant more exactly.
+func (w *Wildcard) wider(o *Wildcard) bool { return w.All && !o.All }
+
+// firstOf returns the resource that shows the same objects as the given one and that all of them are read as. Kubernetes has moved resources between groups, and
+// serves them in both.
+func firstOf(group, resource string) schema.GroupResource {
+	switch {
+	case group == "events.k8s.io" && resource == "events":
+		group = ""
+	case group != "extensions":
+	case resource == "ingresses", resource == "networkpolicies":
+		group = "networking.k8s.io"
+	case resource == "daemonsets", resource == "deployments", resource == "replicasets":
+		group = "apps"
+	}
+	return schema.GroupResource{Group: group, Resource: resource}
+}
+
+// mayMean reports whether kubectl might take what a user calls a resource for this one. Groups can be cut short.
+func mayMean(name string, s *source.Served) bool {
+	full, short := schema.ParseResourceArg(name)
+	called := func(plural, group string) bool {
+		return (plural == s.Resource || slices.Contains(s.Names, plural)) && strings.HasPrefix(s.Group, group)
+	}
+	return full != nil && called(full.Resource, full.Group) || called(short.Resource, short.Group)
+}
+
+// means reports whether a name in full, with the plural, is that of a resource.
+func means(name string, r source.Resource) bool {
+	full, short := schema.ParseResourceArg(name)
+	if full != nil && *full == (schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource}) {
+		return true
+	}
+	return short.Resource == r.Resource && (short.Group == "" || short.Group == r.Group)
+}
