@@ -104,6 +104,17 @@ func (c *Catalog) Now() (*Offers, <-chan struct{}) {
 	return c.offers, c.changed
 }
 
+// Look asks the API server once, for who does not Run the catalog. The error says why there was no answer, or only one in part, which is returned too.
+func (c *Catalog) Look(ctx context.Context) (*Offers, error) {
+	c.refresh(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.problem != "" {
+		return c.offers, errors.New(c.problem)
+	}
+	return c.offers, ctx.Err()
+}
+
 // Refresh has the API server asked soon. It does not wait for that.
 func (c *Catalog) Refresh() {
 	select {

@@ -107,6 +107,9 @@ func publishes(p *config.Pipeline, look func(config.ResourceName) (source.Resour
 	}
 	d.Profile, d.Reduced = encode.Profile(p.Encoding.Profile), p.Oversize != config.OversizeReject
 	for _, r := range p.Resources {
+		if r.Resource.Wildcard() {
+			return d, &inputError{fmt.Errorf("resource %q is whatever a cluster has at a time, and a document says what there is: name each resource in the file that is described", r.Resource)}
+		}
 		found, err := look(r.Resource)
 		if err != nil {
 			return d, err

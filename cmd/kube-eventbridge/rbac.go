@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
@@ -28,7 +29,8 @@ func newRBACCommand(s *streams) *cobra.Command {
 		Use:   "rbac [--config FILE | RESOURCE...]",
 		Short: "Print the permissions that a bridge needs in its cluster, and no more",
 		Long: "Print the smallest roles for a configuration file, or for resources as run takes them, as YAML for kubectl apply: list and\n" +
-			"watch of each resource, in all namespaces or in those that are named, and get of the namespace kube-system.\n" +
+			"watch of each resource, in all namespaces or in those that are named, and get of the namespace kube-system. For \"*.GROUP\" and \"*\" they allow\n" +
+			"every resource of the group, or of all groups, whatever is excluded, and to watch what defines resources.\n" +
 			"With --service-account they are bound to it.\n\n" +
 			"Without a cluster it takes plurals of built-in resources, and plural.group of custom ones. Short names, kinds and plurals\n" +
 			"of custom resources alone have to be looked up: name a cluster with --kubeconfig or --context.",
@@ -131,7 +133,7 @@ func readsOf(cfg *config.Config, look func(config.ResourceName) (source.Resource
 	var reads []rbac.Read
 	for _, p := range cfg.Pipelines {
 		for _, r := range p.Resources {
-			found, err := look(r.Resource)
+			found, err := lookAny(r.Resource, look)
 			if err != nil {
 				return nil, err
 			}
@@ -148,6 +150,14 @@ func readsOf(cfg *config.Config, look func(config.ResourceName) (source.Resource
 		}
 	}
 	return reads, nil
+}
+
+// lookAny is look, and leaves a wildcard what it is.
+func lookAny(name config.ResourceName, look func(config.ResourceName) (source.Resource, error)) (source.Resource, error) {
+	if !name.Wildcard() {
+		return look(name)
+	}
+	return source.Resource{Group: cmp.Or(name.Group, rbac.Any), Resource: rbac.Any, Namespaced: true}, nil
 }
 
 // offline finds a resource without a cluster: one that API servers have by themselves, or one that is named with a group that is none of theirs, which is believed to be

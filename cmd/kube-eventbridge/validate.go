@@ -24,6 +24,8 @@ type verdict struct {
 	Warnings  config.Problems `json:"warnings"`
 	// Unreached are those of whom it is not known, with --cluster.
 	Unreached config.Problems `json:"unreached,omitempty"`
+	// Wildcards say what those of the file match, with --cluster.
+	Wildcards []matched `json:"wildcards,omitempty"`
 }
 
 // validateFlags are what the command line of validate says.
@@ -84,7 +86,7 @@ func validate(ctx context.Context, s *streams, f *validateFlags) error {
 		}
 		problems, unreached = config.Place(f.file, c.problems), config.Place(f.file, c.unreached)
 		warnings = append(warnings, config.Place(f.file, c.warnings)...)
-		v.Valid = len(problems) == 0
+		v.Valid, v.Wildcards = len(problems) == 0, c.matches
 		if len(problems)+len(unreached) > 0 {
 			err = &report{problems: problems, unreached: unreached}
 		}
@@ -97,6 +99,9 @@ func validate(ctx context.Context, s *streams, f *validateFlags) error {
 		}
 		printWarnings(s.Err, warnings)
 		_, err := fmt.Fprintf(w, "%s: ok (%s, %s)\n", f.file, counted(v.Pipelines, "pipeline"), counted(v.Resources, "resource"))
+		for _, m := range v.Wildcards {
+			_, _ = fmt.Fprintf(w, "%s: %s matches %s now\n", m.Path, m.Resource, counted(m.Count, "resource"))
+		}
 		return err
 	})
 	return errors.Join(printed, err)

@@ -26,11 +26,16 @@ import (
 // askFor bounds how long one broker may take to say what it has.
 const askFor = 20 * time.Second
 
+// granted is what helps who lacks a permission.
+const granted = "kube-eventbridge rbac prints the roles that allow it"
+
 // checkup is what is found by asking an API server and brokers. Each finding has the path of the key that it is about.
 type checkup struct {
 	cfg *config.Config
 	// problems have to be mended; unreached are those of whom it is not known; warnings cost something.
 	problems, unreached, warnings config.Problems
+	// matches say of each wildcard how many resources it names.
+	matches []matched
 }
 
 func add(to *config.Problems, path, format string, args ...any) {
@@ -76,7 +81,6 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 	if err != nil {
 		return "", err
 	}
-	const granted = "kube-eventbridge rbac prints the roles that allow it"
 	uid, err = client.ClusterUID(ctx)
 	switch {
 	case apierrors.IsForbidden(err):
@@ -88,34 +92,54 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 		add(&c.unreached, "kubernetes", "the API server %s cannot be asked: %v", at.Host, err)
 		return "", nil
 	}
+	catalog, err := source.NewCatalog(at, client, source.CatalogConfig{})
+	if err != nil {
+		return "", err
+	}
 	for i := range c.cfg.Pipelines {
 		for j := range c.cfg.Pipelines[i].Resources {
 			r := &c.cfg.Pipelines[i].Resources[j]
 			path := fmt.Sprintf("pipelines[%d].resources[%d]", i, j)
-			found, ok := c.checkResource(discovery, path, r)
-			if !ok {
+			if r.Resource.Wildcard() {
+				c.checkWildcard(ctx, client, catalog, path, r)
 				continue
 			}
-			namespaces := r.Namespaces
-			if len(namespaces) == 0 {
-				namespaces = []string{""}
-			}
-			for _, ns := range namespaces {
-				for _, verb := range []string{"list", "watch"} {
-					allowed, err := client.Allowed(ctx, source.Action{Verb: verb, Group: found.Group, Resource: found.Resource, Namespace: ns})
-					switch {
-					case err != nil:
-						add(&c.unreached, path, "the API server does not say whether %s %s is allowed: %v", verb, r.Resource, err)
-					case !allowed && ns == "":
-						add(&c.problems, path, "the user of the kubeconfig may not %s %s in all namespaces; %s", verb, r.Resource, granted)
-					case !allowed:
-						add(&c.problems, path, "the user of the kubeconfig may not %s %s in namespace %s; %s", verb, r.Resource, ns, granted)
-					}
-				}
+			if found, ok := c.checkResource(discovery, path, r); ok {
+				c.checkPermissions(ctx, client, path, r, found)
 			}
 		}
 	}
 	return uid, nil
+}
+
+// checkPermissions asks whether a resource may be read.
+func (c *checkup) checkPermissions(ctx context.Context, client *source.Client, path string, r *config.Resource, found source.Resource) {
+	for _, ns := range scopesOf(r) {
+		for _, verb := range []string{"list", "watch"} {
+			allowed, err := client.Allowed(ctx, source.Action{Verb: verb, Group: found.Group, Resource: found.Resource, Namespace: ns})
+			switch {
+			case err != nil:
+				add(&c.unreached, path, "the API server does not say whether %s %s is allowed: %v", verb, r.Resource, err)
+			case !allowed:
+				add(&c.problems, path, "the user of the kubeconfig may not %s %s in %s; %s", verb, r.Resource, scopeName(ns), granted)
+			}
+		}
+	}
+}
+
+// scopesOf are the namespaces of an entry, an empty one for all of them.
+func scopesOf(r *config.Resource) []string {
+	if len(r.Namespaces) == 0 {
+		return []string{""}
+	}
+	return r.Namespaces
+}
+
+func scopeName(namespace string) string {
+	if namespace == "" {
+		return "all namespaces"
+	}
+	return "namespace " + namespace
 }
 
 // checkResource finds a resource, unless something is wrong with it.

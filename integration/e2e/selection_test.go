@@ -5,10 +5,13 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -256,6 +259,10 @@ func TestSelection_reads_what_it_may(t *testing.T) {
 	c.define("widgets", "v1")
 	c.make("gadgets", "v1", "a")
 	c.make("widgets", "v1", "b")
+	code, out, said := r.command("validate", "--cluster", "--config", r.config)
+	if code != 0 || said != "" || !strings.Contains(out, "pipelines[0].resources[0].resource: *.example.com matches 2 resources now\n") {
+		t.Errorf("validate ended with %d: %s%s", code, out, said)
+	}
 	all := r.rolesFor("some", "some")
 	for _, rules := range all.rules() {
 		for i := range *rules {
@@ -272,7 +279,60 @@ func TestSelection_reads_what_it_may(t *testing.T) {
 		t.Error("the metrics do not show that the stream is not watched")
 	}
 	r.bridge.stop()
+	_, out, said = r.command("validate", "--cluster", "--config", r.config)
+	if !strings.Contains(said, "may not list widgets.v1.example.com in all namespaces, which are left out until it may") || !strings.Contains(out, "ok") {
+		t.Errorf("validate says %s%s", out, said)
+	}
+	r.configure(`[{resource: "*.nothing.example.com"}]`)
+	r.validates(0, `pipelines\[0\].resources\[0\].resource: \*.nothing.example.com names nothing that the cluster has now; what comes is read \(warning\)`)
 	if n := strings.Count(r.bridge.stderr(), "stream waits"); n != 1 {
 		t.Errorf("%d lines say that it waits", n)
 	}
+}
+
+// Everything is read once, what shows the same objects under two names too, and values of Secrets stay here.
+func TestSelection_of_everything_has_each_object_once(t *testing.T) {
+	const canary = "c4n4ry-v4lu3"
+	r := newRig(t, `[{resource: "*", exclude: [leases, "*.flowcontrol.apiserver.k8s.io"], ignoreChanges: [status]}, {resource: configmaps, namespaces: [default]}]`)
+	r.namespace("web")
+	b := r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	_, err := r.kube.CoreV1().Secrets("web").Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"password": canary},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = r.kube.CoreV1().Events("web").Create(t.Context(), &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: "e"}, InvolvedObject: corev1.ObjectReference{Namespace: "web", Name: "s"},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	r.configMap("web", "not-here", nil)
+	r.configMap("default", "here", nil)
+	r.awaitStory("web/s", "added")
+	r.awaitStory("web/e", "added")
+	r.awaitStory("default/here", "added")
+	_, page := r.status("/")
+	for part, want := range map[string]int{
+		" pods.v1 ": 1, " events.v1 ": 1, "events.v1.events.k8s.io": 0, "leases": 0, "flowcontrol": 0, "configmaps": 1, "tokenreviews": 0,
+		"customresourcedefinitions.v1.apiextensions.k8s.io": 1, " deployments.v1.apps ": 1,
+	} {
+		if got := strings.Count(page, part); got != want {
+			t.Errorf("the page has %q %d times, want %d", part, got, want)
+		}
+	}
+	b.stop()
+	checkpoint, err := os.ReadFile(filepath.Join(r.dir, "data", "test.db"))
+	must(t, err)
+	log := r.entries()
+	for _, e := range log {
+		if strings.Contains(string(e.data), canary) || strings.Contains(string(e.data), "YzRuNHJ5LXY0bHUz") {
+			t.Errorf("the value of a Secret is in %s", e.id)
+		}
+		if e.key == "web/not-here" {
+			t.Error("a resource that is named for one namespace is read in another")
+		}
+	}
+	if strings.Contains(string(checkpoint)+b.stderr(), canary) {
+		t.Error("the value of a Secret is in the checkpoint or in the log of the process")
+	}
+	mustBeUnique(t, slices.DeleteFunc(log, func(e entry) bool { return e.uid == "" })) // markers of resources have ids alike
 }

@@ -54,6 +54,16 @@ func (w *Wildcard) matches(s *source.Served, offers *source.Offers) bool {
 	return !slices.ContainsFunc(w.Exclude, func(e Exclusion) bool { return e.matches(s) })
 }
 
+// Select returns what w names among what is served, each resource in the version that the API server prefers. Namespaced: only what is in namespaces.
+func (w *Wildcard) Select(offers *source.Offers, namespaced bool) (all []source.Resource) {
+	for _, s := range offers.All() {
+		if r := s.Versions[0]; w.matches(s, offers) && (r.Namespaced || !namespaced) {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
 // wider reports whether w yields to o where both name a resource: the one of a group is meant more exactly.
 func (w *Wildcard) wider(o *Wildcard) bool { return w.All && !o.All }
 

@@ -9,8 +9,12 @@ import (
 	"slices"
 )
 
+// Any stands for all groups, or for all resources of a group.
+const Any = "*"
+
 // Read is a resource that is listed and watched.
 type Read struct {
+	// Each of the two may be Any.
 	Group, Resource string
 	// Namespace is empty for all of them, and for a resource that is in none.
 	Namespace string
@@ -67,28 +71,45 @@ const (
 	apiVersion = apiGroup + "/v1"
 )
 
+// covers reports whether whoever may read r may read o too.
+func (r Read) covers(o Read) bool {
+	group := r.Group == o.Group || r.Group == Any
+	resource := r.Resource == o.Resource || r.Resource == Any
+	return group && resource && (r.Namespace == "" || r.Namespace == o.Namespace)
+}
+
+// definitions are what tells that resources come and go.
+var definitions = []Read{
+	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+	{Group: "apiregistration.k8s.io", Resource: "apiservices"},
+}
+
 // Least returns the roles that a bridge needs for what it reads, without any rule that it can do without, and their bindings. Everything but what it reads
-// is a get of the namespace kube-system, whose uid tells clusters apart; what each authenticated user may do, as discovery, is in no rule.
+// is a get of the namespace kube-system, whose uid tells clusters apart, and where all resources of a group are read, of the definitions that say which those are; what each
+// authenticated user may do, as discovery, is in no rule.
 func Least(reads []Read, n Names) []Object {
-	everywhere := map[Read]bool{}
-	for _, r := range reads {
-		if r.Namespace == "" {
-			everywhere[r] = true
+	var look []Rule
+	if slices.ContainsFunc(reads, func(r Read) bool { return r.Resource == Any }) {
+		reads = append(slices.Clone(reads), definitions...)
+		for _, d := range definitions {
+			look = append(look, Rule{APIGroups: []string{d.Group}, Resources: []string{d.Resource}, Verbs: []string{"get"}})
 		}
 	}
-	within := map[string]map[Read]bool{}
-	for _, r := range reads {
-		all := Read{Group: r.Group, Resource: r.Resource}
-		if everywhere[all] {
+	within := map[string]map[Read]bool{"": {}}
+	for i, r := range reads {
+		covered := func(o Read) bool { return o != r && o.covers(r) }
+		if slices.Contains(reads[:i], r) || slices.ContainsFunc(reads, covered) {
 			continue
 		}
 		if within[r.Namespace] == nil {
 			within[r.Namespace] = map[Read]bool{}
 		}
-		within[r.Namespace][all] = true
+		within[r.Namespace][Read{Group: r.Group, Resource: r.Resource}] = true
 	}
+	everywhere := within[""]
+	delete(within, "")
 	identify := Rule{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"}}
-	objects := n.grant("", append([]Rule{identify}, rules(everywhere)...))
+	objects := n.grant("", slices.Concat([]Rule{identify}, look, rules(everywhere)))
 	for _, namespace := range slices.Sorted(maps.Keys(within)) {
 		objects = append(objects, n.grant(namespace, rules(within[namespace]))...)
 	}

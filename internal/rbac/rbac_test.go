@@ -110,3 +110,26 @@ func TestFind_prefers_as_kubectl_does(t *testing.T) {
 		}
 	}
 }
+
+// What a wildcard allows needs no rule of its own, and what it takes to follow resources is allowed with it.
+func TestLeast_allows_a_wildcard_all_of_its_group_and_the_definitions(t *testing.T) {
+	const look = " get /namespaces kube-system, get apiextensions.k8s.io/customresourcedefinitions, get apiregistration.k8s.io/apiservices,"
+	const definitions = " list apiextensions.k8s.io/customresourcedefinitions, watch apiextensions.k8s.io/customresourcedefinitions," +
+		" list apiregistration.k8s.io/apiservices, watch apiregistration.k8s.io/apiservices"
+	for name, c := range map[string]struct {
+		reads []Read
+		want  string
+	}{
+		"a group": {
+			[]Read{{"x.io", Any, ""}, {"x.io", "as", ""}, {"x.io", "as", "web"}, {"", "pods", "web"}},
+			look + definitions + ", list x.io/*, watch x.io/*,web list /pods,web watch /pods",
+		},
+		"all groups":           {[]Read{{Any, Any, ""}, {"x.io", Any, ""}, {"", "pods", "web"}}, look + " list */*, watch */*"},
+		"a group in one place": {[]Read{{"x.io", Any, "web"}, {"x.io", "as", "web"}, {"x.io", "as", "shop"}}, look + definitions + ",shop list x.io/as,shop watch x.io/as,web list x.io/*,web watch x.io/*"},
+	} {
+		allowed, _ := said(Least(c.reads, Names{Role: "r"}))
+		if got := strings.Join(allowed, ","); got != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// matched is how many resources a wildcard names.
+type matched struct {
+	Path     string `json:"path"`
+	Resource string `json:"resource"`
+	Count    int    `json:"count"`
+}
+
+// checkWildcard asks what a wildcard names, and whether that may be read. What may not be does not stop a bridge, and is a warning.
+func (c *checkup) checkWildcard(ctx context.Context, client *source.Client, catalog *source.Catalog, path string, r *config.Resource) {
+	offers, err := catalog.Look(ctx)
+	if err != nil {
+		add(&c.unreached, path+".resource", "the API server does not say all that it has: %v", err)
+	}
+	if offers == nil {
+		return
+	}
+	found := wildcardOf(r).Select(offers, len(r.Namespaces) > 0)
+	c.matches = append(c.matches, matched{Path: path + ".resource", Resource: r.Resource.String(), Count: len(found)})
+	if len(found) == 0 && err == nil {
+		add(&c.warnings, path+".resource", "%s names nothing that the cluster has now; what comes is read", r.Resource)
+	}
+	for _, ns := range scopesOf(r) {
+		c.checkReadable(ctx, client, path, r, ns, found)
+	}
+}
+
+// checkReadable asks whether resources may be read in a scope: for all of them at once, and where that is not allowed one by one.
+func (c *checkup) checkReadable(ctx context.Context, client *source.Client, path string, r *config.Resource, ns string, found []source.Resource) {
+	group := r.Resource.Group
+	if group == "" {
+		group = rbac.Any
+	}
+	for _, verb := range []string{"list", "watch"} {
+		all, err := client.Allowed(ctx, source.Action{Verb: verb, Group: group, Resource: rbac.Any, Namespace: ns})
+		var lacking []string
+		for i := 0; err == nil && !all && i < len(found); i++ {
+			var allowed bool
+			allowed, err = client.Allowed(ctx, source.Action{Verb: verb, Group: found[i].Group, Resource: found[i].Resource, Namespace: ns})
+			if !allowed {
+				lacking = append(lacking, found[i].String())
+			}
+		}
+		switch {
+		case err != nil:
+			add(&c.unreached, path, "the API server does not say whether %s %s is allowed: %v", verb, r.Resource, err)
+		case len(lacking) > 0:
+			add(&c.warnings, path, "the user of the kubeconfig may not %s %s in %s, which are left out until it may; %s",
+				verb, strings.Join(lacking, ", "), scopeName(ns), granted)
+		}
+	}
+}
