@@ -336,3 +336,53 @@ func TestSelection_of_everything_has_each_object_once(t *testing.T) {
 	}
 	mustBeUnique(t, slices.DeleteFunc(log, func(e entry) bool { return e.uid == "" })) // markers of resources have ids alike
 }
+
+// A crash while a stream is ended, or goes on in another version, repeats nothing and leaves nothing out.
+func TestSelection_survives_crashes_in_the_middle_of_changes(t *testing.T) {
+	const objects = 1500
+	r := newRig(t, `[{resource: "*.example.com"}]`)
+	c := r.custom()
+	both := []string{"v1beta1", "v1"}
+	c.define("gadgets", both...)
+	for i := range objects {
+		c.make("gadgets", "v1", fmt.Sprint("g", i))
+	}
+	r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	for n, version := range []string{"v1", "v1beta1", "v1"} { // the one that goes
+		c.serve("gadgets", both, version)
+		other := both[0]
+		if version == other {
+			other = both[1]
+		}
+		for range 5 {
+			r.bridge.kill()
+			r.run()
+			r.poll("it to have begun", func() (bool, string) { return strings.Contains(r.bridge.stderr(), "read the end of the log"), "" })
+		}
+		c.change(other, "g7", n+1)
+		r.await("the change", func(log []entry) bool { return count(log, "updated") == n+1 })
+	}
+	r.bridge.stop()
+	c.undefine("gadgets")
+	r.run()
+	for done := 0; done < objects; {
+		r.await("more deletions", func(log []entry) bool { return count(log, "deleted") > done })
+		r.bridge.kill()
+		done = count(r.entries(), "deleted")
+		r.run()
+	}
+	r.poll("the stream to be forgotten", func() (bool, string) {
+		_, page := r.status("/")
+		return strings.Contains(r.bridge.stderr(), "read the end of the log") && !strings.Contains(page, "gadgets"), page
+	})
+	r.bridge.stop()
+	log := r.entries()
+	if added, deleted := count(log, "added"), count(log, "deleted"); added != objects || deleted != objects {
+		t.Errorf("%d were added and %d deleted, want %d of each", added, deleted, objects)
+	}
+	mustBeUnique(t, log)
+	if _, out, _ := r.command("checkpoint", "list", "--config", r.config); strings.Contains(out, "gadgets") {
+		t.Errorf("the checkpoint has it still: %s", out)
+	}
+}
