@@ -62,6 +62,9 @@ type Stream struct {
 	Resynced int64
 	// Kind is that of the stream's objects, which its name does not tell.
 	Kind string
+	// Entered is the version of the stream's namespace at which a selector of namespaces took it; Leaving the one at which it did not any more, while what the stream
+	// had is being deleted. Empty where there was no such thing.
+	Entered, Leaving string
 	// Replay says that the stream was rewound: what is watched again is published again.
 	Replay Replay
 }

@@ -106,6 +106,8 @@ func drawBatch(t *rapid.T) *checkpoint.Batch {
 				},
 				Resynced: rapid.SampledFrom([]int64{0, 1, 1_764_000_000, math.MaxInt64}).Draw(t, "resynced"),
 				Kind:     rapid.String().Draw(t, "kind"),
+				Entered:  drawVersion(t),
+				Leaving:  drawVersion(t),
 			}
 		}
 		b.Put[stream] = map[string]checkpoint.Row{}

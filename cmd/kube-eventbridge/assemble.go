@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
@@ -111,6 +112,9 @@ func (p *process) serving(ctx context.Context, servers map[string]*embedded.Serv
 func (p *process) run(ctx context.Context, pipelines []bridge.Config) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.catalog.Run(ctx) })
+	if selectsNamespaces(p.cfg) {
+		g.Go(func() error { return p.namespaces.Run(ctx) })
+	}
 	for _, c := range pipelines {
 		pipeline := bridge.New(c)
 		p.mu.Lock()
@@ -187,7 +191,7 @@ func (p *process) pipeline(i int, uid string, servers map[string]*embedded.Serve
 		return b, nil, err
 	}
 	return bridge.Config{
-		Name: c.Name, Target: target(c, id), Streams: specs, Client: p.client, Watches: p.watches, Discovery: p.discovery, Catalog: p.catalog, Sink: to, Store: store, Identity: id,
+		Name: c.Name, Target: target(c, id), Streams: specs, Client: p.client, Watches: p.watches, Discovery: p.discovery, Catalog: p.catalog, Namespaces: p.namespaces, Sink: to, Store: store, Identity: id,
 		Buffer: int64(p.cfg.BufferShare(c)), Recovery: recovery(c.Recovery), Audit: c.Audit.Interval,
 		StopOnReject: c.OnReject == config.OnRejectStop, Oversize: oversize(c.Oversize), Metrics: p.metrics, Log: p.log,
 	}, store, nil
@@ -255,19 +259,27 @@ func (p *process) streams(c *config.Pipeline, id checkpoint.Identity) ([]bridge.
 		if err != nil {
 			return nil, nil, err
 		}
-		namespaces := r.Namespaces
-		if len(namespaces) == 0 {
-			namespaces = []string{""}
+		selector, err := namespaceSelector(&r)
+		if err != nil {
+			return nil, nil, err
 		}
-		for _, ns := range namespaces {
+		for _, ns := range scopesOf(&r) {
 			specs = append(specs, bridge.StreamSpec{
-				Resource: r.Resource.Arg(), Pinned: r.Resource.Version != "", Wildcard: wildcardOf(&r), Namespace: ns, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
+				Resource: r.Resource.Arg(), Pinned: r.Resource.Version != "", Wildcard: wildcardOf(&r), Namespace: ns, NamespaceSelector: selector, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
 				Latest: r.Delivery == config.Latest, SkipSnapshot: r.Snapshot == config.SnapshotNever, Filter: filter,
 				Olds: olds, Resync: r.Resync, Encoding: encoding,
 			})
 		}
 	}
 	return specs, subject, nil
+}
+
+// namespaceSelector returns which namespaces an entry is about; nil if that is not said by their labels.
+func namespaceSelector(r *config.Resource) (labels.Selector, error) {
+	if r.NamespaceSelector == "" {
+		return nil, nil //nolint:nilnil // it has none
+	}
+	return labels.Parse(r.NamespaceSelector)
 }
 
 // wildcardOf returns which resources an entry names; nil if it names one.

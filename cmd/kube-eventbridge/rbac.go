@@ -140,11 +140,13 @@ func readsOf(cfg *config.Config, look func(config.ResourceName) (source.Resource
 			if len(r.Namespaces) > 0 && !found.Namespaced {
 				return nil, &inputError{fmt.Errorf("resource %s is cluster-scoped and cannot be read in namespace %q: remove its namespaces", r.Resource, r.Namespaces[0])}
 			}
-			namespaces := r.Namespaces
-			if len(namespaces) == 0 {
-				namespaces = []string{""}
+			if r.NamespaceSelector != "" && !found.Namespaced {
+				return nil, &inputError{fmt.Errorf("resource %s is cluster-scoped and cannot be read in selected namespaces: remove its namespaceSelector", r.Resource)}
 			}
-			for _, ns := range namespaces {
+			if r.NamespaceSelector != "" {
+				reads = append(reads, rbac.Read{Resource: "namespaces"})
+			}
+			for _, ns := range scopesOf(&r) {
 				reads = append(reads, rbac.Read{Group: found.Group, Resource: found.Resource, Namespace: ns})
 			}
 		}

@@ -152,8 +152,10 @@ type process struct {
 	client    *source.Client
 	discovery *source.Discovery
 	catalog   *source.Catalog
-	registry  *prometheus.Registry
-	metrics   *bridge.Metrics
+	// namespaces run where something selects by them.
+	namespaces *source.Namespaces
+	registry   *prometheus.Registry
+	metrics    *bridge.Metrics
 	// watches is nil where there is nothing to share.
 	watches *source.Watches
 
@@ -230,14 +232,26 @@ func (p *process) reach() error {
 	if p.client, err = source.NewClient(api); err != nil {
 		return err
 	}
+	if p.namespaces, err = source.NewNamespaces(api); err != nil {
+		return err
+	}
 	p.catalog, err = source.NewCatalog(api, p.client, source.CatalogConfig{Watch: hasWildcards(p.cfg), Log: p.log})
 	return err
 }
 
 // hasWildcards reports whether it depends on the cluster how many resources are read.
 func hasWildcards(c *config.Config) bool {
+	return anyResource(c, func(r *config.Resource) bool { return r.Resource.Wildcard() })
+}
+
+// selectsNamespaces reports whether it depends on labels of namespaces what is read.
+func selectsNamespaces(c *config.Config) bool {
+	return anyResource(c, func(r *config.Resource) bool { return r.NamespaceSelector != "" })
+}
+
+func anyResource(c *config.Config, is func(*config.Resource) bool) bool {
 	return slices.ContainsFunc(c.Pipelines, func(p config.Pipeline) bool {
-		return slices.ContainsFunc(p.Resources, func(r config.Resource) bool { return r.Resource.Wildcard() })
+		return slices.ContainsFunc(p.Resources, func(r config.Resource) bool { return is(&r) })
 	})
 }
 

@@ -106,6 +106,7 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 			}
 			if found, ok := c.checkResource(discovery, path, r); ok {
 				c.checkPermissions(ctx, client, path, r, found)
+				c.checkSelector(ctx, client, path, r)
 			}
 		}
 	}
@@ -123,6 +124,22 @@ func (c *checkup) checkPermissions(ctx context.Context, client *source.Client, p
 			case !allowed:
 				add(&c.problems, path, "the user of the kubeconfig may not %s %s in %s; %s", verb, r.Resource, scopeName(ns), granted)
 			}
+		}
+	}
+}
+
+// checkSelector asks whether the namespaces may be read that an entry selects from.
+func (c *checkup) checkSelector(ctx context.Context, client *source.Client, path string, r *config.Resource) {
+	if r.NamespaceSelector == "" {
+		return
+	}
+	for _, verb := range []string{"list", "watch"} {
+		allowed, err := client.Allowed(ctx, source.Action{Verb: verb, Resource: "namespaces"})
+		switch {
+		case err != nil:
+			add(&c.unreached, path+".namespaceSelector", "the API server does not say whether %s namespaces is allowed: %v", verb, err)
+		case !allowed:
+			add(&c.problems, path+".namespaceSelector", "the user of the kubeconfig may not %s namespaces; %s", verb, granted)
 		}
 	}
 }
@@ -154,6 +171,10 @@ func (c *checkup) checkResource(d *source.Discovery, path string, r *config.Reso
 		return found, false
 	case len(r.Namespaces) > 0 && !found.Namespaced:
 		add(&c.problems, path+".namespaces", "resource %s is cluster-scoped and cannot be read in namespace %q; remove its namespaces", r.Resource, r.Namespaces[0])
+		return found, false
+	}
+	if r.NamespaceSelector != "" && !found.Namespaced {
+		add(&c.problems, path+".namespaceSelector", "resource %s is cluster-scoped and cannot be read in selected namespaces; remove its namespaceSelector", r.Resource)
 		return found, false
 	}
 	readable, err := d.Readable(found)

@@ -166,7 +166,7 @@ func TestSelection_finds_definitions_that_went_while_it_was_away(t *testing.T) {
 			r.awaitStory("default/a", "added deleted")
 			log := r.awaitStory("default/b", "added deleted")
 			r.poll("the stream to be forgotten", func() (bool, string) {
-				return strings.Contains(b.stderr(), "its stream has ended"), b.stderr()
+				return strings.Contains(b.stderr(), "stream has ended"), b.stderr()
 			})
 			b.stop()
 			for _, e := range log {

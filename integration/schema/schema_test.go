@@ -112,6 +112,7 @@ var beyond = map[string]string{
 	"kafka_checkpoint":              "a checkpoint beside another sink, and names of topics",
 	"kafka_shared":                  "two pipelines",
 	"names_nothing":                 "what paths lead to, and what expressions compare",
+	"namespace_selectors":           "the grammar of selectors, and keys that exclude each other",
 	"nats_auth":                     "one of several, where an empty one is none",
 	"overlapping_resources":         "two resources",
 	"overlapping_subjects":          "two pipelines",

@@ -68,7 +68,12 @@ func (p *session) carry(ctx context.Context, from, to source.Stream) error {
 // bury publishes the deletion of everything that a stream's resource had, and forgets the stream. If a crash comes between, what is not published yet is all that is
 // left to do. The error is ctx's, or permanent.
 func (p *session) bury(ctx context.Context, s *stream) error {
-	n := s.deleteAll()
+	return p.finishOff(ctx, s, "", "what it reads does not exist any more")
+}
+
+// finishOff publishes the deletion of everything that a stream has, with ids that end in suffix, forgets the stream, and says why.
+func (p *session) finishOff(ctx context.Context, s *stream, suffix, why string) error {
+	n := s.deleteAll(suffix)
 	if err := s.tracker.Await(ctx); err != nil {
 		return err
 	}
@@ -78,18 +83,19 @@ func (p *session) bury(ctx context.Context, s *stream) error {
 	if err := p.forget(ctx, s); err != nil {
 		return err
 	}
-	p.log.Warn("the resource does not exist any more: its stream has ended", "stream", s.name, "deleted", n)
+	p.log.Info("stream has ended", "stream", s.name, "why", why, "deleted", n)
 	return nil
 }
 
 // deleteAll queues the deletion of all that the log has as existing, and returns of how many objects.
-func (s *stream) deleteAll() (n int) {
+func (s *stream) deleteAll(suffix string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	for key, row := range s.ledger.All() {
 		at := ident(key, row)
 		d := s.vanished(at.Namespace, at.Name, row, source.ReasonRelist, now)
+		d.IDSuffix = suffix
 		s.repair(&d.Change)
 		d.Ticket = source.Ticket(s.tracker.Open("", now))
 		s.enqueue(key, d)

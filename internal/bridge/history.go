@@ -92,6 +92,9 @@ func (s *stream) opening(p source.Progress) (m source.Marker, suffix string) {
 	switch {
 	case m.From == "" && s.saved.Gap.From == "":
 		m.Kind = source.MarkerSnapshotStarted
+		if s.saved.Entered != "" {
+			suffix = ".s" + s.saved.Entered
+		}
 	case m.From == "":
 		m.From, m.Cause = s.saved.Gap.From, s.saved.Gap.Cause
 	case p.Kind == source.SnapshotStarted:

@@ -21,6 +21,10 @@ type ending struct {
 	// gone: the resource does not exist any more. Else it is served as to.
 	gone bool
 	to   source.Resource
+	// doubtful: the resource is not served, and it is not certain that it is gone.
+	doubtful bool
+	// left, if not empty, is the version of its namespace at which that is not selected any more.
+	left string
 }
 
 // live reads a resource, in one version after another, until it is gone for certain or ctx ends. Opened is called when a stream of it is open.
@@ -35,7 +39,10 @@ func (p *session) live(ctx context.Context, spec *StreamSpec, r source.Resource,
 			return err
 		}
 		opened()
-		end, err := p.readUntil(ctx, s)
+		end := s.left()
+		if end == nil {
+			end, err = p.readUntil(ctx, s)
+		}
 		switch {
 		case err != nil:
 			return p.ended(err)
@@ -43,6 +50,8 @@ func (p *session) live(ctx context.Context, spec *StreamSpec, r source.Resource,
 			return nil
 		case end.gone:
 			return p.ended(p.bury(ctx, s))
+		case end.left != "":
+			return p.ended(p.leave(ctx, s, end.left))
 		}
 		if err := p.save(ctx); err != nil { // no mark may pass what the stream has published
 			return p.ended(err)
@@ -79,30 +88,63 @@ func (p *session) readUntil(ctx context.Context, s *stream) (end *ending, err er
 	return end, s.tracker.Await(ctx)
 }
 
-// outlived waits until the resource that a stream reads is gone, or is served in other versions only. It returns nil when ctx ends.
+// outlived waits until the resource that a stream reads is gone, or is served in other versions only, or its namespace is not selected any more. It returns nil when
+// ctx ends.
 func (p *session) outlived(ctx context.Context, s *stream) *ending {
+	var lost time.Time
 	for doubt := firstDoubt; ; doubt = min(2*doubt, longestDoubt) {
+		var relabelled <-chan struct{}
+		if s.spec.member != nil {
+			_, _, _, relabelled = s.spec.member.stays()
+		}
 		offers, changed := p.cfg.Catalog.Now()
+		end := s.left()
+		if end == nil && offers != nil {
+			end = s.unserved(ctx, offers)
+		}
 		var later <-chan time.Time
-		if offers != nil {
-			served := offers.Get(s.Group, s.Stream.Resource.Resource)
-			switch {
-			case served == nil && p.cfg.Catalog.Gone(ctx, s.Stream.Resource):
-				return &ending{gone: true}
-			case served == nil:
-				later = time.After(doubt)
-			case s.isIn(served):
-				doubt = firstDoubt
-			case !s.spec.Pinned:
-				return &ending{to: served.Versions[0]}
-			}
+		switch {
+		case end == nil:
+			doubt, lost = firstDoubt, time.Time{}
+		case end.doubtful:
+			later = time.After(doubt)
+		case s.waits(end, &lost):
+			later = time.After(firstDoubt)
+		default:
+			return end
 		}
 		select {
 		case <-changed:
+		case <-relabelled:
 		case <-later:
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+// waits reports whether the watch may yet show what was deleted with a stream's namespace; lost is when that was seen to be gone.
+func (s *stream) waits(end *ending, lost *time.Time) bool {
+	if s.spec.member == nil || !end.gone || s.ledger.Len() == 0 {
+		return false
+	}
+	if lost.IsZero() {
+		*lost = time.Now()
+	}
+	return time.Since(*lost) < lastWords
+}
+
+// unserved returns why a stream ends as far as that depends on what is served; nil if it does not.
+func (s *stream) unserved(ctx context.Context, offers *source.Offers) *ending {
+	served := offers.Get(s.Group, s.Stream.Resource.Resource)
+	switch {
+	case served == nil:
+		gone := s.session.cfg.Catalog.Gone(ctx, s.Stream.Resource)
+		return &ending{gone: gone, doubtful: !gone}
+	case s.isIn(served) || s.spec.Pinned:
+		return nil
+	default:
+		return &ending{to: served.Versions[0]}
 	}
 }
 

@@ -21,13 +21,26 @@ func (p *session) read(ctx context.Context, spec *StreamSpec) error {
 	if spec.Wildcard != nil {
 		return p.follow(ctx, spec)
 	}
+	if spec.NamespaceSelector != nil {
+		return p.spread(ctx, spec)
+	}
+	return p.readNamed(ctx, spec, func() { p.begun(spec) })
+}
+
+// readNamed reads a resource in one scope until ctx ends, or the scope is a namespace that is not selected any more. Opened is called when a stream is open.
+func (p *session) readNamed(ctx context.Context, spec *StreamSpec, opened func()) error {
 	for ctx.Err() == nil {
 		resource, err := p.resolve(ctx, spec)
 		if err != nil {
 			return p.ended(err)
 		}
-		if err := p.live(ctx, spec, resource, func() { p.begun(spec) }); err != nil {
+		if err := p.live(ctx, spec, resource, opened); err != nil {
 			return err
+		}
+		if spec.member != nil {
+			if stays, _, _, _ := spec.member.stays(); !stays {
+				return nil
+			}
 		}
 		p.cfg.Discovery.Reset()
 	}
@@ -121,7 +134,7 @@ func (p *session) readable(spec *StreamSpec) (source.Resource, error) {
 func (p *session) scoped(r source.Resource, spec *StreamSpec) error {
 	p.unresolved(spec.Resource, nil)
 	if spec.Namespace != "" && !r.Namespaced {
-		return &SpecError{fmt.Errorf("resource %s is cluster-scoped and cannot be read in namespace %q: remove its namespaces", r, spec.Namespace)}
+		return &SpecError{fmt.Errorf("resource %s is cluster-scoped and cannot be read in namespace %q: remove its namespaces or namespaceSelector", r, spec.Namespace)}
 	}
 	return nil
 }
@@ -184,6 +197,9 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 	}
 	if saved.Fingerprint != s.fingerprint {
 		s.saved.Unannounced = checkpoint.Snapshot{}
+	}
+	if !p.holds(name, saved) {
+		s.enter()
 	}
 	delete(p.state.Rows, name)
 	s.status = &status{stream: s}

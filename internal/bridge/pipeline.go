@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
@@ -27,8 +28,12 @@ type StreamSpec struct {
 	// Pinned: Resource names the version too, and no other is read.
 	Pinned bool
 	// Wildcard, if not nil, makes a stream of each resource that it names, as they come and go.
-	Wildcard                                *Wildcard
+	Wildcard *Wildcard
+	// NamespaceSelector, if not nil, makes a stream of each namespace whose labels match, as they come and go; Namespace is empty then.
+	NamespaceSelector                       labels.Selector
 	Namespace, LabelSelector, FieldSelector string
+	// member is the namespace, where a selector has taken it.
+	member *member
 	// Latest allows changes of one object that are still waiting to be folded into one.
 	Latest bool
 	// SkipSnapshot: what exists at the start is known, not published.
@@ -54,7 +59,7 @@ func (spec *StreamSpec) encoder(at source.Stream, history int) *encode.Encoder {
 	return encode.New(at, c)
 }
 
-// Config says what a pipeline consists of. All fields are needed except Target, Watches, Catalog, Oversize, ResyncRate, Drain and Log.
+// Config says what a pipeline consists of. All fields are needed except Target, Watches, Catalog, Namespaces, Oversize, ResyncRate, Drain and Log.
 type Config struct {
 	Name string
 	// Target names for a person what is published to.
@@ -67,6 +72,8 @@ type Config struct {
 	// Catalog tells which resources come and go. Whoever makes it runs it. Nil: resources that go away are waited for; then there must be no
 	// wildcards.
 	Catalog *source.Catalog
+	// Namespaces are those of the cluster; needed where a spec selects them. Whoever makes it runs it.
+	Namespaces *source.Namespaces
 	// Sink makes a sink. It is called once for each [session]: a sink that has ended is not used again. Where it fails after a session, it is
 	// called again: what it reads may be about to be replaced.
 	Sink func() (sink.Sink, error)

@@ -140,9 +140,7 @@ func (p *session) hear(streams map[string]checkpoint.Stream, m *sink.Stored) {
 	if !ok {
 		return
 	}
-	for i := range p.cfg.Streams {
-		spec := &p.cfg.Streams[i]
-		at := spec.stream(resource)
+	for spec, at := range p.scopes(resource) {
 		saved, ok := streams[at.Name()]
 		if !ok {
 			saved, ok = p.state.Streams[at.Name()]
@@ -161,6 +159,29 @@ func (p *session) hear(streams map[string]checkpoint.Stream, m *sink.Stored) {
 			saved.Unannounced = checkpoint.Snapshot{}
 		}
 		streams[at.Name()] = saved
+	}
+}
+
+// scopes yields in which streams the specs may read a resource.
+func (p *session) scopes(r source.Resource) iter.Seq2[*StreamSpec, source.Stream] {
+	return func(yield func(*StreamSpec, source.Stream) bool) {
+		for i := range p.cfg.Streams {
+			spec := &p.cfg.Streams[i]
+			if spec.NamespaceSelector == nil {
+				if !yield(spec, spec.stream(r)) {
+					return
+				}
+				continue
+			}
+			for name := range p.state.Streams {
+				namespace, ok := strings.CutPrefix(name, r.String()+"/")
+				at := spec.stream(r)
+				at.Namespace = namespace
+				if ok && !yield(spec, at) {
+					return
+				}
+			}
+		}
 	}
 }
 

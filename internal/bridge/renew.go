@@ -125,9 +125,9 @@ func (s *stream) impossible(d *delta, has encode.State) bool {
 		(s.listing == source.ReasonSnapshot || !after(has.ResourceVersion, s.listingAt))
 }
 
-// buried is what the log has last of an object. It is not deleted where only a selection put it away, whose deletions have the version in their ids.
+// buried is what the log has last of an object. It is not deleted where only a selection put it away, whose deletions have the version in their ids, or that of the selection.
 func buried(has encode.State) checkpoint.Row {
-	left := strings.Contains(has.ID, "."+has.ResourceVersion+".deleted")
+	left := strings.Contains(has.ID, "."+has.ResourceVersion+".deleted") || strings.Contains(has.ID, ".deleted.s")
 	return checkpoint.Row{UID: has.UID, ResourceVersion: has.ResourceVersion, Deleted: has.Deleted && !left}
 }
 

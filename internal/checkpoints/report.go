@@ -112,6 +112,7 @@ func owes(s checkpoint.Stream) []string {
 			owed = append(owed, text)
 		}
 	}
+	add(s.Leaving != "", "the deletion of all that it has, as its namespace was not selected any more at "+s.Leaving)
 	add(s.Undone != "", "another history: "+s.Undone)
 	add(s.Position == "" && s.Gap.From == "", "a snapshot")
 	add(s.Position == "" && s.Gap.From != "", "a list behind a gap from "+s.Gap.From+": "+s.Gap.Cause)

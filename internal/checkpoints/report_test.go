@@ -77,9 +77,9 @@ web       -        -        -        never    file w.db
 func TestDescribe_says_all_that_a_stream_owes(t *testing.T) {
 	s := describe("pods.v1", checkpoint.Stream{
 		Gap: checkpoint.Gap{From: "3", Cause: "expired"}, Owed: checkpoint.Owed{Version: "9", Cause: "late"}, Announced: "gap.1",
-		Unannounced: checkpoint.Snapshot{ResourceVersion: "8"}, Undone: "restored", Repair: "6",
+		Unannounced: checkpoint.Snapshot{ResourceVersion: "8"}, Undone: "restored", Repair: "6", Leaving: "12",
 	}, nil)
-	const want = "another history: restored; a list behind a gap from 3: expired; a list at 9 or later: late; the rest of the list that gap.1 has announced; " +
+	const want = "the deletion of all that it has, as its namespace was not selected any more at 12; another history: restored; a list behind a gap from 3: expired; a list at 9 or later: late; the rest of the list that gap.1 has announced; " +
 		"the word that the snapshot at 8 is complete; what the log has lost, up to 6"
 	if got := strings.Join(s.Owes, "; "); got != want {
 		t.Errorf("it owes %s\nwant %s", got, want)

@@ -47,9 +47,11 @@ type Resource struct {
 	// Exclude are the resources that a wildcard leaves out.
 	Exclude []ResourceName `yaml:"exclude"`
 	// Namespaces makes one stream of each; empty: one stream of all. Of a wildcard they leave out what is in no namespace.
-	Namespaces    []string `yaml:"namespaces"`
-	LabelSelector string   `yaml:"labelSelector"`
-	FieldSelector string   `yaml:"fieldSelector"`
+	Namespaces []string `yaml:"namespaces"`
+	// NamespaceSelector makes one stream of each namespace whose labels match.
+	NamespaceSelector string `yaml:"namespaceSelector"`
+	LabelSelector     string `yaml:"labelSelector"`
+	FieldSelector     string `yaml:"fieldSelector"`
 	// Operations are those of which events are published.
 	Operations []Operation `yaml:"operations"`
 	// IgnoreChanges lists paths, as encode.ParsePath takes them: an update in which nothing else is different is not published.

@@ -84,6 +84,20 @@ func (v *validator) fieldSelector(path string, r *Resource) {
 	}
 }
 
+// namespaceSelector checks which namespaces r is read in.
+func (v *validator) namespaceSelector(path string, r *Resource) {
+	_, err := labels.Parse(r.NamespaceSelector)
+	switch {
+	case r.NamespaceSelector == "":
+	case err != nil:
+		v.add(path, "%q is not a label selector: %v; write one as kubectl get namespaces -l takes it, such as team=a", r.NamespaceSelector, err)
+	case len(r.Namespaces) > 0:
+		v.add(path, "selects namespaces, and namespaces lists them; keep one")
+	case r.Resource.Wildcard():
+		v.add(path, "is for entries that name one resource, and %v names many; write an entry for each, or list namespaces", r.Resource)
+	}
+}
+
 // exclude checks what a wildcard leaves out.
 func (v *validator) exclude(path string, r *Resource) {
 	if len(r.Exclude) > 0 && !r.Resource.Wildcard() && r.Resource != (ResourceName{}) {
@@ -111,6 +125,7 @@ func (v *validator) resource(path string, r *Resource, before []Resource) {
 	for i, ns := range r.Namespaces {
 		v.namespace(fmt.Sprintf("%s.namespaces[%d]", path, i), ns, r.Namespaces[:i])
 	}
+	v.namespaceSelector(path+".namespaceSelector", r)
 	if _, err := labels.Parse(r.LabelSelector); err != nil {
 		v.add(path+".labelSelector", "%q is not a label selector: %s; write one as kubectl -l takes it, such as app=web,tier!=cache", r.LabelSelector, brief(err))
 	}

@@ -9,17 +9,18 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 )
 
-// What follows a stream's texts.
+// What follows a stream's texts, in this order.
 const (
 	streamAlone    = 1 << 0
 	streamResynced = 1 << 1
 	streamReplay   = 1 << 2
 	streamKind     = 1 << 3
-	streamFlags    = streamAlone | streamResynced | streamReplay | streamKind
+	streamSelected = 1 << 4
+	streamFlags    = streamAlone | streamResynced | streamReplay | streamKind | streamSelected
 )
 
 // AppendStream appends position, fingerprint, history, unannounced version and objects, gap's from and cause, repair, announced, what is owed, undone, flags,
-// and where these say so resynced; a replay's version and number; kind.
+// and where these say so resynced; a replay's version and number; kind; entered and leaving.
 func AppendStream(b []byte, s *checkpoint.Stream) []byte {
 	b = AppendText(AppendText(b, s.Position), s.Fingerprint)
 	b = AppendText(binary.AppendUvarint(b, uint64(s.History)), s.Unannounced.ResourceVersion)
@@ -27,14 +28,7 @@ func AppendStream(b []byte, s *checkpoint.Stream) []byte {
 	for _, text := range []string{s.Gap.From, s.Gap.Cause, s.Repair, s.Announced, s.Owed.Version, s.Owed.Cause, s.Undone} {
 		b = AppendText(b, text)
 	}
-	flags := byte(0)
-	for flag, is := range map[byte]bool{
-		streamAlone: s.Alone, streamResynced: s.Resynced > 0, streamReplay: s.Replay != checkpoint.Replay{}, streamKind: s.Kind != "",
-	} {
-		if is {
-			flags |= flag
-		}
-	}
+	flags := streamHas(s)
 	b = append(b, flags)
 	if flags&streamResynced != 0 {
 		b = binary.AppendUvarint(b, uint64(s.Resynced))
@@ -45,7 +39,29 @@ func AppendStream(b []byte, s *checkpoint.Stream) []byte {
 	if flags&streamKind != 0 {
 		b = AppendText(b, s.Kind)
 	}
+	if flags&streamSelected != 0 {
+		b = AppendText(AppendText(b, s.Entered), s.Leaving)
+	}
 	return b
+}
+
+// streamHas returns the flags of what a stream has.
+func streamHas(s *checkpoint.Stream) (flags byte) {
+	for _, has := range []struct {
+		flag byte
+		is   bool
+	}{
+		{streamAlone, s.Alone},
+		{streamResynced, s.Resynced > 0},
+		{streamReplay, s.Replay != checkpoint.Replay{}},
+		{streamKind, s.Kind != ""},
+		{streamSelected, s.Entered+s.Leaving != ""},
+	} {
+		if has.is {
+			flags |= has.flag
+		}
+	}
+	return flags
 }
 
 // DecodeStream returns the stream that all of b holds.
@@ -58,28 +74,32 @@ func DecodeStream(b []byte) (s checkpoint.Stream, err error) {
 	for _, text := range []*string{&s.Gap.From, &s.Gap.Cause, &s.Repair, &s.Announced, &s.Owed.Version, &s.Owed.Cause, &s.Undone} {
 		*text = d.Text()
 	}
-	flags, resynced := d.Uvarint(), uint64(0)
-	if flags&streamResynced != 0 {
-		if resynced = d.Uvarint(); resynced == 0 {
-			return checkpoint.Stream{}, errRest
-		}
-	}
-	number := uint64(0)
-	if flags&streamReplay != 0 {
-		s.Replay.To, number = d.Text(), d.Uvarint()
-		if s.Replay.To == "" && number == 0 {
-			return checkpoint.Stream{}, errRest
-		}
-	}
-	if flags&streamKind != 0 {
-		if s.Kind = d.Text(); s.Kind == "" {
-			return checkpoint.Stream{}, errRest
-		}
-	}
-	if d.Done() != nil || number > math.MaxInt64 || flags > streamFlags || max(history, objects) > math.MaxInt || resynced > math.MaxInt64 {
+	flags := d.Uvarint()
+	resynced, number := d.flagged(flags, &s)
+	if d.Done() != nil || flags > streamFlags || max(history, objects) > math.MaxInt || max(resynced, number) > math.MaxInt64 {
 		return checkpoint.Stream{}, errRest
 	}
 	s.History, s.Unannounced.Objects, s.Alone, s.Resynced = int(history), int(objects), flags&streamAlone != 0, int64(resynced)
 	s.Replay.Number = int64(number)
+	if uint64(streamHas(&s)) != flags {
+		return checkpoint.Stream{}, errRest // there is one form of each
+	}
 	return s, nil
+}
+
+// flagged reads what is there only where a flag says so.
+func (d *Decoder) flagged(flags uint64, s *checkpoint.Stream) (resynced, number uint64) {
+	if flags&streamResynced != 0 {
+		resynced = d.Uvarint()
+	}
+	if flags&streamReplay != 0 {
+		s.Replay.To, number = d.Text(), d.Uvarint()
+	}
+	if flags&streamKind != 0 {
+		s.Kind = d.Text()
+	}
+	if flags&streamSelected != 0 {
+		s.Entered, s.Leaving = d.Text(), d.Text()
+	}
+	return resynced, number
 }

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+// team gives a namespace to a team, and returns the namespace's version since.
+func (r *rig) team(namespace, team string) string {
+	r.t.Helper()
+	ns, err := r.kube.CoreV1().Namespaces().Patch(r.t.Context(), namespace, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"labels":{"team":%q}}}`, team), metav1.PatchOptions{})
+	must(r.t, err)
+	return ns.ResourceVersion
+}
+
+// ids are those of an object's events, in their order.
+func ids(log []entry, key string) string {
+	var all []string
+	for _, e := range log {
+		if e.key == key {
+			all = append(all, strings.TrimPrefix(e.id, e.uid))
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// An object that leaves the selection with its namespace is deleted, and added when it comes back, each time with an id of its own.
+func TestNamespaceSelector_follows_labels(t *testing.T) {
+	r := newRig(t, `[{resource: configmaps, namespaceSelector: team=a}]`)
+	r.namespace("one")
+	r.namespace("two")
+	entered := r.team("one", "a")
+	c := r.configMap("one", "c", nil)
+	r.configMap("two", "d", nil)
+	b := r.run()
+	r.awaitStory("one/c", "added")
+	r.awaitStatus(http.StatusOK, "ok")
+	r.team("two", "a")
+	r.awaitStory("two/d", "added")
+	left := r.team("one", "b")
+	r.awaitStory("one/c", "added deleted")
+	r.poll("the stream to end", func() (bool, string) {
+		_, page := r.status("/")
+		return !strings.Contains(page, "configmaps.v1/one"), page
+	})
+	again := r.team("one", "a")
+	r.awaitStory("one/c", "added deleted added")
+	changed := r.patch("one", "c", `{"data":{"k":"v"}}`)
+	log := r.awaitStory("one/c", "added deleted added updated")
+	want := fmt.Sprintf(".%s.s%s .deleted.s%s .%s.s%s .%s", c.ResourceVersion, entered, left, c.ResourceVersion, again, changed.ResourceVersion)
+	if got := ids(log, "one/c"); got != want {
+		t.Errorf("the ids are %s, want %s", got, want)
+	}
+	b.stop()
+
+	left = r.team("one", "b")
+	r.patch("two", "d", `{"data":{"k":"v"}}`)
+	b = r.run()
+	r.awaitStory("two/d", "added updated")
+	log = r.awaitStory("one/c", "added deleted added updated deleted")
+	if got := ids(log, "one/c"); !strings.HasSuffix(got, ".deleted.s"+left) {
+		t.Errorf("the ids are %s, want the last to be .deleted.s%s", got, left)
+	}
+	again = r.team("one", "a")
+	r.awaitStory("one/c", "added deleted added updated deleted added")
+	r.remove("one", "c")
+	r.awaitStory("one/c", "added deleted added updated deleted added deleted")
+	b.stop()
+	log = r.entries()
+	for _, e := range log {
+		if strings.HasSuffix(e.id, ".s"+again) && e.reason != "snapshot" {
+			t.Errorf("%s has reason %s", e.id, e.reason)
+		}
+		if strings.Contains(e.id, ".deleted.s") && e.reason != "relist" {
+			t.Errorf("%s has reason %s", e.id, e.reason)
+		}
+	}
+	mustBeUnique(t, log)
+}
+
+// Labels that go back and forth while the bridge crashes leave the log with what exists in the namespaces that are selected at last.
+func TestNamespaceSelector_survives_crashes_while_labels_change(t *testing.T) {
+	const objects, rounds = 200, 8
+	r := newRig(t, `[{resource: configmaps, namespaceSelector: team=a}]`)
+	for _, ns := range []string{"one", "two"} {
+		r.namespace(ns)
+		for i := range objects {
+			r.configMap(ns, fmt.Sprint("c", i), nil)
+		}
+	}
+	for n := range rounds {
+		teams := []string{"a", "b"}
+		r.team("one", teams[n%2])
+		r.run()
+		r.poll("it to have begun", func() (bool, string) { return strings.Contains(r.bridge.stderr(), "publishing"), "" })
+		r.team("two", teams[n%2])
+		size := len(r.entries())
+		r.team("one", teams[(n+1)%2])
+		r.poll("some events", func() (bool, string) {
+			return len(r.entries()) > size+n*20, fmt.Sprint(len(r.entries()), " after ", size)
+		})
+		r.bridge.kill()
+		r.team("one", teams[n%2])
+	}
+	r.team("one", "a")
+	r.team("two", "b")
+	r.run()
+	alive := func(log []entry, ns string) (n int) {
+		last := map[string]string{}
+		for _, e := range log {
+			if strings.HasPrefix(e.key, ns+"/c") {
+				last[e.key] = e.op
+			}
+		}
+		for _, op := range last {
+			if op != "deleted" {
+				n++
+			}
+		}
+		return n
+	}
+	r.await("what is selected, and nothing else", func(log []entry) bool { return alive(log, "one") >= objects && alive(log, "two") == 0 })
+	r.bridge.stop()
+	log := r.entries()
+	mustBeUnique(t, log)
+	last := map[string]string{}
+	for _, e := range log {
+		if e.uid != "" && last[e.uid] == e.op && e.op != "updated" {
+			t.Errorf("%s was %s twice in a row: %s", e.key, e.op, e.id)
+		}
+		last[e.uid] = e.op
+	}
+}
+
+func TestNamespaceSelector_under_the_least_permissions(t *testing.T) {
+	r := rigOn(t, controlplane.ForTest(t, controlplane.Config{RBAC: true}), `[{resource: configmaps, namespaceSelector: team=a}]`)
+	_, err := r.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "a"}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	r.configMap("shop", "c", nil)
+	r.apply(r.rolesFor("selecting", "selecting"))
+	b := r.runAs("selecting")
+	r.awaitStory("shop/c", "added")
+	r.awaitStatus(http.StatusOK, "ok")
+	r.validates(0)
+	b.stop()
+	if strings.Contains(b.stderr(), "forbidden") {
+		t.Errorf("something is forbidden:\n%s", b.stderr())
+	}
+}
