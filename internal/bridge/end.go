@@ -44,7 +44,7 @@ func (p *session) carry(ctx context.Context, from, to source.Stream) error {
 		p.committing.Lock()
 		defer p.committing.Unlock()
 		p.mu.Lock()
-		saved, rows := p.state.Streams[from.Name()], p.state.Rows[from.Name()]
+		saved, rows := p.state.Streams[from.Name()], inAnotherForm(p.state.Rows[from.Name()])
 		p.mu.Unlock()
 		p.renameTrail(from.Name(), to.Name())
 		b := &checkpoint.Batch{
@@ -63,6 +63,16 @@ func (p *session) carry(ctx context.Context, from, to source.Stream) error {
 		p.log.Info("stream goes on as another version", "stream", from.Name(), "as", to.Name(), "objects", len(rows))
 		return nil
 	})
+}
+
+// inAnotherForm returns rows of objects that are read in another version from now on: nothing that is made of their data compares with what was.
+func inAnotherForm(rows map[string]checkpoint.Row) map[string]checkpoint.Row {
+	other := make(map[string]checkpoint.Row, len(rows))
+	for key, row := range rows {
+		row.Form, row.Digest = 0, [16]byte{}
+		other[key] = row
+	}
+	return other
 }
 
 // bury publishes the deletion of everything that a stream's resource had, and forgets the stream. If a crash comes between, what is not published yet is all that is

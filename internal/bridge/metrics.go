@@ -181,7 +181,7 @@ func (m *streamMetrics) drop() {
 	of := prometheus.Labels{"pipeline": m.pipeline, "stream": m.stream}
 	for _, v := range []*prometheus.CounterVec{
 		m.all.published, m.all.restarts, m.all.failures, m.all.relists, m.all.gaps, m.all.synthesized, m.all.suppressed, m.all.histories,
-		m.all.audits, m.all.differences, m.all.filtered, m.all.filterErrors, m.all.oversized,
+		m.all.audits, m.all.differences, m.all.filtered, m.all.filterErrors, m.all.oversized, m.all.resyncs, m.all.unknownOlds,
 	} {
 		v.DeletePartialMatch(of)
 	}

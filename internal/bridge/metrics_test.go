@@ -154,3 +154,39 @@ func TestWrittenAt_is_of_watched_writes(t *testing.T) {
 		}
 	}
 }
+
+// A stream that is not read any more leaves no series behind, and takes none of another's.
+func TestMetrics_of_a_stream_go_with_it(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry)
+	here, other := m.stream("p", "here"), m.stream("p", "other")
+	for _, s := range []*streamMetrics{&here, &other} {
+		s.filtered("operation")
+		s.counter(kind{source.Added, source.ReasonWatch}).Inc()
+		s.all.restarts.WithLabelValues(s.pipeline, s.stream, "ended").Inc()
+	}
+	series := func(stream string) (names []string) {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, one := range f.GetMetric() {
+				for _, l := range one.GetLabel() {
+					if l.GetName() == "stream" && l.GetValue() == stream {
+						names = append(names, f.GetName())
+					}
+				}
+			}
+		}
+		return names
+	}
+	want := series("other")
+	here.drop()
+	if left := series("here"); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+	if got := series("other"); len(want) < 10 || !slices.Equal(got, want) {
+		t.Errorf("of another stream there is %v, was %v", got, want)
+	}
+}

@@ -107,7 +107,7 @@ func (p *Pipeline) targets() []target {
 	opened := map[*StreamSpec]bool{}
 	if session := p.current.Load(); session != nil {
 		for _, s := range session.opened() {
-			opened[s.spec] = true
+			opened[s.spec.origin()] = true
 			all = append(all, target{s, within(s.Namespace, s.spec.Resource, s.Stream.Resource.String(), s.Stream.Resource.Resource,
 				dotted(s.Stream.Resource.Resource, s.Group), dotted(s.Stream.Resource.Resource, s.Version))})
 		}

@@ -22,6 +22,16 @@ type member struct {
 	namespaces *source.Namespaces
 	selector   labels.Selector
 	name       string
+	// of is the spec that selects it.
+	of *StreamSpec
+}
+
+// origin is the pipeline's own spec that a stream's comes from.
+func (spec *StreamSpec) origin() *StreamSpec {
+	if spec.member != nil {
+		return spec.member.of
+	}
+	return spec
 }
 
 // stays reports whether a stream of the namespace goes on: also while it is deleted, so that the watch shows what is deleted with it.
@@ -91,7 +101,7 @@ func (f *spreader) start(ctx context.Context, streams *errgroup.Group, all map[s
 			continue
 		}
 		own := *f.spec
-		own.Namespace, own.member = name, &member{f.session.cfg.Namespaces, f.spec.NamespaceSelector, name}
+		own.Namespace, own.member = name, &member{f.session.cfg.Namespaces, f.spec.NamespaceSelector, name, f.spec}
 		opening.Add(1)
 		opened := sync.OnceFunc(opening.Done)
 		streams.Go(func() error {

@@ -212,7 +212,7 @@ func (c *Config) SharedBuffer() Size {
 	shares := len(c.Pipelines) > 1
 	for _, p := range c.Pipelines {
 		for _, r := range p.Resources {
-			shares = shares || len(r.Namespaces) > 1
+			shares = shares || len(r.Namespaces) > 1 || r.NamespaceSelector != ""
 		}
 	}
 	if !shares {
