@@ -160,3 +160,33 @@ func TestNamespaceSelector_under_the_least_permissions(t *testing.T) {
 		t.Errorf("something is forbidden:\n%s", b.stderr())
 	}
 }
+
+// A namespace that comes back while it is half gone from the log is whole there again.
+func TestNamespaceSelector_ends_what_a_crash_has_cut_short(t *testing.T) {
+	const objects = 3000
+	r := newRig(t, `[{resource: configmaps, namespaceSelector: team=a}]`)
+	r.namespace("one")
+	r.team("one", "a")
+	for i := range objects {
+		r.configMap("one", fmt.Sprint("c", i), nil)
+	}
+	r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	r.team("one", "b")
+	r.poll("the first deletion", func() (bool, string) {
+		info, err := r.js.Stream(t.Context(), "KUBERNETES")
+		must(t, err)
+		return info.CachedInfo().State.Msgs > objects+10, fmt.Sprint(info.CachedInfo().State.Msgs)
+	})
+	r.bridge.kill()
+	cut := count(r.entries(), "deleted")
+	r.team("one", "a")
+	r.run()
+	r.await("all of it to be there again", func(log []entry) bool { return count(log, "added") == 2*objects })
+	r.bridge.stop()
+	log := r.entries()
+	if deleted := count(log, "deleted"); deleted != objects || cut == 0 || cut == objects {
+		t.Errorf("%d were deleted, %d of them before the crash; want all %d, and some before", deleted, cut, objects)
+	}
+	mustBeUnique(t, log)
+}
