@@ -34,10 +34,9 @@ type follower struct {
 	queue []event
 	head  int
 	bytes int64
-	// fullAt is how much waited when there was no room any more, until half of that is taken; then it is 0. FullSince is when.
-	fullAt    int64
-	fullSince time.Time
-	detached  bool
+	// fullAt is how much waited when there was no room any more, until half of that is taken; then it is 0.
+	fullAt   int64
+	detached bool
 }
 
 // ready returns when the API server has answered. The error is ctx's, or why there is no watch.
@@ -60,6 +59,9 @@ func (f *follower) next(ctx context.Context) (frame, error) {
 	f.current.body.Release()
 	f.current = event{}
 	for {
+		if ctx.Err() != nil {
+			return frame{}, ctx.Err()
+		}
 		found, err := f.pop()
 		if err != nil {
 			return frame{}, err
@@ -105,12 +107,17 @@ func (f *follower) push(e event) {
 	if e.version <= f.after {
 		return
 	}
+	if f.head > len(f.queue)/2 {
+		n := copy(f.queue, f.queue[f.head:])
+		clear(f.queue[n:])
+		f.queue, f.head = f.queue[:n], 0
+	}
 	e.body.Retain()
 	f.queue = append(f.queue, e)
 	f.account(e.size())
 	w := f.watch.watches
-	if f.fullAt == 0 && (f.bytes >= maxWaiting || f.bytes >= minWaiting && w.held.Load() >= w.hold) {
-		f.fullAt, f.fullSince = f.bytes, time.Now()
+	if f.fullAt == 0 && (f.bytes >= maxWaiting || f.bytes >= w.least() && w.held.Load() >= w.hold) {
+		f.fullAt = f.bytes
 	}
 }
 

@@ -15,25 +15,31 @@ const wideAgainAfter = 10 * time.Minute
 // Watches lets readers share watches: those of the same resource with the same selectors read one watch at the API server, if there are several, and
 // those of several namespaces one over all namespaces, where the API server allows that. It is safe for concurrent use.
 //
-// Readers keep a position, and all that follows from it, each for itself. One that comes with an older position than the shared watch can show, and one that
-// does not take what it is shown for a second, has a watch of its own until it has caught up; so the slowest of them holds up the others for that second at most.
+// Readers keep a position, and all that follows from it, each for itself. One that comes with an older position than the shared watch can show, and one
+// that lets 4 MiB wait and takes not half of that in a second while others have room, has a watch of its own until it has caught up; so the slowest of them holds up the others for that second at most.
 // Versions that are not numbers cannot be compared, and are not shared.
 type Watches struct {
 	client *Client
 	// hold bounds, in bytes, what waits for readers that are behind others.
 	hold int64
 	held atomic.Int64
+	// followers counts those of all watches.
+	followers atomic.Int64
 
 	mu     sync.Mutex
 	groups map[Stream]*group
 	open   map[Stream]*sharedWatch
 }
 
-// NewWatches returns a Watches that holds back about hold bytes at most for readers that are behind others, and for each of its watches what came last,
-// at most 128 KiB. What a reader has taken is in the budget of its [Feed].
+// NewWatches returns a Watches that holds at most hold bytes for readers that are behind others, or join, and an object for each reader. What a reader has taken is in the budget of
+// its [Feed].
 func NewWatches(c *Client, hold int64) *Watches {
-	return &Watches{client: c, hold: hold, groups: map[Stream]*group{}, open: map[Stream]*sharedWatch{}}
+	// A half is for those that have least, when all the others have taken up theirs.
+	return &Watches{client: c, hold: hold / 2, groups: map[Stream]*group{}, open: map[Stream]*sharedWatch{}}
 }
+
+// least is how many bytes may wait for a reader whatever waits for others.
+func (w *Watches) least() int64 { return min(minWaiting, w.hold/max(w.followers.Load(), 1)) }
 
 // Held returns how many bytes wait for readers.
 func (w *Watches) Held() int64 { return w.held.Load() }
@@ -122,28 +128,29 @@ func (m *membership) attach(version string, begin bool) *follower {
 		return nil
 	}
 	s := w.open[scope]
-	if s == nil || s.over() {
-		if !begin {
-			return nil
-		}
-		s = w.begin(scope, after)
+	if s != nil && !s.over() {
+		return s.follow(m, after)
 	}
-	return s.follow(m, after)
+	if !begin {
+		return nil
+	}
+	return w.begin(scope, after, m)
 }
 
-// begin opens a shared watch; the caller holds mu. It is read as long as it has followers.
-func (w *Watches) begin(scope Stream, after uint64) *sharedWatch {
+// begin opens a shared watch with its first follower; the caller holds mu. It is read as long as it has followers.
+func (w *Watches) begin(scope Stream, after uint64, m *membership) *follower {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &sharedWatch{
 		watches: w, scope: scope, start: after, first: after, cancel: cancel, opened: make(chan struct{}), done: make(chan struct{}),
 		followers: map[string][]*follower{}, room: make(chan struct{}, 1),
 	}
 	w.open[scope] = s
+	f := s.follow(m, after)
 	go func() { // whoever follows it last waits for it
 		defer close(s.done)
 		s.run(ctx)
 	}()
-	return s
+	return f
 }
 
 // close ends a follower, and behind the last one the watch.

@@ -51,7 +51,10 @@ func (s *sharedWatch) keep(e event) {
 	s.recent = append(s.recent, e)
 	s.kept += e.size()
 	s.watches.held.Add(e.size())
-	if len(s.recent) > recentEvents || s.kept > recentBytes {
+	switch {
+	case s.watches.held.Load() > s.watches.hold:
+		s.trim(0, 0)
+	case len(s.recent) > recentEvents || s.kept > recentBytes:
 		s.trim(recentEvents/2, recentBytes/2) // by half, so that it is seldom
 	}
 }

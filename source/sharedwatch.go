@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// maxWaiting is how many bytes may wait for a follower; minWaiting is how many may in any case, when the bound for all is reached.
+	// maxWaiting is how many bytes may wait for a follower; at most minWaiting are they when the bound for all is reached.
 	maxWaiting, minWaiting = 4 << 20, 64 << 10
-	// patientFor is how long a watch waits for a follower that takes nothing while others do.
+	// patientFor is how long a watch waits for a follower that has no room while others have.
 	patientFor = time.Second
 )
 
@@ -67,6 +67,7 @@ func (s *sharedWatch) follow(m *membership, after uint64) *follower {
 		}
 	}
 	s.followers[namespace] = append(s.followers[namespace], f)
+	s.watches.followers.Add(1)
 	s.stir()
 	return f
 }
@@ -90,6 +91,7 @@ func (s *sharedWatch) leave(f *follower) (last bool) {
 // remove takes a follower off the list; the caller holds mu.
 func (s *sharedWatch) remove(f *follower) {
 	others := slices.DeleteFunc(slices.Clone(s.followers[f.namespace]), func(o *follower) bool { return o == f })
+	s.watches.followers.Add(int64(len(others) - len(s.followers[f.namespace])))
 	if len(others) == 0 {
 		delete(s.followers, f.namespace)
 	} else {
@@ -166,12 +168,22 @@ func (s *sharedWatch) hand(ctx context.Context, e event) error {
 	defer e.body.Release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var since time.Time // when others had room
 	for s.err == nil {
 		slow, others := s.full(&e)
 		if slow == nil {
 			break
 		}
-		if err := s.await(ctx, slow, others); err != nil {
+		switch {
+		case !others:
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) >= patientFor:
+			slow.detach()
+			continue
+		}
+		if err := s.await(ctx, since); err != nil {
 			return err
 		}
 	}
@@ -189,17 +201,12 @@ func (s *sharedWatch) hand(ctx context.Context, e event) error {
 	return nil
 }
 
-// await waits until a follower that has no room may have some. If others have, it is detached when its time is up. The error is ctx's; the caller
+// await waits until a follower that has no room may have some, or others have had it for patientFor since a time that is not zero. The error is ctx's; the caller
 // holds mu, which is free meanwhile.
-func (s *sharedWatch) await(ctx context.Context, slow *follower, others bool) error {
-	left := patientFor - time.Since(slow.fullSince)
-	if others && left <= 0 {
-		slow.detach()
-		return nil
-	}
+func (s *sharedWatch) await(ctx context.Context, since time.Time) error {
 	var patience <-chan time.Time
-	if others {
-		t := time.NewTimer(left)
+	if !since.IsZero() {
+		t := time.NewTimer(patientFor - time.Since(since))
 		defer t.Stop()
 		patience = t.C
 	}
@@ -241,7 +248,7 @@ func (s *sharedWatch) concerned(e *event) [2][]*follower {
 func (s *sharedWatch) full(e *event) (slow *follower, others bool) {
 	for _, of := range s.concerned(e) {
 		for _, f := range of {
-			if f.fullAt > 0 && !f.detached && (slow == nil || f.fullSince.Before(slow.fullSince)) {
+			if f.fullAt > 0 && !f.detached {
 				slow = f
 			}
 		}

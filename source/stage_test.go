@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // stage is an API server whose objects change while watches are open. Each write is of an object that is written once only, so that what
@@ -26,6 +27,8 @@ type stage struct {
 	cuts      int
 	narrow    bool
 	compacted int
+	// timeouts: watches end when it was asked for.
+	timeouts bool
 }
 
 type staged struct {
@@ -130,9 +133,13 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	defer s.change(func() { s.open[r.URL.Path]-- })
 	_ = http.NewResponseController(w).Flush()
+	var timeout <-chan time.Time
+	if n, _ := strconv.Atoi(q.Get("timeoutSeconds")); s.timeouts && n > 0 {
+		timeout = time.After(time.Duration(n) * time.Second)
+	}
 	for {
 		s.mu.Lock()
-		fresh, changed, over := slices.Clone(s.writes[next:]), s.changed, s.cuts > cuts
+		fresh, changed, over := slices.Clone(s.writes[min(next, len(s.writes)):]), s.changed, s.cuts > cuts
 		s.mu.Unlock()
 		if over {
 			return
@@ -146,6 +153,8 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()
 		select {
 		case <-changed:
+		case <-timeout:
+			return
 		case <-r.Context().Done():
 			return
 		}

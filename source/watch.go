@@ -123,7 +123,10 @@ func (r *resumedWatch) session(ctx, conns context.Context, again bool) error {
 	}
 	defer func() { frames.close() }()
 	defer r.reportWatching()()
-	frames, err = r.frames(ctx, conn, frames)
+	frames, err = r.frames(ctx, conns, frames)
+	if _, own := frames.(*ownConnection); own {
+		err = overdue(conn, err)
+	}
 	lasted := time.Since(frames.since())
 	if errors.Is(err, io.EOF) && lasted > usefulAfter {
 		return nil
@@ -131,7 +134,7 @@ func (r *resumedWatch) session(ctx, conns context.Context, again bool) error {
 	if lasted > lastDelay {
 		r.retry.reset()
 	}
-	return fmt.Errorf("watch %s: %w", r.wire.stream.Name(), overdue(conn, err))
+	return fmt.Errorf("watch %s: %w", r.wire.stream.Name(), err)
 }
 
 // check makes sure that the API server knows the version, before a watch begins there again: one that was restored from
@@ -173,9 +176,9 @@ func (r *resumedWatch) progressed() {
 
 // frames passes on all frames, and changes over to a shared watch when it can. It returns what it has read last, and the error io.EOF where that ended
 // between two frames.
-func (r *resumedWatch) frames(ctx, conn context.Context, from connection) (connection, error) {
+func (r *resumedWatch) frames(ctx, conns context.Context, from connection) (connection, error) {
 	for {
-		f, err := from.next(conn)
+		f, err := from.next(conns)
 		if err != nil {
 			return from, err
 		}
@@ -183,6 +186,11 @@ func (r *resumedWatch) frames(ctx, conn context.Context, from connection) (conne
 			return from, err
 		}
 		if shared := r.wire.share(from, r.safe, f.Type == frameBookmark); shared != nil {
+			// The shared one may have begun after the history ended that the own one still shows.
+			if err := r.check(conns); err != nil {
+				shared.close()
+				return from, err
+			}
 			from.close()
 			from = shared
 		}

@@ -114,9 +114,9 @@ func TestCheckpoint_rewind_is_followed_by_what_happened_since(t *testing.T) {
 	r.checkpoint(0, "rewind", "test", "--to", from, "--yes")
 	r.run().kill()
 	r.run()
-	log := r.awaitStory("default/goes", "added updated deleted added updated deleted")
+	r.awaitStory("default/goes", "added updated deleted added updated deleted")
 	r.patch("default", "changes", `{"data":{"a":"2"}}`)
-	log = r.awaitStory("default/changes", "added updated added updated updated")
+	log := r.awaitStory("default/changes", "added updated added updated updated")
 	for key, want := range map[string]string{
 		"default/stays": "added added", "default/goes": "added updated deleted added updated deleted", "default/from": "added", "default/old": "added",
 	} {

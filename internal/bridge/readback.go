@@ -120,6 +120,9 @@ func (p *session) readTail(ctx context.Context, log sink.Log, bounds sink.LogBou
 			p.state.Rows[name] = map[string]checkpoint.Row{}
 		}
 		maps.Copy(p.state.Rows[name], rows)
+		if saved, ok := p.heard(streams, name); ok && reach(&saved, rows) {
+			streams[name] = saved
+		}
 	}
 	p.log.Info("read the end of the log", "messages", read, "streams", len(learned))
 	maps.Copy(p.state.Streams, streams)
@@ -128,6 +131,14 @@ func (p *session) readTail(ctx context.Context, log sink.Log, bounds sink.LogBou
 		ID: bounds.ID, Marks: now.Marks, Losses: p.state.Log.Losses, Trail: checkpoint.Extend(p.state.Log.Trail, now),
 	}
 	return p.store(ctx, &checkpoint.Batch{Streams: streams, Put: learned, Log: &p.logged})
+}
+
+// heard returns what is to be saved of a stream, or what was.
+func (p *session) heard(streams map[string]checkpoint.Stream, name string) (saved checkpoint.Stream, ok bool) {
+	if saved, ok = streams[name]; !ok {
+		saved, ok = p.state.Streams[name]
+	}
+	return saved, ok
 }
 
 // hear takes note of the marker of a list that began, or of a snapshot that is complete, in the states of its streams.
@@ -141,10 +152,7 @@ func (p *session) hear(streams map[string]checkpoint.Stream, m *sink.Stored) {
 		return
 	}
 	for spec, at := range p.scopes(resource) {
-		saved, ok := streams[at.Name()]
-		if !ok {
-			saved, ok = p.state.Streams[at.Name()]
-		}
+		saved, ok := p.heard(streams, at.Name())
 		if !ok || !strings.Contains(st.ID, "."+at.Scope()+".") {
 			continue
 		}
@@ -207,6 +215,8 @@ func follows(before, row checkpoint.Row) bool {
 		return before.Sequence < row.Sequence
 	case before.Superseded != row.Superseded:
 		return before.Superseded
+	case before.Again != row.Again:
+		return before.Again // the other is of the replay
 	default:
 		return checkpoint.Newer(before, row.ResourceVersion, row.Deleted)
 	}

@@ -41,8 +41,10 @@ func (p *session) rebuild(ctx context.Context, log sink.Log, bounds sink.LogBoun
 	now.Positions = map[string]string{}
 	for name, saved := range p.state.Streams {
 		b.Forget = append(b.Forget, name)
-		b.Streams[name] = rewound(saved, way.Positions[name], p.state.Rows[name])
 		b.Put[name] = p.kept(name, found[name], bounds)
+		saved = rewound(saved, way.Positions[name], p.state.Rows[name])
+		reach(&saved, b.Put[name])
+		b.Streams[name] = saved
 		if at := b.Streams[name].Position; at != "" {
 			now.Positions[name] = at
 		}

@@ -41,6 +41,19 @@ func (s *stream) replaying() bool {
 	return s.saved.Replay.To != ""
 }
 
+// reach extends a replay to what the log turned out to have had before it, and reports whether it did: by the same ids nothing can be told again.
+func reach(saved *checkpoint.Stream, rows map[string]checkpoint.Row) (extended bool) {
+	if saved.Replay.To == "" {
+		return false
+	}
+	for _, row := range rows {
+		if row.Again && !row.Superseded && after(row.ResourceVersion, saved.Replay.To) {
+			saved.Replay.To, extended = row.ResourceVersion, true
+		}
+	}
+	return extended
+}
+
 // before reports whether the event with an id was published before the replay that a stream is in, if it is in one.
 func before(saved *checkpoint.Stream, id string) bool {
 	return saved.Replay.To != "" && !strings.Contains(id+".", replaySuffix(saved.Replay)+".")

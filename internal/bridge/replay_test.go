@@ -139,3 +139,37 @@ func TestReplay_that_breaks_off_ends_with_what_is(t *testing.T) {
 		}
 	}
 }
+
+// A process was killed before it committed what it had published last: those events have their ids already.
+func TestReplay_reaches_what_a_crash_left_uncommitted(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	lived(t, log, store)
+	tail := []happening{{source.Updated, "a", "u1", "25"}, {source.Deleted, "a", "u1", "26"}}
+	r := start(t, log, store)
+	live(t, r.stream(nil), tail)
+	_ = r.stop()
+	store.rewind()
+	first := log.lines()
+	live(t, start(t, log, store).stream(nil), slices.Concat(life, tail))
+	want := slices.Concat(first, onceMore(first))
+	expect(t, log.lines(), want...)
+	ids := map[string]bool{}
+	for _, m := range log.log {
+		if ids[m.ID] {
+			t.Errorf("the id %s is there twice", m.ID)
+		}
+		ids[m.ID] = true
+	}
+}
+
+// Its events would say what the log has last, which a replay is about to change.
+func TestReplay_keeps_a_resync_waiting(t *testing.T) {
+	s := &stream{session: &session{}, tracker: checkpoint.NewTracker("20"), status: &status{state: source.Watching}}
+	if !s.steady() {
+		t.Fatal("without a replay it is not steady")
+	}
+	s.saved.Replay.To = "30"
+	if s.steady() {
+		t.Error("it does not wait")
+	}
+}

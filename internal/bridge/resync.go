@@ -188,7 +188,7 @@ func is(row checkpoint.Row, id source.Ident) bool {
 // The caller holds mu.
 func (s *stream) steady() bool {
 	lists := s.saved.Unannounced != (checkpoint.Snapshot{}) || s.saved.Owed != (checkpoint.Owed{}) || s.saved.Fingerprint != s.fingerprint ||
-		s.distrusted || s.revoked != nil || s.saved.Undone != ""
+		s.distrusted || s.revoked != nil || s.saved.Undone != "" || s.saved.Replay.To != ""
 	return !lists && s.position() != "" && s.status.watching()
 }
 

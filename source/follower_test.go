@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// alone is a follower of a watch that nobody reads.
+func alone() *follower {
+	s := &sharedWatch{watches: NewWatches(nil, 1<<20), room: make(chan struct{}, 1), followers: map[string][]*follower{}}
+	return &follower{watch: s, wake: make(chan struct{}, 1)}
+}
+
+func (f *follower) pushed(version uint64) {
+	f.watch.mu.Lock()
+	defer f.watch.mu.Unlock()
+	f.push(event{kind: frameAdded, version: version})
+}
+
+func TestFollower_whose_queue_is_never_empty_holds_what_waits(t *testing.T) {
+	f := alone()
+	f.pushed(1)
+	for v := uint64(2); v < 100_000; v++ {
+		f.pushed(v)
+		if ok, err := f.pop(); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	if cap(f.queue) > 100 {
+		t.Errorf("%d wait, and there is room for %d", len(f.queue)-f.head, cap(f.queue))
+	}
+}
+
+func TestFollower_ends_with_its_context_whatever_waits(t *testing.T) {
+	f := alone()
+	f.pushed(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestWatches_are_patient_from_when_others_go_on(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		c := newCompany(t, s)
+		a, b := c.join("", "10"), c.join("", "10")
+		s.write("default", 1)
+		c.saw(a, 1)
+		c.saw(b, 1)
+		s.bookmark()
+		c.watch(map[string]int{"": 1})
+		a.shut()
+		b.shut()
+		for range 1000 {
+			s.write("default", 32<<10)
+		}
+		<-time.After(time.Minute)
+		a.free()
+		<-time.After(time.Millisecond)
+		b.free()
+		c.saw(a, 1001)
+		c.saw(b, 1001)
+		if n := a.counted("detached") + b.counted("detached"); n != 0 {
+			t.Errorf("%d were detached, and the others were 1 ms ahead", n)
+		}
+	})
+}
+
+func TestWatches_that_end_in_good_order_are_not_taken_for_dead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		s.timeouts = true
+		c := newCompany(t, s)
+		a, b := c.join("", "10"), c.join("", "10")
+		for range 6 * 30 { // hours
+			<-time.After(2 * time.Minute)
+			s.write("default", 1)
+		}
+		c.saw(a, len(s.writes))
+		c.saw(b, len(s.writes))
+		if n := a.counted("silent") + b.counted("silent"); n > 0 || a.counted("ended") < 10 {
+			t.Errorf("%d were silent, %d ended", n, a.counted("ended"))
+		}
+		c.check(a, 10, "")
+		c.check(b, 10, "")
+	})
+}
+
+// One is slow, and reads what its own watch has brought long ago; meanwhile etcd is restored, and another reads the new history.
+func TestWatches_are_joined_in_the_same_history_only(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		c := newCompany(t, s)
+		for range 300 {
+			s.write("default", 1)
+		}
+		slow := &member{gate: make(chan struct{}, 1)}
+		slow.resume = "10"
+		slow.onCall = func(call string, _ <-chan struct{}) {
+			if strings.HasPrefix(call, "admit") {
+				<-time.After(10 * time.Millisecond)
+			}
+		}
+		ended := make(chan error, 1)
+		c.running.Go(func() {
+			r := Reader{Client: c.client, Watches: c.watches, Stream: configMaps, Feed: slow, History: slow, Observer: slow}
+			ended <- r.Run(c.ctx)
+		})
+		c.saw(slow, 20)
+		s.change(func() { s.writes, s.cuts = s.writes[:30:30], s.cuts+1 }) // as it was at 40
+		c.join("", "40")
+		c.saw(slow, 25)
+		c.join("", "40")
+		for range 500 {
+			s.write("restored", 1)
+			<-time.After(5 * time.Millisecond)
+		}
+		var rewound *RewoundError
+		select {
+		case err := <-ended:
+			if !errors.As(err, &rewound) {
+				t.Errorf("it ended with %v", err)
+			}
+		case <-time.After(time.Minute):
+			t.Errorf("it has not noticed: %v", slow.reasons)
+		}
+	})
+}
