@@ -16,7 +16,7 @@ import (
 const (
 	// maxWaiting is how many bytes may wait for a follower; at most minWaiting are they when the bound for all is reached.
 	maxWaiting, minWaiting = 4 << 20, 64 << 10
-	// patientFor is how long a watch waits for a follower that has no room while others have.
+	// patientFor is how long a watch waits for a follower that has no room while another is well ahead of it.
 	patientFor = time.Second
 )
 
@@ -168,7 +168,7 @@ func (s *sharedWatch) hand(ctx context.Context, e event) error {
 	defer e.body.Release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var since time.Time // when others had room
+	var since time.Time // when another was well ahead
 	for s.err == nil {
 		slow, others := s.full(&e)
 		if slow == nil {
@@ -201,20 +201,20 @@ func (s *sharedWatch) hand(ctx context.Context, e event) error {
 	return nil
 }
 
-// await waits until a follower that has no room may have some, or others have had it for patientFor since a time that is not zero. The error is ctx's; the caller
-// holds mu, which is free meanwhile.
+// await waits until a follower that has no room may have some, or it is time to look again: when another has been well ahead for patientFor, since a time that is not
+// zero, or may be by now. The error is ctx's; the caller holds mu, which is free meanwhile.
 func (s *sharedWatch) await(ctx context.Context, since time.Time) error {
-	var patience <-chan time.Time
+	wait := patientFor / 10
 	if !since.IsZero() {
-		t := time.NewTimer(patientFor - time.Since(since))
-		defer t.Stop()
-		patience = t.C
+		wait = patientFor - time.Since(since)
 	}
+	look := time.NewTimer(wait)
+	defer look.Stop()
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	select {
 	case <-s.room:
-	case <-patience:
+	case <-look.C:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -244,7 +244,7 @@ func (s *sharedWatch) concerned(e *event) [2][]*follower {
 	}
 }
 
-// full returns a follower that has no room for an event, if there is one, and whether there are others that have room. The caller holds mu.
+// full returns a follower that has no room for an event, if there is one, and whether there are others for which less than half as much waits. The caller holds mu.
 func (s *sharedWatch) full(e *event) (slow *follower, others bool) {
 	for _, of := range s.concerned(e) {
 		for _, f := range of {
@@ -257,7 +257,7 @@ func (s *sharedWatch) full(e *event) (slow *follower, others bool) {
 		return nil, false
 	}
 	for f := range s.all {
-		if f.fullAt == 0 && !f.detached {
+		if !f.detached && f.bytes <= slow.fullAt/2 {
 			return slow, true
 		}
 	}
