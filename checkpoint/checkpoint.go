@@ -60,8 +60,9 @@ type Stream struct {
 	// Resynced is when the newest slot began, in seconds since 1970, in which all of the stream was published again on schedule, or for which that was
 	// not due any more; 0 where there is no schedule.
 	Resynced int64
-	// Kind is that of the stream's objects, which its name does not tell.
-	Kind string
+	// Kind is that of the stream's objects, and Namespaced says that they are in namespaces: the stream's name does not tell.
+	Kind       string
+	Namespaced bool
 	// Entered is the version of the stream's namespace at which a selector of namespaces took it; Leaving the one at which it did not any more, while what the stream
 	// had is being deleted. Empty where there was no such thing.
 	Entered, Leaving string

@@ -88,7 +88,7 @@ func (s Stream) Name() string {
 	return s.Resource.String() + "/" + s.Namespace
 }
 
-// ParseName is the inverse of Stream.Name, but for what the name does not tell: the kind, and the selectors.
+// ParseName is the inverse of Stream.Name, but for what the name does not tell: the kind, the selectors, and of a stream of all namespaces whether there are any.
 func ParseName(name string) (s Stream, ok bool) {
 	resource, namespace, within := strings.Cut(name, "/")
 	plural, rest, found := strings.Cut(resource, ".")

@@ -104,10 +104,11 @@ func drawBatch(t *rapid.T) *checkpoint.Batch {
 				Replay: checkpoint.Replay{
 					To: rapid.SampledFrom([]string{"", "", "7", "x"}).Draw(t, "replay"), Number: rapid.SampledFrom([]int64{0, 1, math.MaxInt64}).Draw(t, "number"),
 				},
-				Resynced: rapid.SampledFrom([]int64{0, 1, 1_764_000_000, math.MaxInt64}).Draw(t, "resynced"),
-				Kind:     rapid.String().Draw(t, "kind"),
-				Entered:  drawVersion(t),
-				Leaving:  drawVersion(t),
+				Resynced:   rapid.SampledFrom([]int64{0, 1, 1_764_000_000, math.MaxInt64}).Draw(t, "resynced"),
+				Kind:       rapid.String().Draw(t, "kind"),
+				Namespaced: rapid.Bool().Draw(t, "namespaced"),
+				Entered:    drawVersion(t),
+				Leaving:    drawVersion(t),
 			}
 		}
 		b.Put[stream] = map[string]checkpoint.Row{}

@@ -37,7 +37,7 @@ func (p *session) follow(ctx context.Context, spec *StreamSpec) error {
 			if offers == nil {
 				round = -1
 			} else {
-				f.start(ctx, streams, offers, &first)
+				f.start(ctx, streams, offers, firstOnly(&first, round == 0))
 			}
 			if round == 0 {
 				streams.Go(func() error {
@@ -55,6 +55,14 @@ func (p *session) follow(ctx context.Context, spec *StreamSpec) error {
 		}
 	})
 	return streams.Wait()
+}
+
+// firstOnly returns who counts the streams that are not open yet: only those of the first round are waited for, and a group that is waited for must not count more.
+func firstOnly(first *sync.WaitGroup, is bool) *sync.WaitGroup {
+	if is {
+		return first
+	}
+	return &sync.WaitGroup{}
 }
 
 // start reads what is not read yet. Opening counts what is not open yet.
@@ -169,7 +177,7 @@ func (p *session) stored() (all []source.Stream) {
 	for name, saved := range p.state.Streams {
 		at, ok := source.ParseName(name)
 		if ok && !open[name] && saved.Kind != "" && p.holds(name, saved) {
-			at.Kind = saved.Kind
+			at.Kind, at.Namespaced = saved.Kind, saved.Namespaced
 			all = append(all, at)
 		}
 	}

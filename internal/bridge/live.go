@@ -141,7 +141,12 @@ func (s *stream) unserved(ctx context.Context, offers *source.Offers) *ending {
 	case served == nil:
 		gone := s.session.cfg.Catalog.Gone(ctx, s.Stream.Resource)
 		return &ending{gone: gone, doubtful: !gone}
-	case s.isIn(served) || s.spec.Pinned:
+	case s.isIn(served):
+		if now, _ := served.In(s.Version); now != s.Stream.Resource {
+			return &ending{to: now} // what is stored of it was wrong, or it was defined anew
+		}
+		return nil
+	case s.spec.Pinned:
 		return nil
 	default:
 		return &ending{to: served.Versions[0]}

@@ -189,7 +189,7 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 		pending: map[string]*object{}, again: make(chan string, 1), resync: newResyncs(),
 		saved: saved, committed: saved, stored: stored, fingerprint: at.Scope(), losses: p.state.Log.Losses,
 	}
-	s.saved.Kind = at.Kind
+	s.saved.Kind, s.saved.Namespaced = at.Kind, at.Namespaced
 	s.encodeAs(saved.History)
 	s.olds = newOlds(spec, s.encoder, p.packing)
 	for _, o := range []*rate.Sometimes{&s.often.unencodable, &s.often.contested, &s.often.rejected, &s.often.refused, &s.often.undecided} {

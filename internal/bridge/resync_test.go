@@ -252,7 +252,7 @@ func TestResync_is_due_once_a_slot_and_not_in_the_first(t *testing.T) {
 		}
 		return is
 	}
-	if due(0) || s.saved != (checkpoint.Stream{Kind: "ConfigMap"}) {
+	if due(0) || s.saved != (checkpoint.Stream{Kind: "ConfigMap", Namespaced: true}) {
 		t.Errorf("it is due before there was a list; saved is %+v", s.saved)
 	}
 	snapshot(t, s, "10", "a u1 5")

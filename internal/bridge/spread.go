@@ -63,7 +63,7 @@ func (p *session) spread(ctx context.Context, spec *StreamSpec) error {
 			all, changed, err := p.cfg.Namespaces.Now()
 			p.unresolved(what, err)
 			if err == nil {
-				f.start(ctx, streams, all, &first)
+				f.start(ctx, streams, all, firstOnly(&first, !begun))
 			}
 			if err == nil && !begun {
 				begun = true

@@ -27,3 +27,15 @@ func TestStoredAs_finds_a_stream_by_any_version(t *testing.T) {
 		}
 	}
 }
+
+// A resource that is not served when the process starts is read as it was before: without its namespaces all keys would be others.
+func TestSession_knows_of_a_stored_stream_what_its_name_does_not_tell(t *testing.T) {
+	log, store := newFakeLog(), &memoryStore{}
+	r, _ := saved(t, log, store)
+	_ = r.stop()
+	r = start(t, log, store)
+	all := r.session.stored()
+	if len(all) != 1 || all[0].Kind != "ConfigMap" || !all[0].Namespaced {
+		t.Errorf("it knows %+v", all)
+	}
+}

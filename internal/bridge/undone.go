@@ -55,7 +55,7 @@ func end(saved *checkpoint.Stream, cause *source.RewoundError) bool {
 func (s *stream) over(cause *source.RewoundError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.saved == (checkpoint.Stream{Kind: s.saved.Kind, Entered: s.saved.Entered}) && s.listing == "" || !end(&s.saved, cause) {
+	if s.saved == (checkpoint.Stream{Kind: s.saved.Kind, Namespaced: s.saved.Namespaced, Entered: s.saved.Entered}) && s.listing == "" || !end(&s.saved, cause) {
 		return
 	}
 	if s.revoked == nil {

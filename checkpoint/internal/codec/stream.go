@@ -11,12 +11,13 @@ import (
 
 // What follows a stream's texts, in this order.
 const (
-	streamAlone    = 1 << 0
-	streamResynced = 1 << 1
-	streamReplay   = 1 << 2
-	streamKind     = 1 << 3
-	streamSelected = 1 << 4
-	streamFlags    = streamAlone | streamResynced | streamReplay | streamKind | streamSelected
+	streamAlone      = 1 << 0
+	streamResynced   = 1 << 1
+	streamReplay     = 1 << 2
+	streamKind       = 1 << 3
+	streamSelected   = 1 << 4
+	streamNamespaced = 1 << 5
+	streamFlags      = streamAlone | streamResynced | streamReplay | streamKind | streamSelected | streamNamespaced
 )
 
 // AppendStream appends position, fingerprint, history, unannounced version and objects, gap's from and cause, repair, announced, what is owed, undone, flags,
@@ -55,6 +56,7 @@ func streamHas(s *checkpoint.Stream) (flags byte) {
 		{streamResynced, s.Resynced > 0},
 		{streamReplay, s.Replay != checkpoint.Replay{}},
 		{streamKind, s.Kind != ""},
+		{streamNamespaced, s.Namespaced},
 		{streamSelected, s.Entered+s.Leaving != ""},
 	} {
 		if has.is {
@@ -95,6 +97,7 @@ func (d *Decoder) flagged(flags uint64, s *checkpoint.Stream) (resynced, number 
 	if flags&streamReplay != 0 {
 		s.Replay.To, number = d.Text(), d.Uvarint()
 	}
+	s.Namespaced = flags&streamNamespaced != 0
 	if flags&streamKind != 0 {
 		s.Kind = d.Text()
 	}
