@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Path names values within an object: names with dots between, ["a name"] where a name has other characters, and [*] for every element of
+// Path names values within an object: names with dots between, ["a name"] where a name has other characters, or nothing but digits, and [*] for every element of
 // a list or every member of an object.
 //
 // A name that meets a list is looked for in each of its elements, so that spec.containers.image is spec.containers[*].image. What is
@@ -70,6 +70,8 @@ func (p *Path) plain(s string) (rest, wrong string) {
 		return "", "a name is missing"
 	case n == 0:
 		return "", "a name does not begin like this"
+	case strings.Trim(s[:n], "0123456789") == "":
+		return "", fmt.Sprintf("%s is no place in a list: write [*] for all elements, or [\"%[1]s\"] for a member of that name,", s[:n])
 	}
 	p.steps = append(p.steps, step{name: s[:n]})
 	return s[n:], ""

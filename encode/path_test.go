@@ -33,6 +33,7 @@ func TestParsePath_refuses_what_it_does_not_understand_and_says_where(t *testing
 		"a[*]b":                   "a name does not go on like this at character 5",
 		"a.example.com/x":         "a name does not go on like this at character 14",
 		`a.example\.com`:          "a name does not go on like this at character 10",
+		"spec.list.0.value":       `0 is no place in a list: write [*] for all elements, or ["0"] for a member of that name, at character 11`,
 		"spec[0]":                 "a bracket has neither a name in quotes nor * at character 5",
 		"spec[":                   "a bracket has neither a name in quotes nor * at character 5",
 		"spec[]":                  "a bracket has neither a name in quotes nor * at character 5",
