@@ -136,7 +136,9 @@ func (c *cluster) answer(q url.Values) step {
 	}
 	from := 0
 	if token := q.Get("continue"); token != "" {
-		_, _ = fmt.Sscanf(token, "%d-%d", &version, &from)
+		if _, err := fmt.Sscanf(token, "%d-%d", &version, &from); err != nil {
+			_, _ = fmt.Sscanf(token, "latest-%d", &from) // of the present, whenever that is
+		}
 	}
 	if version < c.compacted {
 		return step{status: http.StatusGone, body: statusOf(http.StatusGone, "Expired", "the required revision has been compacted")}

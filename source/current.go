@@ -23,21 +23,18 @@ func (i *Item) Size() int { return held(bodySize(i.raw, i.resource)) }
 func (i *Item) Body() *Body { return newListBody(i.raw, i.resource) }
 
 // Current calls f with every object that the stream has, in no order that is promised, and holds one at a time. What exists from the call to the
-// return is told, once unless a page has to be read twice, in a state that it had in that time. A list whose version the API server forgets while it
-// is read, as after some minutes, is read on as of later.
+// return is told, once unless the API server forgets the version of the list while it is read, as after some minutes: then it is read on as of later. The state is one that the
+// object had in that time.
 //
-// A page that fails is asked for again, less and less often. The error is f's, which ends it, ctx's, or says why it is of no use to ask on; what f was
-// told before holds.
+// A page that fails is asked for again, less and less often. The error is f's, which ends it, ctx's, or says why it is of no use to ask on, as where an API server that knows
+// no pages has too much to send; what f was told before holds.
 func Current(ctx context.Context, c *Client, s Stream, f func(*Item) error) error {
 	l := currentList{client: c, stream: s, f: f}
-	q := pageQuery{limit: pageSize}
-	for {
-		meta, err := l.page(ctx, q)
-		if err != nil || meta.Continue == "" {
-			return err
-		}
-		q = pageQuery{limit: pageSize, token: meta.Continue}
+	meta, err := l.begin(ctx, "")
+	for err == nil && meta.Continue != "" {
+		meta, err = l.page(ctx, meta.Continue)
 	}
+	return err
 }
 
 // currentList is one call of [Current].
@@ -49,14 +46,35 @@ type currentList struct {
 	stopped error
 }
 
-// page reads a page, again and again if need be. What was told of one that broke off is not told again, unless the list is read on as of later: then the
+// begin reads on with a token, or without at the beginning, that is of no version: whatever is read is as of then, and what is read again is another list. So the page is
+// small, and nothing of it is told before its end. What follows it is of its version.
+func (l *currentList) begin(ctx context.Context, token string) (meta listMeta, err error) {
+	var items [][]byte
+	later, err := l.retried(ctx, token, func() (_ bool, err error) {
+		meta, items, err = l.client.readFirst(ctx, l.stream, pageQuery{token: token})
+		return false, err
+	})
+	if later != "" {
+		return l.begin(ctx, later)
+	}
+	if err != nil {
+		return meta, err
+	}
+	for _, raw := range items {
+		if err := l.tell(raw); err != nil {
+			return meta, err
+		}
+	}
+	return meta, nil
+}
+
+// page reads a page of a version. What was told of one that broke off is not told again, unless the list is read on as of later: then the
 // page may have other objects.
-func (l *currentList) page(ctx context.Context, q pageQuery) (listMeta, error) {
-	var retry backoff
-	var patient patience
-	for told := 0; ; {
+func (l *currentList) page(ctx context.Context, token string) (meta listMeta, err error) {
+	told := 0
+	later, err := l.retried(ctx, token, func() (more bool, err error) {
 		seen, before := 0, told
-		meta, err := l.client.readPage(ctx, l.stream, q, func(raw []byte) error {
+		meta, err = l.client.readPage(ctx, l.stream, pageQuery{limit: pageSize, token: token}, func(raw []byte) error {
 			if seen++; seen <= told {
 				return nil
 			}
@@ -66,21 +84,35 @@ func (l *currentList) page(ctx context.Context, q pageQuery) (listMeta, error) {
 			told = seen
 			return nil
 		})
+		return told > before, err
+	})
+	if later != "" {
+		return l.begin(ctx, later)
+	}
+	return meta, err
+}
+
+// retried reads a page, again and again if need be. Read reports whether it came further than before: f may take longer than an API server waits. Later is not empty where
+// the list goes on with that token only.
+func (l *currentList) retried(ctx context.Context, token string, read func() (more bool, err error)) (later string, err error) {
+	var retry backoff
+	var patient patience
+	for {
+		more, err := read()
 		later := continuation(err)
 		switch {
 		case err == nil, l.stopped != nil, ctx.Err() != nil:
-			return meta, err
-		case later != "" && later != q.token:
-			q.token, told = later, 0
-			continue
-		case told > before: // f may take longer than an API server waits
+			return "", err
+		case later != "" && later != token:
+			return later, nil
+		case more:
 			retry.reset()
 			patient = patience{}
 		case patient.spent(err):
-			return meta, err
+			return "", err
 		}
 		if err := retry.wait(ctx, err); err != nil {
-			return meta, err
+			return "", err
 		}
 	}
 }

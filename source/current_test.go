@@ -55,7 +55,7 @@ func TestCurrent_tells_what_exists(t *testing.T) {
 			t.Errorf("error %v, %d objects, want %d", err, len(got), len(want))
 		}
 		for i, q := range server.asked {
-			if server.accepted[i] != acceptObjects || q.Get("resourceVersion") != "" || q.Get("limit") != strconv.Itoa(pageSize) {
+			if server.accepted[i] != acceptObjects || q.Get("resourceVersion") != "" || q.Get("limit") != map[bool]string{true: "1", false: strconv.Itoa(pageSize)}[i == 0] {
 				t.Errorf("asked for %v, accepting %s", q, server.accepted[i])
 			}
 		}
@@ -67,22 +67,69 @@ func TestCurrent_asks_again_and_tells_nothing_twice(t *testing.T) {
 	items := newCluster(t, 5000, writes...).items(5000, "", "")
 	for name, fault := range map[string]*step{
 		"no answer":            {cut: true},
-		"half a page":          {body: listOf("5000", "5000-500", items[:pageSize]...)[:20000], cut: true},
+		"half a page":          {body: listOf("5000", "5000-501", items[1:pageSize+1]...)[:20000], cut: true},
 		"too many requests":    {status: http.StatusTooManyRequests, after: "1", body: statusOf(http.StatusTooManyRequests, "TooManyRequests", "slow down")},
 		"an error for a while": {status: http.StatusInternalServerError, body: statusOf(http.StatusInternalServerError, "InternalError", "etcd")},
 	} {
+		for _, first := range []int{0, 1} {
+			if first == 0 && name == "half a page" {
+				continue // it has one object
+			}
+			t.Run(fmt.Sprintf("%s of page %d", name, first+1), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					server := newCluster(t, 5000, writes...)
+					server.fault = func(n int, _ url.Values) *step {
+						if n >= first && n < first+3 {
+							return fault
+						}
+						return nil
+					}
+					got, err := current(t, server, nil)
+					if err != nil || !slices.Equal(got, want) {
+						t.Errorf("error %v, %d objects, want %d", err, len(got), len(want))
+					}
+				})
+			})
+		}
+	}
+}
+
+// Before its first page has been read, a list is of no version, and so it is where the API server has forgotten the one that it was of: what is read again then is another list.
+func TestCurrent_misses_nothing_where_an_object_goes_while_a_page_of_no_version_breaks_off(t *testing.T) {
+	for name, forgets := range map[string]bool{"the first page": false, "one read on as of later": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newCluster(t, 5000, writes...)
-				server.fault = func(n int, _ url.Values) *step {
-					if n < 3 {
-						return fault
-					}
-					return nil
+				writes, want := manyObjects(10)
+				server := newCluster(t, 20, append(writes, write{rev: 11, name: "o00001", uid: "u-o00001", gone: true}, write{rev: 12, name: "o00002", uid: "u-o00002", gone: true})...)
+				server.now = 10
+				goes := func() { // two that a broken page has told
+					server.mu.Lock()
+					defer server.mu.Unlock()
+					server.now = 12
 				}
-				got, err := current(t, server, nil)
-				if err != nil || !slices.Equal(got, want) {
-					t.Errorf("error %v, %d objects, want %d", err, len(got), len(want))
+				broke := false
+				server.fault = func(_ int, q url.Values) *step {
+					token := q.Get("continue")
+					if forgets && strings.HasPrefix(token, "10-") {
+						body := statusOf(http.StatusGone, "Expired", "the provided continue parameter is too old")
+						return &step{status: http.StatusGone, body: strings.Replace(body, `"kind"`, `"metadata":{"continue":"latest-1"},"kind"`, 1)}
+					}
+					if broke || token != map[bool]string{true: "latest-1"}[forgets] {
+						return nil
+					}
+					broke = true
+					items := server.items(10, "", "")[len(token)/len("latest-1"):]
+					page := listOf("10", "", items...)
+					return &step{body: page[:len(page)-len(items[len(items)-1])], cut: true}
+				}
+				got, err := current(t, server, func(int) error { goes(); return nil })
+				if !broke || err != nil {
+					t.Fatalf("broken off: %v, error %v", broke, err)
+				}
+				for _, o := range want[3:] {
+					if !slices.Contains(got, o) {
+						t.Errorf("%s exists from the call to the return and is not told: %v", o, got)
+					}
 				}
 			})
 		})
@@ -105,7 +152,7 @@ func TestCurrent_goes_on_when_the_version_of_its_list_is_gone(t *testing.T) {
 		writes, want := manyObjects(pageSize + 10)
 		server := newCluster(t, 5001, append(writes, write{rev: 5001, name: "z", uid: "u-z"})...)
 		server.now = 5000
-		server.fault = forgetting(fmt.Sprintf("5001-%d", pageSize))
+		server.fault = forgetting("5001-1")
 		got, err := current(t, server, func(int) error {
 			server.mu.Lock()
 			defer server.mu.Unlock()

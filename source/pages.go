@@ -70,17 +70,23 @@ func (w *wire) firstPage(ctx context.Context, exact string) (meta listMeta, item
 		giveUp = new(patience).spent
 	}
 	err = w.retried(ctx, giveUp, func() (err error) {
-		items = nil
-		size := 0
-		meta, err = w.client.readPage(ctx, w.stream, pageQuery{limit: 1, exact: exact}, func(raw []byte) error {
-			if size += len(raw); size > maxUnpaged && len(items) > 0 {
-				return unreadable("the API server knows no pages, and its list has more than %d bytes", maxUnpaged)
-			}
-			items = append(items, append([]byte(nil), raw...))
-			// Nothing is announced before it is known that this can be read.
-			_, err := parseObject(raw, w.stream.Namespaced)
-			return err
-		})
+		meta, items, err = w.client.readFirst(ctx, w.stream, pageQuery{exact: exact})
+		return err
+	})
+	return meta, items, err
+}
+
+// readFirst reads the smallest page there is, as firstPage has it, to its end.
+func (c *Client) readFirst(ctx context.Context, s Stream, q pageQuery) (meta listMeta, items [][]byte, err error) {
+	q.limit = 1
+	size := 0
+	meta, err = c.readPage(ctx, s, q, func(raw []byte) error {
+		if size += len(raw); size > maxUnpaged && len(items) > 0 {
+			return unreadable("the API server knows no pages, and its list has more than %d bytes", maxUnpaged)
+		}
+		items = append(items, append([]byte(nil), raw...))
+		// Nothing is announced before it is known that this can be read.
+		_, err := parseObject(raw, s.Namespaced)
 		return err
 	})
 	return meta, items, err
