@@ -209,7 +209,7 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 // handler serves what the process tells, and takes what it is asked for.
 func (p *process) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(resync.Path, resync.Handler(p.running))
+	mux.Handle(resync.Path, resync.Handler(p.cfg.Server.Listen, p.running))
 	mux.Handle("/", bridge.Handler(p.registry, p.running, p.startError))
 	return mux
 }

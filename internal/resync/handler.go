@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 )
@@ -45,8 +47,9 @@ type Stream struct {
 	Problem   string             `json:"problem,omitempty"`
 }
 
-// Handler serves [Path]. No pipelines means that they are yet to be made. A page of another site cannot make a browser ask for anything.
-func Handler(pipelines func() []*bridge.Pipeline) http.Handler {
+// Handler serves [Path] at listen, the address that the server was told to listen at. No pipelines means that they are yet to be made. A page of another site cannot make a
+// browser ask for anything: not as itself, and not under a name that leads to the loopback address, by which alone a bridge is meant to be asked that listens there.
+func Handler(listen string, pipelines func() []*bridge.Pipeline) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusOK, answer(bridge.Resyncs(pipelines())))
@@ -66,7 +69,29 @@ func Handler(pipelines func() []*bridge.Pipeline) http.Handler {
 			write(w, http.StatusBadRequest, Refusal{err.Error()})
 		}
 	})
-	return http.NewCrossOriginProtection().Handler(mux)
+	return known(hostOf(listen), http.NewCrossOriginProtection().Handler(mux))
+}
+
+// known refuses what comes to the loopback address for a host that is neither an address, nor localhost, nor name: anybody's name may lead there (DNS rebinding). What
+// comes from elsewhere may be for any name, such as that of a Service.
+func known(name string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		at, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+		host := hostOf(r.Host)
+		if at != nil && at.IP.IsLoopback() && net.ParseIP(host) == nil && !strings.EqualFold(host, "localhost") && !strings.EqualFold(host, name) {
+			write(w, http.StatusForbidden, Refusal{fmt.Sprintf("the name %q is none of this bridge's; ask for an address, such as 127.0.0.1, or localhost", host)})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hostOf returns the host of an address that may have a port.
+func hostOf(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return strings.Trim(address, "[]")
 }
 
 // startingError says that nothing can be asked for yet.
