@@ -130,22 +130,33 @@ type content interface {
 
 // republishOne queues the state of an object once more, unless it is not what the log has: a newer one is on its way then. The error is ctx's.
 func (s *stream) republishOne(ctx context.Context, id source.Ident, item content, suffix string, limit *rate.Limiter) (queued bool, err error) {
-	for !s.repeats(id) {
-		steady, err := s.awaitSteady(ctx)
-		if err != nil || steady {
+	for steady := false; !steady; {
+		if !s.repeats(id) {
+			if steady, err = s.awaitSteady(ctx); err != nil || steady {
+				return false, err
+			}
+			continue
+		}
+		if queued, steady, err = s.republishNow(ctx, id, item, suffix, limit); err != nil {
 			return false, err
 		}
 	}
+	return queued, nil
+}
+
+// republishNow queues the state of an object once there is room for it, if the log has it then. Where the stream is not steady by then, that is not known, and nothing
+// is queued. The error is ctx's.
+func (s *stream) republishNow(ctx context.Context, id source.Ident, item content, suffix string, limit *rate.Limiter) (queued, steady bool, err error) {
 	if err := limit.Wait(ctx); err != nil {
-		return false, err
+		return false, false, err
 	}
 	if err := s.resync.room.Acquire(ctx, 1); err != nil {
-		return false, err
+		return false, false, err
 	}
 	size := item.Size()
 	if err := s.session.budget.acquire(ctx, size, true); err != nil {
 		s.resync.room.Release(1)
-		return false, err
+		return false, false, err
 	}
 	now := time.Now()
 	d := delta{again: true, Change: source.Change{
@@ -155,12 +166,13 @@ func (s *stream) republishOne(ctx context.Context, id source.Ident, item content
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := d.Key()
-	if !s.logged(key, d.Ident) {
+	steady = s.steady() // the ticket is open: whoever begins something from here on waits for it
+	if !steady || !s.logged(key, d.Ident) {
 		s.drop(&d.Change)
-		return false, nil
+		return false, steady, nil
 	}
 	s.enqueue(key, d)
-	return true, nil
+	return true, true, nil
 }
 
 // repeats reports whether publishing that state says nothing but what the log has.

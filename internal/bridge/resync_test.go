@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -143,31 +144,53 @@ func TestResync_waits_while_a_list_goes_on(t *testing.T) {
 			func() { s.mu.Lock(); s.distrusted = false; s.mu.Unlock() },
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r.settle()
-			before := len(log.lines())
-			c.begin()
-			id := source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "5"}
-			ended := make(chan error, 1)
-			go func() {
-				_, err := s.republishOne(t.Context(), id, testContent{id}, ".r"+strconv.Itoa(before), rate.NewLimiter(rate.Inf, 1))
-				ended <- err
-			}()
-			select {
-			case err := <-ended:
-				t.Fatalf("it did not wait (%v)", err)
-			case <-time.After(20 * time.Millisecond):
-			}
-			c.end()
-			if err := <-ended; err != nil {
-				t.Fatal(err)
-			}
-			r.settle()
-			if got := log.lines(); got[len(got)-1] != "updated default/a u1 5 resync" {
-				t.Errorf("the log ends with %v", got[before:])
-			}
-		})
+		for _, midst := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, in the midst of an object: %v", name, midst), func(t *testing.T) {
+				r.settle()
+				before := len(log.lines())
+				id := source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "5"}
+				content := &lateContent{testContent: testContent{id}}
+				if content.first = c.begin; !midst {
+					content.first = func() {}
+					c.begin()
+				}
+				ended := make(chan error, 1)
+				go func() {
+					_, err := s.republishOne(t.Context(), id, content, ".r"+strconv.Itoa(before), rate.NewLimiter(rate.Inf, 1))
+					ended <- err
+				}()
+				select {
+				case err := <-ended:
+					t.Fatalf("it did not wait (%v)", err)
+				case <-time.After(20 * time.Millisecond):
+				}
+				c.end()
+				if err := <-ended; err != nil {
+					t.Fatal(err)
+				}
+				r.settle()
+				if got := log.lines(); got[len(got)-1] != "updated default/a u1 5 resync" {
+					t.Errorf("the log ends with %v", got[before:])
+				}
+				if n := r.budget.count.Load(); n != 0 || !s.resync.room.TryAcquire(resyncAhead) {
+					t.Fatalf("%d changes are open, or what was dropped takes room", n)
+				}
+				s.resync.room.Release(resyncAhead)
+			})
+		}
 	}
+}
+
+// lateContent calls first when it is read for the first time: the object is about to be queued then.
+type lateContent struct {
+	testContent
+	first func()
+	once  sync.Once
+}
+
+func (c *lateContent) Body() *source.Body {
+	c.once.Do(c.first)
+	return c.testContent.Body()
 }
 
 // An object that is listed again in another history is published by that, also where it is as it was.
