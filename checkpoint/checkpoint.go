@@ -25,7 +25,7 @@ type Row struct {
 	Deleted bool
 	// Digest stands for the part of the state that matters to whoever decides what is published, as far as that is known; else it is zero.
 	Digest [16]byte
-	// Form stands for how the log's last event of the object tells this very state, where that is known and it tells all of it; else it is zero.
+	// Form stands for what the log's last event of the object tells of this very state, where that is known and the next event may be made from it; else it is zero.
 	Form uint32
 	// Again says that the log may be told this state, and older ones, once more, where the stream has a Replay: it has told them before that was asked for.
 	Again bool

@@ -116,6 +116,8 @@ type Encoder struct {
 	extra attributes
 	// identity is `{"apiVersion":…,"kind":…,"metadata":`.
 	identity []byte
+	// form stands for what data depend on besides the object.
+	form uint32
 }
 
 // New returns the encoder of a stream. It panics if cfg has a mode, a payload, a profile or a name in Keep that does not exist, a path that
@@ -158,6 +160,7 @@ func New(stream source.Stream, cfg Config) *Encoder {
 	if cfg.Payload == MergePatch || cfg.Payload == JSONPatch {
 		e.object = e.with(Object)
 	}
+	e.form = formOf(e)
 	return e
 }
 

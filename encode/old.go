@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"slices"
 
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -75,9 +76,14 @@ func (e *Encoder) appendPatch(dst, from, to []byte) ([]byte, bool) {
 // formVersion is increased when the same configuration gives other data than before.
 const formVersion = 1
 
-// Form stands for all that the data of an object depend on besides the object: encoders of the same form give the same data. It is never 0, and
-// shows nothing of a key.
-func (e *Encoder) Form() uint32 {
+// Form stands for data, and for all that they depend on besides the object: what has the form of data that were published is, but for one case in 2³², what was
+// published. It is the same in every process, never 0, and says nothing of what data do not show, nor of a key.
+func (e *Encoder) Form(data []byte) uint32 {
+	return max(crc32.Update(e.form, crc32.MakeTable(crc32.Castagnoli), data), 1)
+}
+
+// formOf stands for all that the data of an object depend on besides the object.
+func formOf(e *Encoder) uint32 {
 	h := sha256.New()
 	_, _ = fmt.Fprintf(h, "%d %t %t %t\n", formVersion, e.keepManaged, e.keepApplied, e.redact)
 	paths := make([]string, 0, len(e.cfg.Redact))
@@ -91,5 +97,5 @@ func (e *Encoder) Form() uint32 {
 		_, _ = key.Write([]byte("form"))
 		_, _ = h.Write(key.Sum(nil))
 	}
-	return binary.LittleEndian.Uint32(h.Sum(nil)) | 1
+	return binary.LittleEndian.Uint32(h.Sum(nil))
 }

@@ -186,15 +186,18 @@ func TestForm_is_another_one_where_data_may_be(t *testing.T) {
 	} {
 		cfg := config()
 		edit(&cfg)
-		form := New(source.Stream{Resource: secrets}, cfg).Form()
+		form := New(source.Stream{Resource: secrets}, cfg).Form([]byte("{}"))
 		if other, ok := forms[form]; ok || form == 0 {
 			t.Errorf("%s has the form %d, as %s", name, form, other)
 		}
 		forms[form] = name
 		same := cfg
 		same.Payload, same.Mode, same.History = JSONPatch, Structured, 3
-		if New(source.Stream{Resource: secrets}, same).Form() != form {
+		if New(source.Stream{Resource: secrets}, same).Form([]byte("{}")) != form {
 			t.Errorf("%s: what data do not depend on changes the form", name)
+		}
+		if New(source.Stream{Resource: secrets}, cfg).Form([]byte(`{"a":1}`)) == form {
+			t.Errorf("%s: other data have the form", name)
 		}
 	}
 }

@@ -35,13 +35,21 @@ func (s *stream) stateBefore(key string, a *attempt, row checkpoint.Row) (find f
 		}
 		b := s.olds.before(key, row, r.old)
 		if a.unknown = b == nil; a.unknown {
-			s.metrics.unknownOlds.Inc()
+			s.missed(a)
 			return nil
 		}
 		r.old = b
 		return b
 	}
 	return find, func() { s.olds.packer.rooms.Put(r) }
+}
+
+// missed counts an attempt of which it was asked what was before, and that was not known.
+func (s *stream) missed(a *attempt) {
+	if !a.missed {
+		a.missed = true
+		s.metrics.unknownOlds.Inc()
+	}
 }
 
 // encodeFrom is Encoder.ChangeFrom with what the log has. What the log turned out to have is not known, and what is published again may be for somebody who
@@ -56,7 +64,7 @@ func (s *stream) encodeFrom(o *object, row checkpoint.Row) error {
 		if was = k.logged(o.key, row, r.old); was.Data != nil {
 			r.old = was.Data
 		} else if d.Op == source.Updated {
-			s.metrics.unknownOlds.Inc()
+			s.missed(a)
 		}
 	}
 	a.based = was.Data != nil
@@ -66,7 +74,7 @@ func (s *stream) encodeFrom(o *object, row checkpoint.Row) error {
 	}
 	r.data = data
 	if d.Op != source.Deleted {
-		a.data = k.packer.pack(data)
+		a.data, a.form = k.packer.pack(data), s.encoder.Form(data)
 	}
 	return nil
 }
@@ -78,6 +86,9 @@ func (s *stream) separable(a *attempt, err error) bool {
 
 // keep takes over what an attempt has left, at its place in the log: from now on that was before. Published: the log has the attempt's event, and not something in
 // its place.
+//
+// What is published again is no base: it has the version of an event that consumers have already, perhaps with other data, and they pass over it. Nor is an event in another
+// partition than what it was made from: who reads that partition alone needs a whole object there.
 func (s *stream) keep(key string, a *attempt, place *checkpoint.Row) {
 	k, d := s.olds, &a.delta
 	if k == nil {
@@ -98,10 +109,11 @@ func (s *stream) keep(key string, a *attempt, place *checkpoint.Row) {
 		d.form = place.Form // it is the state that the row had
 	}
 	if a.acknowledged {
+		moved := a.based && place.Partition != o.partition
 		o.data = nil
 		// The event that the broker had already may have been encoded otherwise.
-		if k.data && place.Fresh && a.rejected == nil && a.whole == nil {
-			d.form = k.form
+		if k.data && place.Fresh && a.rejected == nil && a.whole == nil && d.IDSuffix == "" && !moved {
+			d.form = a.form
 			o.data, o.version, o.sequence, o.partition = a.data, d.ResourceVersion, place.Sequence, place.Partition
 		}
 	}
@@ -148,7 +160,8 @@ func (s *stream) primeAt() string {
 	return at
 }
 
-// primeObject keeps an object that is as its row has it.
+// primeObject keeps an object that is as its row has it. Of its data the row's form has the last word: an API server of another version, or with another schema, serves another
+// object at the same version.
 func (s *stream) primeObject(id source.Ident, body *source.Body) error {
 	key := id.Key()
 	row, ok := s.ledger.Get(key)
@@ -159,9 +172,9 @@ func (s *stream) primeObject(id source.Ident, body *source.Body) error {
 	if s.olds.states {
 		o.state, o.seen = s.olds.packer.pack(body.Bytes()), id.ResourceVersion
 	}
-	if s.olds.data && row.Form == s.olds.form {
+	if s.olds.data && row.Form != 0 {
 		data, err := s.encoder.Data(&source.Change{Op: source.Updated, Ident: id, Body: body})
-		if err == nil {
+		if err == nil && s.encoder.Form(data) == row.Form {
 			o.data, o.version, o.sequence, o.partition = s.olds.packer.pack(data), id.ResourceVersion, row.Sequence, row.Partition
 		}
 	}

@@ -5,6 +5,7 @@ package bridge
 import (
 	"errors"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -188,5 +189,17 @@ func TestMetrics_of_a_stream_go_with_it(t *testing.T) {
 	}
 	if got := series("other"); len(want) < 10 || !slices.Equal(got, want) {
 		t.Errorf("of another stream there is %v, was %v", got, want)
+	}
+}
+
+// What may be true of every event is said now and then, and not only once.
+func TestOften_has_an_interval_for_all(t *testing.T) {
+	var o often
+	o.set(logEvery)
+	all := reflect.ValueOf(&o).Elem()
+	for i := range all.NumField() {
+		if interval := all.Field(i).FieldByName("Interval").Int(); interval != int64(logEvery) {
+			t.Errorf("%s has the interval %d", all.Type().Field(i).Name, interval)
+		}
 	}
 }

@@ -68,11 +68,12 @@ type attempt struct {
 	whole    *whole
 	// rejected is why the broker does not take the event itself.
 	rejected error
-	// state and data are what olds keep of the attempt once it has ended. Based: the message is made from what was before; alone: it must not be.
+	// state and data are what olds keep of the attempt once it has ended, form what a row has of the latter. Based: the message is made from what was before; alone: it must not be.
 	state, data  []byte
+	form         uint32
 	based, alone bool
-	// unknown: the filter has asked for the state before, and it was not known.
-	unknown bool
+	// unknown: the filter has asked for the state before, and it was not known. Missed: that something was not known has been counted.
+	unknown, missed bool
 	// acknowledged: the broker has the message.
 	acknowledged bool
 	// blocked: the broker does not take the rejection, or the marker, either.

@@ -18,9 +18,8 @@ import (
 //
 // It is safe for concurrent use; one object's turns are its attempts, of which there is one at a time.
 type olds struct {
-	// data and states say which of the two is kept; form is that of the data.
+	// data and states say which of the two is kept.
 	data, states bool
-	form         uint32
 	packer       *packer
 
 	mu    sync.Mutex
@@ -45,12 +44,12 @@ func (o *old) size(key string) int { return len(o.data) + len(o.state) + len(key
 const oldOverhead = 256
 
 // newOlds returns nil where nothing is to be kept.
-func newOlds(spec *StreamSpec, e *encode.Encoder, p func() *packer) *olds {
+func newOlds(spec *StreamSpec, p func() *packer) *olds {
 	k := &olds{data: spec.Encoding.Payload.FromOld(), states: spec.Olds, of: map[string]old{}}
 	if !k.data && !k.states {
 		return nil
 	}
-	k.form, k.packer = e.Form(), p()
+	k.packer = p()
 	return k
 }
 

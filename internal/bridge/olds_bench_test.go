@@ -28,7 +28,7 @@ func BenchmarkEncodeFrom(b *testing.B) {
 			spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test", Payload: payload}}
 			at := source.Stream{Resource: source.Resource{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}
 			e := spec.encoder(at, 0)
-			s := &stream{Stream: at, spec: spec, encoder: e, olds: newOlds(spec, e, newPacker)}
+			s := &stream{Stream: at, spec: spec, encoder: e, olds: newOlds(spec, newPacker)}
 			o := &object{stream: s, key: "n/p"}
 			o.attempt = attempt{message: &sink.Message{}, delta: delta{Change: source.Change{
 				Op: source.Updated, Ident: source.Ident{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "48211734"}, Body: source.NewBody(raw),

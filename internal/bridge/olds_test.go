@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -441,7 +443,7 @@ func TestOlds_a_filter_is_told_the_state_before_published_or_not(t *testing.T) {
 
 func TestOlds_what_depends_on_a_state_that_is_not_known_is_published_and_no_fault_of_the_filter(t *testing.T) {
 	var told []string
-	spec := StreamSpec{Filter: asking{&told}, Olds: true}
+	spec := StreamSpec{Filter: asking{&told}, Olds: true, Encoding: encode.Config{Payload: encode.MergePatch}} // which asks too
 	log := newReadableLog()
 	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"c"}`, `"data":{"x":"d"}`)
 	p.gone = 10
@@ -455,12 +457,12 @@ func TestOlds_what_depends_on_a_state_that_is_not_known_is_published_and_no_faul
 	}
 }
 
-// Who asks for something to be published again may have nothing to apply a patch to.
-func TestOlds_what_is_published_again_is_whole(t *testing.T) {
+// Who asks for something to be published again may have nothing to apply a patch to. Consumers that are up to date pass over it, so that nothing applies to it either.
+func TestOlds_what_is_published_again_is_whole_and_no_base(t *testing.T) {
 	log := newFakeLog()
 	r := start(t, log, &memoryStore{})
 	s := r.stream(&StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
-	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"c"}`, `"data":{"x":"d"}`)
+	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"c"}`, `"data":{"x":"d"}`, `"data":{"x":"e"}`)
 	for _, f := range p.frames[:2] {
 		f.send(t, s)
 	}
@@ -476,8 +478,157 @@ func TestOlds_what_is_published_again_is_whole(t *testing.T) {
 	for i := range log.log {
 		got = append(got, attribute(&log.log[i], "payload"))
 	}
-	expect(t, got, "object", "merge-patch", "object", "merge-patch")
+	expect(t, got, "object", "merge-patch", "object", "object", "merge-patch")
 	p.check(t, log, newReader())
+}
+
+// republish publishes a frame again, as a resync does.
+func (f frame) republish(t *testing.T, s *stream) {
+	t.Helper()
+	s.status.State(source.Watching, nil)
+	s.tracker.Bookmark(strconv.Itoa(f.version))
+	id := source.Ident{Namespace: "default", Name: f.name, UID: f.uid, ResourceVersion: strconv.Itoa(f.version)}
+	if ok, err := s.republishOne(t.Context(), id, frameContent(f.body), ".r7", rate.NewLimiter(rate.Inf, 1)); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+}
+
+type frameContent string
+
+func (c frameContent) Size() int { return len(c) }
+
+func (c frameContent) Body() *source.Body { return source.NewBody([]byte(c)) }
+
+// passing reads as a consumer does that is up to date: what has no greater version is passed over.
+func passing(t *testing.T, log *fakeLog) *reader {
+	t.Helper()
+	r, last := newReader(), map[string]int{}
+	for i := range log.log {
+		m := &log.log[i]
+		state, err := encode.StateOf(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		version, _ := strconv.Atoi(state.ResourceVersion)
+		if version <= last[state.Key()] {
+			continue
+		}
+		last[state.Key()] = version
+		if err := r.take(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+func TestOlds_what_a_resync_publishes_otherwise_than_it_was_is_no_base(t *testing.T) {
+	redacted := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch, Redact: []encode.Path{parsed(t, "data.secret")}}}
+	log, p := newReadableLog(), story(`"data":{"secret":"hunter2","y":"1"}`, `"data":{"secret":"hunter2","y":"2"}`)
+	r, s := restarted(t, log, p, 1, StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}}, redacted)
+	p.frames[0].republish(t, s)
+	r.settle()
+	if row, _ := s.ledger.Get("default/a"); row.Form != 0 {
+		t.Errorf("a restart would take it for a base: %+v", row)
+	}
+	p.frames[1].send(t, s)
+	r.settle()
+	data := passing(t, log.fakeLog).objects["default/a"].(map[string]any)["data"].(map[string]any)
+	if data["secret"] == "hunter2" || data["y"] != "2" {
+		t.Errorf("who is up to date has %v", data)
+	}
+}
+
+// The event was refused; the broker's limit is raised, and a resync publishes its object.
+func TestOlds_what_only_a_resync_has_published_is_no_base(t *testing.T) {
+	log := newFakeLog()
+	log.limit = 800
+	r := start(t, log, &memoryStore{})
+	s := r.stream(&StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
+	s.saved.Fingerprint = s.fingerprint
+	large := strings.Repeat("b", 900)
+	p := story(`"data":{"x":"a"}`, `"data":{"x":"`+large+`","y":"1"}`, `"data":{"x":"`+large+`","y":"2"}`)
+	for _, f := range p.frames[:2] {
+		f.send(t, s)
+		r.settle()
+	}
+	log.set(func() { log.limit = 0 })
+	p.frames[1].republish(t, s)
+	r.settle()
+	p.frames[2].send(t, s)
+	r.settle()
+	data := passing(t, log).objects["default/a"].(map[string]any)["data"].(map[string]any)
+	if len(log.log) != 4 || data["x"] != large || data["y"] != "2" {
+		t.Errorf("of %d events, who is up to date has %v", len(log.log), data)
+	}
+}
+
+// parted is a topic whose keys are in another partition once it has more of them.
+type parted struct {
+	*fakeLog
+	partition int32
+	of        map[string]int32
+}
+
+func (p *parted) Publish(ctx context.Context, m *sink.Message, done sink.Done) {
+	to := p.partition
+	p.of[m.ID], m.Verify = to, false
+	p.fakeLog.Publish(ctx, m, func(r sink.Receipt, err error) {
+		r.Partition = to
+		done(r, err)
+	})
+}
+
+func TestOlds_are_no_base_in_another_partition(t *testing.T) {
+	log := &parted{fakeLog: newFakeLog(), of: map[string]int32{}}
+	r := start(t, log, &memoryStore{})
+	s := r.stream(&StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
+	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"c"}`, `"data":{"x":"d"}`, `"data":{"x":"e"}`)
+	for i, f := range p.frames {
+		log.partition = int32(min(i/2, 1))
+		f.send(t, s)
+		r.settle()
+		if row, _ := s.ledger.Get("default/a"); (row.Form == 0) != (i == 2) {
+			t.Errorf("the row of event %d is %+v", i, row)
+		}
+	}
+	var got []string
+	for i := range log.log {
+		m := &log.log[i]
+		got = append(got, fmt.Sprint(log.of[m.ID], " ", attribute(m, "payload"), attribute(m, "baseversion")))
+	}
+	expect(t, got, "0 object", "0 merge-patch1", "1 merge-patch2", "1 object", "1 merge-patch4")
+	p.check(t, log.fakeLog, newReader())
+}
+
+// Another version of the API server, or of a definition's schema, serves the same version of an object with other members.
+func TestPrime_takes_nothing_that_is_served_otherwise_than_it_was_published(t *testing.T) {
+	log, store, p := newReadableLog(), &memoryStore{}, story(`"data":{"y":"1"}`, `"data":{"y":"2"}`)
+	spec := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}}
+	r := start(t, log, store)
+	s := r.stream(&spec)
+	s.saved.Fingerprint = s.fingerprint
+	p.frames[0].send(t, s)
+	s.tracker.Bookmark("1")
+	r.settle()
+	if err := r.commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+	for i := range p.frames {
+		p.frames[i].body = strings.Replace(p.frames[i].body, `"data":{`, `"policy":"Retain","data":{`, 1)
+	}
+	r = start(t, log, store)
+	r.cfg.Client = p.client(t)
+	s = r.stream(&spec)
+	if err := s.prime(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.frames[1].send(t, s)
+	r.settle()
+	got := passing(t, log.fakeLog)
+	if object := got.objects["default/a"].(map[string]any); p.asked == 0 || object["policy"] != "Retain" || got.count["object"] != 2 {
+		t.Errorf("who applies all events has %v, of %v", object, got.count)
+	}
 }
 
 func TestOlds_a_filter_is_told_no_state_before_of_what_is_published_again(t *testing.T) {
@@ -599,8 +750,7 @@ func TestOlds_what_the_broker_had_already_is_no_base(t *testing.T) {
 }
 
 func TestOlds_are_known_only_of_what_the_row_says(t *testing.T) {
-	k := newOlds(&StreamSpec{Olds: true, Encoding: encode.Config{Payload: encode.Change}},
-		encode.New(source.Stream{Resource: configMaps}, encode.Config{Payload: encode.Change}), newPacker)
+	k := newOlds(&StreamSpec{Olds: true, Encoding: encode.Config{Payload: encode.Change}}, newPacker)
 	k.put("a", old{uid: "u1", data: k.packer.pack([]byte("data")), version: "5", sequence: 7, partition: 2, state: k.packer.pack([]byte("state")), seen: "6"})
 	row := checkpoint.Row{UID: "u1", ResourceVersion: "6", Sequence: 7, Partition: 2}
 	for name, c := range map[string]struct {
@@ -630,7 +780,7 @@ func TestOlds_are_known_only_of_what_the_row_says(t *testing.T) {
 }
 
 func TestOlds_count_what_they_hold(t *testing.T) {
-	k := newOlds(&StreamSpec{Olds: true}, encode.New(source.Stream{Resource: configMaps}, encode.Config{}), newPacker)
+	k := newOlds(&StreamSpec{Olds: true}, newPacker)
 	for i := range 100 {
 		k.put("a", old{state: make([]byte, i)})
 		k.put("b", old{data: make([]byte, i)})

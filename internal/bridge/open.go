@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
@@ -191,10 +190,8 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 	}
 	s.saved.Kind, s.saved.Namespaced = at.Kind, at.Namespaced
 	s.encodeAs(saved.History)
-	s.olds = newOlds(spec, s.encoder, p.packing)
-	for _, o := range []*rate.Sometimes{&s.often.unencodable, &s.often.contested, &s.often.rejected, &s.often.refused, &s.often.undecided} {
-		o.Interval = logEvery
-	}
+	s.olds = newOlds(spec, p.packing)
+	s.often.set(logEvery)
 	if saved.Fingerprint != s.fingerprint {
 		s.saved.Unannounced = checkpoint.Snapshot{}
 	}

@@ -58,7 +58,16 @@ type stream struct {
 	distrusted bool
 	resync     resyncs
 	// often is for saying what may be true of every event.
-	often struct{ unencodable, contested, rejected, refused, undecided, oversized, unkept rate.Sometimes }
+	often often
+}
+
+// often limits how often a stream says each.
+type often struct{ unencodable, contested, rejected, refused, undecided, oversized, unkept rate.Sometimes }
+
+func (o *often) set(interval time.Duration) {
+	for _, s := range []*rate.Sometimes{&o.unencodable, &o.contested, &o.rejected, &o.refused, &o.undecided, &o.oversized, &o.unkept} {
+		s.Interval = interval
+	}
 }
 
 // Admit implements source.Feed.
