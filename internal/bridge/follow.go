@@ -5,6 +5,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -143,12 +144,23 @@ func (p *session) claimed(spec *StreamSpec, s *source.Served, offers *source.Off
 				return true
 			}
 		case spec.Wildcard.wider(o.Wildcard), before && !o.Wildcard.wider(spec.Wildcard):
-			if (o.Namespace == "" || s.Versions[0].Namespaced) && o.Wildcard.matches(s, offers) {
+			if o.shows(s, offers) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// shows reports whether a wildcard names a resource, or another one with the same objects.
+func (spec *StreamSpec) shows(s *source.Served, offers *source.Offers) bool {
+	if spec.Namespace != "" && !s.Versions[0].Namespaced {
+		return false
+	}
+	first := firstOf(s.Group, s.Resource)
+	return slices.ContainsFunc(append(offers.All(), s), func(other *source.Served) bool {
+		return firstOf(other.Group, other.Resource) == first && spec.Wildcard.matches(other, offers)
+	})
 }
 
 // names reports whether a spec names a resource, or another one with the same objects; also where that cannot be told now.

@@ -3,10 +3,16 @@
 package bridge
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/rest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -82,5 +88,80 @@ func TestNames_of_resources_are_taken_for_what_they_may_mean(t *testing.T) {
 		!means("widgets.v2.example.com", s.Versions[0]), !means("wi", s.Versions[0]), !means("widgets.exam", s.Versions[0]),
 	}; slices.Contains(in, false) {
 		t.Errorf("got %v", in)
+	}
+}
+
+// offersOf makes what a catalog shows of an API server that has events twice, deployments twice, and pods.
+func offersOf(t *testing.T) (*source.Offers, *rest.Config) {
+	t.Helper()
+	const list = `{"kind":"APIResourceList","groupVersion":%q,"resources":[%s]}`
+	const one = `{"name":%q,"singularName":"","namespaced":true,"kind":"K","verbs":["list","watch"]}`
+	const group = `{"name":%q,"versions":[{"groupVersion":"%[1]s/v1","version":"v1"}],"preferredVersion":{"groupVersion":"%[1]s/v1","version":"v1"}}`
+	texts := map[string]string{
+		"/api": `{"kind":"APIVersions","versions":["v1"]}`, "/api/v1": fmt.Sprintf(list, "v1", fmt.Sprintf(one+","+one, "events", "pods")),
+		"/apis/events.k8s.io/v1": fmt.Sprintf(list, "events.k8s.io/v1", fmt.Sprintf(one, "events")),
+		"/apis/apps/v1":          fmt.Sprintf(list, "apps/v1", fmt.Sprintf(one, "deployments")),
+		"/apis/extensions/v1":    fmt.Sprintf(list, "extensions/v1", fmt.Sprintf(one, "deployments")),
+		"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[` + fmt.Sprintf(group, "events.k8s.io") + "," + fmt.Sprintf(group, "apps") + "," +
+			fmt.Sprintf(group, "extensions") + `]}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprint(w, texts[r.URL.Path])
+	}))
+	t.Cleanup(server.Close)
+	at := &rest.Config{Host: server.URL}
+	client, err := source.NewClient(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.CloseIdleConnections)
+	catalog, err := source.NewCatalog(at, client, source.CatalogConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	offers, err := catalog.Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return offers, at
+}
+
+// However wildcards meet, each object is read once.
+func TestWildcards_of_one_pipeline_read_no_object_twice(t *testing.T) {
+	offers, _ := offersOf(t)
+	all := &Wildcard{All: true}
+	for name, c := range map[string]struct {
+		specs []StreamSpec
+		want  []string // of each spec
+	}{
+		"all, and the group that is second": {
+			[]StreamSpec{{Wildcard: all}, {Wildcard: &Wildcard{Group: "events.k8s.io"}}}, []string{"pods.v1 deployments.v1.apps", "events.v1.events.k8s.io"},
+		},
+		"the group that is second, and all": {
+			[]StreamSpec{{Wildcard: &Wildcard{Group: "extensions"}}, {Wildcard: all}}, []string{"deployments.v1.extensions", "events.v1 pods.v1"},
+		},
+		"both groups": {
+			[]StreamSpec{{Wildcard: &Wildcard{Group: "extensions"}}, {Wildcard: &Wildcard{Group: "apps"}}}, []string{"deployments.v1.extensions", ""},
+		},
+		"a group that leaves it out": {
+			[]StreamSpec{{Wildcard: all}, {Wildcard: &Wildcard{Group: "events.k8s.io", Exclude: []Exclusion{{Name: "events", AnyGroup: true}}}}},
+			[]string{"events.v1 pods.v1 deployments.v1.apps", ""},
+		},
+		"in two namespaces": {
+			[]StreamSpec{{Wildcard: &Wildcard{Group: "apps"}, Namespace: "a"}, {Wildcard: &Wildcard{Group: "extensions"}, Namespace: "b"}},
+			[]string{"deployments.v1.apps", "deployments.v1.extensions"},
+		},
+	} {
+		p := &session{cfg: &Config{Streams: c.specs}, state: &checkpoint.State{}}
+		for i := range c.specs {
+			var got []string
+			for _, r := range p.wanted(&c.specs[i], offers) {
+				got = append(got, r.String())
+			}
+			if strings.Join(got, " ") != c.want[i] {
+				t.Errorf("%s: %d reads %v, want %s", name, i, got, c.want[i])
+			}
+		}
 	}
 }
