@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
@@ -31,6 +32,7 @@ type Namespaces struct {
 
 	mu      sync.Mutex
 	known   map[string]Namespace
+	newest  string
 	synced  bool
 	changed chan struct{}
 	problem error
@@ -48,7 +50,7 @@ func NewNamespaces(cfg *rest.Config) (*Namespaces, error) {
 // Run follows the namespaces until ctx ends, and returns nil then. It may be called once.
 func (n *Namespaces) Run(ctx context.Context) error {
 	what := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	informer := metadatainformer.NewFilteredMetadataInformer(n.metadata, what, "", 0, nil, nil).Informer()
+	informer := metadatainformer.NewFilteredMetadataInformer(n.metadata, what, "", 0, nil, fresh).Informer()
 	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    n.put,
 		UpdateFunc: func(_, obj any) { n.put(obj) },
@@ -70,6 +72,13 @@ func (n *Namespaces) Run(ctx context.Context) error {
 	informer.RunWithContext(ctx)
 	waiting.Wait()
 	return nil
+}
+
+// fresh has a list be one of the newest state, instead of any that an API server may remember.
+func fresh(o *metav1.ListOptions) {
+	if o.ResourceVersion == "0" {
+		o.ResourceVersion = ""
+	}
 }
 
 // Now returns all namespaces by their names, and a channel that is closed when they change. Before they are known the error says why.
@@ -94,12 +103,27 @@ func (n *Namespaces) Get(name string) (ns Namespace, ok bool, changed <-chan str
 	return ns, ok, n.changed
 }
 
+// Precedes reports whether all that is known is of before a version: an API server that lags behind has told it.
+func (n *Namespaces) Precedes(version string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return newer(version, n.newest)
+}
+
+func newer(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order > 0
+}
+
 func (n *Namespaces) put(obj any) {
 	m, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return
 	}
 	n.change(func() {
+		if n.newest == "" || newer(m.ResourceVersion, n.newest) {
+			n.newest = m.ResourceVersion
+		}
 		n.known[m.Name] = Namespace{ResourceVersion: m.ResourceVersion, Labels: m.Labels, Terminating: m.DeletionTimestamp != nil}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -102,6 +103,30 @@ func TestNamespaces_are_known_with_their_labels_as_these_change(t *testing.T) {
 	n.await(t, "the end", func(all map[string]Namespace, _ error) bool { return len(all) == 1 })
 	if _, ok, _ := n.Get("one"); ok {
 		t.Error("a namespace that was deleted is there")
+	}
+}
+
+// A state that an API server happens to remember may be older than what a process before has seen.
+func TestNamespaces_are_listed_in_their_newest_state(t *testing.T) {
+	for asked, want := range map[string]string{"0": "", "": "", "17": "17"} {
+		o := metav1.ListOptions{ResourceVersion: asked}
+		if fresh(&o); o.ResourceVersion != want {
+			t.Errorf("%q: got %q, want %q", asked, o.ResourceVersion, want)
+		}
+	}
+}
+
+func TestNamespaces_know_what_they_precede(t *testing.T) {
+	frames := make(chan string)
+	n := serveNamespaces(t, frames, false)
+	n.await(t, "the list", func(_ map[string]Namespace, err error) bool { return err == nil })
+	if !n.Precedes("4") || n.Precedes("3") || n.Precedes("") {
+		t.Error("at 3: what is known is not of before 4, or of before 3, or of before nothing")
+	}
+	frames <- fmt.Sprintf(`{"type":"ADDED","object":%s}`, fmt.Sprintf(aNamespace, "two", 16, "b", ""))
+	n.await(t, "the change", func(all map[string]Namespace, _ error) bool { return len(all) == 2 })
+	if n.Precedes("4") || n.Precedes("16") || !n.Precedes("17") {
+		t.Error("at 16: what is known is of before 4 or 16, or not of before 17")
 	}
 }
 

@@ -40,6 +40,12 @@ func (m *member) stays() (stays bool, ns source.Namespace, exists bool, changed 
 	return exists && (ns.Terminating || m.selector.Matches(ns.Labels)), ns, exists, changed
 }
 
+// precedes reports whether the namespace is known in a state of before the version at which the selector took it. In a history that was restored it is such a state
+// for good: there what is known of other namespaces tells.
+func (m *member) precedes(ns source.Namespace, entered string) bool {
+	return entered != "" && after(entered, ns.ResourceVersion) && m.namespaces.Precedes(entered)
+}
+
 // spreader reads a resource in each namespace that a selector takes, one stream for each.
 type spreader struct {
 	session *session
@@ -157,7 +163,7 @@ func (p *session) leave(ctx context.Context, s *stream, version string) error {
 // left returns why a stream of a selected namespace ends now; nil if it does not.
 func (s *stream) left() *ending {
 	s.mu.Lock()
-	leaving := s.saved.Leaving
+	leaving, entered := s.saved.Leaving, s.saved.Entered
 	s.mu.Unlock()
 	switch {
 	case s.spec.member == nil:
@@ -167,7 +173,7 @@ func (s *stream) left() *ending {
 	}
 	stays, ns, exists, _ := s.spec.member.stays()
 	switch {
-	case stays:
+	case stays, exists && s.spec.member.precedes(ns, entered):
 		return nil
 	case !exists:
 		return &ending{gone: true}
