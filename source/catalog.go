@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
 const (
@@ -23,13 +25,15 @@ const (
 	slowPoll, quickPoll, retryPoll = 90 * time.Second, 10 * time.Second, 2 * time.Second
 	// staleAfter is how old an answer may be where somebody doubts that something is there.
 	staleAfter = time.Second
-	// certainAfter is for how long answers have to lack a resource that nothing else shows to be gone.
-	certainAfter = 10 * time.Second
+	// settledAfter is for how long answers have to lack a resource whose definition is gone, certainAfter one that nothing else shows to be gone.
+	settledAfter, certainAfter = 3 * time.Second, 10 * time.Second
+	// together is how long to wait before asking: who changes one thing often changes another.
+	together = 300 * time.Millisecond
 )
 
-// echoes are after what waits until an API server has to be asked again: it tells of a definition before it serves what is defined.
+// echoes are after what waits, besides together, until an API server has to be asked again: it tells of a definition before it serves what is defined.
 func echoes() []time.Duration {
-	return []time.Duration{300 * time.Millisecond, 700 * time.Millisecond, 2 * time.Second, 4 * time.Second}
+	return []time.Duration{700 * time.Millisecond, 2 * time.Second, 4 * time.Second}
 }
 
 // CatalogConfig says how a [Catalog] is kept.
@@ -48,8 +52,8 @@ type Catalog struct {
 	metadata  metadata.Interface
 	watch     bool
 	log       *slog.Logger
-	// soon has room for one reason to ask.
-	soon chan struct{}
+	// soon has room for one reason to ask, told for one that has echoes.
+	soon, told chan struct{}
 	// denied counts the definitions that may not be watched.
 	denied denials
 
@@ -78,7 +82,8 @@ func NewCatalog(cfg *rest.Config, client *Client, c CatalogConfig) (*Catalog, er
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Catalog{
-		client: client, discovery: d, metadata: m, watch: c.Watch, log: c.Log, soon: make(chan struct{}, 1), changed: make(chan struct{}),
+		client: client, discovery: d, metadata: m, watch: c.Watch, log: c.Log, changed: make(chan struct{}),
+		soon: make(chan struct{}, 1), told: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -115,11 +120,16 @@ func (c *Catalog) Look(ctx context.Context) (*Offers, error) {
 	return c.offers, ctx.Err()
 }
 
-// Refresh has the API server asked soon. It does not wait for that.
-func (c *Catalog) Refresh() {
+// Refresh has the API server asked soon, and once. It does not wait for that.
+func (c *Catalog) Refresh() { wake(c.soon) }
+
+// news has the API server asked soon, and again until it has had the time to serve what a definition says.
+func (c *Catalog) news() { wake(c.told) }
+
+func wake(who chan<- struct{}) {
 	select {
-	case c.soon <- struct{}{}:
-	default: // it is about to be
+	case who <- struct{}{}:
+	default: // it is about to
 	}
 }
 
@@ -137,17 +147,14 @@ func (c *Catalog) ask(ctx context.Context) {
 			timer.Stop()
 			return
 		case <-timer.C:
+			continue
 		case <-c.soon:
-			timer.Stop()
+		case <-c.told:
 			left = echoes()
-			timer.Reset(left[0]) // who changes one thing often changes another
-			select {
-			case <-ctx.Done():
-				timer.Stop()
-				return
-			case <-timer.C:
-			}
-			left = left[1:]
+		}
+		timer.Stop()
+		if pause.For(ctx, together) != nil {
+			return
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ type served struct {
 	widgets bool
 	// answers are those to GETs, by the end of the path: a status, and the body of a 200.
 	answers map[string]string
+	asked   atomic.Int32
 }
 
 func (s *served) set(widgets bool, answers map[string]string) {
@@ -44,6 +46,7 @@ func (s *served) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/api/v1":
 		_, _ = fmt.Fprintf(w, list, "v1", "pods", "pod")
 	case path == "/apis":
+		s.asked.Add(1)
 		_, _ = fmt.Fprintf(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[%s]}`, group)
 	case path == "/apis/x.io/v1" && s.widgets:
 		_, _ = fmt.Fprintf(w, list, "x.io/v1", "widgets", "widget")
@@ -111,6 +114,14 @@ func (c *Catalog) await(t *testing.T, ok func(*Offers) bool) {
 	}
 }
 
+// aged makes the row of answers as long as that, and the last one of now.
+func (c *Catalog) aged(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen.last = time.Now()
+	c.seen.since = c.seen.last.Add(-by)
+}
+
 var widgetsOfX = Resource{Group: "x.io", Version: "v1", Resource: "widgets", Kind: "K", Namespaced: true}
 
 func TestCatalog_shows_what_comes_and_goes_when_it_is_asked_to_look(t *testing.T) {
@@ -134,24 +145,103 @@ func TestCatalog_shows_what_comes_and_goes_when_it_is_asked_to_look(t *testing.T
 func TestCatalog_is_certain_that_something_is_gone_only_by_its_definition(t *testing.T) {
 	s := &served{}
 	c := newCatalog(t, s)
-	const definition, service = "widgets.x.io", "v1.x.io"
+	c.aged(settledAfter)
+	const definition, services = "widgets.x.io", "apiservices"
+	const other = `{"metadata":{"name":"v1.y.io"},"spec":{"group":"y.io","service":{"name":"s"}}}`
+	const own = `{"metadata":{"labels":{"kube-aggregator.kubernetes.io/automanaged":"%s"}},"spec":{"group":"x.io"}}`
+	const remote = `{"spec":{"group":"x.io","version":"v2","service":{"name":"s"}},"status":{"conditions":[{"type":"Available","status":"%s"}]}}`
+	list := func(item string) string { return `200 {"items":[` + item + `]}` }
 	for name, k := range map[string]struct {
-		answers map[string]string
-		gone    bool
+		answers      map[string]string
+		gone, inTime bool
 	}{
-		"nothing defines it":                         {map[string]string{definition: "404", service: "404"}, true},
-		"others of its group are there":              {map[string]string{definition: "404", service: `200 {"spec":{}}`}, true},
-		"it is defined":                              {map[string]string{definition: `200 {}`}, false},
-		"its API server is another":                  {map[string]string{definition: "404", service: `200 {"spec":{"service":{"name":"s"}}}`}, false},
-		"it may not be asked":                        {map[string]string{definition: "403"}, false},
-		"half of it may not be asked":                {map[string]string{definition: "404", service: "403"}, false},
-		"the API server has no definitions yet":      {nil, false},
-		"the API server is starting":                 {map[string]string{definition: "503"}, false},
-		"the API server has no other servers so far": {map[string]string{definition: "404"}, false},
+		"nothing defines it":                           {map[string]string{definition: "404", services: list(other)}, true, true},
+		"others of its group are there":                {map[string]string{definition: "404", services: list(fmt.Sprintf(own, "true"))}, true, true},
+		"nothing defines it, says one that starts":     {map[string]string{definition: "404", services: list(""), "readyz": "503"}, false, false},
+		"the API server itself has its group":          {map[string]string{definition: "404", services: list(fmt.Sprintf(own, "onstart"))}, false, true},
+		"it is defined":                                {map[string]string{definition: `200 {}`}, false, false},
+		"its group is another API server's":            {map[string]string{definition: "404", services: list(fmt.Sprintf(remote, "True"))}, false, true},
+		"its group is that of an API server away":      {map[string]string{definition: "404", services: list(fmt.Sprintf(remote, "False"))}, false, false},
+		"it may not be asked":                          {map[string]string{definition: "403"}, false, true},
+		"half of it may not be asked":                  {map[string]string{definition: "404", services: "403"}, false, true},
+		"the API server has no definitions yet":        {nil, false, false},
+		"the API server is starting":                   {map[string]string{definition: "503"}, false, false},
+		"the API server has no other servers so far":   {map[string]string{definition: "404"}, false, false},
+		"the API server says 404 of all other servers": {map[string]string{definition: "404", services: "404"}, false, false},
 	} {
 		s.set(false, k.answers)
 		if got := c.Gone(t.Context(), widgetsOfX); got != k.gone {
 			t.Errorf("%s: got %v", name, got)
+		}
+		c.aged(certainAfter)
+		if got := c.Gone(t.Context(), widgetsOfX); got != k.inTime {
+			t.Errorf("%s, for long: got %v", name, got)
+		}
+		c.aged(settledAfter)
+	}
+}
+
+// What an API server has built in has no definition. An older one among several may lack it.
+func TestCatalog_takes_its_time_with_what_is_built_in(t *testing.T) {
+	s := &served{answers: map[string]string{"poddisruptionbudgets.policy": "404", "apiservices": `200 {"items":[]}`}}
+	c := newCatalog(t, s)
+	builtIn := Resource{Group: "policy", Version: "v1beta1", Resource: "poddisruptionbudgets"}
+	c.aged(settledAfter)
+	if c.Gone(t.Context(), builtIn) {
+		t.Error("it is gone as if it had had a definition")
+	}
+	c.aged(certainAfter)
+	if !c.Gone(t.Context(), builtIn) {
+		t.Error("it is never gone")
+	}
+}
+
+func TestCatalog_takes_no_single_answer_for_the_end_of_a_resource(t *testing.T) {
+	s := &served{widgets: true}
+	c := newCatalog(t, s)
+	s.set(false, map[string]string{"widgets.x.io": "404", "apiservices": `200 {"items":[]}`})
+	c.aged(certainAfter)
+	c.Refresh()
+	c.await(t, func(o *Offers) bool { return o.Get("x.io", "widgets") == nil })
+	if c.Gone(t.Context(), widgetsOfX) {
+		t.Error("it is gone at the first answer that lacks it")
+	}
+}
+
+// An API server that moves to another version may be away just then.
+func TestCatalog_takes_nothing_for_gone_while_its_group_fails(t *testing.T) {
+	s := &served{widgets: true}
+	c := newCatalog(t, s)
+	s.set(false, map[string]string{"widgets.x.io": "404", "apiservices": `200 {"items":[]}`})
+	c.Refresh()
+	c.await(t, func(o *Offers) bool { return o.Get("x.io", "widgets") == nil })
+	c.mu.Lock()
+	before := c.offers
+	a := says("v1:pods x.io/v2!")
+	now := c.seen.last.Add(time.Minute)
+	c.seen.answered(now, a.failed, before, a.offers(before))
+	c.mu.Unlock()
+	if c.Gone(t.Context(), widgetsOfX) {
+		t.Error("it is gone, though its group fails")
+	}
+}
+
+// A doubt that stays has the API server asked once each time, unlike what a definition says, which is soon true.
+func TestCatalog_asks_once_where_something_is_in_doubt(t *testing.T) {
+	for name, k := range map[string]struct {
+		ask  func(*Catalog)
+		want int
+	}{
+		"a doubt":      {(*Catalog).Refresh, 1},
+		"a definition": {(*Catalog).news, 2},
+	} {
+		s := &served{}
+		c := newCatalog(t, s)
+		before := s.asked.Load()
+		k.ask(c)
+		<-time.After(together + echoes()[0] + 800*time.Millisecond)
+		if got := int(s.asked.Load() - before); got != k.want {
+			t.Errorf("%s: the API server was asked %d times, want %d", name, got, k.want)
 		}
 	}
 }
@@ -160,9 +250,7 @@ func TestCatalog_is_certain_that_something_is_gone_only_by_its_definition(t *tes
 func TestCatalog_takes_its_time_where_it_may_not_ask(t *testing.T) {
 	s := &served{answers: map[string]string{"widgets.x.io": "403", "readyz": "503"}}
 	c := newCatalog(t, s)
-	c.mu.Lock()
-	c.seen.since = c.seen.last.Add(-certainAfter)
-	c.mu.Unlock()
+	c.aged(certainAfter)
 	if c.Gone(t.Context(), widgetsOfX) {
 		t.Error("an API server that is not ready is believed")
 	}

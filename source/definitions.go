@@ -4,7 +4,6 @@ package source
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 	"time"
 
@@ -56,7 +55,7 @@ func (c *Catalog) attend(ctx context.Context, what schema.GroupVersionResource) 
 		if c.denied.note(what, false) {
 			c.log.Info("definitions can be watched", "resource", what.Resource)
 		}
-		c.Refresh()
+		c.news()
 	}
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { changed() },
@@ -91,9 +90,9 @@ func slim(obj any) (any, error) {
 	return obj, nil
 }
 
-// Gone reports whether it is certain that a resource, whatever its version, is not there any more: what defined it does not exist, or where
-// that is not told, nothing has shown the resource for ten seconds while the API server answered in full. That it is not served at the moment is not
-// enough: an API server that starts serves some things later than others. Version is one in which it was.
+// Gone reports whether it is certain that a resource, whatever its version, is not there any more: nothing has shown it for three seconds while an API server that is
+// ready answered in full, its group included, and what defined it does not exist; or where that is not told, for ten seconds. One answer is not enough: an API server
+// that starts serves some things later than others, and behind one address older ones may answer in turn.
 func (c *Catalog) Gone(ctx context.Context, r Resource) bool {
 	absent, ok := c.absent(r)
 	if !ok {
@@ -103,83 +102,23 @@ func (c *Catalog) Gone(ctx context.Context, r Resource) bool {
 	case existing, doubtful:
 		return false
 	case missing:
-		return true
+		return absent >= settledAfter && c.client.complete(ctx)
 	default:
 		return absent >= certainAfter && c.client.complete(ctx)
 	}
 }
 
-// absent returns for how long a resource is not served; false where it is, or nobody knows.
+// absent returns for how long a resource is not served; false where it is, or nobody knows: as long as its group fails.
 func (c *Catalog) absent(r Resource) (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.offers == nil || c.offers.Get(r.Group, r.Resource) != nil || c.seen.since.IsZero() {
+	if c.offers == nil || c.offers.Get(r.Group, r.Resource) != nil {
 		return 0, false
 	}
 	if time.Since(c.seen.last) > staleAfter {
 		c.Refresh()
 	}
-	return c.seen.absent(r.groupResource()), true
-}
-
-// existence is what is known of what defines a resource.
-type existence uint8
-
-const (
-	unknown existence = iota
-	existing
-	missing
-	// doubtful: the API server has no answer now.
-	doubtful
-)
-
-// defined asks for what defines a resource: an object of its own, or an API server.
-func (c *Catalog) defined(ctx context.Context, r Resource) existence {
-	if r.Group == "" {
-		return unknown
-	}
-	found, status := c.client.find(ctx, definitions, r.Resource+"."+r.Group)
-	if status != missing {
-		return status
-	}
-	found, status = c.client.find(ctx, services, r.Version+"."+r.Group)
-	switch {
-	case status != existing:
-		return status
-	case found.Spec.Service != nil:
-		return unknown // which only that API server can tell
-	default:
-		return missing
-	}
-}
-
-// definition is an object as far as it is looked at.
-type definition struct {
-	Spec struct {
-		Service *struct{} `json:"service"`
-	} `json:"spec"`
-}
-
-// find reads an object. It is missing where the API server says that there is none of that name, and unknown where it is not to be told.
-func (c *Client) find(ctx context.Context, what schema.GroupVersionResource, name string) (d definition, is existence) {
-	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
-	defer cancel()
-	u := c.base
-	u.Path = joinPath(u.Path, "/apis/"+what.Group+"/"+what.Version+"/"+what.Resource+"/"+name)
-	body, err := c.get(ctx, u, acceptObjects, what.GroupResource())
-	switch {
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return d, unknown
-	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-		return d, missing
-	case err != nil:
-		return d, doubtful
-	}
-	defer func() { _ = body.Close() }()
-	if json.NewDecoder(body).Decode(&d) != nil {
-		return d, doubtful
-	}
-	return d, existing
+	return c.seen.absent(r.groupResource()), !c.seen.since.IsZero() && !c.seen.failing[r.Group]
 }
 
 // complete reports whether the API server says that it has come to the end of its start, or does not say.

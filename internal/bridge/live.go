@@ -13,8 +13,11 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// firstDoubt and longestDoubt are between two looks at whether something is really gone.
-const firstDoubt, longestDoubt = 500 * time.Millisecond, 5 * time.Second
+// firstDoubt and longestDoubt are between two looks at whether something is really gone: a doubt that stays is not to keep the API server busy.
+const firstDoubt, longestDoubt = 500 * time.Millisecond, 2 * time.Minute
+
+// longer returns what is between the next two looks.
+func longer(doubt time.Duration) time.Duration { return min(doubt*3/2, longestDoubt) }
 
 // ending is why a stream ends while its session goes on.
 type ending struct {
@@ -92,7 +95,7 @@ func (p *session) readUntil(ctx context.Context, s *stream) (end *ending, err er
 // ctx ends.
 func (p *session) outlived(ctx context.Context, s *stream) *ending {
 	var lost time.Time
-	for doubt := firstDoubt; ; doubt = min(2*doubt, longestDoubt) {
+	for doubt := firstDoubt; ; doubt = longer(doubt) {
 		var relabelled <-chan struct{}
 		if s.spec.member != nil {
 			_, _, _, relabelled = s.spec.member.stays()

@@ -29,17 +29,20 @@ type status struct {
 	told            string
 	// clearer, if not nil, is told instead of what the API server answers.
 	clearer error
+	// asked is when a failure had the catalog look at last, and doubt how long it is from then to the next time; 0 where there was none.
+	asked time.Time
+	doubt time.Duration
 	// complete: it has watched, so its first list is in the log.
 	complete bool
 }
 
 // State implements source.Observer.
 func (t *status) State(s source.State, err error) {
-	if catalog := t.stream.session.cfg.Catalog; catalog != nil && apierrors.IsNotFound(err) {
-		catalog.Refresh() // the resource, or its version, may be gone
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if apierrors.IsNotFound(err) {
+		t.missed(time.Now())
+	}
 	if err != nil && t.clearer != nil {
 		err = t.clearer
 	}
@@ -51,9 +54,19 @@ func (t *status) State(s source.State, err error) {
 		t.err = err
 	}
 	if s == source.Watching {
-		t.complete = true
+		t.complete, t.doubt = true, 0
 	}
 	t.state = s
+}
+
+// missed has the catalog look, ever more seldom: the resource, or its version, may be gone. The caller holds mu.
+func (t *status) missed(now time.Time) {
+	catalog := t.stream.session.cfg.Catalog
+	if catalog == nil || t.doubt > 0 && now.Sub(t.asked) < t.doubt {
+		return
+	}
+	t.asked, t.doubt = now, max(firstDoubt, longer(t.doubt))
+	catalog.Refresh()
 }
 
 // instead has failures told as why, until it is called with nil.
