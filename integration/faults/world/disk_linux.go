@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -33,7 +32,7 @@ func (d *disk) mount() error {
 	}
 	d.unmount = func() error {
 		// The kernel may take a moment to let go of what a killed process had mapped.
-		err := poll(context.Background(), 5*time.Second, "the disk to be free", func() bool { return server.Unmount() == nil })
+		err := poll(context.Background(), patience, "the disk to be free", func() bool { return server.Unmount() == nil })
 		if err != nil {
 			// Somebody has a file open there still; the name can go nevertheless.
 			return errors.Join(fmt.Errorf("unmount the checkpoint's disk: %w", err), syscall.Unmount(d.seen, syscall.MNT_DETACH))
