@@ -107,6 +107,8 @@ func resyncText(s *resync.Stream) string {
 		return fmt.Sprintf("done, %d objects published again", s.Published)
 	case bridge.ResyncQueued:
 		return "asked for"
+	case bridge.ResyncEmpty:
+		return "nothing to do, it selects nothing now"
 	default:
 		return string(s.State) + ": " + s.Problem
 	}

@@ -25,10 +25,11 @@ func TestResync_tells_how_far_it_is_from_time_to_time_and_what_became_of_it_at_o
 		case 7:
 			pods.State = bridge.ResyncDone
 		}
-		tell.tell([]resync.Stream{pods, nodes}, at.Add(time.Duration(second)*time.Second))
+		tell.tell([]resync.Stream{pods, nodes, {Pipeline: "p", Stream: "*.example.com", State: bridge.ResyncEmpty}}, at.Add(time.Duration(second)*time.Second))
 	}
 	const want = `pipeline p: pods.v1: asked for
 pipeline p: nodes.v1: refused: it is listing
+pipeline p: *.example.com: nothing to do, it selects nothing now
 pipeline p: pods.v1: 1000 of 1000 objects, 995 published again
 pipeline p: pods.v1: done, 1393 objects published again
 `
@@ -40,7 +41,7 @@ pipeline p: pods.v1: done, 1393 objects published again
 func TestResync_ends_with_an_error_where_something_is_not_published_again(t *testing.T) {
 	done, queued := resync.Stream{State: bridge.ResyncDone}, resync.Stream{State: bridge.ResyncQueued}
 	for want, all := range map[string][]resync.Stream{
-		"": {done, queued},
+		"": {done, queued, {State: bridge.ResyncEmpty}},
 		"1 of 2 streams are not published again; ask for them when /readyz of the bridge answers ok": {done, {State: bridge.ResyncRefused}},
 		"1 of 1 streams are not published again; ask for them when /readyz of the bridge answers ok": {{State: bridge.ResyncFailed}},
 	} {

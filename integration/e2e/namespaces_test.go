@@ -40,10 +40,14 @@ func TestNamespaceSelector_follows_labels(t *testing.T) {
 	r := newRig(t, `[{resource: configmaps, namespaceSelector: team=a}]`)
 	r.namespace("one")
 	r.namespace("two")
-	entered := r.team("one", "a")
 	c := r.configMap("one", "c", nil)
 	r.configMap("two", "d", nil)
 	b := r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	if code, out, said := r.command("resync", "--server", r.server); code != 0 || out != "pipeline test: configmaps: nothing to do, it selects nothing now\n" {
+		t.Errorf("resync of nothing ends with %d and says %q, %q", code, out, said)
+	}
+	entered := r.team("one", "a")
 	r.awaitStory("one/c", "added")
 	r.awaitStatus(http.StatusOK, "ok")
 	r.team("two", "a")

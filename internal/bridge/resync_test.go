@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -415,6 +417,35 @@ func TestResync_is_refused_where_nothing_is_watched_or_called_so(t *testing.T) {
 }
 
 // A slot that a crash, or a stop, cuts short begins again, with the ids that it had; one that is complete does not.
+func TestResync_has_nothing_to_do_where_nothing_is_selected(t *testing.T) {
+	b := New(Config{Name: "test", Metrics: NewMetrics(prometheus.NewRegistry()), Streams: []StreamSpec{
+		{Resource: "pods", NamespaceSelector: labels.Nothing()}, {Resource: "*.example.com", Wildcard: &Wildcard{Group: "example.com"}}, {Resource: "nodes"},
+	}})
+	state := func(when string, want ...ResyncState) {
+		t.Helper()
+		all, err := StartResyncs([]*Pipeline{b}, "", nil)
+		if err != nil || len(all) != len(want) {
+			t.Fatalf("%s: %+v, error %v", when, all, err)
+		}
+		for i, r := range all {
+			if r.State != want[i] || !r.State.Ended() || (r.Problem == "") != (want[i] == ResyncEmpty) {
+				t.Errorf("%s: %+v, want %s", when, r, want[i])
+			}
+		}
+	}
+	state("before it runs", ResyncRefused, ResyncRefused, ResyncRefused)
+	s := newSession(&b.cfg, newFakeLog())
+	defer s.queue.ShutDown()
+	b.current.Store(s)
+	state("before it is known what there is", ResyncRefused, ResyncRefused, ResyncRefused)
+	for i := range b.cfg.Streams[:2] {
+		s.begun(&b.cfg.Streams[i])
+	}
+	state("when that is nothing", ResyncEmpty, ResyncEmpty, ResyncRefused)
+	s.unresolved("namespaces of pods", errors.New("forbidden"))
+	state("when it is not known any more", ResyncRefused, ResyncEmpty, ResyncRefused)
+}
+
 func TestResync_of_a_slot_that_was_cut_short_begins_again(t *testing.T) {
 	api, log, store := newAPIServer(t, 10), newReadableLog(), &memoryStore{}
 	api.add(60)

@@ -93,9 +93,11 @@ func (s *stream) named(r Resync) Resync {
 	return r
 }
 
-// target is what a resync can be of; stream is nil while it is not open.
+// target is what a resync can be of; stream is nil while none is open.
 type target struct {
 	stream *stream
+	// empty: that is because nothing is selected.
+	empty bool
 	// names are what it is called: first as in the configuration.
 	names []string
 }
@@ -105,19 +107,31 @@ func (t target) called(name string) bool { return slices.Contains(t.names, name)
 func (p *Pipeline) targets() []target {
 	var all []target
 	opened := map[*StreamSpec]bool{}
-	if session := p.current.Load(); session != nil {
+	session := p.current.Load()
+	if session != nil {
 		for _, s := range session.opened() {
 			opened[s.spec.origin()] = true
-			all = append(all, target{s, within(s.Namespace, s.spec.Resource, s.Stream.Resource.String(), s.Stream.Resource.Resource,
+			all = append(all, target{stream: s, names: within(s.Namespace, s.spec.Resource, s.Stream.Resource.String(), s.Stream.Resource.Resource,
 				dotted(s.Stream.Resource.Resource, s.Group), dotted(s.Stream.Resource.Resource, s.Version))})
 		}
 	}
 	for i := range p.cfg.Streams {
 		if spec := &p.cfg.Streams[i]; !opened[spec] {
-			all = append(all, target{names: within(spec.Namespace, spec.Resource)})
+			all = append(all, target{names: within(spec.Namespace, spec.Resource), empty: session != nil && session.selectsNothing(spec)})
 		}
 	}
 	return all
+}
+
+// selectsNothing reports whether it is known that nothing is what a spec without an open stream selects.
+func (p *session) selectsNothing(spec *StreamSpec) bool {
+	if spec.Wildcard == nil && spec.NamespaceSelector == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, opening := p.unbegun[spec]
+	return !opening && p.unknown[spec.Resource] == nil && p.unknown[spec.membership()] == nil
 }
 
 func dotted(resource, group string) string { return strings.TrimSuffix(resource+"."+group, ".") }
@@ -136,6 +150,9 @@ func within(namespace string, names ...string) []string {
 // startResync asks for one, unless the stream does not watch.
 func (p *Pipeline) startResync(t target) Resync {
 	s := t.stream
+	if t.empty {
+		return Resync{Pipeline: p.cfg.Name, Stream: t.names[len(t.names)-1], State: ResyncEmpty}
+	}
 	if s == nil {
 		return Resync{Pipeline: p.cfg.Name, Stream: t.names[len(t.names)-1], State: ResyncRefused, Problem: "it is not open yet; /readyz says why"}
 	}

@@ -24,15 +24,17 @@ const (
 	ResyncDone ResyncState = "done"
 	// ResyncFailed: it has ended, and the log does not have everything. Problem says why.
 	ResyncFailed ResyncState = "failed"
+	// ResyncEmpty: what is asked for selects nothing now, so that there is nothing to publish.
+	ResyncEmpty ResyncState = "empty"
 )
 
 // Ended reports whether nothing more will happen.
-func (s ResyncState) Ended() bool { return s == ResyncRefused || s == ResyncDone || s == ResyncFailed }
+func (s ResyncState) Ended() bool { return s != ResyncQueued && s != ResyncRunning }
 
 // Resync is one publication of everything that a stream has.
 type Resync struct {
 	Pipeline, Stream string
-	// Number is in the ids of its events: when it was asked for, or its slot began, in seconds since 1970. It is 0 where it was refused.
+	// Number is in the ids of its events: when it was asked for, or its slot began, in seconds since 1970. It is 0 where there is none.
 	Number    int64
 	Scheduled bool
 	State     ResyncState

@@ -34,6 +34,9 @@ func (spec *StreamSpec) origin() *StreamSpec {
 	return spec
 }
 
+// membership is what is called unknown of a spec while it is not known which namespaces there are.
+func (spec *StreamSpec) membership() string { return "namespaces of " + spec.Resource }
+
 // stays reports whether a stream of the namespace goes on: also while it is deleted, so that the watch shows what is deleted with it.
 func (m *member) stays() (stays bool, ns source.Namespace, exists bool, changed <-chan struct{}) {
 	ns, exists, changed = m.namespaces.Get(m.name)
@@ -64,7 +67,7 @@ func (p *session) spread(ctx context.Context, spec *StreamSpec) error {
 	streams, ctx := errgroup.WithContext(ctx)
 	streams.Go(func() error {
 		var first sync.WaitGroup
-		what := "namespaces of " + spec.Resource
+		what := spec.membership()
 		for begun := false; ; {
 			all, changed, err := p.cfg.Namespaces.Now()
 			p.unresolved(what, err)
