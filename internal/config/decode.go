@@ -95,7 +95,12 @@ func (d *decoder) value(node ast.Node, path string, v reflect.Value) {
 // unsupported refuses what would make one place in the file the value of another.
 func unsupported(node ast.Node) string {
 	switch node.Type() {
-	case ast.AnchorType, ast.AliasType, ast.MergeKeyType:
+	case ast.AliasType:
+		if name := node.(*ast.AliasNode).Value; name != nil && strings.ContainsAny(name.GetToken().Value, ".*/") {
+			return quoteAlias
+		}
+		fallthrough
+	case ast.AnchorType, ast.MergeKeyType:
 		return "anchors, aliases and merge keys are not supported; write the value out"
 	case ast.TagType:
 		return "tags are not supported; write the value without one, and in quotes if it begins with !"

@@ -35,13 +35,16 @@ func lineOf(data []byte, number int) []byte {
 	return nil
 }
 
+// quoteAlias is for an alias that is hardly meant as one.
+const quoteAlias = "what begins with * is an alias of YAML; put it in quotes"
+
 // syntaxHint says what to do about a line that is not YAML.
 func syntaxHint(line []byte) string {
 	for _, c := range []struct{ form, hint string }{
 		{`\{\{`, "a template is left here; render it first"},
 		{`^\s*-[A-Za-z]`, "an item of a list begins with - and a space"},
 		{`^\s*[A-Za-z]+:\s*-\s`, "a list begins in the line below its key, or is written [a, b]"},
-		{`[:[,-]\s*\*`, "what begins with * is an alias of YAML; put it in quotes"},
+		{`[:[,-]\s*\*`, quoteAlias},
 		{`:\s*\{[A-Za-z]+\}`, "put what begins with { in quotes"},
 		{`:\s*("[^"]*"|'[^']*')\s*[^\s#,}\]]`, "put all of a value in quotes that begins with one"},
 		{`:\s*[^"'\[{\s][^"'\[{]*:\s`, "put a value with a colon and a space in quotes"},
