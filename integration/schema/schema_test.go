@@ -116,6 +116,7 @@ var beyond = map[string]string{
 	"nats_auth":                     "one of several, where an empty one is none",
 	"overlapping_resources":         "two resources",
 	"overlapping_subjects":          "two pipelines",
+	"paths_in_a_home_directory":     "what shells replace",
 	"payloads":                      "a payload beside a profile, or a topic",
 	"pipelines_in_each_others_way":  "two pipelines",
 	"pipelines_of_one_name":         "two pipelines",

@@ -127,6 +127,9 @@ func (c *Config) place(args Args) (err error) {
 	if broker := c.Pipelines[0].Sink.Embedded; broker != nil {
 		broker.Listen = cmp.Or(args.BrokerListen, broker.Listen)
 	}
+	if strings.HasPrefix(args.DataDir, "~") {
+		return fmt.Errorf("%q "+homeless, args.DataDir)
+	}
 	if args.DataDir != "" {
 		c.DataDir, err = filepath.Abs(args.DataDir)
 	}

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -55,6 +56,23 @@ func TestLoad_takes_relative_paths_from_the_directory_of_the_file(t *testing.T) 
 		})
 		if n != 18 {
 			t.Errorf("%s: %d paths", prefix, n)
+		}
+	}
+}
+
+func TestParse_refuses_a_path_in_a_home_directory_wherever_one_stands(t *testing.T) {
+	for _, home := range []string{"~", "~anna"} {
+		_, _, err := Parse("f", []byte(strings.ReplaceAll(pathsFile, "PREFIX", home)))
+		var problems Problems
+		if !errors.As(err, &problems) || len(problems) != 18 {
+			t.Fatalf("%d problems: %v", len(problems), err)
+		}
+		for _, p := range problems {
+			key := p.Path[strings.LastIndexByte(p.Path, '.')+1:]
+			want := `"` + home + "/" + key + `" begins with ~, which is not replaced here; write the whole path, or one relative to the directory of this file`
+			if p.Message != want || p.Line == 0 {
+				t.Errorf("%s, want %s", p, want)
+			}
 		}
 	}
 }

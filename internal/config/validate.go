@@ -32,6 +32,7 @@ func (c *Config) check() (issues, warnings []issue) {
 		v.pipeline(fmt.Sprintf("pipelines[%d]", i), &c.Pipelines[i])
 	}
 	v.pipelines(c)
+	v.homes(c)
 	return v.issues, v.warnings
 }
 
