@@ -77,6 +77,7 @@ func newRoot(s *streams) *cobra.Command {
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newRunCommand(s), newTailCommand(s), newRBACCommand(s), newCheckpointCommand(s), newResyncCommand(s), newAsyncAPICommand(s),
 		newValidateCommand(s), newVersionCommand(s))
 	return root

@@ -31,7 +31,7 @@ type tailFlags struct {
 	allNamespaces                    bool
 	fromStart, follow                bool
 	last                             int
-	since                            time.Duration
+	since                            age
 	sinceTime, until                 string
 	output                           string
 	utc, noHeaders                   bool
@@ -69,7 +69,7 @@ func (f *tailFlags) selecting(cmd *cobra.Command) {
 	flags.BoolVarP(&f.follow, "follow", "f", true, "go on at the end of the log; --follow=false ends there")
 	flags.BoolVar(&f.fromStart, "from-start", false, "begin with the oldest event")
 	flags.IntVar(&f.last, "last", 0, "begin with the `N`-th last event that is shown")
-	flags.DurationVar(&f.since, "since", 0, "begin with what was stored this long ago, such as 10m")
+	flags.Var(&f.since, "since", "begin with what was stored this long ago, such as 10m, 2h or 1d")
 	flags.StringVar(&f.sinceTime, "since-time", "", "begin with what was stored at this `time` (RFC 3339)")
 	flags.StringVar(&f.until, "until", "", "end with what was stored before this `time` (RFC 3339)")
 	flags.StringVarP(&f.output, "output", "o", "", "json (CloudEvents, one a line) or wide")
@@ -199,7 +199,7 @@ func (f *tailFlags) reading(args []string) (tail.Config, error) {
 		return cfg, usagef("--last and --since count backwards from now: give them without a minus sign")
 	}
 	if f.since > 0 {
-		cfg.Start.Time = time.Now().Add(-f.since)
+		cfg.Start.Time = time.Now().Add(-time.Duration(f.since))
 	}
 	for _, arg := range args {
 		selector, err := tail.ParseSelector(arg)

@@ -32,7 +32,7 @@ func (d *decoder) text(node ast.Node, path string, v reflect.Value) {
 			return
 		}
 		if *target, err = time.ParseDuration(text); err != nil {
-			err = fmt.Errorf("%q is not a duration; write %s", text, durationHint(text))
+			err = fmt.Errorf("%q is not a duration; write %s", text, DurationHint(text))
 		}
 	}
 	if err != nil {
@@ -59,8 +59,8 @@ func notA(node ast.Node, target any) string {
 
 var durationLike = regexp.MustCompile(`^([0-9]{1,5}) *([a-zA-Z]*)$`)
 
-// durationHint says how text, or else any duration, is written.
-func durationHint(text string) string {
+// DurationHint says how text, or else any duration, is written.
+func DurationHint(text string) string {
 	parts := durationLike.FindStringSubmatch(text)
 	if parts == nil {
 		return durationForm
