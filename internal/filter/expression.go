@@ -59,7 +59,7 @@ func ParseExpression(s string) (*Expression, error) {
 	ast, issues := env.Compile(s)
 	if issues.Err() != nil {
 		e := issues.Errors()[0]
-		return nil, expressionError(e.Location.Line(), e.Location.Column()+1, e.Message)
+		return nil, expressionError(e.Location.Line(), e.Location.Column()+1, mistake(env, s, e))
 	}
 	if t := ast.OutputType(); !t.IsExactType(cel.BoolType) {
 		return nil, expressionError(1, 1, fmt.Sprintf("it gives %s, not bool: compare it with something", t))

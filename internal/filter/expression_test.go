@@ -77,15 +77,20 @@ func TestParseExpression_refuses_what_cannot_decide_and_says_where(t *testing.T)
 	const valid = `; write one over object, oldObject, event.operation, event.reason, event.namespace, event.name, event.objectuid, event.resourceversion, such as ` +
 		`event.operation == "deleted" || object.spec.replicas > 3`
 	for s, want := range map[string]string{
-		`object.spec.`:                       "is no expression of CEL that decides: at 1:13, Syntax error: no viable alternative at input '.'" + valid,
-		`objekt.spec == 1`:                   "is no expression of CEL that decides: at 1:1, undeclared reference to 'objekt'" + valid,
-		"true &&\n  event.op == \"x\"":       "is no expression of CEL that decides: at 2:3, undeclared reference to 'event'" + valid,
-		`object.spec.replicas`:               "is no expression of CEL that decides: at 1:1, it gives dyn, not bool: compare it with something" + valid,
-		`1 + 1`:                              "is no expression of CEL that decides: at 1:1, it gives int, not bool: compare it with something" + valid,
-		`event.name > 1`:                     "is no expression of CEL that decides: at 1:12, found no matching overload for '_>_' applied to '(string, int)'" + valid,
-		`object.metadata.name.matches("(")`:  "is no expression of CEL that decides: at 1:1, error parsing regexp: missing closing ): `(`" + valid,
-		`oldObjekt.spec != object.spec`:      "is no expression of CEL that decides: at 1:1, undeclared reference to 'oldObjekt'" + valid,
-		strings.Repeat(" ", 16<<10) + "true": "is longer than 16384 bytes; use labelSelector, fieldSelector or several resources for a part of it",
+		`object.spec.`:                                      "is no expression of CEL that decides: at 1:13, Syntax error: no viable alternative at input '.'" + valid,
+		`objekt.spec == 1`:                                  "is no expression of CEL that decides: at 1:1, undeclared reference to 'objekt'" + valid,
+		"true &&\n  event.op == \"x\"":                      "is no expression of CEL that decides: at 2:3, event has no op" + valid,
+		`event.name == "a" && event.foo.x`:                  "is no expression of CEL that decides: at 1:22, event has no foo" + valid,
+		`event == "added"`:                                  "is no expression of CEL that decides: at 1:1, event alone is no value" + valid,
+		`has(event.foo)`:                                    "is no expression of CEL that decides: at 1:5, event alone is no value" + valid,
+		`object.l.all(event, event.x == 1) || event.y == 1`: "is no expression of CEL that decides: at 1:38, event has no y" + valid,
+		`.spec.replicas > 3`:                                "is no expression of CEL that decides: at 1:2, a path begins with object: object.spec" + valid,
+		`object.spec.replicas`:                              "is no expression of CEL that decides: at 1:1, it gives dyn, not bool: compare it with something" + valid,
+		`1 + 1`:                                             "is no expression of CEL that decides: at 1:1, it gives int, not bool: compare it with something" + valid,
+		`event.name > 1`:                                    "is no expression of CEL that decides: at 1:12, found no matching overload for '_>_' applied to '(string, int)'" + valid,
+		`object.metadata.name.matches("(")`:                 "is no expression of CEL that decides: at 1:1, error parsing regexp: missing closing ): `(`" + valid,
+		`oldObjekt.spec != object.spec`:                     "is no expression of CEL that decides: at 1:1, undeclared reference to 'oldObjekt'" + valid,
+		strings.Repeat(" ", 16<<10) + "true":                "is longer than 16384 bytes; use labelSelector, fieldSelector or several resources for a part of it",
 	} {
 		if _, err := ParseExpression(s); err == nil || err.Error() != want {
 			t.Errorf("%.40q: got\n%v, want\n%s", s, err, want)
