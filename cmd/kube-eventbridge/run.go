@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -185,7 +186,11 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 
 	listener, err := net.Listen("tcp", cfg.Server.Listen)
 	if err != nil {
-		return fmt.Errorf("listen for metrics and health: %w; set %s to a free address", err, p.listenKey())
+		free := "an address of this machine"
+		if errors.Is(err, syscall.EADDRINUSE) {
+			free = "a free address"
+		}
+		return fmt.Errorf("listen for metrics and health: %w; set %s to %s", err, p.listenKey(), free)
 	}
 	p.log.Info("serving /metrics /livez /readyz /resync", "address", listener.Addr().String(), "version", build().Version)
 

@@ -142,6 +142,7 @@ func TestRun_names_the_flag_of_an_address_in_use(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	api, at := apiServer(t, identified), taken.Addr().String()
 	fails(t, byArgs(t, api, t.TempDir(), "--listen", at), exitFailed, at, "address already in use; set --listen to a free address")
+	fails(t, byArgs(t, api, t.TempDir(), "--listen", "192.0.2.7:8080"), exitFailed, "192.0.2.7:8080", "set --listen to an address of this machine")
 	fails(t, byArgs(t, api, t.TempDir(), "--broker-listen", at), exitFailed, at, "or set --broker-listen to another address")
 }
 

@@ -101,6 +101,7 @@ func onlyKafka(text []byte) []byte {
 // beyond are the bad files of which a schema cannot tell what is wrong: it depends on two places, or on what a text means.
 var beyond = map[string]string{
 	"a_selector_as_in_sql":             "the grammar of selectors",
+	"an_address_for_two_servers":       "two places",
 	"buffer_shares":                    "sums",
 	"cel_a_bracket_too_few":            "the grammar of expressions",
 	"cel_a_field_that_events_have_not": "what expressions name",

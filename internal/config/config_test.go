@@ -301,6 +301,7 @@ argument 3: "x/y" is a subresource or a path, which cannot be watched by that na
 --namespace: "shop" is there twice; keep one
 --selector: "a=b=c" is not a label selector: found '=', expected: ',' or 'end of string'; write one as kubectl -l takes it, such as app=web,tier!=cache`},
 		{Args{Resources: []string{"pods"}, DataDir: "~/state"}, `--data-dir: "~/state" begins with ~, which is not replaced here; write the whole path`},
+		{Args{Resources: []string{"pods"}, Listen: ":8081", BrokerListen: ":8081"}, `--broker-listen: ":8081" is the address of metrics and probes, too; give each server its own`},
 		{Args{Resources: []string{"pods"}, Listen: "8081", BrokerListen: "localhost"}, `--listen: "8081" is not an address to listen on; write host:port, such as 127.0.0.1:8080 or :8080
 --broker-listen: "localhost" is not an address to listen on; write host:port, such as 127.0.0.1:8080 or :8080`},
 	} {

@@ -96,7 +96,7 @@ func (d *decoder) value(node ast.Node, path string, v reflect.Value) {
 func unsupported(node ast.Node) string {
 	switch node.Type() {
 	case ast.AliasType:
-		if name := node.(*ast.AliasNode).Value; name != nil && strings.ContainsAny(name.GetToken().Value, ".*/") {
+		if name := node.(*ast.AliasNode).Value; name != nil && strings.ContainsAny(name.GetToken().Value, ".*/:") {
 			return quoteAlias
 		}
 		fallthrough

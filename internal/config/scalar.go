@@ -155,8 +155,12 @@ func describe(node ast.Node) string {
 
 // textHint says what to write instead of node, where a text belongs.
 func textHint(node ast.Node, path string) string {
-	if hint := textForms()[path[strings.LastIndexByte(path, '.')+1:]]; hint != "" && node.Type() == ast.MappingType {
+	key := path[strings.LastIndexByte(path, '.')+1:]
+	if hint := textForms()[key]; hint != "" && node.Type() == ast.MappingType {
 		return hint
+	}
+	if key == "listen" && node.Type() != ast.NullType {
+		return listenForm
 	}
 	if strings.HasSuffix(path, "]") && node.Type() == ast.NullType {
 		return "give a value or remove the item"

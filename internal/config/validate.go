@@ -33,6 +33,7 @@ func (c *Config) check() (issues, warnings []issue) {
 	}
 	v.pipelines(c)
 	v.homes(c)
+	v.listeners(c)
 	return v.issues, v.warnings
 }
 
@@ -96,11 +97,29 @@ func (v *validator) buffer(path string, size Size) {
 	}
 }
 
+// listenForm says how an address to listen on is written.
+const listenForm = "write host:port, such as 127.0.0.1:8080 or :8080"
+
 // address checks what a server listens on.
 func (v *validator) address(path, address string) {
-	_, port, err := net.SplitHostPort(address)
-	if _, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil {
-		v.add(path, "%q is not an address to listen on; write host:port, such as 127.0.0.1:8080 or :8080", address)
+	if !listenable(address) {
+		v.add(path, "%q is not an address to listen on; "+listenForm, address)
+	}
+}
+
+func listenable(address string) bool {
+	host, port, err := net.SplitHostPort(address)
+	_, portErr := strconv.ParseUint(port, 10, 16)
+	return err == nil && portErr == nil && host != "*"
+}
+
+// listeners checks that no two servers want one address.
+func (v *validator) listeners(c *Config) {
+	for i := range c.Pipelines {
+		e := c.Pipelines[i].Sink.Embedded
+		if e != nil && e.Listen == c.Server.Listen && listenable(e.Listen) && !strings.HasSuffix(e.Listen, ":0") {
+			v.add(fmt.Sprintf("pipelines[%d].sink.embedded.listen", i), "%q is the address of metrics and probes, too; give each server its own", e.Listen)
+		}
 	}
 }
 
@@ -126,7 +145,7 @@ func (v *validator) pair(path string, a, b *Pipeline) {
 	if b.Checkpoint.File.Path != "" && filepath.Clean(a.Checkpoint.File.Path) == filepath.Clean(b.Checkpoint.File.Path) {
 		v.once(path+".checkpoint.file.path", "%q is the checkpoint of pipeline %q; give each a file of its own", b.Checkpoint.File.Path, a.Name)
 	}
-	if x, y := a.Sink.Embedded, b.Sink.Embedded; x != nil && y != nil && (x.Listen != y.Listen || x.StoreDir != y.StoreDir) {
+	if x, y := a.Sink.Embedded, b.Sink.Embedded; x != nil && y != nil && (x.Listen != y.Listen && listenable(x.Listen) && listenable(y.Listen) || x.StoreDir != y.StoreDir) {
 		v.once(path+".sink.embedded", "differs from that of pipeline %q in listen or storeDir, and a process has one embedded server; write the same", a.Name)
 	}
 	v.streams(path, a, b)
