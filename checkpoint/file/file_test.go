@@ -118,6 +118,22 @@ func TestOpen_narrows_a_file_that_others_may_read(t *testing.T) {
 	}
 }
 
+func TestInUse_is_while_somebody_has_it_open(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.db")
+	store := mustOpen(t, path)
+	if used, err := InUse(path); err != nil || !used {
+		t.Errorf("in use is %v while it is open, error %v", used, err)
+	}
+	mustClose(t, store)
+	if used, err := InUse(path); err != nil || used {
+		t.Errorf("in use is %v when it is closed, error %v", used, err)
+	}
+	if used, err := InUse(path + ".none"); err == nil || used {
+		t.Errorf("in use is %v where there is none, error %v", used, err)
+	}
+	mustOpen(t, path)
+}
+
 func TestOpen_refuses(t *testing.T) {
 	var busy *BusyError
 	var damaged *DamagedError

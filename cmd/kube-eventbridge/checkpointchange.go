@@ -74,7 +74,15 @@ func preview(cmd *cobra.Command, s *streams, at place, names []string) error {
 		}
 		_, _ = fmt.Fprintf(s.Out, "  %s: forget %s and %s\n", m.Stream, forgets, counted(m.Objects, "object"))
 	}
-	_, err = fmt.Fprintln(s.Out, resetCosts)
+	return printCosts(s, at, resetCosts)
+}
+
+// printCosts ends a preview.
+func printCosts(s *streams, at place, costs string) error {
+	_, err := fmt.Fprintln(s.Out, costs)
+	if user := at.User(); user != "" && err == nil {
+		_, err = fmt.Fprintln(s.Out, user)
+	}
 	return err
 }
 

@@ -41,7 +41,9 @@ func newCheckpointRewind(s *streams, f *checkpointFlags) *cobra.Command {
 				_, err := fmt.Fprintf(s.Out, "nothing to do: no position is ahead of %s\n", to)
 				return err
 			}
-			printMoves(s, at, change)
+			if err := printMoves(s, at, change); err != nil {
+				return err
+			}
 			if yes, err = confirmed(s, yes); err != nil || !yes {
 				return errors.Join(err, errUnconfirmed)
 			}
@@ -65,10 +67,10 @@ const rewindCosts = "The next start watches from there\n" +
 	"newer ones in the log, up to where it was. An API server shows some minutes, and nothing from before its own start. Where it has forgotten the version, nothing is published\n" +
 	"again: the next start lists, behind a gap. Where it forgets it in between, that list tells the present state of each object of which the log has an older one last."
 
-func printMoves(s *streams, at place, c *checkpoints.Change) {
+func printMoves(s *streams, at place, c *checkpoints.Change) error {
 	_, _ = fmt.Fprintf(s.Out, "rewind of pipeline %s, %s:\n", at.pipeline, at)
 	for _, m := range c.Moves {
 		_, _ = fmt.Fprintf(s.Out, "  %s: position %s, was %s\n", m.Stream, m.To, m.From)
 	}
-	_, _ = fmt.Fprintln(s.Out, rewindCosts)
+	return printCosts(s, at, rewindCosts)
 }

@@ -49,7 +49,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.WriteFile(filepath.Join(e.WorkDir, "example.yaml"), data, 0o600)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "saved": saved},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "saved": saved, "held": held},
 	})
 }
 
@@ -68,6 +68,16 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if code != args[0] {
 		ts.Fatalf("exit code %s, want %s", code, args[0])
 	}
+}
+
+// held opens a checkpoint as a bridge that runs does, until the script ends: held FILE PIPELINE.
+func held(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: held FILE PIPELINE")
+	}
+	store, err := file.Open(ts.MkAbs(args[0]), checkpoint.Identity{ClusterUID: "5f7d2a30", Cluster: "prod", Pipeline: args[1]})
+	ts.Check(err)
+	ts.Defer(func() { _ = store.Close() })
 }
 
 // saved writes a checkpoint as a bridge does: saved FILE PIPELINE.

@@ -28,6 +28,8 @@ type Place interface {
 	String() string
 	// Look returns what the checkpoint holds, and disturbs nobody. A checkpoint that was never written has the zero identity.
 	Look(ctx context.Context) (*Found, error)
+	// User says for a person what is known of a bridge that runs with the checkpoint; empty where none does.
+	User() string
 	// Change opens a checkpoint that was written, and commits what decide makes of its state, if that moves anything. Backup is where a copy of what it held is; empty where there is
 	// none. The error is a [*RunningError] while a bridge runs.
 	Change(ctx context.Context, decide func(*checkpoint.State) (*Change, error)) (backup string, err error)
@@ -62,6 +64,14 @@ func (f File) Look(ctx context.Context) (*Found, error) {
 		return &Found{State: &checkpoint.State{}}, nil
 	}
 	return &Found{state, saved}, err
+}
+
+// User implements [Place].
+func (f File) User() string {
+	if used, err := file.InUse(string(f)); err != nil || !used {
+		return "" // an error comes again when the file is to be changed
+	}
+	return "A kube-eventbridge runs with it: nothing can be changed until that is stopped."
 }
 
 // Change implements [Place].
@@ -119,6 +129,12 @@ func (t Topic) Look(ctx context.Context) (*Found, error) {
 		return nil, err
 	}
 	return &Found{found.State, found.Saved}, nil
+}
+
+// User implements [Place].
+func (Topic) User() string {
+	return fmt.Sprintf("Whether a kube-eventbridge runs with it cannot be told now: before anything is changed its commits are waited for, for %v. One that makes none in that time\n"+
+		"cannot commit any more, and ends with exit code 1; it loses nothing.", watchFor)
 }
 
 // Change implements [Place].

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -39,8 +40,17 @@ func TestFile_of_a_running_bridge_is_shown_and_not_changed(t *testing.T) {
 	if _, err := f.Change(t.Context(), resetPods); !errors.As(err, &running) {
 		t.Errorf("error %v, want that a bridge runs", err)
 	}
+	if got := f.User(); !strings.HasPrefix(got, "A kube-eventbridge runs with it") {
+		t.Errorf("of its user it says %q", got)
+	}
 	if got, err := bridge.Load(t.Context()); err != nil || !reflect.DeepEqual(got, state()) {
 		t.Errorf("the bridge has %+v now, %v", got, err)
+	}
+}
+
+func TestTopic_says_that_its_user_is_not_known(t *testing.T) {
+	if got := (Topic{}).User(); !strings.Contains(got, "cannot be told now: before anything is changed its commits are waited for, for 5s.") {
+		t.Errorf("it says %q", got)
 	}
 }
 
@@ -48,6 +58,9 @@ func TestFile_is_changed_after_a_copy_was_made(t *testing.T) {
 	f, bridge := written(t)
 	if err := bridge.Close(); err != nil {
 		t.Fatal(err)
+	}
+	if got := f.User(); got != "" {
+		t.Errorf("of nobody it says %q", got)
 	}
 	first, err := f.Change(t.Context(), resetPods)
 	if err != nil {
