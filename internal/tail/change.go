@@ -4,8 +4,10 @@ package tail
 
 import (
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -194,6 +196,9 @@ func show(v any) string {
 	case json.Number:
 		return shorten(v.String(), maxValue)
 	case string:
+		if mask, ok := maskOf(v); ok {
+			return mask
+		}
 		if plain(v) {
 			return shorten(v, maxValue)
 		}
@@ -206,6 +211,23 @@ func show(v any) string {
 		panic(fmt.Sprintf("BUG: a JSON value of type %T", v))
 	}
 }
+
+// masked is how the base64 of every text begins that stands for the value of a Secret.
+const masked = "W3JlZGFjdGVk" // [redacted
+
+// maskOf returns the text that stands for the value of a Secret, with its hash where it has one.
+func maskOf(v string) (mask string, ok bool) {
+	if !strings.HasPrefix(v, masked) {
+		return "", false
+	}
+	text, err := base64.StdEncoding.DecodeString(v)
+	if err != nil || !maskForm.Match(text) {
+		return "", false
+	}
+	return string(text), true
+}
+
+var maskForm = regexp.MustCompile(`^\[redacted( hmac-sha256:[0-9a-f]{16})?\]$`)
 
 // plain reports whether a string can stand without quotes: nobody takes it for another type, or for several values.
 func plain(s string) bool {

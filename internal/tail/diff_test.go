@@ -49,6 +49,11 @@ func TestUpdates_name_what_changed(t *testing.T) {
 			"too many", `{"a":{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1}}`, `{"a":{"a":2,"b":2,"c":2,"d":2,"e":2,"f":2}}`,
 			"a.a 1→2, a.b 1→2, a.c 1→2, a.d 1→2, +2 more",
 		},
+		{
+			"a Secret's value", `{"data":{"k":"W3JlZGFjdGVkXQ=="}}`, `{"data":{"k":"W3JlZGFjdGVkIGhtYWMtc2hhMjU2OjAxMjM0NTY3ODlhYmNkZWZd"}}`,
+			"data.k [redacted]→[redacted hmac-sha256:0123456789abcdef]",
+		},
+		{"what only looks like one", `{"k":"x"}`, `{"k":"W3JlZGFjdGVkXTsgbW9yZQ=="}`, "k x→W3JlZGFjdGVkXTsgbW9yZQ=="},
 		{"a long text", `{"a":"x"}`, `{"a":"0123456789abcdefghijklmnopqrstuvwxyz0123456789"}`, "a x→0123456789abcdefghijklmnopqrstuvwxyz012…"},
 		{
 			"a status", `{"status":{"readyReplicas":1,"observedGeneration":1}}`, `{"status":{"readyReplicas":3,"observedGeneration":2}}`,
