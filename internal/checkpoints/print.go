@@ -76,10 +76,14 @@ func (l *Log) String() string {
 		return "nothing is known of it"
 	}
 	text := "known up to " + marks(l.Marks)
-	if l.Losses > 0 {
-		text += fmt.Sprintf("; seen to lose events %d times", l.Losses)
+	switch l.Losses {
+	case 0:
+		return text
+	case 1:
+		return text + "; seen to lose events once"
+	default:
+		return fmt.Sprintf("%s; seen to lose events %d times", text, l.Losses)
 	}
-	return text
 }
 
 func (l *Log) printTrail(w io.Writer) error {
@@ -107,9 +111,12 @@ func marks(at map[int32]uint64) string {
 	}
 	var all []string
 	for _, partition := range slices.Sorted(maps.Keys(at)) {
-		all = append(all, fmt.Sprintf("%d:%d", partition, at[partition]))
+		all = append(all, fmt.Sprintf("%d: %d", partition, at[partition]))
 	}
-	return cmp.Or(strings.Join(all, " "), "-")
+	if len(all) == 0 {
+		return "-"
+	}
+	return "partition " + strings.Join(all, ", ")
 }
 
 // table aligns columns.

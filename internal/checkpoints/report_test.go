@@ -28,7 +28,7 @@ Pipeline:  audit
 Cluster:   prod (uid of kube-system 5f7d2a30)
 Where:     file /s/audit.db
 Saved:     2026-11-22T11:00:00Z
-Log:       known up to 0:7 1:9; seen to lose events 1 times
+Log:       known up to partition 0: 7, 1: 9; seen to lose events once
 
 STREAM      POSITION  OBJECTS  OWES
 nodes.v1    50        1        -
@@ -39,16 +39,16 @@ Pipeline:  audit
 Cluster:   prod (uid of kube-system 5f7d2a30)
 Where:     file /s/audit.db
 Saved:     2026-11-22T11:00:00Z
-Log:       known up to 0:7 1:9; seen to lose events 1 times
+Log:       known up to partition 0: 7, 1: 9; seen to lose events once
 
 STREAM      POSITION  OBJECTS  DELETIONS  HISTORY  SELECTORS  OWES
 nodes.v1    50        1        0          0        f          -
 pods.v1     100       1        1          2        f          -
 secrets.v1  -         0        0          0        -          a snapshot
 
-LOG AT   SAFE POSITIONS
-0:3 1:4  nodes.v1=40 pods.v1=60
-0:7 1:9  nodes.v1=50 pods.v1=100
+LOG AT                SAFE POSITIONS
+partition 0: 3, 1: 4  nodes.v1=40 pods.v1=60
+partition 0: 7, 1: 9  nodes.v1=50 pods.v1=100
 `}} {
 		if got := "\n" + page.got.String(); got != page.want {
 			t.Errorf("it is %s\nwant %s", got, page.want)
