@@ -102,9 +102,9 @@ func (t *resyncTeller) tell(all []resync.Stream, now time.Time) {
 func resyncText(s *resync.Stream) string {
 	switch s.State {
 	case bridge.ResyncRunning:
-		return fmt.Sprintf("%d of %d objects, %d published again", s.Listed, max(s.Objects, s.Listed), s.Published)
+		return fmt.Sprintf("%d of %s, %d published again", s.Listed, counted(max(s.Objects, s.Listed), "object"), s.Published)
 	case bridge.ResyncDone:
-		return fmt.Sprintf("done, %d objects published again", s.Published)
+		return fmt.Sprintf("done, %s published again", counted(s.Published, "object"))
 	case bridge.ResyncQueued:
 		return "asked for"
 	case bridge.ResyncEmpty:
@@ -125,5 +125,5 @@ func resyncProblem(all []resync.Stream) error {
 	if bad == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d streams are not published again; ask for them when /readyz of the bridge answers ok", bad, len(all))
+	return fmt.Errorf("%d of %s not published again; ask for that when /readyz of the bridge answers ok", bad, counted(len(all), "stream"))
 }

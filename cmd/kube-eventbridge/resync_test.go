@@ -23,7 +23,7 @@ func TestResync_tells_how_far_it_is_from_time_to_time_and_what_became_of_it_at_o
 		case 1:
 			pods.State = bridge.ResyncRunning
 		case 7:
-			pods.State = bridge.ResyncDone
+			pods.State, pods.Published = bridge.ResyncDone, 1
 		}
 		tell.tell([]resync.Stream{pods, nodes, {Pipeline: "p", Stream: "*.example.com", State: bridge.ResyncEmpty}}, at.Add(time.Duration(second)*time.Second))
 	}
@@ -31,7 +31,7 @@ func TestResync_tells_how_far_it_is_from_time_to_time_and_what_became_of_it_at_o
 pipeline p: nodes.v1: refused: it is listing
 pipeline p: *.example.com: nothing to do, it selects nothing now
 pipeline p: pods.v1: 1000 of 1000 objects, 995 published again
-pipeline p: pods.v1: done, 1393 objects published again
+pipeline p: pods.v1: done, 1 object published again
 `
 	if out.String() != want {
 		t.Errorf("it says\n%s\nwant\n%s", &out, want)
@@ -42,8 +42,8 @@ func TestResync_ends_with_an_error_where_something_is_not_published_again(t *tes
 	done, queued := resync.Stream{State: bridge.ResyncDone}, resync.Stream{State: bridge.ResyncQueued}
 	for want, all := range map[string][]resync.Stream{
 		"": {done, queued, {State: bridge.ResyncEmpty}},
-		"1 of 2 streams are not published again; ask for them when /readyz of the bridge answers ok": {done, {State: bridge.ResyncRefused}},
-		"1 of 1 streams are not published again; ask for them when /readyz of the bridge answers ok": {{State: bridge.ResyncFailed}},
+		"1 of 2 streams not published again; ask for that when /readyz of the bridge answers ok": {done, {State: bridge.ResyncRefused}},
+		"1 of 1 stream not published again; ask for that when /readyz of the bridge answers ok":  {{State: bridge.ResyncFailed}},
 	} {
 		got := ""
 		if err := resyncProblem(all); err != nil {

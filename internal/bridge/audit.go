@@ -43,7 +43,7 @@ func (s *stream) audits(ctx context.Context, every time.Duration) {
 		s.distrust()
 		log.Error("audit: the log is not what exists; the stream is listed again", "objects", len(differing), "such as", first(differing))
 		select {
-		case s.again <- fmt.Sprintf("an audit found %d objects that differ, such as %s", len(differing), first(differing)):
+		case s.again <- fmt.Sprintf("an audit found objects that differ: %d, such as %s", len(differing), first(differing)):
 		case <-ctx.Done():
 		}
 	}

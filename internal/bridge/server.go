@@ -91,7 +91,7 @@ func (p *session) unready() []string {
 		lines = append(lines, fmt.Sprintf("pipeline %s: %s: %v", p.name, resource, err))
 	}
 	if missing := len(p.unbegun); missing > 0 && len(p.unknown) == 0 {
-		lines = append(lines, fmt.Sprintf("pipeline %s: %d streams are not open yet", p.name, missing))
+		lines = append(lines, fmt.Sprintf("pipeline %s: streams that are not open yet: %d", p.name, missing))
 	}
 	p.mu.Unlock()
 	for _, s := range p.opened() {

@@ -62,6 +62,8 @@ func (s Span) Part(missing bool) string {
 		until = " until " + s.Until.Format(time.RFC3339)
 	}
 	switch {
+	case s.Start.Last == 1:
+		return "from the last event that matches" + until
 	case s.Start.Last > 0:
 		return fmt.Sprintf("from the last %d events that match%s", s.Start.Last, until)
 	case !s.Start.Time.IsZero():

@@ -271,7 +271,7 @@ func TestTail_goes_on_where_a_partition_has_lost_what_was_read(t *testing.T) {
 		f.put("t", 1, event(tail.Updated, "web", 9, 9, 9))
 		wait(t, time.Second)
 		s.expect(t, "updated web@4 spec.replicas 3→4", "updated web@9 spec.replicas 2→9")
-		s.expectSaid(t, "reading topic t at b:9092 from the last 1 events that match; ^C ends it", `partition 1 of topic "t" has lost records 3 to 4, which were read`)
+		s.expectSaid(t, "reading topic t at b:9092 from the last event that matches; ^C ends it", `partition 1 of topic "t" has lost records 3 to 4, which were read`)
 	})
 }
 
