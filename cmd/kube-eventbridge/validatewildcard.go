@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
@@ -27,13 +28,26 @@ func (c *checkup) checkWildcard(ctx context.Context, client *source.Client, cata
 	if offers == nil {
 		return
 	}
-	found := wildcardOf(r).Select(offers, len(r.Namespaces) > 0)
+	w, namespaced := wildcardOf(r), len(r.Namespaces) > 0
+	found := w.Select(offers, namespaced)
 	c.matches = append(c.matches, matched{Path: path + ".resource", Resource: r.Resource.String(), Count: len(found)})
-	if len(found) == 0 && err == nil {
-		add(&c.warnings, path+".resource", "%s names nothing that the cluster has now; what comes is read", r.Resource)
+	if err == nil {
+		c.checkExcluded(path, r, w.Idle(offers))
+	}
+	if why := w.Nothing(offers, namespaced); why != "" && err == nil {
+		add(&c.warnings, path+".resource", "%s selects nothing: %s; what comes is read", r.Resource, why)
 	}
 	for _, ns := range scopesOf(r) {
 		c.checkReadable(ctx, client, path, r, ns, found)
+	}
+}
+
+// checkExcluded warns of what an entry excludes to no effect. What another group's name says is known without a cluster.
+func (c *checkup) checkExcluded(path string, r *config.Resource, idle []int) {
+	for _, i := range idle {
+		if e := r.Exclude[i]; !r.Resource.Beyond(e) {
+			add(&c.warnings, fmt.Sprintf("%s.exclude[%d]", path, i), "%s is nothing that %s names in the cluster now, so it leaves nothing out; kubectl api-resources lists what there is", e, r.Resource)
+		}
 	}
 }
 

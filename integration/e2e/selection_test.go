@@ -284,7 +284,10 @@ func TestSelection_reads_what_it_may(t *testing.T) {
 		t.Errorf("validate says %s%s", out, said)
 	}
 	r.configure(`[{resource: "*.nothing.example.com"}]`)
-	r.validates(0, `pipelines\[0\].resources\[0\].resource: \*.nothing.example.com names nothing that the cluster has now; what comes is read \(warning\)`)
+	r.validates(0, `pipelines\[0\].resources\[0\].resource: \*.nothing.example.com selects nothing: it names nothing that the cluster has; what comes is read \(warning\)`)
+	r.configure(`[{resource: "*.example.com", exclude: [gadgets, widgets.v1.example.com, things]}]`)
+	r.validates(0, `pipelines\[0\].resources\[0\].resource: \*.example.com selects nothing: everything that it names is excluded; what comes is read \(warning\)`,
+		`pipelines\[0\].resources\[0\].exclude\[2\]: things is nothing that \*.example.com names in the cluster now, so it leaves nothing out; .* \(warning\)`)
 	if n := strings.Count(r.bridge.stderr(), "stream waits"); n != 1 {
 		t.Errorf("%d lines say that it waits", n)
 	}

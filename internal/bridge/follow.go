@@ -21,6 +21,8 @@ type follower struct {
 	spec    *StreamSpec
 	// ended has room for one word that a stream is not read any more.
 	ended chan struct{}
+	// nothing is why nothing was to be read, when that was looked at last.
+	nothing string
 
 	// mu guards reading: what is read now.
 	mu      sync.Mutex
@@ -38,6 +40,7 @@ func (p *session) follow(ctx context.Context, spec *StreamSpec) error {
 			if offers == nil {
 				round = -1
 			} else {
+				f.tell(offers)
 				f.start(ctx, streams, offers, firstOnly(&first, round == 0))
 			}
 			if round == 0 {
@@ -56,6 +59,15 @@ func (p *session) follow(ctx context.Context, spec *StreamSpec) error {
 		}
 	})
 	return streams.Wait()
+}
+
+// tell logs that nothing is to be read, when that begins.
+func (f *follower) tell(offers *source.Offers) {
+	why := f.spec.Wildcard.Nothing(offers, f.spec.Namespace != "")
+	if why != "" && why != f.nothing {
+		f.session.log.Warn("a wildcard selects nothing now; what comes is read", "resource", f.spec.Resource, "why", why)
+	}
+	f.nothing = why
 }
 
 // firstOnly returns who counts the streams that are not open yet: only those of the first round are waited for, and a group that is waited for must not count more.

@@ -64,6 +64,30 @@ func (w *Wildcard) Select(offers *source.Offers, namespaced bool) (all []source.
 	return all
 }
 
+// Nothing says why w selects nothing of what is served; empty where it selects something. Namespaced is as for Select.
+func (w *Wildcard) Nothing(offers *source.Offers, namespaced bool) string {
+	whole := Wildcard{All: w.All, Group: w.Group}
+	switch {
+	case len(w.Select(offers, namespaced)) > 0:
+		return ""
+	case len(whole.Select(offers, namespaced)) > 0:
+		return "everything that it names is excluded"
+	default:
+		return "it names nothing that the cluster has"
+	}
+}
+
+// Idle returns which of Exclude, by index, leave out nothing of what is served.
+func (w *Wildcard) Idle(offers *source.Offers) (idle []int) {
+	whole := Wildcard{All: w.All, Group: w.Group}
+	for i, e := range w.Exclude {
+		if !slices.ContainsFunc(offers.All(), func(s *source.Served) bool { return whole.matches(s, offers) && e.matches(s) }) {
+			idle = append(idle, i)
+		}
+	}
+	return idle
+}
+
 // wider reports whether w yields to o where both name a resource: the one of a group is meant more exactly.
 func (w *Wildcard) wider(o *Wildcard) bool { return w.All && !o.All }
 

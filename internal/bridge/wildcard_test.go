@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -51,6 +52,41 @@ func TestWildcard_leaves_out_what_it_is_told_to(t *testing.T) {
 		if got := c.w.matches(servedAs(c.name), &source.Offers{}); got != c.want {
 			t.Errorf("%s of %+v: got %v", c.name, c.w, got)
 		}
+	}
+}
+
+func TestWildcard_says_what_it_has_no_effect_on(t *testing.T) {
+	offers, _ := offersOf(t)
+	for _, c := range []struct {
+		w       *Wildcard
+		nothing string
+		idle    []int
+	}{
+		{&Wildcard{All: true}, "", nil},
+		{&Wildcard{All: true, Exclude: []Exclusion{{Name: "pods", AnyGroup: true}, {Name: "things", AnyGroup: true}}}, "", []int{1}},
+		{&Wildcard{All: true, Exclude: []Exclusion{{Group: "metrics.k8s.io"}, {Name: "pods", Version: "v2"}, {Name: "pods", Version: "v1"}}}, "", []int{0, 1}},
+		{&Wildcard{Group: "extensions", Exclude: []Exclusion{{Name: "deployments", Group: "apps"}}}, "", []int{0}},
+		{&Wildcard{Group: "apps", Exclude: []Exclusion{{Name: "deployments", AnyGroup: true}}}, "everything that it names is excluded", nil},
+		{&Wildcard{Group: "example.org", Exclude: []Exclusion{{Name: "widgets", AnyGroup: true}}}, "it names nothing that the cluster has", []int{0}},
+	} {
+		if nothing, idle := c.w.Nothing(offers, false), c.w.Idle(offers); nothing != c.nothing || !slices.Equal(idle, c.idle) {
+			t.Errorf("%+v: %q, %v", c.w, nothing, idle)
+		}
+	}
+}
+
+func TestFollower_tells_once_that_nothing_is_selected(t *testing.T) {
+	offers, _ := offersOf(t)
+	var log strings.Builder
+	spec := &StreamSpec{Resource: "*.apps", Wildcard: &Wildcard{Group: "apps", Exclude: []Exclusion{{Name: "deployments", AnyGroup: true}}}}
+	f := follower{session: &session{log: slog.New(slog.NewTextHandler(&log, nil))}, spec: spec}
+	f.tell(offers)
+	f.tell(offers)
+	spec.Wildcard.Exclude = nil
+	f.tell(offers)
+	const want = `msg="a wildcard selects nothing now; what comes is read" resource=*.apps why="everything that it names is excluded"`
+	if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), want) {
+		t.Errorf("it says\n%swant\n%s", &log, want)
 	}
 }
 

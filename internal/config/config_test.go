@@ -380,6 +380,24 @@ func TestPlace_finds_the_key_or_what_is_around_it(t *testing.T) {
 	}
 }
 
+func TestExclude_is_warned_of_where_it_leaves_nothing_out(t *testing.T) {
+	const want = ` is nothing that *.example.com names, so it leaves nothing out; name a resource of example.com, or remove it`
+	for exclude, warned := range map[string]bool{
+		"widgets": false, "widgets.example.com": false, "widgets.v1.example.com": false, "deployments.apps": true, "pods.v1": true, `"*.apps"`: true, "widgets.sub.example.com": true,
+	} {
+		_, warnings, err := Parse("f", []byte("pipelines:\n- name: a\n  resources: [{resource: \"*.example.com\", exclude: ["+exclude+"]}]\n"))
+		if err != nil || len(warnings) > 0 != warned {
+			t.Fatalf("%s: %v, %v", exclude, warnings, err)
+		}
+		if text := "f:3:53: pipelines[0].resources[0].exclude[0]: " + strings.Trim(exclude, `"`) + want; warned && warnings.Error() != text {
+			t.Errorf("%v\nwant %s", warnings, text)
+		}
+	}
+	if _, warnings, err := Parse("f", []byte("pipelines: [{name: a, resources: [{resource: \"*\", exclude: [deployments.apps, pods.v1]}]}]")); err != nil || warnings != nil {
+		t.Errorf("%v, %v", warnings, err)
+	}
+}
+
 func TestKeep_is_warned_of_where_something_is_redacted(t *testing.T) {
 	for file, want := range map[string]string{
 		"pipelines: [{name: a, resources: [{resource: pods, redact: [spec]}], encoding: {keep: [lastApplied]}}]": "f:1:88: pipelines[0].encoding.keep[0]: " +

@@ -113,6 +113,8 @@ func (v *validator) exclude(path string, r *Resource) {
 			v.add(at, "%v leaves nothing; name what is to be left out, such as events or \"*.metrics.k8s.io\"", e)
 		case slices.Contains(r.Exclude[:i], e):
 			v.add(at, "%v is there twice; keep one", e)
+		case r.Resource.Beyond(e):
+			v.warn(at, "%v is nothing that %v names, so it leaves nothing out; name a resource of %s, or remove it", e, r.Resource, r.Resource.Group)
 		}
 	}
 }

@@ -114,6 +114,11 @@ func (r *ResourceName) unmarshalWildcard(s string) error {
 // Wildcard reports whether it names every resource of a group, or of all.
 func (r ResourceName) Wildcard() bool { return r.Plural == "*" }
 
+// Beyond reports whether r, a wildcard, names nothing that o does, whatever a cluster has.
+func (r ResourceName) Beyond(o ResourceName) bool {
+	return r.Group != "" && (o.Group != "" || o.Version != "") && o.Group != r.Group
+}
+
 // unswapped returns what was meant where the version stands after the group.
 func (r ResourceName) unswapped() (meant ResourceName, swapped bool) {
 	i := strings.LastIndexByte(r.Group, '.')
