@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -96,8 +96,12 @@ func (s *stream) histories(ctx context.Context, end <-chan struct{}) error {
 
 // resolve asks until the API server knows the resource. Its CustomResourceDefinition may be yet to come.
 func (p *session) resolve(ctx context.Context, spec *StreamSpec) (source.Resource, error) {
-	delay := 500 * time.Millisecond
+	began, delay := time.Now(), 250*time.Millisecond
 	for tries := 0; ; tries++ {
+		var changed <-chan struct{}
+		if p.cfg.Catalog != nil {
+			_, changed = p.cfg.Catalog.Now()
+		}
 		r, err := p.readable(spec)
 		if err == nil {
 			return r, p.scoped(r, spec)
@@ -109,11 +113,23 @@ func (p *session) resolve(ctx context.Context, spec *StreamSpec) (source.Resourc
 		if err := p.buryStored(ctx, spec); err != nil {
 			return r, err
 		}
-		if err := pause.For(ctx, delay); err != nil {
-			return r, err
+		if !apimeta.IsNoMatchError(err) {
+			began = time.Now() // it is the API server that is missing
 		}
-		delay = min(2*delay, 5*time.Second)
+		delay = askAgain(delay, time.Since(began))
+		select {
+		case <-time.After(delay):
+		case <-changed:
+		case <-ctx.Done():
+			return r, ctx.Err()
+		}
 	}
+}
+
+// askAgain returns what is between two questions for a resource, by what was before them and for how long the API server has said that there is none: what stays away is
+// asked for ever less often, and is there for a tenth of that time at most before that is seen, or for half a minute.
+func askAgain(before, absent time.Duration) time.Duration {
+	return max(min(2*before, 5*time.Second), min(absent/10, 30*time.Second))
 }
 
 // readable finds what a spec names, if it can be listed and watched.
