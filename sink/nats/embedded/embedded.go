@@ -222,10 +222,6 @@ func (l *logger) Noticef(format string, v ...any) {
 	l.log.Debug("embedded NATS server", "text", fmt.Sprintf(format, v...))
 }
 
-func (l *logger) Warnf(format string, v ...any) {
-	l.log.Warn("embedded NATS server", "text", fmt.Sprintf(format, v...))
-}
-
 func (l *logger) Errorf(format string, v ...any) { l.Warnf(format, v...) }
 func (l *logger) Debugf(string, ...any)          {}
 func (l *logger) Tracef(string, ...any)          {}

@@ -3,8 +3,10 @@
 package embedded_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -27,7 +29,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // run runs a server that is ready; its end returns Run's error.
 func run(t *testing.T, cfg embedded.Config) (s *embedded.Server, end func() error) {
 	t.Helper()
-	s, err := embedded.New(cfg, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	return runTo(t, cfg, t.Output())
+}
+
+// runTo is run with a log of its own.
+func runTo(t *testing.T, cfg embedded.Config, log io.Writer) (s *embedded.Server, end func() error) {
+	t.Helper()
+	s, err := embedded.New(cfg, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +99,36 @@ func TestServer_keeps_messages_from_one_run_to_the_next(t *testing.T) {
 		if _, err := s.InProcessConn(); err == nil {
 			t.Error("connected after the end")
 		}
+	}
+}
+
+// What a crash leaves is an index from before: the one of the last stop in order.
+func TestServer_says_in_plain_words_that_it_was_not_stopped_in_order(t *testing.T) {
+	dir := t.TempDir()
+	index := filepath.Join(dir, "jetstream", "$G", "streams", "KUBERNETES", "msgs", "index.db")
+	var before []byte
+	var log bytes.Buffer
+	for i := range 3 {
+		log.Reset()
+		s, end := runTo(t, embedded.Config{Listen: "127.0.0.1:0", StoreDir: dir}, &log)
+		if rc := publish(t, nats.Config{InProcess: s}, string('a'+rune(i))); rc.Sequence != uint64(i)+1 {
+			t.Errorf("stored at %d, want %d", rc.Sequence, i+1)
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if i == 0 {
+			before, err = os.ReadFile(index)
+		} else {
+			err = os.WriteFile(index, before, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := log.String(); strings.Contains(text, "WARN") || strings.Count(text, "has not been stopped in order") != 1 || !strings.Contains(text, "stream=KUBERNETES") {
+		t.Errorf("it says\n%s", text)
 	}
 }
 
