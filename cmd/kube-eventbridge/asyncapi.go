@@ -30,7 +30,8 @@ func newAsyncAPICommand(s *streams) *cobra.Command {
 			"events and markers with their attributes and data, as YAML. It has no secrets, and is the same whenever the file is.\n\n" +
 			"Without a cluster it takes plurals of built-in resources, and plural.group of custom ones. Short names, kinds and plurals of custom\n" +
 			"resources alone have to be looked up: name a cluster with --kubeconfig or --context. A cluster that the file does not name is a parameter,\n" +
-			"and so is the version of a resource that is not looked up.",
+			"and so is the version of a resource that is not looked up. Wildcards such as \"*.example.com\" are refused: what they name differs between clusters,\n" +
+			"and changes, and a document says what there is.",
 		Example: "  kube-eventbridge asyncapi --config bridge.yaml > asyncapi.yaml",
 		Args:    noArgs("kube-eventbridge asyncapi --config {}"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -108,7 +109,7 @@ func publishes(p *config.Pipeline, look func(config.ResourceName) (source.Resour
 	d.Profile, d.Reduced = encode.Profile(p.Encoding.Profile), p.Oversize != config.OversizeReject
 	for _, r := range p.Resources {
 		if r.Resource.Wildcard() {
-			return d, &inputError{fmt.Errorf("resource %q is whatever a cluster has at a time, and a document says what there is: name each resource in the file that is described", r.Resource)}
+			return d, &inputError{fmt.Errorf("resource %q is whatever a cluster has at a time, and a document says what there is: describe a copy of the file that names each resource", r.Resource)}
 		}
 		found, err := look(r.Resource)
 		if err != nil {

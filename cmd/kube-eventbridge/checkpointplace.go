@@ -45,7 +45,7 @@ func (f *checkpointFlags) onePipeline(verb string) cobra.PositionalArgs {
 
 // completePipeline makes a shell offer the names of pipelines.
 func (f *checkpointFlags) completePipeline(cmd *cobra.Command) {
-	completeArgs(cmd, f.pipelines)
+	completeArgs(cmd, func(string) []string { return f.pipelines() })
 }
 
 // selecting gives cmd the flag for streams.

@@ -5,6 +5,7 @@ package main
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
@@ -21,21 +22,36 @@ func complete(cmd *cobra.Command, flag string, values func() []string) {
 }
 
 // completeArgs makes a shell offer what values returns, but for what is on the command line already.
-func completeArgs(cmd *cobra.Command, values func() []string) {
-	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		left := slices.DeleteFunc(values(), func(v string) bool { return slices.Contains(args, v) })
+func completeArgs(cmd *cobra.Command, values func(begun string) []string) {
+	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		left := slices.DeleteFunc(values(begun), func(v string) bool { return slices.Contains(args, v) })
 		return left, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
 // completeResources makes a shell offer resources as arguments, unless a file names them.
 func completeResources(cmd *cobra.Command, file *string) {
-	completeArgs(cmd, func() []string {
+	completeArgs(cmd, func(begun string) []string {
 		if *file != "" {
 			return nil
 		}
-		return builtins()
+		return offered(begun)
 	})
+}
+
+// offered are the resources that every cluster has; to who has begun a wildcard, those of its groups.
+func offered(begun string) []string {
+	if !strings.HasPrefix(begun, "*") {
+		return builtins()
+	}
+	all := []string{"*"}
+	for group := range rbac.Every() {
+		if group != "" {
+			all = append(all, "*."+group)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // builtins are the resources that every cluster has, as they are named without doubt.

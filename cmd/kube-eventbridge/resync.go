@@ -40,7 +40,7 @@ func newResyncCommand(s *streams) *cobra.Command {
 	cmd.Flags().StringVar(&f.pipeline, "pipeline", "", "only this pipeline of the bridge")
 	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "end when the bridge has begun")
 	addOutputFlag(cmd, &f.output)
-	completeArgs(cmd, builtins)
+	completeArgs(cmd, func(string) []string { return builtins() })
 	return cmd
 }
 

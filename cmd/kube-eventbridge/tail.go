@@ -77,9 +77,9 @@ func (f *tailFlags) selecting(cmd *cobra.Command) {
 	flags.BoolVar(&f.noHeaders, "no-headers", false, "print no line with the columns' names")
 	complete(cmd, "output", func() []string { return []string{"json", "wide"} })
 	complete(cmd, "op", func() []string { return []string{"added", "updated", "deleted", "rejected", "gap", "snapshot"} })
-	completeArgs(cmd, func() []string {
+	completeArgs(cmd, func(begun string) []string {
 		if f.config == "" {
-			return builtins()
+			return offered(begun)
 		}
 		return resourcesIn(f.config, f.pipeline)
 	})
