@@ -58,7 +58,7 @@ func (c *checkup) check(ctx context.Context) error {
 		}
 		switch {
 		case p.Sink.NATS != nil:
-			c.checkNATS(ctx, path+".sink.nats", p)
+			c.checkNATS(ctx, path, p)
 		case p.Sink.Kafka != nil:
 			c.checkKafka(ctx, path, p, id)
 		}
@@ -187,7 +187,8 @@ func (c *checkup) checkResource(d *source.Discovery, path string, r *config.Reso
 	return found, err == nil && readable
 }
 
-func (c *checkup) checkNATS(ctx context.Context, path string, p *config.Pipeline) {
+func (c *checkup) checkNATS(ctx context.Context, pipeline string, p *config.Pipeline) {
+	path := pipeline + ".sink.nats"
 	subject, err := subjectOf(p)
 	if err != nil {
 		add(&c.problems, path+".subject", "%v", err)
@@ -202,6 +203,10 @@ func (c *checkup) checkNATS(ctx context.Context, path string, p *config.Pipeline
 	defer cancel()
 	warnings, err := nats.Check(ctx, to)
 	c.noteBroker(path, strings.Join(to.Servers, ","), warnings, err)
+	if p.Oversize == config.OversizeStore && (err == nil || isUnusable(err)) { // else the same servers would say the same
+		warnings, err = nats.CheckBucket(ctx, to)
+		c.noteBroker(pipeline+".oversize", strings.Join(to.Servers, ","), warnings, err)
+	}
 }
 
 func (c *checkup) checkKafka(ctx context.Context, path string, p *config.Pipeline, id checkpoint.Identity) {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	kafkago "github.com/segmentio/kafka-go"
@@ -73,9 +74,16 @@ func TestValidate_asks_the_cluster_and_NATS_and_changes_nothing(t *testing.T) {
 	})
 	r.validates(0)
 
+	// What is too large has a bucket, which the bridge makes when it needs it.
+	r.configureSink(`[{resource: pods}]`, fmt.Sprintf("oversize: store\n    sink: {nats: {servers: [%q]}}", r.broker.url()))
+	r.validates(0)
+	_, err := r.js.CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: "KUBERNETES-objects", TTL: time.Hour})
+	must(t, err)
+	r.validates(0, `pipelines\[0\].oversize: bucket KUBERNETES-objects keeps objects for 1h0m0s, and the stream events for ever: .* \(warning\)`)
+
 	// A stream that must not be used, one that costs something, and none to ask about.
 	r.configure(`[{resource: pods}]`)
-	_, err := r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "KUBERNETES", Subjects: []string{"k8s.>"}, Storage: jetstream.MemoryStorage})
+	_, err = r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "KUBERNETES", Subjects: []string{"k8s.>"}, Storage: jetstream.MemoryStorage})
 	must(t, err)
 	r.validates(2, `pipelines\[0\].sink.nats: stream KUBERNETES cannot be used: it is kept in the memory of one server: .*`,
 		`pipelines\[0\].sink.nats: stream KUBERNETES is kept in memory: its messages end with the servers \(warning\)`)

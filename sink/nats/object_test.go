@@ -161,3 +161,65 @@ func TestSink_needs_few_permissions_to_keep(t *testing.T) {
 		t.Errorf("something was denied:\n%s", text)
 	}
 }
+
+func TestCheckBucket_says_what_is_wrong_with_it_and_makes_none(t *testing.T) {
+	const log, subjects = "KUBERNETES", "$O." + bucket
+	for name, c := range map[string]struct {
+		change   func(*jetstream.StreamConfig)
+		keeps    time.Duration // of the log
+		warnings []string
+		err      string
+	}{
+		"as it is made": {func(*jetstream.StreamConfig) {}, 0, nil, ""},
+		"sealed":        {func(c *jetstream.StreamConfig) { c.Sealed = true }, 0, nil, "bucket " + bucket + " cannot be used: it is sealed"},
+		"other subjects": {
+			func(c *jetstream.StreamConfig) { c.Subjects = []string{"x.>"} }, 0, nil, "cannot be used: its stream has other subjects than those of an object store",
+		},
+		"no rollup": {func(c *jetstream.StreamConfig) { c.AllowRollup = false }, 0, nil, "cannot be used: its stream allows no rollup"},
+		"in memory": {
+			func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, 0, []string{"bucket " + bucket + " is kept in memory: its objects end with the servers"}, "",
+		},
+		"for longer": {func(c *jetstream.StreamConfig) { c.MaxAge = 2 * time.Hour }, time.Hour, nil, ""},
+		"for less": {
+			func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, 2 * time.Hour,
+			[]string{"bucket " + bucket + " keeps objects for 1h0m0s, and the stream events for 2h0m0s: what older events refer to is gone"},
+			"",
+		},
+		"not for ever": {
+			func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, 0,
+			[]string{"bucket " + bucket + " keeps objects for 1h0m0s, and the stream events for ever: what older events refer to is gone"},
+			"",
+		},
+		"with an end": {
+			func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 }, 0, []string{"bucket " + bucket + " takes 1048576 bytes: when it is full, what is too large for the stream waits"}, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBroker(t)
+			nc, js := b.connect(t)
+			defer nc.Close()
+			at := nats.Config{Servers: []string{b.addr()}, Stream: log, Subjects: []string{"k8s.>"}, Limits: nats.Limits{MaxAge: c.keeps}}
+			if warnings, err := nats.CheckBucket(t.Context(), at); err != nil || warnings != nil {
+				t.Fatalf("of none: %v, %v", warnings, err)
+			}
+			if _, err := js.Stream(t.Context(), "OBJ_"+bucket); err == nil {
+				t.Error("it made the bucket")
+			}
+			has := jetstream.StreamConfig{Name: "OBJ_" + bucket, Subjects: []string{subjects + ".C.>", subjects + ".M.>"}, AllowRollup: true}
+			c.change(&has)
+			sealed := has.Sealed // which nothing is made as
+			has.Sealed = false
+			_, err := js.CreateStream(t.Context(), has)
+			if has.Sealed = sealed; err == nil && sealed {
+				_, err = js.UpdateStream(t.Context(), has)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			warnings, err := nats.CheckBucket(t.Context(), at)
+			if !slices.Equal(warnings, c.warnings) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%q, %v", warnings, err)
+			}
+		})
+	}
+}
