@@ -60,7 +60,7 @@ func (s *Sink) bounds(ctx context.Context) (sink.LogBounds, error) {
 		}
 		for number, b := range bounds {
 			all.Partitions[t.base+number] = sink.Bounds{First: uint64(b.First) + 1, Last: uint64(b.Next)} //nolint:gosec // offsets are not negative
-			atLeast(&t.partitions[number].told, b.Next)
+			raise(&t.partitions[number].told, b.Next)
 		}
 	}
 	return all, nil

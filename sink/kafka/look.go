@@ -98,9 +98,9 @@ func rewound(target string, acknowledged, last int64) error {
 	return &sink.RewoundError{Target: target, Acknowledged: uint64(acknowledged), Last: uint64(last)} //nolint:gosec // offsets are not negative
 }
 
-// atLeast raises a number that only grows.
-func atLeast(told *atomic.Int64, n int64) {
-	for now := told.Load(); now < n && !told.CompareAndSwap(now, n); now = told.Load() {
+// raise sets v to n, unless it is that or more already. Several may do so at once.
+func raise(v *atomic.Int64, n int64) {
+	for now := v.Load(); now < n && !v.CompareAndSwap(now, n); now = v.Load() {
 	}
 }
 

@@ -65,21 +65,22 @@ func jump(ctx context.Context, i *injection) (err error) {
 	return nil
 }
 
-// checkClock makes sure that the bridge believes in the time that it was given: it says what it takes for now.
+// checkClock waits until the time that the bridge says it is differs from ours by what its clock was set to, give or take a minute. A bridge that never answers is not one with a wrong
+// clock: the error is [ErrUnsettled] then.
 func (i *injection) checkClock(ctx context.Context, by string) error {
 	seconds, err := strconv.ParseInt(by, 10, 64)
 	if err != nil {
 		return err
 	}
-	var silent error
+	var unanswered error
 	err = poll(ctx, patience, "the bridge's clock to jump by "+by+" s", func() bool {
 		var now time.Time
-		now, silent = i.Bridge().now(ctx)
+		now, unanswered = i.Bridge().now(ctx)
 		off := time.Until(now) - time.Duration(seconds)*time.Second
-		return silent == nil && off.Abs() < time.Minute
+		return unanswered == nil && off.Abs() < time.Minute
 	})
-	if silent != nil && err != nil && ctx.Err() == nil {
-		return fmt.Errorf("%w: %w: %w; %s", ErrUnsettled, err, silent, i.Bridge().lastWords())
+	if unanswered != nil && err != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: %w: %w; %s", ErrUnsettled, err, unanswered, i.Bridge().lastWords())
 	}
 	return err
 }
