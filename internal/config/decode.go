@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/ast"
 )
@@ -77,9 +78,8 @@ func (d *decoder) value(node ast.Node, path string, v reflect.Value) {
 		setDefaults(v)
 		v = v.Elem()
 	}
-	_, isText := v.Addr().Interface().(encoding.TextUnmarshaler)
 	switch {
-	case isText || v.Type() == reflect.TypeFor[time.Duration]():
+	case isText(v.Type()):
 		d.text(node, path, v)
 	case v.Kind() == reflect.Struct:
 		d.mapping(node, path, v)
@@ -104,6 +104,11 @@ func unsupported(node ast.Node) string {
 		return "anchors, aliases and merge keys are not supported; write the value out"
 	case ast.TagType:
 		return "tags are not supported; write the value without one, and in quotes if it begins with !"
+	case ast.StringType:
+		if first, _ := utf8.DecodeRuneInString(node.(*ast.StringNode).Value); strings.ContainsRune("“”„‘’‚", first) && first != utf8.RuneError {
+			return `begins with a typographic quote, which is a part of the text; write " or ', or none`
+		}
+		return ""
 	default:
 		return ""
 	}
@@ -208,7 +213,7 @@ func elsewhere(key string, t reflect.Type, path string) (of []string) {
 func (d *decoder) list(node ast.Node, path string, v reflect.Value) {
 	n, ok := node.(*ast.SequenceNode)
 	if !ok {
-		d.add(path, fmt.Sprintf("is %s, not a list; write [a, b] or items that begin with -", describe(node)))
+		d.add(path, fmt.Sprintf("is %s, not a list; %s", describe(node), listHint(node, v.Type().Elem())))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Values), len(n.Values)))
@@ -216,6 +221,25 @@ func (d *decoder) list(node ast.Node, path string, v reflect.Value) {
 		setDefaults(v.Index(i).Addr())
 		d.value(item, fmt.Sprintf("%s[%d]", path, i), v.Index(i))
 	}
+}
+
+// listHint says what to write instead of node, where a list of items of type t belongs.
+func listHint(node ast.Node, t reflect.Type) string {
+	switch {
+	case t.Kind() != reflect.Struct || isText(t):
+		return "write [a, b] or items that begin with -"
+	case node.Type() == ast.MappingType || node.Type() == ast.MappingValueType:
+		return "begin each item with -, as in - " + keys(t)[0] + ": ..."
+	case t == reflect.TypeFor[Resource]():
+		return mappingHint(node, t)
+	default:
+		return "write items that begin with -, as in - " + keys(t)[0] + ": ..."
+	}
+}
+
+// isText reports whether a value of type t is written as one text.
+func isText(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) || t == reflect.TypeFor[time.Duration]()
 }
 
 // keys returns the keys of a struct type, in their order.

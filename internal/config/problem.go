@@ -59,7 +59,7 @@ func (p Problems) sort() {
 
 // closest returns the one of words that was probably meant by s, or nothing.
 func closest(s string, words []string) (string, bool) {
-	best, distance := "", 1+min(len(s)/3, 2)
+	best, distance := "", 1+min(max(len(s)-1, 0)/4, 2)
 	for _, w := range words {
 		if strings.EqualFold(w, s) {
 			return w, true
@@ -68,29 +68,50 @@ func closest(s string, words []string) (string, bool) {
 			best, distance = w, d
 		}
 	}
+	if best == "" {
+		best = shortened(s, words)
+	}
 	return best, best != ""
 }
 
-// editDistance counts the insertions, removals and replacements of bytes that make b of a.
+// shortened returns the only one of words that is the beginning of s, or begins with s; of at least three letters.
+func shortened(s string, words []string) (found string) {
+	for _, w := range words {
+		if min(len(s), len(w)) < 3 || !strings.HasPrefix(w, s) && !strings.HasPrefix(s, w) {
+			continue
+		}
+		if found != "" {
+			return ""
+		}
+		found = w
+	}
+	return found
+}
+
+// editDistance counts the insertions, removals and replacements of bytes, and exchanges of two that are beside each other, that make b of a.
 func editDistance(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
 		return len(a) + len(b)
 	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range b {
+		rows[0][j+1] = j + 1
 	}
 	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
 		for j := range len(b) {
-			replaced := diagonal
+			replaced := rows[i][j]
 			if a[i] != b[j] {
 				replaced++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(row[j+1]+1, row[j]+1, replaced)
+			rows[i+1][j+1] = min(rows[i][j+1]+1, rows[i+1][j]+1, replaced)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				rows[i+1][j+1] = min(rows[i+1][j+1], rows[i-1][j-1]+1)
+			}
 		}
 	}
-	return row[len(b)]
+	return rows[len(a)][len(b)]
 }

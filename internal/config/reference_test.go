@@ -4,7 +4,6 @@ package config
 
 import (
 	"bytes"
-	"encoding"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -108,10 +107,6 @@ func mappingOf(v reflect.Value, path string) (reflect.Value, string) {
 	default:
 		return reflect.Value{}, ""
 	}
-}
-
-func isText(t reflect.Type) bool {
-	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
 // kind says what is written for a value.

@@ -11,7 +11,12 @@ const noSecret = "a secret never stands in this file; use "
 const manifest = "is a key of a Kubernetes manifest; give the file that is in it alone, which begins with pipelines"
 
 func (Config) refused() map[string]string {
-	return map[string]string{"apiVersion": manifest, "kind": manifest, "metadata": manifest, "data": manifest, "spec": manifest}
+	const level = "is not a key here; write log: {level: debug}, or info, warn, error"
+	const listen = "is not a key here; write server: {listen: \"127.0.0.1:8080\"} for metrics and probes"
+	return map[string]string{
+		"apiVersion": manifest, "kind": manifest, "metadata": manifest, "data": manifest, "spec": manifest,
+		"logLevel": level, "loglevel": level, "logging": level, "metrics": listen, "health": listen, "listen": listen,
+	}
 }
 
 func (Resource) refused() map[string]string {

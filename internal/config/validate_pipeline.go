@@ -59,7 +59,7 @@ func (v *validator) recovery(path string, p *Pipeline) {
 		v.add(path+".recovery.maxTime", "%v is no time to read in; give more, such as 1m, or enabled: false", p.Recovery.MaxTime)
 	}
 	if i := p.Audit.Interval; i != 0 && i < least {
-		v.add(path+".audit.interval", "%v is too often, as each audit lists all objects; give at least %v, or 0s for never", i, least)
+		v.add(path+".audit.interval", "%v is too often, as each audit lists all objects; give at least 1m, or 0s for never", i)
 	}
 }
 
@@ -153,7 +153,7 @@ func (v *validator) resync(path string, r *Resource) {
 	switch {
 	case r.Resync == 0:
 	case r.Resync < least:
-		v.add(path, "%v is too often, as each resync publishes all objects; give at least %v, such as 12h, or 0s for never", r.Resync, least)
+		v.add(path, "%v is too often, as each resync publishes all objects; give at least 1m, such as 12h, or 0s for never", r.Resync)
 	case len(r.Operations) > 0 && !slices.Contains(r.Operations, Updated):
 		v.add(path, "publishes updates, which operations does not list; add updated, or remove resync")
 	}

@@ -222,3 +222,14 @@ func TestSubjects_meet_only_where_a_subject_can_match_both(t *testing.T) {
 		}
 	}
 }
+
+func TestClosest_is_what_was_probably_meant_or_nothing(t *testing.T) {
+	words := []string{"name", "sink", "stop", "binary", "checkpoint", "recovery", "recover"}
+	for s, want := range map[string]string{
+		"nam": "name", "snik": "sink", "sinkk": "sink", "drop": "", "bin": "binary", "chekcpoint": "checkpoint", "chekpoints": "checkpoint", "reco": "", "NAME": "name", "x": "", "": "",
+	} {
+		if got, _ := closest(s, words); got != want {
+			t.Errorf("%q is taken for %q, want %q", s, got, want)
+		}
+	}
+}
