@@ -13,27 +13,6 @@ import (
 	"strings"
 )
 
-// mergePatch lists what a merge patch sets and removes.
-func mergePatch(found []difference, path string, patch any) []difference {
-	o, ok := patch.(map[string]any)
-	switch {
-	case !ok && path == "":
-		return found
-	case !ok:
-		return append(found, difference{path, set, nil, patch})
-	}
-	for _, key := range sortedKeys(o, nil) {
-		switch p := member(path, key); {
-		case ignored(p):
-		case o[key] == nil:
-			found = append(found, difference{p, removed, nil, nil})
-		default:
-			found = mergePatch(found, p, o[key])
-		}
-	}
-	return found
-}
-
 // jsonPatch lists the operations of a JSON patch; what has not the form of one is left out.
 func jsonPatch(patch any) []difference {
 	operations, _ := patch.([]any)

@@ -117,6 +117,30 @@ func TestUpdates_of_other_payloads(t *testing.T) {
 	}
 }
 
+func TestUpdates_by_merge_patches_say_what_was_before_as_far_as_that_is_known(t *testing.T) {
+	const whole = `{"spec":{"replicas":1,"containers":[{"name":"a","image":"a:1"}]},"metadata":{"labels":{"x":"y","z":"1z"}}}`
+	const patch = `{"spec":{"replicas":3,"containers":[{"name":"a","image":"a:2"}],"paused":true},"metadata":{"labels":{"x":null}}}`
+	const values = "spec.containers →[1], spec.paused →true, spec.replicas →3, metadata.labels.x removed"
+	for _, c := range []struct{ name, payload, base, before, want string }{
+		{"a whole object", "object", "8", whole, "spec.containers[a].image a:1→a:2, spec.paused added (true), spec.replicas 1→3, metadata.labels.x removed (y)"},
+		{"another version", "object", "7", whole, values},
+		{"a part", "metadata", "8", `{"metadata":{"labels":{"x":"y"}}}`, values},
+		{"a patch of the same", "merge-patch", "8", `{"spec":{"replicas":2}}`, "spec.containers →[1], spec.paused →true, spec.replicas 2→3, metadata.labels.x removed"},
+		{
+			"a patch that removed", "merge-patch", "8", `{"spec":{"paused":null},"metadata":{"labels":{"x":"w"}}}`,
+			"spec.containers →[1], spec.paused added (true), spec.replicas →3, metadata.labels.x removed (w)",
+		},
+		{"a patch of another kind", "json-patch", "8", `[]`, values},
+		{"no object", "object", "8", `[]`, values},
+	} {
+		previous := event(t, Updated, c.before, map[string]string{"payload": c.payload, "resourceversion": c.base})
+		e := event(t, Updated, patch, map[string]string{"payload": "merge-patch", "baseversion": "8", "resourceversion": "9"})
+		if got := Describe(e, func() *Event { return previous }, 8); got != c.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", c.name, got, c.want)
+		}
+	}
+}
+
 func TestUpdates_say_nothing_where_the_state_before_is_not_known(t *testing.T) {
 	e := event(t, Updated, `{"a":1}`, nil)
 	if got := Describe(e, unknown, 4); got != "" {

@@ -138,7 +138,7 @@ func describeUpdated(e *Event, previous func() *Event, limit int) string {
 	var found []difference
 	switch payload := e.Attr("payload"); payload {
 	case "merge-patch":
-		found = mergePatch(nil, "", decode(e.Data))
+		found = mergePatch(e, previous())
 	case "json-patch":
 		found = jsonPatch(decode(e.Data))
 	default:
