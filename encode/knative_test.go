@@ -148,7 +148,7 @@ func TestStateOf_any_profile_reads_what_was_written(t *testing.T) {
 		}
 		want := State{
 			ID: m.ID[17:], Type: typeOf(c.Op), Source: sourceOf(cfg.Cluster, stream.Resource), Pipeline: "audit",
-			Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, History: cfg.History,
+			Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, Kind: stream.Kind, History: cfg.History,
 			Deleted: c.Op == source.Deleted, Recovered: c.Reason == source.ReasonRecovered,
 		}
 		if rapid.Bool().Draw(r, "refused") {

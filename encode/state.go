@@ -21,6 +21,8 @@ type State struct {
 	ID, Type, Source, Pipeline string
 	// Namespace is empty for a cluster-scoped object. Name and UID are empty for markers, which are about no object.
 	Namespace, Name, UID, ResourceVersion string
+	// Kind is that of the object, or of those that a marker is about.
+	Kind string
 	// History is how often the cluster's etcd had been restored.
 	History int
 	// Deleted says that the object is gone; Rejected, that the event of this state was refused by the broker and the
@@ -98,6 +100,8 @@ func (s *reading) set(name, value string) {
 		s.key = value
 	case "apiversion":
 		s.apiVersion = value
+	case "kind":
+		s.Kind = value
 	case "namespace":
 		s.Namespace = value
 	case "name":

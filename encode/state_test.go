@@ -27,7 +27,7 @@ func TestStateOf_reads_what_was_written_in_both_modes(t *testing.T) {
 					}
 					want := State{
 						ID: m.ID[17:], Type: typeOf(op), Source: "/clusters/prod-eu.1/api/v1/pods", Pipeline: "audit",
-						Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, History: 3,
+						Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, Kind: "Pod", History: 3,
 						Deleted: op == source.Deleted, Rejected: refused,
 					}
 					if refused {

@@ -114,7 +114,8 @@ func (s *stream) deleteAll(suffix string) (n int) {
 	return n
 }
 
-// forget removes a stream for good. Only its history is remembered, in which the next of its name has to go on.
+// forget removes a stream for good. Only its history is remembered, in which the next of its name has to go on. Where the log loses the deletions that ended it, what it has
+// alive brings the stream back ([session.reread]).
 func (p *session) forget(ctx context.Context, s *stream) error {
 	p.committing.Lock()
 	p.mu.Lock()

@@ -264,10 +264,19 @@ type rig struct {
 
 func start(t *testing.T, to sink.Sink, store checkpoint.Store) *rig {
 	t.Helper()
+	return startOf(t, to, store, StreamSpec{})
+}
+
+// startOf starts a pipeline of specs.
+func startOf(t *testing.T, to sink.Sink, store checkpoint.Store, specs ...StreamSpec) *rig {
+	t.Helper()
+	for i := range specs {
+		specs[i].Encoding = encode.Config{Cluster: "test", Pipeline: "test"}
+	}
 	registry := prometheus.NewRegistry()
 	pipeline := New(Config{
 		Name: "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20, Metrics: NewMetrics(registry),
-		Sink: func() (sink.Sink, error) { return to, nil }, Streams: []StreamSpec{{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}},
+		Sink: func() (sink.Sink, error) { return to, nil }, Streams: specs,
 	})
 	p := newSession(&pipeline.cfg, to)
 	pipeline.current.Store(p)

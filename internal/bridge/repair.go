@@ -20,14 +20,9 @@ import (
 // rebuild makes the store what the log is now, after it lost what it had acknowledged: rows from the last message of each object, and
 // positions from a time before the loss. The API server is then asked for everything since.
 func (p *session) rebuild(ctx context.Context, log sink.Log, bounds sink.LogBounds, now checkpoint.Waypoint) error {
-	found := map[string]map[string]checkpoint.Row{}
-	oldest := p.oldest()
-	err := log.Read(ctx, sink.Query{LastOfKey: !p.sharesSubjects()}, func(m *sink.Stored) error {
-		p.relearn(found, m, oldest)
-		return nil
-	})
+	found, err := p.reread(ctx, log)
 	if err != nil {
-		return fmt.Errorf("read the log: %w", err)
+		return err
 	}
 	trail, err := p.trailTo(ctx, log, bounds, p.intact(found))
 	if err != nil {

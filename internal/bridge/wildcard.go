@@ -115,11 +115,12 @@ func mayMean(name string, s *source.Served) bool {
 	return full != nil && called(full.Resource, full.Group) || called(short.Resource, short.Group)
 }
 
-// means reports whether a name in full, with the plural, is that of a resource.
+// means reports whether a name, with the plural or the kind, and the group in full or none, is that of a resource.
 func means(name string, r source.Resource) bool {
 	full, short := schema.ParseResourceArg(name)
-	if full != nil && *full == (schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource}) {
+	called := func(s string) bool { return s == r.Resource || r.Kind != "" && strings.EqualFold(s, r.Kind) }
+	if full != nil && called(full.Resource) && full.Version == r.Version && full.Group == r.Group {
 		return true
 	}
-	return short.Resource == r.Resource && (short.Group == "" || short.Group == r.Group)
+	return called(short.Resource) && (short.Group == "" || short.Group == r.Group)
 }

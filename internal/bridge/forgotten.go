@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// A stream that has ended is forgotten once the deletion of all that it had is in the log. A log that has lost these deletions has its objects alive, and so tells
+// which streams there were; the store need not.
+
+// reread returns the rows that the log has now, by the stream's name. Streams that the store has forgotten, and of which the log has objects alive, are stored
+// ones again, with a kind and no position: whoever reads them finds them there, and deletes what does not exist any more.
+func (p *session) reread(ctx context.Context, log sink.Log) (map[string]map[string]checkpoint.Row, error) {
+	found, forgotten, oldest := map[string]map[string]checkpoint.Row{}, map[string]checkpoint.Stream{}, p.oldest()
+	err := log.Read(ctx, sink.Query{LastOfKey: !p.sharesSubjects()}, func(m *sink.Stored) error {
+		p.recall(forgotten, m)
+		p.relearn(found, m, oldest)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the log: %w", err)
+	}
+	for name, kept := range forgotten {
+		switch {
+		case len(found[name]) > 0:
+			p.log.Info("the log has objects of a stream that had ended", "stream", name, "objects", len(found[name]))
+		case kept == checkpoint.Stream{}:
+			delete(p.state.Streams, name)
+		default:
+			p.state.Streams[name] = kept
+		}
+	}
+	return found, nil
+}
+
+// recall makes the streams of an object that is alive in the log stored ones, if the store has forgotten them. Forgotten gets what is known of them.
+func (p *session) recall(forgotten map[string]checkpoint.Stream, m *sink.Stored) {
+	st, err := encode.StateOf(m)
+	if err != nil || st.Pipeline != p.name || st.UID == "" || st.Deleted {
+		return
+	}
+	r, ok := encode.ResourceOf(st.Source, p.cfg.Identity.Cluster)
+	if !ok {
+		return
+	}
+	r.Kind, r.Namespaced = st.Kind, st.Namespace != ""
+	for i := range p.cfg.Streams {
+		at, may := p.cfg.Streams[i].mayHaveRead(r, st.Namespace)
+		if !may {
+			continue
+		}
+		name, saved, known := p.storedAs(at)
+		if !known {
+			name = at.Name()
+		}
+		if _, again := forgotten[name]; !again {
+			if saved.Kind != "" || p.holds(name, saved) {
+				continue
+			}
+			forgotten[name] = saved
+			saved.Kind, saved.Namespaced, saved.Repair = r.Kind, r.Namespaced, p.furthest(r)
+		}
+		if st.History == saved.History && (saved.Repair == "" || after(st.ResourceVersion, saved.Repair)) {
+			saved.Repair = st.ResourceVersion
+		}
+		p.state.Streams[name] = saved
+	}
+}
+
+// mayHaveRead returns the stream in which a spec would read an object of a resource, whose kind is known, in a namespace; false if it would not. What a spec calls by a short
+// name is not known.
+func (spec *StreamSpec) mayHaveRead(r source.Resource, namespace string) (source.Stream, bool) {
+	at := spec.stream(r)
+	if spec.NamespaceSelector != nil {
+		at.Namespace = namespace
+	}
+	if at.Namespace != "" && at.Namespace != namespace || spec.NamespaceSelector != nil && namespace == "" {
+		return at, false
+	}
+	if spec.Wildcard == nil {
+		return at, means(spec.Resource, r)
+	}
+	only := &source.Served{Group: r.Group, Resource: r.Resource, Versions: []source.Resource{r}}
+	return at, spec.Wildcard.matches(only, &source.Offers{})
+}
+
+// furthest returns the newest version that the log may have had of a resource: one of those up to which its streams are known.
+func (p *session) furthest(r source.Resource) (version string) {
+	for name, saved := range p.state.Streams {
+		at, ok := source.ParseName(name)
+		if !ok || at.Group != r.Group || at.Resource.Resource != r.Resource {
+			continue
+		}
+		for _, v := range []string{saved.Position, saved.Repair} {
+			if v != "" && (version == "" || after(v, version)) {
+				version = v
+			}
+		}
+	}
+	return version
+}

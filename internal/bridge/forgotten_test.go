@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// endedStream publishes two objects in a namespace, and ends the stream as one whose resource is gone. It returns how many messages the log had before, and in all.
+func endedStream(t *testing.T, log readableLog, store checkpoint.Store, spec StreamSpec, namespace string) (before, after int) {
+	t.Helper()
+	r := startOf(t, log, store, spec)
+	s, err := r.open(&r.cfg.Streams[0], source.Stream{Resource: configMaps, Namespace: namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot(t, s, "10", "a u1 5", "b u2 6")
+	send(t, s, source.Updated, "b", "u2", "11", source.ReasonWatch)
+	r.settle()
+	before = len(log.lines())
+	if err := r.bury(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+	return before, len(log.lines())
+}
+
+// What the log lost of a stream's end is published again, whatever of it that is, and whoever would read the stream.
+func TestRepair_deletes_again_what_a_stream_had_that_has_ended(t *testing.T) {
+	all, one := StreamSpec{Resource: "configmaps"}, StreamSpec{Resource: "configmaps", NamespaceSelector: labels.Everything()}
+	for name, c := range map[string]struct {
+		spec      StreamSpec
+		namespace string
+		lost      int
+		want      []string // the objects, of those that were deleted
+	}{
+		"all of it":                     {all, "", 2, []string{"a u1 5", "b u2 11"}},
+		"a part of it":                  {all, "", 1, []string{"a u1 5|b u2 11"}},
+		"more than that":                {all, "", 3, []string{"a u1 5", "b u2 6"}},
+		"nothing of it":                 {all, "", 0, nil},
+		"by its kind":                   {StreamSpec{Resource: "configmap"}, "", 2, []string{"a u1 5", "b u2 11"}},
+		"of a wildcard":                 {StreamSpec{Wildcard: &Wildcard{All: true}}, "", 2, []string{"a u1 5", "b u2 11"}},
+		"in a namespace":                {StreamSpec{Resource: "configmaps", Namespace: "default"}, "default", 2, []string{"a u1 5", "b u2 11"}},
+		"in a namespace that was taken": {one, "default", 2, []string{"a u1 5", "b u2 11"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, store := newReadableLog(), &memoryStore{}
+			_, end := endedStream(t, log, store, c.spec, c.namespace)
+			if c.lost == 0 {
+				store.state.Log.Marks, store.state.Log.Trail = map[int32]uint64{0: uint64(end + 1)}, nil // of what came behind it
+			}
+			log.lose(end - c.lost)
+			r := startOf(t, log, store, c.spec)
+			at := r.stored()
+			if len(at) != min(len(c.want), 1) {
+				t.Fatalf("%v are stored", at)
+			}
+			if len(c.want) == 0 {
+				if len(store.state.Streams) != 0 {
+					t.Errorf("the store knows %v", store.state.Streams)
+				}
+				return
+			}
+			s, err := r.open(&r.cfg.Streams[0], at[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.bury(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			got := strings.Join(log.lines()[end-c.lost:], "\n") + "\n"
+			if n := strings.Count(got, "\n"); n != len(c.want) {
+				t.Errorf("%d are deleted:\n%s", n, got)
+			}
+			for _, objects := range c.want {
+				found := false
+				for object := range strings.SplitSeq(objects, "|") {
+					found = found || strings.Contains(got, "deleted default/"+object+" repair\n")
+				}
+				if !found {
+					t.Errorf("%s is not deleted in\n%s", objects, got)
+				}
+			}
+			for _, m := range log.log[end-c.lost:] {
+				if !strings.HasSuffix(m.ID, ".deleted.r1") || attribute(&m, "kind") != "ConfigMap" {
+					t.Errorf("%s of kind %s", m.ID, attribute(&m, "kind"))
+				}
+			}
+			if len(store.state.Streams) != 0 {
+				t.Errorf("the store knows %v", store.state.Streams)
+			}
+		})
+	}
+}
+
+// What of other resources, namespaces and histories a log has is nothing of the stream.
+func TestRepair_brings_back_no_stream_that_nobody_reads(t *testing.T) {
+	for name, spec := range map[string]StreamSpec{
+		"another resource":  {Resource: "secrets"},
+		"another namespace": {Resource: "configmaps", Namespace: "other"},
+		"left out":          {Wildcard: &Wildcard{All: true, Exclude: []Exclusion{{Name: "configmaps", AnyGroup: true}}}},
+		"another group":     {Wildcard: &Wildcard{Group: "apps"}},
+	} {
+		log, store := newReadableLog(), &memoryStore{}
+		before, _ := endedStream(t, log, store, StreamSpec{Resource: "configmaps"}, "")
+		log.lose(before)
+		if at := startOf(t, log, store, spec).stored(); len(at) != 0 {
+			t.Errorf("%s: %v is stored", name, at)
+		}
+	}
+}
+
+// The history in which a stream has ended is the one in which it is deleted again.
+func TestRepair_goes_on_in_the_history_in_which_a_stream_has_ended(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	spec := StreamSpec{Resource: "configmaps"}
+	r := startOf(t, log, store, spec)
+	s := r.stream(nil)
+	snapshot(t, s, "100", "a u1 90")
+	restored(t, s)
+	snapshot(t, s, "12", "a u1 5")
+	r.settle()
+	before := len(log.lines())
+	if err := r.bury(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+	log.lose(before)
+	r = startOf(t, log, store, spec)
+	s = r.stream(nil)
+	if err := r.bury(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if last := &log.log[before]; !strings.HasSuffix(last.ID, ".u1.deleted.h1.r1") || len(log.log) != before+1 {
+		t.Errorf("the log ends with %s", last.ID)
+	}
+	if kept := store.state.Streams[s.name]; kept != (checkpoint.Stream{History: 1}) {
+		t.Errorf("the store keeps %+v", kept)
+	}
+}
