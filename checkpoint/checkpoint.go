@@ -63,6 +63,8 @@ type Stream struct {
 	// Kind is that of the stream's objects, and Namespaced says that they are in namespaces: the stream's name does not tell.
 	Kind       string
 	Namespaced bool
+	// Called is what the configuration calls the resource where that is not its plural: once the API server has it no more, no one else knows. Empty where it is.
+	Called string
 	// Entered is the version of the stream's namespace at which a selector of namespaces took it; Leaving the one at which it did not any more, while what the stream
 	// had is being deleted. Empty where there was no such thing.
 	Entered, Leaving string

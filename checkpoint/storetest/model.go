@@ -107,6 +107,7 @@ func drawBatch(t *rapid.T) *checkpoint.Batch {
 				Resynced:   rapid.SampledFrom([]int64{0, 1, 1_764_000_000, math.MaxInt64}).Draw(t, "resynced"),
 				Kind:       rapid.String().Draw(t, "kind"),
 				Namespaced: rapid.Bool().Draw(t, "namespaced"),
+				Called:     rapid.SampledFrom([]string{"", "po", "cm.v1"}).Draw(t, "called"),
 				Entered:    drawVersion(t),
 				Leaving:    drawVersion(t),
 			}

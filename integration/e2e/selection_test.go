@@ -44,7 +44,7 @@ func (c custom) define(plural string, versions ...string) {
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": plural + ".example.com"},
 		"spec": map[string]any{
 			"group": "example.com", "scope": "Namespaced",
-			"names":    map[string]any{"plural": plural, "singular": strings.ToLower(kind), "kind": kind, "listKind": kind + "List"},
+			"names":    map[string]any{"plural": plural, "singular": strings.ToLower(kind), "kind": kind, "listKind": kind + "List", "shortNames": []any{plural[:3]}},
 			"versions": versionList(versions, nil),
 		},
 	}}
@@ -149,9 +149,12 @@ func TestSelection_follows_custom_resources_that_come_and_go(t *testing.T) {
 	}
 }
 
-// What is deleted with its definition while nobody looks is deleted all the same, whether a wildcard or a name reads it.
+// What is deleted with its definition while nobody looks is deleted all the same, whether a wildcard or a name reads it. What a name stood for is not to be asked any more then.
 func TestSelection_finds_definitions_that_went_while_it_was_away(t *testing.T) {
-	for name, resources := range map[string]string{"by name": `[{resource: gadgets.example.com}]`, "by a wildcard": `[{resource: "*.example.com"}]`} {
+	for name, resources := range map[string]string{
+		"by name": `[{resource: gadgets.example.com}]`, "by a wildcard": `[{resource: "*.example.com"}]`,
+		"by its kind": `[{resource: gadget}]`, "by a short name": `[{resource: gad}]`,
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, resources)
 			c := r.custom()

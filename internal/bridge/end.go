@@ -149,7 +149,7 @@ func (p *session) buryStored(ctx context.Context, spec *StreamSpec) error {
 		return nil
 	}
 	for _, at := range p.stored() {
-		if at.Namespace != spec.Namespace || !means(spec.Resource, at.Resource) || !p.cfg.Catalog.Gone(ctx, at.Resource) {
+		if at.Namespace != spec.Namespace || !p.named(spec, at) || !p.cfg.Catalog.Gone(ctx, at.Resource) {
 			continue
 		}
 		s, err := p.open(spec, spec.stream(at.Resource))

@@ -204,7 +204,7 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 		pending: map[string]*object{}, again: make(chan string, 1), resync: newResyncs(),
 		saved: saved, committed: saved, stored: stored, fingerprint: at.Scope(), losses: p.state.Log.Losses,
 	}
-	s.saved.Kind, s.saved.Namespaced = at.Kind, at.Namespaced
+	s.saved.Kind, s.saved.Namespaced, s.saved.Called = at.Kind, at.Namespaced, spec.calling(at.Resource)
 	s.encodeAs(saved.History)
 	s.olds = newOlds(spec, p.packing)
 	s.often.set(logEvery)

@@ -141,7 +141,7 @@ func (p *session) storedIn(spec *StreamSpec) map[string]struct{} {
 	r, err := p.cfg.Discovery.Resolve(spec.Resource)
 	for _, at := range stored {
 		same := err == nil && r.Group == at.Group && r.Resource == at.Resource.Resource
-		if at.Namespace != "" && (same || means(spec.Resource, at.Resource)) {
+		if at.Namespace != "" && (same || p.named(spec, at)) {
 			found[at.Namespace] = struct{}{}
 		}
 	}

@@ -55,7 +55,8 @@ func end(saved *checkpoint.Stream, cause *source.RewoundError) bool {
 func (s *stream) over(cause *source.RewoundError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.saved == (checkpoint.Stream{Kind: s.saved.Kind, Namespaced: s.saved.Namespaced, Entered: s.saved.Entered}) && s.listing == "" || !end(&s.saved, cause) {
+	none := checkpoint.Stream{Kind: s.saved.Kind, Namespaced: s.saved.Namespaced, Called: s.saved.Called, Entered: s.saved.Entered}
+	if s.saved == none && s.listing == "" || !end(&s.saved, cause) {
 		return
 	}
 	if s.revoked == nil {

@@ -115,6 +115,22 @@ func mayMean(name string, s *source.Served) bool {
 	return full != nil && called(full.Resource, full.Group) || called(short.Resource, short.Group)
 }
 
+// calling returns what a stream's spec calls its resource, as far as the resource itself does not tell.
+func (spec *StreamSpec) calling(r source.Resource) string {
+	if spec.Wildcard != nil || means(spec.Resource, r) {
+		return ""
+	}
+	return spec.Resource
+}
+
+// named reports whether a spec names the resource of a stored stream, which the API server need not know any more.
+func (p *session) named(spec *StreamSpec, at source.Stream) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	called := p.state.Streams[at.Name()].Called
+	return means(spec.Resource, at.Resource) || called != "" && called == spec.Resource
+}
+
 // means reports whether a name, with the plural or the kind, and the group in full or none, is that of a resource.
 func means(name string, r source.Resource) bool {
 	full, short := schema.ParseResourceArg(name)

@@ -201,3 +201,42 @@ func TestWildcards_of_one_pipeline_read_no_object_twice(t *testing.T) {
 		}
 	}
 }
+
+// Once the API server knows a resource no more, it is asked for by what is stored of it.
+func TestStored_streams_are_found_by_whatever_the_configuration_calls_them(t *testing.T) {
+	for name, want := range map[string]bool{
+		"configmaps": true, "configmaps.v1.": true, "configmap": true, "ConfigMap": true, "cm": true,
+		"configmaps.v2.": false, "configmaps.apps": false, "secrets": false, "co": false, "": false,
+	} {
+		log, store := newReadableLog(), &memoryStore{}
+		r := startOf(t, log, store, StreamSpec{Resource: "cm"})
+		s, err := r.open(&r.cfg.Streams[0], source.Stream{Resource: configMaps})
+		if err != nil {
+			t.Fatal(err)
+		}
+		snapshot(t, s, "10", "a u1 5")
+		if err := r.save(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_ = r.stop()
+		r = startOf(t, log, store, StreamSpec{Resource: name})
+		at := r.stored()
+		if len(at) != 1 {
+			t.Fatalf("%v are stored", at)
+		}
+		if got := r.named(&r.cfg.Streams[0], at[0]); got != want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
+func TestStored_streams_keep_no_name_that_the_resource_has_itself(t *testing.T) {
+	for name, want := range map[string]string{"configmaps": "", "configmap": "", "configmaps.v1.": "", "cm": "cm", "cm.v1.": "cm.v1."} {
+		if got := (&StreamSpec{Resource: name}).calling(configMaps); got != want {
+			t.Errorf("%s is kept as %q, want %q", name, got, want)
+		}
+	}
+	if got := (&StreamSpec{Wildcard: &Wildcard{All: true}}).calling(configMaps); got != "" {
+		t.Errorf("a wildcard's is kept as %q", got)
+	}
+}

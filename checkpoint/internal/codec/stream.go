@@ -17,11 +17,12 @@ const (
 	streamKind       = 1 << 3
 	streamSelected   = 1 << 4
 	streamNamespaced = 1 << 5
-	streamFlags      = streamAlone | streamResynced | streamReplay | streamKind | streamSelected | streamNamespaced
+	streamCalled     = 1 << 6
+	streamFlags      = streamAlone | streamResynced | streamReplay | streamKind | streamSelected | streamNamespaced | streamCalled
 )
 
 // AppendStream appends position, fingerprint, history, unannounced version and objects, gap's from and cause, repair, announced, what is owed, undone, flags,
-// and where these say so resynced; a replay's version and number; kind; entered and leaving.
+// and where these say so resynced; a replay's version and number; kind; entered and leaving; what it is called.
 func AppendStream(b []byte, s *checkpoint.Stream) []byte {
 	b = AppendText(AppendText(b, s.Position), s.Fingerprint)
 	b = AppendText(binary.AppendUvarint(b, uint64(s.History)), s.Unannounced.ResourceVersion)
@@ -43,6 +44,9 @@ func AppendStream(b []byte, s *checkpoint.Stream) []byte {
 	if flags&streamSelected != 0 {
 		b = AppendText(AppendText(b, s.Entered), s.Leaving)
 	}
+	if flags&streamCalled != 0 {
+		b = AppendText(b, s.Called)
+	}
 	return b
 }
 
@@ -58,6 +62,7 @@ func streamHas(s *checkpoint.Stream) (flags byte) {
 		{streamKind, s.Kind != ""},
 		{streamNamespaced, s.Namespaced},
 		{streamSelected, s.Entered+s.Leaving != ""},
+		{streamCalled, s.Called != ""},
 	} {
 		if has.is {
 			flags |= has.flag
@@ -103,6 +108,9 @@ func (d *Decoder) flagged(flags uint64, s *checkpoint.Stream) (resynced, number 
 	}
 	if flags&streamSelected != 0 {
 		s.Entered, s.Leaving = d.Text(), d.Text()
+	}
+	if flags&streamCalled != 0 {
+		s.Called = d.Text()
 	}
 	return resynced, number
 }
