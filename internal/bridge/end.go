@@ -18,6 +18,9 @@ func (p *session) close(s *stream) {
 	defer p.committing.Unlock()
 	saved, _, _ := s.checkpoint()
 	rows := s.ledger.Rows()
+	if saved != s.committed || !s.stored { // another stream may have ended its history since it was saved
+		p.unopenedChanged(s.name, saved)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drop(s)
@@ -55,6 +58,7 @@ func (p *session) carry(ctx context.Context, from, to source.Stream) error {
 			return err
 		}
 		p.unlogged = false
+		delete(p.undone, from.Name())
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.state.Streams, from.Name())
@@ -139,6 +143,7 @@ func (p *session) forget(ctx context.Context, s *stream) error {
 			return err
 		}
 		p.unlogged = false
+		delete(p.undone, s.name)
 		return nil
 	})
 }

@@ -32,13 +32,21 @@ func (p *session) undo(s *stream, cause *source.RewoundError) {
 			other.over(cause)
 		}
 	}
-	p.undone = map[string]checkpoint.Stream{}
 	for name, saved := range p.state.Streams {
 		if !open[name] {
 			end(&saved, cause)
-			p.state.Streams[name], p.undone[name] = saved, saved
+			p.state.Streams[name] = saved
+			p.unopenedChanged(name, saved)
 		}
 	}
+}
+
+// unopenedChanged has what is known of a stream that is not open saved with the next commit. The caller holds committing.
+func (p *session) unopenedChanged(name string, saved checkpoint.Stream) {
+	if p.undone == nil {
+		p.undone = map[string]checkpoint.Stream{}
+	}
+	p.undone[name] = saved
 }
 
 // end takes note that a history is over, and reports whether it is: not if it began with the restoration that is told of.

@@ -169,3 +169,46 @@ func TestHistory_that_is_over_stays_over_after_a_crash(t *testing.T) {
 		}
 	}
 }
+
+// Between the last commit of a stream and its end another one finds out. Whatever the stream goes on as, a crash finds its history over.
+func TestHistory_that_is_over_stays_over_in_a_stream_that_is_closed(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r, s := saved(t, log, store)
+	s.over(&source.RewoundError{Stream: "secrets.v1"})
+	r.close(s)
+	again := r.of(configMaps)
+	if err := r.commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if again.saved.Undone == "" || store.state.Streams[s.name].Undone == "" {
+		t.Errorf("the stream has %q, the store %q", again.saved.Undone, store.state.Streams[s.name].Undone)
+	}
+}
+
+func TestHistory_that_is_over_is_so_under_the_name_that_a_stream_has_then(t *testing.T) {
+	for name, end := range map[string]func(*rig, source.Stream, source.Stream) error{
+		"carried": func(r *rig, from, to source.Stream) error { return r.carry(r.t.Context(), from, to) },
+		"ended":   func(r *rig, _, _ source.Stream) error { return r.bury(r.t.Context(), r.of(configMaps)) },
+	} {
+		log, store := newReadableLog(), &memoryStore{}
+		r, s := saved(t, log, store)
+		_ = r.stop()
+		r = start(t, log, store)
+		rewind(t, r.of(secrets), "1000")
+		other := configMaps
+		other.Version = "v2"
+		to := source.Stream{Resource: other}
+		if err := end(r, s.Stream, to); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.save(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if from := store.state.Streams[s.name]; from.Position != "" {
+			t.Errorf("%s: what was forgotten is stored again: %+v", name, from)
+		}
+		if store.state.Streams[s.name].Undone == "" && store.state.Streams[to.Name()].Undone == "" {
+			t.Errorf("%s: the history is not over: %+v", name, store.state.Streams)
+		}
+	}
+}
