@@ -12,8 +12,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// primeTime bounds how long a stream waits for what was before a restart.
-const primeTime = 2 * time.Minute
+// primeTime bounds how long a stream waits for what was before a restart: an API server that answers has told of some hundred thousand objects by then, and events
+// are late meanwhile.
+const primeTime = 20 * time.Second
 
 // see takes the object of an attempt over as what was seen last, once the attempt has ended.
 func (s *stream) see(a *attempt) {
@@ -120,13 +121,13 @@ func (s *stream) keep(key string, a *attempt, place *checkpoint.Row) {
 	k.put(key, o)
 }
 
-// prime finds out what was before the process began, of what is still so at the API server; of other objects it is not known. The error is ctx's.
+// prime finds out what was before the process began, of what is still so at the API server and told in time; of other objects it is not known. The error is ctx's.
 func (s *stream) prime(ctx context.Context) error {
 	at := s.primeAt()
 	if s.olds == nil || at == "" {
 		return nil
 	}
-	bounded, cancel := context.WithTimeout(ctx, primeTime)
+	bounded, cancel := context.WithTimeout(ctx, s.session.primeTime)
 	defer cancel()
 	began := time.Now()
 	err := source.ObjectsAt(bounded, s.session.cfg.Client, s.Stream, at, s.primeObject)

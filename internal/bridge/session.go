@@ -47,6 +47,8 @@ type session struct {
 	marks     *marks
 	// failure takes what ends the session, from who must not block.
 	failure chan error
+	// primeTime is the constant, but in tests.
+	primeTime time.Duration
 	// debug: every event is logged.
 	debug bool
 	// saved is when the last commit succeeded, in nanoseconds since 1970.
@@ -86,7 +88,7 @@ type session struct {
 func newSession(c *Config, to sink.Sink) *session {
 	p := &session{
 		cfg: c, name: c.Name, log: c.Log, sink: to, budget: newBudget(c.Buffer), memory: newMemory(), marks: newMarks(), failure: make(chan error, 1), met: make(chan struct{}),
-		unknown: map[string]error{}, unbegun: map[*StreamSpec]struct{}{},
+		unknown: map[string]error{}, unbegun: map[*StreamSpec]struct{}{}, primeTime: primeTime,
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
 	}
 	p.debug = p.log.Enabled(context.Background(), slog.LevelDebug)
