@@ -102,6 +102,7 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 			path := fmt.Sprintf("pipelines[%d].resources[%d]", i, j)
 			if r.Resource.Wildcard() {
 				c.checkWildcard(ctx, client, catalog, path, r)
+				c.checkSelector(ctx, client, path, r)
 				continue
 			}
 			if found, ok := c.checkResource(discovery, path, r); ok {

@@ -28,7 +28,7 @@ func (c *checkup) checkWildcard(ctx context.Context, client *source.Client, cata
 	if offers == nil {
 		return
 	}
-	w, namespaced := wildcardOf(r), len(r.Namespaces) > 0
+	w, namespaced := wildcardOf(r), len(r.Namespaces) > 0 || r.NamespaceSelector != ""
 	found := w.Select(offers, namespaced)
 	c.matches = append(c.matches, matched{Path: path + ".resource", Resource: r.Resource.String(), Count: len(found)})
 	if err == nil {

@@ -93,10 +93,79 @@ func TestNamespaceSelector_follows_labels(t *testing.T) {
 	mustBeUnique(t, log)
 }
 
+// What a wildcard names comes and goes in the namespaces that are selected, and these do too.
+func TestNamespaceSelector_takes_all_that_a_wildcard_names(t *testing.T) {
+	r := newRig(t, `[{resource: configmaps, namespaceSelector: team=a}, {resource: "*", namespaceSelector: team=a, exclude: [events, leases]}]`)
+	c := r.custom()
+	r.namespace("one")
+	entered := r.team("default", "a")
+	r.configMap("default", "c", nil)
+	secret, err := r.kube.CoreV1().Secrets("one").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{})
+	must(t, err)
+	r.configMap("one", "d", nil)
+	b := r.run()
+	r.awaitStory("default/c", "added")
+	r.awaitStatus(http.StatusOK, "ok")
+	c.define("gadgets", "v1")
+	c.make("gadgets", "v1", "a")
+	r.awaitStory("default/a", "added")
+	again := r.team("one", "a")
+	r.awaitStory("one/d", "added")
+	log := r.awaitStory("one/s", "added")
+	if got, want := ids(log, "one/s"), fmt.Sprintf(".%s.s%s", secret.ResourceVersion, again); got != want {
+		t.Errorf("the ids are %s, want %s", got, want)
+	}
+	c.undefine("gadgets")
+	r.awaitStory("default/a", "added deleted")
+	r.awaitStatus(http.StatusOK, "ok")
+	left := r.team("one", "b")
+	r.awaitStory("one/d", "added deleted")
+	log = r.awaitStory("one/s", "added deleted")
+	if got := ids(log, "one/s"); !strings.HasSuffix(got, " .deleted.s"+left) {
+		t.Errorf("the ids are %s, want the last to be .deleted.s%s", got, left)
+	}
+	r.poll("the streams to end", func() (bool, string) {
+		_, page := r.status("/")
+		return strings.Contains(page, "secrets.v1/default") && !strings.Contains(page, "/one"), page
+	})
+	r.team("one", "a")
+	r.awaitStory("one/s", "added deleted added")
+	b.stop()
+
+	r.team("one", "b")
+	b = r.run()
+	r.awaitStory("one/s", "added deleted added deleted")
+	r.awaitStory("one/d", "added deleted added deleted")
+	r.awaitStory("default/c", "added")
+	r.poll("the streams to end", func() (bool, string) {
+		_, page := r.status("/")
+		return strings.Contains(page, "secrets.v1/default") && !strings.Contains(page, "/one"), page
+	})
+	b.stop()
+	log = r.entries()
+	for _, e := range log {
+		if e.kind == "Namespace" || e.kind == "CustomResourceDefinition" {
+			t.Errorf("%s %s is in no namespace", e.kind, e.key)
+		}
+	}
+	if got := ids(log, "default/c"); !strings.HasSuffix(got, ".s"+entered) {
+		t.Errorf("the ids are %s, want the last to end in .s%s", got, entered)
+	}
+	mustBeUnique(t, log)
+}
+
 // Labels that go back and forth while the bridge crashes leave the log with what exists in the namespaces that are selected at last.
 func TestNamespaceSelector_survives_crashes_while_labels_change(t *testing.T) {
+	for name, resources := range map[string]string{
+		"a name": `[{resource: configmaps, namespaceSelector: team=a}]`, "a wildcard": `[{resource: "*", namespaceSelector: team=a, exclude: [events, leases]}]`,
+	} {
+		t.Run(name, func(t *testing.T) { survivesCrashes(t, newRig(t, resources)) })
+	}
+}
+
+func survivesCrashes(t *testing.T, r *rig) {
+	t.Helper()
 	const objects, rounds = 200, 8
-	r := newRig(t, `[{resource: configmaps, namespaceSelector: team=a}]`)
 	for _, ns := range []string{"one", "two"} {
 		r.namespace(ns)
 		for i := range objects {
@@ -148,7 +217,7 @@ func TestNamespaceSelector_survives_crashes_while_labels_change(t *testing.T) {
 }
 
 func TestNamespaceSelector_under_the_least_permissions(t *testing.T) {
-	r := rigOn(t, controlplane.ForTest(t, controlplane.Config{RBAC: true}), `[{resource: configmaps, namespaceSelector: team=a}]`)
+	r := rigOn(t, controlplane.ForTest(t, controlplane.Config{RBAC: true}), `[{resource: configmaps, namespaceSelector: team=a}, {resource: "*.apps", namespaceSelector: team=a}]`)
 	_, err := r.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "a"}},
 	}, metav1.CreateOptions{})

@@ -6,144 +6,103 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// follower reads all that a wildcard names in one scope, one stream for each resource.
-type follower struct {
-	session *session
-	spec    *StreamSpec
-	// ended has room for one word that a stream is not read any more.
-	ended chan struct{}
-	// nothing is why nothing was to be read, when that was looked at last.
-	nothing string
-
-	// mu guards reading: what is read now.
-	mu      sync.Mutex
-	reading map[schema.GroupResource]struct{}
-}
-
-// follow reads what a wildcard names, as it comes and until it goes, until ctx ends.
-func (p *session) follow(ctx context.Context, spec *StreamSpec) error {
-	f := &follower{session: p, spec: spec, ended: make(chan struct{}, 1), reading: map[schema.GroupResource]struct{}{}}
-	streams, ctx := errgroup.WithContext(ctx)
-	streams.Go(func() error {
-		var first sync.WaitGroup
-		for round := 0; ; round++ {
-			offers, changed := p.cfg.Catalog.Now()
-			if offers == nil {
-				round = -1
-			} else {
-				f.tell(offers)
-				f.start(ctx, streams, offers, firstOnly(&first, round == 0))
-			}
-			if round == 0 {
-				streams.Go(func() error {
-					first.Wait()
-					p.begun(spec)
-					return nil
-				})
-			}
-			select {
-			case <-changed:
-			case <-f.ended:
-			case <-ctx.Done():
-				return nil
+// follow reads what a wildcard names in one scope, one stream for each resource, as it comes and until it goes, until ctx ends, or the scope is a namespace that is not
+// selected any more. Begun is called when all is open that there was at first.
+func (p *session) follow(ctx context.Context, spec *StreamSpec, begun func()) error {
+	tell := p.nothing(spec)
+	call := func() (now roll[schema.GroupResource, source.Resource]) {
+		selected := true
+		if spec.member != nil {
+			selected, _, _, now.moved = spec.member.stays()
+		}
+		offers, changed := p.cfg.Catalog.Now()
+		now.changed = changed
+		if offers == nil {
+			return now
+		}
+		if spec.member == nil {
+			tell(offers)
+		}
+		now.all, now.over = map[schema.GroupResource]source.Resource{}, !selected
+		for _, r := range p.wanted(spec, offers) {
+			name := schema.GroupResource{Group: r.Group, Resource: r.Resource}
+			if _, other := now.all[name]; !other {
+				now.all[name] = r
 			}
 		}
-	})
-	return streams.Wait()
-}
-
-// tell logs that nothing is to be read, when that begins.
-func (f *follower) tell(offers *source.Offers) {
-	why := f.spec.Wildcard.Nothing(offers, f.spec.Namespace != "")
-	if why != "" && why != f.nothing {
-		f.session.log.Warn("a wildcard selects nothing now; what comes is read", "resource", f.spec.Resource, "why", why)
+		return now
 	}
-	f.nothing = why
-}
-
-// firstOnly returns who counts the streams that are not open yet: only those of the first round are waited for, and a group that is waited for must not count more.
-func firstOnly(first *sync.WaitGroup, is bool) *sync.WaitGroup {
-	if is {
-		return first
-	}
-	return &sync.WaitGroup{}
-}
-
-// start reads what is not read yet. Opening counts what is not open yet.
-func (f *follower) start(ctx context.Context, streams *errgroup.Group, offers *source.Offers, opening *sync.WaitGroup) {
-	for _, r := range f.session.wanted(f.spec, offers) {
-		if !f.take(r) {
-			continue
+	read := func(ctx context.Context, r source.Resource, opened func()) (done bool, err error) {
+		err = p.live(ctx, spec, r, opened)
+		var wrong *SpecError
+		if errors.As(err, &wrong) {
+			p.log.Warn("a resource is read by its name already, and left out here", "resource", r.String(), "err", err)
+			return true, nil
 		}
-		opening.Add(1)
-		opened := sync.OnceFunc(opening.Done)
-		streams.Go(func() error {
-			defer opened()
-			err := f.session.live(ctx, f.spec, r, opened)
-			var wrong *SpecError
-			if errors.As(err, &wrong) {
-				f.session.log.Warn("a resource is read by its name already, and left out here", "resource", r.String(), "err", err)
-				return nil // it stays taken
-			}
-			f.leave(r)
-			return err
-		})
+		return false, err
 	}
+	return readEach(ctx, call, read, begun)
 }
 
-func (f *follower) take(r source.Resource) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	name := schema.GroupResource{Group: r.Group, Resource: r.Resource}
-	_, taken := f.reading[name]
-	f.reading[name] = struct{}{}
-	return !taken
-}
-
-func (f *follower) leave(r source.Resource) {
-	f.mu.Lock()
-	delete(f.reading, schema.GroupResource{Group: r.Group, Resource: r.Resource})
-	f.mu.Unlock()
-	select {
-	case f.ended <- struct{}{}:
-	default:
+// nothing returns what logs that a wildcard has nothing to be read, when that begins.
+func (p *session) nothing(spec *StreamSpec) func(*source.Offers) {
+	was := ""
+	return func(offers *source.Offers) {
+		why := spec.Wildcard.Nothing(offers, spec.Namespace != "" || spec.NamespaceSelector != nil)
+		if why != "" && why != was {
+			p.log.Warn("a wildcard selects nothing now; what comes is read", "resource", spec.Resource, "why", why)
+		}
+		was = why
 	}
 }
 
 // wanted returns the resources that a wildcard is to read: those that are served and that nothing more exact names, and those that it read before and that
-// are not served now.
+// are not served now. In a namespace that is not selected any more there are only those that it read before.
 func (p *session) wanted(spec *StreamSpec, offers *source.Offers) (all []source.Resource) {
-	for _, s := range offers.All() {
-		within := spec.Namespace == "" || s.Versions[0].Namespaced
-		if within && spec.Wildcard.matches(s, offers) && !p.claimed(spec, s, offers) {
-			all = append(all, s.Versions[0])
+	selected := true
+	if spec.member != nil {
+		selected, _, _, _ = spec.member.stays()
+	}
+	if selected {
+		for _, s := range offers.All() {
+			within := spec.Namespace == "" || s.Versions[0].Namespaced
+			if within && spec.Wildcard.matches(s, offers) && !p.claimed(spec, s, offers) {
+				all = append(all, s.Versions[0])
+			}
 		}
 	}
 	for _, at := range p.stored() {
-		lost := &source.Served{Group: at.Group, Resource: at.Resource.Resource, Versions: []source.Resource{at.Resource}}
-		here := at.Namespace == spec.Namespace && offers.Get(at.Group, lost.Resource) == nil
-		if here && spec.Wildcard.matches(lost, offers) && !p.claimed(spec, lost, offers) {
+		lost := offers.Get(at.Group, at.Resource.Resource) == nil
+		if at.Namespace == spec.Namespace && (lost || !selected) && p.leads(spec, at, offers) {
 			all = append(all, at.Resource)
 		}
 	}
 	return all
 }
 
-// claimed reports whether another spec names a resource more exactly than a wildcard does, in a scope that has objects in common with its.
+// leads reports whether a stored stream of the scope of a wildcard is one that it is to read.
+func (p *session) leads(spec *StreamSpec, at source.Stream, offers *source.Offers) bool {
+	s := offers.Get(at.Group, at.Resource.Resource)
+	if s == nil {
+		s = &source.Served{Group: at.Group, Resource: at.Resource.Resource, Versions: []source.Resource{at.Resource}}
+	}
+	return spec.Wildcard.matches(s, offers) && !p.claimed(spec, s, offers)
+}
+
+// claimed reports whether another spec names a resource more exactly than a wildcard does, in a scope that may have objects in common with its: one that selects namespaces may
+// come to have any.
 func (p *session) claimed(spec *StreamSpec, s *source.Served, offers *source.Offers) bool {
 	before := true
 	for i := range p.cfg.Streams {
 		o := &p.cfg.Streams[i]
-		if o == spec {
+		if o == spec.origin() {
 			before = false
 			continue
 		}

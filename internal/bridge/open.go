@@ -17,11 +17,11 @@ import (
 
 // read finds out what the resource is, and reads it. If it goes away it may come back.
 func (p *session) read(ctx context.Context, spec *StreamSpec) error {
-	if spec.Wildcard != nil {
-		return p.follow(ctx, spec)
-	}
 	if spec.NamespaceSelector != nil {
 		return p.spread(ctx, spec)
+	}
+	if spec.Wildcard != nil {
+		return p.follow(ctx, spec, func() { p.begun(spec) })
 	}
 	return p.readNamed(ctx, spec, func() { p.begun(spec) })
 }

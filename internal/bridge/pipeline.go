@@ -29,7 +29,7 @@ type StreamSpec struct {
 	Pinned bool
 	// Wildcard, if not nil, makes a stream of each resource that it names, as they come and go.
 	Wildcard *Wildcard
-	// NamespaceSelector, if not nil, makes a stream of each namespace whose labels match, as they come and go; Namespace is empty then.
+	// NamespaceSelector, if not nil, makes a stream of each namespace whose labels match, or of each resource of the wildcard in it, as they come and go; Namespace is empty then.
 	NamespaceSelector                       labels.Selector
 	Namespace, LabelSelector, FieldSelector string
 	// member is the namespace, where a selector has taken it.

@@ -5,10 +5,8 @@ package bridge
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -49,100 +47,65 @@ func (m *member) precedes(ns source.Namespace, entered string) bool {
 	return entered != "" && after(entered, ns.ResourceVersion) && m.namespaces.Precedes(entered)
 }
 
-// spreader reads a resource in each namespace that a selector takes, one stream for each.
-type spreader struct {
-	session *session
-	spec    *StreamSpec
-	// ended has room for one word that a stream is not read any more.
-	ended chan struct{}
-
-	// mu guards reading: the namespaces that are read now.
-	mu      sync.Mutex
-	reading map[string]struct{}
-}
-
-// spread reads a resource in the namespaces that a selector takes, as they come, go and change their labels, until ctx ends.
+// spread reads a spec in the namespaces that its selector takes, as they come, go and change their labels, until ctx ends.
 func (p *session) spread(ctx context.Context, spec *StreamSpec) error {
-	f := &spreader{session: p, spec: spec, ended: make(chan struct{}, 1), reading: map[string]struct{}{}}
-	streams, ctx := errgroup.WithContext(ctx)
-	streams.Go(func() error {
-		var first sync.WaitGroup
-		what := spec.membership()
-		for begun := false; ; {
-			all, changed, err := p.cfg.Namespaces.Now()
-			p.unresolved(what, err)
-			if err == nil {
-				f.start(ctx, streams, all, firstOnly(&first, !begun))
-			}
-			if err == nil && !begun {
-				begun = true
-				streams.Go(func() error {
-					first.Wait()
-					p.begun(spec)
-					return nil
-				})
-			}
-			select {
-			case <-changed:
-			case <-f.ended:
-			case <-ctx.Done():
-				return nil
+	what, tell := spec.membership(), p.nothing(spec)
+	call := func() (now roll[string, string]) {
+		all, changed, err := p.cfg.Namespaces.Now()
+		now.changed = changed
+		p.unresolved(what, err)
+		var offers *source.Offers
+		if spec.Wildcard != nil {
+			offers, now.moved = p.cfg.Catalog.Now()
+		}
+		if err != nil || spec.Wildcard != nil && offers == nil {
+			return now
+		}
+		if offers != nil {
+			tell(offers)
+		}
+		now.all = p.storedIn(spec, offers)
+		for name, ns := range all {
+			if spec.NamespaceSelector.Matches(ns.Labels) && !ns.Terminating {
+				now.all[name] = name
 			}
 		}
-	})
-	return streams.Wait()
-}
-
-// start reads the namespaces that are not read yet: those that the selector takes, and those of which the store has something. Opening counts what is not open yet.
-func (f *spreader) start(ctx context.Context, streams *errgroup.Group, all map[string]source.Namespace, opening *sync.WaitGroup) {
-	wanted := f.session.storedIn(f.spec)
-	for name, ns := range all {
-		if f.spec.NamespaceSelector.Matches(ns.Labels) && !ns.Terminating {
-			wanted[name] = struct{}{}
+		return now
+	}
+	read := func(ctx context.Context, name string, opened func()) (done bool, err error) {
+		own := p.in(spec, name)
+		if own.Wildcard != nil {
+			return false, p.follow(ctx, own, opened)
 		}
+		return false, p.readNamed(ctx, own, opened)
 	}
-	for name := range wanted {
-		f.mu.Lock()
-		_, taken := f.reading[name]
-		f.reading[name] = struct{}{}
-		f.mu.Unlock()
-		if taken {
-			continue
-		}
-		own := *f.spec
-		own.Namespace, own.member = name, &member{f.session.cfg.Namespaces, f.spec.NamespaceSelector, name, f.spec}
-		opening.Add(1)
-		opened := sync.OnceFunc(opening.Done)
-		streams.Go(func() error {
-			defer f.leave(name)
-			defer opened()
-			return f.session.readNamed(ctx, &own, opened)
-		})
-	}
+	return readEach(ctx, call, read, func() { p.begun(spec) })
 }
 
-func (f *spreader) leave(name string) {
-	f.mu.Lock()
-	delete(f.reading, name)
-	f.mu.Unlock()
-	select {
-	case f.ended <- struct{}{}:
-	default:
-	}
+// in is the spec of one namespace that another one selects.
+func (p *session) in(spec *StreamSpec, namespace string) *StreamSpec {
+	own := *spec
+	own.Namespace, own.member = namespace, &member{p.cfg.Namespaces, spec.NamespaceSelector, namespace, spec}
+	return &own
 }
 
-// storedIn returns the namespaces of which the store has a spec's resource.
-func (p *session) storedIn(spec *StreamSpec) map[string]struct{} {
-	found := map[string]struct{}{}
+// storedIn returns the namespaces of which the store has what a spec reads; offers are needed where that is a wildcard.
+func (p *session) storedIn(spec *StreamSpec, offers *source.Offers) map[string]string {
+	found := map[string]string{}
 	stored := p.stored()
 	if len(stored) == 0 {
 		return found
 	}
-	r, err := p.cfg.Discovery.Resolve(spec.Resource)
+	is := func(at source.Stream) bool { return p.leads(p.in(spec, at.Namespace), at, offers) }
+	if spec.Wildcard == nil {
+		r, err := p.cfg.Discovery.Resolve(spec.Resource)
+		is = func(at source.Stream) bool {
+			return err == nil && r.Group == at.Group && r.Resource == at.Resource.Resource || p.named(spec, at)
+		}
+	}
 	for _, at := range stored {
-		same := err == nil && r.Group == at.Group && r.Resource == at.Resource.Resource
-		if at.Namespace != "" && (same || p.named(spec, at)) {
-			found[at.Namespace] = struct{}{}
+		if at.Namespace != "" && is(at) {
+			found[at.Namespace] = at.Namespace
 		}
 	}
 	return found

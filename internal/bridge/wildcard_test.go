@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -75,15 +76,15 @@ func TestWildcard_says_what_it_has_no_effect_on(t *testing.T) {
 	}
 }
 
-func TestFollower_tells_once_that_nothing_is_selected(t *testing.T) {
+func TestWildcard_tells_once_that_nothing_is_selected(t *testing.T) {
 	offers, _ := offersOf(t)
 	var log strings.Builder
 	spec := &StreamSpec{Resource: "*.apps", Wildcard: &Wildcard{Group: "apps", Exclude: []Exclusion{{Name: "deployments", AnyGroup: true}}}}
-	f := follower{session: &session{log: slog.New(slog.NewTextHandler(&log, nil))}, spec: spec}
-	f.tell(offers)
-	f.tell(offers)
+	tell := (&session{log: slog.New(slog.NewTextHandler(&log, nil))}).nothing(spec)
+	tell(offers)
+	tell(offers)
 	spec.Wildcard.Exclude = nil
-	f.tell(offers)
+	tell(offers)
 	const want = `msg="a wildcard selects nothing now; what comes is read" resource=*.apps why="everything that it names is excluded"`
 	if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), want) {
 		t.Errorf("it says\n%swant\n%s", &log, want)
@@ -238,5 +239,37 @@ func TestStored_streams_keep_no_name_that_the_resource_has_itself(t *testing.T) 
 	}
 	if got := (&StreamSpec{Wildcard: &Wildcard{All: true}}).calling(configMaps); got != "" {
 		t.Errorf("a wildcard's is kept as %q", got)
+	}
+}
+
+// In a namespace that is selected a wildcard names what is in namespaces; in one that is not any more, what has to leave.
+func TestWildcard_names_in_a_namespace_what_is_there_while_it_is_selected(t *testing.T) {
+	offers, _ := offersOf(t)
+	teams := func(team string) labels.Selector { return labels.SelectorFromSet(labels.Set{"team": team}) }
+	for name, c := range map[string]struct {
+		specs []StreamSpec
+		want  string
+	}{
+		"it is":                      {[]StreamSpec{{Wildcard: &Wildcard{All: true}, NamespaceSelector: teams("b")}}, "events.v1 pods.v1 deployments.v1.apps"},
+		"it is not":                  {[]StreamSpec{{Wildcard: &Wildcard{All: true}, NamespaceSelector: teams("a")}}, "pods.v1"},
+		"a group has an entry":       {[]StreamSpec{{Wildcard: &Wildcard{All: true}, NamespaceSelector: teams("b")}, {Wildcard: &Wildcard{Group: "apps"}, NamespaceSelector: teams("a")}}, "events.v1 pods.v1"},
+		"a group has one elsewhere":  {[]StreamSpec{{Wildcard: &Wildcard{All: true}, NamespaceSelector: teams("b")}, {Wildcard: &Wildcard{Group: "apps"}, Namespace: "x"}}, "events.v1 pods.v1 deployments.v1.apps"},
+		"what left is of a group":    {[]StreamSpec{{Wildcard: &Wildcard{Group: "apps"}, NamespaceSelector: teams("a")}}, ""},
+		"what is stored is excluded": {[]StreamSpec{{Wildcard: &Wildcard{All: true, Exclude: []Exclusion{{Name: "pods"}}}, NamespaceSelector: teams("a")}}, ""},
+	} {
+		p := &session{cfg: &Config{Streams: c.specs, Namespaces: listedNamespaces(t, 10)}, state: &checkpoint.State{Streams: map[string]checkpoint.Stream{
+			"pods.v1/shop": {Kind: "Pod", Namespaced: true, Position: "5"}, "pods.v1": {Kind: "Pod", Namespaced: true, Position: "5"},
+		}}}
+		var got []string
+		for _, r := range p.wanted(p.in(&c.specs[0], "shop"), offers) {
+			got = append(got, r.String())
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: it reads %v, want %s", name, got, c.want)
+		}
+		stored := p.storedIn(&c.specs[0], offers)
+		if _, is := stored["shop"]; is != strings.Contains(c.want, "pods") || len(stored) > 1 {
+			t.Errorf("%s: the store has it in %v", name, stored)
+		}
 	}
 }

@@ -48,7 +48,7 @@ type Resource struct {
 	Exclude []ResourceName `yaml:"exclude"`
 	// Namespaces makes one stream of each; empty: one stream of all. Of a wildcard they leave out what is in no namespace.
 	Namespaces []string `yaml:"namespaces"`
-	// NamespaceSelector makes one stream of each namespace whose labels match.
+	// NamespaceSelector makes one stream of each namespace whose labels match. Of a wildcard it leaves out what is in no namespace.
 	NamespaceSelector string `yaml:"namespaceSelector"`
 	LabelSelector     string `yaml:"labelSelector"`
 	FieldSelector     string `yaml:"fieldSelector"`

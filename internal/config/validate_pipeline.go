@@ -93,8 +93,6 @@ func (v *validator) namespaceSelector(path string, r *Resource) {
 		v.add(path, "%q is not a label selector: %v; write one as kubectl get namespaces -l takes it, such as team=a", r.NamespaceSelector, err)
 	case len(r.Namespaces) > 0:
 		v.add(path, "selects namespaces, and namespaces lists them; keep one")
-	case r.Resource.Wildcard():
-		v.add(path, "is for entries that name one resource, and %v names many; write an entry for each, or list namespaces", r.Resource)
 	}
 }
 

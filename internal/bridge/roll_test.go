@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+)
+
+// called is a roll of names that a test changes, and what is read of it.
+type called struct {
+	mu      sync.Mutex
+	now     roll[string, string]
+	changed chan struct{}
+	// ends has what ends what is being read.
+	ends   map[string]chan error
+	events []string
+}
+
+func (c *called) call() roll[string, string] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// set calls other names; nil: it is not known which.
+func (c *called) set(names []string, over bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changed != nil {
+		defer close(c.changed)
+	}
+	c.changed = make(chan struct{})
+	c.now = roll[string, string]{over: over, moved: c.changed}
+	if names != nil {
+		c.now.all = map[string]string{}
+	}
+	for _, name := range names {
+		c.now.all[name] = name
+	}
+}
+
+func (c *called) note(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events = append(c.events, fmt.Sprintf(format, args...))
+}
+
+var errDone = errors.New("done")
+
+func (c *called) read(ctx context.Context, name string, opened func()) (done bool, err error) {
+	end := make(chan error)
+	c.mu.Lock()
+	c.ends[name] = end
+	c.mu.Unlock()
+	c.note("reads %s", name)
+	if !strings.HasPrefix(name, "slow") {
+		opened()
+	}
+	select {
+	case err := <-end:
+		if errors.Is(err, errDone) {
+			return true, nil
+		}
+		return false, err
+	case <-ctx.Done():
+		return false, nil
+	}
+}
+
+// expect checks what has happened, in any order, since it was asked last.
+func (c *called) expect(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	slices.Sort(c.events)
+	if !slices.Equal(c.events, want) {
+		t.Errorf("got %q, want %q", c.events, want)
+	}
+	c.events = nil
+}
+
+func TestReadEach_reads_what_is_called_until_it_ends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &called{ends: map[string]chan error{}}
+		c.set(nil, false)
+		ended := make(chan error, 1)
+		go func() { ended <- readEach(t.Context(), c.call, c.read, func() { c.note("begun") }) }()
+		c.expect(t)
+		c.set([]string{"a", "slow b"}, false)
+		c.expect(t, "reads a", "reads slow b")
+		c.set([]string{"a", "slow b", "slow c"}, false)
+		c.expect(t, "reads slow c")
+		c.ends["slow b"] <- nil // it is open in a way, and read again
+		c.expect(t, "begun", "reads slow b")
+		c.set([]string{"a"}, false)
+		c.ends["slow b"] <- nil
+		c.ends["slow c"] <- nil
+		c.expect(t)
+		c.set([]string{"a", "slow b"}, false)
+		c.expect(t, "reads slow b")
+		c.ends["a"] <- errDone
+		c.expect(t)
+		c.set([]string{}, true)
+		c.ends["slow b"] <- nil
+		c.expect(t)
+		select {
+		case err := <-ended:
+			t.Errorf("it has ended with %v, and what is done for good may be called again", err)
+		default:
+		}
+		c.set([]string{"d"}, false)
+		c.expect(t, "reads d")
+		c.ends["d"] <- errors.New("wrong")
+		if err := <-ended; err == nil || err.Error() != "wrong" {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
+func TestReadEach_ends_when_all_that_was_read_has(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &called{ends: map[string]chan error{}}
+		c.set([]string{"a"}, false)
+		ended := make(chan error, 1)
+		go func() { ended <- readEach(t.Context(), c.call, c.read, func() { c.note("begun") }) }()
+		c.expect(t, "begun", "reads a")
+		c.set([]string{}, true)
+		c.expect(t)
+		c.ends["a"] <- nil
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
