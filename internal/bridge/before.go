@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -53,15 +54,15 @@ func (s *stream) missed(a *attempt) {
 	}
 }
 
-// encodeFrom is Encoder.ChangeFrom with what the log has. What the log turned out to have is not known, and what is published again may be for somebody who
-// has nothing: these are whole.
+// encodeFrom is Encoder.ChangeFrom with what the log has. What the log turned out to have is not known, and what is published again, or because of another selection, may be for
+// somebody who has nothing: these are whole. What leaves a selection is deleted for those who have it.
 func (s *stream) encodeFrom(o *object, row checkpoint.Row) error {
 	a, k := &o.attempt, s.olds
 	d := &a.delta
 	r := k.packer.room()
 	defer k.packer.rooms.Put(r)
 	var was encode.Old
-	if d.Op != source.Added && a.conflicts == 0 && d.IDSuffix == "" && !a.alone {
+	if d.Op != source.Added && a.conflicts == 0 && (d.IDSuffix == "" || departs(&d.Change)) && !a.alone {
 		if was = k.logged(o.key, row, r.old); was.Data != nil {
 			r.old = was.Data
 		} else if d.Op == source.Updated {
@@ -78,6 +79,11 @@ func (s *stream) encodeFrom(o *object, row checkpoint.Row) error {
 		a.data, a.form = k.packer.pack(data), s.encoder.Form(data)
 	}
 	return nil
+}
+
+// departs reports whether a change is the deletion of an object because it is not selected any more. Its id has a suffix, and nobody was told of it before.
+func departs(c *source.Change) bool {
+	return c.Op == source.Deleted && strings.HasPrefix(c.IDSuffix, ".s") && !strings.Contains(c.IDSuffix, ".r")
 }
 
 // separable reports whether an event that is too large has the object twice, so that it may not be too large without what was before.

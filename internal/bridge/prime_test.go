@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,5 +70,29 @@ func TestPrime_holds_a_stream_up_for_no_longer_than_it_may(t *testing.T) {
 	r.settle()
 	if n := value(t, r.registry, "old_objects_unknown_total"); n != 1 {
 		t.Errorf("%v are counted as unknown, want 1", n)
+	}
+}
+
+// Who is told that an object has left the selection has been told of it before; who is told so again may not have been.
+func TestOlds_a_deletion_because_of_the_selection_says_what_was_deleted(t *testing.T) {
+	for name, c := range map[string]struct{ namespaceAt, repair, id, want string }{
+		"once":  {"30", "", "u1.deleted.s30", `"data":{"x":"2"}`},
+		"again": {"30", "9", "u1.deleted.s30.r0", ""},
+	} {
+		log := newReadableLog()
+		p := story(`"data":{"x":"1"}`, `"data":{"x":"2"}`)
+		spec := func() StreamSpec { return StreamSpec{Encoding: encode.Config{Payload: encode.Change}} }
+		r, s := restarted(t, log, p, 2, spec(), spec())
+		s.mu.Lock()
+		s.saved.Repair = c.repair
+		s.mu.Unlock()
+		if err := r.leave(t.Context(), s, c.namespaceAt); err != nil {
+			t.Fatal(err)
+		}
+		last := &log.log[len(log.log)-1]
+		_, old, known := strings.Cut(string(last.Data), `"oldObject":`)
+		if !strings.HasSuffix(last.ID, "."+c.id) || known != (c.want != "") || !strings.Contains(old, c.want) || (attribute(last, "baseversion") == "2") != known {
+			t.Errorf("%s: %s has %s, made from %q", name, last.ID, last.Data, attribute(last, "baseversion"))
+		}
 	}
 }
