@@ -247,3 +247,18 @@ func sortedByName(lines []string) []string {
 	slices.SortStableFunc(lines, func(a, b string) int { return strings.Compare(name(a), name(b)) })
 	return lines
 }
+
+// manyObjects are n writes at the versions from 1, and what is told of them.
+func manyObjects(n int) (writes []write, told []string) {
+	for i := range n {
+		name := fmt.Sprintf("o%05d", i)
+		writes = append(writes, write{rev: i + 1, name: name, uid: "u-" + name})
+		told = append(told, fmt.Sprintf("default/%s u-%s %d", name, name, i+1))
+	}
+	return writes, told
+}
+
+// always answers every request alike.
+func always(st step) func(int, url.Values) *step {
+	return func(int, url.Values) *step { return &st }
+}

@@ -16,16 +16,6 @@ import (
 	"time"
 )
 
-// manyObjects are n writes at the versions from 1, and what is told of them.
-func manyObjects(n int) (writes []write, told []string) {
-	for i := range n {
-		name := fmt.Sprintf("o%05d", i)
-		writes = append(writes, write{rev: i + 1, name: name, uid: "u-" + name})
-		told = append(told, fmt.Sprintf("default/%s u-%s %d", name, name, i+1))
-	}
-	return writes, told
-}
-
 // current returns what [Current] tells; at each object it calls before, if that is not nil.
 func current(t *testing.T, server *cluster, before func(told int) error) (told []string, err error) {
 	t.Helper()
@@ -168,16 +158,15 @@ func TestCurrent_goes_on_when_the_version_of_its_list_is_gone(t *testing.T) {
 func TestCurrent_ends_with_what_is_wrong(t *testing.T) {
 	enough := errors.New("enough seen")
 	writes, _ := manyObjects(pageSize + 10)
-	answer := func(st step) func(int, url.Values) *step { return func(int, url.Values) *step { return &st } }
 	for name, c := range map[string]struct {
 		fault func(int, url.Values) *step
 		f     error
 		wrong func(error) bool
 	}{
 		"f's own error":                     {nil, enough, func(err error) bool { return errors.Is(err, enough) }},
-		"no such resource":                  {answer(step{status: http.StatusNotFound}), nil, unanswerable},
-		"no permission, however often":      {answer(step{status: http.StatusForbidden, body: statusOf(403, "Forbidden", "no")}), nil, func(err error) bool { return err != nil }},
-		"no identity":                       {answer(step{body: listOf("20", "", nameless["uid"])}), nil, func(err error) bool { return errors.As(err, &unreadableError{}) }},
+		"no such resource":                  {always(step{status: http.StatusNotFound}), nil, unanswerable},
+		"no permission, however often":      {always(step{status: http.StatusForbidden, body: statusOf(403, "Forbidden", "no")}), nil, func(err error) bool { return err != nil }},
+		"no identity":                       {always(step{body: listOf("20", "", nameless["uid"])}), nil, func(err error) bool { return errors.As(err, &unreadableError{}) }},
 		"gone, and no way to go on":         {forgetting(""), nil, expired},
 		"gone, and told to ask the same":    {forgetting(fmt.Sprintf("5000-%d", pageSize)), nil, expired},
 		"no more than one answer is wanted": {nil, context.Canceled, func(err error) bool { return errors.Is(err, context.Canceled) }},

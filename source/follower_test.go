@@ -51,18 +51,8 @@ func TestWatches_are_patient_from_when_others_go_on(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage()
 		c := newCompany(t, s)
-		a, b := c.join("", "10"), c.join("", "10")
-		s.write("default", 1)
-		c.saw(a, 1)
-		c.saw(b, 1)
-		s.bookmark()
-		c.watch(map[string]int{"": 1})
-		a.shut()
-		b.shut()
-		for range 1000 {
-			s.write("default", 32<<10)
-		}
-		<-time.After(time.Minute)
+		a, b := c.pair(1)
+		c.stall(a, b)
 		a.free()
 		<-time.After(time.Millisecond)
 		b.free()

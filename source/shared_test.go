@@ -77,6 +77,30 @@ func (c *company) join(namespace, resume string) *member {
 	return m
 }
 
+// pair are two readers of the same stream that have seen n objects, and share a watch.
+func (c *company) pair(n int) (a, b *member) {
+	c.t.Helper()
+	a, b = c.join("", "10"), c.join("", "10")
+	for range n {
+		c.stage.write("default", 1)
+	}
+	c.saw(a, n)
+	c.saw(b, n)
+	c.stage.bookmark()
+	c.watch(map[string]int{"": 1})
+	return a, b
+}
+
+// stall has two readers take nothing for a minute, of a thousand objects.
+func (c *company) stall(a, b *member) {
+	a.shut()
+	b.shut()
+	for range 1000 {
+		c.stage.write("default", 32<<10)
+	}
+	<-time.After(time.Minute)
+}
+
 // names returns what a member was shown, each once, or says that it was shown in another order.
 func (m *member) names() (names []string) {
 	seen := map[string]bool{}
@@ -138,14 +162,7 @@ func TestWatches_serve_readers_of_the_same_stream_by_one_watch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage()
 		c := newCompany(t, s)
-		a, b := c.join("", "10"), c.join("", "10")
-		for range 200 {
-			s.write("default", 1)
-		}
-		c.saw(a, 200)
-		c.saw(b, 200)
-		s.bookmark()
-		c.watch(map[string]int{"": 1})
+		a, b := c.pair(200)
 		late := c.join("", "190") // what it lacks is still there
 		c.saw(late, 20)
 		c.watch(map[string]int{"": 1})
@@ -166,14 +183,7 @@ func TestWatches_let_a_reader_that_is_behind_catch_up_by_its_own(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage()
 		c := newCompany(t, s)
-		a, b := c.join("", "10"), c.join("", "10")
-		for range 1000 {
-			s.write("default", 1)
-		}
-		c.saw(a, 1000)
-		c.saw(b, 1000)
-		s.bookmark()
-		c.watch(map[string]int{"": 1})
+		a, _ := c.pair(1000)
 		old := c.join("", "11")
 		c.saw(old, 999)
 		s.bookmark()
@@ -190,12 +200,7 @@ func TestWatches_do_not_wait_for_a_reader_that_takes_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage()
 		c := newCompany(t, s)
-		a, stuck := c.join("", "10"), c.join("", "10")
-		s.write("default", 1)
-		c.saw(a, 1)
-		c.saw(stuck, 1)
-		s.bookmark()
-		c.watch(map[string]int{"": 1})
+		a, stuck := c.pair(1)
 		stuck.shut()
 		began := time.Now()
 		for range 200 {
@@ -226,18 +231,8 @@ func TestWatches_hold_little_where_nobody_takes_anything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage()
 		c := newCompany(t, s)
-		a, b := c.join("", "10"), c.join("", "10")
-		s.write("default", 1)
-		c.saw(a, 1)
-		c.saw(b, 1)
-		s.bookmark()
-		c.watch(map[string]int{"": 1})
-		a.shut()
-		b.shut()
-		for range 1000 {
-			s.write("default", 32<<10)
-		}
-		<-time.After(time.Minute)
+		a, b := c.pair(1)
+		c.stall(a, b)
 		if held, most := c.watches.Held(), int64(1<<20+2*40<<10); held > most { // and an object for each
 			t.Errorf("%d bytes are held, want at most %d", held, most)
 		}
@@ -295,14 +290,7 @@ func TestWatches_pass_an_end_on_to_those_whom_it_concerns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage()
 		c := newCompany(t, s)
-		a, b := c.join("", "10"), c.join("", "10")
-		for range 20 {
-			s.write("default", 1)
-		}
-		c.saw(a, 20)
-		c.saw(b, 20)
-		s.bookmark()
-		c.watch(map[string]int{"": 1})
+		a, b := c.pair(20)
 		s.change(func() {
 			s.writes = append(s.writes, staged{rev: 31, namespace: "default", name: "o31"})
 			s.compacted, s.cuts = 31, s.cuts+1

@@ -13,8 +13,93 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
+
+// What a process has published before is a base only if it is what the next one would have published.
+func TestPrime_finds_what_the_log_has(t *testing.T) {
+	patches := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}}
+	redacted := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch, Redact: []encode.Path{parsed(t, "data.x")}}}
+	left := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}, Filter: sevenths{}}
+	for name, c := range map[string]struct {
+		before, after StreamSpec
+		n, gone       int
+		refuse        func(*sink.Message) bool
+		want          string
+	}{
+		"it is there":                   {before: patches, after: patches, n: 2, want: "merge-patch 2"},
+		"as another patch":              {before: patches, after: StreamSpec{Encoding: encode.Config{Payload: encode.JSONPatch}}, n: 2, want: "json-patch 2"},
+		"the API server has forgotten":  {before: patches, after: patches, n: 2, gone: 2, want: "object "},
+		"it was redacted less":          {before: patches, after: redacted, n: 2, want: "object "},
+		"it was redacted more":          {before: redacted, after: patches, n: 2, want: "object "},
+		"whole objects were published":  {before: StreamSpec{}, after: patches, n: 2, want: "object "},
+		"the last state was left out":   {before: left, after: patches, n: 7, want: "object "},
+		"one before it was left out":    {before: left, after: patches, n: 8, want: "merge-patch 8"},
+		"the last state was refused":    {before: patches, after: patches, n: 2, want: "object ", refuse: func(m *sink.Message) bool { return strings.HasSuffix(m.ID, ".2") }},
+		"whole objects are asked for":   {before: patches, after: StreamSpec{}, n: 2, want: "object "},
+		"the state before is asked for": {before: patches, after: StreamSpec{Encoding: encode.Config{Payload: encode.Change}}, n: 2, want: "change 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := newReadableLog()
+			log.refuse = c.refuse
+			p := story(`"data":{"x":"1"}`, `"data":{"x":"2"}`, `"data":{"x":"3"}`, `"data":{"x":"4"}`, `"data":{"x":"5"}`, `"data":{"x":"6"}`, `"data":{"x":"7"}`,
+				`"data":{"x":"8"}`, `"data":{"x":"9"}`)
+			p.gone = c.gone
+			r, s := restarted(t, log, p, c.n, c.before, c.after)
+			p.frames[c.n].send(t, s)
+			r.settle()
+			m := &log.log[len(log.log)-1]
+			if got := attribute(m, "payload") + " " + attribute(m, "baseversion"); got != c.want {
+				t.Errorf("got %s, want %s: %s", got, c.want, m.Data)
+			}
+		})
+	}
+}
+
+func TestPrime_asks_nothing_that_nobody_wants(t *testing.T) {
+	p := story(`"data":{}`, `"data":{}`)
+	restarted(t, newReadableLog(), p, 2, StreamSpec{}, StreamSpec{})
+	if p.asked != 0 {
+		t.Errorf("%d lists were asked for", p.asked)
+	}
+	r := start(t, newReadableLog(), &memoryStore{})
+	r.cfg.Client = p.client(t)
+	if err := r.stream(&StreamSpec{Olds: true}).prime(t.Context()); err != nil || p.asked != 0 {
+		t.Errorf("%d lists were asked for where there was nothing before, %v", p.asked, err)
+	}
+}
+
+// Another version of the API server, or of a definition's schema, serves the same version of an object with other members.
+func TestPrime_takes_nothing_that_is_served_otherwise_than_it_was_published(t *testing.T) {
+	log, store, p := newReadableLog(), &memoryStore{}, story(`"data":{"y":"1"}`, `"data":{"y":"2"}`)
+	spec := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}}
+	r := start(t, log, store)
+	s := r.stream(&spec)
+	s.saved.Fingerprint = s.fingerprint
+	p.frames[0].send(t, s)
+	s.tracker.Bookmark("1")
+	r.settle()
+	if err := r.commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+	for i := range p.frames {
+		p.frames[i].body = strings.Replace(p.frames[i].body, `"data":{`, `"policy":"Retain","data":{`, 1)
+	}
+	r = start(t, log, store)
+	r.cfg.Client = p.client(t)
+	s = r.stream(&spec)
+	if err := s.prime(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.frames[1].send(t, s)
+	r.settle()
+	got := passing(t, log.fakeLog)
+	if object := got.objects["default/a"].(map[string]any); p.asked == 0 || object["policy"] != "Retain" || got.count["object"] != 2 {
+		t.Errorf("who applies all events has %v, of %v", object, got.count)
+	}
+}
 
 // What the API server tells too late is not known, and what it told before is.
 func TestPrime_holds_a_stream_up_for_no_longer_than_it_may(t *testing.T) {
@@ -70,29 +155,5 @@ func TestPrime_holds_a_stream_up_for_no_longer_than_it_may(t *testing.T) {
 	r.settle()
 	if n := value(t, r.registry, "old_objects_unknown_total"); n != 1 {
 		t.Errorf("%v are counted as unknown, want 1", n)
-	}
-}
-
-// Who is told that an object has left the selection has been told of it before; who is told so again may not have been.
-func TestOlds_a_deletion_because_of_the_selection_says_what_was_deleted(t *testing.T) {
-	for name, c := range map[string]struct{ namespaceAt, repair, id, want string }{
-		"once":  {"30", "", "u1.deleted.s30", `"data":{"x":"2"}`},
-		"again": {"30", "9", "u1.deleted.s30.r0", ""},
-	} {
-		log := newReadableLog()
-		p := story(`"data":{"x":"1"}`, `"data":{"x":"2"}`)
-		spec := func() StreamSpec { return StreamSpec{Encoding: encode.Config{Payload: encode.Change}} }
-		r, s := restarted(t, log, p, 2, spec(), spec())
-		s.mu.Lock()
-		s.saved.Repair = c.repair
-		s.mu.Unlock()
-		if err := r.leave(t.Context(), s, c.namespaceAt); err != nil {
-			t.Fatal(err)
-		}
-		last := &log.log[len(log.log)-1]
-		_, old, known := strings.Cut(string(last.Data), `"oldObject":`)
-		if !strings.HasSuffix(last.ID, "."+c.id) || known != (c.want != "") || !strings.Contains(old, c.want) || (attribute(last, "baseversion") == "2") != known {
-			t.Errorf("%s: %s has %s, made from %q", name, last.ID, last.Data, attribute(last, "baseversion"))
-		}
 	}
 }

@@ -352,15 +352,25 @@ func TestResync_that_is_asked_for_publishes_everything_while_changes_go_on(t *te
 	}
 }
 
-// A resync that is asked for while one runs begins after that, and another one is the same. So whoever asks gets everything that exists from then on.
-func TestResync_is_queued_behind_the_one_that_runs(t *testing.T) {
-	api, log := newAPIServer(t, 10), newFakeLog()
+// gated is a bridge that watches a hundred objects, whose log takes nothing more until open is called.
+func gated(t *testing.T) (api *apiServer, log *fakeLog, b *bridge, open func()) {
+	t.Helper()
+	api, log = newAPIServer(t, 10), newFakeLog()
 	api.add(100)
-	b := runBridge(t, api, log, &memoryStore{}, func(c *Config) { c.ResyncRate = rate.Inf })
+	b = runBridge(t, api, log, &memoryStore{}, func(c *Config) { c.ResyncRate = rate.Inf })
 	s := b.only(t)
 	waitFor(t, "the watch", func() bool { return s.status.watching() && s.safe() == "101" })
 	gate := make(chan struct{})
 	log.set(func() { log.gate = gate })
+	return api, log, b, func() {
+		log.set(func() { log.gate = nil })
+		close(gate)
+	}
+}
+
+// A resync that is asked for while one runs begins after that, and another one is the same. So whoever asks gets everything that exists from then on.
+func TestResync_is_queued_behind_the_one_that_runs(t *testing.T) {
+	_, log, b, open := gated(t)
 	ask := func() Resync {
 		all, err := StartResyncs([]*Pipeline{b.Pipeline}, "", nil)
 		if err != nil || len(all) != 1 {
@@ -380,8 +390,7 @@ func TestResync_is_queued_behind_the_one_that_runs(t *testing.T) {
 	if n := b.current.Load().busy.count(); n != resyncAhead {
 		t.Errorf("%d are on their way", n)
 	}
-	log.set(func() { log.gate = nil })
-	close(gate)
+	open()
 	waitFor(t, "both", func() bool { return value(t, b.registry, "resyncs_total") == 2 })
 	numbers, _ := resyncsIn(log)
 	if numbers[fmt.Sprint(first.Number)] != 100 || numbers[fmt.Sprint(second.Number)] != 100 {
@@ -504,21 +513,15 @@ func TestResync_of_a_slot_that_was_cut_short_begins_again(t *testing.T) {
 
 // The API server goes away in the middle of a list, and comes back.
 func TestResync_goes_on_when_the_API_server_is_back(t *testing.T) {
-	api, log := newAPIServer(t, 10), newFakeLog()
-	api.add(100)
-	b := runBridge(t, api, log, &memoryStore{}, func(c *Config) { c.ResyncRate = rate.Inf })
+	api, log, b, open := gated(t)
 	s := b.only(t)
-	waitFor(t, "the watch", func() bool { return s.status.watching() && s.safe() == "101" })
-	gate := make(chan struct{})
-	log.set(func() { log.gate = gate })
 	if _, err := StartResyncs([]*Pipeline{b.Pipeline}, "", nil); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "a full room", func() bool { return b.current.Load().busy.count() == resyncAhead })
 	api.setAway(true)
 	waitFor(t, "the failing watch", func() bool { return !s.status.watching() })
-	log.set(func() { log.gate = nil })
-	close(gate)
+	open()
 	api.setAway(false)
 	waitFor(t, "its end", func() bool { return value(t, b.registry, "resyncs_total") == 1 })
 	numbers, ids := resyncsIn(log)

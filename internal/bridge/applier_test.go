@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+)
+
+// merged applies a merge patch as RFC 7386 has it.
+func merged(target, patch any) any {
+	p, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	out := map[string]any{}
+	if t, ok := target.(map[string]any); ok {
+		for name, value := range t {
+			out[name] = value
+		}
+	}
+	for name, value := range p {
+		if value == nil {
+			delete(out, name)
+		} else {
+			out[name] = merged(out[name], value)
+		}
+	}
+	return out
+}
+
+// reader applies the events of a log.
+type reader struct {
+	objects  map[string]any
+	versions map[string]string
+	// count is how many events there were of each payload.
+	count map[string]int
+}
+
+func newReader() *reader {
+	return &reader{map[string]any{}, map[string]string{}, map[string]int{}}
+}
+
+func (r *reader) take(m *sink.Stored) error {
+	state, err := encode.StateOf(m)
+	if err != nil || state.UID == "" {
+		return err
+	}
+	key, payload, base := state.Key(), attribute(m, "payload"), attribute(m, "baseversion")
+	if attribute(m, "datasize") != "" || state.Rejected {
+		r.objects[key], r.versions[key] = nil, ""
+		return nil
+	}
+	r.count[payload]++
+	if base != "" && base != r.versions[key] {
+		return fmt.Errorf("%s applies to %s, and the log has %q before it", state.ID, base, r.versions[key])
+	}
+	var data any
+	if err := json.Unmarshal(m.Data, &data); err != nil {
+		return err
+	}
+	switch payload {
+	case "merge-patch":
+		data = merged(r.objects[key], data)
+	case "change":
+		both := data.(map[string]any)
+		if old, ok := both["oldObject"]; ok && !reflect.DeepEqual(old, r.objects[key]) || ok != (base != "") {
+			return fmt.Errorf("%s: oldObject is %v, and the log has %v", state.ID, old, r.objects[key])
+		}
+		data = both["object"]
+	}
+	r.objects[key], r.versions[key] = data, state.ResourceVersion
+	return nil
+}
+
+// check compares what a reader has after each event with the object at that version.
+func (p *past) check(t *testing.T, log *fakeLog, r *reader) {
+	t.Helper()
+	for i := range log.log {
+		m := &log.log[i]
+		if err := r.take(m); err != nil {
+			t.Fatal(err)
+		}
+		state, err := encode.StateOf(m)
+		if err != nil || state.UID == "" || r.objects[state.Key()] == nil {
+			continue
+		}
+		version, _ := strconv.Atoi(state.ResourceVersion)
+		var want any
+		if err := json.Unmarshal([]byte(p.frames[version-1].body), &want); err != nil {
+			t.Fatal(err)
+		}
+		got := r.objects[state.Key()]
+		if whole, ok := got.(map[string]any); ok && state.Deleted && whole["fill"] == nil {
+			continue // only the identity was known
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("after %s a reader has\n%v\nwant\n%v", state.ID, got, want)
+		}
+	}
+}
+
+// passing reads as a consumer does that is up to date: what has no greater version is passed over.
+func passing(t *testing.T, log *fakeLog) *reader {
+	t.Helper()
+	r, last := newReader(), map[string]int{}
+	for i := range log.log {
+		m := &log.log[i]
+		state, err := encode.StateOf(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		version, _ := strconv.Atoi(state.ResourceVersion)
+		if version <= last[state.Key()] {
+			continue
+		}
+		last[state.Key()] = version
+		if err := r.take(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
