@@ -3,6 +3,7 @@
 package codec
 
 import (
+	"cmp"
 	"encoding/binary"
 	"maps"
 	"math"
@@ -24,27 +25,25 @@ func AppendLog(b []byte, l *checkpoint.Log) []byte {
 	b = appendMarks(binary.AppendUvarint(AppendText(b, l.ID), uint64(l.Losses)), l.Marks)
 	b = binary.AppendUvarint(b, uint64(len(l.Trail)))
 	for _, w := range l.Trail {
-		b = appendIDs(appendMarks(b, w.Marks), w.IDs)
-		b = binary.AppendUvarint(b, uint64(len(w.Positions)))
-		for _, name := range slices.Sorted(maps.Keys(w.Positions)) {
-			b = AppendText(AppendText(b, name), w.Positions[name])
-		}
+		b = appendMap(appendMarks(b, w.Marks), w.IDs, appendPartition, AppendText)
+		b = appendMap(b, w.Positions, AppendText, AppendText)
 	}
 	return b
 }
 
 func appendMarks(b []byte, marks map[int32]uint64) []byte {
-	b = binary.AppendUvarint(b, uint64(len(marks)))
-	for _, partition := range slices.Sorted(maps.Keys(marks)) {
-		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(uint32(partition))), marks[partition])
-	}
-	return b
+	return appendMap(b, marks, appendPartition, binary.AppendUvarint)
 }
 
-func appendIDs(b []byte, ids map[int32]string) []byte {
-	b = binary.AppendUvarint(b, uint64(len(ids)))
-	for _, partition := range slices.Sorted(maps.Keys(ids)) {
-		b = AppendText(binary.AppendUvarint(b, uint64(uint32(partition))), ids[partition])
+func appendPartition(b []byte, partition int32) []byte {
+	return binary.AppendUvarint(b, uint64(uint32(partition)))
+}
+
+// appendMap appends how many entries m has, and these in the order of their keys.
+func appendMap[K cmp.Ordered, V any](b []byte, m map[K]V, key func([]byte, K) []byte, value func([]byte, V) []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(m)))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		b = value(key(b, k), m[k])
 	}
 	return b
 }
@@ -54,9 +53,11 @@ func DecodeLog(b []byte) (l checkpoint.Log, err error) {
 	d := NewDecoder(b)
 	l.ID = d.Text()
 	losses := d.Uvarint()
-	l.Marks = d.marks()
+	l.Marks = readMap(d, d.partition, d.Uvarint)
 	for n := d.Uvarint(); n > 0 && !d.bad; n-- {
-		l.Trail = append(l.Trail, checkpoint.Waypoint{Marks: d.marks(), IDs: d.ids(), Positions: d.positions()})
+		l.Trail = append(l.Trail, checkpoint.Waypoint{
+			Marks: readMap(d, d.partition, d.Uvarint), IDs: readMap(d, d.partition, d.Text), Positions: readMap(d, d.Text, d.Text),
+		})
 	}
 	if d.Done() != nil || losses > math.MaxInt {
 		return checkpoint.Log{}, errRest
@@ -65,37 +66,20 @@ func DecodeLog(b []byte) (l checkpoint.Log, err error) {
 	return l, nil
 }
 
-func (d *Decoder) marks() (marks map[int32]uint64) {
-	for n := d.Uvarint(); n > 0 && !d.bad; n-- {
-		if marks == nil {
-			marks = map[int32]uint64{}
-		}
-		partition := d.Uvarint()
-		d.bad = d.bad || partition > math.MaxUint32
-		marks[int32(uint32(partition))] = d.Uvarint()
-	}
-	return marks
+func (d *Decoder) partition() int32 {
+	n := d.Uvarint()
+	d.bad = d.bad || n > math.MaxUint32
+	return int32(uint32(n))
 }
 
-func (d *Decoder) ids() (ids map[int32]string) {
+// readMap reads what appendMap appended.
+func readMap[K comparable, V any](d *Decoder, key func() K, value func() V) (m map[K]V) {
 	for n := d.Uvarint(); n > 0 && !d.bad; n-- {
-		if ids == nil {
-			ids = map[int32]string{}
+		if m == nil {
+			m = map[K]V{}
 		}
-		partition := d.Uvarint()
-		d.bad = d.bad || partition > math.MaxUint32
-		ids[int32(uint32(partition))] = d.Text()
+		k := key()
+		m[k] = value()
 	}
-	return ids
-}
-
-func (d *Decoder) positions() (positions map[string]string) {
-	for n := d.Uvarint(); n > 0 && !d.bad; n-- {
-		if positions == nil {
-			positions = map[string]string{}
-		}
-		name := d.Text()
-		positions[name] = d.Text()
-	}
-	return positions
+	return m
 }

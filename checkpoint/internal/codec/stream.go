@@ -4,7 +4,6 @@ package codec
 
 import (
 	"encoding/binary"
-	"math"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 )
@@ -18,42 +17,87 @@ const (
 	streamSelected   = 1 << 4
 	streamNamespaced = 1 << 5
 	streamCalled     = 1 << 6
-	streamFlags      = streamAlone | streamResynced | streamReplay | streamKind | streamSelected | streamNamespaced | streamCalled
 )
 
 // AppendStream appends position, fingerprint, history, unannounced version and objects, gap's from and cause, repair, announced, what is owed, undone, flags,
 // and where these say so resynced; a replay's version and number; kind; entered and leaving; what it is called.
 func AppendStream(b []byte, s *checkpoint.Stream) []byte {
-	b = AppendText(AppendText(b, s.Position), s.Fingerprint)
-	b = AppendText(binary.AppendUvarint(b, uint64(s.History)), s.Unannounced.ResourceVersion)
-	b = binary.AppendUvarint(b, uint64(s.Unannounced.Objects))
-	for _, text := range []string{s.Gap.From, s.Gap.Cause, s.Repair, s.Announced, s.Owed.Version, s.Owed.Cause, s.Undone} {
-		b = AppendText(b, text)
+	f, own := form{b: b}, *s
+	f.stream(&own)
+	return f.b
+}
+
+// DecodeStream returns the stream that all of b holds.
+func DecodeStream(b []byte) (s checkpoint.Stream, err error) {
+	f := form{d: NewDecoder(b)}
+	f.stream(&s)
+	if f.d.Done() != nil {
+		return checkpoint.Stream{}, errRest
 	}
+	return s, nil
+}
+
+// form goes through what is written of something, in its order: it appends to b what it is shown, or where d is not nil, sets that to what it reads.
+type form struct {
+	b []byte
+	d *Decoder
+}
+
+func (f *form) texts(all ...*string) {
+	for _, s := range all {
+		if f.d != nil {
+			*s = f.d.Text()
+		} else {
+			f.b = AppendText(f.b, *s)
+		}
+	}
+}
+
+// number is one that is not negative.
+func number[N int | int64](f *form, n *N) {
+	if f.d == nil {
+		f.b = binary.AppendUvarint(f.b, uint64(*n))
+		return
+	}
+	read := f.d.Uvarint()
+	*n = N(read)
+	f.d.bad = f.d.bad || *n < 0 || uint64(*n) != read
+}
+
+func (f *form) stream(s *checkpoint.Stream) {
+	f.texts(&s.Position, &s.Fingerprint)
+	number(f, &s.History)
+	f.texts(&s.Unannounced.ResourceVersion)
+	number(f, &s.Unannounced.Objects)
+	f.texts(&s.Gap.From, &s.Gap.Cause, &s.Repair, &s.Announced, &s.Owed.Version, &s.Owed.Cause, &s.Undone)
 	flags := streamHas(s)
-	b = append(b, flags)
+	number(f, &flags)
+	s.Alone, s.Namespaced = flags&streamAlone != 0, flags&streamNamespaced != 0
 	if flags&streamResynced != 0 {
-		b = binary.AppendUvarint(b, uint64(s.Resynced))
+		number(f, &s.Resynced)
 	}
 	if flags&streamReplay != 0 {
-		b = binary.AppendUvarint(AppendText(b, s.Replay.To), uint64(s.Replay.Number))
+		f.texts(&s.Replay.To)
+		number(f, &s.Replay.Number)
 	}
 	if flags&streamKind != 0 {
-		b = AppendText(b, s.Kind)
+		f.texts(&s.Kind)
 	}
 	if flags&streamSelected != 0 {
-		b = AppendText(AppendText(b, s.Entered), s.Leaving)
+		f.texts(&s.Entered, &s.Leaving)
 	}
 	if flags&streamCalled != 0 {
-		b = AppendText(b, s.Called)
+		f.texts(&s.Called)
 	}
-	return b
+	if f.d != nil && flags != streamHas(s) {
+		f.d.bad = true // there is one form of each
+	}
 }
 
 // streamHas returns the flags of what a stream has.
-func streamHas(s *checkpoint.Stream) (flags byte) {
+func streamHas(s *checkpoint.Stream) (flags int) {
 	for _, has := range []struct {
-		flag byte
+		flag int
 		is   bool
 	}{
 		{streamAlone, s.Alone},
@@ -69,48 +113,4 @@ func streamHas(s *checkpoint.Stream) (flags byte) {
 		}
 	}
 	return flags
-}
-
-// DecodeStream returns the stream that all of b holds.
-func DecodeStream(b []byte) (s checkpoint.Stream, err error) {
-	d := NewDecoder(b)
-	s.Position, s.Fingerprint = d.Text(), d.Text()
-	history := d.Uvarint()
-	s.Unannounced.ResourceVersion = d.Text()
-	objects := d.Uvarint()
-	for _, text := range []*string{&s.Gap.From, &s.Gap.Cause, &s.Repair, &s.Announced, &s.Owed.Version, &s.Owed.Cause, &s.Undone} {
-		*text = d.Text()
-	}
-	flags := d.Uvarint()
-	resynced, number := d.flagged(flags, &s)
-	if d.Done() != nil || flags > streamFlags || max(history, objects) > math.MaxInt || max(resynced, number) > math.MaxInt64 {
-		return checkpoint.Stream{}, errRest
-	}
-	s.History, s.Unannounced.Objects, s.Alone, s.Resynced = int(history), int(objects), flags&streamAlone != 0, int64(resynced)
-	s.Replay.Number = int64(number)
-	if uint64(streamHas(&s)) != flags {
-		return checkpoint.Stream{}, errRest // there is one form of each
-	}
-	return s, nil
-}
-
-// flagged reads what is there only where a flag says so.
-func (d *Decoder) flagged(flags uint64, s *checkpoint.Stream) (resynced, number uint64) {
-	if flags&streamResynced != 0 {
-		resynced = d.Uvarint()
-	}
-	if flags&streamReplay != 0 {
-		s.Replay.To, number = d.Text(), d.Uvarint()
-	}
-	s.Namespaced = flags&streamNamespaced != 0
-	if flags&streamKind != 0 {
-		s.Kind = d.Text()
-	}
-	if flags&streamSelected != 0 {
-		s.Entered, s.Leaving = d.Text(), d.Text()
-	}
-	if flags&streamCalled != 0 {
-		s.Called = d.Text()
-	}
-	return resynced, number
 }

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package codec
+
+import (
+	"encoding/hex"
+	"reflect"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+)
+
+// What a bridge has written is what the next version of it reads: these bytes do not change. What is new comes behind them, with a flag of its own.
+func TestBytes_are_those_that_stores_have(t *testing.T) {
+	var stream checkpoint.Stream
+	fill(t, reflect.ValueOf(&stream).Elem())
+	var log checkpoint.Log
+	fill(t, reflect.ValueOf(&log).Elem())
+	log.Marks[300] = 1 << 40
+	for what, c := range map[string]struct {
+		got  []byte
+		want string
+	}{
+		"a stream":            {AppendStream(nil, &stream), "017801780701780701780178017801780178017801787f070178070178017801780178"},
+		"a stream of nothing": {AppendStream(nil, &checkpoint.Stream{}), "00000000000000000000000000"},
+		"a log":               {AppendLog(nil, &log), "017807020707ac0280808080802001010707010701780101780178"},
+	} {
+		if got := hex.EncodeToString(c.got); got != c.want {
+			t.Errorf("%s is written as %s, want %s", what, got, c.want)
+		}
+	}
+}
