@@ -130,7 +130,7 @@ func TestBridge_repairs_a_log_that_lost_what_it_had_acknowledged(t *testing.T) {
 			r.configMap("default", "comes", nil)
 			r.awaitStory("default/comes", "added")
 			if running {
-				r.awaitCommits(2)
+				r.awaitCommits()
 			} else {
 				b.stop()
 			}
@@ -166,10 +166,10 @@ func TestBridge_repairs_a_log_that_lost_what_it_had_acknowledged(t *testing.T) {
 	}
 }
 
-// awaitCommits waits until the checkpoint was saved n times.
-func (r *rig) awaitCommits(n int) {
+// awaitCommits waits until the checkpoint was saved twice: the second time it has what was there before.
+func (r *rig) awaitCommits() {
 	r.t.Helper()
-	before := -1.0
+	before, n := -1.0, 2
 	r.poll("the checkpoint to be saved", func() (bool, string) {
 		age := 0.0
 		for line := range strings.Lines(r.metrics()) {

@@ -127,7 +127,7 @@ func replay(t *testing.T, r *rig) {
 	}
 	r.change(random, "quiet")
 	r.awaitServed("quiet")
-	r.awaitCommits(2)
+	r.awaitCommits()
 	for range 10 {
 		r.change(random, "a")
 	}
@@ -257,7 +257,7 @@ func oldStates(t *testing.T, api *controlplane.ControlPlane) {
 	write(`{"spec":{"replicas":3}}`)
 	noise(2)
 	r.awaitStory(ns+"/web", "added updated")
-	r.awaitCommits(2)
+	r.awaitCommits()
 	b.kill()
 	noise(3)
 	b = r.run()
