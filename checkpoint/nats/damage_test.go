@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	gonats "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+)
+
+const auditKeys = "$KV." + testBucket + ".prod-eu-1.audit."
+
+// What somebody else does to the checkpoint's keys is reported, by who opens it and by who has it open, and never mended by guessing.
+func TestDamage_is_reported_and_leaves_the_bucket_as_it_is(t *testing.T) {
+	for name, damage := range map[string]func(context.Context, jetstream.JetStream, jetstream.KeyValue) error{
+		"a key is deleted": func(ctx context.Context, _ jetstream.JetStream, kv jetstream.KeyValue) error {
+			return kv.Delete(ctx, "prod-eu-1.audit.2")
+		},
+		"a key is purged away": func(ctx context.Context, js jetstream.JetStream, _ jetstream.KeyValue) error {
+			stream, err := js.Stream(ctx, "KV_"+testBucket)
+			if err != nil {
+				return err
+			}
+			return stream.Purge(ctx, jetstream.WithPurgeSubject(auditKeys+"2"))
+		},
+		"a value is something else": func(ctx context.Context, _ jetstream.JetStream, kv jetstream.KeyValue) error {
+			_, err := kv.PutString(ctx, "prod-eu-1.audit.3", "{}")
+			return err
+		},
+		"a value of another format": func(ctx context.Context, _ jetstream.JetStream, kv jetstream.KeyValue) error {
+			_, err := kv.Put(ctx, "prod-eu-1.audit.4", []byte{2, 'c'})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := newServer(t)
+			cfg, js := at(srv.ClientURL()), client(t, srv)
+			s := mustOpen(t.Context(), t, cfg)
+			for n := range 3 {
+				mustCommit(t.Context(), t, s, benchRows(n, 5, n))
+			}
+			kv, err := js.KeyValue(t.Context(), testBucket)
+			if err == nil {
+				err = damage(t.Context(), js, kv)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := status(t, js)
+			_, opened := Open(t.Context(), cfg, audit)
+			_, inspected := Inspect(t.Context(), cfg, audit)
+			for what, err := range map[string]error{"open": opened, "inspect": inspected} {
+				var damaged *DamagedError
+				var unknown *FormatError
+				if !errors.As(err, &damaged) && !errors.As(err, &unknown) || !checkpoint.IsPermanent(err) {
+					t.Errorf("%s: error %v, want that it is damaged, or of another format", what, err)
+				}
+			}
+			if after := status(t, js); !reflect.DeepEqual(after, before) {
+				t.Errorf("the bucket is %+v, and was %+v", after, before)
+			}
+			if strings.Contains(name, "purged") {
+				return // it was not written to
+			}
+			if err := s.Commit(t.Context(), benchRows(0, 1, 9)); !checkpoint.IsPermanent(err) {
+				t.Errorf("commit: error %v, want a permanent one", err)
+			}
+		})
+	}
+}
+
+func status(t *testing.T, js jetstream.JetStream) (s jetstream.StreamState) {
+	t.Helper()
+	stream, err := js.Stream(t.Context(), "KV_"+testBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = stream.CachedInfo().State
+	s.Consumers = 0
+	return s
+}
+
+// A purge that was cut short leaves some of what is before the base.
+func TestRemains_of_what_is_before_the_base_do_no_harm(t *testing.T) {
+	srv := newServer(t)
+	s, want := mustOpen(t.Context(), t, at(srv.ClientURL())), emptyState()
+	s.log = &faulty{messages: s.log, before: func(request string) fault {
+		return fault{lose: request == "purge", err: map[bool]error{true: errAway}[request == "purge"]}
+	}}
+	for n := range 6 {
+		if n == 4 {
+			rebaseNow(s)
+		}
+		b := benchRows(n, 5, n)
+		mustCommit(t.Context(), t, s, b)
+		want = apply(want, b)
+	}
+	js := client(t, srv)
+	stream, err := js.Stream(t.Context(), "KV_"+testBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, number := range []int{1, 3, 4} {
+		if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject(fmt.Sprint(auditKeys, number))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustHold(t.Context(), t, s, want)
+	next := mustOpen(t.Context(), t, at(srv.ClientURL()))
+	mustHold(t.Context(), t, next, want)
+	mustCommit(t.Context(), t, next, benchRows(0, 1, 9))
+	if left := status(t, js).Msgs; left > 5 {
+		t.Errorf("%d messages are left, want the base and what is behind it", left)
+	}
+}
+
+// A bucket that went back, or was made anew, is one whose commits are lost: this process must not go on, and the next one can.
+func TestLost_commits_are_noticed(t *testing.T) {
+	t.Run("the bucket was made anew", func(t *testing.T) {
+		srv := newServer(t)
+		s, js := mustOpen(t.Context(), t, at(srv.ClientURL())), client(t, srv)
+		mustCommit(t.Context(), t, s, benchRows(0, 1, 1))
+		if err := js.DeleteKeyValue(t.Context(), testBucket); err != nil {
+			t.Fatal(err)
+		}
+		mustBeLost(t, s.Commit(t.Context(), benchRows(0, 1, 2)))
+		next := mustOpen(t.Context(), t, at(srv.ClientURL()))
+		mustHold(t.Context(), t, next, emptyState())
+		mustCommit(t.Context(), t, next, benchRows(0, 1, 3))
+	})
+	t.Run("the server went back", func(t *testing.T) {
+		dir, saved := t.TempDir(), t.TempDir()
+		port := 0
+		start := func() *server.Server {
+			srv := newServer(t, func(o *server.Options) {
+				o.StoreDir = dir
+				if port > 0 {
+					o.Port = port
+				}
+			})
+			return srv
+		}
+		srv := start()
+		cfg := at(srv.ClientURL())
+		var url string
+		cfg.Dial = func(options ...gonats.Option) (*gonats.Conn, error) { return gonats.Connect(url, options...) }
+		url = srv.ClientURL()
+		s, want := mustOpen(t.Context(), t, cfg), emptyState()
+		mustCommit(t.Context(), t, s, benchRows(0, 5, 1))
+		want = apply(want, benchRows(0, 5, 1))
+		stop(srv)
+		if err := os.CopyFS(saved, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		srv = start()
+		url = srv.ClientURL()
+		s = mustOpen(t.Context(), t, cfg)
+		mustCommit(t.Context(), t, s, benchRows(0, 5, 2))
+		stop(srv)
+		dir = saved
+		srv = start()
+		b, err := connect(t.Context(), at(srv.ClientURL()).withDefaults(audit))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.close)
+		s.log = b
+		mustBeLost(t, s.Commit(t.Context(), benchRows(0, 5, 3)))
+		mustHold(t.Context(), t, mustOpen(t.Context(), t, at(srv.ClientURL())), want)
+	})
+}
+
+func stop(srv *server.Server) {
+	srv.Shutdown()
+	srv.WaitForShutdown()
+}
+
+func mustBeLost(t *testing.T, err error) {
+	t.Helper()
+	var lost *LostError
+	if !errors.As(err, &lost) || !checkpoint.IsPermanent(err) {
+		t.Errorf("error %v, want that commits are lost", err)
+	}
+}
+
+// Whatever the bytes, decoding ends with an error, or with something that is encoded and decoded alike.
+func FuzzMessage(f *testing.F) {
+	commit := message{kind: kindCommit, writer: 1 << 63, epoch: 300, number: 7, parts: 2, body: appendBatch(nil, benchRows(0, 2, 1))}
+	f.Add(commit.append(nil))
+	f.Add([]byte{1, 'w'})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := decodeMessage(data)
+		if err != nil {
+			return
+		}
+		again, err := decodeMessage(m.append(nil))
+		if err != nil || !reflect.DeepEqual(again, m) {
+			t.Errorf("%+v became %+v (%v)", m, again, err)
+		}
+		c := newContent()
+		if c.apply(m.body) != nil {
+			return
+		}
+		same := newContent()
+		if err := same.apply(c.records(nil)); err != nil {
+			t.Errorf("what was made of it is not read: %v", err)
+		}
+		_, _ = c.state()
+	})
+}

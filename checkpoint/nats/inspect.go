@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+)
+
+// Found is what a bucket has of a checkpoint.
+type Found struct {
+	State *checkpoint.State
+	// Number is that of the newest message: it is another one after each commit.
+	Number uint64
+	// Saved is when the last commit was made; zero where there was none.
+	Saved time.Time
+}
+
+// Inspect returns what the bucket has of the checkpoint of a cluster and a pipeline, whatever the cluster's uid is. It makes and changes nothing, and the process that uses the
+// checkpoint is not disturbed. A bucket that is missing has nothing.
+func Inspect(ctx context.Context, cfg Config, want checkpoint.Identity) (found *Found, err error) {
+	err = look(ctx, "inspect", cfg, want, func(b *bucket, cfg Config) error {
+		if _, err := b.check(ctx); err != nil {
+			return err
+		}
+		found, err = inspect(ctx, &Store{cfg: cfg, path: cfg.path(), log: b, patience: cfg.Patience})
+		return err
+	})
+	if errors.Is(err, errNoBucket) {
+		return &Found{State: &checkpoint.State{}}, nil
+	}
+	return found, err
+}
+
+// Check says what is wrong with the bucket for a checkpoint, without making or changing anything, or taking the place of another process. One that is missing is
+// created by [Open]. The error is permanent ([checkpoint.IsPermanent]) where the bucket must not be used.
+func Check(ctx context.Context, cfg Config, want checkpoint.Identity) error {
+	err := look(ctx, "check of", cfg, want, func(b *bucket, _ Config) error {
+		_, err := b.check(ctx)
+		return err
+	})
+	if errors.Is(err, errNoBucket) {
+		return nil
+	}
+	return err
+}
+
+// look connects for a moment.
+func look(ctx context.Context, verb string, cfg Config, want checkpoint.Identity, do func(*bucket, Config) error) error {
+	cfg = cfg.withDefaults(want)
+	if err := cfg.validate(); err != nil {
+		return fmt.Errorf("%s checkpoint: %w", verb, err)
+	}
+	b, err := connect(ctx, cfg)
+	if err == nil {
+		defer b.close()
+		err = again(ctx, cfg.Patience, func() error { return do(b, cfg) })
+	}
+	if err == nil || checkpoint.IsPermanent(err) { // which says by itself of which checkpoint it is
+		return err
+	}
+	return fmt.Errorf("%s checkpoint %s: %w", verb, cfg.path(), err)
+}
+
+func inspect(ctx context.Context, s *Store) (*Found, error) {
+	r, err := s.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	state, err := s.stateOf(r)
+	return &Found{State: state, Number: r.number, Saved: r.saved}, err
+}

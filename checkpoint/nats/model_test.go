@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+)
+
+// small is a limit that makes a message of a row or two.
+const small = 800
+
+// rebaseNow has the next commit write another base.
+func rebaseNow(s *Store) { s.since = s.base + slack + 1 }
+
+// Wherever in a commit, and in the base that follows it, another process opens the checkpoint: the commit fails and changes nothing, or it was decided
+// before. The first process can never write again, and the other one goes on.
+func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
+	b := newBench(t)
+	ctx := t.Context()
+	for point, refused, decided := 1, 0, false; ; point++ {
+		log := b.messages(fmt.Sprint("fence.", point))
+		old, want := log.mustOpen(ctx, t, small), emptyState()
+		for n := range 3 {
+			first := benchRows(n, 20, n)
+			mustCommit(ctx, t, old, first)
+			want = apply(want, first)
+		}
+		rebaseNow(old)
+		var young *Store
+		asked := 0
+		log.before = func(string) fault {
+			if asked++; asked == point {
+				log.before = nil
+				young = log.mustOpen(ctx, t, small)
+			}
+			return fault{}
+		}
+		second := benchRows(5, 40, 7)
+		err := old.Commit(ctx, second)
+		if log.before != nil {
+			if refused < 10 || !decided {
+				t.Fatalf("of %d points the commit was refused at %d, decided before: %v", point-1, refused, decided)
+			}
+			return
+		}
+		if err == nil {
+			decided, want = true, apply(want, second)
+		} else if decided {
+			t.Fatalf("point %d: a commit that was decided has the error %v", point, err)
+		} else {
+			refused++
+			mustBeTaken(t, err)
+		}
+		mustBeTaken(t, old.Commit(ctx, benchRows(0, 1, 8)))
+		if young.Epoch() <= old.Epoch() {
+			t.Fatalf("epoch %d follows epoch %d", young.Epoch(), old.Epoch())
+		}
+		mustHold(ctx, t, young, want)
+		mustHold(ctx, t, young, want) // read once more, not from what opening has read
+		third := benchRows(10, 30, 9)
+		rebaseNow(young)
+		mustCommit(ctx, t, young, third)
+		mustHold(ctx, t, young, apply(want, third))
+	}
+}
+
+func mustBeTaken(t fataler, err error) {
+	t.Helper()
+	var taken *TakenError
+	if !errors.As(err, &taken) || !checkpoint.IsPermanent(err) {
+		t.Fatalf("error %v, want that another process uses it", err)
+	}
+}
+
+// Commits, lost requests and answers, requests that arrive late, deaths, bases and new processes in any order: the checkpoint is always as the last commit
+// left it that was decided.
+func TestStore_is_as_the_last_commit_left_it(t *testing.T) {
+	b := newBench(t)
+	ctx, n := t.Context(), 0
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		log := b.messages(fmt.Sprint("model.", n))
+		limit := rapid.SampledFrom([]int{700, 900, 3000, 1 << 20}).Draw(t, "limit")
+		s, want := log.mustOpen(ctx, t, limit), emptyState()
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			switch rapid.IntRange(0, 6).Draw(t, "what") {
+			case 0, 1:
+				b := someBatch(random)
+				mustCommit(ctx, t, s, b)
+				want = apply(want, b)
+			case 2, 3:
+				s, want = interrupt(ctx, t, log, s, limit, want, someBatch(random))
+			case 4:
+				rebaseNow(s)
+			case 5:
+				s = log.mustOpen(ctx, t, limit)
+			case 6:
+				log.deliverLate(ctx, random)
+				mustHold(ctx, t, s, want)
+			}
+		}
+		mustHold(ctx, t, s, want)
+		s = log.mustOpen(ctx, t, limit)
+		mustHold(ctx, t, s, want)
+		for len(log.late) > 0 {
+			log.deliverLate(ctx, random)
+		}
+		mustHold(ctx, t, s, want)
+	})
+}
+
+// interrupt has a commit fail at one of its requests, which arrives, arrives late or never. Then the process goes on, or another one comes.
+func interrupt(
+	ctx context.Context, t *rapid.T, log *faulty, s *Store, limit int, want *checkpoint.State, b *checkpoint.Batch,
+) (*Store, *checkpoint.State) {
+	stop, cancel := context.WithCancel(ctx)
+	defer cancel()
+	point := rapid.IntRange(1, 12).Draw(t, "request")
+	wrong := rapid.SampledFrom([]fault{{err: errAway}, {err: errAway, lose: true}, {err: errAway, lose: true, late: true}}).Draw(t, "fault")
+	patient := rapid.Bool().Draw(t, "patient")
+	if rapid.Bool().Draw(t, "base") {
+		rebaseNow(s)
+	}
+	asked := 0
+	log.before = func(string) fault {
+		if asked++; asked != point {
+			return fault{}
+		}
+		if !patient {
+			cancel()
+		}
+		return wrong
+	}
+	err := s.Commit(stop, b)
+	log.before = nil
+	after := apply(want, b)
+	if err == nil {
+		return s, after
+	}
+	if rapid.Bool().Draw(t, "arrives") {
+		log.deliverLate(ctx, rand.New(rand.NewPCG(0, 0)))
+	}
+	switch rapid.IntRange(0, 2).Draw(t, "then") {
+	case 0: // the caller commits the same again, with what came meanwhile
+		mustCommit(ctx, t, s, b)
+		return s, after
+	case 1: // the process reads what there is
+	case 2:
+		s = log.mustOpen(ctx, t, limit)
+	}
+	got := mustLoad(ctx, t, s)
+	if reflect.DeepEqual(got, after) {
+		return s, after
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("after a commit that failed the checkpoint holds\n%+v, want\n%+v or\n%+v", got, want, after)
+	}
+	return s, want
+}
+
+// Many commits leave a bucket that has about twice what holds.
+func TestBucket_does_not_grow(t *testing.T) {
+	b := newBench(t)
+	ctx := t.Context()
+	log := b.messages("size")
+	s := log.mustOpen(ctx, t, 1<<20)
+	most := uint64(0)
+	for n := range 1500 {
+		mustCommit(ctx, t, s, benchRows(n*31%2000, 50, n))
+		if n%50 == 49 {
+			stream, err := b.b.js.Stream(ctx, "KV_"+testBucket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			most = max(most, stream.CachedInfo().State.Msgs)
+		}
+	}
+	if limit := uint64(slack/messageCost + 50); most > limit {
+		t.Errorf("the bucket had %d messages, want %d at most", most, limit)
+	}
+	if n := len(mustLoad(ctx, t, s).Rows["pods.v1"]); n < 1500 {
+		t.Errorf("the checkpoint has %d rows", n)
+	}
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	gonats "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var audit = checkpoint.Identity{ClusterUID: "5f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", Cluster: "prod-eu-1", Pipeline: "audit"}
+
+const testBucket = "checkpoints"
+
+// newServer starts a server that listens on TCP and ends with the test.
+func newServer(t testing.TB, change ...func(*server.Options)) *server.Server {
+	t.Helper()
+	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir()}
+	for _, f := range change {
+		f(opts)
+	}
+	srv, err := server.NewServer(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	t.Cleanup(func() {
+		srv.Shutdown()
+		srv.WaitForShutdown()
+	})
+	if !srv.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	return srv
+}
+
+// at is a configuration for the server at url.
+func at(url string) Config {
+	return Config{Bucket: testBucket, Dial: func(options ...gonats.Option) (*gonats.Conn, error) { return gonats.Connect(url, options...) }}
+}
+
+// client connects as a user of the server would.
+func client(t testing.TB, srv *server.Server) jetstream.JetStream {
+	t.Helper()
+	nc, err := gonats.Connect(srv.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func mustOpen(ctx context.Context, t testing.TB, cfg Config) *Store {
+	t.Helper()
+	s, err := Open(ctx, cfg, audit)
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+func mustCommit(ctx context.Context, t fataler, s *Store, b *checkpoint.Batch) {
+	t.Helper()
+	if err := s.Commit(ctx, b); err != nil {
+		t.Fatalf("commit: %v", err)
+	}
+}

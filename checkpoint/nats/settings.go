@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// rules are what a stream must not have if checkpoints are to be kept in it.
+var rules = []struct {
+	broken          func(*jetstream.StreamConfig) bool
+	problem, advice string
+}{
+	{
+		func(c *jetstream.StreamConfig) bool { return c.Storage != jetstream.FileStorage },
+		"it is kept in memory: a restart of the server empties it", another,
+	},
+	{
+		func(c *jetstream.StreamConfig) bool { return c.MaxAge > 0 },
+		"its values expire (a TTL, or max age): what does not change for that long is forgotten", "let it keep them: nats stream edit STREAM --max-age 0s",
+	},
+	{
+		func(c *jetstream.StreamConfig) bool {
+			return c.Discard == jetstream.DiscardOld && (c.MaxMsgs > 0 || c.MaxBytes > 0)
+		},
+		"it discards what is oldest when it is full, whether it holds or not", "let it refuse instead: nats stream edit STREAM --discard new",
+	},
+	{
+		func(c *jetstream.StreamConfig) bool { return c.Retention != jetstream.LimitsPolicy },
+		"its retention is not limits: what was read is removed", another,
+	},
+	{func(c *jetstream.StreamConfig) bool { return c.Mirror != nil }, "it is a mirror, to which nobody can write", another},
+	{func(c *jetstream.StreamConfig) bool { return c.Sealed }, "it is sealed", another},
+	{func(c *jetstream.StreamConfig) bool { return c.DenyPurge }, "it does not let anything be purged, and so it grows without an end", another},
+	{func(c *jetstream.StreamConfig) bool { return c.NoAck }, "it does not acknowledge (no_ack)", "let it: nats stream edit STREAM --ack"},
+	{
+		func(c *jetstream.StreamConfig) bool { return c.PersistMode == jetstream.AsyncPersistMode },
+		"it acknowledges before it has written (persist mode async)", another,
+	},
+	{func(c *jetstream.StreamConfig) bool { return c.AllowMsgCounter }, "it is a stream of counters", another},
+	{
+		func(c *jetstream.StreamConfig) bool { return c.SubjectTransform != nil },
+		"it renames subjects, so that nothing is found again", "remove its subject transform",
+	},
+}
+
+const another = "it cannot be changed: name another bucket, which is made with what it needs"
+
+// unfit returns why checkpoints must not be kept in the bucket that c is the stream of.
+func unfit(bucket string, c *jetstream.StreamConfig) error {
+	for _, rule := range rules {
+		if rule.broken(c) {
+			return &SettingsError{Bucket: bucket, Problem: rule.problem, Advice: strings.ReplaceAll(rule.advice, "STREAM", c.Name)}
+		}
+	}
+	if !slices.Contains(c.Subjects, "$KV."+bucket+".>") {
+		return &SettingsError{Bucket: bucket, Problem: "stream " + c.Name + " is no bucket: it has not the subjects of one", Advice: "name another bucket"}
+	}
+	return nil
+}
+
+// hopeless reports whether a bucket that was refused with err will always be. That too few servers of a cluster are there may pass.
+func hopeless(err error) bool {
+	const noPeers, invalid, noReplicas jetstream.ErrorCode = 10005, 10052, 10074
+	var api *jetstream.APIError
+	switch {
+	case !errors.As(err, &api) || api.ErrorCode == noPeers:
+		return false
+	case api.ErrorCode == invalid || api.ErrorCode == noReplicas:
+		return true
+	default:
+		return api.Code == 400
+	}
+}

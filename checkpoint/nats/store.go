@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+)
+
+// messages are those of a checkpoint, as a server has them.
+type messages interface {
+	// append stores a message if the last one has the sequence after, and else returns errMoved.
+	append(ctx context.Context, number, after uint64, data []byte) (sequence uint64, err error)
+	last(ctx context.Context) (raw, error)
+	read(ctx context.Context, after, to uint64, do func(raw)) error
+	purge(ctx context.Context, before uint64) error
+}
+
+// Store is an open checkpoint. It is a [checkpoint.Store]; all methods may be called concurrently.
+type Store struct {
+	cfg  Config
+	want checkpoint.Identity
+	path string
+	log  messages
+	// close ends the connection; it may be nil.
+	close func()
+
+	mu sync.Mutex
+	// broken is why the store must not be used any more.
+	broken error
+
+	// writer and epoch are in each message of this store.
+	writer, epoch uint64
+	// sequence and number are those of the newest message; unsure says that another one of this store may come.
+	sequence, number uint64
+	unsure           bool
+	// room is how much of a commit fits one message.
+	room int
+	// base is what the base costs, since what is behind it does, due from when on there is to be another one.
+	base, since, due int
+	// before is a sequence before which nothing counts and something is left; 0 is none.
+	before uint64
+
+	// patience is that of the operation that holds mu.
+	patience time.Duration
+
+	// opened is what was read when the store was opened, until it is asked for or no longer true.
+	opened *checkpoint.State
+	// records and message are built here.
+	records, message []byte
+}
+
+var _ checkpoint.Store = (*Store)(nil)
+
+var errClosed = errors.New("the store is closed")
+
+// Open opens the checkpoint of want, or begins it, and creates the bucket if it is missing. From then on no other process that has opened the
+// checkpoint before can commit. It reads all of the checkpoint.
+//
+// A step that fails is tried again for as long as cfg.Patience, and until ctx ends. The error is a [*checkpoint.ForeignError] when the checkpoint belongs to another identity
+// than want, and then nothing was done to it; a [*SettingsError], [*FormatError], [*DamagedError] or [*TakenError]; what is not [checkpoint.IsPermanent] may pass.
+func Open(ctx context.Context, cfg Config, want checkpoint.Identity) (*Store, error) {
+	cfg = cfg.withDefaults(want)
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("open checkpoint: %w", err)
+	}
+	s, err := dial(ctx, cfg, want)
+	if err == nil || checkpoint.IsPermanent(err) { // which says by itself of which checkpoint it is
+		return s, err
+	}
+	return nil, fmt.Errorf("open checkpoint %s: %w", cfg.path(), err)
+}
+
+func dial(ctx context.Context, cfg Config, want checkpoint.Identity) (*Store, error) {
+	b, err := connect(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	var limit int
+	err = again(ctx, cfg.Patience, func() (err error) {
+		limit, err = b.find(ctx)
+		return err
+	})
+	var s *Store
+	if err == nil {
+		s, err = open(ctx, cfg, want, b, limit)
+	}
+	if err != nil {
+		b.close()
+		return nil, err
+	}
+	s.close = b.close
+	return s, nil
+}
+
+const (
+	// largest is the most of a commit that one message has: others wait while a server takes it.
+	largest = 512 << 10
+	// headers is more than the headers of a message have besides the checkpoint's name.
+	headers = 512
+)
+
+func open(ctx context.Context, cfg Config, want checkpoint.Identity, log messages, limit int) (*Store, error) {
+	room := min(limit-headers-headSize-2*len(cfg.prefix()), largest)
+	if room <= 0 {
+		return nil, &SettingsError{Bucket: cfg.Bucket, Problem: fmt.Sprintf("it takes messages of %d bytes at most", limit), Advice: "let it take 64 KiB at least"}
+	}
+	s := &Store{cfg: cfg, want: want, path: cfg.path(), log: log, room: room, patience: cfg.Patience}
+	return s, s.take(ctx)
+}
+
+// Epoch is how often the checkpoint was opened, this time included. It is more than that of any process that has used the checkpoint before.
+func (s *Store) Epoch() uint64 { return s.epoch }
+
+// Load implements [checkpoint.Store].
+func (s *Store) Load(ctx context.Context) (*checkpoint.State, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.patience = s.cfg.Patience
+	state, err := s.load(ctx)
+	if err == nil || checkpoint.IsPermanent(err) {
+		return state, err
+	}
+	return nil, fmt.Errorf("load checkpoint %s: %w", s.path, err)
+}
+
+func (s *Store) load(ctx context.Context) (*checkpoint.State, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if state := s.opened; state != nil {
+		s.opened = nil
+		return state, nil
+	}
+	if s.unsure { // behind another message nothing of what was sent before can come
+		if err := s.append(ctx, kindWriter, 0, nil); err != nil {
+			return nil, err
+		}
+	}
+	r, err := s.catchUp(ctx, newReplay())
+	if err != nil {
+		return nil, err
+	}
+	return s.stateOf(r)
+}
+
+func (s *Store) stateOf(r *replay) (*checkpoint.State, error) {
+	state, err := r.content.state()
+	if err != nil {
+		return nil, &DamagedError{Path: s.path, Err: err}
+	}
+	return state, nil
+}
+
+// Commit implements [checkpoint.Store]. After an error that is not [checkpoint.IsPermanent] the batch may be there or not, and may yet get there until the next Commit or
+// Load ends. It may be committed again, alone or within a later one; a later one that leaves out some of what it named leaves open which of
+// the two is true there.
+//
+// A step that fails is tried again for 10 s, and until ctx ends.
+func (s *Store) Commit(ctx context.Context, b *checkpoint.Batch) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.patience = patience
+	if b.Identity != s.want {
+		return &checkpoint.ForeignError{Path: s.path, Has: s.want, Want: b.Identity}
+	}
+	err := s.usable(ctx)
+	if err == nil {
+		s.opened = nil
+		s.records = appendBatch(s.records[:0], b)
+		if err = s.write(ctx, kindCommit, s.records); err == nil {
+			s.tidy(ctx)
+		}
+		s.release()
+	}
+	if err == nil || checkpoint.IsPermanent(err) { // which says by itself of which checkpoint it is
+		return err
+	}
+	return fmt.Errorf("commit checkpoint %s: %w", s.path, err)
+}
+
+// Close ends the connection. What was committed stays; a store may be closed twice.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if errors.Is(s.broken, errClosed) {
+		return nil
+	}
+	s.broken, s.opened = errClosed, nil
+	if s.close != nil {
+		s.close()
+	}
+	return nil
+}
+
+// usable returns why nothing can be done, if so.
+func (s *Store) usable(ctx context.Context) error {
+	if s.broken != nil {
+		return s.broken
+	}
+	return ctx.Err()
+}
