@@ -73,7 +73,7 @@ func (b *bucket) find(ctx context.Context) (limit int, err error) {
 	case errors.Is(err, jetstream.ErrBucketExists):
 	case hopeless(err):
 		return 0, &SettingsError{Bucket: b.cfg.Bucket, Problem: fmt.Sprintf("it is missing, and the server refuses to create it (%v)", err), Advice: fmt.Sprintf(
-			"correct checkpoint.nats.replicas, or make it by hand: nats kv add %s --history 1 --storage file --replicas %d", b.cfg.Bucket, b.cfg.Replicas)}
+			"ask for as many replicas as there are servers, or make it by hand: nats kv add %s --history 1 --storage file --replicas %d", b.cfg.Bucket, b.cfg.Replicas)}
 	case err != nil:
 		return 0, fmt.Errorf("create the bucket: %w", err)
 	default:
@@ -93,7 +93,7 @@ func (b *bucket) check(ctx context.Context) (limit int, err error) {
 		return 0, err
 	}
 	c := stream.CachedInfo().Config
-	if err := unfit(b.cfg.Bucket, &c); err != nil {
+	if err := errors.Join(unfit(b.cfg.Bucket, &c), old(b.cfg.Bucket, b.nc.ConnectedServerVersion())); err != nil {
 		return 0, err
 	}
 	limit = b.most()

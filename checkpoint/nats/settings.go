@@ -4,6 +4,7 @@ package nats
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -61,6 +62,15 @@ func unfit(bucket string, c *jetstream.StreamConfig) error {
 		return &SettingsError{Bucket: bucket, Problem: "stream " + c.Name + " is no bucket: it has not the subjects of one", Advice: "name another bucket"}
 	}
 	return nil
+}
+
+// old returns why a server of a version cannot have checkpoints: it would not know what to check, and refuse every commit.
+func old(bucket, version string) error {
+	var major, minor int
+	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n < 2 || major > 2 || major == 2 && minor >= 11 {
+		return nil
+	}
+	return &SettingsError{Bucket: bucket, Problem: "its server has version " + version, Advice: "run NATS 2.11 or newer"}
 }
 
 // hopeless reports whether a bucket that was refused with err will always be. That too few servers of a cluster are there may pass.

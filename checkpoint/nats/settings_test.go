@@ -190,6 +190,14 @@ func TestPermissions_that_are_enough(t *testing.T) {
 	}
 }
 
+func TestServers_that_are_too_old_are_refused(t *testing.T) {
+	for version, want := range map[string]bool{"2.10.29": true, "1.4.1": true, "2.11.0": false, "2.15.2": false, "3.0.0-beta": false, "": false} {
+		if err := old(testBucket, version); (err != nil) != want {
+			t.Errorf("%q: %v", version, err)
+		}
+	}
+}
+
 func TestOpen_refuses_names_that_are_none(t *testing.T) {
 	for _, change := range []func(*Config){
 		func(c *Config) { c.Bucket = "a.b" }, func(c *Config) { c.Bucket = "" }, func(c *Config) { c.Name = "a..b" }, func(c *Config) { c.Name = "a.>" },

@@ -44,7 +44,7 @@ func (p *process) publish(ctx context.Context) error {
 	})
 }
 
-// open calls use with the pipelines, whose checkpoints in files are open until it returns, those in Kafka from when they are read. As a checkpoint is open in one process only, the
+// open calls use with the pipelines, whose checkpoints in files are open until it returns, those in Kafka and NATS from when they are read. As a checkpoint is open in one process only, the
 // servers' directories are safe within use.
 func (p *process) open(uid string, servers map[string]*embedded.Server, use func([]bridge.Config) error) (err error) {
 	dir, err := p.cfg.StateDir()
@@ -211,8 +211,11 @@ func oversize(o config.Oversize) bridge.Oversize {
 // store opens the checkpoint of pipeline i.
 func (p *process) store(i int, id checkpoint.Identity) (openStore, error) {
 	c := &p.cfg.Pipelines[i]
-	if c.Checkpoint.Kafka != nil {
+	switch {
+	case c.Checkpoint.Kafka != nil:
 		return p.kafkaStore(c, id)
+	case c.Checkpoint.NATS != nil:
+		return p.natsStore(c, id)
 	}
 	path, err := p.cfg.CheckpointPath(c)
 	if err != nil {
@@ -369,7 +372,7 @@ func streamConfig(js *config.JetStream, subject *encode.Template) nats.Config {
 // natsConfig is that of a sink with servers of its own. It reads the files of secrets.
 func natsConfig(remote *config.NATS, subject *encode.Template) (n nats.Config, err error) {
 	n = streamConfig(&remote.JetStream, subject)
-	n.Auth, n.TLS, err = accessTo(remote)
+	n.Auth, n.TLS, err = accessTo(&remote.NATSAccess)
 	n.Servers, n.Limits.Replicas = remote.Servers, remote.Replicas
 	return n, err
 }

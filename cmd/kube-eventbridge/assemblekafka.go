@@ -4,27 +4,15 @@ package main
 
 import (
 	"context"
-	"errors"
-	"io"
-	"log/slog"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	checkpointkafka "github.com/kube-eventbridge/kube-eventbridge/checkpoint/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
-	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	sinkkafka "github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
-
-// openStore is a checkpoint that has to be closed.
-type openStore interface {
-	checkpoint.Store
-	io.Closer
-}
 
 // accessToKafka returns how a client proves to brokers who it is, and how the connections are protected. It reads the files of secrets.
 func accessToKafka(k *config.Kafka) (auth kafka.Auth, protection kafka.TLS, err error) {
@@ -82,9 +70,6 @@ func topicsOf(k *config.Kafka, id checkpoint.Identity) string {
 // clientID is what brokers log, and meter, connections under.
 const clientID = "kube-eventbridge"
 
-// openPatience is short, since who opens a checkpoint in Kafka tries again by itself, and says what it waits for.
-const openPatience = time.Second
-
 // kafkaCheckpointConfig is that of a pipeline's checkpoint, without a log. It reads the files of secrets.
 func kafkaCheckpointConfig(c *config.Pipeline) (checkpointkafka.Config, error) {
 	k := c.Sink.Kafka
@@ -101,78 +86,6 @@ func (p *process) kafkaStore(c *config.Pipeline, id checkpoint.Identity) (openSt
 	if err != nil {
 		return nil, &inputError{err}
 	}
-	to, err := kafkaSinkConfig(c, id)
-	if err != nil {
-		return nil, &inputError{err}
-	}
 	at.Log = p.log.With("pipeline", c.Name)
-	to.Log = slog.New(slog.DiscardHandler) // the sink says all of it again
-	return &lateStore{open: func(ctx context.Context) (openStore, error) {
-		// Whoever opens the checkpoint ends the process that uses it. A process that could not publish must not.
-		var unusable *sink.UnusableError
-		if _, err := sinkkafka.Check(ctx, to); errors.As(err, &unusable) {
-			return nil, &unusableError{err}
-		} else if err != nil {
-			return nil, err
-		}
-		return checkpointkafka.Open(ctx, at, id)
-	}}, nil
-}
-
-// unusableError is of a pipeline that cannot publish, however often it tries.
-type unusableError struct{ error }
-
-// Permanent implements what [checkpoint.IsPermanent] asks for.
-func (*unusableError) Permanent() bool { return true }
-
-// Unwrap returns why.
-func (e *unusableError) Unwrap() error { return e.error }
-
-// lateStore opens a checkpoint when it is first used; where that fails, with the next use.
-type lateStore struct {
-	open func(context.Context) (openStore, error)
-
-	mu     sync.Mutex
-	opened openStore
-}
-
-func (s *lateStore) store(ctx context.Context) (openStore, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.opened == nil {
-		opened, err := s.open(ctx)
-		if err != nil {
-			return nil, err
-		}
-		s.opened = opened
-	}
-	return s.opened, nil
-}
-
-// Load implements [checkpoint.Store].
-func (s *lateStore) Load(ctx context.Context) (*checkpoint.State, error) {
-	store, err := s.store(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return store.Load(ctx)
-}
-
-// Commit implements [checkpoint.Store].
-func (s *lateStore) Commit(ctx context.Context, b *checkpoint.Batch) error {
-	store, err := s.store(ctx)
-	if err != nil {
-		return err
-	}
-	return store.Commit(ctx, b)
-}
-
-// Close closes what was opened.
-func (s *lateStore) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.opened == nil {
-		return nil
-	}
-	return s.opened.Close()
+	return lateStoreOf(c, id, func(ctx context.Context) (openStore, error) { return checkpointkafka.Open(ctx, at, id) })
 }

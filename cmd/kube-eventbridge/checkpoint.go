@@ -28,7 +28,7 @@ func newCheckpointCommand(s *streams) *cobra.Command {
 	flags.StringVarP(&f.file, "config", "c", "", "the configuration `file`")
 	flags.StringVar(&f.dataDir, "data-dir", "",
 		"`directory` of checkpoints, without --config (default: kube-eventbridge in $XDG_STATE_HOME or ~/.local/state)")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`path` of the kubeconfig; a cluster without a name in the file is asked for its uid, to find checkpoints in Kafka")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`path` of the kubeconfig; a cluster without a name in the file is asked for its uid, to find checkpoints in Kafka or NATS")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig")
 	_ = cmd.MarkPersistentFlagFilename("config", "yaml", "yml")
 	_ = cmd.MarkPersistentFlagDirname("data-dir")

@@ -16,8 +16,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/checkpoints"
 )
 
-// inKafka is what holds for checkpoints that are not locked.
-const inKafka = "A bridge whose checkpoint is in Kafka is seen to run only while it commits. One that was not seen\n" +
+// atBroker is what holds for checkpoints that are not locked.
+const atBroker = "A bridge whose checkpoint is in Kafka or NATS is seen to run only while it commits. One that was not seen\n" +
 	"cannot commit any more, and ends with exit code 1; it loses nothing."
 
 func newCheckpointReset(s *streams, f *checkpointFlags) *cobra.Command {
@@ -27,7 +27,7 @@ func newCheckpointReset(s *streams, f *checkpointFlags) *cobra.Command {
 		Use:   "reset PIPELINE [--stream STREAM]...",
 		Short: "Forget positions and objects, so that a snapshot follows",
 		Long: "Forget the positions of a pipeline's streams, and what the log has of each object. " + resetCosts + "\n\n" +
-			"A copy of a checkpoint file is kept beside it; of one in Kafka there is none. " + inKafka,
+			"A copy of a checkpoint file is kept beside it; of one in Kafka or NATS there is none. " + atBroker,
 		Args: f.onePipeline("reset"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := f.place(cmd, args[0])

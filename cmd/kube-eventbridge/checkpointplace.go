@@ -91,7 +91,7 @@ func (f *checkpointFlags) place(cmd *cobra.Command, pipeline string) (place, err
 func (f *checkpointFlags) places(cmd *cobra.Command, pipeline string) ([]place, error) {
 	if given := cmd.Flags().Changed; f.file == "" {
 		if given("kubeconfig") || given("context") {
-			return nil, usagef("--kubeconfig and --context find checkpoints in Kafka, and those of --data-dir are files: leave them out, or give --config too")
+			return nil, usagef("--kubeconfig and --context find checkpoints in Kafka or NATS, and those of --data-dir are files: leave them out, or give --config too")
 		}
 		return f.files(pipeline)
 	} else if given("data-dir") {
@@ -144,22 +144,41 @@ func (f *checkpointFlags) files(pipeline string) ([]place, error) {
 
 // checkpointOf returns where the checkpoint of p is. It reads the files of secrets.
 func checkpointOf(cmd *cobra.Command, cfg *config.Config, p *config.Pipeline) (checkpoints.Place, error) {
-	if p.Checkpoint.Kafka == nil {
+	switch {
+	case p.Checkpoint.Kafka != nil:
+		at, err := kafkaCheckpointConfig(p)
+		if err != nil {
+			return nil, &inputError{fmt.Errorf("pipeline %s: %w", p.Name, err)}
+		}
+		at.Patience = 0 // nobody tries again
+		id, err := namesOf(cmd, cfg, p)
+		return checkpoints.Topic{Config: at, ID: id}, err
+	case p.Checkpoint.NATS != nil:
+		at, err := natsCheckpointConfig(p)
+		if err != nil {
+			return nil, &inputError{fmt.Errorf("pipeline %s: %w", p.Name, err)}
+		}
+		at.Patience = 0
+		id, err := namesOf(cmd, cfg, p)
+		return checkpoints.Bucket{Config: at, ID: id}, err
+	default:
 		path, err := cfg.CheckpointPath(p)
 		return checkpoints.File(path), err
 	}
-	at, err := kafkaCheckpointConfig(p)
-	if err != nil {
-		return nil, &inputError{fmt.Errorf("pipeline %s: %w", p.Name, err)}
-	}
-	at.Patience = 0 // nobody tries again
+}
+
+// namesOf returns the names under which a broker has the checkpoint of p.
+func namesOf(cmd *cobra.Command, cfg *config.Config, p *config.Pipeline) (checkpoint.Identity, error) {
 	id := checkpoint.Identity{Cluster: cfg.Cluster, Pipeline: p.Name}
-	if id.Cluster == "" {
-		if id.Cluster, err = clusterUID(cmd, cfg.Kubernetes); err != nil {
-			return nil, fmt.Errorf("pipeline %s: find its checkpoint in Kafka by the uid of namespace kube-system, as the file names no cluster: %w", p.Name, err)
-		}
+	if id.Cluster != "" {
+		return id, nil
 	}
-	return checkpoints.Topic{Config: at, ID: id}, nil
+	uid, err := clusterUID(cmd, cfg.Kubernetes)
+	if err != nil {
+		return id, fmt.Errorf("pipeline %s: find its checkpoint at the broker by the uid of namespace kube-system, as the file names no cluster: %w", p.Name, err)
+	}
+	id.Cluster = uid
+	return id, nil
 }
 
 // clusterUID asks the API server once.

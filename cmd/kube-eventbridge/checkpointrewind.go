@@ -21,7 +21,7 @@ func newCheckpointRewind(s *streams, f *checkpointFlags) *cobra.Command {
 		Use:   "rewind PIPELINE --to RESOURCEVERSION [--stream STREAM]...",
 		Short: "Move positions back, so that what came after a version is published again",
 		Long: "Move the positions of a pipeline's streams back to a version. " + rewindCosts + "\n\n" +
-			"A copy of a checkpoint file is kept beside it; of one in Kafka there is none. " + inKafka,
+			"A copy of a checkpoint file is kept beside it; of one in Kafka or NATS there is none. " + atBroker,
 		Example: "  kube-eventbridge checkpoint rewind audit --config bridge.yaml --to 41200 --stream configmaps.v1",
 		Args:    f.onePipeline("rewind"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -168,7 +168,7 @@ func (f *tailFlags) open(from logSource, notice func(string)) (l closingLog, err
 		return openKafka(from.kafka, notice)
 	}
 	cfg := natslog.Config{Servers: from.nats.Servers, Stream: from.nats.Stream, Subjects: f.subjects, Wait: f.follow, Notice: notice}
-	if cfg.Auth, cfg.TLS, err = accessTo(from.nats); err != nil {
+	if cfg.Auth, cfg.TLS, err = accessTo(&from.nats.NATSAccess); err != nil {
 		return nil, &inputError{err}
 	}
 	log, err := natslog.Connect(cfg)
@@ -179,7 +179,7 @@ func (f *tailFlags) open(from logSource, notice func(string)) (l closingLog, err
 }
 
 // accessTo returns how a client proves to a broker who it is, and how the connection is protected. It reads the files of secrets.
-func accessTo(n *config.NATS) (auth nats.Auth, protection nats.TLS, err error) {
+func accessTo(n *config.NATSAccess) (auth nats.Auth, protection nats.TLS, err error) {
 	c, err := n.Credentials()
 	if err != nil {
 		return nats.Auth{}, nats.TLS{}, err

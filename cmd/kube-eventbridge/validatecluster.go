@@ -56,12 +56,14 @@ func (c *checkup) check(ctx context.Context) error {
 		if _, err := p.Encoding.Secrets.HashKey(); err != nil {
 			add(&c.problems, path+".encoding.secrets.hashes", "%v", err)
 		}
+		unreached := len(c.unreached)
 		switch {
 		case p.Sink.NATS != nil:
 			c.checkNATS(ctx, path, p)
 		case p.Sink.Kafka != nil:
 			c.checkKafka(ctx, path, p, id)
 		}
+		c.checkBucket(ctx, path, p, id, len(c.unreached) == unreached)
 	}
 	return nil
 }
@@ -225,20 +227,7 @@ func (c *checkup) checkKafka(ctx context.Context, path string, p *config.Pipelin
 		return // the same brokers would say the same
 	}
 	keep, err := kafkaCheckpointConfig(p)
-	if err != nil {
-		add(&c.problems, path+".checkpoint.kafka", "%v", err)
-		return
-	}
-	keep.Log = to.Log
-	limited, cancel = context.WithTimeout(ctx, askFor)
-	defer cancel()
-	err = checkpointkafka.Check(limited, keep, id)
-	switch {
-	case checkpoint.IsPermanent(err):
-		add(&c.problems, path+".checkpoint.kafka", "%v", err)
-	case err != nil:
-		add(&c.unreached, path+".checkpoint.kafka", "%v", err)
-	}
+	c.checkCheckpoint(ctx, path+".checkpoint.kafka", err, func(ctx context.Context) error { return checkpointkafka.Check(ctx, keep, id) })
 }
 
 func isUnusable(err error) bool {

@@ -12,8 +12,6 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
-	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/kafka"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
 // Found is what a checkpoint holds, and when that was committed.
@@ -107,64 +105,6 @@ func (f File) backup(store *file.Store) (string, error) {
 			return to, err
 		}
 	}
-}
-
-// Topic is a checkpoint in Kafka.
-type Topic struct {
-	Config kafka.Config
-	// ID has the names of cluster and pipeline.
-	ID checkpoint.Identity
-}
-
-// watchFor is longer than it takes a bridge that publishes to commit.
-const watchFor = 5 * time.Second
-
-// String implements [Place].
-func (t Topic) String() string { return "topic " + t.Config.Topic }
-
-// Look implements [Place].
-func (t Topic) Look(ctx context.Context) (*Found, error) {
-	found, err := kafka.Inspect(ctx, t.Config, t.ID)
-	if err != nil {
-		return nil, err
-	}
-	return &Found{found.State, found.Saved}, nil
-}
-
-// User implements [Place].
-func (Topic) User() string {
-	return fmt.Sprintf("Whether a kube-eventbridge runs with it cannot be told now: before anything is changed its commits are waited for, for %v. One that makes none in that time\n"+
-		"cannot commit any more, and ends with exit code 1; it loses nothing.", watchFor)
-}
-
-// Change implements [Place].
-func (t Topic) Change(ctx context.Context, decide func(*checkpoint.State) (*Change, error)) (backup string, err error) {
-	before, err := kafka.Inspect(ctx, t.Config, t.ID)
-	if err != nil {
-		return "", err
-	}
-	if before.State.Identity == (checkpoint.Identity{}) {
-		return "", &UnwrittenError{t.String()}
-	}
-	if _, err := decide(before.State); err != nil { // before anybody is kept waiting, or from work
-		return "", err
-	}
-	if err := pause.For(ctx, watchFor); err != nil {
-		return "", err
-	}
-	now, err := kafka.Inspect(ctx, t.Config, t.ID)
-	if err != nil {
-		return "", err
-	}
-	if now.Commits != before.Commits {
-		return "", &RunningError{t.String()}
-	}
-	store, err := kafka.Open(ctx, t.Config, before.State.Identity)
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	return change(ctx, store, decide, func() (string, error) { return "", nil })
 }
 
 // change commits what is decided of a store's state, after a copy of it was made.

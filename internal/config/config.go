@@ -104,36 +104,6 @@ type Sink struct {
 // Stdout writes one event a line to the standard output.
 type Stdout struct{}
 
-// JetStream is a stream of a NATS server and the limits with which it is created.
-type JetStream struct {
-	Stream string `yaml:"stream"`
-	// Subject is the template of each event's subject.
-	Subject string `yaml:"subject"`
-	// MaxAge and MaxBytes limit the stream, 0: not at all.
-	MaxAge   time.Duration `yaml:"maxAge"`
-	MaxBytes Size          `yaml:"maxBytes"`
-	// DuplicateWindow is how long the server recognises a repeated message by its id, at most MaxAge.
-	DuplicateWindow time.Duration `yaml:"duplicateWindow"`
-}
-
-// NATS publishes to a NATS server with JetStream.
-type NATS struct {
-	Servers   []string `yaml:"servers"`
-	JetStream `yaml:",inline"`
-	// Replicas is the number of servers that hold the stream.
-	Replicas int `yaml:"replicas"`
-
-	TokenFile    string `yaml:"tokenFile"`
-	TokenEnv     string `yaml:"tokenEnv"`
-	User         string `yaml:"user"`
-	PasswordFile string `yaml:"passwordFile"`
-	PasswordEnv  string `yaml:"passwordEnv"`
-	NKeyFile     string `yaml:"nkeyFile"`
-	CredsFile    string `yaml:"credsFile"`
-	// TLS is nil where the server's URL alone decides about TLS.
-	TLS *TLS `yaml:"tls"`
-}
-
 // TLS says whom to trust and how to prove who we are. Empty fields mean: the system's certificate authorities, no client
 // certificate, the host that is connected to.
 type TLS struct {
@@ -151,10 +121,11 @@ type Embedded struct {
 	JetStream `yaml:",inline"`
 }
 
-// Checkpoint says where positions are kept: in Kafka if that is set, else in a file.
+// Checkpoint says where positions are kept: in Kafka or NATS if that is set, else in a file.
 type Checkpoint struct {
 	File  CheckpointFile   `yaml:"file"`
 	Kafka *CheckpointKafka `yaml:"kafka"`
+	NATS  *CheckpointNATS  `yaml:"nats"`
 }
 
 // CheckpointFile is a checkpoint in a file; see [Config.CheckpointPath] for what an empty path means.

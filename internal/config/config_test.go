@@ -156,8 +156,10 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 				Encoding: Encoding{Mode: Structured, Profile: ProfileKnative, Keep: []Part{ManagedFields, LastApplied}, Secrets: Secrets{Values: true}},
 				Sink: Sink{NATS: &NATS{
 					Servers: []string{"tls://nats-0:4222", "tls://nats-1:4222"}, JetStream: stream, Replicas: 3,
-					User: "bridge", PasswordFile: "/etc/nats/password",
-					TLS: &TLS{CAFile: "/etc/nats/ca.crt", CertFile: "/etc/nats/tls.crt", KeyFile: "/etc/nats/tls.key", ServerName: "nats"},
+					NATSAccess: NATSAccess{
+						User: "bridge", PasswordFile: "/etc/nats/password",
+						TLS: &TLS{CAFile: "/etc/nats/ca.crt", CertFile: "/etc/nats/tls.crt", KeyFile: "/etc/nats/tls.key", ServerName: "nats"},
+					},
 				}},
 				Checkpoint: Checkpoint{File: CheckpointFile{"/var/lib/audit.db"}},
 				Recovery:   Recovery{MaxReads: 500, MaxTime: 5 * time.Second},

@@ -55,6 +55,8 @@ func (k *Kafka) setDefaults() { k.Topic, k.Compression = encode.DefaultTopic, No
 
 func (c *CheckpointKafka) setDefaults() { c.Topic = "kube-eventbridge-checkpoints" }
 
+func (c *CheckpointNATS) setDefaults() { c.Bucket, c.Replicas = "kube-eventbridge-checkpoints", 1 }
+
 // complete gives a pipeline without a sink the embedded server.
 func (c *Config) complete() {
 	for i := range c.Pipelines {

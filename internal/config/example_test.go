@@ -102,6 +102,8 @@ func TestExample_shows_the_defaults(t *testing.T) {
 	p.Sink.Kafka.SASL = &SASL{Mechanism: ScramSHA512, Scopes: []string{}}
 	p.Checkpoint.Kafka = new(CheckpointKafka)
 	p.Checkpoint.Kafka.setDefaults()
+	p.Checkpoint.NATS = &CheckpointNATS{Servers: []string{}, NATSAccess: NATSAccess{TLS: new(TLS)}}
+	p.Checkpoint.NATS.setDefaults()
 	p.Sink.Embedded.setDefaults()
 	want.Pipelines = []Pipeline{p}
 	if !reflect.DeepEqual(got, want) {

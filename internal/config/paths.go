@@ -45,6 +45,9 @@ func (c *Config) paths() []filePath {
 			all = append(all, filePath{at + "encoding.secrets.hashes.keyFile", &h.KeyFile})
 		}
 		all = append(all, p.Sink.paths(at+"sink.")...)
+		if n := p.Checkpoint.NATS; n != nil {
+			all = append(all, n.paths(at+"checkpoint.nats.")...)
+		}
 	}
 	return all
 }
@@ -55,10 +58,7 @@ func (s *Sink) paths(at string) (all []filePath) {
 		all = append(all, filePath{at + "embedded.storeDir", &e.StoreDir})
 	}
 	if n := s.NATS; n != nil {
-		at := at + "nats."
-		all = append(all, filePath{at + "tokenFile", &n.TokenFile}, filePath{at + "passwordFile", &n.PasswordFile},
-			filePath{at + "nkeyFile", &n.NKeyFile}, filePath{at + "credsFile", &n.CredsFile})
-		all = append(all, n.TLS.paths(at+"tls.")...)
+		all = append(all, n.paths(at+"nats.")...)
 	}
 	if k := s.Kafka; k != nil {
 		at := at + "kafka."
@@ -69,6 +69,13 @@ func (s *Sink) paths(at string) (all []filePath) {
 		}
 	}
 	return all
+}
+
+// paths returns the files that n names.
+func (n *NATSAccess) paths(at string) []filePath {
+	return append([]filePath{
+		{at + "tokenFile", &n.TokenFile}, {at + "passwordFile", &n.PasswordFile}, {at + "nkeyFile", &n.NKeyFile}, {at + "credsFile", &n.CredsFile},
+	}, n.TLS.paths(at+"tls.")...)
 }
 
 // paths returns the files that t names; a nil t names none.

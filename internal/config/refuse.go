@@ -2,8 +2,6 @@
 
 package config
 
-func (Checkpoint) refused() map[string]string { return later("nats") }
-
 // noSecret is how the refusal of a key begins that would hold a secret.
 const noSecret = "a secret never stands in this file; use "
 
@@ -56,9 +54,14 @@ func textForms() map[string]string {
 
 func (NATS) refused() map[string]string {
 	const stream = "is not a key here; what belongs to the JetStream stream is written beside servers: stream, subject, maxAge, maxBytes"
+	all := NATSAccess{}.refused()
+	all["jetstream"], all["jetStream"] = stream, stream
+	return all
+}
+
+func (NATSAccess) refused() map[string]string {
 	const servers = "is not a key here; write servers: [nats://host:4222]"
 	return map[string]string{
-		"jetstream": stream, "jetStream": stream,
 		"url": servers, "urls": servers, "server": servers,
 		"token":    noSecret + "tokenFile or tokenEnv",
 		"password": noSecret + "user with passwordFile or passwordEnv",
@@ -66,6 +69,15 @@ func (NATS) refused() map[string]string {
 		"seed":     noSecret + "nkeyFile",
 		"creds":    noSecret + "credsFile",
 	}
+}
+
+func (CheckpointNATS) refused() map[string]string {
+	const fixed = "is not a key here; a bucket is made in files, with a history of 1, and keeps what it has"
+	all := NATSAccess{}.refused()
+	for _, key := range []string{"ttl", "maxAge", "maxBytes", "storage", "history"} {
+		all[key] = fixed
+	}
+	return all
 }
 
 func (Kafka) refused() map[string]string {
@@ -93,13 +105,4 @@ func (SASL) refused() map[string]string {
 		"token":        noSecret + "tokenFile",
 		"clientSecret": noSecret + "clientSecretFile or clientSecretEnv",
 	}
-}
-
-// later makes the refusals of keys that the contract has and this version has not.
-func later(names ...string) map[string]string {
-	m := make(map[string]string, len(names))
-	for _, name := range names {
-		m[name] = "is not available in this version; valid keys: {keys}"
-	}
-	return m
 }

@@ -56,7 +56,7 @@ type Credentials struct {
 }
 
 // Credentials reads the secrets that n names. A file's trailing line end is not part of the secret.
-func (n *NATS) Credentials() (Credentials, error) {
+func (n *NATSAccess) Credentials() (Credentials, error) {
 	c := Credentials{User: n.User, NKeyFile: n.NKeyFile, CredsFile: n.CredsFile}
 	var errs [4]error
 	c.Token, errs[0] = readSecret("token", n.TokenFile, n.TokenEnv)

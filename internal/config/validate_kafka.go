@@ -103,27 +103,6 @@ func (v *validator) count(path, what string, n, most int) {
 	}
 }
 
-func (v *validator) checkpoint(path string, p *Pipeline) {
-	k := p.Checkpoint.Kafka
-	if k == nil {
-		return
-	}
-	if p.Checkpoint.File != (CheckpointFile{}) {
-		v.add(path, "has file and kafka, and positions are kept in one place; keep one")
-	}
-	if p.Sink.Kafka == nil {
-		v.add(path+".kafka", "is kept by the brokers of sink.kafka, and this pipeline has none; use file, or publish to kafka")
-	}
-	v.count(path+".kafka.replicas", "replicas", k.Replicas, math.MaxInt16)
-	switch {
-	case !topicPattern.MatchString(k.Topic) || strings.Trim(k.Topic, ".") == "":
-		v.add(path+".kafka.topic", "%q is not the name of a topic; use letters, digits, . _ and - (at most 249, not dots alone)", k.Topic)
-	case v.publishes(p, k.Topic):
-		v.add(path+".kafka.topic", "%q may be a topic of sink.kafka.topic, and one with checkpoints holds nothing else; "+
-			"name another topic in either place", k.Topic)
-	}
-}
-
 // sharedTopic refuses what b, at path, publishes of the objects of a into the same topic: a record's key does not tell pipelines apart, so that
 // compaction would keep the last of either.
 func (v *validator) sharedTopic(path string, a, b *Pipeline) {

@@ -17,15 +17,27 @@ func (v *validator) nats(path string, n *NATS) {
 	if len(n.Servers) == 0 {
 		v.add(path+".servers", "none is given; write at least one, such as nats://localhost:4222")
 	}
-	for i, s := range n.Servers {
+	v.servers(path, n.Servers)
+	v.replicas(path, n.Replicas)
+	v.access(path, &n.NATSAccess)
+}
+
+func (v *validator) servers(path string, servers []string) {
+	for i, s := range servers {
 		v.server(fmt.Sprintf("%s.servers[%d]", path, i), s)
 	}
-	if web := websockets(n.Servers); web > 0 && web < len(n.Servers) {
+	if web := websockets(servers); web > 0 && web < len(servers) {
 		v.add(path+".servers", "has URLs with ws or wss beside others, and one client speaks one of them; keep either")
 	}
-	if n.Replicas < 1 || n.Replicas > 5 {
-		v.add(path+".replicas", "%d is not a number of replicas; use 1 to 5, best 1, 3 or 5", n.Replicas)
+}
+
+func (v *validator) replicas(path string, n int) {
+	if n < 1 || n > 5 {
+		v.add(path+".replicas", "%d is not a number of replicas; use 1 to 5, best 1, 3 or 5", n)
 	}
+}
+
+func (v *validator) access(path string, n *NATSAccess) {
 	v.auth(path, n)
 	v.tls(path+".tls", n.TLS)
 }
@@ -70,7 +82,7 @@ func (v *validator) server(path, s string) {
 }
 
 // auth checks that there is one way to say who we are, and that it is whole.
-func (v *validator) auth(path string, n *NATS) {
+func (v *validator) auth(path string, n *NATSAccess) {
 	var ways []string
 	for _, way := range []struct {
 		keys string

@@ -62,7 +62,7 @@ func TestCredentials_come_from_where_the_file_says(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("BRIDGE_PASSWORD", "hunter2")
-	c, err := (&NATS{TokenFile: file, User: "bridge", PasswordEnv: "BRIDGE_PASSWORD", CredsFile: file}).Credentials()
+	c, err := (&NATSAccess{TokenFile: file, User: "bridge", PasswordEnv: "BRIDGE_PASSWORD", CredsFile: file}).Credentials()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestCredentials_that_cannot_be_read_are_all_named(t *testing.T) {
 	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n := &NATS{TokenFile: empty, PasswordEnv: "KUBE_EVENTBRIDGE_NOT_SET", NKeyFile: "/none/nkey", CredsFile: "/none/creds"}
+	n := &NATSAccess{TokenFile: empty, PasswordEnv: "KUBE_EVENTBRIDGE_NOT_SET", NKeyFile: "/none/nkey", CredsFile: "/none/creds"}
 	_, err := n.Credentials()
 	want := "read tokenFile: " + empty + " is empty\n" +
 		"read passwordEnv: the environment variable KUBE_EVENTBRIDGE_NOT_SET is not set\n" +
