@@ -57,8 +57,9 @@ func connect(ctx context.Context, cfg Config) (*bucket, error) {
 	var life context.Context
 	life, b.end = context.WithCancel(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, b.end)()
+	d := &dialer{ctx: life, timeout: cfg.Timeout}
 	nc, err := cfg.Dial(
-		gonats.SetCustomDialer(&dialer{life, cfg.Timeout}), gonats.Timeout(cfg.Timeout), gonats.MaxReconnects(-1), gonats.IgnoreAuthErrorAbort(),
+		gonats.SetCustomDialer(d), gonats.Timeout(cfg.Timeout), gonats.MaxReconnects(-1), gonats.IgnoreAuthErrorAbort(),
 		gonats.ReconnectWait(shortestWait), gonats.ReconnectJitter(shortestWait, shortestWait),
 		gonats.ReconnectBufSize(-1), // a message is sent again by who waits for its answer
 		gonats.ErrorHandler(func(_ *gonats.Conn, _ *gonats.Subscription, err error) {
@@ -69,6 +70,9 @@ func connect(ctx context.Context, cfg Config) (*bucket, error) {
 	)
 	if err != nil {
 		b.end()
+		if cause := d.last.Load(); cause != nil && errors.Is(err, gonats.ErrNoServers) {
+			err = *cause // which names the server
+		}
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	b.nc = nc
@@ -83,11 +87,17 @@ func connect(ctx context.Context, cfg Config) (*bucket, error) {
 type dialer struct {
 	ctx     context.Context
 	timeout time.Duration
+	// last is why the last server could not be reached.
+	last atomic.Pointer[error]
 }
 
 // Dial implements [gonats.CustomDialer].
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
-	return (&net.Dialer{Timeout: d.timeout}).DialContext(d.ctx, network, address)
+	c, err := (&net.Dialer{Timeout: d.timeout}).DialContext(d.ctx, network, address)
+	if err != nil {
+		d.last.Store(&err)
+	}
+	return c, err
 }
 
 func (b *bucket) close() {

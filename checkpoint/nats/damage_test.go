@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	gonats "github.com/nats-io/nats.go"
@@ -174,7 +175,7 @@ func TestLost_commits_are_noticed(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(b.close)
-		s.log = b
+		s.log, s.insistence = b, time.Second
 		mustBeLost(t, s.Commit(t.Context(), benchRows(0, 5, 3)))
 		mustHold(t.Context(), t, mustOpen(t.Context(), t, at(srv.ClientURL())), want)
 	})

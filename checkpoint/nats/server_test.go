@@ -10,12 +10,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var audit = checkpoint.Identity{ClusterUID: "5f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", Cluster: "prod-eu-1", Pipeline: "audit"}
 

@@ -190,6 +190,13 @@ func TestPermissions_that_are_enough(t *testing.T) {
 	}
 }
 
+func TestOpen_names_the_server_that_is_away(t *testing.T) {
+	_, err := Open(t.Context(), at("nats://127.0.0.1:1"), audit)
+	if err == nil || checkpoint.IsPermanent(err) || !strings.Contains(err.Error(), "127.0.0.1:1: connect: connection refused") {
+		t.Errorf("error %v, want one that names the server and may pass", err)
+	}
+}
+
 func TestServers_that_are_too_old_are_refused(t *testing.T) {
 	for version, want := range map[string]bool{"2.10.29": true, "1.4.1": true, "2.11.0": false, "2.15.2": false, "3.0.0-beta": false, "": false} {
 		if err := old(testBucket, version); (err != nil) != want {

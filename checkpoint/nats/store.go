@@ -46,8 +46,8 @@ type Store struct {
 	// before is a sequence before which nothing counts and something is left; 0 is none.
 	before uint64
 
-	// patience is that of the operation that holds mu.
-	patience time.Duration
+	// patience is that of the operation that holds mu, insistence that of every commit.
+	patience, insistence time.Duration
 
 	// opened is what was read when the store was opened, until it is asked for or no longer true.
 	opened *checkpoint.State
@@ -110,7 +110,7 @@ func open(ctx context.Context, cfg Config, want checkpoint.Identity, log message
 	if room <= 0 {
 		return nil, &SettingsError{Bucket: cfg.Bucket, Problem: fmt.Sprintf("it takes messages of %d bytes at most", limit), Advice: "let it take 64 KiB at least"}
 	}
-	s := &Store{cfg: cfg, want: want, path: cfg.path(), log: log, room: room, patience: cfg.Patience}
+	s := &Store{cfg: cfg, want: want, path: cfg.path(), log: log, room: room, patience: cfg.Patience, insistence: patience}
 	return s, s.take(ctx)
 }
 
@@ -165,7 +165,7 @@ func (s *Store) stateOf(r *replay) (*checkpoint.State, error) {
 func (s *Store) Commit(ctx context.Context, b *checkpoint.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.patience = patience
+	s.patience = s.insistence
 	if b.Identity != s.want {
 		return &checkpoint.ForeignError{Path: s.path, Has: s.want, Want: b.Identity}
 	}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	gonats "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+)
+
+// committed commits until disturb ends, some batches larger than a message, and fails if the checkpoint is ever not what was committed.
+func committed(t *testing.T, cfg Config, disturb func() error) {
+	t.Helper()
+	var g errgroup.Group
+	over := make(chan struct{})
+	g.Go(func() error { defer close(over); return disturb() })
+	s, want, commits, failed := mustOpen(t.Context(), t, cfg), emptyState(), 0, 0
+	for n, last := 1, false; !last; n++ {
+		select {
+		case <-over:
+			last = true
+		default:
+		}
+		b := benchRows(n*31%2000, 50, n)
+		if n%20 == 0 {
+			b = benchRows(0, 8000, n) // more than a message
+		}
+		if n%50 == 0 {
+			rebaseNow(s)
+		}
+		for err := s.Commit(t.Context(), b); err != nil; err = s.Commit(t.Context(), b) {
+			failed++
+			if checkpoint.IsPermanent(err) || failed > 100 {
+				t.Fatalf("commit %d: %v", n, err)
+			}
+		}
+		want, commits = apply(want, b), commits+1
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d commits, %d failed at first", commits, failed)
+	mustHold(t.Context(), t, s, want)
+	mustHold(t.Context(), t, mustOpen(t.Context(), t, cfg), want)
+}
+
+// Commits go on while the server is killed and comes back; those that returned are there, and nothing else is.
+func TestCommits_survive_kills_of_the_server(t *testing.T) {
+	p := newServerProcess(t)
+	committed(t, at(p.url), func() error {
+		for range 4 {
+			select {
+			case <-t.Context().Done():
+				return t.Context().Err()
+			case <-time.After(700 * time.Millisecond):
+			}
+			if err := p.restart(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// cluster is three servers that know each other.
+type cluster struct {
+	options [3]*server.Options
+	servers [3]*server.Server
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{}
+	var routes []string
+	for i := range c.servers {
+		c.options[i] = &server.Options{
+			ServerName: fmt.Sprint("server-", i), Host: "127.0.0.1", Port: freePort(t), NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: freePort(t)},
+		}
+		routes = append(routes, fmt.Sprint("nats://127.0.0.1:", c.options[i].Cluster.Port))
+	}
+	t.Cleanup(func() {
+		for _, s := range c.servers {
+			if s != nil {
+				stop(s)
+			}
+		}
+	})
+	for i, o := range c.options {
+		o.Routes = server.RoutesFromStr(strings.Join(routes, ","))
+		if err := c.start(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range c.servers {
+		if !s.ReadyForConnections(20 * time.Second) {
+			t.Fatal("a server does not start")
+		}
+	}
+	return c
+}
+
+// freePort is a port that was free a moment ago.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func (c *cluster) start(i int) error {
+	s, err := server.NewServer(c.options[i].Clone())
+	if err != nil {
+		return err
+	}
+	s.Start()
+	c.servers[i] = s
+	return nil
+}
+
+// leader is the server that leads the bucket's stream.
+func (c *cluster) leader() int {
+	for i, s := range c.servers {
+		if s.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, "KV_"+testBucket) {
+			return i
+		}
+	}
+	return 0
+}
+
+// A replica takes over without losing a commit, and without taking the process for another one.
+func TestCommits_survive_changes_of_the_leader(t *testing.T) {
+	c := newCluster(t)
+	var all []string
+	for _, s := range c.servers {
+		all = append(all, s.ClientURL())
+	}
+	urls := strings.Join(all, ",")
+	cfg := at(urls)
+	cfg.Replicas, cfg.Patience = 3, 30*time.Second
+	mustOpen(t.Context(), t, cfg)
+	committed(t, cfg, func() error {
+		for range 3 {
+			select {
+			case <-t.Context().Done():
+				return t.Context().Err()
+			case <-time.After(time.Second):
+			}
+			i := c.leader()
+			stop(c.servers[i])
+			if err := c.start(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	nc, err := gonats.Connect(urls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.KeyValue(t.Context(), testBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := kv.Status(t.Context()); err != nil || s.Config().Replicas != 3 {
+		t.Errorf("status %+v, %v", s, err)
+	}
+}
+
+// A store that was closed does nothing any more, and says so.
+func TestStore_that_is_closed(t *testing.T) {
+	s := mustOpen(t.Context(), t, at(newServer(t).ClientURL()))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	state, err := s.Load(t.Context())
+	if !errors.Is(err, errClosed) || !reflect.DeepEqual(state, (*checkpoint.State)(nil)) {
+		t.Errorf("load: %+v, %v", state, err)
+	}
+	if err := s.Commit(t.Context(), benchRows(0, 1, 1)); !errors.Is(err, errClosed) {
+		t.Errorf("commit: %v", err)
+	}
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const bucket = "kube-eventbridge-checkpoints"
+
+// newBucketRig has a bridge that keeps nothing on a disk: its checkpoint is where its events are.
+func newBucketRig(t *testing.T) *rig {
+	t.Helper()
+	r := newRig(t, watched)
+	r.configureSink(watched, fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    checkpoint: {nats: {}}", r.broker.url()))
+	return r
+}
+
+// mustKeepNothing fails if the bridge has left anything on the disk.
+func (r *rig) mustKeepNothing() {
+	r.t.Helper()
+	if left, err := os.ReadDir(filepath.Join(r.dir, "data")); !errors.Is(err, fs.ErrNotExist) && len(left) > 0 {
+		r.t.Errorf("on the disk are %v, %v", left, err)
+	}
+}
+
+func TestBridge_with_its_checkpoint_in_NATS_loses_repeats_and_misorders_nothing(t *testing.T) {
+	r, n := newBucketRig(t), 0
+	disturbed(r, 5000, 10, func(r *rig) {
+		if n++; n%3 == 0 {
+			r.broker.stop()
+			r.broker.start()
+			return
+		}
+		r.bridge.kill()
+		r.run()
+	})
+	r.mustKeepNothing()
+}
+
+// A process that was stopped knows nothing of the one that has taken its place. Its first commit is refused, and it ends.
+func TestBridge_whose_checkpoint_in_NATS_another_has_taken_ends(t *testing.T) {
+	r := newBucketRig(t)
+	h := &truth{states: map[string][]string{}}
+	first := r.run()
+	r.await("the snapshot", func(log []entry) bool {
+		return slices.ContainsFunc(log, func(e entry) bool { return e.op == "snapshot-completed" })
+	})
+	var driving sync.WaitGroup
+	defer driving.Wait()
+	for w := range 2 {
+		driving.Go(func() {
+			if err := drive(t.Context(), r.kube, h, w, 500, uint64(w)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	reached := func(n int) { waitUntil(t, func() bool { return h.count() >= n || t.Failed() }) }
+	reached(200)
+	first.signal(syscall.SIGSTOP)
+	r.listenElsewhere()
+	second := r.run()
+	reached(600)
+	r.await("events of the second one", func(log []entry) bool {
+		return strings.Contains(second.stderr(), `"msg":"publishing"`) && len(log) > 500
+	})
+	first.signal(syscall.SIGCONT)
+	first.exit(1)
+	if said := first.stderr(); strings.Count(said, `another kube-eventbridge uses checkpoint`) != 1 || !strings.Contains(said, bucket) {
+		t.Errorf("the first one does not say once why it ended:\n%s", said)
+	}
+	driving.Wait()
+	r.settle(func(log []entry) bool { return countObjects(log, h) >= h.count() })
+	second.stop()
+}
+
+func TestCheckpoint_in_NATS_is_shown_and_reset(t *testing.T) {
+	r := newBucketRig(t)
+	if said := r.checkpoint(0, "list"); !strings.Contains(said, "never") {
+		t.Errorf("before the first start it says %q", said)
+	}
+	if code, out, said := r.command("validate", "--cluster", "--config", r.config); code != 0 {
+		t.Errorf("validate ended with %d: %s%s", code, out, said)
+	}
+	if _, err := r.js.KeyValue(t.Context(), bucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
+		t.Errorf("who has only looked has made a bucket: %v", err)
+	}
+	b := r.run()
+	r.awaitStatus(200, "ok")
+	r.lives()
+	r.awaitStory("default/goes", "added updated deleted")
+	r.awaitSaved(2)
+	b.stop()
+	if said := r.checkpoint(0, "list"); !strings.Contains(said, "bucket "+bucket) {
+		t.Errorf("it says %q", said)
+	}
+	r.checkpoint(0, "reset", "test", "--yes")
+	if h := r.held(); !h.Exists || len(h.Streams) > 0 {
+		t.Errorf("after it the checkpoint holds %+v", h)
+	}
+	r.run()
+	log := r.awaitOp("snapshot-completed", 2)
+	r.bridge.stop()
+	for key, want := range map[string]string{"default/stays": "added", "default/changes": "added updated", "default/goes": "added updated deleted"} {
+		if got := story(log, key); got != want { // a subject for each object tells what is there already
+			t.Errorf("%s: the log says %q, want %q", key, got, want)
+		}
+	}
+	mustBeUnique(t, log)
+	r.mustKeepNothing()
+}
+
+// A bucket that forgets is refused before anything is published, by who only looks too.
+func TestBridge_refuses_a_bucket_that_forgets(t *testing.T) {
+	r := newBucketRig(t)
+	if _, err := r.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket, Storage: jetstream.MemoryStorage}); err != nil {
+		t.Fatal(err)
+	}
+	const want = "bucket " + bucket + " cannot keep checkpoints: it is kept in memory"
+	code, out, said := r.command("validate", "--cluster", "--config", r.config)
+	if code != 2 || !strings.Contains(out+said, "pipelines[0].checkpoint.nats: "+want) {
+		t.Errorf("validate ended with %d: %s%s", code, out, said)
+	}
+	b := r.run()
+	b.exit(1)
+	if said := b.stderr(); !strings.Contains(said, want) {
+		t.Errorf("it says %s", said)
+	}
+	if log := r.entries(); len(log) > 0 {
+		t.Errorf("it has published %d events", len(log))
+	}
+}
