@@ -192,3 +192,27 @@ func TestBucket_does_not_grow(t *testing.T) {
 		t.Errorf("the checkpoint has %d rows", n)
 	}
 }
+
+// What was sent without an answer, and was not there when the checkpoint was read, never gets there.
+func TestLoad_decides_what_becomes_of_a_commit_without_an_answer(t *testing.T) {
+	b := newBench(t)
+	log := b.messages("late")
+	s := log.mustOpen(t.Context(), t, small)
+	mustCommit(t.Context(), t, s, benchRows(0, 1, 1))
+	want := apply(emptyState(), benchRows(0, 1, 1))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	log.before = func(string) fault {
+		cancel()
+		return fault{err: errAway, lose: true, late: true}
+	}
+	if err := s.Commit(ctx, benchRows(7, 1, 2)); !errors.Is(err, context.Canceled) {
+		t.Fatalf("commit: %v", err)
+	}
+	log.before = nil
+	mustHold(t.Context(), t, s, want)
+	log.deliverLate(t.Context(), rand.New(rand.NewPCG(0, 0)))
+	mustHold(t.Context(), t, s, want)
+	mustCommit(t.Context(), t, s, benchRows(3, 1, 3))
+	mustHold(t.Context(), t, s, apply(want, benchRows(3, 1, 3)))
+}

@@ -26,6 +26,7 @@ pipelines:
      certFile: PREFIX/certFile, keyFile: PREFIX/keyFile}, sasl: {mechanism: plain, user: u, passwordFile: PREFIX/passwordFile}}}}
   - {name: g, resources: [{resource: jobs}], sink: {kafka: {brokers: ["a:9092"], tls: {}, sasl: {mechanism: oauthbearer, tokenFile: PREFIX/tokenFile}}}}
   - {name: i, resources: [{resource: endpoints}], encoding: {secrets: {hashes: {keyFile: PREFIX/keyFile}}}, sink: {stdout: {}}}
+  - {name: j, resources: [{resource: roles}], checkpoint: {nats: {servers: [nats://a], credsFile: PREFIX/credsFile, tls: {caFile: PREFIX/caFile}}}, sink: {stdout: {}}}
   - {name: h, resources: [{resource: cronjobs}], sink: {kafka: {brokers: ["a:9092"], tls: {}, sasl: {mechanism: oauthbearer,
      tokenURL: "https://login", clientID: c, clientSecretFile: PREFIX/clientSecretFile}}}}
 `
@@ -54,7 +55,7 @@ func TestLoad_takes_relative_paths_from_the_directory_of_the_file(t *testing.T) 
 				t.Errorf("%s: %s is %s", prefix, key, path)
 			}
 		})
-		if n != 18 {
+		if n != 20 {
 			t.Errorf("%s: %d paths", prefix, n)
 		}
 	}
@@ -64,7 +65,7 @@ func TestParse_refuses_a_path_in_a_home_directory_wherever_one_stands(t *testing
 	for _, home := range []string{"~", "~anna"} {
 		_, _, err := Parse("f", []byte(strings.ReplaceAll(pathsFile, "PREFIX", home)))
 		var problems Problems
-		if !errors.As(err, &problems) || len(problems) != 18 {
+		if !errors.As(err, &problems) || len(problems) != 20 {
 			t.Fatalf("%d problems: %v", len(problems), err)
 		}
 		for _, p := range problems {
