@@ -36,10 +36,11 @@ func Inspect(ctx context.Context, cfg Config, want checkpoint.Identity) (found *
 	return found, err
 }
 
-// Check says what is wrong with the bucket for a checkpoint, without making or changing anything, or taking the place of another process. One that is missing is
+// Check says what is wrong with the bucket for checkpoints, without making or changing anything, or taking the place of another process. One that is missing is
 // created by [Open]. The error is permanent ([checkpoint.IsPermanent]) where the bucket must not be used.
-func Check(ctx context.Context, cfg Config, want checkpoint.Identity) error {
-	err := look(ctx, "check of", cfg, want, func(b *bucket, _ Config) error {
+func Check(ctx context.Context, cfg Config) error {
+	cfg.Name = "any"
+	err := look(ctx, "check of", cfg, checkpoint.Identity{}, func(b *bucket, _ Config) error {
 		_, err := b.check(ctx)
 		return err
 	})
@@ -63,7 +64,7 @@ func look(ctx context.Context, verb string, cfg Config, want checkpoint.Identity
 	if err == nil || checkpoint.IsPermanent(err) { // which says by itself of which checkpoint it is
 		return err
 	}
-	return fmt.Errorf("%s checkpoint %s: %w", verb, cfg.path(), err)
+	return fmt.Errorf("%s checkpoint in bucket %s: %w", verb, cfg.Bucket, err)
 }
 
 func inspect(ctx context.Context, s *Store) (*Found, error) {

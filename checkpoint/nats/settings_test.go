@@ -61,7 +61,7 @@ func TestOpen_and_check_refuse_a_bucket_that_would_lose_something_and_say_what_t
 			_, opened := Open(t.Context(), at(srv.ClientURL()), audit)
 			errs := []error{opened}
 			if name != "tiny values" { // which only a commit meets
-				errs = append(errs, Check(t.Context(), at(srv.ClientURL()), audit))
+				errs = append(errs, Check(t.Context(), at(srv.ClientURL())))
 			}
 			for _, err := range errs {
 				var settings *SettingsError
@@ -85,7 +85,7 @@ func TestOpen_that_cannot_make_the_bucket_says_how_to(t *testing.T) {
 
 func TestCheck_and_Inspect_make_nothing(t *testing.T) {
 	srv := newServer(t)
-	if err := Check(t.Context(), at(srv.ClientURL()), audit); err != nil {
+	if err := Check(t.Context(), at(srv.ClientURL())); err != nil {
 		t.Error(err)
 	}
 	found, err := Inspect(t.Context(), at(srv.ClientURL()), audit)

@@ -11,12 +11,12 @@ import (
 )
 
 // checkBucket asks about a checkpoint in NATS, unless its servers have just given no answer.
-func (c *checkup) checkBucket(ctx context.Context, path string, p *config.Pipeline, id checkpoint.Identity, answered bool) {
+func (c *checkup) checkBucket(ctx context.Context, path string, p *config.Pipeline, answered bool) {
 	if p.Checkpoint.NATS == nil || len(p.Checkpoint.NATS.Servers) == 0 && !answered {
 		return
 	}
 	keep, err := natsCheckpointConfig(p)
-	c.checkCheckpoint(ctx, path+".checkpoint.nats", err, func(ctx context.Context) error { return checkpointnats.Check(ctx, keep, id) })
+	c.checkCheckpoint(ctx, path+".checkpoint.nats", err, func(ctx context.Context) error { return checkpointnats.Check(ctx, keep) })
 }
 
 // checkCheckpoint asks a broker about the checkpoint at path, unless its configuration is wrong.

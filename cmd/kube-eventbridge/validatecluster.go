@@ -63,7 +63,7 @@ func (c *checkup) check(ctx context.Context) error {
 		case p.Sink.Kafka != nil:
 			c.checkKafka(ctx, path, p, id)
 		}
-		c.checkBucket(ctx, path, p, id, len(c.unreached) == unreached)
+		c.checkBucket(ctx, path, p, len(c.unreached) == unreached)
 	}
 	return nil
 }

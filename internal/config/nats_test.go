@@ -22,7 +22,9 @@ func TestCheckpoint_in_NATS_is_where_the_events_are_unless_it_says_otherwise(t *
 		{sink + `, checkpoint: {nats: {bucket: b, servers: [other]}}`, []string{"other"}, NATSAccess{}, "b"},
 		{
 			`sink: {kafka: {brokers: ["k:9092"]}}, checkpoint: {nats: {servers: ["tls://a", "tls://b"], user: u, passwordEnv: P}}`,
-			[]string{"tls://a", "tls://b"}, NATSAccess{User: "u", PasswordEnv: "P"}, "kube-eventbridge-checkpoints",
+			[]string{"tls://a", "tls://b"},
+			NATSAccess{User: "u", PasswordEnv: "P"},
+			"kube-eventbridge-checkpoints",
 		},
 		{`checkpoint: {nats: {servers: ["nats://a:1"]}}`, []string{"nats://a:1"}, NATSAccess{}, "kube-eventbridge-checkpoints"},
 	} {
