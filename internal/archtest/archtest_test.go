@@ -66,6 +66,7 @@ var rules = []Rule{
 		Path: "internal/resync", Ours: []string{"internal/bridge", "internal/pause"},
 		Never: slices.Concat(brokers, stores, cluster), Why: "it asks a bridge and nothing else",
 	},
+	{Path: "internal/election", Never: slices.Concat(brokers, stores), Why: "it knows a Lease, and not what is done under it"},
 	{Path: "internal/archtest"},
 	{Path: "internal/pause"},
 	{Path: "cmd/...", Ours: []string{"cmd/...", "source", "encode", "sink/...", "checkpoint/...", "internal/..."}},

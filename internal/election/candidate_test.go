@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package election_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
+)
+
+const duration, deadline, retry = 15 * time.Second, 10 * time.Second, 2 * time.Second
+
+// term is what a process has seen of a term of its own.
+type term struct {
+	number     int64
+	began, end time.Time
+	cause      error
+}
+
+// process is a candidate that runs.
+type process struct {
+	*election.Candidate
+	line *line
+	// stop asks it to end; drain is how long its work takes to.
+	stop  context.CancelFunc
+	drain time.Duration
+	done  chan error
+
+	mu    sync.Mutex
+	terms []term
+}
+
+func start(t *testing.T, s *server, name string, drain time.Duration) *process {
+	t.Helper()
+	p := &process{line: &line{server: s}, drain: drain, done: make(chan error, 1)}
+	p.line.latency.Store(int64(10 * time.Millisecond))
+	p.Candidate = election.New(election.Config{
+		Client: p.line, Name: "bridge", Identity: name, Duration: duration, Deadline: deadline, Retry: retry,
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	p.stop = stop
+	go func() { p.done <- p.Run(ctx, p.lead) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-p.done; err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func (p *process) lead(ctx context.Context, t election.Term) error {
+	began := time.Now()
+	select {
+	case <-t.Held.Done():
+	case <-ctx.Done():
+		select {
+		case <-time.After(p.drain):
+		case <-t.Held.Done():
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.terms = append(p.terms, term{t.Number, began, time.Now(), context.Cause(t.Held)})
+	return nil
+}
+
+func (p *process) past() []term {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.terms)
+}
+
+// until waits until a process leads.
+func until(t *testing.T, p *process) {
+	t.Helper()
+	for range 10_000 {
+		if p.Leads() {
+			return
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	t.Fatal("nobody leads after 100 s")
+}
+
+func TestCandidate_leads_alone_and_gives_the_lease_back_after_its_work(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		first := start(t, s, "a", 5*time.Second)
+		until(t, first)
+		second := start(t, s, "b", 0)
+		<-time.After(10 * time.Minute)
+		if second.Leads() || !first.Leads() || second.Leader() != "a" {
+			t.Fatalf("after ten minutes a leads: %v, b leads: %v, and b takes %q for the leader", first.Leads(), second.Leads(), second.Leader())
+		}
+		asked := time.Now()
+		first.stop()
+		until(t, second)
+		end := first.past()[0]
+		if took := end.end.Sub(asked); took != 5*time.Second {
+			t.Errorf("the first stopped its work after %v, and it takes 5 s", took)
+		}
+		if wait := time.Since(end.end); wait < 0 || wait > time.Second {
+			t.Errorf("the second leads %v after the first's work has ended, want at most a second", wait)
+		}
+		second.stop()
+		<-time.After(time.Minute)
+		if first, second := end.number, second.past()[0].number; first != 1 || second <= first {
+			t.Errorf("the terms are %d and %d, want 1 and a greater one", first, second)
+		}
+	})
+}
+
+func TestCandidate_stops_its_work_before_another_can_lead(t *testing.T) {
+	for name, lose := range map[string]func(l *line){
+		"nothing gets through":     func(l *line) { l.cut.Store(true) },
+		"requests have no answers": func(l *line) { l.hangs.Store(true) },
+		"requests take long":       func(l *line) { l.latency.Store(int64(2 * deadline)) },
+	} {
+		// The moment within the time between two renewals decides how much is left.
+		for _, after := range []time.Duration{time.Minute, time.Minute + time.Second, time.Minute + 1990*time.Millisecond} {
+			t.Run(name+" after "+after.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := &server{}
+					first := start(t, s, "a", time.Hour)
+					until(t, first)
+					second := start(t, s, "b", 0)
+					<-time.After(after)
+					lost := time.Now()
+					lose(first.line)
+					until(t, second)
+					took := time.Since(lost)
+					terms := first.past()
+					if len(terms) != 1 || terms[0].cause == nil {
+						t.Fatalf("when the second leads, the first has ended %+v", terms)
+					}
+					if early := time.Since(terms[0].end); early < duration-deadline-time.Second {
+						t.Errorf("the first has stopped %v before the second began, want %v", early, duration-deadline)
+					}
+					if took > duration+time.Second {
+						t.Errorf("the second leads after %v, want at most %v", took, duration+time.Second)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestCandidate_stands_again_after_it_has_lost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, &server{}, "a", 0)
+		until(t, p)
+		p.line.cut.Store(true)
+		<-time.After(time.Minute)
+		if p.Leads() {
+			t.Fatal("it leads without an API server")
+		}
+		p.line.cut.Store(false)
+		until(t, p)
+		p.stop()
+		<-time.After(time.Minute)
+		terms := p.past()
+		if len(terms) != 2 || terms[1].number <= terms[0].number {
+			t.Errorf("terms %+v, want two, the second with a greater number", terms)
+		}
+	})
+}
+
+// As a process that was stopped and goes on when another one leads long since.
+func TestCandidate_ends_its_term_as_soon_as_it_sees_another_holder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		p := start(t, s, "a", time.Hour)
+		until(t, p)
+		lease, err := s.get()
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := "z"
+		lease.Spec.HolderIdentity = &other
+		if _, err := s.put(lease, false); err != nil {
+			t.Fatal(err)
+		}
+		seen := time.Now()
+		for p.Leads() {
+			<-time.After(10 * time.Millisecond)
+		}
+		if took := time.Since(seen); took > retry+time.Second {
+			t.Errorf("it has led on for %v", took)
+		}
+		if l, _ := s.get(); *l.Spec.HolderIdentity != other {
+			t.Errorf("the lease is %q's now, and was given back by who does not hold it", *l.Spec.HolderIdentity)
+		}
+	})
+}
+
+func TestCandidate_returns_what_its_work_returns_and_gives_the_lease_back(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, broken := &server{}, errors.New("broken")
+		c := election.New(election.Config{
+			Client: &line{server: s}, Name: "bridge", Identity: "a", Duration: duration, Deadline: deadline, Retry: retry,
+		})
+		if err := c.Run(t.Context(), func(context.Context, election.Term) error { return broken }); !errors.Is(err, broken) {
+			t.Errorf("it returned %v", err)
+		}
+		if l, _ := s.get(); *l.Spec.HolderIdentity != "" {
+			t.Errorf("the lease is still %q's", *l.Spec.HolderIdentity)
+		}
+	})
+}
+
+func TestCandidate_ends_while_it_waits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		until(t, start(t, s, "a", 0))
+		second := start(t, s, "b", 0)
+		<-time.After(time.Minute)
+		asked := time.Now()
+		second.stop()
+		err := <-second.done
+		second.done <- nil
+		if took := time.Since(asked); err != nil || took > time.Second {
+			t.Errorf("it ended after %v with %v", took, err)
+		}
+	})
+}

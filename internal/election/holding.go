@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package election
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// releaseTimeout bounds giving a Lease back. Who waits for it takes it when it expires.
+const releaseTimeout = 5 * time.Second
+
+// Why a Lease is not held any more.
+var (
+	errExpires  = errors.New("the lease could not be renewed in time")
+	errTaken    = errors.New("another process holds the lease")
+	errDeleted  = errors.New("the lease was deleted")
+	errResigned = errors.New("the work is done")
+)
+
+// holding is a Lease that this process has taken. Only one goroutine at a time uses it.
+type holding struct {
+	candidate *Candidate
+	lease     *v1.Lease
+	held      context.Context //nolint:containedctx // see Term
+	lose      context.CancelCauseFunc
+	expiry    *time.Timer
+}
+
+// hold returns what the request that was begun then has taken. Others count the duration from when they see it, which is later.
+func (c *Candidate) hold(ctx context.Context, lease *v1.Lease, began time.Time) *holding {
+	h := &holding{candidate: c, lease: lease}
+	h.held, h.lose = context.WithCancelCause(context.WithoutCancel(ctx))
+	h.expiry = time.AfterFunc(time.Until(began.Add(c.cfg.Deadline)), func() { h.lose(errExpires) })
+	return h
+}
+
+// renew renews the Lease until it is not held any more.
+func (h *holding) renew() {
+	defer h.expiry.Stop()
+	tick := time.NewTicker(h.candidate.cfg.Retry)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-h.held.Done():
+			return
+		}
+		began := time.Now()
+		err := h.renewOnce()
+		h.candidate.report(h.held, err)
+		if err != nil {
+			continue
+		}
+		if !h.expiry.Stop() { // it is too late
+			<-h.held.Done()
+			return
+		}
+		h.expiry.Reset(time.Until(began.Add(h.candidate.cfg.Deadline)))
+	}
+}
+
+func (h *holding) renewOnce() error {
+	ctx, cancel := context.WithTimeout(h.held, h.candidate.cfg.Deadline/2)
+	defer cancel()
+	renewed, err := h.update(ctx, func(s *v1.LeaseSpec) {
+		now := metav1.NowMicro()
+		s.RenewTime = &now
+	})
+	switch {
+	case err == nil:
+		h.lease = renewed
+	case apierrors.IsNotFound(err):
+		h.lose(errDeleted)
+	case apierrors.IsConflict(err):
+		return h.reread(ctx)
+	}
+	return err
+}
+
+// reread looks whose the Lease is that was changed meanwhile; it may have been by a renewal of which the answer was lost. It returns an error: nothing was renewed.
+func (h *holding) reread(ctx context.Context) error {
+	lease, err := h.candidate.cfg.Client.Get(ctx, h.candidate.cfg.Name, metav1.GetOptions{})
+	switch {
+	case err == nil && holderOf(lease) == h.candidate.cfg.Identity:
+		h.lease = lease
+		return errors.New("the lease has changed meanwhile")
+	case err == nil:
+		h.candidate.see(lease)
+		h.lose(errTaken)
+		return errTaken
+	case apierrors.IsNotFound(err):
+		h.lose(errDeleted)
+	}
+	return err
+}
+
+func (h *holding) update(ctx context.Context, change func(*v1.LeaseSpec)) (*v1.Lease, error) {
+	lease := h.lease.DeepCopy()
+	change(&lease.Spec)
+	return h.candidate.cfg.Client.Update(ctx, lease, metav1.UpdateOptions{})
+}
+
+// release gives the Lease back if it is as it was renewed last, or a renewal of which the answer was lost has changed it.
+func (h *holding) release(ctx context.Context) {
+	if cause := context.Cause(h.held); errors.Is(cause, errTaken) || errors.Is(cause, errDeleted) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	nobody, atOnce := "", int32(1)
+	give := func(s *v1.LeaseSpec) { s.HolderIdentity, s.LeaseDurationSeconds = &nobody, &atOnce }
+	_, err := h.update(ctx, give)
+	if apierrors.IsConflict(err) {
+		if h.lease, err = h.candidate.cfg.Client.Get(ctx, h.candidate.cfg.Name, metav1.GetOptions{}); err == nil && holderOf(h.lease) == h.candidate.cfg.Identity {
+			_, err = h.update(ctx, give)
+		}
+	}
+	if err != nil {
+		h.candidate.cfg.Log.Warn("the lease could not be given back; who stands by takes it when it has expired", "err", err)
+	}
+}
