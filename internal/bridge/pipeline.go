@@ -59,7 +59,7 @@ func (spec *StreamSpec) encoder(at source.Stream, history int) *encode.Encoder {
 	return encode.New(at, c)
 }
 
-// Config says what a pipeline consists of. All fields are needed except Target, Watches, Catalog, Namespaces, Oversize, ResyncRate, Drain and Log.
+// Config says what a pipeline consists of. All fields are needed except Target, Watches, Catalog, Namespaces, Oversize, ResyncRate, Drain, Term and Log.
 type Config struct {
 	Name string
 	// Target names for a person what is published to.
@@ -96,7 +96,17 @@ type Config struct {
 	Metrics  *Metrics
 	// Drain bounds how long a stop waits for acknowledgements: 20 s if zero.
 	Drain time.Duration
-	Log   *slog.Logger
+	// Term is that of the lease under which the pipeline publishes; nil where nobody else can publish the same.
+	Term *Term
+	Log  *slog.Logger
+}
+
+// Term is a time for which this process, of several that could, may publish.
+type Term struct {
+	// Number is greater than those of all terms before, as far as the lease tells. Events carry it, or a greater number where the checkpoint knows of terms that the lease has forgotten.
+	Number int64
+	// Held ends when nothing may be published or committed any more. What is under way then is given up; the broker decides about it.
+	Held context.Context
 }
 
 // Between two sessions there is a wait, which grows with each that did not last.
@@ -120,6 +130,8 @@ type Pipeline struct {
 	cfg Config
 	// current is the session that runs, or ran last; nil before the first.
 	current atomic.Pointer[session]
+	// epoch is what events carry as that of their writer; 0 without a Term, and before the checkpoint is read.
+	epoch int64
 }
 
 // New returns a pipeline that does nothing until Run.
@@ -142,8 +154,12 @@ func New(c Config) *Pipeline {
 // Run publishes until ctx ends; then it stops reading, waits at most the drain time for what is under way, commits, and returns
 // nil. It returns an error where something must not be used: a checkpoint, a stream of the broker. Where the log lost what it
 // had acknowledged, or may have what it had not, all starts again from the checkpoint, as after a crash, and what the log lost is published again.
+// When the Term is not held any more, Run gives up what is under way, commits nothing, and returns nil: that is as a crash.
 // Run may be called once.
 func (p *Pipeline) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer p.cfg.Term.lost(cancel)()
 	delay, counted := restartDelay, false
 	for {
 		began := time.Now()
@@ -192,6 +208,7 @@ func (p *Pipeline) session(ctx context.Context, counted bool) error {
 	}
 	s := newSession(&p.cfg, to)
 	s.counted = counted
+	s.epoch = &p.epoch
 	p.current.Store(s)
 	return s.run(ctx)
 }

@@ -54,6 +54,8 @@ type session struct {
 	// saved is when the last commit succeeded, in nanoseconds since 1970.
 	saved atomic.Int64
 	state *checkpoint.State
+	// epoch is the pipeline's.
+	epoch *int64
 	// counted: the loss of the log for which the session before ended is counted.
 	counted bool
 	// disk is how the checkpoint is doing.
@@ -126,6 +128,7 @@ func (p *session) run(ctx context.Context) error {
 	// What delivers outlives what reads, so that what was read can be delivered.
 	deliver, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	defer p.cfg.Term.lost(stop)()
 	delivery, failed := errgroup.WithContext(deliver)
 	p.deliver(failed, delivery)
 
@@ -145,6 +148,9 @@ func (p *session) run(ctx context.Context) error {
 	if errors.As(err, &rewound) || checkpoint.IsPermanent(err) {
 		return err // what was acknowledged does not hold, or cannot be committed
 	}
+	if !p.cfg.Term.held() {
+		return err
+	}
 	return errors.Join(err, p.lastCommit(ctx))
 }
 
@@ -161,6 +167,9 @@ func (p *session) readAll(ctx, failed context.Context) error {
 	})
 	reading.Go(func() error {
 		if err := p.meetLog(reads); err != nil {
+			return p.ended(err)
+		}
+		if err := p.assume(reads); err != nil {
 			return p.ended(err)
 		}
 		close(p.met)

@@ -113,7 +113,7 @@ func (s *stream) encode(o *object, row checkpoint.Row) (err error) {
 	if a.marker != nil {
 		s.encoder.Marker(m, a.marker.Marker)
 		// The id tells a repetition, unless the process is another one.
-		m.Verify = a.marker.again
+		m.Verify = a.marker.again || s.session.cfg.Term != nil
 		if a.conflicts > 0 {
 			m.Previous = a.previous
 		}
@@ -134,8 +134,9 @@ func (s *stream) encode(o *object, row checkpoint.Row) (err error) {
 		s.encoder.Rejected(m, &a.delta.Change, a.rejected, len(a.delta.Body.Bytes()))
 	}
 	// The first message of a key may meet one that a dead process sent, and in latest mode a late one has an id that
-	// nobody repeats. What is made from the event before has to stand behind it.
-	m.Verify, m.Previous = s.spec.Latest || !row.Fresh || a.based, row.Sequence
+	// nobody repeats. What is made from the event before has to stand behind it. Where another writer may take over, that is the fence: whoever does not know what
+	// that one has published is refused.
+	m.Verify, m.Previous = s.spec.Latest || !row.Fresh || a.based || s.session.cfg.Term != nil, row.Sequence
 	if a.conflicts > 0 {
 		m.Verify, m.Previous = true, a.previous
 	}

@@ -71,7 +71,7 @@ type Term struct {
 	Number int64
 	// Held ends when the Lease is lost, or may be: Deadline after the last renewal was begun, and as soon as another holder is seen. Its cause says why.
 	// Nothing may be written from then on.
-	Held context.Context //nolint:containedctx // it is what a term is
+	Held context.Context
 }
 
 // Run stands for the Lease until ctx ends, and calls lead for each term, with ctx. Lead has to return when ctx has ended and it is done with what it has begun, and

@@ -27,7 +27,7 @@ var (
 type holding struct {
 	candidate *Candidate
 	lease     *v1.Lease
-	held      context.Context //nolint:containedctx // see Term
+	held      context.Context
 	lose      context.CancelCauseFunc
 	expiry    *time.Timer
 }

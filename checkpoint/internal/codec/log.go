@@ -19,6 +19,7 @@ import (
 //	marks      their number; each the 32 bits of its partition and its sequence, in the order of partitions
 //	trail      the number of waypoints; each its marks, the number of its ids, these as partition and id in
 //	          the order of partitions, the number of its positions, and these as name and position in the order of names
+//	epoch      uvarint; not there where it is 0
 //
 // The same log gives the same bytes.
 func AppendLog(b []byte, l *checkpoint.Log) []byte {
@@ -27,6 +28,9 @@ func AppendLog(b []byte, l *checkpoint.Log) []byte {
 	for _, w := range l.Trail {
 		b = appendMap(appendMarks(b, w.Marks), w.IDs, appendPartition, AppendText)
 		b = appendMap(b, w.Positions, AppendText, AppendText)
+	}
+	if l.Epoch != 0 {
+		b = binary.AppendUvarint(b, uint64(l.Epoch))
 	}
 	return b
 }
@@ -59,10 +63,15 @@ func DecodeLog(b []byte) (l checkpoint.Log, err error) {
 			Marks: readMap(d, d.partition, d.Uvarint), IDs: readMap(d, d.partition, d.Text), Positions: readMap(d, d.Text, d.Text),
 		})
 	}
-	if d.Done() != nil || losses > math.MaxInt {
+	var epoch uint64
+	if len(d.rest) > 0 {
+		epoch = d.Uvarint()
+		d.bad = d.bad || epoch == 0
+	}
+	if d.Done() != nil || losses > math.MaxInt || epoch > math.MaxInt64 {
 		return checkpoint.Log{}, errRest
 	}
-	l.Losses = int(losses)
+	l.Losses, l.Epoch = int(losses), int64(epoch)
 	return l, nil
 }
 

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// under gives a pipeline a term, and returns how to end it.
+func under(t *testing.T, c *Config, number int64) (lose context.CancelFunc) {
+	held, lose := context.WithCancel(context.WithoutCancel(t.Context()))
+	t.Cleanup(lose)
+	c.Term = &Term{Number: number, Held: held}
+	return lose
+}
+
+func TestTerm_nothing_is_published_or_committed_after_it(t *testing.T) {
+	api, log, store := newAPIServer(t, 10), newFakeLog(), &closableStore{}
+	var lose context.CancelFunc
+	b := runBridge(t, api, log, store, func(c *Config) { lose = under(t, c, 1) })
+	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	api.add(1)
+	waitFor(t, "an event that a commit is to follow", func() bool { return len(log.lines()) == 3 })
+	gate := make(chan struct{})
+	log.set(func() { log.gate = gate })
+	api.add(20)
+	s := b.only(t)
+	waitFor(t, "the events", func() bool { return s.tracker.Pending() >= 20 })
+	lose()
+	store.closed.Store(true)
+	began := time.Now()
+	if err := <-b.ended; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it went on for %v", took)
+	}
+	close(gate)
+	log.wg.Wait()
+	if n := len(log.lines()); n != 3 {
+		t.Errorf("%d messages are in the log, want the 3 from before", n)
+	}
+	if n := store.late.Load(); n != 0 {
+		t.Errorf("%d commits after the term, want none", n)
+	}
+}
+
+// closableStore counts the commits that come when it is closed.
+type closableStore struct {
+	memoryStore
+	closed atomic.Bool
+	late   atomic.Int64
+}
+
+func (s *closableStore) Commit(ctx context.Context, b *checkpoint.Batch) error {
+	if s.closed.Load() {
+		s.late.Add(1)
+	}
+	return s.memoryStore.Commit(ctx, b)
+}
+
+// A lease that was deleted counts from 1 again.
+func TestTerm_events_carry_a_number_that_rises_whatever_the_lease_says(t *testing.T) {
+	api, log, store := newAPIServer(t, 10), newFakeLog(), &memoryStore{}
+	want := []string{}
+	for _, c := range []struct {
+		lease int64
+		want  string
+	}{{3, "3"}, {4, "4"}, {1, "5"}, {2, "6"}, {20, "20"}} {
+		b := runBridge(t, api, log, store, func(of *Config) { under(t, of, c.lease) })
+		s := b.only(t)
+		waitFor(t, "the first list", func() bool { return len(log.lines()) >= 2 })
+		had := len(log.lines())
+		api.add(1)
+		waitFor(t, "the event", func() bool { return len(log.lines()) == had+1 && s.tracker.Pending() == 0 })
+		if err := b.stop(); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, c.want)
+		log.set(func() {
+			if got := attribute(&log.log[had], "writerepoch"); got != c.want {
+				t.Errorf("in term %d of the lease, after %v, events carry %q, want %q", c.lease, want, got, c.want)
+			}
+		})
+	}
+}
+
+// Two processes publish the same, each sure that it leads, and the broker has forgotten ids: what the log says last of an object decides.
+func TestTerm_a_writer_that_does_not_know_of_the_next_one_changes_nothing(t *testing.T) {
+	for seed := range uint64(20) {
+		log := newFakeLog()
+		random := rand.New(rand.NewPCG(seed, 5))
+		writers := []*rig{start(t, log, &memoryStore{}), start(t, log, &memoryStore{})}
+		streams := make([]*stream, len(writers))
+		for i, w := range writers {
+			under(t, w.cfg, int64(i+1))
+			streams[i] = w.stream(nil)
+		}
+		did := history{}
+		at := make([]int, len(writers))
+		var frames []source.Ident
+		for v := 1; v <= 200; v++ {
+			name := "o" + strconv.Itoa(random.IntN(4))
+			did[name] = append(did[name], strconv.Itoa(v))
+			frames = append(frames, source.Ident{Name: name, ResourceVersion: strconv.Itoa(v)})
+		}
+		for at[0] < len(frames) || at[1] < len(frames) {
+			i := random.IntN(2)
+			for range random.IntN(30) {
+				if at[i] < len(frames) {
+					f := frames[at[i]]
+					send(t, streams[i], source.Updated, f.Name, "u-"+f.Name, f.ResourceVersion, source.ReasonWatch)
+					at[i]++
+				}
+			}
+			if random.IntN(3) == 0 {
+				writers[i].settle()
+			}
+			log.forgetIDs()
+		}
+		for _, w := range writers {
+			w.settle()
+		}
+		for _, w := range writers {
+			_ = w.stop()
+		}
+		did.check(t, log)
+	}
+}
