@@ -54,6 +54,8 @@ type Reader struct {
 	Observer Observer
 	// Watches are those that the reader shares with others; nil: its watch is its own.
 	Watches *Watches
+	// Holds may have what a watch would begin with; nil: there is nothing.
+	Holds *Holds
 	// Recovery bounds what is read back where a watch cannot go on; the zero Recovery turns that off.
 	Recovery Recovery
 	// Owed is a list that an earlier Run has not come to the end of.
@@ -89,7 +91,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := &wire{
-		client: r.Client, stream: r.Stream, feed: r.Feed, history: r.History, observer: r.Observer,
+		client: r.Client, stream: r.Stream, feed: r.Feed, history: r.History, observer: r.Observer, holds: r.Holds,
 		recovery: r.Recovery, again: r.Again, owed: r.Owed, end: r.End, listing: make(chan struct{}, 1), cancel: cancel,
 	}
 	if r.Watches != nil {

@@ -29,7 +29,7 @@ func BenchmarkSharedWatch(b *testing.B) {
 			b.SetBytes(int64(len(object)))
 			b.ReportAllocs()
 			for b.Loop() {
-				e, err := s.event(frame{Type: frameModified, Object: object})
+				e, err := newEvent(&frame{Type: frameModified, Object: object}, true)
 				if err != nil {
 					b.Fatal(err)
 				}

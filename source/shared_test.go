@@ -22,6 +22,7 @@ type company struct {
 	stage   *stage
 	client  *Client
 	watches *Watches
+	holds   *Holds
 	ctx     context.Context //nolint:containedctx // that of the test
 	running sync.WaitGroup
 }
@@ -68,7 +69,7 @@ func (c *company) join(namespace, resume string) *member {
 	}
 	stream := configMaps
 	stream.Namespace = namespace
-	reader := Reader{Client: c.client, Watches: c.watches, Stream: stream, Feed: m, History: m, Observer: m}
+	reader := Reader{Client: c.client, Watches: c.watches, Holds: c.holds, Stream: stream, Feed: m, History: m, Observer: m}
 	c.running.Go(func() {
 		if err := reader.Run(ctx); err != nil {
 			c.t.Error(err)

@@ -21,8 +21,13 @@ type event struct {
 
 func (e *event) size() int64 { return int64(held(len(e.body.Bytes()))) }
 
-// event copies a frame. The error may be the API server's own, which it has sent in a frame.
-func (s *sharedWatch) event(f frame) (e event, err error) {
+// newEvent copies a frame, or takes a reference to one that is shared already. The error may be the API server's own, which it has sent in a frame.
+func newEvent(f *frame, namespaced bool) (e event, err error) {
+	if f.shared != nil {
+		e = *f.shared
+		e.body.Retain()
+		return e, nil
+	}
 	e.kind = f.Type
 	switch f.Type {
 	case frameError:
@@ -30,7 +35,7 @@ func (s *sharedWatch) event(f frame) (e event, err error) {
 	case frameBookmark:
 		e.identity.ResourceVersion, err = parseVersion(f.Object)
 	default:
-		e.identity, err = parseObject(f.Object, s.scope.Namespaced)
+		e.identity, err = parseObject(f.Object, namespaced)
 	}
 	if err != nil {
 		return e, err

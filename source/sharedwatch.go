@@ -153,7 +153,7 @@ func (s *sharedWatch) read(ctx context.Context) error {
 		if err != nil {
 			return overdue(conn, err)
 		}
-		e, err := s.event(f)
+		e, err := newEvent(&f, s.scope.Namespaced)
 		if err != nil {
 			return err
 		}

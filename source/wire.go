@@ -25,8 +25,9 @@ type wire struct {
 	observer Observer
 	recovery Recovery
 	again    <-chan string
-	// membership is nil where watches are not shared.
+	// membership is nil where watches are not shared, holds where nothing was recorded.
 	membership *membership
+	holds      *Holds
 	owed       Owed
 	end        <-chan struct{}
 

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// standsBy has a company record what comes behind version 10.
+func (c *company) standsBy(limit int64) (leave func()) {
+	c.holds = NewHolds(c.client, c.watches, limit)
+	c.holds.Keep(map[Stream]string{configMaps: "10"})
+	ctx, end := context.WithCancel(c.ctx)
+	done := make(chan struct{})
+	c.running.Go(func() {
+		defer close(done)
+		if err := c.holds.Run(ctx); err != nil {
+			c.t.Error(err)
+		}
+		if n := c.holds.Bytes(); n != 0 {
+			c.t.Errorf("%d bytes are left", n)
+		}
+	})
+	return func() {
+		end()
+		<-done
+	}
+}
+
+// recorded waits until a version was recorded.
+func (c *company) recorded(version int) {
+	c.t.Helper()
+	c.wait(fmt.Sprintf("recorded up to %d", version), func() bool {
+		c.holds.mu.Lock()
+		defer c.holds.mu.Unlock()
+		k := c.holds.holds[configMaps]
+		return k != nil && k.last >= uint64(version)
+	})
+}
+
+func TestHolds_show_what_the_API_server_has_forgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		c := newCompany(t, s)
+		c.standsBy(1 << 20)
+		for range 500 {
+			s.write("default", 100)
+		}
+		c.recorded(510)
+		s.change(func() { s.compacted = 509 })
+		c.holds.HandOver()
+		m := c.join("", "60")
+		c.saw(m, 450)
+		s.write("default", 1)
+		c.saw(m, 451)
+		c.check(m, 60, "")
+		if n := m.counted("expired"); n != 0 {
+			t.Errorf("a watch has expired %d times", n)
+		}
+		c.wait("nothing is recorded any more", func() bool { return c.holds.Bytes() == 0 })
+		c.watch(map[string]int{"": 1})
+	})
+}
+
+func TestHolds_forget_what_the_position_has_passed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		c := newCompany(t, s)
+		end := c.standsBy(1 << 20)
+		for range 100 {
+			s.write("default", 100)
+		}
+		c.recorded(110)
+		all := c.holds.Bytes()
+		c.holds.Keep(map[Stream]string{configMaps: "60"})
+		if half := c.holds.Bytes(); half != all/2 {
+			t.Errorf("%d bytes of %d are left of half the events", half, all)
+		}
+		c.holds.Keep(map[Stream]string{configMaps: "110"})
+		if n := c.holds.Bytes(); n != 0 {
+			t.Errorf("%d bytes are left of nothing", n)
+		}
+		if k := c.holds.take(configMaps, "59"); k != nil {
+			t.Error("what is forgotten is offered")
+		}
+		c.holds.Keep(nil)
+		c.watch(map[string]int{})
+		end()
+	})
+}
+
+func TestHolds_are_bounded_and_go_on_when_there_is_room(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 256 << 10
+		s := newStage()
+		c := newCompany(t, s)
+		c.standsBy(limit)
+		for range 100 {
+			s.write("default", 16<<10)
+		}
+		for range 100 {
+			<-time.After(100 * time.Millisecond)
+			if n := c.holds.Bytes(); n > limit {
+				t.Fatalf("%d bytes are recorded, of at most %d", n, limit)
+			}
+		}
+		if n := c.holds.Bytes(); n < limit/2 {
+			t.Errorf("only %d bytes are recorded", n)
+		}
+		c.holds.Keep(map[Stream]string{configMaps: "15"})
+		<-time.After(time.Minute)
+		s.change(func() { s.compacted = 109 })
+		c.holds.HandOver()
+		m := c.join("", "15") // what was not recorded yet comes by the watch that records
+		c.saw(m, 95)
+		c.check(m, 15, "")
+		if n := m.counted("expired"); n != 0 {
+			t.Errorf("a watch has expired %d times", n)
+		}
+	})
+}
+
+func TestHolds_end_where_the_API_server_can_show_no_more_until_the_position_has_passed_them(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		c := newCompany(t, s)
+		c.standsBy(1 << 20)
+		for range 10 {
+			s.write("default", 100)
+		}
+		c.recorded(20)
+		s.write("default", 100)
+		s.change(func() { s.cuts++; s.compacted = 21 })
+		c.holds.Keep(map[Stream]string{configMaps: "16"})
+		<-time.After(10 * time.Minute)
+		c.holds.mu.Lock()
+		last := c.holds.holds[configMaps].last
+		c.holds.mu.Unlock()
+		if last != 20 {
+			t.Errorf("it is recorded up to %d, want 20, where the connection was lost", last)
+		}
+		c.holds.Keep(map[Stream]string{configMaps: "21"})
+		<-time.After(time.Minute)
+		s.write("default", 100)
+		c.recorded(22)
+		c.holds.HandOver()
+		m := c.join("", "21")
+		c.saw(m, 1)
+		c.check(m, 21, "")
+	})
+}
+
+// etcd was restored from a backup of before 18, and has got further since: what follows there is not put behind what was recorded.
+func TestHolds_end_where_the_history_is_another_one(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		c := newCompany(t, s)
+		c.standsBy(1 << 20)
+		for range 10 {
+			s.write("default", 100)
+		}
+		c.recorded(20)
+		s.change(func() {
+			s.cuts++
+			for i := 7; i < len(s.writes); i++ {
+				s.writes[i].name = "other" + strconv.Itoa(i)
+			}
+		})
+		s.write("default", 100)
+		<-time.After(10 * time.Minute)
+		c.holds.mu.Lock()
+		defer c.holds.mu.Unlock()
+		if last := c.holds.holds[configMaps].last; last != 20 {
+			t.Errorf("it is recorded up to %d, want 20, where the history ended", last)
+		}
+	})
+}
+
+func TestHolds_drop_what_nobody_takes_over(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		c := newCompany(t, s)
+		c.standsBy(1 << 20)
+		s.write("default", 100)
+		c.recorded(11)
+		c.holds.HandOver()
+		<-time.After(2 * unusedAfter)
+		if n := c.holds.Bytes(); n != 0 {
+			t.Errorf("%d bytes are left", n)
+		}
+		c.watch(map[string]int{})
+	})
+}
+
+// Whatever happens between, a reader that takes over sees all that follows its position, in order.
+func TestHolds_and_what_follows_are_the_whole(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := rapid.SliceOfN(rapid.IntRange(0, 9), 1, 60).Draw(rt, "steps")
+		limit := rapid.SampledFrom([]int64{8 << 10, 1 << 20}).Draw(rt, "limit")
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage()
+			s.timeouts = true
+			c := newCompany(t, s)
+			c.standsBy(limit)
+			position, m, from := 10, (*member)(nil), 0
+			for _, step := range steps {
+				s.mu.Lock()
+				now := s.now()
+				s.mu.Unlock()
+				switch {
+				case step < 4:
+					s.write("default", 1000*step)
+				case step == 4:
+					s.bookmark()
+				case step == 5 && m == nil:
+					position += (now - position) / 2
+					c.holds.Keep(map[Stream]string{configMaps: strconv.Itoa(position)})
+				case step == 6:
+					s.change(func() { s.cuts++ })
+				case step == 7:
+					<-time.After(time.Second)
+				case step == 8:
+					<-time.After(6 * time.Minute)
+				case m == nil:
+					c.holds.HandOver()
+					m, from = c.join("", strconv.Itoa(position)), position
+				}
+			}
+			if m == nil {
+				c.holds.HandOver()
+				m, from = c.join("", strconv.Itoa(position)), position
+			}
+			s.write("default", 1)
+			<-time.After(30 * time.Minute)
+			c.check(m, from, "")
+		})
+		if t.Failed() {
+			rt.FailNow()
+		}
+	})
+}
