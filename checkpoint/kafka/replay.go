@@ -24,7 +24,9 @@ type replay struct {
 	path, topic string
 	partition   int32
 	prefix      string
-	patience    time.Duration
+	// rowless: rows are passed over.
+	rowless  bool
+	patience time.Duration
 
 	// next is the offset to go on from.
 	next int64
