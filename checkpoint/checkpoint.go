@@ -192,6 +192,12 @@ func (e *ForeignError) Error() string {
 // Permanent implements what [IsPermanent] asks for.
 func (*ForeignError) Permanent() bool { return true }
 
+// IsTaken reports whether a store's error says that another process has opened the store since. Such an error has a method Taken that returns true.
+func IsTaken(err error) bool {
+	var t interface{ Taken() bool }
+	return errors.As(err, &t) && t.Taken()
+}
+
 // IsPermanent reports whether a store's error stays however often what failed is tried again: somebody has to do something first. Such an error has a
 // method Permanent that returns true.
 func IsPermanent(err error) bool {

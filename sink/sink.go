@@ -193,7 +193,12 @@ func (e *ConflictError) Error() string {
 // UnusableError says that a broker's stream or topic must not be used, and what to do about it.
 type UnusableError struct {
 	Target, Reason, Advice string
+	// Overtaken: another writer has taken this one's place.
+	Overtaken bool
 }
+
+// Taken reports whether another writer has taken this one's place.
+func (e *UnusableError) Taken() bool { return e.Overtaken }
 
 // Error implements error.
 func (e *UnusableError) Error() string {

@@ -19,6 +19,9 @@ func (e *TakenError) Error() string {
 // Permanent implements what [checkpoint.IsPermanent] asks for.
 func (*TakenError) Permanent() bool { return true }
 
+// Taken implements what [checkpoint.IsTaken] asks for.
+func (*TakenError) Taken() bool { return true }
+
 // Unwrap returns what it was noticed by.
 func (e *TakenError) Unwrap() error { return e.Err }
 

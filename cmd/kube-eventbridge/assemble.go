@@ -39,9 +39,29 @@ func (p *process) publish(ctx context.Context) error {
 		}
 		return err
 	}
-	return p.open(uid, servers, func(pipelines []bridge.Config) error {
-		return p.bridge(ctx, servers, pipelines)
+	return p.beside(ctx, func(ctx context.Context) error {
+		if p.cfg.LeaderElection != nil {
+			return p.stand(ctx, uid)
+		}
+		return p.open(uid, servers, func(pipelines []bridge.Config) error {
+			return p.bridge(ctx, servers, pipelines)
+		})
 	})
+}
+
+// beside runs what tells of resources and namespaces that come and go, until work has ended.
+func (p *process) beside(ctx context.Context, work func(context.Context) error) error {
+	g, told := errgroup.WithContext(ctx)
+	told, stop := context.WithCancel(told)
+	g.Go(func() error { return p.catalog.Run(told) })
+	if selectsNamespaces(p.cfg) {
+		g.Go(func() error { return p.namespaces.Run(told) })
+	}
+	g.Go(func() error {
+		defer stop()
+		return work(told)
+	})
+	return g.Wait()
 }
 
 // open calls use with the pipelines, whose checkpoints in files are open until it returns, those in Kafka and NATS from when they are read. As a checkpoint is open in one process only, the
@@ -108,13 +128,14 @@ func (p *process) serving(ctx context.Context, servers map[string]*embedded.Serv
 	return true
 }
 
-// run runs the pipelines, and what tells them of resources that come and go.
+// run runs the pipelines.
 func (p *process) run(ctx context.Context, pipelines []bridge.Config) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return p.catalog.Run(ctx) })
-	if selectsNamespaces(p.cfg) {
-		g.Go(func() error { return p.namespaces.Run(ctx) })
-	}
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.pipelines = nil
+	}()
 	for _, c := range pipelines {
 		pipeline := bridge.New(c)
 		p.mu.Lock()

@@ -22,10 +22,7 @@ import (
 
 // restConfig finds the API server as kubectl does.
 func restConfig(k config.Kubernetes) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = k.Kubeconfig
-	rules.WarnIfAllMissing = false // said below, and better
-	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: k.Context})
+	loaded, rules := loadedConfig(k)
 	cfg, err := loaded.ClientConfig()
 	if err != nil {
 		return nil, usagef("find the API server: %w", explained(err, k, rules))
@@ -34,6 +31,20 @@ func restConfig(k config.Kubernetes) (*rest.Config, error) {
 	cfg.QPS, cfg.Timeout = -1, 0
 	cfg.UserAgent = "kube-eventbridge/" + build().Version
 	return cfg, nil
+}
+
+func loadedConfig(k config.Kubernetes) (clientcmd.ClientConfig, *clientcmd.ClientConfigLoadingRules) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = k.Kubeconfig
+	rules.WarnIfAllMissing = false // said elsewhere, and better
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: k.Context}), rules
+}
+
+// ownNamespace returns the namespace of the Pod, or of the kubeconfig's context.
+func ownNamespace(k config.Kubernetes) (string, error) {
+	loaded, _ := loadedConfig(k)
+	namespace, _, err := loaded.Namespace()
+	return namespace, err
 }
 
 // explained says which file and which context err is about, and what to set.

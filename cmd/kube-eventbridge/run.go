@@ -150,6 +150,7 @@ type process struct {
 	apiServer string        // its URL, without a user
 	out       *streams
 	log       *slog.Logger
+	api       *rest.Config
 	client    *source.Client
 	discovery *source.Discovery
 	catalog   *source.Catalog
@@ -162,6 +163,8 @@ type process struct {
 
 	mu        sync.Mutex
 	pipelines []*bridge.Pipeline
+	// standing is nil where no other process can lead.
+	standing  *standing
 	unstarted error // what the API server last refused, or nil
 }
 
@@ -215,7 +218,7 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 func (p *process) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(resync.Path, resync.Handler(p.cfg.Server.Listen, p.running))
-	mux.Handle("/", bridge.Handler(p.registry, p.running, p.startError))
+	mux.Handle("/", bridge.Handler(p.registry, p.running, p.idle))
 	return mux
 }
 
@@ -229,7 +232,7 @@ func (p *process) reach() error {
 	if err != nil {
 		return fmt.Errorf("address of the API server: %w", err)
 	}
-	p.host, at.User = at.Host, nil
+	p.api, p.host, at.User = api, at.Host, nil
 	p.apiServer = at.String()
 	if p.discovery, err = source.NewDiscovery(api); err != nil {
 		return err
@@ -270,11 +273,18 @@ func (p *process) running() []*bridge.Pipeline {
 	return append([]*bridge.Pipeline(nil), p.pipelines...)
 }
 
-// startError returns why the last question for the cluster had no answer; nil before the first and after a success.
-func (p *process) startError() error {
+// idle says why there are no pipelines, and whether that is as it should be.
+func (p *process) idle() (line string, ready bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.unstarted
+	switch {
+	case p.standing != nil:
+		return p.standing.idle()
+	case p.unstarted != nil:
+		return "starting: " + p.unstarted.Error(), false
+	default:
+		return "starting: the API server has not answered yet", false
+	}
 }
 
 func (p *process) setStartError(err error) {

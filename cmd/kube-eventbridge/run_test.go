@@ -18,7 +18,6 @@ import (
 	"sync"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
@@ -181,11 +180,15 @@ func readyz(t *testing.T, log string) string {
 	return fmt.Sprintf("%d %s %v", answer.StatusCode, text, err)
 }
 
-func TestStartError_is_that_of_the_last_question(t *testing.T) {
+func TestIdle_says_what_the_last_question_was_answered(t *testing.T) {
 	p := &process{log: slog.New(slog.DiscardHandler)}
-	var errs []error // one for each question, from before it
+	var lines []string // one for each question, from before it
+	idle := func() string {
+		line, ready := p.idle()
+		return fmt.Sprint(line, ready)
+	}
 	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
-		if errs = append(errs, p.startError()); len(errs) == 1 {
+		if lines = append(lines, idle()); len(lines) == 1 {
 			forbid(w)
 			return
 		}
@@ -197,11 +200,12 @@ func TestStartError_is_that_of_the_last_question(t *testing.T) {
 	}
 	defer p.client.CloseIdleConnections()
 	uid, err := p.cluster(t.Context())
-	if err != nil || uid == "" || len(errs) != 2 {
-		t.Fatal(uid, err, errs)
+	if err != nil || uid == "" || len(lines) != 2 {
+		t.Fatal(uid, err, lines)
 	}
-	if errs[0] != nil || !apierrors.IsForbidden(errs[1]) || p.startError() != nil {
-		t.Errorf("before the first question %v, before the second %v, after it %v", errs[0], errs[1], p.startError())
+	const before = "starting: the API server has not answered yetfalse"
+	if lines[0] != before || !strings.Contains(lines[1], "not for the bridge") || idle() != before {
+		t.Errorf("before the first question %q, before the second %q, after it %q", lines[0], lines[1], idle())
 	}
 }
 

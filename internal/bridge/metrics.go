@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -77,11 +78,23 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // Watches registers metrics of watches that are shared.
 func (m *Metrics) Watches(reg prometheus.Registerer, w *source.Watches) {
-	gauge := func(name, help string, value func() float64) {
-		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, value))
-	}
-	gauge("shared_watches", "Watches that several streams may read.", func() float64 { return float64(w.Shared()) })
-	gauge("shared_bytes", "Bytes held by shared watches for streams that have not read them yet, or join.", func() float64 { return float64(w.Held()) })
+	gauge(reg, "shared_watches", "Watches that several streams may read.", func() float64 { return float64(w.Shared()) })
+	gauge(reg, "shared_bytes", "Bytes held by shared watches for streams that have not read them yet, or join.", func() float64 { return float64(w.Held()) })
+}
+
+// Election registers metrics of a process that may lead, and records recorded bytes while another one does.
+func (m *Metrics) Election(reg prometheus.Registerer, leads func() bool, recorded func() int64) {
+	gauge(reg, "leader", "1 while this process leads, else 0.", func() float64 {
+		if leads() {
+			return 1
+		}
+		return 0
+	})
+	gauge(reg, "standby_bytes", "Bytes recorded behind the positions of the process that leads.", func() float64 { return float64(recorded()) })
+}
+
+func gauge(reg prometheus.Registerer, name, help string, value func() float64) {
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, value))
 }
 
 // Describe implements prometheus.Collector.
@@ -138,6 +151,13 @@ func (m *Metrics) add(p *Pipeline) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pipelines = append(m.pipelines, p)
+}
+
+// remove ends the gauges of a pipeline that has ended. What was counted stays.
+func (m *Metrics) remove(p *Pipeline) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pipelines = slices.DeleteFunc(slices.Clone(m.pipelines), func(o *Pipeline) bool { return o == p })
 }
 
 // streamMetrics are the series of one stream.

@@ -77,7 +77,7 @@ func (s *stream) histories(ctx context.Context, end <-chan struct{}) error {
 	}
 	for {
 		reader := source.Reader{
-			Client: p.cfg.Client, Watches: p.cfg.Watches, Stream: s.Stream, Feed: s, History: s, Observer: s.status, Recovery: p.cfg.Recovery, Owed: s.owed(),
+			Client: p.cfg.Client, Watches: p.cfg.Watches, Holds: p.cfg.Holds, Stream: s.Stream, Feed: s, History: s, Observer: s.status, Recovery: p.cfg.Recovery, Owed: s.owed(),
 			Again: s.again, End: end,
 		}
 		err := reader.Run(ctx)

@@ -155,7 +155,7 @@ func (*unreadable) Load(context.Context) (*checkpoint.State, error) {
 
 func (b *bridge) get(path string) (int, string) {
 	w := httptest.NewRecorder()
-	Handler(b.registry, func() []*Pipeline { return []*Pipeline{b.Pipeline} }, func() error { return nil }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	Handler(b.registry, func() []*Pipeline { return []*Pipeline{b.Pipeline} }, func() (string, bool) { return "starting", false }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 	return w.Code, w.Body.String()
 }
 

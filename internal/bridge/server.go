@@ -13,15 +13,17 @@ import (
 
 // Handler serves /metrics, and for people / as text. /livez answers as long as the process can answer. /readyz is 200 when every
 // stream watches and has its first list in the log, and neither a watch nor a broker nor the checkpoint has failed for [unreadyAfter]; else it is 503 and says
-// in a line each what is missing. A stream of a wildcard that may not be read, or is not to be had, does not count: 200 names it in a line. No pipelines means that they are yet to be made; starting says why that takes long, or nil.
-func Handler(g prometheus.Gatherer, pipelines func() []*Pipeline, starting func() error) http.Handler {
+// in a line each what is missing. A stream of a wildcard that may not be read, or is not to be had, does not count: 200 names it in a line. Where there are no pipelines, idle says in a line why,
+// and whether the process is as it should be.
+func Handler(g prometheus.Gatherer, pipelines func() []*Pipeline, idle func() (line string, ready bool)) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(g, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		all := pipelines()
 		if len(all) == 0 {
-			_, _ = fmt.Fprintln(w, notStarted(starting()))
+			line, _ := idle()
+			_, _ = fmt.Fprintln(w, line)
 		}
 		writePage(w, all)
 	})
@@ -30,9 +32,13 @@ func Handler(g prometheus.Gatherer, pipelines func() []*Pipeline, starting func(
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		all := pipelines()
-		var problems []string
+		var problems, notes []string
 		if len(all) == 0 {
-			problems = []string{notStarted(starting())}
+			if line, ready := idle(); ready {
+				notes = []string{line}
+			} else {
+				problems = []string{line}
+			}
 		}
 		for _, p := range all {
 			problems = append(problems, p.unready()...)
@@ -42,21 +48,14 @@ func Handler(g prometheus.Gatherer, pipelines func() []*Pipeline, starting func(
 			_, _ = fmt.Fprintln(w, strings.Join(problems, "\n"))
 			return
 		}
-		_, _ = fmt.Fprintln(w, "ok")
 		for _, p := range all {
-			for _, line := range p.degraded() {
-				_, _ = fmt.Fprintln(w, line)
-			}
+			notes = append(notes, p.degraded()...)
+		}
+		for _, line := range append([]string{"ok"}, notes...) {
+			_, _ = fmt.Fprintln(w, line)
 		}
 	})
 	return mux
-}
-
-func notStarted(err error) string {
-	if err == nil {
-		return "starting: the API server has not answered yet"
-	}
-	return "starting: " + err.Error()
 }
 
 // unready returns what keeps the pipeline from being ready, a line for each thing.

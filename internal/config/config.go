@@ -11,6 +11,8 @@ type Config struct {
 	Cluster    string     `yaml:"cluster"`
 	Kubernetes Kubernetes `yaml:"kubernetes"`
 	Pipelines  []Pipeline `yaml:"pipelines"`
+	// LeaderElection is nil where one process alone has this configuration.
+	LeaderElection *LeaderElection `yaml:"leaderElection"`
 	// DataDir is where state is kept; see [Config.StateDir] for what empty means.
 	DataDir string `yaml:"dataDir"`
 	Buffer  Buffer `yaml:"buffer"`

@@ -199,13 +199,17 @@ func (c *Config) StoreDir(e *Embedded) (string, error) {
 }
 
 // BufferShare returns p's part of the common buffer: what it asks for, else an equal part of what the others that
-// ask, and [Config.SharedBuffer], leave.
+// ask, and [Config.SharedBuffer], leave. With leader election it is half of that: see [Config.StandbyShare].
 func (c *Config) BufferShare(p *Pipeline) Size {
-	if p.Buffer.MaxBytes != 0 {
-		return p.Buffer.MaxBytes
+	share := p.Buffer.MaxBytes
+	if share == 0 {
+		rest, n := c.unclaimed()
+		share = (rest - min(c.SharedBuffer(), rest/2)) / max(n, 1)
 	}
-	rest, n := c.unclaimed()
-	return (rest - min(c.SharedBuffer(), rest/2)) / max(n, 1)
+	if c.LeaderElection != nil {
+		share /= 2
+	}
+	return share
 }
 
 // minShared is what may wait for streams that share a watch even where pipelines ask for all of the buffer.
@@ -220,7 +224,7 @@ func (c *Config) SharedBuffer() Size {
 			shares = shares || len(r.Namespaces) > 1 || r.NamespaceSelector != ""
 		}
 	}
-	if !shares {
+	if !shares && c.LeaderElection == nil {
 		return 0
 	}
 	return max(c.Buffer.MaxBytes/16, minShared)

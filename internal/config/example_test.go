@@ -106,6 +106,8 @@ func TestExample_shows_the_defaults(t *testing.T) {
 	p.Checkpoint.NATS.setDefaults()
 	p.Sink.Embedded.setDefaults()
 	want.Pipelines = []Pipeline{p}
+	want.LeaderElection = new(LeaderElection)
+	want.LeaderElection.setDefaults()
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\n%+v\n%+v\n%+v\nwant\n%+v", got, got.Pipelines[0].Sink.NATS, got.Pipelines[0].Sink.Kafka, got.Pipelines[0].Sink.Embedded, want)
 	}

@@ -34,6 +34,7 @@ func (c *Config) check() (issues, warnings []issue) {
 	v.pipelines(c)
 	v.homes(c)
 	v.listeners(c)
+	v.election(c)
 	return v.issues, v.warnings
 }
 

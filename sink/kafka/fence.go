@@ -90,7 +90,8 @@ func (s *Sink) nextEpoch(ctx context.Context) error {
 func (s *Sink) fenced(topic string, cause error) error {
 	return &sink.UnusableError{
 		Target: "topic " + topic, Reason: fmt.Sprintf("another process publishes for pipeline %s of cluster %s (%v)", s.cfg.Pipeline, s.cfg.Cluster, cause),
-		Advice: "run one bridge for a pipeline, or give this pipeline another name",
+		Advice:    "run one bridge for a pipeline, or give this pipeline another name",
+		Overtaken: true,
 	}
 }
 

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
+)
+
+// standing is a process of which another one may lead.
+type standing struct {
+	*election.Candidate
+	by *standby
+}
+
+// idle says what the process does while it does not lead.
+func (s *standing) idle() (line string, ready bool) {
+	switch {
+	case s.Leads():
+		return "starting: this process leads since a moment ago", false
+	case s.Err() != nil:
+		return "standing by: lease: " + s.Err().Error(), false
+	case s.by.problem() != nil:
+		return "standing by: " + s.by.problem().Error(), false
+	case s.Leader() == "":
+		return "standing by: nobody leads yet", true
+	default:
+		return "standing by: " + s.Leader() + " leads", true
+	}
+}
+
+// stand publishes while this process leads, and records what it would need for that while it does not, until ctx ends.
+func (p *process) stand(ctx context.Context, uid string) (err error) {
+	candidate, err := p.candidate()
+	if err != nil {
+		return err
+	}
+	by, err := p.newStandby(uid)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, by.close()) }()
+	p.mu.Lock()
+	p.standing = &standing{Candidate: candidate, by: by}
+	p.mu.Unlock()
+	p.metrics.Election(p.registry, candidate.Leads, by.recorded)
+	by.begin(ctx)
+	return candidate.Run(ctx, func(ctx context.Context, t election.Term) error {
+		holds := by.handOver()
+		err := p.open(uid, nil, func(pipelines []bridge.Config) error {
+			for i := range pipelines {
+				pipelines[i].Term, pipelines[i].Holds = &bridge.Term{Number: t.Number, Held: t.Held}, holds[i]
+			}
+			return p.bridge(ctx, nil, pipelines)
+		})
+		by.end()
+		if p.overtaken(t, err) {
+			err = nil
+		}
+		if err == nil && ctx.Err() == nil {
+			by.begin(ctx)
+		}
+		return err
+	})
+}
+
+// overtaken reports whether an error says no more than that another process leads by now: that is found out here when the lease is looked at next.
+func (p *process) overtaken(t election.Term, err error) bool {
+	if !checkpoint.IsTaken(err) {
+		return false
+	}
+	select {
+	case <-t.Held.Done():
+		p.log.Warn("another process has taken over", "err", err)
+		return true
+	case <-time.After(2*p.cfg.LeaderElection.RetryPeriod + time.Second):
+		return false
+	}
+}
+
+// candidate makes the candidate for the lease.
+func (p *process) candidate() (*election.Candidate, error) {
+	c := p.cfg.LeaderElection
+	namespace := c.ResourceNamespace
+	if namespace == "" {
+		var err error
+		if namespace, err = ownNamespace(p.cfg.Kubernetes); err != nil {
+			return nil, fmt.Errorf("find the namespace of the lease: %w; set leaderElection.resourceNamespace", err)
+		}
+	}
+	client, err := coordination.NewForConfig(p.api)
+	if err != nil {
+		return nil, fmt.Errorf("lease %s: %w", c.ResourceName, err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, errors.Join(errors.New("name this process for the lease"), err)
+	}
+	return election.New(election.Config{
+		Client: client.Leases(namespace), Name: c.ResourceName, Identity: host + "_" + rand.Text()[:8],
+		Duration: c.LeaseDuration, Deadline: c.RenewDeadline, Retry: c.RetryPeriod, Log: p.log.With("namespace", namespace),
+	}), nil
+}
