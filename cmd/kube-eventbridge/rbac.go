@@ -30,7 +30,7 @@ func newRBACCommand(s *streams) *cobra.Command {
 		Short: "Print the permissions that a bridge needs in its cluster, and no more",
 		Long: "Print the smallest roles for a configuration file, or for resources as run takes them, as YAML for kubectl apply: list and\n" +
 			"watch of each resource, in all namespaces or in those that are named, and get of the namespace kube-system. For \"*.GROUP\" and \"*\" they allow\n" +
-			"every resource of the group, or of all groups, whatever is excluded, and to watch what defines resources.\n" +
+			"every resource of the group, or of all groups, whatever is excluded, and to watch what defines resources. With leaderElection they allow its lease.\n" +
 			"With --service-account they are bound to it.\n\n" +
 			"Without a cluster it takes plurals of built-in resources, and plural.group of custom ones. Short names, kinds and plurals\n" +
 			"of custom resources alone have to be looked up: name a cluster with --kubeconfig or --context.",
@@ -109,7 +109,27 @@ func printRoles(s *streams, f *rbacFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	return printManifests(s.Out, rbac.Least(reads, f.names))
+	lease, err := leaseOf(cfg, f)
+	if err != nil {
+		return err
+	}
+	return printManifests(s.Out, rbac.Least(reads, lease, f.names))
+}
+
+// leaseOf returns the lease by which processes with a configuration agree; nil where there is one process. Its namespace is the bridge's, where the file does not say another.
+func leaseOf(cfg *config.Config, f *rbacFlags) (*rbac.Lease, error) {
+	e := cfg.LeaderElection
+	switch {
+	case e == nil:
+		return nil, nil //nolint:nilnil // there is none
+	case e.ResourceNamespace != "":
+		return &rbac.Lease{Namespace: e.ResourceNamespace, Name: e.ResourceName}, nil
+	case f.names.Account == "":
+		return nil, usagef("leaderElection has its lease in the namespace of the bridge, which %s does not say: give --service-account and "+
+			"--service-account-namespace, or write leaderElection.resourceNamespace", f.file)
+	default:
+		return &rbac.Lease{Namespace: f.names.AccountNamespace, Name: e.ResourceName}, nil
+	}
 }
 
 func printManifests(w io.Writer, objects []rbac.Object) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
 )
 
@@ -91,12 +92,9 @@ func (p *process) overtaken(t election.Term, err error) bool {
 // candidate makes the candidate for the lease.
 func (p *process) candidate() (*election.Candidate, error) {
 	c := p.cfg.LeaderElection
-	namespace := c.ResourceNamespace
-	if namespace == "" {
-		var err error
-		if namespace, err = ownNamespace(p.cfg.Kubernetes); err != nil {
-			return nil, fmt.Errorf("find the namespace of the lease: %w; set leaderElection.resourceNamespace", err)
-		}
+	namespace, err := leaseNamespace(p.cfg)
+	if err != nil {
+		return nil, err
 	}
 	client, err := coordination.NewForConfig(p.api)
 	if err != nil {
@@ -110,4 +108,16 @@ func (p *process) candidate() (*election.Candidate, error) {
 		Client: client.Leases(namespace), Name: c.ResourceName, Identity: host + "_" + rand.Text()[:8],
 		Duration: c.LeaseDuration, Deadline: c.RenewDeadline, Retry: c.RetryPeriod, Log: p.log.With("namespace", namespace),
 	}), nil
+}
+
+// leaseNamespace returns the namespace of the lease: the file's, or the process's own.
+func leaseNamespace(c *config.Config) (string, error) {
+	if c.LeaderElection.ResourceNamespace != "" {
+		return c.LeaderElection.ResourceNamespace, nil
+	}
+	namespace, err := ownNamespace(c.Kubernetes)
+	if err != nil {
+		return "", fmt.Errorf("find the namespace of the lease: %w; set leaderElection.resourceNamespace", err)
+	}
+	return namespace, nil
 }

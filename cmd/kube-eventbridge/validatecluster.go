@@ -113,7 +113,35 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 			}
 		}
 	}
+	c.checkLease(ctx, client)
 	return uid, nil
+}
+
+// checkLease asks whether the process may stand for its lease.
+func (c *checkup) checkLease(ctx context.Context, client *source.Client) {
+	e := c.cfg.LeaderElection
+	if e == nil {
+		return
+	}
+	const path = "leaderElection"
+	namespace, err := leaseNamespace(c.cfg)
+	if err != nil {
+		add(&c.problems, path, "%v", err)
+		return
+	}
+	for _, verb := range []string{"get", "create", "update"} {
+		a := source.Action{Verb: verb, Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: e.ResourceName}
+		if verb == "create" {
+			a.Name = ""
+		}
+		allowed, err := client.Allowed(ctx, a)
+		switch {
+		case err != nil:
+			add(&c.unreached, path, "the API server does not say whether %s leases is allowed: %v", verb, err)
+		case !allowed:
+			add(&c.problems, path, "the user of the kubeconfig may not %s lease %s in %s; %s", verb, e.ResourceName, scopeName(namespace), granted)
+		}
+	}
 }
 
 // checkPermissions asks whether a resource may be read.

@@ -20,6 +20,9 @@ type Read struct {
 	Namespace string
 }
 
+// Lease is one by which processes agree who leads.
+type Lease struct{ Namespace, Name string }
+
 // Names are what the objects are called, and whom they are for.
 type Names struct {
 	// Role is the name of every role and binding.
@@ -86,8 +89,8 @@ var definitions = []Read{
 
 // Least returns the roles that a bridge needs for what it reads, without any rule that it can do without, and their bindings. Everything but what it reads
 // is a get of the namespace kube-system, whose uid tells clusters apart, and where all resources of a group are read, of the definitions that say which those are; what each
-// authenticated user may do, as discovery, is in no rule.
-func Least(reads []Read, n Names) []Object {
+// authenticated user may do, as discovery, is in no rule. A lease, which may be nil, may be made, and that one be read and changed.
+func Least(reads []Read, lease *Lease, n Names) []Object {
 	var look []Rule
 	if slices.ContainsFunc(reads, func(r Read) bool { return r.Resource == Any }) {
 		reads = append(slices.Clone(reads), definitions...)
@@ -110,10 +113,25 @@ func Least(reads []Read, n Names) []Object {
 	delete(within, "")
 	identify := Rule{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"}}
 	objects := n.grant("", slices.Concat([]Rule{identify}, look, rules(everywhere)))
+	if lease != nil && within[lease.Namespace] == nil {
+		within[lease.Namespace] = nil
+	}
 	for _, namespace := range slices.Sorted(maps.Keys(within)) {
-		objects = append(objects, n.grant(namespace, rules(within[namespace]))...)
+		objects = append(objects, n.grant(namespace, append(rules(within[namespace]), lease.rules(namespace)...))...)
 	}
 	return objects
+}
+
+// rules allow to stand for a lease in a namespace. What is to be made cannot be named.
+func (l *Lease) rules(namespace string) []Rule {
+	if l == nil || l.Namespace != namespace {
+		return nil
+	}
+	groups, leases := []string{"coordination.k8s.io"}, []string{"leases"}
+	return []Rule{
+		{APIGroups: groups, Resources: leases, Verbs: []string{"create"}},
+		{APIGroups: groups, Resources: leases, ResourceNames: []string{l.Name}, Verbs: []string{"get", "update"}},
+	}
 }
 
 // rules allow to read resources: one rule for each group.

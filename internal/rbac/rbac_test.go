@@ -42,7 +42,7 @@ func TestLeast_allows_what_is_read_and_nothing_else(t *testing.T) {
 		{"", "configmaps", "shop"},
 		{"", "pods", "web"},
 	}
-	allowed, bound := said(Least(reads, Names{Role: "r", Account: "bridge"}))
+	allowed, bound := said(Least(reads, nil, Names{Role: "r", Account: "bridge"}))
 	want := " get /namespaces kube-system, list apps/daemonsets, list apps/deployments, watch apps/daemonsets, watch apps/deployments," +
 		"shop list /configmaps,shop watch /configmaps,web list /configmaps,web list /pods,web watch /configmaps,web watch /pods"
 	if got := strings.Join(allowed, ","); got != want {
@@ -51,8 +51,28 @@ func TestLeast_allows_what_is_read_and_nothing_else(t *testing.T) {
 	if got := strings.Join(bound, ","); got != " default/bridge to ClusterRole r,shop default/bridge to Role r,web default/bridge to Role r" {
 		t.Errorf("bound: %s", got)
 	}
-	if _, bound := said(Least(reads, Names{Role: "r"})); bound != nil {
+	if _, bound := said(Least(reads, nil, Names{Role: "r"})); bound != nil {
 		t.Errorf("bound: %s", bound)
+	}
+}
+
+func TestLeast_allows_to_stand_for_a_lease(t *testing.T) {
+	for _, c := range []struct {
+		reads []Read
+		want  string
+	}{
+		{nil, "get /namespaces kube-system"},
+		{[]Read{{"", "pods", "ops"}}, "get /namespaces kube-system,ops list /pods,ops watch /pods"},
+		{[]Read{{"coordination.k8s.io", "leases", ""}}, "get /namespaces kube-system, list coordination.k8s.io/leases, watch coordination.k8s.io/leases"},
+	} {
+		allowed, bound := said(Least(c.reads, &Lease{"ops", "bridge"}, Names{Role: "r", Account: "bridge"}))
+		want := " " + c.want + ",ops create coordination.k8s.io/leases,ops get coordination.k8s.io/leases bridge,ops update coordination.k8s.io/leases bridge"
+		if got := strings.Join(allowed, ","); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+		if got := strings.Join(bound, ","); got != " default/bridge to ClusterRole r,ops default/bridge to Role r" {
+			t.Errorf("bound: %s", got)
+		}
 	}
 }
 
@@ -65,7 +85,7 @@ func TestLeast_has_no_rule_too_many_and_none_too_few(t *testing.T) {
 				rapid.SampledFrom([]string{"", "", "n", "m"}).Draw(rt, "namespace"),
 			}
 		})).Draw(rt, "reads")
-		allowed, _ := said(Least(reads, Names{Role: "r"}))
+		allowed, _ := said(Least(reads, nil, Names{Role: "r"}))
 		want := map[string]bool{" get /namespaces kube-system": true}
 		for _, r := range reads {
 			if slices.Contains(reads, Read{r.Group, r.Resource, ""}) {
@@ -127,7 +147,7 @@ func TestLeast_allows_a_wildcard_all_of_its_group_and_the_definitions(t *testing
 		"all groups":           {[]Read{{Any, Any, ""}, {"x.io", Any, ""}, {"", "pods", "web"}}, look + " list */*, watch */*"},
 		"a group in one place": {[]Read{{"x.io", Any, "web"}, {"x.io", "as", "web"}, {"x.io", "as", "shop"}}, look + definitions + ",shop list x.io/as,shop watch x.io/as,web list x.io/*,web watch x.io/*"},
 	} {
-		allowed, _ := said(Least(c.reads, Names{Role: "r"}))
+		allowed, _ := said(Least(c.reads, nil, Names{Role: "r"}))
 		if got := strings.Join(allowed, ","); got != c.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
 		}
