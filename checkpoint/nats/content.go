@@ -16,10 +16,12 @@ type content struct {
 	log      []byte
 	streams  map[string][]byte
 	rows     map[string]map[string][]byte
+	// rowless: rows are passed over.
+	rowless bool
 }
 
-func newContent() *content {
-	return &content{streams: map[string][]byte{}, rows: map[string]map[string][]byte{}}
+func newContent(rowless bool) *content {
+	return &content{rowless: rowless, streams: map[string][]byte{}, rows: map[string]map[string][]byte{}}
 }
 
 // apply does what the records of a commit say.
@@ -46,9 +48,12 @@ func (c *content) apply(records []byte) error {
 			if rows == nil {
 				return fmt.Errorf("row %q is of no stream", key)
 			}
-			if op == opDrop {
+			switch {
+			case op == opDrop:
 				delete(rows, string(key))
-			} else {
+			case c.rowless:
+				d.Bytes(d.Uvarint())
+			default:
 				rows[string(key)] = d.Bytes(d.Uvarint())
 			}
 		default:
@@ -65,6 +70,9 @@ func (c *content) rowsOf(name string) map[string][]byte {
 	rows := c.rows[name]
 	if rows == nil {
 		rows = map[string][]byte{}
+		if c.rowless {
+			return rows
+		}
 		c.rows[name] = rows
 	}
 	return rows

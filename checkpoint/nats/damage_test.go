@@ -208,11 +208,11 @@ func FuzzMessage(f *testing.F) {
 		if err != nil || !reflect.DeepEqual(again, m) {
 			t.Errorf("%+v became %+v (%v)", m, again, err)
 		}
-		c := newContent()
+		c := newContent(false)
 		if c.apply(m.body) != nil {
 			return
 		}
-		same := newContent()
+		same := newContent(false)
 		if err := same.apply(c.records(nil)); err != nil {
 			t.Errorf("what was made of it is not read: %v", err)
 		}

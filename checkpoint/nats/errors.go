@@ -19,6 +19,9 @@ func (e *TakenError) Error() string {
 // Permanent implements what [checkpoint.IsPermanent] asks for.
 func (*TakenError) Permanent() bool { return true }
 
+// Taken implements what [checkpoint.IsTaken] asks for.
+func (*TakenError) Taken() bool { return true }
+
 // LostError says that the bucket has lost commits that were acknowledged. What it has is older, and good: a new process goes on from there.
 type LostError struct {
 	Path string

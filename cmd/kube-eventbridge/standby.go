@@ -59,6 +59,9 @@ func (p *process) newStandby(uid string) (*standby, error) {
 
 // peeker returns what reads a pipeline's checkpoint, which is one that several processes reach, without taking it over.
 func peeker(c *config.Pipeline, id checkpoint.Identity) (checkpoint.Peeker, error) {
+	if c.Checkpoint.NATS != nil {
+		return natsPeeker(c, id)
+	}
 	return kafkaPeeker(c, id)
 }
 

@@ -70,13 +70,13 @@ func (v *validator) elected(path string, p *Pipeline) {
 		}
 		v.reachable(path, p, "nats")
 	case p.Sink.Kafka != nil:
-		v.reachable(path, p, "kafka")
+		v.reachable(path, p, "kafka, nats")
 	}
 }
 
-// reachable checks that a checkpoint is with the brokers, of which valid is the kind.
+// reachable checks that a checkpoint is in no file.
 func (v *validator) reachable(path string, p *Pipeline, valid string) {
-	if p.Checkpoint.Kafka == nil {
+	if p.Checkpoint.Kafka == nil && p.Checkpoint.NATS == nil {
 		v.add(path+".checkpoint", "a file is on one machine, and leaderElection needs a checkpoint that all processes reach; valid: %s", valid)
 	}
 }
