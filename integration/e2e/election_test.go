@@ -3,11 +3,13 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,16 +17,24 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// elects lets several bridges run with the rig's file.
-const elects = "leaderElection: {resourceNamespace: default, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}\n"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // replica is one of several bridges, with ways of its own to the API server, and to the broker if that is a NATS server.
 type replica struct {
 	*bridge
 	server      string
 	api, broker *forwarder
+}
+
+// elect lets several bridges run with the rig's file.
+func (r *rig) elect() {
+	r.t.Helper()
+	text, err := os.ReadFile(r.config)
+	must(r.t, err)
+	must(r.t, os.WriteFile(r.config, append(text, "leaderElection: {resourceNamespace: default, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}\n"...), 0o600))
 }
 
 // replicas starts n bridges.
@@ -92,20 +102,19 @@ func (p *replica) publishes() bool {
 	return p.leads() && strings.Contains(p.get("/metrics"), "\nkube_eventbridge_stream_watching{")
 }
 
-// leader waits until one of the replicas leads, and returns it and how long that took.
-func leader(t *testing.T, all []*replica, but *replica) (*replica, time.Duration) {
+// leader waits until one of the replicas leads, another one than but.
+func leader(t *testing.T, all []*replica, but *replica) *replica {
 	t.Helper()
-	began := time.Now()
-	for deadline := began.Add(time.Minute); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		for _, p := range all {
 			if p != but && p.publishes() {
-				return p, time.Since(began)
+				return p
 			}
 		}
 		<-time.After(20 * time.Millisecond)
 	}
 	t.Fatal("nobody leads")
-	return nil, 0
+	return nil
 }
 
 // change is what happens to the replica that leads. It returns those that run then, and who of them must not lead any more.
@@ -165,9 +174,7 @@ func TestBridge_with_replicas_on_NATS_loses_repeats_and_misorders_nothing_whatev
 func takeTurns(r *rig) {
 	t := r.t
 	t.Helper()
-	text, err := os.ReadFile(r.config)
-	must(t, err)
-	must(t, os.WriteFile(r.config, append(text, elects...), 0o600))
+	r.elect()
 	all := r.replicas(3)
 	h := &truth{states: map[string][]string{}}
 	leader(t, all, nil)
@@ -184,7 +191,7 @@ func takeTurns(r *rig) {
 			})
 		}
 		waitUntil(t, func() bool { return h.count() >= turn*workers*each+workers*each/4 || t.Failed() })
-		now, _ := leader(t, all, nil)
+		now := leader(t, all, nil)
 		c := changes[turn%len(changes)]
 		began := time.Now()
 		var former *replica
@@ -224,4 +231,54 @@ func checkEpochs(t *testing.T, log []entry) {
 	if len(seen) < 2*len(changes)-2 {
 		t.Errorf("the log has events of %d terms", len(seen))
 	}
+}
+
+// Events are not in the API server's watch cache: when etcd was compacted, nobody can read what lay before, and who has not read it has lost what was created and deleted again.
+func TestBridge_that_takes_over_has_what_the_API_server_has_forgotten(t *testing.T) {
+	r := newRig(t, "[]")
+	r.configureSink(`[{resource: events, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    checkpoint: {nats: {}}", r.broker.url()))
+	r.elect()
+	events := r.kube.CoreV1().Events("default")
+	create := func(name string) {
+		_, err := events.Create(t.Context(), &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, InvolvedObject: corev1.ObjectReference{Namespace: "default", Name: "x", Kind: "Pod"},
+		}, metav1.CreateOptions{})
+		must(t, err)
+	}
+	create("before")
+	all := r.replicas(2)
+	first := leader(t, all, nil)
+	r.awaitStory("default/before", "added")
+	create("committed")
+	r.awaitStory("default/committed", "added")
+	second := without(all, first)[0]
+	r.poll("the second one to read", func() (bool, string) {
+		page := second.get("/readyz")
+		return strings.HasPrefix(page, "200") && strings.Contains(second.get("/metrics"), "kube_eventbridge_standby_bytes"), page
+	})
+	first.signal(syscall.SIGSTOP)
+	const n = 50
+	for i := range n {
+		create(fmt.Sprintf("short-%d", i))
+		must(t, events.Delete(t.Context(), fmt.Sprintf("short-%d", i), metav1.DeleteOptions{}))
+	}
+	r.poll("the second one to have read them", func() (bool, string) {
+		value := regexp.MustCompile(`(?m)^kube_eventbridge_standby_bytes (.*)$`).FindStringSubmatch(second.get("/metrics"))
+		bytes, _ := strconv.ParseFloat(value[1], 64)
+		return bytes > 2*n*1000, value[1] + " bytes"
+	})
+	must(t, r.api.Compact(context.WithoutCancel(t.Context())))
+	first.kill()
+	leader(t, all, first)
+	log := r.awaitStory(fmt.Sprintf("default/short-%d", n-1), "added deleted")
+	for i := range n {
+		if got := story(log, fmt.Sprintf("default/short-%d", i)); got != "added deleted" {
+			t.Errorf("short-%d: the log says %q, want added deleted", i, got)
+		}
+	}
+	if slices.ContainsFunc(log, func(e entry) bool { return e.op == "gap" }) {
+		t.Error("the log has a gap")
+	}
+	mustBeUnique(t, log)
+	second.stop()
 }
