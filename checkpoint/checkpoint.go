@@ -105,6 +105,8 @@ type Log struct {
 	Marks map[int32]uint64
 	// Losses counts how often the log was seen to have lost what it had acknowledged.
 	Losses int
+	// Histories is the greatest History of a stream that has told others.
+	Histories int
 	// Epoch is the greatest number under which one of several writers has written; 0 where there was one only.
 	Epoch int64
 	// Trail are older positions, oldest first.

@@ -118,34 +118,49 @@ func (s *stream) deleteAll(suffix string) (n int) {
 	return n
 }
 
-// forget removes a stream for good. Only its history is remembered, in which the next of its name has to go on. Where the log loses the deletions that ended it, what it has
-// alive brings the stream back ([session.reread]).
+// forget removes a stream for good. Of its history only what the log does not know is remembered, so that the next of its name goes on in it. Where the log loses the deletions
+// that ended it, what it has alive brings the stream back ([session.reread]). Until it is forgotten the stream is open, and is told what others find out.
 func (p *session) forget(ctx context.Context, s *stream) error {
-	p.committing.Lock()
-	p.mu.Lock()
-	p.drop(s)
-	p.mu.Unlock()
-	p.committing.Unlock()
 	return p.insist(ctx, func() error {
 		p.committing.Lock()
 		defer p.committing.Unlock()
 		p.cutTrail(s.name)
+		kept, keep := p.afterlife(s)
 		b := &checkpoint.Batch{Identity: p.cfg.Identity, Log: &p.logged, Forget: []string{s.name}}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.state.Streams, s.name)
-		delete(p.state.Rows, s.name)
-		if kept := (checkpoint.Stream{History: s.saved.History, Undone: s.saved.Undone, Alone: s.saved.Alone}); kept != (checkpoint.Stream{}) {
+		if keep {
 			b.Streams = map[string]checkpoint.Stream{s.name: kept}
-			p.state.Streams[s.name] = kept
 		}
 		if err := p.cfg.Store.Commit(ctx, b); err != nil {
 			return err
 		}
 		p.unlogged = false
 		delete(p.undone, s.name)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.drop(s)
+		delete(p.state.Streams, s.name)
+		delete(p.state.Rows, s.name)
+		if keep {
+			p.state.Streams[s.name] = kept
+		}
 		return nil
 	})
+}
+
+// afterlife returns what has to be remembered of a stream's history, and whether anything has to: not where a stream that nothing is known of begins in a later
+// one. The caller holds committing.
+func (p *session) afterlife(s *stream) (kept checkpoint.Stream, keep bool) {
+	p.mu.Lock()
+	first := p.firstHistory(s.Stream)
+	p.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept = checkpoint.Stream{History: s.saved.History, Undone: s.saved.Undone, Alone: s.saved.Alone}
+	next := kept.History
+	if kept.Undone != "" {
+		next++
+	}
+	return kept, kept != (checkpoint.Stream{}) && next > first
 }
 
 // buryStored ends the stored streams that a spec names where their resources do not exist any more. The error is ctx's, or permanent.

@@ -65,6 +65,11 @@ func (p *session) recall(forgotten map[string]checkpoint.Stream, m *sink.Stored)
 				continue
 			}
 			forgotten[name] = saved
+			if !known {
+				p.mu.Lock()
+				saved.History = p.firstHistory(at)
+				p.mu.Unlock()
+			}
 			saved.Kind, saved.Namespaced, saved.Repair = r.Kind, r.Namespaced, p.furthest(r)
 		}
 		if st.History == saved.History && (saved.Repair == "" || after(st.ResourceVersion, saved.Repair)) {

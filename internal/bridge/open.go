@@ -205,7 +205,10 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 		saved: saved, committed: saved, stored: stored, fingerprint: at.Scope(), losses: p.state.Log.Losses,
 	}
 	s.saved.Kind, s.saved.Namespaced, s.saved.Called = at.Kind, at.Namespaced, spec.calling(at.Resource)
-	s.encodeAs(saved.History)
+	if !stored {
+		s.saved.History = p.firstHistory(at)
+	}
+	s.encodeAs(s.saved.History)
 	s.olds = newOlds(spec, p.packing)
 	s.often.set(logEvery)
 	if saved.Fingerprint != s.fingerprint {

@@ -127,9 +127,7 @@ func (p *session) readTail(ctx context.Context, log sink.Log, bounds sink.LogBou
 	p.log.Info("read the end of the log", "messages", read, "streams", len(learned))
 	maps.Copy(p.state.Streams, streams)
 	now.Positions = p.unopened(nil)
-	p.logged = checkpoint.Log{
-		ID: bounds.ID, Marks: now.Marks, Losses: p.state.Log.Losses, Trail: checkpoint.Extend(p.state.Log.Trail, now),
-	}
+	p.logged.ID, p.logged.Marks, p.logged.Trail = bounds.ID, now.Marks, checkpoint.Extend(p.state.Log.Trail, now)
 	return p.store(ctx, &checkpoint.Batch{Streams: streams, Put: learned, Log: &p.logged})
 }
 

@@ -47,7 +47,10 @@ func (p *session) rebuild(ctx context.Context, log sink.Log, bounds sink.LogBoun
 	if err := p.hearAll(ctx, log, trail, b.Streams); err != nil {
 		return err
 	}
-	b.Log = &checkpoint.Log{ID: bounds.ID, Marks: now.Marks, Losses: p.state.Log.Losses + 1, Trail: checkpoint.Extend(trail, now)}
+	what := p.state.Log
+	what.ID, what.Marks, what.Trail = bounds.ID, now.Marks, checkpoint.Extend(trail, now)
+	what.Losses++
+	b.Log = &what
 	p.log.Warn("the log has lost events that it had acknowledged: what was published since is published again",
 		"has", now.Marks, "had", p.lastWaypoint().Marks, "known up to", way.Marks, "losses", b.Log.Losses)
 	if err := p.store(ctx, b); err != nil {

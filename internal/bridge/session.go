@@ -79,6 +79,8 @@ type session struct {
 	// mu guards what follows.
 	mu      sync.Mutex
 	streams []*stream
+	// histories is what logged has of them, where that has changed in this session.
+	histories int
 	// packer is nil until a stream needs it.
 	packer *packer
 	// unbegun are the specs of which something is not open yet that was there at the start.

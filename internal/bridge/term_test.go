@@ -93,6 +93,45 @@ func TestTerm_events_carry_a_number_that_rises_whatever_the_lease_says(t *testin
 	}
 }
 
+// What is known of the log is written anew where it is read back, and where it has lost something.
+func TestTerm_number_stays_known_whatever_becomes_of_the_log(t *testing.T) {
+	for name, disturb := range map[string]func(*readableLog, *memoryStore, checkpoint.Log){
+		"its end is read back": func(_ *readableLog, s *memoryStore, before checkpoint.Log) { s.state.Log = before },
+		"it has lost its end":  func(l *readableLog, _ *memoryStore, _ checkpoint.Log) { l.lose(1) },
+	} {
+		api, log, store := newAPIServer(t, 10), newReadableLog(), &memoryStore{}
+		b := runBridge(t, api, log, store, func(c *Config) { under(t, c, 7) })
+		s := b.only(t)
+		waitFor(t, "the first list", func() bool { return len(log.lines()) >= 2 && s.tracker.Pending() == 0 })
+		if err := b.session(t).commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		store.mu.Lock()
+		before := store.state.Log
+		store.mu.Unlock()
+		api.add(3)
+		waitFor(t, "events", func() bool { return len(log.lines()) >= 5 && s.tracker.Pending() == 0 })
+		if err := b.stop(); err != nil {
+			t.Fatal(err)
+		}
+		disturb(&log, store, before)
+		b = runBridge(t, api, log, store, func(c *Config) { under(t, c, 1) })
+		s = b.only(t)
+		api.add(1)
+		waitFor(t, "an event of the next term", func() bool {
+			last := ""
+			log.set(func() { last = attribute(&log.log[len(log.log)-1], "writerepoch") })
+			return last == "8"
+		})
+		if err := b.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if store.state.Log.Epoch != 8 {
+			t.Errorf("%s: the store has term %d, want 8", name, store.state.Log.Epoch)
+		}
+	}
+}
+
 // Two processes publish the same, each sure that it leads, and the broker has forgotten ids: what the log says last of an object decides.
 func TestTerm_a_writer_that_does_not_know_of_the_next_one_changes_nothing(t *testing.T) {
 	for seed := range uint64(20) {

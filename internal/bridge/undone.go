@@ -18,13 +18,28 @@ import (
 
 // tells reports whether what the stream finds out is true of the others. An aggregated API server has versions of its own, and may begin anew each time it
 // starts; a group that Kubernetes does not have itself may be one's.
-func (s *stream) tells() bool { return scheme.Scheme.IsGroupRegistered(s.Group) }
+func (s *stream) tells() bool { return tells(s.Stream) }
+
+func tells(s source.Stream) bool { return scheme.Scheme.IsGroupRegistered(s.Group) }
+
+// firstHistory is that of a stream of which nothing is stored: it may have been one before, which has ended, and has published in all that were. The caller holds mu.
+func (p *session) firstHistory(s source.Stream) int {
+	if !tells(s) {
+		return 0
+	}
+	return max(p.histories, p.state.Log.Histories)
+}
 
 // undo ends the histories of all other streams. What was stored of a stream that is not read now waits until it is. The caller holds committing, and no
 // stream's mu.
 func (p *session) undo(s *stream, cause *source.RewoundError) {
+	s.mu.Lock()
+	now := s.saved.History
+	s.mu.Unlock()
+	p.logged.Histories, p.unlogged = max(p.logged.Histories, now), true
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.histories = p.logged.Histories
 	open := map[string]bool{}
 	for _, other := range p.streams {
 		open[other.name] = true

@@ -17,13 +17,16 @@ func TestBytes_are_those_that_stores_have(t *testing.T) {
 	var log checkpoint.Log
 	fill(t, reflect.ValueOf(&log).Elem())
 	log.Marks[300] = 1 << 40
+	before := log
+	before.Epoch, before.Histories = 0, 0
 	for what, c := range map[string]struct {
 		got  []byte
 		want string
 	}{
 		"a stream":            {AppendStream(nil, &stream), "017801780701780701780178017801780178017801787f070178070178017801780178"},
 		"a stream of nothing": {AppendStream(nil, &checkpoint.Stream{}), "00000000000000000000000000"},
-		"a log":               {AppendLog(nil, &log), "017807020707ac0280808080802001010707010701780101780178"},
+		"a log before":        {AppendLog(nil, &before), "017807020707ac0280808080802001010707010701780101780178"},
+		"a log":               {AppendLog(nil, &log), "017807020707ac02808080808020010107070107017801017801780707"},
 	} {
 		if got := hex.EncodeToString(c.got); got != c.want {
 			t.Errorf("%s is written as %s, want %s", what, got, c.want)

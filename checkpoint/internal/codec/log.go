@@ -19,7 +19,8 @@ import (
 //	marks      their number; each the 32 bits of its partition and its sequence, in the order of partitions
 //	trail      the number of waypoints; each its marks, the number of its ids, these as partition and id in
 //	          the order of partitions, the number of its positions, and these as name and position in the order of names
-//	epoch      uvarint; not there where it is 0
+//	epoch      uvarint; not there where it and what follows are 0
+//	histories  uvarint; not there where it is 0
 //
 // The same log gives the same bytes.
 func AppendLog(b []byte, l *checkpoint.Log) []byte {
@@ -29,8 +30,11 @@ func AppendLog(b []byte, l *checkpoint.Log) []byte {
 		b = appendMap(appendMarks(b, w.Marks), w.IDs, appendPartition, AppendText)
 		b = appendMap(b, w.Positions, AppendText, AppendText)
 	}
-	if l.Epoch != 0 {
+	if l.Epoch != 0 || l.Histories != 0 {
 		b = binary.AppendUvarint(b, uint64(l.Epoch))
+	}
+	if l.Histories != 0 {
+		b = binary.AppendUvarint(b, uint64(l.Histories))
 	}
 	return b
 }
@@ -63,15 +67,18 @@ func DecodeLog(b []byte) (l checkpoint.Log, err error) {
 			Marks: readMap(d, d.partition, d.Uvarint), IDs: readMap(d, d.partition, d.Text), Positions: readMap(d, d.Text, d.Text),
 		})
 	}
-	var epoch uint64
+	var epoch, histories uint64
 	if len(d.rest) > 0 {
 		epoch = d.Uvarint()
-		d.bad = d.bad || epoch == 0
+		if len(d.rest) > 0 {
+			histories = d.Uvarint()
+		}
+		d.bad = d.bad || histories == 0 && (epoch == 0 || len(d.rest) > 0)
 	}
-	if d.Done() != nil || losses > math.MaxInt || epoch > math.MaxInt64 {
+	if d.Done() != nil || losses > math.MaxInt || epoch > math.MaxInt64 || histories > math.MaxInt {
 		return checkpoint.Log{}, errRest
 	}
-	l.Losses, l.Epoch = int(losses), int64(epoch)
+	l.Losses, l.Epoch, l.Histories = int(losses), int64(epoch), int(histories)
 	return l, nil
 }
 

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// forgettingStore calls forget for each commit that forgets a stream, before it is stored, and fails where that does.
+type forgettingStore struct {
+	memoryStore
+	forget func() error
+}
+
+func (s *forgettingStore) Commit(ctx context.Context, b *checkpoint.Batch) error {
+	if len(b.Forget) > 0 && s.forget != nil {
+		if err := s.forget(); err != nil {
+			return err
+		}
+	}
+	return s.memoryStore.Commit(ctx, b)
+}
+
+// forgetfulLog is one that neither knows ids nor checks what it has last, as Kafka.
+type forgetfulLog struct{ readableLog }
+
+func (l forgetfulLog) Publish(ctx context.Context, m *sink.Message, done sink.Done) {
+	l.forgetIDs()
+	free := *m
+	free.Verify = false
+	l.readableLog.Publish(ctx, &free, done)
+}
+
+// Its definition is removed, and comes back with a backup of etcd, and so do its objects.
+func TestEnded_stream_that_a_restored_history_brings_back_goes_on_in_that_one(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		log := newReadableLog()
+		for _, to := range []sink.Sink{log, forgetfulLog{log}} {
+			log.set(func() { log.log, log.byID, log.last, log.at = nil, map[string]int{}, map[string]int{}, nil })
+			store := &memoryStore{}
+			r := start(t, to, store)
+			a, b := r.of(configMaps), r.of(secrets)
+			snapshot(t, a, "10", "x u1 5")
+			snapshot(t, b, "10", "y u9 6")
+			r.settle()
+			if err := r.bury(t.Context(), a); err != nil {
+				t.Fatal(err)
+			}
+			rewind(t, b, "1000")
+			if restarted {
+				if err := r.save(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				r.settle()
+				_ = r.stop()
+				r = start(t, to, store)
+				b = r.of(secrets)
+			}
+			snapshot(t, b, "1000", "y u9 6")
+			a = r.of(configMaps)
+			snapshot(t, a, "1000", "x u1 5")
+			r.settle()
+			if a.saved.History != b.saved.History || a.saved.History == 0 {
+				t.Errorf("histories %d and %d after one restoration", a.saved.History, b.saved.History)
+			}
+			checkOnce(t, log)
+			if err := r.save(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			_ = r.stop()
+		}
+	}
+}
+
+// Each namespace that comes and goes has a stream.
+func TestEnded_streams_leave_nothing_in_the_checkpoint(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r := start(t, log, store)
+	b := r.of(secrets)
+	snapshot(t, b, "10", "y u9 6")
+	rewind(t, b, "1000")
+	snapshot(t, b, "1000", "y u9 6")
+	a := r.of(configMaps)
+	snapshot(t, a, "1000", "x u1 5")
+	r.settle()
+	if err := r.bury(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if kept, any := store.state.Streams[a.name]; any {
+		t.Errorf("the store keeps %+v", kept)
+	}
+}
+
+func TestEnded_stream_is_told_of_a_restoration_while_it_is_being_forgotten(t *testing.T) {
+	log := newReadableLog()
+	failed := make(chan struct{})
+	store := &forgettingStore{}
+	r, s := saved(t, log, store)
+	full := errors.New("the disk is full")
+	store.forget = func() error {
+		store.forget = nil
+		close(failed)
+		return full
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.bury(t.Context(), s) }()
+	<-failed
+	r.committing.Lock()
+	r.undo(r.of(secrets), &source.RewoundError{Stream: "secrets.v1"})
+	r.committing.Unlock()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if kept := store.state.Streams[s.name]; kept.Undone == "" {
+		t.Errorf("the history is not over: the store keeps %+v", kept)
+	}
+}
+
+func TestEnded_stream_that_takes_long_to_forget_keeps_nobody_from_asking_how_all_is(t *testing.T) {
+	log := newReadableLog()
+	began, goOn := make(chan struct{}), make(chan struct{})
+	store := &forgettingStore{}
+	r, s := saved(t, log, store)
+	store.forget = func() error {
+		close(began)
+		<-goOn
+		return nil
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.bury(t.Context(), s) }()
+	<-began
+	told := make(chan struct{})
+	go func() {
+		r.unready()
+		close(told)
+	}()
+	select {
+	case <-told:
+	case <-time.After(10 * time.Second):
+		t.Error("nobody is told while a commit is under way")
+	}
+	close(goOn)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	<-told
+}
