@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
 // What was not answered is sent again as it was, so that the broker can tell.
@@ -109,7 +110,7 @@ func TestCommit_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
 		f.away = errAway
 		began := time.Now()
 		err := s.Commit(t.Context(), position(2))
-		if took := time.Since(began); !errors.Is(err, errAway) || checkpoint.IsPermanent(err) || took < patience || took > patience+longestWait {
+		if took := time.Since(began); !errors.Is(err, errAway) || checkpoint.IsPermanent(err) || took < patience || took > patience+pause.LongestWait {
 			t.Errorf("it ended after %v with %v", took, err)
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)

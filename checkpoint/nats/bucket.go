@@ -14,6 +14,8 @@ import (
 
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
 var (
@@ -60,7 +62,7 @@ func connect(ctx context.Context, cfg Config) (*bucket, error) {
 	d := &dialer{ctx: life, timeout: cfg.Timeout}
 	nc, err := cfg.Dial(
 		gonats.SetCustomDialer(d), gonats.Timeout(cfg.Timeout), gonats.MaxReconnects(-1), gonats.IgnoreAuthErrorAbort(),
-		gonats.ReconnectWait(shortestWait), gonats.ReconnectJitter(shortestWait, shortestWait),
+		gonats.ReconnectWait(pause.ShortestWait), gonats.ReconnectJitter(pause.ShortestWait, pause.ShortestWait),
 		gonats.ReconnectBufSize(-1), // a message is sent again by who waits for its answer
 		gonats.ErrorHandler(func(_ *gonats.Conn, _ *gonats.Subscription, err error) {
 			if errors.Is(err, gonats.ErrPermissionViolation) {

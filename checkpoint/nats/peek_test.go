@@ -4,48 +4,22 @@ package nats
 
 import (
 	"math/rand/v2"
-	"reflect"
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 )
 
-func TestPeeker_follows_what_is_committed_and_leaves_the_owner_alone(t *testing.T) {
+func TestPeeker_keeps_the_contract(t *testing.T) {
 	srv := newServer(t)
-	p, err := NewPeeker(at(srv.ClientURL()), audit)
+	p, err := NewPeeker(at(srv.ClientURL()), storetest.Peeked)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = p.Close() }()
-	peek := func() map[string]checkpoint.Stream {
-		t.Helper()
-		streams, err := p.Peek(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return streams
-	}
-	if got := peek(); len(got) != 0 {
-		t.Errorf("without a bucket there is %v", got)
-	}
-	random := rand.New(rand.NewPCG(1, 2))
-	want := emptyState()
-	for process := range 3 { // each takes over
-		s := mustOpen(t.Context(), t, at(srv.ClientURL()))
-		for n := range 20 {
-			b := someBatch(random)
-			mustCommit(t.Context(), t, s, b)
-			want = apply(want, b)
-			if n%3 == 0 {
-				continue // several commits between two looks
-			}
-			if got := peek(); !reflect.DeepEqual(got, want.Streams) {
-				t.Fatalf("process %d, commit %d: got %v, want %v", process, n, got, want.Streams)
-			}
-			if n := len(p.read.content.rows); n != 0 {
-				t.Fatalf("it keeps rows of %d streams", n)
-			}
-		}
+	storetest.Peek(t, p, func() storetest.Store { return mustOpen(t.Context(), t, at(srv.ClientURL())) })
+	if n := len(p.read.content.rows); n != 0 {
+		t.Errorf("it keeps rows of %d streams", n)
 	}
 }
 

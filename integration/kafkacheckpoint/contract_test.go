@@ -17,9 +17,9 @@ import (
 
 // keepsTheContract runs the suite on topics of their own, one for each directory; the checkpoints in it have their files' names.
 func keepsTheContract(t *testing.T, addresses []string) {
-	users, ctx := &taking{open: map[string]bool{}}, t.Context()
+	users, ctx := &storetest.Taking{}, t.Context()
 	storetest.Run(t, func(place string, want checkpoint.Identity) (storetest.Store, error) {
-		return users.take(place, func() (*kafka.Store, error) {
+		return users.Take(place, func() (storetest.Store, error) {
 			return kafka.Open(ctx, kafka.Config{Brokers: addresses, Topic: topicOf(filepath.Dir(place)), Name: filepath.Base(place), Partitions: 3}, want)
 		})
 	})

@@ -7,12 +7,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -139,39 +137,3 @@ func rows(from, n, version int) *checkpoint.Batch {
 }
 
 func key(i int) string { return fmt.Sprintf("namespace-%d/deployment-5d78c9869d-%05x", i%100, i) }
-
-// taking keeps the contract's word that a second user is refused on open. In Kafka he is not: he takes over, and the first one is refused.
-type taking struct {
-	mu   sync.Mutex
-	open map[string]bool
-}
-
-type taken struct {
-	*kafka.Store
-	free func()
-}
-
-func (t taken) Close() error {
-	t.free()
-	return t.Store.Close()
-}
-
-var errOpen = errors.New("it is open")
-
-func (o *taking) take(place string, open func() (*kafka.Store, error)) (taken, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.open[place] {
-		return taken{}, errOpen
-	}
-	s, err := open()
-	if err != nil {
-		return taken{}, err
-	}
-	o.open[place] = true
-	return taken{s, func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		delete(o.open, place)
-	}}, nil
-}

@@ -26,3 +26,37 @@ func TestFor_waits_as_long_as_it_is_told_or_until_the_context_ends(t *testing.T)
 		}
 	})
 }
+
+func TestAgain_tries_until_patience_ends_or_another_attempt_does_not_help(t *testing.T) {
+	failed, hopeless := errors.New("failed"), errors.New("hopeless")
+	final := func(err error) bool { return errors.Is(err, hopeless) }
+	synctest.Test(t, func(t *testing.T) {
+		began, tries := time.Now(), 0
+		err := pause.Again(t.Context(), 10*time.Second, final, func() error {
+			tries++
+			return failed
+		})
+		if took := time.Since(began); !errors.Is(err, failed) || took != 10*time.Second || tries < 8 || tries > 30 {
+			t.Errorf("%v after %v and %d attempts", err, took, tries)
+		}
+		tries = 0
+		err = pause.Again(t.Context(), time.Hour, final, func() error {
+			if tries++; tries == 3 {
+				return hopeless
+			}
+			return failed
+		})
+		if !errors.Is(err, hopeless) || tries != 3 {
+			t.Errorf("%v after %d attempts", err, tries)
+		}
+		tries = 0
+		if err := pause.Again(t.Context(), 0, final, func() error { tries++; return failed }); !errors.Is(err, failed) || tries != 1 {
+			t.Errorf("without patience: %v after %d attempts", err, tries)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := pause.Again(ctx, time.Hour, final, func() error { return failed }); !errors.Is(err, failed) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("when the context ends: %v", err)
+		}
+	})
+}
