@@ -27,12 +27,13 @@ type step struct {
 // maxSteps is how deep a path goes at most.
 const maxSteps = 64
 
-// ParsePath parses a path. Its errors name the path, the character that is wrong, counted from 1, and after a semicolon what is valid.
+// ParsePath parses a path. It refuses what begins with object, oldObject or event, as expressions and the data of changes do: a member of such a name is
+// written ["object"]. Its errors name the path, the character that is wrong, counted from 1, and after a semicolon what is valid.
 func ParsePath(s string) (Path, error) {
 	p := Path{text: s}
 	rest := strings.TrimPrefix(s, ".") // as kubectl begins them
-	if strings.HasPrefix(rest, "$") {
-		return Path{}, fmt.Errorf("path %q: it begins with $; paths begin at the object, so leave that out, as in spec.containers[*].image", s)
+	if before := notOfObject(rest); before != "" {
+		return Path{}, fmt.Errorf("path %q: it begins with %s; paths begin at the object, so leave that out, as in spec.containers[*].image", s, before)
 	}
 	for first := true; rest != "" || first; first = false {
 		var wrong string
@@ -57,6 +58,19 @@ func ParsePath(s string) (Path, error) {
 		}
 	}
 	return p, nil
+}
+
+// notOfObject returns that with which a path begins that is not meant from the object on.
+func notOfObject(s string) string {
+	if strings.HasPrefix(s, "$") {
+		return "$"
+	}
+	for _, name := range []string{"object", "oldObject", "event"} {
+		if rest, begins := strings.CutPrefix(s, name); begins && (rest == "" || !nameByte(rest[0])) {
+			return name
+		}
+	}
+	return ""
 }
 
 // plain reads a name without quotes.
@@ -109,6 +123,14 @@ func (p Path) Equal(q Path) bool { return slices.Equal(p.steps, q.steps) }
 
 // IsZero reports whether it is the zero Path.
 func (p Path) IsZero() bool { return p.steps == nil }
+
+// First returns the member of the object with which it begins; empty where that is every one.
+func (p Path) First() string {
+	if p.IsZero() {
+		return ""
+	}
+	return p.steps[0].name
+}
 
 // Within reports whether what q names is within what p names, or the same, in every object that has both.
 func (p Path) Within(q Path) bool {

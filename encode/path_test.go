@@ -43,11 +43,16 @@ func TestParsePath_refuses_what_it_does_not_understand_and_says_where(t *testing
 		"$":                       "it begins with $",
 		"$.spec.containers":       "it begins with $",
 		"$[*]":                    "it begins with $",
+		"object":                  "it begins with object",
+		"object.data.key":         "it begins with object",
+		".object[*]":              "it begins with object",
+		`oldObject["data"].key`:   "it begins with oldObject",
+		"event.operation":         "it begins with event",
 		strings.Repeat("[*]", 65): "it is deeper than 64 steps at character 193",
 	} {
 		_, err := ParsePath(s)
 		end := want + valid
-		if strings.HasPrefix(s, "$") {
+		if strings.HasPrefix(want, "it begins with") {
 			end = want + "; paths begin at the object, so leave that out, as in spec.containers[*].image"
 		}
 		if err == nil || !strings.HasSuffix(err.Error(), end) || !strings.HasPrefix(err.Error(), `path "`) {
@@ -63,6 +68,9 @@ func TestPath_is_the_same_however_it_is_written(t *testing.T) {
 		`a["b.c/d"]`:  `a['b.c/d']`,
 		`a["it's"]`:   `["a"]["it's"]`,
 		"x-y_z.$ref0": `x-y_z["$ref0"]`,
+		"objects.x":   `["objects"].x`,
+		"spec.object": `spec["object"]`,
+		`["object"]`:  `['object']`,
 	} {
 		if p, q := path(t, a), path(t, b); !p.Equal(q) || p.String() != a {
 			t.Errorf("%s is not %s", p, q)
@@ -118,5 +126,16 @@ func TestBeyond_says_how_to_name_a_text_in_a_map_of_texts(t *testing.T) {
 		if got := path(t, c.path).Beyond(c.configMap); got != c.want {
 			t.Errorf("%s: %q, want %q", c.path, got, c.want)
 		}
+	}
+}
+
+func TestPath_begins_with_a_member_of_the_object(t *testing.T) {
+	for s, want := range map[string]string{"spec.x": "spec", `.["a b"][*]`: "a b", "[*].x": ""} {
+		if got := path(t, s).First(); got != want {
+			t.Errorf("%s: got %q, want %q", s, got, want)
+		}
+	}
+	if got := (Path{}).First(); got != "" {
+		t.Errorf("no path: got %q", got)
 	}
 }

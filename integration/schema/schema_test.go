@@ -122,6 +122,7 @@ var beyond = map[string]string{
 	"overlapping_resources":            "two resources",
 	"overlapping_subjects":             "two pipelines",
 	"paths_in_a_home_directory":        "what shells replace",
+	"paths_from_outside_the_object":    "names that paths do not begin with",
 	"payloads":                         "a payload beside a profile, or a topic",
 	"pipelines_in_each_others_way":     "two pipelines",
 	"pipelines_of_one_name":            "two pipelines",

@@ -41,7 +41,7 @@ var rules = []Rule{
 		Never: slices.Concat(brokers, stores, cluster), Why: "a filter knows changes, and nothing of where they come from and go to",
 	},
 	{
-		Path: "internal/config", Ours: []string{"encode", "internal/filter"},
+		Path: "internal/config", Ours: []string{"encode", "internal/filter", "internal/rbac"},
 		Never: slices.Concat(brokers, stores, []string{"k8s.io/client-go"}), Why: "a configuration is checked without what it configures",
 	},
 	{

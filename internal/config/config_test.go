@@ -413,6 +413,26 @@ func TestKeep_is_warned_of_where_something_is_redacted(t *testing.T) {
 	}
 }
 
+func TestPaths_are_warned_of_where_what_they_begin_with_is_known_to_be_no_member(t *testing.T) {
+	const rest = ", so the path names nothing; paths begin at the object, such as data.password"
+	for pipeline, want := range map[string]string{
+		"resources: [{resource: secrets, redact: [data.a, password]}]": "f:1:72: pipelines[0].resources[0].redact[1]: password is no member of secrets" + rest,
+		"resources: [{resource: deployments.apps, ignoreChanges: [Status]}]": "f:1:80: pipelines[0].resources[0].ignoreChanges[0]: " +
+			"Status is no member of deployments.apps" + rest,
+		"resources: [{resource: pods}, {resource: secrets}], encoding: {redact: [password]}": "f:1:95: pipelines[0].encoding.redact[0]: " +
+			"password is no member of any of its resources" + rest,
+		"resources: [{resource: pods}, {resource: widgets.example.com}], encoding: {redact: [password]}": "",
+		"resources: [{resource: widgets.example.com, redact: [password]}]":                               "",
+		"resources: [{resource: \"*.apps\", redact: [password]}]":                                        "",
+		"resources: [{resource: pods, ignoreChanges: [\"[*].conditions\"]}]":                             "",
+	} {
+		_, warnings, err := Parse("f", []byte("pipelines: [{name: a, "+pipeline+"}]"))
+		if err != nil || warnings.Error() != want {
+			t.Errorf("%s: got %q, want %q (%v)", pipeline, warnings.Error(), want, err)
+		}
+	}
+}
+
 func TestConfig_sets_a_part_of_the_buffer_aside_where_watches_can_be_shared(t *testing.T) {
 	const one, two = "{resource: pods}", "{resource: pods, namespaces: [a, b]}"
 	for text, want := range map[string][2]Size{

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
 )
 
 // redact checks the paths of what a pipeline redacts, and warns where that takes what it asks to keep.
@@ -18,6 +19,7 @@ func (v *validator) redact(path string, p *Pipeline) {
 		}
 	}
 	v.redacted(path+".encoding.redact", p.Encoding.Redact, texts == len(p.Resources))
+	v.members(path+".encoding.redact", p.Encoding.Redact, p.Resources...)
 	for i, s := range p.Encoding.Redact {
 		parsed, err := encode.ParsePath(s)
 		if instead := parsed.Beyond(true); err == nil && texts > 0 && texts < len(p.Resources) && instead != "" {
@@ -27,6 +29,7 @@ func (v *validator) redact(path string, p *Pipeline) {
 	anything := len(p.Encoding.Redact) > 0
 	for i, r := range p.Resources {
 		v.redacted(fmt.Sprintf("%s.resources[%d].redact", path, i), r.Redact, r.hasTexts())
+		v.members(fmt.Sprintf("%s.resources[%d].redact", path, i), r.Redact, r)
 		anything = anything || len(r.Redact) > 0
 	}
 	for i, part := range p.Encoding.Keep {
@@ -52,6 +55,30 @@ func (v *validator) redacted(path string, all []string, texts bool) {
 			v.add(fmt.Sprintf("%s[%d]", path, i), "%v", err)
 		}
 	}
+}
+
+// members warns of paths that name nothing in any of the resources, as far as it is known what they have.
+func (v *validator) members(path string, all []string, resources ...Resource) {
+	for _, r := range resources {
+		if _, builtin := r.Resource.builtin(); !builtin {
+			return
+		}
+	}
+	for i, s := range all {
+		p, err := encode.ParsePath(s)
+		if first := p.First(); err == nil && first != "" && !rbac.Member(first) {
+			of := "any of its resources"
+			if len(resources) == 1 {
+				of = resources[0].Resource.String()
+			}
+			v.warn(fmt.Sprintf("%s[%d]", path, i), "%s is no member of %s, so the path names nothing; paths begin at the object, such as data.password", first, of)
+		}
+	}
+}
+
+// builtin returns the resource where API servers have it by themselves.
+func (r ResourceName) builtin() (known rbac.Known, found bool) {
+	return rbac.Find(r.Plural, r.Group, r.Group != "" || r.Version != "")
 }
 
 // paths parses a list of paths. What is none is the zero Path, and reported.

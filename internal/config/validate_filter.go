@@ -32,6 +32,7 @@ func (v *validator) operations(path string, r *Resource) {
 			v.add(fmt.Sprintf("%s.ignoreChanges[%d]", path, i), "path %q names nothing, as what it leads into is a text; write %s", p, instead)
 		}
 	}
+	v.members(path+".ignoreChanges", r.IgnoreChanges, *r)
 	if len(r.IgnoreChanges) > 0 && !slices.Contains(r.Operations, Updated) {
 		v.add(path+".ignoreChanges", "is about updates, which operations does not list; add updated, or remove ignoreChanges")
 	}

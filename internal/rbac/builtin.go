@@ -42,6 +42,16 @@ type Known struct {
 	Namespaced bool
 }
 
+// members are what the objects of scopes have at their top.
+const members = "action addressType aggregationRule allowVolumeExpansion allowedTopologies apiVersion automountServiceAccountToken binaryData capacity count data " +
+	"deprecatedCount deprecatedFirstTimestamp deprecatedLastTimestamp deprecatedSource description driverName endpoints eventTime firstTimestamp globalDefault handler " +
+	"imagePullSecrets immutable involvedObject kind lastTimestamp maximumVolumeSize message metadata mountOptions nodeTopology note overhead parameters ports preemptionPolicy " +
+	"provisioner reason reclaimPolicy regarding related reportingComponent reportingController reportingInstance revision roleRef rules scheduling secrets series source spec " +
+	"status storageClassName stringData subjects subsets template type value volumeBindingMode webhooks"
+
+// Member reports whether an object of a resource that an API server has by itself may have a member of that name at its top.
+func Member(name string) bool { return slices.Contains(strings.Fields(members), name) }
+
 // Find looks among the resources that an API server has by itself for the plural. In tells whether only a group was looked in, which may be the empty one.
 func Find(plural, group string, in bool) (k Known, found bool) {
 	for _, s := range scopes {

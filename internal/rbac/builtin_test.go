@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rbac
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// topOf adds the names of the members that objects of a type have in JSON.
+func topOf(typ reflect.Type, names map[string]bool) {
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && name == "":
+			topOf(f.Type, names)
+		case name != "" && name != "-":
+			names[name] = true
+		}
+	}
+}
+
+func TestMember_has_what_the_types_of_Kubernetes_have(t *testing.T) {
+	want, resources := map[string]bool{}, 0
+	for gvk, typ := range scheme.Scheme.AllKnownTypes() {
+		plural, _ := meta.UnsafeGuessKindToResource(gvk)
+		if _, found := Find(plural.Resource, gvk.Group, true); found {
+			topOf(typ, want)
+			resources++
+		}
+	}
+	if resources < 50 {
+		t.Fatalf("%d types", resources)
+	}
+	for _, name := range strings.Fields(members) {
+		if !want[name] {
+			t.Errorf("no type has %s", name)
+		}
+	}
+	var missing []string
+	for name := range want {
+		if !Member(name) {
+			missing = append(missing, name)
+		}
+	}
+	if slices.Sort(missing); missing != nil {
+		t.Errorf("missing: %s", strings.Join(missing, " "))
+	}
+	if Member("password") {
+		t.Error("password is a member")
+	}
+}
