@@ -43,14 +43,14 @@ func (l *Lines) Append(b []byte, m *sink.Message, number uint64) ([]byte, error)
 		return b, err
 	}
 	if !e.Op.Marker() {
-		l.memory.put(e)
+		l.memory.remember(e)
 	}
 	return append(b, l.out.Bytes()...), nil
 }
 
 func (l *Lines) previous(e *Event) *Event {
 	if p := l.memory.last(e); p != nil {
-		return wholeBefore(p, e)
+		return before(p, e)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"container/list"
 )
 
-// memory keeps the last event of each object, the least recently seen ones dropped first, within a number of bytes.
+// memory keeps the last event of each object, with what those before it told, the least recently seen ones dropped first, within a number of bytes.
 // It is not safe for concurrent use.
 type memory struct {
 	max, size int
@@ -39,6 +39,9 @@ func (m *memory) last(e *Event) *Event {
 	}
 	return found.Value.(*Event)
 }
+
+// remember puts e, with what is known of the whole object.
+func (m *memory) remember(e *Event) { m.put(folded(e, m.last(e))) }
 
 func (m *memory) put(e *Event) {
 	key := keyOfObject(e)

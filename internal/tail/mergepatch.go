@@ -2,7 +2,8 @@
 
 package tail
 
-// mergePatch lists what the merge patch of e sets and removes, and what that was before, as far as the event before tells: an object whole, or a patch what it set itself.
+// mergePatch lists what the merge patch of e sets and removes, and what that was before, as far as the event before tells: an object whole, or a patch what it and those
+// that it was folded with set.
 func mergePatch(e, previous *Event) []difference {
 	var d differ
 	d.patch("", decode(e.Data), priorOf(e, previous))
@@ -20,19 +21,14 @@ type prior struct {
 
 // priorOf returns what previous tells of the object that e applies to.
 func priorOf(e, previous *Event) prior {
-	if previous == nil || e.Attr("baseversion") == "" || e.Attr("baseversion") != previous.Attr("resourceversion") {
+	if !appliesTo(e, previous) {
 		return prior{}
 	}
-	switch previous.Attr("payload") {
-	case "object", "change":
-		object, _, ok := previous.states()
-		return prior{value: object, known: ok, there: ok, whole: true}
-	case "merge-patch":
-		patch, ok := decode(previous.Data).(map[string]any)
-		return prior{value: patch, known: ok, there: ok}
-	default:
-		return prior{}
+	if object, _, ok := previous.states(); ok {
+		return prior{value: object, known: true, there: true, whole: true}
 	}
+	patch, ok := decode(previous.Data).(map[string]any)
+	return prior{value: patch, known: ok, there: ok}
 }
 
 func (p prior) member(key string) prior {

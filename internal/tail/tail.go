@@ -33,6 +33,7 @@ func Run(ctx context.Context, log Log, cfg Config) error {
 		cfg.Notice = func(string) {}
 	}
 	v := &viewer{cfg: &cfg, memory: newMemory(memoryBytes), log: log, seen: newSeen(cfg.Filter.Resources)}
+	_, v.blind = cfg.Printer.(JSON)
 	err := log.Read(ctx, Reading{Span: cfg.Span, Each: v.show, Counts: v.shown, Replaced: v.memory.clear})
 	if ctx.Err() != nil {
 		return nil
@@ -53,6 +54,8 @@ type viewer struct {
 	seen    *seen
 	// printed says that an event was.
 	printed bool
+	// blind says that the printer never asks what was before.
+	blind bool
 }
 
 // show prints m where the filter shows it.
@@ -73,8 +76,8 @@ func (v *viewer) show(ctx context.Context, m Message) error {
 		v.printed = true
 		err = v.cfg.Printer.Print(e, func() *Event { return v.previous(ctx, e) })
 	}
-	if !e.Op.Marker() {
-		v.memory.put(e)
+	if !v.blind && !e.Op.Marker() {
+		v.memory.remember(e)
 	}
 	return err
 }
@@ -99,8 +102,8 @@ func (v *viewer) shown(m Message) bool {
 	return err == nil && v.cfg.Filter.Shows(e)
 }
 
-// previous returns the event before e of the same object, nil where the log does not have it or it holds no whole
-// state of the object.
+// previous returns what the events before e tell of the same object, nil where the log does not have them or they do not say what it was. Of patches it knows
+// those that were read, and where none was, the one before e.
 func (v *viewer) previous(ctx context.Context, e *Event) *Event {
 	p := v.memory.last(e)
 	if p == nil {
@@ -112,13 +115,18 @@ func (v *viewer) previous(ctx context.Context, e *Event) *Event {
 		if p, err = Decode(*m); err != nil || keyOfObject(p) != keyOfObject(e) {
 			return nil
 		}
+		if !p.Op.Marker() {
+			v.memory.put(p)
+		}
 	}
-	return wholeBefore(p, e)
+	return before(p, e)
 }
 
-// wholeBefore returns p where it has a whole state of e's object, else nil.
-func wholeBefore(p, e *Event) *Event {
-	if _, _, ok := p.states(); !ok || p.Attr("objectuid") != e.Attr("objectuid") {
+// before returns p where it has the state of e's object, whole or as a merge patch, else nil.
+func before(p, e *Event) *Event {
+	_, _, whole := p.states()
+	patch := p.Op == Updated && p.Attr("payload") == "merge-patch"
+	if !whole && !patch || p.Attr("objectuid") != e.Attr("objectuid") {
 		return nil
 	}
 	return p

@@ -87,6 +87,57 @@ func TestRun_compares_with_nothing_of_a_log_that_was_replaced(t *testing.T) {
 	}
 }
 
+func patchOf(sequence uint64, data string) Message {
+	n := strconv.FormatUint(sequence, 10)
+	return message(sequence, Updated, data, map[string]string{
+		"payload": "merge-patch", "resourceversion": n, "baseversion": strconv.FormatUint(sequence-1, 10),
+	})
+}
+
+func TestRun_says_what_was_before_a_patch_as_far_as_the_events_before_tell(t *testing.T) {
+	whole := func(n uint64, data string) Message {
+		return message(n, Updated, data, map[string]string{"payload": "object", "resourceversion": strconv.FormatUint(n, 10)})
+	}
+	first := whole(1, `{"spec":{"replicas":1,"paused":true,"a":{"b":1}}}`)
+	patches := []Message{
+		patchOf(2, `{"spec":{"replicas":2}}`), patchOf(3, `{"spec":{"replicas":5,"a":null}}`), patchOf(4, `{"spec":{"paused":null,"a":{"c":1}}}`),
+		whole(5, `{"spec":{"replicas":6,"a":{"c":1}}}`), patchOf(6, `{"spec":{"replicas":7}}`),
+	}
+	shown := []string{
+		"updated spec.replicas 1→2", "updated spec.a.b removed (1), spec.replicas 2→5", "updated spec.a.c added (1), spec.paused removed (true)",
+		"updated spec.replicas 5→6", "updated spec.replicas 6→7",
+	}
+	lost := slices.Clone(patches)
+	lost[1].Attributes = slices.Clone(lost[1].Attributes)
+	for i := range lost[1].Attributes {
+		if lost[1].Attributes[i].Name == "baseversion" {
+			lost[1].Attributes[i].Value = "0"
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		start int
+		log   []Message
+		want  []string
+	}{
+		{"from an object on", 1, append([]Message{first}, patches...), shown},
+		{
+			"from a patch on", 2, append([]Message{first}, patches...),
+			[]string{"updated spec.a removed, spec.replicas 2→5", "updated spec.a.c added (1), spec.paused removed", "updated ", "updated spec.replicas 6→7"},
+		},
+		{
+			"behind one that applies to something else", 1, append([]Message{first}, lost...),
+			[]string{"updated spec.replicas 1→2", "updated spec.a removed, spec.replicas →5", "updated spec.a.c added (1), spec.paused removed", "updated ", "updated spec.replicas 6→7"},
+		},
+	} {
+		var p lines
+		err := Run(t.Context(), &sliceLog{start: c.start, messages: c.log}, Config{Printer: &p})
+		if err != nil || !slices.Equal(p.all, c.want) {
+			t.Errorf("%s:\ngot  %q, %v\nwant %q", c.name, p.all, err, c.want)
+		}
+	}
+}
+
 func TestRun_returns_what_printing_fails_with_and_nil_when_it_is_interrupted(t *testing.T) {
 	broken := errors.New("broken")
 	log := &sliceLog{messages: []Message{replicas(1, 1), replicas(2, 2)}}
