@@ -45,7 +45,8 @@ func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {
 	if err != nil && !a.unknown {
 		s.metrics.filterErrors.Inc()
 		s.often.undecided.Do(func() {
-			s.session.log.Warn("filter fails; what it cannot decide is published", "stream", s.name, "object", d.Key(), "err", err)
+			s.session.log.Warn("filter fails; what it cannot decide is published", "stream", s.name, "object", d.Key(), "err", err,
+				"advice", "ask for what may be missing with has(…) first, as in has(object.data.colour) && …")
 		})
 	}
 	if reason == "" || err != nil {
