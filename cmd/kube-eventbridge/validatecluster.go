@@ -99,6 +99,7 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 		return "", err
 	}
 	for i := range c.cfg.Pipelines {
+		var before []resolved
 		for j := range c.cfg.Pipelines[i].Resources {
 			r := &c.cfg.Pipelines[i].Resources[j]
 			path := fmt.Sprintf("pipelines[%d].resources[%d]", i, j)
@@ -108,6 +109,7 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 				continue
 			}
 			if found, ok := c.checkResource(discovery, path, r); ok {
+				before = c.checkShared(path, before, resolved{r, found})
 				c.checkPermissions(ctx, client, path, r, found)
 				c.checkSelector(ctx, client, path, r)
 			}
