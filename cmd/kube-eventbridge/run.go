@@ -45,8 +45,8 @@ func newRunCommand(s *streams) *cobra.Command {
 			"that publishes to an embedded NATS server on 127.0.0.1:4222; see it with: kube-eventbridge tail\n" +
 			"A second one, or one for another cluster, needs addresses and a directory of its own:\n" +
 			"--listen, --broker-listen, --data-dir.\n\n" +
-			"With -o it prints events to its standard output instead, and starts no server: wide has a line for a person, as tail -o wide, json a\n" +
-			"CloudEvent a line. It goes on where the last one that printed has ended. With a file, -o says how sinks stdout print.\n\n" +
+			"With -o it prints events to its standard output instead, and starts no server, unless --listen names an address for metrics and\n" +
+			"probes: wide has a line for a person, as tail -o wide, json a CloudEvent a line. It goes on where the last one that printed has ended. With a file, -o says how sinks stdout print.\n\n" +
 			"The first SIGINT or SIGTERM stops reading and waits for what is under way; the second ends the process at once.",
 		Example: "  kube-eventbridge run pods deployments.apps\n  kube-eventbridge run pods -n web,shop -l tier!=cache\n" +
 			"  kube-eventbridge run pods -o wide\n" +
@@ -65,7 +65,7 @@ func newRunCommand(s *streams) *cobra.Command {
 	cmd.Flags().StringVarP(&flags.file, "config", "c", "", "the configuration file")
 	cmd.Flags().StringSliceVarP(&flags.namespaces, "namespace", "n", nil, "watch the resources named here in this namespace only; repeatable")
 	cmd.Flags().StringVarP(&flags.selector, "selector", "l", "", "watch only those objects of the resources named here that have these labels")
-	cmd.Flags().StringVar(&flags.listen, "listen", "", "`address` of metrics and probes, without --config (default 127.0.0.1:8080)")
+	cmd.Flags().StringVar(&flags.listen, "listen", "", "`address` of metrics and probes, without --config (default 127.0.0.1:8080; with -o none)")
 	cmd.Flags().StringVar(&flags.broker, "broker-listen", "", "`address` of the embedded server, without --config (default 127.0.0.1:4222)")
 	cmd.Flags().StringVar(&flags.dataDir, "data-dir", "",
 		"`directory` of positions and events, without --config (default: kube-eventbridge in $XDG_STATE_HOME or ~/.local/state)")
@@ -187,23 +187,19 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 		p.metrics.Watches(p.registry, p.watches)
 	}
 
-	listener, err := net.Listen("tcp", cfg.Server.Listen)
-	if err != nil {
-		free := "an address of this machine"
-		if errors.Is(err, syscall.EADDRINUSE) {
-			free = "a free address"
-		}
-		return fmt.Errorf("listen for metrics and health: %w; set %s to %s", err, p.listenKey(), free)
-	}
-	p.log.Info("serving /metrics /livez /readyz /resync", "address", listener.Addr().String(), "version", build().Version)
-
 	g, serving := errgroup.WithContext(context.WithoutCancel(ctx))
-	g.Go(func() error { return serve(serving, listener, p.handler()) })
+	if f.serves() {
+		listener, err := p.listen()
+		if err != nil {
+			return err
+		}
+		g.Go(func() error { return serve(serving, listener, p.handler()) })
+	}
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	stopped := context.AfterFunc(serving, stop)
 	defer stopped()
-	err = p.publish(work)
+	err := p.publish(work)
 	g.Go(func() error { return errDone })
 	if served := g.Wait(); err == nil && !errors.Is(served, errDone) {
 		err = served
@@ -212,6 +208,23 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 		p.log.Info("stopped")
 	}
 	return err
+}
+
+// serves reports whether there is a server for metrics and probes. What prints to a terminal has none unless it is asked for, so that it runs beside a bridge.
+func (f *runFlags) serves() bool { return f.file != "" || f.output == "" || f.listen != "" }
+
+// listen opens the address of metrics and probes.
+func (p *process) listen() (net.Listener, error) {
+	listener, err := net.Listen("tcp", p.cfg.Server.Listen)
+	if err != nil {
+		free := "an address of this machine"
+		if errors.Is(err, syscall.EADDRINUSE) {
+			free = "a free address"
+		}
+		return nil, fmt.Errorf("listen for metrics and health: %w; set %s to %s", err, p.listenKey(), free)
+	}
+	p.log.Info("serving /metrics /livez /readyz /resync", "address", listener.Addr().String(), "version", build().Version)
+	return listener, nil
 }
 
 // handler serves what the process tells, and takes what it is asked for.

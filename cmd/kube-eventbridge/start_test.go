@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -87,6 +88,22 @@ func TestRun_without_a_file_tells_where_all_is_and_does_not_wait_for_its_own_ser
 		}
 		if strings.Contains(log, `"level":"WARN"`) {
 			t.Errorf("there is a warning in %s", log)
+		}
+	}
+}
+
+func TestRun_that_prints_has_a_server_only_where_it_is_asked_for(t *testing.T) {
+	api := apiServer(t, identified)
+	all := byArgs(t, api, t.TempDir(), "-o", "json")
+	without := slices.Concat(all[:6], all[10:])
+	listening := slices.Concat(all[:8], all[10:])
+	for _, c := range []struct {
+		args []string
+		want bool
+	}{{without, false}, {listening, true}} {
+		log := published(t, c.args, func() {})
+		if got := strings.Contains(log, `"msg":"serving`); got != c.want {
+			t.Errorf("%q: a server: %v, want %v: %s", c.args, got, c.want, log)
 		}
 	}
 }
