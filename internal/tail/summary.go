@@ -191,26 +191,33 @@ func reduced(e *Event, s string) string {
 	return strings.TrimPrefix(s+", "+note, ", ")
 }
 
+// describeDeleted gives no time for a deletion that no watch showed, and of another one only a bound: the watch may have shown it long after it was, to a bridge that was away.
 func describeDeleted(e, previous *Event) string {
 	object, _, _ := e.states()
-	reason := e.Attr("reason")
-	missing := reason == "relist" || reason == "snapshot"
 	var parts []string
-	if missing {
+	live, missing := false, false
+	switch reason := e.Attr("reason"); reason {
+	case "", "watch":
+		live = true
+	case "relist", "snapshot":
+		missing = true
 		parts = append(parts, "found missing ("+reason+")")
+	case "recovered":
+		parts = append(parts, "recovered after a gap")
+	default:
+		parts = append(parts, shorten(Printable(reason), 16))
 	}
 	if previous != nil && (object == nil || missing) {
 		object, _, _ = previous.states()
 	}
-	if created, known := creation(object); known && !missing {
-		parts = append(parts, "existed "+span(e.Time().Sub(created)))
+	if created, known := creation(object); known && live {
+		parts = append(parts, "existed at most "+span(e.Time().Sub(created)))
 	}
 	switch {
 	case previous != nil:
-		parts = append(parts, "last seen "+span(e.Time().Sub(previous.Time()))+" before at version "+
-			shorten(Printable(previous.Attr("resourceversion")), 24))
+		parts = append(parts, "last known version "+version(previous.Attr("resourceversion")))
 	case missing:
-		parts = append(parts, "last known version "+shorten(Printable(e.Attr("resourceversion")), 24))
+		parts = append(parts, "last known version "+version(e.Attr("resourceversion")))
 	}
 	if owner := ownerOf(object); owner != "" {
 		parts = append(parts, "owned by "+owner)
