@@ -29,7 +29,8 @@ func newResyncCommand(s *streams) *cobra.Command {
 		Use:   "resync [RESOURCE...]",
 		Short: "Have a bridge that runs publish again what exists now",
 		Long: "Ask a bridge that runs to publish again everything that exists now, or only these resources, and wait until its log has it. A resource is\n" +
-			"written as in the bridge's configuration, or as plural[.version][.group]; NAME/NAMESPACE is what is read in one namespace alone.\n\n" +
+			"written as in the bridge's configuration, as plural[.version][.group], or by its short name or kind; NAME/NAMESPACE is what is read in one\n" +
+			"namespace alone.\n\n" +
 			"Each object is an event of type updated with reason resync. What changes meanwhile is published as always. A bridge publishes 200 objects a\n" +
 			"second of each stream again; one that is stopped forgets what it was asked for. Ctrl-C ends the waiting and not the resync.",
 		Example: "  kube-eventbridge resync\n  kube-eventbridge resync --pipeline audit deployments.apps secrets\n" +

@@ -84,7 +84,7 @@ func resyncs(t *testing.T, api *controlplane.ControlPlane) {
 	var out, said string
 	go func() {
 		defer close(ended)
-		code, out, said = r.command("resync", "--server", r.server, "configmaps", "--pipeline", "test")
+		code, out, said = r.command("resync", "--server", r.server, "cm", "--pipeline", "test")
 	}()
 	r.await("the resync", func(log []entry) bool { return len(again(t, log)) > 0 })
 	changed, random := map[string]bool{}, rand.New(rand.NewPCG(1, 2))

@@ -418,7 +418,7 @@ func TestResync_is_refused_where_nothing_is_watched_or_called_so(t *testing.T) {
 			t.Errorf("%v: %v, error %v", ask, all, err)
 		}
 	}
-	for _, name := range []string{"configmaps", "configmaps.v1"} {
+	for _, name := range []string{"configmaps", "configmaps.v1", "configmap", "cm", "ConfigMap"} {
 		if _, err := StartResyncs([]*Pipeline{b.Pipeline}, "", []string{name}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

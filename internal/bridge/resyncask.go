@@ -24,8 +24,8 @@ func (e *UnknownError) Error() string {
 }
 
 // StartResyncs asks for everything that exists to be published again: of the pipeline, or of all where it is empty; of the resources, or of all where none
-// is given. It returns what became of that at once. A resource is named as in the configuration, or as plural[.version][.group], with /namespace
-// behind it if need be. The error is an [UnknownError]; then nothing was asked for.
+// is given. It returns what became of that at once. A resource is named as in the configuration, as plural[.version][.group], or by what else the API server calls it, with
+// or without its group; with /namespace behind it if need be. The error is an [UnknownError]; then nothing was asked for.
 func StartResyncs(pipelines []*Pipeline, pipeline string, resources []string) ([]Resync, error) {
 	if pipeline != "" {
 		i := slices.IndexFunc(pipelines, func(p *Pipeline) bool { return p.cfg.Name == pipeline })
@@ -38,8 +38,16 @@ func StartResyncs(pipelines []*Pipeline, pipeline string, resources []string) ([
 	for i, p := range pipelines {
 		chosen[i] = p.targets()
 	}
+	named := func(name string) bool {
+		return slices.ContainsFunc(slices.Concat(chosen...), func(t target) bool { return t.called(name) })
+	}
+	if slices.ContainsFunc(resources, func(name string) bool { return !named(name) }) {
+		for i, p := range pipelines {
+			p.addNames(chosen[i])
+		}
+	}
 	for _, name := range resources {
-		if !slices.ContainsFunc(slices.Concat(chosen...), func(t target) bool { return t.called(name) }) {
+		if !named(name) {
 			return nil, unknown("resource", name, slices.Concat(chosen...), func(t target) []string { return []string{t.names[0]} })
 		}
 	}
@@ -102,7 +110,7 @@ type target struct {
 	names []string
 }
 
-func (t target) called(name string) bool { return slices.Contains(t.names, name) }
+func (t target) called(name string) bool { return slices.Contains(t.names, strings.ToLower(name)) }
 
 func (p *Pipeline) targets() []target {
 	var all []target
@@ -121,6 +129,20 @@ func (p *Pipeline) targets() []target {
 		}
 	}
 	return all
+}
+
+// addNames adds to open streams what else the API server calls their resources.
+func (p *Pipeline) addNames(all []target) {
+	if p.cfg.Discovery == nil {
+		return
+	}
+	for i := range all {
+		if s := all[i].stream; s != nil {
+			for _, name := range p.cfg.Discovery.Names(s.Stream.Resource) {
+				all[i].names = append(all[i].names, within(s.Namespace, name, dotted(name, s.Group))...)
+			}
+		}
+	}
 }
 
 // selectsNothing reports whether it is known that nothing is what a spec without an open stream selects.
