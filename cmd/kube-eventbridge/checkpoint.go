@@ -77,9 +77,10 @@ func newCheckpointShow(s *streams, f *checkpointFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show PIPELINE",
 		Short: "What one checkpoint holds: positions, objects, what a stream owes, and what is known of the log",
-		Long: "Show what the checkpoint of a pipeline holds. POSITION is the version up to which everything of a stream is in the log. OWES is what a\n" +
-			"start does before it watches on. -o wide adds deletions that a watch from the position would show again, how often the cluster was seen\n" +
-			"restored, and older positions with the place in the log where they were safe.",
+		Long: "Show what the checkpoint of a pipeline holds. POSITION is the version up to which everything of a stream is in the log; it may\n" +
+			"be behind the newest event by one, as a version is complete only when a later one, or a bookmark, was seen. OWES is what a start does\n" +
+			"before it watches on. -o wide adds deletions that a watch from the position would show again, how often the cluster was seen restored,\n" +
+			"and older positions with the place in the log where they were safe.",
 		Args: f.onePipeline("show"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := f.place(cmd, args[0])
