@@ -5,7 +5,7 @@
 // log has everything once. Nothing outside its own temporary directory and the repository's .cache is touched, and
 // everything listens on free ports of 127.0.0.1.
 //
-// It exits with 0 only if every check holds. DEMO_KEEP=1 leaves everything running afterwards, until ^C.
+// It exits with 0 only if every check holds. DEMO_KEEP=1 leaves everything running afterwards, until SIGINT or SIGTERM.
 package main
 
 import (

@@ -172,8 +172,8 @@ func (st *stage) shown(ctx context.Context) error {
 
 // invite says how to look at what keeps running.
 func (st *stage) invite() {
-	st.screen.say("\n%s\n  export KUBECONFIG=%s\n  %s tail --server %s --from-start\n  %s/bridge.log\n%s",
-		st.screen.bold("Everything keeps running. To look around:"), st.kubeconfig, st.program, st.broker, st.dir, "^C ends it.")
+	st.screen.say("\n%s\n  export KUBECONFIG=%s\n  %s tail --server %s --from-start\n  %s/bridge.log\n^C ends it, or from elsewhere: kill -INT %d",
+		st.screen.bold("Everything keeps running. To look around:"), st.kubeconfig, st.program, st.broker, st.dir, os.Getpid())
 }
 
 // close ends all processes that run.
