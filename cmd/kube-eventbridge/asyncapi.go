@@ -65,6 +65,9 @@ func printAsyncAPI(s *streams, f *asyncapiFlags) error {
 			_, _ = fmt.Fprintf(s.Err, "pipeline %s prints to standard output, where there is no channel: it is left out\n", p.Name)
 			continue
 		}
+		if unknown := unknownOffline(i, p); unknown != nil && f.kubeconfig == "" && f.context == "" {
+			return reported(config.Place(f.file, unknown), nil)
+		}
 		described, err := publishes(p, look)
 		if err != nil {
 			return fmt.Errorf("pipeline %s: %w", p.Name, err)

@@ -94,6 +94,15 @@ func printRoles(s *streams, f *rbacFlags, args []string) error {
 		return err
 	}
 	look := offline
+	if !online && f.file != "" {
+		var unknown config.Problems
+		for i := range cfg.Pipelines {
+			unknown = append(unknown, unknownOffline(i, &cfg.Pipelines[i])...)
+		}
+		if unknown != nil {
+			return reported(config.Place(f.file, unknown), nil)
+		}
+	}
 	if online {
 		at, err := restConfig(cfg.Kubernetes)
 		if err != nil {
@@ -195,10 +204,27 @@ func offline(name config.ResourceName) (source.Resource, error) {
 	case inGroup && rbac.Every()[name.Group] == nil:
 		r.Namespaced = true
 		return r, nil
+	}
+	switch plural := rbac.Plural(name.Plural, name.Group, inGroup); {
+	case plural != "":
+		meant := name
+		meant.Plural = plural
+		return r, &inputError{fmt.Errorf("resource %q is a short name or a singular; write %s, or let it be looked up in a cluster with --kubeconfig", name, meant)}
 	default:
 		return r, &inputError{fmt.Errorf("resource %q: no plural that every cluster has; write plural.group, such as certificates.cert-manager.io, "+
 			"or let it be looked up in a cluster with --kubeconfig", name)}
 	}
+}
+
+// unknownOffline returns what [offline] does not find of a pipeline, with the paths of the keys.
+func unknownOffline(i int, p *config.Pipeline) (problems config.Problems) {
+	for j := range p.Resources {
+		r := &p.Resources[j]
+		if _, err := lookAny(r.Resource, offline); err != nil {
+			problems = append(problems, config.Problem{Path: fmt.Sprintf("pipelines[%d].resources[%d].resource", i, j), Message: err.Error()})
+		}
+	}
+	return problems
 }
 
 // lookUp asks a cluster for a resource.

@@ -305,7 +305,7 @@ argument 3: "x/y" is a subresource or a path, which cannot be watched by that na
 		{Args{Resources: []string{"pods"}, DataDir: "~/state"}, `--data-dir: "~/state" begins with ~, which is not replaced here; write the whole path`},
 		{Args{Resources: []string{"pods"}, Listen: ":8081", BrokerListen: ":8081"}, `--broker-listen: ":8081" is the address of metrics and probes, too; give each server its own`},
 		{Args{Resources: []string{"pods"}, Listen: "8081", BrokerListen: "localhost"}, `--listen: "8081" is not an address to listen on; write host:port, such as 127.0.0.1:8080 or :8080
---broker-listen: "localhost" is not an address to listen on; write host:port, such as 127.0.0.1:8080 or :8080`},
+--broker-listen: "localhost" is not an address to listen on; write host:port, such as 127.0.0.1:4222 or :4222`},
 	} {
 		if _, err := FromArgs(c.args); err == nil || err.Error() != c.want {
 			t.Errorf("%+v: got\n%v\nwant\n%s", c.args, err, c.want)
@@ -419,7 +419,7 @@ func TestPaths_are_warned_of_where_what_they_begin_with_is_known_to_be_no_member
 		"resources: [{resource: secrets, redact: [data.a, password]}]": "f:1:72: pipelines[0].resources[0].redact[1]: password is no member of secrets" + rest,
 		"resources: [{resource: deployments.apps, ignoreChanges: [Status]}]": "f:1:80: pipelines[0].resources[0].ignoreChanges[0]: " +
 			"Status is no member of deployments.apps" + rest,
-		"resources: [{resource: pods}, {resource: secrets}], encoding: {redact: [password]}": "f:1:95: pipelines[0].encoding.redact[0]: " +
+		"resources: [{resource: pods}, {resource: cm}], encoding: {redact: [password]}": "f:1:90: pipelines[0].encoding.redact[0]: " +
 			"password is no member of any of its resources" + rest,
 		"resources: [{resource: pods}, {resource: widgets.example.com}], encoding: {redact: [password]}": "",
 		"resources: [{resource: widgets.example.com, redact: [password]}]":                               "",

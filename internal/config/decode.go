@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"fmt"
 	"reflect"
@@ -123,7 +124,7 @@ func setDefaults(pointer reflect.Value) {
 func (d *decoder) mapping(node ast.Node, path string, v reflect.Value) {
 	entries, ok := entriesOf(node)
 	if !ok {
-		d.add(path, fmt.Sprintf("is %s, not a mapping; %s", describe(node), mappingHint(node, v.Type())))
+		d.add(path, fmt.Sprintf("is %s, not a mapping; %s", describe(node), cmp.Or(keyHint(node, path, v), mappingHint(node, v.Type()))))
 		return
 	}
 	first, valid := map[string]mark{}, validKeys(v.Type())
@@ -274,6 +275,15 @@ func mappingHint(node ast.Node, t reflect.Type) string {
 		}
 	}
 	return validKeys(t)
+}
+
+// keyHint says what to write instead of node, where that is the name of a mapping that belongs into v; else nothing.
+func keyHint(node ast.Node, path string, v reflect.Value) string {
+	text, _ := textOf(node, false)
+	if f := fieldOf(v, text); !f.IsValid() || f.Kind() != reflect.Pointer || f.Type().Elem().Kind() != reflect.Struct {
+		return ""
+	}
+	return fmt.Sprintf("write %s: {%s: {}}", path[strings.LastIndexByte(path, '.')+1:], text)
 }
 
 // fieldOf returns the field of v that key fills, or the zero Value.

@@ -106,6 +106,10 @@ func (d *decoder) scalar(node ast.Node, path string, v reflect.Value) {
 	case reflect.String:
 		text, ok := textOf(node, false)
 		if !ok {
+			if chosen, ok := v.Interface().(interface{ choices() choices }); ok && node.Type() != ast.NullType {
+				d.add(path, fmt.Sprintf("is %s, not a choice; valid: %s", describe(node), strings.Join(chosen.choices().now, ", ")))
+				return
+			}
 			d.add(path, fmt.Sprintf("is %s, not a text; %s", describe(node), textHint(node, path)))
 			return
 		}
@@ -160,7 +164,7 @@ func textHint(node ast.Node, path string) string {
 		return hint
 	}
 	if key == "listen" && node.Type() != ast.NullType {
-		return listenForm
+		return listenForm(path)
 	}
 	if strings.HasSuffix(path, "]") && node.Type() == ast.NullType {
 		return "give a value or remove the item"

@@ -98,13 +98,18 @@ func (v *validator) buffer(path string, size Size) {
 	}
 }
 
-// listenForm says how an address to listen on is written.
-const listenForm = "write host:port, such as 127.0.0.1:8080 or :8080"
+// listenForm says how the address at path, on which a server listens, is written.
+func listenForm(path string) string {
+	if strings.HasSuffix(path, ".embedded.listen") {
+		return "write host:port, such as 127.0.0.1:4222 or :4222"
+	}
+	return "write host:port, such as 127.0.0.1:8080 or :8080"
+}
 
 // address checks what a server listens on.
 func (v *validator) address(path, address string) {
 	if !listenable(address) {
-		v.add(path, "%q is not an address to listen on; "+listenForm, address)
+		v.add(path, "%q is not an address to listen on; %s", address, listenForm(path))
 	}
 }
 

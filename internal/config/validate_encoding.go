@@ -60,7 +60,7 @@ func (v *validator) redacted(path string, all []string, texts bool) {
 // members warns of paths that name nothing in any of the resources, as far as it is known what they have.
 func (v *validator) members(path string, all []string, resources ...Resource) {
 	for _, r := range resources {
-		if _, builtin := r.Resource.builtin(); !builtin {
+		if !r.Resource.builtin() {
 			return
 		}
 	}
@@ -76,9 +76,11 @@ func (v *validator) members(path string, all []string, resources ...Resource) {
 	}
 }
 
-// builtin returns the resource where API servers have it by themselves.
-func (r ResourceName) builtin() (known rbac.Known, found bool) {
-	return rbac.Find(r.Plural, r.Group, r.Group != "" || r.Version != "")
+// builtin reports whether it is known, by its plural or a short name, as one that API servers have by themselves.
+func (r ResourceName) builtin() bool {
+	inGroup := !r.unresolved()
+	_, found := rbac.Find(r.Plural, r.Group, inGroup)
+	return found || rbac.Plural(r.Plural, r.Group, inGroup) != ""
 }
 
 // paths parses a list of paths. What is none is the zero Path, and reported.

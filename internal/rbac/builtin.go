@@ -66,6 +66,28 @@ func Find(plural, group string, in bool) (k Known, found bool) {
 	return Known{}, false
 }
 
+// shorts has short names, each with its plural.
+const shorts = "cm configmaps ep endpoints ev events limits limitranges ns namespaces no nodes pv persistentvolumes pvc persistentvolumeclaims po pods " +
+	"rc replicationcontrollers quota resourcequotas sa serviceaccounts svc services crd customresourcedefinitions crds customresourcedefinitions ds daemonsets " +
+	"deploy deployments rs replicasets sts statefulsets hpa horizontalpodautoscalers cj cronjobs csr certificatesigningrequests ing ingresses netpol networkpolicies " +
+	"ip ipaddresses pdb poddisruptionbudgets pc priorityclasses sc storageclasses vac volumeattributesclasses"
+
+// Plural returns the plural, which [Find] knows, of a short name or a singular; nothing for another name.
+func Plural(name, group string, in bool) string {
+	candidates := []string{name + "s", name + "es"}
+	if words := strings.Fields(shorts); slices.Contains(words, name) {
+		if i := slices.Index(words, name); i%2 == 0 {
+			candidates = append(candidates, words[i+1])
+		}
+	}
+	for _, plural := range candidates {
+		if _, found := Find(plural, group, in); found {
+			return plural
+		}
+	}
+	return ""
+}
+
 // Every returns the resources that [Find] knows, by group.
 func Every() map[string][]string {
 	all := map[string][]string{}

@@ -56,3 +56,30 @@ func TestMember_has_what_the_types_of_Kubernetes_have(t *testing.T) {
 		t.Error("password is a member")
 	}
 }
+
+func TestPlural_knows_short_names_and_singulars(t *testing.T) {
+	for _, c := range []struct {
+		name, group string
+		in          bool
+		want        string
+	}{
+		{"po", "", false, "pods"},
+		{"pod", "", true, "pods"},
+		{"ingress", "networking.k8s.io", true, "ingresses"},
+		{"deploy", "apps", true, "deployments"},
+		{"deploy", "batch", true, ""},
+		{"pods", "", false, ""},
+		{"", "", false, ""},
+		{"widget", "", false, ""},
+	} {
+		if got := Plural(c.name, c.group, c.in); got != c.want {
+			t.Errorf("%s.%s: got %q, want %q", c.name, c.group, got, c.want)
+		}
+	}
+	words := strings.Fields(shorts)
+	for i := 0; i < len(words); i += 2 {
+		if Plural(words[i], "", false) != words[i+1] {
+			t.Errorf("%s is not %s", words[i], words[i+1])
+		}
+	}
+}
