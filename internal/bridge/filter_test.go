@@ -230,10 +230,14 @@ func (undecided) Filter(*source.Change, [16]byte, func() []byte) (reason string,
 func TestFilter_that_fails_publishes(t *testing.T) {
 	log := newFakeLog()
 	r := start(t, log, &memoryStore{})
-	s := r.stream(&StreamSpec{Filter: undecided{}})
+	s, said := r.stream(&StreamSpec{Filter: undecided{}}), &text{}
+	s.session.log = said.log()
 	send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
 	r.settle()
 	expect(t, log.lines(), "added default/a u1 10 watch")
+	if n := said.count(`err="no such key" advice="ask for what may be missing with has(…) first`); n != 1 {
+		t.Errorf("it says %d times what helps, want once", n)
+	}
 	if n := value(t, r.registry, "filter_errors_total"); n != 1 {
 		t.Errorf("%v failures are counted, want 1", n)
 	}
