@@ -23,6 +23,12 @@ BROKER            ?= nats
 FAULTS_FLAGS      ?=
 FAULTS_TESTS      := /faults/(world|outage|campaign)$$
 FAULTS_DIR        ?= $(CACHE)/faults/$(COMMIT)$(shell test -z "$$(git status --porcelain 2>/dev/null)" || echo -dirty)$(BROKER:%=-%)
+# The image: what it is called, the platforms it is for, where it is also pushed to (nowhere if empty), and where its code is published.
+IMAGE             ?= localhost/kube-eventbridge:$(VERSION)
+IMAGE_FILE        ?= $(CURDIR)/dist/kube-eventbridge-image.tar
+IMAGE_PLATFORMS   ?= linux/$(shell $(GO) env GOARCH)
+IMAGE_PUSH        ?=
+IMAGE_SOURCE      ?= https://github.com/kube-eventbridge/kube-eventbridge
 # The race detector needs a C compiler.
 CC                := $(shell $(GO) env CC)
 MODULES           := . integration integration/containers
@@ -44,6 +50,11 @@ demo: ## Show the whole way on a real API server; DEMO_KEEP=1 leaves it running
 .PHONY: build
 build: ## Build a static binary, bin/kube-eventbridge
 	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/kube-eventbridge ./cmd/kube-eventbridge
+
+.PHONY: image
+image: ## Make a container image, dist/kube-eventbridge-image.tar, an OCI archive; needs no engine. IMAGE_PUSH=registry/name:tag also pushes it
+	cd integration && $(GO) run ./cmd/image -version '$(VERSION)' -commit '$(COMMIT)' -created "$$(git log -1 --format=%ct)" -source '$(IMAGE_SOURCE)' \
+		-platforms '$(IMAGE_PLATFORMS)' -name '$(IMAGE)' -out '$(IMAGE_FILE)' -push '$(IMAGE_PUSH)'
 
 .PHONY: test
 test: test-unit test-race test-integration test-containers ## Run all tests

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/x509"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"golang.org/x/sys/unix"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+// What the image may be at most.
+const (
+	mostBytes      = 80_000_000
+	mostCompressed = 30_000_000
+)
+
+func TestImage(t *testing.T) {
+	o := options(t)
+	index, err := Build(t.Context(), o)
+	must(t, err)
+	img := only(t, index)
+	t.Run("is small", func(t *testing.T) { isSmall(t, img) })
+	t.Run("says what it is", func(t *testing.T) { saysWhatItIs(t, img, o) })
+	t.Run("has nothing but the program and what it needs", func(t *testing.T) { hasNothingElse(t, img) })
+	t.Run("trusts certificate authorities", func(t *testing.T) { trusts(t, img) })
+	t.Run("runs as its user on a root that is read only", func(t *testing.T) { runs(t, img, o) })
+	t.Run("is the same when it is made again", func(t *testing.T) { isTheSame(t, index, o) })
+}
+
+func TestBuild_refuses_what_is_incomplete(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"no commit":        func(o *Options) { o.Commit = "" },
+		"no time":          func(o *Options) { o.Created = time.Time{} },
+		"no platform":      func(o *Options) { o.Platforms = nil },
+		"a wrong platform": func(o *Options) { o.Platforms = []string{"linux/amd64/v1/v2"} },
+	} {
+		o := options(t)
+		change(&o)
+		if _, err := Build(t.Context(), o); err == nil {
+			t.Errorf("%s: built", name)
+		}
+	}
+}
+
+func options(t *testing.T) Options {
+	t.Helper()
+	root, err := controlplane.Root()
+	must(t, err)
+	return Options{
+		Root: root, Version: "v0.0.0-test", Commit: "0123456789", Source: "https://example.com/source",
+		Created: time.Unix(1700000000, 0), Platforms: []string{"linux/" + runtime.GOARCH},
+	}
+}
+
+func isSmall(t *testing.T, img v1.Image) {
+	layers, err := img.Layers()
+	must(t, err)
+	var compressed int64
+	for _, l := range layers {
+		size, err := l.Size()
+		must(t, err)
+		compressed += size
+	}
+	whole, err := io.Copy(io.Discard, mutate.Extract(img))
+	must(t, err)
+	t.Logf("%d bytes, %d compressed", whole, compressed)
+	if whole > mostBytes || compressed > mostCompressed {
+		t.Errorf("%d bytes, %d compressed, want at most %d and %d", whole, compressed, mostBytes, mostCompressed)
+	}
+}
+
+func saysWhatItIs(t *testing.T, img v1.Image, o Options) {
+	file, err := img.ConfigFile()
+	must(t, err)
+	c := file.Config
+	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{Program}) || file.Architecture != runtime.GOARCH || !file.Created.Equal(o.Created) {
+		t.Errorf("user %q, entrypoint %q, architecture %q, created %s", c.User, c.Entrypoint, file.Architecture, file.Created)
+	}
+	for label, want := range map[string]string{"source": o.Source, "revision": o.Commit, "version": o.Version, "licenses": "Apache-2.0"} {
+		if got := c.Labels["org.opencontainers.image."+label]; got != want {
+			t.Errorf("label %s is %q, want %q", label, got, want)
+		}
+	}
+}
+
+func hasNothingElse(t *testing.T, img v1.Image) {
+	var names []string
+	for h := range entries(t, img) {
+		names = append(names, h.Name)
+		if h.Mode&0o6022 != 0 || h.Uid != 0 {
+			t.Errorf("%s belongs to user %d and has mode %o, want root's, and nobody else's to write", h.Name, h.Uid, h.Mode)
+		}
+	}
+	slices.Sort(names)
+	want := []string{"LICENSE", "etc", "etc/group", "etc/passwd", "etc/ssl", "etc/ssl/certs", "etc/ssl/certs/ca-certificates.crt", "kube-eventbridge"}
+	if !slices.Equal(names, want) {
+		t.Errorf("the image has %q, want %q", names, want)
+	}
+}
+
+func trusts(t *testing.T, img v1.Image) {
+	pool, n := x509.NewCertPool(), 0
+	for h, data := range entries(t, img) {
+		if h.Name == "etc/ssl/certs/ca-certificates.crt" {
+			n = bytes.Count(data, []byte("BEGIN CERTIFICATE"))
+			if !pool.AppendCertsFromPEM(data) {
+				t.Error("none of the certificates can be read")
+			}
+		}
+	}
+	if n < 100 {
+		t.Errorf("%d certificates, want Mozilla's, of which there are more than 100", n)
+	}
+}
+
+func isTheSame(t *testing.T, index v1.ImageIndex, o Options) {
+	again, err := Build(t.Context(), o)
+	must(t, err)
+	dir := t.TempDir()
+	var files [2][]byte
+	for i, x := range []v1.ImageIndex{index, again} {
+		path := filepath.Join(dir, "image.tar")
+		must(t, Write(x, "localhost/kube-eventbridge:test", path))
+		files[i], err = os.ReadFile(path)
+		must(t, err)
+	}
+	if !bytes.Equal(files[0], files[1]) {
+		t.Error("two archives of one commit are different")
+	}
+	readBack(t, files[0], index)
+}
+
+// readBack takes the archive for what the specification says of a layout.
+func readBack(t *testing.T, archive []byte, want v1.ImageIndex) {
+	t.Helper()
+	dir := t.TempDir()
+	unpack(t, tar.NewReader(bytes.NewReader(archive)), dir)
+	top, err := layout.ImageIndexFromPath(dir)
+	must(t, err)
+	manifest, err := top.IndexManifest()
+	must(t, err)
+	digest, err := want.Digest()
+	must(t, err)
+	if got := manifest.Manifests[0]; got.Digest != digest || got.Annotations["org.opencontainers.image.ref.name"] != "localhost/kube-eventbridge:test" {
+		t.Errorf("the archive has %+v, want %s", got, digest)
+	}
+	must(t, validate.Index(top))
+}
+
+// runs is as a container engine would run it, as far as that is files and users: as its user, in a root that is the image's and mounted read only.
+func runs(t *testing.T, img v1.Image, o Options) {
+	if os.Geteuid() != 0 {
+		cannot(t, "it takes root to change the root directory")
+	}
+	root := filepath.Join(t.TempDir(), "root")
+	body := mutate.Extract(img)
+	defer body.Close()
+	unpack(t, tar.NewReader(body), root)
+	must(t, unix.Mount(root, root, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { must(t, unix.Unmount(root, unix.MNT_DETACH)) })
+	must(t, unix.Mount("", root, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""))
+	cmd := exec.CommandContext(t.Context(), Program, "version")
+	cmd.Dir, cmd.Env = "/", []string{}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: User, Gid: User}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), o.Version+", commit "+o.Commit) {
+		t.Errorf("version: %v, %s", err, out)
+	}
+}
+
+// cannot skips the test, and fails it where it must run.
+func cannot(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatal(why)
+	}
+	t.Skipf("SKIPPED, %s", why)
+}
+
+func only(t *testing.T, index v1.ImageIndex) v1.Image {
+	t.Helper()
+	manifest, err := index.IndexManifest()
+	must(t, err)
+	if len(manifest.Manifests) != 1 {
+		t.Fatalf("the index has %d manifests, want 1", len(manifest.Manifests))
+	}
+	img, err := index.Image(manifest.Manifests[0].Digest)
+	must(t, err)
+	return img
+}
+
+// entries are the image's files and directories.
+func entries(t *testing.T, img v1.Image) func(yield func(*tar.Header, []byte) bool) {
+	t.Helper()
+	return func(yield func(*tar.Header, []byte) bool) {
+		body := mutate.Extract(img)
+		defer body.Close()
+		for r := tar.NewReader(body); ; {
+			h, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			must(t, err)
+			data, err := io.ReadAll(r)
+			must(t, err)
+			h.Name = strings.TrimSuffix(h.Name, "/")
+			if !yield(h, data) {
+				return
+			}
+		}
+	}
+}
+
+func unpack(t *testing.T, r *tar.Reader, dir string) {
+	t.Helper()
+	for {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		must(t, err)
+		path := filepath.Join(dir, h.Name)
+		if h.Typeflag == tar.TypeDir {
+			must(t, os.MkdirAll(path, 0o755))
+			continue
+		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		data, err := io.ReadAll(r)
+		must(t, err)
+		must(t, os.WriteFile(path, data, os.FileMode(h.Mode)))
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
