@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"path/filepath"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	sigyaml "sigs.k8s.io/yaml"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+// manifests are the objects of one way to deploy the bridge.
+type manifests []*unstructured.Unstructured
+
+func directory(t *testing.T, path ...string) string {
+	t.Helper()
+	root, err := controlplane.Root()
+	must(t, err)
+	return filepath.Join(append([]string{root, "deploy"}, path...)...)
+}
+
+// kustomize builds a directory, as kubectl kustomize does.
+func kustomize(t *testing.T, dir string) manifests {
+	t.Helper()
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	must(t, err)
+	text, err := built.AsYaml()
+	must(t, err)
+	return decode(t, text)
+}
+
+// overlay is one of the repository's with components.
+func overlay(t *testing.T, name string, components ...string) manifests {
+	t.Helper()
+	dir := directory(t, "kustomize", "overlays", name)
+	if len(components) == 0 {
+		return kustomize(t, dir)
+	}
+	fs := filesys.MakeFsOnDisk()
+	own := t.TempDir()
+	relative := func(path string) string {
+		rel, err := filepath.Rel(own, path)
+		must(t, err)
+		return rel
+	}
+	file := map[string]any{"namespace": "kube-eventbridge", "resources": []string{relative(dir)}}
+	var with []string
+	for _, c := range components {
+		with = append(with, relative(directory(t, "kustomize", "components", c)))
+	}
+	file["components"] = with
+	text, err := sigyaml.Marshal(file)
+	must(t, err)
+	must(t, fs.WriteFile(filepath.Join(own, "kustomization.yaml"), text))
+	return kustomize(t, own)
+}
+
+func decode(t *testing.T, text []byte) manifests {
+	t.Helper()
+	var all manifests
+	for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
+		var o unstructured.Unstructured
+		err := d.Decode(&o.Object)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		must(t, err)
+		if len(o.Object) > 0 {
+			all = append(all, &o)
+		}
+	}
+}
+
+func (m manifests) of(kind string) manifests {
+	var found manifests
+	for _, o := range m {
+		if o.GetKind() == kind {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+// only returns the object of the kind, of which there has to be one.
+func (m manifests) only(t *testing.T, kind string) *unstructured.Unstructured {
+	t.Helper()
+	found := m.of(kind)
+	if len(found) != 1 {
+		t.Fatalf("there are %d objects of kind %s, want 1", len(found), kind)
+	}
+	return found[0]
+}
+
+// configuration returns the bridge's file.
+func (m manifests) configuration(t *testing.T) string {
+	t.Helper()
+	text, found, err := unstructured.NestedString(m.only(t, "ConfigMap").Object, "data", "bridge.yaml")
+	must(t, err)
+	if !found {
+		t.Fatal("the ConfigMap has no bridge.yaml")
+	}
+	return text
+}
+
+// pod returns what the workload makes Pods of, and the namespace they are in.
+func (m manifests) pod(t *testing.T) *corev1.Pod {
+	t.Helper()
+	var template corev1.PodTemplateSpec
+	var namespace string
+	if len(m.of("StatefulSet")) > 0 {
+		o := into[appsv1.StatefulSet](t, m.only(t, "StatefulSet"))
+		template, namespace = o.Spec.Template, o.Namespace
+		for _, c := range o.Spec.VolumeClaimTemplates { // the controller does this
+			template.Spec.Volumes = append(template.Spec.Volumes, corev1.Volume{Name: c.Name, VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c.Name},
+			}})
+		}
+	} else {
+		o := into[appsv1.Deployment](t, m.only(t, "Deployment"))
+		template, namespace = o.Spec.Template, o.Namespace
+	}
+	p := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	p.APIVersion, p.Kind, p.Name, p.Namespace = "v1", "Pod", "kube-eventbridge-0", namespace
+	return p
+}
+
+// into takes every field of an object, and no other.
+func into[T any](t *testing.T, o *unstructured.Unstructured) *T {
+	t.Helper()
+	out := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, out, true); err != nil {
+		t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
+	}
+	return out
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// allowed is what a role or a binding says, without what its objects are called.
+func allowed(t *testing.T, o *unstructured.Unstructured) string {
+	t.Helper()
+	text, err := sigyaml.Marshal(map[string]any{"namespace": o.GetNamespace(), "rules": o.Object["rules"], "subjects": o.Object["subjects"]})
+	must(t, err)
+	return string(text)
+}
