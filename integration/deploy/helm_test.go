@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	sigyaml "sigs.k8s.io/yaml"
+)
+
+const release = "kube-eventbridge"
+
+// everything turns all options of the chart on.
+const everything = `
+networkPolicy: {enabled: true}
+serviceMonitor: {enabled: true, labels: {release: prometheus}}
+prometheusRule: {enabled: true, labels: {release: prometheus}}
+env: [{name: NATS_PASSWORD, valueFrom: {secretKeyRef: {name: nats, key: password}}}]
+extraVolumes: [{name: tls, secret: {secretName: tls}}]
+extraVolumeMounts: [{name: tls, mountPath: /tls, readOnly: true}]
+podAnnotations: {example.com/a: b}
+imagePullSecrets: [{name: registry}]
+nodeSelector: {kubernetes.io/os: linux}
+tolerations: [{key: a, operator: Exists}]
+affinity: {nodeAffinity: {}}
+`
+
+const embedded = `
+persistence: {enabled: true, storageClassName: fast}
+config:
+  pipelines:
+    - name: audit
+      resources: [{resource: deployments.apps}, {resource: configmaps}, {resource: secrets, payload: metadata}]
+      sink: {embedded: {maxAge: 168h}}
+`
+
+const kafka = `
+config:
+  pipelines:
+    - name: audit
+      resources: [{resource: deployments.apps}, {resource: configmaps}, {resource: secrets, payload: metadata}]
+      sink: {kafka: {brokers: ["kafka.kafka.svc:9092"], create: {partitions: 12}}}
+      checkpoint: {kafka: {}}
+`
+
+// charted renders the chart as helm template does, with values over its own.
+func charted(t *testing.T, namespace, values string) (manifests, error) {
+	t.Helper()
+	chart, err := loader.LoadDir(directory(t, "chart", "kube-eventbridge"))
+	must(t, err)
+	given := map[string]any{}
+	must(t, sigyaml.Unmarshal([]byte(values), &given))
+	with, err := util.ToRenderValues(chart, given, common.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, common.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Render(chart, with)
+	if err != nil {
+		return nil, err
+	}
+	var all manifests
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if path.Ext(name) == ".yaml" {
+			all = append(all, decode(t, []byte(files[name]))...)
+		}
+	}
+	return all, nil
+}
+
+func mustChart(t *testing.T, namespace, values string) manifests {
+	t.Helper()
+	m, err := charted(t, namespace, values)
+	must(t, err)
+	return m
+}
+
+func TestChart(t *testing.T) {
+	bin := binary(t)
+	c := newCluster(t)
+	const namespace = "events"
+	c.namespace(t, namespace)
+	for name, values := range map[string]string{"by default": "", "with everything": everything, "with the embedded server": embedded, "with Kafka": kafka} {
+		t.Run(name, func(t *testing.T) {
+			lints(t, values)
+			m := mustChart(t, namespace, values)
+			c.takes(t, m)
+			command(t, bin, "validate", "--config", file(t, m.configuration(t)))
+			allowsWhatIsNeeded(t, bin, m)
+		})
+	}
+	t.Run("the bridge runs", func(t *testing.T) {
+		m, address := mustChart(t, namespace, ""), freeAddress(t)
+		config := file(t, m.configuration(t), "nats://nats.nats.svc:4222", broker(t), "listen: :8080", "listen: "+address)
+		runs(t, bin, m.pod(t), c.grant(t, m), config, address)
+	})
+	t.Run("the bridge runs with the embedded server", func(t *testing.T) {
+		m, address := mustChart(t, namespace, embedded), freeAddress(t)
+		isMounted(t, m.pod(t), "/var/lib/kube-eventbridge")
+		config := file(t, m.configuration(t), "embedded:\n", "embedded:\n      listen: "+freeAddress(t)+"\n",
+			"/var/lib/kube-eventbridge", t.TempDir(), "listen: :8080", "listen: "+address)
+		runs(t, bin, m.pod(t), c.grant(t, m), config, address)
+	})
+}
+
+// lints fails the test for what helm lint warns of, too.
+func lints(t *testing.T, values string) {
+	t.Helper()
+	given := map[string]any{}
+	must(t, sigyaml.Unmarshal([]byte(values), &given))
+	for _, m := range lint.RunAll(directory(t, "chart", "kube-eventbridge"), given, "default").Messages {
+		if m.Severity > support.InfoSev {
+			t.Errorf("helm lint: %v", m)
+		}
+	}
+}
+
+func TestChart_refuses_what_cannot_work(t *testing.T) {
+	for values, want := range map[string]string{
+		"replicas: 2":                         "leaderElection",
+		"replicaCount: 2":                     "replicaCount",
+		"image: {tag: 1}":                     "tag",
+		"resources: {limits: {memory: null}}": "memory",
+		"networkPolicy: {to: [nats]}":         "networkPolicy",
+	} {
+		if _, err := charted(t, "default", values); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want something about %s", values, err, want)
+		}
+	}
+}
+
+func TestChart_changes_the_Pod_when_the_configuration_changes(t *testing.T) {
+	a, b := mustChart(t, "default", ""), mustChart(t, "default", "config: {cluster: another}")
+	if x, y := a.pod(t).Annotations["checksum/config"], b.pod(t).Annotations["checksum/config"]; x == y || x == "" {
+		t.Errorf("the checksums are %q and %q", x, y)
+	}
+}
+
+func TestChart_has_the_alerts_of_kustomize(t *testing.T) {
+	text := func(m manifests) string {
+		out, err := sigyaml.Marshal(m.only(t, "PrometheusRule").Object["spec"])
+		must(t, err)
+		return string(out)
+	}
+	if got, want := text(mustChart(t, "default", everything)), text(overlay(t, "nats", "monitoring")); got != want {
+		t.Errorf("the chart has\n%s\nkustomize has\n%s", got, want)
+	}
+}
