@@ -89,7 +89,7 @@ func TestChart(t *testing.T) {
 	c := newCluster(t)
 	const namespace = "events"
 	c.namespace(t, namespace)
-	for name, values := range map[string]string{"by default": "", "with everything": everything, "with the embedded server": embedded, "with Kafka": kafka} {
+	for name, values := range map[string]string{"by default": "", "with everything": everything, "with the embedded server": embedded, "with Kafka": kafka, "with two replicas": "{replicas: 2, config: {leaderElection: {}}}"} {
 		t.Run(name, func(t *testing.T) {
 			lints(t, values)
 			m := mustChart(t, namespace, values)
