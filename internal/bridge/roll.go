@@ -5,9 +5,15 @@ package bridge
 import (
 	"context"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
+
+// recess is between the end of what was read and its next beginning: what ends at once each time is not to keep the machine busy.
+const recess = 500 * time.Millisecond
 
 // roll is what there is to be read at one time.
 type roll[K comparable, V any] struct {
@@ -19,38 +25,49 @@ type roll[K comparable, V any] struct {
 	changed, moved <-chan struct{}
 }
 
-// readEach reads what call returns, each in a goroutine of its own, as it comes and until it ends by itself, until ctx ends or the roll is over. What has ended is read again if it
-// is still called, unless read returns that it is done for good. Begun is called once when all is open that was called first; read calls opened when something is. It returns
-// when everything has ended, with the first error, which ends all.
+// readEach reads what call returns, each in a goroutine of its own, as it comes and until it ends by itself, until ctx ends or the roll is over. What has ended is read again after
+// a recess if it is still called, unless read returns that it is done for good. Begun is called once when all is open that was called first; read calls opened when something is. It
+// returns when ctx has ended, when the roll is over and nothing is read any more, or with the first error, which ends all.
 func readEach[K comparable, V any](
 	ctx context.Context, call func() roll[K, V], read func(ctx context.Context, what V, opened func()) (done bool, err error), begun func(),
 ) error {
-	reading, ended := map[K]struct{}{}, make(chan K)
+	type outcome struct {
+		key  K
+		done bool
+	}
+	reading, finished, ended := map[K]struct{}{}, map[K]struct{}{}, make(chan outcome)
 	streams, ctx := errgroup.WithContext(ctx)
 	start := func(key K, what V, opened func()) {
 		streams.Go(func() error {
-			defer opened()
-			if done, err := read(ctx, what, opened); done || err != nil {
+			done, err := read(ctx, what, opened)
+			opened()
+			if err != nil || !done && pause.For(ctx, recess) != nil {
 				return err
 			}
 			select {
-			case ended <- key:
+			case ended <- outcome{key, done}:
 			case <-ctx.Done():
 			}
 			return nil
 		})
 	}
+	open := func(now roll[K, V]) (opening *sync.WaitGroup) {
+		opening = &sync.WaitGroup{}
+		for key, what := range now.all {
+			_, taken := reading[key]
+			if _, over := finished[key]; taken || over {
+				continue
+			}
+			reading[key] = struct{}{}
+			opening.Add(1)
+			start(key, what, sync.OnceFunc(opening.Done))
+		}
+		return opening
+	}
 	streams.Go(func() error {
 		for first := true; ; {
 			now := call()
-			var opening sync.WaitGroup
-			for key, what := range now.all {
-				if _, taken := reading[key]; !taken {
-					reading[key] = struct{}{}
-					opening.Add(1)
-					start(key, what, sync.OnceFunc(opening.Done))
-				}
-			}
+			opening := open(now)
 			if first && now.all != nil {
 				first = false
 				streams.Go(func() error {
@@ -65,8 +82,11 @@ func readEach[K comparable, V any](
 			select {
 			case <-now.changed:
 			case <-now.moved:
-			case key := <-ended:
-				delete(reading, key)
+			case o := <-ended:
+				delete(reading, o.key)
+				if o.done {
+					finished[o.key] = struct{}{}
+				}
 			case <-ctx.Done():
 				return nil
 			}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // called is a roll of names that a test changes, and what is read of it.
@@ -98,25 +99,24 @@ func TestReadEach_reads_what_is_called_until_it_ends(t *testing.T) {
 		c.expect(t, "reads a", "reads slow b")
 		c.set([]string{"a", "slow b", "slow c"}, false)
 		c.expect(t, "reads slow c")
-		c.ends["slow b"] <- nil // it is open in a way, and read again
-		c.expect(t, "begun", "reads slow b")
+		c.ends["slow b"] <- nil // it is open in a way
+		c.expect(t, "begun")
+		c.set([]string{"a", "slow b", "slow c", "slow d"}, false)
+		c.expect(t, "reads slow d")
+		<-time.After(recess)
+		c.expect(t, "reads slow b")
 		c.set([]string{"a"}, false)
-		c.ends["slow b"] <- nil
-		c.ends["slow c"] <- nil
+		for _, name := range []string{"slow b", "slow c", "slow d"} {
+			c.ends[name] <- nil
+		}
+		<-time.After(recess)
 		c.expect(t)
 		c.set([]string{"a", "slow b"}, false)
 		c.expect(t, "reads slow b")
 		c.ends["a"] <- errDone
+		<-time.After(recess)
 		c.expect(t)
-		c.set([]string{}, true)
-		c.ends["slow b"] <- nil
-		c.expect(t)
-		select {
-		case err := <-ended:
-			t.Errorf("it has ended with %v, and what is done for good may be called again", err)
-		default:
-		}
-		c.set([]string{"d"}, false)
+		c.set([]string{"a", "d"}, false)
 		c.expect(t, "reads d")
 		c.ends["d"] <- errors.New("wrong")
 		if err := <-ended; err == nil || err.Error() != "wrong" {
@@ -125,14 +125,32 @@ func TestReadEach_reads_what_is_called_until_it_ends(t *testing.T) {
 	})
 }
 
+// What ends at once is not read more often than twice a second.
+func TestReadEach_rests_between_an_end_and_the_next_beginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		times := 0
+		call := func() roll[string, string] { return roll[string, string]{all: map[string]string{"a": "a"}} }
+		read := func(context.Context, string, func()) (bool, error) {
+			times++
+			return false, nil
+		}
+		if err := readEach(ctx, call, read, func() {}); err != nil || times < 19 || times > 21 {
+			t.Errorf("it was read %d times in ten seconds, and ended with %v", times, err)
+		}
+	})
+}
+
 func TestReadEach_ends_when_all_that_was_read_has(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &called{ends: map[string]chan error{}}
-		c.set([]string{"a"}, false)
+		c.set([]string{"a", "b"}, false)
 		ended := make(chan error, 1)
 		go func() { ended <- readEach(t.Context(), c.call, c.read, func() { c.note("begun") }) }()
-		c.expect(t, "begun", "reads a")
-		c.set([]string{}, true)
+		c.expect(t, "begun", "reads a", "reads b")
+		c.ends["b"] <- errDone // for good, and so nothing to wait for
+		c.set([]string{"b"}, true)
 		c.expect(t)
 		c.ends["a"] <- nil
 		if err := <-ended; err != nil {
