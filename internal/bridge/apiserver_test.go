@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -206,4 +208,37 @@ func (b *bridge) only(t testing.TB) *stream {
 	t.Helper()
 	waitFor(t, "the stream", func() bool { return len(b.session(t).opened()) == 1 })
 	return b.session(t).opened()[0]
+}
+
+// catalogOf returns a catalog that has looked once.
+func catalogOf(t *testing.T, api *apiServer) *source.Catalog {
+	t.Helper()
+	at := &rest.Config{Host: api.URL}
+	client, err := source.NewClient(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.CloseIdleConnections)
+	catalog, err := source.NewCatalog(at, client, source.CatalogConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := catalog.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return catalog
+}
+
+// later lets an API server serve nothing until the result is set.
+func (a *apiServer) later() *atomic.Bool {
+	served, all := &atomic.Bool{}, a.Config.Handler
+	a.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1" || served.Load() {
+			all.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[]}`)
+	})
+	return served
 }

@@ -93,11 +93,35 @@ func (p *session) leads(spec *StreamSpec, at source.Stream, offers *source.Offer
 	if s == nil {
 		s = &source.Served{Group: at.Group, Resource: at.Resource.Resource, Versions: []source.Resource{at.Resource}}
 	}
-	return spec.Wildcard.matches(s, offers) && !p.claimed(spec, s, offers)
+	return spec.Wildcard.matches(s, offers) && !p.claimed(spec, s, offers) && !p.spokenFor(spec, at)
 }
 
-// claimed reports whether another spec names a resource more exactly than a wildcard does, in a scope that may have objects in common with its: one that selects namespaces may
-// come to have any.
+// spokenFor reports whether a spec other than the given one keeps a stored stream that both may read.
+func (p *session) spokenFor(spec *StreamSpec, at source.Stream) bool {
+	for i := range p.cfg.Streams {
+		o := &p.cfg.Streams[i]
+		if o != spec.origin() && o.meets(spec) && p.keeps(o, at) {
+			return true
+		}
+	}
+	return false
+}
+
+// keeps reports whether a spec that is no wildcard names the resource of a stored stream, and no other one by that name; also where that cannot be told now.
+func (p *session) keeps(spec *StreamSpec, at source.Stream) bool {
+	if spec.Wildcard != nil || !p.named(spec, at) {
+		return false
+	}
+	r, err := p.cfg.Discovery.Resolve(spec.Resource)
+	return err != nil || firstOf(r.Group, r.Resource) == firstOf(at.Group, at.Resource.Resource)
+}
+
+// meets reports whether two specs may have namespaces in common: one that selects them may come to have any.
+func (spec *StreamSpec) meets(o *StreamSpec) bool {
+	return o.Namespace == "" || spec.Namespace == "" || o.Namespace == spec.Namespace
+}
+
+// claimed reports whether another spec names a resource more exactly than a wildcard does, in a scope that may have objects in common with its.
 func (p *session) claimed(spec *StreamSpec, s *source.Served, offers *source.Offers) bool {
 	before := true
 	for i := range p.cfg.Streams {
@@ -106,7 +130,7 @@ func (p *session) claimed(spec *StreamSpec, s *source.Served, offers *source.Off
 			before = false
 			continue
 		}
-		if o.Namespace != "" && spec.Namespace != "" && o.Namespace != spec.Namespace {
+		if !o.meets(spec) {
 			continue
 		}
 		switch {

@@ -26,20 +26,19 @@ type ending struct {
 	to   source.Resource
 	// doubtful: the resource is not served, and it is not certain that it is gone.
 	doubtful bool
+	// yields: a name asks for what a wildcard reads.
+	yields bool
 	// left, if not empty, is the version of its namespace at which that is not selected any more.
 	left string
 }
 
-// live reads a resource, in one version after another, until it is gone for certain or ctx ends. Opened is called when a stream of it is open.
+// live reads a resource, in one version after another, until it is gone for certain or ctx ends. Opened is called when a stream of it is open. The error
+// is permanent, or a [SpecError]: of a wildcard also where it has yielded to a name.
 func (p *session) live(ctx context.Context, spec *StreamSpec, r source.Resource, opened func()) error {
 	for {
-		at, err := p.versioned(ctx, spec, r)
+		s, err := p.begin(ctx, spec, r)
 		if err != nil {
 			return p.ended(err)
-		}
-		s, err := p.open(spec, at)
-		if err != nil {
-			return err
 		}
 		opened()
 		end := s.left()
@@ -60,6 +59,9 @@ func (p *session) live(ctx context.Context, spec *StreamSpec, r source.Resource,
 			return p.ended(err)
 		}
 		p.close(s)
+		if end.yields {
+			return yielded(s)
+		}
 		r = end.to
 	}
 }
@@ -91,8 +93,8 @@ func (p *session) readUntil(ctx context.Context, s *stream) (end *ending, err er
 	return end, s.tracker.Await(ctx)
 }
 
-// outlived waits until the resource that a stream reads is gone, or is served in other versions only, or its namespace is not selected any more. It returns nil when
-// ctx ends.
+// outlived waits until the resource that a stream reads is gone, or is served in other versions only, or its namespace is not selected any more, or it has to yield. It
+// returns nil when ctx ends.
 func (p *session) outlived(ctx context.Context, s *stream) *ending {
 	var lost time.Time
 	for doubt := firstDoubt; ; doubt = longer(doubt) {
@@ -120,6 +122,8 @@ func (p *session) outlived(ctx context.Context, s *stream) *ending {
 		case <-changed:
 		case <-relabelled:
 		case <-later:
+		case <-s.yield:
+			return &ending{yields: true}
 		case <-ctx.Done():
 			return nil
 		}

@@ -155,7 +155,7 @@ func (p *session) scoped(r source.Resource, spec *StreamSpec) error {
 }
 
 // open makes the far side of a stream from what the store has of it. It refuses a stream that has objects in common with another:
-// two names of a resource are known to be one only here.
+// two names of a resource are known to be one only here. Where that is a wildcard's, and spec is none, the error is a [yieldError].
 func (p *session) open(spec *StreamSpec, at source.Stream) (*stream, error) {
 	name := at.Name()
 	p.mu.Lock()
@@ -163,9 +163,7 @@ func (p *session) open(spec *StreamSpec, at source.Stream) (*stream, error) {
 	for _, o := range p.streams {
 		sameNamespace := o.Namespace == "" || at.Namespace == "" || o.Namespace == at.Namespace
 		if o.Group == at.Group && o.Stream.Resource.Resource == at.Resource.Resource && sameNamespace {
-			return nil, &SpecError{fmt.Errorf("resources %s and %s have objects in common (streams %s and %s), "+
-				"and an object belongs to one stream of a pipeline: remove one, or give them different namespaces",
-				o.spec.Resource, spec.Resource, o.name, name)}
+			return nil, o.holdsAgainst(spec, name)
 		}
 	}
 	s := p.newStream(spec, at)
@@ -201,7 +199,7 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 		metrics: p.cfg.Metrics.stream(p.name, name),
 		tracker: checkpoint.NewTracker(saved.Position),
 		ledger:  checkpoint.NewLedger(p.state.Rows[name]),
-		pending: map[string]*object{}, again: make(chan string, 1), resync: newResyncs(),
+		pending: map[string]*object{}, again: make(chan string, 1), yield: make(chan struct{}, 1), resync: newResyncs(),
 		saved: saved, committed: saved, stored: stored, fingerprint: at.Scope(), losses: p.state.Log.Losses,
 	}
 	s.saved.Kind, s.saved.Namespaced, s.saved.Called = at.Kind, at.Namespaced, spec.calling(at.Resource)

@@ -56,7 +56,9 @@ type stream struct {
 	// again makes the stream list, when it is sent why. Distrusted: the log was seen to lack something that exists, and no list was made since.
 	again      chan string
 	distrusted bool
-	resync     resyncs
+	// yield, of a wildcard's stream, has something when it is to end for one that a name has.
+	yield  chan struct{}
+	resync resyncs
 	// often is for saying what may be true of every event.
 	often often
 }
