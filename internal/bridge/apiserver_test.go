@@ -242,3 +242,22 @@ func (a *apiServer) later() *atomic.Bool {
 	})
 	return served
 }
+
+// definitionsGone lets an API server say that there is no definition of anything.
+func definitionsGone(api *apiServer) {
+	all := api.Config.Handler
+	api.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/apis/apiextensions.k8s.io/"):
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":"x"}}`)
+		case strings.HasPrefix(r.URL.Path, "/apis/apiregistration.k8s.io/"):
+			_, _ = io.WriteString(w, `{"items":[]}`)
+		case strings.HasPrefix(r.URL.Path, "/readyz"):
+			_, _ = io.WriteString(w, `ok`)
+		default:
+			all.ServeHTTP(w, r)
+		}
+	})
+}

@@ -162,23 +162,3 @@ func (p *session) afterlife(s *stream) (kept checkpoint.Stream, keep bool) {
 	}
 	return kept, kept != (checkpoint.Stream{}) && next > first
 }
-
-// buryStored ends the stored streams that a spec names where their resources do not exist any more. The error is ctx's, or permanent.
-func (p *session) buryStored(ctx context.Context, spec *StreamSpec) error {
-	if p.cfg.Catalog == nil {
-		return nil
-	}
-	for _, at := range p.stored() {
-		if at.Namespace != spec.Namespace || !p.named(spec, at) || !p.cfg.Catalog.Gone(ctx, at.Resource) {
-			continue
-		}
-		s, err := p.open(spec, spec.stream(at.Resource))
-		if err != nil {
-			return err
-		}
-		if err := p.bury(ctx, s); err != nil {
-			return err
-		}
-	}
-	return nil
-}

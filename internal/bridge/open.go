@@ -33,13 +33,12 @@ func (p *session) readNamed(ctx context.Context, spec *StreamSpec, opened func()
 		if err != nil {
 			return p.ended(err)
 		}
-		if err := p.live(ctx, spec, resource, opened); err != nil {
+		was := spec.selected()
+		if err := p.readAs(ctx, spec, resource, opened); err != nil {
 			return err
 		}
-		if spec.member != nil {
-			if stays, _, _, _ := spec.member.stays(); !stays {
-				return nil
-			}
+		if !was || !spec.selected() {
+			return nil
 		}
 		p.cfg.Discovery.Reset()
 	}

@@ -55,13 +55,13 @@ func (p *session) spread(ctx context.Context, spec *StreamSpec) error {
 		now.changed = changed
 		p.unresolved(what, err)
 		var offers *source.Offers
-		if spec.Wildcard != nil {
+		if p.cfg.Catalog != nil {
 			offers, now.moved = p.cfg.Catalog.Now()
 		}
 		if err != nil || spec.Wildcard != nil && offers == nil {
 			return now
 		}
-		if offers != nil {
+		if spec.Wildcard != nil {
 			tell(offers)
 		}
 		now.all = p.storedIn(spec, offers)
@@ -89,7 +89,7 @@ func (p *session) in(spec *StreamSpec, namespace string) *StreamSpec {
 	return &own
 }
 
-// storedIn returns the namespaces of which the store has what a spec reads; offers are needed where that is a wildcard.
+// storedIn returns the namespaces of which the store has what a spec reads, or what it named before and is not served now; offers are needed where that is a wildcard.
 func (p *session) storedIn(spec *StreamSpec, offers *source.Offers) map[string]string {
 	found := map[string]string{}
 	stored := p.stored()
@@ -100,7 +100,14 @@ func (p *session) storedIn(spec *StreamSpec, offers *source.Offers) map[string]s
 	if spec.Wildcard == nil {
 		r, err := p.cfg.Discovery.Resolve(spec.Resource)
 		is = func(at source.Stream) bool {
-			return err == nil && r.Group == at.Group && r.Resource == at.Resource.Resource || p.named(spec, at)
+			switch {
+			case err != nil:
+				return p.named(spec, at)
+			case r.Group == at.Group && r.Resource == at.Resource.Resource:
+				return true
+			default:
+				return offers != nil && offers.Get(at.Group, at.Resource.Resource) == nil && p.onlyNamed(p.in(spec, at.Namespace), at, offers)
+			}
 		}
 	}
 	for _, at := range stored {
