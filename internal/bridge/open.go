@@ -112,7 +112,7 @@ func (p *session) resolve(ctx context.Context, spec *StreamSpec) (source.Resourc
 		if err := p.buryStored(ctx, spec); err != nil {
 			return r, err
 		}
-		if !apimeta.IsNoMatchError(err) {
+		if !absent(err) {
 			began = time.Now() // it is the API server that is missing
 		}
 		delay = askAgain(delay, time.Since(began))
@@ -139,9 +139,23 @@ func (p *session) readable(spec *StreamSpec) (source.Resource, error) {
 	}
 	if readable, err := p.cfg.Discovery.Readable(r); err == nil && !readable {
 		p.cfg.Discovery.Reset()
-		return r, fmt.Errorf("resource %s cannot be listed and watched", r)
+		return r, &unlistedError{r}
 	}
 	return r, nil // in doubt reading it will tell
+}
+
+// unlistedError says that the API server has a resource, and that there is nothing to be read of it.
+type unlistedError struct{ resource source.Resource }
+
+// Error implements error.
+func (e *unlistedError) Error() string {
+	return fmt.Sprintf("resource %s cannot be listed and watched", e.resource)
+}
+
+// absent reports whether err is an answer of the API server that there is nothing to be read, and not the lack of one.
+func absent(err error) bool {
+	var unlisted *unlistedError
+	return apimeta.IsNoMatchError(err) || errors.As(err, &unlisted)
 }
 
 // scoped refuses a namespace for a resource that has none: the API server would answer 404 for ever.

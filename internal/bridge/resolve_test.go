@@ -30,6 +30,48 @@ func TestResolve_asks_ever_less_often_for_what_is_not_there(t *testing.T) {
 	}
 }
 
+// What the API server says for certain is asked for ever less often; what it does not answer is not.
+func TestResolve_takes_for_absent_what_cannot_be_read(t *testing.T) {
+	api := newAPIServer(t, 10)
+	verbs, status := atomic.Pointer[string]{}, atomic.Int64{}
+	api.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(int(status.Load()))
+		switch r.URL.Path {
+		case "/api":
+			_, _ = io.WriteString(w, `{"kind":"APIVersions","versions":["v1"]}`)
+		case "/apis":
+			_, _ = io.WriteString(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
+		default:
+			_, _ = io.WriteString(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"bindings","namespaced":true,"kind":"Binding","verbs":[`+*verbs.Load()+`]}]}`)
+		}
+	})
+	discovery, err := source.NewDiscovery(&rest.Config{Host: api.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &session{cfg: &Config{Discovery: discovery}}
+	for _, c := range []struct {
+		resource, verbs string
+		status          int64
+		known, absent   bool
+	}{
+		{"bindings", `"create"`, 200, false, true},
+		{"bindings", `"get","list"`, 200, false, true},
+		{"things", `"list","watch"`, 200, false, true},
+		{"bindings", `"list","watch"`, 200, true, false},
+		{"bindings", `"list","watch"`, 503, false, false},
+	} {
+		verbs.Store(&c.verbs)
+		status.Store(c.status)
+		discovery.Reset()
+		_, err := p.readable(&StreamSpec{Resource: c.resource})
+		if (err == nil) != c.known || absent(err) != c.absent {
+			t.Errorf("%s with %s, status %d: %v, absent %v", c.resource, c.verbs, c.status, err, absent(err))
+		}
+	}
+}
+
 func TestResolve_asks_at_once_when_something_else_is_served(t *testing.T) {
 	api := newAPIServer(t, 10)
 	var served atomic.Bool
