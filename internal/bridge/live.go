@@ -35,6 +35,7 @@ type ending struct {
 // live reads a resource, in one version after another, until it is gone for certain or ctx ends. Opened is called when a stream of it is open. The error
 // is permanent, or a [SpecError]: of a wildcard also where it has yielded to a name.
 func (p *session) live(ctx context.Context, spec *StreamSpec, r source.Resource, opened func()) error {
+	defer p.reads(spec)()
 	for {
 		s, err := p.begin(ctx, spec, r)
 		if err != nil {
@@ -64,6 +65,17 @@ func (p *session) live(ctx context.Context, spec *StreamSpec, r source.Resource,
 		}
 		r = end.to
 	}
+}
+
+// reads takes note that something of a spec is being read, until what it returns is called.
+func (p *session) reads(spec *StreamSpec) (ended func()) {
+	add := func(n int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.reading[spec.origin()] += n
+	}
+	add(1)
+	return func() { add(-1) }
 }
 
 // readUntil reads a stream until ctx ends; then end is nil. Or until it has to end: then all that was read is in the log.

@@ -451,6 +451,9 @@ func TestResync_has_nothing_to_do_where_nothing_is_selected(t *testing.T) {
 		s.begun(&b.cfg.Streams[i])
 	}
 	state("when that is nothing", ResyncEmpty, ResyncEmpty, ResyncRefused)
+	ended := s.reads(&b.cfg.Streams[1])
+	state("when a stream is between two versions", ResyncEmpty, ResyncRefused, ResyncRefused)
+	ended()
 	s.unresolved("namespaces of pods", errors.New("forbidden"))
 	state("when it is not known any more", ResyncRefused, ResyncEmpty, ResyncRefused)
 }

@@ -153,7 +153,7 @@ func (p *session) selectsNothing(spec *StreamSpec) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, opening := p.unbegun[spec]
-	return !opening && p.unknown[spec.Resource] == nil && p.unknown[spec.membership()] == nil
+	return !opening && p.reading[spec] == 0 && p.unknown[spec.Resource] == nil && p.unknown[spec.membership()] == nil
 }
 
 func dotted(resource, group string) string { return strings.TrimSuffix(resource+"."+group, ".") }

@@ -83,6 +83,8 @@ type session struct {
 	histories int
 	// packer is nil until a stream needs it.
 	packer *packer
+	// reading counts what is read of each spec, also where no stream of it is open for a moment.
+	reading map[*StreamSpec]int
 	// unbegun are the specs of which something is not open yet that was there at the start.
 	unbegun map[*StreamSpec]struct{}
 	// unknown are the resources that the API server does not know, and what it says of them.
@@ -92,7 +94,7 @@ type session struct {
 func newSession(c *Config, to sink.Sink) *session {
 	p := &session{
 		cfg: c, name: c.Name, log: c.Log, sink: to, budget: newBudget(c.Buffer), memory: newMemory(), marks: newMarks(), failure: make(chan error, 1), met: make(chan struct{}),
-		unknown: map[string]error{}, unbegun: map[*StreamSpec]struct{}{}, primeTime: primeTime,
+		unknown: map[string]error{}, unbegun: map[*StreamSpec]struct{}{}, reading: map[*StreamSpec]int{}, primeTime: primeTime,
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
 	}
 	p.debug = p.log.Enabled(context.Background(), slog.LevelDebug)

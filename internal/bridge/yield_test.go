@@ -63,6 +63,16 @@ func TestWildcard_yields_what_it_has_opened_to_a_name(t *testing.T) {
 	if s := b.only(t); s.spec.Wildcard == nil {
 		t.Fatalf("%s is not opened by the wildcard", s.name)
 	}
+	wildcard := &b.cfg.Streams[1]
+	waitFor(t, "all that there is at first", func() bool {
+		b.session(t).mu.Lock()
+		defer b.session(t).mu.Unlock()
+		_, opening := b.session(t).unbegun[wildcard]
+		return !opening
+	})
+	if b.session(t).selectsNothing(wildcard) {
+		t.Error("the wildcard is said to select nothing while it reads")
+	}
 	served.Store(true)
 	if _, err := catalog.Look(t.Context()); err != nil {
 		t.Fatal(err)
@@ -71,6 +81,7 @@ func TestWildcard_yields_what_it_has_opened_to_a_name(t *testing.T) {
 		all := b.session(t).opened()
 		return len(all) == 1 && all[0].spec.Resource == "cm"
 	})
+	waitFor(t, "the wildcard to select nothing", func() bool { return b.session(t).selectsNothing(wildcard) })
 	api.add(1)
 	waitFor(t, "what comes", func() bool { return len(log.lines()) > 0 })
 	if lines := strings.Join(log.lines(), "\n"); strings.Count(lines, "\n") != 0 || !strings.Contains(lines, " 5 watch") {
