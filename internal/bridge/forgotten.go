@@ -5,6 +5,7 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
@@ -19,8 +20,9 @@ import (
 // ones again, with a kind and no position: whoever reads them finds them there, and deletes what does not exist any more.
 func (p *session) reread(ctx context.Context, log sink.Log) (map[string]map[string]checkpoint.Row, error) {
 	found, forgotten, oldest := map[string]map[string]checkpoint.Row{}, map[string]checkpoint.Stream{}, p.oldest()
+	offers := p.offered(ctx)
 	err := log.Read(ctx, sink.Query{LastOfKey: !p.sharesSubjects()}, func(m *sink.Stored) error {
-		p.recall(forgotten, m)
+		p.recall(forgotten, m, offers)
 		p.relearn(found, m, oldest)
 		return nil
 	})
@@ -41,7 +43,7 @@ func (p *session) reread(ctx context.Context, log sink.Log) (map[string]map[stri
 }
 
 // recall makes the streams of an object that is alive in the log stored ones, if the store has forgotten them. Forgotten gets what is known of them.
-func (p *session) recall(forgotten map[string]checkpoint.Stream, m *sink.Stored) {
+func (p *session) recall(forgotten map[string]checkpoint.Stream, m *sink.Stored, offers *source.Offers) {
 	st, err := encode.StateOf(m)
 	if err != nil || st.Pipeline != p.name || st.UID == "" || st.Deleted {
 		return
@@ -53,7 +55,7 @@ func (p *session) recall(forgotten map[string]checkpoint.Stream, m *sink.Stored)
 	r.Kind, r.Namespaced = st.Kind, st.Namespace != ""
 	for i := range p.cfg.Streams {
 		at, may := p.cfg.Streams[i].mayHaveRead(r, st.Namespace)
-		if !may {
+		if !may || !p.cfg.Streams[i].meant(r, offers) {
 			continue
 		}
 		name, saved, known := p.storedAs(at)
@@ -79,21 +81,48 @@ func (p *session) recall(forgotten map[string]checkpoint.Stream, m *sink.Stored)
 	}
 }
 
-// mayHaveRead returns the stream in which a spec would read an object of a resource, whose kind is known, in a namespace; false if it would not. What a spec calls by a short
-// name is not known.
+// firstAnswer is how long is waited for the first answer of an API server that a catalog asks.
+const firstAnswer = 10 * time.Second
+
+// offered returns what is served. It is nothing where no catalog asks for that, or none has an answer in time.
+func (p *session) offered(ctx context.Context) *source.Offers {
+	if p.cfg.Catalog == nil {
+		return &source.Offers{}
+	}
+	offers, changed := p.cfg.Catalog.Now()
+	if offers != nil {
+		return offers
+	}
+	select {
+	case <-changed:
+		offers, _ = p.cfg.Catalog.Now()
+		return offers
+	case <-time.After(firstAnswer):
+	case <-ctx.Done():
+	}
+	return &source.Offers{}
+}
+
+// meant reports whether a spec may name a resource, whose kind is known. What a short name means is known of what is served.
+func (spec *StreamSpec) meant(r source.Resource, offers *source.Offers) bool {
+	served := offers.Get(r.Group, r.Resource)
+	if spec.Wildcard == nil {
+		return means(spec.Resource, r) || served != nil && mayMean(spec.Resource, served)
+	}
+	if served == nil {
+		served = &source.Served{Group: r.Group, Resource: r.Resource, Versions: []source.Resource{r}}
+	}
+	return spec.Wildcard.matches(served, &source.Offers{})
+}
+
+// mayHaveRead returns the stream in which a spec that names a resource would read an object of it in a namespace; false if it would not.
 func (spec *StreamSpec) mayHaveRead(r source.Resource, namespace string) (source.Stream, bool) {
 	at := spec.stream(r)
 	if spec.NamespaceSelector != nil {
 		at.Namespace = namespace
 	}
-	if at.Namespace != "" && at.Namespace != namespace || spec.NamespaceSelector != nil && namespace == "" {
-		return at, false
-	}
-	if spec.Wildcard == nil {
-		return at, means(spec.Resource, r)
-	}
-	only := &source.Served{Group: r.Group, Resource: r.Resource, Versions: []source.Resource{r}}
-	return at, spec.Wildcard.matches(only, &source.Offers{})
+	within := at.Namespace == "" || at.Namespace == namespace
+	return at, within && (spec.NamespaceSelector == nil || namespace != "")
 }
 
 // furthest returns the newest version that the log may have had of a resource: one of those up to which its streams are known.

@@ -116,6 +116,49 @@ func TestRepair_brings_back_no_stream_that_nobody_reads(t *testing.T) {
 	}
 }
 
+// A short name means what is served, and what it meant where that is not served any more nobody knows.
+func TestRepair_brings_back_by_a_short_name_what_is_served(t *testing.T) {
+	offers, _ := catalogOf(t, newAPIServer(t, 10)).Now()
+	gone := configMaps
+	gone.Group = "old.example.com"
+	for _, c := range []struct {
+		spec     StreamSpec
+		resource source.Resource
+		offers   *source.Offers
+		want     bool
+	}{
+		{StreamSpec{Resource: "cm"}, configMaps, offers, true},
+		{StreamSpec{Resource: "cm"}, configMaps, &source.Offers{}, false},
+		{StreamSpec{Resource: "cm"}, gone, offers, false},
+		{StreamSpec{Resource: "cm"}, secrets, offers, false},
+		{StreamSpec{Resource: "configmaps"}, configMaps, &source.Offers{}, true},
+		{StreamSpec{Wildcard: &Wildcard{All: true, Exclude: []Exclusion{{Name: "cm", AnyGroup: true}}}}, configMaps, offers, false},
+		{StreamSpec{Wildcard: &Wildcard{All: true, Exclude: []Exclusion{{Name: "cm", AnyGroup: true}}}}, gone, offers, true},
+	} {
+		if got := c.spec.meant(c.resource, c.offers); got != c.want {
+			t.Errorf("%s, of %+v: %v", c.resource, c.spec, got)
+		}
+	}
+}
+
+func TestRepair_deletes_again_what_a_stream_had_that_a_short_name_called(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	spec := StreamSpec{Resource: "cm", NamespaceSelector: labels.Everything()}
+	before, _ := endedStream(t, log, store, spec, "default")
+	log.lose(before)
+	api := newAPIServer(t, 10)
+	catalog := catalogOf(t, api)
+	b := runBridge(t, api, log, store, func(c *Config) {
+		c.Catalog, c.Identity, c.Namespaces = catalog, checkpoint.Identity{Cluster: "test", Pipeline: "test"}, listedNamespaces(t, 10)
+		spec.Encoding, spec.NamespaceSelector = c.Streams[0].Encoding, labels.Nothing()
+		c.Streams[0] = spec
+	})
+	waitFor(t, "the deletions", func() bool { return strings.Count(strings.Join(log.lines(), "\n"), "deleted default/") == 2 })
+	if err := b.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 // The history in which a stream has ended is the one in which it is deleted again.
 func TestRepair_goes_on_in_the_history_in_which_a_stream_has_ended(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
