@@ -187,3 +187,35 @@ func TestRepair_goes_on_in_the_history_in_which_a_stream_has_ended(t *testing.T)
 		t.Errorf("the store keeps %+v, and knows of %d restorations", kept, store.state.Log.Histories)
 	}
 }
+
+// Versions of another history compare with nothing; and what was published before other streams of the resource ended need not be looked for in the past.
+func TestRecall_repairs_from_the_newest_version_of_the_history(t *testing.T) {
+	log := newReadableLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	snapshot(t, s, "100", "a u1 90")
+	restored(t, s)
+	snapshot(t, s, "12", "a u1 5")
+	r.settle()
+	for name, c := range map[string]struct {
+		known map[string]checkpoint.Stream
+		want  string
+	}{
+		"the history that was restored": {map[string]checkpoint.Stream{s.name: {History: 1}}, "5"},
+		"the first one":                 {map[string]checkpoint.Stream{}, "90"},
+		"another stream came further":   {map[string]checkpoint.Stream{s.name: {History: 1}, s.name + "/x": {Kind: "ConfigMap", Position: "50"}}, "50"},
+		"another stream is behind":      {map[string]checkpoint.Stream{s.name: {History: 1}, s.name + "/x": {Kind: "ConfigMap", Repair: "3"}}, "5"},
+		"one of another resource is":    {map[string]checkpoint.Stream{s.name: {History: 1}, "secrets.v1": {Kind: "Secret", Position: "50"}}, "5"},
+	} {
+		p := &session{name: "test", state: &checkpoint.State{Streams: c.known}, cfg: &Config{
+			Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Streams: []StreamSpec{{Resource: "configmaps"}},
+		}}
+		forgotten := map[string]checkpoint.Stream{}
+		for i := range log.log {
+			p.recall(forgotten, &log.log[i], &source.Offers{})
+		}
+		if got := p.state.Streams[s.name]; got.Repair != c.want || got.Kind != "ConfigMap" || len(forgotten) != 1 {
+			t.Errorf("%s: %+v, want repair from %s", name, got, c.want)
+		}
+	}
+}

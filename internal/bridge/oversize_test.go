@@ -199,3 +199,26 @@ func TestOversize_what_was_published_without_its_object_is_not_repeated(t *testi
 		t.Errorf("the log is %v", log.lines())
 	}
 }
+
+func TestOversize_only_events_are_reduced_and_only_once(t *testing.T) {
+	large := sink.TooLarge(errors.New("2 MiB"))
+	for name, c := range map[string]struct {
+		mode Oversize
+		a    attempt
+		err  error
+		want bool
+	}{
+		"an event":                      {ReduceOversize, attempt{}, large, true},
+		"an event, to be kept":          {StoreOversize, attempt{}, large, true},
+		"not asked for":                 {RejectOversize, attempt{}, large, false},
+		"refused for another reason":    {ReduceOversize, attempt{}, errors.New("no"), false},
+		"reduced already":               {ReduceOversize, attempt{tooLarge: large}, large, false},
+		"what says that it is rejected": {ReduceOversize, attempt{rejected: large}, large, false},
+		"a marker":                      {ReduceOversize, attempt{marker: &marker{}}, large, false},
+	} {
+		p := &session{cfg: &Config{Oversize: c.mode}}
+		if got := p.reducible(&c.a, c.err); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -562,3 +562,26 @@ func TestResync_that_fails_says_why_and_a_slot_is_tried_again_later(t *testing.T
 		t.Error("it waits on when it is not wanted any more")
 	}
 }
+
+// Between the look at an object and its turn another state of it has come; in between the two nothing says that the stream is not steady.
+func TestResync_queues_nothing_of_what_has_changed_by_its_turn(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5")
+	s.status.State(source.Watching, nil)
+	gate := make(chan struct{})
+	log.set(func() { log.gate = gate })
+	id := source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "5"}
+	content := &lateContent{testContent: testContent{id}, first: func() { send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch) }}
+	queued, steady, err := s.republishNow(t.Context(), id, content, ".r7", rate.NewLimiter(rate.Inf, 1))
+	if queued || !steady || err != nil {
+		t.Errorf("queued %v, steady %v, error %v", queued, steady, err)
+	}
+	close(gate)
+	log.set(func() { log.gate = nil })
+	r.settle()
+	if n := s.tracker.Pending(); n != 0 || !s.resync.room.TryAcquire(resyncAhead) {
+		t.Errorf("%d tickets are open, or there is no room", n)
+	}
+}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
@@ -18,6 +20,12 @@ import (
 // listedNamespaces are what an API server lists: "shop" at version 30, that no selector for team=a takes, and "other" at the given one.
 func listedNamespaces(t *testing.T, other int) *source.Namespaces {
 	t.Helper()
+	return namespacesOf(t, `"name":"shop","resourceVersion":"30","labels":{"team":"b"}`, fmt.Sprintf(`"name":"other","resourceVersion":"%d","labels":{"team":"b"}`, other))
+}
+
+// namespacesOf are what an API server lists, by their metadata.
+func namespacesOf(t *testing.T, metadata ...string) *source.Namespaces {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch {
@@ -28,9 +36,11 @@ func listedNamespaces(t *testing.T, other int) *source.Namespaces {
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 		default:
-			const one = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":%q,"resourceVersion":"%d","labels":{"team":"b"}}}`
-			_, _ = fmt.Fprintf(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"90"},"items":[%s,%s]}`,
-				fmt.Sprintf(one, "shop", 30), fmt.Sprintf(one, "other", other))
+			var items []string
+			for _, m := range metadata {
+				items = append(items, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{`+m+`}}`)
+			}
+			_, _ = fmt.Fprintf(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"90"},"items":[%s]}`, strings.Join(items, ","))
 		}
 	}))
 	t.Cleanup(server.Close)
@@ -73,5 +83,71 @@ func TestStream_is_not_left_for_a_state_of_before_its_namespace_was_selected(t *
 		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
+	}
+}
+
+// What is deleted in a namespace that is deleted is shown by the watch that is there; none begins.
+func TestSpread_begins_nothing_in_a_namespace_that_is_being_deleted(t *testing.T) {
+	api := newAPIServer(t, 10)
+	b := runBridge(t, api, newFakeLog(), &memoryStore{}, func(c *Config) {
+		c.Namespaces, c.Streams[0].NamespaceSelector = namespacesOf(t, `"name":"default","resourceVersion":"10"`,
+			`"name":"shop","resourceVersion":"30","deletionTimestamp":"2026-01-02T03:04:05Z"`), labels.Everything()
+	})
+	waitFor(t, "all that there is at first", func() bool {
+		b.session(t).mu.Lock()
+		defer b.session(t).mu.Unlock()
+		return len(b.session(t).unbegun) == 0
+	})
+	if s := b.only(t); s.name != "configmaps.v1/default" {
+		t.Errorf("%s is open", s.name)
+	}
+}
+
+func TestStream_of_a_namespace_that_is_gone_waits_for_what_was_deleted_with_it(t *testing.T) {
+	one := map[string]checkpoint.Row{"shop/x": {UID: "u1", ResourceVersion: "1"}}
+	now, over := time.Now(), time.Now().Add(-lastWords)
+	for name, c := range map[string]struct {
+		member *member
+		rows   map[string]checkpoint.Row
+		end    ending
+		lost   time.Time
+		want   bool
+	}{
+		"something is left":        {&member{}, one, ending{gone: true}, time.Time{}, true},
+		"something is still left":  {&member{}, one, ending{gone: true}, now, true},
+		"the time for it is up":    {&member{}, one, ending{gone: true}, over, false},
+		"nothing is left":          {&member{}, nil, ending{gone: true}, time.Time{}, false},
+		"it is not selected":       {&member{}, one, ending{left: "5"}, time.Time{}, false},
+		"the resource is what was": {nil, one, ending{gone: true}, time.Time{}, false},
+	} {
+		s := &stream{spec: &StreamSpec{member: c.member}, ledger: checkpoint.NewLedger(c.rows)}
+		if got := s.waits(&c.end, &c.lost); got != c.want || got && c.lost.IsZero() {
+			t.Errorf("%s: %v, since %v", name, got, c.lost)
+		}
+	}
+}
+
+// Whatever comes between, the ids of what is deleted with a namespace that is left end in the same version.
+func TestLeave_saves_what_its_ids_end_in_before_it_publishes(t *testing.T) {
+	log, store := newFakeLog(), &memoryStore{}
+	r := start(t, log, store)
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5")
+	r.settle()
+	saved := ""
+	log.set(func() {
+		log.stored = func() {
+			state, err := store.Load(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			saved = state.Streams[s.name].Leaving
+		}
+	})
+	if err := r.leave(t.Context(), s, "30"); err != nil {
+		t.Fatal(err)
+	}
+	if last := &log.log[len(log.log)-1]; saved != "30" || !strings.HasSuffix(last.ID, ".deleted.s30") {
+		t.Errorf("when %s was published the store had %q", last.ID, saved)
 	}
 }
