@@ -25,6 +25,8 @@ type State struct {
 	Kind string
 	// History is how often the cluster's etcd had been restored.
 	History int
+	// WriterEpoch is the term of the writer; 0 where none is told.
+	WriterEpoch int64
 	// Deleted says that the object is gone; Rejected, that the event of this state was refused by the broker and the
 	// message stands in its place.
 	Deleted, Rejected bool
@@ -112,6 +114,8 @@ func (s *reading) set(name, value string) {
 		s.ResourceVersion = value
 	case "reason":
 		s.Recovered = value == string(source.ReasonRecovered)
+	case "writerepoch":
+		s.WriterEpoch, _ = strconv.ParseInt(value, 10, 64)
 	case "history":
 		s.History, _ = strconv.Atoi(value) // what is not a number counts as none
 	}

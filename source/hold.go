@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// caughtUpAfter is how long a reader finds nothing recorded before it goes on by itself: then it is as far as the API server.
+// caughtUpAfter is how long a reader finds nothing recorded before it goes on by itself: then it is as far as the API server, or that cannot be reached.
 const caughtUpAfter = time.Second
 
 // hold records one stream.
@@ -22,13 +22,17 @@ type hold struct {
 	// wake tells the reader that there is something for it.
 	wake chan struct{}
 
+	// history is the number of that which is recorded.
+	history int
+
 	// The mu of holds guards what follows. Everything after after, up to last, is in events, or was taken by the reader; safe is the version before last, or that of a
 	// bookmark: a version is complete only when a later one was seen. Shown is the object that was shown last, not counting deletions.
 	after, safe, last uint64
 	shown             Ident
 	events            []event
-	// ended: nothing that comes after last can be recorded. taken: a reader reads it; used: it has done so, to the end. dropped: nothing is kept.
-	ended, taken, used, dropped bool
+	// ended: nothing that comes after last can be recorded. taken: a reader reads it; used: it has done so, to the end. dropped: nothing is kept. void: the history
+	// is another one by now, and nothing was ever recorded of that.
+	ended, taken, used, dropped, void bool
 }
 
 // run records until ctx ends.
@@ -46,7 +50,11 @@ func (k *hold) run(ctx context.Context) {
 			retry.reset()
 		}
 		var rewound *RewoundError
-		if (errors.As(err, &rewound) || expired(err)) && k.end(ctx) != nil {
+		switch {
+		case errors.As(err, &rewound):
+			k.discard()
+			<-ctx.Done()
+		case expired(err) && k.end(ctx) != nil:
 			return
 		}
 		_ = retry.wait(ctx, err) // ctx's end ends the loop
@@ -84,29 +92,29 @@ func (k *hold) follow(ctx context.Context, w *wire) error {
 		if err != nil {
 			return err
 		}
-		e, err := newEvent(&f, k.stream.Namespaced)
-		if err != nil {
-			return err
-		}
-		if err := k.record(ctx, e); err != nil {
+		if err := k.record(ctx, &f); err != nil {
 			return err
 		}
 	}
 }
 
-// record waits for room, and keeps an event. The error is ctx's. The body's reference is taken over.
-func (k *hold) record(ctx context.Context, e event) error {
+// record waits for room, and keeps a frame. The error is ctx's, or says what is wrong with the frame.
+func (k *hold) record(ctx context.Context, f *frame) error {
 	h := k.holds
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for h.bytes > 0 && h.bytes+e.size() > h.limit && e.version > k.after && !k.dropped {
-		if h.await(ctx) != nil {
-			break
+	size := int64(held(len(f.Object)))
+	for h.bytes > 0 && h.bytes+size > h.limit && !k.dropped {
+		if err := h.await(ctx); err != nil {
+			return err
 		}
 	}
-	if ctx.Err() != nil || k.dropped {
-		e.body.Release()
+	if k.dropped {
 		return context.Canceled
+	}
+	e, err := newEvent(f, k.stream.Namespaced)
+	if err != nil {
+		return err
 	}
 	switch {
 	case e.kind == frameBookmark:
@@ -148,6 +156,18 @@ func (k *hold) end(ctx context.Context) error {
 	return nil
 }
 
+// discard forgets what was recorded: some of it may have been undone. Whoever reads already goes on with what it is shown.
+func (k *hold) discard() {
+	h := k.holds
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	k.void, k.ended = true, true
+	if !k.taken {
+		h.cut(k, len(k.events))
+	}
+	k.stir()
+}
+
 // stir tells the reader; the caller holds mu.
 func (k *hold) stir() {
 	select {
@@ -184,7 +204,9 @@ func (c *heldConnection) next(ctx context.Context) (frame, error) {
 		select {
 		case <-c.hold.wake:
 		case <-quiet.C:
-			return frame{}, errMoved
+			if len(c.hold.wake) == 0 {
+				return frame{}, errMoved
+			}
 		case <-ctx.Done():
 		}
 	}

@@ -26,7 +26,7 @@ type Holds struct {
 	wake chan struct{}
 
 	mu    sync.Mutex
-	want  map[Stream]uint64
+	want  map[Stream]heldFrom
 	holds map[Stream]*hold
 	bytes int64
 	// moved is closed, and another one made, when there is more room, or a position has moved, and somebody is waiting for that.
@@ -36,10 +36,22 @@ type Holds struct {
 	over time.Time
 }
 
-// NewHolds returns a Holds that records at most limit bytes, and an object. When it has as many, reading waits. Watches may be nil.
+// From is where the recording of a stream begins.
+type From struct {
+	// Version is the position that is committed, and History the number of the API server's history which it is of.
+	Version string
+	History int
+}
+
+type heldFrom struct {
+	version uint64
+	history int
+}
+
+// NewHolds returns a Holds that records at most limit bytes, or one object if that is larger. When there is no room, reading waits. Watches may be nil.
 func NewHolds(c *Client, watches *Watches, limit int64) *Holds {
 	return &Holds{
-		client: c, watches: watches, limit: limit, wake: make(chan struct{}, 1), want: map[Stream]uint64{}, holds: map[Stream]*hold{}, moved: make(chan struct{}),
+		client: c, watches: watches, limit: limit, wake: make(chan struct{}, 1), want: map[Stream]heldFrom{}, holds: map[Stream]*hold{}, moved: make(chan struct{}),
 	}
 }
 
@@ -51,14 +63,14 @@ func (h *Holds) Bytes() int64 {
 }
 
 // Keep says from which positions on streams are to be recorded; others are not any more. Positions that are not numbers are ignored.
-func (h *Holds) Keep(positions map[Stream]string) {
+func (h *Holds) Keep(positions map[Stream]From) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	clear(h.want)
 	for stream, position := range positions {
-		if version, ok := number(position); ok {
-			h.want[stream] = version
-			if k := h.holds[stream]; k != nil {
+		if version, ok := number(position.Version); ok {
+			h.want[stream] = heldFrom{version, position.History}
+			if k := h.holds[stream]; k != nil && k.history == position.History {
 				h.advance(k, version)
 			}
 		}
@@ -67,7 +79,7 @@ func (h *Holds) Keep(positions map[Stream]string) {
 	h.poke()
 }
 
-// HandOver says that readers take over: no positions are told any more, and what no reader has asked for in some minutes is dropped.
+// HandOver says that readers take over now: no positions are told any more, and what no reader has asked for in some minutes is dropped. It may be called again.
 func (h *Holds) HandOver() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,8 +96,8 @@ func (h *Holds) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		h.drop(func(k *hold) bool {
-			_, wanted := h.want[k.stream]
-			return k.used || !wanted || !k.taken && !h.over.IsZero() && time.Since(h.over) > unusedAfter
+			from, wanted := h.want[k.stream]
+			return k.used || !wanted || !k.taken && k.history != from.history || !k.taken && !h.over.IsZero() && time.Since(h.over) > unusedAfter
 		})
 		if h.begin(ctx, &running) == 0 && h.handedOver() {
 			return nil
@@ -109,11 +121,13 @@ func (h *Holds) handedOver() bool {
 func (h *Holds) begin(ctx context.Context, running *sync.WaitGroup) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for stream, after := range h.want {
+	for stream, from := range h.want {
 		if h.holds[stream] != nil || !h.over.IsZero() {
 			continue
 		}
-		k := &hold{holds: h, stream: stream, after: after, safe: after, last: after, wake: make(chan struct{}, 1)}
+		k := &hold{
+			holds: h, stream: stream, history: from.history, after: from.version, safe: from.version, last: from.version, wake: make(chan struct{}, 1),
+		}
 		recording, cancel := context.WithCancel(ctx)
 		k.cancel = cancel
 		h.holds[stream] = k
@@ -194,8 +208,8 @@ func (h *Holds) poke() {
 	}
 }
 
-// take returns what was recorded of a stream behind a version, for the one reader of it; nil where there is nothing, or not all of it.
-func (h *Holds) take(s Stream, version string) connection {
+// take returns what was recorded of a stream behind a version of a history, for the one reader of it; nil where there is nothing, or not all of it.
+func (h *Holds) take(s Stream, version string, history int) connection {
 	after, ok := number(version)
 	if h == nil || !ok {
 		return nil
@@ -203,7 +217,7 @@ func (h *Holds) take(s Stream, version string) connection {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	k := h.holds[s]
-	if k == nil || k.taken || after < k.after || after > k.last || k.dropped {
+	if k == nil || k.taken || after < k.after || after > k.last || k.dropped || k.void || k.history != history {
 		return nil
 	}
 	h.advance(k, after)

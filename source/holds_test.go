@@ -16,7 +16,7 @@ import (
 // standsBy has a company record what comes behind version 10.
 func (c *company) standsBy(limit int64) (leave func()) {
 	c.holds = NewHolds(c.client, c.watches, limit)
-	c.holds.Keep(map[Stream]string{configMaps: "10"})
+	c.holds.Keep(map[Stream]From{configMaps: {Version: "10"}})
 	ctx, end := context.WithCancel(c.ctx)
 	done := make(chan struct{})
 	c.running.Go(func() {
@@ -79,15 +79,15 @@ func TestHolds_forget_what_the_position_has_passed(t *testing.T) {
 		}
 		c.recorded(110)
 		all := c.holds.Bytes()
-		c.holds.Keep(map[Stream]string{configMaps: "60"})
+		c.holds.Keep(map[Stream]From{configMaps: {Version: "60"}})
 		if half := c.holds.Bytes(); half != all/2 {
 			t.Errorf("%d bytes of %d are left of half the events", half, all)
 		}
-		c.holds.Keep(map[Stream]string{configMaps: "110"})
+		c.holds.Keep(map[Stream]From{configMaps: {Version: "110"}})
 		if n := c.holds.Bytes(); n != 0 {
 			t.Errorf("%d bytes are left of nothing", n)
 		}
-		if k := c.holds.take(configMaps, "59"); k != nil {
+		if k := c.holds.take(configMaps, "59", 0); k != nil {
 			t.Error("what is forgotten is offered")
 		}
 		c.holds.Keep(nil)
@@ -114,7 +114,7 @@ func TestHolds_are_bounded_and_go_on_when_there_is_room(t *testing.T) {
 		if n := c.holds.Bytes(); n < limit/2 {
 			t.Errorf("only %d bytes are recorded", n)
 		}
-		c.holds.Keep(map[Stream]string{configMaps: "15"})
+		c.holds.Keep(map[Stream]From{configMaps: {Version: "15"}})
 		<-time.After(time.Minute)
 		s.change(func() { s.compacted = 109 })
 		c.holds.HandOver()
@@ -138,7 +138,7 @@ func TestHolds_end_where_the_API_server_can_show_no_more_until_the_position_has_
 		c.recorded(20)
 		s.write("default", 100)
 		s.change(func() { s.cuts++; s.compacted = 21 })
-		c.holds.Keep(map[Stream]string{configMaps: "16"})
+		c.holds.Keep(map[Stream]From{configMaps: {Version: "16"}})
 		<-time.After(10 * time.Minute)
 		c.holds.mu.Lock()
 		last := c.holds.holds[configMaps].last
@@ -146,7 +146,7 @@ func TestHolds_end_where_the_API_server_can_show_no_more_until_the_position_has_
 		if last != 20 {
 			t.Errorf("it is recorded up to %d, want 20, where the connection was lost", last)
 		}
-		c.holds.Keep(map[Stream]string{configMaps: "21"})
+		c.holds.Keep(map[Stream]From{configMaps: {Version: "21"}})
 		<-time.After(time.Minute)
 		s.write("default", 100)
 		c.recorded(22)
@@ -221,7 +221,7 @@ func TestHolds_and_what_follows_are_the_whole(t *testing.T) {
 					s.bookmark()
 				case step == 5 && m == nil:
 					position += (now - position) / 2
-					c.holds.Keep(map[Stream]string{configMaps: strconv.Itoa(position)})
+					c.holds.Keep(map[Stream]From{configMaps: {Version: strconv.Itoa(position)}})
 				case step == 6:
 					s.change(func() { s.cuts++ })
 				case step == 7:
@@ -244,5 +244,34 @@ func TestHolds_and_what_follows_are_the_whole(t *testing.T) {
 		if t.Failed() {
 			rt.FailNow()
 		}
+	})
+}
+
+// etcd was restored to 13 and is at 15; the leader has begun the new history and committed 15 of it. What was recorded of 16 to 20 is of the history that is undone.
+func TestHolds_of_an_undone_history_are_not_read_behind_a_position_of_the_new_one(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		c := newCompany(t, s)
+		c.standsBy(1 << 20)
+		for range 10 {
+			s.write("default", 100)
+		}
+		c.recorded(20)
+		s.change(func() {
+			s.cuts++
+			s.writes = s.writes[:3] // 11, 12, 13
+			for _, rev := range []int{14, 15} {
+				s.writes = append(s.writes, staged{rev: rev, namespace: "default", name: "new" + strconv.Itoa(rev), size: 100})
+			}
+		})
+		<-time.After(time.Minute)                                  // the recording has seen that the history is another one, and ended
+		c.holds.Keep(map[Stream]From{configMaps: {Version: "15"}}) // the leader's position, in its new history
+		c.holds.HandOver()
+		m := c.join("", "15")
+		s.change(func() {
+			s.writes = append(s.writes, staged{rev: 16, namespace: "default", name: "new16", size: 100})
+		})
+		<-time.After(10 * time.Second)
+		c.check(m, 15, "")
 	})
 }

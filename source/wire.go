@@ -28,8 +28,10 @@ type wire struct {
 	// membership is nil where watches are not shared, holds where nothing was recorded.
 	membership *membership
 	holds      *Holds
-	owed       Owed
-	end        <-chan struct{}
+	// number is that of the history that is read.
+	number int
+	owed   Owed
+	end    <-chan struct{}
 
 	inside occupancy
 	// listing has room for one: who reads a list. The reflector does not wait for that when its context ends.

@@ -58,6 +58,7 @@ func (p *process) stand(ctx context.Context, uid string) (err error) {
 	by.begin(ctx)
 	return candidate.Run(ctx, func(ctx context.Context, t election.Term) error {
 		holds := by.handOver()
+		p.discovery.Reset() // what it knows may be as old as the process
 		err := p.open(uid, nil, func(pipelines []bridge.Config) error {
 			for i := range pipelines {
 				pipelines[i].Term, pipelines[i].Holds = &bridge.Term{Number: t.Number, Held: t.Held}, holds[i]
@@ -65,7 +66,7 @@ func (p *process) stand(ctx context.Context, uid string) (err error) {
 			return p.bridge(ctx, nil, pipelines)
 		})
 		by.end()
-		if p.overtaken(t, err) {
+		if p.overtaken(ctx, t, err) {
 			err = nil
 		}
 		if err == nil && ctx.Err() == nil {
@@ -76,7 +77,7 @@ func (p *process) stand(ctx context.Context, uid string) (err error) {
 }
 
 // overtaken reports whether an error says no more than that another process leads by now: that is found out here when the lease is looked at next.
-func (p *process) overtaken(t election.Term, err error) bool {
+func (p *process) overtaken(ctx context.Context, t election.Term, err error) bool {
 	if !checkpoint.IsTaken(err) {
 		return false
 	}
@@ -84,6 +85,8 @@ func (p *process) overtaken(t election.Term, err error) bool {
 	case <-t.Held.Done():
 		p.log.Warn("another process has taken over", "err", err)
 		return true
+	case <-ctx.Done():
+		return false
 	case <-time.After(2*p.cfg.LeaderElection.RetryPeriod + time.Second):
 		return false
 	}

@@ -88,9 +88,6 @@ func (s *standby) handOver() []*source.Holds {
 	s.peeking.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, h := range s.holds {
-		h.HandOver()
-	}
 	return s.holds
 }
 

@@ -193,5 +193,9 @@ func (p *session) lastCommit(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	return p.commit(ctx)
+	defer p.cfg.Term.lost(cancel)()
+	if err := p.commit(ctx); p.cfg.Term.held() {
+		return err
+	}
+	return nil
 }

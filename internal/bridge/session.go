@@ -153,7 +153,7 @@ func (p *session) run(ctx context.Context) error {
 		return err // what was acknowledged does not hold, or cannot be committed
 	}
 	if !p.cfg.Term.held() {
-		return err
+		return p.ended(err)
 	}
 	return errors.Join(err, p.lastCommit(ctx))
 }
@@ -177,6 +177,9 @@ func (p *session) readAll(ctx, failed context.Context) error {
 			return p.ended(err)
 		}
 		close(p.met)
+		if p.cfg.Holds != nil {
+			p.cfg.Holds.HandOver() // from here on readers come
+		}
 		p.log.Info("publishing", "to", p.cfg.Target) // whatever it waited for
 		for i := range p.cfg.Streams {
 			reading.Go(func() error { return p.read(reads, &p.cfg.Streams[i]) })

@@ -37,8 +37,8 @@ func StandBy(ctx context.Context, specs []StreamSpec, peek checkpoint.Peeker, ho
 
 // positions returns from where the streams of a checkpoint are read on. Their names do not tell their selectors, which are those of the first spec that has made such a
 // stream.
-func positions(specs []StreamSpec, streams map[string]checkpoint.Stream) map[source.Stream]string {
-	at := map[source.Stream]string{}
+func positions(specs []StreamSpec, streams map[string]checkpoint.Stream) map[source.Stream]source.From {
+	at := map[source.Stream]source.From{}
 	for name, saved := range streams {
 		s, ok := source.ParseName(name)
 		if !ok || saved.Kind == "" || saved.Position == "" {
@@ -48,7 +48,7 @@ func positions(specs []StreamSpec, streams map[string]checkpoint.Stream) map[sou
 		for i := range specs {
 			s.LabelSelector, s.FieldSelector = specs[i].LabelSelector, specs[i].FieldSelector
 			if s.Scope() == saved.Fingerprint {
-				at[s] = saved.Position
+				at[s] = source.From{Version: saved.Position, History: saved.History}
 				break
 			}
 		}

@@ -21,9 +21,9 @@ func TestPositions_are_those_of_the_streams_that_readers_will_open(t *testing.T)
 	listing := source.Stream{Resource: source.Resource{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}}
 	saved := map[string]checkpoint.Stream{}
 	for s, position := range map[source.Stream]string{web: "10", all: "20", shop: "30", former: "40", listing: ""} {
-		saved[s.Name()] = checkpoint.Stream{Position: position, Kind: s.Kind, Namespaced: s.Namespaced, Fingerprint: s.Scope()}
+		saved[s.Name()] = checkpoint.Stream{Position: position, History: 2, Kind: s.Kind, Namespaced: s.Namespaced, Fingerprint: s.Scope()}
 	}
-	want := map[source.Stream]string{web: "10", all: "20", shop: "30"}
+	want := map[source.Stream]source.From{web: {Version: "10", History: 2}, all: {Version: "20", History: 2}, shop: {Version: "30", History: 2}}
 	if got := positions(specs, saved); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

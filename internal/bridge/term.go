@@ -2,7 +2,10 @@
 
 package bridge
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // lost has f called when the term is not held any more, and returns how to end that. There may be no term.
 func (t *Term) lost(f func()) (stop func() bool) {
@@ -33,3 +36,19 @@ func (p *session) assume(ctx context.Context) error {
 	p.committing.Unlock()
 	return p.save(ctx)
 }
+
+// overtakenError says that a writer of a later term has published: this one leads no more.
+type overtakenError struct {
+	object     string
+	epoch, own int64
+}
+
+func (e *overtakenError) Error() string {
+	return fmt.Sprintf("the log has an event of %s by the writer of term %d, and this is the one of term %d", e.object, e.epoch, e.own)
+}
+
+// Taken implements what [checkpoint.IsTaken] asks for.
+func (*overtakenError) Taken() bool { return true }
+
+// Permanent implements what [checkpoint.IsPermanent] asks for.
+func (*overtakenError) Permanent() bool { return true }

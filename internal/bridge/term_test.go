@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -172,5 +173,34 @@ func TestTerm_a_writer_that_does_not_know_of_the_next_one_changes_nothing(t *tes
 			_ = w.stop()
 		}
 		did.check(t, log)
+	}
+}
+
+func TestTerm_a_former_leader_ends_where_the_next_one_has_published(t *testing.T) {
+	log := newFakeLog()
+	writers, streams := make([]*rig, 2), make([]*stream, 2)
+	for i := range writers {
+		epoch := int64(i + 1)
+		w := start(t, log, &memoryStore{})
+		under(t, w.cfg, epoch)
+		w.epoch = &epoch
+		writers[i], streams[i] = w, w.stream(&StreamSpec{Encoding: encode.Config{WriterEpoch: i + 1}})
+	}
+	send(t, streams[0], source.Added, "o", "u", "1", source.ReasonWatch)
+	writers[0].settle()
+	send(t, streams[1], source.Added, "o", "u", "1", source.ReasonWatch)
+	send(t, streams[1], source.Updated, "o", "u", "2", source.ReasonWatch)
+	writers[1].settle()
+	send(t, streams[0], source.Updated, "o", "u", "3", source.ReasonWatch)
+	select {
+	case err := <-writers[0].failure:
+		if !checkpoint.IsTaken(err) {
+			t.Errorf("it ends with %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the former leader goes on")
+	}
+	if n := len(log.lines()); n != 2 {
+		t.Errorf("%d events are in the log, want 2", n)
 	}
 }

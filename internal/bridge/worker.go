@@ -240,7 +240,13 @@ func (p *session) conflicted(o *object, last *sink.Stored) {
 		a.previous = last.Sequence
 	}
 	if last != nil && a.marker == nil {
-		if state, err := encode.StateOf(last); err == nil && state.ResourceVersion != "" {
+		state, err := encode.StateOf(last)
+		if err == nil && p.epoch != nil && state.WriterEpoch > *p.epoch && p.cfg.Term != nil {
+			p.fail(&overtakenError{object: o.key, epoch: state.WriterEpoch, own: *p.epoch})
+			p.again(o, refusedDelay)
+			return
+		}
+		if err == nil && state.ResourceVersion != "" {
 			s.found(o.key, &a.delta, state, last.Sequence)
 		}
 	}

@@ -91,12 +91,12 @@ func (c *Candidate) Run(ctx context.Context, lead func(context.Context, Term) er
 }
 
 func (c *Candidate) term(ctx context.Context, h *holding, lead func(context.Context, Term) error) error {
+	t := Term{Number: numberOf(h.lease), Held: h.held}
 	renewing := make(chan struct{})
 	go func() {
 		defer close(renewing)
 		h.renew()
 	}()
-	t := Term{Number: numberOf(h.lease), Held: h.held}
 	c.cfg.Log.Info("this process leads", "term", t.Number)
 	c.leads.Store(true)
 	err := lead(ctx, t)
@@ -146,7 +146,10 @@ func (c *Candidate) try(ctx context.Context, last *sighting) *holding {
 		return nil
 	}
 	began := time.Now()
-	taken, err := c.take(request, lease)
+	// Whoever ends while it takes the Lease has to know whether it has it, to give it back.
+	taking, done := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Deadline/2)
+	defer done()
+	taken, err := c.take(taking, lease)
 	if err != nil {
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // another one was faster
 			c.report(ctx, err)
