@@ -45,6 +45,8 @@ type Config struct {
 	Replicas int
 	// Compression is one of none (default), gzip, snappy, lz4 and zstd.
 	Compression batch.Compression
+	// Fenced refuses a checkpoint of which another process could not be kept from using it: without the permission for the transactional id.
+	Fenced bool
 	// Log receives warnings; nil means none are written.
 	Log *slog.Logger
 }

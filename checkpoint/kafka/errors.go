@@ -93,3 +93,21 @@ func (e *SettingsError) Error() string {
 
 // Permanent implements what [checkpoint.IsPermanent] asks for.
 func (*SettingsError) Permanent() bool { return true }
+
+// UnfencedError says that nobody could be kept from using the same checkpoint, where that is asked for.
+type UnfencedError struct {
+	Path, TransactionalID string
+	Err                   error
+}
+
+// Error implements error.
+func (e *UnfencedError) Error() string {
+	return fmt.Sprintf("checkpoint %s cannot be kept from a former leader: the permission to write to transactional id %s is missing (%v); "+
+		"allow WRITE on it, which leaderElection needs", e.Path, e.TransactionalID, e.Err)
+}
+
+// Permanent implements what [checkpoint.IsPermanent] asks for.
+func (*UnfencedError) Permanent() bool { return true }
+
+// Unwrap returns what the broker says.
+func (e *UnfencedError) Unwrap() error { return e.Err }

@@ -84,6 +84,9 @@ func (s *Store) init(ctx context.Context) (id kafka.Producer, err error) {
 	if !kafka.Forbidden(err) {
 		return id, err
 	}
+	if s.cfg.Fenced {
+		return id, s.breaks(&UnfencedError{Path: s.path, TransactionalID: name, Err: err})
+	}
 	s.cfg.Log.Warn("another process cannot be kept from using the same checkpoint: the permission to write to its transactional id is missing",
 		"transactionalId", name, "checkpoint", s.path, "err", err)
 	s.plain = true

@@ -54,7 +54,7 @@ func (p *process) kafkaSink(c *config.Pipeline, id checkpoint.Identity, clock *s
 	if err != nil {
 		return nil, &inputError{err}
 	}
-	to.Log, to.Clock = p.log.With("pipeline", c.Name), clock
+	to.Log, to.Clock, to.Fenced = p.log.With("pipeline", c.Name), clock, p.cfg.LeaderElection != nil
 	s, err := sinkkafka.New(to)
 	if err != nil {
 		return nil, &inputError{err}
@@ -95,6 +95,6 @@ func (p *process) kafkaStore(c *config.Pipeline, id checkpoint.Identity) (openSt
 	if err != nil {
 		return nil, &inputError{err}
 	}
-	at.Log = p.log.With("pipeline", c.Name)
+	at.Log, at.Fenced = p.log.With("pipeline", c.Name), p.cfg.LeaderElection != nil
 	return lateStoreOf(c, id, func(ctx context.Context) (openStore, error) { return checkpointkafka.Open(ctx, at, id) })
 }

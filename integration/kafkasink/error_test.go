@@ -3,6 +3,7 @@
 package kafkasink
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -182,10 +183,8 @@ func TestSink_takes_a_repetition_that_a_broker_says_it_has_for_success(t *testin
 	}
 }
 
-func TestSink_publishes_without_a_fence_where_it_may_not_have_one(t *testing.T) {
-	c, cfg := fake(t)
-	said := &lines{}
-	cfg.Log = logger(said)
+// denyID has the brokers refuse transactional ids, as without the permission for them.
+func denyID(c *kfake.Cluster) {
 	c.ControlKey(int16(kmsg.InitProducerID), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		r := req.(*kmsg.InitProducerIDRequest)
 		if r.TransactionalID == nil || *r.TransactionalID == "" {
@@ -197,10 +196,33 @@ func TestSink_publishes_without_a_fence_where_it_may_not_have_one(t *testing.T) 
 		res.ErrorCode, res.ProducerID, res.ProducerEpoch = kerr.TransactionalIDAuthorizationFailed.Code, -1, -1
 		return res, nil, true
 	})
+}
+
+func TestSink_publishes_without_a_fence_where_it_may_not_have_one(t *testing.T) {
+	c, cfg := fake(t)
+	said := &lines{}
+	cfg.Log = logger(said)
+	denyID(c)
 	s := start(t, cfg)
 	must(t, s, message(faked, "a", 1))
 	if want := "an older process of this pipeline cannot be fenced"; !strings.Contains(said.String(), want) || !strings.Contains(said.String(), "kube-eventbridge.test.p") {
 		t.Errorf("it says\n%s", said)
+	}
+}
+
+func TestSink_ends_without_a_fence_where_it_has_to_have_one(t *testing.T) {
+	c, cfg := fake(t)
+	cfg.Fenced = true
+	denyID(c)
+	s, err := kafka.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var unusable *sink.UnusableError
+	if err := s.Run(ctx); !errors.As(err, &unusable) || !strings.Contains(err.Error(), "kube-eventbridge.test.p is missing") {
+		t.Errorf("it ends with %v", err)
 	}
 }
 

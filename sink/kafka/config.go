@@ -37,6 +37,8 @@ type Config struct {
 
 	// Cluster and Pipeline say who writes: one process at a time publishes for a pipeline of a cluster.
 	Cluster, Pipeline string
+	// Fenced refuses to publish where the broker would not refuse an older process that is still alive: without the permission for the transactional id.
+	Fenced bool
 	// Topic is where messages go: a topic's name, or a pattern in which each "{…}" stands for a part of one.
 	Topic string
 	// Create says how a topic is made that is missing; nil means that it is refused.

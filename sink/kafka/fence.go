@@ -24,9 +24,16 @@ const typeStarted = "io.kube-eventbridge.writer.started.v1"
 const barrierKey = "/_/_/_/_writer"
 
 // begin takes the next epoch of the pipeline's producer. Without the permission for its transactional id the producer is nobody's, and an older process
-// that is still alive is not refused.
+// that is still alive is not refused; where it has to be, that is an [sink.UnusableError].
 func (s *Sink) begin(ctx context.Context) error {
 	p, err := s.client.InitProducer(ctx, s.cfg.transactionalID(), nil)
+	if kafka.Forbidden(err) && s.cfg.Fenced {
+		return &sink.UnusableError{
+			Target: "topic " + s.cfg.Topic, Reason: fmt.Sprintf("a former leader could not be fenced: the permission to write to transactional id %s is missing (%v)",
+				s.cfg.transactionalID(), err),
+			Advice: "allow WRITE on that transactional id, which leaderElection needs",
+		}
+	}
 	if kafka.Forbidden(err) {
 		s.cfg.Log.Warn("an older process of this pipeline cannot be fenced: the permission to write to its transactional id is missing",
 			"transactionalId", s.cfg.transactionalID(), "err", err)
