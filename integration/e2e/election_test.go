@@ -149,8 +149,8 @@ var changes = []change{
 		leads.api.cut(false)
 		return all, leads
 	}},
-	// It keeps the Lease: nobody knows that another one would reach the broker.
-	{"cut off from the broker", func(_ *rig, all []*replica, leads *replica) ([]*replica, *replica) {
+	// It keeps the Lease: nobody knows that another one would reach the broker. Kafka's brokers tell clients where they are, past any way to them.
+	{"cut off from the broker, if that is NATS", func(_ *rig, all []*replica, leads *replica) ([]*replica, *replica) {
 		if leads.broker != nil {
 			leads.broker.cut(true)
 			<-time.After(2 * time.Second)

@@ -151,6 +151,9 @@ func (c *Candidate) try(ctx context.Context, last *sighting) *holding {
 	defer done()
 	taken, err := c.take(taking, lease)
 	if err != nil {
+		if ctx.Err() != nil { // it may have been taken, and the answer lost
+			c.giveBack(ctx, nil)
+		}
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // another one was faster
 			c.report(ctx, err)
 		}

@@ -68,10 +68,9 @@ func (h *holding) renew() {
 func (h *holding) renewOnce() error {
 	ctx, cancel := context.WithTimeout(h.held, h.candidate.cfg.Deadline/2)
 	defer cancel()
-	renewed, err := h.update(ctx, func(s *v1.LeaseSpec) {
-		now := metav1.NowMicro()
-		s.RenewTime = &now
-	})
+	lease, now := h.lease.DeepCopy(), metav1.NowMicro()
+	lease.Spec.RenewTime = &now
+	renewed, err := h.candidate.cfg.Client.Update(ctx, lease, metav1.UpdateOptions{})
 	switch {
 	case err == nil:
 		h.lease = renewed
@@ -100,28 +99,35 @@ func (h *holding) reread(ctx context.Context) error {
 	return err
 }
 
-func (h *holding) update(ctx context.Context, change func(*v1.LeaseSpec)) (*v1.Lease, error) {
-	lease := h.lease.DeepCopy()
-	change(&lease.Spec)
-	return h.candidate.cfg.Client.Update(ctx, lease, metav1.UpdateOptions{})
-}
-
 // release gives the Lease back if it is as it was renewed last, or a renewal of which the answer was lost has changed it.
 func (h *holding) release(ctx context.Context) {
-	if cause := context.Cause(h.held); errors.Is(cause, errTaken) || errors.Is(cause, errDeleted) {
-		return
+	if cause := context.Cause(h.held); !errors.Is(cause, errTaken) && !errors.Is(cause, errDeleted) {
+		h.candidate.giveBack(ctx, h.lease)
 	}
+}
+
+// giveBack makes the Lease nobody's if it is this process's: in the state that it is known in, or, where that is nil or not the newest, whatever it is.
+func (c *Candidate) giveBack(ctx context.Context, known *v1.Lease) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	nobody, atOnce := "", int32(1)
-	give := func(s *v1.LeaseSpec) { s.HolderIdentity, s.LeaseDurationSeconds = &nobody, &atOnce }
-	_, err := h.update(ctx, give)
-	if apierrors.IsConflict(err) {
-		if h.lease, err = h.candidate.cfg.Client.Get(ctx, h.candidate.cfg.Name, metav1.GetOptions{}); err == nil && holderOf(h.lease) == h.candidate.cfg.Identity {
-			_, err = h.update(ctx, give)
+	give := func(lease *v1.Lease) error {
+		nobody, atOnce := "", int32(1)
+		lease = lease.DeepCopy()
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &nobody, &atOnce
+		_, err := c.cfg.Client.Update(ctx, lease, metav1.UpdateOptions{})
+		return err
+	}
+	var err error
+	if known != nil {
+		err = give(known)
+	}
+	if known == nil || apierrors.IsConflict(err) {
+		var now *v1.Lease
+		if now, err = c.cfg.Client.Get(ctx, c.cfg.Name, metav1.GetOptions{}); err == nil && holderOf(now) == c.cfg.Identity {
+			err = give(now)
 		}
 	}
-	if err != nil {
-		h.candidate.cfg.Log.Warn("the lease could not be given back; who stands by takes it when it has expired", "err", err)
+	if err != nil && !apierrors.IsNotFound(err) {
+		c.cfg.Log.Warn("the lease could not be given back; who stands by takes it when it has expired", "err", err)
 	}
 }
