@@ -45,8 +45,8 @@ func (p *process) newStandby(uid string) (*standby, error) {
 		id := checkpoint.Identity{ClusterUID: uid, Cluster: cmp.Or(p.cfg.Cluster, uid), Pipeline: c.Name}
 		specs, _, err := p.streams(c, id)
 		if err == nil {
-			var peek checkpoint.Peeker
-			if peek, err = peeker(c, id); err == nil {
+			peek := &renewedPeeker{open: func() (checkpoint.Peeker, error) { return peeker(c, id) }}
+			if err = peek.renew(); err == nil {
 				s.of = append(s.of, standbyPipeline{c.Name, specs, peek, int64(p.cfg.StandbyShare(c))})
 			}
 		}
@@ -63,6 +63,40 @@ func peeker(c *config.Pipeline, id checkpoint.Identity) (checkpoint.Peeker, erro
 		return natsPeeker(c, id)
 	}
 	return kafkaPeeker(c, id)
+}
+
+// renewedPeeker makes another one after each failure: files of secrets may have changed.
+type renewedPeeker struct {
+	open func() (checkpoint.Peeker, error)
+	now  checkpoint.Peeker
+}
+
+func (p *renewedPeeker) renew() (err error) {
+	p.now, err = p.open()
+	return err
+}
+
+// Peek implements checkpoint.Peeker.
+func (p *renewedPeeker) Peek(ctx context.Context) (map[string]checkpoint.Stream, error) {
+	if p.now == nil {
+		if err := p.renew(); err != nil {
+			return nil, err
+		}
+	}
+	streams, err := p.now.Peek(ctx)
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return streams, nil
+}
+
+// Close implements checkpoint.Peeker.
+func (p *renewedPeeker) Close() error {
+	if p.now == nil {
+		return nil
+	}
+	defer func() { p.now = nil }()
+	return p.now.Close()
 }
 
 // begin records until end.
