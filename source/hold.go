@@ -30,9 +30,8 @@ type hold struct {
 	after, safe, last uint64
 	shown             Ident
 	events            []event
-	// ended: nothing that comes after last can be recorded. taken: a reader reads it; used: it has done so, to the end. dropped: nothing is kept. void: the history
-	// is another one by now, and nothing was ever recorded of that.
-	ended, taken, used, dropped, void bool
+	// ended: nothing that comes after last can be recorded. taken: a reader reads it; used: it has done so, to the end. dropped: nothing is kept.
+	ended, taken, used, dropped bool
 }
 
 // run records until ctx ends.
@@ -161,8 +160,9 @@ func (k *hold) discard() {
 	h := k.holds
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	k.void, k.ended = true, true
+	k.ended = true
 	if !k.taken {
+		k.dropped = true
 		h.cut(k, len(k.events))
 	}
 	k.stir()

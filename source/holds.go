@@ -217,7 +217,7 @@ func (h *Holds) take(s Stream, version string, history int) connection {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	k := h.holds[s]
-	if k == nil || k.taken || after < k.after || after > k.last || k.dropped || k.void || k.history != history {
+	if k == nil || k.taken || after < k.after || after > k.last || k.dropped || k.history != history {
 		return nil
 	}
 	h.advance(k, after)

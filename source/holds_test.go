@@ -286,3 +286,29 @@ func TestHolds_of_an_undone_history_are_not_read_behind_a_position_of_the_new_on
 		c.check(m, 15, "")
 	})
 }
+
+// The leader has found out that etcd was restored, and the recording has not: it is of the history before, whatever its versions.
+func TestHolds_are_of_one_history(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		c := newCompany(t, s)
+		c.standsBy(1 << 20)
+		for range 10 {
+			s.write("default", 100)
+		}
+		c.recorded(20)
+		if c.holds.take(configMaps, "15", 1) != nil {
+			t.Error("what was recorded is offered to a reader of the next history")
+		}
+		c.holds.Keep(map[Stream]From{configMaps: {Version: "15", History: 1}})
+		<-time.After(time.Minute)
+		if c.holds.take(configMaps, "15", 0) != nil {
+			t.Error("what is recorded now is offered to a reader of the history before")
+		}
+		held := c.holds.take(configMaps, "15", 1)
+		if held == nil {
+			t.Fatal("nothing was recorded of the next history")
+		}
+		held.close()
+	})
+}
