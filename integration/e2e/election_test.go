@@ -269,6 +269,7 @@ func TestBridge_that_takes_over_has_what_the_API_server_has_forgotten(t *testing
 	})
 	must(t, r.api.Compact(context.WithoutCancel(t.Context())))
 	first.kill()
+	r.bridge = second.bridge
 	leader(t, all, first)
 	log := r.awaitStory(fmt.Sprintf("default/short-%d", n-1), "added deleted")
 	for i := range n {

@@ -130,6 +130,7 @@ func TestNamespaceSelector_takes_all_that_a_wildcard_names(t *testing.T) {
 	})
 	r.team("one", "a")
 	r.awaitStory("one/s", "added deleted added")
+	r.awaitStory("one/d", "added deleted added")
 	b.stop()
 
 	r.team("one", "b")
