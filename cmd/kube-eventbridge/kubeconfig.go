@@ -29,7 +29,7 @@ func restConfig(k config.Kubernetes) (*rest.Config, error) {
 	}
 	// A limit on requests would only slow down the start; watches are not limited, and lists are paged by the feed.
 	cfg.QPS, cfg.Timeout = -1, 0
-	cfg.UserAgent = "kube-eventbridge/" + build().Version
+	cfg.UserAgent = build().userAgent()
 	return cfg, nil
 }
 

@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -66,6 +68,19 @@ func TestVersion_is_what_the_linker_says(t *testing.T) {
 	version, commit = "v1.2.3", "abc"
 	if b := build(); b.Version != "v1.2.3" || b.Commit != "abc" || !strings.HasPrefix(b.Go, "go") || !strings.Contains(b.Platform, "/") {
 		t.Errorf("got %+v", b)
+	}
+	version, commit = "v1.2.3", "0123456789abcdef"
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	const text = `{clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}`
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := restConfig(config.Kubernetes{Kubeconfig: kubeconfig})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "kube-eventbridge/v1.2.3 (" + build().Platform + ") commit/0123456789ab"; cfg.UserAgent != want {
+		t.Errorf("the User-Agent is %q, want %q", cfg.UserAgent, want)
 	}
 	version, commit = "", ""
 	if b := build(); b.Version == "" || b.Commit == "" {

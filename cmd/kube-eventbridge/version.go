@@ -49,6 +49,11 @@ func (b buildInfo) line() string {
 	return fmt.Sprintf("kube-eventbridge %s, commit %s, %s, %s\n", b.Version, b.Commit, b.Go, b.Platform)
 }
 
+// userAgent returns what b is called in requests and in the API server's audit log, in the form that kubectl has.
+func (b buildInfo) userAgent() string {
+	return fmt.Sprintf("kube-eventbridge/%s (%s) commit/%.12s", b.Version, b.Platform, b.Commit)
+}
+
 func newVersionCommand(s *streams) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
