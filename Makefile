@@ -5,6 +5,7 @@ CACHE             ?= $(CURDIR)/.cache
 TOOLS             ?= $(CACHE)/bin
 GOLANGCI_VERSION  ?= v2.15.0
 GOVULN_VERSION    ?= v1.2.0
+GORELEASER_VERSION ?= v2.16.0
 VERSION           ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT            ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS           ?= -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
@@ -35,6 +36,7 @@ MODULES           := . integration integration/containers
 
 GOLANGCI := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
 GOVULN   := $(TOOLS)/govulncheck-$(GOVULN_VERSION)
+GORELEASER := $(TOOLS)/goreleaser-$(GORELEASER_VERSION)
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
@@ -122,6 +124,20 @@ vuln: $(GOVULN) ## Look for known vulnerabilities in what the code calls; needs 
 		if [ $$code -ne 0 ]; then echo "vuln: NOT CHECKED: the database of vulnerabilities could not be reached, or the code does not build; see above" >&2; exit 1; fi; \
 	done
 
+.PHONY: reproducible
+reproducible: ## Build the program a second time, elsewhere and with nothing cached, and compare; some minutes
+	@$(MAKE) --no-print-directory build
+	@set -e; dir=$$(mktemp -d); trap 'chmod -R u+w '"$$dir"'; rm -rf '"$$dir" EXIT; \
+	git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t $$dir 2>/dev/null || true; \
+	GOCACHE=$$dir/cache $(MAKE) --no-print-directory -C $$dir build BIN=$$dir/bin VERSION='$(VERSION)' COMMIT='$(COMMIT)'; \
+	cmp $(BIN)/kube-eventbridge $$dir/bin/kube-eventbridge; \
+	echo "reproducible: the same program twice, SHA-256 $$(sha256sum <$(BIN)/kube-eventbridge | cut -d' ' -f1)"
+
+.PHONY: release-snapshot
+release-snapshot: $(GORELEASER) ## Make all files of a release in dist/, of four platforms, and publish nothing; needs a clone with a remote
+	$(GORELEASER) check
+	$(GORELEASER) release --snapshot --clean --skip=publish
+
 .PHONY: tidy
 tidy: ## Tidy the go.mod files
 	@set -e; for m in $(MODULES); do echo "tidy: module $$m"; (cd $$m && $(GO) mod tidy); done
@@ -141,3 +157,9 @@ $(GOVULN):
 	@echo "installing govulncheck $(GOVULN_VERSION), once"
 	GOBIN=$(TOOLS) $(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULN_VERSION)
 	@mv $(TOOLS)/govulncheck $@
+
+$(GORELEASER):
+	@mkdir -p $(TOOLS)
+	@echo "installing goreleaser $(GORELEASER_VERSION), once; it takes some minutes"
+	GOBIN=$(TOOLS) $(GO) install github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION)
+	@mv $(TOOLS)/goreleaser $@

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bom_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/bom"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+// permissive are the licenses under which what is linked into a program that is Apache-2.0 may be.
+var permissive = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0"}
+
+func options(t *testing.T) bom.Options {
+	t.Helper()
+	root, err := controlplane.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "program")
+	run(t, root, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", program, "./cmd/kube-eventbridge")
+	return bom.Options{Program: program, Root: root, Version: "v1.2.3", Created: time.Unix(1700000000, 0)}
+}
+
+func run(t *testing.T, dir string, command ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	said, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", command, err)
+	}
+	return string(said)
+}
+
+func text(t *testing.T, doc *cdx.BOM) string {
+	t.Helper()
+	var out strings.Builder
+	if err := cdx.NewBOMEncoder(&out, cdx.BOMFileFormatJSON).EncodeVersion(doc, cdx.SpecVersion1_6); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestRead_names_each_module_that_is_compiled_in_with_a_permissive_license(t *testing.T) {
+	o := options(t)
+	doc, err := bom.Read(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What the compiler was given, from the go command: a way of its own.
+	want := strings.Fields(run(t, o.Root, "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}pkg:golang/{{.Path}}@{{.Version}}{{end}}{{end}}", "./cmd/kube-eventbridge"))
+	slices.Sort(want)
+	want = slices.Compact(want)
+	var got []string
+	for _, c := range *doc.Components {
+		if c.Name != "std" {
+			got = append(got, c.PackageURL)
+			if c.Hashes == nil {
+				t.Errorf("%s has no hash", c.PackageURL)
+			}
+		}
+		for _, l := range *c.Licenses {
+			if !slices.Contains(permissive, l.License.ID) {
+				t.Errorf("%s is under %s", c.PackageURL, l.License.ID)
+			}
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	again, err := bom.Read(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text(t, doc) != text(t, again) {
+		t.Error("the same program gives two documents")
+	}
+}
+
+func TestRead_refuses(t *testing.T) {
+	o := options(t)
+	strange := filepath.Join(t.TempDir(), "strange")
+	if err := os.WriteFile(strange, []byte("#!/bin/sh\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	empty := t.TempDir()
+	if err := os.WriteFile(filepath.Join(empty, "go.mod"), []byte("module example.com/empty\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, of := range map[string]struct {
+		change func(*bom.Options)
+		want   string
+	}{
+		"what is not a Go program":       {func(o *bom.Options) { o.Program = strange }, "read what " + strange},
+		"no version":                     {func(o *bom.Options) { o.Version = "" }, "version"},
+		"the checkout of another module": {func(o *bom.Options) { o.Root = empty }, "no license"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := o
+			of.change(&o)
+			if _, err := bom.Read(t.Context(), o); err == nil || !strings.Contains(err.Error(), of.want) {
+				t.Errorf("got %v, want %q", err, of.want)
+			}
+		})
+	}
+	if err := os.WriteFile(filepath.Join(empty, "LICENSE"), []byte(run(t, o.Root, "cat", "LICENSE")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.Root = empty
+	if _, err := bom.Read(t.Context(), o); err == nil || !strings.Contains(err.Error(), "its source is not here") {
+		t.Errorf("got %v", err)
+	}
+}
