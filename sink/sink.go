@@ -120,6 +120,8 @@ type LogBounds struct {
 	ID string
 	// Partitions are those of each partition, by its number. A log without partitions has the partition 0.
 	Partitions map[int32]Bounds
+	// Indexed says that the last message of each key is found without reading the others: [Query].LastOfKey costs as much as there are keys.
+	Indexed bool
 }
 
 // Bounds are the sequences of the oldest and the newest message of a partition. If there is no message, First is Last+1.

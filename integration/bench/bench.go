@@ -75,6 +75,7 @@ func (b *bench) phases(ctx context.Context) error {
 		{"memory at rest", b.rest && b.withBridge, b.runsRest, b.atRest},
 		{"latency", b.rate && b.withBridge, b.runsRate, b.latency},
 		{"Kafka", b.kafka, b.runsKafka, b.intoKafka},
+		{"a lost checkpoint", b.lost && b.withBridge, b.runsLost, b.lostCheckpoint},
 	}
 	for _, p := range phases {
 		for run := 1; p.chosen && run <= p.runs; run++ {

@@ -17,13 +17,15 @@ import (
 // which streams there were; the store need not.
 
 // reread returns the rows that the log has now, by the stream's name. Streams that the store has forgotten, and of which the log has objects alive, are stored
-// ones again, with a kind and no position: whoever reads them finds them there, and deletes what does not exist any more.
-func (p *session) reread(ctx context.Context, log sink.Log) (map[string]map[string]checkpoint.Row, error) {
-	found, forgotten, oldest := map[string]map[string]checkpoint.Row{}, map[string]checkpoint.Stream{}, p.oldest()
+// ones again, with a kind and no position: whoever reads them finds them there, and deletes what does not exist any more. Settled reports whether nothing will be watched
+// of a stream that is not newer than a deletion. Others is called with each message.
+func (p *session) reread(ctx context.Context, log sink.Log, settled func(stream, version string) bool, others func(*sink.Stored)) (map[string]map[string]checkpoint.Row, error) {
+	found, forgotten := map[string]map[string]checkpoint.Row{}, map[string]checkpoint.Stream{}
 	offers := p.offered(ctx)
 	err := log.Read(ctx, sink.Query{LastOfKey: !p.sharesSubjects()}, func(m *sink.Stored) error {
 		p.recall(forgotten, m, offers)
-		p.relearn(found, m, oldest)
+		p.relearn(found, m, settled)
+		others(m)
 		return nil
 	})
 	if err != nil {

@@ -31,7 +31,8 @@ func (p *session) meetLog(ctx context.Context) error {
 	if now.Marks, now.IDs, err = ends(ctx, log, bounds); err != nil {
 		return err
 	}
-	if len(p.state.Log.Marks) > 0 {
+	switch {
+	case len(p.state.Log.Marks) > 0:
 		lost, err := p.hasLost(ctx, log, bounds, last)
 		switch {
 		case err != nil:
@@ -42,6 +43,10 @@ func (p *session) meetLog(ctx context.Context) error {
 			err = p.readTail(ctx, log, bounds, now)
 		}
 		if err != nil {
+			return err
+		}
+	case p.state.Identity == checkpoint.Identity{} && bounds.Indexed && !p.sharesSubjects():
+		if err := p.remember(ctx, log, bounds, now); err != nil {
 			return err
 		}
 	}

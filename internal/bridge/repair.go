@@ -20,7 +20,8 @@ import (
 // rebuild makes the store what the log is now, after it lost what it had acknowledged: rows from the last message of each object, and
 // positions from a time before the loss. The API server is then asked for everything since.
 func (p *session) rebuild(ctx context.Context, log sink.Log, bounds sink.LogBounds, now checkpoint.Waypoint) error {
-	found, err := p.reread(ctx, log)
+	oldest := p.oldest()
+	found, err := p.reread(ctx, log, func(stream, version string) bool { return !after(version, oldest[stream]) }, func(*sink.Stored) {})
 	if err != nil {
 		return err
 	}
@@ -154,12 +155,12 @@ func historyOf(id string) int {
 
 // relearn is learn for a log that is read from its beginning. What was deleted before anything that will be watched is left out: a log has many more of
 // such objects than there are.
-func (p *session) relearn(rows map[string]map[string]checkpoint.Row, m *sink.Stored, oldest map[string]string) {
+func (p *session) relearn(rows map[string]map[string]checkpoint.Row, m *sink.Stored, settled func(stream, version string) bool) {
 	for name, said := range p.says(m) {
 		if before, exists := rows[name][said.key]; exists && !follows(before, said.row) {
 			continue
 		}
-		if said.row.Deleted && (said.row.Superseded || !after(said.row.ResourceVersion, oldest[name])) {
+		if said.row.Deleted && (said.row.Superseded || settled(name, said.row.ResourceVersion)) {
 			delete(rows[name], said.key)
 		} else {
 			add(rows, name, said)

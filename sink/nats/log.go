@@ -68,7 +68,7 @@ func boundsOf(info *jetstream.StreamInfo) sink.LogBounds {
 	if info.State.Msgs == 0 {
 		b.First = b.Last + 1
 	}
-	return sink.LogBounds{ID: info.Created.UTC().Format(time.RFC3339Nano), Partitions: map[int32]sink.Bounds{0: b}}
+	return sink.LogBounds{ID: info.Created.UTC().Format(time.RFC3339Nano), Partitions: map[int32]sink.Bounds{0: b}, Indexed: true}
 }
 
 // At implements [sink.Log]. A structured message has its data. Once Run has ended the error is [sink.ErrNotRunning].

@@ -189,8 +189,11 @@ func testLastOfKey(t *testing.T, h *Harness) {
 		"with data":     {LastOfKey: true, Data: true},
 		"after a while": {LastOfKey: true, After: ends(places[:50])},
 	} {
-		got := map[string]string{}
-		for _, st := range h.collect(t, q) {
+		got, all := map[string]string{}, h.collect(t, q)
+		if h.expect(t, nil).Indexed && len(all) != len(want) {
+			t.Errorf("%s: %d messages of %d keys", name, len(all), len(want))
+		}
+		for _, st := range all {
 			got[value(st, "partitionkey")] = st.ID
 			if q.Data && len(st.Data) == 0 {
 				t.Errorf("%s: %s without data", name, st.ID)
