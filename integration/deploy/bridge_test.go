@@ -3,16 +3,20 @@
 package deploy
 
 import (
+	"archive/tar"
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/nats-io/nats-server/v2/server"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,18 +25,35 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/image"
 )
 
-// binary builds the bridge.
+// binary returns the program that is in the image.
 func binary(t *testing.T) string {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), "kube-eventbridge")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", out, "./cmd/kube-eventbridge")
-	cmd.Dir = filepath.Dir(directory(t))
-	if said, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the bridge: %v\n%s", err, said)
+	index, err := image.Build(t.Context(), image.Options{
+		Root: filepath.Dir(directory(t)), Version: "v0.0.0", Commit: "test", Source: "https://example.com", Created: time.Unix(1700000000, 0),
+		Platforms: []string{"linux/" + runtime.GOARCH},
+	})
+	must(t, err)
+	manifest, err := index.IndexManifest()
+	must(t, err)
+	img, err := index.Image(manifest.Manifests[0].Digest)
+	must(t, err)
+	body := mutate.Extract(img)
+	defer func() { _ = body.Close() }()
+	for r := tar.NewReader(body); ; {
+		h, err := r.Next()
+		must(t, err)
+		if "/"+h.Name != image.Program {
+			continue
+		}
+		out := filepath.Join(t.TempDir(), "kube-eventbridge")
+		program, err := io.ReadAll(r)
+		must(t, err)
+		must(t, os.WriteFile(out, program, 0o700)) //nolint:gosec // it is run
+		return out
 	}
-	return out
 }
 
 // command runs the bridge's program to its end.
@@ -67,15 +88,15 @@ func tokenRequest() *authenticationv1.TokenRequest {
 	return &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 }
 
-// kubeconfig is for who, by token.
-func kubeconfig(t *testing.T, who *rest.Config) string {
+// kubeconfig is for who, by token, in a namespace, as a Pod finds both.
+func kubeconfig(t *testing.T, who *rest.Config, namespace string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, clientcmd.WriteToFile(clientcmdapi.Config{
 		CurrentContext: "pod",
 		Clusters:       map[string]*clientcmdapi.Cluster{"pod": {Server: who.Host, CertificateAuthorityData: who.CAData}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"pod": {Token: who.BearerToken}},
-		Contexts:       map[string]*clientcmdapi.Context{"pod": {Cluster: "pod", AuthInfo: "pod"}},
+		Contexts:       map[string]*clientcmdapi.Context{"pod": {Cluster: "pod", AuthInfo: "pod", Namespace: namespace}},
 	}, path))
 	return path
 }
@@ -91,7 +112,7 @@ func runs(t *testing.T, bin string, pod *corev1.Pod, who *rest.Config, config, a
 	}
 	limit := c.Resources.Limits[corev1.ResourceMemory]
 	cmd := exec.CommandContext(t.Context(), bin, args...)
-	cmd.Env = []string{"KUBECONFIG=" + kubeconfig(t, who), fmt.Sprintf("GOMEMLIMIT=%d", limit.Value())}
+	cmd.Env = []string{"KUBECONFIG=" + kubeconfig(t, who, pod.Namespace), fmt.Sprintf("GOMEMLIMIT=%d", limit.Value())}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	must(t, cmd.Start())

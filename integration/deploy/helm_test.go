@@ -103,6 +103,13 @@ func TestChart(t *testing.T) {
 		config := file(t, m.configuration(t), "nats://nats.nats.svc:4222", broker(t), "listen: :8080", "listen: "+address)
 		runs(t, bin, m.pod(t), c.grant(t, m), config, address)
 	})
+	t.Run("the bridge runs as one of two", func(t *testing.T) {
+		m, address := mustChart(t, namespace, "{replicas: 2, config: {leaderElection: {}}}"), freeAddress(t)
+		config := file(t, m.configuration(t), "nats://nats.nats.svc:4222", broker(t), "listen: :8080", "listen: "+address)
+		pod, who := m.pod(t), c.grant(t, m)
+		runs(t, bin, pod, who, config, address)
+		runs(t, bin, pod, who, config, address) // it can have the Lease of the one before
+	})
 	t.Run("the bridge runs with the embedded server", func(t *testing.T) {
 		m, address := mustChart(t, namespace, embedded), freeAddress(t)
 		isMounted(t, m.pod(t), "/var/lib/kube-eventbridge")
