@@ -161,6 +161,13 @@ func (r *Retrier) succeeded() {
 	r.mu.Unlock()
 }
 
+// Failing reports whether the broker has taken nothing since something had to be published again.
+func (r *Retrier) Failing() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.delay > 0
+}
+
 // Run retries until ctx ends, and then returns nil. By then every message that waited for its turn has been told ctx's error;
 // what the sink behind still has is settled by that sink, once and without a retry. Run is called once.
 func (r *Retrier) Run(ctx context.Context) error {

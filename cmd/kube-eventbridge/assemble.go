@@ -159,6 +159,7 @@ func (p *process) cluster(ctx context.Context) (uid string, err error) {
 		uid, err = p.client.ClusterUID(ctx)
 		p.setStartError(err)
 		if err == nil {
+			p.setCluster(uid)
 			return uid, nil
 		}
 		if tries%6 == 0 && ctx.Err() == nil {

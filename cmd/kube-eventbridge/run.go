@@ -23,6 +23,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/resync"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -166,11 +167,17 @@ type process struct {
 	// standing is nil where no other process can lead.
 	standing  *standing
 	unstarted error // what the API server last refused, or nil
+	// uid is the cluster's, once the API server has told it.
+	uid string
+	// started is when the process was, and file the path of its configuration, if it has one.
+	started time.Time
+	file    string
 }
 
 func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error {
 	p := &process{
 		cfg: cfg, fromArgs: f.file == "", format: f.format(s), out: s, log: newLogger(s.Err, cfg.Log), registry: prometheus.NewRegistry(),
+		started: time.Now(), file: f.file,
 	}
 	if s.Klog != nil {
 		s.Klog(slog.New(quiet{p.log.Handler()}))
@@ -223,7 +230,7 @@ func (p *process) listen() (net.Listener, error) {
 		}
 		return nil, fmt.Errorf("listen for metrics and health: %w; set %s to %s", err, p.listenKey(), free)
 	}
-	p.log.Info("serving /metrics /livez /readyz /resync", "address", listener.Addr().String(), "version", build().Version)
+	p.log.Info("serving / /api/status /metrics /livez /readyz /resync", "address", listener.Addr().String(), "version", build().Version)
 	return listener, nil
 }
 
@@ -231,6 +238,9 @@ func (p *process) listen() (net.Listener, error) {
 func (p *process) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(resync.Path, resync.Handler(p.cfg.Server.Listen, p.running))
+	page := status.Handler(p.statusConfig())
+	mux.Handle("/{$}", page)
+	mux.Handle(status.Path, page)
 	mux.Handle("/", bridge.Handler(p.registry, p.running, p.idle))
 	return mux
 }

@@ -63,10 +63,15 @@ var rules = []Rule{
 	},
 	{Path: "internal/asyncapi", Ours: []string{"encode"}, Never: slices.Concat(brokers, stores, cluster), Why: "what is published follows from the configuration alone"},
 	{
-		Path: "internal/resync", Ours: []string{"internal/bridge", "internal/pause"},
+		Path: "internal/resync", Ours: []string{"internal/bridge", "internal/endpoint", "internal/pause"},
 		Never: slices.Concat(brokers, stores, cluster), Why: "it asks a bridge and nothing else",
 	},
 	{Path: "internal/election", Never: slices.Concat(brokers, stores), Why: "it knows a Lease, and not what is done under it"},
+	{
+		Path: "internal/status", Ours: []string{"internal/bridge", "internal/endpoint", "sink", "source"},
+		Never: slices.Concat(brokers, stores, []string{"k8s.io/client-go", "k8s.io/api"}), Why: "it tells how a bridge is doing, whatever it reads and publishes to",
+	},
+	{Path: "internal/endpoint", Never: slices.Concat(brokers, stores, cluster), Why: "it knows HTTP"},
 	{Path: "internal/archtest"},
 	{Path: "internal/pause"},
 	{Path: "cmd/...", Ours: []string{"cmd/...", "source", "encode", "sink/...", "checkpoint/...", "internal/..."}},

@@ -16,6 +16,8 @@ type broker struct {
 	// refusals counts the objects of which the broker takes nothing, refusal is why.
 	refusals int
 	refusal  error
+	// retry is why something was handed to the broker again last.
+	retry error
 }
 
 // observe takes note of whether the broker is ready. It is called once a second at least.

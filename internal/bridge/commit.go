@@ -26,6 +26,7 @@ func (p *session) commits(ctx context.Context) error {
 		case <-tick.C:
 		}
 		p.broker.observe(p.sink.Ready())
+		p.sample(time.Now())
 		select {
 		case <-p.met:
 		default:

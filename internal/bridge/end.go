@@ -38,6 +38,7 @@ func (p *session) drop(s *stream) {
 	}
 	p.streams = left
 	s.metrics.drop()
+	p.pasts.forget(s.name)
 }
 
 // carry has what is stored of one stream under the name of another, at once and for good. Versions of a resource have one history: what the log has of it in

@@ -124,6 +124,7 @@ func (s *stream) announceList(ctx context.Context, m source.Marker) error {
 	s.mu.Unlock()
 	if gap {
 		s.metrics.gaps.Inc()
+		s.past.gap(m.From, m.To, m.Cause)
 		s.session.log.Warn("gap: changes in between are not known", "stream", s.name, "from", m.From, "to", m.To, "cause", m.Cause)
 	}
 	return nil

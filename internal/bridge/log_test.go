@@ -280,7 +280,9 @@ func startOf(t *testing.T, to sink.Sink, store checkpoint.Store, specs ...Stream
 	})
 	p := newSession(&pipeline.cfg, to)
 	pipeline.current.Store(p)
-	p.retrier = sink.Retry(to, sink.Policy{Initial: 100 * time.Microsecond, Max: time.Millisecond})
+	p.retrier = sink.Retry(to, sink.Policy{
+		Initial: 100 * time.Microsecond, Max: time.Millisecond, OnRetry: func(_ *sink.Message, cause error) { p.broker.retried(cause) },
+	})
 	p.publisher = p.retrier
 	var err error
 	if p.state, err = store.Load(t.Context()); err != nil {

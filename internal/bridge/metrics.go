@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -25,6 +26,8 @@ type Metrics struct {
 
 	mu        sync.Mutex
 	pipelines []*Pipeline
+	// kinds are the counters of published events of each stream, as they outlive the stream.
+	kinds map[[2]string]*sync.Map
 }
 
 // NewMetrics returns metrics registered with reg.
@@ -192,7 +195,7 @@ func (m *Metrics) stream(pipeline, stream string) streamMetrics {
 		unknownOlds:  m.unknownOlds.WithLabelValues(pipeline, stream),
 		publish:      m.publishSeconds.WithLabelValues(pipeline),
 		delivery:     m.deliverySeconds.WithLabelValues(pipeline),
-		byKind:       &sync.Map{},
+		byKind:       m.kindsOf(pipeline, stream),
 	}
 }
 
@@ -205,6 +208,35 @@ func (m *streamMetrics) drop() {
 	} {
 		v.DeletePartialMatch(of)
 	}
+	m.all.mu.Lock()
+	defer m.all.mu.Unlock()
+	delete(m.all.kinds, [2]string{m.pipeline, m.stream})
+}
+
+// kindsOf returns the counters of a stream's published events, which may be there from a session before.
+func (m *Metrics) kindsOf(pipeline, stream string) *sync.Map {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := [2]string{pipeline, stream}
+	if m.kinds == nil {
+		m.kinds = map[[2]string]*sync.Map{}
+	}
+	if m.kinds[key] == nil {
+		m.kinds[key] = &sync.Map{}
+	}
+	return m.kinds[key]
+}
+
+// total returns how many events of the stream were published since the process started.
+func (m *streamMetrics) total() (n float64) {
+	var value dto.Metric
+	m.byKind.Range(func(_, counter any) bool {
+		if counter.(prometheus.Counter).Write(&value) == nil {
+			n += value.GetCounter().GetValue()
+		}
+		return true
+	})
+	return n
 }
 
 // published counts one acknowledged attempt.

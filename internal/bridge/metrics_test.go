@@ -3,7 +3,6 @@
 package bridge
 
 import (
-	"errors"
 	"os"
 	"reflect"
 	"regexp"
@@ -116,23 +115,6 @@ func TestMetrics_count_what_happens(t *testing.T) {
 	r.settle()
 	if got := value(t, r.registry, "publish_failures_total"); got != 1 {
 		t.Errorf("publish_failures_total is %v after a refusal", got)
-	}
-}
-
-func TestPage_says_how_each_stream_is_doing(t *testing.T) {
-	r := start(t, newFakeLog(), &memoryStore{})
-	s := r.stream(nil)
-	snapshot(t, s, "10", "a u1 5")
-	s.status.State(source.Waiting, errors.New("connection refused"))
-	var page strings.Builder
-	writePage(&page, []*Pipeline{r.pipeline})
-	for _, want := range []string{
-		"pipeline test\n", "broker: ok", "buffered: 0 changes, 0 of 1048576 bytes",
-		"configmaps.v1  waiting  10        1        0s", "connection refused",
-	} {
-		if !strings.Contains(page.String(), want) {
-			t.Errorf("%q is missing in\n%s", want, page.String())
-		}
 	}
 }
 

@@ -236,6 +236,8 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 		s.enter()
 	}
 	delete(p.state.Rows, name)
-	s.status = &status{stream: s}
+	s.status = &status{stream: s, since: time.Now()}
+	s.past = p.pasts.of(name)
+	s.flow.observe(s.metrics.total(), time.Now())
 	return s
 }

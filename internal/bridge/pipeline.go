@@ -134,6 +134,8 @@ type Pipeline struct {
 	current atomic.Pointer[session]
 	// epoch is what events carry as that of their writer; 0 without a Term, and before the checkpoint is read.
 	epoch int64
+	// pasts are what happened in all sessions.
+	pasts diaries
 }
 
 // New returns a pipeline that does nothing until Run.
@@ -176,6 +178,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		case errors.As(err, &rewound):
 			counted = true
 			p.cfg.Metrics.losses.WithLabelValues(p.cfg.Name).Inc()
+			p.pasts.lose(rewound)
 			p.cfg.Log.Warn("the log has lost what it had acknowledged", "err", rewound)
 		case errors.As(err, &interrupted):
 			counted = false
@@ -211,7 +214,7 @@ func (p *Pipeline) session(ctx context.Context, counted bool) error {
 	}
 	s := newSession(&p.cfg, to)
 	s.counted = counted
-	s.epoch = &p.epoch
+	s.epoch, s.pasts = &p.epoch, &p.pasts
 	p.current.Store(s)
 	return s.run(ctx)
 }

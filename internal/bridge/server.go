@@ -11,22 +11,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Handler serves /metrics, and for people / as text. /livez answers as long as the process can answer. /readyz is 200 when every
+// Handler serves /metrics. /livez answers as long as the process can answer. /readyz is 200 when every
 // stream watches and has its first list in the log, and neither a watch nor a broker nor the checkpoint has failed for [unreadyAfter]; else it is 503 and says
 // in a line each what is missing. A stream of a wildcard that may not be read, or is not to be had, does not count: 200 names it in a line. Where there are no pipelines, idle says in a line why,
 // and whether the process is as it should be.
 func Handler(g prometheus.Gatherer, pipelines func() []*Pipeline, idle func() (line string, ready bool)) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(g, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		all := pipelines()
-		if len(all) == 0 {
-			line, _ := idle()
-			_, _ = fmt.Fprintln(w, line)
-		}
-		writePage(w, all)
-	})
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintln(w, "ok")
 	})

@@ -42,9 +42,12 @@ type session struct {
 	memory    *memory
 	publisher sink.Publisher
 	retrier   *sink.Retrier
-	busy      busyness
-	broker    broker
-	marks     *marks
+	began     time.Time
+	// pasts are the pipeline's.
+	pasts  *diaries
+	busy   busyness
+	broker broker
+	marks  *marks
 	// failure takes what ends the session, from who must not block.
 	failure chan error
 	// primeTime is the constant, but in tests.
@@ -95,12 +98,16 @@ func newSession(c *Config, to sink.Sink) *session {
 	p := &session{
 		cfg: c, name: c.Name, log: c.Log, sink: to, budget: newBudget(c.Buffer), memory: newMemory(), marks: newMarks(), failure: make(chan error, 1), met: make(chan struct{}),
 		unknown: map[string]error{}, unbegun: map[*StreamSpec]struct{}{}, reading: map[*StreamSpec]int{}, primeTime: primeTime,
+		began: time.Now(), pasts: &diaries{},
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
 	}
 	p.debug = p.log.Enabled(context.Background(), slog.LevelDebug)
 	c.Metrics.losses.WithLabelValues(c.Name) // a counter is there before it counts
 	retries := c.Metrics.retries.WithLabelValues(c.Name)
-	p.retrier = sink.Retry(to, sink.Policy{OnRetry: func(*sink.Message, error) { retries.Inc() }})
+	p.retrier = sink.Retry(to, sink.Policy{OnRetry: func(_ *sink.Message, cause error) {
+		retries.Inc()
+		p.broker.retried(cause)
+	}})
 	p.publisher = p.retrier
 	for i := range c.Streams {
 		p.unbegun[&c.Streams[i]] = struct{}{}

@@ -23,6 +23,8 @@ type status struct {
 
 	mu    sync.Mutex
 	state source.State
+	// since is when that began.
+	since time.Time
 	// err is why the stream waits, failing since when; told is what was logged of it at last, and logged when.
 	err             error
 	failing, logged time.Time
@@ -50,11 +52,19 @@ func (t *status) State(s source.State, err error) {
 		t.failing = time.Now()
 	}
 	t.tell(s, err)
-	if err != nil || s == source.Watching {
+	switch {
+	case err != nil:
 		t.err = err
+		t.stream.past.failed(err, t.failing)
+	case s == source.Watching && t.err != nil:
+		t.err = nil
+		t.stream.past.recovered()
 	}
 	if s == source.Watching {
 		t.complete, t.doubt = true, 0
+	}
+	if s != t.state {
+		t.since = time.Now()
 	}
 	t.state = s
 }

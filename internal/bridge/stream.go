@@ -59,6 +59,8 @@ type stream struct {
 	// yield, of a wildcard's stream, has something when it is to end for one that a name has.
 	yield  chan struct{}
 	resync resyncs
+	past   *diary
+	flow   flow
 	// often is for saying what may be true of every event.
 	often often
 }

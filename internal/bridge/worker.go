@@ -88,6 +88,7 @@ func (p *session) publish(ctx context.Context, o *object) {
 	} else if err != nil {
 		// Not a JSON object: the API server never sends that, and no retry would cure it.
 		s.metrics.failures.Inc()
+		s.past.rejected(o.key, err)
 		s.often.unencodable.Do(func() {
 			p.log.Error("change cannot be encoded", "stream", s.name, "object", o.key, "err", err)
 		})
@@ -298,6 +299,7 @@ func (p *session) refused(o *object, err error) {
 	}
 	s.metrics.failures.Inc()
 	if a.rejected == nil && a.marker == nil {
+		s.past.rejected(o.key, err)
 		s.often.rejected.Do(func() {
 			p.log.Warn("event rejected by the broker", "stream", s.name, "object", o.key, "err", err)
 		})

@@ -34,6 +34,7 @@ type Candidate struct {
 	cfg    Config
 	leader atomic.Pointer[string]
 	leads  atomic.Bool
+	number atomic.Int64
 	failed atomic.Pointer[error]
 }
 
@@ -48,6 +49,12 @@ func New(c Config) *Candidate {
 
 // Leads reports whether this process holds the Lease.
 func (c *Candidate) Leads() bool { return c.leads.Load() }
+
+// Identity tells this process from all others.
+func (c *Candidate) Identity() string { return c.cfg.Identity }
+
+// Term returns the number of the newest term in which this process has led; 0 where it has not.
+func (c *Candidate) Term() int64 { return c.number.Load() }
 
 // Leader returns the identity of who holds the Lease, as far as is known; empty where nobody does.
 func (c *Candidate) Leader() string {
@@ -98,6 +105,7 @@ func (c *Candidate) term(ctx context.Context, h *holding, lead func(context.Cont
 		h.renew()
 	}()
 	c.cfg.Log.Info("this process leads", "term", t.Number)
+	c.number.Store(t.Number)
 	c.leads.Store(true)
 	err := lead(ctx, t)
 	c.leads.Store(false)

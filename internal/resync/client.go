@@ -9,10 +9,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
@@ -35,15 +35,11 @@ type Client struct {
 
 // NewClient returns a client of the bridge whose HTTP server is at server: a URL, or host:port.
 func NewClient(server string) (*Client, error) {
-	if !strings.Contains(server, "://") {
-		server = "http://" + server
+	u, err := endpoint.URL(server, Path)
+	if err != nil {
+		return nil, err
 	}
-	u, err := url.Parse(server)
-	if err != nil || u.Hostname()+u.Port() == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("%q is not the address of a bridge's HTTP server; write http://host:port, as server.listen of its configuration says", server)
-	}
-	u.Path = strings.TrimSuffix(u.Path, "/") + Path
-	return &Client{base: *u, http: &http.Client{Timeout: requestTimeout, Transport: http.DefaultTransport.(*http.Transport).Clone()}, every: pollEvery}, nil
+	return &Client{base: u, http: &http.Client{Timeout: requestTimeout, Transport: http.DefaultTransport.(*http.Transport).Clone()}, every: pollEvery}, nil
 }
 
 // Close closes connections that no request uses.

@@ -7,12 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
 )
 
 // Path is where a [Handler] is served.
@@ -69,29 +68,8 @@ func Handler(listen string, pipelines func() []*bridge.Pipeline) http.Handler {
 			write(w, http.StatusBadRequest, Refusal{err.Error()})
 		}
 	})
-	return known(hostOf(listen), http.NewCrossOriginProtection().Handler(mux))
-}
-
-// known refuses what comes to the loopback address for a host that is neither an address, nor localhost, nor name: anybody's name may lead there (DNS rebinding). What
-// comes from elsewhere may be for any name, such as that of a Service.
-func known(name string, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		at, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-		host := hostOf(r.Host)
-		if at != nil && at.IP.IsLoopback() && net.ParseIP(host) == nil && !strings.EqualFold(host, "localhost") && !strings.EqualFold(host, name) {
-			write(w, http.StatusForbidden, Refusal{fmt.Sprintf("the name %q is none of this bridge's; ask for an address, such as 127.0.0.1, or localhost", host)})
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// hostOf returns the host of an address that may have a port.
-func hostOf(address string) string {
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		return host
-	}
-	return strings.Trim(address, "[]")
+	refuse := func(w http.ResponseWriter, why string) { write(w, http.StatusForbidden, Refusal{why}) }
+	return endpoint.Known(listen, refuse, http.NewCrossOriginProtection().Handler(mux))
 }
 
 // startingError says that nothing can be asked for yet.

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
+)
+
+// statusConfig says what the process reports on.
+func (p *process) statusConfig() status.Config {
+	b := build()
+	return status.Config{Process: func() status.Process { return p.told(b) }, Pipelines: p.running, Idle: p.idle, Listen: p.cfg.Server.Listen}
+}
+
+// told is what the process knows of itself.
+func (p *process) told(b buildInfo) status.Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := status.Process{
+		Version: b.Version, Commit: b.Commit, Started: p.started, Cluster: cmp.Or(p.cfg.Cluster, p.uid), ClusterUID: p.uid, APIServer: p.apiServer,
+		File: p.file, LoadedAt: p.started, Start: p.unstarted,
+	}
+	if s := p.standing; s != nil {
+		t.Election = &status.Election{
+			Leads: s.Leads(), Identity: s.Identity(), Leader: s.Leader(), Term: s.Term(), Err: s.Err(), Peek: s.by.problem(), Recorded: s.by.recorded(),
+		}
+	}
+	return t
+}
+
+func (p *process) setCluster(uid string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.uid = uid
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// State is how a pipeline is doing at a moment. Errors are as the log has them: they hold no values of Secrets.
+type State struct {
+	Name, Target string
+	// Ready and Unready are what /readyz says of the pipeline.
+	Ready   bool
+	Unready []string
+	// Began is when it started from its checkpoint last; zero before that.
+	Began      time.Time
+	Broker     BrokerState
+	Checkpoint CheckpointState
+	// BufferedEvents and BufferedBytes are held between the API server and the acknowledgement, of at most BufferBytes.
+	BufferedEvents, BufferedBytes, BufferBytes int64
+	// Unmet is how long what was published before has been waiting for the end of the log to be read; zero where it was.
+	Unmet time.Duration
+	// Loss is the last time that the log was seen to have lost what it had acknowledged.
+	Loss Event
+	// Resyncs are those that run.
+	Resyncs []Resync
+	// Streams are those that are open, in the order in which they were opened, and then what is configured and not open yet.
+	Streams []StreamState
+}
+
+// BrokerState is how a pipeline's broker is doing.
+type BrokerState struct {
+	// Err is why it cannot be used now, Since when, and Reached says that it could be once. Nil: it can.
+	Err     error
+	Since   time.Time
+	Reached bool
+	// Refused is why what was handed to it last has to be handed to it again, although it can be reached; nil where it has taken something since.
+	Refused error
+	// Blocked is why it takes nothing at all of some object.
+	Blocked error
+}
+
+// CheckpointState is how a pipeline's checkpoint is doing.
+type CheckpointState struct {
+	// Saved is when it was saved last; zero before it was read.
+	Saved time.Time
+	// Err is why it cannot be read or saved now, Since when; nil: it can, or is being read for the first time.
+	Err   error
+	Since time.Time
+}
+
+// StreamState is how a stream is doing.
+type StreamState struct {
+	Name                                    string
+	Namespace, LabelSelector, FieldSelector string
+	// Open: it is read. Else it is what the configuration asks for, and Err says why there is nothing to be read, if that is known.
+	Open bool
+	// Doing is what it does, Since when. Live: it watches, and its first list is in the log.
+	Doing source.State
+	Since time.Time
+	Live  bool
+	// Err is why it waits, Failing since when; nil where it does not.
+	Err     error
+	Failing time.Time
+	// Degraded: a wildcard names it, and it is only this one that may not be read, or is not to be had.
+	Degraded bool
+	// Objects are those that the log has as existing.
+	Objects int
+	// Published counts its events that the broker has acknowledged since the process started, PerSecond those of the last ten seconds. LastEvent is when the last one
+	// was, to about a second; zero where there was none since the stream was opened.
+	Published int64
+	PerSecond float64
+	LastEvent time.Time
+	// Unsettled is how long the oldest change that is not settled has been known; zero where all are.
+	Unsettled time.Duration
+	Position  string
+	Past      Past
+}
+
+// State returns how the pipeline is doing.
+func (p *Pipeline) State() State {
+	s := p.current.Load()
+	if s == nil {
+		st := State{Name: p.cfg.Name, Target: p.cfg.Target, Unready: p.unready(), BufferBytes: p.cfg.Buffer}
+		for i := range p.cfg.Streams {
+			st.Streams = append(st.Streams, unopened(&p.cfg.Streams[i], nil))
+		}
+		return st
+	}
+	return s.now(time.Now())
+}
+
+func (p *session) now(now time.Time) State {
+	st := State{
+		Name: p.name, Target: p.cfg.Target, Began: p.began, Unready: p.unready(),
+		BufferedEvents: p.budget.count.Load(), BufferedBytes: p.budget.bytes.Load(), BufferBytes: p.budget.all.limit,
+		Loss: p.pasts.loss(),
+	}
+	st.Ready = len(st.Unready) == 0
+	st.Broker = p.broker.state(p.sink.Ready())
+	if p.retrier.Failing() {
+		st.Broker.Refused = p.broker.refused()
+	}
+	st.Checkpoint = p.checkpointState()
+	for _, age := range p.unmet() {
+		st.Unmet = max(st.Unmet, age)
+	}
+	for _, r := range p.resyncs() {
+		if r.State == ResyncRunning {
+			st.Resyncs = append(st.Resyncs, r)
+		}
+	}
+	opened := map[*StreamSpec]bool{}
+	for _, s := range p.opened() {
+		opened[s.spec.origin()] = true
+		st.Streams = append(st.Streams, s.now(now))
+	}
+	for i := range p.cfg.Streams {
+		if spec := &p.cfg.Streams[i]; !opened[spec] || spec.Wildcard != nil || spec.NamespaceSelector != nil {
+			if err, missing := p.missing(spec); missing {
+				st.Streams = append(st.Streams, unopened(spec, err))
+			}
+		}
+	}
+	return st
+}
+
+func (p *session) checkpointState() (st CheckpointState) {
+	if at := p.saved.Load(); at != 0 {
+		st.Saved = time.Unix(0, at)
+	}
+	p.disk.mu.Lock()
+	st.Err, st.Since = p.disk.err, p.disk.failing
+	p.disk.mu.Unlock()
+	p.loading.mu.Lock()
+	if !p.loading.failing.IsZero() && p.loading.err != nil {
+		st.Err, st.Since = p.loading.err, p.loading.failing
+	}
+	p.loading.mu.Unlock()
+	if st.Err == nil {
+		st.Since = time.Time{}
+	}
+	return st
+}
+
+// missing reports whether something of a spec is not open that should be, and why, if that is known.
+func (p *session) missing(spec *StreamSpec) (why error, missing bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, missing = p.unbegun[spec]
+	if why = p.unknown[spec.Resource]; why == nil {
+		why = p.unknown[spec.membership()]
+	}
+	return why, missing || why != nil
+}
+
+// unopened is the state of what is configured and not open.
+func unopened(spec *StreamSpec, why error) StreamState {
+	names := within(spec.Namespace, spec.Resource)
+	return StreamState{
+		Name: names[len(names)-1], Namespace: spec.Namespace, LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector, Err: why,
+	}
+}
+
+func (s *stream) now(now time.Time) StreamState {
+	st := StreamState{
+		Name: s.name, Namespace: s.Namespace, LabelSelector: s.LabelSelector, FieldSelector: s.FieldSelector, Open: true,
+		Objects: s.ledger.Len(), Position: s.tracker.Position(), Past: s.past.now(),
+	}
+	if opened, ok := s.tracker.Oldest(); ok {
+		st.Unsettled = max(now.Sub(opened), 0)
+	}
+	total := s.metrics.total()
+	st.Published, st.PerSecond, st.LastEvent = int64(total), s.flow.perSecond(total, now), s.flow.last()
+	st.Degraded = s.status.degraded() != ""
+	t := s.status
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	st.Doing, st.Since, st.Err = t.state, t.since, t.err
+	st.Live = t.complete && t.state == source.Watching && t.err == nil
+	if t.err != nil {
+		st.Failing = t.failing
+	}
+	return st
+}
+
+// state returns how the broker is doing; now is what its sink says.
+func (b *broker) state(now error) BrokerState {
+	b.observe(now)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return BrokerState{Err: now, Since: b.away, Reached: b.reached, Blocked: b.refusal}
+}
+
+// retried takes note of why something is handed to the broker again.
+func (b *broker) retried(cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.retry = cmp.Or(cause, b.retry)
+}
+
+func (b *broker) refused() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.retry
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+func TestState_tells_how_a_stream_is_doing_and_what_happened_to_it(t *testing.T) {
+	log := newFakeLog()
+	r := startOf(t, log, &memoryStore{})
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5", "b u2 6")
+	s.status.State(source.Watching, nil)
+	log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.ID, "u1.11") }
+	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+	r.settle()
+	relist(t, s, "20", "a u1 11", "b u2 6")
+	s.status.State(source.Waiting, errors.New("connection refused"))
+
+	st := r.pipeline.State()
+	if len(st.Streams) != 1 || st.Name != "test" || st.BufferBytes != 1<<20 {
+		t.Fatalf("the pipeline is %+v", st)
+	}
+	got := st.Streams[0]
+	if got.Name != "configmaps.v1" || !got.Open || got.Doing != source.Waiting || got.Live || got.Objects != 2 || got.Published != 3 || got.Position != "20" || got.Unsettled != 0 {
+		t.Errorf("the stream is %+v", got)
+	}
+	if got.Err == nil || got.Failing.IsZero() || got.Since.IsZero() {
+		t.Errorf("it waits for %v since %v", got.Err, got.Failing)
+	}
+	past := got.Past
+	if past.Gap.From != "10" || past.Gap.To != "20" || past.Gap.At.IsZero() {
+		t.Errorf("its gap is %+v", past.Gap)
+	}
+	if past.Rejections != 1 || past.Rejection.Object != "default/a" || past.Rejection.Err == nil {
+		t.Errorf("its rejections are %+v", past)
+	}
+	if past.Failure.Err == nil || !past.Cleared.IsZero() {
+		t.Errorf("its failure is %+v, over at %v", past.Failure, past.Cleared)
+	}
+
+	s.status.State(source.Watching, nil)
+	got = r.pipeline.State().Streams[0]
+	if !got.Live || got.Err != nil || !got.Failing.IsZero() || got.Past.Failure.Err == nil || got.Past.Cleared.IsZero() {
+		t.Errorf("when it watches again it is %+v", got)
+	}
+}
+
+func TestState_tells_what_the_broker_does_not_take(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(nil)
+	if b := r.pipeline.State().Broker; b.Err != nil || b.Refused != nil || b.Blocked != nil || !b.Reached {
+		t.Errorf("at first the broker is %+v", b)
+	}
+	full := true
+	log.set(func() {
+		log.faults = func() fault {
+			if full {
+				return lostRequest
+			}
+			return noFault
+		}
+	})
+	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
+	waitFor(t, "a refusal", func() bool { return r.pipeline.State().Broker.Refused != nil })
+	if st := r.pipeline.State(); st.BufferedEvents != 1 || st.Streams[0].Unsettled <= 0 {
+		t.Errorf("meanwhile it is %+v", st)
+	}
+	log.set(func() { full = false })
+	r.settle()
+	if st := r.pipeline.State(); st.Broker.Refused != nil || st.BufferedEvents != 0 {
+		t.Errorf("when it takes events again it is %+v", st)
+	}
+	log.set(func() { log.away = errors.New("gone") })
+	if b := r.pipeline.State().Broker; b.Err == nil || b.Since.IsZero() || !b.Reached {
+		t.Errorf("when it is away it is %+v", b)
+	}
+}
+
+func TestState_tells_of_what_is_configured_and_not_open(t *testing.T) {
+	r := startOf(t, newFakeLog(), &memoryStore{}, StreamSpec{Resource: "configmaps"}, StreamSpec{Resource: "widgets.example.com", Namespace: "web"}, StreamSpec{Resource: "secrets"})
+	if got := New(*r.cfg).State(); len(got.Streams) != 3 || got.Ready || !got.Began.IsZero() || got.Streams[1].Name != "widgets.example.com/web" || got.Streams[1].Open {
+		t.Errorf("before it runs it is %+v", got)
+	}
+	r.stream(&r.cfg.Streams[0])
+	r.begun(&r.cfg.Streams[0])
+	r.begun(&r.cfg.Streams[2])
+	r.unresolved("secrets", errors.New("there are none")) // they were open, and have gone
+	r.unresolved("widgets.example.com", errors.New("not known"))
+	got := r.pipeline.State().Streams
+	if len(got) != 3 || !got[0].Open || got[1].Open || got[1].Err == nil || got[2].Name != "secrets" || got[2].Err == nil {
+		t.Errorf("they are %+v", got)
+	}
+}
+
+// What is counted of a stream, and what happened to it, outlives a session, and ends with the stream.
+func TestState_outlives_a_session(t *testing.T) {
+	m, all := New(Config{Name: "p", Metrics: NewMetrics(prometheus.NewRegistry())}).cfg.Metrics, &diaries{}
+	first := m.stream("p", "s")
+	first.counter(kind{source.Added, source.ReasonWatch}).Add(5)
+	second := m.stream("p", "s")
+	if got := second.total(); got != 5 {
+		t.Errorf("in the second session %v are counted", got)
+	}
+	all.of("s").gap("1", "2", "compacted")
+	if all.of("s").now().Gap.To != "2" {
+		t.Error("the gap is forgotten")
+	}
+	second.drop()
+	all.forget("s")
+	third := m.stream("p", "s")
+	if got := third.total(); got != 0 || !all.of("s").now().Gap.At.IsZero() {
+		t.Errorf("of a stream that has ended %v are counted, and %+v is known", got, all.of("s").now())
+	}
+	all.lose(errors.New("restored"))
+	if l := all.loss(); l.Err == nil || time.Since(l.At) > time.Minute {
+		t.Errorf("the loss is %+v", l)
+	}
+}

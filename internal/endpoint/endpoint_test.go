@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import "testing"
+
+func TestLocal_is_where_this_machine_reaches_a_server(t *testing.T) {
+	for listen, want := range map[string]string{
+		"127.0.0.1:8080": "127.0.0.1:8080", ":8080": "127.0.0.1:8080", "0.0.0.0:9090": "127.0.0.1:9090", "[::]:8080": "[::1]:8080",
+		"localhost:1": "localhost:1", "10.1.2.3:8080": "10.1.2.3:8080", "[fd00::1]:8080": "[fd00::1]:8080", "strange": "strange",
+	} {
+		if got := Local(listen); got != want {
+			t.Errorf("%s is reached at %s, want %s", listen, got, want)
+		}
+	}
+}
+
+func TestURL_keeps_the_path_that_a_proxy_has_before_it(t *testing.T) {
+	for server, want := range map[string]string{
+		"127.0.0.1:8080": "http://127.0.0.1:8080/api/status", "https://gate/bridge/": "https://gate/bridge/api/status",
+	} {
+		if u, err := URL(server, "/api/status"); err != nil || u.String() != want {
+			t.Errorf("%s: %s, %v, want %s", server, u.String(), err, want)
+		}
+	}
+	for _, server := range []string{"", "ftp://x", "http://x?y", ":"} {
+		if u, err := URL(server, "/x"); err == nil {
+			t.Errorf("%q is %s", server, u.String())
+		}
+	}
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"strings"
+	"syscall"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+)
+
+// Kind names a trouble.
+type Kind string
+
+// The kinds.
+const (
+	Forbidden           Kind = "forbidden"
+	Unauthorized        Kind = "unauthorized"
+	Missing             Kind = "missing"
+	Throttled           Kind = "throttled"
+	APICertificate      Kind = "apiServerCertificate"
+	APIServer           Kind = "apiServer"
+	BrokerUnusable      Kind = "brokerUnusable"
+	BrokerCredentials   Kind = "brokerCredentials"
+	BrokerPermission    Kind = "brokerPermission"
+	BrokerTLS           Kind = "brokerTLS"
+	JetStreamOff        Kind = "jetStream"
+	BrokerFull          Kind = "brokerFull"
+	BrokerReplicas      Kind = "brokerReplicas"
+	BrokerSlow          Kind = "brokerSlow"
+	BrokerRestarting    Kind = "restarting"
+	BrokerAway          Kind = "brokerAway"
+	SubjectRefused      Kind = "subjectRefused"
+	DiskFull            Kind = "diskFull"
+	DiskReadOnly        Kind = "diskReadOnly"
+	DiskPermission      Kind = "diskPermission"
+	DiskFailing         Kind = "diskFailing"
+	CheckpointTrouble   Kind = "checkpoint"
+	LeaseForbidden      Kind = "leaseForbidden"
+	LeaseTrouble        Kind = "lease"
+	StandbyTrouble      Kind = "standby"
+	ConfigurationFailed Kind = "configuration"
+	Unsettled           Kind = "unsettled"
+	BufferFull          Kind = "bufferFull"
+	Rejected            Kind = "rejected"
+	Gapped              Kind = "gap"
+	LogLoss             Kind = "logLoss"
+	Unknown             Kind = "unknown"
+)
+
+// place is where a trouble was met.
+type place uint8
+
+const (
+	atStream place = 1 << iota
+	atBroker
+	atCheckpoint
+	atLease
+	// atFact: it is no error that tells, but what is counted.
+	atFact
+)
+
+// trouble is a kind, how it is known by its error, and what to do. FILE stands for the configuration's.
+type trouble struct {
+	kind   Kind
+	at     place
+	is     func(error) bool
+	advice string
+}
+
+// troubles are all kinds. The first that fits an error is it.
+var troubles = []trouble{
+	{Forbidden, atStream, apierrors.IsForbidden, "Let the bridge list and watch this: apply what `kube-eventbridge rbac --config FILE --service-account NAME` prints, or leave the resource out."},
+	{Unauthorized, atStream, apierrors.IsUnauthorized, "The API server does not take the bridge's credentials: check its service account, or the kubeconfig and the context that it uses."},
+	{Missing, atStream, unserved, "Install the CustomResourceDefinition, or correct the name in the configuration; `kubectl api-resources` lists what there is. The bridge goes on asking."},
+	{Throttled, atStream, apierrors.IsTooManyRequests, "The API server asks for patience, and the bridge waits. If that stays so, see its priority and fairness settings (FlowSchema) and its load."},
+	{APICertificate, atStream, badCertificate, "The API server's certificate is not trusted: check certificate-authority and server in the kubeconfig, and whether the certificate has expired."},
+	{APIServer, atStream, away, "Check that the API server runs and can be reached from here: `kubectl get --raw /readyz`. The bridge goes on by itself where it stopped."},
+
+	{DiskFull, atCheckpoint, isAny([]error{syscall.ENOSPC, syscall.EDQUOT}, "no space left", "quota exceeded"), "Make room on the disk of the checkpoint (dataDir, checkpoint.file.path). Events go on meanwhile; a restart would read again what came since."},
+	{DiskReadOnly, atCheckpoint, isAny([]error{syscall.EROFS}, "read-only file system"), "The disk of the checkpoint is read-only: see why the kernel or the volume made it so, and have it mounted for writing (dataDir, checkpoint.file.path)."},
+	{DiskPermission, atCheckpoint, isAny([]error{fs.ErrPermission}), "Let the bridge's user write the checkpoint and its directory (dataDir, checkpoint.file.path; in a Pod securityContext.fsGroup)."},
+	{DiskFailing, atCheckpoint, isAny([]error{syscall.EIO}, "input/output error"), "The disk of the checkpoint fails: look at the machine's log, and replace the disk or the volume."},
+
+	{LeaseForbidden, atLease, apierrors.IsForbidden, "Let the bridge get, create and update its Lease: apply what `kube-eventbridge rbac --config FILE --service-account NAME` prints."},
+	{LeaseTrouble, atLease, func(error) bool { return true }, "Check that the API server runs and can be reached from here: `kubectl get --raw /readyz`. A process that cannot renew its Lease stops publishing, and goes on when it has it again."},
+
+	{BrokerUnusable, atBroker | atCheckpoint, unusable, ""}, // it says itself what to do
+	{BrokerRestarting, atBroker, func(err error) bool { return errors.Is(err, sink.ErrNotRunning) }, "The pipeline starts again from its checkpoint by itself; the log says why."},
+	{JetStreamOff, atBroker | atCheckpoint, isAny(nil, "JetStream does not answer", "JetStream not enabled", "no responders", "does not answer"), "Switch JetStream on, on the server and for the account (`nats account info` shows it), and see that the stream has a leader (`nats stream report`)."},
+	{BrokerFull, atBroker | atCheckpoint, isAny(nil, "maximum bytes exceeded", "maximum messages exceeded", "maximum messages per subject", "insufficient storage", "insufficient resources", "resource limits exceeded", "no space left"), "The stream or the broker's disk is full: raise its limits, or let it remove old events (discard: old, maxBytes, maxAge), or make room. Nothing is lost meanwhile."},
+	{BrokerReplicas, atBroker | atCheckpoint, isAny(nil, "not enough replicas", "not enough in-sync", "not enough replicas after append", "no leader", "leader not available", "not available for partition", "no suitable peers"), "Too few of the broker's replicas are there: bring its other servers back. Nothing is lost meanwhile."},
+	{BrokerCredentials, atBroker | atCheckpoint, isAny(nil, "refuses the credentials", "authorization violation", "authentication", "nkey", "sasl", "user credentials"), "The broker does not take the credentials: renew them where the configuration says they are (sink); they are read again by themselves or with a restart."},
+	{BrokerPermission, atBroker | atCheckpoint, isAny(nil, "permissions violation", "acls do not allow", "not authorized", "authorization failed"), "Permit the bridge's user at the broker what `kube-eventbridge validate --cluster --config FILE` says is missing."},
+	{BrokerTLS, atBroker | atCheckpoint, func(err error) bool { return badCertificate(err) || mentions(err, "tls", "x509", "certificate") }, "The bridge and the broker do not agree on TLS: check sink.tls (CA, certificate, server name) and whether a certificate has expired."},
+	{BrokerSlow, atBroker | atCheckpoint, slow, "The broker can be reached, and does not answer in time: see its load, its disk, and its other replicas. Nothing is lost meanwhile."},
+	{BrokerAway, atBroker | atCheckpoint, func(err error) bool {
+		return away(err) || mentions(err, "not connected", "no servers available", "connection closed", "closed the connection", "dial ")
+	}, "Start the broker, or see why it cannot be reached from here: its address (sink), DNS, a firewall. The bridge goes on by itself, and nothing is lost as long as the API server has the history."},
+	{CheckpointTrouble, atCheckpoint, func(error) bool { return true }, "Until the checkpoint can be read and saved again, a restart repeats work; see the bridge's log, and `kube-eventbridge checkpoint show --config FILE`."},
+
+	{SubjectRefused, atFact, nil, "The broker takes nothing of some object, not even the word that it was rejected: let the bridge publish under all of the pipeline's subjects or topics."},
+	{StandbyTrouble, atFact, nil, "Make the checkpoint that the leader writes readable from here: the broker that has it, its address and credentials. Until then a takeover may have to list again."},
+	{ConfigurationFailed, atFact, nil, "Correct the file; `kube-eventbridge validate --config FILE` says what is wrong. Until then the bridge goes on with the one before."},
+	{Unsettled, atFact, nil, "More comes than the broker takes, or it is slow: see its load and disk, and compare events per second with what it can do. Nothing is lost while the API server has the history."},
+	{BufferFull, atFact, nil, "Reading waits for the broker. If that lasts for minutes, history may expire: make the broker faster, or raise buffer.maxBytes."},
+	{Rejected, atFact, nil, "The broker refuses such events for good; a rejection stands in their place. Raise its limit (max_payload, max.message.bytes), or set oversize: store or metadata."},
+	{Gapped, atFact, nil, "What changed between these versions is not known; all final states and deletions are in the log. It comes of restarts of a single API server, changed CRDs, or long outages; consumers find the gap event."},
+	{LogLoss, atFact, nil, "The broker lost events that it had acknowledged, and the bridge published again what it could: see whether a disk, a restored backup or a deleted stream was the reason."},
+	{Unknown, atFact, nil, "See the bridge's log."},
+}
+
+// diagnose returns what kind of trouble an error is where it was met, and what to do about it.
+func diagnose(at place, err error, file string) (Kind, string) {
+	for _, t := range troubles {
+		if t.at&at == 0 || !t.is(err) {
+			continue
+		}
+		var u *sink.UnusableError
+		if t.kind == BrokerUnusable && errors.As(err, &u) {
+			return t.kind, clean(u.Advice)
+		}
+		return t.kind, about(t.advice, file)
+	}
+	return Unknown, adviceOf(Unknown, file)
+}
+
+// adviceOf returns what to do about a kind.
+func adviceOf(k Kind, file string) string {
+	for _, t := range troubles {
+		if t.kind == k {
+			return about(t.advice, file)
+		}
+	}
+	panic("BUG: no advice for " + string(k))
+}
+
+func about(advice, file string) string {
+	if file == "" {
+		advice = strings.ReplaceAll(advice, "--config FILE", "RESOURCE...")
+	}
+	return strings.ReplaceAll(advice, "FILE", file)
+}
+
+func isAny(targets []error, texts ...string) func(error) bool {
+	return func(err error) bool {
+		for _, t := range targets {
+			if errors.Is(err, t) {
+				return true
+			}
+		}
+		return mentions(err, texts...)
+	}
+}
+
+// mentions reports whether an error's text has one of the texts in it, in any case: brokers' errors are known here by their text alone.
+func mentions(err error, texts ...string) bool {
+	text := strings.ToLower(err.Error())
+	for _, t := range texts {
+		if strings.Contains(text, strings.ToLower(t)) {
+			return true
+		}
+	}
+	return false
+}
+
+// slow reports whether who was reached has not answered.
+func slow(err error) bool {
+	return !mentions(err, "dial ") && (errors.Is(err, context.DeadlineExceeded) || mentions(err, "no acknowledgement within", "deadline exceeded", "timed out"))
+}
+
+func unusable(err error) bool {
+	var u *sink.UnusableError
+	return errors.As(err, &u)
+}
+
+// unserved reports whether the API server has answered that there is nothing to be read.
+func unserved(err error) bool {
+	return apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || mentions(err, "cannot be listed and watched", "no resource", "not found in")
+}
+
+func badCertificate(err error) bool {
+	var verification *tls.CertificateVerificationError
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	return errors.As(err, &verification) || errors.As(err, &unknown) || errors.As(err, &name) || errors.As(err, &invalid)
+}
+
+// away reports whether nobody answers, or a server that is starting, ending, or overloaded.
+func away(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) ||
+		mentions(err, "connection refused", "connection reset", "no such host", "no route to host", "server is currently unable", "apiserver not ready")
+}

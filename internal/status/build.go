@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// Process is what the process itself knows, besides its pipelines.
+type Process struct {
+	Version, Commit                string
+	Started                        time.Time
+	Cluster, ClusterUID, APIServer string
+	// File is the configuration's, read at LoadedAt, and Refused is why a newer state of it is not used since RefusedAt.
+	File                string
+	LoadedAt, RefusedAt time.Time
+	Refused             error
+	// Start is why the API server has not said yet which cluster this is.
+	Start error
+	// Election is nil where this is the only process.
+	Election *Election
+}
+
+// Election is what is known of the lease.
+type Election struct {
+	Leads            bool
+	Identity, Leader string
+	Term             int64
+	// Err is why the lease, and Peek why the leader's checkpoint could not be read the last time.
+	Err, Peek error
+	Recorded  int64
+}
+
+// Config says what is reported on. All fields are needed. The functions may be called at any time.
+type Config struct {
+	Process func() Process
+	// Pipelines are those that run; none before all have started, and while the process stands by. Idle says why there are none, and whether that is as it should be.
+	Pipelines func() []*bridge.Pipeline
+	Idle      func() (line string, ready bool)
+	// Listen is the address that the server was told to listen at.
+	Listen string
+}
+
+// Report returns how the bridge is doing.
+func (c *Config) Report() Report {
+	states := []bridge.State{}
+	for _, p := range c.Pipelines() {
+		states = append(states, p.State())
+	}
+	b := builder{now: time.Now(), process: c.Process()}
+	idle, ready := "", false
+	if len(states) == 0 {
+		idle, ready = c.Idle()
+	}
+	return b.report(states, idle, ready)
+}
+
+// builder makes one report.
+type builder struct {
+	now      time.Time
+	process  Process
+	problems problems
+}
+
+func (b *builder) report(states []bridge.State, idle string, idleReady bool) Report {
+	p := &b.process
+	r := Report{
+		Version: p.Version, Commit: p.Commit, Time: b.now.UTC(), Started: p.Started.UTC(),
+		Cluster: p.Cluster, ClusterUID: p.ClusterUID, APIServer: clean(p.APIServer),
+		Configuration: Configuration{File: p.File, LoadedAt: utc(p.LoadedAt)},
+		Pipelines:     []Pipeline{}, Ready: true,
+	}
+	b.ofProcess(&r)
+	for i := range states {
+		pipeline := b.pipeline(&states[i])
+		r.Ready = r.Ready && pipeline.Ready
+		r.Pipelines = append(r.Pipelines, pipeline)
+	}
+	if len(states) == 0 {
+		r.Ready = idleReady
+	}
+	r.Problems = b.problems.sorted()
+	b.sum(&r, clean(idle))
+	return r
+}
+
+// ofProcess tells what is no pipeline's.
+func (b *builder) ofProcess(r *Report) {
+	p := &b.process
+	if p.Refused != nil {
+		r.Configuration.LastError = &PastError{
+			At: utc(p.RefusedAt), Kind: ConfigurationFailed, Text: clean(p.Refused.Error()), Advice: adviceOf(ConfigurationFailed, p.File),
+		}
+		b.problems.add(Problem{Severity: Warning, Kind: ConfigurationFailed, Since: utc(p.RefusedAt), Text: clean(p.Refused.Error()), Advice: adviceOf(ConfigurationFailed, p.File)})
+	}
+	if p.Start != nil {
+		b.failed(atStream, Problem{Severity: Error}, p.Start)
+	}
+	e := p.Election
+	if e == nil {
+		return
+	}
+	r.LeaderElection = &LeaderElection{Leads: e.Leads, Identity: e.Identity, Leader: e.Leader, RecordedBytes: e.Recorded}
+	if e.Leads {
+		r.LeaderElection.Term = e.Term
+	}
+	if e.Err != nil {
+		r.LeaderElection.Error = clean(e.Err.Error())
+		b.failed(atLease, Problem{Severity: Error}, e.Err)
+	}
+	if e.Peek != nil && !e.Leads {
+		b.problems.add(Problem{Severity: Warning, Kind: StandbyTrouble, Text: clean(e.Peek.Error()), Advice: adviceOf(StandbyTrouble, p.File)})
+	}
+}
+
+// failed adds a problem whose kind the error tells.
+func (b *builder) failed(at place, p Problem, err error) {
+	p.Kind, p.Advice = diagnose(at, err, b.process.File)
+	p.Text = clean(err.Error())
+	p.Since = utc(p.Since)
+	b.problems.add(p)
+}
+
+// counted adds a problem of a kind.
+func (b *builder) counted(p Problem) {
+	p.Advice = adviceOf(p.Kind, b.process.File)
+	p.Since = utc(p.Since)
+	b.problems.add(p)
+}
+
+func (b *builder) pipeline(st *bridge.State) Pipeline {
+	before := b.problems.errors
+	p := Pipeline{
+		Name: st.Name, Sink: st.Target, Ready: st.Ready, Started: utc(st.Began),
+		Buffer:                 Buffer{Events: st.BufferedEvents, Bytes: st.BufferedBytes, LimitBytes: st.BufferBytes},
+		OldestUnsettledSeconds: seconds(st.Unmet), Streams: []Stream{},
+	}
+	for _, line := range st.Unready {
+		p.NotReady = append(p.NotReady, clean(line))
+	}
+	p.Broker = b.broker(st)
+	p.Checkpoint = b.checkpoint(st)
+	b.rest(st, &p)
+	starting := st.Began.IsZero()
+	for i := range st.Streams {
+		s := b.stream(st, &st.Streams[i])
+		starting = starting || s.State != StreamWatching && s.State != StreamDegraded
+		p.Objects += s.Objects
+		p.PublishedTotal += s.PublishedTotal
+		p.EventsPerSecond = rounded(p.EventsPerSecond + s.EventsPerSecond)
+		p.OldestUnsettledSeconds = max(p.OldestUnsettledSeconds, s.OldestUnsettledSeconds)
+		p.Streams = append(p.Streams, s)
+	}
+	switch {
+	case b.problems.errors > before:
+		p.State = Failing
+	case starting:
+		p.State = Starting
+	default:
+		p.State = Live
+	}
+	return p
+}
+
+// startTime is how long a pipeline that starts may take to reach its broker before that is a problem.
+const startTime = 3 * time.Second
+
+func (b *builder) broker(st *bridge.State) Broker {
+	br := &st.Broker
+	of := Problem{Severity: Error, Pipeline: st.Name, Since: br.Since}
+	switch {
+	case br.Err != nil:
+		if br.Reached || b.now.Sub(st.Began) > startTime {
+			b.failed(atBroker, of, br.Err)
+		}
+		return Broker{Error: clean(br.Err.Error()), Since: utc(br.Since)}
+	case br.Refused != nil:
+		b.failed(atBroker, of, br.Refused)
+		return Broker{Error: clean(br.Refused.Error())}
+	case br.Blocked != nil:
+		of.Kind, of.Text = SubjectRefused, clean(br.Blocked.Error())
+		b.counted(of)
+		return Broker{Error: of.Text}
+	default:
+		return Broker{OK: !st.Began.IsZero()}
+	}
+}
+
+func (b *builder) checkpoint(st *bridge.State) Checkpoint {
+	c := Checkpoint{Since: utc(st.Checkpoint.Since)}
+	if at := st.Checkpoint.Saved; !at.IsZero() {
+		age := seconds(b.now.Sub(at))
+		c.AgeSeconds = &age
+	}
+	if err := st.Checkpoint.Err; err != nil {
+		c.Error = clean(err.Error())
+		b.failed(atCheckpoint, Problem{Severity: Error, Pipeline: st.Name, Since: st.Checkpoint.Since}, err)
+	}
+	return c
+}
+
+const (
+	// recent is for how long what is over stays a problem.
+	recent = time.Hour
+	// lag is how old the oldest change may be that the log does not have, where nothing else is wrong.
+	lag = 30 * time.Second
+)
+
+// rest tells of a pipeline's buffer, log and resyncs.
+func (b *builder) rest(st *bridge.State, p *Pipeline) {
+	if st.BufferedBytes > st.BufferBytes/10*9 && st.BufferBytes > 0 {
+		b.counted(Problem{Severity: Warning, Kind: BufferFull, Pipeline: st.Name, Text: "the buffer is full"})
+	}
+	if l := st.Loss; l.Err != nil {
+		p.LastLoss = &PastError{At: utc(l.At), Kind: LogLoss, Text: clean(l.Err.Error()), Advice: adviceOf(LogLoss, b.process.File)}
+		if b.now.Sub(l.At) < recent {
+			b.counted(Problem{Severity: Warning, Kind: LogLoss, Pipeline: st.Name, Since: l.At, Text: clean(l.Err.Error())})
+		}
+	}
+	for _, r := range st.Resyncs {
+		p.Resyncs = append(p.Resyncs, Resync{Stream: r.Stream, Objects: r.Objects, Listed: r.Listed, Published: r.Published})
+	}
+}
+
+func (b *builder) stream(p *bridge.State, st *bridge.StreamState) Stream {
+	s := Stream{
+		Name: st.Name, Resource: st.Name, Namespace: st.Namespace, LabelSelector: st.LabelSelector, FieldSelector: st.FieldSelector,
+		State: stateOf(st), Since: utc(st.Since), Objects: st.Objects, PublishedTotal: st.Published, EventsPerSecond: rounded(st.PerSecond),
+		LastEventAt: utc(st.LastEvent), OldestUnsettledSeconds: seconds(st.Unsettled), Position: st.Position,
+	}
+	if st.Namespace != "" {
+		s.Resource = strings.TrimSuffix(st.Name, "/"+st.Namespace)
+	}
+	of := Problem{Pipeline: p.Name, Streams: []string{st.Name}}
+	if st.Err != nil {
+		of.Severity, of.Since = Error, st.Failing
+		if st.Degraded {
+			of.Severity = Warning
+		}
+		b.failed(atStream, of, st.Err)
+	}
+	if st.Err == nil && st.Unsettled > lag && p.Broker.Err == nil && p.Broker.Refused == nil && p.Broker.Blocked == nil {
+		b.counted(Problem{
+			Severity: Warning, Kind: Unsettled, Pipeline: of.Pipeline, Streams: of.Streams, Since: b.now.Add(-st.Unsettled),
+			Text: "changes that are not in the log for more than half a minute",
+		})
+	}
+	b.past(&s, of, &st.Past)
+	return s
+}
+
+// past tells what happened to a stream last; of says whose it is.
+func (b *builder) past(s *Stream, of Problem, p *bridge.Past) {
+	of.Severity = Warning
+	if f := p.Failure; f.Err != nil {
+		kind, advice := diagnose(atStream, f.Err, b.process.File)
+		s.LastError = &PastError{At: utc(f.At), ClearedAt: utc(p.Cleared), Kind: kind, Text: clean(f.Err.Error()), Advice: advice}
+	}
+	if g := p.Gap; !g.At.IsZero() {
+		s.LastGap = &Gap{At: utc(g.At), From: g.From, To: g.To, Reason: clean(g.Cause), Advice: adviceOf(Gapped, b.process.File)}
+		if b.now.Sub(g.At) < recent {
+			of.Kind, of.Since, of.Text = Gapped, g.At, "gap from "+g.From+" to "+g.To+": "+clean(g.Cause)
+			b.counted(of)
+		}
+	}
+	if r := p.Rejection; r.Err != nil {
+		s.LastRejection = &Rejection{
+			At: utc(r.At), Object: clean(r.Object), Total: p.Rejections, Text: clean(r.Err.Error()), Advice: adviceOf(Rejected, b.process.File),
+		}
+		if b.now.Sub(r.At) < recent {
+			of.Kind, of.Since, of.Text = Rejected, r.At, "event of "+s.LastRejection.Object+" rejected: "+s.LastRejection.Text
+			b.counted(of)
+		}
+	}
+}
+
+func stateOf(st *bridge.StreamState) StreamState {
+	switch {
+	case st.Degraded:
+		return StreamDegraded
+	case st.Err != nil && st.Open:
+		return StreamWaiting
+	case st.Doing == source.Waiting:
+		return StreamWaiting
+	case st.Live:
+		return StreamWatching
+	case st.Doing == source.Listing, st.Doing == source.Watching:
+		return StreamListing
+	default:
+		return StreamStarting
+	}
+}
+
+func seconds(d time.Duration) float64 { return rounded(d.Seconds()) }
+
+// rounded returns n with three digits behind the point.
+func rounded(n float64) float64 { return math.Round(n*1000) / 1000 }
+
+// utc returns a time as it is told; none stays none.
+func utc(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC().Truncate(time.Millisecond)
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+var update = flag.Bool("update", false, "write the golden files again")
+
+// at is when the reports of these tests are made.
+var at = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) time.Time { return at.Add(-d) }
+
+func process() Process {
+	return Process{
+		Version: "v1.2.3", Commit: "0123456789ab", Started: ago(26 * time.Hour), Cluster: "prod-eu-1", ClusterUID: "0d5e6f4e-0000-4000-8000-000000000001",
+		APIServer: "https://10.0.0.1:443", File: "/etc/kube-eventbridge/bridge.yaml", LoadedAt: ago(26 * time.Hour),
+	}
+}
+
+func watching(name string) bridge.StreamState {
+	return bridge.StreamState{
+		Name: name, Open: true, Doing: source.Watching, Since: ago(time.Hour), Live: true, Objects: 120, Published: 4711, PerSecond: 1.25,
+		LastEvent: ago(4 * time.Second), Position: "815",
+	}
+}
+
+func healthy(name string, streams ...bridge.StreamState) bridge.State {
+	return bridge.State{
+		Name: name, Target: "stream KUBERNETES", Ready: true, Began: ago(time.Hour), BufferBytes: 256 << 20, Streams: streams,
+		Broker: bridge.BrokerState{Reached: true}, Checkpoint: bridge.CheckpointState{Saved: ago(400 * time.Millisecond)},
+	}
+}
+
+func reportOf(p Process, states ...bridge.State) Report {
+	b := builder{now: at, process: p}
+	return b.report(states, "starting: the API server has not answered yet", false)
+}
+
+// troubled has something of everything.
+func troubled() (Process, []bridge.State) {
+	p := process()
+	p.Refused, p.RefusedAt = errors.New("bridge.yaml:3:5: pipelines[0].sinc: unknown key"), ago(time.Minute)
+	p.Election = &Election{Leads: true, Identity: "a_1", Leader: "a_1", Term: 3, Err: errors.New("update lease: conflict"), Recorded: 0}
+	pods, secrets, widgets, leases := watching("pods.v1"), watching("secrets.v1/web"), bridge.StreamState{Name: "widgets.example.com"}, watching("leases.v1.coordination.k8s.io")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("not for the bridge"))
+	secrets.Namespace, secrets.LabelSelector, secrets.FieldSelector = "web", "app=x", "type=Opaque"
+	secrets.Doing, secrets.Live, secrets.Err, secrets.Failing = source.Waiting, false, forbidden, ago(2*time.Minute)
+	secrets.Past.Failure = bridge.Event{At: ago(2 * time.Minute), Err: forbidden}
+	widgets.Err = errors.New("resource widgets.example.com cannot be listed and watched")
+	leases.Doing, leases.Live, leases.Err, leases.Failing, leases.Degraded = source.Waiting, false, forbidden, ago(2*time.Minute), true
+	pods.Unsettled = 1500 * time.Millisecond
+	pods.Past = bridge.Past{
+		Failure: bridge.Event{At: ago(50 * time.Minute), Err: io.ErrUnexpectedEOF}, Cleared: ago(49 * time.Minute),
+		Gap:       bridge.GapEvent{At: ago(50 * time.Minute), From: "700", To: "800", Cause: "the history is gone"},
+		Rejection: bridge.Event{At: ago(10 * time.Minute), Err: errors.New("2000000 bytes: too large"), Object: "web/<img src=x onerror=alert(1)>"}, Rejections: 2,
+	}
+	st := healthy("audit", pods, secrets, leases, widgets)
+	st.Ready, st.Unready = false, []string{"pipeline audit: broker: not connected"}
+	st.Broker = bridge.BrokerState{Err: fmt.Errorf("not connected: %w", io.EOF), Since: ago(time.Minute), Reached: true}
+	st.Checkpoint.Err, st.Checkpoint.Since = &os.PathError{Op: "write", Path: "/var/lib/a.db", Err: syscall.ENOSPC}, ago(30*time.Second)
+	st.BufferedEvents, st.BufferedBytes = 9000, 250<<20
+	st.Loss = bridge.Event{At: ago(40 * time.Minute), Err: &sink.RewoundError{Target: "stream KUBERNETES", Acknowledged: 10, Last: 5}}
+	st.Resyncs = []bridge.Resync{{Pipeline: "audit", Stream: "pods.v1", State: bridge.ResyncRunning, Objects: 120, Listed: 60, Published: 59}}
+	return p, []bridge.State{st, healthy("web", watching("services.v1"))}
+}
+
+// The names of fields, their units and their forms are a contract. Who changes this file adds to it, and takes nothing away.
+func TestReport_has_the_form_that_is_promised(t *testing.T) {
+	p, states := troubled()
+	for name, r := range map[string]Report{"live": reportOf(process(), healthy("audit", watching("pods.v1"))), "troubled": reportOf(p, states...)} {
+		got, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text strings.Builder
+		if err := r.Text(&text, false); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "testdata/"+name+".json", string(got)+"\n")
+		golden(t, "testdata/"+name+".txt", text.String())
+		text.Reset()
+		if err := r.Text(&text, true); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "testdata/"+name+".wide.txt", text.String())
+	}
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s is\n%s\nwant\n%s", file, got, want)
+	}
+}
+
+func TestReport_sums_up(t *testing.T) {
+	opening := bridge.StreamState{Name: "nodes"}
+	listing := bridge.StreamState{Name: "nodes.v1", Open: true, Doing: source.Listing}
+	waiting := bridge.StreamState{Name: "nodes.v1", Open: true, Doing: source.Waiting, Err: io.ErrUnexpectedEOF, Failing: at}
+	degraded := waiting
+	degraded.Degraded = true
+	young := healthy("p", opening)
+	young.Began, young.Broker.Err, young.Broker.Reached, young.Ready = ago(time.Second), sink.ErrNotRunning, false, false
+	election := func(e Election) Process {
+		p := process()
+		p.Election = &e
+		return p
+	}
+	away := process()
+	away.Start = io.ErrUnexpectedEOF
+	for _, c := range []struct {
+		name    string
+		process Process
+		states  []bridge.State
+		state   State
+		summary string
+	}{
+		{"all live", process(), []bridge.State{healthy("p", watching("a"), watching("b")), healthy("q", watching("c"))}, Live, "All 3 streams are live"},
+		{"one", process(), []bridge.State{healthy("p", watching("a"))}, Live, "The stream is live"},
+		{"nothing selected", process(), []bridge.State{healthy("p")}, Live, "Live: nothing exists yet that the configuration selects"},
+		{"one starts", process(), []bridge.State{healthy("p", watching("a"), opening)}, Starting, "Starting: 1 of 2 streams are live"},
+		{"one lists", process(), []bridge.State{healthy("p", listing)}, Starting, "Starting: 0 of 1 stream is live"},
+		{"one waits", process(), []bridge.State{healthy("p", watching("a"), waiting)}, Failing, "1 problem: 1 of 2 streams are live"},
+		{"one of a wildcard is not to be had", process(), []bridge.State{healthy("p", watching("a"), watching("b"), degraded)}, Live, "All 2 streams are live"},
+		{"the broker has not been reached yet", process(), []bridge.State{young}, Starting, "Starting: 0 of 1 stream is live"},
+		{"the API server is away", away, nil, Failing, "Starting: the API server has not answered yet"},
+		{"nothing runs yet", process(), nil, Starting, "Starting: the API server has not answered yet"},
+		{"another leads", election(Election{Leader: "b"}), nil, Standby, "Starting: the API server has not answered yet"},
+		{"it leads since a moment ago", election(Election{Leads: true}), nil, Starting, "Starting: the API server has not answered yet"},
+	} {
+		if r := reportOf(c.process, c.states...); r.State != c.state || r.Summary != c.summary {
+			t.Errorf("%s: %s, %q, want %s, %q", c.name, r.State, r.Summary, c.state, c.summary)
+		}
+	}
+}
+
+// What all streams have is one problem, and says whose it is.
+func TestReport_says_once_what_many_streams_have(t *testing.T) {
+	st := healthy("p")
+	for i := range 300 {
+		s := watching(fmt.Sprintf("r%d.v1", i))
+		s.Live, s.Err, s.Failing = false, fmt.Errorf("list r%d: %w", i, io.ErrUnexpectedEOF), ago(time.Duration(i)*time.Second)
+		st.Streams = append(st.Streams, s)
+	}
+	r := reportOf(process(), st)
+	if len(r.Problems) != 1 || len(r.Problems[0].Streams) != 300 || !r.Problems[0].Since.Equal(ago(299*time.Second)) || r.Problems[0].Kind != APIServer {
+		t.Errorf("the problems are %+v", r.Problems)
+	}
+	if r.Summary != "1 problem: 0 of 300 streams are live" || r.Pipelines[0].State != Failing {
+		t.Errorf("it says %s, pipeline %s", r.Summary, r.Pipelines[0].State)
+	}
+}
+
+// What is behind for long says so only where nothing else tells why, and what was long ago is no problem now.
+func TestReport_has_problems_of_now(t *testing.T) {
+	late := watching("a")
+	late.Unsettled = time.Minute
+	old := watching("b")
+	old.Past.Gap = bridge.GapEvent{At: ago(2 * time.Hour), From: "1", To: "2"}
+	r := reportOf(process(), healthy("p", late, old))
+	if len(r.Problems) != 1 || r.Problems[0].Kind != Unsettled || r.Problems[0].Severity != Warning || r.State != Live {
+		t.Errorf("it is %s with %+v", r.State, r.Problems)
+	}
+	if r.Pipelines[0].Streams[1].LastGap == nil {
+		t.Error("the gap is forgotten")
+	}
+	st := healthy("p", late)
+	st.Broker.Refused = errors.New("maximum bytes exceeded")
+	if r := reportOf(process(), st); len(r.Problems) != 1 || r.Problems[0].Kind != BrokerFull {
+		t.Errorf("with a full broker the problems are %+v", r.Problems)
+	}
+}
+
+func BenchmarkReport(b *testing.B) {
+	st := healthy("p")
+	for i := range 300 {
+		st.Streams = append(st.Streams, watching(fmt.Sprintf("r%d.v1", i)))
+	}
+	for b.Loop() {
+		r := reportOf(process(), st)
+		if _, err := json.Marshal(r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

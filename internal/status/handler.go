@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
+)
+
+// Path is where a Report is served as JSON.
+const Path = "/api/status"
+
+// Handler serves a [Report] at [Path], and as text at /. It answers a name that may be anybody's with 403, see [endpoint.Known].
+func Handler(c Config) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, _ *http.Request) {
+		plain(w, "application/json")
+		_ = json.NewEncoder(w).Encode(c.Report()) // who asked has gone
+	})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		plain(w, "text/plain; charset=utf-8")
+		r := c.Report()
+		_ = r.Text(w, false) // who asked has gone
+	})
+	return endpoint.Known(c.Listen, refuse, mux)
+}
+
+func refuse(w http.ResponseWriter, why string) {
+	plain(w, "text/plain; charset=utf-8")
+	w.WriteHeader(http.StatusForbidden)
+	_, _ = fmt.Fprintln(w, why)
+}
+
+// plain says what follows, that nobody may take it for anything else, and that it is old at once.
+func plain(w http.ResponseWriter, contentType string) {
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import "time"
+
+// Report is how a bridge is doing. Times are RFC 3339, and absent where there was no such thing; numbers of seconds may have fractions.
+type Report struct {
+	// Version and Commit are those of the program.
+	Version string `json:"version"`
+	Commit  string `json:"commit"`
+	// Time is when the report was made, Started when the process was.
+	Time    time.Time `json:"time"`
+	Started time.Time `json:"started"`
+	// Cluster is how the events name the cluster, ClusterUID the uid of its namespace kube-system; both are empty before the API server has answered.
+	Cluster    string `json:"cluster"`
+	ClusterUID string `json:"clusterUID"`
+	// APIServer is the API server's URL.
+	APIServer string `json:"apiServer"`
+	// State sums it up: live, starting, failing, or standby. Failing: at least one problem is an error.
+	State State `json:"state"`
+	// Summary is that in a sentence.
+	Summary string `json:"summary"`
+	// Ready is what /readyz answers; a failure that has not lasted for half a minute does not count there.
+	Ready bool `json:"ready"`
+	// Problems are what is wrong now, errors first, and what was wrong in the last hour and cost something.
+	Problems []Problem `json:"problems"`
+	// LeaderElection is absent where this is the only process.
+	LeaderElection *LeaderElection `json:"leaderElection,omitempty"`
+	// Configuration is the one that is used.
+	Configuration Configuration `json:"configuration"`
+	// Pipelines are those of the configuration, in its order; none while the process stands by.
+	Pipelines []Pipeline `json:"pipelines"`
+}
+
+// State is how something is doing.
+type State string
+
+// The states of a report, and all but Standby those of a pipeline.
+const (
+	Live     State = "live"
+	Starting State = "starting"
+	Failing  State = "failing"
+	Standby  State = "standby"
+)
+
+// Severity says whether a problem keeps something from being published.
+type Severity string
+
+// The severities.
+const (
+	// Error: something is not published, or not remembered, until it is cured.
+	Error Severity = "error"
+	// Warning: something was lost or left out, or will be if it goes on.
+	Warning Severity = "warning"
+)
+
+// Problem is something that is wrong.
+type Problem struct {
+	// Severity is error or warning.
+	Severity Severity `json:"severity"`
+	// Kind names the trouble for programs; more kinds may come.
+	Kind Kind `json:"kind"`
+	// Pipeline is whose it is; empty where it is the process's.
+	Pipeline string `json:"pipeline,omitempty"`
+	// Streams are those that have it; none where it is the pipeline's.
+	Streams []string `json:"streams,omitempty"`
+	// Since is when it began, as far as is known: the earliest of its streams.
+	Since time.Time `json:"since,omitzero"`
+	// Text is what is wrong, of the first of the streams.
+	Text string `json:"text"`
+	// Advice is what to do.
+	Advice string `json:"advice"`
+}
+
+// LeaderElection is about the lease that one of several processes holds.
+type LeaderElection struct {
+	// Leads says whether this process publishes.
+	Leads bool `json:"leads"`
+	// Identity is this process's, Leader that of the one that holds the lease; empty where nobody does.
+	Identity string `json:"identity"`
+	Leader   string `json:"leader"`
+	// Term is the number of the term in which this process leads; absent where it does not.
+	Term int64 `json:"term,omitempty"`
+	// Error is why the lease could not be read or written the last time.
+	Error string `json:"error,omitempty"`
+	// RecordedBytes are held for a takeover, while this process stands by.
+	RecordedBytes int64 `json:"recordedBytes"`
+}
+
+// Configuration is what the process was told.
+type Configuration struct {
+	// File is its path; absent where arguments are all there is.
+	File string `json:"file,omitempty"`
+	// LoadedAt is when what is used was read.
+	LoadedAt time.Time `json:"loadedAt,omitzero"`
+	// LastError is why a newer state of the file is not used.
+	LastError *PastError `json:"lastError,omitempty"`
+}
+
+// Pipeline is one of the configuration's pipelines.
+type Pipeline struct {
+	Name string `json:"name"`
+	// Sink is what it publishes to.
+	Sink string `json:"sink"`
+	// State is live, starting or failing.
+	State State `json:"state"`
+	// Ready is its part of /readyz, and NotReady what that says.
+	Ready    bool     `json:"ready"`
+	NotReady []string `json:"notReady,omitempty"`
+	// Started is when it started from its checkpoint: with the process, or when its log had to be read back.
+	Started    time.Time  `json:"started,omitzero"`
+	Broker     Broker     `json:"broker"`
+	Checkpoint Checkpoint `json:"checkpoint"`
+	Buffer     Buffer     `json:"buffer"`
+	// Objects, PublishedTotal and EventsPerSecond are the sums of its streams, OldestUnsettledSeconds the greatest of them.
+	Objects                int     `json:"objects"`
+	PublishedTotal         int64   `json:"publishedTotal"`
+	EventsPerSecond        float64 `json:"eventsPerSecond"`
+	OldestUnsettledSeconds float64 `json:"oldestUnsettledSeconds"`
+	// Resyncs are those that run.
+	Resyncs []Resync `json:"resyncs,omitempty"`
+	// LastLoss is the last time that the log was seen to have lost what it had acknowledged, since the process started.
+	LastLoss *PastError `json:"lastLoss,omitempty"`
+	Streams  []Stream   `json:"streams"`
+}
+
+// Broker is what a pipeline publishes to.
+type Broker struct {
+	OK bool `json:"ok"`
+	// Error is why it does not take events, Since when.
+	Error string    `json:"error,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+}
+
+// Checkpoint is what a pipeline remembers.
+type Checkpoint struct {
+	// AgeSeconds is how long ago it was saved; a restart reads as much again. Absent before it was read.
+	AgeSeconds *float64 `json:"ageSeconds,omitempty"`
+	// Error is why it cannot be read or saved, Since when.
+	Error string    `json:"error,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+}
+
+// Buffer is what is held between the API server and the broker's acknowledgement.
+type Buffer struct {
+	Events     int64 `json:"events"`
+	Bytes      int64 `json:"bytes"`
+	LimitBytes int64 `json:"limitBytes"`
+}
+
+// Resync is one that runs.
+type Resync struct {
+	Stream string `json:"stream"`
+	// Listed are how many of Objects were looked at, Published how many were published again.
+	Objects   int `json:"objects"`
+	Listed    int `json:"listed"`
+	Published int `json:"published"`
+}
+
+// StreamState is what a stream does.
+type StreamState string
+
+// The states of a stream.
+const (
+	// StreamStarting: it is not read yet, or the API server has nothing of its name.
+	StreamStarting StreamState = "starting"
+	// StreamListing: what exists is listed, or the list is not in the log yet.
+	StreamListing StreamState = "listing"
+	// StreamWatching: its first list is in the log, and changes come.
+	StreamWatching StreamState = "watching"
+	// StreamWaiting: the last request failed and will be repeated.
+	StreamWaiting StreamState = "waiting"
+	// StreamDegraded: a wildcard names it, and it alone may not be read, or is not to be had.
+	StreamDegraded StreamState = "degraded"
+)
+
+// Stream is a resource in a scope.
+type Stream struct {
+	// Name is as in metrics and logs: plural.version[.group][/namespace].
+	Name string `json:"name"`
+	// Resource is that without the namespace. Namespace is empty for all.
+	Resource      string `json:"resource"`
+	Namespace     string `json:"namespace,omitempty"`
+	LabelSelector string `json:"labelSelector,omitempty"`
+	FieldSelector string `json:"fieldSelector,omitempty"`
+	// State is starting, listing, watching, waiting or degraded, Since when.
+	State StreamState `json:"state"`
+	Since time.Time   `json:"since,omitzero"`
+	// Objects are those that the log has as existing.
+	Objects int `json:"objects"`
+	// PublishedTotal counts events that the broker has acknowledged since the process started, EventsPerSecond is of the last ten seconds or so, and
+	// LastEventAt when the last one was, to about a second; absent where there was none since the stream was opened.
+	PublishedTotal  int64     `json:"publishedTotal"`
+	EventsPerSecond float64   `json:"eventsPerSecond"`
+	LastEventAt     time.Time `json:"lastEventAt,omitzero"`
+	// OldestUnsettledSeconds is the age of the oldest change that is not in the log; 0 where all are.
+	OldestUnsettledSeconds float64 `json:"oldestUnsettledSeconds"`
+	// Position is the resourceVersion from which a restart reads on; empty before the first list is in the log.
+	Position string `json:"position"`
+	// LastGap, LastError and LastRejection are the last ones since the process started.
+	LastGap       *Gap       `json:"lastGap,omitempty"`
+	LastError     *PastError `json:"lastError,omitempty"`
+	LastRejection *Rejection `json:"lastRejection,omitempty"`
+}
+
+// Gap is one that was announced in the log.
+type Gap struct {
+	At time.Time `json:"at"`
+	// From is the version up to which the log is complete, To that of the list that ended the gap.
+	From   string `json:"from"`
+	To     string `json:"to"`
+	Reason string `json:"reason"`
+	Advice string `json:"advice"`
+}
+
+// PastError is something that failed.
+type PastError struct {
+	At time.Time `json:"at"`
+	// ClearedAt is when it was over; absent where it is not, or where it is nothing that lasts.
+	ClearedAt time.Time `json:"clearedAt,omitzero"`
+	Kind      Kind      `json:"kind"`
+	Text      string    `json:"text"`
+	Advice    string    `json:"advice"`
+}
+
+// Rejection is an event that the broker refused for good.
+type Rejection struct {
+	At time.Time `json:"at"`
+	// Object is whose it is, Total how many events were rejected.
+	Object string `json:"object"`
+	Total  int    `json:"total"`
+	Text   string `json:"text"`
+	Advice string `json:"advice"`
+}
