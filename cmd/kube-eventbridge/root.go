@@ -78,7 +78,7 @@ func newRoot(s *streams) *cobra.Command {
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRunCommand(s), newTailCommand(s), newRBACCommand(s), newCheckpointCommand(s), newResyncCommand(s), newAsyncAPICommand(s),
+	root.AddCommand(newRunCommand(s), newTailCommand(s), newRBACCommand(s), newCheckpointCommand(s), newStatusCommand(s), newResyncCommand(s), newAsyncAPICommand(s),
 		newValidateCommand(s), newVersionCommand(s))
 	return root
 }

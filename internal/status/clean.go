@@ -37,3 +37,13 @@ func clean(text string) string {
 	}
 	return text[:cut] + "…"
 }
+
+// inert returns lines that no terminal obeys. A bridge tells nothing else; whoever answers in its place might.
+func inert(lines string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) || r == '\n' {
+			return r
+		}
+		return ' '
+	}, lines)
+}
