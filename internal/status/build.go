@@ -3,7 +3,9 @@
 package status
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -156,6 +158,7 @@ func (b *builder) pipeline(st *bridge.State) Pipeline {
 		p.OldestUnsettledSeconds = max(p.OldestUnsettledSeconds, s.OldestUnsettledSeconds)
 		p.Streams = append(p.Streams, s)
 	}
+	slices.SortStableFunc(p.Streams, func(a, b Stream) int { return cmp.Compare(a.Name, b.Name) })
 	switch {
 	case b.problems.errors > before:
 		p.State = Failing

@@ -13,14 +13,19 @@ import (
 // Path is where a Report is served as JSON.
 const Path = "/api/status"
 
-// Handler serves a [Report] at [Path], and as text at /. It answers a name that may be anybody's with 403, see [endpoint.Known].
+// Handler serves a [Report] at [Path], and at / as a page that keeps itself up to date, or as text to whoever does not ask for HTML. It answers a name that may be anybody's with 403, see [endpoint.Known].
 func Handler(c Config) http.Handler {
-	mux := http.NewServeMux()
+	mux, p := http.NewServeMux(), newPage()
 	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, _ *http.Request) {
 		plain(w, "application/json")
 		_ = json.NewEncoder(w).Encode(c.Report()) // who asked has gone
 	})
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, asked *http.Request) {
+		w.Header().Set("Vary", "Accept")
+		if wantsPage(asked) {
+			p.serve(w)
+			return
+		}
 		plain(w, "text/plain; charset=utf-8")
 		r := c.Report()
 		_ = r.Text(w, false) // who asked has gone

@@ -4,10 +4,13 @@ package status
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -57,5 +60,71 @@ func TestHandler_refuses_a_name_that_is_anybodys(t *testing.T) {
 				t.Errorf("%s of %s is %d %s", path, host, w.Code, w.Body)
 			}
 		}
+	}
+}
+
+func TestHandler_gives_browsers_a_page_and_others_text(t *testing.T) {
+	const page, text = "text/html; charset=utf-8", "text/plain; charset=utf-8"
+	for _, c := range []struct{ path, accept, want string }{
+		{"/", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", page},
+		{"/", "application/json, Text/HTML;q=0.1", page},
+		{"/", "*/*", text},
+		{"/", "", text},
+		{"/", "text/plain, text/html;q=0", text},
+		{"/?format=text", "text/html", text},
+	} {
+		w := ask(handler(), c.path, c.accept)
+		if got := w.Header().Get("Content-Type"); got != c.want || w.Header().Get("Vary") != "Accept" {
+			t.Errorf("%s with %q is %s, want %s", c.path, c.accept, got, c.want)
+		}
+		if c.want == text && !strings.HasPrefix(w.Body.String(), "Standing by: b_2 leads\n") {
+			t.Errorf("%s with %q says %s", c.path, c.accept, w.Body)
+		}
+	}
+}
+
+var (
+	inlined  = regexp.MustCompile(`(?s)<(script|style)>(.*?)</(?:script|style)>`)
+	handlers = regexp.MustCompile(`(?i)<[^>]*\son[a-z]+\s*=`)
+	outside  = regexp.MustCompile(`(?i)(src|href|action)\s*=\s*["']?\s*([a-z]+:|//)`)
+	markup   = regexp.MustCompile(`innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function|DOMParser|srcdoc`)
+)
+
+// A browser runs what the page has, and nothing that a name or an error brings.
+func TestPage_allows_nothing_but_itself(t *testing.T) {
+	w := ask(handler(), "/", "text/html")
+	policy, document := w.Header().Get("Content-Security-Policy"), w.Body.String()
+	for _, part := range []string{"default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"} {
+		if !strings.Contains(policy, part) {
+			t.Errorf("the policy lacks %s: %s", part, policy)
+		}
+	}
+	if strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") || strings.Contains(policy, "http") {
+		t.Errorf("the policy is %s", policy)
+	}
+	parts := inlined.FindAllStringSubmatch(document, -1)
+	if len(parts) != 2 {
+		t.Fatalf("the page has %d scripts and styles, want one of each", len(parts))
+	}
+	for _, part := range parts {
+		sum := sha256.Sum256([]byte(part[2]))
+		if want := part[1] + "-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; !strings.Contains(policy, want) {
+			t.Errorf("the policy lacks %s: %s", want, policy)
+		}
+	}
+	html := inlined.ReplaceAllString(document, "")
+	if m := handlers.FindString(html); m != "" {
+		t.Errorf("the page has a handler in its markup: %s", m)
+	}
+	for _, m := range outside.FindAllString(html, -1) {
+		if m != `href="data:` {
+			t.Errorf("the page refers to something outside: %s", m)
+		}
+	}
+	if m := markup.FindString(document); m != "" {
+		t.Errorf("the page makes markup of text: %s", m)
+	}
+	if w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Referrer-Policy") != "no-referrer" {
+		t.Errorf("the headers are %v", w.Header())
 	}
 }

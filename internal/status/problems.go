@@ -68,7 +68,7 @@ func (b *builder) sum(r *Report, idle string) {
 			}
 		}
 	}
-	tally := fmt.Sprintf("%d of %s %s live", live, counted(streams, "stream"), isAre(streams))
+	tally := fmt.Sprintf("%d of %s watched", live, counted(streams, "stream"))
 	starting := slices.ContainsFunc(r.Pipelines, func(p Pipeline) bool { return p.State == Starting })
 	switch {
 	case len(r.Pipelines) == 0 && failing > 0:
@@ -78,7 +78,7 @@ func (b *builder) sum(r *Report, idle string) {
 	case len(r.Pipelines) == 0:
 		r.State, r.Summary = Starting, sentence(idle)
 	case failing > 0:
-		r.State, r.Summary = Failing, counted(failing, "problem")+": "+tally
+		r.State, r.Summary = Failing, counted(failing, "problem")+", "+tally
 	case starting:
 		r.State, r.Summary = Starting, "Starting: "+tally
 	case streams == 0:
@@ -95,13 +95,6 @@ func counted(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-func isAre(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
 }
 
 // sentence returns text with its first letter as that of a sentence; it is in English.

@@ -100,6 +100,7 @@ type Configuration struct {
 
 // Pipeline is one of the configuration's pipelines.
 type Pipeline struct {
+	// Name is the configuration's.
 	Name string `json:"name"`
 	// Sink is what it publishes to.
 	Sink string `json:"sink"`
@@ -109,7 +110,8 @@ type Pipeline struct {
 	Ready    bool     `json:"ready"`
 	NotReady []string `json:"notReady,omitempty"`
 	// Started is when it started from its checkpoint: with the process, or when its log had to be read back.
-	Started    time.Time  `json:"started,omitzero"`
+	Started time.Time `json:"started,omitzero"`
+	// Broker, Checkpoint and Buffer say how these are doing.
 	Broker     Broker     `json:"broker"`
 	Checkpoint Checkpoint `json:"checkpoint"`
 	Buffer     Buffer     `json:"buffer"`
@@ -122,11 +124,13 @@ type Pipeline struct {
 	Resyncs []Resync `json:"resyncs,omitempty"`
 	// LastLoss is the last time that the log was seen to have lost what it had acknowledged, since the process started.
 	LastLoss *PastError `json:"lastLoss,omitempty"`
-	Streams  []Stream   `json:"streams"`
+	// Streams are those that are read, and what is configured and not read yet; by name.
+	Streams []Stream `json:"streams"`
 }
 
 // Broker is what a pipeline publishes to.
 type Broker struct {
+	// OK says that it takes events.
 	OK bool `json:"ok"`
 	// Error is why it does not take events, Since when.
 	Error string    `json:"error,omitempty"`
@@ -144,6 +148,7 @@ type Checkpoint struct {
 
 // Buffer is what is held between the API server and the broker's acknowledgement.
 type Buffer struct {
+	// Events and Bytes are held now, LimitBytes may be.
 	Events     int64 `json:"events"`
 	Bytes      int64 `json:"bytes"`
 	LimitBytes int64 `json:"limitBytes"`
@@ -151,8 +156,9 @@ type Buffer struct {
 
 // Resync is one that runs.
 type Resync struct {
+	// Stream is its name.
 	Stream string `json:"stream"`
-	// Listed are how many of Objects were looked at, Published how many were published again.
+	// Objects are those of the stream; Listed how many of them were looked at, Published how many were published again.
 	Objects   int `json:"objects"`
 	Listed    int `json:"listed"`
 	Published int `json:"published"`
@@ -179,7 +185,7 @@ const (
 type Stream struct {
 	// Name is as in metrics and logs: plural.version[.group][/namespace].
 	Name string `json:"name"`
-	// Resource is that without the namespace. Namespace is empty for all.
+	// Resource is that without the namespace; Namespace is absent for all, and the selectors are the configuration's.
 	Resource      string `json:"resource"`
 	Namespace     string `json:"namespace,omitempty"`
 	LabelSelector string `json:"labelSelector,omitempty"`
@@ -206,30 +212,36 @@ type Stream struct {
 
 // Gap is one that was announced in the log.
 type Gap struct {
+	// At is when.
 	At time.Time `json:"at"`
 	// From is the version up to which the log is complete, To that of the list that ended the gap.
-	From   string `json:"from"`
-	To     string `json:"to"`
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Reason is why, and Advice what to do.
 	Reason string `json:"reason"`
 	Advice string `json:"advice"`
 }
 
 // PastError is something that failed.
 type PastError struct {
+	// At is when it began.
 	At time.Time `json:"at"`
 	// ClearedAt is when it was over; absent where it is not, or where it is nothing that lasts.
 	ClearedAt time.Time `json:"clearedAt,omitzero"`
-	Kind      Kind      `json:"kind"`
-	Text      string    `json:"text"`
-	Advice    string    `json:"advice"`
+	// Kind, Text and Advice are as those of a problem.
+	Kind   Kind   `json:"kind"`
+	Text   string `json:"text"`
+	Advice string `json:"advice"`
 }
 
 // Rejection is an event that the broker refused for good.
 type Rejection struct {
+	// At is when.
 	At time.Time `json:"at"`
 	// Object is whose it is, Total how many events were rejected.
 	Object string `json:"object"`
 	Total  int    `json:"total"`
+	// Text is why, and Advice what to do.
 	Text   string `json:"text"`
 	Advice string `json:"advice"`
 }
