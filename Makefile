@@ -138,6 +138,10 @@ release-snapshot: $(GORELEASER) ## Make all files of a release in dist/, of four
 	$(GORELEASER) check
 	$(GORELEASER) release --snapshot --clean --skip=publish
 
+.PHONY: screenshots
+screenshots: ## Take the pictures of docs/status.md; needs Chromium
+	cd integration && $(GO) test -count=1 -timeout 10m ./e2e -run 'TestStatusPage_keeps' -screenshots '$(CURDIR)/docs/images'
+
 .PHONY: tidy
 tidy: ## Tidy the go.mod files
 	@set -e; for m in $(MODULES); do echo "tidy: module $$m"; (cd $$m && $(GO) mod tidy); done

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// browser is a tab of headless Chromium that keeps what it complains of and where it goes.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu         sync.Mutex
+	complaints []string
+	hosts      []string
+}
+
+// newBrowser skips the test where there is no Chromium, and fails it where CI is set.
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	path := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
+		}
+	}
+	switch {
+	case path == "" && os.Getenv("CI") != "":
+		t.Fatal("there is no Chromium: apt-get install chromium")
+	case path == "":
+		t.Skip("SKIPPED: there is no Chromium, so nobody has looked at the page: apt-get install chromium")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()))
+	if os.Getuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	allocated, free := chromedp.NewExecAllocator(t.Context(), options...)
+	ctx, end := chromedp.NewContext(allocated)
+	t.Cleanup(func() {
+		_ = chromedp.Cancel(ctx) // it waits for the process, which may have gone
+		end()
+		free()
+	})
+	b := &browser{t: t, ctx: ctx}
+	must(t, chromedp.Listen(ctx, b.heard))
+	b.do(call(runtime.Enable, cdp.Empty{}), call(log.Enable, cdp.Empty{}), call(network.Enable, network.EnableParams{}))
+	return b
+}
+
+// heard takes note of one of the browser's events.
+func (b *browser) heard(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		b.complaints = append(b.complaints, e.ExceptionDetails.Text)
+	case *runtime.EventConsoleAPICalled:
+		b.complaints = append(b.complaints, "console."+string(e.Type))
+	case *log.EventEntryAdded:
+		b.complaints = append(b.complaints, string(e.Entry.Source)+": "+e.Entry.Text)
+	case *network.EventRequestWillBeSent:
+		if u, err := url.Parse(e.Request.URL); err == nil && u.Scheme != "data" && !slices.Contains(b.hosts, u.Host) {
+			b.hosts = append(b.hosts, u.Host)
+		}
+	}
+}
+
+func (b *browser) heardOf() (complaints, hosts []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.complaints), slices.Clone(b.hosts)
+}
+
+// call is an action that is one command of the browser's protocol.
+func call[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, c, params)
+		return err
+	})
+}
+
+func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	must(b.t, chromedp.Do(b.ctx, actions...))
+}
+
+// eval returns what an expression of JavaScript is.
+func eval[T any](b *browser, expression string) T {
+	b.t.Helper()
+	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
+	must(b.t, err)
+	return v
+}
+
+// text is what a person reads on the page.
+func (b *browser) text() string { return eval[string](b, "document.body.innerText") }
+
+// scheme has the page shown as to a person who prefers light or dark.
+func (b *browser) scheme(name string) {
+	b.t.Helper()
+	b.do(call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}}))
+}
+
+// shot writes a picture of what is seen to the directory of -screenshots, if that is given.
+func (b *browser) shot(name string) {
+	b.t.Helper()
+	if *screenshots == "" {
+		return
+	}
+	picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	must(b.t, err)
+	saveShot(b.t, name, picture)
+}
+
+// until polls what the page says.
+func (b *browser) until(what string, ok func() bool) {
+	b.t.Helper()
+	deadline := time.After(60 * time.Second)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			complaints, _ := b.heardOf()
+			b.t.Fatalf("waited in vain for %s; the page says\n%s\n%q", what, b.text(), complaints)
+		}
+	}
+}

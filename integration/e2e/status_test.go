@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	pipeline "github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
+)
+
+// everyday are the resources of a bridge with twenty streams.
+const everyday = `[{resource: pods}, {resource: configmaps}, {resource: secrets}, {resource: services}, {resource: serviceaccounts}, {resource: namespaces},
+  {resource: nodes}, {resource: persistentvolumes}, {resource: persistentvolumeclaims}, {resource: resourcequotas}, {resource: limitranges},
+  {resource: deployments.apps}, {resource: daemonsets.apps}, {resource: statefulsets.apps}, {resource: replicasets.apps}, {resource: jobs.batch},
+  {resource: cronjobs.batch}, {resource: ingresses.networking.k8s.io}, {resource: networkpolicies.networking.k8s.io}, {resource: roles.rbac.authorization.k8s.io}]`
+
+const well = "All 20 streams are live"
+
+// report asks /api/status.
+func (r *rig) report() (s status.Report) {
+	r.t.Helper()
+	_, body := r.status(status.Path)
+	_ = json.Unmarshal([]byte(body), &s) // where nobody answers it is empty
+	return s
+}
+
+func (r *rig) awaitSummary(part string) {
+	r.t.Helper()
+	r.poll("/api/status to say "+part, func() (bool, string) {
+		got := r.report()
+		return strings.Contains(got.Summary, part), fmt.Sprintf("it says %+v", got)
+	})
+}
+
+func TestStatus_says_at_once_that_the_broker_is_away_and_that_it_is_back(t *testing.T) {
+	r := newRig(t, everyday)
+	r.run()
+	r.awaitSummary(well)
+	_, text := r.status("/")
+	code, out, _ := r.command("status", "--config", r.config)
+	if code != 0 || !strings.HasPrefix(out, well+"\n") || !strings.HasPrefix(text, well+"\n") || strings.Count(out, " watching ") != 20 {
+		t.Errorf("status ends with %d and says\n%s\n/ says\n%s", code, out, text)
+	}
+
+	r.broker.stop()
+	stopped := time.Now()
+	r.awaitSummary("1 problem")
+	if took := time.Since(stopped); took > 5*time.Second {
+		t.Errorf("that the broker is away was said after %v", took)
+	}
+	got := r.report()
+	if p := got.Problems[0]; p.Kind != status.BrokerAway || p.Severity != status.Error || !strings.Contains(p.Advice, "Start the broker") || got.State != status.Failing || got.Pipelines[0].Broker.OK {
+		t.Errorf("it says %+v", got)
+	}
+	_, out, _ = r.command("status", "--server", r.server)
+	if !strings.Contains(out, "error: brokerAway, pipeline test\n") {
+		t.Errorf("status says\n%s", out)
+	}
+	r.configMap("default", "meanwhile", nil)
+	r.poll("the unsettled event", func() (bool, string) {
+		for _, s := range r.report().Pipelines[0].Streams {
+			if s.Name == "configmaps.v1" && s.OldestUnsettledSeconds > 0 {
+				return true, ""
+			}
+		}
+		return false, "there is none"
+	})
+
+	r.broker.start()
+	r.awaitSummary(well)
+	r.poll("the events", func() (bool, string) {
+		p := r.report().Pipelines[0]
+		return p.OldestUnsettledSeconds == 0 && p.PublishedTotal > 0 && p.EventsPerSecond > 0, fmt.Sprintf("it says %+v", p)
+	})
+	r.awaitStatus(http.StatusOK, "ok")
+	if code, _, _ := r.command("status", "--server", r.server, "-o", "json"); code != 0 {
+		t.Errorf("at the end status ends with %d", code)
+	}
+	r.bridge.stop()
+	if code, _, stderr := r.command("status", "--server", r.server); code != 1 || !strings.Contains(stderr, "does a bridge run") {
+		t.Errorf("without a bridge status ends with %d and says %s", code, stderr)
+	}
+}
+
+func TestStatusPage_keeps_itself_up_to_date_for_everybody(t *testing.T) {
+	b := newBrowser(t)
+	r := newRig(t, everyday)
+	shortenPath(r)
+	r.run()
+	r.awaitSummary(well)
+	for i := range 40 {
+		r.configMap("default", fmt.Sprintf("settings-%d", i), nil)
+	}
+	b.scheme("light")
+	b.do(chromedp.EmulateViewport(1200, 860), chromedp.Navigate("http://"+r.server+"/"))
+	b.until("the verdict", func() bool { return strings.Contains(b.text(), well) })
+	born := eval[float64](b, "window.born = performance.timeOrigin")
+	for _, want := range []string{"test", "configmaps.v1", "stream KUBERNETES", "broker", "checkpoint", "Filter streams"} {
+		if !strings.Contains(b.text(), want) {
+			t.Errorf("the page lacks %q:\n%s", want, b.text())
+		}
+	}
+	looksWell(t, b, "light")
+	b.shot("status-light")
+	b.scheme("dark")
+	looksWell(t, b, "dark")
+	b.shot("status-dark")
+	b.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile))
+	looksWell(t, b, "dark on a phone")
+	b.scheme("light")
+	looksWell(t, b, "light on a phone")
+	b.shot("status-phone")
+	b.do(chromedp.EmulateViewport(1200, 860))
+
+	r.broker.stop()
+	b.until("the problem", func() bool {
+		return strings.Contains(b.text(), "1 problem, 20 of 20 streams watched") && strings.Contains(b.text(), "Start the broker")
+	})
+	looksWell(t, b, "with a problem")
+	b.shot("status-broker-away")
+	b.scheme("dark")
+	looksWell(t, b, "dark with a problem")
+	b.scheme("light")
+	r.broker.start()
+	b.until("the end of the problem", func() bool {
+		return strings.Contains(b.text(), well) && !strings.Contains(b.text(), "Start the broker")
+	})
+	if now := eval[float64](b, "window.born || 0"); now != born {
+		t.Error("the page was loaded again")
+	}
+	sortsAndFilters(t, b)
+	complaints, hosts := b.heardOf()
+	if len(complaints) > 0 || len(hosts) != 1 || hosts[0] != r.server {
+		t.Errorf("the browser complains of %q, and was at %q", complaints, hosts)
+	}
+
+	r.bridge.stop()
+	b.until("the loss", func() bool {
+		return strings.Contains(b.text(), "Connection to the bridge lost") && strings.Contains(b.text(), "Last seen")
+	})
+	looksWell(t, b, "without a bridge")
+	r.run()
+	b.until("the bridge", func() bool { return strings.Contains(b.text(), well) && !strings.Contains(b.text(), "Last seen") })
+}
+
+// shortenPath has the configuration in a file whose path is as short as an operator's.
+func shortenPath(r *rig) {
+	r.t.Helper()
+	text, err := os.ReadFile(r.config)
+	must(r.t, err)
+	dir, err := os.MkdirTemp("", "bridge")
+	must(r.t, err)
+	r.t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	r.config = filepath.Join(dir, "bridge.yaml")
+	must(r.t, os.WriteFile(r.config, text, 0o600))
+}
+
+// sortsAndFilters leaves the page as it was, but for the order.
+func sortsAndFilters(t *testing.T, b *browser) {
+	t.Helper()
+	const names = `[...document.querySelectorAll("tbody tr:not([hidden]) th span:first-child")].map((n) => n.textContent).join(" ")`
+	b.do(chromedp.SendKeys("#filter-text", "apps"))
+	b.until("the filtered streams", func() bool {
+		return eval[string](b, names) == "daemonsets.v1.apps deployments.v1.apps replicasets.v1.apps statefulsets.v1.apps"
+	})
+	b.do(chromedp.Focus(`th[data-key=name] button`), chromedp.KeyEvent("\r"), chromedp.KeyEvent("\r"))
+	b.until("the sorted streams", func() bool {
+		return eval[string](b, names) == "statefulsets.v1.apps replicasets.v1.apps deployments.v1.apps daemonsets.v1.apps"
+	})
+	if got := eval[string](b, `document.querySelector("th[data-key=name]").getAttribute("aria-sort")`); got != "descending" {
+		t.Errorf("aria-sort is %q", got)
+	}
+	eval[bool](b, `{ const f = document.getElementById("filter-text"); f.value = ""; f.dispatchEvent(new Event("input")) }`)
+	if n := eval[int](b, `document.querySelectorAll("tbody tr:not([hidden])").length`); n != 20 {
+		t.Errorf("without a filter there are %d rows", n)
+	}
+}
+
+// contrast returns the worst contrast between a text that is seen and what is behind it, with the text.
+const contrast = `(() => {
+  const parse = (c) => c.match(/[\d.]+/g).map(Number);
+  const light = ([r, g, b]) => { const f = (v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };
+  const behind = (n) => { for (; n; n = n.parentElement) { const c = parse(getComputedStyle(n).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
+  let worst = { ratio: 99, text: "" };
+  for (const n of document.querySelectorAll("body *")) {
+    if (!n.checkVisibility() || ![...n.childNodes].some((c) => c.nodeType === 3 && c.textContent.trim())) continue;
+    const a = light(parse(getComputedStyle(n).color)), b = light(behind(n));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < worst.ratio) worst = { ratio, text: n.textContent.trim().slice(0, 40), ground: getComputedStyle(document.body).backgroundColor };
+  }
+  return worst;
+})()`
+
+type legibility struct {
+	Ratio        float64
+	Text, Ground string
+}
+
+// looksWell checks that everything can be read, and nothing has to be pushed aside for it.
+func looksWell(t *testing.T, b *browser, how string) {
+	t.Helper()
+	worst := eval[legibility](b, contrast)
+	if worst.Ratio < 4.5 || worst.Ratio == 99 {
+		t.Errorf("%s: %q has a contrast of %.2f", how, worst.Text, worst.Ratio)
+	}
+	if dark := strings.HasPrefix(how, "dark"); dark != (worst.Ground == "rgb(20, 23, 28)") {
+		t.Errorf("%s: the ground is %s", how, worst.Ground)
+	}
+	size := eval[[]int](b, "[document.documentElement.scrollWidth, innerWidth]")
+	if size[0] > size[1] || strings.HasSuffix(how, "phone") && size[1] != 360 {
+		t.Errorf("%s: the page is %d wide and the window %d", how, size[0], size[1])
+	}
+}
+
+// What a cluster's names and errors bring is text on the page, whatever it looks like.
+func TestStatusPage_shows_names_and_errors_as_text(t *testing.T) {
+	const evil = `<img src=x onerror="window.hit=1"><script>window.hit=1</script>`
+	page := status.Handler(status.Config{
+		Process: func() status.Process { return status.Process{} }, Pipelines: func() []*pipeline.Pipeline { return nil }, Idle: func() (string, bool) { return "", true },
+	})
+	now := time.Now()
+	failure := &status.PastError{At: now, Text: evil, Advice: evil}
+	report := status.Report{
+		State: status.Failing, Summary: evil, Version: evil, Cluster: evil, APIServer: "javascript:window.hit=1", Time: now, Started: now,
+		Problems: []status.Problem{{Severity: status.Error, Pipeline: evil, Streams: []string{evil}, Text: evil, Advice: evil}},
+		Pipelines: []status.Pipeline{{Name: evil, Sink: evil, State: status.Failing, Broker: status.Broker{Error: evil}, Streams: []status.Stream{{
+			Name: evil, State: status.StreamWaiting, Position: evil, LabelSelector: evil, LastError: failure, LastGap: &status.Gap{At: now, From: evil, Reason: evil},
+			LastRejection: &status.Rejection{At: now, Object: evil, Text: evil},
+		}}}},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, asked *http.Request) {
+		if asked.URL.Path == status.Path {
+			must(t, json.NewEncoder(w).Encode(report))
+			return
+		}
+		page.ServeHTTP(w, asked)
+	}))
+	defer server.Close()
+	b := newBrowser(t)
+	b.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile), chromedp.Navigate(server.URL))
+	b.until("the text", func() bool { return strings.Count(b.text(), "<img src=x") >= 10 })
+	looksWell(t, b, "on a phone")
+	complaints, _ := b.heardOf()
+	if n := eval[int](b, `document.querySelectorAll("img, script:not(:last-of-type)").length`); n > 0 || eval[bool](b, "!!window.hit") || len(complaints) > 0 {
+		t.Errorf("what came was run: %d elements, %q", n, complaints)
+	}
+}
