@@ -15,15 +15,17 @@ INTEGRATION_FLAGS ?= -p 1 -timeout 20m -count=1
 BENCH_FLAGS       ?= -bench . -benchmem
 # The packages with goroutines; they are tested once more with the race detector.
 RACE              ?= ./source/... ./sink/... ./checkpoint/... ./internal/bridge/... ./internal/kafka/... ./internal/tail/... ./cmd/...
-# Faults to inject with make faults, what they follow from, how many worlds are broken at a time, and what the bridge publishes to: nats or kafka. Results are kept by commit, and by whether
+# Faults to inject with make faults, what they follow from, how many worlds are broken at a time, what the bridge publishes to: nats or kafka, and how many bridges run there: 0 for one without a
+# Lease, 2, 3, or any, which draws it. Results are kept by commit, and by whether
 # the tree is as committed, so that the same command goes on where it was cut short.
 FAULTS            ?= 60
 SEED              ?= 1
 WORLDS            ?= 2
 BROKER            ?= nats
+REPLICAS          ?= any
 FAULTS_FLAGS      ?=
 FAULTS_TESTS      := /faults/(world|outage|campaign)$$
-FAULTS_DIR        ?= $(CACHE)/faults/$(COMMIT)$(shell test -z "$$(git status --porcelain 2>/dev/null)" || echo -dirty)$(BROKER:%=-%)
+FAULTS_DIR        ?= $(CACHE)/faults/$(COMMIT)$(shell test -z "$$(git status --porcelain 2>/dev/null)" || echo -dirty)$(BROKER:%=-%)-$(REPLICAS)
 # The image: what it is called, the platforms it is for, where it is also pushed to (nowhere if empty), and where its code is published.
 IMAGE             ?= localhost/kube-eventbridge:$(VERSION)
 IMAGE_FILE        ?= $(CURDIR)/dist/kube-eventbridge-image.tar
@@ -94,7 +96,7 @@ test-faults: ## Run the tests that break everything, once alone and 96 times at 
 .PHONY: faults
 faults: ## Break everything FAULTS times at random and judge the log, see docs/faults.md
 	@mkdir -p '$(FAULTS_DIR)'
-	cd integration && $(GO) run ./cmd/faults -broker $(BROKER) -faults $(FAULTS) -seed $(SEED) -parallel $(WORLDS) -dir '$(FAULTS_DIR)' $(FAULTS_FLAGS)
+	cd integration && $(GO) run ./cmd/faults -broker $(BROKER) -replicas $(REPLICAS) -faults $(FAULTS) -seed $(SEED) -parallel $(WORLDS) -dir '$(FAULTS_DIR)' $(FAULTS_FLAGS)
 
 .PHONY: bench
 bench: ## Measure: benchmarks of the packages, then the bridge as a process beside its broker

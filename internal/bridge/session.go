@@ -187,7 +187,7 @@ func (p *session) readAll(ctx, failed context.Context) error {
 		if p.cfg.Holds != nil {
 			p.cfg.Holds.HandOver() // from here on readers come
 		}
-		p.log.Info("publishing", "to", p.cfg.Target) // whatever it waited for
+		p.sayPublishing() // whatever it waited for
 		for i := range p.cfg.Streams {
 			reading.Go(func() error { return p.read(reads, &p.cfg.Streams[i]) })
 		}

@@ -37,6 +37,15 @@ func (p *session) assume(ctx context.Context) error {
 	return p.save(ctx)
 }
 
+// sayPublishing tells a person where events go from now on, and with a term the number that they carry.
+func (p *session) sayPublishing() {
+	if p.cfg.Term == nil {
+		p.log.Info("publishing", "to", p.cfg.Target)
+		return
+	}
+	p.log.Info("publishing", "to", p.cfg.Target, "writerepoch", *p.epoch)
+}
+
 // overtakenError says that a writer of a later term has published: this one leads no more.
 type overtakenError struct {
 	object     string

@@ -20,12 +20,13 @@ import (
 
 func main() {
 	o := campaign.Options{Log: os.Stdout}
-	only, round, began := "", -1, time.Now()
+	only, replicas, round, began := "", "any", -1, time.Now()
 	flags := flag.NewFlagSet("faults", flag.ExitOnError) // without those of libraries
 	flags.IntVar(&o.Faults, "faults", 60, "how many faults to inject")
 	flags.IntVar(&o.PerRound, "per-round", 0, "how many of them in each round (default 12)")
 	flags.IntVar(&o.Parallel, "parallel", 1, "how many rounds to play at a time")
 	flags.StringVar(&o.Broker, "broker", world.NATS, "what the bridge publishes to: nats or kafka")
+	flags.StringVar(&replicas, "replicas", replicas, "how many bridges run, of which one leads: 0 for one that needs no Lease, 2, 3, or any, which draws it for each round")
 	flags.Uint64Var(&o.Seed, "seed", 0, "what the campaign follows from (default: a random one); with the same directory it goes on where it was")
 	flags.IntVar(&round, "round", round, "play only the round of this number, with -per-round faults, in a fresh directory inside -dir")
 	flags.StringVar(&o.Dir, "dir", "faults-results", "directory of the results, and of rounds in which a promise was broken")
@@ -35,6 +36,12 @@ func main() {
 	_ = flags.Parse(os.Args[1:]) // it exits where it fails
 	if o.Broker != world.NATS && o.Broker != world.Kafka {
 		fmt.Fprintln(os.Stderr, "-broker: it is nats or kafka")
+		os.Exit(2)
+	}
+	counts := map[string]int{"any": campaign.AnyReplicas, "0": 0, "2": 2, "3": 3}
+	var known bool
+	if o.Replicas, known = counts[replicas]; !known {
+		fmt.Fprintln(os.Stderr, "-replicas: it is 0, 2, 3 or any")
 		os.Exit(2)
 	}
 	if o.Seed == 0 {

@@ -28,6 +28,8 @@ type Options struct {
 	Seed     uint64
 	// Broker is the kind of broker that the bridge publishes to, as in [world.Config]; NATS if it is empty.
 	Broker string
+	// Replicas is how many bridges run in each round, as in [world.Config]; of [AnyReplicas] that is drawn for each.
+	Replicas int
 	// Round, if not nil, is the only round that is played, with PerRound faults and in a fresh directory inside Dir; kept results are ignored.
 	Round *int
 	// Dir is where the results and, of rounds in which a promise was broken, everything else are kept.
@@ -41,6 +43,9 @@ type Options struct {
 	// Log receives progress for a person; it may be nil.
 	Log io.Writer
 }
+
+// AnyReplicas stands for none in half of the rounds, and two or three in the others.
+const AnyReplicas = -1
 
 const (
 	perRound = 12
@@ -182,6 +187,13 @@ func (o Options) Command(round, faults int) string {
 	s := fmt.Sprintf("go run ./cmd/faults -seed %d -round %d -per-round %d -dir '%s'", o.Seed, round, faults, o.Dir)
 	if o.Broker != "" && o.Broker != world.NATS {
 		s += " -broker " + o.Broker
+	}
+	switch o.Replicas {
+	case 0:
+	case AnyReplicas:
+		s += " -replicas any"
+	default:
+		s += fmt.Sprintf(" -replicas %d", o.Replicas)
 	}
 	if o.Longest != 0 && o.Longest != longest {
 		s += fmt.Sprintf(" -longest %s", o.Longest)

@@ -23,6 +23,8 @@ type settings struct {
 	Longest  string `json:"longest"`
 	// Broker is empty for NATS.
 	Broker string `json:"broker,omitempty"`
+	// Replicas is -1 where each round draws it.
+	Replicas int `json:"replicas,omitempty"`
 	// Bridge is a hash of the program.
 	Bridge string `json:"bridge"`
 	// Clock says that there is one whose clock can be moved.
@@ -30,7 +32,7 @@ type settings struct {
 }
 
 func (o Options) settings() (s settings, err error) {
-	s = settings{Seed: o.Seed, PerRound: o.PerRound, Longest: o.Longest.String(), Clock: o.ClockBinary != ""}
+	s = settings{Seed: o.Seed, PerRound: o.PerRound, Longest: o.Longest.String(), Clock: o.ClockBinary != "", Replicas: o.Replicas}
 	if o.Broker != world.NATS {
 		s.Broker = o.Broker
 	}

@@ -17,6 +17,8 @@ const (
 	unsettled  = "unsettled"
 	ended      = "bridge ended"
 	used       = "damaged checkpoint used"
+	shared     = "term of two leaders"
+	slow       = "takeover grossly late"
 	unreadable = "log unreadable"
 )
 
@@ -43,6 +45,7 @@ func (r *round) judge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.judgeTerms(texts)
 	messages, err := r.world.ReadLog(ctx)
 	if err != nil {
 		return err
@@ -88,7 +91,7 @@ func (r *round) expected() oracle.Options {
 		partitions = world.Partitions
 	}
 	return oracle.Options{
-		Partitions: partitions, Seed: r.options.Seed, Pipeline: world.Pipeline, Latest: r.subject.latest, Canaries: oracle.NewCanaries(r.driver.Canaries()...),
+		Partitions: partitions, Elected: r.replicas > 0, Seed: r.options.Seed, Pipeline: world.Pipeline, Latest: r.subject.latest, Canaries: oracle.NewCanaries(r.driver.Canaries()...),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 )
 
 // Result is what came of one round.
@@ -17,6 +18,11 @@ type Result struct {
 	// Broker is the kind of broker, empty for NATS; Checkpoint is where the bridge kept its state, empty for a file.
 	Broker     string `json:"broker,omitempty"`
 	Checkpoint string `json:"checkpoint,omitempty"`
+	// Replicas is how many bridges ran, 0 for one without a Lease; Takeovers are those that the faults were to cause. Late entries are of a former leader, and stand
+	// where the promises let them.
+	Replicas  int              `json:"replicas,omitempty"`
+	Takeovers []world.Takeover `json:",omitempty"`
+	Late      int              `json:",omitempty"`
 	// Faults were injected, Wanted is how many had to be: a round that the bridge does not see through ends before.
 	Faults []string `json:"faults"`
 	Wanted int      `json:"wanted"`
@@ -94,7 +100,7 @@ func (r *Result) broken(kind string, err error) {
 // take adds the judgement of the log at the end, and its figures.
 func (r *Result) take(report oracle.Report) {
 	r.States, r.Published, r.Folded, r.Hidden, r.Lost = report.States, report.Published, report.Folded, report.Hidden, report.Lost
-	r.Recovered, r.Unknown = report.Recovered, report.Unknown
+	r.Recovered, r.Unknown, r.Late = report.Recovered, report.Unknown, report.Late
 	r.takeGaps(report.Gaps)
 	if r.Violations == nil {
 		r.Violations = map[string]int{}

@@ -44,8 +44,8 @@ func TestSummary_says_when_it_is_no_proof(t *testing.T) {
 
 // With so many faults each of the catalogue occurs, or is named.
 func TestSummary_names_faults_that_never_occurred(t *testing.T) {
-	all := world.FaultNames("")
-	s := Summary{Faults: many, ByFault: map[string]int{}}
+	all := world.FaultNames("", true, true)
+	s := Summary{Faults: many, Alone: 1, Together: 1, ByFault: map[string]int{}}
 	for _, name := range all[1:] {
 		s.ByFault[name]++
 	}

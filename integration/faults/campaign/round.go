@@ -41,8 +41,9 @@ type round struct {
 	faults  int
 	random  *rand.Rand
 	subject subject
-	// checkpoint is the kind of the bridge's.
+	// checkpoint is the kind of the bridge's, replicas how many run.
 	checkpoint string
+	replicas   int
 	dir        string
 	options    Options
 
@@ -57,10 +58,7 @@ func (r *round) run(ctx context.Context) (_ Result, err error) {
 	began := time.Now()
 	r.random = rand.New(rand.NewPCG(r.seed, 0)) //nolint:gosec // it must be repeatable
 	r.subject = newSubject(r.random)
-	if r.options.Broker == world.Kafka && r.random.IntN(2) == 0 {
-		r.checkpoint = world.CheckpointKafka
-		r.result.Checkpoint = r.checkpoint
-	}
+	r.draws()
 	if err := r.prepare(ctx); err != nil {
 		return r.result, errors.Join(err, r.close())
 	}
@@ -83,11 +81,27 @@ func (r *round) run(ctx context.Context) (_ Result, err error) {
 	return r.result, errors.Join(err, g.Wait())
 }
 
+// draws draws what the world is made of: half of the bridges that are alone have their checkpoint on a disk.
+func (r *round) draws() {
+	onDisk := r.random.IntN(2) != 0
+	if r.replicas = r.options.Replicas; r.replicas == AnyReplicas {
+		r.replicas = []int{0, 0, 2, 3}[r.random.IntN(4)]
+	}
+	if onDisk && r.replicas == 0 {
+		return
+	}
+	r.checkpoint = world.CheckpointNATS
+	if r.options.Broker == world.Kafka {
+		r.checkpoint = world.CheckpointKafka
+	}
+	r.result.Checkpoint, r.result.Replicas = r.checkpoint, r.replicas
+}
+
 func (r *round) prepare(ctx context.Context) (err error) {
 	r.recorder = oracle.NewRecorder(oracle.RecorderConfig{Resources: r.subject.resources, Cluster: world.Cluster, Dial: r.dial})
 	r.world, err = world.Start(ctx, world.Config{
 		Resources: r.subject.yaml, Settings: fmt.Sprintf("buffer: {maxBytes: %d}", bufferLimit), CRDs: []*apiextensionsv1.CustomResourceDefinition{drive.WidgetDefinition()}, Dir: r.dir,
-		Binary: r.options.Binary, ClockBinary: r.options.ClockBinary, Broker: r.options.Broker, Checkpoint: r.checkpoint, Restoring: r.recorder.Hold, Restored: r.restored,
+		Binary: r.options.Binary, ClockBinary: r.options.ClockBinary, Broker: r.options.Broker, Checkpoint: r.checkpoint, Replicas: r.replicas, Restoring: r.recorder.Hold, Restored: r.restored,
 	})
 	if err != nil {
 		return err

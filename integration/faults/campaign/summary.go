@@ -13,8 +13,9 @@ import (
 
 // Summary is what came of all rounds; see [Result] for the figures.
 type Summary struct {
-	// Broker is the kind of broker of all rounds.
+	// Broker is the kind of broker of all rounds; Alone and Together count those without and with replicas.
 	Broker                                                    string
+	Alone, Together                                           int
 	Rounds, Faults                                            int
 	Changes, Entries, States, Published, Folded, Hidden, Lost int
 	Unknown, Holes, Blind, Removed, RemovedEntries, Recovered int
@@ -22,6 +23,9 @@ type Summary struct {
 	Wall                                                      float64
 	// Retried rounds were played a second time.
 	Retried int
+	// Late entries are of former leaders.
+	Late      int
+	Takeovers []world.Takeover
 	// Gaps are summed up by the class of their cause.
 	Gaps map[string]GapSum
 	// Violations are counted by promise, and by what the bridge did otherwise that it must not.
@@ -71,6 +75,13 @@ func (s *Summary) add(r Result) {
 	s.RemovedEntries += r.RemovedEntries
 	s.Recovered += r.Recovered
 	s.Wall += r.Wall
+	s.Late += r.Late
+	s.Takeovers = append(s.Takeovers, r.Takeovers...)
+	if r.Replicas > 0 {
+		s.Together++
+	} else {
+		s.Alone++
+	}
 	s.RSS, s.Buffered = max(s.RSS, r.RSS), max(s.Buffered, r.Buffered)
 	if r.Retried {
 		s.Retried++
@@ -101,7 +112,7 @@ func (s Summary) Missing() (names []string) {
 	if s.Faults < many {
 		return nil
 	}
-	return slices.DeleteFunc(world.FaultNames(s.Broker), func(name string) bool { return s.ByFault[name] > 0 })
+	return slices.DeleteFunc(world.FaultNames(s.Broker, s.Alone > 0, s.Together > 0), func(name string) bool { return s.ByFault[name] > 0 })
 }
 
 // String is the summary in Markdown.
@@ -114,7 +125,7 @@ func (s Summary) String() string {
 		p := fmt.Sprintf("P%d", i+1)
 		fmt.Fprintf(&b, "| %s | %d |\n", p, s.Violations[p])
 	}
-	for _, kind := range []string{unsettled, ended, used, unreadable} {
+	for _, kind := range []string{unsettled, ended, used, unreadable, shared, slow} {
 		fmt.Fprintf(&b, "| %s | %d |\n", kind, s.Violations[kind])
 	}
 	hidden := 0
@@ -129,6 +140,7 @@ func (s Summary) String() string {
 		fmt.Fprintf(&b, "\n%s.\n", doubts)
 	}
 	fmt.Fprintf(&b, "\nPeak RSS of the bridge %d MiB, peak buffer %d KiB.\n", s.RSS>>20, s.Buffered>>10)
+	s.leaders(&b)
 	s.tables(&b)
 	return b.String()
 }

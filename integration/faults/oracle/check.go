@@ -16,6 +16,8 @@ type Options struct {
 	Seed uint64
 	// Partitions is how many the log has, in each of which the markers are; 0 says that it is one sequence.
 	Partitions int
+	// Elected says that leaders were elected: each event of an object says by which one, and none says so otherwise.
+	Elected bool
 	// Pipeline, if not empty, is the one whose entries are checked; others' are ignored.
 	Pipeline string
 	// Latest names the streams whose states may be folded.
@@ -58,7 +60,9 @@ type Report struct {
 	Recovered int
 	// Unknown counts entries that the truth's own holes leave nobody to judge.
 	Unknown int
-	Gaps    []GapFigure
+	// Late counts entries of a leader that stand behind those of a later one, where they may.
+	Late int
+	Gaps []GapFigure
 }
 
 // GapFigure says what one gap cost.

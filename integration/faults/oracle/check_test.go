@@ -116,12 +116,17 @@ type bridge struct {
 	// suffix is what ids end in.
 	suffix  string
 	history int
+	// leader is the number of the one that publishes; 0 is none.
+	leader int
 }
 
-func drawLog(t *rapid.T, truth *Truth) []Entry {
+func drawLog(t *rapid.T, truth *Truth) []Entry { return drawLogOf(t, truth, 0) }
+
+// drawLogOf draws a log that leaders have written, from one on; 0 is none.
+func drawLogOf(t *rapid.T, truth *Truth, leader int) []Entry {
 	var log []Entry
 	for _, s := range []Stream{plain, selective} {
-		b := &bridge{t: t, truth: truth, stream: s, ledger: map[string]State{}}
+		b := &bridge{t: t, truth: truth, stream: s, ledger: map[string]State{}, leader: leader}
 		b.run()
 		log = append(log, b.log...)
 	}
@@ -229,8 +234,12 @@ func (b *bridge) publish(st step, reason string) {
 	}
 	b.ledger[st.key] = State{History: b.history, UID: st.UID, Version: st.Version, Op: op}
 	namespace, name, _ := strings.Cut(st.key, "/")
+	if b.leader > 0 && rapid.IntRange(0, 3).Draw(b.t, "takeover") == 0 {
+		b.leader++
+	}
 	b.log = append(b.log, Entry{
-		Type: typeResource + string(op) + typeVersion, ID: id + b.suffix, Source: b.stream.Source(), Subject: st.key, MsgID: b.stream.Source() + id + b.suffix,
+		WriterEpoch: b.leader,
+		Type:        typeResource + string(op) + typeVersion, ID: id + b.suffix, Source: b.stream.Source(), Subject: st.key, MsgID: b.stream.Source() + id + b.suffix,
 		Namespace: namespace, Name: name, UID: st.UID, ResourceVersion: strconv.FormatUint(st.Version, 10), Reason: reason, History: b.history, SampledRate: 1,
 		Headers: map[string][]string{"ce-id": {id}}, Data: dataOf(namespace, name, st.UID, st.Version),
 	})

@@ -18,7 +18,7 @@
 //	P3  every state is in the log, unless the first snapshot or a gap passed over it; nothing is called added that the log had, or updated
 //	    that it had not
 //	P4  the states of an object stand in their true order, and each did exist
-//	P5  no id twice, no state twice, and ids have the documented form
+//	P5  no id twice, no state twice, and ids have the documented form; with leaders, none behind a later one, but for what a former one may still publish
 //	P6  what is missing lies in the range of a gap that is well-formed and stands where it belongs
 //	P7  the buffer and the process's memory stay under their limits
 //	P8  nothing contains a piece of a secret value

@@ -29,6 +29,8 @@ type Entry struct {
 	Change string
 	// History is 0, and SampledRate is 1, where the attribute is absent.
 	History, SampledRate int
+	// WriterEpoch is the number of the leader that published it, 0 where the attribute is absent.
+	WriterEpoch int
 
 	Headers map[string][]string
 	Data    []byte
@@ -73,7 +75,7 @@ func NewEntry(headers map[string][]string, data []byte, sequence uint64) (Entry,
 	} {
 		*field = as[name]
 	}
-	for name, field := range map[string]*int{"history": &e.History, "sampledrate": &e.SampledRate} {
+	for name, field := range map[string]*int{"history": &e.History, "sampledrate": &e.SampledRate, "writerepoch": &e.WriterEpoch} {
 		if v, there := as[name]; there {
 			n, err := strconv.Atoi(v)
 			if err != nil {
@@ -160,7 +162,7 @@ func (e *Entry) String() string {
 	}
 	s := fmt.Sprintf("#%d%s %s %s", e.Sequence, place, strings.TrimPrefix(e.Type, "io.kube-eventbridge."), e.ID)
 	for _, part := range []struct{ name, value string }{
-		{"version", e.ResourceVersion}, {"reason", e.Reason}, {"history", strconv.Itoa(e.History)}, {"sampledrate", strconv.Itoa(e.SampledRate)},
+		{"version", e.ResourceVersion}, {"reason", e.Reason}, {"history", strconv.Itoa(e.History)}, {"sampledrate", strconv.Itoa(e.SampledRate)}, {"writerepoch", strconv.Itoa(e.WriterEpoch)},
 	} {
 		if part.value != "" && part.value != "0" && (part.name != "sampledrate" || part.value != "1") {
 			s += " " + part.name + "=" + part.value

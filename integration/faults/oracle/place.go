@@ -80,6 +80,7 @@ func (s *streamJudge) check() {
 	s.begin()
 	for _, key := range sortedKeys(s.objects) {
 		s.place(s.objects[key])
+		s.checkWriters(s.objects[key])
 	}
 	s.excuseUnnoticed()
 	s.findGaps()

@@ -14,7 +14,8 @@ const (
 	Kafka = "kafka"
 
 	CheckpointFile  = "file"
-	CheckpointKafka = "kafka"
+	CheckpointNATS  = NATS
+	CheckpointKafka = Kafka
 )
 
 // backend is a world's broker, and what stands between it and the bridge.
@@ -26,8 +27,15 @@ type backend interface {
 	close() error
 	// url is where it is reached without what stands before it.
 	url() string
-	// sink is what the bridge's file says of it.
-	sink() string
+	// sink is what a replica's file says of it.
+	sink(*replica) string
+	// ways are those of the replica of a number to it, one to each of its servers; whoever asks closes them. They are called for once, before the sink.
+	ways(replica int) ([]*way, error)
+	// committed is when a commit of the checkpoint was acknowledged at last, removeCheckpoint removes that, and checkpointText is all that it has: where the
+	// checkpoint is there.
+	committed() time.Time
+	removeCheckpoint(ctx context.Context) error
+	checkpointText(ctx context.Context) ([]byte, error)
 	// end is a number that changes when the log grows; it is an error if there is no log, or nobody who says.
 	end() (uint64, error)
 	readLog(ctx context.Context) ([]Message, error)

@@ -29,7 +29,6 @@ const (
 	kafkaBrokers    = 3
 	topicLog        = "kubernetes"
 	topicCheckpoint = "kube-eventbridge-checkpoints"
-	proxiedListener = "PROXIED"
 	// kafkaTimeout is after how long the bridge takes a request to Kafka for unanswered.
 	kafkaTimeout = 10 * time.Second
 )
@@ -44,10 +43,15 @@ type kafkaBackend struct {
 	deleted []Message
 }
 
-func newKafkaBackend(ctx context.Context, dir string, log io.Writer) (*kafkaBackend, error) {
+// newKafkaBackend starts brokers with a listener for each replica.
+func newKafkaBackend(ctx context.Context, dir string, replicas int, log io.Writer) (*kafkaBackend, error) {
 	proxies := newKafkaWire(topicLog, topicCheckpoint)
+	listeners := []kafkabroker.Listener{{}}
+	for n := range max(1, replicas) {
+		listeners = append(listeners, kafkabroker.Listener{Name: listenerOf(n + 1), Advertise: proxies.advertise(n+1, replicas > 0)})
+	}
 	cluster, err := kafkabroker.Start(ctx, kafkabroker.Config{
-		Brokers: kafkaBrokers, Dir: dir, Log: log, Listeners: []kafkabroker.Listener{{}, {Name: proxiedListener, Advertise: proxies.advertise}},
+		Brokers: kafkaBrokers, Dir: dir, Log: log, Listeners: listeners,
 		Properties: map[string]string{"broker.session.timeout.ms": "4000"}, // on a busy machine nobody answers within two
 	})
 	if err != nil {
@@ -62,9 +66,20 @@ func (b *kafkaBackend) wire() wire { return b.proxies }
 
 func (b *kafkaBackend) url() string { return strings.Join(b.cluster.Addresses(), ",") }
 
-func (b *kafkaBackend) sink() string {
+// listenerOf is what the brokers call the listener that a replica comes to: a broker tells the addresses of the listener at which it is asked.
+func listenerOf(replica int) string { return fmt.Sprintf("PROXIED%d", replica) }
+
+func (b *kafkaBackend) ways(replica int) ([]*way, error) { return b.proxies.waysOf(replica), nil }
+
+func (b *kafkaBackend) committed() time.Time { return b.proxies.lastCommit() }
+
+func (b *kafkaBackend) removeCheckpoint(ctx context.Context) error {
+	return b.deleteTopic(ctx, topicCheckpoint)
+}
+
+func (b *kafkaBackend) sink(r *replica) string {
 	return fmt.Sprintf(`kafka: {brokers: ["%s"], create: {partitions: %d, replicas: %d, settings: {min.insync.replicas: 2}}}`,
-		strings.Join(b.cluster.AddressesOf(proxiedListener), `", "`), Partitions, kafkaBrokers)
+		strings.Join(b.cluster.AddressesOf(listenerOf(r.number)), `", "`), Partitions, kafkaBrokers)
 }
 
 // start starts the brokers that do not run.

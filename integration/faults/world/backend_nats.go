@@ -50,8 +50,40 @@ func (b *natsBackend) start(context.Context) error { return b.natsServer.start()
 
 func (b *natsBackend) url() string { return "nats://" + b.address() }
 
-func (b *natsBackend) sink() string {
-	return fmt.Sprintf("nats: {servers: [%q], stream: %s, duplicateWindow: %s}", "nats://"+b.proxy.address(), Stream, DuplicateWindow)
+func (b *natsBackend) sink(r *replica) string {
+	address := b.proxy.address()
+	for _, w := range r.brokers {
+		address = w.address()
+	}
+	return fmt.Sprintf("nats: {servers: [%q], stream: %s, duplicateWindow: %s}", "nats://"+address, Stream, DuplicateWindow)
+}
+
+func (b *natsBackend) ways(int) ([]*way, error) {
+	w, err := newWay(b.proxy.address())
+	return []*way{w}, err
+}
+
+const bucketCheckpoint = "kube-eventbridge-checkpoints"
+
+func (b *natsBackend) committed() time.Time { return b.proxy.lastCommit() }
+
+func (b *natsBackend) removeCheckpoint(ctx context.Context) error {
+	err := b.ask(func(js jetstream.JetStream) error { return js.DeleteKeyValue(ctx, bucketCheckpoint) })
+	if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
+		return fmt.Errorf("delete the checkpoint: %w", err)
+	}
+	return nil
+}
+
+func (b *natsBackend) checkpointText(ctx context.Context) (text []byte, err error) {
+	err = b.ask(func(js jetstream.JetStream) error {
+		messages, err := readStream(ctx, js, "KV_"+bucketCheckpoint)
+		for _, m := range messages {
+			text = append(append(append(text, m.Subject...), '\n'), append(m.Data, '\n')...)
+		}
+		return err
+	})
+	return text, err
 }
 
 // natsServer is a real NATS server with JetStream, in this process and reached over TCP.
@@ -166,14 +198,14 @@ func (b *natsServer) putBack(dir string) error {
 
 func (b *natsServer) readLog(ctx context.Context) (log []Message, err error) {
 	err = b.ask(func(js jetstream.JetStream) error {
-		log, err = readStream(ctx, js)
+		log, err = readStream(ctx, js, Stream)
 		return err
 	})
 	return log, err
 }
 
-func readStream(ctx context.Context, js jetstream.JetStream) ([]Message, error) {
-	stream, err := js.Stream(ctx, Stream)
+func readStream(ctx context.Context, js jetstream.JetStream, name string) ([]Message, error) {
+	stream, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, nil
 	}

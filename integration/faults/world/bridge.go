@@ -29,30 +29,48 @@ type Bridge struct {
 	mayEnd atomic.Bool
 }
 
-// StartBridge starts the bridge, and does not wait for anything. One must not be running. If the last one has ended although nobody wanted it to, that is
-// the error, see [ErrEnded], and none is started.
-func (w *World) StartBridge() error {
+// StartBridge starts the bridge, and does not wait for anything: of replicas all that do not run, of which there has to be one. If the last process of one has ended although
+// nobody wanted it to, that is the error, see [ErrEnded], and none is started in its place.
+func (w *World) StartBridge() (errs error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.bridge.Running() {
+	started := false
+	for _, r := range w.replicas {
+		if r.bridge.Running() {
+			continue
+		}
+		started = true
+		if err := w.startReplica(r); err != nil {
+			errs = errors.Join(errs, fmt.Errorf("start the bridge: %w", err))
+		}
+	}
+	if !started {
 		return errors.New("start the bridge: it runs already")
 	}
-	if w.bridge.endedByItself() {
-		return fmt.Errorf("start the bridge: %w by itself before, with %v; %s", ErrEnded, w.bridge.cmd.ProcessState, w.bridge.lastWords())
+	return errs
+}
+
+// startReplica starts a process; the caller holds mu.
+func (w *World) startReplica(r *replica) error {
+	if r.bridge.endedByItself() {
+		return fmt.Errorf("%w by itself before, with %v; %s", ErrEnded, r.bridge.cmd.ProcessState, r.bridge.lastWords())
 	}
 	log, err := os.Create(filepath.Join(w.dir, fmt.Sprintf("bridge-%03d.log", len(w.runs)+1)))
 	if err != nil {
-		return fmt.Errorf("start the bridge: %w", err)
+		return err
 	}
 	defer func() { _ = log.Close() }() // the child has a copy
-	b := &Bridge{cmd: exec.Command(w.binary, "run", "--config", w.config), log: log.Name(), server: w.server, ended: make(chan struct{})}
+	b := &Bridge{cmd: exec.Command(w.binary, "run", "--config", r.config), log: log.Name(), server: r.server, ended: make(chan struct{})}
 	b.cmd.Stderr = log
-	b.cmd.Env = append(os.Environ(), w.env...)
+	b.cmd.Env = os.Environ()
+	if w.clock != "" {
+		b.cmd.Env = append(b.cmd.Env, clockVariable+"="+r.clockOf(w.clock))
+	}
 	b.cmd.SysProcAttr = childAttr()
 	if err := b.start(); err != nil {
-		return fmt.Errorf("start the bridge: %w", err)
+		return err
 	}
-	w.bridge = b
+	r.bridge = b
 	w.runs = append(w.runs, b.log)
 	return nil
 }
@@ -72,16 +90,22 @@ func (b *Bridge) start() error {
 	return <-started
 }
 
-// Bridge returns the process that was started last, nil before the first.
+// Bridge returns the process that was started last, of replicas that of the one that leads, or did when that was looked at last; nil before the first.
 func (w *World) Bridge() *Bridge {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.bridge
+	return w.replicas[w.leads].bridge
 }
 
-// KillBridge ends the bridge with SIGKILL and waits for its end. One that does not run is no error.
-func (w *World) KillBridge() error {
-	b := w.Bridge()
+// KillBridge ends the bridge, with all replicas, with SIGKILL and waits for its end. One that does not run is no error.
+func (w *World) KillBridge() (errs error) {
+	for _, b := range w.processes() {
+		errs = errors.Join(errs, b.kill())
+	}
+	return errs
+}
+
+func (b *Bridge) kill() error {
 	if err := b.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
@@ -91,16 +115,23 @@ func (w *World) KillBridge() error {
 	return nil
 }
 
-// StopBridge ends the bridge with SIGTERM, as an operator does. It is an error if it does not end with code 0 before ctx ends.
-func (w *World) StopBridge(ctx context.Context) error {
-	b := w.Bridge()
+// StopBridge ends the bridge with SIGTERM, as an operator does, and its replicas one after the other. It is an error if one does not end with code 0 before ctx ends.
+func (w *World) StopBridge(ctx context.Context) (errs error) {
+	for _, b := range w.processes() {
+		errs = errors.Join(errs, b.stop(ctx))
+	}
+	return errs
+}
+
+// stop ends a process with SIGTERM. It is an error if that does not end with code 0 before ctx ends.
+func (b *Bridge) stop(ctx context.Context) error {
 	if err := b.awaitServing(ctx); err != nil {
 		return err
 	}
 	if err := b.signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	code, err := w.AwaitExit(ctx)
+	code, err := b.awaitExit(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: it was asked to stop: %w; %s", ErrUnsettled, err, b.lastWords())
 	}
@@ -127,7 +158,10 @@ func (b *Bridge) awaitServing(ctx context.Context) error {
 
 // AwaitExit waits until the bridge has ended, and returns its code: -1 if a signal ended it, or none was ever started.
 func (w *World) AwaitExit(ctx context.Context) (code int, err error) {
-	b := w.Bridge()
+	return w.Bridge().awaitExit(ctx)
+}
+
+func (b *Bridge) awaitExit(ctx context.Context) (code int, err error) {
 	if b == nil {
 		return -1, nil
 	}
@@ -139,10 +173,10 @@ func (w *World) AwaitExit(ctx context.Context) (code int, err error) {
 	}
 }
 
-// setAside stops the process of the bridge as a machine does that goes to sleep, and makes room for another one: the caller starts it, and
+// setAside stops the process of the only bridge as a machine does that goes to sleep, and makes room for another one: the caller starts it, and
 // wakes the first. It must not own anything that the other one needs.
 func (w *World) setAside(ctx context.Context) (*Bridge, error) {
-	b := w.Bridge()
+	b, r := w.Bridge(), w.replicas[0]
 	if err := b.awaitServing(ctx); err != nil {
 		return nil, err
 	}
@@ -151,10 +185,10 @@ func (w *World) setAside(ctx context.Context) (*Bridge, error) {
 	}
 	b.mayEnd.Store(true)
 	w.mu.Lock()
-	w.bridge = nil
+	r.bridge = nil
 	w.aside = append(w.aside, b)
 	w.mu.Unlock()
-	return b, w.configure(ctx) // with another port
+	return b, w.configure(r) // with another port
 }
 
 // wake lets a process that was set aside go on, which has to end then.
@@ -174,11 +208,7 @@ func (b *Bridge) wake(ctx context.Context) error {
 // killAside ends what was set aside.
 func (w *World) killAside() (errs error) {
 	for _, b := range w.aside {
-		if err := b.signal(syscall.SIGKILL); err != nil {
-			errs = errors.Join(errs, err)
-			continue
-		}
-		<-b.ended
+		errs = errors.Join(errs, b.kill())
 	}
 	return errs
 }

@@ -15,7 +15,7 @@ import (
 func newProgram(t *testing.T, script string) *World {
 	t.Helper()
 	dir := t.TempDir()
-	w := &World{dir: dir, binary: filepath.Join(dir, "bridge"), server: "127.0.0.1:1"}
+	w := &World{dir: dir, binary: filepath.Join(dir, "bridge"), replicas: []*replica{{server: "127.0.0.1:1"}}}
 	must(t, os.WriteFile(w.binary, []byte("#!/bin/sh\n"+script+"\n"), 0o700))
 	must(t, w.StartBridge())
 	t.Cleanup(func() { must(t, w.KillBridge()) })

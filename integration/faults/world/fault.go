@@ -28,6 +28,8 @@ type Fault struct {
 	FUSE bool
 	// Checkpoint, if not empty, is the kind of checkpoint that it needs.
 	Checkpoint string
+	// Alone and Together say that it needs a bridge that is alone, or one with replicas.
+	Alone, Together bool
 	// CRD says that it needs custom resources.
 	CRD bool
 	// Clock says that it needs a bridge whose clock can be moved.
@@ -37,6 +39,8 @@ type Fault struct {
 	run func(context.Context, *injection) error
 	// pair are the two that this one is, instead of run; nil of all others.
 	pair []Fault
+	// joined says that it is one of two.
+	joined bool
 }
 
 // Part is a set of parts of the world.
@@ -61,6 +65,12 @@ func (f Fault) Available() error {
 	}
 	if f.Checkpoint != "" && f.Checkpoint != f.w.cfg.Checkpoint {
 		return fmt.Errorf("the world has no checkpoint of the kind %q", f.Checkpoint)
+	}
+	if f.Alone && f.w.cfg.Replicas > 0 {
+		return errors.New("the world has replicas")
+	}
+	if f.Together && f.w.cfg.Replicas == 0 {
+		return errors.New("the world has no replicas")
 	}
 	if f.Clock && f.w.cfg.ClockBinary == "" {
 		return errors.New("the world was not asked for a bridge whose clock can be moved")
@@ -90,8 +100,10 @@ func (f Fault) Inject(ctx context.Context, random *rand.Rand) (injected []string
 
 // running returns why the bridge does not run although it has to.
 func (f Fault) running(when string) error {
-	if b := f.w.Bridge(); !b.Running() {
-		return fmt.Errorf("inject %q: %w: it does not run %s the fault; %s", f.Name, ErrEnded, when, b.lastWords())
+	for _, r := range f.w.replicas {
+		if b := f.w.process(r); !b.Running() {
+			return fmt.Errorf("inject %q: %w: it does not run %s the fault; %s", f.Name, ErrEnded, when, b.lastWords())
+		}
 	}
 	return nil
 }
@@ -123,6 +135,14 @@ func (w *World) mend(parts Part) {
 		w.api.cutInFrames(0)
 		w.api.expire(0, 0)
 	}
+	for _, r := range w.replicas {
+		if r.api != nil && parts&API != 0 {
+			r.api.open()
+		}
+		if parts&Broker != 0 {
+			openAll(r.brokers)
+		}
+	}
 	if parts&Disk != 0 {
 		w.disk.set(nil)
 	}
@@ -136,7 +156,7 @@ func (f Fault) Fits(g Fault) bool { return f.Parts&g.Parts == 0 }
 func (f Fault) With(g Fault) Fault {
 	both := Fault{
 		Name: f.Name + " + " + g.Name, Weight: min(f.Weight, g.Weight), Cost: f.Cost + g.Cost, Loses: f.Loses, Parts: f.Parts | g.Parts,
-		FUSE: f.FUSE || g.FUSE, Checkpoint: max(f.Checkpoint, g.Checkpoint), CRD: f.CRD || g.CRD, Clock: f.Clock || g.Clock, w: f.w,
+		FUSE: f.FUSE || g.FUSE, Alone: f.Alone || g.Alone, Together: f.Together || g.Together, Checkpoint: max(f.Checkpoint, g.Checkpoint), CRD: f.CRD || g.CRD, Clock: f.Clock || g.Clock, w: f.w,
 	}
 	if f.Loses == Note {
 		both.Loses = g.Loses
@@ -153,6 +173,7 @@ func (f Fault) injectPair(ctx context.Context, i *injection) (injected []string,
 	var work sync.WaitGroup
 	done, errs := make([][]string, 2), make([]error, 2)
 	for n, one := range f.pair {
+		one.joined = true
 		random := rand.New(rand.NewPCG(i.random.Uint64(), i.random.Uint64()))
 		work.Go(func() { done[n], errs[n] = one.inject(ctx, random) })
 	}
@@ -168,10 +189,12 @@ func (f Fault) injectPair(ctx context.Context, i *injection) (injected []string,
 	}
 }
 
-// FaultNames returns the names of all faults of worlds with a kind of broker.
-func FaultNames(broker string) (names []string) {
+// FaultNames returns the names of all faults of worlds with a kind of broker, of those with replicas, those without, or both.
+func FaultNames(broker string, alone, together bool) (names []string) {
 	for _, f := range (&World{cfg: Config{Broker: broker}}).Faults() {
-		names = append(names, f.Name)
+		if (alone || !f.Alone) && (together || !f.Together) {
+			names = append(names, f.Name)
+		}
 	}
 	return names
 }
@@ -190,11 +213,14 @@ func (w *World) brokerFaults() []Fault {
 // Faults returns all faults of this world. They may be copied.
 func (w *World) Faults() []Fault {
 	var all []Fault
-	for _, some := range [][]Fault{killFaults(), commitFaults(), w.brokerFaults(), apiFaults(), clusterFaults(), diskFaults(), clockFaults()} {
+	for _, some := range [][]Fault{killFaults(), commitFaults(), w.brokerFaults(), apiFaults(), clusterFaults(), diskFaults(), clockFaults(), leaderFaults(), takeoverFaults()} {
 		all = append(all, some...)
 	}
 	for n := range all {
 		all[n].w = w
+		if all[n].Checkpoint == CheckpointFile {
+			all[n].Alone = true
+		}
 		if all[n].Loses == "" {
 			all[n].Loses = Note
 		}

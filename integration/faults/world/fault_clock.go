@@ -29,13 +29,15 @@ const clockVariable = "KUBE_EVENTBRIDGE_CLOCK"
 
 // jump replaces the bridge by one that is the same but for the standard library's clock, lets that jump by hours, and brings the ordinary one back.
 func jump(ctx context.Context, i *injection) (err error) {
-	file := filepath.Join(i.dir, "clock")
-	if err := os.WriteFile(file, []byte("0"), 0o600); err != nil {
-		return err
+	files := filepath.Join(i.dir, "clock")
+	for _, r := range i.replicas {
+		if err := os.WriteFile(r.clockOf(files), []byte("0"), 0o600); err != nil {
+			return err
+		}
 	}
-	ordinary := i.swap(i.cfg.ClockBinary, clockVariable+"="+file)
+	ordinary := i.swap(i.cfg.ClockBinary, files)
 	defer func() {
-		i.swap(ordinary)
+		i.swap(ordinary, "")
 		err = errors.Join(err, i.restartBridge())
 	}()
 	if err := i.restartBridge(); err != nil {
@@ -46,17 +48,11 @@ func jump(ctx context.Context, i *injection) (err error) {
 	}
 	var seconds []string
 	for range 2 + i.random.IntN(3) {
-		by := strconv.FormatInt(i.random.Int64N(96*3600)-48*3600, 10)
-		if err := replaceFile(file, by); err != nil {
+		by, err := i.jumpEach(ctx, files)
+		if err != nil {
 			return err
 		}
-		seconds = append(seconds, by)
-		if err := pause.For(ctx, i.between(500*time.Millisecond, 2*time.Second)); err != nil {
-			return err
-		}
-		if err := i.checkClock(ctx, by); err != nil {
-			return err
-		}
+		seconds = append(seconds, by...)
 	}
 	if err := i.awaitPublished(ctx); err != nil {
 		return err
@@ -65,9 +61,32 @@ func jump(ctx context.Context, i *injection) (err error) {
 	return nil
 }
 
-// checkClock waits until the time that the bridge says it is differs from ours by what its clock was set to, give or take a minute. A bridge that never answers is not one with a wrong
+// jumpEach sets the clock of each replica, and waits until that is so.
+func (i *injection) jumpEach(ctx context.Context, files string) (seconds []string, err error) {
+	for _, r := range i.replicas {
+		by := strconv.FormatInt(i.random.Int64N(96*3600)-48*3600, 10)
+		if err := replaceFile(r.clockOf(files), by); err != nil {
+			return nil, err
+		}
+		seconds = append(seconds, by)
+	}
+	if err := pause.For(ctx, i.between(500*time.Millisecond, 2*time.Second)); err != nil {
+		return nil, err
+	}
+	for n, b := range i.processes() {
+		if err := i.checkClock(ctx, b, seconds[n]); err != nil {
+			return nil, err
+		}
+	}
+	return seconds, nil
+}
+
+// clockOf is the file with the clock of a replica.
+func (r *replica) clockOf(files string) string { return fmt.Sprintf("%s-%d", files, r.number) }
+
+// checkClock waits until the time that a bridge says it is differs from ours by what its clock was set to, give or take a minute. A bridge that never answers is not one with a wrong
 // clock: the error is [ErrUnsettled] then.
-func (i *injection) checkClock(ctx context.Context, by string) error {
+func (i *injection) checkClock(ctx context.Context, b *Bridge, by string) error {
 	seconds, err := strconv.ParseInt(by, 10, 64)
 	if err != nil {
 		return err
@@ -75,12 +94,12 @@ func (i *injection) checkClock(ctx context.Context, by string) error {
 	var unanswered error
 	err = poll(ctx, patience, "the bridge's clock to jump by "+by+" s", func() bool {
 		var now time.Time
-		now, unanswered = i.Bridge().now(ctx)
+		now, unanswered = b.now(ctx)
 		off := time.Until(now) - time.Duration(seconds)*time.Second
 		return unanswered == nil && off.Abs() < time.Minute
 	})
 	if unanswered != nil && err != nil && ctx.Err() == nil {
-		return fmt.Errorf("%w: %w: %w; %s", ErrUnsettled, err, unanswered, i.Bridge().lastWords())
+		return fmt.Errorf("%w: %w: %w; %s", ErrUnsettled, err, unanswered, b.lastWords())
 	}
 	return err
 }
@@ -129,11 +148,11 @@ func replaceFile(path, text string) error {
 	return os.Rename(path+".new", path)
 }
 
-// swap says what the next start of the bridge runs, and returns what it ran so far.
-func (w *World) swap(binary string, env ...string) (before string) {
+// swap says what the next start of the bridge runs, and where it finds its clock, and returns what it ran so far.
+func (w *World) swap(binary, clock string) (before string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before, w.binary, w.env = w.binary, binary, env
+	before, w.binary, w.clock = w.binary, binary, clock
 	return before
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	coordination "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -221,7 +222,7 @@ func revoke(ctx context.Context, i *injection) error {
 	return missed
 }
 
-// grant lets the bridge read everything.
+// grant lets the bridge read everything, and have a Lease.
 func (w *World) grant(ctx context.Context) error {
 	k, err := kubernetes.NewForConfig(w.admin)
 	if err != nil {
@@ -229,7 +230,10 @@ func (w *World) grant(ctx context.Context) error {
 	}
 	_, err = k.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: bridgeUser},
-		Rules:      []rbacv1.PolicyRule{{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"*"}, Resources: []string{"*"}}},
+		Rules: []rbacv1.PolicyRule{
+			{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
+			{Verbs: []string{"create", "update"}, APIGroups: []string{coordination.GroupName}, Resources: []string{"leases"}},
+		},
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("give permissions: %w", err)

@@ -30,8 +30,8 @@ func kafkaFaults(b *kafkaBackend) []Fault {
 		{Name: "log deleted while the bridge is away", Parts: Process | Broker, Weight: 2, Cost: 20 * time.Second, Loses: LogDeleted, run: b.deleteAway},
 		{Name: "old records deleted", Parts: Broker, Weight: 4, Cost: 10 * time.Second, run: b.deleteOld},
 		{Name: "killed, and what it had sent arrives late", Parts: Process | Broker, Cost: 15 * time.Second, run: b.deliverLate},
-		{Name: "stopped, replaced and woken", Parts: Process | Broker, Checkpoint: CheckpointKafka, Cost: 20 * time.Second, run: b.wakeReplaced},
-		{Name: "killed around a commit to the brokers", Parts: Process | Broker, Checkpoint: CheckpointKafka, Cost: 5 * time.Second, run: b.killAtCommit},
+		{Name: "stopped, replaced and woken", Parts: Process | Broker, Alone: true, Checkpoint: CheckpointKafka, Cost: 20 * time.Second, run: b.wakeReplaced},
+		{Name: "killed around a commit to the brokers", Parts: Process | Broker, Checkpoint: CheckpointKafka, Cost: 5 * time.Second, run: killAtCommit},
 	}
 }
 
@@ -148,7 +148,7 @@ func (b *kafkaBackend) deleteLive(ctx context.Context, i *injection) error {
 	}
 	err = poll(ctx, seen, "the bridge to make a new log", func() bool {
 		now, err := b.incarnation(ctx)
-		return err == nil && now != old || !i.Bridge().Running()
+		return err == nil && now != old || !i.Bridge().Running() && i.cfg.Replicas == 0
 	})
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("%w: %w; %s", ErrUnsettled, err, i.Bridge().lastWords())
@@ -188,8 +188,9 @@ func (b *kafkaBackend) deleteAway(ctx context.Context, i *injection) error {
 // awaitReplacement waits until a bridge that follows another one is ready, which it has to become.
 func (i *injection) awaitReplacement(ctx context.Context) error {
 	err := poll(ctx, seen, "the next bridge to be ready", func() bool {
+		leads := i.follow(ctx)
 		ready, _ := i.Bridge().Ready(ctx)
-		return ready || !i.Bridge().Running()
+		return leads && ready || !i.Bridge().Running() && i.cfg.Replicas == 0
 	})
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("%w: %w; %s", ErrUnsettled, err, i.Bridge().lastWords())
@@ -223,7 +224,7 @@ func (b *kafkaBackend) deliverLate(ctx context.Context, i *injection) error {
 	if err := i.await(ctx, fmt.Sprintf("%d requests", want), func() bool { return b.proxies.keptNow() >= want }); err != nil {
 		return i.revive(err)
 	}
-	if err := i.KillBridge(); err != nil {
+	if err := i.killLeader(ctx); err != nil {
 		return err
 	}
 	b.proxies.keep(false)
@@ -264,13 +265,13 @@ func (b *kafkaBackend) wakeReplaced(ctx context.Context, i *injection) error {
 	return nil
 }
 
-// killAtCommit kills the bridge when it has just handed a commit to the brokers.
-func (b *kafkaBackend) killAtCommit(ctx context.Context, i *injection) error {
-	before := b.proxies.lastCommit()
-	if err := i.await(ctx, "a commit", func() bool { return b.proxies.lastCommit().After(before) }); err != nil {
+// killAtCommit kills the bridge when the brokers have just acknowledged a commit.
+func killAtCommit(ctx context.Context, i *injection) error {
+	before := i.committed()
+	if err := i.await(ctx, "a commit", func() bool { return i.committed().After(before) }); err != nil {
 		return err
 	}
-	if err := i.KillBridge(); err != nil {
+	if err := i.killLeader(ctx); err != nil {
 		return err
 	}
 	i.note(ctx, "killed some moments after a commit")

@@ -34,7 +34,7 @@ func killAnytime(ctx context.Context, i *injection) error {
 		return err
 	}
 	i.note(ctx, "killed after %s", d)
-	if err := i.KillBridge(); err != nil {
+	if err := i.killLeader(ctx); err != nil {
 		return err
 	}
 	if err := pause.For(ctx, i.between(0, 500*time.Millisecond)); err != nil {
@@ -57,7 +57,7 @@ func killUnanswered(ctx context.Context, i *injection) error {
 	if err := i.holdAnswers(ctx); err != nil {
 		return i.revive(err)
 	}
-	if err := i.KillBridge(); err != nil {
+	if err := i.killLeader(ctx); err != nil {
 		return err
 	}
 	i.note(ctx, "killed with %d things in the log of whose acknowledgement it did not know", i.wire.forget())
@@ -82,7 +82,7 @@ func killUncommitted(ctx context.Context, i *injection) error {
 	if err := pause.For(ctx, i.between(0, 100*time.Millisecond)); err != nil {
 		return err
 	}
-	if err := i.KillBridge(); err != nil {
+	if err := i.killLeader(ctx); err != nil {
 		return err
 	}
 	s, _ := i.wire.now()
@@ -95,8 +95,8 @@ func killUncommitted(ctx context.Context, i *injection) error {
 
 // committed is when the checkpoint was written at last.
 func (w *World) committed() time.Time {
-	if b, is := w.broker.(*kafkaBackend); is && w.cfg.Checkpoint == CheckpointKafka {
-		return b.proxies.lastCommit()
+	if w.cfg.Checkpoint != CheckpointFile {
+		return w.broker.committed()
 	}
 	info, err := os.Stat(w.checkpointFile())
 	if err != nil {
@@ -125,8 +125,8 @@ func killFirstList(ctx context.Context, i *injection) error {
 }
 
 func (w *World) removeCheckpoint(ctx context.Context) error {
-	if b, is := w.broker.(*kafkaBackend); is && w.cfg.Checkpoint == CheckpointKafka {
-		return b.deleteTopic(ctx, topicCheckpoint)
+	if w.cfg.Checkpoint != CheckpointFile {
+		return w.broker.removeCheckpoint(ctx)
 	}
 	return os.Remove(w.checkpointFile())
 }
@@ -159,7 +159,7 @@ func (i *injection) killOnPage(ctx context.Context, provoke func() error) error 
 	if err := pause.For(ctx, i.between(0, 200*time.Millisecond)); err != nil {
 		return err
 	}
-	if err := i.KillBridge(); err != nil {
+	if err := i.killLeader(ctx); err != nil {
 		return err
 	}
 	i.note(ctx, "killed while it waited for a later page of a list")
@@ -171,6 +171,7 @@ func killDraining(ctx context.Context, i *injection) error {
 	if err := i.holdAnswers(ctx); err != nil {
 		return i.revive(err)
 	}
+	i.follow(ctx)
 	b := i.Bridge()
 	if err := errors.Join(b.awaitServing(ctx), b.signal(syscall.SIGTERM)); err != nil {
 		return err
@@ -187,7 +188,7 @@ func killDraining(ctx context.Context, i *injection) error {
 	if !b.Running() {
 		return i.revive(fmt.Errorf("%w: it did not wait for the broker", ErrMissed))
 	}
-	if err := i.KillBridge(); err != nil {
+	if err := b.kill(); err != nil {
 		return err
 	}
 	i.note(ctx, "killed while draining, with %d things in the log of whose acknowledgement it did not know", i.wire.forget())
@@ -197,7 +198,8 @@ func killDraining(ctx context.Context, i *injection) error {
 func stopGracefully(ctx context.Context, i *injection) error {
 	stopping, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
-	if err := i.StopBridge(stopping); err != nil {
+	i.follow(ctx)
+	if err := i.Bridge().stop(stopping); err != nil {
 		return err
 	}
 	i.note(ctx, "stopped with SIGTERM, code 0")

@@ -22,6 +22,7 @@ func natsFaults(b *natsBackend) []Fault {
 		{Name: "broker restarted from an older copy of its store", Parts: Broker, Weight: 5, Cost: 15 * time.Second, Loses: LogRewound, run: b.rewindLog},
 		{Name: "log deleted while the bridge runs", Parts: Broker, Weight: 2, Cost: 10 * time.Second, Loses: LogDeleted, run: deleteLog},
 		{Name: "broker acknowledges later than the bridge waits", Parts: Broker, Weight: 5, Cost: 15 * time.Second, run: answerLate(ackTimeout)},
+		{Name: "killed around a commit to the brokers", Parts: Process | Broker, Checkpoint: CheckpointNATS, Cost: 5 * time.Second, run: killAtCommit},
 		{Name: "broker stores and loses the answer", Parts: Broker, Cost: 10 * time.Second, run: loseAnswers(ackTimeout)},
 	}
 }

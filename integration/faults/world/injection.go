@@ -49,8 +49,9 @@ func (i *injection) await(ctx context.Context, what string, ok func() bool) erro
 // awaitReady waits until the bridge has seen its first lists through.
 func (i *injection) awaitReady(ctx context.Context) error {
 	return i.await(ctx, "the bridge to be ready", func() bool {
+		leads := i.follow(ctx)
 		ready, _ := i.Bridge().Ready(ctx)
-		return ready
+		return leads && ready
 	})
 }
 

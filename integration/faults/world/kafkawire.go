@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -21,6 +22,7 @@ type kafkaWire struct {
 
 	mu      sync.Mutex // guards what follows
 	proxies []*kafkaProxy
+	ways    map[int][]*way // by replica
 	conns   map[*kafkaConn]struct{}
 	mode    mode
 	held    []heldFrame
@@ -33,10 +35,12 @@ type kafkaWire struct {
 	done      bool
 }
 
-// kafkaProxy is the part of the wire before one broker.
+// kafkaProxy is the part of the wire before one broker, for one replica.
 type kafkaProxy struct {
-	listener net.Listener
-	to       string
+	broker, replica int
+	listener        net.Listener
+	to              string
+	reached         string // where the replica does
 	// silent, if not nil, is closed when the broker speaks again.
 	silent chan struct{}
 }
@@ -66,34 +70,58 @@ type keptRequest struct {
 }
 
 func newKafkaWire(topic, checkpoint string) *kafkaWire {
-	return &kafkaWire{topic: topic, checkpoint: checkpoint, conns: map[*kafkaConn]struct{}{}}
+	return &kafkaWire{topic: topic, checkpoint: checkpoint, conns: map[*kafkaConn]struct{}{}, ways: map[int][]*way{}}
 }
 
-// advertise puts a proxy before a broker, or moves the one that it has, and returns its address.
-func (w *kafkaWire) advertise(broker int, address string) (string, error) {
+// advertise returns what puts a proxy before a broker for a replica, and a way before that if it is to have one, or moves the proxy that it has, and says where the replica
+// reaches it.
+func (w *kafkaWire) advertise(replica int, own bool) func(broker int, address string) (string, error) {
+	return func(broker int, address string) (string, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, p := range w.proxies {
+			if p.broker == broker && p.replica == replica {
+				p.to = address
+				return p.reached, nil
+			}
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", fmt.Errorf("listen for a broker's proxy: %w", err)
+		}
+		p := &kafkaProxy{broker: broker, replica: replica, listener: l, to: address, reached: l.Addr().String()}
+		w.proxies = append(w.proxies, p)
+		w.work.Go(func() { w.accept(p) })
+		if own {
+			before, err := newWay(p.reached)
+			if err != nil {
+				return "", err
+			}
+			w.ways[replica], p.reached = append(w.ways[replica], before), before.address()
+		}
+		return p.reached, nil
+	}
+}
+
+// waysOf are those of a replica, which the caller closes.
+func (w *kafkaWire) waysOf(replica int) []*way {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if broker < len(w.proxies) {
-		w.proxies[broker].to = address
-		return w.proxies[broker].listener.Addr().String(), nil
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("listen for a broker's proxy: %w", err)
-	}
-	p := &kafkaProxy{listener: l, to: address}
-	w.proxies = append(w.proxies, p)
-	w.work.Go(func() { w.accept(p) })
-	return l.Addr().String(), nil
+	ways := w.ways[replica]
+	delete(w.ways, replica)
+	return ways
 }
 
 func (w *kafkaWire) close() error {
 	w.heal()
 	w.mu.Lock()
 	w.done = true
-	proxies := slices.Clone(w.proxies)
+	proxies, ways := slices.Clone(w.proxies), slices.Concat(slices.Collect(maps.Values(w.ways))...)
 	w.mu.Unlock()
 	var errs []error
+	for _, of := range ways { // that nobody has asked for
+		errs = append(errs, of.close())
+	}
 	for _, p := range proxies {
 		errs = append(errs, p.listener.Close())
 	}
@@ -309,8 +337,10 @@ func (w *kafkaWire) heal() {
 func (w *kafkaWire) silence(broker int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p := w.proxies[broker]; p.silent == nil {
-		p.silent = make(chan struct{})
+	for _, p := range w.proxies {
+		if p.broker == broker && p.silent == nil {
+			p.silent = make(chan struct{})
+		}
 	}
 }
 

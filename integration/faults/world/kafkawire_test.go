@@ -122,7 +122,7 @@ func wired(t *testing.T) (*fakeBroker, *kafkaWire, net.Conn) {
 	t.Helper()
 	b := newFakeBroker(t)
 	w := newKafkaWire("log", "state")
-	address, err := w.advertise(0, b.listener.Addr().String())
+	address, err := w.advertise(1, false)(0, b.listener.Addr().String())
 	must(t, err)
 	t.Cleanup(func() { must(t, w.close()) })
 	c, err := net.Dial("tcp", address)
@@ -243,9 +243,9 @@ func TestKafkaWire_a_silent_broker_keeps_its_connections(t *testing.T) {
 }
 
 func TestKafkaFaults_have_names_of_their_own(t *testing.T) {
-	names := FaultNames(Kafka)
+	names := FaultNames(Kafka, true, true)
 	slices.Sort(names)
-	if n := len(slices.Compact(slices.Clone(names))); n != len(names) || len(names) < len(FaultNames(NATS)) {
+	if n := len(slices.Compact(slices.Clone(names))); n != len(names) || len(names) < len(FaultNames(NATS, true, true)) {
 		t.Errorf("%d names, %d different", len(names), n)
 	}
 }

@@ -89,7 +89,7 @@ const quiet = time.Second
 // second. That it has read everything cannot be seen from outside: also, if given, is asked last, and what it says instead is in the error.
 // It is an error if that does not come within the time, see [ErrUnsettled], or the bridge ends, see [ErrEnded].
 func (w *World) WaitSettled(ctx context.Context, within time.Duration, also ...func() (ok bool, instead string)) error {
-	if w.Bridge() == nil {
+	if len(w.processes()) == 0 {
 		return errors.New("no bridge was started that could settle")
 	}
 	whole := ctx
@@ -100,6 +100,11 @@ func (w *World) WaitSettled(ctx context.Context, within time.Duration, also ...f
 	var last uint64
 	since := time.Now()
 	for {
+		for _, b := range w.processes() {
+			if !b.Running() {
+				return fmt.Errorf("%w with %v instead of settling; %s", ErrEnded, b.cmd.ProcessState, b.lastWords())
+			}
+		}
 		end, _ := w.broker.end()
 		instead := w.unsettled(ctx)
 		if instead != "" || end != last {
@@ -116,8 +121,6 @@ func (w *World) WaitSettled(ctx context.Context, within time.Duration, also ...f
 		}
 		select {
 		case <-tick.C:
-		case <-w.Bridge().ended:
-			return fmt.Errorf("%w with %v instead of settling; %s", ErrEnded, w.Bridge().cmd.ProcessState, w.Bridge().lastWords())
 		case <-ctx.Done():
 			if whole.Err() != nil {
 				return fmt.Errorf("wait for the bridge to settle: %w", context.Cause(whole))
@@ -129,7 +132,15 @@ func (w *World) WaitSettled(ctx context.Context, within time.Duration, also ...f
 
 // unsettled says what the bridge still waits for, nothing if it has settled.
 func (w *World) unsettled(ctx context.Context) string {
+	if !w.follow(ctx) {
+		return "nobody leads"
+	}
 	b := w.Bridge()
+	for _, other := range w.processes() {
+		if ready, said := other.Ready(ctx); other != b && !ready {
+			return "one that stands by is not ready: " + strings.TrimSpace(said)
+		}
+	}
 	if ready, said := b.Ready(ctx); !ready {
 		return "it is not ready: " + strings.TrimSpace(said)
 	}

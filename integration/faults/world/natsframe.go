@@ -60,3 +60,8 @@ func isAnswer(frame []byte) bool {
 	return ok && bytes.HasPrefix(line, []byte("MSG ")) &&
 		(bytes.HasPrefix(payload, []byte(`{"stream":`)) || bytes.HasPrefix(payload, []byte(`{"error":`)))
 }
+
+// isCommit says whether a server's frame is the answer to something published to a key-value bucket.
+func isCommit(frame []byte) bool {
+	return isAnswer(frame) && bytes.Contains(frame, []byte(`"stream":"KV_`))
+}

@@ -25,6 +25,8 @@ type natsProxy struct {
 	held  []heldAnswer
 	stats wireStats
 	done  bool
+	// committed is when a commit of the checkpoint was answered at last.
+	committed time.Time
 }
 
 // heldAnswer is one that waits in the proxy.
@@ -124,7 +126,11 @@ func (p *natsProxy) toServer(c *natsConn, frame []byte) error {
 }
 
 func (p *natsProxy) toClient(c *natsConn, frame []byte) error {
-	if isAnswer(frame) && p.kept(c, frame) {
+	if isCommit(frame) {
+		p.mu.Lock()
+		p.committed = time.Now()
+		p.mu.Unlock()
+	} else if isAnswer(frame) && p.kept(c, frame) {
 		return nil
 	}
 	return c.write(frame)
@@ -144,6 +150,13 @@ func (p *natsProxy) kept(c *natsConn, frame []byte) bool {
 		return false
 	}
 	return true
+}
+
+// lastCommit is when a commit of the checkpoint was answered at last.
+func (p *natsProxy) lastCommit() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.committed
 }
 
 func (p *natsProxy) set(m mode) {

@@ -31,8 +31,10 @@ func newPeak(ctx context.Context, w *World) *peak {
 	p := &peak{stop: stop}
 	p.stopped.Go(func() {
 		for pause.For(ctx, sampleEvery) == nil {
-			if b := w.Bridge(); b.Running() {
-				p.add(b.sample(ctx))
+			for _, b := range w.processes() {
+				if b.Running() {
+					p.add(b.sample(ctx))
+				}
 			}
 		}
 	})

@@ -16,9 +16,13 @@ const stopping = time.Minute
 // Texts stops the bridge, which must run, and returns all that it has written besides the log, by name: the metrics that it serves, its
 // checkpoint, and what each run of it has printed.
 func (w *World) Texts(ctx context.Context) (map[string][]byte, error) {
-	metrics, err := w.Bridge().lastMetrics(ctx)
-	if err != nil {
-		return nil, err
+	texts := map[string][]byte{}
+	for n, b := range w.processes() {
+		metrics, err := b.lastMetrics(ctx)
+		if err != nil {
+			return nil, err
+		}
+		texts[fmt.Sprintf("metrics of replica %d", n+1)] = []byte(metrics)
 	}
 	bounded, cancel := context.WithTimeout(ctx, stopping)
 	defer cancel()
@@ -29,14 +33,13 @@ func (w *World) Texts(ctx context.Context) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	texts := map[string][]byte{"metrics": []byte(metrics)}
 	for _, name := range append(files, w.StderrFiles()...) {
 		if texts[filepath.Base(name)], err = os.ReadFile(name); err != nil {
 			return nil, fmt.Errorf("read what the bridge wrote: %w", err)
 		}
 	}
-	if b, is := w.broker.(*kafkaBackend); is {
-		if texts[topicCheckpoint], err = b.checkpointText(ctx); err != nil {
+	if w.cfg.Checkpoint != CheckpointFile {
+		if texts["checkpoint"], err = w.broker.checkpointText(ctx); err != nil {
 			return nil, fmt.Errorf("read the checkpoint: %w", err)
 		}
 	}

@@ -52,9 +52,11 @@ type Config struct {
 	Settings string
 	// CRDs are installed before the bridge starts. The faults of custom resources take the first one, and delete all its objects with it.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
-	// Broker is NATS, which "" stands for, or Kafka, and Checkpoint where the bridge keeps its state: CheckpointFile, which "" stands for, or, on
-	// Kafka, CheckpointKafka.
+	// Broker is NATS, which "" stands for, or Kafka, and Checkpoint where the bridge keeps its state: CheckpointFile, CheckpointNATS or CheckpointKafka, of which
+	// the last two need that broker. Without one it is a file, or with replicas the broker's.
 	Broker, Checkpoint string
+	// Replicas is how many bridges run, of which one leads; of 0 there is one, which needs no Lease. They cannot have a file as their checkpoint.
+	Replicas int
 	// Dir is where everything is kept that a person may want to see afterwards; it must exist, and stays. If empty, it is a
 	// temporary directory that Close removes.
 	Dir string
@@ -85,18 +87,19 @@ type World struct {
 	broker  backend
 	wire    wire
 	disk    *disk
-	server  string // where the bridge serves metrics
-	config  string
-	peak    *peak
+	// replicas are made by Start.
+	replicas []*replica
+	peak     *peak
 
-	mu      sync.Mutex // guards what follows
-	bridge  *Bridge
-	binary  string
-	env     []string
-	runs    []string  // what each run of the bridge printed, by file
-	aside   []*Bridge // processes that were replaced and have not ended
-	events  []Event
-	removed []Removed
+	mu        sync.Mutex // guards what follows
+	leads     int        // the index of the replica that leads, as far as is known
+	binary    string
+	clock     string    // what the names of the files with the bridges' clocks begin with; empty where they are right
+	runs      []string  // what each run of the bridge printed, by file
+	aside     []*Bridge // processes that were replaced and have not ended
+	events    []Event
+	removed   []Removed
+	takeovers []Takeover
 }
 
 // Start starts everything but the bridge. On an error nothing is left running. The caller must call Close.
@@ -105,8 +108,12 @@ func Start(ctx context.Context, cfg Config) (*World, error) {
 	if w.cfg.Log == nil {
 		w.cfg.Log = io.Discard
 	}
-	w.cfg.Broker, w.cfg.Checkpoint = cmp.Or(w.cfg.Broker, NATS), cmp.Or(w.cfg.Checkpoint, CheckpointFile)
-	for _, step := range []func(context.Context) error{w.prepare, w.startKubernetes, w.startBroker, w.configure} {
+	w.cfg.Broker = cmp.Or(w.cfg.Broker, NATS)
+	if w.cfg.Replicas > 0 {
+		w.cfg.Checkpoint = cmp.Or(w.cfg.Checkpoint, w.cfg.Broker)
+	}
+	w.cfg.Checkpoint = cmp.Or(w.cfg.Checkpoint, CheckpointFile)
+	for _, step := range []func(context.Context) error{w.prepare, w.startKubernetes, w.startBroker, w.makeReplicas} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, w.Close())
 		}
@@ -160,7 +167,7 @@ func (w *World) startKubernetes(ctx context.Context) (err error) {
 
 func (w *World) startBroker(ctx context.Context) error {
 	if w.cfg.Broker == Kafka {
-		b, err := newKafkaBackend(ctx, filepath.Join(w.dir, "kafka"), w.cfg.Log)
+		b, err := newKafkaBackend(ctx, filepath.Join(w.dir, "kafka"), w.cfg.Replicas, w.cfg.Log)
 		if err != nil {
 			return err
 		}
@@ -175,38 +182,13 @@ func (w *World) startBroker(ctx context.Context) error {
 	return nil
 }
 
-// configure writes the bridge's kubeconfig and file.
-func (w *World) configure(context.Context) error {
-	kubeconfig, err := controlplane.WriteKubeconfig(w.api.config(), filepath.Join(w.dir, "kubeconfig"))
-	if err != nil {
-		return err
-	}
-	port, err := controlplane.FreePort()
-	if err != nil {
-		return err
-	}
-	w.server = fmt.Sprintf("127.0.0.1:%d", port)
-	w.config = filepath.Join(w.dir, "bridge.yaml")
-	return os.WriteFile(w.config, fmt.Appendf(nil, `
-cluster: %s
-kubernetes: {kubeconfig: %q}
-dataDir: %q
-server: {listen: %s}
-log: {format: json}
-pipelines:
-  - name: %s
-    resources: %s
-    sink: {%s}
-    checkpoint: {%s}
-%s
-`, Cluster, kubeconfig, filepath.Join(w.dir, "data"), w.server, Pipeline, w.cfg.Resources, w.broker.sink(), w.checkpoint(),
-		w.cfg.Settings), 0o600)
-}
-
 // checkpoint is what the bridge's file says of its checkpoint.
 func (w *World) checkpoint() string {
-	if w.cfg.Checkpoint == CheckpointKafka {
+	switch w.cfg.Checkpoint {
+	case CheckpointKafka:
 		return fmt.Sprintf("kafka: {topic: %s, replicas: %d}", topicCheckpoint, kafkaBrokers)
+	case CheckpointNATS:
+		return fmt.Sprintf("nats: {bucket: %s}", bucketCheckpoint)
 	}
 	return fmt.Sprintf("file: {path: %q}", filepath.Join(w.disk.seen, checkpointName))
 }
@@ -220,6 +202,9 @@ func Remove(dir string) error {
 func (w *World) Close() error {
 	errs := []error{w.KillBridge(), w.killAside()}
 	w.peak.close()
+	for _, r := range w.replicas {
+		errs = append(errs, r.close())
+	}
 	if w.api != nil {
 		errs = append(errs, w.api.close())
 	}
