@@ -20,6 +20,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // replica is one of several bridges, with ways of its own to the API server, and to the broker if that is a NATS server.
@@ -156,6 +157,18 @@ var changes = []change{
 			<-time.After(2 * time.Second)
 			leads.broker.cut(false)
 		}
+		return all, nil
+	}},
+	// Whoever is first makes another one, which may be the same.
+	{"without its Lease, which was deleted", func(r *rig, all []*replica, _ *replica) ([]*replica, *replica) {
+		must(r.t, r.kube.CoordinationV1().Leases("default").Delete(r.t.Context(), "kube-eventbridge", metav1.DeleteOptions{}))
+		return all, nil
+	}},
+	{"without its Lease, which a stranger has taken", func(r *rig, all []*replica, leads *replica) ([]*replica, *replica) {
+		stranger := []byte(`{"spec":{"holderIdentity":"a-stranger"}}`)
+		_, err := r.kube.CoordinationV1().Leases("default").Patch(r.t.Context(), "kube-eventbridge", types.MergePatchType, stranger, metav1.PatchOptions{})
+		must(r.t, err)
+		r.eventually("the leader to see that", func() bool { return !leads.leads() })
 		return all, nil
 	}},
 }

@@ -26,23 +26,43 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	faults      = 32
 	faultsKafka = 16
+	// faultsReplicas are injected with the second seed only.
+	faultsReplicas = 10
 )
 
 func TestBridge_keeps_its_promises_under_faults(t *testing.T) {
-	breakThings(t, world.NATS, faults, faults/2)
+	breakThings(t, Options{Faults: faults, PerRound: faults / 2}, true)
 }
 
 func TestBridge_keeps_its_promises_on_Kafka_under_faults(t *testing.T) {
+	needKafka(t)
+	breakThings(t, Options{Broker: world.Kafka, Faults: faultsKafka, PerRound: faultsKafka}, true)
+}
+
+func TestBridge_with_replicas_keeps_its_promises_under_faults(t *testing.T) {
+	t.Run("NATS", func(t *testing.T) {
+		t.Parallel()
+		breakThings(t, Options{Replicas: 2, Faults: faultsReplicas, PerRound: faultsReplicas}, false)
+	})
+	t.Run("Kafka", func(t *testing.T) {
+		t.Parallel()
+		needKafka(t)
+		breakThings(t, Options{Broker: world.Kafka, Replicas: 3, Faults: faultsReplicas, PerRound: faultsReplicas}, false)
+	})
+}
+
+func needKafka(t *testing.T) {
+	t.Helper()
 	if err := kafkabroker.Install(t.Context(), os.Stderr); err != nil {
 		if errors.Is(err, kafkabroker.ErrUnavailable) && os.Getenv("CI") == "" {
 			t.Skipf("NOT RUN: needs real Kafka: %v", err)
 		}
 		t.Fatal(err)
 	}
-	breakThings(t, world.Kafka, faultsKafka, faultsKafka)
 }
 
-func breakThings(t *testing.T, broker string, faults, perRound int) {
+// breakThings plays a campaign with the second seed, and with the first one too if it is to.
+func breakThings(t *testing.T, o Options, both bool) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("takes minutes")
@@ -62,17 +82,19 @@ func breakThings(t *testing.T, broker string, faults, perRound int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fresh := rand.Uint64() >> 1
+	o.Binary, o.ClockBinary, o.Longest = binary, clock, 45*time.Second
+	seeds := map[string]uint64{"fresh": rand.Uint64() >> 1}
 	if os.Getenv("CI") != "" {
-		fresh = 2
+		seeds["fresh"] = 2
 	}
-	for name, seed := range map[string]uint64{"fixed": 1, "fresh": fresh} {
+	if both {
+		seeds["fixed"] = 1
+	}
+	for name, seed := range seeds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := Options{
-				Broker: broker, Faults: faults, PerRound: perRound, Seed: seed, Dir: filepath.Join(dir, name), Binary: binary, ClockBinary: clock,
-				Longest: 45 * time.Second, Log: t.Output(),
-			}
+			o := o
+			o.Seed, o.Dir, o.Log = seed, filepath.Join(dir, name), t.Output()
 			t.Logf("seed %d", seed)
 			if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 				t.Fatal(err)
@@ -82,7 +104,7 @@ func breakThings(t *testing.T, broker string, faults, perRound int) {
 				t.Fatal(err)
 			}
 			s := Summarize(results)
-			if s.Faults < faults && s.Broken() == 0 || s.Published == 0 || s.States == 0 {
+			if s.Faults < o.Faults && s.Broken() == 0 || s.Published == 0 || s.States == 0 {
 				t.Error("little was tried")
 			}
 			if doubts := s.Doubts(); doubts != "" {

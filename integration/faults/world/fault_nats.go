@@ -96,6 +96,7 @@ func (b *natsBackend) rewindLog(ctx context.Context, i *injection) error {
 		return errors.Join(err, os.RemoveAll(copied))
 	}
 	b.stop()
+	i.mayAllEnd(i.cfg.Checkpoint == CheckpointNATS)
 	if err := b.putBack(copied); err != nil {
 		return err
 	}
@@ -103,7 +104,40 @@ func (b *natsBackend) rewindLog(ctx context.Context, i *injection) error {
 		return err
 	}
 	i.lost(ctx, LogRewound, "the log ended at %d at least, and ends at %d", end, old)
-	return missed
+	return errors.Join(missed, i.restartLost(ctx))
+}
+
+// mayAllEnd says whether the end of a process that runs is no surprise.
+func (i *injection) mayAllEnd(may bool) {
+	for _, p := range i.processes() {
+		p.mayEnd.Store(may)
+	}
+}
+
+// restartLost starts again who has found its checkpoint older than it knows, and has ended for that, as it says. Who has committed since has found nothing.
+func (i *injection) restartLost(ctx context.Context) error {
+	if i.cfg.Checkpoint != CheckpointNATS {
+		return nil
+	}
+	since, before, ended := time.Now(), i.committed(), false
+	err := poll(ctx, seen, "a commit, or the end of a bridge that has lost some", func() bool {
+		for _, p := range i.processes() {
+			ended = ended || !p.Running()
+		}
+		return ended || before.Before(i.committed()) && time.Since(since) > 5*time.Second
+	})
+	if err != nil {
+		if ctx.Err() == nil {
+			err = fmt.Errorf("%w: %w; %s", ErrUnsettled, err, i.Bridge().lastWords())
+		}
+		return err
+	}
+	if ended {
+		i.note(ctx, "a bridge has ended, because its checkpoint had lost commits; it is started again")
+		err = i.StartBridge()
+	}
+	i.mayAllEnd(false)
+	return err
 }
 
 func deleteLog(ctx context.Context, i *injection) error {

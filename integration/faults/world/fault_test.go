@@ -77,10 +77,16 @@ func TestFaults_of_Kafka_happen_and_heal(t *testing.T) {
 	})
 }
 
+// What happens to replicas, and to what they agree by. The other faults are as with a bridge that is alone.
+func TestFaults_of_replicas_happen_and_heal(t *testing.T) {
+	t.Parallel()
+	injectAllOf(t, Config{Replicas: 2}, func(f Fault) bool { return f.Together })
+}
+
 // injectAll injects each fault once and alone.
 func injectAll(t *testing.T, which func(Fault) bool) {
 	t.Helper()
-	injectAllOf(t, Config{}, which)
+	injectAllOf(t, Config{}, func(f Fault) bool { return which(f) && !f.Together })
 }
 
 func injectAllOf(t *testing.T, cfg Config, which func(Fault) bool) {
@@ -98,8 +104,9 @@ func injectOne(t *testing.T, w *World, f Fault, seed uint64) {
 		skip(t, err)
 	}
 	must(t, pollSlowly(t, 60*time.Second, func() bool {
+		leads := w.follow(t.Context())
 		ready, _ := w.Bridge().Ready(t.Context())
-		return ready
+		return leads && ready
 	}))
 	before := len(w.Events())
 	began := time.Now()
