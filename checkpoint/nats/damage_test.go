@@ -139,46 +139,64 @@ func TestLost_commits_are_noticed(t *testing.T) {
 		mustHold(t.Context(), t, next, emptyState())
 		mustCommit(t.Context(), t, next, benchRows(0, 1, 3))
 	})
-	t.Run("the server went back", func(t *testing.T) {
-		dir, saved := t.TempDir(), t.TempDir()
-		port := 0
-		start := func() *server.Server {
-			srv := newServer(t, func(o *server.Options) {
-				o.StoreDir = dir
-				if port > 0 {
-					o.Port = port
-				}
-			})
-			return srv
-		}
-		srv := start()
-		cfg := at(srv.ClientURL())
-		var url string
-		cfg.Dial = func(options ...gonats.Option) (*gonats.Conn, error) { return gonats.Connect(url, options...) }
-		url = srv.ClientURL()
-		s, want := mustOpen(t.Context(), t, cfg), emptyState()
-		mustCommit(t.Context(), t, s, benchRows(0, 5, 1))
-		want = apply(want, benchRows(0, 5, 1))
-		stop(srv)
-		if err := os.CopyFS(saved, os.DirFS(dir)); err != nil {
+	for name, use := range map[string]func(context.Context, *Store) error{
+		"the server went back, and a commit finds that": func(ctx context.Context, s *Store) error { return s.Commit(ctx, benchRows(0, 5, 3)) },
+		"the server went back, and a load finds that":   func(ctx context.Context, s *Store) error { _, err := s.Load(ctx); return err },
+	} {
+		t.Run(name, func(t *testing.T) { mustNoticeOlderServer(t, use) })
+	}
+	t.Run("the bucket was deleted, and a load finds that", func(t *testing.T) {
+		srv := newServer(t)
+		s, js := mustOpen(t.Context(), t, at(srv.ClientURL())), client(t, srv)
+		mustCommit(t.Context(), t, s, benchRows(0, 1, 1))
+		if err := js.DeleteKeyValue(t.Context(), testBucket); err != nil {
 			t.Fatal(err)
 		}
-		srv = start()
-		url = srv.ClientURL()
-		s = mustOpen(t.Context(), t, cfg)
-		mustCommit(t.Context(), t, s, benchRows(0, 5, 2))
-		stop(srv)
-		dir = saved
-		srv = start()
-		b, err := connect(t.Context(), at(srv.ClientURL()).withDefaults(audit))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(b.close)
-		s.log, s.insistence = b, time.Second
-		mustBeLost(t, s.Commit(t.Context(), benchRows(0, 5, 3)))
-		mustHold(t.Context(), t, mustOpen(t.Context(), t, at(srv.ClientURL())), want)
+		_, err := s.Load(t.Context())
+		mustBeLost(t, err)
 	})
+}
+
+func mustNoticeOlderServer(t *testing.T, use func(context.Context, *Store) error) {
+	t.Helper()
+	dir, saved := t.TempDir(), t.TempDir()
+	port := 0
+	start := func() *server.Server {
+		srv := newServer(t, func(o *server.Options) {
+			o.StoreDir = dir
+			if port > 0 {
+				o.Port = port
+			}
+		})
+		return srv
+	}
+	srv := start()
+	cfg := at(srv.ClientURL())
+	var url string
+	cfg.Dial = func(options ...gonats.Option) (*gonats.Conn, error) { return gonats.Connect(url, options...) }
+	url = srv.ClientURL()
+	s, want := mustOpen(t.Context(), t, cfg), emptyState()
+	mustCommit(t.Context(), t, s, benchRows(0, 5, 1))
+	want = apply(want, benchRows(0, 5, 1))
+	stop(srv)
+	if err := os.CopyFS(saved, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	srv = start()
+	url = srv.ClientURL()
+	s = mustOpen(t.Context(), t, cfg)
+	mustCommit(t.Context(), t, s, benchRows(0, 5, 2))
+	stop(srv)
+	dir = saved
+	srv = start()
+	b, err := connect(t.Context(), at(srv.ClientURL()).withDefaults(audit))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.close)
+	s.log, s.insistence, s.cfg.Patience, b.cfg.Timeout = b, time.Second, time.Second, time.Second
+	mustBeLost(t, use(t.Context(), s))
+	mustHold(t.Context(), t, mustOpen(t.Context(), t, at(srv.ClientURL())), want)
 }
 
 func stop(srv *server.Server) {

@@ -2,7 +2,12 @@
 
 package nats
 
-import "context"
+import (
+	"context"
+	"errors"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+)
 
 // slack is what there may be behind a base besides as much as the base costs itself.
 const slack = 4 << 20
@@ -74,17 +79,31 @@ func (s *Store) replay(ctx context.Context) (*replay, error) {
 }
 
 // catchUp reads what there is up to the newest message that the store knows of. What is purged while it is read may seem torn, so that is read once more.
+// The error is a [*LostError] where that message is not there any more.
 func (s *Store) catchUp(ctx context.Context, r *replay) (*replay, error) {
-	if err := s.read(ctx, r, s.sequence); err != nil {
+	if err := s.readKnown(ctx, r); err != nil {
 		return nil, err
 	}
 	if r.torn != nil {
 		r = newReplay()
-		if err := s.read(ctx, r, s.sequence); err != nil {
+		if err := s.readKnown(ctx, r); err != nil {
 			return nil, err
 		}
 	}
 	return r, r.damage(s.path)
+}
+
+// readKnown has r read on up to the newest message that the store knows of. A consumer waits for one that is lost, as for one that is to come: the stream is asked then.
+func (s *Store) readKnown(ctx context.Context, r *replay) error {
+	err := s.read(ctx, r, s.sequence)
+	if err == nil || checkpoint.IsPermanent(err) || ctx.Err() != nil {
+		return err
+	}
+	found, unknown := s.log.last(ctx)
+	if errors.Is(unknown, errNoBucket) || unknown == nil && found.sequence < s.sequence {
+		return s.breaks(&LostError{Path: s.path, Has: found.sequence, Want: s.sequence})
+	}
+	return err
 }
 
 // read has r read on up to a message that is there.

@@ -6,14 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"syscall"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 )
@@ -234,58 +228,4 @@ func cutStandby(ctx context.Context, i *injection) error {
 		i.close(ctx, r, r.brokers...)
 	}
 	return pause.For(ctx, i.between(500*time.Millisecond, 6*time.Second)) // the end of a fault opens all ways
-}
-
-func (w *World) leases() (coordination.LeaseInterface, error) {
-	k, err := kubernetes.NewForConfig(w.RESTConfig())
-	if err != nil {
-		return nil, err
-	}
-	return k.CoordinationV1().Leases(leaseNamespace), nil
-}
-
-func deleteLease(ctx context.Context, i *injection) error {
-	return i.changeLease(ctx, LeaseGone, func(c coordination.LeaseInterface) error { return c.Delete(ctx, leaseName, metav1.DeleteOptions{}) })
-}
-
-// takeLease writes the Lease as another process would that takes it and is gone.
-func takeLease(ctx context.Context, i *injection) error {
-	return i.changeLease(ctx, LeaseTaken, func(c coordination.LeaseInterface) error {
-		for {
-			l, err := c.Get(ctx, leaseName, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			stranger, seconds, now := "a-stranger", int32(LeaseDuration/time.Second), metav1.NowMicro()
-			l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.AcquireTime, l.Spec.RenewTime = &stranger, &seconds, &now, &now
-			if _, err = c.Update(ctx, l, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
-				return err
-			}
-		}
-	})
-}
-
-// changeLease waits until a process, which may be the same, has begun a term behind the change.
-func (i *injection) changeLease(ctx context.Context, cause Cause, change func(coordination.LeaseInterface) error) error {
-	if _, err := i.theLeader(ctx); err != nil {
-		return err
-	}
-	c, err := i.leases()
-	if err != nil {
-		return err
-	}
-	since, before := time.Now(), i.terms()
-	if err := change(c); err != nil {
-		return fmt.Errorf("%w: %w", ErrMissed, err)
-	}
-	return i.tookOver(ctx, cause, since, func() bool { return i.terms() > before && i.leader(ctx, nil) != nil })
-}
-
-// terms counts how often processes have begun to lead.
-func (w *World) terms() (n int) {
-	for _, b := range w.processes() {
-		out, _ := b.Stderr()
-		n += strings.Count(out, `"msg":"this process leads"`)
-	}
-	return n
 }
