@@ -90,7 +90,7 @@ test-containers: ## Run the tests with brokers and an API server in containers; 
 	cd integration/containers && $(GO) test $(INTEGRATION_FLAGS)
 
 .PHONY: test-faults
-test-faults: ## Run the tests that break everything, once alone and 96 times at random; some minutes
+test-faults: ## Run the tests that break everything, once alone and 116 times at random; some minutes
 	cd integration && $(GO) test $(INTEGRATION_FLAGS) -timeout 45m $$($(GO) list ./... | grep -E '$(FAULTS_TESTS)')
 
 .PHONY: faults
