@@ -61,19 +61,26 @@ func noArgs(instead string) cobra.PositionalArgs {
 // newRoot returns the command with all its subcommands. Commands write to s only, end when their context does, and return
 // errors instead of printing them.
 func newRoot(s *streams) *cobra.Command {
+	var printVersion bool
 	root := &cobra.Command{
 		Use:   "kube-eventbridge",
 		Short: "Every change in a Kubernetes cluster, as a CloudEvent, once, in order, in your log",
 		Long: "kube-eventbridge watches Kubernetes resources and publishes every change as a CloudEvent.\n" +
 			"Start with: kube-eventbridge run configmaps, and in a second terminal: kube-eventbridge tail",
 		Args:              cobra.NoArgs,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,
 	}
-	root.Version = build().Version
-	root.SetVersionTemplate(build().line())
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !printVersion {
+			return cmd.Help()
+		}
+		_, err := io.WriteString(s.Out, build().line())
+		return err
+	}
+	// Not cobra's own flag: its text would be a template, and with templates the linker keeps every exported method of every type, a fifth of the program.
+	root.Flags().BoolVarP(&printVersion, "version", "v", false, "version for kube-eventbridge")
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
