@@ -103,6 +103,10 @@ bench: ## Measure: benchmarks of the packages, then the bridge as a process besi
 	$(GO) test -run '^$$' $(BENCH_FLAGS) ./...
 	cd integration && $(GO) run ./bench
 
+.PHONY: monitoring
+monitoring: ## Write the Prometheus rules, the dashboard and the reference of the metrics
+	$(GO) test ./internal/monitoring -run Files -update
+
 .PHONY: lint
 lint: $(GOLANGCI) ## Check style, formatting, and that the go.mod files are tidy
 	@unformatted=$$(gofmt -l . </dev/null) || exit 1; \

@@ -188,6 +188,7 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 	defer p.client.CloseIdleConnections()
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registerClientMetrics(p.registry)
+	registerBuildInfo(p.registry, build())
 	p.metrics = bridge.NewMetrics(p.registry)
 	if hold := p.cfg.SharedBuffer(); hold > 0 {
 		p.watches = source.NewWatches(p.client, int64(hold))

@@ -54,7 +54,7 @@ func (p *process) stand(ctx context.Context, uid string) (err error) {
 	p.mu.Lock()
 	p.standing = &standing{Candidate: candidate, by: by}
 	p.mu.Unlock()
-	p.metrics.Election(p.registry, candidate.Leads, by.recorded)
+	p.metrics.Election(p.registry, candidate.Leads, by.recorded, by.limit())
 	by.begin(ctx)
 	return candidate.Run(ctx, func(ctx context.Context, t election.Term) error {
 		holds := by.handOver()

@@ -171,6 +171,14 @@ func (s *standby) problem() error {
 	return nil
 }
 
+// limit is how much all pipelines together may record, in bytes.
+func (s *standby) limit() (n int64) {
+	for _, of := range s.of {
+		n += of.share
+	}
+	return n
+}
+
 // recorded returns how many bytes are recorded.
 func (s *standby) recorded() (n int64) {
 	s.mu.Lock()

@@ -25,6 +25,7 @@ const everything = `
 networkPolicy: {enabled: true}
 serviceMonitor: {enabled: true, labels: {release: prometheus}}
 prometheusRule: {enabled: true, labels: {release: prometheus}}
+dashboard: {enabled: true}
 env: [{name: NATS_PASSWORD, valueFrom: {secretKeyRef: {name: nats, key: password}}}]
 extraVolumes: [{name: tls, secret: {secretName: tls}}]
 extraVolumeMounts: [{name: tls, mountPath: /tls, readOnly: true}]

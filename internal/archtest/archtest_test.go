@@ -33,7 +33,7 @@ var rules = []Rule{
 	{Path: "internal/kafka/batch", Never: slices.Concat(brokers, stores, cluster, []string{"net", "os"}), Why: "encoding is pure"},
 	{Path: "checkpoint/...", Ours: []string{"checkpoint/...", "internal/kafka/...", "internal/pause"}, Never: []string{"k8s.io/client-go", "k8s.io/api"}, Why: "a checkpoint knows versions and no cluster"},
 	{
-		Path: "internal/bridge/...", Ours: []string{"internal/bridge/...", "internal/pause", "source", "encode", "sink", "checkpoint"},
+		Path: "internal/bridge/...", Ours: []string{"internal/bridge/...", "internal/metric", "internal/pause", "source", "encode", "sink", "checkpoint"},
 		Never: slices.Concat(brokers, codecs, stores), Why: "the bridge knows the contracts, no broker, no store and no format",
 	},
 	{
@@ -72,6 +72,8 @@ var rules = []Rule{
 		Never: slices.Concat(brokers, stores, []string{"k8s.io/client-go", "k8s.io/api"}), Why: "it tells how a bridge is doing, whatever it reads and publishes to",
 	},
 	{Path: "internal/endpoint", Never: slices.Concat(brokers, stores, cluster), Why: "it knows HTTP"},
+	{Path: "internal/metric", Never: slices.Concat(brokers, codecs, stores, cluster), Why: "it says what metrics there are"},
+	{Path: "internal/monitoring", Ours: []string{"internal/metric"}, Never: slices.Concat(brokers, stores, cluster), Why: "rules and dashboards follow from the metrics"},
 	{Path: "internal/archtest"},
 	{Path: "internal/pause"},
 	{Path: "cmd/...", Ours: []string{"cmd/...", "source", "encode", "sink/...", "checkpoint/...", "internal/..."}},

@@ -10,10 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
-
-const namespace = "kube_eventbridge"
 
 // Metrics are the bridge's own. One Metrics serves all pipelines of a process.
 type Metrics struct {
@@ -22,7 +21,8 @@ type Metrics struct {
 	histories, losses, audits, differences, filtered, filterErrors, oversized *prometheus.CounterVec
 	resyncs, unknownOlds                                                      *prometheus.CounterVec
 	publishSeconds, deliverySeconds                                           *prometheus.HistogramVec
-	oldest, buffered, events, depth, age, ledger, streams, olds, oldBytes     *prometheus.Desc
+	oldest, buffered, limit, events, depth, age, ready                        *prometheus.Desc
+	ledger, streams, olds, oldBytes                                           *prometheus.Desc
 
 	mu        sync.Mutex
 	pipelines []*Pipeline
@@ -32,47 +32,38 @@ type Metrics struct {
 
 // NewMetrics returns metrics registered with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
-	}
-	histogram := func(name, help string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.0005, 2, 18),
-		}, []string{"pipeline"})
-	}
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
-	}
+	buckets := prometheus.ExponentialBuckets(0.0005, 2, 18)
 	m := &Metrics{
-		published:      counter("events_published_total", "Events that the broker acknowledged.", "pipeline", "stream", "op", "reason"),
-		restarts:       counter("watch_restarts_total", "Watches and pages of lists that were broken off.", "pipeline", "stream", "reason"),
-		retries:        counter("publish_retries_total", "Messages handed to the broker again.", "pipeline"),
-		failures:       counter("publish_failures_total", "Messages that the broker refused for good.", "pipeline", "stream"),
-		oversized:      counter("oversized_total", "Events that were too large for the broker and lost their object.", "pipeline", "stream"),
-		relists:        counter("relists_total", "Lists because the history was gone.", "pipeline", "stream"),
-		gaps:           counter("gaps_total", "Gaps announced.", "pipeline", "stream"),
-		synthesized:    counter("synthesized_deletes_total", "Deletions that no watch has shown.", "pipeline", "stream"),
-		suppressed:     counter("duplicates_suppressed_total", "Changes that the log had already.", "pipeline", "stream"),
-		histories:      counter("histories_total", "Histories of the API server that were seen to begin, as when etcd is restored.", "pipeline", "stream"),
-		audits:         counter("audits_total", "Comparisons of what exists with what the log has.", "pipeline", "stream"),
-		differences:    counter("audit_differences_total", "Objects of which the log had another state than existed.", "pipeline", "stream"),
-		resyncs:        counter("resyncs_total", "Times that everything that existed was published again.", "pipeline", "stream"),
-		filtered:       counter("events_filtered_total", "Changes that the configuration says not to publish.", "pipeline", "stream", "reason"),
-		filterErrors:   counter("filter_errors_total", "Changes that a filter could not decide on; they are published.", "pipeline", "stream"),
-		unknownOlds:    counter("old_objects_unknown_total", "Changes of which it was asked what was before, and that was not known.", "pipeline", "stream"),
-		losses:         counter("log_losses_total", "Times that the log was seen to have lost what it had acknowledged.", "pipeline"),
-		publishSeconds: histogram("publish_seconds", "From handing a message to the sink to its acknowledgement."),
-		deliverySeconds: histogram("delivery_seconds",
-			"From a write at the API server, as far as the object tells (whole seconds), to the acknowledgement of its event."),
-		oldest:   desc("oldest_unsettled_seconds", "Age of the oldest change that is not settled; 0 if all are.", "pipeline", "stream"),
-		buffered: desc("buffered_bytes", "Bytes held between the API server and the broker's acknowledgement.", "pipeline"),
-		events:   desc("buffered_events", "Changes held between the API server and the broker's acknowledgement.", "pipeline"),
-		depth:    desc("queue_depth", "Objects that wait for a worker.", "pipeline"),
-		age:      desc("checkpoint_age_seconds", "Time since the last commit of the checkpoint.", "pipeline"),
-		ledger:   desc("ledger_objects", "Objects that the log has as existing.", "pipeline", "stream"),
-		olds:     desc("old_objects", "Objects of which it is kept what was before.", "pipeline", "stream"),
-		oldBytes: desc("old_objects_bytes", "Bytes that are held for that.", "pipeline", "stream"),
-		streams:  desc("stream_watching", "1 while a watch is open, else 0.", "pipeline", "stream"),
+		published:       metric.NewCounter("events_published_total"),
+		restarts:        metric.NewCounter("watch_restarts_total"),
+		retries:         metric.NewCounter("publish_retries_total"),
+		failures:        metric.NewCounter("publish_failures_total"),
+		oversized:       metric.NewCounter("oversized_total"),
+		relists:         metric.NewCounter("relists_total"),
+		gaps:            metric.NewCounter("gaps_total"),
+		synthesized:     metric.NewCounter("synthesized_deletes_total"),
+		suppressed:      metric.NewCounter("duplicates_suppressed_total"),
+		histories:       metric.NewCounter("histories_total"),
+		audits:          metric.NewCounter("audits_total"),
+		differences:     metric.NewCounter("audit_differences_total"),
+		resyncs:         metric.NewCounter("resyncs_total"),
+		filtered:        metric.NewCounter("events_filtered_total"),
+		filterErrors:    metric.NewCounter("filter_errors_total"),
+		unknownOlds:     metric.NewCounter("old_objects_unknown_total"),
+		losses:          metric.NewCounter("log_losses_total"),
+		publishSeconds:  metric.NewHistogram("publish_seconds", buckets),
+		deliverySeconds: metric.NewHistogram("delivery_seconds", buckets),
+		oldest:          metric.NewDesc("oldest_unsettled_seconds"),
+		buffered:        metric.NewDesc("buffered_bytes"),
+		limit:           metric.NewDesc("buffer_limit_bytes"),
+		events:          metric.NewDesc("buffered_events"),
+		depth:           metric.NewDesc("queue_depth"),
+		age:             metric.NewDesc("checkpoint_age_seconds"),
+		ready:           metric.NewDesc("broker_ready"),
+		ledger:          metric.NewDesc("ledger_objects"),
+		olds:            metric.NewDesc("old_objects"),
+		oldBytes:        metric.NewDesc("old_objects_bytes"),
+		streams:         metric.NewDesc("stream_watching"),
 	}
 	reg.MustRegister(m.published, m.restarts, m.retries, m.failures, m.relists, m.gaps, m.synthesized, m.suppressed,
 		m.histories, m.losses, m.filtered, m.filterErrors, m.audits, m.differences, m.resyncs, m.oversized, m.unknownOlds, m.publishSeconds, m.deliverySeconds, m)
@@ -81,28 +72,24 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // Watches registers metrics of watches that are shared.
 func (m *Metrics) Watches(reg prometheus.Registerer, w *source.Watches) {
-	gauge(reg, "shared_watches", "Watches that several streams may read.", func() float64 { return float64(w.Shared()) })
-	gauge(reg, "shared_bytes", "Bytes held by shared watches for streams that have not read them yet, or join.", func() float64 { return float64(w.Held()) })
+	reg.MustRegister(
+		metric.NewGauge("shared_watches", func() float64 { return float64(w.Shared()) }),
+		metric.NewGauge("shared_bytes", func() float64 { return float64(w.Held()) }),
+	)
 }
 
-// Election registers metrics of a process that may lead, and records recorded bytes while another one does.
-func (m *Metrics) Election(reg prometheus.Registerer, leads func() bool, recorded func() int64) {
-	gauge(reg, "leader", "1 while this process leads, else 0.", func() float64 {
-		if leads() {
-			return 1
-		}
-		return 0
-	})
-	gauge(reg, "standby_bytes", "Bytes recorded behind the positions of the process that leads.", func() float64 { return float64(recorded()) })
-}
-
-func gauge(reg prometheus.Registerer, name, help string, value func() float64) {
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, value))
+// Election registers metrics of a process that may lead, and records recorded bytes, limit at most, while another one does.
+func (m *Metrics) Election(reg prometheus.Registerer, leads func() bool, recorded func() int64, limit int64) {
+	reg.MustRegister(
+		metric.NewGauge("leader", func() float64 { return metric.Truth(leads()) }),
+		metric.NewGauge("standby_bytes", func() float64 { return float64(recorded()) }),
+		metric.NewGauge("standby_limit_bytes", func() float64 { return float64(limit) }),
+	)
 }
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.oldest, m.buffered, m.events, m.depth, m.age, m.ledger, m.streams, m.olds, m.oldBytes} {
+	for _, d := range []*prometheus.Desc{m.oldest, m.buffered, m.limit, m.events, m.depth, m.age, m.ready, m.ledger, m.streams, m.olds, m.oldBytes} {
 		ch <- d
 	}
 }
@@ -121,6 +108,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		gauge(m.buffered, float64(p.budget.bytes.Load()), p.name)
+		gauge(m.limit, float64(p.budget.all.limit), p.name)
+		gauge(m.ready, metric.Truth(p.sink.Ready() == nil), p.name)
 		gauge(m.events, float64(p.budget.count.Load()), p.name)
 		gauge(m.depth, float64(p.queue.Len()), p.name)
 		if at := p.saved.Load(); at != 0 {
@@ -134,13 +123,9 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 			if t, ok := s.tracker.Oldest(); ok {
 				age = time.Since(t).Seconds()
 			}
-			watching := 0.0
-			if s.status.watching() {
-				watching = 1
-			}
 			gauge(m.oldest, age, p.name, s.name)
 			gauge(m.ledger, float64(s.ledger.Len()), p.name, s.name)
-			gauge(m.streams, watching, p.name, s.name)
+			gauge(m.streams, metric.Truth(s.status.watching()), p.name, s.name)
 			if s.olds != nil {
 				objects, bytes := s.olds.total()
 				gauge(m.olds, float64(objects), p.name, s.name)
@@ -178,8 +163,9 @@ type kind struct {
 	reason source.Reason
 }
 
+// stream returns the counters of a stream, which are there before they count; of those of what happens for many reasons, the common ones are.
 func (m *Metrics) stream(pipeline, stream string) streamMetrics {
-	return streamMetrics{
+	s := streamMetrics{
 		all: m, pipeline: pipeline, stream: stream,
 		failures:     m.failures.WithLabelValues(pipeline, stream),
 		relists:      m.relists.WithLabelValues(pipeline, stream),
@@ -197,6 +183,10 @@ func (m *Metrics) stream(pipeline, stream string) streamMetrics {
 		delivery:     m.deliverySeconds.WithLabelValues(pipeline),
 		byKind:       m.kindsOf(pipeline, stream),
 	}
+	for _, op := range []source.Op{source.Added, source.Updated, source.Deleted} {
+		s.counter(kind{op, source.ReasonWatch})
+	}
+	return s
 }
 
 // drop removes the series of a stream that is not read any more.
@@ -269,14 +259,14 @@ func writtenAt(a *attempt) (t time.Time) {
 
 // filtered counts one change that is not published.
 func (m *streamMetrics) filtered(reason string) {
-	m.all.filtered.WithLabelValues(m.pipeline, m.stream, reason).Inc()
+	m.all.filtered.WithLabelValues(m.pipeline, reason, m.stream).Inc()
 }
 
 func (m *streamMetrics) counter(k kind) prometheus.Counter {
 	if c, ok := m.byKind.Load(k); ok {
 		return c.(prometheus.Counter)
 	}
-	c := m.all.published.WithLabelValues(m.pipeline, m.stream, k.op.String(), string(k.reason))
+	c := m.all.published.WithLabelValues(k.op.String(), m.pipeline, string(k.reason), m.stream)
 	m.byKind.Store(k, c)
 	return c
 }

@@ -114,7 +114,7 @@ func (t *status) tell(s source.State, err error) {
 // Restarted implements source.Observer.
 func (t *status) Restarted(reason string) {
 	m := &t.stream.metrics
-	m.all.restarts.WithLabelValues(m.pipeline, m.stream, reason).Inc()
+	m.all.restarts.WithLabelValues(m.pipeline, reason, m.stream).Inc()
 }
 
 // now returns what the stream does, and what keeps it from that.

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metric
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestAll_are_told_apart_and_explained(t *testing.T) {
+	seen := map[string]bool{}
+	for _, m := range All() {
+		name := m.FullName()
+		if seen[name] {
+			t.Errorf("%s is there twice", name)
+		}
+		seen[name] = true
+		if !strings.HasSuffix(m.Help, ".") {
+			t.Errorf("%s: %q is no sentence", name, m.Help)
+		}
+		if !slices.IsSorted(m.Labels) {
+			t.Errorf("%s: labels %v are not sorted", name, m.Labels)
+		}
+		if (m.Type == Counter) != strings.HasSuffix(name, "_total") {
+			t.Errorf("%s is a %s", name, m.Type)
+		}
+	}
+}
+
+// What an object says, or is called, is in no label.
+func TestLabels_have_few_values(t *testing.T) {
+	bounded := []string{"code", "commit", "goversion", "host", "method", "op", "pipeline", "reason", "stream", "verb", "version"}
+	for _, m := range All() {
+		for _, l := range m.Labels {
+			if !slices.Contains(bounded, l) {
+				t.Errorf("%s has label %s: say why its values are bounded, and add it here", m.FullName(), l)
+			}
+		}
+	}
+}
+
+func TestNew_of_what_is_not_defined_panics(t *testing.T) {
+	for name, make := range map[string]func(){
+		"an unknown name": func() { NewCounter("nothing_total") },
+		"another type":    func() { NewDesc("gaps_total") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("it is made")
+				}
+			}()
+			make()
+		})
+	}
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metric
+
+// pipelines are metrics of one pipeline each.
+func pipelines() []Metric {
+	each := []string{"pipeline"}
+	return []Metric{
+		{
+			Name: "broker_ready", Type: Gauge, Labels: each,
+			Help: "1 while the broker takes messages, else 0.",
+			Look: "0: what is read waits in the buffer.",
+		},
+		{
+			Name: "publish_seconds", Type: Histogram, Labels: each,
+			Help: "From handing a message to the sink to its acknowledgement, retries included.",
+			Look: "The broker's share of the delay.",
+		},
+		{
+			Name: "delivery_seconds", Type: Histogram, Labels: each,
+			Help: "From a write at the API server, as far as the object tells (whole seconds), to the acknowledgement of its event.",
+			Look: "Live events in binary mode; a write is on average half a second older than its object says.",
+		},
+		{
+			Name: "publish_retries_total", Type: Counter, Labels: each,
+			Help: "Messages handed to the broker again.",
+			Look: "Many while `broker_ready` is 1: the broker answers, and refuses or is slow.",
+		},
+		{
+			Name: "buffered_bytes", Type: Gauge, Labels: each,
+			Help: "Bytes held between the API server and the broker's acknowledgement.",
+			Look: "Near `buffer_limit_bytes` for minutes: the broker is slower than the cluster.",
+		},
+		{
+			Name: "buffer_limit_bytes", Type: Gauge, Labels: each,
+			Help: "Bytes that may be held between the API server and the broker's acknowledgement; a larger object passes alone.",
+			Look: "The pipeline's share of `buffer.maxBytes`.",
+		},
+		{
+			Name: "buffered_events", Type: Gauge, Labels: each,
+			Help: "Changes held between the API server and the broker's acknowledgement.",
+			Look: "",
+		},
+		{
+			Name: "queue_depth", Type: Gauge, Labels: each,
+			Help: "Objects that wait for a worker.",
+			Look: "Above 0 while little is buffered: the processor is what is missing.",
+		},
+		{
+			Name: "checkpoint_age_seconds", Type: Gauge, Labels: each,
+			Help: "Time since the last commit of the checkpoint.",
+			Look: "A second or two, or half a minute where nothing happens. A restart repeats the reading of as much.",
+		},
+		{
+			Name: "log_losses_total", Type: Counter, Labels: each,
+			Help: "Times that the log was seen to have lost what it had acknowledged.",
+			Look: "More than 0: the broker's disk or replication is not what it should be.",
+		},
+	}
+}
+
+// process are metrics of the whole process.
+func process() []Metric {
+	return []Metric{
+		{
+			Name: "build_info", Type: Gauge, Labels: []string{"commit", "goversion", "version"},
+			Help: "1; the labels say what was built, from what and with what.",
+			Look: "Two versions at once are a rollout.",
+		},
+		{
+			Name: "config_last_reload_successful", Type: Gauge, Optional: true,
+			Help: "1 where the configuration file runs as it was read last, 0 where it was refused; where it is read again.",
+			Look: "0: the process goes on with the file before; its log and `/readyz` say what is wrong with the new one.",
+		},
+		{
+			Name: "shared_watches", Type: Gauge, Optional: true,
+			Help: "Watches that several streams may read, where there may be any.",
+			Look: "",
+		},
+		{
+			Name: "shared_bytes", Type: Gauge, Optional: true,
+			Help: "Bytes held by shared watches for streams that have not read them yet, or join.",
+			Look: "A sixteenth of the buffer at most, and an object for each.",
+		},
+		{
+			Name: "leader", Type: Gauge, Optional: true,
+			Help: "With leaderElection, 1 while this process leads, else 0.",
+			Look: "The sum over all processes is 1.",
+		},
+		{
+			Name: "standby_bytes", Type: Gauge, Optional: true,
+			Help: "With leaderElection, bytes recorded behind the positions of the process that leads.",
+			Look: "Near `standby_limit_bytes` for minutes: the leader does not commit, and a takeover could find what the API server has forgotten.",
+		},
+		{
+			Name: "standby_limit_bytes", Type: Gauge, Optional: true,
+			Help: "With leaderElection, bytes that may be recorded behind the positions of the process that leads.",
+			Look: "",
+		},
+	}
+}
+
+// client are those of client-go, under the names that all programs with it use.
+func client() []Metric {
+	return []Metric{
+		{
+			Name: "rest_client_requests_total", Foreign: true, Type: Counter, Labels: []string{"code", "host", "method"},
+			Help: "Number of HTTP requests, partitioned by status code, method, and host.",
+			Look: "`code` 401 or 403: credentials or permissions. 429: the API server is busy.",
+		},
+		{
+			Name: "rest_client_request_duration_seconds", Foreign: true, Type: Histogram, Labels: []string{"host", "verb"},
+			Help: "Time until the API server has answered with its headers.",
+			Look: "",
+		},
+		{
+			Name: "rest_client_request_retries_total", Foreign: true, Type: Counter, Labels: []string{"code", "host", "verb"}, Optional: true,
+			Help: "Number of HTTP requests that client-go made again; there from the first one on.",
+			Look: "",
+		},
+	}
+}

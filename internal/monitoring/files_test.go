@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitoring
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the files anew")
+
+// What is in the repository is what this package says; make monitoring writes it.
+func TestFiles_are_up_to_date(t *testing.T) {
+	for path, write := range map[string]func() (string, error){
+		"deploy/monitoring/rules.yaml":                                func() (string, error) { return Rules(Defaults(nil)) },
+		"deploy/kustomize/components/monitoring/prometheusrule.yaml":  kustomized,
+		"deploy/chart/kube-eventbridge/templates/prometheusrule.yaml": chart,
+		"deploy/monitoring/dashboard.json":                            dashboard,
+		"deploy/chart/kube-eventbridge/dashboard.json":                dashboard,
+		"deploy/kustomize/components/dashboard/dashboard.json":        dashboard,
+		"docs/metrics.md": func() (string, error) { return reference(), nil },
+	} {
+		want, err := write()
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join("..", "..", path)
+		if *update {
+			if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, []byte(want)) {
+			t.Errorf("%s is not what this package says (%v); write it with: make monitoring", path, err)
+		}
+	}
+}
