@@ -242,6 +242,9 @@ func (p *process) handler() http.Handler {
 	page := status.Handler(p.statusConfig())
 	mux.Handle("/{$}", page)
 	mux.Handle(status.Path, page)
+	if p.cfg.Server.Profiling {
+		handleProfiles(mux)
+	}
 	mux.Handle("/", bridge.Handler(p.registry, p.running, p.idle))
 	return mux
 }

@@ -158,6 +158,8 @@ type Buffer struct {
 // Server is the HTTP server of metrics and health.
 type Server struct {
 	Listen string `yaml:"listen"`
+	// Profiling adds Go's profiles, below /debug/pprof/.
+	Profiling bool `yaml:"profiling"`
 }
 
 // Log says what is logged and how.

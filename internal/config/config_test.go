@@ -216,7 +216,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 		},
 		DataDir: "/var/lib/kube-eventbridge",
 		Buffer:  Buffer{128 << 20},
-		Server:  Server{":9090"},
+		Server:  Server{Listen: ":9090"},
 		Log:     Log{LevelDebug, FormatJSON},
 	}
 	if !reflect.DeepEqual(got, want) {

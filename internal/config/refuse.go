@@ -33,7 +33,10 @@ func (Sink) refused() map[string]string {
 }
 
 func (Server) refused() map[string]string {
-	return map[string]string{"port": "is not a key here; write listen: host:port, such as 127.0.0.1:8080 or :8080"}
+	return map[string]string{
+		"port":  "is not a key here; write listen: host:port, such as 127.0.0.1:8080 or :8080",
+		"pprof": "is not a key here; write profiling: true",
+	}
 }
 
 func (TLS) refused() map[string]string {
