@@ -207,6 +207,10 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 	defer stop()
 	stopped := context.AfterFunc(serving, stop)
 	defer stopped()
+	g.Go(func() error {
+		giveBack(serving)
+		return nil
+	})
 	err := p.publish(work)
 	g.Go(func() error { return errDone })
 	if served := g.Wait(); err == nil && !errors.Is(served, errDone) {

@@ -71,14 +71,14 @@ func (e *usageError) Error() string { return e.text }
 // settings are the driver's flags.
 type settings struct {
 	runs, runsLarge, runsRest, runsRate     int
-	runsKafka, runsLost                     int
+	runsKafka, runsLost, runsIdle           int
 	objects, objectsLarge                   int
 	events, baselineEvents                  int
-	rateSeconds                             int
+	rateSeconds, idleSeconds                int
 	only, subjects                          string
 	json, root, bridge                      string
 	list, large, watch, rest, rate, kafka   bool
-	lost                                    bool
+	lost, quiet                             bool
 	withBridge, withPublisher, withBaseline bool
 }
 
@@ -91,13 +91,16 @@ func parse(args []string) (*settings, error) {
 	f.IntVar(&s.runsRate, "runs-rate", 5, "number of runs of e")
 	f.IntVar(&s.runsKafka, "runs-kafka", 5, "number of runs of f")
 	f.IntVar(&s.runsLost, "runs-lost", 5, "number of runs of g")
+	f.IntVar(&s.runsIdle, "runs-idle", 3, "number of runs of h")
 	f.IntVar(&s.objects, "objects", 20_000, "objects listed in a and f; there are five times as many in g")
 	f.IntVar(&s.objectsLarge, "objects-large", 200_000, "objects listed in b")
 	f.IntVar(&s.events, "events", 100_000, "watch events in c and f")
 	f.IntVar(&s.baselineEvents, "baseline-events", 10_000, "watch events of the baseline in c")
 	f.IntVar(&s.rateSeconds, "rate-seconds", 60, "seconds of load in e")
-	f.StringVar(&s.only, "only", "a,b,c,d,e,f,g", "what to measure: a list, b large list, c watch, d memory at rest, e latency on a real API server, f watch into Kafka, g a lost checkpoint")
-	f.StringVar(&s.subjects, "subjects", "bridge,publisher,baseline", "what is measured in a, c and f; b, d, e and g are of the bridge alone, f knows no baseline")
+	f.IntVar(&s.idleSeconds, "idle-seconds", 150, "seconds without load in h")
+	f.StringVar(&s.only, "only", "a,b,c,d,e,f,g,h", "what to measure: a list, b large list, c watch, d memory at rest, e latency on a real API server, f watch into Kafka, g a lost checkpoint, "+
+		"h an idle bridge with 20 streams")
+	f.StringVar(&s.subjects, "subjects", "bridge,publisher,baseline", "what is measured in a, c and f; b, d, e, g and h are of the bridge alone, f knows no baseline")
 	f.StringVar(&s.json, "json", "", "write every single value to this `file`")
 	f.StringVar(&s.root, "root", "..", "`directory` of the bridge's module")
 	f.StringVar(&s.bridge, "bridge", "", "measure this `program` instead of building the bridge")
@@ -110,11 +113,11 @@ func parse(args []string) (*settings, error) {
 	if f.NArg() > 0 {
 		return nil, &usageError{fmt.Sprintf("unexpected argument %q", f.Arg(0))}
 	}
-	if s.objects < 1 || s.objectsLarge < 1 || s.events < 1 || s.baselineEvents < 1 || s.rateSeconds < 1 {
+	if s.objects < 1 || s.objectsLarge < 1 || s.events < 1 || s.baselineEvents < 1 || s.rateSeconds < 1 || s.idleSeconds < 1 {
 		return nil, &usageError{"numbers of objects, events and seconds must be at least 1"}
 	}
 	err := errors.Join(
-		choose("-only", s.only, map[string]*bool{"a": &s.list, "b": &s.large, "c": &s.watch, "d": &s.rest, "e": &s.rate, "f": &s.kafka, "g": &s.lost}),
+		choose("-only", s.only, map[string]*bool{"a": &s.list, "b": &s.large, "c": &s.watch, "d": &s.rest, "e": &s.rate, "f": &s.kafka, "g": &s.lost, "h": &s.quiet}),
 		choose("-subjects", s.subjects, map[string]*bool{"bridge": &s.withBridge, "publisher": &s.withPublisher, "baseline": &s.withBaseline}),
 	)
 	return s, err

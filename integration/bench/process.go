@@ -174,13 +174,16 @@ func cpuOf(name string, pid int) (time.Duration, error) {
 }
 
 // peak returns the largest resident memory the process has had, in bytes.
-func (p *process) peak() (int64, error) {
+func (p *process) peak() (int64, error) { return p.memory("VmHWM:") }
+
+// memory returns a value in bytes of the process's status, see proc_pid_status(5).
+func (p *process) memory(field string) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		return 0, fmt.Errorf("memory of %s: %w", p.name, err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmHWM:" {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == field {
 			kib, err := strconv.ParseInt(f[1], 10, 64)
 			if err != nil {
 				return 0, fmt.Errorf("memory of %s: %w", p.name, err)
@@ -188,7 +191,7 @@ func (p *process) peak() (int64, error) {
 			return kib << 10, nil
 		}
 	}
-	return 0, fmt.Errorf("memory of %s: no VmHWM in its status", p.name)
+	return 0, fmt.Errorf("memory of %s: no %s in its status", p.name, field)
 }
 
 // tailBuffer keeps the end of what is written to it.

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// mappedFiles returns how much of files is in the address space, in KiB.
+func mappedFiles(t *testing.T) (kib int) {
+	t.Helper()
+	status, err := os.Open("/proc/self/status")
+	if err != nil {
+		t.Skipf("there is no /proc: %v", err)
+	}
+	defer func() { _ = status.Close() }()
+	for lines := bufio.NewScanner(status); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), "RssFile:"); ok {
+			if _, err := fmt.Sscan(value, &kib); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return kib
+}
+
+// What runs goes on running.
+func TestUnmapCode_leaves_less_of_the_program_in_memory(t *testing.T) {
+	before := mappedFiles(t)
+	unmapCode()
+	if after := mappedFiles(t); after >= before {
+		t.Errorf("%d KiB are mapped, were %d", after, before)
+	}
+}

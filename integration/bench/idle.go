@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+// idleResources are twenty streams, of what every API server has.
+var idleResources = []string{
+	"configmaps", "secrets", "services", "serviceaccounts", "pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes", "endpointslices.discovery.k8s.io",
+	"deployments.apps", "statefulsets.apps", "daemonsets.apps", "replicasets.apps", "jobs.batch", "cronjobs.batch",
+	"ingresses.networking.k8s.io", "networkpolicies.networking.k8s.io", "roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io",
+}
+
+const idleConfig = `cluster: bench
+kubernetes: {kubeconfig: %q}
+pipelines:
+  - name: bench
+    resources: [{resource: %s}]
+    sink: {%s}
+    checkpoint: {%s}
+dataDir: %q
+server: {listen: %q}
+%s
+`
+
+// idle is one run of h: twenty streams of a real API server in which nobody does anything, alone and with leader election, where another process stands by. Metrics are read every
+// fifteen seconds, as Prometheus would.
+func (b *bench) idle(ctx context.Context, run int) error {
+	for _, mode := range []struct {
+		name, checkpoint, election string
+		standby                    bool
+	}{
+		{name: "alone", checkpoint: `file: {path: ""}`},
+		{"with leader election", "nats: {}", "leaderElection: {resourceNamespace: default}", true},
+	} {
+		if err := b.idleWith(ctx, run, mode.name, mode.checkpoint, mode.election, mode.standby); err != nil {
+			return fmt.Errorf("%s: %w", mode.name, err)
+		}
+	}
+	return nil
+}
+
+func (b *bench) idleWith(ctx context.Context, run int, name, checkpoint, election string, standby bool) (err error) {
+	b.progress("run %d: %d idle streams, %s, for %d s", run, len(idleResources), name, b.idleSeconds)
+	ctx, cancel := deadline(ctx, 10*time.Minute+time.Duration(b.idleSeconds)*time.Second)
+	defer cancel()
+	r := &rig{dir: filepath.Join(b.dir, fmt.Sprintf("idle-%d-%t", run, standby))}
+	_, stop, err := r.startControlPlane(ctx)
+	defer func() { err = errors.Join(err, stop(), r.close()) }()
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("%d idle streams, ", len(idleResources))
+	subjects := []*idler{{phase: what + name, dir: "bridge"}}
+	if standby {
+		subjects = append(subjects, &idler{phase: what + "standing by", dir: "standby"})
+	}
+	for _, s := range subjects {
+		if err := b.startIdle(ctx, r, s, checkpoint, election); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.p.stop()) }()
+	}
+	return b.watchIdle(ctx, run, subjects)
+}
+
+// idler is a bridge that has nothing to do.
+type idler struct {
+	phase, dir, address string
+	p                   *process
+	used                time.Duration
+}
+
+// startIdle starts a bridge and waits until it is ready and at rest.
+func (b *bench) startIdle(ctx context.Context, r *rig, s *idler, checkpoint, election string) error {
+	port, err := controlplane.FreePort()
+	if err != nil {
+		return err
+	}
+	s.address = fmt.Sprintf("127.0.0.1:%d", port)
+	dir := filepath.Join(r.dir, s.dir)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
+	config := filepath.Join(dir, "bridge.yaml")
+	text := fmt.Sprintf(idleConfig, r.kubeconfig, strings.Join(idleResources, "}, {resource: "), r.sink, checkpoint, filepath.Join(dir, "data"), s.address, election)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("write the bridge's configuration: %w", err)
+	}
+	if s.p, err = start(colBridge, b.program, []string{"run", "--config", config}, nil); err != nil {
+		return err
+	}
+	if err := poll(ctx, 100*time.Millisecond, func() (bool, error) { return get(ctx, "http://"+s.address+"/readyz") == nil, s.p.alive() }); err != nil {
+		return fmt.Errorf("wait until it is ready: %w\n%s", err, s.p.stderr.String())
+	}
+	return settle(ctx, s.p)
+}
+
+// watchIdle adds what the subjects use while nothing happens; memory is that at the end.
+func (b *bench) watchIdle(ctx context.Context, run int, subjects []*idler) (err error) {
+	const scrape = 15 * time.Second
+	for _, s := range subjects {
+		if s.used, err = s.p.cpu(); err != nil {
+			return err
+		}
+	}
+	begun, next := time.Now(), time.Now().Add(scrape)
+	err = poll(ctx, time.Second, func() (bool, error) {
+		if time.Now().After(next) {
+			next = next.Add(scrape)
+			for _, s := range subjects {
+				if err := get(ctx, "http://"+s.address+"/metrics"); err != nil {
+					return false, err
+				}
+			}
+		}
+		return time.Since(begun) >= time.Duration(b.idleSeconds)*time.Second, nil
+	})
+	if err != nil {
+		return err
+	}
+	took := time.Since(begun)
+	for _, s := range subjects {
+		used, err := s.p.cpu()
+		if err != nil {
+			return err
+		}
+		resident, err := s.p.memory("VmRSS:")
+		if err != nil {
+			return err
+		}
+		b.add(run, row{s.phase, "CPU, of a core", "%"}, colBridge, 100*(used-s.used).Seconds()/took.Seconds())
+		b.add(run, row{s.phase, "RSS", "MiB"}, colBridge, float64(resident)/(1<<20))
+	}
+	return nil
+}
+
+// get reads an answer, which has to be 200.
+func get(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("get %s: %s", url, resp.Status)
+	}
+	return err
+}
