@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
@@ -52,7 +53,7 @@ func (s *Series) Load(line string) (steps int, err error) {
 
 func (s *Series) record(name string, v promql.Vector, step int) {
 	for _, one := range v {
-		s.Add(labels.NewBuilder(one.Metric).Set(labels.MetricName, name).Labels(), step, one.F)
+		s.Add(labels.NewBuilder(one.Metric).Set(model.MetricNameLabel, name).Labels(), step, one.F)
 	}
 }
 

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/rules"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/monitoring"
+)
+
+// eyes are a Prometheus whose time runs faster: scrapes that are moments apart are half a minute apart for the rules.
+type eyes struct {
+	*rig
+	series rules.Series
+	step   int
+	seen   map[string]bool
+}
+
+// hold scrapes once, and lets what is seen last for that many steps.
+func (e *eyes) hold(steps int) {
+	e.t.Helper()
+	families := e.scrape()
+	for range steps {
+		e.add(families)
+	}
+}
+
+// watch scrapes anew for each of that many steps.
+func (e *eyes) watch(steps int) {
+	e.t.Helper()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for range steps {
+		<-tick.C
+		e.add(e.scrape())
+	}
+}
+
+// sighting is one sample without its time.
+type sighting struct {
+	labels labels.Labels
+	value  float64
+}
+
+func (e *eyes) add(all []sighting) {
+	for _, s := range all {
+		e.series.Add(s.labels, e.step, s.value)
+	}
+	e.step++
+}
+
+// scrape reads counters and gauges. Where nobody answers, that is what is seen.
+func (e *eyes) scrape() []sighting {
+	e.t.Helper()
+	target := labels.NewBuilder(labels.FromStrings("job", "kube-eventbridge", "instance", "a", "namespace", "test"))
+	up := func(v float64) sighting { return sighting{target.Set(model.MetricNameLabel, "up").Labels(), v} }
+	response, err := http.Get("http://" + e.server + "/metrics")
+	if err != nil {
+		return []sighting{up(0)}
+	}
+	defer func() { _ = response.Body.Close() }()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	must(e.t, err)
+	all := []sighting{up(1)}
+	for name, f := range families {
+		e.seen[name] = true
+		for _, m := range f.GetMetric() {
+			if m.GetHistogram() != nil || m.GetSummary() != nil {
+				continue
+			}
+			of := labels.NewBuilder(target.Labels()).Set(model.MetricNameLabel, name)
+			for _, l := range m.GetLabel() {
+				of.Set(l.GetName(), l.GetValue())
+			}
+			all = append(all, sighting{of.Labels(), m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()})
+		}
+	}
+	return all
+}
+
+// span is when alerts should fire, in steps, and only then; they may begin later than it and last into ends, where the remedy has had its time.
+type span struct {
+	alerts           []string
+	from, until, end int
+}
+
+func (e *eyes) judge(spans []span) {
+	e.t.Helper()
+	settings := map[string]string{"behindSeconds": "1", "watchRestarts": "0"} // what takes minutes elsewhere takes moments here
+	text, err := monitoring.Rules(monitoring.Defaults(settings))
+	must(e.t, err)
+	r, err := rules.Parse(text)
+	must(e.t, err)
+	fired, err := r.Firing(e.t.Context(), &e.series, e.step)
+	must(e.t, err)
+	for _, s := range spans {
+		for _, alert := range s.alerts {
+			is := func(a rules.Alert) bool { return a.Name == alert }
+			if !slices.ContainsFunc(fired[s.from:s.until], func(at []rules.Alert) bool { return slices.ContainsFunc(at, is) }) {
+				e.t.Errorf("%s does not fire from step %d to %d", alert, s.from, s.until)
+			}
+			if s.from > 0 && slices.ContainsFunc(fired[s.from-1], is) {
+				e.t.Errorf("%s fires before the fault, at step %d", alert, s.from-1)
+			}
+			if slices.ContainsFunc(fired[s.end-1], is) {
+				e.t.Errorf("%s does not end, by step %d", alert, s.end-1)
+			}
+		}
+	}
+}
+
+// The faults of docs/operations.md, its remedies, and the rules as they are.
+func TestRunbook_alerts_fire_on_the_fault_and_end_by_the_remedy(t *testing.T) {
+	r := newRig(t, watched)
+	replaced(t, r.config, r.config, "dataDir:", "buffer: {maxBytes: 1Mi}\ndataDir:")
+	e := &eyes{rig: r, seen: map[string]bool{}}
+	var spans []span
+	during := func(fault func(), remedy func(), alerts ...string) {
+		t.Helper()
+		s := span{alerts: alerts, from: e.step}
+		fault()
+		s.until = e.step
+		remedy()
+		s.end = e.step
+		spans = append(spans, s)
+	}
+	ready := func(steps int) {
+		t.Helper()
+		r.awaitStatus(200, "ok")
+		r.poll("all to be in the log", func() (bool, string) { return e.settled(), "there is something unsettled" })
+		e.hold(steps)
+	}
+	during(func() { e.hold(25) }, func() {
+		r.run()
+		ready(30)
+	}, "KubeEventbridgeDown", "KubeEventbridgeAbsent")
+	e.definedOnly()
+
+	during(func() {
+		r.broker.stop()
+		e.fill(30)
+		e.watch(60)
+	}, func() {
+		r.broker.start()
+		ready(20)
+	}, "KubeEventbridgeBrokerAway", "KubeEventbridgeBehind", "KubeEventbridgeBufferFull")
+
+	during(func() {
+		must(t, r.api.StopAPIServer(context.WithoutCancel(t.Context())))
+		e.watch(60)
+	}, func() {
+		must(t, r.api.StartAPIServer(context.WithoutCancel(t.Context())))
+		ready(70)
+	}, "KubeEventbridgeNotWatching", "KubeEventbridgeWatchesRestart")
+
+	during(func() {
+		r.bridge.stop()
+		must(t, r.js.DeleteStream(t.Context(), "KUBERNETES"))
+		r.run()
+		ready(10)
+	}, func() { e.hold(160) }, "KubeEventbridgeLogLost", "KubeEventbridgeGap")
+	e.judge(spans)
+}
+
+// fill makes as many ConfigMaps of 100 kB.
+func (e *eyes) fill(n int) {
+	e.t.Helper()
+	for i := range n {
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("large-%d-%d", e.step, i)}, Data: map[string]string{"a": strings.Repeat("a", 100_000)}}
+		_, err := e.kube.CoreV1().ConfigMaps("default").Create(e.t.Context(), m, metav1.CreateOptions{})
+		must(e.t, err)
+	}
+}
+
+// settled reports whether the stream watches, and all that was read is in the log.
+func (e *eyes) settled() bool {
+	told := false
+	for _, s := range e.scrape() {
+		switch s.labels.Get(model.MetricNameLabel) {
+		case "kube_eventbridge_oldest_unsettled_seconds", "kube_eventbridge_buffered_bytes":
+			if s.value > 0 {
+				return false
+			}
+		case "kube_eventbridge_stream_watching":
+			told = s.value == 1
+		}
+	}
+	return told
+}
+
+// definedOnly compares what a bridge tells with what is defined.
+func (e *eyes) definedOnly() {
+	e.t.Helper()
+	for _, m := range metric.All() {
+		lazy := m.Name == "watch_restarts_total" || m.Name == "events_filtered_total" // from the first on
+		if !m.Optional && !lazy && !e.seen[m.FullName()] {
+			e.t.Errorf("%s is not there", m.FullName())
+		}
+		delete(e.seen, m.FullName())
+	}
+	for name := range e.seen {
+		if !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") {
+			e.t.Errorf("%s is there, and not defined", name)
+		}
+	}
+}
