@@ -50,10 +50,12 @@ type Catalog struct {
 	client    *Client
 	discovery *discovery.DiscoveryClient
 	metadata  metadata.Interface
-	watch     bool
 	log       *slog.Logger
 	// soon has room for one reason to ask, told for one that has echoes.
 	soon, told chan struct{}
+	// watched is closed when definitions are to be watched.
+	watched chan struct{}
+	begin   func()
 	// denied counts the definitions that may not be watched.
 	denied denials
 
@@ -81,19 +83,41 @@ func NewCatalog(cfg *rest.Config, client *Client, c CatalogConfig) (*Catalog, er
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Catalog{
-		client: client, discovery: d, metadata: m, watch: c.Watch, log: c.Log, changed: make(chan struct{}),
-		soon: make(chan struct{}, 1), told: make(chan struct{}, 1),
-	}, nil
+	all := &Catalog{
+		client: client, discovery: d, metadata: m, log: c.Log, changed: make(chan struct{}),
+		soon: make(chan struct{}, 1), told: make(chan struct{}, 1), watched: make(chan struct{}),
+	}
+	all.begin = sync.OnceFunc(func() { close(all.watched) })
+	if c.Watch {
+		all.Watch()
+	}
+	return all, nil
+}
+
+// Watch has the catalog kept as [CatalogConfig] says of Watch, from now on.
+func (c *Catalog) Watch() { c.begin() }
+
+func (c *Catalog) watches() bool {
+	select {
+	case <-c.watched:
+		return true
+	default:
+		return false
+	}
 }
 
 // Run keeps the catalog until ctx ends, and returns nil then. It may be called once.
 func (c *Catalog) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	if c.watch {
-		for _, d := range []schema.GroupVersionResource{definitions, services} {
-			g.Go(func() error { return c.attend(ctx, d) })
-		}
+	for _, d := range []schema.GroupVersionResource{definitions, services} {
+		g.Go(func() error {
+			select {
+			case <-c.watched:
+				return c.attend(ctx, d)
+			case <-ctx.Done():
+				return nil
+			}
+		})
 	}
 	g.Go(func() error {
 		c.ask(ctx)
@@ -185,7 +209,7 @@ func (c *Catalog) refresh(ctx context.Context) time.Duration {
 		close(c.changed)
 		c.changed = make(chan struct{})
 	}
-	if c.watch && c.denied.any() || partial != nil {
+	if c.watches() && c.denied.any() || partial != nil {
 		return quickPoll
 	}
 	return slowPoll

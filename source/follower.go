@@ -116,7 +116,7 @@ func (f *follower) push(e event) {
 	f.queue = append(f.queue, e)
 	f.account(e.size())
 	w := f.watch.watches
-	if f.fullAt == 0 && (f.bytes >= maxWaiting || f.bytes >= w.least() && w.held.Load() >= w.hold) {
+	if f.fullAt == 0 && (f.bytes >= maxWaiting || f.bytes >= w.least() && w.held.Load() >= w.hold.Load()) {
 		f.fullAt = f.bytes
 	}
 }

@@ -21,7 +21,7 @@ const wideAgainAfter = 10 * time.Minute
 type Watches struct {
 	client *Client
 	// hold bounds, in bytes, what waits for readers that are behind others.
-	hold int64
+	hold atomic.Int64
 	held atomic.Int64
 	// followers counts those of all watches.
 	followers atomic.Int64
@@ -34,12 +34,18 @@ type Watches struct {
 // NewWatches returns a Watches that holds at most hold bytes for readers that are behind others, or join, and an object for each reader. What a reader has taken is in the budget of
 // its [Feed].
 func NewWatches(c *Client, hold int64) *Watches {
-	// A half is for those that have least, when all the others have taken up theirs.
-	return &Watches{client: c, hold: hold / 2, groups: map[Stream]*group{}, open: map[Stream]*sharedWatch{}}
+	w := &Watches{client: c, groups: map[Stream]*group{}, open: map[Stream]*sharedWatch{}}
+	w.SetHold(hold)
+	return w
+}
+
+// SetHold has at most hold bytes be held from now on, as said of [NewWatches].
+func (w *Watches) SetHold(hold int64) {
+	w.hold.Store(hold / 2) // the other half is for those that have least, when all the others have taken up theirs
 }
 
 // least is how many bytes may wait for a reader whatever waits for others.
-func (w *Watches) least() int64 { return min(minWaiting, w.hold/max(w.followers.Load(), 1)) }
+func (w *Watches) least() int64 { return min(minWaiting, w.hold.Load()/max(w.followers.Load(), 1)) }
 
 // Held returns how many bytes wait for readers.
 func (w *Watches) Held() int64 { return w.held.Load() }

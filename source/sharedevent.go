@@ -57,7 +57,7 @@ func (s *sharedWatch) keep(e event) {
 	s.kept += e.size()
 	s.watches.held.Add(e.size())
 	switch {
-	case s.watches.held.Load() > s.watches.hold:
+	case s.watches.held.Load() > s.watches.hold.Load():
 		s.trim(0, 0)
 	case len(s.recent) > recentEvents || s.kept > recentBytes:
 		s.trim(recentEvents/2, recentBytes/2) // by half, so that it is seldom

@@ -80,6 +80,9 @@ func (w *wire) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runti
 	ctx, stop := w.untilEnd(ctx)
 	defer stop()
 	for {
+		if w.refused == nil && w.ended() { // ctx may not have heard of it, and a list that begins announces itself
+			return nil, w.refuse(ErrEnded)
+		}
 		list, err := w.known(ctx)
 		if err != nil {
 			err = w.wait(ctx, &retry, err)
