@@ -6,8 +6,6 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 )
 
 // What is read ahead of the broker, in bytes.
@@ -21,7 +19,7 @@ const (
 
 // budget bounds the bytes that a pipeline holds between the wire and the broker's acknowledgement.
 type budget struct {
-	all, lists room
+	all, lists *room
 	bytes      atomic.Int64
 	count      atomic.Int64
 	// ahead is how many bytes may be held before a watch pauses; drained tells one that pauses that half of readAhead is left.
@@ -29,24 +27,19 @@ type budget struct {
 	drained chan struct{}
 }
 
-// room is a number of bytes. What is larger than all of it passes alone.
-type room struct {
-	limit int64
-	sem   *semaphore.Weighted
-}
-
-func newRoom(limit int64) room { return room{limit: limit, sem: semaphore.NewWeighted(limit)} }
-
-func (r room) acquire(ctx context.Context, size int) error {
-	return r.sem.Acquire(ctx, min(int64(size), r.limit))
-}
-
-func (r room) release(size int) { r.sem.Release(min(int64(size), r.limit)) }
-
 func newBudget(limit int64) *budget {
 	b := &budget{all: newRoom(limit), lists: newRoom(min(limit, readAhead)), drained: make(chan struct{}, 1)}
 	b.ahead.Store(readAhead)
 	return b
+}
+
+// limit returns how many bytes may be held.
+func (b *budget) limit() int64 { return b.all.size() }
+
+// setLimit has another number of bytes be held at most, once those that are have become fewer.
+func (b *budget) setLimit(limit int64) {
+	b.all.setLimit(limit)
+	b.lists.setLimit(min(limit, readAhead))
 }
 
 // acquire waits for room; listed is whether it is for an item of a list.

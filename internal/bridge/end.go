@@ -25,6 +25,9 @@ func (p *session) close(s *stream) {
 	defer p.mu.Unlock()
 	p.drop(s)
 	p.state.Streams[s.name] = saved
+	if p.state.Rows == nil {
+		p.state.Rows = map[string]map[string]checkpoint.Row{}
+	}
 	p.state.Rows[s.name] = rows
 }
 

@@ -13,12 +13,17 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// follow reads what a wildcard names in one scope, one stream for each resource, as it comes and until it goes, until ctx ends, or the scope is a namespace that is not
+// follow reads what a wildcard names in one scope, one stream for each resource, as it comes and until it goes, until ctx ends, the spec is dropped, or the scope is a namespace that is not
 // selected any more. Begun is called when all is open that there was at first.
 func (p *session) follow(ctx context.Context, spec *StreamSpec, begun func()) error {
 	tell := p.nothing(spec)
 	call := func() (now roll[schema.GroupResource, source.Resource]) {
+		if spec.dropped() {
+			return roll[schema.GroupResource, source.Resource]{over: true}
+		}
 		selected := true
+		now.edition, now.edited = p.edition()
+		now.ends = spec.drop
 		if spec.member != nil {
 			selected, _, _, now.moved = spec.member.stays()
 		}
@@ -46,7 +51,7 @@ func (p *session) follow(ctx context.Context, spec *StreamSpec, begun func()) er
 			p.log.Warn("a resource is read by its name already, and left out here", "resource", r.String(), "err", err)
 			return true, nil
 		}
-		return false, err
+		return spec.dropped(), err
 	}
 	return readEach(ctx, call, read, begun)
 }
@@ -98,8 +103,7 @@ func (p *session) leads(spec *StreamSpec, at source.Stream, offers *source.Offer
 
 // spokenFor reports whether a spec other than the given one keeps a stored stream that both may read.
 func (p *session) spokenFor(spec *StreamSpec, at source.Stream) bool {
-	for i := range p.cfg.Streams {
-		o := &p.cfg.Streams[i]
+	for _, o := range p.specs() {
 		if o != spec.origin() && o.meets(spec) && p.keeps(o, at) {
 			return true
 		}
@@ -124,8 +128,7 @@ func (spec *StreamSpec) meets(o *StreamSpec) bool {
 // claimed reports whether another spec names a resource more exactly than a wildcard does, in a scope that may have objects in common with its.
 func (p *session) claimed(spec *StreamSpec, s *source.Served, offers *source.Offers) bool {
 	before := true
-	for i := range p.cfg.Streams {
-		o := &p.cfg.Streams[i]
+	for _, o := range p.specs() {
 		if o == spec.origin() {
 			before = false
 			continue

@@ -55,9 +55,9 @@ func (p *session) recall(forgotten map[string]checkpoint.Stream, m *sink.Stored,
 		return
 	}
 	r.Kind, r.Namespaced = st.Kind, st.Namespace != ""
-	for i := range p.cfg.Streams {
-		at, may := p.cfg.Streams[i].mayHaveRead(r, st.Namespace)
-		if !may || !p.cfg.Streams[i].meant(r, offers) {
+	for _, spec := range p.specs() {
+		at, may := spec.mayHaveRead(r, st.Namespace)
+		if !may || !spec.meant(r, offers) {
 			continue
 		}
 		name, saved, known := p.storedAs(at)

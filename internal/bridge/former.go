@@ -16,7 +16,7 @@ import (
 // objects are deleted in the log once it does not exist any more.
 
 // readAs reads the resource that the name of a spec means, and meanwhile ends what the store has of others that it meant before. It returns when the resource is gone for certain, or
-// ctx has ended, or the namespace is not selected any more and nothing is left of it. Opened is called when a stream is open.
+// ctx has ended, the spec is dropped, or the namespace is not selected any more and nothing is left of it. Opened is called when a stream is open.
 func (p *session) readAs(ctx context.Context, spec *StreamSpec, r source.Resource, opened func()) error {
 	if spec.selected() || p.knows(spec.stream(r)) {
 		running, ctx := errgroup.WithContext(ctx)
@@ -34,7 +34,7 @@ func (p *session) readAs(ctx context.Context, spec *StreamSpec, r source.Resourc
 	return p.buryFormer(ctx, spec, r, nil)
 }
 
-// buryFormer ends the stored streams that a spec names of other resources than now, until there are none, enough is closed, or the namespace comes to be selected.
+// buryFormer ends the stored streams that a spec names of other resources than now, until there are none, enough is closed, the spec is dropped, or the namespace comes to be selected.
 func (p *session) buryFormer(ctx context.Context, spec *StreamSpec, now source.Resource, enough <-chan struct{}) error {
 	if p.cfg.Catalog == nil {
 		return nil
@@ -44,7 +44,7 @@ func (p *session) buryFormer(ctx context.Context, spec *StreamSpec, now source.R
 		offers, changed := p.cfg.Catalog.Now()
 		relabelled := spec.relabelled()
 		former, lost := p.former(spec, now, offers)
-		if len(former) == 0 || left && spec.selected() {
+		if len(former) == 0 || left && spec.selected() || spec.dropped() {
 			return nil
 		}
 		if err := p.buryGone(ctx, spec, lost); err != nil {
@@ -59,6 +59,8 @@ func (p *session) buryFormer(ctx context.Context, spec *StreamSpec, now source.R
 		case <-later:
 		case <-relabelled:
 		case <-enough:
+			return nil
+		case <-spec.drop:
 			return nil
 		case <-ctx.Done():
 			return nil
@@ -88,8 +90,7 @@ func (p *session) onlyNamed(spec *StreamSpec, at source.Stream, offers *source.O
 
 // wildcardHas reports whether a wildcard reads a stored stream.
 func (p *session) wildcardHas(at source.Stream, offers *source.Offers) bool {
-	for i := range p.cfg.Streams {
-		o := &p.cfg.Streams[i]
+	for _, o := range p.specs() {
 		selects := o.NamespaceSelector != nil && at.Namespace != ""
 		if o.Wildcard != nil && (selects || o.NamespaceSelector == nil && o.Namespace == at.Namespace) && p.leads(o, at, offers) {
 			return true

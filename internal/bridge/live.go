@@ -28,11 +28,13 @@ type ending struct {
 	doubtful bool
 	// yields: a name asks for what a wildcard reads.
 	yields bool
+	// dropped: the spec is read no more, and what the log has of it stays.
+	dropped bool
 	// left, if not empty, is the version of its namespace at which that is not selected any more.
 	left string
 }
 
-// live reads a resource, in one version after another, until it is gone for certain or ctx ends. Opened is called when a stream of it is open. The error
+// live reads a resource, in one version after another, until it is gone for certain, the spec is dropped or ctx ends. Opened is called when a stream of it is open. The error
 // is permanent, or a [SpecError]: of a wildcard also where it has yielded to a name.
 func (p *session) live(ctx context.Context, spec *StreamSpec, r source.Resource, opened func()) error {
 	defer p.reads(spec)()
@@ -60,8 +62,11 @@ func (p *session) live(ctx context.Context, spec *StreamSpec, r source.Resource,
 			return p.ended(err)
 		}
 		p.close(s)
-		if end.yields {
+		switch {
+		case end.yields:
 			return yielded(s)
+		case end.dropped:
+			return nil
 		}
 		r = end.to
 	}
@@ -80,9 +85,6 @@ func (p *session) reads(spec *StreamSpec) (ended func()) {
 
 // readUntil reads a stream until ctx ends; then end is nil. Or until it has to end: then all that was read is in the log.
 func (p *session) readUntil(ctx context.Context, s *stream) (end *ending, err error) {
-	if p.cfg.Catalog == nil {
-		return nil, s.read(ctx, nil)
-	}
 	stop := make(chan struct{})
 	running, reading := errgroup.WithContext(ctx)
 	watching, enough := context.WithCancel(reading)
@@ -105,7 +107,7 @@ func (p *session) readUntil(ctx context.Context, s *stream) (end *ending, err er
 	return end, s.tracker.Await(ctx)
 }
 
-// outlived waits until the resource that a stream reads is gone, or is served in other versions only, or its namespace is not selected any more, or it has to yield. It
+// outlived waits until the resource that a stream reads is gone, or is served in other versions only, its namespace is not selected any more, it has to yield, or its spec is dropped. It
 // returns nil when ctx ends.
 func (p *session) outlived(ctx context.Context, s *stream) *ending {
 	var lost time.Time
@@ -114,7 +116,11 @@ func (p *session) outlived(ctx context.Context, s *stream) *ending {
 		if s.spec.member != nil {
 			_, _, _, relabelled = s.spec.member.stays()
 		}
-		offers, changed := p.cfg.Catalog.Now()
+		var offers *source.Offers
+		var changed <-chan struct{}
+		if p.cfg.Catalog != nil {
+			offers, changed = p.cfg.Catalog.Now()
+		}
 		end := s.left()
 		if end == nil && offers != nil {
 			end = s.unserved(ctx, offers)
@@ -134,6 +140,8 @@ func (p *session) outlived(ctx context.Context, s *stream) *ending {
 		case <-changed:
 		case <-relabelled:
 		case <-later:
+		case <-s.spec.drop:
+			return &ending{dropped: true}
 		case <-s.yield:
 			return &ending{yields: true}
 		case <-ctx.Done():
@@ -214,6 +222,8 @@ func (p *session) versioned(ctx context.Context, spec *StreamSpec, r source.Reso
 		}
 		select {
 		case <-changed:
+		case <-spec.drop:
+			return at, errDropped
 		case <-ctx.Done():
 			return at, ctx.Err()
 		}

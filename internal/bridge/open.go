@@ -26,9 +26,9 @@ func (p *session) read(ctx context.Context, spec *StreamSpec) error {
 	return p.readNamed(ctx, spec, func() { p.begun(spec) })
 }
 
-// readNamed reads a resource in one scope until ctx ends, or the scope is a namespace that is not selected any more. Opened is called when a stream is open.
+// readNamed reads a resource in one scope until ctx ends, the spec is dropped, or the scope is a namespace that is not selected any more. Opened is called when a stream is open.
 func (p *session) readNamed(ctx context.Context, spec *StreamSpec, opened func()) error {
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !spec.dropped() {
 		resource, err := p.resolve(ctx, spec)
 		if err != nil {
 			return p.ended(err)
@@ -37,7 +37,7 @@ func (p *session) readNamed(ctx context.Context, spec *StreamSpec, opened func()
 		if err := p.readAs(ctx, spec, resource, opened); err != nil {
 			return err
 		}
-		if !was || !spec.selected() {
+		if !was || !spec.selected() || spec.dropped() {
 			return nil
 		}
 		p.cfg.Discovery.Reset()
@@ -126,6 +126,8 @@ func (p *session) resolve(ctx context.Context, spec *StreamSpec) (source.Resourc
 		select {
 		case <-time.After(delay):
 		case <-changed:
+		case <-spec.drop:
+			return r, errDropped
 		case <-ctx.Done():
 			return r, ctx.Err()
 		}

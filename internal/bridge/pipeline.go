@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,8 +33,12 @@ type StreamSpec struct {
 	// NamespaceSelector, if not nil, makes a stream of each namespace whose labels match, or of each resource of the wildcard in it, as they come and go; Namespace is empty then.
 	NamespaceSelector                       labels.Selector
 	Namespace, LabelSelector, FieldSelector string
+	// Says is all that the configuration says of the spec: two with the same text are read alike. Empty: it is like no other.
+	Says string
 	// member is the namespace, where a selector has taken it.
 	member *member
+	// drop is closed when the spec is not to be read any more; nil never is.
+	drop chan struct{}
 	// Latest allows changes of one object that are still waiting to be folded into one.
 	Latest bool
 	// SkipSnapshot: what exists at the start is known, not published.
@@ -136,6 +141,12 @@ type Pipeline struct {
 	epoch int64
 	// pasts are what happened in all sessions.
 	pasts diaries
+
+	mu sync.Mutex
+	// next are the specs that the next session reads, and current is to.
+	next []*StreamSpec
+	// buffer is the limit of the next session, and of current.
+	buffer int64
 }
 
 // New returns a pipeline that does nothing until Run.
@@ -150,7 +161,11 @@ func New(c Config) *Pipeline {
 	if c.ResyncRate == 0 {
 		c.ResyncRate = resyncRate
 	}
-	p := &Pipeline{cfg: c}
+	p := &Pipeline{cfg: c, buffer: c.Buffer}
+	for i := range c.Streams {
+		c.Streams[i].drop = make(chan struct{})
+		p.next = append(p.next, &c.Streams[i])
+	}
 	c.Metrics.add(p)
 	return p
 }
@@ -185,6 +200,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 			p.cfg.Log.Warn("what was published last may be in the log or not; it is read back", "err", interrupted)
 		case errors.As(err, &unmade) && p.current.Load() != nil:
 			p.cfg.Log.Warn("the broker's client cannot be made; it is tried again", "err", unmade.err)
+		case errors.Is(err, errRespecified):
+			continue // at once: nothing has failed
 		case err != nil:
 			return fmt.Errorf("pipeline %s: %w", p.cfg.Name, err)
 		default:
@@ -212,9 +229,14 @@ func (p *Pipeline) session(ctx context.Context, counted bool) error {
 	if err != nil {
 		return &noSinkError{err}
 	}
-	s := newSession(&p.cfg, to)
+	ctx, again := context.WithCancelCause(ctx)
+	defer again(nil)
+	s := p.begin(to, func() { again(errRespecified) })
 	s.counted = counted
-	s.epoch, s.pasts = &p.epoch, &p.pasts
-	p.current.Store(s)
-	return s.run(ctx)
+	defer close(s.over)
+	err = s.run(ctx)
+	if errors.Is(context.Cause(ctx), errRespecified) && err == nil {
+		return errRespecified
+	}
+	return err
 }

@@ -176,8 +176,7 @@ func (p *session) hear(streams map[string]checkpoint.Stream, m *sink.Stored) {
 // scopes yields in which streams the specs may read a resource.
 func (p *session) scopes(r source.Resource) iter.Seq2[*StreamSpec, source.Stream] {
 	return func(yield func(*StreamSpec, source.Stream) bool) {
-		for i := range p.cfg.Streams {
-			spec := &p.cfg.Streams[i]
+		for _, spec := range p.specs() {
 			if spec.NamespaceSelector == nil {
 				if !yield(spec, spec.stream(r)) {
 					return

@@ -170,7 +170,7 @@ func (p *session) relearn(rows map[string]map[string]checkpoint.Row, m *sink.Sto
 
 // sharesSubjects: objects do not each have a subject of their own.
 func (p *session) sharesSubjects() bool {
-	return slices.ContainsFunc(p.cfg.Streams, func(s StreamSpec) bool { return s.Encoding.Subject != nil && !s.Encoding.Subject.PerObject() })
+	return slices.ContainsFunc(p.specs(), func(s *StreamSpec) bool { return s.Encoding.Subject != nil && !s.Encoding.Subject.PerObject() })
 }
 
 // intact returns up to where the log is known to be what it was: the last messages that are where the rows have them.

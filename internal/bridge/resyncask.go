@@ -123,8 +123,8 @@ func (p *Pipeline) targets() []target {
 				dotted(s.Stream.Resource.Resource, s.Group), dotted(s.Stream.Resource.Resource, s.Version))})
 		}
 	}
-	for i := range p.cfg.Streams {
-		if spec := &p.cfg.Streams[i]; !opened[spec] {
+	for _, spec := range p.specs() {
+		if !opened[spec] {
 			all = append(all, target{names: within(spec.Namespace, spec.Resource), empty: session != nil && session.selectsNothing(spec)})
 		}
 	}

@@ -21,12 +21,14 @@ type roll[K comparable, V any] struct {
 	all map[K]V
 	// over: when what is being read has ended, that was all.
 	over bool
-	// changed and moved are closed when the roll may be another one; one that is nil never is.
-	changed, moved <-chan struct{}
+	// changed, moved, edited and ends are closed when the roll may be another one; one that is nil never is.
+	changed, moved, edited, ends <-chan struct{}
+	// edition is another number where what was done for good may be called once more.
+	edition int
 }
 
 // readEach reads what call returns, each in a goroutine of its own, as it comes and until it ends by itself, until ctx ends or the roll is over. What has ended is read again after
-// a recess if it is still called, unless read returns that it is done for good. Begun is called once when all is open that was called first; read calls opened when something is. It
+// a recess if it is still called, unless read returns that it is done for good: then in another edition only. Begun is called once when all is open that was called first; read calls opened when something is. It
 // returns when ctx has ended, when the roll is over and nothing is read any more, or with the first error, which ends all.
 func readEach[K comparable, V any](
 	ctx context.Context, call func() roll[K, V], read func(ctx context.Context, what V, opened func()) (done bool, err error), begun func(),
@@ -65,8 +67,12 @@ func readEach[K comparable, V any](
 		return opening
 	}
 	streams.Go(func() error {
-		for first := true; ; {
+		for first, edition := true, 0; ; {
 			now := call()
+			if now.edition != edition {
+				edition = now.edition
+				clear(finished)
+			}
 			opening := open(now)
 			if first && now.all != nil {
 				first = false
@@ -82,6 +88,8 @@ func readEach[K comparable, V any](
 			select {
 			case <-now.changed:
 			case <-now.moved:
+			case <-now.edited:
+			case <-now.ends:
 			case o := <-ended:
 				delete(reading, o.key)
 				if o.done {

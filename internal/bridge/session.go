@@ -52,8 +52,6 @@ type session struct {
 	failure chan error
 	// primeTime is the constant, but in tests.
 	primeTime time.Duration
-	// debug: every event is logged.
-	debug bool
 	// saved is when the last commit succeeded, in nanoseconds since 1970.
 	saved atomic.Int64
 	state *checkpoint.State
@@ -79,9 +77,20 @@ type session struct {
 	// undone is what is to be saved of streams that are not open.
 	undone map[string]checkpoint.Stream
 
+	// restart ends the session so that the next one begins at once; over is closed when this one has ended. Turns has what is to be read instead from now on.
+	restart func()
+	over    chan struct{}
+	turns   chan *turn
+	// readers are by what they read, and the reading's own.
+	readers map[*StreamSpec]chan struct{}
+
 	// mu guards what follows.
 	mu      sync.Mutex
 	streams []*stream
+	// asked are the specs that are read; nil: those of cfg. Editions counts those that were before, and edited is closed when there is another one.
+	asked    []*StreamSpec
+	editions int
+	edited   chan struct{}
 	// histories is what logged has of them, where that has changed in this session.
 	histories int
 	// packer is nil until a stream needs it.
@@ -99,9 +108,9 @@ func newSession(c *Config, to sink.Sink) *session {
 		cfg: c, name: c.Name, log: c.Log, sink: to, budget: newBudget(c.Buffer), memory: newMemory(), marks: newMarks(), failure: make(chan error, 1), met: make(chan struct{}),
 		unknown: map[string]error{}, unbegun: map[*StreamSpec]struct{}{}, reading: map[*StreamSpec]int{}, primeTime: primeTime,
 		began: time.Now(), pasts: &diaries{},
+		restart: func() {}, over: make(chan struct{}), turns: make(chan *turn), readers: map[*StreamSpec]chan struct{}{}, edited: make(chan struct{}),
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
 	}
-	p.debug = p.log.Enabled(context.Background(), slog.LevelDebug)
 	c.Metrics.losses.WithLabelValues(c.Name) // a counter is there before it counts
 	retries := c.Metrics.retries.WithLabelValues(c.Name)
 	p.retrier = sink.Retry(to, sink.Policy{OnRetry: func(_ *sink.Message, cause error) {
@@ -109,8 +118,8 @@ func newSession(c *Config, to sink.Sink) *session {
 		p.broker.retried(cause)
 	}})
 	p.publisher = p.retrier
-	for i := range c.Streams {
-		p.unbegun[&c.Streams[i]] = struct{}{}
+	for _, spec := range p.specs() {
+		p.unbegun[spec] = struct{}{}
 	}
 	return p
 }
@@ -188,10 +197,10 @@ func (p *session) readAll(ctx, failed context.Context) error {
 			p.cfg.Holds.HandOver() // from here on readers come
 		}
 		p.sayPublishing() // whatever it waited for
-		for i := range p.cfg.Streams {
-			reading.Go(func() error { return p.read(reads, &p.cfg.Streams[i]) })
+		for _, spec := range p.specs() {
+			p.beginReading(reads, reading, spec)
 		}
-		return nil
+		return p.takeTurns(reads, reading)
 	})
 	return reading.Wait()
 }
@@ -222,9 +231,9 @@ func (p *session) deliver(ctx context.Context, g *errgroup.Group) {
 	})
 }
 
-// ended leaves out what only says that the session was stopped.
+// ended leaves out what only says that the session, or a spec, was stopped.
 func (p *session) ended(err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, sink.ErrNotRunning) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, sink.ErrNotRunning) || errors.Is(err, errDropped) {
 		return nil
 	}
 	return err

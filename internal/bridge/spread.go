@@ -47,10 +47,15 @@ func (m *member) precedes(ns source.Namespace, entered string) bool {
 	return entered != "" && after(entered, ns.ResourceVersion) && m.namespaces.Precedes(entered)
 }
 
-// spread reads a spec in the namespaces that its selector takes, as they come, go and change their labels, until ctx ends.
+// spread reads a spec in the namespaces that its selector takes, as they come, go and change their labels, until ctx ends, or the spec is dropped.
 func (p *session) spread(ctx context.Context, spec *StreamSpec) error {
 	what, tell := spec.membership(), p.nothing(spec)
 	call := func() (now roll[string, string]) {
+		if spec.dropped() {
+			return roll[string, string]{over: true}
+		}
+		now.edition, now.edited = p.edition()
+		now.ends = spec.drop
 		all, changed, err := p.cfg.Namespaces.Now()
 		now.changed = changed
 		p.unresolved(what, err)
@@ -75,9 +80,11 @@ func (p *session) spread(ctx context.Context, spec *StreamSpec) error {
 	read := func(ctx context.Context, name string, opened func()) (done bool, err error) {
 		own := p.in(spec, name)
 		if own.Wildcard != nil {
-			return false, p.follow(ctx, own, opened)
+			err = p.follow(ctx, own, opened)
+		} else {
+			err = p.readNamed(ctx, own, opened)
 		}
-		return false, p.readNamed(ctx, own, opened)
+		return spec.dropped(), err
 	}
 	return readEach(ctx, call, read, func() { p.begun(spec) })
 }

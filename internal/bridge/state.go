@@ -85,8 +85,8 @@ func (p *Pipeline) State() State {
 	s := p.current.Load()
 	if s == nil {
 		st := State{Name: p.cfg.Name, Target: p.cfg.Target, Unready: p.unready(), BufferBytes: p.cfg.Buffer}
-		for i := range p.cfg.Streams {
-			st.Streams = append(st.Streams, unopened(&p.cfg.Streams[i], nil))
+		for _, spec := range p.specs() {
+			st.Streams = append(st.Streams, unopened(spec, nil))
 		}
 		return st
 	}
@@ -96,7 +96,7 @@ func (p *Pipeline) State() State {
 func (p *session) now(now time.Time) State {
 	st := State{
 		Name: p.name, Target: p.cfg.Target, Began: p.began, Unready: p.unready(),
-		BufferedEvents: p.budget.count.Load(), BufferedBytes: p.budget.bytes.Load(), BufferBytes: p.budget.all.limit,
+		BufferedEvents: p.budget.count.Load(), BufferedBytes: p.budget.bytes.Load(), BufferBytes: p.budget.limit(),
 		Loss: p.pasts.loss(),
 	}
 	st.Ready = len(st.Unready) == 0
@@ -118,8 +118,8 @@ func (p *session) now(now time.Time) State {
 		opened[s.spec.origin()] = true
 		st.Streams = append(st.Streams, s.now(now))
 	}
-	for i := range p.cfg.Streams {
-		if spec := &p.cfg.Streams[i]; !opened[spec] || spec.Wildcard != nil || spec.NamespaceSelector != nil {
+	for _, spec := range p.specs() {
+		if !opened[spec] || spec.Wildcard != nil || spec.NamespaceSelector != nil {
 			if err, missing := p.missing(spec); missing {
 				st.Streams = append(st.Streams, unopened(spec, err))
 			}

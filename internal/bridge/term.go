@@ -28,8 +28,8 @@ func (p *session) assume(ctx context.Context) error {
 	if *p.epoch == 0 {
 		*p.epoch = max(t.Number, p.logged.Epoch+1)
 	}
-	for i := range p.cfg.Streams {
-		p.cfg.Streams[i].Encoding.WriterEpoch = int(*p.epoch)
+	for _, spec := range p.specs() {
+		spec.Encoding.WriterEpoch = int(*p.epoch)
 	}
 	p.committing.Lock()
 	p.logged.Epoch, p.unlogged = *p.epoch, true

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -155,7 +156,7 @@ func (p *session) settled(o *object, r sink.Receipt, err error) {
 	default:
 		o.stream.metrics.published(&o.attempt, time.Now())
 	}
-	if p.debug {
+	if p.log.Enabled(context.Background(), slog.LevelDebug) {
 		p.log.Debug("event published", "stream", o.stream.name, "id", o.attempt.message.ID, "sequence", r.Sequence, "duplicate", r.Duplicate)
 	}
 	o.attempt.acknowledged = true

@@ -44,7 +44,7 @@ func yielded(s *stream) error {
 	return &SpecError{fmt.Errorf("stream %s yields to an entry that names its resource", s.name)}
 }
 
-// begin opens the stream of a resource, in the version in which it is read, once no wildcard's has the objects. The error is ctx's, permanent, or a [SpecError].
+// begin opens the stream of a resource, in the version in which it is read, once no wildcard's has the objects. The error is ctx's, permanent, errDropped, or a [SpecError].
 func (p *session) begin(ctx context.Context, spec *StreamSpec, r source.Resource) (*stream, error) {
 	for {
 		at, err := p.versioned(ctx, spec, r)
@@ -55,6 +55,9 @@ func (p *session) begin(ctx context.Context, spec *StreamSpec, r source.Resource
 		var yields *yieldError
 		if !errors.As(err, &yields) {
 			return s, err
+		}
+		if spec.dropped() {
+			return nil, errDropped
 		}
 		if err := pause.For(ctx, yieldLook); err != nil {
 			return nil, err

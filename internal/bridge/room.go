@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// room is a number of bytes that may become another one. Who asks first gets first; what is larger than all of it passes alone. It is safe for concurrent use.
+type room struct {
+	mu          sync.Mutex
+	limit, used int64
+	waiting     []*claim
+}
+
+// claim is who waits for room.
+type claim struct {
+	size  int64
+	taken chan struct{}
+}
+
+func newRoom(limit int64) *room { return &room{limit: limit} }
+
+// acquire waits for room. The error is ctx's; then nothing was taken.
+func (r *room) acquire(ctx context.Context, size int) error {
+	r.mu.Lock()
+	if len(r.waiting) == 0 && r.fits(int64(size)) {
+		r.used += int64(size)
+		r.mu.Unlock()
+		return nil
+	}
+	c := &claim{int64(size), make(chan struct{})}
+	r.waiting = append(r.waiting, c)
+	r.mu.Unlock()
+	select {
+	case <-c.taken:
+		return nil
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-c.taken: // in this moment
+		r.used -= c.size
+	default:
+		r.waiting = slices.DeleteFunc(r.waiting, func(o *claim) bool { return o == c })
+	}
+	r.admit()
+	return ctx.Err()
+}
+
+// release gives back what was taken.
+func (r *room) release(size int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.used -= int64(size); r.used < 0 {
+		panic("BUG: more bytes are given back than were taken")
+	}
+	r.admit()
+}
+
+// setLimit makes the room larger or smaller. What is taken stays.
+func (r *room) setLimit(limit int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.limit = limit
+	r.admit()
+}
+
+// size returns how large the room is.
+func (r *room) size() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.limit
+}
+
+// fits reports whether there is room; the caller holds mu.
+func (r *room) fits(size int64) bool { return r.used == 0 || r.used+size <= r.limit }
+
+// admit lets in who waits, as far as there is room; the caller holds mu.
+func (r *room) admit() {
+	for len(r.waiting) > 0 && r.fits(r.waiting[0].size) {
+		c := r.waiting[0]
+		r.waiting = slices.Delete(r.waiting, 0, 1)
+		r.used += c.size
+		close(c.taken)
+	}
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+)
+
+// saying is a spec of ConfigMaps.
+func saying(says string) StreamSpec {
+	return StreamSpec{Resource: "configmaps", Says: says, Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}
+}
+
+// begins runs a pipeline that reads one spec.
+func begins(t *testing.T, api *apiServer, log *fakeLog, store checkpoint.Store, catalogued bool) *bridge {
+	t.Helper()
+	b := runBridge(t, api, log, store, func(c *Config) {
+		c.Drain, c.Streams = 5*time.Second, []StreamSpec{saying("it")}
+		if catalogued {
+			c.Catalog = catalogOf(t, api)
+		}
+	})
+	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	waitFor(t, "the watch", func() bool { return b.only(t).status.watching() })
+	return b
+}
+
+func TestRespecify_leaves_alone_what_stays(t *testing.T) {
+	api, log := newAPIServer(t, 10), newFakeLog()
+	b := begins(t, api, log, &memoryStore{}, false)
+	session, stream := b.session(t), b.only(t)
+	b.Respecify(t.Context(), []StreamSpec{saying("it")})
+	if b.only(t) != stream || b.session(t) != session {
+		t.Error("the stream, or the session, is another one")
+	}
+	api.add(1)
+	waitFor(t, "what comes", func() bool { return len(log.lines()) == 3 })
+}
+
+func TestRespecify_keeps_what_the_checkpoint_has_of_what_goes_and_goes_on_from_there(t *testing.T) {
+	for name, catalogued := range map[string]bool{"with a catalog": true, "without one": false} {
+		t.Run(name, func(t *testing.T) {
+			api, log, store := newAPIServer(t, 10), newFakeLog(), &memoryStore{}
+			b := begins(t, api, log, store, catalogued)
+			session := b.session(t)
+			api.add(2)
+			waitFor(t, "what came before", func() bool { return len(log.lines()) == 4 })
+			b.Respecify(t.Context(), nil)
+			if open := session.opened(); len(open) != 0 {
+				t.Fatalf("%s is open", open[0].name)
+			}
+			if code, body := b.get("/readyz"); code != 200 {
+				t.Errorf("it is not ready: %s", body)
+			}
+			api.add(3)
+			if at := store.state.Streams["configmaps.v1"].Position; at != "2" && at != "3" {
+				t.Errorf("the position is %s", at)
+			}
+			b.Respecify(t.Context(), []StreamSpec{saying("it, in another way")})
+			waitFor(t, "what came meanwhile", func() bool { return len(log.lines()) == 7 })
+			if b.session(t) != session || b.only(t).spec.Says != "it, in another way" {
+				t.Error("it is another session, or the spec of before")
+			}
+			for _, line := range log.lines()[2:] {
+				if !strings.HasPrefix(line, "added") || !strings.HasSuffix(line, " watch") {
+					t.Errorf("the log has %s", line)
+				}
+			}
+			if err := b.stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What cannot be drained is left to the next session, which reads what is wanted then.
+func TestRespecify_goes_on_from_the_checkpoint_where_the_broker_is_away(t *testing.T) {
+	api, log, store := newAPIServer(t, 10), newFakeLog(), &memoryStore{}
+	b := begins(t, api, log, store, false)
+	b.current.Load().cfg.Drain = 50 * time.Millisecond
+	gate := make(chan struct{})
+	log.set(func() { log.gate = gate })
+	session, stream := b.session(t), b.only(t)
+	api.add(5)
+	waitFor(t, "the events", func() bool { return stream.tracker.Pending() == 5 })
+	b.Respecify(t.Context(), []StreamSpec{saying("another thing")})
+	waitFor(t, "the next session", func() bool { return b.session(t) != session })
+	log.set(func() { log.gate = nil })
+	close(gate)
+	waitFor(t, "the events", func() bool { return len(log.lines()) == 7 })
+	if says := b.only(t).spec.Says; says != "another thing" {
+		t.Errorf("it reads %q", says)
+	}
+	if err := b.stop(); err != nil {
+		t.Error(err)
+	}
+	if all := strings.Join(log.lines(), "\n"); strings.Count(all, "added") != 5 {
+		t.Errorf("the log has\n%s", all)
+	}
+}
+
+func TestRespecify_begins_anew_where_nothing_is_read_yet(t *testing.T) {
+	api, log := newAPIServer(t, 10), newFakeLog()
+	store := &slowStore{opened: make(chan struct{})}
+	b := runBridge(t, api, log, store, func(c *Config) { c.Streams = []StreamSpec{{Resource: "nothings"}} })
+	waitFor(t, "the session", func() bool { return b.current.Load() != nil })
+	b.Respecify(t.Context(), []StreamSpec{saying("it")})
+	close(store.opened)
+	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+}
+
+// slowStore answers when it is opened.
+type slowStore struct {
+	memoryStore
+	opened chan struct{}
+}
+
+func (s *slowStore) Load(ctx context.Context) (*checkpoint.State, error) {
+	select {
+	case <-s.opened:
+		return s.memoryStore.Load(ctx)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// A name that comes takes its resource from a wildcard that stays, and gives it back when it goes.
+func TestRespecify_has_wildcards_yield_and_take_again(t *testing.T) {
+	api, log := newAPIServer(t, 10), newFakeLog()
+	wildcard := saying("all")
+	wildcard.Resource, wildcard.Wildcard = "*", &Wildcard{All: true}
+	b := runBridge(t, api, log, &memoryStore{}, func(c *Config) { c.Catalog, c.Streams = catalogOf(t, api), []StreamSpec{wildcard} })
+	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 && b.only(t).status.watching() })
+	session := b.session(t)
+	for round := range 3 {
+		b.Respecify(t.Context(), []StreamSpec{wildcard, saying("it")})
+		waitFor(t, "the name's stream", func() bool { return len(session.opened()) == 1 && session.opened()[0].spec.Wildcard == nil })
+		api.add(1)
+		waitFor(t, "what comes by the name", func() bool { return len(log.lines()) == 3+2*round })
+		b.Respecify(t.Context(), []StreamSpec{wildcard})
+		waitFor(t, "the wildcard's stream", func() bool { return len(session.opened()) == 1 && session.opened()[0].spec.Wildcard != nil })
+		api.add(1)
+		waitFor(t, "what comes by the wildcard", func() bool { return len(log.lines()) == 4+2*round })
+	}
+	b.Respecify(t.Context(), nil)
+	if open := session.opened(); len(open) != 0 || b.session(t) != session {
+		t.Errorf("%d streams are open, in this session: %v", len(open), b.session(t) == session)
+	}
+}
+
+// A resource that does not exist, or waits for the namespaces, does not hold up that it is dropped.
+func TestRespecify_drops_what_is_waited_for(t *testing.T) {
+	api, log := newAPIServer(t, 10), newFakeLog()
+	b := begins(t, api, log, &memoryStore{}, true)
+	missing := saying("missing")
+	missing.Resource = "nothings"
+	b.Respecify(t.Context(), []StreamSpec{saying("it"), missing})
+	waitFor(t, "the complaint", func() bool {
+		_, body := b.get("/readyz")
+		return strings.Contains(body, "nothings")
+	})
+	b.Respecify(t.Context(), []StreamSpec{saying("it")})
+	if code, body := b.get("/readyz"); code != 200 {
+		t.Errorf("it is not ready: %s", body)
+	}
+}
