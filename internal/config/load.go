@@ -26,14 +26,28 @@ const (
 // is allowed and costs something that is otherwise promised. Relative paths in the file are relative to its directory, and
 // absolute in what is returned.
 func Load(file string) (c *Config, warnings Problems, err error) {
+	data, err := Read(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	return LoadRead(file, data)
+}
+
+// Read returns what is in the file. An error is a [Problems].
+func Read(file string) ([]byte, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		var cause *fs.PathError
 		if errors.As(err, &cause) {
 			err = cause.Err
 		}
-		return nil, nil, Problems{{File: file, Message: fmt.Sprintf("cannot be read: %v; give an existing file", err)}}
+		return nil, Problems{{File: file, Message: fmt.Sprintf("cannot be read: %v; give an existing file", err)}}
 	}
+	return data, nil
+}
+
+// LoadRead is [Load] for a file that was read.
+func LoadRead(file string, data []byte) (c *Config, warnings Problems, err error) {
 	dir, err := filepath.Abs(filepath.Dir(file))
 	if err != nil {
 		return nil, nil, Problems{{File: file, Message: fmt.Sprintf("is in a directory that cannot be found: %v; give an absolute path", err)}}
@@ -69,11 +83,18 @@ func Parse(file string, data []byte) (c *Config, warnings Problems, err error) {
 
 // Place gives problems with a file that were found elsewhere, with a path each, their places in it.
 func Place(file string, found Problems) Problems {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		data = nil // without it nothing has a place
+	}
+	return PlaceRead(file, data, found)
+}
+
+// PlaceRead is [Place] for a file that was read.
+func PlaceRead(file string, data []byte, found Problems) Problems {
 	l := loader{file: file, decoder: decoder{marks: map[string]mark{}, bad: map[string]bool{}}}
-	if data, err := os.ReadFile(file); err == nil { // without it nothing has a place
-		if body := l.body(data); body != nil {
-			l.decode(body, Default())
-		}
+	if body := l.body(data); body != nil {
+		l.decode(body, Default())
 	}
 	issues := make([]issue, len(found))
 	for i, p := range found {

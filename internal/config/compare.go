@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+)
+
+// Difference is what has to be done in a process for another configuration to hold. Pipelines are named in the order of the configuration that they are in.
+type Difference struct {
+	// Fixed are those differences that no process can have while it runs, without places. Where there are any, the rest does not count.
+	Fixed Problems
+	// Added and Removed are pipelines; of those in Resources nothing else is different than what they read, and of those in Changed more than that.
+	Added, Removed, Resources, Changed []string
+	// Others are keys beside pipelines that are different.
+	Others []string
+}
+
+// None reports whether there is none.
+func (d *Difference) None() bool {
+	return len(d.Fixed)+len(d.Added)+len(d.Removed)+len(d.Resources)+len(d.Changed)+len(d.Others) == 0
+}
+
+// Compare returns how next differs from c. Both are valid.
+func (c *Config) Compare(next *Config) Difference {
+	d := Difference{}
+	now, then := *c, *next
+	for _, one := range []*Config{&now, &then} { // what a process can change
+		one.Pipelines, one.Buffer, one.Log.Level = nil, Buffer{}, ""
+	}
+	for _, path := range differences("", reflect.ValueOf(now), reflect.ValueOf(then)) {
+		d.fix(path, "cannot change while the process runs")
+	}
+	if c.Buffer != next.Buffer {
+		d.Others = append(d.Others, "buffer")
+	}
+	if c.Log.Level != next.Log.Level {
+		d.Others = append(d.Others, "log.level")
+	}
+	for i := range next.Pipelines {
+		d.pipeline(c, next, i)
+	}
+	for i := range c.Pipelines {
+		if name := c.Pipelines[i].Name; next.pipeline(name) == nil {
+			d.Removed = append(d.Removed, name)
+		}
+	}
+	return d
+}
+
+func (d *Difference) fix(path, why string) {
+	d.Fixed = append(d.Fixed, Problem{Path: path, Message: why + "; restart the process to change it"})
+}
+
+// pipeline says how pipeline i of next differs from that of its name.
+func (d *Difference) pipeline(now, next *Config, i int) {
+	at, p := fmt.Sprintf("pipelines[%d]", i), &next.Pipelines[i]
+	for j := range now.Pipelines {
+		o := &now.Pipelines[j]
+		if x, y := o.Sink.Embedded, p.Sink.Embedded; x != nil && y != nil && (x.Listen != y.Listen || x.StoreDir != y.StoreDir) && len(d.Fixed) == 0 {
+			d.fix(at+".sink.embedded", "has another listen or storeDir than the server that runs in this process, which cannot change while it runs")
+		}
+		if o.Name != p.Name && now.sameFile(o, next, p) {
+			d.fix(at+".checkpoint.file.path", fmt.Sprintf("is the checkpoint of pipeline %q, which has it open", o.Name))
+		}
+	}
+	before := now.pipeline(p.Name)
+	if before == nil {
+		d.Added = append(d.Added, p.Name)
+		return
+	}
+	switch keys := p.differ(before); {
+	case len(keys) == 0:
+	case !slices.ContainsFunc(keys, func(key string) bool { return key != "resources" && key != "buffer" }):
+		if slices.Contains(keys, "resources") {
+			d.Resources = append(d.Resources, p.Name)
+		} else {
+			d.Others = append(d.Others, at+".buffer")
+		}
+	default:
+		d.Changed = append(d.Changed, p.Name)
+	}
+}
+
+// pipeline returns the one of a name, or nil.
+func (c *Config) pipeline(name string) *Pipeline {
+	for i := range c.Pipelines {
+		if c.Pipelines[i].Name == name {
+			return &c.Pipelines[i]
+		}
+	}
+	return nil
+}
+
+// sameFile reports whether two pipelines keep their positions in one file.
+func (c *Config) sameFile(p *Pipeline, other *Config, o *Pipeline) bool {
+	file := func(p *Pipeline) bool { return p.Checkpoint.Kafka == nil && p.Checkpoint.NATS == nil }
+	if !file(p) || !file(o) {
+		return false
+	}
+	a, errA := c.CheckpointPath(p)
+	b, errB := other.CheckpointPath(o)
+	return errA == nil && errB == nil && a == b
+}
+
+// differ returns the keys of a pipeline that are different from those of o.
+func (p *Pipeline) differ(o *Pipeline) (keys []string) {
+	a, b := reflect.ValueOf(*p), reflect.ValueOf(*o)
+	for i := range a.NumField() {
+		if !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
+			keys = append(keys, a.Type().Field(i).Tag.Get("yaml"))
+		}
+	}
+	return keys
+}
+
+// SameCheckpoint reports whether p keeps its positions where o does.
+func (p *Pipeline) SameCheckpoint(o *Pipeline) bool {
+	same := reflect.DeepEqual(p.Checkpoint, o.Checkpoint)
+	if p.Checkpoint.Kafka == nil && p.Checkpoint.NATS == nil {
+		return same
+	}
+	return same && reflect.DeepEqual(p.Sink, o.Sink) // which says where the brokers are, and is asked first
+}
+
+// differences returns the paths of the values of two structs that are different.
+func differences(path string, a, b reflect.Value) (paths []string) {
+	if reflect.DeepEqual(a.Interface(), b.Interface()) {
+		return nil
+	}
+	if a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil() {
+		a, b = a.Elem(), b.Elem()
+	}
+	if a.Kind() != reflect.Struct {
+		return []string{path}
+	}
+	for i := range a.NumField() {
+		paths = append(paths, differences(join(path, a.Type().Field(i).Tag.Get("yaml")), a.Field(i), b.Field(i))...)
+	}
+	return paths
+}
