@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -28,8 +27,7 @@ import (
 
 // publish makes the pipelines and runs them until ctx ends, or one of them must not go on.
 func (p *process) publish(ctx context.Context) error {
-	servers, err := p.embedded()
-	if err != nil {
+	if _, err := p.embedded(p.cfg); err != nil {
 		return err
 	}
 	uid, err := p.cluster(ctx)
@@ -40,12 +38,16 @@ func (p *process) publish(ctx context.Context) error {
 		return err
 	}
 	return p.beside(ctx, func(ctx context.Context) error {
+		p.log.Info("starting", "version", build().Version, "apiServer", p.host, "cluster", cmp.Or(p.cfg.Cluster, uid), "clusterUID", uid,
+			"dataDir", p.dataDir())
 		if p.cfg.LeaderElection != nil {
 			return p.stand(ctx, uid)
 		}
-		return p.open(uid, servers, func(pipelines []bridge.Config) error {
-			return p.bridge(ctx, servers, pipelines)
-		})
+		f, err := p.launch(func(cfg *config.Config) (*fleet, error) { return p.newFleet(uid, cfg, nil, nil) })
+		if err != nil {
+			return err
+		}
+		return f.run(ctx)
 	})
 }
 
@@ -54,9 +56,14 @@ func (p *process) beside(ctx context.Context, work func(context.Context) error) 
 	g, told := errgroup.WithContext(ctx)
 	told, stop := context.WithCancel(told)
 	g.Go(func() error { return p.catalog.Run(told) })
-	if selectsNamespaces(p.cfg) {
-		g.Go(func() error { return p.namespaces.Run(told) })
-	}
+	g.Go(func() error {
+		select {
+		case <-p.selecting:
+			return p.namespaces.Run(told)
+		case <-told.Done():
+			return nil
+		}
+	})
 	g.Go(func() error {
 		defer stop()
 		return work(told)
@@ -64,92 +71,35 @@ func (p *process) beside(ctx context.Context, work func(context.Context) error) 
 	return g.Wait()
 }
 
-// open calls use with the pipelines, whose checkpoints in files are open until it returns, those in Kafka and NATS from when they are read. As a checkpoint is open in one process only, the
-// servers' directories are safe within use.
-func (p *process) open(uid string, servers map[string]*embedded.Server, use func([]bridge.Config) error) (err error) {
+// need has told what a configuration's pipelines need to be told of, from now on.
+func (p *process) need(cfg *config.Config) {
+	if hasWildcards(cfg) {
+		p.catalog.Watch()
+	}
+	if selectsNamespaces(cfg) {
+		p.selects()
+	}
+}
+
+// dataDir is where state is kept, for the log.
+func (p *process) dataDir() string {
 	dir, err := p.cfg.StateDir()
 	if err != nil {
-		return err
+		return err.Error()
 	}
-	p.log.Info("starting", "version", build().Version, "apiServer", p.host, "cluster", cmp.Or(p.cfg.Cluster, uid), "clusterUID", uid,
-		"dataDir", dir)
-	var pipelines []bridge.Config
-	var stores []openStore
-	defer func() {
-		for _, s := range stores {
-			err = errors.Join(err, s.Close())
-		}
-	}()
-	for i := range p.cfg.Pipelines {
-		c, store, err := p.pipeline(i, uid, servers)
-		if err != nil {
-			return err
-		}
-		pipelines, stores = append(pipelines, c), append(stores, store)
-	}
-	return use(pipelines)
+	return dir
 }
 
-// bridge runs the pipelines, and the servers that they publish to, until ctx ends, or one of them must not go on.
-func (p *process) bridge(ctx context.Context, servers map[string]*embedded.Server, pipelines []bridge.Config) (err error) {
-	// The servers outlive the pipelines, which drain into them.
-	outer, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	brokers, failed := errgroup.WithContext(outer)
-	for _, s := range servers {
-		brokers.Go(func() error { return s.Run(failed) })
+// sayWhere tells a person how to see the events.
+func (p *process) sayWhere(s *embedded.Server) {
+	if !p.fromArgs {
+		return
 	}
-	running, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(failed, cancel)()
-	if p.serving(running, servers) {
-		err = p.run(running, pipelines)
+	command := "kube-eventbridge tail"
+	if url := s.ClientURL(); url != "nats://127.0.0.1:4222" {
+		command += " --server " + url
 	}
-	stop()
-	return errors.Join(err, brokers.Wait())
-}
-
-// serving waits until clients can connect to all servers, and returns false if ctx ends before that.
-func (p *process) serving(ctx context.Context, servers map[string]*embedded.Server) bool {
-	for _, s := range servers {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-s.Ready():
-		}
-		if p.fromArgs {
-			command := "kube-eventbridge tail"
-			if url := s.ClientURL(); url != "nats://127.0.0.1:4222" {
-				command += " --server " + url
-			}
-			p.log.Info("to see the events, run this in a second terminal", "command", command)
-		}
-	}
-	return true
-}
-
-// run runs the pipelines.
-func (p *process) run(ctx context.Context, pipelines []bridge.Config) error {
-	g, ctx := errgroup.WithContext(ctx)
-	defer func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.pipelines = nil
-	}()
-	for _, c := range pipelines {
-		pipeline := bridge.New(c)
-		p.mu.Lock()
-		p.pipelines = append(p.pipelines, pipeline)
-		p.mu.Unlock()
-		g.Go(func() error {
-			err := pipeline.Run(ctx)
-			if errors.Is(err, context.Canceled) && ctx.Err() != nil { // it had no time to begin
-				return nil
-			}
-			return err
-		})
-	}
-	return g.Wait()
+	p.log.Info("to see the events, run this in a second terminal", "command", command)
 }
 
 // cluster waits for the API server's answer to which cluster this is.
@@ -173,50 +123,51 @@ func (p *process) cluster(ctx context.Context) (uid string, err error) {
 	}
 }
 
-// embedded makes the NATS servers that pipelines without a broker of their own publish to, by address.
-func (p *process) embedded() (map[string]*embedded.Server, error) {
-	servers := map[string]*embedded.Server{}
-	for i := range p.cfg.Pipelines {
-		e := p.cfg.Pipelines[i].Sink.Embedded
-		if e == nil || servers[e.Listen] != nil {
+// embedded makes the NATS server that pipelines without a broker of their own publish to; nil if there are none.
+func (p *process) embedded(cfg *config.Config) (*broker, error) {
+	for i := range cfg.Pipelines {
+		e := cfg.Pipelines[i].Sink.Embedded
+		if e == nil {
 			continue
 		}
-		dir, err := p.cfg.StoreDir(e)
+		dir, err := cfg.StoreDir(e)
 		if err != nil {
 			return nil, err
 		}
 		server, err := embedded.New(embedded.Config{
-			Listen: e.Listen, ListenKey: p.brokerKey(i), StoreDir: dir, StoreKey: p.storeKey(i),
+			Listen: e.Listen, ListenKey: p.brokerKey(i), StoreDir: dir, StoreKey: p.storeKey(cfg, i),
 		}, p.log.With("component", "nats"))
 		if err != nil {
 			return nil, err
 		}
-		servers[e.Listen] = server
+		return &broker{server: server}, nil // a process has one
 	}
-	return servers, nil
+	return nil, nil //nolint:nilnil // no pipeline publishes to one
 }
 
-// pipeline returns what pipeline i is made of, and its checkpoint, which the caller has to close.
-func (p *process) pipeline(i int, uid string, servers map[string]*embedded.Server) (b bridge.Config, store openStore, err error) {
-	c := &p.cfg.Pipelines[i]
-	id := checkpoint.Identity{ClusterUID: uid, Cluster: cmp.Or(p.cfg.Cluster, uid), Pipeline: c.Name}
+// pipeline returns what pipeline i of a configuration is made of, without a checkpoint.
+func (p *process) pipeline(cfg *config.Config, i int, uid string, server *broker) (b bridge.Config, err error) {
+	c := &cfg.Pipelines[i]
+	id := p.identity(c, uid)
 	specs, subject, err := p.streams(c, id)
 	if err != nil {
-		return b, nil, err
+		return b, err
 	}
 	clock := &sinkkafka.Clock{} // a session that follows another one does not go back in time
-	to := func() (sink.Sink, error) { return p.sink(c, id, servers, subject, clock) }
+	to := func() (sink.Sink, error) { return p.sink(c, id, server, subject, clock) }
 	if _, err := to(); err != nil { // before anything has begun
-		return b, nil, fmt.Errorf("pipeline %s: %w", c.Name, err)
-	}
-	if store, err = p.store(i, id); err != nil {
-		return b, nil, err
+		return b, fmt.Errorf("pipeline %s: %w", c.Name, err)
 	}
 	return bridge.Config{
-		Name: c.Name, Target: target(c, id), Streams: specs, Client: p.client, Watches: p.watches, Discovery: p.discovery, Catalog: p.catalog, Namespaces: p.namespaces, Sink: to, Store: store, Identity: id,
-		Buffer: int64(p.cfg.BufferShare(c)), Recovery: recovery(c.Recovery), Audit: c.Audit.Interval,
+		Name: c.Name, Target: target(c, id), Streams: specs, Client: p.client, Watches: p.watches, Discovery: p.discovery, Catalog: p.catalog, Namespaces: p.namespaces, Sink: to, Identity: id,
+		Buffer: int64(cfg.BufferShare(c)), Recovery: recovery(c.Recovery), Audit: c.Audit.Interval,
 		StopOnReject: c.OnReject == config.OnRejectStop, Oversize: oversize(c.Oversize), Metrics: p.metrics, Log: p.log,
-	}, store, nil
+	}, nil
+}
+
+// identity says whose the checkpoint of a pipeline is.
+func (p *process) identity(c *config.Pipeline, uid string) checkpoint.Identity {
+	return checkpoint.Identity{ClusterUID: uid, Cluster: cmp.Or(p.cfg.Cluster, uid), Pipeline: c.Name}
 }
 
 func oversize(o config.Oversize) bridge.Oversize {
@@ -230,22 +181,22 @@ func oversize(o config.Oversize) bridge.Oversize {
 	}
 }
 
-// store opens the checkpoint of pipeline i.
-func (p *process) store(i int, id checkpoint.Identity) (openStore, error) {
-	c := &p.cfg.Pipelines[i]
+// store opens the checkpoint of pipeline i of a configuration.
+func (p *process) store(cfg *config.Config, i int, id checkpoint.Identity) (openStore, error) {
+	c := &cfg.Pipelines[i]
 	switch {
 	case c.Checkpoint.Kafka != nil:
 		return p.kafkaStore(c, id)
 	case c.Checkpoint.NATS != nil:
 		return p.natsStore(c, id)
 	}
-	path, err := p.cfg.CheckpointPath(c)
+	path, err := cfg.CheckpointPath(c)
 	if err != nil {
 		return nil, err
 	}
 	s, err := file.Open(filepath.Clean(path), id)
 	if err != nil {
-		return nil, p.checkpointError(i, err)
+		return nil, p.checkpointError(cfg, i, err)
 	}
 	return s, nil
 }
@@ -289,7 +240,10 @@ func (p *process) streams(c *config.Pipeline, id checkpoint.Identity) ([]bridge.
 			return nil, nil, err
 		}
 		for _, ns := range scopesOf(&r) {
+			one := r
+			one.Namespaces = []string{ns}
 			specs = append(specs, bridge.StreamSpec{
+				Says:     fmt.Sprintf("%#v", one),
 				Resource: r.Resource.Arg(), Pinned: r.Resource.Version != "", Wildcard: wildcardOf(&r), Namespace: ns, NamespaceSelector: selector, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
 				Latest: r.Delivery == config.Latest, SkipSnapshot: r.Snapshot == config.SnapshotNever, Filter: filter,
 				Olds: olds, Resync: r.Resync, Encoding: encoding,
@@ -358,7 +312,7 @@ func target(c *config.Pipeline, id checkpoint.Identity) string {
 }
 
 func (p *process) sink(
-	c *config.Pipeline, id checkpoint.Identity, servers map[string]*embedded.Server, subject *encode.Template, clock *sinkkafka.Clock,
+	c *config.Pipeline, id checkpoint.Identity, server *broker, subject *encode.Template, clock *sinkkafka.Clock,
 ) (sink.Sink, error) {
 	if c.Sink.Kafka != nil {
 		return p.kafkaSink(c, id, clock)
@@ -367,9 +321,9 @@ func (p *process) sink(
 	if js == nil {
 		return stdout.New(p.out.Out, p.format, p.log), nil
 	}
-	if e := c.Sink.Embedded; e != nil {
+	if c.Sink.Embedded != nil {
 		n := streamConfig(js, subject)
-		n.InProcess = servers[e.Listen]
+		n.InProcess = server.server
 		return nats.New(n, p.log)
 	}
 	n, err := natsConfig(c.Sink.NATS, subject)

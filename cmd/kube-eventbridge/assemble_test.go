@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 )
 
@@ -53,16 +52,5 @@ func TestStreams_are_one_for_each_namespace(t *testing.T) {
 		if s := specs[i]; s.Namespace != namespace || s.Latest != (i < 2) || s.SkipSnapshot != (i < 2) || (s.LabelSelector == "a=b") != (i < 2) {
 			t.Errorf("stream %d is %+v", i, s)
 		}
-	}
-}
-
-func TestRunning_no_pipeline_counts_before_all_have_started(t *testing.T) {
-	p := &process{cfg: &config.Config{Pipelines: make([]config.Pipeline, 2)}, pipelines: []*bridge.Pipeline{{}}}
-	if n := len(p.running()); n != 0 {
-		t.Errorf("%d of 2 pipelines make a process that can be ready", n)
-	}
-	p.pipelines = append(p.pipelines, &bridge.Pipeline{})
-	if n := len(p.running()); n != 2 {
-		t.Errorf("%d pipelines run, want 2", n)
 	}
 }

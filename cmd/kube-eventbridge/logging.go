@@ -13,13 +13,13 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 )
 
-// newLogger logs text to a terminal and JSON to anything else, unless the configuration says which.
-func newLogger(w io.Writer, c config.Log) *slog.Logger {
+// newLogger logs what is at a level or above it, as text to a terminal and as JSON to anything else, unless the configuration says which.
+func newLogger(w io.Writer, c config.Log, at slog.Leveler) *slog.Logger {
 	text := c.Format == config.FormatText
 	if f, ok := w.(*os.File); ok && c.Format == config.FormatAuto {
 		text = term.IsTerminal(int(f.Fd()))
 	}
-	options := &slog.HandlerOptions{Level: level(c.Level)}
+	options := &slog.HandlerOptions{Level: at}
 	if text {
 		return slog.New(slog.NewTextHandler(w, options))
 	}

@@ -21,5 +21,5 @@ func runMain() int {
 		os.Exit(code)
 	})
 	defer stop()
-	return execute(ctx, os.Args[1:], &streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Klog: klog.SetSlogLogger})
+	return execute(ctx, os.Args[1:], &streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Klog: klog.SetSlogLogger, Hangups: hangups})
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,6 +30,8 @@ type streams struct {
 	Out, Err io.Writer
 	// Klog, if not nil, is told where what client-go logs goes. There is one such place in a process.
 	Klog func(*slog.Logger)
+	// Hangups, if not nil, returns where each SIGHUP is told from then on, and what ends that.
+	Hangups func() (<-chan os.Signal, func())
 }
 
 // usageError marks what the user has to write differently. Its text says what is wrong and what to do instead.

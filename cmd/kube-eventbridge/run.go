@@ -3,12 +3,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -35,6 +37,8 @@ type runFlags struct {
 	selector                  string
 	listen, broker, dataDir   string
 	output                    string
+	// read is what the file had.
+	read []byte
 }
 
 func newRunCommand(s *streams) *cobra.Command {
@@ -113,14 +117,15 @@ func (f *runFlags) load(s *streams, args []string) (*config.Config, error) {
 	case f.file != "" && len(args) > 0:
 		return nil, usagef("--config and resources as arguments exclude each other: put the resources into %s", f.file)
 	case f.file != "":
-		var warnings config.Problems
-		if cfg, warnings, err = config.Load(f.file); err != nil {
-			return nil, reported(err, warnings)
-		}
-		if err := f.prints(cfg); err != nil {
+		if f.read, err = config.Read(f.file); err != nil {
 			return nil, err
 		}
+		var warnings config.Problems
+		if cfg, warnings, err = f.parse(f.read); err != nil {
+			return nil, reported(err, warnings)
+		}
 		printWarnings(s.Err, warnings)
+		return cfg, nil
 	case len(args) > 0:
 		cfg, err = config.FromArgs(config.Args{
 			Resources: args, Namespaces: f.namespaces, LabelSelector: f.selector,
@@ -132,18 +137,31 @@ func (f *runFlags) load(s *streams, args []string) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.kubeconfig != "" {
-		cfg.Kubernetes.Kubeconfig = f.kubeconfig
-	}
-	if f.context != "" {
-		cfg.Kubernetes.Context = f.context
-	}
+	f.override(cfg)
 	return cfg, nil
+}
+
+// parse returns the configuration that the file has if it has data.
+func (f *runFlags) parse(data []byte) (*config.Config, config.Problems, error) {
+	cfg, warnings, err := config.LoadRead(f.file, data)
+	if err != nil {
+		return nil, warnings, err
+	}
+	f.override(cfg)
+	return cfg, warnings, f.prints(cfg)
+}
+
+// override has flags win over the file.
+func (f *runFlags) override(cfg *config.Config) {
+	cfg.Kubernetes.Kubeconfig = cmp.Or(f.kubeconfig, cfg.Kubernetes.Kubeconfig)
+	cfg.Kubernetes.Context = cmp.Or(f.context, cfg.Kubernetes.Context)
 }
 
 // process is what one run consists of, besides its pipelines.
 type process struct {
-	cfg *config.Config
+	// cfg is what the process has begun with: of what cannot change it is right.
+	cfg   *config.Config
+	flags *runFlags
 	// fromArgs: there is no file, so errors name flags.
 	fromArgs  bool
 	format    stdout.Format // of what is printed
@@ -151,16 +169,26 @@ type process struct {
 	apiServer string        // its URL, without a user
 	out       *streams
 	log       *slog.Logger
+	level     *slog.LevelVar
 	api       *rest.Config
 	client    *source.Client
 	discovery *source.Discovery
 	catalog   *source.Catalog
-	// namespaces run where something selects by them.
+	// namespaces run from when something selects by them: then selects has closed selecting.
 	namespaces *source.Namespaces
+	selecting  chan struct{}
+	selects    func()
 	registry   *prometheus.Registry
 	metrics    *bridge.Metrics
-	// watches is nil where there is nothing to share.
+	// watches is nil where there is nothing to share, and will not be.
 	watches *source.Watches
+	// reloads is nil where there is no file.
+	reloads *reloads
+
+	// turn is held while something begins, ends, or goes by another configuration, and guards current, by which what begins next goes, and fleet, which is what runs, or nil.
+	turn    sync.Mutex
+	current *config.Config
+	fleet   *fleet
 
 	mu        sync.Mutex
 	pipelines []*bridge.Pipeline
@@ -176,9 +204,11 @@ type process struct {
 
 func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error {
 	p := &process{
-		cfg: cfg, fromArgs: f.file == "", format: f.format(s), out: s, log: newLogger(s.Err, cfg.Log), registry: prometheus.NewRegistry(),
+		cfg: cfg, current: cfg, flags: f, fromArgs: f.file == "", format: f.format(s), out: s, level: &slog.LevelVar{}, registry: prometheus.NewRegistry(), selecting: make(chan struct{}),
 		started: time.Now(), file: f.file,
 	}
+	p.level.Set(level(cfg.Log.Level))
+	p.log, p.selects = newLogger(s.Err, cfg.Log, p.level), sync.OnceFunc(func() { close(p.selecting) })
 	if s.Klog != nil {
 		s.Klog(slog.New(quiet{p.log.Handler()}))
 	}
@@ -190,7 +220,11 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 	registerClientMetrics(p.registry)
 	registerBuildInfo(p.registry, build())
 	p.metrics = bridge.NewMetrics(p.registry)
-	if hold := p.cfg.SharedBuffer(); hold > 0 {
+	if f.file != "" {
+		p.reloads = newReloads(p, f.file, f.read)
+	}
+	p.need(cfg)
+	if hold := p.cfg.SharedBuffer(); hold > 0 || p.reloads != nil {
 		p.watches = source.NewWatches(p.client, int64(hold))
 		p.metrics.Watches(p.registry, p.watches)
 	}
@@ -211,7 +245,7 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 		giveBack(serving)
 		return nil
 	})
-	err := p.publish(work)
+	err := p.heed(work, s.Hangups, p.publish)
 	g.Go(func() error { return errDone })
 	if served := g.Wait(); err == nil && !errors.Is(served, errDone) {
 		err = served
@@ -250,7 +284,17 @@ func (p *process) handler() http.Handler {
 		handleProfiles(mux)
 	}
 	mux.Handle("/", bridge.Handler(p.registry, p.running, p.idle))
-	return mux
+	return p.noting(mux)
+}
+
+// noting adds to what /readyz tells of the pipelines how the process stands to its file, where that is not as it should be.
+func (p *process) noting(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r)
+		if note := p.reloads.now().note(); note != "" && r.URL.Path == "/readyz" {
+			_, _ = fmt.Fprintln(w, note)
+		}
+	})
 }
 
 // reach makes the clients of the API server.
@@ -274,7 +318,7 @@ func (p *process) reach() error {
 	if p.namespaces, err = source.NewNamespaces(api); err != nil {
 		return err
 	}
-	p.catalog, err = source.NewCatalog(api, p.client, source.CatalogConfig{Watch: hasWildcards(p.cfg), Log: p.log})
+	p.catalog, err = source.NewCatalog(api, p.client, source.CatalogConfig{Log: p.log})
 	return err
 }
 
@@ -298,10 +342,51 @@ func anyResource(c *config.Config, is func(*config.Resource) bool) bool {
 func (p *process) running() []*bridge.Pipeline {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.pipelines) < len(p.cfg.Pipelines) {
+	return slices.Clone(p.pipelines)
+}
+
+func (p *process) setPipelines(all []*bridge.Pipeline) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pipelines = all
+}
+
+// standingBy returns what records while another process leads; nil where none can, or nothing has begun.
+func (p *process) standingBy() *standby {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.standing == nil {
 		return nil
 	}
-	return append([]*bridge.Pipeline(nil), p.pipelines...)
+	return p.standing.by
+}
+
+// launch makes a fleet of the configuration that holds now; from then on the fleet is told of others.
+func (p *process) launch(open func(*config.Config) (*fleet, error)) (*fleet, error) {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	f, err := open(p.current)
+	if err == nil {
+		p.fleet = f
+	}
+	return f, err
+}
+
+// heed does work, and meanwhile what signals and the file ask for.
+func (p *process) heed(ctx context.Context, listen func() (<-chan os.Signal, func()), work func(context.Context) error) error {
+	var hangups <-chan os.Signal
+	if listen != nil {
+		signals, stop := listen()
+		defer stop()
+		hangups = signals
+	}
+	heeding, stop := context.WithCancel(ctx)
+	var reloading sync.WaitGroup
+	reloading.Go(func() { p.reload(heeding, hangups) })
+	err := work(ctx)
+	stop()
+	reloading.Wait()
+	return err
 }
 
 // idle says why there are no pipelines, and whether that is as it should be.

@@ -221,11 +221,11 @@ func TestRun_calls_the_address_of_the_embedded_server_as_the_file_does(t *testin
 	if err != nil {
 		t.Fatal(err)
 	}
-	servers, err := (&process{cfg: cfg, log: slog.New(slog.DiscardHandler)}).embedded()
-	if err != nil || len(servers) != 1 {
-		t.Fatal(servers, err)
+	broker, err := (&process{log: slog.New(slog.DiscardHandler)}).embedded(cfg)
+	if err != nil || broker == nil {
+		t.Fatal(broker, err)
 	}
-	err = servers[taken.Addr().String()].Run(t.Context())
+	err = broker.server.Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "or set pipelines[1].sink.embedded.listen to another address") {
 		t.Errorf("got %v", err)
 	}

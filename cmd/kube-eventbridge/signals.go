@@ -49,6 +49,13 @@ func cancelOnSignal(parent context.Context, signals <-chan os.Signal, exit func(
 	}
 }
 
+// hangups returns where each SIGHUP is told instead of ending the process, and what ends that. Two in a short time may be told as one.
+func hangups() (<-chan os.Signal, func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	return signals, func() { signal.Stop(signals) }
+}
+
 func exitCode(s os.Signal) int {
 	if n, ok := s.(syscall.Signal); ok {
 		return 128 + int(n)

@@ -135,7 +135,7 @@ func parsed(t *testing.T, sink string) *config.Config {
 // converted makes the sink of the one pipeline as run does.
 func converted(cfg *config.Config) error {
 	p := &process{cfg: cfg, log: slog.New(slog.DiscardHandler)}
-	servers, err := p.embedded()
+	broker, err := p.embedded(cfg)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func converted(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.sink(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c", Pipeline: "p"}, servers, subject, nil)
+	_, err = p.sink(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c", Pipeline: "p"}, broker, subject, nil)
 	return err
 }
 

@@ -46,34 +46,54 @@ func (p *process) stand(ctx context.Context, uid string) (err error) {
 	if err != nil {
 		return err
 	}
-	by, err := p.newStandby(uid)
+	by, err := p.beginStandby(ctx, uid, candidate)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, by.close()) }()
-	p.mu.Lock()
-	p.standing = &standing{Candidate: candidate, by: by}
-	p.mu.Unlock()
-	p.metrics.Election(p.registry, candidate.Leads, by.recorded, by.limit())
-	by.begin(ctx)
+	defer func() {
+		p.turn.Lock()
+		defer p.turn.Unlock()
+		err = errors.Join(err, by.close())
+	}()
+	p.metrics.Election(p.registry, candidate.Leads, by.recorded, by.limit)
 	return candidate.Run(ctx, func(ctx context.Context, t election.Term) error {
-		holds := by.handOver()
-		p.discovery.Reset() // what it knows may be as old as the process
-		err := p.open(uid, nil, func(pipelines []bridge.Config) error {
-			for i := range pipelines {
-				pipelines[i].Term, pipelines[i].Holds = &bridge.Term{Number: t.Number, Held: t.Held}, holds[i]
-			}
-			return p.bridge(ctx, nil, pipelines)
+		f, err := p.launch(func(cfg *config.Config) (*fleet, error) {
+			holds := by.handOver()
+			p.discovery.Reset() // what it knows may be as old as the process
+			return p.newFleet(uid, cfg, &bridge.Term{Number: t.Number, Held: t.Held}, holds)
 		})
+		if err == nil {
+			err = f.run(ctx)
+		}
+		p.turn.Lock()
+		p.fleet = nil
 		by.end()
+		p.turn.Unlock()
 		if p.overtaken(ctx, t, err) {
 			err = nil
 		}
 		if err == nil && ctx.Err() == nil {
-			by.begin(ctx)
+			p.turn.Lock()
+			defer p.turn.Unlock()
+			return by.follow(ctx, p.current)
 		}
 		return err
 	})
+}
+
+// beginStandby records by the configuration that holds now, and from then on by others too.
+func (p *process) beginStandby(ctx context.Context, uid string, candidate *election.Candidate) (*standby, error) {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	by, err := p.newStandby(uid, p.current)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	p.standing = &standing{Candidate: candidate, by: by}
+	p.mu.Unlock()
+	by.begin(ctx)
+	return by, nil
 }
 
 // overtaken reports whether an error says no more than that another process leads by now: that is found out here when the lease is looked at next.

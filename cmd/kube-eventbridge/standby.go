@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +17,10 @@ import (
 // standby records, for each pipeline, what the process that leads has not committed yet.
 type standby struct {
 	process *process
-	of      []standbyPipeline
+	uid     string
+	// cfg is what of is made of.
+	cfg *config.Config
+	of  []standbyPipeline
 
 	mu sync.Mutex
 	// holds are those of each pipeline, from begin to end.
@@ -37,17 +39,17 @@ type standbyPipeline struct {
 	share int64
 }
 
-// newStandby returns one that does nothing until begin, and has to be closed.
-func (p *process) newStandby(uid string) (*standby, error) {
-	s := &standby{process: p, failed: map[string]error{}, stopPeeking: func() {}, stopHolds: func() {}}
-	for i := range p.cfg.Pipelines {
-		c := &p.cfg.Pipelines[i]
-		id := checkpoint.Identity{ClusterUID: uid, Cluster: cmp.Or(p.cfg.Cluster, uid), Pipeline: c.Name}
+// newStandby returns one of a configuration that does nothing until begin, and has to be closed.
+func (p *process) newStandby(uid string, cfg *config.Config) (*standby, error) {
+	s := &standby{process: p, uid: uid, cfg: cfg, failed: map[string]error{}, stopPeeking: func() {}, stopHolds: func() {}}
+	for i := range cfg.Pipelines {
+		c := &cfg.Pipelines[i]
+		id := p.identity(c, uid)
 		specs, _, err := p.streams(c, id)
 		if err == nil {
 			peek := &renewedPeeker{open: func() (checkpoint.Peeker, error) { return peeker(c, id) }}
 			if err = peek.renew(); err == nil {
-				s.of = append(s.of, standbyPipeline{c.Name, specs, peek, int64(p.cfg.StandbyShare(c))})
+				s.of = append(s.of, standbyPipeline{c.Name, specs, peek, int64(cfg.StandbyShare(c))})
 			}
 		}
 		if err != nil {
@@ -97,6 +99,27 @@ func (p *renewedPeeker) Close() error {
 	}
 	defer func() { p.now = nil }()
 	return p.now.Close()
+}
+
+// follow records anew, by a configuration, until end. Where it cannot the error says why, and all is as before.
+func (s *standby) follow(ctx context.Context, cfg *config.Config) error {
+	if cfg == s.cfg {
+		s.end()
+		s.begin(ctx)
+		return nil
+	}
+	next, err := s.process.newStandby(s.uid, cfg)
+	if err != nil {
+		return err
+	}
+	if err := s.close(); err != nil {
+		s.process.log.Warn("what has read a checkpoint cannot be closed", "err", err)
+	}
+	s.mu.Lock()
+	s.cfg, s.of = cfg, next.of
+	s.mu.Unlock()
+	s.begin(ctx)
+	return nil
 }
 
 // begin records until end.
@@ -173,6 +196,8 @@ func (s *standby) problem() error {
 
 // limit is how much all pipelines together may record, in bytes.
 func (s *standby) limit() (n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, of := range s.of {
 		n += of.share
 	}

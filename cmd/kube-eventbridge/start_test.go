@@ -226,8 +226,8 @@ func TestRun_calls_secrets_that_are_not_there_wrong_usage(t *testing.T) {
 
 func TestQuiet_leaves_out_what_klog_says_to_its_developers(t *testing.T) {
 	var debug, info bytes.Buffer
-	for out, level := range map[*bytes.Buffer]config.Level{&debug: config.LevelDebug, &info: config.LevelInfo} {
-		klog.SetSlogLogger(slog.New(quiet{newLogger(out, config.Log{Level: level, Format: config.FormatText}).Handler()}))
+	for out, l := range map[*bytes.Buffer]config.Level{&debug: config.LevelDebug, &info: config.LevelInfo} {
+		klog.SetSlogLogger(slog.New(quiet{newLogger(out, config.Log{Level: l, Format: config.FormatText}, level(l)).Handler()}))
 		for v, text := range []string{"zero", "one", "two", "three", "four"} {
 			klog.Background().WithName("client").WithValues("a", 1).V(v).Info(text)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 )
 
 // listenKey is what the user calls the address of metrics and health.
@@ -28,9 +29,9 @@ func (p *process) brokerKey(i int) string {
 	return fmt.Sprintf("pipelines[%d].sink.embedded.listen", i)
 }
 
-// storeKey is what the user calls the directory of the embedded server of pipeline i.
-func (p *process) storeKey(i int) string {
-	if e := p.cfg.Pipelines[i].Sink.Embedded; e != nil && e.StoreDir != "" {
+// storeKey is what the user calls the directory of the embedded server of pipeline i of a configuration.
+func (p *process) storeKey(cfg *config.Config, i int) string {
+	if e := cfg.Pipelines[i].Sink.Embedded; e != nil && e.StoreDir != "" {
 		return fmt.Sprintf("pipelines[%d].sink.embedded.storeDir", i)
 	}
 	return p.dataKey()
@@ -44,10 +45,10 @@ func (p *process) dataKey() string {
 	return "dataDir"
 }
 
-// checkpointError adds to why the checkpoint of pipeline i cannot be used which setting names another.
-func (p *process) checkpointError(i int, err error) error {
+// checkpointError adds to why the checkpoint of pipeline i of a configuration cannot be used which setting names another.
+func (p *process) checkpointError(cfg *config.Config, i int, err error) error {
 	key := p.dataKey()
-	if p.cfg.Pipelines[i].Checkpoint.File.Path != "" {
+	if cfg.Pipelines[i].Checkpoint.File.Path != "" {
 		key = fmt.Sprintf("pipelines[%d].checkpoint.file.path", i)
 	}
 	var foreign *checkpoint.ForeignError

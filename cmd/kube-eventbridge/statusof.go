@@ -22,6 +22,9 @@ func (p *process) told(b buildInfo) status.Process {
 		Version: b.Version, Commit: b.Commit, Started: p.started, Cluster: cmp.Or(p.cfg.Cluster, p.uid), ClusterUID: p.uid, APIServer: p.apiServer,
 		File: p.file, LoadedAt: p.started, Start: p.unstarted,
 	}
+	if now := p.reloads.now(); now.File != "" {
+		t.LoadedAt, t.Refused, t.RefusedAt = now.LoadedAt, now.Err, now.RefusedAt
+	}
 	if s := p.standing; s != nil {
 		t.Election = &status.Election{
 			Leads: s.Leads(), Identity: s.Identity(), Leader: s.Leader(), Term: s.Term(), Err: s.Err(), Peek: s.by.problem(), Recorded: s.by.recorded(),

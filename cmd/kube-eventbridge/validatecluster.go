@@ -202,12 +202,7 @@ func (c *checkup) checkResource(d *source.Discovery, path string, r *config.Reso
 	case err != nil:
 		add(&c.unreached, path+".resource", "the API server does not say what it has: %v", err)
 		return found, false
-	case len(r.Namespaces) > 0 && !found.Namespaced:
-		add(&c.problems, path+".namespaces", "resource %s is cluster-scoped and cannot be read in namespace %q; remove its namespaces", r.Resource, r.Namespaces[0])
-		return found, false
-	}
-	if r.NamespaceSelector != "" && !found.Namespaced {
-		add(&c.problems, path+".namespaceSelector", "resource %s is cluster-scoped and cannot be read in selected namespaces; remove its namespaceSelector", r.Resource)
+	case !c.checkScope(path, r, found):
 		return found, false
 	}
 	readable, err := d.Readable(found)

@@ -3,7 +3,10 @@
 package main
 
 import (
+	"fmt"
 	"slices"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -30,4 +33,39 @@ func (c *checkup) checkShared(path string, before []resolved, r resolved) []reso
 			"remove one, or give them different namespaces", r.entry.Resource, before[i].entry.Resource, r.is)
 	}
 	return append(before, r)
+}
+
+// misread returns what the API server shows to be wrong with what pipeline i reads, as run would end for. What the API server does not know, or cannot be asked, is not.
+func misread(d *source.Discovery, i int, p *config.Pipeline) config.Problems {
+	c := &checkup{}
+	var before []resolved
+	for j := range p.Resources {
+		r, path := &p.Resources[j], fmt.Sprintf("pipelines[%d].resources[%d]", i, j)
+		if r.Resource.Wildcard() {
+			continue
+		}
+		found, err := d.Resolve(r.Resource.Arg())
+		switch {
+		case apimeta.IsNoMatchError(err):
+		case err != nil:
+			return c.problems
+		case c.checkScope(path, r, found):
+			before = c.checkShared(path, before, resolved{r, found})
+		}
+	}
+	return c.problems
+}
+
+// checkScope reports whether a resource can be read in the namespaces of an entry.
+func (c *checkup) checkScope(path string, r *config.Resource, found source.Resource) bool {
+	switch {
+	case found.Namespaced:
+	case len(r.Namespaces) > 0:
+		add(&c.problems, path+".namespaces", "resource %s is cluster-scoped and cannot be read in namespace %q; remove its namespaces", r.Resource, r.Namespaces[0])
+		return false
+	case r.NamespaceSelector != "":
+		add(&c.problems, path+".namespaceSelector", "resource %s is cluster-scoped and cannot be read in selected namespaces; remove its namespaceSelector", r.Resource)
+		return false
+	}
+	return true
 }

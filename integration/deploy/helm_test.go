@@ -146,10 +146,14 @@ func TestChart_refuses_what_cannot_work(t *testing.T) {
 	}
 }
 
-func TestChart_changes_the_Pod_when_the_configuration_changes(t *testing.T) {
+func TestChart_changes_the_Pod_when_the_configuration_changes_in_what_takes_a_restart(t *testing.T) {
 	a, b := mustChart(t, "default", ""), mustChart(t, "default", "config: {cluster: another}")
 	if x, y := a.pod(t).Annotations["checksum/config"], b.pod(t).Annotations["checksum/config"]; x == y || x == "" {
 		t.Errorf("the checksums are %q and %q", x, y)
+	}
+	c := mustChart(t, "default", "config: {buffer: {maxBytes: 100Mi}}")
+	if x, y := a.pod(t).Annotations["checksum/config"], c.pod(t).Annotations["checksum/config"]; x != y {
+		t.Errorf("the checksums are %q and %q where the bridge reads what changed by itself", x, y)
 	}
 }
 

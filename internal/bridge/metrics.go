@@ -79,11 +79,11 @@ func (m *Metrics) Watches(reg prometheus.Registerer, w *source.Watches) {
 }
 
 // Election registers metrics of a process that may lead, and records recorded bytes, limit at most, while another one does.
-func (m *Metrics) Election(reg prometheus.Registerer, leads func() bool, recorded func() int64, limit int64) {
+func (m *Metrics) Election(reg prometheus.Registerer, leads func() bool, recorded, limit func() int64) {
 	reg.MustRegister(
 		metric.NewGauge("leader", func() float64 { return metric.Truth(leads()) }),
 		metric.NewGauge("standby_bytes", func() float64 { return float64(recorded()) }),
-		metric.NewGauge("standby_limit_bytes", func() float64 { return float64(limit) }),
+		metric.NewGauge("standby_limit_bytes", func() float64 { return float64(limit()) }),
 	)
 }
 

@@ -73,6 +73,16 @@ func process() []Metric {
 			Look: "0: the process goes on with the file before; its log and `/readyz` say what is wrong with the new one.",
 		},
 		{
+			Name: "config_last_reload_success_timestamp_seconds", Type: Gauge, Optional: true,
+			Help: "When the configuration file was last found to hold, in seconds since 1970; where it is read again.",
+			Look: "",
+		},
+		{
+			Name: "config_reloads_total", Type: Counter, Labels: []string{"result"}, Optional: true,
+			Help: "Times that the configuration file was read again, by what became of it: applied, unchanged or refused; where it is read again.",
+			Look: "`applied` that nobody asked for: who changes the file?",
+		},
+		{
 			Name: "shared_watches", Type: Gauge, Optional: true,
 			Help: "Watches that several streams may read, where there may be any.",
 			Look: "",

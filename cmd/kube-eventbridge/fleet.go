@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/embedded"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// fleet is the pipelines that run, as a configuration says, and the server that they publish to if it is one of the process itself.
+type fleet struct {
+	process *process
+	uid     string
+	// term is nil where no other process can lead.
+	term *bridge.Term
+	// orders have other configurations to go by; over is closed when the fleet has ended.
+	orders chan *order
+	over   chan struct{}
+	// failed has why a pipeline, or the server, must not go on.
+	failed chan error
+
+	// What follows is of who runs the fleet.
+	cfg     *config.Config
+	members []*member
+	broker  *broker
+}
+
+// order is another configuration for a fleet that runs.
+type order struct {
+	cfg  *config.Config
+	diff config.Difference
+	// refused has why the fleet goes on as before; nil where it goes by cfg.
+	refused chan error
+}
+
+// member is one pipeline.
+type member struct {
+	cfg   bridge.Config
+	store openStore
+	// keeps: the store is that of another member, which has to end first.
+	keeps    bool
+	pipeline *bridge.Pipeline
+	stop     context.CancelFunc
+	done     chan struct{}
+	err      error
+}
+
+// broker is an embedded server.
+type broker struct {
+	server *embedded.Server
+	stop   context.CancelFunc
+	done   chan struct{}
+	err    error
+}
+
+// newFleet opens the checkpoints of a configuration's pipelines; whoever calls it has to run the fleet. Holds may be nil. The directories of checkpoints in files are safe until the fleet has ended, as each is open in
+// one process only; those in Kafka and NATS are opened when they are read.
+func (p *process) newFleet(uid string, cfg *config.Config, term *bridge.Term, holds []*source.Holds) (*fleet, error) {
+	f := &fleet{
+		process: p, uid: uid, cfg: cfg, term: term, orders: make(chan *order), over: make(chan struct{}), failed: make(chan error, 1),
+	}
+	var err error
+	if f.broker, err = p.embedded(cfg); err != nil {
+		return nil, err
+	}
+	for i := range cfg.Pipelines {
+		m, err := f.build(cfg, i, f.broker, nil)
+		if err != nil {
+			return nil, errors.Join(err, closeStores(f.members))
+		}
+		if holds != nil {
+			m.cfg.Holds = holds[i]
+		}
+		f.members = append(f.members, m)
+	}
+	return f, nil
+}
+
+// build makes pipeline i of a configuration. Before is the member that it takes the place of, or nil: the checkpoint stays open where it is the same.
+func (f *fleet) build(cfg *config.Config, i int, broker *broker, before *member) (*member, error) {
+	p, m, c := f.process, &member{}, &cfg.Pipelines[i]
+	var err error
+	if m.cfg, err = p.pipeline(cfg, i, f.uid, broker); err != nil {
+		return nil, err
+	}
+	if before != nil && c.SameCheckpoint(pipelineOf(f.cfg, c.Name)) {
+		m.store, m.keeps = before.store, true
+	} else if m.store, err = p.store(cfg, i, m.cfg.Identity); err != nil {
+		return nil, err
+	}
+	m.cfg.Store, m.cfg.Term = m.store, f.term
+	return m, nil
+}
+
+func pipelineOf(c *config.Config, name string) *config.Pipeline {
+	i := slices.IndexFunc(c.Pipelines, func(p config.Pipeline) bool { return p.Name == name })
+	return &c.Pipelines[i]
+}
+
+// closeStores closes the checkpoints that nobody else has.
+func closeStores(members []*member) (err error) {
+	for _, m := range members {
+		if m.store != nil && !m.keeps {
+			err = errors.Join(err, m.store.Close())
+		}
+	}
+	return err
+}
+
+// run runs the fleet until ctx ends, or a pipeline must not go on.
+func (f *fleet) run(ctx context.Context) (err error) {
+	defer close(f.over)
+	// The server outlives the pipelines, which drain into it.
+	outer, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if f.serve(ctx, outer) {
+		for _, m := range f.members {
+			f.begin(ctx, m)
+		}
+		f.tell()
+		err = f.obey(ctx, outer)
+	}
+	cancel()
+	for _, m := range f.members {
+		if m.done != nil {
+			<-m.done
+			if err == nil {
+				err = m.err
+			}
+		}
+	}
+	f.process.setPipelines(nil)
+	if gone := f.broker.end(); err == nil {
+		err = gone
+	}
+	for _, m := range f.members {
+		m.keeps = false
+	}
+	return errors.Join(err, closeStores(f.members))
+}
+
+// obey takes orders until ctx ends, the term is lost, or something must not go on, which it returns.
+func (f *fleet) obey(ctx, outer context.Context) error {
+	var lost <-chan struct{}
+	if f.term != nil {
+		lost = f.term.Held.Done()
+	}
+	for {
+		select {
+		case o := <-f.orders:
+			o.refused <- f.take(ctx, outer, o)
+		case err := <-f.failed:
+			return err
+		case <-lost:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// begin runs a member until ctx ends, or it is stopped.
+func (f *fleet) begin(ctx context.Context, m *member) {
+	ctx, m.stop = context.WithCancel(ctx)
+	m.pipeline, m.done = bridge.New(m.cfg), make(chan struct{})
+	go func() { // whoever waits for done owns it
+		defer close(m.done)
+		err := m.pipeline.Run(ctx)
+		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			return // it had no time to begin
+		}
+		if m.err = err; err != nil && ctx.Err() == nil {
+			f.fail(err)
+		}
+	}()
+}
+
+func (f *fleet) fail(err error) {
+	select {
+	case f.failed <- err:
+	default: // it ends already
+	}
+}
+
+// serve runs the server, if there is one, and waits until clients can connect; false if ctx ends, or the server, before that.
+func (f *fleet) serve(ctx, outer context.Context) bool {
+	b := f.broker
+	if b == nil {
+		return true
+	}
+	outer, b.stop = context.WithCancel(outer)
+	b.done = make(chan struct{})
+	go func() { // whoever waits for done owns it
+		defer close(b.done)
+		b.err = b.server.Run(outer)
+		select {
+		case <-b.server.Ready():
+			if b.err != nil {
+				f.fail(b.err)
+			}
+		default: // whoever waits for it to be ready finds out
+		}
+	}()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-b.done:
+		return false
+	case <-b.server.Ready():
+	}
+	f.process.sayWhere(b.server)
+	return true
+}
+
+// end stops the server, and returns why it had ended before if it had.
+func (b *broker) end() error {
+	if b == nil || b.done == nil {
+		return nil
+	}
+	b.stop()
+	<-b.done
+	return b.err
+}
+
+// tell has the process show the pipelines.
+func (f *fleet) tell() {
+	var all []*bridge.Pipeline
+	for _, m := range f.members {
+		all = append(all, m.pipeline)
+	}
+	f.process.setPipelines(all)
+}
+
+// stopAll stops members, and waits for what they drain.
+func (f *fleet) stopAll(members []*member) {
+	var all sync.WaitGroup
+	for _, m := range members {
+		all.Go(func() {
+			m.stop()
+			<-m.done
+			if m.err != nil {
+				f.process.log.Error("a pipeline has ended in a bad way; nothing is lost that the checkpoint has not", "pipeline", m.cfg.Name, "err", m.err)
+			}
+			if m.cfg.Holds != nil {
+				m.cfg.Holds.HandOver() // nobody asks for what it has any more
+			}
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
+)
+
+const (
+	// glanceEvery is how often the file is looked at. What has changed counts when it is the same at the next look: a file is not written at once, and a part of one may be a valid one.
+	glanceEvery = time.Second
+	// retryEvery is how often a file that was refused is tried again: what it names may have come.
+	retryEvery = 30 * time.Second
+)
+
+// configStatus is how the process stands to its file.
+type configStatus struct {
+	// File is empty where there is none.
+	File string
+	// LoadedAt is since when the configuration holds that runs.
+	LoadedAt time.Time
+	// Err is why what the file has now was refused, at RefusedAt; nil if it was not.
+	Err       error
+	RefusedAt time.Time
+}
+
+// glance is what a file has at a time.
+type glance struct {
+	data []byte
+	err  error
+}
+
+func (l glance) same(o glance) bool {
+	return bytes.Equal(l.data, o.data) && (l.err == nil) == (o.err == nil) && (l.err == nil || l.err.Error() == o.err.Error())
+}
+
+func lookAt(file string) glance {
+	data, err := config.Read(file)
+	return glance{data, err}
+}
+
+// outcome is what became of a file.
+type outcome string
+
+const (
+	applied   outcome = "applied"
+	unchanged outcome = "unchanged"
+	refused   outcome = "refused"
+)
+
+// reloads have a process go by its file when that changes. Only one goroutine looks; others may ask.
+type reloads struct {
+	process *process
+	// last is what was tried last, settling what has changed since and may not be all yet; tried when that was.
+	last     glance
+	settling *glance
+	tried    time.Time
+
+	mu     sync.Mutex
+	status configStatus
+	total  *prometheus.CounterVec
+}
+
+// newReloads returns the reloads of a process that goes by what it has read of a file.
+func newReloads(p *process, file string, data []byte) *reloads {
+	r := &reloads{process: p, last: glance{data: data}, status: configStatus{File: file, LoadedAt: time.Now()}}
+	r.total = metric.NewCounter("config_reloads_total")
+	for _, o := range []outcome{applied, unchanged, refused} {
+		r.total.WithLabelValues(string(o))
+	}
+	p.registry.MustRegister(r.total,
+		metric.NewGauge("config_last_reload_successful", func() float64 { return metric.Truth(r.now().Err == nil) }),
+		metric.NewGauge("config_last_reload_success_timestamp_seconds", func() float64 { return float64(r.now().LoadedAt.UnixMilli()) / 1000 }))
+	return r
+}
+
+// now returns how the process stands to its file; r may be nil.
+func (r *reloads) now() configStatus {
+	if r == nil {
+		return configStatus{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status
+}
+
+// note says in a line that what the file has was refused; empty if it was not.
+func (s configStatus) note() string {
+	if s.Err == nil {
+		return ""
+	}
+	first := s.Err.Error()
+	var problems config.Problems
+	if errors.As(s.Err, &problems) && len(problems) > 0 {
+		first = problems[0].String()
+	}
+	return "configuration refused, the one of " + s.LoadedAt.UTC().Format(time.RFC3339) + " stays: " + first
+}
+
+// reload looks at the file until ctx ends, and at once whenever hangups has something. Without a file it says that there is nothing to be loaded.
+func (p *process) reload(ctx context.Context, hangups <-chan os.Signal) {
+	var tick <-chan time.Time
+	if p.reloads != nil {
+		t := time.NewTicker(glanceEvery)
+		defer t.Stop()
+		tick = t.C
+	}
+	for {
+		select {
+		case <-hangups:
+			if p.reloads == nil {
+				p.log.Info("SIGHUP: there is no configuration file to be loaded again; the process goes on")
+				continue
+			}
+			p.reloads.see(ctx, lookAt(p.reloads.status.File), true)
+		case <-tick:
+			p.reloads.see(ctx, lookAt(p.reloads.status.File), false)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// see takes a glance into account: at once where that was asked for, else when it has settled.
+func (r *reloads) see(ctx context.Context, now glance, asked bool) {
+	again := r.now().Err != nil && time.Since(r.tried) >= retryEvery
+	switch {
+	case asked:
+	case now.same(r.last) && !again:
+		r.settling = nil
+		return
+	case !now.same(r.last) && (r.settling == nil || !now.same(*r.settling)):
+		r.settling = &now
+		return
+	}
+	known := now.same(r.last) && !asked
+	r.settling, r.last, r.tried = nil, now, time.Now()
+	err := r.load(ctx, now)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	r.mu.Lock()
+	told := known && r.status.Err != nil && r.status.Err.Error() == err.Error()
+	r.status.Err, r.status.RefusedAt = err, time.Now()
+	r.mu.Unlock()
+	if !told {
+		r.total.WithLabelValues(string(refused)).Inc()
+		r.complain(err)
+	}
+}
+
+// load has the process go by what the file has. An error says why it does not.
+func (r *reloads) load(ctx context.Context, now glance) error {
+	if now.err != nil {
+		return now.err
+	}
+	p := r.process
+	cfg, warnings, err := p.flags.parse(now.data)
+	if err != nil {
+		return err
+	}
+	diff, err := p.adopt(ctx, cfg, now.data)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.status.Err, r.status.LoadedAt = nil, time.Now()
+	r.mu.Unlock()
+	if diff.None() {
+		r.total.WithLabelValues(string(unchanged)).Inc()
+		p.log.Info("configuration unchanged", "file", r.status.File)
+		return nil
+	}
+	r.total.WithLabelValues(string(applied)).Inc()
+	for _, w := range warnings {
+		p.log.Warn("configuration", "warning", w.String())
+	}
+	p.log.Info("configuration applied", "file", r.status.File, "added", diff.Added, "removed", diff.Removed, "restarted", diff.Changed, "otherResources", diff.Resources,
+		"other", diff.Others)
+	return nil
+}
+
+// complain logs a refusal, each problem in a line.
+func (r *reloads) complain(err error) {
+	const message = "configuration refused; the one before stays"
+	var problems config.Problems
+	if !errors.As(err, &problems) {
+		r.process.log.Error(message, "file", r.status.File, "problem", err.Error())
+	}
+	for _, p := range problems {
+		r.process.log.Error(message, "problem", p.String())
+	}
+}
+
+// adopt has the process go by a configuration, which data says. An error says why it does not; then nothing has changed.
+func (p *process) adopt(ctx context.Context, cfg *config.Config, data []byte) (config.Difference, error) {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	diff := p.current.Compare(cfg)
+	if len(diff.Fixed) > 0 {
+		return diff, config.PlaceRead(p.flags.file, data, diff.Fixed)
+	}
+	if diff.None() {
+		return diff, nil
+	}
+	if wrong := p.unreadable(cfg); len(wrong) > 0 {
+		return diff, config.PlaceRead(p.flags.file, data, wrong)
+	}
+	p.need(cfg)
+	if err := p.follow(ctx, cfg, diff); err != nil {
+		return diff, err
+	}
+	p.current = cfg
+	p.level.Set(level(cfg.Log.Level))
+	return diff, nil
+}
+
+// follow has whatever runs go by a configuration; the caller holds turn.
+func (p *process) follow(ctx context.Context, cfg *config.Config, diff config.Difference) error {
+	if p.fleet != nil {
+		if ended, err := p.fleet.order(ctx, cfg, diff); !ended {
+			return err
+		}
+		return nil // what comes next goes by it
+	}
+	by := p.standingBy()
+	if err := p.try(cfg, by); err != nil || by == nil {
+		return err
+	}
+	return by.follow(ctx, cfg)
+}
+
+// try makes what would publish, for as much as can be known before anything does. By may be nil.
+func (p *process) try(cfg *config.Config, by *standby) error {
+	uid := ""
+	if by != nil {
+		uid = by.uid
+	}
+	for i := range cfg.Pipelines {
+		if cfg.Pipelines[i].Sink.Embedded != nil {
+			continue
+		}
+		if _, err := p.pipeline(cfg, i, cmp.Or(uid, "unknown"), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unreadable returns what the API server shows to be wrong with a configuration, as far as it answers, without places.
+func (p *process) unreadable(cfg *config.Config) (wrong config.Problems) {
+	for i := range cfg.Pipelines {
+		wrong = append(wrong, misread(p.discovery, i, &cfg.Pipelines[i])...)
+	}
+	return wrong
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+)
+
+// running is a process that runs in this one.
+type running struct {
+	t       *testing.T
+	stderr  *output
+	hangups chan os.Signal
+	ended   chan int
+}
+
+// runs runs a command line until the test ends.
+func runs(t *testing.T, args ...string) *running {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	p := &running{t, &output{}, make(chan os.Signal, 1), make(chan int, 1)}
+	go func() {
+		p.ended <- execute(ctx, args, &streams{Out: io.Discard, Err: p.stderr, Hangups: func() (<-chan os.Signal, func()) { return p.hangups, func() {} }})
+	}()
+	t.Cleanup(func() {
+		stop()
+		if code := <-p.ended; code != exitDone {
+			t.Errorf("exit code %d, %s", code, p.stderr.String())
+		}
+	})
+	return p
+}
+
+// says waits until the log has a text so many times.
+func (p *running) says(text string, times int) {
+	p.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(30 * time.Second)
+	for strings.Count(p.stderr.String(), text) < times {
+		select {
+		case <-tick.C:
+		case code := <-p.ended:
+			p.ended <- code
+			p.t.Fatalf("it ended with %d: %s", code, p.stderr.String())
+		case <-deadline:
+			p.t.Fatalf("it does not say %q %d times: %s", text, times, p.stderr.String())
+		}
+	}
+}
+
+func TestRun_goes_by_its_file_when_that_changes(t *testing.T) {
+	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
+	p := runs(t, "run", "--config", file)
+	p.says("msg=publishing", 1)
+	p.hangups <- syscall.SIGHUP
+	p.says("configuration unchanged", 1)
+
+	rewritten(t, file, "{resource: pods}", "{resource: pods, payload: metadata}")
+	p.says(`msg="configuration applied"`, 1)
+	rewritten(t, file, "format: text", "format: text, level: debug")
+	p.says(`msg="configuration applied"`, 2)
+	rewritten(t, file, "pipelines: [", "pipelines: [{name: b, resources: [{resource: pods}], sink: {stdout: {}}}, ")
+	p.says(`added=[b]`, 1)
+	p.says("msg=publishing", 2)
+	rewritten(t, file, "sink: {stdout: {}}}]", "onReject: stop, sink: {stdout: {}}}]")
+	p.says("restarted=[a]", 1)
+	p.says("msg=publishing", 3)
+
+	for _, c := range []struct{ from, to, want string }{
+		{"payload: metadata", "payload: all", "is not a choice"},
+		{"payload: all", "payload: metadata, namespaces: [a]", ""},
+		{"resource: pods, payload", "resource: nodes, payload", "resource nodes is cluster-scoped"},
+		{"dataDir: ", `cluster: x, dataDir: `, "cluster: cannot change while the process runs; restart the process"},
+	} {
+		rewritten(t, file, c.from, c.to)
+		if c.want == "" {
+			continue
+		}
+		p.says(c.want, 1)
+		if got := readyz(t, p.stderr.String()); !strings.Contains(got, "\nconfiguration refused, the one of 20") || !strings.HasPrefix(got, "200 ok\n") {
+			t.Errorf("readyz says %s", got)
+		}
+	}
+	rewritten(t, file, "cluster: x, ", "")
+	rewritten(t, file, "resource: nodes", "resource: pods")
+	p.says("configuration applied", 5)
+	if got := readyz(t, p.stderr.String()); strings.Contains(got, "refused") {
+		t.Errorf("readyz says %s", got)
+	}
+}
+
+func TestRun_without_a_file_has_nothing_to_load_again(t *testing.T) {
+	api := apiServer(t, identified)
+	p := runs(t, byArgs(t, api, t.TempDir())...)
+	p.says("stream watches", 1)
+	p.hangups <- syscall.SIGHUP
+	p.says("there is no configuration file to be loaded again", 1)
+}
+
+// What is half written may be a valid file; what is exchanged may be gone for a moment.
+func TestReloads_wait_until_a_file_has_settled(t *testing.T) {
+	api := apiServer(t, func(http.ResponseWriter, *http.Request) {})
+	file := configured(t, api, "[{resource: pods}]")
+	first, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{out: &streams{Out: io.Discard}, log: slog.New(slog.DiscardHandler), level: &slog.LevelVar{}, registry: prometheus.NewRegistry(), flags: &runFlags{file: file}, selects: func() {}}
+	if p.current, _, err = p.flags.parse(first); err != nil {
+		t.Fatal(err)
+	}
+	p.cfg = p.current
+	if err := p.reach(); err != nil {
+		t.Fatal(err)
+	}
+	defer p.client.CloseIdleConnections()
+	p.reloads = newReloads(p, file, first)
+	gone, bad, good := glance{err: errors.New("it is gone")}, glance{data: []byte("{}")}, glance{data: []byte(strings.Replace(string(first), "resource: pods", "resource: nodes", 1))}
+	for i, step := range []struct {
+		now           glance
+		asked         bool
+		failed, taken bool
+	}{
+		{glance{data: first}, false, false, false},
+		{gone, false, false, false},
+		{glance{data: first}, false, false, false},
+		{bad, false, false, false},
+		{gone, false, false, false},
+		{bad, false, false, false},
+		{bad, false, true, false},
+		{good, false, true, false},
+		{good, false, false, true},
+		{good, false, false, true},
+		{bad, true, true, true},
+		{glance{data: first}, true, false, false},
+	} {
+		p.reloads.see(t.Context(), step.now, step.asked)
+		taken := p.current.Pipelines[0].Resources[0].Resource.Plural == "nodes"
+		if failed := p.reloads.now().Err != nil; failed != step.failed || taken != step.taken {
+			t.Errorf("step %d: refused %v, taken %v: %v", i, failed, taken, p.reloads.now().Err)
+		}
+	}
+}
+
+// What a file names may come later; that is not told each time.
+func TestReloads_try_again_what_was_refused(t *testing.T) {
+	api := apiServer(t, func(http.ResponseWriter, *http.Request) {})
+	file := configured(t, api, "[{resource: pods}]")
+	rewritten(t, file, "stdout: {}", "nats: {}")
+	var logged output
+	p := &process{log: newLogger(&logged, config.Log{Format: config.FormatText}, slog.LevelInfo), level: &slog.LevelVar{}, registry: prometheus.NewRegistry(), flags: &runFlags{file: file}, selects: func() {}}
+	first, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.current, _, err = p.flags.parse(first); err != nil {
+		t.Fatal(err)
+	}
+	p.cfg = p.current
+	if err := p.reach(); err != nil {
+		t.Fatal(err)
+	}
+	defer p.client.CloseIdleConnections()
+	p.reloads = newReloads(p, file, first)
+	rewritten(t, file, "nats: {}", "nats: {tokenFile: token}")
+	for range 3 {
+		p.reloads.tried = time.Time{}
+		p.reloads.see(t.Context(), lookAt(file), false)
+		p.reloads.see(t.Context(), lookAt(file), false)
+	}
+	if err := p.reloads.now().Err; err == nil || !strings.Contains(err.Error(), "no such file") || strings.Count(logged.String(), "level=ERROR") != 1 {
+		t.Errorf("it was refused for %v: %s", err, &logged.buf)
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.reloads.tried = time.Time{}
+	p.reloads.see(t.Context(), lookAt(file), false)
+	if err := p.reloads.now().Err; err != nil || p.current.Pipelines[0].Sink.NATS.TokenFile == "" {
+		t.Errorf("it is refused still: %v", err)
+	}
+}
