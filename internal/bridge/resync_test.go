@@ -380,8 +380,8 @@ func TestResync_is_queued_behind_the_one_that_runs(t *testing.T) {
 	}
 	first := ask()
 	waitFor(t, "a full room", func() bool { return b.current.Load().busy.count() == resyncAhead })
-	if _, page := b.get("/"); !strings.Contains(page, "resync: configmaps.v1, 3") {
-		t.Errorf("the page does not tell:\n%s", page)
+	if told := b.State().Resyncs; len(told) != 1 || told[0].Stream != "configmaps.v1" || told[0].Listed == 0 {
+		t.Errorf("of what runs it is told %+v", told)
 	}
 	second, third := ask(), ask()
 	if first.Number == second.Number || second.Number != third.Number || second.State != ResyncQueued {
