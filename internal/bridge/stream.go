@@ -232,7 +232,7 @@ func (s *stream) Resume() (string, iter.Seq[source.Ident], bool) {
 	defer s.mu.Unlock()
 	position := s.position()
 	if position == "" {
-		return s.saved.Repair, nil, false // a log that has to be filled again was filled from there
+		return s.reached(), nil, false
 	}
 	if s.saved.Fingerprint != s.fingerprint {
 		return position, nil, false
@@ -246,6 +246,18 @@ func (s *stream) Resume() (string, iter.Seq[source.Ident], bool) {
 			}
 		}
 	}, true
+}
+
+// reached is the newest version that the log has, or may have had before it lost it; empty where there is none. A server that is older is of another history. The
+// caller holds mu.
+func (s *stream) reached() string {
+	version := s.saved.Repair // a log that has to be filled again was filled from there
+	for _, row := range s.ledger.All() {
+		if !row.Superseded && (version == "" || after(row.ResourceVersion, version)) {
+			version = row.ResourceVersion
+		}
+	}
+	return version
 }
 
 // ident is the inverse of source.Ident.Key. Neither a namespace nor a name contains a slash.

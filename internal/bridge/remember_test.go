@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// indexedLog is a readableLog that finds the last message of each key without reading the others.
+type indexedLog struct{ readableLog }
+
+func newIndexedLog() indexedLog { return indexedLog{newReadableLog()} }
+
+func (l indexedLog) Bounds(ctx context.Context, marks map[int32]uint64) (sink.LogBounds, error) {
+	b, err := l.readableLog.Bounds(ctx, marks)
+	b.Indexed = true
+	return b, err
+}
+
+var named = StreamSpec{Resource: "configmaps"}
+
+// beforeLoss has a pipeline publish what f says, and stops it.
+func beforeLoss(t *testing.T, log sink.Sink, f func(s *stream)) {
+	t.Helper()
+	r := startOf(t, log, &memoryStore{}, named)
+	f(r.stream(nil))
+	r.settle()
+	_ = r.stop()
+}
+
+func TestRemember_goes_on_from_what_the_log_has(t *testing.T) {
+	log := newIndexedLog()
+	beforeLoss(t, log, func(s *stream) { snapshot(t, s, "10", "a u1 5", "b u2 6") })
+	n := len(log.lines())
+	r := startOf(t, log, &memoryStore{}, named)
+	snapshot(t, r.stream(nil), "20", "b u2 6", "c u3 15")
+	r.settle()
+	lines := log.lines()[n:]
+	slices.SortStableFunc(lines[1:], byObject)
+	expect(t, lines, "gap 20", "deleted default/a u1 5 relist", "added default/c u3 15 relist")
+}
+
+// The checkpoint went with a cluster that is built anew under its name: the API server is seen to be older than what the log has.
+func TestRemember_of_a_cluster_built_anew_another_history_begins(t *testing.T) {
+	log := newIndexedLog()
+	beforeLoss(t, log, func(s *stream) { snapshot(t, s, "1000", "a u1 500", "b u2 600") })
+	n := len(log.lines())
+	r := startOf(t, log, &memoryStore{}, named)
+	s := r.stream(nil)
+	version, _, ok := s.Resume()
+	if version != "600" || ok {
+		t.Fatalf("the server is compared with version %q, want 600", version)
+	}
+	if err := s.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: version, Server: "20"}); err != nil {
+		t.Fatal(err)
+	}
+	if version, _, _ := s.Resume(); version != "" {
+		t.Errorf("in the new history the server is compared with version %q of the old one", version)
+	}
+	snapshot(t, s, "20", "a u9 7")
+	r.settle()
+	lines := log.lines()[n:]
+	slices.SortStableFunc(lines[1:], byObject)
+	expect(t, lines, "gap 20", "deleted default/a u1 500 relist", "added default/a u9 7 relist", "deleted default/b u2 600 relist")
+}
