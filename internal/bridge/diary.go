@@ -52,10 +52,13 @@ func (p *diary) failed(err error, since time.Time) {
 	p.Failure, p.Cleared = Event{At: since, Err: err}, time.Time{}
 }
 
+// recovered takes note that the stream is read. What kept it from that may be of a session before.
 func (p *diary) recovered() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.Cleared = time.Now()
+	if p.Failure.Err != nil && p.Cleared.IsZero() {
+		p.Cleared = time.Now()
+	}
 }
 
 func (p *diary) gap(from, to, cause string) {

@@ -56,7 +56,7 @@ func (t *status) State(s source.State, err error) {
 	case err != nil:
 		t.err = err
 		t.stream.past.failed(err, t.failing)
-	case s == source.Watching && t.err != nil:
+	case s == source.Watching:
 		t.err = nil
 		t.stream.past.recovered()
 	}

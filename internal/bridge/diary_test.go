@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// A session ends while a stream of it cannot be read. In the next one it can.
+func TestState_a_failure_is_over_whatever_session_it_began_in(t *testing.T) {
+	r := start(t, newFakeLog(), &memoryStore{})
+	spec := &StreamSpec{}
+	s := r.stream(spec)
+	s.status.State(source.Waiting, errors.New("away"))
+	next := newSession(&r.pipeline.cfg, newFakeLog())
+	defer next.queue.ShutDown()
+	next.state, next.pasts = r.state, r.pasts
+	s, err := next.open(spec, source.Stream{Resource: configMaps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.status.State(source.Listing, nil)
+	if past := s.past.now(); !past.Cleared.IsZero() {
+		t.Error("the failure is over before the stream watches")
+	}
+	s.status.State(source.Watching, nil)
+	past := s.past.now()
+	if past.Failure.Err == nil || past.Cleared.IsZero() {
+		t.Fatalf("the stream watches, and its past is %+v", past)
+	}
+	s.status.State(source.Watching, nil)
+	if again := s.past.now(); again.Cleared != past.Cleared {
+		t.Error("the failure is over twice")
+	}
+}
