@@ -111,6 +111,7 @@ func TestTroubles_have_advice_each(t *testing.T) {
 func TestClean_keeps_what_is_for_nobody_and_no_terminal_away(t *testing.T) {
 	for text, want := range map[string]string{
 		"dial nats://me:geheim@broker:4222: refused": "dial nats://[redacted]@broker:4222: refused",
+		"nats://me:ge@im@a:1,nats://b's:x@c:2: away": "nats://[redacted]@a:1,nats://[redacted]@c:2: away",
 		"two\nlines\tand \x1b[31mred\x1b[0m":         "two lines and  [31mred [0m",
 		"b\xffd and \u202eright to left":             "b\ufffdd and right to left",
 		"größer <img src=x onerror=alert(1)>":        "größer <img src=x onerror=alert(1)>",

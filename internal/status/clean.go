@@ -12,8 +12,8 @@ import (
 // maxText is how many bytes of an error are told.
 const maxText = 1000
 
-// userinfo is what names a user, and a password perhaps, in a URL.
-var userinfo = regexp.MustCompile(`://[^/@\s"']+@`)
+// userinfo is what names a user, and a password perhaps, in a URL: up to the last @, as one may be in a password.
+var userinfo = regexp.MustCompile(`://[^/\s"]+@`)
 
 // clean returns a text for anybody's eyes and any terminal: in one line, without credentials in URLs, not endless.
 func clean(text string) string {
