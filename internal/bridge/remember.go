@@ -11,6 +11,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // remember gives a store that has nothing what the log has: a checkpoint was lost, or moved away. What the log has as it is now is not published again, and what
@@ -19,12 +20,19 @@ import (
 func (p *session) remember(ctx context.Context, log sink.Log, bounds sink.LogBounds, now checkpoint.Waypoint) error {
 	began := time.Now()
 	var complete []encode.State
+	past := histories{newest: map[string]int{}, of: map[string]map[string]int{}}
 	// The list that follows is newer than every deletion.
 	found, err := p.reread(ctx, log, func(string, string) bool { return true }, func(m *sink.Stored) {
-		if st, err := encode.StateOf(m); err == nil && st.Pipeline == p.name && st.Type == encode.TypeSnapshotCompleted {
+		st, err := encode.StateOf(m)
+		if err != nil || st.Pipeline != p.name {
+			return
+		}
+		if st.Type == encode.TypeSnapshotCompleted {
 			complete = append(complete, st)
 		}
+		p.dates(&past, m, &st)
 	})
+	p.outdate(&past, found)
 	if err != nil || len(p.state.Streams) == 0 {
 		return err
 	}
@@ -50,6 +58,48 @@ func (p *session) remember(ctx context.Context, log sink.Log, bounds sink.LogBou
 	}
 	p.state, p.logged = state, state.Log
 	return nil
+}
+
+// histories are those in which the log has what it has: rows do not tell.
+type histories struct {
+	// newest are by resource, of by stream and object; 0 is left out.
+	newest map[string]int
+	of     map[string]map[string]int
+}
+
+// dates takes note of the history that a message is of.
+func (p *session) dates(past *histories, m *sink.Stored, st *encode.State) {
+	r, ok := encode.ResourceOf(st.Source, p.cfg.Identity.Cluster)
+	history := max(st.History, historyOf(st.ID))
+	if !ok || history == 0 {
+		return
+	}
+	past.newest[r.Group+"/"+r.Resource] = max(past.newest[r.Group+"/"+r.Resource], history)
+	if tells(source.Stream{Resource: r}) {
+		p.state.Log.Histories = max(p.state.Log.Histories, history)
+		p.logged.Histories = p.state.Log.Histories
+	}
+	for name, said := range p.says(m) {
+		if past.of[name] == nil {
+			past.of[name] = map[string]int{}
+		}
+		past.of[name][said.key] = history
+	}
+}
+
+// outdate makes the histories of the streams those that the log has last, and what was found of older ones superseded.
+func (p *session) outdate(past *histories, found map[string]map[string]checkpoint.Row) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, saved := range p.state.Streams {
+		at, _ := source.ParseName(name)
+		saved.History = max(saved.History, past.newest[at.Group+"/"+at.Resource.Resource], p.firstHistory(at))
+		p.state.Streams[name] = saved
+		for key, row := range found[name] {
+			row.Superseded = past.of[name][key] < saved.History
+			found[name][key] = row
+		}
+	}
 }
 
 // completed returns the versions of the snapshots that markers call complete, by the name of the stream, of the streams' present histories.

@@ -5,6 +5,7 @@ package bridge
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -43,6 +44,51 @@ func TestRemember_goes_on_from_what_the_log_has(t *testing.T) {
 	lines := log.lines()[n:]
 	slices.SortStableFunc(lines[1:], byObject)
 	expect(t, lines, "gap 20", "deleted default/a u1 5 relist", "added default/c u3 15 relist")
+}
+
+// What the log has says in which history it is: another checkpoint goes on in that, and takes nothing of an older one for newer.
+func TestRemember_goes_on_in_the_history_of_the_log(t *testing.T) {
+	for name, c := range map[string]struct {
+		objects []string
+		more    func(s *stream)
+		want    []string
+	}{
+		"alive":          {[]string{"a u1 7", "b u2 6"}, nil, []string{"gap 40", "updated default/a u1 35 relist", "deleted default/b u2 6 relist"}},
+		"of the old one": {[]string{"a u1 7"}, nil, []string{"gap 40", "updated default/a u1 35 relist"}},
+		"deleted": {[]string{"a u1 7"}, func(s *stream) {
+			send(t, s, source.Deleted, "a", "u1", "22", source.ReasonWatch)
+		}, []string{"snapshot-started 40", "added default/c u3 35 snapshot", "snapshot-completed 40"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := newIndexedLog()
+			beforeLoss(t, log, func(s *stream) {
+				snapshot(t, s, "1000", "a u1 500", "b u2 600")
+				restored(t, s)
+				snapshot(t, s, "20", c.objects...)
+				if c.more != nil {
+					c.more(s)
+				}
+			})
+			n := len(log.lines())
+			r := startOf(t, log, &memoryStore{}, named)
+			s := r.stream(nil)
+			object := "a u1 35"
+			if c.more != nil {
+				object = "c u3 35"
+			}
+			snapshot(t, s, "40", object)
+			r.settle()
+			lines := log.lines()[n:]
+			slices.Sort(lines)
+			slices.Sort(c.want)
+			expect(t, lines, c.want...)
+			for _, m := range log.log[n:] {
+				if !strings.HasSuffix(m.ID, ".h1") {
+					t.Errorf("%s is not of history 1", m.ID)
+				}
+			}
+		})
+	}
 }
 
 // The checkpoint went with a cluster that is built anew under its name: the API server is seen to be older than what the log has.
