@@ -134,7 +134,7 @@ vuln: $(GOVULN) ## Look for known vulnerabilities in what the code calls; needs 
 reproducible: ## Build the program a second time, elsewhere and with nothing cached, and compare; some minutes
 	@$(MAKE) --no-print-directory build
 	@set -e; dir=$$(mktemp -d); trap 'chmod -R u+w '"$$dir"'; rm -rf '"$$dir" EXIT; \
-	git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t $$dir 2>/dev/null || true; \
+	git -c safe.directory='*' ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t $$dir 2>/dev/null || true; \
 	GOCACHE=$$dir/cache $(MAKE) --no-print-directory -C $$dir build BIN=$$dir/bin VERSION='$(VERSION)' COMMIT='$(COMMIT)'; \
 	cmp $(BIN)/kube-eventbridge $$dir/bin/kube-eventbridge; \
 	echo "reproducible: the same program twice, SHA-256 $$(sha256sum <$(BIN)/kube-eventbridge | cut -d' ' -f1)"
