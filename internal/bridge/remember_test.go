@@ -46,6 +46,35 @@ func TestRemember_goes_on_from_what_the_log_has(t *testing.T) {
 	expect(t, lines, "gap 20", "deleted default/a u1 5 relist", "added default/c u3 15 relist")
 }
 
+// Markers of all namespaces of a resource have one subject, so the last one may be of another stream, and says nothing of this one.
+func TestRemember_begins_the_gap_at_the_streams_own_snapshot(t *testing.T) {
+	for last, want := range map[string]string{"default": "10", "other": "0"} {
+		log := newIndexedLog()
+		specs := []StreamSpec{{Resource: "configmaps", Namespace: "default"}, {Resource: "configmaps", Namespace: "other"}}
+		r := startOf(t, log, &memoryStore{}, specs...)
+		for i := range specs {
+			if specs[i].Namespace == "other" && last != "other" {
+				continue
+			}
+			s, err := r.open(&r.cfg.Streams[i], source.Stream{Resource: configMaps, Namespace: specs[i].Namespace})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 {
+				snapshot(t, s, "10", "a u1 5")
+			} else {
+				snapshot(t, s, "11")
+			}
+			r.settle()
+		}
+		_ = r.stop()
+		r = startOf(t, log, &memoryStore{}, specs...)
+		if got := r.state.Streams["configmaps.v1/default"].Gap.From; got != want {
+			t.Errorf("behind a marker of %s the gap begins at %q, want %q", last, got, want)
+		}
+	}
+}
+
 // What the log has says in which history it is: another checkpoint goes on in that, and takes nothing of an older one for newer.
 func TestRemember_goes_on_in_the_history_of_the_log(t *testing.T) {
 	for name, c := range map[string]struct {
