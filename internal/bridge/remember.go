@@ -14,6 +14,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
+// lostCheckpoint is the cause of a gap behind a checkpoint that was lost.
+const lostCheckpoint = "the checkpoint was lost; what the log has was read from there"
+
 // remember gives a store that has nothing what the log has: a checkpoint was lost, or moved away. What the log has as it is now is not published again, and what
 // it has alive and is no more is deleted. Of what happened between the last message and the list that follows nothing is known: that is a gap, from the last
 // snapshot that is called complete. A log that has nothing of the pipeline leaves the store as it is.
@@ -32,15 +35,19 @@ func (p *session) remember(ctx context.Context, log sink.Log, bounds sink.LogBou
 		}
 		p.dates(&past, m, &st)
 	})
-	p.outdate(&past, found)
-	if err != nil || len(p.state.Streams) == 0 {
+	if err != nil {
 		return err
+	}
+	p.recallRead(complete, p.offered(ctx))
+	p.outdate(&past, found)
+	if len(p.state.Streams) == 0 {
+		return nil
 	}
 	b := &checkpoint.Batch{Streams: map[string]checkpoint.Stream{}, Put: map[string]map[string]checkpoint.Row{}}
 	objects, from := 0, p.completed(complete)
 	for name, saved := range p.state.Streams {
 		saved.Repair = "" // nothing was lost of the log
-		saved.Gap = checkpoint.Gap{From: cmp.Or(from[name], "0"), Cause: "the checkpoint was lost; what the log has was read from there"}
+		saved.Gap = checkpoint.Gap{From: cmp.Or(from[name], "0"), Cause: lostCheckpoint}
 		b.Streams[name], b.Put[name] = saved, found[name]
 		objects += len(found[name])
 	}
@@ -58,6 +65,26 @@ func (p *session) remember(ctx context.Context, log sink.Log, bounds sink.LogBou
 	}
 	p.state, p.logged = state, state.Log
 	return nil
+}
+
+// recallRead makes streams stored ones that were read, as markers tell, and of which the log has nothing alive.
+func (p *session) recallRead(markers []encode.State, offers *source.Offers) {
+	for _, m := range markers {
+		r, ok := encode.ResourceOf(m.Source, p.cfg.Identity.Cluster)
+		if !ok {
+			continue
+		}
+		r.Kind = m.Kind
+		for _, spec := range p.specs() {
+			at := spec.stream(r)
+			if spec.NamespaceSelector != nil || !strings.Contains(m.ID, "."+at.Scope()+".") || !spec.meant(r, offers) {
+				continue
+			}
+			if _, _, known := p.storedAs(at); !known {
+				p.state.Streams[at.Name()] = checkpoint.Stream{Kind: r.Kind}
+			}
+		}
+	}
 }
 
 // histories are those in which the log has what it has: rows do not tell.

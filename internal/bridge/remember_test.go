@@ -86,7 +86,7 @@ func TestRemember_goes_on_in_the_history_of_the_log(t *testing.T) {
 		"of the old one": {[]string{"a u1 7"}, nil, []string{"gap 40", "updated default/a u1 35 relist"}},
 		"deleted": {[]string{"a u1 7"}, func(s *stream) {
 			send(t, s, source.Deleted, "a", "u1", "22", source.ReasonWatch)
-		}, []string{"snapshot-started 40", "added default/c u3 35 snapshot", "snapshot-completed 40"}},
+		}, []string{"gap 40", "added default/c u3 35 relist"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := newIndexedLog()
@@ -142,4 +142,45 @@ func TestRemember_of_a_cluster_built_anew_another_history_begins(t *testing.T) {
 	lines := log.lines()[n:]
 	slices.SortStableFunc(lines[1:], byObject)
 	expect(t, lines, "gap 20", "deleted default/a u1 500 relist", "added default/a u9 7 relist", "deleted default/b u2 600 relist")
+}
+
+// What came and went while nobody knew is in a gap, also where the log has nothing alive.
+func TestRemember_knows_streams_without_objects_by_their_markers(t *testing.T) {
+	for name, f := range map[string]func(s *stream){
+		"empty": func(s *stream) { snapshot(t, s, "10") },
+		"deleted": func(s *stream) {
+			snapshot(t, s, "10", "a u1 5")
+			send(t, s, source.Deleted, "a", "u1", "12", source.ReasonWatch)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := newIndexedLog()
+			beforeLoss(t, log, f)
+			n := len(log.lines())
+			r := startOf(t, log, &memoryStore{}, named)
+			snapshot(t, r.stream(nil), "20", "c u3 15")
+			r.settle()
+			if got := log.lines()[n:]; !slices.Contains(got, "gap 20") {
+				t.Errorf("no gap: %q", got)
+			}
+		})
+	}
+}
+
+// What exists at the start is known and not published, and so is what the log never had where the checkpoint is lost.
+func TestRemember_publishes_no_snapshot_where_none_is_wanted(t *testing.T) {
+	log := newIndexedLog()
+	never := StreamSpec{Resource: "configmaps", SkipSnapshot: true}
+	spec := func() *StreamSpec { s := never; return &s }
+	r := startOf(t, log, &memoryStore{}, never)
+	s := r.stream(spec())
+	snapshot(t, s, "10", "a u1 5", "b u2 6", "c u3 7")
+	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
+	r.settle()
+	_ = r.stop()
+	n := len(log.lines())
+	r = startOf(t, log, &memoryStore{}, never)
+	snapshot(t, r.stream(spec()), "20", "a u1 12", "b u2 6", "c u3 7")
+	r.settle()
+	expect(t, log.lines()[n:], "gap 20")
 }

@@ -106,7 +106,12 @@ func (s *stream) Deliver(c source.Change) {
 		s.drop(&c)
 		return
 	}
-	s.enqueue(key, delta{Change: c, silent: c.Reason == source.ReasonSnapshot && s.spec.SkipSnapshot})
+	s.enqueue(key, delta{Change: c, silent: s.spec.SkipSnapshot && s.begins(&c, exists)})
+}
+
+// begins reports whether a change only shows what there was when the stream began. Where the checkpoint was lost it begins again, but for what the log has.
+func (s *stream) begins(c *source.Change, known bool) bool {
+	return c.Reason == source.ReasonSnapshot || c.Reason == source.ReasonRelist && !known && s.saved.Gap.Cause == lostCheckpoint
 }
 
 // known is the newest that was handed over of an object, published or not.
