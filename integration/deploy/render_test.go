@@ -106,12 +106,15 @@ func (m manifests) only(t *testing.T, kind string) *unstructured.Unstructured {
 // configuration returns the bridge's file.
 func (m manifests) configuration(t *testing.T) string {
 	t.Helper()
-	text, found, err := unstructured.NestedString(m.only(t, "ConfigMap").Object, "data", "bridge.yaml")
-	must(t, err)
-	if !found {
-		t.Fatal("the ConfigMap has no bridge.yaml")
+	for _, o := range m.of("ConfigMap") {
+		text, found, err := unstructured.NestedString(o.Object, "data", "bridge.yaml")
+		must(t, err)
+		if found {
+			return text
+		}
 	}
-	return text
+	t.Fatal("no ConfigMap has a bridge.yaml")
+	return ""
 }
 
 // pod returns what the workload makes Pods of, and the namespace they are in.
