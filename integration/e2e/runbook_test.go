@@ -25,9 +25,17 @@ import (
 // eyes are a Prometheus whose time runs faster: scrapes that are moments apart are half a minute apart for the rules.
 type eyes struct {
 	*rig
-	series rules.Series
-	step   int
-	seen   map[string]bool
+	// servers are what is scraped, by the name of the instance.
+	servers  map[string]string
+	settings map[string]string
+	series   rules.Series
+	step     int
+	seen     map[string]bool
+	spans    []span
+}
+
+func newEyes(r *rig, settings map[string]string) *eyes {
+	return &eyes{rig: r, servers: map[string]string{"a": r.server}, settings: settings, seen: map[string]bool{}}
 }
 
 // hold scrapes once, and lets what is seen last for that many steps.
@@ -40,9 +48,9 @@ func (e *eyes) hold(steps int) {
 }
 
 // watch scrapes anew for each of that many steps.
-func (e *eyes) watch(steps int) {
+func (e *eyes) watch(steps int, every time.Duration) {
 	e.t.Helper()
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for range steps {
 		<-tick.C
@@ -64,11 +72,19 @@ func (e *eyes) add(all []sighting) {
 }
 
 // scrape reads counters and gauges. Where nobody answers, that is what is seen.
-func (e *eyes) scrape() []sighting {
+func (e *eyes) scrape() (all []sighting) {
 	e.t.Helper()
-	target := labels.NewBuilder(labels.FromStrings("job", "kube-eventbridge", "instance", "a", "namespace", "test"))
+	for instance, server := range e.servers {
+		all = append(all, e.ask(instance, server)...)
+	}
+	return all
+}
+
+func (e *eyes) ask(instance, server string) []sighting {
+	e.t.Helper()
+	target := labels.NewBuilder(labels.FromStrings("job", "kube-eventbridge", "instance", instance, "namespace", "test"))
 	up := func(v float64) sighting { return sighting{target.Set(model.MetricNameLabel, "up").Labels(), v} }
-	response, err := http.Get("http://" + e.server + "/metrics")
+	response, err := http.Get("http://" + server + "/metrics")
 	if err != nil {
 		return []sighting{up(0)}
 	}
@@ -99,16 +115,44 @@ type span struct {
 	from, until, end int
 }
 
-func (e *eyes) judge(spans []span) {
+// during notes from when to when alerts should fire.
+func (e *eyes) during(fault, remedy func(), alerts ...string) {
 	e.t.Helper()
-	settings := map[string]string{"behindSeconds": "1", "watchRestarts": "0"} // what takes minutes elsewhere takes moments here
-	text, err := monitoring.Rules(monitoring.Defaults(settings))
+	s := span{alerts: alerts, from: e.step}
+	fault()
+	s.until = e.step
+	remedy()
+	s.end = e.step
+	e.spans = append(e.spans, s)
+}
+
+// ready waits until all is well, and lets that last.
+func (e *eyes) ready(steps int) {
+	e.t.Helper()
+	e.awaitStatus(200, "ok")
+	e.poll("all to be in the log", func() (bool, string) { return e.settled(), "there is something unsettled" })
+	e.hold(steps)
+}
+
+// told waits until a metric, of any instance, has a value that is right.
+func (e *eyes) told(name string, right func(float64) bool) {
+	e.t.Helper()
+	e.eventually(name, func() bool {
+		return slices.ContainsFunc(e.scrape(), func(s sighting) bool {
+			return s.labels.Get(model.MetricNameLabel) == "kube_eventbridge_"+name && right(s.value)
+		})
+	})
+}
+
+func (e *eyes) judge() {
+	e.t.Helper()
+	text, err := monitoring.Rules(monitoring.Defaults(e.settings))
 	must(e.t, err)
 	r, err := rules.Parse(text)
 	must(e.t, err)
 	fired, err := r.Firing(e.t.Context(), &e.series, e.step)
 	must(e.t, err)
-	for _, s := range spans {
+	for _, s := range e.spans {
 		for _, alert := range s.alerts {
 			is := func(a rules.Alert) bool { return a.Name == alert }
 			if !slices.ContainsFunc(fired[s.from:s.until], func(at []rules.Alert) bool { return slices.ContainsFunc(at, is) }) {
@@ -128,60 +172,44 @@ func (e *eyes) judge(spans []span) {
 func TestRunbook_alerts_fire_on_the_fault_and_end_by_the_remedy(t *testing.T) {
 	r := newRig(t, watched)
 	replaced(t, r.config, r.config, "dataDir:", "buffer: {maxBytes: 1Mi}\ndataDir:")
-	e := &eyes{rig: r, seen: map[string]bool{}}
-	var spans []span
-	during := func(fault func(), remedy func(), alerts ...string) {
-		t.Helper()
-		s := span{alerts: alerts, from: e.step}
-		fault()
-		s.until = e.step
-		remedy()
-		s.end = e.step
-		spans = append(spans, s)
-	}
-	ready := func(steps int) {
-		t.Helper()
-		r.awaitStatus(200, "ok")
-		r.poll("all to be in the log", func() (bool, string) { return e.settled(), "there is something unsettled" })
-		e.hold(steps)
-	}
-	during(func() { e.hold(25) }, func() {
+	e := newEyes(r, map[string]string{"behindSeconds": "1", "watchRestarts": "0"}) // what takes minutes elsewhere takes moments here
+	e.during(func() { e.hold(25) }, func() {
 		r.run()
-		ready(30)
+		e.ready(30)
 	}, "KubeEventbridgeDown", "KubeEventbridgeAbsent")
 	e.definedOnly()
 
-	during(func() {
+	e.during(func() {
 		r.broker.stop()
-		e.fill(30)
-		e.watch(60)
+		e.fill(30, 100_000)
+		e.watch(60, 100*time.Millisecond)
 	}, func() {
 		r.broker.start()
-		ready(20)
+		e.ready(20)
 	}, "KubeEventbridgeBrokerAway", "KubeEventbridgeBehind", "KubeEventbridgeBufferFull")
 
-	during(func() {
+	e.during(func() {
 		must(t, r.api.StopAPIServer(context.WithoutCancel(t.Context())))
-		e.watch(60)
+		e.watch(60, 100*time.Millisecond)
 	}, func() {
 		must(t, r.api.StartAPIServer(context.WithoutCancel(t.Context())))
-		ready(70)
+		e.ready(70)
 	}, "KubeEventbridgeNotWatching", "KubeEventbridgeWatchesRestart")
 
-	during(func() {
+	e.during(func() {
 		r.bridge.stop()
 		must(t, r.js.DeleteStream(t.Context(), "KUBERNETES"))
 		r.run()
-		ready(10)
+		e.ready(10)
 	}, func() { e.hold(160) }, "KubeEventbridgeLogLost", "KubeEventbridgeGap")
-	e.judge(spans)
+	e.judge()
 }
 
-// fill makes as many ConfigMaps of 100 kB.
-func (e *eyes) fill(n int) {
+// fill makes as many ConfigMaps of some size.
+func (e *eyes) fill(n, bytes int) {
 	e.t.Helper()
 	for i := range n {
-		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("large-%d-%d", e.step, i)}, Data: map[string]string{"a": strings.Repeat("a", 100_000)}}
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("large-%d-%d", e.step, i)}, Data: map[string]string{"a": strings.Repeat("a", bytes)}}
 		_, err := e.kube.CoreV1().ConfigMaps("default").Create(e.t.Context(), m, metav1.CreateOptions{})
 		must(e.t, err)
 	}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/common/model"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+const halfAMinute = 100 * time.Millisecond // as long as that is for the rules, where nothing real has to pass
+
+// Faults of what the bridge is given: its file, its checkpoint's server, the log's limits, objects, and etcd.
+func TestRunbook_alerts_fire_on_what_the_bridge_cannot_help(t *testing.T) {
+	r := newRig(t, "[]")
+	port, err := controlplane.FreePort()
+	must(t, err)
+	elsewhere := &broker{t: t, dir: filepath.Join(r.dir, "checkpoints"), port: port}
+	elsewhere.start()
+	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    checkpoint: {nats: {servers: [%q]}}", r.broker.url(), elsewhere.url()))
+	e := newEyes(r, map[string]string{"checkpointAgeSeconds": "5", "retriesPerSecond": "0"})
+	r.run()
+	e.ready(2)
+
+	good, err := os.ReadFile(r.config)
+	must(t, err)
+	e.during(func() {
+		must(t, os.WriteFile(r.config, []byte("pipelines: none\n"), 0o600))
+		e.told("config_last_reload_successful", func(v float64) bool { return v == 0 })
+		e.hold(5)
+	}, func() {
+		must(t, os.WriteFile(r.config, good, 0o600))
+		e.told("config_last_reload_successful", func(v float64) bool { return v == 1 })
+		e.hold(1)
+	}, "KubeEventbridgeReloadRefused")
+
+	e.during(func() {
+		r.large("too-large", 1<<20)
+		e.told("publish_failures_total", func(v float64) bool { return v > 0 })
+		e.ready(5)
+	}, func() { e.hold(35) }, "KubeEventbridgeRefused")
+
+	e.during(func() {
+		limit(t, r, true)
+		r.configMap("default", "waits", nil)
+		e.told("publish_retries_total", func(v float64) bool { return v > 0 })
+		e.watch(45, 4*halfAMinute)
+	}, func() {
+		limit(t, r, false)
+		e.ready(12)
+	}, "KubeEventbridgeRetrying")
+
+	r.configMap("default", "saved", nil)
+	e.told("checkpoint_age_seconds", func(v float64) bool { return v < 2 })
+	e.hold(1)
+	e.during(func() {
+		elsewhere.stop()
+		r.configMap("default", "unsaved", nil)
+		e.told("checkpoint_age_seconds", func(v float64) bool { return v > 5 })
+		e.hold(12)
+	}, func() {
+		elsewhere.start()
+		e.told("checkpoint_age_seconds", func(v float64) bool { return v < 5 })
+		e.hold(1)
+	}, "KubeEventbridgeNotCommitting")
+
+	backup := filepath.Join(t.TempDir(), "backup")
+	must(t, r.api.Snapshot(t.Context(), backup))
+	e.during(func() {
+		r.configMap("default", "undone", nil)
+		r.awaitStory("default/undone", "added")
+		must(t, r.api.Restore(context.WithoutCancel(t.Context()), backup, false))
+		e.told("histories_total", func(v float64) bool { return v > 0 })
+		e.ready(3)
+	}, func() { e.hold(130) }, "KubeEventbridgeHistoryRestored")
+	e.judge()
+}
+
+// limit has the stream take no more than it has, or whatever comes.
+func limit(t *testing.T, r *rig, full bool) {
+	t.Helper()
+	s, err := r.js.Stream(t.Context(), "KUBERNETES")
+	must(t, err)
+	cfg := s.CachedInfo().Config
+	cfg.MaxBytes, cfg.Discard = -1, jetstream.DiscardOld
+	if full {
+		cfg.MaxBytes, cfg.Discard = int64(s.CachedInfo().State.Bytes)+1, jetstream.DiscardNew
+	}
+	_, err = r.js.UpdateStream(t.Context(), cfg)
+	must(t, err)
+}
+
+// Faults of who leads.
+func TestRunbook_alerts_fire_on_faults_of_replicas(t *testing.T) {
+	r := newRig(t, "[]")
+	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    checkpoint: {nats: {}}", r.broker.url()))
+	replaced(t, r.config, r.config, "dataDir:", "buffer: {maxBytes: 1Mi}\ndataDir:")
+	r.elect()
+	all := r.replicas(2)
+	e := newEyes(r, nil)
+	e.servers = map[string]string{"a": all[0].server, "b": all[1].server}
+	first, configured := leader(t, all, nil), r.server
+	r.server = first.server
+	e.ready(2)
+
+	e.during(func() {
+		first.broker.cut(true)
+		e.fill(100, 10_000)
+		e.eventually("what stands by to have no room", func() bool { return e.most("standby_bytes") > 0.9*e.most("standby_limit_bytes") })
+		e.hold(15)
+	}, func() {
+		first.broker.cut(false)
+		e.eventually("what stands by to need little", func() bool { return e.most("standby_bytes") < 0.5*e.most("standby_limit_bytes") })
+		e.hold(1)
+	}, "KubeEventbridgeStandbyFull")
+
+	leases := r.kube.CoordinationV1().Leases("default")
+	e.during(func() {
+		stranger := []byte(`{"spec":{"holderIdentity":"a-stranger","leaseDurationSeconds":3600}}`)
+		_, err := leases.Patch(t.Context(), "kube-eventbridge", types.MergePatchType, stranger, metav1.PatchOptions{})
+		must(t, err)
+		e.eventually("the leader to see that", func() bool { return !first.leads() })
+		e.hold(5)
+	}, func() {
+		must(t, leases.Delete(t.Context(), "kube-eventbridge", metav1.DeleteOptions{}))
+		r.server = leader(t, all, nil).server
+		e.ready(1)
+	}, "KubeEventbridgeNobodyLeads")
+
+	replaced(t, r.config, r.config, "cluster: e2e", "cluster: other", "leaderElection: {", "leaderElection: {resourceName: another, ", "checkpoint: {nats: {}}", "checkpoint: {nats: {bucket: other}}")
+	e.during(func() {
+		r.server = configured
+		stray := r.replica()
+		e.servers["c"] = stray.server
+		leader(t, []*replica{stray}, nil)
+		e.hold(6)
+		stray.stop()
+		delete(e.servers, "c")
+	}, func() { e.hold(12) }, "KubeEventbridgeSeveralLead") // for five minutes the last that was seen of it counts
+	e.judge()
+}
+
+// most is the largest value that any instance has for a metric.
+func (e *eyes) most(name string) (most float64) {
+	for _, s := range e.scrape() {
+		if s.labels.Get(model.MetricNameLabel) == "kube_eventbridge_"+name {
+			most = max(most, s.value)
+		}
+	}
+	return most
+}
