@@ -171,10 +171,11 @@ func (p *session) take(ctx context.Context, reading *errgroup.Group, specs []*St
 	}
 	draining, cancel := context.WithTimeout(ctx, p.cfg.Drain)
 	defer cancel()
-	if err := p.await(draining, gone); err != nil {
-		if ctx.Err() == nil {
-			p.log.Warn("not everything was acknowledged of what is not read any more; the rest follows from the checkpoint", "objects", p.busy.count())
-		}
+	switch err := p.await(draining, gone); {
+	case ctx.Err() != nil:
+		return nil // the session drains all
+	case err != nil:
+		p.log.Warn("not everything was acknowledged of what is not read any more; the rest follows from the checkpoint", "objects", p.busy.count())
 		return errRespecified
 	}
 	p.mu.Lock()

@@ -170,3 +170,37 @@ func TestRespecify_drops_what_is_waited_for(t *testing.T) {
 		t.Errorf("it is not ready: %s", body)
 	}
 }
+
+// A stop that comes while something is drained drains all, as any stop does.
+func TestRespecify_leaves_the_drain_of_a_stop_as_it_is(t *testing.T) {
+	api, log, store := newAPIServer(t, 10), newFakeLog(), &memoryStore{}
+	b := begins(t, api, log, store, false)
+	gate := make(chan struct{})
+	log.set(func() { log.gate = gate })
+	session, stream := b.session(t), b.only(t)
+	api.add(5)
+	waitFor(t, "the events", func() bool { return stream.tracker.Pending() == 5 })
+	respecified := make(chan struct{})
+	go func() {
+		defer close(respecified)
+		b.Respecify(t.Context(), []StreamSpec{saying("another thing")})
+	}()
+	waitFor(t, "the turn", func() bool { return stream.spec.dropped() })
+	stopped := make(chan error, 1)
+	go func() { stopped <- b.stop() }()
+	select {
+	case err := <-stopped:
+		stopped <- err
+		t.Error("it ended without waiting for the broker")
+	case <-time.After(time.Second):
+	}
+	log.set(func() { log.gate = nil })
+	close(gate)
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	<-respecified
+	if all := strings.Join(log.lines(), "\n"); strings.Count(all, "added") != 5 || b.session(t) != session {
+		t.Errorf("another session: %v; the log has\n%s", b.session(t) != session, all)
+	}
+}
