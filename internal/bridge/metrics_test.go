@@ -218,3 +218,21 @@ func TestOften_has_an_interval_for_all(t *testing.T) {
 		}
 	}
 }
+
+func TestMetrics_may_be_read_while_the_buffer_changes(t *testing.T) {
+	api, log := newAPIServer(t, 10), newFakeLog()
+	b := begins(t, api, log, &memoryStore{}, false)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 200 {
+			b.SetBuffer(int64(1<<20 + i))
+		}
+	}()
+	for range 20 {
+		if _, err := b.registry.Gather(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-done
+}
