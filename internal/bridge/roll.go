@@ -37,7 +37,8 @@ func readEach[K comparable, V any](
 		key  K
 		done bool
 	}
-	reading, finished, ended := map[K]struct{}{}, map[K]struct{}{}, make(chan outcome)
+	// Reading has in which edition each began: what an earlier one has finished may be called again.
+	reading, finished, ended := map[K]int{}, map[K]struct{}{}, make(chan outcome)
 	streams, ctx := errgroup.WithContext(ctx)
 	start := func(key K, what V, opened func()) {
 		streams.Go(func() error {
@@ -60,7 +61,7 @@ func readEach[K comparable, V any](
 			if _, over := finished[key]; taken || over {
 				continue
 			}
-			reading[key] = struct{}{}
+			reading[key] = now.edition
 			opening.Add(1)
 			start(key, what, sync.OnceFunc(opening.Done))
 		}
@@ -91,10 +92,10 @@ func readEach[K comparable, V any](
 			case <-now.edited:
 			case <-now.ends:
 			case o := <-ended:
-				delete(reading, o.key)
-				if o.done {
+				if o.done && reading[o.key] == edition {
 					finished[o.key] = struct{}{}
 				}
+				delete(reading, o.key)
 			case <-ctx.Done():
 				return nil
 			}

@@ -158,3 +158,39 @@ func TestReadEach_ends_when_all_that_was_read_has(t *testing.T) {
 		}
 	})
 }
+
+// What ends for good in an edition is called again in the next one, also where its end is heard of only then.
+func TestReadEach_calls_again_what_has_ended_in_an_edition_before(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &called{ends: map[string]chan error{}}
+		c.set([]string{"a"}, false)
+		calling, goOn, calls := make(chan struct{}), make(chan struct{}), 0
+		call := func() roll[string, string] {
+			now := c.call()
+			switch calls++; {
+			case calls == 2: // the next edition, before the end of a is heard of
+				close(calling)
+				<-goOn
+				now.edition = 1
+			case calls > 2:
+				now.edition = 1
+			}
+			return now
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- readEach(ctx, call, c.read, func() {}) }()
+		synctest.Wait()
+		c.expect(t, "reads a")
+		c.set([]string{"a"}, false)
+		<-calling
+		c.ends["a"] <- errDone
+		close(goOn)
+		synctest.Wait()
+		c.expect(t, "reads a")
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
