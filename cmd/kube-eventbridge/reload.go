@@ -45,6 +45,12 @@ func (l glance) same(o glance) bool {
 	return bytes.Equal(l.data, o.data) && (l.err == nil) == (o.err == nil) && (l.err == nil || l.err.Error() == o.err.Error())
 }
 
+// lasts reports whether a file can be read again: a pipe has what it has once, and whoever opens it again may wait for ever.
+func lasts(file string) bool {
+	info, err := os.Stat(file)
+	return err != nil || info.Mode().IsRegular() // what is gone may come back
+}
+
 func lookAt(file string) glance {
 	data, err := config.Read(file)
 	return glance{data, err}
@@ -108,7 +114,7 @@ func (s configStatus) note() string {
 	return "configuration refused, the one of " + s.LoadedAt.UTC().Format(time.RFC3339) + " stays: " + first
 }
 
-// reload looks at the file until ctx ends, and at once whenever hangups has something. Without a file it says that there is nothing to be loaded.
+// reload looks at the file until ctx ends, and at once whenever hangups has something. Without a file that lasts it says that there is nothing to be loaded.
 func (p *process) reload(ctx context.Context, hangups <-chan os.Signal) {
 	var tick <-chan time.Time
 	if p.reloads != nil {

@@ -195,3 +195,26 @@ func TestReloads_try_again_what_was_refused(t *testing.T) {
 		t.Errorf("it is refused still: %v", err)
 	}
 }
+
+// A file may be a pipe, which has its text once, and then makes whoever opens it wait.
+func TestRun_ends_where_its_file_is_a_pipe(t *testing.T) {
+	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(pipe, text, 0o600) }()
+	p := runs(t, "run", "--config", pipe)
+	p.says("msg=publishing", 1)
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(2 * glanceEvery)
+	p.hangups <- syscall.SIGHUP
+	p.says("there is no configuration file to be loaded again", 1)
+}

@@ -182,7 +182,7 @@ type process struct {
 	metrics    *bridge.Metrics
 	// watches is nil where there is nothing to share, and will not be.
 	watches *source.Watches
-	// reloads is nil where there is no file.
+	// reloads is nil where there is no file that can be read again.
 	reloads *reloads
 
 	// turn is held while something begins, ends, or goes by another configuration, and guards current, by which what begins next goes, and fleet, which is what runs, or nil.
@@ -220,7 +220,7 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 	registerClientMetrics(p.registry)
 	registerBuildInfo(p.registry, build())
 	p.metrics = bridge.NewMetrics(p.registry)
-	if f.file != "" {
+	if f.file != "" && lasts(f.file) {
 		p.reloads = newReloads(p, f.file, f.read)
 	}
 	p.need(cfg)
