@@ -39,7 +39,7 @@ func NewWatches(c *Client, hold int64) *Watches {
 	return w
 }
 
-// SetHold has at most hold bytes be held from now on, as said of [NewWatches].
+// SetHold has at most hold bytes be held from now on, as said of [NewWatches]. While that is 0 no reader begins to share.
 func (w *Watches) SetHold(hold int64) {
 	w.hold.Store(hold / 2) // the other half is for those that have least, when all the others have taken up theirs
 }
@@ -123,7 +123,7 @@ func (m *membership) leave() {
 // would share it.
 func (m *membership) attach(version string, begin bool) *follower {
 	after, ok := number(version)
-	if m == nil || !ok {
+	if m == nil || !ok || m.watches.hold.Load() == 0 {
 		return nil
 	}
 	w := m.watches

@@ -410,3 +410,27 @@ func TestWatches_show_each_reader_all_that_it_lacks_in_order(t *testing.T) {
 		})
 	})
 }
+
+// Readers that may not be behind one another at all would take one event at a time.
+func TestWatches_that_may_hold_nothing_share_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		c := newCompany(t, s)
+		c.watches.SetHold(0)
+		a, b := c.join("", "10"), c.join("", "10")
+		s.write("default", 1)
+		c.saw(a, 1)
+		c.saw(b, 1)
+		s.bookmark()
+		<-time.After(time.Minute)
+		if n := c.watches.Shared(); n != 0 {
+			t.Errorf("%d watches are shared", n)
+		}
+		c.watches.SetHold(1 << 20)
+		s.write("default", 1)
+		third := c.join("", "10")
+		c.saw(third, 2)
+		s.bookmark()
+		c.watch(map[string]int{"": 1})
+	})
+}
