@@ -204,3 +204,32 @@ func TestRespecify_leaves_the_drain_of_a_stop_as_it_is(t *testing.T) {
 		t.Errorf("another session: %v; the log has\n%s", b.session(t) != session, all)
 	}
 }
+
+func TestRespecify_gives_what_comes_the_number_of_the_term(t *testing.T) {
+	api, log := newAPIServer(t, 10), newFakeLog()
+	b := runBridge(t, api, log, &memoryStore{}, func(c *Config) {
+		c.Streams, c.Term = []StreamSpec{saying("it")}, &Term{Number: 7, Held: t.Context()}
+	})
+	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	waitFor(t, "the watch", func() bool { return b.only(t).status.watching() })
+	b.Respecify(t.Context(), []StreamSpec{saying("another thing")})
+	api.add(1)
+	waitFor(t, "what comes", func() bool { return len(log.lines()) == 3 })
+	log.set(func() {
+		if at := attribute(&log.log[2], "writerepoch"); at != "7" {
+			t.Errorf("it is of the writer %q", at)
+		}
+	})
+}
+
+func TestSetBuffer_holds_for_the_sessions_that_follow(t *testing.T) {
+	api, log := newAPIServer(t, 10), newFakeLog()
+	b := begins(t, api, log, &memoryStore{}, false)
+	before := b.session(t)
+	b.SetBuffer(2 << 20)
+	before.restart()
+	waitFor(t, "the next session", func() bool { return b.session(t) != before })
+	if is := b.session(t).budget.limit(); is != 2<<20 {
+		t.Errorf("it buffers %d bytes", is)
+	}
+}
