@@ -44,9 +44,6 @@ func (f *fleet) take(ctx, outer context.Context, o *order) error {
 			m.pipeline.SetBuffer(int64(o.cfg.BufferShare(&o.cfg.Pipelines[i])))
 		}
 	}
-	if p.watches != nil {
-		p.watches.SetHold(int64(o.cfg.SharedBuffer()))
-	}
 	var all sync.WaitGroup
 	for m, specs := range next.specs {
 		all.Go(func() { m.pipeline.Respecify(ctx, specs) })

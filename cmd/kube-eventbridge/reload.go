@@ -192,8 +192,16 @@ func (r *reloads) load(ctx context.Context, now glance) error {
 	for _, w := range warnings {
 		p.log.Warn("configuration", "warning", w.String())
 	}
-	p.log.Info("configuration applied", "file", r.status.File, "added", diff.Added, "removed", diff.Removed, "restarted", diff.Changed, "otherResources", diff.Resources,
-		"other", diff.Others)
+	said := []any{"file", r.status.File}
+	for _, of := range []struct {
+		key   string
+		names []string
+	}{{"added", diff.Added}, {"removed", diff.Removed}, {"restarted", diff.Changed}, {"otherResources", diff.Resources}, {"other", diff.Others}} {
+		if len(of.names) > 0 {
+			said = append(said, of.key, of.names)
+		}
+	}
+	p.log.Info("configuration applied", said...)
 	return nil
 }
 
@@ -228,6 +236,9 @@ func (p *process) adopt(ctx context.Context, cfg *config.Config, data []byte) (c
 		return diff, err
 	}
 	p.current = cfg
+	if p.watches != nil {
+		p.watches.SetHold(int64(cfg.SharedBuffer()))
+	}
 	p.level.Set(level(cfg.Log.Level))
 	return diff, nil
 }

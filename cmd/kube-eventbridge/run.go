@@ -375,7 +375,7 @@ func (p *process) launch(open func(*config.Config) (*fleet, error)) (*fleet, err
 // heed does work, and meanwhile what signals and the file ask for.
 func (p *process) heed(ctx context.Context, listen func() (<-chan os.Signal, func()), work func(context.Context) error) error {
 	var hangups <-chan os.Signal
-	if listen != nil {
+	if listen != nil && p.flags.file != "" { // without a file a terminal that closes ends the process
 		signals, stop := listen()
 		defer stop()
 		hangups = signals

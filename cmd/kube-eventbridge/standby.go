@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -103,9 +104,11 @@ func (p *renewedPeeker) Close() error {
 
 // follow records anew, by a configuration, until end. Where it cannot the error says why, and all is as before.
 func (s *standby) follow(ctx context.Context, cfg *config.Config) error {
-	if cfg == s.cfg {
-		s.end()
-		s.begin(ctx)
+	if reflect.DeepEqual(cfg.Pipelines, s.cfg.Pipelines) && cfg.Buffer == s.cfg.Buffer {
+		s.cfg = cfg
+		if !s.records() { // else what is recorded may be all that is left of what the leader has not committed
+			s.begin(ctx)
+		}
 		return nil
 	}
 	next, err := s.process.newStandby(s.uid, cfg)
@@ -120,6 +123,12 @@ func (s *standby) follow(ctx context.Context, cfg *config.Config) error {
 	s.mu.Unlock()
 	s.begin(ctx)
 	return nil
+}
+
+func (s *standby) records() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.holds != nil
 }
 
 // begin records until end.

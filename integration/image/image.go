@@ -113,6 +113,7 @@ func (o Options) configure(img v1.Image, p *v1.Platform) (v1.Image, error) {
 		User:       fmt.Sprintf("%d:%d", User, User),
 		Entrypoint: []string{Program},
 		WorkingDir: "/",
+		Env:        []string{"PATH=/"}, // so that exec takes the program's name
 		Labels: map[string]string{
 			"org.opencontainers.image.title":    "kube-eventbridge",
 			"org.opencontainers.image.source":   o.Source,

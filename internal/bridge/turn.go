@@ -167,6 +167,7 @@ func (p *session) takeTurns(ctx context.Context, reading *errgroup.Group) error 
 func (p *session) take(ctx context.Context, reading *errgroup.Group, specs []*StreamSpec) error {
 	gone, come := p.respecify(specs)
 	for _, spec := range gone {
+		p.log.Info("what is not configured any more, or otherwise, is drained; its position stays", "resource", spec.Resource, "namespace", spec.Namespace)
 		close(spec.drop)
 	}
 	draining, cancel := context.WithTimeout(ctx, p.cfg.Drain)
