@@ -80,7 +80,7 @@ func TestFaults_of_Kafka_happen_and_heal(t *testing.T) {
 // What happens to replicas, and to what they agree by. The other faults are as with a bridge that is alone.
 func TestFaults_of_replicas_happen_and_heal(t *testing.T) {
 	t.Parallel()
-	injectAllOf(t, Config{Replicas: 2}, func(f Fault) bool { return f.Together })
+	injectAllOf(t, Config{Replicas: 2}, func(f Fault) bool { return f.Together || f.Checkpoint == CheckpointNATS })
 }
 
 // injectAll injects each fault once and alone.
@@ -92,7 +92,10 @@ func injectAll(t *testing.T, which func(Fault) bool) {
 func injectAllOf(t *testing.T, cfg Config, which func(Fault) bool) {
 	t.Helper()
 	w, _ := newWorldOf(t, cfg)
-	faults := slices.DeleteFunc(w.Faults(), func(f Fault) bool { return !which(f) })
+	faults := slices.DeleteFunc(w.Faults(), func(f Fault) bool {
+		elsewhere := f.Together && cfg.Replicas == 0 || f.Checkpoint != "" && f.Checkpoint != w.cfg.Checkpoint
+		return elsewhere || !which(f)
+	})
 	for n, f := range faults {
 		t.Run(f.Name, func(t *testing.T) { injectOne(t, w, f, uint64(n)) })
 	}
