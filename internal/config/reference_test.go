@@ -40,6 +40,7 @@ Every key of the file that ` + "`run --config`, `validate --config`" + ` and oth
 - Names of keys are exact; unknown ones are refused, and so are anchors, aliases, merge keys and tags. All problems are reported at once, with line and column.
 - A *duration* is written as Go does (` + "`30s`, `1h30m`" + `; the longest unit is the hour), a *size* as Kubernetes does (` + "`256Mi`, `1G`" + `, or a number of bytes).
 - A relative path of a file or a directory is relative to the directory of this file.
+- ` + "`" + `run --config` + "`" + ` goes by the file when it changes, or at once at SIGHUP; a file that is wrong changes nothing. ` + "`" + `cluster` + "`" + `, ` + "`" + `kubernetes` + "`" + `, ` + "`" + `dataDir` + "`" + `, ` + "`" + `server` + "`" + `, ` + "`" + `leaderElection` + "`" + `, ` + "`" + `log.format` + "`" + ` and the embedded server's address and directory take a restart.
 - Secrets never stand in the file. Keys that end in ` + "`File` or `Env`" + ` name a file or an environment variable that holds one.
 - ` + "`[]`" + ` in a path stands for each item of a list. A mapping that may be left out, and has a default of its own when it is written, is marked *optional*.
 `
