@@ -116,6 +116,7 @@ type Pipeline struct {
 	Checkpoint Checkpoint `json:"checkpoint"`
 	Buffer     Buffer     `json:"buffer"`
 	// Objects, PublishedTotal and EventsPerSecond are the sums of its streams, OldestUnsettledSeconds the greatest of them.
+	// Of streams that are read now: PublishedTotal falls when one is taken out.
 	Objects                int     `json:"objects"`
 	PublishedTotal         int64   `json:"publishedTotal"`
 	EventsPerSecond        float64 `json:"eventsPerSecond"`
