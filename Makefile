@@ -11,7 +11,7 @@ COMMIT            ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS           ?= -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 # Flags of go test for the unit tests, the integration tests, and the benchmarks. What was tested in a child process is not known to its cache: -count=1.
 TEST_FLAGS        ?=
-INTEGRATION_FLAGS ?= -p 1 -timeout 20m -count=1
+INTEGRATION_FLAGS ?= -p 1 -timeout 40m -count=1
 BENCH_FLAGS       ?= -bench . -benchmem
 # The packages with goroutines; they are tested once more with the race detector.
 RACE              ?= ./source/... ./sink/... ./checkpoint/... ./internal/bridge/... ./internal/kafka/... ./internal/tail/... ./cmd/...
