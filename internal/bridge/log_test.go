@@ -100,7 +100,9 @@ func (l *fakeLog) Publish(ctx context.Context, m *sink.Message, done sink.Done) 
 			select {
 			case <-gate:
 			case <-ctx.Done():
-				done(sink.Receipt{}, ctx.Err())
+			}
+			if err := ctx.Err(); err != nil { // also where both are true
+				done(sink.Receipt{}, err)
 				return
 			}
 		}

@@ -102,9 +102,12 @@ func TestRun_holds_no_more_bytes_than_the_buffer(t *testing.T) {
 	if n := most.Load(); n > buffer || n < buffer/2 {
 		t.Errorf("%d bytes were held, and the limit is %d", n, buffer)
 	}
-	if used := b.current.Load().budget.all.used; used != 0 {
-		t.Errorf("%d bytes of the budget did not come back", used)
-	}
+	waitFor(t, "the room back", func() bool {
+		room := b.current.Load().budget.all
+		room.mu.Lock()
+		defer room.mu.Unlock()
+		return room.used == 0
+	})
 }
 
 func TestRun_ends_with_the_reason_where_something_must_not_be_used(t *testing.T) {
