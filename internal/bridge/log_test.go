@@ -204,7 +204,7 @@ type memoryStore struct {
 func (s *memoryStore) Load(context.Context) (*checkpoint.State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := &checkpoint.State{Log: s.state.Log, Streams: map[string]checkpoint.Stream{}, Rows: map[string]map[string]checkpoint.Row{}}
+	out := &checkpoint.State{Identity: s.state.Identity, Log: s.state.Log, Streams: map[string]checkpoint.Stream{}, Rows: map[string]map[string]checkpoint.Row{}}
 	for name, at := range s.state.Streams {
 		out.Streams[name] = at
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -180,7 +181,34 @@ func TestRemember_publishes_no_snapshot_where_none_is_wanted(t *testing.T) {
 	_ = r.stop()
 	n := len(log.lines())
 	r = startOf(t, log, &memoryStore{}, never)
-	snapshot(t, r.stream(spec()), "20", "a u1 12", "b u2 6", "c u3 7")
+	s = r.stream(spec())
+	snapshot(t, s, "20", "a u1 15", "b u2 6", "c u3 7")
 	r.settle()
-	expect(t, log.lines()[n:], "gap 20")
+	expect(t, log.lines()[n:], "gap 20", "updated default/a u1 15 relist")
+	n += 2
+	relist(t, s, "40", "a u1 15", "b u2 6", "c u3 7", "d u4 30") // a gap like any other
+	r.settle()
+	expect(t, log.lines()[n:], "gap 40", "added default/d u4 30 relist")
+}
+
+// A checkpoint that was reset is no lost one: everything is published again, as was asked for.
+func TestRemember_is_for_a_store_that_was_never_written(t *testing.T) {
+	log := newIndexedLog()
+	beforeLoss(t, log, func(s *stream) { snapshot(t, s, "10", "a u1 5") })
+	r := startOf(t, log, &memoryStore{state: checkpoint.State{Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}}}, named)
+	if len(r.state.Streams) > 0 {
+		t.Errorf("known are %v", r.state.Streams)
+	}
+}
+
+func TestRemember_takes_no_marker_of_another_pipeline(t *testing.T) {
+	log := newIndexedLog()
+	beforeLoss(t, log, func(s *stream) { snapshot(t, s, "10", "a u1 5") })
+	marker := log.log[len(log.log)-1].Attributes
+	i := slices.IndexFunc(marker, func(a sink.Attribute) bool { return a.Name == "pipeline" })
+	marker[i].Value = "other"
+	r := startOf(t, log, &memoryStore{}, named)
+	if got := r.state.Streams["configmaps.v1"].Gap.From; got != "0" {
+		t.Errorf("the gap begins at %q, want 0", got)
+	}
 }
