@@ -120,6 +120,33 @@ func TestHarbour_does_not_send_what_was_withdrawn(t *testing.T) {
 	})
 }
 
+func TestHarbour_waits_for_company_while_much_is_handed_over(t *testing.T) {
+	for name, c := range map[string]struct {
+		first       int // bytes of the first request
+		wait        time.Duration
+		soon, later []string
+	}{
+		"after little":           {busy - 1, pace / 2, []string{"1: t/0", "1: t/1", "1: t/2"}, []string{"1: t/0", "1: t/1", "1: t/2", "1: t/3"}},
+		"after much":             {busy, pace / 2, []string{"1: t/0"}, []string{"1: t/0", "1: t/1 t/2", "1: t/3"}},
+		"after much, long since": {busy, pace, []string{"1: t/0", "1: t/1", "1: t/2"}, []string{"1: t/0", "1: t/1", "1: t/2", "1: t/3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &shore{answer: after(pace / 100)}
+				h := newHarbour(s.send)
+				takeAll(t, h, 1, []*parcel{parcelOf(0, c.first)})
+				<-time.After(c.wait)
+				takeAll(t, h, 1, parcelsOf(1, 2))
+				s.check(t, c.soon...)
+				<-time.After(pace/2 + pace/10)
+				takeAll(t, h, 1, parcelsOf(3)) // what was sent last was little
+				s.check(t, c.later...)
+				h.close()
+			})
+		})
+	}
+}
+
 // A partition whose replicas are slow holds up the others of its request once.
 func TestHarbour_keeps_slow_partitions_apart_until_they_are_not(t *testing.T) {
 	for name, c := range map[string]struct {
