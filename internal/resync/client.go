@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -17,33 +16,30 @@ import (
 )
 
 const (
-	requestTimeout = 10 * time.Second
 	// pollEvery is how often a bridge is asked how far it is.
 	pollEvery = 500 * time.Millisecond
 	// maxSilence is how many questions in a row may have no answer.
 	maxSilence = 20
-	maxAnswer  = 64 << 20
 )
 
 // Client asks one bridge.
 type Client struct {
-	base url.URL
-	http *http.Client
+	http *endpoint.Client
 	// every is how often it asks how far the bridge is.
 	every time.Duration
 }
 
 // NewClient returns a client of the bridge whose HTTP server is at server: a URL, or host:port.
 func NewClient(server string) (*Client, error) {
-	u, err := endpoint.URL(server, Path)
+	c, err := endpoint.NewClient(server, Path)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{base: u, http: &http.Client{Timeout: requestTimeout, Transport: http.DefaultTransport.(*http.Transport).Clone()}, every: pollEvery}, nil
+	return &Client{http: c, every: pollEvery}, nil
 }
 
 // Close closes connections that no request uses.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() { c.http.Close() }
 
 // UnknownError is the bridge's answer that there is no such pipeline or resource.
 type UnknownError struct{ text string }
@@ -121,33 +117,22 @@ func follow(started, now []Stream) []Stream {
 }
 
 func (c *Client) ask(ctx context.Context, method string, query url.Values) ([]Stream, error) {
-	u := c.base
-	u.RawQuery = query.Encode()
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
+	answer, err := c.http.Ask(ctx, method, query)
 	if err != nil {
 		return nil, err
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", method, u.Redacted(), err)
 	}
 	var said struct {
 		Answer
 		Refusal
 	}
-	jsonErr := json.Unmarshal(body, &said)
+	jsonErr := json.Unmarshal(answer.Body, &said)
 	switch {
-	case jsonErr == nil && resp.StatusCode == http.StatusNotFound && said.Error != "":
+	case jsonErr == nil && answer.Code == http.StatusNotFound && said.Error != "":
 		return nil, &UnknownError{said.Error}
 	case jsonErr == nil && said.Error != "":
 		return nil, fmt.Errorf("the bridge refuses: %s", said.Error)
-	case jsonErr != nil || resp.StatusCode/100 != 2 || said.Streams == nil:
-		return nil, fmt.Errorf("%s %s: the answer is %s, and none of a bridge that knows resync", method, u.Redacted(), resp.Status)
+	case jsonErr != nil || answer.Code/100 != 2 || said.Streams == nil:
+		return nil, answer.Stranger("knows resync")
 	}
 	return said.Streams, nil
 }

@@ -197,14 +197,3 @@ func TestClient_asks_for_what_is_wanted(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 }
-
-func TestClient_refuses_what_is_no_address(t *testing.T) {
-	for server, ok := range map[string]bool{
-		"http://127.0.0.1:8080": true, "127.0.0.1:8080": true, "https://bridge/base/": true, "localhost:8080": true,
-		"": false, "ftp://x": false, "http://": false, "http://x?y": false, "http://[::1": false, ":": false,
-	} {
-		if c, err := NewClient(server); (err == nil) != ok || ok && !strings.HasSuffix(c.base.String(), "/resync") {
-			t.Errorf("%q: %v", server, err)
-		}
-	}
-}
