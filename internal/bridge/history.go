@@ -116,12 +116,15 @@ func (s *stream) announceList(ctx context.Context, m source.Marker) error {
 	if s.announced() == id {
 		return nil // by a process that did not get to the end of the list
 	}
-	if err := s.queueMarker(&marker{Marker: m}).wait(ctx); err != nil {
+	// Whoever waits may be gone when the broker has it, and the last commit says all the same that the log was read up to there.
+	noted := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.saved.Announced = id
+	}
+	if err := s.queueMarker(&marker{Marker: m, settled: noted}).wait(ctx); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.saved.Announced = id
-	s.mu.Unlock()
 	if gap {
 		s.metrics.gaps.Inc()
 		s.past.gap(m.From, m.To, m.Cause)

@@ -3,6 +3,8 @@
 package bridge
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -315,6 +317,37 @@ func TestReadBack_a_list_is_announced_once(t *testing.T) {
 		r.settle()
 		expect(t, log.lines()[5:], "gap 30")
 	}
+}
+
+// A stop comes when the broker has the marker, and before that is known. The last commit says that the log is known up to there.
+func TestReadBack_a_list_is_announced_once_where_a_stop_comes_between(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r := start(t, log, store)
+	s := r.stream(nil)
+	snapshot(t, s, "10", "a u1 5")
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	log.set(func() {
+		log.stored = func() {
+			cancel()
+			<-stopped
+		}
+	})
+	if err := s.Note(ctx, source.Progress{Kind: source.Gap, Version: "20", Cause: "too old"}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the list begins: %v", err)
+	}
+	close(stopped)
+	r.settle()
+	if err := r.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.stop()
+	log.set(func() { log.stored = nil })
+	log.forgetIDs()
+	r = start(t, log, store)
+	relist(t, r.stream(nil), "20", "a u1 11")
+	r.settle()
+	expect(t, log.lines()[3:], "gap 20", "updated default/a u1 11 relist")
 }
 
 func TestReadBack_begins_before_what_was_under_way(t *testing.T) {
