@@ -38,8 +38,11 @@ func (p *process) publish(ctx context.Context) error {
 		return err
 	}
 	return p.beside(ctx, func(ctx context.Context) error {
-		p.log.Info("starting", "version", build().Version, "apiServer", p.host, "cluster", cmp.Or(p.cfg.Cluster, uid), "clusterUID", uid,
-			"dataDir", p.dataDir())
+		about := []any{"version", build().Version, "apiServer", p.host, "cluster", cmp.Or(p.cfg.Cluster, uid), "clusterUID", uid}
+		if p.cfg.KeepsState() {
+			about = append(about, "dataDir", p.dataDir())
+		}
+		p.log.Info("starting", about...)
 		if p.cfg.LeaderElection != nil {
 			return p.stand(ctx, uid)
 		}

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"k8s.io/klog/v2"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -183,6 +184,22 @@ func TestRun_names_what_has_to_be_writable(t *testing.T) {
 	fails(t, []string{"run", "--config", bridge}, exitFailed, below, "set dataDir to a directory that can be written")
 	rewritten(t, bridge, "name: a,", fmt.Sprintf("name: a, checkpoint: {file: {path: %q}},", below))
 	fails(t, []string{"run", "--config", bridge}, exitFailed, "set pipelines[0].checkpoint.file.path to a directory")
+}
+
+// A container has no home, and may have nothing that can be written.
+func TestRun_needs_no_home_where_nothing_is_written_there(t *testing.T) {
+	t.Setenv("HOME", "")
+	t.Setenv("XDG_STATE_HOME", "")
+	api := apiServer(t, identified)
+	bridge := configured(t, api, "[{resource: pods}]")
+	rewritten(t, bridge, fmt.Sprintf("dataDir: %q, ", filepath.Dir(bridge)), "")
+	rewritten(t, bridge, "format: text", "format: json")
+	fails(t, []string{"run", "--config", bridge}, exitFailed, "find a directory for state", "set dataDir")
+
+	rewritten(t, bridge, "sink: {stdout: {}}", fmt.Sprintf("sink: {nats: {servers: [%q]}}, checkpoint: {nats: {}}", startServer(t, &server.Options{JetStream: true, StoreDir: t.TempDir()})))
+	if log := published(t, []string{"run", "--config", bridge}, func() {}); strings.Contains(log, "HOME") || strings.Contains(log, "dataDir") {
+		t.Errorf("the log is about a directory: %s", log)
+	}
 }
 
 // rewritten replaces from, which has to be there, by to.

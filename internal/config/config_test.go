@@ -362,6 +362,25 @@ func TestStateDir_follows_the_environment_where_the_file_says_nothing(t *testing
 	}
 }
 
+func TestKeepsState_where_something_has_no_place_of_its_own(t *testing.T) {
+	const at = "{path: /p}"
+	for pipeline, want := range map[string]bool{
+		"sink: {stdout: {}}": true,
+		"sink: {stdout: {}}, checkpoint: {file: " + at + "}":               false,
+		"sink: {nats: {}}, checkpoint: {nats: {}}":                         false,
+		"sink: {kafka: {brokers: [\"k:9092\"]}}, checkpoint: {kafka: {}}":  false,
+		"checkpoint: {file: " + at + "}":                                   true,
+		"sink: {embedded: {storeDir: /s}}, checkpoint: {file: " + at + "}": false,
+		"sink: {embedded: {storeDir: /s}}":                                 true,
+		"sink: {nats: {}}":                                                 true,
+	} {
+		cfg, _, err := Parse("f", []byte("pipelines: [{name: a, resources: [{resource: pods}], "+pipeline+"}]"))
+		if err != nil || cfg.KeepsState() != want {
+			t.Errorf("%s: %v, want %v, %v", pipeline, err == nil && cfg.KeepsState(), want, err)
+		}
+	}
+}
+
 func TestPlace_finds_the_key_or_what_is_around_it(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bridge.yaml")
 	text := "pipelines:\n  - name: a\n    resources: [{resource: pods}, {resource: nodes}]\n    sink: {stdout: {}}\n"

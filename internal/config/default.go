@@ -180,6 +180,14 @@ func (c *Config) StateDir() (string, error) {
 	return filepath.Join(home, ".local", "state", "kube-eventbridge"), nil
 }
 
+// KeepsState reports whether something is kept in [Config.StateDir].
+func (c *Config) KeepsState() bool {
+	return slices.ContainsFunc(c.Pipelines, func(p Pipeline) bool {
+		remote := p.Checkpoint.Kafka != nil || p.Checkpoint.NATS != nil
+		return !remote && p.Checkpoint.File.Path == "" || p.Sink.Embedded != nil && p.Sink.Embedded.StoreDir == ""
+	})
+}
+
 // CheckpointPath returns the file that holds the positions of p; where none is given, p's name and .db in [Config.StateDir].
 func (c *Config) CheckpointPath(p *Pipeline) (string, error) {
 	if p.Checkpoint.File.Path != "" {
