@@ -212,6 +212,8 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 	if s.Klog != nil {
 		s.Klog(slog.New(quiet{p.log.Handler()}))
 	}
+	memory := newMemoryLimit(p.log)
+	memory.apply()
 	if err := p.reach(); err != nil {
 		return err
 	}
@@ -243,6 +245,10 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 	defer stopped()
 	g.Go(func() error {
 		giveBack(serving)
+		return nil
+	})
+	g.Go(func() error {
+		memory.follow(serving)
 		return nil
 	})
 	err := p.heed(work, s.Hangups, p.publish)

@@ -101,18 +101,22 @@ func kubeconfig(t *testing.T, who *rest.Config, namespace string) string {
 	return path
 }
 
-// runs starts the bridge as the Pod's container would, as who, with a file instead of the mounted one, and waits until its probes at address succeed. It ends it as the kubelet
-// does, and wants that to be done well before the kubelet would kill it.
+// runs starts the bridge as the Pod's container would, as who, with a file instead of the mounted one, and the limit of memory where the machine allows, and waits until its probes
+// at address succeed. It ends it as the kubelet does, and wants that to be done well before the kubelet would kill it.
 func runs(t *testing.T, bin string, pod *corev1.Pod, who *rest.Config, config, address string) {
 	t.Helper()
 	c := pod.Spec.Containers[0]
-	var args []string
+	command := []string{bin}
 	for _, a := range c.Args {
-		args = append(args, strings.ReplaceAll(a, "/etc/kube-eventbridge/bridge.yaml", config))
+		command = append(command, strings.ReplaceAll(a, "/etc/kube-eventbridge/bridge.yaml", config))
 	}
 	limit := c.Resources.Limits[corev1.ResourceMemory]
-	cmd := exec.CommandContext(t.Context(), bin, args...)
-	cmd.Env = []string{"KUBECONFIG=" + kubeconfig(t, who, pod.Namespace), fmt.Sprintf("GOMEMLIMIT=%d", limit.Value())}
+	command, isLimited := within(t, limit.Value(), command)
+	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+	cmd.Env = []string{"KUBECONFIG=" + kubeconfig(t, who, pod.Namespace)}
+	for _, e := range c.Env {
+		cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
+	}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	must(t, cmd.Start())
@@ -132,6 +136,9 @@ func runs(t *testing.T, bin string, pod *corev1.Pod, who *rest.Config, config, a
 		answers(t, "http://"+address+probe.HTTPGet.Path, ended)
 	}
 	memory(t, cmd.Process.Pid, limit.Value())
+	if isLimited {
+		heeds(t, address, limit.Value())
+	}
 	must(t, cmd.Process.Signal(syscall.SIGTERM))
 	select {
 	case <-ended:

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+)
+
+const (
+	// memoryShare is how much of the container's limit Go may take. The kernel counts more than Go knows of: buffers of connections, page tables, pages of the program and of files.
+	memoryShare = 0.9
+	// memoryAgain is between two looks at the container's limit, which can change while it runs.
+	memoryAgain = time.Minute
+)
+
+// memoryLimit has the garbage collector work harder before the kernel ends the process, where its control group has a limit.
+type memoryLimit struct {
+	// of returns the control group's limit in bytes, or an error that says why there is none.
+	of memlimit.Provider
+	// set is that of [debug.SetMemoryLimit]; now is what was set last.
+	set func(int64) int64
+	now int64
+	log *slog.Logger
+}
+
+// newMemoryLimit returns nil where the environment says what the limit is.
+func newMemoryLimit(log *slog.Logger) *memoryLimit {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return nil
+	}
+	return &memoryLimit{of: memlimit.FromCgroup, set: debug.SetMemoryLimit, now: math.MaxInt64, log: log}
+}
+
+// follow sets Go's limit again when the container's has changed, until ctx ends.
+func (m *memoryLimit) follow(ctx context.Context) {
+	if m == nil {
+		return
+	}
+	for pause.For(ctx, memoryAgain) == nil {
+		m.apply()
+	}
+}
+
+// apply sets Go's limit by that of the container. Where that cannot be read, all stays as it is.
+func (m *memoryLimit) apply() {
+	if m == nil {
+		return
+	}
+	share := int64(math.MaxInt64)
+	limit, err := m.of()
+	switch {
+	case errors.Is(err, memlimit.ErrNoLimit), errors.Is(err, memlimit.ErrNoCgroup), errors.Is(err, memlimit.ErrCgroupsNotSupported):
+	case err != nil:
+		m.log.Debug("memory limit not read", "err", err)
+		return
+	case limit < math.MaxInt64:
+		share = int64(float64(limit) * memoryShare)
+	}
+	if share == m.now {
+		return
+	}
+	m.set(share)
+	m.now = share
+	m.log.Info("memory limit set", "goMemLimit", share, "limit", limit)
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+)
+
+// limited is a control group of which each answer is the next one, and what was set because of it.
+type limited struct {
+	answers []limitAnswer
+	set     []int64
+	logged  output
+}
+
+type limitAnswer struct {
+	bytes uint64
+	err   error
+}
+
+func (l *limited) limit() *memoryLimit {
+	return &memoryLimit{
+		of: func() (uint64, error) {
+			next := l.answers[0]
+			l.answers = l.answers[1:]
+			return next.bytes, next.err
+		},
+		set: func(n int64) int64 { l.set = append(l.set, n); return 0 },
+		now: math.MaxInt64, log: newLogger(&l.logged, config.Log{Format: "text"}, slog.LevelDebug),
+	}
+}
+
+func TestMemoryLimit_is_a_share_of_the_containers(t *testing.T) {
+	for _, c := range []struct {
+		bytes    uint64
+		err      error
+		set, log string
+	}{
+		{512 << 20, nil, "[483183820]", `msg="memory limit set" goMemLimit=483183820 limit=536870912`},
+		{math.MaxUint64, nil, "[]", ""},
+		{0, memlimit.ErrNoLimit, "[]", ""},
+		{0, fmt.Errorf("look: %w", memlimit.ErrNoCgroup), "[]", ""},
+		{0, memlimit.ErrCgroupsNotSupported, "[]", ""},
+		{0, errors.New("broken"), "[]", `level=DEBUG msg="memory limit not read" err=broken`},
+	} {
+		l := &limited{answers: []limitAnswer{{c.bytes, c.err}}}
+		l.limit().apply()
+		if got := fmt.Sprint(l.set); got != c.set || !strings.Contains(l.logged.String(), c.log) || (c.log == "") != (l.logged.String() == "") {
+			t.Errorf("%+v: set %s, logged %s", c, got, l.logged.String())
+		}
+	}
+}
+
+func TestMemoryLimit_follows_the_containers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		l := &limited{answers: []limitAnswer{{100, nil}, {100, nil}, {200, nil}, {0, errors.New("broken")}, {200, nil}, {0, memlimit.ErrNoLimit}}}
+		m, again := l.limit(), time.Duration(len(l.answers)-1)
+		m.apply()
+		go m.follow(ctx)
+		<-time.After(again * memoryAgain)
+		synctest.Wait()
+		stop()
+		synctest.Wait()
+		if got := fmt.Sprint(l.set); got != fmt.Sprint([]int64{90, 180, math.MaxInt64}) {
+			t.Errorf("set %s", got)
+		}
+	})
+}
+
+func TestMemoryLimit_is_the_environments_where_that_says_one(t *testing.T) {
+	for value, want := range map[string]bool{"": true, "off": false, "1GiB": false} {
+		t.Setenv("GOMEMLIMIT", value)
+		m := newMemoryLimit(nil)
+		if got := m != nil; got != want {
+			t.Errorf("GOMEMLIMIT=%q: follows %v, want %v", value, got, want)
+		}
+	}
+	var none *memoryLimit
+	none.apply()
+	none.follow(t.Context()) // returns
+}
