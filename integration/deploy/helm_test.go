@@ -57,6 +57,12 @@ config:
 // charted renders the chart as helm template does, with values over its own.
 func charted(t *testing.T, namespace, values string) (manifests, error) {
 	t.Helper()
+	return chartedAs(t, release, namespace, values)
+}
+
+// chartedAs is charted for a release of another name.
+func chartedAs(t *testing.T, release, namespace, values string) (manifests, error) {
+	t.Helper()
 	chart, err := loader.LoadDir(directory(t, "chart", "kube-eventbridge"))
 	must(t, err)
 	given := map[string]any{}
@@ -139,6 +145,10 @@ func TestChart_refuses_what_cannot_work(t *testing.T) {
 		"image: {tag: 1}":                     "tag",
 		"resources: {limits: {memory: null}}": "memory",
 		"networkPolicy: {to: [nats]}":         "networkPolicy",
+		"rbac: {namespacedRules: {Web: [{apiGroups: [a], resources: [b], verbs: [get]}]}}": "Web",
+		"rbac: {namespacedRules: {web: []}}":                                               "web",
+		"rbac: {namespacedRules: {web: [{apiGroups: [a], resource: b, verbs: [get]}]}}":    "resource",
+		"rbac: {rules: [{apiGroups: [a], resource: b, verbs: [get]}]}":                     "resource",
 	} {
 		if _, err := charted(t, "default", values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want something about %s", values, err, want)

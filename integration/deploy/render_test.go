@@ -55,7 +55,7 @@ func overlay(t *testing.T, name string, components ...string) manifests {
 		must(t, err)
 		return rel
 	}
-	file := map[string]any{"namespace": "kube-eventbridge", "resources": []string{relative(dir)}}
+	file := map[string]any{"resources": []string{relative(dir)}}
 	var with []string
 	for _, c := range components {
 		with = append(with, relative(directory(t, "kustomize", "components", c)))

@@ -83,6 +83,7 @@ const resource = `apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:
   name: kube-eventbridge
+  namespace: kube-eventbridge
 spec:
 `
 

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	sigyaml "sigs.k8s.io/yaml"
+)
+
+// inNamespaces is a configuration that reads two namespaces, and inThose the rules that it takes there.
+const (
+	inNamespaces = `
+config:
+  pipelines:
+    - name: audit
+      resources: [{resource: deployments.apps, namespaces: [web, shop]}, {resource: configmaps, namespaces: [web]}]
+      sink: {nats: {servers: ["nats://nats.nats.svc:4222"]}}
+      checkpoint: {nats: {}}
+`
+	inThose = `
+    shop: [{apiGroups: [apps], resources: [deployments], verbs: [list, watch]}]
+    web:
+      - {apiGroups: [""], resources: [configmaps], verbs: [list, watch]}
+      - {apiGroups: [apps], resources: [deployments], verbs: [list, watch]}
+`
+	identify = `{apiGroups: [""], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}`
+)
+
+func TestBridge_in_two_namespaces(t *testing.T) {
+	bin, c := binary(t), newCluster(t)
+	for _, namespace := range []string{"web", "shop", "events", "closed", "kube-eventbridge"} {
+		c.namespace(t, namespace)
+	}
+	run := func(m manifests) {
+		t.Helper()
+		address := freeAddress(t)
+		config := file(t, m.configuration(t), "nats://nats.nats.svc:4222", broker(t), "listen: :8080", "listen: "+address)
+		runs(t, bin, m.pod(t), c.grant(t, m), config, address)
+	}
+	t.Run("of the chart", func(t *testing.T) {
+		m := mustChart(t, "events", inNamespaces+"rbac:\n  rules: ["+identify+"]\n  namespacedRules:"+inThose)
+		allowsWhatIsNeeded(t, bin, m)
+		run(m)
+	})
+	t.Run("of the chart, as one of two", func(t *testing.T) {
+		const replicas = "  leaderElection: {resourceNamespace: web}\nreplicas: 2\n"
+		m := mustChart(t, "events", inNamespaces+replicas+"rbac:\n  rules: ["+identify+"]\n  namespacedRules:"+inThose)
+		allowsWhatIsNeeded(t, bin, m)
+		run(m)
+	})
+	t.Run("of the chart, without anything in the cluster", func(t *testing.T) {
+		m := mustChart(t, "closed", inNamespaces+"rbac:\n  rules: []\n  namespacedRules:\n    kube-system: ["+identify+"]"+inThose)
+		for _, kind := range []string{"ClusterRole", "ClusterRoleBinding"} {
+			if found := m.of(kind); len(found) > 0 {
+				t.Errorf("there is %s %s", kind, found[0].GetName())
+			}
+		}
+		run(m)
+	})
+	t.Run("of kustomize", func(t *testing.T) {
+		m := rewritten(t, bin, mustChart(t, "kube-eventbridge", inNamespaces).configuration(t))
+		allowsWhatIsNeeded(t, bin, m)
+		c.takes(t, m)
+		run(m)
+	})
+}
+
+// rewritten is the overlay for NATS with a configuration of one's own, and the permissions that rbac prints for it.
+func rewritten(t *testing.T, bin, config string) manifests {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.CopyFS(dir, os.DirFS(directory(t, "kustomize"))))
+	bridge := filepath.Join(dir, "overlays", "nats", "bridge.yaml")
+	must(t, os.WriteFile(bridge, []byte(config), 0o600))
+	roles := command(t, bin, "rbac", "--config", bridge, "--service-account", "kube-eventbridge", "--service-account-namespace", "kube-eventbridge")
+	must(t, os.WriteFile(filepath.Join(dir, "base", "rbac.yaml"), []byte(roles), 0o600))
+	return kustomize(t, filepath.Join(dir, "overlays", "nats"))
+}
+
+func TestChart_names_roles_as_no_other_release_does(t *testing.T) {
+	const values = inNamespaces + "rbac:\n  namespacedRules:" + inThose
+	names := map[string]string{}
+	for _, r := range []struct{ release, namespace string }{
+		{"kube-eventbridge", "a"}, {"kube-eventbridge", "a-b"}, {"b-kube-eventbridge", "a"}, {"other-kube-eventbridge", "a"},
+	} {
+		m, err := chartedAs(t, r.release, r.namespace, values)
+		must(t, err)
+		for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
+			for _, o := range m.of(kind) {
+				key := kind + " " + o.GetNamespace() + "/" + o.GetName()
+				if of := names[key]; of != "" {
+					t.Errorf("%s is that of %s and of %s in %s", key, of, r.release, r.namespace)
+				}
+				names[key] = r.release + " in " + r.namespace
+			}
+		}
+	}
+}
+
+func TestChart_leaves_permissions_to_others_where_asked_to(t *testing.T) {
+	m := mustChart(t, "events", inNamespaces+"  leaderElection: {}\nrbac:\n  create: false\n  namespacedRules:"+inThose)
+	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
+		if text, err := sigyaml.Marshal(m.of(kind)); err != nil || len(m.of(kind)) > 0 {
+			t.Errorf("%v there is %s", err, text)
+		}
+	}
+	m.only(t, "ServiceAccount")
+}
