@@ -3,7 +3,6 @@
 package config
 
 import (
-	"bytes"
 	"encoding"
 	"encoding/json"
 	"maps"
@@ -15,34 +14,55 @@ import (
 	"time"
 )
 
-const schemaFile = "../../config.schema.json"
+const (
+	schemaFile = "../../config.schema.json"
+	// chartFile has the schema of the file as the last of its definitions, since Helm reads no other file.
+	chartFile = "../../deploy/chart/kube-eventbridge/values.schema.json"
+)
 
-// The schema in the repository is what these types say; go test ./internal/config -run Schema -update writes it.
+// The schemas in the repository are what these types say; go test ./internal/config -run Schema -update writes them.
 func TestSchema_is_up_to_date(t *testing.T) {
 	docs := exampleComments(t)
 	s := schema{docs: docs, used: map[string]bool{}}
 	whole := s.of(reflect.ValueOf(*Default()), "")
 	whole["$schema"] = "http://json-schema.org/draft-07/schema#" // the one that editors know
 	whole["title"] = "kube-eventbridge"
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(whole); err != nil {
-		t.Fatal(err)
-	}
 	for path := range rules {
 		if !s.used[path] {
 			t.Errorf("a rule is about %s, which is no key", path)
 		}
 	}
+	compare(t, schemaFile, indented(t, "", whole))
+	delete(whole, "$schema")
+	delete(whole, "title")
+	const last = "\n    \"config\": "
+	chart := string(read(t, chartFile))
+	compare(t, chartFile, chart[:strings.LastIndex(chart, last)]+last+indented(t, "    ", whole)+"  }\n}\n")
+}
+
+// indented is JSON of which the lines after the first begin with a prefix.
+func indented(t *testing.T, prefix string, v any) string {
+	t.Helper()
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent(prefix, "  ")
+	if err := e.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// compare wants a file to be as it is written with -update.
+func compare(t *testing.T, file, want string) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile(schemaFile, b.Bytes(), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if !bytes.Equal(read(t, schemaFile), b.Bytes()) {
-		t.Error("config.schema.json is not what the types say; write it with: go test ./internal/config -run Schema -update")
+	if string(read(t, file)) != want {
+		t.Errorf("%s is not what the types say; write it with: go test ./internal/config -run Schema -update", file)
 	}
 }
 

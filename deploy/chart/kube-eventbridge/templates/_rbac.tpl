@@ -2,8 +2,9 @@
 {{- define "namespacedRules" -}}
 {{- $all := deepCopy .Values.rbac.namespacedRules }}
 {{- if hasKey .Values.config "leaderElection" }}
-{{- $namespace := .Values.config.leaderElection.resourceNamespace | default .Release.Namespace }}
-{{- $lease := .Values.config.leaderElection.resourceName | default "kube-eventbridge" }}
+{{- $election := .Values.config.leaderElection | default dict }}
+{{- $namespace := $election.resourceNamespace | default .Release.Namespace }}
+{{- $lease := $election.resourceName | default "kube-eventbridge" }}
 {{- $stand := list (dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "verbs" (list "create")) }}
 {{- $stand = append $stand (dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "resourceNames" (list $lease) "verbs" (list "get" "update")) }}
 {{- $_ := set $all $namespace (concat (get $all $namespace | default list) $stand) }}

@@ -1,0 +1,57 @@
+{{/* checks refuse what the schema of the values cannot: what is wrong with the configuration only in a Pod as this chart makes it. */}}
+{{- define "checks" }}
+{{- $elects := hasKey .Values.config "leaderElection" }}
+{{- if and (gt (int .Values.replicas) 1) (not $elects) }}
+{{- fail "replicas: more than one needs config.leaderElection, such as --set-json 'config.leaderElection={}'" }}
+{{- end }}
+{{- $listen := include "listen" . }}
+{{- if or (not $listen) (regexMatch "(?i)^(127\\.|localhost:|\\[::1])" $listen) }}
+{{- fail (printf "config.server.listen: probes and Prometheus do not reach %s; write \":8080\"" ($listen | default "127.0.0.1:8080, the default")) }}
+{{- end }}
+{{- range (include "written" . | fromYaml).places }}
+{{- if $elects }}
+{{- fail (printf "%s: is kept in a Pod, and config.leaderElection needs brokers and a checkpoint that all replicas reach: sink.nats or sink.kafka, checkpoint.nats or checkpoint.kafka" .key) }}
+{{- end }}
+{{- if not .mounted }}
+{{- fail (printf "%s: is kept in %s, where nothing is mounted that can be written; persistence.enabled=true mounts a volume at /var/lib/kube-eventbridge, checkpoint.nats and checkpoint.kafka need none" .key (.path | default "the home directory")) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "listen" }}{{ (.Values.config.server | default dict).listen | default "" }}{{ end }}
+
+{{- define "port" }}{{ include "listen" . | splitList ":" | last }}{{ end }}
+
+{{/* written are the places where pipelines keep something on a disk: key says what, path where, and mounted whether a volume is there. */}}
+{{- define "written" }}
+{{- $mounts := list }}
+{{- if .Values.persistence.enabled }}
+{{- $mounts = append $mounts "/var/lib/kube-eventbridge/" }}
+{{- end }}
+{{- range .Values.extraVolumeMounts }}
+{{- if not .readOnly }}
+{{- $mounts = append $mounts (printf "%s/" (clean .mountPath)) }}
+{{- end }}
+{{- end }}
+{{- $places := list }}
+{{- range $i, $p := .Values.config.pipelines }}
+{{- $sink := $p.sink | default dict }}
+{{- $checkpoint := $p.checkpoint | default dict }}
+{{- if not (or (hasKey $sink "nats") (hasKey $sink "kafka") (hasKey $sink "stdout")) }}
+{{- $dir := ($sink.embedded | default dict).storeDir | default $.Values.config.dataDir }}
+{{- $places = append $places (dict "key" (printf "config.pipelines[%d].sink.embedded" $i) "path" $dir) }}
+{{- end }}
+{{- if not (or (hasKey $checkpoint "nats") (hasKey $checkpoint "kafka")) }}
+{{- $file := ($checkpoint.file | default dict).path | default $.Values.config.dataDir }}
+{{- $places = append $places (dict "key" (printf "config.pipelines[%d].checkpoint.file" $i) "path" $file) }}
+{{- end }}
+{{- end }}
+{{- range $place := $places }}
+{{- range $mounts }}
+{{- if hasPrefix . (printf "%s/" (clean $place.path)) }}
+{{- $_ := set $place "mounted" true }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- dict "places" $places | toYaml }}
+{{- end }}
