@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/embedded"
@@ -235,19 +236,21 @@ func (b *broker) end() error {
 func (f *fleet) tell() {
 	var all []*bridge.Pipeline
 	for _, m := range f.members {
-		all = append(all, m.pipeline)
+		if m.pipeline != nil {
+			all = append(all, m.pipeline)
+		}
 	}
 	f.process.setPipelines(all)
 }
 
-// stopAll stops members, and waits for what they drain.
-func (f *fleet) stopAll(members []*member) {
+// stopAll stops members, and waits for what they drain. The error says that another process has taken one of them over: then the fleet must not go on.
+func (f *fleet) stopAll(members []*member) error {
 	var all sync.WaitGroup
 	for _, m := range members {
 		all.Go(func() {
 			m.stop()
 			<-m.done
-			if m.err != nil {
+			if m.err != nil && !checkpoint.IsTaken(m.err) {
 				f.process.log.Error("a pipeline has ended in a bad way; nothing is lost that the checkpoint has not", "pipeline", m.cfg.Name, "err", m.err)
 			}
 			if m.cfg.Holds != nil {
@@ -256,4 +259,10 @@ func (f *fleet) stopAll(members []*member) {
 		})
 	}
 	all.Wait()
+	for _, m := range members {
+		if checkpoint.IsTaken(m.err) {
+			return m.err
+		}
+	}
+	return nil
 }

@@ -37,8 +37,8 @@ func (f *fleet) take(ctx, outer context.Context, o *order) error {
 		f.broker = before
 		return err
 	}
-	f.stopAll(next.going)
 	// From here on nothing is refused any more.
+	taken := f.stopAll(next.going)
 	for i := range o.cfg.Pipelines {
 		if m := next.members[i]; m.pipeline != nil {
 			m.pipeline.SetBuffer(int64(o.cfg.BufferShare(&o.cfg.Pipelines[i])))
@@ -54,8 +54,12 @@ func (f *fleet) take(ctx, outer context.Context, o *order) error {
 	}
 	f.cfg, f.members = o.cfg, next.members
 	for _, m := range next.coming {
-		m.keeps = false
-		f.begin(ctx, m)
+		if m.keeps = false; taken == nil { // else it would take its checkpoint back from who has it now
+			f.begin(ctx, m)
+		}
+	}
+	if taken != nil {
+		f.fail(taken)
 	}
 	f.tell()
 	if before != f.broker {

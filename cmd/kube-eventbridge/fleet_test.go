@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+)
+
+// takenError is what a checkpoint says that a later writer has taken over.
+type takenError struct{}
+
+func (takenError) Error() string   { return "another process has it" }
+func (takenError) Taken() bool     { return true }
+func (takenError) Permanent() bool { return true }
+
+// fencedStore has nothing, and takes nothing any more once fence says why.
+type fencedStore struct{ fence atomic.Pointer[error] }
+
+func (s *fencedStore) Load(context.Context) (*checkpoint.State, error) {
+	return &checkpoint.State{}, nil
+}
+
+func (s *fencedStore) Commit(context.Context, *checkpoint.Batch) error {
+	if err := s.fence.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (s *fencedStore) Close() error { return nil }
+
+// assembled is a process that goes by a file.
+func assembled(t *testing.T, file string, log *output) *process {
+	t.Helper()
+	p := &process{
+		out: &streams{Out: &output{}}, log: newLogger(log, config.Log{Format: config.FormatText}, slog.LevelInfo), level: &slog.LevelVar{}, registry: prometheus.NewRegistry(),
+		flags: &runFlags{file: file}, selects: func() {},
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.current, _, err = p.flags.parse(data); err != nil {
+		t.Fatal(err)
+	}
+	p.cfg, p.metrics = p.current, bridge.NewMetrics(p.registry)
+	if err := p.reach(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.client.CloseIdleConnections)
+	return p
+}
+
+func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_configuration_ends(t *testing.T) {
+	refused := func(err error) *error { return &err }
+	for name, c := range map[string]struct {
+		err       *error
+		from, to  string
+		wantTaken bool
+	}{
+		"left out":              {refused(takenError{}), "name: a,", "name: b,", true},
+		"restarted":             {refused(takenError{}), "sink:", "onReject: stop, sink:", true},
+		"broken in another way": {refused(&unusableError{errors.New("damaged")}), "name: a,", "name: b,", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log output
+			file := configured(t, apiServer(t, identified), "[{resource: pods}]")
+			p := assembled(t, file, &log)
+			f, err := p.newFleet("uid", p.current, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			store := &fencedStore{}
+			if err := f.members[0].store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			f.members[0].store, f.members[0].cfg.Store = store, store
+			ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+			defer stop()
+			ended := make(chan error, 1)
+			go func() { ended <- f.run(ctx) }()
+			waitUntil(t, func() bool { return strings.Contains(log.String(), "stream watches") })
+			rewritten(t, file, c.from, c.to)
+			next, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg, _, err := p.flags.parse(next)
+			if err != nil {
+				t.Fatal(err)
+			}
+			store.fence.Store(c.err)
+			if over, err := f.order(ctx, cfg, p.current.Compare(cfg)); over || err != nil {
+				t.Fatalf("it has ended: %v; refused: %v", over, err)
+			}
+			if !c.wantTaken {
+				waitUntil(t, func() bool { return strings.Count(log.String(), "stream watches") == 2 })
+				stop()
+			}
+			if err := <-ended; checkpoint.IsTaken(err) != c.wantTaken {
+				t.Errorf("it ended with %v", err)
+			}
+			if logged := strings.Contains(log.String(), "in a bad way"); logged == c.wantTaken {
+				t.Errorf("the error is logged: %v", logged)
+			}
+			if got := strings.Count(log.String(), "msg=publishing"); c.wantTaken && got != 1 {
+				t.Errorf("%d pipelines have begun: %s", got, log.String())
+			}
+		})
+	}
+}
+
+// waitUntil polls.
+func waitUntil(t *testing.T, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(20 * time.Second)
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("it does not happen")
+		}
+	}
+}
