@@ -217,20 +217,24 @@ func (r *reloads) complain(err error) {
 	}
 }
 
-// adopt has the process go by a configuration, which data says. An error says why it does not; then nothing has changed.
+// adopt has the process go by a configuration, which data says; it may be called once at a time. An error says why it does not; then nothing has changed.
 func (p *process) adopt(ctx context.Context, cfg *config.Config, data []byte) (config.Difference, error) {
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	diff := p.current.Compare(cfg)
+	diff := p.compare(cfg)
 	if len(diff.Fixed) > 0 {
 		return diff, config.PlaceRead(p.flags.file, data, diff.Fixed)
 	}
 	if diff.None() {
 		return diff, nil
 	}
-	if wrong := p.unreadable(cfg); len(wrong) > 0 {
+	// The API server may take its time, and the turn is not held meanwhile.
+	switch wrong, err := p.unreadable(ctx, cfg); {
+	case err != nil:
+		return diff, err
+	case len(wrong) > 0:
 		return diff, config.PlaceRead(p.flags.file, data, wrong)
 	}
+	p.turn.Lock()
+	defer p.turn.Unlock()
 	p.need(cfg)
 	if err := p.follow(ctx, cfg, diff); err != nil {
 		return diff, err
@@ -241,6 +245,13 @@ func (p *process) adopt(ctx context.Context, cfg *config.Config, data []byte) (c
 	}
 	p.level.Set(level(cfg.Log.Level))
 	return diff, nil
+}
+
+// compare says how a configuration differs from the one that holds, until adopt has another one hold.
+func (p *process) compare(cfg *config.Config) config.Difference {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	return p.current.Compare(cfg)
 }
 
 // follow has whatever runs go by a configuration; the caller holds turn.
@@ -273,12 +284,4 @@ func (p *process) try(cfg *config.Config, by *standby) error {
 		}
 	}
 	return nil
-}
-
-// unreadable returns what the API server shows to be wrong with a configuration, as far as it answers, without places.
-func (p *process) unreadable(cfg *config.Config) (wrong config.Problems) {
-	for i := range cfg.Pipelines {
-		wrong = append(wrong, misread(p.discovery, i, &cfg.Pipelines[i])...)
-	}
-	return wrong
 }

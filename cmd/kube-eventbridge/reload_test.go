@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,10 +15,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 )
 
 // running is a process that runs in this one.
@@ -125,19 +121,7 @@ func TestRun_without_a_file_leaves_SIGHUP_alone(t *testing.T) {
 func TestReloads_wait_until_a_file_has_settled(t *testing.T) {
 	api := apiServer(t, func(http.ResponseWriter, *http.Request) {})
 	file := configured(t, api, "[{resource: pods}]")
-	first, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{out: &streams{Out: io.Discard}, log: slog.New(slog.DiscardHandler), level: &slog.LevelVar{}, registry: prometheus.NewRegistry(), flags: &runFlags{file: file}, selects: func() {}}
-	if p.current, _, err = p.flags.parse(first); err != nil {
-		t.Fatal(err)
-	}
-	p.cfg = p.current
-	if err := p.reach(); err != nil {
-		t.Fatal(err)
-	}
-	defer p.client.CloseIdleConnections()
+	p, first := assembled(t, file, &output{}), lookAt(file).data
 	p.reloads = newReloads(p, file, first)
 	gone, bad, good := glance{err: errors.New("it is gone")}, glance{data: []byte("{}")}, glance{data: []byte(strings.Replace(string(first), "resource: pods", "resource: nodes", 1))}
 	for i, step := range []struct {
@@ -166,25 +150,62 @@ func TestReloads_wait_until_a_file_has_settled(t *testing.T) {
 	}
 }
 
+// A stop, a takeover and the streams need not wait for what a changed file has to be asked about.
+func TestReloads_hold_up_nothing_while_the_API_server_is_silent(t *testing.T) {
+	asked := make(chan struct{}, 100)
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer api.Close()
+	file := configured(t, api, "[{resource: pods}]")
+	p := assembled(t, file, &output{})
+	p.reloads = newReloads(p, file, lookAt(file).data)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	rewritten(t, file, "resource: pods", "resource: nodes")
+	seen := make(chan struct{})
+	go func() {
+		defer close(seen)
+		p.reloads.see(ctx, lookAt(file), true)
+	}()
+	<-asked
+	if !p.turn.TryLock() {
+		t.Error("it holds the turn")
+	} else {
+		p.turn.Unlock()
+	}
+	reset := make(chan struct{})
+	go func() {
+		defer close(reset)
+		p.discovery.Reset()
+	}()
+	deadline := time.After(5 * time.Second)
+	select {
+	case <-reset:
+	case <-deadline:
+		t.Error("it holds what the streams ask")
+	}
+	stop()
+	select {
+	case <-seen:
+	case <-deadline:
+		t.Error("it goes on after a stop")
+	}
+	<-reset
+	<-seen
+	if plural := p.current.Pipelines[0].Resources[0].Resource.Plural; plural != "pods" {
+		t.Errorf("a process that stops goes by the file with %s", plural)
+	}
+}
+
 // What a file names may come later; that is not told each time.
 func TestReloads_try_again_what_was_refused(t *testing.T) {
 	api := apiServer(t, func(http.ResponseWriter, *http.Request) {})
 	file := configured(t, api, "[{resource: pods}]")
 	rewritten(t, file, "stdout: {}", "nats: {}")
 	var logged output
-	p := &process{log: newLogger(&logged, config.Log{Format: config.FormatText}, slog.LevelInfo), level: &slog.LevelVar{}, registry: prometheus.NewRegistry(), flags: &runFlags{file: file}, selects: func() {}}
-	first, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.current, _, err = p.flags.parse(first); err != nil {
-		t.Fatal(err)
-	}
-	p.cfg = p.current
-	if err := p.reach(); err != nil {
-		t.Fatal(err)
-	}
-	defer p.client.CloseIdleConnections()
+	p, first := assembled(t, file, &logged), lookAt(file).data
 	p.reloads = newReloads(p, file, first)
 	rewritten(t, file, "nats: {}", "nats: {tokenFile: token}")
 	for range 3 {
