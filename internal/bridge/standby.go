@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"context"
+	"strings"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
@@ -35,8 +36,8 @@ func StandBy(ctx context.Context, specs []StreamSpec, peek checkpoint.Peeker, ho
 	}
 }
 
-// positions returns from where the streams of a checkpoint are read on. Their names do not tell their selectors, which are those of the first spec that has made such a
-// stream.
+// positions returns from where those streams of a checkpoint are read on that one of specs reads. Others stay in a checkpoint where they are: what is recorded behind them would be given back by nobody. The
+// names of streams do not tell their selectors, which are those of the first spec that has made such a stream.
 func positions(specs []StreamSpec, streams map[string]checkpoint.Stream) map[source.Stream]source.From {
 	at := map[source.Stream]source.From{}
 	for name, saved := range streams {
@@ -47,11 +48,23 @@ func positions(specs []StreamSpec, streams map[string]checkpoint.Stream) map[sou
 		s.Kind, s.Namespaced = saved.Kind, saved.Namespaced
 		for i := range specs {
 			s.LabelSelector, s.FieldSelector = specs[i].LabelSelector, specs[i].FieldSelector
-			if s.Scope() == saved.Fingerprint {
+			if s.Scope() == saved.Fingerprint && specs[i].covers(s, saved.Called) {
 				at[s] = source.From{Version: saved.Position, History: saved.History}
 				break
 			}
 		}
 	}
 	return at
+}
+
+// covers reports whether a spec reads a stream of a checkpoint that calls its resource as said, as far as can be told without the API server.
+func (spec *StreamSpec) covers(at source.Stream, called string) bool {
+	if spec.NamespaceSelector != nil && at.Namespace == "" || spec.NamespaceSelector == nil && at.Namespace != spec.Namespace {
+		return false
+	}
+	if spec.Wildcard == nil {
+		return means(spec.Resource, at.Resource) || called != "" && called == spec.Resource
+	}
+	served := &source.Served{Group: at.Group, Resource: at.Resource.Resource, Versions: []source.Resource{at.Resource}, Names: []string{strings.ToLower(at.Kind)}}
+	return spec.Wildcard.names(served)
 }

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -13,18 +15,49 @@ import (
 func TestPositions_are_those_of_the_streams_that_readers_will_open(t *testing.T) {
 	pods := source.Resource{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
 	nodes := source.Resource{Version: "v1", Resource: "nodes", Kind: "Node"}
-	specs := []StreamSpec{{Resource: "nodes"}, {Resource: "po", LabelSelector: "app=web"}}
-	web := source.Stream{Resource: pods, LabelSelector: "app=web"}
-	all := source.Stream{Resource: nodes}
-	shop := source.Stream{Resource: pods, Namespace: "shop", LabelSelector: "app=web"}
-	former := source.Stream{Resource: source.Resource{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Namespaced: true}, LabelSelector: "gone=true"}
-	listing := source.Stream{Resource: source.Resource{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}}
-	saved := map[string]checkpoint.Stream{}
-	for s, position := range map[source.Stream]string{web: "10", all: "20", shop: "30", former: "40", listing: ""} {
-		saved[s.Name()] = checkpoint.Stream{Position: position, History: 2, Kind: s.Kind, Namespaced: s.Namespaced, Fingerprint: s.Scope()}
-	}
-	want := map[source.Stream]source.From{web: {Version: "10", History: 2}, all: {Version: "20", History: 2}, shop: {Version: "30", History: 2}}
-	if got := positions(specs, saved); !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+	jobs := source.Resource{Group: "batch", Version: "v1", Resource: "jobs", Kind: "Job", Namespaced: true}
+	cronJobs := source.Resource{Group: "batch", Version: "v1", Resource: "cronjobs", Kind: "CronJob", Namespaced: true}
+	batch := &Wildcard{Group: "batch", Exclude: []Exclusion{{Name: "cronjob", AnyGroup: true}}}
+	web := labels.SelectorFromSet(labels.Set{"team": "web"})
+	for name, c := range map[string]struct {
+		spec   StreamSpec
+		stored source.Stream
+		called string
+		want   bool
+	}{
+		"the plural":                       {StreamSpec{Resource: "nodes"}, source.Stream{Resource: nodes}, "", true},
+		"the kind":                         {StreamSpec{Resource: "Job.batch"}, source.Stream{Resource: jobs}, "", true},
+		"what it was called":               {StreamSpec{Resource: "po"}, source.Stream{Resource: pods}, "po", true},
+		"what another was called":          {StreamSpec{Resource: "nodes"}, source.Stream{Resource: pods}, "po", false},
+		"another resource":                 {StreamSpec{Resource: "nodes"}, source.Stream{Resource: pods}, "", false},
+		"its selector":                     {StreamSpec{Resource: "pods", LabelSelector: "app=web"}, source.Stream{Resource: pods, LabelSelector: "app=web"}, "", true},
+		"another selector":                 {StreamSpec{Resource: "pods", LabelSelector: "app=web"}, source.Stream{Resource: pods, LabelSelector: "gone=true"}, "", false},
+		"its namespace":                    {StreamSpec{Resource: "pods", Namespace: "shop"}, source.Stream{Resource: pods, Namespace: "shop"}, "", true},
+		"another namespace":                {StreamSpec{Resource: "pods", Namespace: "shop"}, source.Stream{Resource: pods, Namespace: "web"}, "", false},
+		"one namespace of all":             {StreamSpec{Resource: "pods"}, source.Stream{Resource: pods, Namespace: "shop"}, "", false},
+		"a namespace that is selected":     {StreamSpec{Resource: "pods", NamespaceSelector: web}, source.Stream{Resource: pods, Namespace: "shop"}, "", true},
+		"all where some are selected":      {StreamSpec{Resource: "pods", NamespaceSelector: web}, source.Stream{Resource: pods}, "", false},
+		"of a wildcard's group":            {StreamSpec{Resource: "*.batch", Wildcard: batch}, source.Stream{Resource: jobs}, "", true},
+		"what a wildcard leaves out":       {StreamSpec{Resource: "*.batch", Wildcard: batch}, source.Stream{Resource: cronJobs}, "", false},
+		"of another group":                 {StreamSpec{Resource: "*.batch", Wildcard: batch}, source.Stream{Resource: pods}, "", false},
+		"of any group":                     {StreamSpec{Resource: "*", Wildcard: &Wildcard{All: true}}, source.Stream{Resource: pods}, "", true},
+		"what is not known to be complete": {StreamSpec{Resource: "secrets"}, source.Stream{Resource: source.Resource{Version: "v1", Resource: "secrets", Kind: "Secret"}}, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			position := "10"
+			if c.spec.Resource == "secrets" {
+				position = ""
+			}
+			saved := map[string]checkpoint.Stream{c.stored.Name(): {
+				Position: position, History: 2, Kind: c.stored.Kind, Namespaced: c.stored.Namespaced, Fingerprint: c.stored.Scope(), Called: c.called,
+			}}
+			want := map[source.Stream]source.From{}
+			if c.want {
+				want[c.stored] = source.From{Version: "10", History: 2}
+			}
+			if got := positions([]StreamSpec{{Resource: "events"}, c.spec}, saved); !maps.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
 	}
 }

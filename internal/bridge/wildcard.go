@@ -44,14 +44,16 @@ func (e *Exclusion) matches(s *source.Served) bool {
 // matches reports whether w names a resource among what is served. Of objects that two resources show, the one that is not the first is left out, unless it is
 // named with its group or the first is not there.
 func (w *Wildcard) matches(s *source.Served, offers *source.Offers) bool {
-	if !w.All && w.Group != s.Group {
-		return false
-	}
 	first := firstOf(s.Group, s.Resource)
 	if w.All && first != (schema.GroupResource{Group: s.Group, Resource: s.Resource}) && offers.Get(first.Group, first.Resource) != nil {
 		return false
 	}
-	return !slices.ContainsFunc(w.Exclude, func(e Exclusion) bool { return e.matches(s) })
+	return w.names(s)
+}
+
+// names reports whether w names a resource, whatever else is served.
+func (w *Wildcard) names(s *source.Served) bool {
+	return (w.All || w.Group == s.Group) && !slices.ContainsFunc(w.Exclude, func(e Exclusion) bool { return e.matches(s) })
 }
 
 // Select returns what w names among what is served, each resource in the version that the API server prefers. Namespaced: only what is in namespaces.
