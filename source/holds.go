@@ -20,12 +20,12 @@ const unusedAfter = 5 * time.Minute
 type Holds struct {
 	client  *Client
 	watches *Watches
-	// limit bounds what is recorded, in bytes.
-	limit int64
 	// wake has room for one word that Run has something to do.
 	wake chan struct{}
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// limit bounds what is recorded, in bytes.
+	limit int64
 	want  map[Stream]heldFrom
 	holds map[Stream]*hold
 	bytes int64
@@ -53,6 +53,14 @@ func NewHolds(c *Client, watches *Watches, limit int64) *Holds {
 	return &Holds{
 		client: c, watches: watches, limit: limit, wake: make(chan struct{}, 1), want: map[Stream]heldFrom{}, holds: map[Stream]*hold{}, moved: make(chan struct{}),
 	}
+}
+
+// SetLimit bounds what is recorded from now on. What is recorded stays; where that is more, reading waits.
+func (h *Holds) SetLimit(limit int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.limit = limit
+	h.stir()
 }
 
 // Bytes returns how much is recorded.

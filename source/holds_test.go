@@ -114,8 +114,18 @@ func TestHolds_are_bounded_and_go_on_when_there_is_room(t *testing.T) {
 		if n := c.holds.Bytes(); n < limit/2 {
 			t.Errorf("only %d bytes are recorded", n)
 		}
+		c.holds.SetLimit(limit / 4)
+		before := c.holds.Bytes()
 		c.holds.Keep(map[Stream]From{configMaps: {Version: "15"}})
 		<-time.After(time.Minute)
+		if n := c.holds.Bytes(); n >= before {
+			t.Errorf("%d bytes are recorded, and %d before there was less room", n, before)
+		}
+		c.holds.SetLimit(limit * 2)
+		<-time.After(time.Minute)
+		if n := c.holds.Bytes(); n <= limit || n > limit*2 {
+			t.Errorf("%d bytes are recorded, of %d", n, limit*2)
+		}
 		s.change(func() { s.compacted = 109 })
 		c.holds.HandOver()
 		m := c.join("", "15") // what was not recorded yet comes by the watch that records

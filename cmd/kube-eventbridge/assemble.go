@@ -238,22 +238,31 @@ func (p *process) streams(c *config.Pipeline, id checkpoint.Identity) ([]bridge.
 		if err != nil {
 			return nil, nil, err
 		}
-		selector, err := namespaceSelector(&r)
+		scopes, err := scoped(&r)
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, ns := range scopesOf(&r) {
+		for _, spec := range scopes {
 			one := r
-			one.Namespaces = []string{ns}
-			specs = append(specs, bridge.StreamSpec{
-				Says:     fmt.Sprintf("%#v", one),
-				Resource: r.Resource.Arg(), Pinned: r.Resource.Version != "", Wildcard: wildcardOf(&r), Namespace: ns, NamespaceSelector: selector, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
-				Latest: r.Delivery == config.Latest, SkipSnapshot: r.Snapshot == config.SnapshotNever, Filter: filter,
-				Olds: olds, Resync: r.Resync, Encoding: encoding,
-			})
+			one.Namespaces = []string{spec.Namespace}
+			spec.Says = fmt.Sprintf("%#v", one)
+			spec.Latest, spec.SkipSnapshot = r.Delivery == config.Latest, r.Snapshot == config.SnapshotNever
+			spec.Filter, spec.Olds, spec.Resync, spec.Encoding = filter, olds, r.Resync, encoding
+			specs = append(specs, spec)
 		}
 	}
 	return specs, subject, nil
+}
+
+// scoped says of an entry what is read, in each of its scopes, and not what becomes of it.
+func scoped(r *config.Resource) (specs []bridge.StreamSpec, err error) {
+	selector, err := namespaceSelector(r)
+	for _, ns := range scopesOf(r) {
+		specs = append(specs, bridge.StreamSpec{
+			Resource: r.Resource.Arg(), Pinned: r.Resource.Version != "", Wildcard: wildcardOf(r), Namespace: ns, NamespaceSelector: selector, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
+		})
+	}
+	return specs, err
 }
 
 // namespaceSelector returns which namespaces an entry is about; nil if that is not said by their labels.

@@ -75,7 +75,7 @@ func (p *process) stand(ctx context.Context, uid string) (err error) {
 		if err == nil && ctx.Err() == nil {
 			p.turn.Lock()
 			defer p.turn.Unlock()
-			return by.follow(ctx, p.current)
+			return by.resume(ctx, p.current)
 		}
 		return err
 	})
@@ -85,14 +85,13 @@ func (p *process) stand(ctx context.Context, uid string) (err error) {
 func (p *process) beginStandby(ctx context.Context, uid string, candidate *election.Candidate) (*standby, error) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
-	by, err := p.newStandby(uid, p.current)
-	if err != nil {
+	by := &standby{process: p, uid: uid, failed: map[string]error{}}
+	if err := by.follow(ctx, p.current); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.standing = &standing{Candidate: candidate, by: by}
-	p.mu.Unlock()
-	by.begin(ctx)
 	return by, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -15,49 +16,189 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// standby records, for each pipeline, what the process that leads has not committed yet.
+// standby records, for each pipeline, what the process that leads has not committed yet. Its methods that begin and end something are called one after the other.
 type standby struct {
 	process *process
 	uid     string
-	// cfg is what of is made of.
-	cfg *config.Config
-	of  []standbyPipeline
 
 	mu sync.Mutex
-	// holds are those of each pipeline, from begin to end.
-	holds []*source.Holds
+	// of are those of the pipelines of a configuration, in its order.
+	of []*recording
 	// failed is why the leader's checkpoint of a pipeline could not be read the last time.
 	failed map[string]error
-
-	peeking, recording     sync.WaitGroup
-	stopPeeking, stopHolds context.CancelFunc
 }
 
-type standbyPipeline struct {
-	name  string
+// recording is that of one pipeline.
+type recording struct {
+	cfg   *config.Pipeline
 	specs []bridge.StreamSpec
-	peek  checkpoint.Peeker
+	peek  *renewedPeeker
+	// peeking, if not nil, looks at the checkpoint, and keeping keeps holds.
+	peeking, keeping *task
+	// The standby's mu guards what follows. Holds are from begin to end.
 	share int64
+	holds *source.Holds
 }
 
-// newStandby returns one of a configuration that does nothing until begin, and has to be closed.
-func (p *process) newStandby(uid string, cfg *config.Config) (*standby, error) {
-	s := &standby{process: p, uid: uid, cfg: cfg, failed: map[string]error{}, stopPeeking: func() {}, stopHolds: func() {}}
-	for i := range cfg.Pipelines {
-		c := &cfg.Pipelines[i]
-		id := p.identity(c, uid)
-		specs, _, err := p.streams(c, id)
-		if err == nil {
-			peek := &renewedPeeker{open: func() (checkpoint.Peeker, error) { return peeker(c, id) }}
-			if err = peek.renew(); err == nil {
-				s.of = append(s.of, standbyPipeline{c.Name, specs, peek, int64(cfg.StandbyShare(c))})
-			}
+// task is a goroutine.
+type task struct {
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// runTask runs f until its context ends, or the task does.
+func runTask(ctx context.Context, f func(context.Context)) *task {
+	ctx, stop := context.WithCancel(ctx)
+	t := &task{stop, make(chan struct{})}
+	go func() { // whoever ends it waits for it
+		defer close(t.done)
+		f(ctx)
+	}()
+	return t
+}
+
+// end stops the task, which may be nil, and waits for it.
+func (t *task) end() {
+	if t != nil {
+		t.stop()
+		<-t.done
+	}
+}
+
+// follow records by a configuration until end. What was recorded of a pipeline that keeps its positions where it did stays. Where it cannot, as files of secrets are not there, the error says why, and all is as
+// before.
+func (s *standby) follow(ctx context.Context, cfg *config.Config) error {
+	next, err := s.next(cfg)
+	if err != nil {
+		return err
+	}
+	for _, r := range s.fresh(next) {
+		if _, _, err = s.process.streams(r.cfg, s.process.identity(r.cfg, s.uid)); err == nil {
+			err = r.peek.renew()
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("pipeline %s: %w", c.Name, err), s.close())
+			return errors.Join(fmt.Errorf("pipeline %s: %w", r.cfg.Name, err), closePeekers(s.fresh(next)))
 		}
 	}
-	return s, nil
+	s.become(ctx, cfg, next)
+	return nil
+}
+
+// resume is as follow, but for a configuration that has been gone by: what cannot be reached now is tried again.
+func (s *standby) resume(ctx context.Context, cfg *config.Config) error {
+	next, err := s.next(cfg)
+	if err == nil {
+		s.become(ctx, cfg, next)
+	}
+	return err
+}
+
+// next returns the recordings of a configuration; those of pipelines that say the same are those of before.
+func (s *standby) next(cfg *config.Config) (all []*recording, err error) {
+	for i := range cfg.Pipelines {
+		c := &cfg.Pipelines[i]
+		if same := slices.IndexFunc(s.of, func(r *recording) bool { return reflect.DeepEqual(r.cfg, c) }); same >= 0 {
+			all = append(all, s.of[same])
+			continue
+		}
+		id := s.process.identity(c, s.uid)
+		r := &recording{cfg: c, peek: &renewedPeeker{open: func() (checkpoint.Peeker, error) { return peeker(c, id) }}}
+		for i := range c.Resources {
+			specs, err := scoped(&c.Resources[i])
+			if err != nil {
+				return nil, fmt.Errorf("pipeline %s: %w", c.Name, err)
+			}
+			r.specs = append(r.specs, specs...)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// fresh returns those that were not there before.
+func (s *standby) fresh(next []*recording) []*recording {
+	return slices.DeleteFunc(slices.Clone(next), func(r *recording) bool { return slices.Contains(s.of, r) })
+}
+
+// become has next recorded from now on.
+func (s *standby) become(ctx context.Context, cfg *config.Config, next []*recording) {
+	for _, r := range s.of {
+		if slices.Contains(next, r) {
+			continue
+		}
+		r.peeking.end()
+		heir := slices.IndexFunc(next, func(o *recording) bool { return o.cfg.Name == r.cfg.Name && o.cfg.SameCheckpoint(r.cfg) })
+		if heir >= 0 {
+			next[heir].keeping, next[heir].holds = r.keeping, r.holds
+		} else {
+			r.keeping.end()
+		}
+		if err := r.peek.Close(); err != nil {
+			s.process.log.Warn("what has read a checkpoint cannot be closed", "err", err)
+		}
+		s.told(r.cfg.Name, nil) // whoever goes on with it says so again
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.of = next
+	for _, r := range s.of {
+		r.share = int64(cfg.StandbyShare(r.cfg))
+		s.begin(ctx, r)
+	}
+}
+
+// begin records a pipeline from now on, unless it is recorded already; the caller holds mu.
+func (s *standby) begin(ctx context.Context, r *recording) {
+	if r.holds == nil {
+		h := source.NewHolds(s.process.client, s.process.watches, r.share)
+		r.holds = h
+		r.keeping = runTask(context.WithoutCancel(ctx), func(ctx context.Context) { _ = h.Run(ctx) }) // it ends with its context, or when there is nothing left
+	}
+	h := r.holds
+	h.SetLimit(r.share)
+	if r.peeking == nil {
+		r.peeking = runTask(ctx, func(ctx context.Context) {
+			bridge.StandBy(ctx, r.specs, r.peek, h, func(err error) { s.told(r.cfg.Name, err) })
+		})
+	}
+}
+
+// handOver returns what was recorded for each pipeline. It goes on being recorded until whoever reads it has caught up, or end.
+func (s *standby) handOver() (all []*source.Holds) {
+	for _, r := range s.of {
+		r.peeking.end()
+		r.peeking = nil
+		all = append(all, r.holds)
+	}
+	return all
+}
+
+// end records nothing any more.
+func (s *standby) end() {
+	s.handOver()
+	for _, r := range s.of {
+		r.keeping.end()
+		r.keeping = nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.of {
+		r.holds = nil
+	}
+	clear(s.failed)
+}
+
+// close ends all.
+func (s *standby) close() error {
+	s.end()
+	return closePeekers(s.of)
+}
+
+func closePeekers(all []*recording) (err error) {
+	for _, r := range all {
+		err = errors.Join(err, r.peek.Close())
+	}
+	return err
 }
 
 // peeker returns what reads a pipeline's checkpoint, which is one that several processes reach, without taking it over.
@@ -102,83 +243,6 @@ func (p *renewedPeeker) Close() error {
 	return p.now.Close()
 }
 
-// follow records anew, by a configuration, until end. Where it cannot the error says why, and all is as before.
-func (s *standby) follow(ctx context.Context, cfg *config.Config) error {
-	if reflect.DeepEqual(cfg.Pipelines, s.cfg.Pipelines) && cfg.Buffer == s.cfg.Buffer {
-		s.cfg = cfg
-		if !s.records() { // else what is recorded may be all that is left of what the leader has not committed
-			s.begin(ctx)
-		}
-		return nil
-	}
-	next, err := s.process.newStandby(s.uid, cfg)
-	if err != nil {
-		return err
-	}
-	if err := s.close(); err != nil {
-		s.process.log.Warn("what has read a checkpoint cannot be closed", "err", err)
-	}
-	s.mu.Lock()
-	s.cfg, s.of = cfg, next.of
-	s.mu.Unlock()
-	s.begin(ctx)
-	return nil
-}
-
-func (s *standby) records() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.holds != nil
-}
-
-// begin records until end.
-func (s *standby) begin(ctx context.Context) {
-	peeking, stopPeeking := context.WithCancel(ctx)
-	recording, stopHolds := context.WithCancel(context.WithoutCancel(ctx))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stopPeeking, s.stopHolds, s.holds = stopPeeking, stopHolds, nil
-	for _, of := range s.of {
-		h := source.NewHolds(s.process.client, s.process.watches, of.share)
-		s.holds = append(s.holds, h)
-		s.recording.Go(func() { _ = h.Run(recording) }) // it ends with its context, or when there is nothing left
-		s.peeking.Go(func() {
-			bridge.StandBy(peeking, of.specs, of.peek, h, func(err error) { s.told(of.name, err) })
-		})
-	}
-}
-
-// handOver returns what was recorded for each pipeline. It goes on being recorded until whoever reads it has caught up, or end.
-func (s *standby) handOver() []*source.Holds {
-	s.stopPeeking()
-	s.peeking.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.holds
-}
-
-// end records nothing any more.
-func (s *standby) end() {
-	s.stopPeeking()
-	s.stopHolds()
-	s.peeking.Wait()
-	s.recording.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.holds = nil
-	clear(s.failed)
-}
-
-// close ends all.
-func (s *standby) close() error {
-	s.end()
-	var err error
-	for _, of := range s.of {
-		err = errors.Join(err, of.peek.Close())
-	}
-	return err
-}
-
 func (s *standby) told(pipeline string, err error) {
 	s.mu.Lock()
 	before := s.failed[pipeline]
@@ -207,8 +271,8 @@ func (s *standby) problem() error {
 func (s *standby) limit() (n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, of := range s.of {
-		n += of.share
+	for _, r := range s.of {
+		n += r.share
 	}
 	return n
 }
@@ -217,8 +281,10 @@ func (s *standby) limit() (n int64) {
 func (s *standby) recorded() (n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, h := range s.holds {
-		n += h.Bytes()
+	for _, r := range s.of {
+		if r.holds != nil {
+			n += r.holds.Bytes()
+		}
 	}
 	return n
 }

@@ -5,9 +5,12 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // onePeek is a peeker that fails where it is told to, and says when it is closed.
@@ -45,5 +48,78 @@ func TestRenewedPeeker_is_another_one_after_a_failure_and_stays_otherwise(t *tes
 	}
 	if err := p.Close(); err != nil || opened != 3 || closed != 2 {
 		t.Errorf("%d were opened and %d closed, %v", opened, closed, err)
+	}
+}
+
+// What is recorded may be all that is left of what the leader has not committed.
+func TestStandby_keeps_what_it_has_recorded_of_what_keeps_its_positions(t *testing.T) {
+	file, _ := elected(t)
+	const other = "{name: b, checkpoint: {nats: {}}, resources: [{resource: pods}], sink: {nats: {servers: ['nats://127.0.0.1:1'], tokenFile: token, stream: B, subject: 'b.{group}.{resource}.{namespace}.{name}'}}}"
+	rewritten(t, file, "pipelines: [", "pipelines: ["+other+", ")
+	p := assembled(t, file, &output{})
+	by := &standby{process: p, uid: "uid", failed: map[string]error{}}
+	if err := by.follow(t.Context(), p.current); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := by.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	whole := by.limit()
+	recorded := func() map[string]*source.Holds {
+		all := map[string]*source.Holds{}
+		for _, r := range by.of {
+			all[r.cfg.Name] = r.holds
+		}
+		return all
+	}
+	for _, c := range []struct {
+		what, from, to string
+		a, b           bool // stay
+		err            string
+	}{
+		{"what one reads", "{name: a, checkpoint: {nats: {}}, resources: [{resource: pods}]", "{name: a, checkpoint: {nats: {}}, resources: [{resource: nodes}]", true, true, ""},
+		{"where one publishes", "stream: B, subject: 'b.", "stream: C, subject: 'c.", true, false, ""},
+		{"all the rest", "{name: a, checkpoint: {nats: {}},", "{name: a, onReject: stop, checkpoint: {nats: {}},", true, true, ""},
+		{"what cannot be", "{name: a, onReject: stop, checkpoint: {nats: {}},", "{name: a, onReject: stop, checkpoint: {nats: {tokenFile: none, servers: ['nats://127.0.0.1:1']}},", true, true, "no such file"},
+	} {
+		before, former := recorded(), by.of
+		rewritten(t, file, c.from, c.to)
+		cfg, _, err := p.flags.parse(lookAt(file).data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := by.follow(t.Context(), cfg); (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		after := recorded()
+		if a, b := after["a"] == before["a"], after["b"] == before["b"]; a != c.a || b != c.b {
+			t.Errorf("%s is different: a stays: %v, b stays: %v", c.what, a, b)
+		}
+		for _, r := range by.fresh(former) {
+			if runs := !over(r.keeping); !over(r.peeking) || runs != (after[r.cfg.Name] == r.holds) {
+				t.Errorf("%s is different: %s peeks: %v, records: %v", c.what, r.cfg.Name, !over(r.peeking), runs)
+			}
+		}
+	}
+	if err := by.resume(t.Context(), &config.Config{LeaderElection: p.current.LeaderElection, Buffer: p.current.Buffer, Pipelines: p.current.Pipelines[1:]}); err != nil {
+		t.Fatal(err)
+	}
+	if all := recorded(); len(all) != 1 || all["a"] == nil || by.problem() != nil && strings.Contains(by.problem().Error(), "pipeline b") {
+		t.Errorf("%v are recorded, %v", all, by.problem())
+	}
+	if n := by.limit(); n != whole || n == 0 {
+		t.Errorf("one may record %d bytes, and two %d", n, whole)
+	}
+}
+
+// over reports whether a task has ended.
+func over(t *task) bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
 	}
 }

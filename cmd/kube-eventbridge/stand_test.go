@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	v1 "k8s.io/api/coordination/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// leases is an API server's one Lease.
+type leases struct {
+	mu    sync.Mutex
+	lease *v1.Lease
+	n     int
+}
+
+// ServeHTTP implements http.Handler.
+func (l *leases) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.Method != http.MethodGet {
+		var next v1.Lease
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			_, _, err = scheme.Codecs.UniversalDeserializer().Decode(body, nil, &next)
+		}
+		if err != nil {
+			answer(w, http.StatusBadRequest, err.Error())
+			return
+		}
+		if l.lease != nil && l.lease.ResourceVersion != next.ResourceVersion {
+			answer(w, http.StatusConflict, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`)
+			return
+		}
+		l.keep(&next)
+	}
+	if l.lease == nil {
+		answer(w, http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+		return
+	}
+	text, err := json.Marshal(l.lease)
+	if err != nil {
+		answer(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	answer(w, http.StatusOK, string(text))
+}
+
+// keep replaces the Lease; the caller holds mu.
+func (l *leases) keep(next *v1.Lease) {
+	l.n++
+	next.ResourceVersion, next.Kind, next.APIVersion = strconv.Itoa(l.n), "Lease", "coordination.k8s.io/v1"
+	l.lease = next
+}
+
+// usurp has another process hold the Lease.
+func (l *leases) usurp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next, other := l.lease.DeepCopy(), "another"
+	next.Spec.HolderIdentity = &other
+	l.keep(next)
+}
+
+// elected writes a configuration with leaderElection, whose broker is away and whose password is in a file, and returns it and the Lease.
+func elected(t *testing.T) (file string, l *leases) {
+	t.Helper()
+	l, rest := &leases{}, apiServer(t, identified).Config.Handler
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/apis/coordination.k8s.io/") {
+			l.ServeHTTP(w, r)
+			return
+		}
+		rest.ServeHTTP(w, r)
+	}))
+	t.Cleanup(api.Close)
+	file = configured(t, api, "[{resource: pods}]")
+	rewritten(t, file, "stdout: {}", "nats: {servers: ['nats://127.0.0.1:1'], tokenFile: token}")
+	rewritten(t, file, "name: a,", "name: a, checkpoint: {nats: {}},")
+	rewritten(t, file, "dataDir: ", "leaderElection: {resourceNamespace: default, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 100ms}, dataDir: ")
+	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file, l
+}
+
+// Files of secrets come and go; a process that stands by can wait for them, as one that leads does.
+func TestStand_goes_on_where_a_former_leader_cannot_read_what_it_needs_to_stand_by(t *testing.T) {
+	file, lease := elected(t)
+	p := runs(t, "run", "--config", file)
+	p.says("this process leads", 1)
+	rewritten(t, file, "{resource: pods}", "{resource: pods, payload: metadata}")
+	p.says(`msg="configuration applied"`, 1)
+	if err := os.Remove(filepath.Join(filepath.Dir(file), "token")); err != nil {
+		t.Fatal(err)
+	}
+	lease.usurp()
+	p.says("this process does not lead any more", 1)
+	waitUntil(t, func() bool {
+		got := readyz(t, p.stderr.String())
+		return strings.HasPrefix(got, "503 ") && strings.Contains(got, "standing by: pipeline a: ") && strings.Contains(got, "token: no such file")
+	})
+	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, func() bool { return strings.Contains(readyz(t, p.stderr.String()), "connection refused") })
+}
