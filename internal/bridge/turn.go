@@ -200,8 +200,7 @@ func (p *session) respecify(specs []*StreamSpec) (gone, come []*StreamSpec) {
 		if !slices.Contains(specs, spec) {
 			gone = append(gone, spec)
 			delete(p.unbegun, spec)
-			delete(p.unknown, spec.Resource) // who else names it says so again
-			delete(p.unknown, spec.membership())
+			p.untell(spec)
 		}
 	}
 	for _, spec := range specs {
@@ -214,6 +213,12 @@ func (p *session) respecify(specs []*StreamSpec) (gone, come []*StreamSpec) {
 		}
 	}
 	return gone, come
+}
+
+// untell forgets what is not known of a spec that is dropped; who else names the same says so again. The caller holds mu.
+func (p *session) untell(spec *StreamSpec) {
+	delete(p.unknown, spec.Resource)
+	delete(p.unknown, spec.membership())
 }
 
 // await waits until nothing is read any more of specs that are dropped, nor by wildcards of what others name now. The error is ctx's.
@@ -229,7 +234,7 @@ func (p *session) await(ctx context.Context, gone []*StreamSpec) error {
 		delete(p.readers, spec)
 		p.mu.Lock()
 		delete(p.reading, spec)
-		delete(p.unknown, spec.Resource)
+		p.untell(spec) // what was asked before it was dropped may have been answered since
 		p.mu.Unlock()
 	}
 	for p.yielding() {

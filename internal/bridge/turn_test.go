@@ -4,9 +4,12 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
@@ -168,6 +171,23 @@ func TestRespecify_drops_what_is_waited_for(t *testing.T) {
 	b.Respecify(t.Context(), []StreamSpec{saying("it")})
 	if code, body := b.get("/readyz"); code != 200 {
 		t.Errorf("it is not ready: %s", body)
+	}
+}
+
+// What reads a spec may have asked before that was dropped, and tell the answer afterwards.
+func TestRespecify_forgets_what_was_told_of_what_goes_while_that_ended(t *testing.T) {
+	s := newSession(&Config{Name: "test", Streams: []StreamSpec{saying("it")}, Metrics: NewMetrics(prometheus.NewRegistry())}, newFakeLog())
+	defer s.queue.ShutDown()
+	gone, _ := s.respecify(nil)
+	ended, awaited := make(chan struct{}), make(chan error, 1)
+	s.readers[gone[0]] = ended
+	go func() { awaited <- s.await(t.Context(), gone) }()
+	for _, what := range []string{gone[0].Resource, gone[0].membership()} {
+		s.unresolved(what, errors.New("forbidden"))
+	}
+	close(ended)
+	if err := <-awaited; err != nil || len(s.unknown) != 0 {
+		t.Errorf("it says %v, %v", s.unknown, err)
 	}
 }
 
