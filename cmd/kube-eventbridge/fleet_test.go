@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -17,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 )
 
 // takenError is what a checkpoint says that a later writer has taken over.
@@ -120,6 +123,57 @@ func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_confi
 				t.Errorf("%d pipelines have begun: %s", got, log.String())
 			}
 		})
+	}
+}
+
+// What is left out is not shown any more, nor is what has been counted of it.
+func TestFleet_shows_only_what_runs(t *testing.T) {
+	var log output
+	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
+	p := assembled(t, file, &log)
+	f, err := p.newFleet("uid", p.current, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- f.run(ctx) }()
+	waitUntil(t, func() bool { return strings.Contains(log.String(), "stream watches") })
+	rewritten(t, file, "name: a,", "name: b,")
+	cfg, _, err := p.flags.parse(lookAt(file).data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if over, err := f.order(ctx, cfg, p.current.Compare(cfg)); over || err != nil {
+		t.Fatalf("it has ended: %v; refused: %v", over, err)
+	}
+	waitUntil(t, func() bool { return strings.Count(log.String(), "stream watches") == 2 })
+	all, err := p.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[string]int{}
+	for _, family := range all {
+		for _, one := range family.GetMetric() {
+			for _, l := range one.GetLabel() {
+				if l.GetName() == "pipeline" {
+					of[l.GetValue()]++
+				}
+			}
+		}
+	}
+	if len(of) != 1 || of["b"] < 20 {
+		t.Errorf("there are series %v", of)
+	}
+	report := httptest.NewRecorder()
+	status.Handler(p.statusConfig()).ServeHTTP(report, httptest.NewRequestWithContext(ctx, http.MethodGet, status.Path, nil))
+	if text := report.Body.String(); strings.Contains(text, `"name":"a"`) || !strings.Contains(text, `"name":"b"`) {
+		t.Errorf("the status is %s", text)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -39,6 +39,9 @@ func (f *fleet) take(ctx, outer context.Context, o *order) error {
 	}
 	// From here on nothing is refused any more.
 	taken := f.stopAll(next.going)
+	for _, m := range next.going {
+		p.metrics.Forget(m.cfg.Name)
+	}
 	for i := range o.cfg.Pipelines {
 		if m := next.members[i]; m.pipeline != nil {
 			m.pipeline.SetBuffer(int64(o.cfg.BufferShare(&o.cfg.Pipelines[i])))

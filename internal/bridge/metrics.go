@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -141,7 +142,7 @@ func (m *Metrics) add(p *Pipeline) {
 	m.pipelines = append(m.pipelines, p)
 }
 
-// remove ends the gauges of a pipeline that has ended. What was counted stays.
+// remove ends the gauges of a pipeline that has ended. What was counted stays, until Forget.
 func (m *Metrics) remove(p *Pipeline) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -192,15 +193,32 @@ func (m *Metrics) stream(pipeline, stream string) streamMetrics {
 // drop removes the series of a stream that is not read any more.
 func (m *streamMetrics) drop() {
 	of := prometheus.Labels{"pipeline": m.pipeline, "stream": m.stream}
-	for _, v := range []*prometheus.CounterVec{
-		m.all.published, m.all.restarts, m.all.failures, m.all.relists, m.all.gaps, m.all.synthesized, m.all.suppressed, m.all.histories,
-		m.all.audits, m.all.differences, m.all.filtered, m.all.filterErrors, m.all.oversized, m.all.resyncs, m.all.unknownOlds,
-	} {
+	for _, v := range m.all.ofStreams() {
 		v.DeletePartialMatch(of)
 	}
 	m.all.mu.Lock()
 	defer m.all.mu.Unlock()
 	delete(m.all.kinds, [2]string{m.pipeline, m.stream})
+}
+
+// ofStreams returns what is counted of each stream.
+func (m *Metrics) ofStreams() []*prometheus.CounterVec {
+	return []*prometheus.CounterVec{
+		m.published, m.restarts, m.failures, m.relists, m.gaps, m.synthesized, m.suppressed, m.histories, m.audits, m.differences, m.filtered, m.filterErrors, m.oversized, m.resyncs, m.unknownOlds,
+	}
+}
+
+// Forget removes the series of a pipeline that has ended while its process goes on. One that begins under the name later counts from 0.
+func (m *Metrics) Forget(pipeline string) {
+	of := prometheus.Labels{"pipeline": pipeline}
+	for _, v := range append(m.ofStreams(), m.retries, m.losses) {
+		v.DeletePartialMatch(of)
+	}
+	m.publishSeconds.DeletePartialMatch(of)
+	m.deliverySeconds.DeletePartialMatch(of)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.kinds, func(key [2]string, _ *sync.Map) bool { return key[0] == pipeline })
 }
 
 // kindsOf returns the counters of a stream's published events, which may be there from a session before.

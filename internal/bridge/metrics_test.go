@@ -171,17 +171,21 @@ func TestWrittenAt_is_of_watched_writes(t *testing.T) {
 	}
 }
 
-// A stream that is not read any more leaves no series behind, and takes none of another's.
-func TestMetrics_of_a_stream_go_with_it(t *testing.T) {
+// What is not read any more leaves no series behind, and takes none of another's.
+func TestMetrics_of_a_stream_or_a_pipeline_go_with_it(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry)
-	here, other := m.stream("p", "here"), m.stream("p", "other")
-	for _, s := range []*streamMetrics{&here, &other} {
+	here, other, neighbour := m.stream("p", "here"), m.stream("p", "other"), m.stream("q", "here")
+	for _, s := range []*streamMetrics{&here, &other, &neighbour} {
 		s.filtered("operation")
 		s.counter(kind{source.Added, source.ReasonWatch}).Inc()
+		s.publish.Observe(1)
+		s.delivery.Observe(1)
 		s.all.restarts.WithLabelValues(s.pipeline, "ended", s.stream).Inc()
+		s.all.losses.WithLabelValues(s.pipeline).Inc()
+		s.all.retries.WithLabelValues(s.pipeline).Inc()
 	}
-	series := func(stream string) (names []string) {
+	series := func(label, value string) (names []string) {
 		families, err := registry.Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -189,7 +193,7 @@ func TestMetrics_of_a_stream_go_with_it(t *testing.T) {
 		for _, f := range families {
 			for _, one := range f.GetMetric() {
 				for _, l := range one.GetLabel() {
-					if l.GetName() == "stream" && l.GetValue() == stream {
+					if l.GetName() == label && l.GetValue() == value {
 						names = append(names, f.GetName())
 					}
 				}
@@ -197,13 +201,24 @@ func TestMetrics_of_a_stream_go_with_it(t *testing.T) {
 		}
 		return names
 	}
-	want := series("other")
+	of, beside := series("stream", "other"), series("pipeline", "q")
 	here.drop()
-	if left := series("here"); len(left) > 0 {
+	if left := series("stream", "here"); len(left) != len(of) {
 		t.Errorf("%v are left", left)
 	}
-	if got := series("other"); len(want) < 10 || !slices.Equal(got, want) {
-		t.Errorf("of another stream there is %v, was %v", got, want)
+	if got := series("stream", "other"); len(of) < 10 || !slices.Equal(got, of) {
+		t.Errorf("of another stream there is %v, was %v", got, of)
+	}
+	m.Forget("p")
+	if left := series("pipeline", "p"); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+	if got := series("pipeline", "q"); len(beside) < 14 || !slices.Equal(got, beside) || neighbour.total() != 1 {
+		t.Errorf("of another pipeline there is %v, was %v", got, beside)
+	}
+	again := m.stream("p", "other")
+	if n := again.total(); n != 0 {
+		t.Errorf("what begins anew has counted %v", n)
 	}
 }
 

@@ -236,7 +236,10 @@ func (p *Pipeline) session(ctx context.Context, counted bool) error {
 	defer close(s.over)
 	err = s.run(ctx)
 	if errors.Is(context.Cause(ctx), errRespecified) && err == nil {
-		return errRespecified
+		err = errRespecified
+	}
+	if errors.Is(err, errRespecified) {
+		s.uncount()
 	}
 	return err
 }

@@ -221,6 +221,15 @@ func (p *session) untell(spec *StreamSpec) {
 	delete(p.unknown, spec.membership())
 }
 
+// uncount removes the series of what the session was about to drop when it ended.
+func (p *session) uncount() {
+	for _, s := range p.opened() {
+		if s.spec.origin().dropped() {
+			s.metrics.drop()
+		}
+	}
+}
+
 // await waits until nothing is read any more of specs that are dropped, nor by wildcards of what others name now. The error is ctx's.
 func (p *session) await(ctx context.Context, gone []*StreamSpec) error {
 	for _, spec := range gone {

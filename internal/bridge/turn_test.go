@@ -5,6 +5,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +106,37 @@ func TestRespecify_goes_on_from_the_checkpoint_where_the_broker_is_away(t *testi
 	}
 	if all := strings.Join(log.lines(), "\n"); strings.Count(all, "added") != 5 {
 		t.Errorf("the log has\n%s", all)
+	}
+}
+
+// A stream whose drain the session's end cuts short leaves no series behind.
+func TestRespecify_forgets_what_was_counted_of_what_goes(t *testing.T) {
+	for name, away := range map[string]bool{"when it is drained": false, "when the broker is away": true} {
+		t.Run(name, func(t *testing.T) {
+			api, log := newAPIServer(t, 10), newFakeLog()
+			b := begins(t, api, log, &memoryStore{}, false)
+			session, stream, gate := b.session(t), b.only(t), make(chan struct{})
+			if away {
+				session.cfg.Drain = 50 * time.Millisecond
+				log.set(func() { log.gate = gate })
+				api.add(1)
+				waitFor(t, "the event", func() bool { return stream.tracker.Pending() == 1 })
+			}
+			b.Respecify(t.Context(), nil)
+			waitFor(t, "the session", func() bool { return (b.session(t) != session) == away })
+			log.set(func() { log.gate = nil })
+			close(gate)
+			waitFor(t, "the session to be ready", func() bool { code, _ := b.get("/readyz"); return code == 200 })
+			all, err := b.registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range all {
+				if text := fmt.Sprint(f); strings.Contains(text, "configmaps.v1") {
+					t.Errorf("there is %s", text)
+				}
+			}
+		})
 	}
 }
 
