@@ -5,7 +5,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -104,6 +106,50 @@ func TestRun_goes_by_its_file_when_that_changes(t *testing.T) {
 	p.says("configuration applied", 5)
 	if got := readyz(t, p.stderr.String()); strings.Contains(got, "refused") {
 		t.Errorf("readyz says %s", got)
+	}
+}
+
+// The server of the process itself comes and goes with the pipelines that publish to it, and stays where it is.
+func TestRun_begins_and_ends_its_own_server_as_its_file_says(t *testing.T) {
+	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
+	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	listens := func() bool {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", at)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	}
+	p := runs(t, "run", "--config", file)
+	p.says("msg=publishing", 1)
+	embedded := fmt.Sprintf("pipelines: [{name: b, resources: [{resource: pods}], sink: {embedded: {listen: %q}}}, ", at)
+	for round := range 2 {
+		rewritten(t, file, "pipelines: [", embedded)
+		p.hangups <- syscall.SIGHUP
+		p.says("added=[b]", round+1)
+		p.says("msg=publishing pipeline=b", round+1)
+		if !listens() {
+			t.Error("the server is not there")
+		}
+		if round == 0 {
+			rewritten(t, file, at, "127.0.0.1:1")
+			p.hangups <- syscall.SIGHUP
+			p.says("has another listen or storeDir than the server that runs in this process", 1)
+			rewritten(t, file, "127.0.0.1:1", at)
+		}
+		rewritten(t, file, embedded, "pipelines: [")
+		p.hangups <- syscall.SIGHUP
+		p.says("removed=[b]", round+1)
+		if listens() {
+			t.Error("the server is there still")
+		}
 	}
 }
 
