@@ -166,8 +166,8 @@ func (p *session) takeTurns(ctx context.Context, reading *errgroup.Group) error 
 // take reads specs from now on.
 func (p *session) take(ctx context.Context, reading *errgroup.Group, specs []*StreamSpec) error {
 	gone, come := p.respecify(specs)
+	p.log.Info("what is read changes; what ends is drained, and its position stays", "ends", readable(gone), "begins", readable(come), "stay", len(specs)-len(come))
 	for _, spec := range gone {
-		p.log.Info("what is not configured any more, or otherwise, is drained; its position stays", "resource", spec.Resource, "namespace", spec.Namespace)
 		close(spec.drop)
 	}
 	draining, cancel := context.WithTimeout(ctx, p.cfg.Drain)
@@ -188,6 +188,18 @@ func (p *session) take(ctx context.Context, reading *errgroup.Group, specs []*St
 		p.beginReading(ctx, reading, spec)
 	}
 	return nil
+}
+
+// readable names specs for a person.
+func readable(specs []*StreamSpec) (names []string) {
+	for _, spec := range specs {
+		if spec.Namespace == "" {
+			names = append(names, spec.Resource)
+		} else {
+			names = append(names, spec.Namespace+"/"+spec.Resource)
+		}
+	}
+	return names
 }
 
 // respecify makes specs those that are read, and returns which of those before are not among them, and which are new.
