@@ -31,6 +31,8 @@ type Result struct {
 	Changes, Entries, States, Published, Folded, Hidden, Lost int
 	// Unknown entries could not be judged, because the recorder has holes: so many, of Blind revisions of etcd.
 	Unknown, Holes, Blind int
+	// Alike states are excused because a restored etcd came to the same versions of the same objects; see [oracle.Report]. Those of logs that were taken away are counted too.
+	Alike int
 	// Removed logs were taken away by faults, with RemovedEntries; they were judged up to where they were read.
 	Removed, RemovedEntries int
 	// Recovered entries were read back from the history.
@@ -100,7 +102,7 @@ func (r *Result) broken(kind string, err error) {
 // take adds the judgement of the log at the end, and its figures.
 func (r *Result) take(report oracle.Report) {
 	r.States, r.Published, r.Folded, r.Hidden, r.Lost = report.States, report.Published, report.Folded, report.Hidden, report.Lost
-	r.Recovered, r.Unknown, r.Late = report.Recovered, report.Unknown, report.Late
+	r.Recovered, r.Unknown, r.Late, r.Alike = report.Recovered, report.Unknown, report.Late, report.Alike
 	r.takeGaps(report.Gaps)
 	if r.Violations == nil {
 		r.Violations = map[string]int{}
@@ -116,6 +118,7 @@ func (r *Result) take(report oracle.Report) {
 // add adds the judgement of a log that was taken away: what the one at the end has too is not counted again.
 func (r *Result) add(where string, report oracle.Report) {
 	r.Unknown += report.Unknown
+	r.Alike += report.Alike
 	r.takeGaps(report.Gaps)
 	for _, v := range report.Violations {
 		text := v.String()

@@ -42,6 +42,19 @@ func TestSummary_says_when_it_is_no_proof(t *testing.T) {
 	}
 }
 
+// An excuse is said aloud, also that of a log that was taken away.
+func TestSummary_says_what_was_excused(t *testing.T) {
+	var r Result
+	r.take(oracle.Report{States: 100, Alike: 2})
+	if text := Summarize([]Result{{}}).String(); strings.Contains(text, "EXCUSED") {
+		t.Errorf("nothing was excused:\n%s", text)
+	}
+	r.add("old log: ", oracle.Report{Alike: 1})
+	if text := Summarize([]Result{r}).String(); !strings.Contains(text, "EXCUSED: 3 states") {
+		t.Errorf("it does not say what was excused:\n%s", text)
+	}
+}
+
 // With so many faults each of the catalogue occurs, or is named.
 func TestSummary_names_faults_that_never_occurred(t *testing.T) {
 	all := world.FaultNames("", true, true)

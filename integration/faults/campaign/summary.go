@@ -21,6 +21,8 @@ type Summary struct {
 	Unknown, Holes, Blind, Removed, RemovedEntries, Recovered int
 	RSS, Buffered                                             int64
 	Wall                                                      float64
+	// Alike states were excused because versions do not tell a restoration.
+	Alike int
 	// Retried rounds were played a second time.
 	Retried int
 	// Late entries are of former leaders.
@@ -69,6 +71,7 @@ func (s *Summary) add(r Result) {
 	s.Hidden += r.Hidden
 	s.Lost += r.Lost
 	s.Unknown += r.Unknown
+	s.Alike += r.Alike
 	s.Holes += r.Holes
 	s.Blind += r.Blind
 	s.Removed += r.Removed
@@ -136,6 +139,9 @@ func (s Summary) String() string {
 		"%d were read back from history. Gaps hid %d.\n", s.Published, s.Folded, s.Hidden, s.Lost, s.Recovered, hidden)
 	fmt.Fprintf(&b, "The recorder has %d holes of %d revisions, and %d entries could not be judged. %d rounds were played a second time.\n",
 		s.Holes, s.Blind, s.Unknown, s.Retried)
+	if s.Alike > 0 {
+		fmt.Fprintf(&b, "\nEXCUSED: %d states are not in the logs because etcd was restored and came to the same versions of the same objects, which nothing else showed.\n", s.Alike)
+	}
 	if doubts := s.Doubts(); doubts != "" {
 		fmt.Fprintf(&b, "\n%s.\n", doubts)
 	}

@@ -62,7 +62,10 @@ type Report struct {
 	Unknown int
 	// Late counts entries of a leader that stand behind those of a later one, where they may.
 	Late int
-	Gaps []GapFigure
+	// Alike counts those of Hidden that are excused for nothing but that a restored etcd came to the versions which the log has: of the same objects, with other contents, and
+	// nothing else showed that it was restored. They are lost, and nobody who knows versions can tell.
+	Alike int
+	Gaps  []GapFigure
 }
 
 // GapFigure says what one gap cost.

@@ -424,12 +424,12 @@ func TestExcuse_finds_what_is_repeated_in_any_history_before(t *testing.T) {
 	o := &object{truth: []State{
 		{UID: "u1", Version: 7, Op: Updated}, {UID: "u1", Version: 7, Op: Updated, History: 1}, {UID: "u1", Version: 7, Op: Updated, History: 2},
 	}, published: []bool{false, true, false}, excused: make([]bool, 3)}
-	o.excuse(2, 10)
+	o.excuse(2, 10, false)
 	if !o.excused[2] {
 		t.Error("it has to be published again")
 	}
 	o.published[1], o.excused[2] = false, false
-	o.excuse(2, 10)
+	o.excuse(2, 10, false)
 	if o.excused[2] {
 		t.Error("it need not be published at all")
 	}

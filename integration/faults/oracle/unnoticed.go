@@ -2,7 +2,11 @@
 
 package oracle
 
-import "slices"
+import (
+	"slices"
+
+	"k8s.io/client-go/kubernetes/scheme"
+)
 
 // excuseUnnoticed looks at restorations that a stream could not notice, because nothing that the log has was undone by them. What was undone and not
 // published is in no history that can still be read, and what a restored etcd has as before is not published again. A stream that was told of one by
@@ -12,22 +16,45 @@ func (s *streamJudge) excuseUnnoticed() {
 		if n := slices.Index(s.first[1:], h) + 1; n > 0 && (!s.unaware(h) || !s.wasEarly(n)) {
 			continue
 		}
-		at := s.restoredAt(h)
+		at, alike := s.restoredAt(h), s.alike(h)
 		for _, o := range s.objects {
-			o.excuse(h, at)
+			s.judge.report.Alike += o.excuse(h, at, alike)
 		}
 	}
 }
 
-// unaware reports whether a stream could not notice by itself that history h began, at a version that its former history had passed: of what
-// was undone the log has nothing.
+// unaware reports whether a stream could not notice by itself that history h began, at a version that its former history had passed: of each object of which the
+// log has something that was undone, h has the last such version too, with whatever content. A stream knows of each object the version that it has published last.
 func (s *streamJudge) unaware(h int) bool {
 	histories := s.judge.truth.Histories
 	if histories[h].First > histories[h-1].Last {
 		return false
 	}
-	return !slices.ContainsFunc(s.lines, func(l *line) bool {
-		return l.version > histories[h].First && s.has(h-1, l) && !s.has(h, l)
+	for _, o := range s.objects {
+		for _, l := range slices.Backward(o.lines) {
+			if l.version > histories[h].First && s.has(h-1, l) {
+				if o.in(h, State{UID: l.UID, Version: l.version, Op: l.op}) < 0 {
+					return false
+				}
+				break
+			}
+		}
+	}
+	return true
+}
+
+// alike reports whether no stream that tells this one could notice that history h began: then an object that has in h the version which the log has of it,
+// and another content, is as the log has it for whoever knows versions only. Custom resources tell no other stream: their API server may have versions of its own.
+func (s *streamJudge) alike(h int) bool {
+	return !slices.ContainsFunc(s.judge.streams, func(other *streamJudge) bool {
+		return (other == s || scheme.Scheme.IsGroupRegistered(other.stream.Resource.Group)) && !other.unaware(h)
+	})
+}
+
+// in returns the index of the state of a history that has the uid and the version of another one and is as alive; -1 if there is none.
+func (o *object) in(history int, as State) int {
+	return slices.IndexFunc(o.truth, func(st State) bool {
+		return st.History == history && st.UID == as.UID && st.Version == as.Version && st.live() == as.live()
 	})
 }
 
@@ -65,24 +92,43 @@ func (o *object) before(i int) int {
 	})
 }
 
-// excuse marks what need not be in a log of which nothing was undone by the restoration to a version that began history h.
-func (o *object) excuse(h int, version uint64) {
+// excuse marks what need not be in a log of which nothing was undone by the restoration to a version that began history h. Where versions tell nobody of it, that
+// is also an object of which history h has the last version that was published and undone: what it went through in h up to there is excused, and counted.
+func (o *object) excuse(h int, version uint64, alike bool) (counted int) {
 	undone := func(st State) bool { return st.History == h-1 && st.Version > version }
+	last, twin := o.lastPublished(undone), -1
+	if last >= 0 {
+		if !alike {
+			return 0
+		}
+		twin = o.in(h, o.truth[last])
+	}
 	for i, st := range o.truth {
-		if undone(st) && o.published[i] {
-			return
+		o.excused[i] = o.excused[i] || undone(st) && i > last
+	}
+	for i, st := range o.truth {
+		switch {
+		case st.History != h || o.excused[i]:
+		case st.Version <= version:
+			// An end is that of an object which nobody was told of; what lives is as it was.
+			o.excused[i] = !st.live() || o.repeats(i)
+		case i <= twin:
+			o.excused[i] = true
+			counted++
 		}
 	}
+	return counted
+}
+
+// lastPublished returns the index of the last state of some that the log has; -1 if it has none.
+func (o *object) lastPublished(some func(State) bool) int {
+	last := -1
 	for i, st := range o.truth {
-		o.excused[i] = o.excused[i] || undone(st)
-	}
-	for i, st := range o.truth {
-		if st.History != h || st.Version > version {
-			continue
+		if o.published[i] && some(st) {
+			last = i
 		}
-		// An end is that of an object which nobody was told of; what lives is as it was.
-		o.excused[i] = o.excused[i] || !st.live() || o.repeats(i)
 	}
+	return last
 }
 
 // repeats reports whether state i repeats one of an earlier history that the log has, or need not have.

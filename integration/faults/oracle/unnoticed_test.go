@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package oracle
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// alike is an etcd that was restored to 5 and came to the version that the log has, of the same object: with another content.
+func alike() script {
+	return script{
+		truth:  []string{"added u1 4", "updated u1 7 =a", "updated u1 9 =b", "h1 updated u1 4", "h1 updated u1 6 =c", "h1 updated u1 7 =d"},
+		bounds: restored,
+		log:    []string{"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch =a"},
+	}
+}
+
+// What a restored etcd has in the versions that the log has cannot be told from what the log has. It is excused and counted; whatever else is lost is not.
+func TestJudge_excuses_what_versions_cannot_tell(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*script)
+		// counted is how many states are excused; want says which promises are broken nevertheless.
+		counted int
+		want    []Promise
+	}{
+		"the same version":                  {func(*script) {}, 2, nil},
+		"the same version, and a newer one": {func(s *script) { s.truth = append(s.truth, "h1 updated u1 8 =e") }, 2, []Promise{P1, P3}},
+		"the same version, and what followed": {func(s *script) {
+			s.truth = append(s.truth, "h1 updated u1 12 =e")
+			s.log = append(s.log, "updated u1 12 watch =e")
+		}, 2, nil},
+		"the same version in a stream of latest": {func(s *script) { s.options.Latest = map[Stream]bool{plain: true} }, 2, nil},
+		"both deleted at the same version": {
+			func(s *script) {
+				s.truth = []string{"added u1 4", "updated u1 7 =a", "deleted u1 9", "h1 updated u1 4", "h1 updated u1 6 =c", "h1 deleted u1 9"}
+				s.log = append(s.log, "deleted u1 9 watch")
+			}, 2, nil,
+		},
+		"another version": {func(s *script) { s.truth[5] = "h1 updated u1 8 =d" }, 0, []Promise{P1, P3}},
+		"the same version behind one that is another": {
+			func(s *script) {
+				s.truth = slices.Insert(s.truth, 1, "updated u1 5 =x", "updated u1 6 =y")
+				s.log = []string{s.log[0], s.log[1], "updated u1 5 watch =x", "updated u1 6 watch =y", s.log[2]}
+				s.truth[6] = "h1 updated u1 5 =x"
+			}, 1, nil,
+		},
+		"another version behind the same one": {
+			func(s *script) { s.log = append(s.log, "updated u1 9 watch =b") }, 0, []Promise{P1, P3},
+		},
+		"another object of that version": {func(s *script) { s.truth = append(s.truth[:3], "h1 deleted u1 5", "h1 added u2 7 =d") }, 0, []Promise{P1, P2}},
+		"versions that ran on":           {func(s *script) { s.bounds = []History{{First: 1, Last: 20}, {First: 100, Last: 1000}} }, 0, []Promise{P3}},
+		"something missing before":       {func(s *script) { s.truth = slices.Insert(s.truth, 1, "updated u1 6 =x") }, 2, []Promise{P3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := alike()
+			c.change(&s)
+			truth, log := s.build(t)
+			r := Judge(truth, log, s.options)
+			if r.Alike != c.counted || len(c.want) == 0 && len(r.Violations) > 0 {
+				t.Errorf("%d states are excused, want %d; violations are %v", r.Alike, c.counted, r.Violations)
+			}
+			for _, p := range c.want {
+				if r.Counts[p] == 0 {
+					t.Errorf("want a violation of %s, got %v", p, r.Violations)
+				}
+			}
+		})
+	}
+}
+
+// Where anything that the log has shows the restoration, in whatever stream, all streams are told, and nothing is excused.
+func TestJudge_excuses_nothing_where_another_object_tells(t *testing.T) {
+	custom := Stream{Cluster: "test", Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}}
+	for name, c := range map[string]struct {
+		// home is the stream of the object that is alike, of that of the other one, which is undone or not.
+		home, of Stream
+		undo     bool
+		want     int
+	}{
+		"nothing of the stream is undone":       {plain, plain, false, 2},
+		"another object of the stream":          {plain, plain, true, 0},
+		"an object of another stream":           {plain, selective, true, 0},
+		"an object of a stream that tells none": {plain, custom, true, 2},
+		"another object of such a stream":       {custom, custom, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := alike()
+			truth, log := s.build(t)
+			truth.Streams = map[Stream]map[string][]State{c.home: truth.Streams[plain]}
+			for i := range log {
+				log[i].Source = c.home.Source()
+			}
+			if c.of != c.home {
+				truth.Streams[c.of] = map[string][]State{}
+			}
+			states := []State{{UID: "u9", Version: 3, Op: Added}}
+			if c.undo {
+				states = append(states, State{UID: "u9", Version: 8, Op: Updated})
+			}
+			for i := range states {
+				line := map[Op]string{Added: "added u9 3 watch", Updated: "updated u9 8 watch"}[states[i].Op]
+				e := entryOf(line, uint64(len(log)+1))
+				e.Name, e.Source, e.Data = "y", c.of.Source(), dataOf("", "y", "u9", states[i].Version)
+				log = append(log, e)
+			}
+			truth.Streams[c.of]["y"] = append(states, State{History: 1, UID: "u9", Version: 3, Op: Updated})
+			if r := Judge(truth, log, s.options); r.Alike != c.want {
+				t.Errorf("%d states are excused, want %d: %v", r.Alike, c.want, r.Violations)
+			}
+		})
+	}
+}
