@@ -61,8 +61,7 @@ func needKafka(t *testing.T) {
 	}
 }
 
-// breakThings plays a campaign with the second seed, and with the first one too if it is to.
-func breakThings(t *testing.T, o Options, both bool) {
+func needControlPlane(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("takes minutes")
@@ -73,6 +72,12 @@ func breakThings(t *testing.T, o Options, both bool) {
 		}
 		t.Fatal(err)
 	}
+}
+
+// breakThings plays a campaign with the second seed, and with the first one too if it is to.
+func breakThings(t *testing.T, o Options, both bool) {
+	t.Helper()
+	needControlPlane(t)
 	dir := t.TempDir()
 	binary, err := world.Build(t.Context(), dir)
 	if err != nil {

@@ -5,7 +5,6 @@ package world
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -195,10 +194,5 @@ func writeOverlay(ctx context.Context, dir string) (string, error) {
 			return "", err
 		}
 	}
-	list, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "overlay.json")
-	return path, os.WriteFile(path, list, 0o600)
+	return listOverlay(dir, replace)
 }

@@ -19,6 +19,7 @@ func leaderFaults() []Fault {
 		{Name: "leader stopped, and replaced when another leads", Parts: Process, Cost: 15 * time.Second, run: stopReplaced},
 		{Name: "replicas restarted in turn", Parts: Process, Weight: 5, Cost: 30 * time.Second, run: restartReplicas},
 		{Name: "leader asleep until another leads, and woken", Parts: Process, Cost: 20 * time.Second, run: sleepReplaced},
+		{Name: "leader asleep with its hands full, and what it had sent arrives late", Parts: Process | Broker, Weight: 5, Cost: 35 * time.Second, run: sleepFull},
 		{Name: "leader asleep for about as long as its Lease", Parts: Process, Cost: 10 * time.Second, run: sleepShortly},
 		{Name: "a standby killed", Parts: Process, Weight: 5, Cost: 5 * time.Second, run: killStandby},
 		{Name: "a standby asleep", Parts: Process, Weight: 5, Cost: 8 * time.Second, run: sleepStandby},
@@ -119,6 +120,61 @@ func sleepReplaced(ctx context.Context, i *injection) error {
 		err = pause.For(ctx, i.between(0, 2*time.Second))
 	}
 	return errors.Join(err, leader.signal(syscall.SIGCONT))
+}
+
+const (
+	// known is how many events a leader has published before its hands are filled: of an object that it has published nothing of, it asks the broker first, whoever else publishes.
+	known = 150
+	// handful is how many changes it has read then and not published: so many that the broker gets some of them late.
+	handful = 30
+)
+
+// sleepFull lets nothing of a leader through to the broker until it has something in its hands, stops it, and lets through what it had sent when another one leads and has published the same: on
+// NATS so late that the server does not know the ids any more. Then it wakes. Nothing of it may be in the log.
+func sleepFull(ctx context.Context, i *injection) error {
+	leader, err := i.theLeader(ctx)
+	if err != nil {
+		return err
+	}
+	counts := func(metric string, enough float64) func() bool {
+		return func() bool {
+			m, err := leader.Metrics(ctx)
+			now, _ := m.Sum(metric)
+			return err == nil && now >= enough
+		}
+	}
+	if err := i.await(ctx, "the leader to publish", counts("events_published_total", known)); err != nil {
+		return err
+	}
+	ways := i.of(leader).brokers
+	for _, w := range ways {
+		w.silence()
+	}
+	defer openAll(ways)
+	if err := i.await(ctx, "the leader to have its hands full", counts("buffered_events", handful)); err != nil {
+		return err
+	}
+	since := time.Now()
+	if err := leader.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	err = i.takeover(ctx, Asleep, leader, since)
+	if err == nil {
+		err = pause.For(ctx, i.forgotten()+i.between(time.Second, 3*time.Second))
+	}
+	openAll(ways)
+	if err == nil {
+		err = pause.For(ctx, i.between(0, time.Second))
+	}
+	return errors.Join(err, leader.signal(syscall.SIGCONT))
+}
+
+// forgotten is after how long the broker does not know the id of a message any more. Kafka knows none of another producer.
+func (w *World) forgotten() time.Duration {
+	if w.cfg.Broker == Kafka {
+		return 0
+	}
+	return DuplicateWindow
 }
 
 func sleepShortly(ctx context.Context, i *injection) error {
