@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+// What docs/operations.md says of a checkpoint that is moved, and of one that is older than the log.
+func TestDays_a_checkpoint_is_moved_and_an_old_one_repeats_nothing(t *testing.T) {
+	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
+	b := r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	r.lives()
+	r.awaitStory("default/goes", "added updated deleted")
+	b.stop()
+	was, before := filepath.Join(r.dir, "data", "test.db"), fmt.Sprintf("%+v", r.held())
+	now := filepath.Join(r.dir, "elsewhere", "data", "test.db")
+	must(t, os.MkdirAll(filepath.Dir(now), 0o755))
+	must(t, os.Rename(was, now))
+	replaced(t, r.config, r.config, filepath.Join(r.dir, "data"), filepath.Join(r.dir, "elsewhere", "data"))
+	if after := fmt.Sprintf("%+v", r.held()); after != before {
+		t.Errorf("the moved checkpoint shows %s, and it was %s", after, before)
+	}
+	r.remove("default", "stays")
+	old, err := os.ReadFile(now)
+	must(t, err)
+	b = r.run()
+	r.awaitStory("default/stays", "added deleted")
+	r.patch("default", "changes", `{"data":{"a":"2"}}`)
+	r.configMap("default", "comes", nil)
+	r.awaitStory("default/comes", "added")
+	b.stop()
+
+	must(t, os.WriteFile(now, old, 0o600))
+	b = r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	r.configMap("default", "last", nil)
+	log := r.awaitStory("default/last", "added")
+	b.stop()
+	for key, want := range map[string]string{"default/stays": "added deleted", "default/changes": "added updated updated", "default/comes": "added", "default/goes": "added updated deleted"} {
+		if got := story(log, key); got != want {
+			t.Errorf("%s: the log says %q, want %q", key, got, want)
+		}
+	}
+	mustBeUnique(t, log)
+	if gaps := count(log, "gap"); gaps > 0 {
+		t.Errorf("there are %d gaps", gaps)
+	}
+}
+
+// A password in a file is read at the start: who has another one goes on with a restart, and publishes what has waited.
+func TestDays_a_password_is_rotated(t *testing.T) {
+	r := newRig(t, "[]")
+	port, err := controlplane.FreePort()
+	must(t, err)
+	options := func(password string) *server.Options {
+		return &server.Options{
+			Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: filepath.Join(r.dir, "guarded"), NoLog: true, NoSigs: true,
+			Users: []*server.User{{Username: "bridge", Password: password}},
+		}
+	}
+	guarded, err := server.NewServer(options("old"))
+	must(t, err)
+	guarded.Start()
+	t.Cleanup(func() { stopNATS(guarded) })
+	if !guarded.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the NATS server does not start")
+	}
+	file := filepath.Join(r.dir, "password")
+	must(t, os.WriteFile(file, []byte("old"), 0o600))
+	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q], user: bridge, passwordFile: %q}}", fmt.Sprintf("nats://127.0.0.1:%d", port), file))
+	b := r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	must(t, os.WriteFile(file, []byte("new"), 0o600))
+	must(t, guarded.ReloadOptions(options("new")))
+	r.configMap("default", "waits", nil)
+	r.awaitStatus(http.StatusServiceUnavailable, "refuses the credentials")
+	b.signal(syscall.SIGTERM)
+	<-b.ended
+	b = r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	conn, err := nats.Connect(guarded.ClientURL(), nats.UserInfo("bridge", "new"))
+	must(t, err)
+	t.Cleanup(conn.Close)
+	r.js, err = jetstream.New(conn)
+	must(t, err)
+	mustBeUnique(t, r.awaitStory("default/waits", "added"))
+	b.stop()
+}
