@@ -33,6 +33,12 @@ func (c *ControlPlane) User(name string, groups ...string) *rest.Config {
 	}
 }
 
+// CAFile returns the path of the authority's certificate, which signed those of the API server and of all users.
+func (c *ControlPlane) CAFile() string { return c.files.ca }
+
+// ServiceAccountKeyFile returns the path of the private key that a controller manager signs service accounts' tokens with.
+func (c *ControlPlane) ServiceAccountKeyFile() string { return c.files.serviceAccount }
+
 // Kubeconfig writes a kubeconfig for the user of RESTConfig to dir and returns its path. Only the owner can read it.
 func (c *ControlPlane) Kubeconfig(dir string) (string, error) {
 	return WriteKubeconfig(c.admin, filepath.Join(dir, "kubeconfig"))

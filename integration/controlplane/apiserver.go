@@ -46,7 +46,7 @@ func (c *ControlPlane) apiServerArgs() []string {
 	if c.rbac {
 		mode = "RBAC"
 	}
-	return append([]string{
+	args := []string{
 		"--etcd-servers=" + c.etcdURL(),
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
@@ -62,8 +62,11 @@ func (c *ControlPlane) apiServerArgs() []string {
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--allow-privileged=true",
 		"--authorization-mode=" + mode,
-		"--disable-admission-plugins=ServiceAccount", // no controller makes service accounts, so pods could not be created
-	}, c.cfg.APIServerArgs...)
+	}
+	if !c.cfg.ServiceAccounts {
+		args = append(args, "--disable-admission-plugins=ServiceAccount")
+	}
+	return append(args, c.cfg.APIServerArgs...)
 }
 
 // apiReady returns nil once the server says so and the namespaces are there that everybody takes for granted.

@@ -124,14 +124,16 @@ func isProgram(path string) error {
 
 // build makes what is missing of one directory of binaries.
 type build struct {
-	module  string // directory of the module that pins the versions
-	dir     string // where the binaries go
+	module  string            // directory of the module that pins the versions
+	dir     string            // where the binaries go
+	version map[string]string // of the modules that it pins
 	targets []target
 	log     io.Writer
 }
 
 type target struct {
 	name, pkg, version, flags, takes string
+	apart                            bool // with the dependencies that its own go.mod says, not those of the module that pins
 }
 
 var requirement = regexp.MustCompile(`(?m)^\s*(k8s\.io/kubernetes|go\.etcd\.io/etcd/server/v3) (v\S+)`)
@@ -158,12 +160,13 @@ func newBuild(log io.Writer) (*build, error) {
 		return nil, fmt.Errorf("%s does not pin both versions", moduleFile(root))
 	}
 	return &build{
-		module: filepath.Dir(moduleFile(root)),
-		dir:    filepath.Join(cache, "controlplane", kube+"-etcd-"+etcd),
+		module:  filepath.Dir(moduleFile(root)),
+		dir:     filepath.Join(cache, "controlplane", kube+"-etcd-"+etcd),
+		version: version,
 		targets: []target{
-			{etcdName, "go.etcd.io/etcd/server/v3", etcd, "-s -w", "about a minute"},
-			{etcdutlName, "go.etcd.io/etcd/etcdutl/v3", etcd, "-s -w", "some seconds"},
-			{apiServerName, "k8s.io/kubernetes/cmd/kube-apiserver", kube, versionFlags(kube), "about 4 minutes"},
+			{name: etcdName, pkg: "go.etcd.io/etcd/server/v3", version: etcd, flags: "-s -w", takes: "about a minute"},
+			{name: etcdutlName, pkg: "go.etcd.io/etcd/etcdutl/v3", version: etcd, flags: "-s -w", takes: "some seconds"},
+			{name: apiServerName, pkg: "k8s.io/kubernetes/cmd/kube-apiserver", version: kube, flags: versionFlags(kube), takes: "about 4 minutes"},
 		},
 		log: log,
 	}, nil
@@ -232,12 +235,16 @@ func (b *build) lock(ctx context.Context) (unlock func(), err error) {
 func (b *build) make(ctx context.Context, t target) error {
 	began := time.Now()
 	b.say("building %s %s (%s, once) …", t.name, t.version, t.takes)
-	tmp := filepath.Join(b.dir, fmt.Sprintf(".%s.%d", t.name, os.Getpid()))
-	defer os.Remove(tmp) //nolint:errcheck // it is gone when all went well
+	dir := filepath.Join(b.dir, fmt.Sprintf(".%s.%d", t.name, os.Getpid()))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make cache: %w", err)
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // what is left there looks like no program
+	tmp := filepath.Join(dir, t.name)
 	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", t.flags, "-o", tmp, t.pkg)
+	cmd := exec.CommandContext(ctx, "go", t.args(tmp)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = b.module, &out, &out
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly", "GOOS=", "GOARCH=")
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly", "GOOS=", "GOARCH=", "GOBIN="+dir)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that go removes its own temporary files
 	cmd.WaitDelay = 10 * time.Second
 	ended := make(chan error, 1)
@@ -256,6 +263,14 @@ func (b *build) make(ctx context.Context, t target) error {
 			return os.Rename(tmp, filepath.Join(b.dir, t.name))
 		}
 	}
+}
+
+// args are those of go that write the program to a path.
+func (t target) args(path string) []string {
+	if t.apart {
+		return []string{"install", "-trimpath", "-buildvcs=false", "-ldflags", t.flags, t.pkg + "@" + t.version} // to GOBIN, under its name
+	}
+	return []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", t.flags, "-o", path, t.pkg}
 }
 
 func (b *build) say(format string, args ...any) {

@@ -67,15 +67,15 @@ func (a *authority) issue(t *x509.Certificate) (certPEM, keyPEM []byte, err erro
 	return encodePEM("CERTIFICATE", der), encodePEM("EC PRIVATE KEY", keyDER), nil
 }
 
-// write puts what kube-apiserver needs into dir.
-func (a *authority) write(dir string) (files, error) {
+// write puts what kube-apiserver needs into dir. Its certificate is for 127.0.0.1 and the addresses.
+func (a *authority) write(dir string, addresses []net.IP) (files, error) {
 	f := files{
 		ca: filepath.Join(dir, "ca.crt"), cert: filepath.Join(dir, "server.crt"),
 		key: filepath.Join(dir, "server.key"), serviceAccount: filepath.Join(dir, "service-account.key"),
 	}
 	t := template("kube-apiserver", nil)
 	t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	t.IPAddresses, t.DNSNames = []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"}
+	t.IPAddresses, t.DNSNames = append([]net.IP{net.IPv4(127, 0, 0, 1)}, addresses...), []string{"localhost"}
 	cert, key, err := a.issue(t)
 	if err != nil {
 		return f, err

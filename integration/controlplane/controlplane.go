@@ -39,6 +39,10 @@ type Config struct {
 	DataDir string
 	// RBAC makes the API server authorize by RBAC; otherwise everybody with a certificate may do everything.
 	RBAC bool
+	// ServiceAccounts has Pods run as service accounts, which only a controller manager makes: without one no Pod could be created.
+	ServiceAccounts bool
+	// Addresses are further ones that the API server's certificate is for, besides 127.0.0.1. Where it listens is for APIServerArgs.
+	Addresses []net.IP
 	// APIServerArgs are further flags of kube-apiserver, "--name=value" each; they win over those that this package sets.
 	APIServerArgs []string
 	// Log receives what the two processes print and the progress of a build. It is written to from several goroutines, one at a time.
@@ -114,7 +118,7 @@ func (c *ControlPlane) prepare() error {
 	if c.ca, err = newAuthority(); err != nil {
 		return err
 	}
-	c.files, err = c.ca.write(certs)
+	c.files, err = c.ca.write(certs, c.cfg.Addresses)
 	return err
 }
 

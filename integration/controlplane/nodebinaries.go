@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+)
+
+// NodeBinaries returns a directory with what makes a cluster with nodes of a control plane, and with what its users type: kube-controller-manager,
+// kube-scheduler, kube-proxy, kubelet, kubectl and helm. They are built as [Binaries] builds, of the same version of Kubernetes, into the same directory of the
+// cache, whatever KUBEBUILDER_ASSETS says; helm is of the version in the go.mod of the integration tests.
+func NodeBinaries(ctx context.Context, log io.Writer) (string, error) {
+	if log == nil {
+		log = io.Discard
+	}
+	b, err := newBuild(log)
+	if err == nil {
+		b.targets, err = b.nodeTargets()
+	}
+	if err == nil {
+		err = b.run(ctx)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return b.dir, nil
+}
+
+var helmRequirement = regexp.MustCompile(`(?m)^\s*helm\.sh/helm/v4 (v\S+)`)
+
+func (b *build) nodeTargets() ([]target, error) {
+	kube := b.version["k8s.io/kubernetes"]
+	var targets []target
+	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl"} {
+		targets = append(targets, target{name: name, pkg: "k8s.io/kubernetes/cmd/" + name, version: kube, flags: versionFlags(kube), takes: "about a minute"})
+	}
+	mod, err := os.ReadFile(filepath.Join(b.module, "..", "..", "go.mod"))
+	if err != nil {
+		return nil, fmt.Errorf("read pinned versions: %w", err)
+	}
+	helm := helmRequirement.FindSubmatch(mod)
+	if helm == nil {
+		return nil, errors.New("the go.mod of the integration tests does not pin helm")
+	}
+	return append(targets, target{name: "helm", pkg: "helm.sh/helm/v4/cmd/helm", version: string(helm[1]), flags: "-s -w", takes: "about 3 minutes", apart: true}), nil
+}

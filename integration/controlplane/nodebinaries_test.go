@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// buildsHelm writes what go install writes, which says no path.
+const buildsHelm = `[ -n "$out" ] || out=$GOBIN/helm; ` + buildsWell
+
+func TestNodeBinaries_are_built_whatever_KUBEBUILDER_ASSETS_says(t *testing.T) {
+	cache, builds := fakeGo(t, buildsHelm)
+	t.Setenv("KUBEBUILDER_ASSETS", t.TempDir())
+	var log strings.Builder
+	dir, err := NodeBinaries(t.Context(), &log)
+	if err != nil || !strings.HasPrefix(dir, cache) {
+		t.Fatalf("got %q, %v", dir, err)
+	}
+	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl", "helm"} {
+		if err := isProgram(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := NodeBinaries(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	built, err := os.ReadFile(builds)
+	if err != nil || strings.Count(string(built), "\n") != 6 || !strings.Contains(string(built), "helm.sh/helm/v4/cmd/helm@v4.") {
+		t.Errorf("built %q, %v, want six programs once", built, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, ".*.*")); err != nil || len(left) > 0 {
+		t.Errorf("left %q, %v", left, err)
+	}
+}

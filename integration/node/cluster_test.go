@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+const (
+	nodeName  = "node"
+	clusterIP = "10.0.0.1" // of the Service kubernetes
+	state     = "/run/node"
+)
+
+// cluster is one with a node, and what its users type. Each test has a namespace and a broker of its own.
+type cluster struct {
+	programs   string // a directory
+	kubeconfig string
+	api        *controlplane.ControlPlane
+	kube       *kubernetes.Clientset
+	processes  []*program
+}
+
+// shared is the cluster of all tests; the first that needs it starts it.
+var shared lazy
+
+type lazy struct {
+	once    sync.Once
+	cluster *cluster
+	err     error
+}
+
+// get returns the cluster, and skips the test where there can be none.
+func (l *lazy) get(t *testing.T) *cluster {
+	t.Helper()
+	needNode(t)
+	l.once.Do(func() {
+		began := time.Now()
+		l.cluster = &cluster{}
+		l.err = l.cluster.start(context.WithoutCancel(t.Context()), os.Getenv(inside))
+		t.Logf("the cluster took %s to start", time.Since(began).Round(100*time.Millisecond))
+	})
+	if l.err != nil {
+		t.Fatal("start a cluster: ", l.err)
+	}
+	return l.cluster
+}
+
+// stop ends what belongs to this process; the rest ends with the world.
+func (l *lazy) stop() {
+	if l.cluster == nil {
+		return
+	}
+	for _, p := range l.cluster.processes {
+		p.kill()
+	}
+	if l.cluster.api != nil {
+		_ = l.cluster.api.Close() // it is killed, and its files are in memory
+	}
+}
+
+func (c *cluster) start(ctx context.Context, prepared string) error {
+	if err := os.MkdirAll(state, 0o755); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	var g errgroup.Group
+	g.Go(func() error { return c.startContainerd(ctx, prepared) })
+	g.Go(func() error { return c.startAPI(ctx) })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := c.startNode(); err != nil {
+		return err
+	}
+	return poll(ctx, func() error {
+		node, err := c.kube.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("the node is not ready: %v", node.Status.Conditions)
+	})
+}
+
+// startAPI starts a control plane that Pods and the node can reach.
+func (c *cluster) startAPI(ctx context.Context) (err error) {
+	if c.programs, err = controlplane.NodeBinaries(ctx, os.Stderr); err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(state, "kube-apiserver.log"))
+	if err != nil {
+		return err
+	}
+	c.api, err = controlplane.Start(ctx, controlplane.Config{
+		DataDir: filepath.Join(state, "controlplane"), RBAC: true, ServiceAccounts: true, Log: log,
+		Addresses: []net.IP{net.ParseIP(address), net.ParseIP(clusterIP)},
+		APIServerArgs: []string{
+			"--bind-address=0.0.0.0", "--advertise-address=" + address, "--endpoint-reconciler-type=lease",
+			"--kubelet-preferred-address-types=InternalIP",
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return c.connect()
+}
+
+// connect makes the clients.
+func (c *cluster) connect() (err error) {
+	admin := c.api.RESTConfig()
+	if c.kube, err = kubernetes.NewForConfig(admin); err != nil {
+		return err
+	}
+	c.kubeconfig, err = c.api.Kubeconfig(state)
+	return err
+}
+
+// program is one that runs in the background; what it prints is in a file under its name.
+type program struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// background starts a program that is to run as long as the cluster does.
+func (c *cluster) background(path string, args ...string) error {
+	name := filepath.Base(path)
+	log, err := os.Create(filepath.Join(state, name+".log"))
+	if err != nil {
+		return err
+	}
+	p := &program{cmd: exec.Command(path, args...), ended: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if err := p.cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", name, err)
+	}
+	c.processes = append(c.processes, p)
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait() // its log tells
+		_ = log.Close()
+	}()
+	return nil
+}
+
+func (p *program) kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.ended
+}
+
+// poll tries until there is no error, or the context ends.
+func poll(ctx context.Context, try func() error) error {
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

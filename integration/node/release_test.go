@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	sigyaml "sigs.k8s.io/yaml"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+)
+
+// release is the chart in a namespace under the restricted Pod Security Standard, installed by the commands that the README has, and a broker of its own.
+type release struct {
+	*cluster
+	t         *testing.T
+	namespace string
+	chart     string
+	values    map[string]any // those of the chart, which a test may change
+	broker    *server.Server
+	js        jetstream.JetStream
+}
+
+// newRelease prepares one, and installs nothing. All that differs from the chart's values is where the broker is.
+func (c *cluster) newRelease(t *testing.T, namespace string) *release {
+	t.Helper()
+	root, err := controlplane.Root()
+	must(t, err)
+	r := &release{cluster: c, t: t, namespace: namespace, chart: chartDir(root)}
+	r.startBroker()
+	text, err := os.ReadFile(filepath.Join(r.chart, "values.yaml"))
+	must(t, err)
+	must(t, sigyaml.Unmarshal(bytes.ReplaceAll(text, []byte("nats://nats.nats.svc:4222"), []byte(r.broker.ClientURL())), &r.values))
+	_, err = c.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			r.tell()
+		}
+		ctx := context.WithoutCancel(t.Context())
+		_, _ = c.command(ctx, "helm", "uninstall", "-n", namespace, "kube-eventbridge", "--wait")
+		_, _ = c.command(ctx, "kubectl", "delete", "namespace", namespace, "--wait=false")
+	})
+	return r
+}
+
+// startBroker starts a NATS server beside the Pods.
+func (r *release) startBroker() {
+	r.t.Helper()
+	var err error
+	r.broker, err = server.NewServer(&server.Options{Host: address, Port: -1, JetStream: true, StoreDir: r.t.TempDir(), NoLog: true, NoSigs: true})
+	must(r.t, err)
+	r.broker.Start()
+	r.t.Cleanup(func() {
+		r.broker.Shutdown()
+		r.broker.WaitForShutdown()
+	})
+	if !r.broker.ReadyForConnections(20 * time.Second) {
+		r.t.Fatal("the NATS server does not start")
+	}
+	conn, err := nats.Connect(r.broker.ClientURL())
+	must(r.t, err)
+	r.t.Cleanup(conn.Close)
+	r.js, err = jetstream.New(conn)
+	must(r.t, err)
+}
+
+// helm installs or upgrades the release and waits until its Pods are ready.
+func (r *release) helm(verb string) {
+	r.t.Helper()
+	text, err := sigyaml.Marshal(r.values)
+	must(r.t, err)
+	path := filepath.Join(r.t.TempDir(), "values.yaml")
+	must(r.t, os.WriteFile(path, text, 0o600))
+	r.run("helm", verb, "kube-eventbridge", r.chart, "-n", r.namespace, "-f", path, "--wait", "--timeout", "90s")
+}
+
+// kubectl returns what it prints about the release's namespace.
+func (r *release) kubectl(args ...string) string {
+	r.t.Helper()
+	return r.run("kubectl", append([]string{"-n", r.namespace}, args...)...)
+}
+
+// run runs a command, which has to succeed, and returns what it prints.
+func (r *release) run(name string, args ...string) string {
+	r.t.Helper()
+	out, err := r.command(r.t.Context(), name, args...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return out
+}
+
+// command runs kubectl or helm for the cluster's administrator.
+func (c *cluster) command(ctx context.Context, name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(c.programs, name), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "HOME="+state)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, stdout.Bytes(), stderr.Bytes())
+	}
+	return stdout.String(), nil
+}
+
+// pods returns those of the release that are not about to end.
+func (r *release) pods() []corev1.Pod {
+	r.t.Helper()
+	list, err := r.kube.CoreV1().Pods(r.namespace).List(r.t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=kube-eventbridge"})
+	must(r.t, err)
+	var found []corev1.Pod
+	for _, p := range list.Items {
+		if p.DeletionTimestamp == nil {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// event is one of the log.
+type event struct {
+	op, kind, key, id, version, epoch string
+	data                              struct {
+		Data map[string]string `json:"data"`
+	}
+}
+
+// events reads those of objects in the release's namespace.
+func (r *release) events() []event {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	defer cancel()
+	stream, err := r.js.Stream(ctx, "KUBERNETES")
+	if err != nil {
+		return nil // not made yet
+	}
+	info, err := stream.Info(ctx)
+	must(r.t, err)
+	if info.State.Msgs == 0 {
+		return nil
+	}
+	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
+	must(r.t, err)
+	var found []event
+	for range info.State.Msgs {
+		m, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
+		must(r.t, err)
+		h := m.Headers()
+		if h.Get("ce-namespace") != r.namespace {
+			continue
+		}
+		parts := strings.Split(h.Get("ce-type"), ".")
+		e := event{op: parts[len(parts)-2], kind: h.Get("ce-kind"), key: h.Get("ce-name"), id: h.Get("ce-id"), version: h.Get("ce-resourceversion"), epoch: h.Get("ce-writerepoch")}
+		must(r.t, json.Unmarshal(m.Data(), &e.data))
+		found = append(found, e)
+	}
+	return found
+}
+
+// configMap creates one, or changes it, and returns its version.
+func (r *release) configMap(name, colour string) string {
+	r.t.Helper()
+	maps := r.kube.CoreV1().ConfigMaps(r.namespace)
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"colour": colour}}
+	made, err := maps.Update(r.t.Context(), object, metav1.UpdateOptions{})
+	if err != nil {
+		made, err = maps.Create(r.t.Context(), object, metav1.CreateOptions{})
+	}
+	must(r.t, err)
+	return made.ResourceVersion
+}
+
+// awaitVersion waits until the log has a version of a ConfigMap.
+func (r *release) awaitVersion(name, version string) {
+	r.t.Helper()
+	r.eventually(fmt.Sprintf("version %s of %s in the log", version, name), func() bool {
+		for _, e := range r.events() {
+			if e.kind == "ConfigMap" && e.key == name && e.version == version {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// eventually polls for a minute and a half.
+func (r *release) eventually(what string, ok func() bool) {
+	r.t.Helper()
+	deadline := time.After(90 * time.Second)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			r.t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// tell logs what there is to say about a test that failed.
+func (r *release) tell() {
+	ctx := context.WithoutCancel(r.t.Context())
+	for _, args := range [][]string{
+		{"get", "pods,deployments,statefulsets,persistentvolumeclaims,leases", "-o", "wide"},
+		{"describe", "pods"},
+		{"get", "events"},
+		{"logs", "-l", "app.kubernetes.io/instance=kube-eventbridge", "--tail=60", "--prefix"},
+	} {
+		out, err := r.command(ctx, "kubectl", append([]string{"-n", r.namespace}, args...)...)
+		r.t.Logf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
