@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +35,7 @@ type cluster struct {
 	api        *controlplane.ControlPlane
 	kube       *kubernetes.Clientset
 	processes  []*program
+	releases   atomic.Int32
 }
 
 // shared is the cluster of all tests; the first that needs it starts it.

@@ -5,7 +5,6 @@ package node
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -40,6 +39,7 @@ func (c *cluster) newRelease(t *testing.T, namespace string) *release {
 	t.Helper()
 	root, err := controlplane.Root()
 	must(t, err)
+	namespace = fmt.Sprintf("%s-%d", namespace, c.releases.Add(1)) // a test may run several times
 	r := &release{cluster: c, t: t, namespace: namespace, chart: chartDir(root)}
 	r.startBroker()
 	text, err := os.ReadFile(filepath.Join(r.chart, "values.yaml"))
@@ -54,7 +54,7 @@ func (c *cluster) newRelease(t *testing.T, namespace string) *release {
 			r.tell()
 		}
 		ctx := context.WithoutCancel(t.Context())
-		_, _ = c.command(ctx, "helm", "uninstall", "-n", namespace, "kube-eventbridge", "--wait")
+		_, _ = c.command(ctx, "helm", "uninstall", "-n", namespace, "kube-eventbridge")
 		_, _ = c.command(ctx, "kubectl", "delete", "namespace", namespace, "--wait=false")
 	})
 	return r
@@ -81,20 +81,20 @@ func (r *release) startBroker() {
 	must(r.t, err)
 }
 
-// helm installs or upgrades the release and waits until its Pods are ready.
-func (r *release) helm(verb string) {
+// helm installs or upgrades the release, waits until its Pods are ready, and returns what helm says.
+func (r *release) helm(verb string) string {
 	r.t.Helper()
 	text, err := sigyaml.Marshal(r.values)
 	must(r.t, err)
 	path := filepath.Join(r.t.TempDir(), "values.yaml")
 	must(r.t, os.WriteFile(path, text, 0o600))
-	r.run("helm", verb, "kube-eventbridge", r.chart, "-n", r.namespace, "-f", path, "--wait", "--timeout", "90s")
+	return r.run("helm", verb, "kube-eventbridge", r.chart, "-n", r.namespace, "-f", path, "--wait", "--timeout", "90s")
 }
 
-// kubectl returns what it prints about the release's namespace.
-func (r *release) kubectl(args ...string) string {
+// kubectl does something in the release's namespace.
+func (r *release) kubectl(args ...string) {
 	r.t.Helper()
-	return r.run("kubectl", append([]string{"-n", r.namespace}, args...)...)
+	r.run("kubectl", append([]string{"-n", r.namespace}, args...)...)
 }
 
 // run runs a command, which has to succeed, and returns what it prints.
@@ -112,13 +112,27 @@ func (c *cluster) command(ctx context.Context, name string, args ...string) (str
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(c.programs, name), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "HOME="+state)
+	cmd.Env = c.environment()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, stdout.Bytes(), stderr.Bytes())
 	}
 	return stdout.String(), nil
+}
+
+// environment is that of the cluster's administrator.
+func (c *cluster) environment() []string {
+	return append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "HOME="+state)
+}
+
+// set changes a value of the chart.
+func (r *release) set(value any, path ...string) {
+	at := r.values
+	for _, key := range path[:len(path)-1] {
+		at = at[key].(map[string]any)
+	}
+	at[path[len(path)-1]] = value
 }
 
 // pods returns those of the release that are not about to end.
@@ -138,9 +152,7 @@ func (r *release) pods() []corev1.Pod {
 // event is one of the log.
 type event struct {
 	op, kind, key, id, version, epoch string
-	data                              struct {
-		Data map[string]string `json:"data"`
-	}
+	stored                            time.Time // when the broker had it
 }
 
 // events reads those of objects in the release's namespace.
@@ -169,7 +181,9 @@ func (r *release) events() []event {
 		}
 		parts := strings.Split(h.Get("ce-type"), ".")
 		e := event{op: parts[len(parts)-2], kind: h.Get("ce-kind"), key: h.Get("ce-name"), id: h.Get("ce-id"), version: h.Get("ce-resourceversion"), epoch: h.Get("ce-writerepoch")}
-		must(r.t, json.Unmarshal(m.Data(), &e.data))
+		at, err := m.Metadata()
+		must(r.t, err)
+		e.stored = at.Timestamp
 		found = append(found, e)
 	}
 	return found

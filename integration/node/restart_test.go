@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestReplicas_restarted_one_after_the_other_lose_and_repeat_nothing(t *testing.T) {
+	r := shared.get(t).newRelease(t, "restarted")
+	r.values["replicas"] = 2
+	r.set(map[string]any{}, "config", "leaderElection")
+	r.helm("install")
+	before := r.pods()
+	r.awaitVersion("early", r.configMap("early", "green"))
+	written := r.write(func() {
+		r.kubectl("rollout", "restart", "deployment/kube-eventbridge")
+		r.kubectl("rollout", "status", "deployment/kube-eventbridge", "--timeout=90s")
+	})
+	r.awaitVersion("late", r.configMap("late", "blue"))
+	for _, old := range before {
+		for _, p := range r.pods() {
+			if p.UID == old.UID {
+				t.Errorf("%s was not restarted", p.Name)
+			}
+		}
+	}
+	r.hasEach(written)
+	r.takeovers()
+}
+
+// write changes ConfigMaps while something is done, and returns the versions that it has made of each, in order.
+func (r *release) write(while func()) map[string][]string {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(r.t.Context())
+	written := map[string][]string{}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for i := 0; ctx.Err() == nil; i++ {
+			name := "written-" + strconv.Itoa(i%5)
+			written[name] = append(written[name], r.configMap(name, strconv.Itoa(i)))
+			<-tick.C
+		}
+	})
+	defer func() {
+		cancel()
+		wg.Wait()
+	}()
+	while()
+	cancel()
+	wg.Wait()
+	return written
+}
+
+// hasEach checks that the log has every version once and in order, and no event twice.
+func (r *release) hasEach(written map[string][]string) {
+	r.t.Helper()
+	got, seen, total := map[string][]string{}, map[string]bool{}, 0
+	for _, e := range r.events() {
+		if seen[e.kind+e.id] {
+			r.t.Errorf("the log has %s %s twice", e.kind, e.id)
+		}
+		seen[e.kind+e.id] = true
+		if e.kind == "ConfigMap" {
+			got[e.key] = append(got[e.key], e.version)
+		}
+	}
+	for name, want := range written {
+		total += len(want)
+		if len(got[name]) != len(want) {
+			r.t.Errorf("of %s the log has %d versions of %d", name, len(got[name]), len(want))
+			continue
+		}
+		for i := range want {
+			if got[name][i] != want[i] {
+				r.t.Errorf("of %s the log has %s as number %d, want %s", name, got[name][i], i, want[i])
+			}
+		}
+	}
+	r.t.Logf("%d changes were written, and are in the log once", total)
+}
+
+// takeovers checks that writers follow each other, and that none had to wait until a Lease expired.
+func (r *release) takeovers() {
+	r.t.Helper()
+	var last event
+	changed := 0
+	for _, e := range r.events() {
+		if e.kind != "ConfigMap" {
+			continue
+		}
+		if last.epoch != "" && e.epoch != last.epoch {
+			changed++
+			pause := e.stored.Sub(last.stored).Round(time.Millisecond)
+			r.t.Logf("writer %s follows %s after %s without an event in the log", e.epoch, last.epoch, pause)
+			if number(r.t, e.epoch) <= number(r.t, last.epoch) {
+				r.t.Errorf("writer %s follows %s", e.epoch, last.epoch)
+			}
+			if pause > 10*time.Second {
+				r.t.Errorf("writer %s follows %s after %s; a Lease that is handed over takes no 15 s", e.epoch, last.epoch, pause)
+			}
+		}
+		last = e
+	}
+	if changed == 0 {
+		r.t.Error("both Pods were restarted, but there was one writer")
+	}
+}
+
+func number(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	must(t, err)
+	return n
+}
