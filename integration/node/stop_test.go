@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+func TestPod_that_is_deleted_is_followed_by_one_that_loses_and_repeats_nothing(t *testing.T) {
+	r := shared.get(t).newRelease(t, "deleted")
+	r.helm("install")
+	pod := r.pods()[0]
+	r.hasLimit(pod)
+	written := r.write(func() {
+		// Another Pod starts at once. The process that is not told to end before that one has opened the checkpoint ends with an error.
+		ended := r.ended(pod, func() { r.kubectl("delete", "pod", pod.Name, "--wait=false") })
+		t.Logf("the container ended with %+v", ended.Status.ContainerStatuses[0].State.Terminated)
+		r.kubectl("rollout", "status", "deployment/kube-eventbridge", "--timeout=90s")
+	})
+	r.awaitVersion("late", r.configMap("late", "blue"))
+	r.hasEach(written)
+}
+
+func TestPod_that_is_stopped_ends_well_before_it_would_be_killed(t *testing.T) {
+	r := shared.get(t).newRelease(t, "stopped")
+	r.helm("install")
+	pod := r.pods()[0]
+	var took time.Duration
+	written := r.write(func() {
+		began := time.Now()
+		ended := r.ended(pod, func() { r.kubectl("scale", "deployment/kube-eventbridge", "--replicas=0") })
+		took = time.Since(began)
+		state := ended.Status.ContainerStatuses[0].State.Terminated
+		if state == nil || state.ExitCode != 0 || state.Reason != "Completed" {
+			t.Errorf("the container ended with %+v", state)
+		}
+	})
+	t.Logf("the Pod took %s to end, of the %d s that it has", took.Round(time.Millisecond), *pod.Spec.TerminationGracePeriodSeconds)
+	if took > time.Duration(*pod.Spec.TerminationGracePeriodSeconds)*time.Second/2 {
+		t.Errorf("it took %s to end", took)
+	}
+	r.kubectl("scale", "deployment/kube-eventbridge", "--replicas=1")
+	r.awaitVersion("late", r.configMap("late", "blue"))
+	r.hasEach(written)
+}
+
+// ended does what ends a Pod, and returns what the kubelet said of it last.
+func (r *release) ended(pod corev1.Pod, do func()) *corev1.Pod {
+	r.t.Helper()
+	pods := r.kube.CoreV1().Pods(r.namespace)
+	w, err := pods.Watch(r.t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + pod.Name, ResourceVersion: pod.ResourceVersion})
+	must(r.t, err)
+	defer w.Stop()
+	do()
+	deadline := time.After(90 * time.Second)
+	for {
+		select {
+		case e, open := <-w.ResultChan():
+			if !open {
+				r.t.Fatal("the watch of a Pod ended before the Pod")
+			}
+			if e.Type == watch.Deleted {
+				return e.Object.(*corev1.Pod)
+			}
+		case <-deadline:
+			r.t.Fatalf("%s does not end", pod.Name)
+		}
+	}
+}
+
+// hasLimit checks that the collector of garbage and the kernel know the Pod's limit of memory.
+func (r *release) hasLimit(pod corev1.Pod) {
+	r.t.Helper()
+	limit := pod.Spec.Containers[0].Resources.Limits.Memory().Value()
+	environments, err := filepath.Glob("/proc/[0-9]*/environ")
+	must(r.t, err)
+	for _, path := range environments {
+		process := filepath.Dir(path)
+		groups, _ := os.ReadFile(filepath.Join(process, "cgroup")) // it may have ended
+		program, _ := os.ReadFile(filepath.Join(process, "cmdline"))
+		if !strings.Contains(string(groups), "pod"+string(pod.UID)) || !strings.HasPrefix(string(program), "/kube-eventbridge\x00") {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		must(r.t, err)
+		if want := fmt.Sprintf("GOMEMLIMIT=%d\x00", limit); !strings.Contains(string(text), want) {
+			r.t.Errorf("the environment is %q, want %s in it", text, want)
+		}
+		if got := kernelLimit(r.t, string(groups)); got != fmt.Sprint(limit) {
+			r.t.Errorf("the kernel limits it to %s bytes, want %d", got, limit)
+		}
+		return
+	}
+	r.t.Error("no process runs in the Pod's container")
+}
+
+// kernelLimit returns the limit of memory of what is in these cgroups, as /proc/PID/cgroup has them.
+func kernelLimit(t *testing.T, groups string) string {
+	t.Helper()
+	for line := range strings.Lines(groups) {
+		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		controllers, path, _ := strings.Cut(rest, ":")
+		for file, has := range map[string]bool{
+			"/sys/fs/cgroup/memory" + path + "/memory.limit_in_bytes": controllers == "memory", "/sys/fs/cgroup" + path + "/memory.max": controllers == "",
+		} {
+			if text, err := os.ReadFile(file); has && err == nil {
+				return strings.TrimSpace(string(text))
+			}
+		}
+	}
+	t.Fatalf("there is no limit for %q", groups)
+	return ""
+}
