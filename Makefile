@@ -25,6 +25,8 @@ BROKER            ?= nats
 REPLICAS          ?= any
 FAULTS_FLAGS      ?=
 FAULTS_TESTS      := /faults/(world|outage|campaign)$$
+# They run by themselves, in the package's directory, so that go test shows what was not run.
+NODE_TESTS        := /integration/node$$
 FAULTS_DIR        ?= $(CACHE)/faults/$(COMMIT)$(shell test -z "$$(git status --porcelain 2>/dev/null)" || echo -dirty)$(BROKER:%=-%)-$(REPLICAS)
 # The image: what it is called, the platforms it is for, where it is also pushed to (nowhere if empty), and where its code is published.
 IMAGE             ?= localhost/kube-eventbridge:$(VERSION)
@@ -61,7 +63,7 @@ image: ## Make a container image, dist/kube-eventbridge-image.tar, an OCI archiv
 		-platforms '$(IMAGE_PLATFORMS)' -name '$(IMAGE)' -out '$(IMAGE_FILE)' -push '$(IMAGE_PUSH)'
 
 .PHONY: test
-test: test-unit test-race test-integration test-containers ## Run all tests
+test: test-unit test-race test-integration test-containers test-node ## Run all tests
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go
@@ -82,12 +84,16 @@ endif
 
 .PHONY: test-integration
 test-integration: ## Run the tests on a real API server and real brokers; the first time builds them
-	cd integration && $(GO) test $(INTEGRATION_FLAGS) $$($(GO) list ./... | grep -v -E '$(FAULTS_TESTS)')
+	cd integration && $(GO) test $(INTEGRATION_FLAGS) $$($(GO) list ./... | grep -v -E '$(FAULTS_TESTS)|$(NODE_TESTS)')
 
 # In the package's directory: so go test shows what was not run, and why.
 .PHONY: test-containers
 test-containers: ## Run the tests with brokers and an API server in containers; says so if there is no Docker engine
 	cd integration/containers && $(GO) test $(INTEGRATION_FLAGS)
+
+.PHONY: test-node
+test-node: ## Run the tests of the chart on a cluster with a node, whose programs are built once; needs root and containerd, and says so
+	cd integration/node && $(GO) test $(INTEGRATION_FLAGS)
 
 .PHONY: test-faults
 test-faults: ## Run the tests that break everything, once alone and 116 times at random; some minutes

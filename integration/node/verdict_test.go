@@ -12,6 +12,14 @@ import (
 	"testing"
 )
 
+const (
+	noNode = "KUBE_EVENTBRIDGE_NO_NODE"
+	inside = "KUBE_EVENTBRIDGE_TEST_WORLD" // the directory that the world before has prepared
+)
+
+// address is the node's, and that of everything that runs beside its Pods: of the API server, and of the broker.
+const address = "192.0.2.1"
+
 // plugins is where Debian has the CNI plugins.
 const plugins = "/usr/lib/cni"
 

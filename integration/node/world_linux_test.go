@@ -17,14 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	noNode = "KUBE_EVENTBRIDGE_NO_NODE"
-	inside = "KUBE_EVENTBRIDGE_TEST_WORLD" // the directory that the world before has prepared
-)
-
-// address is the node's, and that of everything that runs beside its Pods: of the API server, and of the broker.
-const address = "192.0.2.1"
-
 // TestMain runs the tests in the world that they need, or here where that cannot be, so that they say so.
 func TestMain(m *testing.M) {
 	ctx := context.Background() //nolint:forbidigo // there is no test yet
