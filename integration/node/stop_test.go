@@ -21,7 +21,7 @@ func TestPod_that_is_deleted_is_followed_by_one_that_loses_and_repeats_nothing(t
 	pod := r.pods()[0]
 	r.hasLimit(pod)
 	written := r.write(func() {
-		// Another Pod starts at once. The process that is not told to end before that one has opened the checkpoint ends with an error.
+		// Another Pod starts at once, and takes the checkpoint over, perhaps before this one is told to end: its exit code is not said.
 		ended := r.ended(pod, func() { r.kubectl("delete", "pod", pod.Name, "--wait=false") })
 		t.Logf("the container ended with %+v", ended.Status.ContainerStatuses[0].State.Terminated)
 		r.kubectl("rollout", "status", "deployment/kube-eventbridge", "--timeout=90s")
