@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// process is what one run consists of, besides its pipelines.
+type process struct {
+	// cfg is what the process has begun with: of what cannot change it is right.
+	cfg   *config.Config
+	flags *runFlags
+	// fromArgs: there is no file, so errors name flags.
+	fromArgs  bool
+	format    stdout.Format // of what is printed
+	host      string        // of the API server
+	apiServer string        // its URL, without a user
+	out       *streams
+	log       *slog.Logger
+	level     *slog.LevelVar
+	api       *rest.Config
+	client    *source.Client
+	discovery *source.Discovery
+	catalog   *source.Catalog
+	// namespaces run from when something selects by them: then selects has closed selecting.
+	namespaces *source.Namespaces
+	selecting  chan struct{}
+	selects    func()
+	registry   *prometheus.Registry
+	metrics    *bridge.Metrics
+	// watches is nil where there is nothing to share, and will not be.
+	watches *source.Watches
+	// reloads is nil where there is no file that can be read again.
+	reloads *reloads
+
+	// turn is held while something begins, ends, or goes by another configuration, and guards current, by which what begins next goes, and fleet, which is what runs, or nil.
+	turn    sync.Mutex
+	current *config.Config
+	fleet   *fleet
+
+	mu        sync.Mutex
+	pipelines []*bridge.Pipeline
+	// standing is nil where no other process can lead.
+	standing  *standing
+	unstarted error // what the API server last refused, or nil
+	// uid is the cluster's, once the API server has told it.
+	uid string
+	// started is when the process was, and file the path of its configuration, if it has one.
+	started time.Time
+	file    string
+}
+
+func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error {
+	p := &process{
+		cfg: cfg, current: cfg, flags: f, fromArgs: f.file == "", format: f.format(s), out: s, level: &slog.LevelVar{}, registry: prometheus.NewRegistry(), selecting: make(chan struct{}),
+		started: time.Now(), file: f.file,
+	}
+	p.level.Set(level(cfg.Log.Level))
+	p.log, p.selects = newLogger(s.Err, cfg.Log, p.level), sync.OnceFunc(func() { close(p.selecting) })
+	if s.Klog != nil {
+		s.Klog(slog.New(quiet{p.log.Handler()}))
+	}
+	memory := newMemoryLimit(p.log)
+	memory.apply()
+	if err := p.reach(); err != nil {
+		return err
+	}
+	defer p.client.CloseIdleConnections()
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registerClientMetrics(p.registry)
+	registerBuildInfo(p.registry, build())
+	p.metrics = bridge.NewMetrics(p.registry)
+	if f.file != "" && lasts(f.file) {
+		p.reloads = newReloads(p, f.file, f.read)
+	}
+	p.need(cfg)
+	if hold := p.cfg.SharedBuffer(); hold > 0 || p.reloads != nil {
+		p.watches = source.NewWatches(p.client, int64(hold))
+		p.metrics.Watches(p.registry, p.watches)
+	}
+
+	g, serving := errgroup.WithContext(context.WithoutCancel(ctx))
+	if f.serves() {
+		listener, err := p.listen()
+		if err != nil {
+			return err
+		}
+		g.Go(func() error { return serve(serving, listener, p.handler()) })
+	}
+	work, stop := context.WithCancel(ctx)
+	defer stop()
+	stopped := context.AfterFunc(serving, stop)
+	defer stopped()
+	g.Go(func() error {
+		giveBack(serving)
+		return nil
+	})
+	g.Go(func() error {
+		memory.follow(serving)
+		return nil
+	})
+	err := p.heed(work, s.Hangups, p.publish)
+	g.Go(func() error { return errDone })
+	if served := g.Wait(); err == nil && !errors.Is(served, errDone) {
+		err = served
+	}
+	if err == nil {
+		p.log.Info("stopped")
+	}
+	return err
+}
+
+// reach makes the clients of the API server.
+func (p *process) reach() error {
+	api, err := restConfig(p.cfg.Kubernetes)
+	if err != nil {
+		return err
+	}
+	at, _, err := rest.DefaultServerUrlFor(api)
+	if err != nil {
+		return fmt.Errorf("address of the API server: %w", err)
+	}
+	p.api, p.host, at.User = api, at.Host, nil
+	p.apiServer = at.String()
+	if p.discovery, err = source.NewDiscovery(api); err != nil {
+		return err
+	}
+	if p.client, err = source.NewClient(api); err != nil {
+		return err
+	}
+	if p.namespaces, err = source.NewNamespaces(api); err != nil {
+		return err
+	}
+	p.catalog, err = source.NewCatalog(api, p.client, source.CatalogConfig{Log: p.log})
+	return err
+}
+
+// hasWildcards reports whether it depends on the cluster how many resources are read.
+func hasWildcards(c *config.Config) bool {
+	return anyResource(c, func(r *config.Resource) bool { return r.Resource.Wildcard() })
+}
+
+// selectsNamespaces reports whether it depends on labels of namespaces what is read.
+func selectsNamespaces(c *config.Config) bool {
+	return anyResource(c, func(r *config.Resource) bool { return r.NamespaceSelector != "" })
+}
+
+func anyResource(c *config.Config, is func(*config.Resource) bool) bool {
+	return slices.ContainsFunc(c.Pipelines, func(p config.Pipeline) bool {
+		return slices.ContainsFunc(p.Resources, func(r config.Resource) bool { return is(&r) })
+	})
+}
+
+// running returns the pipelines; none before all have started, so that a process is not called ready for the first of them.
+func (p *process) running() []*bridge.Pipeline {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.pipelines)
+}
+
+func (p *process) setPipelines(all []*bridge.Pipeline) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pipelines = all
+}
+
+// standingBy returns what records while another process leads; nil where none can, or nothing has begun.
+func (p *process) standingBy() *standby {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.standing == nil {
+		return nil
+	}
+	return p.standing.by
+}
+
+// launch makes a fleet of the configuration that holds now; from then on the fleet is told of others.
+func (p *process) launch(open func(*config.Config) (*fleet, error)) (*fleet, error) {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	f, err := open(p.current)
+	if err == nil {
+		p.fleet = f
+	}
+	return f, err
+}
+
+// heed does work, and meanwhile what signals and the file ask for.
+func (p *process) heed(ctx context.Context, listen func() (<-chan os.Signal, func()), work func(context.Context) error) error {
+	var hangups <-chan os.Signal
+	if listen != nil && p.flags.file != "" { // without a file a terminal that closes ends the process
+		signals, stop := listen()
+		defer stop()
+		hangups = signals
+	}
+	heeding, stop := context.WithCancel(ctx)
+	var reloading sync.WaitGroup
+	reloading.Go(func() { p.reload(heeding, hangups) })
+	err := work(ctx)
+	stop()
+	reloading.Wait()
+	return err
+}
+
+// idle says why there are no pipelines, and whether that is as it should be.
+func (p *process) idle() (line string, ready bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.standing != nil:
+		return p.standing.idle()
+	case p.unstarted != nil:
+		return "starting: " + p.unstarted.Error(), false
+	default:
+		return "starting: the API server has not answered yet", false
+	}
+}
+
+func (p *process) setStartError(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unstarted = err
+}
