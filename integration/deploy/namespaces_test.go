@@ -5,6 +5,7 @@ package deploy
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	sigyaml "sigs.k8s.io/yaml"
@@ -61,7 +62,7 @@ func TestBridge_in_two_namespaces(t *testing.T) {
 		run(m)
 	})
 	t.Run("of kustomize", func(t *testing.T) {
-		m := rewritten(t, bin, mustChart(t, "kube-eventbridge", inNamespaces).configuration(t))
+		m := rewritten(t, bin, mustChart(t, "kube-eventbridge", inNamespaces+"rbac: {create: false}\n").configuration(t))
 		allowsWhatIsNeeded(t, bin, m)
 		c.takes(t, m)
 		run(m)
@@ -81,7 +82,7 @@ func rewritten(t *testing.T, bin, config string) manifests {
 }
 
 func TestChart_names_roles_as_no_other_release_does(t *testing.T) {
-	const values = inNamespaces + "rbac:\n  namespacedRules:" + inThose
+	const values = inNamespaces + "rbac:\n  rules: [{apiGroups: [''], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}]\n  namespacedRules:" + inThose
 	names := map[string]string{}
 	for _, r := range []struct{ release, namespace string }{
 		{"kube-eventbridge", "a"}, {"kube-eventbridge", "a-b"}, {"b-kube-eventbridge", "a"}, {"other-kube-eventbridge", "a"},
@@ -96,6 +97,22 @@ func TestChart_names_roles_as_no_other_release_does(t *testing.T) {
 				}
 				names[key] = r.release + " in " + r.namespace
 			}
+		}
+	}
+}
+
+// What shares a Lease has one leader, and whatever another release reads would not be published.
+func TestChart_has_a_Lease_for_each_release(t *testing.T) {
+	for _, c := range []struct{ release, election, want string }{
+		{"kube-eventbridge", "{}", "kube-eventbridge"}, {"other", "", "other-kube-eventbridge"}, {"other", "{resourceName: own}", "own"},
+	} {
+		m, err := chartedAs(t, c.release, "events", "{replicas: 2, config: {leaderElection: "+c.election+"}}")
+		must(t, err)
+		if got := m.configuration(t); !strings.Contains(got, "resourceName: "+c.want+"\n") {
+			t.Errorf("%s with %q: the configuration is\n%s", c.release, c.election, got)
+		}
+		if role, err := sigyaml.Marshal(m.only(t, "Role").Object["rules"]); err != nil || !strings.Contains(string(role), "- "+c.want+"\n") {
+			t.Errorf("%s with %q: %v the Role is\n%s", c.release, c.election, err, role)
 		}
 	}
 }

@@ -16,6 +16,44 @@
 {{- fail (printf "%s: is kept in %s, where nothing is mounted that can be written; persistence.enabled=true mounts a volume at /var/lib/kube-eventbridge, checkpoint.nats and checkpoint.kafka need none" .key (.path | default "the home directory")) }}
 {{- end }}
 {{- end }}
+{{- range $i, $p := .Values.config.pipelines }}
+{{- range $broker, $addresses := dict "nats" "servers" "kafka" "brokers" }}
+{{- $checkpoint := $p.checkpoint | default dict }}
+{{- if and (hasKey $checkpoint $broker) (not (hasKey ($p.sink | default dict) $broker)) (not (get (get $checkpoint $broker | default dict) $addresses)) }}
+{{- fail (printf "config.pipelines[%d].checkpoint.%s: names no %s, and the pipeline's sink has none of that kind" $i $broker $addresses) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if and .Values.rbac.create (eq (toJson .Values.rbac.rules) (include "ownRules" . | fromYamlArray | toJson)) (ne (include "read" .) "configmaps deployments.apps secrets") }}
+{{- fail "rbac.rules: are those for the resources of the chart's own values, and config has others; write there, and into rbac.namespacedRules, what kube-eventbridge rbac --config FILE prints for config" }}
+{{- end }}
+{{- end }}
+
+{{/* ownRules are the rules of values.yaml. */}}
+{{- define "ownRules" }}
+- {apiGroups: [""], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}
+- {apiGroups: [""], resources: [configmaps, secrets], verbs: [list, watch]}
+- {apiGroups: [apps], resources: [deployments], verbs: [list, watch]}
+{{- end }}
+
+{{/* read are the resources that the configuration names, with a mark where it does not read all namespaces. */}}
+{{- define "read" }}
+{{- $all := list }}
+{{- range .Values.config.pipelines }}
+{{- range .resources }}
+{{- $all = append $all (printf "%s%s" .resource (ternary "!" "" (or (not (empty .namespaces)) (not (empty .namespaceSelector))))) }}
+{{- end }}
+{{- end }}
+{{- $all | uniq | sortAlpha | join " " }}
+{{- end }}
+
+{{/* config is the configuration as the bridge gets it: the Lease of replicas is that of the release. */}}
+{{- define "config" }}
+{{- $config := deepCopy .Values.config }}
+{{- if hasKey $config "leaderElection" }}
+{{- $_ := set $config "leaderElection" (mergeOverwrite (dict "resourceName" (include "name" .)) ($config.leaderElection | default dict)) }}
+{{- end }}
+{{- toYaml $config }}
 {{- end }}
 
 {{- define "listen" }}{{ (.Values.config.server | default dict).listen | default "" }}{{ end }}
@@ -48,7 +86,7 @@
 {{- end }}
 {{- range $place := $places }}
 {{- range $mounts }}
-{{- if hasPrefix . (printf "%s/" (clean $place.path)) }}
+{{- if hasPrefix . (printf "%s/" (clean ($place.path | default "."))) }}
 {{- $_ := set $place "mounted" true }}
 {{- end }}
 {{- end }}

@@ -1,12 +1,11 @@
 {{/* namespacedRules are the rules of each Role by its namespace: those of the values, and where there are replicas, those for their Lease. */}}
 {{- define "namespacedRules" -}}
-{{- $all := deepCopy .Values.rbac.namespacedRules }}
+{{- $all := deepCopy (.Values.rbac.namespacedRules | default dict) }}
 {{- if hasKey .Values.config "leaderElection" }}
-{{- $election := .Values.config.leaderElection | default dict }}
+{{- $election := (include "config" . | fromYaml).leaderElection }}
 {{- $namespace := $election.resourceNamespace | default .Release.Namespace }}
-{{- $lease := $election.resourceName | default "kube-eventbridge" }}
 {{- $stand := list (dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "verbs" (list "create")) }}
-{{- $stand = append $stand (dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "resourceNames" (list $lease) "verbs" (list "get" "update")) }}
+{{- $stand = append $stand (dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "resourceNames" (list $election.resourceName) "verbs" (list "get" "update")) }}
 {{- $_ := set $all $namespace (concat (get $all $namespace | default list) $stand) }}
 {{- end }}
 {{- toYaml $all }}
