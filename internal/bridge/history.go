@@ -113,17 +113,16 @@ func (s *stream) announceList(ctx context.Context, m source.Marker) error {
 		s.metrics.relists.Inc()
 	}
 	id := markerID(s.encoder, m)
-	if s.announced() == id {
-		return nil // by a process that did not get to the end of the list
-	}
-	// Whoever waits may be gone when the broker has it, and the last commit says all the same that the log was read up to there.
-	noted := func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.saved.Announced = id
-	}
-	if err := s.queueMarker(&marker{Marker: m, settled: noted}).wait(ctx); err != nil {
-		return err
+	if s.announced() != id { // else by a process that did not get to the end of the list, and perhaps not to know that the broker has it
+		// Whoever waits may be gone when the broker has it, and the last commit says all the same that the log was read up to there.
+		noted := func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.saved.Announced = id
+		}
+		if err := s.queueMarker(&marker{Marker: m, settled: noted}).wait(ctx); err != nil {
+			return err
+		}
 	}
 	if gap {
 		s.metrics.gaps.Inc()

@@ -348,6 +348,9 @@ func TestReadBack_a_list_is_announced_once_where_a_stop_comes_between(t *testing
 	relist(t, r.stream(nil), "20", "a u1 11")
 	r.settle()
 	expect(t, log.lines()[3:], "gap 20", "updated default/a u1 11 relist")
+	if got := value(t, r.registry, "gaps_total"); got != 1 {
+		t.Errorf("%v gaps are counted: the first process may be gone before anybody has asked it", got)
+	}
 }
 
 func TestReadBack_begins_before_what_was_under_way(t *testing.T) {

@@ -160,7 +160,7 @@ func (h *harbour) ply(leader int32, d *dock) {
 func (h *harbour) next(d *dock) []*parcel {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if early := d.early(); early > 0 {
+	for early := d.early(); early > 0; early = d.early() {
 		h.mu.Unlock()
 		<-time.After(early)
 		h.mu.Lock()

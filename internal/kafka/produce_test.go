@@ -147,6 +147,23 @@ func TestHarbour_waits_for_company_while_much_is_handed_over(t *testing.T) {
 	}
 }
 
+func TestHarbour_keeps_requests_apart_also_where_two_wait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent []time.Duration
+		began := time.Now()
+		h := newHarbour(func(_ int32, load []*parcel) ([]delivery, error) {
+			sent = append(sent, time.Since(began))
+			return make([]delivery, len(load)), nil
+		})
+		takeAll(t, h, 1, []*parcel{parcelOf(0, busy)})
+		takeAll(t, h, 1, []*parcel{parcelOf(1, maxRequest), parcelOf(2, maxRequest)})
+		h.close()
+		if want := []time.Duration{0, pace, 2 * pace}; !slices.Equal(sent, want) {
+			t.Errorf("requests began after %v, want %v", sent, want)
+		}
+	})
+}
+
 // A partition whose replicas are slow holds up the others of its request once.
 func TestHarbour_keeps_slow_partitions_apart_until_they_are_not(t *testing.T) {
 	for name, c := range map[string]struct {
