@@ -24,14 +24,16 @@ type stage struct {
 	program    string
 	config     string
 	kubeconfig string
-	broker     string
-	cluster    *controlplane.ControlPlane
-	client     *dynamic.DynamicClient
-	bridge     *child
-	tail       *child
-	lines      atomic.Int64 // events that tail has shown
-	log        *eventLog
-	files      []*os.File
+	// server is the address of the bridge's HTTP server.
+	server  string
+	broker  string
+	cluster *controlplane.ControlPlane
+	client  *dynamic.DynamicClient
+	bridge  *child
+	tail    *child
+	lines   atomic.Int64 // events that tail has shown
+	log     *eventLog
+	files   []*os.File
 }
 
 // newStage builds what is missing.
@@ -123,6 +125,7 @@ func (st *stage) configure() error {
 	}
 	st.broker = fmt.Sprintf("nats://127.0.0.1:%d", broker)
 	st.config = filepath.Join(st.dir, "bridge.yaml")
+	st.server = fmt.Sprintf("127.0.0.1:%d", server)
 	text := fmt.Sprintf(configuration, st.kubeconfig, broker, filepath.Join(st.dir, "bridge"), server)
 	if err := os.WriteFile(st.config, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
@@ -172,8 +175,8 @@ func (st *stage) shown(ctx context.Context) error {
 
 // invite says how to look at what keeps running.
 func (st *stage) invite() {
-	st.screen.say("\n%s\n  export KUBECONFIG=%s\n  %s tail --server %s --from-start\n  %s/bridge.log\n^C ends it, or from elsewhere: kill -INT %d",
-		st.screen.bold("Everything keeps running. To look around:"), st.kubeconfig, st.program, st.broker, st.dir, os.Getpid())
+	st.screen.say("\n%s\n  export KUBECONFIG=%s\n  %s tail --server %s --from-start\n  %s status --config %s    # change that file, and the bridge goes by it\n  http://%s/\n  %s/bridge.log\n^C ends it, or from elsewhere: kill -INT %d",
+		st.screen.bold("Everything keeps running. To look around:"), st.kubeconfig, st.program, st.broker, st.program, st.config, st.server, st.dir, os.Getpid())
 }
 
 // close ends all processes that run.
