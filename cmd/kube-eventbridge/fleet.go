@@ -158,7 +158,11 @@ func (f *fleet) obey(ctx, outer context.Context) error {
 	for {
 		select {
 		case o := <-f.orders:
-			o.refused <- f.take(ctx, outer, o)
+			refused, taken := f.take(ctx, outer, o)
+			o.refused <- refused
+			if taken != nil {
+				return taken
+			}
 		case err := <-f.failed:
 			return err
 		case <-lost:

@@ -126,6 +126,74 @@ func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_confi
 	}
 }
 
+// takenOver is a process of two pipelines, of which next ends the second, and has the first one read something else.
+func takenOver(t *testing.T, log *output) (p *process, next *config.Config) {
+	t.Helper()
+	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
+	rewritten(t, file, "pipelines: [", "pipelines: [{name: stays, resources: [{resource: pods}], sink: {stdout: {}}}, ")
+	p = assembled(t, file, log)
+	rewritten(t, file, "name: stays, resources: [{resource: pods}]", "name: stays, resources: [{resource: pods, payload: metadata}]")
+	rewritten(t, file, "name: a,", "name: b,")
+	next, _, err := p.flags.parse(lookAt(file).data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, next
+}
+
+func TestFleet_has_nothing_read_something_else_where_another_process_has_taken_over(t *testing.T) {
+	var log output
+	p, next := takenOver(t, &log)
+	f, err := p.newFleet("uid", p.current, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, refusal := &fencedStore{}, error(takenError{})
+	if err := f.members[1].store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.members[1].store, f.members[1].cfg.Store = store, store
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- f.run(ctx) }()
+	waitUntil(t, func() bool { return strings.Count(log.String(), "stream watches") == 2 })
+	store.fence.Store(&refusal)
+	if over, err := f.order(ctx, next, p.current.Compare(next)); over || err != nil {
+		t.Fatalf("it has ended: %v; refused: %v", over, err)
+	}
+	if err := <-ended; !checkpoint.IsTaken(err) {
+		t.Errorf("it ended with %v", err)
+	}
+	if strings.Contains(log.String(), "what is read changes") {
+		t.Errorf("something else is read: %s", log.String())
+	}
+}
+
+// An order may wait already; what the one before has ended by then could not take it.
+func TestFleet_takes_no_order_after_another_process_has_taken_over(t *testing.T) {
+	p, next := takenOver(t, &output{})
+	for range 10 { // which of two that are ready is first is a matter of chance
+		f, err := p.newFleet("uid", p.current, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		close(ended)
+		f.members[0].pipeline = bridge.New(f.members[0].cfg)
+		f.members[1].stop, f.members[1].done, f.members[1].err = func() {}, ended, takenError{}
+		f.orders = make(chan *order, 2)
+		f.orders <- &order{cfg: next, diff: p.current.Compare(next), refused: make(chan error, 1)}
+		f.orders <- &order{cfg: p.current, diff: next.Compare(p.current), refused: make(chan error, 1)}
+		if err := f.obey(t.Context(), t.Context()); !checkpoint.IsTaken(err) || len(f.orders) != 1 {
+			t.Errorf("it ended with %v, and %d orders wait", err, len(f.orders))
+		}
+		if err := closeStores(f.members); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // What is left out is not shown any more, nor is what has been counted of it.
 func TestFleet_shows_only_what_runs(t *testing.T) {
 	var log output

@@ -24,24 +24,49 @@ type plan struct {
 	broker *broker
 }
 
-// take goes by another configuration. An error says why not; then nothing has changed.
-func (f *fleet) take(ctx, outer context.Context, o *order) error {
+// take goes by another configuration. Refused says why not; then nothing has changed. Taken says that another process has taken over what the configuration ends: then nothing of it has begun, and the fleet must
+// not go on.
+func (f *fleet) take(ctx, outer context.Context, o *order) (refused, taken error) {
 	next, err := f.plan(o)
 	if err != nil {
-		return err
+		return err, nil
 	}
 	p := f.process
 	before := f.broker
 	if f.broker = next.broker; f.broker != nil && f.broker != before && !f.serve(ctx, outer) {
 		err := errors.Join(f.broker.end(), closeStores(next.coming), ctx.Err())
 		f.broker = before
-		return err
+		return err, nil
 	}
 	// From here on nothing is refused any more.
-	taken := f.stopAll(next.going)
+	taken = f.stopAll(next.going)
 	for _, m := range next.going {
 		p.metrics.Forget(m.cfg.Name)
 	}
+	if taken == nil {
+		f.continueBy(ctx, o, next)
+	}
+	if err := closeStores(abandoned(next)); err != nil {
+		p.log.Error("a checkpoint cannot be closed", "err", err)
+	}
+	f.cfg, f.members = o.cfg, next.members
+	if taken == nil { // else those that come would take their checkpoints back from who has them now
+		for _, m := range next.coming {
+			m.keeps = false
+			f.begin(ctx, m)
+		}
+	}
+	f.tell()
+	if before != f.broker {
+		if err := before.end(); err != nil {
+			p.log.Error("the embedded server has ended in a bad way", "err", err)
+		}
+	}
+	return nil, taken
+}
+
+// continueBy has the members that stay go by another configuration.
+func (f *fleet) continueBy(ctx context.Context, o *order, next *plan) {
 	for i := range o.cfg.Pipelines {
 		if m := next.members[i]; m.pipeline != nil {
 			m.pipeline.SetBuffer(int64(o.cfg.BufferShare(&o.cfg.Pipelines[i])))
@@ -52,25 +77,6 @@ func (f *fleet) take(ctx, outer context.Context, o *order) error {
 		all.Go(func() { m.pipeline.Respecify(ctx, specs) })
 	}
 	all.Wait()
-	if err := closeStores(abandoned(next)); err != nil {
-		p.log.Error("a checkpoint cannot be closed", "err", err)
-	}
-	f.cfg, f.members = o.cfg, next.members
-	for _, m := range next.coming {
-		if m.keeps = false; taken == nil { // else it would take its checkpoint back from who has it now
-			f.begin(ctx, m)
-		}
-	}
-	if taken != nil {
-		f.fail(taken)
-	}
-	f.tell()
-	if before != f.broker {
-		if err := before.end(); err != nil {
-			p.log.Error("the embedded server has ended in a bad way", "err", err)
-		}
-	}
-	return nil
 }
 
 // abandoned returns the members that end and whose checkpoints nobody goes on with.
