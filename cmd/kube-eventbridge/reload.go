@@ -233,18 +233,26 @@ func (p *process) adopt(ctx context.Context, cfg *config.Config, data []byte) (c
 	case len(wrong) > 0:
 		return diff, config.PlaceRead(p.flags.file, data, wrong)
 	}
+	return diff, p.turnTo(ctx, cfg, diff)
+}
+
+// turnTo has the process go by a configuration when it is its turn; not at all where ctx has ended by then.
+func (p *process) turnTo(ctx context.Context, cfg *config.Config, diff config.Difference) error {
 	p.turn.Lock()
 	defer p.turn.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	p.need(cfg)
 	if err := p.follow(ctx, cfg, diff); err != nil {
-		return diff, err
+		return err
 	}
 	p.current = cfg
 	if p.watches != nil {
 		p.watches.SetHold(int64(cfg.SharedBuffer()))
 	}
 	p.level.Set(level(cfg.Log.Level))
-	return diff, nil
+	return nil
 }
 
 // compare says how a configuration differs from the one that holds, until adopt has another one hold.

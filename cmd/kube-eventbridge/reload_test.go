@@ -246,6 +246,34 @@ func TestReloads_hold_up_nothing_while_the_API_server_is_silent(t *testing.T) {
 	}
 }
 
+// A process that ends while a reload waits for its turn has nothing that the file could be for.
+func TestTurnTo_leaves_all_as_it_is_where_the_process_has_ended_meanwhile(t *testing.T) {
+	for name, ends := range map[string]bool{"it has ended": true, "it runs": false} {
+		t.Run(name, func(t *testing.T) {
+			file := configured(t, apiServer(t, identified), "[{resource: pods}]")
+			p := assembled(t, file, &output{})
+			rewritten(t, file, "resource: pods", "resource: nodes")
+			cfg, _, err := p.flags.parse(lookAt(file).data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			turned := make(chan error, 1)
+			diff := p.current.Compare(cfg)
+			p.turn.Lock()
+			go func() { turned <- p.turnTo(ctx, cfg, diff) }()
+			if ends {
+				stop()
+			}
+			p.turn.Unlock()
+			if err := <-turned; errors.Is(err, context.Canceled) != ends || (p.current == cfg) == ends {
+				t.Errorf("it goes by the file: %v, %v", p.current == cfg, err)
+			}
+		})
+	}
+}
+
 // What a file names may come later; that is not told each time.
 func TestReloads_try_again_what_was_refused(t *testing.T) {
 	api := apiServer(t, func(http.ResponseWriter, *http.Request) {})

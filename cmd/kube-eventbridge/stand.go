@@ -53,6 +53,9 @@ func (p *process) stand(ctx context.Context, uid string) (err error) {
 	defer func() {
 		p.turn.Lock()
 		defer p.turn.Unlock()
+		p.mu.Lock()
+		p.standing = nil // a reload that waits for its turn must not begin it again
+		p.mu.Unlock()
 		err = errors.Join(err, by.close())
 	}()
 	p.metrics.Election(p.registry, candidate.Leads, by.recorded, by.limit)

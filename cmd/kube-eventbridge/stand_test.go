@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -64,12 +65,12 @@ func (l *leases) keep(next *v1.Lease) {
 	l.lease = next
 }
 
-// usurp has another process hold the Lease.
+// usurp has another process hold the Lease for longer than a test takes: it is not renewed.
 func (l *leases) usurp() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next, other := l.lease.DeepCopy(), "another"
-	next.Spec.HolderIdentity = &other
+	next, other, hour := l.lease.DeepCopy(), "another", int32(3600)
+	next.Spec.HolderIdentity, next.Spec.LeaseDurationSeconds = &other, &hour
 	l.keep(next)
 }
 
@@ -95,7 +96,7 @@ func elected(t *testing.T) (file string, l *leases) {
 	return file, l
 }
 
-// Files of secrets come and go; a process that stands by can wait for them, as one that leads does.
+// Files of secrets come and go; a process that stands by can wait for them, as one that leads does, until the Lease is free: a takeover without them ends the process, as a start does.
 func TestStand_goes_on_where_a_former_leader_cannot_read_what_it_needs_to_stand_by(t *testing.T) {
 	file, lease := elected(t)
 	p := runs(t, "run", "--config", file)
@@ -115,4 +116,18 @@ func TestStand_goes_on_where_a_former_leader_cannot_read_what_it_needs_to_stand_
 		t.Fatal(err)
 	}
 	waitUntil(t, func() bool { return strings.Contains(readyz(t, p.stderr.String()), "connection refused") })
+}
+
+// A reload that waits for its turn while the process ends would begin the standby again, which nobody ends.
+func TestStand_leaves_nothing_that_a_reload_can_begin_again(t *testing.T) {
+	file, _ := elected(t)
+	p := assembled(t, file, &output{})
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := p.stand(ctx, "uid"); err != nil {
+		t.Error(err)
+	}
+	if p.standingBy() != nil {
+		t.Error("what stands by is there still")
+	}
 }
