@@ -31,6 +31,8 @@ type memoryLimit struct {
 	set func(int64) int64
 	now int64
 	log *slog.Logger
+	// unread is why the limit could not be read the last time; empty if it could.
+	unread string
 }
 
 // newMemoryLimit returns nil where the environment says what the limit is.
@@ -51,7 +53,7 @@ func (m *memoryLimit) follow(ctx context.Context) {
 	}
 }
 
-// apply sets Go's limit by that of the container. Where that cannot be read, all stays as it is.
+// apply sets Go's limit by that of the container. Where that cannot be read, all stays as it is, and a warning says why, once for each reason.
 func (m *memoryLimit) apply() {
 	if m == nil {
 		return
@@ -61,15 +63,26 @@ func (m *memoryLimit) apply() {
 	switch {
 	case errors.Is(err, memlimit.ErrNoLimit), errors.Is(err, memlimit.ErrNoCgroup), errors.Is(err, memlimit.ErrCgroupsNotSupported):
 	case err != nil:
-		m.log.Debug("memory limit not read", "err", err)
+		m.complain(err)
 		return
 	case limit < math.MaxInt64:
 		share = int64(float64(limit) * memoryShare)
 	}
+	m.unread = ""
 	if share == m.now {
 		return
 	}
 	m.set(share)
 	m.now = share
 	m.log.Info("memory limit set", "goMemLimit", share, "limit", limit)
+}
+
+// complain says why the container's limit cannot be read: who runs the process needs it once.
+func (m *memoryLimit) complain(err error) {
+	say := m.log.Warn
+	if m.unread == err.Error() {
+		say = m.log.Debug
+	}
+	m.unread = err.Error()
+	say("memory limit not read", "err", err)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,12 +54,39 @@ func TestMemoryLimit_is_a_share_of_the_containers(t *testing.T) {
 		{0, memlimit.ErrNoLimit, "[]", ""},
 		{0, fmt.Errorf("look: %w", memlimit.ErrNoCgroup), "[]", ""},
 		{0, memlimit.ErrCgroupsNotSupported, "[]", ""},
-		{0, errors.New("broken"), "[]", `level=DEBUG msg="memory limit not read" err=broken`},
+		{0, errors.New("broken"), "[]", `level=WARN msg="memory limit not read" err=broken`},
 	} {
 		l := &limited{answers: []limitAnswer{{c.bytes, c.err}}}
 		l.limit().apply()
 		if got := fmt.Sprint(l.set); got != c.set || !strings.Contains(l.logged.String(), c.log) || (c.log == "") != (l.logged.String() == "") {
 			t.Errorf("%+v: set %s, logged %s", c, got, l.logged.String())
+		}
+	}
+}
+
+// What stays as it is would be told every minute.
+func TestMemoryLimit_warns_once_of_why_it_cannot_be_read(t *testing.T) {
+	broken, denied, read := limitAnswer{0, errors.New("broken")}, limitAnswer{0, errors.New("denied")}, limitAnswer{100, nil}
+	for name, c := range map[string]struct {
+		answers []limitAnswer
+		want    string
+	}{
+		"the same one":            {[]limitAnswer{broken, broken, broken}, "WARN DEBUG DEBUG"},
+		"another one":             {[]limitAnswer{broken, denied, denied, broken}, "WARN WARN DEBUG WARN"},
+		"the same after a limit":  {[]limitAnswer{broken, read, broken}, "WARN INFO WARN"},
+		"the same after no limit": {[]limitAnswer{broken, {0, memlimit.ErrNoLimit}, broken}, "WARN WARN"},
+	} {
+		l := &limited{answers: c.answers}
+		m := l.limit()
+		for range c.answers {
+			m.apply()
+		}
+		var levels []string
+		for _, found := range regexp.MustCompile(`level=(\w+)`).FindAllStringSubmatch(l.logged.String(), -1) {
+			levels = append(levels, found[1])
+		}
+		if got := strings.Join(levels, " "); got != c.want {
+			t.Errorf("%s: it says %s, want %s", name, got, c.want)
 		}
 	}
 }
