@@ -63,6 +63,13 @@ func (h *Holds) SetLimit(limit int64) {
 	h.stir()
 }
 
+// Limit returns how many bytes may be recorded.
+func (h *Holds) Limit() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.limit
+}
+
 // Bytes returns how much is recorded.
 func (h *Holds) Bytes() int64 {
 	h.mu.Lock()

@@ -88,7 +88,7 @@ func (p *process) stand(ctx context.Context, uid string) (err error) {
 func (p *process) beginStandby(ctx context.Context, uid string, candidate *election.Candidate) (*standby, error) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
-	by := &standby{process: p, uid: uid, failed: map[string]error{}}
+	by := &standby{process: p, uid: uid, open: peeker, failed: map[string]error{}}
 	if err := by.follow(ctx, p.current); err != nil {
 		return nil, err
 	}

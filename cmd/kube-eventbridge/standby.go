@@ -20,6 +20,8 @@ import (
 type standby struct {
 	process *process
 	uid     string
+	// open returns what reads a pipeline's checkpoint without taking it over.
+	open func(*config.Pipeline, checkpoint.Identity) (checkpoint.Peeker, error)
 
 	mu sync.Mutex
 	// of are those of the pipelines of a configuration, in its order.
@@ -102,7 +104,7 @@ func (s *standby) next(cfg *config.Config) (all []*recording, err error) {
 			continue
 		}
 		id := s.process.identity(c, s.uid)
-		r := &recording{cfg: c, peek: &renewedPeeker{open: func() (checkpoint.Peeker, error) { return peeker(c, id) }}}
+		r := &recording{cfg: c, peek: &renewedPeeker{open: func() (checkpoint.Peeker, error) { return s.open(c, id) }}}
 		for i := range c.Resources {
 			specs, err := scoped(&c.Resources[i])
 			if err != nil {

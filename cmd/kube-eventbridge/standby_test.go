@@ -57,7 +57,7 @@ func TestStandby_keeps_what_it_has_recorded_of_what_keeps_its_positions(t *testi
 	const other = "{name: b, checkpoint: {nats: {}}, resources: [{resource: pods}], sink: {nats: {servers: ['nats://127.0.0.1:1'], tokenFile: token, stream: B, subject: 'b.{group}.{resource}.{namespace}.{name}'}}}"
 	rewritten(t, file, "pipelines: [", "pipelines: ["+other+", ")
 	p := assembled(t, file, &output{})
-	by := &standby{process: p, uid: "uid", failed: map[string]error{}}
+	by := &standby{process: p, uid: "uid", open: peeker, failed: map[string]error{}}
 	if err := by.follow(t.Context(), p.current); err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +111,82 @@ func TestStandby_keeps_what_it_has_recorded_of_what_keeps_its_positions(t *testi
 	}
 	if n := by.limit(); n != whole || n == 0 {
 		t.Errorf("one may record %d bytes, and two %d", n, whole)
+	}
+}
+
+// A reload that gains a pipeline leaves less for the others, of which what is recorded stays.
+func TestStandby_records_as_much_of_each_pipeline_as_a_configuration_leaves_it(t *testing.T) {
+	file, _ := elected(t)
+	p := assembled(t, file, &output{})
+	by := &standby{process: p, uid: "uid", open: peeker, failed: map[string]error{}}
+	defer func() {
+		if err := by.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	one := p.current
+	rewritten(t, file, "pipelines: [", "pipelines: [{name: b, checkpoint: {nats: {}}, resources: [{resource: pods}], sink: {nats: {servers: ['nats://127.0.0.1:1'], stream: B, subject: 'b.{group}.{resource}.{namespace}.{name}'}}}, ")
+	two, _, err := p.flags.parse(lookAt(file).data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var limits []int64
+	for _, cfg := range []*config.Config{one, two, one} {
+		if err := by.follow(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range by.of {
+			limits = append(limits, r.holds.Limit())
+			if want := int64(cfg.StandbyShare(r.cfg)); r.holds.Limit() != want {
+				t.Errorf("of %d pipelines, %s may record %d bytes, want %d", len(cfg.Pipelines), r.cfg.Name, r.holds.Limit(), want)
+			}
+		}
+	}
+	if whole := limits[0]; whole == 0 || limits[1] >= whole || limits[2] >= whole || limits[3] != whole {
+		t.Errorf("the limits are %d", limits)
+	}
+}
+
+// What reads a checkpoint is a connection to a broker.
+func TestStandby_closes_what_reads_a_checkpoint_that_is_not_read_any_more(t *testing.T) {
+	file, _ := elected(t)
+	p := assembled(t, file, &output{})
+	opened, closed, refuses := 0, 0, ""
+	by := &standby{process: p, uid: "uid", failed: map[string]error{}, open: func(c *config.Pipeline, _ checkpoint.Identity) (checkpoint.Peeker, error) {
+		if c.Name == refuses {
+			return nil, errors.New("no such file")
+		}
+		opened++
+		return onePeek{nil, &closed}, nil
+	}}
+	const other = "{name: z, checkpoint: {nats: {}}, resources: [{resource: pods}], sink: {nats: {servers: ['nats://127.0.0.1:1'], stream: Z, subject: 'z.{group}.{resource}.{namespace}.{name}'}}}"
+	for _, c := range []struct {
+		what, from, to, refuses string
+		opened, closed          int
+	}{
+		{"the first one", "", "", "", 1, 0},
+		{"the same again", "", "", "", 1, 0},
+		{"another one", "{name: a,", "{name: a, onReject: stop,", "", 2, 1},
+		{"two of which one cannot be", "pipelines: [{name: a, onReject: stop,", "pipelines: [" + other + ", {name: a,", "a", 3, 2},
+		{"both", "", "", "", 5, 3},
+	} {
+		if c.from != "" {
+			rewritten(t, file, c.from, c.to)
+		}
+		cfg, _, err := p.flags.parse(lookAt(file).data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refuses = c.refuses
+		if err := by.follow(t.Context(), cfg); (err != nil) != (c.refuses != "") {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		if opened != c.opened || closed != c.closed {
+			t.Errorf("%s: %d were opened and %d closed, want %d and %d", c.what, opened, closed, c.opened, c.closed)
+		}
+	}
+	if err := by.close(); err != nil || closed != opened {
+		t.Errorf("in the end %d were opened and %d closed, %v", opened, closed, err)
 	}
 }
 
