@@ -238,8 +238,5 @@ func (p *Pipeline) session(ctx context.Context, counted bool) error {
 	if errors.Is(context.Cause(ctx), errRespecified) && err == nil {
 		err = errRespecified
 	}
-	if errors.Is(err, errRespecified) {
-		s.uncount()
-	}
 	return err
 }

@@ -85,6 +85,9 @@ func (p *Pipeline) SetBuffer(limit int64) {
 func (p *Pipeline) begin(to sink.Sink, restart func()) *session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if before := p.current.Load(); before != nil {
+		before.uncount(p.next)
+	}
 	s := newSession(&p.cfg, to)
 	s.epoch, s.pasts, s.asked, s.restart = &p.epoch, &p.pasts, p.next, restart
 	s.budget.setLimit(p.buffer)
@@ -227,16 +230,23 @@ func (p *session) respecify(specs []*StreamSpec) (gone, come []*StreamSpec) {
 	return gone, come
 }
 
-// untell forgets what is not known of a spec that is dropped; who else names the same says so again. The caller holds mu.
+// untell forgets what is not known of a spec that is dropped, but for what others are waiting for too: they will say when it is known. The caller holds mu.
 func (p *session) untell(spec *StreamSpec) {
-	delete(p.unknown, spec.Resource)
-	delete(p.unknown, spec.membership())
+	waits := func(is func(*StreamSpec) bool) bool {
+		return slices.ContainsFunc(p.asked, func(o *StreamSpec) bool { return o.Resource == spec.Resource && is(o) })
+	}
+	if !waits(func(o *StreamSpec) bool { return o.NamespaceSelector == nil && p.reading[o] == 0 }) {
+		delete(p.unknown, spec.Resource)
+	}
+	if !waits(func(o *StreamSpec) bool { return o.NamespaceSelector != nil }) {
+		delete(p.unknown, spec.membership())
+	}
 }
 
-// uncount removes the series of what the session was about to drop when it ended.
-func (p *session) uncount() {
+// uncount removes the series of what the session had open when it ended, and does not come from any of next. It is called before the next session opens anything.
+func (p *session) uncount(next []*StreamSpec) {
 	for _, s := range p.opened() {
-		if s.spec.origin().dropped() {
+		if !slices.Contains(next, s.spec.origin()) {
 			s.metrics.drop()
 		}
 	}

@@ -6,14 +6,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
 // saying is a spec of ConfigMaps.
@@ -140,6 +144,48 @@ func TestRespecify_forgets_what_was_counted_of_what_goes(t *testing.T) {
 	}
 }
 
+// So does one whose session ends for another reason, or has.
+func TestRespecify_forgets_what_was_counted_where_the_session_ends_by_itself(t *testing.T) {
+	for name, ended := range map[string]bool{"during the drain": false, "before": true} {
+		t.Run(name, func(t *testing.T) {
+			api, log := newAPIServer(t, 10), newFakeLog()
+			b := begins(t, api, log, &memoryStore{}, false)
+			session, stream, gate := b.session(t), b.only(t), make(chan struct{})
+			log.set(func() { log.gate = gate })
+			api.add(1)
+			waitFor(t, "the event", func() bool { return stream.tracker.Pending() == 1 })
+			respecified := make(chan struct{})
+			respecify := func() {
+				defer close(respecified)
+				b.Respecify(t.Context(), nil)
+			}
+			if !ended {
+				go respecify()
+				waitFor(t, "the turn", func() bool { return stream.spec.dropped() })
+			}
+			log.end <- &sink.InterruptedError{Target: "the log", Cause: errors.New("nobody knows")}
+			<-session.over
+			if ended {
+				respecify()
+			}
+			<-respecified
+			log.set(func() { log.gate = nil })
+			close(gate)
+			waitFor(t, "the next session", func() bool { return b.session(t) != session })
+			<-b.session(t).met // what waits for the log's end is shown until then
+			all, err := b.registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range all {
+				if text := fmt.Sprint(f); strings.Contains(text, "configmaps.v1") {
+					t.Errorf("there is %s", text)
+				}
+			}
+		})
+	}
+}
+
 func TestRespecify_begins_anew_where_nothing_is_read_yet(t *testing.T) {
 	api, log := newAPIServer(t, 10), newFakeLog()
 	store := &slowStore{opened: make(chan struct{})}
@@ -220,6 +266,41 @@ func TestRespecify_forgets_what_was_told_of_what_goes_while_that_ended(t *testin
 	close(ended)
 	if err := <-awaited; err != nil || len(s.unknown) != 0 {
 		t.Errorf("it says %v, %v", s.unknown, err)
+	}
+}
+
+// What waits for the same would not say so again before its next try; what is read would never take it back.
+func TestRespecify_leaves_what_was_told_of_what_stays_too(t *testing.T) {
+	selected := labels.Everything()
+	const resource, membership = "configmaps", "namespaces of configmaps"
+	for name, c := range map[string]struct {
+		goes, stays    StreamSpec
+		reading        int
+		told, wantTold string
+	}{
+		"another namespace":                 {StreamSpec{Namespace: "a"}, StreamSpec{Namespace: "b"}, 0, resource, resource},
+		"another namespace that is read":    {StreamSpec{Namespace: "a"}, StreamSpec{Namespace: "b"}, 1, resource, ""},
+		"another resource":                  {StreamSpec{}, StreamSpec{Resource: "secrets"}, 0, resource, ""},
+		"selected namespaces, perhaps none": {StreamSpec{}, StreamSpec{NamespaceSelector: selected}, 0, resource, ""},
+		"other selected namespaces":         {StreamSpec{NamespaceSelector: selected}, StreamSpec{NamespaceSelector: selected}, 0, membership, membership},
+		"the same in all namespaces":        {StreamSpec{NamespaceSelector: selected}, StreamSpec{}, 0, membership, ""},
+	} {
+		for _, spec := range []*StreamSpec{&c.goes, &c.stays} {
+			if spec.Resource == "" {
+				spec.Resource = resource
+			}
+		}
+		s := newSession(&Config{Name: "test", Streams: []StreamSpec{c.goes, c.stays}, Metrics: NewMetrics(prometheus.NewRegistry())}, newFakeLog())
+		s.reading[s.specs()[1]] = c.reading
+		s.unresolved(c.told, errors.New("not known"))
+		gone, _ := s.respecify(s.specs()[1:])
+		if err := s.await(t.Context(), gone); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Join(slices.Collect(maps.Keys(s.unknown)), ", "); got != c.wantTold {
+			t.Errorf("%s: it says something of %q, want %q", name, got, c.wantTold)
+		}
+		s.queue.ShutDown()
 	}
 }
 
