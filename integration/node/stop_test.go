@@ -4,6 +4,8 @@ package node
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,23 +79,20 @@ func (r *release) ended(pod corev1.Pod, do func()) *corev1.Pod {
 	}
 }
 
-// hasLimit checks that the collector of garbage and the kernel know the Pod's limit of memory.
+// hasLimit checks that the kernel holds the Pod to its limit of memory, and that the garbage collector goes by nine tenths of that.
 func (r *release) hasLimit(pod corev1.Pod) {
 	r.t.Helper()
 	limit := pod.Spec.Containers[0].Resources.Limits.Memory().Value()
-	environments, err := filepath.Glob("/proc/[0-9]*/environ")
+	if told := collectorLimit(r.t, pod); told < 0.85*float64(limit) || told > 0.95*float64(limit) {
+		r.t.Errorf("the garbage collector goes by %.0f bytes, where the container has %d", told, limit)
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*")
 	must(r.t, err)
-	for _, path := range environments {
-		process := filepath.Dir(path)
+	for _, process := range processes {
 		groups, _ := os.ReadFile(filepath.Join(process, "cgroup")) // it may have ended
 		program, _ := os.ReadFile(filepath.Join(process, "cmdline"))
 		if !strings.Contains(string(groups), "pod"+string(pod.UID)) || !strings.HasPrefix(string(program), "/kube-eventbridge\x00") {
 			continue
-		}
-		text, err := os.ReadFile(path)
-		must(r.t, err)
-		if want := fmt.Sprintf("GOMEMLIMIT=%d\x00", limit); !strings.Contains(string(text), want) {
-			r.t.Errorf("the environment is %q, want %s in it", text, want)
 		}
 		if got := kernelLimit(r.t, string(groups)); got != fmt.Sprint(limit) {
 			r.t.Errorf("the kernel limits it to %s bytes, want %d", got, limit)
@@ -101,6 +100,29 @@ func (r *release) hasLimit(pod corev1.Pod) {
 		return
 	}
 	r.t.Error("no process runs in the Pod's container")
+}
+
+// collectorLimit returns the bytes that the Pod's metrics say the garbage collector goes by.
+func collectorLimit(t *testing.T, pod corev1.Pod) float64 {
+	t.Helper()
+	url := fmt.Sprintf("http://%s:%d/metrics", pod.Status.PodIP, pod.Spec.Containers[0].Ports[0].ContainerPort)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	must(t, err)
+	transport := &http.Transport{} // without a proxy: none knows the Pods of this network
+	defer transport.CloseIdleConnections()
+	res, err := (&http.Client{Transport: transport, Timeout: 20 * time.Second}).Do(req)
+	must(t, err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	must(t, err)
+	for line := range strings.Lines(string(body)) {
+		var told float64
+		if n, _ := fmt.Sscanf(line, "go_gc_gomemlimit_bytes %g", &told); n == 1 {
+			return told
+		}
+	}
+	t.Fatalf("%s has no metric of the garbage collector's limit", url)
+	return 0
 }
 
 // kernelLimit returns the limit of memory of what is in these cgroups, as /proc/PID/cgroup has them.
