@@ -3,12 +3,16 @@
 package node
 
 import (
-	"io"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
+	"time"
 )
 
 func TestChart_installed_by_helm_publishes_and_its_notes_hold(t *testing.T) {
@@ -34,34 +38,42 @@ func TestChart_installed_by_helm_publishes_and_its_notes_hold(t *testing.T) {
 	}
 }
 
-// prints runs a line, of kubectl, until it prints a text.
+// prints runs a line, of kubectl, again and again until it prints a text.
 func (r *release) prints(line, want string) {
 	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 90*time.Second)
+	defer cancel()
+	must(r.t, poll(ctx, func() error { return r.printsOnce(ctx, line, want) }))
+}
+
+// printsOnce runs a line until it prints a text or ends, for at most 20 s.
+func (r *release) printsOnce(ctx context.Context, line, want string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
 	words := strings.Fields(line)
-	cmd := exec.CommandContext(r.t.Context(), filepath.Join(r.programs, words[0]), words[1:]...)
+	cmd := exec.CommandContext(ctx, filepath.Join(r.programs, words[0]), words[1:]...)
 	cmd.Env = r.environment()
-	var said printed
-	cmd.Stdout, cmd.Stderr = &said, io.Discard
-	must(r.t, cmd.Start())
-	r.eventually(line+" to print "+want, func() bool { return strings.Contains(said.String(), want) })
-	_ = cmd.Process.Kill() // it may have ended
-	_ = cmd.Wait()
+	said := &awaited{text: want, came: cancel}
+	var complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = said, &complaint
+	err := cmd.Run()
+	if strings.Contains(said.so.String(), want) {
+		return nil
+	}
+	return fmt.Errorf("%s printed %q, want %q in it: %w\n%s", line, said.so.String(), want, cmp.Or(err, errors.New("it ended")), complaint.Bytes())
 }
 
-// printed is what a command that runs has printed so far.
-type printed struct {
-	mu   sync.Mutex
-	text strings.Builder
+// awaited is what a command has printed so far; it tells when a text has come.
+type awaited struct {
+	text string
+	came func()
+	so   strings.Builder
 }
 
-func (p *printed) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.Write(b)
-}
-
-func (p *printed) String() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.String()
+func (a *awaited) Write(b []byte) (int, error) {
+	a.so.Write(b)
+	if strings.Contains(a.so.String(), a.text) {
+		a.came()
+	}
+	return len(b), nil
 }
