@@ -171,9 +171,12 @@ func (r *release) events() []event {
 	}
 	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
 	must(r.t, err)
+	messages, err := consumer.Messages()
+	must(r.t, err)
+	defer messages.Stop()
 	var found []event
 	for range info.State.Msgs {
-		m, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
+		m, err := messages.Next(jetstream.NextContext(ctx))
 		must(r.t, err)
 		h := m.Headers()
 		if h.Get("ce-namespace") != r.namespace {
