@@ -3,12 +3,15 @@
 package node
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -35,6 +38,7 @@ type cluster struct {
 	api        *controlplane.ControlPlane
 	kube       *kubernetes.Clientset
 	processes  []*program
+	gone       context.CancelCauseFunc // ends the start with what a program ended with
 	releases   atomic.Int32
 }
 
@@ -76,12 +80,20 @@ func (l *lazy) stop() {
 	}
 }
 
-func (c *cluster) start(ctx context.Context, prepared string) error {
+// start starts all of it, and fails as soon as one of its programs has ended.
+func (c *cluster) start(ctx context.Context, prepared string) (err error) {
 	if err := os.MkdirAll(state, 0o755); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
+	ctx, c.gone = context.WithCancelCause(ctx)
+	defer c.gone(nil)
+	defer func() {
+		if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
+	}()
 	var g errgroup.Group
 	g.Go(func() error { return c.startContainerd(ctx, prepared) })
 	g.Go(func() error { return c.startAPI(ctx) })
@@ -91,6 +103,11 @@ func (c *cluster) start(ctx context.Context, prepared string) error {
 	if err := c.startNode(); err != nil {
 		return err
 	}
+	return c.awaitNode(ctx)
+}
+
+// awaitNode waits until Pods can run.
+func (c *cluster) awaitNode(ctx context.Context) error {
 	return poll(ctx, func() error {
 		node, err := c.kube.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
 		if err != nil {
@@ -159,10 +176,21 @@ func (c *cluster) background(path string, args ...string) error {
 	c.processes = append(c.processes, p)
 	go func() {
 		defer close(p.ended)
-		_ = p.cmd.Wait() // its log tells
+		err := p.cmd.Wait()
 		_ = log.Close()
+		c.gone(fmt.Errorf("%s has ended: %w\n%s", name, cmp.Or(err, errors.New("exit status 0")), tail(log.Name())))
 	}()
 	return nil
+}
+
+// tail returns the last lines of a log.
+func tail(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
 func (p *program) kill() {
@@ -182,5 +210,19 @@ func poll(ctx context.Context, try func() error) error {
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		case <-time.After(100 * time.Millisecond):
 		}
+	}
+}
+
+func TestStart_ends_with_the_log_of_a_program_that_has_ended(t *testing.T) {
+	needNode(t)
+	must(t, os.MkdirAll(state, 0o755))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	c := &cluster{}
+	ctx, c.gone = context.WithCancelCause(ctx)
+	must(t, c.background("/bin/sh", "-c", "echo no >&2; exit 3"))
+	err := poll(ctx, func() error { return errors.New("not yet") })
+	if want := "sh has ended: exit status 3\nno: not yet"; err.Error() != want {
+		t.Errorf("the error is %q, want %q", err, want)
 	}
 }
