@@ -16,6 +16,8 @@ const containerdConfig = `
 version = 2
 root = "/var/lib/containerd"
 state = "/run/containerd"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "` + state + `/opt"
 [grpc]
   address = "` + containerdSocket + `"
 [plugins."io.containerd.grpc.v1.cri"]

@@ -26,6 +26,7 @@ syncFrequency: 2s
 evictionHard: {memory.available: 0%, nodefs.available: 0%, nodefs.inodesFree: 0%, imagefs.available: 0%, imagefs.inodesFree: 0%, pid.available: 0%}
 imageGCHighThresholdPercent: 100
 readOnlyPort: 0
+volumePluginDir: ` + state + `/volume-plugins
 healthzPort: 0
 `
 
@@ -52,7 +53,7 @@ func (c *cluster) startNode() error {
 	args := map[string][]string{
 		"kube-controller-manager": {
 			"--leader-elect=false", "--service-account-private-key-file=" + c.api.ServiceAccountKeyFile(), "--root-ca-file=" + c.api.CAFile(),
-			"--pvclaimbinder-sync-period=1s", "--bind-address=127.0.0.1",
+			"--pvclaimbinder-sync-period=1s", "--bind-address=127.0.0.1", "--flex-volume-plugin-dir=" + state + "/volume-plugins",
 		},
 		"kube-scheduler": {"--leader-elect=false", "--bind-address=127.0.0.1"},
 		"kubelet": {
