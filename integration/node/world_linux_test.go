@@ -3,41 +3,83 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// TestMain runs the tests in the world that they need, or here where that cannot be, so that they say so.
+// TestMain runs the tests in the world that they need, or here where that cannot be, so that they say so. If it is asked to try a world only, it says in its exit code whether there
+// can be one.
 func TestMain(m *testing.M) {
-	ctx := context.Background() //nolint:forbidigo // there is no test yet
-	dir := os.Getenv(inside)
-	if dir == "" {
-		if _, reason := verdict(os.Getenv, obstacle); reason != "" {
-			os.Exit(m.Run())
-		}
-		os.Exit(outside(ctx))
-	}
-	if err := enter(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "make a world for the tests:", err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	shared.stop()
-	os.Exit(code)
+	os.Exit(run(context.Background(), m)) //nolint:forbidigo // there is no test yet
 }
 
-// outside runs this program as the first process of a world, and returns its exit code.
+func run(ctx context.Context, m *testing.M) int {
+	if dir := os.Getenv(inside); dir != "" {
+		if err := enter(ctx, cmp.Or(os.Getenv(tried), group)); err != nil {
+			fmt.Fprintln(os.Stderr, "make a world for the tests:", err)
+			return 1
+		}
+		if os.Getenv(tried) != "" {
+			return 0
+		}
+		defer shared.stop()
+		return m.Run()
+	}
+	if os.Getenv(try) != "" {
+		if err := obstacle(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	}
+	if _, reason := verdict(os.Getenv, obstacle); reason != "" {
+		return m.Run()
+	}
+	return outside(ctx)
+}
+
+// world returns this program as what will be the first process of a world, which ends with the thread that starts it.
+func world(ctx context.Context, environment ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, os.Args[0], os.Args[1:]...)
+	cmd.Env = append(os.Environ(), environment...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	return cmd
+}
+
+// isolates makes a world as the tests have it, and leaves it again.
+func isolates() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	name := fmt.Sprintf("%s-try-%d", group, os.Getpid())
+	defer removeGroups(name)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) //nolint:forbidigo // TestMain has no test's
+	defer cancel()
+	if out, err := world(ctx, inside+"=none", tried+"="+name).CombinedOutput(); err != nil {
+		return errors.New(strings.TrimSpace(fmt.Sprintf("processes cannot have a world of their own: %v\n%s", err, out)))
+	}
+	return nil
+}
+
+// outside runs this program in a world, and returns its exit code. Who ends this process ends the world, and leaves nothing.
 func outside(ctx context.Context) int {
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGTERM, os.Interrupt)
+	defer stop()
 	dir, err := os.MkdirTemp("", "kube-eventbridge-node-")
 	if err == nil {
 		defer os.RemoveAll(dir) //nolint:errcheck // what is left in a temporary directory hurts nobody
@@ -47,22 +89,18 @@ func outside(ctx context.Context) int {
 		fmt.Fprintln(os.Stderr, "prepare a node:", err)
 		return 1
 	}
-	unlock, err := alone()
+	unlock, err := alone(ctx)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "wait for another node:", err)
 		return 1
 	}
 	defer unlock()
-	removeGroups()
-	defer removeGroups()
-	runtime.LockOSThread() // the death signal comes when the thread ends that started the child
-	cmd := exec.CommandContext(ctx, os.Args[0], os.Args[1:]...)
-	cmd.Env = append(os.Environ(), inside+"="+dir)
+	removeGroups(group)
+	defer removeGroups(group)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd := world(ctx, inside+"="+dir)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
-		Pdeathsig:  syscall.SIGKILL,
-	}
 	err = cmd.Run()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		fmt.Fprintln(os.Stderr, "start the tests in a world of their own:", err)
@@ -71,51 +109,26 @@ func outside(ctx context.Context) int {
 	return max(cmd.ProcessState.ExitCode(), -cmd.ProcessState.ExitCode())
 }
 
-// alone waits until no other tests have a node on this machine.
-func alone() (unlock func(), err error) {
+// alone waits until no other tests have a node on this machine, and says so if it has to.
+func alone(ctx context.Context) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), "kube-eventbridge-node.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+	lock := func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+	if err = lock(); errors.Is(err, unix.EWOULDBLOCK) {
+		fmt.Fprintln(os.Stderr, "other tests have a node on this machine; these wait until they have ended")
+		err = poll(ctx, lock)
+	}
+	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return func() { _ = f.Close() }, nil
 }
 
-// group is the cgroup, of each hierarchy, that has all containers.
-const group = "kube-eventbridge-node-test"
-
-// groups returns the places of the cgroup.
-func groups() []string {
-	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
-		return []string{filepath.Join("/sys/fs/cgroup", group)}
-	}
-	all, _ := filepath.Glob("/sys/fs/cgroup/*") // only a bad pattern fails
-	for i, dir := range all {
-		all[i] = filepath.Join(dir, group)
-	}
-	return all
-}
-
-// removeGroups removes the cgroups of a world that has ended. Those of one that runs stay: they are in use.
-func removeGroups() {
-	for _, dir := range groups() {
-		var found []string
-		_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-			if err == nil && d.IsDir() {
-				found = append([]string{path}, found...)
-			}
-			return nil
-		})
-		for _, path := range found { // the innermost first
-			_ = unix.Rmdir(path)
-		}
-	}
-}
-
 // enter makes the world that this process is the first in: nothing that is mounted or set here is seen outside of it.
-func enter(ctx context.Context) error {
+// Its containers will be in the cgroup of that name.
+func enter(ctx context.Context, group string) error {
 	mounts := []struct {
 		source, target, kind string
 		flags                uintptr
@@ -135,19 +148,18 @@ func enter(ctx context.Context) error {
 	if err := unix.Sethostname([]byte(nodeName)); err != nil {
 		return fmt.Errorf("set the name of the host: %w", err)
 	}
-	for _, dir := range groups() {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("make a cgroup: %w", err)
-		}
+	if err := makeGroups(group); err != nil {
+		return err
 	}
 	if err := settings(); err != nil {
 		return err
 	}
 	for _, line := range []string{
-		"link set lo up", "link add node0 type bridge", "address add " + address + "/32 dev node0", "link set node0 up",
+		"ip link set lo up", "ip link add node0 type bridge", "ip address add " + address + "/32 dev node0", "ip link set node0 up", "iptables -w -t nat -L -n",
 	} {
-		if out, err := exec.CommandContext(ctx, "ip", strings.Fields(line)...).CombinedOutput(); err != nil {
-			return fmt.Errorf("ip %s: %w\n%s", line, err, out)
+		words := strings.Fields(line)
+		if out, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", line, err, out)
 		}
 	}
 	return nil
@@ -169,7 +181,7 @@ func settings() error {
 	}
 	for _, name := range []string{"net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables"} { // these are of this network only
 		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte("1"), 0o644); err != nil {
-			return fmt.Errorf("set %s: %w", name, err)
+			return fmt.Errorf("set %s, which may take modprobe br_netfilter: %w", name, err)
 		}
 	}
 	return nil
