@@ -62,7 +62,7 @@ func (l *lazy) get(t *testing.T) *cluster {
 		t.Logf("the cluster took %s to start", time.Since(began).Round(100*time.Millisecond))
 	})
 	if l.err != nil {
-		t.Fatal("start a cluster: ", l.err)
+		t.Fatal("start a cluster:", l.err)
 	}
 	return l.cluster
 }
