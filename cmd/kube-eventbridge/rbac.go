@@ -21,6 +21,8 @@ import (
 type rbacFlags struct {
 	runFlags
 	names rbac.Names
+	// values: for the Helm chart, and not for kubectl apply.
+	values bool
 }
 
 func newRBACCommand(s *streams) *cobra.Command {
@@ -31,15 +33,19 @@ func newRBACCommand(s *streams) *cobra.Command {
 		Long: "Print the smallest roles for a configuration file, or for resources as run takes them, as YAML for kubectl apply: list and\n" +
 			"watch of each resource, in all namespaces or in those that are named, and get of the namespace kube-system. For \"*.GROUP\" and \"*\" they allow\n" +
 			"every resource of the group, or of all groups, whatever is excluded, and to watch what defines resources. With leaderElection they allow its lease.\n" +
-			"With --service-account they are bound to it.\n\n" +
+			"With --service-account they are bound to it. With --helm-values they are values of the Helm chart, which binds them, and adds the lease, itself.\n\n" +
 			"Without a cluster it takes plurals of built-in resources, and plural.group of custom ones. Short names, kinds and plurals\n" +
 			"of custom resources alone have to be looked up: name a cluster with --kubeconfig or --context.",
 		Example: "  kube-eventbridge rbac --config bridge.yaml --service-account kube-eventbridge | kubectl apply -f -\n" +
+			"  kube-eventbridge rbac --config bridge.yaml --helm-values > rbac.yaml && helm upgrade bridge ./kube-eventbridge -f values.yaml -f rbac.yaml\n" +
 			"  kube-eventbridge rbac pods certificates.cert-manager.io -n web,shop",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			given := cmd.Flags().Changed
 			if given("service-account-namespace") && flags.names.Account == "" {
 				return usagef("--service-account-namespace says where the account of --service-account is: give that too")
+			}
+			if flags.values && (given("service-account") || given("name")) {
+				return usagef("--helm-values: the chart names and binds the roles itself: leave --name and --service-account out")
 			}
 			if err := flags.check(given); err != nil {
 				return err
@@ -57,6 +63,7 @@ func newRBACCommand(s *streams) *cobra.Command {
 	cmd.Flags().StringVar(&flags.names.Role, "name", "kube-eventbridge", "`name` of the roles and bindings")
 	cmd.Flags().StringVar(&flags.names.Account, "service-account", "", "bind the roles to the service account of this `name`")
 	cmd.Flags().StringVar(&flags.names.AccountNamespace, "service-account-namespace", "default", "the `namespace` of the service account")
+	cmd.Flags().BoolVar(&flags.values, "helm-values", false, "print rbac.rules and rbac.namespacedRules for the values of the Helm chart")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	completeResources(cmd, &flags.file)
 	complete(cmd, "context", func() []string { return contextsIn(flags.kubeconfig) })
@@ -116,6 +123,14 @@ func printRoles(s *streams, f *rbacFlags, args []string) error {
 	}
 	reads, err := readsOf(cfg, look)
 	if err != nil {
+		return err
+	}
+	if f.values {
+		text, err := yaml.MarshalWithOptions(rbac.ValuesOf(rbac.Least(reads, nil, f.names)), yaml.IndentSequence(true))
+		if err != nil {
+			return err
+		}
+		_, err = s.Out.Write(text)
 		return err
 	}
 	lease, err := leaseOf(cfg, f)

@@ -42,7 +42,8 @@ func TestBridge_in_two_namespaces(t *testing.T) {
 		runs(t, bin, m.pod(t), c.grant(t, m), config, address)
 	}
 	t.Run("of the chart", func(t *testing.T) {
-		m := mustChart(t, "events", inNamespaces+"rbac:\n  rules: ["+identify+"]\n  namespacedRules:"+inThose)
+		config := file(t, mustChart(t, "events", inNamespaces+"rbac: {create: false}\n").configuration(t))
+		m := mustChart(t, "events", inNamespaces+command(t, bin, "rbac", "--config", config, "--helm-values"))
 		allowsWhatIsNeeded(t, bin, m)
 		run(m)
 	})

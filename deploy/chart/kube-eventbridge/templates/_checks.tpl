@@ -25,7 +25,7 @@
 {{- end }}
 {{- end }}
 {{- if and .Values.rbac.create (eq (toJson .Values.rbac.rules) (include "ownRules" . | fromYamlArray | toJson)) (ne (include "read" .) "configmaps deployments.apps secrets") }}
-{{- fail "rbac.rules: are those for the resources of the chart's own values, and config has others; write there, and into rbac.namespacedRules, what kube-eventbridge rbac --config FILE prints for config" }}
+{{- fail "rbac.rules: are those for the resources of the chart's own values, and config has others; write there, and into rbac.namespacedRules, what kube-eventbridge rbac --config FILE --helm-values prints for a file with config" }}
 {{- end }}
 {{- end }}
 
