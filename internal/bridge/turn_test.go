@@ -131,6 +131,7 @@ func TestRespecify_forgets_what_was_counted_of_what_goes(t *testing.T) {
 			log.set(func() { log.gate = nil })
 			close(gate)
 			waitFor(t, "the session to be ready", func() bool { code, _ := b.get("/readyz"); return code == 200 })
+			<-b.session(t).met // what waits for the log's end is shown until then
 			all, err := b.registry.Gather()
 			if err != nil {
 				t.Fatal(err)
