@@ -10,8 +10,9 @@ VERSION           ?= $(shell git describe --tags --always --dirty 2>/dev/null ||
 COMMIT            ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS           ?= -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 # Flags of go test for the unit tests, the integration tests, and the benchmarks. What was tested in a child process is not known to its cache: -count=1.
+# Two packages at a time: integration/e2e takes longer than all others together, and mostly waits.
 TEST_FLAGS        ?=
-INTEGRATION_FLAGS ?= -p 1 -timeout 40m -count=1
+INTEGRATION_FLAGS ?= -p 2 -timeout 40m -count=1
 BENCH_FLAGS       ?= -bench . -benchmem
 # The packages with goroutines; they are tested once more with the race detector.
 RACE              ?= ./source/... ./sink/... ./checkpoint/... ./internal/bridge/... ./internal/kafka/... ./internal/tail/... ./cmd/...
@@ -97,7 +98,7 @@ test-node: ## Run the tests of the chart on a cluster with a node, whose program
 
 .PHONY: test-faults
 test-faults: ## Run the tests that break everything, once alone and 116 times at random; some minutes
-	cd integration && $(GO) test $(INTEGRATION_FLAGS) -timeout 45m $$($(GO) list ./... | grep -E '$(FAULTS_TESTS)')
+	cd integration && $(GO) test $(INTEGRATION_FLAGS) -p 1 -timeout 45m $$($(GO) list ./... | grep -E '$(FAULTS_TESTS)')
 
 .PHONY: faults
 faults: ## Break everything FAULTS times at random and judge the log, see docs/faults.md
