@@ -45,6 +45,17 @@ func (s *fencedStore) Commit(context.Context, *checkpoint.Batch) error {
 
 func (s *fencedStore) Close() error { return nil }
 
+// fenced gives a member a store that can be fenced, in the place of its own.
+func fenced(t *testing.T, m *member) *fencedStore {
+	t.Helper()
+	if err := m.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	store := &fencedStore{}
+	m.store, m.cfg.Store = store, store
+	return store
+}
+
 // assembled is a process that goes by a file.
 func assembled(t *testing.T, file string, log *output) *process {
 	t.Helper()
@@ -86,11 +97,7 @@ func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_confi
 			if err != nil {
 				t.Fatal(err)
 			}
-			store := &fencedStore{}
-			if err := f.members[0].store.Close(); err != nil {
-				t.Fatal(err)
-			}
-			f.members[0].store, f.members[0].cfg.Store = store, store
+			store := fenced(t, f.members[0])
 			ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 			defer stop()
 			ended := make(chan error, 1)
@@ -148,11 +155,7 @@ func TestFleet_has_nothing_read_something_else_where_another_process_has_taken_o
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, refusal := &fencedStore{}, error(takenError{})
-	if err := f.members[1].store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	f.members[1].store, f.members[1].cfg.Store = store, store
+	store, refusal := fenced(t, f.members[1]), error(takenError{})
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()
 	ended := make(chan error, 1)

@@ -113,6 +113,21 @@ func TestRespecify_goes_on_from_the_checkpoint_where_the_broker_is_away(t *testi
 	}
 }
 
+// tellsNothingOf checks that no metric is about a stream, once the log's end was seen: what waits for that is shown until then.
+func (b *bridge) tellsNothingOf(t *testing.T, stream string) {
+	t.Helper()
+	<-b.session(t).met
+	all, err := b.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if text := fmt.Sprint(f); strings.Contains(text, stream) {
+			t.Errorf("there is %s", text)
+		}
+	}
+}
+
 // A stream whose drain the session's end cuts short leaves no series behind.
 func TestRespecify_forgets_what_was_counted_of_what_goes(t *testing.T) {
 	for name, away := range map[string]bool{"when it is drained": false, "when the broker is away": true} {
@@ -131,16 +146,7 @@ func TestRespecify_forgets_what_was_counted_of_what_goes(t *testing.T) {
 			log.set(func() { log.gate = nil })
 			close(gate)
 			waitFor(t, "the session to be ready", func() bool { code, _ := b.get("/readyz"); return code == 200 })
-			<-b.session(t).met // what waits for the log's end is shown until then
-			all, err := b.registry.Gather()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, f := range all {
-				if text := fmt.Sprint(f); strings.Contains(text, "configmaps.v1") {
-					t.Errorf("there is %s", text)
-				}
-			}
+			b.tellsNothingOf(t, "configmaps.v1")
 		})
 	}
 }
@@ -173,16 +179,7 @@ func TestRespecify_forgets_what_was_counted_where_the_session_ends_by_itself(t *
 			log.set(func() { log.gate = nil })
 			close(gate)
 			waitFor(t, "the next session", func() bool { return b.session(t) != session })
-			<-b.session(t).met // what waits for the log's end is shown until then
-			all, err := b.registry.Gather()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, f := range all {
-				if text := fmt.Sprint(f); strings.Contains(text, "configmaps.v1") {
-					t.Errorf("there is %s", text)
-				}
-			}
+			b.tellsNothingOf(t, "configmaps.v1")
 		})
 	}
 }
