@@ -4,6 +4,7 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,27 +16,27 @@ import (
 
 // startAPIServer must be called with c.mu held.
 func (c *ControlPlane) startAPIServer(ctx context.Context) error {
-	if c.apiServer.running() {
+	if c.apiServer.Running() {
 		return fmt.Errorf("start %s: it runs already", apiServerName)
 	}
-	p, err := startProcess(filepath.Join(c.cfg.Binaries, apiServerName), c.apiServerArgs(), c.cfg.Log)
+	p, err := startServer(filepath.Join(c.cfg.Binaries, apiServerName), c.apiServerArgs(), c.cfg.Log)
 	if err != nil {
 		return err
 	}
-	c.apiServer = p
+	c.apiServer = p.Process
 	client, err := rest.HTTPClientFor(c.admin)
 	if err == nil {
 		defer client.CloseIdleConnections()
 		err = p.ready(ctx, func(ctx context.Context) error { return c.apiReady(ctx, client) })
 	}
 	if err != nil {
-		return joinKill(err, p)
+		return errors.Join(err, p.Kill())
 	}
 	return nil
 }
 
 func (c *ControlPlane) restartAPIServer(ctx context.Context) error {
-	if err := c.apiServer.kill(); err != nil {
+	if err := c.apiServer.Kill(); err != nil {
 		return err
 	}
 	return c.startAPIServer(ctx)

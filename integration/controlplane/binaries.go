@@ -14,8 +14,9 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"syscall"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/once"
 )
 
 // The names of programs in a directory of binaries, as envtest has them; it has no etcdutl.
@@ -184,65 +185,27 @@ func versionFlags(v string) string {
 
 // run builds what is missing.
 func (b *build) run(ctx context.Context) error {
-	missing := func(t target) bool { return isProgram(filepath.Join(b.dir, t.name)) != nil }
-	if !slices.ContainsFunc(b.targets, missing) {
-		return nil
-	}
-	if err := os.MkdirAll(b.dir, 0o755); err != nil {
-		return fmt.Errorf("make cache: %w", err)
-	}
-	unlock, err := b.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	for _, t := range b.targets {
-		if !missing(t) {
-			continue // built before, perhaps while this process waited for the lock
-		}
-		if err := b.make(ctx, t); err != nil {
+		build := func(tmp string) error { return b.make(ctx, t, tmp) }
+		if err := once.Path(ctx, filepath.Join(b.dir, t.name), b.say, build); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lock holds other processes off. The lock ends with the process, however that ends.
-func (b *build) lock(ctx context.Context) (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(b.dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("lock cache: %w", err)
-	}
-	for waiting := false; ; waiting = true {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { _ = f.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			return nil, errors.Join(fmt.Errorf("lock cache: %w", err), f.Close())
-		}
-		if !waiting {
-			b.say("another process is building the control plane, waiting for it …")
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("wait for another build: %w", context.Cause(ctx)), f.Close())
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
-}
-
-func (b *build) make(ctx context.Context, t target) error {
+// make builds a program at a path.
+func (b *build) make(ctx context.Context, t target, path string) error {
 	began := time.Now()
 	b.say("building %s %s (%s, once) …", t.name, t.version, t.takes)
-	dir := filepath.Join(b.dir, fmt.Sprintf(".%s.%d", t.name, os.Getpid()))
+	dir := path + ".bin"
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make cache: %w", err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // what is left there looks like no program
-	tmp := filepath.Join(dir, t.name)
+	program := filepath.Join(dir, t.name)
 	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, "go", t.args(tmp)...)
+	cmd := exec.CommandContext(ctx, "go", t.args(program)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = b.module, &out, &out
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly", "GOOS=", "GOARCH=", "GOBIN="+dir)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that go removes its own temporary files
@@ -260,7 +223,7 @@ func (b *build) make(ctx context.Context, t target) error {
 				return fmt.Errorf("build %s %s: %w\n%s", t.name, t.version, errors.Join(context.Cause(ctx), err), last(out.Bytes()))
 			}
 			b.say("built %s %s in %s", t.name, t.version, time.Since(began).Round(time.Second))
-			return os.Rename(tmp, filepath.Join(b.dir, t.name))
+			return os.Rename(program, path)
 		}
 	}
 }

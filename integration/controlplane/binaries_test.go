@@ -89,7 +89,7 @@ func TestBinaries_a_failed_build_leaves_nothing_and_says_why(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	left, _ := filepath.Glob(filepath.Join(cache, "controlplane", "*", "*"))
-	if len(left) != 1 || filepath.Base(left[0]) != ".lock" {
+	if len(left) != 1 || filepath.Base(left[0]) != ".etcd.lock" {
 		t.Errorf("left %q", left)
 	}
 }

@@ -28,6 +28,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
 )
 
 // Config says how a control plane runs. The zero value is valid.
@@ -62,8 +64,8 @@ type ControlPlane struct {
 	mu        sync.Mutex // guards what follows
 	rbac      bool
 	closed    bool
-	etcd      *process
-	apiServer *process
+	etcd      *child.Process
+	apiServer *child.Process
 }
 
 const startTimeout = 90 * time.Second // a few seconds are usual; two busy cores may need many times that
@@ -137,7 +139,7 @@ func (c *ControlPlane) startOnNewPorts(ctx context.Context) error {
 		return err
 	}
 	if err := c.startAPIServer(ctx); err != nil {
-		return errors.Join(err, c.etcd.kill())
+		return errors.Join(err, c.etcd.Kill())
 	}
 	return nil
 }
@@ -161,13 +163,13 @@ func FreePort() (int, error) {
 
 // KillAPIServer ends kube-apiserver with SIGKILL. One that does not run is no error.
 func (c *ControlPlane) KillAPIServer() error {
-	return c.locked(func() error { return c.apiServer.kill() })
+	return c.locked(func() error { return c.apiServer.Kill() })
 }
 
 // StopAPIServer ends kube-apiserver with SIGTERM and waits for its end. It refuses connections at once, but open watches keep it
 // up to a minute; if ctx ends first it is killed, which is an error.
 func (c *ControlPlane) StopAPIServer(ctx context.Context) error {
-	return c.locked(func() error { return c.apiServer.stop(ctx) })
+	return c.locked(func() error { return c.apiServer.Stop(ctx) })
 }
 
 // StartAPIServer starts a kube-apiserver that was stopped or killed, or ended by itself, on the same port and data, and
@@ -192,7 +194,7 @@ func (c *ControlPlane) EnableRBAC(ctx context.Context) error {
 
 // KillEtcd ends etcd with SIGKILL. The API server stays, and serves what it has in its caches. An etcd that does not run is no error.
 func (c *ControlPlane) KillEtcd() error {
-	return c.locked(func() error { return c.etcd.kill() })
+	return c.locked(func() error { return c.etcd.Kill() })
 }
 
 // StartEtcd starts an etcd that was killed, on the same port and data, and waits until it serves. The API server finds
@@ -209,7 +211,7 @@ func (c *ControlPlane) Close() error {
 		return nil
 	}
 	c.closed = true
-	err := errors.Join(c.apiServer.kill(), c.etcd.kill())
+	err := errors.Join(c.apiServer.Kill(), c.etcd.Kill())
 	if c.ownsData {
 		err = errors.Join(err, os.RemoveAll(c.cfg.DataDir))
 	}

@@ -3,14 +3,9 @@
 package controlplane
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -30,25 +25,7 @@ var (
 	events     = corev1.SchemeGroupVersion.WithResource("events")
 )
 
-// asParent, in the environment of this test's program, makes it start a control plane, say the processes' ids and wait.
-const asParent = "KUBE_EVENTBRIDGE_TEST_PARENT"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asParent) != "" {
-		parent()
-	}
-	goleak.VerifyTestMain(m)
-}
-
-func parent() {
-	c, err := Start(context.Background(), Config{}) //nolint:forbidigo // no test runs in this process
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	_, _ = fmt.Fprintln(os.Stdout, c.apiServer.cmd.Process.Pid, c.etcd.cmd.Process.Pid)
-	select {}
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func ok(t *testing.T, err error) {
 	t.Helper()
@@ -231,7 +208,7 @@ func TestControlPlane_ends_with_Close(t *testing.T) {
 	c := ForTest(t, Config{})
 	api, etcd, dir := c.apiServer, c.etcd, c.cfg.DataDir
 	ok(t, c.Close())
-	if api.running() || etcd.running() {
+	if api.Running() || etcd.Running() {
 		t.Error("a process outlives Close")
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
@@ -240,38 +217,4 @@ func TestControlPlane_ends_with_Close(t *testing.T) {
 	if err := c.StartAPIServer(t.Context()); err == nil {
 		t.Error("a closed control plane starts")
 	}
-}
-
-func TestControlPlane_ends_with_a_killed_parent(t *testing.T) {
-	t.Parallel()
-	dir, err := Binaries(t.Context(), os.Stderr)
-	if err != nil {
-		t.Skipf("SKIPPED, needs a real API server: %v", err) // the other tests fail where it is needed
-	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), asParent+"=1", "KUBEBUILDER_ASSETS="+dir, "TMPDIR="+t.TempDir())
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	ok(t, err)
-	ok(t, cmd.Start())
-	var api, etcd int
-	_, err = fmt.Fscan(bufio.NewReader(out), &api, &etcd)
-	killed := cmd.Process.Kill()
-	_ = cmd.Wait()
-	ok(t, err)
-	ok(t, killed)
-	eventually(t, 10*time.Second, func() error {
-		for _, pid := range []int{api, etcd} {
-			if err := syscall.Kill(pid, 0); err == nil && !zombie(pid) {
-				return fmt.Errorf("process %d outlives its parent", pid)
-			}
-		}
-		return nil
-	})
-}
-
-// zombie says whether a process has ended and only nobody has asked for its exit code yet.
-func zombie(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	return err != nil || bytes.Contains(stat, []byte("State:\tZ"))
 }

@@ -26,10 +26,10 @@ const (
 
 // startEtcd must be called with c.mu held.
 func (c *ControlPlane) startEtcd(ctx context.Context) error {
-	if c.etcd.running() {
+	if c.etcd.Running() {
 		return fmt.Errorf("start %s: it runs already", etcdName)
 	}
-	p, err := startProcess(filepath.Join(c.cfg.Binaries, etcdName), []string{
+	p, err := startServer(filepath.Join(c.cfg.Binaries, etcdName), []string{
 		"--name=" + memberName,
 		"--data-dir=" + c.etcdDir(),
 		"--listen-client-urls=" + c.etcdURL(),
@@ -43,12 +43,12 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.etcd = p
+	c.etcd = p.Process
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	if err := p.ready(ctx, func(ctx context.Context) error {
 		return get(ctx, client, c.etcdURL()+"/health")
 	}); err != nil {
-		return joinKill(err, p)
+		return errors.Join(err, p.Kill())
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func (c *ControlPlane) Restore(ctx context.Context, path string, bump bool) erro
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
 	return c.locked(func() error {
-		if err := errors.Join(c.apiServer.kill(), c.etcd.kill()); err != nil {
+		if err := errors.Join(c.apiServer.Kill(), c.etcd.Kill()); err != nil {
 			return err
 		}
 		if err := os.RemoveAll(c.etcdDir()); err != nil {

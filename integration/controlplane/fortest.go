@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
 )
 
 // ForTest returns a control plane that is closed when the test ends. Where its binaries cannot be built the test is
@@ -24,11 +26,11 @@ func ForTest(t testing.TB, cfg Config) *ControlPlane {
 		cfg.Binaries = dir
 	}
 	if cfg.Log == nil {
-		log := &tail{}
+		log := &child.Tail{}
 		cfg.Log = log
 		t.Cleanup(func() {
 			if t.Failed() {
-				t.Logf("the end of what kube-apiserver and etcd printed:\n%s", log.bytes())
+				t.Logf("the end of what kube-apiserver and etcd printed:\n%s", log.Bytes())
 			}
 		})
 	}

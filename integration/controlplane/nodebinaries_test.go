@@ -32,7 +32,7 @@ func TestNodeBinaries_are_built_whatever_KUBEBUILDER_ASSETS_says(t *testing.T) {
 	if err != nil || strings.Count(string(built), "\n") != 6 || !strings.Contains(string(built), "helm.sh/helm/v4/cmd/helm@v4.") {
 		t.Errorf("built %q, %v, want six programs once", built, err)
 	}
-	if left, err := filepath.Glob(filepath.Join(dir, ".*.*")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(dir, ".*.bin")); err != nil || len(left) > 0 {
 		t.Errorf("left %q, %v", left, err)
 	}
 }

@@ -32,7 +32,7 @@ func (c *Cluster) ask(ctx context.Context, what string, try func(context.Context
 	return poll(ctx, what, func(ctx context.Context) error {
 		up := c.serving()
 		if len(up) == 0 {
-			return final{errNotRunning}
+			return final{errNoBroker}
 		}
 		cl, done := client(up...)
 		defer done()

@@ -16,10 +16,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/once"
 )
 
 // ErrUnavailable is wrapped by the errors of [Install] that mean that this machine has no Kafka and cannot get it.
@@ -77,8 +77,8 @@ func install(ctx context.Context, log io.Writer) (*installation, error) {
 		return nil, err
 	}
 	archive := filepath.Join(a.dir, "classes-java-"+j.version+".jsa")
-	train := func(ctx context.Context) error { return a.archive(ctx, i, archive) }
-	if err := a.once(ctx, archive, train); err != nil {
+	train := func(tmp string) error { return a.archive(ctx, i, tmp) }
+	if err := once.Path(ctx, archive, a.say, train); err != nil {
 		return nil, err
 	}
 	if info, err := os.Stat(archive); err == nil && info.Size() > 0 { // empty: this java cannot make one
@@ -101,7 +101,8 @@ func fetched(ctx context.Context, log io.Writer) (*artifacts, error) {
 	}
 	sum := sha256.Sum256(pom)
 	a := &artifacts{dir: filepath.Join(cache, "kafka-"+Version()+"-"+hex.EncodeToString(sum[:4])), say: say}
-	if err := a.once(ctx, a.jars(), a.fetch); err != nil {
+	fetch := func(tmp string) error { return a.fetch(ctx, tmp) }
+	if err := once.Path(ctx, a.dir, a.say, fetch); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return a, nil
@@ -115,61 +116,14 @@ type artifacts struct {
 
 func (a *artifacts) jars() string { return filepath.Join(a.dir, "lib") }
 
-// once calls do if path is missing, while no other process does, and not if another has done it meanwhile.
-func (a *artifacts) once(ctx context.Context, path string, do func(context.Context) error) error {
-	exists := func() bool { _, err := os.Stat(path); return err == nil }
-	if exists() {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(a.dir), 0o755); err != nil {
-		return fmt.Errorf("make cache: %w", err)
-	}
-	unlock, err := a.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if exists() {
-		return nil
-	}
-	return do(ctx)
-}
-
-// lock holds other processes off. The lock ends with the process, however that ends.
-func (a *artifacts) lock(ctx context.Context) (unlock func(), err error) {
-	f, err := os.OpenFile(a.dir+".lock", os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("lock cache: %w", err)
-	}
-	for waiting := false; ; waiting = true {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { _ = f.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			return nil, errors.Join(fmt.Errorf("lock cache: %w", err), f.Close())
-		}
-		if !waiting {
-			a.say("another process is fetching Kafka, waiting for it …")
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("wait for another process that fetches Kafka: %w", context.Cause(ctx)), f.Close())
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
-}
-
-// fetch makes the directory of jars.
-func (a *artifacts) fetch(ctx context.Context) error {
+// fetch makes a directory with the directory of jars.
+func (a *artifacts) fetch(ctx context.Context, tmp string) error {
 	mvn, err := exec.LookPath("mvn")
 	if err != nil {
 		return fmt.Errorf("%w; install Maven, which fetches Kafka once (Debian: apt-get install maven)", err)
 	}
 	began := time.Now()
 	a.say("fetching Kafka %s (41 MB, once) …", Version())
-	tmp := fmt.Sprintf("%s.%d", a.dir, os.Getpid())
-	defer os.RemoveAll(tmp) //nolint:errcheck // it is gone when all went well
 	if err := os.MkdirAll(tmp, 0o755); err != nil {
 		return fmt.Errorf("make cache: %w", err)
 	}
@@ -182,9 +136,6 @@ func (a *artifacts) fetch(ctx context.Context) error {
 	cmd.WaitDelay = 10 * time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("fetch Kafka %s: mvn: %w\n%s", Version(), errors.Join(context.Cause(ctx), err), last(out))
-	}
-	if err := os.Rename(tmp, a.dir); err != nil {
-		return fmt.Errorf("fetch Kafka %s: %w", Version(), err)
 	}
 	a.say("fetched Kafka %s in %s", Version(), time.Since(began).Round(time.Second))
 	return nil
@@ -200,11 +151,9 @@ func (a *artifacts) classpath() (string, error) {
 }
 
 // archive runs a broker once and has java keep the classes that it loaded.
-func (a *artifacts) archive(ctx context.Context, i *installation, path string) error {
+func (a *artifacts) archive(ctx context.Context, i *installation, tmp string) error {
 	began := time.Now()
 	a.say("preparing Kafka %s for java %s (some seconds, once) …", Version(), i.java.version)
-	tmp := fmt.Sprintf("%s.%d", path, os.Getpid())
-	defer os.Remove(tmp) //nolint:errcheck // it is gone when all went well
 	cfg := Config{JVMOptions: []string{"-XX:ArchiveClassesAtExit=" + tmp}}
 	if err := cfg.complete(); err != nil {
 		return err
@@ -218,10 +167,10 @@ func (a *artifacts) archive(ctx context.Context, i *installation, path string) e
 	}
 	if _, err := os.Stat(tmp); errors.Is(err, os.ErrNotExist) {
 		a.say("this java cannot keep classes, so brokers will start slowly")
-		return os.WriteFile(path, nil, 0o644)
+		return os.WriteFile(tmp, nil, 0o644)
 	}
 	a.say("prepared Kafka %s in %s", Version(), time.Since(began).Round(time.Second))
-	return os.Rename(tmp, path)
+	return nil
 }
 
 // last returns the end of a program's output, where its reason to fail is.

@@ -3,7 +3,6 @@
 package kafkabroker
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,13 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // fake puts programs, shell scripts by name, alone in PATH, for a cache of its own, and returns the cache.
@@ -65,39 +60,6 @@ func TestInstall_says_what_is_missing(t *testing.T) {
 				t.Errorf("left %q, want no more than the lock", left)
 			}
 		})
-	}
-}
-
-func TestInstall_fetches_once_however_many_ask(t *testing.T) {
-	calls := filepath.Join(t.TempDir(), "calls")
-	cache := fake(t, map[string]string{"mvn": "echo x >> " + calls + "; mkdir lib; touch lib/b.jar lib/a.jar"})
-	var g errgroup.Group
-	var logs [4]bytes.Buffer
-	found := make([]string, len(logs))
-	for i := range logs {
-		g.Go(func() (err error) {
-			a := &artifacts{dir: filepath.Join(cache, "kafka"), say: func(format string, args ...any) { fmt.Fprintf(&logs[i], format+"\n", args...) }}
-			if err := a.once(t.Context(), a.jars(), a.fetch); err != nil {
-				return err
-			}
-			found[i], err = a.classpath()
-			return err
-		})
-	}
-	must(t, g.Wait())
-	if b, err := os.ReadFile(calls); err != nil || string(b) != "x\n" {
-		t.Errorf("mvn ran for %q, %v, want once", b, err)
-	}
-	want := filepath.Join(cache, "kafka", "lib", "a.jar") + ":" + filepath.Join(cache, "kafka", "lib", "b.jar")
-	if slices.ContainsFunc(found, func(s string) bool { return s != want }) {
-		t.Errorf("classpaths %q, want %q", found, want)
-	}
-	var all strings.Builder
-	for i := range logs {
-		all.Write(logs[i].Bytes())
-	}
-	if !strings.Contains(all.String(), "fetching Kafka "+Version()) || !strings.Contains(all.String(), "waiting for it") {
-		t.Errorf("progress:\n%s", all.String())
 	}
 }
 
@@ -152,38 +114,4 @@ func TestForTest_is_skipped_aloud_without_Kafka_and_fails_in_CI(t *testing.T) {
 		}
 	}
 	must(t, s.Close())
-}
-
-func TestProcess_ends_with_its_parent(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("SKIPPED: only Linux ends a child with its parent")
-	}
-	log := os.Getenv("KAFKABROKER_TEST_PARENT")
-	if log != "" { // this is the parent
-		p, err := startProcess("tail", exec.Command("tail", "-f", "/dev/null"), log)
-		must(t, err)
-		must(t, os.WriteFile(log+".pid", fmt.Append(nil, p.cmd.Process.Pid), 0o644))
-		<-t.Context().Done()
-		select {}
-	}
-	log = filepath.Join(t.TempDir(), "log")
-	parent := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
-	parent.Env = append(os.Environ(), "KAFKABROKER_TEST_PARENT="+log)
-	must(t, parent.Start())
-	var pid int
-	err := poll(within(t, 30*time.Second), "wait for the child", func(context.Context) error {
-		b, err := os.ReadFile(log + ".pid")
-		if err == nil {
-			_, err = fmt.Sscan(string(b), &pid)
-		}
-		return err
-	})
-	must(t, errors.Join(err, parent.Process.Kill()))
-	_ = parent.Wait() // it was killed
-	must(t, poll(within(t, 30*time.Second), "wait for its end", func(context.Context) error {
-		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			return nil
-		}
-		return fmt.Errorf("process %d is still there", pid)
-	}))
 }

@@ -91,8 +91,8 @@ type Cluster struct {
 const startTimeout = 2 * time.Minute // a few seconds are usual; two busy cores may need many times that
 
 var (
-	errClosed     = errors.New("cluster is closed")
-	errNotRunning = errors.New("broker does not run")
+	errClosed   = errors.New("cluster is closed")
+	errNoBroker = errors.New("no broker runs")
 )
 
 // Start starts the brokers and returns once each of them is ready: it knows all others, gives out producer ids, with and without a transactional
@@ -188,7 +188,7 @@ func (c *Cluster) killAll() error {
 	var errs []error
 	for _, n := range c.nodes {
 		n.mu.Lock()
-		errs = append(errs, n.process.Load().kill())
+		errs = append(errs, n.process.Load().Kill())
 		n.mu.Unlock()
 	}
 	return errors.Join(errs...)

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
 )
 
 const (
@@ -31,8 +33,9 @@ type node struct {
 	ports              map[string]int    // by name of the listener
 	advertised         map[string]string // what clients are told, by name of the listener
 
-	mu      sync.Mutex              // held while the process is started or ended
-	process atomic.Pointer[process] // nil before the first start
+	mu      sync.Mutex                    // held while the process is started or ended
+	process atomic.Pointer[child.Process] // nil before the first start
+	logFrom atomic.Int64                  // where in the log its output begins
 	paused  atomic.Bool
 }
 
@@ -62,11 +65,9 @@ func (n *node) start(ctx context.Context) error {
 	i := n.cluster.inst
 	cmd := exec.Command(i.java.path, i.args(options, "kafka.Kafka", n.path(propertiesName))...)
 	cmd.Dir = n.path("")
-	p, err := startProcess(n.name, cmd, n.path(logName))
-	if err != nil {
+	if err := n.run(cmd); err != nil {
 		return err
 	}
-	n.process.Store(p)
 	n.paused.Store(false)
 	return nil
 }
@@ -100,13 +101,13 @@ func (c *Cluster) withNode(broker int, do func(n *node) error) error {
 
 // Kill ends a broker with SIGKILL. One that does not run is no error.
 func (c *Cluster) Kill(broker int) error {
-	return c.withNode(broker, func(n *node) error { return n.process.Load().kill() })
+	return c.withNode(broker, func(n *node) error { return n.process.Load().Kill() })
 }
 
 // Stop ends a broker with SIGTERM, whereupon it hands its partitions over, and waits for its end. If ctx ends first it is killed, which is an error; a
 // paused broker cannot be stopped otherwise. One that does not run is no error.
 func (c *Cluster) Stop(ctx context.Context, broker int) error {
-	return c.withNode(broker, func(n *node) error { return n.process.Load().stop(ctx) })
+	return c.withNode(broker, func(n *node) error { return n.process.Load().Stop(ctx) })
 }
 
 // Restart starts a broker again on the same ports and data, after killing it if it runs, and waits until it is ready: it serves a partition. The other
@@ -115,14 +116,14 @@ func (c *Cluster) Restart(ctx context.Context, broker int) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return c.withNode(broker, func(n *node) error {
-		if err := n.process.Load().kill(); err != nil {
+		if err := n.process.Load().Kill(); err != nil {
 			return err
 		}
 		if err := n.start(ctx); err != nil {
 			return err
 		}
 		if err := c.ready(ctx, []*node{n}); err != nil {
-			return errors.Join(err, n.process.Load().kill())
+			return errors.Join(err, n.process.Load().Kill())
 		}
 		return nil
 	})
@@ -131,7 +132,7 @@ func (c *Cluster) Restart(ctx context.Context, broker int) error {
 // Pause stops a broker's process with SIGSTOP: its connections stay, and nobody answers. One that does not run is an error.
 func (c *Cluster) Pause(broker int) error {
 	return c.withNode(broker, func(n *node) error {
-		err := n.process.Load().signal(syscall.SIGSTOP)
+		err := n.process.Load().Signal(syscall.SIGSTOP)
 		if err == nil {
 			n.paused.Store(true)
 		}
@@ -142,7 +143,7 @@ func (c *Cluster) Pause(broker int) error {
 // Resume lets a broker that was paused go on. One that was not is no error.
 func (c *Cluster) Resume(broker int) error {
 	return c.withNode(broker, func(n *node) error {
-		err := n.process.Load().signal(syscall.SIGCONT)
+		err := n.process.Load().Signal(syscall.SIGCONT)
 		if err == nil {
 			n.paused.Store(false)
 		}
@@ -156,17 +157,17 @@ func (c *Cluster) PID(broker int) int {
 		return 0
 	}
 	p := c.nodes[broker].process.Load()
-	if !p.running() {
+	if !p.Running() {
 		return 0
 	}
-	return p.cmd.Process.Pid
+	return p.PID()
 }
 
 // serving returns the brokers that run and are not paused.
 func (c *Cluster) serving() []*node {
 	var up []*node
 	for _, n := range c.brokers() {
-		if n.process.Load().running() && !n.paused.Load() {
+		if n.process.Load().Running() && !n.paused.Load() {
 			up = append(up, n)
 		}
 	}

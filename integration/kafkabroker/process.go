@@ -4,113 +4,42 @@ package kafkabroker
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
-	"syscall"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
 )
 
-// process is one running child. On Linux it dies with this process.
-type process struct {
-	name  string
-	cmd   *exec.Cmd
-	log   string        // file that its output is added to
-	from  int64         // where in that file its output begins
-	ended chan struct{} // closed at its end
-}
-
-// startProcess starts a program that adds its output to a file.
-func startProcess(name string, cmd *exec.Cmd, log string) (*process, error) {
-	f, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+// run starts a program that adds its output to the node's log.
+func (n *node) run(cmd *exec.Cmd) error {
+	f, err := os.OpenFile(n.path(logName), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+		return fmt.Errorf("start %s: %w", n.name, err)
 	}
 	defer f.Close() //nolint:errcheck // the child has its own; nothing is written here
 	from, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+		return fmt.Errorf("start %s: %w", n.name, err)
 	}
-	p := &process{name: name, cmd: cmd, log: log, from: from, ended: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = f, f, childAttr()
-	started := make(chan error, 1)
-	go func() {
-		// The kernel sends the death signal when the thread that started the child ends, not the process: this keeps that thread.
-		runtime.LockOSThread()
-		defer close(p.ended)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // cmd.ProcessState says how it ended
-		}
-	}()
-	if err := <-started; err != nil {
-		<-p.ended
-		return nil, fmt.Errorf("start %s: %w", name, err)
+	n.logFrom.Store(from)
+	cmd.Stdout, cmd.Stderr = f, f
+	p, err := child.Start(n.name, cmd)
+	if err != nil {
+		return err
 	}
-	return p, nil
-}
-
-// running is false before the start and after the end, whatever ended it.
-func (p *process) running() bool {
-	if p == nil {
-		return false
-	}
-	select {
-	case <-p.ended:
-		return false
-	default:
-		return true
-	}
+	n.process.Store(p)
+	return nil
 }
 
 // died returns an error that says what a process that should run complained about, and nil while it runs.
-func (p *process) died() error {
-	if p.running() {
+func (n *node) died() error {
+	p := n.process.Load()
+	if p.Running() {
 		return nil
 	}
-	return fmt.Errorf("%s ended before it was ready: %s\n%s", p.name, p.cmd.ProcessState, complaints(p.log, p.from))
-}
-
-func (p *process) signal(s os.Signal) error {
-	if !p.running() {
-		return errNotRunning
-	}
-	if err := p.cmd.Process.Signal(s); err != nil {
-		return fmt.Errorf("send %s to %s: %w", s, p.name, err)
-	}
-	return nil
-}
-
-// kill ends the process with SIGKILL and waits for its end. Killing what has ended is no error.
-func (p *process) kill() error {
-	if p == nil {
-		return nil
-	}
-	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("kill %s: %w", p.name, err)
-	}
-	<-p.ended
-	return nil
-}
-
-// stop ends the process with SIGTERM and waits for its end; if ctx ends first the process is killed, and that is the error.
-func (p *process) stop(ctx context.Context) error {
-	if p == nil {
-		return nil
-	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stop %s: %w", p.name, err)
-	}
-	select {
-	case <-p.ended:
-		return nil
-	case <-ctx.Done():
-		return errors.Join(fmt.Errorf("stop %s: killed: %w", p.name, context.Cause(ctx)), p.kill())
-	}
+	return fmt.Errorf("%s ended before it was ready: %s\n%s", n.name, p.State(), complaints(n.path(logName), n.logFrom.Load()))
 }
 
 const logTail = 8 << 10

@@ -61,7 +61,7 @@ func (c *Cluster) ready(ctx context.Context, brokers []*node) error {
 		}
 		for _, n := range c.nodes {
 			if slices.Contains(brokers, n) || !n.broker && len(brokers) == len(c.brokers()) {
-				if died := n.process.Load().died(); died != nil {
+				if died := n.died(); died != nil {
 					return final{errors.Join(died, err)}
 				}
 			}
