@@ -136,6 +136,7 @@ func entries(messages []world.Message) (log []oracle.Entry, err error) {
 		if log[i], err = oracle.NewEntry(m.Header, m.Data, m.Sequence); err != nil {
 			return nil, fmt.Errorf("%w: %w", errUnreadable, err)
 		}
+		log[i].Stored, log[i].Address = m.Time, m.Subject
 		if m.Key != "" {
 			log[i].Record = oracle.Record{Partition: m.Partition, Offset: int64(m.Sequence), Key: m.Key, Producer: m.Producer, Epoch: m.Epoch} //nolint:gosec // it came from an offset
 		}

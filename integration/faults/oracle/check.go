@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Options say what to expect of a log. The zero value expects every state of every stream.
@@ -18,8 +19,13 @@ type Options struct {
 	Partitions int
 	// Elected says that leaders were elected: each event of an object says by which one, and none says so otherwise.
 	Elected bool
-	// Pipeline, if not empty, is the one whose entries are checked; others' are ignored.
+	// Pipeline, if not empty, is the one whose log it is: entries of another one are violations.
 	Pipeline string
+	// Gaps returns why a gap is not justified, or nothing where it is. It is asked once for each gap of the log, and its answer is a violation
+	// of P6. Nil allows every gap that is well-formed; [NoGaps] allows none.
+	Gaps func(GapFigure) string
+	// LogLost says that the log, or its end, was taken away from the bridge: then events may be published again with the reason repair.
+	LogLost bool
 	// Latest names the streams whose states may be folded.
 	Latest map[Stream]bool
 	// NoSnapshot names the streams of which what exists at the start is known but not published.
@@ -65,7 +71,9 @@ type Report struct {
 	// Alike counts those of Hidden that are excused for nothing but that a restored etcd came to the versions which the log has: of the same objects, with other contents, and
 	// nothing else showed that it was restored. They are lost, and nobody who knows versions can tell.
 	Alike int
-	Gaps  []GapFigure
+	// Avoidable is the sum of what the gaps have.
+	Avoidable int
+	Gaps      []GapFigure
 }
 
 // GapFigure says what one gap cost.
@@ -74,9 +82,19 @@ type GapFigure struct {
 	Sequence uint64
 	From, To uint64
 	Cause    string
+	// At is when the list behind the gap was made, as the marker says; it is zero where that is not known.
+	At time.Time
 	// Hidden counts the states in its range that the log does not have, Recovered the entries before it that were read back.
 	Hidden, Recovered int
+	// Avoidable counts those of Hidden that etcd still had when the gap was announced, see [Truth].
+	Avoidable int
+	// Behind is for how long the log had had something above From when it got its last entry before the gap: by so much the position from which
+	// the stream went on was older than the log. It is zero where the entries do not say when they were stored.
+	Behind time.Duration
 }
+
+// NoGaps is for [Options.Gaps]: no gap is justified.
+func NoGaps(GapFigure) string { return "nothing happened that may cause a gap" }
 
 // Check returns how a log breaks the promises, given the truth. It changes neither.
 func Check(t *Truth, log []Entry, o Options) []Violation { return Judge(t, log, o).Violations }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -18,6 +19,9 @@ type Entry struct {
 	Sequence uint64
 	// Record is zero where the log is one sequence.
 	Record
+	// Recorded is when the bridge read it. Stored is when the broker got it, and Address the NATS subject under which it has it. They are zero where that is not known.
+	Recorded, Stored time.Time
+	Address          string
 	// MsgID is what the broker recognises a repetition by; empty where the log does not tell.
 	MsgID string
 
@@ -84,6 +88,7 @@ func NewEntry(headers map[string][]string, data []byte, sequence uint64) (Entry,
 			*field = n
 		}
 	}
+	e.Recorded, _ = time.Parse(time.RFC3339, as["recordedtime"]) // one that is no time counts as not known
 	e.History = e.foundIn()
 	e.Change = changeOf(data)
 	if as["specversion"] != "1.0" || e.Type == "" || e.ID == "" || e.Source == "" {

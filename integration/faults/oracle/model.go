@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -89,6 +90,15 @@ type Truth struct {
 	// object had then; what existed before a restoration and not after it has an end in the new history.
 	Streams map[Stream]map[string][]State
 	Holes   []Hole
+	// Compactions say what etcd has forgotten, oldest first. They may be empty: then nothing is known of it.
+	Compactions []Compaction
+}
+
+// Compaction is the moment at which etcd was found to have forgotten all states that were replaced at Revision or before.
+type Compaction struct {
+	At       time.Time
+	History  int
+	Revision uint64
 }
 
 // position is a place in the order of all states of a stream.

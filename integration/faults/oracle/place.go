@@ -98,10 +98,18 @@ func (s *streamJudge) check() {
 
 func (s *streamJudge) countGaps() {
 	for _, m := range s.gaps {
-		if m.Type == typeGap {
-			s.judge.report.Gaps = append(s.judge.report.Gaps, GapFigure{
-				Stream: s.stream, Sequence: m.Sequence, From: m.from.version, To: m.to.version, Cause: m.body.Reason, Hidden: m.hidden, Recovered: m.recovered,
-			})
+		if m.Type != typeGap {
+			continue
+		}
+		figure := GapFigure{
+			Stream: s.stream, Sequence: m.Sequence, From: m.from.version, To: m.to.version, Cause: m.body.Reason, At: m.Recorded,
+			Hidden: m.hidden, Recovered: m.recovered,
+		}
+		s.judge.report.Gaps = append(s.judge.report.Gaps, figure)
+		if justified := s.judge.options.Gaps; justified != nil {
+			if why := justified(figure); why != "" {
+				s.violateMark(m, "a gap that is not justified: "+why)
+			}
 		}
 	}
 }

@@ -134,6 +134,10 @@ var scripts = map[string]script{
 		truth: []string{"added u1 5", "deleted u1 6", "added u1 7"},
 		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch"}, want: []Promise{P2},
 	},
+	"a gap is justified": {
+		truth: []string{"added u1 5", "updated u1 7"}, options: Options{Gaps: NoGaps}, want: []Promise{P6},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "gap 5 7", "updated u1 7 relist"},
+	},
 	"a gap does not end before it begins": {
 		truth: []string{"added u1 5"}, log: []string{"snapshot-started 1", "added u1 5 watch", "gap 9 7"}, want: []Promise{P6},
 	},
