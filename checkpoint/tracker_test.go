@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,10 +29,7 @@ func script(t *testing.T, tr *Tracker, steps ...[2]string) {
 		case "open":
 			tickets = append(tickets, tr.Open(s[1], epoch))
 		case "settle":
-			n, err := strconv.Atoi(s[1])
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must.Get(strconv.Atoi(s[1]))(t)
 			tr.Settle(tickets[n-1])
 		case "bookmark":
 			tr.Bookmark(s[1])
@@ -237,9 +236,7 @@ func TestTracker_settled_from_many_goroutines(t *testing.T) {
 	for i := range n {
 		tickets <- tr.Open(word(i+1), epoch)
 		if i%1000 == 0 {
-			if err := tr.Await(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, tr.Await(t.Context()))
 		}
 	}
 	close(tickets)

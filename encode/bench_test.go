@@ -5,6 +5,7 @@ package encode
 import (
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -15,9 +16,7 @@ func benchmark(b *testing.B, r source.Resource, file string, cfg Config) {
 	b.SetBytes(int64(len(c.Body.Bytes())))
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := e.Change(m, c); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, e.Change(m, c))
 	}
 }
 

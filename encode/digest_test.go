@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func digester(t testing.TB, all ...string) *Digester {
@@ -109,10 +111,7 @@ func (n *tree) json(b *bytes.Buffer) {
 // What redaction changes is what a digest of the same paths does not see, and all else it does.
 func TestDigest_sees_what_paths_do_not_name(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n, err := parseTree([]byte(objects{t: t}.object(4)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(parseTree([]byte(objects{t: t}.object(4))))(t)
 		render := func() []byte {
 			var b bytes.Buffer
 			n.json(&b)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -31,10 +32,7 @@ var (
 
 func body(t testing.TB, file string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join("testdata", file)))(t)
 	return bytes.TrimSpace(b)
 }
 
@@ -45,9 +43,7 @@ func change(t testing.TB, op source.Op, file string) *source.Change {
 	var o struct {
 		Metadata struct{ Namespace, Name, UID, ResourceVersion string }
 	}
-	if err := json.Unmarshal(b, &o); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &o))
 	return &source.Change{
 		Op: op, Ident: source.Ident(o.Metadata), Body: source.NewBody(b), Reason: source.ReasonWatch, Seen: seen,
 	}
@@ -69,9 +65,7 @@ func changed(op source.Op, file string, edit ...func(*source.Change)) func(*test
 		for _, f := range edit {
 			f(c)
 		}
-		if err := e.Change(m, c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Change(m, c))
 	}
 }
 
@@ -96,14 +90,10 @@ func wireCases() []wireCase {
 	folded := func(c *source.Change) { c.Count, c.IDSuffix = 3, ".r2" }
 	gap := source.Marker{Kind: source.MarkerGap, From: "100", To: "250", Cause: `the server said "too old"`}
 	reduced := func(t *testing.T, e *Encoder, m *sink.Message) {
-		if err := e.Reduced(m, change(t, source.Updated, "customresource.json"), 1400123, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Reduced(m, change(t, source.Updated, "customresource.json"), 1400123, ""))
 	}
 	kept := func(t *testing.T, e *Encoder, m *sink.Message) {
-		if err := e.Reduced(m, change(t, source.Added, "secret.json"), 3000000, "nats-obj:KUBERNETES-objects/x"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Reduced(m, change(t, source.Added, "secret.json"), 3000000, "nats-obj:KUBERNETES-objects/x"))
 	}
 	rejected := func(t *testing.T, e *Encoder, m *sink.Message) {
 		e.Rejected(m, change(t, source.Updated, "pod.json"), errors.New(`message "size" exceeds maximum`), 1048577)
@@ -195,14 +185,9 @@ func TestMessages_are_as_in_the_golden_files(t *testing.T) {
 			m := w.message(t)
 			got, file := render(m), filepath.Join("testdata", w.name+".golden")
 			if *update {
-				if err := os.WriteFile(file, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(file, got, 0o600))
 			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must.Get(os.ReadFile(file))(t)
 			if !bytes.Equal(got, want) {
 				t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
 			}
@@ -251,9 +236,7 @@ func TestChange_time_is_what_the_object_tells(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			for op, want := range map[source.Op]string{source.Added: c.time, source.Deleted: read} {
 				m, ch := &sink.Message{}, ident(op, `{"metadata":{`+c.metadata+`}}`)
-				if err := New(source.Stream{Resource: pods}, config()).Change(m, ch); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, New(source.Stream{Resource: pods}, config()).Change(m, ch))
 				if got := attribute(m, "time"); got != want {
 					t.Errorf("%s: time is %q, want %q", op, got, want)
 				}
@@ -299,9 +282,7 @@ func TestChange_id_says_which_state_of_which_object_it_is(t *testing.T) {
 		e, ch := New(c.stream, cfg), ident(c.op, "{}")
 		ch.IDSuffix = c.suffix
 		m := &sink.Message{}
-		if err := e.Change(m, ch); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Change(m, ch))
 		if got := attribute(m, "id"); got != c.want {
 			t.Errorf("id is %q, want %q", got, c.want)
 		}
@@ -320,9 +301,7 @@ func TestMessage_ids_of_pipelines_and_sources_differ(t *testing.T) {
 		for _, r := range []source.Resource{pods, secrets, databases} {
 			m := &sink.Message{}
 			e := New(source.Stream{Resource: r}, Config{Cluster: "c", Pipeline: pipeline})
-			if err := e.Change(m, ident(source.Added, "{}")); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, e.Change(m, ident(source.Added, "{}")))
 			ids[m.ID] = true
 		}
 	}
@@ -338,9 +317,7 @@ func TestMessage_says_where_it_goes_and_whether_it_is_the_last(t *testing.T) {
 		cfg.BareIDs = bare
 		e, m := New(source.Stream{Resource: pods}, cfg), &sink.Message{}
 		for _, op := range []source.Op{source.Added, source.Updated, source.Deleted} {
-			if err := e.Change(m, ident(op, `{"metadata":{}}`)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, e.Change(m, ident(op, `{"metadata":{}}`)))
 			if m.Everywhere || m.Last != (op == source.Deleted) {
 				t.Errorf("%s: everywhere %v, last %v", op, m.Everywhere, m.Last)
 			}
@@ -362,9 +339,7 @@ func TestChange_sequence_sorts_as_text_and_is_absent_for_what_is_no_number(t *te
 	} {
 		c, m := ident(source.Added, "{}"), &sink.Message{}
 		c.ResourceVersion = version
-		if err := New(source.Stream{Resource: pods}, config()).Change(m, c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, New(source.Stream{Resource: pods}, config()).Change(m, c))
 		if got := attribute(m, "sequence"); got != want {
 			t.Errorf("sequence of %q is %q, want %q", version, got, want)
 		}
@@ -403,9 +378,7 @@ func TestChange_leaves_the_body_alone_and_shares_nothing_with_it(t *testing.T) {
 		c, m := change(t, source.Added, "pod.json"), &sink.Message{}
 		cfg := config()
 		cfg.Keep = keep
-		if err := New(source.Stream{Resource: pods}, cfg).Change(m, c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, New(source.Stream{Resource: pods}, cfg).Change(m, c))
 		clear(m.Data[:cap(m.Data)])
 		if !bytes.Equal(c.Body.Bytes(), body(t, "pod.json")) {
 			t.Error("writing into the message's data changed the body")
@@ -429,9 +402,7 @@ func TestNew_panics_on_what_configuration_must_have_refused(t *testing.T) {
 func TestEncoder_is_safe_for_concurrent_use(t *testing.T) {
 	e := New(source.Stream{Resource: pods}, config())
 	want := &sink.Message{}
-	if err := e.Change(want, change(t, source.Added, "pod.json")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Change(want, change(t, source.Added, "pod.json")))
 	for i := range 4 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -93,9 +94,7 @@ func FuzzSplice(f *testing.F) {
 		b := body(f, file)
 		f.Add(b)
 		var indented bytes.Buffer
-		if err := json.Indent(&indented, b, "", "  "); err != nil {
-			f.Fatal(err)
-		}
+		must.Do(f, json.Indent(&indented, b, "", "  "))
 		f.Add(indented.Bytes())
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -301,9 +300,7 @@ func elsewhere(b []byte) bool {
 
 func TestSecret_values_are_masked_and_nothing_else(t *testing.T) {
 	e, m := New(source.Stream{Resource: secrets}, config()), &sink.Message{}
-	if err := e.Change(m, ident(source.Added, secretWith(`pass"word`, canary))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Change(m, ident(source.Added, secretWith(`pass"word`, canary))))
 	want := `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","annotations":{"a":"b"}},"data":{"pass\"word":"W3JlZGFjdGVkXQ==",` +
 		`"b":"W3JlZGFjdGVkXQ=="},"stringData":{"c":"W3JlZGFjdGVkXQ=="},"type":"Opaque"}`
 	if string(m.Data) != want {
@@ -327,9 +324,7 @@ func TestSecret_loses_the_annotations_that_copy_it(t *testing.T) {
 	cfg := config()
 	cfg.Keep = []string{KeepLastApplied}
 	m := &sink.Message{}
-	if err := New(source.Stream{Resource: secrets}, cfg).Change(m, ident(source.Added, body)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, New(source.Stream{Resource: secrets}, cfg).Change(m, ident(source.Added, body)))
 	if want := `{"metadata":{"name":"s","annotations":{"a":"b","last-applied":"c"}},"data":{}}`; string(m.Data) != want {
 		t.Errorf("got\n%s, want\n%s", m.Data, want)
 	}
@@ -342,9 +337,7 @@ func TestSecret_that_cannot_be_decoded_is_sent_as_its_identity(t *testing.T) {
 		`{"metadata":"x"}`, `{"metadata":{"annotations":{"a":"\xff"}}}`, strings.Repeat(`{"data":`, 20_000),
 	} {
 		m := &sink.Message{}
-		if err := New(source.Stream{Resource: secrets}, config()).Change(m, ident(source.Added, b)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, New(source.Stream{Resource: secrets}, config()).Change(m, ident(source.Added, b)))
 		if string(m.Data) != identity {
 			t.Errorf("%.40q became %s, want %s", b, m.Data, identity)
 		}
@@ -354,9 +347,7 @@ func TestSecret_that_cannot_be_decoded_is_sent_as_its_identity(t *testing.T) {
 func TestSecrets_of_other_groups_are_objects_like_others(t *testing.T) {
 	r := source.Resource{Group: "example.com", Version: "v1", Resource: "secrets", Kind: "Secret"}
 	m := &sink.Message{}
-	if err := New(source.Stream{Resource: r}, config()).Change(m, ident(source.Added, `{"data":{"a":"x"}}`)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, New(source.Stream{Resource: r}, config()).Change(m, ident(source.Added, `{"data":{"a":"x"}}`)))
 	if string(m.Data) != `{"data":{"a":"x"}}` {
 		t.Errorf("data is %s", m.Data)
 	}

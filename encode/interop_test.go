@@ -19,6 +19,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/binding/spec"
 	"github.com/cloudevents/sdk-go/v2/event"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -74,10 +75,7 @@ func everyMessage(t *testing.T, check func(t *testing.T, m *sink.Message, e *eve
 	for _, w := range wireCases() {
 		t.Run(w.name, func(t *testing.T) {
 			m := w.message(t)
-			e, err := binding.ToEvent(t.Context(), received{m})
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(binding.ToEvent(t.Context(), received{m}))(t)
 			check(t, m, e)
 		})
 	}
@@ -108,9 +106,7 @@ func attributesOf(t *testing.T, e *event.Event) map[string]string {
 
 func TestMessages_are_read_by_the_CloudEvents_SDK_with_the_same_attributes_and_data(t *testing.T) {
 	everyMessage(t, func(t *testing.T, m *sink.Message, e *event.Event) {
-		if err := e.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Validate())
 		got, want, data := attributesOf(t, e), map[string]string{}, m.Data
 		for _, a := range m.Attributes {
 			want[a.Name] = a.Value
@@ -135,9 +131,7 @@ func TestMessages_are_read_by_the_CloudEvents_SDK_with_the_same_attributes_and_d
 func structuredParts(t *testing.T, b []byte) (map[string]string, []byte) {
 	t.Helper()
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(b, &members); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &members))
 	as := map[string]string{}
 	for name, v := range members {
 		var s string
@@ -223,9 +217,7 @@ func TestInterop_rule_4_an_empty_attribute_is_absent(t *testing.T) {
 	})
 	m := dirty()
 	e := New(source.Stream{Resource: source.Resource{Version: "v1", Resource: "things"}}, Config{Cluster: "c"})
-	if err := e.Change(m, &source.Change{Op: source.Added, Ident: source.Ident{Name: "n"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Change(m, &source.Change{Op: source.Added, Ident: source.Ident{Name: "n"}}))
 	for _, a := range m.Attributes {
 		if a.Value == "" {
 			t.Errorf("%s is empty", a.Name)
@@ -268,9 +260,7 @@ func TestInterop_rule_7_names_are_lower_case_and_media_types_are_bare(t *testing
 func TestInterop_rule_8_attributes_are_plain_text(t *testing.T) {
 	c, m := ident(source.Added, "{}"), dirty()
 	c.Name = `100% "ö" rôle`
-	if err := New(source.Stream{Resource: pods}, config()).Change(m, c); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, New(source.Stream{Resource: pods}, config()).Change(m, c))
 	if attribute(m, "name") != c.Name || attribute(m, "subject") != "ns/"+c.Name {
 		t.Errorf("name is %q, subject %q", attribute(m, "name"), attribute(m, "subject"))
 	}
@@ -288,13 +278,8 @@ func TestInterop_rule_9_integers_fit_int32_and_versions_are_strings(t *testing.T
 	for _, mode := range []Mode{Binary, Structured} {
 		cfg, c, m := config(), ident(source.Added, "{}"), dirty()
 		cfg.Mode, cfg.History, cfg.WriterEpoch, c.Count = mode, math.MaxInt, math.MaxInt, math.MaxInt
-		if err := New(source.Stream{Resource: pods}, cfg).Change(m, c); err != nil {
-			t.Fatal(err)
-		}
-		e, err := binding.ToEvent(t.Context(), received{m})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, New(source.Stream{Resource: pods}, cfg).Change(m, c))
+		e := must.Get(binding.ToEvent(t.Context(), received{m}))(t)
 		for _, name := range []string{"sampledrate", "history", "writerepoch"} {
 			want := any("2147483647")
 			if mode == Structured {

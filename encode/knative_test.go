@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -51,9 +52,7 @@ func TestKnative_type_source_and_subject_are_those_of_its_adapter(t *testing.T) 
 		if c.clusterScoped {
 			ch.Namespace = ""
 		}
-		if err := New(source.Stream{Resource: c.resource}, cfg).Change(m, ch); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, New(source.Stream{Resource: c.resource}, cfg).Change(m, ch))
 		for name, want := range map[string]string{
 			"type": "dev.knative.apiserver." + c.typ, "source": "https://10.96.0.1:443", "subject": c.subject,
 			"kind": c.resource.Kind, "apiversion": c.resource.APIVersion(), "name": "n", "namespace": ch.Namespace,
@@ -83,9 +82,7 @@ func TestKnative_metadata_can_be_read_as_a_reference_to_the_object(t *testing.T)
 			inKnative(&cfg)
 			cfg.Payload = Metadata
 			m := dirty()
-			if err := New(source.Stream{Resource: r}, cfg).Change(m, ident(source.Added, body)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, New(source.Stream{Resource: r}, cfg).Change(m, ident(source.Added, body)))
 			var ref struct{ Kind, Namespace, Name, APIVersion string }
 			if err := json.Unmarshal(m.Data, &ref); err != nil || ref.Namespace != "ns" || ref.Name != "n" || attribute(m, "payload") != "metadata" {
 				t.Errorf("%s of %s: got %+v, %v in %s", r, body, ref, err, m.Data)
@@ -105,9 +102,7 @@ func TestKnative_changes_nothing_but_type_source_and_subject(t *testing.T) {
 		c := drawChange(r, stream)
 		a, b := dirty(), dirty()
 		for e, m := range map[*Encoder]*sink.Message{New(stream, own): a, New(stream, other): b} {
-			if err := e.Change(m, c); err != nil {
-				r.Fatal(err)
-			}
+			must.Do(r, e.Change(m, c))
 		}
 		if a.ID != b.ID || a.Key != b.Key || a.Subject != b.Subject || a.Shared != b.Shared || a.Last != b.Last {
 			r.Errorf("messages differ: %+v and %+v", a, b)
@@ -143,9 +138,7 @@ func TestStateOf_any_profile_reads_what_was_written(t *testing.T) {
 		}
 		c := drawChange(r, stream)
 		e, m := New(stream, cfg), dirty()
-		if err := e.Change(m, c); err != nil {
-			r.Fatal(err)
-		}
+		must.Do(r, e.Change(m, c))
 		want := State{
 			ID: m.ID[17:], Type: typeOf(c.Op), Source: sourceOf(cfg.Cluster, stream.Resource), Pipeline: "audit",
 			Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, Kind: stream.Kind, History: cfg.History,
@@ -243,9 +236,7 @@ func parts(r *rapid.T, m *sink.Message) (map[string]string, string) {
 		return as, string(m.Data)
 	}
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(m.Data, &members); err != nil {
-		r.Fatal(err)
-	}
+	must.Do(r, json.Unmarshal(m.Data, &members))
 	for name, v := range members {
 		as[name] = strings.Trim(string(v), `"`)
 	}
@@ -261,15 +252,11 @@ func BenchmarkStateOf(b *testing.B) {
 			cfg.Profile, cfg.Host = profile, "https://10.96.0.1:443"
 			c := ident(source.Updated, "{}")
 			c.Seen = time.Time{}
-			if err := New(source.Stream{Resource: pods}, cfg).Change(m, c); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, New(source.Stream{Resource: pods}, cfg).Change(m, c))
 			s := stored(m)
 			s.Attributes = slices.Clone(s.Attributes)
 			for b.Loop() {
-				if _, err := StateOf(s); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(StateOf(s))(b)
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -26,15 +27,9 @@ func oldOf(t testing.TB, e *Encoder, file string) Old {
 	if spec, ok := before["spec"].(map[string]any); ok {
 		spec["size"] = "other"
 	}
-	b, err := json.Marshal(before)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(before))(t)
 	c.Body = source.NewBody(b)
-	data, err := e.ChangeFrom(&sink.Message{}, c, Old{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(e.ChangeFrom(&sink.Message{}, c, Old{}, nil))(t)
 	return Old{Data: data, ResourceVersion: "17"}
 }
 
@@ -142,10 +137,7 @@ func TestChangeFrom_shows_nothing_that_the_object_would_not(t *testing.T) {
 			e, m, old := New(source.Stream{Resource: resource}, cfg), dirty(), Old{}
 			for i, state := range states {
 				op := []source.Op{source.Added, source.Updated}[i]
-				data, err := e.ChangeFrom(m, ident(op, state), old, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				data := must.Get(e.ChangeFrom(m, ident(op, state), old, nil))(t)
 				if bytes.Contains(render(m), []byte(canary)) || bytes.Contains(data, []byte(canary)) {
 					t.Errorf("%s as %s: %s\nkept: %s", name, payload, render(m), data)
 				}
@@ -162,9 +154,7 @@ func TestChangeFrom_only_updates_are_patches(t *testing.T) {
 		e, m := New(source.Stream{Resource: pods}, cfg), dirty()
 		old := oldOf(t, e, "pod.json")
 		for op, want := range map[source.Op]Payload{source.Added: Object, source.Updated: payload, source.Deleted: Object} {
-			if _, err := e.ChangeFrom(m, change(t, op, "pod.json"), old, nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(e.ChangeFrom(m, change(t, op, "pod.json"), old, nil))(t)
 			if got := attribute(m, "payload"); got != string(want) || (attribute(m, "baseversion") == "17") != (want == payload) {
 				t.Errorf("%v as %s has payload %s from %q", op, payload, got, attribute(m, "baseversion"))
 			}

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func decoded(t testing.TB, text []byte) any {
@@ -173,10 +175,7 @@ func sortedNames(m map[string]any) (names []string) {
 
 // spelt writes a value in the order of names, or the other way round, and perhaps with white space.
 func spelt(t *rapid.T, v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(v))(t)
 	switch rapid.IntRange(0, 3).Draw(t, "spelling") {
 	case 0:
 		var out bytes.Buffer
@@ -264,10 +263,7 @@ func TestPatches_of_any_two_objects_lead_from_one_to_the_other(t *testing.T) {
 func TestPatches_of_real_objects_lead_from_one_state_to_the_next(t *testing.T) {
 	for _, file := range []string{"pod.json", "customresource.json", "node.json", "secret.json"} {
 		t.Run(file, func(t *testing.T) {
-			real, err := os.ReadFile("testdata/" + file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			real := must.Get(os.ReadFile("testdata/" + file))(t)
 			merges, patches := 0, 0
 			rapid.Check(t, func(r *rapid.T) {
 				a, o := real, objects{t: r}

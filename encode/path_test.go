@@ -5,14 +5,13 @@ package encode
 import (
 	"strings"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func path(t testing.TB, s string) Path {
 	t.Helper()
-	p, err := ParsePath(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(ParsePath(s))(t)
 	return p
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -200,9 +201,7 @@ func TestSubject_gives_each_object_its_own_and_can_be_read_back(t *testing.T) {
 			id.Namespace = kubernetesNames().Draw(r, "namespace")
 		}
 		m := &sink.Message{}
-		if err := e.Change(m, &source.Change{Op: source.Added, Ident: id, Body: source.NewBody([]byte("{}"))}); err != nil {
-			r.Fatal(err)
-		}
+		must.Do(r, e.Change(m, &source.Change{Op: source.Added, Ident: id, Body: source.NewBody([]byte("{}"))}))
 		if other, ok := subjects[m.Subject]; ok && other != id {
 			r.Errorf("%v and %v have the same subject %s", id, other, m.Subject)
 		}
@@ -224,10 +223,7 @@ func unescape(t *rapid.T, token string) string {
 	if token == "_" {
 		return ""
 	}
-	s, err := url.PathUnescape(token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(url.PathUnescape(token))(t)
 	return s
 }
 

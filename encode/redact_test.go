@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"pgregory.net/rapid"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -30,9 +31,7 @@ func redacting(t testing.TB, r source.Resource, cfg Config, all ...string) *Enco
 func dataOf(t testing.TB, e *Encoder, object string) string {
 	t.Helper()
 	m := dirty()
-	if err := e.Change(m, ident(source.Updated, object)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Change(m, ident(source.Updated, object)))
 	return string(m.Data)
 }
 
@@ -325,25 +324,18 @@ func hashed(t *testing.T, key, object string) map[string]string {
 	cfg := config()
 	cfg.SecretHashes = NewHashes([]byte(key))
 	m, c := dirty(), ident(source.Updated, object)
-	if err := New(source.Stream{Resource: secrets}, cfg).Change(m, c); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, New(source.Stream{Resource: secrets}, cfg).Change(m, c))
 	var typed struct {
 		Data       map[string][]byte
 		StringData map[string]string
 	}
-	if err := json.Unmarshal(m.Data, &typed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(m.Data, &typed))
 	all := map[string]string{}
 	for k, v := range typed.Data {
 		all[k] = string(v)
 	}
 	for k, v := range typed.StringData {
-		text, err := base64.StdEncoding.DecodeString(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(base64.StdEncoding.DecodeString(v))(t)
 		all["string "+k] = string(text)
 	}
 	return all
@@ -392,9 +384,7 @@ func TestRedact_costs_no_more_memory_than_a_list_of_what_it_found(t *testing.T) 
 	e := redacting(t, pods, config(), "spec.containers[*].env[*].value")
 	m, c := &sink.Message{}, change(t, source.Updated, "pod.json")
 	if n := testing.AllocsPerRun(100, func() {
-		if err := e.Change(m, c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Change(m, c))
 	}); n > 3 { // the strings, the stack and the hits
 		t.Errorf("%.0f allocations", n)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -22,18 +23,11 @@ func TestReduced_has_all_that_the_whole_event_has_but_the_body(t *testing.T) {
 			inKnative(&cfg)
 		}
 		c, e, m := drawChange(r, stream), New(stream, cfg), dirty()
-		if err := e.Change(m, c); err != nil {
-			r.Fatal(err)
-		}
-		wholeState, err := StateOf(stored(m))
-		if err != nil {
-			r.Fatal(err)
-		}
+		must.Do(r, e.Change(m, c))
+		wholeState := must.Get(StateOf(stored(m)))(r)
 		want, data := parts(r, m)
 		whole := *m
-		if err := e.Reduced(m, c, len(data), "nats-obj:b/n"); err != nil {
-			r.Fatal(err)
-		}
+		must.Do(r, e.Reduced(m, c, len(data), "nats-obj:b/n"))
 		got, _ := parts(r, m)
 		want["payload"], want["datasize"], want["dataref"] = "metadata", got["datasize"], "nats-obj:b/n"
 		if len(got) != len(want) || want["datasize"] == "" {
@@ -62,9 +56,7 @@ func TestReduced_has_the_metadata_alone_without_what_is_never_published(t *testi
 		cfg, m, c := config(), dirty(), change(t, source.Updated, "secret.json")
 		cfg.Mode = mode
 		e := New(source.Stream{Resource: secrets}, cfg)
-		if err := e.Reduced(m, c, 7, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Reduced(m, c, 7, ""))
 		if s := string(m.Data); strings.Contains(s, mask) || strings.Contains(s, "last-applied") || !strings.Contains(s, `"metadata":{"name"`) {
 			t.Errorf("%s: the data is %s", mode, s)
 		}
@@ -92,13 +84,8 @@ func TestReduced_is_redacted(t *testing.T) {
 	for _, profile := range []Profile{Own, Knative} {
 		e := redacting(t, pods, Config{Profile: profile, Host: "https://api:6443"}, "metadata.annotations.token", "spec.x")
 		c, m := ident(source.Updated, object), dirty()
-		if err := e.Reduced(m, c, 5000, "nats-obj:b/n"); err != nil {
-			t.Fatal(err)
-		}
-		data, err := e.Data(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Reduced(m, c, 5000, "nats-obj:b/n"))
+		data := must.Get(e.Data(c))(t)
 		for _, b := range [][]byte{m.Data, data} {
 			if s := string(b); strings.Contains(s, "canary") || !strings.Contains(s, `"token":"[redacted]"`) || !strings.Contains(s, `"other":"kept"`) {
 				t.Errorf("%s: %s", profile, s)

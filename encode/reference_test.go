@@ -13,15 +13,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // page is the part of docs/events.md from a heading to the next one of its rank.
 func page(t *testing.T, heading string) string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/events.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../docs/events.md"))(t)
 	_, rest, found := strings.Cut(string(text), "\n"+heading+"\n")
 	if !found {
 		t.Fatalf("docs/events.md has no %q", heading)
@@ -53,17 +52,11 @@ func firstColumn(text string) (words []string) {
 func literals(t *testing.T, files []string, of func(ast.Node) []ast.Expr) (texts []string) {
 	t.Helper()
 	for _, file := range files {
-		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(parser.ParseFile(token.NewFileSet(), file, nil, 0))(t)
 		ast.Inspect(f, func(n ast.Node) bool {
 			for _, e := range of(n) {
 				if l, ok := e.(*ast.BasicLit); ok && l.Kind == token.STRING {
-					text, err := strconv.Unquote(l.Value)
-					if err != nil {
-						t.Fatal(err)
-					}
+					text := must.Get(strconv.Unquote(l.Value))(t)
 					texts = append(texts, text)
 				}
 			}
@@ -86,10 +79,7 @@ func named(prefix string) func(ast.Node) []ast.Expr {
 
 // What is written of an event is documented, and what is documented is written.
 func TestReference_has_every_attribute_type_and_reason(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("*.go"))(t)
 	files = slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, "_test.go") })
 	written := literals(t, files, func(n ast.Node) []ast.Expr {
 		call, ok := n.(*ast.CallExpr)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -22,9 +23,7 @@ func TestStateOf_reads_what_was_written_in_both_modes(t *testing.T) {
 					cfg, c, m := config(), change(t, op, "pod.json"), dirty()
 					cfg.Mode, cfg.History, c.IDSuffix = mode, 3, ".r1"
 					e := New(stream, cfg)
-					if err := e.Change(m, c); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, e.Change(m, c))
 					want := State{
 						ID: m.ID[17:], Type: typeOf(op), Source: "/clusters/prod-eu.1/api/v1/pods", Pipeline: "audit",
 						Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, Kind: "Pod", History: 3,
@@ -49,9 +48,7 @@ func TestStateOf_reads_what_was_written_in_both_modes(t *testing.T) {
 
 func TestStateOf_a_binary_message_needs_no_data(t *testing.T) {
 	m := dirty()
-	if err := New(source.Stream{Resource: nodes}, config()).Change(m, change(t, source.Added, "node.json")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, New(source.Stream{Resource: nodes}, config()).Change(m, change(t, source.Added, "node.json")))
 	s := stored(m)
 	s.Data, s.ContentType = nil, ""
 	if got, err := StateOf(s); err != nil || got.Key() != "worker-1.example.com" {

@@ -8,16 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 func template(t *testing.T, kind TemplateKind, s string) *Template {
 	t.Helper()
-	tmpl, err := ParseTemplate(kind, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tmpl := must.Get(ParseTemplate(kind, s))(t)
 	return tmpl
 }
 
@@ -129,9 +127,7 @@ func TestTemplate_renders(t *testing.T) {
 		cfg := config()
 		cfg.Subject = template(t, c.kind, c.text)
 		e, m := New(source.Stream{Resource: c.resource}, cfg), &sink.Message{}
-		if err := e.Change(m, &source.Change{Op: source.Added, Ident: c.id}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Change(m, &source.Change{Op: source.Added, Ident: c.id}))
 		if m.Subject != c.want || m.Shared == cfg.Subject.PerObject() {
 			t.Errorf("%q: subject %q, shared %t; want %q", c.text, m.Subject, m.Shared, c.want)
 		}
@@ -166,10 +162,7 @@ func TestTemplate_address_leaves_what_is_not_known(t *testing.T) {
 		{Subject, "a.{name}.{version}.{name}", "a.{name}.{version}.{name}", []string{"name", "version"}},
 		{Topic, "{cluster}-{group}-{pipeline}", "prod-eu.1-core-audit", nil},
 	} {
-		parsed, err := ParseTemplate(c.kind, c.template)
-		if err != nil {
-			t.Fatal(err)
-		}
+		parsed := must.Get(ParseTemplate(c.kind, c.template))(t)
 		if got, open := parsed.Address(known); got != c.want || !slices.Equal(open, c.open) {
 			t.Errorf("%s: %s %v, want %s %v", c.template, got, open, c.want, c.open)
 		}

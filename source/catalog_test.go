@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // served is an API server that serves core/v1 pods and, unless it lacks them, widgets.x.io, and says of their definition what a test wants.
@@ -75,14 +77,8 @@ func newCatalog(t *testing.T, s *served) *Catalog {
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	cfg := &rest.Config{Host: server.URL}
-	client, err := NewClient(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := NewCatalog(cfg, client, CatalogConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(NewClient(cfg))(t)
+	c := must.Get(NewCatalog(cfg, client, CatalogConfig{}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()

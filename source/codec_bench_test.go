@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // loop reads the same bytes for ever.
@@ -40,13 +42,8 @@ func BenchmarkWatch(b *testing.B) {
 		b.SetBytes(int64(len(line)))
 		b.ReportAllocs()
 		for b.Loop() {
-			f, err := fr.Next()
-			if err != nil {
-				b.Fatal(err)
-			}
-			if _, err := parseObject(f.Object, true); err != nil {
-				b.Fatal(err)
-			}
+			f := must.Get(fr.Next())(b)
+			must.Get(parseObject(f.Object, true))(b)
 			NewBody(f.Object).Release()
 		}
 	})
@@ -58,9 +55,7 @@ func BenchmarkFrame(b *testing.B) {
 	b.SetBytes(int64(len(line)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := fr.Next(); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(fr.Next())(b)
 	}
 }
 
@@ -70,9 +65,7 @@ func BenchmarkFrame_pretty_printed(b *testing.B) {
 	b.SetBytes(int64(len(line)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := fr.Next(); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(fr.Next())(b)
 	}
 }
 
@@ -81,9 +74,7 @@ func BenchmarkParseObject(b *testing.B) {
 		raw := serverObject(b, pod)
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := parseObject(raw, true); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(parseObject(raw, true))(b)
 		}
 	})
 }
@@ -113,14 +104,11 @@ func BenchmarkList(b *testing.B) {
 			b.SetBytes(int64(len(answer)))
 			b.ReportAllocs()
 			for b.Loop() {
-				_, err := readList(struct{ io.Reader }{bytes.NewReader(answer)}, pods, func(raw []byte) error {
+				must.Get(readList(struct{ io.Reader }{bytes.NewReader(answer)}, pods, func(raw []byte) error {
 					_, err := parseObject(raw, true)
 					newListBody(raw, pods).Release()
 					return err
-				})
-				if err != nil {
-					b.Fatal(err)
-				}
+				}))(b)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/object")
 		})

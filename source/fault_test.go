@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // told is how often a state with all of the words was reported.
@@ -163,9 +165,7 @@ func TestBackoff_does_not_wait_for_ever_because_it_is_asked_to(t *testing.T) {
 		err := refused(&http.Response{
 			StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"99999999999"}}, Body: http.NoBody,
 		}, configMaps.groupResource())
-		if err := b.wait(t.Context(), err); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.wait(t.Context(), err))
 		if waited := time.Since(begin); waited != longestAsked {
 			t.Errorf("waited %v", waited)
 		}

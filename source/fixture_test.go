@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 var (
@@ -44,9 +46,7 @@ func codec(streaming bool) *serializer.Serializer {
 func serverObject(t testing.TB, obj runtime.Object) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := codec(false).Encode(obj, &b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, codec(false).Encode(obj, &b))
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
@@ -54,13 +54,9 @@ func serverObject(t testing.TB, obj runtime.Object) []byte {
 func serverFrame(t testing.TB, kind string, obj runtime.Object) []byte {
 	t.Helper()
 	var object, event bytes.Buffer
-	if err := codec(false).Encode(obj, &object); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, codec(false).Encode(obj, &object))
 	e := &metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: object.Bytes()}}
-	if err := codec(false).Encode(e, &event); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, codec(false).Encode(e, &event))
 	return event.Bytes()
 }
 
@@ -133,9 +129,7 @@ func container(i int) corev1.Container {
 func sorted(t testing.TB, obj runtime.Object) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
-	if err := json.Unmarshal(serverObject(t, obj), &u.Object); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(serverObject(t, obj), &u.Object))
 	u.SetGroupVersionKind(schema.GroupVersionKind{Group: widgets.Group, Version: widgets.Version, Kind: widgets.Kind})
 	return u
 }

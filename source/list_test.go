@@ -20,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // readAll reads a list and copies its items.
@@ -224,9 +226,7 @@ func TestReadList_makes_the_bodies_that_a_watch_would_show(t *testing.T) {
 			want []string
 		}{{typed, pods, typedBodies}, {custom, widgets, customBodies}} {
 			var answer bytes.Buffer
-			if err := codec(streaming).Encode(tc.list, &answer); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, codec(streaming).Encode(tc.list, &answer))
 			var got []string
 			meta, err := readList(&answer, tc.res, func(raw []byte) error {
 				b := newListBody(raw, tc.res)

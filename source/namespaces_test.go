@@ -13,6 +13,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 const aNamespace = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":%q,"resourceVersion":"%d","labels":{"team":%q}%s}}`
@@ -48,10 +50,7 @@ func serveNamespaces(t *testing.T, frames <-chan string, forbidden bool) *Namesp
 		}
 	}))
 	t.Cleanup(server.Close)
-	n, err := NewNamespaces(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(NewNamespaces(&rest.Config{Host: server.URL}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- n.Run(ctx) }()

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestReader_lists_page_by_page_and_watches_from_the_version_of_the_list(t *testing.T) {
@@ -196,18 +198,12 @@ func TestClient_asks_for_the_stream_and_nothing_else(t *testing.T) {
 				},
 				func() (io.ReadCloser, error) { return c.watch(t.Context(), stream, "7", time.Minute) },
 			} {
-				body, err := ask()
-				if err != nil {
-					t.Fatal(err)
-				}
+				body := must.Get(ask())(t)
 				_ = body.Close()
 			}
 			var got []string
 			for _, r := range s.requests() {
-				path, err := url.ParseQuery(r.query)
-				if err != nil {
-					t.Fatal(err)
-				}
+				path := must.Get(url.ParseQuery(r.query))(t)
 				for _, own := range []string{"limit", "continue", "watch", "allowWatchBookmarks", "resourceVersion", "timeoutSeconds"} {
 					path.Del(own)
 				}
@@ -224,10 +220,7 @@ func TestHandler_takes_a_change_once_and_leaves_a_stub_in_the_cache(t *testing.T
 	r, inside := &recorder{open: map[Ticket]bool{1: true}}, &occupancy{}
 	h := &handler{feed: r, inside: inside}
 	raw := []byte(cm("a", "u-a", "8"))
-	id, err := parseObject(raw, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(parseObject(raw, true))(t)
 	o := &object{Identity: id, change: &Change{
 		Op: Updated, Ident: id.Ident, Body: NewBody(raw), Reason: ReasonWatch, Ticket: 1, Size: held(len(raw)),
 	}}

@@ -15,6 +15,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestParseObject_reads_the_identity_however_the_object_is_written(t *testing.T) {
@@ -43,10 +45,7 @@ func TestParseObject_reads_the_identity_however_the_object_is_written(t *testing
 		"rest cut off":   {`{"metadata":{"name":"n","namespace":"ns","uid":"u","resourceVersion":"7"`, full},
 	} {
 		t.Run(name, func(t *testing.T) {
-			id, err := parseObject([]byte(tc.raw), true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			id := must.Get(parseObject([]byte(tc.raw), true))(t)
 			if id.Ident != tc.want || id.Key() != tc.want.Key() {
 				t.Errorf("got %+v with key %q, want %+v", id.Ident, id.Key(), tc.want)
 			}
@@ -60,10 +59,7 @@ func TestParseObject_of_a_cluster_scoped_resource_reads_no_namespace(t *testing.
 		`{"metadata":{"namespace":"ns","name":"n","uid":"u","resourceVersion":"7"}}`,
 		`{"metadata":{"name":"n","uid":"u","resourceVersion":"7","namespace":"ns"}}`,
 	} {
-		id, err := parseObject([]byte(raw), false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := must.Get(parseObject([]byte(raw), false))(t)
 		if want := (Ident{Name: "n", UID: "u", ResourceVersion: "7"}); id.Ident != want || id.Key() != "n" {
 			t.Errorf("%s: got %+v with key %q", raw, id.Ident, id.Key())
 		}
@@ -104,10 +100,7 @@ func TestParseObject_refuses(t *testing.T) {
 
 func TestParseObject_of_a_cut_object_is_right_or_an_error(t *testing.T) {
 	for _, raw := range [][]byte{serverObject(t, testPod(1)), serverObject(t, sorted(t, testPod(1)))} {
-		want, err := parseObject(raw, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(parseObject(raw, true))(t)
 		for n := range raw {
 			// A copy of exactly this size: a look beyond it panics.
 			if got, err := parseObject(bytes.Clone(raw[:n:n]), true); err == nil && got != want {
@@ -186,9 +179,7 @@ func anyObject(t *rapid.T) []byte {
 	raw := shuffled(t, top)
 	if rapid.Bool().Draw(t, "indented") {
 		var b bytes.Buffer
-		if err := json.Indent(&b, raw, "\r", "\t "); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Indent(&b, raw, "\r", "\t "))
 		return b.Bytes()
 	}
 	return raw
@@ -198,10 +189,7 @@ func anyObject(t *rapid.T) []byte {
 func shuffled(t *rapid.T, members map[string]any) []byte {
 	b := []byte{'{'}
 	for _, key := range rapid.Permutation(slices.Sorted(maps.Keys(members))).Draw(t, "order") {
-		member, err := json.Marshal(map[string]any{key: members[key]})
-		if err != nil {
-			t.Fatal(err)
-		}
+		member := must.Get(json.Marshal(map[string]any{key: members[key]}))(t)
 		b = append(append(b, member[1:len(member)-1]...), ',')
 	}
 	b[len(b)-1] = '}'
@@ -224,10 +212,7 @@ func TestParseObject_allocates_one_string_for_everything(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { _, _ = parseObject(raw, true) }); n != 1 {
 		t.Errorf("%v allocations", n)
 	}
-	id, err := parseObject(raw, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(parseObject(raw, true))(t)
 	if unsafe.StringData(id.Key()) != unsafe.StringData(id.Namespace) {
 		t.Error("the key is a string of its own")
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // BenchmarkSharedWatch is what a frame of a pod costs that several streams follow, until each of them has it.
@@ -29,13 +31,8 @@ func BenchmarkSharedWatch(b *testing.B) {
 			b.SetBytes(int64(len(object)))
 			b.ReportAllocs()
 			for b.Loop() {
-				e, err := newEvent(&frame{Type: frameModified, Object: object}, true)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := s.hand(b.Context(), e); err != nil {
-					b.Fatal(err)
-				}
+				e := must.Get(newEvent(&frame{Type: frameModified, Object: object}, true))(b)
+				must.Do(b, s.hand(b.Context(), e))
 				for _, f := range all[:min(followers, 2)] {
 					if f, err := f.next(b.Context()); err != nil || len(f.Object) == 0 {
 						b.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 const benchRows = 100_000
@@ -39,9 +40,7 @@ func benchBatch(n, v int) *checkpoint.Batch {
 func cpu(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -58,10 +57,7 @@ func measured(b *testing.B, fn func()) time.Duration {
 
 func size(b *testing.B, path string) float64 {
 	b.Helper()
-	info, err := os.Stat(path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	info := must.Get(os.Stat(path))(b)
 	return float64(info.Size()) / (1 << 20)
 }
 

@@ -14,6 +14,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // written returns the bytes of a file, and the states of its last two commits.
@@ -31,10 +32,7 @@ func written(t *testing.T) (content []byte, states []*checkpoint.State) {
 		states = append(states, mustLoad(t, s))
 	}
 	mustClose(t, s)
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content = must.Get(os.ReadFile(path))(t)
 	return content, states
 }
 
@@ -144,9 +142,7 @@ func TestOpen_notices_a_part_of_the_tree_that_was_cut_off(t *testing.T) {
 		root = uint64(tx.Bucket(bucketRows).Bucket([]byte("pods.v1")).Root())
 		return nil
 	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, db.Close()))
 	at := int(root)*os.Getpagesize() + headerSize
 	child := native.Uint64(content[at+8:])
 	from := append([]byte("pods.v1"), native.AppendUint64(nil, root)...)

@@ -19,40 +19,31 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 var identity = checkpoint.Identity{ClusterUID: "uid", Cluster: "prod", Pipeline: "audit"}
 
 func mustOpen(t testing.TB, path string) *Store {
 	t.Helper()
-	s, err := Open(path, identity)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(path, identity))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
 func mustClose(t testing.TB, s *Store) {
 	t.Helper()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
 }
 
 func mustCommit(t testing.TB, s *Store, b *checkpoint.Batch) {
 	t.Helper()
-	if err := s.Commit(context.WithoutCancel(t.Context()), b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Commit(context.WithoutCancel(t.Context()), b))
 }
 
 func mustLoad(t testing.TB, s *Store) *checkpoint.State {
 	t.Helper()
-	state, err := s.Load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := must.Get(s.Load(t.Context()))(t)
 	return state
 }
 
@@ -109,9 +100,7 @@ func TestOpen_creates_what_only_the_owner_may_read(t *testing.T) {
 func TestOpen_narrows_a_file_that_others_may_read(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.db")
 	mustClose(t, mustOpen(t, path))
-	if err := os.Chmod(path, 0o664); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(path, 0o664))
 	mustOpen(t, path)
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v (%v)", info.Mode(), err)
@@ -162,18 +151,14 @@ func TestOpen_refuses(t *testing.T) {
 			update(t, path, func(tx *bolt.Tx) error { return tx.DeleteBucket(bucketRows) })
 		}, &damaged, "a bucket is missing"},
 		{"a directory", func(t *testing.T, path string) {
-			if err := os.Mkdir(path, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Mkdir(path, 0o700))
 		}, nil, "not a regular file"},
 		{"a path below a file", func(t *testing.T, path string) { overwrite(t, filepath.Dir(path), nil) }, nil, "not a directory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "dir", "audit.db")
 			if c.name != "a path below a file" {
-				if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.Mkdir(filepath.Dir(path), 0o700))
 			}
 			c.prepare(t, path)
 			before, _ := os.ReadFile(path)
@@ -201,9 +186,7 @@ func TestOpen_refuses(t *testing.T) {
 
 func overwrite(t *testing.T, path string, b []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, b, 0o600))
 }
 
 func commitOnce(t *testing.T, path string) {
@@ -216,13 +199,8 @@ func commitOnce(t *testing.T, path string) {
 // update changes a file behind the store's back.
 func update(t *testing.T, path string, fn func(*bolt.Tx) error) {
 	t.Helper()
-	db, err := bolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(db.Update(fn), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(bolt.Open(path, 0o600, nil))(t)
+	must.Do(t, errors.Join(db.Update(fn), db.Close()))
 }
 
 func edit(t *testing.T, path, bucket, key, value string) {
@@ -275,10 +253,7 @@ func TestLoad_notices_a_changed_value(t *testing.T) {
 		{bucketStreams, []byte("pods.v1"), nil},
 		{bucketStreams, []byte("pods.v1"), keyIdentity},
 	} {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(path))(t)
 		update(t, path, func(tx *bolt.Tx) error {
 			v := bytes.Clone(tx.Bucket(c.bucket).Get(c.key))
 			if bit := rand.IntN(len(v) * 8); c.from == nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // A limit on the size of files stands for a full disk. It holds for a whole process, and go test's own files too: so the
@@ -32,14 +34,10 @@ func TestStore_survives_a_full_disk(t *testing.T) {
 		t.Fatal(err)
 	}
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit))
 	full := limit
 	full.Cur = uint64(info.Size())
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &full); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &full))
 	err = s.Commit(t.Context(), batch(20_000, 2))
 	if restore := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); restore != nil {
 		t.Fatal(restore)

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestPeek_shows_what_another_process_has_open_and_leaves_it_alone(t *testing.T) {
@@ -72,16 +74,12 @@ func TestPeek_names_the_file_that_it_cannot_read(t *testing.T) {
 		t.Errorf("error %v, want that it does not exist", err)
 	}
 	strange := filepath.Join(dir, "strange.db")
-	if err := os.WriteFile(strange, []byte(strings.Repeat("no checkpoint ", 1000)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(strange, []byte(strings.Repeat("no checkpoint ", 1000)), 0o600))
 	torn := filepath.Join(dir, "torn.db")
 	s := mustOpen(t, torn)
 	mustCommit(t, s, batch(1000, 1))
 	mustClose(t, s)
-	if err := os.Truncate(torn, 20<<10); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Truncate(torn, 20<<10))
 	for _, path := range []string{strange, torn} {
 		var damaged *DamagedError
 		if _, _, err := Peek(t.Context(), path); !errors.As(err, &damaged) || damaged.Path != path {
@@ -96,9 +94,7 @@ func TestBackup_is_a_checkpoint_that_a_bridge_can_go_on_with(t *testing.T) {
 	mustCommit(t, s, batch(100, 1))
 	want := mustLoad(t, s)
 	copied := filepath.Join(dir, "audit.db.bak")
-	if err := s.Backup(copied); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Backup(copied))
 	mustCommit(t, s, batch(100, 2))
 	if err := s.Backup(copied); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("error %v, want that it exists", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // sponge takes batches and keeps only their size.
@@ -42,9 +43,7 @@ func benchRows(n, version int) *checkpoint.Batch {
 func cpu(b *testing.B) float64 {
 	b.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return float64(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -54,19 +53,14 @@ func BenchmarkCommit(b *testing.B) {
 		for _, n := range []int{1, 100, 1000, 5000, 100_000} {
 			b.Run(fmt.Sprintf("%s/%d", compression, n), func(b *testing.B) {
 				f := newFake(1)
-				s, err := openFake(b.Context(), f, Config{Compression: compression}, audit)
-				if err != nil {
-					b.Fatal(err)
-				}
+				s := must.Get(openFake(b.Context(), f, Config{Compression: compression}, audit))(b)
 				to := &sponge{fake: f}
 				s.broker, s.out.broker = to, to
 				rows := benchRows(n, 1)
 				b.ReportAllocs()
 				start := cpu(b)
 				for b.Loop() {
-					if err := s.Commit(b.Context(), rows); err != nil {
-						b.Fatal(err)
-					}
+					must.Do(b, s.Commit(b.Context(), rows))
 				}
 				b.ReportMetric(float64(to.taken)/float64(b.N)/float64(n), "wire-B/row")
 				b.ReportMetric((cpu(b)-start)/float64(b.N)/float64(n), "cpu-ns/row")
@@ -88,9 +82,7 @@ func BenchmarkReplay(b *testing.B) {
 	for b.Loop() {
 		r := newReplay("", "", 0, newKeys("prod-eu-1/audit").prefix, 0)
 		for _, record := range records {
-			if err := r.record(record); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, r.record(record))
 		}
 	}
 	b.ReportMetric((cpu(b)-start)/float64(b.N)/float64(len(records)), "cpu-ns/record")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // position returns a batch that says where a stream is.
@@ -100,10 +101,7 @@ func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 	f.forbidden = map[string]bool{"InitProducerId kube-eventbridge.prod-eu-1.audit.checkpoint": true}
 	var log bytes.Buffer
 	cfg := Config{Log: slog.New(slog.NewTextHandler(&log, nil))}
-	s, err := openFake(t.Context(), f, cfg, audit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(openFake(t.Context(), f, cfg, audit))(t)
 	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "transactionalId=kube-eventbridge.prod-eu-1.audit.checkpoint") {
 		t.Errorf("warnings: %s", &log)
 	}
@@ -325,9 +323,7 @@ func TestStore_in_a_partition_of_its_name(t *testing.T) {
 	for i := range 40 {
 		id := audit
 		id.Pipeline = fmt.Sprint("pipeline-", i)
-		if _, err := openFake(t.Context(), f, Config{}, id); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(openFake(t.Context(), f, Config{}, id))(t)
 	}
 	for p := range f.logs {
 		used[p] = true
@@ -340,9 +336,7 @@ func TestStore_in_a_partition_of_its_name(t *testing.T) {
 func TestStore_that_is_closed_does_nothing(t *testing.T) {
 	s := mustOpen(t.Context(), t, newFake(3))
 	for range 2 {
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Close())
 	}
 	if err := s.Commit(t.Context(), position(1)); !errors.Is(err, errClosed) {
 		t.Errorf("commit: %v", err)

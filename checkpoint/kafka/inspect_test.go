@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func inspectFake(t *testing.T, f *fake, want checkpoint.Identity) (*Found, error) {
@@ -28,10 +29,7 @@ func TestInspect_shows_what_was_committed_and_leaves_the_owner_alone(t *testing.
 		mustCommit(t.Context(), t, s, b)
 		want = apply(want, b)
 		// Of the cluster only the name is known.
-		found, err := inspectFake(t, f, checkpoint.Identity{Cluster: audit.Cluster, Pipeline: audit.Pipeline})
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(inspectFake(t, f, checkpoint.Identity{Cluster: audit.Cluster, Pipeline: audit.Pipeline}))(t)
 		if !reflect.DeepEqual(found.State, want) || found.Commits != uint64(n+1) {
 			t.Errorf("after commit %d: commit %d holds %+v, want %+v", n+1, found.Commits, found.State, want)
 		}
@@ -54,14 +52,9 @@ func TestInspect_reads_on_until_nothing_comes(t *testing.T) {
 	mustCommit(t.Context(), t, s, manyRows(10, 1))
 	cfg := Config{Topic: "checkpoints"}.withDefaults(audit)
 	i := &Store{cfg: cfg, path: cfg.path(), broker: f, keys: newKeys(cfg.Name), patience: cfg.Patience}
-	r, err := i.locate(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(i.locate(t.Context(), 1))(t)
 	mustCommit(t.Context(), t, s, manyRows(10, 2))
-	if err := i.catchUp(t.Context(), r, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, i.catchUp(t.Context(), r, 1))
 	want := apply(apply(emptyState(), manyRows(10, 1)), manyRows(10, 2))
 	if got := r.state(); !reflect.DeepEqual(got, want) {
 		t.Errorf("it holds %+v, want %+v", got, want)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
@@ -213,10 +214,7 @@ func TestCommit_compresses(t *testing.T) {
 	plain := 0
 	for _, c := range compressions { // none is the first
 		f := newFake(3)
-		s, err := openFake(t.Context(), f, Config{Compression: c}, audit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(openFake(t.Context(), f, Config{Compression: c}, audit))(t)
 		b := manyRows(20_000, 1)
 		mustCommit(t.Context(), t, s, b)
 		mustHold(t.Context(), t, s, apply(emptyState(), b))
@@ -355,10 +353,7 @@ func TestOpen_is_as_patient_as_it_is_told(t *testing.T) {
 			t.Errorf("it ended after %v with %v", took, err)
 		}
 		f.away = nil
-		s, err := openFake(t.Context(), f, Config{Patience: time.Second}, audit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(openFake(t.Context(), f, Config{Patience: time.Second}, audit))(t)
 		f.away = errAway
 		began = time.Now()
 		if err := s.Commit(t.Context(), position(1)); !errors.Is(err, errAway) || time.Since(began) < patience {
@@ -384,10 +379,7 @@ func TestOpen_is_no_more_patient_with_its_barrier(t *testing.T) {
 func TestCommit_is_patient_with_each_of_its_steps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(3)
-		s, err := openFake(t.Context(), f, Config{Patience: time.Second}, audit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(openFake(t.Context(), f, Config{Patience: time.Second}, audit))(t)
 		f.fault = func(int, *fakeBatch) fault { return fault{lose: true, err: kafkago.OutOfOrderSequenceNumber} }
 		if err := s.Commit(t.Context(), position(1)); err == nil {
 			t.Fatal("it did not fail")

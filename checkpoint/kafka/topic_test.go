@@ -11,6 +11,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestOpen_creates_a_topic_that_is_missing(t *testing.T) {
@@ -26,10 +27,7 @@ func TestOpen_creates_a_topic_that_is_missing(t *testing.T) {
 		f := newFake(0)
 		clear(f.settings)
 		f.settings[settingSize] = "1048588"
-		s, err := openFake(t.Context(), f, c.cfg, audit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(openFake(t.Context(), f, c.cfg, audit))(t)
 		mustCommit(t.Context(), t, s, position(1))
 		mustHold(t.Context(), t, s, at(1))
 		if f.partitions != c.partitions || f.settings[settingCleanup] != compact || f.settings["min.insync.replicas"] != c.isr ||

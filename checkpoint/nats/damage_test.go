@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 const auditKeys = "$KV." + testBucket + ".prod-eu-1.audit."
@@ -82,10 +83,7 @@ func TestDamage_is_reported_and_leaves_the_bucket_as_it_is(t *testing.T) {
 
 func status(t *testing.T, js jetstream.JetStream) (s jetstream.StreamState) {
 	t.Helper()
-	stream, err := js.Stream(t.Context(), "KV_"+testBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(js.Stream(t.Context(), "KV_"+testBucket))(t)
 	s = stream.CachedInfo().State
 	s.Consumers = 0
 	return s
@@ -107,14 +105,9 @@ func TestRemains_of_what_is_before_the_base_do_no_harm(t *testing.T) {
 		want = apply(want, b)
 	}
 	js := client(t, srv)
-	stream, err := js.Stream(t.Context(), "KV_"+testBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(js.Stream(t.Context(), "KV_"+testBucket))(t)
 	for _, number := range []int{1, 3, 4} {
-		if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject(fmt.Sprint(auditKeys, number))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject(fmt.Sprint(auditKeys, number))))
 	}
 	mustHold(t.Context(), t, s, want)
 	next := mustOpen(t.Context(), t, at(srv.ClientURL()))
@@ -131,9 +124,7 @@ func TestLost_commits_are_noticed(t *testing.T) {
 		srv := newServer(t)
 		s, js := mustOpen(t.Context(), t, at(srv.ClientURL())), client(t, srv)
 		mustCommit(t.Context(), t, s, benchRows(0, 1, 1))
-		if err := js.DeleteKeyValue(t.Context(), testBucket); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, js.DeleteKeyValue(t.Context(), testBucket))
 		mustBeLost(t, s.Commit(t.Context(), benchRows(0, 1, 2)))
 		next := mustOpen(t.Context(), t, at(srv.ClientURL()))
 		mustHold(t.Context(), t, next, emptyState())
@@ -149,9 +140,7 @@ func TestLost_commits_are_noticed(t *testing.T) {
 		srv := newServer(t)
 		s, js := mustOpen(t.Context(), t, at(srv.ClientURL())), client(t, srv)
 		mustCommit(t.Context(), t, s, benchRows(0, 1, 1))
-		if err := js.DeleteKeyValue(t.Context(), testBucket); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, js.DeleteKeyValue(t.Context(), testBucket))
 		_, err := s.Load(t.Context())
 		mustBeLost(t, err)
 	})
@@ -179,9 +168,7 @@ func mustNoticeOlderServer(t *testing.T, use func(context.Context, *Store) error
 	mustCommit(t.Context(), t, s, benchRows(0, 5, 1))
 	want = apply(want, benchRows(0, 5, 1))
 	stop(srv)
-	if err := os.CopyFS(saved, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(saved, os.DirFS(dir)))
 	srv = start()
 	url = srv.ClientURL()
 	s = mustOpen(t.Context(), t, cfg)
@@ -189,10 +176,7 @@ func mustNoticeOlderServer(t *testing.T, use func(context.Context, *Store) error
 	stop(srv)
 	dir = saved
 	srv = start()
-	b, err := connect(t.Context(), at(srv.ClientURL()).withDefaults(audit))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(connect(t.Context(), at(srv.ClientURL()).withDefaults(audit)))(t)
 	t.Cleanup(b.close)
 	s.log, s.insistence, s.cfg.Patience, b.cfg.Timeout = b, time.Second, time.Second, time.Second
 	mustBeLost(t, use(t.Context(), s))

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 var errAway = errors.New("the server is away")
@@ -94,14 +95,9 @@ type bench struct{ b *bucket }
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	cfg := at(newServer(t).ClientURL()).withDefaults(audit)
-	b, err := connect(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(connect(t.Context(), cfg))(t)
 	t.Cleanup(b.close)
-	if _, err := b.find(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.find(t.Context()))(t)
 	return &bench{b}
 }
 

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // committed commits until disturb ends, some batches larger than a message, and fails if the checkpoint is ever not what was committed.
@@ -47,9 +48,7 @@ func committed(t *testing.T, cfg Config, disturb func() error) {
 		}
 		want, commits = apply(want, b), commits+1
 	}
-	if err := g.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.Wait())
 	t.Logf("%d commits, %d failed at first", commits, failed)
 	mustHold(t.Context(), t, s, want)
 	mustHold(t.Context(), t, mustOpen(t.Context(), t, cfg), want)
@@ -99,9 +98,7 @@ func newCluster(t *testing.T) *cluster {
 	})
 	for i, o := range c.options {
 		o.Routes = server.RoutesFromStr(strings.Join(routes, ","))
-		if err := c.start(i); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.start(i))
 	}
 	for _, s := range c.servers {
 		if !s.ReadyForConnections(20 * time.Second) {
@@ -114,10 +111,7 @@ func newCluster(t *testing.T) *cluster {
 // freePort is a port that was free a moment ago.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
 }
@@ -168,19 +162,10 @@ func TestCommits_survive_changes_of_the_leader(t *testing.T) {
 		}
 		return nil
 	})
-	nc, err := gonats.Connect(urls)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(gonats.Connect(urls))(t)
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kv, err := js.KeyValue(t.Context(), testBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := must.Get(jetstream.New(nc))(t)
+	kv := must.Get(js.KeyValue(t.Context(), testBucket))(t)
 	if s, err := kv.Status(t.Context()); err != nil || s.Config().Replicas != 3 {
 		t.Errorf("status %+v, %v", s, err)
 	}
@@ -189,9 +174,7 @@ func TestCommits_survive_changes_of_the_leader(t *testing.T) {
 // A store that was closed does nothing any more, and says so.
 func TestStore_that_is_closed(t *testing.T) {
 	s := mustOpen(t.Context(), t, at(newServer(t).ClientURL()))
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
 	state, err := s.Load(t.Context())
 	if !errors.Is(err, errClosed) || !reflect.DeepEqual(state, (*checkpoint.State)(nil)) {
 		t.Errorf("load: %+v, %v", state, err)

@@ -15,6 +15,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/goleak"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // What makes a process of the test binary a server: the directory of its store, and where it listens.
@@ -65,9 +67,7 @@ func newServerProcess(t *testing.T) *serverProcess {
 	t.Helper()
 	p := &serverProcess{dir: t.TempDir()}
 	t.Cleanup(p.kill)
-	if err := p.start("-1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.start("-1"))
 	return p
 }
 

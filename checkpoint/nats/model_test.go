@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // small is a limit that makes a message of a row or two.
@@ -178,10 +179,7 @@ func TestBucket_does_not_grow(t *testing.T) {
 	for n := range 1500 {
 		mustCommit(ctx, t, s, benchRows(n*31%2000, 50, n))
 		if n%50 == 49 {
-			stream, err := b.b.js.Stream(ctx, "KV_"+testBucket)
-			if err != nil {
-				t.Fatal(err)
-			}
+			stream := must.Get(b.b.js.Stream(ctx, "KV_"+testBucket))(t)
 			most = max(most, stream.CachedInfo().State.Msgs)
 		}
 	}

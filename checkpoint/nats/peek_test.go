@@ -8,14 +8,12 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestPeeker_keeps_the_contract(t *testing.T) {
 	srv := newServer(t)
-	p, err := NewPeeker(at(srv.ClientURL()), storetest.Peeked)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(NewPeeker(at(srv.ClientURL()), storetest.Peeked))(t)
 	defer func() { _ = p.Close() }()
 	storetest.Peek(t, p, func() storetest.Store { return mustOpen(t.Context(), t, at(srv.ClientURL())) })
 	if n := len(p.read.content.rows); n != 0 {
@@ -31,10 +29,7 @@ func TestPeeker_goes_on_when_the_server_is_back(t *testing.T) {
 	mustCommit(t.Context(), t, s, b)
 	cfg := at(srv.ClientURL())
 	cfg.Patience = 1 // one attempt
-	p, err := NewPeeker(cfg, audit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(NewPeeker(cfg, audit))(t)
 	defer func() { _ = p.Close() }()
 	check := func() {
 		t.Helper()
@@ -44,9 +39,7 @@ func TestPeeker_goes_on_when_the_server_is_back(t *testing.T) {
 	}
 	check()
 	js := client(t, srv)
-	if err := js.DeleteKeyValue(t.Context(), testBucket); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, js.DeleteKeyValue(t.Context(), testBucket))
 	if got, err := p.Peek(t.Context()); err == nil && len(got) != 0 {
 		t.Errorf("of a bucket that is deleted: %v", got)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 var audit = checkpoint.Identity{ClusterUID: "5f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", Cluster: "prod-eu-1", Pipeline: "audit"}
@@ -25,10 +26,7 @@ func newServer(t testing.TB, change ...func(*server.Options)) *server.Server {
 	for _, f := range change {
 		f(opts)
 	}
-	srv, err := server.NewServer(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := must.Get(server.NewServer(opts))(t)
 	srv.Start()
 	t.Cleanup(func() {
 		srv.Shutdown()
@@ -48,15 +46,9 @@ func at(url string) Config {
 // client connects as a user of the server would.
 func client(t testing.TB, srv *server.Server) jetstream.JetStream {
 	t.Helper()
-	nc, err := gonats.Connect(srv.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(gonats.Connect(srv.ClientURL()))(t)
 	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := must.Get(jetstream.New(nc))(t)
 	return js
 }
 

@@ -14,19 +14,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestOpen_makes_a_bucket_that_keeps_everything(t *testing.T) {
 	srv := newServer(t)
 	mustOpen(t.Context(), t, at(srv.ClientURL()))
-	kv, err := client(t, srv).KeyValue(t.Context(), testBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := kv.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	kv := must.Get(client(t, srv).KeyValue(t.Context(), testBucket))(t)
+	s := must.Get(kv.Status(t.Context()))(t)
 	c := s.Config()
 	if c.History != 1 || c.TTL != 0 || c.Storage != jetstream.FileStorage || c.MaxBytes > 0 || c.Replicas != 1 {
 		t.Errorf("the bucket is made with %+v", c)
@@ -55,9 +50,7 @@ func TestOpen_and_check_refuse_a_bucket_that_would_lose_something_and_say_what_t
 				AllowRollup: true, DenyDelete: true, AllowDirect: true,
 			}
 			c.change(&cfg)
-			if _, err := js.CreateStream(t.Context(), cfg); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(js.CreateStream(t.Context(), cfg))(t)
 			_, opened := Open(t.Context(), at(srv.ClientURL()), audit)
 			errs := []error{opened}
 			if name != "tiny values" { // which only a commit meets
@@ -123,10 +116,7 @@ func TestCheckpoints_share_a_bucket(t *testing.T) {
 		audit, {ClusterUID: audit.ClusterUID, Cluster: audit.Cluster, Pipeline: "aud"}, {ClusterUID: "x", Cluster: "prod.eu.1", Pipeline: "audit"},
 	}
 	for n, id := range ids {
-		s, err := Open(t.Context(), cfg, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Open(t.Context(), cfg, id))(t)
 		b := benchRows(0, n+1, n)
 		b.Identity = id
 		mustCommit(t.Context(), t, s, b)
@@ -179,10 +169,7 @@ func TestPermissions_that_are_enough(t *testing.T) {
 	if err != nil || len(found.State.Rows["pods.v1"]) != 100 || s.before != 0 {
 		t.Errorf("found %+v, %v", found, err)
 	}
-	text, err := os.ReadFile("../../docs/events.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/events.md"))(t)
 	for _, subject := range maker.Permissions.Publish.Allow {
 		if want := strings.ReplaceAll(subject, testBucket, "<bucket>"); !strings.Contains(string(text), want) {
 			t.Errorf("docs/events.md does not have %s", want)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 const (
@@ -94,9 +95,7 @@ func killAfter(t *testing.T, place string, commits int, while time.Duration) (la
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	defer func() { _ = cmd.Wait() }()
 	last, seen := -1, 0
 	for lines := bufio.NewScanner(out); lines.Scan(); {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // Peek checks that a [checkpoint.Peeker] keeps its contract. Both are of the same checkpoint; open takes it over from whoever has opened it before.
@@ -37,9 +38,7 @@ func Peek(t *testing.T, peeker checkpoint.Peeker, open func() Store) {
 			if n == 5 {
 				b.Forget = []string{"pods.v1/n0"}
 			}
-			if err := s.Commit(t.Context(), b); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Commit(t.Context(), b))
 			apply(want, b)
 			if n%3 != 1 { // else several commits between two looks
 				check(fmt.Sprintf("process %d, commit %d", process, n))

@@ -12,6 +12,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -50,9 +51,7 @@ func TestStreams_have_hashes_with_the_key_that_the_configuration_names(t *testin
 		"0123456789abcde\n":  "pipeline a: secrets.hashes: the key has 15 bytes; give it 16 random ones or more, such as openssl rand -hex 32 prints",
 		"":                   "pipeline a: secrets.hashes: read keyFile: " + key + " is empty",
 	} {
-		if err := os.WriteFile(key, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(key, []byte(text), 0o600))
 		specs, err := streamsOf(t, file)
 		var wrong *inputError
 		switch {

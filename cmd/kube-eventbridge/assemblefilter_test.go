@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -29,9 +30,7 @@ func TestDigestKey_is_there_for_what_does_not_leave_the_process(t *testing.T) {
 		{name: "hashes, and nothing to hide", resource: "pods", encoding: hashes},
 	} {
 		var r config.Resource
-		if err := r.Resource.UnmarshalText([]byte(c.resource)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Resource.UnmarshalText([]byte(c.resource)))
 		r.Redact = c.redact
 		p := &config.Pipeline{Encoding: c.encoding}
 		key, err := digestKey(p, &r)

@@ -19,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 )
 
@@ -48,9 +49,7 @@ func (s *fencedStore) Close() error { return nil }
 // fenced gives a member a store that can be fenced, in the place of its own.
 func fenced(t *testing.T, m *member) *fencedStore {
 	t.Helper()
-	if err := m.store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.store.Close())
 	store := &fencedStore{}
 	m.store, m.cfg.Store = store, store
 	return store
@@ -71,9 +70,7 @@ func assembled(t *testing.T, file string, log *output) *process {
 		t.Fatal(err)
 	}
 	p.cfg, p.metrics = p.current, bridge.NewMetrics(p.registry)
-	if err := p.reach(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.reach())
 	t.Cleanup(p.client.CloseIdleConnections)
 	return p
 }
@@ -93,10 +90,7 @@ func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_confi
 			var log output
 			file := configured(t, apiServer(t, identified), "[{resource: pods}]")
 			p := assembled(t, file, &log)
-			f, err := p.newFleet("uid", p.current, nil, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(p.newFleet("uid", p.current, nil, nil))(t)
 			store := fenced(t, f.members[0])
 			ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 			defer stop()
@@ -104,10 +98,7 @@ func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_confi
 			go func() { ended <- f.run(ctx) }()
 			waitUntil(t, func() bool { return strings.Contains(log.String(), "stream watches") })
 			rewritten(t, file, c.from, c.to)
-			next, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			next := must.Get(os.ReadFile(file))(t)
 			cfg, _, err := p.flags.parse(next)
 			if err != nil {
 				t.Fatal(err)
@@ -151,10 +142,7 @@ func takenOver(t *testing.T, log *output) (p *process, next *config.Config) {
 func TestFleet_has_nothing_read_something_else_where_another_process_has_taken_over(t *testing.T) {
 	var log output
 	p, next := takenOver(t, &log)
-	f, err := p.newFleet("uid", p.current, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(p.newFleet("uid", p.current, nil, nil))(t)
 	store, refusal := fenced(t, f.members[1]), error(takenError{})
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()
@@ -177,10 +165,7 @@ func TestFleet_has_nothing_read_something_else_where_another_process_has_taken_o
 func TestFleet_takes_no_order_after_another_process_has_taken_over(t *testing.T) {
 	p, next := takenOver(t, &output{})
 	for range 10 { // which of two that are ready is first is a matter of chance
-		f, err := p.newFleet("uid", p.current, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(p.newFleet("uid", p.current, nil, nil))(t)
 		ended := make(chan struct{})
 		close(ended)
 		f.members[0].pipeline = bridge.New(f.members[0].cfg)
@@ -202,10 +187,7 @@ func TestFleet_shows_only_what_runs(t *testing.T) {
 	var log output
 	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
 	p := assembled(t, file, &log)
-	f, err := p.newFleet("uid", p.current, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(p.newFleet("uid", p.current, nil, nil))(t)
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()
 	ended := make(chan error, 1)
@@ -220,10 +202,7 @@ func TestFleet_shows_only_what_runs(t *testing.T) {
 		t.Fatalf("it has ended: %v; refused: %v", over, err)
 	}
 	waitUntil(t, func() bool { return strings.Count(log.String(), "stream watches") == 2 })
-	all, err := p.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(p.registry.Gather())(t)
 	of := map[string]int{}
 	for _, family := range all {
 		for _, one := range family.GetMetric() {

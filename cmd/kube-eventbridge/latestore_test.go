@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 type countedStore struct{ loads, commits, closes int }
@@ -45,16 +46,10 @@ func TestLateStore_is_opened_by_its_first_use_that_succeeds(t *testing.T) {
 		t.Errorf("commit: %v", err)
 	}
 	for range 2 {
-		if _, err := s.Load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Commit(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Load(t.Context()))(t)
+		must.Do(t, s.Commit(t.Context(), nil))
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
 	if opened != 3 || *inner != (countedStore{loads: 2, commits: 2, closes: 1}) {
 		t.Errorf("opened %d times, %+v", opened, *inner)
 	}

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // running is a process that runs in this one.
@@ -113,14 +115,9 @@ func TestRun_goes_by_its_file_when_that_changes(t *testing.T) {
 // The server of the process itself comes and goes with the pipelines that publish to it, and stays where it is.
 func TestRun_begins_and_ends_its_own_server_as_its_file_says(t *testing.T) {
 	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
-	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	free := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	at := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, free.Close())
 	listens := func() bool {
 		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", at)
 		if err == nil {
@@ -291,9 +288,7 @@ func TestReloads_try_again_what_was_refused(t *testing.T) {
 	if err := p.reloads.now().Err; err == nil || !strings.Contains(err.Error(), "no such file") || strings.Count(logged.String(), "level=ERROR") != 1 {
 		t.Errorf("it was refused for %v: %s", err, &logged.buf)
 	}
-	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600))
 	p.reloads.tried = time.Time{}
 	p.reloads.see(t.Context(), lookAt(file), false)
 	if err := p.reloads.now().Err; err != nil || p.current.Pipelines[0].Sink.NATS.TokenFile == "" {
@@ -304,14 +299,9 @@ func TestReloads_try_again_what_was_refused(t *testing.T) {
 // A file may be a pipe, which has its text once, and then makes whoever opens it wait.
 func TestRun_ends_where_its_file_is_a_pipe(t *testing.T) {
 	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Mkfifo(pipe, 0o600))
 	written := make(chan error, 1)
 	go func() { written <- os.WriteFile(pipe, text, 0o600) }()
 	p := runs(t, "run", "--config", pipe)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // exitStatus returns the exit code that err, of a command that ran, holds.
@@ -72,13 +73,8 @@ func TestVersion_is_what_the_linker_says(t *testing.T) {
 	version, commit = "v1.2.3", "0123456789abcdef"
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	const text = `{clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}`
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := restConfig(config.Kubernetes{Kubeconfig: kubeconfig})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
+	cfg := must.Get(restConfig(config.Kubernetes{Kubeconfig: kubeconfig}))(t)
 	if want := "kube-eventbridge/v1.2.3 (" + build().Platform + ") commit/0123456789ab"; cfg.UserAgent != want {
 		t.Errorf("the User-Agent is %q, want %q", cfg.UserAgent, want)
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -79,9 +80,7 @@ func configured(t *testing.T, api *httptest.Server, resources string) string {
 		file: fmt.Sprintf(`{kubernetes: {kubeconfig: %q}, dataDir: %q, server: {listen: "127.0.0.1:0"}, log: {format: text},
     pipelines: [{name: a, resources: %s, sink: {stdout: {}}}]}`, kubeconfig, dir, resources),
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	return file
 }
@@ -210,10 +209,7 @@ func TestIdle_says_what_the_last_question_was_answered(t *testing.T) {
 }
 
 func TestRun_calls_the_address_of_the_embedded_server_as_the_file_does(t *testing.T) {
-	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = taken.Close() }()
 	cfg, _, err := config.Parse("f", fmt.Appendf(nil, `{dataDir: %q, pipelines: [
     {name: a, resources: [{resource: pods}], sink: {stdout: {}}},

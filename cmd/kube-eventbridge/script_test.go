@@ -16,6 +16,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestMain(m *testing.M) {
@@ -36,10 +37,7 @@ func (m leakChecked) Run() int {
 }
 
 func TestScripts(t *testing.T) {
-	example, err := filepath.Abs("../../config.example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	example := must.Get(filepath.Abs("../../config.example.yaml"))(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // change makes a valid configuration another one, valid or not.
@@ -54,9 +55,7 @@ func TestSink_takes_every_configuration_that_is_valid(t *testing.T) {
 
 func TestKafka_sink_takes_every_configuration_that_is_valid(t *testing.T) {
 	password := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(password, []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(password, []byte("secret"), 0o600))
 	family := []func(*config.Kafka){
 		func(k *config.Kafka) { k.Brokers = nil },
 		func(k *config.Kafka) { k.TLS = &config.TLS{} },
@@ -204,14 +203,8 @@ func subjects() []change {
 func identities(t *testing.T) []change {
 	t.Helper()
 	t.Setenv("BRIDGE_SECRET", "hunter2")
-	user, err := nkeys.CreateUser()
-	if err != nil {
-		t.Fatal(err)
-	}
-	seed, err := user.Seed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	user := must.Get(nkeys.CreateUser())(t)
+	seed := must.Get(user.Seed())(t)
 	secret, nkey := written(t, []byte("hunter2\n")), written(t, seed)
 	creds := written(t, []byte("-----BEGIN NATS USER JWT-----\ne30.e30.e30\n------END NATS USER JWT------\n\n"+
 		"-----BEGIN USER NKEY SEED-----\n"+string(seed)+"\n------END USER NKEY SEED------\n"))
@@ -231,10 +224,7 @@ func trust(t *testing.T) []change {
 	t.Helper()
 	server := httptest.NewTLSServer(nil)
 	server.Close()
-	private, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must.Get(x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey))(t)
 	cert := written(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	key := written(t, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
 	tls := func(set func(*config.TLS)) change {
@@ -271,8 +261,6 @@ func subsets(of ...change) []change {
 func written(t *testing.T, data []byte) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, data, 0o600))
 	return file
 }

@@ -17,6 +17,8 @@ import (
 
 	v1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // leases is an API server's one Lease.
@@ -90,9 +92,7 @@ func elected(t *testing.T) (file string, l *leases) {
 	rewritten(t, file, "stdout: {}", "nats: {servers: ['nats://127.0.0.1:1'], tokenFile: token}")
 	rewritten(t, file, "name: a,", "name: a, checkpoint: {nats: {}},")
 	rewritten(t, file, "dataDir: ", "leaderElection: {resourceNamespace: default, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 100ms}, dataDir: ")
-	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600))
 	return file, l
 }
 
@@ -103,18 +103,14 @@ func TestStand_goes_on_where_a_former_leader_cannot_read_what_it_needs_to_stand_
 	p.says("this process leads", 1)
 	rewritten(t, file, "{resource: pods}", "{resource: pods, payload: metadata}")
 	p.says(`msg="configuration applied"`, 1)
-	if err := os.Remove(filepath.Join(filepath.Dir(file), "token")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(filepath.Dir(file), "token")))
 	lease.usurp()
 	p.says("this process does not lead any more", 1)
 	waitUntil(t, func() bool {
 		got := readyz(t, p.stderr.String())
 		return strings.HasPrefix(got, "503 ") && strings.Contains(got, "standing by: pipeline a: ") && strings.Contains(got, "token: no such file")
 	})
-	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600))
 	waitUntil(t, func() bool { return strings.Contains(readyz(t, p.stderr.String()), "connection refused") })
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -58,9 +59,7 @@ func TestStandby_keeps_what_it_has_recorded_of_what_keeps_its_positions(t *testi
 	rewritten(t, file, "pipelines: [", "pipelines: ["+other+", ")
 	p := assembled(t, file, &output{})
 	by := &standby{process: p, uid: "uid", open: peeker, failed: map[string]error{}}
-	if err := by.follow(t.Context(), p.current); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, by.follow(t.Context(), p.current))
 	defer func() {
 		if err := by.close(); err != nil {
 			t.Error(err)
@@ -132,9 +131,7 @@ func TestStandby_records_as_much_of_each_pipeline_as_a_configuration_leaves_it(t
 	}
 	var limits []int64
 	for _, cfg := range []*config.Config{one, two, one} {
-		if err := by.follow(t.Context(), cfg); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, by.follow(t.Context(), cfg))
 		for _, r := range by.of {
 			limits = append(limits, r.holds.Limit())
 			if want := int64(cfg.StandbyShare(r.cfg)); r.holds.Limit() != want {

@@ -26,6 +26,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // announced is an output that closes seen when text has been written to it.
@@ -121,13 +122,8 @@ func TestRun_names_the_flag_for_another_directory(t *testing.T) {
 
 	foreign := t.TempDir()
 	id := checkpoint.Identity{ClusterUID: "another", Cluster: "another", Pipeline: "default"}
-	store, err := file.Open(filepath.Join(foreign, "default.db"), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(store.Commit(t.Context(), &checkpoint.Batch{Identity: id}), store.Close()); err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(file.Open(filepath.Join(foreign, "default.db"), id))(t)
+	must.Do(t, errors.Join(store.Commit(t.Context(), &checkpoint.Batch{Identity: id}), store.Close()))
 	fails(t, byArgs(t, api, foreign), exitFailed, "was written for cluster", "another path is named with --data-dir")
 }
 
@@ -153,10 +149,7 @@ func fails(t *testing.T, args []string, code int, wants ...string) {
 }
 
 func TestRun_names_the_flag_of_an_address_in_use(t *testing.T) {
-	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = taken.Close() }()
 	api, at := apiServer(t, identified), taken.Addr().String()
 	fails(t, byArgs(t, api, t.TempDir(), "--listen", at), exitFailed, at, "address already in use; set --listen to a free address")
@@ -167,16 +160,12 @@ func TestRun_names_the_flag_of_an_address_in_use(t *testing.T) {
 // Who runs the tests may write everywhere, so that the place has to be none: below a file there are no directories.
 func TestRun_names_what_has_to_be_writable(t *testing.T) {
 	api, file := apiServer(t, identified), filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, nil, 0o600))
 	below := filepath.Join(file, "state")
 	fails(t, byArgs(t, api, below), exitFailed, below, "set --data-dir to a directory that can be written")
 
 	store := t.TempDir() // has the checkpoint, and a file where the server's directory belongs
-	if err := os.WriteFile(filepath.Join(store, "nats"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(store, "nats"), nil, 0o600))
 	fails(t, byArgs(t, api, store), exitFailed, filepath.Join(store, "nats"), "set --data-dir to a directory that can be written")
 
 	bridge := configured(t, api, "[{resource: pods}]")
@@ -209,9 +198,7 @@ func rewritten(t *testing.T, file, from, to string) {
 	if err != nil || !bytes.Contains(data, []byte(from)) {
 		t.Fatalf("%s is not in %s, %v", from, data, err)
 	}
-	if err := os.WriteFile(file, bytes.ReplaceAll(data, []byte(from), []byte(to)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, bytes.ReplaceAll(data, []byte(from), []byte(to)), 0o600))
 }
 
 func TestUnwritable_is_what_trying_again_does_not_mend(t *testing.T) {
@@ -267,13 +254,9 @@ func TestReach_keeps_the_user_of_an_address_to_itself(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n" +
 		"clusters: [{name: c, cluster: {server: 'http://bridge:canary@127.0.0.1:1/path'}}]\n"
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
 	p := &process{cfg: &config.Config{Kubernetes: config.Kubernetes{Kubeconfig: kubeconfig}}}
-	if err := p.reach(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.reach())
 	if p.host != "127.0.0.1:1" || p.apiServer != "http://127.0.0.1:1/path" {
 		t.Errorf("host %s, address %s", p.host, p.apiServer)
 	}

@@ -18,21 +18,17 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // tailBroker starts a NATS server with the token, and a log of three events of two objects in the stream KUBERNETES.
 func tailBroker(t *testing.T, token string) string {
 	t.Helper()
 	url := startServer(t, &server.Options{JetStream: true, StoreDir: t.TempDir(), Authorization: token})
-	nc, err := nats.Connect(url, nats.Token(token))
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect(url, nats.Token(token)))(t)
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := must.Get(jetstream.New(nc))(t)
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "KUBERNETES", Subjects: []string{"k8s.>"}, AllowDirect: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -51,9 +47,7 @@ func tailBroker(t *testing.T, token string) string {
 			m.Header["ce-"+name] = []string{value}
 		}
 		m.Data = []byte(e.data)
-		if _, err := js.PublishMsg(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(js.PublishMsg(t.Context(), m))(t)
 	}
 	return url
 }
@@ -62,10 +56,7 @@ func tailBroker(t *testing.T, token string) string {
 func startServer(t *testing.T, options *server.Options) string {
 	t.Helper()
 	options.Host, options.Port, options.NoSigs, options.NoLog = "127.0.0.1", -1, true, true
-	s, err := server.NewServer(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(server.NewServer(options))(t)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	if !s.ReadyForConnections(10 * time.Second) {
@@ -124,9 +115,7 @@ func TestTail_prints_what_is_asked_for(t *testing.T) {
 			var versions []string
 			for d := json.NewDecoder(strings.NewReader(out)); d.More(); {
 				var e struct{ Resourceversion string }
-				if err := d.Decode(&e); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, d.Decode(&e))
 				versions = append(versions, e.Resourceversion)
 			}
 			if got := strings.Join(versions, " "); got != c.versions {
@@ -141,9 +130,7 @@ func TestTail_takes_the_broker_from_the_configuration(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 		return file
 	}
 	token := write("token", "s3cret\n")
@@ -221,9 +208,7 @@ func TestTail_refuses_a_command_line_that_means_nothing(t *testing.T) {
 
 func TestTail_names_the_flag_whose_file_cannot_be_read(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(empty, nil, 0o600))
 	for args, want := range map[string]string{
 		"--creds /nope":                  "error: --creds: open /nope: no such file or directory\n",
 		"--nkey /nope":                   "error: --nkey: open /nope: no such file or directory\n",
@@ -321,14 +306,9 @@ func TestTail_finds_an_embedded_server_on_every_address_at_this_machine(t *testi
 }
 
 func TestTail_without_following_fails_where_there_is_no_broker(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
 	for _, server := range []string{"nats://" + address, address} {
 		code, _, errs := tailed(t, "--server", server, "--follow=false")
 		want := "error: connect to " + server + ": dial tcp " + address + ": connect: connection refused; is the bridge, or the NATS server, running there?\n"

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // kafkaConfig writes a configuration with a pipeline for each kind of sink, and returns its name.
@@ -43,9 +44,7 @@ pipelines:
   resources: [{resource: pods}]
   sink: {stdout: {}}
 `
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -97,9 +96,7 @@ func chosen(t *testing.T, args ...string) (logSource, error) {
 	f.selecting(cmd)
 	f.connecting(cmd)
 	cmd.SetArgs(args)
-	if err := cmd.Execute(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Execute())
 	return from, err
 }
 
@@ -159,14 +156,9 @@ func TestTail_leaves_the_configuration_as_it_is(t *testing.T) {
 }
 
 func TestTail_of_Kafka_without_following_fails_where_there_is_none(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
 	code, _, errs := tailed(t, "--brokers", address, "--follow=false")
 	want := "error: connect to " + address + ": dial tcp " + address + ": connect: connection refused; is Kafka running there?\n"
 	if code != exitFailed || errs != want {

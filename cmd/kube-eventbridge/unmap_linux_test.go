@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // mappedFiles returns how much of files is in the address space, in KiB.
@@ -20,9 +22,7 @@ func mappedFiles(t *testing.T) (kib int) {
 	defer func() { _ = status.Close() }()
 	for lines := bufio.NewScanner(status); lines.Scan(); {
 		if value, ok := strings.CutPrefix(lines.Text(), "RssFile:"); ok {
-			if _, err := fmt.Sscan(value, &kib); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(fmt.Sscan(value, &kib))(t)
 		}
 	}
 	return kib

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 const module = "github.com/kube-eventbridge/kube-eventbridge"
@@ -27,11 +29,17 @@ var (
 var rules = []Rule{
 	{Path: "source/...", Ours: []string{"source/...", "internal/pause"}, Never: slices.Concat(brokers, stores), Why: "a source knows Kubernetes and nothing behind it"},
 	{Path: "encode/...", Ours: []string{"source", "sink"}, Never: slices.Concat(brokers, stores, cluster, []string{"net", "os"}), Why: "encoding is pure"},
-	{Path: "sink/...", Ours: []string{"sink/...", "internal/pause", "internal/kafka/..."}, Never: slices.Concat(stores, cluster), Why: "a sink knows its broker and nothing before it"},
+	{
+		Path: "sink/...", Ours: []string{"sink/...", "internal/must", "internal/pause", "internal/kafka/..."},
+		Never: slices.Concat(stores, cluster), Why: "a sink knows its broker and nothing before it",
+	},
 	{Path: "internal/kafka", Ours: []string{"internal/kafka/...", "internal/tlsfiles"}, Never: slices.Concat(stores, cluster), Why: "a connection knows its brokers and nothing of events"},
 	{Path: "internal/tlsfiles", Never: slices.Concat(brokers, stores, cluster), Why: "it knows files"},
 	{Path: "internal/kafka/batch", Never: slices.Concat(brokers, stores, cluster, []string{"net", "os"}), Why: "encoding is pure"},
-	{Path: "checkpoint/...", Ours: []string{"checkpoint/...", "internal/kafka/...", "internal/pause"}, Never: []string{"k8s.io/client-go", "k8s.io/api"}, Why: "a checkpoint knows versions and no cluster"},
+	{
+		Path: "checkpoint/...", Ours: []string{"checkpoint/...", "internal/kafka/...", "internal/must", "internal/pause"},
+		Never: []string{"k8s.io/client-go", "k8s.io/api"}, Why: "a checkpoint knows versions and no cluster",
+	},
 	{
 		Path: "internal/bridge/...", Ours: []string{"internal/bridge/...", "internal/metric", "internal/pause", "source", "encode", "sink", "checkpoint"},
 		Never: slices.Concat(brokers, codecs, stores), Why: "the bridge knows the contracts, no broker, no store and no format",
@@ -75,6 +83,7 @@ var rules = []Rule{
 	{Path: "internal/metric", Never: slices.Concat(brokers, codecs, stores, cluster), Why: "it says what metrics there are"},
 	{Path: "internal/monitoring", Ours: []string{"internal/metric"}, Never: slices.Concat(brokers, stores, cluster), Why: "rules and dashboards follow from the metrics"},
 	{Path: "internal/archtest"},
+	{Path: "internal/must"},
 	{Path: "internal/pause"},
 	{Path: "cmd/...", Ours: []string{"cmd/...", "source", "encode", "sink/...", "checkpoint/...", "internal/..."}},
 }
@@ -102,9 +111,7 @@ func TestImports_follow_the_arrows(t *testing.T) {
 // Who uses this module as a library pays for all that its go.mod names.
 func TestModule_requires_nothing_that_only_tests_need(t *testing.T) {
 	var mod struct{ Require []struct{ Path string } }
-	if err := json.Unmarshal([]byte(goCommand(t, "mod", "edit", "-json")), &mod); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(goCommand(t, "mod", "edit", "-json")), &mod))
 	if len(mod.Require) == 0 {
 		t.Fatal("no requirements were read")
 	}
@@ -118,10 +125,7 @@ func TestModule_requires_nothing_that_only_tests_need(t *testing.T) {
 }
 
 func TestFiles_have_a_licence_and_packages_one_comment(t *testing.T) {
-	broken, err := CheckFiles(os.DirFS("../.."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	broken := must.Get(CheckFiles(os.DirFS("../..")))(t)
 	for _, problem := range broken {
 		t.Error(problem)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // read is what a program reads of a document.
@@ -40,13 +41,8 @@ type read struct {
 
 func documentOf(t *testing.T, cluster string, pipelines ...Pipeline) (d read, text string) {
 	t.Helper()
-	b, err := json.Marshal(Document(&Config{Cluster: cluster, Pipelines: pipelines}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(b, &d); err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(Document(&Config{Cluster: cluster, Pipelines: pipelines})))(t)
+	must.Do(t, json.Unmarshal(b, &d))
 	return d, string(b)
 }
 
@@ -56,10 +52,7 @@ func pipeline(t *testing.T, name string, b Broker, address string, resources ...
 	if b == Kafka {
 		kind = encode.Topic
 	}
-	parsed, err := encode.ParseTemplate(kind, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := must.Get(encode.ParseTemplate(kind, address))(t)
 	return Pipeline{Name: name, Broker: b, Servers: []Server{{Host: string(b) + ":1", Protocol: string(b)}}, Address: parsed, Stream: "S", Resources: resources}
 }
 

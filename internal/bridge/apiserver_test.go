@@ -21,6 +21,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -159,14 +160,8 @@ type bridge struct {
 func runBridge(t testing.TB, api *apiServer, to sink.Sink, store checkpoint.Store, change func(*Config)) *bridge {
 	t.Helper()
 	at := &rest.Config{Host: api.URL}
-	client, err := source.NewClient(at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	discovery, err := source.NewDiscovery(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(source.NewClient(at))(t)
+	discovery := must.Get(source.NewDiscovery(at))(t)
 	registry := prometheus.NewRegistry()
 	c := Config{
 		Name: "test", Sink: func() (sink.Sink, error) { return to, nil }, Store: store, Buffer: 1 << 20,
@@ -214,18 +209,10 @@ func (b *bridge) only(t testing.TB) *stream {
 func catalogOf(t *testing.T, api *apiServer) *source.Catalog {
 	t.Helper()
 	at := &rest.Config{Host: api.URL}
-	client, err := source.NewClient(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(source.NewClient(at))(t)
 	t.Cleanup(client.CloseIdleConnections)
-	catalog, err := source.NewCatalog(at, client, source.CatalogConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := catalog.Look(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	catalog := must.Get(source.NewCatalog(at, client, source.CatalogConfig{}))(t)
+	must.Get(catalog.Look(t.Context()))(t)
 	return catalog
 }
 

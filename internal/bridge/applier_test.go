@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -84,18 +85,14 @@ func (p *past) check(t *testing.T, log *fakeLog, r *reader) {
 	t.Helper()
 	for i := range log.log {
 		m := &log.log[i]
-		if err := r.take(m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.take(m))
 		state, err := encode.StateOf(m)
 		if err != nil || state.UID == "" || r.objects[state.Key()] == nil {
 			continue
 		}
 		version, _ := strconv.Atoi(state.ResourceVersion)
 		var want any
-		if err := json.Unmarshal([]byte(p.frames[version-1].body), &want); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(p.frames[version-1].body), &want))
 		got := r.objects[state.Key()]
 		if whole, ok := got.(map[string]any); ok && state.Deleted && whole["fill"] == nil {
 			continue // only the identity was known
@@ -112,18 +109,13 @@ func passing(t *testing.T, log *fakeLog) *reader {
 	r, last := newReader(), map[string]int{}
 	for i := range log.log {
 		m := &log.log[i]
-		state, err := encode.StateOf(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		state := must.Get(encode.StateOf(m))(t)
 		version, _ := strconv.Atoi(state.ResourceVersion)
 		if version <= last[state.Key()] {
 			continue
 		}
 		last[state.Key()] = version
-		if err := r.take(m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.take(m))
 	}
 	return r
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -42,17 +43,13 @@ func TestAudit_a_log_that_lacks_something_goes_back_to_no_position(t *testing.T)
 			send(t, s, source.Updated, "a", "u1", version, source.ReasonWatch)
 			r.settle()
 			r.extended = time.Time{}
-			if err := r.save(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.save(t.Context()))
 			s.distrust()
 		}
 		had := len(log.lines())
 		relist(t, s, "20", "a u1 12", "x u9 7")
 		r.settle()
-		if err := r.save(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.save(t.Context()))
 		if s.safe() != "20" {
 			t.Errorf("with the list in the log the stream is safe at %q", s.safe())
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -66,10 +67,7 @@ func BenchmarkPipeline(b *testing.B) {
 				version++
 				id := idents[version%objects]
 				id.ResourceVersion = strconv.Itoa(version)
-				ticket, err := s.Admit(ctx, id.ResourceVersion, len(body))
-				if err != nil {
-					b.Fatal(err)
-				}
+				ticket := must.Get(s.Admit(ctx, id.ResourceVersion, len(body)))(b)
 				s.Deliver(source.Change{
 					Op: source.Updated, Ident: id, Body: source.NewBody(body), Reason: source.ReasonWatch, Seen: time.Now(),
 					Ticket: ticket, Size: len(body),
@@ -77,9 +75,7 @@ func BenchmarkPipeline(b *testing.B) {
 				o, _ := p.queue.Get()
 				p.publish(ctx, o)
 				if version%40_000 == 0 {
-					if err := p.commit(ctx); err != nil {
-						b.Fatal(err)
-					}
+					must.Do(b, p.commit(ctx))
 				}
 			}
 			if n := p.busy.count(); n != 0 {
@@ -100,9 +96,7 @@ func BenchmarkEncode(b *testing.B) {
 	b.ReportAllocs()
 	m := &sink.Message{}
 	for b.Loop() {
-		if err := e.Change(m, &c); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, e.Change(m, &c))
 	}
 }
 
@@ -118,14 +112,10 @@ func atRest(tb testing.TB, n int) float64 {
 	before := heap()
 	api.add(n)
 	settled(n)
-	if err := b.current.Load().commit(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, b.current.Load().commit(tb.Context()))
 	after := heap()
 	runtime.KeepAlive(b)
-	if err := b.stop(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, b.stop())
 	return (float64(after) - float64(before)) / float64(n)
 }
 

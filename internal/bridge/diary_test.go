@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -18,10 +19,7 @@ func TestState_a_failure_is_over_whatever_session_it_began_in(t *testing.T) {
 	next := newSession(&r.pipeline.cfg, newFakeLog())
 	defer next.queue.ShutDown()
 	next.state, next.pasts = r.state, r.pasts
-	s, err := next.open(spec, source.Stream{Resource: configMaps})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s = must.Get(next.open(spec, source.Stream{Resource: configMaps}))(t)
 	s.status.State(source.Listing, nil)
 	if past := s.past.now(); !past.Cleared.IsZero() {
 		t.Error("the failure is over before the stream watches")

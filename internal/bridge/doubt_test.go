@@ -14,6 +14,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -27,9 +28,7 @@ func renewed(t *testing.T, s *stream, version string) {
 	if !errors.As(err, &rewound) {
 		t.Fatalf("the list began with %v, want a history that was rewound", err)
 	}
-	if err := s.renew(ctx, rewound); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.renew(ctx, rewound))
 }
 
 // gapData is what the last gap says.
@@ -126,9 +125,7 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 			note(t, s, source.Progress{Kind: source.Bookmark, Version: "25"})
 			r.settle()
 			if !known {
-				if err := r.save(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, r.save(t.Context()))
 			}
 			log.forgetIDs()
 			after := func(s *stream) {
@@ -139,9 +136,7 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 			}
 			after(s)
 			r.settle()
-			if err := r.save(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.save(t.Context()))
 			if row, _ := s.ledger.Get("default/a"); !row.Deleted {
 				t.Errorf("known %v: the ledger does not know any more what is left to the next history", known)
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -50,14 +51,10 @@ func TestEnded_stream_that_a_restored_history_brings_back_goes_on_in_that_one(t 
 			snapshot(t, a, "10", "x u1 5")
 			snapshot(t, b, "10", "y u9 6")
 			r.settle()
-			if err := r.bury(t.Context(), a); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.bury(t.Context(), a))
 			rewind(t, b, "1000")
 			if restarted {
-				if err := r.save(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, r.save(t.Context()))
 				r.settle()
 				_ = r.stop()
 				r = start(t, to, store)
@@ -71,9 +68,7 @@ func TestEnded_stream_that_a_restored_history_brings_back_goes_on_in_that_one(t 
 				t.Errorf("histories %d and %d after one restoration", a.saved.History, b.saved.History)
 			}
 			checkOnce(t, log)
-			if err := r.save(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.save(t.Context()))
 			_ = r.stop()
 		}
 	}
@@ -90,12 +85,8 @@ func TestEnded_streams_leave_nothing_in_the_checkpoint(t *testing.T) {
 	a := r.of(configMaps)
 	snapshot(t, a, "1000", "x u1 5")
 	r.settle()
-	if err := r.bury(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.bury(t.Context(), a))
+	must.Do(t, r.save(t.Context()))
 	if kept, any := store.state.Streams[a.name]; any {
 		t.Errorf("the store keeps %+v", kept)
 	}

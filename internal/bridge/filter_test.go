@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -83,9 +84,7 @@ func TestFilter_a_restart_and_a_list_publish_nothing_that_did_not_change(t *test
 	send(t, s, source.Updated, "a", "u1", "21", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u1", "22", source.ReasonWatch)
 	r.settle()
-	if err := r.commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.commit(t.Context()))
 	_ = r.stop()
 	had := len(log.lines())
 

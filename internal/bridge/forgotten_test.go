@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -16,17 +17,12 @@ import (
 func endedStream(t *testing.T, log readableLog, store checkpoint.Store, spec StreamSpec, namespace string) (before, after int) {
 	t.Helper()
 	r := startOf(t, log, store, spec)
-	s, err := r.open(&r.cfg.Streams[0], source.Stream{Resource: configMaps, Namespace: namespace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(r.open(&r.cfg.Streams[0], source.Stream{Resource: configMaps, Namespace: namespace}))(t)
 	snapshot(t, s, "10", "a u1 5", "b u2 6")
 	send(t, s, source.Updated, "b", "u2", "11", source.ReasonWatch)
 	r.settle()
 	before = len(log.lines())
-	if err := r.bury(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.bury(t.Context(), s))
 	_ = r.stop()
 	return before, len(log.lines())
 }
@@ -67,13 +63,8 @@ func TestRepair_deletes_again_what_a_stream_had_that_has_ended(t *testing.T) {
 				}
 				return
 			}
-			s, err := r.open(&r.cfg.Streams[0], at[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := r.bury(t.Context(), s); err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(r.open(&r.cfg.Streams[0], at[0]))(t)
+			must.Do(t, r.bury(t.Context(), s))
 			got := strings.Join(log.lines()[end-c.lost:], "\n") + "\n"
 			if n := strings.Count(got, "\n"); n != len(c.want) {
 				t.Errorf("%d are deleted:\n%s", n, got)
@@ -170,16 +161,12 @@ func TestRepair_goes_on_in_the_history_in_which_a_stream_has_ended(t *testing.T)
 	snapshot(t, s, "12", "a u1 5")
 	r.settle()
 	before := len(log.lines())
-	if err := r.bury(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.bury(t.Context(), s))
 	_ = r.stop()
 	log.lose(before)
 	r = startOf(t, log, store, spec)
 	s = r.stream(nil)
-	if err := r.bury(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.bury(t.Context(), s))
 	if last := &log.log[before]; !strings.HasSuffix(last.ID, ".u1.deleted.h1.r1") || len(log.log) != before+1 {
 		t.Errorf("the log ends with %s", last.ID)
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -79,10 +80,7 @@ func TestFormer_meaning_of_a_name_is_deleted_in_the_log_once_it_is_gone(t *testi
 func TestFormer_meaning_is_left_to_what_else_reads_it(t *testing.T) {
 	api := newAPIServer(t, 10)
 	offers, _ := catalogOf(t, api).Now()
-	discovery, err := source.NewDiscovery(&rest.Config{Host: api.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	discovery := must.Get(source.NewDiscovery(&rest.Config{Host: api.URL}))(t)
 	const old = "configmaps.v1.old.example.com"
 	for _, c := range []struct {
 		stored string

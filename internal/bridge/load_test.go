@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -114,9 +115,7 @@ func TestRepair_goes_on_when_the_checkpoint_can_be_read_again(t *testing.T) {
 	r, s := saved(t, log, store)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	_ = r.stop()
 	log.lose(len(log.lines()) - 1)
 	store.fails.Store(2)

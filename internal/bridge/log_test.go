@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -291,9 +292,7 @@ func startOf(t *testing.T, to sink.Sink, store checkpoint.Store, specs ...Stream
 		t.Fatal(err)
 	}
 	p.logged = p.state.Log
-	if err := p.meetLog(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.meetLog(t.Context()))
 	close(p.met)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var group sync.WaitGroup
@@ -340,10 +339,7 @@ func send(t *testing.T, s *stream, op source.Op, name, uid, version string, reas
 	if reason != source.ReasonWatch {
 		at = ""
 	}
-	ticket, err := s.Admit(t.Context(), at, len(body.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ticket := must.Get(s.Admit(t.Context(), at, len(body.Bytes())))(t)
 	s.Deliver(source.Change{
 		Op: op, Ident: source.Ident{Namespace: "default", Name: name, UID: uid, ResourceVersion: version},
 		Body: body, Reason: reason, Listed: at == "", Seen: time.Now(), Ticket: ticket, Size: len(body.Bytes()),
@@ -365,9 +361,7 @@ func note(t *testing.T, s *stream, p source.Progress) {
 	p.Seen = time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := s.Note(ctx, p); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Note(ctx, p))
 }
 
 // flaky loses requests and answers at random.

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -24,9 +25,7 @@ func saved(t *testing.T, log sink.Sink, store checkpoint.Store) (*rig, *stream) 
 	r := start(t, log, store)
 	s := r.stream(nil)
 	snapshot(t, s, "10", "a u1 5")
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	return r, s
 }
 
@@ -56,9 +55,7 @@ func TestRepair_what_was_only_read_back_can_be_lost_too(t *testing.T) {
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "12"})
 	r.settle()
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	_ = r.stop()
 	log.lose(3)
 	resumesAt(t, log, &store.memoryStore, nil, "10")
@@ -80,9 +77,7 @@ func TestRepair_goes_back_no_further_than_its_selectors(t *testing.T) {
 	}
 	send(t, s, source.Added, "d", "u4", "8", source.ReasonSnapshot)
 	note(t, s, source.Progress{Kind: source.Listed, Version: "20", Objects: 1})
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	_ = r.stop()
 	log.lose(had + 1)
 	resumesAt(t, log, store, other(), "")
@@ -99,9 +94,7 @@ func TestRepair_notices_a_loss_behind_what_is_refused(t *testing.T) {
 		send(t, s, source.Updated, "a", "u1", fmt.Sprint(v), source.ReasonWatch)
 		waitFor(t, "the event", func() bool { row, _ := s.ledger.Get("default/a"); return row.ResourceVersion == fmt.Sprint(v) })
 	}
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	_ = r.stop()
 	log.lose(8)
 	r = start(t, log, store)
@@ -120,17 +113,13 @@ func TestRepair_spares_a_stream_that_is_not_open_yet(t *testing.T) {
 		t.Fatal(err)
 	}
 	snapshot(t, late, "10", "s u7 6")
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	_ = r.stop()
 	r = start(t, log, store)
 	s = r.stream(nil)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	_ = r.stop()
 	log.lose(len(log.log) - 1)
 	r = start(t, log, store)
@@ -163,9 +152,7 @@ func TestRepair_of_another_log_keeps_only_what_was_never_published(t *testing.T)
 		log.id = "first"
 		r, s := saved(t, log, store)
 		s.ledger.Put("default/silent", checkpoint.Row{UID: "u8", ResourceVersion: "4"})
-		if err := r.commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.commit(t.Context()))
 		_ = r.stop()
 		log.id = id
 		log.lose(0)
@@ -189,26 +176,20 @@ func TestRepair_holds_no_object_that_was_gone_before_what_is_watched_again(t *te
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "10"})
 	r.settle()
 	r.cutTrail(s.name)
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	send(t, s, source.Deleted, "b", "u2", "11", source.ReasonWatch)
 	send(t, s, source.Updated, "c", "u3", "12", source.ReasonWatch)
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
 	r.settle()
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	_ = r.stop()
 	rows := map[string]map[string]checkpoint.Row{}
 	p := start(t, newFakeLog(), store)
 	p.state.Log.Trail = []checkpoint.Waypoint{{Positions: map[string]string{s.name: "10"}}, {Positions: map[string]string{s.name: "20"}}}
-	if err := log.Read(t.Context(), sink.Query{}, func(m *sink.Stored) error {
+	must.Do(t, log.Read(t.Context(), sink.Query{}, func(m *sink.Stored) error {
 		p.relearn(rows, m, func(stream, version string) bool { return !after(version, p.oldest()[stream]) })
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if got := slices.Sorted(maps.Keys(rows[s.name])); !slices.Equal(got, []string{"default/b", "default/c"}) {
 		t.Errorf("%v is held, and what was deleted before version 10 is shown by nothing", got)
 	}
@@ -236,9 +217,7 @@ func TestReadBack_a_snapshot_is_called_complete_once(t *testing.T) {
 	if store.state.Streams[s.name].Unannounced == (checkpoint.Snapshot{}) {
 		t.Fatal("the commit that says that the end is announced is saved")
 	}
-	if _, err := log.append(&sink.Message{Subject: "k8s.test.core.configmaps._._snapshot", ID: "another"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(log.append(&sink.Message{Subject: "k8s.test.core.configmaps._._snapshot", ID: "another"}))(t)
 	log.forgetIDs()
 	r = start(t, log, &store.memoryStore)
 	s = r.stream(nil)
@@ -361,9 +340,7 @@ func TestRepair_a_gap_reaches_back_to_what_the_log_has(t *testing.T) {
 	r, s := saved(t, log, store)
 	restored(t, s)
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "8"})
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	_ = r.stop()
 	log.lose(0)
 	r = start(t, log, store)

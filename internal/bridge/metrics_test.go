@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -33,10 +34,7 @@ func TestMetrics_are_those_that_are_defined(t *testing.T) {
 }
 
 func TestMetrics_are_as_Prometheus_wants_them(t *testing.T) {
-	problems, err := testutil.GatherAndLint(everyMetric(t).registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	problems := must.Get(testutil.GatherAndLint(everyMetric(t).registry))(t)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
@@ -61,10 +59,7 @@ func everyMetric(t *testing.T) *rig {
 func TestMetrics_of_a_stream_are_there_before_they_count(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	NewMetrics(registry).stream("p", "s")
-	all, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(registry.Gather())(t)
 	zero := map[string]bool{}
 	for _, f := range all {
 		zero[f.GetName()] = f.GetMetric()[0].GetCounter().GetValue() == 0
@@ -80,10 +75,7 @@ func TestMetrics_of_a_stream_are_there_before_they_count(t *testing.T) {
 // families returns "type name{labels} help" of everything that g has.
 func families(t *testing.T, g prometheus.Gatherer) []string {
 	t.Helper()
-	all, err := g.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(g.Gather())(t)
 	var out []string
 	for _, f := range all {
 		var labels []string
@@ -99,10 +91,7 @@ func families(t *testing.T, g prometheus.Gatherer) []string {
 // value returns the sum of a family over its labels; of a histogram, the number of observations.
 func value(t *testing.T, g prometheus.Gatherer, name string) (sum float64) {
 	t.Helper()
-	all, err := g.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(g.Gather())(t)
 	for _, f := range all {
 		if f.GetName() != "kube_eventbridge_"+name {
 			continue
@@ -186,10 +175,7 @@ func TestMetrics_of_a_stream_or_a_pipeline_go_with_it(t *testing.T) {
 		s.all.retries.WithLabelValues(s.pipeline).Inc()
 	}
 	series := func(label, value string) (names []string) {
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := must.Get(registry.Gather())(t)
 		for _, f := range families {
 			for _, one := range f.GetMetric() {
 				for _, l := range one.GetLabel() {
@@ -245,9 +231,7 @@ func TestMetrics_may_be_read_while_the_buffer_changes(t *testing.T) {
 		}
 	}()
 	for range 20 {
-		if _, err := b.registry.Gather(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.registry.Gather())(t)
 	}
 	<-done
 }

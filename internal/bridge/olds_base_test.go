@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -168,9 +169,7 @@ func TestOlds_what_the_log_turns_out_to_have_is_no_base(t *testing.T) {
 	p.frames[0].send(t, s)
 	p.frames[1].send(t, s)
 	r.settle()
-	if err := r.commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.commit(t.Context()))
 	p.frames[2].send(t, s)
 	r.settle()
 	_ = r.stop()
@@ -179,9 +178,7 @@ func TestOlds_what_the_log_turns_out_to_have_is_no_base(t *testing.T) {
 	r = start(t, log, store)
 	r.cfg.Client = p.client(t)
 	s = r.stream(patches())
-	if err := s.prime(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.prime(t.Context()))
 	if objects, _ := s.olds.total(); objects != 1 {
 		t.Fatalf("of %d objects it is known what was before", objects)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -16,10 +17,7 @@ import (
 // BenchmarkEncodeFrom is all that an update of a Pod costs that is made from the one before: what the log has is decompressed, compared with the new state, and
 // that is compressed in turn.
 func BenchmarkEncodeFrom(b *testing.B) {
-	raw, err := os.ReadFile("../../encode/testdata/pod.json")
-	if err != nil {
-		b.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile("../../encode/testdata/pod.json"))(b)
 	before := bytes.ReplaceAll(raw, []byte(`"48211734"`), []byte(`"48211700"`))
 	before = bytes.Replace(before, []byte(`"phase":"Running"`), []byte(`"phase":"Pending"`), 1)
 	before = bytes.Replace(before, []byte(`"type":"Ready","status":"True"`), []byte(`"type":"Ready","status":"False"`), 1)
@@ -33,10 +31,7 @@ func BenchmarkEncodeFrom(b *testing.B) {
 			o.attempt = attempt{message: &sink.Message{}, delta: delta{Change: source.Change{
 				Op: source.Updated, Ident: source.Ident{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "48211734"}, Body: source.NewBody(raw),
 			}}}
-			data, err := e.Data(&source.Change{Op: source.Updated, Body: source.NewBody(before)})
-			if err != nil {
-				b.Fatal(err)
-			}
+			data := must.Get(e.Data(&source.Change{Op: source.Updated, Body: source.NewBody(before)}))(b)
 			s.olds.put(o.key, old{uid: "u", data: s.olds.packer.pack(data), version: "48211700", sequence: 1})
 			row := checkpoint.Row{UID: "u", ResourceVersion: "48211700", Sequence: 1}
 			b.SetBytes(int64(len(raw)))

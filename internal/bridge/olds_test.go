@@ -10,6 +10,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -40,17 +41,13 @@ func TestOlds_whoever_applies_all_events_has_every_object_under_faults_and_crash
 			s := r.stream(spec)
 			s.saved.Fingerprint = s.fingerprint // as behind a first list
 			p.gone = random.IntN(2) * at
-			if err := s.prime(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.prime(t.Context()))
 			at, _ = strconv.Atoi(s.tracker.Position())
 			end := min(len(p.frames), at+1+random.IntN(200))
 			for i, f := range p.frames[at:end] {
 				f.send(t, s)
 				if i%50 == 49 {
-					if err := r.commit(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, r.commit(t.Context()))
 				}
 			}
 			if end == len(p.frames) {
@@ -108,9 +105,7 @@ func TestOlds_a_deletion_because_of_the_selection_says_what_was_deleted(t *testi
 		s.mu.Lock()
 		s.saved.Repair = c.repair
 		s.mu.Unlock()
-		if err := r.leave(t.Context(), s, c.namespaceAt); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.leave(t.Context(), s, c.namespaceAt))
 		last := &log.log[len(log.log)-1]
 		_, old, known := strings.Cut(string(last.Data), `"oldObject":`)
 		if !strings.HasSuffix(last.ID, "."+c.id) || known != (c.want != "") || !strings.Contains(old, c.want) || (attribute(last, "baseversion") == "2") != known {

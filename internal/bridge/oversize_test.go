@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -42,10 +43,7 @@ func sendBody(t *testing.T, s *stream, op source.Op, name, version string, size 
 	t.Helper()
 	body := source.NewBody([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"` + name + `","namespace":"default"},"data":{"x":"` +
 		strings.Repeat("x", size) + `"}}`))
-	ticket, err := s.Admit(t.Context(), version, len(body.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ticket := must.Get(s.Admit(t.Context(), version, len(body.Bytes())))(t)
 	s.Deliver(source.Change{
 		Op: op, Ident: source.Ident{Namespace: "default", Name: name, UID: "u1", ResourceVersion: version},
 		Body: body, Reason: source.ReasonWatch, Ticket: ticket, Size: len(body.Bytes()),

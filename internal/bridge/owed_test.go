@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -46,9 +47,7 @@ func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *t
 	}
 
 	note(t, s, source.Progress{Kind: source.Gap, Version: "41", Cause: "expired; nothing"})
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	restart()
 	owed("in the middle of the list", source.Owed{Version: "41", Cause: "expired; nothing", Announced: true})
 
@@ -69,17 +68,13 @@ func TestRepair_goes_back_to_the_middle_of_a_list_and_announces_it_once(t *testi
 	s.session.committing.Lock()
 	s.session.extended = time.Time{} // a waypoint is due
 	s.session.committing.Unlock()
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	kept := len(log.lines())
 	send(t, s, source.Added, "a", "u1", "5", source.ReasonRelist)
 	note(t, s, source.Progress{Kind: source.Listed, Version: "40", Objects: 2})
 	send(t, s, source.Updated, "b", "u2", "50", source.ReasonWatch)
 	r.settle()
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	_ = r.stop()
 	log.lose(kept)
 	log.forgetIDs()
@@ -120,9 +115,7 @@ func TestRepair_of_a_log_that_lost_a_gap_owes_its_list(t *testing.T) {
 		note(t, s, source.Progress{Kind: source.Listed, Version: "40", Objects: 2})
 		send(t, s, source.Updated, "b", "u2", "50", source.ReasonWatch)
 		r.settle()
-		if err := r.save(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.save(t.Context()))
 		_ = r.stop()
 		log.lose(kept)
 		var to sink.Sink = log
@@ -182,9 +175,7 @@ func TestRun_does_first_what_a_dead_process_owes(t *testing.T) {
 		api.add(3)
 		b := runBridge(t, api, log, store, nil)
 		waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 5 })
-		if err := b.stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.stop())
 		saved := store.state.Streams["configmaps.v1"]
 		owes(&saved)
 		store.state.Streams["configmaps.v1"] = saved
@@ -197,9 +188,7 @@ func TestRun_does_first_what_a_dead_process_owes(t *testing.T) {
 		waitFor(t, "what comes after", func() bool {
 			return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.Contains(line, " 5 ") })
 		})
-		if err := b.stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.stop())
 		if saved := store.state.Streams["configmaps.v1"]; saved.Owed != (checkpoint.Owed{}) || saved.Undone != "" {
 			t.Errorf("%s: it is done, and the store says %+v", name, saved)
 		}

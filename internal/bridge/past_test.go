@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -105,10 +106,7 @@ func (p *past) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *past) client(t *testing.T) *source.Client {
 	t.Helper()
 	server := httptest.NewServer(p)
-	client, err := source.NewClient(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(source.NewClient(&rest.Config{Host: server.URL}))(t)
 	t.Cleanup(func() {
 		client.CloseIdleConnections()
 		server.Close()
@@ -120,10 +118,7 @@ func (f frame) send(t *testing.T, s *stream) {
 	t.Helper()
 	body := source.NewBody([]byte(f.body))
 	version := strconv.Itoa(f.version)
-	ticket, err := s.Admit(t.Context(), version, len(f.body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ticket := must.Get(s.Admit(t.Context(), version, len(f.body)))(t)
 	s.Deliver(source.Change{
 		Op: f.op, Ident: source.Ident{Namespace: "default", Name: f.name, UID: f.uid, ResourceVersion: version},
 		Body: body, Reason: source.ReasonWatch, Seen: time.Now(), Ticket: ticket, Size: len(f.body),
@@ -154,16 +149,12 @@ func restarted(t *testing.T, log readableLog, p *past, n int, before, after Stre
 		f.send(t, s)
 	}
 	r.settle()
-	if err := r.commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.commit(t.Context()))
 	_ = r.stop()
 	r = start(t, log, store)
 	r.cfg.Client = p.client(t)
 	s = r.stream(&after)
-	if err := s.prime(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.prime(t.Context()))
 	return r, s
 }
 
@@ -179,9 +170,6 @@ func (sevenths) Filter(c *source.Change, _ [16]byte, _ func() []byte) (reason st
 
 func parsed(t *testing.T, s string) encode.Path {
 	t.Helper()
-	p, err := encode.ParsePath(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(encode.ParsePath(s))(t)
 	return p
 }

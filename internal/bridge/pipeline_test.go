@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -108,9 +109,7 @@ func TestPipeline_a_crash_repeats_nothing(t *testing.T) {
 			for i, f := range frames[at:end] {
 				send(t, s, source.Updated, f.Name, "u-"+f.Name, f.ResourceVersion, source.ReasonWatch)
 				if i%50 == 49 {
-					if err := r.commit(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, r.commit(t.Context()))
 				}
 			}
 			if end == len(frames) {
@@ -186,9 +185,7 @@ func TestBudget_a_watch_pauses_while_the_broker_keeps_up(t *testing.T) {
 		fill := func(bytes int) time.Duration {
 			began := time.Now()
 			for range bytes / object {
-				if err := b.acquire(t.Context(), object, false); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, b.acquire(t.Context(), object, false))
 			}
 			return time.Since(began)
 		}
@@ -223,9 +220,7 @@ func TestPipeline_a_failed_commit_loses_nothing(t *testing.T) {
 		t.Fatalf("commit says %v, want the store's error", err)
 	}
 	store.fail = nil
-	if err := r.commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.commit(t.Context()))
 	if got := len(store.state.Rows[s.name]); got != 2 {
 		t.Errorf("the store has %d rows, want both", got)
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -80,9 +81,7 @@ func TestPrime_takes_nothing_that_is_served_otherwise_than_it_was_published(t *t
 	p.frames[0].send(t, s)
 	s.tracker.Bookmark("1")
 	r.settle()
-	if err := r.commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.commit(t.Context()))
 	_ = r.stop()
 	for i := range p.frames {
 		p.frames[i].body = strings.Replace(p.frames[i].body, `"data":{`, `"policy":"Retain","data":{`, 1)
@@ -90,9 +89,7 @@ func TestPrime_takes_nothing_that_is_served_otherwise_than_it_was_published(t *t
 	r = start(t, log, store)
 	r.cfg.Client = p.client(t)
 	s = r.stream(&spec)
-	if err := s.prime(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.prime(t.Context()))
 	p.frames[1].send(t, s)
 	r.settle()
 	got := passing(t, log.fakeLog)
@@ -115,10 +112,7 @@ func TestPrime_holds_a_stream_up_for_no_longer_than_it_may(t *testing.T) {
 		_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"2","continue":"more"},"items":[%s]}`, p.frames[0].body)
 	}))
 	defer server.Close()
-	client, err := source.NewClient(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(source.NewClient(&rest.Config{Host: server.URL}))(t)
 	defer client.CloseIdleConnections()
 
 	log, store := newReadableLog(), &memoryStore{}
@@ -129,18 +123,14 @@ func TestPrime_holds_a_stream_up_for_no_longer_than_it_may(t *testing.T) {
 	p.frames[0].send(t, s)
 	other.send(t, s)
 	r.settle()
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	_ = r.stop()
 
 	r = start(t, log, store)
 	r.cfg.Client, r.primeTime = client, 100*time.Millisecond
 	s = r.stream(spec())
 	began := time.Now()
-	if err := s.prime(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.prime(t.Context()))
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("it took %v", took)
 	}

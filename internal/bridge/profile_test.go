@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -22,9 +23,7 @@ func TestProfile_what_died_with_its_process_is_read_back(t *testing.T) {
 	r := start(t, log, store)
 	s := r.stream(inKnative())
 	snapshot(t, s, "10", "a u1 5")
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	store.left.Store(0)
 	send(t, s, source.Added, "b", "u2", "11", source.ReasonWatch)
 	r.settle()

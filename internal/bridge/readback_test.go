@@ -12,6 +12,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -81,15 +82,11 @@ func TestReadBack_others_events_teach_nothing(t *testing.T) {
 	for _, foreign := range []encode.Config{{Cluster: "test", Pipeline: "other"}, {Cluster: "other", Pipeline: "test"}} {
 		e := encode.New(source.Stream{Resource: configMaps}, foreign)
 		m := &sink.Message{}
-		if err := e.Change(m, &source.Change{
+		must.Do(t, e.Change(m, &source.Change{
 			Op: source.Added, Ident: source.Ident{Namespace: "default", Name: "x", UID: "u9", ResourceVersion: "12"},
 			Body: source.NewBody([]byte(`{"metadata":{"name":"x"}}`)), Reason: source.ReasonWatch, Seen: time.Now(),
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := log.store(m); err != nil {
-			t.Fatal(err)
-		}
+		}))
+		must.Get(log.store(m))(t)
 	}
 	r = start(t, log, store)
 	if rows := r.state.Rows["configmaps.v1"]; len(rows) != 1 {
@@ -127,9 +124,7 @@ func prepared(t *testing.T, log sink.Sink, store checkpoint.Store) {
 	s := r.stream(nil)
 	snapshot(t, s, "10", "a u1 5", "b u2 6") // 4 messages
 	r.extended = time.Time{}
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	for _, c := range []source.Change{
 		{Op: source.Updated, Ident: source.Ident{Name: "a", UID: "u1", ResourceVersion: "11"}},
 		{Op: source.Updated, Ident: source.Ident{Name: "a", UID: "u1", ResourceVersion: "12"}},
@@ -142,9 +137,7 @@ func prepared(t *testing.T, log sink.Sink, store checkpoint.Store) {
 	}
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
 	r.settle()
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	_ = r.stop()
 }
 
@@ -222,9 +215,7 @@ func TestRepair_a_log_with_something_else_in_the_place_has_lost(t *testing.T) {
 	log.lose(4)
 	for i := range 10 {
 		m := &sink.Message{Subject: "other", ID: strings.Repeat("x", i+1)}
-		if _, err := log.store(m); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(log.store(m))(t)
 	}
 	r := start(t, log, store)
 	if version, _, ok := r.stream(nil).Resume(); !ok || version != "10" {
@@ -253,9 +244,7 @@ func TestPipeline_starts_again_where_its_log_lost_something(t *testing.T) {
 	api.add(3)
 	waitFor(t, "the events", func() bool { return len(log.lines()) == 5 })
 	before := b.session(t)
-	if err := before.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, before.save(t.Context()))
 	log.lose(3)
 	log.end <- &sink.RewoundError{Target: "the log", Acknowledged: 5, Last: 3}
 	waitFor(t, "what was lost", func() bool { return len(log.lines()) >= 6 })
@@ -303,9 +292,7 @@ func TestReadBack_a_list_is_announced_once(t *testing.T) {
 			s = r.stream(nil)
 			note(t, s, source.Progress{Kind: source.Gap, Version: "20", Cause: "too old"})
 			if saved {
-				if err := r.save(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, r.save(t.Context()))
 			}
 			_ = r.stop()
 		}
@@ -338,9 +325,7 @@ func TestReadBack_a_list_is_announced_once_where_a_stop_comes_between(t *testing
 	}
 	close(stopped)
 	r.settle()
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	_ = r.stop()
 	log.set(func() { log.stored = nil })
 	log.forgetIDs()
@@ -362,9 +347,7 @@ func TestReadBack_begins_before_what_was_under_way(t *testing.T) {
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
 	for range 3 {
-		if err := r.save(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.save(t.Context()))
 	}
 	if mark := store.state.Log.Marks[0]; mark >= 4 {
 		t.Errorf("the log is read back from %d, and an event before that may be unknown", mark)
@@ -380,9 +363,7 @@ func TestReadBack_knows_the_newest_state_in_whatever_partition_it_is(t *testing.
 	send(t, s, source.Deleted, "a", "u1", "31", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u2", "32", source.ReasonWatch)
 	r.settle()
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	_ = r.stop()
 	r = start(t, log, store)
 	lines := len(log.log)

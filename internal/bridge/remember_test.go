@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -57,10 +58,7 @@ func TestRemember_begins_the_gap_at_the_streams_own_snapshot(t *testing.T) {
 			if specs[i].Namespace == "other" && last != "other" {
 				continue
 			}
-			s, err := r.open(&r.cfg.Streams[i], source.Stream{Resource: configMaps, Namespace: specs[i].Namespace})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(r.open(&r.cfg.Streams[i], source.Stream{Resource: configMaps, Namespace: specs[i].Namespace}))(t)
 			if i == 0 {
 				snapshot(t, s, "10", "a u1 5")
 			} else {
@@ -132,9 +130,7 @@ func TestRemember_of_a_cluster_built_anew_another_history_begins(t *testing.T) {
 	if version != "600" || ok {
 		t.Fatalf("the server is compared with version %q, want 600", version)
 	}
-	if err := s.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: version, Server: "20"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: version, Server: "20"}))
 	if version, _, _ := s.Resume(); version != "" {
 		t.Errorf("in the new history the server is compared with version %q of the old one", version)
 	}

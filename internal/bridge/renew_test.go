@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -24,9 +25,7 @@ func doubted(t *testing.T, s *stream, version string) {
 	if !errors.As(err, &rewound) {
 		t.Fatalf("the list ended with %v, want a history that was rewound", err)
 	}
-	if err := s.renew(ctx, rewound); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.renew(ctx, rewound))
 }
 
 // restored begins another history, as the source does when it finds that etcd was restored.
@@ -34,9 +33,7 @@ func restored(t *testing.T, s *stream) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := s.renew(ctx, &source.RewoundError{Stream: s.name, Position: s.tracker.Position(), Server: "7"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.renew(ctx, &source.RewoundError{Stream: s.name, Position: s.tracker.Position(), Server: "7"}))
 }
 
 func TestHistory_everything_is_published_again_behind_a_gap(t *testing.T) {
@@ -244,9 +241,7 @@ func TestHistory_is_doubted_where_the_dead_come_back(t *testing.T) {
 			if !errors.As(err, &rewound) {
 				t.Fatalf("%s, known %v: the note ended with %v", reason, known, err)
 			}
-			if err := s.renew(ctx, rewound); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.renew(ctx, rewound))
 			snapshot(t, s, "1000", "a u1 900")
 			send(t, s, source.Deleted, "a", "u1", "1001", source.ReasonWatch)
 			r.settle()

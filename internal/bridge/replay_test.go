@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -63,9 +64,7 @@ func lived(t *testing.T, log readableLog, store *memoryStore) (first []string) {
 	r, s := saved(t, log, store)
 	live(t, s, life)
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	_ = r.stop()
 	return log.lines()
 }
@@ -96,9 +95,7 @@ func TestReplay_tells_once_more_what_happened_in_its_order(t *testing.T) {
 			t.Errorf("the id of %s is %s", log.lines()[i], m.ID)
 		}
 	}
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	if s.saved.Replay != (checkpoint.Replay{}) {
 		t.Errorf("it is not over: %+v", s.saved.Replay)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -46,10 +47,7 @@ func TestResolve_takes_for_absent_what_cannot_be_read(t *testing.T) {
 			_, _ = io.WriteString(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"bindings","namespaced":true,"kind":"Binding","verbs":[`+*verbs.Load()+`]}]}`)
 		}
 	})
-	discovery, err := source.NewDiscovery(&rest.Config{Host: api.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	discovery := must.Get(source.NewDiscovery(&rest.Config{Host: api.URL}))(t)
 	p := &session{cfg: &Config{Discovery: discovery}}
 	for _, c := range []struct {
 		resource, verbs string
@@ -87,25 +85,15 @@ func TestResolve_asks_at_once_when_something_else_is_served(t *testing.T) {
 		_, _ = io.WriteString(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[]}`)
 	})
 	at := &rest.Config{Host: api.URL}
-	client, err := source.NewClient(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(source.NewClient(at))(t)
 	defer client.CloseIdleConnections()
-	catalog, err := source.NewCatalog(at, client, source.CatalogConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := catalog.Look(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	catalog := must.Get(source.NewCatalog(at, client, source.CatalogConfig{}))(t)
+	must.Get(catalog.Look(t.Context()))(t)
 	b := runBridge(t, api, newFakeLog(), &memoryStore{}, func(c *Config) { c.Catalog = catalog })
 	waitFor(t, "the fourth question", func() bool { return asked.Load() >= 5 }) // one was the catalog's; the next comes in four seconds
 	served.Store(true)
 	began := time.Now()
-	if _, err := catalog.Look(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(catalog.Look(t.Context()))(t)
 	b.only(t)
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("it took %v", took)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -170,9 +171,7 @@ func TestRestart_in_the_list_of_changed_selectors_lists_again(t *testing.T) {
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "20"})
 	send(t, s, source.Added, "c", "u3", "7", source.ReasonRelist)
 	r.settle()
-	if err := r.commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.commit(t.Context()))
 	_ = r.stop()
 	for _, selector := range []string{"", "x=y"} {
 		r = start(t, log, store)

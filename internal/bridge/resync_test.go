@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -28,10 +29,7 @@ func again(t *testing.T, s *stream, objects ...string) (queued int) {
 	for _, o := range objects {
 		f := strings.Fields(o)
 		id := source.Ident{Namespace: "default", Name: f[0], UID: f[1], ResourceVersion: f[2]}
-		ok, err := s.republishOne(t.Context(), id, testContent{id}, ".r7", rate.NewLimiter(rate.Inf, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok := must.Get(s.republishOne(t.Context(), id, testContent{id}, ".r7", rate.NewLimiter(rate.Inf, 1)))(t)
 		if ok {
 			queued++
 		}
@@ -201,9 +199,7 @@ func TestResync_leaves_another_history_to_its_list(t *testing.T) {
 	r := start(t, log, &memoryStore{})
 	s := r.stream(nil)
 	snapshot(t, s, "10", "a u1 5")
-	if err := s.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: "10", Server: "6"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: "10", Server: "6"}))
 	before := len(log.lines())
 	id := source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "5"}
 	s.mu.Lock()
@@ -475,9 +471,7 @@ func TestResync_of_a_slot_that_was_cut_short_begins_again(t *testing.T) {
 	}
 	b, s := run(0)
 	slot := s.slot(time.Now())
-	if err := b.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.stop())
 	if numbers, _ := resyncsIn(log.fakeLog); len(numbers) > 0 || store.state.Streams[s.name].Resynced != slot {
 		t.Fatalf("published again are %v, the slot is %d, stored %+v", numbers, slot, store.state.Streams[s.name])
 	}
@@ -505,9 +499,7 @@ func TestResync_of_a_slot_that_was_cut_short_begins_again(t *testing.T) {
 	log.set(func() { log.gate, log.stored = nil, nil })
 	log.forgetIDs()
 	b, _ = run(overdue.Resynced)
-	if err := b.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.stop())
 	numbers, ids := resyncsIn(log.fakeLog)
 	if len(numbers) != 1 || len(ids) != 60 || store.state.Streams[s.name].Resynced != slot {
 		t.Errorf("published again are %v with %d ids, stored is %+v", numbers, len(ids), store.state.Streams[s.name])
@@ -518,9 +510,7 @@ func TestResync_of_a_slot_that_was_cut_short_begins_again(t *testing.T) {
 func TestResync_goes_on_when_the_API_server_is_back(t *testing.T) {
 	api, log, b, open := gated(t)
 	s := b.only(t)
-	if _, err := StartResyncs([]*Pipeline{b.Pipeline}, "", nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(StartResyncs([]*Pipeline{b.Pipeline}, "", nil))(t)
 	waitFor(t, "a full room", func() bool { return b.current.Load().busy.count() == resyncAhead })
 	api.setAway(true)
 	waitFor(t, "the failing watch", func() bool { return !s.status.watching() })

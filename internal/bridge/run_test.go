@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -41,9 +42,7 @@ func TestRun_a_stop_while_the_broker_is_away_ends_in_time_and_loses_nothing(t *t
 	api.add(20)
 	s := b.only(t)
 	waitFor(t, "the events", func() bool { return s.tracker.Pending() == 20 })
-	if err := b.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.stop())
 	if got := store.state.Streams[s.name].Position; got != "1" {
 		t.Errorf("the position is %s, and nothing after 1 was acknowledged", got)
 	}
@@ -328,9 +327,7 @@ func TestCommit_saves_again_what_a_failed_one_may_have_saved(t *testing.T) {
 	stored.Owed.Version = "40"
 	store.state.Streams[s.name] = stored // it was made nevertheless
 	s.saved.Owed.Version = ""
-	if err := r.commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.commit(t.Context()))
 	if now := store.state.Streams[s.name]; now != before {
 		t.Errorf("the store has %+v, want %+v", now, before)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -47,9 +48,7 @@ func TestReadyz_says_that_the_checkpoint_cannot_be_written_at_a_start(t *testing
 	api, log, store, logged := newAPIServer(t, 10), newReadableLog(), &memoryStore{}, &text{}
 	b := runBridge(t, api, log, store, nil)
 	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
-	if err := b.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.stop())
 	full := func(err error) {
 		store.mu.Lock()
 		defer store.mu.Unlock()

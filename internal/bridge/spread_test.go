@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -44,10 +45,7 @@ func namespacesOf(t *testing.T, metadata ...string) *source.Namespaces {
 		}
 	}))
 	t.Cleanup(server.Close)
-	n, err := source.NewNamespaces(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(source.NewNamespaces(&rest.Config{Host: server.URL}))(t)
 	ended := make(chan error, 1)
 	go func() { ended <- n.Run(t.Context()) }()
 	t.Cleanup(func() {
@@ -144,9 +142,7 @@ func TestLeave_saves_what_its_ids_end_in_before_it_publishes(t *testing.T) {
 			saved = state.Streams[s.name].Leaving
 		}
 	})
-	if err := r.leave(t.Context(), s, "30"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.leave(t.Context(), s, "30"))
 	if last := &log.log[len(log.log)-1]; saved != "30" || !strings.HasSuffix(last.ID, ".deleted.s30") {
 		t.Errorf("when %s was published the store had %q", last.ID, saved)
 	}

@@ -6,20 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // What is missing for long is looked for ever more seldom, and at once when it was there meanwhile.
 func TestStatus_looks_more_and_more_seldom_for_what_is_missing(t *testing.T) {
 	_, at := offersOf(t)
-	client, err := source.NewClient(at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	catalog, err := source.NewCatalog(at, client, source.CatalogConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(source.NewClient(at))(t)
+	catalog := must.Get(source.NewCatalog(at, client, source.CatalogConfig{}))(t)
 	st := &status{stream: &stream{session: &session{cfg: &Config{Catalog: catalog}}}}
 	now, looks := time.Now(), 0
 	for range 3600 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -268,9 +269,7 @@ func TestStream_a_tombstone_goes_when_the_position_has_passed_it(t *testing.T) {
 	}{{"1", 1}, {"3", 0}} {
 		note(t, s, source.Progress{Kind: source.Bookmark, Version: c.bookmark})
 		r.settle()
-		if err := r.commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.commit(t.Context()))
 		if n := len(store.state.Rows[s.name]); n != c.rows {
 			t.Errorf("%d rows are kept at position %s, want %d", n, s.tracker.Position(), c.rows)
 		}
@@ -298,9 +297,7 @@ func TestStream_changed_selectors_list_again_under_ids_of_their_own(t *testing.T
 	send(t, s, source.Added, "b", "u-b", "6", source.ReasonSnapshot)
 	note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 2})
 	first.settle()
-	if err := first.commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.commit(t.Context()))
 	_ = first.stop()
 
 	second := start(t, log, store)
@@ -323,10 +320,7 @@ func TestPipeline_what_cannot_be_encoded_leaves_a_rejection_and_a_count(t *testi
 	r := start(t, log, &memoryStore{})
 	s := r.stream(nil)
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
-	ticket, err := s.Admit(t.Context(), "2", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ticket := must.Get(s.Admit(t.Context(), "2", 2))(t)
 	s.Deliver(source.Change{
 		Op: source.Updated, Ident: source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "2"},
 		Body: source.NewBody([]byte("[]")), Reason: source.ReasonWatch, Seen: time.Now(), Ticket: ticket, Size: 2,

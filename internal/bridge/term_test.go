@@ -12,6 +12,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -82,9 +83,7 @@ func TestTerm_events_carry_a_number_that_rises_whatever_the_lease_says(t *testin
 		had := len(log.lines())
 		api.add(1)
 		waitFor(t, "the event", func() bool { return len(log.lines()) == had+1 && s.tracker.Pending() == 0 })
-		if err := b.stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.stop())
 		want = append(want, c.want)
 		log.set(func() {
 			if got := attribute(&log.log[had], "writerepoch"); got != c.want {
@@ -104,17 +103,13 @@ func TestTerm_number_stays_known_whatever_becomes_of_the_log(t *testing.T) {
 		b := runBridge(t, api, log, store, func(c *Config) { under(t, c, 7) })
 		s := b.only(t)
 		waitFor(t, "the first list", func() bool { return len(log.lines()) >= 2 && s.tracker.Pending() == 0 })
-		if err := b.session(t).commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.session(t).commit(t.Context()))
 		store.mu.Lock()
 		before := store.state.Log
 		store.mu.Unlock()
 		api.add(3)
 		waitFor(t, "events", func() bool { return len(log.lines()) >= 5 && s.tracker.Pending() == 0 })
-		if err := b.stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.stop())
 		disturb(&log, store, before)
 		b = runBridge(t, api, log, store, func(c *Config) { under(t, c, 1) })
 		s = b.only(t)
@@ -124,9 +119,7 @@ func TestTerm_number_stays_known_whatever_becomes_of_the_log(t *testing.T) {
 			log.set(func() { last = attribute(&log.log[len(log.log)-1], "writerepoch") })
 			return last == "8"
 		})
-		if err := b.stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.stop())
 		if store.state.Log.Epoch != 8 {
 			t.Errorf("%s: the store has term %d, want 8", name, store.state.Log.Epoch)
 		}

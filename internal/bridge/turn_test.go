@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -117,10 +118,7 @@ func TestRespecify_goes_on_from_the_checkpoint_where_the_broker_is_away(t *testi
 func (b *bridge) tellsNothingOf(t *testing.T, stream string) {
 	t.Helper()
 	<-b.session(t).met
-	all, err := b.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(b.registry.Gather())(t)
 	for _, f := range all {
 		if text := fmt.Sprint(f); strings.Contains(text, stream) {
 			t.Errorf("there is %s", text)

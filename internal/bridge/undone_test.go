@@ -9,6 +9,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -110,9 +111,7 @@ func TestHistory_that_may_be_of_another_API_server_is_not_told_and_begins_once(t
 	if err := a.doubted(); err != nil {
 		t.Error(err)
 	}
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	_ = r.stop()
 
 	r = start(t, log, store)
@@ -135,16 +134,12 @@ func TestHistory_that_is_over_stays_over_after_a_crash(t *testing.T) {
 	a, b := r.of(configMaps), r.of(secrets)
 	snapshot(t, a, "10", "x u1 5")
 	snapshot(t, b, "10", "y u9 6")
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	_ = r.stop()
 
 	r = start(t, log, store)
 	rewind(t, r.of(secrets), "1000")
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	_ = r.stop()
 	if cause := store.state.Streams["configmaps.v1"].Undone; !strings.Contains(cause, "etcd was restored") {
 		t.Errorf("of a stream that is not read the store says %q", cause)
@@ -153,16 +148,12 @@ func TestHistory_that_is_over_stays_over_after_a_crash(t *testing.T) {
 	r = start(t, log, store)
 	a, b = r.of(configMaps), r.of(secrets)
 	for _, s := range []*stream{a, b} {
-		if err := s.resumeUndone(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.resumeUndone(t.Context()))
 		if s.saved.History != 1 || s.position() != "" || s.saved.Gap.From != "10" {
 			t.Errorf("stream %s: history %d, position %q, gap %+v", s.name, s.saved.History, s.position(), s.saved.Gap)
 		}
 	}
-	if err := r.save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.save(t.Context()))
 	for name, saved := range store.state.Streams {
 		if saved.Undone != "" || saved.Owed != (checkpoint.Owed{}) {
 			t.Errorf("stream %s: %+v", name, saved)
@@ -177,9 +168,7 @@ func TestHistory_that_is_over_stays_over_in_a_stream_that_is_closed(t *testing.T
 	s.over(&source.RewoundError{Stream: "secrets.v1"})
 	r.close(s)
 	again := r.of(configMaps)
-	if err := r.commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.commit(t.Context()))
 	if again.saved.Undone == "" || store.state.Streams[s.name].Undone == "" {
 		t.Errorf("the stream has %q, the store %q", again.saved.Undone, store.state.Streams[s.name].Undone)
 	}
@@ -198,12 +187,8 @@ func TestHistory_that_is_over_is_so_under_the_name_that_a_stream_has_then(t *tes
 		other := configMaps
 		other.Version = "v2"
 		to := source.Stream{Resource: other}
-		if err := end(r, s.Stream, to); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.save(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, end(r, s.Stream, to))
+		must.Do(t, r.save(t.Context()))
 		if from := store.state.Streams[s.name]; from.Position != "" {
 			t.Errorf("%s: what was forgotten is stored again: %+v", name, from)
 		}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -148,19 +149,10 @@ func offersOf(t *testing.T) (*source.Offers, *rest.Config) {
 	}))
 	t.Cleanup(server.Close)
 	at := &rest.Config{Host: server.URL}
-	client, err := source.NewClient(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(source.NewClient(at))(t)
 	t.Cleanup(client.CloseIdleConnections)
-	catalog, err := source.NewCatalog(at, client, source.CatalogConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	offers, err := catalog.Look(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	catalog := must.Get(source.NewCatalog(at, client, source.CatalogConfig{}))(t)
+	offers := must.Get(catalog.Look(t.Context()))(t)
 	return offers, at
 }
 
@@ -211,14 +203,9 @@ func TestStored_streams_are_found_by_whatever_the_configuration_calls_them(t *te
 	} {
 		log, store := newReadableLog(), &memoryStore{}
 		r := startOf(t, log, store, StreamSpec{Resource: "cm"})
-		s, err := r.open(&r.cfg.Streams[0], source.Stream{Resource: configMaps})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(r.open(&r.cfg.Streams[0], source.Stream{Resource: configMaps}))(t)
 		snapshot(t, s, "10", "a u1 5")
-		if err := r.save(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.save(t.Context()))
 		_ = r.stop()
 		r = startOf(t, log, store, StreamSpec{Resource: name})
 		at := r.stored()

@@ -8,16 +8,14 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // While an API server that starts does not serve a resource, a wildcard has what is stored of it, unless a name has.
 func TestWildcard_leads_what_is_stored_and_not_served_unless_a_name_does(t *testing.T) {
 	offers, at := offersOf(t)
-	discovery, err := source.NewDiscovery(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	discovery := must.Get(source.NewDiscovery(at))(t)
 	for _, c := range []struct {
 		stored, called string
 		other          StreamSpec
@@ -74,9 +72,7 @@ func TestWildcard_yields_what_it_has_opened_to_a_name(t *testing.T) {
 		t.Error("the wildcard is said to select nothing while it reads")
 	}
 	served.Store(true)
-	if _, err := catalog.Look(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(catalog.Look(t.Context()))(t)
 	waitFor(t, "the name's stream", func() bool {
 		all := b.session(t).opened()
 		return len(all) == 1 && all[0].spec.Resource == "cm"

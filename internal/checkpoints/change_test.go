@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 var audit = checkpoint.Identity{ClusterUID: "5f7d2a30", Cluster: "prod", Pipeline: "audit"}
@@ -50,10 +51,7 @@ func wanted(t *testing.T, err error, texts ...string) {
 
 func TestReset_forgets_all_but_the_history_and_the_log(t *testing.T) {
 	before := state()
-	c, err := Reset(before, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Reset(before, nil))(t)
 	if want := []string{"nodes.v1", "pods.v1", "secrets.v1"}; !slices.Equal(c.Batch.Forget, want) {
 		t.Errorf("forgets %v, want %v", c.Batch.Forget, want)
 	}
@@ -101,10 +99,7 @@ func TestRewind_moves_positions_back_and_forgets_nothing(t *testing.T) {
 	before.Streams["pods.v1"] = checkpoint.Stream{Position: "100", Fingerprint: "f", History: 2, Replay: checkpoint.Replay{To: "103", Number: 4}}
 	given := state()
 	given.Streams["pods.v1"] = before.Streams["pods.v1"]
-	c, err := Rewind(given, []string{"pods.v1"}, "80", 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Rewind(given, []string{"pods.v1"}, "80", 5))(t)
 	replay := checkpoint.Replay{To: "103", Number: 5} // what the earlier replay has not come to is behind that, too
 	if want := map[string]checkpoint.Stream{"pods.v1": {Position: "80", Fingerprint: "f", History: 2, Replay: replay}}; !maps.Equal(c.Batch.Streams, want) {
 		t.Errorf("streams %+v, want %+v", c.Batch.Streams, want)

@@ -11,16 +11,14 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // written is a checkpoint in a file that has what state returns.
 func written(t *testing.T) (f File, bridge *file.Store) {
 	t.Helper()
 	f = File(filepath.Join(t.TempDir(), "audit.db"))
-	bridge, err := file.Open(string(f), audit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridge = must.Get(file.Open(string(f), audit))(t)
 	t.Cleanup(func() { _ = bridge.Close() })
 	s := state()
 	if err := bridge.Commit(t.Context(), &checkpoint.Batch{Identity: audit, Log: &s.Log, Streams: s.Streams, Put: s.Rows}); err != nil {
@@ -56,16 +54,11 @@ func TestTopic_says_that_its_user_is_not_known(t *testing.T) {
 
 func TestFile_is_changed_after_a_copy_was_made(t *testing.T) {
 	f, bridge := written(t)
-	if err := bridge.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, bridge.Close())
 	if got := f.User(); got != "" {
 		t.Errorf("of nobody it says %q", got)
 	}
-	first, err := f.Change(t.Context(), resetPods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(f.Change(t.Context(), resetPods))(t)
 	if kept, err := file.Inspect(t.Context(), first); err != nil || !reflect.DeepEqual(kept, state()) {
 		t.Errorf("the copy holds %+v, %v", kept, err)
 	}
@@ -84,9 +77,7 @@ func TestFile_is_changed_after_a_copy_was_made(t *testing.T) {
 
 func TestFile_where_nothing_moves_gets_no_copy(t *testing.T) {
 	f, bridge := written(t)
-	if err := bridge.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, bridge.Close())
 	backup, err := f.Change(t.Context(), func(*checkpoint.State) (*Change, error) { return &Change{}, nil })
 	if all, _ := filepath.Glob(string(f) + "*"); err != nil || backup != "" || len(all) != 1 {
 		t.Errorf("backup %q, %v, %v", backup, err, all)

@@ -9,17 +9,14 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestReport_is_a_page_for_a_person(t *testing.T) {
 	r := Describe("audit", "file /s/audit.db", &Found{state(), time.Date(2026, 11, 22, 12, 0, 0, 7, time.FixedZone("", 3600))})
 	var short, wide bytes.Buffer
-	if err := r.Print(&short, false); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Print(&wide, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Print(&short, false))
+	must.Do(t, r.Print(&wide, true))
 	for _, page := range []struct {
 		got  *bytes.Buffer
 		want string
@@ -60,11 +57,9 @@ func TestPrintList_has_a_line_for_each_and_for_what_was_never_written(t *testing
 	found := &Found{state(), time.Time{}}
 	found.State.Log.Marks = nil
 	var out bytes.Buffer
-	if err := PrintList(&out, []*Report{
+	must.Do(t, PrintList(&out, []*Report{
 		Describe("audit", "topic t", found), Describe("web", "file w.db", &Found{State: &checkpoint.State{}}),
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	const want = `PIPELINE  CLUSTER  STREAMS  OBJECTS  SAVED    WHERE
 audit     prod     3        2        unknown  topic t
 web       -        -        -        never    file w.db

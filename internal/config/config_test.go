@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 var update = flag.Bool("update", false, "write what is reported now into the bad files; review it with git diff")
@@ -72,17 +73,12 @@ func rewrite(t *testing.T, file string) {
 	for line := range strings.Lines(err.Error() + "\n") {
 		out.WriteString(want + strings.TrimPrefix(line, "file:"))
 	}
-	if err := os.WriteFile(file, append([]byte(out.String()), body...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, append([]byte(out.String()), body...), 0o600))
 }
 
 func read(t *testing.T, file string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(file))(t)
 	return data
 }
 
@@ -241,10 +237,7 @@ func embedded() Sink {
 }
 
 func TestFromArgs_is_one_pipeline_with_the_embedded_server(t *testing.T) {
-	got, err := FromArgs(Args{Resources: []string{"pods", "deployments.apps"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(FromArgs(Args{Resources: []string{"pods", "deployments.apps"}}))(t)
 	want := Default()
 	want.Pipelines = []Pipeline{{
 		Name: "default",
@@ -265,10 +258,7 @@ func TestFromArgs_is_one_pipeline_with_the_embedded_server(t *testing.T) {
 
 // What was printed is not in the embedded server's log, so that both must not have one checkpoint.
 func TestFromArgs_for_the_standard_output_is_another_pipeline(t *testing.T) {
-	got, err := FromArgs(Args{Resources: []string{"pods"}, Stdout: true, DataDir: "/d"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(FromArgs(Args{Resources: []string{"pods"}, Stdout: true, DataDir: "/d"}))(t)
 	p := &got.Pipelines[0]
 	if p.Sink.Stdout == nil || p.Sink.Embedded != nil {
 		t.Errorf("the sink is %+v", p.Sink)
@@ -384,9 +374,7 @@ func TestKeepsState_where_something_has_no_place_of_its_own(t *testing.T) {
 func TestPlace_finds_the_key_or_what_is_around_it(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bridge.yaml")
 	text := "pipelines:\n  - name: a\n    resources: [{resource: pods}, {resource: nodes}]\n    sink: {stdout: {}}\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	got := Place(file, Problems{
 		{Path: "pipelines[0].sink.nats", Message: "c"},
 		{Path: "kubernetes", Message: "a\nline"},

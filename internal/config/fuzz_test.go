@@ -9,16 +9,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // Whatever the file, nothing panics; what is wrong has a place in the file and fits one line; and what is taken is complete.
 func FuzzLoad(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.yaml")
 	for _, file := range append(files, exampleFile) {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(file))(f)
 		f.Add(data)
 	}
 	f.Add([]byte("\"a\\nb\": 1\npipelines: [{sink: {kafka: {create: {settings: {\"c\\u2028d\": [], \"\": 1}}}}}]"))

@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // Every key that names a file or a directory, so that none is forgotten.
@@ -33,15 +35,11 @@ pipelines:
 
 func TestLoad_takes_relative_paths_from_the_directory_of_the_file(t *testing.T) {
 	base := t.TempDir()
-	if err := os.Mkdir(filepath.Join(base, "etc"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(base, "etc"), 0o700))
 	t.Chdir(base) // the file is named relative to another directory than its own
 	for prefix, want := range map[string]string{".": filepath.Join(base, "etc"), "..": base, "/data": "/data"} {
 		text := strings.ReplaceAll(pathsFile, "PREFIX", prefix)
-		if err := os.WriteFile("etc/bridge.yaml", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile("etc/bridge.yaml", []byte(text), 0o600))
 		c, _, err := Load("etc/bridge.yaml")
 		if err != nil {
 			t.Fatal(err)
@@ -103,10 +101,7 @@ func eachPath(v reflect.Value, key string, f func(key, path string)) {
 
 func TestFromArgs_puts_servers_and_state_where_it_is_told(t *testing.T) {
 	t.Chdir(t.TempDir())
-	want, err := filepath.Abs("state")
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(filepath.Abs("state"))(t)
 	c, err := FromArgs(Args{Resources: []string{"pods"}, Listen: ":8081", BrokerListen: "127.0.0.1:4223", DataDir: "state"})
 	if err != nil {
 		t.Fatal(err)

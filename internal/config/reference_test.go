@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 const referenceFile = "../../docs/configuration.md"
@@ -22,9 +24,7 @@ func TestReference_is_up_to_date(t *testing.T) {
 	r.section(reflect.ValueOf(*Default()), "")
 	page := referenceHead + r.out.String()
 	if *update {
-		if err := os.WriteFile(referenceFile, []byte(page), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(referenceFile, []byte(page), 0o600))
 	}
 	if !bytes.Equal(read(t, referenceFile), []byte(page)) {
 		t.Error("docs/configuration.md is not what the types and config.example.yaml say; write it with: go test ./internal/config -run Reference -update")

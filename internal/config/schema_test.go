@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 const (
@@ -47,9 +49,7 @@ func indented(t *testing.T, prefix string, v any) string {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent(prefix, "  ")
-	if err := e.Encode(v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Encode(v))
 	return b.String()
 }
 
@@ -57,9 +57,7 @@ func indented(t *testing.T, prefix string, v any) string {
 func compare(t *testing.T, file, want string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(want), 0o600))
 	}
 	if string(read(t, file)) != want {
 		t.Errorf("%s is not what the types say; write it with: go test ./internal/config -run Schema -update", file)

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestSecret_never_shows_itself(t *testing.T) {
@@ -58,9 +60,7 @@ func TestSecret_never_shows_itself(t *testing.T) {
 
 func TestCredentials_come_from_where_the_file_says(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte("s3cret\r\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("s3cret\r\n"), 0o600))
 	t.Setenv("BRIDGE_PASSWORD", "hunter2")
 	c, err := (&NATSAccess{TokenFile: file, User: "bridge", PasswordEnv: "BRIDGE_PASSWORD", CredsFile: file}).Credentials()
 	if err != nil {
@@ -73,9 +73,7 @@ func TestCredentials_come_from_where_the_file_says(t *testing.T) {
 
 func TestCredentials_that_cannot_be_read_are_all_named(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(empty, []byte("\n"), 0o600))
 	n := &NATSAccess{TokenFile: empty, PasswordEnv: "KUBE_EVENTBRIDGE_NOT_SET", NKeyFile: "/none/nkey", CredsFile: "/none/creds"}
 	_, err := n.Credentials()
 	want := "read tokenFile: " + empty + " is empty\n" +
@@ -89,9 +87,7 @@ func TestCredentials_that_cannot_be_read_are_all_named(t *testing.T) {
 
 func TestCredentials_of_Kafka_come_from_where_the_file_says(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(file, []byte("s3cret\r\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("s3cret\r\n"), 0o600))
 	t.Setenv("BRIDGE_PASSWORD", "hunter2")
 	scopes := []string{"log"}
 	for name, s := range map[string]*SASL{
@@ -103,10 +99,7 @@ func TestCredentials_of_Kafka_come_from_where_the_file_says(t *testing.T) {
 			password, secret = secret, password
 		}
 		s.TokenFile, s.TokenURL, s.ClientID, s.Scopes = file, "https://login", "id", scopes
-		c, err := (&Kafka{SASL: s}).Credentials()
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get((&Kafka{SASL: s}).Credentials())(t)
 		if c.User != "bridge" || c.Password.Reveal() != password || c.ClientSecret.Reveal() != secret || c.TokenFile != file ||
 			c.TokenURL != "https://login" || c.ClientID != "id" || !slices.Equal(c.Scopes, scopes) {
 			t.Errorf("%s: got %+v, %q, %q", name, c, c.Password.Reveal(), c.ClientSecret.Reveal())
@@ -124,9 +117,7 @@ func TestCredentials_of_Kafka_come_from_where_the_file_says(t *testing.T) {
 
 func TestCredentials_of_Kafka_that_cannot_be_read_are_all_named(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(empty, []byte("\n"), 0o600))
 	k := &Kafka{SASL: &SASL{User: "bridge", PasswordFile: empty, TokenFile: "/none/token", ClientSecretEnv: "KUBE_EVENTBRIDGE_NOT_SET"}}
 	c, err := k.Credentials()
 	want := "read passwordFile: " + empty + " is empty\n" +
@@ -176,12 +167,8 @@ func TestResourceName_overlaps_where_objects_may_be_the_same(t *testing.T) {
 		{"events", "events.v1", true},
 	} {
 		var a, b ResourceName
-		if err := a.UnmarshalText([]byte(c.a)); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.UnmarshalText([]byte(c.b)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, a.UnmarshalText([]byte(c.a)))
+		must.Do(t, b.UnmarshalText([]byte(c.b)))
 		if a.overlaps(b) != c.want || b.overlaps(a) != c.want {
 			t.Errorf("%s, %s: want %v", c.a, c.b, c.want)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 const duration, deadline, retry = 15 * time.Second, 10 * time.Second, 2 * time.Second
@@ -178,15 +179,10 @@ func TestCandidate_ends_its_term_as_soon_as_it_sees_another_holder(t *testing.T)
 		s := &server{}
 		p := start(t, s, "a", time.Hour)
 		until(t, p)
-		lease, err := s.get()
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := must.Get(s.get())(t)
 		other := "z"
 		lease.Spec.HolderIdentity = &other
-		if _, err := s.put(lease, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.put(lease, false))(t)
 		seen := time.Now()
 		for p.Leads() {
 			<-time.After(10 * time.Millisecond)

@@ -10,15 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 func expression(t testing.TB, s string) *Expression {
 	t.Helper()
-	e, err := ParseExpression(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(ParseExpression(s))(t)
 	return e
 }
 
@@ -155,10 +153,7 @@ func FuzzExpression(f *testing.F) {
 }
 
 func BenchmarkExpression(b *testing.B) {
-	pod, err := os.ReadFile("../../encode/testdata/pod.json")
-	if err != nil {
-		b.Fatal(err)
-	}
+	pod := must.Get(os.ReadFile("../../encode/testdata/pod.json"))(b)
 	for name, s := range map[string]string{
 		"event":      `event.operation != "updated"`,
 		"field":      `object.spec.nodeName == "x"`,
@@ -170,9 +165,7 @@ func BenchmarkExpression(b *testing.B) {
 			e, c := expression(b, s), change(source.Updated, string(pod))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := e.Eval(c, nil); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(e.Eval(c, nil))(b)
 			}
 		})
 	}

@@ -6,15 +6,13 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 func path(t testing.TB, s string) encode.Path {
 	t.Helper()
-	p, err := encode.ParsePath(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(encode.ParsePath(s))(t)
 	return p
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -113,15 +114,10 @@ func TestExpression_reads_no_more_of_a_large_state_before_than_is_allowed(t *tes
 }
 
 func BenchmarkExpression_oldObject(b *testing.B) {
-	pod, err := os.ReadFile("../../encode/testdata/pod.json")
-	if err != nil {
-		b.Fatal(err)
-	}
+	pod := must.Get(os.ReadFile("../../encode/testdata/pod.json"))(b)
 	e, c, old := expression(b, `object.status.phase != oldObject.status.phase`), change(source.Updated, string(pod)), func() []byte { return pod }
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := e.Eval(c, old); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(e.Eval(c, old))(b)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestAuth_names_everything_that_is_wrong(t *testing.T) {
@@ -100,10 +102,7 @@ func TestAuth_never_prints(t *testing.T) {
 	for _, h := range []slog.Handler{slog.NewTextHandler(&said, nil), slog.NewJSONHandler(&said, nil)} {
 		slog.New(h).Info("configured", "auth", a, "pointer", &a, "config", c, "both", slog.GroupValue(slog.Any("auth", a)))
 	}
-	encoded, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(json.Marshal(c))(t)
 	said.Write(encoded)
 	if text := said.String(); strings.Contains(text, "hunter2") || strings.Contains(text, "68756e74657232") || !strings.Contains(text, "[redacted]") {
 		t.Errorf("it prints:\n%s", text)

@@ -17,6 +17,8 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // cause asks a broker something, and returns what the library makes of its answer, or of its silence.
@@ -141,7 +143,7 @@ func TestDoctor_says_which_mistake_it_is(t *testing.T) {
 func serveAll(t *testing.T, f func(net.Conn)) (addr string) {
 	t.Helper()
 	var lc net.ListenConfig
-	l := must[net.Listener](t)(lc.Listen(t.Context(), "tcp", "127.0.0.1:0"))
+	l := must.Get(lc.Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -194,10 +196,7 @@ func TestDoctor_says_nothing_that_was_not_proven(t *testing.T) {
 			t.Run(name+kind, func(t *testing.T) {
 				t.Parallel()
 				with.Brokers = []string{addr}
-				config, err := with.TLS.config()
-				if err != nil {
-					t.Fatal(err)
-				}
+				config := must.Get(with.TLS.config())(t)
 				d := newDoctor(with, config)
 				begin := time.Now()
 				if got := d.explain(t.Context(), io.ErrUnexpectedEOF, ""); !errors.Is(got, io.ErrUnexpectedEOF) || got.Error() != "unexpected EOF" {

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestDoctor_finds_nothing_where_all_is_well(t *testing.T) {
@@ -46,7 +48,7 @@ func TestDoctor_finds_nothing_where_all_is_well(t *testing.T) {
 				}
 			})
 			c.cfg.Brokers = []string{f.addr()}
-			d := newDoctor(c.cfg, must[*tls.Config](t)(c.cfg.TLS.config()))
+			d := newDoctor(c.cfg, must.Get(c.cfg.TLS.config())(t))
 			if got := d.explain(t.Context(), io.EOF, ""); got.Error() != "EOF" {
 				t.Errorf("got %v", got)
 			}
@@ -70,7 +72,7 @@ func TestDoctor_finds_out_about_certificates_without_a_complaint(t *testing.T) {
 			{CAFile: a.file}: "broker " + f.addr() + " asks for a client certificate, and none is configured: unexpected EOF",
 			{CAFile: a.file, CertFile: cert, KeyFile: key}: "broker " + f.addr() + " refuses the client's certificate (tls: unknown certificate authority): unexpected EOF",
 		} {
-			d := newDoctor(Config{Brokers: []string{f.addr()}}, must[*tls.Config](t)(with.config()))
+			d := newDoctor(Config{Brokers: []string{f.addr()}}, must.Get(with.config())(t))
 			if got := d.explain(t.Context(), io.ErrUnexpectedEOF, "").Error(); got != want {
 				t.Errorf("%s: got  %s\nwant %s", tls.VersionName(version), got, want)
 			}
@@ -85,7 +87,7 @@ func TestDoctor_knows_whether_there_is_a_certificate_to_refuse(t *testing.T) {
 		{CAFile: a.file}: "the broker asks for a client certificate, and none is configured: remote error: tls: bad certificate",
 		{CAFile: a.file, CertFile: cert, KeyFile: key}: "the broker refuses the client's certificate: remote error: tls: bad certificate",
 	} {
-		d := newDoctor(Config{}, must[*tls.Config](t)(with.config()))
+		d := newDoctor(Config{}, must.Get(with.config())(t))
 		if got := d.explain(t.Context(), remote("tls: bad certificate"), "").Error(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}

@@ -19,6 +19,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol/metadata"
 	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
 	"github.com/segmentio/kafka-go/protocol/saslhandshake"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // stage is how far a connection comes.
@@ -61,7 +63,7 @@ func newFake(t *testing.T, change func(*fake)) *fake {
 	t.Helper()
 	f := &fake{t: t, conns: map[net.Conn]bool{}}
 	var lc net.ListenConfig
-	f.l = must[net.Listener](t)(lc.Listen(t.Context(), "tcp", "127.0.0.1:0"))
+	f.l = must.Get(lc.Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	if change != nil {
 		change(f)
 	}

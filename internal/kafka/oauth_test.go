@@ -10,23 +10,20 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func writeFile(t *testing.T, name, content string) string {
 	t.Helper()
 	p := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(p, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(p, []byte(content), 0o600))
 	return p
 }
 
 func TestBearer_reads_its_file_again_for_each_connection(t *testing.T) {
 	file := writeFile(t, "token", "first.token~\r\n")
-	m, err := Auth{Mechanism: OAuthBearer, TokenFile: file}.mechanism()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(Auth{Mechanism: OAuthBearer, TokenFile: file}.mechanism())(t)
 	for _, c := range []struct{ content, want, problem string }{
 		{"first.token~\r\n", "n,,\x01auth=Bearer first.token~\x01\x01", ""},
 		{" a-b_c+d/e== ", "n,,\x01auth=Bearer a-b_c+d/e==\x01\x01", ""},
@@ -37,9 +34,7 @@ func TestBearer_reads_its_file_again_for_each_connection(t *testing.T) {
 		{strings.Repeat("x", maxToken+1), "", "read the token: " + file + ": it is too long for a token"},
 		{"again", "n,,\x01auth=Bearer again\x01\x01", ""},
 	} {
-		if err := os.WriteFile(file, []byte(c.content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(c.content), 0o600))
 		session, first, err := m.Start(t.Context())
 		switch {
 		case c.problem != "":
@@ -62,10 +57,7 @@ func TestBearer_reads_its_file_again_for_each_connection(t *testing.T) {
 }
 
 func TestBearer_repeats_why_a_broker_refuses_in_one_line_without_the_token(t *testing.T) {
-	m, err := Auth{Mechanism: OAuthBearer, TokenFile: writeFile(t, "token", "hunter2")}.mechanism()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(Auth{Mechanism: OAuthBearer, TokenFile: writeFile(t, "token", "hunter2")}.mechanism())(t)
 	for challenge, want := range map[string]string{
 		`{"status":"invalid_token"}`:           `the broker refuses the token: {"status":"invalid_token"}`,
 		"{\"status\":\r\n\t\"invalid_token\"}": `the broker refuses the token: {"status":   "invalid_token"}`,

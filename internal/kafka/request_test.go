@@ -15,6 +15,7 @@ import (
 	produceapi "github.com/segmentio/kafka-go/protocol/produce"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // parcelWith returns a sealed batch with one record.
@@ -47,9 +48,7 @@ func TestProduce_request_has_each_batch_once_by_topic(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := &wireOf{answer: &answer}
-		if _, err := r.RawExchange(w); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.RawExchange(w))(t)
 		if d := r.deliveries; d[0] != (delivery{offset: 11}) || d[1] != (delivery{offset: 70}) || !errors.Is(d[2].err, kafkago.NotLeaderForPartition) {
 			t.Errorf("version %d: %+v", version, d)
 		}
@@ -70,10 +69,7 @@ func checkRequest(t *testing.T, w *wireOf, version int16) {
 	var found []string
 	for _, topic := range got.Topics {
 		for _, p := range topic.Partitions {
-			rec, err := p.RecordSet.Records.ReadRecord()
-			if err != nil {
-				t.Fatal(err)
-			}
+			rec := must.Get(p.RecordSet.Records.ReadRecord())(t)
 			value, _ := protocol.ReadAll(rec.Value)
 			found = append(found, place{topic.Topic, p.Partition}.String()+"="+string(value))
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestTLS_names_everything_that_is_wrong(t *testing.T) {
@@ -97,10 +99,7 @@ func TestTLS_shows_a_renewed_certificate_on_the_next_connection(t *testing.T) {
 	server.SessionTicketsDisabled = true
 	cert, key := a.issue(t, "before", time.Now().Add(time.Hour))
 	newCert, newKey := a.issue(t, "after", time.Now().Add(time.Hour))
-	client, err := TLS{CAFile: a.file, CertFile: cert, KeyFile: key, ServerName: "broker.test"}.config()
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(TLS{CAFile: a.file, CertFile: cert, KeyFile: key, ServerName: "broker.test"}.config())(t)
 	if name, err := seen(t, server, client); name != "before" || err != nil {
 		t.Errorf("first %q, %v", name, err)
 	}
@@ -119,10 +118,7 @@ func TestTLS_speaks_1_2_and_no_less(t *testing.T) {
 	a := newAuthority(t)
 	for version, want := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
 		cert, key := a.issue(t, "bridge", time.Now().Add(time.Hour))
-		client, err := TLS{CAFile: a.file, CertFile: cert, KeyFile: key, ServerName: "broker.test"}.config()
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := must.Get(TLS{CAFile: a.file, CertFile: cert, KeyFile: key, ServerName: "broker.test"}.config())(t)
 		server := a.server(t, a.verifyClients)
 		server.MinVersion, server.MaxVersion = tls.VersionTLS10, version
 		if _, err := seen(t, server, client); (err == nil) != want {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the files anew")
@@ -23,15 +25,10 @@ func TestFiles_are_up_to_date(t *testing.T) {
 		"deploy/kustomize/components/dashboard/dashboard.json":        dashboard,
 		"docs/metrics.md": func() (string, error) { return reference(), nil },
 	} {
-		want, err := write()
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(write())(t)
 		file := filepath.Join("..", "..", path)
 		if *update {
-			if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, []byte(want), 0o600))
 		}
 		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, []byte(want)) {
 			t.Errorf("%s is not what this package says (%v); write it with: make monitoring", path, err)

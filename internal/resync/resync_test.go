@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // none is a pipeline that was not started.
@@ -117,10 +118,7 @@ func told(t *testing.T, answers ...string) *Client {
 		_, _ = io.WriteString(w, text)
 	}))
 	t.Cleanup(server.Close)
-	c, err := NewClient(server.URL + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(NewClient(server.URL + "/"))(t)
 	t.Cleanup(c.Close)
 	c.every = time.Microsecond
 	return c
@@ -175,10 +173,7 @@ func TestClient_asks_for_what_is_wanted(t *testing.T) {
 	two := []*bridge.Pipeline{none("audit", "pods", "nodes"), none("other", "pods")}
 	server := httptest.NewServer(Handler("127.0.0.1:8080", func() []*bridge.Pipeline { return two }))
 	defer server.Close()
-	c, err := NewClient(strings.TrimPrefix(server.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(NewClient(strings.TrimPrefix(server.URL, "http://")))(t)
 	defer c.Close()
 	for want, ask := range map[string][]string{
 		"[audit pods audit nodes other pods]": {""}, "[audit pods other pods]": {"", "pods"}, "[audit pods audit nodes]": {"audit", "pods", "nodes"},

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -87,20 +88,13 @@ func troubled() (Process, []bridge.State) {
 func TestReport_has_the_form_that_is_promised(t *testing.T) {
 	p, states := troubled()
 	for name, r := range map[string]Report{"live": reportOf(process(), healthy("audit", watching("pods.v1"))), "troubled": reportOf(p, states...)} {
-		got, err := json.MarshalIndent(r, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(json.MarshalIndent(r, "", "  "))(t)
 		var text strings.Builder
-		if err := r.Text(&text, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Text(&text, false))
 		golden(t, "testdata/"+name+".json", string(got)+"\n")
 		golden(t, "testdata/"+name+".txt", text.String())
 		text.Reset()
-		if err := r.Text(&text, true); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Text(&text, true))
 		golden(t, "testdata/"+name+".wide.txt", text.String())
 	}
 }
@@ -108,14 +102,9 @@ func TestReport_has_the_form_that_is_promised(t *testing.T) {
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(got), 0o600))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(file))(t)
 	if got != string(want) {
 		t.Errorf("%s is\n%s\nwant\n%s", file, got, want)
 	}
@@ -206,8 +195,6 @@ func BenchmarkReport(b *testing.B) {
 	}
 	for b.Loop() {
 		r := reportOf(process(), st)
-		if _, err := json.Marshal(r); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(json.Marshal(r))(b)
 	}
 }

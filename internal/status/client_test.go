@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestClient_reads_what_a_handler_serves_and_nothing_else(t *testing.T) {
@@ -18,10 +20,7 @@ func TestClient_reads_what_a_handler_serves_and_nothing_else(t *testing.T) {
 		"the bridge refuses: not you":                                             http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { refuse(w, "not you") }),
 	} {
 		server := httptest.NewServer(h)
-		c, err := NewClient(server.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(NewClient(server.URL))(t)
 		r, err := c.Report(t.Context())
 		if want == "" && (err != nil || r.Summary != "Standing by: b_2 leads") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("it reads %q, %v, want %q", r.Summary, err, want)
@@ -34,9 +33,7 @@ func TestClient_reads_what_a_handler_serves_and_nothing_else(t *testing.T) {
 func TestText_has_nothing_that_a_terminal_obeys(t *testing.T) {
 	r := Report{Summary: "all \x1b[31mred\x1b[0m \u202e", Pipelines: []Pipeline{{Name: "a\rb"}}}
 	var out strings.Builder
-	if err := r.Text(&out, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Text(&out, true))
 	if strings.ContainsAny(out.String(), "\x1b\r\u202e") {
 		t.Errorf("it is %q", out.String())
 	}

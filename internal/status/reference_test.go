@@ -12,15 +12,14 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // docs/status.md has a reference that is made of the code: run with -update to write it again.
 func TestReference_is_what_the_code_says(t *testing.T) {
 	const page, begin, end = "../../docs/status.md", "<!-- made of internal/status by go test ./internal/status -update -->\n", "<!-- end of what is made -->\n"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(page))(t)
 	before, rest, found := strings.Cut(string(text), begin)
 	_, after, ended := strings.Cut(rest, end)
 	if !found || !ended {
@@ -28,9 +27,7 @@ func TestReference_is_what_the_code_says(t *testing.T) {
 	}
 	want := before + begin + "\n" + fields(t) + kinds() + end + after
 	if *update {
-		if err := os.WriteFile(page, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(page, []byte(want), 0o600))
 	} else if string(text) != want {
 		t.Errorf("the reference in %s is not what the code says; run go test ./internal/status -update", page)
 	}
@@ -39,10 +36,7 @@ func TestReference_is_what_the_code_says(t *testing.T) {
 // fields returns a table for each type of report.go that has fields.
 func fields(t *testing.T) string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "report.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(parser.ParseFile(token.NewFileSet(), "report.go", nil, parser.ParseComments))(t)
 	var out strings.Builder
 	for _, d := range file.Decls {
 		g, ok := d.(*ast.GenDecl)

@@ -12,15 +12,13 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
 func TestDecode_reads_both_modes_alike(t *testing.T) {
 	binary := event(t, Updated, `{"a":1}`, map[string]string{"fieldmanager": "k é%", "sampledrate": "3"})
-	line, err := binary.AppendJSON(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must.Get(binary.AppendJSON(nil))(t)
 	again, err := Decode(Message{Stored: sink.Stored{Sequence: 42, Data: line, ContentType: "Application/CloudEvents+JSON; charset=UTF-8"}})
 	if err != nil {
 		t.Fatal(err)
@@ -99,14 +97,8 @@ func TestAppendJSON_is_one_line_of_harmless_JSON_whatever_the_log_holds(t *testi
 		value := text.Draw(t, "value")
 		quoted, _ := json.Marshal(map[string]string{"v": value})
 		as := []sink.Attribute{{Name: "id", Value: "i"}, {Name: "type", Value: "t"}, {Name: "name", Value: value}}
-		e, err := Decode(Message{Stored: sink.Stored{Attributes: as, Data: quoted}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		line, err := e.AppendJSON(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(Decode(Message{Stored: sink.Stored{Attributes: as, Data: quoted}}))(t)
+		line := must.Get(e.AppendJSON(nil))(t)
 		if !printable(string(line)) {
 			t.Fatalf("not printable: %q", line)
 		}

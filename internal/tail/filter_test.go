@@ -5,6 +5,8 @@ package tail
 import (
 	"strings"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestFilter(t *testing.T) {
@@ -43,10 +45,7 @@ func TestFilter(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, arg := range c.args {
-				s, err := ParseSelector(arg)
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := must.Get(ParseSelector(arg))(t)
 				c.filter.Resources = append(c.filter.Resources, s)
 			}
 			for _, e := range all {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -57,9 +59,7 @@ func TestTable_looks_as_in_the_golden_files(t *testing.T) {
 			table := NewTable(&out, cfg)
 			seen := newMemory(1 << 20)
 			for _, e := range story(t) {
-				if err := table.Print(e, func() *Event { return seen.last(e) }); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, table.Print(e, func() *Event { return seen.last(e) }))
 				seen.put(e)
 			}
 			golden(t, name+".txt", out.String())
@@ -81,9 +81,7 @@ func TestTable_looks_as_in_the_golden_files(t *testing.T) {
 func TestJSON_looks_as_in_the_golden_file(t *testing.T) {
 	var out strings.Builder
 	for _, e := range story(t) {
-		if err := (JSON{&out}).Print(e, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, (JSON{&out}).Print(e, nil))
 	}
 	golden(t, "events.json", out.String())
 }
@@ -92,17 +90,10 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll("testdata", 0o755))
+		must.Do(t, os.WriteFile(file, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(file))(t)
 	if got != string(want) {
 		t.Errorf("%s differs; go test -update writes it anew\ngot:\n%s\nwant:\n%s", file, got, want)
 	}
@@ -143,15 +134,11 @@ func TestTable_prints_its_header_once_and_when_it_is_told(t *testing.T) {
 	for _, none := range []bool{false, true} {
 		var out strings.Builder
 		table := NewTable(&out, TableConfig{Today: at, NoHeaders: none})
-		if err := table.Begin(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, table.Begin())
 		if begun := strings.HasPrefix(out.String(), "TIME "); begun == none || strings.Count(out.String(), "\n") > 1 {
 			t.Errorf("without headers %v: got %q", none, out.String())
 		}
-		if err := table.Print(event(t, Added, `{}`, nil), unknown); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, table.Print(event(t, Added, `{}`, nil), unknown))
 		if n := strings.Count(out.String(), "TIME "); n > 0 == none || n > 1 {
 			t.Errorf("without headers %v: got %q", none, out.String())
 		}
@@ -162,9 +149,7 @@ func TestTable_shows_the_place_that_a_log_names(t *testing.T) {
 	var out strings.Builder
 	e := event(t, Added, `{}`, nil)
 	e.Place = "3/1041"
-	if err := NewTable(&out, TableConfig{Wide: true, NoHeaders: true}).Print(e, unknown); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, NewTable(&out, TableConfig{Wide: true, NoHeaders: true}).Print(e, unknown))
 	if fields := strings.Fields(out.String()); len(fields) < 2 || fields[1] != "3/1041" {
 		t.Errorf("got %s", out.String())
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -44,9 +45,7 @@ func TestLines_are_those_of_a_table_and_say_what_changed(t *testing.T) {
 
 func TestLines_say_nothing_of_what_another_object_of_the_name_was(t *testing.T) {
 	l := NewLines(TableConfig{Today: at, NoHeaders: true})
-	if _, err := l.Append(nil, published(Added, `{"spec":{"replicas":1}}`, nil), 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(l.Append(nil, published(Added, `{"spec":{"replicas":1}}`, nil), 1))(t)
 	line, err := l.Append(nil, published(Updated, `{"spec":{"replicas":3}}`, map[string]string{"objectuid": "u2", "id": "u2.9"}), 2)
 	if err != nil || strings.Contains(string(line), "1→3") {
 		t.Errorf("the line is %q, %v", line, err)

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -59,10 +60,7 @@ func message(sequence uint64, op Op, data string, with map[string]string) Messag
 
 func event(t *testing.T, op Op, data string, with map[string]string) *Event {
 	t.Helper()
-	e, err := Decode(message(42, op, data, with))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(Decode(message(42, op, data, with)))(t)
 	return e
 }
 

@@ -5,6 +5,8 @@ package tail
 import (
 	"strings"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // Events in Knative's profile are shown as any others, and what is known of an object goes on from one profile to the other.
@@ -43,9 +45,7 @@ func shown(t *testing.T, events []*Event) string {
 	var out strings.Builder
 	table, seen := NewTable(&out, TableConfig{Today: at}), newMemory(1<<20)
 	for _, e := range events {
-		if err := table.Print(e, func() *Event { return seen.last(e) }); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, table.Print(e, func() *Event { return seen.last(e) }))
 		seen.put(e)
 	}
 	return out.String()

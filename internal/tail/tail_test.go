@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // sliceLog is a log in memory. Reading begins at an index, and the log is replaced by another one before the message at another.
@@ -153,14 +155,8 @@ func TestRun_returns_what_printing_fails_with_and_nil_when_it_is_interrupted(t *
 }
 
 func TestRun_says_at_the_end_what_it_looked_for_in_vain(t *testing.T) {
-	pods, err := ParseSelector("pods/web-0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	deployments, err := ParseSelector("deploy")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pods := must.Get(ParseSelector("pods/web-0"))(t)
+	deployments := must.Get(ParseSelector("deploy"))(t)
 	beginning := Span{Start: Start{Beginning: true}}
 	full := []Message{replicas(1, 1)}
 	var many []Message
@@ -192,9 +188,7 @@ func TestRun_says_at_the_end_what_it_looked_for_in_vain(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var notices []string
 			c.cfg.Printer, c.cfg.Notice = new(lines), func(line string) { notices = append(notices, line) }
-			if err := Run(t.Context(), &sliceLog{messages: c.messages}, c.cfg); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, Run(t.Context(), &sliceLog{messages: c.messages}, c.cfg))
 			if got := strings.Join(notices, "\n"); got != c.want {
 				t.Errorf("it said %q, want %q", got, c.want)
 			}

@@ -15,54 +15,37 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // write writes a certificate that signs itself, and its key.
 func write(t *testing.T, name, certFile, keyFile string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	cert := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key))(t)
+	keyDER := must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
 	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	}
 }
 
 func TestConfig_reads_the_certificate_again_whenever_it_is_asked_for(t *testing.T) {
 	cert, key := filepath.Join(t.TempDir(), "cert"), filepath.Join(t.TempDir(), "key")
 	write(t, "before", cert, key)
-	c, err := Files{CA: cert, Cert: cert, Key: key}.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Files{CA: cert, Cert: cert, Key: key}.Config())(t)
 	if c.MinVersion != tls.VersionTLS12 || c.RootCAs == nil || len(c.Certificates) != 0 {
 		t.Errorf("MinVersion %x, roots %v, %d certificates", c.MinVersion, c.RootCAs, len(c.Certificates))
 	}
 	for _, name := range []string{"before", "after"} {
 		write(t, name, cert, key)
-		pair, err := c.GetClientCertificate(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must.Get(c.GetClientCertificate(nil))(t)
 		if got := pair.Leaf.Subject.CommonName; got != name {
 			t.Errorf("it shows %s, want %s", got, name)
 		}
 	}
-	if err := os.Remove(key); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(key))
 	if _, err := c.GetClientCertificate(nil); err == nil || err.Error() != "tls: certificate "+cert+" with key "+key+": open "+key+": no such file or directory" {
 		t.Errorf("without its key: %v", err)
 	}
@@ -77,9 +60,7 @@ func TestConfig_of_no_files_trusts_whom_the_system_trusts_and_shows_nothing(t *t
 
 func TestConfig_says_everything_that_is_wrong(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(empty, nil, 0o600))
 	for _, c := range []struct {
 		files Files
 		want  string

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestSink_tells_once_what_settings_lose(t *testing.T) {
@@ -48,10 +49,7 @@ func TestNew_keeps_the_clock_that_it_is_given(t *testing.T) {
 	clock := &Clock{}
 	cfg := Config{Brokers: []string{"127.0.0.1:1"}, Cluster: "c", Pipeline: "p", Topic: "kubernetes", Clock: clock}
 	for range 2 {
-		s, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(New(cfg))(t)
 		if p := newPartition(s, &topic{name: "kubernetes"}, 0); p.scribe.clock != clock {
 			t.Error("a partition has another clock")
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
 )
@@ -45,7 +46,7 @@ func secrets(t *testing.T, a nats.Auth) []string {
 		if name == "" {
 			continue
 		}
-		for line := range strings.Lines(string(ok[[]byte](t)(os.ReadFile(name)))) {
+		for line := range strings.Lines(string(must.Get(os.ReadFile(name))(t))) {
 			if line = strings.TrimSpace(line); line != "" {
 				all = append(all, line)
 			}
@@ -135,27 +136,15 @@ func TestSink_proves_who_it_is(t *testing.T) {
 func file(t *testing.T, name string, content []byte) string {
 	t.Helper()
 	p := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(p, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(p, content, 0o600))
 	return p
-}
-
-func ok[T any](t *testing.T) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
 }
 
 // keyPair returns a key pair, its public key and its seed.
 func keyPair(t *testing.T, create func() (nkeys.KeyPair, error)) (kp nkeys.KeyPair, public string, seed []byte) {
 	t.Helper()
-	kp = ok[nkeys.KeyPair](t)(create())
-	return kp, ok[string](t)(kp.PublicKey()), ok[[]byte](t)(kp.Seed())
+	kp = must.Get(create())(t)
+	return kp, must.Get(kp.PublicKey())(t), must.Get(kp.Seed())(t)
 }
 
 func nkeyVariant(t *testing.T) variant {
@@ -178,19 +167,15 @@ func credsVariant(t *testing.T) variant {
 	ac := jwt.NewAccountClaims(accountPublic)
 	ac.Limits.JetStreamLimits = jwt.JetStreamLimits{DiskStorage: -1, MemoryStorage: -1, Streams: -1, Consumer: -1}
 	resolver := &server.MemAccResolver{}
-	if err := resolver.Store(accountPublic, ok[string](t)(ac.Encode(operator))); err != nil {
-		t.Fatal(err)
-	}
-	if err := resolver.Store(system, ok[string](t)(jwt.NewAccountClaims(system).Encode(operator))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, resolver.Store(accountPublic, must.Get(ac.Encode(operator))(t)))
+	must.Do(t, resolver.Store(system, must.Get(jwt.NewAccountClaims(system).Encode(operator))(t)))
 	oc := jwt.NewOperatorClaims(operatorPublic)
 	oc.SystemAccount = system
-	claims := ok[*jwt.OperatorClaims](t)(jwt.DecodeOperatorClaims(ok[string](t)(oc.Encode(operator))))
+	claims := must.Get(jwt.DecodeOperatorClaims(must.Get(oc.Encode(operator))(t)))(t)
 	creds := func(by nkeys.KeyPair) string {
 		_, public, seed := keyPair(t, nkeys.CreateUser)
-		token := ok[string](t)(jwt.NewUserClaims(public).Encode(by))
-		return file(t, "user.creds", ok[[]byte](t)(jwt.FormatUserConfig(token, seed)))
+		token := must.Get(jwt.NewUserClaims(public).Encode(by))(t)
+		return file(t, "user.creds", must.Get(jwt.FormatUserConfig(token, seed))(t))
 	}
 	return variant{
 		server: func(o *server.Options) {
@@ -211,29 +196,30 @@ type authority struct {
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	a := &authority{key: ok[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))}
+	a := &authority{key: must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)}
 	a.cert = &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	der := ok[[]byte](t)(x509.CreateCertificate(rand.Reader, a.cert, a.cert, &a.key.PublicKey, a.key))
+	der := must.Get(x509.CreateCertificate(rand.Reader, a.cert, a.cert, &a.key.PublicKey, a.key))(t)
 	a.file = file(t, "ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	a.cert = ok[*x509.Certificate](t)(x509.ParseCertificate(der))
+	a.cert = must.Get(x509.ParseCertificate(der))(t)
 	return a
 }
 
 // issue returns the files of a certificate for name and 127.0.0.1.
 func (a *authority) issue(t *testing.T, name string) (certFile, keyFile string) {
 	t.Helper()
-	key := ok[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	cert := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	der := ok[[]byte](t)(x509.CreateCertificate(rand.Reader, cert, a.cert, &key.PublicKey, a.key))
+	der := must.Get(x509.CreateCertificate(rand.Reader, cert, a.cert, &key.PublicKey, a.key))(t)
 	certFile = file(t, "cert.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	keyFile = file(t, "key.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: ok[[]byte](t)(x509.MarshalPKCS8PrivateKey(key))}))
+	der = must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
+	keyFile = file(t, "key.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 	return certFile, keyFile
 }
 
@@ -246,7 +232,7 @@ func (a *authority) pool() *x509.CertPool {
 // serve makes a server speak TLS.
 func (a *authority) serve(t *testing.T, change func(*tls.Config)) func(*server.Options) {
 	t.Helper()
-	pair := ok[tls.Certificate](t)(tls.LoadX509KeyPair(a.issue(t, "broker.test")))
+	pair := must.Get(tls.LoadX509KeyPair(a.issue(t, "broker.test")))(t)
 	return func(o *server.Options) {
 		o.TLS = true
 		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}

@@ -17,6 +17,7 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 )
@@ -27,22 +28,11 @@ func otherProcess(b *testing.B) (url string) {
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), serverDir+"="+b.TempDir())
 	c.Stderr = os.Stderr
-	in, err := c.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		b.Fatal(err)
-	}
+	in := must.Get(c.StdinPipe())(b)
+	out := must.Get(c.StdoutPipe())(b)
+	must.Do(b, c.Start())
 	b.Cleanup(func() { _ = in.Close(); _ = c.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		b.Fatal(err)
-	}
+	line := must.Get(bufio.NewReader(out).ReadString('\n'))(b)
 	return strings.TrimSpace(line)
 }
 
@@ -133,15 +123,9 @@ func BenchmarkPublish(b *testing.B) {
 		publishAll(b, s, r, events(b))
 	})
 	b.Run("PublishMsgAsync", func(b *testing.B) {
-		nc, err := gonats.Connect(url)
-		if err != nil {
-			b.Fatal(err)
-		}
+		nc := must.Get(gonats.Connect(url))(b)
 		defer nc.Close()
-		js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(window))
-		if err != nil {
-			b.Fatal(err)
-		}
+		js := must.Get(jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(window)))(b)
 		if _, err := js.CreateOrUpdateStream(b.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>"}, AllowDirect: true}); err != nil {
 			b.Fatal(err)
 		}
@@ -155,9 +139,7 @@ func BenchmarkPublish(b *testing.B) {
 				for _, a := range m.Attributes {
 					msg.Header["ce-"+a.Name] = []string{a.Value}
 				}
-				if _, err := js.PublishMsgAsync(msg, jetstream.WithStallWait(time.Minute)); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(js.PublishMsgAsync(msg, jetstream.WithStallWait(time.Minute)))(b)
 			}
 			<-js.PublishAsyncComplete()
 		})

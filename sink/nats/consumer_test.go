@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
@@ -27,10 +28,7 @@ func limited(t *testing.T, change func(*jetstream.StreamConfig)) (*nats.Sink, je
 	t.Cleanup(nc.Close)
 	cfg := jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>"}, Duplicates: time.Minute}
 	change(&cfg)
-	st, err := js.CreateStream(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(js.CreateStream(t.Context(), cfg))(t)
 	s := newSink(t, config(b.addr()))
 	ready(t, s)
 	publish(t, s, message("k8s.a", "a.1"))
@@ -61,9 +59,7 @@ func TestRead_gives_up_where_no_consumer_is_allowed(t *testing.T) {
 	t.Parallel()
 	s, st := limited(t, func(c *jetstream.StreamConfig) { c.MaxConsumers = 1 })
 	s.SetOccupied(300 * time.Millisecond)
-	if _, err := st.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "reader"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(st.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "reader"}))(t)
 	err := s.Read(t.Context(), sink.Query{}, func(*sink.Stored) error { return nil })
 	var u *sink.UnusableError
 	if !errors.As(err, &u) || u.Target != "stream "+stream || !strings.Contains(u.Reason, "maximum consumers limit") || !strings.Contains(u.Advice, "consumer ls "+stream) {
@@ -78,18 +74,14 @@ func TestRead_gives_up_where_no_consumer_is_allowed(t *testing.T) {
 func TestRead_waits_for_a_consumer_that_was_left_behind(t *testing.T) {
 	t.Parallel()
 	s, st := limited(t, func(c *jetstream.StreamConfig) { c.MaxConsumers = 1 })
-	if _, err := st.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "reader"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(st.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "reader"}))(t)
 	read := make(chan error, 1)
 	go func() { read <- s.Read(t.Context(), sink.Query{}, func(*sink.Stored) error { return nil }) }()
 	sayEventually(t, s, "maximum consumers limit reached")
 	if r := publish(t, s, message("k8s.b", "b.1")); r.err != nil {
 		t.Errorf("published meanwhile: %v", r.err)
 	}
-	if err := st.DeleteConsumer(t.Context(), "reader"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.DeleteConsumer(t.Context(), "reader"))
 	if err := <-read; err != nil {
 		t.Errorf("read: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"pgregory.net/rapid"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -164,10 +165,7 @@ func TestCovers(t *testing.T) {
 
 // An answer counts for the message it belongs to and no other, however late and however often it comes.
 func TestSink_does_not_count_a_late_answer_for_another_message(t *testing.T) {
-	s, err := New(Config{Servers: []string{"x"}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New(Config{Servers: []string{"x"}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil))(t)
 	type fate struct {
 		seq uint64
 		err error
@@ -175,10 +173,7 @@ func TestSink_does_not_count_a_late_answer_for_another_message(t *testing.T) {
 	replies := map[string]bool{}
 	var before string
 	for n := range uint64(3 * batch) {
-		i, err := s.window.acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		i := must.Get(s.window.acquire(t.Context()))(t)
 		var got []fate
 		m := &sink.Message{Subject: "k8s.a", ID: fmt.Sprint(n)}
 		gen, reply := s.window.put(i, m, func(rc sink.Receipt, err error) { got = append(got, fate{rc.Sequence, err}) }, 0)
@@ -218,10 +213,7 @@ func TestSink_does_not_count_a_late_answer_for_another_message(t *testing.T) {
 
 // Until it has been sent, a message is read: whoever published it must not be told its fate, and use it again, before.
 func TestSink_keeps_a_message_until_it_has_been_sent(t *testing.T) {
-	s, err := New(Config{Servers: []string{"x"}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New(Config{Servers: []string{"x"}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil))(t)
 	told := 0
 	gen, reply := s.window.put(<-s.window.free, &sink.Message{Subject: "k8s.a"}, func(sink.Receipt, error) { told++ }, 0)
 	s.fail(0, gen, errDisconnected)
@@ -243,10 +235,7 @@ func TestSink_keeps_a_message_until_it_has_been_sent(t *testing.T) {
 
 // What was found of the stream before something happened to the connection says nothing about afterwards.
 func TestSink_is_not_up_by_what_it_knew_before_it_went_down(t *testing.T) {
-	s, err := New(Config{Servers: []string{"x"}, Stream: "S", Subjects: []string{"k8s.>"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New(Config{Servers: []string{"x"}, Stream: "S", Subjects: []string{"k8s.>"}}, nil))(t)
 	before := s.currentEpoch()
 	s.setDown(errDisconnected)
 	if s.setUp(before, "x"); s.Ready() == nil || len(s.wake) != 1 {
@@ -269,15 +258,9 @@ func TestSink_has_nothing_held_back_while_the_connection_is_lost(t *testing.T) {
 	if !srv.ReadyForConnections(20 * time.Second) {
 		t.Fatal("the server does not start")
 	}
-	s, err := New(Config{Servers: []string{srv.ClientURL()}, Stream: "S", Subjects: []string{"k8s.>"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New(Config{Servers: []string{srv.ClientURL()}, Stream: "S", Subjects: []string{"k8s.>"}}, nil))(t)
 	closed := make(chan struct{})
-	nc, err := s.connect(t.Context(), func() { close(closed) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(s.connect(t.Context(), func() { close(closed) }))(t)
 	defer func() { nc.Close(); <-closed }()
 	lost := nc.StatusChanged(gonats.RECONNECTING)
 	s.conn.Store(nc)
@@ -294,10 +277,7 @@ func TestSink_has_nothing_held_back_while_the_connection_is_lost(t *testing.T) {
 
 // One message that is late is one timeout, however long the connection takes to swallow it.
 func TestSink_counts_a_timeout_once(t *testing.T) {
-	s, err := New(Config{Servers: []string{"x"}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New(Config{Servers: []string{"x"}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil))(t)
 	s.window.put(<-s.window.free, &sink.Message{Subject: "k8s.a"}, func(sink.Receipt, error) {}, 0)
 	late := func(*sink.Message, uint32) error { return errDisconnected }
 	if first, second := s.failWhere(late), s.failWhere(late); first != 1 || second != 0 {
@@ -319,10 +299,7 @@ func TestDeniedSubject(t *testing.T) {
 
 // What is still being sent when a connection is lost must not get onto the next one, whose stream nobody has looked at.
 func TestSink_makes_no_connection_while_something_is_sent(t *testing.T) {
-	s, err := New(Config{Servers: []string{"a"}, Stream: "S", Subjects: []string{"k8s.>"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New(Config{Servers: []string{"a"}, Stream: "S", Subjects: []string{"k8s.>"}}, nil))(t)
 	s.setUp(s.currentEpoch(), "a")
 	s.publishing.RLock()
 	epoch := s.currentEpoch()

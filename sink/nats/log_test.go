@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
@@ -19,10 +20,7 @@ import (
 
 func bounds(t *testing.T, s *nats.Sink, expected uint64) sink.LogBounds {
 	t.Helper()
-	b, err := s.Bounds(t.Context(), map[int32]uint64{0: expected})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(s.Bounds(t.Context(), map[int32]uint64{0: expected}))(t)
 	return b
 }
 
@@ -32,10 +30,7 @@ func TestBounds_names_the_stream_by_its_creation(t *testing.T) {
 	ready(t, s)
 	nc, js := b.connect(t)
 	defer nc.Close()
-	st, err := js.Stream(t.Context(), stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(js.Stream(t.Context(), stream))(t)
 	want := st.CachedInfo().Created.Format(time.RFC3339Nano)
 	if got := bounds(t, s, 0).ID; got != want {
 		t.Errorf("the stream is %s, want %s", got, want)
@@ -138,16 +133,12 @@ func TestAt_finds_whosesoever_message_without_a_consumer(t *testing.T) {
 	})
 	nc, js := b.connect(t)
 	defer nc.Close()
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>", "more.>"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>", "more.>"}}))(t)
 	cfg := config(b.addr())
 	cfg.Auth.User, cfg.Auth.Password = "bridge", "pw"
 	s := newSink(t, cfg)
 	ready(t, s)
-	if _, err := js.Publish(t.Context(), "more.x", []byte("data"), jetstream.WithMsgID("theirs")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(js.Publish(t.Context(), "more.x", []byte("data"), jetstream.WithMsgID("theirs")))(t)
 	st, err := s.At(t.Context(), 0, 1)
 	if err != nil || st == nil || st.ID != "theirs" || st.Sequence != 1 || len(st.Data) != 0 {
 		t.Errorf("at 1: %+v (%v)", st, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
@@ -46,10 +47,7 @@ func (b *broker) kept(t *testing.T) (data []byte, status jetstream.ObjectStoreSt
 	if status, err = store.Status(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	st, err := js.Stream(t.Context(), "OBJ_"+bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(js.Stream(t.Context(), "OBJ_"+bucket))(t)
 	return data, status, st.CachedInfo().State.LastSeq
 }
 
@@ -93,9 +91,7 @@ func TestSink_leaves_a_bucket_that_exists_as_it_is(t *testing.T) {
 	b := newBroker(t)
 	nc, js := b.connect(t)
 	defer nc.Close()
-	if _, err := js.CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: bucket, TTL: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(js.CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: bucket, TTL: time.Hour}))(t)
 	s := newSink(t, config(b.addr()))
 	ready(t, s)
 	keep(t, s, []byte("x"))

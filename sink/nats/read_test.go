@@ -16,6 +16,7 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
@@ -26,9 +27,7 @@ func ids(t *testing.T, s *nats.Sink, q sink.Query) (all []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := s.Read(ctx, q, func(st *sink.Stored) error { all = append(all, st.ID); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Read(ctx, q, func(st *sink.Stored) error { all = append(all, st.ID); return nil }))
 	return all
 }
 
@@ -41,9 +40,7 @@ func TestRead_keeps_to_its_own_subjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, subject := range []string{"k8s.a.x", "k8s.b.x", "k8s.a.y", "k8s.c.z", "k8s.b.x", "k8s.d.z"} {
-		if _, err := js.Publish(t.Context(), subject, nil, jetstream.WithMsgID(fmt.Sprint(i+1))); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(js.Publish(t.Context(), subject, nil, jetstream.WithMsgID(fmt.Sprint(i+1))))(t)
 	}
 	for _, c := range []struct {
 		subjects, all, last []string
@@ -105,10 +102,7 @@ func TestRead_ends_where_the_last_messages_were_removed(t *testing.T) {
 	ready(t, s)
 	nc, js := b.connect(t)
 	defer nc.Close()
-	st, err := js.Stream(t.Context(), stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(js.Stream(t.Context(), stream))(t)
 	const many, batch = 9000, 4096 // what is asked for at a time is on its way when the first message comes
 	for name, c := range map[string]struct {
 		remove   func() error
@@ -119,9 +113,7 @@ func TestRead_ends_where_the_last_messages_were_removed(t *testing.T) {
 	} {
 		for _, lastOfKey := range []bool{false, true} {
 			for i := range many {
-				if _, err := js.PublishAsync(fmt.Sprint("k8s.", i), nil, jetstream.WithStallWait(time.Minute)); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(js.PublishAsync(fmt.Sprint("k8s.", i), nil, jetstream.WithStallWait(time.Minute)))(t)
 			}
 			<-js.PublishAsyncComplete()
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -135,19 +127,14 @@ func TestRead_ends_where_the_last_messages_were_removed(t *testing.T) {
 				t.Errorf("%s: %d messages (%v)", name, n, err)
 			}
 			cancel()
-			if err := st.Purge(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, st.Purge(t.Context()))
 		}
 	}
 }
 
 func lastOf(t *testing.T, js jetstream.JetStream) uint64 {
 	t.Helper()
-	st, err := js.Stream(t.Context(), stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(js.Stream(t.Context(), stream))(t)
 	return st.CachedInfo().State.LastSeq
 }
 
@@ -227,10 +214,7 @@ func TestRead_waits_for_permission_and_says_so(t *testing.T) {
 func BenchmarkRead(b *testing.B) {
 	url := otherProcess(b)
 	const many = 100_000
-	s, err := nats.New(nats.Config{Servers: []string{url}, Stream: stream, Subjects: []string{"k8s.>"}}, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := must.Get(nats.New(nats.Config{Servers: []string{url}, Stream: stream, Subjects: []string{"k8s.>"}}, nil))(b)
 	ended := make(chan struct{})
 	go func() { _ = s.Run(b.Context()); close(ended) }()
 	b.Cleanup(func() { <-ended })
@@ -254,15 +238,9 @@ func BenchmarkRead(b *testing.B) {
 // fillStream publishes n events, each of another object.
 func fillStream(b *testing.B, url string, n int) {
 	b.Helper()
-	nc, err := gonats.Connect(url)
-	if err != nil {
-		b.Fatal(err)
-	}
+	nc := must.Get(gonats.Connect(url))(b)
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		b.Fatal(err)
-	}
+	js := must.Get(jetstream.New(nc))(b)
 	e := event(0)
 	msg := gonats.NewMsg("")
 	for _, a := range e.Attributes {
@@ -270,9 +248,7 @@ func fillStream(b *testing.B, url string, n int) {
 	}
 	for i := range n {
 		one := &gonats.Msg{Subject: fmt.Sprintf("k8s.prod.core.pods.default.web-%d", i), Header: msg.Header, Data: e.Data}
-		if _, err := js.PublishMsgAsync(one, jetstream.WithStallWait(time.Minute)); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(js.PublishMsgAsync(one, jetstream.WithStallWait(time.Minute)))(b)
 	}
 	<-js.PublishAsyncComplete()
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
 )
@@ -131,15 +132,10 @@ func TestSink_ends_when_the_log_lost_what_it_was_found_to_have(t *testing.T) {
 	s := newSink(t, cfg)
 	ended := runs(t, s)
 	nc, js := b.connect(t)
-	st, err := js.Stream(t.Context(), stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(js.Stream(t.Context(), stream))(t)
 	changed := st.CachedInfo().Config
 	changed.Duplicates = 100 * time.Millisecond
-	if _, err := js.UpdateStream(t.Context(), changed); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(js.UpdateStream(t.Context(), changed))(t)
 	// The check of the subject's last message finds it, not the memory for ids.
 	forgotten(t, js)
 	nc.Close()

@@ -17,6 +17,7 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
@@ -50,10 +51,7 @@ func newBroker(t *testing.T, change ...func(*server.Options)) *broker {
 func (b *broker) start(t *testing.T) {
 	t.Helper()
 	opts := b.opts
-	srv, err := server.NewServer(&opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := must.Get(server.NewServer(&opts))(t)
 	srv.Start()
 	if !srv.ReadyForConnections(20 * time.Second) {
 		t.Fatal("the server does not start")
@@ -79,9 +77,7 @@ func (b *broker) save(t *testing.T) {
 	t.Helper()
 	b.copy = t.TempDir()
 	b.stop(t)
-	if err := os.CopyFS(b.copy, os.DirFS(b.opts.StoreDir)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(b.copy, os.DirFS(b.opts.StoreDir)))
 	b.start(t)
 }
 
@@ -97,9 +93,7 @@ func (b *broker) destroy(t *testing.T) {
 	t.Helper()
 	nc, js := b.connect(t)
 	defer nc.Close()
-	if err := js.DeleteStream(t.Context(), stream); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, js.DeleteStream(t.Context(), stream))
 }
 
 // remake destroys the stream and makes it anew, with n messages of somebody else.
@@ -107,22 +101,15 @@ func (b *broker) remake(t *testing.T, n int) {
 	t.Helper()
 	nc, js := b.connect(t)
 	defer nc.Close()
-	st, err := js.Stream(t.Context(), stream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := js.DeleteStream(t.Context(), stream); err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(js.Stream(t.Context(), stream))(t)
+	must.Do(t, js.DeleteStream(t.Context(), stream))
 	// The server may still be removing the directory.
 	sinktest.Eventually(t, "the stream is made anew", func() error {
 		_, err := js.CreateStream(t.Context(), st.CachedInfo().Config)
 		return err
 	})
 	for i := range n {
-		if _, err := js.Publish(t.Context(), "k8s.other", nil, jetstream.WithMsgID(fmt.Sprint("other.", i))); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(js.Publish(t.Context(), "k8s.other", nil, jetstream.WithMsgID(fmt.Sprint("other.", i))))(t)
 	}
 }
 
@@ -130,13 +117,8 @@ func (b *broker) purge(t *testing.T) {
 	t.Helper()
 	nc, js := b.connect(t)
 	defer nc.Close()
-	st, err := js.Stream(t.Context(), stream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := st.Purge(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(js.Stream(t.Context(), stream))(t)
+	must.Do(t, st.Purge(t.Context()))
 }
 
 // addr is where the broker listens; where nobody does while it is stopped.
@@ -153,14 +135,8 @@ const nobody = "127.0.0.1:1"
 // connect connects as a user of the broker would.
 func (b *broker) connect(t *testing.T) (*gonats.Conn, jetstream.JetStream) {
 	t.Helper()
-	nc, err := gonats.Connect(b.server().ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(gonats.Connect(b.server().ClientURL()))(t)
+	js := must.Get(jetstream.New(nc))(t)
 	return nc, js
 }
 
@@ -180,24 +156,12 @@ func (b *broker) log(t *testing.T) (all []sink.Stored) {
 	if n == 0 {
 		return nil
 	}
-	consumer, err := st.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(10_000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	consumer := must.Get(st.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{}))(t)
+	messages := must.Get(consumer.Messages(jetstream.PullMaxMessages(10_000)))(t)
 	defer messages.Stop()
 	for range n {
-		m, err := messages.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
-		meta, err := m.Metadata()
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(messages.Next())(t)
+		meta := must.Get(m.Metadata())(t)
 		one := nats.Decode(m.Headers(), m.Data())
 		one.Sequence, one.Time = meta.Sequence.Stream, meta.Timestamp
 		all = append(all, one)
@@ -211,10 +175,7 @@ func config(servers ...string) nats.Config {
 
 func newSink(t *testing.T, cfg nats.Config) *nats.Sink {
 	t.Helper()
-	s, err := nats.New(cfg, slog.New(slog.NewTextHandler(logWriter{t}, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(nats.New(cfg, slog.New(slog.NewTextHandler(logWriter{t}, nil))))(t)
 	return s
 }
 
@@ -222,10 +183,7 @@ func newSink(t *testing.T, cfg nats.Config) *nats.Sink {
 func newTalkingSink(t *testing.T, cfg nats.Config) (s *nats.Sink, said func() string) {
 	t.Helper()
 	var text lockedText
-	s, err := nats.New(cfg, slog.New(slog.NewTextHandler(&text, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s = must.Get(nats.New(cfg, slog.New(slog.NewTextHandler(&text, nil))))(t)
 	return s, text.String
 }
 

@@ -16,6 +16,7 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
@@ -56,22 +57,15 @@ func TestSink_recognises_a_repetition_after_the_memory_for_ids(t *testing.T) {
 	end := ready(t, s)
 	nc, js := b.connect(t)
 	defer nc.Close()
-	st, err := js.Stream(t.Context(), stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(js.Stream(t.Context(), stream))(t)
 	cfg := st.CachedInfo().Config
 	cfg.Duplicates = 100 * time.Millisecond
-	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(js.UpdateStream(t.Context(), cfg))(t)
 	first := publish(t, s, message("k8s.a", "a.1"))
 	// Ids are forgotten in their order.
 	later := gonats.NewMsg("k8s.other")
 	later.Header.Set("Nats-Msg-Id", "later")
-	if _, err := js.PublishMsg(t.Context(), later); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(js.PublishMsg(t.Context(), later))(t)
 	sinktest.Eventually(t, "a later id is forgotten", func() error {
 		ack, err := js.PublishMsg(t.Context(), later)
 		if err == nil && ack.Duplicate {
@@ -160,9 +154,7 @@ func TestSink_creates_a_stream_that_vanished_before_it_was_published_to(t *testi
 	ready(t, s)
 	nc, js := b.connect(t)
 	defer nc.Close()
-	if err := js.DeleteStream(t.Context(), stream); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, js.DeleteStream(t.Context(), stream))
 	if r := publish(t, s, message("k8s.a", "a.1")); r.err == nil || sink.IsPermanent(r.err) {
 		t.Errorf("without a stream: %v", r.err)
 	}
@@ -232,17 +224,11 @@ func TestSink_waits_for_a_broker_that_comes_later(t *testing.T) {
 
 // A server that has stopped answering, in the middle of a handshake, does not delay the end.
 func TestSink_ends_at_once_whatever_the_broker_does(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	s := newSink(t, config(l.Addr().String()))
 	end := run(t, s)
-	c, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(l.Accept())(t)
 	defer c.Close()
 	start := time.Now()
 	if err := end(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
 )
@@ -50,9 +51,7 @@ func TestSink_refuses_a_stream_that_would_break_a_promise(t *testing.T) {
 		"good: stalls":  {change: func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardNew }},
 		"good: small":   {change: func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1 << 10 }},
 	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORIGIN", Subjects: []string{"origin"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORIGIN", Subjects: []string{"origin"}}))(t)
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			cfg := jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>"}}
@@ -66,9 +65,7 @@ func TestSink_refuses_a_stream_that_would_break_a_promise(t *testing.T) {
 			if tt.seal {
 				cfg = st.CachedInfo().Config
 				cfg.Sealed = true
-				if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(js.UpdateStream(t.Context(), cfg))(t)
 			}
 			s := newSink(t, config(b.addr()))
 			if tt.reason == "" {
@@ -98,10 +95,7 @@ func TestSink_creates_a_missing_stream(t *testing.T) {
 	ready(t, newSink(t, cfg))
 	nc, js := b.connect(t)
 	defer nc.Close()
-	st, err := js.Stream(t.Context(), stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(js.Stream(t.Context(), stream))(t)
 	got := st.CachedInfo().Config
 	if got.Storage != jetstream.FileStorage || got.Retention != jetstream.LimitsPolicy || got.Discard != jetstream.DiscardOld || !got.AllowDirect ||
 		got.MaxBytes != 1<<20 || got.MaxAge != time.Minute || got.Duplicates != time.Minute || got.Replicas != 1 || len(got.Subjects) != 2 {
@@ -119,9 +113,7 @@ func TestSink_says_why_a_stream_cannot_be_created(t *testing.T) {
 	}
 	nc, js := b.connect(t)
 	defer nc.Close()
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"k8s.a.>"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"k8s.a.>"}}))(t)
 	if err := newSink(t, config(b.addr())).Run(t.Context()); !errors.As(err, &u) || !strings.Contains(u.Reason, "overlap") {
 		t.Errorf("another stream has the subject: %v", err)
 	}
@@ -147,15 +139,10 @@ func TestSink_ends_when_its_stream_becomes_unusable(t *testing.T) {
 			sinktest.Eventually(t, "the sink is ready", s.Ready)
 			nc, js := b.connect(t)
 			defer nc.Close()
-			st, err := js.Stream(t.Context(), stream)
-			if err != nil {
-				t.Fatal(err)
-			}
+			st := must.Get(js.Stream(t.Context(), stream))(t)
 			changed := st.CachedInfo().Config
 			change(&changed)
-			if _, err := js.UpdateStream(t.Context(), changed); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(js.UpdateStream(t.Context(), changed))(t)
 			if r := publish(t, s, message("k8s.a", "a.1")); r.err == nil || sink.IsPermanent(r.err) {
 				t.Errorf("published: %+v", r)
 			}

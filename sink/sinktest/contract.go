@@ -70,7 +70,7 @@ func testHostile(t *testing.T, h *Harness) {
 		m := h.message("key", i, sink.Attribute{Name: "subject", Value: v}, sink.Attribute{Name: "name", Value: "plain"})
 		m.Data = fmt.Appendf(nil, `{"v":"%d \u0000 é \" \\ 日本"}`, i)
 		want = append(want, m)
-		must(t, h.Sink, m)
+		mustPublish(t, h.Sink, m)
 	}
 	log := h.Log(t)
 	if len(log) != len(want) {
@@ -87,9 +87,9 @@ func testStructured(t *testing.T, h *Harness) {
 	m.Attributes = nil
 	m.ContentType = "application/cloudevents+json"
 	m.Data = []byte(`{"specversion":"1.0","id":"key.1","source":"/x","type":"t","data":{"a":1}}`)
-	must(t, h.Sink, m)
+	mustPublish(t, h.Sink, m)
 	binary := h.message("key", 2)
-	must(t, h.Sink, binary)
+	mustPublish(t, h.Sink, binary)
 	log := h.Log(t)
 	if len(log) != 2 {
 		t.Fatalf("the log has %d messages", len(log))
@@ -152,7 +152,7 @@ func testNotRunning(t *testing.T, h *Harness) {
 	}
 	before := publish(t, h.Sink, h.message("key", 1))
 	stop := start(t, h)
-	must(t, h.Sink, h.message("key", 2))
+	mustPublish(t, h.Sink, h.message("key", 2))
 	log := h.Log(t)
 	stop()
 	after := publish(t, h.Sink, h.message("key", 3))
@@ -171,9 +171,9 @@ func testDuplicate(t *testing.T, h *Harness) {
 		t.Skip("SKIPPED: this sink has no memory for ids")
 	}
 	start(t, h)
-	first := must(t, h.Sink, h.message("key", 1))
-	must(t, h.Sink, h.message("other", 1))
-	again := must(t, h.Sink, h.message("key", 1))
+	first := mustPublish(t, h.Sink, h.message("key", 1))
+	mustPublish(t, h.Sink, h.message("other", 1))
+	again := mustPublish(t, h.Sink, h.message("key", 1))
 	if first.Duplicate || !again.Duplicate || first.Sequence != again.Sequence || first.Sequence == 0 {
 		t.Errorf("first %+v, again %+v", first, again)
 	}
@@ -189,7 +189,7 @@ func testConflict(t *testing.T, h *Harness) {
 	start(t, h)
 	first := h.message("key", 1, sink.Attribute{Name: "subject", Value: "50% of a b"})
 	first.Verify = true
-	rc := must(t, h.Sink, first)
+	rc := mustPublish(t, h.Sink, first)
 	conflict := func(previous uint64, n int) *sink.ConflictError {
 		t.Helper()
 		m := h.message("key", n)
@@ -216,10 +216,10 @@ func testConflict(t *testing.T, h *Harness) {
 	}
 	next := h.message("key", 2)
 	next.Verify, next.Previous = true, rc.Sequence
-	must(t, h.Sink, next)
+	mustPublish(t, h.Sink, next)
 	shared := h.message("key", 3)
 	shared.Verify, shared.Shared = true, true
-	must(t, h.Sink, shared)
+	mustPublish(t, h.Sink, shared)
 }
 
 func testOwn(t *testing.T, h *Harness) {
@@ -227,10 +227,10 @@ func testOwn(t *testing.T, h *Harness) {
 		t.Skip("SKIPPED: this sink cannot check the last message of a key")
 	}
 	start(t, h)
-	rc := must(t, h.Sink, h.message("key", 1))
+	rc := mustPublish(t, h.Sink, h.message("key", 1))
 	again := h.message("key", 1)
 	again.Verify = true
-	if got := must(t, h.Sink, again); got.Sequence != rc.Sequence || !got.Duplicate {
+	if got := mustPublish(t, h.Sink, again); got.Sequence != rc.Sequence || !got.Duplicate {
 		t.Errorf("published at %+v, again %+v", rc, got)
 	}
 }
@@ -249,7 +249,7 @@ func testTooLarge(t *testing.T, h *Harness) {
 	if r := publish(t, h.Sink, m); !sink.IsPermanent(r.err) {
 		t.Errorf("%d bytes: %v", len(m.Data), r.err)
 	}
-	must(t, h.Sink, h.message("key", 2))
+	mustPublish(t, h.Sink, h.message("key", 2))
 	if n := len(h.Log(t)); n != 1 {
 		t.Errorf("the log has %d messages, want 1", n)
 	}
@@ -260,7 +260,7 @@ func testAway(t *testing.T, h *Harness) {
 		t.Skip("SKIPPED: this sink has no broker that could be away")
 	}
 	start(t, h)
-	must(t, h.Sink, h.message("key", 1))
+	mustPublish(t, h.Sink, h.message("key", 1))
 	h.Stop(t)
 	answer := send(t, h.Sink, h.message("key", 2))
 	if !h.Insists {
@@ -279,7 +279,7 @@ func testAway(t *testing.T, h *Harness) {
 	h.Start(t)
 	Eventually(t, "the sink is ready again", h.Sink.Ready)
 	if !h.Insists {
-		must(t, h.Sink, h.message("key", 2))
+		mustPublish(t, h.Sink, h.message("key", 2))
 	} else if r := answer(); r.err != nil {
 		t.Errorf("when the broker is back: %v", r.err)
 	}

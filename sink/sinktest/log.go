@@ -97,7 +97,7 @@ func (h *Harness) fillKeys(t *testing.T, n, keys int) (published []*sink.Message
 	for i := range n {
 		m := h.message(fmt.Sprintf("key-%d", i%keys), i, sink.Attribute{Name: "subject", Value: `50% of "a b" €`})
 		published = append(published, m)
-		places = append(places, must(t, h.Sink, m))
+		places = append(places, mustPublish(t, h.Sink, m))
 	}
 	return published, places
 }
@@ -228,7 +228,7 @@ func testHeaders(t *testing.T, h *Harness) {
 			m.Data = fmt.Appendf(nil, `{"specversion":"1.0","id":%q,"source":"/x","type":"t"}`, m.ID)
 		}
 		want = append(want, m)
-		must(t, h.Sink, m)
+		mustPublish(t, h.Sink, m)
 	}
 	for _, lastOfKey := range []bool{false, true} {
 		all := h.collect(t, sink.Query{LastOfKey: lastOfKey})

@@ -7,6 +7,8 @@ import (
 	"net"
 	"sync"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // Proxy forwards TCP connections to a broker, and cuts them when told to.
@@ -23,10 +25,7 @@ type Proxy struct {
 // NewProxy returns a proxy that ends with the test. target is asked for each connection.
 func NewProxy(t *testing.T, target func() string) *Proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &Proxy{listener: l, target: target, conns: map[net.Conn]bool{}}
 	p.work.Go(p.accept)
 	t.Cleanup(func() {

@@ -210,8 +210,8 @@ func send(t *testing.T, p sink.Publisher, m *sink.Message) (answer func() result
 	}
 }
 
-// must publishes m and wants it accepted.
-func must(t *testing.T, p sink.Publisher, m *sink.Message) sink.Receipt {
+// mustPublish publishes m and wants it accepted.
+func mustPublish(t *testing.T, p sink.Publisher, m *sink.Message) sink.Receipt {
 	t.Helper()
 	r := publish(t, p, m)
 	if r.err != nil {

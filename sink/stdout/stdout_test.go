@@ -21,6 +21,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 	"go.uber.org/goleak"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
@@ -79,9 +80,7 @@ func parse(t *testing.T, text string) (log []sink.Stored) {
 				continue
 			}
 			var v any
-			if err := json.Unmarshal(fields[name], &v); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(fields[name], &v))
 			s, ok := v.(string)
 			if !ok {
 				s = string(fields[name])
@@ -132,13 +131,9 @@ func TestSink_writes_what_the_SDK_reads(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if err := end(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, end())
 	var e event.Event
-	if err := json.Unmarshal([]byte(p.String()), &e); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(p.String()), &e))
 	if err := e.Validate(); err != nil {
 		t.Error(err)
 	}

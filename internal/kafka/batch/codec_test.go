@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestCompress_writes_the_formats_that_Kafka_means(t *testing.T) {
@@ -57,9 +59,7 @@ func TestCompress_tries_one_codec_after_another(t *testing.T) {
 
 func TestCompress_leaves_what_it_would_make_larger(t *testing.T) {
 	noise := make([]byte, 200_000)
-	if _, err := rand.NewChaCha8([32]byte{1}).Read(noise); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(rand.NewChaCha8([32]byte{1}).Read(noise))(t)
 	want := []Record{{Key: "k", Value: noise}}
 	for _, c := range compressions {
 		var b Builder

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestCheckTopic_says_what_is_valid(t *testing.T) {
@@ -28,10 +29,7 @@ func TestPattern_fits_what_its_placeholders_stand_for(t *testing.T) {
 		"k8s.{a}.{b}":        {"k8s.x.y k8s.x.y.z", "k8s.x k8s.. k8sxxxy"},
 		"{pipeline}-{group}": {"a-b a-b-c", "- a- -b ab"},
 	} {
-		p, err := parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(parse(text))(t)
 		for _, topic := range strings.Fields(c.fit) {
 			if !p.fits.MatchString(topic) {
 				t.Errorf("%s does not fit %s", topic, text)
@@ -71,10 +69,7 @@ func TestNew_says_what_is_wrong_and_speaks_to_nobody(t *testing.T) {
 		}
 	}
 	for _, topic := range []string{"t", "t.{resource}"} {
-		l, err := New(Config{Brokers: []string{"b:1"}, Topic: topic})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(New(Config{Brokers: []string{"b:1"}, Topic: topic}))(t)
 		l.Close()
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 )
@@ -269,10 +270,7 @@ func (s *screen) end() (bool, error) {
 // log returns the log of a topic of the fake.
 func (f *fake) log(t *testing.T, topic string, notice func(string)) *Log {
 	t.Helper()
-	what, err := parse(topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	what := must.Get(parse(topic))(t)
 	return newLog(Config{Brokers: []string{"b:9092"}, Topic: topic, Notice: notice}, what, f, func() {})
 }
 
@@ -331,9 +329,7 @@ func (s *screen) expectSaid(t *testing.T, want ...string) {
 // wait lets a bubble's time pass.
 func wait(t *testing.T, d time.Duration) {
 	t.Helper()
-	if err := pause.For(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pause.For(t.Context(), d))
 	synctest.Wait()
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
@@ -177,9 +178,7 @@ func TestTail_as_JSON_is_a_stream_of_events(t *testing.T) {
 				Spec struct{ Replicas json.Number }
 			}
 		}
-		if err := decoder.Decode(&e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, decoder.Decode(&e))
 		if e.Specversion != "1.0" || e.Resourceversion != want || e.Data.Spec.Replicas.String() != want {
 			t.Errorf("got %+v, want version and replicas %s", e, want)
 		}

@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/embedded"
@@ -35,10 +36,7 @@ func run(t *testing.T, cfg embedded.Config) (s *embedded.Server, end func() erro
 // runTo is run with a log of its own.
 func runTo(t *testing.T, cfg embedded.Config, log io.Writer) (s *embedded.Server, end func() error) {
 	t.Helper()
-	s, err := embedded.New(cfg, slog.New(slog.NewTextHandler(log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s = must.Get(embedded.New(cfg, slog.New(slog.NewTextHandler(log, nil))))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -56,10 +54,7 @@ func runTo(t *testing.T, cfg embedded.Config, log io.Writer) (s *embedded.Server
 func publish(t *testing.T, cfg nats.Config, id string) sink.Receipt {
 	t.Helper()
 	cfg.Stream, cfg.Subjects = "KUBERNETES", []string{"k8s.>"}
-	s, err := nats.New(cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(nats.New(cfg, nil))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -114,9 +109,7 @@ func TestServer_says_in_plain_words_that_it_was_not_stopped_in_order(t *testing.
 		if rc := publish(t, nats.Config{InProcess: s}, string('a'+rune(i))); rc.Sequence != uint64(i)+1 {
 			t.Errorf("stored at %d, want %d", rc.Sequence, i+1)
 		}
-		if err := end(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, end())
 		var err error
 		if i == 0 {
 			before, err = os.ReadFile(index)
@@ -133,10 +126,7 @@ func TestServer_says_in_plain_words_that_it_was_not_stopped_in_order(t *testing.
 }
 
 func TestServer_names_the_address_and_the_key_when_the_port_is_taken(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	s, err := embedded.New(embedded.Config{Listen: l.Addr().String(), ListenKey: "pipelines[0].sink.embedded.listen", StoreDir: t.TempDir()}, nil)
 	if err != nil {
@@ -150,9 +140,7 @@ func TestServer_names_the_address_and_the_key_when_the_port_is_taken(t *testing.
 
 func TestServer_says_why_it_cannot_keep_messages(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, nil, 0o600))
 	s, err := embedded.New(embedded.Config{Listen: "127.0.0.1:0", StoreDir: file, StoreKey: "the.key"}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -167,10 +155,7 @@ func TestServer_says_why_it_cannot_keep_messages(t *testing.T) {
 }
 
 func TestServer_ends_with_its_context(t *testing.T) {
-	s, err := embedded.New(embedded.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir()}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(embedded.New(embedded.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir()}, nil))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Run(ctx); err != nil {

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package must ends a test that cannot go on: at an error that the test is not about, or when it has waited too long.
+package must
+
+import "time"
+
+// TB is the part of [testing.TB] that is needed; tests of rapid have it too.
+type TB interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// Do ends the test if err is not nil.
+func Do(t TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Get returns the value of a call, or ends the test at the call's error: content := must.Get(os.ReadFile(name))(t).
+func Get[T any](value T, err error) func(TB) T {
+	return func(t TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
+// Happen polls until what is named holds, and ends the test if that takes more than a minute.
+func Happen(t TB, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(time.Minute)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package must_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+)
+
+// fake ends its goroutine as a test does.
+type fake struct{ said string }
+
+func (f *fake) Helper()                        {}
+func (f *fake) Fatal(args ...any)              { f.said = fmt.Sprint(args...); runtime.Goexit() }
+func (f *fake) Fatalf(how string, args ...any) { f.Fatal(fmt.Sprintf(how, args...)) }
+
+func TestTest_ends_at_an_error_or_a_deadline(t *testing.T) {
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		do   func(t must.TB)
+		want string
+	}{
+		"done":     {func(t must.TB) { must.Do(t, nil) }, "went on"},
+		"failed":   {func(t must.TB) { must.Do(t, broken) }, "broken"},
+		"got":      {func(t must.TB) { t.Fatal("got ", must.Get(7, nil)(t)) }, "got 7"},
+		"got none": {func(t must.TB) { must.Get(7, broken)(t) }, "broken"},
+		"happens":  {func(t must.TB) { n := 0; must.Happen(t, "3", func() bool { n++; return n == 3 }) }, "went on"},
+		"never":    {func(t must.TB) { must.Happen(t, "rain", func() bool { return false }) }, "waited in vain for rain"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f, ended := &fake{}, make(chan struct{})
+			go func() {
+				defer close(ended)
+				c.do(f)
+				f.said = "went on"
+			}()
+			<-ended
+			if f.said != c.want {
+				t.Errorf("%s: the test said %q, want %q", name, f.said, c.want)
+			}
+		})
+	}
+}
