@@ -63,6 +63,7 @@ func (c *ControlPlane) apiServerArgs() []string {
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--allow-privileged=true",
 		"--authorization-mode=" + mode,
+		"--shutdown-send-retry-after=true", // without it a stop waits a minute for open watches
 	}
 	if !c.cfg.ServiceAccounts {
 		args = append(args, "--disable-admission-plugins=ServiceAccount")

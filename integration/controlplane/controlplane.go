@@ -18,11 +18,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/port"
 )
 
 // Config says how a control plane runs. The zero value is valid.
@@ -144,30 +143,16 @@ func (c *ControlPlane) startOnNewPorts(ctx context.Context) error {
 	return nil
 }
 
-// FreePort returns a TCP port of 127.0.0.1 that is free now. It is below the range that systems take the ports of
-// outgoing connections from, so that a client that keeps dialling while a server is down does not take the server's port.
-func FreePort() (int, error) {
-	for range 100 {
-		port := 20000 + rand.IntN(12000)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			continue
-		}
-		if err := l.Close(); err != nil {
-			return 0, fmt.Errorf("find a free port: %w", err)
-		}
-		return port, nil
-	}
-	return 0, errors.New("find a free port: 100 ports between 20000 and 32000 are taken")
-}
+// FreePort returns a TCP port of 127.0.0.1 that no other server is given; see [port.Free].
+func FreePort() (int, error) { return port.Free() }
 
 // KillAPIServer ends kube-apiserver with SIGKILL. One that does not run is no error.
 func (c *ControlPlane) KillAPIServer() error {
 	return c.locked(func() error { return c.apiServer.Kill() })
 }
 
-// StopAPIServer ends kube-apiserver with SIGTERM and waits for its end. It refuses connections at once, but open watches keep it
-// up to a minute; if ctx ends first it is killed, which is an error.
+// StopAPIServer ends kube-apiserver with SIGTERM and waits for its end. Requests that are under way are answered, and open
+// watches end some two seconds later. If ctx ends first it is killed, which is an error.
 func (c *ControlPlane) StopAPIServer(ctx context.Context) error {
 	return c.locked(func() error { return c.apiServer.Stop(ctx) })
 }

@@ -4,22 +4,26 @@ package controlplane
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
 )
 
-// ForTest returns a control plane that is closed when the test ends. Where its binaries cannot be built the test is
-// skipped with the reason, and fails instead if the environment variable CI is set. If the test fails, the end of what
-// the two processes printed is in its log, unless cfg.Log has it. Progress of a build goes to stderr.
+// ForTest returns a control plane that is closed when the test ends. With go test -short, and where its binaries cannot be
+// built, the test is skipped with the reason; in the second case it fails if the environment variable CI is set. If the
+// test fails, the end of what the two processes printed is in its log, unless cfg.Log has it. Progress of a build goes to
+// stderr.
 func ForTest(t testing.TB, cfg Config) *ControlPlane {
 	t.Helper()
+	tier.Servers(t)
 	if cfg.Binaries == "" {
 		dir, err := Binaries(t.Context(), os.Stderr)
 		switch {
-		case errors.Is(err, ErrUnavailable) && os.Getenv("CI") == "":
-			t.Skipf("SKIPPED, needs a real API server: %v", err)
+		case errors.Is(err, ErrUnavailable):
+			tier.Missing(t, fmt.Sprintf("a real API server: %v", err))
 		case err != nil:
 			t.Fatal(err)
 		}

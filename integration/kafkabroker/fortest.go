@@ -4,16 +4,20 @@ package kafkabroker
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
 )
 
-// ForTest returns a cluster that is closed when the test ends. Where Kafka is not to be had the test is skipped with the reason, and fails instead if the
-// environment variable CI is set. If the test fails, the end of what the brokers printed is in its log. Progress of a
+// ForTest returns a cluster that is closed when the test ends. With go test -short, and where Kafka is not to be had, the test is skipped
+// with the reason; in the second case it fails if the environment variable CI is set. If the test fails, the end of what the brokers printed is in its log. Progress of a
 // download goes to stderr, unless cfg.Log gets it.
 func ForTest(t testing.TB, cfg Config) *Cluster {
 	t.Helper()
+	tier.Servers(t)
 	if cfg.Log == nil {
 		cfg.Log = os.Stderr
 	}
@@ -31,8 +35,8 @@ func ForTest(t testing.TB, cfg Config) *Cluster {
 func check(t testing.TB, err error) {
 	t.Helper()
 	switch {
-	case errors.Is(err, ErrUnavailable) && os.Getenv("CI") == "":
-		t.Skipf("NOT RUN: needs real Kafka: %v", err)
+	case errors.Is(err, ErrUnavailable):
+		tier.Missing(t, fmt.Sprintf("real Kafka: %v", err))
 	case err != nil:
 		t.Fatal(err)
 	}
@@ -70,6 +74,7 @@ func NewShared(cfg Config) *Shared { return &Shared{cfg: cfg} }
 // ForTest returns the cluster, and starts it if no other test has. It skips or fails the test, and logs, as [ForTest] does. What could not be started is not tried again.
 func (s *Shared) ForTest(t testing.TB) *Cluster {
 	t.Helper()
+	tier.Servers(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rig
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/port"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestProgram_is_built_once_and_says_its_version(t *testing.T) {
+	paths := make([]string, 3)
+	var asking sync.WaitGroup
+	for i := range paths {
+		asking.Go(func() {
+			var err error
+			if paths[i], err = (Build{Version: "v0.0.1-rig", Commit: "abc"}).Program(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	asking.Wait()
+	if paths[0] != paths[1] || paths[1] != paths[2] {
+		t.Fatalf("it was built as %q", paths)
+	}
+	out, err := exec.Command(paths[0], "--version").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "v0.0.1-rig") {
+		t.Errorf("it says %q, %v", out, err)
+	}
+}
+
+func TestBuild_has_a_key_for_each_program(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "main.go")
+	Must(t, os.WriteFile(file, []byte("package main"), 0o600))
+	seen := map[string]string{}
+	add := func(what string, b Build, fresh bool) {
+		t.Helper()
+		key, err := b.key(dir)
+		Must(t, err)
+		if was, known := seen[key]; known == fresh {
+			t.Errorf("%s: key %s; one like it: %q", what, key, was)
+		}
+		seen[key] = what
+	}
+	add("a build", Build{}, true)
+	add("the same", Build{}, false)
+	add("a version", Build{Version: "v1"}, true)
+	add("the race detector", Build{Race: true}, true)
+	add("another machine", Build{OS: "plan9"}, true)
+	add("a replaced file", Build{Replace: map[string]string{"main.go": "package x"}}, true)
+	Must(t, os.WriteFile(filepath.Join(dir, "main_test.go"), []byte("package main"), 0o600))
+	add("another test", Build{}, false)
+	Must(t, os.WriteFile(file, []byte("package main // changed"), 0o600))
+	add("a changed file", Build{}, true)
+}
+
+func TestNATSLog_reads_on_from_where_it_was(t *testing.T) {
+	n := NATSForTest(t, nil)
+	js := n.Connect(t)
+	log := NATSLog(js, "S")
+	expect := func(want string) {
+		t.Helper()
+		all, err := log.Read(t.Context())
+		Must(t, err)
+		got := ""
+		for _, m := range all {
+			got += string(m.Data) + m.Header["A"][0]
+		}
+		if got != want {
+			t.Errorf("the log has %q, want %q", got, want)
+		}
+	}
+	publish := func(data string) uint64 {
+		t.Helper()
+		ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "s", Data: []byte(data), Header: nats.Header{"A": {"!"}}})
+		Must(t, err)
+		return ack.Sequence
+	}
+	make := func() jetstream.Stream {
+		t.Helper()
+		s, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
+		Must(t, err)
+		return s
+	}
+	expect("")
+	s := make()
+	expect("")
+	publish("a")
+	second := publish("b")
+	expect("a!b!")
+	publish("c")
+	third := publish("d")
+	Must(t, s.DeleteMsg(t.Context(), second))
+	Must(t, s.DeleteMsg(t.Context(), third))
+	expect("a!b!c!")
+	n.Stop()
+	soon, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if all, err := log.Read(soon); err == nil || len(all) != 3 {
+		t.Errorf("without a server the log has %d messages, %v", len(all), err)
+	}
+	Must(t, n.Start())
+	publish("e")
+	expect("a!b!c!e!")
+	Must(t, js.DeleteStream(t.Context(), "S"))
+	expect("")
+	make()
+	publish("f")
+	expect("f!")
+}
+
+// The whole way: what the bridge publishes is judged by what etcd says.
+func TestRig_runs_a_bridge_and_judges_its_log(t *testing.T) {
+	plane := controlplane.ForTest(t, controlplane.Config{})
+	n := NATSForTest(t, nil)
+	truth := Record(t, plane, "rig", corev1.SchemeGroupVersion.WithResource("configmaps"))
+	dir := t.TempDir()
+	kubeconfig, err := plane.Kubeconfig(dir)
+	Must(t, err)
+	at, err := port.Free()
+	Must(t, err)
+	server := fmt.Sprintf("127.0.0.1:%d", at)
+	config := filepath.Join(dir, "bridge.yaml")
+	Must(t, os.WriteFile(config, fmt.Appendf(nil, `
+cluster: rig
+kubernetes: {kubeconfig: %q}
+dataDir: %q
+server: {listen: %s}
+pipelines:
+  - name: test
+    resources: [{resource: configmaps, namespaces: [default]}]
+    sink: {nats: {servers: [%q]}}
+`, kubeconfig, filepath.Join(dir, "data"), server, n.URL()), 0o600))
+	b := StartBridge(t, server, exec.Command(ProgramForTest(t), "run", "--config", config))
+	b.AwaitReady(200, "ok")
+	kube, err := kubernetes.NewForConfig(plane.RESTConfig())
+	Must(t, err)
+	for i := range 10 {
+		_, err := kube.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", i)},
+		}, metav1.CreateOptions{})
+		Must(t, err)
+	}
+	log := NATSLog(n.Connect(t), "KUBERNETES")
+	var all []Message
+	b.Poll("the events", func() (bool, string) {
+		var err error
+		all, err = log.Read(t.Context())
+		return len(all) >= 12, fmt.Sprintf("%d messages, %v", len(all), err) // the snapshot has a marker at each end
+	})
+	if sum, found := b.Metric("kube_eventbridge_events_published_total", `op="added"`, `reason="watch"`); !found || sum != 10 {
+		t.Errorf("the metrics say that %v were published", sum)
+	}
+	b.Stops()
+	truth.Judge(all, oracle.Options{Pipeline: "test"}, CoreStream("rig", "configmaps", "default"))
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tier
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// recorder is a test that tells how it ended.
+type recorder struct {
+	testing.TB
+	said string
+}
+
+func (*recorder) Helper() {}
+
+func (r *recorder) end(how, format string, args ...any) {
+	r.said = how + fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+func (r *recorder) Skipf(format string, args ...any)  { r.end("skipped: ", format, args...) }
+func (r *recorder) Fatalf(format string, args ...any) { r.end("failed: ", format, args...) }
+func (r *recorder) Fatal(args ...any)                 { r.end("failed: ", "%s", fmt.Sprint(args...)) }
+
+// said returns how a test ended in do; empty if it went on.
+func said(t *testing.T, do func(testing.TB)) string {
+	r := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do(r)
+	}()
+	<-done
+	return r.said
+}
+
+func TestNeeds_skips_what_the_tier_does_not_include(t *testing.T) {
+	for asked, want := range map[string][3]string{
+		"core":    {"", "skipped: NOT IN THIS TIER: runs with make test-all", "skipped: NOT IN THIS TIER: runs with make nightly"},
+		"all":     {"", "", "skipped: NOT IN THIS TIER: runs with make nightly"},
+		"":        {"", "", "skipped: NOT IN THIS TIER: runs with make nightly"},
+		"nightly": {"", "", ""},
+		"weekly":  {"failed: ", "failed: ", "failed: "},
+	} {
+		t.Setenv(Variable, asked)
+		for needed, words := range want {
+			got := said(t, func(tb testing.TB) { Needs(tb, Tier(needed)) })
+			if words == "" && got != "" || !strings.HasPrefix(got, words) {
+				t.Errorf("asked for %q, a test of tier %d: %q, want %q", asked, needed, got, words)
+			}
+		}
+	}
+}
+
+func TestMissing_skips_aloud_and_fails_in_CI(t *testing.T) {
+	for ci, want := range map[string]string{"": "skipped: NOT RUN: needs a browser", "true": "failed: needs a browser"} {
+		t.Setenv("CI", ci)
+		if got := said(t, func(tb testing.TB) { Missing(tb, "a browser") }); got != want {
+			t.Errorf("CI=%q: %q, want %q", ci, got, want)
+		}
+	}
+}
