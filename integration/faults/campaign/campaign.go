@@ -3,6 +3,7 @@
 package campaign
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,9 +21,11 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 )
 
-// Options say what a campaign does. Faults and Dir are required.
+// Options say what a campaign does. Dir is required, and Faults or a Plan.
 type Options struct {
-	// Faults is how many are injected in all, PerRound how many in each round (12 if 0).
+	// Plan are the first rounds: each injects the faults that it names. Those that Only and Longest leave out are not.
+	Plan []Planned
+	// Faults is how many are injected besides, at random, PerRound how many in each round (12 if 0).
 	Faults, PerRound int
 	// Parallel is how many rounds are played at a time, 1 if 0.
 	Parallel int
@@ -30,7 +34,8 @@ type Options struct {
 	Broker string
 	// Replicas is how many bridges run in each round, as in [world.Config]; of [AnyReplicas] that is drawn for each.
 	Replicas int
-	// Round, if not nil, is the only round that is played, with PerRound faults and in a fresh directory inside Dir; kept results are ignored.
+	// Round, if not nil, is the only round that is played, in a fresh directory inside Dir; kept results are ignored. It
+	// has PerRound faults, or those of the plan.
 	Round *int
 	// Dir is where the results and, of rounds in which a promise was broken, everything else are kept.
 	Dir string
@@ -40,6 +45,14 @@ type Options struct {
 	Only *regexp.Regexp
 	// Longest leaves out faults that take longer; 0 is none.
 	Longest time.Duration
+	// Known are violations that do not count.
+	Known []Known
+	// Race says that the bridge was built with the race detector: it takes more memory, and says what it finds.
+	Race bool
+	// Late is by which factor a takeover may be later than promised, 10 if 0; the median may be by half of it.
+	Late float64
+	// Strict says that nothing may be left open: see [Summary.Objections].
+	Strict bool
 	// Log receives progress for a person; it may be nil.
 	Log io.Writer
 }
@@ -51,6 +64,8 @@ const (
 	perRound = 12
 	// longest is more than any fault takes.
 	longest = time.Hour
+	// late is a factor for which no load of the machine can be the reason.
+	late = 10
 )
 
 // Run runs a campaign to its end, or goes on with the one whose results are in the directory. It returns all results. What the bridge did that it
@@ -66,6 +81,8 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
+	o.Late = cmp.Or(o.Late, late)
+	o.Plan = o.matching(o.Plan)
 	c, err := newCampaign(o)
 	if err != nil {
 		return nil, err
@@ -97,13 +114,16 @@ func newCampaign(o Options) (*campaign, error) {
 			return nil, fmt.Errorf("make directory: %w", err)
 		}
 		o.Dir, o.Parallel, o.Faults = dir, 1, o.PerRound
+		if *o.Round < len(o.Plan) {
+			o.Faults = 0
+		}
 	}
 	c := &campaign{options: o, file: filepath.Join(o.Dir, fmt.Sprintf("results-%d.jsonl", o.Seed)), played: map[int]bool{}, last: time.Now()}
 	if err := c.load(); err != nil {
 		return nil, err
 	}
-	if c.faults >= o.Faults {
-		c.tell("all %d faults of this seed have been injected before, and this is what came of it; another seed injects others", o.Faults)
+	if c.faults >= o.Faults && len(c.played) >= len(o.Plan) && len(c.played) > 0 {
+		c.tell("all faults of this seed have been injected before, and this is what came of it; another seed injects others")
 	}
 	return c, nil
 }
@@ -143,7 +163,7 @@ func (c *campaign) tell(format string, args ...any) {
 	_, _ = fmt.Fprintf(c.options.Log, time.Now().Format(time.TimeOnly)+" "+format+"\n", args...)
 }
 
-// next returns the number of a round that nobody has played, and how many faults it has to have; 0 if there is none.
+// next returns the number of a round that was not played, and how many faults it has to have; 0 if there is none.
 func (c *campaign) next() (n, faults int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,14 +171,18 @@ func (c *campaign) next() (n, faults int) {
 		n++
 	}
 	if c.options.Round != nil {
+		if len(c.played) > 0 {
+			return 0, 0
+		}
 		n = *c.options.Round
 	}
-	faults = min(c.options.PerRound, c.options.Faults-c.faults)
-	if faults <= 0 {
-		return 0, 0
+	if n < len(c.options.Plan) {
+		faults = len(c.options.Plan[n].Faults)
+	} else {
+		faults = max(0, min(c.options.PerRound, c.options.Faults-c.faults))
+		c.faults += faults
 	}
-	c.played[n] = true
-	c.faults += faults
+	c.played[n] = faults > 0
 	return n, faults
 }
 
@@ -169,10 +193,14 @@ func (c *campaign) keep(r Result) error {
 	now := time.Now()
 	r.Wall, c.last = now.Sub(c.last).Seconds(), now
 	c.results = append(c.results, r)
-	gaps := hides(r.Gaps)
-	_, _ = fmt.Fprintf(c.options.Log, "%s round %d of seed %d: %d of %d faults done, %d changes, %d entries, %d gaps hide %d, %d read back, %d violations, %.0f s\n",
-		now.Format(time.TimeOnly), r.Round, r.Seed, Summarize(c.results).Faults, c.options.Faults, r.Changes, r.Entries, gaps.Gaps, gaps.Hidden, r.Recovered,
-		r.count(), r.Seconds)
+	gaps, so := hides(r.Gaps), Summarize(c.results)
+	_, _ = fmt.Fprintf(c.options.Log, "%s round %d of seed %d: %d faults done, %d missed, %d changes, %d entries, "+
+		"%d gaps hide %d, %d read back, %d violations, %.0f s (%s)\n",
+		now.Format(time.TimeOnly), r.Round, r.Seed, so.Faults, len(r.Missed), r.Changes, r.Entries,
+		gaps.Gaps, gaps.Hidden, r.Recovered, r.count(), r.Seconds, r.spent())
+	for _, line := range slices.Concat(r.Missed, r.Skipped) {
+		_, _ = fmt.Fprintln(c.options.Log, line)
+	}
 	for _, told := range r.Told {
 		_, _ = fmt.Fprintln(c.options.Log, told)
 	}
@@ -185,6 +213,12 @@ func (c *campaign) keep(r Result) error {
 // Command is what plays a round again that had so many faults; what happens at which moment is up to the machine.
 func (o Options) Command(round, faults int) string {
 	s := fmt.Sprintf("go run ./cmd/faults -seed %d -round %d -per-round %d -dir '%s'", o.Seed, round, faults, o.Dir)
+	if len(o.Plan) > 0 {
+		s += " -once"
+	}
+	if o.Race {
+		s += " -race"
+	}
 	if o.Broker != "" && o.Broker != world.NATS {
 		s += " -broker " + o.Broker
 	}
@@ -222,6 +256,9 @@ func (c *campaign) runRound(ctx context.Context, n, faults int) (Result, error) 
 		return Result{}, err
 	}
 	r := &round{seed: seedOf(c.options.Seed, n), faults: faults, options: c.options, dir: dir}
+	if n < len(c.options.Plan) {
+		r.plan = &c.options.Plan[n]
+	}
 	r.result = Result{Round: n, Seed: c.options.Seed, Broker: c.options.Broker, Wanted: faults}
 	result, err := r.run(ctx)
 	if r.world != nil {

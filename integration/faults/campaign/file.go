@@ -29,10 +29,15 @@ type settings struct {
 	Bridge string `json:"bridge"`
 	// Clock says that there is one whose clock can be moved.
 	Clock bool `json:"clock"`
+	// Plan is a hash of the plan, empty where there is none.
+	Plan string `json:"plan,omitempty"`
 }
 
 func (o Options) settings() (s settings, err error) {
-	s = settings{Seed: o.Seed, PerRound: o.PerRound, Longest: o.Longest.String(), Clock: o.ClockBinary != "", Replicas: o.Replicas}
+	s = settings{
+		Seed: o.Seed, PerRound: o.PerRound, Longest: o.Longest.String(), Clock: o.ClockBinary != "", Replicas: o.Replicas,
+		Plan: hashPlan(o.Plan),
+	}
 	if o.Broker != world.NATS {
 		s.Broker = o.Broker
 	}
@@ -106,7 +111,9 @@ func (c *campaign) read(lines []byte) error {
 		}
 		c.results = append(c.results, r)
 		c.played[r.Round] = true
-		c.faults += r.Wanted
+		if r.Round >= len(c.options.Plan) {
+			c.faults += r.Wanted
+		}
 	}
 	return nil
 }

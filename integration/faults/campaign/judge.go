@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
@@ -20,6 +23,7 @@ const (
 	shared     = "term of two leaders"
 	slow       = "takeover grossly late"
 	unreadable = "log unreadable"
+	raced      = "data race"
 )
 
 var errUnreadable = errors.New("the log has what is no event")
@@ -39,8 +43,12 @@ func kindOf(err error) string {
 	return ""
 }
 
+// kinds are all that is counted beside P1 to P8.
+var kinds = []string{unsettled, ended, used, unreadable, shared, slow, raced}
+
 // judge stops the bridge, reads the log and whatever else the bridge has written, and compares it with the truth.
 func (r *round) judge(ctx context.Context) error {
+	defer r.spend("judge")()
 	texts, err := r.world.Texts(ctx)
 	if err != nil {
 		return err
@@ -52,12 +60,32 @@ func (r *round) judge(ctx context.Context) error {
 	}
 	o := r.expected()
 	o.Texts, o.BufferLimit, o.RSSLimit = texts, bufferLimit, rssLimit
+	if r.options.Race {
+		o.RSSLimit = raceTimes * rssLimit
+	}
 	peak, times := r.world.Peak()
 	if times > 0 {
 		o.Samples = []oracle.Sample{{BufferedBytes: peak.BufferedBytes, RSS: peak.RSS}}
 	}
 	r.result.RSS, r.result.Buffered = peak.RSS, peak.BufferedBytes
 	return r.compare(ctx, messages, o)
+}
+
+// raceTimes is how many times more memory a bridge takes that looks for races.
+const raceTimes = 10
+
+// judgeRaces looks for what the race detector has found.
+func (r *round) judgeRaces() error {
+	for _, file := range r.world.StderrFiles() {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if _, race, found := strings.Cut(string(text), "WARNING: DATA RACE"); found {
+			r.violated("", raced, "", race[:min(len(race), 4000)])
+		}
+	}
+	return nil
 }
 
 // rest is for how long what a round that is broken has left is looked at.
@@ -91,7 +119,12 @@ func (r *round) expected() oracle.Options {
 		partitions = world.Partitions
 	}
 	return oracle.Options{
-		Partitions: partitions, Elected: r.replicas > 0, Seed: r.options.Seed, Pipeline: world.Pipeline, Latest: r.subject.latest, Canaries: oracle.NewCanaries(r.driver.Canaries()...),
+		Partitions: partitions, Elected: r.replicas > 0, Seed: r.options.Seed,
+		Pipeline: world.Pipeline, Latest: r.subject.latest,
+		Canaries: oracle.NewCanaries(r.driver.Canaries()...), MaxPrinted: manyPrinted, Gaps: r.unjustified,
+		LogLost: slices.ContainsFunc(r.world.Events(), func(e world.Event) bool {
+			return e.Kind == world.LogRewound || e.Kind == world.LogDeleted
+		}),
 	}
 }
 
@@ -109,22 +142,22 @@ func (r *round) compare(ctx context.Context, messages []world.Message, o oracle.
 		return err
 	}
 	r.result.Entries = len(log)
-	r.result.take(oracle.Judge(truth, log, o))
+	r.take(oracle.Judge(truth, log, o))
 	for _, h := range truth.Holes {
 		r.result.Holes++
 		r.result.Blind += int(h.To - h.From) //nolint:gosec // a campaign has few revisions
 	}
 	o = r.expected()
-	o.Prefix, o.MaxPrinted = true, manyPrinted
+	o.Prefix = true
 	for n, removed := range r.world.Removed() {
 		if log, err = entries(removed.Messages); err != nil {
 			return err
 		}
 		r.result.Removed++
 		r.result.RemovedEntries += len(log)
-		r.result.add(fmt.Sprintf("in log %d that was taken away (%s): ", n+1, removed.Kind), oracle.Judge(truth, log, o))
+		r.add(fmt.Sprintf("in log %d that was taken away (%s): ", n+1, removed.Kind), oracle.Judge(truth, log, o))
 	}
-	return nil
+	return r.judgeRaces()
 }
 
 // manyPrinted is so much that what two judgements found is compared, and not how many more there were.

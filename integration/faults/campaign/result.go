@@ -3,9 +3,13 @@
 package campaign
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 )
@@ -24,8 +28,11 @@ type Result struct {
 	Takeovers []world.Takeover `json:",omitempty"`
 	Late      int              `json:",omitempty"`
 	// Faults were injected, Wanted is how many had to be: a round that the bridge does not see through ends before.
-	Faults []string `json:"faults"`
-	Wanted int      `json:"wanted"`
+	// Missed say of faults that they found no occasion, Skipped of planned ones why they could not be injected.
+	Faults  []string `json:"faults"`
+	Wanted  int      `json:"wanted"`
+	Missed  []string `json:",omitempty"`
+	Skipped []string `json:",omitempty"`
 	// Changes were acknowledged to the driver; States are all that the truth has, Published those that the log has, Folded those that a later one
 	// stands for, Hidden those that a snapshot or a gap accounts for, Lost the others. They and Entries are those of the log at the end.
 	Changes, Entries, States, Published, Folded, Hidden, Lost int
@@ -43,11 +50,15 @@ type Result struct {
 	// Seconds is how long the round took; Wall is the time since the campaign's last result, or since it was started or went on. The sum of all Wall is
 	// how long the campaign ran.
 	Seconds, Wall float64
+	// Spent is what parts of the round took, in seconds.
+	Spent map[string]float64 `json:",omitempty"`
 	// Retried says that the round was played a second time, because something around the bridge had failed.
 	Retried bool `json:",omitempty"`
 	// Violations are counted by promise, or by what the bridge did otherwise that it must not; Told says each, of promises with both histories.
+	// Known violations are counted by their names, and not among the others.
 	Violations map[string]int `json:",omitempty"`
 	Told       []string       `json:",omitempty"`
+	Known      map[string]int `json:",omitempty"`
 	// Story is what the faults did; it is kept where something was violated.
 	Story string `json:",omitempty"`
 }
@@ -57,31 +68,29 @@ type Gap struct {
 	Stream   string
 	From, To uint64
 	// Class is of the cause, which is for a person.
-	Class, Cause string
-	// Hidden counts the states that it hides, Recovered the entries that were read back before it.
-	Hidden, Recovered int
+	Class world.GapReason
+	Cause string
+	// Hidden counts the states that it hides, Avoidable those of them that etcd still had, Recovered the entries that were
+	// read back before it.
+	Hidden, Avoidable, Recovered int
 }
 
-// The classes of causes.
-const (
-	gapExpired = "expired (410)"
-	// gapCompacted: expired too, and etcd has no more what lies in it.
-	gapCompacted = "expired (410), history gone"
-	gapLost      = "log lost"
-	gapRestored  = "etcd restored"
-	gapOther     = "other"
-)
+// gapOther is a cause that no fault can have.
+const gapOther world.GapReason = "other"
 
-func classOf(cause string) string {
-	for _, c := range []struct{ part, class string }{
-		{"etcd was restored", gapRestored},
-		{"the log has lost", gapLost},
-		{"provided list is too old", gapCompacted},
-		{"version is gone", gapCompacted},
-		{"too old", gapExpired},
-		{"Expired", gapExpired},
-		{"expired", gapExpired},
-		{"compacted", gapExpired},
+func classOf(cause string) world.GapReason {
+	for _, c := range []struct {
+		part  string
+		class world.GapReason
+	}{
+		{"etcd was restored", world.Restored},
+		{"the log has lost", world.LogLost},
+		{"provided list is too old", world.HistoryGone},
+		{"version is gone", world.HistoryGone},
+		{"too old", world.Expired},
+		{"Expired", world.Expired},
+		{"expired", world.Expired},
+		{"compacted", world.Expired},
 	} {
 		if strings.Contains(cause, c.part) {
 			return c.class
@@ -90,50 +99,68 @@ func classOf(cause string) string {
 	return gapOther
 }
 
-// broken adds something that the bridge did and must not.
-func (r *Result) broken(kind string, err error) {
-	if r.Violations == nil {
-		r.Violations = map[string]int{}
+// violated adds a violation that is not among the known ones. What was told before is not counted again: a log that was
+// taken away has it too.
+func (r *round) violated(where, kind, stream, what string) {
+	result := &r.result
+	if r.told[kind+what] {
+		return
 	}
-	r.Violations[kind]++
-	r.Told = append(r.Told, kind+": "+err.Error())
+	if r.told == nil {
+		r.told = map[string]bool{}
+	}
+	r.told[kind+what] = true
+	for _, k := range r.options.Known {
+		if k.matches(kind, stream, what, strings.Split(names(r.tried), separator)) {
+			if result.Known == nil {
+				result.Known = map[string]int{}
+			}
+			result.Known[k.Name]++
+			return
+		}
+	}
+	if result.Violations == nil {
+		result.Violations = map[string]int{}
+	}
+	if result.Violations[kind]++; result.Violations[kind] <= printed {
+		result.Told = append(result.Told, where+kind+": "+what)
+	}
 }
 
+// printed is how many violations of a kind are printed of a round.
+const printed = 30
+
 // take adds the judgement of the log at the end, and its figures.
-func (r *Result) take(report oracle.Report) {
-	r.States, r.Published, r.Folded, r.Hidden, r.Lost = report.States, report.Published, report.Folded, report.Hidden, report.Lost
-	r.Recovered, r.Unknown, r.Late, r.Alike = report.Recovered, report.Unknown, report.Late, report.Alike
-	r.takeGaps(report.Gaps)
-	if r.Violations == nil {
-		r.Violations = map[string]int{}
-	}
-	for promise, n := range report.Counts {
-		r.Violations[string(promise)] += n
-	}
-	for _, v := range report.Violations {
-		r.Told = append(r.Told, v.String())
-	}
+func (r *round) take(report oracle.Report) {
+	result := &r.result
+	result.States, result.Published, result.Folded = report.States, report.Published, report.Folded
+	result.Hidden, result.Lost, result.Recovered = report.Hidden, report.Lost, report.Recovered
+	result.Unknown, result.Late, result.Alike = report.Unknown, report.Late, report.Alike
+	result.takeGaps(report.Gaps)
+	r.takeViolations("", report)
 }
 
 // add adds the judgement of a log that was taken away: what the one at the end has too is not counted again.
-func (r *Result) add(where string, report oracle.Report) {
-	r.Unknown += report.Unknown
-	r.Alike += report.Alike
-	r.takeGaps(report.Gaps)
+func (r *round) add(where string, report oracle.Report) {
+	r.result.Unknown += report.Unknown
+	r.result.Alike += report.Alike
+	r.result.takeGaps(report.Gaps)
+	r.takeViolations(where, report)
+}
+
+func (r *round) takeViolations(where string, report oracle.Report) {
 	for _, v := range report.Violations {
-		text := v.String()
-		if slices.ContainsFunc(r.Told, func(told string) bool { return strings.HasSuffix(told, text) }) {
-			continue
-		}
-		r.Violations[string(v.Promise)]++
-		r.Told = append(r.Told, where+text)
+		r.violated(where, string(v.Promise), v.Stream, v.String())
 	}
 }
 
 // takeGaps adds gaps, each once.
 func (r *Result) takeGaps(gaps []oracle.GapFigure) {
 	for _, g := range gaps {
-		gap := Gap{g.Stream.String(), g.From, g.To, classOf(g.Cause), g.Cause, g.Hidden, g.Recovered}
+		gap := Gap{
+			Stream: g.Stream.String(), From: g.From, To: g.To, Class: classOf(g.Cause), Cause: g.Cause,
+			Hidden: g.Hidden, Recovered: g.Recovered, Avoidable: g.Avoidable,
+		}
 		if !slices.ContainsFunc(r.Gaps, func(known Gap) bool {
 			return known.Stream == gap.Stream && known.From == gap.From && known.To == gap.To && known.Cause == gap.Cause
 		}) {
@@ -150,6 +177,38 @@ func hides(gaps []Gap) (sum GapSum) {
 		sum.Recovered += g.Recovered
 	}
 	return sum
+}
+
+// stale is by how long the log may have been ahead of where a gap begins. A position is committed each second, but not
+// while a broker is away or a disk is full.
+const stale = 30 * time.Second
+
+// unjustified returns why a gap is not one that a fault of the round may cause; empty if it is one.
+func (r *round) unjustified(g oracle.GapFigure) string {
+	class, custom := classOf(g.Cause), g.Stream.Resource == drive.Widgets.Resource
+	allowed := func(f world.Fault) bool {
+		return slices.ContainsFunc(f.Gaps, func(may world.MayGap) bool {
+			return may.Reason == class && (custom || !may.Custom)
+		})
+	}
+	switch {
+	case !slices.ContainsFunc(r.tried, allowed):
+		return fmt.Sprintf("%s: %s: no fault may cause it, of: %s", class, g.Cause, names(r.tried))
+	case g.From == 0 && class != world.LogLost:
+		return "it begins at version 0"
+	case g.Behind > stale && (class == world.Expired || class == world.HistoryGone):
+		return fmt.Sprintf("it begins where the log had been %s before", g.Behind)
+	}
+	return ""
+}
+
+// spent says what the round took its time for.
+func (r *Result) spent() string {
+	var parts []string
+	for _, part := range slices.Sorted(maps.Keys(r.Spent)) {
+		parts = append(parts, fmt.Sprintf("%s %.0f", part, r.Spent[part]))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // count is how often something was violated, in all.

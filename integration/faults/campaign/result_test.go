@@ -5,10 +5,13 @@ package campaign
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 )
@@ -18,7 +21,8 @@ func TestSummary_says_what_was_broken_hidden_and_not_seen(t *testing.T) {
 	if s.Faults != 5 || s.ByFault["b"] != 1 || s.ByFault["a"] != 2 || s.Broken() != 3 || s.Wall != 90 {
 		t.Errorf("%+v", s)
 	}
-	for _, want := range []string{"| P1 | 2 |", "| bridge ended | 1 |", "| unsettled | 0 |", "| expired (410) | 2 | 6 | 3 |", "| log lost | 1 | 0 | 0 |", "1 rounds were played a second time"} {
+	for _, want := range []string{"| P1 | 2 |", "| bridge ended | 1 |", "| unsettled | 0 |", "| expired (410) | 2 | 6 | 3 |", "| log lost | 1 | 0 | 0 |", "1 rounds were played a second time",
+		"1 times a fault found no occasion"} {
 		if !strings.Contains(s.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, s)
 		}
@@ -44,20 +48,23 @@ func TestSummary_says_when_it_is_no_proof(t *testing.T) {
 
 // An excuse is said aloud, also that of a log that was taken away.
 func TestSummary_says_what_was_excused(t *testing.T) {
-	var r Result
+	var r round
 	r.take(oracle.Report{States: 100, Alike: 2})
 	if text := Summarize([]Result{{}}).String(); strings.Contains(text, "EXCUSED") {
 		t.Errorf("nothing was excused:\n%s", text)
 	}
 	r.add("old log: ", oracle.Report{Alike: 1})
-	if text := Summarize([]Result{r}).String(); !strings.Contains(text, "EXCUSED: 3 states") {
+	if text := Summarize([]Result{r.result}).String(); !strings.Contains(text, "EXCUSED: 3 states") {
 		t.Errorf("it does not say what was excused:\n%s", text)
 	}
 }
 
 // With so many faults each of the catalogue occurs, or is named.
 func TestSummary_names_faults_that_never_occurred(t *testing.T) {
-	all := world.FaultNames("", true, true)
+	var all []string
+	for _, f := range world.Catalogue("", true, true) {
+		all = append(all, f.Name)
+	}
 	s := Summary{Faults: many, Alone: 1, Together: 1, ByFault: map[string]int{}}
 	for _, name := range all[1:] {
 		s.ByFault[name]++
@@ -75,29 +82,125 @@ func TestResult_of_a_log_that_was_taken_away_is_added(t *testing.T) {
 	both := oracle.Violation{Promise: oracle.P4, Stream: "s", What: "both"}
 	old := oracle.Violation{Promise: oracle.P3, Stream: "s", What: "old"}
 	gap := oracle.GapFigure{From: 1, To: 5, Cause: "too old resource version: 1 (5)", Hidden: 4}
-	var r Result
+	var r round
 	r.take(oracle.Report{States: 100, Violations: []oracle.Violation{both}, Counts: map[oracle.Promise]int{oracle.P4: 1}, Gaps: []oracle.GapFigure{gap}})
 	r.add("old log: ", oracle.Report{
 		States: 50, Unknown: 1, Violations: []oracle.Violation{old, both}, Gaps: []oracle.GapFigure{gap, {From: 7, To: 9, Cause: "the log has lost events"}},
 	})
-	if r.States != 100 || r.Unknown != 1 || len(r.Told) != 2 || !strings.HasPrefix(r.Told[1], "old log: P3 broken") {
-		t.Errorf("%+v", r)
+	got := r.result
+	if got.States != 100 || got.Unknown != 1 || len(got.Told) != 2 ||
+		!strings.HasPrefix(got.Told[1], "old log: P3: P3 broken") {
+		t.Errorf("%+v", got)
 	}
-	if got := fmt.Sprint(r.Violations); got != "map[P3:1 P4:1]" {
+	if got := fmt.Sprint(got.Violations); got != "map[P3:1 P4:1]" {
 		t.Errorf("violations are %s", got)
 	}
-	if len(r.Gaps) != 2 || r.Gaps[0].Class != gapExpired || r.Gaps[1].Class != gapLost {
-		t.Errorf("gaps are %+v", r.Gaps)
+	if len(got.Gaps) != 2 || got.Gaps[0].Class != world.Expired || got.Gaps[1].Class != world.LogLost {
+		t.Errorf("gaps are %+v", got.Gaps)
+	}
+}
+
+// A gap that no fault of the round may cause is a violation.
+func TestGaps_need_a_fault_that_may_cause_them(t *testing.T) {
+	faults := map[string]world.Fault{}
+	for _, f := range world.Catalogue("", true, true) {
+		faults[f.Name] = f
+	}
+	const old, lost = "too old resource version: 1 (2)", "the log has lost events"
+	gone := old + "; not completely (the history after the last version is gone)"
+	widgets := oracle.Stream{Resource: drive.Widgets.Resource}
+	for name, c := range map[string]struct {
+		faults  string
+		gap     oracle.GapFigure
+		allowed bool
+	}{
+		"a kill":                     {killed, oracle.GapFigure{From: 1, Cause: old}, false},
+		"a kill and a restart":       {killed + separator + restarted, oracle.GapFigure{From: 1, Cause: old}, true},
+		"it begins at 0":             {restarted, oracle.GapFigure{Cause: old}, false},
+		"it begins long before":      {restarted, oracle.GapFigure{From: 1, Cause: old, Behind: time.Minute}, false},
+		"a restart is no compaction": {restarted, oracle.GapFigure{From: 1, Cause: gone}, false},
+		"another definition, custom resource": {
+			"a CRD's spec changed", oracle.GapFigure{Stream: widgets, From: 1, Cause: old}, true,
+		},
+		"another definition, other resource": {"a CRD's spec changed", oracle.GapFigure{From: 1, Cause: old}, false},
+		"a broker":                           {"broker stopped for seconds", oracle.GapFigure{Cause: lost}, false},
+		"a lost log":                         {"log deleted while the bridge runs", oracle.GapFigure{Cause: lost}, true},
+		"a cause that is not known": {
+			"log deleted while the bridge runs", oracle.GapFigure{From: 1, Cause: "an audit"}, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &round{}
+			for name := range strings.SplitSeq(c.faults, separator) {
+				if faults[name].Name == "" {
+					t.Fatalf("there is no fault %q", name)
+				}
+				r.tried = append(r.tried, faults[name])
+			}
+			if why := r.unjustified(c.gap); (why == "") != c.allowed {
+				t.Errorf("allowed: %v: %q", c.allowed, why)
+			}
+		})
+	}
+}
+
+// What is known does not count, and is said. An entry that does not occur any more is named.
+func TestKnown_violations_are_counted_apart(t *testing.T) {
+	known := []Known{
+		{Name: "a", Kind: "P3", Fault: regexp.MustCompile("killed"), Stream: regexp.MustCompile("^widgets")},
+		{Name: "b", Kind: "P4", What: regexp.MustCompile("order")},
+	}
+	r := &round{options: Options{Known: known}, tried: []world.Fault{{Name: "stopped"}, {Name: "killed at random"}}}
+	r.violated("", "P3", "widgets.x", "lost 1")
+	r.violated("", "P3", "widgets.x", "lost 1")
+	r.violated("", "P3", "configmaps", "lost 2")
+	r.violated("", "P4", "widgets.x", "twice")
+	s := Summarize([]Result{r.result})
+	got := fmt.Sprint(s.Known, s.Violations)
+	if got != "map[a:1] map[P3:1 P4:1]" || !strings.Contains(s.String(), "| KNOWN: a | 1 |") {
+		t.Errorf("counted are %s:\n%s", got, s)
+	}
+	if got := s.Mended(known); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("mended are %q", got)
+	}
+}
+
+// A campaign without violations is no success where it left something open.
+func TestSummary_objects_to_what_was_left_open(t *testing.T) {
+	took := func(seconds ...float64) (all []world.Takeover) {
+		for _, s := range seconds {
+			all = append(all, world.Takeover{Cause: world.Killed, Seconds: s})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		Summary
+		strict bool
+		want   int
+	}{
+		"nothing":                      {Summary{States: 100}, true, 0},
+		"doubts":                       {Summary{States: 100, Unknown: 2}, false, 1},
+		"a second try":                 {Summary{States: 100, Retried: 1}, false, 0},
+		"a second try, strictly":       {Summary{States: 100, Retried: 1}, true, 1},
+		"a skipped fault, strictly":    {Summary{States: 100, Skipped: []string{"NOT RUN"}}, true, 1},
+		"takeovers that are late":      {Summary{States: 100, Takeovers: took(3, 11, 12)}, false, 1},
+		"one takeover of several late": {Summary{States: 100, Takeovers: took(3, 3, 12)}, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := c.Objections(Options{Late: 4, Strict: c.strict}); len(got) != c.want {
+				t.Errorf("objections are %q, want %d", got, c.want)
+			}
+		})
 	}
 }
 
 func TestGaps_are_told_apart_by_their_causes(t *testing.T) {
-	for cause, want := range map[string]string{
-		"too old resource version: 209 (281); 3 changes were read back, what was created and deleted in between is not known":                                  gapExpired,
-		"too old resource version: 2 (9); 0 changes were read back, those of 5 objects not completely (The resourceVersion for the provided list is too old.)": gapCompacted,
-		"too old resource version: 2 (9); 0 changes were read back, those of 1 object not completely (the history after the last version is gone)":             gapCompacted,
-		"the log has lost events that it had acknowledged":                                                                gapLost,
-		"stream configmaps.v1: object a was at resourceVersion 20 and the API server has it at 12: its etcd was restored": gapRestored,
+	for cause, want := range map[string]world.GapReason{
+		"too old resource version: 209 (281); 3 changes were read back, what was created and deleted in between is not known":                                  world.Expired,
+		"too old resource version: 2 (9); 0 changes were read back, those of 5 objects not completely (The resourceVersion for the provided list is too old.)": world.HistoryGone,
+		"too old resource version: 2 (9); 0 changes were read back, those of 1 object not completely (the history after the last version is gone)":             world.HistoryGone,
+		"the log has lost events that it had acknowledged":                                                                world.LogLost,
+		"stream configmaps.v1: object a was at resourceVersion 20 and the API server has it at 12: its etcd was restored": world.Restored,
 		"an audit found that something is missing":                                                                        gapOther,
 	} {
 		if got := classOf(cause); got != want {

@@ -3,6 +3,7 @@
 package campaign
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,12 +34,16 @@ const (
 	rssLimit = 2*bufferLimit + 128<<20
 	// missesAllowed bounds how often in a row a fault may find no occasion.
 	missesAllowed = 20
+	// missesPlanned bounds how often a planned fault is tried.
+	missesPlanned = 5
 )
 
 // round is one world and what happens in it.
 type round struct {
-	seed    uint64
-	faults  int
+	seed   uint64
+	faults int
+	// plan says what is injected; nil draws it.
+	plan    *Planned
 	random  *rand.Rand
 	subject subject
 	// checkpoint is the kind of the bridge's, replicas how many run.
@@ -50,19 +55,27 @@ type round struct {
 	world    *world.World
 	driver   *drive.Driver
 	recorder *oracle.Recorder
+	// tried are the faults that were injected, also those that found no occasion. Canaries counts how often the bridge
+	// was tried between them.
+	tried    []world.Fault
+	canaries int
+	told     map[string]bool
 	result   Result
 }
 
 // run returns what the oracle says, and what the bridge did that it must not. The error is one of the round itself: it says nothing of the bridge.
 func (r *round) run(ctx context.Context) (_ Result, err error) {
 	began := time.Now()
-	r.random = rand.New(rand.NewPCG(r.seed, 0)) //nolint:gosec // it must be repeatable
+	r.random = newRandom(r.seed)
 	r.subject = newSubject(r.random)
 	r.draws()
 	if err := r.prepare(ctx); err != nil {
 		return r.result, errors.Join(err, r.close())
 	}
-	defer func() { err = errors.Join(err, r.close()) }()
+	defer func() {
+		defer r.spend("close")()
+		err = errors.Join(err, r.close())
+	}()
 
 	background, stop := context.WithCancel(ctx)
 	defer stop()
@@ -73,7 +86,7 @@ func (r *round) run(ctx context.Context) (_ Result, err error) {
 		err = r.judge(background)
 	}
 	if kind := kindOf(err); kind != "" && background.Err() == nil {
-		r.result.broken(kind, err)
+		r.violated("", kind, "", err.Error())
 		err = r.judgeRest(background)
 	}
 	stop()
@@ -81,27 +94,46 @@ func (r *round) run(ctx context.Context) (_ Result, err error) {
 	return r.result, errors.Join(err, g.Wait())
 }
 
-// draws draws what the world is made of: half of the bridges that are alone have their checkpoint on a disk.
+func newRandom(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) } //nolint:gosec // it must be repeatable
+
+// spend measures what a part of the round takes, until the returned function is called.
+func (r *round) spend(part string) (done func()) {
+	began := time.Now()
+	return func() {
+		if r.result.Spent == nil {
+			r.result.Spent = map[string]float64{}
+		}
+		r.result.Spent[part] += time.Since(began).Seconds()
+	}
+}
+
+// draws draws what the world is made of, where no plan says it: half of the bridges that are alone have their
+// checkpoint on a disk.
 func (r *round) draws() {
 	onDisk := r.random.IntN(2) != 0
 	if r.replicas = r.options.Replicas; r.replicas == AnyReplicas {
 		r.replicas = []int{0, 0, 2, 3}[r.random.IntN(4)]
 	}
-	if onDisk && r.replicas == 0 {
-		return
+	if !onDisk || r.replicas > 0 {
+		r.checkpoint = cmp.Or(r.options.Broker, world.NATS)
 	}
-	r.checkpoint = world.CheckpointNATS
-	if r.options.Broker == world.Kafka {
-		r.checkpoint = world.CheckpointKafka
+	if r.plan != nil {
+		r.replicas, r.checkpoint = r.plan.Replicas, r.plan.Checkpoint
 	}
-	r.result.Checkpoint, r.result.Replicas = r.checkpoint, r.replicas
+	if r.checkpoint != world.CheckpointFile {
+		r.result.Checkpoint = r.checkpoint
+	}
+	r.result.Replicas = r.replicas
 }
 
 func (r *round) prepare(ctx context.Context) (err error) {
+	defer r.spend("start")()
 	r.recorder = oracle.NewRecorder(oracle.RecorderConfig{Resources: r.subject.resources, Cluster: world.Cluster, Dial: r.dial})
 	r.world, err = world.Start(ctx, world.Config{
-		Resources: r.subject.yaml, Settings: fmt.Sprintf("buffer: {maxBytes: %d}", bufferLimit), CRDs: []*apiextensionsv1.CustomResourceDefinition{drive.WidgetDefinition()}, Dir: r.dir,
-		Binary: r.options.Binary, ClockBinary: r.options.ClockBinary, Broker: r.options.Broker, Checkpoint: r.checkpoint, Replicas: r.replicas, Restoring: r.recorder.Hold, Restored: r.restored,
+		Resources: r.subject.yaml, Settings: fmt.Sprintf("buffer: {maxBytes: %d}", bufferLimit),
+		CRDs: []*apiextensionsv1.CustomResourceDefinition{drive.WidgetDefinition()}, Dir: r.dir,
+		Binary: r.options.Binary, ClockBinary: r.options.ClockBinary, Broker: r.options.Broker, Checkpoint: r.checkpoint,
+		Replicas: r.replicas, Restoring: r.recorder.Hold, Restored: r.restored,
 	})
 	if err != nil {
 		return err
@@ -136,50 +168,88 @@ func (r *round) close() error {
 
 // play starts the bridge, changes objects, injects the faults, and returns when all is quiet again.
 func (r *round) play(ctx context.Context) error {
-	if err := r.recorder.Sync(ctx); err != nil {
-		return err
-	}
-	if err := r.world.StartBridge(); err != nil {
-		return err
-	}
-	if err := r.world.WaitSettled(ctx, settling); err != nil {
+	if err := r.begin(ctx); err != nil {
 		return err
 	}
 	driving, stop := context.WithCancel(ctx)
 	defer stop()
 	g, driving := errgroup.WithContext(driving)
 	g.Go(func() error { return r.driver.Run(driving) })
-	err := r.breakThings(driving)
+	inject := r.injectDrawn
+	if r.plan != nil {
+		inject = r.injectPlanned
+	}
+	err := inject(driving)
 	stop()
 	if err := errors.Join(err, g.Wait()); err != nil {
 		return err
 	}
 	r.result.Changes = r.driver.Counts().Changes()
-	return r.world.WaitSettled(ctx, settling, r.ends(ctx))
+	if err := r.awaitCanaries(ctx, "at the end of the round"); err != nil {
+		return err
+	}
+	defer r.spend("settle")()
+	return r.world.WaitSettled(ctx, settling)
 }
 
-// together is between the names of two faults that were injected at the same time.
-const together = " + "
+func (r *round) begin(ctx context.Context) error {
+	defer r.spend("begin")()
+	if err := r.recorder.Sync(ctx); err != nil {
+		return err
+	}
+	if err := r.world.StartBridge(); err != nil {
+		return err
+	}
+	return r.world.WaitSettled(ctx, settling)
+}
 
-// breakThings injects the faults, one or two at a time.
-func (r *round) breakThings(ctx context.Context) error {
+// injectPlanned injects the faults of the plan. After each the bridge has to be well.
+func (r *round) injectPlanned(ctx context.Context) error {
+	for _, name := range r.plan.Faults {
+		f, err := r.one(name)
+		if err != nil {
+			r.result.Skipped = append(r.result.Skipped, fmt.Sprintf("NOT RUN: fault %q: needs %v", name, err))
+			continue
+		}
+		for tries := 1; ; tries++ {
+			since := r.world.Mark()
+			done, err := r.inject(ctx, f)
+			if err == nil && done {
+				err = f.Proof(since)
+			}
+			if err == nil && !done && tries == missesPlanned {
+				err = fmt.Errorf("fault %q found no occasion %d times", name, tries)
+			}
+			if err != nil {
+				return err
+			}
+			if done {
+				break
+			}
+		}
+		if err := r.awaitCanaries(ctx, fmt.Sprintf("after %q", name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// injectDrawn injects faults at random, one or two at a time.
+func (r *round) injectDrawn(ctx context.Context) error {
 	for misses := 0; len(r.result.Faults) < r.faults; {
 		f, err := r.pick()
 		if err != nil {
 			return err
 		}
-		injected, err := f.Inject(ctx, r.random)
-		if len(injected) > 0 {
-			r.result.Faults = append(r.result.Faults, strings.Join(injected, together))
-		}
+		done, err := r.inject(ctx, f)
 		switch {
-		case errors.Is(err, world.ErrMissed):
-			if misses++; misses > missesAllowed {
-				return err
-			}
-			continue
 		case err != nil:
 			return err
+		case !done:
+			if misses++; misses > missesAllowed {
+				return fmt.Errorf("%d faults in a row found no occasion: %v", misses, r.result.Missed)
+			}
+			continue
 		}
 		misses = 0
 		if err := pause.For(ctx, time.Duration(r.random.Int64N(int64(500*time.Millisecond)))); err != nil {
@@ -187,6 +257,27 @@ func (r *round) breakThings(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// inject injects a fault, and reports whether it, or one of two, found an occasion. Where one did not, the bridge may
+// hang: new objects have to reach the log.
+func (r *round) inject(ctx context.Context, f world.Fault) (done bool, err error) {
+	r.tried = append(r.tried, f)
+	spent := r.spend("faults")
+	injected, err := f.Inject(ctx, r.random)
+	spent()
+	if len(injected) > 0 {
+		r.result.Faults = append(r.result.Faults, strings.Join(injected, together))
+	}
+	if err != nil && !errors.Is(err, world.ErrMissed) {
+		return false, err
+	}
+	if !misses(f, injected) {
+		return true, nil
+	}
+	missed := fmt.Sprintf("%q found no occasion: %v", f.Name, err)
+	r.result.Missed = append(r.result.Missed, missed)
+	return len(injected) > 0, r.awaitCanaries(ctx, missed)
 }
 
 // pick draws a fault, and now and then another one that goes with it.
@@ -207,7 +298,7 @@ func (r *round) draw(fits func(world.Fault) bool) (world.Fault, error) {
 	var some []world.Fault
 	sum := 0
 	for _, f := range r.world.Faults() {
-		if f.Available() == nil && fits(f) && (r.options.Only == nil || r.options.Only.MatchString(f.Name)) && f.Cost <= r.options.Longest {
+		if f.Available() == nil && fits(f) && r.options.selects(f) {
 			some = append(some, f)
 			sum += f.Weight
 		}

@@ -3,6 +3,7 @@
 package campaign
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,10 +30,16 @@ type Summary struct {
 	Late      int
 	Takeovers []world.Takeover
 	// Gaps are summed up by the class of their cause.
-	Gaps map[string]GapSum
-	// Violations are counted by promise, and by what the bridge did otherwise that it must not.
+	Gaps map[world.GapReason]GapSum
+	// Violations are counted by promise, and by what the bridge did otherwise that it must not; the Known ones by name.
 	Violations map[string]int
+	Known      map[string]int
 	ByFault    map[string]int
+	// Missed counts the faults that found no occasion. Skipped says which planned ones could not be injected, and why.
+	Missed  int
+	Skipped []string
+	// Spent is what parts of the rounds took, in seconds.
+	Spent map[string]float64
 }
 
 // GapSum is what some gaps hide, and what was read back before them.
@@ -40,7 +47,10 @@ type GapSum struct{ Gaps, Hidden, Recovered int }
 
 // Summarize adds results up. A fault of two counts once for the whole, and by name for each.
 func Summarize(results []Result) Summary {
-	s := Summary{Violations: map[string]int{}, ByFault: map[string]int{}, Gaps: map[string]GapSum{}}
+	s := Summary{
+		Violations: map[string]int{}, Known: map[string]int{}, ByFault: map[string]int{}, Spent: map[string]float64{},
+		Gaps: map[world.GapReason]GapSum{},
+	}
 	for _, r := range results {
 		s.Broker = r.Broker
 		s.Rounds++
@@ -55,9 +65,16 @@ func Summarize(results []Result) Summary {
 			sum, one := s.Gaps[g.Class], hides([]Gap{g})
 			s.Gaps[g.Class] = GapSum{sum.Gaps + 1, sum.Hidden + one.Hidden, sum.Recovered + one.Recovered}
 		}
-		for kind, n := range r.Violations {
-			s.Violations[kind] += n
+		for of, counts := range map[*map[string]int]map[string]int{&s.Violations: r.Violations, &s.Known: r.Known} {
+			for kind, n := range counts {
+				(*of)[kind] += n
+			}
 		}
+		for part, seconds := range r.Spent {
+			s.Spent[part] += seconds
+		}
+		s.Missed += len(r.Missed)
+		s.Skipped = append(s.Skipped, r.Skipped...)
 	}
 	return s
 }
@@ -107,6 +124,33 @@ func (s Summary) Doubts() string {
 	return fmt.Sprintf("NOT A PROOF: of %d true states, %d entries could not be judged, and %d revisions were not seen by the recorder", s.States, s.Unknown, s.Blind)
 }
 
+// Objections says what is wrong with a campaign besides violations: doubts, and takeovers that are late in the median.
+// A strict one has to be whole: no round was played a second time, no planned fault was skipped, and each known violation
+// occurred.
+func (s Summary) Objections(o Options) (all []string) {
+	if doubts := s.Doubts(); doubts != "" {
+		all = append(all, doubts)
+	}
+	all = append(all, s.lateMedians(cmp.Or(o.Late, late)/2)...)
+	if !o.Strict {
+		return all
+	}
+	if s.Retried > 0 {
+		all = append(all, fmt.Sprintf("%d rounds were played a second time", s.Retried))
+	}
+	return append(all, s.Skipped...)
+}
+
+// Mended names the known violations that did not occur.
+func (s Summary) Mended(known []Known) (names []string) {
+	for _, k := range known {
+		if s.Known[k.Name] == 0 {
+			names = append(names, k.Name)
+		}
+	}
+	return names
+}
+
 // many faults are so many that each of the catalogue has to have occurred.
 const many = 200
 
@@ -115,7 +159,12 @@ func (s Summary) Missing() (names []string) {
 	if s.Faults < many {
 		return nil
 	}
-	return slices.DeleteFunc(world.FaultNames(s.Broker, s.Alone > 0, s.Together > 0), func(name string) bool { return s.ByFault[name] > 0 })
+	for _, f := range world.Catalogue(s.Broker, s.Alone > 0, s.Together > 0) {
+		if s.ByFault[f.Name] == 0 {
+			names = append(names, f.Name)
+		}
+	}
+	return names
 }
 
 // String is the summary in Markdown.
@@ -128,8 +177,11 @@ func (s Summary) String() string {
 		p := fmt.Sprintf("P%d", i+1)
 		fmt.Fprintf(&b, "| %s | %d |\n", p, s.Violations[p])
 	}
-	for _, kind := range []string{unsettled, ended, used, unreadable, shared, slow} {
+	for _, kind := range kinds {
 		fmt.Fprintf(&b, "| %s | %d |\n", kind, s.Violations[kind])
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Known)) {
+		fmt.Fprintf(&b, "| KNOWN: %s | %d |\n", name, s.Known[name])
 	}
 	hidden := 0
 	for _, g := range s.Gaps {
@@ -137,8 +189,8 @@ func (s Summary) String() string {
 	}
 	fmt.Fprintf(&b, "\nOf the true states %d are in the logs, %d were folded (`latest`), %d are hidden by gaps and by first snapshots, %d are lost. "+
 		"%d were read back from history. Gaps hid %d.\n", s.Published, s.Folded, s.Hidden, s.Lost, s.Recovered, hidden)
-	fmt.Fprintf(&b, "The recorder has %d holes of %d revisions, and %d entries could not be judged. %d rounds were played a second time.\n",
-		s.Holes, s.Blind, s.Unknown, s.Retried)
+	fmt.Fprintf(&b, "The recorder has %d holes of %d revisions, and %d entries could not be judged. "+
+		"%d rounds were played a second time. %d times a fault found no occasion.\n", s.Holes, s.Blind, s.Unknown, s.Retried, s.Missed)
 	if s.Alike > 0 {
 		fmt.Fprintf(&b, "\nEXCUSED: %d states are not in the logs because etcd was restored and came to the same versions of the same objects, which nothing else showed.\n", s.Alike)
 	}
@@ -153,13 +205,17 @@ func (s Summary) String() string {
 
 func (s Summary) tables(b *strings.Builder) {
 	fmt.Fprintf(b, "\n| gaps because of | n | deltas hidden | read back |\n|---|---|---|---|\n")
-	for _, class := range []string{gapExpired, gapCompacted, gapLost, gapRestored, gapOther} {
+	for _, class := range []world.GapReason{world.Expired, world.HistoryGone, world.LogLost, world.Restored, gapOther} {
 		g := s.Gaps[class]
 		fmt.Fprintf(b, "| %s | %d | %d | %d |\n", class, g.Gaps, g.Hidden, g.Recovered)
 	}
 	fmt.Fprintf(b, "\n| fault | times |\n|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(s.ByFault)) {
 		fmt.Fprintf(b, "| %s | %d |\n", name, s.ByFault[name])
+	}
+	fmt.Fprintf(b, "\nThe rounds spent their seconds on: %s.\n", (&Result{Spent: s.Spent}).spent())
+	for _, skipped := range s.Skipped {
+		fmt.Fprintf(b, "\n%s.\n", skipped)
 	}
 	if missing := s.Missing(); len(missing) > 0 {
 		fmt.Fprintf(b, "\nNever injected: %s.\n", strings.Join(missing, "; "))

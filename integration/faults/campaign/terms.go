@@ -31,17 +31,34 @@ func (r *round) judgeTerms(texts map[string][]byte) {
 		return
 	}
 	for _, told := range sharedTerms(claims(texts), r.world.Events()) {
-		r.result.broken(shared, told)
+		r.violated("", shared, "", told.Error())
 	}
 	for _, t := range r.result.Takeovers {
-		if limit := grossly * t.Cause.Promised(); !t.Joined && time.Duration(t.Seconds*float64(time.Second)) > limit {
-			r.result.broken(slow, fmt.Errorf("leader %s: another one led after %.1f s, more than %s", t.Cause, t.Seconds, limit))
+		if limit := r.options.Late * t.Cause.Promised().Seconds(); !t.Joined && t.Seconds > limit {
+			r.violated("", slow, "",
+				fmt.Sprintf("leader %s: another one led after %.1f s, more than %.0f s", t.Cause, t.Seconds, limit))
 		}
 	}
 }
 
-// grossly is by how much a takeover is late for which no load of the machine can be the reason.
-const grossly = 10
+// lateMedians says which takeovers are late by a factor in the median, of those at which nothing else was broken.
+func (s Summary) lateMedians(factor float64) (late []string) {
+	by := map[world.Cause][]float64{}
+	for _, t := range s.Takeovers {
+		if !t.Joined {
+			by[t.Cause] = append(by[t.Cause], t.Seconds)
+		}
+	}
+	for _, cause := range slices.Sorted(maps.Keys(by)) {
+		all := by[cause]
+		slices.Sort(all)
+		if median, limit := all[len(all)/2], factor*cause.Promised().Seconds(); len(all) >= 3 && median > limit {
+			late = append(late,
+				fmt.Sprintf("leader %s: another one leads after %.1f s in the median, more than %.1f s", cause, median, limit))
+		}
+	}
+	return late
+}
 
 // claims reads what processes have printed, oldest first.
 func claims(texts map[string][]byte) (all []claim) {

@@ -9,21 +9,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
 )
 
 // Bridge is one process of the bridge.
 type Bridge struct {
-	cmd    *exec.Cmd
+	*child.Process
 	log    string
 	server string
-	ended  chan struct{}
 	// asked is the first signal that was sent, 0 before; mayEnd says that its end is no surprise.
 	asked  atomic.Int32
 	mayEnd atomic.Bool
@@ -53,41 +53,26 @@ func (w *World) StartBridge() (errs error) {
 // startReplica starts a process; the caller holds mu.
 func (w *World) startReplica(r *replica) error {
 	if r.bridge.endedByItself() {
-		return fmt.Errorf("%w by itself before, with %v; %s", ErrEnded, r.bridge.cmd.ProcessState, r.bridge.lastWords())
+		return fmt.Errorf("%w by itself before, with %v; %s", ErrEnded, r.bridge.State(), r.bridge.lastWords())
 	}
 	log, err := os.Create(filepath.Join(w.dir, fmt.Sprintf("bridge-%03d.log", len(w.runs)+1)))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Close() }() // the child has a copy
-	b := &Bridge{cmd: exec.Command(w.binary, "run", "--config", r.config), log: log.Name(), server: r.server, ended: make(chan struct{})}
-	b.cmd.Stderr = log
-	b.cmd.Env = os.Environ()
+	cmd := exec.Command(w.binary, "run", "--config", r.config)
+	cmd.Stderr = log
+	cmd.Env = append(os.Environ(), "GORACE=exitcode=0") // a race is read from what it prints
 	if w.clock != "" {
-		b.cmd.Env = append(b.cmd.Env, clockVariable+"="+r.clockOf(w.clock))
+		cmd.Env = append(cmd.Env, clockVariable+"="+r.clockOf(w.clock))
 	}
-	b.cmd.SysProcAttr = childAttr()
-	if err := b.start(); err != nil {
+	p, err := child.Start("the bridge", cmd)
+	if err != nil {
 		return err
 	}
-	r.bridge = b
-	w.runs = append(w.runs, b.log)
+	r.bridge = &Bridge{Process: p, log: log.Name(), server: r.server}
+	w.runs = append(w.runs, log.Name())
 	return nil
-}
-
-func (b *Bridge) start() error {
-	started := make(chan error, 1)
-	go func() {
-		defer close(b.ended)
-		// The kernel sends the death signal when the thread that started the child ends, not the process: this keeps that thread.
-		runtime.LockOSThread()
-		err := b.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = b.cmd.Wait() // the state of the process tells
-		}
-	}()
-	return <-started
 }
 
 // Bridge returns the process that was started last, of replicas that of the one that leads, or did when that was looked at last; nil before the first.
@@ -110,7 +95,7 @@ func (b *Bridge) kill() error {
 		return err
 	}
 	if b != nil {
-		<-b.ended
+		<-b.Ended()
 	}
 	return nil
 }
@@ -166,8 +151,8 @@ func (b *Bridge) awaitExit(ctx context.Context) (code int, err error) {
 		return -1, nil
 	}
 	select {
-	case <-b.ended:
-		return b.cmd.ProcessState.ExitCode(), nil
+	case <-b.Ended():
+		return b.State().ExitCode(), nil
 	case <-ctx.Done():
 		return -1, fmt.Errorf("wait for the bridge to end: %w", context.Cause(ctx))
 	}
@@ -217,26 +202,18 @@ func (w *World) killAside() (errs error) {
 func (w *World) restartBridge() error { return errors.Join(w.KillBridge(), w.StartBridge()) }
 
 // Running is false for nil, and after the end.
-func (b *Bridge) Running() bool {
-	if b == nil {
-		return false
-	}
-	select {
-	case <-b.ended:
-		return false
-	default:
-		return true
-	}
-}
+func (b *Bridge) Running() bool { return b != nil && b.Process.Running() }
 
 // signal sends a signal; nobody who has ended gets it.
 func (b *Bridge) signal(s os.Signal) error {
 	if b == nil {
 		return nil
 	}
-	if err := b.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("%v to the bridge: %w", s, err)
-	} else if number, is := s.(syscall.Signal); is && err == nil {
+	err := b.Signal(s)
+	if err != nil && !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, child.ErrNotRunning) {
+		return err
+	}
+	if number, is := s.(syscall.Signal); is && err == nil {
 		b.asked.CompareAndSwap(0, int32(number)) //nolint:gosec // signals are small numbers
 	}
 	return nil
@@ -244,10 +221,10 @@ func (b *Bridge) signal(s os.Signal) error {
 
 // endedByItself reports whether the process has ended, and nothing was done here that ends it.
 func (b *Bridge) endedByItself() bool {
-	if b == nil || b.Running() || b.cmd.ProcessState == nil || b.mayEnd.Load() {
+	if b == nil || b.Running() || b.mayEnd.Load() {
 		return false
 	}
-	status, is := b.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	status, is := b.State().Sys().(syscall.WaitStatus)
 	asked := syscall.Signal(b.asked.Load())
 	return asked == 0 || asked == syscall.SIGKILL && is && !status.Signaled()
 }
@@ -260,7 +237,7 @@ func (b *Bridge) Stderr() (string, error) {
 
 // RSS returns the memory that the process has now, in bytes; 0 if it has ended.
 func (b *Bridge) RSS() int64 {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.PID()))
 	if err != nil || !b.Running() {
 		return 0
 	}

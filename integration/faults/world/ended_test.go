@@ -36,7 +36,7 @@ func TestStartBridge_refuses_where_the_last_one_ended_by_itself(t *testing.T) {
 		"it was killed":             {runs, (*World).KillBridge, false},
 		"it was asked to stop":      {runs, func(w *World) error { return w.Bridge().signal(syscall.SIGTERM) }, false},
 		"it exits and may":          {"exit 1", func(w *World) error { w.Bridge().mayEnd.Store(true); return nil }, false},
-		"it has exited when killed": {"exit 1", func(w *World) error { <-w.Bridge().ended; return w.KillBridge() }, true},
+		"it has exited when killed": {"exit 1", func(w *World) error { <-w.Bridge().Ended(); return w.KillBridge() }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newProgram(t, c.script)
@@ -56,5 +56,19 @@ func TestFaults_need_a_bridge_that_runs(t *testing.T) {
 	must(t, err)
 	if _, err := (Fault{Name: "a", w: w}).Inject(t.Context(), nil); !errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), "before the fault") {
 		t.Errorf("a dead bridge is broken: %v", err)
+	}
+}
+
+// A bridge that hangs makes faults miss. A fault that has missed must not heal it.
+func TestFault_that_missed_leaves_a_bridge_that_runs(t *testing.T) {
+	w := newProgram(t, "exec sleep 100")
+	before := w.Bridge()
+	i := &injection{World: w}
+	if err := i.revive(ErrMissed); !errors.Is(err, ErrMissed) || w.Bridge() != before {
+		t.Errorf("the bridge was replaced, %v", err)
+	}
+	must(t, w.KillBridge())
+	if err := i.revive(ErrMissed); !errors.Is(err, ErrMissed) || !w.Bridge().Running() {
+		t.Errorf("a bridge that does not run was not started, %v", err)
 	}
 }

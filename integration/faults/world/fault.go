@@ -22,6 +22,8 @@ type Fault struct {
 	Cost time.Duration
 	// Loses is what of the log it takes away, Note for nothing. It is also in the events.
 	Loses Kind
+	// Gaps are those that the bridge may announce because of it: none where it is empty.
+	Gaps []MayGap
 	// Parts are what it breaks, or needs to be whole. Faults of different parts can be injected together.
 	Parts Part
 	// FUSE says that it needs the disk to be seen.
@@ -156,7 +158,9 @@ func (f Fault) Fits(g Fault) bool { return f.Parts&g.Parts == 0 }
 func (f Fault) With(g Fault) Fault {
 	both := Fault{
 		Name: f.Name + " + " + g.Name, Weight: min(f.Weight, g.Weight), Cost: f.Cost + g.Cost, Loses: f.Loses, Parts: f.Parts | g.Parts,
-		FUSE: f.FUSE || g.FUSE, Alone: f.Alone || g.Alone, Together: f.Together || g.Together, Checkpoint: max(f.Checkpoint, g.Checkpoint), CRD: f.CRD || g.CRD, Clock: f.Clock || g.Clock, w: f.w,
+		FUSE: f.FUSE || g.FUSE, Alone: f.Alone || g.Alone, Together: f.Together || g.Together,
+		Checkpoint: max(f.Checkpoint, g.Checkpoint), CRD: f.CRD || g.CRD, Clock: f.Clock || g.Clock,
+		Gaps: slices.Concat(f.Gaps, g.Gaps), w: f.w,
 	}
 	if f.Loses == Note {
 		both.Loses = g.Loses
@@ -189,14 +193,44 @@ func (f Fault) injectPair(ctx context.Context, i *injection) (injected []string,
 	}
 }
 
-// FaultNames returns the names of all faults of worlds with a kind of broker, of those with replicas, those without, or both.
-func FaultNames(broker string, alone, together bool) (names []string) {
-	for _, f := range (&World{cfg: Config{Broker: broker}}).Faults() {
-		if (alone || !f.Alone) && (together || !f.Together) {
-			names = append(names, f.Name)
+// Catalogue returns all faults of worlds with a kind of broker, of those with replicas, those without, or both. They
+// describe themselves and cannot be injected.
+func Catalogue(broker string, alone, together bool) []Fault {
+	return slices.DeleteFunc((&World{cfg: Config{Broker: broker}}).Faults(), func(f Fault) bool {
+		return f.Alone && !alone || f.Together && !together
+	})
+}
+
+// Mark is a place in what the faults of a world have done.
+type Mark struct{ events, removed int }
+
+// Mark returns the present place.
+func (w *World) Mark() Mark {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return Mark{len(w.events), len(w.removed)}
+}
+
+// Proof returns why what was recorded since the mark does not prove that the fault, and nothing else, was injected.
+func (f Fault) Proof(since Mark) error {
+	events, removed := f.w.Events()[since.events:], f.w.Removed()[since.removed:]
+	told := slices.ContainsFunc(events, func(e Event) bool { return e.Kind == f.Loses && e.Text != "begins" })
+	if !told {
+		return fmt.Errorf("fault %q: no event says %q: %v", f.Name, f.Loses, events)
+	}
+	for _, e := range events {
+		if e.Fault != f.Name || e.At.IsZero() || e.Kind == EtcdRestored && (e.Kept == 0 || e.Kept >= e.Before) {
+			return fmt.Errorf("fault %q: the event is not complete: %+v", f.Name, e)
 		}
 	}
-	return names
+	taken := 0
+	if f.Loses == LogRewound || f.Loses == LogDeleted || f.Loses == Fresh {
+		taken = 1
+	}
+	if len(removed) != taken || taken == 1 && (removed[0].Kind != f.Loses || len(removed[0].Messages) == 0) {
+		return fmt.Errorf("fault %q: %d logs were kept, want %d with messages", f.Name, len(removed), taken)
+	}
+	return nil
 }
 
 // brokerFaults are those of the kind of broker that the world has.
@@ -217,7 +251,7 @@ func (w *World) Faults() []Fault {
 		all = append(all, some...)
 	}
 	for n := range all {
-		all[n].w = w
+		all[n].w, all[n].Gaps = w, mayGap[all[n].Name]
 		if all[n].Checkpoint == CheckpointFile {
 			all[n].Alone = true
 		}

@@ -16,7 +16,7 @@ import (
 func apiFaults() []Fault {
 	return []Fault{
 		{Name: "API server killed and restarted", Parts: API, Weight: 6, Cost: 15 * time.Second, run: killAPIServer},
-		{Name: "API server stopped gracefully", Parts: API, Weight: 1, Cost: 90 * time.Second, run: stopAPIServer},
+		{Name: "API server stopped gracefully", Parts: API, Weight: 3, Cost: 15 * time.Second, run: stopAPIServer},
 		{Name: "answers of the API server cut in the middle of a frame", Parts: API, Cost: 4 * time.Second, run: cutFrames},
 		{Name: "API server answers 429", Parts: API, Cost: 8 * time.Second, run: storm(http.StatusTooManyRequests)},
 		{Name: "API server answers 500, 503 and 504", Parts: API, Cost: 8 * time.Second, run: storm(
@@ -40,7 +40,7 @@ func killAPIServer(ctx context.Context, i *injection) error {
 	return waited
 }
 
-// stopAPIServer leaves open watches open and silent for as long as the API server's request timeout, a minute if the world does not say otherwise.
+// stopAPIServer leaves open watches open and silent for as long as the API server's request timeout.
 func stopAPIServer(ctx context.Context, i *injection) error {
 	began := time.Now()
 	stopping, cancel := context.WithTimeout(ctx, 2*time.Minute)

@@ -163,12 +163,12 @@ var clockSource []byte
 // BuildWithClock builds the bridge with a package time whose clock can be moved, for
 // [Config], in dir, and returns the program's path. Only the wall clock moves, never the
 // monotonic one, as on a machine. Go keeps what it has compiled, but the first time it compiles everything: minutes.
-func BuildWithClock(ctx context.Context, dir string) (string, error) {
+func BuildWithClock(ctx context.Context, dir string, race bool) (string, error) {
 	overlay, err := writeOverlay(ctx, dir)
 	if err != nil {
 		return "", err
 	}
-	return build(ctx, filepath.Join(dir, "kube-eventbridge-clock"), "-overlay", overlay)
+	return build(ctx, race, filepath.Join(dir, "kube-eventbridge-clock"), "-overlay", overlay)
 }
 
 // writeOverlay writes what replaces files of package time, and returns the path of the list of them.

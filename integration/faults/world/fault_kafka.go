@@ -261,7 +261,7 @@ func (b *kafkaBackend) wakeReplaced(ctx context.Context, i *injection) error {
 	if err := old.wake(ctx); err != nil {
 		return err
 	}
-	i.note(ctx, "the bridge that was replaced has ended with %v", old.cmd.ProcessState)
+	i.note(ctx, "the bridge that was replaced has ended with %v", old.State())
 	return nil
 }
 

@@ -176,11 +176,11 @@ func killDraining(ctx context.Context, i *injection) error {
 	if err := errors.Join(b.awaitServing(ctx), b.signal(syscall.SIGTERM)); err != nil {
 		return err
 	}
-	if err := i.await(ctx, "the bridge to drain", func() bool {
+	if err := poll(ctx, stopping, "the bridge to drain", func() bool {
 		out, _ := b.Stderr()
 		return strings.Contains(out, "stopping")
 	}); err != nil {
-		return i.revive(err)
+		return errors.Join(ctx.Err(), i.Unsettled("it was asked to stop, and does not say so"))
 	}
 	if err := pause.For(ctx, i.between(0, time.Second)); err != nil {
 		return err

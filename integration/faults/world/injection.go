@@ -55,11 +55,17 @@ func (i *injection) awaitReady(ctx context.Context) error {
 	})
 }
 
-// revive kills what is left of the bridge, mends the world and starts the bridge: what a fault that has missed its moment does.
+// revive mends the world for a fault that has missed its moment, and starts what does not run. A bridge that runs is
+// not replaced: if it hangs, that would heal it before somebody sees it.
 func (i *injection) revive(err error) error {
 	i.mend(i.fault.Parts)
 	if !errors.Is(err, ErrMissed) {
 		return err
 	}
-	return errors.Join(err, i.restartBridge())
+	for _, r := range i.replicas {
+		if !i.process(r).Running() {
+			return errors.Join(err, i.StartBridge())
+		}
+	}
+	return err
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -239,13 +238,5 @@ func TestKafkaWire_a_silent_broker_keeps_its_connections(t *testing.T) {
 	}
 	if n := w.cut(); n != 1 {
 		t.Errorf("%d connections were cut", n)
-	}
-}
-
-func TestKafkaFaults_have_names_of_their_own(t *testing.T) {
-	names := FaultNames(Kafka, true, true)
-	slices.Sort(names)
-	if n := len(slices.Compact(slices.Clone(names))); n != len(names) || len(names) < len(FaultNames(NATS, true, true)) {
-		t.Errorf("%d names, %d different", len(names), n)
 	}
 }

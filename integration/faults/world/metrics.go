@@ -102,7 +102,7 @@ func (w *World) WaitSettled(ctx context.Context, within time.Duration, also ...f
 	for {
 		for _, b := range w.processes() {
 			if !b.Running() {
-				return fmt.Errorf("%w with %v instead of settling; %s", ErrEnded, b.cmd.ProcessState, b.lastWords())
+				return fmt.Errorf("%w with %v instead of settling; %s", ErrEnded, b.State(), b.lastWords())
 			}
 		}
 		end, _ := w.broker.end()
@@ -128,6 +128,11 @@ func (w *World) WaitSettled(ctx context.Context, within time.Duration, also ...f
 			return fmt.Errorf("%w within %s: %s; %s", ErrUnsettled, within, instead, w.Bridge().lastWords())
 		}
 	}
+}
+
+// Unsettled returns an [ErrUnsettled] that says what did not come, and what the bridge said last.
+func (w *World) Unsettled(what string) error {
+	return fmt.Errorf("%w: %s; %s", ErrUnsettled, what, w.Bridge().lastWords())
 }
 
 // unsettled says what the bridge still waits for, nothing if it has settled.

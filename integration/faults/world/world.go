@@ -64,8 +64,6 @@ type Config struct {
 	Binary string
 	// ClockBinary is what [BuildWithClock] has built; without it the clock does not jump.
 	ClockBinary string
-	// APIServerArgs are further flags of kube-apiserver, "--name=value" each.
-	APIServerArgs []string
 	// Restoring is called before etcd is put back, when the API server is dead and etcd is not; Restored after it, with the file of the
 	// snapshot. Who records what etcd has needs both; they may be nil.
 	Restoring func(context.Context) error
@@ -129,18 +127,26 @@ func (w *World) prepare(ctx context.Context) (err error) {
 		w.ownsDir = true
 	}
 	if w.binary == "" {
-		if w.binary, err = Build(ctx, w.dir); err != nil {
+		if w.binary, err = Build(ctx, w.dir, false); err != nil {
 			return err
 		}
 	}
 	w.peak = newPeak(ctx, w)
-	w.disk, err = newDisk(filepath.Join(w.dir, "disk"), filepath.Join(w.dir, seenName))
+	real, seen := filepath.Join(w.dir, "disk"), filepath.Join(w.dir, seenName)
+	if w.cfg.Checkpoint != CheckpointFile {
+		w.disk = &disk{real: real, seen: real}
+		return nil
+	}
+	w.disk, err = newDisk(real, seen)
 	return err
 }
 
 // startKubernetes starts a control plane in which the bridge may read everything, and nothing else.
 func (w *World) startKubernetes(ctx context.Context) (err error) {
-	w.control, err = controlplane.Start(ctx, controlplane.Config{RBAC: true, APIServerArgs: w.cfg.APIServerArgs, Log: w.cfg.Log})
+	w.control, err = controlplane.Start(ctx, controlplane.Config{
+		RBAC: true, Log: w.cfg.Log,
+		APIServerArgs: []string{"--request-timeout=5s"}, // a graceful stop waits so long for open watches
+	})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package campaign
+
+import (
+	"cmp"
+	"regexp"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
+)
+
+// broken is a bridge that was broken on purpose, and how the campaign finds it.
+type broken struct {
+	change world.Change
+	more   []world.Change
+	world  Planned
+	broker string
+	// latest says that the round has a stream in which changes are folded.
+	latest bool
+	// kind is the violation that is expected, and what has to be said of it.
+	kind, what string
+}
+
+const (
+	handsFull = "leader asleep with its hands full, and what it had sent arrives late"
+	killed    = "killed at random"
+	restarted = "API server killed and restarted"
+)
+
+var brokenBridges = map[string]broken{
+	"a needless gap after a kill": {
+		change: world.Change{
+			File: "internal/bridge/open.go", Old: "	s.past = p.pasts.of(name)\n",
+			New: `	s.past = p.pasts.of(name)
+	if saved.Position != "" {
+		s.again <- "too old resource version: 1 (2)"
+	}
+`,
+		},
+		world: Planned{Faults: []string{killed}},
+		kind:  "P6", what: "no fault may cause it",
+	},
+	"a gap from version 0": {
+		change: world.Change{
+			File: "internal/bridge/history.go", Old: "	return m, suffix\n",
+			New: `	if m.Kind == source.MarkerGap {
+		m.From = "0"
+	}
+	return m, suffix
+`,
+		},
+		world: Planned{Faults: []string{restarted}},
+		kind:  "P6", what: "it begins at version 0",
+	},
+	"a hang after the broker returns": {
+		change: world.Change{
+			File: "sink/retry.go", Old: "	return pause.For(ctx, d) == nil\n",
+			New: `	if d > r.policy.Initial {
+		<-ctx.Done()
+	}
+	return pause.For(ctx, d) == nil
+`,
+		},
+		world: Planned{Faults: []string{"broker stopped for seconds"}},
+		kind:  unsettled, what: `after "broker stopped for seconds": canary-1 is not in the log`,
+	},
+	"a wrong sampledrate": {
+		change: world.Change{
+			File: "encode/event.go",
+			Old:  `as.add("sampledrate", int32s(c.Count))`, New: `as.add("sampledrate", int32s(c.Count-1))`,
+		},
+		world:  Planned{Faults: []string{"broker stopped for seconds"}},
+		latest: true,
+		kind:   "P3", what: "sampledrate",
+	},
+	"a deletion with an older version": {
+		change: world.Change{
+			File: "internal/bridge/stream.go",
+			Old:  "d.UID, d.ResourceVersion, d.Superseded = row.UID, row.ResourceVersion, row.Superseded\n",
+			New: `d.UID, d.ResourceVersion, d.Superseded = row.UID, row.ResourceVersion, row.Superseded
+			if v, known := older.Load(o.key + row.UID); known {
+				d.ResourceVersion = v.(string)
+			}
+`,
+		},
+		more: []world.Change{{
+			File: "internal/bridge/stream.go", Old: "	place.Again = false\n",
+			New: `	if row, known := s.ledger.Get(key); known && row.UID == d.UID && row.ResourceVersion != d.ResourceVersion {
+		older.Store(key+d.UID, row.ResourceVersion)
+	}
+	place.Again = false
+`,
+		}, {
+			File: "internal/bridge/stream.go",
+			Old:  "// drop ends a change's life", New: "var older sync.Map\n\n// drop ends a change's life",
+		}},
+		world:  Planned{Faults: []string{"etcd restored without a version bump", "etcd restored with a version bump"}},
+		latest: true,
+		kind:   "P4", what: "version",
+	},
+	"an entry under another pipeline": {
+		change: world.Change{
+			File: "encode/event.go", Old: `	as.add("pipeline", e.cfg.Pipeline)`, New: `	as.add("pipeline", e.cfg.Pipeline+"-2")`,
+		},
+		world: Planned{Faults: []string{killed}},
+		kind:  "P4", what: "pipeline",
+	},
+	"a body with a missing member": {
+		change: world.Change{
+			File: "encode/scan.go", Old: `		case o.is("creationTimestamp"):`,
+			New: `		case o.is("labels"):
+			o.drop(skip(b, o.value), &w.cuts)
+		case o.is("creationTimestamp"):`,
+		},
+		world: Planned{Faults: []string{killed}},
+		kind:  "P3", what: "body",
+	},
+	"no fence, NATS with leaders": {
+		change: world.Change{
+			File: "internal/bridge/worker.go",
+			Old:  "|| a.based || s.session.cfg.Term != nil, row.Sequence", New: "|| a.based, row.Sequence",
+		},
+		world: Planned{Replicas: 2, Checkpoint: world.CheckpointNATS, Faults: []string{handsFull}},
+		kind:  "P5",
+	},
+	"no fence, Kafka with leaders": {
+		change: world.Change{
+			File: "sink/kafka/fence.go",
+			Old:  "s.client.InitProducer(ctx, s.cfg.transactionalID(), nil)", New: `s.client.InitProducer(ctx, "", nil)`,
+		},
+		world:  Planned{Replicas: 2, Checkpoint: world.CheckpointKafka, Faults: []string{handsFull}},
+		broker: world.Kafka,
+		kind:   "P5",
+	},
+}
+
+// Bridges that were broken on purpose are found, each for what it does. Who judges the judge, judges with these.
+func TestCampaign_finds_broken_bridges(t *testing.T) {
+	needControlPlane(t)
+	t.Parallel()
+	for name, c := range brokenBridges {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.broker == world.Kafka {
+				needKafka(t)
+			}
+			binary, err := world.BuildChanged(t.Context(), t.TempDir(), append(c.more, c.change)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.world.Checkpoint = cmp.Or(c.world.Checkpoint, world.CheckpointFile)
+			o := Options{Binary: binary, Broker: c.broker, Plan: []Planned{c.world}, Seed: seedWhere(c.latest)}
+			s, results := playAll(t, o)
+			said := regexp.MustCompile(regexp.QuoteMeta(c.kind) + "(?s:.*)" + regexp.QuoteMeta(c.what))
+			for _, r := range results {
+				for _, told := range r.Told {
+					if said.MatchString(told) {
+						return
+					}
+				}
+			}
+			t.Errorf("no violation of %s says %q:\n%v", c.kind, c.what, s.Violations)
+		})
+	}
+}
+
+// seedWhere returns the seed of a campaign whose first round has, or has not, a stream in which changes are folded.
+func seedWhere(latest bool) (seed uint64) {
+	for seed = 1; ; seed++ {
+		if s := newSubject(newRandom(seedOf(seed, 0))); len(s.latest) > 0 == latest {
+			return seed
+		}
+	}
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package campaign
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
+)
+
+// Planned is a round that injects certain faults, in their order, each by itself.
+type Planned struct {
+	// Replicas and Checkpoint are as in [world.Config].
+	Replicas   int
+	Checkpoint string
+	Faults     []string
+}
+
+// together is between the names of two faults that were injected at the same time.
+const together = " + "
+
+// plannedCost is about how long the faults of a planned round may take, by what they say they cost at most.
+const plannedCost = 100 * time.Second
+
+// EachOnce plans each fault of the catalogue once: all on NATS, and on Kafka those that concern brokers. Faults that
+// need replicas get two or three. Faults of which no gap may come have rounds of their own, and so have those that concern
+// custom resources only, and those that take the log away: there no other gap has an excuse.
+func EachOnce(broker string) (plan []Planned) {
+	type group struct {
+		Planned
+		cost time.Duration
+	}
+	var rounds []*group
+	open := map[string]*group{}
+	for _, f := range world.Catalogue(broker, true, true) {
+		if broker == world.Kafka && f.Parts&world.Broker == 0 {
+			continue
+		}
+		p, gaps := worldFor(f, broker), gapsOf(f)
+		key := fmt.Sprint(p, gaps)
+		g := open[key]
+		if g == nil || g.cost+f.Cost > plannedCost {
+			g = &group{Planned: p}
+			open[key], rounds = g, append(rounds, g)
+		}
+		g.Faults, g.cost = append(g.Faults, f.Name), g.cost+f.Cost
+	}
+	// The longest rounds come first, so that none of them is left to the end.
+	slices.SortStableFunc(rounds, func(a, b *group) int { return cmp.Compare(b.cost, a.cost) })
+	for _, g := range rounds {
+		plan = append(plan, g.Planned)
+	}
+	return plan
+}
+
+// worldFor returns what a round is that a fault can be injected in.
+func worldFor(f world.Fault, broker string) Planned {
+	p := Planned{Checkpoint: f.Checkpoint}
+	switch {
+	case f.Together && broker == world.Kafka:
+		p.Replicas = 3
+	case f.Together:
+		p.Replicas = 2
+	}
+	if p.Checkpoint == "" && (f.Together || f.Parts&world.Process != 0 && len(f.Gaps) == 0) {
+		p.Checkpoint = cmp.Or(broker, world.NATS)
+	}
+	p.Checkpoint = cmp.Or(p.Checkpoint, world.CheckpointFile)
+	return p
+}
+
+// gapsOf names the gaps that a fault may cause, roughly.
+func gapsOf(f world.Fault) string {
+	switch {
+	case len(f.Gaps) == 0:
+		return "none"
+	case f.Gaps[0].Custom || f.Gaps[0].Reason == world.LogLost:
+		return fmt.Sprint(f.Gaps[0])
+	default:
+		return "some"
+	}
+}
+
+// hashPlan tells plans apart; it is empty for none.
+func hashPlan(plan []Planned) string {
+	if len(plan) == 0 {
+		return ""
+	}
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, plan)
+	return fmt.Sprintf("%x", h.Sum64())
+}
+
+// matching leaves out of a plan what the options do not select.
+func (o Options) matching(plan []Planned) (selected []Planned) {
+	faults := map[string]world.Fault{}
+	for _, f := range world.Catalogue(o.Broker, true, true) {
+		faults[f.Name] = f
+	}
+	for _, p := range plan {
+		p.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(name string) bool { return !o.selects(faults[name]) })
+		if len(p.Faults) > 0 {
+			selected = append(selected, p)
+		}
+	}
+	return selected
+}
+
+// selects reports whether a fault is one of those that are to be injected.
+func (o Options) selects(f world.Fault) bool {
+	return (o.Only == nil || o.Only.MatchString(f.Name)) && f.Cost <= o.Longest
+}
+
+// one returns the world's fault of a name.
+func (r *round) one(name string) (world.Fault, error) {
+	for _, f := range r.world.Faults() {
+		if f.Name == name {
+			return f, f.Available()
+		}
+	}
+	return world.Fault{}, fmt.Errorf("there is no fault %q", name)
+}
+
+// names lists faults for a person.
+func names(faults []world.Fault) string {
+	var all []string
+	for _, f := range faults {
+		all = append(all, f.Name)
+	}
+	return strings.Join(all, separator)
+}
+
+const separator = "; "
