@@ -1,34 +1,51 @@
-# Every variable can be overridden: make test RACE= INTEGRATION_FLAGS='-run Kill -v'
+# Every variable can be overridden: make test-integration INTEGRATION_FLAGS='-run TestBridge_killed'
 GO                ?= go
 BIN               ?= $(CURDIR)/bin
 CACHE             ?= $(CURDIR)/.cache
 TOOLS             ?= $(CACHE)/bin
 GOLANGCI_VERSION  ?= v2.15.0
+GOTESTSUM_VERSION ?= v1.13.0
 GOVULN_VERSION    ?= v1.2.0
 GORELEASER_VERSION ?= v2.16.0
 VERSION           ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT            ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS           ?= -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
-# Flags of go test for the unit tests, the integration tests, and the benchmarks. What was tested in a child process is not known to its cache: -count=1.
-# Two packages at a time: integration/e2e takes longer than all others together, and mostly waits.
+# Flags of go test for the unit tests, the integration tests, and the benchmarks. go test does not see what a child
+# process tested, so that its cache would be wrong: -count=1. Tests of e2e mostly wait: four at a time.
 TEST_FLAGS        ?=
-INTEGRATION_FLAGS ?= -p 2 -timeout 40m -count=1
+INTEGRATION_FLAGS ?= -p 2 -parallel 4 -timeout 30m -count=1
 BENCH_FLAGS       ?= -bench . -benchmem
-# The packages with goroutines; they are tested once more with the race detector.
-RACE              ?= ./source/... ./sink/... ./checkpoint/... ./internal/bridge/... ./internal/kafka/... ./internal/tail/... ./cmd/...
-# Faults to inject with make faults, what they follow from, how many worlds are broken at a time, what the bridge publishes to: nats or kafka, and how many bridges run there: 0 for one without a
-# Lease, 2, 3, or any, which draws it. Results are kept by commit, and by whether
-# the tree is as committed, so that the same command goes on where it was cut short.
+# How tests are compiled, besides CGO_ENABLED=0: as a release is, so that nothing is compiled twice. make lint runs vet.
+COMPILE           := -trimpath -vet=off
+# The packages with goroutines, whose tests run with the race detector, and only with it.
+RACE              ?= ./source/... ./sink/... ./checkpoint/... ./cmd/... ./internal/bridge/... ./internal/election \
+	./internal/kafka/... ./internal/tail/...
+# The packages of integration tests in make test: those that are quick to compile and need neither Java nor a node.
+CORE              ?= ./cmd/... ./controlplane/... ./e2e ./faults/oracle ./internal/... ./schema
+# The directory that a run of tests leaves its results in, and how many of them are kept.
+RESULTS           := $(or $(RESULTS),$(CACHE)/times/$(shell date +%Y%m%d-%H%M%S))
+RESULTS_KEPT      ?= 20
+RECORDED          := $(CURDIR)/integration/testtimes.json
+# The tiers whose times make record-times records, and the machine that does it.
+TIERS             ?= core all faults
+MACHINE           ?= $(shell nproc) cores, $(shell sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)
+# The test that make one runs, and what more go test is told.
+T                 ?=
+ONE_FLAGS         ?=
+# Faults to inject with make faults, their seed, how many worlds are broken at a time, what the bridge publishes to (nats
+# or kafka), and how many bridges run there: 0 for one without a Lease, 2, 3, or any, which draws it. Results are kept by
+# commit, and by whether the tree is as committed, so that the same command goes on where it was cut short.
 FAULTS            ?= 60
 SEED              ?= 1
 WORLDS            ?= 2
 BROKER            ?= nats
 REPLICAS          ?= any
 FAULTS_FLAGS      ?=
-FAULTS_TESTS      := /faults/(world|outage|campaign)$$
-# They run by themselves, in the package's directory, so that go test shows what was not run.
-NODE_TESTS        := /integration/node$$
+FAULTS_TESTS      := ./faults/world ./faults/outage ./faults/campaign
 FAULTS_DIR        ?= $(CACHE)/faults/$(COMMIT)$(shell test -z "$$(git status --porcelain 2>/dev/null)" || echo -dirty)$(BROKER:%=-%)-$(REPLICAS)
+# How many faults make nightly injects in each of its campaigns, and their seed.
+NIGHTLY_FAULTS    ?= 300
+NIGHTLY_SEED      ?= $(shell date +%Y%m%d)
 # The image: what it is called, the platforms it is for, where it is also pushed to (nowhere if empty), and where its code is published.
 IMAGE             ?= localhost/kube-eventbridge:$(VERSION)
 IMAGE_FILE        ?= $(CURDIR)/dist/kube-eventbridge-image.tar
@@ -40,6 +57,8 @@ CC                := $(shell $(GO) env CC)
 MODULES           := . integration integration/containers
 
 GOLANGCI := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
+GOTESTSUM := $(TOOLS)/gotestsum-$(GOTESTSUM_VERSION)
+TESTREPORT := $(TOOLS)/testreport
 GOVULN   := $(TOOLS)/govulncheck-$(GOVULN_VERSION)
 GORELEASER := $(TOOLS)/goreleaser-$(GORELEASER_VERSION)
 
@@ -63,42 +82,130 @@ image: ## Make a container image, dist/kube-eventbridge-image.tar, an OCI archiv
 	cd integration && $(GO) run ./cmd/image -version '$(VERSION)' -commit '$(COMMIT)' -created "$$(git log -1 --format=%ct)" -source '$(IMAGE_SOURCE)' \
 		-platforms '$(IMAGE_PLATFORMS)' -name '$(IMAGE)' -out '$(IMAGE_FILE)' -push '$(IMAGE_PUSH)'
 
+# suite runs parts of the tests in a tier, and then reports. A part that fails does not keep the others from running.
+define suite
+	@mkdir -p '$(RESULTS)'; echo $(1) >'$(RESULTS)/tier'; \
+	rm -f '$(RESULTS)/later'; \
+	ls -d '$(CACHE)'/times/*-* | head -n -$(RESULTS_KEPT) | xargs -r rm -rf; \
+	$(TESTREPORT) calibrate >>'$(RESULTS)/calibration'; \
+	KUBE_EVENTBRIDGE_TIER=$(subst faults,all,$(1)) $(MAKE) --no-print-directory -k RESULTS='$(RESULTS)' $(2); code=$$?; \
+	$(TESTREPORT) calibrate >>'$(RESULTS)/calibration'; \
+	$(TESTREPORT) report -recorded $(RECORDED) '$(RESULTS)' || code=1; \
+	exit $$code
+endef
+
+# gotest runs go test in a directory and keeps its results under a name: $(call gotest,name,directory,arguments).
+gotest = cd $(2) && $(GOTESTSUM) --format pkgname --hide-summary skipped --jsonfile '$(RESULTS)/$(1).json' -- $(3)
 .PHONY: test
-test: test-unit test-race test-integration test-containers test-node ## Run all tests
+test: tools ## Run what a change needs most: unit tests, the race detector, the core of the integration tests; 6 minutes
+	$(call suite,core,part-unit part-race part-core)
+
+.PHONY: test-all
+test-all: tools ## Run all tests but those with faults and those of make nightly; 15 minutes
+	$(call suite,all,part-unit part-race part-integration part-containers)
 
 .PHONY: test-unit
-test-unit: ## Run the tests that need nothing but Go
-	$(GO) test $(TEST_FLAGS) ./...
+test-unit: tools ## Run the tests that need nothing but Go
+	$(call suite,all,part-unit part-race)
 
 .PHONY: test-race
-test-race: ## Run the tests of packages with goroutines under the race detector
-ifeq ($(strip $(RACE)),)
-	@echo "test-race: RACE is empty, nothing to do"
-else
+test-race: tools ## Run the tests of packages with goroutines under the race detector
+	$(call suite,all,part-race)
+
+.PHONY: test-integration
+test-integration: tools ## Run the tests on a real API server and real brokers; the first time builds them
+	$(call suite,all,part-integration)
+
+.PHONY: test-containers
+test-containers: tools ## Run the tests with brokers and an API server in containers; needs a Docker engine
+	$(call suite,all,part-containers)
+
+.PHONY: test-node
+test-node: tools ## Run the tests of the chart on a cluster with a node; needs root and containerd
+	$(call suite,all,part-node)
+
+.PHONY: test-faults
+test-faults: tools ## Break everything, each fault once and then at random, and judge the log; 9 minutes
+	$(call suite,faults,part-faults)
+
+.PHONY: one
+one: $(TESTREPORT) ## Run one test of any package: make one T=TestReload_moves, or T=TestBridge/leaving
+	@CGO_ENABLED=0 $(TESTREPORT) one '$(T)' $(COMPILE) $(ONE_FLAGS)
+
+.PHONY: record-times
+record-times: tools ## Record how long packages take, on a quiet machine; TIERS says of which tiers
+	@set -e; for tier in $(TIERS); do \
+		case $$tier in core) target=test ;; all) target=test-all ;; *) target=test-$$tier ;; esac; \
+		$(MAKE) --no-print-directory $$target RESULTS='$(RESULTS)'/$$tier TEST_FLAGS='$(TEST_FLAGS) -count=1'; \
+		$(TESTREPORT) record -machine '$(MACHINE)' -recorded $(RECORDED) '$(RESULTS)'/$$tier; \
+	done
+
+# The parts that these targets are made of. All but the race detector compile as a release is compiled.
+PARTS := part-unit part-race part-core part-integration part-containers part-node part-faults
+.PHONY: $(PARTS)
+$(PARTS): export CGO_ENABLED = 0
+
+part-unit:
+	@$(call gotest,unit,.,$(COMPILE) $(TEST_FLAGS) \
+		$$($(GO) list ./... | grep -vxF "$$(test -z '$(RACE)' || $(GO) list $(RACE))"))
+
+part-race:
+ifneq ($(strip $(RACE)),)
 	@if command -v $(firstword $(CC)) >/dev/null; then \
-		set -x; CGO_ENABLED=1 $(GO) test -race $(TEST_FLAGS) $(RACE); \
+		export CGO_ENABLED=1; $(call gotest,race,.,-race -vet=off $(TEST_FLAGS) $(RACE)); \
 	else \
-		echo "test-race: NOT RUN: there is no C compiler ($(CC)), and the race detector needs one; install gcc" >&2; \
-		test -z "$$CI"; \
+		echo 'NOT RUN: the race detector needs a C compiler, such as gcc; its tests run without it' | \
+			tee -a '$(RESULTS)/not-run' >&2; \
+		$(call gotest,race,.,$(COMPILE) $(TEST_FLAGS) $(RACE)) && test -z "$$CI"; \
 	fi
 endif
 
-.PHONY: test-integration
-test-integration: ## Run the tests on a real API server and real brokers; the first time builds them
-	cd integration && $(GO) test $(INTEGRATION_FLAGS) $$($(GO) list ./... | grep -v -E '$(FAULTS_TESTS)|$(NODE_TESTS)')
+# The other integration tests are noted, for the report.
+part-core:
+	@(cd integration; $(GO) list $(FAULTS_TESTS) | sed 's/$$/ make test-faults/'; \
+		$(GO) list ./... | grep -vxF "$$($(GO) list $(CORE) $(FAULTS_TESTS))" | sed 's/$$/ make test-all/'; \
+		cd containers; $(GO) list ./... | sed 's/$$/ make test-all/') >>'$(RESULTS)/later'
+	@$(call gotest,integration,integration,$(COMPILE) $(INTEGRATION_FLAGS) $(CORE))
 
-# In the package's directory: so go test shows what was not run, and why.
-.PHONY: test-containers
-test-containers: ## Run the tests with brokers and an API server in containers; says so if there is no Docker engine
-	cd integration/containers && $(GO) test $(INTEGRATION_FLAGS)
+part-integration:
+	@(cd integration && $(GO) list $(FAULTS_TESTS) | sed 's/$$/ make test-faults/') >>'$(RESULTS)/later'
+	@$(call gotest,integration,integration,$(COMPILE) $(INTEGRATION_FLAGS) \
+		$$($(GO) list ./... | grep -vxF "$$($(GO) list $(FAULTS_TESTS))"))
 
-.PHONY: test-node
-test-node: ## Run the tests of the chart on a cluster with a node, whose programs are built once; needs root and containerd, and says so
-	cd integration/node && $(GO) test $(INTEGRATION_FLAGS)
+part-containers:
+	@$(call gotest,containers,integration/containers,$(COMPILE) $(INTEGRATION_FLAGS) ./...)
 
-.PHONY: test-faults
-test-faults: ## Run the tests that break everything, once alone and 116 times at random; some minutes
-	cd integration && $(GO) test $(INTEGRATION_FLAGS) -p 1 -timeout 45m $$($(GO) list ./... | grep -E '$(FAULTS_TESTS)')
+part-node:
+	@$(call gotest,node,integration,$(COMPILE) $(INTEGRATION_FLAGS) ./node)
+
+part-faults:
+	@$(call gotest,faults,integration,$(COMPILE) $(INTEGRATION_FLAGS) -p 1 -timeout 45m $(FAULTS_TESTS))
+
+# Each step runs also if one before it failed. What one cannot do here it says.
+NIGHTLY := nightly-tests nightly-race nightly-nats nightly-kafka nightly-replicas reproducible vuln
+.PHONY: nightly $(NIGHTLY)
+nightly: ## Run everything, with stress, fresh seeds and a bridge built with the race detector; hours
+	@$(MAKE) --no-print-directory -k RESULTS='$(RESULTS)' $(NIGHTLY)
+
+# Official images are pulled where the registry answers.
+nightly-tests: tools
+	@mkdir -p '$(RESULTS)'; \
+	if curl -s -o /dev/null -m 10 https://registry-1.docker.io/v2/; then export KUBE_EVENTBRIDGE_IMAGES=official; \
+	else echo 'NOT RUN: official images need a registry that answers' | tee -a '$(RESULTS)/not-run'; fi; \
+	$(MAKE) --no-print-directory RESULTS='$(RESULTS)' nightly-suite
+
+.PHONY: nightly-suite
+nightly-suite:
+	$(call suite,nightly,part-unit part-race part-integration part-containers part-faults)
+
+nightly-race:
+	CGO_ENABLED=1 $(GO) build -race -o '$(RESULTS)/kube-eventbridge-race' ./cmd/kube-eventbridge
+	KUBE_EVENTBRIDGE_BIN='$(RESULTS)/kube-eventbridge-race' $(MAKE) --no-print-directory faults \
+		FAULTS=$(NIGHTLY_FAULTS) SEED=$(NIGHTLY_SEED) FAULTS_DIR='$(RESULTS)/faults-race'
+
+nightly-nats nightly-kafka nightly-replicas:
+	$(MAKE) --no-print-directory faults FAULTS=$(NIGHTLY_FAULTS) SEED=$(NIGHTLY_SEED) \
+		FAULTS_DIR='$(RESULTS)/faults$(@:nightly%=%)' BROKER=$(if $(findstring kafka,$@),kafka,nats) REPLICAS=$(if $(findstring replicas,$@),3,0)
 
 .PHONY: faults
 faults: ## Break everything FAULTS times at random and judge the log, see docs/faults.md
@@ -159,6 +266,9 @@ screenshots: ## Take the pictures of docs/status.md; needs Chromium
 tidy: ## Tidy the go.mod files
 	@set -e; for m in $(MODULES); do echo "tidy: module $$m"; (cd $$m && $(GO) mod tidy); done
 
+.PHONY: tools
+tools: $(GOTESTSUM) $(TESTREPORT)
+
 .PHONY: clean
 clean: ## Remove what was built; .cache, with the control plane and the tools, stays
 	rm -rf $(BIN) dist
@@ -168,6 +278,18 @@ $(GOLANGCI):
 	@echo "installing golangci-lint $(GOLANGCI_VERSION), once; it takes some minutes"
 	GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	@mv $(TOOLS)/golangci-lint $@
+
+$(GOTESTSUM):
+	@mkdir -p $(TOOLS)
+	@echo "installing gotestsum $(GOTESTSUM_VERSION), once"
+	GOBIN=$(TOOLS) $(GO) install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+	@mv $(TOOLS)/gotestsum $@
+
+# It takes a second, and go knows what has changed.
+.PHONY: $(TESTREPORT)
+$(TESTREPORT):
+	@mkdir -p $(TOOLS)
+	@cd integration && CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o $@ ./cmd/testreport
 
 $(GOVULN):
 	@mkdir -p $(TOOLS)

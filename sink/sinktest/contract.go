@@ -168,7 +168,7 @@ func testNotRunning(t *testing.T, h *Harness) {
 
 func testDuplicate(t *testing.T, h *Harness) {
 	if !h.Remembers {
-		t.Skip("SKIPPED: this sink has no memory for ids")
+		t.Skip("NOT APPLICABLE: this sink has no memory for ids")
 	}
 	start(t, h)
 	first := mustPublish(t, h.Sink, h.message("key", 1))
@@ -184,7 +184,7 @@ func testDuplicate(t *testing.T, h *Harness) {
 
 func testConflict(t *testing.T, h *Harness) {
 	if !h.Verifies {
-		t.Skip("SKIPPED: this sink cannot check the last message of a key")
+		t.Skip("NOT APPLICABLE: this sink cannot check the last message of a key")
 	}
 	start(t, h)
 	first := h.message("key", 1, sink.Attribute{Name: "subject", Value: "50% of a b"})
@@ -224,7 +224,7 @@ func testConflict(t *testing.T, h *Harness) {
 
 func testOwn(t *testing.T, h *Harness) {
 	if !h.Verifies {
-		t.Skip("SKIPPED: this sink cannot check the last message of a key")
+		t.Skip("NOT APPLICABLE: this sink cannot check the last message of a key")
 	}
 	start(t, h)
 	rc := mustPublish(t, h.Sink, h.message("key", 1))
@@ -237,7 +237,7 @@ func testOwn(t *testing.T, h *Harness) {
 
 func testTooLarge(t *testing.T, h *Harness) {
 	if h.Limit == 0 {
-		t.Skip("SKIPPED: this sink takes messages of any size")
+		t.Skip("NOT APPLICABLE: this sink takes messages of any size")
 	}
 	start(t, h)
 	m := h.message("key", 1)
@@ -257,7 +257,7 @@ func testTooLarge(t *testing.T, h *Harness) {
 
 func testAway(t *testing.T, h *Harness) {
 	if h.Stop == nil {
-		t.Skip("SKIPPED: this sink has no broker that could be away")
+		t.Skip("NOT APPLICABLE: this sink has no broker that could be away")
 	}
 	start(t, h)
 	mustPublish(t, h.Sink, h.message("key", 1))

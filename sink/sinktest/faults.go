@@ -23,14 +23,14 @@ const (
 
 func testCuts(t *testing.T, h *Harness) {
 	if h.Cut == nil {
-		t.Skip("SKIPPED: this sink has no connections")
+		t.Skip("NOT APPLICABLE: this sink has no connections")
 	}
 	testOrder(t, h, cutEvery, cutsWanted, 3000, func() { h.Cut() })
 }
 
 func testRestarts(t *testing.T, h *Harness) {
 	if h.Stop == nil {
-		t.Skip("SKIPPED: this sink has no broker")
+		t.Skip("NOT APPLICABLE: this sink has no broker")
 	}
 	testOrder(t, h, 200*time.Millisecond, 4, 1000, func() { h.Stop(t); h.Start(t) })
 }

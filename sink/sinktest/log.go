@@ -19,7 +19,7 @@ func (h *Harness) log(t *testing.T) sink.Log {
 	t.Helper()
 	l, ok := h.Sink.(sink.Log)
 	if !ok {
-		t.Skip("SKIPPED: this sink's messages cannot be read back")
+		t.Skip("NOT APPLICABLE: this sink's messages cannot be read back")
 	}
 	return l
 }
@@ -290,7 +290,7 @@ func testReadEnds(t *testing.T, h *Harness) {
 func testReadCuts(t *testing.T, h *Harness) {
 	h.log(t)
 	if h.Cut == nil {
-		t.Skip("SKIPPED: this sink has no connections")
+		t.Skip("NOT APPLICABLE: this sink has no connections")
 	}
 	start(t, h)
 	const keys = 100

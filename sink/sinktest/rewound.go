@@ -16,7 +16,7 @@ import (
 
 func testPurged(t *testing.T, h *Harness) {
 	if h.Purge == nil {
-		t.Skip("SKIPPED: nothing removes messages of this log")
+		t.Skip("NOT APPLICABLE: nothing removes messages of this log")
 	}
 	stop := start(t, h)
 	_, places := h.fill(t, 20)
@@ -47,7 +47,7 @@ func testPurged(t *testing.T, h *Harness) {
 
 func testRestored(t *testing.T, h *Harness) {
 	if h.Restore == nil {
-		t.Skip("SKIPPED: this sink has no broker whose store could be restored")
+		t.Skip("NOT APPLICABLE: this sink has no broker whose store could be restored")
 	}
 	wait := run(t.Context(), t, h)
 	h.fill(t, 10)
@@ -70,7 +70,7 @@ func testRestored(t *testing.T, h *Harness) {
 
 func testDestroyed(t *testing.T, h *Harness) {
 	if h.Destroy == nil {
-		t.Skip("SKIPPED: this sink's log cannot be removed")
+		t.Skip("NOT APPLICABLE: this sink's log cannot be removed")
 	}
 	wait := run(t.Context(), t, h)
 	h.fill(t, 10)
@@ -94,7 +94,7 @@ func testRemadeByOthers(t *testing.T, h *Harness) { h.testRemade(t, 60, 0) }
 func (h *Harness) testRemade(t *testing.T, others, own int) {
 	t.Helper()
 	if h.Remake == nil {
-		t.Skip("SKIPPED: this sink's log cannot be made anew")
+		t.Skip("NOT APPLICABLE: this sink's log cannot be made anew")
 	}
 	wait := run(t.Context(), t, h)
 	_, places := h.fill(t, 20)
@@ -113,10 +113,10 @@ func (h *Harness) testRemade(t *testing.T, others, own int) {
 // testNothingPromised destroys a log before it has acknowledged anything to this run.
 func testNothingPromised(t *testing.T, h *Harness) {
 	if h.Destroy == nil {
-		t.Skip("SKIPPED: this sink's log cannot be removed")
+		t.Skip("NOT APPLICABLE: this sink's log cannot be removed")
 	}
 	if h.Own != nil {
-		t.Skip("SKIPPED: this sink writes to its log before anybody publishes")
+		t.Skip("NOT APPLICABLE: this sink writes to its log before anybody publishes")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

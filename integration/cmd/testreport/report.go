@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// How tests that were skipped begin their reason, if nothing is missing.
+const (
+	otherTier     = "NOT IN THIS TIER: "
+	notApplicable = "NOT APPLICABLE: "
+)
+
+// print writes the report. Its last line has the numbers.
+func (r *runs) print(out io.Writer, late error) error {
+	var b strings.Builder
+	top := slices.DeleteFunc(slices.Clone(r.Tests), func(t result) bool { return strings.Contains(t.Test, "/") })
+	slowest(&b, "packages", r.Packages)
+	slowest(&b, "tests", top)
+	if late != nil {
+		fmt.Fprintf(&b, "\ntimes:\n%s\n", indent(late.Error()))
+	}
+	r.printNotRun(&b)
+	r.printNumbers(&b)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func slowest(b *strings.Builder, what string, results []result) {
+	const most = 10
+	all := slices.Clone(results)
+	slices.SortStableFunc(all, func(x, y result) int { return cmp.Compare(y.Seconds, x.Seconds) })
+	fmt.Fprintf(b, "\nslowest %s:\n", what)
+	for _, r := range all[:min(most, len(all))] {
+		fmt.Fprintf(b, "%8.1f s  %s\n", r.Seconds, r.name())
+	}
+}
+
+// printNotRun writes what was not run, by reason. What another tier runs is only counted.
+func (r *runs) printNotRun(b *strings.Builder) {
+	tests, missing := map[string]int{}, map[string][]string{}
+	for _, t := range r.Tests {
+		switch reason, elsewhere := strings.CutPrefix(t.Reason, otherTier); {
+		case t.Action != "skip" || strings.HasPrefix(t.Reason, notApplicable):
+		case elsewhere:
+			tests[reason]++
+		default:
+			missing[t.Reason] = append(missing[t.Reason], t.name())
+		}
+	}
+	b.WriteString("\nin other tiers:")
+	later := false
+	for _, reason := range slices.Sorted(maps.Keys(tests)) {
+		fmt.Fprintf(b, "\n  %s: %s", count(tests[reason], "test"), reason)
+	}
+	for _, command := range slices.Sorted(maps.Keys(r.Later)) {
+		packages := slices.DeleteFunc(slices.Clone(r.Later[command]), r.has) // one of several runs may have it
+		slices.Sort(packages)
+		if len(packages) == 0 {
+			continue
+		}
+		later = true
+		fmt.Fprintf(b, "\n  %s: runs with %s: %s", count(len(packages), "package"), command, strings.Join(packages, " "))
+	}
+	if !later && len(tests) == 0 {
+		b.WriteString(" nothing")
+	}
+	b.WriteString("\n\nnot run:")
+	for _, line := range r.NotRun {
+		fmt.Fprintf(b, "\n  %s", line)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(missing)) {
+		fmt.Fprintf(b, "\n  %s\n    %s", reason, strings.Join(missing[reason], "\n    "))
+	}
+	if len(missing)+len(r.NotRun) == 0 {
+		b.WriteString(" nothing")
+	}
+	b.WriteString("\n")
+}
+
+// printNumbers writes how many tests passed, failed and were skipped. A package that failed without a test counts as
+// one.
+func (r *runs) printNumbers(b *strings.Builder) {
+	numbers, failed := map[string]int{}, map[string]bool{}
+	for _, t := range r.Tests {
+		numbers[t.Action]++
+		failed[t.Package] = failed[t.Package] || t.Action == "fail"
+	}
+	for _, p := range r.Packages {
+		if p.Action == "fail" && !failed[p.Package] {
+			numbers["fail"]++
+		}
+	}
+	fmt.Fprintf(b, "\n%d passed, %d failed, %d skipped\n", numbers["pass"], numbers["fail"], numbers["skip"])
+}
+
+func (r *runs) has(pkg string) bool {
+	return slices.ContainsFunc(r.Packages, func(p result) bool { return p.Package == pkg })
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func indent(s string) string { return "  " + strings.ReplaceAll(s, "\n", "\n  ") }

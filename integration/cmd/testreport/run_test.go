@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const results = `{"Action":"start","Package":"encode"}
+{"Action":"run","Package":"encode","Test":"TestFast"}
+{"Action":"pass","Package":"encode","Test":"TestFast","Elapsed":0.1}
+{"Action":"run","Package":"encode","Test":"TestSlow"}
+{"Action":"run","Package":"encode","Test":"TestSlow/sub"}
+{"Action":"pass","Package":"encode","Test":"TestSlow/sub","Elapsed":2}
+{"Action":"pass","Package":"encode","Test":"TestSlow","Elapsed":2.5}
+{"Action":"run","Package":"encode","Test":"TestPage"}
+{"Action":"output","Package":"encode","Test":"TestPage","Output":"=== RUN   TestPage\n"}
+{"Action":"output","Package":"encode","Test":"TestPage","Output":"    a_test.go:7: NOT RUN: needs Chromium\n"}
+{"Action":"skip","Package":"encode","Test":"TestPage","Elapsed":0}
+{"Action":"run","Package":"encode","Test":"TestStress"}
+{"Action":"output","Package":"encode","Test":"TestStress","Output":"    x_test.go:1: NOT IN THIS TIER: runs with make nightly\n"}
+{"Action":"skip","Package":"encode","Test":"TestStress","Elapsed":0}
+{"Action":"run","Package":"encode","Test":"TestNone"}
+{"Action":"output","Package":"encode","Test":"TestNone","Output":"    x_test.go:1: NOT APPLICABLE: this sink has no broker\n"}
+{"Action":"skip","Package":"encode","Test":"TestNone","Elapsed":0}
+{"Action":"pass","Package":"encode","Elapsed":3}
+{"Action":"start","Package":"github.com/kube-eventbridge/kube-eventbridge/source"}
+{"Action":"run","Package":"github.com/kube-eventbridge/kube-eventbridge/source","Test":"TestKilled"}
+`
+
+func TestReport_has_times_reasons_and_numbers(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "unit.json", results)
+	write(t, dir, tierFile, "core\n")
+	write(t, dir, notRunFile, "the race detector: NOT RUN: there is no C compiler\n")
+	write(t, dir, laterFile, "github.com/kube-eventbridge/kube-eventbridge/integration/node make test-all\n")
+	const want = `
+slowest packages:
+     3.0 s  encode
+     0.0 s  source
+
+slowest tests:
+     2.5 s  encode TestSlow
+     0.1 s  encode TestFast
+     0.0 s  encode TestPage
+     0.0 s  encode TestStress
+     0.0 s  encode TestNone
+     0.0 s  source TestKilled
+
+in other tiers:
+  1 test: runs with make nightly
+  1 package: runs with make test-all: integration/node
+
+not run:
+  the race detector: NOT RUN: there is no C compiler
+  NOT RUN: needs Chromium
+    encode TestPage
+
+3 passed, 1 failed, 3 skipped
+`
+	if got := report(t, dir); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestReport_says_that_everything_was_run(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "unit.json", `{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"pass","Package":"p","Test":"TestA","Elapsed":0.1}
+{"Action":"pass","Package":"p","Elapsed":0.1}
+`)
+	got := report(t, dir)
+	for _, want := range []string{"in other tiers: nothing\n", "not run: nothing\n", "\n1 passed, 0 failed, 0 skipped\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+func TestReport_counts_a_package_that_does_not_build(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "unit.json", `{"Action":"build-output","ImportPath":"p","Output":"x.go:1: no\n"}
+{"Action":"build-fail","ImportPath":"p"}
+{"Action":"start","Package":"p"}
+{"Action":"fail","Package":"p","Elapsed":0,"FailedBuild":"p"}
+`)
+	if got := report(t, dir); !strings.HasSuffix(got, "\n0 passed, 1 failed, 0 skipped\n") {
+		t.Error(got)
+	}
+}
+
+func TestRecorded_judges_by_twice_the_time_and_the_speed_of_the_machine(t *testing.T) {
+	rec := recorded{Calibration: 1, Tiers: map[string]map[string]float64{"core": {"p": 100}}}
+	for _, c := range []struct {
+		name        string
+		pkg         result
+		calibration float64
+		want        string
+	}{
+		{"as recorded", result{Package: "p", Action: "pass", Seconds: 100}, 1, ""},
+		{"at the limit", result{Package: "p", Action: "pass", Seconds: 230}, 1, ""},
+		{"too long", result{Package: "p", Action: "pass", Seconds: 231}, 1, "p took 231.0 s; recorded are 100.0 s, and 230 s are"},
+		{"on a machine of half the speed", result{Package: "p", Action: "pass", Seconds: 460}, 2, ""},
+		{"too long there as well", result{Package: "p", Action: "pass", Seconds: 461}, 2, "p took 461.0 s"},
+		{"on a machine of twice the speed", result{Package: "p", Action: "pass", Seconds: 230}, 0.5, ""},
+		{"failed and too long", result{Package: "p", Action: "fail", Seconds: 231}, 1, "p took 231.0 s"},
+		{"not recorded", result{Package: "q", Action: "pass", Seconds: 1}, 1, "until make record-times TIERS=core: q"},
+		{"without tests", result{Package: "q", Action: "skip"}, 1, ""},
+		{"not run again", result{Package: "q", Action: "pass", Cached: true}, 1, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := rec.judge(&runs{Tier: "core", Packages: []result{c.pkg}, Calibration: c.calibration})
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestRecorded_keeps_other_tiers_and_refuses_runs_that_say_nothing(t *testing.T) {
+	rec := recorded{Tiers: map[string]map[string]float64{"all": {"p": 7}, "core": {"gone": 1}}}
+	run := &runs{Tier: "core", Calibration: 2.5, Packages: []result{
+		{Package: "p", Action: "pass", Seconds: 1.26}, {Package: "q", Action: "skip"},
+	}}
+	if err := rec.record(run); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "times.json")
+	if err := rec.write(file); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readRecorded(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	core := got.Tiers["core"]
+	if got.Tiers["all"]["p"] != 7 || len(core) != 1 || core["p"] != 1.3 || got.Calibration != 2.5 {
+		t.Errorf("recorded is %+v", got)
+	}
+	for name, bad := range map[string]*runs{
+		"failed":  {Tier: "core", Packages: []result{{Package: "p", Action: "fail", Seconds: 1}}},
+		"cached":  {Tier: "core", Packages: []result{{Package: "p", Action: "pass", Cached: true}}},
+		"nothing": {Tier: "core"},
+		"no tier": {Packages: []result{{Package: "p", Action: "pass", Seconds: 1}}},
+	} {
+		if rec.record(bad) == nil {
+			t.Errorf("%s: a run that says nothing is recorded", name)
+		}
+	}
+}
+
+func TestReport_fails_for_a_slow_package_only_in_CI(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "unit.json", `{"Action":"start","Package":"p"}
+{"Action":"pass","Package":"p","Elapsed":31}
+`)
+	write(t, dir, tierFile, "core")
+	write(t, dir, "times", `{"calibration": 1, "tiers": {"core": {"p": 0.2}}}`)
+	args := []string{"-recorded", filepath.Join(dir, "times"), dir}
+	for ci, fails := range map[string]bool{"": false, "true": true} {
+		t.Setenv("CI", ci)
+		var out bytes.Buffer
+		if err := reportCommand(args, &out); (err != nil) != fails || !strings.Contains(out.String(), "  p took 31.0 s") {
+			t.Errorf("CI=%q: %v\n%s", ci, err, out.String())
+		}
+	}
+}
+
+func TestRun_refuses_unknown_commands(t *testing.T) {
+	for _, args := range [][]string{nil, {"reprot"}} {
+		if code, err := run(args, new(bytes.Buffer)); code != 2 || err == nil {
+			t.Errorf("%q: code %d, %v", args, code, err)
+		}
+	}
+}
+
+func TestReadRuns_refuses_a_calibration_that_is_no_number(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, calibrationFile, "1.5\nfast\n")
+	if _, err := readRuns([]string{dir}); err == nil {
+		t.Error("it is taken")
+	}
+	if _, err := readRecorded(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that does not exist: %v", err)
+	}
+}
+
+func write(t *testing.T, dir, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func report(t *testing.T, dir string) string {
+	t.Helper()
+	r, err := readRuns([]string{dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := r.print(&out, nil); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
