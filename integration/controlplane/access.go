@@ -22,13 +22,13 @@ func (c *ControlPlane) RESTConfig() *rest.Config {
 // User returns a configuration for a user with a certificate of this name and these groups. With RBAC the user may do what roles
 // allow; the group system:masters may do everything.
 func (c *ControlPlane) User(name string, groups ...string) *rest.Config {
-	cert, key, err := c.ca.issue(template(name, groups))
+	cert, key, err := c.ca.User(name, groups...)
 	if err != nil {
 		panic("BUG: " + err.Error()) // keys of our own making do not fail to sign
 	}
 	return &rest.Config{
 		Host:            "https://127.0.0.1:" + strconv.Itoa(c.apiPort),
-		TLSClientConfig: rest.TLSClientConfig{CAData: c.ca.certPEM, CertData: cert, KeyData: key},
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.ca.PEM, CertData: cert, KeyData: key},
 		QPS:             -1,
 	}
 }

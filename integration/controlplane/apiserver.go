@@ -44,7 +44,7 @@ func (c *ControlPlane) restartAPIServer(ctx context.Context) error {
 
 func (c *ControlPlane) apiServerArgs() []string {
 	mode := "AlwaysAllow"
-	if c.rbac {
+	if c.cfg.RBAC {
 		mode = "RBAC"
 	}
 	args := []string{

@@ -27,6 +27,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/ca"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/port"
 )
@@ -55,13 +56,12 @@ type Config struct {
 type ControlPlane struct {
 	cfg       Config
 	ownsData  bool
-	ca        *authority
+	ca        *ca.Authority
 	files     files
 	admin     *rest.Config
 	apiPort   int
 	etcdPort  int
 	mu        sync.Mutex // guards what follows
-	rbac      bool
 	closed    bool
 	etcd      *child.Process
 	apiServer *child.Process
@@ -85,7 +85,7 @@ func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
 		}
 		cfg.Binaries = dir
 	}
-	c := &ControlPlane{cfg: cfg, rbac: cfg.RBAC}
+	c := &ControlPlane{cfg: cfg}
 	if err := c.prepare(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -116,10 +116,10 @@ func (c *ControlPlane) prepare() error {
 		return fmt.Errorf("make data directory: %w", err)
 	}
 	var err error
-	if c.ca, err = newAuthority(); err != nil {
+	if c.ca, err = ca.New("kube-eventbridge-test-ca"); err != nil {
 		return err
 	}
-	c.files, err = c.ca.write(certs, c.cfg.Addresses)
+	c.files, err = writeFiles(c.ca, certs, c.cfg.Addresses)
 	return err
 }
 
@@ -167,14 +167,6 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 // before answer 410.
 func (c *ControlPlane) RestartAPIServer(ctx context.Context) error {
 	return c.locked(func() error { return c.restartAPIServer(ctx) })
-}
-
-// EnableRBAC restarts kube-apiserver with RBAC, from now on. Afterwards only what roles allow is allowed, and everything for RESTConfig.
-func (c *ControlPlane) EnableRBAC(ctx context.Context) error {
-	return c.locked(func() error {
-		c.rbac = true
-		return c.restartAPIServer(ctx)
-	})
 }
 
 // KillEtcd ends etcd with SIGKILL. The API server stays, and serves what it has in its caches. An etcd that does not run is no error.

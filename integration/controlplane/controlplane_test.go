@@ -162,12 +162,8 @@ func TestControlPlane_compaction_ends_old_lists(t *testing.T) {
 
 func TestControlPlane_serves_users_and_roles(t *testing.T) {
 	t.Parallel()
-	c := ForTest(t, Config{})
+	c := ForTest(t, Config{RBAC: true})
 	alice := client(t, c.User("alice", "people"))
-	if _, err := alice.Resource(configMaps).List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Errorf("without RBAC: %v", err)
-	}
-	ok(t, c.EnableRBAC(t.Context()))
 	if _, err := alice.Resource(configMaps).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("with RBAC: %v, want Forbidden", err)
 	}

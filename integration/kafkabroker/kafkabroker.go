@@ -47,7 +47,7 @@ type Config struct {
 	// compiler and the serial collector: fast to start, not to run. To measure throughput give it more, and
 	// "-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC".
 	JVMOptions []string
-	// Log receives the progress of [Install]. What brokers print goes to files in Dir, see [Cluster.Logs].
+	// Log receives the progress of [Install]. What brokers print goes to files in Dir, log.txt of each broker.
 	Log io.Writer
 }
 
@@ -209,10 +209,7 @@ func (c *Cluster) Close() error {
 	return err
 }
 
-// Logs returns the end of what each process printed.
-func (c *Cluster) Logs() string { return c.logsSince(nil) }
-
-// logsSince leaves out what was there when logSizes was called.
+// logsSince returns the end of what each process has printed since logSizes was called.
 func (c *Cluster) logsSince(sizes map[string]int64) string {
 	var b strings.Builder
 	for _, n := range c.nodes {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 }
 
 func TestCluster_of_one_broker_keeps_ports_and_data_whatever_ends_it(t *testing.T) {
+	t.Parallel()
 	c := ForTest(t, Config{})
 	addresses, pid := c.Addresses(), c.PID(0)
 	first, err := c.Admin().InitProducerID(t.Context(), &kafka.InitProducerIDRequest{
@@ -95,7 +97,12 @@ func TestCluster_of_one_broker_keeps_ports_and_data_whatever_ends_it(t *testing.
 		t.Error("a broker that does not run was paused")
 	}
 	must(t, c.Restart(t.Context(), 0))
-	read, err := c.ConsoleConsumer(within(t, time.Minute), "kept", "--from-beginning", "--timeout-ms", "3000")
+	end, err := c.Admin().ListOffsets(t.Context(), &kafka.ListOffsetsRequest{
+		Topics: map[string][]kafka.OffsetRequest{"kept": {kafka.LastOffsetOf(0)}},
+	})
+	must(t, err)
+	all := strconv.FormatInt(end.Topics["kept"][0].LastOffset, 10) // three, or four with the one that came late
+	read, err := c.ConsoleConsumer(within(t, time.Minute), "kept", "--from-beginning", "--max-messages", all)
 	must(t, err)
 	if got := strings.Fields(string(read)); !slices.Equal(slices.DeleteFunc(got, func(s string) bool { return s == "late" }), []string{"before", "after", "resumed"}) {
 		t.Errorf("the console consumer read %q", got)
@@ -103,6 +110,7 @@ func TestCluster_of_one_broker_keeps_ports_and_data_whatever_ends_it(t *testing.
 }
 
 func TestCluster_of_three_brokers_serves_a_partition_whose_leader_was_killed(t *testing.T) {
+	t.Parallel()
 	c := ForTest(t, Config{Brokers: 3})
 	must(t, c.CreateTopic(t.Context(), "led", 1, 0, nil))
 	ctx := within(t, time.Minute)
@@ -127,6 +135,7 @@ func TestCluster_of_three_brokers_serves_a_partition_whose_leader_was_killed(t *
 }
 
 func TestCluster_CreateTopic_says_what_is_wrong(t *testing.T) {
+	t.Parallel()
 	c := shared.ForTest(t)
 	must(t, c.CreateTopic(t.Context(), "there", 3, 1, nil))
 	for name, err := range map[string]error{
@@ -150,6 +159,7 @@ func TestCluster_CreateTopic_says_what_is_wrong(t *testing.T) {
 }
 
 func TestCluster_Tool_runs_what_Kafka_brings(t *testing.T) {
+	t.Parallel()
 	c := shared.ForTest(t)
 	must(t, c.CreateTopic(t.Context(), "listed", 1, 0, nil))
 	out, err := c.Tool(within(t, time.Minute), "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", c.Bootstrap(), "--list")
@@ -162,6 +172,7 @@ func TestCluster_Tool_runs_what_Kafka_brings(t *testing.T) {
 }
 
 func TestCluster_advertises_what_it_is_told(t *testing.T) {
+	t.Parallel()
 	c := &Cluster{cfg: Config{Brokers: 2, Listeners: []Listener{{}, {
 		Name: "PROXY", Advertise: func(broker int, address string) (string, error) {
 			return fmt.Sprintf("proxy-%d:9092", broker), nil
@@ -190,6 +201,7 @@ func TestCluster_advertises_what_it_is_told(t *testing.T) {
 }
 
 func TestConfig_refuses_what_cannot_be(t *testing.T) {
+	t.Parallel()
 	for name, cfg := range map[string]Config{
 		"two listeners of one name": {Listeners: []Listener{{}, {}}},
 		"the name of our own":       {Listeners: []Listener{{Name: internalListener}}},
@@ -208,6 +220,7 @@ func TestConfig_refuses_what_cannot_be(t *testing.T) {
 }
 
 func TestStart_says_what_a_broker_does_not_like(t *testing.T) {
+	t.Parallel()
 	_ = shared.ForTest(t) // skips where there is no Kafka
 	for property, value := range map[string]string{"log.segment.bytes": "many", "metric.reporters": "no.such.Reporter"} {
 		dir := t.TempDir()
@@ -222,6 +235,7 @@ func TestStart_says_what_a_broker_does_not_like(t *testing.T) {
 }
 
 func TestStart_takes_other_ports_if_one_is_taken(t *testing.T) {
+	t.Parallel()
 	var taken string
 	var thief net.Listener
 	c := ForTest(t, Config{Listeners: []Listener{{Advertise: func(_ int, address string) (_ string, err error) {
@@ -244,6 +258,7 @@ func TestStart_takes_other_ports_if_one_is_taken(t *testing.T) {
 }
 
 func TestCluster_closed_starts_nothing(t *testing.T) {
+	t.Parallel()
 	c := &Cluster{cfg: Config{Brokers: 1}, closed: make(chan struct{}), transport: &kafka.Transport{}}
 	must(t, c.prepare())
 	must(t, c.Close())

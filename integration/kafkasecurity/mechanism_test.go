@@ -11,10 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 )
 
 func TestClient_proves_who_it_is(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	trusting := kafka.TLS{CAFile: c.CAFile()}
 	for _, mechanism := range kafka.Mechanisms() {
@@ -33,13 +35,14 @@ func TestClient_proves_who_it_is(t *testing.T) {
 	for _, listener := range []string{"MTLS", "MTLS12"} {
 		t.Run(listener, func(t *testing.T) {
 			cert, key, err := c.Certificate("alice")
-			ok(t, err)
+			rig.Must(t, err)
 			works(t, client(t, c, listener, kafka.Config{TLS: kafka.TLS{CAFile: c.CAFile(), CertFile: cert, KeyFile: key}}))
 		})
 	}
 }
 
 func TestClient_fetches_tokens_as_itself(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	var asked atomic.Int64
 	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -67,6 +70,7 @@ func TestClient_fetches_tokens_as_itself(t *testing.T) {
 
 // What was renewed in its file is used for the next connection.
 func TestClient_takes_a_renewed_token_and_certificate(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	t.Run("token", func(t *testing.T) {
 		f := file(t, "token", token(t, c, "alice", -time.Minute))
@@ -74,23 +78,22 @@ func TestClient_takes_a_renewed_token_and_certificate(t *testing.T) {
 		if _, err := cl.Topics(t.Context()); err == nil {
 			t.Fatal("an expired token was taken")
 		}
-		ok(t, os.WriteFile(f, []byte(token(t, c, "alice", time.Hour)), 0o600))
-		eventually(t, "come in", seesTopic(t, cl))
+		rig.Must(t, os.WriteFile(f, []byte(token(t, c, "alice", time.Hour)), 0o600))
+		rig.Try(t, "come in", seesTopic(t, cl))
 	})
 	t.Run("certificate", func(t *testing.T) {
-		stranger := newAuthority(t)
-		cert, key := stranger.issue(t, "alice", time.Now().Add(time.Hour))
+		_, cert, key := stranger(t, "alice")
 		cl := client(t, c, "MTLS", kafka.Config{TLS: kafka.TLS{CAFile: c.CAFile(), CertFile: cert, KeyFile: key}})
 		if _, err := cl.Topics(t.Context()); err == nil {
 			t.Fatal("a stranger's certificate was taken")
 		}
 		newCert, newKey, err := c.Certificate("alice")
-		ok(t, err)
+		rig.Must(t, err)
 		for to, from := range map[string]string{cert: newCert, key: newKey} {
 			content, err := os.ReadFile(from)
-			ok(t, err)
-			ok(t, os.WriteFile(to, content, 0o600))
+			rig.Must(t, err)
+			rig.Must(t, os.WriteFile(to, content, 0o600))
 		}
-		eventually(t, "come in", seesTopic(t, cl))
+		rig.Try(t, "come in", seesTopic(t, cl))
 	})
 }

@@ -8,15 +8,16 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 )
 
 func TestClient_says_which_mistake_it_is(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	trusting := kafka.TLS{CAFile: c.CAFile()}
-	stranger := newAuthority(t)
-	strangerCert, strangerKey := stranger.issue(t, "alice", time.Now().Add(time.Hour))
+	strangerCA, strangerCert, strangerKey := stranger(t, "alice")
 	strange := kafka.TLS{CAFile: c.CAFile(), CertFile: strangerCert, KeyFile: strangerKey}
 	alice := func(mechanism string) kafka.Auth { return auth(t, c, mechanism, "alice", "wonderland") }
 	as := func(mechanism, user, password string) kafka.Auth { return auth(t, c, mechanism, user, password) }
@@ -48,7 +49,7 @@ func TestClient_says_which_mistake_it_is(t *testing.T) {
 		"mechanism":                    {"SCRAMONLY", kafka.Config{Auth: alice(kafka.Plain)}, "ask for topics: broker ADDR does not offer the SASL mechanism PLAIN; it offers SCRAM-SHA-256, SCRAM-SHA-512: error 33"},
 		"expired token":                {"SASL_PLAINTEXT", kafka.Config{Auth: with(token(t, c, "alice", -time.Minute))}, badToken},
 		"no token at all":              {"SASL_SSL", kafka.Config{Auth: with("hunter2"), TLS: trusting}, badToken},
-		"unknown CA":                   {"SSL", kafka.Config{TLS: kafka.TLS{CAFile: stranger.file}}, unknownCA},
+		"unknown CA":                   {"SSL", kafka.Config{TLS: kafka.TLS{CAFile: strangerCA}}, unknownCA},
 		"unknown CA, the system's":     {"SASL_SSL", kafka.Config{TLS: kafka.TLS{Enabled: true}, Auth: alice(kafka.Plain)}, unknownCA},
 		"another name":                 {"SSL", kafka.Config{TLS: kafka.TLS{CAFile: c.CAFile(), ServerName: "other.test"}}, "ask for topics: the broker's certificate is for another name; connect by one that it has, or give that as the server's name: tls: failed to verify certificate: x509: certificate is valid for localhost, not other.test"},
 		"no certificate":               {"MTLS", kafka.Config{TLS: trusting}, noCert},
@@ -76,8 +77,9 @@ func TestClient_says_which_mistake_it_is(t *testing.T) {
 }
 
 func TestClient_says_which_permission_is_missing(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
-	ok(t, c.CreateTopic(t.Context(), "hidden", 1, 0, nil))
+	rig.Must(t, c.CreateTopic(t.Context(), "hidden", 1, 0, nil))
 	cl := client(t, c, "SASL_PLAINTEXT", kafka.Config{Auth: auth(t, c, kafka.ScramSHA256, "bob", "builder")})
 	var b batch.Builder
 	b.Append(&batch.Record{Key: "k", Value: []byte("v")}, batch.DefaultLimit)
@@ -105,7 +107,7 @@ func TestClient_says_which_permission_is_missing(t *testing.T) {
 	if _, err := cl.Bounds(t.Context(), topic, 1); err != nil {
 		t.Errorf("what is allowed: %v", err)
 	}
-	ok(t, c.Allow(t.Context(), "bob", kafkago.ResourceTypeTransactionalID, "bridge", kafkago.ACLOperationTypeWrite))
+	rig.Must(t, c.Allow(t.Context(), "bob", kafkago.ResourceTypeTransactionalID, "bridge", kafkago.ACLOperationTypeWrite))
 	if _, err := cl.InitProducer(t.Context(), "bridge", nil); err != nil {
 		t.Errorf("Write on the TransactionalId is not enough: %v", err)
 	}

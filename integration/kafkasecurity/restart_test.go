@@ -10,19 +10,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 )
 
 // What a broker does to its clients while it goes and comes must not look like somebody's mistake.
 func TestClient_takes_no_restart_for_a_mistake(t *testing.T) {
+	t.Parallel()
 	c := kafkabroker.ForTest(t, kafkabroker.Config{
 		Listeners: append(kafkabroker.EveryListener(), kafkabroker.Listener{Name: "SASLMTLS", Protocol: kafkabroker.SASLTLS, ClientCertificate: true}),
 		Users:     map[string]string{"alice": "wonderland"},
 	})
-	ok(t, c.CreateTopic(t.Context(), topic, 1, 0, nil))
+	rig.Must(t, c.CreateTopic(t.Context(), topic, 1, 0, nil))
 	cert, key, err := c.Certificate("alice")
-	ok(t, err)
+	rig.Must(t, err)
 	as := kafka.Auth{Mechanism: kafka.ScramSHA512, User: "alice", Password: "wonderland"}
 	trusting := kafka.TLS{CAFile: c.CAFile()}
 	certified := kafka.TLS{CAFile: c.CAFile(), CertFile: cert, KeyFile: key}
@@ -41,16 +43,16 @@ func TestClient_takes_no_restart_for_a_mistake(t *testing.T) {
 	for _, end := range []func() error{
 		func() error { return c.Kill(0) },
 		func() error { return c.Stop(t.Context(), 0) },
-		func() error { ok(t, c.Pause(0)); pause(t, 3*time.Second); return c.Resume(0) },
+		func() error { rig.Must(t, c.Pause(0)); pause(t, 3*time.Second); return c.Resume(0) },
 	} {
 		pause(t, time.Second)
-		ok(t, end())
+		rig.Must(t, end())
 		pause(t, time.Second)
 		if c.PID(0) == 0 {
-			ok(t, c.Restart(t.Context(), 0))
+			rig.Must(t, c.Restart(t.Context(), 0))
 		}
 		for listener, cfg := range map[string]kafka.Config{"PLAINTEXT": {}, "SASLMTLS": {Auth: as, TLS: certified}} {
-			eventually(t, "come back to "+listener, seesTopic(t, client(t, c, listener, cfg)))
+			rig.Try(t, "come back to "+listener, seesTopic(t, client(t, c, listener, cfg)))
 		}
 	}
 	pause(t, 3*time.Second)

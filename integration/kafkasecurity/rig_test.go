@@ -14,6 +14,8 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"go.uber.org/goleak"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/ca"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
@@ -53,30 +55,34 @@ func cluster(t *testing.T) *kafkabroker.Cluster {
 	if err := c.CreateTopic(t.Context(), topic, 1, 0, nil); err != nil && !errors.Is(err, kafkago.TopicAlreadyExists) {
 		t.Fatal(err)
 	}
-	ok(t, c.Allow(t.Context(), "alice", kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeWrite, kafkago.ACLOperationTypeRead))
-	ok(t, c.Allow(t.Context(), "bob", kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeDescribe))
+	rig.Must(t, c.Allow(t.Context(), "alice", kafkago.ResourceTypeTopic, topic,
+		kafkago.ACLOperationTypeWrite, kafkago.ACLOperationTypeRead))
+	rig.Must(t, c.Allow(t.Context(), "bob", kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeDescribe))
 	return c
-}
-
-func ok(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func file(t *testing.T, name, content string) string {
 	t.Helper()
 	p := filepath.Join(t.TempDir(), name)
-	ok(t, os.WriteFile(p, []byte(content), 0o600))
+	rig.Must(t, os.WriteFile(p, []byte(content), 0o600))
 	return p
 }
 
 func token(t *testing.T, c *kafkabroker.Cluster, user string, life time.Duration) string {
 	t.Helper()
 	s, err := c.Token(user, life)
-	ok(t, err)
+	rig.Must(t, err)
 	return s
+}
+
+// stranger returns the files of a CA that no broker knows, and of a user's certificate and key that it has signed.
+func stranger(t *testing.T, user string) (caFile, certFile, keyFile string) {
+	t.Helper()
+	a, err := ca.New("stranger")
+	rig.Must(t, err)
+	cert, key, err := a.User(user)
+	rig.Must(t, err)
+	return file(t, "ca.pem", string(a.PEM)), file(t, "cert.pem", string(cert)), file(t, "key.pem", string(key))
 }
 
 // auth returns how alice or bob, by their passwords, prove who they are.
@@ -93,7 +99,7 @@ func client(t *testing.T, c *kafkabroker.Cluster, listener string, cfg kafka.Con
 	t.Helper()
 	cfg.Brokers = c.AddressesOf(listener)
 	cl, err := kafka.NewClient(cfg)
-	ok(t, err)
+	rig.Must(t, err)
 	t.Cleanup(cl.Close)
 	return cl
 }
@@ -109,29 +115,11 @@ type producer struct {
 func newProducer(t *testing.T, cl *kafka.Client) *producer {
 	t.Helper()
 	p := &producer{client: cl}
-	eventually(t, "ask for a producer id", func() (err error) {
+	rig.Try(t, "ask for a producer id", func() (err error) {
 		p.id, err = cl.InitProducer(t.Context(), "", nil)
 		return err
 	})
 	return p
-}
-
-// eventually tries until there is no error.
-func eventually(t *testing.T, what string, try func() error) {
-	t.Helper()
-	deadline := time.NewTimer(time.Minute)
-	defer deadline.Stop()
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline.C:
-			t.Fatalf("%s: %v", what, err)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 }
 
 // seesTopic asks for the topic.
@@ -161,7 +149,7 @@ func works(t *testing.T, cl *kafka.Client) {
 	p := newProducer(t, cl)
 	p.fill(t.Name())
 	offset, err := p.send(t.Context())
-	ok(t, err)
+	rig.Must(t, err)
 	found := ""
 	_, _, err = cl.Fetch(t.Context(), topic, 0, offset, func(r *kafka.Record) error {
 		if r.Offset == offset {
