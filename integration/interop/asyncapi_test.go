@@ -4,9 +4,7 @@ package interop
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -18,15 +16,16 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/interop/tools"
 )
 
 // asyncAPI returns the document of a configuration file.
 func asyncAPI(t *testing.T, config, format string) []byte {
 	t.Helper()
-	binary, err := bridgeBinary()
-	must(t, err)
 	var out, said bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), binary, "asyncapi", "--config", config, "-o", format)
+	cmd := exec.CommandContext(t.Context(), rig.ProgramForTest(t), "asyncapi", "--config", config, "-o", format)
 	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("asyncapi: %v\n%s", err, &said)
@@ -37,19 +36,8 @@ func asyncAPI(t *testing.T, config, format string) []byte {
 // parsed lets AsyncAPI's own parser judge documents.
 func parsed(t *testing.T, files ...string) {
 	t.Helper()
-	node := program(t, "node", "install Node 18 or newer (Debian: apt-get install nodejs)")
-	i := installation{name: "asyncapi", inputs: []string{"asyncapi/package.json", "asyncapi/package-lock.json"}, make: func(ctx context.Context, dir string) error {
-		npm, err := exec.LookPath("npm")
-		if err != nil {
-			return fmt.Errorf("%w; install npm (Debian: apt-get install npm)", err)
-		}
-		return command(ctx, dir, npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts")
-	}}
-	// Node looks for modules beside the script.
-	modules, dir := filepath.Join(i.installed(t), "node_modules"), t.TempDir()
-	must(t, copyTo(filepath.Join(dir, "check.js"), "asyncapi/check.js"))
-	must(t, os.Symlink(modules, filepath.Join(dir, "node_modules")))
-	out, err := exec.CommandContext(t.Context(), node, append([]string{filepath.Join(dir, "check.js")}, files...)...).CombinedOutput()
+	command := append(scripted(t, tools.AsyncAPI, "asyncapi", "check.js"), files...)
+	out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput()
 	if err != nil || strings.Count(string(out), "\n") != len(files) {
 		t.Errorf("the parser says: %v\n%s", err, out)
 	}
@@ -83,17 +71,18 @@ pipelines:
 `
 
 func TestAsyncAPI_documents_are_taken_by_AsyncAPIs_parser(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var files []string
 	for name, text := range map[string]string{"varied": varied, "named": "cluster: prod-eu.1" + varied} {
 		config := filepath.Join(dir, name+".config")
-		must(t, os.WriteFile(config, []byte(text), 0o600))
+		rig.Must(t, os.WriteFile(config, []byte(text), 0o600))
 		said := map[string]any{}
 		for _, format := range []string{"yaml", "json"} {
 			file, text := filepath.Join(dir, name+"."+format), asyncAPI(t, config, format)
-			must(t, os.WriteFile(file, text, 0o600))
+			rig.Must(t, os.WriteFile(file, text, 0o600))
 			var document any
-			must(t, yaml.Unmarshal(text, &document))
+			rig.Must(t, yaml.Unmarshal(text, &document))
 			files, said[format] = append(files, file), document
 		}
 		if !reflect.DeepEqual(said["yaml"], said["json"]) {
@@ -118,13 +107,13 @@ func describing(t *testing.T, text []byte) map[string][]described {
 			Messages map[string]struct{ Headers any }
 		}
 	}
-	must(t, json.Unmarshal(text, &d))
+	rig.Must(t, json.Unmarshal(text, &d))
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	must(t, err)
+	rig.Must(t, err)
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft7)
 	compiler.AssertFormat()
-	must(t, compiler.AddResource("asyncapi.json", doc))
+	rig.Must(t, compiler.AddResource("asyncapi.json", doc))
 	all := map[string][]described{}
 	for channel, c := range d.Channels {
 		pipeline, _, _ := strings.Cut(channel, ".")
@@ -132,10 +121,10 @@ func describing(t *testing.T, text []byte) map[string][]described {
 			m := described{name: name}
 			at := "asyncapi.json#/components/messages/" + name
 			m.payload, err = compiler.Compile(at + "/payload")
-			must(t, err)
+			rig.Must(t, err)
 			if d.Components.Messages[name].Headers != nil {
 				m.headers, err = compiler.Compile(at + "/headers")
-				must(t, err)
+				rig.Must(t, err)
 			}
 			all[pipeline] = append(all[pipeline], m)
 		}
@@ -172,26 +161,18 @@ func (p *published) areDescribed(t *testing.T) {
 			}
 			found[names[0]]++
 		}
+		read := p.messages
 		if onKafka(log) {
-			records, err := p.records(log)
-			must(t, err)
-			for _, r := range records {
-				headers := map[string]any{}
-				for _, h := range r.Headers {
-					headers[h.Key] = string(h.Value)
-				}
-				judge(headers, r.Value)
+			read = p.records
+		}
+		messages, err := read(target(log))
+		rig.Must(t, err)
+		for _, m := range messages {
+			headers := map[string]any{}
+			for name := range m.Header {
+				headers[name] = m.Header[name][0]
 			}
-		} else {
-			messages, err := p.messages(target(log))
-			must(t, err)
-			for _, m := range messages {
-				headers := map[string]any{}
-				for name := range m.Header {
-					headers[name] = m.Header[name][0]
-				}
-				judge(headers, m.Data)
-			}
+			judge(headers, m.Data)
 		}
 		if len(found) < 10 {
 			t.Errorf("%s: only these were met: %v", log, found)

@@ -5,139 +5,153 @@ package interop
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"syscall"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/interop/tools"
 )
 
 // client is an example that reads a log with a CloudEvents SDK.
 type client struct {
 	name string
-	// kafka and nats return the command for each kind of log.
-	kafka, nats func(t *testing.T) []string
+	// kafka and nats return the command for each kind of broker.
+	kafka, nats func(t *testing.T, w *world) []string
+	// daily are the logs that it reads in every run; all four at night.
+	daily []string
 }
 
-// clients are the SDKs' examples, each of which reads all four logs. Only Go's SDK has a reader for NATS; those for HTTP read its headers, which have the same
-// names. All but Python 2's leave percent-encoding on, so the examples take it off. Kafka's console consumer and kcat, which know no NATS, have
-// tests of their own. The CLI of NATS is left out: its module is not to be had from Go's proxy everywhere.
+// clients are the SDKs' examples. Only Go's SDK has a reader for NATS; those for HTTP read its headers, which have the
+// same names. All but Python 2's leave percent-encoding on, so the examples take it off. Kafka's console consumer and
+// kcat, which know no NATS, have tests of their own. The CLI of NATS is left out: Go's proxy does not have its module
+// everywhere.
 var clients = []client{
-	{"java", java("KafkaExample"), java("NatsExample")},
-	{"python1", python("v1", "v1_kafka.py"), python("v1", "v1_nats.py")},
-	{"python2", python("v2", "v2_kafka.py"), python("v2", "v2_nats.py")},
-	{"node", node("kafka.js"), node("nats.js")},
-	{"go", golang("kafka"), golang("nats")},
+	{"java", java("KafkaExample"), java("NatsExample"), []string{"kafka-binary", "nats-structured"}},
+	{"python1", python(tools.Python1, "v1_kafka.py"), python(tools.Python1, "v1_nats.py"), []string{"nats-binary"}},
+	{"python2", python(tools.Python2, "v2_kafka.py"), python(tools.Python2, "v2_nats.py"), []string{"kafka-structured"}},
+	{"node", node("kafka.js"), node("nats.js"), []string{"kafka-binary"}},
+	{"go", golang("kafka"), golang("nats"), logs},
 }
 
-// on returns the command for a log: what it takes is the address of the broker, the topic or stream, and the name under which it reads.
-func (c client) on(t *testing.T, r *rig, log, target string) []string {
+// on returns the command for a log. Its arguments are the address of the broker, the topic or stream, and a name.
+func (c client) on(t *testing.T, w *world, log, target string) []string {
 	t.Helper()
-	if onKafka(log) {
-		return append(c.kafka(t), r.kafka.Addresses()[0], target, c.name+"-"+target)
+	if !slices.Contains(c.daily, log) {
+		rig.Tier(t, rig.Nightly)
 	}
-	return append(c.nats(t), r.nats.url(), target, c.name+"-"+target)
+	if onKafka(log) {
+		return append(c.kafka(t, w), w.kafka.Addresses()[0], target, c.name+"-"+target)
+	}
+	return append(c.nats(t, w), w.nats.URL(), target, c.name+"-"+target)
 }
 
-func java(class string) func(t *testing.T) []string {
-	return func(t *testing.T) []string {
+// installed returns the directory of an installation. Without it the test is skipped, or fails in CI.
+func installed(t *testing.T, i tools.Installation) string {
+	t.Helper()
+	dir, err := i.Dir()
+	if err != nil {
+		tier.Missing(t, err.Error())
+	}
+	return dir
+}
+
+// program finds a program. Without it the test is skipped, or fails in CI.
+func program(t *testing.T, name, advice string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		tier.Missing(t, fmt.Sprintf("%s (%v); install %s", name, err, advice))
+	}
+	return path
+}
+
+func java(class string) func(*testing.T, *world) []string {
+	return func(t *testing.T, _ *world) []string {
 		t.Helper()
-		i := installation{name: "java", inputs: []string{"java/pom.xml", "java/src"}, make: func(ctx context.Context, dir string) error {
-			mvn, err := exec.LookPath("mvn")
-			if err != nil {
-				return fmt.Errorf("%w; install Maven (Debian: apt-get install maven)", err)
-			}
-			if _, err := exec.LookPath("javac"); err != nil {
-				return fmt.Errorf("%w; install a Java development kit, 17 or newer (Debian: apt-get install default-jdk-headless)", err)
-			}
-			return command(ctx, dir, mvn, "-B", "-q", "-ntp", "compiler:compile", "dependency:copy-dependencies")
-		}}
-		dir := i.installed(t)
+		dir := installed(t, tools.Java)
 		classpath := filepath.Join(dir, "target", "classes") + string(filepath.ListSeparator) + filepath.Join(dir, "lib", "*")
 		return []string{
-			program(t, "java", "install Java 17 or newer (Debian: apt-get install default-jdk-headless)"), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+			program(t, "java", "Java 17 or newer (Debian: apt-get install default-jdk-headless)"),
+			"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
 			"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath, class,
 		}
 	}
 }
 
-func python(version, script string) func(t *testing.T) []string {
-	return func(t *testing.T) []string {
+func python(i tools.Installation, script string) func(*testing.T, *world) []string {
+	return func(t *testing.T, _ *world) []string {
 		t.Helper()
-		python := program(t, "python3", "install Python 3.10 or newer (Debian: apt-get install python3-venv)")
-		requirements := "requirements-" + version + ".txt"
-		i := installation{name: "python-" + version, inputs: []string{"python/" + requirements}, make: func(ctx context.Context, dir string) error {
-			if err := command(ctx, dir, python, "-m", "venv", "venv"); err != nil {
-				return fmt.Errorf("%w; is python3-venv installed?", err)
-			}
-			return command(ctx, dir, filepath.Join(dir, "venv", "bin", "python"), "-m", "pip", "install", "-q", "-r", requirements)
-		}}
-		return []string{filepath.Join(i.installed(t), "venv", "bin", "python"), "-B", "python/" + script}
+		return []string{filepath.Join(installed(t, i), "venv", "bin", "python"), "-B", "python/" + script}
 	}
 }
 
-func node(script string) func(t *testing.T) []string {
-	return func(t *testing.T) []string {
+func node(script string) func(*testing.T, *world) []string {
+	return func(t *testing.T, _ *world) []string {
 		t.Helper()
-		node := program(t, "node", "install Node 18 or newer (Debian: apt-get install nodejs)")
-		i := installation{name: "node", inputs: []string{"node/package.json", "node/package-lock.json"}, make: func(ctx context.Context, dir string) error {
-			npm, err := exec.LookPath("npm")
-			if err != nil {
-				return fmt.Errorf("%w; install npm (Debian: apt-get install npm)", err)
-			}
-			return command(ctx, dir, npm, "ci", "--no-audit", "--no-fund")
-		}}
-		// Node looks for modules beside the script.
-		modules, dir := filepath.Join(i.installed(t), "node_modules"), t.TempDir()
-		must(t, copyTo(dir, "node"))
-		must(t, os.Symlink(modules, filepath.Join(dir, "node_modules")))
-		return []string{node, filepath.Join(dir, script)}
+		return scripted(t, tools.Node, "node", script)
 	}
 }
 
-func golang(pkg string) func(t *testing.T) []string {
-	return func(t *testing.T) []string {
-		t.Helper()
-		bin, err := build(".", "go-"+pkg, "./go/"+pkg)
-		must(t, err)
-		return []string{bin}
+// scripted returns the command that runs a script of a directory with the modules of an installation.
+func scripted(t *testing.T, i tools.Installation, scripts, script string) []string {
+	t.Helper()
+	node := program(t, "node", "Node 18 or newer (Debian: apt-get install nodejs)")
+	// Node looks for modules beside the script.
+	modules, dir := filepath.Join(installed(t, i), "node_modules"), t.TempDir()
+	rig.Must(t, tools.Copy(dir, scripts))
+	rig.Must(t, os.Symlink(modules, filepath.Join(dir, "node_modules")))
+	return []string{node, filepath.Join(dir, script)}
+}
+
+func golang(pkg string) func(*testing.T, *world) []string {
+	return func(_ *testing.T, w *world) []string { return []string{filepath.Join(w.dir, pkg)} }
+}
+
+// buildClients builds those that are written in Go.
+func (r *world) buildClients() {
+	r.t.Helper()
+	build := exec.CommandContext(r.t.Context(), "go", "build", "-o", r.dir+"/", "./go/kafka", "./go/nats")
+	out, err := build.CombinedOutput()
+	if err != nil {
+		r.t.Fatalf("build the clients: %v\n%s", err, out)
 	}
 }
 
-// lines runs a client until it has printed n lines, and returns them. It prints nothing else; if it ends, or takes too long, that is an error with what it
-// complained of.
+// lines runs a client until it has printed n lines, and returns them. It prints nothing else; if it ends, or takes too
+// long, that is an error with what it complained of.
 func lines(t *testing.T, args []string, n int) (printed [][]byte, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	// The kernel sends the death signal when the thread that started the child ends, not the process: this keeps that thread.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd := exec.Command(args[0], args[1:]...)
 	var stderr bytes.Buffer
-	cmd.Stderr, cmd.WaitDelay = &stderr, 5*time.Second
-	stdout, err := cmd.StdoutPipe()
+	read, write := io.Pipe()
+	cmd.Stdout, cmd.Stderr = write, &stderr
+	p, err := child.Start(filepath.Base(args[0]), cmd)
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	defer func() {
-		cancel()
-		_ = cmd.Wait() // it was killed
+	late := time.AfterFunc(rig.Patience(), func() { _ = p.Kill() })
+	go func() {
+		<-p.Ended()
+		_ = write.Close()
 	}()
-	for in := bufio.NewReader(stdout); len(printed) < n; {
+	defer func() {
+		late.Stop()
+		_ = read.Close() // or its end waits for what is not read
+		_ = p.Kill()
+	}()
+	for in := bufio.NewReader(read); len(printed) < n; {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
-			cancel()
-			_ = cmd.Wait() // the error is how it ended, and what it said is why
-			return printed, fmt.Errorf("after %d of %d lines: %w\n%s", len(printed), n, err, stderr.Bytes())
+			<-p.Ended() // what it said is why
+			return printed, fmt.Errorf("after %d of %d lines: %w; %s\n%s", len(printed), n, err, p.State(), stderr.Bytes())
 		}
 		printed = append(printed, line)
 	}

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/twmb/franz-go/pkg/kgo"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // filler begins the names of objects that are changed so that Kafka has reason to clean: what was written last is never cleaned.
@@ -21,10 +22,10 @@ const filler = "filler-"
 func (p *published) compacted(t *testing.T) {
 	r := p.in(t)
 	r.change()
-	r.stop()
+	r.bridge.Stops()
 	r.run() // a second process, so a second marker that one started
 	polls := 0
-	poll(t, "Kafka to leave what lives, and nothing else", func() error {
+	rig.Try(t, "Kafka to leave what lives, and nothing else", func() error {
 		polls++
 		r.fill()
 		left, err := r.records(topicCompacted)
@@ -37,14 +38,14 @@ func (p *published) compacted(t *testing.T) {
 }
 
 // in returns the rig for a subtest.
-func (r *rig) in(t *testing.T) *rig {
+func (r *world) in(t *testing.T) *world {
 	c := *r
 	c.t = t
 	return &c
 }
 
 // change makes objects, changes all of them and deletes some.
-func (r *rig) change() {
+func (r *world) change() {
 	r.t.Helper()
 	for i := range 12 {
 		name := fmt.Sprintf("object-%d", i)
@@ -62,21 +63,22 @@ func (r *rig) change() {
 }
 
 // fill writes to every partition.
-func (r *rig) fill() {
+func (r *world) fill() {
 	r.t.Helper()
 	for i := range 8 {
 		name := fmt.Sprintf("%s%d", filler, i)
 		c, err := r.kube.CoreV1().ConfigMaps(apart).Get(r.t.Context(), name, metav1.GetOptions{})
-		must(r.t, err)
+		rig.Must(r.t, err)
 		r.patch(apart, name, "value", "after "+c.ResourceVersion)
 	}
 }
 
 // onlyLive says what is left and should not be, or is missing. Fillers are not looked at.
-func (r *rig) onlyLive(left []*kgo.Record) error {
+func (r *world) onlyLive(left []rig.Message) error {
 	r.t.Helper()
 	has, want := map[string][]string{}, map[string][]string{}
-	for _, rec := range left {
+	for i := range left {
+		rec := &left[i]
 		e, err := ofRecord(rec)
 		if err != nil {
 			return err
@@ -94,7 +96,7 @@ func (r *rig) onlyLive(left []*kgo.Record) error {
 		want[fmt.Sprintf("%s/core/configmaps/_/_snapshot in partition %d", cluster, partition)] = []string{"snapshot-completed"}
 	}
 	list, err := r.kube.CoreV1().ConfigMaps(apart).List(r.t.Context(), metav1.ListOptions{})
-	must(r.t, err)
+	rig.Must(r.t, err)
 	for _, c := range list.Items {
 		if !strings.HasPrefix(c.Name, filler) {
 			want[cluster+"/core/configmaps/"+apart+"/"+c.Name] = []string{string(c.UID) + "." + c.ResourceVersion}

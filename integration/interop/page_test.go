@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 const pages = "../../docs/consumers"
@@ -27,13 +29,13 @@ var (
 func eachPage(t *testing.T, check func(name, text string)) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(pages, "*.md"))
-	must(t, err)
+	rig.Must(t, err)
 	if len(names) == 0 {
 		t.Fatal("there are no pages")
 	}
 	for _, name := range names {
 		b, err := os.ReadFile(name)
-		must(t, err)
+		rig.Must(t, err)
 		check(filepath.Base(name), string(b))
 	}
 }
@@ -48,11 +50,12 @@ func body(text string) string {
 }
 
 func TestPages_quote_the_examples_that_are_tested(t *testing.T) {
+	t.Parallel()
 	quoted := map[string]bool{}
 	eachPage(t, func(name, text string) {
 		for _, q := range quote.FindAllStringSubmatch(text, -1) {
 			file, err := os.ReadFile(filepath.Join("../..", q[2]))
-			must(t, err)
+			rig.Must(t, err)
 			quoted[filepath.Clean(filepath.Join("../..", q[2]))] = true
 			whole := q[3] == body(string(file))
 			part := strings.Contains("\n"+string(file), "\n"+q[3]+"\n")
@@ -75,7 +78,7 @@ func TestPages_quote_the_examples_that_are_tested(t *testing.T) {
 func examples(t *testing.T) (files []string) {
 	t.Helper()
 	for _, dir := range []string{"java", "python", "node", "go", "shell"} {
-		must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		rig.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() && d.Name() != "package-lock.json" {
 				files = append(files, path)
 			}
@@ -86,6 +89,7 @@ func examples(t *testing.T) (files []string) {
 }
 
 func TestPages_show_events_of_which_nothing_is_missing(t *testing.T) {
+	t.Parallel()
 	eachPage(t, func(name, text string) {
 		for _, s := range sample.FindAllStringSubmatch(quote.ReplaceAllString(text, ""), -1) {
 			for line := range strings.Lines(s[1]) {
@@ -102,6 +106,7 @@ func TestPages_show_events_of_which_nothing_is_missing(t *testing.T) {
 }
 
 func TestPages_link_to_what_is_there(t *testing.T) {
+	t.Parallel()
 	eachPage(t, func(name, text string) {
 		for _, l := range link.FindAllStringSubmatch(text, -1) {
 			target := filepath.Join(pages, l[1])

@@ -8,11 +8,8 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 const (
@@ -21,7 +18,7 @@ const (
 )
 
 // raw reads a log message by message, with a client that knows nothing of CloudEvents, and what it says by the letter of the bindings.
-func (r *rig) raw(log string) (events []*event, err error) {
+func (r *world) raw(log string) (events []*event, err error) {
 	if onKafka(log) {
 		events, err = r.rawTopic(log)
 	} else {
@@ -35,24 +32,24 @@ func (r *rig) raw(log string) (events []*event, err error) {
 	return events, err
 }
 
-func (r *rig) rawTopic(topic string) (events []*event, err error) {
+func (r *world) rawTopic(topic string) (events []*event, err error) {
 	records, err := r.records(topic)
-	for _, rec := range records {
-		e, err := ofRecord(rec)
+	for i := range records {
+		e, err := ofRecord(&records[i])
 		if err != nil {
-			return nil, fmt.Errorf("offset %d of partition %d: %w", rec.Offset, rec.Partition, err)
+			return nil, fmt.Errorf("offset %d of partition %d: %w", records[i].Sequence, records[i].Partition, err)
 		}
 		events = append(events, e)
 	}
 	return events, err
 }
 
-func (r *rig) rawStream(stream string) (events []*event, err error) {
+func (r *world) rawStream(stream string) (events []*event, err error) {
 	messages, err := r.messages(stream)
-	for _, m := range messages {
-		e, err := ofMessage(m)
+	for i := range messages {
+		e, err := ofMessage(&messages[i])
 		if err != nil {
-			return nil, fmt.Errorf("message %s: %w", m.Subject, err)
+			return nil, fmt.Errorf("message %s: %w", messages[i].Subject, err)
 		}
 		events = append(events, e)
 	}
@@ -60,60 +57,53 @@ func (r *rig) rawStream(stream string) (events []*event, err error) {
 }
 
 // records reads all that a topic has now, of each partition in order.
-func (r *rig) records(topic string) (records []*kgo.Record, err error) {
-	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
-	defer cancel()
-	client, err := kgo.NewClient(kgo.SeedBrokers(r.kafka.Addresses()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.KeepControlRecords())
+func (r *world) records(topic string) ([]rig.Message, error) {
+	log, err := rig.KafkaLog(topic, r.kafka.Addresses())
 	if err != nil {
 		return nil, err
 	}
-	defer client.Close()
-	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, topic)
-	if err := errors.Join(err, ends.Error()); err != nil {
-		return nil, err
-	}
-	missing := map[int32]int64{}
-	ends.Each(func(o kadm.ListedOffset) {
-		if o.Offset > 0 {
-			missing[o.Partition] = o.Offset
-		}
-	})
-	for len(missing) > 0 {
-		fetches := client.PollFetches(ctx)
-		if err := fetches.Err(); err != nil {
-			return nil, fmt.Errorf("read topic %s: %w", topic, err)
-		}
-		fetches.EachRecord(func(rec *kgo.Record) {
-			records = append(records, rec)
-			if rec.Offset+1 >= missing[rec.Partition] {
-				delete(missing, rec.Partition)
-			}
-		})
-	}
-	return records, nil
+	defer log.Close()
+	ctx, cancel := context.WithTimeout(r.t.Context(), rig.Patience())
+	defer cancel()
+	return log.Read(ctx)
+}
+
+// messages reads all that a stream has now.
+func (r *world) messages(stream string) ([]rig.Message, error) {
+	return rig.NATSLog(r.js, stream).Read(r.t.Context())
 }
 
 // ofRecord reads a record by the Kafka binding. What is not as the binding has it, or more than it needs, is an error.
-func ofRecord(r *kgo.Record) (*event, error) {
-	if r.Value == nil {
-		if len(r.Headers) > 0 {
+func ofRecord(r *rig.Message) (*event, error) {
+	if r.Data == nil {
+		if len(r.Header) > 0 {
 			return nil, errors.New("a tombstone has headers")
 		}
-		return &event{gone: string(r.Key)}, nil
+		return &event{gone: r.Key}, nil
 	}
-	headers := map[string]string{}
-	for _, h := range r.Headers {
-		if _, twice := headers[h.Key]; twice {
-			return nil, fmt.Errorf("header %s is there twice", h.Key)
-		}
-		headers[h.Key] = string(h.Value)
+	headers, err := single(r.Header)
+	if err != nil {
+		return nil, err
 	}
-	e, err := bound(headers, "ce_", r.Value, func(s string) (string, error) { return s, nil })
-	if err == nil && e.attributes["partitionkey"] != string(r.Key) {
+	e, err := bound(headers, "ce_", r.Data, func(s string) (string, error) { return s, nil })
+	if err == nil && e.attributes["partitionkey"] != r.Key {
 		err = fmt.Errorf("the key is %q, the partitionkey %q", r.Key, e.attributes["partitionkey"])
 	}
 	return e, err
+}
+
+// single returns headers of which each is there once, without those of NATS itself.
+func single(header map[string][]string) (map[string]string, error) {
+	headers := map[string]string{}
+	for name, values := range header {
+		if len(values) != 1 {
+			return nil, fmt.Errorf("header %s is there %d times", name, len(values))
+		}
+		if !strings.HasPrefix(name, "Nats-") {
+			headers[name] = values[0]
+		}
+	}
+	return headers, nil
 }
 
 // bound reads an event from headers with a prefix, or from a structured value. Of other headers there is only the content type.
@@ -150,35 +140,11 @@ func bound(headers map[string]string, prefix string, value []byte, unescape func
 	return e, err
 }
 
-// messages reads all that a stream has now, one by one.
-func (r *rig) messages(stream string) (messages []*jetstream.RawStreamMsg, err error) {
-	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
-	defer cancel()
-	s, err := r.js.Stream(ctx, stream)
+// ofMessage reads a message by the NATS binding.
+func ofMessage(m *rig.Message) (*event, error) {
+	headers, err := single(m.Header)
 	if err != nil {
 		return nil, err
-	}
-	state := s.CachedInfo().State
-	for n := state.FirstSeq; n <= state.LastSeq; n++ {
-		m, err := s.GetMsg(ctx, n)
-		if err != nil {
-			return nil, fmt.Errorf("message %d of %s: %w", n, stream, err)
-		}
-		messages = append(messages, m)
-	}
-	return messages, nil
-}
-
-// ofMessage reads a message by the NATS binding.
-func ofMessage(m *jetstream.RawStreamMsg) (*event, error) {
-	headers := map[string]string{}
-	for name, values := range m.Header {
-		if len(values) != 1 {
-			return nil, fmt.Errorf("header %s is there %d times", name, len(values))
-		}
-		if !strings.HasPrefix(name, "Nats-") {
-			headers[name] = values[0]
-		}
 	}
 	return bound(headers, "ce-", m.Data, unescape)
 }

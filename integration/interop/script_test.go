@@ -14,6 +14,8 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // What is hard to carry: text beyond ASCII and beyond 16 bits, quotes, what JSON, HTML, URLs and headers escape, and line ends.
@@ -47,42 +49,42 @@ func noise(name string) *corev1.ConfigMap {
 }
 
 // before makes what exists when the bridge starts.
-func (r *rig) before() {
+func (r *world) before() {
 	r.t.Helper()
 	for _, name := range []string{namespace, apart} {
 		_, err := r.kube.CoreV1().Namespaces().Create(r.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		must(r.t, err)
+		rig.Must(r.t, err)
 	}
 	r.create(namespace, plain("was-there-before", hard))
 }
 
-func (r *rig) create(namespace string, c *corev1.ConfigMap) {
+func (r *world) create(namespace string, c *corev1.ConfigMap) {
 	r.t.Helper()
 	_, err := r.kube.CoreV1().ConfigMaps(namespace).Create(r.t.Context(), c, metav1.CreateOptions{FieldManager: "interop"})
-	must(r.t, err)
+	rig.Must(r.t, err)
 }
 
-func (r *rig) patch(namespace, name, key, value string) {
+func (r *world) patch(namespace, name, key, value string) {
 	r.t.Helper()
 	patch := merge(r, "data", key, value)
 	_, err := r.kube.CoreV1().ConfigMaps(namespace).Patch(r.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
-	must(r.t, err)
+	rig.Must(r.t, err)
 }
 
-func (r *rig) remove(namespace, name string) {
+func (r *world) remove(namespace, name string) {
 	r.t.Helper()
-	must(r.t, r.kube.CoreV1().ConfigMaps(namespace).Delete(r.t.Context(), name, metav1.DeleteOptions{}))
+	rig.Must(r.t, r.kube.CoreV1().ConfigMaps(namespace).Delete(r.t.Context(), name, metav1.DeleteOptions{}))
 }
 
-func merge(r *rig, member, key, value string) []byte {
+func merge(r *world, member, key, value string) []byte {
 	r.t.Helper()
 	b, err := json.Marshal(map[string]any{member: map[string]string{key: value}})
-	must(r.t, err)
+	rig.Must(r.t, err)
 	return b
 }
 
 // play changes things, one after the other.
-func (r *rig) play(w *truth) {
+func (r *world) play(w *truth) {
 	r.t.Helper()
 	r.create(namespace, settings())
 	r.patch(namespace, "settings.v1.example", "motd.txt", "now "+hard)
@@ -97,44 +99,44 @@ func (r *rig) play(w *truth) {
 }
 
 // secret makes a Secret and changes it.
-func (r *rig) secret() {
+func (r *world) secret() {
 	r.t.Helper()
 	secrets := r.kube.CoreV1().Secrets(namespace)
 	_, err := secrets.Create(r.t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "login"}, StringData: map[string]string{"password": hard, "user": "root"},
 	}, metav1.CreateOptions{FieldManager: "interop"})
-	must(r.t, err)
+	rig.Must(r.t, err)
 	_, err = secrets.Patch(r.t.Context(), "login", types.MergePatchType, merge(r, "stringData", "password", "changed"), metav1.PatchOptions{FieldManager: "interop"})
-	must(r.t, err)
+	rig.Must(r.t, err)
 }
 
 // fold changes an object without a namespace while no broker answers, so that some events stand for several changes.
-func (r *rig) fold(w *truth) {
+func (r *world) fold(w *truth) {
 	r.t.Helper()
 	classes := r.kube.SchedulingV1().PriorityClasses()
 	_, err := classes.Create(r.t.Context(), &schedulingv1.PriorityClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "urgent.example.com"}, Value: 1_000_000, Description: hard,
 	}, metav1.CreateOptions{FieldManager: "interop"})
-	must(r.t, err)
-	must(r.t, r.kafka.Pause(0))
-	r.nats.stop()
+	rig.Must(r.t, err)
+	rig.Must(r.t, r.kafka.Pause(0))
+	r.nats.Stop()
 	r.describe(w, 5)
-	poll(r.t, "changes to wait in the bridge", func() error { return r.ask("/metrics", allWait) })
+	rig.Try(r.t, "changes to wait in the bridge", func() error { return allWait(r.bridge.Metrics()) })
 	r.describe(w, 5)
-	r.nats.start()
-	must(r.t, r.kafka.Resume(0))
-	must(r.t, classes.Delete(r.t.Context(), "urgent.example.com", metav1.DeleteOptions{}))
+	rig.Must(r.t, r.nats.Start())
+	rig.Must(r.t, r.kafka.Resume(0))
+	rig.Must(r.t, classes.Delete(r.t.Context(), "urgent.example.com", metav1.DeleteOptions{}))
 	w.has(r.t, "deleted", "urgent.example.com", "")
 }
 
 // describe changes the object n times, and waits until a plain watch has seen it.
-func (r *rig) describe(w *truth, n int) {
+func (r *world) describe(w *truth, n int) {
 	r.t.Helper()
 	version := ""
 	for i := range n {
 		patch := fmt.Appendf(nil, `{"description":"change %d"}`, i)
 		o, err := r.kube.SchedulingV1().PriorityClasses().Patch(r.t.Context(), "urgent.example.com", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "interop"})
-		must(r.t, err)
+		rig.Must(r.t, err)
 		version = o.ResourceVersion
 	}
 	w.has(r.t, "updated", "urgent.example.com", version)

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // printed is a record as a command prints it.
@@ -29,13 +29,13 @@ func (p *printed) String() string {
 }
 
 // printing returns what a command should print.
-func printing(r *kgo.Record) *printed {
+func printing(r *rig.Message) *printed {
 	p := &printed{
-		partition: strconv.Itoa(int(r.Partition)), offset: strconv.FormatInt(r.Offset, 10),
-		key: string(r.Key), value: string(r.Value), null: r.Value == nil, headers: map[string]string{},
+		partition: strconv.Itoa(int(r.Partition)), offset: strconv.FormatUint(r.Sequence, 10),
+		key: r.Key, value: string(r.Data), null: r.Data == nil, headers: map[string]string{},
 	}
-	for _, h := range r.Headers {
-		p.headers[h.Key] = string(h.Value)
+	for name, values := range r.Header {
+		p.headers[name] = values[0]
 	}
 	return p
 }
@@ -44,10 +44,10 @@ func printing(r *kgo.Record) *printed {
 func (p *published) compare(t *testing.T, topic string, got []*printed) {
 	t.Helper()
 	records, err := p.records(topic)
-	must(t, err)
+	rig.Must(t, err)
 	want, next := map[string][]*printed{}, map[string]int{}
-	for _, r := range records {
-		w := printing(r)
+	for i := range records {
+		w := printing(&records[i])
 		want[w.partition] = append(want[w.partition], w)
 	}
 	if len(got) != len(records) {
@@ -83,7 +83,7 @@ func (p *published) kcat(t *testing.T, topic string) {
 			Key               string
 			Payload           *string
 		}
-		must(t, json.Unmarshal(line, &r))
+		rig.Must(t, json.Unmarshal(line, &r))
 		g := &printed{partition: r.Partition.String(), offset: r.Offset.String(), key: r.Key, null: r.Payload == nil, headers: map[string]string{}}
 		if r.Payload != nil {
 			g.value = *r.Payload
@@ -100,7 +100,7 @@ func (p *published) kcat(t *testing.T, topic string) {
 func consoleArgs(t *testing.T) []string {
 	t.Helper()
 	script, err := os.ReadFile("shell/console-consumer.sh")
-	must(t, err)
+	rig.Must(t, err)
 	_, command, found := strings.Cut(string(script), `--topic "$2" `)
 	if !found {
 		t.Fatal("the script has changed")
@@ -110,9 +110,9 @@ func consoleArgs(t *testing.T) []string {
 
 func (p *published) consoleConsumer(t *testing.T, topic string) {
 	records, err := p.records(topic)
-	must(t, err)
+	rig.Must(t, err)
 	out, err := p.kafka.ConsoleConsumer(t.Context(), topic, append(consoleArgs(t), "--max-messages", strconv.Itoa(len(records)))...)
-	must(t, err)
+	rig.Must(t, err)
 	var got []*printed
 	for line := range strings.Lines(string(out)) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", 5)

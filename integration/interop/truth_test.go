@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // sight is what a plain watch saw.
@@ -76,7 +78,7 @@ var watched = []string{
 }
 
 // watch begins to see: what exists already counts as added.
-func (r *rig) watch() *truth {
+func (r *world) watch() *truth {
 	r.t.Helper()
 	w := &truth{}
 	ctx, cancel := context.WithCancel(r.t.Context())
@@ -88,7 +90,7 @@ func (r *rig) watch() *truth {
 	return w
 }
 
-func (r *rig) follow(ctx context.Context, path string, w *truth) error {
+func (r *world) follow(ctx context.Context, path string, w *truth) error {
 	body, err := r.kube.RESTClient().Get().AbsPath(path).Param("watch", "1").Stream(ctx)
 	if err != nil {
 		return err
@@ -134,7 +136,7 @@ func (w *truth) all() ([]*sight, error) {
 // has waits until something was seen.
 func (w *truth) has(t *testing.T, op, name, version string) {
 	t.Helper()
-	poll(t, "a plain watch to see "+name, func() error {
+	rig.Try(t, "a plain watch to see "+name, func() error {
 		seen, err := w.all()
 		for _, s := range seen {
 			if s.op == op && s.meta("name") == name && (version == "" || s.meta("resourceVersion") == version) {
