@@ -15,6 +15,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/bom"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // permissive are the licenses under which what is linked into a program that is Apache-2.0 may be.
@@ -23,12 +24,8 @@ var permissive = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "
 func options(t *testing.T) bom.Options {
 	t.Helper()
 	root, err := controlplane.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(t.TempDir(), "program")
-	run(t, root, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", program, "./cmd/kube-eventbridge")
-	return bom.Options{Program: program, Root: root, Version: "v1.2.3", Created: time.Unix(1700000000, 0)}
+	rig.Must(t, err)
+	return bom.Options{Program: rig.ProgramForTest(t), Root: root, Version: "v1.2.3", Created: time.Unix(1700000000, 0)}
 }
 
 func run(t *testing.T, dir string, command ...string) string {
@@ -45,18 +42,14 @@ func run(t *testing.T, dir string, command ...string) string {
 func text(t *testing.T, doc *cdx.BOM) string {
 	t.Helper()
 	var out strings.Builder
-	if err := cdx.NewBOMEncoder(&out, cdx.BOMFileFormatJSON).EncodeVersion(doc, cdx.SpecVersion1_6); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, cdx.NewBOMEncoder(&out, cdx.BOMFileFormatJSON).EncodeVersion(doc, cdx.SpecVersion1_6))
 	return out.String()
 }
 
 func TestRead_names_each_module_that_is_compiled_in_with_a_permissive_license(t *testing.T) {
 	o := options(t)
 	doc, err := bom.Read(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	// What the compiler was given, from the go command: a way of its own.
 	want := strings.Fields(run(t, o.Root, "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}pkg:golang/{{.Path}}@{{.Version}}{{end}}{{end}}", "./cmd/kube-eventbridge"))
 	slices.Sort(want)
@@ -80,9 +73,7 @@ func TestRead_names_each_module_that_is_compiled_in_with_a_permissive_license(t 
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 	again, err := bom.Read(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 	if text(t, doc) != text(t, again) {
 		t.Error("the same program gives two documents")
 	}
@@ -91,13 +82,9 @@ func TestRead_names_each_module_that_is_compiled_in_with_a_permissive_license(t 
 func TestRead_refuses(t *testing.T) {
 	o := options(t)
 	strange := filepath.Join(t.TempDir(), "strange")
-	if err := os.WriteFile(strange, []byte("#!/bin/sh\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.WriteFile(strange, []byte("#!/bin/sh\n"), 0o600))
 	empty := t.TempDir()
-	if err := os.WriteFile(filepath.Join(empty, "go.mod"), []byte("module example.com/empty\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.WriteFile(filepath.Join(empty, "go.mod"), []byte("module example.com/empty\n"), 0o600))
 	for name, of := range map[string]struct {
 		change func(*bom.Options)
 		want   string
@@ -114,9 +101,7 @@ func TestRead_refuses(t *testing.T) {
 			}
 		})
 	}
-	if err := os.WriteFile(filepath.Join(empty, "LICENSE"), []byte(run(t, o.Root, "cat", "LICENSE")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rig.Must(t, os.WriteFile(filepath.Join(empty, "LICENSE"), []byte(run(t, o.Root, "cat", "LICENSE")), 0o600))
 	o.Root = empty
 	if _, err := bom.Read(t.Context(), o); err == nil || !strings.Contains(err.Error(), "its source is not here") {
 		t.Errorf("got %v", err)

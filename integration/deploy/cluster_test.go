@@ -4,7 +4,6 @@ package deploy
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // cluster is a real API server with RBAC and Pod Security.
@@ -52,17 +52,37 @@ func (w *warnings) take() []string {
 	return said
 }
 
-func newCluster(t *testing.T) *cluster {
+// newCluster returns clients of an API server whose warnings the test alone sees.
+func newCluster(t *testing.T, api *controlplane.ControlPlane) *cluster {
 	t.Helper()
-	c := &cluster{api: controlplane.ForTest(t, controlplane.Config{RBAC: true}), warnings: &warnings{}}
+	c := &cluster{api: api, warnings: &warnings{}}
 	cfg := c.api.RESTConfig()
 	cfg.WarningHandler = c.warnings
 	var err error
 	c.kube, err = kubernetes.NewForConfig(cfg)
-	must(t, err)
+	rig.Must(t, err)
 	c.objects, err = dynamic.NewForConfig(cfg)
-	must(t, err)
+	rig.Must(t, err)
 	return c
+}
+
+// An API server takes what kustomize and the chart make, under the restricted Pod Security Standard, and the bridge
+// runs as the account that they make. That the bridge runs with the chart's values, with two replicas and with the
+// embedded server is tested on a node, in package node.
+func TestManifests(t *testing.T) {
+	t.Parallel()
+	api := controlplane.ForTest(t, controlplane.Config{RBAC: true})
+	for _, namespace := range []string{"events", "read", "closed", "web", "shop", "kube-eventbridge"} {
+		newCluster(t, api).namespace(t, namespace)
+	}
+	for name, test := range map[string]func(*testing.T, *cluster){
+		"of the chart": ofTheChart, "of kustomize": ofKustomize, "for two namespaces": forTwoNamespaces,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newCluster(t, api))
+		})
+	}
 }
 
 // namespace makes one under the restricted standard.
@@ -72,21 +92,21 @@ func (c *cluster) namespace(t *testing.T, name string) {
 		"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted",
 	}}}
 	_, err := c.kube.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})
-	must(t, err)
+	rig.Must(t, err)
 }
 
 // apply has the API server take an object, or with dry run say that it would. The server refuses fields that it does not know.
 func (c *cluster) apply(t *testing.T, o *unstructured.Unstructured, dryRun bool) error {
 	t.Helper()
 	resources, err := restmapper.GetAPIGroupResources(discovery.NewDiscoveryClient(c.kube.RESTClient()))
-	must(t, err)
+	rig.Must(t, err)
 	kind := o.GroupVersionKind()
 	mapping, err := restmapper.NewDiscoveryRESTMapper(resources).RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return err
 	}
 	text, err := o.MarshalJSON()
-	must(t, err)
+	rig.Must(t, err)
 	force := true
 	options := metav1.PatchOptions{FieldManager: "deploy-test", Force: &force, FieldValidation: metav1.FieldValidationStrict}
 	if dryRun {
@@ -138,25 +158,12 @@ func (c *cluster) grant(t *testing.T, m manifests) *rest.Config {
 	t.Helper()
 	for _, kind := range []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
 		for _, o := range m.of(kind) {
-			must(t, c.apply(t, o, false))
+			rig.Must(t, c.apply(t, o, false))
 		}
 	}
 	account := m.pod(t).Spec.ServiceAccountName
 	token, err := c.kube.CoreV1().ServiceAccounts(m.pod(t).Namespace).CreateToken(t.Context(), account, tokenRequest(), metav1.CreateOptions{})
-	must(t, err)
+	rig.Must(t, err)
 	admin := c.api.RESTConfig()
 	return &rest.Config{Host: admin.Host, BearerToken: token.Status.Token, TLSClientConfig: rest.TLSClientConfig{CAData: admin.CAData}}
-}
-
-// status asks what is served at a path for its code.
-func status(t *testing.T, url string) int {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	must(t, err)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0
-	}
-	defer res.Body.Close()
-	return res.StatusCode
 }

@@ -15,6 +15,8 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
 	sigyaml "sigs.k8s.io/yaml"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 const release = "kube-eventbridge"
@@ -63,9 +65,9 @@ func charted(t *testing.T, namespace, values string) (manifests, error) {
 func chartedAs(t *testing.T, release, namespace, values string) (manifests, error) {
 	t.Helper()
 	chart, err := loader.LoadDir(directory(t, "chart", "kube-eventbridge"))
-	must(t, err)
+	rig.Must(t, err)
 	given := map[string]any{}
-	must(t, sigyaml.Unmarshal([]byte(values), &given))
+	rig.Must(t, sigyaml.Unmarshal([]byte(values), &given))
 	with, err := util.ToRenderValues(chart, given, common.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, common.DefaultCapabilities)
 	if err != nil {
 		return nil, err
@@ -86,50 +88,32 @@ func chartedAs(t *testing.T, release, namespace, values string) (manifests, erro
 func mustChart(t *testing.T, namespace, values string) manifests {
 	t.Helper()
 	m, err := charted(t, namespace, values)
-	must(t, err)
+	rig.Must(t, err)
 	return m
 }
 
-func TestChart(t *testing.T) {
-	bin := binary(t)
-	c := newCluster(t)
+func ofTheChart(t *testing.T, c *cluster) {
 	const namespace = "events"
-	c.namespace(t, namespace)
-	for name, values := range map[string]string{"by default": "", "with everything": everything, "with the embedded server": embedded, "with Kafka": kafka, "with two replicas": "{replicas: 2, config: {leaderElection: {}}}"} {
+	for name, values := range map[string]string{
+		"by default": "", "with everything": everything, "with the embedded server": embedded, "with Kafka": kafka,
+		"with two replicas": "{replicas: 2, config: {leaderElection: {}}}",
+	} {
 		t.Run(name, func(t *testing.T) {
 			lints(t, values)
 			m := mustChart(t, namespace, values)
 			c.takes(t, m)
-			command(t, bin, "validate", "--config", file(t, m.configuration(t)))
-			allowsWhatIsNeeded(t, bin, m)
+			command(t, "validate", "--config", file(t, m.configuration(t)))
+			allowsWhatIsNeeded(t, m)
 		})
 	}
-	t.Run("the bridge runs", func(t *testing.T) {
-		m, address := mustChart(t, namespace, ""), freeAddress(t)
-		config := file(t, m.configuration(t), "nats://nats.nats.svc:4222", broker(t), "listen: :8080", "listen: "+address)
-		runs(t, bin, m.pod(t), c.grant(t, m), config, address)
-	})
-	t.Run("the bridge runs as one of two", func(t *testing.T) {
-		m, address := mustChart(t, namespace, "{replicas: 2, config: {leaderElection: {}}}"), freeAddress(t)
-		config := file(t, m.configuration(t), "nats://nats.nats.svc:4222", broker(t), "listen: :8080", "listen: "+address)
-		pod, who := m.pod(t), c.grant(t, m)
-		runs(t, bin, pod, who, config, address)
-		runs(t, bin, pod, who, config, address) // it can have the Lease of the one before
-	})
-	t.Run("the bridge runs with the embedded server", func(t *testing.T) {
-		m, address := mustChart(t, namespace, embedded), freeAddress(t)
-		isMounted(t, m.pod(t), "/var/lib/kube-eventbridge")
-		config := file(t, m.configuration(t), "embedded:\n", "embedded:\n      listen: "+freeAddress(t)+"\n",
-			"/var/lib/kube-eventbridge", t.TempDir(), "listen: :8080", "listen: "+address)
-		runs(t, bin, m.pod(t), c.grant(t, m), config, address)
-	})
+	isMounted(t, mustChart(t, namespace, embedded).pod(t), "/var/lib/kube-eventbridge")
 }
 
 // lints fails the test for what helm lint warns of, too.
 func lints(t *testing.T, values string) {
 	t.Helper()
 	given := map[string]any{}
-	must(t, sigyaml.Unmarshal([]byte(values), &given))
+	rig.Must(t, sigyaml.Unmarshal([]byte(values), &given))
 	for _, m := range lint.RunAll(directory(t, "chart", "kube-eventbridge"), given, "default").Messages {
 		if m.Severity > support.InfoSev {
 			t.Errorf("helm lint: %v", m)
@@ -138,6 +122,7 @@ func lints(t *testing.T, values string) {
 }
 
 func TestChart_changes_the_Pod_when_the_configuration_changes_in_what_takes_a_restart(t *testing.T) {
+	t.Parallel()
 	a, b := mustChart(t, "default", ""), mustChart(t, "default", "config: {cluster: another}")
 	if x, y := a.pod(t).Annotations["checksum/config"], b.pod(t).Annotations["checksum/config"]; x == y || x == "" {
 		t.Errorf("the checksums are %q and %q", x, y)
@@ -149,9 +134,10 @@ func TestChart_changes_the_Pod_when_the_configuration_changes_in_what_takes_a_re
 }
 
 func TestChart_has_the_alerts_of_kustomize(t *testing.T) {
+	t.Parallel()
 	text := func(m manifests) string {
 		out, err := sigyaml.Marshal(m.only(t, "PrometheusRule").Object["spec"])
-		must(t, err)
+		rig.Must(t, err)
 		return string(out)
 	}
 	if got, want := text(mustChart(t, "default", everything)), text(overlay(t, "nats", "monitoring")); got != want {

@@ -12,19 +12,17 @@ import (
 // overlays are the repository's, and the kinds of their workloads.
 var overlays = map[string]string{"nats": "Deployment", "kafka": "Deployment", "embedded": "StatefulSet"}
 
-func TestKustomize(t *testing.T) {
-	bin := binary(t)
-	c := newCluster(t)
-	c.namespace(t, "kube-eventbridge")
+func ofKustomize(t *testing.T, c *cluster) {
 	for name, kind := range overlays {
 		t.Run(name, func(t *testing.T) {
 			m := overlay(t, name, "monitoring", "dashboard", "network-policy")
 			m.only(t, kind)
 			c.takes(t, m)
-			command(t, bin, "validate", "--config", file(t, m.configuration(t)))
-			allowsWhatIsNeeded(t, bin, m)
+			command(t, "validate", "--config", file(t, m.configuration(t)))
+			allowsWhatIsNeeded(t, m)
 		})
 	}
+	isMounted(t, overlay(t, "embedded").pod(t), "/var/lib/kube-eventbridge")
 	t.Run("a Pod that is not restricted is refused", func(t *testing.T) {
 		pod := overlay(t, "nats").pod(t)
 		pod.Spec.Containers[0].SecurityContext = nil
@@ -32,24 +30,19 @@ func TestKustomize(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("the bridge runs with nats", func(t *testing.T) {
-		m, address := overlay(t, "nats"), freeAddress(t)
-		config := file(t, m.configuration(t), "nats://nats.nats.svc:4222", broker(t), `":8080"`, address)
-		runs(t, bin, m.pod(t), c.grant(t, m), config, address)
-	})
-	t.Run("the bridge runs with embedded", func(t *testing.T) {
-		m, address := overlay(t, "embedded"), freeAddress(t)
-		isMounted(t, m.pod(t), "/var/lib/kube-eventbridge")
-		config := file(t, m.configuration(t), "embedded: {", "embedded: {listen: "+freeAddress(t)+", ", "/var/lib/kube-eventbridge", t.TempDir(), `":8080"`, address)
-		runs(t, bin, m.pod(t), c.grant(t, m), config, address)
+	t.Run("for two namespaces", func(t *testing.T) {
+		m := rewritten(t, mustChart(t, "kube-eventbridge", inNamespaces+"rbac: {create: false}\n").configuration(t))
+		allowsWhatIsNeeded(t, m)
+		c.takes(t, m)
+		c.runs(t, m)
 	})
 }
 
 // allowsWhatIsNeeded compares the roles with what rbac prints for the configuration.
-func allowsWhatIsNeeded(t *testing.T, bin string, m manifests) {
+func allowsWhatIsNeeded(t *testing.T, m manifests) {
 	t.Helper()
 	pod := m.pod(t)
-	want := decode(t, []byte(command(t, bin, "rbac", "--config", file(t, m.configuration(t)),
+	want := decode(t, []byte(command(t, "rbac", "--config", file(t, m.configuration(t)),
 		"--service-account", pod.Spec.ServiceAccountName, "--service-account-namespace", pod.Namespace)))
 	for _, kind := range []string{"ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"} {
 		var got, needed []string

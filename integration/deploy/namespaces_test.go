@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	sigyaml "sigs.k8s.io/yaml"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // inNamespaces is a configuration that reads two namespaces, and inThose the rules that it takes there.
@@ -30,66 +32,50 @@ config:
 	identify = `{apiGroups: [""], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}`
 )
 
-func TestBridge_in_two_namespaces(t *testing.T) {
-	bin, c := binary(t), newCluster(t)
-	for _, namespace := range []string{"web", "shop", "events", "closed", "kube-eventbridge"} {
-		c.namespace(t, namespace)
-	}
-	run := func(m manifests) {
-		t.Helper()
-		address := freeAddress(t)
-		config := file(t, m.configuration(t), "nats://nats.nats.svc:4222", broker(t), "listen: :8080", "listen: "+address)
-		runs(t, bin, m.pod(t), c.grant(t, m), config, address)
-	}
-	t.Run("of the chart", func(t *testing.T) {
-		config := file(t, mustChart(t, "events", inNamespaces+"rbac: {create: false}\n").configuration(t))
-		m := mustChart(t, "events", inNamespaces+command(t, bin, "rbac", "--config", config, "--helm-values"))
-		allowsWhatIsNeeded(t, bin, m)
-		run(m)
+func forTwoNamespaces(t *testing.T, c *cluster) {
+	t.Run("with the values that rbac prints", func(t *testing.T) {
+		config := file(t, mustChart(t, "read", inNamespaces+"rbac: {create: false}\n").configuration(t))
+		allowsWhatIsNeeded(t, mustChart(t, "read", inNamespaces+command(t, "rbac", "--config", config, "--helm-values")))
 	})
-	t.Run("of the chart, as one of two", func(t *testing.T) {
+	t.Run("as one of two", func(t *testing.T) {
 		const replicas = "  leaderElection: {resourceNamespace: web}\nreplicas: 2\n"
-		m := mustChart(t, "events", inNamespaces+replicas+"rbac:\n  rules: ["+identify+"]\n  namespacedRules:"+inThose)
-		allowsWhatIsNeeded(t, bin, m)
-		run(m)
+		m := mustChart(t, "read", inNamespaces+replicas+"rbac:\n  rules: ["+identify+"]\n  namespacedRules:"+inThose)
+		allowsWhatIsNeeded(t, m)
+		c.runs(t, m)
 	})
-	t.Run("of the chart, without anything in the cluster", func(t *testing.T) {
+	t.Run("without anything in the cluster", func(t *testing.T) {
 		m := mustChart(t, "closed", inNamespaces+"rbac:\n  rules: []\n  namespacedRules:\n    kube-system: ["+identify+"]"+inThose)
 		for _, kind := range []string{"ClusterRole", "ClusterRoleBinding"} {
 			if found := m.of(kind); len(found) > 0 {
 				t.Errorf("there is %s %s", kind, found[0].GetName())
 			}
 		}
-		run(m)
-	})
-	t.Run("of kustomize", func(t *testing.T) {
-		m := rewritten(t, bin, mustChart(t, "kube-eventbridge", inNamespaces+"rbac: {create: false}\n").configuration(t))
-		allowsWhatIsNeeded(t, bin, m)
-		c.takes(t, m)
-		run(m)
+		c.runs(t, m)
 	})
 }
 
 // rewritten is the overlay for NATS with a configuration of one's own, and the permissions that rbac prints for it.
-func rewritten(t *testing.T, bin, config string) manifests {
+func rewritten(t *testing.T, config string) manifests {
 	t.Helper()
 	dir := t.TempDir()
-	must(t, os.CopyFS(dir, os.DirFS(directory(t, "kustomize"))))
+	rig.Must(t, os.CopyFS(dir, os.DirFS(directory(t, "kustomize"))))
 	bridge := filepath.Join(dir, "overlays", "nats", "bridge.yaml")
-	must(t, os.WriteFile(bridge, []byte(config), 0o600))
-	roles := command(t, bin, "rbac", "--config", bridge, "--service-account", "kube-eventbridge", "--service-account-namespace", "kube-eventbridge")
-	must(t, os.WriteFile(filepath.Join(dir, "base", "rbac.yaml"), []byte(roles), 0o600))
+	rig.Must(t, os.WriteFile(bridge, []byte(config), 0o600))
+	roles := command(t, "rbac", "--config", bridge,
+		"--service-account", "kube-eventbridge", "--service-account-namespace", "kube-eventbridge")
+	rig.Must(t, os.WriteFile(filepath.Join(dir, "base", "rbac.yaml"), []byte(roles), 0o600))
 	return kustomize(t, filepath.Join(dir, "overlays", "nats"))
 }
 
 func TestChart_names_roles_as_no_other_release_does(t *testing.T) {
+	t.Parallel()
 	const values = inNamespaces + "rbac:\n  rules: [{apiGroups: [''], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}]\n  namespacedRules:" + inThose
 	names := map[string]string{}
 	for _, r := range []struct{ release, namespace string }{
 		{"kube-eventbridge", "a"}, {"kube-eventbridge", "a-b"}, {"b-kube-eventbridge", "a"}, {"other-kube-eventbridge", "a"},
 	} {
 		m, err := chartedAs(t, r.release, r.namespace, values)
-		must(t, err)
+		rig.Must(t, err)
 		for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
 			for _, o := range m.of(kind) {
 				key := kind + " " + o.GetNamespace() + "/" + o.GetName()
@@ -104,11 +90,12 @@ func TestChart_names_roles_as_no_other_release_does(t *testing.T) {
 
 // What shares a Lease has one leader, and whatever another release reads would not be published.
 func TestChart_has_a_Lease_for_each_release(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ release, election, want string }{
 		{"kube-eventbridge", "{}", "kube-eventbridge"}, {"other", "", "other-kube-eventbridge"}, {"other", "{resourceName: own}", "own"},
 	} {
 		m, err := chartedAs(t, c.release, "events", "{replicas: 2, config: {leaderElection: "+c.election+"}}")
-		must(t, err)
+		rig.Must(t, err)
 		if got := m.configuration(t); !strings.Contains(got, "resourceName: "+c.want+"\n") {
 			t.Errorf("%s with %q: the configuration is\n%s", c.release, c.election, got)
 		}
@@ -119,6 +106,7 @@ func TestChart_has_a_Lease_for_each_release(t *testing.T) {
 }
 
 func TestChart_leaves_permissions_to_others_where_asked_to(t *testing.T) {
+	t.Parallel()
 	m := mustChart(t, "events", inNamespaces+"  leaderElection: {}\nrbac:\n  create: false\n  namespacedRules:"+inThose)
 	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
 		if text, err := sigyaml.Marshal(m.of(kind)); err != nil || len(m.of(kind)) > 0 {

@@ -9,6 +9,7 @@ import (
 )
 
 func TestChart_refuses_values_that_are_none(t *testing.T) {
+	t.Parallel()
 	for values, want := range map[string]string{
 		"replicaCount: 2":                     "replicaCount",
 		"image: {tag: 1}":                     "tag",
@@ -30,6 +31,7 @@ func TestChart_refuses_values_that_are_none(t *testing.T) {
 }
 
 func TestChart_refuses_what_cannot_work_in_a_Pod(t *testing.T) {
+	t.Parallel()
 	const away = ", where nothing is mounted that can be written; persistence.enabled=true"
 	const others = "rbac.rules: are those for the resources of the chart's own values, and config has others"
 	const alone = ", and config.leaderElection needs brokers and a checkpoint that all replicas reach"
@@ -65,6 +67,7 @@ func TestChart_refuses_what_cannot_work_in_a_Pod(t *testing.T) {
 }
 
 func TestChart_takes_what_is_written_to_volumes_and_any_port(t *testing.T) {
+	t.Parallel()
 	const volume = "extraVolumes: [{name: a, emptyDir: {}}]\nextraVolumeMounts: [{name: a, mountPath: /d/}]\n"
 	for values, port := range map[string]int32{
 		pipeline("", "") + "persistence: {enabled: true}\n":                                                    8080,

@@ -19,6 +19,7 @@ import (
 	sigyaml "sigs.k8s.io/yaml"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // manifests are the objects of one way to deploy the bridge.
@@ -27,7 +28,7 @@ type manifests []*unstructured.Unstructured
 func directory(t *testing.T, path ...string) string {
 	t.Helper()
 	root, err := controlplane.Root()
-	must(t, err)
+	rig.Must(t, err)
 	return filepath.Join(append([]string{root, "deploy"}, path...)...)
 }
 
@@ -35,9 +36,9 @@ func directory(t *testing.T, path ...string) string {
 func kustomize(t *testing.T, dir string) manifests {
 	t.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	must(t, err)
+	rig.Must(t, err)
 	text, err := built.AsYaml()
-	must(t, err)
+	rig.Must(t, err)
 	return decode(t, text)
 }
 
@@ -52,7 +53,7 @@ func overlay(t *testing.T, name string, components ...string) manifests {
 	own := t.TempDir()
 	relative := func(path string) string {
 		rel, err := filepath.Rel(own, path)
-		must(t, err)
+		rig.Must(t, err)
 		return rel
 	}
 	file := map[string]any{"resources": []string{relative(dir)}}
@@ -62,8 +63,8 @@ func overlay(t *testing.T, name string, components ...string) manifests {
 	}
 	file["components"] = with
 	text, err := sigyaml.Marshal(file)
-	must(t, err)
-	must(t, fs.WriteFile(filepath.Join(own, "kustomization.yaml"), text))
+	rig.Must(t, err)
+	rig.Must(t, fs.WriteFile(filepath.Join(own, "kustomization.yaml"), text))
 	return kustomize(t, own)
 }
 
@@ -76,7 +77,7 @@ func decode(t *testing.T, text []byte) manifests {
 		if errors.Is(err, io.EOF) {
 			return all
 		}
-		must(t, err)
+		rig.Must(t, err)
 		if len(o.Object) > 0 {
 			all = append(all, &o)
 		}
@@ -108,7 +109,7 @@ func (m manifests) configuration(t *testing.T) string {
 	t.Helper()
 	for _, o := range m.of("ConfigMap") {
 		text, found, err := unstructured.NestedString(o.Object, "data", "bridge.yaml")
-		must(t, err)
+		rig.Must(t, err)
 		if found {
 			return text
 		}
@@ -149,17 +150,10 @@ func into[T any](t *testing.T, o *unstructured.Unstructured) *T {
 	return out
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // allowed is what a role or a binding says, without what its objects are called.
 func allowed(t *testing.T, o *unstructured.Unstructured) string {
 	t.Helper()
 	text, err := sigyaml.Marshal(map[string]any{"namespace": o.GetNamespace(), "rules": o.Object["rules"], "subjects": o.Object["subjects"]})
-	must(t, err)
+	rig.Must(t, err)
 	return string(text)
 }

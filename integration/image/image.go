@@ -36,7 +36,7 @@ const User = 65532
 // Program is where the bridge is in the image.
 const Program = "/kube-eventbridge"
 
-// Options say of what an image is made. All of them are needed.
+// Options say of what an image is made. All of them but Program are needed.
 type Options struct {
 	// Root is the directory of the repository.
 	Root string
@@ -48,6 +48,8 @@ type Options struct {
 	Created time.Time
 	// Platforms are such as linux/amd64.
 	Platforms []string
+	// Program is the file of the program, for tests with one platform. If it is empty the program is compiled.
+	Program string
 }
 
 // Build returns an index with an image for each platform, after compiling the program for it. It needs Go.
@@ -71,7 +73,7 @@ func Build(ctx context.Context, o Options) (v1.ImageIndex, error) {
 }
 
 func (o Options) image(ctx context.Context, p *v1.Platform) (v1.Image, error) {
-	program, err := o.compile(ctx, p)
+	program, err := o.program(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -125,8 +127,11 @@ func (o Options) configure(img v1.Image, p *v1.Platform) (v1.Image, error) {
 	return mutate.ConfigFile(img, file)
 }
 
-// compile returns the program.
-func (o Options) compile(ctx context.Context, p *v1.Platform) ([]byte, error) {
+// program returns the program that was given, or compiles it.
+func (o Options) program(ctx context.Context, p *v1.Platform) ([]byte, error) {
+	if o.Program != "" {
+		return os.ReadFile(o.Program)
+	}
 	dir, err := os.MkdirTemp("", "kube-eventbridge-image-")
 	if err != nil {
 		return nil, err

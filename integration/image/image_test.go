@@ -25,6 +25,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
 )
 
 // What the image may be at most.
@@ -35,15 +37,33 @@ const (
 
 func TestImage(t *testing.T) {
 	o := options(t)
+	o.Program = rig.ProgramForTest(t)
 	index, err := Build(t.Context(), o)
-	must(t, err)
+	rig.Must(t, err)
 	img := only(t, index)
 	t.Run("is small", func(t *testing.T) { isSmall(t, img) })
 	t.Run("says what it is", func(t *testing.T) { saysWhatItIs(t, img, o) })
 	t.Run("has nothing but the program and what it needs", func(t *testing.T) { hasNothingElse(t, img) })
 	t.Run("trusts certificate authorities", func(t *testing.T) { trusts(t, img) })
-	t.Run("runs as its user on a root that is read only", func(t *testing.T) { runs(t, img, o) })
-	t.Run("is the same when it is made again", func(t *testing.T) { isTheSame(t, index, o) })
+	t.Run("runs as its user on a root that is read only", func(t *testing.T) { runs(t, img, "kube-eventbridge") })
+	t.Run("is read back from its archive", func(t *testing.T) { readBack(t, written(t, index), index) })
+}
+
+func TestImage_is_the_same_when_it_is_made_again(t *testing.T) {
+	rig.Tier(t, rig.Nightly)
+	o := options(t)
+	var files [2][]byte
+	for i := range files {
+		index, err := Build(t.Context(), o)
+		rig.Must(t, err)
+		files[i] = written(t, index)
+		if i == 0 {
+			runs(t, only(t, index), o.Version+", commit "+o.Commit)
+		}
+	}
+	if !bytes.Equal(files[0], files[1]) {
+		t.Error("two archives of one commit are different")
+	}
 }
 
 func TestBuild_refuses_what_is_incomplete(t *testing.T) {
@@ -64,7 +84,7 @@ func TestBuild_refuses_what_is_incomplete(t *testing.T) {
 func options(t *testing.T) Options {
 	t.Helper()
 	root, err := controlplane.Root()
-	must(t, err)
+	rig.Must(t, err)
 	return Options{
 		Root: root, Version: "v0.0.0-test", Commit: "0123456789", Source: "https://example.com/source",
 		Created: time.Unix(1700000000, 0), Platforms: []string{"linux/" + runtime.GOARCH},
@@ -73,15 +93,15 @@ func options(t *testing.T) Options {
 
 func isSmall(t *testing.T, img v1.Image) {
 	layers, err := img.Layers()
-	must(t, err)
+	rig.Must(t, err)
 	var compressed int64
 	for _, l := range layers {
 		size, err := l.Size()
-		must(t, err)
+		rig.Must(t, err)
 		compressed += size
 	}
 	whole, err := io.Copy(io.Discard, mutate.Extract(img))
-	must(t, err)
+	rig.Must(t, err)
 	t.Logf("%d bytes, %d compressed", whole, compressed)
 	if whole > mostBytes || compressed > mostCompressed {
 		t.Errorf("%d bytes, %d compressed, want at most %d and %d", whole, compressed, mostBytes, mostCompressed)
@@ -90,7 +110,7 @@ func isSmall(t *testing.T, img v1.Image) {
 
 func saysWhatItIs(t *testing.T, img v1.Image, o Options) {
 	file, err := img.ConfigFile()
-	must(t, err)
+	rig.Must(t, err)
 	c := file.Config
 	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{Program}) || file.Architecture != runtime.GOARCH || !file.Created.Equal(o.Created) {
 		t.Errorf("user %q, entrypoint %q, architecture %q, created %s", c.User, c.Entrypoint, file.Architecture, file.Created)
@@ -132,21 +152,14 @@ func trusts(t *testing.T, img v1.Image) {
 	}
 }
 
-func isTheSame(t *testing.T, index v1.ImageIndex, o Options) {
-	again, err := Build(t.Context(), o)
-	must(t, err)
-	dir := t.TempDir()
-	var files [2][]byte
-	for i, x := range []v1.ImageIndex{index, again} {
-		path := filepath.Join(dir, "image.tar")
-		must(t, Write(x, "localhost/kube-eventbridge:test", path))
-		files[i], err = os.ReadFile(path)
-		must(t, err)
-	}
-	if !bytes.Equal(files[0], files[1]) {
-		t.Error("two archives of one commit are different")
-	}
-	readBack(t, files[0], index)
+// written returns the archive of an image.
+func written(t *testing.T, index v1.ImageIndex) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "image.tar")
+	rig.Must(t, Write(index, "localhost/kube-eventbridge:test", path))
+	archive, err := os.ReadFile(path)
+	rig.Must(t, err)
+	return archive
 }
 
 // readBack takes the archive for what the specification says of a layout.
@@ -155,56 +168,48 @@ func readBack(t *testing.T, archive []byte, want v1.ImageIndex) {
 	dir := t.TempDir()
 	unpack(t, tar.NewReader(bytes.NewReader(archive)), dir)
 	top, err := layout.ImageIndexFromPath(dir)
-	must(t, err)
+	rig.Must(t, err)
 	manifest, err := top.IndexManifest()
-	must(t, err)
+	rig.Must(t, err)
 	digest, err := want.Digest()
-	must(t, err)
+	rig.Must(t, err)
 	if got := manifest.Manifests[0]; got.Digest != digest || got.Annotations["org.opencontainers.image.ref.name"] != "localhost/kube-eventbridge:test" {
 		t.Errorf("the archive has %+v, want %s", got, digest)
 	}
-	must(t, validate.Index(top))
+	rig.Must(t, validate.Index(top))
 }
 
 // runs is as a container engine would run it, as far as that is files and users: as its user, in a root that is the image's and mounted read only.
-func runs(t *testing.T, img v1.Image, o Options) {
+func runs(t *testing.T, img v1.Image, want string) {
+	t.Helper()
 	if os.Geteuid() != 0 {
-		cannot(t, "it takes root to change the root directory")
+		tier.Missing(t, "root, to change the root directory")
 	}
 	root := filepath.Join(t.TempDir(), "root")
 	body := mutate.Extract(img)
 	defer body.Close()
 	unpack(t, tar.NewReader(body), root)
-	must(t, unix.Mount(root, root, "", unix.MS_BIND, ""))
-	t.Cleanup(func() { must(t, unix.Unmount(root, unix.MNT_DETACH)) })
-	must(t, unix.Mount("", root, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""))
+	rig.Must(t, unix.Mount(root, root, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { rig.Must(t, unix.Unmount(root, unix.MNT_DETACH)) })
+	rig.Must(t, unix.Mount("", root, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""))
 	cmd := exec.CommandContext(t.Context(), Program, "version")
 	cmd.Dir, cmd.Env = "/", []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: User, Gid: User}}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), o.Version+", commit "+o.Commit) {
+	if err != nil || !strings.Contains(string(out), want) {
 		t.Errorf("version: %v, %s", err, out)
 	}
-}
-
-// cannot skips the test, and fails it where it must run.
-func cannot(t *testing.T, why string) {
-	t.Helper()
-	if os.Getenv("CI") != "" {
-		t.Fatal(why)
-	}
-	t.Skipf("SKIPPED, %s", why)
 }
 
 func only(t *testing.T, index v1.ImageIndex) v1.Image {
 	t.Helper()
 	manifest, err := index.IndexManifest()
-	must(t, err)
+	rig.Must(t, err)
 	if len(manifest.Manifests) != 1 {
 		t.Fatalf("the index has %d manifests, want 1", len(manifest.Manifests))
 	}
 	img, err := index.Image(manifest.Manifests[0].Digest)
-	must(t, err)
+	rig.Must(t, err)
 	return img
 }
 
@@ -219,9 +224,9 @@ func entries(t *testing.T, img v1.Image) func(yield func(*tar.Header, []byte) bo
 			if errors.Is(err, io.EOF) {
 				return
 			}
-			must(t, err)
+			rig.Must(t, err)
 			data, err := io.ReadAll(r)
-			must(t, err)
+			rig.Must(t, err)
 			h.Name = strings.TrimSuffix(h.Name, "/")
 			if !yield(h, data) {
 				return
@@ -237,22 +242,15 @@ func unpack(t *testing.T, r *tar.Reader, dir string) {
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		must(t, err)
+		rig.Must(t, err)
 		path := filepath.Join(dir, h.Name)
 		if h.Typeflag == tar.TypeDir {
-			must(t, os.MkdirAll(path, 0o755))
+			rig.Must(t, os.MkdirAll(path, 0o755))
 			continue
 		}
-		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		rig.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		data, err := io.ReadAll(r)
-		must(t, err)
-		must(t, os.WriteFile(path, data, os.FileMode(h.Mode)))
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+		rig.Must(t, err)
+		rig.Must(t, os.WriteFile(path, data, os.FileMode(h.Mode)))
 	}
 }
