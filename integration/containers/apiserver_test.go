@@ -20,6 +20,7 @@ import (
 	"github.com/testcontainers/testcontainers-go/wait"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 const (
@@ -34,7 +35,7 @@ func newAPIServer(t *testing.T) string {
 		c, err := k3s.Run(t.Context(), "rancher/k3s:v1.33.1-k3s1")
 		ended(t, c, err)
 		kubeconfig, err := c.GetKubeConfig(t.Context())
-		must(t, err)
+		rig.Must(t, err)
 		return kubeconfigFile(t, string(kubeconfig))
 	}
 	port := freePort(t)
@@ -59,10 +60,10 @@ func newAPIServer(t *testing.T) string {
 			h.NetworkMode = container.NetworkMode("container:" + etcd.GetContainerID())
 		}))
 	ended(t, api, err)
-	must(t, wait.ForHTTP("/readyz").WithPort(apiPort).WithTLS(true).WithAllowInsecure(true).
+	rig.Must(t, wait.ForHTTP("/readyz").WithPort(apiPort).WithTLS(true).WithAllowInsecure(true).
 		WithHeaders(map[string]string{"Authorization": "Bearer " + apiToken}).
 		WithStatusCodeMatcher(func(status int) bool { return status == http.StatusOK }).
-		WithStartupTimeout(patience).WaitUntilReady(t.Context(), etcd))
+		WithStartupTimeout(rig.Patience()).WaitUntilReady(t.Context(), etcd))
 	return kubeconfigFile(t, fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters: [{name: test, cluster: {server: "https://127.0.0.1:%d", insecure-skip-tls-verify: true}}]
@@ -75,24 +76,24 @@ current-context: test
 func kubeconfigFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, os.WriteFile(path, []byte(text), 0o600))
+	rig.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 func privateKey(t *testing.T) string {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	must(t, err)
+	rig.Must(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 }
 
 func apiServerImage(t *testing.T) string {
 	t.Helper()
 	dir, err := controlplane.Binaries(t.Context(), os.Stderr)
-	must(t, err)
+	rig.Must(t, err)
 	i := &image{name: "kube-apiserver", files: map[string]string{}}
 	for _, name := range []string{"etcd", "kube-apiserver"} {
-		must(t, withLibraries(t.Context(), i.files, "/"+name, filepath.Join(dir, name)))
+		rig.Must(t, withLibraries(t.Context(), i.files, "/"+name, filepath.Join(dir, name)))
 	}
 	return i.build(t)
 }

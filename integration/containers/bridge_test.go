@@ -11,11 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,87 +24,66 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/port"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
-
-// patience is how long anything is waited for, on a machine that has other things to do.
-const patience = 60 * time.Second
-
-// programs is where the bridge is built for all tests.
-var programs string
-
-var bridgeBinary = sync.OnceValues(func() (string, error) {
-	root, err := controlplane.Root()
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(programs, "kube-eventbridge")
-	cmd := exec.Command("go", "build", "-o", path, "./cmd/kube-eventbridge")
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the bridge: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
-// entry is what the tests read of an event.
-type entry struct{ id, subject string }
 
 // broker is one in a container, with the log that the bridge writes there.
 type broker interface {
 	testcontainers.Container
 	sink() string // a part of the bridge's file
-	entries(ctx context.Context) ([]entry, error)
+	log(t *testing.T) rig.Log
 }
 
 func TestBridge_between_containers_loses_and_repeats_nothing_when_a_broker_restarts(t *testing.T) {
 	needEngine(t)
 	kubeconfig := newAPIServer(t)
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	must(t, err)
+	rig.Must(t, err)
 	kube, err := kubernetes.NewForConfig(cfg)
-	must(t, err)
+	rig.Must(t, err)
 	for name, start := range map[string]func(*testing.T) broker{
 		"nats":  func(t *testing.T) broker { return newNATS(t) },
 		"kafka": func(t *testing.T) broker { return newKafka(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := start(t)
-			runBridge(t, kubeconfig, name, b.sink())
+			log := b.log(t)
+			bridge := startBridge(t, kubeconfig, name, b.sink())
 			want := map[string]int{}
 			change := func(from, to int) {
 				for i := range to - from {
 					c := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, from+i)}}
 					made, err := kube.CoreV1().ConfigMaps("default").Create(t.Context(), &c, metav1.CreateOptions{})
-					must(t, err)
+					rig.Must(t, err)
 					want[fmt.Sprintf("%s.%s", made.UID, made.ResourceVersion)] = 1
 				}
 			}
 			change(0, 10)
-			await(t, b, name, want)
+			await(t, log, name, want)
 			grace := 10 * time.Second
-			must(t, b.Stop(t.Context(), &grace))
+			rig.Must(t, b.Stop(t.Context(), &grace))
 			change(10, 30)
-			must(t, b.Start(t.Context()))
+			rig.Must(t, b.Start(t.Context()))
 			change(30, 40)
-			await(t, b, name, want)
+			await(t, log, name, want)
+			bridge.Stops()
 		})
 	}
 }
 
 // await polls until the log has each of the events, and fails if it has one of them more often than once.
-func await(t *testing.T, b broker, name string, want map[string]int) {
+func await(t *testing.T, log rig.Log, name string, want map[string]int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		log, err := b.entries(ctx)
+	rig.Poll(t, "all events in the log", func() (bool, string) {
+		ctx, cancel := context.WithTimeout(t.Context(), rig.Patience())
+		defer cancel()
+		messages, err := log.Read(ctx)
 		got := map[string]int{}
-		for _, e := range log {
-			if strings.HasPrefix(e.subject, "default/"+name+"-") {
-				got[e.id]++
+		for _, m := range messages {
+			e := event(m.Header)
+			if strings.HasPrefix(e["subject"], "default/"+name+"-") {
+				got[e["id"]]++
 			}
 		}
 		missing := len(want)
@@ -117,65 +93,36 @@ func await(t *testing.T, b broker, name string, want map[string]int) {
 			}
 			missing--
 		}
-		if missing == 0 {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%d of %d events are not in the log; reading it gave %v", missing, len(want), err)
-		case <-tick.C:
-		}
-	}
+		return missing == 0, fmt.Sprintf("%d of %d events are not in the log; reading it gave %v", missing, len(want), err)
+	})
 }
 
-// runBridge runs a bridge until the test ends; then it has to end by itself, in order.
-func runBridge(t *testing.T, kubeconfig, pipeline, sink string) {
+// event returns the attributes that headers have, in either binding.
+func event(headers map[string][]string) map[string]string {
+	attributes := map[string]string{}
+	for name, values := range headers {
+		attributes[strings.TrimPrefix(strings.TrimPrefix(name, "ce-"), "ce_")] = values[0]
+	}
+	return attributes
+}
+
+// startBridge starts a bridge that publishes ConfigMaps.
+func startBridge(t *testing.T, kubeconfig, pipeline, sink string) *rig.Bridge {
 	t.Helper()
-	binary, err := bridgeBinary()
-	must(t, err)
 	dir := t.TempDir()
+	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	config := filepath.Join(dir, "bridge.yaml")
-	must(t, os.WriteFile(config, fmt.Appendf(nil, `
+	rig.Must(t, os.WriteFile(config, fmt.Appendf(nil, `
 cluster: containers
 kubernetes: {kubeconfig: %q}
 dataDir: %q
-server: {listen: "127.0.0.1:%d"}
+server: {listen: %q}
 pipelines:
   - name: %s
     resources: [{resource: configmaps, namespaces: [default]}]
     %s
-`, kubeconfig, filepath.Join(dir, "data"), freePort(t), pipeline, sink), 0o600))
-	log, err := os.Create(filepath.Join(dir, "log"))
-	must(t, err)
-	cmd := exec.Command(binary, "run", "--config", config)
-	cmd.Stderr = log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started, finished := make(chan error, 1), make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // the death signal comes with the end of the thread that started the child
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			finished <- cmd.Wait()
-		}
-	}()
-	must(t, <-started)
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // one that has ended is reported below
-		select {
-		case err := <-finished:
-			if err != nil {
-				t.Errorf("the bridge: %v", err)
-			}
-		case <-time.After(patience):
-			_ = cmd.Process.Kill()
-			t.Errorf("the bridge does not end: %v", <-finished)
-		}
-		_ = log.Close()
-		if text, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
-			t.Logf("stderr of the bridge:\n%s", text)
-		}
-	})
+`, kubeconfig, filepath.Join(dir, "data"), address, pipeline, sink), 0o600))
+	return rig.StartBridge(t, address, exec.Command(rig.ProgramForTest(t), "run", "--config", config))
 }
 
 // published makes a port of a container that of 127.0.0.1 which was chosen for it. An engine would choose another one with each start.
@@ -191,7 +138,7 @@ func published(port int, inside string) testcontainers.CustomizeRequestOption {
 func ended(t *testing.T, c testcontainers.Container, err error) {
 	t.Helper()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience) // the test's own has ended
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), rig.Patience()) // the test's own has ended
 		defer cancel()
 		if t.Failed() && !reflect.ValueOf(c).IsNil() {
 			t.Logf("the end of what a container printed:\n%s", printed(ctx, c))
@@ -200,7 +147,7 @@ func ended(t *testing.T, c testcontainers.Container, err error) {
 			t.Errorf("end a container: %v", err)
 		}
 	})
-	must(t, err)
+	rig.Must(t, err)
 }
 
 func printed(ctx context.Context, c testcontainers.Container) string {
@@ -218,9 +165,9 @@ func printed(ctx context.Context, c testcontainers.Container) string {
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	port, err := controlplane.FreePort()
-	must(t, err)
-	return port
+	free, err := port.Free()
+	rig.Must(t, err)
+	return free
 }
 
 // moduleVersion returns the version of a module that this one requires.
@@ -231,11 +178,4 @@ func moduleVersion(t *testing.T, module string) string {
 		t.Fatalf("ask for the version of %s: %v\n%s", module, err, out)
 	}
 	return strings.TrimSpace(string(out))
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

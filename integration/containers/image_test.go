@@ -9,7 +9,6 @@ import (
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -27,6 +26,8 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/once"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // image is one that is built FROM scratch.
@@ -45,7 +46,7 @@ func (i *image) build(t *testing.T) string {
 	repo := "kube-eventbridge-test/" + i.name
 	tag := repo + ":" + sum
 	p, err := testcontainers.NewDockerProvider()
-	must(t, err)
+	rig.Must(t, err)
 	defer p.Close()
 	if _, err := p.Client().ImageInspect(ctx, tag); err == nil {
 		return tag
@@ -81,22 +82,22 @@ func forget(ctx context.Context, c client.APIClient, repo, tag string) {
 func (i *image) pack(t *testing.T) (*os.File, string) {
 	t.Helper()
 	f, err := os.CreateTemp(t.TempDir(), "context")
-	must(t, err)
+	rig.Must(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	h := sha256.New()
 	w := tar.NewWriter(io.MultiWriter(f, h))
 	dockerfile := strings.Join(append([]string{"FROM scratch", "COPY root/ /"}, i.steps...), "\n") + "\n"
-	must(t, write(w, "Dockerfile", 0o644, dockerfile))
-	must(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "root/tmp/", Mode: 0o1777}))
+	rig.Must(t, write(w, "Dockerfile", 0o644, dockerfile))
+	rig.Must(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "root/tmp/", Mode: 0o1777}))
 	for _, name := range sorted(i.texts) {
-		must(t, write(w, path.Join("root", name), 0o644, i.texts[name]))
+		rig.Must(t, write(w, path.Join("root", name), 0o644, i.texts[name]))
 	}
 	for _, name := range sorted(i.files) {
-		must(t, addTree(w, path.Join("root", name), i.files[name]))
+		rig.Must(t, addTree(w, path.Join("root", name), i.files[name]))
 	}
-	must(t, w.Close())
+	rig.Must(t, w.Close())
 	_, err = f.Seek(0, io.SeekStart)
-	must(t, err)
+	rig.Must(t, err)
 	return f, hex.EncodeToString(h.Sum(nil)[:6])
 }
 
@@ -181,27 +182,19 @@ func static(program string) bool {
 	return err == nil && len(libs) == 0
 }
 
-// cached returns a path in the cache, after having it made if it is missing. What was cut short leaves nothing there.
-func cached(name string, log io.Writer, make func(tmp string) error) (string, error) {
+// cached returns a path in the cache, after having it made if it is missing.
+func cached(ctx context.Context, name string, do func(tmp string) error) (string, error) {
 	cache, err := controlplane.CacheDir()
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, "containers")
-	p := filepath.Join(dir, name)
-	if _, err := os.Stat(p); err == nil {
-		return p, nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("make cache: %w", err)
-	}
-	_, _ = fmt.Fprintf(log, "making %s (some seconds, once) …\n", name) // progress that nobody can read is no reason to stop
-	tmp := fmt.Sprintf("%s.%d", p, os.Getpid())
-	defer os.RemoveAll(tmp) //nolint:errcheck // it is gone when all went well
-	if err := make(tmp); err != nil {
-		return "", fmt.Errorf("make %s: %w", name, err)
-	}
-	if err := os.Rename(tmp, p); err != nil && !errors.Is(err, fs.ErrExist) { // another process was faster
+	say := func(format string, args ...any) { _, _ = fmt.Fprintf(os.Stderr, format+"\n", args...) }
+	p := filepath.Join(cache, "containers", name)
+	err = once.Path(ctx, p, say, func(tmp string) error {
+		say("making %s (some seconds, once) …", name)
+		return do(tmp)
+	})
+	if err != nil {
 		return "", fmt.Errorf("make %s: %w", name, err)
 	}
 	return p, nil

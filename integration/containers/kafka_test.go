@@ -3,7 +3,6 @@
 package containers
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,9 +12,8 @@ import (
 
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/modules/kafka"
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 )
 
@@ -81,8 +79,8 @@ func kafkaImage(t *testing.T) string {
 	t.Helper()
 	ctx := t.Context()
 	jars, err := kafkabroker.Jars(ctx, os.Stderr)
-	must(t, err)
-	java, err := cached("java-"+javaVersion(t), os.Stderr, func(tmp string) error {
+	rig.Must(t, err)
+	java, err := cached(ctx, "java-"+javaVersion(t), func(tmp string) error {
 		out, err := exec.CommandContext(ctx, "jlink", "--add-modules", "java.se,jdk.unsupported", "--strip-java-debug-attributes",
 			"--no-header-files", "--no-man-pages", "--output", tmp).CombinedOutput()
 		if err != nil {
@@ -90,7 +88,7 @@ func kafkaImage(t *testing.T) string {
 		}
 		return nil
 	})
-	must(t, err)
+	rig.Must(t, err)
 	i := &image{
 		name:  "kafka",
 		files: map[string]string{"/kafka": jars},
@@ -102,10 +100,10 @@ func kafkaImage(t *testing.T) string {
 		},
 	}
 	loads, err := filepath.Glob(filepath.Join(java, "lib", "*.so"))
-	must(t, err)
+	rig.Must(t, err)
 	vm, err := filepath.Glob(filepath.Join(java, "lib", "server", "*.so"))
-	must(t, err)
-	must(t, withLibraries(ctx, i.files, "/java/bin/java", filepath.Join(java, "bin", "java"), append(loads, vm...)...))
+	rig.Must(t, err)
+	rig.Must(t, withLibraries(ctx, i.files, "/java/bin/java", filepath.Join(java, "bin", "java"), append(loads, vm...)...))
 	i.files["/java"] = java
 	delete(i.files, "/java/bin/java") // it is in there
 	return i.build(t)
@@ -125,46 +123,11 @@ func (l *kafkaLog) sink() string {
 	return fmt.Sprintf("sink: {kafka: {brokers: [%q], create: {partitions: 3, replicas: 1}}}\n    checkpoint: {kafka: {replicas: 1}}", l.address)
 }
 
-// entries reads the topic to its end, with a client that nothing of the bridge is made of.
-func (l *kafkaLog) entries(ctx context.Context) (log []entry, err error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(l.address), kgo.ConsumeTopics(kafkaTopic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, kafkaTopic)
-	if err != nil || ends.Error() != nil {
-		return nil, err // a topic that is not there yet is empty
-	}
-	missing := map[int32]int64{}
-	ends.Each(func(o kadm.ListedOffset) {
-		if o.Offset > 0 {
-			missing[o.Partition] = o.Offset
-		}
-	})
-	for len(missing) > 0 {
-		fetches := client.PollFetches(ctx)
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("read topic %s: %w", kafkaTopic, context.Cause(ctx))
-		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			log = append(log, kafkaEntry(r))
-			if r.Offset+1 >= missing[r.Partition] {
-				delete(missing, r.Partition)
-			}
-		})
-	}
-	return log, nil
-}
-
-func kafkaEntry(r *kgo.Record) (e entry) {
-	for _, h := range r.Headers {
-		switch h.Key {
-		case "ce_id":
-			e.id = string(h.Value)
-		case "ce_subject":
-			e.subject = string(h.Value)
-		}
-	}
-	return e
+// log reads the topic with a client that nothing of the bridge is made of.
+func (l *kafkaLog) log(t *testing.T) rig.Log {
+	t.Helper()
+	log, err := rig.KafkaLog(kafkaTopic, []string{l.address})
+	rig.Must(t, err)
+	t.Cleanup(log.Close)
+	return log
 }

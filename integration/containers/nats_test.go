@@ -3,10 +3,7 @@
 package containers
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -16,6 +13,7 @@ import (
 	"github.com/testcontainers/testcontainers-go/modules/nats"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // natsLog is a NATS server in a container.
@@ -36,23 +34,24 @@ func newNATS(t *testing.T) *natsLog {
 	ended(t, c, err)
 	l := &natsLog{NATSContainer: c, url: fmt.Sprintf("nats://127.0.0.1:%d", port)}
 	conn, err := natsgo.Connect(l.url, natsgo.RetryOnFailedConnect(true), natsgo.MaxReconnects(-1), natsgo.ReconnectWait(100*time.Millisecond))
-	must(t, err)
+	rig.Must(t, err)
 	t.Cleanup(conn.Close)
 	l.js, err = jetstream.New(conn)
-	must(t, err)
+	rig.Must(t, err)
 	return l
 }
 
 func natsImage(t *testing.T) string {
 	t.Helper()
-	program, err := cached("nats-server-"+moduleVersion(t, "github.com/nats-io/nats-server/v2"), os.Stderr, func(tmp string) error {
+	name := "nats-server-" + moduleVersion(t, "github.com/nats-io/nats-server/v2")
+	program, err := cached(t.Context(), name, func(tmp string) error {
 		root, err := controlplane.Root()
 		if err != nil {
 			return err
 		}
 		return goBuild(t.Context(), filepath.Join(root, "integration", "containers"), tmp, "github.com/nats-io/nats-server/v2")
 	})
-	must(t, err)
+	rig.Must(t, err)
 	i := &image{
 		name: "nats", files: map[string]string{"/nats-server": program},
 		steps: []string{`ENTRYPOINT ["/nats-server"]`},
@@ -62,21 +61,4 @@ func natsImage(t *testing.T) string {
 
 func (l *natsLog) sink() string { return fmt.Sprintf("sink: {nats: {servers: [%q]}}", l.url) }
 
-func (l *natsLog) entries(ctx context.Context) ([]entry, error) {
-	stream, err := l.js.Stream(ctx, "KUBERNETES")
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var log []entry
-	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
-		m, err := stream.GetMsg(ctx, seq)
-		if err != nil {
-			return nil, err
-		}
-		log = append(log, entry{id: m.Header.Get("ce-id"), subject: m.Header.Get("ce-subject")})
-	}
-	return log, nil
-}
+func (l *natsLog) log(*testing.T) rig.Log { return rig.NATSLog(l.js, "KUBERNETES") }

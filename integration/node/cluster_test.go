@@ -3,7 +3,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 const (
@@ -37,7 +38,7 @@ type cluster struct {
 	kubeconfig string
 	api        *controlplane.ControlPlane
 	kube       *kubernetes.Clientset
-	processes  []*program
+	processes  []*child.Process
 	gone       context.CancelCauseFunc // ends the start with what a program ended with
 	releases   atomic.Int32
 }
@@ -73,7 +74,7 @@ func (l *lazy) stop() {
 		return
 	}
 	for _, p := range l.cluster.processes {
-		p.kill()
+		_ = p.Kill() // it may have ended
 	}
 	if l.cluster.api != nil {
 		_ = l.cluster.api.Close() // it is killed, and its files are in memory
@@ -155,30 +156,23 @@ func (c *cluster) connect() (err error) {
 	return err
 }
 
-// program is one that runs in the background; what it prints is in a file under its name.
-type program struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
-}
-
-// background starts a program that is to run as long as the cluster does.
+// background starts a program that is to run as long as the cluster does. What it prints is in a file under its name.
 func (c *cluster) background(path string, args ...string) error {
 	name := filepath.Base(path)
 	log, err := os.Create(filepath.Join(state, name+".log"))
 	if err != nil {
 		return err
 	}
-	p := &program{cmd: exec.Command(path, args...), ended: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	if err := p.cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", name, err)
+	cmd := exec.Command(path, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	p, err := child.Start(name, cmd)
+	if err := errors.Join(err, log.Close()); err != nil {
+		return err
 	}
 	c.processes = append(c.processes, p)
 	go func() {
-		defer close(p.ended)
-		err := p.cmd.Wait()
-		_ = log.Close()
-		c.gone(fmt.Errorf("%s has ended: %w\n%s", name, cmp.Or(err, errors.New("exit status 0")), tail(log.Name())))
+		<-p.Ended()
+		c.gone(fmt.Errorf("%s has ended: %s\n%s", name, p.State(), tail(log.Name())))
 	}()
 	return nil
 }
@@ -191,11 +185,6 @@ func tail(path string) string {
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
-}
-
-func (p *program) kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
-	<-p.ended
 }
 
 // poll tries until there is no error, or the context ends.
@@ -215,12 +204,12 @@ func poll(ctx context.Context, try func() error) error {
 
 func TestStart_ends_with_the_log_of_a_program_that_has_ended(t *testing.T) {
 	needNode(t)
-	must(t, os.MkdirAll(state, 0o755))
+	rig.Must(t, os.MkdirAll(state, 0o755))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	c := &cluster{}
 	ctx, c.gone = context.WithCancelCause(ctx)
-	must(t, c.background("/bin/sh", "-c", "echo no >&2; exit 3"))
+	rig.Must(t, c.background("/bin/sh", "-c", "echo no >&2; exit 3"))
 	err := poll(ctx, func() error { return errors.New("not yet") })
 	if want := "sh has ended: exit status 3\nno: not yet"; err.Error() != want {
 		t.Errorf("the error is %q, want %q", err, want)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 func TestChart_installed_by_helm_publishes_and_its_notes_hold(t *testing.T) {
@@ -43,7 +45,7 @@ func (r *release) prints(line, want string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 90*time.Second)
 	defer cancel()
-	must(r.t, poll(ctx, func() error { return r.printsOnce(ctx, line, want) }))
+	rig.Must(r.t, poll(ctx, func() error { return r.printsOnce(ctx, line, want) }))
 }
 
 // printsOnce runs a line until it prints a text or ends, for at most 20 s.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/image"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 const sandboxImage = "localhost/sandbox:test"
@@ -42,9 +43,13 @@ func prepare(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("load the chart: %w", err)
 	}
+	program, err := rig.Program(ctx, os.Stderr)
+	if err != nil {
+		return err
+	}
 	index, err := image.Build(ctx, image.Options{
 		Root: root, Version: chart.Metadata.AppVersion, Commit: "test", Source: "https://example.com", Created: time.Unix(1700000000, 0),
-		Platforms: []string{"linux/" + runtime.GOARCH},
+		Platforms: []string{"linux/" + runtime.GOARCH}, Program: program,
 	})
 	if err != nil {
 		return err

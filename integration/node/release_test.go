@@ -6,9 +6,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +23,7 @@ import (
 	sigyaml "sigs.k8s.io/yaml"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // release is the chart in a namespace under the restricted Pod Security Standard, installed by the commands that the README has, and a broker of its own.
@@ -30,25 +33,32 @@ type release struct {
 	namespace string
 	chart     string
 	values    map[string]any // those of the chart, which a test may change
-	broker    *server.Server
-	js        jetstream.JetStream
+	nats      *rig.NATS
+	log       rig.Log
 }
 
 // newRelease prepares one, and installs nothing. All that differs from the chart's values is where the broker is.
 func (c *cluster) newRelease(t *testing.T, namespace string) *release {
 	t.Helper()
 	root, err := controlplane.Root()
-	must(t, err)
+	rig.Must(t, err)
 	namespace = fmt.Sprintf("%s-%d", namespace, c.releases.Add(1)) // a test may run several times
 	r := &release{cluster: c, t: t, namespace: namespace, chart: chartDir(root)}
-	r.startBroker()
+	r.nats = rig.NATSForTest(t, func(o *server.Options) { o.Host = address })
+	url := "nats://" + net.JoinHostPort(address, strconv.Itoa(r.nats.Options().Port))
+	conn, err := nats.Connect(url)
+	rig.Must(t, err)
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	rig.Must(t, err)
+	r.log = rig.NATSLog(js, "KUBERNETES")
 	text, err := os.ReadFile(filepath.Join(r.chart, "values.yaml"))
-	must(t, err)
-	must(t, sigyaml.Unmarshal(bytes.ReplaceAll(text, []byte("nats://nats.nats.svc:4222"), []byte(r.broker.ClientURL())), &r.values))
+	rig.Must(t, err)
+	rig.Must(t, sigyaml.Unmarshal(bytes.ReplaceAll(text, []byte("nats://nats.nats.svc:4222"), []byte(url)), &r.values))
 	_, err = c.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}, metav1.CreateOptions{})
-	must(t, err)
+	rig.Must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			r.tell()
@@ -60,34 +70,13 @@ func (c *cluster) newRelease(t *testing.T, namespace string) *release {
 	return r
 }
 
-// startBroker starts a NATS server beside the Pods.
-func (r *release) startBroker() {
-	r.t.Helper()
-	var err error
-	r.broker, err = server.NewServer(&server.Options{Host: address, Port: -1, JetStream: true, StoreDir: r.t.TempDir(), NoLog: true, NoSigs: true})
-	must(r.t, err)
-	r.broker.Start()
-	r.t.Cleanup(func() {
-		r.broker.Shutdown()
-		r.broker.WaitForShutdown()
-	})
-	if !r.broker.ReadyForConnections(20 * time.Second) {
-		r.t.Fatal("the NATS server does not start")
-	}
-	conn, err := nats.Connect(r.broker.ClientURL())
-	must(r.t, err)
-	r.t.Cleanup(conn.Close)
-	r.js, err = jetstream.New(conn)
-	must(r.t, err)
-}
-
 // helm installs or upgrades the release, waits until its Pods are ready, and returns what helm says.
 func (r *release) helm(verb string) string {
 	r.t.Helper()
 	text, err := sigyaml.Marshal(r.values)
-	must(r.t, err)
+	rig.Must(r.t, err)
 	path := filepath.Join(r.t.TempDir(), "values.yaml")
-	must(r.t, os.WriteFile(path, text, 0o600))
+	rig.Must(r.t, os.WriteFile(path, text, 0o600))
 	return r.run("helm", verb, "kube-eventbridge", r.chart, "-n", r.namespace, "-f", path, "--wait", "--timeout", "90s")
 }
 
@@ -139,7 +128,7 @@ func (r *release) set(value any, path ...string) {
 func (r *release) pods() []corev1.Pod {
 	r.t.Helper()
 	list, err := r.kube.CoreV1().Pods(r.namespace).List(r.t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=kube-eventbridge"})
-	must(r.t, err)
+	rig.Must(r.t, err)
 	var found []corev1.Pod
 	for _, p := range list.Items {
 		if p.DeletionTimestamp == nil {
@@ -158,36 +147,19 @@ type event struct {
 // events reads those of objects in the release's namespace.
 func (r *release) events() []event {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
-	defer cancel()
-	stream, err := r.js.Stream(ctx, "KUBERNETES")
-	if err != nil {
-		return nil // not made yet
-	}
-	info, err := stream.Info(ctx)
-	must(r.t, err)
-	if info.State.Msgs == 0 {
-		return nil
-	}
-	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
-	must(r.t, err)
-	messages, err := consumer.Messages()
-	must(r.t, err)
-	defer messages.Stop()
+	log, err := r.log.Read(r.t.Context())
+	rig.Must(r.t, err)
 	var found []event
-	for range info.State.Msgs {
-		m, err := messages.Next(jetstream.NextContext(ctx))
-		must(r.t, err)
-		h := m.Headers()
+	for _, m := range log {
+		h := nats.Header(m.Header)
 		if h.Get("ce-namespace") != r.namespace {
 			continue
 		}
 		parts := strings.Split(h.Get("ce-type"), ".")
-		e := event{op: parts[len(parts)-2], kind: h.Get("ce-kind"), key: h.Get("ce-name"), id: h.Get("ce-id"), version: h.Get("ce-resourceversion"), epoch: h.Get("ce-writerepoch")}
-		at, err := m.Metadata()
-		must(r.t, err)
-		e.stored = at.Timestamp
-		found = append(found, e)
+		found = append(found, event{
+			op: parts[len(parts)-2], kind: h.Get("ce-kind"), key: h.Get("ce-name"), id: h.Get("ce-id"),
+			version: h.Get("ce-resourceversion"), epoch: h.Get("ce-writerepoch"), stored: m.Time,
+		})
 	}
 	return found
 }
@@ -195,14 +167,22 @@ func (r *release) events() []event {
 // configMap creates one, or changes it, and returns its version.
 func (r *release) configMap(name, colour string) string {
 	r.t.Helper()
+	version, err := r.putConfigMap(r.t.Context(), name, colour)
+	rig.Must(r.t, err)
+	return version
+}
+
+func (r *release) putConfigMap(ctx context.Context, name, colour string) (version string, err error) {
 	maps := r.kube.CoreV1().ConfigMaps(r.namespace)
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"colour": colour}}
-	made, err := maps.Update(r.t.Context(), object, metav1.UpdateOptions{})
+	made, err := maps.Update(ctx, object, metav1.UpdateOptions{})
 	if err != nil {
-		made, err = maps.Create(r.t.Context(), object, metav1.CreateOptions{})
+		made, err = maps.Create(ctx, object, metav1.CreateOptions{})
 	}
-	must(r.t, err)
-	return made.ResourceVersion
+	if err != nil {
+		return "", err
+	}
+	return made.ResourceVersion, nil
 }
 
 // awaitVersion waits until the log has a version of a ConfigMap.
@@ -218,19 +198,10 @@ func (r *release) awaitVersion(name, version string) {
 	})
 }
 
-// eventually polls for a minute and a half.
+// eventually polls.
 func (r *release) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	deadline := time.After(90 * time.Second)
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			r.t.Fatalf("waited in vain for %s", what)
-		}
-	}
+	rig.Poll(r.t, what, func() (bool, string) { return ok(), "" })
 }
 
 // tell logs what there is to say about a test that failed.
@@ -244,12 +215,5 @@ func (r *release) tell() {
 	} {
 		out, err := r.command(ctx, "kubectl", append([]string{"-n", r.namespace}, args...)...)
 		r.t.Logf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

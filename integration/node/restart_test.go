@@ -5,9 +5,13 @@ package node
 import (
 	"context"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 func TestReplicas_restarted_one_after_the_other_lose_and_repeat_nothing(t *testing.T) {
@@ -37,24 +41,31 @@ func TestReplicas_restarted_one_after_the_other_lose_and_repeat_nothing(t *testi
 func (r *release) write(while func()) map[string][]string {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
+	defer cancel()
 	written := map[string][]string{}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(50 * time.Millisecond)
-		defer tick.Stop()
-		for i := 0; ctx.Err() == nil; i++ {
+	var g errgroup.Group
+	g.Go(func() error {
+		for i := 0; ; i++ {
 			name := "written-" + strconv.Itoa(i%5)
-			written[name] = append(written[name], r.configMap(name, strconv.Itoa(i)))
-			<-tick.C
+			version, err := r.putConfigMap(context.WithoutCancel(ctx), name, strconv.Itoa(i))
+			if err != nil {
+				return err
+			}
+			written[name] = append(written[name], version)
+			if pause.For(ctx, 50*time.Millisecond) != nil {
+				return nil
+			}
 		}
 	})
 	defer func() {
 		cancel()
-		wg.Wait()
+		if err := g.Wait(); err != nil {
+			r.t.Errorf("write: %v", err)
+		}
 	}()
 	while()
 	cancel()
-	wg.Wait()
+	rig.Must(r.t, g.Wait())
 	return written
 }
 
@@ -97,13 +108,13 @@ func (r *release) takeovers() {
 		}
 		if last.epoch != "" && e.epoch != last.epoch {
 			changed++
-			pause := e.stored.Sub(last.stored).Round(time.Millisecond)
-			r.t.Logf("writer %s follows %s after %s without an event in the log", e.epoch, last.epoch, pause)
+			silence := e.stored.Sub(last.stored).Round(time.Millisecond)
+			r.t.Logf("writer %s follows %s after %s without an event in the log", e.epoch, last.epoch, silence)
 			if number(r.t, e.epoch) <= number(r.t, last.epoch) {
 				r.t.Errorf("writer %s follows %s", e.epoch, last.epoch)
 			}
-			if pause > 10*time.Second {
-				r.t.Errorf("writer %s follows %s after %s; a Lease that is handed over takes no 15 s", e.epoch, last.epoch, pause)
+			if silence > 10*time.Second {
+				r.t.Errorf("writer %s follows %s after %s; a Lease that is handed over takes no 15 s", e.epoch, last.epoch, silence)
 			}
 		}
 		last = e
@@ -116,6 +127,6 @@ func (r *release) takeovers() {
 func number(t *testing.T, text string) int {
 	t.Helper()
 	n, err := strconv.Atoi(text)
-	must(t, err)
+	rig.Must(t, err)
 	return n
 }

@@ -4,11 +4,12 @@ package node
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
 )
 
 const (
@@ -42,51 +43,11 @@ func obstacle() error {
 	return isolates()
 }
 
-// verdict returns why a test cannot run, nothing if it can, and whether that is no failure.
-func verdict(getenv func(string) string, obstacle func() error) (skip bool, reason string) {
-	if reason := getenv(noNode); reason != "" {
-		return true, reason
-	}
-	if err := obstacle(); err != nil {
-		return getenv("CI") == "", err.Error()
-	}
-	return false, ""
-}
-
 // needNode skips the test with the reason where there can be no node, and fails it where there has to be one.
 func needNode(t *testing.T) {
 	t.Helper()
 	if os.Getenv(inside) != "" {
 		return
 	}
-	skip, reason := verdict(os.Getenv, obstacle)
-	switch {
-	case skip:
-		fmt.Fprintf(os.Stderr, "NOT RUN: %s needs a node: %s\n", t.Name(), reason) // also without -v
-		t.Skipf("needs a node: %s", reason)
-	case reason != "":
-		t.Fatalf("CI is set, but there can be no node, and %s does not say why: %s", noNode, reason)
-	}
-}
-
-func TestVerdict_is_a_failure_only_where_a_node_has_to_be(t *testing.T) {
-	for _, c := range []struct {
-		ci, none string
-		obstacle error
-		skip     bool
-		reason   string
-	}{
-		{},
-		{ci: "true"},
-		{obstacle: os.ErrNotExist, skip: true, reason: "file does not exist"},
-		{ci: "true", obstacle: os.ErrNotExist, reason: "file does not exist"},
-		{ci: "true", none: "no root", obstacle: os.ErrNotExist, skip: true, reason: "no root"},
-		{none: "no root", skip: true, reason: "no root"},
-	} {
-		getenv := func(name string) string { return map[string]string{"CI": c.ci, noNode: c.none}[name] }
-		skip, reason := verdict(getenv, func() error { return c.obstacle })
-		if skip != c.skip || reason != c.reason {
-			t.Errorf("with CI=%q %s=%q and %v: %v, %q", c.ci, noNode, c.none, c.obstacle, skip, reason)
-		}
-	}
+	tier.Possible(t, "a node", noNode, obstacle)
 }

@@ -45,7 +45,7 @@ func run(ctx context.Context, m *testing.M) int {
 		}
 		return 0
 	}
-	if _, reason := verdict(os.Getenv, obstacle); reason != "" {
+	if os.Getenv(noNode) != "" || obstacle() != nil {
 		return m.Run()
 	}
 	return outside(ctx)
