@@ -45,7 +45,7 @@ func drive(ctx context.Context, s *settings, stdout, log io.Writer) (err error) 
 			err = errors.Join(b.kafkaBroker.Close(), err)
 		}
 	}()
-	where := look(ctx, s.root)
+	where := look(ctx)
 	if err := b.buildBridge(ctx); err != nil {
 		return err
 	}

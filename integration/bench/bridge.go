@@ -4,40 +4,30 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/port"
+	rigs "github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // buildBridge builds the program that is measured, unless one was given or none is needed.
-func (b *bench) buildBridge(ctx context.Context) error {
-	if !b.withBridge {
-		return nil
+func (b *bench) buildBridge(ctx context.Context) (err error) {
+	switch {
+	case !b.withBridge:
+	case b.bridge != "":
+		b.program, err = filepath.Abs(b.bridge)
+	default:
+		b.progress("building the bridge")
+		b.program, err = rigs.Program(ctx, b.log)
 	}
-	if b.bridge != "" {
-		path, err := filepath.Abs(b.bridge)
-		b.program = path
-		return err
-	}
-	b.progress("building the bridge")
-	ctx, cancel := deadline(ctx, 10*time.Minute)
-	defer cancel()
-	b.program = filepath.Join(b.dir, "kube-eventbridge")
-	build := exec.CommandContext(ctx, "go", "build", "-o", b.program, "./cmd/kube-eventbridge")
-	build.Dir = b.root
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the bridge: %w\n%s", err, bytes.TrimSpace(out))
-	}
-	return nil
+	return err
 }
 
 const bridgeConfig = `cluster: bench
@@ -67,14 +57,10 @@ func (b *bench) startBridge(r *rig, resource, namespace string, env []string) (*
 	return start(colBridge, b.program, []string{"run", "--config", config}, env)
 }
 
-// freeAddress returns an address on which nobody listens at the moment.
+// freeAddress returns an address for a server of this machine.
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String(), nil
+	free, err := port.Free()
+	return fmt.Sprintf("127.0.0.1:%d", free), err
 }
 
 // heap returns the bytes of the bridge's heap that were in use, garbage since the last collection included where the

@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 )
 
 // idleResources are twenty streams, of what every API server has.
@@ -85,11 +83,10 @@ type idler struct {
 
 // startIdle starts a bridge and waits until it is ready and at rest.
 func (b *bench) startIdle(ctx context.Context, r *rig, s *idler, checkpoint, election string) error {
-	port, err := controlplane.FreePort()
-	if err != nil {
+	var err error
+	if s.address, err = freeAddress(); err != nil {
 		return err
 	}
-	s.address = fmt.Sprintf("127.0.0.1:%d", port)
 	dir := filepath.Join(r.dir, s.dir)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fmt.Errorf("make a directory: %w", err)
@@ -103,7 +100,7 @@ func (b *bench) startIdle(ctx context.Context, r *rig, s *idler, checkpoint, ele
 		return err
 	}
 	if err := poll(ctx, 100*time.Millisecond, func() (bool, error) { return get(ctx, "http://"+s.address+"/readyz") == nil, s.p.alive() }); err != nil {
-		return fmt.Errorf("wait until it is ready: %w\n%s", err, s.p.stderr.String())
+		return fmt.Errorf("wait until it is ready: %w\n%s", err, s.p.stderr.Bytes())
 	}
 	return settle(ctx, s.p)
 }

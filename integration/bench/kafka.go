@@ -239,7 +239,7 @@ func (k *kafkaRun) await(ctx context.Context, topic string, n int, subject *proc
 		err = errors.New("that is too many")
 	}
 	if err != nil {
-		return last, fmt.Errorf("%s published %d of %d records: %w\n%s", subject.name, have, n, err, subject.stderr.String())
+		return last, fmt.Errorf("%s published %d of %d records: %w\n%s", subject.name, have, n, err, subject.stderr.Bytes())
 	}
 	return last, nil
 }

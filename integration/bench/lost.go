@@ -42,14 +42,14 @@ func (b *bench) lostCheckpoint(ctx context.Context, run int) (err error) {
 	defer func() { err = errors.Join(err, p.stop()) }()
 	var took time.Duration
 	err = poll(ctx, 50*time.Millisecond, func() (bool, error) {
-		said := read.FindStringSubmatch(p.stderr.String())
+		said := read.FindSubmatch(p.stderr.Bytes())
 		if said == nil {
 			return false, p.alive()
 		}
-		if said[1] != fmt.Sprint(objects) {
+		if string(said[1]) != fmt.Sprint(objects) {
 			return false, fmt.Errorf("the bridge found %s objects in the log, and not %d", said[1], objects)
 		}
-		took, err = time.ParseDuration(said[2])
+		took, err = time.ParseDuration(string(said[2]))
 		return true, err
 	})
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 )
 
 // machine says where the figures were measured.
@@ -25,7 +27,7 @@ func (m machine) String() string {
 }
 
 // look finds out. What cannot be found out is "unknown".
-func look(ctx context.Context, root string) machine {
+func look(ctx context.Context) machine {
 	m := machine{CPU: "unknown", Cores: runtime.NumCPU(), Go: runtime.Version(), Commit: "unknown"}
 	info, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(info)) {
@@ -35,7 +37,7 @@ func look(ctx context.Context, root string) machine {
 		}
 	}
 	git := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12")
-	git.Dir = root
+	git.Dir, _ = controlplane.Root()
 	git.Env = append(os.Environ(), "GIT_OPTIONAL_LOCKS=0")
 	if commit, err := git.Output(); err == nil {
 		m.Commit = strings.TrimSpace(string(commit))

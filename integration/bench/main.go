@@ -76,7 +76,7 @@ type settings struct {
 	events, baselineEvents                  int
 	rateSeconds, idleSeconds                int
 	only, subjects                          string
-	json, root, bridge                      string
+	json, bridge                            string
 	list, large, watch, rest, rate, kafka   bool
 	lost, quiet                             bool
 	withBridge, withPublisher, withBaseline bool
@@ -102,7 +102,6 @@ func parse(args []string) (*settings, error) {
 		"h an idle bridge with 20 streams")
 	f.StringVar(&s.subjects, "subjects", "bridge,publisher,baseline", "what is measured in a, c and f; b, d, e, g and h are of the bridge alone, f knows no baseline")
 	f.StringVar(&s.json, "json", "", "write every single value to this `file`")
-	f.StringVar(&s.root, "root", "..", "`directory` of the bridge's module")
 	f.StringVar(&s.bridge, "bridge", "", "measure this `program` instead of building the bridge")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

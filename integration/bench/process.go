@@ -12,14 +12,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
 )
 
 // report is one line of JSON that a role tells the driver.
@@ -39,56 +39,46 @@ func say(w io.Writer, r report) error {
 
 // process is a child of the driver. It dies with the driver.
 type process struct {
+	*child.Process
 	name   string
-	cmd    *exec.Cmd
 	stdin  io.WriteCloser
-	lines  chan string   // what it writes to stdout, closed at its end
-	ended  chan struct{} // closed when it has ended; then err is set
-	err    error
-	stderr tailBuffer
+	lines  chan string // what it writes to stdout, closed at its end
+	stderr child.Tail
 }
 
 // start runs a program with the environment of the driver, less what would change the measurement, and env.
 func start(name, path string, args, env []string) (*process, error) {
-	p := &process{name: name, cmd: exec.Command(path, args...), lines: make(chan string, 16), ended: make(chan struct{})}
+	p := &process{name: name, lines: make(chan string, 16)}
+	cmd := exec.Command(path, args...)
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "GOMEMLIMIT=") && !strings.HasPrefix(v, "GOGC=") && !strings.HasPrefix(v, "GOMAXPROCS=") && !strings.HasPrefix(v, "GODEBUG=") {
-			p.cmd.Env = append(p.cmd.Env, v)
+		variable, _, _ := strings.Cut(v, "=")
+		if !slices.Contains([]string{"GOMEMLIMIT", "GOGC", "GOMAXPROCS", "GODEBUG"}, variable) {
+			cmd.Env = append(cmd.Env, v)
 		}
 	}
-	p.cmd.Env = append(append(p.cmd.Env, "GOMEMLIMIT=off"), env...) // the bridge would take that of the driver's control group
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	p.cmd.Stderr = &p.stderr
-	stdout, err := p.cmd.StdoutPipe()
-	if err != nil {
+	cmd.Env = append(append(cmd.Env, "GOMEMLIMIT=off"), env...) // the bridge would take that of the driver's control group
+	stdout, write := io.Pipe()
+	cmd.Stdout, cmd.Stderr = write, &p.stderr
+	var err error
+	if p.stdin, err = cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+	if p.Process, err = child.Start(name, cmd); err != nil {
+		return nil, err
 	}
-	// stop waits for this goroutine, by waiting for the end of the process.
-	started := make(chan error, 1)
 	go func() {
-		defer close(p.ended)
+		<-p.Ended()
+		_ = write.Close()
+	}()
+	go func() {
 		defer close(p.lines)
-		// The kernel sends the death signal when the thread that started the child ends, not the process: this keeps that thread.
-		runtime.LockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err != nil {
-			return
-		}
 		for s := bufio.NewScanner(stdout); s.Scan(); {
 			select {
 			case p.lines <- s.Text():
-			default: // nobody waits for what a bridge prints
+			default: // nothing waits for what a bridge prints
 			}
 		}
-		p.err = p.cmd.Wait()
 	}()
-	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
-	}
 	return p, nil
 }
 
@@ -117,7 +107,7 @@ func (p *process) hear(ctx context.Context) (report, error) {
 		return r, fmt.Errorf("wait for %s: %w", p.name, context.Cause(ctx))
 	case line, ok := <-p.lines:
 		if !ok {
-			<-p.ended
+			<-p.Ended()
 			return r, p.early()
 		}
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
@@ -129,17 +119,15 @@ func (p *process) hear(ctx context.Context) (report, error) {
 
 // early returns the error of a process that ended when it should not have.
 func (p *process) early() error {
-	return fmt.Errorf("%s ended early: %w\n%s", p.name, p.err, p.stderr.String())
+	return fmt.Errorf("%s ended early: %s\n%s", p.name, p.State(), bytes.TrimSpace(p.stderr.Bytes()))
 }
 
 // alive returns an error if the process has ended.
 func (p *process) alive() error {
-	select {
-	case <-p.ended:
+	if !p.Running() {
 		return p.early()
-	default:
-		return nil
 	}
+	return nil
 }
 
 // stop ends the process and waits for it. A process that does not end within ten seconds is killed, which is an error.
@@ -148,19 +136,13 @@ func (p *process) stop() error {
 		return nil
 	}
 	_ = p.stdin.Close()
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.ended:
-		return nil
-	case <-time.After(10 * time.Second):
-		_ = p.cmd.Process.Kill()
-		<-p.ended
-		return fmt.Errorf("%s did not stop within 10s and was killed", p.name)
-	}
+	ctx, cancel := deadline(context.Background(), 10*time.Second) //nolint:forbidigo // it stops also what is interrupted
+	defer cancel()
+	return p.Stop(ctx)
 }
 
 // cpu returns the processor time, user and system, that the process has used until now.
-func (p *process) cpu() (time.Duration, error) { return cpuOf(p.name, p.cmd.Process.Pid) }
+func (p *process) cpu() (time.Duration, error) { return cpuOf(p.name, p.PID()) }
 
 // cpuOf returns the processor time, user and system, that a process has used until now.
 func cpuOf(name string, pid int) (time.Duration, error) {
@@ -178,7 +160,7 @@ func (p *process) peak() (int64, error) { return p.memory("VmHWM:") }
 
 // memory returns a value in bytes of the process's status, see proc_pid_status(5).
 func (p *process) memory(field string) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
 		return 0, fmt.Errorf("memory of %s: %w", p.name, err)
 	}
@@ -192,29 +174,4 @@ func (p *process) memory(field string) (int64, error) {
 		}
 	}
 	return 0, fmt.Errorf("memory of %s: no %s in its status", p.name, field)
-}
-
-// tailBuffer keeps the end of what is written to it.
-type tailBuffer struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-// Write implements io.Writer.
-func (t *tailBuffer) Write(p []byte) (int, error) {
-	const keep = 8 << 10
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, p...)
-	if extra := len(t.buf) - keep; extra > 0 {
-		t.buf = append(t.buf[:0], t.buf[extra:]...)
-	}
-	return len(p), nil
-}
-
-// String returns what was kept.
-func (t *tailBuffer) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(bytes.TrimSpace(t.buf))
 }

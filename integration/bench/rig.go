@@ -111,7 +111,7 @@ func (r *rig) await(ctx context.Context, n int, subject *process) (time.Time, er
 		return have >= n, errors.Join(subject.alive(), r.broker.alive())
 	})
 	if err != nil {
-		return last, fmt.Errorf("%s published %d of %d messages: %w\n%s", subject.name, have, n, err, subject.stderr.String())
+		return last, fmt.Errorf("%s published %d of %d messages: %w\n%s", subject.name, have, n, err, subject.stderr.Bytes())
 	}
 	if have > n {
 		return last, fmt.Errorf("%s published %d messages where there are %d changes", subject.name, have, n)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // event is one message of the log, as everybody else can read it too.
@@ -25,11 +27,10 @@ type event struct {
 // eventLog is the JetStream stream, read from its first message to its last, over and over from where it got to.
 type eventLog struct {
 	conn   *nats.Conn
-	js     jetstream.JetStream
+	log    rig.Log
 	events []event
 	byID   map[string]int // how often
 	times  map[string]int // the same by source and id: an id is unique within its source
-	next   uint64
 }
 
 // openLog connects to a broker, also one that is not there yet, and again whenever it was away.
@@ -43,7 +44,7 @@ func openLog(server string) (*eventLog, error) {
 		conn.Close()
 		return nil, fmt.Errorf("connect to the log: %w", err)
 	}
-	return &eventLog{conn: conn, js: js, byID: map[string]int{}, times: map[string]int{}, next: 1}, nil
+	return &eventLog{conn: conn, log: rig.NATSLog(js, "KUBERNETES"), byID: map[string]int{}, times: map[string]int{}}, nil
 }
 
 func (l *eventLog) close() {
@@ -57,29 +58,24 @@ func (l *eventLog) update(ctx context.Context) error {
 	if !l.conn.IsConnected() {
 		return errors.New("the broker is away")
 	}
-	stream, err := l.js.Stream(ctx, "KUBERNETES")
-	if err != nil {
-		return fmt.Errorf("open the log: %w", err)
+	messages, err := l.log.Read(ctx)
+	for i := len(l.events); i < len(messages); i++ {
+		l.add(&messages[i])
 	}
-	for last := stream.CachedInfo().State.LastSeq; l.next <= last; l.next++ {
-		m, err := stream.GetMsg(ctx, l.next)
-		if err != nil {
-			return fmt.Errorf("read message %d of the log: %w", l.next, err)
-		}
-		l.add(m)
-	}
-	return nil
+	return err
 }
 
-func (l *eventLog) add(m *jetstream.RawStreamMsg) {
+func (l *eventLog) add(m *rig.Message) {
 	var raw bytes.Buffer
 	for name, values := range m.Header {
 		fmt.Fprintln(&raw, name, values)
 	}
 	raw.Write(m.Data)
+	header := nats.Header(m.Header)
 	e := event{
-		id: m.Header.Get("ce-id"), kind: strings.TrimPrefix(m.Header.Get("ce-type"), "io.kube-eventbridge."), source: m.Header.Get("ce-source"),
-		version: m.Header.Get("ce-resourceversion"), subject: m.Subject, stored: m.Time, raw: raw.Bytes(),
+		id: header.Get("ce-id"), kind: strings.TrimPrefix(header.Get("ce-type"), "io.kube-eventbridge."),
+		source: header.Get("ce-source"), version: header.Get("ce-resourceversion"),
+		subject: m.Subject, stored: m.Time, raw: raw.Bytes(),
 	}
 	l.events = append(l.events, e)
 	l.byID[e.id]++

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/port"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // stage is everything that runs: a control plane, the bridge, and somebody who reads the log.
@@ -29,8 +31,8 @@ type stage struct {
 	broker  string
 	cluster *controlplane.ControlPlane
 	client  *dynamic.DynamicClient
-	bridge  *child
-	tail    *child
+	bridge  *program
+	tail    *program
 	lines   atomic.Int64 // events that tail has shown
 	log     *eventLog
 	files   []*os.File
@@ -43,8 +45,12 @@ func newStage(ctx context.Context, s *screen) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	program, err := buildBridge(ctx, s)
-	if err != nil {
+	var program string
+	s.say("  building kube-eventbridge (about a minute the first time) …")
+	if err := s.slowly("building kube-eventbridge", func() (err error) {
+		program, err = rig.Program(ctx, nil)
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "kube-eventbridge-demo-")
@@ -62,7 +68,7 @@ pipelines:
       - resource: configmaps
       - resource: deployments.apps
       - resource: secrets
-      - resource: widgets.demo.example.com    # a resource that nobody has defined yet
+      - resource: widgets.demo.example.com    # a resource that has no definition yet
     sink: {embedded: {listen: "127.0.0.1:%d"}}
 dataDir: %q
 server: {listen: "127.0.0.1:%d"}
@@ -101,7 +107,8 @@ func (st *stage) start(ctx context.Context) error {
 		return err
 	}
 	s.say("  reading the log with: %s", s.bold("kube-eventbridge tail --from-start"))
-	st.tail, err = startChild("tail", st.program, []string{"tail", "--server", st.broker, "--from-start"}, st.tailed, errs)
+	args := []string{"tail", "--server", st.broker, "--from-start"}
+	st.tail, err = startProgram("tail", st.program, args, st.tailed, errs)
 	return err
 }
 
@@ -115,11 +122,11 @@ func (st *stage) tailed(line string) {
 
 // configure writes the bridge's configuration, with free ports.
 func (st *stage) configure() error {
-	broker, err := controlplane.FreePort()
+	broker, err := port.Free()
 	if err != nil {
 		return err
 	}
-	server, err := controlplane.FreePort()
+	server, err := port.Free()
 	if err != nil {
 		return err
 	}
@@ -139,7 +146,8 @@ func (st *stage) startBridge() error {
 	if err != nil {
 		return err
 	}
-	st.bridge, err = startChild("kube-eventbridge", st.program, []string{"run", "--config", st.config}, func(string) {}, log)
+	args := []string{"run", "--config", st.config}
+	st.bridge, err = startProgram("kube-eventbridge", st.program, args, func(string) {}, log)
 	return err
 }
 
