@@ -16,11 +16,14 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	client "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 )
 
 func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
+	rig.Tier(t, rig.All)
+	t.Parallel()
 	cfg := kafka.Config{Brokers: shared.ForTest(t).Addresses(), Topic: "checkpoints-fence"}
 	old := mustOpen(t, cfg)
 	mustCommit(t.Context(), t, old, rows(0, 10, 1))
@@ -38,6 +41,8 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 }
 
 func TestOpen_refuses_a_topic_that_deletes_and_names_what_mends_it(t *testing.T) {
+	rig.Tier(t, rig.All)
+	t.Parallel()
 	c := shared.ForTest(t)
 	if err := c.CreateTopic(t.Context(), "checkpoints-delete", 1, 1, map[string]string{"cleanup.policy": "compact,delete"}); err != nil {
 		t.Fatal(err)
@@ -60,6 +65,8 @@ func TestOpen_refuses_a_topic_that_deletes_and_names_what_mends_it(t *testing.T)
 
 // The permission to write to the transactional id is easily forgotten, and the one to read the topic's settings.
 func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
+	rig.Tier(t, rig.All)
+	t.Parallel()
 	c := shared.ForTest(t)
 	const topic = "checkpoints-permissions"
 	if err := c.CreateTopic(t.Context(), topic, 1, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
@@ -102,6 +109,8 @@ func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 }
 
 func TestOpen_that_must_not_create_the_topic_says_how_to(t *testing.T) {
+	rig.Tier(t, rig.All)
+	t.Parallel()
 	c := shared.ForTest(t)
 	_, err := kafka.Open(t.Context(), kafka.Config{
 		Brokers: c.AddressesOf(string(kafkabroker.SASLPlaintext)), Topic: "checkpoints-forbidden", Partitions: 1,
@@ -123,6 +132,8 @@ func TestOpen_that_must_not_create_the_topic_says_how_to(t *testing.T) {
 
 // Commits go on while the broker is killed and comes back; those that returned are there, and nothing else is.
 func TestCommits_survive_kills_of_the_broker(t *testing.T) {
+	rig.Tier(t, rig.All)
+	t.Parallel()
 	c := kafkabroker.ForTest(t, kafkabroker.Config{})
 	cfg := kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints", Partitions: 1}
 	s, want := mustOpen(t, cfg), newState()
@@ -176,6 +187,8 @@ func TestCommits_survive_kills_of_the_broker(t *testing.T) {
 
 // A broker's own compaction leaves one record for each row that there is, and none for others.
 func TestCompaction_leaves_what_holds(t *testing.T) {
+	rig.Tier(t, rig.All)
+	t.Parallel()
 	c := shared.ForTest(t)
 	cfg := kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-compacted", Partitions: 1}
 	s, want := mustOpen(t, cfg), newState()

@@ -45,6 +45,7 @@ func newFake(t *testing.T) *kfake.Cluster {
 
 // Every now and then a request is appended without an answer, refused, or lost with its connection, the leader moves, or the log is compacted.
 func TestStore_survives_what_brokers_do(t *testing.T) {
+	t.Parallel()
 	c := newFake(t)
 	cfg := kafka.Config{Brokers: c.ListenAddrs(), Topic: "checkpoints", Partitions: 2}
 	s, want := mustOpen(t, cfg), newState()

@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sys/unix"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
@@ -41,7 +42,7 @@ var fast = kafkabroker.NewShared(kafkabroker.Config{
 // contender publishes n records to a topic and returns when all are acknowledged.
 type contender struct {
 	name    string
-	publish func(b *testing.B, r *rig, n int) taken
+	publish func(b *testing.B, r *testTopic, n int) taken
 }
 
 // taken is what publishing took: the rate in records a second, and for a record the broker's processor time in microseconds and, of those that run in
@@ -50,8 +51,8 @@ type taken struct{ rate, broker, cpu, bytes, allocs float64 }
 
 var contenders = []contender{
 	{"sink", publishSink},
-	{"franz", func(b *testing.B, r *rig, n int) taken { return publishFranz(b, r, n, 0) }},
-	{"franz-linger-5ms", func(b *testing.B, r *rig, n int) taken { return publishFranz(b, r, n, 5*time.Millisecond) }},
+	{"franz", func(b *testing.B, r *testTopic, n int) taken { return publishFranz(b, r, n, 0) }},
+	{"franz-linger-5ms", func(b *testing.B, r *testTopic, n int) taken { return publishFranz(b, r, n, 5*time.Millisecond) }},
 	{"perf-test", publishPerfTest},
 }
 
@@ -100,14 +101,14 @@ func median(values []float64) float64 {
 
 // publishTo has one contender publish to a new topic, which is removed again.
 func publishTo(b *testing.B, c *kafkabroker.Cluster, x contender, n int) taken {
-	r := &rig{c, fmt.Sprintf("bench-%d", count.Add(1))}
-	ok(b, c.CreateTopic(b.Context(), r.topic, benchPartitions, 0, nil))
+	r := &testTopic{c, fmt.Sprintf("bench-%d", count.Add(1))}
+	rig.Must(b, c.CreateTopic(b.Context(), r.topic, benchPartitions, 0, nil))
 	unix.Sync() // what others wrote is not written back to the disk meanwhile
 	before := brokerTime(b, c)
 	t := x.publish(b, r, n)
 	t.broker = float64((brokerTime(b, c) - before).Nanoseconds()) / 1e3 / float64(n)
 	res, err := c.Admin().DeleteTopics(b.Context(), &kafkago.DeleteTopicsRequest{Topics: []string{r.topic}})
-	ok(b, errors.Join(err, res.Errors[r.topic]))
+	rig.Must(b, errors.Join(err, res.Errors[r.topic]))
 	return t
 }
 
@@ -137,7 +138,7 @@ func processorTime() time.Duration {
 func brokerTime(b *testing.B, c *kafkabroker.Cluster) time.Duration {
 	const wholeProcess = 2 // see clock_getcpuclockid(3)
 	var t unix.Timespec
-	ok(b, unix.ClockGettime(int32(^c.PID(0)<<3|wholeProcess), &t))
+	rig.Must(b, unix.ClockGettime(int32(^c.PID(0)<<3|wholeProcess), &t))
 	return time.Duration(t.Nano())
 }
 
@@ -153,7 +154,7 @@ func benchMessages(topic string) []*sink.Message {
 	return all
 }
 
-func publishSink(b *testing.B, r *rig, n int) taken {
+func publishSink(b *testing.B, r *testTopic, n int) taken {
 	cfg := r.config(direct)
 	cfg.Window = benchWindow
 	ctx, end := context.WithCancel(b.Context())
@@ -162,10 +163,10 @@ func publishSink(b *testing.B, r *rig, n int) taken {
 	go func() { ended <- s.Run(ctx) }()
 	defer func() {
 		end()
-		ok(b, <-ended)
+		rig.Must(b, <-ended)
 	}()
 	messages := benchMessages(r.topic)
-	s.Publish(ctx, messages[0], func(_ sink.Receipt, err error) { ok(b, err) }) // it waits for the topic to be open
+	s.Publish(ctx, messages[0], func(_ sink.Receipt, err error) { rig.Must(b, err) }) // it waits for the topic to be open
 	return measured(n, func() {
 		var all sync.WaitGroup
 		all.Add(n)
@@ -181,10 +182,10 @@ func publishSink(b *testing.B, r *rig, n int) taken {
 	})
 }
 
-func publishFranz(b *testing.B, r *rig, n int, linger time.Duration) taken {
+func publishFranz(b *testing.B, r *testTopic, n int, linger time.Duration) taken {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(r.AddressesOf(direct)...), kgo.MaxBufferedRecords(benchWindow), kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(linger))
-	ok(b, err)
+	rig.Must(b, err)
 	defer cl.Close()
 	messages := benchMessages(r.topic)
 	var records []kgo.Record
@@ -195,7 +196,7 @@ func publishFranz(b *testing.B, r *rig, n int, linger time.Duration) taken {
 		}
 		records = append(records, rec)
 	}
-	ok(b, cl.ProduceSync(b.Context(), &kgo.Record{Topic: r.topic, Value: []byte("first")}).FirstErr())
+	rig.Must(b, cl.ProduceSync(b.Context(), &kgo.Record{Topic: r.topic, Value: []byte("first")}).FirstErr())
 	return measured(n, func() {
 		var all sync.WaitGroup
 		all.Add(n)
@@ -225,16 +226,16 @@ func recordSize(m *sink.Message) int {
 }
 
 // publishPerfTest runs Kafka's own tool, with the settings that were the fastest here.
-func publishPerfTest(b *testing.B, r *rig, n int) taken {
+func publishPerfTest(b *testing.B, r *testTopic, n int) taken {
 	out, err := r.Tool(b.Context(), "org.apache.kafka.tools.ProducerPerformance", "--topic", r.topic, "--num-records", strconv.Itoa(n),
 		"--record-size", strconv.Itoa(recordSize(benchMessages(r.topic)[0])), "--throughput", "-1", "--producer-props", "bootstrap.servers="+r.Bootstrap(),
 		"acks=all", "enable.idempotence=true", "batch.size=524288", "linger.ms=5")
-	ok(b, err)
+	rig.Must(b, err)
 	found := perfTestRate.FindSubmatch(out)
 	if found == nil {
 		b.Fatalf("the tool does not say its rate:\n%s", out)
 	}
 	rate, err := strconv.ParseFloat(string(found[1]), 64)
-	ok(b, err)
+	rig.Must(b, err)
 	return taken{rate: rate}
 }

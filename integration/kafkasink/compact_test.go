@@ -13,18 +13,19 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
 // emptyBatches counts the batches of partition 0 that have no records any more.
-func (r *rig) emptyBatches(t *testing.T) (n int) {
+func (r *testTopic) emptyBatches(t *testing.T) (n int) {
 	t.Helper()
 	client, done := r.admin()
 	defer done()
 	res, err := client.Fetch(t.Context(), &kafkago.FetchRequest{Topic: r.topic, MinBytes: 1, MaxBytes: 8 << 20, MaxWait: 100 * time.Millisecond})
-	ok(t, err)
-	ok(t, res.Error)
+	rig.Must(t, err)
+	rig.Must(t, res.Error)
 	stream, is := res.Records.(*protocol.RecordStream)
 	if !is {
 		return 0
@@ -39,7 +40,8 @@ func (r *rig) emptyBatches(t *testing.T) (n int) {
 
 // A compacted partition keeps the last batch of each producer without its records. kafka-go's Reader panics there, and who takes an empty answer for the end never comes to it.
 func TestSink_reads_a_compacted_partition_to_its_end(t *testing.T) {
-	r := newRig(t, shared.ForTest(t), 1, map[string]string{
+	t.Parallel()
+	r := newTopic(t, shared.ForTest(t), 1, map[string]string{
 		"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "100", "delete.retention.ms": "0",
 	})
 	const keys = 50
@@ -52,21 +54,21 @@ func TestSink_reads_a_compacted_partition_to_its_end(t *testing.T) {
 			answers = append(answers, send(t, s, message(r.topic, fmt.Sprintf("key-%d", n%keys), producer*1000+n)))
 		}
 		for _, a := range answers {
-			ok(t, wait(t, a).err)
+			rig.Must(t, wait(t, a).err)
 		}
-		ok(t, pause.For(t.Context(), 150*time.Millisecond)) // the next one begins a segment
+		rig.Must(t, pause.For(t.Context(), 150*time.Millisecond)) // the next one begins a segment
 		s.stop()
-		ok(t, s.end(t))
+		rig.Must(t, s.end(t))
 	}
 	cfg := r.config(direct)
 	s := start(t, cfg)
 	for k := range keys {
 		must(t, s, message(r.topic, fmt.Sprintf("key-%d", k), 10_000))
 	}
-	eventually(t, "batches are empty", func() error {
+	rig.Try(t, "batches are empty", func() error {
 		// A segment is closed by the next record after its time.
 		must(t, s, message(r.topic, "end", int(time.Now().UnixMilli())))
-		ok(t, pause.For(t.Context(), 300*time.Millisecond))
+		rig.Must(t, pause.For(t.Context(), 300*time.Millisecond))
 		if n := r.emptyBatches(t); n < 3 {
 			return fmt.Errorf("%d", n)
 		}
@@ -74,7 +76,7 @@ func TestSink_reads_a_compacted_partition_to_its_end(t *testing.T) {
 	})
 	t.Logf("%d empty batches", r.emptyBatches(t))
 	newest := map[string]string{}
-	ok(t, s.Read(t.Context(), sink.Query{LastOfKey: true}, func(st *sink.Stored) error {
+	rig.Must(t, s.Read(t.Context(), sink.Query{LastOfKey: true}, func(st *sink.Stored) error {
 		key, _, _ := strings.Cut(st.ID, ".")
 		newest[key] = st.ID
 		return nil
@@ -89,10 +91,10 @@ func TestSink_reads_a_compacted_partition_to_its_end(t *testing.T) {
 	}
 	// From each offset on, also from within what was removed.
 	b, err := s.Bounds(t.Context(), nil)
-	ok(t, err)
+	rig.Must(t, err)
 	for after := uint64(0); after < b.Partitions[0].Last; after += 97 {
 		last := uint64(0)
-		ok(t, s.Read(t.Context(), sink.Query{After: map[int32]uint64{0: after}}, func(st *sink.Stored) error {
+		rig.Must(t, s.Read(t.Context(), sink.Query{After: map[int32]uint64{0: after}}, func(st *sink.Stored) error {
 			if st.Sequence <= after {
 				t.Errorf("after %d comes %d", after, st.Sequence)
 			}

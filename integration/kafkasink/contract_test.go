@@ -10,6 +10,7 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
 )
@@ -17,11 +18,12 @@ import (
 func TestSink_keeps_the_contract(t *testing.T) {
 	const partitions = 3
 	sinktest.Run(t, func(t *testing.T) *sinktest.Harness {
-		r := newRig(t, shared.ForTest(t), partitions, nil)
+		r := &testTopic{shared.ForTest(t), unique(t)}
+		rig.Must(t, r.CreateTopic(t.Context(), r.topic, partitions, 0, nil))
 		data := filepath.Join(sharedDir, "broker-0", "data")
 		saved := filepath.Join(t.TempDir(), "data")
-		stop := func(t *testing.T) { ok(t, r.Kill(0)) }
-		start := func(t *testing.T) { ok(t, r.Restart(t.Context(), 0)) }
+		stop := func(t *testing.T) { rig.Must(t, r.Kill(0)) }
+		start := func(t *testing.T) { rig.Must(t, r.Restart(t.Context(), 0)) }
 		return &sinktest.Harness{
 			Sink:    newSink(t, r.config(proxied)),
 			Log:     r.log,
@@ -33,19 +35,19 @@ func TestSink_keeps_the_contract(t *testing.T) {
 			Start:   start,
 			Save: func(t *testing.T) {
 				stop(t)
-				ok(t, os.CopyFS(saved, os.DirFS(data)))
+				rig.Must(t, os.CopyFS(saved, os.DirFS(data)))
 				start(t)
 			},
 			Restore: func(t *testing.T) {
 				stop(t)
-				ok(t, os.RemoveAll(data))
-				ok(t, os.CopyFS(data, os.DirFS(saved)))
+				rig.Must(t, os.RemoveAll(data))
+				rig.Must(t, os.CopyFS(data, os.DirFS(saved)))
 				start(t)
 			},
 			Destroy: func(t *testing.T) { r.deleteTopic(t, r.topic) },
 			Remake: func(t *testing.T, n int) {
 				r.deleteTopic(t, r.topic)
-				ok(t, r.CreateTopic(t.Context(), r.topic, partitions, 0, nil))
+				rig.Must(t, r.CreateTopic(t.Context(), r.topic, partitions, 0, nil))
 				r.others(t, n, partitions)
 			},
 			Purge:     func(t *testing.T) { r.purge(t, r.topic, partitions) },
@@ -58,7 +60,7 @@ func TestSink_keeps_the_contract(t *testing.T) {
 }
 
 // others publishes n records to each partition, as somebody else.
-func (r *rig) others(t *testing.T, n, partitions int) {
+func (r *testTopic) others(t *testing.T, n, partitions int) {
 	t.Helper()
 	c, done := r.admin()
 	defer done()
@@ -73,7 +75,7 @@ func (r *rig) others(t *testing.T, n, partitions int) {
 		res, err := c.Produce(t.Context(), &kafkago.ProduceRequest{
 			Topic: r.topic, Partition: p, RequiredAcks: kafkago.RequireAll, Records: kafkago.NewRecordReader(records...),
 		})
-		ok(t, err)
-		ok(t, res.Error)
+		rig.Must(t, err)
+		rig.Must(t, res.Error)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
@@ -28,7 +29,7 @@ const faked = "faked"
 func fake(t *testing.T) (*kfake.Cluster, kafka.Config) {
 	t.Helper()
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, faked))
-	ok(t, err)
+	rig.Must(t, err)
 	t.Cleanup(c.Close)
 	return c, kafka.Config{
 		Brokers: c.ListenAddrs(), Cluster: "test", Pipeline: "p", Topic: faked, Timeout: time.Second, Wait: 10 * time.Millisecond, LookEvery: 200 * time.Millisecond,
@@ -58,6 +59,7 @@ func answering(c *kfake.Cluster, answers ...*kerr.Error) (asked *atomic.Int32) {
 }
 
 func TestSink_repeats_what_may_succeed(t *testing.T) {
+	t.Parallel()
 	for _, e := range []*kerr.Error{
 		kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.RequestTimedOut, kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend, kerr.UnknownTopicOrPartition,
 		kerr.TopicAuthorizationFailed, kerr.UnknownServerError, kerr.KafkaStorageError, kerr.CorruptMessage, kerr.ThrottlingQuotaExceeded,
@@ -79,6 +81,7 @@ func TestSink_repeats_what_may_succeed(t *testing.T) {
 }
 
 func TestSink_is_interrupted_where_a_broker_does_not_know_the_sequence(t *testing.T) {
+	t.Parallel()
 	for name, answers := range map[string][]*kerr.Error{
 		"out of order":                       {kerr.OutOfOrderSequenceNumber},
 		"unknown producer":                   {kerr.UnknownProducerID},
@@ -104,6 +107,7 @@ func TestSink_is_interrupted_where_a_broker_does_not_know_the_sequence(t *testin
 }
 
 func TestSink_goes_on_after_what_a_broker_refuses_for_good(t *testing.T) {
+	t.Parallel()
 	for _, answers := range [][]*kerr.Error{{kerr.InvalidRecord}, slices.Repeat([]*kerr.Error{kerr.InvalidTimestamp}, 1501)} {
 		e := answers[0]
 		c, cfg := fake(t)
@@ -122,6 +126,7 @@ func TestSink_goes_on_after_what_a_broker_refuses_for_good(t *testing.T) {
 
 // A clock that is ahead of the brokers' costs no event. They do not tell their time.
 func TestSink_stamps_earlier_what_a_broker_refuses_for_its_time(t *testing.T) {
+	t.Parallel()
 	c, cfg := fake(t)
 	said := &lines{}
 	cfg.Log = logger(said)
@@ -175,6 +180,7 @@ func refusingAfter(c *kfake.Cluster, limit time.Time) (sent func() []time.Time) 
 }
 
 func TestSink_takes_a_repetition_that_a_broker_says_it_has_for_success(t *testing.T) {
+	t.Parallel()
 	c, cfg := fake(t)
 	s := start(t, cfg)
 	answering(c, kerr.RequestTimedOut, kerr.DuplicateSequenceNumber)
@@ -199,6 +205,7 @@ func denyID(c *kfake.Cluster) {
 }
 
 func TestSink_publishes_without_a_fence_where_it_may_not_have_one(t *testing.T) {
+	t.Parallel()
 	c, cfg := fake(t)
 	said := &lines{}
 	cfg.Log = logger(said)
@@ -211,6 +218,7 @@ func TestSink_publishes_without_a_fence_where_it_may_not_have_one(t *testing.T) 
 }
 
 func TestSink_ends_without_a_fence_where_it_has_to_have_one(t *testing.T) {
+	t.Parallel()
 	c, cfg := fake(t)
 	cfg.Fenced = true
 	denyID(c)
@@ -228,6 +236,7 @@ func TestSink_ends_without_a_fence_where_it_has_to_have_one(t *testing.T) {
 
 // Whoever waits for the end of Run may use the process's last breath for something else.
 func TestSink_settles_everything_and_ends_soon_while_a_broker_hangs(t *testing.T) {
+	t.Parallel()
 	c, cfg := fake(t)
 	cfg.Timeout = time.Minute
 	s := start(t, cfg)
@@ -244,7 +253,7 @@ func TestSink_settles_everything_and_ends_soon_while_a_broker_hangs(t *testing.T
 	for n := range 100 {
 		answers = append(answers, send(t, s, message(faked, fmt.Sprintf("key-%d", n), 1)))
 	}
-	eventually(t, "it is under way", func() error {
+	rig.Try(t, "it is under way", func() error {
 		if asked.Load() == 0 {
 			return errors.New("not yet")
 		}
@@ -252,7 +261,7 @@ func TestSink_settles_everything_and_ends_soon_while_a_broker_hangs(t *testing.T
 	})
 	began := time.Now()
 	s.stop()
-	ok(t, s.end(t))
+	rig.Must(t, s.end(t))
 	for _, a := range answers {
 		if got := wait(t, a); got.err == nil {
 			t.Error("a message that nobody answered is said to be there")

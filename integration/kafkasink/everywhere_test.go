@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
@@ -32,7 +33,7 @@ func TestSink_shows_no_marker_that_a_crash_kept_from_a_partition(t *testing.T) {
 	const partitions = 3
 	for missed := range int32(partitions) {
 		t.Run(fmt.Sprint(missed), func(t *testing.T) {
-			r := newRig(t, shared.ForTest(t), partitions, nil)
+			r := newTopic(t, shared.ForTest(t), partitions, nil)
 			p := proxiesOf(r.Cluster)[0]
 			old := start(t, r.config(proxied))
 			must(t, old, everywhere(r.topic, 1))
@@ -55,21 +56,21 @@ func TestSink_shows_no_marker_that_a_crash_kept_from_a_partition(t *testing.T) {
 			want := map[int32]int{0: 1, 1: 1, 2: 1}
 			delete(want, missed)
 			delete(want, home) // it is the last one in any case
-			eventually(t, "the marker is where it can be", func() error {
+			rig.Try(t, "the marker is where it can be", func() error {
 				if got := has(); p.waiting.Load() == 0 || fmt.Sprint(got) != fmt.Sprint(want) {
 					return fmt.Errorf("%d requests wait, and the marker is in %v, want %v", p.waiting.Load(), got, want)
 				}
 				return nil
 			})
 			old.stop()
-			ok(t, old.end(t))
+			rig.Must(t, old.end(t))
 			if a := wait(t, unsettled); a.err == nil {
 				t.Error("it was acknowledged")
 			}
 			newer := start(t, r.config(direct))
 			p.release()
 			read := func() (ids string) {
-				ok(t, newer.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
+				rig.Must(t, newer.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
 					if !strings.HasPrefix(st.ID, "writer-started.") {
 						ids += fmt.Sprintf("%s in %d ", st.ID, st.Partition)
 					}

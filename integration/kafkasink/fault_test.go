@@ -18,6 +18,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -25,7 +26,7 @@ import (
 
 // chains publishes, for each of some keys, one message after the other until enough says so.
 type chains struct {
-	rig       *rig
+	topic     *testTopic
 	sink      sink.Publisher
 	published atomic.Int64
 	longest   atomic.Int64
@@ -33,8 +34,8 @@ type chains struct {
 	work      sync.WaitGroup
 }
 
-func (r *rig) publish(t *testing.T, s sink.Publisher, keys int, enough func(published int64) bool) *chains {
-	c := &chains{rig: r, sink: s, counts: make([]int, keys)}
+func (r *testTopic) publish(t *testing.T, s sink.Publisher, keys int, enough func(published int64) bool) *chains {
+	c := &chains{topic: r, sink: s, counts: make([]int, keys)}
 	for k := range keys {
 		c.work.Go(func() {
 			for n := 1; !enough(c.published.Load()); n++ {
@@ -58,8 +59,9 @@ func (r *rig) publish(t *testing.T, s sink.Publisher, keys int, enough func(publ
 // check reads the topic with a client that shares nothing with the sink, and looks for what is lost, doubled or out of order.
 func (c *chains) check(t *testing.T, total int) {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.rig.AddressesOf(direct)...), kgo.ConsumeTopics(c.rig.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	ok(t, err)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.topic.AddressesOf(direct)...), kgo.ConsumeTopics(c.topic.topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	rig.Must(t, err)
 	defer cl.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -73,7 +75,7 @@ func (c *chains) check(t *testing.T, total int) {
 				return
 			}
 			k, err := strconv.Atoi(key)
-			ok(t, err)
+			rig.Must(t, err)
 			var id string
 			for _, h := range rec.Headers {
 				if h.Key == "ce_id" {
@@ -81,7 +83,7 @@ func (c *chains) check(t *testing.T, total int) {
 				}
 			}
 			n, err := strconv.Atoi(strings.TrimPrefix(id, string(rec.Key)+"."))
-			ok(t, err)
+			rig.Must(t, err)
 			switch {
 			case n == last[k]:
 				doubled++
@@ -102,10 +104,10 @@ func (c *chains) check(t *testing.T, total int) {
 }
 
 // total is how many records there are.
-func (r *rig) total(t *testing.T, s sink.Log) (n int) {
+func (r *testTopic) total(t *testing.T, s sink.Log) (n int) {
 	t.Helper()
 	b, err := s.Bounds(t.Context(), nil)
-	ok(t, err)
+	rig.Must(t, err)
 	for _, p := range b.Partitions {
 		n += int(p.Last + 1 - p.First)
 	}
@@ -113,14 +115,16 @@ func (r *rig) total(t *testing.T, s sink.Log) (n int) {
 }
 
 func TestSink_loses_doubles_and_reorders_nothing_while_leaders_move_and_brokers_die(t *testing.T) {
+	rig.Tier(t, rig.All)
+	t.Parallel()
 	const (
 		partitions, keys, least = 6, 200, 20_000
-		rounds                  = 3
+		rounds                  = 2
 	)
 	c := kafkabroker.ForTest(t, kafkabroker.Config{
 		Brokers: 3, Listeners: listeners(), Properties: map[string]string{"broker.session.timeout.ms": "4000"}, // on a busy machine nobody answers within two
 	})
-	r := newRig(t, c, partitions, nil)
+	r := newTopic(t, c, partitions, nil)
 	cfg := r.config(proxied)
 	cfg.Timeout = 2 * time.Second
 	var retries, cuts, moves atomic.Int64
@@ -146,15 +150,15 @@ func TestSink_loses_doubles_and_reorders_nothing_while_leaders_move_and_brokers_
 				moves.Add(1)
 			}
 		}
-		ok(t, c.Kill(victim))
-		ok(t, pause.For(ctx, 3*time.Second))
-		ok(t, c.Restart(ctx, victim))
+		rig.Must(t, c.Kill(victim))
+		rig.Must(t, pause.For(ctx, 3*time.Second))
+		rig.Must(t, c.Restart(ctx, victim))
 		frozen := (round + 1) % 3
-		ok(t, c.Pause(frozen)) // it keeps its connections
-		ok(t, pause.For(ctx, 2*cfg.Timeout))
-		ok(t, c.Resume(frozen))
+		rig.Must(t, c.Pause(frozen)) // it keeps its connections
+		rig.Must(t, pause.For(ctx, 2*cfg.Timeout))
+		rig.Must(t, c.Resume(frozen))
 		before := all.published.Load()
-		eventually(t, "it goes on", func() error {
+		rig.Try(t, "it goes on", func() error {
 			if n := all.published.Load() - before; n < 500 {
 				return fmt.Errorf("%d", n)
 			}
@@ -179,7 +183,7 @@ func TestSink_loses_doubles_and_reorders_nothing_while_leaders_move_and_brokers_
 
 // A broker that has stored a batch, and whose answer is lost, is asked with the same bytes again.
 func TestSink_sends_the_same_bytes_again(t *testing.T) {
-	r := newRig(t, shared.ForTest(t), 1, nil)
+	r := newTopic(t, shared.ForTest(t), 1, nil)
 	p := proxiesOf(r.Cluster)[0]
 	cfg := r.config(proxied)
 	cfg.Timeout = time.Second
@@ -229,7 +233,7 @@ func TestSink_sends_the_same_bytes_again(t *testing.T) {
 // Nothing is answered, so each batch that is handed over stays under way.
 func TestSink_has_one_batch_under_way_in_each_partition(t *testing.T) {
 	const partitions = 3
-	r := newRig(t, shared.ForTest(t), partitions, nil)
+	r := newTopic(t, shared.ForTest(t), partitions, nil)
 	p := proxiesOf(r.Cluster)[0]
 	s := start(t, r.config(proxied))
 	var mu sync.Mutex
@@ -251,7 +255,7 @@ func TestSink_has_one_batch_under_way_in_each_partition(t *testing.T) {
 	for n := range 500 {
 		answers = append(answers, send(t, s, message(r.topic, fmt.Sprintf("key-%d", n), 1)))
 	}
-	eventually(t, "requests are under way", func() error {
+	rig.Try(t, "requests are under way", func() error {
 		if n := p.waiting.Load(); n < 2 {
 			return fmt.Errorf("%d", n)
 		}
@@ -261,7 +265,7 @@ func TestSink_has_one_batch_under_way_in_each_partition(t *testing.T) {
 		if n := p.waiting.Load(); n > 2 {
 			t.Fatalf("%d requests to one broker", n)
 		}
-		ok(t, pause.For(t.Context(), 5*time.Millisecond))
+		rig.Must(t, pause.For(t.Context(), 5*time.Millisecond))
 	}
 	mu.Lock()
 	for n, batches := range underWay {
@@ -272,7 +276,7 @@ func TestSink_has_one_batch_under_way_in_each_partition(t *testing.T) {
 	mu.Unlock()
 	p.release()
 	for _, a := range answers {
-		ok(t, wait(t, a).err)
+		rig.Must(t, wait(t, a).err)
 	}
 	if n := len(others(r.records(t, r.topic))); n != 500 {
 		t.Errorf("%d records", n)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
@@ -30,7 +31,7 @@ func fenced(t *testing.T, err error, pipeline string) {
 }
 
 func TestSink_is_refused_once_a_newer_one_has_come(t *testing.T) {
-	r := newRig(t, shared.ForTest(t), 4, nil)
+	r := newTopic(t, shared.ForTest(t), 4, nil)
 	old := start(t, r.config(direct))
 	must(t, old, message(r.topic, "key", 1))
 	newer := start(t, r.config(direct))
@@ -69,7 +70,7 @@ func afterBarriers(all []record) (late []string) {
 
 // A request of a process that has died may still be under way, and arrive after the new one's barrier.
 func TestSink_lets_nothing_of_a_dead_process_follow_its_barrier(t *testing.T) {
-	r := newRig(t, shared.ForTest(t), 2, nil)
+	r := newTopic(t, shared.ForTest(t), 2, nil)
 	p := proxiesOf(r.Cluster)[0]
 	old := start(t, r.config(proxied))
 	must(t, old, message(r.topic, "old-a", 1))
@@ -77,21 +78,21 @@ func TestSink_lets_nothing_of_a_dead_process_follow_its_barrier(t *testing.T) {
 	for n := range 8 {
 		send(t, old, message(r.topic, fmt.Sprintf("old-%d", n), 1))
 	}
-	eventually(t, "requests are held back", func() error {
+	rig.Try(t, "requests are held back", func() error {
 		if n := p.waiting.Load(); n < 2 {
 			return fmt.Errorf("%d", n)
 		}
 		return nil
 	})
 	old.stop() // its requests stay under way
-	ok(t, old.end(t))
+	rig.Must(t, old.end(t))
 	newer := start(t, r.config(direct))
 	bounds, err := newer.Bounds(t.Context(), nil)
-	ok(t, err)
+	rig.Must(t, err)
 	seen := 0
-	ok(t, newer.Read(t.Context(), sink.Query{}, func(*sink.Stored) error { seen++; return nil }))
+	rig.Must(t, newer.Read(t.Context(), sink.Query{}, func(*sink.Stored) error { seen++; return nil }))
 	p.release()
-	eventually(t, "they have arrived", func() error {
+	rig.Try(t, "they have arrived", func() error {
 		if n := p.waiting.Load(); n > 0 {
 			return fmt.Errorf("%d have not", n)
 		}
@@ -115,14 +116,14 @@ func TestSink_lets_nothing_of_a_dead_process_follow_its_barrier(t *testing.T) {
 
 // This is why there are barriers.
 func TestBroker_takes_an_older_epoch_until_the_partition_has_seen_the_newer_one(t *testing.T) {
-	r := newRig(t, shared.ForTest(t), 1, nil)
+	r := newTopic(t, shared.ForTest(t), 1, nil)
 	old := start(t, r.config(direct))
 	must(t, old, message(r.topic, "old", 1))
 	c, err := internal.NewClient(internal.Config{Brokers: r.AddressesOf(direct)})
-	ok(t, err)
+	rig.Must(t, err)
 	defer c.Close()
 	_, err = c.InitProducer(t.Context(), "kube-eventbridge.test."+r.topic, nil)
-	ok(t, err)
+	rig.Must(t, err)
 	must(t, old, message(r.topic, "old", 2))
 }
 
@@ -160,24 +161,24 @@ func TestSink_lets_nothing_of_a_stopped_process_that_wakes_follow_its_barrier(t 
 	if where := os.Getenv(childVariable); where != "" {
 		child(t, strings.Split(where, " "))
 	}
-	r := newRig(t, shared.ForTest(t), 4, nil)
+	r := newTopic(t, shared.ForTest(t), 4, nil)
 	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), childVariable+"="+r.AddressesOf(direct)[0]+" "+r.topic)
 	out := &lines{}
 	cmd.Stdout, cmd.Stderr = out, out
-	ok(t, cmd.Start())
+	rig.Must(t, cmd.Start())
 	defer cmd.Process.Kill() //nolint:errcheck // it has ended if all is well
-	eventually(t, "the child publishes", func() error {
+	rig.Try(t, "the child publishes", func() error {
 		if !strings.Contains(out.String(), "publishing") {
 			return errors.New(out.String())
 		}
 		return nil
 	})
-	ok(t, cmd.Process.Signal(syscall.SIGSTOP))
+	rig.Must(t, cmd.Process.Signal(syscall.SIGSTOP))
 	newer := start(t, r.config(direct))
 	before, err := newer.Bounds(t.Context(), nil)
-	ok(t, err)
-	ok(t, cmd.Process.Signal(syscall.SIGCONT))
+	rig.Must(t, err)
+	rig.Must(t, cmd.Process.Signal(syscall.SIGCONT))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the child: %v\n%s", err, out)
 	}

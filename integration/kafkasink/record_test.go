@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
@@ -35,7 +36,8 @@ func others(all []record) []record {
 }
 
 func TestSink_writes_the_binding_byte_for_byte(t *testing.T) {
-	r := newRig(t, shared.ForTest(t), 1, nil)
+	t.Parallel()
+	r := newTopic(t, shared.ForTest(t), 1, nil)
 	s := start(t, r.config(direct))
 	must(t, s, &sink.Message{
 		Subject: r.topic, Key: "prod/core/pods/default/web-0", ID: "u.7", ContentType: "application/json", Data: []byte(`{"a":"ä"}`),
@@ -77,8 +79,9 @@ content-type: "application/cloudevents+json"
 }
 
 func TestSink_announces_itself_in_each_partition_first(t *testing.T) {
+	t.Parallel()
 	for _, structured := range []bool{false, true} {
-		r := newRig(t, shared.ForTest(t), 3, nil)
+		r := newTopic(t, shared.ForTest(t), 3, nil)
 		cfg := r.config(direct)
 		cfg.Structured = structured
 		s := start(t, cfg)
@@ -116,8 +119,9 @@ func TestSink_announces_itself_in_each_partition_first(t *testing.T) {
 
 // kgo's partitioner for keys is one that others have compared with Java's.
 func TestSink_puts_a_key_where_other_clients_do(t *testing.T) {
+	t.Parallel()
 	const partitions = 7
-	r := newRig(t, shared.ForTest(t), partitions, nil)
+	r := newTopic(t, shared.ForTest(t), partitions, nil)
 	s := start(t, r.config(direct))
 	choose := kgo.StickyKeyPartitioner(nil).ForTopic(r.topic)
 	for n := range 200 {
@@ -130,7 +134,8 @@ func TestSink_puts_a_key_where_other_clients_do(t *testing.T) {
 }
 
 func TestSink_adds_tombstones_and_marks_every_partition(t *testing.T) {
-	r := newRig(t, shared.ForTest(t), 3, nil)
+	t.Parallel()
+	r := newTopic(t, shared.ForTest(t), 3, nil)
 	cfg := r.config(direct)
 	cfg.Tombstones = true
 	s := start(t, cfg)
@@ -164,7 +169,7 @@ func TestSink_adds_tombstones_and_marks_every_partition(t *testing.T) {
 		t.Errorf("the log has %v, markers %v", a, markers)
 	}
 	n := 0
-	ok(t, s.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
+	rig.Must(t, s.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
 		if !strings.HasPrefix(st.ID, "writer-started.") {
 			n++
 		}
@@ -179,11 +184,12 @@ func TestSink_adds_tombstones_and_marks_every_partition(t *testing.T) {
 }
 
 func TestSink_publishes_to_several_topics(t *testing.T) {
+	t.Parallel()
 	c := shared.ForTest(t)
 	prefix := name(t)
-	r := &rig{c, prefix}
-	ok(t, c.CreateTopic(t.Context(), prefix+".pods", 2, 0, nil))
-	ok(t, c.CreateTopic(t.Context(), prefix+".nodes", 3, 0, nil))
+	r := &testTopic{c, prefix}
+	rig.Must(t, c.CreateTopic(t.Context(), prefix+".pods", 2, 0, nil))
+	rig.Must(t, c.CreateTopic(t.Context(), prefix+".nodes", 3, 0, nil))
 	cfg := r.config(direct)
 	cfg.Topic = prefix + ".{resource}"
 	cfg.Create = &kafka.Create{Partitions: 4}
@@ -208,7 +214,7 @@ func TestSink_publishes_to_several_topics(t *testing.T) {
 		}
 	}
 	bounds, err := s.Bounds(t.Context(), nil)
-	ok(t, err)
+	rig.Must(t, err)
 	if len(bounds.Partitions) != 2+3+4 {
 		t.Errorf("%d partitions: %v", len(bounds.Partitions), bounds.Partitions)
 	}
@@ -218,10 +224,10 @@ func TestSink_publishes_to_several_topics(t *testing.T) {
 		}
 	}
 	s.stop()
-	ok(t, s.end(t))
+	rig.Must(t, s.end(t))
 	again := start(t, cfg)
 	n := 0
-	ok(t, again.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
+	rig.Must(t, again.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
 		if !strings.HasPrefix(st.ID, "writer-started.") {
 			if places[st.Partition] == "" {
 				t.Errorf("%s is in partition %d now", st.ID, st.Partition)

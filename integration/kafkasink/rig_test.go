@@ -20,6 +20,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"go.uber.org/goleak"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
@@ -94,8 +95,8 @@ func proxiesOf(c *kafkabroker.Cluster) (found []*proxy) {
 	return found
 }
 
-// rig is a topic of its own.
-type rig struct {
+// testTopic is a topic of its own.
+type testTopic struct {
 	*kafkabroker.Cluster
 	topic string
 }
@@ -104,28 +105,28 @@ var count atomic.Int32
 
 var strange = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
-// name returns one that no other test has.
+// name returns a topic's name that no other test has. Tests with topics of their own, but for the contract's, are not
+// core.
 func name(t *testing.T) string {
+	t.Helper()
+	rig.Tier(t, rig.All)
+	return unique(t)
+}
+
+func unique(t *testing.T) string {
 	n := strange.ReplaceAllString(t.Name(), "-")
 	return fmt.Sprintf("%s-%d", n[max(0, len(n)-60):], count.Add(1))
 }
 
-func newRig(t *testing.T, c *kafkabroker.Cluster, partitions int, configs map[string]string) *rig {
+func newTopic(t *testing.T, c *kafkabroker.Cluster, partitions int, configs map[string]string) *testTopic {
 	t.Helper()
-	r := &rig{c, name(t)}
-	ok(t, c.CreateTopic(t.Context(), r.topic, partitions, 0, configs))
+	r := &testTopic{c, name(t)}
+	rig.Must(t, c.CreateTopic(t.Context(), r.topic, partitions, 0, configs))
 	return r
 }
 
-func ok(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // config is that of a sink on a listener.
-func (r *rig) config(listener string) kafka.Config {
+func (r *testTopic) config(listener string) kafka.Config {
 	return kafka.Config{
 		Brokers: r.AddressesOf(listener), Cluster: "test", Pipeline: r.topic, Topic: r.topic, Timeout: 5 * time.Second,
 		Wait: 10 * time.Millisecond, LookEvery: 500 * time.Millisecond,
@@ -135,7 +136,7 @@ func (r *rig) config(listener string) kafka.Config {
 func newSink(t testing.TB, cfg kafka.Config) *kafka.Sink {
 	t.Helper()
 	s, err := kafka.New(cfg)
-	ok(t, err)
+	rig.Must(t, err)
 	return s
 }
 
@@ -151,7 +152,7 @@ type running struct {
 func start(t testing.TB, cfg kafka.Config) *running {
 	t.Helper()
 	r := launch(t, cfg)
-	eventually(t, "the sink is ready", r.Ready)
+	rig.Try(t, "the sink is ready", r.Ready)
 	return r
 }
 
@@ -175,24 +176,6 @@ func (r *running) end(t testing.TB) error {
 	case <-time.After(time.Minute):
 		t.Fatal("Run has not ended")
 		return nil
-	}
-}
-
-func eventually(t testing.TB, what string, check func() error) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(90 * time.Second)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("%s: never: %v", what, err)
-		}
 	}
 }
 
@@ -264,14 +247,14 @@ func (r *record) header(name string) string {
 func (r *record) own() bool { return strings.HasPrefix(r.header("ce_id"), "writer-started.") }
 
 // records reads a topic from its beginning to its end, past the sink. A topic that is missing has none.
-func (r *rig) records(t testing.TB, topic string) (all []record) {
+func (r *testTopic) records(t testing.TB, topic string) (all []record) {
 	t.Helper()
 	c, err := internal.NewClient(internal.Config{Brokers: r.AddressesOf(direct)})
-	ok(t, err)
+	rig.Must(t, err)
 	defer c.Close()
 	var n int
 	missing := false
-	eventually(t, "the topic is found", func() error {
+	rig.Try(t, "the topic is found", func() error {
 		_, _, err := c.Incarnation(t.Context(), topic)
 		if missing = errors.Is(err, internal.ErrNoTopic); missing {
 			return nil
@@ -285,7 +268,7 @@ func (r *rig) records(t testing.TB, topic string) (all []record) {
 		return nil
 	}
 	var bounds map[int32]internal.Bounds
-	eventually(t, "the bounds", func() (err error) {
+	rig.Try(t, "the bounds", func() (err error) {
 		bounds, err = c.Bounds(t.Context(), topic, n)
 		return err
 	})
@@ -295,7 +278,7 @@ func (r *rig) records(t testing.TB, topic string) (all []record) {
 				all = append(all, record{*rec, p})
 				return nil
 			})
-			ok(t, err)
+			rig.Must(t, err)
 			at = next
 		}
 	}
@@ -303,7 +286,7 @@ func (r *rig) records(t testing.TB, topic string) (all []record) {
 }
 
 // log is what the sink's own reading makes of what others published.
-func (r *rig) log(t *testing.T) (all []sink.Stored) {
+func (r *testTopic) log(t *testing.T) (all []sink.Stored) {
 	for _, rec := range r.records(t, r.topic) {
 		if !rec.own() && rec.Value != nil {
 			st := sink.Stored{Sequence: uint64(rec.Offset) + 1, Partition: rec.partition, Time: rec.Time, Data: rec.Value, ContentType: rec.header("content-type")}
@@ -327,33 +310,33 @@ func (r *rig) log(t *testing.T) (all []sink.Stored) {
 var structuredID = regexp.MustCompile(`"id":"([^"]*)"`)
 
 // admin returns a client that leaves nothing running when it is done.
-func (r *rig) admin() (c *kafkago.Client, done func()) {
+func (r *testTopic) admin() (c *kafkago.Client, done func()) {
 	transport := &kafkago.Transport{}
 	return &kafkago.Client{Addr: kafkago.TCP(r.AddressesOf(direct)...), Transport: transport, Timeout: 20 * time.Second}, transport.CloseIdleConnections
 }
 
 // deleteTopic removes a topic.
-func (r *rig) deleteTopic(t *testing.T, topic string) {
+func (r *testTopic) deleteTopic(t *testing.T, topic string) {
 	t.Helper()
 	c, done := r.admin()
 	defer done()
 	res, err := c.DeleteTopics(t.Context(), &kafkago.DeleteTopicsRequest{Topics: []string{topic}})
-	ok(t, err)
-	ok(t, res.Errors[topic])
+	rig.Must(t, err)
+	rig.Must(t, res.Errors[topic])
 }
 
 // purge removes all records of a topic, as limits do.
-func (r *rig) purge(t *testing.T, topic string, partitions int) {
+func (r *testTopic) purge(t *testing.T, topic string, partitions int) {
 	t.Helper()
 	var list []string
 	for p := range partitions {
 		list = append(list, fmt.Sprintf(`{"topic":%q,"partition":%d,"offset":-1}`, topic, p))
 	}
 	file := filepath.Join(t.TempDir(), "offsets.json")
-	ok(t, os.WriteFile(file, []byte(`{"version":1,"partitions":[`+strings.Join(list, ",")+`]}`), 0o600))
+	rig.Must(t, os.WriteFile(file, []byte(`{"version":1,"partitions":[`+strings.Join(list, ",")+`]}`), 0o600))
 	_, err := r.Tool(t.Context(), "org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", r.Bootstrap(), "--offset-json-file", file)
-	ok(t, err)
-	ok(t, pause.For(t.Context(), 3*purgeKept))
+	rig.Must(t, err)
+	rig.Must(t, pause.For(t.Context(), 3*purgeKept))
 }
 
 // lines collects what is logged.

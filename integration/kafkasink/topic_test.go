@@ -12,6 +12,7 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -19,7 +20,8 @@ import (
 )
 
 func TestSink_says_how_to_create_a_topic_that_is_missing(t *testing.T) {
-	r := &rig{shared.ForTest(t), name(t)}
+	t.Parallel()
+	r := &testTopic{shared.ForTest(t), name(t)}
 	var unusable *sink.UnusableError
 	if err := launch(t, r.config(direct)).end(t); !errors.As(err, &unusable) {
 		t.Fatalf("Run: %v", err)
@@ -31,9 +33,10 @@ func TestSink_says_how_to_create_a_topic_that_is_missing(t *testing.T) {
 }
 
 func TestCreateTopic_says_how_many_replicas_there_can_be(t *testing.T) {
-	r := &rig{shared.ForTest(t), name(t)}
+	t.Parallel()
+	r := &testTopic{shared.ForTest(t), name(t)}
 	client, err := internal.NewClient(internal.Config{Brokers: r.AddressesOf(direct)})
-	ok(t, err)
+	rig.Must(t, err)
 	t.Cleanup(client.Close)
 	err = client.CreateTopic(t.Context(), internal.TopicSpec{Name: r.topic, Replicas: 3})
 	if err == nil || !strings.HasSuffix(err.Error(), "it was to have 3 replicas, and the number of brokers is 1: set replicas to at most that") {
@@ -42,7 +45,8 @@ func TestCreateTopic_says_how_many_replicas_there_can_be(t *testing.T) {
 }
 
 func TestSink_creates_a_topic_where_it_may(t *testing.T) {
-	r := &rig{shared.ForTest(t), name(t)}
+	t.Parallel()
+	r := &testTopic{shared.ForTest(t), name(t)}
 	cfg := r.config(direct)
 	cfg.Create = &kafka.Create{Partitions: 5, Replicas: 1, Settings: map[string]string{"cleanup.policy": "compact", "unclean.leader.election.enable": "true"}}
 	cfg.Compression = batch.Zstd
@@ -51,7 +55,7 @@ func TestSink_creates_a_topic_where_it_may(t *testing.T) {
 	s := start(t, cfg)
 	must(t, s, message(r.topic, "a", 1))
 	b, err := s.Bounds(t.Context(), nil)
-	ok(t, err)
+	rig.Must(t, err)
 	if len(b.Partitions) != 5 {
 		t.Errorf("%d partitions", len(b.Partitions))
 	}
@@ -66,7 +70,8 @@ func TestSink_creates_a_topic_where_it_may(t *testing.T) {
 }
 
 func TestSink_warns_of_partitions_that_come_later(t *testing.T) {
-	r := newRig(t, shared.ForTest(t), 2, nil)
+	t.Parallel()
+	r := newTopic(t, shared.ForTest(t), 2, nil)
 	cfg := r.config(direct)
 	said := &lines{}
 	cfg.Log = logger(said)
@@ -75,9 +80,9 @@ func TestSink_warns_of_partitions_that_come_later(t *testing.T) {
 	client, done := r.admin()
 	defer done()
 	res, err := client.CreatePartitions(t.Context(), &kafkago.CreatePartitionsRequest{Topics: []kafkago.TopicPartitionsConfig{{Name: r.topic, Count: 9}}})
-	ok(t, err)
-	ok(t, res.Errors[r.topic])
-	eventually(t, "it is said", func() error {
+	rig.Must(t, err)
+	rig.Must(t, res.Errors[r.topic])
+	rig.Try(t, "it is said", func() error {
 		if !strings.Contains(said.String(), "a topic has got more partitions") {
 			return errors.New("not yet")
 		}
@@ -89,13 +94,14 @@ func TestSink_warns_of_partitions_that_come_later(t *testing.T) {
 }
 
 func TestSink_calls_a_topic_that_was_made_anew_another_log(t *testing.T) {
-	r := newRig(t, shared.ForTest(t), 1, nil)
+	t.Parallel()
+	r := newTopic(t, shared.ForTest(t), 1, nil)
 	id := func() string {
 		s := start(t, r.config(direct))
 		b, err := s.Bounds(t.Context(), nil)
-		ok(t, err)
+		rig.Must(t, err)
 		s.stop()
-		ok(t, s.end(t))
+		rig.Must(t, s.end(t))
 		return b.ID
 	}
 	before := id()
@@ -103,7 +109,7 @@ func TestSink_calls_a_topic_that_was_made_anew_another_log(t *testing.T) {
 		t.Errorf("the same topic is %q, then %q", before, again)
 	}
 	r.deleteTopic(t, r.topic)
-	ok(t, r.CreateTopic(t.Context(), r.topic, 1, 0, nil))
+	rig.Must(t, r.CreateTopic(t.Context(), r.topic, 1, 0, nil))
 	if after := id(); after == before {
 		t.Errorf("it is %q again", after)
 	}
@@ -119,8 +125,9 @@ func hard(n int) []byte {
 func soft(n int) []byte { return []byte(`"` + strings.Repeat("kube", n/4) + `"`) }
 
 func TestSink_compresses_what_is_too_large_and_refuses_what_is_too_large_then(t *testing.T) {
+	t.Parallel()
 	for _, c := range []batch.Compression{batch.None, batch.Lz4} {
-		r := newRig(t, shared.ForTest(t), 1, map[string]string{"max.message.bytes": "100000"})
+		r := newTopic(t, shared.ForTest(t), 1, map[string]string{"max.message.bytes": "100000"})
 		cfg := r.config(direct)
 		cfg.Compression = c
 		s := start(t, cfg)
@@ -155,7 +162,8 @@ func TestSink_compresses_what_is_too_large_and_refuses_what_is_too_large_then(t 
 
 // The broker takes less than its settings said when the sink looked.
 func TestSink_finds_out_what_a_topic_takes_that_was_changed(t *testing.T) {
-	r := newRig(t, shared.ForTest(t), 1, nil)
+	t.Parallel()
+	r := newTopic(t, shared.ForTest(t), 1, nil)
 	s := start(t, r.config(direct))
 	client, done := r.admin()
 	defer done()
@@ -163,8 +171,8 @@ func TestSink_finds_out_what_a_topic_takes_that_was_changed(t *testing.T) {
 		ResourceType: kafkago.ResourceTypeTopic, ResourceName: r.topic,
 		Configs: []kafkago.IncrementalAlterConfigsRequestConfig{{Name: "max.message.bytes", Value: "20000", ConfigOperation: kafkago.ConfigOperationSet}},
 	}}})
-	ok(t, err)
-	ok(t, res.Resources[0].Error)
+	rig.Must(t, err)
+	rig.Must(t, res.Resources[0].Error)
 	var answers []<-chan answer
 	for n := range 100 {
 		m := message(r.topic, fmt.Sprintf("key-%d", n), 1)

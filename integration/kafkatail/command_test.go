@@ -12,19 +12,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 )
 
-// command builds the bridge, and returns what runs it.
+// command returns what runs the bridge.
 func command(t *testing.T) func(args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	bin := filepath.Join(t.TempDir(), "kube-eventbridge")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./cmd/kube-eventbridge")
-	build.Dir = "../.."
-	out, err := build.CombinedOutput()
-	if err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	bin := rig.ProgramForTest(t)
 	return func(args ...string) (int, string, string) {
 		var stdout, stderr bytes.Buffer
 		cmd := exec.CommandContext(t.Context(), bin, args...)
@@ -42,16 +37,17 @@ func command(t *testing.T) func(args ...string) (code int, stdout, stderr string
 }
 
 func TestCommand_reads_Kafka_by_flags_and_by_a_configuration(t *testing.T) {
+	t.Parallel()
 	c := shared.ForTest(t)
-	r := newRig(t, c, 2, nil)
+	r := newTopic(t, c, 2, nil)
 	topic := r.topic + ".audit.deployments"
-	ok(t, c.CreateTopic(t.Context(), topic, 2, 0, nil))
+	rig.Must(t, c.CreateTopic(t.Context(), topic, 2, 0, nil))
 	s, _ := r.sink(t, topic, nil)
 	must(t, s, change(topic, tail.Added, "web", 1, 1), change(topic, tail.Updated, "web", 2, 3))
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		file := filepath.Join(dir, name)
-		ok(t, os.WriteFile(file, []byte(text), 0o600))
+		rig.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		return file
 	}
 	right, wrong := write("right", "wonderland\n"), write("wrong", "hidden\n")

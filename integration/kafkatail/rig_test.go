@@ -16,6 +16,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"go.uber.org/goleak"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
@@ -35,52 +36,34 @@ var shared = kafkabroker.NewShared(kafkabroker.Config{
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
 
-func ok(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(90 * time.Second); !holds(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
 var (
 	count   atomic.Int32
 	strange = regexp.MustCompile(`[^A-Za-z0-9]+`)
 )
 
-// rig is a topic of its own.
-type rig struct {
+// testTopic is a topic of its own.
+type testTopic struct {
 	*kafkabroker.Cluster
 	topic string
 }
 
-func newRig(t *testing.T, c *kafkabroker.Cluster, partitions int, configs map[string]string) *rig {
+func newTopic(t *testing.T, c *kafkabroker.Cluster, partitions int, configs map[string]string) *testTopic {
 	t.Helper()
 	n := strange.ReplaceAllString(t.Name(), "-")
-	r := &rig{c, fmt.Sprintf("%s-%d", n[max(0, len(n)-60):], count.Add(1))}
-	ok(t, c.CreateTopic(t.Context(), r.topic, partitions, 0, configs))
+	r := &testTopic{c, fmt.Sprintf("%s-%d", n[max(0, len(n)-60):], count.Add(1))}
+	rig.Must(t, c.CreateTopic(t.Context(), r.topic, partitions, 0, configs))
 	return r
 }
 
 // sink runs one that publishes to a topic until the test or stop ends it.
-func (r *rig) sink(t *testing.T, topic string, change func(*kafka.Config)) (s *kafka.Sink, stop func()) {
+func (r *testTopic) sink(t *testing.T, topic string, change func(*kafka.Config)) (s *kafka.Sink, stop func()) {
 	t.Helper()
 	cfg := kafka.Config{Brokers: r.AddressesOf(plain), Cluster: "test", Pipeline: topic, Topic: topic, Wait: 10 * time.Millisecond}
 	if change != nil {
 		change(&cfg)
 	}
 	s, err := kafka.New(cfg)
-	ok(t, err)
+	rig.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	work.Go(func() {
@@ -90,7 +73,7 @@ func (r *rig) sink(t *testing.T, topic string, change func(*kafka.Config)) (s *k
 	})
 	stop = func() { cancel(); work.Wait() }
 	t.Cleanup(stop)
-	eventually(t, "the sink is ready", func() bool { return s.Ready() == nil })
+	rig.Poll(t, "the sink is ready", func() (bool, string) { return s.Ready() == nil, "" })
 	return s, stop
 }
 
@@ -189,8 +172,23 @@ func (s *screen) end() (bool, error) {
 	return s.ended, s.result
 }
 
+// awaitNotice waits until the tail has said something.
+func (s *screen) awaitNotice(t *testing.T, part string) {
+	t.Helper()
+	rig.Poll(t, "the notice "+part, func() (bool, string) { return strings.Contains(s.said(), part), s.said() })
+}
+
+// awaitEnd waits until the tail has ended.
+func (s *screen) awaitEnd(t *testing.T) {
+	t.Helper()
+	rig.Poll(t, "the end of the log", func() (bool, string) {
+		ended, _ := s.end()
+		return ended, s.said()
+	})
+}
+
 // tail runs until the test ends it.
-func (r *rig) tail(t *testing.T, cfg tail.Config, from kafkalog.Config) *screen {
+func (r *testTopic) tail(t *testing.T, cfg tail.Config, from kafkalog.Config) *screen {
 	t.Helper()
 	s := new(screen)
 	cfg.Printer, cfg.Notice, from.Notice = s, s.notice, s.notice
@@ -201,7 +199,7 @@ func (r *rig) tail(t *testing.T, cfg tail.Config, from kafkalog.Config) *screen 
 		from.Topic = r.topic
 	}
 	log, err := kafkalog.New(from)
-	ok(t, err)
+	rig.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -216,10 +214,10 @@ func (r *rig) tail(t *testing.T, cfg tail.Config, from kafkalog.Config) *screen 
 }
 
 // read shows what the log has without following it.
-func (r *rig) read(t *testing.T, span tail.Span) *screen {
+func (r *testTopic) read(t *testing.T, span tail.Span) *screen {
 	t.Helper()
 	s := r.tail(t, tail.Config{Span: span}, kafkalog.Config{})
-	eventually(t, "the end of the log", func() bool { ended, _ := s.end(); return ended })
+	s.awaitEnd(t)
 	if _, err := s.end(); err != nil {
 		t.Fatal(err)
 	}
@@ -227,10 +225,10 @@ func (r *rig) read(t *testing.T, span tail.Span) *screen {
 }
 
 // follow begins a tail, and returns when it reads.
-func (r *rig) follow(t *testing.T, start tail.Start, from kafkalog.Config) *screen {
+func (r *testTopic) follow(t *testing.T, start tail.Start, from kafkalog.Config) *screen {
 	t.Helper()
 	s := r.tail(t, tail.Config{Span: tail.Span{Follow: true, Start: start}}, from)
-	eventually(t, "it reads", func() bool { return strings.Contains(s.said(), "; ^C ends it") })
+	s.awaitNotice(t, "; ^C ends it")
 	return s
 }
 
@@ -242,21 +240,13 @@ func (s *screen) expect(t *testing.T, want ...string) {
 			t.Logf("got\n%s\nwant\n%s\nit said\n%s", s.text(), text, s.said())
 		}
 	}()
-	eventually(t, "the lines", func() bool { return s.text() == text })
-}
-
-func (s *screen) ends(t *testing.T, want string) {
-	t.Helper()
-	eventually(t, "the end", func() bool { ended, _ := s.end(); return ended })
-	if _, err := s.end(); err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("got %v, want %s", err, want)
-	}
+	rig.Poll(t, "the lines", func() (bool, string) { return s.text() == text, s.text() })
 }
 
 // endsSaying waits for the end with an error that has a text in it, which is the only one that was told.
 func (s *screen) endsSaying(t *testing.T, part string) {
 	t.Helper()
-	eventually(t, "the end", func() bool { ended, _ := s.end(); return ended })
+	s.awaitEnd(t)
 	if _, err := s.end(); err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("got %v, want a line with %s", err, part)
 	}
@@ -266,11 +256,11 @@ func (s *screen) endsSaying(t *testing.T, part string) {
 }
 
 // deleteTopic removes a topic.
-func (r *rig) deleteTopic(t *testing.T, topic string) {
+func (r *testTopic) deleteTopic(t *testing.T, topic string) {
 	t.Helper()
 	res, err := r.Admin().DeleteTopics(t.Context(), &kafkago.DeleteTopicsRequest{Topics: []string{topic}})
-	ok(t, err)
-	ok(t, res.Errors[topic])
+	rig.Must(t, err)
+	rig.Must(t, res.Errors[topic])
 }
 
 func scram(password string) internal.Auth {

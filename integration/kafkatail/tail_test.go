@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
@@ -30,7 +31,7 @@ func whole(t *testing.T, m *sink.Message) *sink.Message {
 		e[a.Name] = a.Value
 	}
 	data, err := json.Marshal(e)
-	ok(t, err)
+	rig.Must(t, err)
 	m.Attributes, m.ContentType, m.Data = nil, "application/cloudevents+json", data
 	return m
 }
@@ -44,7 +45,7 @@ const (
 )
 
 // write publishes versions of objects between two markers: one message of each object at a time, those of all objects at once.
-func (r *rig) write(t *testing.T, structured bool) written {
+func (r *testTopic) write(t *testing.T, structured bool) written {
 	t.Helper()
 	s, _ := r.sink(t, r.topic, func(c *kafka.Config) {
 		c.Tombstones, c.Structured, c.Compression = true, structured, batch.Zstd
@@ -66,7 +67,7 @@ func (r *rig) write(t *testing.T, structured bool) written {
 			s.Publish(t.Context(), send(t, structured, m), func(_ sink.Receipt, err error) { done <- err })
 		}
 		for _, done := range waiting {
-			ok(t, <-done)
+			rig.Must(t, <-done)
 		}
 	}
 	must(t, s, send(t, structured, last))
@@ -105,8 +106,9 @@ func (w written) judge(t *testing.T, events []*tail.Event) {
 }
 
 func TestTail_shows_what_the_sink_wrote(t *testing.T) {
+	t.Parallel()
 	for _, structured := range []bool{false, true} {
-		r := newRig(t, shared.ForTest(t), 5, nil)
+		r := newTopic(t, shared.ForTest(t), 5, nil)
 		all := r.write(t, structured)
 		got := r.read(t, tail.Span{Start: beginning})
 		all.judge(t, got.events)
@@ -129,17 +131,18 @@ func send(t *testing.T, structured bool, m *sink.Message) *sink.Message {
 }
 
 func TestTail_begins_and_ends_where_it_is_told(t *testing.T) {
-	r := newRig(t, shared.ForTest(t), 3, nil)
+	t.Parallel()
+	r := newTopic(t, shared.ForTest(t), 3, nil)
 	s, _ := r.sink(t, r.topic, nil)
 	const all, middle = 3000, 2000
 	var at time.Time
 	for n := range all {
 		switch n { // whose times must not be those of the ones before
 		case middle:
-			ok(t, pause.For(t.Context(), 20*time.Millisecond))
+			rig.Must(t, pause.For(t.Context(), 20*time.Millisecond))
 			at = time.Now()
 		case all - 77, middle - 10:
-			ok(t, pause.For(t.Context(), 20*time.Millisecond))
+			rig.Must(t, pause.For(t.Context(), 20*time.Millisecond))
 		}
 		must(t, s, change(r.topic, tail.Updated, fmt.Sprint("web-", n%20), n, n))
 	}
@@ -173,7 +176,7 @@ func TestTail_begins_and_ends_where_it_is_told(t *testing.T) {
 
 func TestTail_follows_across_restarts_and_says_what_changed(t *testing.T) {
 	c := shared.ForTest(t)
-	r := newRig(t, c, 4, nil)
+	r := newTopic(t, c, 4, nil)
 	s, _ := r.sink(t, r.topic, nil)
 	must(t, s, change(r.topic, tail.Added, "web", 1, 1), change(r.topic, tail.Added, "db", 2, 1))
 	got := r.follow(t, tail.Start{}, kafkalog.Config{})
@@ -182,16 +185,20 @@ func TestTail_follows_across_restarts_and_says_what_changed(t *testing.T) {
 	got.expect(t, want...)
 	for i := range 2 {
 		if i == 0 {
-			ok(t, c.Kill(0))
+			rig.Must(t, c.Kill(0))
 		} else {
-			ok(t, c.Stop(t.Context(), 0))
+			rig.Must(t, c.Stop(t.Context(), 0))
 		}
-		eventually(t, "a notice", func() bool { return strings.Count(got.said(), "no connection to") == i+1 })
-		ok(t, c.Restart(t.Context(), 0))
+		rig.Poll(t, "a notice", func() (bool, string) {
+			return strings.Count(got.said(), "no connection to") == i+1, got.said()
+		})
+		rig.Must(t, c.Restart(t.Context(), 0))
 		must(t, s, change(r.topic, tail.Updated, "web", 4+i, 4+i))
 		want = append(want, fmt.Sprintf("updated web@%d spec.replicas %d→%d", 4+i, 3+i, 4+i))
 		got.expect(t, want...)
-		eventually(t, "a notice", func() bool { return strings.Count(got.said(), " again") == 2*(i+1) })
+		rig.Poll(t, "a notice", func() (bool, string) {
+			return strings.Count(got.said(), " again") == 2*(i+1), got.said()
+		})
 	}
 	brokers := strings.Join(r.AddressesOf(plain), ",")
 	again := "\nno connection to " + brokers + ", trying again until there is one\nreading topic " + r.topic + " at " + brokers + " again"
@@ -201,17 +208,20 @@ func TestTail_follows_across_restarts_and_says_what_changed(t *testing.T) {
 }
 
 func TestTail_reads_topics_that_come_later(t *testing.T) {
+	t.Parallel()
 	c := shared.ForTest(t)
-	r := newRig(t, c, 1, nil)
+	r := newTopic(t, c, 1, nil)
 	pods, nodes := r.topic+".pods", r.topic+".nodes"
 	got := r.tail(t, tail.Config{Span: tail.Span{Follow: true}}, kafkalog.Config{Topic: r.topic + ".{resource}"})
-	eventually(t, "a notice", func() bool { return strings.Contains(got.said(), "there is no topic that fits") })
+	got.awaitNotice(t, "there is no topic that fits")
 	for i, topic := range []string{pods, nodes} {
-		ok(t, c.CreateTopic(t.Context(), topic, 2, 0, nil))
+		rig.Must(t, c.CreateTopic(t.Context(), topic, 2, 0, nil))
 		s, stop := r.sink(t, topic, nil)
 		must(t, s, change(topic, tail.Added, "a", i, 1), change(topic, tail.Added, "b", i, 1))
 		stop()
-		eventually(t, "the events", func() bool { return strings.Count(got.text(), "added") == 2*(i+1) })
+		rig.Poll(t, "the events", func() (bool, string) {
+			return strings.Count(got.text(), "added") == 2*(i+1), got.text()
+		})
 	}
 	if !strings.HasSuffix(got.said(), "\nreading topic "+nodes+" too, which is new") {
 		t.Errorf("it said %s", got.said())
@@ -219,8 +229,9 @@ func TestTail_reads_topics_that_come_later(t *testing.T) {
 }
 
 func TestTail_goes_on_with_a_topic_that_was_made_anew_and_says_what_was_removed(t *testing.T) {
+	t.Parallel()
 	c := shared.ForTest(t)
-	r := newRig(t, c, 1, nil)
+	r := newTopic(t, c, 1, nil)
 	s, stop := r.sink(t, r.topic, nil)
 	for n := range 5 {
 		must(t, s, change(r.topic, tail.Added, "web", n, 1))
@@ -228,8 +239,8 @@ func TestTail_goes_on_with_a_topic_that_was_made_anew_and_says_what_was_removed(
 	stop()
 	got := r.follow(t, tail.Start{}, kafkalog.Config{})
 	r.deleteTopic(t, r.topic)
-	eventually(t, "a notice", func() bool { return strings.Contains(got.said(), "there is no topic") })
-	ok(t, c.CreateTopic(t.Context(), r.topic, 1, 0, nil))
+	got.awaitNotice(t, "there is no topic")
+	rig.Must(t, c.CreateTopic(t.Context(), r.topic, 1, 0, nil))
 	s, stop = r.sink(t, r.topic, nil)
 	must(t, s, change(r.topic, tail.Added, "new", 1, 1))
 	got.expect(t, "added new@1 created by "+`50% "of" ä`)
@@ -242,9 +253,9 @@ func TestTail_goes_on_with_a_topic_that_was_made_anew_and_says_what_was_removed(
 	stop()
 	// The log begins at 4 now, while nobody looks.
 	file := filepath.Join(t.TempDir(), "offsets.json")
-	ok(t, os.WriteFile(file, fmt.Appendf(nil, `{"version":1,"partitions":[{"topic":%q,"partition":0,"offset":4}]}`, r.topic), 0o600))
+	rig.Must(t, os.WriteFile(file, fmt.Appendf(nil, `{"version":1,"partitions":[{"topic":%q,"partition":0,"offset":4}]}`, r.topic), 0o600))
 	_, err := r.Tool(t.Context(), "org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", r.Bootstrap(), "--offset-json-file", file)
-	ok(t, err)
+	rig.Must(t, err)
 	if all := r.read(t, tail.Span{Start: beginning}); all.events[0].Sequence != 5 || all.events[0].Place != "0/4" {
 		t.Errorf("it begins with %d, %s", all.events[0].Sequence, all.events[0].Place)
 	}
@@ -252,7 +263,8 @@ func TestTail_goes_on_with_a_topic_that_was_made_anew_and_says_what_was_removed(
 
 // Of a compacted topic what is left is read, to its end, and found by time where offsets are missing.
 func TestTail_reads_a_compacted_topic(t *testing.T) {
-	r := newRig(t, shared.ForTest(t), 1, map[string]string{
+	t.Parallel()
+	r := newTopic(t, shared.ForTest(t), 1, map[string]string{
 		"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "100", "delete.retention.ms": "0",
 	})
 	const rounds, keys = 5, 50
@@ -266,9 +278,12 @@ func TestTail_reads_a_compacted_topic(t *testing.T) {
 			must(t, s, change(r.topic, tail.Updated, fmt.Sprint("web-", n%keys), round*1000+n, n))
 		}
 		stop()
-		ok(t, pause.For(t.Context(), 150*time.Millisecond)) // the next one begins a segment
+		rig.Must(t, pause.For(t.Context(), 150*time.Millisecond)) // the next one begins a segment
 	}
-	eventually(t, "it is compacted", func() bool { return len(r.read(t, tail.Span{Start: beginning}).events) < rounds*keys*15 })
+	rig.Poll(t, "the topic to be compacted", func() (bool, string) {
+		left := len(r.read(t, tail.Span{Start: beginning}).events)
+		return left < rounds*keys*15, fmt.Sprintf("%d events are left", left)
+	})
 	for _, start := range []tail.Start{beginning, {Time: since}, {Last: keys}} {
 		newest := map[string]string{}
 		for _, e := range r.read(t, tail.Span{Start: start}).events {
@@ -282,30 +297,11 @@ func TestTail_reads_a_compacted_topic(t *testing.T) {
 	}
 }
 
-func TestTail_says_what_is_wrong_with_its_credentials_and_topics(t *testing.T) {
-	c := shared.ForTest(t)
-	r := newRig(t, c, 1, nil)
-	s, _ := r.sink(t, r.topic, nil)
-	must(t, s, change(r.topic, tail.Added, "web", 1, 1))
-	tls := kafka.TLS{CAFile: c.CAFile()}
-	brokers := c.AddressesOf(guarded)
-	at := " at " + strings.Join(brokers, ",") + ": "
-	for _, follow := range []bool{false, true} {
-		cfg := tail.Config{Span: tail.Span{Start: beginning, Follow: follow}}
-		r.tail(t, cfg, kafkalog.Config{Brokers: brokers, Auth: scram("wrong"), TLS: tls}).
-			ends(t, "read topic "+r.topic+at+"ask for the id of topic "+r.topic+": the broker refuses the credentials: error 58")
-		r.tail(t, cfg, kafkalog.Config{Brokers: brokers, Auth: scram("wonderland"), TLS: kafka.TLS{Enabled: true}}).
-			ends(t, "read topic "+r.topic+at+"ask for the id of topic "+r.topic+": the broker's certificate is signed by nobody known here; name its CA")
-	}
-	r.tail(t, tail.Config{Span: tail.Span{Start: beginning}}, kafkalog.Config{Topic: r.topic + "-none"}).ends(t, fmt.Sprintf("there is no topic %q at ", r.topic+"-none"))
-	right := r.follow(t, beginning, kafkalog.Config{Brokers: brokers, Auth: scram("wonderland"), TLS: tls})
-	right.expect(t, "added web@1 created by "+`50% "of" ä`)
-}
-
 // Another attempt would be told the same: whoever follows is told at once, not left waiting.
 func TestTail_that_follows_ends_where_its_configuration_is_proved_wrong(t *testing.T) {
+	t.Parallel()
 	c := shared.ForTest(t)
-	r := newRig(t, c, 1, nil)
+	r := newTopic(t, c, 1, nil)
 	following := tail.Config{Span: tail.Span{Follow: true}}
 	for name, m := range map[string]struct {
 		listener string
@@ -329,17 +325,18 @@ func TestTail_that_follows_ends_where_its_configuration_is_proved_wrong(t *testi
 }
 
 func TestClient_finds_the_first_record_of_a_time(t *testing.T) {
-	r := newRig(t, shared.ForTest(t), 2, nil)
+	t.Parallel()
+	r := newTopic(t, shared.ForTest(t), 2, nil)
 	s, _ := r.sink(t, r.topic, nil)
 	for n := range 200 {
 		must(t, s, change(r.topic, tail.Updated, fmt.Sprint("web-", n%20), n, n))
 	}
 	client, err := internal.NewClient(internal.Config{Brokers: r.AddressesOf(plain)})
-	ok(t, err)
+	rig.Must(t, err)
 	defer client.Close()
 	since := func(p int32, at time.Time) int64 {
 		offset, err := client.Since(t.Context(), r.topic, p, at)
-		ok(t, err)
+		rig.Must(t, err)
 		return offset
 	}
 	for p := range int32(2) {
@@ -351,7 +348,7 @@ func TestClient_finds_the_first_record_of_a_time(t *testing.T) {
 			last = rec.Time
 			return nil
 		})
-		ok(t, err)
+		rig.Must(t, err)
 		if len(firsts) < 10 {
 			t.Fatalf("partition %d has records of %d times", p, len(firsts))
 		}
