@@ -11,26 +11,16 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/port"
 )
 
 // choosePorts gives every listener of every node a free port.
 func (c *Cluster) choosePorts() error {
-	taken := map[int]bool{}
-	port := func() (int, error) {
-		for {
-			p, err := controlplane.FreePort()
-			if err != nil || !taken[p] {
-				taken[p] = true
-				return p, err
-			}
-		}
-	}
 	for _, n := range c.nodes {
 		n.ports, n.advertised = map[string]int{}, map[string]string{}
 		for _, name := range n.listeners() {
 			var err error
-			if n.ports[name], err = port(); err != nil {
+			if n.ports[name], err = port.Free(); err != nil {
 				return err
 			}
 			n.advertised[name] = n.address(name)
