@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // What is read back stands ahead of what a watch from the position would show: that has to be known before the first of it is handed over.
@@ -21,9 +23,7 @@ func TestReader_says_that_it_reads_back_before_it_does(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := newCluster(t, 40, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 10, name: "a", uid: "u-a"}, write{rev: 20, name: "a", uid: "u-a"})
 				r := &recorder{resume: "5", known: c.known}
-				if _, err := server.run(r, enough, until(r, "listed 40")); err != nil {
-					t.Error(err)
-				}
+				must.Get(server.run(r, enough, until(r, "listed 40")))(t)
 				if got := fmt.Sprint(r.recovering); got != c.want {
 					t.Errorf("said %s, want %s", got, c.want)
 				}
@@ -67,10 +67,7 @@ func TestReader_makes_a_list_that_is_owed_before_it_watches(t *testing.T) {
 				server.oldest = 1
 				r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 20), known("b", "u-b", 4)}}
 				reader := Reader{Client: server.script.client(), Stream: configMaps, Recovery: enough, Owed: c.owed}
-				got, err := runReader(t, reader, r, until(r, "added c@30 watch"))
-				if err != nil {
-					t.Error(err)
-				}
+				got := must.Get(runReader(t, reader, r, until(r, "added c@30 watch")))(t)
 				check(t, got, c.want...)
 			})
 		})

@@ -28,10 +28,7 @@ func TestReader_lists_page_by_page_and_watches_from_the_version_of_the_list(t *t
 			step{want: "resourceVersion=7", hold: true, body: frameOf("MODIFIED", cm("a", "u-a", "8")) + frameOf("DELETED", cm("b", "u-b", "9")) +
 				frameOf("BOOKMARK", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"12"}}`)})
 		r := &recorder{}
-		got, err := runUntil(t, s, r, lines(r, 8))
-		if err != nil {
-			t.Error(err)
-		}
+		got := must.Get(runUntil(t, s, r, lines(r, 8)))(t)
 		// The bookmark does not wait for the informer.
 		at := slices.Index(got, "bookmark 12")
 		if at < 0 {

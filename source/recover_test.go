@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 var enough = Recovery{Reads: 10000, Time: time.Minute}
@@ -109,10 +111,7 @@ func TestReader_reads_back_what_a_watch_can_no_longer_show(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := newCluster(t, 40, c.writes...)
 				r := &recorder{resume: "5", known: c.known}
-				got, err := server.run(r, enough, until(r, "listed 40"))
-				if err != nil {
-					t.Error(err)
-				}
+				got := must.Get(server.run(r, enough, until(r, "listed 40")))(t)
 				at := len(c.want)
 				if len(got) < at {
 					t.Fatalf("seen %v, want %v", got, c.want)

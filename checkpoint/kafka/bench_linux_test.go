@@ -72,7 +72,7 @@ func BenchmarkCommit(b *testing.B) {
 // What reading costs besides the broker.
 func BenchmarkReplay(b *testing.B) {
 	f := newFake(1)
-	mustCommit(b.Context(), b, mustOpen(b.Context(), b, f), benchRows(100_000, 1))
+	must.Do(b, mustOpen(b.Context(), b, f).Commit(b.Context(), benchRows(100_000, 1)))
 	var records []*kafka.Record
 	if _, _, err := f.Fetch(b.Context(), "", home(f), 0, func(r *kafka.Record) error { records = append(records, r); return nil }); err != nil {
 		b.Fatal(err)

@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestOpen_refuses_what_it_does_not_understand(t *testing.T) {
@@ -46,7 +48,7 @@ func TestOpen_refuses_what_it_does_not_understand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(3)
 			s := mustOpen(t.Context(), t, f)
-			mustCommit(t.Context(), t, s, manyRows(2, 1))
+			must.Do(t, s.Commit(t.Context(), manyRows(2, 1)))
 			p := home(f)
 			offset := f.next(p)
 			f.put(p, c.key, c.value)
@@ -89,7 +91,7 @@ func TestOpen_refuses_another_versions_checkpoint(t *testing.T) {
 	k := newKeys("prod-eu-1/audit")
 	for _, key := range []string{k.plain(kindHead), k.plain(kindBarrier), k.plain(kindLog), k.stream("x"), k.row(1, "x"), k.chunk(1), k.plain('n')} {
 		f := newFake(3)
-		mustCommit(t.Context(), t, mustOpen(t.Context(), t, f), manyRows(2, 1))
+		must.Do(t, mustOpen(t.Context(), t, f).Commit(t.Context(), manyRows(2, 1)))
 		p := home(f)
 		offset := f.next(p)
 		f.put(p, key, []byte{2, 3, 4})
@@ -106,9 +108,10 @@ func TestOpen_refuses_a_partition_that_lost_its_beginning(t *testing.T) {
 	f := newFake(1)
 	f.firsts[0] = 1000 // it has a past
 	s := mustOpen(t.Context(), t, f)
-	mustCommit(t.Context(), t, s, manyRows(2, 1))
-	mustCommit(t.Context(), t, s, position(2))
-	mustHold(t.Context(), t, mustOpen(t.Context(), t, f), apply(apply(emptyState(), manyRows(2, 1)), position(2)))
+	must.Do(t, s.Commit(t.Context(), manyRows(2, 1)))
+	must.Do(t, s.Commit(t.Context(), position(2)))
+	want := storetest.After(storetest.After(storetest.Empty(), manyRows(2, 1)), position(2))
+	storetest.MustHold(t.Context(), t, mustOpen(t.Context(), t, f), want)
 	for len(f.logs[0]) > 1 {
 		f.firsts[0], f.logs[0] = f.logs[0][1].Base, f.logs[0][1:]
 		if _, has := f.live()[s.keys.plain(kindHead)]; !has {
@@ -137,14 +140,14 @@ func TestOpen_after_everything_was_removed_begins_anew(t *testing.T) {
 	f := newFake(1)
 	b := manyRows(3, 1)
 	b.Log = &checkpoint.Log{ID: "x"}
-	mustCommit(t.Context(), t, mustOpen(t.Context(), t, f), b)
+	must.Do(t, mustOpen(t.Context(), t, f).Commit(t.Context(), b))
 	for key := range f.live() {
 		f.put(0, key, nil)
 	}
 	s := mustOpen(t.Context(), t, f)
-	mustHold(t.Context(), t, s, emptyState())
-	mustCommit(t.Context(), t, s, position(1))
-	mustHold(t.Context(), t, s, at(1))
+	storetest.MustHold(t.Context(), t, s, storetest.Empty())
+	must.Do(t, s.Commit(t.Context(), position(1)))
+	storetest.MustHold(t.Context(), t, s, at(1))
 }
 
 func TestErrors_name_the_place_and_what_to_do(t *testing.T) {

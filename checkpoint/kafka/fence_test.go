@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +16,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
@@ -26,7 +26,7 @@ func position(n int) *checkpoint.Batch {
 	return &checkpoint.Batch{Identity: audit, Streams: map[string]checkpoint.Stream{"pods.v1": {Position: fmt.Sprint(n)}}}
 }
 
-func at(n int) *checkpoint.State { return apply(emptyState(), position(n)) }
+func at(n int) *checkpoint.State { return storetest.After(storetest.Empty(), position(n)) }
 
 // manyRows returns a batch of n rows of a stream.
 func manyRows(n, version int) *checkpoint.Batch {
@@ -40,7 +40,7 @@ func manyRows(n, version int) *checkpoint.Batch {
 func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 	f := newFake(3)
 	old := mustOpen(t.Context(), t, f)
-	mustCommit(t.Context(), t, old, position(1))
+	must.Do(t, old.Commit(t.Context(), position(1)))
 	young := mustOpen(t.Context(), t, f)
 	var taken *TakenError
 	for range 2 {
@@ -52,16 +52,16 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 	if _, err := old.Load(t.Context()); !errors.As(err, &taken) {
 		t.Errorf("load: error %v, want that another process uses it", err)
 	}
-	mustHold(t.Context(), t, young, at(1))
-	mustCommit(t.Context(), t, young, position(3))
-	mustHold(t.Context(), t, young, at(3))
+	storetest.MustHold(t.Context(), t, young, at(1))
+	must.Do(t, young.Commit(t.Context(), position(3)))
+	storetest.MustHold(t.Context(), t, young, at(3))
 }
 
 // A request of a dead process can wait somewhere until after its successor has read everything.
 func TestStore_is_safe_from_what_an_older_process_has_under_way(t *testing.T) {
 	f := newFake(3)
 	old := mustOpen(t.Context(), t, f)
-	mustCommit(t.Context(), t, old, position(1))
+	must.Do(t, old.Commit(t.Context(), position(1)))
 	var late *fakeBatch
 	stop, cancel := context.WithCancel(t.Context())
 	f.fault = func(_ int, b *fakeBatch) fault {
@@ -74,18 +74,18 @@ func TestStore_is_safe_from_what_an_older_process_has_under_way(t *testing.T) {
 	}
 	f.fault = nil
 	young := mustOpen(t.Context(), t, f)
-	mustHold(t.Context(), t, young, at(1))
+	storetest.MustHold(t.Context(), t, young, at(1))
 	if _, err := f.add(home(f), late); !kafka.Fenced(err) {
 		t.Errorf("the late request was answered with %v", err)
 	}
-	mustHold(t.Context(), t, young, at(1))
+	storetest.MustHold(t.Context(), t, young, at(1))
 }
 
 // Without a fence, a newer process is noticed when the topic is read.
 func TestStore_reads_nothing_that_a_newer_process_has_begun_to_change(t *testing.T) {
 	f := newFake(3)
 	old := mustOpen(t.Context(), t, f)
-	mustCommit(t.Context(), t, old, position(1))
+	must.Do(t, old.Commit(t.Context(), position(1)))
 	mustOpen(t.Context(), t, f)
 	var taken *TakenError
 	if _, err := old.Load(t.Context()); !errors.As(err, &taken) {
@@ -105,10 +105,10 @@ func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "transactionalId=kube-eventbridge.prod-eu-1.audit.checkpoint") {
 		t.Errorf("warnings: %s", &log)
 	}
-	mustCommit(t.Context(), t, s, position(1))
+	must.Do(t, s.Commit(t.Context(), position(1)))
 	f.fault = once(fault{err: kafkago.OutOfOrderSequenceNumber})
-	mustCommit(t.Context(), t, s, position(2))
-	mustHold(t.Context(), t, s, at(2))
+	must.Do(t, s.Commit(t.Context(), position(2)))
+	storetest.MustHold(t.Context(), t, s, at(2))
 	if len(f.epochs) != 0 {
 		t.Errorf("ids were taken: %v", f.epochs)
 	}
@@ -163,7 +163,7 @@ func confuse(t *testing.T, b *checkpoint.Batch, at int, goesWrong fault) {
 	f := newFake(3)
 	f.settings[settingSize] = "1000"
 	s := mustOpen(t.Context(), t, f)
-	mustCommit(t.Context(), t, s, manyRows(100, 1))
+	must.Do(t, s.Commit(t.Context(), manyRows(100, 1)))
 	from := f.requests
 	f.fault = func(n int, _ *fakeBatch) (out fault) {
 		if n == from+at {
@@ -171,12 +171,12 @@ func confuse(t *testing.T, b *checkpoint.Batch, at int, goesWrong fault) {
 		}
 		return out
 	}
-	mustCommit(t.Context(), t, s, b)
-	want := apply(apply(emptyState(), manyRows(100, 1)), b)
-	mustHold(t.Context(), t, s, want)
-	mustCommit(t.Context(), t, s, position(3))
-	want = apply(want, position(3))
-	mustHold(t.Context(), t, s, want)
+	must.Do(t, s.Commit(t.Context(), b))
+	want := storetest.After(storetest.After(storetest.Empty(), manyRows(100, 1)), b)
+	storetest.MustHold(t.Context(), t, s, want)
+	must.Do(t, s.Commit(t.Context(), position(3)))
+	want = storetest.After(want, position(3))
+	storetest.MustHold(t.Context(), t, s, want)
 	if problem := rubbishIn(f, want); problem != "" {
 		t.Error(problem)
 	}
@@ -186,10 +186,10 @@ func confuse(t *testing.T, b *checkpoint.Batch, at int, goesWrong fault) {
 func TestStore_does_not_repeat_a_commit_that_is_there(t *testing.T) {
 	f := newFake(3)
 	s := mustOpen(t.Context(), t, f)
-	mustCommit(t.Context(), t, s, position(1))
+	must.Do(t, s.Commit(t.Context(), position(1)))
 	before := s.head.number
 	f.fault = once(fault{err: kafkago.OutOfOrderSequenceNumber})
-	mustCommit(t.Context(), t, s, position(2))
+	must.Do(t, s.Commit(t.Context(), position(2)))
 	if s.head.number != before+1 {
 		t.Errorf("commit %d became %d", before, s.head.number)
 	}
@@ -198,8 +198,8 @@ func TestStore_does_not_repeat_a_commit_that_is_there(t *testing.T) {
 func TestStore_that_lost_commits_says_so_and_a_new_one_goes_on(t *testing.T) {
 	f := newFake(3)
 	s := mustOpen(t.Context(), t, f)
-	mustCommit(t.Context(), t, s, position(1))
-	mustCommit(t.Context(), t, s, position(2))
+	must.Do(t, s.Commit(t.Context(), position(1)))
+	must.Do(t, s.Commit(t.Context(), position(2)))
 	p := home(f)
 	f.logs[p] = f.logs[p][:len(f.logs[p])-1]
 	f.fault = once(fault{lose: true, err: kafkago.OutOfOrderSequenceNumber})
@@ -209,7 +209,7 @@ func TestStore_that_lost_commits_says_so_and_a_new_one_goes_on(t *testing.T) {
 			t.Errorf("commit: error %v, want what was lost", err)
 		}
 	}
-	mustHold(t.Context(), t, mustOpen(t.Context(), t, f), at(1))
+	storetest.MustHold(t.Context(), t, mustOpen(t.Context(), t, f), at(1))
 }
 
 // Its epoch is what keeps others away. A coordinator that has not heard of it for a week forgets it.
@@ -220,7 +220,7 @@ func TestStore_takes_a_new_epoch_every_day(t *testing.T) {
 		epochs := 0
 		for day := range 3 {
 			for range 3 {
-				mustCommit(t.Context(), t, s, position(day))
+				must.Do(t, s.Commit(t.Context(), position(day)))
 			}
 			if got := int(f.epochs[transactionalID(audit)].Epoch); got != epochs {
 				t.Errorf("day %d: epoch %d, want %d", day, got, epochs)
@@ -228,37 +228,37 @@ func TestStore_takes_a_new_epoch_every_day(t *testing.T) {
 			<-time.After(renewEvery)
 			epochs++
 		}
-		mustHold(t.Context(), t, s, at(2))
+		storetest.MustHold(t.Context(), t, s, at(2))
 	})
 }
 
 func TestStore_whose_id_was_forgotten_goes_on_unless_another_process_came(t *testing.T) {
 	f := newFake(3)
 	s := mustOpen(t.Context(), t, f)
-	mustCommit(t.Context(), t, s, position(1))
+	must.Do(t, s.Commit(t.Context(), position(1)))
 	f.forgets = true
 	f.fault = once(fault{lose: true, err: kafkago.UnknownProducerId})
-	mustCommit(t.Context(), t, s, position(2))
-	mustHold(t.Context(), t, s, at(2))
+	must.Do(t, s.Commit(t.Context(), position(2)))
+	storetest.MustHold(t.Context(), t, s, at(2))
 
 	f.forgets = true
 	young := mustOpen(t.Context(), t, f)
-	mustCommit(t.Context(), t, young, position(3))
+	must.Do(t, young.Commit(t.Context(), position(3)))
 	f.forgets = true
 	f.fault = once(fault{lose: true, err: kafkago.UnknownProducerId})
 	var taken *TakenError
 	if err := s.Commit(t.Context(), position(4)); !errors.As(err, &taken) {
 		t.Errorf("commit: error %v, want that another process uses it", err)
 	}
-	mustCommit(t.Context(), t, young, position(5))
-	mustHold(t.Context(), t, young, at(5))
+	must.Do(t, young.Commit(t.Context(), position(5)))
+	storetest.MustHold(t.Context(), t, young, at(5))
 }
 
 // Who must not have the checkpoint does not stop who has it.
 func TestOpen_for_another_cluster_leaves_the_owner_alone(t *testing.T) {
 	f := newFake(3)
 	s := mustOpen(t.Context(), t, f)
-	mustCommit(t.Context(), t, s, position(1))
+	must.Do(t, s.Commit(t.Context(), position(1)))
 	requests := f.requests
 	rebuilt := audit
 	rebuilt.ClusterUID = "another"
@@ -270,8 +270,8 @@ func TestOpen_for_another_cluster_leaves_the_owner_alone(t *testing.T) {
 	if f.requests != requests {
 		t.Error("something was written")
 	}
-	mustCommit(t.Context(), t, s, position(2))
-	mustHold(t.Context(), t, s, at(2))
+	must.Do(t, s.Commit(t.Context(), position(2)))
+	storetest.MustHold(t.Context(), t, s, at(2))
 }
 
 func TestStore_shares_its_topic_with_others(t *testing.T) {
@@ -292,12 +292,12 @@ func TestStore_shares_its_topic_with_others(t *testing.T) {
 	for i, id := range ids {
 		b := position(i)
 		b.Identity = id
-		mustCommit(t.Context(), t, stores[i], b)
+		must.Do(t, stores[i].Commit(t.Context(), b))
 	}
 	for i, id := range ids {
 		want := at(i)
 		want.Identity = id
-		mustHold(t.Context(), t, stores[i], want)
+		storetest.MustHold(t.Context(), t, stores[i], want)
 	}
 }
 
@@ -305,12 +305,12 @@ func TestStore_shares_its_topic_with_others(t *testing.T) {
 func TestOpen_finds_the_checkpoint_after_partitions_were_added(t *testing.T) {
 	f := newFake(1)
 	s := mustOpen(t.Context(), t, f)
-	mustCommit(t.Context(), t, s, position(1))
+	must.Do(t, s.Commit(t.Context(), position(1)))
 	for n := 2; n < 9; n++ {
 		f.partitions = n
 		s = mustOpen(t.Context(), t, f)
-		mustHold(t.Context(), t, s, at(n-1))
-		mustCommit(t.Context(), t, s, position(n))
+		storetest.MustHold(t.Context(), t, s, at(n-1))
+		must.Do(t, s.Commit(t.Context(), position(n)))
 	}
 	if len(f.logs) != 1 {
 		t.Errorf("it is in %d partitions", len(f.logs))
@@ -350,18 +350,16 @@ func TestStore_forgets_a_stream_and_its_rows(t *testing.T) {
 	f := newFake(3)
 	s := mustOpen(t.Context(), t, f)
 	b := manyRows(100, 1)
-	mustCommit(t.Context(), t, s, b)
+	must.Do(t, s.Commit(t.Context(), b))
 	if len(f.live()) < 100 {
 		t.Fatalf("%d records hold", len(f.live()))
 	}
 	again := manyRows(3, 2)
 	again.Forget = []string{"pods.v1"}
-	mustCommit(t.Context(), t, s, again)
-	mustHold(t.Context(), t, s, apply(emptyState(), again))
+	must.Do(t, s.Commit(t.Context(), again))
+	storetest.MustHold(t.Context(), t, s, storetest.After(storetest.Empty(), again))
 	if got := len(f.live()); got != 3+4 { // origin, barrier, head, stream
 		t.Errorf("%d records hold, want 7", got)
 	}
-	if !reflect.DeepEqual(mustLoad(t.Context(), t, mustOpen(t.Context(), t, f)), apply(emptyState(), again)) {
-		t.Error("a new process sees something else")
-	}
+	storetest.MustHold(t.Context(), t, mustOpen(t.Context(), t, f), storetest.After(storetest.Empty(), again))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -23,11 +24,11 @@ func TestInspect_shows_what_was_committed_and_leaves_the_owner_alone(t *testing.
 		t.Errorf("%+v is in an empty topic, %v", found, err)
 	}
 	s := mustOpen(t.Context(), t, f)
-	want := emptyState()
+	want := storetest.Empty()
 	for n := range 3 {
 		b := manyRows(10, n)
-		mustCommit(t.Context(), t, s, b)
-		want = apply(want, b)
+		must.Do(t, s.Commit(t.Context(), b))
+		want = storetest.After(want, b)
 		// Of the cluster only the name is known.
 		found := must.Get(inspectFake(t, f, checkpoint.Identity{Cluster: audit.Cluster, Pipeline: audit.Pipeline}))(t)
 		if !reflect.DeepEqual(found.State, want) || found.Commits != uint64(n+1) {
@@ -49,13 +50,13 @@ func TestInspect_reads_on_until_nothing_comes(t *testing.T) {
 	f := newFake(1)
 	f.perFetch = 1
 	s := mustOpen(t.Context(), t, f)
-	mustCommit(t.Context(), t, s, manyRows(10, 1))
+	must.Do(t, s.Commit(t.Context(), manyRows(10, 1)))
 	cfg := Config{Topic: "checkpoints"}.withDefaults(audit)
 	i := &Store{cfg: cfg, path: cfg.path(), broker: f, keys: newKeys(cfg.Name), patience: cfg.Patience}
 	r := must.Get(i.locate(t.Context(), 1))(t)
-	mustCommit(t.Context(), t, s, manyRows(10, 2))
+	must.Do(t, s.Commit(t.Context(), manyRows(10, 2)))
 	must.Do(t, i.catchUp(t.Context(), r, 1))
-	want := apply(apply(emptyState(), manyRows(10, 1)), manyRows(10, 2))
+	want := storetest.After(storetest.After(storetest.Empty(), manyRows(10, 1)), manyRows(10, 2))
 	if got := r.state(); !reflect.DeepEqual(got, want) {
 		t.Errorf("it holds %+v, want %+v", got, want)
 	}
@@ -65,8 +66,8 @@ func TestInspect_reads_a_commit_that_is_in_chunks_only(t *testing.T) {
 	f := newFake(1)
 	s := mustOpen(t.Context(), t, f)
 	s.limit = 4 << 10
-	mustCommit(t.Context(), t, s, manyRows(200, 1))
-	want := apply(emptyState(), manyRows(200, 1))
+	must.Do(t, s.Commit(t.Context(), manyRows(200, 1)))
+	want := storetest.After(storetest.Empty(), manyRows(200, 1))
 	spoke := false
 	for n := 1; n <= len(f.logs[0]); n++ { // as it was after each request
 		found, err := inspectFake(t, f.copy(0, n), audit)
@@ -87,7 +88,7 @@ func TestInspect_reads_a_commit_that_is_in_chunks_only(t *testing.T) {
 
 func TestInspect_says_what_is_damaged(t *testing.T) {
 	f := newFake(1)
-	mustCommit(t.Context(), t, mustOpen(t.Context(), t, f), manyRows(10, 1))
+	must.Do(t, mustOpen(t.Context(), t, f).Commit(t.Context(), manyRows(10, 1)))
 	f.put(0, newKeys(Config{}.withDefaults(audit).Name).plain('?'), []byte{format})
 	var damaged *DamagedError
 	if found, err := inspectFake(t, f, audit); !errors.As(err, &damaged) {

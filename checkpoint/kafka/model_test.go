@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"reflect"
 	"testing"
@@ -14,116 +13,19 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-var audit = checkpoint.Identity{ClusterUID: "5f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", Cluster: "prod-eu-1", Pipeline: "audit"}
+var audit = storetest.Identity
 
-// apply returns what a state is after a commit. The state stays as it is.
-func apply(s *checkpoint.State, b *checkpoint.Batch) *checkpoint.State {
-	out := &checkpoint.State{Identity: b.Identity, Log: s.Log, Streams: maps.Clone(s.Streams), Rows: map[string]map[string]checkpoint.Row{}}
-	for name, rows := range s.Rows {
-		out.Rows[name] = maps.Clone(rows)
-	}
-	if b.Log != nil {
-		out.Log = *b.Log
-	}
-	for _, name := range b.Forget {
-		delete(out.Streams, name)
-		delete(out.Rows, name)
-	}
-	maps.Copy(out.Streams, b.Streams)
-	for name, rows := range b.Put {
-		if out.Rows[name] == nil {
-			out.Rows[name] = map[string]checkpoint.Row{}
-		}
-		maps.Copy(out.Rows[name], rows)
-	}
-	for name, keys := range b.Drop {
-		for _, key := range keys {
-			delete(out.Rows[name], key)
-		}
-	}
-	maps.DeleteFunc(out.Rows, func(_ string, rows map[string]checkpoint.Row) bool { return len(rows) == 0 })
-	return out
-}
-
-func emptyState() *checkpoint.State {
-	return &checkpoint.State{Streams: map[string]checkpoint.Stream{}, Rows: map[string]map[string]checkpoint.Row{}}
-}
-
-// someBatch changes a few rows, or many, of some of three streams, and forgets a stream now and then.
-func someBatch(random *rand.Rand) *checkpoint.Batch {
-	n := random.Uint64()
-	b := &checkpoint.Batch{
-		Identity: audit, Streams: map[string]checkpoint.Stream{}, Put: map[string]map[string]checkpoint.Row{}, Drop: map[string][]string{},
-	}
-	if random.IntN(2) == 0 {
-		b.Log = &checkpoint.Log{ID: fmt.Sprint(n), Marks: map[int32]uint64{0: n}}
-	}
-	for _, name := range []string{"pods.v1", "secrets.v1", "pods.v1/kube-system"} {
-		what := random.IntN(8)
-		if what == 0 || what == 1 {
-			b.Forget = append(b.Forget, name)
-		}
-		if what == 0 || what == 2 {
-			continue
-		}
-		if what != 3 {
-			b.Streams[name] = checkpoint.Stream{Position: fmt.Sprint(n)}
-		}
-		rows, dropped := map[string]checkpoint.Row{}, map[string]bool{}
-		for range random.IntN([]int{1, 4, 60}[random.IntN(3)]) {
-			key := fmt.Sprintf("default/object-%d", random.IntN(50))
-			if random.IntN(3) == 0 {
-				dropped[key] = true
-				delete(rows, key)
-			} else if !dropped[key] {
-				rows[key] = checkpoint.Row{UID: "u", ResourceVersion: fmt.Sprint(n), Sequence: n}
-			}
-		}
-		b.Put[name] = rows
-		for key := range dropped {
-			b.Drop[name] = append(b.Drop[name], key)
-		}
-	}
-	return b
-}
-
-type fataler interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
-
-func mustOpen(ctx context.Context, t fataler, f *fake) *Store {
+func mustOpen(ctx context.Context, t must.TB, f *fake) *Store {
 	t.Helper()
 	s, err := openFake(ctx, f, Config{}, audit)
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
 	return s
-}
-
-func mustCommit(ctx context.Context, t fataler, s *Store, b *checkpoint.Batch) {
-	t.Helper()
-	if err := s.Commit(ctx, b); err != nil {
-		t.Fatalf("commit: %v", err)
-	}
-}
-
-func mustLoad(ctx context.Context, t fataler, s *Store) *checkpoint.State {
-	t.Helper()
-	state, err := s.Load(ctx)
-	if err != nil {
-		t.Fatalf("load: %v", err)
-	}
-	return state
-}
-
-func mustHold(ctx context.Context, t fataler, s *Store, want *checkpoint.State) {
-	t.Helper()
-	if got := mustLoad(ctx, t, s); !reflect.DeepEqual(got, want) {
-		t.Fatalf("the checkpoint holds\n%+v, want\n%+v", got, want)
-	}
 }
 
 // compaction is what may have happened to a log before somebody reads it.
@@ -163,11 +65,11 @@ func TestLog_that_is_cut_anywhere_and_compacted_has_the_last_commit(t *testing.T
 		random := rand.New(rand.NewPCG(seed, 0))
 		f := newFake(3)
 		f.settings[settingSize] = "900"
-		s, states, ends := mustOpen(t.Context(), t, f), []*checkpoint.State{emptyState()}, []int{0}
+		s, states, ends := mustOpen(t.Context(), t, f), []*checkpoint.State{storetest.Empty()}, []int{0}
 		for range 6 {
-			b := someBatch(random)
-			mustCommit(t.Context(), t, s, b)
-			states, ends = append(states, apply(states[len(states)-1], b)), append(ends, len(f.logs[home(f)]))
+			b := storetest.SomeBatch(random)
+			must.Do(t, s.Commit(t.Context(), b))
+			states, ends = append(states, storetest.After(states[len(states)-1], b)), append(ends, len(f.logs[home(f)]))
 		}
 		for _, c := range compactions {
 			committed := 0
@@ -187,24 +89,24 @@ func cutAt(t *testing.T, whole *fake, n, committed int, states []*checkpoint.Sta
 	f := whole.copy(home(whole), n)
 	c.run(f, random)
 	s := mustOpen(t.Context(), t, f)
-	got := mustLoad(t.Context(), t, s)
+	got := must.Get(s.Load(t.Context()))(t)
 	if committed+1 < len(states) && reflect.DeepEqual(got, states[committed+1]) {
 		committed++
 	}
 	if !reflect.DeepEqual(got, states[committed]) || ends[committed] < n && committed+1 < len(states) && ends[committed+1] <= n {
 		t.Fatalf("%d of %d batches, compaction %s, have\n%+v, want commit %d:\n%+v", n, ends[len(ends)-1], c.name, got, committed, states[committed])
 	}
-	mustHold(t.Context(), t, s, got) // read once more, not from what opening has read
+	storetest.MustHold(t.Context(), t, s, got) // read once more, not from what opening has read
 	want := got
 	for range 2 {
-		b := someBatch(random)
-		mustCommit(t.Context(), t, s, b)
-		want = apply(want, b)
+		b := storetest.SomeBatch(random)
+		must.Do(t, s.Commit(t.Context(), b))
+		want = storetest.After(want, b)
 		c.run(f, random)
-		mustHold(t.Context(), t, s, want)
+		storetest.MustHold(t.Context(), t, s, want)
 	}
 	c.run(f, random)
-	mustHold(t.Context(), t, mustOpen(t.Context(), t, f), want)
+	storetest.MustHold(t.Context(), t, mustOpen(t.Context(), t, f), want)
 	return committed
 }
 
@@ -241,28 +143,28 @@ func TestStore_is_as_the_last_commit_left_it(t *testing.T) {
 		f := newFake(3)
 		f.settings[settingSize] = rapid.SampledFrom([]string{"700", "900", "3000", "1048588"}).Draw(t, "limit")
 		f.perFetch = rapid.IntRange(0, 3).Draw(t, "per fetch")
-		s, want := mustOpen(ctx, t, f), emptyState()
+		s, want := mustOpen(ctx, t, f), storetest.Empty()
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			switch rapid.IntRange(0, 5).Draw(t, "what") {
 			case 0, 1:
-				b := someBatch(random)
-				mustCommit(ctx, t, s, b)
-				want = apply(want, b)
+				b := storetest.SomeBatch(random)
+				must.Do(t, s.Commit(ctx, b))
+				want = storetest.After(want, b)
 			case 2:
-				s, want = interrupt(ctx, t, f, s, want, someBatch(random))
+				s, want = interrupt(ctx, t, f, s, want, storetest.SomeBatch(random))
 			case 3:
 				compactions[rapid.IntRange(0, len(compactions)-1).Draw(t, "compaction")].run(f, random)
 			case 4:
 				s = mustOpen(ctx, t, f)
 			case 5:
-				mustHold(ctx, t, s, want)
+				storetest.MustHold(ctx, t, s, want)
 			}
 		}
-		mustHold(ctx, t, s, want)
+		storetest.MustHold(ctx, t, s, want)
 		s = mustOpen(ctx, t, f)
-		mustHold(ctx, t, s, want)
+		storetest.MustHold(ctx, t, s, want)
 		if want.Identity == audit {
-			mustCommit(ctx, t, s, &checkpoint.Batch{Identity: audit})
+			must.Do(t, s.Commit(ctx, &checkpoint.Batch{Identity: audit}))
 			if problem := rubbishIn(f, want); problem != "" {
 				t.Fatalf("%s: %v", problem, want)
 			}
@@ -285,19 +187,19 @@ func interrupt(ctx context.Context, t *rapid.T, f *fake, s *Store, want *checkpo
 	}
 	err := s.Commit(stop, b)
 	f.fault = nil
-	after := apply(want, b)
+	after := storetest.After(want, b)
 	if err == nil {
 		return s, after
 	}
 	switch rapid.IntRange(0, 2).Draw(t, "then") {
 	case 0: // the caller commits the same again, with what came meanwhile
-		mustCommit(ctx, t, s, b)
+		must.Do(t, s.Commit(ctx, b))
 		return s, after
 	case 1: // the process reads what there is
 	case 2:
 		s = mustOpen(ctx, t, f)
 	}
-	got := mustLoad(ctx, t, s)
+	got := must.Get(s.Load(ctx))(t)
 	if reflect.DeepEqual(got, after) {
 		return s, after
 	}

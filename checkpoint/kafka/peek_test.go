@@ -10,7 +10,7 @@ import (
 
 func TestPeeker_keeps_the_contract(t *testing.T) {
 	f := newFake(3)
-	p := &Peeker{cfg: Config{Topic: "checkpoints"}.withDefaults(storetest.Peeked), broker: f, close: func() {}}
+	p := &Peeker{cfg: Config{Topic: "checkpoints"}.withDefaults(storetest.Identity), broker: f, close: func() {}}
 	storetest.Peek(t, p, func() storetest.Store { return mustOpen(t.Context(), t, f) })
 	if n := len(p.read.rows); n != 0 {
 		t.Errorf("it keeps rows of %d streams", n)

@@ -16,6 +16,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
@@ -41,8 +42,8 @@ func TestCommit_repeats_the_same_bytes_under_the_same_sequence(t *testing.T) {
 				}
 			}
 			before := len(f.logs[home(f)])
-			mustCommit(t.Context(), t, s, b)
-			mustHold(t.Context(), t, s, apply(emptyState(), b))
+			must.Do(t, s.Commit(t.Context(), b))
+			storetest.MustHold(t.Context(), t, s, storetest.After(storetest.Empty(), b))
 			if got, want := len(f.logs[home(f)])-before, len(sent)/3; got != want || len(sent)%3 != 0 {
 				t.Errorf("%d batches arrived with %d requests, want %d", got, len(sent), want)
 			}
@@ -71,10 +72,10 @@ func TestCommit_that_is_there_already_is_made(t *testing.T) {
 	f := newFake(3)
 	s := mustOpen(t.Context(), t, f)
 	f.fault = once(fault{err: kafkago.DuplicateSequenceNumber})
-	mustCommit(t.Context(), t, s, position(1))
-	mustHold(t.Context(), t, s, at(1))
-	mustCommit(t.Context(), t, s, position(2))
-	mustHold(t.Context(), t, s, at(2))
+	must.Do(t, s.Commit(t.Context(), position(1)))
+	storetest.MustHold(t.Context(), t, s, at(1))
+	must.Do(t, s.Commit(t.Context(), position(2)))
+	storetest.MustHold(t.Context(), t, s, at(2))
 }
 
 // Brokers do not tell their time, and have stored nothing of what they refuse for it.
@@ -88,8 +89,8 @@ func TestCommit_is_stamped_earlier_where_the_broker_refuses_its_time(t *testing.
 		}
 		return fault{}
 	}
-	mustCommit(t.Context(), t, s, position(1))
-	mustHold(t.Context(), t, s, at(1))
+	must.Do(t, s.Commit(t.Context(), position(1)))
+	storetest.MustHold(t.Context(), t, s, at(1))
 	if len(sequences) < 3 || sequences[0] != sequences[1] || sequences[1] != sequences[2] {
 		t.Fatalf("it was sent under the sequences %v", sequences)
 	}
@@ -106,7 +107,7 @@ func TestCommit_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(3)
 		s := mustOpen(t.Context(), t, f)
-		mustCommit(t.Context(), t, s, position(1))
+		must.Do(t, s.Commit(t.Context(), position(1)))
 
 		f.away = errAway
 		began := time.Now()
@@ -128,8 +129,8 @@ func TestCommit_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
 			defer f.mu.Unlock()
 			f.away = nil
 		}()
-		mustCommit(t.Context(), t, s, position(2))
-		mustHold(t.Context(), t, s, at(2))
+		must.Do(t, s.Commit(t.Context(), position(2)))
+		storetest.MustHold(t.Context(), t, s, at(2))
 	})
 }
 
@@ -146,7 +147,7 @@ func TestOpen_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
 			defer f.mu.Unlock()
 			f.away = nil
 		}()
-		mustHold(t.Context(), t, mustOpen(t.Context(), t, f), emptyState())
+		storetest.MustHold(t.Context(), t, mustOpen(t.Context(), t, f), storetest.Empty())
 	})
 }
 
@@ -163,8 +164,8 @@ func TestCommit_after_one_that_failed_comes_after_it(t *testing.T) {
 		t.Fatalf("commit: %v", err)
 	}
 	f.fault = nil
-	mustCommit(t.Context(), t, s, position(2))
-	mustHold(t.Context(), t, s, at(2))
+	must.Do(t, s.Commit(t.Context(), position(2)))
+	storetest.MustHold(t.Context(), t, s, at(2))
 	if s.head.number != 2 {
 		t.Errorf("it is at commit %d, want both", s.head.number)
 	}
@@ -178,13 +179,13 @@ func TestCommit_makes_smaller_batches_where_the_broker_takes_less(t *testing.T) 
 		s := mustOpen(t.Context(), t, f)
 		f.settings[settingSize] = "20000"
 		b := manyRows(5000, 1)
-		mustCommit(t.Context(), t, s, b)
-		mustHold(t.Context(), t, s, apply(emptyState(), b))
-		if problem := rubbishIn(f, apply(emptyState(), b)); problem != "" {
+		must.Do(t, s.Commit(t.Context(), b))
+		storetest.MustHold(t.Context(), t, s, storetest.After(storetest.Empty(), b))
+		if problem := rubbishIn(f, storetest.After(storetest.Empty(), b)); problem != "" {
 			t.Error(problem)
 		}
 		requests := f.requests
-		mustCommit(t.Context(), t, s, position(1))
+		must.Do(t, s.Commit(t.Context(), position(1)))
 		if f.requests != requests+1 {
 			t.Errorf("it was tried %d times", f.requests-requests)
 		}
@@ -202,8 +203,8 @@ func TestCommit_of_a_record_that_fits_no_batch_says_what_to_do(t *testing.T) {
 			t.Errorf("commit: %v", err)
 		}
 	}
-	mustCommit(t.Context(), t, s, position(2))
-	mustHold(t.Context(), t, s, at(2))
+	must.Do(t, s.Commit(t.Context(), position(2)))
+	storetest.MustHold(t.Context(), t, s, at(2))
 	f.settings[settingSize] = "50"
 	if err := s.Commit(t.Context(), position(3)); err == nil {
 		t.Error("50 bytes were enough")
@@ -216,8 +217,8 @@ func TestCommit_compresses(t *testing.T) {
 		f := newFake(3)
 		s := must.Get(openFake(t.Context(), f, Config{Compression: c}, audit))(t)
 		b := manyRows(20_000, 1)
-		mustCommit(t.Context(), t, s, b)
-		mustHold(t.Context(), t, s, apply(emptyState(), b))
+		must.Do(t, s.Commit(t.Context(), b))
+		storetest.MustHold(t.Context(), t, s, storetest.After(storetest.Empty(), b))
 		if c == batch.None {
 			plain = f.bytes
 		} else if f.bytes > plain/2 {
@@ -230,7 +231,7 @@ func TestCommit_compresses(t *testing.T) {
 func TestStore_keeps_little_memory(t *testing.T) {
 	f := newFake(3)
 	s := mustOpen(t.Context(), t, f)
-	mustCommit(t.Context(), t, s, manyRows(60_000, 1))
+	must.Do(t, s.Commit(t.Context(), manyRows(60_000, 1)))
 	if cap(s.value) > keptAfter || cap(s.chunk) > keptAfter {
 		t.Errorf("it keeps %d and %d bytes", cap(s.value), cap(s.chunk))
 	}
@@ -253,7 +254,7 @@ func TestCommit_does_not_touch_what_a_connection_may_still_read(t *testing.T) {
 		}
 		var then []string
 		for n := range 20 {
-			mustCommit(t.Context(), t, s, manyRows(1+n*5, n))
+			must.Do(t, s.Commit(t.Context(), manyRows(1+n*5, n)))
 			for _, sized := range f.unread[len(then):] {
 				then = append(then, string(sized))
 			}
@@ -271,7 +272,7 @@ func TestLoad_of_a_log_that_went_back_ends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(3)
 		s := mustOpen(t.Context(), t, f)
-		mustCommit(t.Context(), t, s, position(1))
+		must.Do(t, s.Commit(t.Context(), position(1)))
 		p := home(f)
 		f.logs[p] = f.logs[p][:1]
 		if _, err := s.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "it ends at offset 2, and has had 4") {
@@ -304,7 +305,7 @@ func TestStore_is_for_many_goroutines(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	mustHold(t.Context(), t, s, at(19))
+	storetest.MustHold(t.Context(), t, s, at(19))
 }
 
 // What a caller commits is read only while Commit runs.
@@ -314,8 +315,8 @@ func TestCommit_does_not_keep_the_batch(t *testing.T) {
 	s := mustOpen(t.Context(), t, f)
 	random := rand.New(rand.NewPCG(1, 1))
 	for range 20 {
-		b := someBatch(random)
-		want := apply(mustLoad(t.Context(), t, s), b)
+		b := storetest.SomeBatch(random)
+		want := storetest.After(must.Get(s.Load(t.Context()))(t), b)
 		stop, cancel := context.WithCancel(t.Context())
 		at := f.requests + 1 + random.IntN(10)
 		f.fault = func(n int, _ *fakeBatch) (out fault) {
@@ -336,7 +337,7 @@ func TestCommit_does_not_keep_the_batch(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if got := mustLoad(t.Context(), t, s); !reflect.DeepEqual(got, want) {
+		if got := must.Get(s.Load(t.Context()))(t); !reflect.DeepEqual(got, want) {
 			t.Fatalf("the checkpoint holds\n%+v, want\n%+v", got, want)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -49,7 +50,7 @@ func TestDamage_is_reported_and_leaves_the_bucket_as_it_is(t *testing.T) {
 			cfg, js := at(srv.ClientURL()), client(t, srv)
 			s := mustOpen(t.Context(), t, cfg)
 			for n := range 3 {
-				mustCommit(t.Context(), t, s, benchRows(n, 5, n))
+				must.Do(t, s.Commit(t.Context(), benchRows(n, 5, n)))
 			}
 			kv, err := js.KeyValue(t.Context(), testBucket)
 			if err == nil {
@@ -92,7 +93,7 @@ func status(t *testing.T, js jetstream.JetStream) (s jetstream.StreamState) {
 // A purge that was cut short leaves some of what is before the base.
 func TestRemains_of_what_is_before_the_base_do_no_harm(t *testing.T) {
 	srv := newServer(t)
-	s, want := mustOpen(t.Context(), t, at(srv.ClientURL())), emptyState()
+	s, want := mustOpen(t.Context(), t, at(srv.ClientURL())), storetest.Empty()
 	s.log = &faulty{messages: s.log, before: func(request string) fault {
 		return fault{lose: request == "purge", err: map[bool]error{true: errAway}[request == "purge"]}
 	}}
@@ -101,18 +102,18 @@ func TestRemains_of_what_is_before_the_base_do_no_harm(t *testing.T) {
 			rebaseNow(s)
 		}
 		b := benchRows(n, 5, n)
-		mustCommit(t.Context(), t, s, b)
-		want = apply(want, b)
+		must.Do(t, s.Commit(t.Context(), b))
+		want = storetest.After(want, b)
 	}
 	js := client(t, srv)
 	stream := must.Get(js.Stream(t.Context(), "KV_"+testBucket))(t)
 	for _, number := range []int{1, 3, 4} {
 		must.Do(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject(fmt.Sprint(auditKeys, number))))
 	}
-	mustHold(t.Context(), t, s, want)
+	storetest.MustHold(t.Context(), t, s, want)
 	next := mustOpen(t.Context(), t, at(srv.ClientURL()))
-	mustHold(t.Context(), t, next, want)
-	mustCommit(t.Context(), t, next, benchRows(0, 1, 9))
+	storetest.MustHold(t.Context(), t, next, want)
+	must.Do(t, next.Commit(t.Context(), benchRows(0, 1, 9)))
 	if left := status(t, js).Msgs; left > 5 {
 		t.Errorf("%d messages are left, want the base and what is behind it", left)
 	}
@@ -123,12 +124,12 @@ func TestLost_commits_are_noticed(t *testing.T) {
 	t.Run("the bucket was made anew", func(t *testing.T) {
 		srv := newServer(t)
 		s, js := mustOpen(t.Context(), t, at(srv.ClientURL())), client(t, srv)
-		mustCommit(t.Context(), t, s, benchRows(0, 1, 1))
+		must.Do(t, s.Commit(t.Context(), benchRows(0, 1, 1)))
 		must.Do(t, js.DeleteKeyValue(t.Context(), testBucket))
 		mustBeLost(t, s.Commit(t.Context(), benchRows(0, 1, 2)))
 		next := mustOpen(t.Context(), t, at(srv.ClientURL()))
-		mustHold(t.Context(), t, next, emptyState())
-		mustCommit(t.Context(), t, next, benchRows(0, 1, 3))
+		storetest.MustHold(t.Context(), t, next, storetest.Empty())
+		must.Do(t, next.Commit(t.Context(), benchRows(0, 1, 3)))
 	})
 	for name, use := range map[string]func(context.Context, *Store) error{
 		"the server went back, and a commit finds that": func(ctx context.Context, s *Store) error { return s.Commit(ctx, benchRows(0, 5, 3)) },
@@ -139,7 +140,7 @@ func TestLost_commits_are_noticed(t *testing.T) {
 	t.Run("the bucket was deleted, and a load finds that", func(t *testing.T) {
 		srv := newServer(t)
 		s, js := mustOpen(t.Context(), t, at(srv.ClientURL())), client(t, srv)
-		mustCommit(t.Context(), t, s, benchRows(0, 1, 1))
+		must.Do(t, s.Commit(t.Context(), benchRows(0, 1, 1)))
 		must.Do(t, js.DeleteKeyValue(t.Context(), testBucket))
 		_, err := s.Load(t.Context())
 		mustBeLost(t, err)
@@ -164,15 +165,15 @@ func mustNoticeOlderServer(t *testing.T, use func(context.Context, *Store) error
 	var url string
 	cfg.Dial = func(options ...gonats.Option) (*gonats.Conn, error) { return gonats.Connect(url, options...) }
 	url = srv.ClientURL()
-	s, want := mustOpen(t.Context(), t, cfg), emptyState()
-	mustCommit(t.Context(), t, s, benchRows(0, 5, 1))
-	want = apply(want, benchRows(0, 5, 1))
+	s, want := mustOpen(t.Context(), t, cfg), storetest.Empty()
+	must.Do(t, s.Commit(t.Context(), benchRows(0, 5, 1)))
+	want = storetest.After(want, benchRows(0, 5, 1))
 	stop(srv)
 	must.Do(t, os.CopyFS(saved, os.DirFS(dir)))
 	srv = start()
 	url = srv.ClientURL()
 	s = mustOpen(t.Context(), t, cfg)
-	mustCommit(t.Context(), t, s, benchRows(0, 5, 2))
+	must.Do(t, s.Commit(t.Context(), benchRows(0, 5, 2)))
 	stop(srv)
 	dir = saved
 	srv = start()
@@ -180,7 +181,7 @@ func mustNoticeOlderServer(t *testing.T, use func(context.Context, *Store) error
 	t.Cleanup(b.close)
 	s.log, s.insistence, s.cfg.Patience, b.cfg.Timeout = b, time.Second, time.Second, time.Second
 	mustBeLost(t, use(t.Context(), s))
-	mustHold(t.Context(), t, mustOpen(t.Context(), t, at(srv.ClientURL())), want)
+	storetest.MustHold(t.Context(), t, mustOpen(t.Context(), t, at(srv.ClientURL())), want)
 }
 
 func stop(srv *server.Server) {

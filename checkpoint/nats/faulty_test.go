@@ -5,13 +5,9 @@ package nats
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"math/rand/v2"
-	"reflect"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -113,93 +109,11 @@ func (f *faulty) open(ctx context.Context, limit int) (*Store, error) {
 	return open(ctx, f.messages.(*bucket).cfg, audit, f, limit)
 }
 
-func (f *faulty) mustOpen(ctx context.Context, t fataler, limit int) *Store {
+func (f *faulty) mustOpen(ctx context.Context, t must.TB, limit int) *Store {
 	t.Helper()
 	s, err := f.open(ctx, limit)
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
 	return s
-}
-
-// apply returns what a state is after a commit. The state stays as it is.
-func apply(s *checkpoint.State, b *checkpoint.Batch) *checkpoint.State {
-	out := &checkpoint.State{Identity: b.Identity, Log: s.Log, Streams: maps.Clone(s.Streams), Rows: map[string]map[string]checkpoint.Row{}}
-	for name, rows := range s.Rows {
-		out.Rows[name] = maps.Clone(rows)
-	}
-	if b.Log != nil {
-		out.Log = *b.Log
-	}
-	for _, name := range b.Forget {
-		delete(out.Streams, name)
-		delete(out.Rows, name)
-	}
-	maps.Copy(out.Streams, b.Streams)
-	for name, rows := range b.Put {
-		if out.Rows[name] == nil {
-			out.Rows[name] = map[string]checkpoint.Row{}
-		}
-		maps.Copy(out.Rows[name], rows)
-	}
-	for name, keys := range b.Drop {
-		for _, key := range keys {
-			delete(out.Rows[name], key)
-		}
-	}
-	maps.DeleteFunc(out.Rows, func(_ string, rows map[string]checkpoint.Row) bool { return len(rows) == 0 })
-	return out
-}
-
-func emptyState() *checkpoint.State {
-	return &checkpoint.State{Streams: map[string]checkpoint.Stream{}, Rows: map[string]map[string]checkpoint.Row{}}
-}
-
-// someBatch changes a few rows, or many, of some of three streams, and forgets a stream now and then.
-func someBatch(random *rand.Rand) *checkpoint.Batch {
-	n := random.Uint64()
-	b := &checkpoint.Batch{
-		Identity: audit, Streams: map[string]checkpoint.Stream{}, Put: map[string]map[string]checkpoint.Row{}, Drop: map[string][]string{},
-	}
-	if random.IntN(2) == 0 {
-		b.Log = &checkpoint.Log{ID: fmt.Sprint(n), Marks: map[int32]uint64{0: n}}
-	}
-	for _, name := range []string{"pods.v1", "secrets.v1", "pods.v1/kube-system"} {
-		if random.IntN(4) == 0 {
-			b.Forget = append(b.Forget, name)
-		}
-		if random.IntN(2) == 0 {
-			b.Streams[name] = checkpoint.Stream{Position: fmt.Sprint(n)}
-		}
-		b.Put[name] = map[string]checkpoint.Row{}
-		for range random.IntN([]int{1, 4, 60}[random.IntN(3)]) {
-			key := fmt.Sprintf("default/object-%d", random.IntN(50))
-			delete(b.Put[name], key)
-			if random.IntN(3) > 0 {
-				b.Put[name][key] = checkpoint.Row{UID: "u", ResourceVersion: fmt.Sprint(n), Sequence: n}
-			}
-		}
-		for range random.IntN(10) {
-			if key := fmt.Sprintf("default/object-%d", random.IntN(50)); b.Put[name][key] == (checkpoint.Row{}) {
-				b.Drop[name] = append(b.Drop[name], key)
-			}
-		}
-	}
-	return b
-}
-
-func mustLoad(ctx context.Context, t fataler, s *Store) *checkpoint.State {
-	t.Helper()
-	state, err := s.Load(ctx)
-	if err != nil {
-		t.Fatalf("load: %v", err)
-	}
-	return state
-}
-
-func mustHold(ctx context.Context, t fataler, s *Store, want *checkpoint.State) {
-	t.Helper()
-	if got := mustLoad(ctx, t, s); !reflect.DeepEqual(got, want) {
-		t.Fatalf("the checkpoint holds\n%+v, want\n%+v", got, want)
-	}
 }

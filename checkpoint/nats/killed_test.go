@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -26,7 +27,7 @@ func committed(t *testing.T, cfg Config, disturb func() error) {
 	var g errgroup.Group
 	over := make(chan struct{})
 	g.Go(func() error { defer close(over); return disturb() })
-	s, want, commits, failed := mustOpen(t.Context(), t, cfg), emptyState(), 0, 0
+	s, want, commits, failed := mustOpen(t.Context(), t, cfg), storetest.Empty(), 0, 0
 	for n, last := 1, false; !last; n++ {
 		select {
 		case <-over:
@@ -46,12 +47,12 @@ func committed(t *testing.T, cfg Config, disturb func() error) {
 				t.Fatalf("commit %d: %v", n, err)
 			}
 		}
-		want, commits = apply(want, b), commits+1
+		want, commits = storetest.After(want, b), commits+1
 	}
 	must.Do(t, g.Wait())
 	t.Logf("%d commits, %d failed at first", commits, failed)
-	mustHold(t.Context(), t, s, want)
-	mustHold(t.Context(), t, mustOpen(t.Context(), t, cfg), want)
+	storetest.MustHold(t.Context(), t, s, want)
+	storetest.MustHold(t.Context(), t, mustOpen(t.Context(), t, cfg), want)
 }
 
 // Commits go on while the server is killed and comes back; those that returned are there, and nothing else is.

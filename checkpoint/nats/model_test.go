@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -29,11 +30,11 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 	ctx := t.Context()
 	for point, refused, decided := 1, 0, false; ; point++ {
 		log := b.messages(fmt.Sprint("fence.", point))
-		old, want := log.mustOpen(ctx, t, small), emptyState()
+		old, want := log.mustOpen(ctx, t, small), storetest.Empty()
 		for n := range 3 {
 			first := benchRows(n, 20, n)
-			mustCommit(ctx, t, old, first)
-			want = apply(want, first)
+			must.Do(t, old.Commit(ctx, first))
+			want = storetest.After(want, first)
 		}
 		rebaseNow(old)
 		var young *Store
@@ -54,7 +55,7 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 			return
 		}
 		if err == nil {
-			decided, want = true, apply(want, second)
+			decided, want = true, storetest.After(want, second)
 		} else if decided {
 			t.Fatalf("point %d: a commit that was decided has the error %v", point, err)
 		} else {
@@ -65,16 +66,16 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 		if young.Epoch() <= old.Epoch() {
 			t.Fatalf("epoch %d follows epoch %d", young.Epoch(), old.Epoch())
 		}
-		mustHold(ctx, t, young, want)
-		mustHold(ctx, t, young, want) // read once more, not from what opening has read
+		storetest.MustHold(ctx, t, young, want)
+		storetest.MustHold(ctx, t, young, want) // read once more, not from what opening has read
 		third := benchRows(10, 30, 9)
 		rebaseNow(young)
-		mustCommit(ctx, t, young, third)
-		mustHold(ctx, t, young, apply(want, third))
+		must.Do(t, young.Commit(ctx, third))
+		storetest.MustHold(ctx, t, young, storetest.After(want, third))
 	}
 }
 
-func mustBeTaken(t fataler, err error) {
+func mustBeTaken(t must.TB, err error) {
 	t.Helper()
 	var taken *TakenError
 	if !errors.As(err, &taken) || !checkpoint.IsPermanent(err) {
@@ -92,31 +93,31 @@ func TestStore_is_as_the_last_commit_left_it(t *testing.T) {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		log := b.messages(fmt.Sprint("model.", n))
 		limit := rapid.SampledFrom([]int{900, 3000, 1 << 20}).Draw(t, "limit")
-		s, want := log.mustOpen(ctx, t, limit), emptyState()
+		s, want := log.mustOpen(ctx, t, limit), storetest.Empty()
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			switch rapid.IntRange(0, 6).Draw(t, "what") {
 			case 0, 1:
-				b := someBatch(random)
-				mustCommit(ctx, t, s, b)
-				want = apply(want, b)
+				b := storetest.SomeBatch(random)
+				must.Do(t, s.Commit(ctx, b))
+				want = storetest.After(want, b)
 			case 2, 3:
-				s, want = interrupt(ctx, t, log, s, limit, want, someBatch(random))
+				s, want = interrupt(ctx, t, log, s, limit, want, storetest.SomeBatch(random))
 			case 4:
 				rebaseNow(s)
 			case 5:
 				s = log.mustOpen(ctx, t, limit)
 			case 6:
 				log.deliverLate(ctx, random)
-				mustHold(ctx, t, s, want)
+				storetest.MustHold(ctx, t, s, want)
 			}
 		}
-		mustHold(ctx, t, s, want)
+		storetest.MustHold(ctx, t, s, want)
 		s = log.mustOpen(ctx, t, limit)
-		mustHold(ctx, t, s, want)
+		storetest.MustHold(ctx, t, s, want)
 		for len(log.late) > 0 {
 			log.deliverLate(ctx, random)
 		}
-		mustHold(ctx, t, s, want)
+		storetest.MustHold(ctx, t, s, want)
 	})
 }
 
@@ -144,7 +145,7 @@ func interrupt(
 	}
 	err := s.Commit(stop, b)
 	log.before = nil
-	after := apply(want, b)
+	after := storetest.After(want, b)
 	if err == nil {
 		return s, after
 	}
@@ -153,13 +154,13 @@ func interrupt(
 	}
 	switch rapid.IntRange(0, 2).Draw(t, "then") {
 	case 0: // the caller commits the same again, with what came meanwhile
-		mustCommit(ctx, t, s, b)
+		must.Do(t, s.Commit(ctx, b))
 		return s, after
 	case 1: // the process reads what there is
 	case 2:
 		s = log.mustOpen(ctx, t, limit)
 	}
-	got := mustLoad(ctx, t, s)
+	got := must.Get(s.Load(ctx))(t)
 	if reflect.DeepEqual(got, after) {
 		return s, after
 	}
@@ -177,7 +178,7 @@ func TestBucket_does_not_grow(t *testing.T) {
 	s := log.mustOpen(ctx, t, 1<<20)
 	most := uint64(0)
 	for n := range 1500 {
-		mustCommit(ctx, t, s, benchRows(n*31%2000, 50, n))
+		must.Do(t, s.Commit(ctx, benchRows(n*31%2000, 50, n)))
 		if n%50 == 49 {
 			stream := must.Get(b.b.js.Stream(ctx, "KV_"+testBucket))(t)
 			most = max(most, stream.CachedInfo().State.Msgs)
@@ -186,7 +187,7 @@ func TestBucket_does_not_grow(t *testing.T) {
 	if limit := uint64(slack/messageCost + 50); most > limit {
 		t.Errorf("the bucket had %d messages, want %d at most", most, limit)
 	}
-	if n := len(mustLoad(ctx, t, s).Rows["pods.v1"]); n < 1500 {
+	if n := len(must.Get(s.Load(ctx))(t).Rows["pods.v1"]); n < 1500 {
 		t.Errorf("the checkpoint has %d rows", n)
 	}
 }
@@ -196,8 +197,8 @@ func TestLoad_decides_what_becomes_of_a_commit_without_an_answer(t *testing.T) {
 	b := newBench(t)
 	log := b.messages("late")
 	s := log.mustOpen(t.Context(), t, small)
-	mustCommit(t.Context(), t, s, benchRows(0, 1, 1))
-	want := apply(emptyState(), benchRows(0, 1, 1))
+	must.Do(t, s.Commit(t.Context(), benchRows(0, 1, 1)))
+	want := storetest.After(storetest.Empty(), benchRows(0, 1, 1))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	log.before = func(string) fault {
@@ -208,9 +209,9 @@ func TestLoad_decides_what_becomes_of_a_commit_without_an_answer(t *testing.T) {
 		t.Fatalf("commit: %v", err)
 	}
 	log.before = nil
-	mustHold(t.Context(), t, s, want)
+	storetest.MustHold(t.Context(), t, s, want)
 	log.deliverLate(t.Context(), rand.New(rand.NewPCG(0, 0)))
-	mustHold(t.Context(), t, s, want)
-	mustCommit(t.Context(), t, s, benchRows(3, 1, 3))
-	mustHold(t.Context(), t, s, apply(want, benchRows(3, 1, 3)))
+	storetest.MustHold(t.Context(), t, s, want)
+	must.Do(t, s.Commit(t.Context(), benchRows(3, 1, 3)))
+	storetest.MustHold(t.Context(), t, s, storetest.After(want, benchRows(3, 1, 3)))
 }

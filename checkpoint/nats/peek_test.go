@@ -13,7 +13,7 @@ import (
 
 func TestPeeker_keeps_the_contract(t *testing.T) {
 	srv := newServer(t)
-	p := must.Get(NewPeeker(at(srv.ClientURL()), storetest.Peeked))(t)
+	p := must.Get(NewPeeker(at(srv.ClientURL()), storetest.Identity))(t)
 	defer func() { _ = p.Close() }()
 	storetest.Peek(t, p, func() storetest.Store { return mustOpen(t.Context(), t, at(srv.ClientURL())) })
 	if n := len(p.read.content.rows); n != 0 {
@@ -24,9 +24,9 @@ func TestPeeker_keeps_the_contract(t *testing.T) {
 func TestPeeker_goes_on_when_the_server_is_back(t *testing.T) {
 	srv := newServer(t)
 	s := mustOpen(t.Context(), t, at(srv.ClientURL()))
-	b := someBatch(rand.New(rand.NewPCG(3, 4)))
+	b := storetest.SomeBatch(rand.New(rand.NewPCG(3, 4)))
 	b.Streams["pods.v1"] = checkpoint.Stream{Position: "7"}
-	mustCommit(t.Context(), t, s, b)
+	must.Do(t, s.Commit(t.Context(), b))
 	cfg := at(srv.ClientURL())
 	cfg.Patience = 1 // one attempt
 	p := must.Get(NewPeeker(cfg, audit))(t)
@@ -43,6 +43,6 @@ func TestPeeker_goes_on_when_the_server_is_back(t *testing.T) {
 	if got, err := p.Peek(t.Context()); err == nil && len(got) != 0 {
 		t.Errorf("of a bucket that is deleted: %v", got)
 	}
-	mustCommit(t.Context(), t, mustOpen(t.Context(), t, at(srv.ClientURL())), b)
+	must.Do(t, mustOpen(t.Context(), t, at(srv.ClientURL())).Commit(t.Context(), b))
 	check()
 }

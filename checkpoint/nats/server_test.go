@@ -11,11 +11,11 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-var audit = checkpoint.Identity{ClusterUID: "5f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", Cluster: "prod-eu-1", Pipeline: "audit"}
+var audit = storetest.Identity
 
 const testBucket = "checkpoints"
 
@@ -52,11 +52,6 @@ func client(t testing.TB, srv *server.Server) jetstream.JetStream {
 	return js
 }
 
-type fataler interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
-
 func mustOpen(ctx context.Context, t testing.TB, cfg Config) *Store {
 	t.Helper()
 	s, err := Open(ctx, cfg, audit)
@@ -69,11 +64,4 @@ func mustOpen(ctx context.Context, t testing.TB, cfg Config) *Store {
 		}
 	})
 	return s
-}
-
-func mustCommit(ctx context.Context, t fataler, s *Store, b *checkpoint.Batch) {
-	t.Helper()
-	if err := s.Commit(ctx, b); err != nil {
-		t.Fatalf("commit: %v", err)
-	}
 }

@@ -78,9 +78,7 @@ func TestOpen_that_cannot_make_the_bucket_says_how_to(t *testing.T) {
 
 func TestCheck_and_Inspect_make_nothing(t *testing.T) {
 	srv := newServer(t)
-	if err := Check(t.Context(), at(srv.ClientURL())); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, Check(t.Context(), at(srv.ClientURL())))
 	found, err := Inspect(t.Context(), at(srv.ClientURL()), audit)
 	if err != nil || found.State.Identity != (checkpoint.Identity{}) || !found.Saved.IsZero() {
 		t.Errorf("found %+v, %v", found, err)
@@ -95,14 +93,14 @@ func TestInspect_disturbs_nobody(t *testing.T) {
 	srv := newServer(t)
 	cfg := at(srv.ClientURL())
 	s := mustOpen(t.Context(), t, cfg)
-	mustCommit(t.Context(), t, s, benchRows(0, 3, 1))
+	must.Do(t, s.Commit(t.Context(), benchRows(0, 3, 1)))
 	other := audit
 	other.ClusterUID = "unknown"
 	first, err := Inspect(t.Context(), cfg, other)
 	if err != nil || len(first.State.Rows["pods.v1"]) != 3 || first.State.Identity != audit || time.Since(first.Saved) > time.Minute {
 		t.Fatalf("found %+v, %v", first, err)
 	}
-	mustCommit(t.Context(), t, s, benchRows(0, 4, 2))
+	must.Do(t, s.Commit(t.Context(), benchRows(0, 4, 2)))
 	second, err := Inspect(t.Context(), cfg, audit)
 	if err != nil || len(second.State.Rows["pods.v1"]) != 4 || second.Number == first.Number {
 		t.Errorf("found %+v, %v", second, err)
@@ -119,10 +117,8 @@ func TestCheckpoints_share_a_bucket(t *testing.T) {
 		s := must.Get(Open(t.Context(), cfg, id))(t)
 		b := benchRows(0, n+1, n)
 		b.Identity = id
-		mustCommit(t.Context(), t, s, b)
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, s.Commit(t.Context(), b))
+		must.Do(t, s.Close())
 	}
 	for n, id := range ids {
 		found, err := Inspect(t.Context(), cfg, id)
@@ -162,9 +158,9 @@ func TestPermissions_that_are_enough(t *testing.T) {
 	}
 	mustOpen(t.Context(), t, as("maker"))
 	s := mustOpen(t.Context(), t, as("bridge"))
-	mustCommit(t.Context(), t, s, benchRows(0, 100, 1))
+	must.Do(t, s.Commit(t.Context(), benchRows(0, 100, 1)))
 	rebaseNow(s)
-	mustCommit(t.Context(), t, s, benchRows(0, 100, 2))
+	must.Do(t, s.Commit(t.Context(), benchRows(0, 100, 2)))
 	found, err := Inspect(t.Context(), as("bridge"), audit)
 	if err != nil || len(found.State.Rows["pods.v1"]) != 100 || s.before != 0 {
 		t.Errorf("found %+v, %v", found, err)

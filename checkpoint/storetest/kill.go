@@ -28,7 +28,7 @@ const (
 
 // commitForEver commits numbered batches, from where the store stands, and says so after each.
 func commitForEver(t *testing.T, open Opener, place string) {
-	store, err := open(place, identity)
+	store, err := open(place, Identity)
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
@@ -60,7 +60,7 @@ func number(t *testing.T, s *checkpoint.State) int {
 }
 
 func (s suite) killed(t *testing.T) {
-	at, want, applied := place(t), newState(), 0
+	at, want, applied := place(t), Empty(), 0
 	for range kills {
 		last := killAfter(t, at, 1+rand.IntN(12), rand.N(10*time.Millisecond))
 		store := s.mustOpen(t, at)
@@ -68,13 +68,13 @@ func (s suite) killed(t *testing.T) {
 		if err != nil {
 			t.Fatalf("load after a kill: %v", err)
 		}
-		mustClose(t, store)
+		must.Do(t, store.Close())
 		n := number(t, got)
 		if n != last && n != last+1 {
 			t.Fatalf("the store is at commit %d, and %d was the last that returned", n, last)
 		}
 		for ; applied < n; applied++ {
-			apply(want, numbered(applied+1))
+			Apply(want, numbered(applied+1))
 		}
 		if diff := difference(got, want); diff != "" {
 			t.Fatalf("the store is not as commit %d left it: %s", n, diff)

@@ -14,12 +14,24 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 )
 
-func newState() *checkpoint.State {
+// Empty returns the state of a new checkpoint.
+func Empty() *checkpoint.State {
 	return &checkpoint.State{Streams: map[string]checkpoint.Stream{}, Rows: map[string]map[string]checkpoint.Row{}}
 }
 
-// apply does to a state what committing b does to a store.
-func apply(s *checkpoint.State, b *checkpoint.Batch) {
+// After returns the state that committing b makes of s, which stays as it is.
+func After(s *checkpoint.State, b *checkpoint.Batch) *checkpoint.State {
+	out := &checkpoint.State{Log: s.Log, Streams: maps.Clone(s.Streams), Rows: map[string]map[string]checkpoint.Row{}}
+	for stream, rows := range s.Rows {
+		out.Rows[stream] = maps.Clone(rows)
+	}
+	Apply(out, b)
+	maps.DeleteFunc(out.Rows, func(_ string, rows map[string]checkpoint.Row) bool { return len(rows) == 0 })
+	return out
+}
+
+// Apply does to a state what committing b does to a store.
+func Apply(s *checkpoint.State, b *checkpoint.Batch) {
 	s.Identity = b.Identity
 	if b.Log != nil {
 		s.Log = *b.Log
@@ -74,9 +86,49 @@ func sameLog(a, b checkpoint.Log) bool {
 	})
 }
 
+// SomeBatch changes a few rows, or many, of some of three streams, and forgets a stream now and then.
+func SomeBatch(random *rand.Rand) *checkpoint.Batch {
+	n := random.Uint64()
+	b := &checkpoint.Batch{
+		Identity: Identity,
+		Streams:  map[string]checkpoint.Stream{},
+		Put:      map[string]map[string]checkpoint.Row{},
+		Drop:     map[string][]string{},
+	}
+	if random.IntN(2) == 0 {
+		b.Log = &checkpoint.Log{ID: fmt.Sprint(n), Marks: map[int32]uint64{0: n}}
+	}
+	for _, name := range []string{"pods.v1", "secrets.v1", "pods.v1/kube-system"} {
+		if random.IntN(4) == 0 {
+			b.Forget = append(b.Forget, name)
+		}
+		if random.IntN(2) == 0 {
+			b.Streams[name] = checkpoint.Stream{Position: fmt.Sprint(n)}
+		}
+		if random.IntN(4) == 0 {
+			continue
+		}
+		rows, dropped := map[string]checkpoint.Row{}, map[string]bool{}
+		for range random.IntN([]int{1, 4, 60}[random.IntN(3)]) {
+			key := fmt.Sprintf("default/object-%d", random.IntN(50))
+			if random.IntN(3) == 0 {
+				dropped[key] = true
+				delete(rows, key)
+			} else if !dropped[key] {
+				rows[key] = checkpoint.Row{UID: "u", ResourceVersion: fmt.Sprint(n), Sequence: n}
+			}
+		}
+		b.Put[name] = rows
+		for key := range dropped {
+			b.Drop[name] = append(b.Drop[name], key)
+		}
+	}
+	return b
+}
+
 func drawBatch(t *rapid.T) *checkpoint.Batch {
 	b := &checkpoint.Batch{
-		Identity: identity,
+		Identity: Identity,
 		Streams:  map[string]checkpoint.Stream{},
 		Put:      map[string]map[string]checkpoint.Row{},
 		Drop:     map[string][]string{},
@@ -181,7 +233,7 @@ func drawRow(t *rapid.T) checkpoint.Row {
 // numbered returns the n-th batch of a fixed series; its number is the position of each stream.
 func numbered(n int) *checkpoint.Batch {
 	b := &checkpoint.Batch{
-		Identity: identity,
+		Identity: Identity,
 		Streams:  map[string]checkpoint.Stream{},
 		Put:      map[string]map[string]checkpoint.Row{},
 		Drop:     map[string][]string{},

@@ -14,7 +14,7 @@ import (
 // Peek checks that a [checkpoint.Peeker] keeps its contract. Both are of the same checkpoint; open takes it over from whoever has opened it before.
 func Peek(t *testing.T, peeker checkpoint.Peeker, open func() Store) {
 	t.Helper()
-	want := newState()
+	want := Empty()
 	check := func(when string) {
 		t.Helper()
 		got, err := peeker.Peek(t.Context())
@@ -28,7 +28,11 @@ func Peek(t *testing.T, peeker checkpoint.Peeker, open func() Store) {
 		s := open()
 		// Small commits, and some that are more than fits one message or batch.
 		for n, rows := range []int{0, 1, 10, 5000, 1, 0, 5000, 3} {
-			b := &checkpoint.Batch{Identity: Peeked, Streams: map[string]checkpoint.Stream{}, Put: map[string]map[string]checkpoint.Row{}}
+			b := &checkpoint.Batch{
+				Identity: Identity,
+				Streams:  map[string]checkpoint.Stream{},
+				Put:      map[string]map[string]checkpoint.Row{},
+			}
 			name := fmt.Sprintf("pods.v1/n%d", n%3)
 			b.Streams[name] = checkpoint.Stream{Position: fmt.Sprint(process, n), Kind: "Pod", Namespaced: true}
 			b.Put[name] = map[string]checkpoint.Row{}
@@ -39,7 +43,7 @@ func Peek(t *testing.T, peeker checkpoint.Peeker, open func() Store) {
 				b.Forget = []string{"pods.v1/n0"}
 			}
 			must.Do(t, s.Commit(t.Context(), b))
-			apply(want, b)
+			Apply(want, b)
 			if n%3 != 1 { // else several commits between two looks
 				check(fmt.Sprintf("process %d, commit %d", process, n))
 			}
@@ -47,6 +51,3 @@ func Peek(t *testing.T, peeker checkpoint.Peeker, open func() Store) {
 	}
 	check("at the end")
 }
-
-// Peeked is whose checkpoint [Peek] commits to.
-var Peeked = checkpoint.Identity{ClusterUID: "5f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", Cluster: "prod-eu-1", Pipeline: "audit"}

@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // Store is a store that can be closed and opened again.
@@ -47,40 +49,32 @@ func Run(t *testing.T, open Opener) {
 
 type suite struct{ open Opener }
 
-var identity = checkpoint.Identity{ClusterUID: "5f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", Cluster: "prod-eu-1", Pipeline: "audit"}
+// Identity is whose checkpoints the tests open.
+var Identity = checkpoint.Identity{
+	ClusterUID: "5f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", Cluster: "prod-eu-1", Pipeline: "audit",
+}
 
 func place(t *testing.T) string { return filepath.Join(t.TempDir(), "store") }
 
-func (s suite) mustOpen(t fataler, place string) Store {
+func (s suite) mustOpen(t must.TB, place string) Store {
 	t.Helper()
-	store, err := s.open(place, identity)
+	store, err := s.open(place, Identity)
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
 	return store
 }
 
-// fataler is what tests of both kinds have.
-type fataler interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
-
-func mustClose(t fataler, store Store) {
+// MustHold ends the test if what the store holds is not exactly want.
+func MustHold(ctx context.Context, t must.TB, store checkpoint.Store, want *checkpoint.State) {
 	t.Helper()
-	if err := store.Close(); err != nil {
-		t.Fatalf("close: %v", err)
+	if got := must.Get(store.Load(ctx))(t); !reflect.DeepEqual(got, want) {
+		t.Fatalf("the checkpoint holds\n%+v, want\n%+v", got, want)
 	}
 }
 
-func mustCommit(ctx context.Context, t fataler, store Store, b *checkpoint.Batch) {
-	t.Helper()
-	if err := store.Commit(ctx, b); err != nil {
-		t.Fatalf("commit: %v", err)
-	}
-}
-
-func mustHold(ctx context.Context, t fataler, store Store, want *checkpoint.State) {
+// mustHold is for stores that may load a stream without rows as an empty map.
+func mustHold(ctx context.Context, t must.TB, store Store, want *checkpoint.State) {
 	t.Helper()
 	got, err := store.Load(ctx)
 	if err != nil {
@@ -94,11 +88,11 @@ func mustHold(ctx context.Context, t fataler, store Store, want *checkpoint.Stat
 func (s suite) empty(t *testing.T) {
 	at := place(t)
 	store := s.mustOpen(t, at)
-	mustHold(t.Context(), t, store, newState())
-	mustClose(t, store)
+	mustHold(t.Context(), t, store, Empty())
+	must.Do(t, store.Close())
 	store = s.mustOpen(t, at)
-	mustHold(t.Context(), t, store, newState())
-	mustClose(t, store)
+	mustHold(t.Context(), t, store, Empty())
+	must.Do(t, store.Close())
 }
 
 func (s suite) model(t *testing.T) {
@@ -107,44 +101,44 @@ func (s suite) model(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n++
 		at := filepath.Join(dir, fmt.Sprint("store-", n))
-		store, want := s.mustOpen(t, at), newState()
+		store, want := s.mustOpen(t, at), Empty()
 		for i := range rapid.IntRange(1, 5).Draw(t, "batches") {
 			b := drawBatch(t)
-			mustCommit(ctx, t, store, b)
-			apply(want, b)
+			must.Do(t, store.Commit(ctx, b))
+			Apply(want, b)
 			if i%2 == 0 || rapid.Bool().Draw(t, "reopen") {
-				mustClose(t, store)
+				must.Do(t, store.Close())
 				store = s.mustOpen(t, at)
 			}
 			mustHold(ctx, t, store, want)
 		}
-		mustClose(t, store)
+		must.Do(t, store.Close())
 	})
 }
 
 func (s suite) forget(t *testing.T) {
-	at, want := place(t), newState()
+	at, want := place(t), Empty()
 	store := s.mustOpen(t, at)
 	for _, b := range []*checkpoint.Batch{
 		numbered(1),
-		{Identity: identity, Forget: []string{"pods.v1", "never.v1"}},
+		{Identity: Identity, Forget: []string{"pods.v1", "never.v1"}},
 	} {
-		mustCommit(t.Context(), t, store, b)
-		apply(want, b)
+		must.Do(t, store.Commit(t.Context(), b))
+		Apply(want, b)
 		mustHold(t.Context(), t, store, want)
 	}
 	if _, ok := want.Rows["pods.v1"]; ok || len(want.Rows) == 0 {
 		t.Fatal("the test forgets nothing, or everything")
 	}
-	mustClose(t, store)
+	must.Do(t, store.Close())
 	store = s.mustOpen(t, at)
 	mustHold(t.Context(), t, store, want)
-	mustClose(t, store)
+	must.Do(t, store.Close())
 }
 
 // A batch that says nothing of the log leaves it as it is; one that knows nothing of it empties it.
 func (s suite) log(t *testing.T) {
-	at, want := place(t), newState()
+	at, want := place(t), Empty()
 	store := s.mustOpen(t, at)
 	known := checkpoint.Log{
 		Marks:  map[int32]uint64{0: 1 << 63, 7: 0, -1: 3},
@@ -155,29 +149,29 @@ func (s suite) log(t *testing.T) {
 		},
 	}
 	for _, b := range []*checkpoint.Batch{
-		{Identity: identity},
-		{Identity: identity, Log: &known},
+		{Identity: Identity},
+		{Identity: Identity, Log: &known},
 		numbered(3),
-		{Identity: identity, Forget: []string{"pods.v1"}},
-		{Identity: identity, Log: &checkpoint.Log{Marks: map[int32]uint64{}, Trail: []checkpoint.Waypoint{{Marks: map[int32]uint64{}, Positions: map[string]string{}}}}},
-		{Identity: identity, Log: &known},
-		{Identity: identity, Log: &checkpoint.Log{}},
+		{Identity: Identity, Forget: []string{"pods.v1"}},
+		{Identity: Identity, Log: &checkpoint.Log{Marks: map[int32]uint64{}, Trail: []checkpoint.Waypoint{{Marks: map[int32]uint64{}, Positions: map[string]string{}}}}},
+		{Identity: Identity, Log: &known},
+		{Identity: Identity, Log: &checkpoint.Log{}},
 	} {
-		mustCommit(t.Context(), t, store, b)
-		apply(want, b)
+		must.Do(t, store.Commit(t.Context(), b))
+		Apply(want, b)
 		mustHold(t.Context(), t, store, want)
-		mustClose(t, store)
+		must.Do(t, store.Close())
 		store = s.mustOpen(t, at)
 		mustHold(t.Context(), t, store, want)
 	}
-	mustClose(t, store)
+	must.Do(t, store.Close())
 }
 
 func (s suite) big(t *testing.T) {
-	at, want := place(t), newState()
+	at, want := place(t), Empty()
 	store := s.mustOpen(t, at)
-	b := &checkpoint.Batch{Identity: identity, Put: map[string]map[string]checkpoint.Row{}}
-	drop := &checkpoint.Batch{Identity: identity, Drop: map[string][]string{}}
+	b := &checkpoint.Batch{Identity: Identity, Put: map[string]map[string]checkpoint.Row{}}
+	drop := &checkpoint.Batch{Identity: Identity, Drop: map[string][]string{}}
 	for _, stream := range []string{"pods.v1", "deployments.v1.apps", "secrets.v1/kube-system"} {
 		rows := map[string]checkpoint.Row{}
 		for i := range 10_000 {
@@ -188,20 +182,20 @@ func (s suite) big(t *testing.T) {
 		b.Put[stream] = rows
 	}
 	for _, b := range []*checkpoint.Batch{b, drop} {
-		mustCommit(t.Context(), t, store, b)
-		apply(want, b)
-		mustClose(t, store)
+		must.Do(t, store.Commit(t.Context(), b))
+		Apply(want, b)
+		must.Do(t, store.Close())
 		store = s.mustOpen(t, at)
 		mustHold(t.Context(), t, store, want)
 	}
-	mustClose(t, store)
+	must.Do(t, store.Close())
 }
 
 func (s suite) cancelled(t *testing.T) {
-	want := newState()
+	want := Empty()
 	store := s.mustOpen(t, place(t))
-	mustCommit(t.Context(), t, store, numbered(1))
-	apply(want, numbered(1))
+	must.Do(t, store.Commit(t.Context(), numbered(1)))
+	Apply(want, numbered(1))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := store.Commit(ended, numbered(2)); !errors.Is(err, context.Canceled) {
@@ -211,49 +205,49 @@ func (s suite) cancelled(t *testing.T) {
 		t.Errorf("load: error %v, want the context's", err)
 	}
 	mustHold(t.Context(), t, store, want)
-	mustCommit(t.Context(), t, store, numbered(2))
-	apply(want, numbered(2))
+	must.Do(t, store.Commit(t.Context(), numbered(2)))
+	Apply(want, numbered(2))
 	mustHold(t.Context(), t, store, want)
-	mustClose(t, store)
+	must.Do(t, store.Close())
 }
 
 func (s suite) foreign(t *testing.T) {
-	at, want := place(t), newState()
+	at, want := place(t), Empty()
 	store := s.mustOpen(t, at)
-	mustCommit(t.Context(), t, store, numbered(1))
-	apply(want, numbered(1))
+	must.Do(t, store.Commit(t.Context(), numbered(1)))
+	Apply(want, numbered(1))
 	others := map[string]func(*checkpoint.Identity){
 		"cluster uid": func(id *checkpoint.Identity) { id.ClusterUID = "other" },
 		"cluster":     func(id *checkpoint.Identity) { id.Cluster = "other" },
 		"pipeline":    func(id *checkpoint.Identity) { id.Pipeline = "other" },
 	}
 	for name, change := range others {
-		other := identity
+		other := Identity
 		change(&other)
 		b := numbered(2)
 		b.Identity = other
 		mustBeForeign(t, name+": commit", store.Commit(t.Context(), b), other)
 	}
 	mustHold(t.Context(), t, store, want)
-	mustClose(t, store)
+	must.Do(t, store.Close())
 	for name, change := range others {
-		other := identity
+		other := Identity
 		change(&other)
 		store, err := s.open(at, other)
 		mustBeForeign(t, name+": open", err, other)
 		if err == nil {
-			mustClose(t, store)
+			must.Do(t, store.Close())
 		}
 	}
 	store = s.mustOpen(t, at)
 	mustHold(t.Context(), t, store, want)
-	mustClose(t, store)
+	must.Do(t, store.Close())
 }
 
 func mustBeForeign(t *testing.T, what string, err error, other checkpoint.Identity) {
 	t.Helper()
 	var foreign *checkpoint.ForeignError
-	if !errors.As(err, &foreign) || foreign.Has != identity || foreign.Want != other || foreign.Path == "" {
+	if !errors.As(err, &foreign) || foreign.Has != Identity || foreign.Want != other || foreign.Path == "" {
 		t.Errorf("%s: error %v, want a ForeignError that names both", what, err)
 	}
 }
@@ -261,11 +255,11 @@ func mustBeForeign(t *testing.T, what string, err error, other checkpoint.Identi
 func (s suite) locked(t *testing.T) {
 	at := place(t)
 	store := s.mustOpen(t, at)
-	if second, err := s.open(at, identity); err == nil {
+	if second, err := s.open(at, Identity); err == nil {
 		_ = second.Close()
 		t.Error("opened twice")
 	}
-	mustCommit(t.Context(), t, store, numbered(1))
-	mustClose(t, store)
-	mustClose(t, s.mustOpen(t, at))
+	must.Do(t, store.Commit(t.Context(), numbered(1)))
+	must.Do(t, store.Close())
+	must.Do(t, s.mustOpen(t, at).Close())
 }

@@ -96,7 +96,7 @@ func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_confi
 			defer stop()
 			ended := make(chan error, 1)
 			go func() { ended <- f.run(ctx) }()
-			waitUntil(t, func() bool { return strings.Contains(log.String(), "stream watches") })
+			must.Happen(t, "it is logged", func() bool { return strings.Contains(log.String(), "stream watches") })
 			rewritten(t, file, c.from, c.to)
 			next := must.Get(os.ReadFile(file))(t)
 			cfg, _, err := p.flags.parse(next)
@@ -108,7 +108,7 @@ func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_confi
 				t.Fatalf("it has ended: %v; refused: %v", over, err)
 			}
 			if !c.wantTaken {
-				waitUntil(t, func() bool { return strings.Count(log.String(), "stream watches") == 2 })
+				must.Happen(t, "it is logged", func() bool { return strings.Count(log.String(), "stream watches") == 2 })
 				stop()
 			}
 			if err := <-ended; checkpoint.IsTaken(err) != c.wantTaken {
@@ -148,7 +148,7 @@ func TestFleet_has_nothing_read_something_else_where_another_process_has_taken_o
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- f.run(ctx) }()
-	waitUntil(t, func() bool { return strings.Count(log.String(), "stream watches") == 2 })
+	must.Happen(t, "it is logged", func() bool { return strings.Count(log.String(), "stream watches") == 2 })
 	store.fence.Store(&refusal)
 	if over, err := f.order(ctx, next, p.current.Compare(next)); over || err != nil {
 		t.Fatalf("it has ended: %v; refused: %v", over, err)
@@ -176,9 +176,7 @@ func TestFleet_takes_no_order_after_another_process_has_taken_over(t *testing.T)
 		if err := f.obey(t.Context(), t.Context()); !checkpoint.IsTaken(err) || len(f.orders) != 1 {
 			t.Errorf("it ended with %v, and %d orders wait", err, len(f.orders))
 		}
-		if err := closeStores(f.members); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, closeStores(f.members))
 	}
 }
 
@@ -192,7 +190,7 @@ func TestFleet_shows_only_what_runs(t *testing.T) {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- f.run(ctx) }()
-	waitUntil(t, func() bool { return strings.Contains(log.String(), "stream watches") })
+	must.Happen(t, "it is logged", func() bool { return strings.Contains(log.String(), "stream watches") })
 	rewritten(t, file, "name: a,", "name: b,")
 	cfg, _, err := p.flags.parse(lookAt(file).data)
 	if err != nil {
@@ -201,7 +199,7 @@ func TestFleet_shows_only_what_runs(t *testing.T) {
 	if over, err := f.order(ctx, cfg, p.current.Compare(cfg)); over || err != nil {
 		t.Fatalf("it has ended: %v; refused: %v", over, err)
 	}
-	waitUntil(t, func() bool { return strings.Count(log.String(), "stream watches") == 2 })
+	must.Happen(t, "it is logged", func() bool { return strings.Count(log.String(), "stream watches") == 2 })
 	all := must.Get(p.registry.Gather())(t)
 	of := map[string]int{}
 	for _, family := range all {
@@ -224,20 +222,5 @@ func TestFleet_shows_only_what_runs(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
-	}
-}
-
-// waitUntil polls.
-func waitUntil(t *testing.T, is func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal("it does not happen")
-		}
 	}
 }

@@ -30,26 +30,40 @@ func TestSink_takes_every_configuration_that_is_valid(t *testing.T) {
 		"servers": servers(), "streams": streamNames(), "durations": durations(), "subjects": subjects(), "auth": identities(t), "tls": trust(t),
 	} {
 		t.Run(name, func(t *testing.T) {
-			valid, refused := 0, 0
+			var found agreement
 			for _, apply := range family {
 				cfg := parsed(t, "{nats: {}}")
 				n := cfg.Pipelines[0].Sink.NATS
 				apply(n)
-				invalid, err := cfg.Validate(), converted(cfg)
-				if invalid == nil {
-					valid++
-				}
-				if err != nil {
-					refused++
-				}
-				if invalid == nil && err != nil {
-					t.Errorf("%+v is valid, and the sink says: %v", *n, err)
-				}
+				found.check(t, cfg, n)
 			}
-			if valid == 0 || refused == 0 {
-				t.Errorf("of %d, %d are valid and the sink refuses %d", len(family), valid, refused)
-			}
+			found.atLeast(t, 1, 1)
 		})
+	}
+}
+
+// agreement counts the configurations that are valid, and those that a sink refuses.
+type agreement struct{ valid, refused int }
+
+// check fails the test if cfg is valid and its sink refuses it.
+func (a *agreement) check(t *testing.T, cfg *config.Config, shown any) {
+	t.Helper()
+	invalid, err := cfg.Validate(), converted(cfg)
+	if invalid == nil {
+		a.valid++
+	}
+	if err != nil {
+		a.refused++
+	}
+	if invalid == nil && err != nil {
+		t.Errorf("%+v is valid, and the sink says: %v", shown, err)
+	}
+}
+
+func (a *agreement) atLeast(t *testing.T, valid, refused int) {
+	t.Helper()
+	if a.valid < valid || a.refused < refused {
+		t.Errorf("%d are valid and the sink refuses %d, want %d and %d at least", a.valid, a.refused, valid, refused)
 	}
 }
 
@@ -77,49 +91,27 @@ func TestKafka_sink_takes_every_configuration_that_is_valid(t *testing.T) {
 				k.SASL = &config.SASL{Mechanism: m, TokenURL: "https://login", ClientID: "c", ClientSecretFile: password, Scopes: []string{"s"}}
 			})
 	}
-	valid, refused := 0, 0
-	for i, apply := range family {
+	var found agreement
+	for _, apply := range family {
 		cfg := parsed(t, `{kafka: {brokers: ["k:9092"]}}`)
 		k := cfg.Pipelines[0].Sink.Kafka
 		apply(k)
-		invalid, err := cfg.Validate(), converted(cfg)
-		if invalid == nil {
-			valid++
-		}
-		if err != nil {
-			refused++
-		}
-		if invalid == nil && err != nil {
-			t.Errorf("%d: %+v is valid, and the sink says: %v", i, *k, err)
-		}
+		found.check(t, cfg, k)
 	}
-	if valid < 15 || refused < 5 {
-		t.Errorf("of %d, %d are valid and the sink refuses %d", len(family), valid, refused)
-	}
+	found.atLeast(t, 15, 5)
 }
 
 func TestEmbedded_server_takes_every_address_that_is_valid(t *testing.T) {
-	valid, refused := 0, 0
+	var found agreement
 	for _, address := range []string{
 		"127.0.0.1:4222", ":4222", "[::1]:0", "localhost:65535", "localhost:65536", "localhost:-1", "localhost:+1", "localhost:-0",
 		"localhost:0x10", "localhost:1_0", "localhost: 1", "localhost:", "localhost", "::1", "a:b:c", "",
 	} {
 		cfg := parsed(t, "{embedded: {}}")
 		cfg.Pipelines[0].Sink.Embedded.Listen = address
-		invalid, err := cfg.Validate(), converted(cfg)
-		if invalid == nil {
-			valid++
-		}
-		if err != nil {
-			refused++
-		}
-		if invalid == nil && err != nil {
-			t.Errorf("%q is valid, and the server says: %v", address, err)
-		}
+		found.check(t, cfg, address)
 	}
-	if valid < 4 || refused < 4 {
-		t.Errorf("%d addresses are valid and the server refuses %d", valid, refused)
-	}
+	found.atLeast(t, 4, 4)
 }
 
 func parsed(t *testing.T, sink string) *config.Config {

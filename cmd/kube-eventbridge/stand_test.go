@@ -106,12 +106,12 @@ func TestStand_goes_on_where_a_former_leader_cannot_read_what_it_needs_to_stand_
 	must.Do(t, os.Remove(filepath.Join(filepath.Dir(file), "token")))
 	lease.usurp()
 	p.says("this process does not lead any more", 1)
-	waitUntil(t, func() bool {
+	must.Happen(t, "readyz says why", func() bool {
 		got := readyz(t, p.stderr.String())
 		return strings.HasPrefix(got, "503 ") && strings.Contains(got, "standing by: pipeline a: ") && strings.Contains(got, "token: no such file")
 	})
 	must.Do(t, os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600))
-	waitUntil(t, func() bool { return strings.Contains(readyz(t, p.stderr.String()), "connection refused") })
+	must.Happen(t, "readyz says why", func() bool { return strings.Contains(readyz(t, p.stderr.String()), "connection refused") })
 }
 
 // A reload that waits for its turn while the process ends would begin the standby again, which nobody ends.
@@ -120,9 +120,7 @@ func TestStand_leaves_nothing_that_a_reload_can_begin_again(t *testing.T) {
 	p := assembled(t, file, &output{})
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if err := p.stand(ctx, "uid"); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, p.stand(ctx, "uid"))
 	if p.standingBy() != nil {
 		t.Error("what stands by is there still")
 	}

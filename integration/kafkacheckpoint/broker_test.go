@@ -16,9 +16,11 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	client "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
@@ -26,18 +28,18 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 	t.Parallel()
 	cfg := kafka.Config{Brokers: shared.ForTest(t).Addresses(), Topic: "checkpoints-fence"}
 	old := mustOpen(t, cfg)
-	mustCommit(t.Context(), t, old, rows(0, 10, 1))
+	must.Do(t, old.Commit(t.Context(), rows(0, 10, 1)))
 	young := mustOpen(t, cfg)
 	var taken *kafka.TakenError
 	if err := old.Commit(t.Context(), rows(0, 10, 2)); !errors.As(err, &taken) || !checkpoint.IsPermanent(err) {
 		t.Errorf("commit: error %v, want that another process uses it", err)
 	}
-	want := newState()
-	apply(want, rows(0, 10, 1))
-	mustBe(t, mustLoad(t, young), want)
-	mustCommit(t.Context(), t, young, rows(5, 10, 3))
-	apply(want, rows(5, 10, 3))
-	mustBe(t, mustLoad(t, young), want)
+	want := storetest.Empty()
+	storetest.Apply(want, rows(0, 10, 1))
+	mustBe(t, must.Get(young.Load(t.Context()))(t), want)
+	must.Do(t, young.Commit(t.Context(), rows(5, 10, 3)))
+	storetest.Apply(want, rows(5, 10, 3))
+	mustBe(t, must.Get(young.Load(t.Context()))(t), want)
 }
 
 func TestOpen_refuses_a_topic_that_deletes_and_names_what_mends_it(t *testing.T) {
@@ -60,7 +62,7 @@ func TestOpen_refuses_a_topic_that_deletes_and_names_what_mends_it(t *testing.T)
 		t.Fatalf("%s: %v\n%s", settings.Command, err, out)
 	}
 	s := mustOpen(t, kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-delete"})
-	mustCommit(t.Context(), t, s, rows(0, 1, 1))
+	must.Do(t, s.Commit(t.Context(), rows(0, 1, 1)))
 }
 
 // The permission to write to the transactional id is easily forgotten, and the one to read the topic's settings.
@@ -83,10 +85,10 @@ func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 		}
 	}
 	allow(kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeRead, kafkago.ACLOperationTypeWrite)
-	s, want := mustOpen(t, cfg), newState()
-	mustCommit(t.Context(), t, s, rows(0, 10, 1))
-	apply(want, rows(0, 10, 1))
-	mustBe(t, mustLoad(t, mustOpen(t, cfg)), want)
+	s, want := mustOpen(t, cfg), storetest.Empty()
+	must.Do(t, s.Commit(t.Context(), rows(0, 10, 1)))
+	storetest.Apply(want, rows(0, 10, 1))
+	mustBe(t, must.Get(mustOpen(t, cfg).Load(t.Context()))(t), want)
 	const id = "kube-eventbridge.prod-eu-1.audit.checkpoint"
 	for _, text := range []string{"transactionalId=" + id, "(DescribeConfigs), so they are not checked"} {
 		if n := strings.Count(log.String(), text); n != 2 { // two stores were opened
@@ -98,7 +100,7 @@ func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 	allow(kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeDescribeConfigs)
 	allow(kafkago.ResourceTypeTransactionalID, id, kafkago.ACLOperationTypeWrite)
 	old := mustOpen(t, cfg)
-	mustBe(t, mustLoad(t, mustOpen(t, cfg)), want)
+	mustBe(t, must.Get(mustOpen(t, cfg).Load(t.Context()))(t), want)
 	var taken *kafka.TakenError
 	if err := old.Commit(t.Context(), rows(0, 10, 2)); !errors.As(err, &taken) {
 		t.Errorf("commit: error %v, want that another process uses it", err)
@@ -127,7 +129,7 @@ func TestOpen_that_must_not_create_the_topic_says_how_to(t *testing.T) {
 	if out, err := c.Tool(t.Context(), "org.apache.kafka.tools.TopicCommand", words[1:]...); err != nil {
 		t.Fatalf("%s: %v\n%s", settings.Command, err, out)
 	}
-	mustCommit(t.Context(), t, mustOpen(t, kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-forbidden"}), rows(0, 1, 1))
+	must.Do(t, mustOpen(t, kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-forbidden"}).Commit(t.Context(), rows(0, 1, 1)))
 }
 
 // Commits go on while the broker is killed and comes back; those that returned are there, and nothing else is.
@@ -136,7 +138,7 @@ func TestCommits_survive_kills_of_the_broker(t *testing.T) {
 	t.Parallel()
 	c := kafkabroker.ForTest(t, kafkabroker.Config{})
 	cfg := kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints", Partitions: 1}
-	s, want := mustOpen(t, cfg), newState()
+	s, want := mustOpen(t, cfg), storetest.Empty()
 	done := make(chan struct{})
 	var g errgroup.Group
 	g.Go(func() error {
@@ -169,15 +171,15 @@ func TestCommits_survive_kills_of_the_broker(t *testing.T) {
 			}
 			failed++
 		}
-		apply(want, b)
+		storetest.Apply(want, b)
 		commits++
 		select {
 		case <-done:
 			if err := g.Wait(); err != nil {
 				t.Fatal(err)
 			}
-			mustBe(t, mustLoad(t, s), want)
-			mustBe(t, mustLoad(t, mustOpen(t, cfg)), want)
+			mustBe(t, must.Get(s.Load(t.Context()))(t), want)
+			mustBe(t, must.Get(mustOpen(t, cfg).Load(t.Context()))(t), want)
 			t.Logf("%d commits, %d attempts failed", commits, failed)
 			return
 		default:
@@ -191,13 +193,13 @@ func TestCompaction_leaves_what_holds(t *testing.T) {
 	t.Parallel()
 	c := shared.ForTest(t)
 	cfg := kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-compacted", Partitions: 1}
-	s, want := mustOpen(t, cfg), newState()
+	s, want := mustOpen(t, cfg), storetest.Empty()
 	alter(t, c, cfg.Topic, map[string]string{
 		"segment.ms": "500", "min.cleanable.dirty.ratio": "0.001", "delete.retention.ms": "100", "min.compaction.lag.ms": "0", "max.compaction.lag.ms": "1000",
 	})
 	commit := func(b *checkpoint.Batch) {
-		mustCommit(t.Context(), t, s, b)
-		apply(want, b)
+		must.Do(t, s.Commit(t.Context(), b))
+		storetest.Apply(want, b)
 	}
 	for n := range 30 {
 		commit(rows(n*40, 300, n))
@@ -231,9 +233,9 @@ func TestCompaction_leaves_what_holds(t *testing.T) {
 		}
 		<-time.After(time.Second)
 	}
-	mustBe(t, mustLoad(t, s), want)
+	mustBe(t, must.Get(s.Load(t.Context()))(t), want)
 	alter(t, c, cfg.Topic, map[string]string{"delete.retention.ms": "60000"}) // or it is refused
-	mustBe(t, mustLoad(t, mustOpen(t, cfg)), want)
+	mustBe(t, must.Get(mustOpen(t, cfg).Load(t.Context()))(t), want)
 }
 
 func alter(t *testing.T, c *kafkabroker.Cluster, topic string, settings map[string]string) {

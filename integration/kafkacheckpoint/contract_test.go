@@ -13,6 +13,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // keepsTheContract runs the suite on topics of their own, one for each directory; the checkpoints in it have their files' names.
@@ -48,7 +49,7 @@ func TestStore_survives_what_brokers_do(t *testing.T) {
 	t.Parallel()
 	c := newFake(t)
 	cfg := kafka.Config{Brokers: c.ListenAddrs(), Topic: "checkpoints", Partitions: 2}
-	s, want := mustOpen(t, cfg), newState()
+	s, want := mustOpen(t, cfg), storetest.Empty()
 	faults := []*kerr.Error{
 		kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend, kerr.NotEnoughReplicas, kerr.LeaderNotAvailable, kerr.NotLeaderForPartition,
 		kerr.OutOfOrderSequenceNumber, kerr.UnknownProducerID, kerr.KafkaStorageError,
@@ -78,12 +79,12 @@ func TestStore_survives_what_brokers_do(t *testing.T) {
 		if n%50 == 30 {
 			b.Forget = []string{"pods.v1"}
 		}
-		mustCommit(t.Context(), t, s, b)
-		apply(want, b)
+		must.Do(t, s.Commit(t.Context(), b))
+		storetest.Apply(want, b)
 		if n%15 == 14 {
-			mustBe(t, mustLoad(t, s), want)
+			mustBe(t, must.Get(s.Load(t.Context()))(t), want)
 			s = mustOpen(t, cfg)
 		}
 	}
-	mustBe(t, mustLoad(t, mustOpen(t, cfg)), want)
+	mustBe(t, must.Get(mustOpen(t, cfg).Load(t.Context()))(t), want)
 }

@@ -4,7 +4,6 @@
 package kafkacheckpoint
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 )
 
@@ -28,7 +28,7 @@ var shared = kafkabroker.NewShared(kafkabroker.Config{
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
 
-var audit = checkpoint.Identity{ClusterUID: "5f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", Cluster: "prod-eu-1", Pipeline: "audit"}
+var audit = storetest.Identity
 
 // brokersKey is the environment variable that tells a child process of a test which brokers to use.
 const brokersKey = "KUBE_EVENTBRIDGE_TEST_BROKERS"
@@ -64,22 +64,6 @@ func mustOpen(t testing.TB, cfg kafka.Config) *kafka.Store {
 	return s
 }
 
-func mustCommit(ctx context.Context, t testing.TB, s *kafka.Store, b *checkpoint.Batch) {
-	t.Helper()
-	if err := s.Commit(ctx, b); err != nil {
-		t.Fatalf("commit: %v", err)
-	}
-}
-
-func mustLoad(t testing.TB, s *kafka.Store) *checkpoint.State {
-	t.Helper()
-	state, err := s.Load(t.Context())
-	if err != nil {
-		t.Fatalf("load: %v", err)
-	}
-	return state
-}
-
 // mustBe fails where a state is not the one that is wanted; neither knows of the log.
 func mustBe(t testing.TB, got, want *checkpoint.State) {
 	t.Helper()
@@ -93,31 +77,6 @@ func mustBe(t testing.TB, got, want *checkpoint.State) {
 					t.Fatalf("row %q of %q: %+v, want %+v", key, name, got.Rows[name][key], want.Rows[name][key])
 				}
 			}
-		}
-	}
-}
-
-func newState() *checkpoint.State {
-	return &checkpoint.State{Streams: map[string]checkpoint.Stream{}, Rows: map[string]map[string]checkpoint.Row{}}
-}
-
-// apply does to a state what committing b does to a checkpoint.
-func apply(s *checkpoint.State, b *checkpoint.Batch) {
-	s.Identity = b.Identity
-	for _, name := range b.Forget {
-		delete(s.Streams, name)
-		delete(s.Rows, name)
-	}
-	maps.Copy(s.Streams, b.Streams)
-	for name, rows := range b.Put {
-		if s.Rows[name] == nil {
-			s.Rows[name] = map[string]checkpoint.Row{}
-		}
-		maps.Copy(s.Rows[name], rows)
-	}
-	for name, keys := range b.Drop {
-		for _, key := range keys {
-			delete(s.Rows[name], key)
 		}
 	}
 }

@@ -64,6 +64,10 @@ var rules = []Rule{
 		Path: "internal/tail/natslog", Ours: []string{"internal/tail", "sink/nats"},
 		Never: slices.Concat(stores, cluster), Why: "a log knows its broker and nothing else",
 	},
+	{
+		Path: "internal/tail/tailtest", Ours: []string{"internal/tail"},
+		Never: slices.Concat(brokers, stores, cluster), Why: "it is for tests of every log",
+	},
 	{Path: "internal/rbac", Never: slices.Concat(brokers, stores, cluster), Why: "roles follow from what is read alone"},
 	{
 		Path: "internal/checkpoints", Ours: []string{"checkpoint/...", "internal/pause"},
@@ -83,6 +87,7 @@ var rules = []Rule{
 	{Path: "internal/metric", Never: slices.Concat(brokers, codecs, stores, cluster), Why: "it says what metrics there are"},
 	{Path: "internal/monitoring", Ours: []string{"internal/metric"}, Never: slices.Concat(brokers, stores, cluster), Why: "rules and dashboards follow from the metrics"},
 	{Path: "internal/archtest"},
+	{Path: "internal/testcert", Ours: []string{"internal/must"}},
 	{Path: "internal/must"},
 	{Path: "internal/pause"},
 	{Path: "cmd/...", Ours: []string{"cmd/...", "source", "encode", "sink/...", "checkpoint/...", "internal/..."}},

@@ -29,9 +29,7 @@ func TestAudit_finds_what_the_log_has_and_does_not_exist(t *testing.T) {
 	if n := value(t, b.registry, "audit_differences_total"); n < 1 {
 		t.Errorf("%v objects differ", n)
 	}
-	if err := b.stop(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, b.stop())
 }
 
 // The log lacks what an audit has found. If it loses its end, also the list that was made of that, no older position shows it again.
@@ -85,9 +83,7 @@ func TestAudit_that_finds_something_distrusts_all_positions(t *testing.T) {
 	}
 	close(gate)
 	waitFor(t, "the end of the list", func() bool { return s.safe() == "4" })
-	if err := b.stop(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, b.stop())
 }
 
 func TestAudit_is_not_confused_by_what_is_under_way(t *testing.T) {
@@ -103,7 +99,5 @@ func TestAudit_is_not_confused_by_what_is_under_way(t *testing.T) {
 	if n := value(t, b.registry, "audit_differences_total"); n != 0 {
 		t.Errorf("%v objects differ", n)
 	}
-	if err := b.stop(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, b.stop())
 }

@@ -183,9 +183,7 @@ func TestHistory_is_not_doubted_by_what_repairs_the_log(t *testing.T) {
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
 	send(t, s, source.Deleted, "a", "u1", "13", source.ReasonWatch)
 	r.settle()
-	if err := s.doubted(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, s.doubted())
 	expect(t, log.lines()[5:], "added default/a u1 12 repair", "deleted default/a u1 13 repair")
 }
 

@@ -145,9 +145,7 @@ func TestRepair_deletes_again_what_a_stream_had_that_a_short_name_called(t *test
 		c.Streams[0] = spec
 	})
 	waitFor(t, "the deletions", func() bool { return strings.Count(strings.Join(log.lines(), "\n"), "deleted default/") == 2 })
-	if err := b.stop(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, b.stop())
 }
 
 // The history in which a stream has ended is the one in which it is deleted again.

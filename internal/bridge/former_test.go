@@ -67,9 +67,7 @@ func TestFormer_meaning_of_a_name_is_deleted_in_the_log_once_it_is_gone(t *testi
 			})
 			waitFor(t, "the deletion", func() bool { return strings.Contains(strings.Join(log.lines(), "\n"), "deleted shop/x") })
 			waitFor(t, "the end of its stream", func() bool { return len(b.session(t).stored()) == 0 })
-			if err := b.stop(); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, b.stop())
 			if n := store.commits.Load(); n > 20 {
 				t.Errorf("%d commits", n)
 			}

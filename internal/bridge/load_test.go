@@ -63,9 +63,7 @@ func TestRun_waits_for_a_checkpoint_that_cannot_be_read(t *testing.T) {
 	waitFor(t, "what comes after", func() bool {
 		return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.Contains(line, " 5 ") })
 	})
-	if err := b.stop(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, b.stop())
 	checkOnce(t, log.readableLog)
 }
 
@@ -74,9 +72,7 @@ func TestRun_ends_in_order_while_it_waits_for_the_checkpoint(t *testing.T) {
 	store.fails.Store(1 << 20)
 	b := runBridge(t, newAPIServer(t, 10), newFakeLog(), store, nil)
 	waitFor(t, "an attempt", func() bool { return store.fails.Load() < 1<<20 })
-	if err := b.stop(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, b.stop())
 }
 
 func TestLoading_is_told_at_first_and_then_from_time_to_time(t *testing.T) {

@@ -329,9 +329,7 @@ func TestRepair_can_be_stopped_in_the_middle(t *testing.T) {
 		Name: "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20,
 		Metrics: NewMetrics(prometheus.NewRegistry()), Sink: func() (sink.Sink, error) { return log, nil },
 	})
-	if err := p.Run(ctx); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, p.Run(ctx))
 }
 
 // A new history had begun, and its list was not complete, when the log lost also what came before it.

@@ -251,9 +251,7 @@ func TestPipeline_starts_again_where_its_log_lost_something(t *testing.T) {
 	if b.session(t) == before {
 		t.Error("it is the same session")
 	}
-	if err := b.stop(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, b.stop())
 }
 
 // What the intact part of the log has of an object that is gone is not published again.

@@ -343,9 +343,7 @@ func TestResync_that_is_asked_for_publishes_everything_while_changes_go_on(t *te
 	if n := value(t, b.registry, "resyncs_total"); n != 1 {
 		t.Errorf("%v are counted", n)
 	}
-	if err := b.stop(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, b.stop())
 }
 
 // gated is a bridge that watches a hundred objects, whose log takes nothing more until open is called.

@@ -28,9 +28,7 @@ func TestRun_publishes_what_exists_and_what_comes(t *testing.T) {
 	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 5 })
 	api.add(2)
 	waitFor(t, "the watch's events", func() bool { return len(log.lines()) == 7 })
-	if err := b.stop(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, b.stop())
 }
 
 // What was read and not acknowledged is waited for, and no longer than that; the next process reads it again.
@@ -222,9 +220,7 @@ func TestRun_ends_at_once_while_the_API_server_is_away(t *testing.T) {
 		_, body := b.get("/readyz")
 		return strings.Contains(body, "configmaps: ")
 	})
-	if err := b.stop(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, b.stop())
 }
 
 func TestReadyz_a_broker_that_takes_nothing_of_an_object_is_told_until_it_does(t *testing.T) {
@@ -275,9 +271,7 @@ func TestRun_reads_the_log_back_where_nobody_knows_what_it_has(t *testing.T) {
 	waitFor(t, "what comes after", func() bool {
 		return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.Contains(line, " 5 ") })
 	})
-	if err := b.stop(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, b.stop())
 	checkOnce(t, log.readableLog)
 }
 

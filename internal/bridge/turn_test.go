@@ -81,9 +81,7 @@ func TestRespecify_keeps_what_the_checkpoint_has_of_what_goes_and_goes_on_from_t
 					t.Errorf("the log has %s", line)
 				}
 			}
-			if err := b.stop(); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, b.stop())
 		})
 	}
 }
@@ -106,9 +104,7 @@ func TestRespecify_goes_on_from_the_checkpoint_where_the_broker_is_away(t *testi
 	if says := b.only(t).spec.Says; says != "another thing" {
 		t.Errorf("it reads %q", says)
 	}
-	if err := b.stop(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, b.stop())
 	if all := strings.Join(log.lines(), "\n"); strings.Count(all, "added") != 5 {
 		t.Errorf("the log has\n%s", all)
 	}
@@ -290,9 +286,7 @@ func TestRespecify_leaves_what_was_told_of_what_stays_too(t *testing.T) {
 		s.reading[s.specs()[1]] = c.reading
 		s.unresolved(c.told, errors.New("not known"))
 		gone, _ := s.respecify(s.specs()[1:])
-		if err := s.await(t.Context(), gone); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, s.await(t.Context(), gone))
 		if got := strings.Join(slices.Collect(maps.Keys(s.unknown)), ", "); got != c.wantTold {
 			t.Errorf("%s: it says something of %q, want %q", name, got, c.wantTold)
 		}

@@ -108,9 +108,7 @@ func TestHistory_that_may_be_of_another_API_server_is_not_told_and_begins_once(t
 	snapshot(t, other, "10", "y u9 6")
 	rewind(t, other, "1000")
 	snapshot(t, other, "1000", "y u9 6")
-	if err := a.doubted(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, a.doubted())
 	must.Do(t, r.save(t.Context()))
 	_ = r.stop()
 

@@ -19,6 +19,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testcert"
 )
 
 // cause asks a broker something, and returns what the library makes of its answer, or of its silence.
@@ -42,10 +43,10 @@ func diagnosed(t *testing.T, c Config) error {
 }
 
 func TestDoctor_says_which_mistake_it_is(t *testing.T) {
-	a, other := newAuthority(t), newAuthority(t)
+	a, other := testcert.New(t), testcert.New(t)
 	secure := func(change ...func(*tls.Config)) func(*fake) {
 		return func(f *fake) {
-			f.tls = a.server(t, func(c *tls.Config) {
+			f.tls = a.Server(t, func(c *tls.Config) {
 				for _, change := range change {
 					change(c)
 				}
@@ -54,8 +55,8 @@ func TestDoctor_says_which_mistake_it_is(t *testing.T) {
 	}
 	old := func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }
 	guarded := func(f *fake) { f.mechanisms = []string{ScramSHA512, OAuthBearer} }
-	cert, key := other.issue(t, "stranger", time.Now().Add(time.Hour))
-	expiredCert, expiredKey := a.issue(t, "late", time.Now().Add(-time.Minute))
+	cert, key := other.Issue(t, "stranger", time.Now().Add(time.Hour))
+	expiredCert, expiredKey := a.Issue(t, "late", time.Now().Add(-time.Minute))
 	file := writeFile(t, "token", "secret")
 	as := func(mechanism string) Auth {
 		if mechanism == OAuthBearer {
@@ -63,7 +64,7 @@ func TestDoctor_says_which_mistake_it_is(t *testing.T) {
 		}
 		return Auth{Mechanism: mechanism, User: "bridge", Password: "hunter2"}
 	}
-	trusting := TLS{CAFile: a.file}
+	trusting := TLS{CAFile: a.File}
 	const (
 		wantsTLS   = "broker ADDR expects TLS on this port, and none is configured: "
 		noTLS      = "broker ADDR has no TLS on this port, and TLS is configured: EOF"
@@ -81,7 +82,7 @@ func TestDoctor_says_which_mistake_it_is(t *testing.T) {
 		want   []string // any of these
 	}{
 		"plaintext to TLS":            {secure(), Auth{}, TLS{}, []string{wantsTLS + "unexpected EOF: broker appears to be expecting TLS", wantsTLS + "unexpected EOF"}},
-		"plaintext to TLS with certs": {secure(a.verifyClients, old), Auth{}, TLS{}, []string{wantsTLS + "unexpected EOF"}},
+		"plaintext to TLS with certs": {secure(a.VerifyClients, old), Auth{}, TLS{}, []string{wantsTLS + "unexpected EOF"}},
 		"TLS to plaintext":            {nil, Auth{}, trusting, []string{noTLS}},
 		"TLS to plaintext with SASL":  {guarded, as(Plain), trusting, []string{noTLS}},
 		"no SASL":                     {guarded, Auth{}, TLS{}, []string{wantsSASL}},
@@ -90,18 +91,18 @@ func TestDoctor_says_which_mistake_it_is(t *testing.T) {
 		"mechanism over TLS":          {func(f *fake) { secure()(f); guarded(f) }, as(Plain), trusting, []string{mechanism}},
 		"SASL to none":                {nil, as(ScramSHA256), TLS{}, []string{noSASL}},
 		"SASL to none over TLS":       {secure(), as(OAuthBearer), trusting, []string{noSASL}},
-		"authority":                   {secure(), Auth{}, TLS{CAFile: other.file}, []string{nobody}},
+		"authority":                   {secure(), Auth{}, TLS{CAFile: other.File}, []string{nobody}},
 		"authority of the system":     {secure(), Auth{}, TLS{Enabled: true}, []string{nobody}},
-		"name": {secure(), Auth{}, TLS{CAFile: a.file, ServerName: "other.test"}, []string{
+		"name": {secure(), Auth{}, TLS{CAFile: a.File, ServerName: "other.test"}, []string{
 			"the broker's certificate is for another name; connect by one that it has, or give that as the server's name: " +
 				"tls: failed to verify certificate: x509: certificate is valid for broker.test, not other.test",
 		}},
-		"no certificate":              {secure(a.verifyClients), Auth{}, trusting, []string{certWanted}},
-		"no certificate, TLS 1.2":     {secure(a.verifyClients, old), Auth{}, trusting, []string{"broker ADDR asks for a client certificate, and none is configured: remote error: tls: handshake failure"}},
-		"another's certificate":       {secure(a.verifyClients), Auth{}, TLS{CAFile: a.file, CertFile: cert, KeyFile: key}, []string{refused + "unknown certificate authority"}},
-		"another's certificate, 1.2":  {secure(a.verifyClients, old), Auth{}, TLS{CAFile: a.file, CertFile: cert, KeyFile: key}, []string{refused + "unknown certificate authority"}},
-		"an expired certificate":      {secure(a.verifyClients), Auth{}, TLS{CAFile: a.file, CertFile: expiredCert, KeyFile: expiredKey}, []string{refused + "expired certificate"}},
-		"an expired certificate, 1.2": {secure(a.verifyClients, old), Auth{}, TLS{CAFile: a.file, CertFile: expiredCert, KeyFile: expiredKey}, []string{refused + "expired certificate"}},
+		"no certificate":              {secure(a.VerifyClients), Auth{}, trusting, []string{certWanted}},
+		"no certificate, TLS 1.2":     {secure(a.VerifyClients, old), Auth{}, trusting, []string{"broker ADDR asks for a client certificate, and none is configured: remote error: tls: handshake failure"}},
+		"another's certificate":       {secure(a.VerifyClients), Auth{}, TLS{CAFile: a.File, CertFile: cert, KeyFile: key}, []string{refused + "unknown certificate authority"}},
+		"another's certificate, 1.2":  {secure(a.VerifyClients, old), Auth{}, TLS{CAFile: a.File, CertFile: cert, KeyFile: key}, []string{refused + "unknown certificate authority"}},
+		"an expired certificate":      {secure(a.VerifyClients), Auth{}, TLS{CAFile: a.File, CertFile: expiredCert, KeyFile: expiredKey}, []string{refused + "expired certificate"}},
+		"an expired certificate, 1.2": {secure(a.VerifyClients, old), Auth{}, TLS{CAFile: a.File, CertFile: expiredCert, KeyFile: expiredKey}, []string{refused + "expired certificate"}},
 		"password": {
 			func(f *fake) {
 				f.mechanisms = []string{Plain}
@@ -167,8 +168,8 @@ func serveAll(t *testing.T, f func(net.Conn)) (addr string) {
 
 func TestDoctor_says_nothing_that_was_not_proven(t *testing.T) {
 	t.Parallel()
-	a := newAuthority(t)
-	cert, key := a.issue(t, "bridge", time.Now().Add(time.Hour))
+	a := testcert.New(t)
+	cert, key := a.Issue(t, "bridge", time.Now().Add(time.Hour))
 	closed := newFake(t, nil)
 	_ = closed.l.Close()
 	for name, addr := range map[string]string{
@@ -190,7 +191,7 @@ func TestDoctor_says_nothing_that_was_not_proven(t *testing.T) {
 		"is away": closed.addr(),
 	} {
 		for kind, with := range map[string]Config{
-			"": {}, " with TLS": {TLS: TLS{CAFile: a.file}}, " with a certificate": {TLS: TLS{CAFile: a.file, CertFile: cert, KeyFile: key}},
+			"": {}, " with TLS": {TLS: TLS{CAFile: a.File}}, " with a certificate": {TLS: TLS{CAFile: a.File, CertFile: cert, KeyFile: key}},
 			" with SASL": {Auth: Auth{Mechanism: Plain, User: "u", Password: "p"}},
 		} {
 			t.Run(name+kind, func(t *testing.T) {

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testcert"
 )
 
 func TestDoctor_finds_nothing_where_all_is_well(t *testing.T) {
-	a := newAuthority(t)
-	cert, key := a.issue(t, "bridge", time.Now().Add(time.Hour))
-	trusting, certified := TLS{CAFile: a.file}, TLS{CAFile: a.file, CertFile: cert, KeyFile: key}
+	a := testcert.New(t)
+	cert, key := a.Issue(t, "bridge", time.Now().Add(time.Hour))
+	trusting, certified := TLS{CAFile: a.File}, TLS{CAFile: a.File, CertFile: cert, KeyFile: key}
 	plain := Auth{Mechanism: Plain, User: "u", Password: "p"}
 	for name, c := range map[string]struct {
 		certificates, tls, sasl bool
@@ -29,16 +30,16 @@ func TestDoctor_finds_nothing_where_all_is_well(t *testing.T) {
 		"SASL":                    {sasl: true, cfg: Config{Auth: plain}},
 		"SASL over TLS":           {sasl: true, tls: true, cfg: Config{Auth: plain, TLS: trusting}},
 		"SASL over certificates":  {sasl: true, tls: true, certificates: true, cfg: Config{Auth: plain, TLS: certified}},
-		"a name that is not its":  {tls: true, cfg: Config{TLS: TLS{CAFile: a.file, ServerName: "other.test"}}},
+		"a name that is not its":  {tls: true, cfg: Config{TLS: TLS{CAFile: a.File, ServerName: "other.test"}}},
 		"a certificate on demand": {tls: true, cfg: Config{TLS: trusting}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t, func(f *fake) {
 				if c.tls {
-					f.tls = a.server(t, nil)
+					f.tls = a.Server(t, nil)
 				}
 				if c.certificates {
-					a.verifyClients(f.tls)
+					a.VerifyClients(f.tls)
 				}
 				if name == "a certificate on demand" {
 					f.tls.ClientAuth = tls.RequestClientCert
@@ -61,16 +62,16 @@ func TestDoctor_finds_nothing_where_all_is_well(t *testing.T) {
 
 // A complaint is lost where what the client writes meanwhile makes the broker reset the connection.
 func TestDoctor_finds_out_about_certificates_without_a_complaint(t *testing.T) {
-	a := newAuthority(t)
-	cert, key := newAuthority(t).issue(t, "stranger", time.Now().Add(time.Hour))
+	a := testcert.New(t)
+	cert, key := testcert.New(t).Issue(t, "stranger", time.Now().Add(time.Hour))
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		f := newFake(t, func(f *fake) {
-			f.tls = a.server(t, a.verifyClients)
+			f.tls = a.Server(t, a.VerifyClients)
 			f.tls.MaxVersion = version
 		})
 		for with, want := range map[TLS]string{
-			{CAFile: a.file}: "broker " + f.addr() + " asks for a client certificate, and none is configured: unexpected EOF",
-			{CAFile: a.file, CertFile: cert, KeyFile: key}: "broker " + f.addr() + " refuses the client's certificate (tls: unknown certificate authority): unexpected EOF",
+			{CAFile: a.File}: "broker " + f.addr() + " asks for a client certificate, and none is configured: unexpected EOF",
+			{CAFile: a.File, CertFile: cert, KeyFile: key}: "broker " + f.addr() + " refuses the client's certificate (tls: unknown certificate authority): unexpected EOF",
 		} {
 			d := newDoctor(Config{Brokers: []string{f.addr()}}, must.Get(with.config())(t))
 			if got := d.explain(t.Context(), io.ErrUnexpectedEOF, "").Error(); got != want {
@@ -81,11 +82,11 @@ func TestDoctor_finds_out_about_certificates_without_a_complaint(t *testing.T) {
 }
 
 func TestDoctor_knows_whether_there_is_a_certificate_to_refuse(t *testing.T) {
-	a := newAuthority(t)
-	cert, key := a.issue(t, "bridge", time.Now().Add(time.Hour))
+	a := testcert.New(t)
+	cert, key := a.Issue(t, "bridge", time.Now().Add(time.Hour))
 	for with, want := range map[TLS]string{
-		{CAFile: a.file}: "the broker asks for a client certificate, and none is configured: remote error: tls: bad certificate",
-		{CAFile: a.file, CertFile: cert, KeyFile: key}: "the broker refuses the client's certificate: remote error: tls: bad certificate",
+		{CAFile: a.File}: "the broker asks for a client certificate, and none is configured: remote error: tls: bad certificate",
+		{CAFile: a.File, CertFile: cert, KeyFile: key}: "the broker refuses the client's certificate: remote error: tls: bad certificate",
 	} {
 		d := newDoctor(Config{}, must.Get(with.config())(t))
 		if got := d.explain(t.Context(), remote("tls: bad certificate"), "").Error(); got != want {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testcert"
 )
 
 // prompt is what a busy machine may take for what is done at once. Without a limit of ours kafka-go waits for 10 s and more.
@@ -31,17 +33,17 @@ func eventually(t *testing.T, what string, holds func() bool) {
 
 func TestClient_survives_a_broker_that_freezes_without_closing(t *testing.T) {
 	t.Parallel()
-	a := newAuthority(t)
+	a := testcert.New(t)
 	for name, at := range map[string]stage{"TLS handshake": handshaking, "versions": versions, "SASL handshake": naming, "SASL exchange": proving, "request": asking} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake(t, func(f *fake) {
-				f.tls, f.mechanisms = a.server(t, nil), []string{ScramSHA256, Plain}
+				f.tls, f.mechanisms = a.Server(t, nil), []string{ScramSHA256, Plain}
 				f.frozen.Store(int32(at))
 			})
 			const timeout = 2 * time.Second
 			c, err := NewClient(Config{
-				Brokers: []string{f.addr()}, Timeout: timeout, TLS: TLS{CAFile: a.file}, Auth: Auth{Mechanism: Plain, User: "bridge", Password: "secret"},
+				Brokers: []string{f.addr()}, Timeout: timeout, TLS: TLS{CAFile: a.File}, Auth: Auth{Mechanism: Plain, User: "bridge", Password: "secret"},
 			})
 			if err != nil {
 				t.Fatal(err)

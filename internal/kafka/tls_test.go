@@ -5,23 +5,25 @@ package kafka
 import (
 	"crypto/tls"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testcert"
 )
 
 func TestTLS_names_everything_that_is_wrong(t *testing.T) {
-	a := newAuthority(t)
-	cert, key := a.issue(t, "bridge", time.Now().Add(time.Hour))
-	_, other := a.issue(t, "bridge", time.Now().Add(time.Hour))
+	a := testcert.New(t)
+	cert, key := a.Issue(t, "bridge", time.Now().Add(time.Hour))
+	_, other := a.Issue(t, "bridge", time.Now().Add(time.Hour))
 	empty := writeFile(t, "empty", "no PEM")
 	for name, c := range map[string]struct {
 		tls  TLS
 		want string
 	}{
-		"everything":         {TLS{Enabled: true, CAFile: a.file, CertFile: cert, KeyFile: key, ServerName: "b"}, ""},
+		"everything":         {TLS{Enabled: true, CAFile: a.File, CertFile: cert, KeyFile: key, ServerName: "b"}, ""},
 		"a CA that is away":  {TLS{CAFile: "/nowhere/ca"}, "tls: CA: open /nowhere/ca: no such file or directory"},
 		"a CA without any":   {TLS{CAFile: empty}, "tls: CA " + empty + ": no certificate in it"},
 		"half a certificate": {TLS{CertFile: cert}, "tls: a certificate and its key go together"},
@@ -48,12 +50,12 @@ func errorText(err error) string {
 }
 
 func TestTLS_is_asked_for_by_any_field(t *testing.T) {
-	a := newAuthority(t)
-	cert, key := a.issue(t, "bridge", time.Now().Add(time.Hour))
+	a := testcert.New(t)
+	cert, key := a.Issue(t, "bridge", time.Now().Add(time.Hour))
 	if c, err := (TLS{}).config(); c != nil || err != nil {
 		t.Errorf("nothing asked for: %v, %v", c, err)
 	}
-	for _, with := range []TLS{{Enabled: true}, {CAFile: a.file}, {CertFile: cert, KeyFile: key}, {ServerName: "b"}, {InsecureSkipVerify: true}} {
+	for _, with := range []TLS{{Enabled: true}, {CAFile: a.File}, {CertFile: cert, KeyFile: key}, {ServerName: "b"}, {InsecureSkipVerify: true}} {
 		c, err := with.config()
 		if err != nil || c == nil {
 			t.Fatalf("%+v: %v", with, err)
@@ -94,12 +96,12 @@ func seen(t *testing.T, server, client *tls.Config) (string, error) {
 }
 
 func TestTLS_shows_a_renewed_certificate_on_the_next_connection(t *testing.T) {
-	a := newAuthority(t)
-	server := a.server(t, a.verifyClients)
+	a := testcert.New(t)
+	server := a.Server(t, a.VerifyClients)
 	server.SessionTicketsDisabled = true
-	cert, key := a.issue(t, "before", time.Now().Add(time.Hour))
-	newCert, newKey := a.issue(t, "after", time.Now().Add(time.Hour))
-	client := must.Get(TLS{CAFile: a.file, CertFile: cert, KeyFile: key, ServerName: "broker.test"}.config())(t)
+	cert, key := a.Issue(t, "before", time.Now().Add(time.Hour))
+	newCert, newKey := a.Issue(t, "after", time.Now().Add(time.Hour))
+	client := must.Get(TLS{CAFile: a.File, CertFile: cert, KeyFile: key, ServerName: "broker.test"}.config())(t)
 	if name, err := seen(t, server, client); name != "before" || err != nil {
 		t.Errorf("first %q, %v", name, err)
 	}
@@ -115,14 +117,20 @@ func TestTLS_shows_a_renewed_certificate_on_the_next_connection(t *testing.T) {
 }
 
 func TestTLS_speaks_1_2_and_no_less(t *testing.T) {
-	a := newAuthority(t)
+	a := testcert.New(t)
 	for version, want := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
-		cert, key := a.issue(t, "bridge", time.Now().Add(time.Hour))
-		client := must.Get(TLS{CAFile: a.file, CertFile: cert, KeyFile: key, ServerName: "broker.test"}.config())(t)
-		server := a.server(t, a.verifyClients)
+		cert, key := a.Issue(t, "bridge", time.Now().Add(time.Hour))
+		client := must.Get(TLS{CAFile: a.File, CertFile: cert, KeyFile: key, ServerName: "broker.test"}.config())(t)
+		server := a.Server(t, a.VerifyClients)
 		server.MinVersion, server.MaxVersion = tls.VersionTLS10, version
 		if _, err := seen(t, server, client); (err == nil) != want {
 			t.Errorf("%s: %v", tls.VersionName(version), err)
 		}
 	}
+}
+
+// copyFile makes to what from is.
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	must.Do(t, os.WriteFile(to, must.Get(os.ReadFile(from))(t), 0o600))
 }

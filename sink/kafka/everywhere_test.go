@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -50,16 +51,12 @@ func TestEverywhere_goes_to_the_partition_of_the_key_when_all_others_have_it(t *
 			if home.waits() != nil {
 				t.Errorf("%d partitions: that of the key has it before %s", partitions, p)
 			}
-			if err := p.acknowledged(p.waits(), 40, false); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, p.acknowledged(p.waits(), 40, false))
 		}
 		if home.waits() == nil || len(settled) != 0 {
 			t.Fatalf("%d partitions: the last one has %v, settled %v", partitions, home.waits(), settled)
 		}
-		if err := home.acknowledged(home.waits(), 7, false); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, home.acknowledged(home.waits(), 7, false))
 		if want := (sink.Receipt{Partition: home.id, Sequence: 8}); len(settled) != 1 || settled[0] != want {
 			t.Errorf("%d partitions: settled %v, want once %v", partitions, settled, want)
 		}
@@ -81,9 +78,7 @@ func TestEverywhere_keeps_from_the_partition_of_the_key_what_another_did_not_get
 			first = false
 			p.close(failure)
 		default:
-			if err := p.acknowledged(p.waits(), 0, false); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, p.acknowledged(p.waits(), 0, false))
 		}
 	}
 	if home.waits() != nil || len(settled) != 1 || !errors.Is(settled[0], failure) {

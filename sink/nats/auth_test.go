@@ -3,17 +3,9 @@
 package nats_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +17,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testcert"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
 )
@@ -109,9 +102,7 @@ func TestSink_proves_who_it_is(t *testing.T) {
 			if r := publish(t, s, message("k8s.a", "a.1")); r.err != nil {
 				t.Error(r.err)
 			}
-			if err := end(); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, end())
 			v.wrong.Servers, v.wrong.Stream, v.wrong.Subjects = []string{v.userinfo + b.addr()}, stream, []string{"k8s.>"}
 			s, said := newTalkingSink(t, v.wrong)
 			end = run(t, s)
@@ -187,112 +178,63 @@ func credsVariant(t *testing.T) variant {
 	}
 }
 
-// authority issues certificates.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	file string
-}
-
-func newAuthority(t *testing.T) *authority {
+// serveTLS makes a server speak TLS.
+func serveTLS(t *testing.T, a *testcert.Authority, change func(*tls.Config)) func(*server.Options) {
 	t.Helper()
-	a := &authority{key: must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)}
-	a.cert = &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der := must.Get(x509.CreateCertificate(rand.Reader, a.cert, a.cert, &a.key.PublicKey, a.key))(t)
-	a.file = file(t, "ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	a.cert = must.Get(x509.ParseCertificate(der))(t)
-	return a
-}
-
-// issue returns the files of a certificate for name and 127.0.0.1.
-func (a *authority) issue(t *testing.T, name string) (certFile, keyFile string) {
-	t.Helper()
-	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	cert := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der := must.Get(x509.CreateCertificate(rand.Reader, cert, a.cert, &key.PublicKey, a.key))(t)
-	certFile = file(t, "cert.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	der = must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
-	keyFile = file(t, "key.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-	return certFile, keyFile
-}
-
-func (a *authority) pool() *x509.CertPool {
-	p := x509.NewCertPool()
-	p.AddCert(a.cert)
-	return p
-}
-
-// serve makes a server speak TLS.
-func (a *authority) serve(t *testing.T, change func(*tls.Config)) func(*server.Options) {
-	t.Helper()
-	pair := must.Get(tls.LoadX509KeyPair(a.issue(t, "broker.test")))(t)
+	cfg := a.Server(t, change)
 	return func(o *server.Options) {
-		o.TLS = true
-		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
-		o.TLSTimeout = 5
-		if change != nil {
-			change(o.TLSConfig)
-		}
+		o.TLS, o.TLSConfig, o.TLSTimeout = true, cfg, 5
 	}
 }
 
 func tlsVariant(t *testing.T) variant {
-	a := newAuthority(t)
+	a := testcert.New(t)
 	return variant{
-		server:    a.serve(t, nil),
-		right:     nats.Config{TLS: nats.TLS{CAFile: a.file, ServerName: "broker.test"}},
-		wrong:     nats.Config{TLS: nats.TLS{CAFile: a.file, ServerName: "other.test"}},
+		server:    serveTLS(t, a, nil),
+		right:     nats.Config{TLS: nats.TLS{CAFile: a.File, ServerName: "broker.test"}},
+		wrong:     nats.Config{TLS: nats.TLS{CAFile: a.File, ServerName: "other.test"}},
 		complaint: "certificate is valid for broker.test, not other.test",
 	}
 }
 
 func tlsFirstVariant(t *testing.T) variant {
-	a := newAuthority(t)
-	serve := a.serve(t, nil)
+	a := testcert.New(t)
+	secure := serveTLS(t, a, nil)
 	return variant{
-		server:    func(o *server.Options) { serve(o); o.TLSHandshakeFirst = true },
+		server:    func(o *server.Options) { secure(o); o.TLSHandshakeFirst = true },
 		right:     nats.Config{TLS: nats.TLS{InsecureSkipVerify: true, HandshakeFirst: true}},
-		wrong:     nats.Config{TLS: nats.TLS{CAFile: newAuthority(t).file, HandshakeFirst: true}},
+		wrong:     nats.Config{TLS: nats.TLS{CAFile: testcert.New(t).File, HandshakeFirst: true}},
 		complaint: "certificate signed by unknown authority",
 	}
 }
 
 func mutualTLSVariant(t *testing.T) variant {
-	a, other := newAuthority(t), newAuthority(t)
-	cert, key := a.issue(t, "bridge")
-	otherCert, otherKey := other.issue(t, "bridge")
+	a, other := testcert.New(t), testcert.New(t)
+	cert, key := a.Issue(t, "bridge", time.Now().Add(time.Hour))
+	otherCert, otherKey := other.Issue(t, "bridge", time.Now().Add(time.Hour))
 	return variant{
-		server: a.serve(t, func(c *tls.Config) {
-			c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, a.pool()
-		}),
-		right:     nats.Config{TLS: nats.TLS{CAFile: a.file, CertFile: cert, KeyFile: key}},
-		wrong:     nats.Config{TLS: nats.TLS{CAFile: a.file, CertFile: otherCert, KeyFile: otherKey}},
+		server:    serveTLS(t, a, a.VerifyClients),
+		right:     nats.Config{TLS: nats.TLS{CAFile: a.File, CertFile: cert, KeyFile: key}},
+		wrong:     nats.Config{TLS: nats.TLS{CAFile: a.File, CertFile: otherCert, KeyFile: otherKey}},
 		complaint: "tls: unknown certificate authority",
 	}
 }
 
 func tlsRequiredVariant(t *testing.T) variant {
-	a := newAuthority(t)
+	a := testcert.New(t)
 	return variant{
-		server: a.serve(t, nil),
-		right:  nats.Config{TLS: nats.TLS{CAFile: a.file}},
+		server: serveTLS(t, a, nil),
+		right:  nats.Config{TLS: nats.TLS{CAFile: a.File}},
 		// The client speaks TLS whenever the server asks for it.
 		complaint: "certificate signed by unknown authority",
 	}
 }
 
 func tlsUnknownVariant(t *testing.T) variant {
-	a := newAuthority(t)
+	a := testcert.New(t)
 	return variant{
 		server:    func(*server.Options) {},
-		wrong:     nats.Config{TLS: nats.TLS{CAFile: a.file}},
+		wrong:     nats.Config{TLS: nats.TLS{CAFile: a.File}},
 		complaint: "TLS is configured here and not on the server",
 	}
 }

@@ -265,9 +265,7 @@ func TestSink_has_nothing_held_back_while_the_connection_is_lost(t *testing.T) {
 	lost := nc.StatusChanged(gonats.RECONNECTING)
 	s.conn.Store(nc)
 	m := &sink.Message{Subject: "k8s.a", ID: "a.1"}
-	if err := s.send(m, "r"); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, s.send(m, "r"))
 	srv.Shutdown()
 	<-lost
 	if err := s.send(m, "r"); !errors.Is(err, errDisconnected) {

@@ -150,9 +150,7 @@ func TestSink_needs_few_permissions_to_keep(t *testing.T) {
 	for _, n := range []int{300_000, 300_000, 200_000} {
 		keep(t, s, randomBytes(n))
 	}
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, end())
 	if text := said(); strings.Contains(text, "Violation") {
 		t.Errorf("something was denied:\n%s", text)
 	}

@@ -62,9 +62,7 @@ func TestRead_keeps_to_its_own_subjects(t *testing.T) {
 		if got := ids(t, s, sink.Query{LastOfKey: true}); !slices.Equal(got, c.last) {
 			t.Errorf("%v: last of each %v, want %v", c.subjects, got, c.last)
 		}
-		if err := end(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, end())
 	}
 }
 
@@ -168,9 +166,7 @@ func TestRead_does_not_outlast_Run(t *testing.T) {
 	nothing := func(*sink.Stored) error { return nil }
 	go func() { failed <- s.Read(t.Context(), sink.Query{}, nothing) }()
 	go func() { _, err := s.Bounds(t.Context(), nil); failed <- err }()
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, end())
 	for range 2 {
 		if err := <-failed; !errors.Is(err, sink.ErrNotRunning) {
 			t.Errorf("error %v", err)

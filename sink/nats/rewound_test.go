@@ -70,9 +70,7 @@ func TestSink_ends_when_another_message_is_where_its_last_was(t *testing.T) {
 			t.Fatal(r.err)
 		}
 	}
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, end())
 	b.stop(t)
 	b.opts.DontListen = false
 	b.start(t)

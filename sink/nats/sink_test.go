@@ -81,9 +81,7 @@ func TestSink_recognises_a_repetition_after_the_memory_for_ids(t *testing.T) {
 	if n := s.Stats().Duplicates; n != 1 {
 		t.Errorf("%d duplicates were counted", n)
 	}
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, end())
 }
 
 func TestSink_is_refused_for_good_what_the_stream_finds_too_large(t *testing.T) {
@@ -194,9 +192,7 @@ func TestSink_blocks_while_the_window_is_full(t *testing.T) {
 		t.Errorf("%d timeouts", n)
 	}
 	s.Publish(t.Context(), message("k8s.d", "4"), done)
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, end())
 	if err := <-got; !errors.Is(err, context.Canceled) {
 		t.Errorf("at the end: %v", err)
 	}
@@ -206,9 +202,7 @@ func TestSink_waits_for_a_broker_that_comes_later(t *testing.T) {
 	s := newSink(t, config(nobody))
 	end := run(t, s)
 	sayEventually(t, s, "connection refused")
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, end())
 	var b atomic.Pointer[broker]
 	s = newSink(t, config(sinktest.NewProxy(t, func() string {
 		if b := b.Load(); b != nil {
@@ -231,9 +225,7 @@ func TestSink_ends_at_once_whatever_the_broker_does(t *testing.T) {
 	c := must.Get(l.Accept())(t)
 	defer c.Close()
 	start := time.Now()
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, end())
 	if d := time.Since(start); d > 4*time.Second { // the handshake is given 5 s
 		t.Errorf("the end took %v", d)
 	}
@@ -266,8 +258,6 @@ func TestSink_publishes_to_a_domain(t *testing.T) {
 		if r := publish(t, s, m); !errors.As(r.err, &c) || c.Last.ID != "a."+domain {
 			t.Errorf("conflict: %v", r.err)
 		}
-		if err := end(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, end())
 	}
 }

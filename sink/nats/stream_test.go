@@ -70,9 +70,7 @@ func TestSink_refuses_a_stream_that_would_break_a_promise(t *testing.T) {
 			s := newSink(t, config(b.addr()))
 			if tt.reason == "" {
 				end := ready(t, s)
-				if err := end(); err != nil {
-					t.Error(err)
-				}
+				must.Do(t, end())
 				return
 			}
 			err = s.Run(t.Context())

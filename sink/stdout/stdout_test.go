@@ -134,9 +134,7 @@ func TestSink_writes_what_the_SDK_reads(t *testing.T) {
 	must.Do(t, end())
 	var e event.Event
 	must.Do(t, json.Unmarshal([]byte(p.String()), &e))
-	if err := e.Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, e.Validate())
 	if e.ID() != "a" || string(e.Data()) != `{"x":"1\n2"}` || e.Extensions()["sampledrate"] != int32(3) {
 		t.Errorf("read back: %v", e)
 	}
@@ -170,9 +168,7 @@ func TestSink_continues_where_a_write_stopped(t *testing.T) {
 			t.Errorf("line %d, want %d", rc.Sequence, want+1)
 		}
 	}
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, end())
 	log := parse(t, p.String())
 	if len(log) != 3 || log[0].ID != "a" || log[1].ID != "b" || log[2].ID != "c" {
 		t.Errorf("written:\n%s", p)
@@ -251,9 +247,7 @@ func TestSink_waits_while_too_much_is_unwritten(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, end())
 }
 
 func TestSink_writes_what_a_format_makes_of_a_message(t *testing.T) {
@@ -272,9 +266,7 @@ func TestSink_writes_what_a_format_makes_of_a_message(t *testing.T) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
-	if err := end(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, end())
 	if got := p.String(); got != "1 a\n2 b\n" {
 		t.Errorf("it wrote %q", got)
 	}

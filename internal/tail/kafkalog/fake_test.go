@@ -20,6 +20,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/tailtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -227,46 +228,6 @@ func marker(op tail.Op, name string, seconds int) kafka.Record {
 	})
 }
 
-// screen is where a tail under test writes.
-type screen struct {
-	mu             sync.Mutex
-	lines, notices []string
-	result         error
-	ended          bool
-}
-
-// Print notes the event in short.
-func (s *screen) Print(e *tail.Event, previous func() *tail.Event) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lines = append(s.lines, strings.TrimSpace(fmt.Sprintf("%s %s@%s %s", e.Op, e.Attr("name"), e.Attr("resourceversion"), tail.Describe(e, previous, 4))))
-	return nil
-}
-
-func (s *screen) notice(line string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.notices = append(s.notices, line)
-}
-
-func (s *screen) text() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Join(s.lines, "\n")
-}
-
-func (s *screen) said() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Join(s.notices, "\n")
-}
-
-func (s *screen) end() (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ended, s.result
-}
-
 // log returns the log of a topic of the fake.
 func (f *fake) log(t *testing.T, topic string, notice func(string)) *Log {
 	t.Helper()
@@ -275,53 +236,38 @@ func (f *fake) log(t *testing.T, topic string, notice func(string)) *Log {
 }
 
 // tail runs until the test or stop ends it. It is for a bubble of synctest.
-func (f *fake) tail(t *testing.T, topic string, cfg tail.Config) (s *screen, stop func()) {
+func (f *fake) tail(t *testing.T, topic string, cfg tail.Config) (s *tailtest.Screen, stop func()) {
 	t.Helper()
-	s = new(screen)
-	if cfg.Printer == nil {
-		cfg.Printer = s
-	}
-	cfg.Notice = s.notice
-	log := f.log(t, topic, s.notice)
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
-		err := tail.Run(ctx, log, cfg)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.ended, s.result = true, err
-	})
-	stop = func() { cancel(); running.Wait() }
-	t.Cleanup(stop)
-	return s, stop
+	s = new(tailtest.Screen)
+	return s, s.Tail(t, f.log(t, topic, s.Notice), cfg, func() {})
 }
 
 // read shows what topic t has without following it.
-func (f *fake) read(t *testing.T, span tail.Span, want ...string) *screen {
+func (f *fake) read(t *testing.T, span tail.Span, want ...string) *tailtest.Screen {
 	t.Helper()
-	var s *screen
+	var s *tailtest.Screen
 	synctest.Test(t, func(t *testing.T) {
 		s, _ = f.tail(t, "t", tail.Config{Span: span})
 		wait(t, time.Minute)
-		ended, err := s.end()
+		ended, err := s.End()
 		if !ended || err != nil {
 			t.Errorf("ended %v with %v", ended, err)
 		}
-		s.expect(t, want...)
+		expect(t, s, want...)
 	})
 	return s
 }
 
-func (s *screen) expect(t *testing.T, want ...string) {
+func expect(t *testing.T, s *tailtest.Screen, want ...string) {
 	t.Helper()
-	if got, want := s.text(), strings.Join(want, "\n"); got != want {
-		t.Errorf("got\n%s\nwant\n%s\nit said\n%s", got, want, s.said())
+	if got, want := s.Text(), strings.Join(want, "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s\nit said\n%s", got, want, s.Said())
 	}
 }
 
-func (s *screen) expectSaid(t *testing.T, want ...string) {
+func expectSaid(t *testing.T, s *tailtest.Screen, want ...string) {
 	t.Helper()
-	if got, want := s.said(), strings.Join(want, "\n"); got != want {
+	if got, want := s.Said(), strings.Join(want, "\n"); got != want {
 		t.Errorf("it said\n%s\nwant\n%s", got, want)
 	}
 }

@@ -18,10 +18,11 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/tailtest"
 )
 
 // following is a tail that goes on at the end of the log.
-func (f *fake) following(t *testing.T, topic string, start tail.Start) *screen {
+func (f *fake) following(t *testing.T, topic string, start tail.Start) *tailtest.Screen {
 	t.Helper()
 	s, _ := f.tail(t, topic, tail.Config{Span: tail.Span{Follow: true, Start: start}})
 	wait(t, time.Second)
@@ -46,10 +47,10 @@ func TestTail_goes_on_after_the_brokers_were_away_and_says_so_once(t *testing.T)
 			f.put("t", 0, event(tail.Updated, "web", i+2, i+2, i+2))
 			wait(t, 5*time.Second)
 			want = append(want, fmt.Sprintf("updated web@%d spec.replicas %d→%d", i+2, i+1, i+2))
-			s.expect(t, want...)
+			expect(t, s, want...)
 			said = append(said, "no connection to b:9092, trying again until there is one", "reading topic t at b:9092 again")
 		}
-		s.expectSaid(t, said...)
+		expectSaid(t, s, said...)
 	})
 }
 
@@ -63,8 +64,8 @@ func TestTail_that_follows_waits_for_brokers_and_for_the_topic(t *testing.T) {
 		wait(t, time.Minute)
 		f.topic("t", "1", 2).put("t", 1, event(tail.Added, "web", 1, 1, 1))
 		wait(t, 5*time.Second)
-		s.expect(t, "added web@1 created by kubectl")
-		s.expectSaid(t, "no connection to b:9092, trying again until there is one; is Kafka running there?",
+		expect(t, s, "added web@1 created by kubectl")
+		expectSaid(t, s, "no connection to b:9092, trying again until there is one; is Kafka running there?",
 			`there is no topic "t" yet, or it may not be seen; waiting for it`, "reading topic t at b:9092 from its beginning on; ^C ends it")
 	})
 }
@@ -78,10 +79,10 @@ func TestTail_that_does_not_follow_ends_where_there_is_nothing_to_read_from(t *t
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := f.tail(t, "t", tail.Config{Span: tail.Span{Start: beginning}})
 			wait(t, time.Minute)
-			if ended, err := s.end(); !ended || err == nil || err.Error() != want {
+			if ended, err := s.End(); !ended || err == nil || err.Error() != want {
 				t.Errorf("got %v, want %s", err, want)
 			}
-			s.expectSaid(t, "")
+			expectSaid(t, s, "")
 		})
 	}
 }
@@ -107,7 +108,7 @@ func TestTail_ends_with_what_brokers_refuse_until_it_has_begun(t *testing.T) {
 			f := newFake().topic("t", "1", 1)
 			f.away = cause
 			s := f.following(t, "t", tail.Start{})
-			if ended, err := s.end(); !ended || err == nil || !strings.HasPrefix(err.Error(), want) {
+			if ended, err := s.End(); !ended || err == nil || !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("got %v, want %s", err, want)
 			}
 			f.away = nil
@@ -117,8 +118,8 @@ func TestTail_ends_with_what_brokers_refuse_until_it_has_begun(t *testing.T) {
 			f.change(func() { f.away = nil })
 			f.put("t", 0, event(tail.Added, "web", 1, 1, 1))
 			wait(t, 5*time.Second)
-			s.expect(t, "added web@1 created by kubectl")
-			if said := s.said(); strings.Count(said, "\n") != 2 || !strings.Contains(said, "\nreading topic t failed, trying again: "+cause.Error()+"\n") {
+			expect(t, s, "added web@1 created by kubectl")
+			if said := s.Said(); strings.Count(said, "\n") != 2 || !strings.Contains(said, "\nreading topic t failed, trying again: "+cause.Error()+"\n") {
 				t.Errorf("it said %s", said)
 			}
 		})
@@ -132,19 +133,19 @@ func TestTail_says_what_it_may_not_read(t *testing.T) {
 		f.broken[place{"k.a", 0}] = forbidden
 		s := f.following(t, "k.a", tail.Start{})
 		want := "read topic k.a at b:9092: fetch from k.a/0: " + forbidden.Error()
-		if ended, err := s.end(); !ended || err == nil || err.Error() != want {
+		if ended, err := s.End(); !ended || err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
-		s.expectSaid(t, "")
+		expectSaid(t, s, "")
 		// Of several topics one may be left out.
 		s = f.following(t, "k.{resource}", tail.Start{})
 		f.put("k.b", 1, event(tail.Added, "web", 1, 1, 1))
 		wait(t, 10*time.Second)
-		s.expect(t, "added web@1 created by kubectl")
-		s.expectSaid(t, "leaving topic k.a out: fetch from k.a/0: "+forbidden.Error(), "reading topics k.{resource} at b:9092 from now on; ^C ends it")
+		expect(t, s, "added web@1 created by kubectl")
+		expectSaid(t, s, "leaving topic k.a out: fetch from k.a/0: "+forbidden.Error(), "reading topics k.{resource} at b:9092 from now on; ^C ends it")
 		f.change(func() { delete(f.topics, "k.b") })
 		s = f.following(t, "k.{resource}", tail.Start{})
-		if ended, err := s.end(); !ended || err == nil || !strings.Contains(err.Error(), "read topics k.{resource} at b:9092: fetch from k.a/0: ") {
+		if ended, err := s.End(); !ended || err == nil || !strings.Contains(err.Error(), "read topics k.{resource} at b:9092: fetch from k.a/0: ") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -163,7 +164,7 @@ func TestTail_reads_topics_that_come_later(t *testing.T) {
 		f.change(func() { f.topics["k.a"].partitions = append(f.topics["k.a"].partitions, &fakePartition{}) })
 		f.put("k.a", 1, event(tail.Added, "c", 6, 1, 6))
 		wait(t, 3*time.Second)
-		got := s.text()
+		got := s.Text()
 		for _, want := range []string{"added b@2", "added a@4", "added b@5", "added c@6"} {
 			if strings.Count(got, want) != 1 {
 				t.Errorf("%s is missing in\n%s", want, got)
@@ -174,7 +175,7 @@ func TestTail_reads_topics_that_come_later(t *testing.T) {
 		}
 		f.change(func() { delete(f.topics, "k.b") })
 		wait(t, 10*time.Second)
-		s.expectSaid(t, "reading topics k.{resource} at b:9092 from now on; ^C ends it", "reading topic k.b too, which is new", `topic "k.b" is gone`)
+		expectSaid(t, s, "reading topics k.{resource} at b:9092 from now on; ^C ends it", "reading topic k.b too, which is new", `topic "k.b" is gone`)
 	})
 }
 
@@ -190,17 +191,17 @@ func TestTail_starts_again_with_a_topic_that_was_replaced(t *testing.T) {
 			f.topic("t", fmt.Sprint(i+1), 2).put("t", i%2, event(tail.Updated, "web", 10+i, 3, 10+i))
 			wait(t, 10*time.Second)
 			want = append(want, fmt.Sprintf("updated web@%d", 10+i))
-			s.expect(t, want...)
+			expect(t, s, want...)
 		}
-		if n := strings.Count(s.said(), `topic "t" was replaced by a new one, reading it from its beginning`); n != 4 {
-			t.Errorf("of 4 times it said %d times so:\n%s", n, s.said())
+		if n := strings.Count(s.Said(), `topic "t" was replaced by a new one, reading it from its beginning`); n != 4 {
+			t.Errorf("of 4 times it said %d times so:\n%s", n, s.Said())
 		}
 		f.change(func() { delete(f.topics, "t") })
 		wait(t, time.Minute)
 		f.topic("t", "9", 2).put("t", 0, event(tail.Updated, "web", 20, 3, 20))
 		wait(t, 10*time.Second)
-		s.expect(t, append(want, "updated web@20")...)
-		said := s.said()
+		expect(t, s, append(want, "updated web@20")...)
+		said := s.Said()
 		if n := strings.Count(said, `there is no topic "t" yet, or it may not be seen; waiting for it`); n != 1 || !strings.HasSuffix(said, "reading topic t at b:9092 again") {
 			t.Errorf("of a topic that was away it said\n%s", said)
 		}
@@ -221,7 +222,7 @@ func TestTail_that_does_not_follow_ends_with_its_topic(t *testing.T) {
 		}
 		s, _ := f.tail(t, "t", tail.Config{Span: tail.Span{Start: beginning}})
 		wait(t, time.Minute)
-		if ended, err := s.end(); !ended || err == nil || !strings.HasPrefix(err.Error(), `there is no topic "t" at b:9092`) {
+		if ended, err := s.End(); !ended || err == nil || !strings.HasPrefix(err.Error(), `there is no topic "t" at b:9092`) {
 			t.Errorf("ended %v with %v", ended, err)
 		}
 	})
@@ -241,9 +242,9 @@ func TestTail_says_once_what_was_removed_before_it_was_read(t *testing.T) {
 		})
 		f.put("t", 1, event(tail.Updated, "web", 5, 5, 5))
 		wait(t, 10*time.Second)
-		s.expect(t, "added web@1 created by kubectl", "updated web@5 spec.replicas 1→5")
-		if n := strings.Count(s.said(), `records 1 to 89 of partition 1 of topic "t" were removed before they were read`); n != 1 {
-			t.Errorf("it said so %d times:\n%s", n, s.said())
+		expect(t, s, "added web@1 created by kubectl", "updated web@5 spec.replicas 1→5")
+		if n := strings.Count(s.Said(), `records 1 to 89 of partition 1 of topic "t" were removed before they were read`); n != 1 {
+			t.Errorf("it said so %d times:\n%s", n, s.Said())
 		}
 	})
 }
@@ -270,8 +271,8 @@ func TestTail_goes_on_where_a_partition_has_lost_what_was_read(t *testing.T) {
 		wait(t, 10*time.Second)
 		f.put("t", 1, event(tail.Updated, "web", 9, 9, 9))
 		wait(t, time.Second)
-		s.expect(t, "updated web@4 spec.replicas 3→4", "updated web@9 spec.replicas 2→9")
-		s.expectSaid(t, "reading topic t at b:9092 from the last event that matches; ^C ends it", `partition 1 of topic "t" has lost records 3 to 4, which were read`)
+		expect(t, s, "updated web@4 spec.replicas 3→4", "updated web@9 spec.replicas 2→9")
+		expectSaid(t, s, "reading topic t at b:9092 from the last event that matches; ^C ends it", `partition 1 of topic "t" has lost records 3 to 4, which were read`)
 	})
 }
 
@@ -281,22 +282,22 @@ func TestTail_does_not_wait_for_one_partition_for_ever(t *testing.T) {
 		f.put("t", 0, event(tail.Added, "a", 1, 1, 1)).put("t", 1, event(tail.Added, "b", 2, 1, 2)).put("t", 0, event(tail.Updated, "a", 3, 2, 3))
 		f.broken[place{"t", 1}] = kafkago.LeaderNotAvailable
 		s := f.following(t, "t", beginning)
-		s.expect(t) // its leader may come back, and then order is kept
+		expect(t, s) // its leader may come back, and then order is kept
 		wait(t, 10*time.Second)
 		first, second := "added a@1 created by kubectl", "updated a@3 spec.replicas 1→2"
-		s.expect(t, first, second)
+		expect(t, s, first, second)
 		f.change(func() { delete(f.broken, place{"t", 1}) })
 		wait(t, 3*time.Second)
-		s.expect(t, first, second, "added b@2 created by kubectl")
+		expect(t, s, first, second, "added b@2 created by kubectl")
 		late := "partition 1 of topic t cannot be read, trying again: fetch from t/1: " + kafkago.LeaderNotAvailable.Error()
-		s.expectSaid(t, "reading topic t at b:9092 from its beginning on; ^C ends it", late, "reading topic t at b:9092 again")
+		expectSaid(t, s, "reading topic t at b:9092 from its beginning on; ^C ends it", late, "reading topic t at b:9092 again")
 		// A leader that moves is no news.
 		f.change(func() { f.broken[place{"t", 1}] = kafkago.NotLeaderForPartition })
 		wait(t, 2*time.Second)
 		f.change(func() { delete(f.broken, place{"t", 1}) })
 		wait(t, 10*time.Second)
-		if n := strings.Count(s.said(), "\n"); n != 2 {
-			t.Errorf("it said\n%s", s.said())
+		if n := strings.Count(s.Said(), "\n"); n != 2 {
+			t.Errorf("it said\n%s", s.Said())
 		}
 	})
 }

@@ -187,7 +187,7 @@ func TestRead_takes_names_of_headers_in_any_case_and_whole_events(t *testing.T) 
 	f.put("t", 0, kafka.Record{Value: []byte(whole), Time: at(2), Headers: []kafka.Header{{Name: "content-type", Value: []byte("application/cloudevents+json; charset=UTF-8")}}})
 	f.put("t", 0, kafka.Record{Value: []byte("hello"), Time: at(3)})
 	s := f.read(t, tail.Span{Start: beginning}, "updated web@7", "updated web@8 spec.replicas 3→4")
-	s.expectSaid(t, "message 0/2 on t is skipped, and others like it: not a CloudEvent: it has no type or no id")
+	expectSaid(t, s, "message 0/2 on t is skipped, and others like it: not a CloudEvent: it has no type or no id")
 }
 
 func TestRead_ends_with_the_error_of_who_is_given_the_messages(t *testing.T) {
@@ -213,10 +213,10 @@ func TestRead_hands_over_what_comes_as_it_comes(t *testing.T) {
 		wait(t, 20*time.Millisecond)
 		f.put("t", 2, event(tail.Added, "a", 2, 1, 5)) // stored before, comes later
 		wait(t, 20*time.Millisecond)
-		s.expect(t, "added b@3 created by kubectl", "added a@2 created by kubectl")
-		s.expectSaid(t, "reading topic t at b:9092 from now on; ^C ends it")
+		expect(t, s, "added b@3 created by kubectl", "added a@2 created by kubectl")
+		expectSaid(t, s, "reading topic t at b:9092 from now on; ^C ends it")
 		stop()
-		if ended, err := s.end(); !ended || err != nil {
+		if ended, err := s.End(); !ended || err != nil {
 			t.Errorf("interrupted, it returned %v", err)
 		}
 	})

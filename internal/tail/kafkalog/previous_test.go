@@ -23,7 +23,7 @@ func TestTail_says_what_the_first_update_changed(t *testing.T) {
 		s := f.following(t, "t", tail.Start{})
 		f.put("t", 0, event(tail.Updated, "web", 4, 5, 4)).put("t", 0, event(tail.Updated, "db", 5, 9, 5)).put("t", 0, event(tail.Updated, "new", 6, 1, 6))
 		wait(t, time.Second)
-		s.expect(t, "updated web@4 spec.replicas 2→5", "updated db@5 spec.replicas 1→9", "updated new@6")
+		expect(t, s, "updated web@4 spec.replicas 2→5", "updated db@5 spec.replicas 1→9", "updated new@6")
 	})
 }
 
@@ -96,7 +96,7 @@ func TestBefore_looks_only_so_far_back_and_at_each_record_once(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := f.tail(t, "t", tail.Config{Span: tail.Span{Start: tail.Start{Last: 101}}})
 		wait(t, time.Minute)
-		if ended, err := s.end(); !ended || err != nil {
+		if ended, err := s.End(); !ended || err != nil {
 			t.Error(err)
 		}
 	})

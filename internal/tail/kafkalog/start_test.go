@@ -69,7 +69,7 @@ func TestTail_begins_with_the_last_that_are_shown(t *testing.T) {
 			s, _ := f.tail(t, "t", tail.Config{Span: tail.Span{Start: tail.Start{Last: n}}, Filter: tail.Filter{Names: []string{"web"}}})
 			wait(t, time.Minute)
 			want := strings.Join(shown[max(0, len(shown)-n):], "\n")
-			if got := s.text(); got != want {
+			if got := s.Text(); got != want {
 				rt.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})
@@ -88,7 +88,7 @@ func TestTail_of_the_last_ones_leaves_alone_what_is_older(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := f.tail(t, "t", tail.Config{Span: tail.Span{Start: tail.Start{Last: 20}}, Filter: tail.Filter{Names: []string{"web"}}})
 		wait(t, time.Minute)
-		if n := strings.Count(s.text(), "added web"); n != 20 {
+		if n := strings.Count(s.Text(), "added web"); n != 20 {
 			t.Errorf("%d events", n)
 		}
 	})
@@ -125,16 +125,16 @@ func TestTail_follows_until_a_time_and_shows_what_was_stored_before_it(t *testin
 		wait(t, 20*time.Millisecond)
 		put(0, "c", 3)
 		wait(t, 5*time.Second)
-		if ended, _ := s.end(); ended {
+		if ended, _ := s.End(); ended {
 			t.Error("it ended without all that was asked for")
 		}
 		f.change(func() { delete(f.broken, place{"t", 1}) })
 		wait(t, 5*time.Second)
-		ended, err := s.end()
+		ended, err := s.End()
 		if !ended || err != nil {
 			t.Errorf("ended %v with %v", ended, err)
 		}
-		s.expect(t, "added a@1 created by kubectl", "added b@2 created by kubectl")
+		expect(t, s, "added a@1 created by kubectl", "added b@2 created by kubectl")
 	})
 }
 
@@ -146,7 +146,7 @@ func TestTail_since_a_time_to_come_waits_for_it(t *testing.T) {
 		wait(t, time.Second)
 		f.put("t", 0, event(tail.Added, "b", 2, 1, 9)).put("t", 0, event(tail.Added, "c", 3, 1, 10))
 		wait(t, time.Second)
-		s.expect(t, "added c@3 created by kubectl")
+		expect(t, s, "added c@3 created by kubectl")
 	})
 }
 
@@ -163,7 +163,7 @@ func TestTail_says_what_it_reads(t *testing.T) {
 				span.Follow = true
 				s, _ := newFake().topic("t", "1", 2).tail(t, "t", tail.Config{Span: span})
 				wait(t, time.Second)
-				s.expectSaid(t, "reading topic t at b:9092 "+want+"; ^C ends it")
+				expectSaid(t, s, "reading topic t at b:9092 "+want+"; ^C ends it")
 			})
 		})
 	}

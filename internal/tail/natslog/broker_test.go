@@ -9,7 +9,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/tailtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -105,7 +105,7 @@ func (b *broker) use(f func(jetstream.JetStream) error) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	within(b.t, "the broker serves", func() bool { err = f(js); return err == nil })
+	must.Happen(b.t, "the broker serves", func() bool { err = f(js); return err == nil })
 }
 
 // publish stores an event of deployment shop/<name> at version with the given number of replicas.
@@ -142,90 +142,24 @@ func header(op tail.Op, with map[string]string) gonats.Header {
 	return h
 }
 
-func within(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(15 * time.Second); !holds(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
-// screen is where a tail under test writes.
-type screen struct {
-	mu             sync.Mutex
-	lines, notices []string
-	result         error
-	ended          bool
-}
-
-// Print notes the event in short.
-func (s *screen) Print(e *tail.Event, previous func() *tail.Event) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lines = append(s.lines, strings.TrimSpace(fmt.Sprintf("%s %s@%s %s", e.Op, e.Attr("name"), e.Attr("resourceversion"), tail.Describe(e, previous, 4))))
-	return nil
-}
-
-func (s *screen) notice(line string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.notices = append(s.notices, line)
-}
-
-func (s *screen) text() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Join(s.lines, "\n")
-}
-
-func (s *screen) said() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Join(s.notices, "\n")
-}
-
-func (s *screen) end() (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ended, s.result
-}
-
 // tail runs until the test or stop ends it.
-func (b *broker) tail(cfg tail.Config) (s *screen, stop func()) {
+func (b *broker) tail(cfg tail.Config) (s *tailtest.Screen, stop func()) {
 	b.t.Helper()
 	return b.tailAfter(cfg, func(*natslog.Log) {})
 }
 
 // tailAfter is tail with a log that prepare has had.
-func (b *broker) tailAfter(cfg tail.Config, prepare func(*natslog.Log)) (s *screen, stop func()) {
+func (b *broker) tailAfter(cfg tail.Config, prepare func(*natslog.Log)) (s *tailtest.Screen, stop func()) {
 	b.t.Helper()
-	s = new(screen)
-	if cfg.Printer == nil {
-		cfg.Printer = s
-	}
-	cfg.Notice = s.notice
+	s = new(tailtest.Screen)
 	log, err := natslog.Connect(natslog.Config{
-		Servers: []string{b.url()}, Stream: "KUBERNETES", Subjects: b.subjects, Wait: cfg.Follow, Pause: 10 * time.Millisecond, Notice: s.notice,
+		Servers: []string{b.url()}, Stream: "KUBERNETES", Subjects: b.subjects, Wait: cfg.Follow, Pause: 10 * time.Millisecond, Notice: s.Notice,
 	})
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	prepare(log)
-	ctx, cancel := context.WithCancel(b.t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
-		defer log.Close()
-		err := tail.Run(ctx, log, cfg)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.ended, s.result = true, err
-	})
-	stop = func() { cancel(); running.Wait() }
-	b.t.Cleanup(stop)
-	return s, stop
+	return s, s.Tail(b.t, log, cfg, log.Close)
 }
 
 // only returns b, of which only these subjects are read.
@@ -235,21 +169,21 @@ func (b *broker) only(subjects ...string) *broker {
 	return &c
 }
 
-func (b *broker) expect(s *screen, want ...string) {
+func (b *broker) expect(s *tailtest.Screen, want ...string) {
 	b.t.Helper()
 	text := strings.Join(want, "\n")
-	within(b.t, fmt.Sprintf("lines\n%s\ngot\n%s\nnotices\n%s", text, s.text(), s.said()), func() bool { return s.text() == text })
+	must.Happen(b.t, fmt.Sprintf("lines\n%s\ngot\n%s\nnotices\n%s", text, s.Text(), s.Said()), func() bool { return s.Text() == text })
 }
 
 // read shows what the log has without following it.
-func (b *broker) read(cfg tail.Config, want ...string) *screen {
+func (b *broker) read(cfg tail.Config, want ...string) *tailtest.Screen {
 	b.t.Helper()
 	s, _ := b.tail(cfg)
-	within(b.t, "the end of the log", func() bool { ended, _ := s.end(); return ended })
-	if _, err := s.end(); err != nil {
+	must.Happen(b.t, "the end of the log", func() bool { ended, _ := s.End(); return ended })
+	if _, err := s.End(); err != nil {
 		b.t.Fatal(err)
 	}
-	if got, want := s.text(), strings.Join(want, "\n"); got != want {
+	if got, want := s.Text(), strings.Join(want, "\n"); got != want {
 		b.t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	return s

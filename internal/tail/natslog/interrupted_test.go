@@ -10,8 +10,10 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/tailtest"
 )
 
 func TestTail_goes_on_after_the_broker_was_away(t *testing.T) {
@@ -22,14 +24,14 @@ func TestTail_goes_on_after_the_broker_was_away(t *testing.T) {
 	want := []string{"added web@1 created by kubectl"}
 	for i := range 3 {
 		b.stop()
-		within(t, "a notice", func() bool { return strings.Count(s.said(), "no connection to") == i+1 })
+		must.Happen(t, "a notice", func() bool { return strings.Count(s.Said(), "no connection to") == i+1 })
 		b.start()
 		b.publish(tail.Updated, "web", i+2, i+2)
 		want = append(want, fmt.Sprintf("updated web@%d spec.replicas %d→%d", i+2, i+1, i+2))
 		b.expect(s, want...)
 	}
-	if n := strings.Count(s.said(), "reading stream KUBERNETES at "+b.url()+" again"); n != 3 {
-		t.Errorf("after 3 interruptions it said %d times that it reads again:\n%s", n, s.said())
+	if n := strings.Count(s.Said(), "reading stream KUBERNETES at "+b.url()+" again"); n != 3 {
+		t.Errorf("after 3 interruptions it said %d times that it reads again:\n%s", n, s.Said())
 	}
 }
 
@@ -37,14 +39,14 @@ func TestTail_waits_for_the_broker_and_for_the_stream(t *testing.T) {
 	b := newBroker(t)
 	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true}})
 	want := "no connection to " + b.url() + ", trying again until there is one; is the bridge, or the NATS server, running there?"
-	within(t, "a notice", func() bool { return s.said() == want })
+	must.Happen(t, "a notice", func() bool { return s.Said() == want })
 	b.start()
-	within(t, "a notice", func() bool { return strings.Contains(s.said(), `there is no stream "KUBERNETES" yet`) })
+	must.Happen(t, "a notice", func() bool { return strings.Contains(s.Said(), `there is no stream "KUBERNETES" yet`) })
 	b.stream()
 	b.publish(tail.Added, "web", 1, 1)
 	b.expect(s, "added web@1 created by kubectl")
-	if last := "\nreading stream KUBERNETES at " + b.url() + " from its beginning on; ^C ends it"; !strings.HasSuffix(s.said(), last) {
-		t.Errorf("it said %q", s.said())
+	if last := "\nreading stream KUBERNETES at " + b.url() + " from its beginning on; ^C ends it"; !strings.HasSuffix(s.Said(), last) {
+		t.Errorf("it said %q", s.Said())
 	}
 }
 
@@ -64,8 +66,8 @@ func TestTail_starts_again_with_a_stream_that_was_replaced(t *testing.T) {
 		want = append(want, fmt.Sprintf("updated web@%d", 10+i))
 		b.expect(s, want...)
 	}
-	if n := strings.Count(s.said(), "was replaced by a new one"); n < 8 { // more where the broker took several attempts
-		t.Errorf("of at least 8 times it said %d times so:\n%s", n, s.said())
+	if n := strings.Count(s.Said(), "was replaced by a new one"); n < 8 { // more where the broker took several attempts
+		t.Errorf("of at least 8 times it said %d times so:\n%s", n, s.Said())
 	}
 }
 
@@ -87,9 +89,9 @@ func TestTail_notices_a_stream_that_is_replaced_before_its_consumer_is_made(t *t
 func TestTail_goes_on_silently_when_its_consumer_was_deleted(t *testing.T) {
 	b := newBroker(t).start().stream()
 	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true}})
-	within(t, "a consumer", b.hasConsumer)
+	must.Happen(t, "a consumer", b.hasConsumer)
 	first := "reading stream KUBERNETES at " + b.url() + " from now on; ^C ends it"
-	within(t, "a notice", func() bool { return s.said() == first })
+	must.Happen(t, "a notice", func() bool { return s.Said() == first })
 	b.use(func(js jetstream.JetStream) error {
 		stream, err := js.Stream(t.Context(), "KUBERNETES")
 		if err != nil {
@@ -102,24 +104,24 @@ func TestTail_goes_on_silently_when_its_consumer_was_deleted(t *testing.T) {
 	})
 	b.publish(tail.Updated, "web", 2, 3)
 	b.expect(s, "updated web@2")
-	if s.said() != first {
-		t.Errorf("it said %q", s.said())
+	if s.Said() != first {
+		t.Errorf("it said %q", s.Said())
 	}
 }
 
 // away stops the broker, and lets f change its streams before a tail can connect again.
-func (b *broker) away(s *screen, f func(*broker)) {
+func (b *broker) away(s *tailtest.Screen, f func(*broker)) {
 	b.t.Helper()
-	n := strings.Count(s.said(), "no connection")
+	n := strings.Count(s.Said(), "no connection")
 	b.stop()
-	within(b.t, "a notice", func() bool { return strings.Count(s.said(), "no connection") > n })
+	must.Happen(b.t, "a notice", func() bool { return strings.Count(s.Said(), "no connection") > n })
 	aside := &broker{t: b.t, dir: b.dir, port: newBroker(b.t).port}
 	aside.start()
 	f(aside)
 	aside.stop()
-	n = strings.Count(s.said(), "reading stream")
+	n = strings.Count(s.Said(), "reading stream")
 	b.start()
-	within(b.t, "reading again", func() bool { return strings.Count(s.said(), "reading stream") > n })
+	must.Happen(b.t, "reading again", func() bool { return strings.Count(s.Said(), "reading stream") > n })
 }
 
 func TestTail_says_once_what_was_removed_before_it_was_read(t *testing.T) {
@@ -141,9 +143,9 @@ func TestTail_says_once_what_was_removed_before_it_was_read(t *testing.T) {
 	})
 	b.away(s, func(*broker) {})
 	b.publish(tail.Updated, "web", 5, 5)
-	within(t, "the last event", func() bool { return strings.Contains(s.text(), "updated web@5") })
-	if n := strings.Count(s.said(), `messages 2 to 4 were removed from stream "KUBERNETES" before they were read`); n != 1 {
-		t.Errorf("it said so %d times:\n%s", n, s.said())
+	must.Happen(t, "the last event", func() bool { return strings.Contains(s.Text(), "updated web@5") })
+	if n := strings.Count(s.Said(), `messages 2 to 4 were removed from stream "KUBERNETES" before they were read`); n != 1 {
+		t.Errorf("it said so %d times:\n%s", n, s.Said())
 	}
 }
 

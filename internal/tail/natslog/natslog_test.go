@@ -22,13 +22,13 @@ func TestTail_shows_what_is_published_from_now_on_and_what_it_changed(t *testing
 	b := newBroker(t).start().stream()
 	b.publish(tail.Added, "web", 1, 1)
 	s, stop := b.tail(tail.Config{Span: tail.Span{Follow: true}})
-	within(t, "a consumer", b.hasConsumer)
+	must.Happen(t, "a consumer", b.hasConsumer)
 	b.publish(tail.Updated, "web", 2, 3)
 	b.publish(tail.Updated, "web", 3, 4)
 	b.publish(tail.Updated, "new", 4, 1)
 	b.expect(s, "updated web@2 spec.replicas 1→3", "updated web@3 spec.replicas 3→4", "updated new@4")
 	stop()
-	if _, err := s.end(); err != nil {
+	if _, err := s.End(); err != nil {
 		t.Errorf("interrupted, it returned %v", err)
 	}
 }
@@ -77,8 +77,8 @@ func TestTail_begins_where_it_is_told(t *testing.T) {
 	third, fourth, fifth := "updated a@3 spec.replicas 1→2", "updated b@4 spec.replicas 1→3", "updated a@5 spec.replicas 2→5"
 
 	s := b.read(tail.Config{Span: tail.Span{Start: beginning}}, first, second, third, fourth, fifth)
-	if !strings.Contains(s.said(), "message 4 on k8s.junk is skipped, and others like it: not a CloudEvent") {
-		t.Errorf("about what is no event it said %q", s.said())
+	if !strings.Contains(s.Said(), "message 4 on k8s.junk is skipped, and others like it: not a CloudEvent") {
+		t.Errorf("about what is no event it said %q", s.Said())
 	}
 	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Time: middle}}}, third, fourth, fifth)
 	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Time: time.Now().Add(time.Hour)}}})
@@ -106,8 +106,8 @@ func TestTail_follows_until_a_time_and_then_ends(t *testing.T) {
 func TestTail_that_does_not_follow_fails_without_a_stream(t *testing.T) {
 	b := newBroker(t).start()
 	s, _ := b.tail(tail.Config{})
-	within(t, "the end", func() bool { ended, _ := s.end(); return ended })
-	if _, err := s.end(); err == nil || !strings.Contains(err.Error(), `there is no stream "KUBERNETES"`) {
+	must.Happen(t, "the end", func() bool { ended, _ := s.End(); return ended })
+	if _, err := s.End(); err == nil || !strings.Contains(err.Error(), `there is no stream "KUBERNETES"`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -191,9 +191,9 @@ func TestTail_as_JSON_is_a_stream_of_events(t *testing.T) {
 func TestTail_is_interrupted_promptly_while_the_broker_is_away(t *testing.T) {
 	b := newBroker(t).start().stream()
 	s, stop := b.tail(tail.Config{Span: tail.Span{Follow: true}})
-	within(t, "a consumer", b.hasConsumer)
+	must.Happen(t, "a consumer", b.hasConsumer)
 	b.stop()
-	within(t, "a notice", func() bool { return strings.Contains(s.said(), "no connection") })
+	must.Happen(t, "a notice", func() bool { return strings.Contains(s.Said(), "no connection") })
 	begin := time.Now()
 	stop()
 	if took := time.Since(begin); took > 4*time.Second { // an answer is given 5 s

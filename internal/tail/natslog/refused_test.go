@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
 )
@@ -18,13 +19,13 @@ func TestTail_that_does_not_follow_fails_without_JetStream(t *testing.T) {
 	b.bare = true
 	b.start()
 	s, _ := b.tail(tail.Config{})
-	within(t, "the end", func() bool { ended, _ := s.end(); return ended })
+	must.Happen(t, "the end", func() bool { ended, _ := s.End(); return ended })
 	want := "read stream KUBERNETES at " + b.url() + ": " + noJetStream
-	if _, err := s.end(); err == nil || !strings.HasPrefix(err.Error(), want) {
+	if _, err := s.End(); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if s.said() != "" {
-		t.Errorf("it said %q", s.said())
+	if s.Said() != "" {
+		t.Errorf("it said %q", s.Said())
 	}
 }
 
@@ -33,14 +34,14 @@ func TestTail_that_follows_waits_for_JetStream_and_says_so_once(t *testing.T) {
 	b.bare = true
 	b.start()
 	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true, Start: beginning}})
-	within(t, "a notice", func() bool { return strings.Contains(s.said(), noJetStream) })
+	must.Happen(t, "a notice", func() bool { return strings.Contains(s.Said(), noJetStream) })
 	b.stop()
 	b.bare = false
 	b.start().stream()
 	b.publish(tail.Added, "web", 1, 1)
 	b.expect(s, "added web@1 created by kubectl")
-	if n := strings.Count(s.said(), noJetStream); n != 1 {
-		t.Errorf("it said so %d times:\n%s", n, s.said())
+	if n := strings.Count(s.Said(), noJetStream); n != 1 {
+		t.Errorf("it said so %d times:\n%s", n, s.Said())
 	}
 }
 
@@ -49,13 +50,13 @@ func TestTail_fails_where_the_broker_will_never_agree_to_its_subjects(t *testing
 	b.publish(tail.Added, "web", 1, 1)
 	for _, follow := range []bool{false, true} {
 		s, _ := b.only("k8s.>", "k8s.east.>").tail(tail.Config{Span: tail.Span{Follow: follow, Start: beginning}})
-		within(t, "the end", func() bool { ended, _ := s.end(); return ended })
-		if _, err := s.end(); err == nil || !strings.Contains(err.Error(), "read stream KUBERNETES at "+b.url()) ||
+		must.Happen(t, "the end", func() bool { ended, _ := s.End(); return ended })
+		if _, err := s.End(); err == nil || !strings.Contains(err.Error(), "read stream KUBERNETES at "+b.url()) ||
 			!strings.Contains(err.Error(), "overlap") {
 			t.Errorf("follow %v: got %v", follow, err)
 		}
-		if strings.Contains(s.said(), "reading stream") {
-			t.Errorf("follow %v: it said %q and reads nothing", follow, s.said())
+		if strings.Contains(s.Said(), "reading stream") {
+			t.Errorf("follow %v: it said %q and reads nothing", follow, s.Said())
 		}
 	}
 }
@@ -78,10 +79,10 @@ func TestTail_that_follows_says_what_it_reads_and_shows_no_token(t *testing.T) {
 			span.Follow = true
 			b := &broker{t: t, port: b.port, login: "hidden@"}
 			s, _ := b.tail(tail.Config{Span: span})
-			within(t, "a notice", func() bool { return s.said() != "" })
+			must.Happen(t, "a notice", func() bool { return s.Said() != "" })
 			full := "reading stream KUBERNETES at " + strings.Replace(b.url(), "hidden", "redacted", 1) + " " + want + "; ^C ends it"
-			if s.said() != full {
-				t.Errorf("it said %q, want %q", s.said(), full)
+			if s.Said() != full {
+				t.Errorf("it said %q, want %q", s.Said(), full)
 			}
 		})
 	}

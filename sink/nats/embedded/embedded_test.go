@@ -85,9 +85,7 @@ func TestServer_keeps_messages_from_one_run_to_the_next(t *testing.T) {
 		if rc := publish(t, cfg, string('a'+rune(want))); rc.Sequence != want+1 {
 			t.Errorf("stored at %d, want %d", rc.Sequence, want+1)
 		}
-		if err := end(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, end())
 		if url := s.ClientURL(); url != "" {
 			t.Errorf("after the end there is %s", url)
 		}
