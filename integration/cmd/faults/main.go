@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/campaign"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 func main() {
@@ -84,16 +85,11 @@ func run(ctx context.Context, o campaign.Options) (good bool, err error) {
 		return false, err
 	}
 	fmt.Printf("seed %d, results in %s\n", o.Seed, o.Dir)
-	programs, err := os.MkdirTemp("", "kube-eventbridge-faults-")
-	if err != nil {
-		return false, err
-	}
-	defer os.RemoveAll(programs) //nolint:errcheck // what is left in a temporary directory hurts nobody
 	if o.Binary == "" {
-		if o.Binary, err = world.Build(ctx, programs, o.Race); err != nil {
+		if o.Binary, err = (rig.Build{Race: o.Race}).Program(ctx, o.Log); err != nil {
 			return false, err
 		}
-		if o.ClockBinary, err = world.BuildWithClock(ctx, programs, o.Race); err != nil {
+		if o.ClockBinary, err = world.ClockProgram(ctx, o.Race, o.Log); err != nil {
 			return false, err
 		}
 	}

@@ -4,18 +4,41 @@ package campaign
 
 import (
 	"cmp"
+	"os"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
+
+// change is a place of a file of the bridge, which has the old text once.
+type change struct{ File, Old, New string }
+
+// apply makes the change in the file's text, and in what was made of it before.
+func (c change) apply(t *testing.T, files map[string]string) {
+	t.Helper()
+	if files[c.File] == "" {
+		root, err := controlplane.Root()
+		rig.Must(t, err)
+		text, err := os.ReadFile(filepath.Join(root, c.File))
+		rig.Must(t, err)
+		files[c.File] = string(text)
+	}
+	if n := strings.Count(files[c.File], c.Old); n != 1 {
+		t.Fatalf("%s has %q %d times, want it once", c.File, c.Old, n)
+	}
+	files[c.File] = strings.Replace(files[c.File], c.Old, c.New, 1)
+}
 
 // broken is a bridge that was broken on purpose, and how the campaign finds it.
 type broken struct {
-	change world.Change
-	more   []world.Change
-	world  Planned
-	broker string
+	changes []change
+	world   Planned
+	broker  string
 	// latest says that the round has a stream in which changes are folded.
 	latest bool
 	// kind is the violation that is expected, and what has to be said of it.
@@ -30,52 +53,52 @@ const (
 
 var brokenBridges = map[string]broken{
 	"a needless gap after a kill": {
-		change: world.Change{
+		changes: []change{{
 			File: "internal/bridge/open.go", Old: "	s.past = p.pasts.of(name)\n",
 			New: `	s.past = p.pasts.of(name)
 	if saved.Position != "" {
 		s.again <- "too old resource version: 1 (2)"
 	}
 `,
-		},
+		}},
 		world: Planned{Faults: []string{killed}},
 		kind:  "P6", what: "no fault may cause it",
 	},
 	"a gap from version 0": {
-		change: world.Change{
+		changes: []change{{
 			File: "internal/bridge/history.go", Old: "	return m, suffix\n",
 			New: `	if m.Kind == source.MarkerGap {
 		m.From = "0"
 	}
 	return m, suffix
 `,
-		},
+		}},
 		world: Planned{Faults: []string{restarted}},
 		kind:  "P6", what: "it begins at version 0",
 	},
 	"a hang after the broker returns": {
-		change: world.Change{
+		changes: []change{{
 			File: "sink/retry.go", Old: "	return pause.For(ctx, d) == nil\n",
 			New: `	if d > r.policy.Initial {
 		<-ctx.Done()
 	}
 	return pause.For(ctx, d) == nil
 `,
-		},
+		}},
 		world: Planned{Faults: []string{"broker stopped for seconds"}},
 		kind:  unsettled, what: `after "broker stopped for seconds": canary-1 is not in the log`,
 	},
 	"a wrong sampledrate": {
-		change: world.Change{
+		changes: []change{{
 			File: "encode/event.go",
 			Old:  `as.add("sampledrate", int32s(c.Count))`, New: `as.add("sampledrate", int32s(c.Count-1))`,
-		},
+		}},
 		world:  Planned{Faults: []string{"broker stopped for seconds"}},
 		latest: true,
 		kind:   "P3", what: "sampledrate",
 	},
 	"a deletion with an older version": {
-		change: world.Change{
+		changes: []change{{
 			File: "internal/bridge/stream.go",
 			Old:  "d.UID, d.ResourceVersion, d.Superseded = row.UID, row.ResourceVersion, row.Superseded\n",
 			New: `d.UID, d.ResourceVersion, d.Superseded = row.UID, row.ResourceVersion, row.Superseded
@@ -83,8 +106,7 @@ var brokenBridges = map[string]broken{
 				d.ResourceVersion = v.(string)
 			}
 `,
-		},
-		more: []world.Change{{
+		}, {
 			File: "internal/bridge/stream.go", Old: "	place.Again = false\n",
 			New: `	if row, known := s.ledger.Get(key); known && row.UID == d.UID && row.ResourceVersion != d.ResourceVersion {
 		older.Store(key+d.UID, row.ResourceVersion)
@@ -100,35 +122,35 @@ var brokenBridges = map[string]broken{
 		kind:   "P4", what: "version",
 	},
 	"an entry under another pipeline": {
-		change: world.Change{
+		changes: []change{{
 			File: "encode/event.go", Old: `	as.add("pipeline", e.cfg.Pipeline)`, New: `	as.add("pipeline", e.cfg.Pipeline+"-2")`,
-		},
+		}},
 		world: Planned{Faults: []string{killed}},
 		kind:  "P4", what: "pipeline",
 	},
 	"a body with a missing member": {
-		change: world.Change{
+		changes: []change{{
 			File: "encode/scan.go", Old: `		case o.is("creationTimestamp"):`,
 			New: `		case o.is("labels"):
 			o.drop(skip(b, o.value), &w.cuts)
 		case o.is("creationTimestamp"):`,
-		},
+		}},
 		world: Planned{Faults: []string{killed}},
 		kind:  "P3", what: "body",
 	},
 	"no fence, NATS with leaders": {
-		change: world.Change{
+		changes: []change{{
 			File: "internal/bridge/worker.go",
 			Old:  "|| a.based || s.session.cfg.Term != nil, row.Sequence", New: "|| a.based, row.Sequence",
-		},
+		}},
 		world: Planned{Replicas: 2, Checkpoint: world.CheckpointNATS, Faults: []string{handsFull}},
 		kind:  "P5",
 	},
 	"no fence, Kafka with leaders": {
-		change: world.Change{
+		changes: []change{{
 			File: "sink/kafka/fence.go",
 			Old:  "s.client.InitProducer(ctx, s.cfg.transactionalID(), nil)", New: `s.client.InitProducer(ctx, "", nil)`,
-		},
+		}},
 		world:  Planned{Replicas: 2, Checkpoint: world.CheckpointKafka, Faults: []string{handsFull}},
 		broker: world.Kafka,
 		kind:   "P5",
@@ -145,10 +167,12 @@ func TestCampaign_finds_broken_bridges(t *testing.T) {
 			if c.broker == world.Kafka {
 				needKafka(t)
 			}
-			binary, err := world.BuildChanged(t.Context(), t.TempDir(), append(c.more, c.change)...)
-			if err != nil {
-				t.Fatal(err)
+			build := rig.Build{Version: "broken", Commit: "broken", Replace: map[string]string{}}
+			for _, change := range c.changes {
+				change.apply(t, build.Replace)
 			}
+			binary, err := build.Program(t.Context(), os.Stderr)
+			rig.Must(t, err)
 			c.world.Checkpoint = cmp.Or(c.world.Checkpoint, world.CheckpointFile)
 			o := Options{Binary: binary, Broker: c.broker, Plan: []Planned{c.world}, Seed: seedWhere(c.latest)}
 			s, results := playAll(t, o)

@@ -3,7 +3,6 @@
 package campaign
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +20,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 )
 
@@ -86,27 +85,13 @@ func needControlPlane(t *testing.T) {
 	}
 }
 
-// built builds the bridge, and one whose clock can be moved, once for all tests.
-var built = sync.OnceValues(func() (bins [2]string, err error) {
-	dir, err := os.MkdirTemp("", "kube-eventbridge-campaign-test-")
-	if err != nil {
-		return bins, err
-	}
-	ctx := context.Background() //nolint:forbidigo // it is not one test's
-	if bins[0], err = world.Build(ctx, dir, false); err == nil {
-		bins[1], err = world.BuildWithClock(ctx, dir, false)
-	}
-	return bins, err
-})
-
 // breakThings plays a campaign: each fault once, and then as the options say.
 func breakThings(t *testing.T, o Options) []Result {
 	t.Helper()
-	bins, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Binary, o.ClockBinary, o.Longest, o.Replicas = bins[0], bins[1], 45*time.Second, AnyReplicas
+	clock, err := world.ClockProgram(t.Context(), false, os.Stderr)
+	rig.Must(t, err)
+	o.Binary, o.ClockBinary = rig.ProgramForTest(t), clock
+	o.Longest, o.Replicas = 45*time.Second, AnyReplicas
 	o.Plan, o.Known, o.Strict = EachOnce(o.Broker), KnownViolations(), os.Getenv("CI") != ""
 	t.Logf("seed %d", o.Seed)
 	s, results := playAll(t, o)

@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,7 +16,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // clockFaults run a bridge whose wall clock can be moved.
@@ -158,27 +161,24 @@ func (w *World) swap(binary, clock string) (before string) {
 // clockSource is a file of package time that says by how much the clock is off.
 //
 //go:embed clock.go.txt
-var clockSource []byte
+var clockSource string
 
-// BuildWithClock builds the bridge with a package time whose clock can be moved, for
-// [Config], in dir, and returns the program's path. Only the wall clock moves, never the
-// monotonic one, as on a machine. Go keeps what it has compiled, but the first time it compiles everything: minutes.
-func BuildWithClock(ctx context.Context, dir string, race bool) (string, error) {
-	overlay, err := writeOverlay(ctx, dir)
+// ClockProgram returns a bridge with a package time whose clock can be moved, for [Config]. Only the wall clock moves, never
+// the monotonic one, as on a machine. What is compiled for it the first time is everything: that takes minutes.
+func ClockProgram(ctx context.Context, race bool, log io.Writer) (string, error) {
+	root, err := controlplane.Root()
 	if err != nil {
 		return "", err
 	}
-	return build(ctx, race, filepath.Join(dir, "kube-eventbridge-clock"), "-overlay", overlay)
-}
-
-// writeOverlay writes what replaces files of package time, and returns the path of the list of them.
-func writeOverlay(ctx context.Context, dir string) (string, error) {
-	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the standard library: %w", err)
 	}
-	pkg := filepath.Join(strings.TrimSpace(string(root)), "src", "time")
-	source, err := os.ReadFile(filepath.Join(pkg, "time.go"))
+	pkg, err := filepath.Rel(root, filepath.Join(strings.TrimSpace(string(goroot)), "src", "time"))
+	if err != nil {
+		return "", err
+	}
+	source, err := os.ReadFile(filepath.Join(root, pkg, "time.go"))
 	if err != nil {
 		return "", err
 	}
@@ -186,13 +186,8 @@ func writeOverlay(ctx context.Context, dir string) (string, error) {
 	if strings.Count(string(source), reading) != 1 {
 		return "", errors.New("package time of this Go is not as expected: its clock cannot be moved")
 	}
-	moved := strings.Replace(string(source), reading, reading+"\tsec += offBy(mono)\n", 1)
-	replace := map[string]string{}
-	for name, data := range map[string][]byte{"time.go": []byte(moved), "off.go": clockSource} {
-		replace[filepath.Join(pkg, name)] = filepath.Join(dir, name)
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			return "", err
-		}
-	}
-	return listOverlay(dir, replace)
+	return rig.Build{Race: race, Version: "clock", Commit: "clock", Replace: map[string]string{
+		filepath.Join(pkg, "time.go"): strings.Replace(string(source), reading, reading+"\tsec += offBy(mono)\n", 1),
+		filepath.Join(pkg, "off.go"):  clockSource,
+	}}.Program(ctx, log)
 }

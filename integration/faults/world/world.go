@@ -28,6 +28,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane/crd"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // What the bridge's file says.
@@ -62,7 +63,7 @@ type Config struct {
 	Dir string
 	// Binary is the bridge; if empty it is built from the tree.
 	Binary string
-	// ClockBinary is what [BuildWithClock] has built; without it the clock does not jump.
+	// ClockBinary is the [ClockProgram]; without it the clock does not jump.
 	ClockBinary string
 	// Restoring is called before etcd is put back, when the API server is dead and etcd is not; Restored after it, with the file of the
 	// snapshot. Who records what etcd has needs both; they may be nil.
@@ -127,7 +128,7 @@ func (w *World) prepare(ctx context.Context) (err error) {
 		w.ownsDir = true
 	}
 	if w.binary == "" {
-		if w.binary, err = Build(ctx, w.dir, false); err != nil {
+		if w.binary, err = rig.Program(ctx, w.cfg.Log); err != nil {
 			return err
 		}
 	}
