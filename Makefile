@@ -199,13 +199,12 @@ nightly-suite:
 	$(call suite,nightly,part-unit part-race part-integration part-containers part-faults)
 
 nightly-race:
-	CGO_ENABLED=1 $(GO) build -race -o '$(RESULTS)/kube-eventbridge-race' ./cmd/kube-eventbridge
-	KUBE_EVENTBRIDGE_BIN='$(RESULTS)/kube-eventbridge-race' $(MAKE) --no-print-directory faults \
-		FAULTS=$(NIGHTLY_FAULTS) SEED=$(NIGHTLY_SEED) FAULTS_DIR='$(RESULTS)/faults-race'
+	$(MAKE) --no-print-directory faults FAULTS=$(NIGHTLY_FAULTS) SEED=$(NIGHTLY_SEED) \
+		FAULTS_DIR='$(RESULTS)/faults-race' FAULTS_FLAGS='-race -once'
 
 nightly-nats nightly-kafka nightly-replicas:
 	$(MAKE) --no-print-directory faults FAULTS=$(NIGHTLY_FAULTS) SEED=$(NIGHTLY_SEED) \
-		FAULTS_DIR='$(RESULTS)/faults$(@:nightly%=%)' BROKER=$(if $(findstring kafka,$@),kafka,nats) REPLICAS=$(if $(findstring replicas,$@),3,0)
+		FAULTS_DIR='$(RESULTS)/faults$(@:nightly%=%)' FAULTS_FLAGS='-late 4' BROKER=$(if $(findstring kafka,$@),kafka,nats) REPLICAS=$(if $(findstring replicas,$@),3,0)
 
 .PHONY: faults
 faults: ## Break everything FAULTS times at random and judge the log, see docs/faults.md

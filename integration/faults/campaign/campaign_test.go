@@ -21,6 +21,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 )
 
@@ -64,25 +65,23 @@ func TestBridge_keeps_its_promises_under_faults(t *testing.T) {
 
 func needKafka(t *testing.T) {
 	t.Helper()
-	if err := kafkabroker.Install(t.Context(), os.Stderr); err != nil {
-		if errors.Is(err, kafkabroker.ErrUnavailable) && os.Getenv("CI") == "" {
-			t.Skipf("NOT RUN: needs real Kafka: %v", err)
-		}
-		t.Fatal(err)
-	}
+	needs(t, "real Kafka", kafkabroker.Install(t.Context(), os.Stderr), kafkabroker.ErrUnavailable)
 }
 
 func needControlPlane(t *testing.T) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("NOT RUN: takes minutes")
+	tier.Servers(t)
+	_, err := controlplane.Binaries(t.Context(), os.Stderr)
+	needs(t, "a real API server", err, controlplane.ErrUnavailable)
+}
+
+// needs ends a test that cannot have what it needs.
+func needs(t *testing.T, what string, err, unavailable error) {
+	t.Helper()
+	if errors.Is(err, unavailable) {
+		tier.Missing(t, fmt.Sprintf("%s: %v", what, err))
 	}
-	if _, err := controlplane.Binaries(t.Context(), os.Stderr); err != nil {
-		if errors.Is(err, controlplane.ErrUnavailable) && os.Getenv("CI") == "" {
-			t.Skipf("NOT RUN: needs a real API server: %v", err)
-		}
-		t.Fatal(err)
-	}
+	rig.Must(t, err)
 }
 
 // breakThings plays a campaign: each fault once, and then as the options say.
@@ -93,6 +92,9 @@ func breakThings(t *testing.T, o Options) []Result {
 	o.Binary, o.ClockBinary = rig.ProgramForTest(t), clock
 	o.Longest, o.Replicas = 45*time.Second, AnyReplicas
 	o.Plan, o.Known, o.Strict = EachOnce(o.Broker), KnownViolations(), os.Getenv("CI") != ""
+	if os.Getenv(tier.Variable) == "nightly" {
+		o.Late = 4
+	}
 	t.Logf("seed %d", o.Seed)
 	s, results := playAll(t, o)
 	if s.Broken() == 0 && s.Published == 0 {

@@ -80,7 +80,7 @@ func (b *natsBackend) rewindLog(ctx context.Context, i *injection) error {
 	if err := b.keep(copied); err != nil {
 		return err
 	}
-	if err := b.natsServer.start(); err != nil {
+	if err := b.server.Start(); err != nil {
 		return err
 	}
 	var end uint64
@@ -100,7 +100,7 @@ func (b *natsBackend) rewindLog(ctx context.Context, i *injection) error {
 	if err := b.putBack(copied); err != nil {
 		return err
 	}
-	if err := b.natsServer.start(); err != nil {
+	if err := b.server.Start(); err != nil {
 		return err
 	}
 	i.lost(ctx, LogRewound, "the log ended at %d at least, and ends at %d", end, old)

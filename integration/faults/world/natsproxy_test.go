@@ -15,6 +15,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"pgregory.net/rapid"
 )
 
@@ -63,12 +65,10 @@ func TestIsAnswer_is_true_of_acknowledgements_and_refusals_only(t *testing.T) {
 }
 
 // proxied returns a proxy in front of a broker with an empty log, and a publisher behind it.
-func proxied(t *testing.T) (*natsServer, *natsProxy, jetstream.JetStream) {
+func proxied(t *testing.T) (*rig.NATS, *natsProxy, jetstream.JetStream) {
 	t.Helper()
-	b, err := newNATSServer(t.TempDir())
-	must(t, err)
-	t.Cleanup(b.stop)
-	p, err := newNATSProxy(b.address())
+	b := rig.NATSForTest(t, nil)
+	p, err := newNATSProxy(b.Address())
 	must(t, err)
 	t.Cleanup(func() { must(t, p.close()) })
 	conn, err := nats.Connect("nats://"+p.address(), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
@@ -99,7 +99,7 @@ func TestNATSProxy_keeps_answers_back_and_nothing_else(t *testing.T) {
 	if publish(t, js, "2", 300*time.Millisecond) {
 		t.Error("an answer that is held came")
 	}
-	if end, err := b.end(); err != nil || end != 2 {
+	if end, err := b.End(Stream); err != nil || end != 2 {
 		t.Errorf("the log ends at %d, %v; want 2", end, err)
 	}
 	if _, err := js.Stream(t.Context(), Stream); err != nil {

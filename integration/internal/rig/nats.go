@@ -106,6 +106,27 @@ func (n *NATS) Stop() {
 	}
 }
 
+// End returns the sequence of the last message of a stream. It is an error if the server is stopped or lacks the stream.
+func (n *NATS) End(stream string) (uint64, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.s == nil {
+		return 0, errors.New("NATS is stopped")
+	}
+	info, err := n.s.Jsz(&server.JSzOptions{Accounts: true, Streams: true})
+	if err != nil {
+		return 0, fmt.Errorf("look up stream %s: %w", stream, err)
+	}
+	for _, account := range info.AccountDetails {
+		for _, s := range account.Streams {
+			if s.Name == stream {
+				return s.State.LastSeq, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("there is no stream %s", stream)
+}
+
 // Address is the server's host and port.
 func (n *NATS) Address() string { return fmt.Sprintf("127.0.0.1:%d", n.port) }
 
