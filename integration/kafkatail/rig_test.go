@@ -21,6 +21,7 @@ import (
 	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/kafkalog"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/tailtest"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
@@ -131,59 +132,20 @@ func must(t testing.TB, p sink.Publisher, all ...*sink.Message) {
 }
 
 // screen is where a tail under test writes.
-type screen struct {
-	mu             sync.Mutex
-	events         []*tail.Event
-	lines, notices []string
-	result         error
-	ended          bool
-}
-
-// Print notes the event.
-func (s *screen) Print(e *tail.Event, previous func() *tail.Event) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.events = append(s.events, e)
-	s.lines = append(s.lines, strings.TrimSpace(fmt.Sprintf("%s %s@%s %s", e.Op, e.Attr("name"), e.Attr("resourceversion"), tail.Describe(e, previous, 4))))
-	return nil
-}
-
-func (s *screen) notice(line string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.notices = append(s.notices, line)
-}
-
-func (s *screen) text() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Join(s.lines, "\n")
-}
-
-func (s *screen) said() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Join(s.notices, "\n")
-}
-
-func (s *screen) end() (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ended, s.result
-}
+type screen struct{ tailtest.Screen }
 
 // awaitNotice waits until the tail has said something.
 func (s *screen) awaitNotice(t *testing.T, part string) {
 	t.Helper()
-	rig.Poll(t, "the notice "+part, func() (bool, string) { return strings.Contains(s.said(), part), s.said() })
+	rig.Poll(t, "the notice "+part, func() (bool, string) { return strings.Contains(s.Said(), part), s.Said() })
 }
 
 // awaitEnd waits until the tail has ended.
 func (s *screen) awaitEnd(t *testing.T) {
 	t.Helper()
 	rig.Poll(t, "the end of the log", func() (bool, string) {
-		ended, _ := s.end()
-		return ended, s.said()
+		ended, _ := s.End()
+		return ended, s.Said()
 	})
 }
 
@@ -191,7 +153,7 @@ func (s *screen) awaitEnd(t *testing.T) {
 func (r *testTopic) tail(t *testing.T, cfg tail.Config, from kafkalog.Config) *screen {
 	t.Helper()
 	s := new(screen)
-	cfg.Printer, cfg.Notice, from.Notice = s, s.notice, s.notice
+	from.Notice = s.Notice
 	if from.Brokers == nil {
 		from.Brokers = r.AddressesOf(plain)
 	}
@@ -200,16 +162,7 @@ func (r *testTopic) tail(t *testing.T, cfg tail.Config, from kafkalog.Config) *s
 	}
 	log, err := kafkalog.New(from)
 	rig.Must(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
-		defer log.Close()
-		err := tail.Run(ctx, log, cfg)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.ended, s.result = true, err
-	})
-	t.Cleanup(func() { cancel(); running.Wait() })
+	s.Tail(t, log, cfg, log.Close)
 	return s
 }
 
@@ -218,7 +171,7 @@ func (r *testTopic) read(t *testing.T, span tail.Span) *screen {
 	t.Helper()
 	s := r.tail(t, tail.Config{Span: span}, kafkalog.Config{})
 	s.awaitEnd(t)
-	if _, err := s.end(); err != nil {
+	if _, err := s.End(); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -237,20 +190,20 @@ func (s *screen) expect(t *testing.T, want ...string) {
 	text := strings.Join(want, "\n")
 	defer func() {
 		if t.Failed() {
-			t.Logf("got\n%s\nwant\n%s\nit said\n%s", s.text(), text, s.said())
+			t.Logf("got\n%s\nwant\n%s\nit said\n%s", s.Text(), text, s.Said())
 		}
 	}()
-	rig.Poll(t, "the lines", func() (bool, string) { return s.text() == text, s.text() })
+	rig.Poll(t, "the lines", func() (bool, string) { return s.Text() == text, s.Text() })
 }
 
 // endsSaying waits for the end with an error that has a text in it, which is the only one that was told.
 func (s *screen) endsSaying(t *testing.T, part string) {
 	t.Helper()
 	s.awaitEnd(t)
-	if _, err := s.end(); err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "\n") {
+	if _, err := s.End(); err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("got %v, want a line with %s", err, part)
 	}
-	if said := s.said(); strings.Contains(said, "trying again") {
+	if said := s.Said(); strings.Contains(said, "trying again") {
 		t.Errorf("it said %s", said)
 	}
 }

@@ -111,12 +111,12 @@ func TestTail_shows_what_the_sink_wrote(t *testing.T) {
 		r := newTopic(t, shared.ForTest(t), 5, nil)
 		all := r.write(t, structured)
 		got := r.read(t, tail.Span{Start: beginning})
-		all.judge(t, got.events)
-		if !slices.IsSortedFunc(got.events, func(a, b *tail.Event) int { return a.Stored.Time.Compare(b.Stored.Time) }) {
+		all.judge(t, got.Events())
+		if !slices.IsSortedFunc(got.Events(), func(a, b *tail.Event) int { return a.Stored.Time.Compare(b.Stored.Time) }) {
 			t.Error("they are not in the order of time")
 		}
-		if first := got.events[0].Op; first != tail.SnapshotStarted || got.said() != "" {
-			t.Errorf("it begins with %s, and said %s", first, got.said())
+		if first := got.Events()[0].Op; first != tail.SnapshotStarted || got.Said() != "" {
+			t.Errorf("it begins with %s, and said %s", first, got.Said())
 		}
 	}
 }
@@ -160,7 +160,7 @@ func TestTail_begins_and_ends_where_it_is_told(t *testing.T) {
 	} {
 		var versions []string
 		got := r.read(t, c.span)
-		for _, e := range got.events {
+		for _, e := range got.Events() {
 			versions = append(versions, e.Attr("resourceversion"))
 		}
 		slices.SortFunc(versions, func(a, b string) int { return len(a)*1000 - len(b)*1000 + strings.Compare(a, b) })
@@ -190,20 +190,20 @@ func TestTail_follows_across_restarts_and_says_what_changed(t *testing.T) {
 			rig.Must(t, c.Stop(t.Context(), 0))
 		}
 		rig.Poll(t, "a notice", func() (bool, string) {
-			return strings.Count(got.said(), "no connection to") == i+1, got.said()
+			return strings.Count(got.Said(), "no connection to") == i+1, got.Said()
 		})
 		rig.Must(t, c.Restart(t.Context(), 0))
 		must(t, s, change(r.topic, tail.Updated, "web", 4+i, 4+i))
 		want = append(want, fmt.Sprintf("updated web@%d spec.replicas %d→%d", 4+i, 3+i, 4+i))
 		got.expect(t, want...)
 		rig.Poll(t, "a notice", func() (bool, string) {
-			return strings.Count(got.said(), " again") == 2*(i+1), got.said()
+			return strings.Count(got.Said(), " again") == 2*(i+1), got.Said()
 		})
 	}
 	brokers := strings.Join(r.AddressesOf(plain), ",")
 	again := "\nno connection to " + brokers + ", trying again until there is one\nreading topic " + r.topic + " at " + brokers + " again"
-	if said := "reading topic " + r.topic + " at " + brokers + " from now on; ^C ends it" + again + again; got.said() != said {
-		t.Errorf("it said\n%s\nwant\n%s", got.said(), said)
+	if said := "reading topic " + r.topic + " at " + brokers + " from now on; ^C ends it" + again + again; got.Said() != said {
+		t.Errorf("it said\n%s\nwant\n%s", got.Said(), said)
 	}
 }
 
@@ -220,11 +220,11 @@ func TestTail_reads_topics_that_come_later(t *testing.T) {
 		must(t, s, change(topic, tail.Added, "a", i, 1), change(topic, tail.Added, "b", i, 1))
 		stop()
 		rig.Poll(t, "the events", func() (bool, string) {
-			return strings.Count(got.text(), "added") == 2*(i+1), got.text()
+			return strings.Count(got.Text(), "added") == 2*(i+1), got.Text()
 		})
 	}
-	if !strings.HasSuffix(got.said(), "\nreading topic "+nodes+" too, which is new") {
-		t.Errorf("it said %s", got.said())
+	if !strings.HasSuffix(got.Said(), "\nreading topic "+nodes+" too, which is new") {
+		t.Errorf("it said %s", got.Said())
 	}
 }
 
@@ -244,8 +244,8 @@ func TestTail_goes_on_with_a_topic_that_was_made_anew_and_says_what_was_removed(
 	s, stop = r.sink(t, r.topic, nil)
 	must(t, s, change(r.topic, tail.Added, "new", 1, 1))
 	got.expect(t, "added new@1 created by "+`50% "of" ä`)
-	if !strings.Contains(got.said(), fmt.Sprintf("topic %q was replaced by a new one, reading it from its beginning", r.topic)) {
-		t.Errorf("it said %s", got.said())
+	if !strings.Contains(got.Said(), fmt.Sprintf("topic %q was replaced by a new one, reading it from its beginning", r.topic)) {
+		t.Errorf("it said %s", got.Said())
 	}
 	for n := range 5 {
 		must(t, s, change(r.topic, tail.Added, "web", n, 1))
@@ -256,8 +256,8 @@ func TestTail_goes_on_with_a_topic_that_was_made_anew_and_says_what_was_removed(
 	rig.Must(t, os.WriteFile(file, fmt.Appendf(nil, `{"version":1,"partitions":[{"topic":%q,"partition":0,"offset":4}]}`, r.topic), 0o600))
 	_, err := r.Tool(t.Context(), "org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", r.Bootstrap(), "--offset-json-file", file)
 	rig.Must(t, err)
-	if all := r.read(t, tail.Span{Start: beginning}); all.events[0].Sequence != 5 || all.events[0].Place != "0/4" {
-		t.Errorf("it begins with %d, %s", all.events[0].Sequence, all.events[0].Place)
+	if all := r.read(t, tail.Span{Start: beginning}); all.Events()[0].Sequence != 5 || all.Events()[0].Place != "0/4" {
+		t.Errorf("it begins with %d, %s", all.Events()[0].Sequence, all.Events()[0].Place)
 	}
 }
 
@@ -281,12 +281,12 @@ func TestTail_reads_a_compacted_topic(t *testing.T) {
 		rig.Must(t, pause.For(t.Context(), 150*time.Millisecond)) // the next one begins a segment
 	}
 	rig.Poll(t, "the topic to be compacted", func() (bool, string) {
-		left := len(r.read(t, tail.Span{Start: beginning}).events)
+		left := len(r.read(t, tail.Span{Start: beginning}).Events())
 		return left < rounds*keys*15, fmt.Sprintf("%d events are left", left)
 	})
 	for _, start := range []tail.Start{beginning, {Time: since}, {Last: keys}} {
 		newest := map[string]string{}
-		for _, e := range r.read(t, tail.Span{Start: start}).events {
+		for _, e := range r.read(t, tail.Span{Start: start}).Events() {
 			newest[e.Attr("name")] = e.Attr("resourceversion")
 		}
 		for n := range keys {
