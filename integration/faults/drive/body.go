@@ -8,8 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-
-	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 )
 
 // secretValues is how many different values secrets have.
@@ -36,12 +34,15 @@ func (d *Driver) Canaries() []string { return slices.Clone(d.secrets) }
 // lastApplied is where kubectl apply puts a copy of what was applied, values of secrets included.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
+// changeAnnotation has the number of the change, which is in no other one: events have it of Secrets too, whose values they do not have.
+const changeAnnotation = "faults.example.com/change"
+
 // content is what a change gives an object besides its metadata, and its annotations. Each differs from all others, so that no change is
 // none.
 func (w *writer) content(k Kind) (content, annotations map[string]any) {
 	w.changes++
 	mark := fmt.Sprintf("%d.%d", w.n, w.changes)
-	annotations = map[string]any{oracle.ChangeAnnotation: mark}
+	annotations = map[string]any{changeAnnotation: mark}
 	filling := strings.Repeat("x", w.rand.IntN(1500))
 	switch k {
 	case ConfigMaps:

@@ -28,18 +28,14 @@ type Options struct {
 	LogLost bool
 	// Latest names the streams whose states may be folded.
 	Latest map[Stream]bool
-	// NoSnapshot names the streams of which what exists at the start is known but not published.
-	NoSnapshot map[Stream]bool
 	// Start is the version from which a stream is complete, where the log has no snapshot of it. Without it that is the beginning of the truth.
 	Start map[Stream]uint64
-	// SnapshotsCover says that a later snapshot accounts for what is missing before it: the test removed the checkpoint.
-	SnapshotsCover bool
 	// Prefix says that the log was cut off while the bridge was writing: no last state is demanded, and of each object only what precedes
 	// its last entry.
 	Prefix bool
-	// Rejections, Resyncs and Reselections say that the broker may have refused events, that publishing again was asked for, and that selectors
-	// were changed. Without them events that say so are violations.
-	Rejections, Resyncs, Reselections bool
+	// Rejections and Resyncs say that the broker may have refused events, and that publishing again was asked for. Without them events that say so
+	// are violations.
+	Rejections, Resyncs bool
 
 	// BufferLimit and RSSLimit are in bytes; 0 is none. With one of them there have to be Samples.
 	Samples               []Sample
@@ -136,7 +132,13 @@ func (j *judge) divide(log []Entry) {
 	}
 	var own, writers []*Entry
 	for i, sorted := 0, slices.SortedStableFunc(slices.Values(log), inOrder); i < len(sorted); i++ {
-		if e := &sorted[i]; j.options.Pipeline == "" || e.Pipeline == j.options.Pipeline {
+		e := &sorted[i]
+		switch {
+		case j.options.Pipeline != "" && e.Pipeline != j.options.Pipeline:
+			j.violateRecord(P4, e, fmt.Sprintf("it is of the pipeline %q", e.Pipeline))
+		case e.Type != typeWriter && !checked(e):
+			j.violateRecord(P4, e, "the type is not one that the bridge publishes")
+		default:
 			own = append(own, e)
 		}
 	}
@@ -155,10 +157,12 @@ func (j *judge) divide(log []Entry) {
 		switch {
 		case e.Type == typeWriter:
 			writers = append(writers, e)
-		case !checked(e):
 		case s == nil:
 			j.violate(Violation{Promise: P4, Stream: e.Source, Key: e.key(), What: "an entry of no stream that was watched", Log: []string{e.String()}})
 		default:
+			if problem := s.stream.addressProblem(e); problem != "" {
+				j.violateRecord(P4, e, problem)
+			}
 			lanes[s] = append(lanes[s], e)
 		}
 	}

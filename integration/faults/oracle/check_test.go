@@ -3,6 +3,7 @@
 package oracle
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -76,7 +77,7 @@ func (w *world) change() {
 		w.uids++
 		o.UID = fmt.Sprintf("uid-%d", w.uids)
 	}
-	o.Version, o.History = w.revision, len(w.histories)-1
+	o.Version, o.History, o.Body = w.revision, len(w.histories)-1, fmt.Sprint(w.revision, len(w.histories))
 	o.Labels = map[string]string{"watched": rapid.SampledFrom([]string{"yes", "yes", "no"}).Draw(w.t, "label")}
 	w.current[key] = o
 	if o.Deleted {
@@ -238,10 +239,10 @@ func (b *bridge) publish(st step, reason string) {
 		b.leader++
 	}
 	b.log = append(b.log, Entry{
-		WriterEpoch: b.leader,
-		Type:        typeResource + string(op) + typeVersion, ID: id + b.suffix, Source: b.stream.Source(), Subject: st.key, MsgID: b.stream.Source() + id + b.suffix,
+		WriterEpoch: b.leader, Body: st.Body,
+		Type: typeResource + string(op) + typeVersion, ID: id + b.suffix, Source: b.stream.Source(), Subject: st.key, MsgID: b.stream.Source() + id + b.suffix,
 		Namespace: namespace, Name: name, UID: st.UID, ResourceVersion: strconv.FormatUint(st.Version, 10), Reason: reason, History: b.history, SampledRate: 1,
-		Headers: map[string][]string{"ce-id": {id}}, Data: dataOf(namespace, name, st.UID, st.Version),
+		Headers: map[string][]string{"ce-id": {id}}, Data: dataOf(namespace, name, st.UID, st.Version), PartitionKey: keyOf(b.stream, namespace, name),
 	})
 }
 
@@ -261,8 +262,14 @@ func (b *bridge) marker(kind string, from, to uint64) {
 	version := strconv.FormatUint(to, 10)
 	b.log = append(b.log, Entry{
 		Type: "io.kube-eventbridge.stream." + kind + ".v1", ID: id + version + b.suffix, Source: b.stream.Source(),
-		ResourceVersion: version, SampledRate: 1, Data: data,
+		ResourceVersion: version, SampledRate: 1, Data: data, PartitionKey: keyOf(b.stream, "", markerNames[kind]),
 	})
+}
+
+var markerNames = map[string]string{"gap": "_gap", "snapshot-started": "_snapshot", "snapshot-completed": "_snapshot"}
+
+func keyOf(s Stream, namespace, name string) string {
+	return strings.Join([]string{s.Cluster, cmp.Or(s.Resource.Group, "core"), s.Resource.Resource, cmp.Or(namespace, "_"), name}, "/")
 }
 
 func dataOf(namespace, name, uid string, version uint64) []byte {

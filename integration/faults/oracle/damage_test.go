@@ -77,6 +77,53 @@ var damages = []struct {
 	{"leave the history out of an id", P5, func(d *damaged) bool {
 		return d.change(func(i int) bool { return d.op(i) != "" && d.log[i].History > 0 }, func(e *Entry) { e.ID, _, _ = strings.Cut(e.ID, ".h") })
 	}},
+	{"tell too many changes in one event", P3, func(d *damaged) bool {
+		d.options.Latest = map[Stream]bool{plain: true, selective: true}
+		return d.change(func(i int) bool { return d.op(i) == Updated }, func(e *Entry) { e.SampledRate = 99 })
+	}},
+	{"repair a log that was not taken away", P3, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.op(i) == Updated }, func(e *Entry) { e.Reason = "repair"; e.ID += ".r1" })
+	}},
+	{"give a deletion that a list found an older version", P4, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.older(i) != nil }, func(e *Entry) {
+			version := d.older(int(e.Sequence) - 1).ResourceVersion //nolint:gosec // few
+			e.ID = strings.Replace(e.ID, "."+e.ResourceVersion+".", "."+version+".", 1)
+			e.Data = bytes.Replace(e.Data, []byte(`"`+e.ResourceVersion+`"`), []byte(`"`+version+`"`), 1)
+			e.ResourceVersion = version
+		})
+	}},
+	{"change what an object contains", P4, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.log[i].Body != "" }, func(e *Entry) { e.Body = "another" })
+	}},
+	{"put an entry under another pipeline", P4, func(d *damaged) bool {
+		d.options.Pipeline = "p"
+		for i := range d.log {
+			d.log[i].Pipeline = "p"
+		}
+		return d.change(func(int) bool { return true }, func(e *Entry) { e.Pipeline = "q" })
+	}},
+	{"give an entry an unknown type", P4, func(d *damaged) bool {
+		return d.change(func(int) bool { return true }, func(e *Entry) { e.Type = "com.example.changed" })
+	}},
+	{"put an entry under another subject of NATS", P4, func(d *damaged) bool {
+		return d.change(func(int) bool { return true }, func(e *Entry) { e.Address = "k8s.test.core.pods.ns.a" })
+	}},
+	{"give an entry another partitionkey", P4, func(d *damaged) bool {
+		return d.change(func(int) bool { return true }, func(e *Entry) { e.PartitionKey += "x" })
+	}},
+	{"repeat a marker", P5, func(d *damaged) bool {
+		return d.repeatWhere(func(i int) bool { return d.op(i) == "" }, func(*Entry) {})
+	}},
+	{"announce a gap without a cause", P6, func(d *damaged) bool {
+		d.options.Gaps = NoGaps
+		return slices.ContainsFunc(d.log, func(e Entry) bool { return e.Type == typeGap })
+	}},
+	{"let a gap begin before the first list", P6, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.log[i].Type == typeGap && newMark(&d.log[i]).history == 0 }, func(e *Entry) { d.moveFrom(e, "99") })
+	}},
+	{"let a gap begin at 0", P6, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.log[i].Type == typeGap && newMark(&d.log[i]).history == 0 }, func(e *Entry) { d.moveFrom(e, "0") })
+	}},
 	{"remove the marker of a gap that hides something", P6, func(d *damaged) bool { return d.drop(d.hides) }},
 	{"remove the marker of a gap whose list found something", P6, func(d *damaged) bool {
 		return d.drop(func(i int) bool { return d.log[i].Type == typeGap && d.relists(i) })
@@ -167,6 +214,18 @@ func (d *damaged) before(i int) int {
 	return -1
 }
 
+// older is the entry before the last one of an object that a list found missing, if that has the same owner.
+func (d *damaged) older(i int) *Entry {
+	last := d.before(i)
+	if d.op(i) != Deleted || d.log[i].Reason != "relist" || last < 0 || d.before(last) < 0 {
+		return nil
+	}
+	if e := &d.log[d.before(last)]; e.UID == d.log[i].UID && d.log[last].UID == e.UID && d.op(last) != Deleted && d.op(d.before(last)) != Deleted {
+		return e
+	}
+	return nil
+}
+
 func (d *damaged) last(i int) bool {
 	for j := i + 1; j < len(d.log); j++ {
 		if d.same(i, j) {
@@ -230,7 +289,11 @@ func (d *damaged) word(from, to Op) bool {
 }
 
 func (d *damaged) repeat(do func(*Entry)) bool {
-	i := d.pick(func(i int) bool { return d.op(i) != "" })
+	return d.repeatWhere(func(i int) bool { return d.op(i) != "" }, do)
+}
+
+func (d *damaged) repeatWhere(fits func(int) bool, do func(*Entry)) bool {
+	i := d.pick(fits)
 	if i < 0 {
 		return false
 	}

@@ -16,9 +16,10 @@ import (
 // errUndecodable says that a stored object cannot be understood; it comes with the key and never with the value.
 var errUndecodable = errors.New("decode object")
 
-// decode reads uid, labels, the change and whether the deletion was asked for out of a stored object: built-in types are protobuf, custom resources JSON.
+// decode reads uid, labels, the content's hash and whether the deletion was asked for out of a stored object: built-in types are protobuf, custom resources JSON.
 func decode(value []byte) (Observation, error) {
 	var object metav1.Object
+	content := value
 	if bytes.HasPrefix(value, []byte("k8s\x00")) {
 		o, _, err := scheme.Codecs.UniversalDeserializer().Decode(value, nil, nil)
 		if err != nil {
@@ -26,6 +27,9 @@ func decode(value []byte) (Observation, error) {
 		}
 		if object, err = meta.Accessor(o); err != nil {
 			return Observation{}, fmt.Errorf("read metadata: %w", err)
+		}
+		if content, err = json.Marshal(o); err != nil {
+			return Observation{}, errors.New("it cannot be written as JSON")
 		}
 	} else {
 		var o metav1.PartialObjectMetadata
@@ -37,8 +41,12 @@ func decode(value []byte) (Observation, error) {
 	if object.GetUID() == "" {
 		return Observation{}, errors.New("it has no uid")
 	}
+	body, _, err := bodyOf(content)
+	if err != nil {
+		return Observation{}, err
+	}
 	return Observation{
-		UID: string(object.GetUID()), Labels: object.GetLabels(), Change: object.GetAnnotations()[ChangeAnnotation],
+		UID: string(object.GetUID()), Labels: object.GetLabels(), Body: body,
 		Terminating: object.GetDeletionTimestamp() != nil,
 	}, nil
 }

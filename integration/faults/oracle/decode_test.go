@@ -17,12 +17,16 @@ func TestDecode_reads_both_formats_of_etcd(t *testing.T) {
 	var stored bytes.Buffer
 	object := &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{UID: "u1", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{ChangeAnnotation: "1.2"}},
+		ObjectMeta: metav1.ObjectMeta{UID: "u1", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"faults.example.com/change": "1.2"}},
 	}
 	if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(object, &stored); err != nil {
 		t.Fatal(err)
 	}
-	want := Observation{UID: "u1", Labels: map[string]string{"a": "b"}, Change: "1.2"}
+	body, _, err := bodyOf([]byte(`{"metadata":{"uid":"u1","labels":{"a":"b"},"annotations":{"faults.example.com/change":"1.2"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Observation{UID: "u1", Labels: map[string]string{"a": "b"}, Body: body}
 	for name, value := range map[string][]byte{
 		"protobuf": stored.Bytes(),
 		"JSON":     []byte(`{"metadata":{"uid":"u1","labels":{"a":"b"},"annotations":{"faults.example.com/change":"1.2"}}}`),

@@ -29,8 +29,8 @@ type Entry struct {
 	Namespace, Name                     string
 	UID, ResourceVersion                string
 	Reason, PartitionKey                string
-	// Change is that of the [Observation]; empty where the data is no object.
-	Change string
+	// Body is a hash of the content; empty where the data is no object, or not all of it.
+	Body string
 	// History is 0, and SampledRate is 1, where the attribute is absent.
 	History, SampledRate int
 	// WriterEpoch is the number of the leader that published it, 0 where the attribute is absent.
@@ -90,7 +90,9 @@ func NewEntry(headers map[string][]string, data []byte, sequence uint64) (Entry,
 	}
 	e.Recorded, _ = time.Parse(time.RFC3339, as["recordedtime"]) // one that is no time counts as not known
 	e.History = e.foundIn()
-	e.Change = changeOf(data)
+	if payload := as["payload"]; payload == "object" || payload == "" {
+		e.Body = contentOf(data)
+	}
 	if as["specversion"] != "1.0" || e.Type == "" || e.ID == "" || e.Source == "" {
 		return Entry{}, fmt.Errorf("read entry %d: not a CloudEvent 1.0 in binary mode", sequence)
 	}
@@ -110,12 +112,11 @@ func dataProblem(e *Entry) string {
 	}
 }
 
-func changeOf(data []byte) string {
-	var object metav1.PartialObjectMetadata
-	if json.Unmarshal(data, &object) != nil {
-		return ""
+func contentOf(data []byte) string {
+	if body, more, err := bodyOf(data); err == nil && more {
+		return body
 	}
-	return object.Annotations[ChangeAnnotation]
+	return ""
 }
 
 // foundIn returns the history in which an event was written. That of an object which a restored etcd does not have says the history of its last

@@ -200,7 +200,7 @@ func (r *Recorder) watch(ctx context.Context, client *clientv3.Client) error {
 			if time.Since(heard) > timeout {
 				return errors.New("watch etcd: no answer")
 			}
-			if err := request(ctx, client); err != nil {
+			if err := errors.Join(request(ctx, client), r.compaction(ctx, client)); err != nil {
 				return err
 			}
 		}
@@ -214,6 +214,29 @@ func request(ctx context.Context, client *clientv3.Client) error {
 		return fmt.Errorf("ask etcd for its progress: %w", err)
 	}
 	return nil
+}
+
+// compaction records what etcd has forgotten since the last time. A read at the last compaction's revision tells whether there was another one.
+func (r *Recorder) compaction(ctx context.Context, client *clientv3.Client) error {
+	r.mu.Lock()
+	last, history := uint64(1), len(r.histories)-1
+	if n := len(r.compactions); n > 0 && r.compactions[n-1].History == history {
+		last = r.compactions[n-1].Revision
+	}
+	r.mu.Unlock()
+	short, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err := client.Get(short, registry, clientv3.WithRev(int64(last))) //nolint:gosec // revisions are small
+	if !errors.Is(err, rpctypes.ErrCompacted) {
+		return err
+	}
+	revision, err := compacted(ctx, client, last)
+	if err == nil {
+		r.update(func() {
+			r.compactions = append(r.compactions, Compaction{At: time.Now(), History: history, Revision: revision})
+		})
+	}
+	return err
 }
 
 // record takes over an answer of a watch. All events of one revision come in one answer.

@@ -3,6 +3,7 @@
 package oracle
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"regexp"
@@ -62,7 +63,41 @@ func reselected(e *Entry) bool {
 	return strings.Contains(end, ".s")
 }
 
-// scope is the part of a marker's id that stands for namespace and selectors.
+// addressProblem says what is wrong with where the log has an entry, or nothing. The subject of NATS is that of the default pattern.
+func (s Stream) addressProblem(e *Entry) string {
+	namespace, name, subject := e.Namespace, e.Name, e.key()
+	switch {
+	case !e.everywhere():
+	case e.Type == typeGap:
+		namespace, name, subject = "", "_gap", ""
+	default:
+		namespace, name, subject = "", "_snapshot", ""
+	}
+	group := cmp.Or(s.Resource.Group, "core")
+	key := strings.Join([]string{s.Cluster, group, s.Resource.Resource, cmp.Or(namespace, "_"), name}, "/")
+	address := strings.Join([]string{
+		"k8s", dots.Replace(s.Cluster), dots.Replace(group), s.Resource.Resource, cmp.Or(escape.Replace(namespace), "_"), escape.Replace(name),
+	}, ".")
+	switch {
+	case e.PartitionKey != key:
+		return fmt.Sprintf("its partitionkey is %q, not %q", e.PartitionKey, key)
+	case e.Subject != subject:
+		return fmt.Sprintf("its subject is %q, not %q", e.Subject, subject)
+	case e.Address != "" && e.Address != address:
+		return fmt.Sprintf("it is stored under %q, not %q", e.Address, address)
+	default:
+		return ""
+	}
+}
+
+var (
+	dots = strings.NewReplacer(".", "_")
+	// escape is for names as Kubernetes allows them.
+	escape = strings.NewReplacer(".", "%2E", "%", "%25")
+)
+
+// scope is the part of a marker's id that stands for namespace and selectors. docs/events.md promises eight hex digits; the bridge makes them with
+// FNV-1a-32, and another hash would be another id for what a consumer has seen already.
 func (s Stream) scope() string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(s.Namespace + "\x00" + s.LabelSelector + "\x00"))

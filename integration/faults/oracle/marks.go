@@ -19,8 +19,10 @@ type mark struct {
 	history int
 	body    markBody
 	// from and to are where the marker's range begins and ends in the truth; a snapshot has only to.
-	from, to          position
-	hidden, recovered int
+	from, to                     position
+	hidden, avoidable, recovered int
+	// begins says that a history of the log begins with the marker.
+	begins bool
 }
 
 type markBody struct {
@@ -173,7 +175,7 @@ func (s *streamJudge) begin() {
 	}
 }
 
-// covers returns the gap, or the snapshot that counts as one, that has a state in its range; nil if there is none. What the log says next of the
+// covers returns the gap that has a state in its range; nil if there is none. What the log says next of the
 // object stands behind that, unless it was read back: a gap does not excuse what was missing already.
 func (s *streamJudge) covers(p position, next *line) *mark {
 	for _, m := range s.gaps {
@@ -186,24 +188,16 @@ func (s *streamJudge) covers(p position, next *line) *mark {
 
 // findGaps collects what may stand for missing states, and counts what was read back before each gap.
 func (s *streamJudge) findGaps() {
-	recovered, next := 0, 0
-	highest := s.start
+	recovered, next, history := 0, 0, 0
 	for _, m := range s.marks {
 		for ; next < len(s.lines) && s.lines[next].Sequence < m.Sequence; next++ {
-			l := s.lines[next]
-			if l.Reason == "recovered" {
+			if s.lines[next].Reason == "recovered" {
 				recovered++
 			}
-			if l.at >= 0 && s.stateOf(l).at().compare(highest) > 0 {
-				highest = s.stateOf(l).at()
-			}
 		}
-		switch {
-		case m.Type == typeGap:
+		if m.Type == typeGap {
 			m.recovered, recovered = recovered, 0
-			s.gaps = append(s.gaps, m)
-		case m.Type == typeStarted && s.judge.options.SnapshotsCover && m.to.compare(highest) > 0:
-			m.from = highest
+			m.begins, history = m.history > history, max(history, m.history)
 			s.gaps = append(s.gaps, m)
 		}
 	}
@@ -213,7 +207,7 @@ func (s *streamJudge) findGaps() {
 // takes the place of a snapshot that was lost.
 func (s *streamJudge) checkSnapshots() {
 	_, known := s.judge.options.Start[s.stream]
-	if known || s.judge.options.NoSnapshot[s.stream] {
+	if known {
 		return
 	}
 	next, last := 0, ""

@@ -51,7 +51,7 @@ func spread(t *rapid.T, log []Entry) []Entry {
 // cutShort takes the last marker out of some partitions, that of its key first, or out of none.
 func cutShort(t *rapid.T, of [][]Entry, marker Entry) bool {
 	without := rapid.IntRange(0, partitions-1).Draw(t, "without the marker")
-	home := int(homeOf(marker.Source + "/" + marker.key()))
+	home := int(homeOf(marker.PartitionKey))
 	for n := range without {
 		p := (home + n) % partitions
 		of[p] = of[p][:len(of[p])-1]
@@ -64,7 +64,7 @@ func divide(of kgo.TopicPartitioner, lane []Entry, epoch int16) [][]Entry {
 	parts := make([][]Entry, partitions)
 	for _, e := range lane {
 		e.Producer, e.Epoch = 7, epoch
-		e.Key, e.PartitionKey = e.Source+"/"+e.key(), e.Source+"/"+e.key()
+		e.Key = e.PartitionKey
 		own := of.Partition(&kgo.Record{Key: []byte(e.Key)}, partitions)
 		for p := range parts {
 			if e.everywhere() || p == own {

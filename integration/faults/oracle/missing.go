@@ -20,6 +20,7 @@ func (s *streamJudge) checkMissing(o *object) {
 		}
 	}
 	latest := s.judge.options.Latest[s.stream]
+	var since rate
 	var alive *line // the last line before the state that the log has of the object
 	next := 0
 	for i, st := range o.truth {
@@ -31,14 +32,42 @@ func (s *streamJudge) checkMissing(o *object) {
 		switch {
 		case o.published[i]:
 			s.judge.report.Published++
+			if latest {
+				s.checkRate(o, i, since)
+			}
+			since = rate{}
 		case s.judge.options.Prefix && s.perhapsToCome(o, next):
 		case o.excused[i], s.excused(o, i, newest, next):
 			s.judge.report.Hidden++
+			since.hidden++
 		case latest && (st.live() && next < len(o.lines) || !st.live() && !had(alive, st)):
 			s.judge.report.Folded++
+			since.folded++
 		default:
 			s.lost(o, i, next, !st.live() && had(alive, st))
 		}
+	}
+}
+
+// rate counts the states since the last one that the log has.
+type rate struct{ folded, hidden int }
+
+// checkRate checks how many changes the entries of a state stand for: those since the entry before, but for what a gap or a snapshot hides, of
+// which the bridge may have seen some. An entry that repeats a state stands for itself.
+func (s *streamJudge) checkRate(o *object, state int, since rate) {
+	first := true
+	for _, l := range o.lines {
+		if l.at != state {
+			continue
+		}
+		least, most := 1+since.folded, 1+since.folded+since.hidden
+		if !first {
+			least, most = 1, 1
+		}
+		if l.SampledRate < least || l.SampledRate > most {
+			s.violateLine(P3, l, fmt.Sprintf("it stands for %d changes, and there were %d to %d since the entry before", l.SampledRate, least, most))
+		}
+		first = false
 	}
 }
 
@@ -70,7 +99,7 @@ func (s *streamJudge) lost(o *object, i, near int, deletion bool) {
 // excused reports whether a state may be missing: it was over before the first snapshot, or lies in a gap, or the truth is not sure of it.
 func (s *streamJudge) excused(o *object, i, newest, next int) bool {
 	st := o.truth[i]
-	if i < newest || i == newest && (!st.live() || s.judge.options.NoSnapshot[s.stream]) {
+	if i < newest || i == newest && !st.live() {
 		return true
 	}
 	var behind *line
@@ -79,6 +108,9 @@ func (s *streamJudge) excused(o *object, i, newest, next int) bool {
 	}
 	if m := s.covers(st.at(), behind); m != nil {
 		m.hidden++
+		if s.avoidable(m, o, i) {
+			m.avoidable++
+		}
 		return true
 	}
 	return s.judge.truth.hidden(st.History, st.History, st.Version)
@@ -92,8 +124,7 @@ func (s *streamJudge) checkFinal(o *object) {
 	end := len(o.truth) - 1
 	want := o.truth[end]
 	if len(o.lines) == 0 {
-		unpublished := s.judge.options.NoSnapshot[s.stream] && want.at().compare(s.start) <= 0
-		if want.live() && !unpublished {
+		if want.live() {
 			s.violate(P1, o, end, 0, "it exists, and the log has nothing of it")
 		}
 		return
@@ -167,7 +198,7 @@ func (s *streamJudge) matching(lines []*line, history int) int {
 // has reports whether a history of the truth has the state of an entry.
 func (s *streamJudge) has(history int, l *line) bool {
 	return slices.ContainsFunc(s.objects[l.key()].truth, func(st State) bool {
-		return st.History == history && st.UID == l.UID && st.Version == l.version && st.live() == (l.op != Deleted) && sameChange(st, l)
+		return st.History == history && st.UID == l.UID && st.Version == l.version && st.live() == (l.op != Deleted) && sameBody(st, l)
 	})
 }
 

@@ -59,8 +59,8 @@ type State struct {
 	// Version is the resourceVersion; of an end it is the version of the deletion, or of the change that took the object out of the selection.
 	Version uint64
 	Op      Op
-	// Change is that of the [Observation]; it may be empty, and a deletion has none.
-	Change string
+	// Body is a hash of the content; a deletion has that of the state before. It is empty where the content is not compared.
+	Body string
 }
 
 func (s State) String() string { return fmt.Sprintf("h%d %d %s %s", s.History, s.Version, s.Op, s.UID) }

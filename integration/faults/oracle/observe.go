@@ -16,16 +16,12 @@ type Observation struct {
 	Namespace, Name string
 	UID             string
 	Labels          map[string]string
-	// Change is what the object has at [ChangeAnnotation].
-	Change string
+	// Body is a hash of the content.
+	Body string
 	// Terminating says that the object's deletion was asked for and waits for finalizers.
 	Terminating bool
 	Deleted     bool
 }
-
-// ChangeAnnotation is where whoever changes an object may write what tells the change from all others. The versions of two histories
-// of etcd may be the same.
-const ChangeAnnotation = "faults.example.com/change"
 
 func (o *Observation) key() string {
 	if o.Namespace == "" {
@@ -61,12 +57,12 @@ func follow(states []State, o *Observation, in bool) []State {
 	if n := len(states); n > 0 && states[n-1].live() {
 		before = states[n-1]
 	}
-	after := State{History: o.History, UID: o.UID, Version: o.Version, Op: Added, Change: o.Change}
+	after := State{History: o.History, UID: o.UID, Version: o.Version, Op: Added, Body: o.Body}
 	switch {
 	case in && before.UID == o.UID:
 		after.Op = Updated
 	case before.UID != "":
-		states = append(states, State{History: o.History, UID: before.UID, Version: o.Version, Op: Deleted})
+		states = append(states, State{History: o.History, UID: before.UID, Version: o.Version, Op: Deleted, Body: before.Body})
 	}
 	if in {
 		states = append(states, after)

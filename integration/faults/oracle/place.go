@@ -93,25 +93,7 @@ func (s *streamJudge) check() {
 	if s.uncovered > 0 {
 		s.judge.violate(Violation{Promise: P6, Stream: s.stream.String(), What: fmt.Sprintf("%d states are missing that no gap announces", s.uncovered)})
 	}
-	s.countGaps()
-}
-
-func (s *streamJudge) countGaps() {
-	for _, m := range s.gaps {
-		if m.Type != typeGap {
-			continue
-		}
-		figure := GapFigure{
-			Stream: s.stream, Sequence: m.Sequence, From: m.from.version, To: m.to.version, Cause: m.body.Reason, At: m.Recorded,
-			Hidden: m.hidden, Recovered: m.recovered,
-		}
-		s.judge.report.Gaps = append(s.judge.report.Gaps, figure)
-		if justified := s.judge.options.Gaps; justified != nil {
-			if why := justified(figure); why != "" {
-				s.violateMark(m, "a gap that is not justified: "+why)
-			}
-		}
-	}
+	s.checkGaps()
 }
 
 // place finds the state of each of an object's entries, and checks that they stand in order, once, under the right id and with
@@ -126,7 +108,7 @@ func (s *streamJudge) place(o *object) {
 		}
 		begins := l.History > history // then what the log has may be published again
 		history = max(history, l.History)
-		again := l.Reason == "resync" || reselected(l.Entry)
+		again := l.Reason == "resync"
 		at, before := s.find(o, l, previous)
 		name := fmt.Sprint(l.History, l.UID, l.version, l.op == Deleted)
 		switch {
@@ -150,15 +132,17 @@ func (s *streamJudge) checkForm(l *line) {
 	if problem := idProblem(l.Entry, l.op, s.stream.LabelSelector != ""); problem != "" {
 		s.violateLine(P5, l, problem)
 	}
-	if l.SampledRate > 1 && !s.judge.options.Latest[s.stream] {
+	if l.SampledRate != 1 && !s.judge.options.Latest[s.stream] {
 		s.violateLine(P3, l, fmt.Sprintf("%d changes folded into one", l.SampledRate))
 	}
 	switch {
+	case l.Reason == "repair" && !s.judge.options.LogLost:
+		s.violateLine(P3, l, "published again, and the log was not taken away")
 	case l.Type == typeRejected:
 		if !s.judge.options.Rejections {
 			s.violateLine(P1, l, "the broker refused it")
 		}
-	case l.Reason == "resync" && !s.judge.options.Resyncs, reselected(l.Entry) && !s.judge.options.Reselections:
+	case l.Reason == "resync" && !s.judge.options.Resyncs, reselected(l.Entry):
 		s.violateLine(P5, l, "nobody asked for it")
 	default:
 		if problem := dataProblem(l.Entry); problem != "" {
@@ -173,7 +157,13 @@ func (s *streamJudge) nowhere(l *line) {
 		s.judge.report.Unknown++
 		return
 	}
-	s.violateLine(P4, l, "a state that never was")
+	what := "a state that never was"
+	if slices.ContainsFunc(s.objects[l.key()].truth, func(st State) bool {
+		return st.UID == l.UID && st.Version == l.version && st.live() == (l.op != Deleted)
+	}) {
+		what = "its content is not that of the state"
+	}
+	s.violateLine(P4, l, what)
 }
 
 // find returns the index of a line's state behind the previous one; or -1, and whether it is one before.
@@ -183,7 +173,7 @@ func (s *streamJudge) find(o *object, l *line, previous int) (at int, before boo
 		st := o.truth[i]
 		return st.UID == l.UID && st.History >= low && (st.History <= high || s.early(l.History, st)) && st.live() == (l.op != Deleted)
 	}
-	exact := func(i int) bool { return fits(i) && o.truth[i].Version == l.version && sameChange(o.truth[i], l) }
+	exact := func(i int) bool { return fits(i) && o.truth[i].Version == l.version && sameBody(o.truth[i], l) }
 	if l.op != Deleted {
 		return search(o, exact, previous)
 	}
@@ -204,9 +194,8 @@ func (s *streamJudge) find(o *object, l *line, previous int) (at int, before boo
 	return -1, false
 }
 
-func sameChange(st State, l *line) bool {
-	return st.Change == "" || l.Change == "" || !st.live() || st.Change == l.Change
-}
+// sameBody reports whether an entry has a state's content, as far as both are known.
+func sameBody(st State, l *line) bool { return st.Body == "" || l.Body == "" || st.Body == l.Body }
 
 // conclusion says which states a deletion may stand for that was found missing: it has the last version that was known.
 func (s *streamJudge) conclusion(o *object, l *line) func(int) bool {
@@ -239,6 +228,8 @@ func (s *streamJudge) checkWord(o *object, l *line) {
 	switch {
 	case l.op == Deleted && alive && last.UID != l.UID:
 		s.violateLine(P2, l, "another object is deleted, and the one before was not")
+	case l.op == Deleted && alive && l.at >= 0 && o.truth[l.at].Version != l.version && last.version != l.version:
+		s.violateLine(P4, l, fmt.Sprintf("a deletion that was found missing, and the log's last version is %d", last.version))
 	case l.op == Deleted:
 	case alive && last.UID != l.UID:
 		s.violateLine(P2, l, "another object took the name, and the one before was not deleted")
@@ -246,14 +237,9 @@ func (s *streamJudge) checkWord(o *object, l *line) {
 		s.violateLine(P2, l, "added again, and not deleted in between")
 	case alive && l.op == Added:
 		s.violateLine(P3, l, "added, and the log has it already")
-	case !alive && l.op == Updated && !s.mayKnow(last, l):
+	case !alive && l.op == Updated && l.Reason != "repair":
 		s.violateLine(P3, l, "updated, and the log does not have it")
 	}
-}
-
-// mayKnow: a stream knows what existed at its start though it was not published, and what was published and lost.
-func (s *streamJudge) mayKnow(last, l *line) bool {
-	return last == nil && s.judge.options.NoSnapshot[s.stream] || l.Reason == "repair"
 }
 
 func (s *streamJudge) violateLine(p Promise, l *line, what string) {

@@ -51,8 +51,8 @@ type RecorderConfig struct {
 }
 
 // Recorder follows objects in etcd from when [Recorder.Run] first reaches it. It has every revision: an etcd that is killed and started again
-// is read on from the last one; only what was compacted while the recorder could not read is a [Hole]. It keeps names, uids, labels and
-// versions, and nothing of what objects contain. Memory grows by some hundred bytes for each change.
+// is read on from the last one; only what was compacted while the recorder could not read is a [Hole]. It keeps names, uids, labels,
+// versions, and a hash of what objects contain. Memory grows by some hundred bytes for each change.
 //
 // A restoration of etcd is not something that it can see. Whoever restores kills the API server, calls Hold, restores, and calls Restored.
 //
@@ -64,6 +64,7 @@ type Recorder struct {
 	histories    []History
 	holes        []Hole
 	observations [][]Observation
+	compactions  []Compaction
 	// current is what exists, by etcd's key.
 	current map[string]known
 	// seen is the revision up to which everything is recorded, in the newest history; 0 before the first.
@@ -182,7 +183,7 @@ func (r *Recorder) Truth(streams ...Stream) (*Truth, error) {
 	if len(r.histories) == 0 {
 		return nil, errors.New("nothing was recorded yet")
 	}
-	t := &Truth{Histories: slices.Clone(r.histories), Holes: slices.Clone(r.holes), Streams: map[Stream]map[string][]State{}}
+	t := &Truth{Histories: slices.Clone(r.histories), Holes: slices.Clone(r.holes), Compactions: slices.Clone(r.compactions), Streams: map[Stream]map[string][]State{}}
 	t.Histories[len(t.Histories)-1].Last = r.seen
 	for _, s := range streams {
 		i := slices.IndexFunc(r.cfg.Resources, func(x Resource) bool { return x.Resource == s.Resource })

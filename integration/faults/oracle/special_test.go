@@ -3,12 +3,14 @@
 package oracle
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // script is a truth and a log, one thing at a time. A log's line is "added u1 5 watch", with suffixes of the id behind a dot: "updated u1 7.r1 repair";
@@ -36,7 +38,7 @@ func (s script) build(t *testing.T) (*Truth, []Entry) {
 			t.Fatalf("%s: %v", line, err)
 		}
 		if _, change, there := strings.Cut(line, "="); there {
-			st.Change = change
+			st.Body = change
 		}
 		states = append(states, st)
 	}
@@ -70,16 +72,18 @@ func entryOf(line string, sequence uint64) Entry {
 	if suffix != "" {
 		suffix = "." + suffix
 	}
-	e := Entry{Sequence: sequence, Source: plain.Source(), ResourceVersion: version, SampledRate: 1, Change: change}
+	e := Entry{Sequence: sequence, Source: plain.Source(), ResourceVersion: version, SampledRate: 1, Body: change}
 	if f[0] == "gap" || last == 1 {
 		body := map[string]string{"namespace": "", "labelSelector": "", "resourceVersion": version, "from": f[1], "to": version, "reason": "expired"}
 		e.Data, _ = json.Marshal(body)
+		e.PartitionKey = keyOf(plain, "", markerNames[f[0]])
 		e.Type, e.ID = "io.kube-eventbridge.stream."+f[0]+".v1", f[0]+"."+plain.scope()+"."+version+suffix
 		if f[0] == "gap" {
 			e.ID = "gap." + plain.scope() + "." + f[1] + "-" + version + suffix
 		}
 		return e
 	}
+	e.Subject, e.PartitionKey = "x", keyOf(plain, "", "x")
 	e.Name, e.UID, e.Reason, e.Type = "x", f[1], f[3], typeResource+f[0]+typeVersion
 	e.ID = e.UID + "." + version + suffix
 	number, _ := strconv.ParseUint(version, 10, 64)
@@ -107,6 +111,14 @@ var scripts = map[string]script{
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "deleted u1 9"}, options: Options{Latest: map[Stream]bool{plain: true}},
 		log: []string{"snapshot-started 1", "added u1 7 watch 3", "deleted u1 9 watch"},
 	},
+	"in latest mode an event says how many changes it stands for": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "deleted u1 9"}, options: Options{Latest: map[Stream]bool{plain: true}},
+		log: []string{"snapshot-started 1", "added u1 7 watch 2", "deleted u1 9 watch"}, want: []Promise{P3},
+	},
+	"in latest mode what a gap hides may be counted or not": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 9"}, options: Options{Latest: map[Stream]bool{plain: true}},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "gap 5 7", "updated u1 9 watch 2"},
+	},
 	"in latest mode the last state is not folded away": {
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, options: Options{Latest: map[Stream]bool{plain: true}},
 		log: []string{"snapshot-started 1", "added u1 6 watch 2"}, want: []Promise{P1},
@@ -114,10 +126,6 @@ var scripts = map[string]script{
 	"in latest mode a deletion is not folded away": {
 		truth: []string{"added u1 5", "deleted u1 6", "added u2 7"}, options: Options{Latest: map[Stream]bool{plain: true}},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "added u2 7 watch"}, want: []Promise{P2},
-	},
-	"an object that existed is known where no snapshot is published": {
-		truth: []string{"added u1 1", "updated u1 6"}, options: Options{NoSnapshot: map[Stream]bool{plain: true}},
-		log: []string{"updated u1 6 watch"},
 	},
 	"an object that existed is published where a snapshot is": {
 		truth: []string{"added u1 1"}, log: nil, want: []Promise{P1},
@@ -146,13 +154,9 @@ var scripts = map[string]script{
 		log:   []string{"snapshot-started 5", "added u1 5 snapshot", "snapshot-completed 5", "snapshot-started 7", "updated u1 7 snapshot", "snapshot-completed 7"},
 		want:  []Promise{P3},
 	},
-	"a second snapshot excuses what is missing if the checkpoint was removed": {
-		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, options: Options{SnapshotsCover: true},
-		log: []string{"snapshot-started 5", "added u1 5 snapshot", "snapshot-completed 5", "snapshot-started 7", "updated u1 7 snapshot", "snapshot-completed 7"},
-	},
 	"a log that lost its end is repaired": {
-		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"},
-		log:   []string{"snapshot-started 1", "added u1 5 watch", "gap 5 7", "updated u1 7.r1 repair", "updated u1 8 watch"},
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, options: Options{LogLost: true},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "gap 5 7", "updated u1 7.r1 repair", "updated u1 8 watch"},
 	},
 	"what is repaired says so in its id": {
 		truth: []string{"added u1 5", "updated u1 6"},
@@ -377,6 +381,43 @@ func TestJudge_counts_what_gaps_hide_and_what_was_recovered(t *testing.T) {
 	}
 }
 
+func TestJudge_says_what_a_gap_hides_that_etcd_had(t *testing.T) {
+	truth, log := script{
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8", "updated u1 9"},
+		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 recovered", "gap 5 9", "updated u1 9 relist"},
+	}.build(t)
+	announced := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	log[4].Recorded = announced
+	if r := Judge(truth, log, Options{}); len(r.Violations) != 0 || r.Avoidable != 2 || r.Gaps[0].Avoidable != 2 {
+		t.Errorf("want two that were never forgotten, got %+v", r)
+	}
+	truth.Compactions = []Compaction{{At: announced.Add(-time.Second), Revision: 7}, {At: announced.Add(time.Hour), Revision: 1000}}
+	if r := Judge(truth, log, Options{}); r.Avoidable != 1 {
+		t.Errorf("want one that was not forgotten, got %+v", r)
+	}
+	log[4].Data = bytes.Replace(log[4].Data, []byte("expired"), []byte("expired; 1 change was read back"), 1)
+	if found := Check(truth, log, Options{}); len(found) != 1 || found[0].Promise != P6 {
+		t.Errorf("a reason that says more than was done: %v", found)
+	}
+}
+
+func TestJudge_measures_how_far_a_gap_reaches_below_the_log(t *testing.T) {
+	truth, log := script{
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 9"},
+		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6 watch", "updated u1 7 watch", "gap 5 9", "updated u1 9 relist"},
+	}.build(t)
+	for i, seconds := range []int{0, 0, 1, 2, 4} {
+		log[i].Stored = time.Unix(int64(seconds), 0)
+	}
+	if r := Judge(truth, log, Options{}); len(r.Violations) != 0 || r.Gaps[0].Behind != 2*time.Second {
+		t.Errorf("want two seconds, got %+v", r)
+	}
+	log[4].Stored = time.Unix(3600, 0)
+	if found := Check(truth, log, Options{}); len(found) != 1 || found[0].Promise != P6 {
+		t.Errorf("an hour: %v", found)
+	}
+}
+
 func TestNewEntry_reads_a_message(t *testing.T) {
 	e, err := NewEntry(map[string][]string{
 		"Nats-Msg-Id": {"a.u1.5"}, "ce-specversion": {"1.0"}, "ce-type": {typeResource + "added.v1"}, "ce-id": {"u1.5"}, "ce-source": {plain.Source()},
@@ -387,7 +428,7 @@ func TestNewEntry_reads_a_message(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e.key() != "a/system:x y%" || e.MsgID != "a.u1.5" || e.History != 2 || e.SampledRate != 1 || e.Sequence != 7 || e.UID != "u1" || e.Pipeline != "p" ||
-		e.Change != "1.2" {
+		e.Body == "" {
 		t.Errorf("got %+v", e)
 	}
 	for name, h := range map[string]map[string][]string{
@@ -412,7 +453,7 @@ func BenchmarkJudge(b *testing.B) {
 		}
 		truth.Streams[plain][key] = append(truth.Streams[plain][key], State{UID: "uid-" + key, Version: uint64(v + 2), Op: op})
 		e := entryOf(fmt.Sprintf("%s uid-%s %d watch", op, key, v+2), uint64(v+1))
-		e.Name, e.Data = key, make([]byte, 1000)
+		e.Name, e.Subject, e.PartitionKey, e.Data = key, key, keyOf(plain, "", key), make([]byte, 1000)
 		log = append(log, e)
 	}
 	options := Options{Canaries: NewCanaries(secret)}
