@@ -95,7 +95,7 @@ var brokenBridges = map[string]broken{
 		}},
 		world:  Planned{Faults: []string{"broker stopped for seconds"}},
 		latest: true,
-		kind:   "P3", what: "sampledrate",
+		kind:   "P3", what: "it stands for",
 	},
 	"a deletion with an older version": {
 		changes: []change{{
@@ -119,14 +119,14 @@ var brokenBridges = map[string]broken{
 		}},
 		world:  Planned{Faults: []string{"etcd restored without a version bump", "etcd restored with a version bump"}},
 		latest: true,
-		kind:   "P4", what: "version",
+		kind:   "P4", what: "a deletion that was found missing",
 	},
 	"an entry under another pipeline": {
 		changes: []change{{
 			File: "encode/event.go", Old: `	as.add("pipeline", e.cfg.Pipeline)`, New: `	as.add("pipeline", e.cfg.Pipeline+"-2")`,
 		}},
 		world: Planned{Faults: []string{killed}},
-		kind:  "P4", what: "pipeline",
+		kind:  "P4", what: "it is of the pipeline",
 	},
 	"a body with a missing member": {
 		changes: []change{{
@@ -136,7 +136,7 @@ var brokenBridges = map[string]broken{
 		case o.is("creationTimestamp"):`,
 		}},
 		world: Planned{Faults: []string{killed}},
-		kind:  "P3", what: "body",
+		kind:  "P4", what: "its content is not that of the state",
 	},
 	"no fence, NATS with leaders": {
 		changes: []change{{
