@@ -18,13 +18,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"pgregory.net/rapid"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestPods_are_valid_and_of_the_promised_size(t *testing.T) {
-	template, err := newPodTemplate()
-	if err != nil {
-		t.Fatal(err)
-	}
+	template := must.Get(newPodTemplate())(t)
 	text := template.appendPod([]byte("before"), watchedPrefix, 1234, baseVersion+77)[len("before"):]
 	var pod corev1.Pod
 	if err := json.Unmarshal(text, &pod); err != nil {
@@ -75,17 +74,11 @@ func TestVersions_are_those_of_the_history(t *testing.T) {
 // serve returns a server and a client of it; both end with the test.
 func serve(t *testing.T, objects int) (*apiServer, *kubernetes.Clientset, *rest.Config) {
 	t.Helper()
-	s, err := newAPIServer(objects, 20*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newAPIServer(objects, 20*time.Millisecond))(t)
 	web := httptest.NewServer(s.handler())
 	t.Cleanup(web.Close)
 	config := &rest.Config{Host: web.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
-	client, err := kubernetes.NewForConfigAndClient(config, web.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kubernetes.NewForConfigAndClient(config, web.Client()))(t)
 	return s, client, config
 }
 
@@ -95,10 +88,7 @@ func TestServer_lists_in_pages_of_one_version(t *testing.T) {
 	var versions, names []string
 	options := metav1.ListOptions{Limit: 10}
 	for len(versions) < 5 {
-		page, err := client.CoreV1().Pods("").List(t.Context(), options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(client.CoreV1().Pods("").List(t.Context(), options))(t)
 		s.emit(1) // must not be seen by the pages that follow
 		versions = append(versions, page.ResourceVersion)
 		for _, p := range page.Items {
@@ -156,9 +146,7 @@ func TestServer_ends_a_watch_in_time(t *testing.T) {
 func TestServer_is_discovered(t *testing.T) {
 	_, client, config := serve(t, 1)
 	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerGroupsAndResources()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if len(lists) != 1 || lists[0].GroupVersion != "v1" || len(lists[0].APIResources) != 2 {
 		t.Errorf("discovered %v", lists)
 	}

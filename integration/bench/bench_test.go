@@ -17,13 +17,12 @@ import (
 
 	rigs "github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestDrive_measures_every_subject_and_leaves_nothing_behind(t *testing.T) {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	out := filepath.Join(t.TempDir(), "out.json")
@@ -40,17 +39,12 @@ func TestDrive_measures_every_subject_and_leaves_nothing_behind(t *testing.T) {
 			t.Errorf("the table has no %q:\n%s", want, stdout.String())
 		}
 	}
-	text, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(out))(t)
 	var got struct {
 		Machine machine
 		Values  []value
 	}
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &got))
 	for _, v := range got.Values {
 		if v.Value <= 0 && v.Phase != "at rest" && v.Metric != cpuPerObject {
 			t.Errorf("%s, %s of the %s is %v", v.Phase, v.Metric, v.Column, v.Value)
@@ -100,9 +94,7 @@ func TestDrive_measures_the_bridge_into_Kafka(t *testing.T) {
 
 func TestDrive_says_what_a_bridge_said_that_ended(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bridge")
-	if err := os.WriteFile(bad, []byte("#!/bin/sh\necho no such flag >&2\nexit 2\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(bad, []byte("#!/bin/sh\necho no such flag >&2\nexit 2\n"), 0o700))
 	err := run(t.Context(), []string{"-only", "a", "-bridge", bad, "-objects", "1"}, nil, &bytes.Buffer{}, &bytes.Buffer{})
 	if err == nil || !strings.Contains(err.Error(), "no such flag") || !strings.Contains(err.Error(), "exit status 2") {
 		t.Errorf("got %v", err)
@@ -141,9 +133,7 @@ func TestResults_compare_columns_run_by_run(t *testing.T) {
 		t.Errorf("ratio of nothing %v", got)
 	}
 	var b strings.Builder
-	if err := r.writeMarkdown(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.writeMarkdown(&b))
 	if want := "| phase | CPU | 40.0 µs | 10.0 µs | 3.00 |  |  |\n"; !strings.HasSuffix(b.String(), want) {
 		t.Errorf("got %q", b.String())
 	}

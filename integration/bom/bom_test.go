@@ -16,6 +16,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/bom"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // permissive are the licenses under which what is linked into a program that is Apache-2.0 may be.
@@ -23,8 +24,7 @@ var permissive = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "
 
 func options(t *testing.T) bom.Options {
 	t.Helper()
-	root, err := controlplane.Root()
-	rig.Must(t, err)
+	root := must.Get(controlplane.Root())(t)
 	return bom.Options{Program: rig.ProgramForTest(t), Root: root, Version: "v1.2.3", Created: time.Unix(1700000000, 0)}
 }
 
@@ -42,14 +42,13 @@ func run(t *testing.T, dir string, command ...string) string {
 func text(t *testing.T, doc *cdx.BOM) string {
 	t.Helper()
 	var out strings.Builder
-	rig.Must(t, cdx.NewBOMEncoder(&out, cdx.BOMFileFormatJSON).EncodeVersion(doc, cdx.SpecVersion1_6))
+	must.Do(t, cdx.NewBOMEncoder(&out, cdx.BOMFileFormatJSON).EncodeVersion(doc, cdx.SpecVersion1_6))
 	return out.String()
 }
 
 func TestRead_names_each_module_that_is_compiled_in_with_a_permissive_license(t *testing.T) {
 	o := options(t)
-	doc, err := bom.Read(t.Context(), o)
-	rig.Must(t, err)
+	doc := must.Get(bom.Read(t.Context(), o))(t)
 	// What the compiler was given, from the go command: a way of its own.
 	want := strings.Fields(run(t, o.Root, "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}pkg:golang/{{.Path}}@{{.Version}}{{end}}{{end}}", "./cmd/kube-eventbridge"))
 	slices.Sort(want)
@@ -72,8 +71,7 @@ func TestRead_names_each_module_that_is_compiled_in_with_a_permissive_license(t 
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	again, err := bom.Read(t.Context(), o)
-	rig.Must(t, err)
+	again := must.Get(bom.Read(t.Context(), o))(t)
 	if text(t, doc) != text(t, again) {
 		t.Error("the same program gives two documents")
 	}
@@ -82,9 +80,9 @@ func TestRead_names_each_module_that_is_compiled_in_with_a_permissive_license(t 
 func TestRead_refuses(t *testing.T) {
 	o := options(t)
 	strange := filepath.Join(t.TempDir(), "strange")
-	rig.Must(t, os.WriteFile(strange, []byte("#!/bin/sh\n"), 0o600))
+	must.Do(t, os.WriteFile(strange, []byte("#!/bin/sh\n"), 0o600))
 	empty := t.TempDir()
-	rig.Must(t, os.WriteFile(filepath.Join(empty, "go.mod"), []byte("module example.com/empty\n"), 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(empty, "go.mod"), []byte("module example.com/empty\n"), 0o600))
 	for name, of := range map[string]struct {
 		change func(*bom.Options)
 		want   string
@@ -101,7 +99,7 @@ func TestRead_refuses(t *testing.T) {
 			}
 		})
 	}
-	rig.Must(t, os.WriteFile(filepath.Join(empty, "LICENSE"), []byte(run(t, o.Root, "cat", "LICENSE")), 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(empty, "LICENSE"), []byte(run(t, o.Root, "cat", "LICENSE")), 0o600))
 	o.Root = empty
 	if _, err := bom.Read(t.Context(), o); err == nil || !strings.Contains(err.Error(), "its source is not here") {
 		t.Errorf("got %v", err)

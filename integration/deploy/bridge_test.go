@@ -22,6 +22,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/port"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // command runs the bridge's program to its end.
@@ -47,7 +48,7 @@ func file(t *testing.T, text string, replace ...string) string {
 		text = strings.ReplaceAll(text, replace[i], replace[i+1])
 	}
 	path := filepath.Join(t.TempDir(), "bridge.yaml")
-	rig.Must(t, os.WriteFile(path, []byte(text), 0o600))
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -60,7 +61,7 @@ func tokenRequest() *authenticationv1.TokenRequest {
 func kubeconfig(t *testing.T, who *rest.Config, namespace string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	rig.Must(t, clientcmd.WriteToFile(clientcmdapi.Config{
+	must.Do(t, clientcmd.WriteToFile(clientcmdapi.Config{
 		CurrentContext: "pod",
 		Clusters:       map[string]*clientcmdapi.Cluster{"pod": {Server: who.Host, CertificateAuthorityData: who.CAData}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"pod": {Token: who.BearerToken}},
@@ -74,8 +75,7 @@ func kubeconfig(t *testing.T, who *rest.Config, namespace string) string {
 // well before the kubelet would kill it.
 func (c *cluster) runs(t *testing.T, m manifests) {
 	t.Helper()
-	free, err := port.Free()
-	rig.Must(t, err)
+	free := must.Get(port.Free())(t)
 	address := "127.0.0.1:" + strconv.Itoa(free)
 	nats := rig.NATSForTest(t, nil)
 	config := file(t, m.configuration(t), "nats://nats.nats.svc:4222", nats.URL(), "listen: :8080", "listen: "+address)

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // cluster is a real API server with RBAC and Pod Security.
@@ -60,9 +60,9 @@ func newCluster(t *testing.T, api *controlplane.ControlPlane) *cluster {
 	cfg.WarningHandler = c.warnings
 	var err error
 	c.kube, err = kubernetes.NewForConfig(cfg)
-	rig.Must(t, err)
+	must.Do(t, err)
 	c.objects, err = dynamic.NewForConfig(cfg)
-	rig.Must(t, err)
+	must.Do(t, err)
 	return c
 }
 
@@ -92,21 +92,20 @@ func (c *cluster) namespace(t *testing.T, name string) {
 		"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted",
 	}}}
 	_, err := c.kube.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})
-	rig.Must(t, err)
+	must.Do(t, err)
 }
 
 // apply has the API server take an object, or with dry run say that it would. The server refuses fields that it does not know.
 func (c *cluster) apply(t *testing.T, o *unstructured.Unstructured, dryRun bool) error {
 	t.Helper()
-	resources, err := restmapper.GetAPIGroupResources(discovery.NewDiscoveryClient(c.kube.RESTClient()))
-	rig.Must(t, err)
+	resources := must.Get(restmapper.GetAPIGroupResources(discovery.NewDiscoveryClient(c.kube.RESTClient())))(t)
 	kind := o.GroupVersionKind()
 	mapping, err := restmapper.NewDiscoveryRESTMapper(resources).RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return err
 	}
 	text, err := o.MarshalJSON()
-	rig.Must(t, err)
+	must.Do(t, err)
 	force := true
 	options := metav1.PatchOptions{FieldManager: "deploy-test", Force: &force, FieldValidation: metav1.FieldValidationStrict}
 	if dryRun {
@@ -158,12 +157,12 @@ func (c *cluster) grant(t *testing.T, m manifests) *rest.Config {
 	t.Helper()
 	for _, kind := range []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
 		for _, o := range m.of(kind) {
-			rig.Must(t, c.apply(t, o, false))
+			must.Do(t, c.apply(t, o, false))
 		}
 	}
 	account := m.pod(t).Spec.ServiceAccountName
 	token, err := c.kube.CoreV1().ServiceAccounts(m.pod(t).Namespace).CreateToken(t.Context(), account, tokenRequest(), metav1.CreateOptions{})
-	rig.Must(t, err)
+	must.Do(t, err)
 	admin := c.api.RESTConfig()
 	return &rest.Config{Host: admin.Host, BearerToken: token.Status.Token, TLSClientConfig: rest.TLSClientConfig{CAData: admin.CAData}}
 }

@@ -16,7 +16,7 @@ import (
 	"helm.sh/helm/v4/pkg/engine"
 	sigyaml "sigs.k8s.io/yaml"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 const release = "kube-eventbridge"
@@ -64,10 +64,9 @@ func charted(t *testing.T, namespace, values string) (manifests, error) {
 // chartedAs is charted for a release of another name.
 func chartedAs(t *testing.T, release, namespace, values string) (manifests, error) {
 	t.Helper()
-	chart, err := loader.LoadDir(directory(t, "chart", "kube-eventbridge"))
-	rig.Must(t, err)
+	chart := must.Get(loader.LoadDir(directory(t, "chart", "kube-eventbridge")))(t)
 	given := map[string]any{}
-	rig.Must(t, sigyaml.Unmarshal([]byte(values), &given))
+	must.Do(t, sigyaml.Unmarshal([]byte(values), &given))
 	with, err := util.ToRenderValues(chart, given, common.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, common.DefaultCapabilities)
 	if err != nil {
 		return nil, err
@@ -87,8 +86,7 @@ func chartedAs(t *testing.T, release, namespace, values string) (manifests, erro
 
 func mustChart(t *testing.T, namespace, values string) manifests {
 	t.Helper()
-	m, err := charted(t, namespace, values)
-	rig.Must(t, err)
+	m := must.Get(charted(t, namespace, values))(t)
 	return m
 }
 
@@ -113,7 +111,7 @@ func ofTheChart(t *testing.T, c *cluster) {
 func lints(t *testing.T, values string) {
 	t.Helper()
 	given := map[string]any{}
-	rig.Must(t, sigyaml.Unmarshal([]byte(values), &given))
+	must.Do(t, sigyaml.Unmarshal([]byte(values), &given))
 	for _, m := range lint.RunAll(directory(t, "chart", "kube-eventbridge"), given, "default").Messages {
 		if m.Severity > support.InfoSev {
 			t.Errorf("helm lint: %v", m)
@@ -136,8 +134,7 @@ func TestChart_changes_the_Pod_when_the_configuration_changes_in_what_takes_a_re
 func TestChart_has_the_alerts_of_kustomize(t *testing.T) {
 	t.Parallel()
 	text := func(m manifests) string {
-		out, err := sigyaml.Marshal(m.only(t, "PrometheusRule").Object["spec"])
-		rig.Must(t, err)
+		out := must.Get(sigyaml.Marshal(m.only(t, "PrometheusRule").Object["spec"]))(t)
 		return string(out)
 	}
 	if got, want := text(mustChart(t, "default", everything)), text(overlay(t, "nats", "monitoring")); got != want {

@@ -10,7 +10,7 @@ import (
 
 	sigyaml "sigs.k8s.io/yaml"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // inNamespaces is a configuration that reads two namespaces, and inThose the rules that it takes there.
@@ -58,12 +58,12 @@ func forTwoNamespaces(t *testing.T, c *cluster) {
 func rewritten(t *testing.T, config string) manifests {
 	t.Helper()
 	dir := t.TempDir()
-	rig.Must(t, os.CopyFS(dir, os.DirFS(directory(t, "kustomize"))))
+	must.Do(t, os.CopyFS(dir, os.DirFS(directory(t, "kustomize"))))
 	bridge := filepath.Join(dir, "overlays", "nats", "bridge.yaml")
-	rig.Must(t, os.WriteFile(bridge, []byte(config), 0o600))
+	must.Do(t, os.WriteFile(bridge, []byte(config), 0o600))
 	roles := command(t, "rbac", "--config", bridge,
 		"--service-account", "kube-eventbridge", "--service-account-namespace", "kube-eventbridge")
-	rig.Must(t, os.WriteFile(filepath.Join(dir, "base", "rbac.yaml"), []byte(roles), 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "base", "rbac.yaml"), []byte(roles), 0o600))
 	return kustomize(t, filepath.Join(dir, "overlays", "nats"))
 }
 
@@ -74,8 +74,7 @@ func TestChart_names_roles_as_no_other_release_does(t *testing.T) {
 	for _, r := range []struct{ release, namespace string }{
 		{"kube-eventbridge", "a"}, {"kube-eventbridge", "a-b"}, {"b-kube-eventbridge", "a"}, {"other-kube-eventbridge", "a"},
 	} {
-		m, err := chartedAs(t, r.release, r.namespace, values)
-		rig.Must(t, err)
+		m := must.Get(chartedAs(t, r.release, r.namespace, values))(t)
 		for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
 			for _, o := range m.of(kind) {
 				key := kind + " " + o.GetNamespace() + "/" + o.GetName()
@@ -94,8 +93,7 @@ func TestChart_has_a_Lease_for_each_release(t *testing.T) {
 	for _, c := range []struct{ release, election, want string }{
 		{"kube-eventbridge", "{}", "kube-eventbridge"}, {"other", "", "other-kube-eventbridge"}, {"other", "{resourceName: own}", "own"},
 	} {
-		m, err := chartedAs(t, c.release, "events", "{replicas: 2, config: {leaderElection: "+c.election+"}}")
-		rig.Must(t, err)
+		m := must.Get(chartedAs(t, c.release, "events", "{replicas: 2, config: {leaderElection: "+c.election+"}}"))(t)
 		if got := m.configuration(t); !strings.Contains(got, "resourceName: "+c.want+"\n") {
 			t.Errorf("%s with %q: the configuration is\n%s", c.release, c.election, got)
 		}

@@ -19,7 +19,7 @@ import (
 	sigyaml "sigs.k8s.io/yaml"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // manifests are the objects of one way to deploy the bridge.
@@ -27,18 +27,15 @@ type manifests []*unstructured.Unstructured
 
 func directory(t *testing.T, path ...string) string {
 	t.Helper()
-	root, err := controlplane.Root()
-	rig.Must(t, err)
+	root := must.Get(controlplane.Root())(t)
 	return filepath.Join(append([]string{root, "deploy"}, path...)...)
 }
 
 // kustomize builds a directory, as kubectl kustomize does.
 func kustomize(t *testing.T, dir string) manifests {
 	t.Helper()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	rig.Must(t, err)
-	text, err := built.AsYaml()
-	rig.Must(t, err)
+	built := must.Get(krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir))(t)
+	text := must.Get(built.AsYaml())(t)
 	return decode(t, text)
 }
 
@@ -52,8 +49,7 @@ func overlay(t *testing.T, name string, components ...string) manifests {
 	fs := filesys.MakeFsOnDisk()
 	own := t.TempDir()
 	relative := func(path string) string {
-		rel, err := filepath.Rel(own, path)
-		rig.Must(t, err)
+		rel := must.Get(filepath.Rel(own, path))(t)
 		return rel
 	}
 	file := map[string]any{"resources": []string{relative(dir)}}
@@ -62,9 +58,8 @@ func overlay(t *testing.T, name string, components ...string) manifests {
 		with = append(with, relative(directory(t, "kustomize", "components", c)))
 	}
 	file["components"] = with
-	text, err := sigyaml.Marshal(file)
-	rig.Must(t, err)
-	rig.Must(t, fs.WriteFile(filepath.Join(own, "kustomization.yaml"), text))
+	text := must.Get(sigyaml.Marshal(file))(t)
+	must.Do(t, fs.WriteFile(filepath.Join(own, "kustomization.yaml"), text))
 	return kustomize(t, own)
 }
 
@@ -77,7 +72,7 @@ func decode(t *testing.T, text []byte) manifests {
 		if errors.Is(err, io.EOF) {
 			return all
 		}
-		rig.Must(t, err)
+		must.Do(t, err)
 		if len(o.Object) > 0 {
 			all = append(all, &o)
 		}
@@ -109,7 +104,7 @@ func (m manifests) configuration(t *testing.T) string {
 	t.Helper()
 	for _, o := range m.of("ConfigMap") {
 		text, found, err := unstructured.NestedString(o.Object, "data", "bridge.yaml")
-		rig.Must(t, err)
+		must.Do(t, err)
 		if found {
 			return text
 		}
@@ -154,6 +149,6 @@ func into[T any](t *testing.T, o *unstructured.Unstructured) *T {
 func allowed(t *testing.T, o *unstructured.Unstructured) string {
 	t.Helper()
 	text, err := sigyaml.Marshal(map[string]any{"namespace": o.GetNamespace(), "rules": o.Object["rules"], "subjects": o.Object["subjects"]})
-	rig.Must(t, err)
+	must.Do(t, err)
 	return string(text)
 }

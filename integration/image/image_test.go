@@ -27,6 +27,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // What the image may be at most.
@@ -38,8 +39,7 @@ const (
 func TestImage(t *testing.T) {
 	o := options(t)
 	o.Program = rig.ProgramForTest(t)
-	index, err := Build(t.Context(), o)
-	rig.Must(t, err)
+	index := must.Get(Build(t.Context(), o))(t)
 	img := only(t, index)
 	t.Run("is small", func(t *testing.T) { isSmall(t, img) })
 	t.Run("says what it is", func(t *testing.T) { saysWhatItIs(t, img, o) })
@@ -54,8 +54,7 @@ func TestImage_is_the_same_when_it_is_made_again(t *testing.T) {
 	o := options(t)
 	var files [2][]byte
 	for i := range files {
-		index, err := Build(t.Context(), o)
-		rig.Must(t, err)
+		index := must.Get(Build(t.Context(), o))(t)
 		files[i] = written(t, index)
 		if i == 0 {
 			runs(t, only(t, index), o.Version+", commit "+o.Commit)
@@ -83,8 +82,7 @@ func TestBuild_refuses_what_is_incomplete(t *testing.T) {
 
 func options(t *testing.T) Options {
 	t.Helper()
-	root, err := controlplane.Root()
-	rig.Must(t, err)
+	root := must.Get(controlplane.Root())(t)
 	return Options{
 		Root: root, Version: "v0.0.0-test", Commit: "0123456789", Source: "https://example.com/source",
 		Created: time.Unix(1700000000, 0), Platforms: []string{"linux/" + runtime.GOARCH},
@@ -92,16 +90,13 @@ func options(t *testing.T) Options {
 }
 
 func isSmall(t *testing.T, img v1.Image) {
-	layers, err := img.Layers()
-	rig.Must(t, err)
+	layers := must.Get(img.Layers())(t)
 	var compressed int64
 	for _, l := range layers {
-		size, err := l.Size()
-		rig.Must(t, err)
+		size := must.Get(l.Size())(t)
 		compressed += size
 	}
-	whole, err := io.Copy(io.Discard, mutate.Extract(img))
-	rig.Must(t, err)
+	whole := must.Get(io.Copy(io.Discard, mutate.Extract(img)))(t)
 	t.Logf("%d bytes, %d compressed", whole, compressed)
 	if whole > mostBytes || compressed > mostCompressed {
 		t.Errorf("%d bytes, %d compressed, want at most %d and %d", whole, compressed, mostBytes, mostCompressed)
@@ -109,8 +104,7 @@ func isSmall(t *testing.T, img v1.Image) {
 }
 
 func saysWhatItIs(t *testing.T, img v1.Image, o Options) {
-	file, err := img.ConfigFile()
-	rig.Must(t, err)
+	file := must.Get(img.ConfigFile())(t)
 	c := file.Config
 	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{Program}) || file.Architecture != runtime.GOARCH || !file.Created.Equal(o.Created) {
 		t.Errorf("user %q, entrypoint %q, architecture %q, created %s", c.User, c.Entrypoint, file.Architecture, file.Created)
@@ -156,9 +150,8 @@ func trusts(t *testing.T, img v1.Image) {
 func written(t *testing.T, index v1.ImageIndex) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image.tar")
-	rig.Must(t, Write(index, "localhost/kube-eventbridge:test", path))
-	archive, err := os.ReadFile(path)
-	rig.Must(t, err)
+	must.Do(t, Write(index, "localhost/kube-eventbridge:test", path))
+	archive := must.Get(os.ReadFile(path))(t)
 	return archive
 }
 
@@ -167,16 +160,13 @@ func readBack(t *testing.T, archive []byte, want v1.ImageIndex) {
 	t.Helper()
 	dir := t.TempDir()
 	unpack(t, tar.NewReader(bytes.NewReader(archive)), dir)
-	top, err := layout.ImageIndexFromPath(dir)
-	rig.Must(t, err)
-	manifest, err := top.IndexManifest()
-	rig.Must(t, err)
-	digest, err := want.Digest()
-	rig.Must(t, err)
+	top := must.Get(layout.ImageIndexFromPath(dir))(t)
+	manifest := must.Get(top.IndexManifest())(t)
+	digest := must.Get(want.Digest())(t)
 	if got := manifest.Manifests[0]; got.Digest != digest || got.Annotations["org.opencontainers.image.ref.name"] != "localhost/kube-eventbridge:test" {
 		t.Errorf("the archive has %+v, want %s", got, digest)
 	}
-	rig.Must(t, validate.Index(top))
+	must.Do(t, validate.Index(top))
 }
 
 // runs is as a container engine would run it, as far as that is files and users: as its user, in a root that is the image's and mounted read only.
@@ -189,9 +179,9 @@ func runs(t *testing.T, img v1.Image, want string) {
 	body := mutate.Extract(img)
 	defer body.Close()
 	unpack(t, tar.NewReader(body), root)
-	rig.Must(t, unix.Mount(root, root, "", unix.MS_BIND, ""))
-	t.Cleanup(func() { rig.Must(t, unix.Unmount(root, unix.MNT_DETACH)) })
-	rig.Must(t, unix.Mount("", root, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""))
+	must.Do(t, unix.Mount(root, root, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { must.Do(t, unix.Unmount(root, unix.MNT_DETACH)) })
+	must.Do(t, unix.Mount("", root, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""))
 	cmd := exec.CommandContext(t.Context(), Program, "version")
 	cmd.Dir, cmd.Env = "/", []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: User, Gid: User}}
@@ -203,13 +193,11 @@ func runs(t *testing.T, img v1.Image, want string) {
 
 func only(t *testing.T, index v1.ImageIndex) v1.Image {
 	t.Helper()
-	manifest, err := index.IndexManifest()
-	rig.Must(t, err)
+	manifest := must.Get(index.IndexManifest())(t)
 	if len(manifest.Manifests) != 1 {
 		t.Fatalf("the index has %d manifests, want 1", len(manifest.Manifests))
 	}
-	img, err := index.Image(manifest.Manifests[0].Digest)
-	rig.Must(t, err)
+	img := must.Get(index.Image(manifest.Manifests[0].Digest))(t)
 	return img
 }
 
@@ -224,9 +212,8 @@ func entries(t *testing.T, img v1.Image) func(yield func(*tar.Header, []byte) bo
 			if errors.Is(err, io.EOF) {
 				return
 			}
-			rig.Must(t, err)
-			data, err := io.ReadAll(r)
-			rig.Must(t, err)
+			must.Do(t, err)
+			data := must.Get(io.ReadAll(r))(t)
 			h.Name = strings.TrimSuffix(h.Name, "/")
 			if !yield(h, data) {
 				return
@@ -242,15 +229,14 @@ func unpack(t *testing.T, r *tar.Reader, dir string) {
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		rig.Must(t, err)
+		must.Do(t, err)
 		path := filepath.Join(dir, h.Name)
 		if h.Typeflag == tar.TypeDir {
-			rig.Must(t, os.MkdirAll(path, 0o755))
+			must.Do(t, os.MkdirAll(path, 0o755))
 			continue
 		}
-		rig.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		data, err := io.ReadAll(r)
-		rig.Must(t, err)
-		rig.Must(t, os.WriteFile(path, data, os.FileMode(h.Mode)))
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		data := must.Get(io.ReadAll(r))(t)
+		must.Do(t, os.WriteFile(path, data, os.FileMode(h.Mode)))
 	}
 }

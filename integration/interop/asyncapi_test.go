@@ -19,6 +19,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/interop/tools"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // asyncAPI returns the document of a configuration file.
@@ -76,13 +77,13 @@ func TestAsyncAPI_documents_are_taken_by_AsyncAPIs_parser(t *testing.T) {
 	var files []string
 	for name, text := range map[string]string{"varied": varied, "named": "cluster: prod-eu.1" + varied} {
 		config := filepath.Join(dir, name+".config")
-		rig.Must(t, os.WriteFile(config, []byte(text), 0o600))
+		must.Do(t, os.WriteFile(config, []byte(text), 0o600))
 		said := map[string]any{}
 		for _, format := range []string{"yaml", "json"} {
 			file, text := filepath.Join(dir, name+"."+format), asyncAPI(t, config, format)
-			rig.Must(t, os.WriteFile(file, text, 0o600))
+			must.Do(t, os.WriteFile(file, text, 0o600))
 			var document any
-			rig.Must(t, yaml.Unmarshal(text, &document))
+			must.Do(t, yaml.Unmarshal(text, &document))
 			files, said[format] = append(files, file), document
 		}
 		if !reflect.DeepEqual(said["yaml"], said["json"]) {
@@ -107,13 +108,13 @@ func describing(t *testing.T, text []byte) map[string][]described {
 			Messages map[string]struct{ Headers any }
 		}
 	}
-	rig.Must(t, json.Unmarshal(text, &d))
+	must.Do(t, json.Unmarshal(text, &d))
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	rig.Must(t, err)
+	must.Do(t, err)
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft7)
 	compiler.AssertFormat()
-	rig.Must(t, compiler.AddResource("asyncapi.json", doc))
+	must.Do(t, compiler.AddResource("asyncapi.json", doc))
 	all := map[string][]described{}
 	for channel, c := range d.Channels {
 		pipeline, _, _ := strings.Cut(channel, ".")
@@ -121,10 +122,10 @@ func describing(t *testing.T, text []byte) map[string][]described {
 			m := described{name: name}
 			at := "asyncapi.json#/components/messages/" + name
 			m.payload, err = compiler.Compile(at + "/payload")
-			rig.Must(t, err)
+			must.Do(t, err)
 			if d.Components.Messages[name].Headers != nil {
 				m.headers, err = compiler.Compile(at + "/headers")
-				rig.Must(t, err)
+				must.Do(t, err)
 			}
 			all[pipeline] = append(all[pipeline], m)
 		}
@@ -165,8 +166,7 @@ func (p *published) areDescribed(t *testing.T) {
 		if onKafka(log) {
 			read = p.records
 		}
-		messages, err := read(target(log))
-		rig.Must(t, err)
+		messages := must.Get(read(target(log)))(t)
 		for _, m := range messages {
 			headers := map[string]any{}
 			for name := range m.Header {

@@ -18,6 +18,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/interop/tools"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // client is an example that reads a log with a CloudEvents SDK.
@@ -106,8 +107,8 @@ func scripted(t *testing.T, i tools.Installation, scripts, script string) []stri
 	node := program(t, "node", "Node 18 or newer (Debian: apt-get install nodejs)")
 	// Node looks for modules beside the script.
 	modules, dir := filepath.Join(installed(t, i), "node_modules"), t.TempDir()
-	rig.Must(t, tools.Copy(dir, scripts))
-	rig.Must(t, os.Symlink(modules, filepath.Join(dir, "node_modules")))
+	must.Do(t, tools.Copy(dir, scripts))
+	must.Do(t, os.Symlink(modules, filepath.Join(dir, "node_modules")))
 	return []string{node, filepath.Join(dir, script)}
 }
 

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // filler begins the names of objects that are changed so that Kafka has reason to clean: what was written last is never cleaned.
@@ -67,8 +68,7 @@ func (r *world) fill() {
 	r.t.Helper()
 	for i := range 8 {
 		name := fmt.Sprintf("%s%d", filler, i)
-		c, err := r.kube.CoreV1().ConfigMaps(apart).Get(r.t.Context(), name, metav1.GetOptions{})
-		rig.Must(r.t, err)
+		c := must.Get(r.kube.CoreV1().ConfigMaps(apart).Get(r.t.Context(), name, metav1.GetOptions{}))(r.t)
 		r.patch(apart, name, "value", "after "+c.ResourceVersion)
 	}
 }
@@ -95,8 +95,7 @@ func (r *world) onlyLive(left []rig.Message) error {
 		want[fmt.Sprintf("%s/_/_/_/_writer in partition %d", cluster, partition)] = []string{"started, epoch 1"}
 		want[fmt.Sprintf("%s/core/configmaps/_/_snapshot in partition %d", cluster, partition)] = []string{"snapshot-completed"}
 	}
-	list, err := r.kube.CoreV1().ConfigMaps(apart).List(r.t.Context(), metav1.ListOptions{})
-	rig.Must(r.t, err)
+	list := must.Get(r.kube.CoreV1().ConfigMaps(apart).List(r.t.Context(), metav1.ListOptions{}))(r.t)
 	for _, c := range list.Items {
 		if !strings.HasPrefix(c.Name, filler) {
 			want[cluster+"/core/configmaps/"+apart+"/"+c.Name] = []string{string(c.UID) + "." + c.ResourceVersion}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 const pages = "../../docs/consumers"
@@ -28,14 +28,12 @@ var (
 // eachPage calls check with each page's name and text.
 func eachPage(t *testing.T, check func(name, text string)) {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(pages, "*.md"))
-	rig.Must(t, err)
+	names := must.Get(filepath.Glob(filepath.Join(pages, "*.md")))(t)
 	if len(names) == 0 {
 		t.Fatal("there are no pages")
 	}
 	for _, name := range names {
-		b, err := os.ReadFile(name)
-		rig.Must(t, err)
+		b := must.Get(os.ReadFile(name))(t)
 		check(filepath.Base(name), string(b))
 	}
 }
@@ -54,8 +52,7 @@ func TestPages_quote_the_examples_that_are_tested(t *testing.T) {
 	quoted := map[string]bool{}
 	eachPage(t, func(name, text string) {
 		for _, q := range quote.FindAllStringSubmatch(text, -1) {
-			file, err := os.ReadFile(filepath.Join("../..", q[2]))
-			rig.Must(t, err)
+			file := must.Get(os.ReadFile(filepath.Join("../..", q[2])))(t)
 			quoted[filepath.Clean(filepath.Join("../..", q[2]))] = true
 			whole := q[3] == body(string(file))
 			part := strings.Contains("\n"+string(file), "\n"+q[3]+"\n")
@@ -78,7 +75,7 @@ func TestPages_quote_the_examples_that_are_tested(t *testing.T) {
 func examples(t *testing.T) (files []string) {
 	t.Helper()
 	for _, dir := range []string{"java", "python", "node", "go", "shell"} {
-		rig.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		must.Do(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() && d.Name() != "package-lock.json" {
 				files = append(files, path)
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/port"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 const (
@@ -59,19 +60,16 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	api := controlplane.ForTest(t, controlplane.Config{})
-	kube, err := kubernetes.NewForConfig(api.RESTConfig())
-	rig.Must(t, err)
-	free, err := port.Free()
-	rig.Must(t, err)
+	kube := must.Get(kubernetes.NewForConfig(api.RESTConfig()))(t)
+	free := must.Get(port.Free())(t)
 	r := &world{
 		t: t, kube: kube, dir: t.TempDir(), kafka: kafkabroker.ForTest(t, kafkabroker.Config{}),
 		nats: rig.NATSForTest(t, nil), address: fmt.Sprintf("127.0.0.1:%d", free),
 	}
 	r.js = r.nats.Connect(t)
-	kubeconfig, err := api.Kubeconfig(r.dir)
-	rig.Must(t, err)
+	kubeconfig := must.Get(api.Kubeconfig(r.dir))(t)
 	r.config = filepath.Join(r.dir, "bridge.yaml")
-	rig.Must(t, os.WriteFile(r.config, []byte(r.configuration(kubeconfig)), 0o600))
+	must.Do(t, os.WriteFile(r.config, []byte(r.configuration(kubeconfig)), 0o600))
 	return r
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // printed is a record as a command prints it.
@@ -43,8 +44,7 @@ func printing(r *rig.Message) *printed {
 // compare fails the test unless a command printed each record of a topic as it is, and those of each partition in order.
 func (p *published) compare(t *testing.T, topic string, got []*printed) {
 	t.Helper()
-	records, err := p.records(topic)
-	rig.Must(t, err)
+	records := must.Get(p.records(topic))(t)
 	want, next := map[string][]*printed{}, map[string]int{}
 	for i := range records {
 		w := printing(&records[i])
@@ -83,7 +83,7 @@ func (p *published) kcat(t *testing.T, topic string) {
 			Key               string
 			Payload           *string
 		}
-		rig.Must(t, json.Unmarshal(line, &r))
+		must.Do(t, json.Unmarshal(line, &r))
 		g := &printed{partition: r.Partition.String(), offset: r.Offset.String(), key: r.Key, null: r.Payload == nil, headers: map[string]string{}}
 		if r.Payload != nil {
 			g.value = *r.Payload
@@ -99,8 +99,7 @@ func (p *published) kcat(t *testing.T, topic string) {
 // consoleArgs returns the options of the page's command.
 func consoleArgs(t *testing.T) []string {
 	t.Helper()
-	script, err := os.ReadFile("shell/console-consumer.sh")
-	rig.Must(t, err)
+	script := must.Get(os.ReadFile("shell/console-consumer.sh"))(t)
 	_, command, found := strings.Cut(string(script), `--topic "$2" `)
 	if !found {
 		t.Fatal("the script has changed")
@@ -109,10 +108,9 @@ func consoleArgs(t *testing.T) []string {
 }
 
 func (p *published) consoleConsumer(t *testing.T, topic string) {
-	records, err := p.records(topic)
-	rig.Must(t, err)
+	records := must.Get(p.records(topic))(t)
 	out, err := p.kafka.ConsoleConsumer(t.Context(), topic, append(consoleArgs(t), "--max-messages", strconv.Itoa(len(records)))...)
-	rig.Must(t, err)
+	must.Do(t, err)
 	var got []*printed
 	for line := range strings.Lines(string(out)) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", 5)

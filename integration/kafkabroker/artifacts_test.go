@@ -5,11 +5,9 @@ package kafkabroker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -73,45 +71,4 @@ func TestInstall_ends_with_its_context(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(cache, "*")); len(left) > 1 {
 		t.Errorf("left %q, want no more than the lock", left)
 	}
-}
-
-// recorder is a test that only notes how it ended.
-type recorder struct {
-	testing.TB
-	skipped, failed string
-}
-
-func (*recorder) Helper() {}
-func (r *recorder) Skipf(format string, args ...any) {
-	r.skipped = fmt.Sprintf(format, args...)
-	runtime.Goexit()
-}
-
-func (r *recorder) Fatal(args ...any) {
-	r.failed = fmt.Sprint(args...)
-	runtime.Goexit()
-}
-
-func TestForTest_is_skipped_aloud_without_Kafka_and_fails_in_CI(t *testing.T) {
-	fake(t, nil)
-	s := NewShared(Config{})
-	for name, do := range map[string]func(testing.TB){
-		"own":    func(tb testing.TB) { ForTest(tb, Config{}) },
-		"shared": func(tb testing.TB) { s.ForTest(tb) },
-	} {
-		for _, ci := range []string{"", "true"} {
-			t.Setenv("CI", ci)
-			r := &recorder{TB: t}
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				do(r)
-			}()
-			<-done
-			if (ci == "") != strings.HasPrefix(r.skipped, "NOT RUN: ") || (ci == "") == strings.Contains(r.failed, "install Java") {
-				t.Errorf("%s, CI=%q: skipped %q, failed %q", name, ci, r.skipped, r.failed)
-			}
-		}
-	}
-	must(t, s.Close())
 }

@@ -46,9 +46,7 @@ func TestOpen_refuses_a_topic_that_deletes_and_names_what_mends_it(t *testing.T)
 	rig.Tier(t, rig.All)
 	t.Parallel()
 	c := shared.ForTest(t)
-	if err := c.CreateTopic(t.Context(), "checkpoints-delete", 1, 1, map[string]string{"cleanup.policy": "compact,delete"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.CreateTopic(t.Context(), "checkpoints-delete", 1, 1, map[string]string{"cleanup.policy": "compact,delete"}))
 	_, err := kafka.Open(t.Context(), kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-delete"}, audit)
 	var settings *kafka.SettingsError
 	if !errors.As(err, &settings) {
@@ -71,18 +69,14 @@ func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 	t.Parallel()
 	c := shared.ForTest(t)
 	const topic = "checkpoints-permissions"
-	if err := c.CreateTopic(t.Context(), topic, 1, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.CreateTopic(t.Context(), topic, 1, 1, map[string]string{"cleanup.policy": "compact"}))
 	var log bytes.Buffer
 	cfg := kafka.Config{
 		Brokers: c.AddressesOf(string(kafkabroker.SASLPlaintext)), Topic: topic,
 		Auth: kafka.Auth{Mechanism: kafkabroker.Plain, User: "bridge", Password: "secret"}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	}
 	allow := func(resource kafkago.ResourceType, name string, operations ...kafkago.ACLOperationType) {
-		if err := c.Allow(t.Context(), "bridge", resource, name, operations...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Allow(t.Context(), "bridge", resource, name, operations...))
 	}
 	allow(kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeRead, kafkago.ACLOperationTypeWrite)
 	s, want := mustOpen(t, cfg), storetest.Empty()
@@ -175,9 +169,7 @@ func TestCommits_survive_kills_of_the_broker(t *testing.T) {
 		commits++
 		select {
 		case <-done:
-			if err := g.Wait(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, g.Wait())
 			mustBe(t, must.Get(s.Load(t.Context()))(t), want)
 			mustBe(t, must.Get(mustOpen(t, cfg).Load(t.Context()))(t), want)
 			t.Logf("%d commits, %d attempts failed", commits, failed)
@@ -258,15 +250,10 @@ func alter(t *testing.T, c *kafkabroker.Cluster, topic string, settings map[stri
 // records counts those of partition 0, those without a value apart.
 func records(t testing.TB, cfg kafka.Config) (values, nulls int) {
 	t.Helper()
-	c, err := client.NewClient(client.Config{Brokers: cfg.Brokers})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.NewClient(client.Config{Brokers: cfg.Brokers}))(t)
 	defer c.Close()
 	bounds, err := c.Bounds(t.Context(), cfg.Topic, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for at := bounds[0].First; at < bounds[0].Next; {
 		at, _, err = c.Fetch(t.Context(), cfg.Topic, 0, at, func(r *client.Record) error {
 			if r.Value == nil {
@@ -276,9 +263,7 @@ func records(t testing.TB, cfg kafka.Config) (values, nulls int) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	return values, nulls
 }

@@ -36,10 +36,7 @@ func TestStore_keeps_the_contract_on_the_fake(t *testing.T) {
 
 func newFake(t *testing.T) *kfake.Cluster {
 	t.Helper()
-	c, err := kfake.NewCluster(kfake.NumBrokers(3))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(kfake.NewCluster(kfake.NumBrokers(3)))(t)
 	t.Cleanup(c.Close)
 	return c
 }

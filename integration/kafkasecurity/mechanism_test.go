@@ -13,6 +13,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestClient_proves_who_it_is(t *testing.T) {
@@ -35,7 +36,7 @@ func TestClient_proves_who_it_is(t *testing.T) {
 	for _, listener := range []string{"MTLS", "MTLS12"} {
 		t.Run(listener, func(t *testing.T) {
 			cert, key, err := c.Certificate("alice")
-			rig.Must(t, err)
+			must.Do(t, err)
 			works(t, client(t, c, listener, kafka.Config{TLS: kafka.TLS{CAFile: c.CAFile(), CertFile: cert, KeyFile: key}}))
 		})
 	}
@@ -78,7 +79,7 @@ func TestClient_takes_a_renewed_token_and_certificate(t *testing.T) {
 		if _, err := cl.Topics(t.Context()); err == nil {
 			t.Fatal("an expired token was taken")
 		}
-		rig.Must(t, os.WriteFile(f, []byte(token(t, c, "alice", time.Hour)), 0o600))
+		must.Do(t, os.WriteFile(f, []byte(token(t, c, "alice", time.Hour)), 0o600))
 		rig.Try(t, "come in", seesTopic(t, cl))
 	})
 	t.Run("certificate", func(t *testing.T) {
@@ -88,11 +89,10 @@ func TestClient_takes_a_renewed_token_and_certificate(t *testing.T) {
 			t.Fatal("a stranger's certificate was taken")
 		}
 		newCert, newKey, err := c.Certificate("alice")
-		rig.Must(t, err)
+		must.Do(t, err)
 		for to, from := range map[string]string{cert: newCert, key: newKey} {
-			content, err := os.ReadFile(from)
-			rig.Must(t, err)
-			rig.Must(t, os.WriteFile(to, content, 0o600))
+			content := must.Get(os.ReadFile(from))(t)
+			must.Do(t, os.WriteFile(to, content, 0o600))
 		}
 		rig.Try(t, "come in", seesTopic(t, cl))
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // What a broker does to its clients while it goes and comes must not look like somebody's mistake.
@@ -22,9 +23,9 @@ func TestClient_takes_no_restart_for_a_mistake(t *testing.T) {
 		Listeners: append(kafkabroker.EveryListener(), kafkabroker.Listener{Name: "SASLMTLS", Protocol: kafkabroker.SASLTLS, ClientCertificate: true}),
 		Users:     map[string]string{"alice": "wonderland"},
 	})
-	rig.Must(t, c.CreateTopic(t.Context(), topic, 1, 0, nil))
+	must.Do(t, c.CreateTopic(t.Context(), topic, 1, 0, nil))
 	cert, key, err := c.Certificate("alice")
-	rig.Must(t, err)
+	must.Do(t, err)
 	as := kafka.Auth{Mechanism: kafka.ScramSHA512, User: "alice", Password: "wonderland"}
 	trusting := kafka.TLS{CAFile: c.CAFile()}
 	certified := kafka.TLS{CAFile: c.CAFile(), CertFile: cert, KeyFile: key}
@@ -43,13 +44,13 @@ func TestClient_takes_no_restart_for_a_mistake(t *testing.T) {
 	for _, end := range []func() error{
 		func() error { return c.Kill(0) },
 		func() error { return c.Stop(t.Context(), 0) },
-		func() error { rig.Must(t, c.Pause(0)); pause(t, 3*time.Second); return c.Resume(0) },
+		func() error { must.Do(t, c.Pause(0)); pause(t, 3*time.Second); return c.Resume(0) },
 	} {
 		pause(t, time.Second)
-		rig.Must(t, end())
+		must.Do(t, end())
 		pause(t, time.Second)
 		if c.PID(0) == 0 {
-			rig.Must(t, c.Restart(t.Context(), 0))
+			must.Do(t, c.Restart(t.Context(), 0))
 		}
 		for listener, cfg := range map[string]kafka.Config{"PLAINTEXT": {}, "SASLMTLS": {Auth: as, TLS: certified}} {
 			rig.Try(t, "come back to "+listener, seesTopic(t, client(t, c, listener, cfg)))

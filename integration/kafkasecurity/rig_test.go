@@ -19,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 const topic = "secured"
@@ -55,33 +56,31 @@ func cluster(t *testing.T) *kafkabroker.Cluster {
 	if err := c.CreateTopic(t.Context(), topic, 1, 0, nil); err != nil && !errors.Is(err, kafkago.TopicAlreadyExists) {
 		t.Fatal(err)
 	}
-	rig.Must(t, c.Allow(t.Context(), "alice", kafkago.ResourceTypeTopic, topic,
+	must.Do(t, c.Allow(t.Context(), "alice", kafkago.ResourceTypeTopic, topic,
 		kafkago.ACLOperationTypeWrite, kafkago.ACLOperationTypeRead))
-	rig.Must(t, c.Allow(t.Context(), "bob", kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeDescribe))
+	must.Do(t, c.Allow(t.Context(), "bob", kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeDescribe))
 	return c
 }
 
 func file(t *testing.T, name, content string) string {
 	t.Helper()
 	p := filepath.Join(t.TempDir(), name)
-	rig.Must(t, os.WriteFile(p, []byte(content), 0o600))
+	must.Do(t, os.WriteFile(p, []byte(content), 0o600))
 	return p
 }
 
 func token(t *testing.T, c *kafkabroker.Cluster, user string, life time.Duration) string {
 	t.Helper()
-	s, err := c.Token(user, life)
-	rig.Must(t, err)
+	s := must.Get(c.Token(user, life))(t)
 	return s
 }
 
 // stranger returns the files of a CA that no broker knows, and of a user's certificate and key that it has signed.
 func stranger(t *testing.T, user string) (caFile, certFile, keyFile string) {
 	t.Helper()
-	a, err := ca.New("stranger")
-	rig.Must(t, err)
+	a := must.Get(ca.New("stranger"))(t)
 	cert, key, err := a.User(user)
-	rig.Must(t, err)
+	must.Do(t, err)
 	return file(t, "ca.pem", string(a.PEM)), file(t, "cert.pem", string(cert)), file(t, "key.pem", string(key))
 }
 
@@ -98,8 +97,7 @@ func auth(t *testing.T, c *kafkabroker.Cluster, mechanism, user, password string
 func client(t *testing.T, c *kafkabroker.Cluster, listener string, cfg kafka.Config) *kafka.Client {
 	t.Helper()
 	cfg.Brokers = c.AddressesOf(listener)
-	cl, err := kafka.NewClient(cfg)
-	rig.Must(t, err)
+	cl := must.Get(kafka.NewClient(cfg))(t)
 	t.Cleanup(cl.Close)
 	return cl
 }
@@ -149,7 +147,7 @@ func works(t *testing.T, cl *kafka.Client) {
 	p := newProducer(t, cl)
 	p.fill(t.Name())
 	offset, err := p.send(t.Context())
-	rig.Must(t, err)
+	must.Do(t, err)
 	found := ""
 	_, _, err = cl.Fetch(t.Context(), topic, 0, offset, func(r *kafka.Record) error {
 		if r.Offset == offset {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // sessions is how many sessions of a client have to end before a test believes that it goes on.
@@ -99,7 +100,7 @@ func TestClient_says_that_its_token_has_expired_until_it_is_renewed(t *testing.T
 	works(t, client(t, c, "SASL_PLAINTEXT", cfg))
 	// A token must outlive the time that a busy machine takes for its first use.
 	lifetime := 3*time.Second + 10*time.Since(began)
-	rig.Must(t, os.WriteFile(f, []byte(token(t, c, "alice", lifetime)), 0o600))
+	must.Do(t, os.WriteFile(f, []byte(token(t, c, "alice", lifetime)), 0o600))
 	p := newProducer(t, client(t, c, "SASL_PLAINTEXT", cfg))
 	p.fill("expiring")
 	send := func() string {
@@ -125,7 +126,7 @@ func TestClient_says_that_its_token_has_expired_until_it_is_renewed(t *testing.T
 			t.Fatalf("after the refusal it says %s", text)
 		}
 	}
-	rig.Must(t, os.WriteFile(f, []byte(token(t, c, "alice", time.Hour)), 0o600))
+	must.Do(t, os.WriteFile(f, []byte(token(t, c, "alice", time.Hour)), 0o600))
 	rig.Try(t, "send with the renewed token", func() error {
 		if text := send(); text != "" {
 			return errors.New(text)

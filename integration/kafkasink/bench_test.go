@@ -20,8 +20,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sys/unix"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -102,13 +102,13 @@ func median(values []float64) float64 {
 // publishTo has one contender publish to a new topic, which is removed again.
 func publishTo(b *testing.B, c *kafkabroker.Cluster, x contender, n int) taken {
 	r := &testTopic{c, fmt.Sprintf("bench-%d", count.Add(1))}
-	rig.Must(b, c.CreateTopic(b.Context(), r.topic, benchPartitions, 0, nil))
+	must.Do(b, c.CreateTopic(b.Context(), r.topic, benchPartitions, 0, nil))
 	unix.Sync() // what others wrote is not written back to the disk meanwhile
 	before := brokerTime(b, c)
 	t := x.publish(b, r, n)
 	t.broker = float64((brokerTime(b, c) - before).Nanoseconds()) / 1e3 / float64(n)
 	res, err := c.Admin().DeleteTopics(b.Context(), &kafkago.DeleteTopicsRequest{Topics: []string{r.topic}})
-	rig.Must(b, errors.Join(err, res.Errors[r.topic]))
+	must.Do(b, errors.Join(err, res.Errors[r.topic]))
 	return t
 }
 
@@ -138,7 +138,7 @@ func processorTime() time.Duration {
 func brokerTime(b *testing.B, c *kafkabroker.Cluster) time.Duration {
 	const wholeProcess = 2 // see clock_getcpuclockid(3)
 	var t unix.Timespec
-	rig.Must(b, unix.ClockGettime(int32(^c.PID(0)<<3|wholeProcess), &t))
+	must.Do(b, unix.ClockGettime(int32(^c.PID(0)<<3|wholeProcess), &t))
 	return time.Duration(t.Nano())
 }
 
@@ -163,10 +163,10 @@ func publishSink(b *testing.B, r *testTopic, n int) taken {
 	go func() { ended <- s.Run(ctx) }()
 	defer func() {
 		end()
-		rig.Must(b, <-ended)
+		must.Do(b, <-ended)
 	}()
 	messages := benchMessages(r.topic)
-	s.Publish(ctx, messages[0], func(_ sink.Receipt, err error) { rig.Must(b, err) }) // it waits for the topic to be open
+	s.Publish(ctx, messages[0], func(_ sink.Receipt, err error) { must.Do(b, err) }) // it waits for the topic to be open
 	return measured(n, func() {
 		var all sync.WaitGroup
 		all.Add(n)
@@ -185,7 +185,7 @@ func publishSink(b *testing.B, r *testTopic, n int) taken {
 func publishFranz(b *testing.B, r *testTopic, n int, linger time.Duration) taken {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(r.AddressesOf(direct)...), kgo.MaxBufferedRecords(benchWindow), kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(linger))
-	rig.Must(b, err)
+	must.Do(b, err)
 	defer cl.Close()
 	messages := benchMessages(r.topic)
 	var records []kgo.Record
@@ -196,7 +196,7 @@ func publishFranz(b *testing.B, r *testTopic, n int, linger time.Duration) taken
 		}
 		records = append(records, rec)
 	}
-	rig.Must(b, cl.ProduceSync(b.Context(), &kgo.Record{Topic: r.topic, Value: []byte("first")}).FirstErr())
+	must.Do(b, cl.ProduceSync(b.Context(), &kgo.Record{Topic: r.topic, Value: []byte("first")}).FirstErr())
 	return measured(n, func() {
 		var all sync.WaitGroup
 		all.Add(n)
@@ -230,12 +230,11 @@ func publishPerfTest(b *testing.B, r *testTopic, n int) taken {
 	out, err := r.Tool(b.Context(), "org.apache.kafka.tools.ProducerPerformance", "--topic", r.topic, "--num-records", strconv.Itoa(n),
 		"--record-size", strconv.Itoa(recordSize(benchMessages(r.topic)[0])), "--throughput", "-1", "--producer-props", "bootstrap.servers="+r.Bootstrap(),
 		"acks=all", "enable.idempotence=true", "batch.size=524288", "linger.ms=5")
-	rig.Must(b, err)
+	must.Do(b, err)
 	found := perfTestRate.FindSubmatch(out)
 	if found == nil {
 		b.Fatalf("the tool does not say its rate:\n%s", out)
 	}
-	rate, err := strconv.ParseFloat(string(found[1]), 64)
-	rig.Must(b, err)
+	rate := must.Get(strconv.ParseFloat(string(found[1]), 64))(b)
 	return taken{rate: rate}
 }

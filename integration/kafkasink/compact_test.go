@@ -14,6 +14,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
@@ -24,8 +25,8 @@ func (r *testTopic) emptyBatches(t *testing.T) (n int) {
 	client, done := r.admin()
 	defer done()
 	res, err := client.Fetch(t.Context(), &kafkago.FetchRequest{Topic: r.topic, MinBytes: 1, MaxBytes: 8 << 20, MaxWait: 100 * time.Millisecond})
-	rig.Must(t, err)
-	rig.Must(t, res.Error)
+	must.Do(t, err)
+	must.Do(t, res.Error)
 	stream, is := res.Records.(*protocol.RecordStream)
 	if !is {
 		return 0
@@ -54,21 +55,21 @@ func TestSink_reads_a_compacted_partition_to_its_end(t *testing.T) {
 			answers = append(answers, send(t, s, message(r.topic, fmt.Sprintf("key-%d", n%keys), producer*1000+n)))
 		}
 		for _, a := range answers {
-			rig.Must(t, wait(t, a).err)
+			must.Do(t, wait(t, a).err)
 		}
-		rig.Must(t, pause.For(t.Context(), 150*time.Millisecond)) // the next one begins a segment
+		must.Do(t, pause.For(t.Context(), 150*time.Millisecond)) // the next one begins a segment
 		s.stop()
-		rig.Must(t, s.end(t))
+		must.Do(t, s.end(t))
 	}
 	cfg := r.config(direct)
 	s := start(t, cfg)
 	for k := range keys {
-		must(t, s, message(r.topic, fmt.Sprintf("key-%d", k), 10_000))
+		publish(t, s, message(r.topic, fmt.Sprintf("key-%d", k), 10_000))
 	}
 	rig.Try(t, "batches are empty", func() error {
 		// A segment is closed by the next record after its time.
-		must(t, s, message(r.topic, "end", int(time.Now().UnixMilli())))
-		rig.Must(t, pause.For(t.Context(), 300*time.Millisecond))
+		publish(t, s, message(r.topic, "end", int(time.Now().UnixMilli())))
+		must.Do(t, pause.For(t.Context(), 300*time.Millisecond))
 		if n := r.emptyBatches(t); n < 3 {
 			return fmt.Errorf("%d", n)
 		}
@@ -76,7 +77,7 @@ func TestSink_reads_a_compacted_partition_to_its_end(t *testing.T) {
 	})
 	t.Logf("%d empty batches", r.emptyBatches(t))
 	newest := map[string]string{}
-	rig.Must(t, s.Read(t.Context(), sink.Query{LastOfKey: true}, func(st *sink.Stored) error {
+	must.Do(t, s.Read(t.Context(), sink.Query{LastOfKey: true}, func(st *sink.Stored) error {
 		key, _, _ := strings.Cut(st.ID, ".")
 		newest[key] = st.ID
 		return nil
@@ -90,11 +91,10 @@ func TestSink_reads_a_compacted_partition_to_its_end(t *testing.T) {
 		t.Error("it was not read to its end")
 	}
 	// From each offset on, also from within what was removed.
-	b, err := s.Bounds(t.Context(), nil)
-	rig.Must(t, err)
+	b := must.Get(s.Bounds(t.Context(), nil))(t)
 	for after := uint64(0); after < b.Partitions[0].Last; after += 97 {
 		last := uint64(0)
-		rig.Must(t, s.Read(t.Context(), sink.Query{After: map[int32]uint64{0: after}}, func(st *sink.Stored) error {
+		must.Do(t, s.Read(t.Context(), sink.Query{After: map[int32]uint64{0: after}}, func(st *sink.Stored) error {
 			if st.Sequence <= after {
 				t.Errorf("after %d comes %d", after, st.Sequence)
 			}

@@ -10,7 +10,7 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
 )
@@ -19,11 +19,11 @@ func TestSink_keeps_the_contract(t *testing.T) {
 	const partitions = 3
 	sinktest.Run(t, func(t *testing.T) *sinktest.Harness {
 		r := &testTopic{shared.ForTest(t), unique(t)}
-		rig.Must(t, r.CreateTopic(t.Context(), r.topic, partitions, 0, nil))
+		must.Do(t, r.CreateTopic(t.Context(), r.topic, partitions, 0, nil))
 		data := filepath.Join(sharedDir, "broker-0", "data")
 		saved := filepath.Join(t.TempDir(), "data")
-		stop := func(t *testing.T) { rig.Must(t, r.Kill(0)) }
-		start := func(t *testing.T) { rig.Must(t, r.Restart(t.Context(), 0)) }
+		stop := func(t *testing.T) { must.Do(t, r.Kill(0)) }
+		start := func(t *testing.T) { must.Do(t, r.Restart(t.Context(), 0)) }
 		return &sinktest.Harness{
 			Sink:    newSink(t, r.config(proxied)),
 			Log:     r.log,
@@ -35,19 +35,19 @@ func TestSink_keeps_the_contract(t *testing.T) {
 			Start:   start,
 			Save: func(t *testing.T) {
 				stop(t)
-				rig.Must(t, os.CopyFS(saved, os.DirFS(data)))
+				must.Do(t, os.CopyFS(saved, os.DirFS(data)))
 				start(t)
 			},
 			Restore: func(t *testing.T) {
 				stop(t)
-				rig.Must(t, os.RemoveAll(data))
-				rig.Must(t, os.CopyFS(data, os.DirFS(saved)))
+				must.Do(t, os.RemoveAll(data))
+				must.Do(t, os.CopyFS(data, os.DirFS(saved)))
 				start(t)
 			},
 			Destroy: func(t *testing.T) { r.deleteTopic(t, r.topic) },
 			Remake: func(t *testing.T, n int) {
 				r.deleteTopic(t, r.topic)
-				rig.Must(t, r.CreateTopic(t.Context(), r.topic, partitions, 0, nil))
+				must.Do(t, r.CreateTopic(t.Context(), r.topic, partitions, 0, nil))
 				r.others(t, n, partitions)
 			},
 			Purge:     func(t *testing.T) { r.purge(t, r.topic, partitions) },
@@ -75,7 +75,7 @@ func (r *testTopic) others(t *testing.T, n, partitions int) {
 		res, err := c.Produce(t.Context(), &kafkago.ProduceRequest{
 			Topic: r.topic, Partition: p, RequiredAcks: kafkago.RequireAll, Records: kafkago.NewRecordReader(records...),
 		})
-		rig.Must(t, err)
-		rig.Must(t, res.Error)
+		must.Do(t, err)
+		must.Do(t, res.Error)
 	}
 }

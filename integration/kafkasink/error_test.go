@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
@@ -28,8 +29,7 @@ const faked = "faked"
 // fake is a broker that says what a test wants. It keeps the rules of sequences like a real one.
 func fake(t *testing.T) (*kfake.Cluster, kafka.Config) {
 	t.Helper()
-	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, faked))
-	rig.Must(t, err)
+	c := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, faked)))(t)
 	t.Cleanup(c.Close)
 	return c, kafka.Config{
 		Brokers: c.ListenAddrs(), Cluster: "test", Pipeline: "p", Topic: faked, Timeout: time.Second, Wait: 10 * time.Millisecond, LookEvery: 200 * time.Millisecond,
@@ -70,7 +70,7 @@ func TestSink_repeats_what_may_succeed(t *testing.T) {
 			cfg.OnRetry = func(string, int32, error) { retries.Add(1) }
 			s := start(t, cfg)
 			asked := answering(c, e, e, nil)
-			if rc := must(t, s, message(faked, "a", 1)); rc.Sequence != 2 || asked.Load() != 3 || retries.Load() != 2 {
+			if rc := publish(t, s, message(faked, "a", 1)); rc.Sequence != 2 || asked.Load() != 3 || retries.Load() != 2 {
 				t.Errorf("it is at %+v after %d requests, %d of them again", rc, asked.Load(), retries.Load())
 			}
 			if err := s.Ready(); err != nil {
@@ -91,7 +91,7 @@ func TestSink_is_interrupted_where_a_broker_does_not_know_the_sequence(t *testin
 		t.Run(name, func(t *testing.T) {
 			c, cfg := fake(t)
 			s := start(t, cfg)
-			must(t, s, message(faked, "a", 1))
+			publish(t, s, message(faked, "a", 1))
 			answering(c, answers...)
 			if a := wait(t, send(t, s, message(faked, "a", 2))); a.err == nil || sink.IsPermanent(a.err) {
 				t.Errorf("published: %v", a.err)
@@ -101,7 +101,7 @@ func TestSink_is_interrupted_where_a_broker_does_not_know_the_sequence(t *testin
 				t.Errorf("Run: %v", err)
 			}
 			again := start(t, cfg)
-			must(t, again, message(faked, "a", 2))
+			publish(t, again, message(faked, "a", 2))
 		})
 	}
 }
@@ -112,13 +112,13 @@ func TestSink_goes_on_after_what_a_broker_refuses_for_good(t *testing.T) {
 		e := answers[0]
 		c, cfg := fake(t)
 		s := start(t, cfg)
-		first := must(t, s, message(faked, "a", 1))
+		first := publish(t, s, message(faked, "a", 1))
 		answering(c, answers...)
 		if a := wait(t, send(t, s, message(faked, "b", 1))); !sink.IsPermanent(a.err) || !strings.Contains(a.err.Error(), "publish b.1") {
 			t.Errorf("%s: %v", e.Message, a.err)
 		}
 		answering(c)
-		if next := must(t, s, message(faked, "c", 1)); next.Sequence != first.Sequence+1 {
+		if next := publish(t, s, message(faked, "c", 1)); next.Sequence != first.Sequence+1 {
 			t.Errorf("%s: the next one is at %+v", e.Message, next)
 		}
 	}
@@ -131,10 +131,10 @@ func TestSink_stamps_earlier_what_a_broker_refuses_for_its_time(t *testing.T) {
 	said := &lines{}
 	cfg.Log = logger(said)
 	s := start(t, cfg)
-	first := must(t, s, message(faked, "a", 1))
+	first := publish(t, s, message(faked, "a", 1))
 	sent := refusingAfter(c, time.Now().Add(-150*time.Minute))
 	for n := range 3 {
-		if next := must(t, s, message(faked, "a", 2+n)); next.Sequence != first.Sequence+1+uint64(n) {
+		if next := publish(t, s, message(faked, "a", 2+n)); next.Sequence != first.Sequence+1+uint64(n) {
 			t.Errorf("the next one is at %+v, the first at %+v", next, first)
 		}
 	}
@@ -184,7 +184,7 @@ func TestSink_takes_a_repetition_that_a_broker_says_it_has_for_success(t *testin
 	c, cfg := fake(t)
 	s := start(t, cfg)
 	answering(c, kerr.RequestTimedOut, kerr.DuplicateSequenceNumber)
-	if rc := must(t, s, message(faked, "a", 1)); rc.Sequence != 0 {
+	if rc := publish(t, s, message(faked, "a", 1)); rc.Sequence != 0 {
 		t.Errorf("it is said to be at %+v, which nobody knows", rc)
 	}
 }
@@ -211,7 +211,7 @@ func TestSink_publishes_without_a_fence_where_it_may_not_have_one(t *testing.T) 
 	cfg.Log = logger(said)
 	denyID(c)
 	s := start(t, cfg)
-	must(t, s, message(faked, "a", 1))
+	publish(t, s, message(faked, "a", 1))
 	if want := "an older process of this pipeline cannot be fenced"; !strings.Contains(said.String(), want) || !strings.Contains(said.String(), "kube-eventbridge.test.p") {
 		t.Errorf("it says\n%s", said)
 	}
@@ -222,10 +222,7 @@ func TestSink_ends_without_a_fence_where_it_has_to_have_one(t *testing.T) {
 	c, cfg := fake(t)
 	cfg.Fenced = true
 	denyID(c)
-	s, err := kafka.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(kafka.New(cfg))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	var unusable *sink.UnusableError
@@ -261,7 +258,7 @@ func TestSink_settles_everything_and_ends_soon_while_a_broker_hangs(t *testing.T
 	})
 	began := time.Now()
 	s.stop()
-	rig.Must(t, s.end(t))
+	must.Do(t, s.end(t))
 	for _, a := range answers {
 		if got := wait(t, a); got.err == nil {
 			t.Error("a message that nobody answered is said to be there")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -36,7 +37,7 @@ func TestSink_shows_no_marker_that_a_crash_kept_from_a_partition(t *testing.T) {
 			r := newTopic(t, shared.ForTest(t), partitions, nil)
 			p := proxiesOf(r.Cluster)[0]
 			old := start(t, r.config(proxied))
-			must(t, old, everywhere(r.topic, 1))
+			publish(t, old, everywhere(r.topic, 1))
 			marker := everywhere(r.topic, 2)
 			home := batch.Partition(marker.Key, partitions)
 			p.hold(func(api int16, request []byte) bool {
@@ -63,14 +64,14 @@ func TestSink_shows_no_marker_that_a_crash_kept_from_a_partition(t *testing.T) {
 				return nil
 			})
 			old.stop()
-			rig.Must(t, old.end(t))
+			must.Do(t, old.end(t))
 			if a := wait(t, unsettled); a.err == nil {
 				t.Error("it was acknowledged")
 			}
 			newer := start(t, r.config(direct))
 			p.release()
 			read := func() (ids string) {
-				rig.Must(t, newer.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
+				must.Do(t, newer.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
 					if !strings.HasPrefix(st.ID, "writer-started.") {
 						ids += fmt.Sprintf("%s in %d ", st.ID, st.Partition)
 					}
@@ -82,7 +83,7 @@ func TestSink_shows_no_marker_that_a_crash_kept_from_a_partition(t *testing.T) {
 			if got := read(); got != first {
 				t.Errorf("the next process reads %q, want %q", got, first)
 			}
-			must(t, newer, marker)
+			publish(t, newer, marker)
 			if got, both := read(), first+fmt.Sprintf("%s in %d ", marker.ID, home); got != both {
 				t.Errorf("then it reads %q, want %q", got, both)
 			}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
@@ -61,7 +62,7 @@ func (c *chains) check(t *testing.T, total int) {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.topic.AddressesOf(direct)...), kgo.ConsumeTopics(c.topic.topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	rig.Must(t, err)
+	must.Do(t, err)
 	defer cl.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -74,16 +75,14 @@ func (c *chains) check(t *testing.T, total int) {
 			if !is {
 				return
 			}
-			k, err := strconv.Atoi(key)
-			rig.Must(t, err)
+			k := must.Get(strconv.Atoi(key))(t)
 			var id string
 			for _, h := range rec.Headers {
 				if h.Key == "ce_id" {
 					id = string(h.Value)
 				}
 			}
-			n, err := strconv.Atoi(strings.TrimPrefix(id, string(rec.Key)+"."))
-			rig.Must(t, err)
+			n := must.Get(strconv.Atoi(strings.TrimPrefix(id, string(rec.Key)+".")))(t)
 			switch {
 			case n == last[k]:
 				doubled++
@@ -106,8 +105,7 @@ func (c *chains) check(t *testing.T, total int) {
 // total is how many records there are.
 func (r *testTopic) total(t *testing.T, s sink.Log) (n int) {
 	t.Helper()
-	b, err := s.Bounds(t.Context(), nil)
-	rig.Must(t, err)
+	b := must.Get(s.Bounds(t.Context(), nil))(t)
 	for _, p := range b.Partitions {
 		n += int(p.Last + 1 - p.First)
 	}
@@ -150,13 +148,13 @@ func TestSink_loses_doubles_and_reorders_nothing_while_leaders_move_and_brokers_
 				moves.Add(1)
 			}
 		}
-		rig.Must(t, c.Kill(victim))
-		rig.Must(t, pause.For(ctx, 3*time.Second))
-		rig.Must(t, c.Restart(ctx, victim))
+		must.Do(t, c.Kill(victim))
+		must.Do(t, pause.For(ctx, 3*time.Second))
+		must.Do(t, c.Restart(ctx, victim))
 		frozen := (round + 1) % 3
-		rig.Must(t, c.Pause(frozen)) // it keeps its connections
-		rig.Must(t, pause.For(ctx, 2*cfg.Timeout))
-		rig.Must(t, c.Resume(frozen))
+		must.Do(t, c.Pause(frozen)) // it keeps its connections
+		must.Do(t, pause.For(ctx, 2*cfg.Timeout))
+		must.Do(t, c.Resume(frozen))
 		before := all.published.Load()
 		rig.Try(t, "it goes on", func() error {
 			if n := all.published.Load() - before; n < 500 {
@@ -207,8 +205,8 @@ func TestSink_sends_the_same_bytes_again(t *testing.T) {
 		return false
 	})
 	defer p.watch(nil)
-	first := must(t, s, message(r.topic, "a", 1))
-	second := must(t, s, message(r.topic, "a", 2))
+	first := publish(t, s, message(r.topic, "a", 1))
+	second := publish(t, s, message(r.topic, "a", 2))
 	if first.Sequence != 2 || second.Sequence != 3 {
 		t.Errorf("they are at %+v and %+v", first, second)
 	}
@@ -265,7 +263,7 @@ func TestSink_has_one_batch_under_way_in_each_partition(t *testing.T) {
 		if n := p.waiting.Load(); n > 2 {
 			t.Fatalf("%d requests to one broker", n)
 		}
-		rig.Must(t, pause.For(t.Context(), 5*time.Millisecond))
+		must.Do(t, pause.For(t.Context(), 5*time.Millisecond))
 	}
 	mu.Lock()
 	for n, batches := range underWay {
@@ -276,7 +274,7 @@ func TestSink_has_one_batch_under_way_in_each_partition(t *testing.T) {
 	mu.Unlock()
 	p.release()
 	for _, a := range answers {
-		rig.Must(t, wait(t, a).err)
+		must.Do(t, wait(t, a).err)
 	}
 	if n := len(others(r.records(t, r.topic))); n != 500 {
 		t.Errorf("%d records", n)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
@@ -33,7 +34,7 @@ func fenced(t *testing.T, err error, pipeline string) {
 func TestSink_is_refused_once_a_newer_one_has_come(t *testing.T) {
 	r := newTopic(t, shared.ForTest(t), 4, nil)
 	old := start(t, r.config(direct))
-	must(t, old, message(r.topic, "key", 1))
+	publish(t, old, message(r.topic, "key", 1))
 	newer := start(t, r.config(direct))
 	if a := wait(t, send(t, old, message(r.topic, "key", 2))); a.err == nil || sink.IsPermanent(a.err) {
 		t.Errorf("the older one: %v", a.err)
@@ -42,7 +43,7 @@ func TestSink_is_refused_once_a_newer_one_has_come(t *testing.T) {
 	if a := wait(t, send(t, old, message(r.topic, "key", 3))); !errors.Is(a.err, sink.ErrNotRunning) {
 		t.Errorf("after its end: %v", a.err)
 	}
-	must(t, newer, message(r.topic, "key", 4))
+	publish(t, newer, message(r.topic, "key", 4))
 	var ids []string
 	for _, rec := range r.records(t, r.topic) {
 		if !rec.own() {
@@ -73,7 +74,7 @@ func TestSink_lets_nothing_of_a_dead_process_follow_its_barrier(t *testing.T) {
 	r := newTopic(t, shared.ForTest(t), 2, nil)
 	p := proxiesOf(r.Cluster)[0]
 	old := start(t, r.config(proxied))
-	must(t, old, message(r.topic, "old-a", 1))
+	publish(t, old, message(r.topic, "old-a", 1))
 	p.hold(func(api int16, _ []byte) bool { return api == apiProduce })
 	for n := range 8 {
 		send(t, old, message(r.topic, fmt.Sprintf("old-%d", n), 1))
@@ -85,12 +86,11 @@ func TestSink_lets_nothing_of_a_dead_process_follow_its_barrier(t *testing.T) {
 		return nil
 	})
 	old.stop() // its requests stay under way
-	rig.Must(t, old.end(t))
+	must.Do(t, old.end(t))
 	newer := start(t, r.config(direct))
-	bounds, err := newer.Bounds(t.Context(), nil)
-	rig.Must(t, err)
+	bounds := must.Get(newer.Bounds(t.Context(), nil))(t)
 	seen := 0
-	rig.Must(t, newer.Read(t.Context(), sink.Query{}, func(*sink.Stored) error { seen++; return nil }))
+	must.Do(t, newer.Read(t.Context(), sink.Query{}, func(*sink.Stored) error { seen++; return nil }))
 	p.release()
 	rig.Try(t, "they have arrived", func() error {
 		if n := p.waiting.Load(); n > 0 {
@@ -99,7 +99,7 @@ func TestSink_lets_nothing_of_a_dead_process_follow_its_barrier(t *testing.T) {
 		return nil
 	})
 	for n := range 8 {
-		must(t, newer, message(r.topic, fmt.Sprintf("new-%d", n), 1))
+		publish(t, newer, message(r.topic, fmt.Sprintf("new-%d", n), 1))
 	}
 	all := r.records(t, r.topic)
 	if late := afterBarriers(all); len(late) > 0 {
@@ -118,13 +118,13 @@ func TestSink_lets_nothing_of_a_dead_process_follow_its_barrier(t *testing.T) {
 func TestBroker_takes_an_older_epoch_until_the_partition_has_seen_the_newer_one(t *testing.T) {
 	r := newTopic(t, shared.ForTest(t), 1, nil)
 	old := start(t, r.config(direct))
-	must(t, old, message(r.topic, "old", 1))
+	publish(t, old, message(r.topic, "old", 1))
 	c, err := internal.NewClient(internal.Config{Brokers: r.AddressesOf(direct)})
-	rig.Must(t, err)
+	must.Do(t, err)
 	defer c.Close()
 	_, err = c.InitProducer(t.Context(), "kube-eventbridge.test."+r.topic, nil)
-	rig.Must(t, err)
-	must(t, old, message(r.topic, "old", 2))
+	must.Do(t, err)
+	publish(t, old, message(r.topic, "old", 2))
 }
 
 const childVariable = "KUBE_EVENTBRIDGE_KAFKASINK_CHILD"
@@ -166,7 +166,7 @@ func TestSink_lets_nothing_of_a_stopped_process_that_wakes_follow_its_barrier(t 
 	cmd.Env = append(os.Environ(), childVariable+"="+r.AddressesOf(direct)[0]+" "+r.topic)
 	out := &lines{}
 	cmd.Stdout, cmd.Stderr = out, out
-	rig.Must(t, cmd.Start())
+	must.Do(t, cmd.Start())
 	defer cmd.Process.Kill() //nolint:errcheck // it has ended if all is well
 	rig.Try(t, "the child publishes", func() error {
 		if !strings.Contains(out.String(), "publishing") {
@@ -174,16 +174,15 @@ func TestSink_lets_nothing_of_a_stopped_process_that_wakes_follow_its_barrier(t 
 		}
 		return nil
 	})
-	rig.Must(t, cmd.Process.Signal(syscall.SIGSTOP))
+	must.Do(t, cmd.Process.Signal(syscall.SIGSTOP))
 	newer := start(t, r.config(direct))
-	before, err := newer.Bounds(t.Context(), nil)
-	rig.Must(t, err)
-	rig.Must(t, cmd.Process.Signal(syscall.SIGCONT))
+	before := must.Get(newer.Bounds(t.Context(), nil))(t)
+	must.Do(t, cmd.Process.Signal(syscall.SIGCONT))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the child: %v\n%s", err, out)
 	}
 	for n := range 8 {
-		must(t, newer, message(r.topic, fmt.Sprintf("new-%d", n), 1))
+		publish(t, newer, message(r.topic, fmt.Sprintf("new-%d", n), 1))
 	}
 	all := r.records(t, r.topic)
 	if late := afterBarriers(all); len(late) > 0 {

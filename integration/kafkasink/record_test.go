@@ -10,8 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
@@ -39,7 +39,7 @@ func TestSink_writes_the_binding_byte_for_byte(t *testing.T) {
 	t.Parallel()
 	r := newTopic(t, shared.ForTest(t), 1, nil)
 	s := start(t, r.config(direct))
-	must(t, s, &sink.Message{
+	publish(t, s, &sink.Message{
 		Subject: r.topic, Key: "prod/core/pods/default/web-0", ID: "u.7", ContentType: "application/json", Data: []byte(`{"a":"ä"}`),
 		Attributes: []sink.Attribute{
 			{Name: "specversion", Value: "1.0"},
@@ -51,7 +51,7 @@ func TestSink_writes_the_binding_byte_for_byte(t *testing.T) {
 			{Name: "subject", Value: `50% "of" ä`},
 		},
 	})
-	must(t, s, &sink.Message{
+	publish(t, s, &sink.Message{
 		Subject: r.topic, Key: "prod/core/pods/default/web-0", ID: "u.8", ContentType: "application/cloudevents+json", Data: []byte(`{"id":"u.8"}`),
 	})
 	got := others(r.records(t, r.topic))
@@ -86,7 +86,7 @@ func TestSink_announces_itself_in_each_partition_first(t *testing.T) {
 		cfg.Structured = structured
 		s := start(t, cfg)
 		for n := range 30 {
-			must(t, s, message(r.topic, fmt.Sprintf("key-%d", n), 1))
+			publish(t, s, message(r.topic, fmt.Sprintf("key-%d", n), 1))
 		}
 		first := map[int32]record{}
 		for _, rec := range r.records(t, r.topic) {
@@ -127,7 +127,7 @@ func TestSink_puts_a_key_where_other_clients_do(t *testing.T) {
 	for n := range 200 {
 		key := fmt.Sprintf("prod/core/pods/default/%s-%d", strings.Repeat("ä", n%5), n)
 		want := choose.Partition(&kgo.Record{Key: []byte(key)}, partitions)
-		if got := must(t, s, message(r.topic, key, 1)).Partition; int(got) != want {
+		if got := publish(t, s, message(r.topic, key, 1)).Partition; int(got) != want {
 			t.Errorf("%s is in %d, and kgo puts it into %d", key, got, want)
 		}
 	}
@@ -139,16 +139,16 @@ func TestSink_adds_tombstones_and_marks_every_partition(t *testing.T) {
 	cfg := r.config(direct)
 	cfg.Tombstones = true
 	s := start(t, cfg)
-	must(t, s, message(r.topic, "a", 1))
+	publish(t, s, message(r.topic, "a", 1))
 	gone := message(r.topic, "a", 2)
 	gone.Last = true
-	at := must(t, s, gone)
-	again := must(t, s, message(r.topic, "a", 3))
+	at := publish(t, s, gone)
+	again := publish(t, s, message(r.topic, "a", 3))
 	if again.Partition != at.Partition || again.Sequence != at.Sequence+2 {
 		t.Errorf("deleted at %+v, made again at %+v: the tombstone is between", at, again)
 	}
 	marker := everywhere(r.topic, 1)
-	if mine := must(t, s, marker); mine.Partition != batch.Partition(marker.Key, 3) {
+	if mine := publish(t, s, marker); mine.Partition != batch.Partition(marker.Key, 3) {
 		t.Errorf("the marker's receipt is %+v", mine)
 	}
 	var a []string
@@ -169,7 +169,7 @@ func TestSink_adds_tombstones_and_marks_every_partition(t *testing.T) {
 		t.Errorf("the log has %v, markers %v", a, markers)
 	}
 	n := 0
-	rig.Must(t, s.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
+	must.Do(t, s.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
 		if !strings.HasPrefix(st.ID, "writer-started.") {
 			n++
 		}
@@ -188,8 +188,8 @@ func TestSink_publishes_to_several_topics(t *testing.T) {
 	c := shared.ForTest(t)
 	prefix := name(t)
 	r := &testTopic{c, prefix}
-	rig.Must(t, c.CreateTopic(t.Context(), prefix+".pods", 2, 0, nil))
-	rig.Must(t, c.CreateTopic(t.Context(), prefix+".nodes", 3, 0, nil))
+	must.Do(t, c.CreateTopic(t.Context(), prefix+".pods", 2, 0, nil))
+	must.Do(t, c.CreateTopic(t.Context(), prefix+".nodes", 3, 0, nil))
 	cfg := r.config(direct)
 	cfg.Topic = prefix + ".{resource}"
 	cfg.Create = &kafka.Create{Partitions: 4}
@@ -198,7 +198,7 @@ func TestSink_publishes_to_several_topics(t *testing.T) {
 	var receipts []sink.Receipt
 	for n := range 60 {
 		topic := prefix + []string{".pods", ".nodes", ".later"}[n%3]
-		rc := must(t, s, message(topic, fmt.Sprintf("key-%d", n), 1))
+		rc := publish(t, s, message(topic, fmt.Sprintf("key-%d", n), 1))
 		if other := places[rc.Partition]; other != "" && other != topic {
 			t.Errorf("partition %d is of %s and of %s", rc.Partition, other, topic)
 		}
@@ -213,8 +213,7 @@ func TestSink_publishes_to_several_topics(t *testing.T) {
 			t.Errorf("%s has %d records, want %d", topic, n, want)
 		}
 	}
-	bounds, err := s.Bounds(t.Context(), nil)
-	rig.Must(t, err)
+	bounds := must.Get(s.Bounds(t.Context(), nil))(t)
 	if len(bounds.Partitions) != 2+3+4 {
 		t.Errorf("%d partitions: %v", len(bounds.Partitions), bounds.Partitions)
 	}
@@ -224,10 +223,10 @@ func TestSink_publishes_to_several_topics(t *testing.T) {
 		}
 	}
 	s.stop()
-	rig.Must(t, s.end(t))
+	must.Do(t, s.end(t))
 	again := start(t, cfg)
 	n := 0
-	rig.Must(t, again.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
+	must.Do(t, again.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
 		if !strings.HasPrefix(st.ID, "writer-started.") {
 			if places[st.Partition] == "" {
 				t.Errorf("%s is in partition %d now", st.ID, st.Partition)

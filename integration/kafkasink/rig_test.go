@@ -23,6 +23,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
@@ -121,7 +122,7 @@ func unique(t *testing.T) string {
 func newTopic(t *testing.T, c *kafkabroker.Cluster, partitions int, configs map[string]string) *testTopic {
 	t.Helper()
 	r := &testTopic{c, name(t)}
-	rig.Must(t, c.CreateTopic(t.Context(), r.topic, partitions, 0, configs))
+	must.Do(t, c.CreateTopic(t.Context(), r.topic, partitions, 0, configs))
 	return r
 }
 
@@ -135,8 +136,7 @@ func (r *testTopic) config(listener string) kafka.Config {
 
 func newSink(t testing.TB, cfg kafka.Config) *kafka.Sink {
 	t.Helper()
-	s, err := kafka.New(cfg)
-	rig.Must(t, err)
+	s := must.Get(kafka.New(cfg))(t)
 	return s
 }
 
@@ -218,8 +218,8 @@ func wait(t testing.TB, a <-chan answer) answer {
 	}
 }
 
-// must publishes and wants it acknowledged.
-func must(t testing.TB, p sink.Publisher, m *sink.Message) sink.Receipt {
+// publish publishes and wants it acknowledged.
+func publish(t testing.TB, p sink.Publisher, m *sink.Message) sink.Receipt {
 	t.Helper()
 	a := wait(t, send(t, p, m))
 	if a.err != nil {
@@ -249,8 +249,7 @@ func (r *record) own() bool { return strings.HasPrefix(r.header("ce_id"), "write
 // records reads a topic from its beginning to its end, past the sink. A topic that is missing has none.
 func (r *testTopic) records(t testing.TB, topic string) (all []record) {
 	t.Helper()
-	c, err := internal.NewClient(internal.Config{Brokers: r.AddressesOf(direct)})
-	rig.Must(t, err)
+	c := must.Get(internal.NewClient(internal.Config{Brokers: r.AddressesOf(direct)}))(t)
 	defer c.Close()
 	var n int
 	missing := false
@@ -278,7 +277,7 @@ func (r *testTopic) records(t testing.TB, topic string) (all []record) {
 				all = append(all, record{*rec, p})
 				return nil
 			})
-			rig.Must(t, err)
+			must.Do(t, err)
 			at = next
 		}
 	}
@@ -320,9 +319,8 @@ func (r *testTopic) deleteTopic(t *testing.T, topic string) {
 	t.Helper()
 	c, done := r.admin()
 	defer done()
-	res, err := c.DeleteTopics(t.Context(), &kafkago.DeleteTopicsRequest{Topics: []string{topic}})
-	rig.Must(t, err)
-	rig.Must(t, res.Errors[topic])
+	res := must.Get(c.DeleteTopics(t.Context(), &kafkago.DeleteTopicsRequest{Topics: []string{topic}}))(t)
+	must.Do(t, res.Errors[topic])
 }
 
 // purge removes all records of a topic, as limits do.
@@ -333,10 +331,10 @@ func (r *testTopic) purge(t *testing.T, topic string, partitions int) {
 		list = append(list, fmt.Sprintf(`{"topic":%q,"partition":%d,"offset":-1}`, topic, p))
 	}
 	file := filepath.Join(t.TempDir(), "offsets.json")
-	rig.Must(t, os.WriteFile(file, []byte(`{"version":1,"partitions":[`+strings.Join(list, ",")+`]}`), 0o600))
+	must.Do(t, os.WriteFile(file, []byte(`{"version":1,"partitions":[`+strings.Join(list, ",")+`]}`), 0o600))
 	_, err := r.Tool(t.Context(), "org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", r.Bootstrap(), "--offset-json-file", file)
-	rig.Must(t, err)
-	rig.Must(t, pause.For(t.Context(), 3*purgeKept))
+	must.Do(t, err)
+	must.Do(t, pause.For(t.Context(), 3*purgeKept))
 }
 
 // lines collects what is logged.

@@ -15,6 +15,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
@@ -36,7 +37,7 @@ func TestCreateTopic_says_how_many_replicas_there_can_be(t *testing.T) {
 	t.Parallel()
 	r := &testTopic{shared.ForTest(t), name(t)}
 	client, err := internal.NewClient(internal.Config{Brokers: r.AddressesOf(direct)})
-	rig.Must(t, err)
+	must.Do(t, err)
 	t.Cleanup(client.Close)
 	err = client.CreateTopic(t.Context(), internal.TopicSpec{Name: r.topic, Replicas: 3})
 	if err == nil || !strings.HasSuffix(err.Error(), "it was to have 3 replicas, and the number of brokers is 1: set replicas to at most that") {
@@ -53,9 +54,8 @@ func TestSink_creates_a_topic_where_it_may(t *testing.T) {
 	said := &lines{}
 	cfg.Log = logger(said)
 	s := start(t, cfg)
-	must(t, s, message(r.topic, "a", 1))
-	b, err := s.Bounds(t.Context(), nil)
-	rig.Must(t, err)
+	publish(t, s, message(r.topic, "a", 1))
+	b := must.Get(s.Bounds(t.Context(), nil))(t)
 	if len(b.Partitions) != 5 {
 		t.Errorf("%d partitions", len(b.Partitions))
 	}
@@ -76,19 +76,19 @@ func TestSink_warns_of_partitions_that_come_later(t *testing.T) {
 	said := &lines{}
 	cfg.Log = logger(said)
 	s := start(t, cfg)
-	before := must(t, s, message(r.topic, "key", 1))
+	before := publish(t, s, message(r.topic, "key", 1))
 	client, done := r.admin()
 	defer done()
 	res, err := client.CreatePartitions(t.Context(), &kafkago.CreatePartitionsRequest{Topics: []kafkago.TopicPartitionsConfig{{Name: r.topic, Count: 9}}})
-	rig.Must(t, err)
-	rig.Must(t, res.Errors[r.topic])
+	must.Do(t, err)
+	must.Do(t, res.Errors[r.topic])
 	rig.Try(t, "it is said", func() error {
 		if !strings.Contains(said.String(), "a topic has got more partitions") {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	if after := must(t, s, message(r.topic, "key", 2)); after.Partition != before.Partition || after.Sequence != before.Sequence+1 {
+	if after := publish(t, s, message(r.topic, "key", 2)); after.Partition != before.Partition || after.Sequence != before.Sequence+1 {
 		t.Errorf("a key moved from %+v to %+v", before, after)
 	}
 }
@@ -98,10 +98,9 @@ func TestSink_calls_a_topic_that_was_made_anew_another_log(t *testing.T) {
 	r := newTopic(t, shared.ForTest(t), 1, nil)
 	id := func() string {
 		s := start(t, r.config(direct))
-		b, err := s.Bounds(t.Context(), nil)
-		rig.Must(t, err)
+		b := must.Get(s.Bounds(t.Context(), nil))(t)
 		s.stop()
-		rig.Must(t, s.end(t))
+		must.Do(t, s.end(t))
 		return b.ID
 	}
 	before := id()
@@ -109,7 +108,7 @@ func TestSink_calls_a_topic_that_was_made_anew_another_log(t *testing.T) {
 		t.Errorf("the same topic is %q, then %q", before, again)
 	}
 	r.deleteTopic(t, r.topic)
-	rig.Must(t, r.CreateTopic(t.Context(), r.topic, 1, 0, nil))
+	must.Do(t, r.CreateTopic(t.Context(), r.topic, 1, 0, nil))
 	if after := id(); after == before {
 		t.Errorf("it is %q again", after)
 	}
@@ -171,8 +170,8 @@ func TestSink_finds_out_what_a_topic_takes_that_was_changed(t *testing.T) {
 		ResourceType: kafkago.ResourceTypeTopic, ResourceName: r.topic,
 		Configs: []kafkago.IncrementalAlterConfigsRequestConfig{{Name: "max.message.bytes", Value: "20000", ConfigOperation: kafkago.ConfigOperationSet}},
 	}}})
-	rig.Must(t, err)
-	rig.Must(t, res.Resources[0].Error)
+	must.Do(t, err)
+	must.Do(t, res.Resources[0].Error)
 	var answers []<-chan answer
 	for n := range 100 {
 		m := message(r.topic, fmt.Sprintf("key-%d", n), 1)

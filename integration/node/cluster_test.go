@@ -23,7 +23,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 const (
@@ -204,12 +204,12 @@ func poll(ctx context.Context, try func() error) error {
 
 func TestStart_ends_with_the_log_of_a_program_that_has_ended(t *testing.T) {
 	needNode(t)
-	rig.Must(t, os.MkdirAll(state, 0o755))
+	must.Do(t, os.MkdirAll(state, 0o755))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	c := &cluster{}
 	ctx, c.gone = context.WithCancelCause(ctx)
-	rig.Must(t, c.background("/bin/sh", "-c", "echo no >&2; exit 3"))
+	must.Do(t, c.background("/bin/sh", "-c", "echo no >&2; exit 3"))
 	err := poll(ctx, func() error { return errors.New("not yet") })
 	if want := "sh has ended: exit status 3\nno: not yet"; err.Error() != want {
 		t.Errorf("the error is %q, want %q", err, want)

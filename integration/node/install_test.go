@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestChart_installed_by_helm_publishes_and_its_notes_hold(t *testing.T) {
@@ -45,7 +45,7 @@ func (r *release) prints(line, want string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 90*time.Second)
 	defer cancel()
-	rig.Must(r.t, poll(ctx, func() error { return r.printsOnce(ctx, line, want) }))
+	must.Do(r.t, poll(ctx, func() error { return r.printsOnce(ctx, line, want) }))
 }
 
 // printsOnce runs a line until it prints a text or ends, for at most 20 s.

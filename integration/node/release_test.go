@@ -24,6 +24,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // release is the chart in a namespace under the restricted Pod Security Standard, installed by the commands that the README has, and a broker of its own.
@@ -40,25 +41,22 @@ type release struct {
 // newRelease prepares one, and installs nothing. All that differs from the chart's values is where the broker is.
 func (c *cluster) newRelease(t *testing.T, namespace string) *release {
 	t.Helper()
-	root, err := controlplane.Root()
-	rig.Must(t, err)
+	root := must.Get(controlplane.Root())(t)
 	namespace = fmt.Sprintf("%s-%d", namespace, c.releases.Add(1)) // a test may run several times
 	r := &release{cluster: c, t: t, namespace: namespace, chart: chartDir(root)}
 	r.nats = rig.NATSForTest(t, func(o *server.Options) { o.Host = address })
 	url := "nats://" + net.JoinHostPort(address, strconv.Itoa(r.nats.Options().Port))
-	conn, err := nats.Connect(url)
-	rig.Must(t, err)
+	conn := must.Get(nats.Connect(url))(t)
 	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	rig.Must(t, err)
+	js := must.Get(jetstream.New(conn))(t)
 	r.log = rig.NATSLog(js, "KUBERNETES")
 	text, err := os.ReadFile(filepath.Join(r.chart, "values.yaml"))
-	rig.Must(t, err)
-	rig.Must(t, sigyaml.Unmarshal(bytes.ReplaceAll(text, []byte("nats://nats.nats.svc:4222"), []byte(url)), &r.values))
+	must.Do(t, err)
+	must.Do(t, sigyaml.Unmarshal(bytes.ReplaceAll(text, []byte("nats://nats.nats.svc:4222"), []byte(url)), &r.values))
 	_, err = c.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}, metav1.CreateOptions{})
-	rig.Must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			r.tell()
@@ -73,10 +71,9 @@ func (c *cluster) newRelease(t *testing.T, namespace string) *release {
 // helm installs or upgrades the release, waits until its Pods are ready, and returns what helm says.
 func (r *release) helm(verb string) string {
 	r.t.Helper()
-	text, err := sigyaml.Marshal(r.values)
-	rig.Must(r.t, err)
+	text := must.Get(sigyaml.Marshal(r.values))(r.t)
 	path := filepath.Join(r.t.TempDir(), "values.yaml")
-	rig.Must(r.t, os.WriteFile(path, text, 0o600))
+	must.Do(r.t, os.WriteFile(path, text, 0o600))
 	return r.run("helm", verb, "kube-eventbridge", r.chart, "-n", r.namespace, "-f", path, "--wait", "--timeout", "90s")
 }
 
@@ -128,7 +125,7 @@ func (r *release) set(value any, path ...string) {
 func (r *release) pods() []corev1.Pod {
 	r.t.Helper()
 	list, err := r.kube.CoreV1().Pods(r.namespace).List(r.t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=kube-eventbridge"})
-	rig.Must(r.t, err)
+	must.Do(r.t, err)
 	var found []corev1.Pod
 	for _, p := range list.Items {
 		if p.DeletionTimestamp == nil {
@@ -147,8 +144,7 @@ type event struct {
 // events reads those of objects in the release's namespace.
 func (r *release) events() []event {
 	r.t.Helper()
-	log, err := r.log.Read(r.t.Context())
-	rig.Must(r.t, err)
+	log := must.Get(r.log.Read(r.t.Context()))(r.t)
 	var found []event
 	for _, m := range log {
 		h := nats.Header(m.Header)
@@ -167,8 +163,7 @@ func (r *release) events() []event {
 // configMap creates one, or changes it, and returns its version.
 func (r *release) configMap(name, colour string) string {
 	r.t.Helper()
-	version, err := r.putConfigMap(r.t.Context(), name, colour)
-	rig.Must(r.t, err)
+	version := must.Get(r.putConfigMap(r.t.Context(), name, colour))(r.t)
 	return version
 }
 

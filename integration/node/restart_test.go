@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestReplicas_restarted_one_after_the_other_lose_and_repeat_nothing(t *testing.T) {
@@ -65,7 +65,7 @@ func (r *release) write(while func()) map[string][]string {
 	}()
 	while()
 	cancel()
-	rig.Must(r.t, g.Wait())
+	must.Do(r.t, g.Wait())
 	return written
 }
 
@@ -126,7 +126,6 @@ func (r *release) takeovers() {
 
 func number(t *testing.T, text string) int {
 	t.Helper()
-	n, err := strconv.Atoi(text)
-	rig.Must(t, err)
+	n := must.Get(strconv.Atoi(text))(t)
 	return n
 }

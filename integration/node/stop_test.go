@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestPod_that_is_deleted_is_followed_by_one_that_loses_and_repeats_nothing(t *testing.T) {
@@ -62,7 +62,7 @@ func (r *release) ended(pod corev1.Pod, do func()) *corev1.Pod {
 	r.t.Helper()
 	pods := r.kube.CoreV1().Pods(r.namespace)
 	w, err := pods.Watch(r.t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + pod.Name, ResourceVersion: pod.ResourceVersion})
-	rig.Must(r.t, err)
+	must.Do(r.t, err)
 	defer w.Stop()
 	do()
 	deadline := time.After(90 * time.Second)
@@ -88,8 +88,7 @@ func (r *release) hasLimit(pod corev1.Pod) {
 	if told := collectorLimit(r.t, pod); told < 0.85*float64(limit) || told > 0.95*float64(limit) {
 		r.t.Errorf("the garbage collector goes by %.0f bytes, where the container has %d", told, limit)
 	}
-	processes, err := filepath.Glob("/proc/[0-9]*")
-	rig.Must(r.t, err)
+	processes := must.Get(filepath.Glob("/proc/[0-9]*"))(r.t)
 	for _, process := range processes {
 		groups, _ := os.ReadFile(filepath.Join(process, "cgroup")) // it may have ended
 		program, _ := os.ReadFile(filepath.Join(process, "cmdline"))
@@ -108,15 +107,12 @@ func (r *release) hasLimit(pod corev1.Pod) {
 func collectorLimit(t *testing.T, pod corev1.Pod) float64 {
 	t.Helper()
 	url := fmt.Sprintf("http://%s:%d/metrics", pod.Status.PodIP, pod.Spec.Containers[0].Ports[0].ContainerPort)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	rig.Must(t, err)
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	transport := &http.Transport{} // without a proxy: none knows the Pods of this network
 	defer transport.CloseIdleConnections()
-	res, err := (&http.Client{Transport: transport, Timeout: 20 * time.Second}).Do(req)
-	rig.Must(t, err)
+	res := must.Get((&http.Client{Transport: transport, Timeout: 20 * time.Second}).Do(req))(t)
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	rig.Must(t, err)
+	body := must.Get(io.ReadAll(res.Body))(t)
 	for line := range strings.Lines(string(body)) {
 		var told float64
 		if n, _ := fmt.Sscanf(line, "go_gc_gomemlimit_bytes %g", &told); n == 1 {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestStatefulSet_that_is_killed_goes_on_with_its_volume(t *testing.T) {
@@ -52,7 +52,7 @@ func TestStatefulSet_that_is_killed_goes_on_with_its_volume(t *testing.T) {
 func (r *release) volume() {
 	r.t.Helper()
 	dir := filepath.Join(state, r.namespace)
-	rig.Must(r.t, os.Mkdir(dir, 0o755))
+	must.Do(r.t, os.Mkdir(dir, 0o755))
 	_, err := r.kube.CoreV1().PersistentVolumes().Create(r.t.Context(), &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: r.namespace},
 		Spec: corev1.PersistentVolumeSpec{
@@ -64,7 +64,7 @@ func (r *release) volume() {
 			}}}},
 		},
 	}, metav1.CreateOptions{})
-	rig.Must(r.t, err)
+	must.Do(r.t, err)
 }
 
 // tail returns what has happened to which object, in the log that the bridge itself has.
@@ -78,7 +78,7 @@ func (r *release) tail() []string {
 	var log []string
 	for line := range strings.Lines(out) {
 		var e struct{ Type, Subject string }
-		rig.Must(r.t, json.Unmarshal([]byte(line), &e))
+		must.Do(r.t, json.Unmarshal([]byte(line), &e))
 		parts := strings.Split(e.Type, ".")
 		log = append(log, strings.TrimSpace(parts[len(parts)-2]+" "+e.Subject))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/monitoring"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // cases are series in promtool's notation, a value each half minute: with those of fires the alert is there at the last step, with those of not it never is.
@@ -98,24 +99,12 @@ func firing(t *testing.T, series []string) [][]Alert {
 		if !strings.HasPrefix(s, "up") {
 			s = "kube_eventbridge_" + s
 		}
-		n, err := all.Load(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(all.Load(s))(t)
 		steps = max(steps, n)
 	}
-	text, err := monitoring.Rules(monitoring.Defaults(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules, err := Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fired, err := rules.Firing(t.Context(), &all, steps)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(monitoring.Rules(monitoring.Defaults(nil)))(t)
+	rules := must.Get(Parse(text))(t)
+	fired := must.Get(rules.Firing(t.Context(), &all, steps))(t)
 	return fired
 }
 
@@ -155,22 +144,10 @@ func TestAlerts_fire_when_they_should_and_only_then(t *testing.T) {
 }
 
 func TestRules_are_valid_and_alerts_are_in_the_runbook(t *testing.T) {
-	root, err := controlplane.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(root, "deploy", "monitoring", "rules.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules, err := Parse(string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	runbook, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(controlplane.Root())(t)
+	text := must.Get(os.ReadFile(filepath.Join(root, "deploy", "monitoring", "rules.yaml")))(t)
+	rules := must.Get(Parse(string(text)))(t)
+	runbook := must.Get(os.ReadFile(filepath.Join(root, "docs", "operations.md")))(t)
 	for _, g := range rules.groups {
 		for _, r := range g.Rules {
 			if r.Alert == "" {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 const root = "../../"
@@ -21,10 +23,7 @@ func validator(t *testing.T) func(text []byte) error {
 	t.Helper()
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft7)
-	s, err := compiler.Compile(root + "config.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(compiler.Compile(root + "config.schema.json"))(t)
 	return func(text []byte) error {
 		data, err := yaml.YAMLToJSON(text)
 		if err != nil {
@@ -40,10 +39,7 @@ func validator(t *testing.T) func(text []byte) error {
 
 func read(t *testing.T, file string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	return text
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane/crd"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestInstall_objects_can_be_created_at_once(t *testing.T) {
@@ -28,10 +29,7 @@ func TestInstall_objects_can_be_created_at_once(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	k, err := dynamic.NewForConfig(c.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(dynamic.NewForConfig(c.RESTConfig()))(t)
 	widgets := schema.GroupVersionResource{Group: "demo.example.com", Version: "v1", Resource: "widgets"}
 	if _, err := k.Resource(widgets).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "demo.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "round"},
