@@ -67,7 +67,7 @@ type ControlPlane struct {
 	apiServer *child.Process
 }
 
-const startTimeout = 90 * time.Second // a few seconds are usual; two busy cores may need many times that
+const startTimeout = 3 * time.Minute // a few seconds are usual; two busy cores may need many times that
 
 var errClosed = errors.New("control plane is closed")
 

@@ -88,7 +88,7 @@ type Cluster struct {
 	closed    chan struct{}
 }
 
-const startTimeout = 2 * time.Minute // a few seconds are usual; two busy cores may need many times that
+const startTimeout = 5 * time.Minute // a few seconds are usual; two cores that others keep busy may need a hundred times that
 
 var (
 	errClosed   = errors.New("cluster is closed")
