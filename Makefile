@@ -224,6 +224,8 @@ monitoring: ## Write the Prometheus rules, the dashboard and the reference of th
 lint: $(GOLANGCI) ## Check style, formatting, and that the go.mod files are tidy
 	@unformatted=$$(gofmt -l . </dev/null) || exit 1; \
 	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:" $$unformatted >&2; exit 1; fi
+	@sleeping=$$(grep -rL --include='*_test.go' --exclude-dir='.?*' testing/synctest . | xargs grep -nE '^\s*<-time\.After\('); \
+	if [ -n "$$sleeping" ]; then echo "a test sleeps; poll with a deadline, or use testing/synctest:" "$$sleeping" >&2; exit 1; fi
 	@code=0; for m in $(MODULES); do \
 		echo "lint: module $$m"; \
 		(cd $$m && $(GOLANGCI) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || code=1; \

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
 // served is an API server that serves core/v1 pods and, unless it lacks them, widgets.x.io, and says of their definition what a test wants.
@@ -231,14 +232,17 @@ func TestCatalog_asks_once_where_something_is_in_doubt(t *testing.T) {
 		"a doubt":      {(*Catalog).Refresh, 1},
 		"a definition": {(*Catalog).news, 2},
 	} {
-		s := &served{}
-		c := newCatalog(t, s)
-		before := s.asked.Load()
-		k.ask(c)
-		<-time.After(together + echoes()[0] + 800*time.Millisecond)
-		if got := int(s.asked.Load() - before); got != k.want {
-			t.Errorf("%s: the API server was asked %d times, want %d", name, got, k.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &served{}
+			c := newCatalog(t, s)
+			before := s.asked.Load()
+			k.ask(c)
+			_ = pause.For(t.Context(), together+echoes()[0]+800*time.Millisecond)
+			if got := int(s.asked.Load() - before); got != k.want {
+				t.Errorf("the API server was asked %d times, want %d", got, k.want)
+			}
+		})
 	}
 }
 

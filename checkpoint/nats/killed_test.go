@@ -19,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 // committed commits until disturb ends, some batches larger than a message, and fails if the checkpoint is ever not what was committed.
@@ -83,6 +84,7 @@ func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{}
 	var routes []string
+	testtier.Servers(t)
 	for i := range c.servers {
 		c.options[i] = &server.Options{
 			ServerName: fmt.Sprint("server-", i), Host: "127.0.0.1", Port: freePort(t), NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),

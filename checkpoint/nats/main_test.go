@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 // What makes a process of the test binary a server: the directory of its store, and where it listens.
@@ -65,6 +66,7 @@ type serverProcess struct {
 
 func newServerProcess(t *testing.T) *serverProcess {
 	t.Helper()
+	testtier.Servers(t)
 	p := &serverProcess{dir: t.TempDir()}
 	t.Cleanup(p.kill)
 	must.Do(t, p.start("-1"))

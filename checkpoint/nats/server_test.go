@@ -13,6 +13,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 var audit = storetest.Identity
@@ -22,6 +23,7 @@ const testBucket = "checkpoints"
 // newServer starts a server that listens on TCP and ends with the test.
 func newServer(t testing.TB, change ...func(*server.Options)) *server.Server {
 	t.Helper()
+	testtier.Servers(t)
 	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir()}
 	for _, f := range change {
 		f(opts)

@@ -309,7 +309,11 @@ func TestRun_ends_where_its_file_is_a_pipe(t *testing.T) {
 	if err := <-written; err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(2 * glanceEvery)
+	select {
+	case <-time.After(2 * glanceEvery): // it would have opened the pipe, and waited
+	case code := <-p.ended:
+		p.ended <- code
+	}
 	p.hangups <- syscall.SIGHUP
 	p.says("there is no configuration file to be loaded again", 1)
 }

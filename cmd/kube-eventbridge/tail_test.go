@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 // tailBroker starts a NATS server with the token, and a log of three events of two objects in the stream KUBERNETES.
@@ -55,6 +56,7 @@ func tailBroker(t *testing.T, token string) string {
 // startServer starts a NATS server that ends with the test, and returns its address.
 func startServer(t *testing.T, options *server.Options) string {
 	t.Helper()
+	testtier.Servers(t)
 	options.Host, options.Port, options.NoSigs, options.NoLog = "127.0.0.1", -1, true, true
 	s := must.Get(server.NewServer(options))(t)
 	s.Start()

@@ -89,6 +89,7 @@ var rules = []Rule{
 	{Path: "internal/archtest"},
 	{Path: "internal/testcert", Ours: []string{"internal/must"}},
 	{Path: "internal/must"},
+	{Path: "internal/testtier"},
 	{Path: "internal/pause"},
 	{Path: "cmd/...", Ours: []string{"cmd/...", "source", "encode", "sink/...", "checkpoint/...", "internal/..."}},
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -68,10 +69,7 @@ func (m modelMode) said(uid, version string) string {
 }
 
 func TestModel_final_states_deletions_and_order_hold_whatever_happens(t *testing.T) {
-	seeds := uint64(60)
-	if testing.Short() {
-		seeds = 10
-	}
+	seeds := uint64(testtier.Rounds(15, 60, 600))
 	for _, mode := range []modelMode{
 		{},
 		{latest: true},

@@ -71,6 +71,12 @@ func TestResolve_takes_for_absent_what_cannot_be_read(t *testing.T) {
 }
 
 func TestResolve_asks_at_once_when_something_else_is_served(t *testing.T) {
+	must.Prompt(t, "resolving", 3*time.Second, func() time.Duration { return resolving(t) })
+}
+
+// resolving is how long a bridge takes to read what has just been served. It would ask again in four seconds.
+func resolving(t *testing.T) time.Duration {
+	t.Helper()
 	api := newAPIServer(t, 10)
 	var served atomic.Bool
 	var asked atomic.Int32
@@ -90,12 +96,10 @@ func TestResolve_asks_at_once_when_something_else_is_served(t *testing.T) {
 	catalog := must.Get(source.NewCatalog(at, client, source.CatalogConfig{}))(t)
 	must.Get(catalog.Look(t.Context()))(t)
 	b := runBridge(t, api, newFakeLog(), &memoryStore{}, func(c *Config) { c.Catalog = catalog })
-	waitFor(t, "the fourth question", func() bool { return asked.Load() >= 5 }) // one was the catalog's; the next comes in four seconds
+	waitFor(t, "the fourth question", func() bool { return asked.Load() >= 5 }) // one was the catalog's
 	served.Store(true)
 	began := time.Now()
 	must.Get(catalog.Look(t.Context()))(t)
 	b.only(t)
-	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("it took %v", took)
-	}
+	return time.Since(began)
 }

@@ -27,7 +27,7 @@ func under(t *testing.T, c *Config, number int64) (lose context.CancelFunc) {
 func TestTerm_nothing_is_published_or_committed_after_it(t *testing.T) {
 	api, log, store := newAPIServer(t, 10), newFakeLog(), &closableStore{}
 	var lose context.CancelFunc
-	b := runBridge(t, api, log, store, func(c *Config) { lose = under(t, c, 1) })
+	b := runBridge(t, api, log, store, func(c *Config) { c.Drain, lose = 2*time.Minute, under(t, c, 1) })
 	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
 	api.add(1)
 	waitFor(t, "an event that a commit is to follow", func() bool { return len(log.lines()) == 3 })
@@ -42,7 +42,7 @@ func TestTerm_nothing_is_published_or_committed_after_it(t *testing.T) {
 	if err := <-b.ended; err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it went on for %v", took)
 	}
 	close(gate)

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
@@ -18,6 +19,11 @@ type fake struct{ said string }
 func (f *fake) Helper()                        {}
 func (f *fake) Fatal(args ...any)              { f.said = fmt.Sprint(args...); runtime.Goexit() }
 func (f *fake) Fatalf(how string, args ...any) { f.Fatal(fmt.Sprintf(how, args...)) }
+
+// falling takes less time with each call.
+func falling(from time.Duration) func() time.Duration {
+	return func() time.Duration { from--; return from }
+}
 
 func TestTest_ends_at_an_error_or_a_deadline(t *testing.T) {
 	broken := errors.New("broken")
@@ -30,6 +36,8 @@ func TestTest_ends_at_an_error_or_a_deadline(t *testing.T) {
 		"got":      {func(t must.TB) { t.Fatal("got ", must.Get(7, nil)(t)) }, "got 7"},
 		"got none": {func(t must.TB) { must.Get(7, broken)(t) }, "broken"},
 		"happens":  {func(t must.TB) { n := 0; must.Happen(t, "3", func() bool { n++; return n == 3 }) }, "went on"},
+		"prompt":   {func(t must.TB) { must.Prompt(t, "it", 2, falling(4)) }, "went on"},
+		"late":     {func(t must.TB) { must.Prompt(t, "it", 2, falling(5)) }, "it took [4ns 3ns 2ns], want less than 2ns once"},
 		"never":    {func(t must.TB) { must.Happen(t, "rain", func() bool { return false }) }, "waited in vain for rain"},
 	} {
 		synctest.Test(t, func(t *testing.T) {

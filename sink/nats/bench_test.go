@@ -151,9 +151,7 @@ func publishAll(b *testing.B, s *nats.Sink, p sink.Publisher, all []*sink.Messag
 	ended := make(chan struct{})
 	go func() { _ = s.Run(b.Context()); close(ended) }()
 	b.Cleanup(func() { <-ended })
-	for s.Ready() != nil {
-		<-time.After(time.Millisecond)
-	}
+	must.Happen(b, "ready", func() bool { return s.Ready() == nil })
 	var pending sync.WaitGroup
 	done := func(_ sink.Receipt, err error) {
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -248,6 +249,7 @@ func TestSink_is_not_up_by_what_it_knew_before_it_went_down(t *testing.T) {
 
 // What a connection held back would be sent when it is made again, and overtake what had to be repeated meanwhile.
 func TestSink_has_nothing_held_back_while_the_connection_is_lost(t *testing.T) {
+	testtier.Servers(t)
 	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
 	if err != nil {
 		t.Fatal(err)

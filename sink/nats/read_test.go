@@ -214,9 +214,7 @@ func BenchmarkRead(b *testing.B) {
 	ended := make(chan struct{})
 	go func() { _ = s.Run(b.Context()); close(ended) }()
 	b.Cleanup(func() { <-ended })
-	for s.Ready() != nil {
-		<-time.After(time.Millisecond)
-	}
+	must.Happen(b, "ready", func() bool { return s.Ready() == nil })
 	fillStream(b, url, many)
 	for name, q := range map[string]sink.Query{"headers": {}, "last of key, headers": {LastOfKey: true}, "data": {Data: true}} {
 		b.Run(name, func(b *testing.B) {

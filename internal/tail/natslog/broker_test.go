@@ -21,6 +21,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/tailtest"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -44,6 +45,8 @@ type broker struct {
 var beginning = tail.Start{Beginning: true}
 
 func newBroker(t *testing.T) *broker {
+	t.Helper()
+	testtier.Servers(t)
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	b := &broker{t: t, dir: t.TempDir(), port: l.Addr().(*net.TCPAddr).Port}
 	must.Do(t, l.Close())

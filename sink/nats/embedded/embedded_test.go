@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/embedded"
@@ -36,6 +37,7 @@ func run(t *testing.T, cfg embedded.Config) (s *embedded.Server, end func() erro
 // runTo is run with a log of its own.
 func runTo(t *testing.T, cfg embedded.Config, log io.Writer) (s *embedded.Server, end func() error) {
 	t.Helper()
+	testtier.Servers(t)
 	s = must.Get(embedded.New(cfg, slog.New(slog.NewTextHandler(log, nil))))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -153,6 +155,7 @@ func TestServer_says_why_it_cannot_keep_messages(t *testing.T) {
 }
 
 func TestServer_ends_with_its_context(t *testing.T) {
+	testtier.Servers(t)
 	s := must.Get(embedded.New(embedded.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir()}, nil))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
