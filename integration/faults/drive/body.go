@@ -34,11 +34,12 @@ func (d *Driver) Canaries() []string { return slices.Clone(d.secrets) }
 // lastApplied is where kubectl apply puts a copy of what was applied, values of secrets included.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// changeAnnotation has the number of the change, which is in no other one: events have it of Secrets too, whose values they do not have.
+// changeAnnotation has the number of the change, which is in no other one: events have it of Secrets too, whose
+// values they do not have.
 const changeAnnotation = "faults.example.com/change"
 
-// content is what a change gives an object besides its metadata, and its annotations. Each differs from all others, so that no change is
-// none.
+// content is what a change gives an object besides its metadata, and its annotations. Each differs from all others,
+// so that no change is none.
 func (w *writer) content(k Kind) (content, annotations map[string]any) {
 	w.changes++
 	mark := fmt.Sprintf("%d.%d", w.n, w.changes)

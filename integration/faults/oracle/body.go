@@ -13,9 +13,9 @@ import (
 // lastApplied is the annotation that the bridge removes.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// bodyOf returns a hash of an object's content, and says whether there is more than its identity. The content is all that etcd and an event have
-// in common: not the version, managedFields and lastApplied, not kind and apiVersion, which lists leave out, no empty maps and lists, and of the
-// values of a Secret only that there are any.
+// bodyOf returns a hash of an object's content, and says whether there is more than its identity. The content is all
+// that etcd and an event have in common: not the version, managedFields and lastApplied, not kind and apiVersion,
+// which lists leave out, no empty maps and lists, and of the values of a Secret only that there are any.
 func bodyOf(object []byte) (hash string, more bool, err error) {
 	from := json.NewDecoder(bytes.NewReader(object))
 	from.UseNumber()

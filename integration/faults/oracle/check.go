@@ -21,20 +21,22 @@ type Options struct {
 	Elected bool
 	// Pipeline, if not empty, is the one whose log it is: entries of another one are violations.
 	Pipeline string
-	// Gaps returns why a gap is not justified, or nothing where it is. It is asked once for each gap of the log, and its answer is a violation
-	// of P6. Nil allows every gap that is well-formed; [NoGaps] allows none.
+	// Gaps returns why a gap is not justified, or nothing where it is. It is asked once for each gap of the log, and its
+	// answer is a violation of P6. Nil allows every gap that is well-formed; [NoGaps] allows none.
 	Gaps func(GapFigure) string
-	// LogLost says that the log, or its end, was taken away from the bridge: then events may be published again with the reason repair.
+	// LogLost says that the log, or its end, was taken away from the bridge: then events may be published again with the
+	// reason repair.
 	LogLost bool
 	// Latest names the streams whose states may be folded.
 	Latest map[Stream]bool
-	// Start is the version from which a stream is complete, where the log has no snapshot of it. Without it that is the beginning of the truth.
+	// Start is the version from which a stream is complete, where the log has no snapshot of it. Without it that is the
+	// beginning of the truth.
 	Start map[Stream]uint64
-	// Prefix says that the log was cut off while the bridge was writing: no last state is demanded, and of each object only what precedes
-	// its last entry.
+	// Prefix says that the log was cut off while the bridge was writing: no last state is demanded, and of each object
+	// only what precedes its last entry.
 	Prefix bool
-	// Rejections and Resyncs say that the broker may have refused events, and that publishing again was asked for. Without them events that say so
-	// are violations.
+	// Rejections and Resyncs say that the broker may have refused events, and that publishing again was asked for.
+	// Without them events that say so are violations.
 	Rejections, Resyncs bool
 
 	// BufferLimit and RSSLimit are in bytes; 0 is none. With one of them there have to be Samples.
@@ -55,8 +57,8 @@ type Report struct {
 	Violations []Violation
 	// Counts are the violations of each promise, also those that are not printed.
 	Counts map[Promise]int
-	// States counts what the truth has of the checked streams, Published those of them that the log has, Folded those that a later one stands for,
-	// Hidden those that snapshots, gaps and holes account for, and Lost the others.
+	// States counts what the truth has of the checked streams, Published those of them that the log has, Folded those
+	// that a later one stands for, Hidden those that snapshots, gaps and holes account for, and Lost the others.
 	States, Published, Folded, Hidden, Lost int
 	// Recovered counts the entries that were read back from the history.
 	Recovered int
@@ -64,8 +66,9 @@ type Report struct {
 	Unknown int
 	// Late counts entries of a leader that stand behind those of a later one, where they may.
 	Late int
-	// Alike counts those of Hidden that are excused for nothing but that a restored etcd came to the versions which the log has: of the same objects, with other contents, and
-	// nothing else showed that it was restored. They are lost, and nobody who knows versions can tell.
+	// Alike counts those of Hidden that are excused for nothing but that a restored etcd came to the versions which the
+	// log has: of the same objects, with other contents, and nothing else showed that it was restored. They are lost,
+	// and nobody who knows versions can tell.
 	Alike int
 	// Avoidable is the sum of what the gaps have.
 	Avoidable int
@@ -80,12 +83,14 @@ type GapFigure struct {
 	Cause    string
 	// At is when the list behind the gap was made, as the marker says; it is zero where that is not known.
 	At time.Time
-	// Hidden counts the states in its range that the log does not have, Recovered the entries before it that were read back.
+	// Hidden counts the states in its range that the log does not have, Recovered the entries before it that were read
+	// back.
 	Hidden, Recovered int
 	// Avoidable counts those of Hidden that etcd still had when the gap was announced, see [Truth].
 	Avoidable int
-	// Behind is for how long the log had had something above From when it got its last entry before the gap: by so much the position from which
-	// the stream went on was older than the log. It is zero where the entries do not say when they were stored.
+	// Behind is for how long the log had had something above From when it got its last entry before the gap: by so much
+	// the position from which the stream went on was older than the log. It is zero where the entries do not say when
+	// they were stored.
 	Behind time.Duration
 }
 

@@ -17,10 +17,12 @@
 //	P2  an object that the log had alive and that is gone has a deletion; a new owner of a name comes behind the old one's deletion
 //	P3  every state is in the log, unless the first snapshot or a gap passed over it; nothing is called added that the log had, or updated
 //	    that it had not; what is folded says of how many changes it is
-//	P4  the states of an object stand in their true order, and each did exist, with this content; each entry is of this pipeline, of a known type, and
-//	    stands under its subject and key; a deletion that was found missing has the last version in the log
+//	P4  the states of an object stand in their true order, and each did exist, with this content; each entry is of this
+//	    pipeline, of a known type, and stands under its subject and key; a deletion that was found missing has the last
+//	    version in the log
 //	P5  no id twice, no state twice, and ids have the documented form; with leaders, none behind a later one, but for what a former one may still publish
-//	P6  what is missing lies in the range of a gap that is well-formed, stands where it belongs, begins where the log ended, and is justified
+//	P6  what is missing lies in the range of a gap that is well-formed, stands where it belongs, begins where the log
+//	    ended, and is justified
 //	P7  the buffer and the process's memory stay under their limits
 //	P8  nothing contains a piece of a secret value
 package oracle

@@ -15,11 +15,13 @@ import (
 
 // Entry is one message of the log: an event in binary mode.
 type Entry struct {
-	// Sequence is its place in the log; entries are checked in its order. Those of a log of several partitions get theirs when they are judged.
+	// Sequence is its place in the log; entries are checked in its order. Those of a log of several partitions get
+	// theirs when they are judged.
 	Sequence uint64
 	// Record is zero where the log is one sequence.
 	Record
-	// Recorded is when the bridge read it. Stored is when the broker got it, and Address the NATS subject under which it has it. They are zero where that is not known.
+	// Recorded is when the bridge read it. Stored is when the broker got it, and Address the NATS subject under which it
+	// has it. They are zero where that is not known.
 	Recorded, Stored time.Time
 	Address          string
 	// MsgID is what the broker recognises a repetition by; empty where the log does not tell.
@@ -50,8 +52,9 @@ const (
 	typeCompleted = "io.kube-eventbridge.stream.snapshot-completed.v1"
 )
 
-// NewEntry makes an entry of a message in binary mode, with the headers of NATS or of Kafka, which has no need of escapes. It keeps both. An error says that it is no CloudEvent
-// in binary mode, or that an integer attribute is none.
+// NewEntry makes an entry of a message in binary mode, with the headers of NATS or of Kafka, which has no need of
+// escapes. It keeps both. An error says that it is no CloudEvent in binary mode, or that an integer attribute is
+// none.
 func NewEntry(headers map[string][]string, data []byte, sequence uint64) (Entry, error) {
 	as := map[string]string{}
 	e := Entry{Sequence: sequence, SampledRate: 1, Headers: headers, Data: data}
@@ -99,7 +102,8 @@ func NewEntry(headers map[string][]string, data []byte, sequence uint64) (Entry,
 	return e, nil
 }
 
-// dataProblem says what is wrong with the data of an event about an object, or nothing: it is that object, in that version.
+// dataProblem says what is wrong with the data of an event about an object, or nothing: it is that object, in that
+// version.
 func dataProblem(e *Entry) string {
 	var object metav1.PartialObjectMetadata
 	switch err := json.Unmarshal(e.Data, &object); {
@@ -119,8 +123,8 @@ func contentOf(data []byte) string {
 	return ""
 }
 
-// foundIn returns the history in which an event was written. That of an object which a restored etcd does not have says the history of its last
-// version instead, one before or more; the id says which one it is found missing in.
+// foundIn returns the history in which an event was written. That of an object which a restored etcd does not have
+// says the history of its last version instead, one before or more; the id says which one it is found missing in.
 func (e *Entry) foundIn() int {
 	in := ending.FindStringSubmatch(e.ID)
 	if e.Type != typeResource+string(Deleted)+typeVersion || e.Reason == "watch" || in == nil {
@@ -140,8 +144,8 @@ func (e *Entry) key() string {
 	return e.Namespace + "/" + e.Name
 }
 
-// operation is what the event says of an object; ok is false where it is not about one. A rejected event stands for the one that the broker
-// refused.
+// operation is what the event says of an object; ok is false where it is not about one. A rejected event stands for
+// the one that the broker refused.
 func (e *Entry) operation() (op Op, ok bool) {
 	typ := e.Type
 	if typ == typeRejected {

@@ -216,7 +216,8 @@ func request(ctx context.Context, client *clientv3.Client) error {
 	return nil
 }
 
-// compaction records what etcd has forgotten since the last time. A read at the last compaction's revision tells whether there was another one.
+// compaction records what etcd has forgotten since the last time. A read at the last compaction's revision tells
+// whether there was another one.
 func (r *Recorder) compaction(ctx context.Context, client *clientv3.Client) error {
 	r.mu.Lock()
 	last, history := uint64(1), len(r.histories)-1

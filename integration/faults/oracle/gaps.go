@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// checkGaps checks where each gap begins and whether it is justified, and takes note of what it cost. A gap begins at the position from which a watch could not
-// go on. That is never older than the newest list which was complete before: its version is stored before anything is watched behind it. What was
-// watched since is stored once a second; so a gap may begin before what a process published right before it was killed.
+// checkGaps checks where each gap begins and whether it is justified, and takes note of what it cost. A gap begins at
+// the position from which a watch could not go on. That is never older than the newest list which was complete
+// before: its version is stored before anything is watched behind it. What was watched since is stored once a second;
+// so a gap may begin before what a process published right before it was killed.
 func (s *streamJudge) checkGaps() {
 	complete, listed := position{}, (*mark)(nil)
 	next := 0
@@ -31,17 +32,18 @@ func (s *streamJudge) checkGaps() {
 			continue
 		}
 		if m.from.compare(complete) < 0 && !s.judge.options.LogLost {
-			s.violateMark(m, fmt.Sprintf("the gap begins at %d, and the log is complete up to %d", m.from.version, complete.version))
+			s.violateMark(m, fmt.Sprintf("it begins at %d, and the log is complete up to %d", m.from.version, complete.version))
 		}
 		s.figure(m, next)
 	}
 }
 
-// longestBehind is many times what the position may be behind the log. It is stored once a second, unless the checkpoint cannot be written: no fault
-// lasts so long.
+// longestBehind is many times what the position may be behind the log. It is stored once a second, unless the
+// checkpoint cannot be written: no fault lasts so long.
 const longestBehind = 30 * time.Second
 
-// figure adds what a gap cost to the report, and asks whether it is justified. Before it stand lines up to the next one.
+// figure adds what a gap cost to the report, and asks whether it is justified. Before it stand lines up to the next
+// one.
 func (s *streamJudge) figure(m *mark, next int) {
 	figure := GapFigure{
 		Stream: s.stream, Sequence: m.Sequence, From: m.from.version, To: m.to.version, Cause: m.body.Reason, At: m.Recorded,
@@ -65,8 +67,8 @@ func (s *streamJudge) figure(m *mark, next int) {
 // readBack is what the reason of a gap says of how much was read back.
 var readBack = regexp.MustCompile(`(\d+) changes? (?:was|were) read back`)
 
-// saysAll reports whether the reason of a gap says that all was read back, and is about all that was. A process that dies while it reads back takes
-// with it what it has not read.
+// saysAll reports whether the reason of a gap says that all was read back, and is about all that was. A process that
+// dies while it reads back takes with it what it has not read.
 func (m *mark) saysAll() bool {
 	said := 0
 	for _, found := range readBack.FindAllStringSubmatch(m.body.Reason, -1) {
@@ -76,7 +78,8 @@ func (m *mark) saysAll() bool {
 	return readBack.MatchString(m.body.Reason) && said == m.recovered && !strings.Contains(m.body.Reason, "not completely")
 }
 
-// behind is [GapFigure.Behind]: of the first state above the gap's beginning, if the log has that. Where it does not, the position could not pass.
+// behind is [GapFigure.Behind]: of the first state above the gap's beginning, if the log has that. Where it does not,
+// the position could not pass.
 func (s *streamJudge) behind(m *mark, next int) time.Duration {
 	var first *line
 	lowest := m.to
@@ -102,22 +105,24 @@ func (s *streamJudge) behind(m *mark, next int) time.Duration {
 	return last.Sub(first.Stored)
 }
 
-// compactionLag is how late the recorder may know of a compaction, and how long after the list behind a gap the last state may have been read back.
+// compactionLag is how late the recorder may know of a compaction, and how long after the list behind a gap the last
+// state may have been read back.
 const compactionLag = 2 * time.Second
 
-// avoidable reports whether a state that a gap hides could still be read from etcd when the gap was announced, and the bridge could have known of
-// it. Not so: what was created and deleted within the gap, as docs/events.md says; the comings and goings of a selection; what is folded; and the
-// gaps of an etcd that was restored and of a log that was lost, behind which everything is listed and nothing is read back.
+// avoidable reports whether a state that a gap hides could still be read from etcd when the gap was announced, and
+// the bridge could have known of it. Not so: what was created and deleted within the gap, as docs/events.md says; the
+// comings and goings of a selection; what is folded; and the gaps of an etcd that was restored and of a log that was
+// lost, behind which everything is listed and nothing is read back.
 //
-// The bridge may hide such states all the same: its reads are limited in number and time (source.Recovery), it may lack permission, and where no list can be
-// made at the oldest version that can be watched it reads nothing back. The gap's reason has to say so. They are counted, and are a violation
-// where the reason says that all was read back.
+// The bridge may hide such states all the same: its reads are limited in number and time (source.Recovery), it may
+// lack permission, and where no list can be made at the oldest version that can be watched it reads nothing back. The
+// gap's reason has to say so. They are counted, and are a violation where the reason says that all was read back.
 func (s *streamJudge) avoidable(m *mark, o *object, i int) bool {
 	st := o.truth[i]
 	switch {
-	case m.Recorded.IsZero(), m.from.version == 0, m.begins, m.from.history != m.to.history, s.stream.LabelSelector != "", s.judge.options.Latest[s.stream]:
+	case m.Recorded.IsZero(), s.stream.LabelSelector != "", s.judge.options.Latest[s.stream]:
 		return false
-	case !s.within(m, o, st):
+	case m.from.version == 0, m.begins, m.from.history != m.to.history, !s.within(m, o, st):
 		return false
 	}
 	replaced := m.to.version + 1

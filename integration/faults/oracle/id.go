@@ -63,7 +63,8 @@ func reselected(e *Entry) bool {
 	return strings.Contains(end, ".s")
 }
 
-// addressProblem says what is wrong with where the log has an entry, or nothing. The subject of NATS is that of the default pattern.
+// addressProblem says what is wrong with where the log has an entry, or nothing. The subject of NATS is that of the
+// default pattern.
 func (s Stream) addressProblem(e *Entry) string {
 	namespace, name, subject := e.Namespace, e.Name, e.key()
 	switch {
@@ -76,7 +77,8 @@ func (s Stream) addressProblem(e *Entry) string {
 	group := cmp.Or(s.Resource.Group, "core")
 	key := strings.Join([]string{s.Cluster, group, s.Resource.Resource, cmp.Or(namespace, "_"), name}, "/")
 	address := strings.Join([]string{
-		"k8s", dots.Replace(s.Cluster), dots.Replace(group), s.Resource.Resource, cmp.Or(escape.Replace(namespace), "_"), escape.Replace(name),
+		"k8s", dots.Replace(s.Cluster), dots.Replace(group), s.Resource.Resource,
+		cmp.Or(escape.Replace(namespace), "_"), escape.Replace(name),
 	}, ".")
 	switch {
 	case e.PartitionKey != key:
@@ -96,8 +98,9 @@ var (
 	escape = strings.NewReplacer(".", "%2E", "%", "%25")
 )
 
-// scope is the part of a marker's id that stands for namespace and selectors. docs/events.md promises eight hex digits; the bridge makes them with
-// FNV-1a-32, and another hash would be another id for what a consumer has seen already.
+// scope is the part of a marker's id that stands for namespace and selectors. docs/events.md promises eight hex
+// digits; the bridge makes them with FNV-1a-32, and another hash would be another id for what a consumer has seen
+// already.
 func (s Stream) scope() string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(s.Namespace + "\x00" + s.LabelSelector + "\x00"))

@@ -106,7 +106,8 @@ func (s *streamJudge) readMarks() {
 		low, high := s.span(m.history)
 		m.from = s.judge.truth.locate(min(current, low), high, m.from.version)
 		if m.Type == typeGap {
-			// A list behind a gap may be the first sign of a restoration: then the gap ends in a history that the log does not know yet.
+			// A list behind a gap may be the first sign of a restoration: then the gap ends in a history that the log does not
+			// know yet.
 			high = min(high+1, len(s.judge.truth.Histories)-1)
 		}
 		m.to = s.locateEnd(m, max(current, low), high)
@@ -124,8 +125,9 @@ func (s *streamJudge) readMarks() {
 	s.marks = good
 }
 
-// locateEnd finds the history among low to high that a marker ends in. Where several have its version, because a restoration went
-// unnoticed, it is the one that has the most of what the list behind the marker found; of equals the first.
+// locateEnd finds the history among low to high that a marker ends in. Where several have its version, because a
+// restoration went unnoticed, it is the one that has the most of what the list behind the marker found; of equals the
+// first.
 func (s *streamJudge) locateEnd(m *mark, low, high int) position {
 	next := uint64(math.MaxUint64)
 	for _, other := range s.marks {
@@ -156,8 +158,8 @@ func (s *streamJudge) violateMark(m *mark, what string) {
 	s.judge.violate(Violation{Promise: P6, Stream: s.stream.String(), What: what, Log: []string{m.String(), string(m.Data)}})
 }
 
-// begin finds the version of the first snapshot: before it the log need only have what was newest then. It is the last one that was started
-// before one was completed, as one that a crash cut short starts again.
+// begin finds the version of the first snapshot: before it the log need only have what was newest then. It is the
+// last one that was started before one was completed, as one that a crash cut short starts again.
 func (s *streamJudge) begin() {
 	s.start = position{0, s.judge.truth.Histories[0].First}
 	if v, ok := s.judge.options.Start[s.stream]; ok {
@@ -203,8 +205,8 @@ func (s *streamJudge) findGaps() {
 	}
 }
 
-// checkSnapshots checks that what a first list shows stands between its markers, and that nothing is watched before it is complete. A gap
-// takes the place of a snapshot that was lost.
+// checkSnapshots checks that what a first list shows stands between its markers, and that nothing is watched before
+// it is complete. A gap takes the place of a snapshot that was lost.
 func (s *streamJudge) checkSnapshots() {
 	_, known := s.judge.options.Start[s.stream]
 	if known {
@@ -224,8 +226,8 @@ func (s *streamJudge) checkSnapshots() {
 	}
 }
 
-// checkPlaces checks that gaps stand where they belong: behind what was recovered, before what the list found, and before anything of
-// a new history.
+// checkPlaces checks that gaps stand where they belong: behind what was recovered, before what the list found, and
+// before anything of a new history.
 func (s *streamJudge) checkPlaces() {
 	var last *mark // the newest gap before the line
 	next, history := 0, 0

@@ -52,8 +52,8 @@ func (s *streamJudge) checkMissing(o *object) {
 // rate counts the states since the last one that the log has.
 type rate struct{ folded, hidden int }
 
-// checkRate checks how many changes the entries of a state stand for: those since the entry before, but for what a gap or a snapshot hides, of
-// which the bridge may have seen some. An entry that repeats a state stands for itself.
+// checkRate checks how many changes the entries of a state stand for: those since the entry before, but for what a
+// gap or a snapshot hides, of which the bridge may have seen some. An entry that repeats a state stands for itself.
 func (s *streamJudge) checkRate(o *object, state int, since rate) {
 	first := true
 	for _, l := range o.lines {
@@ -65,14 +65,15 @@ func (s *streamJudge) checkRate(o *object, state int, since rate) {
 			least, most = 1, 1
 		}
 		if l.SampledRate < least || l.SampledRate > most {
-			s.violateLine(P3, l, fmt.Sprintf("it stands for %d changes, and there were %d to %d since the entry before", l.SampledRate, least, most))
+			s.violateLine(P3, l, fmt.Sprintf("it stands for %d changes, and there were %d to %d since the entry before",
+				l.SampledRate, least, most))
 		}
 		first = false
 	}
 }
 
-// perhapsToCome reports whether a log that was cut off may have been about to account for what is missing before an entry: by an entry, or by the
-// gap behind what was read back.
+// perhapsToCome reports whether a log that was cut off may have been about to account for what is missing before an
+// entry: by an entry, or by the gap behind what was read back.
 func (s *streamJudge) perhapsToCome(o *object, next int) bool {
 	if next == len(o.lines) {
 		return true
@@ -96,7 +97,8 @@ func (s *streamJudge) lost(o *object, i, near int, deletion bool) {
 	s.violate(promise, o, i, near, fmt.Sprintf("%s %d is not in the log, and no gap covers it", o.truth[i].Op, o.truth[i].Version))
 }
 
-// excused reports whether a state may be missing: it was over before the first snapshot, or lies in a gap, or the truth is not sure of it.
+// excused reports whether a state may be missing: it was over before the first snapshot, or lies in a gap, or the
+// truth is not sure of it.
 func (s *streamJudge) excused(o *object, i, newest, next int) bool {
 	st := o.truth[i]
 	if i < newest || i == newest && !st.live() {
@@ -144,8 +146,8 @@ func (s *streamJudge) checkFinal(o *object) {
 // lastHistory is the history that the log has arrived at.
 func (s *streamJudge) lastHistory() int { return len(s.first) - 1 }
 
-// matchHistories finds which histories of the truth those of the log are: the bridge counts what it has seen, and a restoration may go
-// unnoticed, or two look like one. Each begins as late as what it shows allows.
+// matchHistories finds which histories of the truth those of the log are: the bridge counts what it has seen, and a
+// restoration may go unnoticed, or two look like one. Each begins as late as what it shows allows.
 func (s *streamJudge) matchHistories() {
 	most := 0
 	for _, l := range s.lines {
@@ -202,9 +204,10 @@ func (s *streamJudge) has(history int, l *line) bool {
 	})
 }
 
-// early reports whether a state may be in a history of the log although it belongs to the next one: where versions were bumped, a stream
-// may publish something before an older object tells it of the restoration, and where they were not, before another stream does. That of an object
-// which the restoration took away may be of one in between, which the stream has seen nothing of.
+// early reports whether a state may be in a history of the log although it belongs to the next one: where versions
+// were bumped, a stream may publish something before an older object tells it of the restoration, and where they were
+// not, before another stream does. That of an object which the restoration took away may be of one in between, which
+// the stream has seen nothing of.
 func (s *streamJudge) early(logged int, st State) bool {
 	if logged+1 >= len(s.first) || st.History == 0 || st.History > s.first[logged+1] {
 		return false
@@ -216,8 +219,8 @@ func (s *streamJudge) early(logged int, st State) bool {
 	return undone || st.History == s.first[logged+1] && st.Version > s.judge.truth.last(st.History-1)
 }
 
-// span returns the first and the last history of the truth that a history of the log may speak of. It is more than one where
-// a restoration went unnoticed, because versions went on.
+// span returns the first and the last history of the truth that a history of the log may speak of. It is more than
+// one where a restoration went unnoticed, because versions went on.
 func (s *streamJudge) span(logged int) (low, high int) {
 	high = len(s.judge.truth.Histories) - 1
 	if logged >= len(s.first) {

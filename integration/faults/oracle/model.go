@@ -56,10 +56,12 @@ type State struct {
 	// History counts the restorations of etcd before the state, from 0.
 	History int
 	UID     string
-	// Version is the resourceVersion; of an end it is the version of the deletion, or of the change that took the object out of the selection.
+	// Version is the resourceVersion; of an end it is the version of the deletion, or of the change that took the object
+	// out of the selection.
 	Version uint64
 	Op      Op
-	// Body is a hash of the content; a deletion has that of the state before. It is empty where the content is not compared.
+	// Body is a hash of the content; a deletion has that of the state before. It is empty where the content is not
+	// compared.
 	Body string
 }
 
@@ -75,8 +77,8 @@ type History struct {
 	First, Last uint64
 }
 
-// Hole is a range of versions (From, To] that the truth does not know either. States on both sides are right; a deletion that
-// happened inside is known to have happened at To at the latest.
+// Hole is a range of versions (From, To] that the truth does not know either. States on both sides are right; a
+// deletion that happened inside is known to have happened at To at the latest.
 type Hole struct {
 	History  int
 	From, To uint64
@@ -86,15 +88,17 @@ type Hole struct {
 type Truth struct {
 	// Histories has at least one element.
 	Histories []History
-	// Streams holds the states of each object, by "namespace/name" or "name", oldest first. A history begins with the newest state that each
-	// object had then; what existed before a restoration and not after it has an end in the new history.
+	// Streams holds the states of each object, by "namespace/name" or "name", oldest first. A history begins with the
+	// newest state that each object had then; what existed before a restoration and not after it has an end in the new
+	// history.
 	Streams map[Stream]map[string][]State
 	Holes   []Hole
 	// Compactions say what etcd has forgotten, oldest first. They may be empty: then nothing is known of it.
 	Compactions []Compaction
 }
 
-// Compaction is the moment at which etcd was found to have forgotten all states that were replaced at Revision or before.
+// Compaction is the moment at which etcd was found to have forgotten all states that were replaced at Revision or
+// before.
 type Compaction struct {
 	At       time.Time
 	History  int

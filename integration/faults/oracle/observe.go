@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Observation is one change of one object, as etcd has it. What a restored etcd begins with is observed as well: each object at
-// its version, and the deletion of each that is no longer there.
+// Observation is one change of one object, as etcd has it. What a restored etcd begins with is observed as well: each
+// object at its version, and the deletion of each that is no longer there.
 type Observation struct {
 	History         int
 	Version         uint64
@@ -30,8 +30,9 @@ func (o *Observation) key() string {
 	return o.Namespace + "/" + o.Name
 }
 
-// States works out what a stream sees of observations, which are in the order in which they happened: an object that enters
-// the selection is added, one that leaves it is deleted at the version of leaving. The key is "namespace/name" or "name".
+// States works out what a stream sees of observations, which are in the order in which they happened: an object that
+// enters the selection is added, one that leaves it is deleted at the version of leaving. The key is "namespace/name"
+// or "name".
 func States(s Stream, all []Observation) (map[string][]State, error) {
 	selector, err := labels.Parse(s.LabelSelector)
 	if err != nil {
@@ -62,7 +63,8 @@ func follow(states []State, o *Observation, in bool) []State {
 	case in && before.UID == o.UID:
 		after.Op = Updated
 	case before.UID != "":
-		states = append(states, State{History: o.History, UID: before.UID, Version: o.Version, Op: Deleted, Body: before.Body})
+		end := State{History: o.History, UID: before.UID, Version: o.Version, Op: Deleted, Body: before.Body}
+		states = append(states, end)
 	}
 	if in {
 		states = append(states, after)

@@ -13,7 +13,8 @@ type streamJudge struct {
 	judge   *judge
 	stream  Stream
 	objects map[string]*object
-	// lines are the entries about objects, marks the markers, gaps those that may stand for missing states; all in the order of the log.
+	// lines are the entries about objects, marks the markers, gaps those that may stand for missing states; all in the
+	// order of the log.
 	lines []*line
 	marks []*mark
 	gaps  []*mark
@@ -96,8 +97,8 @@ func (s *streamJudge) check() {
 	s.checkGaps()
 }
 
-// place finds the state of each of an object's entries, and checks that they stand in order, once, under the right id and with
-// the right word.
+// place finds the state of each of an object's entries, and checks that they stand in order, once, under the right id
+// and with the right word.
 func (s *streamJudge) place(o *object) {
 	seen := map[string]bool{}
 	previous, history := -1, 0
@@ -218,7 +219,8 @@ func search(o *object, fits func(int) bool, previous int) (at int, before bool) 
 	return -1, false
 }
 
-// checkWord: added is what the stream did not have, updated what it had, and the owner of a name is deleted before another takes it.
+// checkWord: added is what the stream did not have, updated what it had, and the owner of a name is deleted before
+// another takes it.
 func (s *streamJudge) checkWord(o *object, l *line) {
 	var last *line
 	if l.nth > 0 {

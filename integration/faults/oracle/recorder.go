@@ -22,8 +22,8 @@ import (
 type Resource struct {
 	Resource   schema.GroupVersionResource
 	Namespaced bool
-	// Prefix is where etcd has the objects, with a slash at its end. If empty it is the usual place: /registry/<resource>/ of what Kubernetes
-	// has built in, /registry/<group>/<resource>/ of custom resources.
+	// Prefix is where etcd has the objects, with a slash at its end. If empty it is the usual place:
+	// /registry/<resource>/ of what Kubernetes has built in, /registry/<group>/<resource>/ of custom resources.
 	Prefix string
 }
 
@@ -50,11 +50,13 @@ type RecorderConfig struct {
 	Cluster string
 }
 
-// Recorder follows objects in etcd from when [Recorder.Run] first reaches it. It has every revision: an etcd that is killed and started again
-// is read on from the last one; only what was compacted while the recorder could not read is a [Hole]. It keeps names, uids, labels,
-// versions, and a hash of what objects contain. Memory grows by some hundred bytes for each change.
+// Recorder follows objects in etcd from when [Recorder.Run] first reaches it. It has every revision: an etcd that is
+// killed and started again is read on from the last one; only what was compacted while the recorder could not read is
+// a [Hole]. It keeps names, uids, labels, versions, and a hash of what objects contain. Memory grows by some hundred
+// bytes for each change.
 //
-// A restoration of etcd is not something that it can see. Whoever restores kills the API server, calls Hold, restores, and calls Restored.
+// A restoration of etcd is not something that it can see. Whoever restores kills the API server, calls Hold,
+// restores, and calls Restored.
 //
 // Run is called once; the other methods may be called concurrently with it.
 type Recorder struct {
@@ -90,8 +92,8 @@ func NewRecorder(cfg RecorderConfig) *Recorder {
 // again is the time between two attempts to reach etcd, which is on the same machine.
 const again = 100 * time.Millisecond
 
-// Run records until ctx ends, and waits for an etcd that is away. The error is one that makes the record useless: an object that
-// cannot be decoded.
+// Run records until ctx ends, and waits for an etcd that is away. The error is one that makes the record useless: an
+// object that cannot be decoded.
 func (r *Recorder) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := r.session(ctx); errors.Is(err, errUndecodable) {
@@ -131,7 +133,8 @@ func (r *Recorder) await(ctx context.Context, holds func() bool) error {
 	}
 }
 
-// Sync returns once everything is recorded that etcd had committed when it was called. It waits for an etcd that is away, until ctx ends.
+// Sync returns once everything is recorded that etcd had committed when it was called. It waits for an etcd that is
+// away, until ctx ends.
 func (r *Recorder) Sync(ctx context.Context) error {
 	revision, err := r.revision(ctx)
 	if err != nil {
@@ -159,8 +162,8 @@ func (r *Recorder) revision(ctx context.Context) (uint64, error) {
 	}
 }
 
-// Hold records everything that etcd has committed and stops reading, until Restored is called. The API server must be dead, and etcd alive: what is
-// committed between Hold and the restoration is in no history.
+// Hold records everything that etcd has committed and stops reading, until Restored is called. The API server must be
+// dead, and etcd alive: what is committed between Hold and the restoration is in no history.
 func (r *Recorder) Hold(ctx context.Context) error {
 	if err := r.Sync(ctx); err != nil {
 		return err
@@ -169,21 +172,26 @@ func (r *Recorder) Hold(ctx context.Context) error {
 	return r.await(ctx, func() bool { return !r.holding })
 }
 
-// Restored begins a new history: etcd runs again from a snapshot that was made at revision, see [SnapshotRevision]. Whether the versions were bumped
-// the recorder finds out. It is called after Hold, and may be called when the API server has been writing again for a while.
+// Restored begins a new history: etcd runs again from a snapshot that was made at revision, see [SnapshotRevision].
+// Whether the versions were bumped the recorder finds out. It is called after Hold, and may be called when the API
+// server has been writing again for a while.
 func (r *Recorder) Restored(revision uint64) {
 	r.update(func() { r.held, r.restored = false, revision })
 }
 
-// Truth returns what the recorder knows of streams. Call [Recorder.Sync] after the log was read and before, so that nothing is in the log and not in the truth.
-// An error names a stream whose resource is not recorded, or whose selector is none.
+// Truth returns what the recorder knows of streams. Call [Recorder.Sync] after the log was read and before, so that
+// nothing is in the log and not in the truth. An error names a stream whose resource is not recorded, or whose
+// selector is none.
 func (r *Recorder) Truth(streams ...Stream) (*Truth, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.histories) == 0 {
 		return nil, errors.New("nothing was recorded yet")
 	}
-	t := &Truth{Histories: slices.Clone(r.histories), Holes: slices.Clone(r.holes), Compactions: slices.Clone(r.compactions), Streams: map[Stream]map[string][]State{}}
+	t := &Truth{
+		Histories: slices.Clone(r.histories), Holes: slices.Clone(r.holes), Compactions: slices.Clone(r.compactions),
+		Streams: map[Stream]map[string][]State{},
+	}
 	t.Histories[len(t.Histories)-1].Last = r.seen
 	for _, s := range streams {
 		i := slices.IndexFunc(r.cfg.Resources, func(x Resource) bool { return x.Resource == s.Resource })

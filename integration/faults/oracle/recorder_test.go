@@ -210,6 +210,9 @@ func TestRecorder_says_what_it_could_not_read(t *testing.T) {
 	f.recorder.update(func() { f.recorder.held = false })
 	all := Stream{Cluster: "test", Resource: configMaps}
 	f.expect(all, "default/x", State{UID: string(o.GetUID()), Version: before, Op: Added}, State{UID: string(o.GetUID()), Version: version(t, last), Op: Updated})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	ok(t, f.recorder.await(ctx, func() bool { return len(f.recorder.compactions) > 0 }))
 	truth, err := f.recorder.Truth(all)
 	ok(t, err)
 	if n := len(truth.Compactions); n == 0 || truth.Compactions[n-1].Revision < before {
