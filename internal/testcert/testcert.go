@@ -31,9 +31,16 @@ type Authority struct {
 // New returns an authority with a name of its own.
 func New(t *testing.T) *Authority {
 	t.Helper()
+	return Named(t, rand.Text())
+}
+
+// Named returns an authority with a name that others may have too: clients cannot tell then whose certificates a
+// server accepts, and send theirs.
+func Named(t *testing.T, name string) *Authority {
+	t.Helper()
 	a := &Authority{key: must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)}
 	a.cert = &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: rand.Text()},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}

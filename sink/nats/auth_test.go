@@ -188,7 +188,7 @@ func serveTLS(t *testing.T, a *testcert.Authority, change func(*tls.Config)) fun
 }
 
 func tlsVariant(t *testing.T) variant {
-	a := testcert.New(t)
+	a := testcert.Named(t, "test")
 	return variant{
 		server:    serveTLS(t, a, nil),
 		right:     nats.Config{TLS: nats.TLS{CAFile: a.File, ServerName: "broker.test"}},
@@ -198,18 +198,18 @@ func tlsVariant(t *testing.T) variant {
 }
 
 func tlsFirstVariant(t *testing.T) variant {
-	a := testcert.New(t)
+	a := testcert.Named(t, "test")
 	secure := serveTLS(t, a, nil)
 	return variant{
 		server:    func(o *server.Options) { secure(o); o.TLSHandshakeFirst = true },
 		right:     nats.Config{TLS: nats.TLS{InsecureSkipVerify: true, HandshakeFirst: true}},
-		wrong:     nats.Config{TLS: nats.TLS{CAFile: testcert.New(t).File, HandshakeFirst: true}},
+		wrong:     nats.Config{TLS: nats.TLS{CAFile: testcert.Named(t, "test").File, HandshakeFirst: true}},
 		complaint: "certificate signed by unknown authority",
 	}
 }
 
 func mutualTLSVariant(t *testing.T) variant {
-	a, other := testcert.New(t), testcert.New(t)
+	a, other := testcert.Named(t, "test"), testcert.Named(t, "test")
 	cert, key := a.Issue(t, "bridge", time.Now().Add(time.Hour))
 	otherCert, otherKey := other.Issue(t, "bridge", time.Now().Add(time.Hour))
 	return variant{
@@ -221,7 +221,7 @@ func mutualTLSVariant(t *testing.T) variant {
 }
 
 func tlsRequiredVariant(t *testing.T) variant {
-	a := testcert.New(t)
+	a := testcert.Named(t, "test")
 	return variant{
 		server: serveTLS(t, a, nil),
 		right:  nats.Config{TLS: nats.TLS{CAFile: a.File}},
@@ -231,7 +231,7 @@ func tlsRequiredVariant(t *testing.T) variant {
 }
 
 func tlsUnknownVariant(t *testing.T) variant {
-	a := testcert.New(t)
+	a := testcert.Named(t, "test")
 	return variant{
 		server:    func(*server.Options) {},
 		wrong:     nats.Config{TLS: nats.TLS{CAFile: a.File}},
