@@ -20,8 +20,10 @@ COMPILE           := -trimpath -vet=off
 # The packages with goroutines, whose tests run with the race detector, and only with it.
 RACE              ?= ./source/... ./sink/... ./checkpoint/... ./cmd/... ./internal/bridge/... ./internal/election \
 	./internal/kafka/... ./internal/tail/...
-# The packages of integration tests in make test: those that are quick to compile and need neither Java nor a node.
-CORE              ?= ./cmd/... ./controlplane/... ./e2e ./faults/oracle ./internal/... ./schema
+# The packages of integration tests in make test: those that are quick to compile and need no node. Their tests on Kafka
+# need Java.
+CORE              ?= ./cmd/... ./controlplane/... ./e2e ./faults/oracle ./internal/... ./kafkacheckpoint ./kafkasink \
+	./schema
 # The directory that a run of tests leaves its results in, and how many of them are kept.
 RESULTS           := $(or $(RESULTS),$(CACHE)/times/$(shell date +%Y%m%d-%H%M%S))
 RESULTS_KEPT      ?= 20

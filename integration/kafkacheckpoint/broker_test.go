@@ -17,6 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	client "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
@@ -223,7 +224,7 @@ func TestCompaction_leaves_what_holds(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d records and %d nulls are there, want %d", there, nulls, hold)
 		}
-		<-time.After(time.Second)
+		must.Do(t, pause.For(t.Context(), time.Second))
 	}
 	mustBe(t, must.Get(s.Load(t.Context()))(t), want)
 	alter(t, c, cfg.Topic, map[string]string{"delete.retention.ms": "60000"}) // or it is refused
