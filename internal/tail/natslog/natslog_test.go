@@ -4,6 +4,7 @@ package natslog_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -169,7 +170,7 @@ func TestTail_as_JSON_is_a_stream_of_events(t *testing.T) {
 	b.publish(tail.Added, "web", 1, 1)
 	b.publish(tail.Updated, "web", 2, 2)
 	r, w := io.Pipe()
-	b.tail(tail.Config{Span: tail.Span{Follow: true, Start: beginning}, Printer: tail.JSON{W: w}})
+	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true, Start: beginning}, Printer: tail.JSON{W: w}})
 	decoder := json.NewDecoder(r)
 	for _, want := range []string{"1", "2"} {
 		var e struct {
@@ -186,6 +187,10 @@ func TestTail_as_JSON_is_a_stream_of_events(t *testing.T) {
 	// A reader that goes away ends the tail with its error.
 	_ = r.CloseWithError(io.ErrClosedPipe)
 	b.publish(tail.Updated, "web", 3, 3)
+	must.Happen(t, "the end", func() bool { ended, _ := s.End(); return ended })
+	if _, err := s.End(); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("it ended with %v, want the error of its reader", err)
+	}
 }
 
 func TestTail_is_interrupted_promptly_while_the_broker_is_away(t *testing.T) {
