@@ -53,10 +53,6 @@ func findCanaries(t *testing.T, api *controlplane.ControlPlane, ns, payload stri
 	p := plant("data", "stringData", "changed data", "applied", "kapp", "annotation", "env", "changed env", "config", "binary", "key", "huge")
 	open := rand.Text() // what may leave, and is to be found
 	r := bareRig(t, api)
-	r.broker = &broker{t: t, dir: filepath.Join(r.dir, "nats")}
-	var err error
-	r.broker.port, err = controlplane.FreePort()
-	must(t, err)
 	r.connect()
 	r.namespace(ns)
 	r.configureCanaries(ns, p["key"], payload)
@@ -71,6 +67,7 @@ func findCanaries(t *testing.T, api *controlplane.ControlPlane, ns, payload stri
 	}
 	secrets, pods := r.kube.CoreV1().Secrets(ns), r.kube.CoreV1().Pods(ns)
 	deployments, maps := r.kube.AppsV1().Deployments(ns), r.kube.CoreV1().ConfigMaps(ns)
+	var err error
 	create, patch, remove := metav1.CreateOptions{}, metav1.PatchOptions{}, metav1.DeleteOptions{}
 	for _, name := range []string{"live", "later"} {
 		_, err = secrets.Create(t.Context(), &corev1.Secret{
@@ -133,10 +130,10 @@ func findCanaries(t *testing.T, api *controlplane.ControlPlane, ns, payload stri
 
 	left := map[string][]byte{"HTTP": []byte(out), "stderr": []byte(b.stderr() + again.stderr()), "validate": r.validate()}
 	for _, m := range r.messages() {
-		left["the log"] = append(append(append(left["the log"], m.Subject()...), fmt.Sprint(m.Headers())...), m.Data()...)
+		left["the log"] = append(append(append(left["the log"], m.Subject...), fmt.Sprint(m.Header)...), m.Data...)
 	}
 	r.broker.stop()
-	for _, dir := range []string{filepath.Join(r.dir, "data"), r.broker.dir} {
+	for _, dir := range []string{filepath.Join(r.dir, "data"), r.broker.Dir} {
 		readAll(t, dir, left)
 	}
 	for where, text := range left {
@@ -182,7 +179,7 @@ func checkHashes(t *testing.T, log []entry, key string) {
 }
 
 // configureCanaries writes a configuration that redacts what canaries plants.
-func (r *rig) configureCanaries(ns, key, payload string) {
+func (r *fixture) configureCanaries(ns, key, payload string) {
 	r.t.Helper()
 	kubeconfig, err := r.api.Kubeconfig(r.dir)
 	must(r.t, err)
@@ -210,7 +207,7 @@ pipelines:
 }
 
 // served is all that the bridge serves.
-func (r *rig) served() (all string) {
+func (r *fixture) served() (all string) {
 	r.t.Helper()
 	r.awaitStatus(200, "")
 	for _, path := range []string{"/metrics", "/livez", "/readyz", "/"} {
@@ -224,7 +221,7 @@ func (r *rig) served() (all string) {
 }
 
 // validate is what checking the configuration prints.
-func (r *rig) validate() []byte {
+func (r *fixture) validate() []byte {
 	r.t.Helper()
 	out, err := exec.CommandContext(r.t.Context(), r.binary, "validate", "--config", r.config).CombinedOutput()
 	must(r.t, err)

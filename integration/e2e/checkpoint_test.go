@@ -3,12 +3,10 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -17,10 +15,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // checkpoint runs a subcommand, which has to end with a code, and returns what it prints.
-func (r *rig) checkpoint(code int, args ...string) (out string) {
+func (r *fixture) checkpoint(code int, args ...string) (out string) {
 	r.t.Helper()
 	got, out, said := r.command(append([]string{"checkpoint", "--config", r.config}, args...)...)
 	if got != code {
@@ -38,14 +38,14 @@ type held struct {
 	}
 }
 
-func (r *rig) held() (h held) {
+func (r *fixture) held() (h held) {
 	r.t.Helper()
 	must(r.t, json.Unmarshal([]byte(r.checkpoint(0, "show", "test", "-o", "json")), &h))
 	return h
 }
 
 // lives makes objects that stay, change and go.
-func (r *rig) lives() {
+func (r *fixture) lives() {
 	r.t.Helper()
 	r.configMap("default", "stays", nil)
 	r.configMap("default", "changes", nil)
@@ -56,7 +56,7 @@ func (r *rig) lives() {
 }
 
 // awaitSaved waits until the checkpoint has n objects, and a position.
-func (r *rig) awaitSaved(n int) {
+func (r *fixture) awaitSaved(n int) {
 	r.t.Helper()
 	r.poll("the checkpoint", func() (bool, string) {
 		h := r.held()
@@ -65,6 +65,7 @@ func (r *rig) awaitSaved(n int) {
 }
 
 func TestCheckpoint_of_a_running_bridge_is_shown_and_not_changed(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
 	b := r.run()
 	r.awaitStatus(http.StatusOK, "ok")
@@ -79,6 +80,7 @@ func TestCheckpoint_of_a_running_bridge_is_shown_and_not_changed(t *testing.T) {
 }
 
 func TestCheckpoint_reset_is_followed_by_a_snapshot(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
 	b := r.run()
 	r.awaitStatus(http.StatusOK, "ok")
@@ -100,6 +102,7 @@ func TestCheckpoint_reset_is_followed_by_a_snapshot(t *testing.T) {
 }
 
 func TestCheckpoint_rewind_is_followed_by_what_happened_since(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
 	r.configMap("default", "old", nil)
 	b := r.run()
@@ -136,10 +139,9 @@ func TestCheckpoint_rewind_is_followed_by_what_happened_since(t *testing.T) {
 }
 
 func TestCheckpoint_in_Kafka_is_shown_and_reset(t *testing.T) {
-	r := newKafkaRig(t, 1)
-	text, err := os.ReadFile(r.config)
-	must(t, err)
-	must(t, os.WriteFile(r.config, bytes.ReplaceAll(text, []byte(watched), []byte(`[{resource: configmaps, namespaces: [default]}]`)), 0o600))
+	t.Parallel()
+	rig.Tier(t, rig.All)
+	r := newKafkaRig(t, watched)
 	if said := r.checkpoint(0, "list"); !strings.Contains(said, "never") {
 		t.Errorf("before the first start it says %q", said)
 	}
@@ -163,7 +165,9 @@ func TestCheckpoint_in_Kafka_is_shown_and_reset(t *testing.T) {
 }
 
 func TestCheckpoint_in_Kafka_of_a_bridge_that_commits_is_left_to_it(t *testing.T) {
-	r := newKafkaRig(t, 1)
+	t.Parallel()
+	rig.Tier(t, rig.All)
+	r := newKafkaRig(t, watched)
 	r.run()
 	r.awaitStatus(http.StatusOK, "")
 	ctx, stop := context.WithCancel(t.Context())
@@ -181,7 +185,7 @@ func TestCheckpoint_in_Kafka_of_a_bridge_that_commits_is_left_to_it(t *testing.T
 	})
 	r.awaitStory("default/c1", "added")
 	said := r.checkpoint(1, "reset", "test", "--yes")
-	if !strings.Contains(said, "a kube-eventbridge runs with the checkpoint in topic kube-eventbridge-checkpoints: stop it first; nothing was changed") {
+	if !strings.Contains(said, "a kube-eventbridge runs with the checkpoint in topic "+r.kafka.topic+"-checkpoints: stop it first; nothing was changed") {
 		t.Errorf("it says %q", said)
 	}
 	stop()

@@ -21,16 +21,17 @@ func mustBeUnique(t *testing.T, log []entry) {
 	t.Helper()
 	seen := map[string]uint64{}
 	for _, e := range log {
-		id := e.header.Get("ce-source") + " " + e.id
+		id := e.attribute("source") + " " + e.id
 		if first, twice := seen[id]; twice {
-			t.Errorf("%s is in the log twice, at %d and %d", id, first, e.seq)
+			t.Errorf("%s is in the log twice, at %d and %d", id, first, e.message.Sequence)
 		}
-		seen[id] = e.seq
+		seen[id] = e.message.Sequence
 	}
 }
 
 // A restarted API server can watch from no version before its start.
 func TestBridge_announces_a_gap_and_deletes_what_is_gone(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
 	for _, name := range []string{"stays", "changes", "goes"} {
 		r.configMap("default", name, nil)
@@ -70,6 +71,7 @@ func TestBridge_announces_a_gap_and_deletes_what_is_gone(t *testing.T) {
 }
 
 func TestBridge_outlives_its_API_server(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
 	must(t, r.api.StopAPIServer(t.Context()))
 	b := r.run()
@@ -95,6 +97,7 @@ func TestBridge_outlives_its_API_server(t *testing.T) {
 
 // Events are not in the API server's watch cache: when etcd was compacted, the position is gone.
 func TestBridge_relists_when_its_position_was_compacted(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, `[{resource: events, namespaces: [default]}]`)
 	create := func(name string) {
 		_, err := r.kube.CoreV1().Events("default").Create(t.Context(), &corev1.Event{
@@ -123,6 +126,7 @@ func TestBridge_relists_when_its_position_was_compacted(t *testing.T) {
 }
 
 func TestBridge_refuses_the_checkpoint_of_another_cluster(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
 	b := r.run()
 	r.awaitStatus(http.StatusOK, "ok")
@@ -141,6 +145,7 @@ func TestBridge_refuses_the_checkpoint_of_another_cluster(t *testing.T) {
 }
 
 func TestBridge_does_not_wait_for_the_broker_when_asked_twice_to_stop(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
 	b := r.run()
 	r.awaitStatus(http.StatusOK, "ok")

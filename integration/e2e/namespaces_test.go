@@ -13,10 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // team gives a namespace to a team, and returns the namespace's version since.
-func (r *rig) team(namespace, team string) string {
+func (r *fixture) team(namespace, team string) string {
 	r.t.Helper()
 	ns, err := r.kube.CoreV1().Namespaces().Patch(r.t.Context(), namespace, types.MergePatchType,
 		fmt.Appendf(nil, `{"metadata":{"labels":{"team":%q}}}`, team), metav1.PatchOptions{})
@@ -37,6 +38,7 @@ func ids(log []entry, key string) string {
 
 // An object that leaves the selection with its namespace is deleted, and added when it comes back, each time with an id of its own.
 func TestNamespaceSelector_follows_labels(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, `[{resource: configmaps, namespaceSelector: team=a}]`)
 	r.namespace("one")
 	r.namespace("two")
@@ -95,6 +97,7 @@ func TestNamespaceSelector_follows_labels(t *testing.T) {
 
 // What a wildcard names comes and goes in the namespaces that are selected, and these do too.
 func TestNamespaceSelector_takes_all_that_a_wildcard_names(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, `[{resource: configmaps, namespaceSelector: team=a}, {resource: "*", namespaceSelector: team=a, exclude: [events, leases]}]`)
 	c := r.custom()
 	r.namespace("one")
@@ -157,6 +160,8 @@ func TestNamespaceSelector_takes_all_that_a_wildcard_names(t *testing.T) {
 
 // Labels that go back and forth while the bridge crashes leave the log with what exists in the namespaces that are selected at last.
 func TestNamespaceSelector_survives_crashes_while_labels_change(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	for name, resources := range map[string]string{
 		"a name": `[{resource: configmaps, namespaceSelector: team=a}]`, "a wildcard": `[{resource: "*", namespaceSelector: team=a, exclude: [events, leases]}]`,
 	} {
@@ -164,7 +169,7 @@ func TestNamespaceSelector_survives_crashes_while_labels_change(t *testing.T) {
 	}
 }
 
-func survivesCrashes(t *testing.T, r *rig) {
+func survivesCrashes(t *testing.T, r *fixture) {
 	t.Helper()
 	const objects, rounds = 200, 8
 	for _, ns := range []string{"one", "two"} {
@@ -218,6 +223,7 @@ func survivesCrashes(t *testing.T, r *rig) {
 }
 
 func TestNamespaceSelector_under_the_least_permissions(t *testing.T) {
+	t.Parallel()
 	r := rigOn(t, controlplane.ForTest(t, controlplane.Config{RBAC: true}), `[{resource: configmaps, namespaceSelector: team=a}, {resource: "*.apps", namespaceSelector: team=a}]`)
 	_, err := r.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "a"}},
@@ -237,6 +243,8 @@ func TestNamespaceSelector_under_the_least_permissions(t *testing.T) {
 
 // A namespace that comes back while it is half gone from the log is whole there again.
 func TestNamespaceSelector_ends_what_a_crash_has_cut_short(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	const objects = 3000
 	r := newRig(t, `[{resource: configmaps, namespaceSelector: team=a}]`)
 	r.namespace("one")

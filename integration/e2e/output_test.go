@@ -13,7 +13,7 @@ import (
 )
 
 // print runs the bridge without a file or a broker, and returns where it prints.
-func (r *rig) print(format string) (file string) {
+func (r *fixture) print(format string) (file string) {
 	r.t.Helper()
 	kubeconfig, err := r.api.Kubeconfig(r.dir)
 	must(r.t, err)
@@ -25,7 +25,7 @@ func (r *rig) print(format string) (file string) {
 }
 
 // awaitLine waits for a line that has all of words, in their order, and returns all lines.
-func (r *rig) awaitLine(file string, words ...string) (lines []string) {
+func (r *fixture) awaitLine(file string, words ...string) (lines []string) {
 	r.t.Helper()
 	r.poll("a line with "+strings.Join(words, " "), func() (bool, string) {
 		text, err := os.ReadFile(file)
@@ -53,6 +53,7 @@ func inOrder(line string, words []string) bool {
 }
 
 func TestRun_prints_events_for_a_person_and_goes_on_where_it_was(t *testing.T) {
+	t.Parallel()
 	r := bareRig(t, controlplane.ForTest(t, controlplane.Config{}))
 	r.configMap("default", "first", nil)
 	file := r.print("wide")
@@ -88,6 +89,7 @@ func TestRun_prints_events_for_a_person_and_goes_on_where_it_was(t *testing.T) {
 }
 
 func TestAsyncAPI_looks_names_up_in_the_cluster(t *testing.T) {
+	t.Parallel()
 	r := rigOn(t, controlplane.ForTest(t, controlplane.Config{}), `[{resource: deploy}, {resource: cm, namespaces: [shop]}]`)
 	code, _, said := r.command("asyncapi", "--config", r.config)
 	if code != 2 || !strings.Contains(said, "--kubeconfig") {

@@ -22,12 +22,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // Brokers take 1 MB.
 const maxPayload = 1 << 20
 
 func TestBridge_publishes_what_is_too_large_for_NATS_without_its_object(t *testing.T) {
+	t.Parallel()
 	r := rigOn(t, controlplane.ForTest(t, controlplane.Config{}), watched)
 	r.configureSink(watched, fmt.Sprintf(`oversize: metadata
     sink: {nats: {servers: [%q]}}`, r.broker.url()))
@@ -41,6 +43,7 @@ func TestBridge_publishes_what_is_too_large_for_NATS_without_its_object(t *testi
 }
 
 func TestBridge_keeps_what_is_too_large_in_the_object_store_of_NATS(t *testing.T) {
+	t.Parallel()
 	r := rigOn(t, controlplane.ForTest(t, controlplane.Config{}), watched)
 	r.configureSink(watched, fmt.Sprintf(`oversize: store
     sink: {nats: {servers: [%q], maxAge: 24h}}`, r.broker.url()))
@@ -81,6 +84,8 @@ func TestBridge_keeps_what_is_too_large_in_the_object_store_of_NATS(t *testing.T
 
 // A custom resource is in etcd as JSON, and etcd takes 1.5 MB; kube-apiserver's client of it sends at most 2 MiB, whatever etcd is told to take.
 func TestBridge_keeps_a_custom_resource_that_is_too_large_in_Knatives_profile(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	api := controlplane.ForTest(t, controlplane.Config{})
 	r := rigOn(t, api, watched)
 	r.configureSink(`[{resource: widgets.example.com}]`, fmt.Sprintf(`oversize: store
@@ -106,7 +111,7 @@ func TestBridge_keeps_a_custom_resource_that_is_too_large_in_Knatives_profile(t 
 	// An API server may begin to serve a new resource once more, so that there is a gap before it.
 	r.poll("the widget", func() (bool, string) {
 		all := r.messages()
-		must(t, json.Unmarshal(all[len(all)-1].Data(), &event))
+		must(t, json.Unmarshal(all[len(all)-1].Data, &event))
 		return event.Payload != "marker", fmt.Sprintf("there are %d messages", len(all))
 	})
 	r.bridge.stop()
@@ -126,7 +131,7 @@ func TestBridge_keeps_a_custom_resource_that_is_too_large_in_Knatives_profile(t 
 
 // largeObjects has a bridge that is killed publish small and large ConfigMaps, and checks that those larger than limit, and they alone, are in the log
 // without what they hold.
-func (r *rig) largeObjects(limit int) []entry {
+func (r *fixture) largeObjects(limit int) []entry {
 	r.t.Helper()
 	r.configMap("default", "small", nil)
 	r.large("listed", 1<<20)
@@ -172,7 +177,7 @@ func (r *rig) largeObjects(limit int) []entry {
 }
 
 // large makes a ConfigMap of n bytes that cannot be compressed; the API server shows them as base64.
-func (r *rig) large(name string, n int) {
+func (r *fixture) large(name string, n int) {
 	r.t.Helper()
 	random, content := rand.NewPCG(1, 2), make([]byte, n)
 	for i := range content {
@@ -185,7 +190,7 @@ func (r *rig) large(name string, n int) {
 }
 
 // huge makes a ConfigMap of n bytes that JSON shows as six times as many: etcd keeps it as it came, and takes no more than 1.5 MB.
-func (r *rig) huge(name string, n int) {
+func (r *fixture) huge(name string, n int) {
 	r.t.Helper()
 	cfg := rest.CopyConfig(r.api.RESTConfig())
 	cfg.ContentType = runtime.ContentTypeProtobuf
@@ -203,10 +208,12 @@ func (r *rig) huge(name string, n int) {
 
 // What counts there is a record's size when it is compressed.
 func TestBridge_publishes_what_is_too_large_for_Kafka_without_its_object(t *testing.T) {
-	r := newKafkaRig(t, 1)
+	t.Parallel()
+	rig.Tier(t, rig.All)
+	r := newKafkaRig(t, watched)
 	r.configureSink(watched, fmt.Sprintf(`oversize: metadata
-    sink: {kafka: {brokers: ["%s"], create: {partitions: 3, replicas: 1, settings: {max.message.bytes: 100000}}}}
-    checkpoint: {kafka: {}}`, strings.Join(r.kafka.cluster.Addresses(), `", "`)))
+    sink: {kafka: {brokers: ["%s"], topic: %s, create: {partitions: 3, replicas: 1, settings: {max.message.bytes: 100000}}}}
+    checkpoint: {kafka: {topic: %[2]s-checkpoints}}`, strings.Join(r.kafka.cluster.Addresses(), `", "`), r.kafka.topic))
 	log := r.largeObjects(maxPayload)
 	ids := map[string]bool{}
 	for _, e := range log {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // consumer applies all events of a log, with somebody else's code.
@@ -101,7 +102,9 @@ func patches(t *testing.T, api *controlplane.ControlPlane) {
 }
 
 func TestKafka_patches_replay_to_what_the_API_server_has(t *testing.T) {
-	replay(t, kafkaRigOf(t, 1, patchedResources))
+	t.Parallel()
+	rig.Tier(t, rig.All)
+	replay(t, newKafkaRig(t, patchedResources))
 }
 
 const patchedResources = `
@@ -110,7 +113,7 @@ const patchedResources = `
       - {resource: services, namespaces: [patches], payload: change}`
 
 // replay changes objects at random before, during and after a crash of the bridge: whoever applies its events has what the API server has.
-func replay(t *testing.T, r *rig) {
+func replay(t *testing.T, r *fixture) {
 	const ns = patchesNamespace
 	r.namespace(ns)
 	b := r.run()
@@ -164,7 +167,7 @@ func replay(t *testing.T, r *rig) {
 	}
 }
 
-func (r *rig) deployment(ns, name string) {
+func (r *fixture) deployment(ns, name string) {
 	r.t.Helper()
 	template := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}},
@@ -176,7 +179,7 @@ func (r *rig) deployment(ns, name string) {
 	must(r.t, err)
 }
 
-func (r *rig) service(ns, name string) {
+func (r *fixture) service(ns, name string) {
 	r.t.Helper()
 	_, err := r.kube.CoreV1().Services(ns).Create(r.t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "p", Port: 80}}},
@@ -185,7 +188,7 @@ func (r *rig) service(ns, name string) {
 }
 
 // change writes something else into the three objects of a name.
-func (r *rig) change(random *rand.Rand, name string) {
+func (r *fixture) change(random *rand.Rand, name string) {
 	r.t.Helper()
 	const ns = patchesNamespace
 	ctx, options := r.t.Context(), metav1.PatchOptions{}
@@ -212,7 +215,7 @@ func (r *rig) change(random *rand.Rand, name string) {
 }
 
 // awaitServed waits until whoever applies the log's events has the three objects of a name as the API server has them.
-func (r *rig) awaitServed(name string) {
+func (r *fixture) awaitServed(name string) {
 	r.t.Helper()
 	const ns = patchesNamespace
 	want := map[string]any{
@@ -271,11 +274,13 @@ func oldStates(t *testing.T, api *controlplane.ControlPlane) {
 	if got := story(log, ns+"/web"); got != "added updated updated deleted" {
 		t.Errorf("the log has %q", got)
 	}
+	judged := 0
 	for _, e := range log {
 		var change struct{ Object, OldObject *appsv1.Deployment }
 		if e.rv != last || e.op != "updated" {
 			continue
 		}
+		judged++
 		must(t, json.Unmarshal(e.data, &change))
 		if *change.Object.Spec.Replicas != 5 {
 			t.Errorf("the last update is %s", e.data)
@@ -284,5 +289,7 @@ func oldStates(t *testing.T, api *controlplane.ControlPlane) {
 	if metrics := r.metrics(); !strings.Contains(metrics, `kube_eventbridge_old_objects{pipeline="test",stream="deployments.v1.apps/replicas"} 0`) {
 		t.Errorf("something is kept of what was deleted:\n%s", metrics)
 	}
-	_ = b
+	if judged != 1 {
+		t.Errorf("%d events are of the last update, want 1", judged)
+	}
 }

@@ -28,7 +28,7 @@ import (
 )
 
 // command runs the bridge's program to its end.
-func (r *rig) command(args ...string) (code int, stdout, stderr string) {
+func (r *fixture) command(args ...string) (code int, stdout, stderr string) {
 	r.t.Helper()
 	var out, err bytes.Buffer
 	cmd := exec.CommandContext(r.t.Context(), r.binary, args...)
@@ -46,7 +46,7 @@ type roles struct {
 }
 
 // rolesFor runs rbac for the rig's configuration.
-func (r *rig) rolesFor(name, account string) *roles {
+func (r *fixture) rolesFor(name, account string) *roles {
 	r.t.Helper()
 	code, out, said := r.command("rbac", "--config", r.config, "--name", name, "--service-account", account, "--service-account-namespace", "default")
 	if code != 0 || said != "" {
@@ -91,7 +91,7 @@ func (a *roles) rules() (all []*[]rbacv1.PolicyRule) {
 	return all
 }
 
-func (r *rig) apply(a *roles) {
+func (r *fixture) apply(a *roles) {
 	r.t.Helper()
 	ctx, rbac := r.t.Context(), r.kube.RbacV1()
 	for _, o := range a.cluster {
@@ -113,7 +113,7 @@ func (r *rig) apply(a *roles) {
 }
 
 // runAs starts a bridge that knows nothing yet as a service account.
-func (r *rig) runAs(account string) *bridge {
+func (r *fixture) runAs(account string) *bridge {
 	r.t.Helper()
 	user := r.api.User("system:serviceaccount:default:"+account, "system:serviceaccounts", "system:serviceaccounts:default")
 	_, err := controlplane.WriteKubeconfig(user, filepath.Join(r.dir, "kubeconfig"))
@@ -124,6 +124,7 @@ func (r *rig) runAs(account string) *bridge {
 
 // What rbac prints is enough, and each rule and verb of it is needed.
 func TestRBAC_allows_a_bridge_what_it_needs_and_nothing_else(t *testing.T) {
+	t.Parallel()
 	r := bareRig(t, controlplane.ForTest(t, controlplane.Config{RBAC: true}))
 	_, err := r.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, metav1.CreateOptions{})
 	must(t, err)
@@ -187,6 +188,7 @@ func TestRBAC_allows_a_bridge_what_it_needs_and_nothing_else(t *testing.T) {
 
 // Names of resources that are not looked up stand for what the API server takes them for.
 func TestRBAC_knows_the_resources_that_an_API_server_has_by_itself(t *testing.T) {
+	t.Parallel()
 	api := controlplane.ForTest(t, controlplane.Config{})
 	discovery, err := source.NewDiscovery(rest.CopyConfig(api.RESTConfig()))
 	must(t, err)
@@ -228,6 +230,7 @@ func TestRBAC_knows_the_resources_that_an_API_server_has_by_itself(t *testing.T)
 
 // What only a cluster knows is looked up in it.
 func TestRBAC_looks_names_up_in_a_cluster(t *testing.T) {
+	t.Parallel()
 	api := controlplane.ForTest(t, controlplane.Config{})
 	r := bareRig(t, api)
 	kubeconfig, err := api.Kubeconfig(r.dir)

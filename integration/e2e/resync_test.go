@@ -11,17 +11,35 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // manyConfigMaps makes n objects, and returns their versions by key.
-func (r *rig) manyConfigMaps(ns string, n int) map[string]string {
+func (r *fixture) manyConfigMaps(ns string, n int) map[string]string {
 	r.t.Helper()
 	r.namespace(ns)
-	versions := map[string]string{}
+	made := make([]string, n)
+	var g errgroup.Group
+	g.SetLimit(8)
 	for i := range n {
-		name := fmt.Sprintf("o%04d", i)
-		versions[ns+"/"+name] = r.configMap(ns, name, nil).ResourceVersion
+		g.Go(func() error {
+			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("o%04d", i)}}
+			got, err := r.kube.CoreV1().ConfigMaps(ns).Create(r.t.Context(), o, metav1.CreateOptions{})
+			if err == nil {
+				made[i] = got.ResourceVersion
+			}
+			return err
+		})
+	}
+	must(r.t, g.Wait())
+	versions := map[string]string{}
+	for i, version := range made {
+		versions[fmt.Sprintf("%s/o%04d", ns, i)] = version
 	}
 	return versions
 }
@@ -128,8 +146,10 @@ func resyncs(t *testing.T, api *controlplane.ControlPlane) {
 
 // A schedule of a minute, the shortest; a crash in the middle, and what is left of the slot.
 func TestResync_on_schedule_is_complete_after_a_crash_too(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	r := newRig(t, `[{resource: configmaps, namespaces: [slots], resync: 1m}]`)
-	versions := r.manyConfigMaps("slots", 600)
+	versions := r.manyConfigMaps("slots", 2000)
 	b := r.run()
 	r.awaitStatus(http.StatusOK, "ok")
 	// The slot in which everything was just listed is none.

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/rules"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/monitoring"
@@ -24,7 +25,7 @@ import (
 
 // eyes are a Prometheus whose time runs faster: scrapes that are moments apart are half a minute apart for the rules.
 type eyes struct {
-	*rig
+	*fixture
 	// servers are what is scraped, by the name of the instance.
 	servers  map[string]string
 	settings map[string]string
@@ -34,8 +35,8 @@ type eyes struct {
 	spans    []span
 }
 
-func newEyes(r *rig, settings map[string]string) *eyes {
-	return &eyes{rig: r, servers: map[string]string{"a": r.server}, settings: settings, seen: map[string]bool{}}
+func newEyes(r *fixture, settings map[string]string) *eyes {
+	return &eyes{fixture: r, servers: map[string]string{"a": r.server}, settings: settings, seen: map[string]bool{}}
 }
 
 // hold scrapes once, and lets what is seen last for that many steps.
@@ -170,6 +171,8 @@ func (e *eyes) judge() {
 
 // The faults of docs/operations.md, its remedies, and the rules as they are.
 func TestRunbook_alerts_fire_on_the_fault_and_end_by_the_remedy(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	r := newRig(t, watched)
 	replaced(t, r.config, r.config, "dataDir:", "buffer: {maxBytes: 1Mi}\ndataDir:")
 	e := newEyes(r, map[string]string{"behindSeconds": "1", "watchRestarts": "0"}) // what takes minutes elsewhere takes moments here

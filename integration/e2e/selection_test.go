@@ -19,17 +19,18 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // custom makes and removes custom resources and what defines them.
 type custom struct {
-	*rig
+	*fixture
 	dynamic.Interface
 }
 
-func (r *rig) custom() custom {
+func (r *fixture) custom() custom {
 	r.t.Helper()
 	client, err := dynamic.NewForConfig(r.api.RESTConfig())
 	must(r.t, err)
@@ -113,6 +114,7 @@ func (c custom) change(version, name string, n int) {
 }
 
 func TestSelection_follows_custom_resources_that_come_and_go(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, `[{resource: "*.example.com", exclude: [secrets, gears]}, {resource: widgets.example.com}]`)
 	c := r.custom()
 	c.define("gears", "v1")
@@ -151,6 +153,8 @@ func TestSelection_follows_custom_resources_that_come_and_go(t *testing.T) {
 
 // What is deleted with its definition while nobody looks is deleted all the same, whether a wildcard or a name reads it. What a name stood for is not to be asked any more then.
 func TestSelection_finds_definitions_that_went_while_it_was_away(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	for name, resources := range map[string]string{
 		"by name": `[{resource: gadgets.example.com}]`, "by a wildcard": `[{resource: "*.example.com"}]`,
 		"by its kind": `[{resource: gadget}]`, "by a short name": `[{resource: gad}]`,
@@ -187,6 +191,8 @@ func TestSelection_finds_definitions_that_went_while_it_was_away(t *testing.T) {
 
 // An API server that starts again serves custom resources later than its own: nothing of them is gone.
 func TestSelection_takes_no_restart_of_the_API_server_for_the_end_of_anything(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	r := newRig(t, `[{resource: "*.example.com"}]`)
 	c := r.custom()
 	c.define("gadgets", "v1")
@@ -207,6 +213,8 @@ func TestSelection_takes_no_restart_of_the_API_server_for_the_end_of_anything(t 
 
 // A stream stays with its version as long as that is served, and goes on with another one then, without a repetition.
 func TestSelection_goes_on_in_another_version(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	r := newRig(t, `[{resource: "*.example.com"}]`)
 	c := r.custom()
 	both := []string{"v1beta1", "v1"}
@@ -256,6 +264,7 @@ func TestSelection_goes_on_in_another_version(t *testing.T) {
 
 // What may not be read is left out of what a wildcard names, in sight.
 func TestSelection_reads_what_it_may(t *testing.T) {
+	t.Parallel()
 	r := rigOn(t, controlplane.ForTest(t, controlplane.Config{RBAC: true}), `[{resource: "*.example.com"}]`)
 	c := r.custom()
 	c.define("gadgets", "v1")
@@ -298,6 +307,8 @@ func TestSelection_reads_what_it_may(t *testing.T) {
 
 // Everything is read once, what shows the same objects under two names too, and values of Secrets stay here.
 func TestSelection_of_everything_has_each_object_once(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	const canary = "c4n4ry-v4lu3"
 	r := newRig(t, `[{resource: "*", exclude: [leases, "*.flowcontrol.apiserver.k8s.io"], ignoreChanges: [status]}, {resource: configmaps, namespaces: [default]}]`)
 	r.namespace("web")
@@ -345,6 +356,8 @@ func TestSelection_of_everything_has_each_object_once(t *testing.T) {
 
 // A crash while a stream is ended, or goes on in another version, repeats nothing and leaves nothing out.
 func TestSelection_survives_crashes_in_the_middle_of_changes(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	const objects = 1500
 	r := newRig(t, `[{resource: "*.example.com"}]`)
 	c := r.custom()

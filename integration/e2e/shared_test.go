@@ -14,22 +14,17 @@ import (
 	applyapps "k8s.io/client-go/applyconfigurations/apps/v1"
 	applycore "k8s.io/client-go/applyconfigurations/core/v1"
 	applymeta "k8s.io/client-go/applyconfigurations/meta/v1"
-
-	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 )
 
 // crowd is a bridge with three pipelines for Deployments: of all, of two namespaces, and of all into a broker of its own.
 type crowd struct {
-	*rig
-	slow *rig
+	*fixture
+	slow *fixture
 }
 
 func newCrowd(t *testing.T) *crowd {
 	r := newRig(t, "")
-	slow := &rig{t: t, dir: r.dir}
-	port, err := controlplane.FreePort()
-	must(t, err)
-	slow.broker = &broker{t: t, dir: filepath.Join(r.dir, "slow"), port: port}
+	slow := &fixture{t: t, dir: r.dir}
 	slow.connect()
 	kubeconfig, err := r.api.Kubeconfig(r.dir)
 	must(t, err)
@@ -118,6 +113,7 @@ func (d deployments) told(want string) func([]entry) bool {
 }
 
 func TestBridge_with_several_pipelines_has_one_watch_for_a_resource(t *testing.T) {
+	t.Parallel()
 	c := newCrowd(t)
 	for _, ns := range []string{"one", "two", "three"} {
 		c.namespace(ns)
@@ -151,7 +147,7 @@ func TestBridge_with_several_pipelines_has_one_watch_for_a_resource(t *testing.T
 	}
 	some := 0
 	for _, m := range c.messagesOf("SOME") {
-		if e := entryOf(t, m); strings.HasPrefix(e.key, "three/") {
+		if e := entryOf(&m); strings.HasPrefix(e.key, "three/") {
 			t.Errorf("%s is in a log that is not to have its namespace", e.key)
 		} else if strings.Contains(e.key, "/d") {
 			some++

@@ -15,6 +15,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	pipeline "github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 )
@@ -28,14 +29,14 @@ const everyday = `[{resource: pods}, {resource: configmaps}, {resource: secrets}
 const well = "All 20 streams are live"
 
 // report asks /api/status.
-func (r *rig) report() (s status.Report) {
+func (r *fixture) report() (s status.Report) {
 	r.t.Helper()
 	_, body := r.status(status.Path)
 	_ = json.Unmarshal([]byte(body), &s) // where nobody answers it is empty
 	return s
 }
 
-func (r *rig) awaitSummary(part string) {
+func (r *fixture) awaitSummary(part string) {
 	r.t.Helper()
 	r.poll("/api/status to say "+part, func() (bool, string) {
 		got := r.report()
@@ -44,6 +45,7 @@ func (r *rig) awaitSummary(part string) {
 }
 
 func TestStatus_says_at_once_that_the_broker_is_away_and_that_it_is_back(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, everyday)
 	r.run()
 	r.awaitSummary(well)
@@ -56,7 +58,7 @@ func TestStatus_says_at_once_that_the_broker_is_away_and_that_it_is_back(t *test
 	r.broker.stop()
 	stopped := time.Now()
 	r.awaitSummary("1 problem")
-	if took := time.Since(stopped); took > 5*time.Second {
+	if took := time.Since(stopped); took > 30*time.Second {
 		t.Errorf("that the broker is away was said after %v", took)
 	}
 	got := r.report()
@@ -94,6 +96,8 @@ func TestStatus_says_at_once_that_the_broker_is_away_and_that_it_is_back(t *test
 }
 
 func TestStatusPage_keeps_itself_up_to_date_for_everybody(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	b := newBrowser(t)
 	r := newRig(t, everyday)
 	shortenPath(r)
@@ -155,7 +159,7 @@ func TestStatusPage_keeps_itself_up_to_date_for_everybody(t *testing.T) {
 }
 
 // shortenPath has the configuration in a file whose path is as short as an operator's.
-func shortenPath(r *rig) {
+func shortenPath(r *fixture) {
 	r.t.Helper()
 	text, err := os.ReadFile(r.config)
 	must(r.t, err)
@@ -225,6 +229,8 @@ func looksWell(t *testing.T, b *browser, how string) {
 
 // What a cluster's names and errors bring is text on the page, whatever it looks like.
 func TestStatusPage_shows_names_and_errors_as_text(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	const evil = `<img src=x onerror="window.hit=1"><script>window.hit=1</script>`
 	page := status.Handler(status.Config{
 		Process: func() status.Process { return status.Process{} }, Pipelines: func() []*pipeline.Pipeline { return nil }, Idle: func() (string, bool) { return "", true },

@@ -17,11 +17,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 )
 
 // validates checks that validate --cluster ends with a code and says these lines and no other, without the file's name before them. A line is a regular expression.
-func (r *rig) validates(code int, lines ...string) {
+func (r *fixture) validates(code int, lines ...string) {
 	r.t.Helper()
 	got, out, said := r.command("validate", "--cluster", "--config", r.config)
 	fits := got == code && (out != "") == (code == 0)
@@ -39,6 +40,7 @@ func (r *rig) validates(code int, lines ...string) {
 }
 
 func TestValidate_asks_the_cluster_and_NATS_and_changes_nothing(t *testing.T) {
+	t.Parallel()
 	api := controlplane.ForTest(t, controlplane.Config{RBAC: true})
 	r := rigOn(t, api, `[{resource: pods}, {resource: cm, namespaces: [default, shop]}]`)
 	r.validates(0)
@@ -99,12 +101,14 @@ func TestValidate_asks_the_cluster_and_NATS_and_changes_nothing(t *testing.T) {
 }
 
 func TestValidate_asks_Kafka_and_disturbs_no_bridge(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	cluster := kafkabroker.ForTest(t, kafkabroker.Config{
 		Listeners: []kafkabroker.Listener{{Protocol: kafkabroker.Plaintext}, {Protocol: kafkabroker.SASLTLS, Mechanisms: []string{kafkabroker.SCRAM512}}},
 		Users:     map[string]string{"bridge": "secret"},
 	})
 	r := bareRig(t, controlplane.ForTest(t, controlplane.Config{}))
-	r.kafka = &kafkaLog{cluster, "kubernetes"}
+	r.kafka = &kafkaLog{cluster: cluster, topic: "kubernetes"}
 	configure := func(sink string) {
 		r.configureSink(watched, fmt.Sprintf("sink: {kafka: {brokers: [%q]%s}}\n    checkpoint: {kafka: {}}", cluster.Addresses()[0], sink))
 	}
@@ -184,7 +188,7 @@ func (k *kafkaLog) writer(t *testing.T) string {
 }
 
 // kafkaAdmin returns a client that leaves nothing running when it is done.
-func (r *rig) kafkaAdmin() (c *kafkago.Client, done func()) {
+func (r *fixture) kafkaAdmin() (c *kafkago.Client, done func()) {
 	transport := &kafkago.Transport{}
 	return &kafkago.Client{Addr: kafkago.TCP(r.kafka.cluster.Addresses()...), Transport: transport}, transport.CloseIdleConnections
 }

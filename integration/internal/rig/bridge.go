@@ -21,7 +21,7 @@ import (
 // Bridge is one process of the bridge in a test. Its methods that can fail the test are for the test's own goroutine.
 type Bridge struct {
 	*child.Process
-	// Server is where the process serves HTTP, host and port.
+	// Server is where the process serves HTTP, host and port; empty if it does not.
 	Server string
 	t      testing.TB
 	args   []string
@@ -78,9 +78,16 @@ func (b *Bridge) ExitsWith(code int) {
 	}
 }
 
-// Stops ends the process as an operator would, and wants it to succeed.
+// Stops ends the process as an operator would, and wants it to succeed. A process that has a server is given the time to
+// serve first: before that it may not listen to signals yet.
 func (b *Bridge) Stops() {
 	b.t.Helper()
+	if b.Server != "" {
+		Poll(b.t, "the bridge to serve", func() (bool, string) {
+			code, text := b.Get("/livez")
+			return code != 0 || !b.Running(), text
+		})
+	}
 	b.Send(syscall.SIGTERM)
 	b.ExitsWith(0)
 }

@@ -63,7 +63,8 @@ type natsLog struct {
 	all     []Message
 }
 
-// NATSLog returns the log that is a stream of a NATS server. A stream that is deleted and made again is read anew.
+// NATSLog returns the log that is a stream of a NATS server. A stream that is deleted and made again, or put back to an older
+// state, is read anew.
 func NATSLog(js jetstream.JetStream, stream string) Log { return &natsLog{js: js, stream: stream} }
 
 func (l *natsLog) Read(ctx context.Context) ([]Message, error) {
@@ -78,7 +79,7 @@ func (l *natsLog) Read(ctx context.Context) ([]Message, error) {
 		return l.all, fmt.Errorf("read stream %s: %w", l.stream, err)
 	}
 	info := stream.CachedInfo()
-	if !info.Created.Equal(l.created) {
+	if !info.Created.Equal(l.created) || l.rewound(ctx, stream, info.State.LastSeq) {
 		l.created, l.all = info.Created, nil
 	}
 	for next := l.next(); next <= info.State.LastSeq && info.State.Msgs > 0; next = l.next() {
@@ -93,6 +94,20 @@ func (l *natsLog) Read(ctx context.Context) ([]Message, error) {
 		l.all = append(l.all, Message{Sequence: m.Sequence, Time: m.Time, Subject: m.Subject, Header: m.Header, Data: m.Data})
 	}
 	return l.all, nil
+}
+
+// rewound reports whether the stream was put back to an older state, so that the last message that was read is another one
+// now, or is not there yet.
+func (l *natsLog) rewound(ctx context.Context, stream jetstream.Stream, end uint64) bool {
+	if len(l.all) == 0 {
+		return false
+	}
+	last := &l.all[len(l.all)-1]
+	if last.Sequence > end {
+		return true
+	}
+	m, err := stream.GetMsg(ctx, last.Sequence)
+	return err == nil && !m.Time.Equal(last.Time) // one that was removed is no other one
 }
 
 func (l *natsLog) next() uint64 {

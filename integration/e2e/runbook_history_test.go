@@ -8,10 +8,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // Faults of what the API server remembers: history that it has no more, and another one that only an audit finds.
 func TestRunbook_alerts_fire_on_history_that_is_lost_or_another(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	r := newRig(t, "[]")
 	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    audit: {interval: 1m}", r.broker.url()))
 	e := newEyes(r, nil)
@@ -65,7 +69,7 @@ func (e *eyes) revive(backup string) {
 	e.ready(5)
 }
 
-func (r *rig) number(version string) uint64 {
+func (r *fixture) number(version string) uint64 {
 	r.t.Helper()
 	n, err := strconv.ParseUint(version, 10, 64)
 	must(r.t, err)

@@ -9,10 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // The broker comes back with a copy of its store from before a resource went, and a namespace left the selection. The checkpoint knows neither of them any more.
 func TestBridge_ends_again_what_the_log_has_lost_the_end_of(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	for _, running := range []bool{true, false} {
 		t.Run(fmt.Sprintf("running=%v", running), func(t *testing.T) {
 			r := newRig(t, `[{resource: "*.example.com"}, {resource: configmaps, namespaceSelector: team=a}]`)
@@ -29,7 +33,7 @@ func TestBridge_ends_again_what_the_log_has_lost_the_end_of(t *testing.T) {
 			r.awaitCommits()
 			r.broker.stop()
 			copyOf := filepath.Join(t.TempDir(), "copy")
-			must(t, os.CopyFS(copyOf, os.DirFS(r.broker.dir)))
+			must(t, os.CopyFS(copyOf, os.DirFS(r.broker.Dir)))
 			r.broker.start()
 
 			c.undefine("gadgets")
@@ -45,8 +49,8 @@ func TestBridge_ends_again_what_the_log_has_lost_the_end_of(t *testing.T) {
 				b.stop()
 			}
 			r.broker.stop()
-			must(t, os.RemoveAll(r.broker.dir))
-			must(t, os.CopyFS(r.broker.dir, os.DirFS(copyOf)))
+			must(t, os.RemoveAll(r.broker.Dir))
+			must(t, os.CopyFS(r.broker.Dir, os.DirFS(copyOf)))
 			r.broker.start()
 			if !running {
 				b = r.run()

@@ -8,10 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,7 +17,7 @@ import (
 const bucket = "kube-eventbridge-checkpoints"
 
 // newBucketRig has a bridge that keeps nothing on a disk: its checkpoint is where its events are.
-func newBucketRig(t *testing.T) *rig {
+func newBucketRig(t *testing.T) *fixture {
 	t.Helper()
 	r := newRig(t, watched)
 	r.configureSink(watched, fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    checkpoint: {nats: {}}", r.broker.url()))
@@ -28,64 +25,15 @@ func newBucketRig(t *testing.T) *rig {
 }
 
 // mustKeepNothing fails if the bridge has left anything on the disk.
-func (r *rig) mustKeepNothing() {
+func (r *fixture) mustKeepNothing() {
 	r.t.Helper()
 	if left, err := os.ReadDir(filepath.Join(r.dir, "data")); !errors.Is(err, fs.ErrNotExist) && len(left) > 0 {
 		r.t.Errorf("on the disk are %v, %v", left, err)
 	}
 }
 
-func TestBridge_with_its_checkpoint_in_NATS_loses_repeats_and_misorders_nothing(t *testing.T) {
-	r, n := newBucketRig(t), 0
-	disturbed(r, 5000, 10, func(r *rig) {
-		if n++; n%3 == 0 {
-			r.broker.stop()
-			r.broker.start()
-			return
-		}
-		r.bridge.kill()
-		r.run()
-	})
-	r.mustKeepNothing()
-}
-
-// A process that was stopped knows nothing of the one that has taken its place. Its first commit is refused, and it ends.
-func TestBridge_whose_checkpoint_in_NATS_another_has_taken_ends(t *testing.T) {
-	r := newBucketRig(t)
-	h := &truth{states: map[string][]string{}}
-	first := r.run()
-	r.await("the snapshot", func(log []entry) bool {
-		return slices.ContainsFunc(log, func(e entry) bool { return e.op == "snapshot-completed" })
-	})
-	var driving sync.WaitGroup
-	defer driving.Wait()
-	for w := range 2 {
-		driving.Go(func() {
-			if err := drive(t.Context(), r.kube, h, w, 500, uint64(w)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	reached := func(n int) { waitUntil(t, func() bool { return h.count() >= n || t.Failed() }) }
-	reached(200)
-	first.signal(syscall.SIGSTOP)
-	r.listenElsewhere()
-	second := r.run()
-	reached(600)
-	r.await("events of the second one", func(log []entry) bool {
-		return strings.Contains(second.stderr(), `"msg":"publishing"`) && len(log) > 500
-	})
-	first.signal(syscall.SIGCONT)
-	first.exit(1)
-	if said := first.stderr(); strings.Count(said, `another kube-eventbridge uses checkpoint`) != 1 || !strings.Contains(said, bucket) {
-		t.Errorf("the first one does not say once why it ended:\n%s", said)
-	}
-	driving.Wait()
-	r.settle(func(log []entry) bool { return countObjects(log, h) >= h.count() })
-	second.stop()
-}
-
 func TestCheckpoint_in_NATS_is_shown_and_reset(t *testing.T) {
+	t.Parallel()
 	r := newBucketRig(t)
 	if said := r.checkpoint(0, "list"); !strings.Contains(said, "never") {
 		t.Errorf("before the first start it says %q", said)
@@ -123,6 +71,7 @@ func TestCheckpoint_in_NATS_is_shown_and_reset(t *testing.T) {
 
 // A bucket that forgets is refused before anything is published, by who only looks too.
 func TestBridge_refuses_a_bucket_that_forgets(t *testing.T) {
+	t.Parallel()
 	r := newBucketRig(t)
 	if _, err := r.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket, Storage: jetstream.MemoryStorage}); err != nil {
 		t.Fatal(err)

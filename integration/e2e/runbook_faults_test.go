@@ -15,18 +15,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 const halfAMinute = 100 * time.Millisecond // as long as that is for the rules, where nothing real has to pass
 
 // Faults of what the bridge is given: its file, its checkpoint's server, the log's limits, objects, and etcd.
 func TestRunbook_alerts_fire_on_what_the_bridge_cannot_help(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	r := newRig(t, "[]")
-	port, err := controlplane.FreePort()
-	must(t, err)
-	elsewhere := &broker{t: t, dir: filepath.Join(r.dir, "checkpoints"), port: port}
-	elsewhere.start()
+	elsewhere := &broker{t, rig.NATSForTest(t, nil)}
 	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    checkpoint: {nats: {servers: [%q]}}", r.broker.url(), elsewhere.url()))
 	e := newEyes(r, map[string]string{"checkpointAgeSeconds": "5", "retriesPerSecond": "0"})
 	r.run()
@@ -87,7 +86,7 @@ func TestRunbook_alerts_fire_on_what_the_bridge_cannot_help(t *testing.T) {
 }
 
 // limit has the stream take no more than it has, or whatever comes.
-func limit(t *testing.T, r *rig, full bool) {
+func limit(t *testing.T, r *fixture, full bool) {
 	t.Helper()
 	s, err := r.js.Stream(t.Context(), "KUBERNETES")
 	must(t, err)
@@ -102,6 +101,8 @@ func limit(t *testing.T, r *rig, full bool) {
 
 // Faults of who leads.
 func TestRunbook_alerts_fire_on_faults_of_replicas(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	r := newRig(t, "[]")
 	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    checkpoint: {nats: {}}", r.broker.url()))
 	replaced(t, r.config, r.config, "dataDir:", "buffer: {maxBytes: 1Mi}\ndataDir:")

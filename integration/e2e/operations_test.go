@@ -7,19 +7,19 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // What docs/operations.md says of a checkpoint that is moved, and of one that is older than the log.
-func TestDays_a_checkpoint_is_moved_and_an_old_one_repeats_nothing(t *testing.T) {
+func TestOperations_a_checkpoint_is_moved_and_an_old_one_repeats_nothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
 	b := r.run()
 	r.awaitStatus(http.StatusOK, "ok")
@@ -62,41 +62,31 @@ func TestDays_a_checkpoint_is_moved_and_an_old_one_repeats_nothing(t *testing.T)
 }
 
 // A password in a file is read at the start: who has another one goes on with a restart, and publishes what has waited.
-func TestDays_a_password_is_rotated(t *testing.T) {
+func TestOperations_a_password_is_rotated(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, "[]")
-	port, err := controlplane.FreePort()
-	must(t, err)
-	options := func(password string) *server.Options {
-		return &server.Options{
-			Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: filepath.Join(r.dir, "guarded"), NoLog: true, NoSigs: true,
-			Users: []*server.User{{Username: "bridge", Password: password}},
-		}
-	}
-	guarded, err := server.NewServer(options("old"))
-	must(t, err)
-	guarded.Start()
-	t.Cleanup(func() { stopNATS(guarded) })
-	if !guarded.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the NATS server does not start")
-	}
+	password := "old"
+	guarded := rig.NATSForTest(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "bridge", Password: password}}
+	})
 	file := filepath.Join(r.dir, "password")
 	must(t, os.WriteFile(file, []byte("old"), 0o600))
-	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q], user: bridge, passwordFile: %q}}", fmt.Sprintf("nats://127.0.0.1:%d", port), file))
+	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q], user: bridge, passwordFile: %q}}", guarded.URL(), file))
 	b := r.run()
 	r.awaitStatus(http.StatusOK, "ok")
 	must(t, os.WriteFile(file, []byte("new"), 0o600))
-	must(t, guarded.ReloadOptions(options("new")))
+	password = "new"
+	must(t, guarded.Reload())
 	r.configMap("default", "waits", nil)
-	r.awaitStatus(http.StatusServiceUnavailable, "refuses the credentials")
+	r.poll("the status to say why nothing is published", func() (bool, string) {
+		_, said := r.status("/api/status") // at once; /readyz does not before half a minute
+		return strings.Contains(said, "refuses the credentials"), said
+	})
 	b.signal(syscall.SIGTERM)
-	<-b.ended
+	r.eventually("the bridge's end", func() bool { return !b.Running() })
 	b = r.run()
 	r.awaitStatus(http.StatusOK, "ok")
-	conn, err := nats.Connect(guarded.ClientURL(), nats.UserInfo("bridge", "new"))
-	must(t, err)
-	t.Cleanup(conn.Close)
-	r.js, err = jetstream.New(conn)
-	must(t, err)
+	r.js = guarded.Connect(t, nats.UserInfo("bridge", "new"))
 	mustBeUnique(t, r.awaitStory("default/waits", "added"))
 	b.stop()
 }

@@ -11,19 +11,23 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // lostCheckpoints are the ways to lose what a bridge remembers.
 var lostCheckpoints = map[string]struct {
 	checkpoint string
-	lose       func(t *testing.T, r *rig)
+	lose       func(t *testing.T, r *fixture)
 }{
-	"a bucket": {"checkpoint: {nats: {}}", func(t *testing.T, r *rig) { must(t, r.js.DeleteKeyValue(t.Context(), bucket)) }},
-	"a file":   {"checkpoint: {file: {}}", func(t *testing.T, r *rig) { must(t, os.RemoveAll(filepath.Join(r.dir, "data"))) }},
+	"a bucket": {"checkpoint: {nats: {}}", func(t *testing.T, r *fixture) { must(t, r.js.DeleteKeyValue(t.Context(), bucket)) }},
+	"a file":   {"checkpoint: {file: {}}", func(t *testing.T, r *fixture) { must(t, os.RemoveAll(filepath.Join(r.dir, "data"))) }},
 }
 
 // What the log has is found in the log: nothing of it is published again, and what went while nobody knew of it is deleted.
 func TestBridge_whose_checkpoint_is_lost_goes_on_from_the_log(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	for name, of := range lostCheckpoints {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "[]")

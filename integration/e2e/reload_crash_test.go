@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // readings are what a pipeline may read of a busy namespace.
@@ -22,6 +24,8 @@ var readings = []string{
 
 // Who takes over may be about to go by another file, and who stands by too.
 func TestReload_in_the_midst_of_a_takeover_loses_repeats_and_misorders_nothing(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.All)
 	r := newRig(t, readings[0])
 	text, err := os.ReadFile(r.config)
 	must(t, err)
@@ -30,14 +34,13 @@ func TestReload_in_the_midst_of_a_takeover_loses_repeats_and_misorders_nothing(t
 	r.elect()
 	all := r.replicas(2)
 	leads := leader(t, all, nil)
-	q := &reloaded{rig: r}
-	b := q.keepBusy()
+	b := r.keepBusy()
 	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // nothing is to be kept secret
 	now := readings[0]
 	read := func(next string) {
 		replaced(t, r.config, r.config, now, next)
 		for _, p := range all {
-			file := p.cmd.Args[len(p.cmd.Args)-1]
+			file := p.Args()[len(p.Args())-1]
 			replaced(t, file, file, now, next)
 		}
 		now = next
@@ -65,25 +68,27 @@ func TestReload_in_the_midst_of_a_takeover_loses_repeats_and_misorders_nothing(t
 		r.eventually("the signal to be its own", func() bool { return strings.Contains(fresh.stderr(), `"msg":"starting"`) }) // it would end it
 		all = append(all, fresh)
 		leads = leader(t, all, nil)
-		<-former.ended
+		<-former.Ended()
 		r.bridge = leads.bridge
 	}
 	read(readings[0])
 	for _, p := range all {
 		p.signal(syscall.SIGHUP)
 	}
-	b.end()
-	q.awaitAll(b, 0, "ConfigMap", "Secret")
+	r.server = leads.server
+	b.judge("test", false, "configmaps", "secrets")
 	for _, p := range all {
 		p.stop()
 	}
 }
 
 func TestReload_on_Kafka_loses_repeats_and_misorders_nothing(t *testing.T) {
-	r := kafkaRigOf(t, 1, readings[0])
+	t.Parallel()
+	rig.Tier(t, rig.All)
+	r := newKafkaRig(t, readings[0])
 	text, err := os.ReadFile(r.config)
 	must(t, err)
-	q := &reloaded{rig: r, mount: &mount{dir: t.TempDir()}}
+	q := &reloaded{fixture: r, mount: &mount{dir: t.TempDir()}}
 	r.config = q.mount.file()
 	q.mount.write(t, string(text))
 	bridge := r.run()
@@ -108,7 +113,6 @@ func TestReload_on_Kafka_loses_repeats_and_misorders_nothing(t *testing.T) {
 	}
 	q.mount.write(t, string(text))
 	bridge.signal(syscall.SIGHUP)
-	b.end()
-	q.awaitAll(b, 0, "ConfigMap", "Secret")
+	b.judge("test", false, "configmaps", "secrets")
 	bridge.stop()
 }

@@ -28,6 +28,7 @@ import (
 
 // TestBridge runs what does not hurt the control plane on one.
 func TestBridge(t *testing.T) {
+	t.Parallel()
 	api := controlplane.ForTest(t, controlplane.Config{})
 	for name, test := range map[string]func(*testing.T, *controlplane.ControlPlane){
 		"finds what vanished while it was down":            vanished,
@@ -48,32 +49,36 @@ func TestBridge(t *testing.T) {
 		"publishes the metadata alone, structured":         structured,
 		"folds what waits in mode latest, and says so":     latest,
 		"changed selectors list again":                     changedSelector,
+		"publishes in Knative's profile":                   knative,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, api) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, api)
+		})
 	}
 }
 
-func (r *rig) namespace(name string) {
+func (r *fixture) namespace(name string) {
 	r.t.Helper()
 	_, err := r.kube.CoreV1().Namespaces().Create(r.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	must(r.t, err)
 }
 
-func (r *rig) configMap(ns, name string, labels map[string]string) *corev1.ConfigMap {
+func (r *fixture) configMap(ns, name string, labels map[string]string) *corev1.ConfigMap {
 	r.t.Helper()
 	got, err := r.kube.CoreV1().ConfigMaps(ns).Create(r.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
 	must(r.t, err)
 	return got
 }
 
-func (r *rig) patch(ns, name, patch string) *corev1.ConfigMap {
+func (r *fixture) patch(ns, name, patch string) *corev1.ConfigMap {
 	r.t.Helper()
 	got, err := r.kube.CoreV1().ConfigMaps(ns).Patch(r.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	must(r.t, err)
 	return got
 }
 
-func (r *rig) remove(ns, name string) {
+func (r *fixture) remove(ns, name string) {
 	r.t.Helper()
 	must(r.t, r.kube.CoreV1().ConfigMaps(ns).Delete(r.t.Context(), name, metav1.DeleteOptions{}))
 }
@@ -89,12 +94,12 @@ func story(log []entry, key string) string {
 	return strings.Join(words, " ")
 }
 
-func (r *rig) awaitStory(key, want string) []entry {
+func (r *fixture) awaitStory(key, want string) []entry {
 	r.t.Helper()
 	return r.await(key+" to be "+want, func(log []entry) bool { return story(log, key) == want })
 }
 
-func (r *rig) awaitOp(op string, n int) []entry {
+func (r *fixture) awaitOp(op string, n int) []entry {
 	r.t.Helper()
 	return r.await(fmt.Sprintf("%d times %s", n, op), func(log []entry) bool { return count(log, op) >= n })
 }
@@ -125,8 +130,9 @@ func vanished(t *testing.T, api *controlplane.ControlPlane) {
 	r.configMap("vanished", "comes-back", nil)
 	r.configMap("vanished", "new", nil)
 	b = r.run()
-	log := r.awaitStory("vanished/new", "added")
-	b.stop()
+	r.awaitStory("vanished/new", "added")
+	b.stop() // what was read is published first
+	log := r.entries()
 	for key, want := range map[string]string{
 		"stays": "added", "changes": "added updated updated", "goes": "added deleted", "comes-back": "added deleted added",
 	} {
@@ -246,13 +252,13 @@ func secrets(t *testing.T, api *controlplane.ControlPlane) {
 }
 
 // metrics is what the bridge serves; empty where nobody listens yet.
-func (r *rig) metrics() string {
+func (r *fixture) metrics() string {
 	_, body := r.status("/metrics")
 	return body
 }
 
 // status returns code 0 where nobody listens yet.
-func (r *rig) status(path string) (int, string) {
+func (r *fixture) status(path string) (int, string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
 	defer cancel()
@@ -340,7 +346,7 @@ func structured(t *testing.T, api *controlplane.ControlPlane) {
 	b.stop()
 	var raw [][]byte
 	for _, m := range r.messages() {
-		raw = append(raw, m.Data())
+		raw = append(raw, m.Data)
 	}
 	i := slices.IndexFunc(raw, func(b []byte) bool { return strings.Contains(string(b), `"structured/a"`) })
 	if i < 0 {
