@@ -51,7 +51,7 @@ func (r *runs) printNotRun(b *strings.Builder) {
 		case elsewhere:
 			tests[reason]++
 		default:
-			missing[t.Reason] = append(missing[t.Reason], t.name())
+			missing[t.Reason] = append(missing[t.Reason], t.Package+" "+strings.Split(t.Test, "/")[0])
 		}
 	}
 	b.WriteString("\nin other tiers:")
@@ -76,7 +76,7 @@ func (r *runs) printNotRun(b *strings.Builder) {
 		fmt.Fprintf(b, "\n  %s", line)
 	}
 	for _, reason := range slices.Sorted(maps.Keys(missing)) {
-		fmt.Fprintf(b, "\n  %s\n    %s", reason, strings.Join(missing[reason], "\n    "))
+		fmt.Fprintf(b, "\n  %s\n    %s", reason, strings.Join(few(missing[reason]), "\n    "))
 	}
 	if len(missing)+len(r.NotRun) == 0 {
 		b.WriteString(" nothing")
@@ -102,6 +102,17 @@ func (r *runs) printNumbers(b *strings.Builder) {
 
 func (r *runs) has(pkg string) bool {
 	return slices.ContainsFunc(r.Packages, func(p result) bool { return p.Package == pkg })
+}
+
+// few returns the first names, each once, and how many more there are.
+func few(names []string) []string {
+	const most = 10
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if more := len(names) - most; more > 0 {
+		return append(names[:most:most], fmt.Sprintf("and %s more", count(more, "test")))
+	}
+	return names
 }
 
 func count(n int, what string) string {

@@ -68,6 +68,18 @@ not run:
 	}
 }
 
+func TestFew_names_each_test_once_and_counts_the_rest(t *testing.T) {
+	for _, c := range []struct{ all, want string }{
+		{"b a b", "a b"},
+		{"a b c d e f g h i j", "a b c d e f g h i j"},
+		{"a b c d e f g h i j k l", "a b c d e f g h i j and 2 tests more"},
+	} {
+		if got := strings.Join(few(strings.Fields(c.all)), " "); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.all, got, c.want)
+		}
+	}
+}
+
 func TestReport_says_that_everything_was_run(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "unit.json", `{"Action":"run","Package":"p","Test":"TestA"}
