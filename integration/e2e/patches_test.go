@@ -263,7 +263,7 @@ func oldStates(t *testing.T, api *controlplane.ControlPlane) {
 	r.awaitCommits()
 	b.kill()
 	noise(3)
-	b = r.run()
+	r.run()
 	r.awaitStatus(200, "")
 	noise(4)
 	last := write(`{"spec":{"replicas":5}}`)

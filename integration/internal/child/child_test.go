@@ -82,7 +82,7 @@ func TestProcess_ends_with_a_killed_parent(t *testing.T) {
 		cmd := exec.Command("tail", "-f", "/dev/null")
 		cmd.Stdout = os.Stdout
 		p, err := Start("tail", cmd)
-		fmt.Println(p.PID(), err)
+		_, _ = fmt.Fprintln(os.Stdout, p.PID(), err)
 		select {}
 	}
 	parent := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
