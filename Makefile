@@ -189,11 +189,11 @@ NIGHTLY := nightly-tests nightly-race nightly-nats nightly-kafka nightly-replica
 nightly: ## Run everything, with stress, fresh seeds and a bridge built with the race detector; hours
 	@$(MAKE) --no-print-directory -k RESULTS='$(RESULTS)' $(NIGHTLY)
 
-# Official images are pulled where the registry answers.
+# Official images are pulled where an engine can pull them.
 nightly-tests: tools
 	@mkdir -p '$(RESULTS)'; \
-	if curl -s -o /dev/null -m 10 https://registry-1.docker.io/v2/; then export KUBE_EVENTBRIDGE_IMAGES=official; \
-	else echo 'NOT RUN: official images need a registry that answers' | tee -a '$(RESULTS)/not-run'; fi; \
+	if docker pull -q busybox >/dev/null 2>&1; then export KUBE_EVENTBRIDGE_IMAGES=official; \
+	else echo 'NOT RUN: official images need a Docker engine that can pull images' | tee -a '$(RESULTS)/not-run'; fi; \
 	$(MAKE) --no-print-directory RESULTS='$(RESULTS)' nightly-suite
 
 .PHONY: nightly-suite

@@ -136,7 +136,7 @@ func (p *process) stop() error {
 		return nil
 	}
 	_ = p.stdin.Close()
-	ctx, cancel := deadline(context.Background(), 10*time.Second) //nolint:forbidigo // it stops also what is interrupted
+	ctx, cancel := deadline(context.Background(), 10*time.Second) // it stops also what is interrupted
 	defer cancel()
 	return p.Stop(ctx)
 }

@@ -110,7 +110,10 @@ func collectorLimit(t *testing.T, pod corev1.Pod) float64 {
 	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	transport := &http.Transport{} // without a proxy: none knows the Pods of this network
 	defer transport.CloseIdleConnections()
-	res := must.Get((&http.Client{Transport: transport, Timeout: 20 * time.Second}).Do(req))(t)
+	res, err := (&http.Client{Transport: transport, Timeout: 20 * time.Second}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer res.Body.Close()
 	body := must.Get(io.ReadAll(res.Body))(t)
 	for line := range strings.Lines(string(body)) {

@@ -21,8 +21,10 @@ func TestSummary_says_what_was_broken_hidden_and_not_seen(t *testing.T) {
 	if s.Faults != 5 || s.ByFault["b"] != 1 || s.ByFault["a"] != 2 || s.Broken() != 3 || s.Wall != 90 {
 		t.Errorf("%+v", s)
 	}
-	for _, want := range []string{"| P1 | 2 |", "| bridge ended | 1 |", "| unsettled | 0 |", "| expired (410) | 2 | 6 | 3 |", "| log lost | 1 | 0 | 0 |", "1 rounds were played a second time",
-		"1 times a fault found no occasion"} {
+	for _, want := range []string{
+		"| P1 | 2 |", "| bridge ended | 1 |", "| unsettled | 0 |", "| expired (410) | 2 | 6 | 3 |", "| log lost | 1 | 0 | 0 |", "1 rounds were played a second time",
+		"1 times a fault found no occasion",
+	} {
 		if !strings.Contains(s.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, s)
 		}

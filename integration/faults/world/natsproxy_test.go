@@ -15,9 +15,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
-	"pgregory.net/rapid"
 )
 
 func TestReadFrame_takes_a_stream_of_operations_apart_as_it_came(t *testing.T) {
