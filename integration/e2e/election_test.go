@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
@@ -139,10 +140,10 @@ var changes = []change{
 		return all, leads
 	}},
 	// It keeps the Lease: nobody knows that another one would reach the broker. Kafka's brokers tell clients where they are, past any way to them.
-	{"cut off from the broker, if that is NATS", func(_ *fixture, all []*replica, leads *replica) ([]*replica, *replica) {
+	{"cut off from the broker, if that is NATS", func(r *fixture, all []*replica, leads *replica) ([]*replica, *replica) {
 		if leads.broker != nil {
 			leads.broker.cut(true)
-			<-time.After(2 * time.Second)
+			_ = pause.For(r.t.Context(), 2*time.Second)
 			leads.broker.cut(false)
 		}
 		return all, nil

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
@@ -58,7 +59,7 @@ func TestReload_in_the_midst_of_a_takeover_loses_repeats_and_misorders_nothing(t
 			read(next)
 			leads.signal(syscall.SIGTERM)
 			all = without(all, leads)
-			<-time.After(time.Duration(random.IntN(300)) * time.Millisecond)
+			_ = pause.For(t.Context(), time.Duration(random.IntN(300))*time.Millisecond)
 		}
 		for _, p := range all {
 			p.signal(syscall.SIGHUP)
@@ -103,7 +104,7 @@ func TestReload_on_Kafka_loses_repeats_and_misorders_nothing(t *testing.T) {
 		if round%4 == 3 {
 			q.mount.write(t, next)
 			bridge.signal(syscall.SIGHUP)
-			<-time.After(time.Duration(random.IntN(1500)) * time.Millisecond)
+			_ = pause.For(t.Context(), time.Duration(random.IntN(1500))*time.Millisecond)
 			bridge.kill()
 			bridge = r.run()
 			r.awaitStatus(200, "")

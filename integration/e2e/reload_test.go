@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
@@ -372,7 +373,7 @@ func TestReload_killed_in_the_midst_loses_repeats_and_misorders_nothing(t *testi
 	for round := range 12 {
 		r.mount.write(t, text(random.IntN(len(files))))
 		bridge.signal(syscall.SIGHUP)
-		<-time.After(time.Duration(random.IntN(800)) * time.Millisecond)
+		_ = pause.For(t.Context(), time.Duration(random.IntN(800))*time.Millisecond)
 		if round%3 == 0 {
 			bridge.kill()
 			bridge = r.run()
