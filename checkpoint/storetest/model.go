@@ -99,14 +99,15 @@ func SomeBatch(random *rand.Rand) *checkpoint.Batch {
 		b.Log = &checkpoint.Log{ID: fmt.Sprint(n), Marks: map[int32]uint64{0: n}}
 	}
 	for _, name := range []string{"pods.v1", "secrets.v1", "pods.v1/kube-system"} {
-		if random.IntN(4) == 0 {
+		what := random.IntN(8)
+		if what == 0 || what == 1 {
 			b.Forget = append(b.Forget, name)
 		}
-		if random.IntN(2) == 0 {
-			b.Streams[name] = checkpoint.Stream{Position: fmt.Sprint(n)}
-		}
-		if random.IntN(4) == 0 {
+		if what == 0 || what == 2 {
 			continue
+		}
+		if rowsOnly := what == 3 || what == 1 && n%2 == 0; !rowsOnly {
+			b.Streams[name] = checkpoint.Stream{Position: fmt.Sprint(n)}
 		}
 		rows, dropped := map[string]checkpoint.Row{}, map[string]bool{}
 		for range random.IntN([]int{1, 4, 60}[random.IntN(3)]) {
