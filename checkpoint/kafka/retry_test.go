@@ -314,7 +314,7 @@ func TestCommit_does_not_keep_the_batch(t *testing.T) {
 	f.settings[settingSize] = "900"
 	s := mustOpen(t.Context(), t, f)
 	random := rand.New(rand.NewPCG(1, 1))
-	for range 20 {
+	for range 100 {
 		b := storetest.SomeBatch(random)
 		want := storetest.After(must.Get(s.Load(t.Context()))(t), b)
 		stop, cancel := context.WithCancel(t.Context())
