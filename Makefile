@@ -12,7 +12,7 @@ COMMIT            ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS           ?= -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 # Flags of go test for the unit tests, the integration tests, and the benchmarks. go test does not see what a child
 # process tested, so that its cache would be wrong: -count=1. Tests of e2e mostly wait: four at a time.
-TEST_FLAGS        ?=
+TEST_FLAGS        ?= -p 4
 INTEGRATION_FLAGS ?= -p 2 -parallel 4 -timeout 30m -count=1
 BENCH_FLAGS       ?= -bench . -benchmem
 # How tests are compiled, besides CGO_ENABLED=0: as a release is, so that nothing is compiled twice. make lint runs vet.

@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	testtier.Draws()
 	goleak.VerifyTestMain(m)
 }
 

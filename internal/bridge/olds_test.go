@@ -11,13 +11,14 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
 // Whatever fails: what a reader makes of the events is what whole objects would have said.
 func TestOlds_whoever_applies_all_events_has_every_object_under_faults_and_crashes(t *testing.T) {
 	counted := map[string]int{}
-	for seed := range uint64(24) {
+	for seed := range uint64(testtier.Rounds(8, 24, 240)) {
 		random := rand.New(rand.NewPCG(seed, 5))
 		log, store, p := newReadableLog(), &memoryStore{}, newPast(random, 400)
 		client := p.client(t)

@@ -4,7 +4,9 @@
 package testtier
 
 import (
+	"flag"
 	"os"
+	"strconv"
 	"testing"
 )
 
@@ -21,6 +23,14 @@ func Rounds(core, all, night int) int {
 		return night
 	default:
 		return all
+	}
+}
+
+// Draws sets how many checks rapid draws for a property: 25 in make test, 1,000 in make nightly, and otherwise 100. A
+// package calls it in TestMain; -rapid.checks on the command line goes first.
+func Draws() {
+	if checks := flag.Lookup("rapid.checks"); checks != nil {
+		_ = checks.Value.Set(strconv.Itoa(Rounds(25, 100, 1000))) // it is a number
 	}
 }
 

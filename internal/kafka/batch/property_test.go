@@ -4,11 +4,14 @@ package batch
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/segmentio/kafka-go/protocol"
 	"pgregory.net/rapid"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 var compressions = []Compression{None, Gzip, Snappy, Lz4, Zstd}
@@ -67,6 +70,11 @@ func records() *rapid.Generator[[]Record] {
 		}
 		return some
 	})
+}
+
+func TestMain(m *testing.M) {
+	testtier.Draws()
+	os.Exit(m.Run())
 }
 
 func TestBatch_is_read_as_it_was_written(t *testing.T) {
