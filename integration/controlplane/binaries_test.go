@@ -54,7 +54,6 @@ func TestBinaries_KUBEBUILDER_ASSETS_wins(t *testing.T) {
 
 func TestBinaries_are_built_once_however_many_ask(t *testing.T) {
 	cache, builds := fakeGo(t, buildsWell)
-	t.Chdir(t.TempDir())
 	var g errgroup.Group
 	dirs, logs := make([]string, 4), make([]bytes.Buffer, 4)
 	for i := range dirs {

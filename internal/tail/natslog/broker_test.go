@@ -175,7 +175,12 @@ func (b *broker) only(subjects ...string) *broker {
 func (b *broker) expect(s *tailtest.Screen, want ...string) {
 	b.t.Helper()
 	text := strings.Join(want, "\n")
-	must.Happen(b.t, fmt.Sprintf("lines\n%s\ngot\n%s\nnotices\n%s", text, s.Text(), s.Said()), func() bool { return s.Text() == text })
+	defer func() {
+		if b.t.Failed() {
+			b.t.Logf("got\n%s\nnotices\n%s", s.Text(), s.Said())
+		}
+	}()
+	must.Happen(b.t, "lines\n"+text, func() bool { return s.Text() == text })
 }
 
 // read shows what the log has without following it.

@@ -55,16 +55,16 @@ func TestTail_starts_again_with_a_stream_that_was_replaced(t *testing.T) {
 	b.publish(tail.Added, "web", 1, 1)
 	b.publish(tail.Updated, "web", 2, 2)
 	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true, Start: beginning}})
-	want := []string{"added web@1 created by kubectl", "updated web@2 spec.replicas 1→2"}
-	b.expect(s, want...)
+	b.expect(s, "added web@1 created by kubectl", "updated web@2 spec.replicas 1→2")
 	for i := range 8 {
 		// At once, so that nobody can ask for the stream while there is none.
 		b.use(func(js jetstream.JetStream) error {
 			return errors.Join(js.DeleteStream(t.Context(), "KUBERNETES"), createStream(t.Context(), js))
 		})
 		b.publish(tail.Updated, "web", 10+i, 3)
-		want = append(want, fmt.Sprintf("updated web@%d", 10+i))
-		b.expect(s, want...)
+		// A server that is busy may give the new stream what the old one had: then more is shown, and no change.
+		last := fmt.Sprintf("updated web@%d", 10+i)
+		must.Happen(t, last, func() bool { return strings.Contains(s.Text(), last) })
 	}
 	if n := strings.Count(s.Said(), "was replaced by a new one"); n < 8 { // more where the broker took several attempts
 		t.Errorf("of at least 8 times it said %d times so:\n%s", n, s.Said())
