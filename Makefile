@@ -98,12 +98,17 @@ endef
 
 # gotest runs go test in a directory and keeps its results under a name: $(call gotest,name,directory,arguments).
 gotest = cd $(2) && $(GOTESTSUM) --format pkgname --hide-summary skipped --jsonfile '$(RESULTS)/$(1).json' -- $(3)
+# What go test would build without showing any progress.
+.PHONY: servers
+servers:
+	@cd integration && CGO_ENABLED=0 $(GO) run -trimpath ./cmd/servers $(SERVERS_FLAGS)
+
 .PHONY: test
-test: tools ## Run what a change needs most: unit tests, the race detector, the core of the integration tests; 6 minutes
+test: tools servers ## Run what a change needs most: unit tests, the race detector, the core of the integration tests; 6 minutes
 	$(call suite,core,part-unit part-race part-core)
 
 .PHONY: test-all
-test-all: tools ## Run all tests but those with faults and those of make nightly; 15 minutes
+test-all: tools servers ## Run all tests but those with faults and those of make nightly; 15 minutes
 	$(call suite,all,part-unit part-race part-integration part-containers)
 
 .PHONY: test-unit
@@ -115,7 +120,7 @@ test-race: tools ## Run the tests of packages with goroutines under the race det
 	$(call suite,all,part-race)
 
 .PHONY: test-integration
-test-integration: tools ## Run the tests on a real API server and real brokers; the first time builds them
+test-integration: tools servers ## Run the tests on a real API server and real brokers; the first time builds them
 	$(call suite,all,part-integration)
 
 .PHONY: test-containers
@@ -123,11 +128,12 @@ test-containers: tools ## Run the tests with brokers and an API server in contai
 	$(call suite,all,part-containers)
 
 .PHONY: test-node
-test-node: tools ## Run the tests of the chart on a cluster with a node; needs root and containerd
+test-node: SERVERS_FLAGS = -node
+test-node: tools servers ## Run the tests of the chart on a cluster with a node; needs root and containerd
 	$(call suite,all,part-node)
 
 .PHONY: test-faults
-test-faults: tools ## Break everything, each fault once and then at random, and judge the log; 9 minutes
+test-faults: tools servers ## Break everything, each fault once and then at random, and judge the log; 9 minutes
 	$(call suite,faults,part-faults)
 
 .PHONY: one
@@ -135,7 +141,7 @@ one: $(TESTREPORT) ## Run one test of any package: make one T=TestReload_moves, 
 	@CGO_ENABLED=0 $(TESTREPORT) one '$(T)' $(COMPILE) $(ONE_FLAGS)
 
 .PHONY: record-times
-record-times: tools ## Record how long packages take, on a quiet machine; TIERS says of which tiers
+record-times: tools servers ## Record how long packages take, on a quiet machine; TIERS says of which tiers
 	@set -e; for tier in $(TIERS); do \
 		case $$tier in core) target=test ;; all) target=test-all ;; *) target=test-$$tier ;; esac; \
 		$(MAKE) --no-print-directory $$target RESULTS='$(RESULTS)'/$$tier TEST_FLAGS='$(TEST_FLAGS) -count=1'; \
