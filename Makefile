@@ -73,7 +73,7 @@ help: ## Show this help
 
 .PHONY: demo
 demo: ## Show the whole way on a real API server; DEMO_KEEP=1 leaves it running
-	cd integration && $(GO) run ./cmd/demo
+	@cd integration && CGO_ENABLED=0 $(GO) run -trimpath ./cmd/demo
 
 .PHONY: build
 build: ## Build a static binary, bin/kube-eventbridge
