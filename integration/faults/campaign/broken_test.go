@@ -138,7 +138,7 @@ var brokenBridges = map[string]broken{
 		world: Planned{Faults: []string{killed}},
 		kind:  "P4", what: "its content is not that of the state",
 	},
-	"no fence, NATS with leaders": {
+	"no fence on NATS with leaders": {
 		changes: []change{{
 			File: "internal/bridge/worker.go",
 			Old:  "|| a.based || s.session.cfg.Term != nil, row.Sequence", New: "|| a.based, row.Sequence",
@@ -146,7 +146,7 @@ var brokenBridges = map[string]broken{
 		world: Planned{Replicas: 2, Checkpoint: world.CheckpointNATS, Faults: []string{handsFull}},
 		kind:  "P5",
 	},
-	"no fence, Kafka with leaders": {
+	"no fence on Kafka with leaders": {
 		changes: []change{{
 			File: "sink/kafka/fence.go",
 			Old:  "s.client.InitProducer(ctx, s.cfg.transactionalID(), nil)", New: `s.client.InitProducer(ctx, "", nil)`,
