@@ -214,10 +214,11 @@ func (d *damaged) before(i int) int {
 	return -1
 }
 
-// older is the entry before the last one of an object that a list found missing, if that has the same owner.
+// older is the entry before the last one of an object that a list found missing, if that has the same owner. Where etcd
+// was restored its version may also be that of a deletion.
 func (d *damaged) older(i int) *Entry {
 	last := d.before(i)
-	if d.op(i) != Deleted || d.log[i].Reason != "relist" || last < 0 || d.before(last) < 0 {
+	if len(d.truth.Histories) > 1 || d.op(i) != Deleted || d.log[i].Reason != "relist" || last < 0 || d.before(last) < 0 {
 		return nil
 	}
 	if e := &d.log[d.before(last)]; e.UID == d.log[i].UID && d.log[last].UID == e.UID && d.op(last) != Deleted && d.op(d.before(last)) != Deleted {
