@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package interop tests that clients which nobody here wrote read what the bridge writes: Kafka's console consumer,
+// Package interop tests that clients of other projects read what the bridge writes: Kafka's console consumer,
 // kcat, and the CloudEvents SDKs of Java, Python, Node and Go, from a real Kafka and a real NATS server, in binary and
 // structured mode.
 //

@@ -106,8 +106,7 @@ var count atomic.Int32
 
 var strange = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
-// name returns a topic's name that no other test has. Tests with topics of their own, but for the contract's, are not
-// core.
+// name returns a topic's name that no other test has. A test that calls it is not core; the contract's call unique.
 func name(t *testing.T) string {
 	t.Helper()
 	rig.Tier(t, rig.All)

@@ -68,7 +68,7 @@ type Report struct {
 	Late int
 	// Alike counts those of Hidden that are excused for nothing but that a restored etcd came to the versions which the
 	// log has: of the same objects, with other contents, and nothing else showed that it was restored. They are lost,
-	// and nobody who knows versions can tell.
+	// and versions cannot show it.
 	Alike int
 	// Avoidable is the sum of what the gaps have.
 	Avoidable int

@@ -52,8 +52,8 @@ func (s *streamJudge) checkMissing(o *object) {
 // rate counts the states since the last one that the log has.
 type rate struct{ folded, hidden int }
 
-// checkRate checks how many changes the entries of a state stand for: those since the entry before, but for what a
-// gap or a snapshot hides, of which the bridge may have seen some. An entry that repeats a state stands for itself.
+// checkRate checks how many changes the entries of a state stand for: those since the entry before. The
+// bridge may have seen some of those that a gap or a snapshot hides, so they may be counted or not. An entry that repeats a state stands for itself.
 func (s *streamJudge) checkRate(o *object, state int, since rate) {
 	first := true
 	for _, l := range o.lines {
