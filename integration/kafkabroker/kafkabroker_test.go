@@ -97,7 +97,9 @@ func TestCluster_of_one_broker_keeps_ports_and_data_whatever_ends_it(t *testing.
 		t.Error("a broker that does not run was paused")
 	}
 	must(t, c.Restart(t.Context(), 0))
-	end, err := c.Admin().ListOffsets(t.Context(), &kafka.ListOffsetsRequest{
+	cl, done = client(c.nodes[0]) // the connections of others ended with the broker
+	defer done()
+	end, err := cl.ListOffsets(t.Context(), &kafka.ListOffsetsRequest{
 		Topics: map[string][]kafka.OffsetRequest{"kept": {kafka.LastOffsetOf(0)}},
 	})
 	must(t, err)

@@ -92,8 +92,14 @@ func TestNATSLog_reads_on_from_where_it_was(t *testing.T) {
 	}
 	publish := func(data string) uint64 {
 		t.Helper()
-		ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "s", Data: []byte(data), Header: nats.Header{"A": {"!"}}})
-		Must(t, err)
+		m := &nats.Msg{Subject: "s", Data: []byte(data), Header: nats.Header{"A": {"!"}}}
+		// A client that has not noticed the end of a server yet loses what it sends. The ID keeps a second try from being stored twice.
+		var ack *jetstream.PubAck
+		Poll(t, "publish "+data, func() (_ bool, instead string) {
+			var err error
+			ack, err = js.PublishMsg(t.Context(), m, jetstream.WithMsgID(data))
+			return err == nil, fmt.Sprint(err)
+		})
 		return ack.Sequence
 	}
 	make := func() jetstream.Stream {
