@@ -245,6 +245,33 @@ func (r *fixture) messagesOf(name string) []rig.Message {
 	return messages
 }
 
+// limit has the log take so many messages more and refuse the rest, or take whatever comes if room is negative.
+func (r *fixture) limit(room int) {
+	r.t.Helper()
+	s, err := r.js.Stream(r.t.Context(), "KUBERNETES")
+	must(r.t, err)
+	cfg := s.CachedInfo().Config
+	cfg.MaxMsgs, cfg.Discard = -1, jetstream.DiscardOld
+	if room >= 0 {
+		cfg.MaxMsgs, cfg.Discard = int64(s.CachedInfo().State.Msgs)+int64(room), jetstream.DiscardNew //nolint:gosec // there are few
+	}
+	_, err = r.js.UpdateStream(r.t.Context(), cfg)
+	must(r.t, err)
+}
+
+// killFull kills the bridge when the log is at its limit, and has it take whatever comes again.
+func (r *fixture) killFull() {
+	r.t.Helper()
+	r.poll("the log to be full", func() (bool, string) {
+		s, err := r.js.Stream(r.t.Context(), "KUBERNETES")
+		must(r.t, err)
+		has, most := s.CachedInfo().State.Msgs, s.CachedInfo().Config.MaxMsgs
+		return int64(has) >= most, fmt.Sprintf("it has %d of %d messages", has, most) //nolint:gosec // there are few
+	})
+	r.bridge.kill()
+	r.limit(-1)
+}
+
 // opAndKey reads what happened to which object in any profile.
 func opAndKey(get func(string) string) (op, key string) {
 	parts := strings.Split(get("type"), ".")

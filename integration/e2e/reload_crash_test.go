@@ -69,7 +69,7 @@ func TestReload_in_the_midst_of_a_takeover_loses_repeats_and_misorders_nothing(t
 		r.eventually("the signal to be its own", func() bool { return strings.Contains(fresh.stderr(), `"msg":"starting"`) }) // it would end it
 		all = append(all, fresh)
 		leads = leader(t, all, nil)
-		<-former.Ended()
+		r.eventually("the former leader's end", func() bool { return !former.Running() })
 		r.bridge = leads.bridge
 	}
 	read(readings[0])

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -120,7 +121,7 @@ type busy struct {
 	truth   *rig.Truth
 	stop    context.CancelFunc
 	changes *errgroup.Group
-	// others says that the pipeline has had streams that are not judged, by a wildcard.
+	// others says that the pipeline has had streams that are not judged, by a wildcard or a selector of namespaces.
 	others bool
 }
 
@@ -209,12 +210,12 @@ func (b *busy) judge(pipeline string, mayHide bool, kinds ...string) {
 	if b.kafka != nil {
 		o.Partitions = partitions
 	}
-	o.Elected = b.elected
+	o.Elected, o.Selected = b.elected, b.others
 	messages := b.messages()
 	if b.others {
 		messages = slices.DeleteFunc(slices.Clone(messages), func(m rig.Message) bool {
 			e := entryOf(&m)
-			return !slices.ContainsFunc(streams, func(s oracle.Stream) bool { return s.Source() == e.attribute("source") })
+			return !bytes.Contains(m.Data, []byte(`"namespace":"busy"`)) || !slices.ContainsFunc(streams, func(s oracle.Stream) bool { return s.Source() == e.attribute("source") })
 		})
 	}
 	report := b.truth.Judge(messages, o, streams...)

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/common/model"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,12 +49,12 @@ func TestRunbook_alerts_fire_on_what_the_bridge_cannot_help(t *testing.T) {
 	}, func() { e.hold(35) }, "KubeEventbridgeRefused")
 
 	e.during(func() {
-		limit(t, r, true)
+		r.limit(0)
 		r.configMap("default", "waits", nil)
 		e.told("publish_retries_total", func(v float64) bool { return v > 0 })
 		e.watch(32, 7*halfAMinute) // the window that the rule looks at is longer than any wait between two retries
 	}, func() {
-		limit(t, r, false)
+		r.limit(-1)
 		e.ready(12)
 	}, "KubeEventbridgeRetrying")
 
@@ -83,20 +82,6 @@ func TestRunbook_alerts_fire_on_what_the_bridge_cannot_help(t *testing.T) {
 		e.ready(3)
 	}, func() { e.hold(130) }, "KubeEventbridgeHistoryRestored")
 	e.judge()
-}
-
-// limit has the stream take no more than it has, or whatever comes.
-func limit(t *testing.T, r *fixture, full bool) {
-	t.Helper()
-	s, err := r.js.Stream(t.Context(), "KUBERNETES")
-	must(t, err)
-	cfg := s.CachedInfo().Config
-	cfg.MaxBytes, cfg.Discard = -1, jetstream.DiscardOld
-	if full {
-		cfg.MaxBytes, cfg.Discard = int64(s.CachedInfo().State.Bytes)+1, jetstream.DiscardNew
-	}
-	_, err = r.js.UpdateStream(t.Context(), cfg)
-	must(t, err)
 }
 
 // Faults of who leads.

@@ -104,8 +104,9 @@ func (h *Harness) testRemade(t *testing.T, others, own int) {
 			break // it is known already
 		}
 	}
+	// The sink may look while others still publish, so its error may name any end of the new log.
 	rewound := mustRewind(t, wait())
-	if acknowledged := slices.Min(slices.Collect(maps.Values(ends(places)))); rewound.Acknowledged < acknowledged || rewound.Last < uint64(others) {
+	if acknowledged := slices.Min(slices.Collect(maps.Values(ends(places)))); rewound.Acknowledged < acknowledged {
 		t.Errorf("the error is %+v, and %d was acknowledged", rewound, acknowledged)
 	}
 }

@@ -5,6 +5,7 @@ package sinktest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"runtime"
@@ -152,14 +153,12 @@ func (h *Harness) checkLeaks(t *testing.T) {
 		}
 		return found
 	}
-	var left []string
-	for range 500 {
-		if left = leaks(); len(left) == 0 {
-			return
+	Eventually(t, "the sink's goroutines end", func() error {
+		if left := leaks(); len(left) > 0 {
+			return errors.New(strings.Join(left, "\n\n"))
 		}
-		<-time.After(2 * time.Millisecond)
-	}
-	t.Errorf("left running:\n%s", strings.Join(left, "\n\n"))
+		return nil
+	})
 }
 
 // Eventually polls until check returns nil, and fails the test if it never does.

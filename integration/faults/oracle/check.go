@@ -38,6 +38,8 @@ type Options struct {
 	// Rejections and Resyncs say that the broker may have refused events, and that publishing again was asked for.
 	// Without them events that say so are violations.
 	Rejections, Resyncs bool
+	// Selected says that namespaces are selected by their labels: ids may say since when. Without it that is a violation.
+	Selected bool
 
 	// BufferLimit and RSSLimit are in bytes; 0 is none. With one of them there have to be Samples.
 	Samples               []Sample

@@ -143,7 +143,7 @@ func (s *streamJudge) checkForm(l *line) {
 		if !s.judge.options.Rejections {
 			s.violateLine(P1, l, "the broker refused it")
 		}
-	case l.Reason == "resync" && !s.judge.options.Resyncs, reselected(l.Entry):
+	case l.Reason == "resync" && !s.judge.options.Resyncs, reselected(l.Entry) && !s.judge.options.Selected:
 		s.violateLine(P5, l, "nobody asked for it")
 	default:
 		if problem := dataProblem(l.Entry); problem != "" {
