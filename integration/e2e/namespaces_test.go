@@ -181,7 +181,7 @@ func survivesCrashes(r *fixture, kinds ...string) {
 	r.manyConfigMaps("one", objects)
 	r.manyConfigMaps("two", objects)
 	b := r.keepBusy()
-	b.others = true
+	b.others, b.selected = true, true
 	r.team("busy", "a")
 	for n := range rounds {
 		teams := []string{"a", "b"}

@@ -123,6 +123,8 @@ type busy struct {
 	changes *errgroup.Group
 	// others says that the pipeline has had streams that are not judged, by a wildcard or a selector of namespaces.
 	others bool
+	// selected says that this is so by a selector of namespaces.
+	selected bool
 }
 
 // keepBusy begins to make and change ConfigMaps and Secrets all the time.
@@ -210,7 +212,7 @@ func (b *busy) judge(pipeline string, mayHide bool, kinds ...string) {
 	if b.kafka != nil {
 		o.Partitions = partitions
 	}
-	o.Elected, o.Selected = b.elected, b.others
+	o.Elected, o.Selected = b.elected, b.selected
 	messages := b.messages()
 	if b.others {
 		messages = slices.DeleteFunc(slices.Clone(messages), func(m rig.Message) bool {
@@ -262,7 +264,9 @@ func TestReload_leaves_alone_what_does_not_change(t *testing.T) {
 	}
 
 	r.load("applied", r.head+r.pipeline("a", "KUBERNETES", both)) // back, and the pipeline gone
-	b.judge("a", true, "configmaps", "secrets")                   // the first list of Secrets has only their last states
+	b.others = true
+	b.judge("a", false, "configmaps")
+	b.judge("a", true, "secrets") // their first list has only last states
 	r.bridge.stop()
 }
 
@@ -356,6 +360,18 @@ func TestReload_moves_a_pipeline_to_another_sink(t *testing.T) {
 func TestReload_killed_in_the_midst_loses_repeats_and_misorders_nothing(t *testing.T) {
 	t.Parallel()
 	rig.Tier(t, rig.All)
+	killedInTheMidst(t, 12, 800)
+}
+
+func TestReload_killed_many_times_loses_repeats_and_misorders_nothing(t *testing.T) {
+	t.Parallel()
+	rig.Tier(t, rig.Nightly)
+	killedInTheMidst(t, 25, 1500)
+}
+
+// killedInTheMidst loads files, some milliseconds from each other, and kills the bridge after each third one.
+func killedInTheMidst(t *testing.T, rounds, longest int) {
+	t.Helper()
 	r := newReloaded(t)
 	files := []string{
 		"[{resource: configmaps, namespaces: [busy]}, {resource: secrets, namespaces: [busy]}]",
@@ -371,10 +387,10 @@ func TestReload_killed_in_the_midst_loses_repeats_and_misorders_nothing(t *testi
 	b := r.keepBusy()
 	b.others = true
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // nothing is to be kept secret
-	for round := range 12 {
+	for round := range rounds {
 		r.mount.write(t, text(random.IntN(len(files))))
 		bridge.signal(syscall.SIGHUP)
-		_ = pause.For(t.Context(), time.Duration(random.IntN(800))*time.Millisecond)
+		_ = pause.For(t.Context(), time.Duration(random.IntN(longest))*time.Millisecond)
 		if round%3 == 0 {
 			bridge.kill()
 			bridge = r.run()

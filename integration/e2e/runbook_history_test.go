@@ -29,6 +29,7 @@ func TestRunbook_alerts_fire_on_history_that_is_lost_or_another(t *testing.T) {
 	backup := filepath.Join(t.TempDir(), "backup")
 	must(t, r.api.Snapshot(t.Context(), backup))
 	e.during(func() { e.revive(backup) }, func() { e.hold(125) }, "KubeEventbridgeAuditDifferences")
+	e.also("KubeEventbridgeGap", "KubeEventbridgeHistoryRestored")
 	e.judge()
 }
 
