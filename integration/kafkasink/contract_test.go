@@ -30,7 +30,7 @@ func TestSink_keeps_the_contract(t *testing.T) {
 			Subject: func(string) string { return r.topic },
 			Shared:  true,
 			Limit:   4 << 20,
-			Cut:     proxiesOf(r.Cluster)[0].cut,
+			Cut:     func() { proxiesOf(r.Cluster)[0].Cut() },
 			Stop:    stop,
 			Start:   start,
 			Save: func(t *testing.T) {

@@ -136,7 +136,7 @@ func TestSink_loses_doubles_and_reorders_nothing_while_leaders_move_and_brokers_
 	background.Go(func() { // connections are cut all the time
 		for pause.For(ctx, 250*time.Millisecond) == nil {
 			for _, p := range proxiesOf(c) {
-				p.cut()
+				p.Cut()
 			}
 			cuts.Add(1)
 		}

@@ -37,7 +37,7 @@ const (
 // proxies are before brokers, by what they forward to. They end after the tests.
 var proxies struct {
 	sync.Mutex
-	all []*proxy
+	all []*brokerProxy
 }
 
 func advertise(_ int, address string) (string, error) {
@@ -48,7 +48,7 @@ func advertise(_ int, address string) (string, error) {
 	proxies.Lock()
 	defer proxies.Unlock()
 	proxies.all = append(proxies.all, p)
-	return p.listener.Addr().String(), nil
+	return p.Address(), nil
 }
 
 func listeners() []kafkabroker.Listener {
@@ -74,7 +74,7 @@ type cleaner struct{ kafkabroker.Runner }
 func (c cleaner) Run() int {
 	code := c.Runner.Run()
 	for _, p := range proxies.all {
-		p.close()
+		_ = p.close() // its listener was closed before, or is now
 	}
 	_ = os.RemoveAll(sharedDir)
 	return code
@@ -83,12 +83,12 @@ func (c cleaner) Run() int {
 func TestMain(m *testing.M) { goleak.VerifyTestMain(cleaner{fast.Around(shared.Around(m))}) }
 
 // proxiesOf returns the proxies before a cluster's brokers, by number.
-func proxiesOf(c *kafkabroker.Cluster) (found []*proxy) {
+func proxiesOf(c *kafkabroker.Cluster) (found []*brokerProxy) {
 	proxies.Lock()
 	defer proxies.Unlock()
 	for _, address := range c.AddressesOf(proxied) {
 		for _, p := range proxies.all {
-			if p.listener.Addr().String() == address {
+			if p.Address() == address {
 				found = append(found, p)
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // noticed is how long a new object may take to reach the log when nothing is broken.
@@ -62,7 +63,7 @@ func (r *round) missing(ctx context.Context, name string, streams []oracle.Strea
 		if !named(m, name) {
 			continue
 		}
-		if e, err := oracle.NewEntry(m.Header, m.Data, m.Sequence); err == nil {
+		if e, err := m.Entry(); err == nil {
 			found[e.Source+" "+e.Namespace] = true
 		}
 	}
@@ -72,7 +73,7 @@ func (r *round) missing(ctx context.Context, name string, streams []oracle.Strea
 }
 
 // named reports whether a message may be about an object of a name, without reading all of it.
-func named(m world.Message, name string) bool {
+func named(m rig.Message, name string) bool {
 	is := func(key string) bool { return slices.Equal(m.Header[key], []string{name}) }
 	return is("ce-name") || is("ce_name") || is(http.CanonicalHeaderKey("ce-name"))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // What the bridge did that it must not, besides breaking a promise; it is counted beside P1 to P8.
@@ -129,7 +130,7 @@ func (r *round) expected() oracle.Options {
 }
 
 // compare judges the log that there is at the end, and those that faults have taken away, up to where they were read.
-func (r *round) compare(ctx context.Context, messages []world.Message, o oracle.Options) error {
+func (r *round) compare(ctx context.Context, messages []rig.Message, o oracle.Options) error {
 	if err := r.recorder.Sync(ctx); err != nil {
 		return err
 	}
@@ -163,15 +164,11 @@ func (r *round) compare(ctx context.Context, messages []world.Message, o oracle.
 // manyPrinted is so much that what two judgements found is compared, and not how many more there were.
 const manyPrinted = 1000
 
-func entries(messages []world.Message) (log []oracle.Entry, err error) {
+func entries(messages []rig.Message) (log []oracle.Entry, err error) {
 	log = make([]oracle.Entry, len(messages))
 	for i, m := range messages {
-		if log[i], err = oracle.NewEntry(m.Header, m.Data, m.Sequence); err != nil {
+		if log[i], err = m.Entry(); err != nil {
 			return nil, fmt.Errorf("%w: %w", errUnreadable, err)
-		}
-		log[i].Stored, log[i].Address = m.Time, m.Subject
-		if m.Key != "" {
-			log[i].Record = oracle.Record{Partition: m.Partition, Offset: int64(m.Sequence), Key: m.Key, Producer: m.Producer, Epoch: m.Epoch} //nolint:gosec // it came from an offset
 		}
 	}
 	return log, nil

@@ -159,7 +159,7 @@ func (o *outage) judge(ctx context.Context) error {
 	}
 	log := make([]oracle.Entry, len(messages))
 	for i, m := range messages {
-		if log[i], err = oracle.NewEntry(m.Header, m.Data, m.Sequence); err != nil {
+		if log[i], err = m.Entry(); err != nil {
 			return err
 		}
 	}

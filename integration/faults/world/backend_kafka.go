@@ -19,6 +19,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/proxy"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 )
 
@@ -36,42 +38,106 @@ const (
 // kafkaBackend is three real brokers, each behind a proxy.
 type kafkaBackend struct {
 	cluster *kafkabroker.Cluster
-	proxies *kafkaWire
+	proxied *wire
+	ways    map[int]*proxy.Proxy // by replica, until it has asked for it
 
-	mu sync.Mutex
+	mu sync.Mutex // guards what follows
+	// fronts are those of the wire, and reached is where a replica reaches a broker.
+	fronts  map[brokerOf]*proxy.Front
+	reached map[brokerOf]string
 	// deleted is the beginning of the log that is no longer there: it was, and what came behind it is judged with it.
-	deleted []Message
+	deleted []rig.Message
 }
+
+// brokerOf is a broker as a replica sees it.
+type brokerOf struct{ replica, broker int }
 
 // newKafkaBackend starts brokers with a listener for each replica.
-func newKafkaBackend(ctx context.Context, dir string, replicas int, log io.Writer) (*kafkaBackend, error) {
-	proxies := newKafkaWire(topicLog, topicCheckpoint)
+func newKafkaBackend(ctx context.Context, dir string, replicas int, log io.Writer) (b *kafkaBackend, err error) {
+	b = &kafkaBackend{
+		proxied: newWire(kafkaProtocol(topicLog, topicCheckpoint)),
+		ways:    map[int]*proxy.Proxy{}, fronts: map[brokerOf]*proxy.Front{}, reached: map[brokerOf]string{},
+	}
 	listeners := []kafkabroker.Listener{{}}
 	for n := range max(1, replicas) {
-		listeners = append(listeners, kafkabroker.Listener{Name: listenerOf(n + 1), Advertise: proxies.advertise(n+1, replicas > 0)})
+		if replicas > 0 {
+			b.ways[n+1] = proxy.New(proxy.Handler{})
+		}
+		listeners = append(listeners, kafkabroker.Listener{Name: listenerOf(n + 1), Advertise: b.advertise(n + 1)})
 	}
-	cluster, err := kafkabroker.Start(ctx, kafkabroker.Config{
+	b.cluster, err = kafkabroker.Start(ctx, kafkabroker.Config{
 		Brokers: kafkaBrokers, Dir: dir, Log: log, Listeners: listeners,
-		Properties: map[string]string{"broker.session.timeout.ms": "4000"}, // on a busy machine nobody answers within two
+		Properties: map[string]string{"broker.session.timeout.ms": "4000"}, // on a busy machine no broker answers within two
 	})
 	if err != nil {
-		return nil, errors.Join(err, proxies.close())
+		return nil, errors.Join(err, b.closeProxies())
 	}
-	return &kafkaBackend{cluster: cluster, proxies: proxies}, nil
+	return b, nil
 }
 
-func (b *kafkaBackend) close() error { return errors.Join(b.proxies.close(), b.cluster.Close()) }
+// advertise returns the function that puts the wire before a broker for a replica, and the replica's way before that, or
+// moves what is there to the broker's new address. It returns where the replica reaches the broker.
+func (b *kafkaBackend) advertise(replica int) func(broker int, address string) (string, error) {
+	return func(broker int, address string) (string, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		at := brokerOf{replica, broker}
+		if front := b.fronts[at]; front != nil {
+			front.Move(address)
+			return b.reached[at], nil
+		}
+		front, err := b.proxied.Before(address)
+		if err != nil {
+			return "", err
+		}
+		b.fronts[at], b.reached[at] = front, front.Address()
+		if way := b.ways[replica]; way != nil {
+			if front, err = way.Before(front.Address()); err != nil {
+				return "", err
+			}
+			b.reached[at] = front.Address()
+		}
+		return b.reached[at], nil
+	}
+}
 
-func (b *kafkaBackend) wire() wire { return b.proxies }
+// frontsOf are those before a broker.
+func (b *kafkaBackend) frontsOf(broker int) (all []*proxy.Front) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for at, front := range b.fronts {
+		if at.broker == broker {
+			all = append(all, front)
+		}
+	}
+	return all
+}
+
+func (b *kafkaBackend) close() error { return errors.Join(b.closeProxies(), b.cluster.Close()) }
+
+// closeProxies closes the wire and the ways that no replica has asked for.
+func (b *kafkaBackend) closeProxies() error {
+	errs := []error{b.proxied.close()}
+	for _, way := range b.ways {
+		errs = append(errs, way.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (b *kafkaBackend) wire() *wire { return b.proxied }
 
 func (b *kafkaBackend) url() string { return strings.Join(b.cluster.Addresses(), ",") }
 
 // listenerOf is what the brokers call the listener that a replica comes to: a broker tells the addresses of the listener at which it is asked.
 func listenerOf(replica int) string { return fmt.Sprintf("PROXIED%d", replica) }
 
-func (b *kafkaBackend) ways(replica int) ([]*way, error) { return b.proxies.waysOf(replica), nil }
+func (b *kafkaBackend) way(replica int) (*proxy.Proxy, error) {
+	way := b.ways[replica]
+	delete(b.ways, replica)
+	return way, nil
+}
 
-func (b *kafkaBackend) committed() time.Time { return b.proxies.lastCommit() }
+func (b *kafkaBackend) committed() time.Time { return b.proxied.lastCommit() }
 
 func (b *kafkaBackend) removeCheckpoint(ctx context.Context) error {
 	return b.deleteTopic(ctx, topicCheckpoint)
@@ -144,7 +210,7 @@ func (b *kafkaBackend) admin(do func(*kadm.Client) error) error {
 	return do(kadm.NewClient(c))
 }
 
-func (b *kafkaBackend) readLog(ctx context.Context) ([]Message, error) {
+func (b *kafkaBackend) readLog(ctx context.Context) ([]rig.Message, error) {
 	b.mu.Lock()
 	log := slices.Clone(b.deleted)
 	b.mu.Unlock()
@@ -156,7 +222,7 @@ func (b *kafkaBackend) readLog(ctx context.Context) ([]Message, error) {
 		if uint64(r.Offset) < has[r.Partition] { //nolint:gosec // not negative
 			return
 		}
-		m := Message{
+		m := rig.Message{
 			Sequence: uint64(r.Offset), Partition: r.Partition, Time: r.Timestamp, Key: string(r.Key), Data: r.Value, Header: map[string][]string{}, //nolint:gosec // not negative
 			Producer: r.ProducerID, Epoch: r.ProducerEpoch,
 		}
@@ -229,7 +295,7 @@ func readUpTo(ctx context.Context, c *kgo.Client, left map[int32]int64, take fun
 }
 
 // deleteRecords deletes the beginning of the log: all that was read from it once.
-func (b *kafkaBackend) deleteRecords(ctx context.Context, read []Message) error {
+func (b *kafkaBackend) deleteRecords(ctx context.Context, read []rig.Message) error {
 	to := kadm.Offsets{}
 	for _, m := range read {
 		to.Add(kadm.Offset{Topic: topicLog, Partition: m.Partition, At: int64(m.Sequence) + 1}) //nolint:gosec // it came from an offset

@@ -12,13 +12,14 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/proxy"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // natsBackend is a NATS server behind a proxy.
 type natsBackend struct {
-	server *rig.NATS
-	proxy  *natsProxy
+	server  *rig.NATS
+	proxied *wire
 }
 
 func newNATSBackend(dir string) (*natsBackend, error) {
@@ -26,21 +27,21 @@ func newNATSBackend(dir string) (*natsBackend, error) {
 	if err != nil {
 		return nil, err
 	}
-	proxy, err := newNATSProxy(s.Address())
-	if err != nil {
+	b := &natsBackend{server: s, proxied: newWire(natsProtocol)}
+	if _, err = b.proxied.Before(s.Address()); err != nil {
 		s.Stop()
 		return nil, err
 	}
-	return &natsBackend{s, proxy}, nil
+	return b, nil
 }
 
 func (b *natsBackend) close() error {
-	err := b.proxy.close()
+	err := b.proxied.close()
 	b.stop()
 	return err
 }
 
-func (b *natsBackend) wire() wire { return b.proxy }
+func (b *natsBackend) wire() *wire { return b.proxied }
 
 func (b *natsBackend) start(context.Context) error { return b.server.Start() }
 
@@ -51,21 +52,18 @@ func (b *natsBackend) url() string { return b.server.URL() }
 func (b *natsBackend) end() (uint64, error) { return b.server.End(Stream) }
 
 func (b *natsBackend) sink(r *replica) string {
-	address := b.proxy.address()
-	for _, w := range r.brokers {
-		address = w.address()
+	address := b.proxied.Address()
+	if r.brokers != nil {
+		address = r.brokers.Address()
 	}
 	return fmt.Sprintf("nats: {servers: [%q], stream: %s, duplicateWindow: %s}", "nats://"+address, Stream, DuplicateWindow)
 }
 
-func (b *natsBackend) ways(int) ([]*way, error) {
-	w, err := newWay(b.proxy.address())
-	return []*way{w}, err
-}
+func (b *natsBackend) way(int) (*proxy.Proxy, error) { return newWay(b.proxied.Address()) }
 
 const bucketCheckpoint = "kube-eventbridge-checkpoints"
 
-func (b *natsBackend) committed() time.Time { return b.proxy.lastCommit() }
+func (b *natsBackend) committed() time.Time { return b.proxied.lastCommit() }
 
 func (b *natsBackend) removeCheckpoint(ctx context.Context) error {
 	err := b.ask(func(js jetstream.JetStream) error { return js.DeleteKeyValue(ctx, bucketCheckpoint) })
@@ -125,7 +123,7 @@ func (b *natsBackend) putBack(dir string) error {
 	return nil
 }
 
-func (b *natsBackend) readLog(ctx context.Context) (log []Message, err error) {
+func (b *natsBackend) readLog(ctx context.Context) (log []rig.Message, err error) {
 	err = b.ask(func(js jetstream.JetStream) error {
 		log, err = readStream(ctx, js, Stream)
 		return err
@@ -133,7 +131,7 @@ func (b *natsBackend) readLog(ctx context.Context) (log []Message, err error) {
 	return log, err
 }
 
-func readStream(ctx context.Context, js jetstream.JetStream, name string) ([]Message, error) {
+func readStream(ctx context.Context, js jetstream.JetStream, name string) ([]rig.Message, error) {
 	stream, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, nil
@@ -154,7 +152,7 @@ func readStream(ctx context.Context, js jetstream.JetStream, name string) ([]Mes
 		return nil, err
 	}
 	defer it.Stop()
-	var log []Message
+	var log []rig.Message
 	for {
 		m, err := it.Next(jetstream.NextContext(ctx))
 		if err != nil {
@@ -164,7 +162,7 @@ func readStream(ctx context.Context, js jetstream.JetStream, name string) ([]Mes
 		if err != nil {
 			return nil, err
 		}
-		log = append(log, Message{
+		log = append(log, rig.Message{
 			Sequence: meta.Sequence.Stream, Time: meta.Timestamp, Subject: m.Subject(), Header: m.Headers(), Data: m.Data(),
 		})
 		if meta.Sequence.Stream >= info.State.LastSeq {

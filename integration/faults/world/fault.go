@@ -139,10 +139,10 @@ func (w *World) mend(parts Part) {
 	}
 	for _, r := range w.replicas {
 		if r.api != nil && parts&API != 0 {
-			r.api.open()
+			r.api.Open()
 		}
-		if parts&Broker != 0 {
-			openAll(r.brokers)
+		if r.brokers != nil && parts&Broker != 0 {
+			r.brokers.Open()
 		}
 	}
 	if parts&Disk != 0 {

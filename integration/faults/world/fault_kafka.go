@@ -131,9 +131,9 @@ func (b *kafkaBackend) freeze(ctx context.Context, i *injection) error {
 // silenceOne freezes connections: what both sides have sent meanwhile arrives in the end.
 func (b *kafkaBackend) silenceOne(ctx context.Context, i *injection) error {
 	n, d := i.random.IntN(kafkaBrokers), i.between(500*time.Millisecond, kafkaTimeout+2*time.Second)
-	b.proxies.silence(n)
+	b.proxied.Silence(b.frontsOf(n)...)
 	waited := pause.For(ctx, d)
-	b.proxies.heal()
+	b.proxied.heal()
 	i.note(ctx, "nothing came through to or from broker %d for %s", n, d)
 	return waited
 }
@@ -220,21 +220,21 @@ func (b *kafkaBackend) deleteOld(ctx context.Context, i *injection) error {
 // deliverLate keeps what a bridge sends, kills it, and hands that over when the next one has begun: brokers have to refuse it.
 func (b *kafkaBackend) deliverLate(ctx context.Context, i *injection) error {
 	want := 1 + i.random.IntN(3)
-	b.proxies.keep(true)
-	if err := i.await(ctx, fmt.Sprintf("%d requests", want), func() bool { return b.proxies.keptNow() >= want }); err != nil {
+	b.proxied.keep(true)
+	if err := i.await(ctx, fmt.Sprintf("%d requests", want), func() bool { return b.proxied.keptNow() >= want }); err != nil {
 		return i.revive(err)
 	}
 	if err := i.killLeader(ctx); err != nil {
 		return err
 	}
-	b.proxies.keep(false)
+	b.proxied.keep(false)
 	if err := i.StartBridge(); err != nil {
 		return err
 	}
 	if err := i.awaitReplacement(ctx); err != nil {
 		return err
 	}
-	codes, err := b.proxies.deliver(ctx)
+	codes, err := b.proxied.deliver(ctx)
 	i.note(ctx, "what a dead bridge had sent was handed over after its successor had begun, and answered with the codes %v: %v", codes, err)
 	return err
 }

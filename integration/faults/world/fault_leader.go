@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/proxy"
 )
 
 // leaderFaults break one of several replicas, or what they agree by.
@@ -146,11 +147,9 @@ func sleepFull(ctx context.Context, i *injection) error {
 	if err := i.await(ctx, "the leader to publish", counts("events_published_total", known)); err != nil {
 		return err
 	}
-	ways := i.of(leader).brokers
-	for _, w := range ways {
-		w.silence()
-	}
-	defer openAll(ways)
+	way := i.of(leader).brokers
+	way.Silence()
+	defer way.Open()
 	if err := i.await(ctx, "the leader to have its hands full", counts("buffered_events", handful)); err != nil {
 		return err
 	}
@@ -162,7 +161,7 @@ func sleepFull(ctx context.Context, i *injection) error {
 	if err == nil {
 		err = pause.For(ctx, i.forgotten()+i.between(time.Second, 3*time.Second))
 	}
-	openAll(ways)
+	way.Open()
 	if err == nil {
 		err = pause.For(ctx, i.between(0, time.Second))
 	}
@@ -231,16 +230,14 @@ func (i *injection) aStandby(ctx context.Context) (*replica, error) {
 	return r, nil
 }
 
-// close closes ways in one of two manners.
-func (i *injection) close(ctx context.Context, r *replica, ways ...*way) {
+// close closes a way in one of two manners.
+func (i *injection) close(ctx context.Context, r *replica, way *proxy.Proxy) {
 	how := "connections broken"
-	for n, do := 0, i.random.IntN(2); n < len(ways); n++ {
-		if do == 0 {
-			ways[n].sever()
-			continue
-		}
+	if i.random.IntN(2) == 0 {
+		way.Sever()
+	} else {
 		how = "connections silent"
-		ways[n].silence()
+		way.Silence()
 	}
 	i.note(ctx, "replica %d is cut off: %s", r.number, how)
 }
@@ -256,7 +253,7 @@ func cutLeader(ctx context.Context, i *injection) error {
 	if err == nil {
 		err = pause.For(ctx, i.between(0, 3*time.Second))
 	}
-	r.api.open()
+	r.api.Open()
 	return err
 }
 
@@ -267,9 +264,9 @@ func cutFromBroker(ctx context.Context, i *injection) error {
 		return err
 	}
 	r := i.of(leader)
-	i.close(ctx, r, r.brokers...)
+	i.close(ctx, r, r.brokers)
 	err = pause.For(ctx, i.between(500*time.Millisecond, 5*time.Second))
-	openAll(r.brokers)
+	r.brokers.Open()
 	return err
 }
 
@@ -281,7 +278,7 @@ func cutStandby(ctx context.Context, i *injection) error {
 	if from := i.random.IntN(3); from != 0 {
 		i.close(ctx, r, r.api)
 	} else {
-		i.close(ctx, r, r.brokers...)
+		i.close(ctx, r, r.brokers)
 	}
 	return pause.For(ctx, i.between(500*time.Millisecond, 6*time.Second)) // the end of a fault opens all ways
 }

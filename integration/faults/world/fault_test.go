@@ -11,6 +11,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // A pair of which one finds no occasion is the other one.
@@ -50,7 +52,7 @@ func TestFault_is_proved_by_what_is_recorded(t *testing.T) {
 		return Event{At: now, Kind: kind, Fault: "a", Text: "did it", Before: 9, Kept: 5}
 	}
 	begins := Event{At: now, Kind: Note, Fault: "a", Text: "begins"}
-	kept := []Removed{{LogDeleted, []Message{{}}}}
+	kept := []Removed{{LogDeleted, []rig.Message{{}}}}
 	for name, c := range map[string]struct {
 		loses   Kind
 		events  []Event

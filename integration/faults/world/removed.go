@@ -11,13 +11,15 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // Removed is a log that a fault has taken away, in whole or its end, as it was read just before. A bridge that ran meanwhile may have
 // written more.
 type Removed struct {
 	Kind     Kind
-	Messages []Message
+	Messages []rig.Message
 }
 
 // reading is for how long a fault may read the log.
@@ -38,7 +40,7 @@ func (i *injection) keepLog(ctx context.Context, kind Kind) error {
 	return writeLog(filepath.Join(i.dir, fmt.Sprintf("removed-%03d.jsonl", len(i.removed))), messages)
 }
 
-func writeLog(path string, messages []Message) (err error) {
+func writeLog(path string, messages []rig.Message) (err error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return fmt.Errorf("keep the log: %w", err)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/proxy"
 )
 
 // The bridge's Lease in worlds with replicas, and how long it lasts.
@@ -28,10 +29,10 @@ const (
 // replica is a place in which a bridge runs, one process after the other. Of several, each has ways of its own to the API server and to the brokers.
 type replica struct {
 	number int // from 1
-	// config is the bridge's file, server where it serves metrics; api and brokers are empty where there is only one replica.
+	// config is the bridge's file, and server is where it serves metrics.
 	config, server string
-	api            *way
-	brokers        []*way
+	// api and brokers are the replica's own ways; they are nil where there is only one replica.
+	api, brokers *proxy.Proxy
 	// bridge is the process that was started last, nil before the first. The world's mu guards it.
 	bridge *Bridge
 }
@@ -40,7 +41,7 @@ type replica struct {
 func (w *World) configure(r *replica) error {
 	api, dir := rest.CopyConfig(w.api.config()), w.dir
 	if r.api != nil {
-		api.Host = "https://" + r.api.address()
+		api.Host = "https://" + r.api.Address()
 		dir = filepath.Join(w.dir, fmt.Sprintf("replica-%d", r.number))
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
@@ -91,7 +92,7 @@ func (w *World) makeReplicas(context.Context) error {
 			if r.api, err = newWay(strings.TrimPrefix(w.api.config().Host, "https://")); err != nil {
 				return err
 			}
-			if r.brokers, err = w.broker.ways(r.number); err != nil {
+			if r.brokers, err = w.broker.way(r.number); err != nil {
 				return err
 			}
 		}
@@ -104,10 +105,10 @@ func (w *World) makeReplicas(context.Context) error {
 
 func (r *replica) close() (errs error) {
 	if r.api != nil {
-		errs = r.api.close()
+		errs = r.api.Close()
 	}
-	for _, b := range r.brokers {
-		errs = errors.Join(errs, b.close())
+	if r.brokers != nil {
+		errs = errors.Join(errs, r.brokers.Close())
 	}
 	return errs
 }
@@ -212,8 +213,9 @@ func (w *World) process(r *replica) *Bridge {
 	return r.bridge
 }
 
-func openAll(ways []*way) {
-	for _, w := range ways {
-		w.open()
-	}
+// newWay returns a way to a server, which can be closed for one replica alone.
+func newWay(to string) (*proxy.Proxy, error) {
+	way := proxy.New(proxy.Handler{})
+	_, err := way.Before(to)
+	return way, err
 }

@@ -34,7 +34,7 @@ func TestWay_can_be_broken_and_silent_and_opened_again(t *testing.T) {
 	t.Parallel()
 	w, err := newWay(echo(t))
 	must(t, err)
-	t.Cleanup(func() { must(t, w.close()) })
+	t.Cleanup(func() { must(t, w.Close()) })
 	say := func(c net.Conn, within time.Duration) error {
 		_ = c.SetDeadline(time.Now().Add(within))
 		if _, err := fmt.Fprintln(c, "hello"); err != nil {
@@ -44,29 +44,29 @@ func TestWay_can_be_broken_and_silent_and_opened_again(t *testing.T) {
 		return err
 	}
 	dialed := func() error {
-		c, err := net.Dial("tcp", w.address())
+		c, err := net.Dial("tcp", w.Address())
 		if err != nil {
 			return err
 		}
 		return errors.Join(say(c, patience), c.Close())
 	}
-	c, err := net.Dial("tcp", w.address())
+	c, err := net.Dial("tcp", w.Address())
 	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	must(t, say(c, patience))
-	w.silence()
+	w.Silence()
 	if say(c, 100*time.Millisecond) == nil {
 		t.Error("a silent way lets something through")
 	}
-	w.open()
+	w.Open()
 	_ = c.SetDeadline(time.Now().Add(patience))
 	if _, err := bufio.NewReader(c).ReadString('\n'); err != nil {
 		t.Errorf("what was sent meanwhile does not arrive: %v", err)
 	}
-	w.sever()
+	w.Sever()
 	if say(c, patience) == nil || dialed() == nil {
 		t.Error("a broken way lets something through")
 	}
-	w.open()
+	w.Open()
 	must(t, dialed())
 }

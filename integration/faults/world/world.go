@@ -84,7 +84,7 @@ type World struct {
 	admin   *rest.Config
 	api     *apiProxy
 	broker  backend
-	wire    wire
+	wire    *wire
 	disk    *disk
 	// replicas are made by Start.
 	replicas []*replica

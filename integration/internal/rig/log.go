@@ -27,15 +27,16 @@ type Message struct {
 	// Subject is NATS's.
 	Subject string
 	// What follows is Kafka's. Producer and Epoch are those that the record was sent with.
-	Partition int32
-	Key       string
-	Producer  int64
-	Epoch     int16
+	Partition int32  `json:",omitempty"`
+	Key       string `json:",omitempty"`
+	Producer  int64  `json:",omitempty"`
+	Epoch     int16  `json:",omitempty"`
 }
 
 // Entry is the message as the oracle takes it: it has to be an event in binary mode.
 func (m *Message) Entry() (oracle.Entry, error) {
 	e, err := oracle.NewEntry(m.Header, m.Data, m.Sequence)
+	e.Stored, e.Address = m.Time, m.Subject
 	if err == nil && m.Key != "" {
 		e.Record = oracle.Record{
 			Partition: m.Partition, Offset: int64(m.Sequence), //nolint:gosec // it came from an offset

@@ -9,13 +9,32 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/proxy"
 )
 
-// maxFrame is more than any message may have.
-const maxFrame = 64 << 20
+// natsProtocol is what a wire knows of NATS.
+var natsProtocol = protocol{
+	read: readNATSFrame,
+	request: func(_ *proxy.Conn, frame []byte) content {
+		if isPublish(frame) {
+			return ofLog
+		}
+		return other
+	},
+	answer: func(_ *proxy.Conn, frame []byte) content {
+		switch {
+		case isCommit(frame):
+			return ofCheckpoint
+		case isAnswer(frame):
+			return ofLog
+		}
+		return other
+	},
+}
 
-// readFrame reads one operation of the NATS protocol, with its payload and as it came.
-func readFrame(r *bufio.Reader) ([]byte, error) {
+// readNATSFrame reads one operation of the NATS protocol, with its payload and as it came.
+func readNATSFrame(r *bufio.Reader) ([]byte, error) {
 	frame, err := r.ReadBytes('\n')
 	if err != nil {
 		return nil, err
@@ -43,7 +62,7 @@ func payloadSize(line []byte) (int, error) {
 		return 0, errors.New("an operation with a payload does not say its size")
 	}
 	n, err := strconv.Atoi(string(fields[len(fields)-1]))
-	if err != nil || n < 0 || n > maxFrame {
+	if err != nil || n < 0 || n > proxy.MaxFrame {
 		return 0, fmt.Errorf("size of a payload: %q", fields[len(fields)-1])
 	}
 	return n, nil

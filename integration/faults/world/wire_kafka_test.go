@@ -3,6 +3,7 @@
 package world
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,11 +13,13 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/proxy"
 )
 
 // produceRequest is a request as kafka-go sends it, for one partition of a topic.
 func produceRequest(version int16, correlation uint32, topic string) []byte {
-	b := binary.BigEndian.AppendUint16(nil, apiProduce)
+	b := binary.BigEndian.AppendUint16(nil, proxy.KafkaProduce)
 	b = binary.BigEndian.AppendUint16(b, uint16(version))
 	b = binary.BigEndian.AppendUint32(b, correlation)
 	b = appendText(b, "client")
@@ -104,8 +107,9 @@ func newFakeBroker(t *testing.T) *fakeBroker {
 
 func (b *fakeBroker) serve(c net.Conn) {
 	defer func() { _ = c.Close() }()
+	r := bufio.NewReader(c)
 	for {
-		frame, err := readKafkaFrame(c)
+		frame, err := proxy.ReadKafka(r)
 		if err != nil {
 			return
 		}
@@ -116,31 +120,37 @@ func (b *fakeBroker) serve(c net.Conn) {
 	}
 }
 
-// wired returns a wire before a broker, and a client of it.
-func wired(t *testing.T) (*fakeBroker, *kafkaWire, net.Conn) {
-	t.Helper()
-	b := newFakeBroker(t)
-	w := newKafkaWire("log", "state")
-	address, err := w.advertise(1, false)(0, b.listener.Addr().String())
-	must(t, err)
-	t.Cleanup(func() { must(t, w.close()) })
-	c, err := net.Dial("tcp", address)
-	must(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	return b, w, c
+// client is a connection of the bridge.
+type client struct {
+	net.Conn
+	read *bufio.Reader
 }
 
-func request(t *testing.T, c net.Conn, correlation uint32, topic string) {
+// wired returns a wire before a broker, and a client of it.
+func wired(t *testing.T) (*fakeBroker, *wire, client) {
+	t.Helper()
+	b := newFakeBroker(t)
+	w := newWire(kafkaProtocol("log", "state"))
+	front, err := w.Before(b.listener.Addr().String())
+	must(t, err)
+	t.Cleanup(func() { must(t, w.close()) })
+	c, err := net.Dial("tcp", front.Address())
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return b, w, client{c, bufio.NewReader(c)}
+}
+
+func request(t *testing.T, c client, correlation uint32, topic string) {
 	t.Helper()
 	_, err := c.Write(produceRequest(8, correlation, topic))
 	must(t, err)
 }
 
 // answered reports whether the answer to a request comes within a time; that it comes, and in which order, is waited for long.
-func answered(t *testing.T, c net.Conn, correlation uint32, within time.Duration) bool {
+func answered(t *testing.T, c client, correlation uint32, within time.Duration) bool {
 	t.Helper()
 	must(t, c.SetReadDeadline(time.Now().Add(within)))
-	frame, err := readKafkaFrame(c)
+	frame, err := proxy.ReadKafka(c.read)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
 	}
@@ -153,7 +163,7 @@ func answered(t *testing.T, c net.Conn, correlation uint32, within time.Duration
 
 const surely = 60 * time.Second
 
-func TestKafkaWire_holds_answers_and_what_is_behind_them(t *testing.T) {
+func TestWire_of_Kafka_holds_answers_and_what_is_behind_them(t *testing.T) {
 	b, w, c := wired(t)
 	request(t, c, 1, "log")
 	if !answered(t, c, 1, surely) {
@@ -183,7 +193,7 @@ func TestKafkaWire_holds_answers_and_what_is_behind_them(t *testing.T) {
 	}
 }
 
-func TestKafkaWire_loses_an_answer_with_its_connection(t *testing.T) {
+func TestWire_of_Kafka_loses_an_answer_with_its_connection(t *testing.T) {
 	for name, m := range map[string]mode{"held and forgotten": hold, "dropped": drop} {
 		t.Run(name, func(t *testing.T) {
 			b, w, c := wired(t)
@@ -196,7 +206,7 @@ func TestKafkaWire_loses_an_answer_with_its_connection(t *testing.T) {
 				}
 			}
 			must(t, c.SetReadDeadline(time.Now().Add(surely)))
-			if _, err := readKafkaFrame(c); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			if _, err := proxy.ReadKafka(c.read); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("the connection goes on: %v", err)
 			}
 			if stats, _ := w.now(); stats.Lost != 1 || stats.Answered != 0 || b.got.Load() != 1 {
@@ -207,7 +217,7 @@ func TestKafkaWire_loses_an_answer_with_its_connection(t *testing.T) {
 }
 
 // What a dead process has sent may arrive at any time.
-func TestKafkaWire_hands_over_what_was_kept_when_the_client_is_gone(t *testing.T) {
+func TestWire_of_Kafka_hands_over_what_was_kept_when_the_client_is_gone(t *testing.T) {
 	b, w, c := wired(t)
 	w.keep(true)
 	request(t, c, 1, "log")
@@ -225,9 +235,9 @@ func TestKafkaWire_hands_over_what_was_kept_when_the_client_is_gone(t *testing.T
 	w.heal()
 }
 
-func TestKafkaWire_a_silent_broker_keeps_its_connections(t *testing.T) {
+func TestWire_of_Kafka_a_silent_broker_keeps_its_connections(t *testing.T) {
 	b, w, c := wired(t)
-	w.silence(0)
+	w.Silence()
 	request(t, c, 1, "state")
 	if answered(t, c, 1, 200*time.Millisecond) || b.got.Load() != 0 {
 		t.Error("it is not silent")

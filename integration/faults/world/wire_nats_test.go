@@ -20,7 +20,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
-func TestReadFrame_takes_a_stream_of_operations_apart_as_it_came(t *testing.T) {
+func TestReadNATSFrame_takes_a_stream_of_operations_apart_as_it_came(t *testing.T) {
 	frame := rapid.Custom(func(t *rapid.T) string {
 		payload := rapid.StringOf(rapid.RuneFrom([]rune("a\r\n{"))).Draw(t, "payload")
 		switch rapid.IntRange(0, 3).Draw(t, "kind") {
@@ -38,12 +38,12 @@ func TestReadFrame_takes_a_stream_of_operations_apart_as_it_came(t *testing.T) {
 		want := rapid.SliceOf(frame).Draw(t, "frames")
 		r := bufio.NewReaderSize(strings.NewReader(strings.Join(want, "")), 16)
 		for _, w := range want {
-			got, err := readFrame(r)
+			got, err := readNATSFrame(r)
 			if err != nil || string(got) != w {
 				t.Fatalf("read %q, %v; want %q", got, err, w)
 			}
 		}
-		if _, err := readFrame(r); !errors.Is(err, io.EOF) {
+		if _, err := readNATSFrame(r); !errors.Is(err, io.EOF) {
 			t.Fatalf("read on: %v", err)
 		}
 	})
@@ -65,13 +65,14 @@ func TestIsAnswer_is_true_of_acknowledgements_and_refusals_only(t *testing.T) {
 }
 
 // proxied returns a proxy in front of a broker with an empty log, and a publisher behind it.
-func proxied(t *testing.T) (*rig.NATS, *natsProxy, jetstream.JetStream) {
+func proxied(t *testing.T) (*rig.NATS, *wire, jetstream.JetStream) {
 	t.Helper()
 	b := rig.NATSForTest(t, nil)
-	p, err := newNATSProxy(b.Address())
+	p := newWire(natsProtocol)
+	front, err := p.Before(b.Address())
 	must(t, err)
 	t.Cleanup(func() { must(t, p.close()) })
-	conn, err := nats.Connect("nats://"+p.address(), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
+	conn, err := nats.Connect("nats://"+front.Address(), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
 	must(t, err)
 	t.Cleanup(conn.Close)
 	js, err := jetstream.New(conn)
@@ -90,7 +91,7 @@ func publish(t *testing.T, js jetstream.JetStream, id string, within time.Durati
 	return err == nil
 }
 
-func TestNATSProxy_keeps_answers_back_and_nothing_else(t *testing.T) {
+func TestWire_of_NATS_keeps_answers_back_and_nothing_else(t *testing.T) {
 	b, p, js := proxied(t)
 	if !publish(t, js, "1", 5*time.Second) {
 		t.Fatal("the proxy passes nothing on")
@@ -124,7 +125,7 @@ func TestNATSProxy_keeps_answers_back_and_nothing_else(t *testing.T) {
 	}
 }
 
-func TestNATSProxy_releases_what_has_been_held_for_long_enough(t *testing.T) {
+func TestWire_of_NATS_releases_what_has_been_held_for_long_enough(t *testing.T) {
 	_, p, js := proxied(t)
 	p.set(hold)
 	answered := make(chan bool, 1)
@@ -138,7 +139,7 @@ func TestNATSProxy_releases_what_has_been_held_for_long_enough(t *testing.T) {
 	}
 }
 
-func TestNATSProxy_cuts_connections_that_come_back(t *testing.T) {
+func TestWire_of_NATS_cuts_connections_that_come_back(t *testing.T) {
 	_, p, js := proxied(t)
 	if n := p.cut(); n != 1 {
 		t.Errorf("%d connections were cut, want 1", n)
