@@ -44,6 +44,11 @@ server: {listen: %q}
 
 // startBridge starts the bridge on the rig, with its metrics at the rig's address.
 func (b *bench) startBridge(r *rig, resource, namespace string, env []string) (*process, error) {
+	return b.startProgram(r, colBridge, []string{b.program, "run"}, resource, namespace, env)
+}
+
+// startProgram starts a command that takes the bridge's file.
+func (b *bench) startProgram(r *rig, name string, command []string, resource, namespace string, env []string) (*process, error) {
 	listen, err := freeAddress()
 	if err != nil {
 		return nil, err
@@ -54,7 +59,7 @@ func (b *bench) startBridge(r *rig, resource, namespace string, env []string) (*
 		return nil, fmt.Errorf("write the bridge's configuration: %w", err)
 	}
 	r.metrics = "http://" + listen + "/metrics"
-	return start(colBridge, b.program, []string{"run", "--config", config}, env)
+	return start(name, command[0], append(command[1:], "--config", config), env)
 }
 
 // freeAddress returns an address for a server of this machine.

@@ -3,8 +3,8 @@
 // Command bench measures the whole bridge as a process, beside what the broker alone takes and what a common exporter costs.
 //
 // Everything runs on this machine over loopback: a load server that speaks list and watch of pods, nats-server, and one
-// after the other the bridge, a bare publisher of messages of the same size to the same subjects, and a baseline made of a
-// dynamic informer and json.Marshal. Each is a process of its own, so that processor time and memory are known of each; each
+// after the other the bridge, a bare publisher of messages of the same size to the same subjects, and a baseline made of
+// dynamic informers and json.Marshal. Each is a process of its own, so that processor time and memory are known of each; each
 // has a broker of its own with an empty store. Figures are medians over runs, ratios medians of each run's ratio.
 //
 // The figures go to stdout as a Markdown table, every single value with -json to a file. Exit codes: 0 done, 1 failed,
@@ -22,11 +22,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/baseline"
 )
 
 func main() {
@@ -62,6 +65,16 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return err
 	}
 	return drive(ctx, s, stdout, stderr)
+}
+
+// baselineRole exports what the bridge's file says, until ctx ends.
+func baselineRole(ctx context.Context, args []string, _ io.Reader, _ io.Writer) error {
+	flags := flag.NewFlagSet("baseline", flag.ContinueOnError)
+	file := flags.String("config", "", "the bridge's configuration `file`")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	return baseline.Run(ctx, *file, slog.New(slog.DiscardHandler))
 }
 
 type usageError struct{ text string }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 	"testing"
 
@@ -37,25 +36,22 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// standIn behaves like the bridge as far as the driver can see: it reads the configuration, creates the stream,
-// publishes the markers and what it lists and watches, and has metrics.
+// standIn behaves like the bridge as far as the driver can see: it creates the stream, publishes the markers, and does what
+// the baseline does.
 func standIn(ctx context.Context, file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
 	var config struct {
-		Kubernetes struct{ Kubeconfig string }
-		Server     struct{ Listen string }
-		Pipelines  []struct {
+		Pipelines []struct {
 			Sink struct{ Nats struct{ Servers []string } }
 		}
 	}
 	if err := yaml.Unmarshal(text, &config); err != nil {
 		return err
 	}
-	url := config.Pipelines[0].Sink.Nats.Servers[0]
-	conn, js, err := connect(url, func(error) {})
+	conn, js, err := connect(config.Pipelines[0].Sink.Nats.Servers[0], func(error) {})
 	if err != nil {
 		return err
 	}
@@ -68,13 +64,5 @@ func standIn(ctx context.Context, file string) error {
 			return err
 		}
 	}
-	server := &http.Server{Addr: config.Server.Listen, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		_, _ = fmt.Fprintf(w, "# HELP go_memstats_heap_alloc_bytes x\ngo_memstats_heap_alloc_bytes %g\n", float64(m.HeapAlloc))
-	})}
-	context.AfterFunc(ctx, func() { _ = server.Close() })
-	go func() { _ = server.ListenAndServe() }()
-	return baselineRole(ctx, []string{"-broker", url, "-kubeconfig", config.Kubernetes.Kubeconfig}, nil, os.Stdout)
+	return baselineRole(ctx, []string{"--config", file}, nil, nil)
 }

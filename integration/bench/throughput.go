@@ -38,8 +38,11 @@ func (b *bench) baselineSubject() *subject {
 		if _, err := r.js.CreateStream(ctx, b.stream); err != nil {
 			return nil, fmt.Errorf("create the stream: %w", err)
 		}
-		p, _, err := startRole(ctx, "baseline", "-broker", r.url, "-kubeconfig", r.kubeconfig)
-		return p, err
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("find this program: %w", err)
+		}
+		return b.startProgram(r, colBaseline, []string{self, "baseline"}, "pods", "", nil)
 	}}
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package baseline
 
 import (
 	"context"
@@ -33,7 +33,7 @@ const again = 500 * time.Millisecond
 
 // exporter publishes what informers say.
 type exporter struct {
-	cfg       *config
+	cfg       *settings
 	log       *slog.Logger
 	publisher *publisher
 	connected func() bool
@@ -156,7 +156,7 @@ func (e *exporter) streams(ctx context.Context, config *rest.Config) (all []stre
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(d))
-	for _, r := range e.cfg.resources() {
+	for _, r := range e.cfg.Pipelines[0].Resources {
 		var gvr schema.GroupVersionResource
 		err := retry(ctx, "find "+r.Resource, func(context.Context) (err error) {
 			gvr, err = mapper.ResourceFor(schema.ParseGroupResource(r.Resource).WithVersion(""))
@@ -173,7 +173,7 @@ func (e *exporter) streams(ctx context.Context, config *rest.Config) (all []stre
 			namespaces = []string{metav1.NamespaceAll}
 		}
 		for _, n := range namespaces {
-			all = append(all, stream{e.cfg.Cluster, e.cfg.pipeline(), gvr, n, r.LabelSelector})
+			all = append(all, stream{e.cfg.Cluster, e.cfg.Pipelines[0].Name, gvr, n, r.LabelSelector})
 		}
 	}
 	return all, nil

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package baseline
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"time"
 )
 
@@ -67,5 +68,8 @@ func (e *exporter) metrics(w http.ResponseWriter, _ *http.Request) {
 			_, _ = fmt.Fprintf(w, "kube_eventbridge_stream_watching{stream=%q} %d\n", s, open)
 		}
 	}
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	_, _ = fmt.Fprintf(w, "go_memstats_heap_alloc_bytes %d\n", memory.HeapAlloc)
 	_, _ = fmt.Fprintf(w, "kube_eventbridge_buffered_events %d\nkube_eventbridge_buffered_bytes %d\n", e.publisher.events.Load(), e.publisher.bytes.Load())
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package baseline
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -66,18 +66,9 @@ func TestEvent_is_what_the_oracle_reads(t *testing.T) {
 }
 
 func TestPublisher_tries_again_until_the_broker_has_it(t *testing.T) {
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
-	must(t, err)
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the broker does not start")
-	}
+	broker := rig.NATSForTest(t, nil)
 	file := filepath.Join(t.TempDir(), "bridge.yaml")
-	must(t, os.WriteFile(file, fmt.Appendf(nil, `pipelines: [{name: p, sink: {nats: {servers: [%q], stream: S}}}]`, s.ClientURL()), 0o600))
+	must(t, os.WriteFile(file, fmt.Appendf(nil, `pipelines: [{name: p, resources: [{resource: pods}], sink: {nats: {servers: [%q], stream: S}}}]`, broker.URL()), 0o600))
 	cfg, err := load(file)
 	must(t, err)
 	conn, js, err := connect(cfg)
@@ -97,22 +88,6 @@ func TestPublisher_tries_again_until_the_broker_has_it(t *testing.T) {
 	must(t, err)
 	if info.State.Msgs != 1 || p.events.Load() != 0 || ctx.Err() != nil {
 		t.Errorf("%d messages, %d under way, %v", info.State.Msgs, p.events.Load(), ctx.Err())
-	}
-}
-
-func TestConfig_is_read_from_the_bridges_file(t *testing.T) {
-	c, err := load(filepath.Join("..", "..", "..", "config.example.yaml"))
-	must(t, err)
-	if c.Cluster != "prod-eu-1" || c.pipeline() != "audit" || c.resources()[0].Resource != "deployments.apps" || c.Server.Listen != "127.0.0.1:8080" {
-		t.Errorf("%+v", c)
-	}
-	if n := c.nats(); n.Stream != "KUBERNETES" || n.DuplicateWindow != 2*time.Minute || n.Servers[0] != "nats://localhost:4222" {
-		t.Errorf("%+v", n)
-	}
-	empty := filepath.Join(t.TempDir(), "empty.yaml")
-	must(t, os.WriteFile(empty, []byte("cluster: c\n"), 0o600))
-	if _, err := load(empty); err == nil {
-		t.Error("a file without a pipeline is read without an error")
 	}
 }
 
