@@ -6,14 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
 
-// oneCommand runs the test with a name, or with a beginning of one, such as TestReload_moves or TestBridge/leaving.
+// oneCommand runs the test with a name, or with a part of one, such as TestReload_moves or TestBridge/leaving.
 func oneCommand(args []string, out io.Writer) error {
 	if len(args) == 0 || args[0] == "" {
 		return errors.New("say which test: make one T=TestReload_moves")
@@ -26,13 +29,13 @@ func oneCommand(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	test, err := pick(all, args[0])
+	name, sub, _ := strings.Cut(args[0], "/")
+	test, err := pick(all, name)
 	if err != nil {
 		return err
 	}
-	_, sub, _ := strings.Cut(args[0], "/")
 	cmd := exec.Command("go", test.arguments(sub, args[1:])...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(root, test.Module), out, os.Stderr
+	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(root, test.dir), out, os.Stderr
 	if _, err := fmt.Fprintf(out, "cd %s && %s\n", cmd.Dir, strings.Join(cmd.Args, " ")); err != nil {
 		return err
 	}
@@ -40,12 +43,11 @@ func oneCommand(args []string, out io.Writer) error {
 }
 
 // repository returns the directory of the repository that the working directory is in: of its outermost go.mod.
-func repository() (string, error) {
+func repository() (root string, err error) {
 	wd, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
-	root := ""
 	for dir := wd; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			root = dir
@@ -57,40 +59,61 @@ func repository() (string, error) {
 	return root, nil
 }
 
-// pick returns the one test that is meant. What is behind a slash names subtests. Otherwise the error lists the tests
-// that could be meant.
-func pick(all []location, name string) (location, error) {
-	name, _, _ = strings.Cut(name, "/")
-	switch found := match(all, name); len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return location{}, fmt.Errorf("no test is called %s; the nearest are:\n%s", name, list(nearest(all, name)))
-	default:
-		return location{}, fmt.Errorf("%d tests are called so; say more of the name:\n%s", len(found), list(found))
-	}
+// test is a test, a benchmark or a fuzz test, with the directory of its package.
+type test struct{ dir, name string }
+
+var declared = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w*)\(\w+ \*testing\.[TFB]\)`)
+
+// findTests returns all tests of the modules of a repository, by directory.
+func findTests(repo fs.FS) (all []test, err error) {
+	err = fs.WalkDir(repo, ".", func(name string, d fs.DirEntry, err error) error {
+		base := path.Base(name)
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != "." && (strings.HasPrefix(base, ".") || base == "testdata"):
+			return fs.SkipDir
+		case !strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		data, err := fs.ReadFile(repo, name)
+		for _, m := range declared.FindAllSubmatch(data, -1) {
+			all = append(all, test{path.Dir(name), string(m[1])})
+		}
+		return err
+	})
+	return all, err
 }
 
-func list(all []location) string {
-	if len(all) == 0 {
-		return "  (there is none)"
+// pick returns the test with a name, or else the only one whose name contains it, in whatever case. Otherwise the error
+// lists the tests that could be meant.
+func pick(all []test, name string) (test, error) {
+	find := func(fits func(string) bool) []test {
+		return slices.DeleteFunc(slices.Clone(all), func(t test) bool { return !fits(t.name) })
 	}
-	var names []string
-	for _, l := range all {
-		names = append(names, l.String())
+	found := find(func(s string) bool { return s == name })
+	if len(found) == 0 {
+		found = find(func(s string) bool { return strings.Contains(strings.ToLower(s), strings.ToLower(name)) })
 	}
-	return indent(strings.Join(names, "\n"))
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	text := fmt.Sprintf("%d tests are called %s; name one", len(found), name)
+	for _, t := range found {
+		text += "\n  " + t.dir + " " + t.name
+	}
+	return test{}, errors.New(text)
 }
 
 // arguments are those of go that run the test, with more flags of go test.
-func (l location) arguments(sub string, flags []string) []string {
-	pattern := "^" + l.Name + "$"
+func (t test) arguments(sub string, flags []string) []string {
+	pattern := "^" + t.name + "$"
 	if sub != "" {
 		pattern += "/" + sub
 	}
 	which := []string{"-v", "-run=" + pattern}
-	if strings.HasPrefix(l.Name, "Benchmark") {
+	if strings.HasPrefix(t.name, "Benchmark") {
 		which = []string{"-run=^$", "-bench=" + pattern}
 	}
-	return slices.Concat([]string{"test", "-count=1"}, which, flags, []string{"./" + l.Dir})
+	return slices.Concat([]string{"test", "-count=1"}, which, flags)
 }

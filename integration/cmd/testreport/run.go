@@ -3,11 +3,9 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -80,18 +78,6 @@ func readRuns(dirs []string) (*runs, error) {
 	return r, nil
 }
 
-func (r *runs) readFile(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close() //nolint:errcheck // it was only read
-	if err := r.readEvents(f); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
-}
-
 // readNotes reads what the Makefile has written beside the results.
 func (r *runs) readNotes(dir string) error {
 	for _, line := range lines(filepath.Join(dir, tierFile)) {
@@ -123,29 +109,21 @@ func lines(path string) []string {
 
 func short(pkg string) string { return strings.TrimPrefix(pkg, module) }
 
-// readEvents adds what a go test -json says. A test that began and did not end has failed: its process was killed.
-func (r *runs) readEvents(in io.Reader) error {
-	began := map[string]*result{}
-	output := map[string]string{}
-	for s := lineReader(in); ; {
-		line, err := s.ReadBytes('\n')
-		if len(line) > 0 {
-			r.take(line, began, output)
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
+// readFile adds what a go test -json says. A test that began and did not end has failed: its process was killed.
+func (r *runs) readFile(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	began, output := map[string]*result{}, map[string]string{}
+	for line := range bytes.Lines(text) {
+		r.take(line, began, output)
 	}
 	for _, key := range slices.Sorted(maps.Keys(began)) {
 		r.add(*began[key])
 	}
 	return nil
 }
-
-func lineReader(in io.Reader) *bufio.Reader { return bufio.NewReaderSize(in, 1<<16) }
 
 // take takes one line of a go test -json. What is no event is somebody's output.
 func (r *runs) take(line []byte, began map[string]*result, output map[string]string) {
