@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -71,19 +70,14 @@ func freeAddress() (string, error) {
 // heap returns the bytes of the bridge's heap that were in use, garbage since the last collection included where the
 // bridge does not say what was live.
 func (r *rig) heap(ctx context.Context) (float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.metrics, nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := http.DefaultClient.Do(req)
+	text, err := fetch(ctx, http.MethodGet, r.metrics)
 	if err != nil {
 		return 0, fmt.Errorf("read the bridge's metrics: %w", err)
 	}
-	defer func() { _ = resp.Body.Close() }()
 	found := map[string]float64{}
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		if name, text, ok := strings.Cut(lines.Text(), " "); ok {
-			if v, err := strconv.ParseFloat(text, 64); err == nil {
+	for line := range strings.Lines(string(text)) {
+		if name, number, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			if v, err := strconv.ParseFloat(number, 64); err == nil {
 				found[name] = v
 			}
 		}

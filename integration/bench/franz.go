@@ -3,15 +3,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,23 +37,7 @@ func franzRole(ctx context.Context, args []string, stdin io.Reader, stdout io.Wr
 		return err
 	}
 	defer f.client.Close()
-	if err := say(stdout, report{Ready: *brokers}); err != nil {
-		return err
-	}
-	// The read of stdin ends with the process: the driver closes it.
-	for lines := bufio.NewScanner(stdin); lines.Scan(); {
-		n, err := strconv.Atoi(strings.TrimSpace(lines.Text()))
-		if err != nil {
-			return fmt.Errorf("number of records: %w", err)
-		}
-		if err := f.publish(ctx, n); err != nil {
-			return err
-		}
-		if err := say(stdout, report{Published: n}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return obey(ctx, *brokers, stdin, stdout, f.publish)
 }
 
 type franz struct {
@@ -69,7 +49,7 @@ type franz struct {
 }
 
 func newFranz(ctx context.Context, brokers []string, topic, file string, objects int) (*franz, error) {
-	r, err := readRecord(file)
+	s, err := readSample(file)
 	if err != nil {
 		return nil, err
 	}
@@ -78,12 +58,14 @@ func newFranz(ctx context.Context, brokers []string, topic, file string, objects
 		id := identityOf(i)
 		f.keys[i] = []byte("bench/core/pods/" + id.Namespace + "/" + id.Name)
 	}
-	headers := make([]kgo.RecordHeader, 0, len(r.Headers))
-	for _, h := range r.Headers {
-		headers = append(headers, kgo.RecordHeader{Key: h[0], Value: []byte(h[1])})
+	var headers []kgo.RecordHeader
+	for name, values := range s.Header {
+		if attribute, ok := strings.CutPrefix(strings.ReplaceAll(name, "ce-", "ce_"), "ce_"); ok { // a default sample is one of NATS
+			headers = append(headers, kgo.RecordHeader{Key: "ce_" + attribute, Value: []byte(values[0])})
+		}
 	}
 	for i := range f.ring {
-		f.ring[i] = kgo.Record{Topic: topic, Headers: headers, Value: r.Data}
+		f.ring[i] = kgo.Record{Topic: topic, Headers: headers, Value: s.Data}
 	}
 	f.client, err = kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.MaxBufferedRecords(kafkaWindow), kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(0))
@@ -119,36 +101,4 @@ func (f *franz) publish(ctx context.Context, n int) error {
 		return fmt.Errorf("publish: %w", *err)
 	}
 	return nil
-}
-
-// record is one as it is found in a topic.
-type record struct {
-	Headers [][2]string
-	Data    []byte
-}
-
-// readRecord returns a record of the bridge, or what one is like where there is no file.
-func readRecord(file string) (*record, error) {
-	r := &record{}
-	if file != "" {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("read sample: %w", err)
-		}
-		if err := json.Unmarshal(text, r); err != nil {
-			return nil, fmt.Errorf("decode %s: %w", file, err)
-		}
-		return r, nil
-	}
-	s, err := defaultSample()
-	if err != nil {
-		return nil, err
-	}
-	r.Data = s.Data
-	for name, values := range s.Header {
-		if attribute, ok := strings.CutPrefix(name, "ce-"); ok {
-			r.Headers = append(r.Headers, [2]string{"ce_" + attribute, values[0]})
-		}
-	}
-	return r, nil
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -99,7 +98,10 @@ func (b *bench) startIdle(ctx context.Context, r *rig, s *idler, checkpoint, ele
 	if s.p, err = start(colBridge, b.program, []string{"run", "--config", config}, nil); err != nil {
 		return err
 	}
-	if err := poll(ctx, 100*time.Millisecond, func() (bool, error) { return get(ctx, "http://"+s.address+"/readyz") == nil, s.p.alive() }); err != nil {
+	if err := poll(ctx, 100*time.Millisecond, func() (bool, error) {
+		_, err := fetch(ctx, http.MethodGet, "http://"+s.address+"/readyz")
+		return err == nil, s.p.alive()
+	}); err != nil {
 		return fmt.Errorf("wait until it is ready: %w\n%s", err, s.p.stderr.Bytes())
 	}
 	return settle(ctx, s.p)
@@ -118,7 +120,7 @@ func (b *bench) watchIdle(ctx context.Context, run int, subjects []*idler) (err 
 		if time.Now().After(next) {
 			next = next.Add(scrape)
 			for _, s := range subjects {
-				if err := get(ctx, "http://"+s.address+"/metrics"); err != nil {
+				if _, err := fetch(ctx, http.MethodGet, "http://"+s.address+"/metrics"); err != nil {
 					return false, err
 				}
 			}
@@ -142,21 +144,4 @@ func (b *bench) watchIdle(ctx context.Context, run int, subjects []*idler) (err 
 		b.add(run, row{s.phase, "RSS", "MiB"}, colBridge, float64(resident)/(1<<20))
 	}
 	return nil
-}
-
-// get reads an answer, which has to be 200.
-func get(ctx context.Context, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(io.Discard, resp.Body)
-	if err = errors.Join(err, resp.Body.Close()); err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("get %s: %s", url, resp.Status)
-	}
-	return err
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sys/unix"
@@ -170,13 +170,7 @@ func (k *kafkaRun) franz(ctx context.Context, topic string, counts bool) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, p.stop()) }()
-	publish := func(n int) error {
-		if _, err := fmt.Fprintln(p.stdin, n); err != nil {
-			return fmt.Errorf("ask for records: %w", err)
-		}
-		_, err := p.hear(ctx)
-		return err
-	}
+	publish := func(n int) error { return p.ask(ctx, n) }
 	if err := publish(k.objects); err != nil || !counts {
 		return errors.Join(err, publish(k.events))
 	}
@@ -291,14 +285,10 @@ func (k *kafkaRun) keepRecord(ctx context.Context, topic string) error {
 		return fmt.Errorf("read a record of the bridge: %w", err)
 	}
 	found := fetched.Records()[0]
-	r := record{Data: found.Value}
+	s := sample{Data: found.Value, Header: nats.Header{}}
 	for _, h := range found.Headers {
-		r.Headers = append(r.Headers, [2]string{h.Key, string(h.Value)})
-	}
-	text, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("encode the record: %w", err)
+		s.Header[h.Key] = []string{string(h.Value)}
 	}
 	k.record = filepath.Join(k.dir, "record.json")
-	return os.WriteFile(k.record, text, 0o600)
+	return s.write(k.record)
 }

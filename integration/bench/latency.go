@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	rigs "github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // The load of e.
@@ -218,28 +218,10 @@ func (a *acknowledgements) byVersion(versions map[uint64]string) map[string]time
 
 // versions returns the resourceVersion of each event of the log, by its sequence.
 func (r *rig) versions(ctx context.Context) (map[uint64]string, error) {
+	log, err := rigs.NATSLog(r.js, streamName).Read(ctx)
 	versions := map[uint64]string{}
-	consumer, err := r.js.OrderedConsumer(ctx, streamName, jetstream.OrderedConsumerConfig{HeadersOnly: true})
-	if err != nil {
-		return nil, fmt.Errorf("read the log: %w", err)
+	for _, m := range log {
+		versions[m.Sequence] = nats.Header(m.Header).Get("ce-resourceversion")
 	}
-	messages, err := consumer.Messages()
-	if err != nil {
-		return nil, fmt.Errorf("read the log: %w", err)
-	}
-	defer messages.Stop()
-	for {
-		m, err := messages.Next(jetstream.NextContext(ctx))
-		if err != nil {
-			return nil, fmt.Errorf("read the log: %w", err)
-		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return nil, fmt.Errorf("read the log: %w", err)
-		}
-		versions[meta.Sequence.Stream] = m.Headers().Get("ce-resourceversion")
-		if meta.NumPending == 0 {
-			return versions, nil
-		}
-	}
+	return versions, err
 }

@@ -98,6 +98,14 @@ func readSample(file string) (*sample, error) {
 	return s, nil
 }
 
+func (s *sample) write(file string) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("encode the sample: %w", err)
+	}
+	return os.WriteFile(file, text, 0o600)
+}
+
 // size returns the length of the data and of the headers on the wire.
 func (s *sample) size() (data, header int) {
 	for name, values := range s.Header {

@@ -117,6 +117,15 @@ func (p *process) hear(ctx context.Context) (report, error) {
 	}
 }
 
+// ask makes a publisher publish n messages, and returns when they are acknowledged.
+func (p *process) ask(ctx context.Context, n int) error {
+	if _, err := fmt.Fprintln(p.stdin, n); err != nil {
+		return fmt.Errorf("ask %s for messages: %w", p.name, err)
+	}
+	_, err := p.hear(ctx)
+	return err
+}
+
 // early returns the error of a process that ended when it should not have.
 func (p *process) early() error {
 	return fmt.Errorf("%s ended early: %s\n%s", p.name, p.State(), bytes.TrimSpace(p.stderr.Bytes()))

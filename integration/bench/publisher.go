@@ -33,7 +33,12 @@ func publisherRole(ctx context.Context, args []string, stdin io.Reader, stdout i
 		return err
 	}
 	defer p.conn.Close()
-	if err := say(stdout, report{Ready: *url}); err != nil {
+	return obey(ctx, *url, stdin, stdout, p.publish)
+}
+
+// obey publishes as many messages as each line read says, a number, and reports when that is done.
+func obey(ctx context.Context, broker string, stdin io.Reader, stdout io.Writer, publish func(context.Context, int) error) error {
+	if err := say(stdout, report{Ready: broker}); err != nil {
 		return err
 	}
 	// The read of stdin ends with the process: the driver closes it.
@@ -42,7 +47,7 @@ func publisherRole(ctx context.Context, args []string, stdin io.Reader, stdout i
 		if err != nil {
 			return fmt.Errorf("number of messages: %w", err)
 		}
-		if err := p.publish(ctx, n); err != nil {
+		if err := publish(ctx, n); err != nil {
 			return err
 		}
 		if err := say(stdout, report{Published: n}); err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -71,19 +72,25 @@ func (r *rig) close() error {
 
 // emit makes the load server send n watch events.
 func (r *rig) emit(ctx context.Context, n int) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s/bench/emit?n=%d", r.api, n), nil)
+	_, err := fetch(ctx, http.MethodPost, fmt.Sprintf("%s/bench/emit?n=%d", r.api, n))
+	return err
+}
+
+// fetch returns the body of an answer, whose status has to be 200.
+func fetch(ctx context.Context, method, url string) (body []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return fmt.Errorf("ask for events: %w", err)
+		return nil, err
 	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("ask for events: %s", resp.Status)
+	body, err = io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s %s: %s", method, url, resp.Status)
 	}
-	return nil
+	return body, err
 }
 
 // stored returns how many messages the log has, and when the broker stored the last one.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -206,12 +205,8 @@ func (b *bench) remember(ctx context.Context, r *rig) error {
 		return fmt.Errorf("read a message of the bridge: %w", err)
 	}
 	m.Header.Del(jetstream.ExpectedLastSubjSeqHeader)
-	text, err := json.Marshal(sample{Header: m.Header, Data: m.Data})
-	if err != nil {
-		return fmt.Errorf("encode the sample: %w", err)
-	}
 	b.sample = filepath.Join(b.dir, "sample.json")
-	return os.WriteFile(b.sample, text, 0o600)
+	return (&sample{Header: m.Header, Data: m.Data}).write(b.sample)
 }
 
 // measurePublisher has the bare publisher publish as many messages as there are objects, then as there are events.
@@ -258,11 +253,7 @@ func publishMeasured(ctx context.Context, r *rig, p *process, n int) (wall, cpu,
 	cpu0, err1 := p.cpu()
 	broker0, err2 := r.broker.cpu()
 	began := time.Now()
-	_, err3 := fmt.Fprintln(p.stdin, n)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return 0, 0, 0, err
-	}
-	if _, err := p.hear(ctx); err != nil {
+	if err := errors.Join(err1, err2, p.ask(ctx, n)); err != nil {
 		return 0, 0, 0, err
 	}
 	wall = time.Since(began)
