@@ -218,7 +218,13 @@ func (r *fixture) read(name string) (*readLog, []rig.Message, error) {
 // entries reads the whole log, whose messages are in binary mode. What a broker that is away has is what was read before.
 func (r *fixture) entries() []entry {
 	r.t.Helper()
-	l, messages, _ := r.read("KUBERNETES")
+	return r.entriesOf("KUBERNETES")
+}
+
+// entriesOf reads a stream of the broker as entries does.
+func (r *fixture) entriesOf(name string) []entry {
+	r.t.Helper()
+	l, messages, _ := r.read(name)
 	if n := len(l.entries); n > 0 && (n > len(messages) || !messages[n-1].Time.Equal(l.entries[n-1].message.Time)) {
 		l.entries = nil // the log was deleted, or put back to an older state
 	}

@@ -83,7 +83,9 @@ func TestOperations_a_password_is_rotated(t *testing.T) {
 		return strings.Contains(said, "refuses the credentials"), said
 	})
 	b.signal(syscall.SIGTERM)
-	r.eventually("the bridge's end", func() bool { return !b.Running() })
+	r.poll("the bridge to drain", func() (bool, string) { return strings.Contains(b.stderr(), "stopping"), b.stderr() })
+	b.signal(syscall.SIGTERM) // it would wait for the broker
+	b.exit(128 + int(syscall.SIGTERM))
 	b = r.run()
 	r.awaitStatus(http.StatusOK, "ok")
 	r.js = guarded.Connect(t, nats.UserInfo("bridge", "new"))

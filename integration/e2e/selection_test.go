@@ -155,37 +155,42 @@ func TestSelection_follows_custom_resources_that_come_and_go(t *testing.T) {
 func TestSelection_finds_definitions_that_went_while_it_was_away(t *testing.T) {
 	t.Parallel()
 	rig.Tier(t, rig.All)
-	for name, resources := range map[string]string{
-		"by name": `[{resource: gadgets.example.com}]`, "by a wildcard": `[{resource: "*.example.com"}]`,
-		"by its kind": `[{resource: gadget}]`, "by a short name": `[{resource: gad}]`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, resources)
-			c := r.custom()
-			c.define("gadgets", "v1")
-			c.make("gadgets", "v1", "a")
-			c.make("gadgets", "v1", "b")
-			b := r.run()
-			r.awaitStatus(http.StatusOK, "ok")
-			b.stop()
-			c.undefine("gadgets")
-			b = r.run()
-			r.awaitStory("default/a", "added deleted")
-			log := r.awaitStory("default/b", "added deleted")
-			r.poll("the stream to be forgotten", func() (bool, string) {
-				return strings.Contains(b.stderr(), "stream has ended"), b.stderr()
-			})
-			b.stop()
-			for _, e := range log {
-				if e.op == "deleted" && (e.reason != "relist" || e.kind != "Gadget" || e.id != e.uid+".deleted") {
-					t.Errorf("the deletion is %+v", e)
-				}
+	r := newReloaded(t)
+	text := r.head
+	ways := map[string]string{"NAME": "gadgets.example.com", "WILDCARD": `"*.example.com"`, "KIND": "gadget", "SHORT": "gad"}
+	for way, resource := range ways {
+		text += r.pipeline(strings.ToLower(way), way, "[{resource: "+resource+"}]")
+	}
+	r.mount.write(t, text)
+	c := r.custom()
+	c.define("gadgets", "v1")
+	c.make("gadgets", "v1", "a")
+	c.make("gadgets", "v1", "b")
+	b := r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	b.stop()
+	c.undefine("gadgets")
+	b = r.run()
+	r.poll("the streams to be forgotten", func() (bool, string) {
+		return strings.Count(b.stderr(), "stream has ended") == len(ways), b.stderr()
+	})
+	b.stop()
+	b = r.run()
+	r.poll("it to have started", func() (bool, string) {
+		return strings.Count(b.stderr(), "read the end of the log") == len(ways), b.stderr()
+	})
+	b.stop()
+	for way := range ways {
+		log := r.entriesOf(way)
+		mustBeUnique(t, log)
+		if a, b := story(log, "default/a"), story(log, "default/b"); a != "added deleted" || b != a {
+			t.Errorf("%s: the log says %q and %q, want added deleted", way, a, b)
+		}
+		for _, e := range log {
+			if e.op == "deleted" && (e.reason != "relist" || e.kind != "Gadget" || e.id != e.uid+".deleted") {
+				t.Errorf("%s: the deletion is %+v", way, e)
 			}
-			b = r.run()
-			r.poll("it to have started", func() (bool, string) { return strings.Contains(b.stderr(), "read the end of the log"), b.stderr() })
-			b.stop()
-			mustBeUnique(t, r.entries())
-		})
+		}
 	}
 }
 
