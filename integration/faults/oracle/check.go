@@ -29,15 +29,9 @@ type Options struct {
 	LogLost bool
 	// Latest names the streams whose states may be folded.
 	Latest map[Stream]bool
-	// Start is the version from which a stream is complete, where the log has no snapshot of it. Without it that is the
-	// beginning of the truth.
-	Start map[Stream]uint64
 	// Prefix says that the log was cut off while the bridge was writing: no last state is demanded, and of each object
 	// only what precedes its last entry.
 	Prefix bool
-	// Rejections and Resyncs say that the broker may have refused events, and that publishing again was asked for.
-	// Without them events that say so are violations.
-	Rejections, Resyncs bool
 	// Selected says that namespaces are selected by their labels: ids may say since when. Without it that is a violation.
 	Selected bool
 

@@ -162,10 +162,6 @@ func (s *streamJudge) violateMark(m *mark, what string) {
 // last one that was started before one was completed, as one that a crash cut short starts again.
 func (s *streamJudge) begin() {
 	s.start = position{0, s.judge.truth.Histories[0].First}
-	if v, ok := s.judge.options.Start[s.stream]; ok {
-		s.start = position{0, v}
-		return
-	}
 	for _, m := range s.marks {
 		switch m.Type {
 		case typeStarted:
@@ -208,10 +204,6 @@ func (s *streamJudge) findGaps() {
 // checkSnapshots checks that what a first list shows stands between its markers, and that nothing is watched before
 // it is complete. A gap takes the place of a snapshot that was lost.
 func (s *streamJudge) checkSnapshots() {
-	_, known := s.judge.options.Start[s.stream]
-	if known {
-		return
-	}
 	next, last := 0, ""
 	for _, l := range s.lines {
 		for ; next < len(s.marks) && s.marks[next].Sequence < l.Sequence; next++ {

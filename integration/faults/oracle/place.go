@@ -109,11 +109,10 @@ func (s *streamJudge) place(o *object) {
 		}
 		begins := l.History > history // then what the log has may be published again
 		history = max(history, l.History)
-		again := l.Reason == "resync"
 		at, before := s.find(o, l, previous)
 		name := fmt.Sprint(l.History, l.UID, l.version, l.op == Deleted)
 		switch {
-		case seen[name] && !again, at >= 0 && at == previous && !again && !begins:
+		case seen[name], at >= 0 && at == previous && !begins:
 			s.violateLine(P5, l, "the same state a second time")
 		case at < 0 && before:
 			s.violateLine(P4, l, "an older state after a newer one")
@@ -140,10 +139,8 @@ func (s *streamJudge) checkForm(l *line) {
 	case l.Reason == "repair" && !s.judge.options.LogLost:
 		s.violateLine(P3, l, "published again, and the log was not taken away")
 	case l.Type == typeRejected:
-		if !s.judge.options.Rejections {
-			s.violateLine(P1, l, "the broker refused it")
-		}
-	case l.Reason == "resync" && !s.judge.options.Resyncs, reselected(l.Entry) && !s.judge.options.Selected:
+		s.violateLine(P1, l, "the broker refused it")
+	case l.Reason == "resync", reselected(l.Entry) && !s.judge.options.Selected:
 		s.violateLine(P5, l, "nobody asked for it")
 	default:
 		if problem := dataProblem(l.Entry); problem != "" {

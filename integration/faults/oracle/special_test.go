@@ -166,21 +166,6 @@ var scripts = map[string]script{
 		truth: []string{"added u1 5", "updated u1 6"},
 		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6 watch", "updated u1 6.r1 repair"}, want: []Promise{P5},
 	},
-	"a state is repeated where that was asked for": {
-		options: Options{Resyncs: true},
-		truth:   []string{"added u1 5", "updated u1 6"},
-		log:     []string{"snapshot-started 1", "added u1 5 watch", "updated u1 5.r1 resync", "updated u1 6 watch", "updated u1 6.r2 resync"},
-	},
-	"a repetition that was asked for is the newest state": {
-		options: Options{Resyncs: true},
-		truth:   []string{"added u1 5", "updated u1 6"},
-		log:     []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6 watch", "updated u1 5.r1 resync"}, want: []Promise{P4},
-	},
-	"a rejected event stands for the one that was refused": {
-		options: Options{Rejections: true},
-		truth:   []string{"added u1 5", "updated u1 6"},
-		log:     []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch"},
-	},
 	"what the truth could not see is not judged": {
 		truth: []string{"added u1 5", "updated u1 9"}, holes: []Hole{{0, 5, 9}},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch", "updated u1 9 watch"},

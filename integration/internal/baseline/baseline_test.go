@@ -59,8 +59,10 @@ func TestEvent_is_what_the_oracle_reads(t *testing.T) {
 			}
 			log = append(log, e)
 		}
-		for _, v := range oracle.Check(truth, log, oracle.Options{Pipeline: "p", Start: map[oracle.Stream]uint64{of: 1}}) {
-			t.Error(v)
+		for _, v := range oracle.Check(truth, log, oracle.Options{Pipeline: "p"}) {
+			if v.Promise != oracle.P6 { // the baseline writes no markers
+				t.Error(v)
+			}
 		}
 	}
 }
