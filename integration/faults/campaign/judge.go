@@ -164,12 +164,10 @@ func (r *round) compare(ctx context.Context, messages []rig.Message, o oracle.Op
 // manyPrinted is so much that what two judgements found is compared, and not how many more there were.
 const manyPrinted = 1000
 
-func entries(messages []rig.Message) (log []oracle.Entry, err error) {
-	log = make([]oracle.Entry, len(messages))
-	for i, m := range messages {
-		if log[i], err = m.Entry(); err != nil {
-			return nil, fmt.Errorf("%w: %w", errUnreadable, err)
-		}
+func entries(messages []rig.Message) ([]oracle.Entry, error) {
+	log, err := rig.Entries(messages)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errUnreadable, err)
 	}
-	return log, nil
+	return log, err
 }

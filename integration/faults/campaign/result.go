@@ -5,6 +5,7 @@ package campaign
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -14,25 +15,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 )
 
-// Result is what came of one round.
-type Result struct {
-	Round int `json:"round"`
-	// Seed is the campaign's; the round's own follows from it and from its number.
-	Seed uint64 `json:"seed"`
-	// Broker is the kind of broker, empty for NATS; Checkpoint is where the bridge kept its state, empty for a file.
-	Broker     string `json:"broker,omitempty"`
-	Checkpoint string `json:"checkpoint,omitempty"`
-	// Replicas is how many bridges ran, 0 for one without a Lease; Takeovers are those that the faults were to cause. Late entries are of a former leader, and stand
-	// where the promises let them.
-	Replicas  int              `json:"replicas,omitempty"`
-	Takeovers []world.Takeover `json:",omitempty"`
-	Late      int              `json:",omitempty"`
-	// Faults were injected, Wanted is how many had to be: a round that the bridge does not see through ends before.
-	// Missed say of faults that they found no occasion, Skipped of planned ones why they could not be injected.
-	Faults  []string `json:"faults"`
-	Wanted  int      `json:"wanted"`
-	Missed  []string `json:",omitempty"`
-	Skipped []string `json:",omitempty"`
+// Figures are what is counted in a round, and summed up over all.
+type Figures struct {
 	// Changes were acknowledged to the driver; States are all that the truth has, Published those that the log has, Folded those that a later one
 	// stands for, Hidden those that a snapshot or a gap accounts for, Lost the others. They and Entries are those of the log at the end.
 	Changes, Entries, States, Published, Folded, Hidden, Lost int
@@ -44,7 +28,38 @@ type Result struct {
 	Removed, RemovedEntries int
 	// Recovered entries were read back from the history.
 	Recovered int
-	Gaps      []Gap `json:",omitempty"`
+	// Late entries are of a former leader, and stand where the promises let them.
+	Late int `json:",omitempty"`
+}
+
+// add adds those of another round.
+func (f *Figures) add(of Figures) {
+	sum, more := reflect.ValueOf(f).Elem(), reflect.ValueOf(of)
+	for i := range sum.NumField() {
+		sum.Field(i).SetInt(sum.Field(i).Int() + more.Field(i).Int())
+	}
+}
+
+// Result is what came of one round.
+type Result struct {
+	Round int `json:"round"`
+	// Seed is the campaign's; the round's own follows from it and from its number.
+	Seed uint64 `json:"seed"`
+	// Broker is the kind of broker, empty for NATS; Checkpoint is where the bridge kept its state, empty for a file.
+	Broker     string `json:"broker,omitempty"`
+	Checkpoint string `json:"checkpoint,omitempty"`
+	// Replicas is how many bridges ran, 0 for one without a Lease; Takeovers are those that the faults were
+	// to cause.
+	Replicas  int              `json:"replicas,omitempty"`
+	Takeovers []world.Takeover `json:",omitempty"`
+	// Faults were injected, Wanted is how many had to be: a round that the bridge does not see through ends before.
+	// Missed say of faults that they found no occasion, Skipped of planned ones why they could not be injected.
+	Faults  []string `json:"faults"`
+	Wanted  int      `json:"wanted"`
+	Missed  []string `json:",omitempty"`
+	Skipped []string `json:",omitempty"`
+	Figures
+	Gaps []Gap `json:",omitempty"`
 	// RSS and Buffered are the most that was seen, in bytes.
 	RSS, Buffered int64
 	// Seconds is how long the round took; Wall is the time since the campaign's last result, or since it was started or went on. The sum of all Wall is

@@ -36,10 +36,10 @@ func TestSummary_says_when_it_is_no_proof(t *testing.T) {
 		Summary
 		doubts bool
 	}{
-		{Summary{States: 1000}, false},
-		{Summary{States: 1000, Unknown: 10, Blind: 10}, false},
-		{Summary{States: 1000, Unknown: 11}, true},
-		{Summary{States: 1000, Blind: 11}, true},
+		{Summary{Figures: Figures{States: 1000}}, false},
+		{Summary{Figures: Figures{States: 1000, Unknown: 10, Blind: 10}}, false},
+		{Summary{Figures: Figures{States: 1000, Unknown: 11}}, true},
+		{Summary{Figures: Figures{States: 1000, Blind: 11}}, true},
 		{Summary{}, true},
 	} {
 		if got := strings.Contains(c.String(), "NOT A PROOF"); got != c.doubts {
@@ -180,13 +180,13 @@ func TestSummary_objects_to_what_was_left_open(t *testing.T) {
 		strict bool
 		want   int
 	}{
-		"nothing":                      {Summary{States: 100}, true, 0},
-		"doubts":                       {Summary{States: 100, Unknown: 2}, false, 1},
-		"a second try":                 {Summary{States: 100, Retried: 1}, false, 0},
-		"a second try, strictly":       {Summary{States: 100, Retried: 1}, true, 1},
-		"a skipped fault, strictly":    {Summary{States: 100, Skipped: []string{"NOT RUN"}}, true, 1},
-		"takeovers that are late":      {Summary{States: 100, Takeovers: took(3, 11, 12)}, false, 1},
-		"one takeover of several late": {Summary{States: 100, Takeovers: took(3, 3, 12)}, false, 0},
+		"nothing":                      {Summary{Figures: Figures{States: 100}}, true, 0},
+		"doubts":                       {Summary{Figures: Figures{States: 100, Unknown: 2}}, false, 1},
+		"a second try":                 {Summary{Figures: Figures{States: 100}, Retried: 1}, false, 0},
+		"a second try, strictly":       {Summary{Figures: Figures{States: 100}, Retried: 1}, true, 1},
+		"a skipped fault, strictly":    {Summary{Figures: Figures{States: 100}, Skipped: []string{"NOT RUN"}}, true, 1},
+		"takeovers that are late":      {Summary{Figures: Figures{States: 100}, Takeovers: took(3, 11, 12)}, false, 1},
+		"one takeover of several late": {Summary{Figures: Figures{States: 100}, Takeovers: took(3, 3, 12)}, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := c.Objections(Options{Late: 4, Strict: c.strict}); len(got) != c.want {

@@ -15,19 +15,14 @@ import (
 // Summary is what came of all rounds; see [Result] for the figures.
 type Summary struct {
 	// Broker is the kind of broker of all rounds; Alone and Together count those without and with replicas.
-	Broker                                                    string
-	Alone, Together                                           int
-	Rounds, Faults                                            int
-	Changes, Entries, States, Published, Folded, Hidden, Lost int
-	Unknown, Holes, Blind, Removed, RemovedEntries, Recovered int
-	RSS, Buffered                                             int64
-	Wall                                                      float64
-	// Alike states were excused because versions do not tell a restoration.
-	Alike int
+	Broker          string
+	Alone, Together int
+	Rounds, Faults  int
+	Figures
+	RSS, Buffered int64
+	Wall          float64
 	// Retried rounds were played a second time.
-	Retried int
-	// Late entries are of former leaders.
-	Late      int
+	Retried   int
 	Takeovers []world.Takeover
 	// Gaps are summed up by the class of their cause.
 	Gaps map[world.GapReason]GapSum
@@ -80,22 +75,8 @@ func Summarize(results []Result) Summary {
 }
 
 func (s *Summary) add(r Result) {
-	s.Changes += r.Changes
-	s.Entries += r.Entries
-	s.States += r.States
-	s.Published += r.Published
-	s.Folded += r.Folded
-	s.Hidden += r.Hidden
-	s.Lost += r.Lost
-	s.Unknown += r.Unknown
-	s.Alike += r.Alike
-	s.Holes += r.Holes
-	s.Blind += r.Blind
-	s.Removed += r.Removed
-	s.RemovedEntries += r.RemovedEntries
-	s.Recovered += r.Recovered
+	s.Figures.add(r.Figures)
 	s.Wall += r.Wall
-	s.Late += r.Late
 	s.Takeovers = append(s.Takeovers, r.Takeovers...)
 	if r.Replicas > 0 {
 		s.Together++

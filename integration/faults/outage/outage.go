@@ -21,6 +21,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // Config says how long the broker is away, and what happens meanwhile. Away and Rate are required.
@@ -157,11 +158,9 @@ func (o *outage) judge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log := make([]oracle.Entry, len(messages))
-	for i, m := range messages {
-		if log[i], err = m.Entry(); err != nil {
-			return err
-		}
+	log, err := rig.Entries(messages)
+	if err != nil {
+		return err
 	}
 	options := oracle.Options{
 		Seed: o.cfg.Seed, Pipeline: world.Pipeline, Texts: texts, Canaries: oracle.NewCanaries(o.driver.Canaries()...),

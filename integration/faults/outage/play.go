@@ -6,19 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
-	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/canary"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 )
 
@@ -39,8 +31,7 @@ func (o *outage) play(ctx context.Context) error {
 	measuring.Go(func() error { return o.samples.run(sampling) })
 	err := o.drive(sampling)
 	if err == nil {
-		arrived := o.mark("the-last")
-		err = o.world.WaitSettled(sampling, settling, func() (bool, string) { return arrived(sampling) })
+		err = o.world.WaitSettled(sampling, settling, func() (bool, string) { return o.arrived(sampling, "the-last") })
 	}
 	enough()
 	err = errors.Join(err, measuring.Wait())
@@ -89,9 +80,8 @@ func (o *outage) takeAway(ctx context.Context) error {
 func (o *outage) await(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
-	arrived := o.mark(name)
 	for {
-		there, instead := arrived(ctx)
+		there, instead := o.arrived(ctx, name)
 		if there {
 			return nil
 		}
@@ -104,69 +94,8 @@ func (o *outage) await(ctx context.Context, name string) error {
 // namespace is where objects are made whose arrival says how far the log is.
 const namespace = "drive-a"
 
-// mark returns how to ask whether the log has an object of the name of each kind. The first time asked, they are made.
-func (o *outage) mark(name string) func(context.Context) (ok bool, instead string) {
-	made := map[drive.Kind]bool{}
-	return func(ctx context.Context) (bool, string) {
-		for _, k := range kinds() {
-			if made[k] {
-				continue
-			}
-			if err := o.create(ctx, k, name); err != nil {
-				return false, err.Error()
-			}
-			made[k] = true
-		}
-		if err := o.find(ctx, name); err != nil {
-			return false, err.Error()
-		}
-		return true, ""
-	}
-}
-
-// create makes an object; one that is there already is no error.
-func (o *outage) create(ctx context.Context, k drive.Kind, name string) error {
-	client, err := dynamic.NewForConfig(o.world.RESTConfig())
-	if err != nil {
-		return err
-	}
-	u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}}}
-	u.SetGroupVersionKind(k.Resource.GroupVersion().WithKind(k.Kind))
-	_, err = client.Resource(k.Resource).Namespace(namespace).Create(ctx, u, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create %s %s: %w", k.Kind, name, err)
-	}
-	return nil
-}
-
-// find returns nil if the log has the objects.
-func (o *outage) find(ctx context.Context, name string) error {
-	conn, err := nats.Connect(o.world.BrokerURL())
-	if err != nil {
-		return fmt.Errorf("connect to the broker: %w", err)
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		return err
-	}
-	stream, err := js.Stream(ctx, world.Stream)
-	if err != nil {
-		return fmt.Errorf("find the log: %w", err)
-	}
-	for _, k := range kinds() {
-		if _, err := stream.GetLastMsgForSubject(ctx, subject(k, name)); err != nil {
-			return fmt.Errorf("find %s %s in the log: %w", k.Kind, name, err)
-		}
-	}
-	return nil
-}
-
-// subject is where the bridge publishes an object.
-func subject(k drive.Kind, name string) string {
-	group := strings.ReplaceAll(k.Resource.Group, ".", "_")
-	if group == "" {
-		group = "core"
-	}
-	return strings.Join([]string{"k8s", world.Cluster, group, k.Resource.Resource, namespace, name}, ".")
+// arrived reports whether the log has an object of the name in each stream. The first time asked, they are made.
+func (o *outage) arrived(ctx context.Context, name string) (ok bool, instead string) {
+	missing, err := canary.Missing(ctx, o.world, namespace, name, o.streams)
+	return err == nil && len(missing) == 0, fmt.Sprintf("%s is missing in %v: %v", name, missing, err)
 }

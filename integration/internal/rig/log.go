@@ -46,6 +46,17 @@ func (m *Message) Entry() (oracle.Entry, error) {
 	return e, err
 }
 
+// Entries are the messages of a log as the oracle takes them.
+func Entries(log []Message) (all []oracle.Entry, err error) {
+	all = make([]oracle.Entry, len(log))
+	for i := range log {
+		if all[i], err = log[i].Entry(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
 // Log reads the log that a bridge writes.
 type Log interface {
 	// Read returns all messages, each partition's in its order, as far as the log was written when Read was called. It asks

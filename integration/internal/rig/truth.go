@@ -66,11 +66,8 @@ func (tr *Truth) Judge(log []Message, o oracle.Options, streams ...oracle.Stream
 	tr.sync()
 	truth, err := tr.recorder.Truth(streams...)
 	Must(tr.t, err)
-	entries := make([]oracle.Entry, len(log))
-	for i := range log {
-		entries[i], err = log[i].Entry()
-		Must(tr.t, err)
-	}
+	entries, err := Entries(log)
+	Must(tr.t, err)
 	report := oracle.Judge(truth, entries, o)
 	for _, v := range report.Violations {
 		tr.t.Errorf("%s", v)
