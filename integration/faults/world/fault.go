@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
 // Fault is one way to break the world, for a while.
@@ -115,7 +117,7 @@ func (f Fault) inject(ctx context.Context, random *rand.Rand) (injected []string
 	i.note(ctx, "begins")
 	if f.pair != nil {
 		injected, err = f.injectPair(ctx, i)
-	} else if err = f.run(ctx, i); err == nil {
+	} else if err = try.Run(func(*try.Scope) { try.Do(f.run(ctx, i)) }); err == nil {
 		injected = []string{f.Name}
 	}
 	f.w.mend(f.Parts)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
 // apiFaults break the API server, or the way to it.
@@ -28,14 +29,10 @@ func apiFaults() []Fault {
 }
 
 func killAPIServer(ctx context.Context, i *injection) error {
-	if err := i.control.KillAPIServer(); err != nil {
-		return err
-	}
+	try.Do(i.control.KillAPIServer())
 	d := i.between(0, 2*time.Second)
 	waited := pause.For(ctx, d)
-	if err := i.control.StartAPIServer(context.WithoutCancel(ctx)); err != nil {
-		return err
-	}
+	try.Do(i.control.StartAPIServer(context.WithoutCancel(ctx)))
 	i.note(ctx, "the API server was killed and down for %s and a start", d)
 	return waited
 }
@@ -47,9 +44,7 @@ func stopAPIServer(ctx context.Context, i *injection) error {
 	defer cancel()
 	stopped := i.control.StopAPIServer(stopping)
 	d := time.Since(began)
-	if err := i.control.StartAPIServer(context.WithoutCancel(ctx)); err != nil {
-		return err
-	}
+	try.Do(i.control.StartAPIServer(context.WithoutCancel(ctx)))
 	i.note(ctx, "the API server needed %s to stop, and was started again", d.Round(time.Millisecond))
 	return stopped
 }
@@ -75,12 +70,8 @@ func storm(codes ...int) func(context.Context, *injection) error {
 			return refusal(r, codes[int(n.Add(1))%len(codes)], retryAfter), nil
 		})
 		cut := i.api.cut()
-		if err := i.await(ctx, "a request to refuse", func() bool { return n.Load() > 0 }); err != nil {
-			return err
-		}
-		if err := pause.For(ctx, i.between(500*time.Millisecond, 4*time.Second)); err != nil {
-			return err
-		}
+		try.Do(i.await(ctx, "a request to refuse", func() bool { return n.Load() > 0 }))
+		try.Do(pause.For(ctx, i.between(500*time.Millisecond, 4*time.Second)))
 		i.note(ctx, "%d answers cut, %d requests refused, Retry-After %d", cut, n.Load(), retryAfter)
 		return nil
 	}
@@ -95,12 +86,8 @@ func expireWatches(ctx context.Context, i *injection) error {
 	}
 	before := i.api.now().Expired
 	i.api.expire(want, oldest)
-	if err := i.await(ctx, "a watch to end", func() bool { return i.api.now().Expired > before }); err != nil {
-		return err
-	}
-	if err := pause.For(ctx, i.between(0, 2*time.Second)); err != nil {
-		return err
-	}
+	try.Do(i.await(ctx, "a watch to end", func() bool { return i.api.now().Expired > before }))
+	try.Do(pause.For(ctx, i.between(0, 2*time.Second)))
 	i.api.expire(0, 0)
 	i.note(ctx, "%d watches were told that their version is too old, and %d the oldest", i.api.now().Expired-before, oldest)
 	return nil
@@ -111,9 +98,7 @@ func delayFrames(ctx context.Context, i *injection) error {
 	before := i.api.now().Delayed
 	d := i.between(time.Second, 5*time.Second)
 	i.api.stop()
-	if err := pause.For(ctx, d); err != nil {
-		return err
-	}
+	try.Do(pause.For(ctx, d))
 	n := i.api.now().Delayed - before
 	i.api.let()
 	if n == 0 {
@@ -137,12 +122,8 @@ func delayWatches(ctx context.Context, i *injection) error {
 		return next.RoundTrip(r)
 	})
 	i.api.cut()
-	if err := i.await(ctx, "a watch", func() bool { return n.Load() > 0 }); err != nil {
-		return err
-	}
-	if err := pause.For(ctx, d); err != nil {
-		return err
-	}
+	try.Do(i.await(ctx, "a watch", func() bool { return n.Load() > 0 }))
+	try.Do(pause.For(ctx, d))
 	i.note(ctx, "%d watches were answered %s late", n.Load(), d)
 	return nil
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane/crd"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
 // clusterFaults change what the cluster knows, or allows.
@@ -39,25 +40,17 @@ func clusterFaults() []Fault {
 }
 
 func compactAway(ctx context.Context, i *injection) error {
-	if err := i.KillBridge(); err != nil {
-		return err
-	}
+	try.Do(i.KillBridge())
 	waited := pause.For(ctx, i.between(200*time.Millisecond, 2*time.Second))
-	if err := i.compactAndRestart(ctx); err != nil {
-		return err
-	}
+	try.Do(i.compactAndRestart(ctx))
 	gone := i.api.now().Gone
-	if err := errors.Join(waited, i.StartBridge()); err != nil {
-		return err
-	}
+	try.Do(errors.Join(waited, i.StartBridge()))
 	return i.awaitGone(ctx, gone)
 }
 
 func compactLive(ctx context.Context, i *injection) error {
 	gone := i.api.now().Gone
-	if err := i.compactAndRestart(ctx); err != nil {
-		return err
-	}
+	try.Do(i.compactAndRestart(ctx))
 	return i.awaitGone(ctx, gone)
 }
 
@@ -137,14 +130,8 @@ func (i *injection) definitions() (apiextensions.CustomResourceDefinitionInterfa
 
 // changeCRD gives the first CRD another short name, which makes every version of its objects too old.
 func changeCRD(ctx context.Context, i *injection) error {
-	c, err := i.definitions()
-	if err != nil {
-		return err
-	}
-	got, err := c.Get(ctx, i.cfg.CRDs[0].Name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
+	c := try.Get(i.definitions())
+	got := try.Get(c.Get(ctx, i.cfg.CRDs[0].Name, metav1.GetOptions{}))
 	name := fmt.Sprintf("x%d", i.random.Uint32())
 	got.Spec.Names.ShortNames = []string{name}
 	if _, err := c.Update(ctx, got, metav1.UpdateOptions{}); err != nil {
@@ -155,26 +142,19 @@ func changeCRD(ctx context.Context, i *injection) error {
 }
 
 func recreateCRD(ctx context.Context, i *injection) error {
-	c, err := i.definitions()
-	if err != nil {
-		return err
-	}
+	c := try.Get(i.definitions())
 	name := i.cfg.CRDs[0].Name
 	before := i.revision(ctx)
 	if err := c.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete CRD: %w", err)
 	}
-	if err := poll(ctx, 30*time.Second, "the CRD to be gone", func() bool {
+	try.Do(poll(ctx, 30*time.Second, "the CRD to be gone", func() bool {
 		i.unfinalize(ctx)
 		_, err := c.Get(ctx, name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
-	}); err != nil {
-		return err
-	}
+	}))
 	waited := pause.For(ctx, i.between(0, 3*time.Second))
-	if err := crd.Install(context.WithoutCancel(ctx), i.RESTConfig(), i.cfg.CRDs[0].DeepCopy()); err != nil {
-		return err
-	}
+	try.Do(crd.Install(context.WithoutCancel(ctx), i.RESTConfig(), i.cfg.CRDs[0].DeepCopy()))
 	i.record(ctx, Event{Kind: TypeDeleted, Fault: i.fault.Name, Before: before, Text: name + " was deleted and created again"})
 	return waited
 }
@@ -200,10 +180,7 @@ func (i *injection) unfinalize(ctx context.Context) {
 
 // revoke takes the bridge's permissions away, and cuts its watches: those that are open would stay.
 func revoke(ctx context.Context, i *injection) error {
-	k, err := kubernetes.NewForConfig(i.RESTConfig())
-	if err != nil {
-		return err
-	}
+	k := try.Get(kubernetes.NewForConfig(i.RESTConfig()))
 	before := i.api.now().Status[http.StatusForbidden]
 	if err := k.RbacV1().ClusterRoleBindings().Delete(ctx, bridgeUser, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("take permissions away: %w", err)
@@ -215,9 +192,7 @@ func revoke(ctx context.Context, i *injection) error {
 	if missed == nil {
 		missed = pause.For(ctx, i.between(0, 3*time.Second))
 	}
-	if err := i.grant(context.WithoutCancel(ctx)); err != nil {
-		return err
-	}
+	try.Do(i.grant(context.WithoutCancel(ctx)))
 	i.note(ctx, "%d requests were forbidden", i.api.now().Status[http.StatusForbidden]-before)
 	return missed
 }

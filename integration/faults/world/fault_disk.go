@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
 // diskFaults break the checkpoint, or the disk that it is on.
@@ -38,18 +39,12 @@ func failDisk(errno syscall.Errno) func(context.Context, *injection) error {
 			}
 			return errno
 		})
-		if err := i.await(ctx, "a commit to fail", func() bool { return i.disk.refused.Load() > before }); err != nil {
-			return err
-		}
-		if err := pause.For(ctx, i.between(500*time.Millisecond, 4*time.Second)); err != nil {
-			return err
-		}
+		try.Do(i.await(ctx, "a commit to fail", func() bool { return i.disk.refused.Load() > before }))
+		try.Do(pause.For(ctx, i.between(500*time.Millisecond, 4*time.Second)))
 		kill := i.random.IntN(2) == 0
 		i.note(ctx, "%d operations failed: %v; killed meanwhile: %v", i.disk.refused.Load()-before, errno, kill)
 		if kill {
-			if err := i.KillBridge(); err != nil {
-				return err
-			}
+			try.Do(i.KillBridge())
 		}
 		i.disk.set(nil)
 		if kill {
@@ -75,12 +70,8 @@ func slowDisk(ctx context.Context, i *injection) error {
 		}
 		return 0
 	})
-	if err := i.await(ctx, "a commit", func() bool { return len(slowed) > 0 }); err != nil {
-		return err
-	}
-	if err := pause.For(ctx, i.between(2*time.Second, 6*time.Second)); err != nil {
-		return err
-	}
+	try.Do(i.await(ctx, "a commit", func() bool { return len(slowed) > 0 }))
+	try.Do(pause.For(ctx, i.between(2*time.Second, 6*time.Second)))
 	i.note(ctx, "every write and sync took %s longer", slow)
 	return nil
 }
@@ -91,27 +82,16 @@ const exitFailed = 1
 // corrupt damages the checkpoint while the bridge is away. The bridge must refuse it, leave it as it is and say what to do. Then the
 // good file is put back.
 func corrupt(ctx context.Context, i *injection) error {
-	if err := i.KillBridge(); err != nil {
-		return err
-	}
+	try.Do(i.KillBridge())
 	path := i.checkpointFile()
-	good, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
+	good := try.Get(os.ReadFile(path))
 	how, bad := damage(i.random, good)
-	if err := os.WriteFile(path, bad, 0o600); err != nil {
-		return err
-	}
-	if err := i.StartBridge(); err != nil {
-		return err
-	}
+	try.Do(os.WriteFile(path, bad, 0o600))
+	try.Do(i.StartBridge())
 	i.Bridge().mayEnd.Store(true)
 	refused := i.checkRefusal(ctx, path, bad)
 	i.note(ctx, "%s; the bridge was started on it: %v", how, refused)
-	if err := errors.Join(i.KillBridge(), os.WriteFile(path, good, 0o600), i.StartBridge()); err != nil {
-		return err
-	}
+	try.Do(errors.Join(i.KillBridge(), os.WriteFile(path, good, 0o600), i.StartBridge()))
 	return refused
 }
 

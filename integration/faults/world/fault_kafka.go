@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
 // kafkaFaults break the brokers b, or the way to them.
@@ -65,9 +66,7 @@ func (b *kafkaBackend) killOne(ctx context.Context, i *injection) error {
 func (b *kafkaBackend) killInTurn(ctx context.Context, i *injection) error {
 	for _, n := range i.random.Perm(kafkaBrokers) {
 		i.note(ctx, "broker %d is killed", n)
-		if err := b.away(ctx, i.between(0, time.Second), n); err != nil {
-			return err
-		}
+		try.Do(b.away(ctx, i.between(0, time.Second), n))
 	}
 	return nil
 }
@@ -79,9 +78,7 @@ func (b *kafkaBackend) restartInTurn(ctx context.Context, i *injection) error {
 		err := b.cluster.Stop(stopping, n)
 		cancel()
 		i.note(ctx, "broker %d was stopped: %v", n, err)
-		if err := b.restart(ctx, n); err != nil {
-			return err
-		}
+		try.Do(b.restart(ctx, n))
 	}
 	return ctx.Err()
 }
@@ -117,13 +114,9 @@ func (b *kafkaBackend) moveLeaders(ctx context.Context, i *injection) error {
 
 func (b *kafkaBackend) freeze(ctx context.Context, i *injection) error {
 	n, d := i.random.IntN(kafkaBrokers), i.between(500*time.Millisecond, 8*time.Second)
-	if err := b.cluster.Pause(n); err != nil {
-		return err
-	}
+	try.Do(b.cluster.Pause(n))
 	waited := pause.For(ctx, d)
-	if err := b.cluster.Resume(n); err != nil {
-		return err
-	}
+	try.Do(b.cluster.Resume(n))
 	i.note(ctx, "the process of broker %d stood still for %s", n, d)
 	return waited
 }
@@ -142,11 +135,8 @@ func (b *kafkaBackend) silenceOne(ctx context.Context, i *injection) error {
 const seen = 2 * time.Minute
 
 func (b *kafkaBackend) deleteLive(ctx context.Context, i *injection) error {
-	old, err := b.takeLog(ctx, i)
-	if err != nil {
-		return err
-	}
-	err = poll(ctx, seen, "the bridge to make a new log", func() bool {
+	old := try.Get(b.takeLog(ctx, i))
+	err := poll(ctx, seen, "the bridge to make a new log", func() bool {
 		now, err := b.incarnation(ctx)
 		return err == nil && now != old || !i.Bridge().Running() && i.cfg.Replicas == 0
 	})
@@ -173,15 +163,11 @@ func (b *kafkaBackend) takeLog(ctx context.Context, i *injection) (old [16]byte,
 }
 
 func (b *kafkaBackend) deleteAway(ctx context.Context, i *injection) error {
-	if err := i.KillBridge(); err != nil {
-		return err
-	}
+	try.Do(i.KillBridge())
 	if _, err := b.takeLog(ctx, i); err != nil {
 		return i.revive(err)
 	}
-	if err := i.StartBridge(); err != nil {
-		return err
-	}
+	try.Do(i.StartBridge())
 	return i.awaitReplacement(ctx)
 }
 
@@ -206,9 +192,7 @@ func (b *kafkaBackend) deleteOld(ctx context.Context, i *injection) error {
 	}
 	for range 2 { // the first one may have begun before
 		before := i.committed()
-		if err := i.await(ctx, "a commit", func() bool { return i.committed().After(before) }); err != nil {
-			return err
-		}
+		try.Do(i.await(ctx, "a commit", func() bool { return i.committed().After(before) }))
 	}
 	if err := b.deleteRecords(ctx, log); err != nil {
 		return fmt.Errorf("%w: %w", ErrMissed, err)
@@ -224,16 +208,10 @@ func (b *kafkaBackend) deliverLate(ctx context.Context, i *injection) error {
 	if err := i.await(ctx, fmt.Sprintf("%d requests", want), func() bool { return b.proxied.keptNow() >= want }); err != nil {
 		return i.revive(err)
 	}
-	if err := i.killLeader(ctx); err != nil {
-		return err
-	}
+	try.Do(i.killLeader(ctx))
 	b.proxied.keep(false)
-	if err := i.StartBridge(); err != nil {
-		return err
-	}
-	if err := i.awaitReplacement(ctx); err != nil {
-		return err
-	}
+	try.Do(i.StartBridge())
+	try.Do(i.awaitReplacement(ctx))
 	codes, err := b.proxied.deliver(ctx)
 	i.note(ctx, "what a dead bridge had sent was handed over after its successor had begun, and answered with the codes %v: %v", codes, err)
 	return err
@@ -242,25 +220,12 @@ func (b *kafkaBackend) deliverLate(ctx context.Context, i *injection) error {
 // wakeReplaced stops the process of a bridge, starts another one, and lets the first go on: it has to end, and nothing of it may follow.
 func (b *kafkaBackend) wakeReplaced(ctx context.Context, i *injection) error {
 	// One that has not opened its checkpoint yet does so when it is woken: then it is the one that replaces.
-	if err := i.awaitReady(ctx); err != nil {
-		return err
-	}
-	old, err := i.setAside(ctx)
-	if err != nil {
-		return err
-	}
-	if err := i.StartBridge(); err != nil {
-		return err
-	}
-	if err := i.awaitReplacement(ctx); err != nil {
-		return err
-	}
-	if err := pause.For(ctx, i.between(0, time.Second)); err != nil {
-		return err
-	}
-	if err := old.wake(ctx); err != nil {
-		return err
-	}
+	try.Do(i.awaitReady(ctx))
+	old := try.Get(i.setAside(ctx))
+	try.Do(i.StartBridge())
+	try.Do(i.awaitReplacement(ctx))
+	try.Do(pause.For(ctx, i.between(0, time.Second)))
+	try.Do(old.wake(ctx))
 	i.note(ctx, "the bridge that was replaced has ended with %v", old.State())
 	return nil
 }
@@ -268,12 +233,8 @@ func (b *kafkaBackend) wakeReplaced(ctx context.Context, i *injection) error {
 // killAtCommit kills the bridge when the brokers have just acknowledged a commit.
 func killAtCommit(ctx context.Context, i *injection) error {
 	before := i.committed()
-	if err := i.await(ctx, "a commit", func() bool { return i.committed().After(before) }); err != nil {
-		return err
-	}
-	if err := i.killLeader(ctx); err != nil {
-		return err
-	}
+	try.Do(i.await(ctx, "a commit", func() bool { return i.committed().After(before) }))
+	try.Do(i.killLeader(ctx))
 	i.note(ctx, "killed some moments after a commit")
 	return i.StartBridge()
 }

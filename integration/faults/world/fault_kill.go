@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
 // killFaults end the bridge at moments that the proxies see.
@@ -30,16 +31,10 @@ func killFaults() []Fault {
 
 func killAnytime(ctx context.Context, i *injection) error {
 	d := i.between(0, 2*time.Second)
-	if err := pause.For(ctx, d); err != nil {
-		return err
-	}
+	try.Do(pause.For(ctx, d))
 	i.note(ctx, "killed after %s", d)
-	if err := i.killLeader(ctx); err != nil {
-		return err
-	}
-	if err := pause.For(ctx, i.between(0, 500*time.Millisecond)); err != nil {
-		return err
-	}
+	try.Do(i.killLeader(ctx))
+	try.Do(pause.For(ctx, i.between(0, 500*time.Millisecond)))
 	return i.StartBridge()
 }
 
@@ -57,9 +52,7 @@ func killUnanswered(ctx context.Context, i *injection) error {
 	if err := i.holdAnswers(ctx); err != nil {
 		return i.revive(err)
 	}
-	if err := i.killLeader(ctx); err != nil {
-		return err
-	}
+	try.Do(i.killLeader(ctx))
 	i.note(ctx, "killed with %d things in the log of whose acknowledgement it did not know", i.wire.forget())
 	return i.StartBridge()
 }
@@ -67,24 +60,16 @@ func killUnanswered(ctx context.Context, i *injection) error {
 // killUncommitted waits for a commit and then for an acknowledgement: the next commit is most of a second away.
 func killUncommitted(ctx context.Context, i *injection) error {
 	before := i.committed()
-	if err := i.await(ctx, "a commit", func() bool { return i.committed().After(before) }); err != nil {
-		return err
-	}
+	try.Do(i.await(ctx, "a commit", func() bool { return i.committed().After(before) }))
 	base, _ := i.wire.now()
 	want := base.Answered + 1 + i.random.IntN(5)
-	if err := i.await(ctx, "an acknowledgement", func() bool {
+	try.Do(i.await(ctx, "an acknowledgement", func() bool {
 		s, _ := i.wire.now()
 		return s.Answered >= want
-	}); err != nil {
-		return err
-	}
+	}))
 	answered := time.Now()
-	if err := pause.For(ctx, i.between(0, 100*time.Millisecond)); err != nil {
-		return err
-	}
-	if err := i.killLeader(ctx); err != nil {
-		return err
-	}
+	try.Do(pause.For(ctx, i.between(0, 100*time.Millisecond)))
+	try.Do(i.killLeader(ctx))
 	s, _ := i.wire.now()
 	if i.committed().After(answered) {
 		return errors.Join(fmt.Errorf("%w: a commit was faster", ErrMissed), i.StartBridge())
@@ -108,18 +93,12 @@ func (w *World) committed() time.Time {
 // killFirstList takes the checkpoint and the log away, so that everything is listed for the first time, and kills the bridge while a later page of a
 // list is on its way.
 func killFirstList(ctx context.Context, i *injection) error {
-	if err := i.KillBridge(); err != nil {
-		return err
-	}
+	try.Do(i.KillBridge())
 	if err := i.keepLog(ctx, Fresh); err != nil {
 		return i.revive(err)
 	}
-	if err := i.removeCheckpoint(ctx); err != nil {
-		return err
-	}
-	if err := i.broker.deleteLog(ctx); err != nil {
-		return err
-	}
+	try.Do(i.removeCheckpoint(ctx))
+	try.Do(i.broker.deleteLog(ctx))
 	i.lost(ctx, Fresh, "log and checkpoint removed")
 	return i.killOnPage(ctx, i.StartBridge)
 }
@@ -173,24 +152,18 @@ func killDraining(ctx context.Context, i *injection) error {
 	}
 	i.follow(ctx)
 	b := i.Bridge()
-	if err := errors.Join(b.awaitServing(ctx), b.signal(syscall.SIGTERM)); err != nil {
-		return err
-	}
+	try.Do(errors.Join(b.awaitServing(ctx), b.signal(syscall.SIGTERM)))
 	if err := poll(ctx, stopping, "the bridge to drain", func() bool {
 		out, _ := b.Stderr()
 		return strings.Contains(out, "stopping")
 	}); err != nil {
 		return errors.Join(ctx.Err(), i.Unsettled("it was asked to stop, and does not say so"))
 	}
-	if err := pause.For(ctx, i.between(0, time.Second)); err != nil {
-		return err
-	}
+	try.Do(pause.For(ctx, i.between(0, time.Second)))
 	if !b.Running() {
 		return i.revive(fmt.Errorf("%w: it did not wait for the broker", ErrMissed))
 	}
-	if err := b.kill(); err != nil {
-		return err
-	}
+	try.Do(b.kill())
 	i.note(ctx, "killed while draining, with %d things in the log of whose acknowledgement it did not know", i.wire.forget())
 	return i.StartBridge()
 }
@@ -199,12 +172,8 @@ func stopGracefully(ctx context.Context, i *injection) error {
 	stopping, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
 	i.follow(ctx)
-	if err := i.Bridge().stop(stopping); err != nil {
-		return err
-	}
+	try.Do(i.Bridge().stop(stopping))
 	i.note(ctx, "stopped with SIGTERM, code 0")
-	if err := pause.For(ctx, i.between(0, 2*time.Second)); err != nil {
-		return err
-	}
+	try.Do(pause.For(ctx, i.between(0, 2*time.Second)))
 	return i.StartBridge()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/proxy"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
 // leaderFaults break one of several replicas, or what they agree by.
@@ -37,17 +38,10 @@ func leaderFaults() []Fault {
 }
 
 func killReplaced(ctx context.Context, i *injection) error {
-	leader, err := i.theLeader(ctx)
-	if err != nil {
-		return err
-	}
-	if err := pause.For(ctx, i.between(0, time.Second)); err != nil {
-		return err
-	}
+	leader := try.Get(i.theLeader(ctx))
+	try.Do(pause.For(ctx, i.between(0, time.Second)))
 	since := time.Now()
-	if err := leader.kill(); err != nil {
-		return err
-	}
+	try.Do(leader.kill())
 	return i.replace(ctx, Killed, leader, since)
 }
 
@@ -63,15 +57,10 @@ func (i *injection) replace(ctx context.Context, cause Cause, leader *Bridge, si
 }
 
 func stopReplaced(ctx context.Context, i *injection) error {
-	leader, err := i.theLeader(ctx)
-	if err != nil {
-		return err
-	}
+	leader := try.Get(i.theLeader(ctx))
 	stopping, cancel := context.WithTimeout(ctx, stopping)
 	defer cancel()
-	if err := leader.stop(stopping); err != nil {
-		return err
-	}
+	try.Do(leader.stop(stopping))
 	return i.replace(ctx, Stopped, leader, time.Now())
 }
 
@@ -87,36 +76,25 @@ func restartReplicas(ctx context.Context, i *injection) error {
 			return err
 		}
 		since := time.Now()
-		if err := i.StartBridge(); err != nil {
-			return err
-		}
+		try.Do(i.StartBridge())
 		if leads {
-			if err := i.takeover(ctx, Stopped, b, since); err != nil {
-				return err
-			}
+			try.Do(i.takeover(ctx, Stopped, b, since))
 		}
 		i.note(ctx, "replica %d was restarted; it led: %v", n+1, leads)
-		if err := i.awaitLeader(ctx, func() bool {
+		try.Do(i.awaitLeader(ctx, func() bool {
 			ready, _ := i.process(i.replicas[n]).Ready(ctx)
 			return ready
-		}); err != nil {
-			return err
-		}
+		}))
 	}
 	return nil
 }
 
 // sleepReplaced wakes a leader when another one leads, and has published something perhaps.
 func sleepReplaced(ctx context.Context, i *injection) error {
-	leader, err := i.theLeader(ctx)
-	if err != nil {
-		return err
-	}
+	leader := try.Get(i.theLeader(ctx))
 	since := time.Now()
-	if err := leader.signal(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	err = i.takeover(ctx, Asleep, leader, since)
+	try.Do(leader.signal(syscall.SIGSTOP))
+	err := i.takeover(ctx, Asleep, leader, since)
 	if err == nil {
 		err = pause.For(ctx, i.between(0, 2*time.Second))
 	}
@@ -133,10 +111,7 @@ const (
 // sleepFull lets nothing of a leader through to the broker until it has something in its hands, stops it, and lets through what it had sent when another one leads and has published the same: on
 // NATS so late that the server does not know the ids any more. Then it wakes. Nothing of it may be in the log.
 func sleepFull(ctx context.Context, i *injection) error {
-	leader, err := i.theLeader(ctx)
-	if err != nil {
-		return err
-	}
+	leader := try.Get(i.theLeader(ctx))
 	counts := func(metric string, enough float64) func() bool {
 		return func() bool {
 			m, err := leader.Metrics(ctx)
@@ -144,20 +119,14 @@ func sleepFull(ctx context.Context, i *injection) error {
 			return err == nil && now >= enough
 		}
 	}
-	if err := i.await(ctx, "the leader to publish", counts("events_published_total", known)); err != nil {
-		return err
-	}
+	try.Do(i.await(ctx, "the leader to publish", counts("events_published_total", known)))
 	way := i.of(leader).brokers
 	way.Silence()
 	defer way.Open()
-	if err := i.await(ctx, "the leader to have its hands full", counts("buffered_events", handful)); err != nil {
-		return err
-	}
+	try.Do(i.await(ctx, "the leader to have its hands full", counts("buffered_events", handful)))
 	since := time.Now()
-	if err := leader.signal(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	err = i.takeover(ctx, Asleep, leader, since)
+	try.Do(leader.signal(syscall.SIGSTOP))
+	err := i.takeover(ctx, Asleep, leader, since)
 	if err == nil {
 		err = pause.For(ctx, i.forgotten()+i.between(time.Second, 3*time.Second))
 	}
@@ -177,10 +146,7 @@ func (w *World) forgotten() time.Duration {
 }
 
 func sleepShortly(ctx context.Context, i *injection) error {
-	leader, err := i.theLeader(ctx)
-	if err != nil {
-		return err
-	}
+	leader := try.Get(i.theLeader(ctx))
 	return i.sleep(ctx, leader, i.between(LeaseDuration/4, 3*LeaseDuration/2))
 }
 
@@ -194,26 +160,16 @@ func (i *injection) sleep(ctx context.Context, b *Bridge, d time.Duration) error
 }
 
 func killStandby(ctx context.Context, i *injection) error {
-	r, err := i.aStandby(ctx)
-	if err != nil {
-		return err
-	}
-	if err := i.process(r).kill(); err != nil {
-		return err
-	}
+	r := try.Get(i.aStandby(ctx))
+	try.Do(i.process(r).kill())
 	d := i.between(0, 2*time.Second)
 	i.note(ctx, "replica %d, which stood by, was killed, and away for %s", r.number, d)
-	if err := pause.For(ctx, d); err != nil {
-		return err
-	}
+	try.Do(pause.For(ctx, d))
 	return i.StartBridge()
 }
 
 func sleepStandby(ctx context.Context, i *injection) error {
-	r, err := i.aStandby(ctx)
-	if err != nil {
-		return err
-	}
+	r := try.Get(i.aStandby(ctx))
 	return i.sleep(ctx, i.process(r), i.between(500*time.Millisecond, 2*LeaseDuration))
 }
 
@@ -243,13 +199,10 @@ func (i *injection) close(ctx context.Context, r *replica, way *proxy.Proxy) {
 }
 
 func cutLeader(ctx context.Context, i *injection) error {
-	leader, err := i.theLeader(ctx)
-	if err != nil {
-		return err
-	}
+	leader := try.Get(i.theLeader(ctx))
 	r, since := i.of(leader), time.Now()
 	i.close(ctx, r, r.api)
-	err = i.takeover(ctx, CutOff, leader, since)
+	err := i.takeover(ctx, CutOff, leader, since)
 	if err == nil {
 		err = pause.For(ctx, i.between(0, 3*time.Second))
 	}
@@ -259,22 +212,16 @@ func cutLeader(ctx context.Context, i *injection) error {
 
 // cutFromBroker: the leader keeps its Lease, because nobody knows that another one would reach the broker.
 func cutFromBroker(ctx context.Context, i *injection) error {
-	leader, err := i.theLeader(ctx)
-	if err != nil {
-		return err
-	}
+	leader := try.Get(i.theLeader(ctx))
 	r := i.of(leader)
 	i.close(ctx, r, r.brokers)
-	err = pause.For(ctx, i.between(500*time.Millisecond, 5*time.Second))
+	err := pause.For(ctx, i.between(500*time.Millisecond, 5*time.Second))
 	r.brokers.Open()
 	return err
 }
 
 func cutStandby(ctx context.Context, i *injection) error {
-	r, err := i.aStandby(ctx)
-	if err != nil {
-		return err
-	}
+	r := try.Get(i.aStandby(ctx))
 	if from := i.random.IntN(3); from != 0 {
 		i.close(ctx, r, r.api)
 	} else {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
 // natsFaults break the broker b, or the way to it.
@@ -44,9 +45,7 @@ func (i *injection) stopBrokerFor(ctx context.Context, d time.Duration) error {
 // stopBrokerLong takes the answers away before, so that there are messages that the bridge does not know to be in the log, and that the broker does
 // not know again by their ids when it is back.
 func stopBrokerLong(ctx context.Context, i *injection) error {
-	if err := i.holdAnswers(ctx); err != nil {
-		return err
-	}
+	try.Do(i.holdAnswers(ctx))
 	i.broker.stop()
 	i.note(ctx, "%d messages are in the log and not known to be", i.wire.forget())
 	return i.stopBrokerFor(ctx, DuplicateWindow+i.between(time.Second, 3*time.Second))
@@ -56,9 +55,7 @@ func cutConnections(ctx context.Context, i *injection) error {
 	until, n := time.Now().Add(i.between(time.Second, 4*time.Second)), 0
 	before, _ := i.wire.now()
 	for time.Now().Before(until) {
-		if err := pause.For(ctx, i.between(20*time.Millisecond, 80*time.Millisecond)); err != nil {
-			return err
-		}
+		try.Do(pause.For(ctx, i.between(20*time.Millisecond, 80*time.Millisecond)))
 		n += i.wire.cut()
 	}
 	after, _ := i.wire.now()
@@ -77,12 +74,8 @@ func (b *natsBackend) rewindLog(ctx context.Context, i *injection) error {
 		return fmt.Errorf("%w: %w", ErrMissed, err)
 	}
 	b.stop()
-	if err := b.keep(copied); err != nil {
-		return err
-	}
-	if err := b.server.Start(); err != nil {
-		return err
-	}
+	try.Do(b.keep(copied))
+	try.Do(b.server.Start())
 	var end uint64
 	missed := i.await(ctx, "the log to grow", func() bool {
 		end, _ = b.end()
@@ -97,12 +90,8 @@ func (b *natsBackend) rewindLog(ctx context.Context, i *injection) error {
 	}
 	b.stop()
 	i.mayAllEnd(i.cfg.Checkpoint == CheckpointNATS)
-	if err := b.putBack(copied); err != nil {
-		return err
-	}
-	if err := b.server.Start(); err != nil {
-		return err
-	}
+	try.Do(b.putBack(copied))
+	try.Do(b.server.Start())
 	i.lost(ctx, LogRewound, "the log ended at %d at least, and ends at %d", end, old)
 	return errors.Join(missed, i.restartLost(ctx))
 }
@@ -145,12 +134,8 @@ func deleteLog(ctx context.Context, i *injection) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMissed, err)
 	}
-	if err := i.keepLog(ctx, LogDeleted); err != nil {
-		return err
-	}
-	if err := i.broker.deleteLog(ctx); err != nil {
-		return err
-	}
+	try.Do(i.keepLog(ctx, LogDeleted))
+	try.Do(i.broker.deleteLog(ctx))
 	i.lost(ctx, LogDeleted, "the log, which ended at %d, was deleted", end)
 	return i.await(ctx, "the bridge to make a new log", func() bool {
 		_, err := i.broker.end()
@@ -166,9 +151,7 @@ func answerLate(after time.Duration) func(context.Context, *injection) error {
 		i.wire.set(hold)
 		n := 0
 		for holding := true; ; {
-			if err := pause.For(ctx, 10*time.Millisecond); err != nil {
-				return err
-			}
+			try.Do(pause.For(ctx, 10*time.Millisecond))
 			n += i.wire.release(late)
 			if holding && time.Now().After(until) {
 				i.wire.set(pass)
@@ -190,12 +173,8 @@ func answerLate(after time.Duration) func(context.Context, *injection) error {
 // after some time.
 func loseAnswers(after time.Duration) func(context.Context, *injection) error {
 	return func(ctx context.Context, i *injection) error {
-		if err := i.holdAnswers(ctx); err != nil {
-			return err
-		}
-		if err := pause.For(ctx, i.between(0, 2*time.Second)); err != nil {
-			return err
-		}
+		try.Do(i.holdAnswers(ctx))
+		try.Do(pause.For(ctx, i.between(0, 2*time.Second)))
 		i.note(ctx, "%d answers to what is in the log were lost", i.wire.forget())
 		return pause.For(ctx, after)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
 // takeoverFaults take away what the next leader needs, in the moment of a takeover.
@@ -29,17 +30,10 @@ func (i *injection) killAPI(ctx context.Context) error { return killAPIServer(ct
 // takeOverWithout kills the leader, and breaks something at once.
 func takeOverWithout(breakIt func(*injection, context.Context) error) func(context.Context, *injection) error {
 	return func(ctx context.Context, i *injection) error {
-		leader, err := i.theLeader(ctx)
-		if err != nil {
-			return err
-		}
+		leader := try.Get(i.theLeader(ctx))
 		since := time.Now()
-		if err := leader.kill(); err != nil {
-			return err
-		}
-		if err := breakIt(i, ctx); err != nil {
-			return err
-		}
+		try.Do(leader.kill())
+		try.Do(breakIt(i, ctx))
 		return i.replace(ctx, Killed, leader, since)
 	}
 }
@@ -62,19 +56,14 @@ func restoreAtTakeover(ctx context.Context, i *injection) error {
 
 // takeOverWithoutBroker stops the broker, kills the leader, and starts the broker some time after another one holds the Lease.
 func takeOverWithoutBroker(ctx context.Context, i *injection) error {
-	leader, err := i.theLeader(ctx)
-	if err != nil {
-		return err
-	}
+	leader := try.Get(i.theLeader(ctx))
 	i.broker.stop()
 	since := time.Now()
-	err = leader.kill()
+	err := leader.kill()
 	if err == nil {
 		err = pause.For(ctx, LeaseDuration+i.between(0, 5*time.Second))
 	}
-	if err := errors.Join(err, i.broker.start(ctx)); err != nil {
-		return err
-	}
+	try.Do(errors.Join(err, i.broker.start(ctx)))
 	i.note(ctx, "the broker was away for %s", time.Since(since).Round(time.Millisecond))
 	return i.replace(ctx, Killed, leader, since)
 }
