@@ -15,6 +15,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
 func main() {
@@ -55,14 +57,12 @@ func demo(ctx context.Context, s *screen, keep bool) bool {
 // perform starts everything and plays the play; it returns whether all checks hold.
 func perform(ctx context.Context, st *stage) (bool, error) {
 	began := time.Now()
-	if err := st.start(ctx); err != nil {
-		return false, err
-	}
 	p := newPlay(st)
-	if err := p.run(ctx); err != nil {
-		return false, err
-	}
-	return p.summary(time.Since(began)), nil
+	err := try.Run(func(*try.Scope) {
+		try.Do(st.start(ctx))
+		try.Do(p.run(ctx))
+	})
+	return err == nil && p.summary(time.Since(began)), err
 }
 
 // failed says why, and is never good.

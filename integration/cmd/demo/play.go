@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
 var (
@@ -43,9 +45,7 @@ func newPlay(st *stage) *play { return &play{stage: st} }
 
 func (p *play) run(ctx context.Context) error {
 	for _, act := range []func(context.Context) error{p.opening, p.live, p.custom, p.absence, p.comeback} {
-		if err := act(ctx); err != nil {
-			return err
-		}
+		try.Do(act(ctx))
 	}
 	return nil
 }
@@ -83,9 +83,7 @@ func (p *play) live(ctx context.Context) error {
 // custom defines a resource that the bridge is configured for and waits for.
 func (p *play) custom(ctx context.Context) error {
 	p.screen.heading("A resource that did not exist when the bridge started")
-	if err := p.define(ctx); err != nil {
-		return err
-	}
+	try.Do(p.define(ctx))
 	return p.perform(ctx,
 		p.create(widgets, "round", object{"spec": object{"corners": 0}}),
 		p.create(widgets, "square", object{"spec": object{"corners": 3}}),
@@ -98,9 +96,7 @@ func (p *play) absence(ctx context.Context) error {
 	p.screen.heading("The bridge stops, the cluster does not")
 	began := time.Now()
 	p.screen.doing("SIGTERM to the bridge")
-	if err := p.bridge.stop(); err != nil {
-		return err
-	}
+	try.Do(p.bridge.stop())
 	p.stopped, p.before, p.away = time.Since(began), len(p.log.events), len(p.changes)
 	p.screen.say("    it ended after %s", round(p.stopped))
 	for _, do := range []step{
@@ -112,9 +108,7 @@ func (p *play) absence(ctx context.Context) error {
 		p.delete(secrets, "database"),
 		p.create(configMaps, "while-away", object{"data": object{"seen": "not yet"}}),
 	} {
-		if err := do(ctx); err != nil {
-			return err
-		}
+		try.Do(do(ctx))
 	}
 	p.back = len(p.changes)
 	return nil
@@ -124,16 +118,10 @@ func (p *play) absence(ctx context.Context) error {
 func (p *play) comeback(ctx context.Context) error {
 	p.screen.heading("The bridge comes back, and goes on where it was")
 	began := time.Now()
-	if err := p.startBridge(); err != nil {
-		return err
-	}
-	if err := p.arrived(ctx); err != nil {
-		return err
-	}
+	try.Do(p.startBridge())
+	try.Do(p.arrived(ctx))
 	p.caught = time.Since(began)
-	if err := p.shown(ctx); err != nil {
-		return err
-	}
+	try.Do(p.shown(ctx))
 	p.screen.say("    everything there %s after its start", round(p.caught))
 	// A change of each resource: had anything been repeated, it would be in the log before these.
 	return p.perform(ctx,
@@ -147,15 +135,9 @@ func (p *play) comeback(ctx context.Context) error {
 // perform does one step after the other and waits until its event is in the log and on the screen.
 func (p *play) perform(ctx context.Context, steps ...step) error {
 	for _, do := range steps {
-		if err := do(ctx); err != nil {
-			return err
-		}
-		if err := p.arrived(ctx); err != nil {
-			return err
-		}
-		if err := p.shown(ctx); err != nil {
-			return err
-		}
+		try.Do(do(ctx))
+		try.Do(p.arrived(ctx))
+		try.Do(p.shown(ctx))
 	}
 	return nil
 }

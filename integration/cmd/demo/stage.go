@@ -16,6 +16,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/port"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
 // stage is everything that runs: a control plane, the bridge, and somebody who reads the log.
@@ -78,38 +79,19 @@ server: {listen: "127.0.0.1:%d"}
 func (st *stage) start(ctx context.Context) error {
 	s := st.screen
 	s.say("  starting etcd and kube-apiserver …")
-	log, err := st.create("control-plane.log")
-	if err != nil {
-		return err
-	}
-	st.cluster, err = controlplane.Start(ctx, controlplane.Config{Binaries: st.binaries, DataDir: filepath.Join(st.dir, "cluster"), Log: log})
-	if err != nil {
-		return err
-	}
-	if st.kubeconfig, err = st.cluster.Kubeconfig(st.dir); err != nil {
-		return err
-	}
-	if st.client, err = dynamic.NewForConfig(st.cluster.RESTConfig()); err != nil {
-		return fmt.Errorf("make a client: %w", err)
-	}
-	if err := st.configure(); err != nil {
-		return err
-	}
+	log := try.Get(st.create("control-plane.log"))
+	st.cluster = try.Get(controlplane.Start(ctx, controlplane.Config{Binaries: st.binaries, DataDir: filepath.Join(st.dir, "cluster"), Log: log}))
+	st.kubeconfig = try.Get(st.cluster.Kubeconfig(st.dir))
+	st.client = try.Get(dynamic.NewForConfig(st.cluster.RESTConfig()))
+	try.Do(st.configure())
 	s.say("  starting the bridge, with the NATS JetStream server that it has inside …")
-	if err := st.startBridge(); err != nil {
-		return err
-	}
-	if st.log, err = openLog(st.broker); err != nil {
-		return err
-	}
-	errs, err := st.create("tail.log")
-	if err != nil {
-		return err
-	}
+	try.Do(st.startBridge())
+	st.log = try.Get(openLog(st.broker))
+	errs := try.Get(st.create("tail.log"))
 	s.say("  reading the log with: %s", s.bold("kube-eventbridge tail --from-start"))
 	args := []string{"tail", "--server", st.broker, "--from-start"}
-	st.tail, err = startProgram("tail", st.program, args, st.tailed, errs)
-	return err
+	st.tail = try.Get(startProgram("tail", st.program, args, st.tailed, errs))
+	return nil
 }
 
 // tailed shows a line of tail, and counts it if it is an event: those begin with a time.
@@ -122,14 +104,8 @@ func (st *stage) tailed(line string) {
 
 // configure writes the bridge's configuration, with free ports.
 func (st *stage) configure() error {
-	broker, err := port.Free()
-	if err != nil {
-		return err
-	}
-	server, err := port.Free()
-	if err != nil {
-		return err
-	}
+	broker := try.Get(port.Free())
+	server := try.Get(port.Free())
 	st.broker = fmt.Sprintf("nats://127.0.0.1:%d", broker)
 	st.config = filepath.Join(st.dir, "bridge.yaml")
 	st.server = fmt.Sprintf("127.0.0.1:%d", server)
@@ -142,13 +118,10 @@ func (st *stage) configure() error {
 
 // startBridge starts the bridge, for the first time or again.
 func (st *stage) startBridge() error {
-	log, err := st.create("bridge.log")
-	if err != nil {
-		return err
-	}
+	log := try.Get(st.create("bridge.log"))
 	args := []string{"run", "--config", st.config}
-	st.bridge, err = startProgram("kube-eventbridge", st.program, args, func(string) {}, log)
-	return err
+	st.bridge = try.Get(startProgram("kube-eventbridge", st.program, args, func(string) {}, log))
+	return nil
 }
 
 // create opens a file for what a process prints; what an earlier one printed stays.
