@@ -4,13 +4,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
 // idleResources are twenty streams, of what every API server has.
@@ -49,28 +50,22 @@ func (b *bench) idle(ctx context.Context, run int) error {
 	return nil
 }
 
-func (b *bench) idleWith(ctx context.Context, run int, name, checkpoint, election string, standby bool) (err error) {
+func (b *bench) idleWith(ctx context.Context, run int, name, checkpoint, election string, standby bool) error {
 	b.progress("run %d: %d idle streams, %s, for %d s", run, len(idleResources), name, b.idleSeconds)
 	ctx, cancel := deadline(ctx, 10*time.Minute+time.Duration(b.idleSeconds)*time.Second)
 	defer cancel()
-	r := &rig{dir: filepath.Join(b.dir, fmt.Sprintf("idle-%d-%t", run, standby))}
-	_, stop, err := r.startControlPlane(ctx)
-	defer func() { err = errors.Join(err, stop(), r.close()) }()
-	if err != nil {
-		return err
-	}
-	what := fmt.Sprintf("%d idle streams, ", len(idleResources))
-	subjects := []*idler{{phase: what + name, dir: "bridge"}}
-	if standby {
-		subjects = append(subjects, &idler{phase: what + "standing by", dir: "standby"})
-	}
-	for _, s := range subjects {
-		if err := b.startIdle(ctx, r, s, checkpoint, election); err != nil {
-			return err
+	return try.Run(func(end *try.Scope) {
+		r, _ := b.newControlPlane(ctx, end)
+		what := fmt.Sprintf("%d idle streams, ", len(idleResources))
+		subjects := []*idler{{phase: what + name, dir: "bridge"}}
+		if standby {
+			subjects = append(subjects, &idler{phase: what + "standing by", dir: "standby"})
 		}
-		defer func() { err = errors.Join(err, s.p.stop()) }()
-	}
-	return b.watchIdle(ctx, run, subjects)
+		for _, s := range subjects {
+			b.startIdle(ctx, end, r, s, checkpoint, election)
+		}
+		b.watchIdle(ctx, run, subjects)
+	})
 }
 
 // idler is a bridge that has nothing to do.
@@ -81,42 +76,33 @@ type idler struct {
 }
 
 // startIdle starts a bridge and waits until it is ready and at rest.
-func (b *bench) startIdle(ctx context.Context, r *rig, s *idler, checkpoint, election string) error {
-	var err error
-	if s.address, err = freeAddress(); err != nil {
-		return err
-	}
+func (b *bench) startIdle(ctx context.Context, end *try.Scope, r *rig, s *idler, checkpoint, election string) {
+	s.address = try.Get(freeAddress())
 	dir := filepath.Join(r.dir, s.dir)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return fmt.Errorf("make a directory: %w", err)
-	}
+	try.Do(os.Mkdir(dir, 0o700))
 	config := filepath.Join(dir, "bridge.yaml")
-	text := fmt.Sprintf(idleConfig, r.kubeconfig, strings.Join(idleResources, "}, {resource: "), r.sink, checkpoint, filepath.Join(dir, "data"), s.address, election)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		return fmt.Errorf("write the bridge's configuration: %w", err)
-	}
-	if s.p, err = start(colBridge, b.program, []string{"run", "--config", config}, nil); err != nil {
-		return err
-	}
+	text := fmt.Sprintf(idleConfig, r.kubeconfig, strings.Join(idleResources, "}, {resource: "), r.sink, checkpoint,
+		filepath.Join(dir, "data"), s.address, election)
+	try.Do(os.WriteFile(config, []byte(text), 0o600))
+	s.p = try.Get(start(colBridge, b.program, []string{"run", "--config", config}, nil))
+	end.Finally(s.p.stop)
 	if err := poll(ctx, 100*time.Millisecond, func() (bool, error) {
 		_, err := fetch(ctx, http.MethodGet, "http://"+s.address+"/readyz")
 		return err == nil, s.p.alive()
 	}); err != nil {
-		return fmt.Errorf("wait until it is ready: %w\n%s", err, s.p.stderr.Bytes())
+		try.Do(fmt.Errorf("wait until it is ready: %w\n%s", err, s.p.stderr.Bytes()))
 	}
-	return settle(ctx, s.p)
+	try.Do(settle(ctx, s.p))
 }
 
 // watchIdle adds what the subjects use while nothing happens; memory is that at the end.
-func (b *bench) watchIdle(ctx context.Context, run int, subjects []*idler) (err error) {
+func (b *bench) watchIdle(ctx context.Context, run int, subjects []*idler) {
 	const scrape = 15 * time.Second
 	for _, s := range subjects {
-		if s.used, err = s.p.cpu(); err != nil {
-			return err
-		}
+		s.used = try.Get(s.p.cpu())
 	}
 	begun, next := time.Now(), time.Now().Add(scrape)
-	err = poll(ctx, time.Second, func() (bool, error) {
+	try.Do(poll(ctx, time.Second, func() (bool, error) {
 		if time.Now().After(next) {
 			next = next.Add(scrape)
 			for _, s := range subjects {
@@ -126,22 +112,11 @@ func (b *bench) watchIdle(ctx context.Context, run int, subjects []*idler) (err 
 			}
 		}
 		return time.Since(begun) >= time.Duration(b.idleSeconds)*time.Second, nil
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	took := time.Since(begun)
 	for _, s := range subjects {
-		used, err := s.p.cpu()
-		if err != nil {
-			return err
-		}
-		resident, err := s.p.memory("VmRSS:")
-		if err != nil {
-			return err
-		}
+		used, resident := try.Get(s.p.cpu()), try.Get(s.p.memory("VmRSS:"))
 		b.add(run, row{s.phase, "CPU, of a core", "%"}, colBridge, 100*(used-s.used).Seconds()/took.Seconds())
 		b.add(run, row{s.phase, "RSS", "MiB"}, colBridge, float64(resident)/(1<<20))
 	}
-	return nil
 }

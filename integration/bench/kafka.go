@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sys/unix"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 )
 
@@ -91,13 +92,11 @@ func (b *bench) kafkaRow(metric, unit string) row {
 	return row{thousands(b.events) + " watch events into Kafka", metric, unit}
 }
 
-// topic makes one, which is removed by the function that it returns.
-func (k *kafkaRun) topic(ctx context.Context, name string) (remove func() error, _ error) {
-	if err := k.cluster.CreateTopic(ctx, name, kafkaPartitions, 0, nil); err != nil {
-		return nil, err
-	}
+// topic makes one, which is removed at the end of the scope.
+func (k *kafkaRun) topic(ctx context.Context, end *try.Scope, name string) {
+	try.Do(k.cluster.CreateTopic(ctx, name, kafkaPartitions, 0, nil))
 	unix.Sync()
-	return func() error {
+	end.Finally(func() error {
 		res, err := k.cluster.Admin().DeleteTopics(ctx, &kafkago.DeleteTopicsRequest{Topics: []string{name}})
 		if err == nil {
 			err = res.Errors[name]
@@ -106,106 +105,68 @@ func (k *kafkaRun) topic(ctx context.Context, name string) (remove func() error,
 			return fmt.Errorf("remove topic %s: %w", name, err)
 		}
 		return nil
-	}, nil
+	})
 }
 
 // bridge measures the bridge on a watch that has all events at once.
-func (k *kafkaRun) bridge(ctx context.Context) (err error) {
+func (k *kafkaRun) bridge(ctx context.Context) error {
 	k.progress("run %d: %s into Kafka, %s objects, %s events", k.run, colBridge, thousands(k.objects), thousands(k.events))
 	const topic = "kubernetes"
-	remove, err := k.topic(ctx, topic)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
-	r, err := newServer(ctx, k.dir, k.objects)
-	defer func() { err = errors.Join(err, r.close()) }()
-	if err != nil {
-		return err
-	}
-	r.sink = fmt.Sprintf("kafka: {brokers: [%q], topic: %s}", strings.Join(k.cluster.Addresses(), `", "`), topic)
-	p, err := k.startBridge(r, "pods", "", nil)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.stop()) }()
-	// Each partition has the writer's first record and both markers of the list.
-	listed := k.objects + 3*kafkaPartitions
-	if _, err := k.await(ctx, topic, listed, p); err != nil {
-		return err
-	}
-	if err := settle(ctx, p); err != nil {
-		return err
-	}
-	err = k.measured(colBridge, p, func() (time.Time, error) {
-		if err := r.emit(ctx, k.events); err != nil {
-			return time.Time{}, err
-		}
-		return k.await(ctx, topic, listed+k.events, p)
+	return try.Run(func(end *try.Scope) {
+		k.topic(ctx, end, topic)
+		r := k.newServer(ctx, end, k.objects)
+		r.sink = fmt.Sprintf("kafka: {brokers: [%q], topic: %s}", strings.Join(k.cluster.Addresses(), `", "`), topic)
+		p := try.Get(k.startBridge(r, "pods", "", nil))
+		end.Finally(p.stop)
+		// Each partition has the writer's first record and both markers of the list.
+		listed := k.objects + 3*kafkaPartitions
+		try.Get(k.await(ctx, topic, listed, p))
+		try.Do(settle(ctx, p))
+		k.measured(colBridge, p, func() time.Time {
+			try.Do(r.emit(ctx, k.events))
+			return try.Get(k.await(ctx, topic, listed+k.events, p))
+		})
+		try.Do(settle(ctx, p))
+		try.Get(k.await(ctx, topic, listed+k.events, p)) // nothing was published after the last record
+		try.Do(k.keepRecord(ctx, topic))
 	})
-	if err != nil {
-		return err
-	}
-	if err := settle(ctx, p); err != nil {
-		return err
-	}
-	if _, err := k.await(ctx, topic, listed+k.events, p); err != nil { // nothing was published after the last record
-		return err
-	}
-	return k.keepRecord(ctx, topic)
 }
 
-// franz publishes records of the same size with franz-go: as many as there are objects first, then as many as there are events.
-func (k *kafkaRun) franz(ctx context.Context, topic string, counts bool) (err error) {
+// franz publishes records of the same size with franz-go: as many as there are objects first, then as many as there are
+// events.
+func (k *kafkaRun) franz(ctx context.Context, topic string, counts bool) error {
 	if counts {
 		k.progress("run %d: franz-go", k.run)
 	}
-	remove, err := k.topic(ctx, topic)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
-	p, _, err := startRole(ctx, "franz", "-brokers", strings.Join(k.cluster.Addresses(), ","), "-topic", topic, "-objects", fmt.Sprint(k.objects), "-sample", k.record)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.stop()) }()
-	publish := func(n int) error { return p.ask(ctx, n) }
-	if err := publish(k.objects); err != nil || !counts {
-		return errors.Join(err, publish(k.events))
-	}
-	if err := settle(ctx, p); err != nil {
-		return err
-	}
-	return k.measured(colPublisher, p, func() (time.Time, error) {
-		err := publish(k.events)
-		return time.Now(), err
+	return try.Run(func(end *try.Scope) {
+		k.topic(ctx, end, topic)
+		p, _, err := startRole(ctx, "franz", "-brokers", strings.Join(k.cluster.Addresses(), ","), "-topic", topic,
+			"-objects", fmt.Sprint(k.objects), "-sample", k.record)
+		try.Do(err)
+		end.Finally(p.stop)
+		try.Do(p.ask(ctx, k.objects))
+		if !counts {
+			try.Do(p.ask(ctx, k.events))
+			return
+		}
+		try.Do(settle(ctx, p))
+		k.measured(colPublisher, p, func() time.Time {
+			try.Do(p.ask(ctx, k.events))
+			return time.Now()
+		})
 	})
 }
 
-// measured adds what the events cost that f publishes. It returns when the last one was there.
-func (k *kafkaRun) measured(column string, p *process, f func() (time.Time, error)) error {
-	before, err1 := p.cpu()
-	brokerBefore, err2 := k.brokerTime()
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
+// measured adds what the events cost that publish publishes. It returns when the last one was there.
+func (k *kafkaRun) measured(column string, p *process, publish func() time.Time) {
+	before, brokerBefore := try.Get(p.cpu()), try.Get(k.brokerTime())
 	began := time.Now()
-	last, err := f()
-	if err != nil {
-		return err
-	}
-	after, err1 := p.cpu()
-	brokerAfter, err2 := k.brokerTime()
-	peak, err3 := p.peak()
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return err
-	}
+	last := publish()
+	after, brokerAfter, peak := try.Get(p.cpu()), try.Get(k.brokerTime()), try.Get(p.peak())
 	k.add(k.run, k.kafkaRow("events per second", "/s"), column, float64(k.events)/last.Sub(began).Seconds())
 	k.add(k.run, k.kafkaRow("CPU per event", "µs"), column, perUnit(after-before, k.events))
 	k.add(k.run, k.kafkaRow("CPU of the broker per event", "µs"), column, perUnit(brokerAfter-brokerBefore, k.events))
 	k.add(k.run, k.kafkaRow("peak RSS", "MiB"), column, float64(peak)/(1<<20))
-	return nil
 }
 
 // await waits until a topic has n records, and returns when the last one came. More than n is an error. The broker is not asked while its files grow, because

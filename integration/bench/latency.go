@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	rigs "github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
 // The load of e.
@@ -40,61 +40,29 @@ func (b *bench) latency(ctx context.Context, run int) error {
 	return nil
 }
 
-func (b *bench) latencyAt(ctx context.Context, run, rate int) (err error) {
+func (b *bench) latencyAt(ctx context.Context, run, rate int) error {
 	b.progress("run %d: %d patches a second for %d s", run, rate, b.rateSeconds)
 	ctx, cancel := deadline(ctx, 20*time.Minute+2*time.Duration(b.rateSeconds)*time.Second)
 	defer cancel()
-	r := &rig{dir: filepath.Join(b.dir, fmt.Sprintf("latency-%d", rate))}
-	config, stop, err := r.startControlPlane(ctx)
-	// The files go last.
-	defer func() { err = errors.Join(err, stop(), r.close()) }()
-	if err != nil {
-		return err
-	}
-	version, err := createConfigMaps(ctx, config)
-	if err != nil {
-		return err
-	}
-	p, err := b.startBridge(r, "configmaps", loadNamespace, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.stop()) }()
-	if _, err := r.await(ctx, loadConfigMaps+bridgeMarkers, p); err != nil {
-		return err
-	}
-	if err := settle(ctx, p); err != nil {
-		return err
-	}
-	acked, err := r.acknowledgements()
-	if err != nil {
-		return err
-	}
-	before, err := p.cpu()
-	if err != nil {
-		return err
-	}
-	l, err := runLoad(ctx, config, version, rate, rate*b.rateSeconds)
-	if err != nil {
-		return err
-	}
-	if _, err := r.await(ctx, loadConfigMaps+bridgeMarkers+rate*b.rateSeconds, p); err != nil {
-		return err
-	}
-	after, err := p.cpu()
-	if err != nil {
-		return err
-	}
-	at := func(metric, unit string) row {
-		return row{fmt.Sprintf("%d ConfigMap patches a second", rate), metric, unit}
-	}
-	b.add(run, at("patches per second reached", "/s"), colBridge, l.rate)
-	b.add(run, at("CPU per event", "µs"), colBridge, perUnit(after-before, rate*b.rateSeconds))
-	versions, err := r.versions(ctx)
-	if err != nil {
-		return err
-	}
-	return b.addLatencies(run, at, l, acked.byVersion(versions))
+	return try.Run(func(end *try.Scope) {
+		r, config := b.newControlPlane(ctx, end)
+		version := try.Get(createConfigMaps(ctx, config))
+		p := try.Get(b.startBridge(r, "configmaps", loadNamespace, nil))
+		end.Finally(p.stop)
+		try.Get(r.await(ctx, loadConfigMaps+bridgeMarkers, p))
+		try.Do(settle(ctx, p))
+		acked := try.Get(r.acknowledgements())
+		before, n := try.Get(p.cpu()), rate*b.rateSeconds
+		l := try.Get(runLoad(ctx, config, version, rate, n))
+		try.Get(r.await(ctx, loadConfigMaps+bridgeMarkers+n, p))
+		after := try.Get(p.cpu())
+		at := func(metric, unit string) row {
+			return row{fmt.Sprintf("%d ConfigMap patches a second", rate), metric, unit}
+		}
+		b.add(run, at("patches per second reached", "/s"), colBridge, l.rate)
+		b.add(run, at("CPU per event", "µs"), colBridge, perUnit(after-before, n))
+		try.Do(b.addLatencies(run, at, l, acked.byVersion(try.Get(r.versions(ctx)))))
+	})
 }
 
 // addLatencies joins by version what the watch saw, what the writers were answered and when the acknowledgement came.
@@ -121,22 +89,16 @@ func (b *bench) addLatencies(run int, at func(metric, unit string) row, l *load,
 	return nil
 }
 
-// startControlPlane starts a real API server and a broker for the rig; stop must be called also after an error.
-func (r *rig) startControlPlane(ctx context.Context) (config *rest.Config, stop func() error, err error) {
-	if err := os.Mkdir(r.dir, 0o700); err != nil {
-		return nil, nothing, fmt.Errorf("make a directory: %w", err)
-	}
-	plane, err := controlplane.Start(ctx, controlplane.Config{DataDir: filepath.Join(r.dir, "etcd")})
-	if err != nil {
-		return nil, nothing, fmt.Errorf("start the control plane: %w", err)
-	}
-	if r.kubeconfig, err = plane.Kubeconfig(r.dir); err != nil {
-		return nil, plane.Close, err
-	}
-	return plane.RESTConfig(), plane.Close, r.startBroker(ctx)
+// newControlPlane starts a rig with a real API server and a broker, which are closed at the end of the scope.
+func (b *bench) newControlPlane(ctx context.Context, end *try.Scope) (*rig, *rest.Config) {
+	r := &rig{dir: try.Get(os.MkdirTemp(b.dir, "rig-"))}
+	end.Finally(r.close) // the files go last
+	plane := try.Get(controlplane.Start(ctx, controlplane.Config{DataDir: filepath.Join(r.dir, "etcd")}))
+	end.Finally(plane.Close)
+	r.kubeconfig = try.Get(plane.Kubeconfig(r.dir))
+	try.Do(r.startBroker(ctx))
+	return r, plane.RESTConfig()
 }
-
-func nothing() error { return nil }
 
 // percentile returns the smallest value that p percent of the values do not exceed. It sorts them.
 func percentile(values []float64, p int) float64 {

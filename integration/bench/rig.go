@@ -15,6 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sys/unix"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
 // rig is what one measurement runs on: a load server and a broker with an empty store.
@@ -30,27 +32,24 @@ type rig struct {
 	metrics string
 }
 
-// newRig starts a rig with that many objects and a nats-server; close must be called also after an error.
-func newRig(ctx context.Context, parent string, objects int) (*rig, error) {
-	r, err := newServer(ctx, parent, objects)
-	if err != nil {
-		return r, err
-	}
-	return r, r.startBroker(ctx)
+// newRig starts a rig with that many objects and a nats-server. It is closed at the end of the scope.
+func (b *bench) newRig(ctx context.Context, end *try.Scope, objects int) *rig {
+	r := b.newServer(ctx, end, objects)
+	try.Do(r.startBroker(ctx))
+	return r
 }
 
 // newServer starts a rig that has no broker yet.
-func newServer(ctx context.Context, parent string, objects int) (*rig, error) {
+func (b *bench) newServer(ctx context.Context, end *try.Scope, objects int) (r *rig) {
 	// What earlier measurements wrote must not be written back to the disk during this one.
 	unix.Sync()
-	r := &rig{}
-	var err error
-	if r.dir, err = os.MkdirTemp(parent, "rig-"); err != nil {
-		return r, fmt.Errorf("make a directory: %w", err)
-	}
+	r = &rig{dir: try.Get(os.MkdirTemp(b.dir, "rig-"))}
+	end.Finally(r.close)
 	r.kubeconfig = filepath.Join(r.dir, "kubeconfig")
+	var err error
 	r.server, r.api, err = startRole(ctx, "apiserver", "-objects", fmt.Sprint(objects), "-kubeconfig", r.kubeconfig)
-	return r, err
+	try.Do(err)
+	return r
 }
 
 func (r *rig) startBroker(ctx context.Context) (err error) {

@@ -4,13 +4,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
 // subject is a program that is measured while it publishes what it lists and watches.
@@ -78,112 +79,65 @@ func (b *bench) measureSubject(ctx context.Context, run int, s *subject, events 
 }
 
 // idleStart returns the processor time of a start with nothing to list.
-func (b *bench) idleStart(ctx context.Context, s *subject) (_ time.Duration, err error) {
+func (b *bench) idleStart(ctx context.Context, s *subject) (used time.Duration, err error) {
 	ctx, cancel := deadline(ctx, time.Minute)
 	defer cancel()
-	r, err := newRig(ctx, b.dir, 0)
-	defer func() { err = errors.Join(err, r.close()) }()
-	if err != nil {
-		return 0, err
-	}
-	p, err := s.start(ctx, r)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, p.stop()) }()
-	if _, err := r.await(ctx, s.markers, p); err != nil {
-		return 0, err
-	}
-	if err := settle(ctx, p); err != nil {
-		return 0, err
-	}
-	return p.cpu()
+	err = try.Run(func(end *try.Scope) {
+		r := b.newRig(ctx, end, 0)
+		p := try.Get(s.start(ctx, r))
+		end.Finally(p.stop)
+		try.Get(r.await(ctx, s.markers, p))
+		try.Do(settle(ctx, p))
+		used = try.Get(p.cpu())
+	})
+	return used, err
 }
 
 // measure starts the subject, lets it list, and then sends it events.
-func (b *bench) measure(ctx context.Context, run int, s *subject, objects, events int) (err error) {
+func (b *bench) measure(ctx context.Context, run int, s *subject, objects, events int) error {
 	b.progress("run %d: %s, %s objects, %s events", run, s.column, thousands(objects), thousands(events))
 	ctx, cancel := deadline(ctx, time.Minute+time.Duration(objects+events)*3*time.Millisecond)
 	defer cancel()
-	r, err := newRig(ctx, b.dir, objects)
-	defer func() { err = errors.Join(err, r.close()) }()
-	if err != nil {
-		return err
-	}
-	started := time.Now()
-	p, err := s.start(ctx, r)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.stop()) }()
-
-	if err := b.measureList(ctx, run, s, r, p, objects, started); err != nil {
-		return err
-	}
-	if events > 0 {
-		if err := b.measureWatch(ctx, run, s, r, p, objects, events); err != nil {
-			return err
+	return try.Run(func(end *try.Scope) {
+		r := b.newRig(ctx, end, objects)
+		started := time.Now()
+		p := try.Get(s.start(ctx, r))
+		end.Finally(p.stop)
+		b.measureList(ctx, run, s, r, p, objects, started)
+		if events > 0 {
+			b.measureWatch(ctx, run, s, r, p, objects, events)
 		}
-	}
-	if s.column == colBridge {
-		return b.remember(ctx, r)
-	}
-	return nil
+		if s.column == colBridge {
+			try.Do(b.remember(ctx, r))
+		}
+	})
 }
 
-func (b *bench) measureList(ctx context.Context, run int, s *subject, r *rig, p *process, objects int, started time.Time) error {
-	last, err := r.await(ctx, objects+s.markers, p)
-	if err != nil {
-		return err
-	}
-	if err := settle(ctx, p); err != nil {
-		return err
-	}
-	used, err1 := p.cpu()
-	peak, err2 := p.peak()
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
+func (b *bench) measureList(ctx context.Context, run int, s *subject, r *rig, p *process, objects int, started time.Time) {
+	last := try.Get(r.await(ctx, objects+s.markers, p))
+	try.Do(settle(ctx, p))
+	used, peak := try.Get(p.cpu()), try.Get(p.peak())
 	b.add(run, listRow(objects, wallClock, "s"), s.column, last.Sub(started).Seconds())
 	b.add(run, listRow(objects, cpuWithStart, "µs"), s.column, perUnit(used, objects))
 	if s.idle > 0 {
 		b.add(run, listRow(objects, cpuPerObject, "µs"), s.column, perUnit(used-s.idle, objects))
 	}
 	b.add(run, listRow(objects, "peak RSS", "MiB"), s.column, float64(peak)/(1<<20))
-	return nil
 }
 
-func (b *bench) measureWatch(ctx context.Context, run int, s *subject, r *rig, p *process, objects, events int) error {
-	before, err1 := p.cpu()
-	brokerBefore, err2 := r.broker.cpu()
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
+func (b *bench) measureWatch(ctx context.Context, run int, s *subject, r *rig, p *process, objects, events int) {
+	before, brokerBefore := try.Get(p.cpu()), try.Get(r.broker.cpu())
 	began := time.Now()
-	if err := r.emit(ctx, events); err != nil {
-		return err
-	}
-	last, err := r.await(ctx, objects+events+s.markers, p)
-	if err != nil {
-		return err
-	}
-	brokerAfter, err := r.broker.cpu()
-	if err != nil {
-		return err
-	}
-	if err := settle(ctx, p); err != nil {
-		return err
-	}
-	after, err1 := p.cpu()
-	peak, err2 := p.peak()
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
+	try.Do(r.emit(ctx, events))
+	last := try.Get(r.await(ctx, objects+events+s.markers, p))
+	brokerAfter := try.Get(r.broker.cpu())
+	try.Do(settle(ctx, p))
+	after, peak := try.Get(p.cpu()), try.Get(p.peak())
 	b.add(run, b.watchRow("events per second", "/s"), s.column, float64(events)/last.Sub(began).Seconds())
 	b.add(run, b.watchRow("CPU per event", "µs"), s.column, perUnit(after-before, events))
 	b.add(run, b.watchRow("CPU of the broker per event", "µs"), s.column, perUnit(brokerAfter-brokerBefore, events))
 	b.add(run, b.watchRow("peak RSS", "MiB"), s.column, float64(peak)/(1<<20))
-	return r.exactly(ctx, objects+events+s.markers, p)
+	try.Do(r.exactly(ctx, objects+events+s.markers, p))
 }
 
 // exactly checks that nothing was published after the last message.
@@ -210,54 +164,37 @@ func (b *bench) remember(ctx context.Context, r *rig) error {
 }
 
 // measurePublisher has the bare publisher publish as many messages as there are objects, then as there are events.
-func (b *bench) measurePublisher(ctx context.Context, run, events int) (err error) {
+func (b *bench) measurePublisher(ctx context.Context, run, events int) error {
 	b.progress("run %d: %s", run, colPublisher)
 	ctx, cancel := deadline(ctx, time.Minute+time.Duration(b.objects+events)*time.Millisecond)
 	defer cancel()
-	r, err := newRig(ctx, b.dir, 0)
-	defer func() { err = errors.Join(err, r.close()) }()
-	if err != nil {
-		return err
-	}
-	if _, err := r.js.CreateStream(ctx, b.stream); err != nil {
-		return fmt.Errorf("create the stream: %w", err)
-	}
-	p, _, err := startRole(ctx, "publisher", "-broker", r.url, "-objects", fmt.Sprint(b.objects), "-sample", b.sample)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.stop()) }()
+	return try.Run(func(end *try.Scope) {
+		r := b.newRig(ctx, end, 0)
+		try.Get(r.js.CreateStream(ctx, b.stream))
+		p, _, err := startRole(ctx, "publisher", "-broker", r.url, "-objects", fmt.Sprint(b.objects), "-sample", b.sample)
+		try.Do(err)
+		end.Finally(p.stop)
 
-	wall, cpu, _, err := publishMeasured(ctx, r, p, b.objects)
-	if err != nil {
-		return err
-	}
-	b.add(run, listRow(b.objects, wallClock, "s"), colPublisher, wall.Seconds())
-	b.add(run, listRow(b.objects, cpuWithStart, "µs"), colPublisher, perUnit(cpu, b.objects))
-	b.add(run, listRow(b.objects, cpuPerObject, "µs"), colPublisher, perUnit(cpu, b.objects))
-	if events == 0 {
-		return nil
-	}
-	wall, cpu, broker, err := publishMeasured(ctx, r, p, events)
-	if err != nil {
-		return err
-	}
-	b.add(run, b.watchRow("events per second", "/s"), colPublisher, float64(events)/wall.Seconds())
-	b.add(run, b.watchRow("CPU per event", "µs"), colPublisher, perUnit(cpu, events))
-	b.add(run, b.watchRow("CPU of the broker per event", "µs"), colPublisher, perUnit(broker, events))
-	return r.exactly(ctx, b.objects+events, p)
+		wall, cpu, _ := publishMeasured(ctx, r, p, b.objects)
+		b.add(run, listRow(b.objects, wallClock, "s"), colPublisher, wall.Seconds())
+		b.add(run, listRow(b.objects, cpuWithStart, "µs"), colPublisher, perUnit(cpu, b.objects))
+		b.add(run, listRow(b.objects, cpuPerObject, "µs"), colPublisher, perUnit(cpu, b.objects))
+		if events == 0 {
+			return
+		}
+		wall, cpu, broker := publishMeasured(ctx, r, p, events)
+		b.add(run, b.watchRow("events per second", "/s"), colPublisher, float64(events)/wall.Seconds())
+		b.add(run, b.watchRow("CPU per event", "µs"), colPublisher, perUnit(cpu, events))
+		b.add(run, b.watchRow("CPU of the broker per event", "µs"), colPublisher, perUnit(broker, events))
+		try.Do(r.exactly(ctx, b.objects+events, p))
+	})
 }
 
 // publishMeasured returns how long the publisher takes for n messages, and what it and the broker use for them.
-func publishMeasured(ctx context.Context, r *rig, p *process, n int) (wall, cpu, broker time.Duration, err error) {
-	cpu0, err1 := p.cpu()
-	broker0, err2 := r.broker.cpu()
+func publishMeasured(ctx context.Context, r *rig, p *process, n int) (wall, cpu, broker time.Duration) {
+	cpu0, broker0 := try.Get(p.cpu()), try.Get(r.broker.cpu())
 	began := time.Now()
-	if err := errors.Join(err1, err2, p.ask(ctx, n)); err != nil {
-		return 0, 0, 0, err
-	}
+	try.Do(p.ask(ctx, n))
 	wall = time.Since(began)
-	cpu1, err1 := p.cpu()
-	broker1, err2 := r.broker.cpu()
-	return wall, cpu1 - cpu0, broker1 - broker0, errors.Join(err1, err2)
+	return wall, try.Get(p.cpu()) - cpu0, try.Get(r.broker.cpu()) - broker0
 }
