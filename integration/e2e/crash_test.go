@@ -125,7 +125,7 @@ func (r *fixture) settle(namespace string) {
 	r.configMap(namespace, name, nil)
 	r.await("the last object", func(log []entry) bool { return story(log, namespace+"/"+name) == "added" })
 	r.poll("nothing to wait", func() (bool, string) {
-		waits, found := r.bridge.Metric("kube_eventbridge_oldest_unsettled_seconds")
+		waits, found := r.bridge.Metric("oldest_unsettled_seconds")
 		return found && waits == 0, fmt.Sprintf("something waits for %v s", waits)
 	})
 }

@@ -82,13 +82,13 @@ func replaced(t *testing.T, from, to string, pairs ...string) {
 }
 
 func (p *replica) leads() bool {
-	leads, _ := p.Metric("kube_eventbridge_leader")
+	leads, _ := p.Metric("leader")
 	return leads == 1
 }
 
 // publishes reports whether a replica leads and has begun to read.
 func (p *replica) publishes() bool {
-	_, reads := p.Metric("kube_eventbridge_stream_watching")
+	_, reads := p.Metric("stream_watching")
 	return reads && p.leads()
 }
 
@@ -245,7 +245,7 @@ func TestBridge_that_takes_over_has_what_the_API_server_has_forgotten(t *testing
 	second := without(all, first)[0]
 	r.poll("the second one to read", func() (bool, string) {
 		code, page := second.Get("/readyz")
-		_, reads := second.Metric("kube_eventbridge_standby_bytes")
+		_, reads := second.Metric("standby_bytes")
 		return code == 200 && reads, page
 	})
 	first.signal(syscall.SIGSTOP)
@@ -255,7 +255,7 @@ func TestBridge_that_takes_over_has_what_the_API_server_has_forgotten(t *testing
 		must(t, events.Delete(t.Context(), fmt.Sprintf("short-%d", i), metav1.DeleteOptions{}))
 	}
 	r.poll("the second one to have read them", func() (bool, string) {
-		bytes, _ := second.Metric("kube_eventbridge_standby_bytes")
+		bytes, _ := second.Metric("standby_bytes")
 		return bytes > 2*n*1000, fmt.Sprint(bytes, " bytes")
 	})
 	must(t, r.api.Compact(context.WithoutCancel(t.Context())))

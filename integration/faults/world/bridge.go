@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // Bridge is one process of the bridge.
@@ -132,7 +133,7 @@ func (b *Bridge) awaitServing(ctx context.Context) error {
 		if !b.Running() {
 			return true
 		}
-		_, _, err := b.get(ctx, "/livez")
+		_, _, _, err := rig.Get(ctx, b.server, "/livez")
 		return err == nil
 	})
 	if err != nil && ctx.Err() == nil {

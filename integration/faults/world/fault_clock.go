@@ -108,19 +108,11 @@ func (i *injection) checkClock(ctx context.Context, b *Bridge, by string) error 
 
 // now is what the bridge takes for the time.
 func (b *Bridge) now(ctx context.Context) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.server+"/livez", nil)
+	_, _, header, err := rig.Get(ctx, b.server, "/livez")
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, fmt.Errorf("ask for the time: %w", err)
 	}
-	req.Close = true
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("ask the bridge for the time: %w", err)
-	}
-	defer res.Body.Close() //nolint:errcheck // read only
-	return http.ParseTime(res.Header.Get("Date"))
+	return http.ParseTime(header.Get("Date"))
 }
 
 // publishing is for how long nothing may be published although something changes all the time: faults of other parts may need most of it.

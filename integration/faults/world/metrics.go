@@ -6,80 +6,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
-// Metrics are values by series, as /metrics names them: name{label="value",…}.
-type Metrics map[string]float64
-
-// prefix is what the bridge's own metrics begin with.
-const prefix = "kube_eventbridge_"
-
-// Sum adds up the series of one of the bridge's own metrics, named without the prefix; series is how many there are.
-func (m Metrics) Sum(name string) (sum float64, series int) {
-	for key, value := range m {
-		if rest, ok := strings.CutPrefix(key, prefix+name); ok && (rest == "" || rest[0] == '{') {
-			sum += value
-			series++
-		}
-	}
-	return sum, series
-}
-
 // Metrics reads /metrics.
-func (b *Bridge) Metrics(ctx context.Context) (Metrics, error) {
-	_, body, err := b.get(ctx, "/metrics")
-	if err != nil {
-		return nil, err
-	}
-	m := Metrics{}
-	for line := range strings.Lines(body) {
-		line = strings.TrimSpace(line)
-		at := strings.LastIndexByte(line, ' ')
-		if at < 0 || line[0] == '#' {
-			continue
-		}
-		if value, err := strconv.ParseFloat(line[at+1:], 64); err == nil {
-			m[line[:at]] = value
-		}
-	}
-	return m, nil
+func (b *Bridge) Metrics(ctx context.Context) (rig.Metrics, error) {
+	text, err := b.MetricsText(ctx)
+	return rig.ReadMetrics(text), err
 }
 
 // MetricsText returns what the bridge serves as /metrics.
 func (b *Bridge) MetricsText(ctx context.Context) (string, error) {
-	_, body, err := b.get(ctx, "/metrics")
-	return body, err
+	_, text, _, err := rig.Get(ctx, b.server, "/metrics")
+	return text, err
 }
 
 // Ready reads /readyz; said is its text. A process that does not answer is not ready.
 func (b *Bridge) Ready(ctx context.Context) (ready bool, said string) {
-	code, body, err := b.get(ctx, "/readyz")
+	code, body, _, err := rig.Get(ctx, b.server, "/readyz")
 	if err != nil {
 		return false, err.Error()
 	}
 	return code == http.StatusOK, body
-}
-
-func (b *Bridge) get(ctx context.Context, path string) (code int, body string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.server+path, nil)
-	if err != nil {
-		return 0, "", err
-	}
-	req.Close = true
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, "", fmt.Errorf("ask the bridge: %w", err)
-	}
-	defer res.Body.Close() //nolint:errcheck // read only
-	data, err := io.ReadAll(res.Body)
-	return res.StatusCode, string(data), err
 }
 
 // quiet is for how long nothing may happen before the bridge counts as settled.

@@ -3,9 +3,9 @@
 package rig
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -102,21 +102,13 @@ func (b *Bridge) Stderr() string {
 	return string(text)
 }
 
-// client makes no connection that outlives its answer: the next process may be another one.
-var client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-
 // Get asks the process; the code is 0, and the error the text, where it does not answer.
 func (b *Bridge) Get(path string) (code int, text string) {
-	resp, err := client.Get("http://" + b.Server + path)
+	code, text, _, err := Get(context.WithoutCancel(b.t.Context()), b.Server, path)
 	if err != nil {
 		return 0, err.Error()
 	}
-	defer resp.Body.Close() //nolint:errcheck // it is only read
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return 0, err.Error()
-	}
-	return resp.StatusCode, string(body)
+	return code, text
 }
 
 // Metrics is what the process serves to Prometheus; empty where it does not answer.
@@ -128,27 +120,11 @@ func (b *Bridge) Metrics() string {
 	return text
 }
 
-// Metric returns the sum of the series of a metric that have all these labels, each as name="value", and whether there
-// is one.
+// Metric returns the sum of the series of a metric that have all these labels, and whether there is one; see
+// [Metrics.Sum].
 func (b *Bridge) Metric(name string, labels ...string) (sum float64, found bool) {
-	for line := range strings.Lines(b.Metrics()) {
-		if rest, ok := strings.CutPrefix(line, name); ok && (rest[0] == '{' || rest[0] == ' ') && hasAll(rest, labels) {
-			var value float64
-			if _, err := fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &value); err == nil {
-				sum, found = sum+value, true
-			}
-		}
-	}
-	return sum, found
-}
-
-func hasAll(text string, parts []string) bool {
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			return false
-		}
-	}
-	return true
+	sum, series := ReadMetrics(b.Metrics()).Sum(name, labels...)
+	return sum, series > 0
 }
 
 // Poll is [Poll] that also fails as soon as the process ends.

@@ -187,7 +187,7 @@ pipelines:
 		all, err = log.Read(t.Context())
 		return len(all) >= 12, fmt.Sprintf("%d messages, %v", len(all), err) // the snapshot has a marker at each end
 	})
-	if sum, found := b.Metric("kube_eventbridge_events_published_total", `op="added"`, `reason="watch"`); !found || sum != 10 {
+	if sum, found := b.Metric("events_published_total", `op="added"`, `reason="watch"`); !found || sum != 10 {
 		t.Errorf("the metrics say that %v were published", sum)
 	}
 	b.Stops()
