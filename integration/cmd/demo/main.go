@@ -59,8 +59,8 @@ func perform(ctx context.Context, st *stage) (bool, error) {
 	began := time.Now()
 	p := newPlay(st)
 	err := try.Run(func(*try.Scope) {
-		try.Do(st.start(ctx))
-		try.Do(p.run(ctx))
+		st.start(ctx)
+		p.run(ctx)
 	})
 	return err == nil && p.summary(time.Since(began)), err
 }

@@ -43,11 +43,10 @@ type change struct {
 
 func newPlay(st *stage) *play { return &play{stage: st} }
 
-func (p *play) run(ctx context.Context) error {
+func (p *play) run(ctx context.Context) {
 	for _, act := range []func(context.Context) error{p.opening, p.live, p.custom, p.absence, p.comeback} {
 		try.Do(act(ctx))
 	}
-	return nil
 }
 
 // opening waits for the snapshots, after which every change is an event of its own.
@@ -118,7 +117,7 @@ func (p *play) absence(ctx context.Context) error {
 func (p *play) comeback(ctx context.Context) error {
 	p.screen.heading("The bridge comes back, and goes on where it was")
 	began := time.Now()
-	try.Do(p.startBridge())
+	p.startBridge()
 	try.Do(p.arrived(ctx))
 	p.caught = time.Since(began)
 	try.Do(p.shown(ctx))

@@ -76,7 +76,7 @@ server: {listen: "127.0.0.1:%d"}
 `
 
 // start starts the control plane, then the bridge and tail.
-func (st *stage) start(ctx context.Context) error {
+func (st *stage) start(ctx context.Context) {
 	s := st.screen
 	s.say("  starting etcd and kube-apiserver …")
 	log := try.Get(st.create("control-plane.log"))
@@ -85,13 +85,12 @@ func (st *stage) start(ctx context.Context) error {
 	st.client = try.Get(dynamic.NewForConfig(st.cluster.RESTConfig()))
 	try.Do(st.configure())
 	s.say("  starting the bridge, with the NATS JetStream server that it has inside …")
-	try.Do(st.startBridge())
+	st.startBridge()
 	st.log = try.Get(openLog(st.broker))
 	errs := try.Get(st.create("tail.log"))
 	s.say("  reading the log with: %s", s.bold("kube-eventbridge tail --from-start"))
 	args := []string{"tail", "--server", st.broker, "--from-start"}
 	st.tail = try.Get(startProgram("tail", st.program, args, st.tailed, errs))
-	return nil
 }
 
 // tailed shows a line of tail, and counts it if it is an event: those begin with a time.
@@ -117,11 +116,10 @@ func (st *stage) configure() error {
 }
 
 // startBridge starts the bridge, for the first time or again.
-func (st *stage) startBridge() error {
+func (st *stage) startBridge() {
 	log := try.Get(st.create("bridge.log"))
 	args := []string{"run", "--config", st.config}
 	st.bridge = try.Get(startProgram("kube-eventbridge", st.program, args, func(string) {}, log))
-	return nil
 }
 
 // create opens a file for what a process prints; what an earlier one printed stays.
