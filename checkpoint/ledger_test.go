@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
@@ -40,9 +42,7 @@ func TestLedger_tombstones_stay_until_the_position_has_passed_them(t *testing.T)
 				if _, ok := l.Get("a"); ok != c.kept {
 					t.Errorf("%s: kept %v", name, ok)
 				}
-				if l.Len() != 0 {
-					t.Errorf("%s: %d live", name, l.Len())
-				}
+				assert.Equal(t, 0, l.Len(), "%s: %d live", name, l.Len())
 			}
 		})
 	}
@@ -66,9 +66,8 @@ func TestLedger_tombstones_stay_until_the_position_has_passed_them(t *testing.T)
 		l := NewLedger(rows)
 		l.Prune("40")
 		put, drop := l.Take()
-		if len(put) != 0 || len(drop) != 40 {
-			t.Errorf("%d dropped, %d put", len(drop), len(put))
-		}
+		require.Empty(t, put, "dropped, %d put", len(put))
+		assert.Len(t, drop, 40, "dropped, %d put", len(put))
 	})
 	t.Run("not what came back", func(t *testing.T) {
 		l := NewLedger(nil)
@@ -94,9 +93,7 @@ func TestLedger_tombstones_stay_until_the_position_has_passed_them(t *testing.T)
 
 func TestLedger_finds_what_a_list_does_not_have(t *testing.T) {
 	l := NewLedger(map[string]Row{"kept": row("1"), "lost": row("2"), "gone": tombstoneAt("3")})
-	if got := maps.Collect(l.Unseen()); len(got) != 0 {
-		t.Errorf("unseen without a list: %v", got)
-	}
+	assert.Empty(t, maps.Collect(l.Unseen()), "unseen without a list")
 	l.StartList()
 	l.Seen("lost")
 	l.StartList() // the list started again: what it showed before counts for nothing
@@ -107,16 +104,10 @@ func TestLedger_finds_what_a_list_does_not_have(t *testing.T) {
 	unseen := l.Unseen()
 	l.Put("after", row("9")) // a watch goes on after the list
 	want := map[string]Row{"lost": row("2"), "late": row("6")}
-	if got := maps.Collect(unseen); !maps.Equal(got, want) {
-		t.Errorf("unseen %v, want %v", got, want)
-	}
+	assert.Equal(t, want, maps.Collect(unseen), "unseen")
 	l.Put("lost", row("10"))
-	if got := maps.Collect(unseen); !maps.Equal(got, map[string]Row{"late": row("6")}) {
-		t.Errorf("unseen %v, and one of them changed since", got)
-	}
-	if got := maps.Collect(l.Unseen()); len(got) != 0 {
-		t.Errorf("unseen after the list: %v", got)
-	}
+	assert.Equal(t, map[string]Row{"late": row("6")}, maps.Collect(unseen), "unseen, and one of them changed since")
+	assert.Empty(t, maps.Collect(l.Unseen()), "unseen after the list")
 	for range unseen {
 		break
 	}
@@ -137,13 +128,10 @@ func TestLedger_keeps_superseded_rows_until_they_are_replaced(t *testing.T) {
 	l.Seen("a")
 	l.Put("a", row("900")) // the very same version, of another history
 	unseen := l.Unseen()
-	if got := maps.Collect(unseen); !maps.Equal(got, map[string]Row{"b": old, "lost": old}) {
-		t.Errorf("unseen: %v", got)
-	}
+	assert.Equal(t, map[string]Row{"b": old, "lost": old}, maps.Collect(unseen), "unseen")
 	l.Put("b", row("900"))
-	if got := maps.Collect(unseen); !maps.Equal(got, map[string]Row{"lost": old}) {
-		t.Errorf("unseen: %v, and one of them is of the new history since", got)
-	}
+	assert.Equal(t, map[string]Row{"lost": old}, maps.Collect(unseen),
+		"unseen: and one of them is of the new history since")
 	if r, _ := l.Get("a"); r != row("900") {
 		t.Errorf("replaced by %+v", r)
 	}
@@ -185,13 +173,9 @@ func TestLedger_may_change_while_rows_are_read(t *testing.T) {
 		n++
 		l.Put("a", tombstoneAt("8"))
 		l.Put("b", tombstoneAt("9"))
-		if key == "c" {
-			t.Error("a tombstone is not live")
-		}
+		assert.NotEqual(t, "c", key, "a tombstone is not live")
 	}
-	if n != 1 {
-		t.Errorf("%d rows read, and the other was gone when its turn came", n)
-	}
+	assert.Equal(t, 1, n, "rows read, and the other was gone when its turn came")
 }
 
 // What is taken and committed, put into a store one after the other, is the ledger, whether commits fail or not.
@@ -234,9 +218,7 @@ func TestLedger_takes_every_change_until_it_is_committed(t *testing.T) {
 					}
 					delete(store, k)
 				}
-				if !maps.Equal(store, want) {
-					t.Fatalf("stored %v, want %v", store, want)
-				}
+				require.Equal(t, want, store, "stored")
 				if again, drops := l.Take(); len(again)+len(drops) != 0 {
 					t.Fatalf("taken twice: %v, %v", again, drops)
 				}
@@ -244,9 +226,8 @@ func TestLedger_takes_every_change_until_it_is_committed(t *testing.T) {
 			"": func(t *rapid.T) {
 				live := maps.Collect(l.All())
 				maps.DeleteFunc(live, func(_ string, r Row) bool { return r.Deleted })
-				if l.Len() != len(live) || len(live) != count(want) {
-					t.Fatalf("%d live, %d read, want %d", l.Len(), len(live), count(want))
-				}
+				require.Equal(t, len(live), l.Len(), "live, %d read", len(live))
+				require.Len(t, live, count(want), "live, %d read", len(live))
 			},
 		})
 	})
@@ -353,9 +334,7 @@ func BenchmarkLedger(b *testing.B) {
 			for _, key := range keys {
 				l.Seen(key)
 			}
-			if n := len(slices.Collect(maps.Keys(maps.Collect(l.Unseen())))); n != 0 {
-				b.Fatal(n)
-			}
+			require.Equal(b, 0, len(slices.Collect(maps.Keys(maps.Collect(l.Unseen())))))
 		}
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(keys)), "ns/row")
 	})

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
@@ -124,9 +126,7 @@ func TestTracker_equals_the_rule(t *testing.T) {
 				if got, want := tr.Position(), word(m.position()); got != want {
 					t.Fatalf("position %q, want %q", got, want)
 				}
-				if got := tr.Pending(); got != len(m.open()) {
-					t.Fatalf("%d pending, want %d", got, len(m.open()))
-				}
+				require.Equal(t, len(m.open()), tr.Pending(), "pending")
 				for j, e := range m.events {
 					if turn := m.settledBefore(j); e.barrier && (e.ready > 1 || (e.ready == 1) != turn) {
 						t.Fatalf("barrier %d ready %d times, its turn has come: %v", e.ticket, e.ready, turn)
@@ -156,15 +156,11 @@ func TestTracker_loses_nothing_when_versions_go_back(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				now, err := strconv.Atoi(tr.Position())
-				if err != nil || now < position {
-					t.Fatalf("position went from %d to %q", position, tr.Position())
-				}
+				now := must.Get(strconv.Atoi(tr.Position()))(t)
+				require.GreaterOrEqual(t, now, position, "position went from %d to %q", position, tr.Position())
 				position = now
 				for ticket, v := range open {
-					if v <= position {
-						t.Fatalf("ticket %d at %d is not settled, and the position is %d", ticket, v, position)
-					}
+					require.Greater(t, v, position, "ticket %d at %d is not settled, and the position", ticket, v)
 				}
 			},
 		})

@@ -4,7 +4,6 @@ package checkpoint
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -14,6 +13,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -78,9 +79,7 @@ func TestTracker_position(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			tr := NewTracker(c.start)
 			script(t, tr, c.steps...)
-			if got := tr.Position(); got != c.want {
-				t.Errorf("position %q, want %q", got, c.want)
-			}
+			assert.Equal(t, c.want, tr.Position(), "position")
 		})
 	}
 }
@@ -133,9 +132,7 @@ func TestTracker_panics_on_a_ticket_that_is_not_open(t *testing.T) {
 			tr := NewTracker("")
 			ticket := wrong(tr, []uint64{tr.Open("", epoch), tr.Open("", epoch), tr.Open("", epoch)})
 			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
+				assert.NotNil(t, recover(), "no panic")
 				// The tracker must not be left locked.
 				tr.Position()
 			}()
@@ -148,9 +145,7 @@ func TestTracker_barrier(t *testing.T) {
 	t.Run("is ready at once when nothing is open", func(t *testing.T) {
 		tr, ready := NewTracker(""), 0
 		tr.OpenBarrier(epoch, func() { ready++ })
-		if ready != 1 {
-			t.Errorf("ready called %d times", ready)
-		}
+		assert.Equal(t, 1, ready, "ready called %d times", ready)
 	})
 	t.Run("waits for all before it and for nothing after it", func(t *testing.T) {
 		tr, ready := NewTracker("4"), 0
@@ -159,13 +154,9 @@ func TestTracker_barrier(t *testing.T) {
 		c := tr.Open("7", epoch)
 		tr.Bookmark("8")
 		tr.Settle(b)
-		if ready != 0 {
-			t.Fatal("ready before its turn")
-		}
+		require.Equal(t, 0, ready, "ready before its turn")
 		tr.Settle(a)
-		if ready != 1 {
-			t.Fatalf("ready called %d times", ready)
-		}
+		require.Equal(t, 1, ready, "ready called %d times", ready)
 		tr.Settle(c)
 		if got := tr.Position(); got != "6" {
 			t.Errorf("position %q passed the barrier", got)
@@ -182,9 +173,8 @@ func TestTracker_barrier(t *testing.T) {
 		first = tr.OpenBarrier(epoch, func() { order += "1"; tr.Settle(first) })
 		second = tr.OpenBarrier(epoch, func() { order += "2"; tr.Settle(second) })
 		tr.Settle(a)
-		if order != "12" || tr.Pending() != 0 {
-			t.Errorf("order %q, pending %d", order, tr.Pending())
-		}
+		assert.Equal(t, "12", order, "order, pending")
+		assert.Equal(t, 0, tr.Pending(), "order, pending")
 	})
 	t.Run("settled before its turn it is never ready", func(t *testing.T) {
 		tr := NewTracker("")
@@ -201,12 +191,8 @@ func TestTracker_Await(t *testing.T) {
 	a := tr.Open("5", epoch)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := tr.Await(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
-	if n := tr.Pending(); n != 1 {
-		t.Errorf("%d pending after an Await that gave up", n)
-	}
+	assert.ErrorIs(t, tr.Await(ctx), context.Canceled, "error")
+	assert.Equal(t, 1, tr.Pending(), "pending after an Await that gave up")
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -217,9 +203,7 @@ func TestTracker_Await(t *testing.T) {
 	}
 	tr.Settle(a)
 	wg.Wait()
-	if n := tr.Pending(); n != 0 {
-		t.Errorf("%d pending", n)
-	}
+	assert.Equal(t, 0, tr.Pending(), "pending")
 }
 
 func TestTracker_settled_from_many_goroutines(t *testing.T) {
@@ -236,7 +220,7 @@ func TestTracker_settled_from_many_goroutines(t *testing.T) {
 	for i := range n {
 		tickets <- tr.Open(word(i+1), epoch)
 		if i%1000 == 0 {
-			must.Do(t, tr.Await(t.Context()))
+			require.NoError(t, tr.Await(t.Context()))
 		}
 	}
 	close(tickets)
@@ -256,13 +240,9 @@ func TestTracker_gives_back_the_memory_of_a_burst(t *testing.T) {
 	for _, ticket := range tickets {
 		tr.Settle(ticket)
 	}
-	if len(tr.entries) != 1 {
-		t.Errorf("room for %d entries is kept", len(tr.entries))
-	}
+	assert.Len(t, tr.entries, 1, "room for %d entries is kept", len(tr.entries))
 	tr.Settle(tr.Open("5", epoch))
-	if tr.Pending() != 0 {
-		t.Error("the tracker does not go on")
-	}
+	assert.Equal(t, 0, tr.Pending(), "the tracker does not go on")
 }
 
 // An object that a broker refuses for days must not take memory for all the others that pass it.
@@ -289,9 +269,7 @@ func TestTracker_needs_room_only_for_what_is_open(t *testing.T) {
 		t.Errorf("position %q passed what is open", got)
 	}
 	tr.Settle(stuck)
-	if got := tr.Position(); got != word(last-2) {
-		t.Errorf("position %q, want %d", got, last-2)
-	}
+	assert.Equal(t, word(last-2), tr.Position(), "position, want %d", last-2)
 }
 
 func BenchmarkTracker_Open_Settle(b *testing.B) {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
@@ -61,15 +63,11 @@ func TestExtend_keeps_what_the_log_still_has(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.w.Positions = map[string]string{"pods.v1": "new"}
 			got := Extend(trail, c.w)
-			if !reflect.DeepEqual(got[len(got)-1], c.w) {
-				t.Errorf("the newest is %+v", got[len(got)-1])
-			}
+			assert.Equal(t, c.w, got[len(got)-1], "the newest")
 			if before := got[:len(got)-1]; len(before) > 0 != (c.previous.Marks != nil) || len(before) > 0 && !reflect.DeepEqual(before[len(before)-1], c.previous) {
 				t.Errorf("before it: %+v, want %+v at the end", before, c.previous)
 			}
-			if !reflect.DeepEqual(trail, []Waypoint{at(1, 1), at(5, 1), at(5, 9)}) {
-				t.Errorf("the trail itself was changed: %+v", trail)
-			}
+			assert.Equal(t, []Waypoint{at(1, 1), at(5, 1), at(5, 9)}, trail, "the trail itself was changed")
 		})
 	}
 }
@@ -85,9 +83,7 @@ func TestTrail_reaches_back_in_proportion(t *testing.T) {
 			w := Waypoint{Marks: maps.Clone(marks)}
 			all = append(all, w)
 			trail = Extend(trail, w)
-			if len(trail) > maxTrail {
-				t.Fatalf("%d waypoints", len(trail))
-			}
+			require.LessOrEqual(t, len(trail), maxTrail, "waypoints")
 			if newest, _ := Before(trail, marks); !reflect.DeepEqual(newest, w) {
 				t.Fatalf("the newest is %v, want %v", newest, w)
 			}
@@ -118,9 +114,7 @@ func TestTrail_reaches_back_hundreds_of_steps(t *testing.T) {
 		for n := uint64(1); n <= 20_000; n++ {
 			trail = Extend(trail, at(n*step))
 			steps := (n*step - trail[0].Marks[0]) / step
-			if steps < min(n-1, 400) {
-				t.Fatalf("after %d steps it reaches back %d", n, steps)
-			}
+			require.GreaterOrEqual(t, steps, min(n-1, 400), "after %d steps it reaches back", n)
 		}
 	}
 }

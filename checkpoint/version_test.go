@@ -2,7 +2,10 @@
 
 package checkpoint
 
-import "testing"
+import (
+	"github.com/stretchr/testify/assert"
+	"testing"
+)
 
 func TestNewer(t *testing.T) {
 	live, gone := Row{UID: "u", ResourceVersion: "10"}, Row{UID: "u", ResourceVersion: "10", Deleted: true}
@@ -44,9 +47,7 @@ func TestNewer(t *testing.T) {
 		{"another history, gone once more, later", oldGone, "11", true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := Newer(c.row, c.rv, c.deleted); got != c.want {
-				t.Errorf("Newer(%+v, %q, %v) = %v", c.row, c.rv, c.deleted, got)
-			}
+			assert.Equal(t, c.want, Newer(c.row, c.rv, c.deleted), "Newer(%+v, %q, %v)", c.row, c.rv, c.deleted)
 		})
 	}
 }

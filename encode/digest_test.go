@@ -11,6 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func digester(t testing.TB, all ...string) *Digester {
@@ -53,9 +55,8 @@ func TestDigest_is_the_same_where_only_what_is_ignored_differs(t *testing.T) {
 		{"a", `{"b":"a\",\"c"}`, `{"b":"a","c":""}`, false},
 	} {
 		d := digester(t, strings.Fields(c.paths)...)
-		if same := d.Digest([]byte(c.a)) == d.Digest([]byte(c.b)); same != c.same {
-			t.Errorf("without %q, %s and %s are the same: %t, want %t", c.paths, c.a, c.b, same, c.same)
-		}
+		assert.Equal(t, c.same, d.Digest([]byte(c.a)) == d.Digest([]byte(c.b)),
+			"without %q, %s and %s are the same", c.paths, c.a, c.b)
 	}
 }
 
@@ -76,9 +77,7 @@ func TestDigest_of_no_object_is_zero(t *testing.T) {
 		"", " ", "null", "[]", `"x"`, "{", `{"a"`, `{"metadata":{"name":[}`, `{"metadata":{"managedFields":[`, `{"metadata":{"x":[1 2]`, `{"metadata":[1`,
 		`{"metadata":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`,
 	} {
-		if digest := digester(t).Digest([]byte(s)); digest != [16]byte{} {
-			t.Errorf("%.30q: %x", s, digest)
-		}
+		assert.Equal(t, [16]byte{}, digester(t).Digest([]byte(s)), "%.30q", s)
 	}
 }
 
@@ -143,9 +142,7 @@ func FuzzDigest(f *testing.F) {
 		}
 		d := NewDigester([]Path{p}, nil)
 		digest := d.Digest(b)
-		if digest != d.Digest(b) {
-			t.Fatalf("%q has two digests", b)
-		}
+		require.Equal(t, d.Digest(b), digest, "%q has two digests", b)
 		o, err := decode(b)
 		if known := digest != [16]byte{}; json.Valid(b) && err == nil && known != (o != nil) {
 			t.Fatalf("%q: the digest is %x", b, digest)

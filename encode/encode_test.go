@@ -17,6 +17,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -43,7 +45,7 @@ func change(t testing.TB, op source.Op, file string) *source.Change {
 	var o struct {
 		Metadata struct{ Namespace, Name, UID, ResourceVersion string }
 	}
-	must.Do(t, json.Unmarshal(b, &o))
+	require.NoError(t, json.Unmarshal(b, &o))
 	return &source.Change{
 		Op: op, Ident: source.Ident(o.Metadata), Body: source.NewBody(b), Reason: source.ReasonWatch, Seen: seen,
 	}
@@ -65,7 +67,7 @@ func changed(op source.Op, file string, edit ...func(*source.Change)) func(*test
 		for _, f := range edit {
 			f(c)
 		}
-		must.Do(t, e.Change(m, c))
+		require.NoError(t, e.Change(m, c))
 	}
 }
 
@@ -90,10 +92,10 @@ func wireCases() []wireCase {
 	folded := func(c *source.Change) { c.Count, c.IDSuffix = 3, ".r2" }
 	gap := source.Marker{Kind: source.MarkerGap, From: "100", To: "250", Cause: `the server said "too old"`}
 	reduced := func(t *testing.T, e *Encoder, m *sink.Message) {
-		must.Do(t, e.Reduced(m, change(t, source.Updated, "customresource.json"), 1400123, ""))
+		require.NoError(t, e.Reduced(m, change(t, source.Updated, "customresource.json"), 1400123, ""))
 	}
 	kept := func(t *testing.T, e *Encoder, m *sink.Message) {
-		must.Do(t, e.Reduced(m, change(t, source.Added, "secret.json"), 3000000, "nats-obj:KUBERNETES-objects/x"))
+		require.NoError(t, e.Reduced(m, change(t, source.Added, "secret.json"), 3000000, "nats-obj:KUBERNETES-objects/x"))
 	}
 	rejected := func(t *testing.T, e *Encoder, m *sink.Message) {
 		e.Rejected(m, change(t, source.Updated, "pod.json"), errors.New(`message "size" exceeds maximum`), 1048577)
@@ -185,18 +187,13 @@ func TestMessages_are_as_in_the_golden_files(t *testing.T) {
 			m := w.message(t)
 			got, file := render(m), filepath.Join("testdata", w.name+".golden")
 			if *update {
-				must.Do(t, os.WriteFile(file, got, 0o600))
+				require.NoError(t, os.WriteFile(file, got, 0o600))
 			}
 			want := must.Get(os.ReadFile(file))(t)
-			if !bytes.Equal(got, want) {
-				t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
-			}
-			if m.Verify || m.Previous != 0 {
-				t.Error("what the pool's message asked to verify is still there")
-			}
-			if !json.Valid(m.Data) {
-				t.Error("the data is not valid JSON")
-			}
+			assert.Equal(t, want, got, file)
+			assert.False(t, m.Verify, "what the pool's message asked to verify is still there")
+			assert.EqualValues(t, 0, m.Previous, "what the pool's message asked to verify is still there")
+			assert.True(t, json.Valid(m.Data), "the data is not valid JSON")
 		})
 	}
 }
@@ -236,13 +233,9 @@ func TestChange_time_is_what_the_object_tells(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			for op, want := range map[source.Op]string{source.Added: c.time, source.Deleted: read} {
 				m, ch := &sink.Message{}, ident(op, `{"metadata":{`+c.metadata+`}}`)
-				must.Do(t, New(source.Stream{Resource: pods}, config()).Change(m, ch))
-				if got := attribute(m, "time"); got != want {
-					t.Errorf("%s: time is %q, want %q", op, got, want)
-				}
-				if got := attribute(m, "fieldmanager"); got != c.manager {
-					t.Errorf("%s: fieldmanager is %q, want %q", op, got, c.manager)
-				}
+				require.NoError(t, New(source.Stream{Resource: pods}, config()).Change(m, ch))
+				assert.Equal(t, want, attribute(m, "time"), "%s: time", op)
+				assert.Equal(t, c.manager, attribute(m, "fieldmanager"), "%s: fieldmanager", op)
 			}
 		})
 	}
@@ -282,13 +275,10 @@ func TestChange_id_says_which_state_of_which_object_it_is(t *testing.T) {
 		e, ch := New(c.stream, cfg), ident(c.op, "{}")
 		ch.IDSuffix = c.suffix
 		m := &sink.Message{}
-		must.Do(t, e.Change(m, ch))
-		if got := attribute(m, "id"); got != c.want {
-			t.Errorf("id is %q, want %q", got, c.want)
-		}
-		if !strings.HasSuffix(m.ID, "."+c.want) || len(m.ID) != 17+len(c.want) {
-			t.Errorf("message id is %q, want 16 hex digits, a dot and %q", m.ID, c.want)
-		}
+		require.NoError(t, e.Change(m, ch))
+		assert.Equal(t, c.want, attribute(m, "id"), "id")
+		require.True(t, strings.HasSuffix(m.ID, "."+c.want), "message id, want 16 hex digits, a dot and %q", c.want)
+		assert.Len(t, m.ID, 17+len(c.want), "message id, want 16 hex digits, a dot and %q", c.want)
 		if e.Rejected(m, ch, errors.New("x"), 1); attribute(m, "id") != c.want+".rejected" {
 			t.Errorf("id of the rejected is %q, want %q", attribute(m, "id"), c.want+".rejected")
 		}
@@ -301,13 +291,11 @@ func TestMessage_ids_of_pipelines_and_sources_differ(t *testing.T) {
 		for _, r := range []source.Resource{pods, secrets, databases} {
 			m := &sink.Message{}
 			e := New(source.Stream{Resource: r}, Config{Cluster: "c", Pipeline: pipeline})
-			must.Do(t, e.Change(m, ident(source.Added, "{}")))
+			require.NoError(t, e.Change(m, ident(source.Added, "{}")))
 			ids[m.ID] = true
 		}
 	}
-	if len(ids) != 6 {
-		t.Errorf("%d ids of 6 events of different pipelines and sources: %v", len(ids), ids)
-	}
+	assert.Len(t, ids, 6, "ids of 6 events of different pipelines and sources")
 }
 
 // What a log needs to know of a message that is not in its event.
@@ -317,18 +305,16 @@ func TestMessage_says_where_it_goes_and_whether_it_is_the_last(t *testing.T) {
 		cfg.BareIDs = bare
 		e, m := New(source.Stream{Resource: pods}, cfg), &sink.Message{}
 		for _, op := range []source.Op{source.Added, source.Updated, source.Deleted} {
-			must.Do(t, e.Change(m, ident(op, `{"metadata":{}}`)))
-			if m.Everywhere || m.Last != (op == source.Deleted) {
-				t.Errorf("%s: everywhere %v, last %v", op, m.Everywhere, m.Last)
-			}
+			require.NoError(t, e.Change(m, ident(op, `{"metadata":{}}`)))
+			assert.False(t, m.Everywhere, "%s: everywhere, last", op)
+			assert.Equal(t, (op == source.Deleted), m.Last, "%s: everywhere, last", op)
 			if id := attribute(m, "id"); bare != (m.ID == id) || !strings.HasSuffix(m.ID, id) {
 				t.Errorf("%s, bare %v: the message's id is %q, the event's %q", op, bare, m.ID, id)
 			}
 		}
 		e.Marker(m, source.Marker{Kind: source.MarkerGap, From: "1", To: "2"})
-		if !m.Everywhere || m.Last {
-			t.Errorf("marker: everywhere %v, last %v", m.Everywhere, m.Last)
-		}
+		require.True(t, m.Everywhere, "marker: everywhere, last")
+		assert.False(t, m.Last, "marker: everywhere, last")
 	}
 }
 
@@ -339,10 +325,8 @@ func TestChange_sequence_sorts_as_text_and_is_absent_for_what_is_no_number(t *te
 	} {
 		c, m := ident(source.Added, "{}"), &sink.Message{}
 		c.ResourceVersion = version
-		must.Do(t, New(source.Stream{Resource: pods}, config()).Change(m, c))
-		if got := attribute(m, "sequence"); got != want {
-			t.Errorf("sequence of %q is %q, want %q", version, got, want)
-		}
+		require.NoError(t, New(source.Stream{Resource: pods}, config()).Change(m, c))
+		assert.Equal(t, want, attribute(m, "sequence"), "sequence of %q", version)
 	}
 }
 
@@ -367,9 +351,7 @@ func TestRejected_takes_what_Change_refuses(t *testing.T) {
 		c.Body = b
 		New(source.Stream{Resource: pods}, config()).Rejected(m, c, errors.New("no"), 5)
 		want := `{"type":"io.kube-eventbridge.resource.deleted.v1","error":"no","size":5}`
-		if string(m.Data) != want {
-			t.Errorf("data is %s, want %s", m.Data, want)
-		}
+		assert.Equal(t, want, string(m.Data), "data is %s", m.Data)
 	}
 }
 
@@ -378,11 +360,9 @@ func TestChange_leaves_the_body_alone_and_shares_nothing_with_it(t *testing.T) {
 		c, m := change(t, source.Added, "pod.json"), &sink.Message{}
 		cfg := config()
 		cfg.Keep = keep
-		must.Do(t, New(source.Stream{Resource: pods}, cfg).Change(m, c))
+		require.NoError(t, New(source.Stream{Resource: pods}, cfg).Change(m, c))
 		clear(m.Data[:cap(m.Data)])
-		if !bytes.Equal(c.Body.Bytes(), body(t, "pod.json")) {
-			t.Error("writing into the message's data changed the body")
-		}
+		assert.Equal(t, body(t, "pod.json"), c.Body.Bytes(), "writing into the message's data changed the body")
 	}
 }
 
@@ -402,7 +382,7 @@ func TestNew_panics_on_what_configuration_must_have_refused(t *testing.T) {
 func TestEncoder_is_safe_for_concurrent_use(t *testing.T) {
 	e := New(source.Stream{Resource: pods}, config())
 	want := &sink.Message{}
-	must.Do(t, e.Change(want, change(t, source.Added, "pod.json")))
+	require.NoError(t, e.Change(want, change(t, source.Added, "pod.json")))
 	for i := range 4 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()

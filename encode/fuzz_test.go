@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // hostile are objects that a scanner which only looks for names would get wrong.
@@ -94,7 +95,7 @@ func FuzzSplice(f *testing.F) {
 		b := body(f, file)
 		f.Add(b)
 		var indented bytes.Buffer
-		must.Do(f, json.Indent(&indented, b, "", "  "))
+		require.NoError(f, json.Indent(&indented, b, "", "  "))
 		f.Add(indented.Bytes())
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -208,9 +209,7 @@ func TestLandmarks_are_found_in_what_an_API_server_sends_for_a_pod_only(t *testi
 		i := bytes.Index(b, []byte(`"managedFields":[`)) + len(`"managedFields":`)
 		var quick, slow walk
 		end, ok := quick.landmarks(b, i)
-		if ok != want {
-			t.Fatalf("%s: landmarks found: %t, want %t", file, ok, want)
-		}
+		require.Equal(t, want, ok, "%s: landmarks found", file)
 		if !ok {
 			continue
 		}
@@ -300,12 +299,10 @@ func elsewhere(b []byte) bool {
 
 func TestSecret_values_are_masked_and_nothing_else(t *testing.T) {
 	e, m := New(source.Stream{Resource: secrets}, config()), &sink.Message{}
-	must.Do(t, e.Change(m, ident(source.Added, secretWith(`pass"word`, canary))))
+	require.NoError(t, e.Change(m, ident(source.Added, secretWith(`pass"word`, canary))))
 	want := `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","annotations":{"a":"b"}},"data":{"pass\"word":"W3JlZGFjdGVkXQ==",` +
 		`"b":"W3JlZGFjdGVkXQ=="},"stringData":{"c":"W3JlZGFjdGVkXQ=="},"type":"Opaque"}`
-	if string(m.Data) != want {
-		t.Errorf("got\n%s, want\n%s", m.Data, want)
-	}
+	assert.Equal(t, want, string(m.Data), "got\n%s", m.Data)
 	var typed struct{ Data map[string][]byte }
 	if err := json.Unmarshal(m.Data, &typed); err != nil || string(typed.Data["b"]) != "[redacted]" {
 		t.Errorf("a typed client reads %q, %v", typed.Data["b"], err)
@@ -324,10 +321,9 @@ func TestSecret_loses_the_annotations_that_copy_it(t *testing.T) {
 	cfg := config()
 	cfg.Keep = []string{KeepLastApplied}
 	m := &sink.Message{}
-	must.Do(t, New(source.Stream{Resource: secrets}, cfg).Change(m, ident(source.Added, body)))
-	if want := `{"metadata":{"name":"s","annotations":{"a":"b","last-applied":"c"}},"data":{}}`; string(m.Data) != want {
-		t.Errorf("got\n%s, want\n%s", m.Data, want)
-	}
+	require.NoError(t, New(source.Stream{Resource: secrets}, cfg).Change(m, ident(source.Added, body)))
+	assert.Equal(t, `{"metadata":{"name":"s","annotations":{"a":"b","last-applied":"c"}},"data":{}}`, string(m.Data),
+		"got\n%s", m.Data)
 }
 
 func TestSecret_that_cannot_be_decoded_is_sent_as_its_identity(t *testing.T) {
@@ -337,18 +333,14 @@ func TestSecret_that_cannot_be_decoded_is_sent_as_its_identity(t *testing.T) {
 		`{"metadata":"x"}`, `{"metadata":{"annotations":{"a":"\xff"}}}`, strings.Repeat(`{"data":`, 20_000),
 	} {
 		m := &sink.Message{}
-		must.Do(t, New(source.Stream{Resource: secrets}, config()).Change(m, ident(source.Added, b)))
-		if string(m.Data) != identity {
-			t.Errorf("%.40q became %s, want %s", b, m.Data, identity)
-		}
+		require.NoError(t, New(source.Stream{Resource: secrets}, config()).Change(m, ident(source.Added, b)))
+		assert.Equal(t, identity, string(m.Data), "%.40q became %s", b, m.Data)
 	}
 }
 
 func TestSecrets_of_other_groups_are_objects_like_others(t *testing.T) {
 	r := source.Resource{Group: "example.com", Version: "v1", Resource: "secrets", Kind: "Secret"}
 	m := &sink.Message{}
-	must.Do(t, New(source.Stream{Resource: r}, config()).Change(m, ident(source.Added, `{"data":{"a":"x"}}`)))
-	if string(m.Data) != `{"data":{"a":"x"}}` {
-		t.Errorf("data is %s", m.Data)
-	}
+	require.NoError(t, New(source.Stream{Resource: r}, config()).Change(m, ident(source.Added, `{"data":{"a":"x"}}`)))
+	assert.Equal(t, `{"data":{"a":"x"}}`, string(m.Data), "data is %s", m.Data)
 }

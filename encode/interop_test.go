@@ -18,6 +18,8 @@ import (
 	"github.com/cloudevents/sdk-go/v2/binding/format"
 	"github.com/cloudevents/sdk-go/v2/binding/spec"
 	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -106,7 +108,7 @@ func attributesOf(t *testing.T, e *event.Event) map[string]string {
 
 func TestMessages_are_read_by_the_CloudEvents_SDK_with_the_same_attributes_and_data(t *testing.T) {
 	everyMessage(t, func(t *testing.T, m *sink.Message, e *event.Event) {
-		must.Do(t, e.Validate())
+		require.NoError(t, e.Validate())
 		got, want, data := attributesOf(t, e), map[string]string{}, m.Data
 		for _, a := range m.Attributes {
 			want[a.Name] = a.Value
@@ -115,23 +117,17 @@ func TestMessages_are_read_by_the_CloudEvents_SDK_with_the_same_attributes_and_d
 			want, data = structuredParts(t, m.Data)
 		}
 		for name, v := range want {
-			if g := got[name]; g != v {
-				t.Errorf("%s is %q, want %q", name, g, v)
-			}
+			assert.Equal(t, v, got[name], name)
 		}
-		if len(got) != len(want) {
-			t.Errorf("attributes are %v, want %v", got, want)
-		}
-		if !bytes.Equal(e.Data(), data) {
-			t.Errorf("data is %s, want %s", e.Data(), data)
-		}
+		assert.Len(t, got, len(want), "attributes, want %v", want)
+		assert.Equal(t, data, e.Data(), "data")
 	})
 }
 
 func structuredParts(t *testing.T, b []byte) (map[string]string, []byte) {
 	t.Helper()
 	var members map[string]json.RawMessage
-	must.Do(t, json.Unmarshal(b, &members))
+	require.NoError(t, json.Unmarshal(b, &members))
 	as := map[string]string{}
 	for name, v := range members {
 		var s string
@@ -153,9 +149,7 @@ func TestModes_carry_the_same_event(t *testing.T) {
 			cfg.Mode = mode
 			w.write(t, New(w.stream, cfg), m)
 			e, err := binding.ToEvent(t.Context(), received{m})
-			if err != nil {
-				t.Fatal(w.name, err)
-			}
+			require.NoError(t, err, w.name)
 			events = append(events, e)
 		}
 		a, b := attributesOf(t, events[0]), attributesOf(t, events[1])
@@ -163,21 +157,16 @@ func TestModes_carry_the_same_event(t *testing.T) {
 			t.Errorf("%s: binary %v, structured %v", w.name, events[0], events[1])
 		}
 		for name := range a {
-			if a[name] != b[name] {
-				t.Errorf("%s: %s is %q in binary mode, %q in structured mode", w.name, name, a[name], b[name])
-			}
+			assert.Equal(t, b[name], a[name],
+				"%s: %s is %q in binary mode, %q in structured mode", w.name, name, a[name], b[name])
 		}
 	}
 }
 
 func TestInterop_rule_1_datacontenttype_is_application_json(t *testing.T) {
 	everyMessage(t, func(t *testing.T, _ *sink.Message, e *event.Event) {
-		if e.DataContentType() != "application/json" {
-			t.Errorf("datacontenttype is %q", e.DataContentType())
-		}
-		if e.Extensions()["payload"] == nil {
-			t.Error("payload is missing")
-		}
+		assert.Equal(t, "application/json", e.DataContentType(), "datacontenttype")
+		assert.NotNil(t, e.Extensions()["payload"], "payload is missing")
 	})
 }
 
@@ -194,13 +183,10 @@ func TestInterop_rule_2_no_event_without_data(t *testing.T) {
 
 func TestInterop_rule_3_time_is_always_there(t *testing.T) {
 	everyMessage(t, func(t *testing.T, m *sink.Message, e *event.Event) {
-		if e.Time().IsZero() || e.Extensions()["recordedtime"] == nil {
-			t.Error("time or recordedtime is missing")
-		}
+		assert.False(t, e.Time().IsZero(), "time or recordedtime is missing")
+		assert.NotNil(t, e.Extensions()["recordedtime"], "time or recordedtime is missing")
 		// A SDK that cuts to milliseconds changes nothing.
-		if e.Time().Nanosecond()%int(time.Millisecond) != 0 {
-			t.Errorf("time is %s", e.Time())
-		}
+		assert.Equal(t, 0, e.Time().Nanosecond()%int(time.Millisecond), "time is %s", e.Time())
 		if s := attribute(m, "time"); s != "" && !strings.HasSuffix(s, "Z") {
 			t.Errorf("time is %s", s)
 		}
@@ -210,18 +196,14 @@ func TestInterop_rule_3_time_is_always_there(t *testing.T) {
 func TestInterop_rule_4_an_empty_attribute_is_absent(t *testing.T) {
 	everyMessage(t, func(t *testing.T, _ *sink.Message, e *event.Event) {
 		for name, v := range attributesOf(t, e) {
-			if v == "" {
-				t.Errorf("%s is empty", name)
-			}
+			assert.NotEmpty(t, v, "%s is empty", name)
 		}
 	})
 	m := dirty()
 	e := New(source.Stream{Resource: source.Resource{Version: "v1", Resource: "things"}}, Config{Cluster: "c"})
-	must.Do(t, e.Change(m, &source.Change{Op: source.Added, Ident: source.Ident{Name: "n"}}))
+	require.NoError(t, e.Change(m, &source.Change{Op: source.Added, Ident: source.Ident{Name: "n"}}))
 	for _, a := range m.Attributes {
-		if a.Value == "" {
-			t.Errorf("%s is empty", a.Name)
-		}
+		assert.NotEmpty(t, a.Value, "%s is empty", a.Name)
 	}
 }
 
@@ -236,9 +218,8 @@ func TestInterop_rule_5_the_key_is_the_partitionkey(t *testing.T) {
 func TestInterop_rule_6_a_structured_message_has_no_attributes(t *testing.T) {
 	everyMessage(t, func(t *testing.T, m *sink.Message, _ *event.Event) {
 		structured := m.ContentType == "application/cloudevents+json"
-		if structured != (len(m.Attributes) == 0) {
-			t.Errorf("content type %s, %d attributes", m.ContentType, len(m.Attributes))
-		}
+		assert.Equal(t, (len(m.Attributes) == 0), structured,
+			"content type %s, %d attributes", m.ContentType, len(m.Attributes))
 	})
 }
 
@@ -260,10 +241,9 @@ func TestInterop_rule_7_names_are_lower_case_and_media_types_are_bare(t *testing
 func TestInterop_rule_8_attributes_are_plain_text(t *testing.T) {
 	c, m := ident(source.Added, "{}"), dirty()
 	c.Name = `100% "ö" rôle`
-	must.Do(t, New(source.Stream{Resource: pods}, config()).Change(m, c))
-	if attribute(m, "name") != c.Name || attribute(m, "subject") != "ns/"+c.Name {
-		t.Errorf("name is %q, subject %q", attribute(m, "name"), attribute(m, "subject"))
-	}
+	require.NoError(t, New(source.Stream{Resource: pods}, config()).Change(m, c))
+	assert.Equal(t, c.Name, attribute(m, "name"), "name, subject")
+	assert.Equal(t, "ns/"+c.Name, attribute(m, "subject"), "name, subject")
 	for _, s := range []string{attribute(m, "source"), attribute(m, "clustername")} {
 		if strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '%' }) {
 			t.Errorf("%q needs escaping", s)
@@ -278,7 +258,7 @@ func TestInterop_rule_9_integers_fit_int32_and_versions_are_strings(t *testing.T
 	for _, mode := range []Mode{Binary, Structured} {
 		cfg, c, m := config(), ident(source.Added, "{}"), dirty()
 		cfg.Mode, cfg.History, cfg.WriterEpoch, c.Count = mode, math.MaxInt, math.MaxInt, math.MaxInt
-		must.Do(t, New(source.Stream{Resource: pods}, cfg).Change(m, c))
+		require.NoError(t, New(source.Stream{Resource: pods}, cfg).Change(m, c))
 		e := must.Get(binding.ToEvent(t.Context(), received{m}))(t)
 		for _, name := range []string{"sampledrate", "history", "writerepoch"} {
 			want := any("2147483647")

@@ -17,6 +17,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // The wanted values are what makeEvent of Knative's adapter gives for the same objects.
@@ -52,14 +54,12 @@ func TestKnative_type_source_and_subject_are_those_of_its_adapter(t *testing.T) 
 		if c.clusterScoped {
 			ch.Namespace = ""
 		}
-		must.Do(t, New(source.Stream{Resource: c.resource}, cfg).Change(m, ch))
+		require.NoError(t, New(source.Stream{Resource: c.resource}, cfg).Change(m, ch))
 		for name, want := range map[string]string{
 			"type": "dev.knative.apiserver." + c.typ, "source": "https://10.96.0.1:443", "subject": c.subject,
 			"kind": c.resource.Kind, "apiversion": c.resource.APIVersion(), "name": "n", "namespace": ch.Namespace,
 		} {
-			if got := attribute(m, name); got != want {
-				t.Errorf("%s of %s: %s is %q, want %q", c.op, c.resource, name, got, want)
-			}
+			assert.Equal(t, want, attribute(m, name), "%s of %s: %s", c.op, c.resource, name)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestKnative_metadata_can_be_read_as_a_reference_to_the_object(t *testing.T)
 			inKnative(&cfg)
 			cfg.Payload = Metadata
 			m := dirty()
-			must.Do(t, New(source.Stream{Resource: r}, cfg).Change(m, ident(source.Added, body)))
+			require.NoError(t, New(source.Stream{Resource: r}, cfg).Change(m, ident(source.Added, body)))
 			var ref struct{ Kind, Namespace, Name, APIVersion string }
 			if err := json.Unmarshal(m.Data, &ref); err != nil || ref.Namespace != "ns" || ref.Name != "n" || attribute(m, "payload") != "metadata" {
 				t.Errorf("%s of %s: got %+v, %v in %s", r, body, ref, err, m.Data)
@@ -102,7 +102,7 @@ func TestKnative_changes_nothing_but_type_source_and_subject(t *testing.T) {
 		c := drawChange(r, stream)
 		a, b := dirty(), dirty()
 		for e, m := range map[*Encoder]*sink.Message{New(stream, own): a, New(stream, other): b} {
-			must.Do(r, e.Change(m, c))
+			require.NoError(r, e.Change(m, c))
 		}
 		if a.ID != b.ID || a.Key != b.Key || a.Subject != b.Subject || a.Shared != b.Shared || a.Last != b.Last {
 			r.Errorf("messages differ: %+v and %+v", a, b)
@@ -110,18 +110,13 @@ func TestKnative_changes_nothing_but_type_source_and_subject(t *testing.T) {
 		want, data := parts(r, a)
 		got, gotData := parts(r, b)
 		for _, name := range []string{"type", "source", "subject"} {
-			if got[name] == want[name] {
-				r.Errorf("%s is %q in both", name, got[name])
-			}
+			assert.NotEqual(r, want[name], got[name], "%s is %q in both", name, got[name])
 			got[name] = want[name]
 		}
-		if len(got) != len(want) || data != gotData {
-			r.Errorf("got %v %s, want %v %s", got, gotData, want, data)
-		}
+		require.Len(r, got, len(want), "got %vwant %v", got, want)
+		assert.Equal(r, gotData, data, "got %vwant %v", got, want)
 		for name, value := range want {
-			if got[name] != value {
-				r.Errorf("%s is %q, want %q", name, got[name], value)
-			}
+			assert.Equal(r, value, got[name], name)
 		}
 	})
 }
@@ -138,7 +133,7 @@ func TestStateOf_any_profile_reads_what_was_written(t *testing.T) {
 		}
 		c := drawChange(r, stream)
 		e, m := New(stream, cfg), dirty()
-		must.Do(r, e.Change(m, c))
+		require.NoError(r, e.Change(m, c))
 		want := State{
 			ID: m.ID[17:], Type: typeOf(c.Op), Source: sourceOf(cfg.Cluster, stream.Resource), Pipeline: "audit",
 			Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, Kind: stream.Kind, History: cfg.History,
@@ -148,10 +143,8 @@ func TestStateOf_any_profile_reads_what_was_written(t *testing.T) {
 			e.Rejected(m, c, errors.New("no"), 1)
 			want.ID, want.Type, want.Rejected = want.ID+".rejected", TypeRejected, true
 		}
-		got, err := StateOf(stored(m))
-		if err != nil || got != want {
-			r.Errorf("got %+v, %v; want %+v", got, err, want)
-		}
+		got := must.Get(StateOf(stored(m)))(r)
+		assert.Equal(r, want, got)
 		if back, ok := ResourceOf(got.Source, cfg.Cluster); !ok || back.String() != stream.Resource.String() {
 			r.Errorf("%s is read as %s, want %s", got.Source, back, stream.Resource)
 		}
@@ -186,9 +179,7 @@ func TestNew_refuses_a_profile_that_it_cannot_write(t *testing.T) {
 	} {
 		func() {
 			defer func() {
-				if recover() == nil {
-					t.Error("it was taken")
-				}
+				assert.NotNil(t, recover(), "it was taken")
 			}()
 			cfg := config()
 			edit(&cfg)
@@ -236,7 +227,7 @@ func parts(r *rapid.T, m *sink.Message) (map[string]string, string) {
 		return as, string(m.Data)
 	}
 	var members map[string]json.RawMessage
-	must.Do(r, json.Unmarshal(m.Data, &members))
+	require.NoError(r, json.Unmarshal(m.Data, &members))
 	for name, v := range members {
 		as[name] = strings.Trim(string(v), `"`)
 	}
@@ -252,7 +243,7 @@ func BenchmarkStateOf(b *testing.B) {
 			cfg.Profile, cfg.Host = profile, "https://10.96.0.1:443"
 			c := ident(source.Updated, "{}")
 			c.Seen = time.Time{}
-			must.Do(b, New(source.Stream{Resource: pods}, cfg).Change(m, c))
+			require.NoError(b, New(source.Stream{Resource: pods}, cfg).Change(m, c))
 			s := stored(m)
 			s.Attributes = slices.Clone(s.Attributes)
 			for b.Loop() {
@@ -271,9 +262,7 @@ func TestTypeIn_is_what_events_have(t *testing.T) {
 					t.Errorf("%s %s: %s, want %s", profile, payload, got, want)
 				}
 			}
-			if TypeIn(profile, payload, TypeGap) != TypeGap {
-				t.Error("a marker has another type")
-			}
+			assert.Equal(t, TypeGap, TypeIn(profile, payload, TypeGap), "a marker has another type")
 		}
 	}
 }

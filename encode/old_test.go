@@ -15,6 +15,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // oldOf is what the log has of the object in a file, as it was before something in it changed.
@@ -100,23 +102,19 @@ func TestChangeFrom_whoever_applies_all_events_has_what_whole_objects_would_have
 			if version == 0 {
 				c.Op = source.Added
 			}
-			data, err := e.ChangeFrom(m, c, log, room)
-			if err != nil || of.Change(want, c) != nil {
-				r.Fatalf("%s: %v", c.Body.Bytes(), err)
-			}
+			data := must.Get(e.ChangeFrom(m, c, log, room))(r)
+			require.NoError(r, of.Change(want, c), "%s", c.Body.Bytes())
 			reads.take(m)
 			_, wants := parts(r, want)
-			if string(data) != wants || !reflect.DeepEqual(reads.data, decodedValue(wants)) {
-				r.Fatalf("has %v, and is told of %s; want %s", reads.data, data, wants)
-			}
+			require.Equal(r, wants, string(data), "and is told of %s", data)
+			require.Equal(r, decodedValue(wants), reads.data, "and is told of %s", data)
 			room, log = log.Data, Old{Data: data, ResourceVersion: c.ResourceVersion}
 			object = o.mutated(object, 3)
 		}
 		patched[cfg.Payload] += reads.patched
 	})
-	if patched[MergePatch] == 0 || patched[JSONPatch] == 0 {
-		t.Errorf("too few patches were seen: %v", patched)
-	}
+	assert.NotEqual(t, 0, patched[MergePatch], "too few patches were seen: %v", patched)
+	assert.NotEqual(t, 0, patched[JSONPatch], "too few patches were seen: %v", patched)
 }
 
 // What is redacted is in none of the forms: neither as a new value, nor as an old one.
@@ -183,12 +181,10 @@ func TestForm_is_another_one_where_data_may_be(t *testing.T) {
 		forms[form] = name
 		same := cfg
 		same.Payload, same.Mode, same.History = JSONPatch, Structured, 3
-		if New(source.Stream{Resource: secrets}, same).Form([]byte("{}")) != form {
-			t.Errorf("%s: what data do not depend on changes the form", name)
-		}
-		if New(source.Stream{Resource: secrets}, cfg).Form([]byte(`{"a":1}`)) == form {
-			t.Errorf("%s: other data have the form", name)
-		}
+		assert.Equal(t, form, New(source.Stream{Resource: secrets}, same).Form([]byte("{}")),
+			"%s: what data do not depend on changes the form", name)
+		assert.NotEqual(t, form, New(source.Stream{Resource: secrets}, cfg).Form([]byte(`{"a":1}`)),
+			"%s: other data have the form", name)
 	}
 }
 
@@ -207,9 +203,7 @@ func BenchmarkChangeFrom_pod(b *testing.B) {
 				was := *c
 				was.Body = source.NewBody(text)
 				data, err := e.Data(&was)
-				if err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, err)
 				old, room := Old{Data: data, ResourceVersion: "1"}, []byte(nil)
 				b.SetBytes(int64(len(c.Body.Bytes())))
 				b.ReportAllocs()

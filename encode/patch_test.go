@@ -15,6 +15,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func decoded(t testing.TB, text []byte) any {
@@ -22,9 +24,7 @@ func decoded(t testing.TB, text []byte) any {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	var v any
-	if err := d.Decode(&v); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
+	require.NoError(t, d.Decode(&v), "%s", text)
 	return v
 }
 
@@ -229,9 +229,7 @@ func checkPatches(t testing.TB, a, b []byte) (merged, patched bool) {
 		if got := mergeAsRFC7386(decoded(t, a), decoded(t, merge)); !reflect.DeepEqual(got, want) {
 			t.Fatalf("%s\nand %s\ngive %v\nwant %s", a, merge, got, b)
 		}
-		if len(merge) > len(b)+1 {
-			t.Errorf("%d bytes for %d", len(merge), len(b))
-		}
+		assert.LessOrEqual(t, len(merge), len(b)+1, "bytes for %d", len(b))
 	}
 	ops, patched := appendJSONPatch(prefix, a, b)
 	if patched {
@@ -240,9 +238,7 @@ func checkPatches(t testing.TB, a, b []byte) (merged, patched bool) {
 		if got, err := patchAsRFC6902(decoded(t, a), list); err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("%s\nand %s\ngive %v, %v\nwant %s", a, ops, got, err, b)
 		}
-		if len(ops) > len(b)+1 {
-			t.Errorf("%d bytes for %d", len(ops), len(b))
-		}
+		assert.LessOrEqual(t, len(ops), len(b)+1, "bytes for %d", len(b))
 	}
 	return merged, patched
 }
@@ -279,9 +275,8 @@ func TestPatches_of_real_objects_lead_from_one_state_to_the_next(t *testing.T) {
 					a = b
 				}
 			})
-			if merges == 0 || patches == 0 {
-				t.Errorf("%d merge patches and %d JSON patches were seen", merges, patches)
-			}
+			assert.NotEqual(t, 0, merges, "merge patches and %d JSON patches were seen", patches)
+			assert.NotEqual(t, 0, patches, "merge patches and %d JSON patches were seen", patches)
 		})
 	}
 }
@@ -309,13 +304,11 @@ func TestPatches_say_no_more_than_what_changed(t *testing.T) {
 	} {
 		a, b := []byte(c.a+fill), []byte(c.b+fill)
 		merge, ok := appendMergePatch(nil, a, b)
-		if string(merge) != c.merge || ok != (c.merge != "") {
-			t.Errorf("%s → %s: merge patch %s, %v, want %s", c.a, c.b, merge, ok, c.merge)
-		}
+		assert.Equal(t, c.merge, string(merge), "%s → %s: merge patch %s", c.a, c.b, merge)
+		assert.Equal(t, (c.merge != ""), ok, "%s → %s: merge patch %s", c.a, c.b, merge)
 		patch, ok := appendJSONPatch(nil, a, b)
-		if string(patch) != c.patch || ok != (c.patch != "") {
-			t.Errorf("%s → %s: JSON patch %s, %v, want %s", c.a, c.b, patch, ok, c.patch)
-		}
+		assert.Equal(t, c.patch, string(patch), "%s → %s: JSON patch %s", c.a, c.b, patch)
+		assert.Equal(t, (c.patch != ""), ok, "%s → %s: JSON patch %s", c.a, c.b, patch)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
 )
 
 func path(t testing.TB, s string) Path {
@@ -75,9 +76,7 @@ func TestPath_is_the_same_however_it_is_written(t *testing.T) {
 			t.Errorf("%s is not %s", p, q)
 		}
 	}
-	if path(t, "a[*]").Equal(path(t, `a["*"]`)) {
-		t.Error("every element is one whose name is *")
-	}
+	assert.False(t, path(t, "a[*]").Equal(path(t, `a["*"]`)), "every element is one whose name is *")
 }
 
 func TestCheckRedact_refuses_what_attributes_are_made_of(t *testing.T) {
@@ -96,9 +95,7 @@ func TestCheckRedact_refuses_what_attributes_are_made_of(t *testing.T) {
 		}
 	}
 	for _, s := range []string{"spec", "metadata.annotations", "metadata.labels[*]", "metadata.generateName", "data[*]", "spec.name"} {
-		if err := CheckRedact(path(t, s)); err != nil {
-			t.Errorf("%s: %v", s, err)
-		}
+		assert.NoError(t, CheckRedact(path(t, s)), s)
 	}
 }
 
@@ -122,19 +119,13 @@ func TestBeyond_says_how_to_name_a_text_in_a_map_of_texts(t *testing.T) {
 		{"data", true, ""},
 		{"spec.data.x", true, ""},
 	} {
-		if got := path(t, c.path).Beyond(c.configMap); got != c.want {
-			t.Errorf("%s: %q, want %q", c.path, got, c.want)
-		}
+		assert.Equal(t, c.want, path(t, c.path).Beyond(c.configMap), c.path)
 	}
 }
 
 func TestPath_begins_with_a_member_of_the_object(t *testing.T) {
 	for s, want := range map[string]string{"spec.x": "spec", `.["a b"][*]`: "a b", "[*].x": ""} {
-		if got := path(t, s).First(); got != want {
-			t.Errorf("%s: got %q, want %q", s, got, want)
-		}
+		assert.Equal(t, want, path(t, s).First(), s)
 	}
-	if got := (Path{}).First(); got != "" {
-		t.Errorf("no path: got %q", got)
-	}
+	assert.Empty(t, (Path{}).First(), "no path")
 }

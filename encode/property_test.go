@@ -15,6 +15,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // objects generates JSON made of the names and punctuation that a scanner could stumble over.
@@ -44,10 +46,7 @@ func (o objects) space() string {
 
 // text spells a string in one of the ways that JSON has.
 func (o objects) text(s string) string {
-	q, err := json.Marshal(s)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	q := must.Get(json.Marshal(s))(o.t)
 	if len(s) == 0 || rapid.IntRange(0, 9).Draw(o.t, "escape") > 0 {
 		return string(q)
 	}
@@ -165,9 +164,7 @@ func TestLandmarks_never_differ_from_reading(t *testing.T) {
 			r.Errorf("%s: landmarks say %d %s %q, reading says %d %s %q", b, end, quick.changed, quick.manager, e, slow.changed, slow.manager)
 		}
 	})
-	if found == 0 {
-		t.Error("no object had landmarks")
-	}
+	assert.NotEqual(t, 0, found, "no object had landmarks")
 }
 
 func TestSecret_of_any_form_keeps_its_values(t *testing.T) {
@@ -201,21 +198,16 @@ func TestSubject_gives_each_object_its_own_and_can_be_read_back(t *testing.T) {
 			id.Namespace = kubernetesNames().Draw(r, "namespace")
 		}
 		m := &sink.Message{}
-		must.Do(r, e.Change(m, &source.Change{Op: source.Added, Ident: id, Body: source.NewBody([]byte("{}"))}))
+		require.NoError(r, e.Change(m, &source.Change{Op: source.Added, Ident: id, Body: source.NewBody([]byte("{}"))}))
 		if other, ok := subjects[m.Subject]; ok && other != id {
 			r.Errorf("%v and %v have the same subject %s", id, other, m.Subject)
 		}
 		subjects[m.Subject] = id
-		if err := validSubject(m.Subject); err != nil {
-			r.Errorf("%q: %v", m.Subject, err)
-		}
+		assert.NoError(r, validSubject(m.Subject), "%q", m.Subject)
 		tokens := strings.Split(m.Subject, ".")
-		if len(tokens) != 6 {
-			r.Fatalf("%q has %d tokens", m.Subject, len(tokens))
-		}
-		if back := (source.Ident{Namespace: unescape(r, tokens[4]), Name: unescape(r, tokens[5])}); back != id {
-			r.Errorf("%q reads as %v, was %v", m.Subject, back, id)
-		}
+		require.Len(r, tokens, 6, "%q has %d tokens", m.Subject, len(tokens))
+		assert.Equal(r, id, (source.Ident{Namespace: unescape(r, tokens[4]), Name: unescape(r, tokens[5])}),
+			"%q reads as", m.Subject)
 	})
 }
 

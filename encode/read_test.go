@@ -4,6 +4,7 @@ package encode
 
 import (
 	"fmt"
+	"github.com/stretchr/testify/assert"
 	"testing"
 )
 
@@ -15,17 +16,13 @@ func TestMembers_and_elements_are_as_they_are_written(t *testing.T) {
 		for name, value := range Members([]byte(object)) {
 			got += fmt.Sprintf(" %s=%s", name, value)
 		}
-		if got != want {
-			t.Errorf("%s has%s, want%s", object, got, want)
-		}
+		assert.Equal(t, want, got, object)
 	}
 	for list, want := range map[string]string{``: "", `{}`: "", `[]`: "", `[ ]`: "", `[1, "]" ,[2]]`: ` 1 "]" [2]`, `[1 2`: " 1"} {
 		got := ""
 		for value := range Elements([]byte(list)) {
 			got += " " + string(value)
 		}
-		if got != want {
-			t.Errorf("%s has%s, want%s", list, got, want)
-		}
+		assert.Equal(t, want, got, list)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -31,7 +33,7 @@ func redacting(t testing.TB, r source.Resource, cfg Config, all ...string) *Enco
 func dataOf(t testing.TB, e *Encoder, object string) string {
 	t.Helper()
 	m := dirty()
-	must.Do(t, e.Change(m, ident(source.Updated, object)))
+	require.NoError(t, e.Change(m, ident(source.Updated, object)))
 	return string(m.Data)
 }
 
@@ -71,9 +73,8 @@ func TestRedact_replaces_the_values_that_a_path_names_and_nothing_else(t *testin
 	} {
 		cfg := config()
 		cfg.Keep = []string{KeepManagedFields, KeepLastApplied}
-		if got := dataOf(t, redacting(t, pods, cfg, strings.Fields(c.paths)...), c.object); got != c.want {
-			t.Errorf("%s: %s became\n%s, want\n%s", c.paths, c.object, got, c.want)
-		}
+		assert.Equal(t, c.want, dataOf(t, redacting(t, pods, cfg, strings.Fields(c.paths)...), c.object),
+			"%s: %s", c.paths, c.object)
 	}
 }
 
@@ -82,30 +83,23 @@ func TestRedact_of_metadata_alone(t *testing.T) {
 	cfg.Payload = Metadata
 	e := redacting(t, pods, cfg, "spec.x", "metadata.labels.a")
 	got := dataOf(t, e, `{"spec":{"x":"v"},"metadata":{"labels":{"a":"v","b":"w"}},"status":{"x":"v"}}`)
-	if want := `{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"a":"[redacted]","b":"w"}}}`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	assert.Equal(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"a":"[redacted]","b":"w"}}}`, got)
 }
 
 func TestRedact_keeps_base64_where_typed_clients_decode_it(t *testing.T) {
 	maps := source.Resource{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true}
 	got := dataOf(t, redacting(t, maps, config(), "data.a", "binaryData[*]"), `{"data":{"a":"v"},"binaryData":{"b":"dg=="}}`)
-	if want := `{"data":{"a":"[redacted]"},"binaryData":{"b":"W3JlZGFjdGVkXQ=="}}`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	assert.Equal(t, `{"data":{"a":"[redacted]"},"binaryData":{"b":"W3JlZGFjdGVkXQ=="}}`, got)
 	cfg := config()
 	cfg.SecretValues = true
 	got = dataOf(t, redacting(t, secrets, cfg, "data.a"), `{"data":{"a":"dg==","b":"dw=="}}`)
-	if want := `{"data":{"a":"W3JlZGFjdGVkXQ==","b":"dw=="}}`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	assert.Equal(t, `{"data":{"a":"W3JlZGFjdGVkXQ==","b":"dw=="}}`, got)
 }
 
 func TestRedact_holds_for_what_is_left_of_a_Secret_too(t *testing.T) {
 	got := dataOf(t, redacting(t, secrets, config(), "metadata.annotations.token"), `{"metadata":{"annotations":{"token":"v","a":"b"}},"data":{"x":"dg=="}}`)
-	if want := `{"metadata":{"annotations":{"token":"[redacted]","a":"b"}},"data":{"x":"W3JlZGFjdGVkXQ=="}}`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	assert.Equal(t, `{"metadata":{"annotations":{"token":"[redacted]","a":"b"}},"data":{"x":"W3JlZGFjdGVkXQ=="}}`,
+		got)
 }
 
 func TestRedact_refuses_what_it_cannot_follow(t *testing.T) {
@@ -115,16 +109,12 @@ func TestRedact_refuses_what_it_cannot_follow(t *testing.T) {
 		`{"spec":{"x":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}}`,
 	} {
 		m, c := dirty(), ident(source.Updated, object)
-		if err := e.Change(m, c); !errors.Is(err, errNotObject) {
-			t.Errorf("%.40s: %v, and %s", object, err, m.Data)
-		}
+		assert.ErrorIs(t, e.Change(m, c), errNotObject, "%.40sand %s", object, m.Data)
 	}
 	// Of what is not JSON nothing is told: anything may be a value.
 	m := dirty()
 	e.Rejected(m, ident(source.Updated, `{"metadata":{"managedFields":[{"manager":"`+canary+`"}]},"spec":{"x":`), errors.New("x"), 1)
-	if bytes.Contains(render(m), []byte(canary)) {
-		t.Errorf("the rejection is %s", render(m))
-	}
+	assert.False(t, bytes.Contains(render(m), []byte(canary)), "the rejection is %s", render(m))
 }
 
 // tree is JSON with its members in order, as often as they are there.
@@ -324,12 +314,12 @@ func hashed(t *testing.T, key, object string) map[string]string {
 	cfg := config()
 	cfg.SecretHashes = NewHashes([]byte(key))
 	m, c := dirty(), ident(source.Updated, object)
-	must.Do(t, New(source.Stream{Resource: secrets}, cfg).Change(m, c))
+	require.NoError(t, New(source.Stream{Resource: secrets}, cfg).Change(m, c))
 	var typed struct {
 		Data       map[string][]byte
 		StringData map[string]string
 	}
-	must.Do(t, json.Unmarshal(m.Data, &typed))
+	require.NoError(t, json.Unmarshal(m.Data, &typed))
 	all := map[string]string{}
 	for k, v := range typed.Data {
 		all[k] = string(v)
@@ -362,18 +352,14 @@ func TestHashes_tell_that_a_value_changed_and_no_more(t *testing.T) {
 		t.Error("the same value gives another hash")
 	}
 	// The event reference says how to compute it.
-	if want := "[redacted hmac-sha256:00d5ad3e4a97e72a]"; got["a"] != want {
-		t.Errorf("got %s, want %s", got["a"], want)
-	}
+	assert.Equal(t, "[redacted hmac-sha256:00d5ad3e4a97e72a]", got["a"])
 }
 
 func TestHashes_do_not_show_their_key(t *testing.T) {
 	cfg := config()
 	cfg.SecretHashes = NewHashes([]byte(hashKey))
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x"} {
-		if s := fmt.Sprintf(verb, cfg.SecretHashes); s != "[redacted]" {
-			t.Errorf("%s: %s", verb, s)
-		}
+		assert.Equal(t, "[redacted]", fmt.Sprintf(verb, cfg.SecretHashes), verb)
 		if s := fmt.Sprintf(verb, cfg); strings.Contains(s, hashKey) || strings.Contains(s, fmt.Sprintf("%x", hashKey)) {
 			t.Errorf("%s: %s", verb, s)
 		}
@@ -384,7 +370,7 @@ func TestRedact_costs_no_more_memory_than_a_list_of_what_it_found(t *testing.T) 
 	e := redacting(t, pods, config(), "spec.containers[*].env[*].value")
 	m, c := &sink.Message{}, change(t, source.Updated, "pod.json")
 	if n := testing.AllocsPerRun(100, func() {
-		must.Do(t, e.Change(m, c))
+		require.NoError(t, e.Change(m, c))
 	}); n > 3 { // the strings, the stack and the hits
 		t.Errorf("%.0f allocations", n)
 	}
@@ -396,8 +382,7 @@ func TestRejected_takes_nothing_from_a_body_that_is_not_valid(t *testing.T) {
 	m := dirty()
 	e.Rejected(m, ident(source.Updated, `{"metadata":{"managedFields":[{"manager":"canary","time":"2026-01-01T00:00:00Z"}]},"spec":{"x":}}`), errors.New("no"), 9)
 	for _, a := range m.Attributes {
-		if strings.Contains(a.Value, "canary") || a.Name == "fieldmanager" {
-			t.Errorf("%s is %q", a.Name, a.Value)
-		}
+		assert.NotContains(t, a.Value, "canary")
+		assert.NotEqual(t, "fieldmanager", a.Name)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // Whoever follows the log by its attributes need not know that a body was left out.
@@ -23,20 +25,17 @@ func TestReduced_has_all_that_the_whole_event_has_but_the_body(t *testing.T) {
 			inKnative(&cfg)
 		}
 		c, e, m := drawChange(r, stream), New(stream, cfg), dirty()
-		must.Do(r, e.Change(m, c))
+		require.NoError(r, e.Change(m, c))
 		wholeState := must.Get(StateOf(stored(m)))(r)
 		want, data := parts(r, m)
 		whole := *m
-		must.Do(r, e.Reduced(m, c, len(data), "nats-obj:b/n"))
+		require.NoError(r, e.Reduced(m, c, len(data), "nats-obj:b/n"))
 		got, _ := parts(r, m)
 		want["payload"], want["datasize"], want["dataref"] = "metadata", got["datasize"], "nats-obj:b/n"
-		if len(got) != len(want) || want["datasize"] == "" {
-			r.Errorf("got %v, want %v", got, want)
-		}
+		require.Len(r, got, len(want), "want %v", want)
+		assert.NotEmpty(r, want["datasize"], "want %v", want)
 		for name, value := range want {
-			if got[name] != value {
-				r.Errorf("%s is %q, want %q", name, got[name], value)
-			}
+			assert.Equal(r, value, got[name], name)
 		}
 		if m.ID != whole.ID || m.Key != whole.Key || m.Subject != whole.Subject || m.Last != whole.Last {
 			r.Errorf("the message is %+v, want %+v", m, whole)
@@ -44,10 +43,8 @@ func TestReduced_has_all_that_the_whole_event_has_but_the_body(t *testing.T) {
 		if st, err := StateOf(stored(m)); err != nil || st != wholeState {
 			r.Errorf("it is read as %+v, %v; want %+v", st, err, wholeState)
 		}
-		bare, err := e.Data(c)
-		if err != nil || string(bare) != data {
-			r.Errorf("the data is %s, %v; want %s", bare, err, data)
-		}
+		bare := must.Get(e.Data(c))(r)
+		assert.Equal(r, data, string(bare), "the data is %s", bare)
 	})
 }
 
@@ -56,7 +53,7 @@ func TestReduced_has_the_metadata_alone_without_what_is_never_published(t *testi
 		cfg, m, c := config(), dirty(), change(t, source.Updated, "secret.json")
 		cfg.Mode = mode
 		e := New(source.Stream{Resource: secrets}, cfg)
-		must.Do(t, e.Reduced(m, c, 7, ""))
+		require.NoError(t, e.Reduced(m, c, 7, ""))
 		if s := string(m.Data); strings.Contains(s, mask) || strings.Contains(s, "last-applied") || !strings.Contains(s, `"metadata":{"name"`) {
 			t.Errorf("%s: the data is %s", mode, s)
 		}
@@ -70,9 +67,7 @@ func TestReduced_has_the_metadata_alone_without_what_is_never_published(t *testi
 
 func TestReduced_and_Data_refuse_what_Change_refuses(t *testing.T) {
 	e, c := New(source.Stream{Resource: pods}, config()), ident(source.Added, "[]")
-	if err := e.Reduced(&sink.Message{}, c, 1, ""); err == nil {
-		t.Error("Reduced took it")
-	}
+	assert.Error(t, e.Reduced(&sink.Message{}, c, 1, ""), "Reduced took it")
 	if data, err := e.Data(c); err == nil {
 		t.Errorf("Data returned %s", data)
 	}
@@ -84,7 +79,7 @@ func TestReduced_is_redacted(t *testing.T) {
 	for _, profile := range []Profile{Own, Knative} {
 		e := redacting(t, pods, Config{Profile: profile, Host: "https://api:6443"}, "metadata.annotations.token", "spec.x")
 		c, m := ident(source.Updated, object), dirty()
-		must.Do(t, e.Reduced(m, c, 5000, "nats-obj:b/n"))
+		require.NoError(t, e.Reduced(m, c, 5000, "nats-obj:b/n"))
 		data := must.Get(e.Data(c))(t)
 		for _, b := range [][]byte{m.Data, data} {
 			if s := string(b); strings.Contains(s, "canary") || !strings.Contains(s, `"token":"[redacted]"`) || !strings.Contains(s, `"other":"kept"`) {

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // page is the part of docs/events.md from a heading to the next one of its rank.
@@ -22,9 +24,7 @@ func page(t *testing.T, heading string) string {
 	t.Helper()
 	text := must.Get(os.ReadFile("../docs/events.md"))(t)
 	_, rest, found := strings.Cut(string(text), "\n"+heading+"\n")
-	if !found {
-		t.Fatalf("docs/events.md has no %q", heading)
-	}
+	require.True(t, found, "docs/events.md has no %q", heading)
 	rank, _, _ := strings.Cut(heading, " ")
 	part, _, _ := strings.Cut(rest, "\n"+rank+" ")
 	return part
@@ -108,13 +108,9 @@ func TestReference_has_every_attribute_type_and_reason(t *testing.T) {
 		{"type", literals(t, files, named("Type")), firstColumn(types), inCode(types)},
 		{"reason", literals(t, []string{"../source/change.go"}, named("Reason")), nil, inCode(reasons)},
 	} {
-		if len(c.has) < 6 {
-			t.Errorf("only %d of kind %s were found", len(c.has), c.what)
-		}
+		assert.GreaterOrEqual(t, len(c.has), 6, "only %d of kind %s were found", len(c.has), c.what)
 		for _, name := range c.has {
-			if !slices.Contains(c.mentioned, name) {
-				t.Errorf("docs/events.md does not have the %s %s", c.what, name)
-			}
+			assert.Contains(t, c.mentioned, name, "docs/events.md does not have the %s", c.what)
 		}
 		for _, name := range c.documents {
 			if name != c.what && !slices.Contains(c.has, name) {

@@ -9,6 +9,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func stored(m *sink.Message) *sink.Stored {
@@ -23,7 +25,7 @@ func TestStateOf_reads_what_was_written_in_both_modes(t *testing.T) {
 					cfg, c, m := config(), change(t, op, "pod.json"), dirty()
 					cfg.Mode, cfg.History, c.IDSuffix = mode, 3, ".r1"
 					e := New(stream, cfg)
-					must.Do(t, e.Change(m, c))
+					require.NoError(t, e.Change(m, c))
 					want := State{
 						ID: m.ID[17:], Type: typeOf(op), Source: "/clusters/prod-eu.1/api/v1/pods", Pipeline: "audit",
 						Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, Kind: "Pod", History: 3,
@@ -33,13 +35,9 @@ func TestStateOf_reads_what_was_written_in_both_modes(t *testing.T) {
 						e.Rejected(m, c, errors.New("no"), 1)
 						want.ID, want.Type = want.ID+".rejected", TypeRejected
 					}
-					got, err := StateOf(stored(m))
-					if err != nil || got != want {
-						t.Errorf("%s %s: got %+v, %v; want %+v", mode, op, got, err, want)
-					}
-					if got.Key() != c.Key() {
-						t.Errorf("key is %q, want %q", got.Key(), c.Key())
-					}
+					got := must.Get(StateOf(stored(m)))(t)
+					assert.Equal(t, want, got, "%s %s", mode, op)
+					assert.Equal(t, c.Key(), got.Key(), "key")
 				}
 			}
 		}
@@ -48,7 +46,7 @@ func TestStateOf_reads_what_was_written_in_both_modes(t *testing.T) {
 
 func TestStateOf_a_binary_message_needs_no_data(t *testing.T) {
 	m := dirty()
-	must.Do(t, New(source.Stream{Resource: nodes}, config()).Change(m, change(t, source.Added, "node.json")))
+	require.NoError(t, New(source.Stream{Resource: nodes}, config()).Change(m, change(t, source.Added, "node.json")))
 	s := stored(m)
 	s.Data, s.ContentType = nil, ""
 	if got, err := StateOf(s); err != nil || got.Key() != "worker-1.example.com" {

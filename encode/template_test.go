@@ -11,6 +11,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func template(t *testing.T, kind TemplateKind, s string) *Template {
@@ -52,9 +54,7 @@ func TestParseTemplate_says_what_is_wrong_and_what_is_valid(t *testing.T) {
 			!strings.HasSuffix(err.Error(), "{"+strings.Join(c.kind.Placeholders(), "} {")+"}") {
 			t.Errorf("%s %q: error is %v, want one with %q, the template and what is valid", c.kind, c.text, err, c.want)
 		}
-		if tmpl != nil {
-			t.Errorf("%s %q: a template beside an error", c.kind, c.text)
-		}
+		assert.Nil(t, tmpl, "%s %q: a template beside an error", c.kind, c.text)
 	}
 }
 
@@ -101,9 +101,7 @@ func TestPattern_matches_what_is_known_and_nothing_narrower(t *testing.T) {
 		{"x.{pipeline}-{resource}.{pipeline}-{name}-y", core, "x.p-pods.*"},
 		{"all", nil, "all"},
 	} {
-		if got := template(t, Subject, c.text).Pattern(c.known); got != c.want {
-			t.Errorf("%s with %v: %s, want %s", c.text, c.known, got, c.want)
-		}
+		assert.Equal(t, c.want, template(t, Subject, c.text).Pattern(c.known), "%s with %v", c.text, c.known)
 	}
 }
 
@@ -127,10 +125,9 @@ func TestTemplate_renders(t *testing.T) {
 		cfg := config()
 		cfg.Subject = template(t, c.kind, c.text)
 		e, m := New(source.Stream{Resource: c.resource}, cfg), &sink.Message{}
-		must.Do(t, e.Change(m, &source.Change{Op: source.Added, Ident: c.id}))
-		if m.Subject != c.want || m.Shared == cfg.Subject.PerObject() {
-			t.Errorf("%q: subject %q, shared %t; want %q", c.text, m.Subject, m.Shared, c.want)
-		}
+		require.NoError(t, e.Change(m, &source.Change{Op: source.Added, Ident: c.id}))
+		assert.Equal(t, c.want, m.Subject, "%q: subject, shared", c.text)
+		assert.NotEqual(t, cfg.Subject.PerObject(), m.Shared, "%q: subject, shared", c.text)
 		if e.Marker(m, source.Marker{Kind: source.MarkerGap}); m.Subject != c.marker {
 			t.Errorf("%q: marker's subject %q, want %q", c.text, m.Subject, c.marker)
 		}
@@ -141,14 +138,11 @@ func TestTopic_of_a_pipeline_with_an_odd_name_is_valid(t *testing.T) {
 	cfg := Config{Cluster: "c", Pipeline: "a b/ü", Subject: template(t, Topic, "k8s.{pipeline}")}
 	m := &sink.Message{}
 	New(source.Stream{Resource: pods}, cfg).Marker(m, source.Marker{Kind: source.MarkerGap})
-	if m.Subject != "k8s.a_b__" {
-		t.Errorf("topic is %q", m.Subject)
-	}
+	assert.Equal(t, "k8s.a_b__", m.Subject, "topic")
 	cfg.Subject = template(t, Subject, "k8s.{pipeline}.{cluster}")
 	New(source.Stream{Resource: pods}, cfg).Marker(m, source.Marker{Kind: source.MarkerGap})
-	if m.Subject != "k8s.a%20b/ü.c" || validSubject(m.Subject) != nil {
-		t.Errorf("subject is %q", m.Subject)
-	}
+	assert.Equal(t, "k8s.a%20b/ü.c", m.Subject, "subject")
+	assert.NoError(t, validSubject(m.Subject), "subject")
 }
 
 func TestTemplate_address_leaves_what_is_not_known(t *testing.T) {

@@ -16,6 +16,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -73,9 +75,7 @@ func running(t *testing.T, r *sink.Retrier) (stop func()) {
 	synctest.Wait()
 	return func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
+		assert.NoError(t, <-ended, "Run")
 	}
 }
 
@@ -113,9 +113,7 @@ func TestRetry_settles_what_the_broker_answered_for_good(t *testing.T) {
 				if tt.retried {
 					want = 2
 				}
-				if len(s.made()) != want {
-					t.Errorf("published %d times, want %d", len(s.made()), want)
-				}
+				assert.Len(t, s.made(), want, "published %d times", len(s.made()))
 				if o := <-got; !tt.retried && !errors.Is(o.err, tt.err) || tt.retried && o.err != nil {
 					t.Errorf("settled with %v", o.err)
 				}
@@ -136,9 +134,8 @@ func TestRetry_waits_longer_each_time_and_afresh_after_a_success(t *testing.T) {
 			<-got
 		}
 		publish()
-		if len(causes) != 12 || !errors.Is(causes[0], errAway) {
-			t.Errorf("OnRetry was told %v", causes)
-		}
+		require.Len(t, causes, 12, "OnRetry was told")
+		assert.ErrorIs(t, causes[0], errAway, "OnRetry was told")
 		want := 50 * time.Millisecond
 		calls := s.made()
 		for i := 1; i < len(calls); i++ {
@@ -153,9 +150,8 @@ func TestRetry_waits_longer_each_time_and_afresh_after_a_success(t *testing.T) {
 		s.mu.Unlock()
 		publish()
 		calls = s.made()
-		if d := calls[last+1].at.Sub(calls[last].at); d > 50*time.Millisecond {
-			t.Errorf("after a success the wait took %v", d)
-		}
+		assert.LessOrEqual(t, calls[last+1].at.Sub(calls[last].at), 50*time.Millisecond,
+			"after a success the wait took")
 	})
 }
 
@@ -210,9 +206,7 @@ func TestRetry_backs_off_for_the_sink_and_not_for_the_message(t *testing.T) {
 		<-time.After(2 * time.Millisecond)
 		start := time.Now()
 		r.Publish(t.Context(), &sink.Message{ID: "d"}, done)
-		if d := time.Since(start); d < 400*time.Millisecond {
-			t.Errorf("a new message waited %v", d)
-		}
+		assert.GreaterOrEqual(t, time.Since(start), 400*time.Millisecond, "a new message waited")
 		for range 4 {
 			<-got
 		}
@@ -221,9 +215,7 @@ func TestRetry_backs_off_for_the_sink_and_not_for_the_message(t *testing.T) {
 			ids = append(ids, c.id)
 		}
 		slices.Sort(ids)
-		if want := []string{"a", "a", "b", "b", "c", "c", "d"}; !slices.Equal(ids, want) {
-			t.Errorf("published %v", ids)
-		}
+		assert.Equal(t, []string{"a", "a", "b", "b", "c", "c", "d"}, ids, "published")
 	})
 }
 
@@ -257,9 +249,7 @@ func TestRetry_ends_with_the_context(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if len(got) != 0 {
-			t.Errorf("done was called %d times too often", len(got))
-		}
+		assert.Equal(t, 0, len(got), "done was called %d times too often", len(got))
 	})
 }
 
@@ -285,9 +275,7 @@ func TestRetry_settles_every_message_once(t *testing.T) {
 			for i := range failures {
 				id := fmt.Sprint(i)
 				r.Publish(t.Context(), &sink.Message{ID: id}, func(_ sink.Receipt, err error) {
-					if err != nil {
-						t.Errorf("%s: %v", id, err)
-					}
+					assert.NoError(t, err, id)
 					settled <- id
 				})
 			}
@@ -296,9 +284,8 @@ func TestRetry_settles_every_message_once(t *testing.T) {
 				seen[<-settled] = true
 			}
 			stop()
-			if len(seen) != len(failures) || len(settled) != 0 {
-				t.Errorf("settled %d of %d, %d too often", len(seen), len(failures), len(settled))
-			}
+			require.Len(t, seen, len(failures), "settled %dtoo often", len(seen))
+			assert.Equal(t, 0, len(settled), "settled %dtoo often", len(seen))
 		})
 	})
 }

@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -72,9 +74,8 @@ func TestAudit_ends_with_what_is_wrong(t *testing.T) {
 				server := newCluster(t, 40, write{rev: 10, name: "a", uid: "u-a"})
 				server.compacted, server.fault = 5, c.fault
 				err := Audit(t.Context(), server.script.client(), configMaps, c.version, func(Ident) error { return c.f })
-				if err == nil || !c.wrong(err) {
-					t.Errorf("error is %v", err)
-				}
+				require.Error(t, err, "error")
+				assert.True(t, c.wrong(err), "error")
 			})
 		})
 	}
@@ -166,9 +167,7 @@ func TestStream_is_narrowed_to_one_object(t *testing.T) {
 		"ns|metadata.name=a,metadata.name=c|":             Stream{Resource: pods, Namespace: "ns", FieldSelector: "metadata.name=c"}.only("ns", "a"),
 		`|metadata.name=system:a\,b\=c\\d,metadata.x!=y|`: Stream{Resource: nodes, FieldSelector: "metadata.x!=y"}.only("", `system:a,b=c\d`),
 	} {
-		if got := s.Namespace + "|" + s.FieldSelector + "|" + s.LabelSelector; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		assert.Equal(t, want, s.Namespace+"|"+s.FieldSelector+"|"+s.LabelSelector)
 	}
 }
 
@@ -228,9 +227,7 @@ func TestReader_lists_anew_when_it_is_asked_to(t *testing.T) {
 				if p := r.gap(); err != nil || p.Cause != "the audit found a difference" || r.counted("asked") != 1 || len(r.open) > 0 {
 					t.Errorf("error %v, gap %+v, counted %v, %d tickets open", err, p, r.reasons, len(r.open))
 				}
-				if took := time.Since(begin); took > c.noRoom+15*time.Second {
-					t.Errorf("it took %v", took)
-				}
+				assert.LessOrEqual(t, time.Since(begin), c.noRoom+15*time.Second, "it took")
 			})
 		})
 	}
@@ -254,9 +251,7 @@ func TestReader_passes_over_nothing_when_it_is_asked_to_list(t *testing.T) {
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}, remember: true}
 		got, err := runReader(t, Reader{Client: server.script.client(), Stream: configMaps, Recovery: enough, Again: again}, r, until(r, "updated a@35 watch"))
 		check(t, got, "updated a@20 watch", "gap 20", "added a@20 relist", "listed 20", "updated a@30 watch", "updated a@35 watch")
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	})
 }
 

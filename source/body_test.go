@@ -5,6 +5,8 @@ package source
 import (
 	"bytes"
 	"fmt"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"sync"
 	"testing"
 	"unsafe"
@@ -13,30 +15,24 @@ import (
 func TestClass_is_the_smallest_that_holds_the_size(t *testing.T) {
 	for n := range maxBody + 1 {
 		c := class(n)
-		if c < 0 || c >= len(bodies) {
-			t.Fatalf("%d bytes: class %d", n, c)
-		}
+		require.GreaterOrEqual(t, c, 0, "%d bytes: class", n)
+		require.Less(t, c, len(bodies), "%d bytes: class", n)
 		if classSize(c) < n || c > 0 && classSize(c-1) >= n || n > minBody && classSize(c) > n+n/4 {
 			t.Fatalf("%d bytes: class %d, of %d bytes", n, c, classSize(c))
 		}
 	}
 	for _, n := range []int{maxBody + 1, maxBody * 2, 1 << 30} {
-		if c := class(n); c != -1 {
-			t.Errorf("%d bytes: class %d", n, c)
-		}
+		assert.Equal(t, -1, class(n), "%d bytes: class", n)
 	}
-	if class(maxBody) != len(bodies)-1 {
-		t.Errorf("%d classes, and the largest body is of class %d", len(bodies), class(maxBody))
-	}
+	assert.Equal(t, len(bodies)-1, class(maxBody), "%d classes, and the largest body is of class", len(bodies))
 }
 
 // Otherwise a buffer of small objects would hold many times the memory that it is bounded to.
 func TestHeld_is_not_less_than_what_a_change_takes_in_memory(t *testing.T) {
 	for _, n := range []int{0, 1, 100, minBody, minBody + 1, 5000, maxBody, maxBody + 1, 1 << 20} {
 		body := NewBody(make([]byte, n))
-		if takes := cap(body.data) + int(unsafe.Sizeof(*body)+unsafe.Sizeof(Change{})); held(n) < takes {
-			t.Errorf("a change of %d bytes takes %d, and %d are bought for it", n, takes, held(n))
-		}
+		assert.GreaterOrEqual(t, held(n), cap(body.data)+int(unsafe.Sizeof(*body)+unsafe.Sizeof(Change{})),
+			"a change of %d bytes takes, and %d are bought for it", n, held(n))
 		body.Release()
 	}
 }
@@ -51,9 +47,7 @@ func TestNewBody_joins_copies_of_its_parts(t *testing.T) {
 			for _, p := range parts {
 				clear(p)
 			}
-			if !bytes.Equal(b.Bytes(), whole) {
-				t.Fatalf("%d bytes: got %d others", size, len(b.Bytes()))
-			}
+			require.Equal(t, whole, b.Bytes(), "%d bytes: got %d others", size, len(b.Bytes()))
 			if c := class(size); c >= 0 && cap(b.data) != classSize(c) || c < 0 && cap(b.data) > size*5/4 {
 				t.Errorf("%d bytes take %d", size, cap(b.data))
 			}
@@ -65,9 +59,8 @@ func TestNewBody_joins_copies_of_its_parts(t *testing.T) {
 
 func TestBody_nil_is_an_empty_body(t *testing.T) {
 	var b *Body
-	if b.Retain() != nil || b.Bytes() != nil {
-		t.Error("nil became something")
-	}
+	require.Nil(t, b.Retain(), "nil became something")
+	assert.Nil(t, b.Bytes(), "nil became something")
 	b.Release()
 }
 
@@ -81,14 +74,10 @@ func TestBody_is_used_again_only_after_its_last_release(t *testing.T) {
 		b.Release()
 		for range 100 {
 			other := NewBody([]byte("another"))
-			if other == b {
-				t.Fatal("a body that is still referenced was given out")
-			}
+			require.NotSame(t, b, other, "a body that is still referenced was given out")
 			other.Release()
 		}
-		if !bytes.Equal(b.Bytes(), want) {
-			t.Fatalf("got %s", b.Bytes())
-		}
+		require.Equal(t, want, b.Bytes())
 	}
 	b.Release()
 }
@@ -100,9 +89,7 @@ func TestBody_panics_when_references_are_miscounted(t *testing.T) {
 		b := NewBody(make([]byte, maxBody+1))
 		b.Release()
 		defer func() {
-			if recover() == nil {
-				t.Errorf("no panic from %s", name)
-			}
+			assert.NotNil(t, recover(), "no panic from %s", name)
 		}()
 		f(b)
 	}
@@ -121,9 +108,7 @@ func TestBody_may_be_shared_by_goroutines(t *testing.T) {
 				for range 3 {
 					b.Retain()
 					readers.Go(func() {
-						if !bytes.Equal(b.Bytes(), want) {
-							t.Errorf("a body was changed while it was referenced")
-						}
+						assert.Equal(t, want, b.Bytes(), "a body was changed while it was referenced")
 						b.Release()
 					})
 				}

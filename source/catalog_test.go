@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/stretchr/testify/assert"
 )
 
 // served is an API server that serves core/v1 pods and, unless it lacks them, widgets.x.io, and says of their definition what a test wants.
@@ -85,9 +86,7 @@ func newCatalog(t *testing.T, s *served) *Catalog {
 	go func() { ended <- c.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-ended)
 		client.CloseIdleConnections()
 	})
 	c.await(t, func(o *Offers) bool { return o != nil })
@@ -131,9 +130,7 @@ func TestCatalog_shows_what_comes_and_goes_when_it_is_asked_to_look(t *testing.T
 	if got := offers.Get("x.io", "widgets"); len(got.Versions) != 1 || got.Versions[0] != widgetsOfX || got.Names[0] != "widget" {
 		t.Errorf("got %+v", got)
 	}
-	if c.Gone(t.Context(), widgetsOfX) {
-		t.Error("what is served is gone")
-	}
+	assert.False(t, c.Gone(t.Context(), widgetsOfX), "what is served is gone")
 	s.set(false, nil)
 	c.Refresh()
 	c.await(t, func(o *Offers) bool { return o.Get("x.io", "widgets") == nil })
@@ -167,13 +164,9 @@ func TestCatalog_is_certain_that_something_is_gone_only_by_its_definition(t *tes
 		"the API server says 404 of all other servers": {map[string]string{definition: "404", services: "404"}, false, false},
 	} {
 		s.set(false, k.answers)
-		if got := c.Gone(t.Context(), widgetsOfX); got != k.gone {
-			t.Errorf("%s: got %v", name, got)
-		}
+		assert.Equal(t, k.gone, c.Gone(t.Context(), widgetsOfX), name)
 		c.aged(certainAfter)
-		if got := c.Gone(t.Context(), widgetsOfX); got != k.inTime {
-			t.Errorf("%s, for long: got %v", name, got)
-		}
+		assert.Equal(t, k.inTime, c.Gone(t.Context(), widgetsOfX), "%s, for long", name)
 		c.aged(settledAfter)
 	}
 }
@@ -184,13 +177,9 @@ func TestCatalog_takes_its_time_with_what_is_built_in(t *testing.T) {
 	c := newCatalog(t, s)
 	builtIn := Resource{Group: "policy", Version: "v1beta1", Resource: "poddisruptionbudgets"}
 	c.aged(settledAfter)
-	if c.Gone(t.Context(), builtIn) {
-		t.Error("it is gone as if it had had a definition")
-	}
+	assert.False(t, c.Gone(t.Context(), builtIn), "it is gone as if it had had a definition")
 	c.aged(certainAfter)
-	if !c.Gone(t.Context(), builtIn) {
-		t.Error("it is never gone")
-	}
+	assert.True(t, c.Gone(t.Context(), builtIn), "it is never gone")
 }
 
 func TestCatalog_takes_no_single_answer_for_the_end_of_a_resource(t *testing.T) {
@@ -200,9 +189,7 @@ func TestCatalog_takes_no_single_answer_for_the_end_of_a_resource(t *testing.T) 
 	c.aged(certainAfter)
 	c.Refresh()
 	c.await(t, func(o *Offers) bool { return o.Get("x.io", "widgets") == nil })
-	if c.Gone(t.Context(), widgetsOfX) {
-		t.Error("it is gone at the first answer that lacks it")
-	}
+	assert.False(t, c.Gone(t.Context(), widgetsOfX), "it is gone at the first answer that lacks it")
 }
 
 // An API server that moves to another version may be away just then.
@@ -218,9 +205,7 @@ func TestCatalog_takes_nothing_for_gone_while_its_group_fails(t *testing.T) {
 	now := c.seen.last.Add(time.Minute)
 	c.seen.answered(now, a.failed, before, a.offers(before))
 	c.mu.Unlock()
-	if c.Gone(t.Context(), widgetsOfX) {
-		t.Error("it is gone, though its group fails")
-	}
+	assert.False(t, c.Gone(t.Context(), widgetsOfX), "it is gone, though its group fails")
 }
 
 // A doubt that stays has the API server asked once each time, unlike what a definition says, which is soon true.
@@ -238,10 +223,10 @@ func TestCatalog_asks_once_where_something_is_in_doubt(t *testing.T) {
 			c := newCatalog(t, s)
 			before := s.asked.Load()
 			k.ask(c)
+			asked := func() int { return int(s.asked.Load() - before) }
+			must.Happen(t, "a request", func() bool { return asked() >= k.want })
 			_ = pause.For(t.Context(), together+echoes()[0]+800*time.Millisecond)
-			if got := int(s.asked.Load() - before); got != k.want {
-				t.Errorf("the API server was asked %d times, want %d", got, k.want)
-			}
+			assert.Equal(t, k.want, asked(), "requests")
 		})
 	}
 }
@@ -251,19 +236,13 @@ func TestCatalog_takes_its_time_where_it_may_not_ask(t *testing.T) {
 	s := &served{answers: map[string]string{"widgets.x.io": "403", "readyz": "503"}}
 	c := newCatalog(t, s)
 	c.aged(certainAfter)
-	if c.Gone(t.Context(), widgetsOfX) {
-		t.Error("an API server that is not ready is believed")
-	}
+	assert.False(t, c.Gone(t.Context(), widgetsOfX), "an API server that is not ready is believed")
 	for _, ready := range []string{"200 ok", "403", ""} {
 		s.set(false, map[string]string{"widgets.x.io": "403", "readyz": ready})
-		if !c.Gone(t.Context(), widgetsOfX) {
-			t.Errorf("readyz says %q: it is not gone", ready)
-		}
+		assert.True(t, c.Gone(t.Context(), widgetsOfX), "readyz says %q: it is not gone", ready)
 	}
 	c.mu.Lock()
 	c.seen.failed()
 	c.mu.Unlock()
-	if c.Gone(t.Context(), widgetsOfX) {
-		t.Error("it is gone where nobody answers")
-	}
+	assert.False(t, c.Gone(t.Context(), widgetsOfX), "it is gone where nobody answers")
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"net/http"
 	"net/url"
 	"slices"
@@ -113,13 +115,10 @@ func TestCurrent_misses_nothing_where_an_object_goes_while_a_page_of_no_version_
 					return &step{body: page[:len(page)-len(items[len(items)-1])], cut: true}
 				}
 				got, err := current(t, server, func(int) error { goes(); return nil })
-				if !broke || err != nil {
-					t.Fatalf("broken off: %v, error %v", broke, err)
-				}
+				require.True(t, broke, "broken off: error")
+				require.NoError(t, err, "broken off: error")
 				for _, o := range want[3:] {
-					if !slices.Contains(got, o) {
-						t.Errorf("%s exists from the call to the return and is not told: %v", o, got)
-					}
+					assert.Contains(t, got, o, "exists from the call to the return and is not told")
 				}
 			})
 		})

@@ -3,7 +3,7 @@
 package source
 
 import (
-	"errors"
+	"github.com/stretchr/testify/assert"
 	"net/http"
 	"net/url"
 	"slices"
@@ -41,15 +41,11 @@ func TestReader_ends_when_it_is_asked_to_with_everything_delivered(t *testing.T)
 					}
 					return over
 				})
-				if !errors.Is(err, ErrEnded) {
-					t.Errorf("it ended with %v", err)
-				}
+				assert.ErrorIs(t, err, ErrEnded, "it ended")
 				if c.want != "" && !slices.Contains(got, c.want) {
 					t.Errorf("got %v", got)
 				}
-				if len(r.open) != 0 {
-					t.Errorf("%d tickets are open", len(r.open))
-				}
+				assert.Empty(t, r.open, "tickets are open")
 			})
 		})
 	}

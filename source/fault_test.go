@@ -11,7 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // told is how often a state with all of the words was reported.
@@ -40,9 +41,7 @@ func (r *recorder) counted(reason string) (n int) {
 // mustBackOff checks that requests came less and less often, and not never.
 func mustBackOff(t *testing.T, waits []time.Duration) {
 	t.Helper()
-	if len(waits) < 10 {
-		t.Fatalf("only %d repetitions", len(waits))
-	}
+	require.GreaterOrEqual(t, len(waits), 10, "only %d repetitions", len(waits))
 	for i, wait := range waits {
 		least := min(firstDelay<<min(i, 9), lastDelay) * 3 / 4
 		if wait < least || wait > lastDelay*5/4+time.Second {
@@ -74,9 +73,8 @@ func TestReader_waits_in_sight_at_a_watched_object_without_identity(t *testing.T
 				if n < 10 || r.told("waiting: watch configmaps.v1", "metadata."+missing) != n {
 					t.Errorf("counted %d times, told %v", n, r.states)
 				}
-				if r.told("watching") != 1 {
-					t.Errorf("states are %v: a watch that gets no further must not look like one that works", r.states)
-				}
+				assert.Equal(t, 1, r.told("watching"),
+					"states are %v: a watch that gets no further must not look like one that works", r.states)
 			})
 		})
 	}
@@ -90,9 +88,7 @@ func TestReader_goes_on_when_an_object_has_an_identity_again(t *testing.T) {
 		r := &recorder{}
 		got, _ := runUntil(t, s, r, lines(r, 7))
 		check(t, got, "snapshot 7", "listed 7", "added a@8 watch", "added a@8 watch", "added a@8 watch", "added a@8 watch", "added x@9 watch")
-		if last := r.states[len(r.states)-1]; last != "watching" {
-			t.Errorf("the last state is %q", last)
-		}
+		assert.Equal(t, "watching", r.states[len(r.states)-1], "the last state")
 	})
 }
 
@@ -165,10 +161,8 @@ func TestBackoff_does_not_wait_for_ever_because_it_is_asked_to(t *testing.T) {
 		err := refused(&http.Response{
 			StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"99999999999"}}, Body: http.NoBody,
 		}, configMaps.groupResource())
-		must.Do(t, b.wait(t.Context(), err))
-		if waited := time.Since(begin); waited != longestAsked {
-			t.Errorf("waited %v", waited)
-		}
+		require.NoError(t, b.wait(t.Context(), err))
+		assert.Equal(t, longestAsked, time.Since(begin), "waited")
 	})
 }
 
@@ -214,12 +208,10 @@ func TestReader_forgets_earlier_failures_once_a_watch_works(t *testing.T) {
 				r := &recorder{}
 				_, _ = runUntil(t, s, r, minutes(4))
 				waits := s.waits()
-				if again := waits[len(waits)-1]; again > 3*firstDelay {
-					t.Errorf("the first failure after it was waited for %v, as if it belonged to those before", again)
-				}
-				if r.states[len(r.states)-1] != "watching" || r.told("watching") != 2 {
-					t.Errorf("states are %v", r.states)
-				}
+				assert.LessOrEqual(t, waits[len(waits)-1], 3*firstDelay,
+					"the first failure after it was waited, as if it belonged to those before")
+				assert.Equal(t, "watching", r.states[len(r.states)-1], "states are %v", r.states)
+				assert.Equal(t, 2, r.told("watching"), "states are %v", r.states)
 			})
 		})
 	}
@@ -253,12 +245,10 @@ func TestReader_takes_a_silent_API_server_for_a_dead_one(t *testing.T) {
 				s, r := newScript(t, c.steps...), &recorder{}
 				begin := time.Now()
 				got, _ := runUntil(t, s, r, lines(r, 3))
-				if len(got) != 3 || time.Since(begin) > c.after {
-					t.Errorf("seen %v after %v, want all within %v", got, time.Since(begin), c.after)
-				}
-				if len(r.reasons) != 1 || r.told("waiting") != 1 {
-					t.Errorf("counted %v, told %v", r.reasons, r.states)
-				}
+				require.Len(t, got, 3, "seen %v after, want all within", got)
+				assert.LessOrEqual(t, time.Since(begin), c.after, "seen %v after, want all within", got)
+				require.Len(t, r.reasons, 1, "counted, told %v", r.states)
+				assert.Equal(t, 1, r.told("waiting"), "counted, told %v", r.states)
 			})
 		})
 	}

@@ -19,7 +19,7 @@ import (
 	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 var (
@@ -46,7 +46,7 @@ func codec(streaming bool) *serializer.Serializer {
 func serverObject(t testing.TB, obj runtime.Object) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	must.Do(t, codec(false).Encode(obj, &b))
+	require.NoError(t, codec(false).Encode(obj, &b))
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
@@ -54,9 +54,9 @@ func serverObject(t testing.TB, obj runtime.Object) []byte {
 func serverFrame(t testing.TB, kind string, obj runtime.Object) []byte {
 	t.Helper()
 	var object, event bytes.Buffer
-	must.Do(t, codec(false).Encode(obj, &object))
+	require.NoError(t, codec(false).Encode(obj, &object))
 	e := &metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: object.Bytes()}}
-	must.Do(t, codec(false).Encode(e, &event))
+	require.NoError(t, codec(false).Encode(e, &event))
 	return event.Bytes()
 }
 
@@ -129,7 +129,7 @@ func container(i int) corev1.Container {
 func sorted(t testing.TB, obj runtime.Object) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
-	must.Do(t, json.Unmarshal(serverObject(t, obj), &u.Object))
+	require.NoError(t, json.Unmarshal(serverObject(t, obj), &u.Object))
 	u.SetGroupVersionKind(schema.GroupVersionKind{Group: widgets.Group, Version: widgets.Version, Kind: widgets.Kind})
 	return u
 }

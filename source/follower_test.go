@@ -5,6 +5,7 @@ package source
 import (
 	"context"
 	"errors"
+	"github.com/stretchr/testify/assert"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -32,9 +33,7 @@ func TestFollower_whose_queue_is_never_empty_holds_what_waits(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 	}
-	if cap(f.queue) > 100 {
-		t.Errorf("%d wait, and there is room for %d", len(f.queue)-f.head, cap(f.queue))
-	}
+	assert.LessOrEqual(t, cap(f.queue), 100, "%d wait, and there is room", len(f.queue)-f.head)
 }
 
 func TestFollower_ends_with_its_context_whatever_waits(t *testing.T) {
@@ -58,9 +57,7 @@ func TestWatches_are_patient_from_when_others_go_on(t *testing.T) {
 		b.free()
 		c.saw(a, 1001)
 		c.saw(b, 1001)
-		if n := a.counted("detached") + b.counted("detached"); n != 0 {
-			t.Errorf("%d were detached, and the others were 1 ms ahead", n)
-		}
+		assert.Equal(t, 0, a.counted("detached")+b.counted("detached"), "detached, and the others were 1 ms ahead")
 	})
 }
 
@@ -116,9 +113,7 @@ func TestWatches_are_joined_in_the_same_history_only(t *testing.T) {
 		var rewound *RewoundError
 		select {
 		case err := <-ended:
-			if !errors.As(err, &rewound) {
-				t.Errorf("it ended with %v", err)
-			}
+			assert.True(t, errors.As(err, &rewound), "it ended with %v", err)
 		case <-time.After(time.Minute):
 			t.Errorf("it has not noticed: %v", slow.reasons)
 		}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -36,13 +38,9 @@ func sameFrames(t *testing.T, what string, got []string, gotErr error, want []st
 	if !errors.Is(gotErr, wantErr) && gotErr.Error() != wantErr.Error() {
 		t.Fatalf("%s: ended with %v, want %v", what, gotErr, wantErr)
 	}
-	if len(got) != len(want) {
-		t.Fatalf("%s: got %d frames %.300q, want %d %.300q", what, len(got), got, len(want), want)
-	}
+	require.Len(t, got, len(want), "%s: got %d frames, want %d %.300q", what, len(got), len(want), want)
 	for i := range got {
-		if got[i] != want[i] {
-			t.Fatalf("%s: frame %d is %.300s, want %.300s", what, i, got[i], want[i])
-		}
+		require.Equal(t, want[i], got[i], "%s: frame %d", what, i)
 	}
 }
 
@@ -207,9 +205,8 @@ func TestFrameReader_takes_the_API_servers_frames_as_lines(t *testing.T) {
 		n := i % len(words)
 		line := serverFrame(t, words[n], obj)
 		fr, ok := parseLine(line)
-		if !ok || bytes.Count(line, []byte("\n")) != 1 {
-			t.Fatalf("not taken as one line: %s", line)
-		}
+		require.True(t, ok, "not taken as one line: %s", line)
+		require.Equal(t, 1, bytes.Count(line, []byte("\n")), "not taken as one line: %s", line)
 		if object := serverObject(t, obj); !bytes.Equal(fr.Object, object) || fr.Type != frameType(n+1) {
 			t.Fatalf("got %d %s, want %s %s", fr.Type, fr.Object, words[n], object)
 		}
@@ -256,9 +253,7 @@ func TestFrameReader_reads_much_at_a_time_and_allocates_nothing(t *testing.T) {
 	if _, err := framesOf(fr); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
-	if limit := len(body)/frameBuffer*5/4 + 2; r.reads > limit {
-		t.Errorf("%d reads for %d bytes, want at most %d", r.reads, len(body), limit)
-	}
+	assert.LessOrEqual(t, r.reads, len(body)/frameBuffer*5/4+2, "reads for %d bytes, want at most", len(body))
 }
 
 // chunked reads in pieces of the sizes that its bytes say.
@@ -310,12 +305,8 @@ func sameObjects(t *testing.T, body []byte, got []string) {
 		}
 		want = append(want, fmt.Sprintf("%d %s", parseType([]byte(word)), members["object"]))
 	}
-	if len(want) != len(got) {
-		t.Fatalf("got %q, encoding/json has %q", got, want)
-	}
+	require.Len(t, want, len(got), "got %q, encoding/json", got)
 	for i := range got {
-		if got[i] != want[i] {
-			t.Fatalf("frame %d is %q, encoding/json has %q", i, got[i], want[i])
-		}
+		require.Equal(t, want[i], got[i], "frame %dencoding/json", i)
 	}
 }

@@ -3,6 +3,7 @@
 package source
 
 import (
+	"github.com/stretchr/testify/assert"
 	"hash/maphash"
 	"net/http"
 	"net/url"
@@ -202,9 +203,8 @@ func TestReader_keeps_to_the_oldest_version_as_long_as_watches_show_something(t 
 				gaps++
 			}
 		}
-		if gaps < 6 || slices.Contains(got, "gap 200") {
-			t.Errorf("%d gaps in %v", gaps, got)
-		}
+		assert.GreaterOrEqual(t, gaps, 6, "gaps")
+		assert.NotContains(t, got, "gap 200", "gaps")
 	})
 }
 
@@ -226,7 +226,5 @@ func TestComparison_holds_only_what_differs(t *testing.T) {
 		{published: known("gone", "u-g", 5)},
 		{published: known("moved", "u-m", 9)},
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	assert.Equal(t, want, got)
 }

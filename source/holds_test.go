@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
@@ -21,12 +23,8 @@ func (c *company) standsBy(limit int64) (leave func()) {
 	done := make(chan struct{})
 	c.running.Go(func() {
 		defer close(done)
-		if err := c.holds.Run(ctx); err != nil {
-			c.t.Error(err)
-		}
-		if n := c.holds.Bytes(); n != 0 {
-			c.t.Errorf("%d bytes are left", n)
-		}
+		assert.NoError(c.t, c.holds.Run(ctx))
+		assert.EqualValues(c.t, 0, c.holds.Bytes(), "bytes are left")
 	})
 	return func() {
 		end()
@@ -80,16 +78,10 @@ func TestHolds_forget_what_the_position_has_passed(t *testing.T) {
 		c.recorded(110)
 		all := c.holds.Bytes()
 		c.holds.Keep(map[Stream]From{configMaps: {Version: "60"}})
-		if half := c.holds.Bytes(); half != all/2 {
-			t.Errorf("%d bytes of %d are left of half the events", half, all)
-		}
+		assert.Equal(t, all/2, c.holds.Bytes(), "bytes of %d are left of half the events", all)
 		c.holds.Keep(map[Stream]From{configMaps: {Version: "110"}})
-		if n := c.holds.Bytes(); n != 0 {
-			t.Errorf("%d bytes are left of nothing", n)
-		}
-		if k := c.holds.take(configMaps, "59", 0); k != nil {
-			t.Error("what is forgotten is offered")
-		}
+		assert.EqualValues(t, 0, c.holds.Bytes(), "bytes are left of nothing")
+		assert.Nil(t, c.holds.take(configMaps, "59", 0), "what is forgotten is offered")
 		c.holds.Keep(nil)
 		c.watch(map[string]int{})
 		end()
@@ -118,9 +110,7 @@ func TestHolds_are_bounded_and_go_on_when_there_is_room(t *testing.T) {
 		before := c.holds.Bytes()
 		c.holds.Keep(map[Stream]From{configMaps: {Version: "15"}})
 		<-time.After(time.Minute)
-		if n := c.holds.Bytes(); n >= before {
-			t.Errorf("%d bytes are recorded, and %d before there was less room", n, before)
-		}
+		assert.Less(t, c.holds.Bytes(), before, "bytes are recorded, and %d before there was less room", before)
 		c.holds.SetLimit(limit * 2)
 		<-time.After(time.Minute)
 		if n := c.holds.Bytes(); n <= limit || n > limit*2 {
@@ -153,9 +143,7 @@ func TestHolds_end_where_the_API_server_can_show_no_more_until_the_position_has_
 		c.holds.mu.Lock()
 		last := c.holds.holds[configMaps].last
 		c.holds.mu.Unlock()
-		if last != 20 {
-			t.Errorf("it is recorded up to %d, want 20, where the connection was lost", last)
-		}
+		assert.EqualValues(t, 20, last, "it is recorded up, want 20, where the connection was lost")
 		c.holds.Keep(map[Stream]From{configMaps: {Version: "21"}})
 		<-time.After(time.Minute)
 		s.write("default", 100)
@@ -187,9 +175,8 @@ func TestHolds_end_where_the_history_is_another_one(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		c.holds.mu.Lock()
 		defer c.holds.mu.Unlock()
-		if last := c.holds.holds[configMaps].last; last != 20 {
-			t.Errorf("it is recorded up to %d, want 20, where the history ended", last)
-		}
+		assert.EqualValues(t, 20, c.holds.holds[configMaps].last,
+			"it is recorded up, want 20, where the history ended")
 	})
 }
 
@@ -202,9 +189,7 @@ func TestHolds_drop_what_nobody_takes_over(t *testing.T) {
 		c.recorded(11)
 		c.holds.HandOver()
 		<-time.After(2 * unusedAfter)
-		if n := c.holds.Bytes(); n != 0 {
-			t.Errorf("%d bytes are left", n)
-		}
+		assert.EqualValues(t, 0, c.holds.Bytes(), "bytes are left")
 		c.watch(map[string]int{})
 	})
 }
@@ -307,18 +292,14 @@ func TestHolds_are_of_one_history(t *testing.T) {
 			s.write("default", 100)
 		}
 		c.recorded(20)
-		if c.holds.take(configMaps, "15", 1) != nil {
-			t.Error("what was recorded is offered to a reader of the next history")
-		}
+		assert.Nil(t, c.holds.take(configMaps, "15", 1),
+			"what was recorded is offered to a reader of the next history")
 		c.holds.Keep(map[Stream]From{configMaps: {Version: "15", History: 1}})
 		<-time.After(time.Minute)
-		if c.holds.take(configMaps, "15", 0) != nil {
-			t.Error("what is recorded now is offered to a reader of the history before")
-		}
+		assert.Nil(t, c.holds.take(configMaps, "15", 0),
+			"what is recorded now is offered to a reader of the history before")
 		held := c.holds.take(configMaps, "15", 1)
-		if held == nil {
-			t.Fatal("nothing was recorded of the next history")
-		}
+		require.NotNil(t, held, "nothing was recorded of the next history")
 		held.close()
 	})
 }

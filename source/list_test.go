@@ -8,20 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // readAll reads a list and copies its items.
@@ -64,15 +63,9 @@ func TestReadList_reads_a_list_however_it_is_written(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, r := range []io.Reader{strings.NewReader(tc.body), iotest.OneByteReader(strings.NewReader(tc.body)), iotest.DataErrReader(strings.NewReader(tc.body))} {
 				items, meta, err := readAll(r, pods)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !slices.Equal(items, tc.items) {
-					t.Errorf("items are %q, want %q", items, tc.items)
-				}
-				if !reflect.DeepEqual(meta, tc.meta) {
-					t.Errorf("got %+v, want %+v", meta, tc.meta)
-				}
+				require.NoError(t, err)
+				assert.Equal(t, tc.items, items, "items")
+				assert.Equal(t, tc.meta, meta)
 			}
 		})
 	}
@@ -83,9 +76,8 @@ func TestReadList_returns_a_Status_as_the_error_it_is(t *testing.T) {
 	forbidden := `{"apiVersion":"v1","code":403,"kind":"Status","message":"no","metadata":{},"reason":"Forbidden","status":"Failure"}`
 	for body, is := range map[string]func(error) bool{expired: apierrors.IsResourceExpired, forbidden: apierrors.IsForbidden} {
 		items, _, err := readAll(strings.NewReader(body), pods)
-		if !is(err) || len(items) != 0 {
-			t.Errorf("%s: got %q, %v", body, items, err)
-		}
+		require.True(t, is(err), body)
+		assert.Empty(t, items, body)
 	}
 	_, _, err := readAll(strings.NewReader(expired), pods)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); !ok || seconds != 3 || err.Error() != "too old" {
@@ -123,9 +115,8 @@ func TestReadList_of_a_cut_answer_ends_in_ErrUnexpectedEOF(t *testing.T) {
 	} {
 		for n := range body {
 			_, _, err := readAll(strings.NewReader(body[:n]), pods)
-			if !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-				t.Fatalf("%s: got %v", body[:n], err)
-			}
+			require.ErrorIs(t, err, io.ErrUnexpectedEOF, body[:n])
+			require.NotErrorIs(t, err, io.EOF, body[:n])
 		}
 	}
 }
@@ -133,9 +124,7 @@ func TestReadList_of_a_cut_answer_ends_in_ErrUnexpectedEOF(t *testing.T) {
 func TestReadList_passes_on_errors(t *testing.T) {
 	cause := errors.New("connection reset")
 	_, _, err := readAll(io.MultiReader(strings.NewReader(`{"items":[{},`), iotest.ErrReader(cause)), pods)
-	if !errors.Is(err, cause) {
-		t.Errorf("the reader's error became %v", err)
-	}
+	assert.ErrorIs(t, err, cause, "the reader's error")
 	seen := 0
 	_, err = readList(strings.NewReader(`{"items":[{},{},{}]}`), pods, func([]byte) error {
 		if seen++; seen == 2 {
@@ -143,9 +132,8 @@ func TestReadList_passes_on_errors(t *testing.T) {
 		}
 		return nil
 	})
-	if !errors.Is(err, io.EOF) || seen != 2 {
-		t.Errorf("item's error became %v after %d items", err, seen)
-	}
+	require.ErrorIs(t, err, io.EOF, "item's error became %v after %d items", err, seen)
+	assert.Equal(t, 2, seen, "item's error became %v after %d items", err, seen)
 }
 
 func TestReadList_hands_over_items_while_it_reads(t *testing.T) {
@@ -164,9 +152,7 @@ func TestReadList_hands_over_items_while_it_reads(t *testing.T) {
 	if err != nil || items != n+1 || meta.ResourceVersion != "7" {
 		t.Errorf("%d items, %+v, %v", items, meta, err)
 	}
-	if limit := r.read/frameBuffer*5/4 + 5; r.reads > limit {
-		t.Errorf("%d reads for %d bytes, want at most %d", r.reads, r.read, limit)
-	}
+	assert.LessOrEqual(t, r.reads, r.read/frameBuffer*5/4+5, "reads for %d bytes, want at most", r.read)
 }
 
 func TestNewListBody_has_kind_and_apiVersion(t *testing.T) {
@@ -188,15 +174,10 @@ func TestNewListBody_has_kind_and_apiVersion(t *testing.T) {
 		{`{"apiVersion":"v1","metadata":{}}`, pods, `{"kind":"Pod","apiVersion":"v1","metadata":{}}`},
 	} {
 		b := newListBody([]byte(tc.raw), tc.res)
-		if string(b.Bytes()) != tc.want {
-			t.Errorf("%s became %s, want %s", tc.raw, b.Bytes(), tc.want)
-		}
-		if size := bodySize([]byte(tc.raw), tc.res); size != len(b.Bytes()) {
-			t.Errorf("%s: size %d, and it has %d bytes", tc.raw, size, len(b.Bytes()))
-		}
-		if n := b.refs.Load(); n != 1 {
-			t.Errorf("%d references", n)
-		}
+		assert.Equal(t, tc.want, string(b.Bytes()), "%s became %s", tc.raw, b.Bytes())
+		assert.Equal(t, len(b.Bytes()), bodySize([]byte(tc.raw), tc.res),
+			"%s: size, and it has %d bytes", tc.raw, len(b.Bytes()))
+		assert.EqualValues(t, 1, b.refs.Load(), "references")
 		b.Release()
 	}
 }
@@ -226,7 +207,7 @@ func TestReadList_makes_the_bodies_that_a_watch_would_show(t *testing.T) {
 			want []string
 		}{{typed, pods, typedBodies}, {custom, widgets, customBodies}} {
 			var answer bytes.Buffer
-			must.Do(t, codec(streaming).Encode(tc.list, &answer))
+			require.NoError(t, codec(streaming).Encode(tc.list, &answer))
 			var got []string
 			meta, err := readList(&answer, tc.res, func(raw []byte) error {
 				b := newListBody(raw, tc.res)
@@ -237,9 +218,7 @@ func TestReadList_makes_the_bodies_that_a_watch_would_show(t *testing.T) {
 			if err != nil || meta.ResourceVersion != "7" || meta.Continue != "tok" {
 				t.Errorf("%ss, streaming %v: %+v, %v", tc.res.Kind, streaming, meta, err)
 			}
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("%ss, streaming %v: %.500q\nwant %.500q", tc.res.Kind, streaming, got, tc.want)
-			}
+			assert.Equal(t, tc.want, got, "%ss, streaming %v", tc.res.Kind, streaming)
 		}
 	}
 }
@@ -288,20 +267,14 @@ func orNull(raw json.RawMessage) []byte {
 func checkListBody(t *testing.T, raw string) {
 	b := newListBody([]byte(raw), pods)
 	defer b.Release()
-	if len(b.Bytes()) != bodySize([]byte(raw), pods) {
-		t.Fatalf("%s: %d bytes, announced %d", raw, len(b.Bytes()), bodySize([]byte(raw), pods))
-	}
+	require.Len(t, b.Bytes(), bodySize([]byte(raw), pods), "%s: %d bytes, announced", raw, len(b.Bytes()))
 	var before, after map[string]json.RawMessage
 	if json.Unmarshal([]byte(raw), &before) != nil {
 		return
 	}
-	if err := json.Unmarshal(b.Bytes(), &after); err != nil {
-		t.Fatalf("%s became %s: %v", raw, b.Bytes(), err)
-	}
+	require.NoError(t, json.Unmarshal(b.Bytes(), &after), "%s became %s", raw, b.Bytes())
 	for key, value := range before {
-		if !bytes.Equal(after[key], value) {
-			t.Fatalf("%s became %s", raw, b.Bytes())
-		}
+		require.Equal(t, value, after[key], "%s became %s", raw, b.Bytes())
 		delete(after, key)
 	}
 	for key := range after {

@@ -5,6 +5,8 @@ package source
 import (
 	"errors"
 	"fmt"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"net/http"
 	"slices"
 	"strings"
@@ -53,9 +55,7 @@ func TestReader_lists_with_a_gap_where_the_position_is_too_old(t *testing.T) {
 		got, _ := runUntil(t, s, r, lines(r, 3))
 		// What the informer concludes about b, a tombstone, is none of the feed's business.
 		check(t, got, "gap 30", "added a@25 relist", "listed 30")
-		if r.counted("expired") != 1 {
-			t.Errorf("counted %v", r.reasons)
-		}
+		assert.Equal(t, 1, r.counted("expired"), "counted %v", r.reasons)
 	})
 }
 
@@ -108,9 +108,7 @@ func TestReader_shows_all_changes_of_one_version(t *testing.T) {
 		r := &recorder{}
 		got, _ := runUntil(t, s, r, func() bool { return slices.Contains(r.seen(), "added d@10 watch") })
 		at := slices.Index(got, "bookmark 9")
-		if at < 0 {
-			t.Fatalf("no bookmark in %v", got)
-		}
+		require.GreaterOrEqual(t, at, 0, "no bookmark in %v", got)
 		check(t, slices.Delete(got, at, at+1), "snapshot 7", "listed 7", "added a@8 watch", "deleted b@9 watch",
 			"deleted b@9 watch", "deleted c@9 watch", "deleted b@9 watch", "deleted c@9 watch", "added d@10 watch")
 	})
@@ -170,21 +168,15 @@ func TestReader_ends_with_its_context_wherever_it_is(t *testing.T) {
 						return slices.Contains(r.seen(), "added e@21 watch")
 					}
 				})
-				if err != nil {
-					t.Errorf("error %v", err)
-				}
+				assert.NoError(t, err, "error")
 				for _, line := range got {
-					if strings.HasPrefix(line, "BUG") {
-						t.Error(line)
-					}
+					assert.False(t, strings.HasPrefix(line, "BUG"), line)
 				}
 				calls = max(calls, n)
 			})
 		})
 	}
-	if calls < 20 {
-		t.Errorf("only %d calls were tried", calls)
-	}
+	assert.GreaterOrEqual(t, calls, 20, "only %d calls were tried", calls)
 }
 
 // A broker that is away for long stops the reading, longer than a connection lasts.
@@ -209,9 +201,7 @@ func TestReader_loses_nothing_where_there_is_no_room_for_long(t *testing.T) {
 			got, _ := runUntil(t, s, r, lines(r, 7))
 			check(t, got, "snapshot 7", "listed 7", "added a@8 watch", "added b@9 watch", "added c@10 watch",
 				"added c@10 watch", "added d@11 watch")
-			if r.counted("silent") != 1 {
-				t.Errorf("counted %v, want that the watch was broken off", r.reasons)
-			}
+			assert.Equal(t, 1, r.counted("silent"), "counted %v, want that the watch was broken off", r.reasons)
 		})
 	})
 	t.Run("for a list", func(t *testing.T) {
@@ -223,9 +213,8 @@ func TestReader_loses_nothing_where_there_is_no_room_for_long(t *testing.T) {
 			r := noRoomAt(2)
 			got, _ := runUntil(t, s, r, lines(r, 6))
 			check(t, got, "snapshot 7", "added a@3 snapshot", "added b@4 snapshot", "added c@5 snapshot", "added d@6 snapshot", "listed 7")
-			if r.counted("silent") != 1 {
-				t.Errorf("counted %v, want that the page was broken off and read on: %v", r.reasons, r.states)
-			}
+			assert.Equal(t, 1, r.counted("silent"),
+				"counted %v, want that the page was broken off and read on: %v", r.reasons, r.states)
 		})
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
 )
 
 // What is read back stands ahead of what a watch from the position would show: that has to be known before the first of it is handed over.
@@ -24,9 +25,7 @@ func TestReader_says_that_it_reads_back_before_it_does(t *testing.T) {
 				server := newCluster(t, 40, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 10, name: "a", uid: "u-a"}, write{rev: 20, name: "a", uid: "u-a"})
 				r := &recorder{resume: "5", known: c.known}
 				must.Get(server.run(r, enough, until(r, "listed 40")))(t)
-				if got := fmt.Sprint(r.recovering); got != c.want {
-					t.Errorf("said %s, want %s", got, c.want)
-				}
+				assert.Equal(t, c.want, fmt.Sprint(r.recovering))
 			})
 		})
 	}

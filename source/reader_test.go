@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestReader_lists_page_by_page_and_watches_from_the_version_of_the_list(t *testing.T) {
@@ -31,9 +33,7 @@ func TestReader_lists_page_by_page_and_watches_from_the_version_of_the_list(t *t
 		got := must.Get(runUntil(t, s, r, lines(r, 8)))(t)
 		// The bookmark does not wait for the informer.
 		at := slices.Index(got, "bookmark 12")
-		if at < 0 {
-			t.Fatalf("no bookmark in %v", got)
-		}
+		require.GreaterOrEqual(t, at, 0, "no bookmark in %v", got)
 		check(t, slices.Delete(got, at, at+1), "snapshot 7", "added a@3 snapshot", "added b@5 snapshot", "added c@6 snapshot", "listed 7",
 			"updated a@8 watch", "deleted b@9 watch")
 	})
@@ -139,13 +139,11 @@ func TestReader_delivers_a_busy_watch_completely(t *testing.T) {
 		s := newScript(t, step{want: "limit=1", body: listOf("7", "")}, step{want: "watch", hold: true, body: body.String()})
 		r := &recorder{}
 		got, _ := runUntil(t, s, r, lines(r, n+2))
-		if len(got) != n+2 || len(r.open) != 0 {
-			t.Fatalf("%d lines and %d open tickets, want %d and none", len(got), len(r.open), n+2)
-		}
+		require.Len(t, got, n+2, "lines and %d open tickets, want %d and none", len(r.open), n+2)
+		require.Empty(t, r.open, "lines and %d open tickets, want %d and none", len(r.open), n+2)
 		for i, line := range got[2:] {
-			if !strings.Contains(line, "@"+strconv.Itoa(8+i)+" ") {
-				t.Fatalf("line %d is %q: the order of the watch is lost", i, line)
-			}
+			require.Contains(t, line, "@"+strconv.Itoa(8+i)+" ",
+				"line %d is %q: the order of the watch is lost", i, line)
 		}
 	})
 }
@@ -158,11 +156,9 @@ func TestReader_waits_where_it_is_not_allowed(t *testing.T) {
 		r := &recorder{}
 		got, _ := runUntil(t, s, r, lines(r, 2))
 		check(t, got, "snapshot 7", "listed 7")
-		if !slices.ContainsFunc(r.states, func(s string) bool {
+		assert.True(t, slices.ContainsFunc(r.states, func(s string) bool {
 			return strings.Contains(s, "waiting") && strings.Contains(s, "configmaps is forbidden")
-		}) {
-			t.Errorf("states are %v, want one that says what is forbidden", r.states)
-		}
+		}), "states are %v, want one that says what is forbidden", r.states)
 	})
 }
 
@@ -206,9 +202,7 @@ func TestClient_asks_for_the_stream_and_nothing_else(t *testing.T) {
 				}
 				got = append(got, r.path+"?"+path.Encode())
 			}
-			if !slices.Equal(got, []string{want, want}) {
-				t.Errorf("asked for %q, want %q", got, want)
-			}
+			assert.Equal(t, []string{want, want}, got, "asked, want %q", want)
 		})
 	}
 }
@@ -227,7 +221,6 @@ func TestHandler_takes_a_change_once_and_leaves_a_stub_in_the_cache(t *testing.T
 	h.OnDelete(o)
 	h.OnDelete(cache.DeletedFinalStateUnknown{Key: "default/a", Obj: o})
 	check(t, r.seen(), "updated a@8 watch")
-	if o.change != nil || inside.n != 0 {
-		t.Errorf("the cache keeps %+v, and %d are inside", o.change, inside.n)
-	}
+	require.Nil(t, o.change, "the cache keeps, and %d are inside", inside.n)
+	assert.Equal(t, 0, inside.n, "the cache keeps, and %d are inside", inside.n)
 }

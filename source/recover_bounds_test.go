@@ -4,6 +4,7 @@ package source
 
 import (
 	"fmt"
+	"github.com/stretchr/testify/assert"
 	"net/http"
 	"net/url"
 	"slices"
@@ -104,9 +105,8 @@ func TestReader_asks_for_nothing_more_where_it_may_not_read(t *testing.T) {
 				if err != nil || len(reads) < maxDenied || len(reads) >= maxDenied+readers || time.Since(begin) > 10*time.Second {
 					t.Errorf("error %v after %v and %d reads", err, time.Since(begin), len(reads))
 				}
-				if want := "0 changes were read back, those of 100 objects not completely (not for you)"; !strings.Contains(r.gap().Cause, want) {
-					t.Errorf("the gap says %q, want %q", r.gap().Cause, want)
-				}
+				assert.Contains(t, r.gap().Cause,
+					"0 changes were read back, those of 100 objects not completely (not for you)", "the gap")
 			})
 		})
 	}
@@ -164,9 +164,7 @@ func TestReader_finds_a_deletion_that_came_after_a_compaction(t *testing.T) {
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3), known("b", "u-b", 3)}}
 		got, _ := server.run(r, enough, until(r, "listed 4000"))
 		check(t, got, "updated a@3500 recovered", "deleted a@3501 recovered", "gap 4000", "listed 4000")
-		if p := r.gap(); !strings.Contains(p.Cause, "those of 1 object not completely (") {
-			t.Errorf("the gap says %q", p.Cause)
-		}
+		assert.Contains(t, r.gap().Cause, "those of 1 object not completely (", "the gap")
 	})
 }
 
@@ -180,9 +178,8 @@ func TestReader_asks_for_nothing_before_what_was_found_to_be_gone(t *testing.T) 
 		server := newCluster(t, 4000)
 		server.compacted = 4000
 		_, _ = server.run(r, enough, until(r, "listed 4000"))
-		if n := len(server.reads()); n > 60 {
-			t.Errorf("%d reads of 100 objects, want no more than it takes to find where the history begins", n)
-		}
+		assert.LessOrEqual(t, len(server.reads()), 60,
+			"reads of 100 objects, want no more than it takes to find where the history begins")
 	})
 }
 
@@ -279,19 +276,13 @@ func TestReader_ends_with_its_context_while_it_reads_back(t *testing.T) {
 						return slices.Contains(r.seen(), "updated a@41 watch")
 					}
 				})
-				if err != nil {
-					t.Errorf("error %v", err)
-				}
+				assert.NoError(t, err, "error")
 				for _, line := range got {
-					if strings.HasPrefix(line, "BUG") {
-						t.Error(line)
-					}
+					assert.False(t, strings.HasPrefix(line, "BUG"), line)
 				}
 				calls = max(calls, n)
 			})
 		})
 	}
-	if calls < 40 {
-		t.Errorf("only %d calls were tried", calls)
-	}
+	assert.GreaterOrEqual(t, calls, 40, "only %d calls were tried", calls)
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
@@ -128,9 +129,8 @@ func TestReader_with_few_reads_tells_the_truth(t *testing.T) {
 		rest := truth
 		for _, line := range got {
 			at := slices.IndexFunc(rest, func(known string) bool { return sameState(known, line) })
-			if at < 0 {
-				rt.Fatalf("%+v: %q of\n  %s\nis not what comes next in\n  %s", s, line, strings.Join(got, "\n  "), strings.Join(truth, "\n  "))
-			}
+			require.GreaterOrEqual(rt, at, 0, "%+v: %q of\n  %s\nis not what comes next in\n  %s", s, line,
+				strings.Join(got, "\n  "), strings.Join(truth, "\n  "))
 			rest = rest[at+1:]
 		}
 	})

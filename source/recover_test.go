@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var enough = Recovery{Reads: 10000, Time: time.Minute}
@@ -113,9 +115,7 @@ func TestReader_reads_back_what_a_watch_can_no_longer_show(t *testing.T) {
 				r := &recorder{resume: "5", known: c.known}
 				got := must.Get(server.run(r, enough, until(r, "listed 40")))(t)
 				at := len(c.want)
-				if len(got) < at {
-					t.Fatalf("seen %v, want %v", got, c.want)
-				}
+				require.GreaterOrEqual(t, len(got), at, "seen %v, want %v", got, c.want)
 				checkEach(t, got[:at], c.want)
 				if got[at] != "gap 40" || got[len(got)-1] != "listed 40" || !strings.Contains(r.gap().Cause, plural(at, "change")+" w") {
 					t.Errorf("seen %v, and the gap says %q", got[at:], r.gap().Cause)
@@ -156,12 +156,10 @@ func TestReader_reads_back_what_its_selectors_match(t *testing.T) {
 		}
 		for i, q := range server.asked {
 			fields := q.Get("fieldSelector")
-			if q.Get("labelSelector") != "app=x" || !strings.HasSuffix(fields, "metadata.namespace=default") {
-				t.Errorf("asked for %v", q)
-			}
-			if one := strings.HasPrefix(fields, "metadata.name="); one != strings.HasSuffix(server.paths[i], "/namespaces/default/configmaps") {
-				t.Errorf("asked for %v at %s", q, server.paths[i])
-			}
+			assert.Equal(t, "app=x", q.Get("labelSelector"), "asked for %v", q)
+			assert.True(t, strings.HasSuffix(fields, "metadata.namespace=default"), "asked for %v", q)
+			assert.Equal(t, strings.HasSuffix(server.paths[i], "/namespaces/default/configmaps"),
+				strings.HasPrefix(fields, "metadata.name="), "asked for %v at %s", q, server.paths[i])
 		}
 	})
 }
@@ -261,8 +259,6 @@ func TestReader_reads_several_objects_at_a_time_and_hands_over_one(t *testing.T)
 			want = append(want, fmt.Sprintf("updated o%d@%d recovered", i%20, 21+i))
 		}
 		checkEach(t, got[:max(at, 0)], want)
-		if server.most != 4 {
-			t.Errorf("%d requests at a time, want 4", server.most)
-		}
+		assert.Equal(t, 4, server.most, "requests at a time, want 4")
 	})
 }

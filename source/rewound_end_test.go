@@ -5,6 +5,8 @@ package source
 import (
 	"errors"
 	"fmt"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"net/http"
 	"net/url"
 	"strings"
@@ -18,9 +20,7 @@ import (
 func mustEndRewound(t *testing.T, r *recorder, err error, n int) {
 	t.Helper()
 	var rewound *RewoundError
-	if !errors.As(err, &rewound) {
-		t.Fatalf("error is %v, want that the server was rewound", err)
-	}
+	require.True(t, errors.As(err, &rewound), "error is %v, want that the server was rewound", err)
 	if got := r.seen(); len(got) != n || len(r.open) > 0 {
 		t.Errorf("%d of %d tickets are open, seen %d lines, want %d:\n  %s", len(r.open), r.tickets, len(got), n, strings.Join(got, "\n  "))
 	}
@@ -98,9 +98,8 @@ func TestReader_ends_at_once_where_the_far_side_finds_another_history_behind_wha
 		got, err := server.run(r, enough, minutes(10))
 		check(t, got, "updated a@8 recovered", "updated a@9 recovered", "gap 40")
 		mustEndRewound(t, r, err, 3)
-		if server.watches() != 1 || r.told("waiting") > 0 {
-			t.Errorf("%d watches, states are %v", server.watches(), r.states)
-		}
+		assert.Equal(t, 1, server.watches(), "watches, states are %v", r.states)
+		assert.LessOrEqual(t, r.told("waiting"), 0, "watches, states are %v", r.states)
 	})
 }
 
@@ -147,9 +146,7 @@ func TestReader_does_not_stay_without_a_watch_to_check_what_was_published(t *tes
 				if err != nil || len(watches) < 4 {
 					t.Fatalf("error %v after %d watches", err, len(watches))
 				}
-				if took := watches[0].Sub(begin); took > c.most {
-					t.Errorf("the first watch began after %v, want %v", took, c.most)
-				}
+				assert.LessOrEqual(t, watches[0].Sub(begin), c.most, "the first watch began after")
 				for i := range 3 {
 					// A watch that shows nothing lasts as long as it was asked to, and some time more; the wait after it is short.
 					took := watches[i+1].Sub(watches[i]) - lasts[i]

@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
@@ -46,9 +48,8 @@ func TestParseObject_reads_the_identity_however_the_object_is_written(t *testing
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := must.Get(parseObject([]byte(tc.raw), true))(t)
-			if id.Ident != tc.want || id.Key() != tc.want.Key() {
-				t.Errorf("got %+v with key %q, want %+v", id.Ident, id.Key(), tc.want)
-			}
+			assert.Equal(t, tc.want, id.Ident, "got %+v with key", id.Ident)
+			assert.Equal(t, tc.want.Key(), id.Key(), "got %+v with key", id.Ident)
 		})
 	}
 }
@@ -179,7 +180,7 @@ func anyObject(t *rapid.T) []byte {
 	raw := shuffled(t, top)
 	if rapid.Bool().Draw(t, "indented") {
 		var b bytes.Buffer
-		must.Do(t, json.Indent(&b, raw, "\r", "\t "))
+		require.NoError(t, json.Indent(&b, raw, "\r", "\t "))
 		return b.Bytes()
 	}
 	return raw
@@ -213,9 +214,7 @@ func TestParseObject_allocates_one_string_for_everything(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 	id := must.Get(parseObject(raw, true))(t)
-	if unsafe.StringData(id.Key()) != unsafe.StringData(id.Namespace) {
-		t.Error("the key is a string of its own")
-	}
+	assert.Same(t, unsafe.StringData(id.Namespace), unsafe.StringData(id.Key()), "the key is a string of its own")
 	if n := testing.AllocsPerRun(100, func() { _ = id.Key() }); n != 0 {
 		t.Errorf("Key allocates %v times", n)
 	}

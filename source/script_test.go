@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
 )
@@ -109,10 +111,7 @@ func (s *script) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 
 func (s *script) client() *Client {
 	s.t.Helper()
-	client, err := NewClient(&rest.Config{Host: "http://api.example.com", Dial: s.dial})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	client := must.Get(NewClient(&rest.Config{Host: "http://api.example.com", Dial: s.dial}))(s.t)
 	s.t.Cleanup(client.CloseIdleConnections)
 	return client
 }
@@ -164,12 +163,9 @@ func (s *script) serve(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	}
-	if !strings.Contains(r.URL.RawQuery, st.want) {
-		s.t.Errorf("request %q, want %q in it", r.URL.RawQuery, st.want)
-	}
-	if strings.Contains(r.URL.RawQuery, "sendInitialEvents") {
-		s.t.Errorf("request %q asks for a list by way of a watch", r.URL.RawQuery)
-	}
+	assert.Contains(s.t, r.URL.RawQuery, st.want, "request, want %q in it", st.want)
+	assert.NotContains(s.t, r.URL.RawQuery, "sendInitialEvents",
+		"request %q asks for a list by way of a watch", r.URL.RawQuery)
 	if st.after != "" {
 		w.Header().Set("Retry-After", st.after)
 	}
@@ -259,7 +255,5 @@ func minutes(n int) func() bool {
 
 func check(t *testing.T, got []string, want ...string) {
 	t.Helper()
-	if !slices.Equal(got, want) {
-		t.Errorf("the far side saw\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
-	}
+	assert.Equal(t, strings.Join(want, "\n"), strings.Join(got, "\n"), "the far side saw")
 }

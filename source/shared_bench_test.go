@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 // BenchmarkSharedWatch is what a frame of a pod costs that several streams follow, until each of them has it.
@@ -32,7 +33,7 @@ func BenchmarkSharedWatch(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				e := must.Get(newEvent(&frame{Type: frameModified, Object: object}, true))(b)
-				must.Do(b, s.hand(b.Context(), e))
+				require.NoError(b, s.hand(b.Context(), e))
 				for _, f := range all[:min(followers, 2)] {
 					if f, err := f.next(b.Context()); err != nil || len(f.Object) == 0 {
 						b.Fatal(err)

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
@@ -71,9 +73,7 @@ func (c *company) join(namespace, resume string) *member {
 	stream.Namespace = namespace
 	reader := Reader{Client: c.client, Watches: c.watches, Holds: c.holds, Stream: stream, Feed: m, History: m, Observer: m}
 	c.running.Go(func() {
-		if err := reader.Run(ctx); err != nil {
-			c.t.Error(err)
-		}
+		assert.NoError(c.t, reader.Run(ctx))
 	})
 	return m
 }
@@ -127,9 +127,7 @@ func (m *member) names() (names []string) {
 func (c *company) wait(what string, done func() bool) {
 	c.t.Helper()
 	for over := time.Now().Add(time.Hour); !done(); <-time.After(10 * time.Millisecond) {
-		if time.Now().After(over) {
-			c.t.Fatalf("%s: still not", what)
-		}
+		require.False(c.t, time.Now().After(over), "%s: still not", what)
 	}
 }
 
@@ -154,9 +152,7 @@ func (c *company) check(m *member, from int, namespace string) {
 			want = append(want, w.name)
 		}
 	}
-	if got := m.names(); !slices.Equal(got, want) {
-		c.t.Errorf("the one in %q from %d has seen %v, want %v", namespace, from, got, want)
-	}
+	assert.Equal(c.t, want, m.names(), "the one in %q from %d has seen", namespace, from)
 }
 
 func TestWatches_are_shared_over_what_their_members_have_in_common(t *testing.T) {
@@ -240,9 +236,7 @@ func TestWatches_do_not_wait_for_a_reader_that_takes_nothing(t *testing.T) {
 			s.write("default", 32<<10)
 		}
 		c.saw(a, 201)
-		if took := time.Since(began); took > 2*patientFor {
-			t.Errorf("the other one was held up for %s", took)
-		}
+		assert.LessOrEqual(t, time.Since(began), 2*patientFor, "the other one was held up")
 		if held := c.watches.Held(); held > 1<<20 {
 			t.Errorf("%d bytes are held for it", held)
 		}
@@ -254,9 +248,8 @@ func TestWatches_do_not_wait_for_a_reader_that_takes_nothing(t *testing.T) {
 		c.saw(a, 202)
 		c.saw(stuck, 202)
 		c.check(stuck, 10, "")
-		if stuck.counted("detached") != 1 || a.counted("detached") != 0 {
-			t.Errorf("detached were %d and %d", stuck.counted("detached"), a.counted("detached"))
-		}
+		assert.Equal(t, 1, stuck.counted("detached"), "detached")
+		assert.Equal(t, 0, a.counted("detached"), "detached")
 	})
 }
 
@@ -313,9 +306,7 @@ func TestWatches_serve_namespaces_by_one_watch_where_that_is_allowed(t *testing.
 		s.change(func() { s.cuts++ })
 		s.bookmark()
 		c.watch(map[string]int{"": 1})
-		if s.widely() > refused+2 {
-			t.Errorf("it was asked %d times for all namespaces", s.widely()-refused)
-		}
+		assert.LessOrEqual(t, s.widely(), refused+2, "it was asked %d times for all namespaces", s.widely()-refused)
 	})
 }
 
@@ -423,9 +414,7 @@ func TestWatches_that_may_hold_nothing_share_nothing(t *testing.T) {
 		c.saw(b, 1)
 		s.bookmark()
 		<-time.After(time.Minute)
-		if n := c.watches.Shared(); n != 0 {
-			t.Errorf("%d watches are shared", n)
-		}
+		assert.Equal(t, 0, c.watches.Shared(), "watches are shared")
 		c.watches.SetHold(1 << 20)
 		s.write("default", 1)
 		third := c.join("", "10")

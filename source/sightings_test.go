@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -73,9 +74,7 @@ func TestOffers_are_what_can_be_read_and_keep_what_fails(t *testing.T) {
 			continue
 		}
 		for _, w := range want {
-			if !strings.Contains(" "+strings.Join(got, " ")+" ", " "+w+" ") {
-				t.Errorf("%s: got %v, want %v", c.answer, got, want)
-			}
+			assert.Contains(t, " "+strings.Join(got, " ")+" ", " "+w+" ", "%s: got %v, want %v", c.answer, got, want)
 		}
 	}
 }
@@ -109,9 +108,8 @@ func TestSightings_count_only_answers_without_a_break(t *testing.T) {
 			s.answered(start.Add(time.Duration(i)*time.Second), a.failed, before, has)
 			before = has
 		}
-		if got := s.absent(schema.GroupResource{Group: "x.io", Resource: "as"}); got != time.Duration(c.want)*time.Second {
-			t.Errorf("%s: absent for %v, want %ds", name, got, c.want)
-		}
+		assert.Equal(t, time.Duration(c.want)*time.Second,
+			s.absent(schema.GroupResource{Group: "x.io", Resource: "as"}), "%s: absent, want %ds", name, c.want)
 	}
 }
 

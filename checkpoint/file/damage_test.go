@@ -15,6 +15,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // written returns the bytes of a file, and the states of its last two commits.
@@ -49,13 +51,9 @@ func mustSurvive(t *testing.T, path string, content []byte, states []*checkpoint
 			t.Fatalf("%s: the damage went unnoticed, and %d of %d rows are there", damage, len(state.Rows["pods.v1"]), len(states[1].Rows["pods.v1"]))
 		}
 		if err == nil && rand.IntN(16) == 0 {
-			if err := s.Commit(t.Context(), batch(20, 4)); err != nil {
-				t.Fatalf("%s: loaded, but not committed to: %v", damage, err)
-			}
+			require.NoError(t, s.Commit(t.Context(), batch(20, 4)), "%s: loaded, but not committed", damage)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatalf("%s: close: %v", damage, err)
-		}
+		require.NoError(t, s.Close(), "%s: close", damage)
 	}
 	if err == nil {
 		return false
@@ -65,9 +63,7 @@ func mustSurvive(t *testing.T, path string, content []byte, states []*checkpoint
 	if !errors.As(err, &damaged) && !errors.As(err, &wrongFormat) || !strings.Contains(err.Error(), path) {
 		t.Fatalf("%s: error %T: %v", damage, err, err)
 	}
-	if !checkpoint.IsPermanent(err) {
-		t.Fatalf("%s: %v passes by itself, it says", damage, err)
-	}
+	require.True(t, checkpoint.IsPermanent(err), "%s: %v passes by itself, it says", damage, err)
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, content) {
 		t.Fatalf("%s: the damaged file was changed (%v)", damage, err)
 	}
@@ -110,9 +106,7 @@ func TestOpen_notices_flipped_bits(t *testing.T) {
 		flip(rand.IntN(len(content) * 8))
 	}
 	t.Logf("%d of %d flips were noticed, the others hit nothing, or only the last commit", refused, n)
-	if refused < n/10 {
-		t.Error("hardly anything was noticed")
-	}
+	assert.GreaterOrEqual(t, refused, n/10, "hardly anything was noticed")
 }
 
 func TestOpen_notices_pages_that_were_not_written(t *testing.T) {
@@ -135,23 +129,17 @@ func TestOpen_notices_a_part_of_the_tree_that_was_cut_off(t *testing.T) {
 	overwrite(t, path, content)
 	var root uint64
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	err = db.View(func(tx *bolt.Tx) error {
 		root = uint64(tx.Bucket(bucketRows).Bucket([]byte("pods.v1")).Root())
 		return nil
 	})
-	must.Do(t, errors.Join(err, db.Close()))
+	require.NoError(t, errors.Join(err, db.Close()))
 	at := int(root)*os.Getpagesize() + headerSize
 	child := native.Uint64(content[at+8:])
 	from := append([]byte("pods.v1"), native.AppendUint64(nil, root)...)
 	to := append([]byte("pods.v1"), native.AppendUint64(nil, child)...)
 	hurt := bytes.ReplaceAll(content, from, to)
-	if bytes.Equal(hurt, content) {
-		t.Fatal("nothing was cut off")
-	}
-	if !mustSurvive(t, path, hurt, states, "a part cut off") {
-		t.Error("nothing was noticed")
-	}
+	require.False(t, bytes.Equal(hurt, content), "nothing was cut off")
+	assert.True(t, mustSurvive(t, path, hurt, states, "a part cut off"), "nothing was noticed")
 }

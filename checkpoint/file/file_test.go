@@ -20,6 +20,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var identity = checkpoint.Identity{ClusterUID: "uid", Cluster: "prod", Pipeline: "audit"}
@@ -33,12 +35,12 @@ func mustOpen(t testing.TB, path string) *Store {
 
 func mustClose(t testing.TB, s *Store) {
 	t.Helper()
-	must.Do(t, s.Close())
+	require.NoError(t, s.Close())
 }
 
 func mustCommit(t testing.TB, s *Store, b *checkpoint.Batch) {
 	t.Helper()
-	must.Do(t, s.Commit(context.WithoutCancel(t.Context()), b))
+	require.NoError(t, s.Commit(context.WithoutCancel(t.Context()), b))
 }
 
 func mustLoad(t testing.TB, s *Store) *checkpoint.State {
@@ -100,7 +102,7 @@ func TestOpen_creates_what_only_the_owner_may_read(t *testing.T) {
 func TestOpen_narrows_a_file_that_others_may_read(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.db")
 	mustClose(t, mustOpen(t, path))
-	must.Do(t, os.Chmod(path, 0o664))
+	require.NoError(t, os.Chmod(path, 0o664))
 	mustOpen(t, path)
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v (%v)", info.Mode(), err)
@@ -151,31 +153,27 @@ func TestOpen_refuses(t *testing.T) {
 			update(t, path, func(tx *bolt.Tx) error { return tx.DeleteBucket(bucketRows) })
 		}, &damaged, "a bucket is missing"},
 		{"a directory", func(t *testing.T, path string) {
-			must.Do(t, os.Mkdir(path, 0o700))
+			require.NoError(t, os.Mkdir(path, 0o700))
 		}, nil, "not a regular file"},
 		{"a path below a file", func(t *testing.T, path string) { overwrite(t, filepath.Dir(path), nil) }, nil, "not a directory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "dir", "audit.db")
 			if c.name != "a path below a file" {
-				must.Do(t, os.Mkdir(filepath.Dir(path), 0o700))
+				require.NoError(t, os.Mkdir(filepath.Dir(path), 0o700))
 			}
 			c.prepare(t, path)
 			before, _ := os.ReadFile(path)
 			for range 2 { // a refusal does not leave the file locked
 				_, err := Open(path, identity)
-				if err == nil {
-					t.Fatal("opened")
-				}
+				require.Error(t, err, "opened")
 				if c.as != nil && !errors.As(err, c.as) {
 					t.Errorf("error %T", err)
 				}
-				if checkpoint.IsPermanent(err) != (c.as == any(&damaged) || c.as == any(&other)) {
-					t.Errorf("whether to try again is not said by %T", err)
-				}
-				if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.says) {
-					t.Errorf("%q does not name %s, or does not say %q", err, path, c.says)
-				}
+				assert.Equal(t, (c.as == any(&damaged) || c.as == any(&other)), checkpoint.IsPermanent(err),
+					"whether to try again is not said by %T", err)
+				require.Contains(t, err.Error(), path, "%q does not name, or does not say", err)
+				assert.Contains(t, err.Error(), c.says, "%q does not name, or does not say", err)
 			}
 			if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
 				t.Error("the file was changed")
@@ -186,7 +184,7 @@ func TestOpen_refuses(t *testing.T) {
 
 func overwrite(t *testing.T, path string, b []byte) {
 	t.Helper()
-	must.Do(t, os.WriteFile(path, b, 0o600))
+	require.NoError(t, os.WriteFile(path, b, 0o600))
 }
 
 func commitOnce(t *testing.T, path string) {
@@ -200,7 +198,7 @@ func commitOnce(t *testing.T, path string) {
 func update(t *testing.T, path string, fn func(*bolt.Tx) error) {
 	t.Helper()
 	db := must.Get(bolt.Open(path, 0o600, nil))(t)
-	must.Do(t, errors.Join(db.Update(fn), db.Close()))
+	require.NoError(t, errors.Join(db.Update(fn), db.Close()))
 }
 
 func edit(t *testing.T, path, bucket, key, value string) {
@@ -232,9 +230,8 @@ func TestLoad_notices_what_does_not_belong_there(t *testing.T) {
 			update(t, path, func(tx *bolt.Tx) error { return change(tx.Bucket(bucketRows)) })
 			_, err := mustOpen(t, path).Load(t.Context())
 			var damaged *DamagedError
-			if !errors.As(err, &damaged) || !strings.Contains(err.Error(), path) {
-				t.Errorf("error %v", err)
-			}
+			require.True(t, errors.As(err, &damaged), "error")
+			assert.Contains(t, err.Error(), path, "error")
 		})
 	}
 }
@@ -269,9 +266,8 @@ func TestLoad_notices_a_changed_value(t *testing.T) {
 			mustClose(t, s)
 		}
 		var damaged *DamagedError
-		if !errors.As(err, &damaged) || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s of %s, with %q: error %v", c.key, c.bucket, c.from, err)
-		}
+		require.True(t, errors.As(err, &damaged), "%s of %s, with %q: error", c.key, c.bucket, c.from)
+		assert.Contains(t, err.Error(), path, "%s of %s, with %q: error", c.key, c.bucket, c.from)
 		overwrite(t, path, content)
 	}
 }
@@ -280,9 +276,7 @@ func TestStore_is_done_after_Close(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "audit.db"))
 	mustClose(t, s)
 	mustClose(t, s)
-	if err := s.Commit(t.Context(), batch(1, 1)); !errors.Is(err, errClosed) {
-		t.Errorf("commit: %v", err)
-	}
+	assert.ErrorIs(t, s.Commit(t.Context(), batch(1, 1)), errClosed, "commit")
 	if _, err := s.Load(t.Context()); !errors.Is(err, errClosed) {
 		t.Errorf("load: %v", err)
 	}
@@ -298,13 +292,9 @@ func TestStore_refuses_what_it_cannot_store_and_stays_usable(t *testing.T) {
 		"rows without a stream": {Identity: identity, Put: map[string]map[string]checkpoint.Row{"": {"b": {UID: "b"}}}},
 		"a stream without name": {Identity: identity, Streams: map[string]checkpoint.Stream{"": {}}},
 	} {
-		if err := s.Commit(t.Context(), b); err == nil {
-			t.Errorf("%s: committed", name)
-		}
+		assert.Error(t, s.Commit(t.Context(), b), "%s: committed", name)
 	}
-	if !same(mustLoad(t, s), before) {
-		t.Error("something of it was committed")
-	}
+	assert.True(t, same(mustLoad(t, s), before), "something of it was committed")
 	mustCommit(t, s, batch(3, 2))
 }
 
@@ -313,9 +303,8 @@ func TestStore_that_panicked_is_not_used_again(t *testing.T) {
 	s := mustOpen(t, path)
 	err := s.use(t.Context(), func() error { return s.db.Update(func(*bolt.Tx) error { panic("page 7 already freed") }) })
 	var damaged *DamagedError
-	if !errors.As(err, &damaged) || !strings.Contains(err.Error(), "page 7") {
-		t.Errorf("error %v", err)
-	}
+	require.True(t, errors.As(err, &damaged), "error")
+	assert.Contains(t, err.Error(), "page 7", "error")
 	if err := s.Commit(t.Context(), batch(1, 1)); !errors.As(err, &damaged) {
 		t.Errorf("commit: error %v", err)
 	}
@@ -337,10 +326,8 @@ func TestInspect(t *testing.T) {
 	}
 	mustClose(t, s)
 	before, _ := os.ReadFile(path)
-	got, err := Inspect(t.Context(), path)
-	if err != nil || !same(got, want) {
-		t.Errorf("%+v, %v", got, err)
-	}
+	got := must.Get(Inspect(t.Context(), path))(t)
+	assert.True(t, same(got, want), "%+v", got)
 	if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
 		t.Error("the file was changed")
 	}

@@ -10,7 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A limit on the size of files stands for a full disk. It holds for a whole process, and go test's own files too: so the
@@ -30,28 +31,20 @@ func TestStore_survives_a_full_disk(t *testing.T) {
 	mustCommit(t, s, batch(100, 1))
 	before := mustLoad(t, s)
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var limit syscall.Rlimit
-	must.Do(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit))
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit))
 	full := limit
 	full.Cur = uint64(info.Size())
-	must.Do(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &full))
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &full))
 	err = s.Commit(t.Context(), batch(20_000, 2))
-	if restore := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); restore != nil {
-		t.Fatal(restore)
-	}
-	if err == nil || !strings.Contains(err.Error(), syscall.EFBIG.Error()) {
-		t.Fatalf("commit: error %v, want one that says why", err)
-	}
-	if !same(mustLoad(t, s), before) {
-		t.Error("the state changed")
-	}
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
+	require.Error(t, err, "commit: error, want one that says why")
+	require.Contains(t, err.Error(), syscall.EFBIG.Error(), "commit: error, want one that says why")
+	assert.True(t, same(mustLoad(t, s), before), "the state changed")
 	mustCommit(t, s, batch(20_000, 3))
 	want := mustLoad(t, s)
 	mustClose(t, s)
-	if !same(mustLoad(t, mustOpen(t, path)), want) || len(want.Rows["pods.v1"]) != 20_000 {
-		t.Error("the commit after it is not there")
-	}
+	require.True(t, same(mustLoad(t, mustOpen(t, path)), want), "the commit after it is not there")
+	assert.Len(t, want.Rows["pods.v1"], 20_000, "the commit after it is not there")
 }

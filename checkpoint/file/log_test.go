@@ -3,24 +3,21 @@
 package file
 
 import (
-	"bytes"
-	"reflect"
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestLog_has_the_same_bytes_whenever_it_is_the_same(t *testing.T) {
 	want := encodeLog(logOf(7))
 	for range 20 {
-		if !bytes.Equal(encodeLog(logOf(7)), want) {
-			t.Fatal("the order of a map is in the file")
-		}
+		require.Equal(t, want, encodeLog(logOf(7)), "the order of a map is in the file")
 	}
-	got, err := decodeLog(want)
-	if err != nil || !reflect.DeepEqual(&got, logOf(7)) {
-		t.Errorf("decoded as %+v (%v)", got, err)
-	}
+	got := must.Get(decodeLog(want))(t)
+	assert.Equal(t, logOf(7), &got, "decoded as %+v", got)
 }
 
 // Whatever the bytes, decoding ends, with an error or with a log that is encoded and decoded alike.
@@ -37,9 +34,7 @@ func FuzzLog(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := decodeLog(encodeLog(&got))
-		if err != nil || !reflect.DeepEqual(again, got) {
-			t.Errorf("%+v became %+v (%v)", got, again, err)
-		}
+		again := must.Get(decodeLog(encodeLog(&got)))(t)
+		assert.Equal(t, got, again)
 	})
 }

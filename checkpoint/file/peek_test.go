@@ -13,7 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestPeek_shows_what_another_process_has_open_and_leaves_it_alone(t *testing.T) {
@@ -22,9 +23,8 @@ func TestPeek_shows_what_another_process_has_open_and_leaves_it_alone(t *testing
 	mustCommit(t, s, batch(100, 1))
 	want := mustLoad(t, s)
 	got, saved, err := Peek(t.Context(), path)
-	if err != nil || !same(got, want) {
-		t.Errorf("the copy holds %v, want %v, %v", got, want, err)
-	}
+	require.NoError(t, err)
+	assert.True(t, same(got, want), "the copy holds %v, want %v", got, want)
 	if age := time.Since(saved); age < -time.Minute || age > time.Minute {
 		t.Errorf("saved %v ago", age)
 	}
@@ -56,14 +56,10 @@ func TestPeek_sees_each_commit_in_full_or_not_at_all(t *testing.T) {
 		if errors.Is(err, errUnsteady) {
 			continue // a bridge commits once a second, not always
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		version := state.Streams["pods.v1"].Position
 		for key, row := range state.Rows["pods.v1"] {
-			if row.ResourceVersion != version {
-				t.Fatalf("row %s is at %s, the position at %s", key, row.ResourceVersion, version)
-			}
+			require.Equal(t, version, row.ResourceVersion, "row %sthe position", key)
 		}
 	}
 }
@@ -74,12 +70,12 @@ func TestPeek_names_the_file_that_it_cannot_read(t *testing.T) {
 		t.Errorf("error %v, want that it does not exist", err)
 	}
 	strange := filepath.Join(dir, "strange.db")
-	must.Do(t, os.WriteFile(strange, []byte(strings.Repeat("no checkpoint ", 1000)), 0o600))
+	require.NoError(t, os.WriteFile(strange, []byte(strings.Repeat("no checkpoint ", 1000)), 0o600))
 	torn := filepath.Join(dir, "torn.db")
 	s := mustOpen(t, torn)
 	mustCommit(t, s, batch(1000, 1))
 	mustClose(t, s)
-	must.Do(t, os.Truncate(torn, 20<<10))
+	require.NoError(t, os.Truncate(torn, 20<<10))
 	for _, path := range []string{strange, torn} {
 		var damaged *DamagedError
 		if _, _, err := Peek(t.Context(), path); !errors.As(err, &damaged) || damaged.Path != path {
@@ -94,11 +90,9 @@ func TestBackup_is_a_checkpoint_that_a_bridge_can_go_on_with(t *testing.T) {
 	mustCommit(t, s, batch(100, 1))
 	want := mustLoad(t, s)
 	copied := filepath.Join(dir, "audit.db.bak")
-	must.Do(t, s.Backup(copied))
+	require.NoError(t, s.Backup(copied))
 	mustCommit(t, s, batch(100, 2))
-	if err := s.Backup(copied); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("error %v, want that it exists", err)
-	}
+	assert.ErrorIs(t, s.Backup(copied), fs.ErrExist, "error, want that it exists")
 	b := mustOpen(t, copied)
 	if got := mustLoad(t, b); !same(got, want) {
 		t.Errorf("the copy holds %v, want %v", got, want)
@@ -109,14 +103,11 @@ func TestBackup_is_a_checkpoint_that_a_bridge_can_go_on_with(t *testing.T) {
 func TestBackup_that_fails_leaves_nothing(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, filepath.Join(dir, "audit.db"))
-	if err := s.Backup(filepath.Join(dir, "none", "audit.bak")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("error %v, want that there is no such directory", err)
-	}
+	assert.ErrorIs(t, s.Backup(filepath.Join(dir, "none", "audit.bak")), fs.ErrNotExist,
+		"error, want that there is no such directory")
 	mustClose(t, s)
 	copied := filepath.Join(dir, "audit.bak")
-	if err := s.Backup(copied); !errors.Is(err, errClosed) {
-		t.Errorf("error %v, want that the store is closed", err)
-	}
+	assert.ErrorIs(t, s.Backup(copied), errClosed, "error, want that the store is closed")
 	if _, err := os.Stat(copied); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s is there, %v", copied, err)
 	}

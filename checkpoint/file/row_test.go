@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestRow_is_decoded_as_it_was_encoded(t *testing.T) {
@@ -39,9 +40,7 @@ func TestRow_is_decoded_as_it_was_encoded(t *testing.T) {
 			if err != nil || key != "a/b" || got != c.row {
 				t.Errorf("got %q %+v, want %+v (%v)", key, got, c.row, err)
 			}
-			if len(b) != c.size {
-				t.Errorf("%d bytes, want %d", len(b), c.size)
-			}
+			assert.Len(t, b, c.size, "bytes")
 			if _, _, err := decodeRow(salt([]byte("pods.v1")), []byte("a/c"), b); err == nil {
 				t.Error("taken for the row of another key")
 			}

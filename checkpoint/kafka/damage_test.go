@@ -10,7 +10,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestOpen_refuses_what_it_does_not_understand(t *testing.T) {
@@ -48,7 +49,7 @@ func TestOpen_refuses_what_it_does_not_understand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(3)
 			s := mustOpen(t.Context(), t, f)
-			must.Do(t, s.Commit(t.Context(), manyRows(2, 1)))
+			require.NoError(t, s.Commit(t.Context(), manyRows(2, 1)))
 			p := home(f)
 			offset := f.next(p)
 			f.put(p, c.key, c.value)
@@ -57,9 +58,7 @@ func TestOpen_refuses_what_it_does_not_understand(t *testing.T) {
 			if !errors.As(err, &damaged) || damaged.Partition != p || damaged.Offset < offset || damaged.Offset > f.next(p) || !checkpoint.IsPermanent(err) {
 				t.Errorf("error %v, want that it is damaged at %d", err, offset)
 			}
-			if len(f.logs[p][len(f.logs[p])-1].Records) != 1 {
-				t.Error("something was written")
-			}
+			assert.Len(t, f.logs[p][len(f.logs[p])-1].Records, 1, "something was written")
 			if _, err := s.Load(t.Context()); err == nil && !strings.Contains(name, "never given") {
 				t.Error("an open store loads it")
 			}
@@ -91,7 +90,7 @@ func TestOpen_refuses_another_versions_checkpoint(t *testing.T) {
 	k := newKeys("prod-eu-1/audit")
 	for _, key := range []string{k.plain(kindHead), k.plain(kindBarrier), k.plain(kindLog), k.stream("x"), k.row(1, "x"), k.chunk(1), k.plain('n')} {
 		f := newFake(3)
-		must.Do(t, mustOpen(t.Context(), t, f).Commit(t.Context(), manyRows(2, 1)))
+		require.NoError(t, mustOpen(t.Context(), t, f).Commit(t.Context(), manyRows(2, 1)))
 		p := home(f)
 		offset := f.next(p)
 		f.put(p, key, []byte{2, 3, 4})
@@ -108,8 +107,8 @@ func TestOpen_refuses_a_partition_that_lost_its_beginning(t *testing.T) {
 	f := newFake(1)
 	f.firsts[0] = 1000 // it has a past
 	s := mustOpen(t.Context(), t, f)
-	must.Do(t, s.Commit(t.Context(), manyRows(2, 1)))
-	must.Do(t, s.Commit(t.Context(), position(2)))
+	require.NoError(t, s.Commit(t.Context(), manyRows(2, 1)))
+	require.NoError(t, s.Commit(t.Context(), position(2)))
 	want := storetest.After(storetest.After(storetest.Empty(), manyRows(2, 1)), position(2))
 	storetest.MustHold(t.Context(), t, mustOpen(t.Context(), t, f), want)
 	for len(f.logs[0]) > 1 {
@@ -140,13 +139,13 @@ func TestOpen_after_everything_was_removed_begins_anew(t *testing.T) {
 	f := newFake(1)
 	b := manyRows(3, 1)
 	b.Log = &checkpoint.Log{ID: "x"}
-	must.Do(t, mustOpen(t.Context(), t, f).Commit(t.Context(), b))
+	require.NoError(t, mustOpen(t.Context(), t, f).Commit(t.Context(), b))
 	for key := range f.live() {
 		f.put(0, key, nil)
 	}
 	s := mustOpen(t.Context(), t, f)
 	storetest.MustHold(t.Context(), t, s, storetest.Empty())
-	must.Do(t, s.Commit(t.Context(), position(1)))
+	require.NoError(t, s.Commit(t.Context(), position(1)))
 	storetest.MustHold(t.Context(), t, s, at(1))
 }
 
@@ -162,13 +161,9 @@ func TestErrors_name_the_place_and_what_to_do(t *testing.T) {
 		{&SettingsError{Topic: "T", Problem: "why", Command: "mend T"}, []string{"topic T", "why", "mend it with: mend T"}},
 	} {
 		for _, text := range c.want {
-			if !strings.Contains(c.err.Error(), text) {
-				t.Errorf("%q does not have %q", c.err, text)
-			}
+			assert.Contains(t, c.err.Error(), text, "%q does", c.err)
 		}
-		if !checkpoint.IsPermanent(c.err) {
-			t.Errorf("%q is not permanent", c.err)
-		}
+		assert.True(t, checkpoint.IsPermanent(c.err), "%q is not permanent", c.err)
 	}
 	if checkpoint.IsPermanent(nil) || checkpoint.IsPermanent(errAway) || checkpoint.IsPermanent(kafka.ErrNoTopic) {
 		t.Error("what may pass is permanent")

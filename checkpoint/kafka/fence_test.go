@@ -14,6 +14,8 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
@@ -40,7 +42,7 @@ func manyRows(n, version int) *checkpoint.Batch {
 func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 	f := newFake(3)
 	old := mustOpen(t.Context(), t, f)
-	must.Do(t, old.Commit(t.Context(), position(1)))
+	require.NoError(t, old.Commit(t.Context(), position(1)))
 	young := mustOpen(t.Context(), t, f)
 	var taken *TakenError
 	for range 2 {
@@ -53,7 +55,7 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 		t.Errorf("load: error %v, want that another process uses it", err)
 	}
 	storetest.MustHold(t.Context(), t, young, at(1))
-	must.Do(t, young.Commit(t.Context(), position(3)))
+	require.NoError(t, young.Commit(t.Context(), position(3)))
 	storetest.MustHold(t.Context(), t, young, at(3))
 }
 
@@ -61,7 +63,7 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 func TestStore_is_safe_from_what_an_older_process_has_under_way(t *testing.T) {
 	f := newFake(3)
 	old := mustOpen(t.Context(), t, f)
-	must.Do(t, old.Commit(t.Context(), position(1)))
+	require.NoError(t, old.Commit(t.Context(), position(1)))
 	var late *fakeBatch
 	stop, cancel := context.WithCancel(t.Context())
 	f.fault = func(_ int, b *fakeBatch) fault {
@@ -69,9 +71,7 @@ func TestStore_is_safe_from_what_an_older_process_has_under_way(t *testing.T) {
 		cancel()
 		return fault{lose: true, err: errAway}
 	}
-	if err := old.Commit(stop, position(2)); !errors.Is(err, context.Canceled) {
-		t.Fatalf("commit: %v", err)
-	}
+	require.ErrorIs(t, old.Commit(stop, position(2)), context.Canceled, "commit")
 	f.fault = nil
 	young := mustOpen(t.Context(), t, f)
 	storetest.MustHold(t.Context(), t, young, at(1))
@@ -85,7 +85,7 @@ func TestStore_is_safe_from_what_an_older_process_has_under_way(t *testing.T) {
 func TestStore_reads_nothing_that_a_newer_process_has_begun_to_change(t *testing.T) {
 	f := newFake(3)
 	old := mustOpen(t.Context(), t, f)
-	must.Do(t, old.Commit(t.Context(), position(1)))
+	require.NoError(t, old.Commit(t.Context(), position(1)))
 	mustOpen(t.Context(), t, f)
 	var taken *TakenError
 	if _, err := old.Load(t.Context()); !errors.As(err, &taken) {
@@ -105,16 +105,12 @@ func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "transactionalId=kube-eventbridge.prod-eu-1.audit.checkpoint") {
 		t.Errorf("warnings: %s", &log)
 	}
-	must.Do(t, s.Commit(t.Context(), position(1)))
+	require.NoError(t, s.Commit(t.Context(), position(1)))
 	f.fault = once(fault{err: kafkago.OutOfOrderSequenceNumber})
-	must.Do(t, s.Commit(t.Context(), position(2)))
+	require.NoError(t, s.Commit(t.Context(), position(2)))
 	storetest.MustHold(t.Context(), t, s, at(2))
-	if len(f.epochs) != 0 {
-		t.Errorf("ids were taken: %v", f.epochs)
-	}
-	if n := strings.Count(log.String(), "level=WARN"); n != 1 {
-		t.Errorf("it warns again: %s", &log)
-	}
+	assert.Empty(t, f.epochs, "ids were taken")
+	assert.Equal(t, 1, strings.Count(log.String(), "level=WARN"), "it warns again: %s", &log)
 }
 
 func TestStore_without_the_permission_for_its_id_is_refused_where_a_fence_is_asked_for(t *testing.T) {
@@ -163,7 +159,7 @@ func confuse(t *testing.T, b *checkpoint.Batch, at int, goesWrong fault) {
 	f := newFake(3)
 	f.settings[settingSize] = "1000"
 	s := mustOpen(t.Context(), t, f)
-	must.Do(t, s.Commit(t.Context(), manyRows(100, 1)))
+	require.NoError(t, s.Commit(t.Context(), manyRows(100, 1)))
 	from := f.requests
 	f.fault = func(n int, _ *fakeBatch) (out fault) {
 		if n == from+at {
@@ -171,35 +167,31 @@ func confuse(t *testing.T, b *checkpoint.Batch, at int, goesWrong fault) {
 		}
 		return out
 	}
-	must.Do(t, s.Commit(t.Context(), b))
+	require.NoError(t, s.Commit(t.Context(), b))
 	want := storetest.After(storetest.After(storetest.Empty(), manyRows(100, 1)), b)
 	storetest.MustHold(t.Context(), t, s, want)
-	must.Do(t, s.Commit(t.Context(), position(3)))
+	require.NoError(t, s.Commit(t.Context(), position(3)))
 	want = storetest.After(want, position(3))
 	storetest.MustHold(t.Context(), t, s, want)
-	if problem := rubbishIn(f, want); problem != "" {
-		t.Error(problem)
-	}
+	assert.Empty(t, rubbishIn(f, want))
 }
 
 // A commit that is there is not made again.
 func TestStore_does_not_repeat_a_commit_that_is_there(t *testing.T) {
 	f := newFake(3)
 	s := mustOpen(t.Context(), t, f)
-	must.Do(t, s.Commit(t.Context(), position(1)))
+	require.NoError(t, s.Commit(t.Context(), position(1)))
 	before := s.head.number
 	f.fault = once(fault{err: kafkago.OutOfOrderSequenceNumber})
-	must.Do(t, s.Commit(t.Context(), position(2)))
-	if s.head.number != before+1 {
-		t.Errorf("commit %d became %d", before, s.head.number)
-	}
+	require.NoError(t, s.Commit(t.Context(), position(2)))
+	assert.Equal(t, before+1, s.head.number, "commit %d", before)
 }
 
 func TestStore_that_lost_commits_says_so_and_a_new_one_goes_on(t *testing.T) {
 	f := newFake(3)
 	s := mustOpen(t.Context(), t, f)
-	must.Do(t, s.Commit(t.Context(), position(1)))
-	must.Do(t, s.Commit(t.Context(), position(2)))
+	require.NoError(t, s.Commit(t.Context(), position(1)))
+	require.NoError(t, s.Commit(t.Context(), position(2)))
 	p := home(f)
 	f.logs[p] = f.logs[p][:len(f.logs[p])-1]
 	f.fault = once(fault{lose: true, err: kafkago.OutOfOrderSequenceNumber})
@@ -220,11 +212,9 @@ func TestStore_takes_a_new_epoch_every_day(t *testing.T) {
 		epochs := 0
 		for day := range 3 {
 			for range 3 {
-				must.Do(t, s.Commit(t.Context(), position(day)))
+				require.NoError(t, s.Commit(t.Context(), position(day)))
 			}
-			if got := int(f.epochs[transactionalID(audit)].Epoch); got != epochs {
-				t.Errorf("day %d: epoch %d, want %d", day, got, epochs)
-			}
+			assert.Equal(t, epochs, int(f.epochs[transactionalID(audit)].Epoch), "day %d: epoch", day)
 			<-time.After(renewEvery)
 			epochs++
 		}
@@ -235,22 +225,22 @@ func TestStore_takes_a_new_epoch_every_day(t *testing.T) {
 func TestStore_whose_id_was_forgotten_goes_on_unless_another_process_came(t *testing.T) {
 	f := newFake(3)
 	s := mustOpen(t.Context(), t, f)
-	must.Do(t, s.Commit(t.Context(), position(1)))
+	require.NoError(t, s.Commit(t.Context(), position(1)))
 	f.forgets = true
 	f.fault = once(fault{lose: true, err: kafkago.UnknownProducerId})
-	must.Do(t, s.Commit(t.Context(), position(2)))
+	require.NoError(t, s.Commit(t.Context(), position(2)))
 	storetest.MustHold(t.Context(), t, s, at(2))
 
 	f.forgets = true
 	young := mustOpen(t.Context(), t, f)
-	must.Do(t, young.Commit(t.Context(), position(3)))
+	require.NoError(t, young.Commit(t.Context(), position(3)))
 	f.forgets = true
 	f.fault = once(fault{lose: true, err: kafkago.UnknownProducerId})
 	var taken *TakenError
 	if err := s.Commit(t.Context(), position(4)); !errors.As(err, &taken) {
 		t.Errorf("commit: error %v, want that another process uses it", err)
 	}
-	must.Do(t, young.Commit(t.Context(), position(5)))
+	require.NoError(t, young.Commit(t.Context(), position(5)))
 	storetest.MustHold(t.Context(), t, young, at(5))
 }
 
@@ -258,7 +248,7 @@ func TestStore_whose_id_was_forgotten_goes_on_unless_another_process_came(t *tes
 func TestOpen_for_another_cluster_leaves_the_owner_alone(t *testing.T) {
 	f := newFake(3)
 	s := mustOpen(t.Context(), t, f)
-	must.Do(t, s.Commit(t.Context(), position(1)))
+	require.NoError(t, s.Commit(t.Context(), position(1)))
 	requests := f.requests
 	rebuilt := audit
 	rebuilt.ClusterUID = "another"
@@ -267,10 +257,8 @@ func TestOpen_for_another_cluster_leaves_the_owner_alone(t *testing.T) {
 	if !errors.As(err, &foreign) || foreign.Has != audit || foreign.Want != rebuilt || !checkpoint.IsPermanent(err) {
 		t.Errorf("open: error %v, want a ForeignError that names both", err)
 	}
-	if f.requests != requests {
-		t.Error("something was written")
-	}
-	must.Do(t, s.Commit(t.Context(), position(2)))
+	assert.Equal(t, requests, f.requests, "something was written")
+	require.NoError(t, s.Commit(t.Context(), position(2)))
 	storetest.MustHold(t.Context(), t, s, at(2))
 }
 
@@ -292,7 +280,7 @@ func TestStore_shares_its_topic_with_others(t *testing.T) {
 	for i, id := range ids {
 		b := position(i)
 		b.Identity = id
-		must.Do(t, stores[i].Commit(t.Context(), b))
+		require.NoError(t, stores[i].Commit(t.Context(), b))
 	}
 	for i, id := range ids {
 		want := at(i)
@@ -305,16 +293,14 @@ func TestStore_shares_its_topic_with_others(t *testing.T) {
 func TestOpen_finds_the_checkpoint_after_partitions_were_added(t *testing.T) {
 	f := newFake(1)
 	s := mustOpen(t.Context(), t, f)
-	must.Do(t, s.Commit(t.Context(), position(1)))
+	require.NoError(t, s.Commit(t.Context(), position(1)))
 	for n := 2; n < 9; n++ {
 		f.partitions = n
 		s = mustOpen(t.Context(), t, f)
 		storetest.MustHold(t.Context(), t, s, at(n-1))
-		must.Do(t, s.Commit(t.Context(), position(n)))
+		require.NoError(t, s.Commit(t.Context(), position(n)))
 	}
-	if len(f.logs) != 1 {
-		t.Errorf("it is in %d partitions", len(f.logs))
-	}
+	assert.Len(t, f.logs, 1, "it is in %d partitions", len(f.logs))
 }
 
 func TestStore_in_a_partition_of_its_name(t *testing.T) {
@@ -328,19 +314,15 @@ func TestStore_in_a_partition_of_its_name(t *testing.T) {
 	for p := range f.logs {
 		used[p] = true
 	}
-	if len(used) < 15 {
-		t.Errorf("40 checkpoints are in %d of 50 partitions", len(used))
-	}
+	assert.GreaterOrEqual(t, len(used), 15, "40 checkpoints are in %d of 50 partitions", len(used))
 }
 
 func TestStore_that_is_closed_does_nothing(t *testing.T) {
 	s := mustOpen(t.Context(), t, newFake(3))
 	for range 2 {
-		must.Do(t, s.Close())
+		require.NoError(t, s.Close())
 	}
-	if err := s.Commit(t.Context(), position(1)); !errors.Is(err, errClosed) {
-		t.Errorf("commit: %v", err)
-	}
+	assert.ErrorIs(t, s.Commit(t.Context(), position(1)), errClosed, "commit")
 	if _, err := s.Load(t.Context()); !errors.Is(err, errClosed) {
 		t.Errorf("load: %v", err)
 	}
@@ -350,13 +332,11 @@ func TestStore_forgets_a_stream_and_its_rows(t *testing.T) {
 	f := newFake(3)
 	s := mustOpen(t.Context(), t, f)
 	b := manyRows(100, 1)
-	must.Do(t, s.Commit(t.Context(), b))
-	if len(f.live()) < 100 {
-		t.Fatalf("%d records hold", len(f.live()))
-	}
+	require.NoError(t, s.Commit(t.Context(), b))
+	require.GreaterOrEqual(t, len(f.live()), 100, "records hold")
 	again := manyRows(3, 2)
 	again.Forget = []string{"pods.v1"}
-	must.Do(t, s.Commit(t.Context(), again))
+	require.NoError(t, s.Commit(t.Context(), again))
 	storetest.MustHold(t.Context(), t, s, storetest.After(storetest.Empty(), again))
 	if got := len(f.live()); got != 3+4 { // origin, barrier, head, stream
 		t.Errorf("%d records hold, want 7", got)

@@ -10,6 +10,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func inspectFake(t *testing.T, f *fake, want checkpoint.Identity) (*Found, error) {
@@ -27,13 +29,12 @@ func TestInspect_shows_what_was_committed_and_leaves_the_owner_alone(t *testing.
 	want := storetest.Empty()
 	for n := range 3 {
 		b := manyRows(10, n)
-		must.Do(t, s.Commit(t.Context(), b))
+		require.NoError(t, s.Commit(t.Context(), b))
 		want = storetest.After(want, b)
 		// Of the cluster only the name is known.
 		found := must.Get(inspectFake(t, f, checkpoint.Identity{Cluster: audit.Cluster, Pipeline: audit.Pipeline}))(t)
-		if !reflect.DeepEqual(found.State, want) || found.Commits != uint64(n+1) {
-			t.Errorf("after commit %d: commit %d holds %+v, want %+v", n+1, found.Commits, found.State, want)
-		}
+		require.Equal(t, want, found.State, "after commit %d: commit %d holds", n+1, found.Commits)
+		assert.Equal(t, uint64(n+1), found.Commits, "after commit %d: commit %d holds", n+1, found.Commits)
 	}
 }
 
@@ -50,23 +51,21 @@ func TestInspect_reads_on_until_nothing_comes(t *testing.T) {
 	f := newFake(1)
 	f.perFetch = 1
 	s := mustOpen(t.Context(), t, f)
-	must.Do(t, s.Commit(t.Context(), manyRows(10, 1)))
+	require.NoError(t, s.Commit(t.Context(), manyRows(10, 1)))
 	cfg := Config{Topic: "checkpoints"}.withDefaults(audit)
 	i := &Store{cfg: cfg, path: cfg.path(), broker: f, keys: newKeys(cfg.Name), patience: cfg.Patience}
 	r := must.Get(i.locate(t.Context(), 1))(t)
-	must.Do(t, s.Commit(t.Context(), manyRows(10, 2)))
-	must.Do(t, i.catchUp(t.Context(), r, 1))
+	require.NoError(t, s.Commit(t.Context(), manyRows(10, 2)))
+	require.NoError(t, i.catchUp(t.Context(), r, 1))
 	want := storetest.After(storetest.After(storetest.Empty(), manyRows(10, 1)), manyRows(10, 2))
-	if got := r.state(); !reflect.DeepEqual(got, want) {
-		t.Errorf("it holds %+v, want %+v", got, want)
-	}
+	assert.Equal(t, want, r.state(), "it holds")
 }
 
 func TestInspect_reads_a_commit_that_is_in_chunks_only(t *testing.T) {
 	f := newFake(1)
 	s := mustOpen(t.Context(), t, f)
 	s.limit = 4 << 10
-	must.Do(t, s.Commit(t.Context(), manyRows(200, 1)))
+	require.NoError(t, s.Commit(t.Context(), manyRows(200, 1)))
 	want := storetest.After(storetest.Empty(), manyRows(200, 1))
 	spoke := false
 	for n := 1; n <= len(f.logs[0]); n++ { // as it was after each request
@@ -81,14 +80,12 @@ func TestInspect_reads_a_commit_that_is_in_chunks_only(t *testing.T) {
 			spoke = true
 		}
 	}
-	if !spoke {
-		t.Error("the commit was not seen")
-	}
+	assert.True(t, spoke, "the commit was not seen")
 }
 
 func TestInspect_says_what_is_damaged(t *testing.T) {
 	f := newFake(1)
-	must.Do(t, mustOpen(t.Context(), t, f).Commit(t.Context(), manyRows(10, 1)))
+	require.NoError(t, mustOpen(t.Context(), t, f).Commit(t.Context(), manyRows(10, 1)))
 	f.put(0, newKeys(Config{}.withDefaults(audit).Name).plain('?'), []byte{format})
 	var damaged *DamagedError
 	if found, err := inspectFake(t, f, audit); !errors.As(err, &damaged) {

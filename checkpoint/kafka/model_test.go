@@ -15,6 +15,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var audit = storetest.Identity
@@ -68,7 +70,7 @@ func TestLog_that_is_cut_anywhere_and_compacted_has_the_last_commit(t *testing.T
 		s, states, ends := mustOpen(t.Context(), t, f), []*checkpoint.State{storetest.Empty()}, []int{0}
 		for range 6 {
 			b := storetest.SomeBatch(random)
-			must.Do(t, s.Commit(t.Context(), b))
+			require.NoError(t, s.Commit(t.Context(), b))
 			states, ends = append(states, storetest.After(states[len(states)-1], b)), append(ends, len(f.logs[home(f)]))
 		}
 		for _, c := range compactions {
@@ -76,9 +78,7 @@ func TestLog_that_is_cut_anywhere_and_compacted_has_the_last_commit(t *testing.T
 			for n := 0; n <= ends[len(ends)-1]; n++ {
 				committed = cutAt(t, f, n, committed, states, ends, c, random)
 			}
-			if committed != len(states)-1 {
-				t.Errorf("compaction %s: the whole log has commit %d of %d", c.name, committed, len(states)-1)
-			}
+			assert.Equal(t, len(states)-1, committed, "compaction %s: the whole log has commit", c.name)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func cutAt(t *testing.T, whole *fake, n, committed int, states []*checkpoint.Sta
 	want := got
 	for range 2 {
 		b := storetest.SomeBatch(random)
-		must.Do(t, s.Commit(t.Context(), b))
+		require.NoError(t, s.Commit(t.Context(), b))
 		want = storetest.After(want, b)
 		c.run(f, random)
 		storetest.MustHold(t.Context(), t, s, want)
@@ -148,7 +148,7 @@ func TestStore_is_as_the_last_commit_left_it(t *testing.T) {
 			switch rapid.IntRange(0, 5).Draw(t, "what") {
 			case 0, 1:
 				b := storetest.SomeBatch(random)
-				must.Do(t, s.Commit(ctx, b))
+				require.NoError(t, s.Commit(ctx, b))
 				want = storetest.After(want, b)
 			case 2:
 				s, want = interrupt(ctx, t, f, s, want, storetest.SomeBatch(random))
@@ -164,7 +164,7 @@ func TestStore_is_as_the_last_commit_left_it(t *testing.T) {
 		s = mustOpen(ctx, t, f)
 		storetest.MustHold(ctx, t, s, want)
 		if want.Identity == audit {
-			must.Do(t, s.Commit(ctx, &checkpoint.Batch{Identity: audit}))
+			require.NoError(t, s.Commit(ctx, &checkpoint.Batch{Identity: audit}))
 			if problem := rubbishIn(f, want); problem != "" {
 				t.Fatalf("%s: %v", problem, want)
 			}
@@ -193,7 +193,7 @@ func interrupt(ctx context.Context, t *rapid.T, f *fake, s *Store, want *checkpo
 	}
 	switch rapid.IntRange(0, 2).Draw(t, "then") {
 	case 0: // the caller commits the same again, with what came meanwhile
-		must.Do(t, s.Commit(ctx, b))
+		require.NoError(t, s.Commit(ctx, b))
 		return s, after
 	case 1: // the process reads what there is
 	case 2:
@@ -203,8 +203,6 @@ func interrupt(ctx context.Context, t *rapid.T, f *fake, s *Store, want *checkpo
 	if reflect.DeepEqual(got, after) {
 		return s, after
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Fatalf("after a commit that failed the checkpoint holds\n%+v, want\n%+v or\n%+v", got, want, after)
-	}
+	require.Equal(t, want, got, "after a commit that failed the checkpoint holds, want\n%+v or\n%+v", want, after)
 	return s, want
 }

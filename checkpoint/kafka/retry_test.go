@@ -7,13 +7,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
-	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
@@ -42,15 +43,14 @@ func TestCommit_repeats_the_same_bytes_under_the_same_sequence(t *testing.T) {
 				}
 			}
 			before := len(f.logs[home(f)])
-			must.Do(t, s.Commit(t.Context(), b))
+			require.NoError(t, s.Commit(t.Context(), b))
 			storetest.MustHold(t.Context(), t, s, storetest.After(storetest.Empty(), b))
 			if got, want := len(f.logs[home(f)])-before, len(sent)/3; got != want || len(sent)%3 != 0 {
 				t.Errorf("%d batches arrived with %d requests, want %d", got, len(sent), want)
 			}
 			for i := 0; i+2 < len(sent); i += 3 {
-				if !sameBatch(sent[i], sent[i+1]) || !sameBatch(sent[i], sent[i+2]) {
-					t.Errorf("requests %d to %d differ", i, i+2)
-				}
+				require.True(t, sameBatch(sent[i], sent[i+1]), "requests %d to %d differ", i, i+2)
+				assert.True(t, sameBatch(sent[i], sent[i+2]), "requests %d to %d differ", i, i+2)
 			}
 		}
 	})
@@ -72,9 +72,9 @@ func TestCommit_that_is_there_already_is_made(t *testing.T) {
 	f := newFake(3)
 	s := mustOpen(t.Context(), t, f)
 	f.fault = once(fault{err: kafkago.DuplicateSequenceNumber})
-	must.Do(t, s.Commit(t.Context(), position(1)))
+	require.NoError(t, s.Commit(t.Context(), position(1)))
 	storetest.MustHold(t.Context(), t, s, at(1))
-	must.Do(t, s.Commit(t.Context(), position(2)))
+	require.NoError(t, s.Commit(t.Context(), position(2)))
 	storetest.MustHold(t.Context(), t, s, at(2))
 }
 
@@ -89,7 +89,7 @@ func TestCommit_is_stamped_earlier_where_the_broker_refuses_its_time(t *testing.
 		}
 		return fault{}
 	}
-	must.Do(t, s.Commit(t.Context(), position(1)))
+	require.NoError(t, s.Commit(t.Context(), position(1)))
 	storetest.MustHold(t.Context(), t, s, at(1))
 	if len(sequences) < 3 || sequences[0] != sequences[1] || sequences[1] != sequences[2] {
 		t.Fatalf("it was sent under the sequences %v", sequences)
@@ -107,7 +107,7 @@ func TestCommit_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(3)
 		s := mustOpen(t.Context(), t, f)
-		must.Do(t, s.Commit(t.Context(), position(1)))
+		require.NoError(t, s.Commit(t.Context(), position(1)))
 
 		f.away = errAway
 		began := time.Now()
@@ -129,7 +129,7 @@ func TestCommit_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
 			defer f.mu.Unlock()
 			f.away = nil
 		}()
-		must.Do(t, s.Commit(t.Context(), position(2)))
+		require.NoError(t, s.Commit(t.Context(), position(2)))
 		storetest.MustHold(t.Context(), t, s, at(2))
 	})
 }
@@ -160,15 +160,11 @@ func TestCommit_after_one_that_failed_comes_after_it(t *testing.T) {
 		cancel()
 		return fault{lose: true, err: errAway}
 	}
-	if err := s.Commit(stop, position(1)); !errors.Is(err, context.Canceled) {
-		t.Fatalf("commit: %v", err)
-	}
+	require.ErrorIs(t, s.Commit(stop, position(1)), context.Canceled, "commit")
 	f.fault = nil
-	must.Do(t, s.Commit(t.Context(), position(2)))
+	require.NoError(t, s.Commit(t.Context(), position(2)))
 	storetest.MustHold(t.Context(), t, s, at(2))
-	if s.head.number != 2 {
-		t.Errorf("it is at commit %d, want both", s.head.number)
-	}
+	assert.EqualValues(t, 2, s.head.number, "it is at commit, want both")
 }
 
 // The topic's limit can be lower than is known, or become so.
@@ -179,16 +175,12 @@ func TestCommit_makes_smaller_batches_where_the_broker_takes_less(t *testing.T) 
 		s := mustOpen(t.Context(), t, f)
 		f.settings[settingSize] = "20000"
 		b := manyRows(5000, 1)
-		must.Do(t, s.Commit(t.Context(), b))
+		require.NoError(t, s.Commit(t.Context(), b))
 		storetest.MustHold(t.Context(), t, s, storetest.After(storetest.Empty(), b))
-		if problem := rubbishIn(f, storetest.After(storetest.Empty(), b)); problem != "" {
-			t.Error(problem)
-		}
+		assert.Empty(t, rubbishIn(f, storetest.After(storetest.Empty(), b)))
 		requests := f.requests
-		must.Do(t, s.Commit(t.Context(), position(1)))
-		if f.requests != requests+1 {
-			t.Errorf("it was tried %d times", f.requests-requests)
-		}
+		require.NoError(t, s.Commit(t.Context(), position(1)))
+		assert.Equal(t, requests+1, f.requests, "it was tried %d times", f.requests-requests)
 	}
 }
 
@@ -203,12 +195,10 @@ func TestCommit_of_a_record_that_fits_no_batch_says_what_to_do(t *testing.T) {
 			t.Errorf("commit: %v", err)
 		}
 	}
-	must.Do(t, s.Commit(t.Context(), position(2)))
+	require.NoError(t, s.Commit(t.Context(), position(2)))
 	storetest.MustHold(t.Context(), t, s, at(2))
 	f.settings[settingSize] = "50"
-	if err := s.Commit(t.Context(), position(3)); err == nil {
-		t.Error("50 bytes were enough")
-	}
+	assert.Error(t, s.Commit(t.Context(), position(3)), "50 bytes were enough")
 }
 
 func TestCommit_compresses(t *testing.T) {
@@ -217,7 +207,7 @@ func TestCommit_compresses(t *testing.T) {
 		f := newFake(3)
 		s := must.Get(openFake(t.Context(), f, Config{Compression: c}, audit))(t)
 		b := manyRows(20_000, 1)
-		must.Do(t, s.Commit(t.Context(), b))
+		require.NoError(t, s.Commit(t.Context(), b))
 		storetest.MustHold(t.Context(), t, s, storetest.After(storetest.Empty(), b))
 		if c == batch.None {
 			plain = f.bytes
@@ -231,13 +221,11 @@ func TestCommit_compresses(t *testing.T) {
 func TestStore_keeps_little_memory(t *testing.T) {
 	f := newFake(3)
 	s := mustOpen(t.Context(), t, f)
-	must.Do(t, s.Commit(t.Context(), manyRows(60_000, 1)))
-	if cap(s.value) > keptAfter || cap(s.chunk) > keptAfter {
-		t.Errorf("it keeps %d and %d bytes", cap(s.value), cap(s.chunk))
-	}
-	if s.litter != nil || s.opened != nil {
-		t.Error("it keeps what it does not need")
-	}
+	require.NoError(t, s.Commit(t.Context(), manyRows(60_000, 1)))
+	assert.LessOrEqual(t, cap(s.value), keptAfter, "it keeps %d and %d bytes", cap(s.value), cap(s.chunk))
+	assert.LessOrEqual(t, cap(s.chunk), keptAfter, "it keeps %d and %d bytes", cap(s.value), cap(s.chunk))
+	require.Nil(t, s.litter, "it keeps what it does not need")
+	assert.Nil(t, s.opened, "it keeps what it does not need")
 }
 
 // A connection that is given up may still read what it was to send.
@@ -254,15 +242,13 @@ func TestCommit_does_not_touch_what_a_connection_may_still_read(t *testing.T) {
 		}
 		var then []string
 		for n := range 20 {
-			must.Do(t, s.Commit(t.Context(), manyRows(1+n*5, n)))
+			require.NoError(t, s.Commit(t.Context(), manyRows(1+n*5, n)))
 			for _, sized := range f.unread[len(then):] {
 				then = append(then, string(sized))
 			}
 		}
 		for i, sized := range f.unread {
-			if string(sized) != then[i] {
-				t.Fatalf("lost request %d of %d has changed since", i, len(then))
-			}
+			require.Equal(t, then[i], string(sized), "lost request %d of %d has changed since", i, len(then))
 		}
 	})
 }
@@ -272,7 +258,7 @@ func TestLoad_of_a_log_that_went_back_ends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(3)
 		s := mustOpen(t.Context(), t, f)
-		must.Do(t, s.Commit(t.Context(), position(1)))
+		require.NoError(t, s.Commit(t.Context(), position(1)))
 		p := home(f)
 		f.logs[p] = f.logs[p][:1]
 		if _, err := s.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "it ends at offset 2, and has had 4") {
@@ -301,9 +287,7 @@ func TestStore_is_for_many_goroutines(t *testing.T) {
 		}()
 	}
 	for range cap(done) {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-done)
 	}
 	storetest.MustHold(t.Context(), t, s, at(19))
 }
@@ -337,9 +321,7 @@ func TestCommit_does_not_keep_the_batch(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if got := must.Get(s.Load(t.Context()))(t); !reflect.DeepEqual(got, want) {
-			t.Fatalf("the checkpoint holds\n%+v, want\n%+v", got, want)
-		}
+		require.Equal(t, want, must.Get(s.Load(t.Context()))(t), "the checkpoint holds")
 	}
 }
 
@@ -382,9 +364,7 @@ func TestCommit_is_patient_with_each_of_its_steps(t *testing.T) {
 		f := newFake(3)
 		s := must.Get(openFake(t.Context(), f, Config{Patience: time.Second}, audit))(t)
 		f.fault = func(int, *fakeBatch) fault { return fault{lose: true, err: kafkago.OutOfOrderSequenceNumber} }
-		if err := s.Commit(t.Context(), position(1)); err == nil {
-			t.Fatal("it did not fail")
-		}
+		require.Error(t, s.Commit(t.Context(), position(1)), "it did not fail")
 		f.fault, f.away = nil, errAway
 		began := time.Now()
 		if err := s.Commit(t.Context(), position(1)); !errors.Is(err, errAway) || time.Since(began) != patience {

@@ -13,6 +13,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestOpen_creates_a_topic_that_is_missing(t *testing.T) {
@@ -29,7 +31,7 @@ func TestOpen_creates_a_topic_that_is_missing(t *testing.T) {
 		clear(f.settings)
 		f.settings[settingSize] = "1048588"
 		s := must.Get(openFake(t.Context(), f, c.cfg, audit))(t)
-		must.Do(t, s.Commit(t.Context(), position(1)))
+		require.NoError(t, s.Commit(t.Context(), position(1)))
 		storetest.MustHold(t.Context(), t, s, at(1))
 		if f.partitions != c.partitions || f.settings[settingCleanup] != compact || f.settings["min.insync.replicas"] != c.isr ||
 			f.settings["segment.bytes"] != c.size {
@@ -43,14 +45,11 @@ func TestOpen_says_how_to_create_a_topic_that_it_must_not_create(t *testing.T) {
 	f.forbidden = map[string]bool{"CreateTopics": true}
 	_, err := openFake(t.Context(), f, Config{Partitions: 5, Replicas: 3}, audit)
 	var settings *SettingsError
-	if !errors.As(err, &settings) || !checkpoint.IsPermanent(err) {
-		t.Fatalf("error %v, want what to do", err)
-	}
+	require.True(t, errors.As(err, &settings), "error, want what to do")
+	require.True(t, checkpoint.IsPermanent(err), "error, want what to do")
 	want := "kafka-topics.sh --bootstrap-server b:9092 --create --topic checkpoints --partitions 5 --replication-factor 3 --config cleanup.policy=compact " +
 		"--config delete.retention.ms=3600000 --config min.insync.replicas=2 --config segment.bytes=16777216 --config segment.ms=21600000"
-	if settings.Command != want {
-		t.Errorf("the command is\n%s, want\n%s", settings.Command, want)
-	}
+	assert.Equal(t, want, settings.Command, "the command")
 }
 
 func TestOpen_refuses_settings_that_lose_checkpoints(t *testing.T) {
@@ -68,9 +67,7 @@ func TestOpen_refuses_settings_that_lose_checkpoints(t *testing.T) {
 		f.settings[c.name] = c.value
 		_, err := openFake(t.Context(), f, Config{}, audit)
 		if c.mends == "" {
-			if err != nil {
-				t.Errorf("%s=%s: %v", c.name, c.value, err)
-			}
+			assert.NoError(t, err, "%s=%s", c.name, c.value)
 			continue
 		}
 		var settings *SettingsError
@@ -78,9 +75,7 @@ func TestOpen_refuses_settings_that_lose_checkpoints(t *testing.T) {
 		if !errors.As(err, &settings) || settings.Command != want || !strings.Contains(err.Error(), c.name+"="+c.value) {
 			t.Errorf("%s=%s: error %v, want the command %s", c.name, c.value, err, want)
 		}
-		if f.requests > 0 {
-			t.Errorf("%s=%s: something was written", c.name, c.value)
-		}
+		assert.LessOrEqual(t, f.requests, 0, "%s=%s: something was written", c.name, c.value)
 	}
 }
 
@@ -88,7 +83,7 @@ func TestOpen_works_where_settings_must_not_be_read(t *testing.T) {
 	f := newFake(3)
 	f.forbidden = map[string]bool{"DescribeConfigs": true}
 	s := mustOpen(t.Context(), t, f)
-	must.Do(t, s.Commit(t.Context(), position(1)))
+	require.NoError(t, s.Commit(t.Context(), position(1)))
 	storetest.MustHold(t.Context(), t, s, at(1))
 }
 

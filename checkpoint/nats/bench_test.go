@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 func benchRows(from, n, version int) *checkpoint.Batch {
@@ -30,9 +30,9 @@ func BenchmarkOpen(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			cfg := at(newServer(b).ClientURL())
 			s := mustOpen(b.Context(), b, cfg)
-			must.Do(b, s.Commit(b.Context(), benchRows(0, n, 1)))
+			require.NoError(b, s.Commit(b.Context(), benchRows(0, n, 1)))
 			for i := range 500 {
-				must.Do(b, s.Commit(b.Context(), benchRows(i*100%n, 100, i)))
+				require.NoError(b, s.Commit(b.Context(), benchRows(i*100%n, 100, i)))
 			}
 			b.ReportAllocs()
 			for b.Loop() {
@@ -51,11 +51,11 @@ func BenchmarkCommit(b *testing.B) {
 	for _, n := range []int{1, 100, 1000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			s := mustOpen(b.Context(), b, at(newServer(b).ClientURL()))
-			must.Do(b, s.Commit(b.Context(), benchRows(0, 100_000, 1)))
+			require.NoError(b, s.Commit(b.Context(), benchRows(0, 100_000, 1)))
 			rows := benchRows(0, n, 2)
 			b.ReportAllocs()
 			for b.Loop() {
-				must.Do(b, s.Commit(b.Context(), rows))
+				require.NoError(b, s.Commit(b.Context(), rows))
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/row")
 		})

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
@@ -50,15 +51,13 @@ func TestDamage_is_reported_and_leaves_the_bucket_as_it_is(t *testing.T) {
 			cfg, js := at(srv.ClientURL()), client(t, srv)
 			s := mustOpen(t.Context(), t, cfg)
 			for n := range 3 {
-				must.Do(t, s.Commit(t.Context(), benchRows(n, 5, n)))
+				require.NoError(t, s.Commit(t.Context(), benchRows(n, 5, n)))
 			}
 			kv, err := js.KeyValue(t.Context(), testBucket)
 			if err == nil {
 				err = damage(t.Context(), js, kv)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			before := status(t, js)
 			_, opened := Open(t.Context(), cfg, audit)
 			_, inspected := Inspect(t.Context(), cfg, audit)
@@ -69,9 +68,7 @@ func TestDamage_is_reported_and_leaves_the_bucket_as_it_is(t *testing.T) {
 					t.Errorf("%s: error %v, want that it is damaged, or of another format", what, err)
 				}
 			}
-			if after := status(t, js); !reflect.DeepEqual(after, before) {
-				t.Errorf("the bucket is %+v, and was %+v", after, before)
-			}
+			assert.Equal(t, before, status(t, js), "the bucket")
 			if strings.Contains(name, "purged") {
 				return // it was not written to
 			}
@@ -102,18 +99,18 @@ func TestRemains_of_what_is_before_the_base_do_no_harm(t *testing.T) {
 			rebaseNow(s)
 		}
 		b := benchRows(n, 5, n)
-		must.Do(t, s.Commit(t.Context(), b))
+		require.NoError(t, s.Commit(t.Context(), b))
 		want = storetest.After(want, b)
 	}
 	js := client(t, srv)
 	stream := must.Get(js.Stream(t.Context(), "KV_"+testBucket))(t)
 	for _, number := range []int{1, 3, 4} {
-		must.Do(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject(fmt.Sprint(auditKeys, number))))
+		require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject(fmt.Sprint(auditKeys, number))))
 	}
 	storetest.MustHold(t.Context(), t, s, want)
 	next := mustOpen(t.Context(), t, at(srv.ClientURL()))
 	storetest.MustHold(t.Context(), t, next, want)
-	must.Do(t, next.Commit(t.Context(), benchRows(0, 1, 9)))
+	require.NoError(t, next.Commit(t.Context(), benchRows(0, 1, 9)))
 	if left := status(t, js).Msgs; left > 5 {
 		t.Errorf("%d messages are left, want the base and what is behind it", left)
 	}
@@ -124,12 +121,12 @@ func TestLost_commits_are_noticed(t *testing.T) {
 	t.Run("the bucket was made anew", func(t *testing.T) {
 		srv := newServer(t)
 		s, js := mustOpen(t.Context(), t, at(srv.ClientURL())), client(t, srv)
-		must.Do(t, s.Commit(t.Context(), benchRows(0, 1, 1)))
-		must.Do(t, js.DeleteKeyValue(t.Context(), testBucket))
+		require.NoError(t, s.Commit(t.Context(), benchRows(0, 1, 1)))
+		require.NoError(t, js.DeleteKeyValue(t.Context(), testBucket))
 		mustBeLost(t, s.Commit(t.Context(), benchRows(0, 1, 2)))
 		next := mustOpen(t.Context(), t, at(srv.ClientURL()))
 		storetest.MustHold(t.Context(), t, next, storetest.Empty())
-		must.Do(t, next.Commit(t.Context(), benchRows(0, 1, 3)))
+		require.NoError(t, next.Commit(t.Context(), benchRows(0, 1, 3)))
 	})
 	for name, use := range map[string]func(context.Context, *Store) error{
 		"the server went back, and a commit finds that": func(ctx context.Context, s *Store) error { return s.Commit(ctx, benchRows(0, 5, 3)) },
@@ -140,8 +137,8 @@ func TestLost_commits_are_noticed(t *testing.T) {
 	t.Run("the bucket was deleted, and a load finds that", func(t *testing.T) {
 		srv := newServer(t)
 		s, js := mustOpen(t.Context(), t, at(srv.ClientURL())), client(t, srv)
-		must.Do(t, s.Commit(t.Context(), benchRows(0, 1, 1)))
-		must.Do(t, js.DeleteKeyValue(t.Context(), testBucket))
+		require.NoError(t, s.Commit(t.Context(), benchRows(0, 1, 1)))
+		require.NoError(t, js.DeleteKeyValue(t.Context(), testBucket))
 		_, err := s.Load(t.Context())
 		mustBeLost(t, err)
 	})
@@ -166,14 +163,14 @@ func mustNoticeOlderServer(t *testing.T, use func(context.Context, *Store) error
 	cfg.Dial = func(options ...gonats.Option) (*gonats.Conn, error) { return gonats.Connect(url, options...) }
 	url = srv.ClientURL()
 	s, want := mustOpen(t.Context(), t, cfg), storetest.Empty()
-	must.Do(t, s.Commit(t.Context(), benchRows(0, 5, 1)))
+	require.NoError(t, s.Commit(t.Context(), benchRows(0, 5, 1)))
 	want = storetest.After(want, benchRows(0, 5, 1))
 	stop(srv)
-	must.Do(t, os.CopyFS(saved, os.DirFS(dir)))
+	require.NoError(t, os.CopyFS(saved, os.DirFS(dir)))
 	srv = start()
 	url = srv.ClientURL()
 	s = mustOpen(t.Context(), t, cfg)
-	must.Do(t, s.Commit(t.Context(), benchRows(0, 5, 2)))
+	require.NoError(t, s.Commit(t.Context(), benchRows(0, 5, 2)))
 	stop(srv)
 	dir = saved
 	srv = start()
@@ -192,9 +189,8 @@ func stop(srv *server.Server) {
 func mustBeLost(t *testing.T, err error) {
 	t.Helper()
 	var lost *LostError
-	if !errors.As(err, &lost) || !checkpoint.IsPermanent(err) {
-		t.Errorf("error %v, want that commits are lost", err)
-	}
+	require.True(t, errors.As(err, &lost), "error, want that commits are lost")
+	assert.True(t, checkpoint.IsPermanent(err), "error, want that commits are lost")
 }
 
 // Whatever the bytes, decoding ends with an error, or with something that is encoded and decoded alike.
@@ -207,18 +203,14 @@ func FuzzMessage(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := decodeMessage(m.append(nil))
-		if err != nil || !reflect.DeepEqual(again, m) {
-			t.Errorf("%+v became %+v (%v)", m, again, err)
-		}
+		again := must.Get(decodeMessage(m.append(nil)))(t)
+		assert.Equal(t, m, again)
 		c := newContent(false)
 		if c.apply(m.body) != nil {
 			return
 		}
 		same := newContent(false)
-		if err := same.apply(c.records(nil)); err != nil {
-			t.Errorf("what was made of it is not read: %v", err)
-		}
+		assert.NoError(t, same.apply(c.records(nil)), "what was made of it is not read")
 		_, _ = c.state()
 	})
 }

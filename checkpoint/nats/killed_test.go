@@ -3,10 +3,8 @@
 package nats
 
 import (
-	"errors"
 	"fmt"
 	"net"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +12,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -44,13 +44,12 @@ func committed(t *testing.T, cfg Config, disturb func() error) {
 		}
 		for err := s.Commit(t.Context(), b); err != nil; err = s.Commit(t.Context(), b) {
 			failed++
-			if checkpoint.IsPermanent(err) || failed > 100 {
-				t.Fatalf("commit %d: %v", n, err)
-			}
+			require.False(t, checkpoint.IsPermanent(err), "commit %d", n)
+			require.LessOrEqual(t, failed, 100, "commit %d", n)
 		}
 		want, commits = storetest.After(want, b), commits+1
 	}
-	must.Do(t, g.Wait())
+	require.NoError(t, g.Wait())
 	t.Logf("%d commits, %d failed at first", commits, failed)
 	storetest.MustHold(t.Context(), t, s, want)
 	storetest.MustHold(t.Context(), t, mustOpen(t.Context(), t, cfg), want)
@@ -101,12 +100,10 @@ func newCluster(t *testing.T) *cluster {
 	})
 	for i, o := range c.options {
 		o.Routes = server.RoutesFromStr(strings.Join(routes, ","))
-		must.Do(t, c.start(i))
+		require.NoError(t, c.start(i))
 	}
 	for _, s := range c.servers {
-		if !s.ReadyForConnections(20 * time.Second) {
-			t.Fatal("a server does not start")
-		}
+		require.True(t, s.ReadyForConnections(20*time.Second), "a server does not start")
 	}
 	return c
 }
@@ -177,12 +174,9 @@ func TestCommits_survive_changes_of_the_leader(t *testing.T) {
 // A store that was closed does nothing any more, and says so.
 func TestStore_that_is_closed(t *testing.T) {
 	s := mustOpen(t.Context(), t, at(newServer(t).ClientURL()))
-	must.Do(t, s.Close())
+	require.NoError(t, s.Close())
 	state, err := s.Load(t.Context())
-	if !errors.Is(err, errClosed) || !reflect.DeepEqual(state, (*checkpoint.State)(nil)) {
-		t.Errorf("load: %+v, %v", state, err)
-	}
-	if err := s.Commit(t.Context(), benchRows(0, 1, 1)); !errors.Is(err, errClosed) {
-		t.Errorf("commit: %v", err)
-	}
+	require.ErrorIs(t, err, errClosed, "load")
+	assert.Equal(t, (*checkpoint.State)(nil), state, "load")
+	assert.ErrorIs(t, s.Commit(t.Context(), benchRows(0, 1, 1)), errClosed, "commit")
 }

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
@@ -70,7 +70,7 @@ func newServerProcess(t *testing.T) *serverProcess {
 	testtier.Servers(t)
 	p := &serverProcess{dir: t.TempDir()}
 	t.Cleanup(p.kill)
-	must.Do(t, p.start("-1"))
+	require.NoError(t, p.start("-1"))
 	return p
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 // small is a limit that makes a message of a row or two.
@@ -33,7 +34,7 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 		old, want := log.mustOpen(ctx, t, small), storetest.Empty()
 		for n := range 3 {
 			first := benchRows(n, 20, n)
-			must.Do(t, old.Commit(ctx, first))
+			require.NoError(t, old.Commit(ctx, first))
 			want = storetest.After(want, first)
 		}
 		rebaseNow(old)
@@ -49,9 +50,8 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 		second := benchRows(5, 40, 7)
 		err := old.Commit(ctx, second)
 		if log.before != nil {
-			if refused < 10 || !decided {
-				t.Fatalf("of %d points the commit was refused at %d, decided before: %v", point-1, refused, decided)
-			}
+			require.GreaterOrEqual(t, refused, 10, "of %d points the commit was refused, decided before", point-1)
+			require.True(t, decided, "of %d points the commit was refused, decided before", point-1)
 			return
 		}
 		if err == nil {
@@ -63,14 +63,12 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 			mustBeTaken(t, err)
 		}
 		mustBeTaken(t, old.Commit(ctx, benchRows(0, 1, 8)))
-		if young.Epoch() <= old.Epoch() {
-			t.Fatalf("epoch %d follows epoch %d", young.Epoch(), old.Epoch())
-		}
+		require.Greater(t, young.Epoch(), old.Epoch(), "epoch %d follows epoch", young.Epoch())
 		storetest.MustHold(ctx, t, young, want)
 		storetest.MustHold(ctx, t, young, want) // read once more, not from what opening has read
 		third := benchRows(10, 30, 9)
 		rebaseNow(young)
-		must.Do(t, young.Commit(ctx, third))
+		require.NoError(t, young.Commit(ctx, third))
 		storetest.MustHold(ctx, t, young, storetest.After(want, third))
 	}
 }
@@ -98,7 +96,7 @@ func TestStore_is_as_the_last_commit_left_it(t *testing.T) {
 			switch rapid.IntRange(0, 6).Draw(t, "what") {
 			case 0, 1:
 				b := storetest.SomeBatch(random)
-				must.Do(t, s.Commit(ctx, b))
+				require.NoError(t, s.Commit(ctx, b))
 				want = storetest.After(want, b)
 			case 2, 3:
 				s, want = interrupt(ctx, t, log, s, limit, want, storetest.SomeBatch(random))
@@ -154,7 +152,7 @@ func interrupt(
 	}
 	switch rapid.IntRange(0, 2).Draw(t, "then") {
 	case 0: // the caller commits the same again, with what came meanwhile
-		must.Do(t, s.Commit(ctx, b))
+		require.NoError(t, s.Commit(ctx, b))
 		return s, after
 	case 1: // the process reads what there is
 	case 2:
@@ -164,9 +162,7 @@ func interrupt(
 	if reflect.DeepEqual(got, after) {
 		return s, after
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Fatalf("after a commit that failed the checkpoint holds\n%+v, want\n%+v or\n%+v", got, want, after)
-	}
+	require.Equal(t, want, got, "after a commit that failed the checkpoint holds, want\n%+v or\n%+v", want, after)
 	return s, want
 }
 
@@ -178,7 +174,7 @@ func TestBucket_does_not_grow(t *testing.T) {
 	s := log.mustOpen(ctx, t, 1<<20)
 	most := uint64(0)
 	for n := range 1500 {
-		must.Do(t, s.Commit(ctx, benchRows(n*31%2000, 50, n)))
+		require.NoError(t, s.Commit(ctx, benchRows(n*31%2000, 50, n)))
 		if n%50 == 49 {
 			stream := must.Get(b.b.js.Stream(ctx, "KV_"+testBucket))(t)
 			most = max(most, stream.CachedInfo().State.Msgs)
@@ -197,7 +193,7 @@ func TestLoad_decides_what_becomes_of_a_commit_without_an_answer(t *testing.T) {
 	b := newBench(t)
 	log := b.messages("late")
 	s := log.mustOpen(t.Context(), t, small)
-	must.Do(t, s.Commit(t.Context(), benchRows(0, 1, 1)))
+	require.NoError(t, s.Commit(t.Context(), benchRows(0, 1, 1)))
 	want := storetest.After(storetest.Empty(), benchRows(0, 1, 1))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -205,13 +201,11 @@ func TestLoad_decides_what_becomes_of_a_commit_without_an_answer(t *testing.T) {
 		cancel()
 		return fault{err: errAway, lose: true, late: true}
 	}
-	if err := s.Commit(ctx, benchRows(7, 1, 2)); !errors.Is(err, context.Canceled) {
-		t.Fatalf("commit: %v", err)
-	}
+	require.ErrorIs(t, s.Commit(ctx, benchRows(7, 1, 2)), context.Canceled, "commit")
 	log.before = nil
 	storetest.MustHold(t.Context(), t, s, want)
 	log.deliverLate(t.Context(), rand.New(rand.NewPCG(0, 0)))
 	storetest.MustHold(t.Context(), t, s, want)
-	must.Do(t, s.Commit(t.Context(), benchRows(3, 1, 3)))
+	require.NoError(t, s.Commit(t.Context(), benchRows(3, 1, 3)))
 	storetest.MustHold(t.Context(), t, s, storetest.After(want, benchRows(3, 1, 3)))
 }

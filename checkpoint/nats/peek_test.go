@@ -9,6 +9,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 func TestPeeker_keeps_the_contract(t *testing.T) {
@@ -26,7 +27,7 @@ func TestPeeker_goes_on_when_the_server_is_back(t *testing.T) {
 	s := mustOpen(t.Context(), t, at(srv.ClientURL()))
 	b := storetest.SomeBatch(rand.New(rand.NewPCG(3, 4)))
 	b.Streams["pods.v1"] = checkpoint.Stream{Position: "7"}
-	must.Do(t, s.Commit(t.Context(), b))
+	require.NoError(t, s.Commit(t.Context(), b))
 	cfg := at(srv.ClientURL())
 	cfg.Patience = 1 // one attempt
 	p := must.Get(NewPeeker(cfg, audit))(t)
@@ -39,10 +40,10 @@ func TestPeeker_goes_on_when_the_server_is_back(t *testing.T) {
 	}
 	check()
 	js := client(t, srv)
-	must.Do(t, js.DeleteKeyValue(t.Context(), testBucket))
+	require.NoError(t, js.DeleteKeyValue(t.Context(), testBucket))
 	if got, err := p.Peek(t.Context()); err == nil && len(got) != 0 {
 		t.Errorf("of a bucket that is deleted: %v", got)
 	}
-	must.Do(t, mustOpen(t.Context(), t, at(srv.ClientURL())).Commit(t.Context(), b))
+	require.NoError(t, mustOpen(t.Context(), t, at(srv.ClientURL())).Commit(t.Context(), b))
 	check()
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -34,9 +36,7 @@ func newServer(t testing.TB, change ...func(*server.Options)) *server.Server {
 		srv.Shutdown()
 		srv.WaitForShutdown()
 	})
-	if !srv.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the server does not start")
-	}
+	require.True(t, srv.ReadyForConnections(20*time.Second), "the server does not start")
 	return srv
 }
 
@@ -57,13 +57,9 @@ func client(t testing.TB, srv *server.Server) jetstream.JetStream {
 func mustOpen(ctx context.Context, t testing.TB, cfg Config) *Store {
 	t.Helper()
 	s, err := Open(ctx, cfg, audit)
-	if err != nil {
-		t.Fatalf("open: %v", err)
-	}
+	require.NoError(t, err, "open")
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
+		assert.NoError(t, s.Close(), "close")
 	})
 	return s
 }

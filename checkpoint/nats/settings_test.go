@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -78,7 +80,7 @@ func TestOpen_that_cannot_make_the_bucket_says_how_to(t *testing.T) {
 
 func TestCheck_and_Inspect_make_nothing(t *testing.T) {
 	srv := newServer(t)
-	must.Do(t, Check(t.Context(), at(srv.ClientURL())))
+	require.NoError(t, Check(t.Context(), at(srv.ClientURL())))
 	found, err := Inspect(t.Context(), at(srv.ClientURL()), audit)
 	if err != nil || found.State.Identity != (checkpoint.Identity{}) || !found.Saved.IsZero() {
 		t.Errorf("found %+v, %v", found, err)
@@ -93,14 +95,14 @@ func TestInspect_disturbs_nobody(t *testing.T) {
 	srv := newServer(t)
 	cfg := at(srv.ClientURL())
 	s := mustOpen(t.Context(), t, cfg)
-	must.Do(t, s.Commit(t.Context(), benchRows(0, 3, 1)))
+	require.NoError(t, s.Commit(t.Context(), benchRows(0, 3, 1)))
 	other := audit
 	other.ClusterUID = "unknown"
 	first, err := Inspect(t.Context(), cfg, other)
 	if err != nil || len(first.State.Rows["pods.v1"]) != 3 || first.State.Identity != audit || time.Since(first.Saved) > time.Minute {
 		t.Fatalf("found %+v, %v", first, err)
 	}
-	must.Do(t, s.Commit(t.Context(), benchRows(0, 4, 2)))
+	require.NoError(t, s.Commit(t.Context(), benchRows(0, 4, 2)))
 	second, err := Inspect(t.Context(), cfg, audit)
 	if err != nil || len(second.State.Rows["pods.v1"]) != 4 || second.Number == first.Number {
 		t.Errorf("found %+v, %v", second, err)
@@ -117,8 +119,8 @@ func TestCheckpoints_share_a_bucket(t *testing.T) {
 		s := must.Get(Open(t.Context(), cfg, id))(t)
 		b := benchRows(0, n+1, n)
 		b.Identity = id
-		must.Do(t, s.Commit(t.Context(), b))
-		must.Do(t, s.Close())
+		require.NoError(t, s.Commit(t.Context(), b))
+		require.NoError(t, s.Close())
 	}
 	for n, id := range ids {
 		found, err := Inspect(t.Context(), cfg, id)
@@ -158,18 +160,16 @@ func TestPermissions_that_are_enough(t *testing.T) {
 	}
 	mustOpen(t.Context(), t, as("maker"))
 	s := mustOpen(t.Context(), t, as("bridge"))
-	must.Do(t, s.Commit(t.Context(), benchRows(0, 100, 1)))
+	require.NoError(t, s.Commit(t.Context(), benchRows(0, 100, 1)))
 	rebaseNow(s)
-	must.Do(t, s.Commit(t.Context(), benchRows(0, 100, 2)))
+	require.NoError(t, s.Commit(t.Context(), benchRows(0, 100, 2)))
 	found, err := Inspect(t.Context(), as("bridge"), audit)
 	if err != nil || len(found.State.Rows["pods.v1"]) != 100 || s.before != 0 {
 		t.Errorf("found %+v, %v", found, err)
 	}
 	text := must.Get(os.ReadFile("../../docs/events.md"))(t)
 	for _, subject := range maker.Permissions.Publish.Allow {
-		if want := strings.ReplaceAll(subject, testBucket, "<bucket>"); !strings.Contains(string(text), want) {
-			t.Errorf("docs/events.md does not have %s", want)
-		}
+		assert.Contains(t, string(text), strings.ReplaceAll(subject, testBucket, "<bucket>"), "docs/events.md does")
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 const (
@@ -68,7 +68,7 @@ func (s suite) killed(t *testing.T) {
 		if err != nil {
 			t.Fatalf("load after a kill: %v", err)
 		}
-		must.Do(t, store.Close())
+		require.NoError(t, store.Close())
 		n := number(t, got)
 		if n != last && n != last+1 {
 			t.Fatalf("the store is at commit %d, and %d was the last that returned", n, last)
@@ -95,7 +95,7 @@ func killAfter(t *testing.T, place string, commits int, while time.Duration) (la
 	if err != nil {
 		t.Fatal(err)
 	}
-	must.Do(t, cmd.Start())
+	require.NoError(t, cmd.Start())
 	defer func() { _ = cmd.Wait() }()
 	last, seen := -1, 0
 	for lines := bufio.NewScanner(out); lines.Scan(); {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 // Peek checks that a [checkpoint.Peeker] keeps its contract. Both are of the same checkpoint; open takes it over from whoever has opened it before.
@@ -42,7 +42,7 @@ func Peek(t *testing.T, peeker checkpoint.Peeker, open func() Store) {
 			if n == 5 {
 				b.Forget = []string{"pods.v1/n0"}
 			}
-			must.Do(t, s.Commit(t.Context(), b))
+			require.NoError(t, s.Commit(t.Context(), b))
 			Apply(want, b)
 			if n%3 != 1 { // else several commits between two looks
 				check(fmt.Sprintf("process %d, commit %d", process, n))

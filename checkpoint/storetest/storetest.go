@@ -16,6 +16,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 // Store is a store that can be closed and opened again.
@@ -89,10 +90,10 @@ func (s suite) empty(t *testing.T) {
 	at := place(t)
 	store := s.mustOpen(t, at)
 	mustHold(t.Context(), t, store, Empty())
-	must.Do(t, store.Close())
+	require.NoError(t, store.Close())
 	store = s.mustOpen(t, at)
 	mustHold(t.Context(), t, store, Empty())
-	must.Do(t, store.Close())
+	require.NoError(t, store.Close())
 }
 
 func (s suite) model(t *testing.T) {
@@ -104,15 +105,15 @@ func (s suite) model(t *testing.T) {
 		store, want := s.mustOpen(t, at), Empty()
 		for i := range rapid.IntRange(1, 5).Draw(t, "batches") {
 			b := drawBatch(t)
-			must.Do(t, store.Commit(ctx, b))
+			require.NoError(t, store.Commit(ctx, b))
 			Apply(want, b)
 			if i%2 == 0 || rapid.Bool().Draw(t, "reopen") {
-				must.Do(t, store.Close())
+				require.NoError(t, store.Close())
 				store = s.mustOpen(t, at)
 			}
 			mustHold(ctx, t, store, want)
 		}
-		must.Do(t, store.Close())
+		require.NoError(t, store.Close())
 	})
 }
 
@@ -123,17 +124,17 @@ func (s suite) forget(t *testing.T) {
 		numbered(1),
 		{Identity: Identity, Forget: []string{"pods.v1", "never.v1"}},
 	} {
-		must.Do(t, store.Commit(t.Context(), b))
+		require.NoError(t, store.Commit(t.Context(), b))
 		Apply(want, b)
 		mustHold(t.Context(), t, store, want)
 	}
 	if _, ok := want.Rows["pods.v1"]; ok || len(want.Rows) == 0 {
 		t.Fatal("the test forgets nothing, or everything")
 	}
-	must.Do(t, store.Close())
+	require.NoError(t, store.Close())
 	store = s.mustOpen(t, at)
 	mustHold(t.Context(), t, store, want)
-	must.Do(t, store.Close())
+	require.NoError(t, store.Close())
 }
 
 // A batch that says nothing of the log leaves it as it is; one that knows nothing of it empties it.
@@ -157,14 +158,14 @@ func (s suite) log(t *testing.T) {
 		{Identity: Identity, Log: &known},
 		{Identity: Identity, Log: &checkpoint.Log{}},
 	} {
-		must.Do(t, store.Commit(t.Context(), b))
+		require.NoError(t, store.Commit(t.Context(), b))
 		Apply(want, b)
 		mustHold(t.Context(), t, store, want)
-		must.Do(t, store.Close())
+		require.NoError(t, store.Close())
 		store = s.mustOpen(t, at)
 		mustHold(t.Context(), t, store, want)
 	}
-	must.Do(t, store.Close())
+	require.NoError(t, store.Close())
 }
 
 func (s suite) big(t *testing.T) {
@@ -182,19 +183,19 @@ func (s suite) big(t *testing.T) {
 		b.Put[stream] = rows
 	}
 	for _, b := range []*checkpoint.Batch{b, drop} {
-		must.Do(t, store.Commit(t.Context(), b))
+		require.NoError(t, store.Commit(t.Context(), b))
 		Apply(want, b)
-		must.Do(t, store.Close())
+		require.NoError(t, store.Close())
 		store = s.mustOpen(t, at)
 		mustHold(t.Context(), t, store, want)
 	}
-	must.Do(t, store.Close())
+	require.NoError(t, store.Close())
 }
 
 func (s suite) cancelled(t *testing.T) {
 	want := Empty()
 	store := s.mustOpen(t, place(t))
-	must.Do(t, store.Commit(t.Context(), numbered(1)))
+	require.NoError(t, store.Commit(t.Context(), numbered(1)))
 	Apply(want, numbered(1))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -205,16 +206,16 @@ func (s suite) cancelled(t *testing.T) {
 		t.Errorf("load: error %v, want the context's", err)
 	}
 	mustHold(t.Context(), t, store, want)
-	must.Do(t, store.Commit(t.Context(), numbered(2)))
+	require.NoError(t, store.Commit(t.Context(), numbered(2)))
 	Apply(want, numbered(2))
 	mustHold(t.Context(), t, store, want)
-	must.Do(t, store.Close())
+	require.NoError(t, store.Close())
 }
 
 func (s suite) foreign(t *testing.T) {
 	at, want := place(t), Empty()
 	store := s.mustOpen(t, at)
-	must.Do(t, store.Commit(t.Context(), numbered(1)))
+	require.NoError(t, store.Commit(t.Context(), numbered(1)))
 	Apply(want, numbered(1))
 	others := map[string]func(*checkpoint.Identity){
 		"cluster uid": func(id *checkpoint.Identity) { id.ClusterUID = "other" },
@@ -229,19 +230,19 @@ func (s suite) foreign(t *testing.T) {
 		mustBeForeign(t, name+": commit", store.Commit(t.Context(), b), other)
 	}
 	mustHold(t.Context(), t, store, want)
-	must.Do(t, store.Close())
+	require.NoError(t, store.Close())
 	for name, change := range others {
 		other := Identity
 		change(&other)
 		store, err := s.open(at, other)
 		mustBeForeign(t, name+": open", err, other)
 		if err == nil {
-			must.Do(t, store.Close())
+			require.NoError(t, store.Close())
 		}
 	}
 	store = s.mustOpen(t, at)
 	mustHold(t.Context(), t, store, want)
-	must.Do(t, store.Close())
+	require.NoError(t, store.Close())
 }
 
 func mustBeForeign(t *testing.T, what string, err error, other checkpoint.Identity) {
@@ -259,7 +260,7 @@ func (s suite) locked(t *testing.T) {
 		_ = second.Close()
 		t.Error("opened twice")
 	}
-	must.Do(t, store.Commit(t.Context(), numbered(1)))
-	must.Do(t, store.Close())
-	must.Do(t, s.mustOpen(t, at).Close())
+	require.NoError(t, store.Commit(t.Context(), numbered(1)))
+	require.NoError(t, store.Close())
+	require.NoError(t, s.mustOpen(t, at).Close())
 }

@@ -12,34 +12,29 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // streamsOf returns the streams of the first pipeline of a file.
 func streamsOf(t *testing.T, file string) ([]bridge.StreamSpec, error) {
 	t.Helper()
 	cfg, _, err := config.Parse("f", []byte(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	specs, _, err := (&process{cfg: cfg}).streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"})
 	return specs, err
 }
 
 func TestStreams_redact_what_the_pipeline_and_the_resource_name(t *testing.T) {
 	specs, err := streamsOf(t, `{pipelines: [{name: a, encoding: {redact: [spec.a]}, resources: [{resource: pods, redact: [spec.b]}, {resource: nodes}]}]}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i, want := range []string{"spec.a spec.b", "spec.a"} {
 		var got []string
 		for _, p := range specs[i].Encoding.Redact {
 			got = append(got, p.String())
 		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("stream %d redacts %q, want %s", i, got, want)
-		}
+		assert.Equal(t, want, strings.Join(got, " "), "stream %d redacts %q", i, got)
 	}
 }
 
@@ -51,7 +46,7 @@ func TestStreams_have_hashes_with_the_key_that_the_configuration_names(t *testin
 		"0123456789abcde\n":  "pipeline a: secrets.hashes: the key has 15 bytes; give it 16 random ones or more, such as openssl rand -hex 32 prints",
 		"":                   "pipeline a: secrets.hashes: read keyFile: " + key + " is empty",
 	} {
-		must.Do(t, os.WriteFile(key, []byte(text), 0o600))
+		require.NoError(t, os.WriteFile(key, []byte(text), 0o600))
 		specs, err := streamsOf(t, file)
 		var wrong *inputError
 		switch {
@@ -63,13 +58,11 @@ func TestStreams_have_hashes_with_the_key_that_the_configuration_names(t *testin
 	}
 	t.Setenv("HASH_KEY", "0123456789abcdef")
 	specs, err := streamsOf(t, `{pipelines: [{name: a, encoding: {secrets: {hashes: {keyEnv: HASH_KEY}}}, resources: [{resource: secrets}]}]}`)
-	if err != nil || specs[0].Encoding.SecretHashes == nil {
-		t.Errorf("of the environment: %v", err)
-	}
+	require.NoError(t, err)
+	assert.NotNil(t, specs[0].Encoding.SecretHashes, "of the environment")
 	specs, err = streamsOf(t, `{pipelines: [{name: a, resources: [{resource: secrets}]}]}`)
-	if err != nil || specs[0].Encoding.SecretHashes != nil {
-		t.Errorf("without a key: %v", err)
-	}
+	require.NoError(t, err)
+	assert.Nil(t, specs[0].Encoding.SecretHashes, "without a key")
 }
 
 func TestStreams_have_a_filter_only_where_something_is_not_published(t *testing.T) {

@@ -6,8 +6,9 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestDigestKey_is_there_for_what_does_not_leave_the_process(t *testing.T) {
@@ -30,7 +31,7 @@ func TestDigestKey_is_there_for_what_does_not_leave_the_process(t *testing.T) {
 		{name: "hashes, and nothing to hide", resource: "pods", encoding: hashes},
 	} {
 		var r config.Resource
-		must.Do(t, r.Resource.UnmarshalText([]byte(c.resource)))
+		require.NoError(t, r.Resource.UnmarshalText([]byte(c.resource)))
 		r.Redact = c.redact
 		p := &config.Pipeline{Encoding: c.encoding}
 		key, err := digestKey(p, &r)
@@ -46,16 +47,11 @@ func TestFilterOf_gives_digests_of_Secrets_a_key(t *testing.T) {
 	for range 2 {
 		r := config.Resource{Resource: config.ResourceName{Plural: "secrets"}, IgnoreChanges: []string{"metadata.labels"}}
 		f, _, err := filterOf(&config.Pipeline{}, &r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		_, now, err := f.Filter(&source.Change{Op: source.Added, Body: source.NewBody([]byte(`{"data":{"k":"dg=="}}`))}, [16]byte{}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		digests = append(digests, now)
 	}
-	if digests[0] == digests[1] || digests[0] == [16]byte{} {
-		t.Errorf("%x", digests)
-	}
+	assert.NotEqual(t, digests[1], digests[0], "%x", digests)
+	assert.NotEqual(t, [16]byte{}, digests[0], "%x", digests)
 }

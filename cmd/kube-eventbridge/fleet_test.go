@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
@@ -49,7 +51,7 @@ func (s *fencedStore) Close() error { return nil }
 // fenced gives a member a store that can be fenced, in the place of its own.
 func fenced(t *testing.T, m *member) *fencedStore {
 	t.Helper()
-	must.Do(t, m.store.Close())
+	require.NoError(t, m.store.Close())
 	store := &fencedStore{}
 	m.store, m.cfg.Store = store, store
 	return store
@@ -63,14 +65,12 @@ func assembled(t *testing.T, file string, log *output) *process {
 		flags: &runFlags{file: file}, selects: func() {},
 	}
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if p.current, _, err = p.flags.parse(data); err != nil {
 		t.Fatal(err)
 	}
 	p.cfg, p.metrics = p.current, bridge.NewMetrics(p.registry)
-	must.Do(t, p.reach())
+	require.NoError(t, p.reach())
 	t.Cleanup(p.client.CloseIdleConnections)
 	return p
 }
@@ -100,9 +100,7 @@ func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_confi
 			rewritten(t, file, c.from, c.to)
 			next := must.Get(os.ReadFile(file))(t)
 			cfg, _, err := p.flags.parse(next)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			store.fence.Store(c.err)
 			if over, err := f.order(ctx, cfg, p.current.Compare(cfg)); over || err != nil {
 				t.Fatalf("it has ended: %v; refused: %v", over, err)
@@ -114,9 +112,7 @@ func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_confi
 			if err := <-ended; checkpoint.IsTaken(err) != c.wantTaken {
 				t.Errorf("it ended with %v", err)
 			}
-			if logged := strings.Contains(log.String(), "in a bad way"); logged == c.wantTaken {
-				t.Errorf("the error is logged: %v", logged)
-			}
+			assert.NotEqual(t, c.wantTaken, strings.Contains(log.String(), "in a bad way"), "the error is logged")
 			if got := strings.Count(log.String(), "msg=publishing"); c.wantTaken && got != 1 {
 				t.Errorf("%d pipelines have begun: %s", got, log.String())
 			}
@@ -133,9 +129,7 @@ func takenOver(t *testing.T, log *output) (p *process, next *config.Config) {
 	rewritten(t, file, "name: stays, resources: [{resource: pods}]", "name: stays, resources: [{resource: pods, payload: metadata}]")
 	rewritten(t, file, "name: a,", "name: b,")
 	next, _, err := p.flags.parse(lookAt(file).data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return p, next
 }
 
@@ -156,9 +150,7 @@ func TestFleet_has_nothing_read_something_else_where_another_process_has_taken_o
 	if err := <-ended; !checkpoint.IsTaken(err) {
 		t.Errorf("it ended with %v", err)
 	}
-	if strings.Contains(log.String(), "what is read changes") {
-		t.Errorf("something else is read: %s", log.String())
-	}
+	assert.NotContains(t, log.String(), "what is read changes", "something else is read")
 }
 
 // An order may wait already; what the one before has ended by then could not take it.
@@ -176,7 +168,7 @@ func TestFleet_takes_no_order_after_another_process_has_taken_over(t *testing.T)
 		if err := f.obey(t.Context(), t.Context()); !checkpoint.IsTaken(err) || len(f.orders) != 1 {
 			t.Errorf("it ended with %v, and %d orders wait", err, len(f.orders))
 		}
-		must.Do(t, closeStores(f.members))
+		require.NoError(t, closeStores(f.members))
 	}
 }
 
@@ -193,9 +185,7 @@ func TestFleet_shows_only_what_runs(t *testing.T) {
 	must.Happen(t, "it is logged", func() bool { return strings.Contains(log.String(), "stream watches") })
 	rewritten(t, file, "name: a,", "name: b,")
 	cfg, _, err := p.flags.parse(lookAt(file).data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if over, err := f.order(ctx, cfg, p.current.Compare(cfg)); over || err != nil {
 		t.Fatalf("it has ended: %v; refused: %v", over, err)
 	}
@@ -211,16 +201,13 @@ func TestFleet_shows_only_what_runs(t *testing.T) {
 			}
 		}
 	}
-	if len(of) != 1 || of["b"] < 20 {
-		t.Errorf("there are series %v", of)
-	}
+	require.Len(t, of, 1, "there are series")
+	assert.GreaterOrEqual(t, of["b"], 20, "there are series")
 	report := httptest.NewRecorder()
 	status.Handler(p.statusConfig()).ServeHTTP(report, httptest.NewRequestWithContext(ctx, http.MethodGet, status.Path, nil))
 	if text := report.Body.String(); strings.Contains(text, `"name":"a"`) || !strings.Contains(text, `"name":"b"`) {
 		t.Errorf("the status is %s", text)
 	}
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-ended)
 }

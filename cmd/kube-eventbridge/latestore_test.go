@@ -9,6 +9,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 type countedStore struct{ loads, commits, closes int }
@@ -36,21 +38,16 @@ func TestLateStore_is_opened_by_its_first_use_that_succeeds(t *testing.T) {
 		}
 		return inner, nil
 	}}
-	if err := s.Close(); err != nil {
-		t.Errorf("what was never opened: %v", err)
-	}
+	assert.NoError(t, s.Close(), "what was never opened")
 	if _, err := s.Load(t.Context()); !errors.Is(err, away) {
 		t.Errorf("load: %v", err)
 	}
-	if err := s.Commit(t.Context(), nil); !errors.Is(err, away) {
-		t.Errorf("commit: %v", err)
-	}
+	assert.ErrorIs(t, s.Commit(t.Context(), nil), away, "commit")
 	for range 2 {
 		must.Get(s.Load(t.Context()))(t)
-		must.Do(t, s.Commit(t.Context(), nil))
+		require.NoError(t, s.Commit(t.Context(), nil))
 	}
-	must.Do(t, s.Close())
-	if opened != 3 || *inner != (countedStore{loads: 2, commits: 2, closes: 1}) {
-		t.Errorf("opened %d times, %+v", opened, *inner)
-	}
+	require.NoError(t, s.Close())
+	assert.Equal(t, 3, opened, "opened %d times", opened)
+	assert.Equal(t, (countedStore{loads: 2, commits: 2, closes: 1}), *inner, "opened %d times", opened)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 )
@@ -85,9 +86,7 @@ func TestMemoryLimit_warns_once_of_why_it_cannot_be_read(t *testing.T) {
 		for _, found := range regexp.MustCompile(`level=(\w+)`).FindAllStringSubmatch(l.logged.String(), -1) {
 			levels = append(levels, found[1])
 		}
-		if got := strings.Join(levels, " "); got != c.want {
-			t.Errorf("%s: it says %s, want %s", name, got, c.want)
-		}
+		assert.Equal(t, c.want, strings.Join(levels, " "), name)
 	}
 }
 
@@ -102,9 +101,7 @@ func TestMemoryLimit_follows_the_containers(t *testing.T) {
 		synctest.Wait()
 		stop()
 		synctest.Wait()
-		if got := fmt.Sprint(l.set); got != fmt.Sprint([]int64{90, 180, math.MaxInt64}) {
-			t.Errorf("set %s", got)
-		}
+		assert.Equal(t, fmt.Sprint([]int64{90, 180, math.MaxInt64}), fmt.Sprint(l.set), "set")
 	})
 }
 
@@ -112,9 +109,7 @@ func TestMemoryLimit_is_the_environments_where_that_says_one(t *testing.T) {
 	for value, want := range map[string]bool{"": true, "off": false, "1GiB": false} {
 		t.Setenv("GOMEMLIMIT", value)
 		m := newMemoryLimit(nil)
-		if got := m != nil; got != want {
-			t.Errorf("GOMEMLIMIT=%q: follows %v, want %v", value, got, want)
-		}
+		assert.Equal(t, want, m != nil, "GOMEMLIMIT=%q: follows", value)
 	}
 	var none *memoryLimit
 	none.apply()

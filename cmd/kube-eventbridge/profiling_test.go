@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 )
@@ -19,9 +20,7 @@ func TestProfiles_are_served_only_if_asked_for(t *testing.T) {
 		for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/symbol"} {
 			answer := httptest.NewRecorder()
 			handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
-			if answer.Code != want {
-				t.Errorf("profiling: %v: %s answers %d, want %d", asked, path, answer.Code, want)
-			}
+			assert.Equal(t, want, answer.Code, "profiling: %v: %s answers", asked, path)
 		}
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // running is a process that runs in this one.
@@ -45,9 +47,7 @@ func runs(t *testing.T, args ...string) *running {
 	}()
 	t.Cleanup(func() {
 		stop()
-		if code := <-p.ended; code != exitDone {
-			t.Errorf("exit code %d, %s", code, p.stderr.String())
-		}
+		assert.Equal(t, exitDone, <-p.ended, "exit code, %s", p.stderr.String())
 	})
 	return p
 }
@@ -107,9 +107,7 @@ func TestRun_goes_by_its_file_when_that_changes(t *testing.T) {
 	rewritten(t, file, "cluster: x, ", "")
 	rewritten(t, file, "resource: nodes", "resource: pods")
 	p.says("configuration applied", 5)
-	if got := readyz(t, p.stderr.String()); strings.Contains(got, "refused") {
-		t.Errorf("readyz says %s", got)
-	}
+	assert.NotContains(t, readyz(t, p.stderr.String()), "refused", "readyz")
 }
 
 // The server of the process itself comes and goes with the pipelines that publish to it, and stays where it is.
@@ -117,7 +115,7 @@ func TestRun_begins_and_ends_its_own_server_as_its_file_says(t *testing.T) {
 	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
 	free := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	at := free.Addr().String()
-	must.Do(t, free.Close())
+	require.NoError(t, free.Close())
 	listens := func() bool {
 		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", at)
 		if err == nil {
@@ -133,9 +131,7 @@ func TestRun_begins_and_ends_its_own_server_as_its_file_says(t *testing.T) {
 		p.hangups <- syscall.SIGHUP
 		p.says("added=[b]", round+1)
 		p.says("msg=publishing pipeline=b", round+1)
-		if !listens() {
-			t.Error("the server is not there")
-		}
+		assert.True(t, listens(), "the server is not there")
 		if round == 0 {
 			rewritten(t, file, at, "127.0.0.1:1")
 			p.hangups <- syscall.SIGHUP
@@ -145,9 +141,7 @@ func TestRun_begins_and_ends_its_own_server_as_its_file_says(t *testing.T) {
 		rewritten(t, file, embedded, "pipelines: [")
 		p.hangups <- syscall.SIGHUP
 		p.says("removed=[b]", round+1)
-		if listens() {
-			t.Error("the server is there still")
-		}
+		assert.False(t, listens(), "the server is there still")
 	}
 }
 
@@ -156,9 +150,7 @@ func TestRun_without_a_file_leaves_SIGHUP_alone(t *testing.T) {
 	api := apiServer(t, identified)
 	p := runs(t, byArgs(t, api, t.TempDir())...)
 	p.says("stream watches", 1)
-	if p.listened.Load() {
-		t.Error("it takes the signal")
-	}
+	assert.False(t, p.listened.Load(), "it takes the signal")
 }
 
 // What is half written may be a valid file; what is exchanged may be gone for a moment.
@@ -238,9 +230,8 @@ func TestReloads_hold_up_nothing_while_the_API_server_is_silent(t *testing.T) {
 	}
 	<-reset
 	<-seen
-	if plural := p.current.Pipelines[0].Resources[0].Resource.Plural; plural != "pods" {
-		t.Errorf("a process that stops goes by the file with %s", plural)
-	}
+	assert.Equal(t, "pods", p.current.Pipelines[0].Resources[0].Resource.Plural,
+		"a process that stops goes by the file")
 }
 
 // A process that ends while a reload waits for its turn has nothing that the file could be for.
@@ -251,9 +242,7 @@ func TestTurnTo_leaves_all_as_it_is_where_the_process_has_ended_meanwhile(t *tes
 			p := assembled(t, file, &output{})
 			rewritten(t, file, "resource: pods", "resource: nodes")
 			cfg, _, err := p.flags.parse(lookAt(file).data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			turned := make(chan error, 1)
@@ -288,7 +277,7 @@ func TestReloads_try_again_what_was_refused(t *testing.T) {
 	if err := p.reloads.now().Err; err == nil || !strings.Contains(err.Error(), "no such file") || strings.Count(logged.String(), "level=ERROR") != 1 {
 		t.Errorf("it was refused for %v: %s", err, &logged.buf)
 	}
-	must.Do(t, os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600))
 	p.reloads.tried = time.Time{}
 	p.reloads.see(t.Context(), lookAt(file), false)
 	if err := p.reloads.now().Err; err != nil || p.current.Pipelines[0].Sink.NATS.TokenFile == "" {
@@ -301,14 +290,12 @@ func TestRun_ends_where_its_file_is_a_pipe(t *testing.T) {
 	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
 	text := must.Get(os.ReadFile(file))(t)
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	must.Do(t, syscall.Mkfifo(pipe, 0o600))
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	written := make(chan error, 1)
 	go func() { written <- os.WriteFile(pipe, text, 0o600) }()
 	p := runs(t, "run", "--config", pipe)
 	p.says("msg=publishing", 1)
-	if err := <-written; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-written)
 	select {
 	case <-time.After(2 * glanceEvery): // it would have opened the pipe, and waited
 	case code := <-p.ended:

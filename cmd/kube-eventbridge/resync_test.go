@@ -9,6 +9,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/resync"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestResync_tells_how_far_it_is_from_time_to_time_and_what_became_of_it_at_once(t *testing.T) {
@@ -33,9 +34,7 @@ pipeline p: *.example.com: nothing to do, it selects nothing now
 pipeline p: pods.v1: 1000 of 1000 objects, 995 published again
 pipeline p: pods.v1: done, 1 object published again
 `
-	if out.String() != want {
-		t.Errorf("it says\n%s\nwant\n%s", &out, want)
-	}
+	assert.Equal(t, want, out.String(), "it says\n%s", &out)
 }
 
 func TestResync_ends_with_an_error_where_something_is_not_published_again(t *testing.T) {
@@ -49,8 +48,6 @@ func TestResync_ends_with_an_error_where_something_is_not_published_again(t *tes
 		if err := resyncProblem(all); err != nil {
 			got = err.Error()
 		}
-		if got != want {
-			t.Errorf("%+v: %q, want %q", all, got, want)
-		}
+		assert.Equal(t, want, got, "%+v", all)
 	}
 }

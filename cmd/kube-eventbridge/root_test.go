@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
@@ -58,9 +60,7 @@ func TestWords_of_config_are_those_of_encode(t *testing.T) {
 		{string(config.ManagedFields), encode.KeepManagedFields},
 		{string(config.LastApplied), encode.KeepLastApplied},
 	} {
-		if c[0] != c[1] {
-			t.Errorf("config says %s, encode %s", c[0], c[1])
-		}
+		assert.Equal(t, c[1], c[0], "config, encode")
 	}
 }
 
@@ -73,11 +73,10 @@ func TestVersion_is_what_the_linker_says(t *testing.T) {
 	version, commit = "v1.2.3", "0123456789abcdef"
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	const text = `{clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}`
-	must.Do(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
+	require.NoError(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
 	cfg := must.Get(restConfig(config.Kubernetes{Kubeconfig: kubeconfig}))(t)
-	if want := "kube-eventbridge/v1.2.3 (" + build().Platform + ") commit/0123456789ab"; cfg.UserAgent != want {
-		t.Errorf("the User-Agent is %q, want %q", cfg.UserAgent, want)
-	}
+	assert.Equal(t, "kube-eventbridge/v1.2.3 ("+build().Platform+") commit/0123456789ab", cfg.UserAgent,
+		"the User-Agent")
 	version, commit = "", ""
 	if b := build(); b.Version == "" || b.Commit == "" {
 		t.Errorf("got %+v", b)

@@ -23,6 +23,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // apiServer has Pods and Nodes, none of either, and calls identify for each question for the namespace kube-system.
@@ -80,7 +82,7 @@ func configured(t *testing.T, api *httptest.Server, resources string) string {
 		file: fmt.Sprintf(`{kubernetes: {kubeconfig: %q}, dataDir: %q, server: {listen: "127.0.0.1:0"}, log: {format: text},
     pipelines: [{name: a, resources: %s, sink: {stdout: {}}}]}`, kubeconfig, dir, resources),
 	} {
-		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	return file
 }
@@ -150,12 +152,9 @@ func TestReadyz_says_why_the_API_server_is_still_asked(t *testing.T) {
 		t.Fatalf("run ended with %d, %s", code, stderr.String())
 	}
 	stop()
-	if code := <-ended; code != exitDone {
-		t.Errorf("exit code %d, %s", code, stderr.String())
-	}
-	if !strings.HasPrefix(got, "503 ") || !strings.Contains(got, "not for the bridge") {
-		t.Errorf("readyz said %q", got)
-	}
+	assert.Equal(t, exitDone, <-ended, "exit code, %s", stderr.String())
+	require.True(t, strings.HasPrefix(got, "503 "), "readyz")
+	assert.Contains(t, got, "not for the bridge", "readyz")
 }
 
 // readyz returns the status and body that the process with this log answers.
@@ -214,15 +213,11 @@ func TestRun_calls_the_address_of_the_embedded_server_as_the_file_does(t *testin
 	cfg, _, err := config.Parse("f", fmt.Appendf(nil, `{dataDir: %q, pipelines: [
     {name: a, resources: [{resource: pods}], sink: {stdout: {}}},
     {name: b, resources: [{resource: pods}], sink: {embedded: {listen: %q}}}]}`, t.TempDir(), taken.Addr()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	broker, err := (&process{log: slog.New(slog.DiscardHandler)}).embedded(cfg)
-	if err != nil || broker == nil {
-		t.Fatal(broker, err)
-	}
+	require.NoError(t, err)
+	require.NotNil(t, broker, "%v", broker)
 	err = broker.server.Run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "or set pipelines[1].sink.embedded.listen to another address") {
-		t.Errorf("got %v", err)
-	}
+	require.Error(t, err)
+	assert.Contains(t, err.Error(), "or set pipelines[1].sink.embedded.listen to another address")
 }

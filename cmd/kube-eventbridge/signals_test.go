@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"os"
 	"syscall"
 	"testing"
@@ -16,9 +18,7 @@ func TestSignals_first_drains_second_exits(t *testing.T) {
 		exited := 0
 		ctx, stop := cancelOnSignal(t.Context(), signals, func(code int) { exited = code })
 		synctest.Wait()
-		if ctx.Err() != nil {
-			t.Fatal("ended without a signal")
-		}
+		require.NoError(t, ctx.Err(), "ended without a signal")
 		signals <- syscall.SIGTERM
 		synctest.Wait()
 		if ctx.Err() == nil || context.Cause(ctx).Error() != "received terminated" || exited != 0 {
@@ -26,9 +26,7 @@ func TestSignals_first_drains_second_exits(t *testing.T) {
 		}
 		signals <- syscall.SIGINT
 		synctest.Wait()
-		if exited != 130 {
-			t.Errorf("the second signal exits with %d, want 130", exited)
-		}
+		assert.Equal(t, 130, exited, "the second signal exits, want 130")
 		stop()
 	})
 }
@@ -43,9 +41,7 @@ func TestSignals_stop_ends_the_context_and_what_waits_for_signals(t *testing.T) 
 					signals <- syscall.SIGTERM
 				}
 				stop()
-				if ctx.Err() == nil {
-					t.Error("the context goes on")
-				}
+				assert.Error(t, ctx.Err(), "the context goes on")
 			})
 		})
 	}

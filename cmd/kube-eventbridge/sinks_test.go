@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nkeys"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
@@ -69,7 +70,7 @@ func (a *agreement) atLeast(t *testing.T, valid, refused int) {
 
 func TestKafka_sink_takes_every_configuration_that_is_valid(t *testing.T) {
 	password := filepath.Join(t.TempDir(), "password")
-	must.Do(t, os.WriteFile(password, []byte("secret"), 0o600))
+	require.NoError(t, os.WriteFile(password, []byte("secret"), 0o600))
 	family := []func(*config.Kafka){
 		func(k *config.Kafka) { k.Brokers = nil },
 		func(k *config.Kafka) { k.TLS = &config.TLS{} },
@@ -117,9 +118,7 @@ func TestEmbedded_server_takes_every_address_that_is_valid(t *testing.T) {
 func parsed(t *testing.T, sink string) *config.Config {
 	t.Helper()
 	cfg, _, err := config.Parse("f", []byte("{dataDir: /data, pipelines: [{name: a, resources: [{resource: pods}], sink: "+sink+"}]}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return cfg
 }
 
@@ -253,6 +252,6 @@ func subsets(of ...change) []change {
 func written(t *testing.T, data []byte) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "file")
-	must.Do(t, os.WriteFile(file, data, 0o600))
+	require.NoError(t, os.WriteFile(file, data, 0o600))
 	return file
 }

@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // leases is an API server's one Lease.
@@ -92,7 +94,7 @@ func elected(t *testing.T) (file string, l *leases) {
 	rewritten(t, file, "stdout: {}", "nats: {servers: ['nats://127.0.0.1:1'], tokenFile: token}")
 	rewritten(t, file, "name: a,", "name: a, checkpoint: {nats: {}},")
 	rewritten(t, file, "dataDir: ", "leaderElection: {resourceNamespace: default, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 100ms}, dataDir: ")
-	must.Do(t, os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600))
 	return file, l
 }
 
@@ -103,14 +105,14 @@ func TestStand_goes_on_where_a_former_leader_cannot_read_what_it_needs_to_stand_
 	p.says("this process leads", 1)
 	rewritten(t, file, "{resource: pods}", "{resource: pods, payload: metadata}")
 	p.says(`msg="configuration applied"`, 1)
-	must.Do(t, os.Remove(filepath.Join(filepath.Dir(file), "token")))
+	require.NoError(t, os.Remove(filepath.Join(filepath.Dir(file), "token")))
 	lease.usurp()
 	p.says("this process does not lead any more", 1)
 	must.Happen(t, "readyz says why", func() bool {
 		got := readyz(t, p.stderr.String())
 		return strings.HasPrefix(got, "503 ") && strings.Contains(got, "standing by: pipeline a: ") && strings.Contains(got, "token: no such file")
 	})
-	must.Do(t, os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600))
 	must.Happen(t, "readyz says why", func() bool { return strings.Contains(readyz(t, p.stderr.String()), "connection refused") })
 }
 
@@ -120,8 +122,6 @@ func TestStand_leaves_nothing_that_a_reload_can_begin_again(t *testing.T) {
 	p := assembled(t, file, &output{})
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	must.Do(t, p.stand(ctx, "uid"))
-	if p.standingBy() != nil {
-		t.Error("what stands by is there still")
-	}
+	require.NoError(t, p.stand(ctx, "uid"))
+	assert.Nil(t, p.standingBy(), "what stands by is there still")
 }

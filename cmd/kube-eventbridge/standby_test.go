@@ -10,8 +10,9 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // onePeek is a peeker that fails where it is told to, and says when it is closed.
@@ -59,11 +60,9 @@ func TestStandby_keeps_what_it_has_recorded_of_what_keeps_its_positions(t *testi
 	rewritten(t, file, "pipelines: [", "pipelines: ["+other+", ")
 	p := assembled(t, file, &output{})
 	by := &standby{process: p, uid: "uid", open: peeker, failed: map[string]error{}}
-	must.Do(t, by.follow(t.Context(), p.current))
+	require.NoError(t, by.follow(t.Context(), p.current))
 	defer func() {
-		if err := by.close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, by.close())
 	}()
 	whole := by.limit()
 	recorded := func() map[string]*source.Holds {
@@ -86,9 +85,7 @@ func TestStandby_keeps_what_it_has_recorded_of_what_keeps_its_positions(t *testi
 		before, former := recorded(), by.of
 		rewritten(t, file, c.from, c.to)
 		cfg, _, err := p.flags.parse(lookAt(file).data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if err := by.follow(t.Context(), cfg); (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: %v", c.what, err)
 		}
@@ -119,24 +116,19 @@ func TestStandby_records_as_much_of_each_pipeline_as_a_configuration_leaves_it(t
 	p := assembled(t, file, &output{})
 	by := &standby{process: p, uid: "uid", open: peeker, failed: map[string]error{}}
 	defer func() {
-		if err := by.close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, by.close())
 	}()
 	one := p.current
 	rewritten(t, file, "pipelines: [", "pipelines: [{name: b, checkpoint: {nats: {}}, resources: [{resource: pods}], sink: {nats: {servers: ['nats://127.0.0.1:1'], stream: B, subject: 'b.{group}.{resource}.{namespace}.{name}'}}}, ")
 	two, _, err := p.flags.parse(lookAt(file).data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var limits []int64
 	for _, cfg := range []*config.Config{one, two, one} {
-		must.Do(t, by.follow(t.Context(), cfg))
+		require.NoError(t, by.follow(t.Context(), cfg))
 		for _, r := range by.of {
 			limits = append(limits, r.holds.Limit())
-			if want := int64(cfg.StandbyShare(r.cfg)); r.holds.Limit() != want {
-				t.Errorf("of %d pipelines, %s may record %d bytes, want %d", len(cfg.Pipelines), r.cfg.Name, r.holds.Limit(), want)
-			}
+			assert.Equal(t, int64(cfg.StandbyShare(r.cfg)), r.holds.Limit(),
+				"of %d pipelines, %s may record %d bytes", len(cfg.Pipelines), r.cfg.Name, r.holds.Limit())
 		}
 	}
 	if whole := limits[0]; whole == 0 || limits[1] >= whole || limits[2] >= whole || limits[3] != whole {
@@ -171,16 +163,13 @@ func TestStandby_closes_what_reads_a_checkpoint_that_is_not_read_any_more(t *tes
 			rewritten(t, file, c.from, c.to)
 		}
 		cfg, _, err := p.flags.parse(lookAt(file).data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		refuses = c.refuses
 		if err := by.follow(t.Context(), cfg); (err != nil) != (c.refuses != "") {
 			t.Errorf("%s: %v", c.what, err)
 		}
-		if opened != c.opened || closed != c.closed {
-			t.Errorf("%s: %d were opened and %d closed, want %d and %d", c.what, opened, closed, c.opened, c.closed)
-		}
+		assert.Equal(t, c.opened, opened, "%s: %d were opened and %d closed", c.what, opened, closed)
+		assert.Equal(t, c.closed, closed, "%s: %d were opened and %d closed", c.what, opened, closed)
 	}
 	if err := by.close(); err != nil || closed != opened {
 		t.Errorf("in the end %d were opened and %d closed, %v", opened, closed, err)

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/klog/v2"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -69,9 +71,7 @@ func published(t *testing.T, args []string, then func()) string {
 	}
 	then()
 	stop()
-	if code := <-ended; code != exitDone {
-		t.Errorf("exit code %d, %s", code, stderr.String())
-	}
+	assert.Equal(t, exitDone, <-ended, "exit code, %s", stderr.String())
 	return stderr.String()
 }
 
@@ -84,13 +84,9 @@ func TestRun_without_a_file_tells_where_all_is_and_does_not_wait_for_its_own_ser
 			`"cluster":"00000000-0000-4000-8000-000000000001"`, fmt.Sprintf(`"dataDir":%q`, dir),
 			`"command":"kube-eventbridge tail --server nats://127.0.0.1:`,
 		} {
-			if !strings.Contains(log, want) {
-				t.Errorf("%s is not in %s", want, log)
-			}
+			assert.Contains(t, log, want)
 		}
-		if strings.Contains(log, `"level":"WARN"`) {
-			t.Errorf("there is a warning in %s", log)
-		}
+		assert.NotContains(t, log, `"level":"WARN"`, "there is a warning")
 	}
 }
 
@@ -104,9 +100,8 @@ func TestRun_that_prints_has_a_server_only_where_it_is_asked_for(t *testing.T) {
 		want bool
 	}{{without, false}, {listening, true}} {
 		log := published(t, c.args, func() {})
-		if got := strings.Contains(log, `"msg":"serving`); got != c.want {
-			t.Errorf("%q: a server: %v, want %v: %s", c.args, got, c.want, log)
-		}
+		assert.Equal(t, c.want, strings.Contains(log, `"msg":"serving`),
+			"%q: a server: want %v: %s", c.args, c.want, log)
 	}
 }
 
@@ -116,14 +111,12 @@ func TestRun_names_the_flag_for_another_directory(t *testing.T) {
 		// A second server in a directory that is in use would destroy it: the checkpoint has to be refused before there is one.
 		fails(t, byArgs(t, api, dir), exitFailed, "is in use by another kube-eventbridge", "another path is named with --data-dir")
 	})
-	if strings.Contains(log, `"level":"WARN"`) {
-		t.Errorf("there is a warning in %s", log)
-	}
+	assert.NotContains(t, log, `"level":"WARN"`, "there is a warning")
 
 	foreign := t.TempDir()
 	id := checkpoint.Identity{ClusterUID: "another", Cluster: "another", Pipeline: "default"}
 	store := must.Get(file.Open(filepath.Join(foreign, "default.db"), id))(t)
-	must.Do(t, errors.Join(store.Commit(t.Context(), &checkpoint.Batch{Identity: id}), store.Close()))
+	require.NoError(t, errors.Join(store.Commit(t.Context(), &checkpoint.Batch{Identity: id}), store.Close()))
 	fails(t, byArgs(t, api, foreign), exitFailed, "was written for cluster", "another path is named with --data-dir")
 }
 
@@ -139,13 +132,9 @@ func fails(t *testing.T, args []string, code int, wants ...string) {
 		t.Errorf("exit code %d, %s; want %d and one line", got, stderr.String(), code)
 	}
 	for _, want := range wants {
-		if !strings.Contains(last, want) {
-			t.Errorf("%q is not in %s", want, last)
-		}
+		assert.Contains(t, last, want)
 	}
-	if strings.Contains(last, "context canceled") {
-		t.Errorf("%s is not the cause", last)
-	}
+	assert.NotContains(t, last, "context canceled", "not the cause")
 }
 
 func TestRun_names_the_flag_of_an_address_in_use(t *testing.T) {
@@ -160,12 +149,12 @@ func TestRun_names_the_flag_of_an_address_in_use(t *testing.T) {
 // Who runs the tests may write everywhere, so that the place has to be none: below a file there are no directories.
 func TestRun_names_what_has_to_be_writable(t *testing.T) {
 	api, file := apiServer(t, identified), filepath.Join(t.TempDir(), "file")
-	must.Do(t, os.WriteFile(file, nil, 0o600))
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	below := filepath.Join(file, "state")
 	fails(t, byArgs(t, api, below), exitFailed, below, "set --data-dir to a directory that can be written")
 
 	store := t.TempDir() // has the checkpoint, and a file where the server's directory belongs
-	must.Do(t, os.WriteFile(filepath.Join(store, "nats"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(store, "nats"), nil, 0o600))
 	fails(t, byArgs(t, api, store), exitFailed, filepath.Join(store, "nats"), "set --data-dir to a directory that can be written")
 
 	bridge := configured(t, api, "[{resource: pods}]")
@@ -194,23 +183,17 @@ func TestRun_needs_no_home_where_nothing_is_written_there(t *testing.T) {
 // rewritten replaces from, which has to be there, by to.
 func rewritten(t *testing.T, file, from, to string) {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil || !bytes.Contains(data, []byte(from)) {
-		t.Fatalf("%s is not in %s, %v", from, data, err)
-	}
-	must.Do(t, os.WriteFile(file, bytes.ReplaceAll(data, []byte(from), []byte(to)), 0o600))
+	data := must.Get(os.ReadFile(file))(t)
+	require.True(t, bytes.Contains(data, []byte(from)), "%s is not in %s", from, data)
+	require.NoError(t, os.WriteFile(file, bytes.ReplaceAll(data, []byte(from), []byte(to)), 0o600))
 }
 
 func TestUnwritable_is_what_trying_again_does_not_mend(t *testing.T) {
 	for _, err := range []error{syscall.EROFS, syscall.EACCES, syscall.EPERM, syscall.ENOTDIR, syscall.ENOENT} {
-		if wrapped := fmt.Errorf("open: %w", &fs.PathError{Op: "open", Err: err}); !unwritable(wrapped) {
-			t.Errorf("%v is not", err)
-		}
+		assert.True(t, unwritable(fmt.Errorf("open: %w", &fs.PathError{Op: "open", Err: err})), "%v is not", err)
 	}
 	for _, err := range []error{syscall.ENOSPC, syscall.EIO, errors.New("damaged")} {
-		if unwritable(err) {
-			t.Errorf("%v is", err)
-		}
+		assert.False(t, unwritable(err), "%v is", err)
 	}
 }
 
@@ -238,13 +221,9 @@ func TestQuiet_leaves_out_what_klog_says_to_its_developers(t *testing.T) {
 		klog.ClearLogger()
 	}
 	for out, want := range map[*bytes.Buffer][]string{&debug: {"zero", "one"}, &info: {"zero"}} {
-		if got := strings.Count(out.String(), "\n"); got != len(want) {
-			t.Errorf("%d lines, want %v: %s", got, want, out)
-		}
+		assert.Equal(t, len(want), strings.Count(out.String(), "\n"), "lines, want %v: %s", want, out)
 		for _, text := range want {
-			if !strings.Contains(out.String(), "msg="+text) {
-				t.Errorf("%s is not in %s", text, out)
-			}
+			assert.Contains(t, out.String(), "msg="+text, "%s is not in %s", text, out)
 		}
 	}
 }
@@ -254,10 +233,9 @@ func TestReach_keeps_the_user_of_an_address_to_itself(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n" +
 		"clusters: [{name: c, cluster: {server: 'http://bridge:canary@127.0.0.1:1/path'}}]\n"
-	must.Do(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
+	require.NoError(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
 	p := &process{cfg: &config.Config{Kubernetes: config.Kubernetes{Kubeconfig: kubeconfig}}}
-	must.Do(t, p.reach())
-	if p.host != "127.0.0.1:1" || p.apiServer != "http://127.0.0.1:1/path" {
-		t.Errorf("host %s, address %s", p.host, p.apiServer)
-	}
+	require.NoError(t, p.reach())
+	assert.Equal(t, "127.0.0.1:1", p.host, "host, address")
+	assert.Equal(t, "http://127.0.0.1:1/path", p.apiServer, "host, address")
 }

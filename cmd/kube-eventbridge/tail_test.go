@@ -18,6 +18,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
@@ -61,9 +63,7 @@ func startServer(t *testing.T, options *server.Options) string {
 	s := must.Get(server.NewServer(options))(t)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the broker does not start")
-	}
+	require.True(t, s.ReadyForConnections(10*time.Second), "the broker does not start")
 	return s.ClientURL()
 }
 
@@ -111,18 +111,14 @@ func TestTail_prints_what_is_asked_for(t *testing.T) {
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			code, out, errs := tailed(t, append(strings.Fields(c.args), "-o", "json", "--follow=false")...)
-			if code != exitDone {
-				t.Fatalf("got %d, %s", code, errs)
-			}
+			require.Equal(t, exitDone, code, errs)
 			var versions []string
 			for d := json.NewDecoder(strings.NewReader(out)); d.More(); {
 				var e struct{ Resourceversion string }
-				must.Do(t, d.Decode(&e))
+				require.NoError(t, d.Decode(&e))
 				versions = append(versions, e.Resourceversion)
 			}
-			if got := strings.Join(versions, " "); got != c.versions {
-				t.Errorf("got versions %q, want %q", got, c.versions)
-			}
+			assert.Equal(t, c.versions, strings.Join(versions, " "), "got versions")
 		})
 	}
 }
@@ -132,7 +128,7 @@ func TestTail_takes_the_broker_from_the_configuration(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		file := filepath.Join(dir, name)
-		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		return file
 	}
 	token := write("token", "s3cret\n")
@@ -210,7 +206,7 @@ func TestTail_refuses_a_command_line_that_means_nothing(t *testing.T) {
 
 func TestTail_names_the_flag_whose_file_cannot_be_read(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
-	must.Do(t, os.WriteFile(empty, nil, 0o600))
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
 	for args, want := range map[string]string{
 		"--creds /nope":                  "error: --creds: open /nope: no such file or directory\n",
 		"--nkey /nope":                   "error: --nkey: open /nope: no such file or directory\n",
@@ -221,9 +217,8 @@ func TestTail_names_the_flag_whose_file_cannot_be_read(t *testing.T) {
 		"--tls-cert /nope --tls-key /no": "error: --tls-cert: open /nope: no such file or directory\n",
 	} {
 		code, _, errs := tailed(t, append(strings.Fields(args), "--follow=false")...)
-		if code != exitFailed || errs != want {
-			t.Errorf("%s: got %d, %s", args, code, errs)
-		}
+		assert.Equal(t, exitFailed, code, args)
+		assert.Equal(t, want, errs, args)
 	}
 }
 
@@ -236,9 +231,8 @@ func TestTail_that_shows_nothing_says_so_and_succeeds(t *testing.T) {
 		"":                                     "tail: no event matches: reading began at the end of the log; begin earlier with --from-start, --since or --last\n",
 	} {
 		code, _, errs := tailed(t, append(strings.Fields(args), "--follow=false")...)
-		if code != exitDone || errs != want {
-			t.Errorf("%s: got %d, %s", args, code, errs)
-		}
+		assert.Equal(t, exitDone, code, args)
+		assert.Equal(t, want, errs, args)
 	}
 }
 
@@ -246,9 +240,8 @@ func TestTail_without_following_fails_where_JetStream_is_off(t *testing.T) {
 	url := startServer(t, &server.Options{})
 	code, _, errs := tailed(t, "--server", url, "--follow=false", "--from-start")
 	want := "error: read stream KUBERNETES at " + url + ": JetStream does not answer (is it enabled on the server and for this account?): "
-	if code != exitFailed || !strings.HasPrefix(errs, want) {
-		t.Errorf("got %d, %s, want %s", code, errs, want)
-	}
+	assert.Equal(t, exitFailed, code)
+	assert.True(t, strings.HasPrefix(errs, want))
 }
 
 func TestTail_that_follows_says_that_it_reads_before_there_is_an_event(t *testing.T) {
@@ -291,9 +284,7 @@ func (w *watched) wait(t *testing.T, want string) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(15 * time.Second); !strings.Contains(w.String(), want); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %q, got %q", want, w)
-		}
+		require.False(t, time.Now().After(end), "waited in vain for %q, got %q", want, w)
 	}
 }
 
@@ -301,21 +292,18 @@ func TestTail_finds_an_embedded_server_on_every_address_at_this_machine(t *testi
 	for address, want := range map[string]string{
 		"127.0.0.1:4222": "127.0.0.1:4222", ":4222": "127.0.0.1:4222", "0.0.0.0:1": "127.0.0.1:1", "[::]:1": "127.0.0.1:1", "10.0.0.7:1": "10.0.0.7:1",
 	} {
-		if got := dialable(address); got != want {
-			t.Errorf("%s: got %s, want %s", address, got, want)
-		}
+		assert.Equal(t, want, dialable(address), address)
 	}
 }
 
 func TestTail_without_following_fails_where_there_is_no_broker(t *testing.T) {
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
-	must.Do(t, l.Close())
+	require.NoError(t, l.Close())
 	for _, server := range []string{"nats://" + address, address} {
 		code, _, errs := tailed(t, "--server", server, "--follow=false")
 		want := "error: connect to " + server + ": dial tcp " + address + ": connect: connection refused; is the bridge, or the NATS server, running there?\n"
-		if code != exitFailed || errs != want {
-			t.Errorf("got %d, %s, want %s", code, errs, want)
-		}
+		assert.Equal(t, exitFailed, code)
+		assert.Equal(t, want, errs)
 	}
 }

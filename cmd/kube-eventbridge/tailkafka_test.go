@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -44,7 +46,7 @@ pipelines:
   resources: [{resource: pods}]
   sink: {stdout: {}}
 `
-	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -96,7 +98,7 @@ func chosen(t *testing.T, args ...string) (logSource, error) {
 	f.selecting(cmd)
 	f.connecting(cmd)
 	cmd.SetArgs(args)
-	must.Do(t, cmd.Execute())
+	require.NoError(t, cmd.Execute())
 	return from, err
 }
 
@@ -139,9 +141,7 @@ func TestTail_reads_from_what_flags_and_the_configuration_say(t *testing.T) {
 			t.Errorf("%s: %v", args, err)
 			continue
 		}
-		if text := got.String(); text != want {
-			t.Errorf("%s: got %s, want %s", args, text, want)
-		}
+		assert.Equal(t, want, got.String(), args)
 	}
 }
 
@@ -150,20 +150,17 @@ func TestTail_leaves_the_configuration_as_it_is(t *testing.T) {
 	if got := readFrom(k, "audit", ""); got.Topic != "{cluster}.audit.{group}" || k.Topic != "{cluster}.{pipeline}.{group}" {
 		t.Errorf("got %s of %s", got.Topic, k.Topic)
 	}
-	if got := readFrom(k, "audit", "east"); got.Topic != "east.audit.{group}" {
-		t.Errorf("got %s", got.Topic)
-	}
+	assert.Equal(t, "east.audit.{group}", readFrom(k, "audit", "east").Topic)
 }
 
 func TestTail_of_Kafka_without_following_fails_where_there_is_none(t *testing.T) {
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
-	must.Do(t, l.Close())
+	require.NoError(t, l.Close())
 	code, _, errs := tailed(t, "--brokers", address, "--follow=false")
 	want := "error: connect to " + address + ": dial tcp " + address + ": connect: connection refused; is Kafka running there?\n"
-	if code != exitFailed || errs != want {
-		t.Errorf("got %d, %s, want %s", code, errs, want)
-	}
+	assert.Equal(t, exitFailed, code)
+	assert.Equal(t, want, errs)
 }
 
 func TestTail_of_Kafka_names_the_file_that_cannot_be_read(t *testing.T) {
@@ -173,8 +170,7 @@ func TestTail_of_Kafka_names_the_file_that_cannot_be_read(t *testing.T) {
 		"--tls-ca /nope":     "error: --tls-ca: open /nope: no such file or directory\n",
 	} {
 		code, _, errs := tailed(t, append(strings.Fields(args), "--brokers", "127.0.0.1:1", "--follow=false")...)
-		if code != exitFailed || errs != want {
-			t.Errorf("%s: got %d, %s", args, code, errs)
-		}
+		assert.Equal(t, exitFailed, code, args)
+		assert.Equal(t, want, errs, args)
 	}
 }

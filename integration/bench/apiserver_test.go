@@ -20,6 +20,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestPods_are_valid_and_of_the_promised_size(t *testing.T) {
@@ -30,15 +32,12 @@ func TestPods_are_valid_and_of_the_promised_size(t *testing.T) {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	want := identityOf(1234)
-	if got := (podIdentity{pod.Namespace, pod.Name, string(pod.UID)}); got != want {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	assert.Equal(t, want, (podIdentity{pod.Namespace, pod.Name, string(pod.UID)}))
 	if pod.ResourceVersion != strconv.Itoa(baseVersion+77) || pod.Kind != "Pod" || pod.APIVersion != "v1" {
 		t.Errorf("got version %s, kind %s, apiVersion %s", pod.ResourceVersion, pod.Kind, pod.APIVersion)
 	}
-	if len(text) < 4_500 || len(text) > 6_500 {
-		t.Errorf("a pod has %d bytes", len(text))
-	}
+	require.GreaterOrEqual(t, len(text), 4_500, "a pod has %d bytes", len(text))
+	assert.LessOrEqual(t, len(text), 6_500, "a pod has %d bytes", len(text))
 	var managed int
 	for _, m := range pod.ManagedFields {
 		managed += len(m.FieldsV1.GetRawBytes())
@@ -47,9 +46,8 @@ func TestPods_are_valid_and_of_the_promised_size(t *testing.T) {
 		t.Errorf("managedFields are %.2f of a pod", share)
 	}
 	again := template.appendPod(nil, watchedPrefix, 1234, baseVersion+78)
-	if string(again) == string(text) || len(again) != len(text) {
-		t.Error("another version does not differ, or has another length")
-	}
+	assert.NotEqual(t, string(text), string(again), "another version does not differ, or has another length")
+	assert.Len(t, again, len(text), "another version does not differ, or has another length")
 }
 
 func TestVersions_are_those_of_the_history(t *testing.T) {
@@ -64,9 +62,7 @@ func TestVersions_are_those_of_the_history(t *testing.T) {
 			versions[i%uint64(s.objects)] = s.listVersion(i + 1)
 		}
 		for i, want := range versions {
-			if got := s.objectVersion(i, emitted); got != want {
-				t.Fatalf("object %d after %d events: got %d, want %d", i, emitted, got, want)
-			}
+			require.Equal(t, want, s.objectVersion(i, emitted), "object %d after %d events", i, emitted)
 		}
 	})
 }
@@ -99,9 +95,8 @@ func TestServer_lists_in_pages_of_one_version(t *testing.T) {
 		}
 	}
 	want := fmt.Sprint(baseVersion + 28)
-	if fmt.Sprint(versions) != fmt.Sprint([]string{want, want, want}) {
-		t.Errorf("versions of the pages: %v, want %s", versions, want)
-	}
+	assert.Equal(t, fmt.Sprint([]string{want, want, want}), fmt.Sprint(versions),
+		"versions of the pages: %v, want %s", versions, want)
 	if len(names) != 25 || names[0] != "checkout-00000000=1000000026" || names[3] != "checkout-00000003=1000000004" {
 		t.Errorf("listed %v", names)
 	}
@@ -135,9 +130,7 @@ func TestServer_ends_a_watch_in_time(t *testing.T) {
 	w := startWatch(t, client, metav1.ListOptions{ResourceVersion: "1000000001", TimeoutSeconds: new(int64(1))})
 	select {
 	case e, open := <-w.ResultChan():
-		if open {
-			t.Errorf("got %v", e)
-		}
+		assert.False(t, open, "got %v", e)
 	case <-time.After(10 * time.Second):
 		t.Error("the watch goes on")
 	}
@@ -146,7 +139,7 @@ func TestServer_ends_a_watch_in_time(t *testing.T) {
 func TestServer_is_discovered(t *testing.T) {
 	_, client, config := serve(t, 1)
 	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerGroupsAndResources()
-	must.Do(t, err)
+	require.NoError(t, err)
 	if len(lists) != 1 || lists[0].GroupVersion != "v1" || len(lists[0].APIResources) != 2 {
 		t.Errorf("discovered %v", lists)
 	}
@@ -182,9 +175,7 @@ func next(t *testing.T, w watch.Interface) string {
 	select {
 	case e := <-w.ResultChan():
 		p, ok := e.Object.(*corev1.Pod)
-		if !ok {
-			t.Fatalf("got %v", e)
-		}
+		require.True(t, ok, "got %v", e)
 		text := fmt.Sprintf("%s %s %s", e.Type, p.Name, p.ResourceVersion)
 		if p.Annotations[metav1.InitialEventsAnnotationKey] == "true" {
 			text += " initial-events-end"
@@ -199,8 +190,6 @@ func next(t *testing.T, w watch.Interface) string {
 func expect(t *testing.T, w watch.Interface, want ...string) {
 	t.Helper()
 	for _, e := range want {
-		if got := next(t, w); got != e {
-			t.Fatalf("got %q, want %q", got, e)
-		}
+		require.Equal(t, e, next(t, w))
 	}
 }

@@ -18,11 +18,13 @@ import (
 	rigs "github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestDrive_measures_every_subject_and_leaves_nothing_behind(t *testing.T) {
 	self, err := os.Executable()
-	must.Do(t, err)
+	require.NoError(t, err)
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	out := filepath.Join(t.TempDir(), "out.json")
@@ -31,20 +33,16 @@ func TestDrive_measures_every_subject_and_leaves_nothing_behind(t *testing.T) {
 		"-only", "a,c,d", "-runs", "1", "-runs-rest", "1", "-objects", "200", "-events", "1000",
 		"-baseline-events", "300", "-bridge", self, "-json", out,
 	}, nil, &stdout, &stderr)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, stderr.String())
-	}
+	require.NoError(t, err, "%v\n%s", err, stderr.String())
 	for _, want := range []string{"200 objects listed and published", "1,000 watch events", "live heap per object, 1,000 objects"} {
-		if !strings.Contains(stdout.String(), want) {
-			t.Errorf("the table has no %q:\n%s", want, stdout.String())
-		}
+		assert.Contains(t, stdout.String(), want, "the table")
 	}
 	text := must.Get(os.ReadFile(out))(t)
 	var got struct {
 		Machine machine
 		Values  []value
 	}
-	must.Do(t, json.Unmarshal(text, &got))
+	require.NoError(t, json.Unmarshal(text, &got))
 	for _, v := range got.Values {
 		if v.Value <= 0 && v.Phase != "at rest" && v.Metric != cpuPerObject {
 			t.Errorf("%s, %s of the %s is %v", v.Phase, v.Metric, v.Column, v.Value)
@@ -64,9 +62,7 @@ func leavesNothing(t *testing.T, tmp string) {
 	left, err := os.ReadDir(tmp)
 	rigs.Must(t, err)
 	for _, e := range left {
-		if !strings.HasPrefix(e.Name(), "kube-eventbridge-ports-") {
-			t.Errorf("left behind: %s", e.Name())
-		}
+		assert.True(t, strings.HasPrefix(e.Name(), "kube-eventbridge-ports-"), "left behind: %s", e.Name())
 	}
 }
 
@@ -81,20 +77,16 @@ func TestDrive_measures_the_bridge_into_Kafka(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	args := []string{"-only", "f", "-runs-kafka", "2", "-objects", "200", "-events", "1000"}
 	err := run(t.Context(), args, nil, &stdout, &stderr)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, stderr.String())
-	}
+	require.NoError(t, err, "%v\n%s", err, stderr.String())
 	for _, want := range []string{"1,000 watch events into Kafka", "CPU of the broker per event", "messages of 3,8"} {
-		if !strings.Contains(stdout.String(), want) {
-			t.Errorf("the table has no %q:\n%s", want, stdout.String())
-		}
+		assert.Contains(t, stdout.String(), want, "the table")
 	}
 	leavesNothing(t, tmp)
 }
 
 func TestDrive_says_what_a_bridge_said_that_ended(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bridge")
-	must.Do(t, os.WriteFile(bad, []byte("#!/bin/sh\necho no such flag >&2\nexit 2\n"), 0o700))
+	require.NoError(t, os.WriteFile(bad, []byte("#!/bin/sh\necho no such flag >&2\nexit 2\n"), 0o700))
 	err := run(t.Context(), []string{"-only", "a", "-bridge", bad, "-objects", "1"}, nil, &bytes.Buffer{}, &bytes.Buffer{})
 	if err == nil || !strings.Contains(err.Error(), "no such flag") || !strings.Contains(err.Error(), "exit status 2") {
 		t.Errorf("got %v", err)
@@ -110,9 +102,8 @@ func TestParse_names_what_is_valid(t *testing.T) {
 		{"kafka", "no role"},
 	} {
 		err := run(t.Context(), strings.Fields(tt.args), nil, nil, nil)
-		if !errors.As(err, new(*usageError)) || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: got %v, want %q", tt.args, err, tt.want)
-		}
+		require.True(t, errors.As(err, new(*usageError)), tt.args)
+		assert.Contains(t, err.Error(), tt.want, tt.args)
 	}
 }
 
@@ -133,17 +124,14 @@ func TestResults_compare_columns_run_by_run(t *testing.T) {
 		t.Errorf("ratio of nothing %v", got)
 	}
 	var b strings.Builder
-	must.Do(t, r.writeMarkdown(&b))
-	if want := "| phase | CPU | 40.0 µs | 10.0 µs | 3.00 |  |  |\n"; !strings.HasSuffix(b.String(), want) {
-		t.Errorf("got %q", b.String())
-	}
+	require.NoError(t, r.writeMarkdown(&b))
+	assert.True(t, strings.HasSuffix(b.String(), "| phase | CPU | 40.0 µs | 10.0 µs | 3.00 |  |  |\n"),
+		"got %q", b.String())
 }
 
 func TestNumbers(t *testing.T) {
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", -100: "-100"} {
-		if got := thousands(n); got != want {
-			t.Errorf("thousands(%d) = %s, want %s", n, got, want)
-		}
+		assert.Equal(t, want, thousands(n), "thousands(%d)", n)
 	}
 	if got := median([]float64{4, 1, 3, 2}); got != 2.5 {
 		t.Errorf("median %v", got)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/bom"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
@@ -33,16 +35,14 @@ func run(t *testing.T, dir string, command ...string) string {
 	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	said, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %v", command, err)
-	}
+	require.NoError(t, err, "%v", command)
 	return string(said)
 }
 
 func text(t *testing.T, doc *cdx.BOM) string {
 	t.Helper()
 	var out strings.Builder
-	must.Do(t, cdx.NewBOMEncoder(&out, cdx.BOMFileFormatJSON).EncodeVersion(doc, cdx.SpecVersion1_6))
+	require.NoError(t, cdx.NewBOMEncoder(&out, cdx.BOMFileFormatJSON).EncodeVersion(doc, cdx.SpecVersion1_6))
 	return out.String()
 }
 
@@ -57,32 +57,24 @@ func TestRead_names_each_module_that_is_compiled_in_with_a_permissive_license(t 
 	for _, c := range *doc.Components {
 		if c.Name != "std" {
 			got = append(got, c.PackageURL)
-			if c.Hashes == nil {
-				t.Errorf("%s has no hash", c.PackageURL)
-			}
+			assert.NotNil(t, c.Hashes, "%s has no hash", c.PackageURL)
 		}
 		for _, l := range *c.Licenses {
-			if !slices.Contains(permissive, l.License.ID) {
-				t.Errorf("%s is under %s", c.PackageURL, l.License.ID)
-			}
+			assert.Contains(t, permissive, l.License.ID, "%s is under", c.PackageURL)
 		}
 	}
 	slices.Sort(got)
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %v\nwant %v", got, want)
-	}
+	assert.Equal(t, want, got)
 	again := must.Get(bom.Read(t.Context(), o))(t)
-	if text(t, doc) != text(t, again) {
-		t.Error("the same program gives two documents")
-	}
+	assert.Equal(t, text(t, again), text(t, doc), "the same program gives two documents")
 }
 
 func TestRead_refuses(t *testing.T) {
 	o := options(t)
 	strange := filepath.Join(t.TempDir(), "strange")
-	must.Do(t, os.WriteFile(strange, []byte("#!/bin/sh\n"), 0o600))
+	require.NoError(t, os.WriteFile(strange, []byte("#!/bin/sh\n"), 0o600))
 	empty := t.TempDir()
-	must.Do(t, os.WriteFile(filepath.Join(empty, "go.mod"), []byte("module example.com/empty\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(empty, "go.mod"), []byte("module example.com/empty\n"), 0o600))
 	for name, of := range map[string]struct {
 		change func(*bom.Options)
 		want   string
@@ -99,7 +91,7 @@ func TestRead_refuses(t *testing.T) {
 			}
 		})
 	}
-	must.Do(t, os.WriteFile(filepath.Join(empty, "LICENSE"), []byte(run(t, o.Root, "cat", "LICENSE")), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(empty, "LICENSE"), []byte(run(t, o.Root, "cat", "LICENSE")), 0o600))
 	o.Root = empty
 	if _, err := bom.Read(t.Context(), o); err == nil || !strings.Contains(err.Error(), "its source is not here") {
 		t.Errorf("got %v", err)

@@ -15,12 +15,14 @@ import (
 	"testing"
 
 	"github.com/moby/moby/api/types/container"
+	"github.com/stretchr/testify/require"
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/modules/k3s"
 	"github.com/testcontainers/testcontainers-go/wait"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 const (
@@ -34,8 +36,7 @@ func newAPIServer(t *testing.T) string {
 	if official() {
 		c, err := k3s.Run(t.Context(), "rancher/k3s:v1.33.1-k3s1")
 		ended(t, c, err)
-		kubeconfig, err := c.GetKubeConfig(t.Context())
-		rig.Must(t, err)
+		kubeconfig := must.Get(c.GetKubeConfig(t.Context()))(t)
 		return kubeconfigFile(t, string(kubeconfig))
 	}
 	port := freePort(t)
@@ -60,7 +61,7 @@ func newAPIServer(t *testing.T) string {
 			h.NetworkMode = container.NetworkMode("container:" + etcd.GetContainerID())
 		}))
 	ended(t, api, err)
-	rig.Must(t, wait.ForHTTP("/readyz").WithPort(apiPort).WithTLS(true).WithAllowInsecure(true).
+	require.NoError(t, wait.ForHTTP("/readyz").WithPort(apiPort).WithTLS(true).WithAllowInsecure(true).
 		WithHeaders(map[string]string{"Authorization": "Bearer " + apiToken}).
 		WithStatusCodeMatcher(func(status int) bool { return status == http.StatusOK }).
 		WithStartupTimeout(rig.Patience()).WaitUntilReady(t.Context(), etcd))
@@ -76,24 +77,22 @@ current-context: test
 func kubeconfigFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	rig.Must(t, os.WriteFile(path, []byte(text), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 func privateKey(t *testing.T) string {
 	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	rig.Must(t, err)
+	key := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 }
 
 func apiServerImage(t *testing.T) string {
 	t.Helper()
-	dir, err := controlplane.Binaries(t.Context(), os.Stderr)
-	rig.Must(t, err)
+	dir := must.Get(controlplane.Binaries(t.Context(), os.Stderr))(t)
 	i := &image{name: "kube-apiserver", files: map[string]string{}}
 	for _, name := range []string{"etcd", "kube-apiserver"} {
-		rig.Must(t, withLibraries(t.Context(), i.files, "/"+name, filepath.Join(dir, name)))
+		require.NoError(t, withLibraries(t.Context(), i.files, "/"+name, filepath.Join(dir, name)))
 	}
 	return i.build(t)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/network"
+	"github.com/stretchr/testify/require"
 	"github.com/testcontainers/testcontainers-go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/port"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // broker is one in a container, with the log that the bridge writes there.
@@ -38,10 +40,8 @@ type broker interface {
 func TestBridge_between_containers_loses_and_repeats_nothing_when_a_broker_restarts(t *testing.T) {
 	needEngine(t)
 	kubeconfig := newAPIServer(t)
-	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	rig.Must(t, err)
-	kube, err := kubernetes.NewForConfig(cfg)
-	rig.Must(t, err)
+	cfg := must.Get(clientcmd.BuildConfigFromFlags("", kubeconfig))(t)
+	kube := must.Get(kubernetes.NewForConfig(cfg))(t)
 	for name, start := range map[string]func(*testing.T) broker{
 		"nats":  func(t *testing.T) broker { return newNATS(t) },
 		"kafka": func(t *testing.T) broker { return newKafka(t) },
@@ -55,16 +55,16 @@ func TestBridge_between_containers_loses_and_repeats_nothing_when_a_broker_resta
 				for i := range to - from {
 					c := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, from+i)}}
 					made, err := kube.CoreV1().ConfigMaps("default").Create(t.Context(), &c, metav1.CreateOptions{})
-					rig.Must(t, err)
+					require.NoError(t, err)
 					want[fmt.Sprintf("%s.%s", made.UID, made.ResourceVersion)] = 1
 				}
 			}
 			change(0, 10)
 			await(t, log, name, want)
 			grace := 10 * time.Second
-			rig.Must(t, b.Stop(t.Context(), &grace))
+			require.NoError(t, b.Stop(t.Context(), &grace))
 			change(10, 30)
-			rig.Must(t, b.Start(t.Context()))
+			require.NoError(t, b.Start(t.Context()))
 			change(30, 40)
 			await(t, log, name, want)
 			bridge.Stops()
@@ -88,9 +88,8 @@ func await(t *testing.T, log rig.Log, name string, want map[string]int) {
 		}
 		missing := len(want)
 		for id, n := range got {
-			if n > 1 || want[id] == 0 {
-				t.Fatalf("the log has %s %d times; that exists %d times", id, n, want[id])
-			}
+			require.LessOrEqual(t, n, 1, "the log has %stimes; that exists %d times", id, want[id])
+			require.NotEqual(t, 0, want[id], "the log has %stimes; that exists %d times", id, want[id])
 			missing--
 		}
 		return missing == 0, fmt.Sprintf("%d of %d events are not in the log; reading it gave %v", missing, len(want), err)
@@ -112,7 +111,7 @@ func startBridge(t *testing.T, kubeconfig, pipeline, sink string) *rig.Bridge {
 	dir := t.TempDir()
 	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	config := filepath.Join(dir, "bridge.yaml")
-	rig.Must(t, os.WriteFile(config, fmt.Appendf(nil, `
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `
 cluster: containers
 kubernetes: {kubeconfig: %q}
 dataDir: %q
@@ -147,7 +146,7 @@ func ended(t *testing.T, c testcontainers.Container, err error) {
 			t.Errorf("end a container: %v", err)
 		}
 	})
-	rig.Must(t, err)
+	require.NoError(t, err)
 }
 
 func printed(ctx context.Context, c testcontainers.Container) string {
@@ -165,8 +164,7 @@ func printed(ctx context.Context, c testcontainers.Container) string {
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	free, err := port.Free()
-	rig.Must(t, err)
+	free := must.Get(port.Free())(t)
 	return free
 }
 
@@ -174,8 +172,6 @@ func freePort(t *testing.T) int {
 func moduleVersion(t *testing.T, module string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Version}}", module).CombinedOutput()
-	if err != nil {
-		t.Fatalf("ask for the version of %s: %v\n%s", module, err, out)
-	}
+	require.NoError(t, err, "ask for the version of %s: %v\n%s", module, err, out)
 	return strings.TrimSpace(string(out))
 }

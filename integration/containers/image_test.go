@@ -23,11 +23,11 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
+	"github.com/stretchr/testify/require"
 	"github.com/testcontainers/testcontainers-go"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/once"
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // image is one that is built FROM scratch.
@@ -46,7 +46,7 @@ func (i *image) build(t *testing.T) string {
 	repo := "kube-eventbridge-test/" + i.name
 	tag := repo + ":" + sum
 	p, err := testcontainers.NewDockerProvider()
-	rig.Must(t, err)
+	require.NoError(t, err)
 	defer p.Close()
 	if _, err := p.Client().ImageInspect(ctx, tag); err == nil {
 		return tag
@@ -82,22 +82,22 @@ func forget(ctx context.Context, c client.APIClient, repo, tag string) {
 func (i *image) pack(t *testing.T) (*os.File, string) {
 	t.Helper()
 	f, err := os.CreateTemp(t.TempDir(), "context")
-	rig.Must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	h := sha256.New()
 	w := tar.NewWriter(io.MultiWriter(f, h))
 	dockerfile := strings.Join(append([]string{"FROM scratch", "COPY root/ /"}, i.steps...), "\n") + "\n"
-	rig.Must(t, write(w, "Dockerfile", 0o644, dockerfile))
-	rig.Must(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "root/tmp/", Mode: 0o1777}))
+	require.NoError(t, write(w, "Dockerfile", 0o644, dockerfile))
+	require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "root/tmp/", Mode: 0o1777}))
 	for _, name := range sorted(i.texts) {
-		rig.Must(t, write(w, path.Join("root", name), 0o644, i.texts[name]))
+		require.NoError(t, write(w, path.Join("root", name), 0o644, i.texts[name]))
 	}
 	for _, name := range sorted(i.files) {
-		rig.Must(t, addTree(w, path.Join("root", name), i.files[name]))
+		require.NoError(t, addTree(w, path.Join("root", name), i.files[name]))
 	}
-	rig.Must(t, w.Close())
+	require.NoError(t, w.Close())
 	_, err = f.Seek(0, io.SeekStart)
-	rig.Must(t, err)
+	require.NoError(t, err)
 	return f, hex.EncodeToString(h.Sum(nil)[:6])
 }
 

@@ -10,11 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/modules/kafka"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 const (
@@ -78,17 +80,15 @@ broker.heartbeat.interval.ms=500
 func kafkaImage(t *testing.T) string {
 	t.Helper()
 	ctx := t.Context()
-	jars, err := kafkabroker.Jars(ctx, os.Stderr)
-	rig.Must(t, err)
-	java, err := cached(ctx, "java-"+javaVersion(t), func(tmp string) error {
+	jars := must.Get(kafkabroker.Jars(ctx, os.Stderr))(t)
+	java := must.Get(cached(ctx, "java-"+javaVersion(t), func(tmp string) error {
 		out, err := exec.CommandContext(ctx, "jlink", "--add-modules", "java.se,jdk.unsupported", "--strip-java-debug-attributes",
 			"--no-header-files", "--no-man-pages", "--output", tmp).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("jlink: %w\n%s", err, out)
 		}
 		return nil
-	})
-	rig.Must(t, err)
+	}))(t)
 	i := &image{
 		name:  "kafka",
 		files: map[string]string{"/kafka": jars},
@@ -99,11 +99,9 @@ func kafkaImage(t *testing.T) string {
 				`"-cp", "/kafka/*", "kafka.Kafka", "/server.properties"]`,
 		},
 	}
-	loads, err := filepath.Glob(filepath.Join(java, "lib", "*.so"))
-	rig.Must(t, err)
-	vm, err := filepath.Glob(filepath.Join(java, "lib", "server", "*.so"))
-	rig.Must(t, err)
-	rig.Must(t, withLibraries(ctx, i.files, "/java/bin/java", filepath.Join(java, "bin", "java"), append(loads, vm...)...))
+	loads := must.Get(filepath.Glob(filepath.Join(java, "lib", "*.so")))(t)
+	vm := must.Get(filepath.Glob(filepath.Join(java, "lib", "server", "*.so")))(t)
+	require.NoError(t, withLibraries(ctx, i.files, "/java/bin/java", filepath.Join(java, "bin", "java"), append(loads, vm...)...))
 	i.files["/java"] = java
 	delete(i.files, "/java/bin/java") // it is in there
 	return i.build(t)
@@ -113,9 +111,7 @@ func kafkaImage(t *testing.T) string {
 func javaVersion(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "jlink", "--version").CombinedOutput()
-	if err != nil {
-		t.Fatalf("jlink --version: %v (Debian: apt-get install default-jdk-headless)\n%s", err, out)
-	}
+	require.NoError(t, err, "jlink --version: %v (Debian: apt-get install default-jdk-headless)\n%s", err, out)
 	return strings.TrimSpace(string(out))
 }
 
@@ -126,8 +122,7 @@ func (l *kafkaLog) sink() string {
 // log reads the topic with a client that nothing of the bridge is made of.
 func (l *kafkaLog) log(t *testing.T) rig.Log {
 	t.Helper()
-	log, err := rig.KafkaLog(kafkaTopic, []string{l.address})
-	rig.Must(t, err)
+	log := must.Get(rig.KafkaLog(kafkaTopic, []string{l.address}))(t)
 	t.Cleanup(log.Close)
 	return log
 }

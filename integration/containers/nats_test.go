@@ -10,10 +10,12 @@ import (
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
 	"github.com/testcontainers/testcontainers-go/modules/nats"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // natsLog is a NATS server in a container.
@@ -34,24 +36,23 @@ func newNATS(t *testing.T) *natsLog {
 	ended(t, c, err)
 	l := &natsLog{NATSContainer: c, url: fmt.Sprintf("nats://127.0.0.1:%d", port)}
 	conn, err := natsgo.Connect(l.url, natsgo.RetryOnFailedConnect(true), natsgo.MaxReconnects(-1), natsgo.ReconnectWait(100*time.Millisecond))
-	rig.Must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 	l.js, err = jetstream.New(conn)
-	rig.Must(t, err)
+	require.NoError(t, err)
 	return l
 }
 
 func natsImage(t *testing.T) string {
 	t.Helper()
 	name := "nats-server-" + moduleVersion(t, "github.com/nats-io/nats-server/v2")
-	program, err := cached(t.Context(), name, func(tmp string) error {
+	program := must.Get(cached(t.Context(), name, func(tmp string) error {
 		root, err := controlplane.Root()
 		if err != nil {
 			return err
 		}
 		return goBuild(t.Context(), filepath.Join(root, "integration", "containers"), tmp, "github.com/nats-io/nats-server/v2")
-	})
-	rig.Must(t, err)
+	}))(t)
 	i := &image{
 		name: "nats", files: map[string]string{"/nats-server": program},
 		steps: []string{`ENTRYPOINT ["/nats-server"]`},

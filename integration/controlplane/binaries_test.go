@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -21,9 +24,7 @@ func fakeGo(t *testing.T, script string) (cache, builds string) {
 	dir := t.TempDir()
 	cache, builds = filepath.Join(dir, "cache"), filepath.Join(dir, "builds")
 	script = "#!/bin/sh\nwhile [ $# -gt 1 ]; do [ \"$1\" = -o ] && out=$2; shift; done\necho \"$1\" >> " + builds + "\n" + script + "\n"
-	if err := os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("KUBE_EVENTBRIDGE_CACHE", cache)
 	t.Setenv("KUBEBUILDER_ASSETS", "")
@@ -40,9 +41,7 @@ func TestBinaries_KUBEBUILDER_ASSETS_wins(t *testing.T) {
 		t.Errorf("an empty KUBEBUILDER_ASSETS: %v", err)
 	}
 	for _, name := range []string{apiServerName, etcdName} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o755))
 	}
 	if got, err := Binaries(t.Context(), nil); got != dir || err != nil {
 		t.Errorf("got %q, %v, want %q", got, err, dir)
@@ -62,13 +61,9 @@ func TestBinaries_are_built_once_however_many_ask(t *testing.T) {
 			return err
 		})
 	}
-	if err := g.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	built, err := os.ReadFile(builds)
-	if err != nil || bytes.Count(built, []byte("\n")) != 3 {
-		t.Errorf("built %q, %v, want three programs once", built, err)
-	}
+	require.NoError(t, g.Wait())
+	built := must.Get(os.ReadFile(builds))(t)
+	assert.Equal(t, 3, bytes.Count(built, []byte("\n")), "built %q, want three programs once", built)
 	if complete(dirs[0]) != nil || dirs[0] != dirs[3] || !strings.HasPrefix(dirs[0], cache) {
 		t.Errorf("binaries in %q", dirs)
 	}
@@ -76,21 +71,18 @@ func TestBinaries_are_built_once_however_many_ask(t *testing.T) {
 	for i := range logs {
 		all.Write(logs[i].Bytes())
 	}
-	if !strings.Contains(all.String(), "building kube-apiserver v1.") || !strings.Contains(all.String(), "built etcd v3.") {
-		t.Errorf("progress:\n%s", all.String())
-	}
+	require.Contains(t, all.String(), "building kube-apiserver v1.", "progress")
+	assert.Contains(t, all.String(), "built etcd v3.", "progress")
 }
 
 func TestBinaries_a_failed_build_leaves_nothing_and_says_why(t *testing.T) {
 	cache, _ := fakeGo(t, `echo half > "$out"; echo "no such module" >&2; exit 1`)
 	_, err := Binaries(t.Context(), nil)
-	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "no such module") {
-		t.Errorf("got %v", err)
-	}
+	require.ErrorIs(t, err, ErrUnavailable)
+	assert.Contains(t, err.Error(), "no such module")
 	left, _ := filepath.Glob(filepath.Join(cache, "controlplane", "*", "*"))
-	if len(left) != 1 || filepath.Base(left[0]) != ".etcd.lock" {
-		t.Errorf("left %q", left)
-	}
+	require.Len(t, left, 1, "left")
+	assert.Equal(t, ".etcd.lock", filepath.Base(left[0]), "left")
 }
 
 func TestBinaries_a_build_ends_with_its_context(t *testing.T) {

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,9 +32,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func ok(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 func client(t *testing.T, cfg *rest.Config) *dynamic.DynamicClient {
@@ -95,9 +96,7 @@ func TestControlPlane_keeps_data_and_address_across_kills_and_stops(t *testing.T
 	}
 	ok(t, c.StartAPIServer(t.Context()))
 	same("the API server was killed")
-	if err := c.StartAPIServer(t.Context()); err == nil {
-		t.Error("a second API server was started")
-	}
+	assert.Error(t, c.StartAPIServer(t.Context()), "a second API server was started")
 
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -136,9 +135,8 @@ func TestControlPlane_goes_back_in_time(t *testing.T) {
 		}
 		list, err := k.Resource(configMaps).List(t.Context(), metav1.ListOptions{})
 		ok(t, err)
-		if ahead := len(list.GetResourceVersion()) >= len("1000000000"); ahead != bump {
-			t.Errorf("bump %v: version %s, was %s", bump, list.GetResourceVersion(), after.GetResourceVersion())
-		}
+		assert.Equal(t, bump, len(list.GetResourceVersion()) >= len("1000000000"),
+			"bump %v: version %s, was %s", bump, list.GetResourceVersion(), after.GetResourceVersion())
 	}
 }
 
@@ -150,10 +148,8 @@ func TestControlPlane_compaction_ends_old_lists(t *testing.T) {
 	old := create(t, k, events, "Event", "one", about).GetResourceVersion()
 	create(t, k, events, "Event", "two", about)
 	exact := metav1.ListOptions{ResourceVersion: old, ResourceVersionMatch: metav1.ResourceVersionMatchExact}
-	list, err := k.Resource(events).Namespace("default").List(t.Context(), exact)
-	if err != nil || len(list.Items) != 1 {
-		t.Fatalf("before: %v, %v", list, err)
-	}
+	list := must.Get(k.Resource(events).Namespace("default").List(t.Context(), exact))(t)
+	require.Len(t, list.Items, 1, "before: %v", list)
 	ok(t, c.Compact(t.Context()))
 	if _, err := k.Resource(events).Namespace("default").List(t.Context(), exact); !apierrors.IsResourceExpired(err) {
 		t.Errorf("after: %v, want 410", err)
@@ -204,13 +200,10 @@ func TestControlPlane_ends_with_Close(t *testing.T) {
 	c := ForTest(t, Config{})
 	api, etcd, dir := c.apiServer, c.etcd, c.cfg.DataDir
 	ok(t, c.Close())
-	if api.Running() || etcd.Running() {
-		t.Error("a process outlives Close")
-	}
+	assert.False(t, api.Running(), "a process outlives Close")
+	assert.False(t, etcd.Running(), "a process outlives Close")
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the temporary directory outlives Close: %v", err)
 	}
-	if err := c.StartAPIServer(t.Context()); err == nil {
-		t.Error("a closed control plane starts")
-	}
+	assert.Error(t, c.StartAPIServer(t.Context()), "a closed control plane starts")
 }

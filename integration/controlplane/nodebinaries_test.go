@@ -3,6 +3,9 @@
 package controlplane
 
 import (
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,14 +19,10 @@ func TestNodeBinaries_are_built_whatever_KUBEBUILDER_ASSETS_says(t *testing.T) {
 	cache, builds := fakeGo(t, buildsHelm)
 	t.Setenv("KUBEBUILDER_ASSETS", t.TempDir())
 	var log strings.Builder
-	dir, err := NodeBinaries(t.Context(), &log)
-	if err != nil || !strings.HasPrefix(dir, cache) {
-		t.Fatalf("got %q, %v", dir, err)
-	}
+	dir := must.Get(NodeBinaries(t.Context(), &log))(t)
+	require.True(t, strings.HasPrefix(dir, cache), "got %q", dir)
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl", "helm"} {
-		if err := isProgram(filepath.Join(dir, name)); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, isProgram(filepath.Join(dir, name)))
 	}
 	if _, err := NodeBinaries(t.Context(), nil); err != nil {
 		t.Error(err)

@@ -23,6 +23,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/port"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 // command runs the bridge's program to its end.
@@ -42,13 +43,11 @@ func command(t *testing.T, args ...string) string {
 func file(t *testing.T, text string, replace ...string) string {
 	t.Helper()
 	for i := 0; i < len(replace); i += 2 {
-		if !strings.Contains(text, replace[i]) {
-			t.Fatalf("the configuration has no %q:\n%s", replace[i], text)
-		}
+		require.Contains(t, text, replace[i], "the configuration")
 		text = strings.ReplaceAll(text, replace[i], replace[i+1])
 	}
 	path := filepath.Join(t.TempDir(), "bridge.yaml")
-	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -61,7 +60,7 @@ func tokenRequest() *authenticationv1.TokenRequest {
 func kubeconfig(t *testing.T, who *rest.Config, namespace string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	must.Do(t, clientcmd.WriteToFile(clientcmdapi.Config{
+	require.NoError(t, clientcmd.WriteToFile(clientcmdapi.Config{
 		CurrentContext: "pod",
 		Clusters:       map[string]*clientcmdapi.Cluster{"pod": {Server: who.Host, CertificateAuthorityData: who.CAData}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"pod": {Token: who.BearerToken}},

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -60,9 +62,9 @@ func newCluster(t *testing.T, api *controlplane.ControlPlane) *cluster {
 	cfg.WarningHandler = c.warnings
 	var err error
 	c.kube, err = kubernetes.NewForConfig(cfg)
-	must.Do(t, err)
+	require.NoError(t, err)
 	c.objects, err = dynamic.NewForConfig(cfg)
-	must.Do(t, err)
+	require.NoError(t, err)
 	return c
 }
 
@@ -92,7 +94,7 @@ func (c *cluster) namespace(t *testing.T, name string) {
 		"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted",
 	}}}
 	_, err := c.kube.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})
-	must.Do(t, err)
+	require.NoError(t, err)
 }
 
 // apply has the API server take an object, or with dry run say that it would. The server refuses fields that it does not know.
@@ -105,7 +107,7 @@ func (c *cluster) apply(t *testing.T, o *unstructured.Unstructured, dryRun bool)
 		return err
 	}
 	text, err := o.MarshalJSON()
-	must.Do(t, err)
+	require.NoError(t, err)
 	force := true
 	options := metav1.PatchOptions{FieldManager: "deploy-test", Force: &force, FieldValidation: metav1.FieldValidationStrict}
 	if dryRun {
@@ -133,13 +135,9 @@ func (c *cluster) takes(t *testing.T, m manifests) {
 			into[monitoring.PrometheusRule](t, o)
 			continue
 		}
-		if err := c.apply(t, o, true); err != nil {
-			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
-		}
+		assert.NoError(t, c.apply(t, o, true), "%s %s", o.GetKind(), o.GetName())
 	}
-	if err := c.create(t, m.pod(t)); err != nil {
-		t.Errorf("the Pod: %v", err)
-	}
+	assert.NoError(t, c.create(t, m.pod(t)), "the Pod")
 }
 
 // create is a dry run.
@@ -157,12 +155,12 @@ func (c *cluster) grant(t *testing.T, m manifests) *rest.Config {
 	t.Helper()
 	for _, kind := range []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
 		for _, o := range m.of(kind) {
-			must.Do(t, c.apply(t, o, false))
+			require.NoError(t, c.apply(t, o, false))
 		}
 	}
 	account := m.pod(t).Spec.ServiceAccountName
 	token, err := c.kube.CoreV1().ServiceAccounts(m.pod(t).Namespace).CreateToken(t.Context(), account, tokenRequest(), metav1.CreateOptions{})
-	must.Do(t, err)
+	require.NoError(t, err)
 	admin := c.api.RESTConfig()
 	return &rest.Config{Host: admin.Host, BearerToken: token.Status.Token, TLSClientConfig: rest.TLSClientConfig{CAData: admin.CAData}}
 }

@@ -17,6 +17,8 @@ import (
 	sigyaml "sigs.k8s.io/yaml"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 const release = "kube-eventbridge"
@@ -66,7 +68,7 @@ func chartedAs(t *testing.T, release, namespace, values string) (manifests, erro
 	t.Helper()
 	chart := must.Get(loader.LoadDir(directory(t, "chart", "kube-eventbridge")))(t)
 	given := map[string]any{}
-	must.Do(t, sigyaml.Unmarshal([]byte(values), &given))
+	require.NoError(t, sigyaml.Unmarshal([]byte(values), &given))
 	with, err := util.ToRenderValues(chart, given, common.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, common.DefaultCapabilities)
 	if err != nil {
 		return nil, err
@@ -111,11 +113,9 @@ func ofTheChart(t *testing.T, c *cluster) {
 func lints(t *testing.T, values string) {
 	t.Helper()
 	given := map[string]any{}
-	must.Do(t, sigyaml.Unmarshal([]byte(values), &given))
+	require.NoError(t, sigyaml.Unmarshal([]byte(values), &given))
 	for _, m := range lint.RunAll(directory(t, "chart", "kube-eventbridge"), given, "default").Messages {
-		if m.Severity > support.InfoSev {
-			t.Errorf("helm lint: %v", m)
-		}
+		assert.LessOrEqual(t, m.Severity, support.InfoSev, "helm lint: %v", m)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	sigyaml "sigs.k8s.io/yaml"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // inNamespaces is a configuration that reads two namespaces, and inThose the rules that it takes there.
@@ -58,12 +60,12 @@ func forTwoNamespaces(t *testing.T, c *cluster) {
 func rewritten(t *testing.T, config string) manifests {
 	t.Helper()
 	dir := t.TempDir()
-	must.Do(t, os.CopyFS(dir, os.DirFS(directory(t, "kustomize"))))
+	require.NoError(t, os.CopyFS(dir, os.DirFS(directory(t, "kustomize"))))
 	bridge := filepath.Join(dir, "overlays", "nats", "bridge.yaml")
-	must.Do(t, os.WriteFile(bridge, []byte(config), 0o600))
+	require.NoError(t, os.WriteFile(bridge, []byte(config), 0o600))
 	roles := command(t, "rbac", "--config", bridge,
 		"--service-account", "kube-eventbridge", "--service-account-namespace", "kube-eventbridge")
-	must.Do(t, os.WriteFile(filepath.Join(dir, "base", "rbac.yaml"), []byte(roles), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "base", "rbac.yaml"), []byte(roles), 0o600))
 	return kustomize(t, filepath.Join(dir, "overlays", "nats"))
 }
 
@@ -94,9 +96,8 @@ func TestChart_has_a_Lease_for_each_release(t *testing.T) {
 		{"kube-eventbridge", "{}", "kube-eventbridge"}, {"other", "", "other-kube-eventbridge"}, {"other", "{resourceName: own}", "own"},
 	} {
 		m := must.Get(chartedAs(t, c.release, "events", "{replicas: 2, config: {leaderElection: "+c.election+"}}"))(t)
-		if got := m.configuration(t); !strings.Contains(got, "resourceName: "+c.want+"\n") {
-			t.Errorf("%s with %q: the configuration is\n%s", c.release, c.election, got)
-		}
+		assert.Contains(t, m.configuration(t), "resourceName: "+c.want+"\n",
+			"%s with %q: the configuration", c.release, c.election)
 		if role, err := sigyaml.Marshal(m.only(t, "Role").Object["rules"]); err != nil || !strings.Contains(string(role), "- "+c.want+"\n") {
 			t.Errorf("%s with %q: %v the Role is\n%s", c.release, c.election, err, role)
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 // manifests are the objects of one way to deploy the bridge.
@@ -59,7 +60,7 @@ func overlay(t *testing.T, name string, components ...string) manifests {
 	}
 	file["components"] = with
 	text := must.Get(sigyaml.Marshal(file))(t)
-	must.Do(t, fs.WriteFile(filepath.Join(own, "kustomization.yaml"), text))
+	require.NoError(t, fs.WriteFile(filepath.Join(own, "kustomization.yaml"), text))
 	return kustomize(t, own)
 }
 
@@ -72,7 +73,7 @@ func decode(t *testing.T, text []byte) manifests {
 		if errors.Is(err, io.EOF) {
 			return all
 		}
-		must.Do(t, err)
+		require.NoError(t, err)
 		if len(o.Object) > 0 {
 			all = append(all, &o)
 		}
@@ -93,9 +94,7 @@ func (m manifests) of(kind string) manifests {
 func (m manifests) only(t *testing.T, kind string) *unstructured.Unstructured {
 	t.Helper()
 	found := m.of(kind)
-	if len(found) != 1 {
-		t.Fatalf("there are %d objects of kind %s, want 1", len(found), kind)
-	}
+	require.Len(t, found, 1, "there are %d objects of kind %s, want 1", len(found), kind)
 	return found[0]
 }
 
@@ -104,7 +103,7 @@ func (m manifests) configuration(t *testing.T) string {
 	t.Helper()
 	for _, o := range m.of("ConfigMap") {
 		text, found, err := unstructured.NestedString(o.Object, "data", "bridge.yaml")
-		must.Do(t, err)
+		require.NoError(t, err)
 		if found {
 			return text
 		}
@@ -139,9 +138,8 @@ func (m manifests) pod(t *testing.T) *corev1.Pod {
 func into[T any](t *testing.T, o *unstructured.Unstructured) *T {
 	t.Helper()
 	out := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, out, true); err != nil {
-		t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
-	}
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, out, true),
+		"%s %s", o.GetKind(), o.GetName())
 	return out
 }
 
@@ -149,6 +147,6 @@ func into[T any](t *testing.T, o *unstructured.Unstructured) *T {
 func allowed(t *testing.T, o *unstructured.Unstructured) string {
 	t.Helper()
 	text, err := sigyaml.Marshal(map[string]any{"namespace": o.GetNamespace(), "rules": o.Object["rules"], "subjects": o.Object["subjects"]})
-	must.Do(t, err)
+	require.NoError(t, err)
 	return string(text)
 }

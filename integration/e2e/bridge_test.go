@@ -24,6 +24,9 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestBridge runs what does not hurt the control plane on one.
@@ -61,26 +64,26 @@ func TestBridge(t *testing.T) {
 func (r *fixture) namespace(name string) {
 	r.t.Helper()
 	_, err := r.kube.CoreV1().Namespaces().Create(r.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	must(r.t, err)
+	require.NoError(r.t, err)
 }
 
 func (r *fixture) configMap(ns, name string, labels map[string]string) *corev1.ConfigMap {
 	r.t.Helper()
 	got, err := r.kube.CoreV1().ConfigMaps(ns).Create(r.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
-	must(r.t, err)
+	require.NoError(r.t, err)
 	return got
 }
 
 func (r *fixture) patch(ns, name, patch string) *corev1.ConfigMap {
 	r.t.Helper()
 	got, err := r.kube.CoreV1().ConfigMaps(ns).Patch(r.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	must(r.t, err)
+	require.NoError(r.t, err)
 	return got
 }
 
 func (r *fixture) remove(ns, name string) {
 	r.t.Helper()
-	must(r.t, r.kube.CoreV1().ConfigMaps(ns).Delete(r.t.Context(), name, metav1.DeleteOptions{}))
+	require.NoError(r.t, r.kube.CoreV1().ConfigMaps(ns).Delete(r.t.Context(), name, metav1.DeleteOptions{}))
 }
 
 // story returns what the log says of one object, "added updated deleted".
@@ -136,13 +139,9 @@ func vanished(t *testing.T, api *controlplane.ControlPlane) {
 	for key, want := range map[string]string{
 		"stays": "added", "changes": "added updated updated", "goes": "added deleted", "comes-back": "added deleted added",
 	} {
-		if got := story(log, "vanished/"+key); got != want {
-			t.Errorf("%s: the log says %q, want %q", key, got, want)
-		}
+		assert.Equal(t, want, story(log, "vanished/"+key), "%s: the log", key)
 	}
-	if n := count(log, "snapshot-started"); n != 1 {
-		t.Errorf("%d snapshots were started, want 1: the second start resumes", n)
-	}
+	assert.Equal(t, 1, count(log, "snapshot-started"), "snapshots were started, want 1: the second start resumes")
 }
 
 func selector(t *testing.T, api *controlplane.ControlPlane) {
@@ -180,12 +179,12 @@ func widgetCRD() *unstructured.Unstructured {
 func customResources(t *testing.T, api *controlplane.ControlPlane) {
 	r := rigOn(t, api, `[{resource: widgets.example.com}]`)
 	client, err := dynamic.NewForConfig(api.RESTConfig())
-	must(t, err)
+	require.NoError(t, err)
 	b := r.run()
 	r.awaitStatus(http.StatusServiceUnavailable, "widgets.example.com")
 
 	_, err = client.Resource(crds).Create(t.Context(), widgetCRD(), metav1.CreateOptions{})
-	must(t, err)
+	require.NoError(t, err)
 	r.awaitOp("snapshot-completed", 1)
 	w := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Widget",
@@ -193,10 +192,10 @@ func customResources(t *testing.T, api *controlplane.ControlPlane) {
 		"spec":     map[string]any{"size": int64(1)},
 	}}
 	_, err = client.Resource(widgets).Namespace("default").Create(t.Context(), w, metav1.CreateOptions{})
-	must(t, err)
+	require.NoError(t, err)
 	_, err = client.Resource(widgets).Namespace("default").Patch(t.Context(), "w", types.MergePatchType, []byte(`{"spec":{"size":2}}`), metav1.PatchOptions{})
-	must(t, err)
-	must(t, client.Resource(widgets).Namespace("default").Delete(t.Context(), "w", metav1.DeleteOptions{}))
+	require.NoError(t, err)
+	require.NoError(t, client.Resource(widgets).Namespace("default").Delete(t.Context(), "w", metav1.DeleteOptions{}))
 	log := r.awaitStory("default/w", "added updated deleted")
 	b.stop()
 	for _, e := range log {
@@ -207,9 +206,7 @@ func customResources(t *testing.T, api *controlplane.ControlPlane) {
 		if err := json.Unmarshal(e.data, &got.Object); err != nil || got.GetKind() != "Widget" || got.GetManagedFields() != nil {
 			t.Errorf("data of %s is %s (%v)", e.op, e.data, err)
 		}
-		if got.GetAnnotations()["note"] != `a "quoted" {brace}` {
-			t.Errorf("the annotation is lost in %s", e.data)
-		}
+		assert.Equal(t, `a "quoted" {brace}`, got.GetAnnotations()["note"], "the annotation is lost in %s", e.data)
 	}
 }
 
@@ -226,29 +223,25 @@ func secrets(t *testing.T, api *controlplane.ControlPlane) {
 		StringData: map[string]string{"password": canary},
 	}
 	_, err := r.kube.CoreV1().Secrets("secrets").Create(t.Context(), s, metav1.CreateOptions{})
-	must(t, err)
-	must(t, r.kube.CoreV1().Secrets("secrets").Delete(t.Context(), "s", metav1.DeleteOptions{}))
+	require.NoError(t, err)
+	require.NoError(t, r.kube.CoreV1().Secrets("secrets").Delete(t.Context(), "s", metav1.DeleteOptions{}))
 	log := r.awaitStory("secrets/s", "added deleted")
 	metrics := r.metrics()
 	b.stop()
-	checkpoint, err := os.ReadFile(filepath.Join(r.dir, "data", "test.db"))
-	must(t, err)
+	checkpoint := must.Get(os.ReadFile(filepath.Join(r.dir, "data", "test.db")))(t)
 	leaks := map[string]string{"stderr": b.stderr(), "the metrics": metrics, "the checkpoint": string(checkpoint)}
 	for _, e := range log {
 		leaks["the log, "+e.id] = string(e.data) + fmt.Sprint(e.header)
 	}
 	for where, text := range leaks {
 		for _, form := range []string{canary, "YzRuNHJ5LXY0bHUz"} {
-			if strings.Contains(text, form) {
-				t.Errorf("the value of a Secret is in %s", where)
-			}
+			assert.NotContains(t, text, form, "the value of a Secret is in %s", where)
 		}
 	}
 	var got corev1.Secret
-	must(t, json.Unmarshal(log[len(log)-1].data, &got))
-	if string(got.Data["password"]) != "[redacted]" {
-		t.Errorf("the value reads %q, want [redacted]", got.Data["password"])
-	}
+	require.NoError(t, json.Unmarshal(log[len(log)-1].data, &got))
+	assert.Equal(t, "[redacted]", string(got.Data["password"]),
+		"the value reads %q, want [redacted]", got.Data["password"])
 }
 
 // metrics is what the bridge serves; empty where nobody listens yet.
@@ -262,15 +255,13 @@ func (r *fixture) status(path string) (int, string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.server+path, nil)
-	must(r.t, err)
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.server+path, nil))(r.t)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, err.Error()
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	must(r.t, err)
+	body := must.Get(io.ReadAll(resp.Body))(r.t)
 	return resp.StatusCode, string(body)
 }
 
@@ -288,9 +279,7 @@ func brokerAway(t *testing.T, api *controlplane.ControlPlane) {
 		t.Errorf("the log has %d entries, want the object's", len(log))
 	}
 	b.stop()
-	if out := b.stderr(); !strings.Contains(out, "waiting for the broker") {
-		t.Errorf("stderr does not say that the broker is away:\n%s", out)
-	}
+	assert.Contains(t, b.stderr(), "waiting for the broker", "stderr does not say that the broker is away")
 }
 
 func ready(t *testing.T, api *controlplane.ControlPlane) {
@@ -303,9 +292,8 @@ func ready(t *testing.T, api *controlplane.ControlPlane) {
 	r.configure(`[{resource: configmaps, namespaces: [ready]}]`)
 	b = r.run()
 	r.awaitStatus(http.StatusOK, "ok")
-	if log := r.entries(); count(log, "snapshot-completed") != 1 {
-		t.Error("the bridge was ready before its snapshot was in the log")
-	}
+	assert.Equal(t, 1, count(r.entries(), "snapshot-completed"),
+		"the bridge was ready before its snapshot was in the log")
 	b.stop()
 }
 
@@ -349,9 +337,7 @@ func structured(t *testing.T, api *controlplane.ControlPlane) {
 		raw = append(raw, m.Data)
 	}
 	i := slices.IndexFunc(raw, func(b []byte) bool { return strings.Contains(string(b), `"structured/a"`) })
-	if i < 0 {
-		t.Fatalf("no event of the object in %s", raw)
-	}
+	require.GreaterOrEqual(t, i, 0, "no event of the object in %s", raw)
 	var event struct {
 		SpecVersion, Subject, Payload string
 		Data                          struct {
@@ -360,7 +346,7 @@ func structured(t *testing.T, api *controlplane.ControlPlane) {
 			Data     map[string]string
 		}
 	}
-	must(t, json.Unmarshal(raw[i], &event))
+	require.NoError(t, json.Unmarshal(raw[i], &event))
 	if event.SpecVersion != "1.0" || event.Payload != "metadata" || event.Data.Metadata.Name != "a" || event.Data.Kind != "ConfigMap" || event.Data.Data != nil {
 		t.Errorf("the event is %s", raw[i])
 	}
@@ -403,15 +389,13 @@ func latest(t *testing.T, api *controlplane.ControlPlane) {
 			last = rv
 		}
 	}
-	if events != 2 || stands != changes {
-		t.Errorf("%d events stand for %d changes, want 2 (the one under way, and the rest) for %d", events, stands, changes)
-	}
+	assert.Equal(t, 2, events, "events stand for %d changes, want 2 (the one under way, and the rest)", stands)
+	assert.Equal(t, changes, stands, "events stand for %d changes, want 2 (the one under way, and the rest)", stands)
 }
 
 func number(t *testing.T, s string) int {
 	t.Helper()
-	n, err := strconv.Atoi(s)
-	must(t, err)
+	n := must.Get(strconv.Atoi(s))(t)
 	return n
 }
 
@@ -430,8 +414,6 @@ func changedSelector(t *testing.T, api *controlplane.ControlPlane) {
 	r.awaitStory("changed-selector/both", "added deleted")
 	log := r.awaitStory("changed-selector/x", "added deleted")
 	b.stop()
-	if n := count(log, "gap"); n != 1 {
-		t.Errorf("%d gaps were announced, want 1", n)
-	}
+	assert.Equal(t, 1, count(log, "gap"), "gaps were announced, want 1")
 	mustBeUnique(t, log)
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 // browser is a tab of headless Chromium that keeps what it complains of and where it goes.
@@ -58,7 +60,7 @@ func newBrowser(t *testing.T) *browser {
 		free()
 	})
 	b := &browser{t: t, ctx: ctx}
-	must(t, chromedp.Listen(ctx, b.heard))
+	require.NoError(t, chromedp.Listen(ctx, b.heard))
 	b.do(call(runtime.Enable, cdp.Empty{}), call(log.Enable, cdp.Empty{}), call(network.Enable, network.EnableParams{}))
 	return b
 }
@@ -97,14 +99,13 @@ func call[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void
 
 func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	must(b.t, chromedp.Do(b.ctx, actions...))
+	require.NoError(b.t, chromedp.Do(b.ctx, actions...))
 }
 
 // eval returns what an expression of JavaScript is.
 func eval[T any](b *browser, expression string) T {
 	b.t.Helper()
-	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
-	must(b.t, err)
+	v := must.Get(chromedp.Run(b.ctx, chromedp.Evaluate[T](expression)))(b.t)
 	return v
 }
 
@@ -123,8 +124,7 @@ func (b *browser) shot(name string) {
 	if *screenshots == "" {
 		return
 	}
-	picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-	must(b.t, err)
+	picture := must.Get(chromedp.Run(b.ctx, chromedp.CaptureScreenshot()))(b.t)
 	saveShot(b.t, name, picture)
 }
 

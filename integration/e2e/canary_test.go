@@ -21,6 +21,9 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // planted are values that are to be found nowhere, each by what it stands in.
@@ -73,7 +76,7 @@ func findCanaries(t *testing.T, api *controlplane.ControlPlane, ns, payload stri
 		_, err = secrets.Create(t.Context(), &corev1.Secret{
 			ObjectMeta: meta(name), Data: map[string][]byte{"a": []byte(p["data"])}, StringData: map[string]string{"b": p["stringData"]},
 		}, create)
-		must(t, err)
+		require.NoError(t, err)
 		template := corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i", Env: []corev1.EnvVar{
@@ -81,32 +84,32 @@ func findCanaries(t *testing.T, api *controlplane.ControlPlane, ns, payload stri
 			}}}},
 		}
 		_, err = pods.Create(t.Context(), &corev1.Pod{ObjectMeta: meta(name), Spec: template.Spec}, create)
-		must(t, err)
+		require.NoError(t, err)
 		_, err = deployments.Create(t.Context(), &appsv1.Deployment{
 			ObjectMeta: meta(name), Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template},
 		}, create)
-		must(t, err)
+		require.NoError(t, err)
 		_, err = maps.Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: meta(name), Data: map[string]string{"token": p["config"]}, BinaryData: map[string][]byte{"b": []byte(p["binary"])},
 		}, create)
-		must(t, err)
+		require.NoError(t, err)
 		_, err = secrets.Patch(t.Context(), name, types.MergePatchType, fmt.Appendf(nil, `{"stringData":{"a":%q}}`, p["changed data"]), patch)
-		must(t, err)
+		require.NoError(t, err)
 		_, err = deployments.Patch(t.Context(), name, types.StrategicMergePatchType,
 			fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":"c","env":[{"name":"SECRET","value":%q}]}]}}}}`, p["changed env"]), patch)
-		must(t, err)
+		require.NoError(t, err)
 	}
 	// The broker takes no message of this size.
 	_, err = maps.Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: meta("huge"), Data: map[string]string{"token": p["huge"], "rest": strings.Repeat("x", 1<<20-1000)},
 	}, create)
-	must(t, err)
+	require.NoError(t, err)
 	r.await("the rejection", func(log []entry) bool { return len(story(log, ns+"/huge")) > 0 })
 	removeAll := func(name string) {
-		must(t, secrets.Delete(t.Context(), name, remove))
-		must(t, pods.Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
-		must(t, deployments.Delete(t.Context(), name, remove))
-		must(t, maps.Delete(t.Context(), name, remove))
+		require.NoError(t, secrets.Delete(t.Context(), name, remove))
+		require.NoError(t, pods.Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+		require.NoError(t, deployments.Delete(t.Context(), name, remove))
+		require.NoError(t, maps.Delete(t.Context(), name, remove))
 	}
 	removeAll("live")
 	deleted := func(n int) func([]entry) bool {
@@ -137,16 +140,11 @@ func findCanaries(t *testing.T, api *controlplane.ControlPlane, ns, payload stri
 		readAll(t, dir, left)
 	}
 	for where, text := range left {
-		if names := p.found(text); len(names) > 0 {
-			t.Errorf("in %s: %q", where, names)
-		}
+		assert.Empty(t, p.found(text), "in %s", where)
 	}
-	if !bytes.Contains(left["the log"], []byte(open)) || !bytes.Contains(left["the log"], []byte("[redacted]")) {
-		t.Error("the log has not even what may leave")
-	}
-	if !strings.Contains(b.stderr(), "event published") {
-		t.Error("the log of the process is not one for debugging")
-	}
+	require.True(t, bytes.Contains(left["the log"], []byte(open)), "the log has not even what may leave")
+	assert.True(t, bytes.Contains(left["the log"], []byte("[redacted]")), "the log has not even what may leave")
+	assert.Contains(t, b.stderr(), "event published", "the log of the process is not one for debugging")
 	if payload != "json-patch" {
 		checkHashes(t, log, ns+"/live")
 	}
@@ -162,16 +160,14 @@ func checkHashes(t *testing.T, log []entry, key string) {
 			data := e.data
 			if e.attribute("payload") == "change" {
 				var change struct{ Object json.RawMessage }
-				must(t, json.Unmarshal(data, &change))
+				require.NoError(t, json.Unmarshal(data, &change))
 				data = change.Object
 			}
-			must(t, json.Unmarshal(data, &s))
+			require.NoError(t, json.Unmarshal(data, &s))
 			states = append(states, s)
 		}
 	}
-	if len(states) != 3 {
-		t.Fatalf("the log has %d states of the Secret", len(states))
-	}
+	require.Len(t, states, 3, "the log has %d states of the Secret", len(states))
 	first, then := states[0].Data, states[1].Data
 	if bytes.Equal(first["a"], then["a"]) || !bytes.Equal(first["b"], then["b"]) || !bytes.HasPrefix(then["a"], []byte("[redacted hmac-sha256:")) {
 		t.Errorf("%q became %q", first, then)
@@ -181,11 +177,10 @@ func checkHashes(t *testing.T, log []entry, key string) {
 // configureCanaries writes a configuration that redacts what canaries plants.
 func (r *fixture) configureCanaries(ns, key, payload string) {
 	r.t.Helper()
-	kubeconfig, err := r.api.Kubeconfig(r.dir)
-	must(r.t, err)
+	kubeconfig := must.Get(r.api.Kubeconfig(r.dir))(r.t)
 	r.config = filepath.Join(r.dir, "bridge.yaml")
-	must(r.t, os.WriteFile(filepath.Join(r.dir, "key"), []byte(key), 0o600))
-	must(r.t, os.WriteFile(r.config, fmt.Appendf(nil, `
+	require.NoError(r.t, os.WriteFile(filepath.Join(r.dir, "key"), []byte(key), 0o600))
+	require.NoError(r.t, os.WriteFile(r.config, fmt.Appendf(nil, `
 cluster: e2e
 kubernetes: {kubeconfig: %q}
 dataDir: %q
@@ -212,9 +207,7 @@ func (r *fixture) served() (all string) {
 	r.awaitStatus(200, "")
 	for _, path := range []string{"/metrics", "/livez", "/readyz", "/"} {
 		code, body := r.status(path)
-		if code != 200 {
-			r.t.Errorf("%s: %d %s", path, code, body)
-		}
+		assert.Equal(r.t, 200, code, "%s: %d %s", path, code, body)
 		all += body
 	}
 	return all
@@ -224,14 +217,14 @@ func (r *fixture) served() (all string) {
 func (r *fixture) validate() []byte {
 	r.t.Helper()
 	out, err := exec.CommandContext(r.t.Context(), r.binary, "validate", "--config", r.config).CombinedOutput()
-	must(r.t, err)
+	require.NoError(r.t, err)
 	return out
 }
 
 // readAll adds the files below a directory, and checks that only their owner may read those that are the bridge's.
 func readAll(t *testing.T, dir string, to map[string][]byte) {
 	t.Helper()
-	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}

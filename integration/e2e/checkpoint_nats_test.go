@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
 )
 
 const bucket = "kube-eventbridge-checkpoints"
@@ -35,9 +36,7 @@ func (r *fixture) mustKeepNothing() {
 func TestCheckpoint_in_NATS_is_shown_and_reset(t *testing.T) {
 	t.Parallel()
 	r := newBucketRig(t)
-	if said := r.checkpoint(0, "list"); !strings.Contains(said, "never") {
-		t.Errorf("before the first start it says %q", said)
-	}
+	assert.Contains(t, r.checkpoint(0, "list"), "never", "before the first start")
 	if code, out, said := r.command("validate", "--cluster", "--config", r.config); code != 0 {
 		t.Errorf("validate ended with %d: %s%s", code, out, said)
 	}
@@ -50,9 +49,7 @@ func TestCheckpoint_in_NATS_is_shown_and_reset(t *testing.T) {
 	r.awaitStory("default/goes", "added updated deleted")
 	r.awaitSaved(2)
 	b.stop()
-	if said := r.checkpoint(0, "list"); !strings.Contains(said, "bucket "+bucket) {
-		t.Errorf("it says %q", said)
-	}
+	assert.Contains(t, r.checkpoint(0, "list"), "bucket "+bucket)
 	r.checkpoint(0, "reset", "test", "--yes")
 	if h := r.held(); !h.Exists || len(h.Streams) > 0 {
 		t.Errorf("after it the checkpoint holds %+v", h)
@@ -83,9 +80,7 @@ func TestBridge_refuses_a_bucket_that_forgets(t *testing.T) {
 	}
 	b := r.run()
 	b.exit(1)
-	if said := b.stderr(); !strings.Contains(said, want) {
-		t.Errorf("it says %s", said)
-	}
+	assert.Contains(t, b.stderr(), want)
 	if log := r.entries(); len(log) > 0 {
 		t.Errorf("it has published %d events", len(log))
 	}

@@ -17,15 +17,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // checkpoint runs a subcommand, which has to end with a code, and returns what it prints.
 func (r *fixture) checkpoint(code int, args ...string) (out string) {
 	r.t.Helper()
 	got, out, said := r.command(append([]string{"checkpoint", "--config", r.config}, args...)...)
-	if got != code {
-		r.t.Fatalf("checkpoint %v ended with %d, want %d: %s%s", args, got, code, out, said)
-	}
+	require.Equal(r.t, code, got, "checkpoint %v ended, want %d: %s%s", args, code, out, said)
 	return out + said
 }
 
@@ -40,7 +40,7 @@ type held struct {
 
 func (r *fixture) held() (h held) {
 	r.t.Helper()
-	must(r.t, json.Unmarshal([]byte(r.checkpoint(0, "show", "test", "-o", "json")), &h))
+	require.NoError(r.t, json.Unmarshal([]byte(r.checkpoint(0, "show", "test", "-o", "json")), &h))
 	return h
 }
 
@@ -123,15 +123,12 @@ func TestCheckpoint_rewind_is_followed_by_what_happened_since(t *testing.T) {
 	for key, want := range map[string]string{
 		"default/stays": "added added", "default/goes": "added updated deleted added updated deleted", "default/from": "added", "default/old": "added",
 	} {
-		if got := story(log, key); got != want {
-			t.Errorf("%s: the log says %q, want %q", key, got, want)
-		}
+		assert.Equal(t, want, story(log, key), "%s: the log", key)
 	}
 	mustBeUnique(t, log)
 	for _, e := range log {
-		if e.reason == "resync" != strings.Contains(e.id, ".r") {
-			t.Errorf("the id of what is published by %s is %s", e.reason, e.id)
-		}
+		assert.Equal(t, strings.Contains(e.id, ".r"), e.reason == "resync",
+			"the id of what is published by %s is %s", e.reason, e.id)
 	}
 	if gaps := count(log, "gap"); gaps > 0 {
 		t.Errorf("there are %d gaps", gaps)
@@ -142,9 +139,7 @@ func TestCheckpoint_in_Kafka_is_shown_and_reset(t *testing.T) {
 	t.Parallel()
 	rig.Tier(t, rig.All)
 	r := newKafkaRig(t, watched)
-	if said := r.checkpoint(0, "list"); !strings.Contains(said, "never") {
-		t.Errorf("before the first start it says %q", said)
-	}
+	assert.Contains(t, r.checkpoint(0, "list"), "never", "before the first start")
 	b := r.run()
 	r.awaitStatus(http.StatusOK, "ok")
 	r.lives()
@@ -158,9 +153,7 @@ func TestCheckpoint_in_Kafka_is_shown_and_reset(t *testing.T) {
 	r.run()
 	r.awaitOp("snapshot-completed", 2)
 	log := r.awaitStory("default/changes", "added updated added") // the same state again, as nobody can be asked for it
-	if got := story(log, "default/goes"); got != "added updated deleted" {
-		t.Errorf("what is gone: the log says %q", got)
-	}
+	assert.Equal(t, "added updated deleted", story(log, "default/goes"), "what is gone: the log")
 	r.bridge.stop()
 }
 

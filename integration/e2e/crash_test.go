@@ -22,6 +22,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // watched is what the changes are made of.
@@ -158,7 +160,7 @@ func disturbed(f *fixture, changes, times int, disturb func(*fixture)) {
 		r.reaches(t, (k+1)*changes/(times+1)+random.IntN(changes/(2*times)))
 		disturb(f)
 	}
-	must(t, driving.Wait())
+	require.NoError(t, driving.Wait())
 	r.settle("default")
 	r.bridge.stop()
 	r.judge()
@@ -211,8 +213,8 @@ func TestCrash_many_lose_repeat_and_misorder_nothing(t *testing.T) {
 		"brokers of Kafka": func(t *testing.T) {
 			next := 0
 			disturbed(newClusterRig(t, 3), 3000, 4, func(r *fixture) {
-				must(r.t, r.kafka.cluster.Kill(next%3))
-				must(r.t, r.kafka.cluster.Restart(r.t.Context(), next%3))
+				require.NoError(r.t, r.kafka.cluster.Kill(next%3))
+				require.NoError(r.t, r.kafka.cluster.Restart(r.t.Context(), next%3))
 				next++
 			})
 		},
@@ -260,16 +262,14 @@ func wakes(f *fixture, refused []string) {
 	r.reaches(t, 1000)
 	r.awaitStatus(200, "ok")
 	first.signal(syscall.SIGCONT)
-	must(t, driving.Wait())
+	require.NoError(t, driving.Wait())
 	first.exit(1)
 	said := first.stderr()
 	told := 0
 	for _, text := range refused {
 		told += strings.Count(said, text)
 	}
-	if told == 0 {
-		t.Errorf("the first one does not say why it ended:\n%s", said)
-	}
+	assert.NotEqual(t, 0, told, "the first one does not say why it ended:\n%s", said)
 	r.settle("default")
 	second.stop()
 	if n := strings.Count(second.stderr(), `"msg":"publishing","pipeline":"test"`); n != 1 {

@@ -19,6 +19,9 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // replica is one of several bridges, with ways of its own to the API server, and to the broker if that is a NATS server.
@@ -32,9 +35,8 @@ type replica struct {
 func (r *fixture) elect() {
 	r.t.Helper()
 	r.elected = true
-	text, err := os.ReadFile(r.config)
-	must(r.t, err)
-	must(r.t, os.WriteFile(r.config, append(text, "leaderElection: {resourceNamespace: default, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}\n"...), 0o600))
+	text := must.Get(os.ReadFile(r.config))(r.t)
+	require.NoError(r.t, os.WriteFile(r.config, append(text, "leaderElection: {resourceNamespace: default, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}\n"...), 0o600))
 }
 
 // replicas starts n bridges.
@@ -53,8 +55,7 @@ func (r *fixture) replica() *replica {
 	dir := r.t.TempDir()
 	at := strings.TrimPrefix(r.api.RESTConfig().Host, "https://")
 	p := &replica{server: freeAddress(r.t), api: newForwarder(r.t, at)}
-	kubeconfig, err := r.api.Kubeconfig(dir)
-	must(r.t, err)
+	kubeconfig := must.Get(r.api.Kubeconfig(dir))(r.t)
 	replaced(r.t, kubeconfig, kubeconfig, at, p.api.address())
 	file := filepath.Join(dir, "bridge.yaml")
 	pairs := []string{r.server, p.server, filepath.Join(r.dir, filepath.Base(kubeconfig)), kubeconfig}
@@ -71,14 +72,11 @@ func (r *fixture) replica() *replica {
 // replaced writes a file as another one with texts replaced, each of which has to be there.
 func replaced(t *testing.T, from, to string, pairs ...string) {
 	t.Helper()
-	text, err := os.ReadFile(from)
-	must(t, err)
+	text := must.Get(os.ReadFile(from))(t)
 	for i := 0; i < len(pairs); i += 2 {
-		if !strings.Contains(string(text), pairs[i]) {
-			t.Fatalf("%s has no %q:\n%s", from, pairs[i], text)
-		}
+		require.Contains(t, string(text), pairs[i], "%s has no %q:\n%s", from, pairs[i], text)
 	}
-	must(t, os.WriteFile(to, []byte(strings.NewReplacer(pairs...).Replace(string(text))), 0o600))
+	require.NoError(t, os.WriteFile(to, []byte(strings.NewReplacer(pairs...).Replace(string(text))), 0o600))
 }
 
 func (p *replica) leads() bool {
@@ -150,13 +148,13 @@ var changes = []change{
 	}},
 	// Whoever is first makes another one, which may be the same.
 	{"without its Lease, which was deleted", func(r *fixture, all []*replica, _ *replica) ([]*replica, *replica) {
-		must(r.t, r.kube.CoordinationV1().Leases("default").Delete(r.t.Context(), "kube-eventbridge", metav1.DeleteOptions{}))
+		require.NoError(r.t, r.kube.CoordinationV1().Leases("default").Delete(r.t.Context(), "kube-eventbridge", metav1.DeleteOptions{}))
 		return all, nil
 	}},
 	{"without its Lease, which a stranger has taken", func(r *fixture, all []*replica, leads *replica) ([]*replica, *replica) {
 		stranger := []byte(`{"spec":{"holderIdentity":"a-stranger"}}`)
 		_, err := r.kube.CoordinationV1().Leases("default").Patch(r.t.Context(), "kube-eventbridge", types.MergePatchType, stranger, metav1.PatchOptions{})
-		must(r.t, err)
+		require.NoError(r.t, err)
 		r.eventually("the leader to see that", func() bool { return !leads.leads() })
 		return all, nil
 	}},
@@ -198,7 +196,7 @@ func takeTurns(f *fixture, rounds, each int) {
 			}
 			r.bridge = leader(t, all, former).bridge
 			t.Logf("%s: one publishes after %v", c.name, time.Since(began).Round(10*time.Millisecond))
-			must(t, driving.Wait())
+			require.NoError(t, driving.Wait())
 		}
 	}
 	last := leader(t, all, nil)
@@ -206,9 +204,7 @@ func takeTurns(f *fixture, rounds, each int) {
 	r.settle("default")
 	for _, p := range append(without(all, last), last) {
 		p.stop()
-		if strings.Contains(p.stderr(), `"level":"ERROR"`) {
-			t.Errorf("a replica says:\n%s", p.stderr())
-		}
+		assert.NotContains(t, p.stderr(), `"level":"ERROR"`, "a replica")
 	}
 	seen := map[string]bool{}
 	for _, e := range r.judge() {
@@ -217,9 +213,8 @@ func takeTurns(f *fixture, rounds, each int) {
 		}
 	}
 	// Each leader that was replaced had changes to publish. One may have been too short for any.
-	if len(seen) < terms-1 {
-		t.Errorf("the log has events of %d terms, and there were %d", len(seen), terms)
-	}
+	assert.GreaterOrEqual(t, len(seen), terms-1,
+		"the log has events of %d terms, and there were %d", len(seen), terms)
 }
 
 // Events are not in the API server's watch cache: when etcd was compacted, nobody can read what lay before, and who has not read it has lost what was created and deleted again.
@@ -234,7 +229,7 @@ func TestBridge_that_takes_over_has_what_the_API_server_has_forgotten(t *testing
 		_, err := events.Create(t.Context(), &corev1.Event{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, InvolvedObject: corev1.ObjectReference{Namespace: "default", Name: "x", Kind: "Pod"},
 		}, metav1.CreateOptions{})
-		must(t, err)
+		require.NoError(t, err)
 	}
 	create("before")
 	all := r.replicas(2)
@@ -252,25 +247,22 @@ func TestBridge_that_takes_over_has_what_the_API_server_has_forgotten(t *testing
 	const n = 50
 	for i := range n {
 		create(fmt.Sprintf("short-%d", i))
-		must(t, events.Delete(t.Context(), fmt.Sprintf("short-%d", i), metav1.DeleteOptions{}))
+		require.NoError(t, events.Delete(t.Context(), fmt.Sprintf("short-%d", i), metav1.DeleteOptions{}))
 	}
 	r.poll("the second one to have read them", func() (bool, string) {
 		bytes, _ := second.Metric("standby_bytes")
 		return bytes > 2*n*1000, fmt.Sprint(bytes, " bytes")
 	})
-	must(t, r.api.Compact(context.WithoutCancel(t.Context())))
+	require.NoError(t, r.api.Compact(context.WithoutCancel(t.Context())))
 	first.kill()
 	r.bridge = second.bridge
 	leader(t, all, first)
 	log := r.awaitStory(fmt.Sprintf("default/short-%d", n-1), "added deleted")
 	for i := range n {
-		if got := story(log, fmt.Sprintf("default/short-%d", i)); got != "added deleted" {
-			t.Errorf("short-%d: the log says %q, want added deleted", i, got)
-		}
+		assert.Equal(t, "added deleted", story(log, fmt.Sprintf("default/short-%d", i)),
+			"short-%d: the log, want added deleted", i)
 	}
-	if slices.ContainsFunc(log, func(e entry) bool { return e.op == "gap" }) {
-		t.Error("the log has a gap")
-	}
+	assert.False(t, slices.ContainsFunc(log, func(e entry) bool { return e.op == "gap" }), "the log has a gap")
 	mustBeUnique(t, log)
 	second.stop()
 }

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // mustBeUnique checks that no event is in the log twice.
@@ -43,20 +45,16 @@ func TestBridge_announces_a_gap_and_deletes_what_is_gone(t *testing.T) {
 	first := r.patch("default", "changes", `{"data":{"a":"1"}}`)
 	last := r.patch("default", "changes", `{"data":{"a":"2"}}`)
 	r.remove("default", "goes")
-	must(t, r.api.KillAPIServer())
-	must(t, r.api.StartAPIServer(t.Context()))
+	require.NoError(t, r.api.KillAPIServer())
+	require.NoError(t, r.api.StartAPIServer(t.Context()))
 	b = r.run()
 	r.awaitStory("default/goes", "added deleted")
 	r.awaitStory("default/changes", "added updated updated")
 	r.configMap("default", "new", nil)
 	log := r.awaitStory("default/new", "added")
 	b.stop()
-	if story(log, "default/stays") != "added" {
-		t.Errorf("what did not change was published again: %s", story(log, "default/stays"))
-	}
-	if n := count(log, "gap"); n != 1 {
-		t.Fatalf("%d gaps were announced, want 1", n)
-	}
+	assert.Equal(t, "added", story(log, "default/stays"), "what did not change was published again")
+	require.Equal(t, 1, count(log, "gap"), "gaps were announced, want 1")
 	for _, e := range log[before:] {
 		switch {
 		case e.op == "gap" && !strings.Contains(string(e.data), `"from":"`):
@@ -73,24 +71,22 @@ func TestBridge_announces_a_gap_and_deletes_what_is_gone(t *testing.T) {
 func TestBridge_outlives_its_API_server(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
-	must(t, r.api.StopAPIServer(t.Context()))
+	require.NoError(t, r.api.StopAPIServer(t.Context()))
 	b := r.run()
 	r.awaitStatus(http.StatusServiceUnavailable, "starting")
-	must(t, r.api.StartAPIServer(t.Context()))
+	require.NoError(t, r.api.StartAPIServer(t.Context()))
 	r.awaitStatus(http.StatusOK, "ok")
 	for i := range 3 {
 		r.configMap("default", fmt.Sprint("before-", i), nil)
-		must(t, r.api.KillAPIServer())
-		must(t, r.api.StartAPIServer(t.Context()))
+		require.NoError(t, r.api.KillAPIServer())
+		require.NoError(t, r.api.StartAPIServer(t.Context()))
 		r.configMap("default", fmt.Sprint("after-", i), nil)
 		r.awaitStory(fmt.Sprint("default/after-", i), "added")
 	}
 	b.stop()
 	log := r.entries()
 	for i := range 3 {
-		if got := story(log, fmt.Sprint("default/before-", i)); got != "added" {
-			t.Errorf("before-%d: the log says %q, want added", i, got)
-		}
+		assert.Equal(t, "added", story(log, fmt.Sprint("default/before-", i)), "before-%d: the log, want added", i)
 	}
 	mustBeUnique(t, log)
 }
@@ -105,23 +101,21 @@ func TestBridge_relists_when_its_position_was_compacted(t *testing.T) {
 			InvolvedObject: corev1.ObjectReference{Namespace: "default", Name: "x", Kind: "Pod"},
 			Reason:         "Testing",
 		}, metav1.CreateOptions{})
-		must(t, err)
+		require.NoError(t, err)
 	}
 	create("a")
 	b := r.run()
 	r.awaitStatus(http.StatusOK, "ok")
 	b.stop()
 	create("b")
-	must(t, r.kube.CoreV1().Events("default").Delete(t.Context(), "a", metav1.DeleteOptions{}))
+	require.NoError(t, r.kube.CoreV1().Events("default").Delete(t.Context(), "a", metav1.DeleteOptions{}))
 	create("c")
-	must(t, r.api.Compact(context.WithoutCancel(t.Context())))
+	require.NoError(t, r.api.Compact(context.WithoutCancel(t.Context())))
 	b = r.run()
 	r.awaitOp("gap", 1)
 	log := r.awaitStory("default/c", "added")
 	b.stop()
-	if got := story(log, "default/a"); got != "added deleted" {
-		t.Errorf("a: the log says %q, want added deleted", got)
-	}
+	assert.Equal(t, "added deleted", story(log, "default/a"), "a: the log, want added deleted")
 	mustBeUnique(t, log)
 }
 

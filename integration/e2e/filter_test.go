@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/stretchr/testify/assert"
 )
 
 // filters leaves out additions, updates of an annotation, and what an expression says, while a bridge runs, while none does, and after it.
@@ -47,7 +48,5 @@ func filters(t *testing.T, api *controlplane.ControlPlane) {
 		}
 	}
 	const counted = `kube_eventbridge_events_filtered_total{pipeline="test",reason="unchanged",stream="configmaps.v1/filters"} 3`
-	if metrics := r.metrics(); !strings.Contains(metrics, counted) {
-		t.Errorf("the metrics do not have %s", counted)
-	}
+	assert.Contains(t, r.metrics(), counted, "the metrics do")
 }

@@ -15,11 +15,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(sharedKafka.Around(m)) }
@@ -60,8 +62,7 @@ func rigOn(t *testing.T, api *controlplane.ControlPlane, resources string) *fixt
 // bareRig has no broker yet, and no configuration.
 func bareRig(t *testing.T, api *controlplane.ControlPlane) *fixture {
 	t.Helper()
-	kube, err := kubernetes.NewForConfig(api.RESTConfig())
-	must(t, err)
+	kube := must.Get(kubernetes.NewForConfig(api.RESTConfig()))(t)
 	return &fixture{t: t, cluster: "e2e", api: api, kube: kube, binary: rig.ProgramForTest(t), server: freeAddress(t), dir: t.TempDir()}
 }
 
@@ -80,10 +81,9 @@ func (r *fixture) configure(resources string) {
 
 func (r *fixture) configureSink(resources, sink string) {
 	r.t.Helper()
-	kubeconfig, err := r.api.Kubeconfig(r.dir)
-	must(r.t, err)
+	kubeconfig := must.Get(r.api.Kubeconfig(r.dir))(r.t)
 	r.config = filepath.Join(r.dir, "bridge.yaml")
-	must(r.t, os.WriteFile(r.config, fmt.Appendf(nil, `
+	require.NoError(r.t, os.WriteFile(r.config, fmt.Appendf(nil, `
 cluster: %s
 kubernetes: {kubeconfig: %q}
 dataDir: %q
@@ -100,21 +100,14 @@ func (r *fixture) listenElsewhere() {
 	r.t.Helper()
 	was := r.server
 	r.server = freeAddress(r.t)
-	text, err := os.ReadFile(r.config)
-	must(r.t, err)
-	must(r.t, os.WriteFile(r.config, bytes.ReplaceAll(text, []byte(was), []byte(r.server)), 0o600))
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	rig.Must(t, err)
+	text := must.Get(os.ReadFile(r.config))(r.t)
+	require.NoError(r.t, os.WriteFile(r.config, bytes.ReplaceAll(text, []byte(was), []byte(r.server)), 0o600))
 }
 
 // freeAddress is one that no other server is given.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	port, err := controlplane.FreePort()
-	must(t, err)
+	port := must.Get(controlplane.FreePort())(t)
 	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
@@ -126,7 +119,7 @@ type broker struct {
 
 func (b *broker) start() {
 	b.t.Helper()
-	must(b.t, b.Start())
+	require.NoError(b.t, b.Start())
 }
 
 func (b *broker) stop()       { b.Stop() }
@@ -247,7 +240,7 @@ func (r *fixture) messages() []rig.Message {
 func (r *fixture) messagesOf(name string) []rig.Message {
 	r.t.Helper()
 	_, messages, err := r.read(name)
-	must(r.t, err)
+	require.NoError(r.t, err)
 	return messages
 }
 
@@ -255,22 +248,21 @@ func (r *fixture) messagesOf(name string) []rig.Message {
 func (r *fixture) limit(room int) {
 	r.t.Helper()
 	s, err := r.js.Stream(r.t.Context(), "KUBERNETES")
-	must(r.t, err)
+	require.NoError(r.t, err)
 	cfg := s.CachedInfo().Config
 	cfg.MaxMsgs, cfg.Discard = -1, jetstream.DiscardOld
 	if room >= 0 {
 		cfg.MaxMsgs, cfg.Discard = int64(s.CachedInfo().State.Msgs)+int64(room), jetstream.DiscardNew //nolint:gosec // there are few
 	}
 	_, err = r.js.UpdateStream(r.t.Context(), cfg)
-	must(r.t, err)
+	require.NoError(r.t, err)
 }
 
 // killFull kills the bridge when the log is at its limit, and has it take whatever comes again.
 func (r *fixture) killFull() {
 	r.t.Helper()
 	r.poll("the log to be full", func() (bool, string) {
-		s, err := r.js.Stream(r.t.Context(), "KUBERNETES")
-		must(r.t, err)
+		s := must.Get(r.js.Stream(r.t.Context(), "KUBERNETES"))(r.t)
 		has, most := s.CachedInfo().State.Msgs, s.CachedInfo().Config.MaxMsgs
 		return int64(has) >= most, fmt.Sprintf("it has %d of %d messages", has, most) //nolint:gosec // there are few
 	})

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"io"
 	"net"
 	"sync"
@@ -22,8 +23,7 @@ type forwarder struct {
 
 func newForwarder(t *testing.T, target string) *forwarder {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	l := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	f := &forwarder{listener: l, target: target, conns: map[net.Conn]struct{}{}}
 	f.open.Go(f.accept)
 	t.Cleanup(func() {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A restarted API server refuses a watch from before its start; etcd still has what happened.
@@ -31,8 +33,8 @@ func TestBridge_reads_back_what_a_restarted_API_server_does_not_show(t *testing.
 		got := r.patch("default", name, fmt.Sprintf(`{"data":{"i":"%d"}}`, i))
 		want["default/"+name] = append(want["default/"+name], got.ResourceVersion)
 	}
-	must(t, r.api.KillAPIServer())
-	must(t, r.api.StartAPIServer(t.Context()))
+	require.NoError(t, r.api.KillAPIServer())
+	require.NoError(t, r.api.StartAPIServer(t.Context()))
 	before := len(r.entries())
 	b = r.run()
 	r.awaitOp("gap", 1)
@@ -51,13 +53,9 @@ func TestBridge_reads_back_what_a_restarted_API_server_does_not_show(t *testing.
 			t.Errorf("%s of %s at %s, want %v", e.op, e.key, e.rv, left)
 		}
 	}
-	if found != updates {
-		t.Errorf("%d of %d updates are in the log in their order", found, updates)
-	}
+	assert.Equal(t, updates, found, "of %d updates are in the log in their order", updates)
 	t.Logf("%d of %d updates are in the log, %d of them read back", found, updates, recovered)
-	if n := count(log, "gap"); n != 1 {
-		t.Errorf("%d gaps were announced, want 1", n)
-	}
+	assert.Equal(t, 1, count(log, "gap"), "gaps were announced, want 1")
 	mustBeUnique(t, log)
 }
 
@@ -76,7 +74,7 @@ func TestBridge_begins_a_history_when_etcd_was_restored(t *testing.T) {
 			b := r.run()
 			r.awaitStatus(http.StatusOK, "ok")
 			backup := filepath.Join(t.TempDir(), "backup")
-			must(t, r.api.Snapshot(t.Context(), backup))
+			require.NoError(t, r.api.Snapshot(t.Context(), backup))
 			r.patch("default", "changes", `{"data":{"a":"1"}}`)
 			r.remove("default", "goes")
 			r.configMap("default", "comes", nil)
@@ -84,7 +82,7 @@ func TestBridge_begins_a_history_when_etcd_was_restored(t *testing.T) {
 			if !c.running {
 				b.stop()
 			}
-			must(t, r.api.Restore(t.Context(), backup, c.bump))
+			require.NoError(t, r.api.Restore(t.Context(), backup, c.bump))
 			if !c.running {
 				b = r.run()
 			}
@@ -95,9 +93,7 @@ func TestBridge_begins_a_history_when_etcd_was_restored(t *testing.T) {
 			for key, want := range map[string]string{
 				"default/changes": "added updated updated", "default/goes": "added deleted added", "default/comes": "added deleted",
 			} {
-				if got := story(log, key); got != want {
-					t.Errorf("%s: the log says %q, want %q", key, got, want)
-				}
+				assert.Equal(t, want, story(log, key), "%s: the log", key)
 			}
 			last := ""
 			for _, e := range log {
@@ -105,9 +101,7 @@ func TestBridge_begins_a_history_when_etcd_was_restored(t *testing.T) {
 					last = e.id
 				}
 			}
-			if !strings.HasSuffix(last, ".h1") {
-				t.Errorf("the last gap's id is %s", last)
-			}
+			assert.True(t, strings.HasSuffix(last, ".h1"), "the last gap's id is %s", last)
 			mustBeUnique(t, log)
 		})
 	}
@@ -130,7 +124,7 @@ func TestBridge_repairs_a_log_that_lost_what_it_had_acknowledged(t *testing.T) {
 			r.awaitStatus(http.StatusOK, "ok")
 			r.broker.stop()
 			copyOf := filepath.Join(t.TempDir(), "copy")
-			must(t, os.CopyFS(copyOf, os.DirFS(r.broker.Dir)))
+			require.NoError(t, os.CopyFS(copyOf, os.DirFS(r.broker.Dir)))
 			r.broker.start()
 			r.patch("default", "changes", `{"data":{"a":"1"}}`)
 			r.patch("default", "changes", `{"data":{"a":"2"}}`)
@@ -143,8 +137,8 @@ func TestBridge_repairs_a_log_that_lost_what_it_had_acknowledged(t *testing.T) {
 				b.stop()
 			}
 			r.broker.stop()
-			must(t, os.RemoveAll(r.broker.Dir))
-			must(t, os.CopyFS(r.broker.Dir, os.DirFS(copyOf)))
+			require.NoError(t, os.RemoveAll(r.broker.Dir))
+			require.NoError(t, os.CopyFS(r.broker.Dir, os.DirFS(copyOf)))
 			r.broker.start()
 			if !running {
 				b = r.run()
@@ -159,16 +153,13 @@ func TestBridge_repairs_a_log_that_lost_what_it_had_acknowledged(t *testing.T) {
 			b.stop()
 			repaired := 0
 			for _, e := range log {
-				if (e.reason == "repair") != strings.HasSuffix(e.id, ".r1") {
-					t.Errorf("%s has reason %q", e.id, e.reason)
-				}
+				assert.Equal(t, strings.HasSuffix(e.id, ".r1"), (e.reason == "repair"),
+					"%s has reason %q", e.id, e.reason)
 				if e.reason == "repair" {
 					repaired++
 				}
 			}
-			if repaired < 4 {
-				t.Errorf("%d events have the reason repair, want those of 4 changes at least", repaired)
-			}
+			assert.GreaterOrEqual(t, repaired, 4, "events have the reason repair, want those of 4 changes at least")
 			mustBeUnique(t, log)
 		})
 	}

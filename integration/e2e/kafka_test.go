@@ -15,11 +15,14 @@ import (
 	"testing"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // sharedKafka has a topic for each test that does not hurt it.
@@ -71,7 +74,7 @@ func (k *kafkaLog) read(t *testing.T) rig.Log {
 	if k.reader == nil {
 		var err error
 		k.reader, err = rig.KafkaLog(k.topic, k.cluster.Addresses())
-		must(t, err)
+		require.NoError(t, err)
 		t.Cleanup(k.reader.Close)
 	}
 	return k.reader
@@ -100,7 +103,7 @@ func TestBridge_on_Kafka_needs_no_more_permissions_than_are_documented(t *testin
 	r := bareRig(t, controlplane.ForTest(t, controlplane.Config{}))
 	r.kafka = &kafkaLog{cluster: cluster, topic: "kubernetes"}
 	password := filepath.Join(r.dir, "password")
-	must(t, os.WriteFile(password, []byte("secret\n"), 0o600))
+	require.NoError(t, os.WriteFile(password, []byte("secret\n"), 0o600))
 	r.configureSink(watched, fmt.Sprintf(`sink:
       kafka:
         brokers: ["%s"]
@@ -109,11 +112,11 @@ func TestBridge_on_Kafka_needs_no_more_permissions_than_are_documented(t *testin
         sasl: {mechanism: scram-sha-512, user: bridge, passwordFile: %s}
     checkpoint: {kafka: {}}`, strings.Join(cluster.AddressesOf(string(kafkabroker.SASLTLS)), `", "`), cluster.CAFile(), password))
 	for _, topic := range []string{"kubernetes", "kube-eventbridge-checkpoints"} {
-		must(t, cluster.Allow(t.Context(), "bridge", kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeCreate, kafkago.ACLOperationTypeWrite,
+		require.NoError(t, cluster.Allow(t.Context(), "bridge", kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeCreate, kafkago.ACLOperationTypeWrite,
 			kafkago.ACLOperationTypeRead, kafkago.ACLOperationTypeDescribeConfigs))
 	}
 	for _, id := range []string{"kube-eventbridge.e2e.test", "kube-eventbridge.e2e.test.checkpoint"} {
-		must(t, cluster.Allow(t.Context(), "bridge", kafkago.ResourceTypeTransactionalID, id, kafkago.ACLOperationTypeWrite))
+		require.NoError(t, cluster.Allow(t.Context(), "bridge", kafkago.ResourceTypeTransactionalID, id, kafkago.ACLOperationTypeWrite))
 	}
 	for range 2 {
 		r.run()
@@ -132,12 +135,11 @@ func TestBridge_with_brokers_that_are_away_runs_the_other_pipelines(t *testing.T
 	t.Parallel()
 	rig.Tier(t, rig.All)
 	cluster := kafkabroker.ForTest(t, kafkabroker.Config{})
-	must(t, cluster.Kill(0))
+	require.NoError(t, cluster.Kill(0))
 	r := newRig(t, watched)
 	address := cluster.Addresses()[0]
-	text, err := os.ReadFile(r.config)
-	must(t, err)
-	must(t, os.WriteFile(r.config, fmt.Appendf(text, `
+	text := must.Get(os.ReadFile(r.config))(t)
+	require.NoError(t, os.WriteFile(r.config, fmt.Appendf(text, `
   - name: late
     resources: %s
     sink: {kafka: {brokers: [%q], create: {replicas: 1}}}
@@ -160,7 +162,7 @@ func TestBridge_with_brokers_that_are_away_runs_the_other_pipelines(t *testing.T
 		}
 		return false, r.bridge.stderr()
 	})
-	must(t, cluster.Restart(t.Context(), 0))
+	require.NoError(t, cluster.Restart(t.Context(), 0))
 	r.kafka, r.logs = &kafkaLog{cluster: cluster, topic: "kubernetes"}, nil
 	r.await("the event in Kafka", isThere("first"))
 	r.awaitStatus(200, "")
@@ -174,15 +176,13 @@ func TestKafka_a_bridge_without_its_topic_leaves_the_checkpoint_to_another(t *te
 	r := newKafkaRig(t, watched)
 	b := r.run()
 	r.awaitStatus(http.StatusOK, "")
-	text, err := os.ReadFile(r.config)
-	must(t, err)
+	text := must.Get(os.ReadFile(r.config))(t)
 	bad := filepath.Join(r.dir, "bad.yaml")
 	text = bytes.Replace(text, []byte("topic: "+r.kafka.topic+", create: {partitions: 3, replicas: 1}"), []byte("topic: missing"), 1)
-	must(t, os.WriteFile(bad, regexp.MustCompile(`server: .*`).ReplaceAll(text, []byte("server: {listen: 127.0.0.1:0}")), 0o600))
+	require.NoError(t, os.WriteFile(bad, regexp.MustCompile(`server: .*`).ReplaceAll(text, []byte("server: {listen: 127.0.0.1:0}")), 0o600))
 	code, _, stderr := r.command("run", "--config", bad)
-	if code != 1 || !strings.Contains(stderr, "missing cannot be used: it does not exist") {
-		t.Errorf("the other one ends with %d and %s", code, stderr)
-	}
+	assert.Equal(t, 1, code, "the other one ends")
+	assert.Contains(t, stderr, "missing cannot be used: it does not exist", "the other one ends")
 	known := func() (n int) {
 		for _, s := range r.held().Streams {
 			n += s.Objects

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/stretchr/testify/require"
 )
 
 // The broker comes back with a copy of its store from before a resource went, and a namespace left the selection. The checkpoint knows neither of them any more.
@@ -33,7 +34,7 @@ func TestBridge_ends_again_what_the_log_has_lost_the_end_of(t *testing.T) {
 			r.awaitCommits()
 			r.broker.stop()
 			copyOf := filepath.Join(t.TempDir(), "copy")
-			must(t, os.CopyFS(copyOf, os.DirFS(r.broker.Dir)))
+			require.NoError(t, os.CopyFS(copyOf, os.DirFS(r.broker.Dir)))
 			r.broker.start()
 
 			c.undefine("gadgets")
@@ -49,8 +50,8 @@ func TestBridge_ends_again_what_the_log_has_lost_the_end_of(t *testing.T) {
 				b.stop()
 			}
 			r.broker.stop()
-			must(t, os.RemoveAll(r.broker.Dir))
-			must(t, os.CopyFS(r.broker.Dir, os.DirFS(copyOf)))
+			require.NoError(t, os.RemoveAll(r.broker.Dir))
+			require.NoError(t, os.CopyFS(r.broker.Dir, os.DirFS(copyOf)))
 			r.broker.start()
 			if !running {
 				b = r.run()

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // lostCheckpoints are the ways to lose what a bridge remembers.
@@ -20,8 +22,8 @@ var lostCheckpoints = map[string]struct {
 	checkpoint string
 	lose       func(t *testing.T, r *fixture)
 }{
-	"a bucket": {"checkpoint: {nats: {}}", func(t *testing.T, r *fixture) { must(t, r.js.DeleteKeyValue(t.Context(), bucket)) }},
-	"a file":   {"checkpoint: {file: {}}", func(t *testing.T, r *fixture) { must(t, os.RemoveAll(filepath.Join(r.dir, "data"))) }},
+	"a bucket": {"checkpoint: {nats: {}}", func(t *testing.T, r *fixture) { require.NoError(t, r.js.DeleteKeyValue(t.Context(), bucket)) }},
+	"a file":   {"checkpoint: {file: {}}", func(t *testing.T, r *fixture) { require.NoError(t, os.RemoveAll(filepath.Join(r.dir, "data"))) }},
 }
 
 // What the log has is found in the log: nothing of it is published again, and what went while nobody knew of it is deleted.
@@ -40,7 +42,7 @@ func TestBridge_whose_checkpoint_is_lost_goes_on_from_the_log(t *testing.T) {
 			for _, name := range []string{"stays", "changes", "goes", "went"} {
 				r.configMap("default", name, nil)
 				_, err := r.kube.CoreV1().Secrets("one").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-				must(t, err)
+				require.NoError(t, err)
 				c.make("gadgets", "v1", "gadget-"+name)
 			}
 			b := r.run()
@@ -57,8 +59,8 @@ func TestBridge_whose_checkpoint_is_lost_goes_on_from_the_log(t *testing.T) {
 			of.lose(t, r)
 
 			r.remove("default", "goes")
-			must(t, r.kube.CoreV1().Secrets("one").Delete(t.Context(), "goes", metav1.DeleteOptions{}))
-			must(t, c.of("gadgets", "v1").Delete(t.Context(), "gadget-goes", metav1.DeleteOptions{}))
+			require.NoError(t, r.kube.CoreV1().Secrets("one").Delete(t.Context(), "goes", metav1.DeleteOptions{}))
+			require.NoError(t, c.of("gadgets", "v1").Delete(t.Context(), "gadget-goes", metav1.DeleteOptions{}))
 			r.patch("default", "changes", `{"data":{"a":"b"}}`)
 			r.configMap("default", "new", nil)
 			b = r.run()
@@ -77,9 +79,7 @@ func TestBridge_whose_checkpoint_is_lost_goes_on_from_the_log(t *testing.T) {
 			if n := count(log, "gap"); n != 3 {
 				t.Errorf("there are %d gaps, want one of each resource", n)
 			}
-			if got := story(log, "default/stays"); got != "added" {
-				t.Errorf("what has not changed is %s", got)
-			}
+			assert.Equal(t, "added", story(log, "default/stays"), "what has not changed")
 		})
 	}
 }

@@ -14,14 +14,16 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // team gives a namespace to a team, and returns the namespace's version since.
 func (r *fixture) team(namespace, team string) string {
 	r.t.Helper()
-	ns, err := r.kube.CoreV1().Namespaces().Patch(r.t.Context(), namespace, types.MergePatchType,
-		fmt.Appendf(nil, `{"metadata":{"labels":{"team":%q}}}`, team), metav1.PatchOptions{})
-	must(r.t, err)
+	ns := must.Get(r.kube.CoreV1().Namespaces().Patch(r.t.Context(), namespace, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"labels":{"team":%q}}}`, team), metav1.PatchOptions{}))(r.t)
 	return ns.ResourceVersion
 }
 
@@ -65,9 +67,7 @@ func TestNamespaceSelector_follows_labels(t *testing.T) {
 	changed := r.patch("one", "c", `{"data":{"k":"v"}}`)
 	log := r.awaitStory("one/c", "added deleted added updated")
 	want := fmt.Sprintf(".%s.s%s .deleted.s%s .%s.s%s .%s", c.ResourceVersion, entered, left, c.ResourceVersion, again, changed.ResourceVersion)
-	if got := ids(log, "one/c"); got != want {
-		t.Errorf("the ids are %s, want %s", got, want)
-	}
+	assert.Equal(t, want, ids(log, "one/c"), "the ids")
 	b.stop()
 
 	left = r.team("one", "b")
@@ -104,7 +104,7 @@ func TestNamespaceSelector_takes_all_that_a_wildcard_names(t *testing.T) {
 	entered := r.team("default", "a")
 	r.configMap("default", "c", nil)
 	secret, err := r.kube.CoreV1().Secrets("one").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{})
-	must(t, err)
+	require.NoError(t, err)
 	r.configMap("one", "d", nil)
 	b := r.run()
 	r.awaitStory("default/c", "added")
@@ -148,9 +148,8 @@ func TestNamespaceSelector_takes_all_that_a_wildcard_names(t *testing.T) {
 	b.stop()
 	log = r.entries()
 	for _, e := range log {
-		if e.kind == "Namespace" || e.kind == "CustomResourceDefinition" {
-			t.Errorf("%s %s is in no namespace", e.kind, e.key)
-		}
+		assert.NotEqual(t, "Namespace", e.kind, "%s is in no namespace", e.key)
+		assert.NotEqual(t, "CustomResourceDefinition", e.kind, "%s is in no namespace", e.key)
 	}
 	if got := ids(log, "default/c"); !strings.HasSuffix(got, ".s"+entered) {
 		t.Errorf("the ids are %s, want the last to end in .s%s", got, entered)
@@ -234,7 +233,7 @@ func TestNamespaceSelector_under_the_least_permissions(t *testing.T) {
 	_, err := r.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "a"}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	require.NoError(t, err)
 	r.configMap("shop", "c", nil)
 	r.apply(r.rolesFor("selecting", "selecting"))
 	b := r.runAs("selecting")
@@ -242,9 +241,7 @@ func TestNamespaceSelector_under_the_least_permissions(t *testing.T) {
 	r.awaitStatus(http.StatusOK, "ok")
 	r.validates(0)
 	b.stop()
-	if strings.Contains(b.stderr(), "forbidden") {
-		t.Errorf("something is forbidden:\n%s", b.stderr())
-	}
+	assert.NotContains(t, b.stderr(), "forbidden", "something is forbidden")
 }
 
 // A namespace that comes back while it is half gone from the log is whole there again.
@@ -260,16 +257,12 @@ func TestNamespaceSelector_ends_what_a_crash_has_cut_short(t *testing.T) {
 	r.limit(cut)
 	r.team("one", "b")
 	r.killFull()
-	if deleted := count(r.entries(), "deleted"); deleted != cut {
-		t.Fatalf("%d were deleted before the crash, want %d", deleted, cut)
-	}
+	require.Equal(t, cut, count(r.entries(), "deleted"), "deleted before the crash")
 	r.team("one", "a")
 	r.run()
 	r.await("all of it to be there again", func(log []entry) bool { return count(log, "added") == 2*objects })
 	r.bridge.stop()
 	log := r.entries()
-	if deleted := count(log, "deleted"); deleted != objects {
-		t.Errorf("%d were deleted, want all %d", deleted, objects)
-	}
+	assert.Equal(t, objects, count(log, "deleted"), "deleted, want all")
 	mustBeUnique(t, log)
 }

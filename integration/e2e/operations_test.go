@@ -13,8 +13,11 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // What docs/operations.md says of a checkpoint that is moved, and of one that is older than the log.
@@ -28,15 +31,12 @@ func TestOperations_a_checkpoint_is_moved_and_an_old_one_repeats_nothing(t *test
 	b.stop()
 	was, before := filepath.Join(r.dir, "data", "test.db"), fmt.Sprintf("%+v", r.held())
 	now := filepath.Join(r.dir, "elsewhere", "data", "test.db")
-	must(t, os.MkdirAll(filepath.Dir(now), 0o755))
-	must(t, os.Rename(was, now))
+	require.NoError(t, os.MkdirAll(filepath.Dir(now), 0o755))
+	require.NoError(t, os.Rename(was, now))
 	replaced(t, r.config, r.config, filepath.Join(r.dir, "data"), filepath.Join(r.dir, "elsewhere", "data"))
-	if after := fmt.Sprintf("%+v", r.held()); after != before {
-		t.Errorf("the moved checkpoint shows %s, and it was %s", after, before)
-	}
+	assert.Equal(t, before, fmt.Sprintf("%+v", r.held()), "the moved checkpoint shows")
 	r.remove("default", "stays")
-	old, err := os.ReadFile(now)
-	must(t, err)
+	old := must.Get(os.ReadFile(now))(t)
 	b = r.run()
 	r.awaitStory("default/stays", "added deleted")
 	r.patch("default", "changes", `{"data":{"a":"2"}}`)
@@ -44,16 +44,14 @@ func TestOperations_a_checkpoint_is_moved_and_an_old_one_repeats_nothing(t *test
 	r.awaitStory("default/comes", "added")
 	b.stop()
 
-	must(t, os.WriteFile(now, old, 0o600))
+	require.NoError(t, os.WriteFile(now, old, 0o600))
 	b = r.run()
 	r.awaitStatus(http.StatusOK, "ok")
 	r.configMap("default", "last", nil)
 	log := r.awaitStory("default/last", "added")
 	b.stop()
 	for key, want := range map[string]string{"default/stays": "added deleted", "default/changes": "added updated updated", "default/comes": "added", "default/goes": "added updated deleted"} {
-		if got := story(log, key); got != want {
-			t.Errorf("%s: the log says %q, want %q", key, got, want)
-		}
+		assert.Equal(t, want, story(log, key), "%s: the log", key)
 	}
 	mustBeUnique(t, log)
 	if gaps := count(log, "gap"); gaps > 0 {
@@ -70,13 +68,13 @@ func TestOperations_a_password_is_rotated(t *testing.T) {
 		o.Users = []*server.User{{Username: "bridge", Password: password}}
 	})
 	file := filepath.Join(r.dir, "password")
-	must(t, os.WriteFile(file, []byte("old"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("old"), 0o600))
 	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q], user: bridge, passwordFile: %q}}", guarded.URL(), file))
 	b := r.run()
 	r.awaitStatus(http.StatusOK, "ok")
-	must(t, os.WriteFile(file, []byte("new"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("new"), 0o600))
 	password = "new"
-	must(t, guarded.Reload())
+	require.NoError(t, guarded.Reload())
 	r.configMap("default", "waits", nil)
 	r.poll("the status to say why nothing is published", func() (bool, string) {
 		_, said := r.status("/api/status") // at once; /readyz does not before half a minute

@@ -10,15 +10,16 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // print runs the bridge without a file or a broker, and returns where it prints.
 func (r *fixture) print(format string) (file string) {
 	r.t.Helper()
-	kubeconfig, err := r.api.Kubeconfig(r.dir)
-	must(r.t, err)
-	out, err := os.CreateTemp(r.dir, "printed-*")
-	must(r.t, err)
+	kubeconfig := must.Get(r.api.Kubeconfig(r.dir))(r.t)
+	out := must.Get(os.CreateTemp(r.dir, "printed-*"))(r.t)
 	defer func() { _ = out.Close() }()
 	r.start(out, "run", "configmaps", "-n", "default", "-o", format, "--kubeconfig", kubeconfig, "--data-dir", filepath.Join(r.dir, "data"), "--listen", r.server)
 	return out.Name()
@@ -28,8 +29,7 @@ func (r *fixture) print(format string) (file string) {
 func (r *fixture) awaitLine(file string, words ...string) (lines []string) {
 	r.t.Helper()
 	r.poll("a line with "+strings.Join(words, " "), func() (bool, string) {
-		text, err := os.ReadFile(file)
-		must(r.t, err)
+		text := must.Get(os.ReadFile(file))(r.t)
 		lines = strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 		for _, l := range lines {
 			if inOrder(l, words) {
@@ -71,9 +71,8 @@ func TestRun_prints_events_for_a_person_and_goes_on_where_it_was(t *testing.T) {
 		{"stdout", "updated", "watch", "configmaps.v1", "default/first", "data.colour blue→green"},
 		{"stdout", "deleted", "watch", "configmaps.v1", "default/first"},
 	} {
-		if i >= len(lines) || !inOrder(lines[i], want) {
-			t.Errorf("line %d of %q does not have %q", i+1, lines, want)
-		}
+		assert.Less(t, i, len(lines), "line %d of %q does", i+1, lines)
+		assert.True(t, inOrder(lines[i], want), "line %d of %q does", i+1, lines)
 	}
 	r.bridge.stop()
 
@@ -92,16 +91,12 @@ func TestAsyncAPI_looks_names_up_in_the_cluster(t *testing.T) {
 	t.Parallel()
 	r := rigOn(t, controlplane.ForTest(t, controlplane.Config{}), `[{resource: deploy}, {resource: cm, namespaces: [shop]}]`)
 	code, _, said := r.command("asyncapi", "--config", r.config)
-	if code != 2 || !strings.Contains(said, "--kubeconfig") {
-		t.Errorf("without a cluster it ends with %d: %s", code, said)
-	}
+	assert.Equal(t, 2, code, "without a cluster it ends")
+	assert.Contains(t, said, "--kubeconfig", "without a cluster it ends")
 	code, out, said := r.command("asyncapi", "--config", r.config, "--kubeconfig", filepath.Join(r.dir, "kubeconfig"))
-	if code != 0 || said != "" {
-		t.Fatalf("it ends with %d: %s", code, said)
-	}
+	require.Equal(t, 0, code, "it ends")
+	require.Empty(t, said, "it ends")
 	for _, want := range []string{"k8s.e2e.apps.deployments.{namespace}.{name}", "const: /clusters/e2e/apis/apps/v1/deployments\n", "const: /clusters/e2e/api/v1/configmaps\n"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("%q is not in\n%s", want, out)
-		}
+		assert.Contains(t, out, want)
 	}
 }

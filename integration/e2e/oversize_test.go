@@ -23,6 +23,9 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // Brokers take 1 MB.
@@ -49,13 +52,9 @@ func TestBridge_keeps_what_is_too_large_in_the_object_store_of_NATS(t *testing.T
     sink: {nats: {servers: [%q], maxAge: 24h}}`, r.broker.url()))
 	log := r.largeObjects(maxPayload)
 	mustBeUnique(t, log)
-	store, err := r.js.ObjectStore(t.Context(), "KUBERNETES-objects")
-	must(t, err)
-	status, err := store.Status(t.Context())
-	must(t, err)
-	if status.TTL() != 24*time.Hour {
-		t.Errorf("objects are kept for %v", status.TTL())
-	}
+	store := must.Get(r.js.ObjectStore(t.Context(), "KUBERNETES-objects"))(t)
+	status := must.Get(store.Status(t.Context()))(t)
+	assert.Equal(t, 24*time.Hour, status.TTL(), "objects are kept")
 	for _, e := range log {
 		ref, size := e.attribute("dataref"), e.attribute("datasize")
 		name, found := strings.CutPrefix(ref, "nats-obj:KUBERNETES-objects/")
@@ -66,20 +65,16 @@ func TestBridge_keeps_what_is_too_large_in_the_object_store_of_NATS(t *testing.T
 			t.Errorf("%s of %s refers to %q", e.op, e.key, ref)
 			continue
 		}
-		whole, err := store.GetBytes(t.Context(), name)
-		must(t, err)
+		whole := must.Get(store.GetBytes(t.Context(), name))(t)
 		var object corev1.ConfigMap
-		must(t, json.Unmarshal(whole, &object))
+		require.NoError(t, json.Unmarshal(whole, &object))
 		held := len(object.BinaryData["x"]) + len(object.Data["x"])
 		if strconv.Itoa(len(whole)) != size || object.ResourceVersion != e.rv || string(object.UID) != e.uid || held < 500_000 || len(object.ManagedFields) > 0 {
 			t.Errorf("%s of %s: of %s bytes %d are kept, version %s, %d of them what it holds", e.op, e.key, size, len(whole), object.ResourceVersion, held)
 		}
 	}
-	objects, err := store.List(t.Context())
-	must(t, err)
-	if len(objects) != 5 {
-		t.Errorf("%d objects are kept, want 5", len(objects))
-	}
+	objects := must.Get(store.List(t.Context()))(t)
+	assert.Len(t, objects, 5, "objects are kept, want 5")
 }
 
 // A custom resource is in etcd as JSON, and etcd takes 1.5 MB; kube-apiserver's client of it sends at most 2 MiB, whatever etcd is told to take.
@@ -92,17 +87,17 @@ func TestBridge_keeps_a_custom_resource_that_is_too_large_in_Knatives_profile(t 
     encoding: {mode: structured, profile: knative}
     sink: {nats: {servers: [%q]}}`, r.broker.url()))
 	client, err := dynamic.NewForConfig(api.RESTConfig())
-	must(t, err)
+	require.NoError(t, err)
 
 	_, err = client.Resource(crds).Create(t.Context(), widgetCRD(), metav1.CreateOptions{})
-	must(t, err)
+	require.NoError(t, err)
 	r.run()
 	r.poll("the snapshot", func() (bool, string) { return len(r.messages()) >= 2, "" })
 	text := strings.Repeat("0123456789", 140_000)
 	_, err = client.Resource(widgets).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"}, "spec": map[string]any{"text": text},
 	}}, metav1.CreateOptions{})
-	must(t, err)
+	require.NoError(t, err)
 	var event struct {
 		Type, Payload, Dataref string
 		Datasize               int
@@ -111,7 +106,7 @@ func TestBridge_keeps_a_custom_resource_that_is_too_large_in_Knatives_profile(t 
 	// An API server may begin to serve a new resource once more, so that there is a gap before it.
 	r.poll("the widget", func() (bool, string) {
 		all := r.messages()
-		must(t, json.Unmarshal(all[len(all)-1].Data, &event))
+		require.NoError(t, json.Unmarshal(all[len(all)-1].Data, &event))
 		return event.Payload != "marker", fmt.Sprintf("there are %d messages", len(all))
 	})
 	r.bridge.stop()
@@ -119,11 +114,11 @@ func TestBridge_keeps_a_custom_resource_that_is_too_large_in_Knatives_profile(t 
 		t.Errorf("the event is %+v", event)
 	}
 	store, err := r.js.ObjectStore(t.Context(), "KUBERNETES-objects")
-	must(t, err)
+	require.NoError(t, err)
 	whole, err := store.GetBytes(t.Context(), strings.TrimPrefix(event.Dataref, "nats-obj:KUBERNETES-objects/"))
-	must(t, err)
+	require.NoError(t, err)
 	var object unstructured.Unstructured
-	must(t, json.Unmarshal(whole, &object.Object))
+	require.NoError(t, json.Unmarshal(whole, &object.Object))
 	if got, _, _ := unstructured.NestedString(object.Object, "spec", "text"); got != text || len(whole) != event.Datasize {
 		t.Errorf("%d bytes are kept, %d of them its text, of %d", len(whole), len(got), event.Datasize)
 	}
@@ -155,7 +150,7 @@ func (r *fixture) largeObjects(limit int) []entry {
 			continue
 		}
 		var data map[string]json.RawMessage
-		must(r.t, json.Unmarshal(e.data, &data))
+		require.NoError(r.t, json.Unmarshal(e.data, &data))
 		size, _ := strconv.Atoi(e.attribute("datasize"))
 		if _, whole := data["binaryData"]; whole || data["data"] != nil {
 			r.t.Errorf("%s of %s has what it holds", e.op, e.key)
@@ -170,9 +165,7 @@ func (r *fixture) largeObjects(limit int) []entry {
 			without++
 		}
 	}
-	if without != 5 {
-		r.t.Errorf("%d events lack their objects, want 5", without)
-	}
+	assert.Equal(r.t, 5, without, "events lack their objects, want 5")
 	return log
 }
 
@@ -186,7 +179,7 @@ func (r *fixture) large(name string, n int) {
 	_, err := r.kube.CoreV1().ConfigMaps("default").Create(r.t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, BinaryData: map[string][]byte{"x": content},
 	}, metav1.CreateOptions{})
-	must(r.t, err)
+	require.NoError(r.t, err)
 }
 
 // huge makes a ConfigMap of n bytes that JSON shows as six times as many: etcd keeps it as it came, and takes no more than 1.5 MB.
@@ -195,7 +188,7 @@ func (r *fixture) huge(name string, n int) {
 	cfg := rest.CopyConfig(r.api.RESTConfig())
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	kube, err := kubernetes.NewForConfig(cfg)
-	must(r.t, err)
+	require.NoError(r.t, err)
 	random, content := rand.NewPCG(3, 4), make([]byte, n)
 	for i := range content {
 		content[i] = 0x0e + byte(random.Uint64()%18)
@@ -203,7 +196,7 @@ func (r *fixture) huge(name string, n int) {
 	_, err = kube.CoreV1().ConfigMaps("default").Create(r.t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"x": string(content)},
 	}, metav1.CreateOptions{})
-	must(r.t, err)
+	require.NoError(r.t, err)
 }
 
 // What counts there is a record's size when it is compressed.
@@ -217,9 +210,7 @@ func TestBridge_publishes_what_is_too_large_for_Kafka_without_its_object(t *test
 	log := r.largeObjects(maxPayload)
 	ids := map[string]bool{}
 	for _, e := range log {
-		if ids[e.id] {
-			t.Errorf("%s is in the log twice", e.id)
-		}
+		assert.False(t, ids[e.id], "%s is in the log twice", e.id)
 		ids[e.id] = true
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // consumer applies all events of a log, with somebody else's code.
@@ -56,20 +59,18 @@ func (c *consumer) take(t *testing.T, e *entry) {
 	case "json-patch":
 		var p jsonpatch.Patch
 		p, err = jsonpatch.DecodePatch(e.data)
-		must(t, err)
+		require.NoError(t, err)
 		now, err = p.Apply(was)
 	case "change":
 		var change struct{ Object, OldObject json.RawMessage }
-		must(t, json.Unmarshal(e.data, &change))
+		require.NoError(t, json.Unmarshal(e.data, &change))
 		if now = change.Object; change.OldObject != nil && !reflect.DeepEqual(decoded(t, change.OldObject), decoded(t, was)) {
 			t.Fatalf("oldObject of %s is\n%s\nand the event before it said\n%s", e.id, change.OldObject, was)
 		}
 	default:
 		t.Fatalf("%s has payload %s", e.id, payload)
 	}
-	if err != nil {
-		t.Fatalf("%s: %v", e.id, err)
-	}
+	require.NoError(t, err, e.id)
 	if base != "" {
 		c.patches[key]++
 	}
@@ -81,15 +82,14 @@ func (c *consumer) take(t *testing.T, e *entry) {
 
 func decoded(t *testing.T, text []byte) (v any) {
 	t.Helper()
-	must(t, json.Unmarshal(text, &v))
+	require.NoError(t, json.Unmarshal(text, &v))
 	return v
 }
 
 // served is an object as the API server has it, without what is never published.
 func servedObject(t *testing.T, of rest.Interface, resource, ns, name string) any {
 	t.Helper()
-	text, err := of.Get().Namespace(ns).Resource(resource).Name(name).DoRaw(t.Context())
-	must(t, err)
+	text := must.Get(of.Get().Namespace(ns).Resource(resource).Name(name).DoRaw(t.Context()))(t)
 	v := decoded(t, text).(map[string]any)
 	delete(v["metadata"].(map[string]any), "managedFields")
 	return v
@@ -157,9 +157,8 @@ func replay(t *testing.T, r *fixture) {
 			t.Errorf("only %d events of %s a are made from the one before", n, kind)
 		}
 	}
-	if !strings.Contains(b.stderr(), "read what objects were before") {
-		t.Error("the process does not say that it has read what objects were before")
-	}
+	assert.Contains(t, b.stderr(), "read what objects were before",
+		"the process does not say that it has read what objects were before")
 	r.remove(ns, "a")
 	r.awaitOp("deleted", 1)
 	if _, ok := consume(t, r.entries()).objects["ConfigMap "+ns+"/a"]; ok {
@@ -176,7 +175,7 @@ func (r *fixture) deployment(ns, name string) {
 	_, err := r.kube.AppsV1().Deployments(ns).Create(r.t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template},
 	}, metav1.CreateOptions{})
-	must(r.t, err)
+	require.NoError(r.t, err)
 }
 
 func (r *fixture) service(ns, name string) {
@@ -184,7 +183,7 @@ func (r *fixture) service(ns, name string) {
 	_, err := r.kube.CoreV1().Services(ns).Create(r.t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "p", Port: 80}}},
 	}, metav1.CreateOptions{})
-	must(r.t, err)
+	require.NoError(r.t, err)
 }
 
 // change writes something else into the three objects of a name.
@@ -201,7 +200,7 @@ func (r *fixture) change(random *rand.Rand, name string) {
 	labels := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/n":"%d","example.com/%s":%s}}`, n, []string{"a", "b", "c"}[random.IntN(3)], value)
 	_, err := r.kube.CoreV1().ConfigMaps(ns).Patch(ctx, name, types.MergePatchType,
 		fmt.Appendf(nil, `%s,"data":{"n":"%d",%q:%s}}`, labels, n, strings.NewReplacer("/", "_", "~", "-").Replace(key), value), options)
-	must(r.t, err)
+	require.NoError(r.t, err)
 	var containers []string
 	for i := range random.IntN(3) {
 		containers = append(containers, fmt.Sprintf(`{"name":"c%d","image":"image:%d","env":[{"name":"N%d","value":"%d"}]}`, i, n, random.IntN(2), n))
@@ -209,9 +208,9 @@ func (r *fixture) change(random *rand.Rand, name string) {
 	containers = append(containers, fmt.Sprintf(`{"name":"main","image":"image:%d"}`, random.IntN(3)))
 	_, err = r.kube.AppsV1().Deployments(ns).Patch(ctx, name, types.MergePatchType,
 		fmt.Appendf(nil, `%s,"spec":{"replicas":%d,"template":{"spec":{"containers":[%s]}}}}`, labels, random.IntN(5), strings.Join(containers, ",")), options)
-	must(r.t, err)
+	require.NoError(r.t, err)
 	_, err = r.kube.CoreV1().Services(ns).Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `%s}`, labels), options)
-	must(r.t, err)
+	require.NoError(r.t, err)
 }
 
 // awaitServed waits until whoever applies the log's events has the three objects of a name as the API server has them.
@@ -234,9 +233,7 @@ func (r *fixture) awaitServed(name string) {
 		return true
 	})
 	for kind, object := range want {
-		if got := decoded(r.t, []byte(c.objects[kind+" "+ns+"/"+name])); !reflect.DeepEqual(got, object) {
-			r.t.Errorf("%s %s is made to be\n%v\nand is\n%v", kind, name, got, object)
-		}
+		assert.Equal(r.t, object, decoded(r.t, []byte(c.objects[kind+" "+ns+"/"+name])), "%s %s is made", kind, name)
 	}
 }
 
@@ -252,7 +249,7 @@ func oldStates(t *testing.T, api *controlplane.ControlPlane) {
 	r.deployment(ns, "web")
 	write := func(patch string) string {
 		d, err := r.kube.AppsV1().Deployments(ns).Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		must(t, err)
+		require.NoError(t, err)
 		return d.ResourceVersion
 	}
 	noise := func(n int) { write(fmt.Sprintf(`{"metadata":{"annotations":{"n":"%d"}}}`, n)) }
@@ -269,11 +266,9 @@ func oldStates(t *testing.T, api *controlplane.ControlPlane) {
 	last := write(`{"spec":{"replicas":5}}`)
 	r.awaitStory(ns+"/web", "added updated updated")
 	noise(5)
-	must(t, r.kube.AppsV1().Deployments(ns).Delete(context.WithoutCancel(t.Context()), "web", metav1.DeleteOptions{}))
+	require.NoError(t, r.kube.AppsV1().Deployments(ns).Delete(context.WithoutCancel(t.Context()), "web", metav1.DeleteOptions{}))
 	log := r.awaitStory(ns+"/web", "added updated updated deleted")
-	if got := story(log, ns+"/web"); got != "added updated updated deleted" {
-		t.Errorf("the log has %q", got)
-	}
+	assert.Equal(t, "added updated updated deleted", story(log, ns+"/web"), "the log")
 	judged := 0
 	for _, e := range log {
 		var change struct{ Object, OldObject *appsv1.Deployment }
@@ -281,15 +276,11 @@ func oldStates(t *testing.T, api *controlplane.ControlPlane) {
 			continue
 		}
 		judged++
-		must(t, json.Unmarshal(e.data, &change))
-		if *change.Object.Spec.Replicas != 5 {
-			t.Errorf("the last update is %s", e.data)
-		}
+		require.NoError(t, json.Unmarshal(e.data, &change))
+		assert.EqualValues(t, 5, *change.Object.Spec.Replicas, "the last update is %s", e.data)
 	}
 	if metrics := r.metrics(); !strings.Contains(metrics, `kube_eventbridge_old_objects{pipeline="test",stream="deployments.v1.apps/replicas"} 0`) {
 		t.Errorf("something is kept of what was deleted:\n%s", metrics)
 	}
-	if judged != 1 {
-		t.Errorf("%d events are of the last update, want 1", judged)
-	}
+	assert.Equal(t, 1, judged, "events are of the last update, want 1")
 }

@@ -23,8 +23,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // command runs the bridge's program to its end.
@@ -49,13 +52,12 @@ type roles struct {
 func (r *fixture) rolesFor(name, account string) *roles {
 	r.t.Helper()
 	code, out, said := r.command("rbac", "--config", r.config, "--name", name, "--service-account", account, "--service-account-namespace", "default")
-	if code != 0 || said != "" {
-		r.t.Fatalf("rbac ended with %d: %s", code, said)
-	}
+	require.Equal(r.t, 0, code, "rbac ended")
+	require.Empty(r.t, said, "rbac ended")
 	var all roles
 	for _, text := range strings.Split(out, "---\n") {
 		var kind metav1.TypeMeta
-		must(r.t, yaml.Unmarshal([]byte(text), &kind))
+		require.NoError(r.t, yaml.Unmarshal([]byte(text), &kind))
 		switch kind.Kind {
 		case "ClusterRole":
 			all.cluster = append(all.cluster, read[rbacv1.ClusterRole](r.t, text))
@@ -76,7 +78,7 @@ func (r *fixture) rolesFor(name, account string) *roles {
 func read[T any](t *testing.T, text string) *T {
 	t.Helper()
 	o := new(T)
-	must(t, yaml.UnmarshalStrict([]byte(text), o))
+	require.NoError(t, yaml.UnmarshalStrict([]byte(text), o))
 	return o
 }
 
@@ -96,19 +98,19 @@ func (r *fixture) apply(a *roles) {
 	ctx, rbac := r.t.Context(), r.kube.RbacV1()
 	for _, o := range a.cluster {
 		_, err := rbac.ClusterRoles().Create(ctx, o, metav1.CreateOptions{})
-		must(r.t, err)
+		require.NoError(r.t, err)
 	}
 	for _, o := range a.within {
 		_, err := rbac.Roles(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-		must(r.t, err)
+		require.NoError(r.t, err)
 	}
 	for _, o := range a.clusterBinding {
 		_, err := rbac.ClusterRoleBindings().Create(ctx, o, metav1.CreateOptions{})
-		must(r.t, err)
+		require.NoError(r.t, err)
 	}
 	for _, o := range a.withinBinding {
 		_, err := rbac.RoleBindings(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-		must(r.t, err)
+		require.NoError(r.t, err)
 	}
 }
 
@@ -117,8 +119,8 @@ func (r *fixture) runAs(account string) *bridge {
 	r.t.Helper()
 	user := r.api.User("system:serviceaccount:default:"+account, "system:serviceaccounts", "system:serviceaccounts:default")
 	_, err := controlplane.WriteKubeconfig(user, filepath.Join(r.dir, "kubeconfig"))
-	must(r.t, err)
-	must(r.t, os.RemoveAll(filepath.Join(r.dir, "data")))
+	require.NoError(r.t, err)
+	require.NoError(r.t, os.RemoveAll(filepath.Join(r.dir, "data")))
 	return r.run()
 }
 
@@ -127,7 +129,7 @@ func TestRBAC_allows_a_bridge_what_it_needs_and_nothing_else(t *testing.T) {
 	t.Parallel()
 	r := bareRig(t, controlplane.ForTest(t, controlplane.Config{RBAC: true}))
 	_, err := r.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, metav1.CreateOptions{})
-	must(t, err)
+	require.NoError(t, err)
 	r.configureSink(`
     - {resource: secrets}
     - {resource: configmaps, namespaces: [default, shop]}
@@ -144,7 +146,7 @@ func TestRBAC_allows_a_bridge_what_it_needs_and_nothing_else(t *testing.T) {
 		r.configMap(namespace, "new", nil)
 	}
 	_, err = r.kube.CoreV1().Secrets("kube-system").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{})
-	must(t, err)
+	require.NoError(t, err)
 	r.poll("the events", func() (bool, string) {
 		_, metrics := r.status("/metrics")
 		n := 0
@@ -156,9 +158,7 @@ func TestRBAC_allows_a_bridge_what_it_needs_and_nothing_else(t *testing.T) {
 		return n == 3, fmt.Sprintf("%d of 3 streams have theirs", n)
 	})
 	b.stop()
-	if lacks(b) {
-		t.Errorf("something is forbidden:\n%s", b.stderr())
-	}
+	assert.False(t, lacks(b), "something is forbidden:\n%s", b.stderr())
 
 	n := 0
 	for role, rules := range r.rolesFor("x", "x").rules() {
@@ -181,17 +181,14 @@ func TestRBAC_allows_a_bridge_what_it_needs_and_nothing_else(t *testing.T) {
 			}
 		}
 	}
-	if n != 1+2*4 {
-		t.Errorf("%d verbs are allowed in all rules, want 9", n)
-	}
+	assert.Equal(t, 1+2*4, n, "verbs are allowed in all rules, want 9")
 }
 
 // Names of resources that are not looked up stand for what the API server takes them for.
 func TestRBAC_knows_the_resources_that_an_API_server_has_by_itself(t *testing.T) {
 	t.Parallel()
 	api := controlplane.ForTest(t, controlplane.Config{})
-	discovery, err := source.NewDiscovery(rest.CopyConfig(api.RESTConfig()))
-	must(t, err)
+	discovery := must.Get(source.NewDiscovery(rest.CopyConfig(api.RESTConfig())))(t)
 	n := 0
 	for group, plurals := range rbac.Every() {
 		for _, plural := range plurals {
@@ -209,16 +206,11 @@ func TestRBAC_knows_the_resources_that_an_API_server_has_by_itself(t *testing.T)
 			}
 		}
 	}
-	if n < 80 {
-		t.Errorf("only %d names were looked at", n)
-	}
-	client, err := clientdiscovery.NewDiscoveryClientForConfig(api.RESTConfig())
-	must(t, err)
-	lists, err := client.ServerPreferredResources()
-	must(t, err)
+	assert.GreaterOrEqual(t, n, 80, "only %d names were looked at", n)
+	client := must.Get(clientdiscovery.NewDiscoveryClientForConfig(api.RESTConfig()))(t)
+	lists := must.Get(client.ServerPreferredResources())(t)
 	for _, list := range lists {
-		of, err := schema.ParseGroupVersion(list.GroupVersion)
-		must(t, err)
+		of := must.Get(schema.ParseGroupVersion(list.GroupVersion))(t)
 		for _, r := range list.APIResources {
 			watched := slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch")
 			if _, known := rbac.Find(r.Name, of.Group, true); watched && !known {
@@ -233,8 +225,7 @@ func TestRBAC_looks_names_up_in_a_cluster(t *testing.T) {
 	t.Parallel()
 	api := controlplane.ForTest(t, controlplane.Config{})
 	r := bareRig(t, api)
-	kubeconfig, err := api.Kubeconfig(r.dir)
-	must(t, err)
+	kubeconfig := must.Get(api.Kubeconfig(r.dir))(t)
 	code, out, said := r.command("rbac", "po", "deploy", "--kubeconfig", kubeconfig)
 	if code != 0 || !strings.Contains(out, "resources: [pods]") || !strings.Contains(out, "resources: [deployments]") {
 		t.Errorf("got %d, %s%s", code, out, said)
@@ -247,7 +238,7 @@ func TestRBAC_looks_names_up_in_a_cluster(t *testing.T) {
 			t.Errorf("%s: got %d, %s", args, code, said)
 		}
 	}
-	must(t, api.StopAPIServer(context.WithoutCancel(t.Context())))
+	require.NoError(t, api.StopAPIServer(context.WithoutCancel(t.Context())))
 	if code, _, said := r.command("rbac", "po", "--kubeconfig", kubeconfig); code != 1 || !strings.Contains(said, "connection refused") {
 		t.Errorf("without an API server: got %d, %s", code, said)
 	}

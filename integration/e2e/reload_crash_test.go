@@ -13,6 +13,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 // readings are what a pipeline may read of a busy namespace.
@@ -28,10 +30,9 @@ func TestReload_in_the_midst_of_a_takeover_loses_repeats_and_misorders_nothing(t
 	t.Parallel()
 	rig.Tier(t, rig.All)
 	r := newRig(t, readings[0])
-	text, err := os.ReadFile(r.config)
-	must(t, err)
+	text := must.Get(os.ReadFile(r.config))(t)
 	bucket := fmt.Sprintf("name: test\n    checkpoint: {nats: {servers: [%q]}}", r.broker.url())
-	must(t, os.WriteFile(r.config, []byte(strings.Replace(string(text), "name: test", bucket, 1)), 0o600))
+	require.NoError(t, os.WriteFile(r.config, []byte(strings.Replace(string(text), "name: test", bucket, 1)), 0o600))
 	r.elect()
 	all := r.replicas(2)
 	leads := leader(t, all, nil)
@@ -87,8 +88,7 @@ func TestReload_on_Kafka_loses_repeats_and_misorders_nothing(t *testing.T) {
 	t.Parallel()
 	rig.Tier(t, rig.All)
 	r := newKafkaRig(t, readings[0])
-	text, err := os.ReadFile(r.config)
-	must(t, err)
+	text := must.Get(os.ReadFile(r.config))(t)
 	q := &reloaded{fixture: r, mount: &mount{dir: t.TempDir()}}
 	r.config = q.mount.file()
 	q.mount.write(t, string(text))

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +26,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // mount is a directory with a file, as the kubelet mounts a ConfigMap.
@@ -37,15 +40,15 @@ func (m *mount) write(t *testing.T, text string) {
 	t.Helper()
 	m.n++
 	data := fmt.Sprintf("..%d", m.n)
-	must(t, os.Mkdir(filepath.Join(m.dir, data), 0o700))
-	must(t, os.WriteFile(filepath.Join(m.dir, data, "bridge.yaml"), []byte(text), 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(m.dir, data), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(m.dir, data, "bridge.yaml"), []byte(text), 0o600))
 	next := filepath.Join(m.dir, "..data_tmp")
-	must(t, os.Symlink(data, next))
-	must(t, os.Rename(next, filepath.Join(m.dir, "..data")))
+	require.NoError(t, os.Symlink(data, next))
+	require.NoError(t, os.Rename(next, filepath.Join(m.dir, "..data")))
 	if m.n == 1 {
-		must(t, os.Symlink(filepath.Join("..data", "bridge.yaml"), m.file()))
+		require.NoError(t, os.Symlink(filepath.Join("..data", "bridge.yaml"), m.file()))
 	} else {
-		must(t, os.RemoveAll(filepath.Join(m.dir, fmt.Sprintf("..%d", m.n-1))))
+		require.NoError(t, os.RemoveAll(filepath.Join(m.dir, fmt.Sprintf("..%d", m.n-1))))
 	}
 }
 
@@ -61,8 +64,7 @@ type reloaded struct {
 func newReloaded(t *testing.T) *reloaded {
 	t.Helper()
 	r := newRig(t, "[]")
-	kubeconfig, err := r.api.Kubeconfig(r.dir)
-	must(t, err)
+	kubeconfig := must.Get(r.api.Kubeconfig(r.dir))(t)
 	m := &mount{dir: t.TempDir()}
 	r.config = m.file()
 	return &reloaded{r, m, fmt.Sprintf("cluster: e2e\nkubernetes: {kubeconfig: %q}\ndataDir: %q\nserver: {listen: %s}\npipelines:\n", kubeconfig, filepath.Join(r.dir, "data"), r.server)}
@@ -93,7 +95,7 @@ func (r *reloaded) count(result string) (n int) {
 	for line := range strings.Lines(r.metrics()) {
 		if rest, ok := strings.CutPrefix(line, fmt.Sprintf("kube_eventbridge_config_reloads_total{result=%q} ", result)); ok {
 			_, err := fmt.Sscan(rest, &n)
-			must(r.t, err)
+			require.NoError(r.t, err)
 		}
 	}
 	return n
@@ -102,13 +104,12 @@ func (r *reloaded) count(result string) (n int) {
 // watched returns how many watches of ConfigMaps the API server has ended so far.
 func (r *reloaded) watched() (n int) {
 	r.t.Helper()
-	raw, err := r.kube.RESTClient().Get().AbsPath("/metrics").DoRaw(r.t.Context())
-	must(r.t, err)
+	raw := must.Get(r.kube.RESTClient().Get().AbsPath("/metrics").DoRaw(r.t.Context()))(r.t)
 	for line := range strings.Lines(string(raw)) {
 		if strings.HasPrefix(line, "apiserver_request_total{") && strings.Contains(line, `resource="configmaps"`) && strings.Contains(line, `verb="WATCH"`) {
 			var count int
 			_, err := fmt.Sscan(line[strings.LastIndex(line, " "):], &count)
-			must(r.t, err)
+			require.NoError(r.t, err)
 			n += count
 		}
 	}
@@ -189,12 +190,12 @@ func (b *busy) end(kinds ...string) {
 	t := b.t
 	t.Helper()
 	b.stop()
-	must(t, b.changes.Wait())
+	require.NoError(t, b.changes.Wait())
 	b.settle("busy")
 	if slices.Contains(kinds, "secrets") {
 		last := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "the-last-one"}}
 		_, err := b.kube.CoreV1().Secrets("busy").Create(t.Context(), last, metav1.CreateOptions{})
-		must(t, err)
+		require.NoError(t, err)
 		b.awaitStory("busy/the-last-one", "added")
 	}
 }
@@ -246,14 +247,13 @@ func TestReload_leaves_alone_what_does_not_change(t *testing.T) {
 
 	r.load("applied", r.head+r.pipeline("a", "KUBERNETES", one)+r.pipeline("b", "B", "[{resource: namespaces}]")) // a resource less
 	stopped := r.seen("KUBERNETES", "secrets")
-	must(t, r.kube.CoreV1().Secrets("busy").Delete(t.Context(), "s0", metav1.DeleteOptions{}))
+	require.NoError(t, r.kube.CoreV1().Secrets("busy").Delete(t.Context(), "s0", metav1.DeleteOptions{}))
 	configMaps := r.seen("KUBERNETES", "configmaps")
 	r.poll("ConfigMaps that change", func() (bool, string) {
 		return r.seen("KUBERNETES", "configmaps") > configMaps+50, "there are not enough"
 	})
-	if now := r.seen("KUBERNETES", "secrets"); now != stopped {
-		t.Errorf("%d events of Secrets are in the log, and were %d when they were left out", now, stopped)
-	}
+	assert.Equal(t, stopped, r.seen("KUBERNETES", "secrets"),
+		"events of Secrets are in the log, and were %d when they were left out", stopped)
 	for line := range strings.Lines(r.metrics()) {
 		if strings.HasPrefix(line, "kube_eventbridge_watch_restarts_total{") && strings.Contains(line, `stream="configmaps.v1/busy"`) {
 			t.Errorf("the watch of ConfigMaps was broken off: %s", line)
@@ -277,8 +277,7 @@ func (r *reloaded) seen(name, resource string) (n int) {
 	if err != nil {
 		return 0
 	}
-	info, err := stream.Info(r.t.Context(), jetstream.WithSubjectFilter(">"))
-	must(r.t, err)
+	info := must.Get(stream.Info(r.t.Context(), jetstream.WithSubjectFilter(">")))(r.t)
 	for subject, count := range info.State.Subjects {
 		if strings.Contains(subject, ".core."+resource+".") && !strings.HasSuffix(subject, "._snapshot") && !strings.HasSuffix(subject, "._gap") {
 			n += int(count)
@@ -308,24 +307,18 @@ func TestReload_changes_nothing_where_the_file_is_wrong_and_says_why(t *testing.
 		before := r.seen("KUBERNETES", "configmaps")
 		r.load("refused", c.text)
 		r.awaitStatus(200, "ok\nconfiguration refused")
-		if !strings.Contains(r.bridge.stderr(), strings.ReplaceAll(c.want, `"`, `\"`)) {
-			t.Errorf("it does not log %q", c.want)
-		}
-		if !strings.Contains(r.metrics(), "kube_eventbridge_config_last_reload_successful 0\n") {
-			t.Error("the metric does not tell")
-		}
+		assert.Contains(t, r.bridge.stderr(), strings.ReplaceAll(c.want, `"`, `\"`), "it does not log %q", c.want)
+		assert.Contains(t, r.metrics(), "kube_eventbridge_config_last_reload_successful 0\n",
+			"the metric does not tell")
 		r.poll("ConfigMaps that change", func() (bool, string) { return r.seen("KUBERNETES", "configmaps") > before+5, "there are not enough" })
 	}
-	if n := r.count("applied"); n != 0 {
-		t.Errorf("%d were applied", n)
-	}
+	assert.Equal(t, 0, r.count("applied"), "applied")
 	r.load("unchanged", good)
 	if _, page := r.status("/readyz"); page != "ok\n" {
 		t.Errorf("readyz still says %q", page)
 	}
-	if !strings.Contains(r.metrics(), "kube_eventbridge_config_last_reload_successful 1\n") {
-		t.Error("the metric still tells of a refusal")
-	}
+	assert.Contains(t, r.metrics(), "kube_eventbridge_config_last_reload_successful 1\n",
+		"the metric still tells of a refusal")
 	before := r.count("unchanged")
 	r.bridge.signal(syscall.SIGHUP)
 	r.poll("an answer to the signal", func() (bool, string) { return r.count("unchanged") > before, "there is none" })

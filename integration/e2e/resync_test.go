@@ -19,6 +19,9 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // manyConfigMaps makes n objects, and returns their versions by key.
@@ -38,7 +41,7 @@ func (r *fixture) manyConfigMaps(ns string, n int) map[string]string {
 			return err
 		})
 	}
-	must(r.t, g.Wait())
+	require.NoError(r.t, g.Wait())
 	versions := map[string]string{}
 	for i, version := range made {
 		versions[fmt.Sprintf("%s/o%04d", ns, i)] = version
@@ -55,9 +58,8 @@ func again(t *testing.T, log []entry) map[string]map[string]int {
 			continue
 		}
 		number, ok := strings.CutPrefix(e.id, e.uid+"."+e.rv+".r")
-		if !ok || e.op != "updated" {
-			t.Errorf("published again is %s, as %s", e.id, e.op)
-		}
+		require.True(t, ok, "published again is %s, as", e.id)
+		assert.Equal(t, "updated", e.op, "published again is %s, as", e.id)
 		if found[number] == nil {
 			found[number] = map[string]int{}
 		}
@@ -75,15 +77,11 @@ func ordered(t *testing.T, log []entry, versions map[string]string) {
 		if e.uid == "" {
 			continue
 		}
-		if rv < newest[e.key] {
-			t.Fatalf("%s at %d stands behind %d", e.key, rv, newest[e.key])
-		}
+		require.GreaterOrEqual(t, rv, newest[e.key], "%s at %d stands behind", e.key, rv)
 		newest[e.key] = rv
 	}
 	for key, version := range versions {
-		if fmt.Sprint(newest[key]) != version {
-			t.Errorf("the log has %s at %d, and it is at %s", key, newest[key], version)
-		}
+		assert.Equal(t, version, fmt.Sprint(newest[key]), "the log has %s at %d", key, newest[key])
 	}
 }
 
@@ -124,9 +122,8 @@ func resyncs(t *testing.T, api *controlplane.ControlPlane) {
 		t.Errorf("it ended with %d: %s%s", code, out, said)
 	}
 	found := again(t, log)
-	if len(found) != 1 || len(changed) == 0 {
-		t.Fatalf("there are %d resyncs, %d objects changed", len(found), len(changed))
-	}
+	require.Len(t, found, 1, "there are %d resyncs, %d objects changed", len(found), len(changed))
+	require.NotEmpty(t, changed, "there are %d resyncs, %d objects changed", len(found), len(changed))
 	ordered(t, log, versions)
 	for _, objects := range found {
 		t.Logf("%d objects are published again, %d changed meanwhile", len(objects), len(changed))
@@ -159,12 +156,9 @@ func TestResync_on_schedule_is_complete_after_a_crash_too(t *testing.T) {
 	r.killFull() // the slot in which everything was just listed is none
 	begun := again(t, r.entries())
 	r.run()
-	if len(begun) != 1 {
-		t.Fatalf("there are %d resyncs before the crash", len(begun))
-	}
+	require.Len(t, begun, 1, "there are %d resyncs before the crash", len(begun))
 	slot := slices.Collect(maps.Keys(begun))[0]
-	number, err := strconv.ParseInt(slot, 10, 64)
-	must(t, err)
+	number := must.Get(strconv.ParseInt(slot, 10, 64))(t)
 	log := r.await("the whole slot", func(log []entry) bool {
 		n := 0
 		for _, objects := range again(t, log) {

@@ -10,10 +10,12 @@ import (
 	"testing"
 
 	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // Faults of what the bridge is given: its file, its checkpoint's server, the log's limits, objects, and etcd.
@@ -27,14 +29,13 @@ func TestRunbook_alerts_fire_on_what_the_bridge_cannot_help(t *testing.T) {
 	r.run()
 	e.ready(2)
 
-	good, err := os.ReadFile(r.config)
-	must(t, err)
+	good := must.Get(os.ReadFile(r.config))(t)
 	e.during(func() {
-		must(t, os.WriteFile(r.config, []byte("pipelines: none\n"), 0o600))
+		require.NoError(t, os.WriteFile(r.config, []byte("pipelines: none\n"), 0o600))
 		e.told("config_last_reload_successful", func(v float64) bool { return v == 0 })
 		e.hold(5)
 	}, func() {
-		must(t, os.WriteFile(r.config, good, 0o600))
+		require.NoError(t, os.WriteFile(r.config, good, 0o600))
 		e.told("config_last_reload_successful", func(v float64) bool { return v == 1 })
 		e.hold(1)
 	}, "KubeEventbridgeReloadRefused")
@@ -69,11 +70,11 @@ func TestRunbook_alerts_fire_on_what_the_bridge_cannot_help(t *testing.T) {
 	}, "KubeEventbridgeNotCommitting")
 
 	backup := filepath.Join(t.TempDir(), "backup")
-	must(t, r.api.Snapshot(t.Context(), backup))
+	require.NoError(t, r.api.Snapshot(t.Context(), backup))
 	e.during(func() {
 		r.configMap("default", "undone", nil)
 		r.awaitStory("default/undone", "added")
-		must(t, r.api.Restore(context.WithoutCancel(t.Context()), backup, false))
+		require.NoError(t, r.api.Restore(context.WithoutCancel(t.Context()), backup, false))
 		e.told("histories_total", func(v float64) bool { return v > 0 })
 		e.ready(3)
 	}, func() { e.hold(130) }, "KubeEventbridgeHistoryRestored")
@@ -112,11 +113,11 @@ func TestRunbook_alerts_fire_on_faults_of_replicas(t *testing.T) {
 	e.during(func() {
 		stranger := []byte(`{"spec":{"holderIdentity":"a-stranger","leaseDurationSeconds":3600}}`)
 		_, err := leases.Patch(t.Context(), "kube-eventbridge", types.MergePatchType, stranger, metav1.PatchOptions{})
-		must(t, err)
+		require.NoError(t, err)
 		e.eventually("the leader to see that", func() bool { return !first.leads() })
 		e.hold(5)
 	}, func() {
-		must(t, leases.Delete(t.Context(), "kube-eventbridge", metav1.DeleteOptions{}))
+		require.NoError(t, leases.Delete(t.Context(), "kube-eventbridge", metav1.DeleteOptions{}))
 		r.server = leader(t, all, nil).server
 		e.ready(1)
 	}, "KubeEventbridgeNobodyLeads")

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 // Faults of what the API server remembers: history that it has no more, and another one that only an audit finds.
@@ -27,7 +29,7 @@ func TestRunbook_alerts_fire_on_history_that_is_lost_or_another(t *testing.T) {
 	e.during(func() { e.forget() }, func() { e.hold(35) }, "KubeEventbridgeGap")
 
 	backup := filepath.Join(t.TempDir(), "backup")
-	must(t, r.api.Snapshot(t.Context(), backup))
+	require.NoError(t, r.api.Snapshot(t.Context(), backup))
 	e.during(func() { e.revive(backup) }, func() { e.hold(125) }, "KubeEventbridgeAuditDifferences")
 	e.also("KubeEventbridgeGap", "KubeEventbridgeHistoryRestored")
 	e.judge()
@@ -39,9 +41,9 @@ func (e *eyes) forget() {
 	e.bridge.stop()
 	e.patch("default", "changes", `{"data":{"a":"1"}}`)
 	last := e.patch("default", "changes", `{"data":{"a":"2"}}`)
-	must(e.t, e.api.KillAPIServer())
-	must(e.t, e.api.Compact(context.WithoutCancel(e.t.Context())))
-	must(e.t, e.api.StartAPIServer(context.WithoutCancel(e.t.Context())))
+	require.NoError(e.t, e.api.KillAPIServer())
+	require.NoError(e.t, e.api.Compact(context.WithoutCancel(e.t.Context())))
+	require.NoError(e.t, e.api.StartAPIServer(context.WithoutCancel(e.t.Context())))
 	e.run()
 	e.told("gaps_total", func(v float64) bool { return v == 1 })
 	e.ready(10)
@@ -58,7 +60,7 @@ func (e *eyes) revive(backup string) {
 	log := e.awaitStory("default/goes", "added deleted")
 	e.bridge.stop()
 	newest := e.number(log[len(log)-1].rv)
-	must(e.t, e.api.Restore(context.WithoutCancel(e.t.Context()), backup, false))
+	require.NoError(e.t, e.api.Restore(context.WithoutCancel(e.t.Context()), backup, false))
 	for i := 0; e.number(e.configMap("kube-system", fmt.Sprint("later-", i), nil).ResourceVersion) <= newest; i++ {
 	}
 	e.run()
@@ -72,7 +74,6 @@ func (e *eyes) revive(backup string) {
 
 func (r *fixture) number(version string) uint64 {
 	r.t.Helper()
-	n, err := strconv.ParseUint(version, 10, 64)
-	must(r.t, err)
+	n := must.Get(strconv.ParseUint(version, 10, 64))(r.t)
 	return n
 }

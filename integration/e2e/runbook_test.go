@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/rules"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/monitoring"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // eyes are a Prometheus whose time runs faster: scrapes that are moments apart are half a minute apart for the rules.
@@ -89,8 +91,7 @@ func (e *eyes) ask(instance, server string) []sighting {
 	}
 	defer func() { _ = response.Body.Close() }()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(response.Body)
-	must(e.t, err)
+	families := must.Get(parser.TextToMetricFamilies(response.Body))(e.t)
 	all := []sighting{up(1)}
 	for name, f := range families {
 		e.seen[name] = true
@@ -149,12 +150,9 @@ func (e *eyes) told(name string, right func(float64) bool) {
 
 func (e *eyes) judge() {
 	e.t.Helper()
-	text, err := monitoring.Rules(monitoring.Defaults(e.settings))
-	must(e.t, err)
-	r, err := rules.Parse(text)
-	must(e.t, err)
-	fired, err := r.Firing(e.t.Context(), &e.series, e.step)
-	must(e.t, err)
+	text := must.Get(monitoring.Rules(monitoring.Defaults(e.settings)))(e.t)
+	r := must.Get(rules.Parse(text))(e.t)
+	fired := must.Get(r.Firing(e.t.Context(), &e.series, e.step))(e.t)
 	for _, s := range e.spans {
 		for _, alert := range s.alerts {
 			is := func(a rules.Alert) bool { return a.Name == alert }
@@ -203,18 +201,18 @@ func TestRunbook_alerts_fire_on_the_fault_and_end_by_the_remedy(t *testing.T) {
 	}, "KubeEventbridgeBrokerAway", "KubeEventbridgeBehind", "KubeEventbridgeBufferFull")
 
 	e.during(func() {
-		must(t, r.api.StopAPIServer(context.WithoutCancel(t.Context())))
+		require.NoError(t, r.api.StopAPIServer(context.WithoutCancel(t.Context())))
 		e.told("stream_watching", func(v float64) bool { return v == 0 })
 		e.grows(2, 12, "watch_restarts_total") // what was not there before has not grown
 	}, func() {
-		must(t, r.api.StartAPIServer(context.WithoutCancel(t.Context())))
+		require.NoError(t, r.api.StartAPIServer(context.WithoutCancel(t.Context())))
 		e.ready(70)
 	}, "KubeEventbridgeNotWatching", "KubeEventbridgeWatchesRestart")
 	e.also("KubeEventbridgeGap")
 
 	e.during(func() {
 		r.bridge.stop()
-		must(t, r.js.DeleteStream(t.Context(), "KUBERNETES"))
+		require.NoError(t, r.js.DeleteStream(t.Context(), "KUBERNETES"))
 		r.run()
 		e.ready(10)
 	}, func() { e.hold(160) }, "KubeEventbridgeLogLost")
@@ -227,7 +225,7 @@ func (e *eyes) fill(n, bytes int) {
 	for i := range n {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("large-%d-%d", e.step, i)}, Data: map[string]string{"a": strings.Repeat("a", bytes)}}
 		_, err := e.kube.CoreV1().ConfigMaps("default").Create(e.t.Context(), m, metav1.CreateOptions{})
-		must(e.t, err)
+		require.NoError(e.t, err)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"cmp"
 	"flag"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 	"image"
 	"image/color"
 	"image/draw"
@@ -22,14 +24,13 @@ var screenshots = flag.String("screenshots", "", "the directory that pictures of
 // saveShot writes a picture with at most 256 colours, which is enough for text on a ground and a third of the bytes.
 func saveShot(t *testing.T, name string, picture []byte) {
 	t.Helper()
-	full, err := png.Decode(bytes.NewReader(picture))
-	must(t, err)
+	full := must.Get(png.Decode(bytes.NewReader(picture)))(t)
 	small := image.NewPaletted(full.Bounds(), paletteOf(full))
 	draw.Draw(small, small.Bounds(), full, full.Bounds().Min, draw.Src)
 	var out bytes.Buffer
-	must(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, small))
-	must(t, os.MkdirAll(*screenshots, 0o755))
-	must(t, os.WriteFile(filepath.Join(*screenshots, name+".png"), out.Bytes(), 0o644))
+	require.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, small))
+	require.NoError(t, os.MkdirAll(*screenshots, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(*screenshots, name+".png"), out.Bytes(), 0o644))
 	t.Logf("%s.png: %d bytes", name, out.Len())
 }
 

@@ -20,6 +20,9 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
@@ -32,8 +35,7 @@ type custom struct {
 
 func (r *fixture) custom() custom {
 	r.t.Helper()
-	client, err := dynamic.NewForConfig(r.api.RESTConfig())
-	must(r.t, err)
+	client := must.Get(dynamic.NewForConfig(r.api.RESTConfig()))(r.t)
 	return custom{r, client}
 }
 
@@ -71,15 +73,15 @@ func versionList(versions, gone []string) []any {
 func (c custom) serve(plural string, versions []string, gone ...string) {
 	c.t.Helper()
 	crd, err := c.Resource(crds).Get(c.t.Context(), plural+".example.com", metav1.GetOptions{})
-	must(c.t, err)
-	must(c.t, unstructured.SetNestedSlice(crd.Object, versionList(versions, gone), "spec", "versions"))
+	require.NoError(c.t, err)
+	require.NoError(c.t, unstructured.SetNestedSlice(crd.Object, versionList(versions, gone), "spec", "versions"))
 	_, err = c.Resource(crds).Update(c.t.Context(), crd, metav1.UpdateOptions{})
-	must(c.t, err)
+	require.NoError(c.t, err)
 }
 
 func (c custom) undefine(plural string) {
 	c.t.Helper()
-	must(c.t, c.Resource(crds).Delete(c.t.Context(), plural+".example.com", metav1.DeleteOptions{}))
+	require.NoError(c.t, c.Resource(crds).Delete(c.t.Context(), plural+".example.com", metav1.DeleteOptions{}))
 	c.eventually("the end of "+plural, func() bool {
 		_, err := c.Resource(crds).Get(c.t.Context(), plural+".example.com", metav1.GetOptions{})
 		return err != nil
@@ -145,9 +147,7 @@ func TestSelection_follows_custom_resources_that_come_and_go(t *testing.T) {
 	log := r.entries()
 	mustBeUnique(t, log)
 	for _, e := range log {
-		if strings.Contains(e.key, "gears") {
-			t.Errorf("what is left out is in the log: %s", e.id)
-		}
+		assert.NotContains(t, e.key, "gears", "what is left out is in the log: %s", e.id)
 	}
 }
 
@@ -205,15 +205,13 @@ func TestSelection_takes_no_restart_of_the_API_server_for_the_end_of_anything(t 
 	r.run()
 	r.awaitStatus(http.StatusOK, "ok")
 	for n := range 3 {
-		must(t, r.api.KillAPIServer())
-		must(t, r.api.StartAPIServer(t.Context()))
+		require.NoError(t, r.api.KillAPIServer())
+		require.NoError(t, r.api.StartAPIServer(t.Context()))
 		c.change("v1", "a", n+1)
 		r.await("the change", func(log []entry) bool { return count(log, "updated") == n+1 })
 	}
 	r.bridge.stop()
-	if n := count(r.entries(), "deleted"); n != 0 {
-		t.Errorf("%d objects were deleted", n)
-	}
+	assert.Equal(t, 0, count(r.entries(), "deleted"), "objects were deleted")
 }
 
 // A stream stays with its version as long as that is served, and goes on with another one then, without a repetition.
@@ -236,9 +234,8 @@ func TestSelection_goes_on_in_another_version(t *testing.T) {
 	c.change("v1", "a", 2)
 	log := r.awaitStory("default/a", "added updated updated")
 	for _, e := range log {
-		if v := e.attribute("apiversion"); v != "example.com/v1beta1" {
-			t.Errorf("%s is of version %s, and the old one is served", e.id, v)
-		}
+		assert.Equal(t, "example.com/v1beta1", e.attribute("apiversion"),
+			"%s is of version, and the old one is served", e.id)
 	}
 	c.serve("gadgets", both, "v1beta1")
 	r.poll("the other version", func() (bool, string) {
@@ -248,13 +245,11 @@ func TestSelection_goes_on_in_another_version(t *testing.T) {
 	c.change("v1", "b", 1)
 	log = r.awaitStory("default/b", "added updated")
 	last := log[len(log)-1]
-	if last.attribute("apiversion") != "example.com/v1" {
-		t.Errorf("the last event is of %s", last.attribute("apiversion"))
-	}
+	assert.Equal(t, "example.com/v1", last.attribute("apiversion"), "the last event")
 	b.stop()
 	r.run()
 	r.awaitStatus(http.StatusOK, "ok")
-	must(t, c.of("gadgets", "v1").Delete(t.Context(), "b", metav1.DeleteOptions{}))
+	require.NoError(t, c.of("gadgets", "v1").Delete(t.Context(), "b", metav1.DeleteOptions{}))
 	r.awaitStory("default/b", "added updated deleted")
 	r.bridge.stop()
 	states := map[string]bool{}
@@ -292,9 +287,8 @@ func TestSelection_reads_what_it_may(t *testing.T) {
 	r.runAs("some")
 	r.awaitStory("default/a", "added")
 	r.awaitStatus(http.StatusOK, "degraded: pipeline test: stream widgets.v1.example.com")
-	if metrics := r.metrics(); !strings.Contains(metrics, `stream_watching{pipeline="test",stream="widgets.v1.example.com"} 0`) {
-		t.Error("the metrics do not show that the stream is not watched")
-	}
+	assert.Contains(t, r.metrics(), `stream_watching{pipeline="test",stream="widgets.v1.example.com"} 0`,
+		"the metrics do not show that the stream is not watched")
 	r.bridge.stop()
 	_, out, said = r.command("validate", "--cluster", "--config", r.config)
 	if !strings.Contains(said, "may not list widgets.v1.example.com in all namespaces, which are left out until it may") || !strings.Contains(out, "ok") {
@@ -305,9 +299,7 @@ func TestSelection_reads_what_it_may(t *testing.T) {
 	r.configure(`[{resource: "*.example.com", exclude: [gadgets, widgets.v1.example.com, things]}]`)
 	r.validates(0, `pipelines\[0\].resources\[0\].resource: \*.example.com selects nothing: everything that it names is excluded; what comes is read \(warning\)`,
 		`pipelines\[0\].resources\[0\].exclude\[2\]: things is nothing that \*.example.com names in the cluster now, so it leaves nothing out; .* \(warning\)`)
-	if n := strings.Count(r.bridge.stderr(), "stream waits"); n != 1 {
-		t.Errorf("%d lines say that it waits", n)
-	}
+	assert.Equal(t, 1, strings.Count(r.bridge.stderr(), "stream waits"), "lines say that it waits")
 }
 
 // Everything is read once, what shows the same objects under two names too, and values of Secrets stay here.
@@ -322,11 +314,11 @@ func TestSelection_of_everything_has_each_object_once(t *testing.T) {
 	_, err := r.kube.CoreV1().Secrets("web").Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"password": canary},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	require.NoError(t, err)
 	_, err = r.kube.CoreV1().Events("web").Create(t.Context(), &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: "e"}, InvolvedObject: corev1.ObjectReference{Namespace: "web", Name: "s"},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	require.NoError(t, err)
 	r.configMap("web", "not-here", nil)
 	r.configMap("default", "here", nil)
 	r.awaitStory("web/s", "added")
@@ -337,25 +329,18 @@ func TestSelection_of_everything_has_each_object_once(t *testing.T) {
 		" pods.v1 ": 1, " events.v1 ": 1, "events.v1.events.k8s.io": 0, "leases": 0, "flowcontrol": 0, "configmaps": 1, "tokenreviews": 0,
 		"customresourcedefinitions.v1.apiextensions.k8s.io": 1, " deployments.v1.apps ": 1,
 	} {
-		if got := strings.Count(page, part); got != want {
-			t.Errorf("the page has %q %d times, want %d", part, got, want)
-		}
+		assert.Equal(t, want, strings.Count(page, part), "the page has %qtimes", part)
 	}
 	b.stop()
-	checkpoint, err := os.ReadFile(filepath.Join(r.dir, "data", "test.db"))
-	must(t, err)
+	checkpoint := must.Get(os.ReadFile(filepath.Join(r.dir, "data", "test.db")))(t)
 	log := r.entries()
 	for _, e := range log {
-		if strings.Contains(string(e.data), canary) || strings.Contains(string(e.data), "YzRuNHJ5LXY0bHUz") {
-			t.Errorf("the value of a Secret is in %s", e.id)
-		}
-		if e.key == "web/not-here" {
-			t.Error("a resource that is named for one namespace is read in another")
-		}
+		assert.NotContains(t, string(e.data), canary, "the value of a Secret is in %s", e.id)
+		assert.NotContains(t, string(e.data), "YzRuNHJ5LXY0bHUz", "the value of a Secret is in %s", e.id)
+		assert.NotEqual(t, "web/not-here", e.key, "a resource that is named for one namespace is read in another")
 	}
-	if strings.Contains(string(checkpoint)+b.stderr(), canary) {
-		t.Error("the value of a Secret is in the checkpoint or in the log of the process")
-	}
+	assert.NotContains(t, string(checkpoint)+b.stderr(), canary,
+		"the value of a Secret is in the checkpoint or in the log of the process")
 	mustBeUnique(t, slices.DeleteFunc(log, func(e entry) bool { return e.uid == "" })) // markers of resources have ids alike
 }
 

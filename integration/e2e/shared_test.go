@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	applyapps "k8s.io/client-go/applyconfigurations/apps/v1"
@@ -26,9 +29,8 @@ func newCrowd(t *testing.T) *crowd {
 	r := newRig(t, "")
 	slow := &fixture{t: t, dir: r.dir}
 	slow.connect()
-	kubeconfig, err := r.api.Kubeconfig(r.dir)
-	must(t, err)
-	must(t, os.WriteFile(r.config, fmt.Appendf(nil, `
+	kubeconfig := must.Get(r.api.Kubeconfig(r.dir))(t)
+	require.NoError(t, os.WriteFile(r.config, fmt.Appendf(nil, `
 cluster: e2e
 kubernetes: {kubeconfig: %q}
 dataDir: %q
@@ -57,19 +59,18 @@ func (c *crowd) deploy(ns, name string, size, round int) {
 			WithTemplate(applycore.PodTemplateSpec().WithLabels(labels).WithSpec(applycore.PodSpec().
 				WithContainers(applycore.Container().WithName("c").WithImage("example.com/c")))))
 	_, err := c.kube.AppsV1().Deployments(ns).Apply(c.t.Context(), d, metav1.ApplyOptions{FieldManager: "test", Force: true})
-	must(c.t, err)
+	require.NoError(c.t, err)
 }
 
 // watches asks the API server how many watches for Deployments it serves.
 func (c *crowd) watches() (n int) {
 	c.t.Helper()
-	raw, err := c.kube.RESTClient().Get().AbsPath("/metrics").DoRaw(c.t.Context())
-	must(c.t, err)
+	raw := must.Get(c.kube.RESTClient().Get().AbsPath("/metrics").DoRaw(c.t.Context()))(c.t)
 	for line := range strings.Lines(string(raw)) {
 		if strings.HasPrefix(line, "apiserver_longrunning_requests{") && strings.Contains(line, `resource="deployments"`) && strings.Contains(line, `verb="WATCH"`) {
 			var count int
 			_, err := fmt.Sscan(line[strings.LastIndex(line, " "):], &count)
-			must(c.t, err)
+			require.NoError(c.t, err)
 			n += count
 		}
 	}
@@ -136,7 +137,7 @@ func TestBridge_with_several_pipelines_has_one_watch_for_a_resource(t *testing.T
 	for i := range int(all) {
 		ns, name := all.at(i)
 		_, err := c.kube.AppsV1().Deployments(ns).Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"paused":true}}`), metav1.PatchOptions{})
-		must(t, err)
+		require.NoError(t, err)
 	}
 	log := c.await("all that has changed while a broker is away", all.told("added updated"))
 	c.slow.broker.start()
@@ -153,7 +154,5 @@ func TestBridge_with_several_pipelines_has_one_watch_for_a_resource(t *testing.T
 			some++
 		}
 	}
-	if want := 2 * int(all) * 2 / 3; some != want {
-		t.Errorf("the log of two namespaces has %d events, want %d", some, want)
-	}
+	assert.Equal(t, 2*int(all)*2/3, some, "the log of two namespaces has %d events", some)
 }

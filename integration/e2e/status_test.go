@@ -14,9 +14,12 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	pipeline "github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 )
 
@@ -58,17 +61,13 @@ func TestStatus_says_at_once_that_the_broker_is_away_and_that_it_is_back(t *test
 	r.broker.stop()
 	stopped := time.Now()
 	r.awaitSummary("1 problem")
-	if took := time.Since(stopped); took > 30*time.Second {
-		t.Errorf("that the broker is away was said after %v", took)
-	}
+	assert.LessOrEqual(t, time.Since(stopped), 30*time.Second, "that the broker is away was said after")
 	got := r.report()
 	if p := got.Problems[0]; p.Kind != status.BrokerAway || p.Severity != status.Error || !strings.Contains(p.Advice, "Start the broker") || got.State != status.Failing || got.Pipelines[0].Broker.OK {
 		t.Errorf("it says %+v", got)
 	}
 	_, out, _ = r.command("status", "--server", r.server)
-	if !strings.Contains(out, "error: brokerAway, pipeline test\n") {
-		t.Errorf("status says\n%s", out)
-	}
+	assert.Contains(t, out, "error: brokerAway, pipeline test\n", "status")
 	r.configMap("default", "meanwhile", nil)
 	r.poll("the unsettled event", func() (bool, string) {
 		for _, s := range r.report().Pipelines[0].Streams {
@@ -111,9 +110,7 @@ func TestStatusPage_keeps_itself_up_to_date_for_everybody(t *testing.T) {
 	b.until("the verdict", func() bool { return strings.Contains(b.text(), well) })
 	born := eval[float64](b, "window.born = performance.timeOrigin")
 	for _, want := range []string{"test", "configmaps.v1", "stream KUBERNETES", "broker", "checkpoint", "Filter streams"} {
-		if !strings.Contains(b.text(), want) {
-			t.Errorf("the page lacks %q:\n%s", want, b.text())
-		}
+		assert.Contains(t, b.text(), want, "the page lacks")
 	}
 	looksWell(t, b, "light")
 	b.shot("status-light")
@@ -161,13 +158,11 @@ func TestStatusPage_keeps_itself_up_to_date_for_everybody(t *testing.T) {
 // shortenPath has the configuration in a file whose path is as short as an operator's.
 func shortenPath(r *fixture) {
 	r.t.Helper()
-	text, err := os.ReadFile(r.config)
-	must(r.t, err)
-	dir, err := os.MkdirTemp("", "bridge")
-	must(r.t, err)
+	text := must.Get(os.ReadFile(r.config))(r.t)
+	dir := must.Get(os.MkdirTemp("", "bridge"))(r.t)
 	r.t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	r.config = filepath.Join(dir, "bridge.yaml")
-	must(r.t, os.WriteFile(r.config, text, 0o600))
+	require.NoError(r.t, os.WriteFile(r.config, text, 0o600))
 }
 
 // sortsAndFilters leaves the page as it was, but for the order.
@@ -182,9 +177,8 @@ func sortsAndFilters(t *testing.T, b *browser) {
 	b.until("the sorted streams", func() bool {
 		return eval[string](b, names) == "statefulsets.v1.apps replicasets.v1.apps deployments.v1.apps daemonsets.v1.apps"
 	})
-	if got := eval[string](b, `document.querySelector("th[data-key=name]").getAttribute("aria-sort")`); got != "descending" {
-		t.Errorf("aria-sort is %q", got)
-	}
+	assert.Equal(t, "descending",
+		eval[string](b, `document.querySelector("th[data-key=name]").getAttribute("aria-sort")`), "aria-sort")
 	eval[bool](b, `{ const f = document.getElementById("filter-text"); f.value = ""; f.dispatchEvent(new Event("input")) }`)
 	if n := eval[int](b, `document.querySelectorAll("tbody tr:not([hidden])").length`); n != 20 {
 		t.Errorf("without a filter there are %d rows", n)
@@ -218,9 +212,8 @@ func looksWell(t *testing.T, b *browser, how string) {
 	if worst.Ratio < 4.5 || worst.Ratio == 99 {
 		t.Errorf("%s: %q has a contrast of %.2f", how, worst.Text, worst.Ratio)
 	}
-	if dark := strings.HasPrefix(how, "dark"); dark != (worst.Ground == "rgb(20, 23, 28)") {
-		t.Errorf("%s: the ground is %s", how, worst.Ground)
-	}
+	assert.Equal(t, (worst.Ground == "rgb(20, 23, 28)"), strings.HasPrefix(how, "dark"),
+		"%s: the ground is %s", how, worst.Ground)
 	size := eval[[]int](b, "[document.documentElement.scrollWidth, innerWidth]")
 	if size[0] > size[1] || strings.HasSuffix(how, "phone") && size[1] != 360 {
 		t.Errorf("%s: the page is %d wide and the window %d", how, size[0], size[1])
@@ -247,7 +240,7 @@ func TestStatusPage_shows_names_and_errors_as_text(t *testing.T) {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, asked *http.Request) {
 		if asked.URL.Path == status.Path {
-			must(t, json.NewEncoder(w).Encode(report))
+			require.NoError(t, json.NewEncoder(w).Encode(report))
 			return
 		}
 		page.ServeHTTP(w, asked)

@@ -13,12 +13,15 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // validates checks that validate --cluster ends with a code and says these lines and no other, without the file's name before them. A line is a regular expression.
@@ -34,9 +37,7 @@ func (r *fixture) validates(code int, lines ...string) {
 	for i := range min(len(rest), len(lines)) {
 		fits = fits && regexp.MustCompile("^"+regexp.QuoteMeta(r.config)+`:\d+:\d+: `+lines[i]+"$").MatchString(rest[i])
 	}
-	if !fits {
-		r.t.Errorf("got %d, %s%s\nwant %d, and\n%s", got, out, said, code, strings.Join(lines, "\n"))
-	}
+	assert.True(r.t, fits, "got %d, %s%s\nwant %d, and\n%s", got, out, said, code, strings.Join(lines, "\n"))
 }
 
 func TestValidate_asks_the_cluster_and_NATS_and_changes_nothing(t *testing.T) {
@@ -63,7 +64,7 @@ func TestValidate_asks_the_cluster_and_NATS_and_changes_nothing(t *testing.T) {
 	r.configure(`[{resource: secrets}, {resource: configmaps, namespaces: [default]}]`)
 	as := func() {
 		_, err := controlplane.WriteKubeconfig(api.User("system:serviceaccount:default:bridge"), filepath.Join(r.dir, "kubeconfig"))
-		must(t, err)
+		require.NoError(t, err)
 	}
 	as()
 	const granted = "; kube-eventbridge rbac prints the roles that allow it"
@@ -83,20 +84,20 @@ func TestValidate_asks_the_cluster_and_NATS_and_changes_nothing(t *testing.T) {
 	r.configureSink(`[{resource: pods}]`, fmt.Sprintf("oversize: store\n    sink: {nats: {servers: [%q]}}", r.broker.url()))
 	r.validates(0)
 	_, err := r.js.CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: "KUBERNETES-objects", TTL: time.Hour})
-	must(t, err)
+	require.NoError(t, err)
 	r.validates(0, `pipelines\[0\].oversize: bucket KUBERNETES-objects keeps objects for 1h0m0s, and the stream events for ever: .* \(warning\)`)
 
 	// A stream that must not be used, one that costs something, and none to ask about.
 	r.configure(`[{resource: pods}]`)
 	_, err = r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "KUBERNETES", Subjects: []string{"k8s.>"}, Storage: jetstream.MemoryStorage})
-	must(t, err)
+	require.NoError(t, err)
 	r.validates(2, `pipelines\[0\].sink.nats: stream KUBERNETES cannot be used: it is kept in the memory of one server: .*`,
 		`pipelines\[0\].sink.nats: stream KUBERNETES is kept in memory: its messages end with the servers \(warning\)`)
 	r.broker.stop()
 	r.validates(1, `pipelines\[0\].sink.nats: nats://127.0.0.1:\d+ cannot be asked: connect: nats: no servers available for connection`)
 	r.configure(`[{resource: widgets.example.com}]`)
 	r.validates(2, `pipelines\[0\].resources\[0\].resource: the cluster has no resource .*`, `pipelines\[0\].sink.nats: nats://127.0.0.1:\d+ cannot be asked: .*`)
-	must(t, api.StopAPIServer(t.Context()))
+	require.NoError(t, api.StopAPIServer(t.Context()))
 	r.validates(1, `kubernetes: the API server https://127.0.0.1:\d+ cannot be asked: .*connection refused`, `pipelines\[0\].sink.nats: .* cannot be asked: .*`)
 }
 
@@ -119,8 +120,7 @@ func TestValidate_asks_Kafka_and_disturbs_no_bridge(t *testing.T) {
 	client, done := r.kafkaAdmin()
 	defer done()
 	topics := func() map[string]bool {
-		res, err := client.Metadata(t.Context(), &kafkago.MetadataRequest{})
-		must(t, err)
+		res := must.Get(client.Metadata(t.Context(), &kafkago.MetadataRequest{}))(t)
 		found := map[string]bool{}
 		for _, topic := range res.Topics {
 			found[topic.Name] = true
@@ -139,14 +139,12 @@ func TestValidate_asks_Kafka_and_disturbs_no_bridge(t *testing.T) {
 	for range 2 {
 		r.validates(0, durable)
 	}
-	if now := r.kafka.writer(t); now != before {
-		t.Errorf("the writer was %s, and is %s", before, now)
-	}
+	assert.Equal(t, before, r.kafka.writer(t), "the writer")
 	r.configMap("default", "later", nil)
 	r.awaitStory("default/later", "added")
 	b.stop()
 
-	must(t, cluster.CreateTopic(t.Context(), "audit", 3, 0, map[string]string{"cleanup.policy": "compact", "min.insync.replicas": "2"}))
+	require.NoError(t, cluster.CreateTopic(t.Context(), "audit", 3, 0, map[string]string{"cleanup.policy": "compact", "min.insync.replicas": "2"}))
 	configure(", topic: audit")
 	r.validates(0, `.*: topic audit loses events: cleanup.policy=compact: .* \(warning\)`, `.*: topic audit loses events: cleanup.policy=compact without tombstones: .* \(warning\)`)
 
@@ -156,7 +154,7 @@ func TestValidate_asks_Kafka_and_disturbs_no_bridge(t *testing.T) {
 		`pipelines\[0\].checkpoint.kafka: check of checkpoint .*: topic kubernetes cannot keep checkpoints: cleanup.policy=delete deletes what is old, .*`)
 
 	password := filepath.Join(r.dir, "password")
-	must(t, os.WriteFile(password, []byte("wrong\n"), 0o600))
+	require.NoError(t, os.WriteFile(password, []byte("wrong\n"), 0o600))
 	guarded := cluster.AddressesOf(string(kafkabroker.SASLTLS))[0]
 	as := func(tls string) {
 		r.configureSink(watched, fmt.Sprintf(`sink: {kafka: {brokers: [%q]%s, sasl: {mechanism: scram-sha-512, user: bridge, passwordFile: %s}, create: {}}}`, guarded, tls, password))
@@ -167,23 +165,21 @@ func TestValidate_asks_Kafka_and_disturbs_no_bridge(t *testing.T) {
 	r.validates(2, `pipelines\[0\].sink.kafka: `+guarded+`: .*expects TLS on this port, and none is configured.*`)
 	as(", tls: {}")
 	r.validates(2, `pipelines\[0\].sink.kafka: `+guarded+`: .*signed by nobody known here; name its CA.*`)
-	must(t, os.WriteFile(password, []byte("secret\n"), 0o600))
+	require.NoError(t, os.WriteFile(password, []byte("secret\n"), 0o600))
 	as(fmt.Sprintf(", tls: {caFile: %s}", cluster.CAFile()))
 	r.validates(0, durable)
-	must(t, cluster.Kill(0))
+	require.NoError(t, cluster.Kill(0))
 	r.validates(1, `pipelines\[0\].sink.kafka: `+guarded+` cannot be asked: .*`)
 }
 
 // writer returns the producer id and the epoch of the pipeline.
 func (k *kafkaLog) writer(t *testing.T) string {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(k.cluster.Addresses()...))
-	must(t, err)
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(k.cluster.Addresses()...)))(t)
 	defer client.Close()
 	const id = "kube-eventbridge.e2e.test"
-	all, err := kadm.NewClient(client).DescribeTransactions(t.Context(), id)
-	must(t, err)
-	must(t, all[id].Err)
+	all := must.Get(kadm.NewClient(client).DescribeTransactions(t.Context(), id))(t)
+	require.NoError(t, all[id].Err)
 	return fmt.Sprintf("%d/%d", all[id].ProducerID, all[id].ProducerEpoch)
 }
 

@@ -22,6 +22,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
@@ -60,9 +62,7 @@ func TestImage_is_the_same_when_it_is_made_again(t *testing.T) {
 			runs(t, only(t, index), o.Version+", commit "+o.Commit)
 		}
 	}
-	if !bytes.Equal(files[0], files[1]) {
-		t.Error("two archives of one commit are different")
-	}
+	assert.Equal(t, files[1], files[0], "two archives of one commit are different")
 }
 
 func TestBuild_refuses_what_is_incomplete(t *testing.T) {
@@ -110,9 +110,7 @@ func saysWhatItIs(t *testing.T, img v1.Image, o Options) {
 		t.Errorf("user %q, entrypoint %q, architecture %q, created %s", c.User, c.Entrypoint, file.Architecture, file.Created)
 	}
 	for label, want := range map[string]string{"source": o.Source, "revision": o.Commit, "version": o.Version, "licenses": "Apache-2.0"} {
-		if got := c.Labels["org.opencontainers.image."+label]; got != want {
-			t.Errorf("label %s is %q, want %q", label, got, want)
-		}
+		assert.Equal(t, want, c.Labels["org.opencontainers.image."+label], "label %s", label)
 	}
 }
 
@@ -126,9 +124,7 @@ func hasNothingElse(t *testing.T, img v1.Image) {
 	}
 	slices.Sort(names)
 	want := []string{"LICENSE", "etc", "etc/group", "etc/passwd", "etc/ssl", "etc/ssl/certs", "etc/ssl/certs/ca-certificates.crt", "kube-eventbridge"}
-	if !slices.Equal(names, want) {
-		t.Errorf("the image has %q, want %q", names, want)
-	}
+	assert.Equal(t, want, names, "the image")
 }
 
 func trusts(t *testing.T, img v1.Image) {
@@ -136,21 +132,17 @@ func trusts(t *testing.T, img v1.Image) {
 	for h, data := range entries(t, img) {
 		if h.Name == "etc/ssl/certs/ca-certificates.crt" {
 			n = bytes.Count(data, []byte("BEGIN CERTIFICATE"))
-			if !pool.AppendCertsFromPEM(data) {
-				t.Error("none of the certificates can be read")
-			}
+			assert.True(t, pool.AppendCertsFromPEM(data), "none of the certificates can be read")
 		}
 	}
-	if n < 100 {
-		t.Errorf("%d certificates, want Mozilla's, of which there are more than 100", n)
-	}
+	assert.GreaterOrEqual(t, n, 100, "certificates, want Mozilla's, of which there are more than 100")
 }
 
 // written returns the archive of an image.
 func written(t *testing.T, index v1.ImageIndex) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image.tar")
-	must.Do(t, Write(index, "localhost/kube-eventbridge:test", path))
+	require.NoError(t, Write(index, "localhost/kube-eventbridge:test", path))
 	archive := must.Get(os.ReadFile(path))(t)
 	return archive
 }
@@ -166,7 +158,7 @@ func readBack(t *testing.T, archive []byte, want v1.ImageIndex) {
 	if got := manifest.Manifests[0]; got.Digest != digest || got.Annotations["org.opencontainers.image.ref.name"] != "localhost/kube-eventbridge:test" {
 		t.Errorf("the archive has %+v, want %s", got, digest)
 	}
-	must.Do(t, validate.Index(top))
+	require.NoError(t, validate.Index(top))
 }
 
 // runs is as a container engine would run it, as far as that is files and users: as its user, in a root that is the image's and mounted read only.
@@ -179,24 +171,20 @@ func runs(t *testing.T, img v1.Image, want string) {
 	body := mutate.Extract(img)
 	defer body.Close()
 	unpack(t, tar.NewReader(body), root)
-	must.Do(t, unix.Mount(root, root, "", unix.MS_BIND, ""))
-	t.Cleanup(func() { must.Do(t, unix.Unmount(root, unix.MNT_DETACH)) })
-	must.Do(t, unix.Mount("", root, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""))
+	require.NoError(t, unix.Mount(root, root, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(root, unix.MNT_DETACH)) })
+	require.NoError(t, unix.Mount("", root, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""))
 	cmd := exec.CommandContext(t.Context(), Program, "version")
 	cmd.Dir, cmd.Env = "/", []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: User, Gid: User}}
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), want) {
-		t.Errorf("version: %v, %s", err, out)
-	}
+	out := must.Get(cmd.CombinedOutput())(t)
+	assert.Contains(t, string(out), want, "version, %s", out)
 }
 
 func only(t *testing.T, index v1.ImageIndex) v1.Image {
 	t.Helper()
 	manifest := must.Get(index.IndexManifest())(t)
-	if len(manifest.Manifests) != 1 {
-		t.Fatalf("the index has %d manifests, want 1", len(manifest.Manifests))
-	}
+	require.Len(t, manifest.Manifests, 1, "the index has %d manifests, want 1", len(manifest.Manifests))
 	img := must.Get(index.Image(manifest.Manifests[0].Digest))(t)
 	return img
 }
@@ -212,7 +200,7 @@ func entries(t *testing.T, img v1.Image) func(yield func(*tar.Header, []byte) bo
 			if errors.Is(err, io.EOF) {
 				return
 			}
-			must.Do(t, err)
+			require.NoError(t, err)
 			data := must.Get(io.ReadAll(r))(t)
 			h.Name = strings.TrimSuffix(h.Name, "/")
 			if !yield(h, data) {
@@ -229,14 +217,14 @@ func unpack(t *testing.T, r *tar.Reader, dir string) {
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		must.Do(t, err)
+		require.NoError(t, err)
 		path := filepath.Join(dir, h.Name)
 		if h.Typeflag == tar.TypeDir {
-			must.Do(t, os.MkdirAll(path, 0o755))
+			require.NoError(t, os.MkdirAll(path, 0o755))
 			continue
 		}
-		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		data := must.Get(io.ReadAll(r))(t)
-		must.Do(t, os.WriteFile(path, data, os.FileMode(h.Mode)))
+		require.NoError(t, os.WriteFile(path, data, os.FileMode(h.Mode)))
 	}
 }

@@ -9,12 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
@@ -77,18 +78,16 @@ func TestAsyncAPI_documents_are_taken_by_AsyncAPIs_parser(t *testing.T) {
 	var files []string
 	for name, text := range map[string]string{"varied": varied, "named": "cluster: prod-eu.1" + varied} {
 		config := filepath.Join(dir, name+".config")
-		must.Do(t, os.WriteFile(config, []byte(text), 0o600))
+		require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 		said := map[string]any{}
 		for _, format := range []string{"yaml", "json"} {
 			file, text := filepath.Join(dir, name+"."+format), asyncAPI(t, config, format)
-			must.Do(t, os.WriteFile(file, text, 0o600))
+			require.NoError(t, os.WriteFile(file, text, 0o600))
 			var document any
-			must.Do(t, yaml.Unmarshal(text, &document))
+			require.NoError(t, yaml.Unmarshal(text, &document))
 			files, said[format] = append(files, file), document
 		}
-		if !reflect.DeepEqual(said["yaml"], said["json"]) {
-			t.Errorf("%s: it says something else in YAML", name)
-		}
+		assert.Equal(t, said["json"], said["yaml"], "%s: it says something else in YAML", name)
 	}
 	parsed(t, files...)
 }
@@ -108,13 +107,13 @@ func describing(t *testing.T, text []byte) map[string][]described {
 			Messages map[string]struct{ Headers any }
 		}
 	}
-	must.Do(t, json.Unmarshal(text, &d))
+	require.NoError(t, json.Unmarshal(text, &d))
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	must.Do(t, err)
+	require.NoError(t, err)
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft7)
 	compiler.AssertFormat()
-	must.Do(t, compiler.AddResource("asyncapi.json", doc))
+	require.NoError(t, compiler.AddResource("asyncapi.json", doc))
 	all := map[string][]described{}
 	for channel, c := range d.Channels {
 		pipeline, _, _ := strings.Cut(channel, ".")
@@ -122,10 +121,10 @@ func describing(t *testing.T, text []byte) map[string][]described {
 			m := described{name: name}
 			at := "asyncapi.json#/components/messages/" + name
 			m.payload, err = compiler.Compile(at + "/payload")
-			must.Do(t, err)
+			require.NoError(t, err)
 			if d.Components.Messages[name].Headers != nil {
 				m.headers, err = compiler.Compile(at + "/headers")
-				must.Do(t, err)
+				require.NoError(t, err)
 			}
 			all[pipeline] = append(all[pipeline], m)
 		}
@@ -174,8 +173,6 @@ func (p *published) areDescribed(t *testing.T) {
 			}
 			judge(headers, m.Data)
 		}
-		if len(found) < 10 {
-			t.Errorf("%s: only these were met: %v", log, found)
-		}
+		assert.GreaterOrEqual(t, len(found), 10, "%s: only these were met: %v", log, found)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/interop/tools"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 // client is an example that reads a log with a CloudEvents SDK.
@@ -107,8 +107,8 @@ func scripted(t *testing.T, i tools.Installation, scripts, script string) []stri
 	node := program(t, "node", "Node 18 or newer (Debian: apt-get install nodejs)")
 	// Node looks for modules beside the script.
 	modules, dir := filepath.Join(installed(t, i), "node_modules"), t.TempDir()
-	must.Do(t, tools.Copy(dir, scripts))
-	must.Do(t, os.Symlink(modules, filepath.Join(dir, "node_modules")))
+	require.NoError(t, tools.Copy(dir, scripts))
+	require.NoError(t, os.Symlink(modules, filepath.Join(dir, "node_modules")))
 	return []string{node, filepath.Join(dir, script)}
 }
 
@@ -121,9 +121,7 @@ func (r *world) buildClients() {
 	r.t.Helper()
 	build := exec.CommandContext(r.t.Context(), "go", "build", "-o", r.dir+"/", "./go/kafka", "./go/nats")
 	out, err := build.CombinedOutput()
-	if err != nil {
-		r.t.Fatalf("build the clients: %v\n%s", err, out)
-	}
+	require.NoError(r.t, err, "build the clients: %v\n%s", err, out)
 }
 
 // lines runs a client until it has printed n lines, and returns them. It prints nothing else; if it ends, or takes too
@@ -166,13 +164,9 @@ func read(t *testing.T, args []string, n int) []*event {
 	var events []*event
 	for _, line := range printed {
 		e, err := parseLine(line)
-		if err != nil {
-			t.Fatalf("%v in %.2000s", err, line)
-		}
+		require.NoError(t, err, "in %.2000s", line)
 		events = append(events, e)
 	}
-	if err != nil {
-		t.Fatalf("%v; it has read %v", err, events)
-	}
+	require.NoError(t, err, "it has read %v", events)
 	return events
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 const pages = "../../docs/consumers"
@@ -29,9 +31,7 @@ var (
 func eachPage(t *testing.T, check func(name, text string)) {
 	t.Helper()
 	names := must.Get(filepath.Glob(filepath.Join(pages, "*.md")))(t)
-	if len(names) == 0 {
-		t.Fatal("there are no pages")
-	}
+	require.NotEmpty(t, names, "there are no pages")
 	for _, name := range names {
 		b := must.Get(os.ReadFile(name))(t)
 		check(filepath.Base(name), string(b))
@@ -65,9 +65,7 @@ func TestPages_quote_the_examples_that_are_tested(t *testing.T) {
 		}
 	})
 	for _, example := range examples(t) {
-		if !quoted[filepath.Join("../../integration/interop", example)] {
-			t.Errorf("no page quotes %s", example)
-		}
+		assert.True(t, quoted[filepath.Join("../../integration/interop", example)], "no page quotes %s", example)
 	}
 }
 
@@ -75,7 +73,7 @@ func TestPages_quote_the_examples_that_are_tested(t *testing.T) {
 func examples(t *testing.T) (files []string) {
 	t.Helper()
 	for _, dir := range []string{"java", "python", "node", "go", "shell"} {
-		must.Do(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() && d.Name() != "package-lock.json" {
 				files = append(files, path)
 			}
@@ -94,9 +92,7 @@ func TestPages_show_events_of_which_nothing_is_missing(t *testing.T) {
 				if err == nil && e.gone == "" && (e.attributes["id"] == "" || e.attributes["recordedtime"] == "" || e.data == nil) {
 					err = fmt.Errorf("it is not whole: %v", e.attributes)
 				}
-				if err != nil {
-					t.Errorf("%s: %v in %.200s", name, err, line)
-				}
+				assert.NoError(t, err, "%s: %v in %.200s", name, err, line)
 			}
 		}
 	})
@@ -114,9 +110,7 @@ func TestPages_link_to_what_is_there(t *testing.T) {
 			if info, serr := os.Stat(target); serr == nil && info.IsDir() {
 				continue
 			}
-			if err != nil {
-				t.Errorf("%s links to %s: %v", name, l[1], err)
-			}
+			assert.NoError(t, err, "%s links to %s", name, l[1])
 			if l[2] != "" && !strings.Contains("\n"+anchors(string(b)), "\n"+l[2]+"\n") {
 				t.Errorf("%s links to %s#%s, which is no heading there", name, l[1], l[2])
 			}

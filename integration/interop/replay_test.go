@@ -11,9 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // replayed is a topic with one partition, and a stream, whose messages are not the bridge's.
@@ -84,25 +83,25 @@ func (p *published) store(log string, events []*event) (target string) {
 	}
 	stream := strings.ToUpper(replayed)
 	_, err := p.js.CreateStream(p.t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{replayed}})
-	must.Do(p.t, err)
+	require.NoError(p.t, err)
 	for _, e := range events {
 		_, err := p.js.PublishMsg(p.t.Context(), message(e))
-		must.Do(p.t, err)
+		require.NoError(p.t, err)
 	}
 	return stream
 }
 
 func (p *published) storeTopic(events []*event) {
 	p.t.Helper()
-	must.Do(p.t, p.kafka.CreateTopic(p.t.Context(), replayed, 1, 1, nil))
+	require.NoError(p.t, p.kafka.CreateTopic(p.t.Context(), replayed, 1, 1, nil))
 	client, err := kgo.NewClient(kgo.SeedBrokers(p.kafka.Addresses()...), kgo.DefaultProduceTopic(replayed), kgo.ProducerBatchCompression(kgo.NoCompression()))
-	must.Do(p.t, err)
+	require.NoError(p.t, err)
 	defer client.Close()
 	var records []*kgo.Record
 	for _, e := range events {
 		records = append(records, record(e))
 	}
-	must.Do(p.t, client.ProduceSync(p.t.Context(), records...).FirstErr())
+	require.NoError(p.t, client.ProduceSync(p.t.Context(), records...).FirstErr())
 }
 
 func record(e *event) *kgo.Record {

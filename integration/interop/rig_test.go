@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
@@ -69,7 +70,7 @@ func newWorld(t *testing.T) *world {
 	r.js = r.nats.Connect(t)
 	kubeconfig := must.Get(api.Kubeconfig(r.dir))(t)
 	r.config = filepath.Join(r.dir, "bridge.yaml")
-	must.Do(t, os.WriteFile(r.config, []byte(r.configuration(kubeconfig)), 0o600))
+	require.NoError(t, os.WriteFile(r.config, []byte(r.configuration(kubeconfig)), 0o600))
 	return r
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 // What is hard to carry: text beyond ASCII and beyond 16 bits, quotes, what JSON, HTML, URLs and headers escape, and line ends.
@@ -54,7 +55,7 @@ func (r *world) before() {
 	r.t.Helper()
 	for _, name := range []string{namespace, apart} {
 		_, err := r.kube.CoreV1().Namespaces().Create(r.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		must.Do(r.t, err)
+		require.NoError(r.t, err)
 	}
 	r.create(namespace, plain("was-there-before", hard))
 }
@@ -62,19 +63,19 @@ func (r *world) before() {
 func (r *world) create(namespace string, c *corev1.ConfigMap) {
 	r.t.Helper()
 	_, err := r.kube.CoreV1().ConfigMaps(namespace).Create(r.t.Context(), c, metav1.CreateOptions{FieldManager: "interop"})
-	must.Do(r.t, err)
+	require.NoError(r.t, err)
 }
 
 func (r *world) patch(namespace, name, key, value string) {
 	r.t.Helper()
 	patch := merge(r, "data", key, value)
 	_, err := r.kube.CoreV1().ConfigMaps(namespace).Patch(r.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
-	must.Do(r.t, err)
+	require.NoError(r.t, err)
 }
 
 func (r *world) remove(namespace, name string) {
 	r.t.Helper()
-	must.Do(r.t, r.kube.CoreV1().ConfigMaps(namespace).Delete(r.t.Context(), name, metav1.DeleteOptions{}))
+	require.NoError(r.t, r.kube.CoreV1().ConfigMaps(namespace).Delete(r.t.Context(), name, metav1.DeleteOptions{}))
 }
 
 func merge(r *world, member, key, value string) []byte {
@@ -105,9 +106,9 @@ func (r *world) secret() {
 	_, err := secrets.Create(r.t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "login"}, StringData: map[string]string{"password": hard, "user": "root"},
 	}, metav1.CreateOptions{FieldManager: "interop"})
-	must.Do(r.t, err)
+	require.NoError(r.t, err)
 	_, err = secrets.Patch(r.t.Context(), "login", types.MergePatchType, merge(r, "stringData", "password", "changed"), metav1.PatchOptions{FieldManager: "interop"})
-	must.Do(r.t, err)
+	require.NoError(r.t, err)
 }
 
 // fold changes an object without a namespace while no broker answers, so that some events stand for several changes.
@@ -117,15 +118,15 @@ func (r *world) fold(w *truth) {
 	_, err := classes.Create(r.t.Context(), &schedulingv1.PriorityClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "urgent.example.com"}, Value: 1_000_000, Description: hard,
 	}, metav1.CreateOptions{FieldManager: "interop"})
-	must.Do(r.t, err)
-	must.Do(r.t, r.kafka.Pause(0))
+	require.NoError(r.t, err)
+	require.NoError(r.t, r.kafka.Pause(0))
 	r.nats.Stop()
 	r.describe(w, 5)
 	rig.Try(r.t, "changes to wait in the bridge", func() error { return allWait(r.bridge.Metrics()) })
 	r.describe(w, 5)
-	must.Do(r.t, r.nats.Start())
-	must.Do(r.t, r.kafka.Resume(0))
-	must.Do(r.t, classes.Delete(r.t.Context(), "urgent.example.com", metav1.DeleteOptions{}))
+	require.NoError(r.t, r.nats.Start())
+	require.NoError(r.t, r.kafka.Resume(0))
+	require.NoError(r.t, classes.Delete(r.t.Context(), "urgent.example.com", metav1.DeleteOptions{}))
 	w.has(r.t, "deleted", "urgent.example.com", "")
 }
 
@@ -136,7 +137,7 @@ func (r *world) describe(w *truth, n int) {
 	for i := range n {
 		patch := fmt.Appendf(nil, `{"description":"change %d"}`, i)
 		o, err := r.kube.SchedulingV1().PriorityClasses().Patch(r.t.Context(), "urgent.example.com", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "interop"})
-		must.Do(r.t, err)
+		require.NoError(r.t, err)
 		version = o.ResourceVersion
 	}
 	w.has(r.t, "updated", "urgent.example.com", version)

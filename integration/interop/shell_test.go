@@ -15,6 +15,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // printed is a record as a command prints it.
@@ -50,15 +52,11 @@ func (p *published) compare(t *testing.T, topic string, got []*printed) {
 		w := printing(&records[i])
 		want[w.partition] = append(want[w.partition], w)
 	}
-	if len(got) != len(records) {
-		t.Errorf("%d records, want %d", len(got), len(records))
-	}
+	assert.Len(t, got, len(records), "records")
 	for _, g := range got {
 		n := next[g.partition]
 		next[g.partition]++
-		if n >= len(want[g.partition]) {
-			t.Fatalf("too much in partition %s: %v", g.partition, g)
-		}
+		require.Less(t, n, len(want[g.partition]), "too much in partition %s: %v", g.partition, g)
 		w := want[g.partition][n]
 		if g.offset != w.offset || g.key != w.key || g.value != w.value || g.null != w.null || !maps.Equal(g.headers, w.headers) {
 			t.Fatalf("there is %v\nwant %v", g, w)
@@ -72,9 +70,7 @@ func (p *published) kcat(t *testing.T, topic string) {
 	cmd := exec.CommandContext(t.Context(), "sh", "shell/kcat.sh", p.kafka.Addresses()[0], topic)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, stderr.Bytes())
-	}
+	require.NoError(t, err, "%v\n%s", err, stderr.Bytes())
 	var got []*printed
 	for line := range bytes.Lines(out) {
 		var r struct {
@@ -83,7 +79,7 @@ func (p *published) kcat(t *testing.T, topic string) {
 			Key               string
 			Payload           *string
 		}
-		must.Do(t, json.Unmarshal(line, &r))
+		require.NoError(t, json.Unmarshal(line, &r))
 		g := &printed{partition: r.Partition.String(), offset: r.Offset.String(), key: r.Key, null: r.Payload == nil, headers: map[string]string{}}
 		if r.Payload != nil {
 			g.value = *r.Payload
@@ -101,22 +97,18 @@ func consoleArgs(t *testing.T) []string {
 	t.Helper()
 	script := must.Get(os.ReadFile("shell/console-consumer.sh"))(t)
 	_, command, found := strings.Cut(string(script), `--topic "$2" `)
-	if !found {
-		t.Fatal("the script has changed")
-	}
+	require.True(t, found, "the script has changed")
 	return strings.Fields(strings.ReplaceAll(command, "\\\n", " "))
 }
 
 func (p *published) consoleConsumer(t *testing.T, topic string) {
 	records := must.Get(p.records(topic))(t)
 	out, err := p.kafka.ConsoleConsumer(t.Context(), topic, append(consoleArgs(t), "--max-messages", strconv.Itoa(len(records)))...)
-	must.Do(t, err)
+	require.NoError(t, err)
 	var got []*printed
 	for line := range strings.Lines(string(out)) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", 5)
-		if len(fields) != 5 {
-			t.Fatalf("a line has %d fields: %.300q", len(fields), line)
-		}
+		require.Len(t, fields, 5, "a line has %d fields: %.300q", len(fields), line)
 		g := &printed{
 			partition: strings.TrimPrefix(fields[0], "Partition:"), offset: strings.TrimPrefix(fields[1], "Offset:"),
 			key: fields[3], value: fields[4], headers: map[string]string{},

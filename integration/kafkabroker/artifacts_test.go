@@ -4,7 +4,9 @@ package kafkabroker
 
 import (
 	"context"
-	"errors"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,15 +21,14 @@ func fake(t *testing.T, scripts map[string]string) string {
 	dir := t.TempDir()
 	path := []string{filepath.Join(dir, "bin"), filepath.Join(dir, "tools")}
 	for _, d := range path {
-		must(t, os.Mkdir(d, 0o755))
+		require.NoError(t, os.Mkdir(d, 0o755))
 	}
 	for _, name := range []string{"mkdir", "touch", "tail"} { // what the scripts need, and nothing else: java and mvn may be beside them
-		real, err := exec.LookPath(name)
-		must(t, err)
-		must(t, os.Symlink(real, filepath.Join(path[1], name)))
+		real := must.Get(exec.LookPath(name))(t)
+		require.NoError(t, os.Symlink(real, filepath.Join(path[1], name)))
 	}
 	for name, script := range scripts {
-		must(t, os.WriteFile(filepath.Join(path[0], name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(path[0], name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	}
 	t.Setenv("PATH", strings.Join(path, ":"))
 	t.Setenv("KUBE_EVENTBRIDGE_CACHE", filepath.Join(dir, "cache"))
@@ -51,9 +52,8 @@ func TestInstall_says_what_is_missing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cache := fake(t, c.scripts)
 			err := Install(t.Context(), nil)
-			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v", err)
-			}
+			require.ErrorIs(t, err, ErrUnavailable)
+			assert.Contains(t, err.Error(), c.want)
 			if left, _ := filepath.Glob(filepath.Join(cache, "*")); len(left) > 1 {
 				t.Errorf("left %q, want no more than the lock", left)
 			}
@@ -65,9 +65,7 @@ func TestInstall_ends_with_its_context(t *testing.T) {
 	cache := fake(t, map[string]string{"java": goodJava, "mvn": "exec tail -f /dev/null"})
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := Install(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
+	assert.ErrorIs(t, Install(ctx, nil), context.DeadlineExceeded)
 	if left, _ := filepath.Glob(filepath.Join(cache, "*")); len(left) > 1 {
 		t.Errorf("left %q, want no more than the lock", left)
 	}

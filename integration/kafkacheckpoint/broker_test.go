@@ -12,6 +12,8 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -29,7 +31,7 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 	t.Parallel()
 	cfg := kafka.Config{Brokers: shared.ForTest(t).Addresses(), Topic: "checkpoints-fence"}
 	old := mustOpen(t, cfg)
-	must.Do(t, old.Commit(t.Context(), rows(0, 10, 1)))
+	require.NoError(t, old.Commit(t.Context(), rows(0, 10, 1)))
 	young := mustOpen(t, cfg)
 	var taken *kafka.TakenError
 	if err := old.Commit(t.Context(), rows(0, 10, 2)); !errors.As(err, &taken) || !checkpoint.IsPermanent(err) {
@@ -38,7 +40,7 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 	want := storetest.Empty()
 	storetest.Apply(want, rows(0, 10, 1))
 	mustBe(t, must.Get(young.Load(t.Context()))(t), want)
-	must.Do(t, young.Commit(t.Context(), rows(5, 10, 3)))
+	require.NoError(t, young.Commit(t.Context(), rows(5, 10, 3)))
 	storetest.Apply(want, rows(5, 10, 3))
 	mustBe(t, must.Get(young.Load(t.Context()))(t), want)
 }
@@ -47,21 +49,17 @@ func TestOpen_refuses_a_topic_that_deletes_and_names_what_mends_it(t *testing.T)
 	rig.Tier(t, rig.All)
 	t.Parallel()
 	c := shared.ForTest(t)
-	must.Do(t, c.CreateTopic(t.Context(), "checkpoints-delete", 1, 1, map[string]string{"cleanup.policy": "compact,delete"}))
+	require.NoError(t, c.CreateTopic(t.Context(), "checkpoints-delete", 1, 1, map[string]string{"cleanup.policy": "compact,delete"}))
 	_, err := kafka.Open(t.Context(), kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-delete"}, audit)
 	var settings *kafka.SettingsError
-	if !errors.As(err, &settings) {
-		t.Fatalf("error %v, want a SettingsError", err)
-	}
+	require.True(t, errors.As(err, &settings), "error %v, want a SettingsError", err)
 	words := strings.Fields(settings.Command)
-	if words[0] != "kafka-configs.sh" {
-		t.Fatalf("the command is %q", settings.Command)
-	}
+	require.Equal(t, "kafka-configs.sh", words[0], "the command is %q", settings.Command)
 	if out, err := c.Tool(t.Context(), "kafka.admin.ConfigCommand", words[1:]...); err != nil {
 		t.Fatalf("%s: %v\n%s", settings.Command, err, out)
 	}
 	s := mustOpen(t, kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-delete"})
-	must.Do(t, s.Commit(t.Context(), rows(0, 1, 1)))
+	require.NoError(t, s.Commit(t.Context(), rows(0, 1, 1)))
 }
 
 // The permission to write to the transactional id is easily forgotten, and the one to read the topic's settings.
@@ -70,18 +68,18 @@ func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 	t.Parallel()
 	c := shared.ForTest(t)
 	const topic = "checkpoints-permissions"
-	must.Do(t, c.CreateTopic(t.Context(), topic, 1, 1, map[string]string{"cleanup.policy": "compact"}))
+	require.NoError(t, c.CreateTopic(t.Context(), topic, 1, 1, map[string]string{"cleanup.policy": "compact"}))
 	var log bytes.Buffer
 	cfg := kafka.Config{
 		Brokers: c.AddressesOf(string(kafkabroker.SASLPlaintext)), Topic: topic,
 		Auth: kafka.Auth{Mechanism: kafkabroker.Plain, User: "bridge", Password: "secret"}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	}
 	allow := func(resource kafkago.ResourceType, name string, operations ...kafkago.ACLOperationType) {
-		must.Do(t, c.Allow(t.Context(), "bridge", resource, name, operations...))
+		require.NoError(t, c.Allow(t.Context(), "bridge", resource, name, operations...))
 	}
 	allow(kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeRead, kafkago.ACLOperationTypeWrite)
 	s, want := mustOpen(t, cfg), storetest.Empty()
-	must.Do(t, s.Commit(t.Context(), rows(0, 10, 1)))
+	require.NoError(t, s.Commit(t.Context(), rows(0, 10, 1)))
 	storetest.Apply(want, rows(0, 10, 1))
 	mustBe(t, must.Get(mustOpen(t, cfg).Load(t.Context()))(t), want)
 	const id = "kube-eventbridge.prod-eu-1.audit.checkpoint"
@@ -100,9 +98,7 @@ func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 	if err := old.Commit(t.Context(), rows(0, 10, 2)); !errors.As(err, &taken) {
 		t.Errorf("commit: error %v, want that another process uses it", err)
 	}
-	if log.Len() > 0 {
-		t.Errorf("warnings: %s", &log)
-	}
+	assert.LessOrEqual(t, log.Len(), 0, "warnings: %s", &log)
 }
 
 func TestOpen_that_must_not_create_the_topic_says_how_to(t *testing.T) {
@@ -114,17 +110,13 @@ func TestOpen_that_must_not_create_the_topic_says_how_to(t *testing.T) {
 		Auth: kafka.Auth{Mechanism: kafkabroker.Plain, User: "bridge", Password: "secret"},
 	}, audit)
 	var settings *kafka.SettingsError
-	if !errors.As(err, &settings) {
-		t.Fatalf("error %v, want a SettingsError", err)
-	}
+	require.True(t, errors.As(err, &settings), "error %v, want a SettingsError", err)
 	words := strings.Fields(strings.Replace(settings.Command, c.AddressesOf(string(kafkabroker.SASLPlaintext))[0], c.Addresses()[0], 1))
-	if words[0] != "kafka-topics.sh" {
-		t.Fatalf("the command is %q", settings.Command)
-	}
+	require.Equal(t, "kafka-topics.sh", words[0], "the command is %q", settings.Command)
 	if out, err := c.Tool(t.Context(), "org.apache.kafka.tools.TopicCommand", words[1:]...); err != nil {
 		t.Fatalf("%s: %v\n%s", settings.Command, err, out)
 	}
-	must.Do(t, mustOpen(t, kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-forbidden"}).Commit(t.Context(), rows(0, 1, 1)))
+	require.NoError(t, mustOpen(t, kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-forbidden"}).Commit(t.Context(), rows(0, 1, 1)))
 }
 
 // Commits go on while the broker is killed and comes back; those that returned are there, and nothing else is.
@@ -161,16 +153,15 @@ func TestCommits_survive_kills_of_the_broker(t *testing.T) {
 		}
 		err := s.Commit(t.Context(), b)
 		for ; err != nil; err = s.Commit(t.Context(), b) {
-			if checkpoint.IsPermanent(err) || t.Context().Err() != nil {
-				t.Fatalf("commit %d: %v", n, err)
-			}
+			require.False(t, checkpoint.IsPermanent(err), "commit %d", n)
+			require.NoError(t, t.Context().Err(), "commit %d", n)
 			failed++
 		}
 		storetest.Apply(want, b)
 		commits++
 		select {
 		case <-done:
-			must.Do(t, g.Wait())
+			require.NoError(t, g.Wait())
 			mustBe(t, must.Get(s.Load(t.Context()))(t), want)
 			mustBe(t, must.Get(mustOpen(t, cfg).Load(t.Context()))(t), want)
 			t.Logf("%d commits, %d attempts failed", commits, failed)
@@ -191,7 +182,7 @@ func TestCompaction_leaves_what_holds(t *testing.T) {
 		"segment.ms": "500", "min.cleanable.dirty.ratio": "0.001", "delete.retention.ms": "100", "min.compaction.lag.ms": "0", "max.compaction.lag.ms": "1000",
 	})
 	commit := func(b *checkpoint.Batch) {
-		must.Do(t, s.Commit(t.Context(), b))
+		require.NoError(t, s.Commit(t.Context(), b))
 		storetest.Apply(want, b)
 	}
 	for n := range 30 {
@@ -221,10 +212,8 @@ func TestCompaction_leaves_what_holds(t *testing.T) {
 			t.Logf("%d records hold, %d are there, and %d nulls", hold, there, nulls)
 			break
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d records and %d nulls are there, want %d", there, nulls, hold)
-		}
-		must.Do(t, pause.For(t.Context(), time.Second))
+		require.False(t, time.Now().After(deadline), "%d records and %d nulls are there, want %d", there, nulls, hold)
+		require.NoError(t, pause.For(t.Context(), time.Second))
 	}
 	mustBe(t, must.Get(s.Load(t.Context()))(t), want)
 	alter(t, c, cfg.Topic, map[string]string{"delete.retention.ms": "60000"}) // or it is refused
@@ -243,9 +232,7 @@ func alter(t *testing.T, c *kafkabroker.Cluster, topic string, settings map[stri
 	if err == nil {
 		err = res.Resources[0].Error
 	}
-	if err != nil {
-		t.Fatalf("alter %s: %v", topic, err)
-	}
+	require.NoError(t, err, "alter %s", topic)
 }
 
 // records counts those of partition 0, those without a value apart.
@@ -254,7 +241,7 @@ func records(t testing.TB, cfg kafka.Config) (values, nulls int) {
 	c := must.Get(client.NewClient(client.Config{Brokers: cfg.Brokers}))(t)
 	defer c.Close()
 	bounds, err := c.Bounds(t.Context(), cfg.Topic, 1)
-	must.Do(t, err)
+	require.NoError(t, err)
 	for at := bounds[0].First; at < bounds[0].Next; {
 		at, _, err = c.Fetch(t.Context(), cfg.Topic, 0, at, func(r *client.Record) error {
 			if r.Value == nil {
@@ -264,7 +251,7 @@ func records(t testing.TB, cfg kafka.Config) (values, nulls int) {
 			}
 			return nil
 		})
-		must.Do(t, err)
+		require.NoError(t, err)
 	}
 	return values, nulls
 }

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -18,6 +17,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // Who comes to the first listener may do everything, who comes to the second only what he is allowed to.
@@ -53,13 +54,9 @@ func topicOf(dir string) string {
 func mustOpen(t testing.TB, cfg kafka.Config) *kafka.Store {
 	t.Helper()
 	s, err := kafka.Open(t.Context(), cfg, audit)
-	if err != nil {
-		t.Fatalf("open: %v", err)
-	}
+	require.NoError(t, err, "open")
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
+		assert.NoError(t, s.Close(), "close")
 	})
 	return s
 }
@@ -67,9 +64,8 @@ func mustOpen(t testing.TB, cfg kafka.Config) *kafka.Store {
 // mustBe fails where a state is not the one that is wanted; neither knows of the log.
 func mustBe(t testing.TB, got, want *checkpoint.State) {
 	t.Helper()
-	if got.Identity != want.Identity || !maps.Equal(got.Streams, want.Streams) {
-		t.Fatalf("the checkpoint holds %+v %+v, want %+v %+v", got.Identity, got.Streams, want.Identity, want.Streams)
-	}
+	require.Equal(t, want.Identity, got.Identity, "the checkpoint holds")
+	require.Equal(t, want.Streams, got.Streams, "the checkpoint holds")
 	for _, pair := range [][2]*checkpoint.State{{got, want}, {want, got}} {
 		for name, rows := range pair[0].Rows {
 			for key, row := range rows {

@@ -14,6 +14,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestClient_proves_who_it_is(t *testing.T) {
@@ -36,7 +38,7 @@ func TestClient_proves_who_it_is(t *testing.T) {
 	for _, listener := range []string{"MTLS", "MTLS12"} {
 		t.Run(listener, func(t *testing.T) {
 			cert, key, err := c.Certificate("alice")
-			must.Do(t, err)
+			require.NoError(t, err)
 			works(t, client(t, c, listener, kafka.Config{TLS: kafka.TLS{CAFile: c.CAFile(), CertFile: cert, KeyFile: key}}))
 		})
 	}
@@ -62,9 +64,7 @@ func TestClient_fetches_tokens_as_itself(t *testing.T) {
 		return kafka.Config{Auth: kafka.Auth{Mechanism: kafka.OAuthBearer, TokenURL: issuer.URL, ClientID: "bridge", ClientSecret: secret}}
 	}
 	works(t, client(t, c, "SASL_PLAINTEXT", as("hunter2")))
-	if n := asked.Load(); n != 1 {
-		t.Errorf("%d tokens were fetched", n)
-	}
+	assert.EqualValues(t, 1, asked.Load(), "tokens were fetched")
 	_, err := client(t, c, "SASL_PLAINTEXT", as("hunter3")).Topics(t.Context())
 	wantError(t, c, "SASL_PLAINTEXT", err, "ask for topics: fetch a token: "+issuer.URL+" says 401 Unauthorized: invalid_client")
 }
@@ -79,7 +79,7 @@ func TestClient_takes_a_renewed_token_and_certificate(t *testing.T) {
 		if _, err := cl.Topics(t.Context()); err == nil {
 			t.Fatal("an expired token was taken")
 		}
-		must.Do(t, os.WriteFile(f, []byte(token(t, c, "alice", time.Hour)), 0o600))
+		require.NoError(t, os.WriteFile(f, []byte(token(t, c, "alice", time.Hour)), 0o600))
 		rig.Try(t, "come in", seesTopic(t, cl))
 	})
 	t.Run("certificate", func(t *testing.T) {
@@ -89,10 +89,10 @@ func TestClient_takes_a_renewed_token_and_certificate(t *testing.T) {
 			t.Fatal("a stranger's certificate was taken")
 		}
 		newCert, newKey, err := c.Certificate("alice")
-		must.Do(t, err)
+		require.NoError(t, err)
 		for to, from := range map[string]string{cert: newCert, key: newKey} {
 			content := must.Get(os.ReadFile(from))(t)
-			must.Do(t, os.WriteFile(to, content, 0o600))
+			require.NoError(t, os.WriteFile(to, content, 0o600))
 		}
 		rig.Try(t, "come in", seesTopic(t, cl))
 	})

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestClient_says_which_mistake_it_is(t *testing.T) {
@@ -79,7 +79,7 @@ func TestClient_says_which_mistake_it_is(t *testing.T) {
 func TestClient_says_which_permission_is_missing(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
-	must.Do(t, c.CreateTopic(t.Context(), "hidden", 1, 0, nil))
+	require.NoError(t, c.CreateTopic(t.Context(), "hidden", 1, 0, nil))
 	cl := client(t, c, "SASL_PLAINTEXT", kafka.Config{Auth: auth(t, c, kafka.ScramSHA256, "bob", "builder")})
 	var b batch.Builder
 	b.Append(&batch.Record{Key: "k", Value: []byte("v")}, batch.DefaultLimit)
@@ -107,7 +107,7 @@ func TestClient_says_which_permission_is_missing(t *testing.T) {
 	if _, err := cl.Bounds(t.Context(), topic, 1); err != nil {
 		t.Errorf("what is allowed: %v", err)
 	}
-	must.Do(t, c.Allow(t.Context(), "bob", kafkago.ResourceTypeTransactionalID, "bridge", kafkago.ACLOperationTypeWrite))
+	require.NoError(t, c.Allow(t.Context(), "bob", kafkago.ResourceTypeTransactionalID, "bridge", kafkago.ACLOperationTypeWrite))
 	if _, err := cl.InitProducer(t.Context(), "bridge", nil); err != nil {
 		t.Errorf("Write on the TransactionalId is not enough: %v", err)
 	}

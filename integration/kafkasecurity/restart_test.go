@@ -5,7 +5,6 @@ package kafkasecurity
 import (
 	"context"
 	"regexp"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +12,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // What a broker does to its clients while it goes and comes must not look like somebody's mistake.
@@ -23,9 +23,9 @@ func TestClient_takes_no_restart_for_a_mistake(t *testing.T) {
 		Listeners: append(kafkabroker.EveryListener(), kafkabroker.Listener{Name: "SASLMTLS", Protocol: kafkabroker.SASLTLS, ClientCertificate: true}),
 		Users:     map[string]string{"alice": "wonderland"},
 	})
-	must.Do(t, c.CreateTopic(t.Context(), topic, 1, 0, nil))
+	require.NoError(t, c.CreateTopic(t.Context(), topic, 1, 0, nil))
 	cert, key, err := c.Certificate("alice")
-	must.Do(t, err)
+	require.NoError(t, err)
 	as := kafka.Auth{Mechanism: kafka.ScramSHA512, User: "alice", Password: "wonderland"}
 	trusting := kafka.TLS{CAFile: c.CAFile()}
 	certified := kafka.TLS{CAFile: c.CAFile(), CertFile: cert, KeyFile: key}
@@ -44,13 +44,13 @@ func TestClient_takes_no_restart_for_a_mistake(t *testing.T) {
 	for _, end := range []func() error{
 		func() error { return c.Kill(0) },
 		func() error { return c.Stop(t.Context(), 0) },
-		func() error { must.Do(t, c.Pause(0)); pause(t, 3*time.Second); return c.Resume(0) },
+		func() error { require.NoError(t, c.Pause(0)); pause(t, 3*time.Second); return c.Resume(0) },
 	} {
 		pause(t, time.Second)
-		must.Do(t, end())
+		require.NoError(t, end())
 		pause(t, time.Second)
 		if c.PID(0) == 0 {
-			must.Do(t, c.Restart(t.Context(), 0))
+			require.NoError(t, c.Restart(t.Context(), 0))
 		}
 		for listener, cfg := range map[string]kafka.Config{"PLAINTEXT": {}, "SASLMTLS": {Auth: as, TLS: certified}} {
 			rig.Try(t, "come back to "+listener, seesTopic(t, client(t, c, listener, cfg)))
@@ -106,20 +106,14 @@ func (s *sayings) hear(listener string, err error) {
 
 func (s *sayings) judge(t *testing.T) {
 	t.Helper()
-	if len(s.texts) == 0 {
-		t.Error("nothing failed: nothing was tried")
-	}
+	assert.NotEmpty(t, s.texts, "nothing failed: nothing was tried")
 	for text, n := range s.texts {
 		t.Logf("%5d  %s", n, text)
 		for _, mistake := range []string{"configured", "offer", "credentials", "certificate", "ACL", "refuses the"} {
-			if strings.Contains(text, mistake) {
-				t.Errorf("a restart is taken for a mistake: %s", text)
-			}
+			assert.NotContains(t, text, mistake, "a restart is taken for a mistake")
 		}
 	}
 	for listener, text := range s.last {
-		if text != "" {
-			t.Errorf("%s did not come back: %s", listener, text)
-		}
+		assert.Empty(t, text, "%s did not come back", listener)
 	}
 }

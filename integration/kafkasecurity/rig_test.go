@@ -12,6 +12,8 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/ca"
@@ -56,16 +58,16 @@ func cluster(t *testing.T) *kafkabroker.Cluster {
 	if err := c.CreateTopic(t.Context(), topic, 1, 0, nil); err != nil && !errors.Is(err, kafkago.TopicAlreadyExists) {
 		t.Fatal(err)
 	}
-	must.Do(t, c.Allow(t.Context(), "alice", kafkago.ResourceTypeTopic, topic,
+	require.NoError(t, c.Allow(t.Context(), "alice", kafkago.ResourceTypeTopic, topic,
 		kafkago.ACLOperationTypeWrite, kafkago.ACLOperationTypeRead))
-	must.Do(t, c.Allow(t.Context(), "bob", kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeDescribe))
+	require.NoError(t, c.Allow(t.Context(), "bob", kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeDescribe))
 	return c
 }
 
 func file(t *testing.T, name, content string) string {
 	t.Helper()
 	p := filepath.Join(t.TempDir(), name)
-	must.Do(t, os.WriteFile(p, []byte(content), 0o600))
+	require.NoError(t, os.WriteFile(p, []byte(content), 0o600))
 	return p
 }
 
@@ -80,7 +82,7 @@ func stranger(t *testing.T, user string) (caFile, certFile, keyFile string) {
 	t.Helper()
 	a := must.Get(ca.New("stranger"))(t)
 	cert, key, err := a.User(user)
-	must.Do(t, err)
+	require.NoError(t, err)
 	return file(t, "ca.pem", string(a.PEM)), file(t, "cert.pem", string(cert)), file(t, "key.pem", string(key))
 }
 
@@ -147,7 +149,7 @@ func works(t *testing.T, cl *kafka.Client) {
 	p := newProducer(t, cl)
 	p.fill(t.Name())
 	offset, err := p.send(t.Context())
-	must.Do(t, err)
+	require.NoError(t, err)
 	found := ""
 	_, _, err = cl.Fetch(t.Context(), topic, 0, offset, func(r *kafka.Record) error {
 		if r.Offset == offset {
@@ -155,17 +157,14 @@ func works(t *testing.T, cl *kafka.Client) {
 		}
 		return nil
 	})
-	if err != nil || found != t.Name() {
-		t.Errorf("read back %q, %v", found, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, t.Name(), found, "read back")
 }
 
 // wantError compares all of an error's text but ADDR, which is the address of a listener.
 func wantError(t *testing.T, c *kafkabroker.Cluster, listener string, err error, want string) {
 	t.Helper()
-	if err == nil {
-		t.Fatal("no error")
-	}
+	require.Error(t, err, "no error")
 	if want = strings.ReplaceAll(want, "ADDR", c.AddressesOf(listener)[0]); err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 // sessions is how many sessions of a client have to end before a test believes that it goes on.
@@ -50,9 +50,8 @@ func TestClient_goes_on_when_its_session_is_over(t *testing.T) {
 			first, ended, began := int64(-1), 0, time.Now()
 			var sent []string
 			for ; ended < sessions; pause(t, 20*time.Millisecond) {
-				if time.Since(began) > time.Minute {
-					t.Fatalf("%d sessions have ended, want %d", ended, sessions)
-				}
+				require.LessOrEqual(t, time.Since(began), time.Minute,
+					"%d sessions have ended, want %d", ended, sessions)
 				value := fmt.Sprintf("%s %d", t.Name(), len(sent))
 				p.fill(value)
 				sent = append(sent, value)
@@ -100,7 +99,7 @@ func TestClient_says_that_its_token_has_expired_until_it_is_renewed(t *testing.T
 	works(t, client(t, c, "SASL_PLAINTEXT", cfg))
 	// A token must outlive the time that a busy machine takes for its first use.
 	lifetime := 3*time.Second + 10*time.Since(began)
-	must.Do(t, os.WriteFile(f, []byte(token(t, c, "alice", lifetime)), 0o600))
+	require.NoError(t, os.WriteFile(f, []byte(token(t, c, "alice", lifetime)), 0o600))
 	p := newProducer(t, client(t, c, "SASL_PLAINTEXT", cfg))
 	p.fill("expiring")
 	send := func() string {
@@ -117,16 +116,12 @@ func TestClient_says_that_its_token_has_expired_until_it_is_renewed(t *testing.T
 		if text != "" && !isHangUp(text) {
 			t.Fatalf("before the refusal it says %s", text)
 		}
-		if time.Since(began) > lifetime+time.Minute {
-			t.Fatal("the token does not expire")
-		}
+		require.LessOrEqual(t, time.Since(began), lifetime+time.Minute, "the token does not expire")
 	}
 	for range 20 {
-		if text := send(); text != want {
-			t.Fatalf("after the refusal it says %s", text)
-		}
+		require.Equal(t, want, send(), "after the refusal")
 	}
-	must.Do(t, os.WriteFile(f, []byte(token(t, c, "alice", time.Hour)), 0o600))
+	require.NoError(t, os.WriteFile(f, []byte(token(t, c, "alice", time.Hour)), 0o600))
 	rig.Try(t, "send with the renewed token", func() error {
 		if text := send(); text != "" {
 			return errors.New(text)
@@ -162,9 +157,8 @@ func readBack(t *testing.T, cl *kafka.Client, offset int64, prefix string) (valu
 			return nil
 		})
 		if err != nil {
-			if !strings.HasSuffix(err.Error(), "EOF") || failed {
-				t.Fatal(err)
-			}
+			require.True(t, strings.HasSuffix(err.Error(), "EOF"), "%v", err)
+			require.False(t, failed, "%v", err)
 			end = offset + 1
 		}
 		failed = err != nil

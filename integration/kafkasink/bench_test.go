@@ -17,6 +17,8 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sys/unix"
 
@@ -102,13 +104,13 @@ func median(values []float64) float64 {
 // publishTo has one contender publish to a new topic, which is removed again.
 func publishTo(b *testing.B, c *kafkabroker.Cluster, x contender, n int) taken {
 	r := &testTopic{c, fmt.Sprintf("bench-%d", count.Add(1))}
-	must.Do(b, c.CreateTopic(b.Context(), r.topic, benchPartitions, 0, nil))
+	require.NoError(b, c.CreateTopic(b.Context(), r.topic, benchPartitions, 0, nil))
 	unix.Sync() // what others wrote is not written back to the disk meanwhile
 	before := brokerTime(b, c)
 	t := x.publish(b, r, n)
 	t.broker = float64((brokerTime(b, c) - before).Nanoseconds()) / 1e3 / float64(n)
 	res, err := c.Admin().DeleteTopics(b.Context(), &kafkago.DeleteTopicsRequest{Topics: []string{r.topic}})
-	must.Do(b, errors.Join(err, res.Errors[r.topic]))
+	require.NoError(b, errors.Join(err, res.Errors[r.topic]))
 	return t
 }
 
@@ -138,7 +140,7 @@ func processorTime() time.Duration {
 func brokerTime(b *testing.B, c *kafkabroker.Cluster) time.Duration {
 	const wholeProcess = 2 // see clock_getcpuclockid(3)
 	var t unix.Timespec
-	must.Do(b, unix.ClockGettime(int32(^c.PID(0)<<3|wholeProcess), &t))
+	require.NoError(b, unix.ClockGettime(int32(^c.PID(0)<<3|wholeProcess), &t))
 	return time.Duration(t.Nano())
 }
 
@@ -163,18 +165,16 @@ func publishSink(b *testing.B, r *testTopic, n int) taken {
 	go func() { ended <- s.Run(ctx) }()
 	defer func() {
 		end()
-		must.Do(b, <-ended)
+		require.NoError(b, <-ended)
 	}()
 	messages := benchMessages(r.topic)
-	s.Publish(ctx, messages[0], func(_ sink.Receipt, err error) { must.Do(b, err) }) // it waits for the topic to be open
+	s.Publish(ctx, messages[0], func(_ sink.Receipt, err error) { require.NoError(b, err) }) // it waits for the topic to be open
 	return measured(n, func() {
 		var all sync.WaitGroup
 		all.Add(n)
 		for i := range n {
 			s.Publish(ctx, messages[i%benchKeys], func(_ sink.Receipt, err error) {
-				if err != nil {
-					b.Error(err)
-				}
+				assert.NoError(b, err)
 				all.Done()
 			})
 		}
@@ -185,7 +185,7 @@ func publishSink(b *testing.B, r *testTopic, n int) taken {
 func publishFranz(b *testing.B, r *testTopic, n int, linger time.Duration) taken {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(r.AddressesOf(direct)...), kgo.MaxBufferedRecords(benchWindow), kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(linger))
-	must.Do(b, err)
+	require.NoError(b, err)
 	defer cl.Close()
 	messages := benchMessages(r.topic)
 	var records []kgo.Record
@@ -196,16 +196,14 @@ func publishFranz(b *testing.B, r *testTopic, n int, linger time.Duration) taken
 		}
 		records = append(records, rec)
 	}
-	must.Do(b, cl.ProduceSync(b.Context(), &kgo.Record{Topic: r.topic, Value: []byte("first")}).FirstErr())
+	require.NoError(b, cl.ProduceSync(b.Context(), &kgo.Record{Topic: r.topic, Value: []byte("first")}).FirstErr())
 	return measured(n, func() {
 		var all sync.WaitGroup
 		all.Add(n)
 		for i := range n {
 			rec := records[i%benchKeys]
 			cl.Produce(b.Context(), &rec, func(_ *kgo.Record, err error) {
-				if err != nil {
-					b.Error(err)
-				}
+				assert.NoError(b, err)
 				all.Done()
 			})
 		}
@@ -230,11 +228,9 @@ func publishPerfTest(b *testing.B, r *testTopic, n int) taken {
 	out, err := r.Tool(b.Context(), "org.apache.kafka.tools.ProducerPerformance", "--topic", r.topic, "--num-records", strconv.Itoa(n),
 		"--record-size", strconv.Itoa(recordSize(benchMessages(r.topic)[0])), "--throughput", "-1", "--producer-props", "bootstrap.servers="+r.Bootstrap(),
 		"acks=all", "enable.idempotence=true", "batch.size=524288", "linger.ms=5")
-	must.Do(b, err)
+	require.NoError(b, err)
 	found := perfTestRate.FindSubmatch(out)
-	if found == nil {
-		b.Fatalf("the tool does not say its rate:\n%s", out)
-	}
+	require.NotNil(b, found, "the tool does not say its rate:\n%s", out)
 	rate := must.Get(strconv.ParseFloat(string(found[1]), 64))(b)
 	return taken{rate: rate}
 }

@@ -12,6 +12,8 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -25,8 +27,8 @@ func (r *testTopic) emptyBatches(t *testing.T) (n int) {
 	client, done := r.admin()
 	defer done()
 	res, err := client.Fetch(t.Context(), &kafkago.FetchRequest{Topic: r.topic, MinBytes: 1, MaxBytes: 8 << 20, MaxWait: 100 * time.Millisecond})
-	must.Do(t, err)
-	must.Do(t, res.Error)
+	require.NoError(t, err)
+	require.NoError(t, res.Error)
 	stream, is := res.Records.(*protocol.RecordStream)
 	if !is {
 		return 0
@@ -55,11 +57,11 @@ func TestSink_reads_a_compacted_partition_to_its_end(t *testing.T) {
 			answers = append(answers, send(t, s, message(r.topic, fmt.Sprintf("key-%d", n%keys), producer*1000+n)))
 		}
 		for _, a := range answers {
-			must.Do(t, wait(t, a).err)
+			require.NoError(t, wait(t, a).err)
 		}
-		must.Do(t, pause.For(t.Context(), 150*time.Millisecond)) // the next one begins a segment
+		require.NoError(t, pause.For(t.Context(), 150*time.Millisecond)) // the next one begins a segment
 		s.stop()
-		must.Do(t, s.end(t))
+		require.NoError(t, s.end(t))
 	}
 	cfg := r.config(direct)
 	s := start(t, cfg)
@@ -69,7 +71,7 @@ func TestSink_reads_a_compacted_partition_to_its_end(t *testing.T) {
 	rig.Try(t, "batches are empty", func() error {
 		// A segment is closed by the next record after its time.
 		publish(t, s, message(r.topic, "end", int(time.Now().UnixMilli())))
-		must.Do(t, pause.For(t.Context(), 300*time.Millisecond))
+		require.NoError(t, pause.For(t.Context(), 300*time.Millisecond))
 		if n := r.emptyBatches(t); n < 3 {
 			return fmt.Errorf("%d", n)
 		}
@@ -77,7 +79,7 @@ func TestSink_reads_a_compacted_partition_to_its_end(t *testing.T) {
 	})
 	t.Logf("%d empty batches", r.emptyBatches(t))
 	newest := map[string]string{}
-	must.Do(t, s.Read(t.Context(), sink.Query{LastOfKey: true}, func(st *sink.Stored) error {
+	require.NoError(t, s.Read(t.Context(), sink.Query{LastOfKey: true}, func(st *sink.Stored) error {
 		key, _, _ := strings.Cut(st.ID, ".")
 		newest[key] = st.ID
 		return nil
@@ -87,22 +89,16 @@ func TestSink_reads_a_compacted_partition_to_its_end(t *testing.T) {
 			t.Errorf("the last of %s is %s", key, newest[key])
 		}
 	}
-	if newest["end"] == "" {
-		t.Error("it was not read to its end")
-	}
+	assert.NotEmpty(t, newest["end"], "it was not read to its end")
 	// From each offset on, also from within what was removed.
 	b := must.Get(s.Bounds(t.Context(), nil))(t)
 	for after := uint64(0); after < b.Partitions[0].Last; after += 97 {
 		last := uint64(0)
-		must.Do(t, s.Read(t.Context(), sink.Query{After: map[int32]uint64{0: after}}, func(st *sink.Stored) error {
-			if st.Sequence <= after {
-				t.Errorf("after %d comes %d", after, st.Sequence)
-			}
+		require.NoError(t, s.Read(t.Context(), sink.Query{After: map[int32]uint64{0: after}}, func(st *sink.Stored) error {
+			assert.Greater(t, st.Sequence, after, "after")
 			last = st.Sequence
 			return nil
 		}))
-		if last < b.Partitions[0].Last {
-			t.Errorf("after %d it was read to %d of %d", after, last, b.Partitions[0].Last)
-		}
+		assert.GreaterOrEqual(t, last, b.Partitions[0].Last, "after %d it was read", after)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -19,11 +20,11 @@ func TestSink_keeps_the_contract(t *testing.T) {
 	const partitions = 3
 	sinktest.Run(t, func(t *testing.T) *sinktest.Harness {
 		r := &testTopic{shared.ForTest(t), unique(t)}
-		must.Do(t, r.CreateTopic(t.Context(), r.topic, partitions, 0, nil))
+		require.NoError(t, r.CreateTopic(t.Context(), r.topic, partitions, 0, nil))
 		data := filepath.Join(sharedDir, "broker-0", "data")
 		saved := filepath.Join(t.TempDir(), "data")
-		stop := func(t *testing.T) { must.Do(t, r.Kill(0)) }
-		start := func(t *testing.T) { must.Do(t, r.Restart(t.Context(), 0)) }
+		stop := func(t *testing.T) { require.NoError(t, r.Kill(0)) }
+		start := func(t *testing.T) { require.NoError(t, r.Restart(t.Context(), 0)) }
 		return &sinktest.Harness{
 			Sink:    newSink(t, r.config(proxied)),
 			Log:     r.log,
@@ -35,19 +36,19 @@ func TestSink_keeps_the_contract(t *testing.T) {
 			Start:   start,
 			Save: func(t *testing.T) {
 				stop(t)
-				must.Do(t, os.CopyFS(saved, os.DirFS(data)))
+				require.NoError(t, os.CopyFS(saved, os.DirFS(data)))
 				start(t)
 			},
 			Restore: func(t *testing.T) {
 				stop(t)
-				must.Do(t, os.RemoveAll(data))
-				must.Do(t, os.CopyFS(data, os.DirFS(saved)))
+				require.NoError(t, os.RemoveAll(data))
+				require.NoError(t, os.CopyFS(data, os.DirFS(saved)))
 				start(t)
 			},
 			Destroy: func(t *testing.T) { r.deleteTopic(t, r.topic) },
 			Remake: func(t *testing.T, n int) {
 				r.deleteTopic(t, r.topic)
-				must.Do(t, r.CreateTopic(t.Context(), r.topic, partitions, 0, nil))
+				require.NoError(t, r.CreateTopic(t.Context(), r.topic, partitions, 0, nil))
 				r.others(t, n, partitions)
 			},
 			Purge:     func(t *testing.T) { r.purge(t, r.topic, partitions) },
@@ -72,10 +73,9 @@ func (r *testTopic) others(t *testing.T, n, partitions int) {
 		if n == 0 {
 			continue
 		}
-		res, err := c.Produce(t.Context(), &kafkago.ProduceRequest{
+		res := must.Get(c.Produce(t.Context(), &kafkago.ProduceRequest{
 			Topic: r.topic, Partition: p, RequiredAcks: kafkago.RequireAll, Records: kafkago.NewRecordReader(records...),
-		})
-		must.Do(t, err)
-		must.Do(t, res.Error)
+		}))(t)
+		require.NoError(t, res.Error)
 	}
 }

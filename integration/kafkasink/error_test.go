@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -73,9 +75,7 @@ func TestSink_repeats_what_may_succeed(t *testing.T) {
 			if rc := publish(t, s, message(faked, "a", 1)); rc.Sequence != 2 || asked.Load() != 3 || retries.Load() != 2 {
 				t.Errorf("it is at %+v after %d requests, %d of them again", rc, asked.Load(), retries.Load())
 			}
-			if err := s.Ready(); err != nil {
-				t.Errorf("then: %v", err)
-			}
+			assert.NoError(t, s.Ready(), "then")
 		})
 	}
 }
@@ -258,13 +258,9 @@ func TestSink_settles_everything_and_ends_soon_while_a_broker_hangs(t *testing.T
 	})
 	began := time.Now()
 	s.stop()
-	must.Do(t, s.end(t))
+	require.NoError(t, s.end(t))
 	for _, a := range answers {
-		if got := wait(t, a); got.err == nil {
-			t.Error("a message that nobody answered is said to be there")
-		}
+		assert.Error(t, wait(t, a).err, "a message that nobody answered is said to be there")
 	}
-	if took := time.Since(began); took > cfg.Timeout/2 {
-		t.Errorf("it took %v", took)
-	}
+	assert.LessOrEqual(t, time.Since(began), cfg.Timeout/2, "it took")
 }

@@ -11,8 +11,9 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // everywhere is the n-th marker of a resource.
@@ -64,14 +65,12 @@ func TestSink_shows_no_marker_that_a_crash_kept_from_a_partition(t *testing.T) {
 				return nil
 			})
 			old.stop()
-			must.Do(t, old.end(t))
-			if a := wait(t, unsettled); a.err == nil {
-				t.Error("it was acknowledged")
-			}
+			require.NoError(t, old.end(t))
+			assert.Error(t, wait(t, unsettled).err, "it was acknowledged")
 			newer := start(t, r.config(direct))
 			p.release()
 			read := func() (ids string) {
-				must.Do(t, newer.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
+				require.NoError(t, newer.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
 					if !strings.HasPrefix(st.ID, "writer-started.") {
 						ids += fmt.Sprintf("%s in %d ", st.ID, st.Partition)
 					}
@@ -80,9 +79,7 @@ func TestSink_shows_no_marker_that_a_crash_kept_from_a_partition(t *testing.T) {
 				return ids
 			}
 			first := fmt.Sprintf("test/core/pods/_/_snapshot.1 in %d ", home)
-			if got := read(); got != first {
-				t.Errorf("the next process reads %q, want %q", got, first)
-			}
+			assert.Equal(t, first, read(), "the next process")
 			publish(t, newer, marker)
 			if got, both := read(), first+fmt.Sprintf("%s in %d ", marker.ID, home); got != both {
 				t.Errorf("then it reads %q, want %q", got, both)

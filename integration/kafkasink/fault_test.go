@@ -16,6 +16,8 @@ import (
 
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/produce"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
@@ -60,9 +62,8 @@ func (r *testTopic) publish(t *testing.T, s sink.Publisher, keys int, enough fun
 // check reads the topic with a client that shares nothing with the sink, and looks for what is lost, doubled or out of order.
 func (c *chains) check(t *testing.T, total int) {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.topic.AddressesOf(direct)...), kgo.ConsumeTopics(c.topic.topic),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	must.Do(t, err)
+	cl := must.Get(kgo.NewClient(kgo.SeedBrokers(c.topic.AddressesOf(direct)...), kgo.ConsumeTopics(c.topic.topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())))(t)
 	defer cl.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -148,13 +149,13 @@ func TestSink_loses_doubles_and_reorders_nothing_while_leaders_move_and_brokers_
 				moves.Add(1)
 			}
 		}
-		must.Do(t, c.Kill(victim))
-		must.Do(t, pause.For(ctx, 3*time.Second))
-		must.Do(t, c.Restart(ctx, victim))
+		require.NoError(t, c.Kill(victim))
+		require.NoError(t, pause.For(ctx, 3*time.Second))
+		require.NoError(t, c.Restart(ctx, victim))
 		frozen := (round + 1) % 3
-		must.Do(t, c.Pause(frozen)) // it keeps its connections
-		must.Do(t, pause.For(ctx, 2*cfg.Timeout))
-		must.Do(t, c.Resume(frozen))
+		require.NoError(t, c.Pause(frozen)) // it keeps its connections
+		require.NoError(t, pause.For(ctx, 2*cfg.Timeout))
+		require.NoError(t, c.Resume(frozen))
 		before := all.published.Load()
 		rig.Try(t, "it goes on", func() error {
 			if n := all.published.Load() - before; n < 500 {
@@ -171,12 +172,9 @@ func TestSink_loses_doubles_and_reorders_nothing_while_leaders_move_and_brokers_
 	all.check(t, total)
 	t.Logf("%d records, %d kills, %d freezes, %d leaders moved, %d times all connections cut, %d retries, longest %v",
 		all.published.Load(), rounds, rounds, moves.Load(), cuts.Load(), retries.Load(), time.Duration(all.longest.Load()).Round(time.Millisecond))
-	if int64(total) != all.published.Load()+partitions {
-		t.Errorf("%d records for %d messages and %d barriers", total, all.published.Load(), partitions)
-	}
-	if err := s.Ready(); err != nil {
-		t.Errorf("in the end: %v", err)
-	}
+	assert.Equal(t, all.published.Load()+partitions, int64(total),
+		"%d records for %d messages and %d barriers", total, all.published.Load(), partitions)
+	assert.NoError(t, s.Ready(), "in the end")
 }
 
 // A broker that has stored a batch, and whose answer is lost, is asked with the same bytes again.
@@ -207,25 +205,16 @@ func TestSink_sends_the_same_bytes_again(t *testing.T) {
 	defer p.watch(nil)
 	first := publish(t, s, message(r.topic, "a", 1))
 	second := publish(t, s, message(r.topic, "a", 2))
-	if first.Sequence != 2 || second.Sequence != 3 {
-		t.Errorf("they are at %+v and %+v", first, second)
-	}
-	if all := others(r.records(t, r.topic)); len(all) != 2 {
-		t.Errorf("%d records", len(all))
-	}
+	assert.EqualValues(t, 2, first.Sequence, "they are at %+v and %+v", first, second)
+	assert.EqualValues(t, 3, second.Sequence, "they are at %+v and %+v", first, second)
+	assert.Len(t, others(r.records(t, r.topic)), 2, "records")
 	mu.Lock()
 	defer mu.Unlock()
-	if len(sent) != 5 {
-		t.Fatalf("%d requests, want 4 with the same bytes and one more", len(sent))
-	}
+	require.Len(t, sent, 5, "requests, want 4 with the same bytes and one more")
 	for n := range 4 {
-		if string(sent[n]) != string(sent[0]) {
-			t.Errorf("request %d is\n%q, the first\n%q", n, sent[n], sent[0])
-		}
+		assert.Equal(t, string(sent[0]), string(sent[n]), "request %d is\n%q, the first\n%q", n, sent[n], sent[0])
 	}
-	if string(sent[4]) == string(sent[0]) {
-		t.Error("the second message has the bytes of the first")
-	}
+	assert.NotEqual(t, string(sent[0]), string(sent[4]), "the second message has the bytes of the first")
 }
 
 // Nothing is answered, so each batch that is handed over stays under way.
@@ -263,22 +252,18 @@ func TestSink_has_one_batch_under_way_in_each_partition(t *testing.T) {
 		if n := p.waiting.Load(); n > 2 {
 			t.Fatalf("%d requests to one broker", n)
 		}
-		must.Do(t, pause.For(t.Context(), 5*time.Millisecond))
+		require.NoError(t, pause.For(t.Context(), 5*time.Millisecond))
 	}
 	mu.Lock()
 	for n, batches := range underWay {
-		if batches != 1 {
-			t.Errorf("%d batches for partition %d", batches, n)
-		}
+		assert.Equal(t, 1, batches, "batches for partition %d", n)
 	}
 	mu.Unlock()
 	p.release()
 	for _, a := range answers {
-		must.Do(t, wait(t, a).err)
+		require.NoError(t, wait(t, a).err)
 	}
-	if n := len(others(r.records(t, r.topic))); n != 500 {
-		t.Errorf("%d records", n)
-	}
+	assert.Equal(t, 500, len(others(r.records(t, r.topic))), "records")
 }
 
 // partitionsOf returns the partitions that a Produce request is for.

@@ -17,18 +17,17 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // fenced checks that a sink ended because a newer one came.
 func fenced(t *testing.T, err error, pipeline string) {
 	t.Helper()
 	var unusable *sink.UnusableError
-	if !errors.As(err, &unusable) {
-		t.Fatalf("Run: %v, want an UnusableError", err)
-	}
-	if !strings.Contains(unusable.Reason, "pipeline "+pipeline) || !strings.Contains(unusable.Advice, "run one bridge for a pipeline") {
-		t.Errorf("it says %v", unusable)
-	}
+	require.True(t, errors.As(err, &unusable), "Run: %v, want an UnusableError", err)
+	require.Contains(t, unusable.Reason, "pipeline "+pipeline, "it says %v", unusable)
+	assert.Contains(t, unusable.Advice, "run one bridge for a pipeline", "it says %v", unusable)
 }
 
 func TestSink_is_refused_once_a_newer_one_has_come(t *testing.T) {
@@ -40,9 +39,7 @@ func TestSink_is_refused_once_a_newer_one_has_come(t *testing.T) {
 		t.Errorf("the older one: %v", a.err)
 	}
 	fenced(t, old.end(t), r.topic)
-	if a := wait(t, send(t, old, message(r.topic, "key", 3))); !errors.Is(a.err, sink.ErrNotRunning) {
-		t.Errorf("after its end: %v", a.err)
-	}
+	assert.ErrorIs(t, wait(t, send(t, old, message(r.topic, "key", 3))).err, sink.ErrNotRunning, "after its end")
 	publish(t, newer, message(r.topic, "key", 4))
 	var ids []string
 	for _, rec := range r.records(t, r.topic) {
@@ -50,9 +47,7 @@ func TestSink_is_refused_once_a_newer_one_has_come(t *testing.T) {
 			ids = append(ids, rec.header("ce_id"))
 		}
 	}
-	if fmt.Sprint(ids) != "[key.1 key.4]" {
-		t.Errorf("the log has %v", ids)
-	}
+	assert.Equal(t, "[key.1 key.4]", fmt.Sprint(ids), "the log has %v", ids)
 }
 
 // afterBarriers returns the ids of records of a pid and epoch other than the newest that come after a newer barrier in their partition.
@@ -86,11 +81,11 @@ func TestSink_lets_nothing_of_a_dead_process_follow_its_barrier(t *testing.T) {
 		return nil
 	})
 	old.stop() // its requests stay under way
-	must.Do(t, old.end(t))
+	require.NoError(t, old.end(t))
 	newer := start(t, r.config(direct))
 	bounds := must.Get(newer.Bounds(t.Context(), nil))(t)
 	seen := 0
-	must.Do(t, newer.Read(t.Context(), sink.Query{}, func(*sink.Stored) error { seen++; return nil }))
+	require.NoError(t, newer.Read(t.Context(), sink.Query{}, func(*sink.Stored) error { seen++; return nil }))
 	p.release()
 	rig.Try(t, "they have arrived", func() error {
 		if n := p.waiting.Load(); n > 0 {
@@ -102,16 +97,13 @@ func TestSink_lets_nothing_of_a_dead_process_follow_its_barrier(t *testing.T) {
 		publish(t, newer, message(r.topic, fmt.Sprintf("new-%d", n), 1))
 	}
 	all := r.records(t, r.topic)
-	if late := afterBarriers(all); len(late) > 0 {
-		t.Errorf("after the barrier come %v", late)
-	}
+	assert.Empty(t, afterBarriers(all), "after the barrier")
 	last := 0
 	for _, b := range bounds.Partitions {
 		last += int(b.Last)
 	}
-	if seen != last || len(all) != last+8 {
-		t.Errorf("%d were read up to the bounds %v, and now there are %d", seen, bounds.Partitions, len(all))
-	}
+	assert.Equal(t, last, seen, "read up to the bounds %v, and now", bounds.Partitions)
+	assert.Len(t, all, last+8, "read up to the bounds %v, and now", bounds.Partitions)
 }
 
 // This is why there are barriers.
@@ -120,10 +112,10 @@ func TestBroker_takes_an_older_epoch_until_the_partition_has_seen_the_newer_one(
 	old := start(t, r.config(direct))
 	publish(t, old, message(r.topic, "old", 1))
 	c, err := internal.NewClient(internal.Config{Brokers: r.AddressesOf(direct)})
-	must.Do(t, err)
+	require.NoError(t, err)
 	defer c.Close()
 	_, err = c.InitProducer(t.Context(), "kube-eventbridge.test."+r.topic, nil)
-	must.Do(t, err)
+	require.NoError(t, err)
 	publish(t, old, message(r.topic, "old", 2))
 }
 
@@ -166,7 +158,7 @@ func TestSink_lets_nothing_of_a_stopped_process_that_wakes_follow_its_barrier(t 
 	cmd.Env = append(os.Environ(), childVariable+"="+r.AddressesOf(direct)[0]+" "+r.topic)
 	out := &lines{}
 	cmd.Stdout, cmd.Stderr = out, out
-	must.Do(t, cmd.Start())
+	require.NoError(t, cmd.Start())
 	defer cmd.Process.Kill() //nolint:errcheck // it has ended if all is well
 	rig.Try(t, "the child publishes", func() error {
 		if !strings.Contains(out.String(), "publishing") {
@@ -174,10 +166,10 @@ func TestSink_lets_nothing_of_a_stopped_process_that_wakes_follow_its_barrier(t 
 		}
 		return nil
 	})
-	must.Do(t, cmd.Process.Signal(syscall.SIGSTOP))
+	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
 	newer := start(t, r.config(direct))
 	before := must.Get(newer.Bounds(t.Context(), nil))(t)
-	must.Do(t, cmd.Process.Signal(syscall.SIGCONT))
+	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the child: %v\n%s", err, out)
 	}
@@ -185,15 +177,11 @@ func TestSink_lets_nothing_of_a_stopped_process_that_wakes_follow_its_barrier(t 
 		publish(t, newer, message(r.topic, fmt.Sprintf("new-%d", n), 1))
 	}
 	all := r.records(t, r.topic)
-	if late := afterBarriers(all); len(late) > 0 {
-		t.Errorf("after the barrier come %v", late)
-	}
+	assert.Empty(t, afterBarriers(all), "after the barrier")
 	last := 8
 	for _, b := range before.Partitions {
 		last += int(b.Last)
 	}
-	if len(all) != last {
-		t.Errorf("%d records, want %d", len(all), last)
-	}
+	assert.Len(t, all, last, "records")
 	t.Logf("%s, %d records of it", strings.TrimSpace(out.String()), last)
 }

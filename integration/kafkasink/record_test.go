@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
@@ -69,13 +71,9 @@ content-type: "application/cloudevents+json"
 "{\"id\":\"u.8\"}"`,
 	}
 	for i := range got {
-		if got[i].text() != want[i] {
-			t.Errorf("got\n%s\nwant\n%s", got[i].text(), want[i])
-		}
+		assert.Equal(t, want[i], got[i].text())
 	}
-	if len(got) != len(want) {
-		t.Errorf("%d records", len(got))
-	}
+	assert.Len(t, got, len(want), "records")
 }
 
 func TestSink_announces_itself_in_each_partition_first(t *testing.T) {
@@ -96,9 +94,8 @@ func TestSink_announces_itself_in_each_partition_first(t *testing.T) {
 		}
 		for p := range int32(3) {
 			rec := first[p]
-			if string(rec.Key) != "test/_/_/_/_writer" {
-				t.Errorf("the first record of partition %d is %s", p, rec.text())
-			}
+			assert.Equal(t, "test/_/_/_/_writer", string(rec.Key),
+				"the first record of partition %d is %s", p, rec.text())
 			if p == 0 {
 				t.Log(rec.text())
 			}
@@ -169,15 +166,13 @@ func TestSink_adds_tombstones_and_marks_every_partition(t *testing.T) {
 		t.Errorf("the log has %v, markers %v", a, markers)
 	}
 	n := 0
-	must.Do(t, s.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
+	require.NoError(t, s.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
 		if !strings.HasPrefix(st.ID, "writer-started.") {
 			n++
 		}
 		return nil
 	}))
-	if n != 3+1 {
-		t.Errorf("%d messages are read back, want 3, and the marker", n)
-	}
+	assert.Equal(t, 3+1, n, "messages are read back, want 3, and the marker")
 	if st, err := s.At(t.Context(), at.Partition, at.Sequence+1); st != nil || err != nil {
 		t.Errorf("where the tombstone is: %+v, %v", st, err)
 	}
@@ -188,8 +183,8 @@ func TestSink_publishes_to_several_topics(t *testing.T) {
 	c := shared.ForTest(t)
 	prefix := name(t)
 	r := &testTopic{c, prefix}
-	must.Do(t, c.CreateTopic(t.Context(), prefix+".pods", 2, 0, nil))
-	must.Do(t, c.CreateTopic(t.Context(), prefix+".nodes", 3, 0, nil))
+	require.NoError(t, c.CreateTopic(t.Context(), prefix+".pods", 2, 0, nil))
+	require.NoError(t, c.CreateTopic(t.Context(), prefix+".nodes", 3, 0, nil))
 	cfg := r.config(direct)
 	cfg.Topic = prefix + ".{resource}"
 	cfg.Create = &kafka.Create{Partitions: 4}
@@ -214,28 +209,22 @@ func TestSink_publishes_to_several_topics(t *testing.T) {
 		}
 	}
 	bounds := must.Get(s.Bounds(t.Context(), nil))(t)
-	if len(bounds.Partitions) != 2+3+4 {
-		t.Errorf("%d partitions: %v", len(bounds.Partitions), bounds.Partitions)
-	}
+	assert.Len(t, bounds.Partitions, 2+3+4, "partitions")
 	for n, rc := range receipts {
 		if st, err := s.At(t.Context(), rc.Partition, rc.Sequence); err != nil || st == nil || st.ID != fmt.Sprintf("key-%d.1", n) {
 			t.Errorf("at %+v: %+v, %v", rc, st, err)
 		}
 	}
 	s.stop()
-	must.Do(t, s.end(t))
+	require.NoError(t, s.end(t))
 	again := start(t, cfg)
 	n := 0
-	must.Do(t, again.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
+	require.NoError(t, again.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
 		if !strings.HasPrefix(st.ID, "writer-started.") {
-			if places[st.Partition] == "" {
-				t.Errorf("%s is in partition %d now", st.ID, st.Partition)
-			}
+			assert.NotEmpty(t, places[st.Partition], "%s is in partition %d now", st.ID, st.Partition)
 			n++
 		}
 		return nil
 	}))
-	if n != 60 {
-		t.Errorf("%d messages are read back", n)
-	}
+	assert.Equal(t, 60, n, "messages are read back")
 }

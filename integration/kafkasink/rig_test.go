@@ -18,6 +18,7 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
@@ -121,7 +122,7 @@ func unique(t *testing.T) string {
 func newTopic(t *testing.T, c *kafkabroker.Cluster, partitions int, configs map[string]string) *testTopic {
 	t.Helper()
 	r := &testTopic{c, name(t)}
-	must.Do(t, c.CreateTopic(t.Context(), r.topic, partitions, 0, configs))
+	require.NoError(t, c.CreateTopic(t.Context(), r.topic, partitions, 0, configs))
 	return r
 }
 
@@ -221,9 +222,7 @@ func wait(t testing.TB, a <-chan answer) answer {
 func publish(t testing.TB, p sink.Publisher, m *sink.Message) sink.Receipt {
 	t.Helper()
 	a := wait(t, send(t, p, m))
-	if a.err != nil {
-		t.Fatalf("publish %s: %v", m.ID, a.err)
-	}
+	require.NoError(t, a.err, "publish %s", m.ID)
 	return a.Receipt
 }
 
@@ -276,7 +275,7 @@ func (r *testTopic) records(t testing.TB, topic string) (all []record) {
 				all = append(all, record{*rec, p})
 				return nil
 			})
-			must.Do(t, err)
+			require.NoError(t, err)
 			at = next
 		}
 	}
@@ -319,7 +318,7 @@ func (r *testTopic) deleteTopic(t *testing.T, topic string) {
 	c, done := r.admin()
 	defer done()
 	res := must.Get(c.DeleteTopics(t.Context(), &kafkago.DeleteTopicsRequest{Topics: []string{topic}}))(t)
-	must.Do(t, res.Errors[topic])
+	require.NoError(t, res.Errors[topic])
 }
 
 // purge removes all records of a topic, as limits do.
@@ -330,10 +329,10 @@ func (r *testTopic) purge(t *testing.T, topic string, partitions int) {
 		list = append(list, fmt.Sprintf(`{"topic":%q,"partition":%d,"offset":-1}`, topic, p))
 	}
 	file := filepath.Join(t.TempDir(), "offsets.json")
-	must.Do(t, os.WriteFile(file, []byte(`{"version":1,"partitions":[`+strings.Join(list, ",")+`]}`), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(`{"version":1,"partitions":[`+strings.Join(list, ",")+`]}`), 0o600))
 	_, err := r.Tool(t.Context(), "org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", r.Bootstrap(), "--offset-json-file", file)
-	must.Do(t, err)
-	must.Do(t, pause.For(t.Context(), 3*purgeKept))
+	require.NoError(t, err)
+	require.NoError(t, pause.For(t.Context(), 3*purgeKept))
 }
 
 // lines collects what is logged.

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
@@ -28,16 +30,14 @@ func TestSink_says_how_to_create_a_topic_that_is_missing(t *testing.T) {
 		t.Fatalf("Run: %v", err)
 	}
 	command := "kafka-topics.sh --bootstrap-server " + r.AddressesOf(direct)[0] + " --create --topic " + r.topic + " --partitions 12 --replication-factor 1 --config min.insync.replicas=1,"
-	if !strings.Contains(unusable.Advice, command) {
-		t.Errorf("it says %v", unusable)
-	}
+	assert.Contains(t, unusable.Advice, command, "it says %v", unusable)
 }
 
 func TestCreateTopic_says_how_many_replicas_there_can_be(t *testing.T) {
 	t.Parallel()
 	r := &testTopic{shared.ForTest(t), name(t)}
 	client, err := internal.NewClient(internal.Config{Brokers: r.AddressesOf(direct)})
-	must.Do(t, err)
+	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	err = client.CreateTopic(t.Context(), internal.TopicSpec{Name: r.topic, Replicas: 3})
 	if err == nil || !strings.HasSuffix(err.Error(), "it was to have 3 replicas, and the number of brokers is 1: set replicas to at most that") {
@@ -56,16 +56,12 @@ func TestSink_creates_a_topic_where_it_may(t *testing.T) {
 	s := start(t, cfg)
 	publish(t, s, message(r.topic, "a", 1))
 	b := must.Get(s.Bounds(t.Context(), nil))(t)
-	if len(b.Partitions) != 5 {
-		t.Errorf("%d partitions", len(b.Partitions))
-	}
+	assert.Len(t, b.Partitions, 5, "partitions")
 	for _, want := range []string{
 		"topic created", "unclean.leader.election.enable=true: a replica", "min.insync.replicas=1: a record", "cleanup.policy=compact: only the newest",
 		"cleanup.policy=compact without tombstones",
 	} {
-		if strings.Count(said.String(), want) != 1 {
-			t.Errorf("%q is not said once:\n%s", want, said)
-		}
+		assert.Equal(t, 1, strings.Count(said.String(), want), "%q is not said once:\n%s", want, said)
 	}
 }
 
@@ -80,8 +76,8 @@ func TestSink_warns_of_partitions_that_come_later(t *testing.T) {
 	client, done := r.admin()
 	defer done()
 	res, err := client.CreatePartitions(t.Context(), &kafkago.CreatePartitionsRequest{Topics: []kafkago.TopicPartitionsConfig{{Name: r.topic, Count: 9}}})
-	must.Do(t, err)
-	must.Do(t, res.Errors[r.topic])
+	require.NoError(t, err)
+	require.NoError(t, res.Errors[r.topic])
 	rig.Try(t, "it is said", func() error {
 		if !strings.Contains(said.String(), "a topic has got more partitions") {
 			return errors.New("not yet")
@@ -100,7 +96,7 @@ func TestSink_calls_a_topic_that_was_made_anew_another_log(t *testing.T) {
 		s := start(t, r.config(direct))
 		b := must.Get(s.Bounds(t.Context(), nil))(t)
 		s.stop()
-		must.Do(t, s.end(t))
+		require.NoError(t, s.end(t))
 		return b.ID
 	}
 	before := id()
@@ -108,7 +104,7 @@ func TestSink_calls_a_topic_that_was_made_anew_another_log(t *testing.T) {
 		t.Errorf("the same topic is %q, then %q", before, again)
 	}
 	r.deleteTopic(t, r.topic)
-	must.Do(t, r.CreateTopic(t.Context(), r.topic, 1, 0, nil))
+	require.NoError(t, r.CreateTopic(t.Context(), r.topic, 1, 0, nil))
 	if after := id(); after == before {
 		t.Errorf("it is %q again", after)
 	}
@@ -153,9 +149,7 @@ func TestSink_compresses_what_is_too_large_and_refuses_what_is_too_large_then(t 
 		if n := len(others(r.records(t, r.topic))); n != 30 {
 			t.Errorf("%s: the log has %d records, want 30", c, n)
 		}
-		if err := s.Ready(); err != nil {
-			t.Errorf("%s: %v", c, err)
-		}
+		assert.NoError(t, s.Ready(), "%s", c)
 	}
 }
 
@@ -170,8 +164,8 @@ func TestSink_finds_out_what_a_topic_takes_that_was_changed(t *testing.T) {
 		ResourceType: kafkago.ResourceTypeTopic, ResourceName: r.topic,
 		Configs: []kafkago.IncrementalAlterConfigsRequestConfig{{Name: "max.message.bytes", Value: "20000", ConfigOperation: kafkago.ConfigOperationSet}},
 	}}})
-	must.Do(t, err)
-	must.Do(t, res.Resources[0].Error)
+	require.NoError(t, err)
+	require.NoError(t, res.Resources[0].Error)
 	var answers []<-chan answer
 	for n := range 100 {
 		m := message(r.topic, fmt.Sprintf("key-%d", n), 1)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // command returns what runs the bridge.
@@ -41,13 +43,13 @@ func TestCommand_reads_Kafka_by_flags_and_by_a_configuration(t *testing.T) {
 	c := shared.ForTest(t)
 	r := newTopic(t, c, 2, nil)
 	topic := r.topic + ".audit.deployments"
-	rig.Must(t, c.CreateTopic(t.Context(), topic, 2, 0, nil))
+	require.NoError(t, c.CreateTopic(t.Context(), topic, 2, 0, nil))
 	s, _ := r.sink(t, topic, nil)
-	must(t, s, change(topic, tail.Added, "web", 1, 1), change(topic, tail.Updated, "web", 2, 3))
+	publish(t, s, change(topic, tail.Added, "web", 1, 1), change(topic, tail.Updated, "web", 2, 3))
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		file := filepath.Join(dir, name)
-		rig.Must(t, os.WriteFile(file, []byte(text), 0o600))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		return file
 	}
 	right, wrong := write("right", "wonderland\n"), write("wrong", "hidden\n")
@@ -91,9 +93,7 @@ pipelines:
 			t.Errorf("%v: got %d, %s", c.args, code, stderr)
 		}
 		for _, want := range c.stdout {
-			if !strings.Contains(stdout, want) {
-				t.Errorf("%v: got no %s in\n%s", c.args, want, stdout)
-			}
+			assert.Contains(t, stdout, want, "%v", c.args)
 		}
 		if c.stdout == nil && stdout != "" {
 			t.Errorf("%v: got\n%s", c.args, stdout)

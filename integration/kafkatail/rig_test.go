@@ -14,11 +14,14 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/kafkalog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/tailtest"
@@ -52,7 +55,7 @@ func newTopic(t *testing.T, c *kafkabroker.Cluster, partitions int, configs map[
 	t.Helper()
 	n := strange.ReplaceAllString(t.Name(), "-")
 	r := &testTopic{c, fmt.Sprintf("%s-%d", n[max(0, len(n)-60):], count.Add(1))}
-	rig.Must(t, c.CreateTopic(t.Context(), r.topic, partitions, 0, configs))
+	require.NoError(t, c.CreateTopic(t.Context(), r.topic, partitions, 0, configs))
 	return r
 }
 
@@ -63,14 +66,11 @@ func (r *testTopic) sink(t *testing.T, topic string, change func(*kafka.Config))
 	if change != nil {
 		change(&cfg)
 	}
-	s, err := kafka.New(cfg)
-	rig.Must(t, err)
+	s = must.Get(kafka.New(cfg))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	work.Go(func() {
-		if err := s.Run(ctx); err != nil {
-			t.Errorf("the sink ended with %v", err)
-		}
+		assert.NoError(t, s.Run(ctx), "the sink ended")
 	})
 	stop = func() { cancel(); work.Wait() }
 	t.Cleanup(stop)
@@ -120,14 +120,12 @@ func attributes(typ, id, key, payload string) []sink.Attribute {
 }
 
 // must publishes, one after the other.
-func must(t testing.TB, p sink.Publisher, all ...*sink.Message) {
+func publish(t testing.TB, p sink.Publisher, all ...*sink.Message) {
 	t.Helper()
 	for _, m := range all {
 		done := make(chan error, 1)
 		p.Publish(t.Context(), m, func(_ sink.Receipt, err error) { done <- err })
-		if err := <-done; err != nil {
-			t.Fatalf("publish %s: %v", m.ID, err)
-		}
+		require.NoError(t, <-done, "publish %s", m.ID)
 	}
 }
 
@@ -160,8 +158,7 @@ func (r *testTopic) tail(t *testing.T, cfg tail.Config, from kafkalog.Config) *s
 	if from.Topic == "" {
 		from.Topic = r.topic
 	}
-	log, err := kafkalog.New(from)
-	rig.Must(t, err)
+	log := must.Get(kafkalog.New(from))(t)
 	s.Tail(t, log, cfg, log.Close)
 	return s
 }
@@ -203,17 +200,14 @@ func (s *screen) endsSaying(t *testing.T, part string) {
 	if _, err := s.End(); err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("got %v, want a line with %s", err, part)
 	}
-	if said := s.Said(); strings.Contains(said, "trying again") {
-		t.Errorf("it said %s", said)
-	}
+	assert.NotContains(t, s.Said(), "trying again")
 }
 
 // deleteTopic removes a topic.
 func (r *testTopic) deleteTopic(t *testing.T, topic string) {
 	t.Helper()
-	res, err := r.Admin().DeleteTopics(t.Context(), &kafkago.DeleteTopicsRequest{Topics: []string{topic}})
-	rig.Must(t, err)
-	rig.Must(t, res.Errors[topic])
+	res := must.Get(r.Admin().DeleteTopics(t.Context(), &kafkago.DeleteTopicsRequest{Topics: []string{topic}}))(t)
+	require.NoError(t, res.Errors[topic])
 }
 
 func scram(password string) internal.Auth {

@@ -3,7 +3,6 @@
 package kafkatail
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,11 +15,14 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/kafkalog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // whole makes a message a structured one.
@@ -30,8 +32,7 @@ func whole(t *testing.T, m *sink.Message) *sink.Message {
 	for _, a := range m.Attributes {
 		e[a.Name] = a.Value
 	}
-	data, err := json.Marshal(e)
-	rig.Must(t, err)
+	data := must.Get(json.Marshal(e))(t)
 	m.Attributes, m.ContentType, m.Data = nil, "application/cloudevents+json", data
 	return m
 }
@@ -52,7 +53,7 @@ func (r *testTopic) write(t *testing.T, structured bool) written {
 	})
 	first, last := marker(r.topic, tail.SnapshotStarted, 0), marker(r.topic, tail.SnapshotCompleted, versions)
 	all := written{first.ID: first, last.ID: last}
-	must(t, s, send(t, structured, first))
+	publish(t, s, send(t, structured, first))
 	for v := range versions {
 		var waiting []chan error
 		for o := range objects {
@@ -67,10 +68,10 @@ func (r *testTopic) write(t *testing.T, structured bool) written {
 			s.Publish(t.Context(), send(t, structured, m), func(_ sink.Receipt, err error) { done <- err })
 		}
 		for _, done := range waiting {
-			rig.Must(t, <-done)
+			require.NoError(t, <-done)
 		}
 	}
-	must(t, s, send(t, structured, last))
+	publish(t, s, send(t, structured, last))
 	return all
 }
 
@@ -80,29 +81,20 @@ func (w written) judge(t *testing.T, events []*tail.Event) {
 	next := map[string]int{}
 	for _, e := range events {
 		m := w[e.Attr("id")]
-		if m == nil {
-			t.Fatalf("it shows %s, which was not written, or twice", e.Attr("id"))
-		}
+		require.NotNil(t, m, "it shows %s, which was not written, or twice", e.Attr("id"))
 		delete(w, e.Attr("id"))
 		for _, a := range m.Attributes {
-			if e.Attr(a.Name) != a.Value {
-				t.Errorf("%s of %s is %q, want %q", a.Name, m.ID, e.Attr(a.Name), a.Value)
-			}
+			assert.Equal(t, a.Value, e.Attr(a.Name), "%s of %s", a.Name, m.ID)
 		}
-		if !bytes.Equal(e.Data, m.Data) {
-			t.Errorf("data of %s are\n%s, want\n%s", m.ID, e.Data, m.Data)
-		}
+		assert.Equal(t, m.Data, e.Data, "data of %s", m.ID)
 		if e.Op.Marker() {
 			continue
 		}
-		if v := e.Attr("resourceversion"); v != fmt.Sprint(next[e.Attr("name")]) {
-			t.Errorf("%s of %s comes instead of %d", v, e.Attr("name"), next[e.Attr("name")])
-		}
+		assert.Equal(t, fmt.Sprint(next[e.Attr("name")]), e.Attr("resourceversion"),
+			"of %s comes instead of %d", e.Attr("name"), next[e.Attr("name")])
 		next[e.Attr("name")]++
 	}
-	if len(w) != 0 {
-		t.Errorf("%d are not shown", len(w))
-	}
+	assert.Empty(t, w, "not shown")
 }
 
 func TestTail_shows_what_the_sink_wrote(t *testing.T) {
@@ -139,12 +131,12 @@ func TestTail_begins_and_ends_where_it_is_told(t *testing.T) {
 	for n := range all {
 		switch n { // whose times must not be those of the ones before
 		case middle:
-			rig.Must(t, pause.For(t.Context(), 20*time.Millisecond))
+			require.NoError(t, pause.For(t.Context(), 20*time.Millisecond))
 			at = time.Now()
 		case all - 77, middle - 10:
-			rig.Must(t, pause.For(t.Context(), 20*time.Millisecond))
+			require.NoError(t, pause.For(t.Context(), 20*time.Millisecond))
 		}
-		must(t, s, change(r.topic, tail.Updated, fmt.Sprint("web-", n%20), n, n))
+		publish(t, s, change(r.topic, tail.Updated, fmt.Sprint("web-", n%20), n, n))
 	}
 	for _, c := range []struct {
 		span        tail.Span
@@ -168,9 +160,8 @@ func TestTail_begins_and_ends_where_it_is_told(t *testing.T) {
 		for n := c.first; n <= c.last; n++ {
 			want = append(want, fmt.Sprint(n))
 		}
-		if !slices.Equal(versions, want) {
-			t.Errorf("%+v: got %d from %v, want %d to %d", c.span, len(versions), versions[:min(3, len(versions))], c.first, c.last)
-		}
+		assert.Equal(t, want, versions, "%+v: got %d from %v, want %d to %d", c.span, len(versions),
+			versions[:min(3, len(versions))], c.first, c.last)
 	}
 }
 
@@ -178,22 +169,22 @@ func TestTail_follows_across_restarts_and_says_what_changed(t *testing.T) {
 	c := shared.ForTest(t)
 	r := newTopic(t, c, 4, nil)
 	s, _ := r.sink(t, r.topic, nil)
-	must(t, s, change(r.topic, tail.Added, "web", 1, 1), change(r.topic, tail.Added, "db", 2, 1))
+	publish(t, s, change(r.topic, tail.Added, "web", 1, 1), change(r.topic, tail.Added, "db", 2, 1))
 	got := r.follow(t, tail.Start{}, kafkalog.Config{})
-	must(t, s, change(r.topic, tail.Updated, "web", 3, 3))
+	publish(t, s, change(r.topic, tail.Updated, "web", 3, 3))
 	want := []string{"updated web@3 spec.replicas 1→3"}
 	got.expect(t, want...)
 	for i := range 2 {
 		if i == 0 {
-			rig.Must(t, c.Kill(0))
+			require.NoError(t, c.Kill(0))
 		} else {
-			rig.Must(t, c.Stop(t.Context(), 0))
+			require.NoError(t, c.Stop(t.Context(), 0))
 		}
 		rig.Poll(t, "a notice", func() (bool, string) {
 			return strings.Count(got.Said(), "no connection to") == i+1, got.Said()
 		})
-		rig.Must(t, c.Restart(t.Context(), 0))
-		must(t, s, change(r.topic, tail.Updated, "web", 4+i, 4+i))
+		require.NoError(t, c.Restart(t.Context(), 0))
+		publish(t, s, change(r.topic, tail.Updated, "web", 4+i, 4+i))
 		want = append(want, fmt.Sprintf("updated web@%d spec.replicas %d→%d", 4+i, 3+i, 4+i))
 		got.expect(t, want...)
 		rig.Poll(t, "a notice", func() (bool, string) {
@@ -202,9 +193,8 @@ func TestTail_follows_across_restarts_and_says_what_changed(t *testing.T) {
 	}
 	brokers := strings.Join(r.AddressesOf(plain), ",")
 	again := "\nno connection to " + brokers + ", trying again until there is one\nreading topic " + r.topic + " at " + brokers + " again"
-	if said := "reading topic " + r.topic + " at " + brokers + " from now on; ^C ends it" + again + again; got.Said() != said {
-		t.Errorf("it said\n%s\nwant\n%s", got.Said(), said)
-	}
+	assert.Equal(t, "reading topic "+r.topic+" at "+brokers+" from now on; ^C ends it"+again+again,
+		got.Said())
 }
 
 func TestTail_reads_topics_that_come_later(t *testing.T) {
@@ -215,17 +205,16 @@ func TestTail_reads_topics_that_come_later(t *testing.T) {
 	got := r.tail(t, tail.Config{Span: tail.Span{Follow: true}}, kafkalog.Config{Topic: r.topic + ".{resource}"})
 	got.awaitNotice(t, "there is no topic that fits")
 	for i, topic := range []string{pods, nodes} {
-		rig.Must(t, c.CreateTopic(t.Context(), topic, 2, 0, nil))
+		require.NoError(t, c.CreateTopic(t.Context(), topic, 2, 0, nil))
 		s, stop := r.sink(t, topic, nil)
-		must(t, s, change(topic, tail.Added, "a", i, 1), change(topic, tail.Added, "b", i, 1))
+		publish(t, s, change(topic, tail.Added, "a", i, 1), change(topic, tail.Added, "b", i, 1))
 		stop()
 		rig.Poll(t, "the events", func() (bool, string) {
 			return strings.Count(got.Text(), "added") == 2*(i+1), got.Text()
 		})
 	}
-	if !strings.HasSuffix(got.Said(), "\nreading topic "+nodes+" too, which is new") {
-		t.Errorf("it said %s", got.Said())
-	}
+	assert.True(t, strings.HasSuffix(got.Said(), "\nreading topic "+nodes+" too, which is new"),
+		"it said %s", got.Said())
 }
 
 func TestTail_goes_on_with_a_topic_that_was_made_anew_and_says_what_was_removed(t *testing.T) {
@@ -234,28 +223,27 @@ func TestTail_goes_on_with_a_topic_that_was_made_anew_and_says_what_was_removed(
 	r := newTopic(t, c, 1, nil)
 	s, stop := r.sink(t, r.topic, nil)
 	for n := range 5 {
-		must(t, s, change(r.topic, tail.Added, "web", n, 1))
+		publish(t, s, change(r.topic, tail.Added, "web", n, 1))
 	}
 	stop()
 	got := r.follow(t, tail.Start{}, kafkalog.Config{})
 	r.deleteTopic(t, r.topic)
 	got.awaitNotice(t, "there is no topic")
-	rig.Must(t, c.CreateTopic(t.Context(), r.topic, 1, 0, nil))
+	require.NoError(t, c.CreateTopic(t.Context(), r.topic, 1, 0, nil))
 	s, stop = r.sink(t, r.topic, nil)
-	must(t, s, change(r.topic, tail.Added, "new", 1, 1))
+	publish(t, s, change(r.topic, tail.Added, "new", 1, 1))
 	got.expect(t, "added new@1 created by "+`50% "of" ä`)
-	if !strings.Contains(got.Said(), fmt.Sprintf("topic %q was replaced by a new one, reading it from its beginning", r.topic)) {
-		t.Errorf("it said %s", got.Said())
-	}
+	assert.Contains(t, got.Said(),
+		fmt.Sprintf("topic %q was replaced by a new one, reading it from its beginning", r.topic))
 	for n := range 5 {
-		must(t, s, change(r.topic, tail.Added, "web", n, 1))
+		publish(t, s, change(r.topic, tail.Added, "web", n, 1))
 	}
 	stop()
 	// The log begins at 4 now, while nobody looks.
 	file := filepath.Join(t.TempDir(), "offsets.json")
-	rig.Must(t, os.WriteFile(file, fmt.Appendf(nil, `{"version":1,"partitions":[{"topic":%q,"partition":0,"offset":4}]}`, r.topic), 0o600))
+	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, `{"version":1,"partitions":[{"topic":%q,"partition":0,"offset":4}]}`, r.topic), 0o600))
 	_, err := r.Tool(t.Context(), "org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", r.Bootstrap(), "--offset-json-file", file)
-	rig.Must(t, err)
+	require.NoError(t, err)
 	if all := r.read(t, tail.Span{Start: beginning}); all.Events()[0].Sequence != 5 || all.Events()[0].Place != "0/4" {
 		t.Errorf("it begins with %d, %s", all.Events()[0].Sequence, all.Events()[0].Place)
 	}
@@ -275,10 +263,10 @@ func TestTail_reads_a_compacted_topic(t *testing.T) {
 		}
 		s, stop := r.sink(t, r.topic, func(c *kafka.Config) { c.Pipeline = fmt.Sprint(r.topic, round) })
 		for n := range 20 * keys {
-			must(t, s, change(r.topic, tail.Updated, fmt.Sprint("web-", n%keys), round*1000+n, n))
+			publish(t, s, change(r.topic, tail.Updated, fmt.Sprint("web-", n%keys), round*1000+n, n))
 		}
 		stop()
-		rig.Must(t, pause.For(t.Context(), 150*time.Millisecond)) // the next one begins a segment
+		require.NoError(t, pause.For(t.Context(), 150*time.Millisecond)) // the next one begins a segment
 	}
 	rig.Poll(t, "the topic to be compacted", func() (bool, string) {
 		left := len(r.read(t, tail.Span{Start: beginning}).Events())
@@ -329,14 +317,12 @@ func TestClient_finds_the_first_record_of_a_time(t *testing.T) {
 	r := newTopic(t, shared.ForTest(t), 2, nil)
 	s, _ := r.sink(t, r.topic, nil)
 	for n := range 200 {
-		must(t, s, change(r.topic, tail.Updated, fmt.Sprint("web-", n%20), n, n))
+		publish(t, s, change(r.topic, tail.Updated, fmt.Sprint("web-", n%20), n, n))
 	}
-	client, err := internal.NewClient(internal.Config{Brokers: r.AddressesOf(plain)})
-	rig.Must(t, err)
+	client := must.Get(internal.NewClient(internal.Config{Brokers: r.AddressesOf(plain)}))(t)
 	defer client.Close()
 	since := func(p int32, at time.Time) int64 {
-		offset, err := client.Since(t.Context(), r.topic, p, at)
-		rig.Must(t, err)
+		offset := must.Get(client.Since(t.Context(), r.topic, p, at))(t)
 		return offset
 	}
 	for p := range int32(2) {
@@ -348,19 +334,13 @@ func TestClient_finds_the_first_record_of_a_time(t *testing.T) {
 			last = rec.Time
 			return nil
 		})
-		rig.Must(t, err)
-		if len(firsts) < 10 {
-			t.Fatalf("partition %d has records of %d times", p, len(firsts))
-		}
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, len(firsts), 10, "partition %d has records of %d times", p, len(firsts))
 		for at, want := range firsts {
-			if got := since(p, time.UnixMilli(at)); got != want {
-				t.Errorf("partition %d since %d: got %d, want %d", p, at, got, want)
-			}
+			assert.Equal(t, want, since(p, time.UnixMilli(at)), "partition %d since %d", p, at)
 		}
 		for at, want := range map[time.Time]int64{{}: 0, time.Unix(0, 0).Add(-time.Millisecond): 0, last.Add(time.Millisecond): -1} {
-			if got := since(p, at); got != want {
-				t.Errorf("partition %d since %v: got %d, want %d", p, at, got, want)
-			}
+			assert.Equal(t, want, since(p, at), "partition %d since %v", p, at)
 		}
 	}
 }

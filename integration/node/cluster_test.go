@@ -23,7 +23,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 const (
@@ -62,9 +63,7 @@ func (l *lazy) get(t *testing.T) *cluster {
 		l.err = l.cluster.start(context.WithoutCancel(t.Context()), os.Getenv(inside))
 		t.Logf("the cluster took %s to start", time.Since(began).Round(100*time.Millisecond))
 	})
-	if l.err != nil {
-		t.Fatal("start a cluster:", l.err)
-	}
+	require.NoError(t, l.err, "start a cluster")
 	return l.cluster
 }
 
@@ -204,14 +203,12 @@ func poll(ctx context.Context, try func() error) error {
 
 func TestStart_ends_with_the_log_of_a_program_that_has_ended(t *testing.T) {
 	needNode(t)
-	must.Do(t, os.MkdirAll(state, 0o755))
+	require.NoError(t, os.MkdirAll(state, 0o755))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	c := &cluster{}
 	ctx, c.gone = context.WithCancelCause(ctx)
-	must.Do(t, c.background("/bin/sh", "-c", "echo no >&2; exit 3"))
+	require.NoError(t, c.background("/bin/sh", "-c", "echo no >&2; exit 3"))
 	err := poll(ctx, func() error { return errors.New("not yet") })
-	if want := "sh has ended: exit status 3\nno: not yet"; err.Error() != want {
-		t.Errorf("the error is %q, want %q", err, want)
-	}
+	assert.Equal(t, "sh has ended: exit status 3\nno: not yet", err.Error(), "the error is %q", err)
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 const (
@@ -103,11 +103,11 @@ func TestCgroup_is_given_the_controllers_that_a_kubelet_wants_and_the_root_has(t
 	} {
 		root := t.TempDir()
 		dir := filepath.Join(root, group)
-		must.Do(t, os.Mkdir(dir, 0o755))
+		require.NoError(t, os.Mkdir(dir, 0o755))
 		for path, text := range map[string]string{filepath.Join(root, "cgroup.controllers"): c.has, filepath.Join(dir, "cgroup.controllers"): c.given} {
-			must.Do(t, os.WriteFile(path, []byte(text+"\n"), 0o600))
+			require.NoError(t, os.WriteFile(path, []byte(text+"\n"), 0o600))
 		}
-		must.Do(t, handOn(root, dir))
+		require.NoError(t, handOn(root, dir))
 		if got, _ := os.ReadFile(filepath.Join(root, "cgroup.subtree_control")); string(got) != c.want {
 			t.Errorf("a root with %q and a group with %q: wrote %q, want %q", c.has, c.given, got, c.want)
 		}
@@ -116,11 +116,11 @@ func TestCgroup_is_given_the_controllers_that_a_kubelet_wants_and_the_root_has(t
 
 func TestCgroup_that_cannot_be_given_a_controller_is_an_error(t *testing.T) {
 	root := t.TempDir()
-	must.Do(t, os.WriteFile(filepath.Join(root, "cgroup.controllers"), []byte("memory\n"), 0o600))
-	must.Do(t, os.Mkdir(filepath.Join(root, "cgroup.subtree_control"), 0o755)) // refuses what is written
+	require.NoError(t, os.WriteFile(filepath.Join(root, "cgroup.controllers"), []byte("memory\n"), 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(root, "cgroup.subtree_control"), 0o755)) // refuses what is written
 	dir := filepath.Join(root, group)
-	must.Do(t, os.Mkdir(dir, 0o755))
-	must.Do(t, os.WriteFile(filepath.Join(dir, "cgroup.controllers"), nil, 0o600))
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "cgroup.controllers"), nil, 0o600))
 	if err := handOn(root, dir); err == nil || !strings.Contains(err.Error(), "has no memory") {
 		t.Errorf("the error is %v", err)
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 func TestChart_installed_by_helm_publishes_and_its_notes_hold(t *testing.T) {
@@ -32,9 +32,7 @@ func TestChart_installed_by_helm_publishes_and_its_notes_hold(t *testing.T) {
 			commands = append(commands, command)
 		}
 	}
-	if len(commands) != len(want) {
-		t.Fatalf("the notes have the commands %q, of which %d are expected", commands, len(want))
-	}
+	require.Len(t, commands, len(want), "the notes have the commands, of which %d are expected", len(want))
 	for i, command := range commands {
 		r.prints(command, want[i])
 	}
@@ -45,7 +43,7 @@ func (r *release) prints(line, want string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 90*time.Second)
 	defer cancel()
-	must.Do(r.t, poll(ctx, func() error { return r.printsOnce(ctx, line, want) }))
+	require.NoError(r.t, poll(ctx, func() error { return r.printsOnce(ctx, line, want) }))
 }
 
 // printsOnce runs a line until it prints a text or ends, for at most 20 s.

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	sigyaml "sigs.k8s.io/yaml"
@@ -51,12 +52,12 @@ func (c *cluster) newRelease(t *testing.T, namespace string) *release {
 	js := must.Get(jetstream.New(conn))(t)
 	r.log = rig.NATSLog(js, "KUBERNETES")
 	text, err := os.ReadFile(filepath.Join(r.chart, "values.yaml"))
-	must.Do(t, err)
-	must.Do(t, sigyaml.Unmarshal(bytes.ReplaceAll(text, []byte("nats://nats.nats.svc:4222"), []byte(url)), &r.values))
+	require.NoError(t, err)
+	require.NoError(t, sigyaml.Unmarshal(bytes.ReplaceAll(text, []byte("nats://nats.nats.svc:4222"), []byte(url)), &r.values))
 	_, err = c.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}, metav1.CreateOptions{})
-	must.Do(t, err)
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			r.tell()
@@ -73,7 +74,7 @@ func (r *release) helm(verb string) string {
 	r.t.Helper()
 	text := must.Get(sigyaml.Marshal(r.values))(r.t)
 	path := filepath.Join(r.t.TempDir(), "values.yaml")
-	must.Do(r.t, os.WriteFile(path, text, 0o600))
+	require.NoError(r.t, os.WriteFile(path, text, 0o600))
 	return r.run("helm", verb, "kube-eventbridge", r.chart, "-n", r.namespace, "-f", path, "--wait", "--timeout", "90s")
 }
 
@@ -86,10 +87,7 @@ func (r *release) kubectl(args ...string) {
 // run runs a command, which has to succeed, and returns what it prints.
 func (r *release) run(name string, args ...string) string {
 	r.t.Helper()
-	out, err := r.command(r.t.Context(), name, args...)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	out := must.Get(r.command(r.t.Context(), name, args...))(r.t)
 	return out
 }
 
@@ -125,7 +123,7 @@ func (r *release) set(value any, path ...string) {
 func (r *release) pods() []corev1.Pod {
 	r.t.Helper()
 	list, err := r.kube.CoreV1().Pods(r.namespace).List(r.t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=kube-eventbridge"})
-	must.Do(r.t, err)
+	require.NoError(r.t, err)
 	var found []corev1.Pod
 	for _, p := range list.Items {
 		if p.DeletionTimestamp == nil {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestReplicas_restarted_one_after_the_other_lose_and_repeat_nothing(t *testing.T) {
@@ -28,9 +30,7 @@ func TestReplicas_restarted_one_after_the_other_lose_and_repeat_nothing(t *testi
 	r.awaitVersion("late", r.configMap("late", "blue"))
 	for _, old := range before {
 		for _, p := range r.pods() {
-			if p.UID == old.UID {
-				t.Errorf("%s was not restarted", p.Name)
-			}
+			assert.NotEqual(t, old.UID, p.UID, "%s was not restarted", p.Name)
 		}
 	}
 	r.hasEach(written)
@@ -59,13 +59,11 @@ func (r *release) write(while func()) map[string][]string {
 	})
 	defer func() {
 		cancel()
-		if err := g.Wait(); err != nil {
-			r.t.Errorf("write: %v", err)
-		}
+		assert.NoError(r.t, g.Wait(), "write")
 	}()
 	while()
 	cancel()
-	must.Do(r.t, g.Wait())
+	require.NoError(r.t, g.Wait())
 	return written
 }
 
@@ -74,9 +72,7 @@ func (r *release) hasEach(written map[string][]string) {
 	r.t.Helper()
 	got, seen, total := map[string][]string{}, map[string]bool{}, 0
 	for _, e := range r.events() {
-		if seen[e.kind+e.id] {
-			r.t.Errorf("the log has %s %s twice", e.kind, e.id)
-		}
+		assert.False(r.t, seen[e.kind+e.id], "the log has %s %s twice", e.kind, e.id)
 		seen[e.kind+e.id] = true
 		if e.kind == "ConfigMap" {
 			got[e.key] = append(got[e.key], e.version)
@@ -89,9 +85,7 @@ func (r *release) hasEach(written map[string][]string) {
 			continue
 		}
 		for i := range want {
-			if got[name][i] != want[i] {
-				r.t.Errorf("of %s the log has %s as number %d, want %s", name, got[name][i], i, want[i])
-			}
+			assert.Equal(r.t, want[i], got[name][i], "of %s the log has %s as number %d", name, got[name][i], i)
 		}
 	}
 	r.t.Logf("%d changes were written, and are in the log once", total)
@@ -110,18 +104,14 @@ func (r *release) takeovers() {
 			changed++
 			silence := e.stored.Sub(last.stored).Round(time.Millisecond)
 			r.t.Logf("writer %s follows %s after %s without an event in the log", e.epoch, last.epoch, silence)
-			if number(r.t, e.epoch) <= number(r.t, last.epoch) {
-				r.t.Errorf("writer %s follows %s", e.epoch, last.epoch)
-			}
-			if silence > 10*time.Second {
-				r.t.Errorf("writer %s follows %s after %s; a Lease that is handed over takes no 15 s", e.epoch, last.epoch, silence)
-			}
+			assert.Greater(r.t, number(r.t, e.epoch), number(r.t, last.epoch),
+				"writer %s follows %s", e.epoch, last.epoch)
+			assert.LessOrEqual(r.t, silence, 10*time.Second,
+				"writer %s follows %s after; a Lease that is handed over takes no 15 s", e.epoch, last.epoch)
 		}
 		last = e
 	}
-	if changed == 0 {
-		r.t.Error("both Pods were restarted, but there was one writer")
-	}
+	assert.NotEqual(r.t, 0, changed, "both Pods were restarted, but there was one writer")
 }
 
 func number(t *testing.T, text string) int {

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestPod_that_is_deleted_is_followed_by_one_that_loses_and_repeats_nothing(t *testing.T) {
@@ -49,9 +51,8 @@ func TestPod_that_is_stopped_ends_well_before_it_would_be_killed(t *testing.T) {
 		}
 	})
 	t.Logf("the Pod took %s to end, of the %d s that it has", took.Round(time.Millisecond), *pod.Spec.TerminationGracePeriodSeconds)
-	if took > time.Duration(*pod.Spec.TerminationGracePeriodSeconds)*time.Second/2 {
-		t.Errorf("it took %s to end", took)
-	}
+	assert.LessOrEqual(t, took, time.Duration(*pod.Spec.TerminationGracePeriodSeconds)*time.Second/2,
+		"it took %s to end", took)
 	r.kubectl("scale", "deployment/kube-eventbridge", "--replicas=1")
 	r.awaitVersion("late", r.configMap("late", "blue"))
 	r.hasEach(written)
@@ -62,16 +63,14 @@ func (r *release) ended(pod corev1.Pod, do func()) *corev1.Pod {
 	r.t.Helper()
 	pods := r.kube.CoreV1().Pods(r.namespace)
 	w, err := pods.Watch(r.t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + pod.Name, ResourceVersion: pod.ResourceVersion})
-	must.Do(r.t, err)
+	require.NoError(r.t, err)
 	defer w.Stop()
 	do()
 	deadline := time.After(90 * time.Second)
 	for {
 		select {
 		case e, open := <-w.ResultChan():
-			if !open {
-				r.t.Fatal("the watch of a Pod ended before the Pod")
-			}
+			require.True(r.t, open, "the watch of a Pod ended before the Pod")
 			if e.Type == watch.Deleted {
 				return e.Object.(*corev1.Pod)
 			}
@@ -110,10 +109,7 @@ func collectorLimit(t *testing.T, pod corev1.Pod) float64 {
 	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	transport := &http.Transport{} // without a proxy: none knows the Pods of this network
 	defer transport.CloseIdleConnections()
-	res, err := (&http.Client{Transport: transport, Timeout: 20 * time.Second}).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get((&http.Client{Transport: transport, Timeout: 20 * time.Second}).Do(req))(t)
 	defer res.Body.Close()
 	body := must.Get(io.ReadAll(res.Body))(t)
 	for line := range strings.Lines(string(body)) {

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 func TestBridge_reads_what_an_upgrade_changes_in_its_ConfigMap_and_is_not_restarted(t *testing.T) {
@@ -19,7 +19,7 @@ func TestBridge_reads_what_an_upgrade_changes_in_its_ConfigMap_and_is_not_restar
 	_, err := r.kube.CoreV1().Services(r.namespace).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "added"}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone},
 	}, metav1.CreateOptions{})
-	must.Do(t, err)
+	require.NoError(t, err)
 
 	pipeline := r.values["config"].(map[string]any)["pipelines"].([]any)[0].(map[string]any)
 	pipeline["resources"] = append(pipeline["resources"].([]any), map[string]any{"resource": "services"})

@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestStatefulSet_that_is_killed_goes_on_with_its_volume(t *testing.T) {
@@ -38,9 +39,8 @@ func TestStatefulSet_that_is_killed_goes_on_with_its_volume(t *testing.T) {
 	})
 	r.eventually("the second version in the log", func() bool { return slices.Contains(r.tail(), "updated "+r.namespace+"/kept") })
 	after := r.tail()
-	if !slices.Equal(after[:len(before)], before) {
-		t.Errorf("the log had\n%s\nand has\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
-	}
+	assert.Equal(t, before, after[:len(before)],
+		"the log had\n%s\nand has\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
 	for _, e := range after[len(before):] {
 		if strings.HasPrefix(e, "snapshot") || strings.HasPrefix(e, "gap") || e == "added "+r.namespace+"/kept" {
 			t.Errorf("there is a %s after the restart", e)
@@ -52,7 +52,7 @@ func TestStatefulSet_that_is_killed_goes_on_with_its_volume(t *testing.T) {
 func (r *release) volume() {
 	r.t.Helper()
 	dir := filepath.Join(state, r.namespace)
-	must.Do(r.t, os.Mkdir(dir, 0o755))
+	require.NoError(r.t, os.Mkdir(dir, 0o755))
 	_, err := r.kube.CoreV1().PersistentVolumes().Create(r.t.Context(), &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: r.namespace},
 		Spec: corev1.PersistentVolumeSpec{
@@ -64,7 +64,7 @@ func (r *release) volume() {
 			}}}},
 		},
 	}, metav1.CreateOptions{})
-	must.Do(r.t, err)
+	require.NoError(r.t, err)
 }
 
 // tail returns what has happened to which object, in the log that the bridge itself has.
@@ -78,7 +78,7 @@ func (r *release) tail() []string {
 	var log []string
 	for line := range strings.Lines(out) {
 		var e struct{ Type, Subject string }
-		must.Do(r.t, json.Unmarshal([]byte(line), &e))
+		require.NoError(r.t, json.Unmarshal([]byte(line), &e))
 		parts := strings.Split(e.Type, ".")
 		log = append(log, strings.TrimSpace(parts[len(parts)-2]+" "+e.Subject))
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/monitoring"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // cases are series in promtool's notation, a value each half minute: with those of fires the alert is there at the last step, with those of not it never is.
@@ -119,13 +121,10 @@ func TestAlerts_fire_when_they_should_and_only_then(t *testing.T) {
 	for _, a := range monitoring.Alerts() {
 		t.Run(a.Name, func(t *testing.T) {
 			c := cases[a.Name]
-			if len(c.fires) == 0 || len(c.not) == 0 {
-				t.Fatal("there is no case for it")
-			}
+			require.NotEmpty(t, c.fires, "there is no case for it")
+			require.NotEmpty(t, c.not, "there is no case for it")
 			fired := firing(t, c.fires)
-			if last := fired[len(fired)-1]; !slices.Contains(names(last), a.Name) {
-				t.Errorf("at the end there is only %v", names(last))
-			}
+			assert.Contains(t, names(fired[len(fired)-1]), a.Name, "at the end")
 			if slices.Contains(names(fired[0]), a.Name) && !strings.Contains(a.Expr, "unless") {
 				t.Error("it is there from the beginning")
 			}
@@ -135,9 +134,7 @@ func TestAlerts_fire_when_they_should_and_only_then(t *testing.T) {
 				}
 			}
 			for step, alerts := range firing(t, c.not) {
-				if slices.Contains(names(alerts), a.Name) {
-					t.Fatalf("it is there at step %d without a reason", step)
-				}
+				require.NotContains(t, names(alerts), a.Name, "it is there at step %d without a reason", step)
 			}
 		})
 	}
@@ -153,9 +150,8 @@ func TestRules_are_valid_and_alerts_are_in_the_runbook(t *testing.T) {
 			if r.Alert == "" {
 				continue
 			}
-			if !strings.Contains(string(runbook), "\n### "+r.Alert+"\n") {
-				t.Errorf("docs/operations.md does not have ### %s", r.Alert)
-			}
+			assert.Contains(t, string(runbook), "\n### "+r.Alert+"\n",
+				"docs/operations.md does not have ### %s", r.Alert)
 			if !strings.HasSuffix(r.Annotations["runbook_url"], "/docs/operations.md#"+strings.ToLower(r.Alert)) || r.Labels["severity"] == "" || r.Annotations["description"] == "" {
 				t.Errorf("%s has labels %v and annotations %v", r.Alert, r.Labels, r.Annotations)
 			}
@@ -186,9 +182,7 @@ func TestExpressions_ask_for_metrics_that_there_are(t *testing.T) {
 	for where, list := range expressions {
 		for _, expr := range list {
 			names, err := Metrics(expr)
-			if err != nil {
-				t.Errorf("%s: %s: %v", where, expr, err)
-			}
+			assert.NoError(t, err, "%s: %s", where, expr)
 			for _, n := range names {
 				if !slices.Contains(known, n) && !slices.Contains(recorded, n) {
 					t.Errorf("%s asks for %s, which there is not", where, n)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
@@ -70,9 +72,7 @@ buffer: {maxBytes: 1048576}
 		}
 	}
 	for name, text := range files {
-		if err := judge(text); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.NoError(t, judge(text), name)
 	}
 }
 
@@ -131,10 +131,8 @@ var beyond = map[string]string{
 
 func TestSchema_refuses_files_that_are_bad(t *testing.T) {
 	judge := validator(t)
-	files, err := filepath.Glob(root + "internal/config/testdata/*.bad.yaml")
-	if err != nil || len(files) < 85 {
-		t.Fatalf("%d bad files, %v", len(files), err)
-	}
+	files := must.Get(filepath.Glob(root + "internal/config/testdata/*.bad.yaml"))(t)
+	require.GreaterOrEqual(t, len(files), 85, "bad files")
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".bad.yaml")
 		why, excused := beyond[name]

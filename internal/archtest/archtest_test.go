@@ -14,6 +14,8 @@ import (
 	"testing/fstest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 const module = "github.com/kube-eventbridge/kube-eventbridge"
@@ -106,9 +108,7 @@ func TestImports_follow_the_arrows(t *testing.T) {
 		}
 		packages = append(packages, p)
 	}
-	if len(packages) < 8 {
-		t.Fatalf("only %d packages were found", len(packages))
-	}
+	require.GreaterOrEqual(t, len(packages), 8, "only %d packages were found", len(packages))
 	for _, problem := range CheckImports(module, rules, packages) {
 		t.Error(problem)
 	}
@@ -117,10 +117,8 @@ func TestImports_follow_the_arrows(t *testing.T) {
 // Who uses this module as a library pays for all that its go.mod names.
 func TestModule_requires_nothing_that_only_tests_need(t *testing.T) {
 	var mod struct{ Require []struct{ Path string } }
-	must.Do(t, json.Unmarshal([]byte(goCommand(t, "mod", "edit", "-json")), &mod))
-	if len(mod.Require) == 0 {
-		t.Fatal("no requirements were read")
-	}
+	require.NoError(t, json.Unmarshal([]byte(goCommand(t, "mod", "edit", "-json")), &mod))
+	require.NotEmpty(t, mod.Require, "no requirements were read")
 	for _, r := range mod.Require {
 		for _, never := range []string{"k8s.io/kubernetes", "go.etcd.io/etcd", "sigs.k8s.io/controller-runtime", "github.com/testcontainers", "github.com/twmb/franz-go"} {
 			if r.Path == never || strings.HasPrefix(r.Path, never+"/") {
@@ -143,9 +141,7 @@ func goCommand(t *testing.T, args ...string) string {
 	cmd.Dir = "../.."
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go %v: %v", args, err)
-	}
+	require.NoError(t, err, "go %v", args)
 	return string(out)
 }
 
@@ -165,9 +161,7 @@ func TestCheckImports_sees_what_is_wrong(t *testing.T) {
 		{"b/below", "", []string{"b/below has no rule: say in rules what it may import"}},
 	} {
 		got := CheckImports("m", rules, []Package{{"m/" + c.name, strings.Fields(c.imports)}})
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s imports %s: got %q, want %q", c.name, c.imports, got, c.want)
-		}
+		assert.Equal(t, c.want, got, "%s imports %s", c.name, c.imports)
 	}
 }
 
@@ -192,7 +186,6 @@ func TestCheckFiles_sees_what_is_wrong(t *testing.T) {
 		`none has 0 package comments, in []: one is right`,
 		`two has 2 package comments, in [two/a.go two/b.go]: one is right`,
 	}
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %q, %v, want %q", got, err, want)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // read is what a program reads of a document.
@@ -42,7 +44,7 @@ type read struct {
 func documentOf(t *testing.T, cluster string, pipelines ...Pipeline) (d read, text string) {
 	t.Helper()
 	b := must.Get(json.Marshal(Document(&Config{Cluster: cluster, Pipelines: pipelines})))(t)
-	must.Do(t, json.Unmarshal(b, &d))
+	require.NoError(t, json.Unmarshal(b, &d))
 	return d, string(b)
 }
 
@@ -77,14 +79,11 @@ func TestDocument_has_a_channel_for_each_address_and_all_that_is_published_there
 			t.Errorf("its operation is %+v", o)
 		}
 		for message := range ch.Messages {
-			if d.Components.Messages[message] == nil {
-				t.Errorf("there is no message %s", message)
-			}
+			assert.NotNil(t, d.Components.Messages[message], "there is no message %s", message)
 		}
 	}
-	if len(d.Channels) != 3 || len(d.Operations) != 3 {
-		t.Errorf("%d channels, %d operations", len(d.Channels), len(d.Operations))
-	}
+	require.Len(t, d.Channels, 3, "channels, %d operations", len(d.Operations))
+	assert.Len(t, d.Operations, 3, "channels, %d operations", len(d.Operations))
 }
 
 func TestDocument_leaves_out_what_is_not_published(t *testing.T) {
@@ -117,9 +116,7 @@ func TestDocument_pipelines_share_servers_and_topics(t *testing.T) {
 	if ch.Bindings.Kafka["topic"] != "kubernetes" || ch.Bindings.Kafka["partitions"] != 12.0 {
 		t.Errorf("bindings %v", ch.Bindings)
 	}
-	if s := d.Servers["kafka-kafka-1"]; len(s.Security) != 2 {
-		t.Errorf("servers %+v", d.Servers)
-	}
+	assert.Len(t, d.Servers["kafka-kafka-1"].Security, 2, "servers %+v", d.Servers)
 }
 
 func TestDocument_leaves_open_what_only_a_cluster_knows(t *testing.T) {
@@ -130,9 +127,7 @@ func TestDocument_leaves_open_what_only_a_cluster_knows(t *testing.T) {
 	if a := d.Channels["audit.nodes"]; a.Address != "{cluster}-v1-nodes" || len(a.Parameters) != 1 {
 		t.Errorf("nodes: %+v", a)
 	}
-	if want := `"pattern":"^/clusters/[^/]+/api/[^/]+/pods$"`; !strings.Contains(text, want) {
-		t.Errorf("%s is not in it", want)
-	}
+	assert.Contains(t, text, `"pattern":"^/clusters/[^/]+/api/[^/]+/pods$"`, "not in it")
 }
 
 func TestDocument_tells_payloads_of_a_resource_apart(t *testing.T) {
@@ -140,9 +135,8 @@ func TestDocument_tells_payloads_of_a_resource_apart(t *testing.T) {
 	there.Namespaces, here.Namespaces, here.Payload = []string{"a"}, []string{"b"}, "metadata"
 	d, _ := documentOf(t, "prod", pipeline(t, "audit", NATS, encode.DefaultSubject, there, here))
 	for _, name := range []string{"audit.pods.added.object", "audit.pods.added.metadata", "audit.pods.gap"} {
-		if d.Channels["audit"].Messages[name].Ref == "" {
-			t.Errorf("there is no %s in %v", name, slices.Sorted(maps.Keys(d.Channels["audit"].Messages)))
-		}
+		assert.NotEmpty(t, d.Channels["audit"].Messages[name].Ref,
+			"there is no %s in %v", name, slices.Sorted(maps.Keys(d.Channels["audit"].Messages)))
 	}
 }
 
@@ -163,9 +157,7 @@ func TestDocument_says_what_data_made_from_what_was_before_can_be(t *testing.T) 
 		"audit.deployments.apps.deleted": {`"ce-payload":{"const":"change"}`, `"payload":` + at + `change"}`},
 	} {
 		for _, part := range want {
-			if text := string(d.Components.Messages[name]); !strings.Contains(text, part) {
-				t.Errorf("%s has not %s: %s", name, part, text)
-			}
+			assert.Contains(t, string(d.Components.Messages[name]), part, name)
 		}
 	}
 	for name, want := range map[string]string{
@@ -173,9 +165,7 @@ func TestDocument_says_what_data_made_from_what_was_before_can_be(t *testing.T) 
 		"audit.nodes.deleted":          `"ce-payload":{"enum":["object","metadata"]}`,
 		"audit.deployments.apps.added": `"anyOf":[` + at + `change"},` + at + `metadata"}]`,
 	} {
-		if text := string(reduced.Components.Messages[name]); !strings.Contains(text, want) {
-			t.Errorf("%s has not %s: %s", name, want, text)
-		}
+		assert.Contains(t, string(reduced.Components.Messages[name]), want, name)
 	}
 }
 
@@ -193,9 +183,7 @@ func TestDocument_has_no_schema_that_nothing_refers_to(t *testing.T) {
 	} {
 		d, text := documentOf(t, "prod", pipelines...)
 		for name := range d.Components.Schemas {
-			if !strings.Contains(text, `"#/components/schemas/`+name+`"`) {
-				t.Errorf("nothing refers to %s", name)
-			}
+			assert.Contains(t, text, `"#/components/schemas/`+name+`"`, "nothing refers to %s", name)
 		}
 		for part := range strings.SplitSeq(text, `"#/components/schemas/`) {
 			if name, _, _ := strings.Cut(part, `"`); part != text && d.Components.Schemas[name] == nil && !strings.HasPrefix(part, "{") {
@@ -226,9 +214,7 @@ func TestDocument_knows_profiles_and_what_is_reduced(t *testing.T) {
 		"audit.pods.rejected": {`"ce-source":{"pattern":"^/clusters/`, `"ce-payload":{"const":"object"}`},
 	} {
 		for _, part := range want {
-			if text := string(d.Components.Messages[name]); !strings.Contains(text, part) {
-				t.Errorf("%s has not %s: %s", name, part, text)
-			}
+			assert.Contains(t, string(d.Components.Messages[name]), part, name)
 		}
 	}
 }

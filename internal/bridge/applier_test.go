@@ -12,6 +12,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/stretchr/testify/require"
 )
 
 // merged applies a merge patch as RFC 7386 has it.
@@ -85,21 +86,19 @@ func (p *past) check(t *testing.T, log *fakeLog, r *reader) {
 	t.Helper()
 	for i := range log.log {
 		m := &log.log[i]
-		must.Do(t, r.take(m))
+		require.NoError(t, r.take(m))
 		state, err := encode.StateOf(m)
 		if err != nil || state.UID == "" || r.objects[state.Key()] == nil {
 			continue
 		}
 		version, _ := strconv.Atoi(state.ResourceVersion)
 		var want any
-		must.Do(t, json.Unmarshal([]byte(p.frames[version-1].body), &want))
+		require.NoError(t, json.Unmarshal([]byte(p.frames[version-1].body), &want))
 		got := r.objects[state.Key()]
 		if whole, ok := got.(map[string]any); ok && state.Deleted && whole["fill"] == nil {
 			continue // only the identity was known
 		}
-		if !reflect.DeepEqual(got, want) {
-			t.Fatalf("after %s a reader has\n%v\nwant\n%v", state.ID, got, want)
-		}
+		require.Equal(t, want, got, "after %s a reader", state.ID)
 	}
 }
 
@@ -115,7 +114,7 @@ func passing(t *testing.T, log *fakeLog) *reader {
 			continue
 		}
 		last[state.Key()] = version
-		must.Do(t, r.take(m))
+		require.NoError(t, r.take(m))
 	}
 	return r
 }

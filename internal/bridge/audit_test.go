@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestAudit_finds_what_the_log_has_and_does_not_exist(t *testing.T) {
@@ -29,7 +30,7 @@ func TestAudit_finds_what_the_log_has_and_does_not_exist(t *testing.T) {
 	if n := value(t, b.registry, "audit_differences_total"); n < 1 {
 		t.Errorf("%v objects differ", n)
 	}
-	must.Do(t, b.stop())
+	require.NoError(t, b.stop())
 }
 
 // The log lacks what an audit has found. If it loses its end, also the list that was made of that, no older position shows it again.
@@ -41,16 +42,14 @@ func TestAudit_a_log_that_lacks_something_goes_back_to_no_position(t *testing.T)
 			send(t, s, source.Updated, "a", "u1", version, source.ReasonWatch)
 			r.settle()
 			r.extended = time.Time{}
-			must.Do(t, r.save(t.Context()))
+			require.NoError(t, r.save(t.Context()))
 			s.distrust()
 		}
 		had := len(log.lines())
 		relist(t, s, "20", "a u1 12", "x u9 7")
 		r.settle()
-		must.Do(t, r.save(t.Context()))
-		if s.safe() != "20" {
-			t.Errorf("with the list in the log the stream is safe at %q", s.safe())
-		}
+		require.NoError(t, r.save(t.Context()))
+		assert.Equal(t, "20", s.safe(), "with the list in the log the stream is safe")
 		_ = r.stop()
 		log.lose(had - lost)
 		resumesAt(t, log, store, nil, "")
@@ -69,21 +68,18 @@ func TestAudit_that_finds_something_distrusts_all_positions(t *testing.T) {
 	s.ledger.Put("default/ghost", checkpoint.Row{UID: "u", ResourceVersion: "2"})
 	s.mu.Unlock()
 	waitFor(t, "the list", func() bool { return value(t, b.registry, "relists_total") == 1 })
-	if s.safe() != "" || s.tracker.Position() != "4" {
-		t.Errorf("the stream is safe at %q, and the log has what does not exist", s.safe())
-	}
+	assert.Empty(t, s.safe(), "the stream is safe, and the log has what does not exist")
+	assert.Equal(t, "4", s.tracker.Position(), "the stream is safe, and the log has what does not exist")
 	p := b.session(t)
 	p.committing.Lock()
 	trail := p.logged.Trail
 	p.committing.Unlock()
 	for _, w := range trail {
-		if w.Positions[s.name] != "" {
-			t.Errorf("the log may go back to %v", w.Positions)
-		}
+		assert.Empty(t, w.Positions[s.name], "the log may go back to %v", w.Positions)
 	}
 	close(gate)
 	waitFor(t, "the end of the list", func() bool { return s.safe() == "4" })
-	must.Do(t, b.stop())
+	require.NoError(t, b.stop())
 }
 
 func TestAudit_is_not_confused_by_what_is_under_way(t *testing.T) {
@@ -99,5 +95,5 @@ func TestAudit_is_not_confused_by_what_is_under_way(t *testing.T) {
 	if n := value(t, b.registry, "audit_differences_total"); n != 0 {
 		t.Errorf("%v objects differ", n)
 	}
-	must.Do(t, b.stop())
+	require.NoError(t, b.stop())
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
@@ -50,9 +51,7 @@ func BenchmarkPipeline(b *testing.B) {
 			defer p.queue.ShutDown()
 			p.publisher, p.state = to, &checkpoint.State{}
 			s, err := p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, source.Stream{Resource: configMaps})
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 			idents := make([]source.Ident, objects)
 			for i := range idents {
 				idents[i] = source.Ident{
@@ -75,12 +74,10 @@ func BenchmarkPipeline(b *testing.B) {
 				o, _ := p.queue.Get()
 				p.publish(ctx, o)
 				if version%40_000 == 0 {
-					must.Do(b, p.commit(ctx))
+					require.NoError(b, p.commit(ctx))
 				}
 			}
-			if n := p.busy.count(); n != 0 {
-				b.Fatalf("%d objects were not published", n)
-			}
+			require.Equal(b, 0, p.busy.count(), "objects were not published")
 		})
 	}
 }
@@ -96,7 +93,7 @@ func BenchmarkEncode(b *testing.B) {
 	b.ReportAllocs()
 	m := &sink.Message{}
 	for b.Loop() {
-		must.Do(b, e.Change(m, &c))
+		require.NoError(b, e.Change(m, &c))
 	}
 }
 
@@ -112,10 +109,10 @@ func atRest(tb testing.TB, n int) float64 {
 	before := heap()
 	api.add(n)
 	settled(n)
-	must.Do(tb, b.current.Load().commit(tb.Context()))
+	require.NoError(tb, b.current.Load().commit(tb.Context()))
 	after := heap()
 	runtime.KeepAlive(b)
-	must.Do(tb, b.stop())
+	require.NoError(tb, b.stop())
 	return (float64(after) - float64(before)) / float64(n)
 }
 

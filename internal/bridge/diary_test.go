@@ -8,6 +8,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A session ends while a stream of it cannot be read. In the next one it can.
@@ -21,16 +23,11 @@ func TestState_a_failure_is_over_whatever_session_it_began_in(t *testing.T) {
 	next.state, next.pasts = r.state, r.pasts
 	s = must.Get(next.open(spec, source.Stream{Resource: configMaps}))(t)
 	s.status.State(source.Listing, nil)
-	if past := s.past.now(); !past.Cleared.IsZero() {
-		t.Error("the failure is over before the stream watches")
-	}
+	assert.True(t, s.past.now().Cleared.IsZero(), "the failure is over before the stream watches")
 	s.status.State(source.Watching, nil)
 	past := s.past.now()
-	if past.Failure.Err == nil || past.Cleared.IsZero() {
-		t.Fatalf("the stream watches, and its past is %+v", past)
-	}
+	require.Error(t, past.Failure.Err, "the stream watches, and its past is %+v", past)
+	require.False(t, past.Cleared.IsZero(), "the stream watches, and its past is %+v", past)
 	s.status.State(source.Watching, nil)
-	if again := s.past.now(); again.Cleared != past.Cleared {
-		t.Error("the failure is over twice")
-	}
+	assert.Equal(t, past.Cleared, s.past.now().Cleared, "the failure is over twice")
 }

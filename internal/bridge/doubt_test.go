@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -25,10 +26,8 @@ func renewed(t *testing.T, s *stream, version string) {
 	defer cancel()
 	err := s.Note(ctx, source.Progress{Kind: source.Gap, Version: version, Seen: time.Now()})
 	var rewound *source.RewoundError
-	if !errors.As(err, &rewound) {
-		t.Fatalf("the list began with %v, want a history that was rewound", err)
-	}
-	must.Do(t, s.renew(ctx, rewound))
+	require.True(t, errors.As(err, &rewound), "the list began with %v, want a history that was rewound", err)
+	require.NoError(t, s.renew(ctx, rewound))
 }
 
 // gapData is what the last gap says.
@@ -45,9 +44,7 @@ func checkOnce(t *testing.T, log readableLog) {
 	t.Helper()
 	ids := map[string]bool{}
 	for _, m := range log.log {
-		if ids[m.ID] {
-			t.Errorf("id %s is in the log twice", m.ID)
-		}
+		assert.False(t, ids[m.ID], "id %s is in the log twice", m.ID)
 		ids[m.ID] = true
 	}
 }
@@ -84,9 +81,7 @@ func TestHistory_begins_behind_what_a_watch_has_shown_although_it_waits(t *testi
 		slices.SortStableFunc(lines[5:], byObject)
 		expect(t, lines, "updated default/a u1 30 watch", "updated default/a u1 31 watch", "deleted default/c u3 7 watch", "added default/c u4 32 watch",
 			"gap 1000", "updated default/a u1 35 relist", "added default/b u2 900 relist", "updated default/c u4 32 relist")
-		if data := gapData(log); !strings.Contains(data, `"from":"40"`) {
-			t.Errorf("the gap says %s", data)
-		}
+		assert.Contains(t, gapData(log), `"from":"40"`, "the gap")
 	}
 }
 
@@ -97,20 +92,14 @@ func TestHistory_leaves_a_list_of_another_one_alone(t *testing.T) {
 	defer p.queue.ShutDown()
 	p.publisher, p.state = to, &checkpoint.State{}
 	s, err := p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, source.Stream{Resource: configMaps})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.ledger.Put("default/a", checkpoint.Row{UID: "u1", ResourceVersion: "5"})
 	send(t, s, source.Added, "a", "u2", "20", source.ReasonRelist)
 	s.revoked = &source.RewoundError{}
 	o, _ := p.queue.Get()
 	p.publish(t.Context(), o)
-	if n := p.queue.Len(); n != 0 {
-		t.Errorf("%d objects are in the queue", n)
-	}
-	if n := s.tracker.Pending(); n != 0 {
-		t.Errorf("%d tickets are open", n)
-	}
+	assert.Equal(t, 0, p.queue.Len(), "objects are in the queue")
+	assert.Equal(t, 0, s.tracker.Pending(), "tickets are open")
 }
 
 // Etcd was restored under an open watch. The log has the object as deleted; whether the ledger has, is a matter of time.
@@ -125,7 +114,7 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 			note(t, s, source.Progress{Kind: source.Bookmark, Version: "25"})
 			r.settle()
 			if !known {
-				must.Do(t, r.save(t.Context()))
+				require.NoError(t, r.save(t.Context()))
 			}
 			log.forgetIDs()
 			after := func(s *stream) {
@@ -136,13 +125,11 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 			}
 			after(s)
 			r.settle()
-			must.Do(t, r.save(t.Context()))
+			require.NoError(t, r.save(t.Context()))
 			if row, _ := s.ledger.Get("default/a"); !row.Deleted {
 				t.Errorf("known %v: the ledger does not know any more what is left to the next history", known)
 			}
-			if len(s.again) != 1 {
-				t.Error("no list is asked for")
-			}
+			assert.Equal(t, 1, len(s.again), "no list is asked for")
 			if crash {
 				_ = r.stop()
 				r = start(t, log, store)
@@ -154,18 +141,15 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 				r.settle()
 			}
 			renewed(t, s, "60")
-			if len(s.again) != 0 {
-				t.Error("a list is asked for that is made")
-			}
+			assert.Equal(t, 0, len(s.again), "a list is asked for that is made")
 			snapshot(t, s, "60", "b u2 31")
 			r.settle()
 			checkOnce(t, log)
 			if data := gapData(log); !strings.Contains(data, `"from":"25"`) || !strings.Contains(data, "default/a was at resourceVersion 20") {
 				t.Errorf("known %v: the gap says %s", known, data)
 			}
-			if got := log.lines()[5]; got != "updated default/b u2 31 watch" {
-				t.Errorf("known %v: what the watch has shown besides is in the log as %q", known, got)
-			}
+			assert.Equal(t, "updated default/b u2 31 watch", log.lines()[5],
+				"known %v: what the watch has shown besides is in the log as", known)
 		}
 	}
 }
@@ -183,7 +167,7 @@ func TestHistory_is_not_doubted_by_what_repairs_the_log(t *testing.T) {
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
 	send(t, s, source.Deleted, "a", "u1", "13", source.ReasonWatch)
 	r.settle()
-	must.Do(t, s.doubted())
+	require.NoError(t, s.doubted())
 	expect(t, log.lines()[5:], "added default/a u1 12 repair", "deleted default/a u1 13 repair")
 }
 

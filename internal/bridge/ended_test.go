@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/require"
 )
 
 // forgettingStore calls forget for each commit that forgets a stream, before it is stored, and fails where that does.
@@ -51,10 +51,10 @@ func TestEnded_stream_that_a_restored_history_brings_back_goes_on_in_that_one(t 
 			snapshot(t, a, "10", "x u1 5")
 			snapshot(t, b, "10", "y u9 6")
 			r.settle()
-			must.Do(t, r.bury(t.Context(), a))
+			require.NoError(t, r.bury(t.Context(), a))
 			rewind(t, b, "1000")
 			if restarted {
-				must.Do(t, r.save(t.Context()))
+				require.NoError(t, r.save(t.Context()))
 				r.settle()
 				_ = r.stop()
 				r = start(t, to, store)
@@ -68,7 +68,7 @@ func TestEnded_stream_that_a_restored_history_brings_back_goes_on_in_that_one(t 
 				t.Errorf("histories %d and %d after one restoration", a.saved.History, b.saved.History)
 			}
 			checkOnce(t, log)
-			must.Do(t, r.save(t.Context()))
+			require.NoError(t, r.save(t.Context()))
 			_ = r.stop()
 		}
 	}
@@ -85,8 +85,8 @@ func TestEnded_streams_leave_nothing_in_the_checkpoint(t *testing.T) {
 	a := r.of(configMaps)
 	snapshot(t, a, "1000", "x u1 5")
 	r.settle()
-	must.Do(t, r.bury(t.Context(), a))
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.bury(t.Context(), a))
+	require.NoError(t, r.save(t.Context()))
 	if kept, any := store.state.Streams[a.name]; any {
 		t.Errorf("the store keeps %+v", kept)
 	}
@@ -109,9 +109,7 @@ func TestEnded_stream_is_told_of_a_restoration_while_it_is_being_forgotten(t *te
 	r.committing.Lock()
 	r.undo(r.of(secrets), &source.RewoundError{Stream: "secrets.v1"})
 	r.committing.Unlock()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-ended)
 	if kept := store.state.Streams[s.name]; kept.Undone == "" {
 		t.Errorf("the history is not over: the store keeps %+v", kept)
 	}
@@ -141,8 +139,6 @@ func TestEnded_stream_that_takes_long_to_forget_keeps_nobody_from_asking_how_all
 		t.Error("nobody is told while a commit is under way")
 	}
 	close(goOn)
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-ended)
 	<-told
 }

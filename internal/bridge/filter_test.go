@@ -8,9 +8,10 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // testFilter lets out neither operations of one kind, nor updates to a version that has the content of the state before.
@@ -84,7 +85,7 @@ func TestFilter_a_restart_and_a_list_publish_nothing_that_did_not_change(t *test
 	send(t, s, source.Updated, "a", "u1", "21", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u1", "22", source.ReasonWatch)
 	r.settle()
-	must.Do(t, r.commit(t.Context()))
+	require.NoError(t, r.commit(t.Context()))
 	_ = r.stop()
 	had := len(log.lines())
 
@@ -145,9 +146,7 @@ func TestFilter_publishes_what_is_repaired(t *testing.T) {
 	_, row.Digest, _ = s.spec.Filter.Filter(&source.Change{Op: source.Added, Ident: source.Ident{UID: "u1", ResourceVersion: "10"}}, [16]byte{}, nil)
 	for suffix, want := range map[string]bool{"": true, ".r1": false, ".s2": false} {
 		a := &attempt{delta: delta{Change: source.Change{Op: source.Updated, Ident: source.Ident{UID: "u1", ResourceVersion: "11"}, IDSuffix: suffix}}}
-		if s.filtered(a, row) != want {
-			t.Errorf("with %q it is not so that it is left out: %t", suffix, want)
-		}
+		assert.Equal(t, want, s.filtered(a, row), "with %q it is not so that it is left out", suffix)
 	}
 }
 

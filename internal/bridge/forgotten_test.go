@@ -11,6 +11,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // endedStream publishes two objects in a namespace, and ends the stream as one whose resource is gone. It returns how many messages the log had before, and in all.
@@ -22,7 +24,7 @@ func endedStream(t *testing.T, log readableLog, store checkpoint.Store, spec Str
 	send(t, s, source.Updated, "b", "u2", "11", source.ReasonWatch)
 	r.settle()
 	before = len(log.lines())
-	must.Do(t, r.bury(t.Context(), s))
+	require.NoError(t, r.bury(t.Context(), s))
 	_ = r.stop()
 	return before, len(log.lines())
 }
@@ -54,38 +56,27 @@ func TestRepair_deletes_again_what_a_stream_had_that_has_ended(t *testing.T) {
 			log.lose(end - c.lost)
 			r := startOf(t, log, store, c.spec)
 			at := r.stored()
-			if len(at) != min(len(c.want), 1) {
-				t.Fatalf("%v are stored", at)
-			}
+			require.Len(t, at, min(len(c.want), 1), "stored")
 			if len(c.want) == 0 {
-				if len(store.state.Streams) != 0 {
-					t.Errorf("the store knows %v", store.state.Streams)
-				}
+				assert.Empty(t, store.state.Streams, "the store knows")
 				return
 			}
 			s := must.Get(r.open(&r.cfg.Streams[0], at[0]))(t)
-			must.Do(t, r.bury(t.Context(), s))
+			require.NoError(t, r.bury(t.Context(), s))
 			got := strings.Join(log.lines()[end-c.lost:], "\n") + "\n"
-			if n := strings.Count(got, "\n"); n != len(c.want) {
-				t.Errorf("%d are deleted:\n%s", n, got)
-			}
+			assert.Equal(t, len(c.want), strings.Count(got, "\n"), "deleted:\n%s", got)
 			for _, objects := range c.want {
 				found := false
 				for object := range strings.SplitSeq(objects, "|") {
 					found = found || strings.Contains(got, "deleted default/"+object+" repair\n")
 				}
-				if !found {
-					t.Errorf("%s is not deleted in\n%s", objects, got)
-				}
+				assert.True(t, found, "%s is not deleted in\n%s", objects, got)
 			}
 			for _, m := range log.log[end-c.lost:] {
-				if !strings.HasSuffix(m.ID, ".deleted.r1") || attribute(&m, "kind") != "ConfigMap" {
-					t.Errorf("%s of kind %s", m.ID, attribute(&m, "kind"))
-				}
+				require.True(t, strings.HasSuffix(m.ID, ".deleted.r1"), "of kind")
+				assert.Equal(t, "ConfigMap", attribute(&m, "kind"), "of kind")
 			}
-			if len(store.state.Streams) != 0 {
-				t.Errorf("the store knows %v", store.state.Streams)
-			}
+			assert.Empty(t, store.state.Streams, "the store knows")
 		})
 	}
 }
@@ -126,9 +117,7 @@ func TestRepair_brings_back_by_a_short_name_what_is_served(t *testing.T) {
 		{StreamSpec{Wildcard: &Wildcard{All: true, Exclude: []Exclusion{{Name: "cm", AnyGroup: true}}}}, configMaps, offers, false},
 		{StreamSpec{Wildcard: &Wildcard{All: true, Exclude: []Exclusion{{Name: "cm", AnyGroup: true}}}}, gone, offers, true},
 	} {
-		if got := c.spec.meant(c.resource, c.offers); got != c.want {
-			t.Errorf("%s, of %+v: %v", c.resource, c.spec, got)
-		}
+		assert.Equal(t, c.want, c.spec.meant(c.resource, c.offers), "%s, of %+v", c.resource, c.spec)
 	}
 }
 
@@ -145,7 +134,7 @@ func TestRepair_deletes_again_what_a_stream_had_that_a_short_name_called(t *test
 		c.Streams[0] = spec
 	})
 	waitFor(t, "the deletions", func() bool { return strings.Count(strings.Join(log.lines(), "\n"), "deleted default/") == 2 })
-	must.Do(t, b.stop())
+	require.NoError(t, b.stop())
 }
 
 // The history in which a stream has ended is the one in which it is deleted again.
@@ -159,12 +148,12 @@ func TestRepair_goes_on_in_the_history_in_which_a_stream_has_ended(t *testing.T)
 	snapshot(t, s, "12", "a u1 5")
 	r.settle()
 	before := len(log.lines())
-	must.Do(t, r.bury(t.Context(), s))
+	require.NoError(t, r.bury(t.Context(), s))
 	_ = r.stop()
 	log.lose(before)
 	r = startOf(t, log, store, spec)
 	s = r.stream(nil)
-	must.Do(t, r.bury(t.Context(), s))
+	require.NoError(t, r.bury(t.Context(), s))
 	if last := &log.log[before]; !strings.HasSuffix(last.ID, ".u1.deleted.h1.r1") || len(log.log) != before+1 {
 		t.Errorf("the log ends with %s", last.ID)
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // countingStore counts its commits.
@@ -48,9 +50,7 @@ func TestFormer_meaning_of_a_name_is_deleted_in_the_log_once_it_is_gone(t *testi
 			ended := make(chan error, 1)
 			go func() { ended <- catalog.Run(t.Context()) }()
 			t.Cleanup(func() {
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, <-ended)
 			})
 			store := &countingStore{}
 			store.state = checkpoint.State{
@@ -67,7 +67,7 @@ func TestFormer_meaning_of_a_name_is_deleted_in_the_log_once_it_is_gone(t *testi
 			})
 			waitFor(t, "the deletion", func() bool { return strings.Contains(strings.Join(log.lines(), "\n"), "deleted shop/x") })
 			waitFor(t, "the end of its stream", func() bool { return len(b.session(t).stored()) == 0 })
-			must.Do(t, b.stop())
+			require.NoError(t, b.stop())
 			if n := store.commits.Load(); n > 20 {
 				t.Errorf("%d commits", n)
 			}

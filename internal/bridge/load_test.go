@@ -16,8 +16,9 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // awayStore cannot be read as often as fails says, and twice again after the first time that it could.
@@ -51,9 +52,7 @@ func TestRun_waits_for_a_checkpoint_that_cannot_be_read(t *testing.T) {
 		code, body := b.get("/readyz")
 		return code == http.StatusServiceUnavailable && body == "pipeline test: checkpoint: no broker answers\n"
 	})
-	if n := len(log.lines()); n != 0 {
-		t.Errorf("%d events are published by who does not know the checkpoint", n)
-	}
+	assert.Equal(t, 0, len(log.lines()), "events are published by who does not know the checkpoint")
 	store.fails.Store(0)
 	waitFor(t, "the second session", func() bool { return log.times.Load() > 1 })
 	if n := store.fails.Load(); n >= 0 {
@@ -63,7 +62,7 @@ func TestRun_waits_for_a_checkpoint_that_cannot_be_read(t *testing.T) {
 	waitFor(t, "what comes after", func() bool {
 		return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.Contains(line, " 5 ") })
 	})
-	must.Do(t, b.stop())
+	require.NoError(t, b.stop())
 	checkOnce(t, log.readableLog)
 }
 
@@ -72,7 +71,7 @@ func TestRun_ends_in_order_while_it_waits_for_the_checkpoint(t *testing.T) {
 	store.fails.Store(1 << 20)
 	b := runBridge(t, newAPIServer(t, 10), newFakeLog(), store, nil)
 	waitFor(t, "an attempt", func() bool { return store.fails.Load() < 1<<20 })
-	must.Do(t, b.stop())
+	require.NoError(t, b.stop())
 }
 
 func TestLoading_is_told_at_first_and_then_from_time_to_time(t *testing.T) {
@@ -111,12 +110,10 @@ func TestRepair_goes_on_when_the_checkpoint_can_be_read_again(t *testing.T) {
 	r, s := saved(t, log, store)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	_ = r.stop()
 	log.lose(len(log.lines()) - 1)
 	store.fails.Store(2)
 	start(t, log, store)
-	if n := store.fails.Load(); n != 0 {
-		t.Errorf("the store was read once only, %d", n)
-	}
+	assert.EqualValues(t, 0, store.fails.Load(), "the store was read once")
 }

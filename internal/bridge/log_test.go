@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -292,7 +293,7 @@ func startOf(t *testing.T, to sink.Sink, store checkpoint.Store, specs ...Stream
 		t.Fatal(err)
 	}
 	p.logged = p.state.Log
-	must.Do(t, p.meetLog(t.Context()))
+	require.NoError(t, p.meetLog(t.Context()))
 	close(p.met)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var group sync.WaitGroup
@@ -323,10 +324,7 @@ func (r *rig) stream(spec *StreamSpec) *stream {
 		spec = &StreamSpec{}
 	}
 	spec.Encoding.Cluster, spec.Encoding.Pipeline = "test", r.name
-	s, err := r.open(spec, source.Stream{Resource: configMaps, LabelSelector: spec.LabelSelector})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	s := must.Get(r.open(spec, source.Stream{Resource: configMaps, LabelSelector: spec.LabelSelector}))(r.t)
 	return s
 }
 
@@ -351,9 +349,7 @@ func (r *rig) settle() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
 	defer cancel()
-	if err := r.busy.wait(ctx); err != nil {
-		r.t.Fatalf("%d objects are still not published", r.busy.count())
-	}
+	require.NoError(r.t, r.busy.wait(ctx), "%d objects are still not published", r.busy.count())
 }
 
 func note(t *testing.T, s *stream, p source.Progress) {
@@ -361,7 +357,7 @@ func note(t *testing.T, s *stream, p source.Progress) {
 	p.Seen = time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	must.Do(t, s.Note(ctx, p))
+	require.NoError(t, s.Note(ctx, p))
 }
 
 // flaky loses requests and answers at random.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -25,7 +27,7 @@ func saved(t *testing.T, log sink.Sink, store checkpoint.Store) (*rig, *stream) 
 	r := start(t, log, store)
 	s := r.stream(nil)
 	snapshot(t, s, "10", "a u1 5")
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	return r, s
 }
 
@@ -36,9 +38,7 @@ func resumesAt(t *testing.T, log sink.Sink, store checkpoint.Store, spec *Stream
 	if !ok {
 		version = ""
 	}
-	if version != want {
-		t.Errorf("the stream resumes at %q, want %q", version, want)
-	}
+	assert.Equal(t, want, version, "the stream resumes")
 }
 
 // A new process has read the tail that a dead one left, and then the broker loses that tail.
@@ -55,7 +55,7 @@ func TestRepair_what_was_only_read_back_can_be_lost_too(t *testing.T) {
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "12"})
 	r.settle()
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	_ = r.stop()
 	log.lose(3)
 	resumesAt(t, log, &store.memoryStore, nil, "10")
@@ -77,7 +77,7 @@ func TestRepair_goes_back_no_further_than_its_selectors(t *testing.T) {
 	}
 	send(t, s, source.Added, "d", "u4", "8", source.ReasonSnapshot)
 	note(t, s, source.Progress{Kind: source.Listed, Version: "20", Objects: 1})
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	_ = r.stop()
 	log.lose(had + 1)
 	resumesAt(t, log, store, other(), "")
@@ -94,13 +94,11 @@ func TestRepair_notices_a_loss_behind_what_is_refused(t *testing.T) {
 		send(t, s, source.Updated, "a", "u1", fmt.Sprint(v), source.ReasonWatch)
 		waitFor(t, "the event", func() bool { row, _ := s.ledger.Get("default/a"); return row.ResourceVersion == fmt.Sprint(v) })
 	}
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	_ = r.stop()
 	log.lose(8)
 	r = start(t, log, store)
-	if r.state.Log.Losses != 1 {
-		t.Error("the loss is not noticed")
-	}
+	assert.Equal(t, 1, r.state.Log.Losses, "the loss is not noticed")
 }
 
 // Discovery does not know the resource yet; nothing of it was lost.
@@ -109,17 +107,15 @@ func TestRepair_spares_a_stream_that_is_not_open_yet(t *testing.T) {
 	secrets := source.Stream{Resource: source.Resource{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}}
 	r, s := saved(t, log, store)
 	late, err := r.open(s.spec, secrets)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	snapshot(t, late, "10", "s u7 6")
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	_ = r.stop()
 	r = start(t, log, store)
 	s = r.stream(nil)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	_ = r.stop()
 	log.lose(len(log.log) - 1)
 	r = start(t, log, store)
@@ -140,9 +136,8 @@ func TestRepair_of_another_log_nothing_is_known(t *testing.T) {
 	_ = r.stop()
 	log.id = "second"
 	resumesAt(t, log, store, nil, "")
-	if store.state.Log.ID != "second" || store.state.Log.Losses != 1 {
-		t.Errorf("the checkpoint says %+v", store.state.Log)
-	}
+	assert.Equal(t, "second", store.state.Log.ID, "the checkpoint says %+v", store.state.Log)
+	assert.Equal(t, 1, store.state.Log.Losses, "the checkpoint says %+v", store.state.Log)
 }
 
 // Of a log that was made anew nothing is known, wherever it begins: not even that it had had what the old one had.
@@ -152,7 +147,7 @@ func TestRepair_of_another_log_keeps_only_what_was_never_published(t *testing.T)
 		log.id = "first"
 		r, s := saved(t, log, store)
 		s.ledger.Put("default/silent", checkpoint.Row{UID: "u8", ResourceVersion: "4"})
-		must.Do(t, r.commit(t.Context()))
+		require.NoError(t, r.commit(t.Context()))
 		_ = r.stop()
 		log.id = id
 		log.lose(0)
@@ -176,23 +171,22 @@ func TestRepair_holds_no_object_that_was_gone_before_what_is_watched_again(t *te
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "10"})
 	r.settle()
 	r.cutTrail(s.name)
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	send(t, s, source.Deleted, "b", "u2", "11", source.ReasonWatch)
 	send(t, s, source.Updated, "c", "u3", "12", source.ReasonWatch)
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
 	r.settle()
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	_ = r.stop()
 	rows := map[string]map[string]checkpoint.Row{}
 	p := start(t, newFakeLog(), store)
 	p.state.Log.Trail = []checkpoint.Waypoint{{Positions: map[string]string{s.name: "10"}}, {Positions: map[string]string{s.name: "20"}}}
-	must.Do(t, log.Read(t.Context(), sink.Query{}, func(m *sink.Stored) error {
+	require.NoError(t, log.Read(t.Context(), sink.Query{}, func(m *sink.Stored) error {
 		p.relearn(rows, m, func(stream, version string) bool { return !after(version, p.oldest()[stream]) })
 		return nil
 	}))
-	if got := slices.Sorted(maps.Keys(rows[s.name])); !slices.Equal(got, []string{"default/b", "default/c"}) {
-		t.Errorf("%v is held, and what was deleted before version 10 is shown by nothing", got)
-	}
+	assert.Equal(t, []string{"default/b", "default/c"}, slices.Sorted(maps.Keys(rows[s.name])),
+		"held, and what was deleted before version 10 is shown by nothing")
 }
 
 // The messages at the waypoint are not known by their ids, but everything that the ledger has of later ones is where it was.
@@ -214,18 +208,15 @@ func TestReadBack_a_snapshot_is_called_complete_once(t *testing.T) {
 	s := r.stream(nil)
 	snapshot(t, s, "10", "a u1 5")
 	_ = r.stop()
-	if store.state.Streams[s.name].Unannounced == (checkpoint.Snapshot{}) {
-		t.Fatal("the commit that says that the end is announced is saved")
-	}
+	require.NotEqual(t, (checkpoint.Snapshot{}), store.state.Streams[s.name].Unannounced,
+		"the commit that says that the end is announced is saved")
 	must.Get(log.append(&sink.Message{Subject: "k8s.test.core.configmaps._._snapshot", ID: "another"}))(t)
 	log.forgetIDs()
 	r = start(t, log, &store.memoryStore)
 	s = r.stream(nil)
 	r.settle()
 	checkOnce(t, log)
-	if s.safe() != "10" {
-		t.Errorf("the stream is safe at %q", s.safe())
-	}
+	assert.Equal(t, "10", s.safe(), "the stream is safe")
 }
 
 // The object was there when etcd was backed up no more: its deletion has a version of the history before.
@@ -247,9 +238,7 @@ func TestHistory_a_name_that_was_used_before_the_restore_is_used_again(t *testin
 		send(t, s, source.Added, "a", "u2", "14", source.ReasonWatch)
 		r.settle()
 		lines := log.lines()
-		if got := lines[len(lines)-1]; got != "added default/a u2 14 watch" {
-			t.Errorf("crash %v: the log ends with %q", crash, got)
-		}
+		assert.Equal(t, "added default/a u2 14 watch", lines[len(lines)-1], "crash %v: the log ends", crash)
 	}
 }
 
@@ -281,9 +270,8 @@ func TestMarkers_are_in_the_log_once_although_an_answer_is_lost(t *testing.T) {
 				n++
 			}
 		}
-		if n != 1 {
-			t.Errorf("other %v: the marker is there %d times:\n%s", other, n, strings.Join(log.lines(), "\n"))
-		}
+		assert.Equal(t, 1, n,
+			"other %v: the marker is there %d times:\n%s", other, n, strings.Join(log.lines(), "\n"))
 	}
 }
 
@@ -329,7 +317,7 @@ func TestRepair_can_be_stopped_in_the_middle(t *testing.T) {
 		Name: "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20,
 		Metrics: NewMetrics(prometheus.NewRegistry()), Sink: func() (sink.Sink, error) { return log, nil },
 	})
-	must.Do(t, p.Run(ctx))
+	require.NoError(t, p.Run(ctx))
 }
 
 // A new history had begun, and its list was not complete, when the log lost also what came before it.
@@ -338,14 +326,12 @@ func TestRepair_a_gap_reaches_back_to_what_the_log_has(t *testing.T) {
 	r, s := saved(t, log, store)
 	restored(t, s)
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "8"})
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	_ = r.stop()
 	log.lose(0)
 	r = start(t, log, store)
 	snapshot(t, r.stream(nil), "9", "a u1 5")
 	r.settle()
 	expect(t, log.lines(), "gap 9", "added default/a u1 5 relist")
-	if data := string(log.log[0].Data); !strings.Contains(data, `"from":"0"`) {
-		t.Errorf("the gap says %s", data)
-	}
+	assert.Contains(t, string(log.log[0].Data), `"from":"0"`, "the gap")
 }

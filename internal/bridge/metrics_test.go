@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -28,9 +29,8 @@ func TestMetrics_are_those_that_are_defined(t *testing.T) {
 	r := everyMetric(t)
 	got := families(t, r.registry)
 	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("there are\n  %s\nand defined are\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
-	}
+	assert.Equal(t, want, got,
+		"there are\n  %s\nand defined are\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 }
 
 func TestMetrics_are_as_Prometheus_wants_them(t *testing.T) {
@@ -189,16 +189,12 @@ func TestMetrics_of_a_stream_or_a_pipeline_go_with_it(t *testing.T) {
 	}
 	of, beside := series("stream", "other"), series("pipeline", "q")
 	here.drop()
-	if left := series("stream", "here"); len(left) != len(of) {
-		t.Errorf("%v are left", left)
-	}
+	assert.Len(t, series("stream", "here"), len(of), "left")
 	if got := series("stream", "other"); len(of) < 10 || !slices.Equal(got, of) {
 		t.Errorf("of another stream there is %v, was %v", got, of)
 	}
 	m.Forget("p")
-	if left := series("pipeline", "p"); len(left) > 0 {
-		t.Errorf("%v are left", left)
-	}
+	assert.Empty(t, series("pipeline", "p"), "left")
 	if got := series("pipeline", "q"); len(beside) < 14 || !slices.Equal(got, beside) || neighbour.total() != 1 {
 		t.Errorf("of another pipeline there is %v, was %v", got, beside)
 	}
@@ -214,9 +210,8 @@ func TestOften_has_an_interval_for_all(t *testing.T) {
 	o.set(logEvery)
 	all := reflect.ValueOf(&o).Elem()
 	for i := range all.NumField() {
-		if interval := all.Field(i).FieldByName("Interval").Int(); interval != int64(logEvery) {
-			t.Errorf("%s has the interval %d", all.Type().Field(i).Name, interval)
-		}
+		assert.Equal(t, int64(logEvery), all.Field(i).FieldByName("Interval").Int(),
+			"%s has the interval", all.Type().Field(i).Name)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/require"
 )
 
 // model is a cluster, a log and a checkpoint to which everything happens: crashes at any moment, lost requests and answers, 410, a log that loses its
@@ -282,9 +283,7 @@ func (m *model) list(s *stream, gap bool) (version string) {
 
 func (m *model) must(err error) {
 	m.t.Helper()
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	require.NoError(m.t, err)
 }
 
 // disaster happens while no bridge runs.

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/require"
 )
 
 // Who asks for something to be published again may have nothing to apply a patch to. Consumers that are up to date pass over it, so that nothing applies to it either.
@@ -169,7 +169,7 @@ func TestOlds_what_the_log_turns_out_to_have_is_no_base(t *testing.T) {
 	p.frames[0].send(t, s)
 	p.frames[1].send(t, s)
 	r.settle()
-	must.Do(t, r.commit(t.Context()))
+	require.NoError(t, r.commit(t.Context()))
 	p.frames[2].send(t, s)
 	r.settle()
 	_ = r.stop()
@@ -178,7 +178,7 @@ func TestOlds_what_the_log_turns_out_to_have_is_no_base(t *testing.T) {
 	r = start(t, log, store)
 	r.cfg.Client = p.client(t)
 	s = r.stream(patches())
-	must.Do(t, s.prime(t.Context()))
+	require.NoError(t, s.prime(t.Context()))
 	if objects, _ := s.olds.total(); objects != 1 {
 		t.Fatalf("of %d objects it is known what was before", objects)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
 )
 
 // asking says of each change what it is told of the state before.
@@ -85,9 +86,7 @@ func TestOlds_a_filter_is_told_no_state_before_of_what_is_published_again(t *tes
 		Op: source.Updated, Ident: source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "2"}, IDSuffix: ".r5",
 		Body: source.NewBody([]byte(p.frames[1].body)),
 	}}}
-	if s.filtered(a, row) {
-		t.Error("it is left out")
-	}
+	assert.False(t, s.filtered(a, row), "it is left out")
 	expect(t, told, "1 added", "2 a", "2 unknown")
 	if n := value(t, r.registry, "filter_errors_total") + value(t, r.registry, "old_objects_unknown_total"); n != 0 {
 		t.Errorf("%v are counted", n)

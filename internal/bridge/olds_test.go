@@ -10,9 +10,10 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // Whatever fails: what a reader makes of the events is what whole objects would have said.
@@ -42,13 +43,13 @@ func TestOlds_whoever_applies_all_events_has_every_object_under_faults_and_crash
 			s := r.stream(spec)
 			s.saved.Fingerprint = s.fingerprint // as behind a first list
 			p.gone = random.IntN(2) * at
-			must.Do(t, s.prime(t.Context()))
+			require.NoError(t, s.prime(t.Context()))
 			at, _ = strconv.Atoi(s.tracker.Position())
 			end := min(len(p.frames), at+1+random.IntN(200))
 			for i, f := range p.frames[at:end] {
 				f.send(t, s)
 				if i%50 == 49 {
-					must.Do(t, r.commit(t.Context()))
+					require.NoError(t, r.commit(t.Context()))
 				}
 			}
 			if end == len(p.frames) {
@@ -66,9 +67,8 @@ func TestOlds_whoever_applies_all_events_has_every_object_under_faults_and_crash
 			counted[payload] += n
 		}
 	}
-	if counted["merge-patch"] < counted["object"]/2 || counted["change"] == 0 {
-		t.Errorf("too few are patches: %v", counted)
-	}
+	assert.GreaterOrEqual(t, counted["merge-patch"], counted["object"]/2, "too few are patches: %v", counted)
+	assert.NotEqual(t, 0, counted["change"], "too few are patches: %v", counted)
 }
 
 func TestOlds_an_event_that_is_too_large_with_what_was_before_is_published_without(t *testing.T) {
@@ -106,7 +106,7 @@ func TestOlds_a_deletion_because_of_the_selection_says_what_was_deleted(t *testi
 		s.mu.Lock()
 		s.saved.Repair = c.repair
 		s.mu.Unlock()
-		must.Do(t, r.leave(t.Context(), s, c.namespaceAt))
+		require.NoError(t, r.leave(t.Context(), s, c.namespaceAt))
 		last := &log.log[len(log.log)-1]
 		_, old, known := strings.Cut(string(last.Data), `"oldObject":`)
 		if !strings.HasSuffix(last.ID, "."+c.id) || known != (c.want != "") || !strings.Contains(old, c.want) || (attribute(last, "baseversion") == "2") != known {
@@ -140,9 +140,8 @@ func TestOlds_are_known_only_of_what_the_row_says(t *testing.T) {
 			t.Errorf("%s: %q of %s, and %q", name, logged.Data, logged.ResourceVersion, state)
 		}
 	}
-	if k.logged("b", checkpoint.Row{}, nil).Data != nil || k.before("b", checkpoint.Row{}, nil) != nil {
-		t.Error("something is known of what was never put")
-	}
+	require.Nil(t, k.logged("b", checkpoint.Row{}, nil).Data, "something is known of what was never put")
+	assert.Nil(t, k.before("b", checkpoint.Row{}, nil), "something is known of what was never put")
 }
 
 func TestOlds_count_what_they_hold(t *testing.T) {

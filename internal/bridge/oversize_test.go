@@ -15,6 +15,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
 )
 
 // keepingLog is a broker that takes small messages, and keeps what is larger.
@@ -60,10 +61,7 @@ func (r *rig) story(s *stream, log *fakeLog) []string {
 	var out []string
 	for i := range log.log {
 		m := &log.log[i]
-		st, err := encode.StateOf(m)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		st := must.Get(encode.StateOf(m))(r.t)
 		_, op, _ := strings.Cut(strings.TrimSuffix(st.Type, ".v1"), "resource.")
 		words := []string{op, st.ResourceVersion, attribute(m, "payload"), attribute(m, "datasize"), attribute(m, "dataref")}
 		out = append(out, strings.TrimSpace(strings.Join(words, " ")))
@@ -97,9 +95,7 @@ func TestOversize_what_is_too_large_is_published_without_its_object(t *testing.T
 		if failures, oversized := value(t, r.registry, "publish_failures_total"), value(t, r.registry, "oversized_total"); failures != 0 || oversized != 2 {
 			t.Errorf("%v failures and %v too large are counted", failures, oversized)
 		}
-		if at := s.tracker.Position(); at != "2" {
-			t.Errorf("the position is %s", at)
-		}
+		assert.Equal(t, "2", s.tracker.Position(), "the position")
 	}
 }
 
@@ -160,9 +156,7 @@ func TestOversize_what_cannot_be_kept_now_waits_in_sight(t *testing.T) {
 		if len(lines) != 3 || !strings.HasPrefix(lines[1], "updated 2 metadata") || len(log.kept) != 2 {
 			t.Errorf("the log is %v, and %d are kept", lines, len(log.kept))
 		}
-		if err := r.broker.problem(nil); err != nil {
-			t.Errorf("everything is published, and still: %v", err)
-		}
+		assert.NoError(t, r.broker.problem(nil), "everything is published, and still")
 		_ = r.stop()
 	})
 }
@@ -174,9 +168,7 @@ func TestOversize_what_will_never_be_kept_is_rejected(t *testing.T) {
 	r.cfg.Oversize = StoreOversize
 	lines := r.story(r.stream(nil), log.fakeLog)
 	expect(t, lines, "added 1 object", "rejected 2 object", "rejected 3 object")
-	if data := string(log.log[1].Data); !strings.Contains(data, "no bucket") {
-		t.Errorf("the rejection says %s", data)
-	}
+	assert.Contains(t, string(log.log[1].Data), "no bucket", "the rejection")
 }
 
 // A process that follows a crash is told by the log that it has the event, in whatever size.
@@ -193,9 +185,7 @@ func TestOversize_what_was_published_without_its_object_is_not_repeated(t *testi
 		log.forgetIDs()
 		store = &memoryStore{}
 	}
-	if len(log.log) != 1 {
-		t.Errorf("the log is %v", log.lines())
-	}
+	assert.Len(t, log.log, 1, "the log is %v", log.lines())
 }
 
 func TestOversize_only_events_are_reduced_and_only_once(t *testing.T) {
@@ -215,8 +205,6 @@ func TestOversize_only_events_are_reduced_and_only_once(t *testing.T) {
 		"a marker":                      {ReduceOversize, attempt{marker: &marker{}}, large, false},
 	} {
 		p := &session{cfg: &Config{Oversize: c.mode}}
-		if got := p.reducible(&c.a, c.err); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		assert.Equal(t, c.want, p.reducible(&c.a, c.err), name)
 	}
 }

@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // What is read back or listed is ahead of the position. A watch from there would show what is older than that, so whoever goes on after a crash lists
@@ -21,12 +22,9 @@ func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *t
 	r, s := saved(t, log, store)
 	owed := func(when string, want source.Owed) {
 		t.Helper()
-		if now := s.owed(); now != want {
-			t.Errorf("%s: owed %+v, want %+v", when, now, want)
-		}
-		if has := store.state.Streams[s.name].Owed; has != (checkpoint.Owed{Version: want.Version, Cause: want.Cause}) {
-			t.Errorf("%s: the store says %+v", when, has)
-		}
+		assert.Equal(t, want, s.owed(), "%s: owed", when)
+		assert.Equal(t, (checkpoint.Owed{Version: want.Version, Cause: want.Cause}), store.state.Streams[s.name].Owed,
+			"%s: the store", when)
 	}
 	restart := func() {
 		t.Helper()
@@ -47,7 +45,7 @@ func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *t
 	}
 
 	note(t, s, source.Progress{Kind: source.Gap, Version: "41", Cause: "expired; nothing"})
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	restart()
 	owed("in the middle of the list", source.Owed{Version: "41", Cause: "expired; nothing", Announced: true})
 
@@ -68,13 +66,13 @@ func TestRepair_goes_back_to_the_middle_of_a_list_and_announces_it_once(t *testi
 	s.session.committing.Lock()
 	s.session.extended = time.Time{} // a waypoint is due
 	s.session.committing.Unlock()
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	kept := len(log.lines())
 	send(t, s, source.Added, "a", "u1", "5", source.ReasonRelist)
 	note(t, s, source.Progress{Kind: source.Listed, Version: "40", Objects: 2})
 	send(t, s, source.Updated, "b", "u2", "50", source.ReasonWatch)
 	r.settle()
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	_ = r.stop()
 	log.lose(kept)
 	log.forgetIDs()
@@ -115,7 +113,7 @@ func TestRepair_of_a_log_that_lost_a_gap_owes_its_list(t *testing.T) {
 		note(t, s, source.Progress{Kind: source.Listed, Version: "40", Objects: 2})
 		send(t, s, source.Updated, "b", "u2", "50", source.ReasonWatch)
 		r.settle()
-		must.Do(t, r.save(t.Context()))
+		require.NoError(t, r.save(t.Context()))
 		_ = r.stop()
 		log.lose(kept)
 		var to sink.Sink = log
@@ -123,9 +121,7 @@ func TestRepair_of_a_log_that_lost_a_gap_owes_its_list(t *testing.T) {
 			to = byPartition{log}
 		}
 		s = start(t, to, store).stream(nil)
-		if s.saved.Owed != c.want {
-			t.Errorf("%s: owed %+v, want %+v", c.name, s.saved.Owed, c.want)
-		}
+		assert.Equal(t, c.want, s.saved.Owed, "%s: owed", c.name)
 	}
 }
 
@@ -141,14 +137,10 @@ func TestPlace_is_after_another_one_in_its_history(t *testing.T) {
 		{place{1, "5"}, place{0, "9"}, true},
 		{place{0, "9"}, place{1, "5"}, false},
 	} {
-		if got := c.p.after(c.q); got != c.want {
-			t.Errorf("%+v after %+v: %v", c.p, c.q, got)
-		}
+		assert.Equal(t, c.want, c.p.after(c.q), "%+v after %+v", c.p, c.q)
 	}
 	for id, want := range map[string]int{"gap.6c62272e.1-5": 0, "gap.6c62272e.1-5.h12": 12, "snapshot-started.6c62272e.5.h1": 1} {
-		if got := historyOf(id); got != want {
-			t.Errorf("%s is of history %d, want %d", id, got, want)
-		}
+		assert.Equal(t, want, historyOf(id), "%s is of history", id)
 	}
 }
 
@@ -156,9 +148,7 @@ func TestHistory_nothing_is_owed_where_a_list_that_was_heard_of_is_complete(t *t
 	log, store := newReadableLog(), &memoryStore{}
 	_, s := saved(t, log, store)
 	s.saved.Announced = "an older one"
-	if owed := s.owed(); owed != (source.Owed{}) {
-		t.Errorf("owed %+v", owed)
-	}
+	assert.Equal(t, (source.Owed{}), s.owed(), "owed")
 	s.saved.Owed = checkpoint.Owed{Version: "40", Cause: "expired"}
 	if owed := s.owed(); owed.Announced {
 		t.Errorf("owed %+v, and another gap was announced", owed)
@@ -175,7 +165,7 @@ func TestRun_does_first_what_a_dead_process_owes(t *testing.T) {
 		api.add(3)
 		b := runBridge(t, api, log, store, nil)
 		waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 5 })
-		must.Do(t, b.stop())
+		require.NoError(t, b.stop())
 		saved := store.state.Streams["configmaps.v1"]
 		owes(&saved)
 		store.state.Streams["configmaps.v1"] = saved
@@ -188,7 +178,7 @@ func TestRun_does_first_what_a_dead_process_owes(t *testing.T) {
 		waitFor(t, "what comes after", func() bool {
 			return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.Contains(line, " 5 ") })
 		})
-		must.Do(t, b.stop())
+		require.NoError(t, b.stop())
 		if saved := store.state.Streams["configmaps.v1"]; saved.Owed != (checkpoint.Owed{}) || saved.Undone != "" {
 			t.Errorf("%s: it is done, and the store says %+v", name, saved)
 		}

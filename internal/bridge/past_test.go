@@ -18,6 +18,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/require"
 )
 
 // frame is what a watch shows at a version.
@@ -149,12 +150,12 @@ func restarted(t *testing.T, log readableLog, p *past, n int, before, after Stre
 		f.send(t, s)
 	}
 	r.settle()
-	must.Do(t, r.commit(t.Context()))
+	require.NoError(t, r.commit(t.Context()))
 	_ = r.stop()
 	r = start(t, log, store)
 	r.cfg.Client = p.client(t)
 	s = r.stream(&after)
-	must.Do(t, s.prime(t.Context()))
+	require.NoError(t, s.prime(t.Context()))
 	return r, s
 }
 

@@ -12,8 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func waitFor(t testing.TB, what string, ok func() bool) {
@@ -48,17 +49,14 @@ func (h history) check(t *testing.T, log *fakeLog) {
 	ids := map[string]bool{}
 	for i := range log.log {
 		s := &log.log[i]
-		if ids[s.ID] {
-			t.Fatalf("id %s is in the log twice", s.ID)
-		}
+		require.False(t, ids[s.ID], "id %s is in the log twice", s.ID)
 		ids[s.ID] = true
 		name := attribute(s, "name")
 		got[name] = append(got[name], attribute(s, "resourceversion"))
 	}
 	for name, versions := range h {
-		if fmt.Sprint(got[name]) != fmt.Sprint(versions) {
-			t.Fatalf("log of %s is\n%v, want\n%v", name, got[name], versions)
-		}
+		require.Equal(t, fmt.Sprint(versions), fmt.Sprint(got[name]),
+			"log of %s is\n%v, want\n%v", name, got[name], versions)
 	}
 }
 
@@ -77,12 +75,8 @@ func TestPipeline_keeps_every_state_once_and_in_order_under_faults(t *testing.T)
 		}
 		r.settle()
 		did.check(t, log)
-		if log.most != 1 {
-			t.Fatalf("%d messages of an object were unacknowledged at a time", log.most)
-		}
-		if p := s.tracker.Position(); p != "299" {
-			t.Fatalf("position is %s, want the version before the last", p)
-		}
+		require.Equal(t, 1, log.most, "messages of an object were unacknowledged at a time")
+		require.Equal(t, "299", s.tracker.Position(), "position, want the version before the last")
 		_ = r.stop()
 	}
 }
@@ -109,7 +103,7 @@ func TestPipeline_a_crash_repeats_nothing(t *testing.T) {
 			for i, f := range frames[at:end] {
 				send(t, s, source.Updated, f.Name, "u-"+f.Name, f.ResourceVersion, source.ReasonWatch)
 				if i%50 == 49 {
-					must.Do(t, r.commit(t.Context()))
+					require.NoError(t, r.commit(t.Context()))
 				}
 			}
 			if end == len(frames) {
@@ -139,9 +133,7 @@ func TestPipeline_reads_no_more_than_the_budget(t *testing.T) {
 			break
 		}
 	}
-	if admitted != 3 {
-		t.Errorf("%d objects of 300 KiB were admitted into 1 MiB, want 3", admitted)
-	}
+	assert.Equal(t, 3, admitted, "objects of 300 KiB were admitted into 1 MiB, want 3")
 	for range admitted {
 		r.budget.release(size, false)
 	}
@@ -156,24 +148,16 @@ func TestBudget_a_list_is_read_less_far_ahead_than_a_watch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBudget(2 * readAhead)
 		for i := range readAhead >> 20 {
-			if err := b.acquire(t.Context(), 1<<20, true); err != nil {
-				t.Fatalf("item %d of 1 MiB of a list: %v", i, err)
-			}
+			require.NoError(t, b.acquire(t.Context(), 1<<20, true), "item %d of 1 MiB of a list", i)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if err := b.acquire(ctx, 1<<20, true); err == nil {
-			t.Error("a list was read further than readAhead")
-		}
+		assert.Error(t, b.acquire(ctx, 1<<20, true), "a list was read further than readAhead")
 		for i := range readAhead >> 20 {
-			if err := b.acquire(t.Context(), 1<<20, false); err != nil {
-				t.Fatalf("object %d of 1 MiB of a watch: %v", i, err)
-			}
+			require.NoError(t, b.acquire(t.Context(), 1<<20, false), "object %d of 1 MiB of a watch", i)
 		}
 		b.release(1<<20, true)
-		if err := b.acquire(t.Context(), 1<<20, true); err != nil {
-			t.Errorf("an item in the place of another: %v", err)
-		}
+		assert.NoError(t, b.acquire(t.Context(), 1<<20, true), "an item in the place of another")
 	})
 }
 
@@ -185,7 +169,7 @@ func TestBudget_a_watch_pauses_while_the_broker_keeps_up(t *testing.T) {
 		fill := func(bytes int) time.Duration {
 			began := time.Now()
 			for range bytes / object {
-				must.Do(t, b.acquire(t.Context(), object, false))
+				require.NoError(t, b.acquire(t.Context(), object, false))
 			}
 			return time.Since(began)
 		}
@@ -200,9 +184,8 @@ func TestBudget_a_watch_pauses_while_the_broker_keeps_up(t *testing.T) {
 				b.release(object, false)
 			}
 		})
-		if took := fill(object); took != stepWait/2 {
-			t.Errorf("the next object took %v, want the moment at which half of readAhead was left", took)
-		}
+		assert.Equal(t, stepWait/2, fill(object),
+			"the next object took, want the moment at which half of readAhead was left")
 		if took := fill(readAhead/2 - object); took != 0 {
 			t.Errorf("what keeps the broker busy took %v to read again", took)
 		}
@@ -216,17 +199,13 @@ func TestPipeline_a_failed_commit_loses_nothing(t *testing.T) {
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
 	send(t, s, source.Added, "b", "u2", "2", source.ReasonWatch)
 	r.settle()
-	if err := r.commit(t.Context()); !errors.Is(err, store.fail) {
-		t.Fatalf("commit says %v, want the store's error", err)
-	}
+	require.ErrorIs(t, r.commit(t.Context()), store.fail, "commit, want the store's error")
 	store.fail = nil
-	must.Do(t, r.commit(t.Context()))
+	require.NoError(t, r.commit(t.Context()))
 	if got := len(store.state.Rows[s.name]); got != 2 {
 		t.Errorf("the store has %d rows, want both", got)
 	}
-	if got := store.state.Streams[s.name].Position; got != "1" {
-		t.Errorf("the store has position %q, want 1", got)
-	}
+	assert.Equal(t, "1", store.state.Streams[s.name].Position, "the store has position, want 1")
 }
 
 func TestPipeline_has_one_unacknowledged_event_of_an_object(t *testing.T) {
@@ -246,9 +225,7 @@ func TestPipeline_has_one_unacknowledged_event_of_an_object(t *testing.T) {
 		send(t, s, source.Added, name, "u-"+name, "4", source.ReasonWatch)
 		waitFor(t, "another object's event to be under way", func() bool { return flying(name) == 1 })
 	}
-	if n := flying("a"); n != 1 {
-		t.Fatalf("%d events of one object are under way", n)
-	}
+	require.Equal(t, 1, flying("a"), "events of one object are under way")
 	close(log.gate)
 	r.settle()
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // What a process has published before is a base only if it is what the next one would have published.
@@ -51,9 +53,8 @@ func TestPrime_finds_what_the_log_has(t *testing.T) {
 			p.frames[c.n].send(t, s)
 			r.settle()
 			m := &log.log[len(log.log)-1]
-			if got := attribute(m, "payload") + " " + attribute(m, "baseversion"); got != c.want {
-				t.Errorf("got %s, want %s: %s", got, c.want, m.Data)
-			}
+			assert.Equal(t, c.want, attribute(m, "payload")+" "+attribute(m, "baseversion"),
+				"want %s: %s", c.want, m.Data)
 		})
 	}
 }
@@ -61,9 +62,7 @@ func TestPrime_finds_what_the_log_has(t *testing.T) {
 func TestPrime_asks_nothing_that_nobody_wants(t *testing.T) {
 	p := story(`"data":{}`, `"data":{}`)
 	restarted(t, newReadableLog(), p, 2, StreamSpec{}, StreamSpec{})
-	if p.asked != 0 {
-		t.Errorf("%d lists were asked for", p.asked)
-	}
+	assert.Equal(t, 0, p.asked, "lists were asked for")
 	r := start(t, newReadableLog(), &memoryStore{})
 	r.cfg.Client = p.client(t)
 	if err := r.stream(&StreamSpec{Olds: true}).prime(t.Context()); err != nil || p.asked != 0 {
@@ -81,7 +80,7 @@ func TestPrime_takes_nothing_that_is_served_otherwise_than_it_was_published(t *t
 	p.frames[0].send(t, s)
 	s.tracker.Bookmark("1")
 	r.settle()
-	must.Do(t, r.commit(t.Context()))
+	require.NoError(t, r.commit(t.Context()))
 	_ = r.stop()
 	for i := range p.frames {
 		p.frames[i].body = strings.Replace(p.frames[i].body, `"data":{`, `"policy":"Retain","data":{`, 1)
@@ -89,7 +88,7 @@ func TestPrime_takes_nothing_that_is_served_otherwise_than_it_was_published(t *t
 	r = start(t, log, store)
 	r.cfg.Client = p.client(t)
 	s = r.stream(&spec)
-	must.Do(t, s.prime(t.Context()))
+	require.NoError(t, s.prime(t.Context()))
 	p.frames[1].send(t, s)
 	r.settle()
 	got := passing(t, log.fakeLog)
@@ -123,17 +122,15 @@ func TestPrime_holds_a_stream_up_for_no_longer_than_it_may(t *testing.T) {
 	p.frames[0].send(t, s)
 	other.send(t, s)
 	r.settle()
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	_ = r.stop()
 
 	r = start(t, log, store)
 	r.cfg.Client, r.primeTime = client, 100*time.Millisecond
 	s = r.stream(spec())
 	began := time.Now()
-	must.Do(t, s.prime(t.Context()))
-	if took := time.Since(began); took > primeTime*9/10 {
-		t.Errorf("it took %v", took)
-	}
+	require.NoError(t, s.prime(t.Context()))
+	assert.LessOrEqual(t, time.Since(began), primeTime*9/10, "it took")
 	if objects, _ := s.olds.total(); objects != 1 {
 		t.Errorf("of %d objects it is known what was before, want 1", objects)
 	}

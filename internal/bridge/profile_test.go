@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/require"
 )
 
 func inKnative() *StreamSpec {
@@ -23,7 +23,7 @@ func TestProfile_what_died_with_its_process_is_read_back(t *testing.T) {
 	r := start(t, log, store)
 	s := r.stream(inKnative())
 	snapshot(t, s, "10", "a u1 5")
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	store.left.Store(0)
 	send(t, s, source.Added, "b", "u2", "11", source.ReasonWatch)
 	r.settle()

@@ -4,7 +4,6 @@ package bridge
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +14,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // The dead process published and did not commit; of what it did only the log knows.
@@ -82,16 +83,14 @@ func TestReadBack_others_events_teach_nothing(t *testing.T) {
 	for _, foreign := range []encode.Config{{Cluster: "test", Pipeline: "other"}, {Cluster: "other", Pipeline: "test"}} {
 		e := encode.New(source.Stream{Resource: configMaps}, foreign)
 		m := &sink.Message{}
-		must.Do(t, e.Change(m, &source.Change{
+		require.NoError(t, e.Change(m, &source.Change{
 			Op: source.Added, Ident: source.Ident{Namespace: "default", Name: "x", UID: "u9", ResourceVersion: "12"},
 			Body: source.NewBody([]byte(`{"metadata":{"name":"x"}}`)), Reason: source.ReasonWatch, Seen: time.Now(),
 		}))
 		must.Get(log.store(m))(t)
 	}
 	r = start(t, log, store)
-	if rows := r.state.Rows["configmaps.v1"]; len(rows) != 1 {
-		t.Errorf("%v is known", rows)
-	}
+	assert.Len(t, r.state.Rows["configmaps.v1"], 1, "known")
 }
 
 func TestMarks_never_pass_what_is_under_way(t *testing.T) {
@@ -124,7 +123,7 @@ func prepared(t *testing.T, log sink.Sink, store checkpoint.Store) {
 	s := r.stream(nil)
 	snapshot(t, s, "10", "a u1 5", "b u2 6") // 4 messages
 	r.extended = time.Time{}
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	for _, c := range []source.Change{
 		{Op: source.Updated, Ident: source.Ident{Name: "a", UID: "u1", ResourceVersion: "11"}},
 		{Op: source.Updated, Ident: source.Ident{Name: "a", UID: "u1", ResourceVersion: "12"}},
@@ -137,7 +136,7 @@ func prepared(t *testing.T, log sink.Sink, store checkpoint.Store) {
 	}
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
 	r.settle()
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	_ = r.stop()
 }
 
@@ -149,9 +148,8 @@ func TestRepair_what_the_log_lost_is_read_and_published_again(t *testing.T) {
 		r := start(t, log, store)
 		s := r.stream(nil)
 		version, _, ok := s.Resume()
-		if !ok || version != "10" {
-			t.Fatalf("with %d messages left the stream resumes at %q, want 10", lost, version)
-		}
+		require.True(t, ok, "with %d messages left the stream resumes, want 10", lost)
+		require.Equal(t, "10", version, "with %d messages left the stream resumes, want 10", lost)
 		for _, v := range []string{"11", "12"} {
 			send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
 		}
@@ -166,18 +164,16 @@ func TestRepair_what_the_log_lost_is_read_and_published_again(t *testing.T) {
 			if i < lost-4 || strings.Contains(got[i], " 21 ") {
 				reason = " watch"
 			}
-			if !strings.HasSuffix(got[i], reason) {
-				t.Errorf("with %d messages left: %s, want%s", lost, got[i], reason)
-			}
+			assert.True(t, strings.HasSuffix(got[i], reason),
+				"with %d messages left: %s, want%s", lost, got[i], reason)
 			got[i] = strings.Join(strings.Fields(got[i])[:4], " ")
 		}
 		slices.SortStableFunc(got, byObject)
 		expect(t, got, "updated default/a u1 11", "updated default/a u1 12", "updated default/a u1 21",
 			"updated default/b u2 13", "deleted default/b u2 15", "added default/c u3 14")
 		for _, m := range log.log[lost:] {
-			if again := strings.HasSuffix(m.ID, ".r1"); again != (attribute(&m, "reason") == "repair") {
-				t.Errorf("id %s, reason %s", m.ID, attribute(&m, "reason"))
-			}
+			assert.Equal(t, (attribute(&m, "reason") == "repair"), strings.HasSuffix(m.ID, ".r1"),
+				"id %s, reason %s", m.ID, attribute(&m, "reason"))
 		}
 		_ = r.stop()
 	}
@@ -203,9 +199,7 @@ func TestRepair_a_log_that_has_nothing_gets_everything(t *testing.T) {
 	got := log.lines()
 	slices.Sort(got[1:])
 	expect(t, got, "gap 30", "added default/a u1 12 repair", "added default/c u3 14 repair", "added default/d u4 25 relist")
-	if data := string(log.log[0].Data); !strings.Contains(data, `"from":"0"`) {
-		t.Errorf("the gap says %s", data)
-	}
+	assert.Contains(t, string(log.log[0].Data), `"from":"0"`, "the gap")
 }
 
 // Others have written to the log since it was restored, so that it does not end before what was acknowledged.
@@ -244,14 +238,12 @@ func TestPipeline_starts_again_where_its_log_lost_something(t *testing.T) {
 	api.add(3)
 	waitFor(t, "the events", func() bool { return len(log.lines()) == 5 })
 	before := b.session(t)
-	must.Do(t, before.save(t.Context()))
+	require.NoError(t, before.save(t.Context()))
 	log.lose(3)
 	log.end <- &sink.RewoundError{Target: "the log", Acknowledged: 5, Last: 3}
 	waitFor(t, "what was lost", func() bool { return len(log.lines()) >= 6 })
-	if b.session(t) == before {
-		t.Error("it is the same session")
-	}
-	must.Do(t, b.stop())
+	assert.NotSame(t, before, b.session(t), "it is the same session")
+	require.NoError(t, b.stop())
 }
 
 // What the intact part of the log has of an object that is gone is not published again.
@@ -290,7 +282,7 @@ func TestReadBack_a_list_is_announced_once(t *testing.T) {
 			s = r.stream(nil)
 			note(t, s, source.Progress{Kind: source.Gap, Version: "20", Cause: "too old"})
 			if saved {
-				must.Do(t, r.save(t.Context()))
+				require.NoError(t, r.save(t.Context()))
 			}
 			_ = r.stop()
 		}
@@ -318,12 +310,11 @@ func TestReadBack_a_list_is_announced_once_where_a_stop_comes_between(t *testing
 			<-stopped
 		}
 	})
-	if err := s.Note(ctx, source.Progress{Kind: source.Gap, Version: "20", Cause: "too old"}); !errors.Is(err, context.Canceled) {
-		t.Fatalf("the list begins: %v", err)
-	}
+	require.ErrorIs(t, s.Note(ctx, source.Progress{Kind: source.Gap, Version: "20", Cause: "too old"}),
+		context.Canceled, "the list begins")
 	close(stopped)
 	r.settle()
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	_ = r.stop()
 	log.set(func() { log.stored = nil })
 	log.forgetIDs()
@@ -345,7 +336,7 @@ func TestReadBack_begins_before_what_was_under_way(t *testing.T) {
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
 	for range 3 {
-		must.Do(t, r.save(t.Context()))
+		require.NoError(t, r.save(t.Context()))
 	}
 	if mark := store.state.Log.Marks[0]; mark >= 4 {
 		t.Errorf("the log is read back from %d, and an event before that may be unknown", mark)
@@ -361,7 +352,7 @@ func TestReadBack_knows_the_newest_state_in_whatever_partition_it_is(t *testing.
 	send(t, s, source.Deleted, "a", "u1", "31", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u2", "32", source.ReasonWatch)
 	r.settle()
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	_ = r.stop()
 	r = start(t, log, store)
 	lines := len(log.log)
@@ -399,8 +390,6 @@ func TestFollows_places_decide_and_else_versions(t *testing.T) {
 		{over, at(1, 1, "5"), true},
 		{at(1, 1, "5"), over, false},
 	} {
-		if got := follows(c.before, c.row); got != c.want {
-			t.Errorf("%+v behind %+v: %v", c.row, c.before, got)
-		}
+		assert.Equal(t, c.want, follows(c.before, c.row), "%+v behind %+v", c.row, c.before)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // indexedLog is a readableLog that finds the last message of each key without reading the others.
@@ -68,9 +70,8 @@ func TestRemember_begins_the_gap_at_the_streams_own_snapshot(t *testing.T) {
 		}
 		_ = r.stop()
 		r = startOf(t, log, &memoryStore{}, specs...)
-		if got := r.state.Streams["configmaps.v1/default"].Gap.From; got != want {
-			t.Errorf("behind a marker of %s the gap begins at %q, want %q", last, got, want)
-		}
+		assert.Equal(t, want, r.state.Streams["configmaps.v1/default"].Gap.From,
+			"behind a marker of %s the gap begins", last)
 	}
 }
 
@@ -111,9 +112,7 @@ func TestRemember_goes_on_in_the_history_of_the_log(t *testing.T) {
 			slices.Sort(c.want)
 			expect(t, lines, c.want...)
 			for _, m := range log.log[n:] {
-				if !strings.HasSuffix(m.ID, ".h1") {
-					t.Errorf("%s is not of history 1", m.ID)
-				}
+				assert.True(t, strings.HasSuffix(m.ID, ".h1"), "%s is not of history 1", m.ID)
 			}
 		})
 	}
@@ -127,10 +126,9 @@ func TestRemember_of_a_cluster_built_anew_another_history_begins(t *testing.T) {
 	r := startOf(t, log, &memoryStore{}, named)
 	s := r.stream(nil)
 	version, _, ok := s.Resume()
-	if version != "600" || ok {
-		t.Fatalf("the server is compared with version %q, want 600", version)
-	}
-	must.Do(t, s.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: version, Server: "20"}))
+	require.Equal(t, "600", version, "the server is compared with version, want 600")
+	require.False(t, ok, "the server is compared with version, want 600")
+	require.NoError(t, s.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: version, Server: "20"}))
 	if version, _, _ := s.Resume(); version != "" {
 		t.Errorf("in the new history the server is compared with version %q of the old one", version)
 	}
@@ -157,9 +155,7 @@ func TestRemember_knows_streams_without_objects_by_their_markers(t *testing.T) {
 			r := startOf(t, log, &memoryStore{}, named)
 			snapshot(t, r.stream(nil), "20", "c u3 15")
 			r.settle()
-			if got := log.lines()[n:]; !slices.Contains(got, "gap 20") {
-				t.Errorf("no gap: %q", got)
-			}
+			assert.Contains(t, log.lines()[n:], "gap 20", "no gap")
 		})
 	}
 }
@@ -192,9 +188,7 @@ func TestRemember_is_for_a_store_that_was_never_written(t *testing.T) {
 	log := newIndexedLog()
 	beforeLoss(t, log, func(s *stream) { snapshot(t, s, "10", "a u1 5") })
 	r := startOf(t, log, &memoryStore{state: checkpoint.State{Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}}}, named)
-	if len(r.state.Streams) > 0 {
-		t.Errorf("known are %v", r.state.Streams)
-	}
+	assert.Empty(t, r.state.Streams, "known")
 }
 
 func TestRemember_takes_no_marker_of_another_pipeline(t *testing.T) {
@@ -204,7 +198,5 @@ func TestRemember_takes_no_marker_of_another_pipeline(t *testing.T) {
 	i := slices.IndexFunc(marker, func(a sink.Attribute) bool { return a.Name == "pipeline" })
 	marker[i].Value = "other"
 	r := startOf(t, log, &memoryStore{}, named)
-	if got := r.state.Streams["configmaps.v1"].Gap.From; got != "0" {
-		t.Errorf("the gap begins at %q, want 0", got)
-	}
+	assert.Equal(t, "0", r.state.Streams["configmaps.v1"].Gap.From, "the gap begins, want 0")
 }

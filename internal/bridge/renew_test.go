@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // doubted ends a list that is expected to show another history, and begins that.
@@ -22,10 +23,8 @@ func doubted(t *testing.T, s *stream, version string) {
 	defer cancel()
 	err := s.Note(ctx, source.Progress{Kind: source.Listed, Version: version, Seen: time.Now()})
 	var rewound *source.RewoundError
-	if !errors.As(err, &rewound) {
-		t.Fatalf("the list ended with %v, want a history that was rewound", err)
-	}
-	must.Do(t, s.renew(ctx, rewound))
+	require.True(t, errors.As(err, &rewound), "the list ended with %v, want a history that was rewound", err)
+	require.NoError(t, s.renew(ctx, rewound))
 }
 
 // restored begins another history, as the source does when it finds that etcd was restored.
@@ -33,7 +32,7 @@ func restored(t *testing.T, s *stream) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	must.Do(t, s.renew(ctx, &source.RewoundError{Stream: s.name, Position: s.tracker.Position(), Server: "7"}))
+	require.NoError(t, s.renew(ctx, &source.RewoundError{Stream: s.name, Position: s.tracker.Position(), Server: "7"}))
 }
 
 func TestHistory_everything_is_published_again_behind_a_gap(t *testing.T) {
@@ -60,9 +59,7 @@ func TestHistory_everything_is_published_again_behind_a_gap(t *testing.T) {
 		t.Errorf("the gap says %s", data)
 	}
 	for _, m := range log.log[6:] {
-		if !strings.HasSuffix(m.ID, ".h1") {
-			t.Errorf("id %s is not of history 1", m.ID)
-		}
+		assert.True(t, strings.HasSuffix(m.ID, ".h1"), "id %s is not of history 1", m.ID)
 		former := strings.Contains(m.ID, "u2.deleted") // its version is of the history before
 		if m.Sequence > 7 && (attribute(&m, "history") == "1") == former {
 			t.Errorf("event %s says history %q", m.ID, attribute(&m, "history"))
@@ -91,9 +88,7 @@ func TestHistory_is_begun_once_whatever_crashes(t *testing.T) {
 	snapshot(t, s, "9", "a u1 5")
 	r.settle()
 	expect(t, log.lines()[4:], "gap 8", "updated default/a u1 5 relist", "gap 9", "deleted default/b u2 6 relist")
-	if s.saved.History != 1 {
-		t.Errorf("it is history %d", s.saved.History)
-	}
+	assert.Equal(t, 1, s.saved.History, "it is history")
 }
 
 // What was read before belongs to the old history, and before the gap.
@@ -108,9 +103,7 @@ func TestHistory_begins_behind_what_was_read_before(t *testing.T) {
 	go func() { renewed <- s.renew(t.Context(), &source.RewoundError{Stream: s.name}) }()
 	waitFor(t, "the event to be under way", func() bool { return underWay(s) })
 	close(log.gate)
-	if err := <-renewed; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-renewed)
 	snapshot(t, s, "9", "a u1 5")
 	r.settle()
 	expect(t, log.lines()[3:], "updated default/a u1 11 watch", "gap 9", "updated default/a u1 5 relist")
@@ -142,12 +135,8 @@ func TestHistory_is_doubted_where_a_list_shows_less_than_the_log_has(t *testing.
 			snapshot(t, s, "1000", c.exists)
 			r.settle()
 			lines := log.lines()
-			if got := lines[len(lines)-1]; got != c.again {
-				t.Errorf("the last event is %s, want %s", got, c.again)
-			}
-			if n := s.tracker.Pending(); n != 0 {
-				t.Errorf("%d tickets are open", n)
-			}
+			assert.Equal(t, c.again, lines[len(lines)-1], "the last event")
+			assert.Equal(t, 0, s.tracker.Pending(), "tickets are open")
 		})
 	}
 }
@@ -209,9 +198,7 @@ func TestPipeline_stops_at_what_the_broker_refuses_if_asked_to(t *testing.T) {
 		t.Errorf("the position is %s, and version 3 is not in the log", got)
 	}
 	for _, line := range log.lines() {
-		if strings.HasPrefix(line, "rejected") {
-			t.Errorf("the log has %q", line)
-		}
+		assert.False(t, strings.HasPrefix(line, "rejected"), "the log has %q", line)
 	}
 }
 
@@ -238,10 +225,8 @@ func TestHistory_is_doubted_where_the_dead_come_back(t *testing.T) {
 				source.ReasonRelist: source.Listed, source.ReasonRecovered: source.Gap,
 			}[reason], Version: "1000", Seen: time.Now()})
 			var rewound *source.RewoundError
-			if !errors.As(err, &rewound) {
-				t.Fatalf("%s, known %v: the note ended with %v", reason, known, err)
-			}
-			must.Do(t, s.renew(ctx, rewound))
+			require.True(t, errors.As(err, &rewound), "%s, known %v: the note ended with %v", reason, known, err)
+			require.NoError(t, s.renew(ctx, rewound))
 			snapshot(t, s, "1000", "a u1 900")
 			send(t, s, source.Deleted, "a", "u1", "1001", source.ReasonWatch)
 			r.settle()

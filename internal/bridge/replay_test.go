@@ -8,8 +8,9 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // rewind is what the command does to a store: the stream was at 20, and goes back to 10.
@@ -64,7 +65,7 @@ func lived(t *testing.T, log readableLog, store *memoryStore) (first []string) {
 	r, s := saved(t, log, store)
 	live(t, s, life)
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	_ = r.stop()
 	return log.lines()
 }
@@ -91,14 +92,11 @@ func TestReplay_tells_once_more_what_happened_in_its_order(t *testing.T) {
 	live(t, s, []happening{{source.Updated, "a", "u1", "22"}})
 	expect(t, log.lines(), slices.Concat(first, onceMore(first), []string{"updated default/a u1 22 watch"})...)
 	for i, m := range log.log {
-		if replayed := i >= len(first) && i < len(log.log)-1; replayed != strings.HasSuffix(m.ID, ".r7") {
-			t.Errorf("the id of %s is %s", log.lines()[i], m.ID)
-		}
+		assert.Equal(t, strings.HasSuffix(m.ID, ".r7"), i >= len(first) && i < len(log.log)-1,
+			"the id of %s is %s", log.lines()[i], m.ID)
 	}
-	must.Do(t, r.save(t.Context()))
-	if s.saved.Replay != (checkpoint.Replay{}) {
-		t.Errorf("it is not over: %+v", s.saved.Replay)
-	}
+	require.NoError(t, r.save(t.Context()))
+	assert.Equal(t, (checkpoint.Replay{}), s.saved.Replay, "it is not over")
 }
 
 func TestReplay_goes_on_after_a_crash_where_the_log_is(t *testing.T) {
@@ -131,9 +129,7 @@ func TestReplay_that_breaks_off_ends_with_what_is(t *testing.T) {
 	slices.Sort(got[4:]) // of two objects
 	expect(t, got, slices.Concat(onceMore(first)[:3], []string{"gap 30", "deleted default/b u2 13 relist", "updated default/a u1 18 relist"})...)
 	for _, m := range log.log[len(first)+4:] {
-		if !strings.HasSuffix(m.ID, ".r7") {
-			t.Errorf("the id %s may be in the log", m.ID)
-		}
+		assert.True(t, strings.HasSuffix(m.ID, ".r7"), "the id %s may be in the log", m.ID)
 	}
 }
 
@@ -152,9 +148,7 @@ func TestReplay_reaches_what_a_crash_left_uncommitted(t *testing.T) {
 	expect(t, log.lines(), want...)
 	ids := map[string]bool{}
 	for _, m := range log.log {
-		if ids[m.ID] {
-			t.Errorf("the id %s is there twice", m.ID)
-		}
+		assert.False(t, ids[m.ID], "the id %s is there twice", m.ID)
 		ids[m.ID] = true
 	}
 }
@@ -162,11 +156,7 @@ func TestReplay_reaches_what_a_crash_left_uncommitted(t *testing.T) {
 // Its events would say what the log has last, which a replay is about to change.
 func TestReplay_keeps_a_resync_waiting(t *testing.T) {
 	s := &stream{session: &session{}, tracker: checkpoint.NewTracker("20"), status: &status{state: source.Watching}}
-	if !s.steady() {
-		t.Fatal("without a replay it is not steady")
-	}
+	require.True(t, s.steady(), "without a replay it is not steady")
 	s.saved.Replay.To = "30"
-	if s.steady() {
-		t.Error("it does not wait")
-	}
+	assert.False(t, s.steady(), "it does not wait")
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestResolve_asks_ever_less_often_for_what_is_not_there(t *testing.T) {
@@ -25,9 +26,7 @@ func TestResolve_asks_ever_less_often_for_what_is_not_there(t *testing.T) {
 		{12 * time.Second, time.Hour, 30 * time.Second},
 		{30 * time.Second, 0, 5 * time.Second},
 	} {
-		if got := askAgain(c.before, c.absent); got != c.want {
-			t.Errorf("after %v, %v: %v, want %v", c.before, c.absent, got, c.want)
-		}
+		assert.Equal(t, c.want, askAgain(c.before, c.absent), "after %v, %v", c.before, c.absent)
 	}
 }
 

@@ -8,8 +8,9 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // snapshot lists what exists as a stream's first list does. Objects are "name uid version".
@@ -171,7 +172,7 @@ func TestRestart_in_the_list_of_changed_selectors_lists_again(t *testing.T) {
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "20"})
 	send(t, s, source.Added, "c", "u3", "7", source.ReasonRelist)
 	r.settle()
-	must.Do(t, r.commit(t.Context()))
+	require.NoError(t, r.commit(t.Context()))
 	_ = r.stop()
 	for _, selector := range []string{"", "x=y"} {
 		r = start(t, log, store)
@@ -204,15 +205,9 @@ func TestRestart_selectors_that_are_changed_back_bring_back_what_they_had_put_aw
 func TestNews_of_a_selection_outlives_a_tombstone(t *testing.T) {
 	gone := checkpoint.Row{UID: "u", ResourceVersion: "5", Deleted: true}
 	c := source.Change{Op: source.Added, Ident: source.Ident{UID: "u", ResourceVersion: "5"}}
-	if news(gone, &c) {
-		t.Error("a replay brings a dead object back")
-	}
+	assert.False(t, news(gone, &c), "a replay brings a dead object back")
 	c.IDSuffix = ".s0"
-	if !news(gone, &c) {
-		t.Error("what is in the selection again is no news")
-	}
+	assert.True(t, news(gone, &c), "what is in the selection again is no news")
 	gone.Deleted = false
-	if news(gone, &c) {
-		t.Error("what never left the selection is news")
-	}
+	assert.False(t, news(gone, &c), "what never left the selection is news")
 }

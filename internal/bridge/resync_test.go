@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -76,9 +78,7 @@ func TestResync_gives_way_to_what_is_on_its_way(t *testing.T) {
 	gate := make(chan struct{})
 	log.set(func() { log.gate = gate })
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
-	if n := again(t, s, "a u1 5", "a u1 11", "b u2 6"); n != 1 {
-		t.Errorf("%d are queued, and only of b is nothing on its way", n)
-	}
+	assert.Equal(t, 1, again(t, s, "a u1 5", "a u1 11", "b u2 6"), "queued, and only of b is nothing on its way")
 	send(t, s, source.Updated, "b", "u2", "12", source.ReasonWatch)
 	send(t, s, source.Updated, "b", "u2", "13", source.ReasonWatch)
 	close(gate)
@@ -86,9 +86,8 @@ func TestResync_gives_way_to_what_is_on_its_way(t *testing.T) {
 	r.settle()
 	got := log.lines()[before:]
 	for _, line := range got {
-		if strings.HasSuffix(line, "resync 2") {
-			t.Errorf("what is published again was folded with what happened: %s", line)
-		}
+		assert.False(t, strings.HasSuffix(line, "resync 2"),
+			"what is published again was folded with what happened: %s", line)
 	}
 	if got = slices.DeleteFunc(got, func(line string) bool { return !strings.Contains(line, "/b") }); got[0] != "updated default/b u2 6 resync" {
 		t.Errorf("the log has %v", got)
@@ -165,9 +164,7 @@ func TestResync_waits_while_a_list_goes_on(t *testing.T) {
 				case <-time.After(20 * time.Millisecond):
 				}
 				c.end()
-				if err := <-ended; err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, <-ended)
 				r.settle()
 				if got := log.lines(); got[len(got)-1] != "updated default/a u1 5 resync" {
 					t.Errorf("the log ends with %v", got[before:])
@@ -199,13 +196,11 @@ func TestResync_leaves_another_history_to_its_list(t *testing.T) {
 	r := start(t, log, &memoryStore{})
 	s := r.stream(nil)
 	snapshot(t, s, "10", "a u1 5")
-	must.Do(t, s.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: "10", Server: "6"}))
+	require.NoError(t, s.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: "10", Server: "6"}))
 	before := len(log.lines())
 	id := source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "5"}
 	s.mu.Lock()
-	if s.logged("default/a", id) {
-		t.Error("the log is said to have a state of the history that has just begun")
-	}
+	assert.False(t, s.logged("default/a", id), "the log is said to have a state of the history that has just begun")
 	s.mu.Unlock()
 	expect(t, log.lines()[before:])
 }
@@ -252,14 +247,11 @@ func TestResync_slots_are_the_same_for_all_processes_and_spread_over_streams(t *
 		}
 		for second := range int64(3600) {
 			at := s.slot(time.Unix(first+second, 999))
-			if at != first || s.slot(time.Unix(first+second+3600, 0)) != first+3600 {
-				t.Fatalf("%d seconds into the slot of %d it is %d", second, first, at)
-			}
+			require.Equal(t, first, at, "%d seconds into the slot", second)
+			require.Equal(t, first+3600, s.slot(time.Unix(first+second+3600, 0)), "%d seconds into the slot", second)
 		}
 	}
-	if len(begins) < 45 {
-		t.Errorf("50 streams begin at %d times", len(begins))
-	}
+	assert.GreaterOrEqual(t, len(begins), 45, "50 streams begin at %d times", len(begins))
 }
 
 func TestResync_is_due_once_a_slot_and_not_in_the_first(t *testing.T) {
@@ -278,28 +270,22 @@ func TestResync_is_due_once_a_slot_and_not_in_the_first(t *testing.T) {
 	}
 	snapshot(t, s, "10", "a u1 5")
 	s.status.State(source.Watching, nil)
-	if due(0) {
-		t.Error("it is due when everything was just listed")
-	}
+	assert.False(t, due(0), "it is due when everything was just listed")
 	for _, c := range []struct {
 		after time.Duration
 		due   bool
 	}{{time.Hour, true}, {time.Hour, true}, {100 * time.Hour, true}} {
-		if got := due(c.after); got != c.due {
-			t.Errorf("after %v it is due: %v", c.after, got)
-		}
+		assert.Equal(t, c.due, due(c.after), "after %v it is due", c.after)
 	}
 	s.resynced(s.slot(now.Add(time.Hour)))
-	if due(time.Hour) || !due(2*time.Hour) {
-		t.Error("it is due twice in a slot, or not in the next")
-	}
+	assert.False(t, due(time.Hour), "it is due twice in a slot, or not in the next")
+	assert.True(t, due(2*time.Hour), "it is due twice in a slot, or not in the next")
 	if due(-200 * time.Hour); due(-200*time.Hour) || !due(-199*time.Hour) {
 		t.Error("a clock that was wrong for a moment ends the schedule")
 	}
 	s.spec.Resync = 0
-	if due(time.Hour) || s.saved.Resynced != 0 {
-		t.Errorf("it is due without a schedule, or remembered: %d", s.saved.Resynced)
-	}
+	assert.False(t, due(time.Hour), "it is due without a schedule, or remembered")
+	assert.EqualValues(t, 0, s.saved.Resynced, "it is due without a schedule, or remembered")
 }
 
 // resyncs returns the numbers of those of which the log has events, and how often it has each id.
@@ -332,9 +318,7 @@ func TestResync_that_is_asked_for_publishes_everything_while_changes_go_on(t *te
 		all := Resyncs([]*Pipeline{b.Pipeline})
 		return len(all) == 1 && all[0].State == ResyncDone && all[0].Published >= 100
 	})
-	if took := time.Since(began); took < 99*time.Second/500 {
-		t.Errorf("100 objects took %v, and 500 a second are the most", took)
-	}
+	assert.GreaterOrEqual(t, time.Since(began), 99*time.Second/500, "100 objects took, and 500 a second are the most")
 	waitFor(t, "the changes", func() bool { return value(t, b.registry, "ledger_objects") == 110 })
 	numbers, _ := resyncsIn(log.fakeLog)
 	if n := numbers[fmt.Sprint(started[0].Number)]; len(numbers) != 1 || n < 100 || n > 110 {
@@ -343,7 +327,7 @@ func TestResync_that_is_asked_for_publishes_everything_while_changes_go_on(t *te
 	if n := value(t, b.registry, "resyncs_total"); n != 1 {
 		t.Errorf("%v are counted", n)
 	}
-	must.Do(t, b.stop())
+	require.NoError(t, b.stop())
 }
 
 // gated is a bridge that watches a hundred objects, whose log takes nothing more until open is called.
@@ -381,15 +365,12 @@ func TestResync_is_queued_behind_the_one_that_runs(t *testing.T) {
 	if first.Number == second.Number || second.Number != third.Number || second.State != ResyncQueued {
 		t.Errorf("asked for %+v, %+v and %+v", first, second, third)
 	}
-	if n := b.current.Load().busy.count(); n != resyncAhead {
-		t.Errorf("%d are on their way", n)
-	}
+	assert.Equal(t, resyncAhead, b.current.Load().busy.count(), "on their way")
 	open()
 	waitFor(t, "both", func() bool { return value(t, b.registry, "resyncs_total") == 2 })
 	numbers, _ := resyncsIn(log)
-	if numbers[fmt.Sprint(first.Number)] != 100 || numbers[fmt.Sprint(second.Number)] != 100 {
-		t.Errorf("published again are %v", numbers)
-	}
+	assert.Equal(t, 100, numbers[fmt.Sprint(first.Number)], "published again are %v", numbers)
+	assert.Equal(t, 100, numbers[fmt.Sprint(second.Number)], "published again are %v", numbers)
 }
 
 func TestResync_is_refused_where_nothing_is_watched_or_called_so(t *testing.T) {
@@ -469,7 +450,7 @@ func TestResync_of_a_slot_that_was_cut_short_begins_again(t *testing.T) {
 	}
 	b, s := run(0)
 	slot := s.slot(time.Now())
-	must.Do(t, b.stop())
+	require.NoError(t, b.stop())
 	if numbers, _ := resyncsIn(log.fakeLog); len(numbers) > 0 || store.state.Streams[s.name].Resynced != slot {
 		t.Fatalf("published again are %v, the slot is %d, stored %+v", numbers, slot, store.state.Streams[s.name])
 	}
@@ -490,14 +471,12 @@ func TestResync_of_a_slot_that_was_cut_short_begins_again(t *testing.T) {
 	})
 	waitFor(t, "a part", func() bool { numbers, _ := resyncsIn(log.fakeLog); return numbers[fmt.Sprint(slot)] >= 20 })
 	_ = b.stop()
-	if got := store.state.Streams[s.name].Resynced; got != overdue.Resynced {
-		t.Fatalf("a part of it is taken for the whole: %d", got)
-	}
+	require.Equal(t, overdue.Resynced, store.state.Streams[s.name].Resynced, "a part of it is taken for the whole")
 	close(gate)
 	log.set(func() { log.gate, log.stored = nil, nil })
 	log.forgetIDs()
 	b, _ = run(overdue.Resynced)
-	must.Do(t, b.stop())
+	require.NoError(t, b.stop())
 	numbers, ids := resyncsIn(log.fakeLog)
 	if len(numbers) != 1 || len(ids) != 60 || store.state.Streams[s.name].Resynced != slot {
 		t.Errorf("published again are %v with %d ids, stored is %+v", numbers, len(ids), store.state.Streams[s.name])
@@ -516,23 +495,19 @@ func TestResync_goes_on_when_the_API_server_is_back(t *testing.T) {
 	api.setAway(false)
 	waitFor(t, "its end", func() bool { return value(t, b.registry, "resyncs_total") == 1 })
 	numbers, ids := resyncsIn(log)
-	if len(numbers) != 1 || len(ids) != 100 {
-		t.Errorf("published again are %v, %d ids", numbers, len(ids))
-	}
+	require.Len(t, numbers, 1, "published again, %d ids", len(ids))
+	assert.Len(t, ids, 100, "published again, %d ids", len(ids))
 }
 
 func TestResync_that_fails_says_why_and_a_slot_is_tried_again_later(t *testing.T) {
 	r := newResyncs()
 	now := time.Unix(1_764_000_000, 0)
-	if !r.beginSlot(now, 5) {
-		t.Fatal("a slot does not begin")
-	}
+	require.True(t, r.beginSlot(now, 5), "a slot does not begin")
 	if told := r.end(errors.New("no permission")); told.State != ResyncFailed || told.Problem != "no permission" {
 		t.Errorf("%+v", told)
 	}
-	if r.beginSlot(time.Now(), 5) || !r.beginSlot(time.Now().Add(resyncDelay), 5) {
-		t.Error("it is tried again at once, or never")
-	}
+	assert.False(t, r.beginSlot(time.Now(), 5), "it is tried again at once, or never")
+	assert.True(t, r.beginSlot(time.Now().Add(resyncDelay), 5), "it is tried again at once, or never")
 	_ = r.end(nil)
 	for i := range 3 * keptResyncs {
 		asked := r.ask(now)
@@ -541,9 +516,7 @@ func TestResync_that_fails_says_why_and_a_slot_is_tried_again_later(t *testing.T
 		}
 		_ = r.end(nil)
 	}
-	if len(r.all()) != keptResyncs {
-		t.Errorf("%d are remembered", len(r.all()))
-	}
+	assert.Len(t, r.all(), keptResyncs, "remembered")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := r.wait(ctx, time.Hour); err == nil && r.wait(ctx, time.Hour) == nil {

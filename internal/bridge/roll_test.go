@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/stretchr/testify/assert"
 	"slices"
 	"strings"
 	"sync"
@@ -82,9 +83,7 @@ func (c *called) expect(t *testing.T, want ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	slices.Sort(c.events)
-	if !slices.Equal(c.events, want) {
-		t.Errorf("got %q, want %q", c.events, want)
-	}
+	assert.Equal(t, want, c.events)
 	c.events = nil
 }
 
@@ -153,9 +152,7 @@ func TestReadEach_ends_when_all_that_was_read_has(t *testing.T) {
 		c.set([]string{"b"}, true)
 		c.expect(t)
 		c.ends["a"] <- nil
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-ended)
 	})
 }
 
@@ -189,8 +186,6 @@ func TestReadEach_calls_again_what_has_ended_in_an_edition_before(t *testing.T) 
 		synctest.Wait()
 		c.expect(t, "reads a")
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-ended)
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
@@ -21,27 +23,20 @@ func TestRoom_that_has_become_smaller_admits_nobody_until_less_is_taken(t *testi
 			return taken
 		}
 		for range 2 {
-			if err := <-take(5); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, <-take(5))
 		}
 		r.setLimit(6)
 		first, second := take(2), take(9) // which is larger than all of it
 		r.release(5)
 		synctest.Wait()
-		if len(first) != 0 {
-			t.Error("5 and 2 fit into 6")
-		}
+		assert.Equal(t, 0, len(first), "5 and 2 fit into 6")
 		r.setLimit(7)
 		synctest.Wait()
-		if len(first) != 1 || len(second) != 0 {
-			t.Error("5 and 2 do not fit into 7, or 9 do")
-		}
+		require.Equal(t, 1, len(first), "5 and 2 do not fit into 7, or 9 do")
+		assert.Equal(t, 0, len(second), "5 and 2 do not fit into 7, or 9 do")
 		r.release(5)
 		r.release(2)
-		if err := <-second; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-second)
 	})
 }
 

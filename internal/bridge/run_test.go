@@ -16,9 +16,10 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestRun_publishes_what_exists_and_what_comes(t *testing.T) {
@@ -28,7 +29,7 @@ func TestRun_publishes_what_exists_and_what_comes(t *testing.T) {
 	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 5 })
 	api.add(2)
 	waitFor(t, "the watch's events", func() bool { return len(log.lines()) == 7 })
-	must.Do(t, b.stop())
+	require.NoError(t, b.stop())
 }
 
 // What was read and not acknowledged is waited for, and no longer than that; the next process reads it again.
@@ -40,19 +41,16 @@ func TestRun_a_stop_while_the_broker_is_away_ends_in_time_and_loses_nothing(t *t
 	api.add(20)
 	s := b.only(t)
 	waitFor(t, "the events", func() bool { return s.tracker.Pending() == 20 })
-	must.Do(t, b.stop())
-	if got := store.state.Streams[s.name].Position; got != "1" {
-		t.Errorf("the position is %s, and nothing after 1 was acknowledged", got)
-	}
+	require.NoError(t, b.stop())
+	assert.Equal(t, "1", store.state.Streams[s.name].Position, "the position, and nothing after 1 was acknowledged")
 	log.set(func() { log.gate = nil })
 	b = runBridge(t, api, log, store, nil)
 	waitFor(t, "the events", func() bool { return len(log.lines()) == 22 })
 	s = b.only(t)
 	waitFor(t, "the last acknowledgement", func() bool { return s.tracker.Pending() == 0 })
 	for i, line := range log.lines()[2:] {
-		if strings.Count(strings.Join(log.lines(), "\n"), line) != 1 || !strings.HasPrefix(line, "added") {
-			t.Errorf("line %d is %s", i, line)
-		}
+		assert.Equal(t, 1, strings.Count(strings.Join(log.lines(), "\n"), line), "line %d", i)
+		assert.True(t, strings.HasPrefix(line, "added"), "line %d", i)
 	}
 }
 
@@ -68,15 +66,9 @@ func TestRun_a_stop_drains_what_was_read(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- b.stop() }()
 	close(gate)
-	if err := <-stopped; err != nil {
-		t.Fatal(err)
-	}
-	if n := len(log.lines()); n != 22 {
-		t.Errorf("%d messages are in the log, want all 22", n)
-	}
-	if got := store.state.Streams[s.name].Position; got != "20" {
-		t.Errorf("the position is %s, want the version before the last", got)
-	}
+	require.NoError(t, <-stopped)
+	assert.Equal(t, 22, len(log.lines()), "messages are in the log, want all 22")
+	assert.Equal(t, "20", store.state.Streams[s.name].Position, "the position, want the version before the last")
 }
 
 // A budget that is spent stops the reading, not a handler; and comes back whole.
@@ -131,9 +123,8 @@ func TestRun_ends_with_the_reason_where_something_must_not_be_used(t *testing.T)
 			b := runBridge(t, api, newFakeLog(), &memoryStore{}, c.change)
 			select {
 			case err := <-b.ended:
-				if err == nil || strings.Count(err.Error(), c.want) != 1 {
-					t.Errorf("ended with %q, want %q in it, once", err, c.want)
-				}
+				require.Error(t, err, "ended, want %q in it, once", c.want)
+				assert.Equal(t, 1, strings.Count(err.Error(), c.want), "ended, want %q in it, once", c.want)
 			case <-time.After(10 * time.Second):
 				t.Error("goes on")
 			}
@@ -220,7 +211,7 @@ func TestRun_ends_at_once_while_the_API_server_is_away(t *testing.T) {
 		_, body := b.get("/readyz")
 		return strings.Contains(body, "configmaps: ")
 	})
-	must.Do(t, b.stop())
+	require.NoError(t, b.stop())
 }
 
 func TestReadyz_a_broker_that_takes_nothing_of_an_object_is_told_until_it_does(t *testing.T) {
@@ -233,9 +224,7 @@ func TestReadyz_a_broker_that_takes_nothing_of_an_object_is_told_until_it_does(t
 	log.set(func() { log.refuse = nil })
 	send(t, s, source.Updated, "a", "u1", "2", source.ReasonWatch) // comes before the timer
 	r.settle()
-	if err := r.broker.problem(nil); err != nil {
-		t.Errorf("everything is published, and the broker is still said to refuse: %v", err)
-	}
+	assert.NoError(t, r.broker.problem(nil), "everything is published, and the broker is still said to refuse")
 	expect(t, log.lines(), "rejected default/a u1 1 watch", "updated default/a u1 2 watch")
 }
 
@@ -271,7 +260,7 @@ func TestRun_reads_the_log_back_where_nobody_knows_what_it_has(t *testing.T) {
 	waitFor(t, "what comes after", func() bool {
 		return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.Contains(line, " 5 ") })
 	})
-	must.Do(t, b.stop())
+	require.NoError(t, b.stop())
 	checkOnce(t, log.readableLog)
 }
 
@@ -295,9 +284,7 @@ func TestRun_ends_where_the_checkpoint_is_another_one(t *testing.T) {
 	b := runBridge(t, api, newFakeLog(), store, nil)
 	select {
 	case err := <-b.ended:
-		if !checkpoint.IsPermanent(err) {
-			t.Errorf("it ended with %v", err)
-		}
+		assert.True(t, checkpoint.IsPermanent(err), "it ended with %v", err)
 		if n := strings.Count(err.Error(), "commit: "); n != 1 {
 			t.Errorf("it says so %d times: %v", n, err)
 		}
@@ -313,16 +300,12 @@ func TestCommit_saves_again_what_a_failed_one_may_have_saved(t *testing.T) {
 	before := store.state.Streams[s.name]
 	s.saved.Owed.Version = "40"
 	store.fail = errors.New("no answer")
-	if err := r.commit(t.Context()); err == nil {
-		t.Fatal("it did not fail")
-	}
+	require.Error(t, r.commit(t.Context()), "it did not fail")
 	store.fail = nil
 	stored := before
 	stored.Owed.Version = "40"
 	store.state.Streams[s.name] = stored // it was made nevertheless
 	s.saved.Owed.Version = ""
-	must.Do(t, r.commit(t.Context()))
-	if now := store.state.Streams[s.name]; now != before {
-		t.Errorf("the store has %+v, want %+v", now, before)
-	}
+	require.NoError(t, r.commit(t.Context()))
+	assert.Equal(t, before, store.state.Streams[s.name], "the store")
 }

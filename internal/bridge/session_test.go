@@ -15,9 +15,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -48,7 +49,7 @@ func TestReadyz_says_that_the_checkpoint_cannot_be_written_at_a_start(t *testing
 	api, log, store, logged := newAPIServer(t, 10), newReadableLog(), &memoryStore{}, &text{}
 	b := runBridge(t, api, log, store, nil)
 	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
-	must.Do(t, b.stop())
+	require.NoError(t, b.stop())
 	full := func(err error) {
 		store.mu.Lock()
 		defer store.mu.Unlock()
@@ -63,17 +64,12 @@ func TestReadyz_says_that_the_checkpoint_cannot_be_written_at_a_start(t *testing
 	if n := logged.count("level=WARN"); n != 1 || logged.count(`err="no space left on device"`) != 1 {
 		t.Errorf("it is logged %d times, as %s", n, logged.all.String())
 	}
-	if logged.count("msg=publishing") != 0 {
-		t.Error("it says that it publishes while it waits")
-	}
+	assert.Equal(t, 0, logged.count("msg=publishing"), "it says that it publishes while it waits")
 	full(nil)
 	waitFor(t, "the watch", func() bool { code, _ := b.get("/readyz"); return code == http.StatusOK })
-	if logged.count(`msg=publishing pipeline=test to="stream X"`) != 1 {
-		t.Errorf("that it publishes is not said once: %s", logged.all.String())
-	}
-	if logged.count("saved again") != 1 {
-		t.Errorf("that it is over is not logged: %s", logged.all.String())
-	}
+	assert.Equal(t, 1, logged.count(`msg=publishing pipeline=test to="stream X"`),
+		"that it publishes is not said once: %s", logged.all.String())
+	assert.Equal(t, 1, logged.count("saved again"), "that it is over is not logged: %s", logged.all.String())
 }
 
 func TestDisk_says_what_is_wrong_now_and_then(t *testing.T) {
@@ -88,12 +84,8 @@ func TestDisk_says_what_is_wrong_now_and_then(t *testing.T) {
 		if n := logged.count("read-only"); n != 7 {
 			t.Errorf("in a minute it is logged %d times, want 7", n)
 		}
-		if err := d.problem(time.Minute); !errors.Is(err, failed) {
-			t.Errorf("after a minute the problem is %v", err)
-		}
-		if err := d.problem(2 * time.Minute); err != nil {
-			t.Errorf("a minute is not two: %v", err)
-		}
+		assert.ErrorIs(t, d.problem(time.Minute), failed, "after a minute the problem")
+		assert.NoError(t, d.problem(2*time.Minute), "a minute is not two")
 		d.observe(logged.log(), nil)
 		d.observe(logged.log(), nil)
 		if err := d.problem(0); err != nil || logged.count("again") != 1 {
@@ -150,9 +142,7 @@ func TestPipeline_starts_less_and_less_often_what_does_not_last(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		short, long := time.Second, time.Hour
 		waits, err := sessions(t, Config{Metrics: NewMetrics(registry)}, short, short, short, short, short, short, short, short, long, short)
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 1, 2} {
 			want *= time.Second
 			if i >= len(waits) || waits[i] > want || waits[i] < want*3/4 {
@@ -201,9 +191,7 @@ func TestPipeline_counts_a_loss_once(t *testing.T) {
 			t.Errorf("counted before %v: %v losses are counted, want %v", counted, n, want)
 		}
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-ended)
 	}
 }
 
@@ -213,9 +201,7 @@ func TestMarks_are_taken_before_the_rows(t *testing.T) {
 	r := start(t, log, store)
 	s := r.stream(nil)
 	last, err := r.open(s.spec, source.Stream{Resource: source.Resource{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	snapshot(t, s, "10", "a u1 5")
 	s.ledger.Put("default/gone", checkpoint.Row{UID: "u9", ResourceVersion: "6", Deleted: true})
 	last.mu.Lock()
@@ -225,9 +211,7 @@ func TestMarks_are_taken_before_the_rows(t *testing.T) {
 	send(t, s, source.Added, "b", "u2", "11", source.ReasonWatch)
 	r.settle()
 	last.mu.Unlock()
-	if err := <-committed; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-committed)
 	row, _ := s.ledger.Get("default/b")
 	if _, saved := store.state.Rows[s.name]["default/b"]; saved || store.state.Log.Marks[0] >= row.Sequence {
 		t.Errorf("the mark is %d, and the event at %d is saved: %v", store.state.Log.Marks[0], row.Sequence, saved)

@@ -16,6 +16,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // listedNamespaces are what an API server lists: "shop" at version 30, that no selector for team=a takes, and "other" at the given one.
@@ -49,9 +51,7 @@ func namespacesOf(t *testing.T, metadata ...string) *source.Namespaces {
 	ended := make(chan error, 1)
 	go func() { ended <- n.Run(t.Context()) }()
 	t.Cleanup(func() {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-ended)
 		server.CloseClientConnections()
 	})
 	waitFor(t, "the namespaces", func() bool {
@@ -96,9 +96,7 @@ func TestSpread_begins_nothing_in_a_namespace_that_is_being_deleted(t *testing.T
 		defer b.session(t).mu.Unlock()
 		return len(b.session(t).unbegun) == 0
 	})
-	if s := b.only(t); s.name != "configmaps.v1/default" {
-		t.Errorf("%s is open", s.name)
-	}
+	assert.Equal(t, "configmaps.v1/default", b.only(t).name, "open")
 }
 
 func TestStream_of_a_namespace_that_is_gone_waits_for_what_was_deleted_with_it(t *testing.T) {
@@ -136,13 +134,11 @@ func TestLeave_saves_what_its_ids_end_in_before_it_publishes(t *testing.T) {
 	log.set(func() {
 		log.stored = func() {
 			state, err := store.Load(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 			saved = state.Streams[s.name].Leaving
 		}
 	})
-	must.Do(t, r.leave(t.Context(), s, "30"))
+	require.NoError(t, r.leave(t.Context(), s, "30"))
 	if last := &log.log[len(log.log)-1]; saved != "30" || !strings.HasSuffix(last.ID, ".deleted.s30") {
 		t.Errorf("when %s was published the store had %q", last.ID, saved)
 	}

@@ -3,13 +3,13 @@
 package bridge
 
 import (
-	"maps"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestPositions_are_those_of_the_streams_that_readers_will_open(t *testing.T) {
@@ -55,9 +55,7 @@ func TestPositions_are_those_of_the_streams_that_readers_will_open(t *testing.T)
 			if c.want {
 				want[c.stored] = source.From{Version: "10", History: 2}
 			}
-			if got := positions([]StreamSpec{{Resource: "events"}, c.spec}, saved); !maps.Equal(got, want) {
-				t.Errorf("got %v, want %v", got, want)
-			}
+			assert.Equal(t, want, positions([]StreamSpec{{Resource: "events"}, c.spec}, saved))
 		})
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -44,9 +46,8 @@ func TestState_tells_how_a_stream_is_doing_and_what_happened_to_it(t *testing.T)
 	if past.Rejections != 1 || past.Rejection.Object != "default/a" || past.Rejection.Err == nil {
 		t.Errorf("its rejections are %+v", past)
 	}
-	if past.Failure.Err == nil || !past.Cleared.IsZero() {
-		t.Errorf("its failure is %+v, over at %v", past.Failure, past.Cleared)
-	}
+	require.Error(t, past.Failure.Err, "its failure is %+v, over at %v", past.Failure, past.Cleared)
+	assert.True(t, past.Cleared.IsZero(), "its failure is %+v, over at %v", past.Failure, past.Cleared)
 
 	s.status.State(source.Watching, nil)
 	got = r.pipeline.State().Streams[0]
@@ -113,9 +114,7 @@ func TestState_outlives_a_session(t *testing.T) {
 		t.Errorf("in the second session %v are counted", got)
 	}
 	all.of("s").gap("1", "2", "compacted")
-	if all.of("s").now().Gap.To != "2" {
-		t.Error("the gap is forgotten")
-	}
+	assert.Equal(t, "2", all.of("s").now().Gap.To, "the gap is forgotten")
 	second.drop()
 	all.forget("s")
 	third := m.stream("p", "s")

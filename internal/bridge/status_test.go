@@ -8,6 +8,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
 )
 
 // What is missing for long is looked for ever more seldom, and at once when it was there meanwhile.
@@ -25,9 +26,8 @@ func TestStatus_looks_more_and_more_seldom_for_what_is_missing(t *testing.T) {
 		}
 		now = now.Add(time.Second)
 	}
-	if looks < 30 || looks > 45 {
-		t.Errorf("%d looks in an hour", looks)
-	}
+	assert.GreaterOrEqual(t, looks, 30, "looks in an hour")
+	assert.LessOrEqual(t, looks, 45, "looks in an hour")
 	st.doubt = 0 // as when it watches
 	if st.missed(now); st.asked != now {
 		t.Error("it does not look at once when something new is missing")

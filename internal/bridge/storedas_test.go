@@ -7,6 +7,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/require"
 )
 
 // What the log has of a version that is not read any more is about the objects of the one that is.
@@ -19,9 +20,7 @@ func TestStoredAs_finds_a_stream_by_any_version(t *testing.T) {
 		"gadgets.v2.x.io": "gadgets.v2.x.io", "widgets.v1.y.io": "", "things.v1.x.io": "",
 	} {
 		at, ok := source.ParseName(asked)
-		if !ok {
-			t.Fatal(asked)
-		}
+		require.True(t, ok, asked)
 		if got, _, ok := p.storedAs(at); got != want || ok != (want != "") {
 			t.Errorf("%s: got %q", asked, got)
 		}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
@@ -22,9 +24,7 @@ import (
 
 func expect(t *testing.T, got []string, want ...string) {
 	t.Helper()
-	if !slices.Equal(got, want) {
-		t.Fatalf("the log is\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
-	}
+	require.Equal(t, strings.Join(want, "\n"), strings.Join(got, "\n"), "the log")
 }
 
 func TestStream_a_first_list_is_a_snapshot_between_its_markers(t *testing.T) {
@@ -36,9 +36,7 @@ func TestStream_a_first_list_is_a_snapshot_between_its_markers(t *testing.T) {
 	note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 1})
 	r.settle()
 	expect(t, log.lines(), "snapshot-started 10", "added default/a u1 5 snapshot", "snapshot-completed 10")
-	if got := s.tracker.Position(); got != "10" {
-		t.Errorf("position is %q, want that of the list", got)
-	}
+	assert.Equal(t, "10", s.tracker.Position(), "position, want that of the list")
 }
 
 func TestStream_publishes_nothing_of_an_existing_object_when_asked(t *testing.T) {
@@ -100,9 +98,7 @@ func TestStream_a_relist_announces_its_gap_and_finds_what_vanished(t *testing.T)
 		"added default/b u-B 15 relist", "deleted default/b u-b 5 relist", "deleted default/c u-c 5 relist")
 	gap := log.log[6]
 	for _, want := range []string{`"from":"10"`, `"to":"20"`, `"reason":"compacted"`} {
-		if !strings.Contains(string(gap.Data), want) {
-			t.Errorf("gap says %s, want %s in it", gap.Data, want)
-		}
+		assert.Contains(t, string(gap.Data), want, "gap says %s, want %s in it", gap.Data, want)
 	}
 }
 
@@ -131,9 +127,7 @@ func TestStream_a_snapshot_is_complete_only_when_its_position_is_safe(t *testing
 	go func() { listed <- s.Note(ctx, source.Progress{Kind: source.Listed, Version: "10", Objects: 1}) }()
 	waitFor(t, "the position", func() bool { return s.tracker.Position() == "10" })
 	cancel()
-	if err := <-listed; !errors.Is(err, context.Canceled) {
-		t.Errorf("a list whose position is not safe ended with %v, want that of the context", err)
-	}
+	assert.ErrorIs(t, <-listed, context.Canceled, "a list whose position is not safe ended, want that of the context")
 	expect(t, log.lines(), "snapshot-started 10", "added default/a u1 5 snapshot")
 }
 
@@ -153,9 +147,7 @@ func TestStream_a_crash_leaves_one_word_of_a_complete_snapshot(t *testing.T) {
 		go func() { listed <- s.Note(ctx, source.Progress{Kind: source.Listed, Version: "10"}) }()
 		waitFor(t, "the commit", func() bool { return store.left.Load() < 1 })
 		if published {
-			if err := <-listed; err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, <-listed)
 		}
 		cancel()
 		_ = r.stop()
@@ -188,12 +180,8 @@ func TestStream_latest_folds_what_waits_and_says_so(t *testing.T) {
 	close(log.gate)
 	r.settle()
 	expect(t, log.lines(), "added default/a u1 1 watch", "deleted default/a u1 5 watch 4", "added default/a u2 7 watch 2")
-	if n := s.tracker.Pending(); n != 0 {
-		t.Errorf("%d tickets are open, want none", n)
-	}
-	if n := r.budget.bytes.Load(); n != 0 {
-		t.Errorf("%d bytes are held, want none", n)
-	}
+	assert.Equal(t, 0, s.tracker.Pending(), "tickets are open, want none")
+	assert.EqualValues(t, 0, r.budget.bytes.Load(), "bytes are held, want none")
 }
 
 // What a watch shows again behind something newer must not be folded over that.
@@ -226,9 +214,7 @@ func TestStream_latest_has_every_place_checked(t *testing.T) {
 			send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
 			r.settle()
 		}
-		if words := strings.Join(got, " "); words != want {
-			t.Errorf("latest %v: the places of three events were %s, want %s", latest, words, want)
-		}
+		assert.Equal(t, want, strings.Join(got, " "), "latest %v: the places of three events", latest)
 	}
 }
 
@@ -250,9 +236,7 @@ func TestStream_a_gap_waits_for_what_precedes_it(t *testing.T) {
 	gate <- struct{}{} // one message only
 	waitFor(t, "the second event to be under way", func() bool { return len(log.lines()) == 3 && underWay(s) })
 	close(gate)
-	if err := <-noted; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-noted)
 	expect(t, log.lines()[2:], "added default/a u1 11 watch", "updated default/a u1 12 watch", "gap 20")
 }
 
@@ -269,10 +253,8 @@ func TestStream_a_tombstone_goes_when_the_position_has_passed_it(t *testing.T) {
 	}{{"1", 1}, {"3", 0}} {
 		note(t, s, source.Progress{Kind: source.Bookmark, Version: c.bookmark})
 		r.settle()
-		must.Do(t, r.commit(t.Context()))
-		if n := len(store.state.Rows[s.name]); n != c.rows {
-			t.Errorf("%d rows are kept at position %s, want %d", n, s.tracker.Position(), c.rows)
-		}
+		require.NoError(t, r.commit(t.Context()))
+		assert.Equal(t, c.rows, len(store.state.Rows[s.name]), "rows are kept at position %s", s.tracker.Position())
 	}
 }
 
@@ -297,7 +279,7 @@ func TestStream_changed_selectors_list_again_under_ids_of_their_own(t *testing.T
 	send(t, s, source.Added, "b", "u-b", "6", source.ReasonSnapshot)
 	note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 2})
 	first.settle()
-	must.Do(t, first.commit(t.Context()))
+	require.NoError(t, first.commit(t.Context()))
 	_ = first.stop()
 
 	second := start(t, log, store)
@@ -331,9 +313,7 @@ func TestPipeline_what_cannot_be_encoded_leaves_a_rejection_and_a_count(t *testi
 	if n := value(t, r.registry, "publish_failures_total"); n != 1 {
 		t.Errorf("%v failures are counted, want 1", n)
 	}
-	if n := r.budget.bytes.Load(); n != 0 {
-		t.Errorf("%d bytes are held, want none", n)
-	}
+	assert.EqualValues(t, 0, r.budget.bytes.Load(), "bytes are held, want none")
 }
 
 // The worker has taken the object from the queue, and not yet what waits.
@@ -343,17 +323,11 @@ func TestStream_latest_leaves_no_object_in_the_queue_with_nothing_to_do(t *testi
 	defer p.queue.ShutDown()
 	p.publisher, p.state = to, &checkpoint.State{}
 	s, err := p.open(&StreamSpec{Latest: true, Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, source.Stream{Resource: configMaps})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
 	o, _ := p.queue.Get()
 	send(t, s, source.Updated, "a", "u1", "2", source.ReasonWatch)
 	p.publish(t.Context(), o)
-	if n := p.queue.Len(); n != 0 {
-		t.Errorf("%d objects are in the queue", n)
-	}
-	if n := s.tracker.Pending(); n != 0 {
-		t.Errorf("%d tickets are open", n)
-	}
+	assert.Equal(t, 0, p.queue.Len(), "objects are in the queue")
+	assert.Equal(t, 0, s.tracker.Pending(), "tickets are open")
 }

@@ -12,8 +12,9 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // under gives a pipeline a term, and returns how to end it.
@@ -39,20 +40,12 @@ func TestTerm_nothing_is_published_or_committed_after_it(t *testing.T) {
 	lose()
 	store.closed.Store(true)
 	began := time.Now()
-	if err := <-b.ended; err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(began); took > time.Minute {
-		t.Errorf("it went on for %v", took)
-	}
+	assert.NoError(t, <-b.ended)
+	assert.LessOrEqual(t, time.Since(began), time.Minute, "it went on")
 	close(gate)
 	log.wg.Wait()
-	if n := len(log.lines()); n != 3 {
-		t.Errorf("%d messages are in the log, want the 3 from before", n)
-	}
-	if n := store.late.Load(); n != 0 {
-		t.Errorf("%d commits after the term, want none", n)
-	}
+	assert.Equal(t, 3, len(log.lines()), "messages are in the log, want the 3 from before")
+	assert.EqualValues(t, 0, store.late.Load(), "commits after the term, want none")
 }
 
 // closableStore counts the commits that come when it is closed.
@@ -83,12 +76,11 @@ func TestTerm_events_carry_a_number_that_rises_whatever_the_lease_says(t *testin
 		had := len(log.lines())
 		api.add(1)
 		waitFor(t, "the event", func() bool { return len(log.lines()) == had+1 && s.tracker.Pending() == 0 })
-		must.Do(t, b.stop())
+		require.NoError(t, b.stop())
 		want = append(want, c.want)
 		log.set(func() {
-			if got := attribute(&log.log[had], "writerepoch"); got != c.want {
-				t.Errorf("in term %d of the lease, after %v, events carry %q, want %q", c.lease, want, got, c.want)
-			}
+			assert.Equal(t, c.want, attribute(&log.log[had], "writerepoch"),
+				"in term %d of the lease, after %v, events carry", c.lease, want)
 		})
 	}
 }
@@ -103,13 +95,13 @@ func TestTerm_number_stays_known_whatever_becomes_of_the_log(t *testing.T) {
 		b := runBridge(t, api, log, store, func(c *Config) { under(t, c, 7) })
 		s := b.only(t)
 		waitFor(t, "the first list", func() bool { return len(log.lines()) >= 2 && s.tracker.Pending() == 0 })
-		must.Do(t, b.session(t).commit(t.Context()))
+		require.NoError(t, b.session(t).commit(t.Context()))
 		store.mu.Lock()
 		before := store.state.Log
 		store.mu.Unlock()
 		api.add(3)
 		waitFor(t, "events", func() bool { return len(log.lines()) >= 5 && s.tracker.Pending() == 0 })
-		must.Do(t, b.stop())
+		require.NoError(t, b.stop())
 		disturb(&log, store, before)
 		b = runBridge(t, api, log, store, func(c *Config) { under(t, c, 1) })
 		s = b.only(t)
@@ -119,10 +111,8 @@ func TestTerm_number_stays_known_whatever_becomes_of_the_log(t *testing.T) {
 			log.set(func() { last = attribute(&log.log[len(log.log)-1], "writerepoch") })
 			return last == "8"
 		})
-		must.Do(t, b.stop())
-		if store.state.Log.Epoch != 8 {
-			t.Errorf("%s: the store has term %d, want 8", name, store.state.Log.Epoch)
-		}
+		require.NoError(t, b.stop())
+		assert.EqualValues(t, 8, store.state.Log.Epoch, "%s: the store has term, want 8", name)
 	}
 }
 
@@ -187,13 +177,9 @@ func TestTerm_a_former_leader_ends_where_the_next_one_has_published(t *testing.T
 	send(t, streams[0], source.Updated, "o", "u", "3", source.ReasonWatch)
 	select {
 	case err := <-writers[0].failure:
-		if !checkpoint.IsTaken(err) {
-			t.Errorf("it ends with %v", err)
-		}
+		assert.True(t, checkpoint.IsTaken(err), "it ends with %v", err)
 	case <-time.After(10 * time.Second):
 		t.Error("the former leader goes on")
 	}
-	if n := len(log.lines()); n != 2 {
-		t.Errorf("%d events are in the log, want 2", n)
-	}
+	assert.Equal(t, 2, len(log.lines()), "events are in the log, want 2")
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -45,9 +47,8 @@ func TestRespecify_leaves_alone_what_stays(t *testing.T) {
 	b := begins(t, api, log, &memoryStore{}, false)
 	session, stream := b.session(t), b.only(t)
 	b.Respecify(t.Context(), []StreamSpec{saying("it")})
-	if b.only(t) != stream || b.session(t) != session {
-		t.Error("the stream, or the session, is another one")
-	}
+	assert.Same(t, stream, b.only(t), "the stream, or the session, is another one")
+	assert.Same(t, session, b.session(t), "the stream, or the session, is another one")
 	api.add(1)
 	waitFor(t, "what comes", func() bool { return len(log.lines()) == 3 })
 }
@@ -73,15 +74,13 @@ func TestRespecify_keeps_what_the_checkpoint_has_of_what_goes_and_goes_on_from_t
 			}
 			b.Respecify(t.Context(), []StreamSpec{saying("it, in another way")})
 			waitFor(t, "what came meanwhile", func() bool { return len(log.lines()) == 7 })
-			if b.session(t) != session || b.only(t).spec.Says != "it, in another way" {
-				t.Error("it is another session, or the spec of before")
-			}
+			assert.Same(t, session, b.session(t), "it is another session, or the spec of before")
+			assert.Equal(t, "it, in another way", b.only(t).spec.Says, "it is another session, or the spec of before")
 			for _, line := range log.lines()[2:] {
-				if !strings.HasPrefix(line, "added") || !strings.HasSuffix(line, " watch") {
-					t.Errorf("the log has %s", line)
-				}
+				require.True(t, strings.HasPrefix(line, "added"), "the log")
+				assert.True(t, strings.HasSuffix(line, " watch"), "the log")
 			}
-			must.Do(t, b.stop())
+			require.NoError(t, b.stop())
 		})
 	}
 }
@@ -101,10 +100,8 @@ func TestRespecify_goes_on_from_the_checkpoint_where_the_broker_is_away(t *testi
 	log.set(func() { log.gate = nil })
 	close(gate)
 	waitFor(t, "the events", func() bool { return len(log.lines()) == 7 })
-	if says := b.only(t).spec.Says; says != "another thing" {
-		t.Errorf("it reads %q", says)
-	}
-	must.Do(t, b.stop())
+	assert.Equal(t, "another thing", b.only(t).spec.Says)
+	require.NoError(t, b.stop())
 	if all := strings.Join(log.lines(), "\n"); strings.Count(all, "added") != 5 {
 		t.Errorf("the log has\n%s", all)
 	}
@@ -116,9 +113,7 @@ func (b *bridge) tellsNothingOf(t *testing.T, stream string) {
 	<-b.session(t).met
 	all := must.Get(b.registry.Gather())(t)
 	for _, f := range all {
-		if text := fmt.Sprint(f); strings.Contains(text, stream) {
-			t.Errorf("there is %s", text)
-		}
+		assert.NotContains(t, fmt.Sprint(f), stream)
 	}
 }
 
@@ -286,10 +281,9 @@ func TestRespecify_leaves_what_was_told_of_what_stays_too(t *testing.T) {
 		s.reading[s.specs()[1]] = c.reading
 		s.unresolved(c.told, errors.New("not known"))
 		gone, _ := s.respecify(s.specs()[1:])
-		must.Do(t, s.await(t.Context(), gone))
-		if got := strings.Join(slices.Collect(maps.Keys(s.unknown)), ", "); got != c.wantTold {
-			t.Errorf("%s: it says something of %q, want %q", name, got, c.wantTold)
-		}
+		require.NoError(t, s.await(t.Context(), gone))
+		assert.Equal(t, c.wantTold, strings.Join(slices.Collect(maps.Keys(s.unknown)), ", "),
+			"%s: it says something", name)
 		s.queue.ShutDown()
 	}
 }
@@ -319,9 +313,7 @@ func TestRespecify_leaves_the_drain_of_a_stop_as_it_is(t *testing.T) {
 	}
 	log.set(func() { log.gate = nil })
 	close(gate)
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-stopped)
 	<-respecified
 	if all := strings.Join(log.lines(), "\n"); strings.Count(all, "added") != 5 || b.session(t) != session {
 		t.Errorf("another session: %v; the log has\n%s", b.session(t) != session, all)
@@ -339,9 +331,7 @@ func TestRespecify_gives_what_comes_the_number_of_the_term(t *testing.T) {
 	api.add(1)
 	waitFor(t, "what comes", func() bool { return len(log.lines()) == 3 })
 	log.set(func() {
-		if at := attribute(&log.log[2], "writerepoch"); at != "7" {
-			t.Errorf("it is of the writer %q", at)
-		}
+		assert.Equal(t, "7", attribute(&log.log[2], "writerepoch"), "it is of the writer")
 	})
 }
 

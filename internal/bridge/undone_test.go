@@ -9,8 +9,9 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var (
@@ -21,9 +22,7 @@ var (
 func (r *rig) of(resource source.Resource) *stream {
 	r.t.Helper()
 	s, err := r.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.name}}, source.Stream{Resource: resource})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, err)
 	return s
 }
 
@@ -56,27 +55,18 @@ func TestHistory_that_one_stream_has_seen_to_end_ends_in_all(t *testing.T) {
 	}
 	note(t, a, source.Progress{Kind: source.Recovering, Version: "900", Cause: "expired"})
 	renewed(t, a, "1000")
-	if owed := a.owed(); owed != (source.Owed{}) {
-		t.Errorf("a list is owed of the history that has ended: %+v", owed)
-	}
+	assert.Equal(t, (source.Owed{}), a.owed(), "a list is owed of the history that has ended")
 	snapshot(t, a, "1000", "x u1 900")
 	send(t, a, source.Deleted, "x", "u1", "1001", source.ReasonWatch)
 	r.settle()
 	checkOnce(t, log)
-	if a.saved.History != 1 || b.saved.History != 1 {
-		t.Errorf("histories %d and %d after one restoration", a.saved.History, b.saved.History)
-	}
-	if err := b.doubted(); err != nil {
-		t.Errorf("the one that was told tells the one that has found out: %v", err)
-	}
-	if !slices.Contains(log.lines(), "deleted default/x u2 21 relist") {
-		t.Errorf("the log has %q", log.lines())
-	}
+	assert.Equal(t, 1, a.saved.History, "histories %d and %d after one restoration", a.saved.History, b.saved.History)
+	assert.Equal(t, 1, b.saved.History, "histories %d and %d after one restoration", a.saved.History, b.saved.History)
+	assert.NoError(t, b.doubted(), "the one that was told tells the one that has found out")
+	assert.Contains(t, log.lines(), "deleted default/x u2 21 relist", "the log")
 
 	rewind(t, a, "2000") // the next one
-	if err := b.doubted(); err == nil {
-		t.Error("the second restoration is not told")
-	}
+	assert.Error(t, b.doubted(), "the second restoration is not told")
 }
 
 func TestHistory_ends_in_the_middle_of_a_list_when_another_stream_has_seen_it(t *testing.T) {
@@ -88,9 +78,8 @@ func TestHistory_ends_in_the_middle_of_a_list_when_another_stream_has_seen_it(t 
 	send(t, a, source.Added, "x", "u1", "5", source.ReasonSnapshot)
 	rewind(t, b, "1000")
 	send(t, a, source.Added, "z", "u2", "7", source.ReasonSnapshot)
-	if err := a.Note(t.Context(), source.Progress{Kind: source.Listed, Version: "10", Objects: 2}); err == nil {
-		t.Error("a list of the history that was undone is complete")
-	}
+	assert.Error(t, a.Note(t.Context(), source.Progress{Kind: source.Listed, Version: "10", Objects: 2}),
+		"a list of the history that was undone is complete")
 	if slices.ContainsFunc(log.lines(), func(line string) bool { return strings.Contains(line, "default/z") }) {
 		t.Errorf("what was listed after that is published: %q", log.lines())
 	}
@@ -108,8 +97,8 @@ func TestHistory_that_may_be_of_another_API_server_is_not_told_and_begins_once(t
 	snapshot(t, other, "10", "y u9 6")
 	rewind(t, other, "1000")
 	snapshot(t, other, "1000", "y u9 6")
-	must.Do(t, a.doubted())
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, a.doubted())
+	require.NoError(t, r.save(t.Context()))
 	_ = r.stop()
 
 	r = start(t, log, store)
@@ -120,9 +109,7 @@ func TestHistory_that_may_be_of_another_API_server_is_not_told_and_begins_once(t
 		t.Errorf("the restoration that it has found out itself ends its history: %v", err)
 	}
 	rewind(t, a, "2000")
-	if err := other.doubted(); err == nil {
-		t.Error("it is not told of the next one")
-	}
+	assert.Error(t, other.doubted(), "it is not told of the next one")
 }
 
 // Before the first event of the history that has begun the store knows that the others are over, also of streams that are not read.
@@ -132,30 +119,28 @@ func TestHistory_that_is_over_stays_over_after_a_crash(t *testing.T) {
 	a, b := r.of(configMaps), r.of(secrets)
 	snapshot(t, a, "10", "x u1 5")
 	snapshot(t, b, "10", "y u9 6")
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	_ = r.stop()
 
 	r = start(t, log, store)
 	rewind(t, r.of(secrets), "1000")
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	_ = r.stop()
-	if cause := store.state.Streams["configmaps.v1"].Undone; !strings.Contains(cause, "etcd was restored") {
-		t.Errorf("of a stream that is not read the store says %q", cause)
-	}
+	assert.Contains(t, store.state.Streams["configmaps.v1"].Undone, "etcd was restored",
+		"of a stream that is not read the store")
 
 	r = start(t, log, store)
 	a, b = r.of(configMaps), r.of(secrets)
 	for _, s := range []*stream{a, b} {
-		must.Do(t, s.resumeUndone(t.Context()))
+		require.NoError(t, s.resumeUndone(t.Context()))
 		if s.saved.History != 1 || s.position() != "" || s.saved.Gap.From != "10" {
 			t.Errorf("stream %s: history %d, position %q, gap %+v", s.name, s.saved.History, s.position(), s.saved.Gap)
 		}
 	}
-	must.Do(t, r.save(t.Context()))
+	require.NoError(t, r.save(t.Context()))
 	for name, saved := range store.state.Streams {
-		if saved.Undone != "" || saved.Owed != (checkpoint.Owed{}) {
-			t.Errorf("stream %s: %+v", name, saved)
-		}
+		assert.Empty(t, saved.Undone, "stream %s: %+v", name, saved)
+		assert.Equal(t, (checkpoint.Owed{}), saved.Owed, "stream %s: %+v", name, saved)
 	}
 }
 
@@ -166,10 +151,9 @@ func TestHistory_that_is_over_stays_over_in_a_stream_that_is_closed(t *testing.T
 	s.over(&source.RewoundError{Stream: "secrets.v1"})
 	r.close(s)
 	again := r.of(configMaps)
-	must.Do(t, r.commit(t.Context()))
-	if again.saved.Undone == "" || store.state.Streams[s.name].Undone == "" {
-		t.Errorf("the stream has %q, the store %q", again.saved.Undone, store.state.Streams[s.name].Undone)
-	}
+	require.NoError(t, r.commit(t.Context()))
+	assert.NotEmpty(t, again.saved.Undone, "the stream, the store")
+	assert.NotEmpty(t, store.state.Streams[s.name].Undone, "the stream, the store")
 }
 
 func TestHistory_that_is_over_is_so_under_the_name_that_a_stream_has_then(t *testing.T) {
@@ -185,8 +169,8 @@ func TestHistory_that_is_over_is_so_under_the_name_that_a_stream_has_then(t *tes
 		other := configMaps
 		other.Version = "v2"
 		to := source.Stream{Resource: other}
-		must.Do(t, end(r, s.Stream, to))
-		must.Do(t, r.save(t.Context()))
+		require.NoError(t, end(r, s.Stream, to))
+		require.NoError(t, r.save(t.Context()))
 		if from := store.state.Streams[s.name]; from.Position != "" {
 			t.Errorf("%s: what was forgotten is stored again: %+v", name, from)
 		}

@@ -17,6 +17,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // servedAs makes what is served of names as "plural.version.group".
@@ -51,9 +53,7 @@ func TestWildcard_leaves_out_what_it_is_told_to(t *testing.T) {
 		{&Wildcard{All: true, Exclude: []Exclusion{{Name: "secrets", Version: "v1"}}}, "secrets.v1", false},
 		{&Wildcard{All: true, Exclude: []Exclusion{{Name: "secrets", Version: "v1"}}}, "secrets.v1.example.com", true},
 	} {
-		if got := c.w.matches(servedAs(c.name), &source.Offers{}); got != c.want {
-			t.Errorf("%s of %+v: got %v", c.name, c.w, got)
-		}
+		assert.Equal(t, c.want, c.w.matches(servedAs(c.name), &source.Offers{}), "%s of %+v", c.name, c.w)
 	}
 }
 
@@ -87,9 +87,8 @@ func TestWildcard_tells_once_that_nothing_is_selected(t *testing.T) {
 	spec.Wildcard.Exclude = nil
 	tell(offers)
 	const want = `msg="a wildcard selects nothing now; what comes is read" resource=*.apps why="everything that it names is excluded"`
-	if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), want) {
-		t.Errorf("it says\n%swant\n%s", &log, want)
-	}
+	assert.Equal(t, 1, strings.Count(log.String(), "\n"), "it says\n%s", &log)
+	assert.Contains(t, log.String(), want, "it says\n%s", &log)
 }
 
 func TestFirstOf_is_one_for_resources_with_the_same_objects(t *testing.T) {
@@ -103,23 +102,17 @@ func TestFirstOf_is_one_for_resources_with_the_same_objects(t *testing.T) {
 		"podsecurities.v1beta1.extensions": "podsecurities.extensions",
 	} {
 		s := servedAs(name)
-		if got := firstOf(s.Group, s.Resource).String(); got != want {
-			t.Errorf("%s: got %s, want %s", name, got, want)
-		}
+		assert.Equal(t, want, firstOf(s.Group, s.Resource).String(), name)
 	}
 }
 
 func TestNames_of_resources_are_taken_for_what_they_may_mean(t *testing.T) {
 	s := servedAs("widgets.v1.example.com")
 	for _, name := range []string{"widgets", "widget", "wi", "widgets.example.com", "widgets.v1.example.com", "widgets.v2.example.com", "wi.exam"} {
-		if !mayMean(name, s) {
-			t.Errorf("%s may mean %+v", name, s)
-		}
+		assert.True(t, mayMean(name, s), "%s may mean %+v", name, s)
 	}
 	for _, name := range []string{"gadgets", "widgets.example.org", "gadgets.v1.example.com"} {
-		if mayMean(name, s) {
-			t.Errorf("%s cannot mean %+v", name, s)
-		}
+		assert.False(t, mayMean(name, s), "%s cannot mean %+v", name, s)
 	}
 	if in := []bool{
 		means("widgets", s.Versions[0]), means("widgets.example.com", s.Versions[0]), means("widgets.v1.example.com", s.Versions[0]),
@@ -188,9 +181,7 @@ func TestWildcards_of_one_pipeline_read_no_object_twice(t *testing.T) {
 			for _, r := range p.wanted(&c.specs[i], offers) {
 				got = append(got, r.String())
 			}
-			if strings.Join(got, " ") != c.want[i] {
-				t.Errorf("%s: %d reads %v, want %s", name, i, got, c.want[i])
-			}
+			assert.Equal(t, c.want[i], strings.Join(got, " "), "%s: %d reads %v", name, i, got)
 		}
 	}
 }
@@ -205,28 +196,20 @@ func TestStored_streams_are_found_by_whatever_the_configuration_calls_them(t *te
 		r := startOf(t, log, store, StreamSpec{Resource: "cm"})
 		s := must.Get(r.open(&r.cfg.Streams[0], source.Stream{Resource: configMaps}))(t)
 		snapshot(t, s, "10", "a u1 5")
-		must.Do(t, r.save(t.Context()))
+		require.NoError(t, r.save(t.Context()))
 		_ = r.stop()
 		r = startOf(t, log, store, StreamSpec{Resource: name})
 		at := r.stored()
-		if len(at) != 1 {
-			t.Fatalf("%v are stored", at)
-		}
-		if got := r.named(&r.cfg.Streams[0], at[0]); got != want {
-			t.Errorf("%s: got %v", name, got)
-		}
+		require.Len(t, at, 1, "stored")
+		assert.Equal(t, want, r.named(&r.cfg.Streams[0], at[0]), name)
 	}
 }
 
 func TestStored_streams_keep_no_name_that_the_resource_has_itself(t *testing.T) {
 	for name, want := range map[string]string{"configmaps": "", "configmap": "", "configmaps.v1.": "", "cm": "cm", "cm.v1.": "cm.v1."} {
-		if got := (&StreamSpec{Resource: name}).calling(configMaps); got != want {
-			t.Errorf("%s is kept as %q, want %q", name, got, want)
-		}
+		assert.Equal(t, want, (&StreamSpec{Resource: name}).calling(configMaps), "%s is kept as", name)
 	}
-	if got := (&StreamSpec{Wildcard: &Wildcard{All: true}}).calling(configMaps); got != "" {
-		t.Errorf("a wildcard's is kept as %q", got)
-	}
+	assert.Empty(t, (&StreamSpec{Wildcard: &Wildcard{All: true}}).calling(configMaps), "a wildcard's is kept as")
 }
 
 // In a namespace that is selected a wildcard names what is in namespaces; in one that is not any more, what has to leave.
@@ -251,9 +234,7 @@ func TestWildcard_names_in_a_namespace_what_is_there_while_it_is_selected(t *tes
 		for _, r := range p.wanted(p.in(&c.specs[0], "shop"), offers) {
 			got = append(got, r.String())
 		}
-		if strings.Join(got, " ") != c.want {
-			t.Errorf("%s: it reads %v, want %s", name, got, c.want)
-		}
+		assert.Equal(t, c.want, strings.Join(got, " "), "%s: it reads %v", name, got)
 		stored := p.storedIn(&c.specs[0], offers)
 		if _, is := stored["shop"]; is != strings.Contains(c.want, "pods") || len(stored) > 1 {
 			t.Errorf("%s: the store has it in %v", name, stored)

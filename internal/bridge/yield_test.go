@@ -10,6 +10,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
 )
 
 // While an API server that starts does not serve a resource, a wildcard has what is stored of it, unless a name has.
@@ -36,9 +37,7 @@ func TestWildcard_leads_what_is_stored_and_not_served_unless_a_name_does(t *test
 		for _, r := range p.wanted(&p.cfg.Streams[1], offers) {
 			got = got || r.String() == c.stored
 		}
-		if got != c.want {
-			t.Errorf("%s, called %q, beside %s: the wildcard reads it: %v", c.stored, c.called, c.other.Resource, got)
-		}
+		assert.Equal(t, c.want, got, "%s, called %q, beside %s: the wildcard", c.stored, c.called, c.other.Resource)
 	}
 }
 
@@ -68,9 +67,7 @@ func TestWildcard_yields_what_it_has_opened_to_a_name(t *testing.T) {
 		_, opening := b.session(t).unbegun[wildcard]
 		return !opening
 	})
-	if b.session(t).selectsNothing(wildcard) {
-		t.Error("the wildcard is said to select nothing while it reads")
-	}
+	assert.False(t, b.session(t).selectsNothing(wildcard), "the wildcard is said to select nothing while it reads")
 	served.Store(true)
 	must.Get(catalog.Look(t.Context()))(t)
 	waitFor(t, "the name's stream", func() bool {
@@ -83,7 +80,5 @@ func TestWildcard_yields_what_it_has_opened_to_a_name(t *testing.T) {
 	if lines := strings.Join(log.lines(), "\n"); strings.Count(lines, "\n") != 0 || !strings.Contains(lines, " 5 watch") {
 		t.Errorf("the log has\n%s", lines)
 	}
-	if err := b.stop(); err != nil {
-		t.Errorf("it ended with %v", err)
-	}
+	assert.NoError(t, b.stop(), "it ended")
 }

@@ -5,13 +5,13 @@ package checkpoints
 import (
 	"errors"
 	"maps"
-	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var audit = checkpoint.Identity{ClusterUID: "5f7d2a30", Cluster: "prod", Pipeline: "audit"}
@@ -43,44 +43,31 @@ func wanted(t *testing.T, err error, texts ...string) {
 		return
 	}
 	for _, text := range texts {
-		if !strings.Contains(err.Error(), text) {
-			t.Errorf("%q is not in %q", text, err)
-		}
+		assert.Contains(t, err.Error(), text, "not in %q", err)
 	}
 }
 
 func TestReset_forgets_all_but_the_history_and_the_log(t *testing.T) {
 	before := state()
 	c := must.Get(Reset(before, nil))(t)
-	if want := []string{"nodes.v1", "pods.v1", "secrets.v1"}; !slices.Equal(c.Batch.Forget, want) {
-		t.Errorf("forgets %v, want %v", c.Batch.Forget, want)
-	}
+	assert.Equal(t, []string{"nodes.v1", "pods.v1", "secrets.v1"}, c.Batch.Forget, "forgets")
 	// An id with the history before would be one that the log has of something else.
-	if want := map[string]checkpoint.Stream{"pods.v1": {History: 2}}; !maps.Equal(c.Batch.Streams, want) {
-		t.Errorf("keeps %v, want %v", c.Batch.Streams, want)
-	}
+	assert.Equal(t, map[string]checkpoint.Stream{"pods.v1": {History: 2}}, c.Batch.Streams, "keeps")
 	if l := c.Batch.Log; l.ID != "l" || !maps.Equal(l.Marks, before.Log.Marks) || l.Losses != 1 || len(l.Trail) != 2 || len(l.Trail[0].Positions) != 0 {
 		t.Errorf("the log is %+v", l)
 	}
-	if want := (Move{Stream: "pods.v1", From: "100", Objects: 1}); c.Moves[1] != want {
-		t.Errorf("moves %+v, want %+v", c.Moves[1], want)
-	}
-	if !reflect.DeepEqual(before, state()) {
-		t.Errorf("the state that it was given is now %+v", before)
-	}
+	assert.Equal(t, (Move{Stream: "pods.v1", From: "100", Objects: 1}), c.Moves[1], "moves")
+	assert.Equal(t, state(), before, "the state that it was given is now")
 }
 
 func TestReset_of_a_stream_leaves_the_others(t *testing.T) {
 	c, err := Reset(state(), []string{"nodes.v1", "nodes.v1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !slices.Equal(c.Batch.Forget, []string{"nodes.v1"}) || len(c.Batch.Streams) != 0 || len(c.Batch.Drop) != 0 {
 		t.Errorf("the batch is %+v", c.Batch)
 	}
-	if want := map[string]string{"pods.v1": "60"}; !maps.Equal(c.Batch.Log.Trail[0].Positions, want) {
-		t.Errorf("the trail is %+v", c.Batch.Log.Trail)
-	}
+	assert.Equal(t, map[string]string{"pods.v1": "60"}, c.Batch.Log.Trail[0].Positions,
+		"the trail is %+v", c.Batch.Log.Trail)
 	_, err = Reset(state(), []string{"pods"})
 	wanted(t, err, `no stream "pods"; it has nodes.v1, pods.v1, secrets.v1`)
 }
@@ -117,9 +104,7 @@ func TestRewind_moves_positions_back_and_forgets_nothing(t *testing.T) {
 			t.Errorf("a log that loses its end would go back to %+v", w)
 		}
 	}
-	if !reflect.DeepEqual(given, before) {
-		t.Errorf("the state that it was given is now %+v", given)
-	}
+	assert.Equal(t, before, given, "the state that it was given is now")
 }
 
 func TestRewind_reaches_what_was_published_ahead_of_the_position(t *testing.T) {
@@ -127,10 +112,8 @@ func TestRewind_reaches_what_was_published_ahead_of_the_position(t *testing.T) {
 	given.Rows["pods.v1"] = map[string]checkpoint.Row{
 		"a": {ResourceVersion: "104"}, "b": {ResourceVersion: "99", Deleted: true}, "c": {ResourceVersion: "900", Superseded: true},
 	}
-	c, err := Rewind(given, []string{"pods.v1"}, "80", 5)
-	if err != nil || c.Batch.Streams["pods.v1"].Replay.To != "104" {
-		t.Errorf("it is %+v, %v", c.Batch.Streams["pods.v1"], err)
-	}
+	c := must.Get(Rewind(given, []string{"pods.v1"}, "80", 5))(t)
+	assert.Equal(t, "104", c.Batch.Streams["pods.v1"].Replay.To, "it is %+v", c.Batch.Streams["pods.v1"])
 }
 
 // pods is what going back does to them.

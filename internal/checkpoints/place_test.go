@@ -12,6 +12,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // written is a checkpoint in a file that has what state returns.
@@ -21,9 +23,8 @@ func written(t *testing.T) (f File, bridge *file.Store) {
 	bridge = must.Get(file.Open(string(f), audit))(t)
 	t.Cleanup(func() { _ = bridge.Close() })
 	s := state()
-	if err := bridge.Commit(t.Context(), &checkpoint.Batch{Identity: audit, Log: &s.Log, Streams: s.Streams, Put: s.Rows}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t,
+		bridge.Commit(t.Context(), &checkpoint.Batch{Identity: audit, Log: &s.Log, Streams: s.Streams, Put: s.Rows}))
 	return f, bridge
 }
 
@@ -47,17 +48,14 @@ func TestFile_of_a_running_bridge_is_shown_and_not_changed(t *testing.T) {
 }
 
 func TestTopic_says_that_its_user_is_not_known(t *testing.T) {
-	if got := (Topic{}).User(); !strings.Contains(got, "cannot be told now: before anything is changed its commits are waited for, for 5s.") {
-		t.Errorf("it says %q", got)
-	}
+	assert.Contains(t, (Topic{}).User(),
+		"cannot be told now: before anything is changed its commits are waited for, for 5s.")
 }
 
 func TestFile_is_changed_after_a_copy_was_made(t *testing.T) {
 	f, bridge := written(t)
-	must.Do(t, bridge.Close())
-	if got := f.User(); got != "" {
-		t.Errorf("of nobody it says %q", got)
-	}
+	require.NoError(t, bridge.Close())
+	assert.Empty(t, f.User(), "of nobody")
 	first := must.Get(f.Change(t.Context(), resetPods))(t)
 	if kept, err := file.Inspect(t.Context(), first); err != nil || !reflect.DeepEqual(kept, state()) {
 		t.Errorf("the copy holds %+v, %v", kept, err)
@@ -67,9 +65,8 @@ func TestFile_is_changed_after_a_copy_was_made(t *testing.T) {
 		t.Errorf("it holds %+v, %v", now, err)
 	}
 	second, err := f.Change(t.Context(), func(s *checkpoint.State) (*Change, error) { return Reset(s, nil) }) // within the same second, perhaps
-	if err != nil || second == first {
-		t.Errorf("the second copy is %s, the first %s, %v", second, first, err)
-	}
+	require.NoError(t, err)
+	assert.NotEqual(t, first, second, "the second copy, the first")
 	if now, err = file.Inspect(t.Context(), string(f)); err != nil || len(now.Rows) != 0 || len(now.Streams) != 1 {
 		t.Errorf("it holds %+v, %v", now, err)
 	}
@@ -77,7 +74,7 @@ func TestFile_is_changed_after_a_copy_was_made(t *testing.T) {
 
 func TestFile_where_nothing_moves_gets_no_copy(t *testing.T) {
 	f, bridge := written(t)
-	must.Do(t, bridge.Close())
+	require.NoError(t, bridge.Close())
 	backup, err := f.Change(t.Context(), func(*checkpoint.State) (*Change, error) { return &Change{}, nil })
 	if all, _ := filepath.Glob(string(f) + "*"); err != nil || backup != "" || len(all) != 1 {
 		t.Errorf("backup %q, %v, %v", backup, err, all)
@@ -86,10 +83,8 @@ func TestFile_where_nothing_moves_gets_no_copy(t *testing.T) {
 
 func TestFile_that_is_not_there_is_not_made(t *testing.T) {
 	f := File(filepath.Join(t.TempDir(), "none.db"))
-	found, err := f.Look(t.Context())
-	if err != nil || found.State.Identity != (checkpoint.Identity{}) {
-		t.Errorf("it holds %+v, %v", found, err)
-	}
+	found := must.Get(f.Look(t.Context()))(t)
+	assert.Equal(t, (checkpoint.Identity{}), found.State.Identity, "it holds %+v", found)
 	var unwritten *UnwrittenError
 	if _, err := f.Change(t.Context(), resetPods); !errors.As(err, &unwritten) {
 		t.Errorf("error %v, want that there is none", err)

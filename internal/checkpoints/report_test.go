@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestReport_is_a_page_for_a_person(t *testing.T) {
 	r := Describe("audit", "file /s/audit.db", &Found{state(), time.Date(2026, 11, 22, 12, 0, 0, 7, time.FixedZone("", 3600))})
 	var short, wide bytes.Buffer
-	must.Do(t, r.Print(&short, false))
-	must.Do(t, r.Print(&wide, true))
+	require.NoError(t, r.Print(&short, false))
+	require.NoError(t, r.Print(&wide, true))
 	for _, page := range []struct {
 		got  *bytes.Buffer
 		want string
@@ -47,9 +48,7 @@ LOG AT                SAFE POSITIONS
 partition 0: 3, 1: 4  nodes.v1=40 pods.v1=60
 partition 0: 7, 1: 9  nodes.v1=50 pods.v1=100
 `}} {
-		if got := "\n" + page.got.String(); got != page.want {
-			t.Errorf("it is %s\nwant %s", got, page.want)
-		}
+		assert.Equal(t, page.want, "\n"+page.got.String())
 	}
 }
 
@@ -57,16 +56,14 @@ func TestPrintList_has_a_line_for_each_and_for_what_was_never_written(t *testing
 	found := &Found{state(), time.Time{}}
 	found.State.Log.Marks = nil
 	var out bytes.Buffer
-	must.Do(t, PrintList(&out, []*Report{
+	require.NoError(t, PrintList(&out, []*Report{
 		Describe("audit", "topic t", found), Describe("web", "file w.db", &Found{State: &checkpoint.State{}}),
 	}))
 	const want = `PIPELINE  CLUSTER  STREAMS  OBJECTS  SAVED    WHERE
 audit     prod     3        2        unknown  topic t
 web       -        -        -        never    file w.db
 `
-	if out.String() != want {
-		t.Errorf("it is\n%s\nwant\n%s", &out, want)
-	}
+	assert.Equal(t, want, out.String(), "it is\n%s", &out)
 }
 
 func TestDescribe_says_all_that_a_stream_owes(t *testing.T) {
@@ -76,7 +73,5 @@ func TestDescribe_says_all_that_a_stream_owes(t *testing.T) {
 	}, nil)
 	const want = "the deletion of all that it has, as its namespace was not selected any more at 12; another history: restored; a list behind a gap from 3: expired; a list at 9 or later: late; the rest of the list that gap.1 has announced; " +
 		"the word that the snapshot at 8 is complete; what the log has lost, up to 6"
-	if got := strings.Join(s.Owes, "; "); got != want {
-		t.Errorf("it owes %s\nwant %s", got, want)
-	}
+	assert.Equal(t, want, strings.Join(s.Owes, "; "), "it owes")
 }

@@ -4,6 +4,8 @@ package config
 
 import (
 	"fmt"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"reflect"
 	"strings"
 	"testing"
@@ -25,9 +27,7 @@ pipelines:
 func parsed(t *testing.T, text string) *Config {
 	t.Helper()
 	c, _, err := Parse("bridge.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c
 }
 
@@ -52,9 +52,8 @@ func TestCompare_says_what_has_to_be_done(t *testing.T) {
 	} {
 		next := parsed(t, strings.Replace(compared, one.from, one.to, 1))
 		got := parsed(t, compared).Compare(next)
-		if !reflect.DeepEqual(got, one.want) || got.None() != reflect.DeepEqual(one.want, Difference{}) {
-			t.Errorf("%s: %+v, want %+v", one.name, got, one.want)
-		}
+		require.Equal(t, one.want, got, one.name)
+		assert.Equal(t, reflect.DeepEqual(one.want, Difference{}), got.None(), one.name)
 	}
 }
 
@@ -93,9 +92,7 @@ func TestCompare_takes_what_it_does_not_know_for_fixed(t *testing.T) {
 		} else {
 			at.SetString("x")
 		}
-		if d := now.Compare(next); len(d.Fixed) == 0 {
-			t.Errorf("%s can change", f.Name)
-		}
+		assert.NotEmpty(t, now.Compare(next).Fixed, "%s can change", f.Name)
 	}
 }
 

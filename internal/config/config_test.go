@@ -8,7 +8,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +15,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var update = flag.Bool("update", false, "write what is reported now into the bad files; review it with git diff")
@@ -26,10 +27,8 @@ var operations = []Operation{Added, Updated, Deleted}
 
 // A bad file begins with the problems it must be refused with, one a line, as they are printed after the file's name.
 func TestLoad_refuses_bad_files_with_exactly_these_problems(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.bad.yaml")
-	if err != nil || len(files) < 85 {
-		t.Fatalf("%d bad files, %v", len(files), err)
-	}
+	files := must.Get(filepath.Glob("testdata/*.bad.yaml"))(t)
+	require.GreaterOrEqual(t, len(files), 85, "bad files")
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".bad.yaml"), func(t *testing.T) {
 			if *update {
@@ -43,15 +42,12 @@ func TestLoad_refuses_bad_files_with_exactly_these_problems(t *testing.T) {
 				}
 			}
 			c, _, err := Parse("file", data)
-			if c != nil || err == nil {
-				t.Fatal("the file was taken")
-			}
+			require.Nil(t, c, "the file was taken")
+			require.Error(t, err, "the file was taken")
 			if got := strings.Split(err.Error(), "\n"); !slices.Equal(got, wanted) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(wanted, "\n"))
 			}
-			if strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("a secret is in %v", err)
-			}
+			assert.NotContains(t, err.Error(), "hunter2", "a secret is in %v", err)
 		})
 	}
 }
@@ -73,7 +69,7 @@ func rewrite(t *testing.T, file string) {
 	for line := range strings.Lines(err.Error() + "\n") {
 		out.WriteString(want + strings.TrimPrefix(line, "file:"))
 	}
-	must.Do(t, os.WriteFile(file, append([]byte(out.String()), body...), 0o600))
+	require.NoError(t, os.WriteFile(file, append([]byte(out.String()), body...), 0o600))
 }
 
 func read(t *testing.T, file string) []byte {
@@ -86,9 +82,8 @@ func TestLoad_of_a_file_without_content_says_so(t *testing.T) {
 	for name, text := range map[string]string{"nothing": "", "a comment": "# nothing\n", "a separator": "---\n", "null": "null\n", "a BOM": "\uFEFF"} {
 		_, _, err := Parse("f.yaml", []byte(text))
 		const want = "f.yaml:1:1: is empty; it needs at least pipelines, see config.example.yaml for every key"
-		if err == nil || err.Error() != want {
-			t.Errorf("%s: %v", name, err)
-		}
+		require.Error(t, err, name)
+		assert.Equal(t, want, err.Error(), name)
 	}
 }
 
@@ -113,9 +108,8 @@ func TestLoad_refuses_what_is_no_text_or_too_large(t *testing.T) {
 func TestLoad_of_a_file_that_is_not_there_says_which(t *testing.T) {
 	_, _, err := Load("testdata/none.yaml")
 	const want = "testdata/none.yaml: cannot be read: no such file or directory; give an existing file"
-	if err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
+	require.Error(t, err)
+	assert.Equal(t, want, err.Error())
 }
 
 func TestLoad_reads_a_good_file(t *testing.T) {
@@ -215,13 +209,9 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 		Server:  Server{Listen: ":9090"},
 		Log:     Log{LevelDebug, FormatJSON},
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got\n%+v\nwant\n%+v", got, want)
-	}
+	assert.Equal(t, want, got)
 	for i, share := range []Size{64 << 20, 56 << 20 / 5, 56 << 20 / 5} {
-		if got := got.BufferShare(&got.Pipelines[i]); got != share {
-			t.Errorf("buffer of pipelines[%d]: %v, want %v", i, got, share)
-		}
+		assert.Equal(t, share, got.BufferShare(&got.Pipelines[i]), "buffer of pipelines[%d]", i)
 	}
 }
 
@@ -251,18 +241,15 @@ func TestFromArgs_is_one_pipeline_with_the_embedded_server(t *testing.T) {
 		OnReject: OnRejectPublish,
 		Oversize: OversizeReject,
 	}}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got\n%+v\nwant\n%+v", got, want)
-	}
+	assert.Equal(t, want, got)
 }
 
 // What was printed is not in the embedded server's log, so that both must not have one checkpoint.
 func TestFromArgs_for_the_standard_output_is_another_pipeline(t *testing.T) {
 	got := must.Get(FromArgs(Args{Resources: []string{"pods"}, Stdout: true, DataDir: "/d"}))(t)
 	p := &got.Pipelines[0]
-	if p.Sink.Stdout == nil || p.Sink.Embedded != nil {
-		t.Errorf("the sink is %+v", p.Sink)
-	}
+	require.NotNil(t, p.Sink.Stdout, "the sink is %+v", p.Sink)
+	assert.Nil(t, p.Sink.Embedded, "the sink is %+v", p.Sink)
 	if path, err := got.CheckpointPath(p); err != nil || path != "/d/stdout.db" {
 		t.Errorf("the checkpoint is %s, %v", path, err)
 	}
@@ -270,9 +257,7 @@ func TestFromArgs_for_the_standard_output_is_another_pipeline(t *testing.T) {
 
 func TestFromArgs_namespaces_and_selector_hold_for_each_resource(t *testing.T) {
 	got, err := FromArgs(Args{Resources: []string{"pods", "deployments.apps"}, Namespaces: []string{"web", "shop"}, LabelSelector: "app in (a,b)"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i := range 2 {
 		if r := got.Pipelines[0].Resources[i]; !slices.Equal(r.Namespaces, []string{"web", "shop"}) || r.LabelSelector != "app in (a,b)" {
 			t.Errorf("resource %d is %+v", i, r)
@@ -324,10 +309,8 @@ func TestLoad_warns_of_a_subject_that_objects_may_share(t *testing.T) {
 		if err != nil || len(warnings) > 0 != c.warned || c.warned && warnings.Error() != want {
 			t.Errorf("%s: got %v, %v, want %t: %s", c.subject, warnings, err, c.warned, want)
 		}
-		template, err := encode.ParseTemplate(encode.Subject, c.subject)
-		if err != nil || template.PerObject() == c.warned {
-			t.Errorf("%s: the encoder disagrees: %v", c.subject, err)
-		}
+		template := must.Get(encode.ParseTemplate(encode.Subject, c.subject))(t)
+		assert.NotEqual(t, c.warned, template.PerObject(), "%s: the encoder disagrees", c.subject)
 	}
 }
 
@@ -365,28 +348,24 @@ func TestKeepsState_where_something_has_no_place_of_its_own(t *testing.T) {
 		"sink: {nats: {}}":                                                 true,
 	} {
 		cfg, _, err := Parse("f", []byte("pipelines: [{name: a, resources: [{resource: pods}], "+pipeline+"}]"))
-		if err != nil || cfg.KeepsState() != want {
-			t.Errorf("%s: %v, want %v, %v", pipeline, err == nil && cfg.KeepsState(), want, err)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, want, cfg.KeepsState(), "%s: %v", pipeline, err == nil && cfg.KeepsState())
 	}
 }
 
 func TestPlace_finds_the_key_or_what_is_around_it(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bridge.yaml")
 	text := "pipelines:\n  - name: a\n    resources: [{resource: pods}, {resource: nodes}]\n    sink: {stdout: {}}\n"
-	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	got := Place(file, Problems{
 		{Path: "pipelines[0].sink.nats", Message: "c"},
 		{Path: "kubernetes", Message: "a\nline"},
 		{Path: "pipelines[0].resources[1].resource", Message: "b"},
 	}).Error()
 	want := file + ":1:1: kubernetes: a\uFFFDline\n" + file + ":3:46: pipelines[0].resources[1].resource: b\n" + file + ":4:5: pipelines[0].sink.nats: c"
-	if got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	if got := Place("/none", Problems{{Path: "x", Message: "y"}}).Error(); got != "/none:1:1: x: y" {
-		t.Errorf("of a file that is gone: %s", got)
-	}
+	assert.Equal(t, want, got)
+	assert.Equal(t, "/none:1:1: x: y", Place("/none", Problems{{Path: "x", Message: "y"}}).Error(),
+		"of a file that is gone")
 }
 
 func TestExclude_is_warned_of_where_it_leaves_nothing_out(t *testing.T) {
@@ -395,9 +374,8 @@ func TestExclude_is_warned_of_where_it_leaves_nothing_out(t *testing.T) {
 		"widgets": false, "widgets.example.com": false, "widgets.v1.example.com": false, "deployments.apps": true, "pods.v1": true, `"*.apps"`: true, "widgets.sub.example.com": true,
 	} {
 		_, warnings, err := Parse("f", []byte("pipelines:\n- name: a\n  resources: [{resource: \"*.example.com\", exclude: ["+exclude+"]}]\n"))
-		if err != nil || len(warnings) > 0 != warned {
-			t.Fatalf("%s: %v, %v", exclude, warnings, err)
-		}
+		require.NoError(t, err)
+		require.Equal(t, warned, len(warnings) > 0, "%s: %v", exclude, warnings)
 		if text := "f:3:53: pipelines[0].resources[0].exclude[0]: " + strings.Trim(exclude, `"`) + want; warned && warnings.Error() != text {
 			t.Errorf("%v\nwant %s", warnings, text)
 		}
@@ -414,9 +392,8 @@ func TestKeep_is_warned_of_where_something_is_redacted(t *testing.T) {
 		"pipelines: [{name: a, resources: [{resource: pods, redact: []}], encoding: {keep: [lastApplied]}}]": "",
 	} {
 		_, warnings, err := Parse("f", []byte(file))
-		if err != nil || warnings.Error() != want {
-			t.Errorf("got %q, want %q (%v)", warnings.Error(), want, err)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, want, warnings.Error())
 	}
 }
 
@@ -434,9 +411,8 @@ func TestPaths_are_warned_of_where_what_they_begin_with_is_known_to_be_no_member
 		"resources: [{resource: pods, ignoreChanges: [\"[*].conditions\"]}]":                             "",
 	} {
 		_, warnings, err := Parse("f", []byte("pipelines: [{name: a, "+pipeline+"}]"))
-		if err != nil || warnings.Error() != want {
-			t.Errorf("%s: got %q, want %q (%v)", pipeline, warnings.Error(), want, err)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, want, warnings.Error(), pipeline)
 	}
 }
 
@@ -451,9 +427,7 @@ func TestConfig_sets_a_part_of_the_buffer_aside_where_watches_can_be_shared(t *t
 		"buffer: {maxBytes: 1Mi}\npipelines: [{name: a, resources: [" + two + "]}]":                            {1 << 20, 512 << 10},
 	} {
 		c, _, err := Parse("f", []byte(text))
-		if err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		require.NoError(t, err, text)
 		if got := [2]Size{c.SharedBuffer(), c.BufferShare(&c.Pipelines[0])}; got != want {
 			t.Errorf("%s\nsets %v aside and leaves %v, want %v", text, got[0], got[1], want)
 		}

@@ -3,6 +3,8 @@
 package config
 
 import (
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"maps"
 	"reflect"
 	"regexp"
@@ -25,9 +27,7 @@ func exampleWithAlternatives(t *testing.T) (*Config, []string) {
 	l := loader{file: exampleFile, decoder: decoder{marks: map[string]mark{}, bad: map[string]bool{}}}
 	c := Default()
 	l.decode(l.body(text), c)
-	if len(l.issues) > 0 {
-		t.Fatalf("with its alternatives: %v", l.problems(l.issues))
-	}
+	require.Empty(t, l.issues, "with its alternatives: %v", l.problems(l.issues))
 	return c, slices.Sorted(maps.Keys(l.marks))
 }
 
@@ -36,9 +36,7 @@ func TestExample_is_valid_as_it_stands(t *testing.T) {
 	if err != nil || warnings != nil {
 		t.Fatal(err, warnings)
 	}
-	if c.Pipelines[0].Sink.NATS == nil {
-		t.Error("the sink is not nats")
-	}
+	assert.NotNil(t, c.Pipelines[0].Sink.NATS, "the sink is not nats")
 }
 
 func TestExample_has_every_key_once(t *testing.T) {
@@ -50,9 +48,7 @@ func TestExample_has_every_key_once(t *testing.T) {
 		}
 	}
 	for _, want := range allPaths(reflect.TypeFor[Config](), "") {
-		if !slices.Contains(got, want) {
-			t.Errorf("%s is missing", want)
-		}
+		assert.Contains(t, got, want, "missing")
 	}
 }
 
@@ -108,15 +104,12 @@ func TestExample_shows_the_defaults(t *testing.T) {
 	want.Pipelines = []Pipeline{p}
 	want.LeaderElection = new(LeaderElection)
 	want.LeaderElection.setDefaults()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got\n%+v\n%+v\n%+v\n%+v\nwant\n%+v", got, got.Pipelines[0].Sink.NATS, got.Pipelines[0].Sink.Kafka, got.Pipelines[0].Sink.Embedded, want)
-	}
+	assert.Equal(t, want, got, "got\n%+v\n%+v\n%+v\n%+v", got, got.Pipelines[0].Sink.NATS,
+		got.Pipelines[0].Sink.Kafka, got.Pipelines[0].Sink.Embedded)
 }
 
 // A key without a line that says why is a key that nobody dares to change. Runs of keys may share one.
 func TestExample_explains_its_keys(t *testing.T) {
 	prose := regexp.MustCompile(`(?m)^ *# [^\n]+[a-z.][^\n]*\.$`)
-	if n := len(prose.FindAll(read(t, exampleFile), -1)); n < 50 {
-		t.Errorf("%d lines explain something", n)
-	}
+	assert.GreaterOrEqual(t, len(prose.FindAll(read(t, exampleFile), -1)), 50, "lines explain something")
 }

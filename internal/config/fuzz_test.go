@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // Whatever the file, nothing panics; what is wrong has a place in the file and fits one line; and what is taken is complete.
@@ -24,9 +26,7 @@ func FuzzLoad(f *testing.F) {
 	line := regexp.MustCompile(`^f:[1-9]\d*:[1-9]\d*: \S`)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, warnings, err := Parse("f", data)
-		if (c == nil) == (err == nil) {
-			t.Fatalf("both or none: %v, %v", c, err)
-		}
+		require.NotEqual(t, (err == nil), (c == nil), "both or none: %v, %v", c, err)
 		var problems Problems
 		if err != nil && (!errors.As(err, &problems) || len(problems) == 0) {
 			t.Fatalf("no problems in %T %v", err, err)
@@ -40,9 +40,7 @@ func FuzzLoad(f *testing.F) {
 		if c == nil {
 			return
 		}
-		if err := c.Validate(); err != nil {
-			t.Errorf("taken, and not valid: %v", err)
-		}
+		assert.NoError(t, c.Validate(), "taken, and not valid")
 		for _, p := range c.Pipelines {
 			if p.Sink == (Sink{}) || c.BufferShare(&p) <= 0 {
 				t.Errorf("not complete: %+v", p)

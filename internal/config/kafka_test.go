@@ -4,6 +4,7 @@ package config
 
 import (
 	"fmt"
+	"github.com/stretchr/testify/assert"
 	"strings"
 	"testing"
 )
@@ -63,9 +64,8 @@ func TestLoad_warns_of_what_Kafka_takes_and_somebody_pays_for(t *testing.T) {
 			_, message, _ := strings.Cut(strings.TrimSpace(line), ": pipelines[0].sink.kafka.")
 			got = append(got, message)
 		}
-		if problems != "" || strings.Join(got, "\n") != strings.Join(c.want, "\n") {
-			t.Errorf("%s: got\n%s\n%s\nwant\n%s", c.sink, warnings, problems, strings.Join(c.want, "\n"))
-		}
+		assert.Empty(t, problems, "%s: got\n%s", c.sink, warnings)
+		assert.Equal(t, strings.Join(c.want, "\n"), strings.Join(got, "\n"), "%s: got\n%s", c.sink, warnings)
 	}
 }
 
@@ -94,9 +94,8 @@ func TestLoad_keeps_checkpoints_and_events_in_different_topics(t *testing.T) {
 		{"", "{cluster}.{resource}", "0f5a3c1e-5d2b-4c0e-9b57-3f0f6a1d2e4c.checkpoints", false},
 	} {
 		_, problems := onKafka(t, c.top, fmt.Sprintf(`sink: {kafka: {brokers: ["k:1"], topic: "%s"}}, checkpoint: {kafka: {topic: "%s"}}`, c.topic, c.checkpoint))
-		if c.taken != (problems == "") {
-			t.Errorf("%s, topic %s, checkpoint %s: %s", c.top, c.topic, c.checkpoint, problems)
-		}
+		assert.Equal(t, (problems == ""), c.taken,
+			"%s, topic %s, checkpoint %s: %s", c.top, c.topic, c.checkpoint, problems)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // Every key that names a file or a directory, so that none is forgotten.
@@ -35,15 +37,13 @@ pipelines:
 
 func TestLoad_takes_relative_paths_from_the_directory_of_the_file(t *testing.T) {
 	base := t.TempDir()
-	must.Do(t, os.Mkdir(filepath.Join(base, "etc"), 0o700))
+	require.NoError(t, os.Mkdir(filepath.Join(base, "etc"), 0o700))
 	t.Chdir(base) // the file is named relative to another directory than its own
 	for prefix, want := range map[string]string{".": filepath.Join(base, "etc"), "..": base, "/data": "/data"} {
 		text := strings.ReplaceAll(pathsFile, "PREFIX", prefix)
-		must.Do(t, os.WriteFile("etc/bridge.yaml", []byte(text), 0o600))
+		require.NoError(t, os.WriteFile("etc/bridge.yaml", []byte(text), 0o600))
 		c, _, err := Load("etc/bridge.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		n := 0
 		eachPath(reflect.ValueOf(c), "", func(key, path string) {
 			if path == "" {
@@ -53,9 +53,7 @@ func TestLoad_takes_relative_paths_from_the_directory_of_the_file(t *testing.T) 
 				t.Errorf("%s: %s is %s", prefix, key, path)
 			}
 		})
-		if n != 20 {
-			t.Errorf("%s: %d paths", prefix, n)
-		}
+		assert.Equal(t, 20, n, "%s: %d paths", prefix, n)
 	}
 }
 
@@ -63,15 +61,13 @@ func TestParse_refuses_a_path_in_a_home_directory_wherever_one_stands(t *testing
 	for _, home := range []string{"~", "~anna"} {
 		_, _, err := Parse("f", []byte(strings.ReplaceAll(pathsFile, "PREFIX", home)))
 		var problems Problems
-		if !errors.As(err, &problems) || len(problems) != 20 {
-			t.Fatalf("%d problems: %v", len(problems), err)
-		}
+		require.True(t, errors.As(err, &problems), "problems")
+		require.Len(t, problems, 20, "problems")
 		for _, p := range problems {
 			key := p.Path[strings.LastIndexByte(p.Path, '.')+1:]
 			want := `"` + home + "/" + key + `" begins with ~, which is not replaced here; write the whole path, or one relative to the directory of this file`
-			if p.Message != want || p.Line == 0 {
-				t.Errorf("%s, want %s", p, want)
-			}
+			assert.Equal(t, want, p.Message, "%s", p)
+			assert.NotEqual(t, 0, p.Line, "%s", p)
 		}
 	}
 }
@@ -103,9 +99,7 @@ func TestFromArgs_puts_servers_and_state_where_it_is_told(t *testing.T) {
 	t.Chdir(t.TempDir())
 	want := must.Get(filepath.Abs("state"))(t)
 	c, err := FromArgs(Args{Resources: []string{"pods"}, Listen: ":8081", BrokerListen: "127.0.0.1:4223", DataDir: "state"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if broker := c.Pipelines[0].Sink.Embedded; c.Server.Listen != ":8081" || broker.Listen != "127.0.0.1:4223" || c.DataDir != want {
 		t.Errorf("got %s, %s, %s", c.Server.Listen, broker.Listen, c.DataDir)
 	}

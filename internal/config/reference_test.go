@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 const referenceFile = "../../docs/configuration.md"
@@ -24,7 +26,7 @@ func TestReference_is_up_to_date(t *testing.T) {
 	r.section(reflect.ValueOf(*Default()), "")
 	page := referenceHead + r.out.String()
 	if *update {
-		must.Do(t, os.WriteFile(referenceFile, []byte(page), 0o600))
+		require.NoError(t, os.WriteFile(referenceFile, []byte(page), 0o600))
 	}
 	if !bytes.Equal(read(t, referenceFile), []byte(page)) {
 		t.Error("docs/configuration.md is not what the types and config.example.yaml say; write it with: go test ./internal/config -run Reference -update")
@@ -169,10 +171,7 @@ func (r *reference) standard(v reflect.Value, path string) string {
 	case reflect.Struct:
 		return ""
 	case reflect.Slice:
-		items, err := json.Marshal(v.Interface())
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		items := must.Get(json.Marshal(v.Interface()))(r.t)
 		if v.Len() == 0 {
 			return "`[]`"
 		}
@@ -190,9 +189,7 @@ func (r *reference) standard(v reflect.Value, path string) string {
 // doc returns what the example says of a key, which every key needs.
 func (r *reference) doc(path string) string {
 	text := r.docs[path]
-	if text == "" {
-		r.t.Errorf("config.example.yaml says nothing above %s", path)
-	}
+	assert.NotEmpty(r.t, text, "config.example.yaml says nothing above %s", path)
 	return text
 }
 

@@ -13,7 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 const (
@@ -30,9 +31,7 @@ func TestSchema_is_up_to_date(t *testing.T) {
 	whole["$schema"] = "http://json-schema.org/draft-07/schema#" // the one that editors know
 	whole["title"] = "kube-eventbridge"
 	for path := range rules {
-		if !s.used[path] {
-			t.Errorf("a rule is about %s, which is no key", path)
-		}
+		assert.True(t, s.used[path], "a rule is about %s, which is no key", path)
 	}
 	compare(t, schemaFile, indented(t, "", whole))
 	delete(whole, "$schema")
@@ -49,7 +48,7 @@ func indented(t *testing.T, prefix string, v any) string {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent(prefix, "  ")
-	must.Do(t, e.Encode(v))
+	require.NoError(t, e.Encode(v))
 	return b.String()
 }
 
@@ -57,11 +56,10 @@ func indented(t *testing.T, prefix string, v any) string {
 func compare(t *testing.T, file, want string) {
 	t.Helper()
 	if *update {
-		must.Do(t, os.WriteFile(file, []byte(want), 0o600))
+		require.NoError(t, os.WriteFile(file, []byte(want), 0o600))
 	}
-	if string(read(t, file)) != want {
-		t.Errorf("%s is not what the types say; write it with: go test ./internal/config -run Schema -update", file)
-	}
+	assert.Equal(t, want, string(read(t, file)),
+		"%s is not what the types say; write it with: go test ./internal/config -run Schema -update", file)
 }
 
 // exampleComments returns what the example says above each key.

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
@@ -41,31 +43,23 @@ func TestSecret_never_shows_itself(t *testing.T) {
 		shown = append(shown, fmt.Sprintf(verb, s), fmt.Sprintf(verb, &s), fmt.Sprintf(verb, h), fmt.Sprintf(verb, &h), fmt.Sprintf(verb, []Secret{s}))
 	}
 	for _, text := range shown {
-		if strings.Contains(text, "hunter2") || strings.Contains(text, fmt.Sprintf("%x", "hunter2")) {
-			t.Errorf("shown: %s", text)
-		}
+		assert.NotContains(t, text, "hunter2", "shown")
+		assert.NotContains(t, text, fmt.Sprintf("%x", "hunter2"), "shown")
 	}
 	for _, text := range []string{fmt.Sprintf("%v", s), fmt.Sprintf("%#v", s), s.String()} {
-		if text != "[redacted]" {
-			t.Errorf("got %s", text)
-		}
+		assert.Equal(t, "[redacted]", text)
 	}
-	if want := `{"Public":"[redacted]","Deep":{"a":"[redacted]"}}`; string(asJSON) != want {
-		t.Errorf("got %s, want %s", asJSON, want)
-	}
-	if s.Reveal() != "hunter2" || (Secret{}).Reveal() != "" {
-		t.Error("Reveal")
-	}
+	assert.Equal(t, `{"Public":"[redacted]","Deep":{"a":"[redacted]"}}`, string(asJSON), "got %s", asJSON)
+	assert.Equal(t, "hunter2", s.Reveal(), "Reveal")
+	assert.Empty(t, (Secret{}).Reveal(), "Reveal")
 }
 
 func TestCredentials_come_from_where_the_file_says(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
-	must.Do(t, os.WriteFile(file, []byte("s3cret\r\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("s3cret\r\n"), 0o600))
 	t.Setenv("BRIDGE_PASSWORD", "hunter2")
 	c, err := (&NATSAccess{TokenFile: file, User: "bridge", PasswordEnv: "BRIDGE_PASSWORD", CredsFile: file}).Credentials()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if c.Token.Reveal() != "s3cret" || c.User != "bridge" || c.Password.Reveal() != "hunter2" || c.CredsFile != file {
 		t.Errorf("got %q %q %q %q", c.Token.Reveal(), c.User, c.Password.Reveal(), c.CredsFile)
 	}
@@ -73,21 +67,20 @@ func TestCredentials_come_from_where_the_file_says(t *testing.T) {
 
 func TestCredentials_that_cannot_be_read_are_all_named(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
-	must.Do(t, os.WriteFile(empty, []byte("\n"), 0o600))
+	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
 	n := &NATSAccess{TokenFile: empty, PasswordEnv: "KUBE_EVENTBRIDGE_NOT_SET", NKeyFile: "/none/nkey", CredsFile: "/none/creds"}
 	_, err := n.Credentials()
 	want := "read tokenFile: " + empty + " is empty\n" +
 		"read passwordEnv: the environment variable KUBE_EVENTBRIDGE_NOT_SET is not set\n" +
 		"read nkeyFile: open /none/nkey: no such file or directory\n" +
 		"read credsFile: open /none/creds: no such file or directory"
-	if err == nil || err.Error() != want {
-		t.Errorf("got\n%v\nwant\n%s", err, want)
-	}
+	require.Error(t, err)
+	assert.Equal(t, want, err.Error())
 }
 
 func TestCredentials_of_Kafka_come_from_where_the_file_says(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
-	must.Do(t, os.WriteFile(file, []byte("s3cret\r\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("s3cret\r\n"), 0o600))
 	t.Setenv("BRIDGE_PASSWORD", "hunter2")
 	scopes := []string{"log"}
 	for name, s := range map[string]*SASL{
@@ -117,7 +110,7 @@ func TestCredentials_of_Kafka_come_from_where_the_file_says(t *testing.T) {
 
 func TestCredentials_of_Kafka_that_cannot_be_read_are_all_named(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
-	must.Do(t, os.WriteFile(empty, []byte("\n"), 0o600))
+	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
 	k := &Kafka{SASL: &SASL{User: "bridge", PasswordFile: empty, TokenFile: "/none/token", ClientSecretEnv: "KUBE_EVENTBRIDGE_NOT_SET"}}
 	c, err := k.Credentials()
 	want := "read passwordFile: " + empty + " is empty\n" +
@@ -167,11 +160,10 @@ func TestResourceName_overlaps_where_objects_may_be_the_same(t *testing.T) {
 		{"events", "events.v1", true},
 	} {
 		var a, b ResourceName
-		must.Do(t, a.UnmarshalText([]byte(c.a)))
-		must.Do(t, b.UnmarshalText([]byte(c.b)))
-		if a.overlaps(b) != c.want || b.overlaps(a) != c.want {
-			t.Errorf("%s, %s: want %v", c.a, c.b, c.want)
-		}
+		require.NoError(t, a.UnmarshalText([]byte(c.a)))
+		require.NoError(t, b.UnmarshalText([]byte(c.b)))
+		assert.Equal(t, c.want, a.overlaps(b), "%s, %s", c.a, c.b)
+		assert.Equal(t, c.want, b.overlaps(a), "%s, %s", c.a, c.b)
 	}
 }
 
@@ -187,9 +179,7 @@ func TestSize_is_written_as_it_is_read(t *testing.T) {
 	}
 	for _, text := range []string{"", "x", "-1", "0.5", "100m", "10MB", "1e30"} {
 		var got Size
-		if err := got.UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q was taken as %d", text, got)
-		}
+		assert.Error(t, got.UnmarshalText([]byte(text)), "%q was taken as %d", text, got)
 	}
 }
 
@@ -204,9 +194,7 @@ func TestSubjects_meet_only_where_a_subject_can_match_both(t *testing.T) {
 		{"k8s.*.core.pods.*.*", "k8s.core.pods.*.*", false},
 		{"k8s.a.*", "k8s.b.*", false},
 	} {
-		if got := mayMeet(c.a, c.b); got != c.want {
-			t.Errorf("%s, %s: %v", c.a, c.b, got)
-		}
+		assert.Equal(t, c.want, mayMeet(c.a, c.b), "%s, %s", c.a, c.b)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 const duration, deadline, retry = 15 * time.Second, 10 * time.Second, 2 * time.Second
@@ -49,9 +51,7 @@ func start(t *testing.T, s *server, name string, drain time.Duration) *process {
 	go func() { p.done <- p.Run(ctx, p.lead) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-p.done; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-p.done)
 	})
 	return p
 }
@@ -104,9 +104,7 @@ func TestCandidate_leads_alone_and_gives_the_lease_back_after_its_work(t *testin
 		first.stop()
 		until(t, second)
 		end := first.past()[0]
-		if took := end.end.Sub(asked); took != 5*time.Second {
-			t.Errorf("the first stopped its work after %v, and it takes 5 s", took)
-		}
+		assert.Equal(t, 5*time.Second, end.end.Sub(asked), "the first stopped its work after, and it takes 5 s")
 		if wait := time.Since(end.end); wait < 0 || wait > time.Second {
 			t.Errorf("the second leads %v after the first's work has ended, want at most a second", wait)
 		}
@@ -138,15 +136,12 @@ func TestCandidate_stops_its_work_before_another_can_lead(t *testing.T) {
 					until(t, second)
 					took := time.Since(lost)
 					terms := first.past()
-					if len(terms) != 1 || terms[0].cause == nil {
-						t.Fatalf("when the second leads, the first has ended %+v", terms)
-					}
+					require.Len(t, terms, 1, "when the second leads, the first has ended")
+					require.Error(t, terms[0].cause, "when the second leads, the first has ended")
 					if early := time.Since(terms[0].end); early < duration-deadline-time.Second {
 						t.Errorf("the first has stopped %v before the second began, want %v", early, duration-deadline)
 					}
-					if took > duration+time.Second {
-						t.Errorf("the second leads after %v, want at most %v", took, duration+time.Second)
-					}
+					assert.LessOrEqual(t, took, duration+time.Second, "the second leads after, want at most")
 				})
 			})
 		}
@@ -159,17 +154,14 @@ func TestCandidate_stands_again_after_it_has_lost(t *testing.T) {
 		until(t, p)
 		p.line.cut.Store(true)
 		<-time.After(time.Minute)
-		if p.Leads() {
-			t.Fatal("it leads without an API server")
-		}
+		require.False(t, p.Leads(), "it leads without an API server")
 		p.line.cut.Store(false)
 		until(t, p)
 		p.stop()
 		<-time.After(time.Minute)
 		terms := p.past()
-		if len(terms) != 2 || terms[1].number <= terms[0].number {
-			t.Errorf("terms %+v, want two, the second with a greater number", terms)
-		}
+		require.Len(t, terms, 2, "terms, want two, the second with a greater number")
+		assert.Greater(t, terms[1].number, terms[0].number, "terms, want two, the second with a greater number")
 	})
 }
 
@@ -187,9 +179,7 @@ func TestCandidate_ends_its_term_as_soon_as_it_sees_another_holder(t *testing.T)
 		for p.Leads() {
 			<-time.After(10 * time.Millisecond)
 		}
-		if took := time.Since(seen); took > retry+time.Second {
-			t.Errorf("it has led on for %v", took)
-		}
+		assert.LessOrEqual(t, time.Since(seen), retry+time.Second, "it has led on")
 		if l, _ := s.get(); *l.Spec.HolderIdentity != other {
 			t.Errorf("the lease is %q's now, and was given back by who does not hold it", *l.Spec.HolderIdentity)
 		}
@@ -202,9 +192,7 @@ func TestCandidate_returns_what_its_work_returns_and_gives_the_lease_back(t *tes
 		c := election.New(election.Config{
 			Client: &line{server: s}, Name: "bridge", Identity: "a", Duration: duration, Deadline: deadline, Retry: retry,
 		})
-		if err := c.Run(t.Context(), func(context.Context, election.Term) error { return broken }); !errors.Is(err, broken) {
-			t.Errorf("it returned %v", err)
-		}
+		assert.ErrorIs(t, c.Run(t.Context(), func(context.Context, election.Term) error { return broken }), broken)
 		if l, _ := s.get(); *l.Spec.HolderIdentity != "" {
 			t.Errorf("the lease is still %q's", *l.Spec.HolderIdentity)
 		}

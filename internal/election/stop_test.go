@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
+	"github.com/stretchr/testify/assert"
 )
 
 // answerless is a line on which requests arrive and answers do not.
@@ -41,9 +42,7 @@ func TestCandidate_that_is_stopped_while_it_takes_the_lease_gives_it_back(t *tes
 			<-time.After(time.Millisecond)
 		}
 		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-done)
 		if l, _ := s.get(); *l.Spec.HolderIdentity != "" {
 			t.Errorf("nobody runs, and the lease is %q's for %d s", *l.Spec.HolderIdentity, *l.Spec.LeaseDurationSeconds)
 		}

@@ -2,16 +2,17 @@
 
 package endpoint
 
-import "testing"
+import (
+	"github.com/stretchr/testify/assert"
+	"testing"
+)
 
 func TestLocal_is_where_this_machine_reaches_a_server(t *testing.T) {
 	for listen, want := range map[string]string{
 		"127.0.0.1:8080": "127.0.0.1:8080", ":8080": "127.0.0.1:8080", "0.0.0.0:9090": "127.0.0.1:9090", "[::]:8080": "[::1]:8080",
 		"localhost:1": "localhost:1", "10.1.2.3:8080": "10.1.2.3:8080", "[fd00::1]:8080": "[fd00::1]:8080", "strange": "strange",
 	} {
-		if got := Local(listen); got != want {
-			t.Errorf("%s is reached at %s, want %s", listen, got, want)
-		}
+		assert.Equal(t, want, Local(listen), "%s is reached", listen)
 	}
 }
 

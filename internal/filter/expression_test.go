@@ -12,6 +12,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
 )
 
 func expression(t testing.TB, s string) *Expression {
@@ -113,9 +114,7 @@ func TestParseExpression_refuses_a_text_that_a_field_never_is(t *testing.T) {
 			if err != nil {
 				got = err.Error()
 			}
-			if got != want {
-				t.Errorf("%s: %q, want %q", s, got, want)
-			}
+			assert.Equal(t, want, got, s)
 		}
 	}
 }

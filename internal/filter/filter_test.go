@@ -8,6 +8,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
 )
 
 func path(t testing.TB, s string) encode.Path {
@@ -73,9 +74,8 @@ func TestFilter_holds_back_an_update_in_which_only_what_is_ignored_is_different(
 func TestFilter_digests_what_it_holds_back(t *testing.T) {
 	f := New(Config{Operations: []source.Op{source.Updated}, IgnoreChanges: []encode.Path{path(t, "status")}})
 	reason, now, _ := f.Filter(change(source.Added, `{"spec":1}`), [16]byte{}, nil)
-	if reason != Operation || now == [16]byte{} {
-		t.Errorf("%q, %x", reason, now)
-	}
+	assert.Equal(t, Operation, reason)
+	assert.NotEqual(t, [16]byte{}, now)
 }
 
 func TestFilter_digests_under_its_key(t *testing.T) {
@@ -88,9 +88,8 @@ func TestFilter_digests_under_its_key(t *testing.T) {
 		_, now, _ := New(c).Filter(change(source.Added, `{"spec":1}`), [16]byte{}, nil)
 		all = append(all, now)
 	}
-	if all[0] == all[1] || all[1] == all[2] {
-		t.Errorf("%x", all)
-	}
+	assert.NotEqual(t, all[1], all[0], "%x", all)
+	assert.NotEqual(t, all[2], all[1], "%x", all)
 }
 
 // What the expression has left out is nothing that the log has, and a change of what is ignored may be what it waits for.
@@ -109,9 +108,8 @@ func TestFilter_compares_no_update_with_what_the_expression_left_out(t *testing.
 		{source.Updated, `{"spec":2,"status":{"phase":"Running"}}`, ""},
 	} {
 		reason, now, err := f.Filter(change(c.op, c.object), before, nil)
-		if reason != c.want || err != nil {
-			t.Errorf("%s is %q (%v), want %q", c.object, reason, err, c.want)
-		}
+		assert.Equal(t, c.want, reason, c.object)
+		assert.NoError(t, err, c.object)
 		before = now
 	}
 }

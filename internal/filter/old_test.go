@@ -9,6 +9,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
 )
 
 // is returns what finds a state before.
@@ -45,9 +46,7 @@ func TestExpression_sees_the_state_before(t *testing.T) {
 		if got, err := e.Eval(change(c.op, web), before); err != nil || got != c.want {
 			t.Errorf("%v: %s is %t, want %t (%v)", c.op, c.s, got, c.want, err)
 		}
-		if !e.Old() {
-			t.Errorf("%s does not say that it needs the state before", c.s)
-		}
+		assert.True(t, e.Old(), "%s does not say that it needs the state before", c.s)
 	}
 }
 
@@ -84,9 +83,8 @@ func TestExpression_asks_for_the_state_before_once_and_only_where_it_needs_it(t 
 			t.Errorf("%s asked %d times, want %d (%v)", s, asked, want, err)
 		}
 	}
-	if expression(t, `object.oldObject == 1 || "oldObject" in object`).Old() {
-		t.Error("a member of that name is taken for the state before")
-	}
+	assert.False(t, expression(t, `object.oldObject == 1 || "oldObject" in object`).Old(),
+		"a member of that name is taken for the state before")
 }
 
 func TestFilter_hands_the_state_before_to_the_expression(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestAuth_names_everything_that_is_wrong(t *testing.T) {
@@ -66,9 +68,7 @@ func TestAuth_names_everything_that_is_wrong(t *testing.T) {
 			if err != nil {
 				text = err.Error()
 			}
-			if want := strings.Join(c.want, "\n"); text != want {
-				t.Errorf("got\n%s\nwant\n%s", text, want)
-			}
+			assert.Equal(t, strings.Join(c.want, "\n"), text)
 			if err == nil && c.auth.Mechanism != "" && m.Name() != c.auth.Mechanism {
 				t.Errorf("the mechanism is %v", m.Name())
 			}
@@ -93,9 +93,7 @@ func TestAuth_never_prints(t *testing.T) {
 		fmt.Fprintf(&said, verb+"\n", &c)
 	}
 	client, err := NewClient(Config{Brokers: []string{"localhost:9092"}, Auth: Auth{Mechanism: Plain, User: "hunter2", Password: "hunter2"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer client.Close()
 	fmt.Fprintf(&said, "%v %+v %#v\n", client, client, client)
 	fmt.Fprintln(&said, a.String(), a.GoString())

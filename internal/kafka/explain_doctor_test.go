@@ -17,6 +17,8 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testcert"
@@ -26,9 +28,7 @@ import (
 func cause(t *testing.T, c Config) (*Client, error) {
 	t.Helper()
 	client, err := NewClient(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -203,9 +203,7 @@ func TestDoctor_says_nothing_that_was_not_proven(t *testing.T) {
 				if got := d.explain(t.Context(), io.ErrUnexpectedEOF, ""); !errors.Is(got, io.ErrUnexpectedEOF) || got.Error() != "unexpected EOF" {
 					t.Errorf("got %v", got)
 				}
-				if took := time.Since(begin); took > askTimeout+prompt {
-					t.Errorf("it took %v", took)
-				}
+				assert.LessOrEqual(t, time.Since(begin), askTimeout+prompt, "it took")
 			})
 		}
 	}
@@ -243,9 +241,7 @@ func TestDoctor_asks_rarely_and_one_at_a_time(t *testing.T) {
 		var all sync.WaitGroup
 		for range 10 {
 			all.Go(func() {
-				if got := d.explain(t.Context(), io.EOF, "").Error(); got != want {
-					t.Errorf("one of many was told %s", got)
-				}
+				assert.Equal(t, want, d.explain(t.Context(), io.EOF, "").Error(), "one of many was told")
 			})
 		}
 		all.Wait()
@@ -257,9 +253,7 @@ func TestDoctor_asks_rarely_and_one_at_a_time(t *testing.T) {
 		for _, other := range []error{context.DeadlineExceeded, kafkago.SASLAuthenticationFailed, kafkago.NotLeaderForPartition, errors.New("x")} {
 			<-time.After(askEvery)
 			_ = d.explain(t.Context(), other, "")
-			if asked.Load() != 2 {
-				t.Errorf("%v is asked about", other)
-			}
+			assert.EqualValues(t, 2, asked.Load(), "%v is asked about", other)
 		}
 	})
 }
@@ -270,9 +264,7 @@ func TestDoctor_leaves_alone_a_connection_that_worked_before_and_forgets_what_wa
 		d := newDoctor(Config{Brokers: []string{"b:9092"}}, nil)
 		d.dial = pipes(t, &asked, nil)
 		first := d.explain(t.Context(), io.EOF, "").Error()
-		if first == "EOF" {
-			t.Fatal("nothing was found")
-		}
+		require.NotEqual(t, "EOF", first, "nothing was found")
 		d.worked()
 		for i, want := range []string{"EOF", "EOF", "EOF"} { // the first is not asked about, the others have to wait
 			if got := d.explain(t.Context(), io.EOF, "").Error(); got != want || asked.Load() != 1 {
@@ -315,7 +307,5 @@ func TestDoctor_asks_the_next_broker_where_one_is_away(t *testing.T) {
 	f := newFake(t, func(f *fake) { f.mechanisms = []string{Plain} })
 	d := newDoctor(Config{Brokers: []string{gone.addr(), f.addr()}}, nil)
 	want := "broker " + f.addr() + " expects SASL on this port, and none is configured; it offers PLAIN: EOF"
-	if got := d.explain(t.Context(), io.EOF, "").Error(); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	assert.Equal(t, want, d.explain(t.Context(), io.EOF, "").Error())
 }

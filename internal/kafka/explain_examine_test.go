@@ -12,6 +12,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testcert"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestDoctor_finds_nothing_where_all_is_well(t *testing.T) {
@@ -53,9 +54,7 @@ func TestDoctor_finds_nothing_where_all_is_well(t *testing.T) {
 			if got := d.explain(t.Context(), io.EOF, ""); got.Error() != "EOF" {
 				t.Errorf("got %v", got)
 			}
-			if f.accepted.Load() != 1 {
-				t.Errorf("%d connections were made", f.accepted.Load())
-			}
+			assert.EqualValues(t, 1, f.accepted.Load(), "connections were made")
 		})
 	}
 }
@@ -74,9 +73,7 @@ func TestDoctor_finds_out_about_certificates_without_a_complaint(t *testing.T) {
 			{CAFile: a.File, CertFile: cert, KeyFile: key}: "broker " + f.addr() + " refuses the client's certificate (tls: unknown certificate authority): unexpected EOF",
 		} {
 			d := newDoctor(Config{Brokers: []string{f.addr()}}, must.Get(with.config())(t))
-			if got := d.explain(t.Context(), io.ErrUnexpectedEOF, "").Error(); got != want {
-				t.Errorf("%s: got  %s\nwant %s", tls.VersionName(version), got, want)
-			}
+			assert.Equal(t, want, d.explain(t.Context(), io.ErrUnexpectedEOF, "").Error(), tls.VersionName(version))
 		}
 	}
 }
@@ -89,9 +86,7 @@ func TestDoctor_knows_whether_there_is_a_certificate_to_refuse(t *testing.T) {
 		{CAFile: a.File, CertFile: cert, KeyFile: key}: "the broker refuses the client's certificate: remote error: tls: bad certificate",
 	} {
 		d := newDoctor(Config{}, must.Get(with.config())(t))
-		if got := d.explain(t.Context(), remote("tls: bad certificate"), "").Error(); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
+		assert.Equal(t, want, d.explain(t.Context(), remote("tls: bad certificate"), "").Error())
 	}
 }
 

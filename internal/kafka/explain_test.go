@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func remote(text string) error {
@@ -77,12 +79,9 @@ func TestExplain_says_what_to_look_at(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := explain(c.err, c.permission)
-			if got == nil || got.Error() != c.want {
-				t.Errorf("got  %v\nwant %s", got, c.want)
-			}
-			if !errors.Is(got, c.err) {
-				t.Error("the cause is lost")
-			}
+			require.Error(t, got)
+			assert.Equal(t, c.want, got.Error())
+			assert.ErrorIs(t, got, c.err, "the cause is lost")
 			if again := explain(fmt.Errorf("produce: %w", got), c.permission); again.Error() != "produce: "+c.want {
 				t.Errorf("explained again it is %v", again)
 			}

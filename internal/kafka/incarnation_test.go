@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/assert"
 )
 
 // metadataAnswer is an answer of version 10 behind its length: one broker with a tag, a cluster, and a topic with a partition.
@@ -47,9 +48,8 @@ func TestIncarnation_reads_an_answer_and_leaves_what_follows(t *testing.T) {
 			t.Errorf("%q is left", rest)
 		}
 		request := "\x00\x03\x00\x0a\x00\x00\x00\x00\x00\x02me\x00\x02" + string(make([]byte, 16)) + "\x06topic\x00\x00\x00\x00\x00"
-		if want := string(binary.BigEndian.AppendUint32(nil, uint32(len(request)))) + request; e.String() != want {
-			t.Errorf("it asks\n%q, want\n%q", e.String(), want)
-		}
+		assert.Equal(t, string(binary.BigEndian.AppendUint32(nil, uint32(len(request))))+request, e.String(),
+			"it asks")
 	}
 }
 
@@ -57,9 +57,8 @@ func TestIncarnation_of_an_answer_that_is_cut_off_is_an_error(t *testing.T) {
 	whole := metadataAnswer(0)
 	for n := range len(whole) - 13 { // up to the id
 		i := &incarnation{}
-		if err := i.read(&wire{Reader: bufio.NewReader(bytes.NewReader(whole[4:max(4, n)]))}); err == nil {
-			t.Errorf("%d bytes: %+v", n, i)
-		}
+		assert.Error(t, i.read(&wire{Reader: bufio.NewReader(bytes.NewReader(whole[4:max(4, n)]))}),
+			"%d bytes: %+v", n, i)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"io"
 	"net/http"
 	"strings"
@@ -94,9 +96,7 @@ func TestTokenFetcher_forgets_a_token_that_a_broker_refused(t *testing.T) {
 	var n atomic.Int64
 	f := fetcher(counting(&n, `,"expires_in":3600`))
 	session, _, err := bearer{f}.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	wantToken(t, f, "token-1")
 	if _, _, err := session.Next(t.Context(), []byte("no")); err == nil {
 		t.Error("taken")
@@ -180,9 +180,7 @@ func TestTokenFetcher_says_in_one_line_what_went_wrong_and_no_secret(t *testing.
 		},
 		"elsewhere": {
 			func(r *http.Request) (*http.Response, error) {
-				if r.URL.Host != "issuer.test" {
-					t.Errorf("the secret goes to %s", r.URL)
-				}
+				assert.Equal(t, "issuer.test", r.URL.Host, "the secret goes to %s", r.URL)
 				a := answer(307, "")
 				a.Header.Set("Location", "https://elsewhere.test/")
 				return a, nil

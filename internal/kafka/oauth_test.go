@@ -12,12 +12,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func writeFile(t *testing.T, name, content string) string {
 	t.Helper()
 	p := filepath.Join(t.TempDir(), name)
-	must.Do(t, os.WriteFile(p, []byte(content), 0o600))
+	require.NoError(t, os.WriteFile(p, []byte(content), 0o600))
 	return p
 }
 
@@ -34,13 +36,12 @@ func TestBearer_reads_its_file_again_for_each_connection(t *testing.T) {
 		{strings.Repeat("x", maxToken+1), "", "read the token: " + file + ": it is too long for a token"},
 		{"again", "n,,\x01auth=Bearer again\x01\x01", ""},
 	} {
-		must.Do(t, os.WriteFile(file, []byte(c.content), 0o600))
+		require.NoError(t, os.WriteFile(file, []byte(c.content), 0o600))
 		session, first, err := m.Start(t.Context())
 		switch {
 		case c.problem != "":
-			if err == nil || err.Error() != c.problem {
-				t.Errorf("%.20q: got %v, want %s", c.content, err, c.problem)
-			}
+			require.Error(t, err, "%.20q", c.content)
+			assert.Equal(t, c.problem, err.Error(), "%.20q", c.content)
 			continue
 		case err != nil || string(first) != c.want:
 			t.Errorf("%.20q: got %q, %v; want %q", c.content, first, err, c.want)
@@ -67,9 +68,7 @@ func TestBearer_repeats_why_a_broker_refuses_in_one_line_without_the_token(t *te
 		strings.Repeat("x", 511) + "é" + "and the rest": "the broker refuses the token: " + strings.Repeat("x", 511) + "...",
 	} {
 		session, _, err := m.Start(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if done, answer, err := session.Next(t.Context(), []byte(challenge)); done || answer != nil || err == nil || err.Error() != want {
 			t.Errorf("%q: %v, %q, %v; want %s", challenge, done, answer, err, want)
 		}

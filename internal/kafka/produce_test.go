@@ -5,6 +5,8 @@ package kafka
 import (
 	"errors"
 	"fmt"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"slices"
 	"sync"
 	"testing"
@@ -61,17 +63,13 @@ func (s *shore) check(t *testing.T, want ...string) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.Equal(s.loads, want) {
-		t.Errorf("requests %q, want %q", s.loads, want)
-	}
+	assert.Equal(t, want, s.loads, "requests")
 }
 
 func takeAll(t *testing.T, h *harbour, leader int32, all []*parcel) {
 	t.Helper()
 	for _, p := range all {
-		if !h.take(leader, p) {
-			t.Fatal("the harbour is closed")
-		}
+		require.True(t, h.take(leader, p), "the harbour is closed")
 		synctest.Wait() // so that what is sent at once is sent in this order
 	}
 }
@@ -91,9 +89,7 @@ func TestHarbour_sends_at_once_and_then_what_has_come_meanwhile(t *testing.T) {
 		}
 		h.close()
 		s.check(t, "7: t/0", "7: t/1", "8: t/9", "7: t/2 t/3 t/4", "7: t/3") // one batch of a partition at a time
-		if h.take(7, parcelOf(0, 10)) {
-			t.Error("a closed harbour takes something")
-		}
+		assert.False(t, h.take(7, parcelOf(0, 10)), "a closed harbour takes something")
 	})
 }
 
@@ -158,9 +154,7 @@ func TestHarbour_keeps_requests_apart_also_where_two_wait(t *testing.T) {
 		takeAll(t, h, 1, []*parcel{parcelOf(0, busy)})
 		takeAll(t, h, 1, []*parcel{parcelOf(1, maxRequest), parcelOf(2, maxRequest)})
 		h.close()
-		if want := []time.Duration{0, pace, 2 * pace}; !slices.Equal(sent, want) {
-			t.Errorf("requests began after %v, want %v", sent, want)
-		}
+		assert.Equal(t, []time.Duration{0, pace, 2 * pace}, sent, "requests began after")
 	})
 }
 

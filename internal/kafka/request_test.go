@@ -13,6 +13,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	produceapi "github.com/segmentio/kafka-go/protocol/produce"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -74,9 +75,7 @@ func checkRequest(t *testing.T, w *wireOf, version int16) {
 			found = append(found, place{topic.Topic, p.Partition}.String()+"="+string(value))
 		}
 	}
-	if text := strings.Join(found, " "); text != "a/7=a7 b/1=b1 b/0=b0" {
-		t.Errorf("it has %s", text)
-	}
+	assert.Equal(t, "a/7=a7 b/1=b1 b/0=b0", strings.Join(found, " "))
 }
 
 func TestProduce_takes_no_silence_for_an_answer(t *testing.T) {

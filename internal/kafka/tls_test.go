@@ -12,6 +12,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testcert"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestTLS_names_everything_that_is_wrong(t *testing.T) {
@@ -35,9 +37,7 @@ func TestTLS_names_everything_that_is_wrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.tls.config()
-			if text := strings.TrimSpace(errorText(err)); text != c.want {
-				t.Errorf("got\n%s\nwant\n%s", text, c.want)
-			}
+			assert.Equal(t, c.want, strings.TrimSpace(errorText(err)))
 		})
 	}
 }
@@ -56,10 +56,8 @@ func TestTLS_is_asked_for_by_any_field(t *testing.T) {
 		t.Errorf("nothing asked for: %v, %v", c, err)
 	}
 	for _, with := range []TLS{{Enabled: true}, {CAFile: a.File}, {CertFile: cert, KeyFile: key}, {ServerName: "b"}, {InsecureSkipVerify: true}} {
-		c, err := with.config()
-		if err != nil || c == nil {
-			t.Fatalf("%+v: %v", with, err)
-		}
+		c := must.Get(with.config())(t)
+		require.NotNil(t, c, "%+v", with)
 		if c.MinVersion != tls.VersionTLS12 || c.ServerName != with.ServerName || c.InsecureSkipVerify != with.InsecureSkipVerify || (c.RootCAs != nil) != (with.CAFile != "") {
 			t.Errorf("%+v gave MinVersion %x, ServerName %q, InsecureSkipVerify %v, roots %v", with, c.MinVersion, c.ServerName, c.InsecureSkipVerify, c.RootCAs != nil)
 		}
@@ -132,5 +130,5 @@ func TestTLS_speaks_1_2_and_no_less(t *testing.T) {
 // copyFile makes to what from is.
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
-	must.Do(t, os.WriteFile(to, must.Get(os.ReadFile(from))(t), 0o600))
+	require.NoError(t, os.WriteFile(to, must.Get(os.ReadFile(from))(t), 0o600))
 }

@@ -3,6 +3,7 @@
 package metric
 
 import (
+	"github.com/stretchr/testify/assert"
 	"slices"
 	"strings"
 	"testing"
@@ -12,19 +13,11 @@ func TestAll_are_told_apart_and_explained(t *testing.T) {
 	seen := map[string]bool{}
 	for _, m := range All() {
 		name := m.FullName()
-		if seen[name] {
-			t.Errorf("%s is there twice", name)
-		}
+		assert.False(t, seen[name], "%s is there twice", name)
 		seen[name] = true
-		if !strings.HasSuffix(m.Help, ".") {
-			t.Errorf("%s: %q is no sentence", name, m.Help)
-		}
-		if !slices.IsSorted(m.Labels) {
-			t.Errorf("%s: labels %v are not sorted", name, m.Labels)
-		}
-		if (m.Type == Counter) != strings.HasSuffix(name, "_total") {
-			t.Errorf("%s is a %s", name, m.Type)
-		}
+		assert.True(t, strings.HasSuffix(m.Help, "."), "%s: %q is no sentence", name, m.Help)
+		assert.True(t, slices.IsSorted(m.Labels), "%s: labels %v are not sorted", name, m.Labels)
+		assert.Equal(t, strings.HasSuffix(name, "_total"), (m.Type == Counter), "%s is a %s", name, m.Type)
 	}
 }
 
@@ -33,9 +26,8 @@ func TestLabels_have_few_values(t *testing.T) {
 	bounded := []string{"code", "commit", "goversion", "host", "method", "op", "pipeline", "reason", "result", "stream", "verb", "version"}
 	for _, m := range All() {
 		for _, l := range m.Labels {
-			if !slices.Contains(bounded, l) {
-				t.Errorf("%s has label %s: say why its values are bounded, and add it here", m.FullName(), l)
-			}
+			assert.Contains(t, bounded, l,
+				"%s has label %s: say why its values are bounded, and add it here", m.FullName(), l)
 		}
 	}
 }
@@ -47,9 +39,7 @@ func TestNew_of_what_is_not_defined_panics(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
-				if recover() == nil {
-					t.Error("it is made")
-				}
+				assert.NotNil(t, recover(), "it is made")
 			}()
 			make()
 		})

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 var update = flag.Bool("update", false, "write the files anew")
@@ -28,7 +29,7 @@ func TestFiles_are_up_to_date(t *testing.T) {
 		want := must.Get(write())(t)
 		file := filepath.Join("..", "..", path)
 		if *update {
-			must.Do(t, os.WriteFile(file, []byte(want), 0o600))
+			require.NoError(t, os.WriteFile(file, []byte(want), 0o600))
 		}
 		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, []byte(want)) {
 			t.Errorf("%s is not what this package says (%v); write it with: make monitoring", path, err)

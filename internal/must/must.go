@@ -12,14 +12,6 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// Do ends the test if err is not nil.
-func Do(t TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Get returns the value of a call, or ends the test at the call's error: content := must.Get(os.ReadFile(name))(t).
 func Get[T any](value T, err error) func(TB) T {
 	return func(t TB) T {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestFor_waits_as_long_as_it_is_told_or_until_the_context_ends(t *testing.T) {
@@ -46,9 +48,8 @@ func TestAgain_tries_until_patience_ends_or_another_attempt_does_not_help(t *tes
 			}
 			return failed
 		})
-		if !errors.Is(err, hopeless) || tries != 3 {
-			t.Errorf("%v after %d attempts", err, tries)
-		}
+		require.ErrorIs(t, err, hopeless, "after %d attempts", tries)
+		assert.Equal(t, 3, tries, "after %d attempts", tries)
 		tries = 0
 		if err := pause.Again(t.Context(), 0, final, func() error { tries++; return failed }); !errors.Is(err, failed) || tries != 1 {
 			t.Errorf("without patience: %v after %d attempts", err, tries)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/kubernetes/scheme"
 )
@@ -35,13 +37,9 @@ func TestMember_has_what_the_types_of_Kubernetes_have(t *testing.T) {
 			resources++
 		}
 	}
-	if resources < 50 {
-		t.Fatalf("%d types", resources)
-	}
+	require.GreaterOrEqual(t, resources, 50, "types")
 	for _, name := range strings.Fields(members) {
-		if !want[name] {
-			t.Errorf("no type has %s", name)
-		}
+		assert.True(t, want[name], "no type has %s", name)
 	}
 	var missing []string
 	for name := range want {
@@ -52,9 +50,7 @@ func TestMember_has_what_the_types_of_Kubernetes_have(t *testing.T) {
 	if slices.Sort(missing); missing != nil {
 		t.Errorf("missing: %s", strings.Join(missing, " "))
 	}
-	if Member("password") {
-		t.Error("password is a member")
-	}
+	assert.False(t, Member("password"), "password is a member")
 }
 
 func TestPlural_knows_short_names_and_singulars(t *testing.T) {
@@ -72,14 +68,10 @@ func TestPlural_knows_short_names_and_singulars(t *testing.T) {
 		{"", "", false, ""},
 		{"widget", "", false, ""},
 	} {
-		if got := Plural(c.name, c.group, c.in); got != c.want {
-			t.Errorf("%s.%s: got %q, want %q", c.name, c.group, got, c.want)
-		}
+		assert.Equal(t, c.want, Plural(c.name, c.group, c.in), "%s.%s", c.name, c.group)
 	}
 	words := strings.Fields(shorts)
 	for i := 0; i < len(words); i += 2 {
-		if Plural(words[i], "", false) != words[i+1] {
-			t.Errorf("%s is not %s", words[i], words[i+1])
-		}
+		assert.Equal(t, words[i+1], Plural(words[i], "", false), words[i])
 	}
 }

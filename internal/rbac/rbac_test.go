@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"pgregory.net/rapid"
 )
 
@@ -45,12 +46,9 @@ func TestLeast_allows_what_is_read_and_nothing_else(t *testing.T) {
 	allowed, bound := said(Least(reads, nil, Names{Role: "r", Account: "bridge"}))
 	want := " get /namespaces kube-system, list apps/daemonsets, list apps/deployments, watch apps/daemonsets, watch apps/deployments," +
 		"shop list /configmaps,shop watch /configmaps,web list /configmaps,web list /pods,web watch /configmaps,web watch /pods"
-	if got := strings.Join(allowed, ","); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	if got := strings.Join(bound, ","); got != " default/bridge to ClusterRole r,shop default/bridge to Role r,web default/bridge to Role r" {
-		t.Errorf("bound: %s", got)
-	}
+	assert.Equal(t, want, strings.Join(allowed, ","))
+	assert.Equal(t, " default/bridge to ClusterRole r,shop default/bridge to Role r,web default/bridge to Role r",
+		strings.Join(bound, ","), "bound")
 	if _, bound := said(Least(reads, nil, Names{Role: "r"})); bound != nil {
 		t.Errorf("bound: %s", bound)
 	}
@@ -67,12 +65,9 @@ func TestLeast_allows_to_stand_for_a_lease(t *testing.T) {
 	} {
 		allowed, bound := said(Least(c.reads, &Lease{"ops", "bridge"}, Names{Role: "r", Account: "bridge"}))
 		want := " " + c.want + ",ops create coordination.k8s.io/leases,ops get coordination.k8s.io/leases bridge,ops update coordination.k8s.io/leases bridge"
-		if got := strings.Join(allowed, ","); got != want {
-			t.Errorf("got\n%s\nwant\n%s", got, want)
-		}
-		if got := strings.Join(bound, ","); got != " default/bridge to ClusterRole r,ops default/bridge to Role r" {
-			t.Errorf("bound: %s", got)
-		}
+		assert.Equal(t, want, strings.Join(allowed, ","))
+		assert.Equal(t, " default/bridge to ClusterRole r,ops default/bridge to Role r", strings.Join(bound, ","),
+			"bound")
 	}
 }
 
@@ -95,13 +90,9 @@ func TestLeast_has_no_rule_too_many_and_none_too_few(t *testing.T) {
 				want[fmt.Sprintf("%s %s %s/%s", r.Namespace, verb, r.Group, r.Resource)] = true
 			}
 		}
-		if len(allowed) != len(want) {
-			rt.Errorf("%d are allowed, %d needed: %v for %v", len(allowed), len(want), allowed, reads)
-		}
+		assert.Len(rt, allowed, len(want), "allowed, %d needed: %v for %v", len(want), allowed, reads)
 		for _, a := range allowed {
-			if !want[a] {
-				rt.Errorf("%q is not needed for %v", a, reads)
-			}
+			assert.True(rt, want[a], "%q is not needed for %v", a, reads)
 		}
 	})
 }
@@ -125,9 +116,7 @@ func TestFind_prefers_as_kubectl_does(t *testing.T) {
 		if k, found := Find(c.plural, c.group, c.in); found {
 			got = fmt.Sprintf("%s/ %v", k.Group, k.Namespaced)
 		}
-		if got != c.want {
-			t.Errorf("%+v: got %s", c, got)
-		}
+		assert.Equal(t, c.want, got, "%+v", c)
 	}
 }
 
@@ -148,8 +137,6 @@ func TestLeast_allows_a_wildcard_all_of_its_group_and_the_definitions(t *testing
 		"a group in one place": {[]Read{{"x.io", Any, "web"}, {"x.io", "as", "web"}, {"x.io", "as", "shop"}}, look + definitions + ",shop list x.io/as,shop watch x.io/as,web list x.io/*,web watch x.io/*"},
 	} {
 		allowed, _ := said(Least(c.reads, nil, Names{Role: "r"}))
-		if got := strings.Join(allowed, ","); got != c.want {
-			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
-		}
+		assert.Equal(t, c.want, strings.Join(allowed, ","), name)
 	}
 }

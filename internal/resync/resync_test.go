@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -61,12 +63,10 @@ func TestHandler_answers_what_is_asked(t *testing.T) {
 				r.Header.Set("Sec-Fetch-Site", c.site)
 			}
 			Handler(":8080", func() []*bridge.Pipeline { return c.pipelines }).ServeHTTP(w, r)
-			if w.Code != c.code || !strings.HasPrefix(w.Body.String(), c.want) {
-				t.Errorf("%d %s, want %d %s", w.Code, w.Body.String(), c.code, c.want)
-			}
-			if json := w.Header().Get("Content-Type") == "application/json"; json != (c.want != "" || c.code == 200) {
-				t.Errorf("the content is %s", w.Header().Get("Content-Type"))
-			}
+			assert.Equal(t, c.code, w.Code)
+			assert.True(t, strings.HasPrefix(w.Body.String(), c.want))
+			assert.Equal(t, (c.want != "" || c.code == 200), w.Header().Get("Content-Type") == "application/json",
+				"the content is %s", w.Header().Get("Content-Type"))
 		})
 	}
 }
@@ -95,9 +95,8 @@ func TestHandler_refuses_names_that_anybody_may_have_lead_to_the_loopback_addres
 			r.Header.Set("Origin", "http://"+c.host)
 			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.ParseIP(c.local), Port: 8080})))
 			Handler(c.listen, func() []*bridge.Pipeline { return []*bridge.Pipeline{none("audit", "pods")} }).ServeHTTP(w, r)
-			if refused := w.Code == http.StatusForbidden; refused != c.refused {
-				t.Errorf("%s of %q at %s, listening at %s: %d %s", method, c.host, c.local, c.listen, w.Code, w.Body)
-			}
+			assert.Equal(t, c.refused, w.Code == http.StatusForbidden,
+				"%s of %q at %s, listening at %s: %d %s", method, c.host, c.local, c.listen, w.Code, w.Body)
 		}
 	}
 }
@@ -164,9 +163,7 @@ func TestClient_waits_until_what_it_has_started_has_ended(t *testing.T) {
 func TestClient_waits_no_longer_than_it_may(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := told(t, text(stream(7, bridge.ResyncRunning, 1))).Wait(ctx, []Stream{stream(7, bridge.ResyncQueued, 0)}, func([]Stream) { cancel() })
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error is %v", err)
-	}
+	assert.ErrorIs(t, err, context.Canceled, "error")
 }
 
 func TestClient_asks_for_what_is_wanted(t *testing.T) {
@@ -183,9 +180,8 @@ func TestClient_asks_for_what_is_wanted(t *testing.T) {
 		for _, s := range all {
 			got = append(got, s.Pipeline, s.Stream)
 		}
-		if err != nil || fmt.Sprint(got) != want {
-			t.Errorf("%v: %v, %v", ask, got, err)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, want, fmt.Sprint(got), "%v: %v", ask, got)
 	}
 	var unknown *UnknownError
 	if _, err := c.Start(t.Context(), "x", nil); !errors.As(err, &unknown) || err.Error() != `pipeline "x" is none of this bridge's; valid: audit, other` {

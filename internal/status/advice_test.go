@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/stretchr/testify/assert"
 )
 
 func dial(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
@@ -92,20 +93,15 @@ func TestDiagnose_knows_each_kind_of_trouble(t *testing.T) {
 func TestTroubles_have_advice_each(t *testing.T) {
 	seen := map[Kind]bool{}
 	for _, c := range troubles {
-		if seen[c.kind] {
-			t.Errorf("%s is there twice", c.kind)
-		}
+		assert.False(t, seen[c.kind], "%s is there twice", c.kind)
 		seen[c.kind] = true
-		if (c.at == atFact) != (c.is == nil) {
-			t.Errorf("%s: only what an error tells has to be known by it", c.kind)
-		}
+		assert.Equal(t, (c.is == nil), (c.at == atFact), "%s: only what an error tells has to be known by it", c.kind)
 		if c.kind != BrokerUnusable && (!strings.HasSuffix(c.advice, ".") || len(c.advice) > 220) {
 			t.Errorf("%s: %q is no sentence, or too long for a phone (%d)", c.kind, c.advice, len(c.advice))
 		}
 	}
-	if got := about("apply what `rbac --config FILE` prints", ""); got != "apply what `rbac RESOURCE...` prints" {
-		t.Errorf("without a file the advice is %q", got)
-	}
+	assert.Equal(t, "apply what `rbac RESOURCE...` prints", about("apply what `rbac --config FILE` prints", ""),
+		"without a file the advice")
 }
 
 func TestClean_keeps_what_is_for_nobody_and_no_terminal_away(t *testing.T) {
@@ -116,9 +112,7 @@ func TestClean_keeps_what_is_for_nobody_and_no_terminal_away(t *testing.T) {
 		"b\xffd and \u202eright to left":             "b\ufffdd and right to left",
 		"größer <img src=x onerror=alert(1)>":        "größer <img src=x onerror=alert(1)>",
 	} {
-		if got := clean(text); got != want {
-			t.Errorf("%q becomes %q, want %q", text, got, want)
-		}
+		assert.Equal(t, want, clean(text), "%q", text)
 	}
 	if got := clean(strings.Repeat("ü", 5000)); len(got) > maxText+3 || !strings.HasSuffix(got, "ü…") {
 		t.Errorf("a long text becomes %d bytes, %q at the end", len(got), got[len(got)-5:])

@@ -21,6 +21,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
@@ -90,11 +92,11 @@ func TestReport_has_the_form_that_is_promised(t *testing.T) {
 	for name, r := range map[string]Report{"live": reportOf(process(), healthy("audit", watching("pods.v1"))), "troubled": reportOf(p, states...)} {
 		got := must.Get(json.MarshalIndent(r, "", "  "))(t)
 		var text strings.Builder
-		must.Do(t, r.Text(&text, false))
+		require.NoError(t, r.Text(&text, false))
 		golden(t, "testdata/"+name+".json", string(got)+"\n")
 		golden(t, "testdata/"+name+".txt", text.String())
 		text.Reset()
-		must.Do(t, r.Text(&text, true))
+		require.NoError(t, r.Text(&text, true))
 		golden(t, "testdata/"+name+".wide.txt", text.String())
 	}
 }
@@ -102,12 +104,10 @@ func TestReport_has_the_form_that_is_promised(t *testing.T) {
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
-		must.Do(t, os.WriteFile(file, []byte(got), 0o600))
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
 	}
 	want := must.Get(os.ReadFile(file))(t)
-	if got != string(want) {
-		t.Errorf("%s is\n%s\nwant\n%s", file, got, want)
-	}
+	assert.Equal(t, string(want), got, "%s is\n%s\nwant\n%s", file, got, want)
 }
 
 func TestReport_sums_up(t *testing.T) {
@@ -163,9 +163,8 @@ func TestReport_says_once_what_many_streams_have(t *testing.T) {
 	if len(r.Problems) != 1 || len(r.Problems[0].Streams) != 300 || !r.Problems[0].Since.Equal(ago(299*time.Second)) || r.Problems[0].Kind != APIServer {
 		t.Errorf("the problems are %+v", r.Problems)
 	}
-	if r.Summary != "1 problem, 0 of 300 streams watched" || r.Pipelines[0].State != Failing {
-		t.Errorf("it says %s, pipeline %s", r.Summary, r.Pipelines[0].State)
-	}
+	assert.Equal(t, "1 problem, 0 of 300 streams watched", r.Summary, "pipeline")
+	assert.Equal(t, Failing, r.Pipelines[0].State, "pipeline")
 }
 
 // What is behind for long says so only where nothing else tells why, and what was long ago is no problem now.
@@ -178,9 +177,7 @@ func TestReport_has_problems_of_now(t *testing.T) {
 	if len(r.Problems) != 1 || r.Problems[0].Kind != Unsettled || r.Problems[0].Severity != Warning || r.State != Live {
 		t.Errorf("it is %s with %+v", r.State, r.Problems)
 	}
-	if r.Pipelines[0].Streams[1].LastGap == nil {
-		t.Error("the gap is forgotten")
-	}
+	assert.NotNil(t, r.Pipelines[0].Streams[1].LastGap, "the gap is forgotten")
 	st := healthy("p", late)
 	st.Broker.Refused = errors.New("maximum bytes exceeded")
 	if r := reportOf(process(), st); len(r.Problems) != 1 || r.Problems[0].Kind != BrokerFull {

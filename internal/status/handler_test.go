@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func handler() http.Handler {
@@ -45,9 +47,7 @@ func TestHandler_serves_the_report(t *testing.T) {
 	if got := w.Header().Get("X-Content-Type-Options") + " " + w.Header().Get("Cache-Control"); got != "nosniff no-store" {
 		t.Errorf("the headers are %v", w.Header())
 	}
-	if w := ask(handler(), "/other", ""); w.Code != http.StatusNotFound {
-		t.Errorf("/other is %d", w.Code)
-	}
+	assert.Equal(t, http.StatusNotFound, ask(handler(), "/other", "").Code, "/other")
 }
 
 func TestHandler_refuses_a_name_that_is_anybodys(t *testing.T) {
@@ -95,36 +95,24 @@ func TestPage_allows_nothing_but_itself(t *testing.T) {
 	w := ask(handler(), "/", "text/html")
 	policy, document := w.Header().Get("Content-Security-Policy"), w.Body.String()
 	for _, part := range []string{"default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"} {
-		if !strings.Contains(policy, part) {
-			t.Errorf("the policy lacks %s: %s", part, policy)
-		}
+		assert.Contains(t, policy, part, "the policy lacks")
 	}
 	if strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") || strings.Contains(policy, "http") {
 		t.Errorf("the policy is %s", policy)
 	}
 	parts := inlined.FindAllStringSubmatch(document, -1)
-	if len(parts) != 2 {
-		t.Fatalf("the page has %d scripts and styles, want one of each", len(parts))
-	}
+	require.Len(t, parts, 2, "the page has %d scripts and styles, want one of each", len(parts))
 	for _, part := range parts {
 		sum := sha256.Sum256([]byte(part[2]))
-		if want := part[1] + "-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; !strings.Contains(policy, want) {
-			t.Errorf("the policy lacks %s: %s", want, policy)
-		}
+		assert.Contains(t, policy, part[1]+"-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'",
+			"the policy lacks")
 	}
 	html := inlined.ReplaceAllString(document, "")
-	if m := handlers.FindString(html); m != "" {
-		t.Errorf("the page has a handler in its markup: %s", m)
-	}
+	assert.Empty(t, handlers.FindString(html), "the page has a handler in its markup")
 	for _, m := range outside.FindAllString(html, -1) {
-		if m != `href="data:` {
-			t.Errorf("the page refers to something outside: %s", m)
-		}
+		assert.Equal(t, `href="data:`, m, "the page refers to something outside")
 	}
-	if m := markup.FindString(document); m != "" {
-		t.Errorf("the page makes markup of text: %s", m)
-	}
-	if w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Referrer-Policy") != "no-referrer" {
-		t.Errorf("the headers are %v", w.Header())
-	}
+	assert.Empty(t, markup.FindString(document), "the page makes markup of text")
+	assert.Equal(t, "nosniff", w.Header().Get("X-Content-Type-Options"), "the headers are %v", w.Header())
+	assert.Equal(t, "no-referrer", w.Header().Get("Referrer-Policy"), "the headers are %v", w.Header())
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 // docs/status.md has a reference that is made of the code: run with -update to write it again.
@@ -22,12 +23,11 @@ func TestReference_is_what_the_code_says(t *testing.T) {
 	text := must.Get(os.ReadFile(page))(t)
 	before, rest, found := strings.Cut(string(text), begin)
 	_, after, ended := strings.Cut(rest, end)
-	if !found || !ended {
-		t.Fatalf("%s does not say where the reference begins and ends", page)
-	}
+	require.True(t, found, "%s does not say where the reference begins and ends", page)
+	require.True(t, ended, "%s does not say where the reference begins and ends", page)
 	want := before + begin + "\n" + fields(t) + kinds() + end + after
 	if *update {
-		must.Do(t, os.WriteFile(page, []byte(want), 0o600))
+		require.NoError(t, os.WriteFile(page, []byte(want), 0o600))
 	} else if string(text) != want {
 		t.Errorf("the reference in %s is not what the code says; run go test ./internal/status -update", page)
 	}

@@ -3,6 +3,7 @@
 package tail
 
 import (
+	"github.com/stretchr/testify/assert"
 	"testing"
 )
 
@@ -85,12 +86,8 @@ func TestUpdates_name_what_changed(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			previous := event(t, Added, c.before, nil)
 			got := Describe(event(t, Updated, c.after, nil), func() *Event { return previous }, 4)
-			if got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
-			if !printable(got) {
-				t.Errorf("not printable: %q", got)
-			}
+			assert.Equal(t, c.want, got)
+			assert.True(t, printable(got), "not printable: %q", got)
 		})
 	}
 }
@@ -111,9 +108,7 @@ func TestUpdates_of_other_payloads(t *testing.T) {
 		{"", `{"a":1}`, ""},
 	} {
 		got := Describe(event(t, Updated, c.data, map[string]string{"payload": c.payload}), unknown, 4)
-		if got != c.want {
-			t.Errorf("%s %s:\ngot  %s\nwant %s", c.payload, c.data, got, c.want)
-		}
+		assert.Equal(t, c.want, got, "%s %s", c.payload, c.data)
 	}
 }
 
@@ -135,21 +130,15 @@ func TestUpdates_by_merge_patches_say_what_was_before_as_far_as_that_is_known(t 
 	} {
 		previous := event(t, Updated, c.before, map[string]string{"payload": c.payload, "resourceversion": c.base})
 		e := event(t, Updated, patch, map[string]string{"payload": "merge-patch", "baseversion": "8", "resourceversion": "9"})
-		if got := Describe(e, func() *Event { return previous }, 8); got != c.want {
-			t.Errorf("%s:\ngot  %s\nwant %s", c.name, got, c.want)
-		}
+		assert.Equal(t, c.want, Describe(e, func() *Event { return previous }, 8), c.name)
 	}
 }
 
 func TestUpdates_say_nothing_where_the_state_before_is_not_known(t *testing.T) {
 	e := event(t, Updated, `{"a":1}`, nil)
-	if got := Describe(e, unknown, 4); got != "" {
-		t.Errorf("without a state before: %q", got)
-	}
+	assert.Empty(t, Describe(e, unknown, 4), "without a state before")
 	part := event(t, Added, `{"a":2}`, map[string]string{"payload": "metadata"})
-	if got := Describe(e, func() *Event { return part }, 4); got != "" {
-		t.Errorf("with only the metadata before: %q", got)
-	}
+	assert.Empty(t, Describe(e, func() *Event { return part }, 4), "with only the metadata before")
 }
 
 func TestDescribe(t *testing.T) {
@@ -190,8 +179,6 @@ func TestDescribe(t *testing.T) {
 		{Unknown, `{}`, map[string]string{"type": "io.kube-eventbridge.writer.started.v1"}, nil, "io.kube-eventbridge.writer.started.v1"},
 	} {
 		got := Describe(event(t, c.op, c.data, c.with), func() *Event { return c.previous }, 4)
-		if got != c.want {
-			t.Errorf("%s %v:\ngot  %s\nwant %s", c.op, c.with, got, c.want)
-		}
+		assert.Equal(t, c.want, got, "%s %v", c.op, c.with)
 	}
 }

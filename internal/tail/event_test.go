@@ -14,29 +14,24 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestDecode_reads_both_modes_alike(t *testing.T) {
 	binary := event(t, Updated, `{"a":1}`, map[string]string{"fieldmanager": "k é%", "sampledrate": "3"})
 	line := must.Get(binary.AppendJSON(nil))(t)
 	again, err := Decode(Message{Stored: sink.Stored{Sequence: 42, Data: line, ContentType: "Application/CloudEvents+JSON; charset=UTF-8"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, e := range []*Event{binary, again} {
 		if e.Op != Updated || e.Group != "apps" || e.Version != "v1" || e.Resource != "deployments" || string(e.Data) != `{"a":1}` {
 			t.Errorf("got %s of %s/%s %s with data %s", e.Op, e.Group, e.Version, e.Resource, e.Data)
 		}
-		if got := e.Attr("fieldmanager"); got != "k é%" {
-			t.Errorf("fieldmanager is %q", got)
-		}
-		if got := e.Attr("sampledrate"); got != "3" {
-			t.Errorf("sampledrate is %q", got)
-		}
+		assert.Equal(t, "k é%", e.Attr("fieldmanager"), "fieldmanager")
+		assert.Equal(t, "3", e.Attr("sampledrate"), "sampledrate")
 	}
-	if len(again.attributes) != len(binary.attributes) {
-		t.Errorf("structured mode has %d attributes, binary mode %d", len(again.attributes), len(binary.attributes))
-	}
+	assert.Len(t, again.attributes, len(binary.attributes),
+		"structured mode has %d attributes, binary mode", len(again.attributes))
 }
 
 func TestDecode_refuses_what_is_no_event(t *testing.T) {
@@ -77,13 +72,9 @@ func TestEvent_time_is_when_it_was_seen_else_when_it_happened_else_when_it_was_s
 func TestAppendJSON_has_numbers_where_structured_mode_has_them(t *testing.T) {
 	e := event(t, Updated, "{\n \"x\": 1}", map[string]string{"sampledrate": "3", "writerepoch": "x"})
 	line, err := e.AppendJSON(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, want := range []string{`{"specversion":"1.0","id":"u1.7",`, `"sampledrate":3,`, `"writerepoch":"x",`, `"resourceversion":"7",`, `,"data":{"x":1}}`} {
-		if !strings.Contains(string(line), want) {
-			t.Errorf("%s is not in %s", want, line)
-		}
+		assert.Contains(t, string(line), want, "not in %s", line)
 	}
 	e.Data = []byte("not JSON\n")
 	if line, err = e.AppendJSON(nil); err != nil || !strings.Contains(string(line), `,"data_base64":"bm90IEpTT04K"}`) {
@@ -99,9 +90,7 @@ func TestAppendJSON_is_one_line_of_harmless_JSON_whatever_the_log_holds(t *testi
 		as := []sink.Attribute{{Name: "id", Value: "i"}, {Name: "type", Value: "t"}, {Name: "name", Value: value}}
 		e := must.Get(Decode(Message{Stored: sink.Stored{Attributes: as, Data: quoted}}))(t)
 		line := must.Get(e.AppendJSON(nil))(t)
-		if !printable(string(line)) {
-			t.Fatalf("not printable: %q", line)
-		}
+		require.True(t, printable(string(line)), "not printable: %q", line)
 		var got struct{ Data struct{ V string } }
 		if err := json.Unmarshal(line, &got); err != nil {
 			t.Fatalf("%v: %s", err, line)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestFilter(t *testing.T) {
@@ -53,9 +54,7 @@ func TestFilter(t *testing.T) {
 				for _, s := range c.shown {
 					want = want || s == e
 				}
-				if got := c.filter.Shows(e); got != want {
-					t.Errorf("%s %s %s is shown: %v", e.Op, e.Resource, e.Data, got)
-				}
+				assert.Equal(t, want, c.filter.Shows(e), "%s %s %s is shown", e.Op, e.Resource, e.Data)
 			}
 		})
 	}

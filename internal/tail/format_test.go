@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -59,7 +61,7 @@ func TestTable_looks_as_in_the_golden_files(t *testing.T) {
 			table := NewTable(&out, cfg)
 			seen := newMemory(1 << 20)
 			for _, e := range story(t) {
-				must.Do(t, table.Print(e, func() *Event { return seen.last(e) }))
+				require.NoError(t, table.Print(e, func() *Event { return seen.last(e) }))
 				seen.put(e)
 			}
 			golden(t, name+".txt", out.String())
@@ -70,9 +72,7 @@ func TestTable_looks_as_in_the_golden_files(t *testing.T) {
 						line = strings.Replace(line, own, "", 1)
 					}
 				}
-				if !printable(line) {
-					t.Errorf("not printable: %q", line)
-				}
+				assert.True(t, printable(line), "not printable: %q", line)
 			}
 		})
 	}
@@ -81,7 +81,7 @@ func TestTable_looks_as_in_the_golden_files(t *testing.T) {
 func TestJSON_looks_as_in_the_golden_file(t *testing.T) {
 	var out strings.Builder
 	for _, e := range story(t) {
-		must.Do(t, (JSON{&out}).Print(e, nil))
+		require.NoError(t, (JSON{&out}).Print(e, nil))
 	}
 	golden(t, "events.json", out.String())
 }
@@ -90,13 +90,12 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
 	if *update {
-		must.Do(t, os.MkdirAll("testdata", 0o755))
-		must.Do(t, os.WriteFile(file, []byte(got), 0o644))
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
 	}
 	want := must.Get(os.ReadFile(file))(t)
-	if got != string(want) {
-		t.Errorf("%s differs; go test -update writes it anew\ngot:\n%s\nwant:\n%s", file, got, want)
-	}
+	assert.Equal(t, string(want), got,
+		"%s differs; go test -update writes it anew\ngot:\n%s\nwant:\n%s", file, got, want)
 }
 
 type full struct{}
@@ -125,20 +124,19 @@ func TestMemory_keeps_what_was_seen_last_within_its_bytes(t *testing.T) {
 		t.Errorf("kept a: %v, b: %v, c: %v; want a and c", m.last(a) != nil, m.last(b) != nil, m.last(c) != nil)
 	}
 	m.put(event(t, Added, strings.Repeat(" ", m.max)+`{}`, map[string]string{"subject": "large"}))
-	if m.size != 0 || len(m.byKey) != 0 {
-		t.Errorf("what is larger than the whole memory left %d bytes in it", m.size)
-	}
+	assert.Equal(t, 0, m.size, "what is larger than the whole memory left %d bytes in it", m.size)
+	assert.Empty(t, m.byKey, "what is larger than the whole memory left %d bytes in it", m.size)
 }
 
 func TestTable_prints_its_header_once_and_when_it_is_told(t *testing.T) {
 	for _, none := range []bool{false, true} {
 		var out strings.Builder
 		table := NewTable(&out, TableConfig{Today: at, NoHeaders: none})
-		must.Do(t, table.Begin())
+		require.NoError(t, table.Begin())
 		if begun := strings.HasPrefix(out.String(), "TIME "); begun == none || strings.Count(out.String(), "\n") > 1 {
 			t.Errorf("without headers %v: got %q", none, out.String())
 		}
-		must.Do(t, table.Print(event(t, Added, `{}`, nil), unknown))
+		require.NoError(t, table.Print(event(t, Added, `{}`, nil), unknown))
 		if n := strings.Count(out.String(), "TIME "); n > 0 == none || n > 1 {
 			t.Errorf("without headers %v: got %q", none, out.String())
 		}
@@ -149,7 +147,7 @@ func TestTable_shows_the_place_that_a_log_names(t *testing.T) {
 	var out strings.Builder
 	e := event(t, Added, `{}`, nil)
 	e.Place = "3/1041"
-	must.Do(t, NewTable(&out, TableConfig{Wide: true, NoHeaders: true}).Print(e, unknown))
+	require.NoError(t, NewTable(&out, TableConfig{Wide: true, NoHeaders: true}).Print(e, unknown))
 	if fields := strings.Fields(out.String()); len(fields) < 2 || fields[1] != "3/1041" {
 		t.Errorf("got %s", out.String())
 	}

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // Events in Knative's profile are shown as any others, and what is known of an object goes on from one profile to the other.
@@ -32,9 +33,7 @@ func TestTable_shows_events_of_any_profile_alike(t *testing.T) {
 		}
 	}
 	rejected := event(t, Rejected, `{"type":"dev.knative.apiserver.resource.update","error":"too large","size":7}`, nil)
-	if got := Describe(rejected, unknown, 4); !strings.Contains(got, "(updated) of 7 bytes") {
-		t.Errorf("got %q", got)
-	}
+	assert.Contains(t, Describe(rejected, unknown, 4), "(updated) of 7 bytes")
 }
 
 func with(as map[string]string, name, value string) map[string]string { as[name] = value; return as }
@@ -45,7 +44,7 @@ func shown(t *testing.T, events []*Event) string {
 	var out strings.Builder
 	table, seen := NewTable(&out, TableConfig{Today: at}), newMemory(1<<20)
 	for _, e := range events {
-		must.Do(t, table.Print(e, func() *Event { return seen.last(e) }))
+		require.NoError(t, table.Print(e, func() *Event { return seen.last(e) }))
 		seen.put(e)
 	}
 	return out.String()

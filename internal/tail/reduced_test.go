@@ -2,7 +2,10 @@
 
 package tail
 
-import "testing"
+import (
+	"github.com/stretchr/testify/assert"
+	"testing"
+)
 
 func TestDescribe_says_what_was_too_large_for_the_log(t *testing.T) {
 	small := map[string]string{"payload": "metadata", "datasize": "1400123"}
@@ -17,13 +20,9 @@ func TestDescribe_says_what_was_too_large_for_the_log(t *testing.T) {
 		{Updated, kept, `too large for the log: 3000000 bytes are in nats-obj:KUBERNETES-objects/h.u1.7\x1b`},
 		{Deleted, small, "too large for the log: 1400123 bytes"},
 	} {
-		if got := Describe(event(t, c.op, `{"metadata":{}}`, c.with), unknown, 4); got != c.want {
-			t.Errorf("%s: got %q, want %q", c.op, got, c.want)
-		}
+		assert.Equal(t, c.want, Describe(event(t, c.op, `{"metadata":{}}`, c.with), unknown, 4), "%s", c.op)
 	}
 	// What follows a state without its object cannot be compared with it.
 	before := event(t, Added, `{"metadata":{}}`, small)
-	if got := Describe(event(t, Updated, `{"metadata":{},"spec":{}}`, nil), func() *Event { return before }, 4); got != "" {
-		t.Errorf("got %q", got)
-	}
+	assert.Empty(t, Describe(event(t, Updated, `{"metadata":{},"spec":{}}`, nil), func() *Event { return before }, 4))
 }

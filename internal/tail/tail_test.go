@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // sliceLog is a log in memory. Reading begins at an index, and the log is replaced by another one before the message at another.
@@ -66,18 +68,13 @@ func TestRun_asks_the_log_only_for_states_that_it_has_not_seen_itself(t *testing
 	var notices []string
 	err := Run(t.Context(), log, Config{Printer: &p, Notice: func(line string) { notices = append(notices, line) }})
 	want := []string{"updated spec.replicas 1→2", "updated spec.replicas 2→3", "updated spec.replicas 3→6"}
-	if err != nil || !slices.Equal(p.all, want) {
-		t.Errorf("got %q, %v, want %q", p.all, err, want)
-	}
-	if !slices.Equal(log.asked, []uint64{2}) {
-		t.Errorf("it asked for what is before %d", log.asked)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, want, p.all)
+	assert.Equal(t, []uint64{2}, log.asked, "it asked for what is before")
 	if len(notices) != 1 || !strings.HasPrefix(notices[0], "message 4 on k8s.east.apps.deployments.shop.web is skipped, and others like it") {
 		t.Errorf("it said %q", notices)
 	}
-	if !slices.Equal(log.counted, []bool{true, true, false, false, true}) {
-		t.Errorf("it counted %v", log.counted)
-	}
+	assert.Equal(t, []bool{true, true, false, false, true}, log.counted, "it counted")
 }
 
 func TestRun_compares_with_nothing_of_a_log_that_was_replaced(t *testing.T) {
@@ -149,9 +146,7 @@ func TestRun_returns_what_printing_fails_with_and_nil_when_it_is_interrupted(t *
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Run(ctx, log, Config{Printer: new(lines)}); err != nil {
-		t.Errorf("interrupted, it returned %v", err)
-	}
+	assert.NoError(t, Run(ctx, log, Config{Printer: new(lines)}), "interrupted")
 }
 
 func TestRun_says_at_the_end_what_it_looked_for_in_vain(t *testing.T) {
@@ -188,10 +183,8 @@ func TestRun_says_at_the_end_what_it_looked_for_in_vain(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var notices []string
 			c.cfg.Printer, c.cfg.Notice = new(lines), func(line string) { notices = append(notices, line) }
-			must.Do(t, Run(t.Context(), &sliceLog{messages: c.messages}, c.cfg))
-			if got := strings.Join(notices, "\n"); got != c.want {
-				t.Errorf("it said %q, want %q", got, c.want)
-			}
+			require.NoError(t, Run(t.Context(), &sliceLog{messages: c.messages}, c.cfg))
+			assert.Equal(t, c.want, strings.Join(notices, "\n"))
 		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 // Authority issues certificates. File has its own.
@@ -85,6 +86,6 @@ func (a *Authority) VerifyClients(c *tls.Config) {
 func write(t *testing.T, name, kind string, der []byte) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
-	must.Do(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	return file
 }

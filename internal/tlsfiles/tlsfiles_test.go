@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // write writes a certificate that signs itself, and its key.
@@ -27,7 +29,7 @@ func write(t *testing.T, name, certFile, keyFile string) {
 	der := must.Get(x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key))(t)
 	keyDER := must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
 	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
-		must.Do(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
+		require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	}
 }
 
@@ -41,11 +43,9 @@ func TestConfig_reads_the_certificate_again_whenever_it_is_asked_for(t *testing.
 	for _, name := range []string{"before", "after"} {
 		write(t, name, cert, key)
 		pair := must.Get(c.GetClientCertificate(nil))(t)
-		if got := pair.Leaf.Subject.CommonName; got != name {
-			t.Errorf("it shows %s, want %s", got, name)
-		}
+		assert.Equal(t, name, pair.Leaf.Subject.CommonName, "it shows")
 	}
-	must.Do(t, os.Remove(key))
+	require.NoError(t, os.Remove(key))
 	if _, err := c.GetClientCertificate(nil); err == nil || err.Error() != "tls: certificate "+cert+" with key "+key+": open "+key+": no such file or directory" {
 		t.Errorf("without its key: %v", err)
 	}
@@ -60,7 +60,7 @@ func TestConfig_of_no_files_trusts_whom_the_system_trusts_and_shows_nothing(t *t
 
 func TestConfig_says_everything_that_is_wrong(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
-	must.Do(t, os.WriteFile(empty, nil, 0o600))
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
 	for _, c := range []struct {
 		files Files
 		want  string

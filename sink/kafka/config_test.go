@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestNew_refuses_what_cannot_be(t *testing.T) {
@@ -46,24 +48,20 @@ func TestNew_refuses_what_cannot_be(t *testing.T) {
 func TestTopics_fit_their_pattern_only(t *testing.T) {
 	c := Config{Topic: "k8s.{cluster}.{resource}"}
 	fits, only, err := c.topics()
-	if err != nil || only != "" {
-		t.Fatalf("%q, %v", only, err)
-	}
+	require.NoError(t, err)
+	require.Empty(t, only)
 	for name, want := range map[string]bool{
 		"k8s.prod.pods": true, "k8s.a.b.c": true, "k8s.prod": false, "k8sxprod.pods": false, "k8s..pods": false, "x.k8s.prod.pods": false, "k8s.prod.pods ": false,
 	} {
-		if fits.MatchString(name) != want {
-			t.Errorf("%s: %v", name, !want)
-		}
+		assert.Equal(t, want, fits.MatchString(name), "%s: %v", name, !want)
 	}
 }
 
 // Whoever restarts finds the partitions under the same numbers, whatever other topics there are.
 func TestBase_is_the_same_for_a_name_and_leaves_room_for_partitions(t *testing.T) {
 	many, one := &Sink{}, &Sink{only: "a"}
-	if one.base("a") != 0 || many.base("k8s.pods") != 1895610368 {
-		t.Errorf("bases %d and %d", one.base("a"), many.base("k8s.pods"))
-	}
+	assert.EqualValues(t, 0, one.base("a"), "bases")
+	assert.EqualValues(t, 1895610368, many.base("k8s.pods"), "bases")
 	seen := map[int32]bool{}
 	for n := range 100 {
 		b := many.base("k8s.prod.resource-" + strings.Repeat("x", n))
@@ -72,9 +70,7 @@ func TestBase_is_the_same_for_a_name_and_leaves_room_for_partitions(t *testing.T
 		}
 		seen[b] = true
 	}
-	if len(seen) != 100 {
-		t.Errorf("%d bases of 100 topics", len(seen))
-	}
+	assert.Len(t, seen, 100, "bases of 100 topics")
 }
 
 func TestBackoff_grows_to_a_bound(t *testing.T) {
@@ -88,12 +84,8 @@ func TestBackoff_grows_to_a_bound(t *testing.T) {
 
 func TestLosses_are_named(t *testing.T) {
 	safe := map[string]string{settingUnclean: "false", settingISR: "2", settingCleanup: "delete"}
-	if found := losses(safe, false); len(found) != 0 {
-		t.Errorf("of safe settings: %v", found)
-	}
-	if found := losses(map[string]string{}, false); len(found) != 0 {
-		t.Errorf("of unknown settings: %v", found)
-	}
+	assert.Empty(t, losses(safe, false), "of safe settings")
+	assert.Empty(t, losses(map[string]string{}, false), "of unknown settings")
 	for setting, c := range map[string]struct {
 		value      string
 		tombstones bool
@@ -107,7 +99,5 @@ func TestLosses_are_named(t *testing.T) {
 			t.Errorf("%s: %v", setting, found)
 		}
 	}
-	if found := losses(map[string]string{settingCleanup: "compact"}, false); len(found) != 2 {
-		t.Errorf("compaction without tombstones: %v", found)
-	}
+	assert.Len(t, losses(map[string]string{settingCleanup: "compact"}, false), 2, "compaction without tombstones")
 }

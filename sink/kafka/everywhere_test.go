@@ -7,8 +7,9 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // idle is a topic whose partitions send nothing by themselves.
@@ -39,24 +40,19 @@ func TestEverywhere_goes_to_the_partition_of_the_key_when_all_others_have_it(t *
 		home := topic.home(m.Key)
 		var settled []sink.Receipt
 		topic.everywhere(m, func(r sink.Receipt, err error) {
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 			settled = append(settled, r)
 		})
 		for _, p := range topic.partitions {
 			if p == home {
 				continue
 			}
-			if home.waits() != nil {
-				t.Errorf("%d partitions: that of the key has it before %s", partitions, p)
-			}
-			must.Do(t, p.acknowledged(p.waits(), 40, false))
+			assert.Nil(t, home.waits(), "%d partitions: that of the key has it before %s", partitions, p)
+			require.NoError(t, p.acknowledged(p.waits(), 40, false))
 		}
-		if home.waits() == nil || len(settled) != 0 {
-			t.Fatalf("%d partitions: the last one has %v, settled %v", partitions, home.waits(), settled)
-		}
-		must.Do(t, home.acknowledged(home.waits(), 7, false))
+		require.NotNil(t, home.waits(), "%d partitions: the last, settled", partitions)
+		require.Empty(t, settled, "%d partitions: the last, settled", partitions)
+		require.NoError(t, home.acknowledged(home.waits(), 7, false))
 		if want := (sink.Receipt{Partition: home.id, Sequence: 8}); len(settled) != 1 || settled[0] != want {
 			t.Errorf("%d partitions: settled %v, want once %v", partitions, settled, want)
 		}
@@ -78,7 +74,7 @@ func TestEverywhere_keeps_from_the_partition_of_the_key_what_another_did_not_get
 			first = false
 			p.close(failure)
 		default:
-			must.Do(t, p.acknowledged(p.waits(), 0, false))
+			require.NoError(t, p.acknowledged(p.waits(), 0, false))
 		}
 	}
 	if home.waits() != nil || len(settled) != 1 || !errors.Is(settled[0], failure) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestDecode_reads_what_headers_writes(t *testing.T) {
@@ -26,9 +27,7 @@ func TestDecode_reads_what_headers_writes(t *testing.T) {
 		if st.ID != "u.7" || st.Sequence != 7 || st.Partition != 3 || !slices.Equal(st.Attributes, want) || string(st.Data) != "{}" || !st.Time.Equal(r.Time) {
 			t.Errorf("%+v", st)
 		}
-		if Decode(3, r, false).Data != nil {
-			t.Error("data that nobody asked for")
-		}
+		assert.Nil(t, Decode(3, r, false).Data, "data that nobody asked for")
 	}
 }
 
@@ -43,7 +42,6 @@ func TestDecode_finds_the_id_of_a_structured_event_and_of_nothing_else(t *testin
 		}
 	}
 	other := Decode(0, &kafka.Record{Value: []byte("x"), Headers: []kafka.Header{{Name: "trace", Value: []byte("1")}}}, false)
-	if other.ID != "" || len(other.Attributes) != 0 {
-		t.Errorf("somebody else's record: %+v", other)
-	}
+	assert.Empty(t, other.ID, "somebody else's record: %+v", other)
+	assert.Empty(t, other.Attributes, "somebody else's record: %+v", other)
 }

@@ -5,7 +5,6 @@ package kafka
 import (
 	"bytes"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestSink_tells_once_what_settings_lose(t *testing.T) {
@@ -22,9 +22,8 @@ func TestSink_tells_once_what_settings_lose(t *testing.T) {
 	for _, at := range []*topic{one, one, other} {
 		s.tellLosses(at, map[string]string{settingISR: "1"})
 	}
-	if strings.Count(said.String(), "topic=one ") != 1 || strings.Count(said.String(), "topic=other ") != 1 {
-		t.Errorf("it says:\n%s", said.String())
-	}
+	assert.Equal(t, 1, strings.Count(said.String(), "topic=one "), "it says:\n%s", said.String())
+	assert.Equal(t, 1, strings.Count(said.String(), "topic=other "), "it says:\n%s", said.String())
 }
 
 // The copies in all partitions are one event: same id, same everything.
@@ -34,13 +33,9 @@ func TestSink_announces_an_epoch_with_one_time(t *testing.T) {
 		s.take(kafka.Producer{ID: 4, Epoch: 1})
 		first := s.announcement()
 		<-time.After(time.Second)
-		if second := s.announcement(); !slices.Equal(first.Attributes, second.Attributes) {
-			t.Errorf("%v, then %v", first.Attributes, second.Attributes)
-		}
+		assert.Equal(t, s.announcement().Attributes, first.Attributes, "then")
 		s.take(kafka.Producer{ID: 4, Epoch: 2})
-		if next := s.announcement(); next.ID == first.ID {
-			t.Errorf("the next epoch has the same id %s", next.ID)
-		}
+		assert.NotEqual(t, first.ID, s.announcement().ID, "the next epoch has the same id")
 	})
 }
 
@@ -50,8 +45,7 @@ func TestNew_keeps_the_clock_that_it_is_given(t *testing.T) {
 	cfg := Config{Brokers: []string{"127.0.0.1:1"}, Cluster: "c", Pipeline: "p", Topic: "kubernetes", Clock: clock}
 	for range 2 {
 		s := must.Get(New(cfg))(t)
-		if p := newPartition(s, &topic{name: "kubernetes"}, 0); p.scribe.clock != clock {
-			t.Error("a partition has another clock")
-		}
+		assert.Same(t, clock, newPartition(s, &topic{name: "kubernetes"}, 0).scribe.clock,
+			"a partition has another clock")
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testcert"
@@ -99,26 +101,18 @@ func TestSink_proves_who_it_is(t *testing.T) {
 			}
 			s := as(v.right)
 			end := ready(t, s)
-			if r := publish(t, s, message("k8s.a", "a.1")); r.err != nil {
-				t.Error(r.err)
-			}
-			must.Do(t, end())
+			assert.NoError(t, publish(t, s, message("k8s.a", "a.1")).err)
+			require.NoError(t, end())
 			v.wrong.Servers, v.wrong.Stream, v.wrong.Subjects = []string{v.userinfo + b.addr()}, stream, []string{"k8s.>"}
 			s, said := newTalkingSink(t, v.wrong)
 			end = run(t, s)
 			sayEventually(t, s, v.complaint)
 			text := s.Ready().Error()
-			if err := end(); err != nil {
-				t.Errorf("what could be put right ended Run: %v", err)
-			}
+			assert.NoError(t, end(), "what could be put right ended Run")
 			text += said()
-			if !strings.Contains(text, "waiting for the broker") {
-				t.Errorf("nothing was logged:\n%s", text)
-			}
+			assert.Contains(t, text, "waiting for the broker", "nothing was logged")
 			for _, secret := range secrets(t, v.wrong.Auth) {
-				if strings.Contains(text, secret) {
-					t.Errorf("a secret is in:\n%s", text)
-				}
+				assert.NotContains(t, text, secret, "a secret")
 			}
 		})
 	}
@@ -127,7 +121,7 @@ func TestSink_proves_who_it_is(t *testing.T) {
 func file(t *testing.T, name string, content []byte) string {
 	t.Helper()
 	p := filepath.Join(t.TempDir(), name)
-	must.Do(t, os.WriteFile(p, content, 0o600))
+	require.NoError(t, os.WriteFile(p, content, 0o600))
 	return p
 }
 
@@ -158,8 +152,8 @@ func credsVariant(t *testing.T) variant {
 	ac := jwt.NewAccountClaims(accountPublic)
 	ac.Limits.JetStreamLimits = jwt.JetStreamLimits{DiskStorage: -1, MemoryStorage: -1, Streams: -1, Consumer: -1}
 	resolver := &server.MemAccResolver{}
-	must.Do(t, resolver.Store(accountPublic, must.Get(ac.Encode(operator))(t)))
-	must.Do(t, resolver.Store(system, must.Get(jwt.NewAccountClaims(system).Encode(operator))(t)))
+	require.NoError(t, resolver.Store(accountPublic, must.Get(ac.Encode(operator))(t)))
+	require.NoError(t, resolver.Store(system, must.Get(jwt.NewAccountClaims(system).Encode(operator))(t)))
 	oc := jwt.NewOperatorClaims(operatorPublic)
 	oc.SystemAccount = system
 	claims := must.Get(jwt.DecodeOperatorClaims(must.Get(oc.Encode(operator))(t)))(t)
@@ -264,21 +258,16 @@ func TestDial_is_refused_in_the_words_of_the_sink_and_without_its_secrets(t *tes
 			b := newBroker(t, v.server)
 			v.right.Servers, v.wrong.Servers = []string{b.addr()}, []string{b.addr()}
 			nc, err := nats.Dial(v.right)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if err := nc.FlushTimeout(10 * time.Second); err != nil || nc.Opts.Name != "kube-eventbridge" {
 				t.Errorf("connected as %q it cannot speak: %v", nc.Opts.Name, err)
 			}
 			nc.Close()
 			_, err = nats.Dial(v.wrong)
-			if err == nil || !strings.Contains(err.Error(), v.complaint) {
-				t.Fatalf("got %v, want %s", err, v.complaint)
-			}
+			require.Error(t, err)
+			require.Contains(t, err.Error(), v.complaint)
 			for _, secret := range secrets(t, v.wrong.Auth) {
-				if strings.Contains(err.Error(), secret) {
-					t.Errorf("a secret is in: %v", err)
-				}
+				assert.NotContains(t, err.Error(), secret, "a secret is in: %v", err)
 			}
 		})
 	}
@@ -291,20 +280,14 @@ func TestNew_names_everything_that_is_wrong(t *testing.T) {
 		Auth:   nats.Auth{Token: "hunter2", User: "u"},
 		TLS:    nats.TLS{CertFile: "x"},
 	}, nil)
-	if err == nil {
-		t.Fatal("accepted")
-	}
+	require.Error(t, err, "accepted")
 	for _, want := range []string{
 		`servers[0]: scheme "http"`, "servers[1]: no host", "servers[2]: not a URL", `stream: "a.b"`, `subjects[0]: "a..b"`, "window: 1048576", "wait: -1ns", "ids must be remembered",
 		"more than one of token, user", "a certificate and its key",
 	} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is not said in:\n%v", want, err)
-		}
+		assert.Contains(t, err.Error(), want, "not said in:\n%v", err)
 	}
-	if strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("a secret is in:\n%v", err)
-	}
+	assert.NotContains(t, err.Error(), "hunter2", "a secret is in:\n%v", err)
 	if got := fmt.Sprintf("%v %+v %#v", nats.Config{Auth: nats.Auth{Token: "hunter2"}}, nats.Config{Auth: nats.Auth{Token: "hunter2"}}, nats.Auth{Token: "hunter2"}); strings.Contains(got, "hunter2") {
 		t.Errorf("a configuration prints its secret: %s", got)
 	}

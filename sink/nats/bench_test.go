@@ -16,6 +16,8 @@ import (
 
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -30,7 +32,7 @@ func otherProcess(b *testing.B) (url string) {
 	c.Stderr = os.Stderr
 	in := must.Get(c.StdinPipe())(b)
 	out := must.Get(c.StdoutPipe())(b)
-	must.Do(b, c.Start())
+	require.NoError(b, c.Start())
 	b.Cleanup(func() { _ = in.Close(); _ = c.Wait() })
 	line := must.Get(bufio.NewReader(out).ReadString('\n'))(b)
 	return strings.TrimSpace(line)
@@ -106,16 +108,12 @@ func BenchmarkPublish(b *testing.B) {
 	}
 	b.Run("sink", func(b *testing.B) {
 		s, err := nats.New(nats.Config{Servers: []string{url}, Stream: stream, Subjects: []string{"k8s.>"}, Window: window}, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		publishAll(b, s, s, events(b))
 	})
 	b.Run("sink with retry", func(b *testing.B) {
 		s, err := nats.New(nats.Config{Servers: []string{url}, Stream: stream, Subjects: []string{"k8s.>"}, Window: window}, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		r := sink.Retry(s, sink.Policy{})
 		ended := make(chan struct{})
 		go func() { _ = r.Run(b.Context()); close(ended) }()
@@ -154,9 +152,7 @@ func publishAll(b *testing.B, s *nats.Sink, p sink.Publisher, all []*sink.Messag
 	must.Happen(b, "ready", func() bool { return s.Ready() == nil })
 	var pending sync.WaitGroup
 	done := func(_ sink.Receipt, err error) {
-		if err != nil {
-			b.Error(err)
-		}
+		assert.NoError(b, err)
 		pending.Done()
 	}
 	measure(b, func() {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -47,9 +49,7 @@ func TestRead_keeps_to_the_limits_for_consumers(t *testing.T) {
 			t.Parallel()
 			s, _ := limited(t, change)
 			for _, lastOfKey := range []bool{false, true} {
-				if got := ids(t, s, sink.Query{LastOfKey: lastOfKey}); !slices.Equal(got, []string{"a.1"}) {
-					t.Errorf("read %v", got)
-				}
+				assert.Equal(t, []string{"a.1"}, ids(t, s, sink.Query{LastOfKey: lastOfKey}), "read")
 			}
 		})
 	}
@@ -65,9 +65,7 @@ func TestRead_gives_up_where_no_consumer_is_allowed(t *testing.T) {
 	if !errors.As(err, &u) || u.Target != "stream "+stream || !strings.Contains(u.Reason, "maximum consumers limit") || !strings.Contains(u.Advice, "consumer ls "+stream) {
 		t.Errorf("read: %v", err)
 	}
-	if err := s.Ready(); err != nil {
-		t.Errorf("not ready, though nobody reads: %v", err)
-	}
+	assert.NoError(t, s.Ready(), "not ready, though nobody")
 }
 
 // A process that was killed leaves a consumer behind, which the broker keeps for a while.
@@ -78,13 +76,9 @@ func TestRead_waits_for_a_consumer_that_was_left_behind(t *testing.T) {
 	read := make(chan error, 1)
 	go func() { read <- s.Read(t.Context(), sink.Query{}, func(*sink.Stored) error { return nil }) }()
 	sayEventually(t, s, "maximum consumers limit reached")
-	if r := publish(t, s, message("k8s.b", "b.1")); r.err != nil {
-		t.Errorf("published meanwhile: %v", r.err)
-	}
-	must.Do(t, st.DeleteConsumer(t.Context(), "reader"))
-	if err := <-read; err != nil {
-		t.Errorf("read: %v", err)
-	}
+	assert.NoError(t, publish(t, s, message("k8s.b", "b.1")).err, "published meanwhile")
+	require.NoError(t, st.DeleteConsumer(t.Context(), "reader"))
+	assert.NoError(t, <-read, "read")
 	sinktest.Eventually(t, "ready", s.Ready)
 }
 
@@ -195,14 +189,8 @@ func TestReady_says_why_nothing_can_be_read(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Read(ctx, sink.Query{}, func(*sink.Stored) error { return nil }) }()
 	sayEventually(t, s, `Permissions Violation for Publish to "$JS.API.CONSUMER.CREATE.KUBERNETES`)
-	if r := publish(t, s, message("k8s.a", "a.2")); r.err != nil {
-		t.Errorf("published meanwhile: %v", r.err)
-	}
+	assert.NoError(t, publish(t, s, message("k8s.a", "a.2")).err, "published meanwhile")
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
-	if err := s.Ready(); err != nil {
-		t.Errorf("not ready, though nobody reads: %v", err)
-	}
+	assert.ErrorIs(t, <-ended, context.Canceled, "error")
+	assert.NoError(t, s.Ready(), "not ready, though nobody")
 }

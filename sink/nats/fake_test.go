@@ -15,6 +15,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/stretchr/testify/assert"
 )
 
 // answer is what a fake broker does about a publish: cut the connection, say nothing, send a reply, or messages of the stream.
@@ -143,9 +144,7 @@ func TestSink_does_not_wait_for_a_last_message_that_was_cut_off(t *testing.T) {
 	if r.err == nil || sink.IsPermanent(r.err) || errors.As(r.err, &conflict) || !strings.Contains(r.err.Error(), "not connected") {
 		t.Errorf("published: %v", r.err)
 	}
-	if n := s.Stats().InFlight; n != 0 {
-		t.Errorf("%d slots are in use", n)
-	}
+	assert.Equal(t, 0, s.Stats().InFlight, "slots are in use")
 }
 
 func TestSink_does_not_wait_for_an_acknowledgement_that_was_cut_off(t *testing.T) {
@@ -205,7 +204,5 @@ func TestSink_waits_for_the_servers_that_a_new_stream_needs(t *testing.T) {
 		}
 	})))
 	ready(t, s)
-	if !refused.Load() {
-		t.Error("nobody tried to create the stream")
-	}
+	assert.True(t, refused.Load(), "nobody tried to create the stream")
 }

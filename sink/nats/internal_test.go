@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	gonats "github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -29,14 +31,10 @@ func TestEscape_is_exactly_what_the_binding_asks_for(t *testing.T) {
 		"é€😀":            "%C3%A9%E2%82%AC%F0%9F%98%80",
 		"\x00\n\x7f!~":   "%00%0A%7F!~",
 	} {
-		if got := escape(v); got != want {
-			t.Errorf("escape(%q) = %q, want %q", v, got, want)
-		}
+		assert.Equal(t, want, escape(v), "escape(%q)", v)
 	}
 	for v, want := range map[string]string{"%": "%", "%4": "%4", "%zz": "%zz", "%+1": "%+1", "a%2fb": "a/b", "%41%": "A%"} {
-		if got := unescape(v); got != want {
-			t.Errorf("unescape(%q) = %q, want %q", v, got, want)
-		}
+		assert.Equal(t, want, unescape(v), "unescape(%q)", v)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.OneOf(rapid.String(), rapid.StringOfN(rapid.RuneFrom([]rune("% a2\"é")), 0, 20, -1)).Draw(t, "v")
@@ -46,9 +44,7 @@ func TestEscape_is_exactly_what_the_binding_asks_for(t *testing.T) {
 				t.Fatalf("escape(%q) = %q", v, e)
 			}
 		}
-		if got := unescape(e); got != v {
-			t.Fatalf("%q comes back as %q", v, got)
-		}
+		require.Equal(t, v, unescape(e), "comes back as")
 	})
 }
 
@@ -76,17 +72,12 @@ func TestScribe_forgets_what_it_wrote(t *testing.T) {
 				want[headerPrevious] = fmt.Sprint(m.Previous)
 			}
 			got := w.write(m, "r").Header
-			if len(got) != len(want) {
-				t.Fatalf("headers %v, want %v", got, want)
-			}
+			require.Len(t, got, len(want), "headers, want %v", want)
 			for k, v := range want {
-				if len(got[k]) != 1 || got[k][0] != v {
-					t.Fatalf("%s: %q, want %q", k, got[k], v)
-				}
+				require.Len(t, got[k], 1, k)
+				require.Equal(t, v, got[k][0], k)
 			}
-			if len(w.shapes) > maxShapes {
-				t.Fatalf("%d shapes are kept", len(w.shapes))
-			}
+			require.LessOrEqual(t, len(w.shapes), maxShapes, "shapes are kept")
 		}
 	})
 }
@@ -158,9 +149,7 @@ func TestCovers(t *testing.T) {
 		{"k8s.*.c", "k8s.b.d", false},
 		{"k8s", "k8s.a", false},
 	} {
-		if got := covers(tt.have, tt.want); got != tt.covers {
-			t.Errorf("covers(%q, %q) = %v", tt.have, tt.want, got)
-		}
+		assert.Equal(t, tt.covers, covers(tt.have, tt.want), "covers(%q, %q)", tt.have, tt.want)
 	}
 }
 
@@ -179,9 +168,7 @@ func TestSink_does_not_count_a_late_answer_for_another_message(t *testing.T) {
 		m := &sink.Message{Subject: "k8s.a", ID: fmt.Sprint(n)}
 		gen, reply := s.window.put(i, m, func(rc sink.Receipt, err error) { got = append(got, fate{rc.Sequence, err}) }, 0)
 		_, _ = s.window.sent(i)
-		if replies[reply] {
-			t.Fatalf("%s is used again", reply)
-		}
+		require.False(t, replies[reply], "%s is used again", reply)
 		replies[reply] = true
 		ack := func(subject string) {
 			s.answered(&gonats.Msg{Subject: subject, Data: fmt.Appendf(nil, `{"stream":"S","seq":%d}`, n+1)})
@@ -191,9 +178,7 @@ func TestSink_does_not_count_a_late_answer_for_another_message(t *testing.T) {
 				ack(stray)
 			}
 		}
-		if len(got) != 0 {
-			t.Fatalf("message %d: a stray answer counted", n)
-		}
+		require.Empty(t, got, "message %d: a stray answer counted", n)
 		if n%2 == 0 {
 			s.fail(i, gen, errDisconnected)
 			ack(reply)
@@ -202,12 +187,9 @@ func TestSink_does_not_count_a_late_answer_for_another_message(t *testing.T) {
 			ack(reply)
 			s.fail(i, gen, errDisconnected)
 		}
-		if len(got) != 1 || (n%2 == 0) != (got[0].err != nil) {
-			t.Fatalf("message %d was told %v", n, got)
-		}
-		if s.window.used() != 0 {
-			t.Fatalf("%d slots are in use", s.window.used())
-		}
+		require.Len(t, got, 1, "message %d was told", n)
+		require.Equal(t, (got[0].err != nil), (n%2 == 0), "message %d was told", n)
+		require.Equal(t, 0, s.window.used(), "slots are in use")
 		before = reply
 	}
 }
@@ -220,18 +202,13 @@ func TestSink_keeps_a_message_until_it_has_been_sent(t *testing.T) {
 	s.fail(0, gen, errDisconnected)
 	ack := &gonats.Msg{Subject: reply, Data: []byte(`{"stream":"S","seq":1}`)}
 	s.answered(ack)
-	if told != 0 {
-		t.Error("told while it was being sent")
-	}
+	assert.Equal(t, 0, told, "told while it was being sent")
 	answer, failure := s.window.sent(0)
-	if answer != ack || failure == nil {
-		t.Errorf("kept %v, %v", answer, failure)
-	}
+	assert.Same(t, ack, answer, "kept")
+	assert.Error(t, failure, "kept")
 	s.answered(answer)
 	s.fail(0, gen, failure)
-	if told != 1 {
-		t.Errorf("told %d times", told)
-	}
+	assert.Equal(t, 1, told, "told %d times", told)
 }
 
 // What was found of the stream before something happened to the connection says nothing about afterwards.
@@ -251,15 +228,11 @@ func TestSink_is_not_up_by_what_it_knew_before_it_went_down(t *testing.T) {
 func TestSink_has_nothing_held_back_while_the_connection_is_lost(t *testing.T) {
 	testtier.Servers(t)
 	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	srv.Start()
 	defer srv.WaitForShutdown()
 	defer srv.Shutdown()
-	if !srv.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the server does not start")
-	}
+	require.True(t, srv.ReadyForConnections(20*time.Second), "the server does not start")
 	s := must.Get(New(Config{Servers: []string{srv.ClientURL()}, Stream: "S", Subjects: []string{"k8s.>"}}, nil))(t)
 	closed := make(chan struct{})
 	nc := must.Get(s.connect(t.Context(), func() { close(closed) }))(t)
@@ -267,12 +240,10 @@ func TestSink_has_nothing_held_back_while_the_connection_is_lost(t *testing.T) {
 	lost := nc.StatusChanged(gonats.RECONNECTING)
 	s.conn.Store(nc)
 	m := &sink.Message{Subject: "k8s.a", ID: "a.1"}
-	must.Do(t, s.send(m, "r"))
+	require.NoError(t, s.send(m, "r"))
 	srv.Shutdown()
 	<-lost
-	if err := s.send(m, "r"); !errors.Is(err, errDisconnected) {
-		t.Errorf("sent without a connection: %v", err)
-	}
+	assert.ErrorIs(t, s.send(m, "r"), errDisconnected, "sent without a connection")
 }
 
 // One message that is late is one timeout, however long the connection takes to swallow it.
@@ -311,13 +282,9 @@ func TestSink_makes_no_connection_while_something_is_sent(t *testing.T) {
 		t.Errorf("in process: %v", err)
 	}
 	s.publishing.RUnlock()
-	if err := s.Ready(); !errors.Is(err, errDisconnected) {
-		t.Errorf("more can be sent: %v", err)
-	}
+	assert.ErrorIs(t, s.Ready(), errDisconnected, "more can be sent")
 	s.setUp(epoch, "a")
-	if s.Ready() == nil {
-		t.Error("ready by a look at the last connection")
-	}
+	assert.Error(t, s.Ready(), "ready by a look at the last connection")
 	if _, err := d.Dial("tcp", "127.0.0.1:1"); err == nil || errors.Is(err, errBusy) {
 		t.Errorf("when nothing is sent: %v", err)
 	}

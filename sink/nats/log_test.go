@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -32,9 +33,7 @@ func TestBounds_names_the_stream_by_its_creation(t *testing.T) {
 	defer nc.Close()
 	st := must.Get(js.Stream(t.Context(), stream))(t)
 	want := st.CachedInfo().Created.Format(time.RFC3339Nano)
-	if got := bounds(t, s, 0).ID; got != want {
-		t.Errorf("the stream is %s, want %s", got, want)
-	}
+	assert.Equal(t, want, bounds(t, s, 0).ID, "the stream")
 }
 
 // A process that has just started cannot know that it asks a replica that was left behind.
@@ -59,9 +58,7 @@ func TestBounds_do_not_believe_a_replica_that_was_left_behind(t *testing.T) {
 			}))))
 			s.SetPatience(c.patience)
 			ready(t, s)
-			if got := bounds(t, s, c.expected).Partitions[0].Last; got != c.last {
-				t.Errorf("the log ends at %d, want %d", got, c.last)
-			}
+			assert.Equal(t, c.last, bounds(t, s, c.expected).Partitions[0].Last, "the log ends")
 		})
 	}
 }
@@ -75,15 +72,11 @@ func TestBounds_say_what_they_wait_for(t *testing.T) {
 	got := make(chan sink.LogBounds, 1)
 	go func() {
 		b, err := s.Bounds(t.Context(), map[int32]uint64{0: 7})
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		got <- b
 	}()
 	sayEventually(t, s, "it ends at 3, and is expected to end at 7")
-	if r := publish(t, s, message("k8s.a", "a.1")); r.err != nil {
-		t.Errorf("published meanwhile: %v", r.err)
-	}
+	assert.NoError(t, publish(t, s, message("k8s.a", "a.1")).err, "published meanwhile")
 	last.Store(7)
 	if b := <-got; b.Partitions[0].Last != 7 {
 		t.Errorf("bounds %+v", b)
@@ -175,15 +168,11 @@ func TestSink_publishes_on_when_nobody_answers_its_routine_questions(t *testing.
 	s := newSink(t, cfg)
 	ready(t, s)
 	sinktest.Eventually(t, "four looks", func() error {
-		if err := s.Ready(); err != nil {
-			t.Errorf("not ready: %v", err)
-		}
+		assert.NoError(t, s.Ready(), "not ready")
 		if n := looks.Load(); n < 4 {
 			return fmt.Errorf("only %d", n)
 		}
 		return nil
 	})
-	if r := publish(t, s, message("k8s.a", "a.1")); r.err != nil {
-		t.Errorf("published: %v", r.err)
-	}
+	assert.NoError(t, publish(t, s, message("k8s.a", "a.1")).err, "published")
 }

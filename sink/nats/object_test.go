@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -38,9 +40,7 @@ func (b *broker) kept(t *testing.T) (data []byte, status jetstream.ObjectStoreSt
 	nc, js := b.connect(t)
 	defer nc.Close()
 	store, err := js.ObjectStore(t.Context(), bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if data, err = store.GetBytes(t.Context(), objectName); err != nil {
 		t.Fatal(err)
 	}
@@ -53,10 +53,8 @@ func (b *broker) kept(t *testing.T) (data []byte, status jetstream.ObjectStoreSt
 
 func keep(t *testing.T, s *nats.Sink, data []byte) {
 	t.Helper()
-	ref, err := s.Keep(t.Context(), objectName, data)
-	if err != nil || ref != "nats-obj:"+bucket+"/"+objectName {
-		t.Fatalf("kept as %q: %v", ref, err)
-	}
+	ref := must.Get(s.Keep(t.Context(), objectName, data))(t)
+	require.Equal(t, "nats-obj:"+bucket+"/"+objectName, ref, "kept as")
 }
 
 func TestSink_keeps_what_is_too_large_for_as_long_as_messages(t *testing.T) {
@@ -150,10 +148,8 @@ func TestSink_needs_few_permissions_to_keep(t *testing.T) {
 	for _, n := range []int{300_000, 300_000, 200_000} {
 		keep(t, s, randomBytes(n))
 	}
-	must.Do(t, end())
-	if text := said(); strings.Contains(text, "Violation") {
-		t.Errorf("something was denied:\n%s", text)
-	}
+	require.NoError(t, end())
+	assert.NotContains(t, said(), "Violation", "something was denied")
 }
 
 func TestCheckBucket_says_what_is_wrong_with_it_and_makes_none(t *testing.T) {
@@ -207,9 +203,7 @@ func TestCheckBucket_says_what_is_wrong_with_it_and_makes_none(t *testing.T) {
 			if has.Sealed = sealed; err == nil && sealed {
 				_, err = js.UpdateStream(t.Context(), has)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			warnings, err := nats.CheckBucket(t.Context(), at)
 			if !slices.Equal(warnings, c.warnings) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%q, %v", warnings, err)

@@ -3,12 +3,11 @@
 package nats_test
 
 import (
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
@@ -50,15 +49,9 @@ func TestSink_needs_few_permissions(t *testing.T) {
 			t.Errorf("%s: at 1: %+v (%v)", name, st, err)
 		}
 		for _, lastOfKey := range []bool{false, true} {
-			if got := ids(t, s, sink.Query{LastOfKey: lastOfKey}); !slices.Equal(got, []string{"b.1"}) {
-				t.Errorf("%s: read %v", name, got)
-			}
+			assert.Equal(t, []string{"b.1"}, ids(t, s, sink.Query{LastOfKey: lastOfKey}), "%s: read", name)
 		}
-		if err := end(); err != nil {
-			t.Errorf("%s: Run: %v", name, err)
-		}
-		if text := said(); strings.Contains(text, "Violation") {
-			t.Errorf("%s: said %s", name, text)
-		}
+		assert.NoError(t, end(), "%s: Run", name)
+		assert.NotContains(t, said(), "Violation", name)
 	}
 }

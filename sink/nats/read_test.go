@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -27,7 +28,7 @@ func ids(t *testing.T, s *nats.Sink, q sink.Query) (all []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	must.Do(t, s.Read(ctx, q, func(st *sink.Stored) error { all = append(all, st.ID); return nil }))
+	require.NoError(t, s.Read(ctx, q, func(st *sink.Stored) error { all = append(all, st.ID); return nil }))
 	return all
 }
 
@@ -56,13 +57,9 @@ func TestRead_keeps_to_its_own_subjects(t *testing.T) {
 		cfg.Subjects = c.subjects
 		s := newSink(t, cfg)
 		end := ready(t, s)
-		if got := ids(t, s, sink.Query{}); !slices.Equal(got, c.all) {
-			t.Errorf("%v: %v, want %v", c.subjects, got, c.all)
-		}
-		if got := ids(t, s, sink.Query{LastOfKey: true}); !slices.Equal(got, c.last) {
-			t.Errorf("%v: last of each %v, want %v", c.subjects, got, c.last)
-		}
-		must.Do(t, end())
+		assert.Equal(t, c.all, ids(t, s, sink.Query{}), "%v", c.subjects)
+		assert.Equal(t, c.last, ids(t, s, sink.Query{LastOfKey: true}), "%v: last of each", c.subjects)
+		require.NoError(t, end())
 	}
 }
 
@@ -125,7 +122,7 @@ func TestRead_ends_where_the_last_messages_were_removed(t *testing.T) {
 				t.Errorf("%s: %d messages (%v)", name, n, err)
 			}
 			cancel()
-			must.Do(t, st.Purge(t.Context()))
+			require.NoError(t, st.Purge(t.Context()))
 		}
 	}
 }
@@ -166,11 +163,9 @@ func TestRead_does_not_outlast_Run(t *testing.T) {
 	nothing := func(*sink.Stored) error { return nil }
 	go func() { failed <- s.Read(t.Context(), sink.Query{}, nothing) }()
 	go func() { _, err := s.Bounds(t.Context(), nil); failed <- err }()
-	must.Do(t, end())
+	require.NoError(t, end())
 	for range 2 {
-		if err := <-failed; !errors.Is(err, sink.ErrNotRunning) {
-			t.Errorf("error %v", err)
-		}
+		assert.ErrorIs(t, <-failed, sink.ErrNotRunning, "error")
 	}
 	s = newSink(t, config(b.addr()))
 	end = ready(t, s)
@@ -202,9 +197,7 @@ func TestRead_waits_for_permission_and_says_so(t *testing.T) {
 		return nil
 	})
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
+	assert.ErrorIs(t, <-ended, context.Canceled, "error")
 }
 
 func BenchmarkRead(b *testing.B) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -42,9 +44,8 @@ func mustRewind(t *testing.T, ended <-chan error, acknowledged, last uint64) {
 func mustHaveLost(t *testing.T, err error, acknowledged uint64) {
 	t.Helper()
 	var rewound *sink.RewoundError
-	if !errors.As(err, &rewound) || rewound.Acknowledged != acknowledged {
-		t.Errorf("Run: %v, want that %d was acknowledged", err, acknowledged)
-	}
+	require.True(t, errors.As(err, &rewound), "Run: want that %d was acknowledged", acknowledged)
+	assert.Equal(t, acknowledged, rewound.Acknowledged, "Run: want that %d was acknowledged", acknowledged)
 }
 
 // A log that went back and was published to by somebody else since has as many messages as before, but not the same.
@@ -66,11 +67,9 @@ func TestSink_ends_when_another_message_is_where_its_last_was(t *testing.T) {
 	o := newSink(t, other)
 	end := ready(t, o)
 	for n := range 3 {
-		if r := publish(t, o, message("k8s.b", fmt.Sprint("b.", n))); r.err != nil {
-			t.Fatal(r.err)
-		}
+		require.NoError(t, publish(t, o, message("k8s.b", fmt.Sprint("b.", n))).err)
 	}
-	must.Do(t, end())
+	require.NoError(t, end())
 	b.stop(t)
 	b.opts.DontListen = false
 	b.start(t)
@@ -194,9 +193,7 @@ func TestSink_does_not_believe_a_replica_that_was_left_behind(t *testing.T) {
 	if n := asked.Load(); n < 5 {
 		t.Errorf("ready after %d looks", n)
 	}
-	if err := end(); err != nil {
-		t.Errorf("Run: %v", err)
-	}
+	assert.NoError(t, end(), "Run")
 }
 
 func TestSink_ends_when_every_replica_went_back(t *testing.T) {

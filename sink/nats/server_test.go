@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
@@ -55,9 +56,7 @@ func (b *broker) start(t *testing.T) {
 	opts := b.opts
 	srv := must.Get(server.NewServer(&opts))(t)
 	srv.Start()
-	if !srv.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the server does not start")
-	}
+	require.True(t, srv.ReadyForConnections(20*time.Second), "the server does not start")
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.srv = srv
@@ -79,7 +78,7 @@ func (b *broker) save(t *testing.T) {
 	t.Helper()
 	b.copy = t.TempDir()
 	b.stop(t)
-	must.Do(t, os.CopyFS(b.copy, os.DirFS(b.opts.StoreDir)))
+	require.NoError(t, os.CopyFS(b.copy, os.DirFS(b.opts.StoreDir)))
 	b.start(t)
 }
 
@@ -95,7 +94,7 @@ func (b *broker) destroy(t *testing.T) {
 	t.Helper()
 	nc, js := b.connect(t)
 	defer nc.Close()
-	must.Do(t, js.DeleteStream(t.Context(), stream))
+	require.NoError(t, js.DeleteStream(t.Context(), stream))
 }
 
 // remake destroys the stream and makes it anew, with n messages of somebody else.
@@ -104,7 +103,7 @@ func (b *broker) remake(t *testing.T, n int) {
 	nc, js := b.connect(t)
 	defer nc.Close()
 	st := must.Get(js.Stream(t.Context(), stream))(t)
-	must.Do(t, js.DeleteStream(t.Context(), stream))
+	require.NoError(t, js.DeleteStream(t.Context(), stream))
 	// The server may still be removing the directory.
 	sinktest.Eventually(t, "the stream is made anew", func() error {
 		_, err := js.CreateStream(t.Context(), st.CachedInfo().Config)
@@ -120,7 +119,7 @@ func (b *broker) purge(t *testing.T) {
 	nc, js := b.connect(t)
 	defer nc.Close()
 	st := must.Get(js.Stream(t.Context(), stream))(t)
-	must.Do(t, st.Purge(t.Context()))
+	require.NoError(t, st.Purge(t.Context()))
 }
 
 // addr is where the broker listens; where nobody does while it is stopped.
@@ -151,9 +150,7 @@ func (b *broker) log(t *testing.T) (all []sink.Stored) {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	n := st.CachedInfo().State.Msgs
 	if n == 0 {
 		return nil

@@ -15,6 +15,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -78,10 +80,8 @@ func TestSink_recognises_a_repetition_after_the_memory_for_ids(t *testing.T) {
 	if r := publish(t, s, again); r.err != nil || !r.rc.Duplicate || r.rc.Sequence != first.rc.Sequence {
 		t.Errorf("published again: %+v", r)
 	}
-	if n := s.Stats().Duplicates; n != 1 {
-		t.Errorf("%d duplicates were counted", n)
-	}
-	must.Do(t, end())
+	assert.EqualValues(t, 1, s.Stats().Duplicates, "duplicates were counted")
+	require.NoError(t, end())
 }
 
 func TestSink_is_refused_for_good_what_the_stream_finds_too_large(t *testing.T) {
@@ -113,16 +113,11 @@ func TestSink_is_refused_for_good_what_is_not_permitted(t *testing.T) {
 	cfg.Auth, cfg.InboxPrefix = nats.Auth{User: "bridge", Password: "pw"}, "_INBOX_bridge"
 	s := newSink(t, cfg)
 	ready(t, s)
-	if r := publish(t, s, message("k8s.ok.a", "a.1")); r.err != nil {
-		t.Fatal(r.err)
-	}
+	require.NoError(t, publish(t, s, message("k8s.ok.a", "a.1")).err)
 	r := publish(t, s, message("k8s.secret.a", "a.2"))
-	if !sink.IsPermanent(r.err) || !strings.Contains(r.err.Error(), "k8s.secret.a") {
-		t.Errorf("not permitted: %v", r.err)
-	}
-	if r := publish(t, s, message("k8s.ok.a", "a.3")); r.err != nil {
-		t.Error(r.err)
-	}
+	require.True(t, sink.IsPermanent(r.err), "not permitted")
+	assert.Contains(t, r.err.Error(), "k8s.secret.a", "not permitted")
+	assert.NoError(t, publish(t, s, message("k8s.ok.a", "a.3")).err)
 }
 
 func TestSink_is_refused_for_good_what_has_no_possible_subject(t *testing.T) {
@@ -136,13 +131,9 @@ func TestSink_is_refused_for_good_what_has_no_possible_subject(t *testing.T) {
 		}
 	}
 	for _, subject := range []string{"k8s.a*b", "k8s.%2E", "k8s.é", "k8s.a>", longest} {
-		if r := publish(t, s, message(subject, "y"+subject)); r.err != nil {
-			t.Errorf("%q: %v", subject, r.err)
-		}
+		assert.NoError(t, publish(t, s, message(subject, "y"+subject)).err, "%q", subject)
 	}
-	if n := s.Stats().Disconnects; n != 0 {
-		t.Errorf("%d disconnects", n)
-	}
+	assert.EqualValues(t, 0, s.Stats().Disconnects, "disconnects")
 }
 
 // Nothing is lost with a stream that has acknowledged nothing.
@@ -152,17 +143,13 @@ func TestSink_creates_a_stream_that_vanished_before_it_was_published_to(t *testi
 	ready(t, s)
 	nc, js := b.connect(t)
 	defer nc.Close()
-	must.Do(t, js.DeleteStream(t.Context(), stream))
+	require.NoError(t, js.DeleteStream(t.Context(), stream))
 	if r := publish(t, s, message("k8s.a", "a.1")); r.err == nil || sink.IsPermanent(r.err) {
 		t.Errorf("without a stream: %v", r.err)
 	}
 	sinktest.Eventually(t, "published", func() error { return publish(t, s, message("k8s.a", "a.1")).err })
-	if n := len(b.log(t)); n != 1 {
-		t.Errorf("%d messages", n)
-	}
-	if text := said(); !strings.Contains(text, `level=WARN msg="the stream had vanished`) {
-		t.Errorf("nothing was said of it:\n%s", text)
-	}
+	assert.Equal(t, 1, len(b.log(t)), "messages")
+	assert.Contains(t, said(), `level=WARN msg="the stream had vanished`, "nothing")
 }
 
 func TestSink_blocks_while_the_window_is_full(t *testing.T) {
@@ -174,35 +161,27 @@ func TestSink_blocks_while_the_window_is_full(t *testing.T) {
 	done := func(_ sink.Receipt, err error) { got <- err }
 	s.Publish(t.Context(), message("k8s.a", "1"), done)
 	s.Publish(t.Context(), message("k8s.b", "2"), done)
-	if n := s.Stats().InFlight; n != 2 {
-		t.Errorf("%d in flight", n)
-	}
+	assert.Equal(t, 2, s.Stats().InFlight, "in flight")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	s.Publish(ctx, message("k8s.c", "3"), done)
-	if err := <-got; !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the third: %v", err)
-	}
+	assert.ErrorIs(t, <-got, context.DeadlineExceeded, "the third")
 	for range 2 {
 		if err := <-got; err == nil || sink.IsPermanent(err) || !strings.Contains(err.Error(), "no acknowledgement within 500ms") {
 			t.Errorf("never acknowledged: %v", err)
 		}
 	}
-	if n := s.Stats().Timeouts; n != 2 {
-		t.Errorf("%d timeouts", n)
-	}
+	assert.EqualValues(t, 2, s.Stats().Timeouts, "timeouts")
 	s.Publish(t.Context(), message("k8s.d", "4"), done)
-	must.Do(t, end())
-	if err := <-got; !errors.Is(err, context.Canceled) {
-		t.Errorf("at the end: %v", err)
-	}
+	require.NoError(t, end())
+	assert.ErrorIs(t, <-got, context.Canceled, "at the end")
 }
 
 func TestSink_waits_for_a_broker_that_comes_later(t *testing.T) {
 	s := newSink(t, config(nobody))
 	end := run(t, s)
 	sayEventually(t, s, "connection refused")
-	must.Do(t, end())
+	require.NoError(t, end())
 	var b atomic.Pointer[broker]
 	s = newSink(t, config(sinktest.NewProxy(t, func() string {
 		if b := b.Load(); b != nil {
@@ -230,7 +209,7 @@ func endingInHandshake(t *testing.T) time.Duration {
 	c := must.Get(l.Accept())(t)
 	defer c.Close()
 	began := time.Now()
-	must.Do(t, end())
+	require.NoError(t, end())
 	return time.Since(began)
 }
 
@@ -261,6 +240,6 @@ func TestSink_publishes_to_a_domain(t *testing.T) {
 		if r := publish(t, s, m); !errors.As(r.err, &c) || c.Last.ID != "a."+domain {
 			t.Errorf("conflict: %v", r.err)
 		}
-		must.Do(t, end())
+		require.NoError(t, end())
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -57,9 +58,7 @@ func TestSink_refuses_a_stream_that_would_break_a_promise(t *testing.T) {
 			cfg := jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>"}}
 			tt.change(&cfg)
 			st, err := js.CreateStream(t.Context(), cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			t.Cleanup(func() { _ = js.DeleteStream(t.Context(), stream) })
 			defer js.DeleteStream(t.Context(), stream) //nolint:errcheck // a test's
 			if tt.seal {
@@ -70,14 +69,12 @@ func TestSink_refuses_a_stream_that_would_break_a_promise(t *testing.T) {
 			s := newSink(t, config(b.addr()))
 			if tt.reason == "" {
 				end := ready(t, s)
-				must.Do(t, end())
+				require.NoError(t, end())
 				return
 			}
 			err = s.Run(t.Context())
 			var u *sink.UnusableError
-			if !errors.As(err, &u) {
-				t.Fatalf("Run: %v", err)
-			}
+			require.True(t, errors.As(err, &u), "Run: %v", err)
 			if u.Target != "stream "+stream || !strings.Contains(u.Reason, tt.reason) || !strings.Contains(u.Advice, tt.advice) || strings.Contains(u.Advice, "NAME") {
 				t.Errorf("refused: %v", err)
 			}

@@ -19,9 +19,10 @@ import (
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
@@ -71,16 +72,14 @@ func parse(t *testing.T, text string) (log []sink.Stored) {
 	t.Helper()
 	for l := range strings.Lines(text) {
 		var fields map[string]json.RawMessage
-		if err := json.Unmarshal([]byte(l), &fields); err != nil {
-			t.Fatalf("%s: %v", l, err)
-		}
+		require.NoError(t, json.Unmarshal([]byte(l), &fields), l)
 		st := sink.Stored{Sequence: uint64(len(log) + 1), Data: fields["data"]}
 		for _, name := range slices.Sorted(maps.Keys(fields)) {
 			if name == "data" {
 				continue
 			}
 			var v any
-			must.Do(t, json.Unmarshal(fields[name], &v))
+			require.NoError(t, json.Unmarshal(fields[name], &v))
 			s, ok := v.(string)
 			if !ok {
 				s = string(fields[name])
@@ -128,19 +127,15 @@ func TestSink_writes_what_the_SDK_reads(t *testing.T) {
 	end := run(t, s)
 	done := make(chan error, 1)
 	s.Publish(t.Context(), message("a", "{\n  \"x\": \"1\\n2\"\r\n}"), func(_ sink.Receipt, err error) { done <- err })
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	must.Do(t, end())
+	require.NoError(t, <-done)
+	require.NoError(t, end())
 	var e event.Event
-	must.Do(t, json.Unmarshal([]byte(p.String()), &e))
-	must.Do(t, e.Validate())
+	require.NoError(t, json.Unmarshal([]byte(p.String()), &e))
+	require.NoError(t, e.Validate())
 	if e.ID() != "a" || string(e.Data()) != `{"x":"1\n2"}` || e.Extensions()["sampledrate"] != int32(3) {
 		t.Errorf("read back: %v", e)
 	}
-	if n := strings.Count(p.String(), "\n"); n != 1 {
-		t.Errorf("%d lines", n)
-	}
+	assert.Equal(t, 1, strings.Count(p.String(), "\n"), "lines")
 }
 
 func TestSink_continues_where_a_write_stopped(t *testing.T) {
@@ -157,9 +152,7 @@ func TestSink_continues_where_a_write_stopped(t *testing.T) {
 	done := make(chan sink.Receipt, 3)
 	for _, id := range []string{"a", "b", "c"} {
 		s.Publish(t.Context(), message(id, "{}"), func(rc sink.Receipt, err error) {
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 			done <- rc
 		})
 	}
@@ -168,7 +161,7 @@ func TestSink_continues_where_a_write_stopped(t *testing.T) {
 			t.Errorf("line %d, want %d", rc.Sequence, want+1)
 		}
 	}
-	must.Do(t, end())
+	require.NoError(t, end())
 	log := parse(t, p.String())
 	if len(log) != 3 || log[0].ID != "a" || log[1].ID != "b" || log[2].ID != "c" {
 		t.Errorf("written:\n%s", p)
@@ -196,9 +189,7 @@ func TestSink_ends_when_nobody_reads(t *testing.T) {
 
 func TestSink_does_not_wait_for_a_reader_at_its_end(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer r.Close()
 	defer w.Close()
 	s := stdout.New(w, nil, nil)
@@ -212,9 +203,7 @@ func TestSink_does_not_wait_for_a_reader_at_its_end(t *testing.T) {
 	go func() { ended <- end() }()
 	select {
 	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	case <-time.After(10 * time.Second):
 		t.Fatal("still writing")
 	}
@@ -238,16 +227,12 @@ func TestSink_waits_while_too_much_is_unwritten(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	s.Publish(ctx, big, tell)
-	if err := <-done; !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the third was told %v", err)
-	}
+	assert.ErrorIs(t, <-done, context.DeadlineExceeded, "the third was told")
 	close(release)
 	for range 2 {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-done)
 	}
-	must.Do(t, end())
+	require.NoError(t, end())
 }
 
 func TestSink_writes_what_a_format_makes_of_a_message(t *testing.T) {
@@ -266,8 +251,6 @@ func TestSink_writes_what_a_format_makes_of_a_message(t *testing.T) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
-	must.Do(t, end())
-	if got := p.String(); got != "1 a\n2 b\n" {
-		t.Errorf("it wrote %q", got)
-	}
+	require.NoError(t, end())
+	assert.Equal(t, "1 a\n2 b\n", p.String(), "it wrote")
 }

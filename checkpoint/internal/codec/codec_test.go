@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
 )
 
 var streams = map[string]checkpoint.Stream{
@@ -39,9 +41,7 @@ func TestNo_field_is_left_out(t *testing.T) {
 	}
 	var id checkpoint.Identity
 	fill(t, reflect.ValueOf(&id).Elem())
-	if got := NewDecoder(AppendIdentity(nil, id)).Identity(); got != id {
-		t.Errorf("got %+v, want %+v", got, id)
-	}
+	assert.Equal(t, id, NewDecoder(AppendIdentity(nil, id)).Identity())
 }
 
 // fill sets v, and all that it consists of, to something.
@@ -131,9 +131,7 @@ func FuzzStream(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := DecodeStream(AppendStream(nil, &got))
-		if err != nil || again != got {
-			t.Errorf("%+v became %+v (%v)", got, again, err)
-		}
+		again := must.Get(DecodeStream(AppendStream(nil, &got)))(t)
+		assert.Equal(t, got, again)
 	})
 }

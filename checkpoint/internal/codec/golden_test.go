@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/stretchr/testify/assert"
 )
 
 // What a bridge has written is what the next version of it reads: these bytes do not change. What is new comes behind them, with a flag of its own.
@@ -28,8 +29,6 @@ func TestBytes_are_those_that_stores_have(t *testing.T) {
 		"a log before":        {AppendLog(nil, &before), "017807020707ac0280808080802001010707010701780101780178"},
 		"a log":               {AppendLog(nil, &log), "017807020707ac02808080808020010107070107017801017801780707"},
 	} {
-		if got := hex.EncodeToString(c.got); got != c.want {
-			t.Errorf("%s is written as %s, want %s", what, got, c.want)
-		}
+		assert.Equal(t, c.want, hex.EncodeToString(c.got), "%s is written as", what)
 	}
 }

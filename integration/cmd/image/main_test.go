@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
@@ -22,13 +24,11 @@ func TestUpload_puts_the_index_into_a_registry(t *testing.T) {
 	defer server.Close()
 	index := must.Get(random.Index(64, 1, 2))(t)
 	to := strings.TrimPrefix(server.URL, "http://") + "/kube-eventbridge:v1"
-	must.Do(t, upload(t.Context(), index, to))
+	require.NoError(t, upload(t.Context(), index, to))
 	ref := must.Get(containername.ParseReference(to))(t)
 	got := must.Get(remote.Head(ref, remote.WithContext(t.Context())))(t)
 	if want, err := index.Digest(); err != nil || got.Digest != want {
 		t.Errorf("the registry has %s, want %s, %v", got.Digest, want, err)
 	}
-	if err := upload(t.Context(), index, "Not A Name"); err == nil {
-		t.Error("a name that is none is taken")
-	}
+	assert.Error(t, upload(t.Context(), index, "Not A Name"), "a name that is none is taken")
 }

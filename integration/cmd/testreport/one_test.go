@@ -4,6 +4,8 @@ package main
 
 import (
 	"fmt"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,21 +17,16 @@ import (
 
 func TestFindTests_finds_those_of_all_modules(t *testing.T) {
 	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
-	all, err := findTests(fstest.MapFS{
+	all := must.Get(findTests(fstest.MapFS{
 		"a_test.go":                     file("func TestTop(t *testing.T) {\n"),
 		"encode/encode_test.go":         file("func TestEncode_one(t *testing.T) {}\nfunc help() {}\nfunc FuzzIt(f *testing.F) {\n"),
 		"encode/encode.go":              file("func TestNot(t *testing.T) {\n"),
 		"integration/e2e/e2e_test.go":   file("func BenchmarkAll(b *testing.B) {\n"),
 		".cache/x_test.go":              file("func TestCached(t *testing.T) {\n"),
 		"encode/testdata/mod/b_test.go": file("func TestData(t *testing.T) {\n"),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	want := []test{{".", "TestTop"}, {"encode", "TestEncode_one"}, {"encode", "FuzzIt"}, {"integration/e2e", "BenchmarkAll"}}
-	if !slices.Equal(all, want) {
-		t.Errorf("got %v\nwant %v", all, want)
-	}
+	assert.Equal(t, want, all)
 }
 
 func TestPick_takes_a_name_or_a_part_of_one_test(t *testing.T) {
@@ -56,9 +53,7 @@ func TestArguments_run_one_test_or_some_of_its_subtests(t *testing.T) {
 		{"TestBridge", "leaving", "test -count=1 -v -run=^TestBridge$/leaving -race -short"},
 		{"BenchmarkAll", "", "test -count=1 -run=^$ -bench=^BenchmarkAll$ -race -short"},
 	} {
-		if got := strings.Join(test{"e2e", c.name}.arguments(c.sub, []string{"-race", "-short"}), " "); got != c.want {
-			t.Errorf("got %s, want %s", got, c.want)
-		}
+		assert.Equal(t, c.want, strings.Join(test{"e2e", c.name}.arguments(c.sub, []string{"-race", "-short"}), " "))
 	}
 }
 
@@ -70,39 +65,24 @@ var (
 
 // An example that runs no test looks like one that passes.
 func TestExamples_in_documents_name_tests_that_exist(t *testing.T) {
-	root, err := repository()
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := findTests(os.DirFS(root))
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(repository())(t)
+	all := must.Get(findTests(os.DirFS(root)))(t)
 	examples := 0
 	for _, dir := range []string{".", "docs", "docs/adr"} {
-		files, err := os.ReadDir(filepath.Join(root, dir))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(os.ReadDir(filepath.Join(root, dir)))(t)
 		for _, f := range files {
 			if !document.MatchString(f.Name()) {
 				continue
 			}
-			data, err := os.ReadFile(filepath.Join(root, dir, f.Name()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(os.ReadFile(filepath.Join(root, dir, f.Name())))(t)
 			for _, m := range example.FindAllStringSubmatch(string(data), -1) {
 				examples++
-				if !names(all, m[1]) {
-					t.Errorf("%s: %s names no test", filepath.Join(dir, f.Name()), m[0])
-				}
+				assert.True(t, names(all, m[1]), "%s: %s names no test", filepath.Join(dir, f.Name()), m[0])
 			}
 		}
 	}
-	if examples < 5 {
-		t.Errorf("there are %d examples in the documents; is the pattern of this test still right?", examples)
-	}
+	assert.GreaterOrEqual(t, examples, 5,
+		"there are %d examples in the documents; is the pattern of this test still right?", examples)
 }
 
 // names tells whether a pattern of -run fits a test. One that is to fit none, for benchmarks, is right.

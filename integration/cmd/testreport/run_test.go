@@ -5,6 +5,9 @@ package main
 import (
 	"bytes"
 	"errors"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,9 +66,7 @@ not run:
 
 3 passed, 1 failed, 3 skipped
 `
-	if got := report(t, dir); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	assert.Equal(t, want, report(t, dir))
 }
 
 func TestFew_names_each_test_once_and_counts_the_rest(t *testing.T) {
@@ -74,9 +75,7 @@ func TestFew_names_each_test_once_and_counts_the_rest(t *testing.T) {
 		{"a b c d e f g h i j", "a b c d e f g h i j"},
 		{"a b c d e f g h i j k l", "a b c d e f g h i j and 2 tests more"},
 	} {
-		if got := strings.Join(few(strings.Fields(c.all)), " "); got != c.want {
-			t.Errorf("%s: got %s, want %s", c.all, got, c.want)
-		}
+		assert.Equal(t, c.want, strings.Join(few(strings.Fields(c.all)), " "), c.all)
 	}
 }
 
@@ -88,9 +87,7 @@ func TestReport_says_that_everything_was_run(t *testing.T) {
 `)
 	got := report(t, dir)
 	for _, want := range []string{"in other tiers: nothing\n", "not run: nothing\n", "\n1 passed, 0 failed, 0 skipped\n"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
+		assert.Contains(t, got, want)
 	}
 }
 
@@ -139,17 +136,10 @@ func TestRecorded_keeps_other_tiers_and_refuses_runs_that_say_nothing(t *testing
 	run := &runs{Tier: "core", Calibration: 2.5, Packages: []result{
 		{Package: "p", Action: "pass", Seconds: 1.26}, {Package: "q", Action: "skip"},
 	}}
-	if err := rec.record(run); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, rec.record(run))
 	file := filepath.Join(t.TempDir(), "times.json")
-	if err := rec.write(file); err != nil {
-		t.Fatal(err)
-	}
-	got, err := readRecorded(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, rec.write(file))
+	got := must.Get(readRecorded(file))(t)
 	core := got.Tiers["core"]
 	if got.Tiers["all"]["p"] != 7 || len(core) != 1 || core["p"] != 1.3 || got.Calibration != 2.5 {
 		t.Errorf("recorded is %+v", got)
@@ -160,9 +150,7 @@ func TestRecorded_keeps_other_tiers_and_refuses_runs_that_say_nothing(t *testing
 		"nothing": {Tier: "core"},
 		"no tier": {Packages: []result{{Package: "p", Action: "pass", Seconds: 1}}},
 	} {
-		if rec.record(bad) == nil {
-			t.Errorf("%s: a run that says nothing is recorded", name)
-		}
+		assert.Error(t, rec.record(bad), "%s: a run that says nothing is recorded", name)
 	}
 }
 
@@ -204,20 +192,13 @@ func TestReadRuns_refuses_a_calibration_that_is_no_number(t *testing.T) {
 
 func write(t *testing.T, dir, name, content string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 }
 
 func report(t *testing.T, dir string) string {
 	t.Helper()
-	r, err := readRuns([]string{dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(readRuns([]string{dir}))(t)
 	var out bytes.Buffer
-	if err := r.print(&out, nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.print(&out, nil))
 	return out.String()
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/require"
 )
 
 // change is a place of a file of the bridge, which has the old text once.
@@ -22,15 +24,11 @@ type change struct{ File, Old, New string }
 func (c change) apply(t *testing.T, files map[string]string) {
 	t.Helper()
 	if files[c.File] == "" {
-		root, err := controlplane.Root()
-		rig.Must(t, err)
-		text, err := os.ReadFile(filepath.Join(root, c.File))
-		rig.Must(t, err)
+		root := must.Get(controlplane.Root())(t)
+		text := must.Get(os.ReadFile(filepath.Join(root, c.File)))(t)
 		files[c.File] = string(text)
 	}
-	if n := strings.Count(files[c.File], c.Old); n != 1 {
-		t.Fatalf("%s has %q %d times, want it once", c.File, c.Old, n)
-	}
+	require.Equal(t, 1, strings.Count(files[c.File], c.Old), "%s has %qtimes, want it once", c.File, c.Old)
 	files[c.File] = strings.Replace(files[c.File], c.Old, c.New, 1)
 }
 
@@ -171,8 +169,7 @@ func TestCampaign_finds_broken_bridges(t *testing.T) {
 			for _, change := range c.changes {
 				change.apply(t, build.Replace)
 			}
-			binary, err := build.Program(t.Context(), os.Stderr)
-			rig.Must(t, err)
+			binary := must.Get(build.Program(t.Context(), os.Stderr))(t)
 			c.world.Checkpoint = cmp.Or(c.world.Checkpoint, world.CheckpointFile)
 			o := Options{Binary: binary, Broker: c.broker, Plan: []Planned{c.world}, Seed: seedWhere(c.latest)}
 			s, results := playAll(t, o)

@@ -23,6 +23,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // worlds is how many tests run at a time: they wait more than they compute.
@@ -81,14 +84,13 @@ func needs(t *testing.T, what string, err, unavailable error) {
 	if errors.Is(err, unavailable) {
 		tier.Missing(t, fmt.Sprintf("%s: %v", what, err))
 	}
-	rig.Must(t, err)
+	require.NoError(t, err)
 }
 
 // breakThings plays a campaign: each fault once, and then as the options say.
 func breakThings(t *testing.T, o Options) []Result {
 	t.Helper()
-	clock, err := world.ClockProgram(t.Context(), false, os.Stderr)
-	rig.Must(t, err)
+	clock := must.Get(world.ClockProgram(t.Context(), false, os.Stderr))(t)
 	o.Binary, o.ClockBinary = rig.ProgramForTest(t), clock
 	o.Longest, o.Replicas = 45*time.Second, AnyReplicas
 	o.Plan, o.Known, o.Strict = EachOnce(o.Broker), KnownViolations(), os.Getenv("CI") != ""
@@ -119,9 +121,7 @@ func playAll(t *testing.T, o Options) (Summary, []Result) {
 	results, err := Run(t.Context(), o)
 	s := Summarize(results)
 	t.Logf("\n%s", s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s, results
 }
 
@@ -129,10 +129,7 @@ func playAll(t *testing.T, o Options) (Summary, []Result) {
 func newFile(t *testing.T, dir string, o Options) *campaign {
 	t.Helper()
 	o.Dir, o.Log = dir, t.Output()
-	c, err := newCampaign(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newCampaign(o))(t)
 	return c
 }
 
@@ -163,27 +160,16 @@ func TestCampaign_goes_on_where_it_was_cut_short(t *testing.T) {
 			dir, o := t.TempDir(), Options{Faults: 11, PerRound: 4, Seed: 3}
 			c := newFile(t, dir, o)
 			for _, r := range someResults {
-				if err := save(c.file, r); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, save(c.file, r))
 			}
-			f, err := os.OpenFile(c.file, os.O_APPEND|os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(os.OpenFile(c.file, os.O_APPEND|os.O_WRONLY, 0))(t)
 			if _, err := f.WriteString(torn); err != nil {
 				t.Fatal(err)
 			}
-			if err := f.Close(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, f.Close())
 			c = newFile(t, dir, o)
-			if got := order(c); got != "1:4 3:1" {
-				t.Errorf("it goes on with %s, want round 1 with 4 faults and round 3 with 1", got)
-			}
-			if err := c.keep(Result{Round: 1}); err != nil {
-				t.Fatal(err)
-			}
+			assert.Equal(t, "1:4 3:1", order(c), "it goes on, want round 1 with 4 faults and round 3 with 1")
+			require.NoError(t, c.keep(Result{Round: 1}))
 			if c = newFile(t, dir, o); len(c.results) != 3 || !c.played[1] {
 				t.Errorf("after one more there are %d results", len(c.results))
 			}
@@ -195,9 +181,7 @@ func TestCampaign_goes_on_where_it_was_cut_short(t *testing.T) {
 func TestCampaign_does_not_mix_results(t *testing.T) {
 	dir := t.TempDir()
 	bridge := filepath.Join(dir, "bridge")
-	if err := os.WriteFile(bridge, []byte("a"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(bridge, []byte("a"), 0o600))
 	o := Options{Faults: 10, PerRound: 4, Seed: 3, Binary: bridge}
 	newFile(t, dir, o)
 	more := o
@@ -209,9 +193,7 @@ func TestCampaign_does_not_mix_results(t *testing.T) {
 	slow.Longest, elsewhere.Broker = time.Minute, world.Kafka
 	for name, o := range map[string]Options{"more faults in a round": other, "longer faults": slow, "another broker": elsewhere, "another bridge": o} {
 		if name == "another bridge" {
-			if err := os.WriteFile(bridge, []byte("b"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(bridge, []byte("b"), 0o600))
 		}
 		o.Dir = dir
 		if _, err := newCampaign(o); err == nil || !strings.Contains(err.Error(), "use another directory") {
@@ -224,12 +206,9 @@ func TestCampaign_does_not_mix_results(t *testing.T) {
 func TestCampaign_repeats_one_round(t *testing.T) {
 	dir, o := t.TempDir(), Options{Faults: 10, PerRound: 4, Seed: 3}
 	c := newFile(t, dir, o)
-	if err := save(c.file, someResults[1]); err != nil {
-		t.Fatal(err)
-	}
-	if got := o.Command(2, 3); got != "go run ./cmd/faults -seed 3 -round 2 -per-round 3 -dir '"+o.Dir+"'" {
-		t.Errorf("the command is %s", got)
-	}
+	require.NoError(t, save(c.file, someResults[1]))
+	assert.Equal(t, "go run ./cmd/faults -seed 3 -round 2 -per-round 3 -dir '"+o.Dir+"'", o.Command(2, 3),
+		"the command")
 	o.Broker = world.Kafka
 	if got := o.Command(2, 3); !strings.HasSuffix(got, " -broker kafka") {
 		t.Errorf("on Kafka the command is %s", got)
@@ -252,8 +231,6 @@ func TestCampaign_plays_a_round_again_once(t *testing.T) {
 			}
 			return Result{}, nil
 		})
-		if got := fmt.Sprint(tries, " ", r.Retried, " ", err); got != want {
-			t.Errorf("of %d that fail: %s, want %s", fails, got, want)
-		}
+		assert.Equal(t, want, fmt.Sprint(tries, " ", r.Retried, " ", err), "of %d that fail", fails)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestPlan_has_each_fault_once_in_a_world_that_fits(t *testing.T) {
@@ -24,9 +25,7 @@ func TestPlan_has_each_fault_once_in_a_world_that_fits(t *testing.T) {
 					if wrong || f.Together && p.Replicas == 0 || f.Alone && p.Replicas > 0 {
 						t.Errorf("%q cannot be injected in %+v", name, p)
 					}
-					if gapsOf(f) != gaps {
-						t.Errorf("%q may cause gaps that the others of %+v may not", name, p)
-					}
+					assert.Equal(t, gaps, gapsOf(f), "%q may cause gaps that the others of %+v may not", name, p)
 				}
 			}
 			for name, f := range faults {
@@ -34,9 +33,7 @@ func TestPlan_has_each_fault_once_in_a_world_that_fits(t *testing.T) {
 				if broker == world.Kafka && f.Parts&world.Broker == 0 {
 					want = 0 // it is in the plan for NATS
 				}
-				if planned[name] != want {
-					t.Errorf("%q is planned %d times, want %d", name, planned[name], want)
-				}
+				assert.Equal(t, want, planned[name], "%q is planned %d times", name, planned[name])
 			}
 		})
 	}

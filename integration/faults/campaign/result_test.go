@@ -14,6 +14,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestSummary_says_what_was_broken_hidden_and_not_seen(t *testing.T) {
@@ -25,9 +27,7 @@ func TestSummary_says_what_was_broken_hidden_and_not_seen(t *testing.T) {
 		"| P1 | 2 |", "| bridge ended | 1 |", "| unsettled | 0 |", "| expired (410) | 2 | 6 | 3 |", "| log lost | 1 | 0 | 0 |", "1 rounds were played a second time",
 		"1 times a fault found no occasion",
 	} {
-		if !strings.Contains(s.String(), want) {
-			t.Errorf("it does not say %q:\n%s", want, s)
-		}
+		assert.Contains(t, s.String(), want, "it does not say %q:\n%s", want, s)
 	}
 }
 
@@ -42,9 +42,7 @@ func TestSummary_says_when_it_is_no_proof(t *testing.T) {
 		{Summary{Figures: Figures{States: 1000, Blind: 11}}, true},
 		{Summary{}, true},
 	} {
-		if got := strings.Contains(c.String(), "NOT A PROOF"); got != c.doubts {
-			t.Errorf("%+v is doubted: %v", c.Summary, got)
-		}
+		assert.Equal(t, c.doubts, strings.Contains(c.String(), "NOT A PROOF"), "%+v is doubted", c.Summary)
 	}
 }
 
@@ -52,13 +50,10 @@ func TestSummary_says_when_it_is_no_proof(t *testing.T) {
 func TestSummary_says_what_was_excused(t *testing.T) {
 	var r round
 	r.take(oracle.Report{States: 100, Alike: 2})
-	if text := Summarize([]Result{{}}).String(); strings.Contains(text, "EXCUSED") {
-		t.Errorf("nothing was excused:\n%s", text)
-	}
+	assert.NotContains(t, Summarize([]Result{{}}).String(), "EXCUSED", "nothing was excused")
 	r.add("old log: ", oracle.Report{Alike: 1})
-	if text := Summarize([]Result{r.result}).String(); !strings.Contains(text, "EXCUSED: 3 states") {
-		t.Errorf("it does not say what was excused:\n%s", text)
-	}
+	assert.Contains(t, Summarize([]Result{r.result}).String(), "EXCUSED: 3 states",
+		"it does not say what was excused")
 }
 
 // With so many faults each of the catalogue occurs, or is named.
@@ -94,9 +89,7 @@ func TestResult_of_a_log_that_was_taken_away_is_added(t *testing.T) {
 		!strings.HasPrefix(got.Told[1], "old log: P3: P3 broken") {
 		t.Errorf("%+v", got)
 	}
-	if got := fmt.Sprint(got.Violations); got != "map[P3:1 P4:1]" {
-		t.Errorf("violations are %s", got)
-	}
+	assert.Equal(t, "map[P3:1 P4:1]", fmt.Sprint(got.Violations), "violations")
 	if len(got.Gaps) != 2 || got.Gaps[0].Class != world.Expired || got.Gaps[1].Class != world.LogLost {
 		t.Errorf("gaps are %+v", got.Gaps)
 	}
@@ -134,9 +127,7 @@ func TestGaps_need_a_fault_that_may_cause_them(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &round{}
 			for name := range strings.SplitSeq(c.faults, separator) {
-				if faults[name].Name == "" {
-					t.Fatalf("there is no fault %q", name)
-				}
+				require.NotEmpty(t, faults[name].Name, "there is no fault %q", name)
 				r.tried = append(r.tried, faults[name])
 			}
 			if why := r.unjustified(c.gap); (why == "") != c.allowed {
@@ -159,12 +150,9 @@ func TestKnown_violations_are_counted_apart(t *testing.T) {
 	r.violated("", "P4", "widgets.x", "twice")
 	s := Summarize([]Result{r.result})
 	got := fmt.Sprint(s.Known, s.Violations)
-	if got != "map[a:1] map[P3:1 P4:1]" || !strings.Contains(s.String(), "| KNOWN: a | 1 |") {
-		t.Errorf("counted are %s:\n%s", got, s)
-	}
-	if got := s.Mended(known); !slices.Equal(got, []string{"b"}) {
-		t.Errorf("mended are %q", got)
-	}
+	assert.Equal(t, "map[a:1] map[P3:1 P4:1]", got, "counted are %s:\n%s", got, s)
+	assert.Contains(t, s.String(), "| KNOWN: a | 1 |", "counted are %s:\n%s", got, s)
+	assert.Equal(t, []string{"b"}, s.Mended(known), "mended")
 }
 
 // A campaign without violations is no success where it left something open.
@@ -189,9 +177,7 @@ func TestSummary_objects_to_what_was_left_open(t *testing.T) {
 		"one takeover of several late": {Summary{Figures: Figures{States: 100}, Takeovers: took(3, 3, 12)}, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := c.Objections(Options{Late: 4, Strict: c.strict}); len(got) != c.want {
-				t.Errorf("objections are %q, want %d", got, c.want)
-			}
+			assert.Len(t, c.Objections(Options{Late: 4, Strict: c.strict}), c.want, "objections")
 		})
 	}
 }
@@ -205,9 +191,7 @@ func TestGaps_are_told_apart_by_their_causes(t *testing.T) {
 		"stream configmaps.v1: object a was at resourceVersion 20 and the API server has it at 12: its etcd was restored": world.Restored,
 		"an audit found that something is missing":                                                                        gapOther,
 	} {
-		if got := classOf(cause); got != want {
-			t.Errorf("%q is %q, want %q", cause, got, want)
-		}
+		assert.Equal(t, want, classOf(cause), "%q", cause)
 	}
 }
 
@@ -221,8 +205,6 @@ func TestKinds_of_errors(t *testing.T) {
 		errors.New("start etcd"): "",
 		world.ErrMissed:          "",
 	} {
-		if got := kindOf(err); got != want {
-			t.Errorf("%v is %q, want %q", err, got, want)
-		}
+		assert.Equal(t, want, kindOf(err), "%v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestTerms_are_of_one_process_each(t *testing.T) {
@@ -31,9 +32,7 @@ func TestTerms_are_of_one_process_each(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			texts := map[string][]byte{"bridge-001.log": []byte(c.first), "bridge-002.log": []byte(c.second), "checkpoint": []byte(says(5, 1))}
-			if got := sharedTerms(claims(texts), c.events); len(got) != c.wrong {
-				t.Errorf("wrong are %v, want %d", got, c.wrong)
-			}
+			assert.Len(t, sharedTerms(claims(texts), c.events), c.wrong, "wrong")
 		})
 	}
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func ok(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 func newDriver(t *testing.T, plane *controlplane.ControlPlane, cfg drive.Config) *drive.Driver {
@@ -49,9 +49,7 @@ func during(t *testing.T, run func(context.Context) error) (stop func()) {
 		}
 		stopped = true
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-done)
 	}
 	t.Cleanup(stop)
 	return stop
@@ -61,9 +59,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within a minute", what)
-		}
+		require.False(t, time.Now().After(deadline), "%s: not within a minute", what)
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-t.Context().Done():
@@ -183,11 +179,8 @@ func checkSecrets(t *testing.T, plane *controlplane.ControlPlane) {
 	ok(t, err)
 	c := oracle.NewCanaries(d.Canaries()...)
 	for _, s := range list.Items {
-		if c.Find(s.Data["token"]) == nil || c.Find(s.Data["inside"]) == nil {
-			t.Errorf("secret %s has a value that is no canary", s.Name)
-		}
+		require.NotNil(t, c.Find(s.Data["token"]), "secret %s has a value that is no canary", s.Name)
+		assert.NotNil(t, c.Find(s.Data["inside"]), "secret %s has a value that is no canary", s.Name)
 	}
-	if len(list.Items) == 0 {
-		t.Error("there are no secrets")
-	}
+	assert.NotEmpty(t, list.Items, "there are no secrets")
 }

@@ -2,7 +2,10 @@
 
 package oracle
 
-import "testing"
+import (
+	"github.com/stretchr/testify/assert"
+	"testing"
+)
 
 func TestBodyOf_tells_contents_apart_and_not_how_they_are_served(t *testing.T) {
 	const (
@@ -28,9 +31,7 @@ func TestBodyOf_tells_contents_apart_and_not_how_they_are_served(t *testing.T) {
 		`{"metadata":{"name":"a","uid":"u"},` + data + `}`: false,
 		`{` + meta + `,` + data + `,"immutable":true}`:     false,
 	} {
-		if got := hash(object) == hash(served); got != same {
-			t.Errorf("%s: the same is %t, want %t", object, got, same)
-		}
+		assert.Equal(t, same, hash(object) == hash(served), "%s: the same", object)
 	}
 	secret := func(values string) string {
 		return hash(`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a","uid":"u"},"data":{` + values + `}}`)

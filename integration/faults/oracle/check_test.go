@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
 )
@@ -47,10 +48,7 @@ func drawTruth(t *rapid.T, restorations int) *Truth {
 	}
 	truth := &Truth{Histories: w.histories, Streams: map[Stream]map[string][]State{}}
 	for _, s := range []Stream{plain, selective} {
-		states, err := States(s, w.all[s])
-		if err != nil {
-			t.Fatal(err)
-		}
+		states := must.Get(States(s, w.all[s]))(t)
 		truth.Streams[s] = states
 	}
 	truth.Histories[len(truth.Histories)-1].Last = w.revision
@@ -255,10 +253,7 @@ func (b *bridge) marker(kind string, from, to uint64) {
 	} else {
 		body["resourceVersion"] = strconv.FormatUint(to, 10)
 	}
-	data, err := json.Marshal(body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	data := must.Get(json.Marshal(body))(b.t)
 	version := strconv.FormatUint(to, 10)
 	b.log = append(b.log, Entry{
 		Type: "io.kube-eventbridge.stream." + kind + ".v1", ID: id + version + b.suffix, Source: b.stream.Source(),

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
@@ -327,16 +329,12 @@ func TestCheck_names_the_promise_that_a_damaged_log_breaks(t *testing.T) {
 				applied++
 				found := Check(d.truth, d.log, d.options)
 				i := slices.IndexFunc(found, func(v Violation) bool { return v.Promise == damage.promise })
-				if i < 0 {
-					t.Fatalf("want a violation of %s, got %v", damage.promise, found)
-				}
+				require.GreaterOrEqual(t, i, 0, "want a violation of %s, got %v", damage.promise, found)
 				if s := found[i].String(); !strings.Contains(s, "seed 11") || strings.Contains(s, secret) {
 					t.Errorf("a violation must have the seed and no secret, got %s", s)
 				}
 			})
-			if applied < 10 {
-				t.Errorf("only %d logs could be damaged", applied)
-			}
+			assert.GreaterOrEqual(t, applied, 10, "only %d logs could be damaged", applied)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
@@ -19,13 +20,9 @@ func TestDecode_reads_both_formats_of_etcd(t *testing.T) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{UID: "u1", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"faults.example.com/change": "1.2"}},
 	}
-	if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(object, &stored); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(object, &stored))
 	body, _, err := bodyOf([]byte(`{"metadata":{"uid":"u1","labels":{"a":"b"},"annotations":{"faults.example.com/change":"1.2"}}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := Observation{UID: "u1", Labels: map[string]string{"a": "b"}, Body: body}
 	for name, value := range map[string][]byte{
 		"protobuf": stored.Bytes(),

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"pgregory.net/rapid"
 )
@@ -318,9 +319,7 @@ func TestCheck_names_the_promise_that_damaged_partitions_break(t *testing.T) {
 					t.Fatalf("want a violation of %s, got %v", damage.promise, found)
 				}
 			})
-			if applied < 10 {
-				t.Errorf("only %d logs could be damaged", applied)
-			}
+			assert.GreaterOrEqual(t, applied, 10, "only %d logs could be damaged", applied)
 		})
 	}
 }

@@ -5,7 +5,6 @@ package oracle
 import (
 	"context"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -21,6 +20,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane/crd"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,9 +34,7 @@ var (
 
 func ok(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // fixture is a recorder on a real control plane, and a client that says what the API server answered.
@@ -76,9 +75,7 @@ func (f *fixture) run() {
 	go func() { done <- f.recorder.Run(ctx) }()
 	f.t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			f.t.Errorf("recorder: %v", err)
-		}
+		assert.NoError(f.t, <-done, "recorder")
 	})
 	ok(f.t, f.recorder.Sync(f.t.Context()))
 }
@@ -135,9 +132,7 @@ func (f *fixture) expect(s Stream, key string, want ...State) {
 			want[i].Version = got[i].Version
 		}
 	}
-	if !slices.Equal(got, want) {
-		f.t.Errorf("%s %s: got %v, want %v", s, key, got, want)
-	}
+	assert.Equal(f.t, want, got, "%s %s", s, key)
 }
 
 func TestRecorder_has_the_versions_that_the_API_server_answers(t *testing.T) {
@@ -174,9 +169,8 @@ func TestRecorder_has_the_versions_that_the_API_server_answers(t *testing.T) {
 			State{UID: uid, Version: version(t, waiting), Op: Updated}, State{UID: uid, Version: 0, Op: Deleted}, State{UID: string(again.GetUID()), Version: version(t, again), Op: Added})
 	}
 	f.expect(Stream{Cluster: "test", Resource: configMaps, Namespace: "default"}, "default/early", State{UID: string(early.GetUID()), Version: version(t, early), Op: Added})
-	if got := f.states(Stream{Cluster: "test", Resource: configMaps, Namespace: "kube-system"}, "default/early"); got != nil {
-		t.Errorf("a stream of another namespace has %v", got)
-	}
+	assert.Nil(t, f.states(Stream{Cluster: "test", Resource: configMaps, Namespace: "kube-system"}, "default/early"),
+		"a stream of another namespace")
 }
 
 func TestRecorder_goes_on_where_it_was_when_etcd_is_killed(t *testing.T) {
@@ -192,9 +186,8 @@ func TestRecorder_goes_on_where_it_was_when_etcd_is_killed(t *testing.T) {
 	f.expect(all, "default/x", State{UID: uid, Version: version(t, o), Op: Added}, State{UID: uid, Version: version(t, u), Op: Updated})
 	truth, err := f.recorder.Truth(all)
 	ok(t, err)
-	if len(truth.Holes) != 0 || len(truth.Histories) != 1 {
-		t.Errorf("holes %v, histories %v", truth.Holes, truth.Histories)
-	}
+	require.Empty(t, truth.Holes, "holes, histories")
+	assert.Len(t, truth.Histories, 1, "holes, histories")
 }
 
 func TestRecorder_says_what_it_could_not_read(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
 	"slices"
 	"strconv"
 	"strings"
@@ -327,9 +329,8 @@ func TestCheck_knows_what_is_special(t *testing.T) {
 			truth, log := s.build(t)
 			found := Check(truth, log, s.options)
 			for _, p := range s.want {
-				if !slices.ContainsFunc(found, func(v Violation) bool { return v.Promise == p }) {
-					t.Errorf("want a violation of %s, got %v", p, found)
-				}
+				assert.True(t, slices.ContainsFunc(found, func(v Violation) bool { return v.Promise == p }),
+					"want a violation of %s, got %v", p, found)
 			}
 			if len(s.want) == 0 && len(found) > 0 {
 				t.Errorf("want no violation, got %v", found)
@@ -346,9 +347,7 @@ func TestViolation_prints_the_history_beside_the_log(t *testing.T) {
   h0 5 added u1      | #3 resource.added.v1 u1.5 version=5 reason=watch
   h0 6 updated u1  < | #4 resource.updated.v1 u1.7 version=7 reason=watch  <
   h0 7 updated u1    | `
-	if got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	assert.Equal(t, want, got)
 }
 
 func TestJudge_counts_what_gaps_hide_and_what_was_recovered(t *testing.T) {
@@ -361,9 +360,7 @@ func TestJudge_counts_what_gaps_hide_and_what_was_recovered(t *testing.T) {
 		t.Fatalf("got %+v", r)
 	}
 	want := GapFigure{Stream: plain, Sequence: 5, From: 5, To: 9, Cause: "expired", Hidden: 2, Recovered: 1}
-	if r.Gaps[0] != want {
-		t.Errorf("got %+v, want %+v", r.Gaps[0], want)
-	}
+	assert.Equal(t, want, r.Gaps[0])
 }
 
 func TestJudge_says_what_a_gap_hides_that_etcd_had(t *testing.T) {
@@ -404,14 +401,11 @@ func TestJudge_measures_how_far_a_gap_reaches_below_the_log(t *testing.T) {
 }
 
 func TestNewEntry_reads_a_message(t *testing.T) {
-	e, err := NewEntry(map[string][]string{
+	e := must.Get(NewEntry(map[string][]string{
 		"Nats-Msg-Id": {"a.u1.5"}, "ce-specversion": {"1.0"}, "ce-type": {typeResource + "added.v1"}, "ce-id": {"u1.5"}, "ce-source": {plain.Source()},
 		"ce-subject": {"a/system:x%20y%25"}, "ce-name": {"system:x%20y%25"}, "ce-namespace": {"a"}, "ce-objectuid": {"u1"}, "ce-resourceversion": {"5"},
 		"ce-reason": {"watch"}, "ce-history": {"2"}, "ce-pipeline": {"p"},
-	}, []byte(`{"metadata":{"annotations":{"faults.example.com/change":"1.2"}}}`), 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, []byte(`{"metadata":{"annotations":{"faults.example.com/change":"1.2"}}}`), 7))(t)
 	if e.key() != "a/system:x y%" || e.MsgID != "a.u1.5" || e.History != 2 || e.SampledRate != 1 || e.Sequence != 7 || e.UID != "u1" || e.Pipeline != "p" ||
 		e.Body == "" {
 		t.Errorf("got %+v", e)
@@ -455,12 +449,8 @@ func TestExcuse_finds_what_is_repeated_in_any_history_before(t *testing.T) {
 		{UID: "u1", Version: 7, Op: Updated}, {UID: "u1", Version: 7, Op: Updated, History: 1}, {UID: "u1", Version: 7, Op: Updated, History: 2},
 	}, published: []bool{false, true, false}, excused: make([]bool, 3)}
 	o.excuse(2, 10, false)
-	if !o.excused[2] {
-		t.Error("it has to be published again")
-	}
+	assert.True(t, o.excused[2], "it has to be published again")
 	o.published[1], o.excused[2] = false, false
 	o.excuse(2, 10, false)
-	if o.excused[2] {
-		t.Error("it need not be published at all")
-	}
+	assert.False(t, o.excused[2], "it need not be published at all")
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/outage"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,16 +31,12 @@ func TestOutage_leaves_a_log_that_is_complete_or_says_where_not(t *testing.T) {
 	}
 	const buffer = 1 << 20
 	r, err := outage.Run(t.Context(), outage.Config{Away: 25 * time.Second, Rate: 100, Seed: 1, Objects: 40, Buffer: buffer, Log: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Logf("\n%s", r)
 	for _, what := range r.Broken() {
 		t.Error(what)
 	}
-	if r.ChangesAway < 500 {
-		t.Errorf("only %d changes were made while the broker was away", r.ChangesAway)
-	}
+	assert.GreaterOrEqual(t, r.ChangesAway, 500, "only %d changes were made while the broker was away", r.ChangesAway)
 	if most := r.Peak(false).Buffered; most < buffer/2 {
 		t.Errorf("only %d bytes were buffered: the budget was not spent", most)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/outage"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestResult_says_what_was_broken_and_how_much_was_taken(t *testing.T) {
@@ -32,9 +33,7 @@ func TestResult_says_what_was_broken_and_how_much_was_taken(t *testing.T) {
 	for _, want := range []string{
 		"90 made", "| hidden by gaps | 9 |", "| hidden by first snapshots | 3 |", "| promises broken | 0 |", "| most without | 70 | 1.0 | 128 |", "| 3 | 30 | expired | 9 | 4 |",
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("it does not say %q:\n%s", want, text)
-		}
+		assert.Contains(t, text, want, "it does not say")
 	}
 	r.Samples[2].Checkpoint = 9 << 20
 	r.Report.Violations = []oracle.Violation{{Promise: oracle.P1, What: "lost"}}

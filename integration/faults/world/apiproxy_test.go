@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 )
 
@@ -50,10 +53,9 @@ func behindAPIProxy(t *testing.T) (p *apiProxy, client *http.Client, frames chan
 	t.Cleanup(server.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	p, err := newAPIProxy(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, server.TLS.Certificates[0])
-	must(t, err)
-	t.Cleanup(func() { must(t, p.close()) })
-	config, err := rest.TLSConfigFor(p.config())
-	must(t, err)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.close()) })
+	config := must.Get(rest.TLSConfigFor(p.config()))(t)
 	config.MinVersion = tls.VersionTLS12
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -69,10 +71,8 @@ type reply struct {
 
 func ask(t *testing.T, p *apiProxy, c *http.Client, path string) reply {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.config().Host+path, nil)
-	must(t, err)
-	res, err := c.Do(req)
-	must(t, err)
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, p.config().Host+path, nil))(t)
+	res := must.Get(c.Do(req))(t)
 	t.Cleanup(func() { _ = res.Body.Close() })
 	return reply{res.StatusCode, res.ProtoMajor, res.Header, res.Body}
 }
@@ -109,25 +109,19 @@ func TestAPIProxy_makes_watches_wait_and_lists_not(t *testing.T) {
 		got, _ := r.ReadString('\n')
 		line <- got
 	}()
-	must(t, poll(t.Context(), patience, "the frame to wait", func() bool { return p.now().Delayed == 1 }))
+	require.NoError(t, poll(t.Context(), patience, "the frame to wait", func() bool { return p.now().Delayed == 1 }))
 	if page, err := io.ReadAll(ask(t, p, c, pagePath).body); string(page) != "page" || err != nil {
 		t.Errorf("read %q, %v", page, err)
 	}
-	if len(line) > 0 {
-		t.Error("the frame did not wait")
-	}
+	assert.Empty(t, line, "the frame did not wait")
 	p.let()
-	if got := <-line; got != "{}\n" {
-		t.Errorf("read %q", got)
-	}
+	assert.Equal(t, "{}\n", <-line, "read")
 }
 
 func TestAPIProxy_breaks_answers_off(t *testing.T) {
 	p, c, frames := behindAPIProxy(t)
 	res := ask(t, p, c, watchPath)
-	if n := p.cut(); n != 1 {
-		t.Errorf("%d answers were cut, want 1", n)
-	}
+	assert.Equal(t, 1, p.cut(), "answers were cut, want 1")
 	if got, err := io.ReadAll(res.body); len(got) > 0 || err == nil {
 		t.Errorf("a cut answer is %q, %v", got, err)
 	}
@@ -189,17 +183,14 @@ func TestAPIProxy_refuses_as_the_API_server_does(t *testing.T) {
 		t.Errorf("%d, %v", res.code, res.header)
 	}
 	p.set(nil)
-	if res := ask(t, p, c, pagePath); res.code != http.StatusOK {
-		t.Errorf("afterwards %d", res.code)
-	}
+	assert.Equal(t, http.StatusOK, ask(t, p, c, pagePath).code, "afterwards")
 }
 
 // An API server that is away must not look like one that answers.
 func TestAPIProxy_turns_a_server_that_is_away_into_a_broken_connection(t *testing.T) {
 	p, c, _ := behindAPIProxy(t)
 	p.set(func(*http.Request, http.RoundTripper) (*http.Response, error) { return nil, errCut })
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.config().Host+pagePath, nil)
-	must(t, err)
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, p.config().Host+pagePath, nil))(t)
 	c.Timeout = 10 * time.Second
 	if res, err := c.Do(req); err == nil {
 		_ = res.Body.Close()

@@ -6,6 +6,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,9 +49,8 @@ func writer() {
 
 func newTestDisk(t *testing.T) *disk {
 	t.Helper()
-	d, err := newDisk(filepath.Join(t.TempDir(), "real"), filepath.Join(t.TempDir(), "seen"))
-	must(t, err)
-	t.Cleanup(func() { must(t, d.close()) })
+	d := must.Get(newDisk(filepath.Join(t.TempDir(), "real"), filepath.Join(t.TempDir(), "seen")))(t)
+	t.Cleanup(func() { require.NoError(t, d.close()) })
 	if d.missing != nil {
 		skip(t, d.missing)
 	}
@@ -58,12 +60,11 @@ func newTestDisk(t *testing.T) *disk {
 // write starts the writer on the disk.
 func write(t *testing.T, d *disk) (cmd *exec.Cmd, said *bytes.Buffer) {
 	t.Helper()
-	exe, err := os.Executable()
-	must(t, err)
+	exe := must.Get(os.Executable())(t)
 	cmd, said = exec.Command(exe), &bytes.Buffer{}
 	cmd.Env = append(os.Environ(), asWriter+"="+filepath.Join(d.seen, "f"))
 	cmd.Stderr = said
-	must(t, cmd.Start())
+	require.NoError(t, cmd.Start())
 	return cmd, said
 }
 
@@ -80,18 +81,14 @@ func TestDisk_shows_the_steps_of_a_commit_in_order(t *testing.T) {
 		return 0
 	})
 	cmd, said := write(t, d)
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err, said)
-	}
+	require.NoError(t, cmd.Wait(), "%v", said)
 	mu.Lock()
 	defer mu.Unlock()
 	steps := []string{opWrite.String(), opSync.String(), opMeta.String(), opSyncMeta.String()}
 	if got := seen[max(0, len(seen)-4):]; !slices.Equal(got, steps) || seen[0] != opOther.String() {
 		t.Errorf("seen %q, want changes of the file and then %q", seen, steps)
 	}
-	if n := d.commits.Load(); n != 1 {
-		t.Errorf("%d commits were counted, want 1", n)
-	}
+	assert.EqualValues(t, 1, d.commits.Load(), "commits were counted, want 1")
 	data, err := os.ReadFile(filepath.Join(d.real, "f"))
 	if page := os.Getpagesize(); err != nil || len(data) != 4*page || data[0] != 'm' || data[3*page] != 'p' {
 		t.Errorf("the file is not as it was written: %d bytes, %v", len(data), err)
@@ -124,17 +121,16 @@ func TestDisk_fails_operations_with_the_errno_of_its_rule(t *testing.T) {
 // A process that was killed leaves a mount that nobody answers for; the next one gets rid of it, and of a directory without one.
 func TestRemove_takes_away_what_a_killed_process_has_left(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "world")
-	must(t, os.MkdirAll(filepath.Join(dir, "disk"), 0o755))
-	must(t, Remove(dir))
-	must(t, Remove(dir))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "disk"), 0o755))
+	require.NoError(t, Remove(dir))
+	require.NoError(t, Remove(dir))
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asMounter+"="+dir)
-	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	out := must.Get(cmd.StdoutPipe())(t)
+	require.NoError(t, cmd.Start())
 	said := make([]byte, 256)
 	n, _ := out.Read(said)
-	must(t, cmd.Process.Kill())
+	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed
 	if why, missing := strings.CutPrefix(string(said[:n]), "missing: "); missing {
 		t.Skipf("SKIPPED: %s", why)
@@ -142,7 +138,7 @@ func TestRemove_takes_away_what_a_killed_process_has_left(t *testing.T) {
 	if err := os.RemoveAll(dir); !errors.Is(err, syscall.ENOTCONN) && !errors.Is(err, syscall.EBUSY) {
 		t.Fatalf("without more the directory is removed: %v; the test has nothing to show", err)
 	}
-	must(t, Remove(dir))
+	require.NoError(t, Remove(dir))
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it is still there: %v", err)
 	}
@@ -186,14 +182,13 @@ func TestDisk_stops_a_killed_process_at_the_step(t *testing.T) {
 			defer s.pass()
 			d.set(s.rule)
 			cmd, said := write(t, d)
-			must(t, poll(t.Context(), patience, "the step", s.isReached))
-			must(t, cmd.Process.Kill())
+			require.NoError(t, poll(t.Context(), patience, "the step", s.isReached))
+			require.NoError(t, cmd.Process.Kill())
 			s.pass()
 			if err := cmd.Wait(); err == nil || said.Len() > 0 {
 				t.Errorf("the writer was not killed: %v, %s", err, said)
 			}
-			data, err := os.ReadFile(filepath.Join(d.real, "f"))
-			must(t, err)
+			data := must.Get(os.ReadFile(filepath.Join(d.real, "f")))(t)
 			if pages, meta := data[3*page] == 'p', data[0] == 'm'; pages != c.pages || meta != c.meta {
 				t.Errorf("pages written: %v, meta page: %v; want %v, %v", pages, meta, c.pages, c.meta)
 			}

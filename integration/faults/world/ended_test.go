@@ -4,6 +4,7 @@ package world
 
 import (
 	"errors"
+	"github.com/stretchr/testify/require"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,9 +17,9 @@ func newProgram(t *testing.T, script string) *World {
 	t.Helper()
 	dir := t.TempDir()
 	w := &World{dir: dir, binary: filepath.Join(dir, "bridge"), replicas: []*replica{{server: "127.0.0.1:1"}}}
-	must(t, os.WriteFile(w.binary, []byte("#!/bin/sh\n"+script+"\n"), 0o700))
-	must(t, w.StartBridge())
-	t.Cleanup(func() { must(t, w.KillBridge()) })
+	require.NoError(t, os.WriteFile(w.binary, []byte("#!/bin/sh\n"+script+"\n"), 0o700))
+	require.NoError(t, w.StartBridge())
+	t.Cleanup(func() { require.NoError(t, w.KillBridge()) })
 	return w
 }
 
@@ -40,9 +41,9 @@ func TestStartBridge_refuses_where_the_last_one_ended_by_itself(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newProgram(t, c.script)
-			must(t, c.end(w))
+			require.NoError(t, c.end(w))
 			_, err := w.AwaitExit(t.Context())
-			must(t, err)
+			require.NoError(t, err)
 			if err := w.StartBridge(); errors.Is(err, ErrEnded) != c.itself || (err != nil) != c.itself {
 				t.Errorf("it is started again: %v", err)
 			}
@@ -53,7 +54,7 @@ func TestStartBridge_refuses_where_the_last_one_ended_by_itself(t *testing.T) {
 func TestFaults_need_a_bridge_that_runs(t *testing.T) {
 	w := newProgram(t, "exit 3")
 	_, err := w.AwaitExit(t.Context())
-	must(t, err)
+	require.NoError(t, err)
 	if _, err := (Fault{Name: "a", w: w}).Inject(t.Context(), nil); !errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), "before the fault") {
 		t.Errorf("a dead bridge is broken: %v", err)
 	}
@@ -67,7 +68,7 @@ func TestFault_that_missed_leaves_a_bridge_that_runs(t *testing.T) {
 	if err := i.revive(ErrMissed); !errors.Is(err, ErrMissed) || w.Bridge() != before {
 		t.Errorf("the bridge was replaced, %v", err)
 	}
-	must(t, w.KillBridge())
+	require.NoError(t, w.KillBridge())
 	if err := i.revive(ErrMissed); !errors.Is(err, ErrMissed) || !w.Bridge().Running() {
 		t.Errorf("a bridge that does not run was not started, %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/stretchr/testify/assert"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -35,9 +36,8 @@ func TestFaults_of_a_pair_that_miss_do_not_count(t *testing.T) {
 			w := &World{}
 			both := Fault{Name: "a", w: w, run: c.first}.With(Fault{Name: "b", w: w, run: c.second})
 			injected, err := both.inject(t.Context(), rand.New(rand.NewPCG(1, 2)))
-			if fmt.Sprint(injected) != c.injected || !errors.Is(err, c.err) {
-				t.Errorf("%v was injected, %v; want %s, %v", injected, err, c.injected, c.err)
-			}
+			assert.Equal(t, c.injected, fmt.Sprint(injected), "%v was injected", injected)
+			assert.ErrorIs(t, err, c.err, "%v was injected", injected)
 			if !errors.Is(c.err, ErrMissed) && errors.Is(err, ErrMissed) {
 				t.Errorf("it says that it missed: %v", err)
 			}
@@ -85,7 +85,5 @@ func TestFaults_that_may_cause_a_gap_exist(t *testing.T) {
 	for _, f := range slices.Concat(Catalogue(NATS, true, true), Catalogue(Kafka, true, true)) {
 		delete(left, f.Name)
 	}
-	if len(left) > 0 {
-		t.Errorf("there are no faults of these names: %v", left)
-	}
+	assert.Empty(t, left, "there are no faults of these names")
 }

@@ -6,6 +6,9 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"io"
 	"net"
 	"testing"
@@ -15,8 +18,7 @@ import (
 // echo is a server that says again what it hears.
 func echo(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -32,9 +34,8 @@ func echo(t *testing.T) string {
 
 func TestWay_can_be_broken_and_silent_and_opened_again(t *testing.T) {
 	t.Parallel()
-	w, err := newWay(echo(t))
-	must(t, err)
-	t.Cleanup(func() { must(t, w.Close()) })
+	w := must.Get(newWay(echo(t)))(t)
+	t.Cleanup(func() { require.NoError(t, w.Close()) })
 	say := func(c net.Conn, within time.Duration) error {
 		_ = c.SetDeadline(time.Now().Add(within))
 		if _, err := fmt.Fprintln(c, "hello"); err != nil {
@@ -50,23 +51,19 @@ func TestWay_can_be_broken_and_silent_and_opened_again(t *testing.T) {
 		}
 		return errors.Join(say(c, patience), c.Close())
 	}
-	c, err := net.Dial("tcp", w.Address())
-	must(t, err)
+	c := must.Get(net.Dial("tcp", w.Address()))(t)
 	t.Cleanup(func() { _ = c.Close() })
-	must(t, say(c, patience))
+	require.NoError(t, say(c, patience))
 	w.Silence()
-	if say(c, 100*time.Millisecond) == nil {
-		t.Error("a silent way lets something through")
-	}
+	assert.Error(t, say(c, 100*time.Millisecond), "a silent way lets something through")
 	w.Open()
 	_ = c.SetDeadline(time.Now().Add(patience))
 	if _, err := bufio.NewReader(c).ReadString('\n'); err != nil {
 		t.Errorf("what was sent meanwhile does not arrive: %v", err)
 	}
 	w.Sever()
-	if say(c, patience) == nil || dialed() == nil {
-		t.Error("a broken way lets something through")
-	}
+	require.Error(t, say(c, patience), "a broken way lets something through")
+	assert.Error(t, dialed(), "a broken way lets something through")
 	w.Open()
-	must(t, dialed())
+	require.NoError(t, dialed())
 }

@@ -7,6 +7,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"net"
 	"os"
 	"sync"
@@ -58,15 +61,11 @@ func TestProducedTo_is_the_topic_of_what_is_published_and_of_nothing_else(t *tes
 		if version > lastPlainProduce {
 			want = ""
 		}
-		if got := producedTo(produceRequest(version, 7, "t")); got != want {
-			t.Errorf("version %d: %q, want %q", version, got, want)
-		}
+		assert.Equal(t, want, producedTo(produceRequest(version, 7, "t")), "version %d", version)
 	}
 	fetch := produceRequest(8, 7, "t")
 	fetch[5] = 1
-	if got := producedTo(fetch); got != "" {
-		t.Errorf("a request of another kind publishes to %q", got)
-	}
+	assert.Empty(t, producedTo(fetch), "a request of another kind publishes")
 	whole := produceRequest(8, 7, "topic")
 	for n := 4; n < len(whole); n++ {
 		if got := producedTo(whole[:n]); got != "" && got != "topic" {
@@ -88,8 +87,7 @@ type fakeBroker struct {
 
 func newFakeBroker(t *testing.T) *fakeBroker {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	b := &fakeBroker{listener: l}
 	var work sync.WaitGroup
 	work.Go(func() {
@@ -131,11 +129,9 @@ func wired(t *testing.T) (*fakeBroker, *wire, client) {
 	t.Helper()
 	b := newFakeBroker(t)
 	w := newWire(kafkaProtocol("log", "state"))
-	front, err := w.Before(b.listener.Addr().String())
-	must(t, err)
-	t.Cleanup(func() { must(t, w.close()) })
-	c, err := net.Dial("tcp", front.Address())
-	must(t, err)
+	front := must.Get(w.Before(b.listener.Addr().String()))(t)
+	t.Cleanup(func() { require.NoError(t, w.close()) })
+	c := must.Get(net.Dial("tcp", front.Address()))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return b, w, client{c, bufio.NewReader(c)}
 }
@@ -143,18 +139,18 @@ func wired(t *testing.T) (*fakeBroker, *wire, client) {
 func request(t *testing.T, c client, correlation uint32, topic string) {
 	t.Helper()
 	_, err := c.Write(produceRequest(8, correlation, topic))
-	must(t, err)
+	require.NoError(t, err)
 }
 
 // answered reports whether the answer to a request comes within a time; that it comes, and in which order, is waited for long.
 func answered(t *testing.T, c client, correlation uint32, within time.Duration) bool {
 	t.Helper()
-	must(t, c.SetReadDeadline(time.Now().Add(within)))
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(within)))
 	frame, err := proxy.ReadKafka(c.read)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
 	}
-	must(t, err)
+	require.NoError(t, err)
 	if got := answerCorrelation(frame); got != correlation {
 		t.Fatalf("the answer to %d came, want that to %d", got, correlation)
 	}
@@ -166,28 +162,20 @@ const surely = 60 * time.Second
 func TestWire_of_Kafka_holds_answers_and_what_is_behind_them(t *testing.T) {
 	b, w, c := wired(t)
 	request(t, c, 1, "log")
-	if !answered(t, c, 1, surely) {
-		t.Fatal("nothing is passed on")
-	}
+	require.True(t, answered(t, c, 1, surely), "nothing is passed on")
 	w.set(hold)
 	request(t, c, 2, "state")
-	if !answered(t, c, 2, surely) || w.lastCommit().IsZero() {
-		t.Error("the answer to what is not of the log is held")
-	}
+	require.True(t, answered(t, c, 2, surely), "the answer to what is not of the log is held")
+	assert.False(t, w.lastCommit().IsZero(), "the answer to what is not of the log is held")
 	request(t, c, 3, "log")
-	must(t, poll(t.Context(), surely, "an answer", func() bool { _, held := w.now(); return held == 1 }))
+	require.NoError(t, poll(t.Context(), surely, "an answer", func() bool { _, held := w.now(); return held == 1 }))
 	request(t, c, 4, "state")
-	must(t, poll(t.Context(), surely, "the broker to be asked", func() bool { return b.got.Load() == 4 }))
-	if answered(t, c, 3, 200*time.Millisecond) {
-		t.Error("an answer that is held came")
-	}
-	if n := w.release(time.Hour); n != 0 {
-		t.Errorf("%d answers are an hour old", n)
-	}
+	require.NoError(t, poll(t.Context(), surely, "the broker to be asked", func() bool { return b.got.Load() == 4 }))
+	assert.False(t, answered(t, c, 3, 200*time.Millisecond), "an answer that is held came")
+	assert.Equal(t, 0, w.release(time.Hour), "answers are an hour old")
 	w.heal()
-	if !answered(t, c, 3, surely) || !answered(t, c, 4, surely) {
-		t.Error("what was held does not come")
-	}
+	require.True(t, answered(t, c, 3, surely), "what was held does not come")
+	assert.True(t, answered(t, c, 4, surely), "what was held does not come")
 	if stats, held := w.now(); stats.Published != 2 || stats.Answered != 2 || stats.Lost != 0 || held != 0 {
 		t.Errorf("%+v, %d held", stats, held)
 	}
@@ -200,12 +188,10 @@ func TestWire_of_Kafka_loses_an_answer_with_its_connection(t *testing.T) {
 			w.set(m)
 			request(t, c, 1, "log")
 			if m == hold {
-				must(t, poll(t.Context(), surely, "an answer", func() bool { _, held := w.now(); return held == 1 }))
-				if n := w.forget(); n != 1 {
-					t.Errorf("%d were lost", n)
-				}
+				require.NoError(t, poll(t.Context(), surely, "an answer", func() bool { _, held := w.now(); return held == 1 }))
+				assert.Equal(t, 1, w.forget(), "lost")
 			}
-			must(t, c.SetReadDeadline(time.Now().Add(surely)))
+			require.NoError(t, c.SetReadDeadline(time.Now().Add(surely)))
 			if _, err := proxy.ReadKafka(c.read); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("the connection goes on: %v", err)
 			}
@@ -221,12 +207,10 @@ func TestWire_of_Kafka_hands_over_what_was_kept_when_the_client_is_gone(t *testi
 	b, w, c := wired(t)
 	w.keep(true)
 	request(t, c, 1, "log")
-	must(t, poll(t.Context(), surely, "a request", func() bool { return w.keptNow() == 1 }))
-	must(t, c.Close())
+	require.NoError(t, poll(t.Context(), surely, "a request", func() bool { return w.keptNow() == 1 }))
+	require.NoError(t, c.Close())
 	w.keep(false)
-	if b.got.Load() != 0 {
-		t.Fatal("it was not kept")
-	}
+	require.EqualValues(t, 0, b.got.Load(), "it was not kept")
 	b.code.Store(47)
 	codes, err := w.deliver(t.Context())
 	if err != nil || fmt.Sprint(codes) != "[47]" || b.got.Load() != 1 {
@@ -239,14 +223,9 @@ func TestWire_of_Kafka_a_silent_broker_keeps_its_connections(t *testing.T) {
 	b, w, c := wired(t)
 	w.Silence()
 	request(t, c, 1, "state")
-	if answered(t, c, 1, 200*time.Millisecond) || b.got.Load() != 0 {
-		t.Error("it is not silent")
-	}
+	assert.False(t, answered(t, c, 1, 200*time.Millisecond), "it is not silent")
+	assert.EqualValues(t, 0, b.got.Load(), "it is not silent")
 	w.heal()
-	if !answered(t, c, 1, surely) {
-		t.Error("it stays silent")
-	}
-	if n := w.cut(); n != 1 {
-		t.Errorf("%d connections were cut", n)
-	}
+	assert.True(t, answered(t, c, 1, surely), "it stays silent")
+	assert.Equal(t, 1, w.cut(), "connections were cut")
 }

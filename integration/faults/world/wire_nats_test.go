@@ -15,9 +15,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestReadNATSFrame_takes_a_stream_of_operations_apart_as_it_came(t *testing.T) {
@@ -38,10 +41,8 @@ func TestReadNATSFrame_takes_a_stream_of_operations_apart_as_it_came(t *testing.
 		want := rapid.SliceOf(frame).Draw(t, "frames")
 		r := bufio.NewReaderSize(strings.NewReader(strings.Join(want, "")), 16)
 		for _, w := range want {
-			got, err := readNATSFrame(r)
-			if err != nil || string(got) != w {
-				t.Fatalf("read %q, %v; want %q", got, err, w)
-			}
+			got := must.Get(readNATSFrame(r))(t)
+			require.Equal(t, w, string(got), "read %q", got)
 		}
 		if _, err := readNATSFrame(r); !errors.Is(err, io.EOF) {
 			t.Fatalf("read on: %v", err)
@@ -58,9 +59,7 @@ func TestIsAnswer_is_true_of_acknowledgements_and_refusals_only(t *testing.T) {
 		"PONG\r\n": false,
 		"HMSG a 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n": false,
 	} {
-		if got := isAnswer([]byte(frame)); got != want {
-			t.Errorf("%q: %v, want %v", frame, got, want)
-		}
+		assert.Equal(t, want, isAnswer([]byte(frame)), "%q", frame)
 	}
 }
 
@@ -70,15 +69,15 @@ func proxied(t *testing.T) (*rig.NATS, *wire, jetstream.JetStream) {
 	b := rig.NATSForTest(t, nil)
 	p := newWire(natsProtocol)
 	front, err := p.Before(b.Address())
-	must(t, err)
-	t.Cleanup(func() { must(t, p.close()) })
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.close()) })
 	conn, err := nats.Connect("nats://"+front.Address(), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
-	must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 	js, err := jetstream.New(conn)
-	must(t, err)
+	require.NoError(t, err)
 	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: Stream, Subjects: []string{"k8s.>"}})
-	must(t, err)
+	require.NoError(t, err)
 	return b, p, js
 }
 
@@ -93,13 +92,9 @@ func publish(t *testing.T, js jetstream.JetStream, id string, within time.Durati
 
 func TestWire_of_NATS_keeps_answers_back_and_nothing_else(t *testing.T) {
 	b, p, js := proxied(t)
-	if !publish(t, js, "1", 5*time.Second) {
-		t.Fatal("the proxy passes nothing on")
-	}
+	require.True(t, publish(t, js, "1", 5*time.Second), "the proxy passes nothing on")
 	p.set(hold)
-	if publish(t, js, "2", 300*time.Millisecond) {
-		t.Error("an answer that is held came")
-	}
+	assert.False(t, publish(t, js, "2", 300*time.Millisecond), "an answer that is held came")
 	if end, err := b.End(Stream); err != nil || end != 2 {
 		t.Errorf("the log ends at %d, %v; want 2", end, err)
 	}
@@ -109,17 +104,11 @@ func TestWire_of_NATS_keeps_answers_back_and_nothing_else(t *testing.T) {
 	if stats, held := p.now(); held != 1 || stats.Published != 2 || stats.Answered != 1 {
 		t.Errorf("%d answers are held, %+v", held, stats)
 	}
-	if n := p.forget(); n != 1 {
-		t.Errorf("%d answers were lost, want 1", n)
-	}
+	assert.Equal(t, 1, p.forget(), "answers were lost, want 1")
 	p.set(drop)
-	if publish(t, js, "3", 300*time.Millisecond) {
-		t.Error("an answer that is dropped came")
-	}
+	assert.False(t, publish(t, js, "3", 300*time.Millisecond), "an answer that is dropped came")
 	p.set(pass)
-	if !publish(t, js, "4", 5*time.Second) {
-		t.Error("the proxy does not recover")
-	}
+	assert.True(t, publish(t, js, "4", 5*time.Second), "the proxy does not recover")
 	if stats, _ := p.now(); stats.Lost != 2 || stats.Answered != 2 {
 		t.Errorf("%+v", stats)
 	}
@@ -130,10 +119,8 @@ func TestWire_of_NATS_releases_what_has_been_held_for_long_enough(t *testing.T) 
 	p.set(hold)
 	answered := make(chan bool, 1)
 	go func() { answered <- publish(t, js, "1", 5*time.Second) }()
-	must(t, poll(t.Context(), patience, "an answer", func() bool { _, held := p.now(); return held == 1 }))
-	if n := p.release(time.Hour); n != 0 {
-		t.Errorf("%d answers are an hour old", n)
-	}
+	require.NoError(t, poll(t.Context(), patience, "an answer", func() bool { _, held := p.now(); return held == 1 }))
+	assert.Equal(t, 0, p.release(time.Hour), "answers are an hour old")
 	if n := p.release(0); n != 1 || !<-answered {
 		t.Errorf("%d answers were released", n)
 	}
@@ -141,10 +128,8 @@ func TestWire_of_NATS_releases_what_has_been_held_for_long_enough(t *testing.T) 
 
 func TestWire_of_NATS_cuts_connections_that_come_back(t *testing.T) {
 	_, p, js := proxied(t)
-	if n := p.cut(); n != 1 {
-		t.Errorf("%d connections were cut, want 1", n)
-	}
-	must(t, poll(t.Context(), patience, "the publisher to connect again", func() bool { return publish(t, js, "1", time.Second) }))
+	assert.Equal(t, 1, p.cut(), "connections were cut, want 1")
+	require.NoError(t, poll(t.Context(), patience, "the publisher to connect again", func() bool { return publish(t, js, "1", time.Second) }))
 	if stats, _ := p.now(); stats.Connected != 2 || stats.Cut != 1 {
 		t.Errorf("%+v", stats)
 	}

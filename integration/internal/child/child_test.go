@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
 
@@ -27,14 +30,8 @@ func sleeper(t *testing.T, heeds bool) *Process {
 		trap = "trap '' TERM; "
 	}
 	cmd := exec.Command("sh", "-c", trap+"echo ready; exec tail -f /dev/null")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := Start("sleeper", cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	p := must.Get(Start("sleeper", cmd))(t)
 	t.Cleanup(func() { _ = p.Kill() })
 	if _, err := out.Read(make([]byte, 8)); err != nil {
 		t.Fatal(err)
@@ -47,25 +44,17 @@ func TestProcess_ends_by_Stop_or_else_by_Kill(t *testing.T) {
 	if !heeds.Running() || heeds.State() != nil || heeds.PID() == 0 {
 		t.Errorf("a process that runs: running %v, %v", heeds.Running(), heeds.State())
 	}
-	if err := heeds.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, heeds.Stop(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := heedless.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a process that ignores SIGTERM: %v", err)
-	}
+	assert.ErrorIs(t, heedless.Stop(ctx), context.DeadlineExceeded, "a process that ignores SIGTERM")
 	for _, p := range []*Process{heeds, heedless, nil} {
-		if err := errors.Join(p.Kill(), p.Stop(t.Context())); err != nil {
-			t.Errorf("ended twice: %v", err)
-		}
+		assert.NoError(t, errors.Join(p.Kill(), p.Stop(t.Context())), "ended twice")
 		if err := p.Signal(os.Interrupt); !errors.Is(err, ErrNotRunning) || p.Running() {
 			t.Errorf("a process that has ended: running %v, %v", p.Running(), err)
 		}
 	}
-	if got := heeds.State().String(); got != "signal: terminated" {
-		t.Errorf("ended with %q", got)
-	}
+	assert.Equal(t, "signal: terminated", heeds.State().String(), "ended")
 	if _, err := Start("absent", exec.Command("/nonexistent")); err == nil || !strings.HasPrefix(err.Error(), "start absent: ") {
 		t.Errorf("a program that does not exist: %v", err)
 	}
@@ -87,13 +76,8 @@ func TestProcess_ends_with_a_killed_parent(t *testing.T) {
 	}
 	parent := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
 	parent.Env = append(os.Environ(), asParent+"=1")
-	out, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(parent.StdoutPipe())(t)
+	require.NoError(t, parent.Start())
 	var pid int
 	_, scanned := fmt.Fscan(out, &pid)
 	killed := parent.Process.Kill()
@@ -103,9 +87,7 @@ func TestProcess_ends_with_a_killed_parent(t *testing.T) {
 	go func() { _, err := rest.ReadFrom(out); ended <- err }()
 	select {
 	case err := <-ended:
-		if err := errors.Join(scanned, killed, err); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, errors.Join(scanned, killed, err))
 	case <-time.After(30 * time.Second):
 		t.Errorf("process %d outlives its parent", pid)
 		_ = out.Close()

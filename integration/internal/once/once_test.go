@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 )
@@ -23,10 +25,7 @@ func nothing(string, ...any) {}
 // left returns what is in the directory of a path beside the path and its lock.
 func left(t *testing.T, path string) (names []string) {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(filepath.Dir(path)))(t)
 	for _, e := range entries {
 		if name := e.Name(); name != filepath.Base(path) && name != "."+filepath.Base(path)+".lock" {
 			names = append(names, name)
@@ -76,12 +75,8 @@ func TestPath_a_wait_ends_with_its_context(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		err := Path(ctx, path, nothing, func(string) error { return errors.New("made twice at a time") })
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		return os.WriteFile(tmp, nil, 0o600)
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 }

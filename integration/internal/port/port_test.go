@@ -5,6 +5,9 @@ package port
 import (
 	"bufio"
 	"fmt"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"os"
 	"os/exec"
 	"testing"
@@ -31,44 +34,26 @@ func TestMain(m *testing.M) {
 func TestFree_gives_no_port_to_two_processes(t *testing.T) {
 	seen := map[string]bool{}
 	note := func(port string) {
-		if seen[port] {
-			t.Errorf("port %s was given twice", port)
-		}
+		assert.False(t, seen[port], "port %s was given twice", port)
 		seen[port] = true
 	}
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(os.Executable())(t)
 	for range 2 {
 		cmd := exec.Command(program)
 		cmd.Env = append(os.Environ(), asChild+"=1")
 		cmd.Stderr = os.Stderr
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		in := must.Get(cmd.StdinPipe())(t)
+		out := must.Get(cmd.StdoutPipe())(t)
+		require.NoError(t, cmd.Start())
 		t.Cleanup(func() { _, _ = in.Close(), cmd.Wait() })
 		lines := bufio.NewScanner(out)
 		for range 1000 {
-			if !lines.Scan() {
-				t.Fatal("a child ended before it had its ports")
-			}
+			require.True(t, lines.Scan(), "a child ended before it had its ports")
 			note(lines.Text())
 		}
 	}
 	for range 1000 {
-		port, err := Free()
-		if err != nil {
-			t.Fatal(err)
-		}
+		port := must.Get(Free())(t)
 		note(fmt.Sprint(port))
 	}
 }
@@ -79,7 +64,5 @@ func TestFree_releases_the_oldest_ports_of_a_long_run(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(registry.given); n != keep {
-		t.Errorf("%d ports are held, want %d", n, keep)
-	}
+	assert.Equal(t, keep, len(registry.given), "ports are held")
 }

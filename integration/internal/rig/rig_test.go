@@ -8,13 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/port"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,24 +41,20 @@ func TestProgram_is_built_once_and_says_its_version(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	if paths[0] != paths[1] || paths[1] != paths[2] {
-		t.Fatalf("it was built as %q", paths)
-	}
-	out, err := exec.Command(paths[0], "--version").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "v0.0.1-rig") {
-		t.Errorf("it says %q, %v", out, err)
-	}
+	require.Equal(t, paths[1], paths[0], "it was built as %q", paths)
+	require.Equal(t, paths[2], paths[1], "it was built as %q", paths)
+	out := must.Get(exec.Command(paths[0], "--version").CombinedOutput())(t)
+	assert.Contains(t, string(out), "v0.0.1-rig", "it says %q", out)
 }
 
 func TestBuild_has_a_key_for_each_program(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "main.go")
-	Must(t, os.WriteFile(file, []byte("package main"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("package main"), 0o600))
 	seen := map[string]string{}
 	add := func(what string, b Build, fresh bool) {
 		t.Helper()
-		key, err := b.key(dir)
-		Must(t, err)
+		key := must.Get(b.key(dir))(t)
 		if was, known := seen[key]; known == fresh {
 			t.Errorf("%s: key %s; one like it: %q", what, key, was)
 		}
@@ -68,9 +66,9 @@ func TestBuild_has_a_key_for_each_program(t *testing.T) {
 	add("the race detector", Build{Race: true}, true)
 	add("another machine", Build{OS: "plan9"}, true)
 	add("a replaced file", Build{Replace: map[string]string{"main.go": "package x"}}, true)
-	Must(t, os.WriteFile(filepath.Join(dir, "main_test.go"), []byte("package main"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "main_test.go"), []byte("package main"), 0o600))
 	add("another test", Build{}, false)
-	Must(t, os.WriteFile(file, []byte("package main // changed"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("package main // changed"), 0o600))
 	add("a changed file", Build{}, true)
 }
 
@@ -80,15 +78,12 @@ func TestNATSLog_reads_on_from_where_it_was(t *testing.T) {
 	log := NATSLog(js, "S")
 	expect := func(want string) {
 		t.Helper()
-		all, err := log.Read(t.Context())
-		Must(t, err)
+		all := must.Get(log.Read(t.Context()))(t)
 		got := ""
 		for _, m := range all {
 			got += string(m.Data) + m.Header["A"][0]
 		}
-		if got != want {
-			t.Errorf("the log has %q, want %q", got, want)
-		}
+		assert.Equal(t, want, got, "the log")
 	}
 	publish := func(data string) uint64 {
 		t.Helper()
@@ -104,8 +99,7 @@ func TestNATSLog_reads_on_from_where_it_was(t *testing.T) {
 	}
 	make := func() jetstream.Stream {
 		t.Helper()
-		s, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
-		Must(t, err)
+		s := must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}))(t)
 		return s
 	}
 	expect("")
@@ -116,8 +110,8 @@ func TestNATSLog_reads_on_from_where_it_was(t *testing.T) {
 	expect("a!b!")
 	publish("c")
 	third := publish("d")
-	Must(t, s.DeleteMsg(t.Context(), second))
-	Must(t, s.DeleteMsg(t.Context(), third))
+	require.NoError(t, s.DeleteMsg(t.Context(), second))
+	require.NoError(t, s.DeleteMsg(t.Context(), third))
 	expect("a!b!c!")
 	n.Stop()
 	soon, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -125,23 +119,23 @@ func TestNATSLog_reads_on_from_where_it_was(t *testing.T) {
 	if all, err := log.Read(soon); err == nil || len(all) != 3 {
 		t.Errorf("without a server the log has %d messages, %v", len(all), err)
 	}
-	Must(t, n.Start())
+	require.NoError(t, n.Start())
 	publish("e")
 	expect("a!b!c!e!")
 	n.Stop()
 	backup := t.TempDir()
-	Must(t, os.CopyFS(backup, os.DirFS(n.Dir)))
-	Must(t, n.Start())
+	require.NoError(t, os.CopyFS(backup, os.DirFS(n.Dir)))
+	require.NoError(t, n.Start())
 	publish("lost")
 	expect("a!b!c!e!lost!")
 	n.Stop()
-	Must(t, os.RemoveAll(n.Dir))
-	Must(t, os.CopyFS(n.Dir, os.DirFS(backup)))
-	Must(t, n.Start())
+	require.NoError(t, os.RemoveAll(n.Dir))
+	require.NoError(t, os.CopyFS(n.Dir, os.DirFS(backup)))
+	require.NoError(t, n.Start())
 	publish("g")
 	publish("h")
 	expect("a!c!e!g!h!") // what was deleted before is not there any more
-	Must(t, js.DeleteStream(t.Context(), "S"))
+	require.NoError(t, js.DeleteStream(t.Context(), "S"))
 	expect("")
 	make()
 	publish("f")
@@ -154,13 +148,11 @@ func TestRig_runs_a_bridge_and_judges_its_log(t *testing.T) {
 	n := NATSForTest(t, nil)
 	truth := Record(t, plane, "rig", corev1.SchemeGroupVersion.WithResource("configmaps"))
 	dir := t.TempDir()
-	kubeconfig, err := plane.Kubeconfig(dir)
-	Must(t, err)
-	at, err := port.Free()
-	Must(t, err)
+	kubeconfig := must.Get(plane.Kubeconfig(dir))(t)
+	at := must.Get(port.Free())(t)
 	server := fmt.Sprintf("127.0.0.1:%d", at)
 	config := filepath.Join(dir, "bridge.yaml")
-	Must(t, os.WriteFile(config, fmt.Appendf(nil, `
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `
 cluster: rig
 kubernetes: {kubeconfig: %q}
 dataDir: %q
@@ -172,13 +164,12 @@ pipelines:
 `, kubeconfig, filepath.Join(dir, "data"), server, n.URL()), 0o600))
 	b := StartBridge(t, server, exec.Command(ProgramForTest(t), "run", "--config", config))
 	b.AwaitReady(200, "ok")
-	kube, err := kubernetes.NewForConfig(plane.RESTConfig())
-	Must(t, err)
+	kube := must.Get(kubernetes.NewForConfig(plane.RESTConfig()))(t)
 	for i := range 10 {
 		_, err := kube.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", i)},
 		}, metav1.CreateOptions{})
-		Must(t, err)
+		require.NoError(t, err)
 	}
 	log := NATSLog(n.Connect(t), "KUBERNETES")
 	var all []Message

@@ -3,6 +3,7 @@
 package tier
 
 import (
+	"github.com/stretchr/testify/assert"
 	"os"
 	"testing"
 )
@@ -24,8 +25,7 @@ func TestPossible_fails_a_test_only_where_CI_is_set_and_no_reason_is_given(t *te
 	} {
 		getenv := func(name string) string { return map[string]string{"CI": c.ci, variable: c.none}[name] }
 		skip, reason := verdict(getenv, variable, func() error { return c.obstacle })
-		if skip != c.skip || reason != c.reason {
-			t.Errorf("with CI=%q %s=%q and %v: %v, %q", c.ci, variable, c.none, c.obstacle, skip, reason)
-		}
+		assert.Equal(t, c.skip, skip, "with CI=%q %s=%q and %v", c.ci, variable, c.none, c.obstacle)
+		assert.Equal(t, c.reason, reason, "with CI=%q %s=%q and %v", c.ci, variable, c.none, c.obstacle)
 	}
 }

@@ -4,6 +4,7 @@ package tier
 
 import (
 	"fmt"
+	"github.com/stretchr/testify/assert"
 	"runtime"
 	"strings"
 	"testing"
@@ -58,8 +59,6 @@ func TestNeeds_skips_what_the_tier_does_not_include(t *testing.T) {
 func TestMissing_skips_aloud_and_fails_in_CI(t *testing.T) {
 	for ci, want := range map[string]string{"": "skipped: NOT RUN: needs a browser", "true": "failed: needs a browser"} {
 		t.Setenv("CI", ci)
-		if got := said(t, func(tb testing.TB) { Missing(tb, "a browser") }); got != want {
-			t.Errorf("CI=%q: %q, want %q", ci, got, want)
-		}
+		assert.Equal(t, want, said(t, func(tb testing.TB) { Missing(tb, "a browser") }), "CI=%q", ci)
 	}
 }

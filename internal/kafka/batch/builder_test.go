@@ -3,8 +3,9 @@
 package batch
 
 import (
-	"bytes"
 	"encoding/binary"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"math"
 	"strings"
 	"testing"
@@ -17,20 +18,16 @@ func TestAppend_takes_a_batch_of_exactly_the_limit(t *testing.T) {
 	if size := b.SizeWith(&full); size != DefaultLimit {
 		t.Fatalf("the record makes a batch of %d bytes", size)
 	}
-	if !b.Append(&full, DefaultLimit) {
-		t.Fatal("a batch of the limit was refused")
-	}
+	require.True(t, b.Append(&full, DefaultLimit), "a batch of the limit was refused")
 	if p := b.Seal(1, 0, 0); len(p) != 1_048_588 {
 		t.Errorf("the batch has %d bytes", len(p))
 	}
 	b.Reset(0)
 	more := Record{Value: append(full.Value, 0)}
-	if b.Append(&more, DefaultLimit) || b.Append(&full, DefaultLimit-1) {
-		t.Error("a batch of one byte more than the limit was made")
-	}
-	if b.Len() != 0 || b.Size() != Overhead {
-		t.Errorf("after a refusal the batch has %d records and %d bytes", b.Len(), b.Size())
-	}
+	assert.False(t, b.Append(&more, DefaultLimit), "a batch of one byte more than the limit was made")
+	assert.False(t, b.Append(&full, DefaultLimit-1), "a batch of one byte more than the limit was made")
+	assert.Equal(t, 0, b.Len(), "after a refusal the batch has %d records and %d bytes", b.Len(), b.Size())
+	assert.Equal(t, Overhead, b.Size(), "after a refusal the batch has %d records and %d bytes", b.Len(), b.Size())
 }
 
 func TestAppend_refuses_what_the_protocol_cannot_say(t *testing.T) {
@@ -41,12 +38,8 @@ func TestAppend_refuses_what_the_protocol_cannot_say(t *testing.T) {
 		r.Headers[i].Value = value
 	}
 	var b Builder
-	if b.SizeWith(&r) <= math.MaxInt32 {
-		t.Fatal("the record is too small for this test")
-	}
-	if b.Append(&r, math.MaxInt) {
-		t.Error("a batch of more than 2 GiB was made")
-	}
+	require.Greater(t, b.SizeWith(&r), math.MaxInt32, "the record is too small for this test")
+	assert.False(t, b.Append(&r, math.MaxInt), "a batch of more than 2 GiB was made")
 }
 
 func TestAppend_copies_what_it_is_given(t *testing.T) {
@@ -68,15 +61,12 @@ func TestReset_makes_an_empty_batch(t *testing.T) {
 	for _, keep := range []int{1 << 20, 0} {
 		used.Reset(keep)
 		fresh.Reset(keep)
-		if used.Len() != 0 || used.Size() != Overhead {
-			t.Fatalf("%d records, %d bytes", used.Len(), used.Size())
-		}
+		require.Equal(t, 0, used.Len(), "records, %d bytes", used.Size())
+		require.Equal(t, Overhead, used.Size(), "records, %d bytes", used.Size())
 		late := []Record{{Key: "late", Timestamp: 5}, {Key: "later", Timestamp: 4}}
 		fill(t, &used, late)
 		fill(t, &fresh, late)
-		if !bytes.Equal(used.Seal(1, 0, 0), fresh.Seal(1, 0, 0)) {
-			t.Error("a used builder makes other batches than a new one")
-		}
+		assert.Equal(t, fresh.Seal(1, 0, 0), used.Seal(1, 0, 0), "a used builder makes other batches than a new one")
 	}
 }
 
@@ -93,13 +83,11 @@ func TestBuilder_keeps_no_more_memory_than_it_is_told(t *testing.T) {
 		t.Errorf("a batch of at most %d bytes has %d bytes of memory", limit, got)
 	}
 	b.Reset(limit + prefix)
-	if cap(b.plain) == 0 || cap(b.packed) == 0 {
-		t.Error("memory that may be kept was let go")
-	}
+	assert.NotEqual(t, 0, cap(b.plain), "memory that may be kept was let go")
+	assert.NotEqual(t, 0, cap(b.packed), "memory that may be kept was let go")
 	b.Reset(10)
-	if cap(b.plain) != 0 || cap(b.packed) != 0 {
-		t.Error("memory that may not be kept was kept")
-	}
+	assert.Equal(t, 0, cap(b.plain), "memory that may not be kept was kept")
+	assert.Equal(t, 0, cap(b.packed), "memory that may not be kept was kept")
 }
 
 func TestAppend_and_Seal_take_no_memory_in_the_long_run(t *testing.T) {

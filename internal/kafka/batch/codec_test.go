@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestCompress_writes_the_formats_that_Kafka_means(t *testing.T) {
@@ -27,9 +29,7 @@ func TestCompress_writes_the_formats_that_Kafka_means(t *testing.T) {
 		var b Builder
 		fill(t, &b, samples(500))
 		plain := b.Size()
-		if size := b.Compress(NewCodec(c.compression)); size > plain/2 {
-			t.Errorf("%s: %d bytes became %d", c.compression, plain, size)
-		}
+		assert.LessOrEqual(t, b.Compress(NewCodec(c.compression)), plain/2, "%s: %d bytes", c.compression, plain)
 		if p := b.Seal(1, 0, 0); !bytes.HasPrefix(p[61:], c.starts) {
 			t.Errorf("%s starts with %x", c.compression, p[61:81])
 		}
@@ -43,14 +43,10 @@ func TestCompress_tries_one_codec_after_another(t *testing.T) {
 	plain := b.Size()
 	for _, c := range append(compressions, compressions...) {
 		size := b.Compress(NewCodec(c))
-		if smaller := size < plain; smaller != (c != None) {
-			t.Errorf("%s: %d bytes became %d", c, plain, size)
-		}
+		assert.Equal(t, (c != None), size < plain, "%s: %d bytes became %d", c, plain, size)
 	}
 	b.Compress(nil)
-	if b.Size() != plain {
-		t.Errorf("without compression %d bytes, want %d", b.Size(), plain)
-	}
+	assert.Equal(t, plain, b.Size(), "without compression %d bytes", b.Size())
 	b.Compress(NewCodec(Lz4))
 	b.Seal(1, 0, 0)
 	_, _, got := decode(t, b.Addressed(0)[4:])
@@ -65,9 +61,7 @@ func TestCompress_leaves_what_it_would_make_larger(t *testing.T) {
 		var b Builder
 		fill(t, &b, want)
 		plain := b.Size()
-		if size := b.Compress(NewCodec(c)); size > plain {
-			t.Errorf("%s: %d bytes became %d", c, plain, size)
-		}
+		assert.LessOrEqual(t, b.Compress(NewCodec(c)), plain, "%s: %d bytes", c, plain)
 		b.Seal(1, 0, 0)
 		_, _, got := decode(t, b.Addressed(0)[4:])
 		checkRecords(t, got, want)
@@ -89,9 +83,7 @@ func TestZstd_finds_what_is_most_of_a_batch_away(t *testing.T) {
 	limit := 5 * once.Compress(NewCodec(Zstd))
 	var b Builder
 	fill(t, &b, want)
-	if size := b.Compress(NewCodec(Zstd)); size > limit {
-		t.Errorf("%d bytes became %d, want at most %d", len(want[0].Value), size, limit)
-	}
+	assert.LessOrEqual(t, b.Compress(NewCodec(Zstd)), limit, "%d bytes, want at most", len(want[0].Value))
 	b.Seal(1, 0, 0)
 	_, _, got := decode(t, b.Addressed(0)[4:])
 	checkRecords(t, got, want)
@@ -129,13 +121,10 @@ func TestCodec_serves_many_with_few_encoders(t *testing.T) {
 }
 
 func TestNewCodec_knows_the_names_and_no_others(t *testing.T) {
-	if NewCodec(None) != nil || NewCodec("") != nil {
-		t.Error("no compression has a codec")
-	}
+	require.Nil(t, NewCodec(None), "no compression has a codec")
+	assert.Nil(t, NewCodec(""), "no compression has a codec")
 	defer func() {
-		if recover() == nil {
-			t.Error("an unknown compression does not panic")
-		}
+		assert.NotNil(t, recover(), "an unknown compression does not panic")
 	}()
 	NewCodec("brotli")
 }

@@ -4,6 +4,8 @@ package batch
 
 import (
 	"encoding/binary"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"math"
 	"strings"
 	"testing"
@@ -31,13 +33,9 @@ func FuzzAppend_never_exceeds_the_limit(f *testing.F) {
 			r := fuzzRecord(data)
 			data = data[20:]
 			announced := b.SizeWith(&r)
-			if announced <= size {
-				t.Fatalf("another record makes %d of %d bytes", announced, size)
-			}
+			require.Greater(t, announced, size, "another record makes %d of %d bytes", announced, size)
 			took := b.Append(&r, limit)
-			if want := announced <= limit; took != want {
-				t.Fatalf("limit %d, announced %d, taken %v", limit, announced, took)
-			}
+			require.Equal(t, announced <= limit, took, "limit %d, announced %d, taken", limit, announced)
 			if took {
 				size = announced
 			}
@@ -76,11 +74,7 @@ func FuzzSizeVarint_is_what_is_written(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, n int64) {
 		want := len(binary.AppendVarint(nil, n))
-		if got := sizeVarint64(n); got != want {
-			t.Errorf("%d takes %d bytes, not %d", n, want, got)
-		}
-		if got := appendVarint(nil, int(n)); len(got) != want {
-			t.Errorf("%d is written as %x", n, got)
-		}
+		assert.Equal(t, want, sizeVarint64(n), "%d takes %d bytes", n, want)
+		assert.Len(t, appendVarint(nil, int(n)), want, "%d is written as", n)
 	})
 }

@@ -4,6 +4,8 @@ package batch
 
 import (
 	"encoding/hex"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"math"
 	"strings"
 	"testing"
@@ -59,14 +61,10 @@ func goldenRecords() []Record {
 func TestSeal_gives_the_bytes_that_Java_gives(t *testing.T) {
 	var b Builder
 	for _, r := range goldenRecords() {
-		if !b.Append(&r, math.MaxInt) {
-			t.Fatal("a record was refused")
-		}
+		require.True(t, b.Append(&r, math.MaxInt), "a record was refused")
 	}
 	got, want := hex.EncodeToString(b.Seal(4711, 3, 0x7ffffffe)), goldenHex()
-	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	assert.Equal(t, want, got)
 }
 
 // goldenHex is golden without the words, which stand behind two spaces.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/assert"
 	"pgregory.net/rapid"
 )
 
@@ -36,15 +37,9 @@ var javaPartitions = []struct {
 
 func TestPartition_is_that_of_Java(t *testing.T) {
 	for _, c := range javaPartitions {
-		if got := Murmur2(c.key); got != c.hash {
-			t.Errorf("Murmur2(%q) = %d, want %d", c.key, got, c.hash)
-		}
-		if got := Partition(c.key, 12); got != c.of12 {
-			t.Errorf("Partition(%q, 12) = %d, want %d", c.key, got, c.of12)
-		}
-		if got := Partition(c.key, 7); got != c.ofSeven {
-			t.Errorf("Partition(%q, 7) = %d, want %d", c.key, got, c.ofSeven)
-		}
+		assert.Equal(t, c.hash, Murmur2(c.key), "Murmur2(%q)", c.key)
+		assert.Equal(t, c.of12, Partition(c.key, 12), "Partition(%q, 12)", c.key)
+		assert.Equal(t, c.ofSeven, Partition(c.key, 7), "Partition(%q, 7)", c.key)
 	}
 }
 
@@ -64,9 +59,7 @@ func TestPartition_is_that_of_other_clients(t *testing.T) {
 
 func TestPartition_of_no_partitions_panics(t *testing.T) {
 	defer func() {
-		if recover() == nil {
-			t.Error("it does not panic")
-		}
+		assert.NotNil(t, recover(), "it does not panic")
 	}()
 	Partition("key", 0)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/segmentio/kafka-go/protocol"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
@@ -97,9 +98,7 @@ func TestBatch_is_read_as_it_was_written(t *testing.T) {
 			t.Fatalf("%d bytes, announced were %d, uncompressed %d", len(p), announced, plain)
 		}
 		checkHeader(t, p, want)
-		if addressed := b.Addressed(7); !bytes.Equal(addressed[8:], p) {
-			t.Fatal("Addressed has another batch")
-		}
+		require.Equal(t, p, b.Addressed(7)[8:], "Addressed has another batch")
 		read, attributes, got := decode(t, b.Addressed(0)[4:])
 		checkRecords(t, got, want)
 		if read.ProducerID != id || read.ProducerEpoch != epoch || read.BaseSequence != sequence {
@@ -110,9 +109,7 @@ func TestBatch_is_read_as_it_was_written(t *testing.T) {
 		if announced == plain {
 			wantAttributes = 0
 		}
-		if attributes != wantAttributes {
-			t.Fatalf("attributes %d, want %d", attributes, wantAttributes)
-		}
+		require.Equal(t, wantAttributes, attributes, "attributes")
 	})
 }
 
@@ -126,9 +123,8 @@ func TestAppend_after_Compress_undoes_it(t *testing.T) {
 		b.Compress(c)
 		for i := range want[at:] {
 			size := b.SizeWith(&want[at+i])
-			if !b.Append(&want[at+i], size) || b.Size() != size {
-				t.Fatalf("record %d: %d bytes, announced were %d", at+i, b.Size(), size)
-			}
+			require.True(t, b.Append(&want[at+i], size), "record %d: %d bytes, announced", at+i, b.Size())
+			require.Equal(t, size, b.Size(), "record %d: %d bytes, announced", at+i, b.Size())
 		}
 		b.Seal(1, 0, 0)
 		_, _, got := decode(t, b.Addressed(0)[4:])

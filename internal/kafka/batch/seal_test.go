@@ -4,6 +4,7 @@ package batch
 
 import (
 	"bytes"
+	"github.com/stretchr/testify/assert"
 	"math"
 	"testing"
 )
@@ -23,12 +24,9 @@ func TestSeal_again_changes_the_producer_and_the_crc_only(t *testing.T) {
 				}
 			}
 			checkHeader(t, second, samples(50))
-			if got := second[43:57]; !bytes.Equal(got, []byte("\x7f\xff\xff\xff\xff\xff\xff\xff\x7f\xff\x7f\xff\xff\xff")) {
-				t.Errorf("producer %x", got)
-			}
-			if got := b.Seal(1, 2, 3); !bytes.Equal(got, first) {
-				t.Error("the same seal gives other bytes")
-			}
+			assert.Equal(t, []byte("\x7f\xff\xff\xff\xff\xff\xff\xff\x7f\xff\x7f\xff\xff\xff"), second[43:57],
+				"producer")
+			assert.Equal(t, first, b.Seal(1, 2, 3), "the same seal gives other bytes")
 		})
 	}
 }
@@ -50,12 +48,8 @@ func TestRestamp_moves_all_timestamps_and_nothing_else(t *testing.T) {
 			}
 			after := b.Seal(1, 2, 3)
 			checkHeader(t, after, moved)
-			if !bytes.Equal(after[atProducerID:], before[atProducerID:]) {
-				t.Error("the producer or the records are others")
-			}
-			if !bytes.Equal(sent, before) {
-				t.Error("what was sent changed under the connection")
-			}
+			assert.Equal(t, before[atProducerID:], after[atProducerID:], "the producer or the records are others")
+			assert.Equal(t, before, sent, "what was sent changed under the connection")
 		})
 	}
 }
@@ -76,17 +70,14 @@ func TestSealed_batch_cannot_be_changed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
-				if recover() == nil {
-					t.Error("it does not panic")
-				}
+				assert.NotNil(t, recover(), "it does not panic")
 			}()
 			change()
 		})
 	}
 	b := sealed()
-	if p := append(b.Seal(1, 0, 0), 1); &p[0] == &b.Seal(1, 0, 0)[0] {
-		t.Error("who appends to a sealed batch writes into the builder's memory")
-	}
+	assert.NotSame(t, &b.Seal(1, 0, 0)[0], &append(b.Seal(1, 0, 0), 1)[0],
+		"who appends to a sealed batch writes into the builder's memory")
 }
 
 func TestNextSequence_goes_on_at_zero(t *testing.T) {
@@ -103,8 +94,6 @@ func TestNextSequence_goes_on_at_zero(t *testing.T) {
 		{math.MaxInt32 - 1, 3, 1},
 		{math.MaxInt32, math.MaxInt32, math.MaxInt32 - 1},
 	} {
-		if got := NextSequence(c.base, c.records); got != c.want {
-			t.Errorf("NextSequence(%d, %d) = %d, want %d", c.base, c.records, got, c.want)
-		}
+		assert.Equal(t, c.want, NextSequence(c.base, c.records), "NextSequence(%d, %d)", c.base, c.records)
 	}
 }

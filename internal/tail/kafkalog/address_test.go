@@ -8,13 +8,12 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestCheckTopic_says_what_is_valid(t *testing.T) {
 	for _, good := range []string{"kubernetes", "k8s.{cluster}.{resource}", "{pipeline}", "A_b-9", strings.Repeat("a", 249)} {
-		if err := CheckTopic(good); err != nil {
-			t.Errorf("%s: %v", good, err)
-		}
+		assert.NoError(t, CheckTopic(good), good)
 	}
 	for _, bad := range []string{"", ".", "..", "a b", "a/b", "k8s.{cluster", "a}", "ä", strings.Repeat("a", 250)} {
 		if err := CheckTopic(bad); err == nil || !strings.HasPrefix(err.Error(), `"`+bad+`" is not the name of a topic; use letters`) {
@@ -31,26 +30,18 @@ func TestPattern_fits_what_its_placeholders_stand_for(t *testing.T) {
 	} {
 		p := must.Get(parse(text))(t)
 		for _, topic := range strings.Fields(c.fit) {
-			if !p.fits.MatchString(topic) {
-				t.Errorf("%s does not fit %s", topic, text)
-			}
+			assert.True(t, p.fits.MatchString(topic), "%s does not fit %s", topic, text)
 		}
 		for _, topic := range strings.Fields(c.others) {
-			if p.fits.MatchString(topic) {
-				t.Errorf("%s fits %s", topic, text)
-			}
+			assert.False(t, p.fits.MatchString(topic), "%s fits %s", topic, text)
 		}
-		if p.only != (text == "kubernetes") {
-			t.Errorf("%s: only %v", text, p.only)
-		}
+		assert.Equal(t, (text == "kubernetes"), p.only, text)
 	}
 }
 
 func TestCheckBroker_says_what_is_valid(t *testing.T) {
 	for _, good := range []string{"localhost:9092", "10.0.0.1:1", "[::1]:9092", "kafka-0.kafka_x:65535"} {
-		if err := CheckBroker(good); err != nil {
-			t.Errorf("%s: %v", good, err)
-		}
+		assert.NoError(t, CheckBroker(good), good)
 	}
 	for _, bad := range []string{"", "localhost", "localhost:", ":9092", "localhost:0", "localhost:x", "kafka://localhost:9092", "a b:1", "me:hidden@localhost:9092"} {
 		if err := CheckBroker(bad); err == nil || !strings.Contains(err.Error(), "write host:port, such as localhost:9092") || strings.Contains(err.Error(), "hidden") {

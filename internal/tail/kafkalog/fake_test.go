@@ -14,6 +14,8 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
@@ -250,9 +252,8 @@ func (f *fake) read(t *testing.T, span tail.Span, want ...string) *tailtest.Scre
 		s, _ = f.tail(t, "t", tail.Config{Span: span})
 		wait(t, time.Minute)
 		ended, err := s.End()
-		if !ended || err != nil {
-			t.Errorf("ended %v with %v", ended, err)
-		}
+		require.True(t, ended, "ended")
+		assert.NoError(t, err, "ended")
 		expect(t, s, want...)
 	})
 	return s
@@ -275,7 +276,7 @@ func expectSaid(t *testing.T, s *tailtest.Screen, want ...string) {
 // wait lets a bubble's time pass.
 func wait(t *testing.T, d time.Duration) {
 	t.Helper()
-	must.Do(t, pause.For(t.Context(), d))
+	require.NoError(t, pause.For(t.Context(), d))
 	synctest.Wait()
 }
 

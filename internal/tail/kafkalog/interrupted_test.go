@@ -15,6 +15,7 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
@@ -166,13 +167,9 @@ func TestTail_reads_topics_that_come_later(t *testing.T) {
 		wait(t, 3*time.Second)
 		got := s.Text()
 		for _, want := range []string{"added b@2", "added a@4", "added b@5", "added c@6"} {
-			if strings.Count(got, want) != 1 {
-				t.Errorf("%s is missing in\n%s", want, got)
-			}
+			assert.Equal(t, 1, strings.Count(got, want), "%s is missing in\n%s", want, got)
 		}
-		if strings.Count(got, "\n") != 3 {
-			t.Errorf("got\n%s", got)
-		}
+		assert.Equal(t, 3, strings.Count(got, "\n"), "got\n%s", got)
 		f.change(func() { delete(f.topics, "k.b") })
 		wait(t, 10*time.Second)
 		expectSaid(t, s, "reading topics k.{resource} at b:9092 from now on; ^C ends it", "reading topic k.b too, which is new", `topic "k.b" is gone`)
@@ -296,8 +293,6 @@ func TestTail_does_not_wait_for_one_partition_for_ever(t *testing.T) {
 		wait(t, 2*time.Second)
 		f.change(func() { delete(f.broken, place{"t", 1}) })
 		wait(t, 10*time.Second)
-		if n := strings.Count(s.Said(), "\n"); n != 2 {
-			t.Errorf("it said\n%s", s.Said())
-		}
+		assert.Equal(t, 2, strings.Count(s.Said(), "\n"), "it said\n%s", s.Said())
 	})
 }

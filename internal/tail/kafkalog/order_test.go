@@ -16,6 +16,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // messages reads topic t without a viewer.
@@ -28,9 +30,7 @@ func (f *fake) messages(t *testing.T, span tail.Span) (all []tail.Message) {
 			Counts:   func(tail.Message) bool { return true },
 			Replaced: func() {},
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	})
 	return all
 }
@@ -49,9 +49,7 @@ func TestRead_gives_the_past_of_all_partitions_in_the_order_of_time(t *testing.T
 		f.put("t", p, event(tail.Updated, "web", i, i, i))
 	}
 	got := places(f.messages(t, tail.Span{Start: beginning}))
-	if want := "2/0 0/0 0/1 1/0 2/1 1/1 0/2 2/2 2/3 1/2"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	assert.Equal(t, "2/0 0/0 0/1 1/0 2/1 1/1 0/2 2/2 2/3 1/2", got)
 }
 
 func TestRead_gives_every_record_once_and_each_partition_in_its_order(t *testing.T) {
@@ -71,13 +69,9 @@ func TestRead_gives_every_record_once_and_each_partition_in_its_order(t *testing
 		next := map[int32]uint64{}
 		for _, m := range all {
 			next[m.Partition]++
-			if m.Sequence != next[m.Partition] {
-				rt.Fatalf("partition %d gave %d, want %d", m.Partition, m.Sequence, next[m.Partition])
-			}
+			require.Equal(rt, next[m.Partition], m.Sequence, "partition %d", m.Partition)
 		}
-		if len(all) != n {
-			rt.Errorf("%d records of %d", len(all), n)
-		}
+		assert.Len(rt, all, n, "records")
 		if !skewed && !slices.IsSortedFunc(all, func(a, b tail.Message) int { return a.Time.Compare(b.Time) }) {
 			rt.Errorf("not in the order of time: %s", places(all))
 		}
@@ -92,9 +86,7 @@ func TestRead_ends_where_each_partition_ended_when_it_began(t *testing.T) {
 		n := 10 + int(late.Add(1))
 		f.put("t", int(at.number), event(tail.Updated, "late", n, n, n))
 	}
-	if got := places(f.messages(t, tail.Span{Start: beginning})); got != "0/0 1/0 0/1" {
-		t.Errorf("got %s", got)
-	}
+	assert.Equal(t, "0/0 1/0 0/1", places(f.messages(t, tail.Span{Start: beginning})))
 	if late.Load() == 0 {
 		t.Error("nothing came while it was read")
 	}
@@ -120,9 +112,8 @@ func TestRead_holds_little_of_partitions_that_are_far_ahead(t *testing.T) {
 				return nil
 			},
 		})
-		if err != nil || handed != 20_000 {
-			t.Errorf("%d were handed over, %v", handed, err)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, 20_000, handed, "handed over")
 	})
 	if held := most * size; held > budgetBytes+partitions*fakeAnswer*size/100 || held < budgetBytes/8 {
 		t.Errorf("up to %d bytes were held, and the budget is %d", held, budgetBytes)
@@ -148,9 +139,7 @@ func TestRead_leaves_out_what_has_no_value_and_what_writers_leave_for_each_other
 	f.put("t", 0, started).put("t", 1, started)
 	f.put("t", 0, event(tail.Deleted, "a", 1, 1, 1)).put("t", 0, kafka.Record{Key: []byte("east/apps/deployments/shop/a"), Time: at(1)})
 	f.put("t", 1, event(tail.Added, "b", 2, 1, 2))
-	if got := places(f.messages(t, tail.Span{Start: beginning})); got != "0/1 1/1" {
-		t.Errorf("got %s", got)
-	}
+	assert.Equal(t, "0/1 1/1", places(f.messages(t, tail.Span{Start: beginning})))
 }
 
 func TestRead_gives_a_marker_of_all_partitions_once(t *testing.T) {
@@ -165,14 +154,10 @@ func TestRead_gives_a_marker_of_all_partitions_once(t *testing.T) {
 		{Start: tail.Start{Last: 4}}:   "0/1 1/1 2/1 0/2", // it counts once, too
 		{Start: tail.Start{Last: 100}}: "2/0 0/1 1/1 2/1 0/2",
 	} {
-		if got := places(f.messages(t, span)); got != want {
-			t.Errorf("%+v: got %s, want %s", span.Start, got, want)
-		}
+		assert.Equal(t, want, places(f.messages(t, span)), "%+v", span.Start)
 	}
 	f.put("t", 0, marker(tail.Gap, "_gap", 6)) // twice in one partition: it is there twice
-	if got := places(f.messages(t, tail.Span{Start: beginning})); got != "2/0 0/1 1/1 2/1 0/2 0/3" {
-		t.Errorf("got %s", got)
-	}
+	assert.Equal(t, "2/0 0/1 1/1 2/1 0/2 0/3", places(f.messages(t, tail.Span{Start: beginning})))
 }
 
 func TestRead_takes_names_of_headers_in_any_case_and_whole_events(t *testing.T) {

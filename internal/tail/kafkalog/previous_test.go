@@ -13,6 +13,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestTail_says_what_the_first_update_changed(t *testing.T) {
@@ -65,9 +66,7 @@ func TestBefore_returns_the_message_before_of_the_key_or_nothing(t *testing.T) {
 					return nil
 				},
 			})
-			if err != nil {
-				rt.Error(err)
-			}
+			assert.NoError(rt, err)
 		})
 	})
 }
@@ -100,9 +99,7 @@ func TestBefore_looks_only_so_far_back_and_at_each_record_once(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if f.given > pastDepth+1000 {
-		t.Errorf("%d records were read for what was before 101", f.given)
-	}
+	assert.LessOrEqual(t, f.given, pastDepth+1000, "records were read for what was before 101")
 }
 
 func TestBefore_keeps_a_bounded_amount_and_then_says_nothing(t *testing.T) {

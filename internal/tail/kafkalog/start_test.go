@@ -10,6 +10,8 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
@@ -69,9 +71,7 @@ func TestTail_begins_with_the_last_that_are_shown(t *testing.T) {
 			s, _ := f.tail(t, "t", tail.Config{Span: tail.Span{Start: tail.Start{Last: n}}, Filter: tail.Filter{Names: []string{"web"}}})
 			wait(t, time.Minute)
 			want := strings.Join(shown[max(0, len(shown)-n):], "\n")
-			if got := s.Text(); got != want {
-				rt.Errorf("got\n%s\nwant\n%s", got, want)
-			}
+			assert.Equal(rt, want, s.Text())
 		})
 	})
 }
@@ -88,13 +88,9 @@ func TestTail_of_the_last_ones_leaves_alone_what_is_older(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := f.tail(t, "t", tail.Config{Span: tail.Span{Start: tail.Start{Last: 20}}, Filter: tail.Filter{Names: []string{"web"}}})
 		wait(t, time.Minute)
-		if n := strings.Count(s.Text(), "added web"); n != 20 {
-			t.Errorf("%d events", n)
-		}
+		assert.Equal(t, 20, strings.Count(s.Text(), "added web"), "events")
 	})
-	if f.given > 2000 {
-		t.Errorf("%d records were read for 20", f.given)
-	}
+	assert.LessOrEqual(t, f.given, 2000, "records were read for 20")
 }
 
 func TestTail_since_a_time_reads_nothing_that_is_older(t *testing.T) {
@@ -103,9 +99,8 @@ func TestTail_since_a_time_reads_nothing_that_is_older(t *testing.T) {
 		f.put("t", i%2, event(tail.Added, "web", i, 1, i)) // partition 2 has nothing
 	}
 	f.read(t, tail.Span{Start: tail.Start{Time: at(49_998)}}, "added web@49998 created by kubectl", "added web@49999 created by kubectl")
-	if f.given != 2 || f.asked != 2 {
-		t.Errorf("%d records were read for 2, and brokers asked %d times", f.given, f.asked)
-	}
+	assert.Equal(t, 2, f.given, "records were read for 2, and brokers asked %d times", f.asked)
+	assert.Equal(t, 2, f.asked, "records were read for 2, and brokers asked %d times", f.asked)
 }
 
 func TestTail_follows_until_a_time_and_shows_what_was_stored_before_it(t *testing.T) {
@@ -131,9 +126,8 @@ func TestTail_follows_until_a_time_and_shows_what_was_stored_before_it(t *testin
 		f.change(func() { delete(f.broken, place{"t", 1}) })
 		wait(t, 5*time.Second)
 		ended, err := s.End()
-		if !ended || err != nil {
-			t.Errorf("ended %v with %v", ended, err)
-		}
+		require.True(t, ended, "ended")
+		assert.NoError(t, err, "ended")
 		expect(t, s, "added a@1 created by kubectl", "added b@2 created by kubectl")
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -49,24 +50,19 @@ func newBroker(t *testing.T) *broker {
 	testtier.Servers(t)
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	b := &broker{t: t, dir: t.TempDir(), port: l.Addr().(*net.TCPAddr).Port}
-	must.Do(t, l.Close())
+	require.NoError(t, l.Close())
 	t.Cleanup(b.stop)
 	return b
 }
 
 func (b *broker) start() *broker {
 	b.t.Helper()
-	s, err := server.NewServer(&server.Options{
+	s := must.Get(server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: b.port, JetStream: !b.bare, StoreDir: b.dir, NoSigs: true, NoLog: true, Authorization: b.auth,
-	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	}))(b.t)
 	s.Start()
 	b.s = s
-	if !s.ReadyForConnections(10 * time.Second) {
-		b.t.Fatal("the broker does not start")
-	}
+	require.True(b.t, s.ReadyForConnections(10*time.Second), "the broker does not start")
 	return b
 }
 
@@ -100,14 +96,10 @@ func createStream(ctx context.Context, js jetstream.JetStream, change ...func(*j
 func (b *broker) use(f func(jetstream.JetStream) error) {
 	b.t.Helper()
 	nc, err := gonats.Connect(b.url())
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	defer nc.Close()
 	js, err := jetstream.New(nc)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	must.Happen(b.t, "the broker serves", func() bool { err = f(js); return err == nil })
 }
 
@@ -155,12 +147,9 @@ func (b *broker) tail(cfg tail.Config) (s *tailtest.Screen, stop func()) {
 func (b *broker) tailAfter(cfg tail.Config, prepare func(*natslog.Log)) (s *tailtest.Screen, stop func()) {
 	b.t.Helper()
 	s = new(tailtest.Screen)
-	log, err := natslog.Connect(natslog.Config{
+	log := must.Get(natslog.Connect(natslog.Config{
 		Servers: []string{b.url()}, Stream: "KUBERNETES", Subjects: b.subjects, Wait: cfg.Follow, Pause: 10 * time.Millisecond, Notice: s.Notice,
-	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	}))(b.t)
 	prepare(log)
 	return s, s.Tail(b.t, log, cfg, log.Close)
 }

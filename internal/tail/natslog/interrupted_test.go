@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
@@ -104,9 +105,7 @@ func TestTail_goes_on_silently_when_its_consumer_was_deleted(t *testing.T) {
 	})
 	b.publish(tail.Updated, "web", 2, 3)
 	b.expect(s, "updated web@2")
-	if s.Said() != first {
-		t.Errorf("it said %q", s.Said())
-	}
+	assert.Equal(t, first, s.Said())
 }
 
 // away stops the broker, and lets f change its streams before a tail can connect again.

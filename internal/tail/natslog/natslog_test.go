@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
@@ -78,9 +80,8 @@ func TestTail_begins_where_it_is_told(t *testing.T) {
 	third, fourth, fifth := "updated a@3 spec.replicas 1→2", "updated b@4 spec.replicas 1→3", "updated a@5 spec.replicas 2→5"
 
 	s := b.read(tail.Config{Span: tail.Span{Start: beginning}}, first, second, third, fourth, fifth)
-	if !strings.Contains(s.Said(), "message 4 on k8s.junk is skipped, and others like it: not a CloudEvent") {
-		t.Errorf("about what is no event it said %q", s.Said())
-	}
+	assert.Contains(t, s.Said(), "message 4 on k8s.junk is skipped, and others like it: not a CloudEvent",
+		"about what is no event")
 	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Time: middle}}}, third, fourth, fifth)
 	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Time: time.Now().Add(time.Hour)}}})
 	b.read(tail.Config{Span: tail.Span{Start: beginning, Until: middle}}, first, second)
@@ -179,7 +180,7 @@ func TestTail_as_JSON_is_a_stream_of_events(t *testing.T) {
 				Spec struct{ Replicas json.Number }
 			}
 		}
-		must.Do(t, decoder.Decode(&e))
+		require.NoError(t, decoder.Decode(&e))
 		if e.Specversion != "1.0" || e.Resourceversion != want || e.Data.Spec.Replicas.String() != want {
 			t.Errorf("got %+v, want version and replicas %s", e, want)
 		}

@@ -10,6 +10,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 const noJetStream = "JetStream does not answer (is it enabled on the server and for this account?)"
@@ -24,9 +26,7 @@ func TestTail_that_does_not_follow_fails_without_JetStream(t *testing.T) {
 	if _, err := s.End(); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if s.Said() != "" {
-		t.Errorf("it said %q", s.Said())
-	}
+	assert.Empty(t, s.Said())
 }
 
 func TestTail_that_follows_waits_for_JetStream_and_says_so_once(t *testing.T) {
@@ -55,9 +55,7 @@ func TestTail_fails_where_the_broker_will_never_agree_to_its_subjects(t *testing
 			!strings.Contains(err.Error(), "overlap") {
 			t.Errorf("follow %v: got %v", follow, err)
 		}
-		if strings.Contains(s.Said(), "reading stream") {
-			t.Errorf("follow %v: it said %q and reads nothing", follow, s.Said())
-		}
+		assert.NotContains(t, s.Said(), "reading stream", "follow %v: it said %q and reads nothing", follow, s.Said())
 	}
 }
 
@@ -81,18 +79,14 @@ func TestTail_that_follows_says_what_it_reads_and_shows_no_token(t *testing.T) {
 			s, _ := b.tail(tail.Config{Span: span})
 			must.Happen(t, "a notice", func() bool { return s.Said() != "" })
 			full := "reading stream KUBERNETES at " + strings.Replace(b.url(), "hidden", "redacted", 1) + " " + want + "; ^C ends it"
-			if s.Said() != full {
-				t.Errorf("it said %q, want %q", s.Said(), full)
-			}
+			assert.Equal(t, full, s.Said())
 		})
 	}
 }
 
 func TestCheckServer_says_what_is_valid(t *testing.T) {
 	for _, good := range []string{"nats://a:1", "tls://a", "ws://a/path", "wss://a", "a", "127.0.0.1:1", "[::1]:4222", "me:pw@a"} {
-		if err := natslog.CheckServer(good); err != nil {
-			t.Errorf("%s: %v", good, err)
-		}
+		assert.NoError(t, natslog.CheckServer(good), good)
 	}
 	for bad, want := range map[string]string{
 		"foo://me:hidden@x": `"foo://redacted@x" has the scheme "foo"; use nats, tls, ws or wss`,
@@ -109,9 +103,7 @@ func TestCheckServer_says_what_is_valid(t *testing.T) {
 
 func TestCheckSubject_refuses_what_no_subject_of_an_event_matches(t *testing.T) {
 	for _, good := range []string{"k8s.>", ">", "k8s.*.apps", "k8s.a%20b"} {
-		if err := natslog.CheckSubject(good); err != nil {
-			t.Errorf("%s: %v", good, err)
-		}
+		assert.NoError(t, natslog.CheckSubject(good), good)
 	}
 	for _, bad := range []string{"", "foo..x", ".x", "x.", "a b", "k8s.>.x", "k8s.web-*", "k8s.a>"} {
 		if err := natslog.CheckSubject(bad); err == nil || !strings.HasPrefix(err.Error(), `"`+bad+`" `) {
@@ -125,7 +117,6 @@ func TestConnect_says_why_nobody_answers_at_an_address_without_a_scheme(t *testi
 	address := strings.TrimPrefix(b.url(), "nats://")
 	_, err := natslog.Connect(natslog.Config{Servers: []string{address}})
 	want := "connect to " + address + ": dial tcp " + address + ": connect: connection refused; is the bridge, or the NATS server, running there?"
-	if err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
+	require.Error(t, err)
+	assert.Equal(t, want, err.Error())
 }

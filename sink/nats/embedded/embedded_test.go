@@ -5,7 +5,6 @@ package embedded_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -24,6 +23,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/embedded"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -63,16 +64,12 @@ func publish(t *testing.T, cfg nats.Config, id string) sink.Receipt {
 	sinktest.Eventually(t, "ready", s.Ready)
 	got := make(chan sink.Receipt, 1)
 	s.Publish(ctx, &sink.Message{Subject: "k8s.a", ID: id, ContentType: "application/cloudevents+json", Data: []byte(`{}`)}, func(rc sink.Receipt, err error) {
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		got <- rc
 	})
 	rc := <-got
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-ended)
 	return rc
 }
 
@@ -84,13 +81,9 @@ func TestServer_keeps_messages_from_one_run_to_the_next(t *testing.T) {
 		if want == 1 {
 			cfg = nats.Config{InProcess: s}
 		}
-		if rc := publish(t, cfg, string('a'+rune(want))); rc.Sequence != want+1 {
-			t.Errorf("stored at %d, want %d", rc.Sequence, want+1)
-		}
-		must.Do(t, end())
-		if url := s.ClientURL(); url != "" {
-			t.Errorf("after the end there is %s", url)
-		}
+		assert.Equal(t, want+1, publish(t, cfg, string('a'+rune(want))).Sequence, "stored")
+		require.NoError(t, end())
+		assert.Empty(t, s.ClientURL(), "after the end")
 		if _, err := s.InProcessConn(); err == nil {
 			t.Error("connected after the end")
 		}
@@ -106,19 +99,16 @@ func TestServer_says_in_plain_words_that_it_was_not_stopped_in_order(t *testing.
 	for i := range 3 {
 		log.Reset()
 		s, end := runTo(t, embedded.Config{Listen: "127.0.0.1:0", StoreDir: dir}, &log)
-		if rc := publish(t, nats.Config{InProcess: s}, string('a'+rune(i))); rc.Sequence != uint64(i)+1 {
-			t.Errorf("stored at %d, want %d", rc.Sequence, i+1)
-		}
-		must.Do(t, end())
+		assert.Equal(t, uint64(i)+1, publish(t, nats.Config{InProcess: s}, string('a'+rune(i))).Sequence,
+			"stored, want %d", i+1)
+		require.NoError(t, end())
 		var err error
 		if i == 0 {
 			before, err = os.ReadFile(index)
 		} else {
 			err = os.WriteFile(index, before, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	if text := log.String(); strings.Contains(text, "WARN") || strings.Count(text, "has not been stopped in order") != 1 || !strings.Contains(text, "stream=KUBERNETES") {
 		t.Errorf("it says\n%s", text)
@@ -129,9 +119,7 @@ func TestServer_names_the_address_and_the_key_when_the_port_is_taken(t *testing.
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	s, err := embedded.New(embedded.Config{Listen: l.Addr().String(), ListenKey: "pipelines[0].sink.embedded.listen", StoreDir: t.TempDir()}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	err = s.Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), l.Addr().String()) || !strings.Contains(err.Error(), "pipelines[0].sink.embedded.listen") {
 		t.Errorf("Run: %v", err)
@@ -140,18 +128,14 @@ func TestServer_names_the_address_and_the_key_when_the_port_is_taken(t *testing.
 
 func TestServer_says_why_it_cannot_keep_messages(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	must.Do(t, os.WriteFile(file, nil, 0o600))
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	s, err := embedded.New(embedded.Config{Listen: "127.0.0.1:0", StoreDir: file, StoreKey: "the.key"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	err = s.Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "set the.key to a directory that can be written") {
 		t.Errorf("Run: %v", err)
 	}
-	if !errors.Is(err, syscall.ENOTDIR) {
-		t.Errorf("the cause is not there: %v", err)
-	}
+	assert.ErrorIs(t, err, syscall.ENOTDIR, "the cause")
 }
 
 func TestServer_ends_with_its_context(t *testing.T) {
@@ -159,9 +143,7 @@ func TestServer_ends_with_its_context(t *testing.T) {
 	s := must.Get(embedded.New(embedded.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir()}, nil))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Run(ctx); err != nil {
-		t.Errorf("Run: %v", err)
-	}
+	assert.NoError(t, s.Run(ctx), "Run")
 }
 
 func TestNew_refuses_what_cannot_be_an_address(t *testing.T) {

@@ -3,6 +3,8 @@
 package embedded
 
 import (
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"log/slog"
 	"strings"
 	"testing"
@@ -19,8 +21,7 @@ func TestLogger_keeps_warnings_of_what_may_be_lost(t *testing.T) {
 	} {
 		var log strings.Builder
 		(&logger{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}).Warnf("%s", text)
-		if !strings.Contains(log.String(), "level="+level) || strings.Count(log.String(), "\n") != 1 {
-			t.Errorf("%s: %s", text, &log)
-		}
+		require.Contains(t, log.String(), "level="+level, "%s: %s", text, &log)
+		assert.Equal(t, 1, strings.Count(log.String(), "\n"), "%s: %s", text, &log)
 	}
 }
