@@ -18,9 +18,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 // running is a process that runs in this one.
@@ -112,6 +114,7 @@ func TestRun_goes_by_its_file_when_that_changes(t *testing.T) {
 
 // The server of the process itself comes and goes with the pipelines that publish to it, and stays where it is.
 func TestRun_begins_and_ends_its_own_server_as_its_file_says(t *testing.T) {
+	testtier.Servers(t)
 	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
 	free := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	at := free.Addr().String()

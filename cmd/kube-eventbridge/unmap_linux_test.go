@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // mappedFiles returns how much of files is in the address space, in KiB.
@@ -18,7 +19,7 @@ func mappedFiles(t *testing.T) (kib int) {
 	t.Helper()
 	status, err := os.Open("/proc/self/status")
 	if err != nil {
-		t.Skipf("there is no /proc: %v", err)
+		t.Skipf("NOT RUN: needs /proc: %v", err)
 	}
 	defer func() { _ = status.Close() }()
 	for lines := bufio.NewScanner(status); lines.Scan(); {

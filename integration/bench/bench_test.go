@@ -15,11 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	rigs "github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func TestDrive_measures_every_subject_and_leaves_nothing_behind(t *testing.T) {
@@ -69,9 +70,7 @@ func leavesNothing(t *testing.T, tmp string) {
 // The bridge is the real one, and so is Kafka.
 func TestDrive_measures_the_bridge_into_Kafka(t *testing.T) {
 	rigs.Tier(t, rigs.Nightly)
-	if err := kafkabroker.Install(t.Context(), os.Stderr); errors.Is(err, kafkabroker.ErrUnavailable) && os.Getenv("CI") == "" {
-		t.Skipf("NOT RUN: needs real Kafka: %v", err)
-	}
+	kafkabroker.InstallForTest(t)
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	var stdout, stderr bytes.Buffer

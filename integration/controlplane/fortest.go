@@ -12,6 +12,20 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
 )
 
+// BinariesForTest is [Binaries] for a test, which is skipped as [ForTest] says.
+func BinariesForTest(t testing.TB) string {
+	t.Helper()
+	tier.Servers(t)
+	dir, err := Binaries(t.Context(), os.Stderr)
+	if errors.Is(err, ErrUnavailable) {
+		tier.Missing(t, fmt.Sprintf("a real API server: %v", err))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // ForTest returns a control plane that is closed when the test ends. With go test -short, and where its binaries cannot be
 // built, the test is skipped with the reason; in the second case it fails if the environment variable CI is set. If the
 // test fails, the end of what the two processes printed is in its log, unless cfg.Log has it. Progress of a build goes to
@@ -20,14 +34,7 @@ func ForTest(t testing.TB, cfg Config) *ControlPlane {
 	t.Helper()
 	tier.Servers(t)
 	if cfg.Binaries == "" {
-		dir, err := Binaries(t.Context(), os.Stderr)
-		switch {
-		case errors.Is(err, ErrUnavailable):
-			tier.Missing(t, fmt.Sprintf("a real API server: %v", err))
-		case err != nil:
-			t.Fatal(err)
-		}
-		cfg.Binaries = dir
+		cfg.Binaries = BinariesForTest(t)
 	}
 	if cfg.Log == nil {
 		log := &child.Tail{}

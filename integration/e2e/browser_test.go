@@ -18,8 +18,10 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // browser is a tab of headless Chromium that keeps what it complains of and where it goes.
@@ -42,11 +44,8 @@ func newBrowser(t *testing.T) *browser {
 			break
 		}
 	}
-	switch {
-	case path == "" && os.Getenv("CI") != "":
-		t.Fatal("there is no Chromium: apt-get install chromium")
-	case path == "":
-		t.Skip("SKIPPED: there is no Chromium, so nobody has looked at the page: apt-get install chromium")
+	if path == "" {
+		tier.Missing(t, "Chromium, to look at the page: apt-get install chromium")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()))
 	if os.Getuid() == 0 {

@@ -32,6 +32,13 @@ func ForTest(t testing.TB, cfg Config) *Cluster {
 	return c
 }
 
+// InstallForTest is [Install] for a test, which is skipped as [ForTest] says.
+func InstallForTest(t testing.TB) {
+	t.Helper()
+	tier.Servers(t)
+	check(t, Install(t.Context(), os.Stderr))
+}
+
 func check(t testing.TB, err error) {
 	t.Helper()
 	switch {

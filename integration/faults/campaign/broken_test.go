@@ -10,11 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
-	"github.com/stretchr/testify/require"
 )
 
 // change is a place of a file of the bridge, which has the old text once.
@@ -157,13 +159,13 @@ var brokenBridges = map[string]broken{
 
 // Bridges that were broken on purpose are found, each for what it does. Who judges the judge, judges with these.
 func TestCampaign_finds_broken_bridges(t *testing.T) {
-	needControlPlane(t)
+	controlplane.BinariesForTest(t)
 	t.Parallel()
 	for name, c := range brokenBridges {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if c.broker == world.Kafka {
-				needKafka(t)
+				kafkabroker.InstallForTest(t)
 			}
 			build := rig.Build{Version: "broken", Commit: "broken", Replace: map[string]string{}}
 			for _, change := range c.changes {

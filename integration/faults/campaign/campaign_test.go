@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
@@ -24,8 +26,6 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // worlds is how many tests run at a time: they wait more than they compute.
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 // Each fault once and by itself, then some at random: from a seed that is always the same where CI is set, so that no
 // change is refused for a combination of faults that came up for the first time, and from a fresh one elsewhere.
 func TestBridge_keeps_its_promises_under_faults(t *testing.T) {
-	needControlPlane(t)
+	controlplane.BinariesForTest(t)
 	t.Parallel()
 	ci := os.Getenv("CI") != ""
 	seed := rand.Uint64() >> 1
@@ -57,34 +57,13 @@ func TestBridge_keeps_its_promises_under_faults(t *testing.T) {
 		})
 		t.Run("Kafka", func(t *testing.T) {
 			t.Parallel()
-			needKafka(t)
+			kafkabroker.InstallForTest(t)
 			results[1] = breakThings(t, Options{Seed: seed, Faults: 20, PerRound: 10, Broker: world.Kafka})
 		})
 	})
 	if mended := Summarize(slices.Concat(results[:]...)).Mended(KnownViolations()); ci && len(mended) > 0 {
 		t.Errorf("remove what does not occur any more from the known violations: %q", mended)
 	}
-}
-
-func needKafka(t *testing.T) {
-	t.Helper()
-	needs(t, "real Kafka", kafkabroker.Install(t.Context(), os.Stderr), kafkabroker.ErrUnavailable)
-}
-
-func needControlPlane(t *testing.T) {
-	t.Helper()
-	tier.Servers(t)
-	_, err := controlplane.Binaries(t.Context(), os.Stderr)
-	needs(t, "a real API server", err, controlplane.ErrUnavailable)
-}
-
-// needs ends a test that cannot have what it needs.
-func needs(t *testing.T, what string, err, unavailable error) {
-	t.Helper()
-	if errors.Is(err, unavailable) {
-		tier.Missing(t, fmt.Sprintf("%s: %v", what, err))
-	}
-	require.NoError(t, err)
 }
 
 // breakThings plays a campaign: each fault once, and then as the options say.
@@ -99,9 +78,6 @@ func breakThings(t *testing.T, o Options) []Result {
 	}
 	t.Logf("seed %d", o.Seed)
 	s, results := playAll(t, o)
-	if s.Broken() == 0 && s.Published == 0 {
-		t.Error("little was tried")
-	}
 	for _, objection := range s.Objections(o) {
 		t.Error(objection)
 	}

@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func TestSummary_says_what_was_broken_hidden_and_not_seen(t *testing.T) {
@@ -168,13 +169,16 @@ func TestSummary_objects_to_what_was_left_open(t *testing.T) {
 		strict bool
 		want   int
 	}{
-		"nothing":                      {Summary{Figures: Figures{States: 100}}, true, 0},
-		"doubts":                       {Summary{Figures: Figures{States: 100, Unknown: 2}}, false, 1},
-		"a second try":                 {Summary{Figures: Figures{States: 100}, Retried: 1}, false, 0},
-		"a second try, strictly":       {Summary{Figures: Figures{States: 100}, Retried: 1}, true, 1},
-		"a skipped fault, strictly":    {Summary{Figures: Figures{States: 100}, Skipped: []string{"NOT RUN"}}, true, 1},
-		"takeovers that are late":      {Summary{Figures: Figures{States: 100}, Takeovers: took(3, 11, 12)}, false, 1},
-		"one takeover of several late": {Summary{Figures: Figures{States: 100}, Takeovers: took(3, 3, 12)}, false, 0},
+		"nothing":                      {Summary{Figures: Figures{States: 100, Published: 25}}, true, 0},
+		"doubts":                       {Summary{Figures: Figures{States: 100, Published: 25, Unknown: 2}}, false, 1},
+		"little in the logs":           {Summary{Figures: Figures{States: 100, Published: 24}}, false, 1},
+		"few excused by versions":      {Summary{Figures: Figures{States: 1000, Published: 250, Alike: 1}}, false, 0},
+		"many excused by versions":     {Summary{Figures: Figures{States: 1000, Published: 250, Alike: 2}}, false, 1},
+		"a second try":                 {Summary{Figures: Figures{States: 100, Published: 25}, Retried: 1}, false, 0},
+		"a second try, strictly":       {Summary{Figures: Figures{States: 100, Published: 25}, Retried: 1}, true, 1},
+		"a skipped fault, strictly":    {Summary{Figures: Figures{States: 100, Published: 25}, Skipped: []string{"NOT RUN"}}, true, 1},
+		"takeovers that are late":      {Summary{Figures: Figures{States: 100, Published: 25}, Takeovers: took(3, 11, 12)}, false, 1},
+		"one takeover of several late": {Summary{Figures: Figures{States: 100, Published: 25}, Takeovers: took(3, 3, 12)}, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Len(t, c.Objections(Options{Late: 4, Strict: c.strict}), c.want, "objections")

@@ -105,14 +105,20 @@ func (s Summary) Doubts() string {
 	return fmt.Sprintf("NOT A PROOF: of %d true states, %d entries could not be judged, and %d revisions were not seen by the recorder", s.States, s.Unknown, s.Blind)
 }
 
-// Objections says what is wrong with a campaign besides violations: doubts, and takeovers that are late in the median.
-// A strict one has to be whole: no round was played a second time, no planned fault was skipped, and each known violation
+// Objections says what is wrong with a campaign besides violations: doubts, takeovers that are late in the median, logs
+// that have less than a quarter of what happened, and more than one state in a thousand that only versions excuse. A strict one has to be whole: no round was played a second time, no planned fault was skipped, and each known violation
 // occurred.
 func (s Summary) Objections(o Options) (all []string) {
 	if doubts := s.Doubts(); doubts != "" {
 		all = append(all, doubts)
 	}
 	all = append(all, s.lateMedians(cmp.Or(o.Late, late)/2)...)
+	if 4*s.Published < s.States {
+		all = append(all, fmt.Sprintf("of %d true states only %d are in the logs", s.States, s.Published))
+	}
+	if 1000*s.Alike > s.States {
+		all = append(all, fmt.Sprintf("%d of %d true states are excused by versions alone", s.Alike, s.States))
+	}
 	if !o.Strict {
 		return all
 	}

@@ -6,15 +6,19 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/hex"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 const secret = "hX7pQ2mNv9LcT4rWz8KbY1sD"
@@ -196,6 +200,7 @@ type damaged struct {
 	truth   *Truth
 	log     []Entry
 	options Options
+	done    bool // the log had a place for it
 }
 
 func (d *damaged) op(i int) Op {
@@ -317,25 +322,39 @@ func (d *damaged) moveFrom(e *Entry, to string) {
 }
 
 func TestCheck_names_the_promise_that_a_damaged_log_breaks(t *testing.T) {
+	seed := 0 // a fresh one at night
+	if os.Getenv(testtier.Variable) == "nightly" {
+		seed = int(time.Now().Unix())
+	}
+	wanted := testtier.Rounds(10, 20, 500)
 	for _, damage := range damages {
 		t.Run(damage.name, func(t *testing.T) {
-			applied := 0
-			rapid.Check(t, func(t *rapid.T) {
+			logs := rapid.Custom(func(t *rapid.T) *damaged {
 				truth := drawTruth(t, rapid.IntRange(0, 1).Draw(t, "restorations"))
 				d := &damaged{t: t, truth: truth, log: drawLog(t, truth), options: Options{Seed: 11, Canaries: NewCanaries(secret)}}
-				if !damage.do(d) {
-					return
-				}
-				applied++
-				found := Check(d.truth, d.log, d.options)
-				i := slices.IndexFunc(found, func(v Violation) bool { return v.Promise == damage.promise })
-				require.GreaterOrEqual(t, i, 0, "want a violation of %s, got %v", damage.promise, found)
-				if s := found[i].String(); !strings.Contains(s, "seed 11") || strings.Contains(s, secret) {
-					t.Errorf("a violation must have the seed and no secret, got %s", s)
-				}
+				d.done = damage.do(d)
+				return d
 			})
-			assert.GreaterOrEqual(t, applied, 10, "only %d logs could be damaged", applied)
+			applied, end := 0, seed+100*wanted
+			for seed := seed; applied < wanted && seed < end; seed++ {
+				if d := logs.Example(seed); d.done {
+					applied++
+					d.mustBreak(t, damage.promise, seed)
+				}
+			}
+			assert.Equal(t, wanted, applied, "logs that could be damaged")
 		})
+	}
+}
+
+// mustBreak fails where the judge does not name the promise that the damage breaks.
+func (d *damaged) mustBreak(t *testing.T, promise Promise, seed int) {
+	t.Helper()
+	found := Check(d.truth, d.log, d.options)
+	i := slices.IndexFunc(found, func(v Violation) bool { return v.Promise == promise })
+	require.GreaterOrEqual(t, i, 0, "log %d: want a violation of %s, got %v", seed, promise, found)
+	if s := found[i].String(); !strings.Contains(s, "seed 11") || strings.Contains(s, secret) {
+		t.Errorf("log %d: a violation must have the seed and no secret, got %s", seed, s)
 	}
 }
 

@@ -3,32 +3,22 @@
 package outage_test
 
 import (
-	"errors"
-	"os"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/outage"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The buffer is so small that it is full after a few seconds: most of the outage the bridge may not read.
 func TestOutage_leaves_a_log_that_is_complete_or_says_where_not(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
-	if _, err := controlplane.Binaries(t.Context(), os.Stderr); err != nil {
-		if errors.Is(err, controlplane.ErrUnavailable) && os.Getenv("CI") == "" {
-			t.Skipf("SKIPPED, needs a real API server: %v", err)
-		}
-		t.Fatal(err)
-	}
+	controlplane.BinariesForTest(t)
 	const buffer = 1 << 20
 	r, err := outage.Run(t.Context(), outage.Config{Away: 25 * time.Second, Rate: 100, Seed: 1, Objects: 40, Buffer: buffer, Log: t.Output()})
 	require.NoError(t, err)

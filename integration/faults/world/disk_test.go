@@ -6,9 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +14,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // asWriter, in the environment of this test's program, makes it write as bbolt does: the file's name.
@@ -133,7 +135,7 @@ func TestRemove_takes_away_what_a_killed_process_has_left(t *testing.T) {
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed
 	if why, missing := strings.CutPrefix(string(said[:n]), "missing: "); missing {
-		t.Skipf("SKIPPED: %s", why)
+		t.Skipf("NOT RUN: needs a file system in user space: %s", why)
 	}
 	if err := os.RemoveAll(dir); !errors.Is(err, syscall.ENOTCONN) && !errors.Is(err, syscall.EBUSY) {
 		t.Fatalf("without more the directory is removed: %v; the test has nothing to show", err)
@@ -203,5 +205,5 @@ func skip(t *testing.T, why error) {
 	if _, err := os.Stat("/dev/fuse"); err == nil && os.Geteuid() == 0 && os.Getenv("CI") != "" && !errors.Is(why, syscall.EPERM) {
 		t.Fatal(why)
 	}
-	t.Skipf("SKIPPED: %v", why)
+	t.Skipf("NOT RUN: needs a file system in user space: %v", why)
 }
