@@ -8,9 +8,10 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // modelEvent is something the stream showed: a ticket, or a bookmark.

@@ -3,8 +3,9 @@
 package checkpoint
 
 import (
-	"github.com/stretchr/testify/assert"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
 )
 
 func TestNewer(t *testing.T) {

@@ -11,10 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/sink"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // hostile are objects that a scanner which only looks for names would get wrong.

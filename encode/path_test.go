@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func path(t testing.TB, s string) Path {

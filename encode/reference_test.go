@@ -14,9 +14,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // page is the part of docs/events.md from a heading to the next one of its rank.

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
-	"github.com/stretchr/testify/assert"
 )
 
 // served is an API server that serves core/v1 pods and, unless it lacks them, widgets.x.io, and says of their definition what a test wants.

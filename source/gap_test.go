@@ -3,7 +3,6 @@
 package source
 
 import (
-	"github.com/stretchr/testify/assert"
 	"hash/maphash"
 	"net/http"
 	"net/url"
@@ -13,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 )
 
 func TestReader_lists_at_the_oldest_version_and_watches_on_from_there(t *testing.T) {

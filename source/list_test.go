@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/assert"
@@ -284,5 +287,45 @@ func checkListBody(t *testing.T, raw string) {
 	}
 	if _, has := before["kind"]; !has && after["kind"] == nil {
 		t.Fatalf("%s became %s, without a kind", raw, b.Bytes())
+	}
+}
+
+// A stream can be ended while it watches, while it is refused, and before all that; what was read before is delivered.
+func TestReader_ends_when_it_is_asked_to_with_everything_delivered(t *testing.T) {
+	for name, c := range map[string]struct {
+		away bool
+		done func(*recorder) bool
+		want string
+	}{
+		"while it watches": {done: func(r *recorder) bool { return slices.Contains(r.seen(), "updated a@35 watch") }, want: "updated a@35 watch"},
+		"at once":          {done: func(*recorder) bool { return true }},
+		"while it fails":   {away: true, done: func(r *recorder) bool { return r.counted("not-found") > 3 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newCluster(t, 40, write{rev: 10, name: "a", uid: "ua"}, write{rev: 35, name: "a", uid: "ua"})
+				server.oldest = 20
+				if c.away {
+					server.fault = func(int, url.Values) *step { return &step{status: http.StatusNotFound} }
+				}
+				r := &recorder{resume: "30", known: []Ident{{Namespace: "default", Name: "a", UID: "ua", ResourceVersion: "10"}}}
+				end, ended := make(chan struct{}), false
+				got, err := runReader(t, Reader{Client: server.script.client(), Stream: configMaps, End: end}, r, func() bool {
+					r.mu.Lock()
+					over := r.over
+					r.mu.Unlock()
+					if !ended && c.done(r) {
+						ended = true
+						close(end)
+					}
+					return over
+				})
+				assert.ErrorIs(t, err, ErrEnded, "it ended")
+				if c.want != "" && !slices.Contains(got, c.want) {
+					t.Errorf("got %v", got)
+				}
+				assert.Empty(t, r.open, "tickets are open")
+			})
+		})
 	}
 }

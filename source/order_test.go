@@ -5,8 +5,6 @@ package source
 import (
 	"errors"
 	"fmt"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,6 +12,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // An etcd that is restored while the bridge runs: nothing that the server says of versions it has not reached yet can be

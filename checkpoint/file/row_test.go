@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 )
 
 func TestRow_is_decoded_as_it_was_encoded(t *testing.T) {

@@ -3,18 +3,21 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func TestOpen_creates_a_topic_that_is_missing(t *testing.T) {
@@ -116,4 +119,25 @@ func TestOpen_does_not_wait_for_permissions(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestStore_keeps_the_contract(t *testing.T) {
+	users, ctx := &storetest.Taking{}, t.Context()
+	storetest.Run(t, func(place string, want checkpoint.Identity) (storetest.Store, error) {
+		return users.Take(place, func() (storetest.Store, error) {
+			f, err := reopenFake(place)
+			if err != nil {
+				return nil, err
+			}
+			return openFake(ctx, f, Config{Name: "n"}, want)
+		})
+	})
+}
+
+// openFake opens a checkpoint in the fake's topic.
+func openFake(ctx context.Context, f *fake, cfg Config, want checkpoint.Identity) (*Store, error) {
+	cfg.Brokers, cfg.Topic = []string{"b:9092"}, "checkpoints"
+	return open(ctx, cfg.withDefaults(want), want, f)
 }

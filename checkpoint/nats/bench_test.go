@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 )
 
 func benchRows(from, n, version int) *checkpoint.Batch {

@@ -7,8 +7,9 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 )
 
 // Peek checks that a [checkpoint.Peeker] keeps its contract. Both are of the same checkpoint; open takes it over from whoever has opened it before.

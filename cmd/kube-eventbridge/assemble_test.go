@@ -3,14 +3,20 @@
 package main
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 func TestStreams_name_a_resource_so_that_the_API_server_knows_it(t *testing.T) {
@@ -46,4 +52,111 @@ func TestStreams_are_one_for_each_namespace(t *testing.T) {
 			t.Errorf("stream %d is %+v", i, s)
 		}
 	}
+}
+
+// streamsOf returns the streams of the first pipeline of a file.
+func streamsOf(t *testing.T, file string) ([]bridge.StreamSpec, error) {
+	t.Helper()
+	cfg, _, err := config.Parse("f", []byte(file))
+	require.NoError(t, err)
+	specs, _, err := (&process{cfg: cfg}).streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"})
+	return specs, err
+}
+
+func TestStreams_redact_what_the_pipeline_and_the_resource_name(t *testing.T) {
+	specs, err := streamsOf(t, `{pipelines: [{name: a, encoding: {redact: [spec.a]}, resources: [{resource: pods, redact: [spec.b]}, {resource: nodes}]}]}`)
+	require.NoError(t, err)
+	for i, want := range []string{"spec.a spec.b", "spec.a"} {
+		var got []string
+		for _, p := range specs[i].Encoding.Redact {
+			got = append(got, p.String())
+		}
+		assert.Equal(t, want, strings.Join(got, " "), "stream %d redacts %q", i, got)
+	}
+}
+
+func TestStreams_have_hashes_with_the_key_that_the_configuration_names(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "key")
+	file := `{pipelines: [{name: a, encoding: {secrets: {hashes: {keyFile: ` + key + `}}}, resources: [{resource: secrets}]}]}`
+	for text, want := range map[string]string{
+		"0123456789abcdef\n": "",
+		"0123456789abcde\n":  "pipeline a: secrets.hashes: the key has 15 bytes; give it 16 random ones or more, such as openssl rand -hex 32 prints",
+		"":                   "pipeline a: secrets.hashes: read keyFile: " + key + " is empty",
+	} {
+		require.NoError(t, os.WriteFile(key, []byte(text), 0o600))
+		specs, err := streamsOf(t, file)
+		var wrong *inputError
+		switch {
+		case want == "" && (err != nil || specs[0].Encoding.SecretHashes == nil):
+			t.Errorf("%q: %v", text, err)
+		case want != "" && (!errors.As(err, &wrong) || err.Error() != want):
+			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+	t.Setenv("HASH_KEY", "0123456789abcdef")
+	specs, err := streamsOf(t, `{pipelines: [{name: a, encoding: {secrets: {hashes: {keyEnv: HASH_KEY}}}, resources: [{resource: secrets}]}]}`)
+	require.NoError(t, err)
+	assert.NotNil(t, specs[0].Encoding.SecretHashes, "of the environment")
+	specs, err = streamsOf(t, `{pipelines: [{name: a, resources: [{resource: secrets}]}]}`)
+	require.NoError(t, err)
+	assert.Nil(t, specs[0].Encoding.SecretHashes, "without a key")
+}
+
+func TestStreams_have_a_filter_only_where_something_is_not_published(t *testing.T) {
+	specs, err := streamsOf(t, `{pipelines: [{name: a, resources: [{resource: pods}, {resource: nodes, operations: [deleted]}, {resource: events, ignoreChanges: [status]},
+    {resource: secrets, filter: 'event.name == "x"'}, {resource: jobs, filter: 'object != oldObject'}]}]}`)
+	if err != nil || specs[3].Olds || !specs[4].Olds || specs[3].Filter == nil || specs[0].Filter != nil || specs[1].Filter == nil || specs[2].Filter == nil {
+		t.Errorf("got %+v, %v", specs, err)
+	}
+	if reason, _, _ := specs[1].Filter.Filter(&source.Change{Op: source.Added}, [16]byte{}, nil); reason != "operation" {
+		t.Errorf("an addition is held back because of %q", reason)
+	}
+	if reason, _, _ := specs[1].Filter.Filter(&source.Change{Op: source.Deleted}, [16]byte{}, nil); reason != "" {
+		t.Errorf("a deletion is held back because of %q", reason)
+	}
+}
+
+func TestDigestKey_is_there_for_what_does_not_leave_the_process(t *testing.T) {
+	t.Setenv("DIGEST_KEY", "0123456789abcdef")
+	hashes := config.Encoding{Secrets: config.Secrets{Hashes: &config.SecretHashes{KeyEnv: "DIGEST_KEY"}}}
+	for _, c := range []struct {
+		name, resource string
+		encoding       config.Encoding
+		redact         []string
+		keyed, lasting bool
+	}{
+		{name: "pods", resource: "pods"},
+		{name: "secrets", resource: "secrets", keyed: true},
+		{name: "a Secret by its kind", resource: "secret", keyed: true},
+		{name: "secrets in a version", resource: "secrets.v1", keyed: true},
+		{name: "values are published", resource: "secrets", encoding: config.Encoding{Secrets: config.Secrets{Values: true}}},
+		{name: "redacted in the pipeline", resource: "pods", encoding: config.Encoding{Redact: []string{"spec"}}, keyed: true},
+		{name: "redacted in the resource", resource: "pods", redact: []string{"spec"}, keyed: true},
+		{name: "hashes", resource: "secrets", encoding: hashes, keyed: true, lasting: true},
+		{name: "hashes, and nothing to hide", resource: "pods", encoding: hashes},
+	} {
+		var r config.Resource
+		require.NoError(t, r.Resource.UnmarshalText([]byte(c.resource)))
+		r.Redact = c.redact
+		p := &config.Pipeline{Encoding: c.encoding}
+		key, err := digestKey(p, &r)
+		again, _ := digestKey(p, &r)
+		if err != nil || (key != nil) != c.keyed || c.keyed && (string(key) == string(again)) != c.lasting {
+			t.Errorf("%s: %q, then %q: %v", c.name, key, again, err)
+		}
+	}
+}
+
+func TestFilterOf_gives_digests_of_Secrets_a_key(t *testing.T) {
+	var digests [][16]byte
+	for range 2 {
+		r := config.Resource{Resource: config.ResourceName{Plural: "secrets"}, IgnoreChanges: []string{"metadata.labels"}}
+		f, _, err := filterOf(&config.Pipeline{}, &r)
+		require.NoError(t, err)
+		_, now, err := f.Filter(&source.Change{Op: source.Added, Body: source.NewBody([]byte(`{"data":{"k":"dg=="}}`))}, [16]byte{}, nil)
+		require.NoError(t, err)
+		digests = append(digests, now)
+	}
+	assert.NotEqual(t, digests[1], digests[0], "%x", digests)
+	assert.NotEqual(t, [16]byte{}, digests[0], "%x", digests)
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,15 +17,19 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // apiServer has Pods and Nodes, none of either, and calls identify for each question for the namespace kube-system.
@@ -220,4 +225,90 @@ func TestRun_calls_the_address_of_the_embedded_server_as_the_file_does(t *testin
 	err = broker.server.Run(t.Context())
 	require.Error(t, err)
 	assert.Contains(t, err.Error(), "or set pipelines[1].sink.embedded.listen to another address")
+}
+
+func TestProfiles_are_served_only_if_asked_for(t *testing.T) {
+	for asked, want := range map[bool]int{false: http.StatusNotFound, true: http.StatusOK} {
+		p := &process{cfg: &config.Config{Server: config.Server{Listen: "127.0.0.1:8080", Profiling: asked}}, registry: prometheus.NewRegistry()}
+		handler := p.handler()
+		for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/symbol"} {
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+			assert.Equal(t, want, answer.Code, "profiling: %v: %s answers", asked, path)
+		}
+	}
+}
+
+func TestSignals_first_drains_second_exits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals := make(chan os.Signal)
+		exited := 0
+		ctx, stop := cancelOnSignal(t.Context(), signals, func(code int) { exited = code })
+		synctest.Wait()
+		require.NoError(t, ctx.Err(), "ended without a signal")
+		signals <- syscall.SIGTERM
+		synctest.Wait()
+		if ctx.Err() == nil || context.Cause(ctx).Error() != "received terminated" || exited != 0 {
+			t.Fatalf("after the first signal: %v, exited with %d", context.Cause(ctx), exited)
+		}
+		signals <- syscall.SIGINT
+		synctest.Wait()
+		assert.Equal(t, 130, exited, "the second signal exits, want 130")
+		stop()
+	})
+}
+
+func TestSignals_stop_ends_the_context_and_what_waits_for_signals(t *testing.T) {
+	for name, sent := range map[string]int{"before a signal": 0, "after the first": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // fails where a goroutine is left
+				signals := make(chan os.Signal)
+				ctx, stop := cancelOnSignal(t.Context(), signals, func(int) { t.Error("exited") })
+				for range sent {
+					signals <- syscall.SIGTERM
+				}
+				stop()
+				assert.Error(t, ctx.Err(), "the context goes on")
+			})
+		})
+	}
+}
+
+type countedStore struct{ loads, commits, closes int }
+
+func (s *countedStore) Load(context.Context) (*checkpoint.State, error) {
+	s.loads++
+	return &checkpoint.State{}, nil
+}
+
+func (s *countedStore) Commit(context.Context, *checkpoint.Batch) error {
+	s.commits++
+	return nil
+}
+
+func (s *countedStore) Close() error {
+	s.closes++
+	return nil
+}
+
+func TestLateStore_is_opened_by_its_first_use_that_succeeds(t *testing.T) {
+	away, opened, inner := errors.New("the brokers are away"), 0, &countedStore{}
+	s := &lateStore{open: func(context.Context) (openStore, error) {
+		if opened++; opened < 3 {
+			return nil, away
+		}
+		return inner, nil
+	}}
+	assert.NoError(t, s.Close(), "what was never opened")
+	if _, err := s.Load(t.Context()); !errors.Is(err, away) {
+		t.Errorf("load: %v", err)
+	}
+	assert.ErrorIs(t, s.Commit(t.Context(), nil), away, "commit")
+	for range 2 {
+		must.Get(s.Load(t.Context()))(t)
+		require.NoError(t, s.Commit(t.Context(), nil))
+	}
+	require.NoError(t, s.Close())
+	assert.Equal(t, 3, opened, "opened %d times", opened)
+	assert.Equal(t, (countedStore{loads: 2, commits: 2, closes: 1}), *inner, "opened %d times", opened)
 }

@@ -7,16 +7,22 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
+	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	rigs "github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
@@ -151,4 +157,56 @@ func TestPoll_says_why_it_was_cut_short(t *testing.T) {
 	if err == nil || err.Error() != "not done after 1ms" || errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestMain also makes the test binary every process that the driver starts: its own roles, and a bridge.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1][0] != '-' {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM) //nolint:forbidigo // a process of its own
+		defer stop()
+		role := func() error { return run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr) }
+		if os.Args[1] == "run" {
+			role = func() error { return standIn(ctx, os.Args[3]) }
+		}
+		if err := role(); err != nil && ctx.Err() == nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		http.DefaultClient.CloseIdleConnections()
+		os.Exit(code)
+	}))
+}
+
+// standIn behaves like the bridge as far as the driver can see: it creates the stream, publishes the markers, and does what
+// the baseline does.
+func standIn(ctx context.Context, file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var config struct {
+		Pipelines []struct {
+			Sink struct{ Nats struct{ Servers []string } }
+		}
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		return err
+	}
+	conn, js, err := connect(config.Pipelines[0].Sink.Nats.Servers[0], func(error) {})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := js.CreateStream(ctx, defaultStream()); err != nil {
+		return err
+	}
+	for i := range bridgeMarkers {
+		if _, err := js.Publish(ctx, "k8s.bench.core.pods._._snapshot", fmt.Append(nil, i)); err != nil {
+			return err
+		}
+	}
+	return baselineRole(ctx, []string{"--config", file}, nil, nil)
 }

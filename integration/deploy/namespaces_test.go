@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	sigyaml "sigs.k8s.io/yaml"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // inNamespaces is a configuration that reads two namespaces, and inThose the rules that it takes there.

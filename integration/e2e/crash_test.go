@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,8 +24,6 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // watched is what the changes are made of.

@@ -10,9 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
 // A restarted API server refuses a watch from before its start; etcd still has what happened.

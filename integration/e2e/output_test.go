@@ -4,15 +4,17 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // print runs the bridge without a file or a broker, and returns where it prints.
@@ -99,4 +101,77 @@ func TestAsyncAPI_looks_names_up_in_the_cluster(t *testing.T) {
 	for _, want := range []string{"k8s.e2e.apps.deployments.{namespace}.{name}", "const: /clusters/e2e/apis/apps/v1/deployments\n", "const: /clusters/e2e/api/v1/configmaps\n"} {
 		assert.Contains(t, out, want)
 	}
+}
+
+// knative publishes with the types, sources and subjects of Knative's event source, and goes on after a crash.
+func knative(t *testing.T, api *controlplane.ControlPlane) {
+	const ns = "knative"
+	resources := fmt.Sprintf("[{resource: configmaps, namespaces: [%s]}]", ns)
+	r := rigOn(t, api, resources)
+	r.configureSink(resources, fmt.Sprintf("encoding: {profile: knative}\n    sink: {nats: {servers: [%q]}}", r.broker.url()))
+	r.namespace(ns)
+	r.run()
+	r.awaitOp("snapshot-completed", 1)
+	r.configMap(ns, "a", nil)
+	r.patch(ns, "a", `{"data":{"x":"1"}}`)
+	r.awaitStory(ns+"/a", "added updated")
+	restarted(r)
+	r.remove(ns, "a")
+	log := r.awaitStory(ns+"/a", "added updated deleted")
+	mustBeUnique(t, log)
+	host := r.api.RESTConfig().Host
+	for _, e := range log {
+		typ, src := e.header.Get("ce-type"), e.header.Get("ce-source")
+		if e.uid == "" {
+			if !strings.HasPrefix(typ, "io.kube-eventbridge.stream.") || !strings.HasPrefix(src, "/clusters/e2e/") {
+				t.Errorf("a marker has type %s and source %s", typ, src)
+			}
+			continue
+		}
+		const subject = "/apis/v1/namespaces/" + ns + "/configmaps/a"
+		if !strings.HasPrefix(typ, "dev.knative.apiserver.resource.") || src != host || e.header.Get("ce-subject") != subject {
+			t.Errorf("%s has type %s, source %s and subject %s, want %s and %s", e.key, typ, src, e.header.Get("ce-subject"), host, subject)
+		}
+	}
+}
+
+// filters leaves out additions, updates of an annotation, and what an expression says, while a bridge runs, while none does, and after it.
+func filters(t *testing.T, api *controlplane.ControlPlane) {
+	r := rigOn(t, api, `
+      - {resource: configmaps, namespaces: [filters], operations: [updated, deleted], ignoreChanges: ['metadata.annotations["example.com/seen"]'],
+         filter: 'event.operation == "deleted" || !has(object.data) || object.data.x != "hidden"'}`)
+	r.namespace("filters")
+	for _, name := range []string{"a", "b", "c", "end"} {
+		r.configMap("filters", name, nil)
+	}
+	const seen = `{"metadata":{"annotations":{"example.com/seen":"N"}}}`
+	b := r.run()
+	r.awaitOp("snapshot-completed", 1)
+	r.patch("filters", "a", strings.ReplaceAll(seen, "N", "1"))
+	r.patch("filters", "b", strings.ReplaceAll(seen, "N", "1"))
+	changed := r.patch("filters", "b", `{"data":{"x":"1"}}`)
+	r.awaitStory("filters/b", "updated")
+	b.stop()
+
+	r.patch("filters", "a", strings.ReplaceAll(seen, "N", "2"))
+	r.patch("filters", "b", strings.ReplaceAll(seen, "N", "2"))
+	r.remove("filters", "c")
+	r.run()
+	r.awaitStory("filters/c", "deleted")
+	r.patch("filters", "a", strings.ReplaceAll(seen, "N", "3"))
+	r.remove("filters", "a")
+	r.patch("filters", "end", `{"data":{"x":"hidden"}}`)
+	r.patch("filters", "end", `{"data":{"x":"1"}}`)
+	r.awaitStory("filters/end", "updated")
+	log := r.awaitStory("filters/a", "deleted")
+	if got := story(log, "filters/b"); got != "updated" {
+		t.Errorf("the log has %q of b", got)
+	}
+	for _, e := range log {
+		if e.key == "filters/b" && e.rv != changed.ResourceVersion {
+			t.Errorf("the update of b is that to %s, want %s", e.rv, changed.ResourceVersion)
+		}
+	}
+	const counted = `kube_eventbridge_events_filtered_total{pipeline="test",reason="unchanged",stream="configmaps.v1/filters"} 3`
+	assert.Contains(t, r.metrics(), counted, "the metrics do")
 }

@@ -14,11 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/interop/tools"
-	"github.com/stretchr/testify/require"
 )
 
 // client is an example that reads a log with a CloudEvents SDK.

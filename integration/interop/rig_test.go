@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
@@ -117,3 +118,5 @@ func (r *world) run() {
 	r.bridge = rig.StartBridge(r.t, r.address, exec.Command(rig.ProgramForTest(r.t), "run", "--config", r.config))
 	r.bridge.AwaitReady(http.StatusOK, "")
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -13,9 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
-	"github.com/stretchr/testify/require"
 )
 
 // sessions is how many sessions of a client have to end before a test believes that it goes on.

@@ -3,14 +3,19 @@
 package kafkasink
 
 import (
+	"bytes"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -18,6 +23,7 @@ import (
 	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
@@ -182,5 +188,162 @@ func TestSink_finds_out_what_a_topic_takes_that_was_changed(t *testing.T) {
 	}
 	if n := len(others(r.records(t, r.topic))); n != 99 {
 		t.Errorf("the log has %d records, want 99", n)
+	}
+}
+
+// emptyBatches counts the batches of partition 0 that have no records any more.
+func (r *testTopic) emptyBatches(t *testing.T) (n int) {
+	t.Helper()
+	client, done := r.admin()
+	defer done()
+	res, err := client.Fetch(t.Context(), &kafkago.FetchRequest{Topic: r.topic, MinBytes: 1, MaxBytes: 8 << 20, MaxWait: 100 * time.Millisecond})
+	require.NoError(t, err)
+	require.NoError(t, res.Error)
+	stream, is := res.Records.(*protocol.RecordStream)
+	if !is {
+		return 0
+	}
+	for _, b := range stream.Records {
+		if _, err := b.ReadRecord(); errors.Is(err, io.EOF) {
+			n++
+		}
+	}
+	return n
+}
+
+// A compacted partition keeps the last batch of each producer without its records. kafka-go's Reader panics there, and who takes an empty answer for the end never comes to it.
+func TestSink_reads_a_compacted_partition_to_its_end(t *testing.T) {
+	t.Parallel()
+	r := newTopic(t, shared.ForTest(t), 1, map[string]string{
+		"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "100", "delete.retention.ms": "0",
+	})
+	const keys = 50
+	for producer := range 5 {
+		cfg := r.config(direct)
+		cfg.Pipeline = fmt.Sprintf("%s-%d", r.topic, producer)
+		s := start(t, cfg)
+		var answers []<-chan answer
+		for n := range 20 * keys {
+			answers = append(answers, send(t, s, message(r.topic, fmt.Sprintf("key-%d", n%keys), producer*1000+n)))
+		}
+		for _, a := range answers {
+			require.NoError(t, wait(t, a).err)
+		}
+		require.NoError(t, pause.For(t.Context(), 150*time.Millisecond)) // the next one begins a segment
+		s.stop()
+		require.NoError(t, s.end(t))
+	}
+	cfg := r.config(direct)
+	s := start(t, cfg)
+	for k := range keys {
+		publish(t, s, message(r.topic, fmt.Sprintf("key-%d", k), 10_000))
+	}
+	rig.Try(t, "batches are empty", func() error {
+		// A segment is closed by the next record after its time.
+		publish(t, s, message(r.topic, "end", int(time.Now().UnixMilli())))
+		require.NoError(t, pause.For(t.Context(), 300*time.Millisecond))
+		if n := r.emptyBatches(t); n < 3 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
+	t.Logf("%d empty batches", r.emptyBatches(t))
+	newest := map[string]string{}
+	require.NoError(t, s.Read(t.Context(), sink.Query{LastOfKey: true}, func(st *sink.Stored) error {
+		key, _, _ := strings.Cut(st.ID, ".")
+		newest[key] = st.ID
+		return nil
+	}))
+	for k := range keys {
+		if key := fmt.Sprintf("key-%d", k); newest[key] != key+".10000" {
+			t.Errorf("the last of %s is %s", key, newest[key])
+		}
+	}
+	assert.NotEmpty(t, newest["end"], "it was not read to its end")
+	// From each offset on, also from within what was removed.
+	b := must.Get(s.Bounds(t.Context(), nil))(t)
+	for after := uint64(0); after < b.Partitions[0].Last; after += 97 {
+		last := uint64(0)
+		require.NoError(t, s.Read(t.Context(), sink.Query{After: map[int32]uint64{0: after}}, func(st *sink.Stored) error {
+			assert.Greater(t, st.Sequence, after, "after")
+			last = st.Sequence
+			return nil
+		}))
+		assert.GreaterOrEqual(t, last, b.Partitions[0].Last, "after %d it was read", after)
+	}
+}
+
+// everywhere is the n-th marker of a resource.
+func everywhere(topic string, n int) *sink.Message {
+	m := message(topic, "test/core/pods/_/_snapshot", n)
+	m.Attributes = append(m.Attributes, sink.Attribute{Name: "payload", Value: "marker"})
+	m.Everywhere = true
+	return m
+}
+
+// partitionOf returns which partition of a topic a request to publish is for.
+func partitionOf(request []byte, topic string) int32 {
+	_, behind, _ := bytes.Cut(request, []byte(topic)) // then come the number of partitions, and the first one
+	return int32(binary.BigEndian.Uint32(behind[4:])) //nolint:gosec // it is an int32 on the wire
+}
+
+// Whichever partition a process did not come to: the next one learns nothing of the marker, and publishes it again.
+func TestSink_shows_no_marker_that_a_crash_kept_from_a_partition(t *testing.T) {
+	const partitions = 3
+	for missed := range int32(partitions) {
+		t.Run(fmt.Sprint(missed), func(t *testing.T) {
+			r := newTopic(t, shared.ForTest(t), partitions, nil)
+			p := proxiesOf(r.Cluster)[0]
+			old := start(t, r.config(proxied))
+			publish(t, old, everywhere(r.topic, 1))
+			marker := everywhere(r.topic, 2)
+			home := batch.Partition(marker.Key, partitions)
+			p.hold(func(api int16, request []byte) bool {
+				return api == apiProduce && partitionOf(request, r.topic) == missed
+			})
+			defer p.release()
+			unsettled := send(t, old, marker)
+			has := func() map[int32]int {
+				found := map[int32]int{}
+				for _, rec := range r.records(t, r.topic) {
+					if rec.header("ce_id") == marker.ID {
+						found[rec.partition]++
+					}
+				}
+				return found
+			}
+			want := map[int32]int{0: 1, 1: 1, 2: 1}
+			delete(want, missed)
+			delete(want, home) // it is the last one in any case
+			rig.Try(t, "the marker is where it can be", func() error {
+				if got := has(); p.waiting.Load() == 0 || fmt.Sprint(got) != fmt.Sprint(want) {
+					return fmt.Errorf("%d requests wait, and the marker is in %v, want %v", p.waiting.Load(), got, want)
+				}
+				return nil
+			})
+			old.stop()
+			require.NoError(t, old.end(t))
+			assert.Error(t, wait(t, unsettled).err, "it was acknowledged")
+			newer := start(t, r.config(direct))
+			p.release()
+			read := func() (ids string) {
+				require.NoError(t, newer.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
+					if !strings.HasPrefix(st.ID, "writer-started.") {
+						ids += fmt.Sprintf("%s in %d ", st.ID, st.Partition)
+					}
+					return nil
+				}))
+				return ids
+			}
+			first := fmt.Sprintf("test/core/pods/_/_snapshot.1 in %d ", home)
+			assert.Equal(t, first, read(), "the next process")
+			publish(t, newer, marker)
+			if got, both := read(), first+fmt.Sprintf("%s in %d ", marker.ID, home); got != both {
+				t.Errorf("then it reads %q, want %q", got, both)
+			}
+			if got := has(); got[0]*got[1]*got[2] == 0 || got[home] != 1 {
+				t.Errorf("the marker is in %v", got)
+			}
+		})
 	}
 }

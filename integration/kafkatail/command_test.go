@@ -12,10 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 )
 
 // command returns what runs the bridge.

@@ -4,7 +4,9 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -208,5 +210,103 @@ func (r *release) tell() {
 	} {
 		out, err := r.command(ctx, "kubectl", append([]string{"-n", r.namespace}, args...)...)
 		r.t.Logf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+func TestChart_installed_by_helm_publishes_and_its_notes_hold(t *testing.T) {
+	r := shared.get(t).newRelease(t, "installed")
+	notes := r.helm("install")
+	r.awaitVersion("wire", r.configMap("wire", "green"))
+	r.awaitVersion("wire", r.configMap("wire", "blue"))
+	if pods := r.pods(); len(pods) != 1 || pods[0].Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("there are the Pods %+v", pods)
+	}
+	want := []string{"1/1     Running", "All 3 streams are live\n", "Forwarding from 127.0.0.1:8080", r.namespace + "/wire"}
+	var commands []string
+	for line := range strings.Lines(notes) {
+		if command, _, _ := strings.Cut(strings.TrimSpace(line), " #"); strings.HasPrefix(command, "kubectl ") {
+			commands = append(commands, command)
+		}
+	}
+	require.Len(t, commands, len(want), "the notes have the commands, of which %d are expected", len(want))
+	for i, command := range commands {
+		r.prints(command, want[i])
+	}
+}
+
+// prints runs a line, of kubectl, again and again until it prints a text.
+func (r *release) prints(line, want string) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 90*time.Second)
+	defer cancel()
+	require.NoError(r.t, poll(ctx, func() error { return r.printsOnce(ctx, line, want) }))
+}
+
+// printsOnce runs a line until it prints a text or ends, for at most 20 s.
+func (r *release) printsOnce(ctx context.Context, line, want string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	words := strings.Fields(line)
+	cmd := exec.CommandContext(ctx, filepath.Join(r.programs, words[0]), words[1:]...)
+	cmd.Env = r.environment()
+	said := &awaited{text: want, came: cancel}
+	var complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = said, &complaint
+	err := cmd.Run()
+	if strings.Contains(said.so.String(), want) {
+		return nil
+	}
+	return fmt.Errorf("%s printed %q, want %q in it: %w\n%s", line, said.so.String(), want, cmp.Or(err, errors.New("it ended")), complaint.Bytes())
+}
+
+// awaited is what a command has printed so far; it tells when a text has come.
+type awaited struct {
+	text string
+	came func()
+	so   strings.Builder
+}
+
+func (a *awaited) Write(b []byte) (int, error) {
+	a.so.Write(b)
+	if strings.Contains(a.so.String(), a.text) {
+		a.came()
+	}
+	return len(b), nil
+}
+
+func TestBridge_reads_what_an_upgrade_changes_in_its_ConfigMap_and_is_not_restarted(t *testing.T) {
+	r := shared.get(t).newRelease(t, "upgraded")
+	r.helm("install")
+	pod := r.pods()[0]
+	_, err := r.kube.CoreV1().Services(r.namespace).Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "added"}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	pipeline := r.values["config"].(map[string]any)["pipelines"].([]any)[0].(map[string]any)
+	pipeline["resources"] = append(pipeline["resources"].([]any), map[string]any{"resource": "services"})
+	rbac := r.values["rbac"].(map[string]any)
+	rbac["rules"] = append(rbac["rules"].([]any), map[string]any{"apiGroups": []any{""}, "resources": []any{"services"}, "verbs": []any{"list", "watch"}})
+	r.helm("upgrade")
+	began := time.Now()
+	r.eventually("the Service in the log", func() bool {
+		for _, e := range r.events() {
+			if e.kind == "Service" && e.key == "added" {
+				return true
+			}
+		}
+		return false
+	})
+	t.Logf("the change was read %s after helm upgrade", time.Since(began).Round(100*time.Millisecond))
+	after := r.pods()
+	if len(after) != 1 || after[0].UID != pod.UID || after[0].Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("%s is not what runs any more: %+v", pod.Name, after)
+	}
+	r.prints("kubectl -n "+r.namespace+" exec deployment/kube-eventbridge -- kube-eventbridge status", "All 4 streams are live\n")
+
+	r.set("another", "config", "cluster")
+	r.helm("upgrade")
+	if after := r.pods(); len(after) != 1 || after[0].UID == pod.UID {
+		t.Errorf("what takes a restart leaves the Pod %s", pod.Name)
 	}
 }

@@ -15,10 +15,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // awayStore cannot be read as often as fails says, and twice again after the first time that it could.

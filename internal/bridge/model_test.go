@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
-	"github.com/stretchr/testify/require"
 )
 
 // model is a cluster, a log and a checkpoint to which everything happens: crashes at any moment, lost requests and answers, 410, a log that loses its

@@ -3,17 +3,23 @@
 package bridge
 
 import (
+	"bytes"
+	"errors"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/encode"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
-	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // Whatever fails: what a reader makes of the events is what whole objects would have said.
@@ -158,5 +164,117 @@ func TestOlds_count_what_they_hold(t *testing.T) {
 	k.drop("c")
 	if objects, bytes := k.total(); objects != 0 || bytes != 0 {
 		t.Errorf("%d objects, %d bytes", objects, bytes)
+	}
+}
+
+// BenchmarkEncodeFrom is all that an update of a Pod costs that is made from the one before: what the log has is decompressed, compared with the new state, and
+// that is compressed in turn.
+func BenchmarkEncodeFrom(b *testing.B) {
+	raw := must.Get(os.ReadFile("../../encode/testdata/pod.json"))(b)
+	before := bytes.ReplaceAll(raw, []byte(`"48211734"`), []byte(`"48211700"`))
+	before = bytes.Replace(before, []byte(`"phase":"Running"`), []byte(`"phase":"Pending"`), 1)
+	before = bytes.Replace(before, []byte(`"type":"Ready","status":"True"`), []byte(`"type":"Ready","status":"False"`), 1)
+	for _, payload := range []encode.Payload{encode.Change, encode.MergePatch, encode.JSONPatch} {
+		b.Run(string(payload), func(b *testing.B) {
+			spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test", Payload: payload}}
+			at := source.Stream{Resource: source.Resource{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}
+			e := spec.encoder(at, 0)
+			s := &stream{Stream: at, spec: spec, encoder: e, olds: newOlds(spec, newPacker)}
+			o := &object{stream: s, key: "n/p"}
+			o.attempt = attempt{message: &sink.Message{}, delta: delta{Change: source.Change{
+				Op: source.Updated, Ident: source.Ident{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "48211734"}, Body: source.NewBody(raw),
+			}}}
+			data := must.Get(e.Data(&source.Change{Op: source.Updated, Body: source.NewBody(before)}))(b)
+			s.olds.put(o.key, old{uid: "u", data: s.olds.packer.pack(data), version: "48211700", sequence: 1})
+			row := checkpoint.Row{UID: "u", ResourceVersion: "48211700", Sequence: 1}
+			b.SetBytes(int64(len(raw)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := s.encodeFrom(o, row); err != nil || !o.attempt.based {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(len(o.attempt.data)), "kept-B")
+		})
+	}
+}
+
+// asking says of each change what it is told of the state before.
+type asking struct{ told *[]string }
+
+func (f asking) Filter(c *source.Change, _ [16]byte, old func() []byte) (reason string, now [16]byte, err error) {
+	was := "added"
+	if c.Op != source.Added {
+		if was = "unknown"; old != nil {
+			if b := old(); b != nil {
+				_, rest, _ := strings.Cut(string(b), `"data":{"x":"`)
+				was, _, _ = strings.Cut(rest, `"`)
+			}
+		}
+	}
+	*f.told = append(*f.told, c.ResourceVersion+" "+was)
+	if was == "unknown" {
+		return "", now, errors.New("unknown")
+	}
+	if n, _ := strconv.Atoi(c.ResourceVersion); n%2 == 0 {
+		return "expression", now, nil
+	}
+	return "", now, nil
+}
+
+func TestOlds_a_filter_is_told_the_state_before_published_or_not(t *testing.T) {
+	var told []string
+	spec := StreamSpec{Filter: asking{&told}, Olds: true}
+	log := newReadableLog()
+	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"c"}`, `"data":{"x":"d"}`, `"data":{"x":"e"}`)
+	r, s := restarted(t, log, p, 4, spec, spec)
+	p.frames[4].send(t, s)
+	r.settle()
+	send(t, s, source.Deleted, "a", "u1", "6", source.ReasonWatch)
+	send(t, s, source.Added, "a", "u2", "7", source.ReasonWatch)
+	r.settle()
+	expect(t, told, "1 added", "2 a", "3 b", "4 c", "5 d", "6 e", "7 added")
+	if n := value(t, r.registry, "filter_errors_total") + value(t, r.registry, "old_objects_unknown_total"); n != 0 {
+		t.Errorf("%v errors", n)
+	}
+	if n := value(t, r.registry, "old_objects"); n != 1 {
+		t.Errorf("of %v objects something is kept", n)
+	}
+}
+
+func TestOlds_what_depends_on_a_state_that_is_not_known_is_published_and_no_fault_of_the_filter(t *testing.T) {
+	var told []string
+	spec := StreamSpec{Filter: asking{&told}, Olds: true, Encoding: encode.Config{Payload: encode.MergePatch}} // which asks too
+	log := newReadableLog()
+	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"c"}`, `"data":{"x":"d"}`)
+	p.gone = 10
+	r, s := restarted(t, log, p, 3, spec, spec)
+	p.frames[3].send(t, s)
+	r.settle()
+	expect(t, told, "1 added", "2 a", "3 b", "4 unknown")
+	expect(t, log.lines(), "added default/a u1 1 watch", "updated default/a u1 3 watch", "updated default/a u1 4 watch")
+	if errs, unknown := value(t, r.registry, "filter_errors_total"), value(t, r.registry, "old_objects_unknown_total"); errs != 0 || unknown != 1 {
+		t.Errorf("%v errors and %v unknown are counted", errs, unknown)
+	}
+}
+
+func TestOlds_a_filter_is_told_no_state_before_of_what_is_published_again(t *testing.T) {
+	var told []string
+	r := start(t, newFakeLog(), &memoryStore{})
+	s := r.stream(&StreamSpec{Filter: asking{&told}, Olds: true})
+	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`)
+	for _, f := range p.frames {
+		f.send(t, s)
+	}
+	r.settle()
+	row, _ := s.ledger.Get("default/a")
+	a := &attempt{delta: delta{again: true, Change: source.Change{
+		Op: source.Updated, Ident: source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "2"}, IDSuffix: ".r5",
+		Body: source.NewBody([]byte(p.frames[1].body)),
+	}}}
+	assert.False(t, s.filtered(a, row), "it is left out")
+	expect(t, told, "1 added", "2 a", "2 unknown")
+	if n := value(t, r.registry, "filter_errors_total") + value(t, r.registry, "old_objects_unknown_total"); n != 0 {
+		t.Errorf("%v are counted", n)
 	}
 }

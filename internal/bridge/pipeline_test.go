@@ -6,15 +6,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 func waitFor(t testing.TB, what string, ok func() bool) {
@@ -228,4 +233,136 @@ func TestPipeline_has_one_unacknowledged_event_of_an_object(t *testing.T) {
 	require.Equal(t, 1, flying("a"), "events of one object are under way")
 	close(log.gate)
 	r.settle()
+}
+
+func inKnative() *StreamSpec {
+	return &StreamSpec{Encoding: encode.Config{Profile: encode.Knative, Host: "https://10.96.0.1:443"}}
+}
+
+const link = "/apis/v1/namespaces/default/configmaps/"
+
+// Types, sources and subjects of a log may be another's; what a dead process published is known all the same.
+func TestProfile_what_died_with_its_process_is_read_back(t *testing.T) {
+	log, store := newReadableLog(), &crashingStore{}
+	store.left.Store(1 << 30)
+	r := start(t, log, store)
+	s := r.stream(inKnative())
+	snapshot(t, s, "10", "a u1 5")
+	require.NoError(t, r.save(t.Context()))
+	store.left.Store(0)
+	send(t, s, source.Added, "b", "u2", "11", source.ReasonWatch)
+	r.settle()
+	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
+	r.settle()
+	_ = r.stop()
+	log.forgetIDs()
+
+	r = start(t, log, &store.memoryStore)
+	s = r.stream(inKnative())
+	send(t, s, source.Added, "b", "u2", "11", source.ReasonWatch) // the watch repeats what the log has
+	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
+	r.settle()
+	relist(t, s, "20", "a u1 12")
+	r.settle()
+	expect(t, log.lines(), "snapshot-started 10", "add "+link+"a u1 5 snapshot", "snapshot-completed 10",
+		"add "+link+"b u2 11 watch", "update "+link+"a u1 12 watch", "gap 20", "delete "+link+"b u2 11 relist")
+}
+
+// Where the tail was not read, the broker's check of the last message tells.
+func TestProfile_the_last_message_of_an_object_teaches_the_ledger(t *testing.T) {
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	send(t, r.stream(inKnative()), source.Added, "a", "u1", "12", source.ReasonWatch)
+	r.settle()
+	_ = r.stop()
+	log.forgetIDs()
+
+	r = start(t, log, &memoryStore{})
+	s := r.stream(inKnative())
+	send(t, s, source.Added, "a", "u1", "11", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u1", "13", source.ReasonWatch)
+	r.settle()
+	expect(t, log.lines(), "add "+link+"a u1 12 watch", "update "+link+"a u1 13 watch")
+}
+
+// A profile can be changed with the checkpoint kept: ids stay what they are.
+func TestProfile_a_change_of_it_repeats_nothing(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r := start(t, log, store)
+	snapshot(t, r.stream(nil), "10", "a u1 5")
+	_ = r.stop()
+
+	r = start(t, log, store)
+	relist(t, r.stream(inKnative()), "20", "a u1 5")
+	r.settle()
+	expect(t, log.lines(), "snapshot-started 10", "added default/a u1 5 snapshot", "snapshot-completed 10", "gap 20")
+}
+
+// readableLog is a fakeLog that can be read back, and that can lose what it acknowledged.
+type readableLog struct{ *fakeLog }
+
+func newReadableLog() readableLog { return readableLog{newFakeLog()} }
+
+func (l readableLog) Bounds(context.Context, map[int32]uint64) (sink.LogBounds, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return sink.LogBounds{ID: l.id, Partitions: map[int32]sink.Bounds{0: {First: 1, Last: uint64(len(l.log))}}}, nil
+}
+
+func (l readableLog) At(_ context.Context, _ int32, sequence uint64) (*sink.Stored, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if sequence < 1 || sequence > uint64(len(l.log)) {
+		return nil, nil
+	}
+	m := l.log[sequence-1]
+	return &m, nil
+}
+
+func (l readableLog) Read(_ context.Context, q sink.Query, f func(*sink.Stored) error) error {
+	l.mu.Lock()
+	log := append([]sink.Stored(nil), l.log...)
+	last, at := maps.Clone(l.last), append([]string(nil), l.at...)
+	l.mu.Unlock()
+	for i := range log {
+		m := log[i]
+		if !strings.HasPrefix(at[i], "k8s.") || m.Sequence <= q.After[0] || q.LastOfKey && last[at[i]] != i+1 {
+			continue
+		}
+		m.Data = nil
+		if err := f(&m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byPartition is a log whose markers are in a partition that is read first.
+type byPartition struct{ readableLog }
+
+func (l byPartition) Read(ctx context.Context, q sink.Query, f func(*sink.Stored) error) error {
+	for _, markers := range []bool{true, false} {
+		err := l.readableLog.Read(ctx, q, func(m *sink.Stored) error {
+			if st, err := encode.StateOf(m); err != nil || (st.UID == "") != markers {
+				return err
+			}
+			return f(m)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lose restores the log from a copy that was made when it had n messages.
+func (l readableLog) lose(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.log = l.log[:n]
+	l.byID, l.last = map[string]int{}, map[string]int{}
+	for i := range l.log {
+		l.byID[l.log[i].ID], l.last[l.at[i]] = i+1, i+1
+	}
+	l.at = l.at[:n]
 }

@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/sink"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // doubted ends a list that is expected to show another history, and begins that.

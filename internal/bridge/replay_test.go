@@ -7,10 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // rewind is what the command does to a store: the stream was at 20, and goes back to 10.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -15,11 +16,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/sink"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 func TestRun_publishes_what_exists_and_what_comes(t *testing.T) {
@@ -308,4 +311,56 @@ func TestCommit_saves_again_what_a_failed_one_may_have_saved(t *testing.T) {
 	s.saved.Owed.Version = ""
 	require.NoError(t, r.commit(t.Context()))
 	assert.Equal(t, before, store.state.Streams[s.name], "the store")
+}
+
+func TestFlow_is_the_average_of_the_last_samples(t *testing.T) {
+	var f flow
+	at := time.Unix(1_764_000_000, 0)
+	if got := f.perSecond(7, at); got != 0 {
+		t.Errorf("without a sample it is %v", got)
+	}
+	total := 100.0 // from before
+	f.observe(total, at)
+	for second, c := range []struct{ more, want float64 }{
+		{0, 0}, {10, 5}, {10, 20. / 3}, {0, 5}, {0, 4}, {0, 20. / 6}, {0, 20. / 7}, {0, 20. / 8}, {0, 20. / 9}, {0, 2}, {0, 2}, {0, 1}, {0, 0}, {0, 0},
+	} {
+		at = at.Add(time.Second)
+		total += c.more
+		if got := f.perSecond(total, at); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("after %d seconds it is %v, want %v", second+1, got, c.want)
+		}
+		f.observe(total, at)
+	}
+	if want := time.Unix(1_764_000_003, 0); !f.last().Equal(want) {
+		t.Errorf("the last was at %v, want %v", f.last(), want)
+	}
+	// What was asked at once after the first sample is no burst.
+	var young flow
+	young.observe(0, at)
+	if got := young.perSecond(3, at.Add(time.Millisecond)); got != 3 {
+		t.Errorf("3 in a millisecond are %v a second", got)
+	}
+}
+
+// What is missing for long is looked for ever more seldom, and at once when it was there meanwhile.
+func TestStatus_looks_more_and_more_seldom_for_what_is_missing(t *testing.T) {
+	_, at := offersOf(t)
+	client := must.Get(source.NewClient(at))(t)
+	catalog := must.Get(source.NewCatalog(at, client, source.CatalogConfig{}))(t)
+	st := &status{stream: &stream{session: &session{cfg: &Config{Catalog: catalog}}}}
+	now, looks := time.Now(), 0
+	for range 3600 {
+		before := st.asked
+		st.missed(now)
+		if st.asked != before {
+			looks++
+		}
+		now = now.Add(time.Second)
+	}
+	assert.GreaterOrEqual(t, looks, 30, "looks in an hour")
+	assert.LessOrEqual(t, looks, 45, "looks in an hour")
+	st.doubt = 0 // as when it watches
+	if st.missed(now); st.asked != now {
+		t.Error("it does not look at once when something new is missing")
+	}
 }

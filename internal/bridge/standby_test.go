@@ -5,11 +5,11 @@ package bridge
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
-	"github.com/stretchr/testify/assert"
 )
 
 func TestPositions_are_those_of_the_streams_that_readers_will_open(t *testing.T) {

@@ -4,21 +4,25 @@ package bridge
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // servedAs makes what is served of names as "plural.version.group".
@@ -240,4 +244,161 @@ func TestWildcard_names_in_a_namespace_what_is_there_while_it_is_selected(t *tes
 			t.Errorf("%s: the store has it in %v", name, stored)
 		}
 	}
+}
+
+// While an API server that starts does not serve a resource, a wildcard has what is stored of it, unless a name has.
+func TestWildcard_leads_what_is_stored_and_not_served_unless_a_name_does(t *testing.T) {
+	offers, at := offersOf(t)
+	discovery := must.Get(source.NewDiscovery(at))(t)
+	for _, c := range []struct {
+		stored, called string
+		other          StreamSpec
+		want           bool
+	}{
+		{"configmaps.v1", "cm", StreamSpec{Resource: "cm"}, false},
+		{"configmaps.v1", "cm", StreamSpec{Resource: "configmap"}, false},
+		{"configmaps.v1", "cm", StreamSpec{Resource: "co"}, true},
+		{"configmaps.v1", "cm", StreamSpec{Resource: "cm", Namespace: "a"}, false},
+		{"configmaps.v1", "", StreamSpec{Resource: "cm"}, true},
+		{"pods.v1.old.example.com", "", StreamSpec{Resource: "pods"}, true}, // which means those of the core group now
+		{"pods.v1.old.example.com", "", StreamSpec{Resource: "pods.old.example.com"}, false},
+	} {
+		p := &session{cfg: &Config{Discovery: discovery, Streams: []StreamSpec{c.other, {Wildcard: &Wildcard{All: true}}}}, state: &checkpoint.State{
+			Streams: map[string]checkpoint.Stream{c.stored: {Kind: "ConfigMap", Namespaced: true, Position: "5", Called: c.called}},
+		}}
+		got := false
+		for _, r := range p.wanted(&p.cfg.Streams[1], offers) {
+			got = got || r.String() == c.stored
+		}
+		assert.Equal(t, c.want, got, "%s, called %q, beside %s: the wildcard", c.stored, c.called, c.other.Resource)
+	}
+}
+
+// A wildcard has taken a stream that the store has of it, before it was known that a name means that. The name goes on where the wildcard was.
+func TestWildcard_yields_what_it_has_opened_to_a_name(t *testing.T) {
+	api, log := newAPIServer(t, 10), newFakeLog()
+	api.add(3)
+	served := api.later()
+	catalog := catalogOf(t, api)
+	store := &memoryStore{state: checkpoint.State{
+		Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"},
+		Streams:  map[string]checkpoint.Stream{"configmaps.v1": {Position: "4", Kind: "ConfigMap", Namespaced: true, Fingerprint: source.Stream{Resource: configMaps}.Scope()}},
+		Rows:     map[string]map[string]checkpoint.Row{},
+	}}
+	b := runBridge(t, api, log, store, func(c *Config) {
+		c.Catalog, c.Identity = catalog, checkpoint.Identity{Cluster: "test", Pipeline: "test"}
+		cfg := encode.Config{Cluster: "test", Pipeline: "test"}
+		c.Streams = []StreamSpec{{Resource: "cm", Encoding: cfg}, {Resource: "*", Wildcard: &Wildcard{All: true}, Encoding: cfg}}
+	})
+	if s := b.only(t); s.spec.Wildcard == nil {
+		t.Fatalf("%s is not opened by the wildcard", s.name)
+	}
+	wildcard := &b.cfg.Streams[1]
+	waitFor(t, "all that there is at first", func() bool {
+		b.session(t).mu.Lock()
+		defer b.session(t).mu.Unlock()
+		_, opening := b.session(t).unbegun[wildcard]
+		return !opening
+	})
+	assert.False(t, b.session(t).selectsNothing(wildcard), "the wildcard is said to select nothing while it reads")
+	served.Store(true)
+	must.Get(catalog.Look(t.Context()))(t)
+	waitFor(t, "the name's stream", func() bool {
+		all := b.session(t).opened()
+		return len(all) == 1 && all[0].spec.Resource == "cm"
+	})
+	waitFor(t, "the wildcard to select nothing", func() bool { return b.session(t).selectsNothing(wildcard) })
+	api.add(1)
+	waitFor(t, "what comes", func() bool { return len(log.lines()) > 0 })
+	if lines := strings.Join(log.lines(), "\n"); strings.Count(lines, "\n") != 0 || !strings.Contains(lines, " 5 watch") {
+		t.Errorf("the log has\n%s", lines)
+	}
+	assert.NoError(t, b.stop(), "it ended")
+}
+
+func TestResolve_asks_ever_less_often_for_what_is_not_there(t *testing.T) {
+	for _, c := range []struct{ before, absent, want time.Duration }{
+		{250 * time.Millisecond, 0, 500 * time.Millisecond},
+		{2 * time.Second, 4 * time.Second, 4 * time.Second},
+		{4 * time.Second, 8 * time.Second, 5 * time.Second},
+		{5 * time.Second, 49 * time.Second, 5 * time.Second},
+		{5 * time.Second, 2 * time.Minute, 12 * time.Second},
+		{12 * time.Second, time.Hour, 30 * time.Second},
+		{30 * time.Second, 0, 5 * time.Second},
+	} {
+		assert.Equal(t, c.want, askAgain(c.before, c.absent), "after %v, %v", c.before, c.absent)
+	}
+}
+
+// What the API server says for certain is asked for ever less often; what it does not answer is not.
+func TestResolve_takes_for_absent_what_cannot_be_read(t *testing.T) {
+	api := newAPIServer(t, 10)
+	verbs, status := atomic.Pointer[string]{}, atomic.Int64{}
+	api.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(int(status.Load()))
+		switch r.URL.Path {
+		case "/api":
+			_, _ = io.WriteString(w, `{"kind":"APIVersions","versions":["v1"]}`)
+		case "/apis":
+			_, _ = io.WriteString(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
+		default:
+			_, _ = io.WriteString(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"bindings","namespaced":true,"kind":"Binding","verbs":[`+*verbs.Load()+`]}]}`)
+		}
+	})
+	discovery := must.Get(source.NewDiscovery(&rest.Config{Host: api.URL}))(t)
+	p := &session{cfg: &Config{Discovery: discovery}}
+	for _, c := range []struct {
+		resource, verbs string
+		status          int64
+		known, absent   bool
+	}{
+		{"bindings", `"create"`, 200, false, true},
+		{"bindings", `"get","list"`, 200, false, true},
+		{"things", `"list","watch"`, 200, false, true},
+		{"bindings", `"list","watch"`, 200, true, false},
+		{"bindings", `"list","watch"`, 503, false, false},
+	} {
+		verbs.Store(&c.verbs)
+		status.Store(c.status)
+		discovery.Reset()
+		_, err := p.readable(&StreamSpec{Resource: c.resource})
+		if (err == nil) != c.known || absent(err) != c.absent {
+			t.Errorf("%s with %s, status %d: %v, absent %v", c.resource, c.verbs, c.status, err, absent(err))
+		}
+	}
+}
+
+func TestResolve_asks_at_once_when_something_else_is_served(t *testing.T) {
+	must.Prompt(t, "resolving", 3*time.Second, func() time.Duration { return resolving(t) })
+}
+
+// resolving is how long a bridge takes to read what has just been served. It would ask again in four seconds.
+func resolving(t *testing.T) time.Duration {
+	t.Helper()
+	api := newAPIServer(t, 10)
+	var served atomic.Bool
+	var asked atomic.Int32
+	all := api.Config.Handler
+	api.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1" || served.Load() {
+			all.ServeHTTP(w, r)
+			return
+		}
+		asked.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[]}`)
+	})
+	at := &rest.Config{Host: api.URL}
+	client := must.Get(source.NewClient(at))(t)
+	defer client.CloseIdleConnections()
+	catalog := must.Get(source.NewCatalog(at, client, source.CatalogConfig{}))(t)
+	must.Get(catalog.Look(t.Context()))(t)
+	b := runBridge(t, api, newFakeLog(), &memoryStore{}, func(c *Config) { c.Catalog = catalog })
+	waitFor(t, "the fourth question", func() bool { return asked.Load() >= 5 }) // one was the catalog's
+	served.Store(true)
+	began := time.Now()
+	must.Get(catalog.Look(t.Context()))(t)
+	b.only(t)
+	return time.Since(began)
 }

@@ -3,15 +3,22 @@
 package checkpoints
 
 import (
+	"bytes"
 	"errors"
 	"maps"
+	"path/filepath"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 var audit = checkpoint.Identity{ClusterUID: "5f7d2a30", Cluster: "prod", Pipeline: "audit"}
@@ -155,4 +162,145 @@ func TestRewind_refuses_what_it_cannot_do(t *testing.T) {
 		_, err := Rewind(before, []string{c.stream}, c.to, 5)
 		wanted(t, err, c.text)
 	}
+}
+
+// written is a checkpoint in a file that has what state returns.
+func written(t *testing.T) (f File, bridge *file.Store) {
+	t.Helper()
+	f = File(filepath.Join(t.TempDir(), "audit.db"))
+	bridge = must.Get(file.Open(string(f), audit))(t)
+	t.Cleanup(func() { _ = bridge.Close() })
+	s := state()
+	require.NoError(t,
+		bridge.Commit(t.Context(), &checkpoint.Batch{Identity: audit, Log: &s.Log, Streams: s.Streams, Put: s.Rows}))
+	return f, bridge
+}
+
+func resetPods(state *checkpoint.State) (*Change, error) { return Reset(state, []string{"pods.v1"}) }
+
+func TestFile_of_a_running_bridge_is_shown_and_not_changed(t *testing.T) {
+	f, bridge := written(t)
+	if found, err := f.Look(t.Context()); err != nil || !reflect.DeepEqual(found.State, state()) {
+		t.Errorf("it holds %+v, %v", found, err)
+	}
+	var running *RunningError
+	if _, err := f.Change(t.Context(), resetPods); !errors.As(err, &running) {
+		t.Errorf("error %v, want that a bridge runs", err)
+	}
+	if got := f.User(); !strings.HasPrefix(got, "A kube-eventbridge runs with it") {
+		t.Errorf("of its user it says %q", got)
+	}
+	if got, err := bridge.Load(t.Context()); err != nil || !reflect.DeepEqual(got, state()) {
+		t.Errorf("the bridge has %+v now, %v", got, err)
+	}
+}
+
+func TestTopic_says_that_its_user_is_not_known(t *testing.T) {
+	assert.Contains(t, (Topic{}).User(),
+		"cannot be told now: before anything is changed its commits are waited for, for 5s.")
+}
+
+func TestFile_is_changed_after_a_copy_was_made(t *testing.T) {
+	f, bridge := written(t)
+	require.NoError(t, bridge.Close())
+	assert.Empty(t, f.User(), "of nobody")
+	first := must.Get(f.Change(t.Context(), resetPods))(t)
+	if kept, err := file.Inspect(t.Context(), first); err != nil || !reflect.DeepEqual(kept, state()) {
+		t.Errorf("the copy holds %+v, %v", kept, err)
+	}
+	now, err := file.Inspect(t.Context(), string(f))
+	if err != nil || now.Streams["pods.v1"].Position != "" || len(now.Rows["pods.v1"]) > 0 || len(now.Rows) != len(state().Rows)-1 {
+		t.Errorf("it holds %+v, %v", now, err)
+	}
+	second, err := f.Change(t.Context(), func(s *checkpoint.State) (*Change, error) { return Reset(s, nil) }) // within the same second, perhaps
+	require.NoError(t, err)
+	assert.NotEqual(t, first, second, "the second copy, the first")
+	if now, err = file.Inspect(t.Context(), string(f)); err != nil || len(now.Rows) != 0 || len(now.Streams) != 1 {
+		t.Errorf("it holds %+v, %v", now, err)
+	}
+}
+
+func TestFile_where_nothing_moves_gets_no_copy(t *testing.T) {
+	f, bridge := written(t)
+	require.NoError(t, bridge.Close())
+	backup, err := f.Change(t.Context(), func(*checkpoint.State) (*Change, error) { return &Change{}, nil })
+	if all, _ := filepath.Glob(string(f) + "*"); err != nil || backup != "" || len(all) != 1 {
+		t.Errorf("backup %q, %v, %v", backup, err, all)
+	}
+}
+
+func TestFile_that_is_not_there_is_not_made(t *testing.T) {
+	f := File(filepath.Join(t.TempDir(), "none.db"))
+	found := must.Get(f.Look(t.Context()))(t)
+	assert.Equal(t, (checkpoint.Identity{}), found.State.Identity, "it holds %+v", found)
+	var unwritten *UnwrittenError
+	if _, err := f.Change(t.Context(), resetPods); !errors.As(err, &unwritten) {
+		t.Errorf("error %v, want that there is none", err)
+	}
+	if all, _ := filepath.Glob(filepath.Dir(string(f)) + "/*"); len(all) > 0 {
+		t.Errorf("there is %v now", all)
+	}
+}
+
+func TestReport_is_a_page_for_a_person(t *testing.T) {
+	r := Describe("audit", "file /s/audit.db", &Found{state(), time.Date(2026, 11, 22, 12, 0, 0, 7, time.FixedZone("", 3600))})
+	var short, wide bytes.Buffer
+	require.NoError(t, r.Print(&short, false))
+	require.NoError(t, r.Print(&wide, true))
+	for _, page := range []struct {
+		got  *bytes.Buffer
+		want string
+	}{{&short, `
+Pipeline:  audit
+Cluster:   prod (uid of kube-system 5f7d2a30)
+Where:     file /s/audit.db
+Saved:     2026-11-22T11:00:00Z
+Log:       known up to partition 0: 7, 1: 9; seen to lose events once
+
+STREAM      POSITION  OBJECTS  OWES
+nodes.v1    50        1        -
+pods.v1     100       1        -
+secrets.v1  -         0        a snapshot
+`}, {&wide, `
+Pipeline:  audit
+Cluster:   prod (uid of kube-system 5f7d2a30)
+Where:     file /s/audit.db
+Saved:     2026-11-22T11:00:00Z
+Log:       known up to partition 0: 7, 1: 9; seen to lose events once
+
+STREAM      POSITION  OBJECTS  DELETIONS  HISTORY  SELECTORS  OWES
+nodes.v1    50        1        0          0        f          -
+pods.v1     100       1        1          2        f          -
+secrets.v1  -         0        0          0        -          a snapshot
+
+LOG AT                SAFE POSITIONS
+partition 0: 3, 1: 4  nodes.v1=40 pods.v1=60
+partition 0: 7, 1: 9  nodes.v1=50 pods.v1=100
+`}} {
+		assert.Equal(t, page.want, "\n"+page.got.String())
+	}
+}
+
+func TestPrintList_has_a_line_for_each_and_for_what_was_never_written(t *testing.T) {
+	found := &Found{state(), time.Time{}}
+	found.State.Log.Marks = nil
+	var out bytes.Buffer
+	require.NoError(t, PrintList(&out, []*Report{
+		Describe("audit", "topic t", found), Describe("web", "file w.db", &Found{State: &checkpoint.State{}}),
+	}))
+	const want = `PIPELINE  CLUSTER  STREAMS  OBJECTS  SAVED    WHERE
+audit     prod     3        2        unknown  topic t
+web       -        -        -        never    file w.db
+`
+	assert.Equal(t, want, out.String(), "it is\n%s", &out)
+}
+
+func TestDescribe_says_all_that_a_stream_owes(t *testing.T) {
+	s := describe("pods.v1", checkpoint.Stream{
+		Gap: checkpoint.Gap{From: "3", Cause: "expired"}, Owed: checkpoint.Owed{Version: "9", Cause: "late"}, Announced: "gap.1",
+		Unannounced: checkpoint.Snapshot{ResourceVersion: "8"}, Undone: "restored", Repair: "6", Leaving: "12",
+	}, nil)
+	const want = "the deletion of all that it has, as its namespace was not selected any more at 12; another history: restored; a list behind a gap from 3: expired; a list at 9 or later: late; the rest of the list that gap.1 has announced; " +
+		"the word that the snapshot at 8 is complete; what the log has lost, up to 6"
+	assert.Equal(t, want, strings.Join(s.Owes, "; "), "it owes")
 }

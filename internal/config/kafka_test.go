@@ -4,9 +4,10 @@ package config
 
 import (
 	"fmt"
-	"github.com/stretchr/testify/assert"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // publishing is a pipeline of leases with a sink and a checkpoint in Kafka.

@@ -6,15 +6,23 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 const duration, deadline, retry = 15 * time.Second, 10 * time.Second, 2 * time.Second
@@ -211,6 +219,119 @@ func TestCandidate_ends_while_it_waits(t *testing.T) {
 		second.done <- nil
 		if took := time.Since(asked); err != nil || took > time.Second {
 			t.Errorf("it ended after %v with %v", took, err)
+		}
+	})
+}
+
+// server has one Lease, as an API server has it.
+type server struct {
+	mu      sync.Mutex
+	lease   *v1.Lease
+	version int
+}
+
+var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+
+func (s *server) get() (*v1.Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lease == nil {
+		return nil, apierrors.NewNotFound(leases, "bridge")
+	}
+	return s.lease.DeepCopy(), nil
+}
+
+func (s *server) put(l *v1.Lease, creates bool) (*v1.Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case creates && s.lease != nil:
+		return nil, apierrors.NewAlreadyExists(leases, "bridge")
+	case !creates && s.lease == nil:
+		return nil, apierrors.NewNotFound(leases, "bridge")
+	case !creates && l.ResourceVersion != s.lease.ResourceVersion:
+		return nil, apierrors.NewConflict(leases, "bridge", errors.New("it has changed"))
+	}
+	s.version++
+	s.lease = l.DeepCopy()
+	s.lease.ResourceVersion = strconv.Itoa(s.version)
+	return s.lease.DeepCopy(), nil
+}
+
+// line is one process's way to the server. The methods that it lacks are not used.
+type line struct {
+	coordination.LeaseInterface
+	server *server
+	// cut: nothing gets through; hangs: requests have no answer until their contexts end.
+	cut, hangs atomic.Bool
+	// latency is in nanoseconds.
+	latency atomic.Int64
+}
+
+func (l *line) wait(ctx context.Context) error {
+	if l.hangs.Load() {
+		<-ctx.Done()
+	}
+	select {
+	case <-time.After(time.Duration(l.latency.Load())):
+	case <-ctx.Done():
+	}
+	if l.cut.Load() {
+		return errors.New("connection refused")
+	}
+	return ctx.Err()
+}
+
+func (l *line) Get(ctx context.Context, _ string, _ metav1.GetOptions) (*v1.Lease, error) {
+	if err := l.wait(ctx); err != nil {
+		return nil, err
+	}
+	return l.server.get()
+}
+
+func (l *line) Create(ctx context.Context, lease *v1.Lease, _ metav1.CreateOptions) (*v1.Lease, error) {
+	if err := l.wait(ctx); err != nil {
+		return nil, err
+	}
+	return l.server.put(lease, true)
+}
+
+func (l *line) Update(ctx context.Context, lease *v1.Lease, _ metav1.UpdateOptions) (*v1.Lease, error) {
+	if err := l.wait(ctx); err != nil {
+		return nil, err
+	}
+	return l.server.put(lease, false)
+}
+
+// answerless is a line on which requests arrive and answers do not.
+type answerless struct {
+	*line
+	asked atomic.Bool
+}
+
+func (l *answerless) Create(ctx context.Context, lease *v1.Lease, _ metav1.CreateOptions) (*v1.Lease, error) {
+	_, _ = l.server.put(lease, true)
+	l.asked.Store(true)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Asked to end while the answer to its taking the lease is on its way.
+func TestCandidate_that_is_stopped_while_it_takes_the_lease_gives_it_back(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		l := &answerless{line: &line{server: s}}
+		c := election.New(election.Config{Client: l, Name: "bridge", Identity: "a", Duration: duration, Deadline: deadline, Retry: retry})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx, func(context.Context, election.Term) error { return nil }) }()
+		for !l.asked.Load() {
+			<-time.After(time.Millisecond)
+		}
+		stop()
+		assert.NoError(t, <-done)
+		if l, _ := s.get(); *l.Spec.HolderIdentity != "" {
+			t.Errorf("nobody runs, and the lease is %q's for %d s", *l.Spec.HolderIdentity, *l.Spec.LeaseDurationSeconds)
 		}
 	})
 }

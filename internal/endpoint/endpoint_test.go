@@ -3,8 +3,9 @@
 package endpoint
 
 import (
-	"github.com/stretchr/testify/assert"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
 )
 
 func TestLocal_is_where_this_machine_reaches_a_server(t *testing.T) {

@@ -5,10 +5,11 @@ package filter
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
-	"github.com/stretchr/testify/assert"
 )
 
 func path(t testing.TB, s string) encode.Path {

@@ -3,9 +3,10 @@
 package kafka
 
 import (
-	"github.com/stretchr/testify/assert"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // machine is one whose clock somebody sets.

@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testcert"
-	"github.com/stretchr/testify/assert"
 )
 
 func TestDoctor_finds_nothing_where_all_is_well(t *testing.T) {

@@ -3,17 +3,26 @@
 package kafka
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func writeFile(t *testing.T, name, content string) string {
@@ -89,4 +98,183 @@ func FuzzReadable(f *testing.F) {
 			t.Errorf("%q holds the secret", s)
 		}
 	})
+}
+
+// issuer answers requests for tokens.
+type issuer func(r *http.Request) (*http.Response, error)
+
+func (i issuer) RoundTrip(r *http.Request) (*http.Response, error) { return i(r) }
+
+func answer(status int, body string) *http.Response {
+	return &http.Response{
+		StatusCode: status, Status: fmt.Sprintf("%d %s", status, http.StatusText(status)), Body: io.NopCloser(strings.NewReader(body)),
+		Header: http.Header{"Content-Type": {"application/json"}},
+	}
+}
+
+func fetcher(i issuer) *tokenFetcher {
+	f := newTokenFetcher(Auth{TokenURL: "https://issuer.test/token", ClientID: "bridge", ClientSecret: "hunter2", Scopes: []string{"a", "b"}})
+	f.client.Transport = i
+	return f
+}
+
+// counting hands out token-1, token-2 and so on.
+func counting(n *atomic.Int64, more string) issuer {
+	return func(*http.Request) (*http.Response, error) {
+		return answer(200, fmt.Sprintf(`{"access_token":"token-%d","token_type":"Bearer"%s}`, n.Add(1), more)), nil
+	}
+}
+
+func wantToken(t *testing.T, f *tokenFetcher, want string) {
+	t.Helper()
+	if got, err := f.token(t.Context()); got != want || err != nil {
+		t.Errorf("got %q, %v; want %s", got, err, want)
+	}
+}
+
+func TestTokenFetcher_asks_as_its_client(t *testing.T) {
+	f := fetcher(func(r *http.Request) (*http.Response, error) {
+		body, _ := io.ReadAll(r.Body)
+		user, password, _ := r.BasicAuth()
+		if r.Method != http.MethodPost || r.URL.String() != "https://issuer.test/token" || user != "bridge" || password != "hunter2" ||
+			string(body) != "grant_type=client_credentials&scope=a+b" {
+			t.Errorf("%s %s by %s: %s", r.Method, r.URL, user, body)
+		}
+		return answer(200, `{"access_token":"t","expires_in":60}`), nil
+	})
+	wantToken(t, f, "t")
+}
+
+func TestTokenFetcher_keeps_a_token_until_shortly_before_it_expires(t *testing.T) {
+	for _, c := range []struct {
+		expires string
+		keeps   time.Duration
+	}{
+		{`,"expires_in":3600`, 3570 * time.Second},
+		{`,"expires_in":120`, 90 * time.Second},
+		{`,"expires_in":60`, 45 * time.Second},
+		{`,"expires_in":4`, 3 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var n atomic.Int64
+			f := fetcher(counting(&n, c.expires))
+			wantToken(t, f, "token-1")
+			<-time.After(c.keeps - 1)
+			wantToken(t, f, "token-1")
+			<-time.After(time.Nanosecond)
+			wantToken(t, f, "token-2")
+		})
+	}
+}
+
+func TestTokenFetcher_keeps_no_token_that_does_not_say_when_it_expires(t *testing.T) {
+	var n atomic.Int64
+	f := fetcher(counting(&n, ""))
+	wantToken(t, f, "token-1")
+	wantToken(t, f, "token-2")
+}
+
+func TestTokenFetcher_forgets_a_token_that_a_broker_refused(t *testing.T) {
+	var n atomic.Int64
+	f := fetcher(counting(&n, `,"expires_in":3600`))
+	session, _, err := bearer{f}.Start(t.Context())
+	require.NoError(t, err)
+	wantToken(t, f, "token-1")
+	if _, _, err := session.Next(t.Context(), []byte("no")); err == nil {
+		t.Error("taken")
+	}
+	wantToken(t, f, "token-2")
+	if _, _, err := session.Next(t.Context(), []byte("no, still")); err == nil {
+		t.Error("taken")
+	}
+	wantToken(t, f, "token-2") // it is not the one that was refused
+}
+
+func TestTokenFetcher_asks_once_for_all_who_wait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int64
+		give := counting(&n, `,"expires_in":3600`)
+		f := fetcher(func(r *http.Request) (*http.Response, error) {
+			<-time.After(time.Second)
+			return give(r)
+		})
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() { wantToken(t, f, "token-1") })
+		}
+		hurried, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		synctest.Wait()
+		if _, err := f.token(hurried); !errors.Is(err, context.DeadlineExceeded) || err.Error() != "fetch a token: context deadline exceeded" {
+			t.Errorf("who cannot wait got %v", err)
+		}
+		all.Wait()
+	})
+}
+
+func TestTokenFetcher_does_not_wait_for_ever(t *testing.T) {
+	for name, c := range map[string]struct {
+		patience, want time.Duration
+	}{"the caller's time": {time.Second, time.Second}, "its own": {time.Hour, fetchTimeout}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				frozen := true
+				var n atomic.Int64
+				give := counting(&n, "")
+				f := fetcher(func(r *http.Request) (*http.Response, error) {
+					if frozen {
+						<-r.Context().Done()
+						return nil, r.Context().Err()
+					}
+					return give(r)
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), c.patience)
+				defer cancel()
+				begin := time.Now()
+				// The library asks in two ways before it gives up.
+				if _, err := f.token(ctx); err == nil || time.Since(begin) > 2*c.want {
+					t.Errorf("after %v: %v", time.Since(begin), err)
+				}
+				frozen = false
+				wantToken(t, f, "token-1")
+			})
+		})
+	}
+}
+
+func TestTokenFetcher_says_in_one_line_what_went_wrong_and_no_secret(t *testing.T) {
+	const from = "fetch a token: https://issuer.test/token"
+	for name, c := range map[string]struct {
+		give issuer
+		want string
+	}{
+		"refused": {
+			func(*http.Request) (*http.Response, error) {
+				return answer(401, `{"error":"invalid_client","error_description":"wrong\nsecret hunter2"}`), nil
+			},
+			from + " says 401 Unauthorized: invalid_client: wrong secret [redacted]",
+		},
+		"no JSON":  {func(*http.Request) (*http.Response, error) { return answer(503, "<html>hunter2"), nil }, from + " says 503 Service Unavailable"},
+		"no token": {func(*http.Request) (*http.Response, error) { return answer(200, `{}`), nil }, from + ": oauth2: server response missing access_token"},
+		"nonsense": {
+			func(*http.Request) (*http.Response, error) { return answer(200, `{"access_token":"a b"}`), nil },
+			"fetch a token: what https://issuer.test/token sent is none: it holds a character that no token has",
+		},
+		"elsewhere": {
+			func(r *http.Request) (*http.Response, error) {
+				assert.Equal(t, "issuer.test", r.URL.Host, "the secret goes to %s", r.URL)
+				a := answer(307, "")
+				a.Header.Set("Location", "https://elsewhere.test/")
+				return a, nil
+			},
+			from + " says 307 Temporary Redirect",
+		},
+		"away": {func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") }, from + ": connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := fetcher(c.give).token(t.Context()); err == nil || err.Error() != c.want {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
+	}
 }

@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/testcert"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testcert"
 )
 
 func TestTLS_names_everything_that_is_wrong(t *testing.T) {

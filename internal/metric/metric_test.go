@@ -3,10 +3,11 @@
 package metric
 
 import (
-	"github.com/stretchr/testify/assert"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
 )
 
 func TestAll_are_told_apart_and_explained(t *testing.T) {

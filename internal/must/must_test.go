@@ -10,8 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // fake ends its goroutine as a test does.

@@ -16,12 +16,12 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
-	"github.com/stretchr/testify/assert"
 )
 
 func dial(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }

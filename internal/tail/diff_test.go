@@ -3,8 +3,9 @@
 package tail
 
 import (
-	"github.com/stretchr/testify/assert"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
 )
 
 func TestUpdates_name_what_changed(t *testing.T) {

@@ -10,12 +10,12 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func TestDecode_reads_both_modes_alike(t *testing.T) {
@@ -111,4 +111,135 @@ func TestPrintable_is_printable_and_leaves_printable_text_alone(t *testing.T) {
 			t.Fatalf("%q was changed to %q", s, got)
 		}
 	})
+}
+
+func TestFilter(t *testing.T) {
+	web := event(t, Updated, `{}`, nil)
+	pod := event(t, Deleted, `{}`, map[string]string{
+		"source": "/clusters/east/api/v1/pods", "kind": "Pod", "namespace": "kube-system", "name": "dns-0", "subject": "kube-system/dns-0",
+	})
+	gap := event(t, Gap, `{"namespace":"shop"}`, nil)
+	wide := event(t, Gap, `{"namespace":""}`, nil)
+	snapshot := event(t, SnapshotStarted, `{}`, nil)
+	all := []*Event{web, pod, gap, wide, snapshot}
+	for _, c := range []struct {
+		name   string
+		args   []string
+		filter Filter
+		shown  []*Event
+	}{
+		{"everything", nil, Filter{}, all},
+		{"a plural", []string{"pods"}, Filter{}, []*Event{pod}},
+		{"a kind", []string{"Pod"}, Filter{}, []*Event{pod}},
+		{"a short name", []string{"po"}, Filter{}, []*Event{pod}},
+		{"a group", []string{"deployments.apps"}, Filter{}, []*Event{web, gap, wide, snapshot}},
+		{"a version and a group", []string{"deployments.v1.apps"}, Filter{}, []*Event{web, gap, wide, snapshot}},
+		{"another version", []string{"deployments.v2.apps"}, Filter{}, nil},
+		{"the core group", []string{"pods.v1", "deployments.v1"}, Filter{}, []*Event{pod}},
+		{"another group", []string{"deployments.example.com"}, Filter{}, nil},
+		{"a whole group", []string{"*.apps"}, Filter{}, []*Event{web, gap, wide, snapshot}},
+		{"an object", []string{"pods/dns-*", "deploy/other"}, Filter{}, []*Event{pod, gap, wide}},
+		{"a pipeline", nil, Filter{Pipelines: []string{"audit"}}, all},
+		{"another pipeline", nil, Filter{Pipelines: []string{"other"}}, nil},
+		{"a namespace", nil, Filter{Namespaces: []string{"kube-system"}}, []*Event{pod, wide, snapshot}},
+		{"another namespace", nil, Filter{Namespaces: []string{"shop"}}, []*Event{web, gap, wide, snapshot}},
+		{"a name", nil, Filter{Names: []string{"w?b"}}, []*Event{web, gap, wide}},
+		{"operations", nil, Filter{Ops: []Op{Deleted}}, []*Event{pod, gap, wide}},
+		{"snapshots", nil, Filter{Ops: []Op{SnapshotStarted}}, []*Event{gap, wide, snapshot}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, arg := range c.args {
+				s := must.Get(ParseSelector(arg))(t)
+				c.filter.Resources = append(c.filter.Resources, s)
+			}
+			for _, e := range all {
+				want := false
+				for _, s := range c.shown {
+					want = want || s == e
+				}
+				assert.Equal(t, want, c.filter.Shows(e), "%s %s %s is shown", e.Op, e.Resource, e.Data)
+			}
+		})
+	}
+}
+
+func TestParse_refuses_what_selects_nothing(t *testing.T) {
+	for _, arg := range []string{"", ".apps", "pods/", "/web", "pods/[", "pods/a[", "pods/a/b", "pods/a/", "pods/a b"} {
+		if s, err := ParseSelector(arg); err == nil {
+			t.Errorf("%q was read as %+v", arg, s)
+		}
+	}
+	for _, name := range []string{"a[", "shop/web", "a b"} {
+		if _, err := ParseNames([]string{"web-*", name}); err == nil || !strings.HasPrefix(err.Error(), `"`+name+`" `) {
+			t.Errorf("name %q: got %v", name, err)
+		}
+	}
+	if names, err := ParseNames([]string{"web-*", "a?[b-c]"}); err != nil || len(names) != 2 {
+		t.Errorf("got %q, %v", names, err)
+	}
+	if ops, err := ParseOps([]string{"added", "modified"}); err == nil {
+		t.Errorf("modified was read as %v", ops)
+	}
+	if ops, err := ParseOps([]string{"Added", "snapshot"}); err != nil || len(ops) != 3 {
+		t.Errorf("got %v, %v", ops, err)
+	}
+}
+
+func published(op Op, data string, with map[string]string) *sink.Message {
+	m := message(0, op, data, with)
+	return &sink.Message{Subject: m.Subject, ID: "u1.7", Attributes: m.Attributes, ContentType: m.ContentType, Data: m.Data}
+}
+
+func TestLines_are_those_of_a_table_and_say_what_changed(t *testing.T) {
+	l := NewLines(TableConfig{Wide: true, Today: at})
+	first := published(Added, `{"kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":1}}`, nil)
+	text, err := l.Append([]byte("before\n"), first, 1)
+	require.NoError(t, err)
+	clear(first.Data) // whose memory is used again
+	text, err = l.Append(text, published(Updated, `{"kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":3}}`, map[string]string{"id": "u1.8", "resourceversion": "8"}), 2)
+	require.NoError(t, err)
+	lines := strings.Split(string(text), "\n")
+	if len(lines) != 5 || lines[0] != "before" || lines[4] != "" {
+		t.Fatalf("the lines are %q", lines)
+	}
+	for i, want := range [][]string{
+		{"TIME", "SEQ", "PIPELINE", "OP", "REASON", "RESOURCE", "OBJECT", "VERSION", "MANAGER", "UID", "WHAT"},
+		{"2026-11-20T14:30:05.250Z", "1", "audit", "added", "watch", "deployments.v1.apps", "shop/web", "7", "kubectl", "u1"},
+		{"2026-11-20T14:30:05.250Z", "2", "audit", "updated", "watch", "deployments.v1.apps", "shop/web", "8", "kubectl", "u1", "spec.replicas", "1→3"},
+	} {
+		got := strings.Fields(lines[i+1])
+		require.GreaterOrEqual(t, len(got), len(want), "line %dwant %q", i+1, want)
+		assert.Equal(t, strings.Join(want, " "), strings.Join(got[:len(want)], " "), "line %dwant %q", i+1, want)
+	}
+}
+
+func TestLines_say_nothing_of_what_another_object_of_the_name_was(t *testing.T) {
+	l := NewLines(TableConfig{Today: at, NoHeaders: true})
+	must.Get(l.Append(nil, published(Added, `{"spec":{"replicas":1}}`, nil), 1))(t)
+	line, err := l.Append(nil, published(Updated, `{"spec":{"replicas":3}}`, map[string]string{"objectuid": "u2", "id": "u2.9"}), 2)
+	require.NoError(t, err)
+	assert.NotContains(t, string(line), "1→3", "the line is %q", line)
+	if _, err := l.Append(nil, &sink.Message{Data: []byte("{}")}, 3); err == nil {
+		t.Error("what is no event has a line")
+	}
+}
+
+func TestDescribe_says_what_was_too_large_for_the_log(t *testing.T) {
+	small := map[string]string{"payload": "metadata", "datasize": "1400123"}
+	kept := map[string]string{"payload": "metadata", "datasize": "3000000", "dataref": "nats-obj:KUBERNETES-objects/h.u1.7\x1b"}
+	for _, c := range []struct {
+		op   Op
+		with map[string]string
+		want string
+	}{
+		{Added, small, "created by kubectl, too large for the log: 1400123 bytes"},
+		{Updated, small, "too large for the log: 1400123 bytes"},
+		{Updated, kept, `too large for the log: 3000000 bytes are in nats-obj:KUBERNETES-objects/h.u1.7\x1b`},
+		{Deleted, small, "too large for the log: 1400123 bytes"},
+	} {
+		assert.Equal(t, c.want, Describe(event(t, c.op, `{"metadata":{}}`, c.with), unknown, 4), "%s", c.op)
+	}
+	// What follows a state without its object cannot be compared with it.
+	before := event(t, Added, `{"metadata":{}}`, small)
+	assert.Empty(t, Describe(event(t, Updated, `{"metadata":{},"spec":{}}`, nil), func() *Event { return before }, 4))
 }

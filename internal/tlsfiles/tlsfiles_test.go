@@ -16,9 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // write writes a certificate that signs itself, and its key.

@@ -6,10 +6,11 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
-	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
 // idle is a topic whose partitions send nothing by themselves.

@@ -13,9 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
-	"github.com/stretchr/testify/assert"
 )
 
 // answer is what a fake broker does about a publish: cut the connection, say nothing, send a reply, or messages of the stream.

@@ -3,25 +3,30 @@
 package oracle
 
 import (
+	"bytes"
 	"context"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane/crd"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -255,5 +260,30 @@ func TestRecorder_begins_a_history_when_etcd_was_restored(t *testing.T) {
 				t.Errorf("the history begins at %d, the snapshot was made at %d", first, revision)
 			}
 		})
+	}
+}
+
+func TestDecode_reads_both_formats_of_etcd(t *testing.T) {
+	var stored bytes.Buffer
+	object := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{UID: "u1", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"faults.example.com/change": "1.2"}},
+	}
+	require.NoError(t, protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(object, &stored))
+	body, _, err := bodyOf([]byte(`{"metadata":{"uid":"u1","labels":{"a":"b"},"annotations":{"faults.example.com/change":"1.2"}}}`))
+	require.NoError(t, err)
+	want := Observation{UID: "u1", Labels: map[string]string{"a": "b"}, Body: body}
+	for name, value := range map[string][]byte{
+		"protobuf": stored.Bytes(),
+		"JSON":     []byte(`{"metadata":{"uid":"u1","labels":{"a":"b"},"annotations":{"faults.example.com/change":"1.2"}}}`),
+	} {
+		if got, err := decode(value); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v, %v", name, got, err)
+		}
+	}
+	for name, value := range map[string]string{"no uid": `{"metadata":{}}`, "neither": "x", "an unknown type": "k8s\x00x"} {
+		if got, err := decode([]byte(value)); err == nil {
+			t.Errorf("%s: got %+v", name, got)
+		}
 	}
 }

@@ -6,13 +6,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
-	"github.com/stretchr/testify/assert"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // script is a truth and a log, one thing at a time. A log's line is "added u1 5 watch", with suffixes of the id behind a dot: "updated u1 7.r1 repair";

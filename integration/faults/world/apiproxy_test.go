@@ -13,10 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 const (

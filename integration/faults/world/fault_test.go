@@ -3,17 +3,28 @@
 package world
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"github.com/stretchr/testify/assert"
+	"io"
 	"maps"
 	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // A pair of which one finds no occasion is the other one.
@@ -86,4 +97,129 @@ func TestFaults_that_may_cause_a_gap_exist(t *testing.T) {
 		delete(left, f.Name)
 	}
 	assert.Empty(t, left, "there are no faults of these names")
+}
+
+// newProgram returns a world of a bridge and nothing else: a script.
+func newProgram(t *testing.T, script string) *World {
+	t.Helper()
+	dir := t.TempDir()
+	w := &World{dir: dir, binary: filepath.Join(dir, "bridge"), replicas: []*replica{{server: "127.0.0.1:1"}}}
+	require.NoError(t, os.WriteFile(w.binary, []byte("#!/bin/sh\n"+script+"\n"), 0o700))
+	require.NoError(t, w.StartBridge())
+	t.Cleanup(func() { require.NoError(t, w.KillBridge()) })
+	return w
+}
+
+// A bridge that was not asked to end and has is never started again in silence.
+func TestStartBridge_refuses_where_the_last_one_ended_by_itself(t *testing.T) {
+	const runs = "exec sleep 100"
+	for name, c := range map[string]struct {
+		script string
+		end    func(*World) error
+		itself bool
+	}{
+		"it exits":                  {"exit 3", func(*World) error { return nil }, true},
+		"it exits with code 0":      {"exit 0", func(*World) error { return nil }, true},
+		"somebody else kills it":    {"kill -9 $$", func(*World) error { return nil }, true},
+		"it was killed":             {runs, (*World).KillBridge, false},
+		"it was asked to stop":      {runs, func(w *World) error { return w.Bridge().signal(syscall.SIGTERM) }, false},
+		"it exits and may":          {"exit 1", func(w *World) error { w.Bridge().mayEnd.Store(true); return nil }, false},
+		"it has exited when killed": {"exit 1", func(w *World) error { <-w.Bridge().Ended(); return w.KillBridge() }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newProgram(t, c.script)
+			require.NoError(t, c.end(w))
+			_, err := w.AwaitExit(t.Context())
+			require.NoError(t, err)
+			if err := w.StartBridge(); errors.Is(err, ErrEnded) != c.itself || (err != nil) != c.itself {
+				t.Errorf("it is started again: %v", err)
+			}
+		})
+	}
+}
+
+func TestFaults_need_a_bridge_that_runs(t *testing.T) {
+	w := newProgram(t, "exit 3")
+	_, err := w.AwaitExit(t.Context())
+	require.NoError(t, err)
+	if _, err := (Fault{Name: "a", w: w}).Inject(t.Context(), nil); !errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), "before the fault") {
+		t.Errorf("a dead bridge is broken: %v", err)
+	}
+}
+
+// A bridge that hangs makes faults miss. A fault that has missed must not heal it.
+func TestFault_that_missed_leaves_a_bridge_that_runs(t *testing.T) {
+	w := newProgram(t, "exec sleep 100")
+	before := w.Bridge()
+	i := &injection{World: w}
+	if err := i.revive(ErrMissed); !errors.Is(err, ErrMissed) || w.Bridge() != before {
+		t.Errorf("the bridge was replaced, %v", err)
+	}
+	require.NoError(t, w.KillBridge())
+	if err := i.revive(ErrMissed); !errors.Is(err, ErrMissed) || !w.Bridge().Running() {
+		t.Errorf("a bridge that does not run was not started, %v", err)
+	}
+}
+
+// echo is a server that says again what it hears.
+func echo(t *testing.T) string {
+	t.Helper()
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(c, c) }()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func TestWay_can_be_broken_and_silent_and_opened_again(t *testing.T) {
+	t.Parallel()
+	w := must.Get(newWay(echo(t)))(t)
+	t.Cleanup(func() { require.NoError(t, w.Close()) })
+	say := func(c net.Conn, within time.Duration) error {
+		_ = c.SetDeadline(time.Now().Add(within))
+		if _, err := fmt.Fprintln(c, "hello"); err != nil {
+			return err
+		}
+		_, err := bufio.NewReader(c).ReadString('\n')
+		return err
+	}
+	dialed := func() error {
+		c, err := net.Dial("tcp", w.Address())
+		if err != nil {
+			return err
+		}
+		return errors.Join(say(c, patience), c.Close())
+	}
+	c := must.Get(net.Dial("tcp", w.Address()))(t)
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, say(c, patience))
+	w.Silence()
+	assert.Error(t, say(c, 100*time.Millisecond), "a silent way lets something through")
+	w.Open()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	if _, err := bufio.NewReader(c).ReadString('\n'); err != nil {
+		t.Errorf("what was sent meanwhile does not arrive: %v", err)
+	}
+	w.Sever()
+	require.Error(t, say(c, patience), "a broken way lets something through")
+	assert.Error(t, dialed(), "a broken way lets something through")
+	w.Open()
+	require.NoError(t, dialed())
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asWriter) != "" {
+		writer()
+	}
+	if os.Getenv(asMounter) != "" {
+		mounter()
+	}
+	goleak.VerifyTestMain(m)
 }

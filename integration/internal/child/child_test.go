@@ -14,10 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -12,10 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -4,11 +4,12 @@ package batch
 
 import (
 	"encoding/binary"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestAppend_takes_a_batch_of_exactly_the_limit(t *testing.T) {

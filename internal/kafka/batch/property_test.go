@@ -4,11 +4,15 @@ package batch
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -130,4 +134,126 @@ func TestAppend_after_Compress_undoes_it(t *testing.T) {
 		_, _, got := decode(t, b.Addressed(0)[4:])
 		checkRecords(t, got, want)
 	})
+}
+
+// The data is a list of records of which only the sizes are said, in numbers of four bytes.
+func FuzzAppend_never_exceeds_the_limit(f *testing.F) {
+	word := func(n ...uint32) []byte {
+		var p []byte
+		for _, v := range n {
+			p = binary.LittleEndian.AppendUint32(p, v)
+		}
+		return p
+	}
+	f.Add(1000, word(3, 900, 0, 0, 0))
+	f.Add(1000, word(3, 1, 2, 62, 9, 3, 1, 2, 63, 9, 3, 1, 2, 64, 9))
+	f.Add(DefaultLimit, word(10, 1_048_500, 0, 0, 0))
+	f.Add(-1, word(0, 0, 0, 0, 0))
+	f.Add(math.MaxInt, word(8190, 8191, 3, 8192, math.MaxUint32))
+
+	f.Fuzz(func(t *testing.T, limit int, data []byte) {
+		var b Builder
+		size := Overhead
+		for len(data) >= 20 && b.Len() < 1000 && b.Size() < 8<<20 {
+			r := fuzzRecord(data)
+			data = data[20:]
+			announced := b.SizeWith(&r)
+			require.Greater(t, announced, size, "another record makes %d of %d bytes", announced, size)
+			took := b.Append(&r, limit)
+			require.Equal(t, announced <= limit, took, "limit %d, announced %d, taken", limit, announced)
+			if took {
+				size = announced
+			}
+			if b.Size() != size || took && len(b.plain)-prefix != size {
+				t.Fatalf("Size says %d, announced were %d, encoded are %d", b.Size(), size, len(b.plain)-prefix)
+			}
+			if cap(b.plain) > max(limit, 0)+prefix && limit < math.MaxInt32 {
+				t.Fatalf("%d bytes of memory for a limit of %d", cap(b.plain), limit)
+			}
+		}
+		if b.Len() > 0 && len(b.Seal(1, 0, 0)) != size {
+			t.Fatalf("%d bytes were announced, %d sealed", size, len(b.Seal(1, 0, 0)))
+		}
+	})
+}
+
+func fuzzRecord(data []byte) Record {
+	n := func(i int) int { return int(binary.LittleEndian.Uint32(data[4*i:])) }
+	r := Record{Key: strings.Repeat("k", n(0)%70_000), Timestamp: int64(n(4)) << 20}
+	if n(1)%7 != 0 {
+		r.Value = make([]byte, n(1)%(3<<20))
+	}
+	for range n(2) % 70 {
+		r.Headers = append(r.Headers, Header{"name", strings.Repeat("v", n(3)%20_000)})
+	}
+	return r
+}
+
+func FuzzSizeVarint_is_what_is_written(f *testing.F) {
+	for _, n := range []int64{0, 1, -1, 63, 64, -64, -65, 8191, 8192, 1<<31 - 1, math.MaxInt64, math.MinInt64} {
+		f.Add(n)
+	}
+	for bit := range 63 {
+		f.Add(int64(1) << bit)
+		f.Add(-(int64(1) << bit) - 1)
+	}
+	f.Fuzz(func(t *testing.T, n int64) {
+		want := len(binary.AppendVarint(nil, n))
+		assert.Equal(t, want, sizeVarint64(n), "%d takes %d bytes", n, want)
+		assert.Len(t, appendVarint(nil, int(n)), want, "%d is written as", n)
+	})
+}
+
+// Computed by Utils.murmur2 and Utils.toPositive of kafka-clients 4.3.1.
+var javaPartitions = []struct {
+	key           string
+	hash          int32
+	of12, ofSeven int32
+}{
+	{"", 275646681, 9, 2},
+	{"a", -1563381124, 4, 5},
+	{"ab", 316155434, 2, 0},
+	{"abc", 479470107, 3, 4},
+	{"abcd", -1323649548, 8, 5},
+	{"abcde", 461995741, 1, 4},
+	{"21", -973932308, 0, 3},
+	{"foobar", -790332482, 6, 0},
+	{"a-little-bit-long-string", -985981536, 8, 1},
+	{"a-little-bit-longer-string", -1486304829, 11, 0},
+	{"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971, 5, 3},
+	{"kluster/core/pods/default/web-0", -843339386, 6, 1},
+	{"kluster/apps/deployments/kube-system/coredns", -2098712806, 10, 1},
+	{"kluster/core/nodes/_/node-1", -213058759, 1, 5},
+	{"prod-eu/example.com/databases/größe/日本語", 1561408654, 10, 1},
+	{"\x00\x01\x7f", -684883218, 2, 4},
+	{"ÿþ", -1869419400, 8, 0},
+}
+
+func TestPartition_is_that_of_Java(t *testing.T) {
+	for _, c := range javaPartitions {
+		assert.Equal(t, c.hash, Murmur2(c.key), "Murmur2(%q)", c.key)
+		assert.Equal(t, c.of12, Partition(c.key, 12), "Partition(%q, 12)", c.key)
+		assert.Equal(t, c.ofSeven, Partition(c.key, 7), "Partition(%q, 7)", c.key)
+	}
+}
+
+func TestPartition_is_that_of_other_clients(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		key := rapid.SliceOf(rapid.Byte()).Draw(t, "key")
+		partitions := make([]int, rapid.IntRange(1, 500).Draw(t, "partitions"))
+		for i := range partitions {
+			partitions[i] = i
+		}
+		want := kafka.Murmur2Balancer{Consistent: true}.Balance(kafka.Message{Key: key}, partitions...)
+		if got := Partition(string(key), int32(len(partitions))); int(got) != want {
+			t.Errorf("Partition(%q, %d) = %d, want %d", key, len(partitions), got, want)
+		}
+	})
+}
+
+func TestPartition_of_no_partitions_panics(t *testing.T) {
+	defer func() {
+		assert.NotNil(t, recover(), "it does not panic")
+	}()
+	Partition("key", 0)
 }

@@ -9,11 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
-	"github.com/stretchr/testify/assert"
 )
 
 func TestTail_says_what_the_first_update_changed(t *testing.T) {

@@ -3,11 +3,12 @@
 package embedded
 
 import (
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestLogger_keeps_warnings_of_what_may_be_lost(t *testing.T) {
