@@ -94,6 +94,7 @@ var rules = []Rule{
 	{Path: "internal/must"},
 	{Path: "internal/testtier"},
 	{Path: "internal/pause"},
+	{Path: "internal/sequence", Never: slices.Concat(brokers, codecs, stores, cluster), Why: "what orders events follows from numbers alone"},
 	{Path: "cmd/...", Ours: []string{"cmd/...", "source", "encode", "sink/...", "checkpoint/...", "internal/..."}},
 }
 

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// Wildcard names every resource that can be listed and watched, of one group or of all.
+type Wildcard struct {
+	// All: of all groups. Else of Group, which is empty for the core group.
+	All     bool
+	Group   string
+	Exclude []Exclusion
+}
+
+// Exclusion leaves resources out.
+type Exclusion struct {
+	// Name is a plural, singular, short name or kind in lower case; empty: all of Group.
+	Name string
+	// Group is where it is looked for; AnyGroup: everywhere.
+	Group    string
+	AnyGroup bool
+	// Version, if not empty, has to be one in which the resource is served.
+	Version string
+}
+
+func (w *Wildcard) names(s *source.Served) bool {
+	return (w.All || w.Group == s.Group) && !slices.ContainsFunc(w.Exclude, func(e Exclusion) bool { return e.names(s) })
+}
+
+func (e *Exclusion) names(s *source.Served) bool {
+	if !e.AnyGroup && e.Group != s.Group {
+		return false
+	}
+	if _, served := s.In(e.Version); e.Version != "" && !served {
+		return false
+	}
+	return e.Name == "" || e.Name == s.Resource || slices.Contains(s.Names, e.Name)
+}
+
+// mayMean reports whether kubectl might take a name for a resource. Groups can be cut short.
+func mayMean(name string, s *source.Served) bool {
+	full, short := schema.ParseResourceArg(name)
+	called := func(plural, group string) bool {
+		return (plural == s.Resource || slices.Contains(s.Names, plural)) && strings.HasPrefix(s.Group, group)
+	}
+	return full != nil && called(full.Resource, full.Group) || called(short.Resource, short.Group)
+}
+
+// pinned returns the version that a name has for a resource; empty if it has none.
+func pinned(name string, s *source.Served) string {
+	full, short := schema.ParseResourceArg(name)
+	if full == nil || full.Group != s.Group || short.Group == s.Group {
+		return ""
+	}
+	return full.Version
+}
+
+// canonical returns the resource that shows the same objects as the given one, and that all of them are read as.
+// Kubernetes has moved resources between groups, and serves them in both.
+func canonical(r schema.GroupResource) schema.GroupResource {
+	switch {
+	case r.Group == "events.k8s.io" && r.Resource == "events":
+		r.Group = ""
+	case r.Group != "extensions":
+	case r.Resource == "ingresses", r.Resource == "networkpolicies":
+		r.Group = "networking.k8s.io"
+	case r.Resource == "daemonsets", r.Resource == "deployments", r.Resource == "replicasets":
+		r.Group = "apps"
+	}
+	return r
+}
