@@ -223,8 +223,9 @@ func (s *Stream) state(uid string, version uint64, last *Row, again bool) []Even
 	return behind(Event{UID: uid, Sequence: Sequence{s.Epoch, version, State}, Again: again}, last)
 }
 
+// behind returns an event, and before it the end of another object of the name, unless the event is an older one.
 func behind(e Event, last *Row) []Event {
-	if last == nil || last.Ended() || last.UID == e.UID || e.Step == End {
+	if last == nil || last.Ended() || last.UID == e.UID || e.Step == End || !e.After(last.Sequence) {
 		return []Event{e}
 	}
 	return []Event{{UID: last.UID, Sequence: Sequence{last.Epoch, last.Version, End}}, e}
