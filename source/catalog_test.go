@@ -96,7 +96,7 @@ func newCatalog(t *testing.T, s *served) *Catalog {
 // await waits until the offers are so.
 func (c *Catalog) await(t *testing.T, ok func(*Offers) bool) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		offers, changed := c.Now()
 		if ok(offers) {

@@ -66,7 +66,7 @@ func serveNamespaces(t *testing.T, frames <-chan string, forbidden bool) *Namesp
 // await waits until the namespaces are so.
 func (n *Namespaces) await(t *testing.T, what string, ok func(all map[string]Namespace, err error) bool) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		all, changed, err := n.Now()
 		if ok(all, err) {

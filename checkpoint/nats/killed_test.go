@@ -103,7 +103,7 @@ func newCluster(t *testing.T) *cluster {
 		require.NoError(t, c.start(i))
 	}
 	for _, s := range c.servers {
-		require.True(t, s.ReadyForConnections(20*time.Second), "a server does not start")
+		require.True(t, s.ReadyForConnections(time.Minute), "a server does not start")
 	}
 	return c
 }
@@ -164,7 +164,7 @@ func TestCommits_survive_changes_of_the_leader(t *testing.T) {
 	})
 	nc := must.Get(gonats.Connect(urls))(t)
 	defer nc.Close()
-	js := must.Get(jetstream.New(nc))(t)
+	js := must.Get(jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second)))(t)
 	kv := must.Get(js.KeyValue(t.Context(), testBucket))(t)
 	if s, err := kv.Status(t.Context()); err != nil || s.Config().Replicas != 3 {
 		t.Errorf("status %+v, %v", s, err)

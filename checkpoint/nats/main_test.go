@@ -59,7 +59,7 @@ func serve(dir, port string) error {
 		return err
 	}
 	srv.Start()
-	if !srv.ReadyForConnections(20 * time.Second) {
+	if !srv.ReadyForConnections(time.Minute) {
 		return fmt.Errorf("nobody can connect to port %d", n)
 	}
 	if _, err := fmt.Fprintln(os.Stdout, srv.ClientURL()); err != nil {
@@ -134,7 +134,7 @@ func newServer(t testing.TB, change ...func(*server.Options)) *server.Server {
 		srv.Shutdown()
 		srv.WaitForShutdown()
 	})
-	require.True(t, srv.ReadyForConnections(20*time.Second), "the server does not start")
+	require.True(t, srv.ReadyForConnections(time.Minute), "the server does not start")
 	return srv
 }
 
@@ -148,7 +148,7 @@ func client(t testing.TB, srv *server.Server) jetstream.JetStream {
 	t.Helper()
 	nc := must.Get(gonats.Connect(srv.ClientURL()))(t)
 	t.Cleanup(nc.Close)
-	js := must.Get(jetstream.New(nc))(t)
+	js := must.Get(jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second)))(t)
 	return js
 }
 

@@ -31,7 +31,7 @@ func tailBroker(t *testing.T, token string) string {
 	url := startServer(t, &server.Options{JetStream: true, StoreDir: t.TempDir(), Authorization: token})
 	nc := must.Get(nats.Connect(url, nats.Token(token)))(t)
 	defer nc.Close()
-	js := must.Get(jetstream.New(nc))(t)
+	js := must.Get(jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second)))(t)
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "KUBERNETES", Subjects: []string{"k8s.>"}, AllowDirect: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func (w *watched) wait(t *testing.T, want string) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(15 * time.Second); !strings.Contains(w.String(), want); <-tick.C {
+	for end := time.Now().Add(time.Minute); !strings.Contains(w.String(), want); <-tick.C {
 		require.False(t, time.Now().After(end), "waited in vain for %q, got %q", want, w)
 	}
 }

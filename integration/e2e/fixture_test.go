@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -201,7 +200,7 @@ func (r *fixture) log(name string) *readLog {
 // read returns all that a log has now, and an error with what it had before where the broker cannot be asked.
 func (r *fixture) read(name string) (*readLog, []rig.Message, error) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), rig.Patience())
 	defer cancel()
 	l := r.log(name)
 	messages, err := l.Read(ctx)

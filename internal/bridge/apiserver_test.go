@@ -183,7 +183,7 @@ func runBridge(t testing.TB, api *apiServer, to sink.Sink, store checkpoint.Stor
 		select {
 		case err := <-b.ended:
 			return err
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			return errors.New("the pipeline does not stop")
 		}
 	})

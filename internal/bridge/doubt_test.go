@@ -22,7 +22,7 @@ import (
 // renewed begins the history that the stream has seen to have begun, as the source does that is refused its next list.
 func renewed(t *testing.T, s *stream, version string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err := s.Note(ctx, source.Progress{Kind: source.Gap, Version: version, Seen: time.Now()})
 	var rewound *source.RewoundError

@@ -347,7 +347,7 @@ func send(t *testing.T, s *stream, op source.Op, name, uid, version string, reas
 // settle waits until everything that was sent is in the log.
 func (r *rig) settle() {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(r.t, r.busy.wait(ctx), "%d objects are still not published", r.busy.count())
 }
@@ -355,7 +355,7 @@ func (r *rig) settle() {
 func note(t *testing.T, s *stream, p source.Progress) {
 	t.Helper()
 	p.Seen = time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(t, s.Note(ctx, p))
 }

@@ -166,7 +166,7 @@ func (m *model) session(last bool) {
 		position, _, ok = s.Resume()
 	}
 	m.restored = false
-	m.say("the log has %d, resumes at %q %v", len(m.log.log), position, ok)
+	m.log.set(func() { m.say("the log has %d, resumes at %q %v", len(m.log.log), position, ok) })
 	if !ok || m.random.IntN(4) == 0 { // the latter is a 410
 		position = m.list(s, ok)
 	}
@@ -267,7 +267,7 @@ func (m *model) list(s *stream, gap bool) (version string) {
 		for _, c := range m.live {
 			send(m.t, s, source.Added, c.Name, c.UID, c.ResourceVersion, source.ReasonRelist)
 		}
-		ctx, cancel := context.WithTimeout(m.t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
 		err := s.Note(ctx, source.Progress{Kind: source.Listed, Version: version, Objects: len(m.live), Seen: time.Now()})
 		cancel()
 		var rewound *source.RewoundError

@@ -20,7 +20,7 @@ import (
 // doubted ends a list that is expected to show another history, and begins that.
 func doubted(t *testing.T, s *stream, version string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err := s.Note(ctx, source.Progress{Kind: source.Listed, Version: version, Seen: time.Now()})
 	var rewound *source.RewoundError
@@ -31,7 +31,7 @@ func doubted(t *testing.T, s *stream, version string) {
 // restored begins another history, as the source does when it finds that etcd was restored.
 func restored(t *testing.T, s *stream) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(t, s.renew(ctx, &source.RewoundError{Stream: s.name, Position: s.tracker.Position(), Server: "7"}))
 }
@@ -192,7 +192,7 @@ func TestPipeline_stops_at_what_the_broker_refuses_if_asked_to(t *testing.T) {
 		if !errors.As(err, &rejected) || rejected.ResourceVersion != "3" || !strings.Contains(err.Error(), "too large") {
 			t.Errorf("it ended with %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it goes on")
 	}
 	if got := store.state.Streams["configmaps.v1"].Position; got != "1" && got != "2" {
@@ -216,7 +216,7 @@ func TestHistory_is_doubted_where_the_dead_come_back(t *testing.T) {
 			if !known {
 				s.ledger.Prune("1000")
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if reason == source.ReasonRelist {
 				note(t, s, source.Progress{Kind: source.Gap, Version: "1000", Cause: "compacted"})

@@ -128,7 +128,7 @@ func TestRun_ends_with_the_reason_where_something_must_not_be_used(t *testing.T)
 			case err := <-b.ended:
 				require.Error(t, err, "ended, want %q in it, once", c.want)
 				assert.Equal(t, 1, strings.Count(err.Error(), c.want), "ended, want %q in it, once", c.want)
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Error("goes on")
 			}
 		})

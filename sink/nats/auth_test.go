@@ -259,7 +259,7 @@ func TestDial_is_refused_in_the_words_of_the_sink_and_without_its_secrets(t *tes
 			v.right.Servers, v.wrong.Servers = []string{b.addr()}, []string{b.addr()}
 			nc, err := nats.Dial(v.right)
 			require.NoError(t, err)
-			if err := nc.FlushTimeout(10 * time.Second); err != nil || nc.Opts.Name != "kube-eventbridge" {
+			if err := nc.FlushTimeout(time.Minute); err != nil || nc.Opts.Name != "kube-eventbridge" {
 				t.Errorf("connected as %q it cannot speak: %v", nc.Opts.Name, err)
 			}
 			nc.Close()

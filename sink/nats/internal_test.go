@@ -232,7 +232,7 @@ func TestSink_has_nothing_held_back_while_the_connection_is_lost(t *testing.T) {
 	srv.Start()
 	defer srv.WaitForShutdown()
 	defer srv.Shutdown()
-	require.True(t, srv.ReadyForConnections(20*time.Second), "the server does not start")
+	require.True(t, srv.ReadyForConnections(time.Minute), "the server does not start")
 	s := must.Get(New(Config{Servers: []string{srv.ClientURL()}, Stream: "S", Subjects: []string{"k8s.>"}}, nil))(t)
 	closed := make(chan struct{})
 	nc := must.Get(s.connect(t.Context(), func() { close(closed) }))(t)

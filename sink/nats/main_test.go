@@ -32,7 +32,7 @@ func serve(dir string) {
 		panic(err)
 	}
 	srv.Start()
-	if !srv.ReadyForConnections(20 * time.Second) {
+	if !srv.ReadyForConnections(time.Minute) {
 		panic("the server does not start")
 	}
 	_, _ = fmt.Fprintln(os.Stdout, srv.ClientURL())

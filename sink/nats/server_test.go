@@ -57,7 +57,7 @@ func (b *broker) start(t *testing.T) {
 	opts := b.opts
 	srv := must.Get(server.NewServer(&opts))(t)
 	srv.Start()
-	require.True(t, srv.ReadyForConnections(20*time.Second), "the server does not start")
+	require.True(t, srv.ReadyForConnections(time.Minute), "the server does not start")
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.srv = srv
@@ -138,7 +138,7 @@ const nobody = "127.0.0.1:1"
 func (b *broker) connect(t *testing.T) (*gonats.Conn, jetstream.JetStream) {
 	t.Helper()
 	nc := must.Get(gonats.Connect(b.server().ClientURL()))(t)
-	js := must.Get(jetstream.New(nc))(t)
+	js := must.Get(jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second)))(t)
 	return nc, js
 }
 

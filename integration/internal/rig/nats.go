@@ -140,7 +140,7 @@ func (n *NATS) Connect(t testing.TB, options ...nats.Option) jetstream.JetStream
 	conn, err := nats.Connect(n.URL(), options...)
 	Must(t, err)
 	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(30*time.Second))
 	Must(t, err)
 	return js
 }

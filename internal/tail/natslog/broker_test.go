@@ -98,7 +98,7 @@ func (b *broker) use(f func(jetstream.JetStream) error) {
 	nc, err := gonats.Connect(b.url())
 	require.NoError(b.t, err)
 	defer nc.Close()
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
 	require.NoError(b.t, err)
 	must.Happen(b.t, "the broker serves", func() bool { err = f(js); return err == nil })
 }
