@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -98,26 +99,24 @@ func TestRetry_settles_what_the_broker_answered_for_good(t *testing.T) {
 		"deadline of a try": {context.DeadlineExceeded, true},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &script{answer: fails(1, tt.err)}
-				r := sink.Retry(s, sink.Policy{})
-				defer running(t, r)()
-				got := make(chan outcome, 2)
-				r.Publish(t.Context(), &sink.Message{ID: "a"}, func(rc sink.Receipt, err error) { got <- outcome{rc, err} })
-				<-time.After(time.Minute)
-				if n := len(got); n != 1 {
-					t.Fatalf("done was called %d times", n)
-				}
-				want := 1
-				if tt.retried {
-					want = 2
-				}
-				assert.Len(t, s.made(), want, "published %d times", len(s.made()))
-				if o := <-got; !tt.retried && !errors.Is(o.err, tt.err) || tt.retried && o.err != nil {
-					t.Errorf("settled with %v", o.err)
-				}
-			})
+		must.RunInBubble(t, name, func(t *testing.T) {
+			s := &script{answer: fails(1, tt.err)}
+			r := sink.Retry(s, sink.Policy{})
+			defer running(t, r)()
+			got := make(chan outcome, 2)
+			r.Publish(t.Context(), &sink.Message{ID: "a"}, func(rc sink.Receipt, err error) { got <- outcome{rc, err} })
+			<-time.After(time.Minute)
+			if n := len(got); n != 1 {
+				t.Fatalf("done was called %d times", n)
+			}
+			want := 1
+			if tt.retried {
+				want = 2
+			}
+			assert.Len(t, s.made(), want, "published %d times", len(s.made()))
+			if o := <-got; !tt.retried && !errors.Is(o.err, tt.err) || tt.retried && o.err != nil {
+				t.Errorf("settled with %v", o.err)
+			}
 		})
 	}
 }

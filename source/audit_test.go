@@ -19,6 +19,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestAudit_tells_what_existed_at_a_version(t *testing.T) {
@@ -69,14 +71,12 @@ func TestAudit_ends_with_what_is_wrong(t *testing.T) {
 		"f's own error":   {"20", nil, enoughSeen, func(err error) bool { return errors.Is(err, enoughSeen) }},
 		"no such request": {"20", always(step{status: http.StatusBadRequest}), nil, unanswerable},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newCluster(t, 40, write{rev: 10, name: "a", uid: "u-a"})
-				server.compacted, server.fault = 5, c.fault
-				err := Audit(t.Context(), server.script.client(), configMaps, c.version, func(Ident) error { return c.f })
-				require.Error(t, err, "error")
-				assert.True(t, c.wrong(err), "error")
-			})
+		must.RunInBubble(t, name, func(t *testing.T) {
+			server := newCluster(t, 40, write{rev: 10, name: "a", uid: "u-a"})
+			server.compacted, server.fault = 5, c.fault
+			err := Audit(t.Context(), server.script.client(), configMaps, c.version, func(Ident) error { return c.f })
+			require.Error(t, err, "error")
+			assert.True(t, c.wrong(err), "error")
 		})
 	}
 }
@@ -123,15 +123,13 @@ func TestObjectsAt_ends_with_what_is_wrong(t *testing.T) {
 		"f's own error":          {"20", nil, enoughSeen, func(err error) bool { return errors.Is(err, enoughSeen) }, 1},
 		"it refuses":             {"20", always(step{status: http.StatusForbidden}), nil, apierrors.IsForbidden, maxRefusals},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newCluster(t, 40, write{rev: 10, name: "a", uid: "u-a"})
-				server.compacted, server.fault = 5, c.fault
-				err := ObjectsAt(t.Context(), server.script.client(), configMaps, c.version, func(Ident, *Body) error { return c.f })
-				if err == nil || !c.wrong(err) || len(server.asked) != c.asked {
-					t.Errorf("error is %v after %d requests", err, len(server.asked))
-				}
-			})
+		must.RunInBubble(t, name, func(t *testing.T) {
+			server := newCluster(t, 40, write{rev: 10, name: "a", uid: "u-a"})
+			server.compacted, server.fault = 5, c.fault
+			err := ObjectsAt(t.Context(), server.script.client(), configMaps, c.version, func(Ident, *Body) error { return c.f })
+			if err == nil || !c.wrong(err) || len(server.asked) != c.asked {
+				t.Errorf("error is %v after %d requests", err, len(server.asked))
+			}
 		})
 	}
 }
@@ -205,30 +203,28 @@ func TestReader_lists_anew_when_it_is_asked_to(t *testing.T) {
 		}},
 		"while there is no room": {noRoom: 20 * time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newCluster(t, 40, writes...)
-				server.oldest = 1
-				if c.fault != nil {
-					server.fault = c.fault(server)
+		must.RunInBubble(t, name, func(t *testing.T) {
+			server := newCluster(t, 40, writes...)
+			server.oldest = 1
+			if c.fault != nil {
+				server.fault = c.fault(server)
+			}
+			r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
+			r.onCall = func(call string, _ <-chan struct{}) {
+				if call == "admit 20" {
+					<-time.After(c.noRoom)
 				}
-				r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
-				r.onCall = func(call string, _ <-chan struct{}) {
-					if call == "admit 20" {
-						<-time.After(c.noRoom)
-					}
-				}
-				again := make(chan string)
-				timer := time.AfterFunc(10*time.Second, func() { again <- "the audit found a difference" })
-				defer timer.Stop()
-				begin := time.Now()
-				got, err := runReader(t, Reader{Client: server.script.client(), Stream: configMaps, Recovery: enough, Again: again}, r, until(r, "listed 20"))
-				check(t, got, want...)
-				if p := r.gap(); err != nil || p.Cause != "the audit found a difference" || r.counted("asked") != 1 || len(r.open) > 0 {
-					t.Errorf("error %v, gap %+v, counted %v, %d tickets open", err, p, r.reasons, len(r.open))
-				}
-				assert.LessOrEqual(t, time.Since(begin), c.noRoom+15*time.Second, "it took")
-			})
+			}
+			again := make(chan string)
+			timer := time.AfterFunc(10*time.Second, func() { again <- "the audit found a difference" })
+			defer timer.Stop()
+			begin := time.Now()
+			got, err := runReader(t, Reader{Client: server.script.client(), Stream: configMaps, Recovery: enough, Again: again}, r, until(r, "listed 20"))
+			check(t, got, want...)
+			if p := r.gap(); err != nil || p.Cause != "the audit found a difference" || r.counted("asked") != 1 || len(r.open) > 0 {
+				t.Errorf("error %v, gap %+v, counted %v, %d tickets open", err, p, r.reasons, len(r.open))
+			}
+			assert.LessOrEqual(t, time.Since(begin), c.noRoom+15*time.Second, "it took")
 		})
 	}
 }

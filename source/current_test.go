@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // current returns what [Current] tells; at each object it calls before, if that is not nil.
@@ -68,20 +70,18 @@ func TestCurrent_asks_again_and_tells_nothing_twice(t *testing.T) {
 			if first == 0 && name == "half a page" {
 				continue // it has one object
 			}
-			t.Run(fmt.Sprintf("%s of page %d", name, first+1), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					server := newCluster(t, 5000, writes...)
-					server.fault = func(n int, _ url.Values) *step {
-						if n >= first && n < first+3 {
-							return fault
-						}
-						return nil
+			must.RunInBubble(t, fmt.Sprintf("%s of page %d", name, first+1), func(t *testing.T) {
+				server := newCluster(t, 5000, writes...)
+				server.fault = func(n int, _ url.Values) *step {
+					if n >= first && n < first+3 {
+						return fault
 					}
-					got, err := current(t, server, nil)
-					if err != nil || !slices.Equal(got, want) {
-						t.Errorf("error %v, %d objects, want %d", err, len(got), len(want))
-					}
-				})
+					return nil
+				}
+				got, err := current(t, server, nil)
+				if err != nil || !slices.Equal(got, want) {
+					t.Errorf("error %v, %d objects, want %d", err, len(got), len(want))
+				}
 			})
 		}
 	}
@@ -90,38 +90,36 @@ func TestCurrent_asks_again_and_tells_nothing_twice(t *testing.T) {
 // Before its first page has been read, a list is of no version, and so it is where the API server has forgotten the one that it was of: what is read again then is another list.
 func TestCurrent_misses_nothing_where_an_object_goes_while_a_page_of_no_version_breaks_off(t *testing.T) {
 	for name, forgets := range map[string]bool{"the first page": false, "one read on as of later": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				writes, want := manyObjects(10)
-				server := newCluster(t, 20, append(writes, write{rev: 11, name: "o00001", uid: "u-o00001", gone: true}, write{rev: 12, name: "o00002", uid: "u-o00002", gone: true})...)
-				server.now = 10
-				goes := func() { // two that a broken page has told
-					server.mu.Lock()
-					defer server.mu.Unlock()
-					server.now = 12
+		must.RunInBubble(t, name, func(t *testing.T) {
+			writes, want := manyObjects(10)
+			server := newCluster(t, 20, append(writes, write{rev: 11, name: "o00001", uid: "u-o00001", gone: true}, write{rev: 12, name: "o00002", uid: "u-o00002", gone: true})...)
+			server.now = 10
+			goes := func() { // two that a broken page has told
+				server.mu.Lock()
+				defer server.mu.Unlock()
+				server.now = 12
+			}
+			broke := false
+			server.fault = func(_ int, q url.Values) *step {
+				token := q.Get("continue")
+				if forgets && strings.HasPrefix(token, "10-") {
+					body := statusOf(http.StatusGone, "Expired", "the provided continue parameter is too old")
+					return &step{status: http.StatusGone, body: strings.Replace(body, `"kind"`, `"metadata":{"continue":"latest-1"},"kind"`, 1)}
 				}
-				broke := false
-				server.fault = func(_ int, q url.Values) *step {
-					token := q.Get("continue")
-					if forgets && strings.HasPrefix(token, "10-") {
-						body := statusOf(http.StatusGone, "Expired", "the provided continue parameter is too old")
-						return &step{status: http.StatusGone, body: strings.Replace(body, `"kind"`, `"metadata":{"continue":"latest-1"},"kind"`, 1)}
-					}
-					if broke || token != map[bool]string{true: "latest-1"}[forgets] {
-						return nil
-					}
-					broke = true
-					items := server.items(10, "", "")[len(token)/len("latest-1"):]
-					page := listOf("10", "", items...)
-					return &step{body: page[:len(page)-len(items[len(items)-1])], cut: true}
+				if broke || token != map[bool]string{true: "latest-1"}[forgets] {
+					return nil
 				}
-				got, err := current(t, server, func(int) error { goes(); return nil })
-				require.True(t, broke, "broken off: error")
-				require.NoError(t, err, "broken off: error")
-				for _, o := range want[3:] {
-					assert.Contains(t, got, o, "exists from the call to the return and is not told")
-				}
-			})
+				broke = true
+				items := server.items(10, "", "")[len(token)/len("latest-1"):]
+				page := listOf("10", "", items...)
+				return &step{body: page[:len(page)-len(items[len(items)-1])], cut: true}
+			}
+			got, err := current(t, server, func(int) error { goes(); return nil })
+			require.True(t, broke, "broken off: error")
+			require.NoError(t, err, "broken off: error")
+			for _, o := range want[3:] {
+				assert.Contains(t, got, o, "exists from the call to the return and is not told")
+			}
 		})
 	}
 }
@@ -171,14 +169,12 @@ func TestCurrent_ends_with_what_is_wrong(t *testing.T) {
 		"gone, and told to ask the same":    {forgetting(fmt.Sprintf("5000-%d", pageSize)), nil, expired},
 		"no more than one answer is wanted": {nil, context.Canceled, func(err error) bool { return errors.Is(err, context.Canceled) }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newCluster(t, 5000, writes...)
-				server.fault = c.fault
-				if _, err := current(t, server, func(int) error { return c.f }); err == nil || !c.wrong(err) {
-					t.Errorf("error is %v", err)
-				}
-			})
+		must.RunInBubble(t, name, func(t *testing.T) {
+			server := newCluster(t, 5000, writes...)
+			server.fault = c.fault
+			if _, err := current(t, server, func(int) error { return c.f }); err == nil || !c.wrong(err) {
+				t.Errorf("error is %v", err)
+			}
 		})
 	}
 }

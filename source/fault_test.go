@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // told is how often a state with all of the words was reported.
@@ -59,23 +61,21 @@ var nameless = map[string]string{
 
 func TestReader_waits_in_sight_at_a_watched_object_without_identity(t *testing.T) {
 	for missing, object := range nameless {
-		t.Run(missing, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newScript(t, step{want: "limit=1", body: listOf("7", "")},
-					step{want: "watch=true", repeats: true, body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", object)})
-				r := &recorder{}
-				got, err := runUntil(t, s, r, minutes(10))
-				if err != nil || !slices.Contains(got, "added a@8 watch") {
-					t.Errorf("error %v, seen %v", err, got)
-				}
-				mustBackOff(t, s.waits()[1:])
-				n := r.counted("unreadable")
-				if n < 10 || r.told("waiting: watch configmaps.v1", "metadata."+missing) != n {
-					t.Errorf("counted %d times, told %v", n, r.states)
-				}
-				assert.Equal(t, 1, r.told("watching"),
-					"states are %v: a watch that gets no further must not look like one that works", r.states)
-			})
+		must.RunInBubble(t, missing, func(t *testing.T) {
+			s := newScript(t, step{want: "limit=1", body: listOf("7", "")},
+				step{want: "watch=true", repeats: true, body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", object)})
+			r := &recorder{}
+			got, err := runUntil(t, s, r, minutes(10))
+			if err != nil || !slices.Contains(got, "added a@8 watch") {
+				t.Errorf("error %v, seen %v", err, got)
+			}
+			mustBackOff(t, s.waits()[1:])
+			n := r.counted("unreadable")
+			if n < 10 || r.told("waiting: watch configmaps.v1", "metadata."+missing) != n {
+				t.Errorf("counted %d times, told %v", n, r.states)
+			}
+			assert.Equal(t, 1, r.told("watching"),
+				"states are %v: a watch that gets no further must not look like one that works", r.states)
 		})
 	}
 }
@@ -94,30 +94,26 @@ func TestReader_goes_on_when_an_object_has_an_identity_again(t *testing.T) {
 
 func TestReader_waits_in_sight_at_a_listed_object_without_identity(t *testing.T) {
 	for missing, object := range nameless {
-		t.Run(missing, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newScript(t, step{want: "limit=1", body: listOf("7", "t1", cm("a", "u-a", "3"))},
-					step{want: "continue=t1", repeats: true, body: listOf("7", "", cm("b", "u-b", "4"), object, cm("c", "u-c", "5"))})
-				r := &recorder{}
-				got, _ := runUntil(t, s, r, minutes(10))
-				check(t, got, "snapshot 7", "added a@3 snapshot", "added b@4 snapshot")
-				mustBackOff(t, s.waits()[1:])
-				if n := r.counted("unreadable"); n < 10 || r.told("waiting: list configmaps.v1", "metadata."+missing) != n {
-					t.Errorf("counted %d times, told %v", n, r.states)
-				}
-			})
+		must.RunInBubble(t, missing, func(t *testing.T) {
+			s := newScript(t, step{want: "limit=1", body: listOf("7", "t1", cm("a", "u-a", "3"))},
+				step{want: "continue=t1", repeats: true, body: listOf("7", "", cm("b", "u-b", "4"), object, cm("c", "u-c", "5"))})
+			r := &recorder{}
+			got, _ := runUntil(t, s, r, minutes(10))
+			check(t, got, "snapshot 7", "added a@3 snapshot", "added b@4 snapshot")
+			mustBackOff(t, s.waits()[1:])
+			if n := r.counted("unreadable"); n < 10 || r.told("waiting: list configmaps.v1", "metadata."+missing) != n {
+				t.Errorf("counted %d times, told %v", n, r.states)
+			}
 		})
-		t.Run(missing+" of the first object", func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newScript(t, step{want: "limit=1", repeats: true, body: listOf("7", "", object)})
-				r := &recorder{}
-				got, _ := runUntil(t, s, r, minutes(10))
-				check(t, got) // not even a snapshot is announced, again and again
-				mustBackOff(t, s.waits())
-				if n := r.counted("unreadable"); n < 10 || r.told("waiting", "metadata."+missing) != n {
-					t.Errorf("counted %d times, told %v", n, r.states)
-				}
-			})
+		must.RunInBubble(t, missing+" of the first object", func(t *testing.T) {
+			s := newScript(t, step{want: "limit=1", repeats: true, body: listOf("7", "", object)})
+			r := &recorder{}
+			got, _ := runUntil(t, s, r, minutes(10))
+			check(t, got) // not even a snapshot is announced, again and again
+			mustBackOff(t, s.waits())
+			if n := r.counted("unreadable"); n < 10 || r.told("waiting", "metadata."+missing) != n {
+				t.Errorf("counted %d times, told %v", n, r.states)
+			}
 		})
 	}
 }
@@ -131,25 +127,23 @@ func TestReader_waits_as_long_as_the_API_server_asks(t *testing.T) {
 		"by an error in a watch's frame": {body: frameOf("ERROR", status+`,"details":{"retryAfterSeconds":7}}`)},
 		"while it starts":                {status: http.StatusServiceUnavailable, after: "7"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				list := busy
-				list.want = "limit=1"
-				if busy.status == 0 {
-					list = step{want: "limit=1", status: http.StatusTooManyRequests, after: "7"}
+		must.RunInBubble(t, name, func(t *testing.T) {
+			list := busy
+			list.want = "limit=1"
+			if busy.status == 0 {
+				list = step{want: "limit=1", status: http.StatusTooManyRequests, after: "7"}
+			}
+			busy.want = "resourceVersion=7"
+			s := newScript(t, list, step{want: "limit=1", body: listOf("7", "")}, busy,
+				step{want: "resourceVersion=7", hold: true, body: bookmark("9")})
+			r := &recorder{}
+			got, _ := runUntil(t, s, r, lines(r, 3))
+			check(t, got, "snapshot 7", "listed 7", "bookmark 9")
+			for _, i := range []int{0, 2} {
+				if wait := s.waits()[i]; wait < 7*time.Second || wait > 8*time.Second {
+					t.Errorf("request %d came after %v, want 7 s", i+1, wait)
 				}
-				busy.want = "resourceVersion=7"
-				s := newScript(t, list, step{want: "limit=1", body: listOf("7", "")}, busy,
-					step{want: "resourceVersion=7", hold: true, body: bookmark("9")})
-				r := &recorder{}
-				got, _ := runUntil(t, s, r, lines(r, 3))
-				check(t, got, "snapshot 7", "listed 7", "bookmark 9")
-				for _, i := range []int{0, 2} {
-					if wait := s.waits()[i]; wait < 7*time.Second || wait > 8*time.Second {
-						t.Errorf("request %d came after %v, want 7 s", i+1, wait)
-					}
-				}
-			})
+			}
 		})
 	}
 }
@@ -177,17 +171,15 @@ func TestReader_asks_less_and_less_often_where_a_watch_ends_at_once(t *testing.T
 		"because nothing answers":          {cut: true},
 		"because the resource is unknown":  {status: http.StatusNotFound},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ends.want, ends.repeats = "resourceVersion=7", true
-				s := newScript(t, step{want: "limit=1", body: listOf("7", "")}, ends)
-				r := &recorder{}
-				_, _ = runUntil(t, s, r, minutes(10))
-				mustBackOff(t, s.waits()[1:])
-				if n := r.told("waiting: watch configmaps.v1: "); n < 10 || r.told("watching") > 1 {
-					t.Errorf("states are %v", r.states)
-				}
-			})
+		must.RunInBubble(t, name, func(t *testing.T) {
+			ends.want, ends.repeats = "resourceVersion=7", true
+			s := newScript(t, step{want: "limit=1", body: listOf("7", "")}, ends)
+			r := &recorder{}
+			_, _ = runUntil(t, s, r, minutes(10))
+			mustBackOff(t, s.waits()[1:])
+			if n := r.told("waiting: watch configmaps.v1: "); n < 10 || r.told("watching") > 1 {
+				t.Errorf("states are %v", r.states)
+			}
 		})
 	}
 }
@@ -200,19 +192,17 @@ func TestReader_forgets_earlier_failures_once_a_watch_works(t *testing.T) {
 		"because it stays open":          {holdFor: time.Minute, cut: true},
 		"because it ends in order":       {holdFor: 5 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				works.want = "watch=true"
-				s := newScript(t, step{want: "limit=1", body: listOf("7", "")}, no, no, no, no, no, no, no, works, no,
-					step{want: "watch=true", hold: true})
-				r := &recorder{}
-				_, _ = runUntil(t, s, r, minutes(4))
-				waits := s.waits()
-				assert.LessOrEqual(t, waits[len(waits)-1], 3*firstDelay,
-					"the first failure after it was waited, as if it belonged to those before")
-				assert.Equal(t, "watching", r.states[len(r.states)-1], "states are %v", r.states)
-				assert.Equal(t, 2, r.told("watching"), "states are %v", r.states)
-			})
+		must.RunInBubble(t, name, func(t *testing.T) {
+			works.want = "watch=true"
+			s := newScript(t, step{want: "limit=1", body: listOf("7", "")}, no, no, no, no, no, no, no, works, no,
+				step{want: "watch=true", hold: true})
+			r := &recorder{}
+			_, _ = runUntil(t, s, r, minutes(4))
+			waits := s.waits()
+			assert.LessOrEqual(t, waits[len(waits)-1], 3*firstDelay,
+				"the first failure after it was waited, as if it belonged to those before")
+			assert.Equal(t, "watching", r.states[len(r.states)-1], "states are %v", r.states)
+			assert.Equal(t, 2, r.told("watching"), "states are %v", r.states)
 		})
 	}
 }
@@ -240,16 +230,14 @@ func TestReader_takes_a_silent_API_server_for_a_dead_one(t *testing.T) {
 			{want: "watch", hold: true, body: frameOf("ADDED", cm("a", "u-a", "3"))},
 		}, watchAtLeast + watchSpread + watchGrace + time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, r := newScript(t, c.steps...), &recorder{}
-				begin := time.Now()
-				got, _ := runUntil(t, s, r, lines(r, 3))
-				require.Len(t, got, 3, "seen %v after, want all within", got)
-				assert.LessOrEqual(t, time.Since(begin), c.after, "seen %v after, want all within", got)
-				require.Len(t, r.reasons, 1, "counted, told %v", r.states)
-				assert.Equal(t, 1, r.told("waiting"), "counted, told %v", r.states)
-			})
+		must.RunInBubble(t, name, func(t *testing.T) {
+			s, r := newScript(t, c.steps...), &recorder{}
+			begin := time.Now()
+			got, _ := runUntil(t, s, r, lines(r, 3))
+			require.Len(t, got, 3, "seen %v after, want all within", got)
+			assert.LessOrEqual(t, time.Since(begin), c.after, "seen %v after, want all within", got)
+			require.Len(t, r.reasons, 1, "counted, told %v", r.states)
+			assert.Equal(t, 1, r.told("waiting"), "counted, told %v", r.states)
 		})
 	}
 }
@@ -278,22 +266,18 @@ func TestReader_holds_little_of_a_list_without_pages(t *testing.T) {
 		}
 		return listOf("7", "", items...)
 	}
-	t.Run("small", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s, r := newScript(t, step{want: "limit=1", body: list(maxUnpaged / 2)}), &recorder{}
-			if got, _ := runUntil(t, s, r, lines(r, 10)); len(got) != 10 || got[9] != "listed 7" {
-				t.Errorf("seen %v", got)
-			}
-		})
+	must.RunInBubble(t, "small", func(t *testing.T) {
+		s, r := newScript(t, step{want: "limit=1", body: list(maxUnpaged / 2)}), &recorder{}
+		if got, _ := runUntil(t, s, r, lines(r, 10)); len(got) != 10 || got[9] != "listed 7" {
+			t.Errorf("seen %v", got)
+		}
 	})
-	t.Run("large", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s, r := newScript(t, step{want: "limit=1", body: list(maxUnpaged), repeats: true}), &recorder{}
-			got, _ := runUntil(t, s, r, minutes(1))
-			check(t, got)
-			if n := r.counted("unreadable"); n == 0 || r.told("waiting", "knows no pages") != n {
-				t.Errorf("counted %v, told %v", r.reasons, r.states)
-			}
-		})
+	must.RunInBubble(t, "large", func(t *testing.T) {
+		s, r := newScript(t, step{want: "limit=1", body: list(maxUnpaged), repeats: true}), &recorder{}
+		got, _ := runUntil(t, s, r, minutes(1))
+		check(t, got)
+		if n := r.counted("unreadable"); n == 0 || r.told("waiting", "knows no pages") != n {
+			t.Errorf("counted %v, told %v", r.reasons, r.states)
+		}
 	})
 }

@@ -14,19 +14,19 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestReader_lists_at_the_oldest_version_and_watches_on_from_there(t *testing.T) {
 	for name, bounds := range map[string]Recovery{"reading back": enough, "not reading back": {}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newCluster(t, 60, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 20, name: "a", uid: "u-a"},
-					write{rev: 41, name: "a", uid: "u-a"}, write{rev: 42, name: "b", uid: "u-b"}, write{rev: 43, name: "b", gone: true})
-				server.oldest = 40
-				r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
-				got, _ := server.run(r, bounds, until(r, "deleted b@43 watch"))
-				check(t, got, "gap 40", "added a@20 relist", "listed 40", "updated a@41 watch", "added b@42 watch", "deleted b@43 watch")
-			})
+		must.RunInBubble(t, name, func(t *testing.T) {
+			server := newCluster(t, 60, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 20, name: "a", uid: "u-a"},
+				write{rev: 41, name: "a", uid: "u-a"}, write{rev: 42, name: "b", uid: "u-b"}, write{rev: 43, name: "b", gone: true})
+			server.oldest = 40
+			r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
+			got, _ := server.run(r, bounds, until(r, "deleted b@43 watch"))
+			check(t, got, "gap 40", "added a@20 relist", "listed 40", "updated a@41 watch", "added b@42 watch", "deleted b@43 watch")
 		})
 	}
 }
@@ -34,33 +34,29 @@ func TestReader_lists_at_the_oldest_version_and_watches_on_from_there(t *testing
 // A watch shows nothing of what was published already, and a list that does not have it would say that it is gone.
 func TestReader_never_lists_at_a_version_before_what_was_shown(t *testing.T) {
 	writes := []write{{rev: 3, name: "a", uid: "u-a"}, {rev: 45, name: "b", uid: "u-b"}, {rev: 46, name: "c", uid: "u-c"}}
-	t.Run("by the process before", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			server := newCluster(t, 60, writes...)
-			server.oldest = 40
-			r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3), known("b", "u-b", 45)}}
-			got, _ := server.run(r, enough, until(r, "added c@46 watch"))
-			check(t, got, "gap 45", "added a@3 relist", "added b@45 relist", "listed 45", "added c@46 watch")
-		})
+	must.RunInBubble(t, "by the process before", func(t *testing.T) {
+		server := newCluster(t, 60, writes...)
+		server.oldest = 40
+		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3), known("b", "u-b", 45)}}
+		got, _ := server.run(r, enough, until(r, "added c@46 watch"))
+		check(t, got, "gap 45", "added a@3 relist", "added b@45 relist", "listed 45", "added c@46 watch")
 	})
-	t.Run("by the watch before", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			server := newCluster(t, 60, writes...)
-			server.fault = func(_ int, q url.Values) *step {
-				switch {
-				case q.Get("watch") == "":
-				case server.watches() == 1:
-					return &step{body: frameOf("ADDED", cm("b", "u-b", "45")), cut: true}
-				case server.watches() == 2:
-					return &step{body: frameOf("ERROR", statusOf(410, "Expired", "too old resource version: 5 (40)"))}
-				}
-				return nil
+	must.RunInBubble(t, "by the watch before", func(t *testing.T) {
+		server := newCluster(t, 60, writes...)
+		server.fault = func(_ int, q url.Values) *step {
+			switch {
+			case q.Get("watch") == "":
+			case server.watches() == 1:
+				return &step{body: frameOf("ADDED", cm("b", "u-b", "45")), cut: true}
+			case server.watches() == 2:
+				return &step{body: frameOf("ERROR", statusOf(410, "Expired", "too old resource version: 5 (40)"))}
 			}
-			server.oldest = 5
-			r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
-			got, _ := server.run(r, enough, until(r, "added c@46 watch"))
-			check(t, got, "added b@45 watch", "gap 45", "added a@3 relist", "added b@45 relist", "listed 45", "added c@46 watch")
-		})
+			return nil
+		}
+		server.oldest = 5
+		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
+		got, _ := server.run(r, enough, until(r, "added c@46 watch"))
+		check(t, got, "added b@45 watch", "gap 45", "added a@3 relist", "added b@45 relist", "listed 45", "added c@46 watch")
 	})
 }
 
@@ -107,17 +103,15 @@ func TestReader_lists_at_the_newest_version_where_it_must(t *testing.T) {
 		}, 0, ""},
 	} {
 		for what, bounds := range map[string]Recovery{"": enough, " and nothing is read back": {}} {
-			t.Run(name+what, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					server := newCluster(t, 60, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 20, name: "a", uid: "u-a"}, write{rev: 55, name: "a", uid: "u-a"})
-					server.oldest, server.compacted, server.fault = 40, c.compacted, c.fault
-					r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
-					got, err := server.run(r, bounds, until(r, "listed 60"))
-					check(t, got, "gap 60", "added a@55 relist", "listed 60")
-					if err != nil || c.cause != "" && r.gap().Cause != c.cause {
-						t.Errorf("error %v, and the gap says %q, want %q", err, r.gap().Cause, c.cause)
-					}
-				})
+			must.RunInBubble(t, name+what, func(t *testing.T) {
+				server := newCluster(t, 60, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 20, name: "a", uid: "u-a"}, write{rev: 55, name: "a", uid: "u-a"})
+				server.oldest, server.compacted, server.fault = 40, c.compacted, c.fault
+				r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
+				got, err := server.run(r, bounds, until(r, "listed 60"))
+				check(t, got, "gap 60", "added a@55 relist", "listed 60")
+				if err != nil || c.cause != "" && r.gap().Cause != c.cause {
+					t.Errorf("error %v, and the gap says %q, want %q", err, r.gap().Cause, c.cause)
+				}
 			})
 		}
 	}

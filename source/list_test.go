@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"testing/synctest"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/assert"
@@ -24,6 +23,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // readAll reads a list and copies its items.
@@ -301,31 +302,29 @@ func TestReader_ends_when_it_is_asked_to_with_everything_delivered(t *testing.T)
 		"at once":          {done: func(*recorder) bool { return true }},
 		"while it fails":   {away: true, done: func(r *recorder) bool { return r.counted("not-found") > 3 }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newCluster(t, 40, write{rev: 10, name: "a", uid: "ua"}, write{rev: 35, name: "a", uid: "ua"})
-				server.oldest = 20
-				if c.away {
-					server.fault = func(int, url.Values) *step { return &step{status: http.StatusNotFound} }
+		must.RunInBubble(t, name, func(t *testing.T) {
+			server := newCluster(t, 40, write{rev: 10, name: "a", uid: "ua"}, write{rev: 35, name: "a", uid: "ua"})
+			server.oldest = 20
+			if c.away {
+				server.fault = func(int, url.Values) *step { return &step{status: http.StatusNotFound} }
+			}
+			r := &recorder{resume: "30", known: []Ident{{Namespace: "default", Name: "a", UID: "ua", ResourceVersion: "10"}}}
+			end, ended := make(chan struct{}), false
+			got, err := runReader(t, Reader{Client: server.script.client(), Stream: configMaps, End: end}, r, func() bool {
+				r.mu.Lock()
+				over := r.over
+				r.mu.Unlock()
+				if !ended && c.done(r) {
+					ended = true
+					close(end)
 				}
-				r := &recorder{resume: "30", known: []Ident{{Namespace: "default", Name: "a", UID: "ua", ResourceVersion: "10"}}}
-				end, ended := make(chan struct{}), false
-				got, err := runReader(t, Reader{Client: server.script.client(), Stream: configMaps, End: end}, r, func() bool {
-					r.mu.Lock()
-					over := r.over
-					r.mu.Unlock()
-					if !ended && c.done(r) {
-						ended = true
-						close(end)
-					}
-					return over
-				})
-				assert.ErrorIs(t, err, ErrEnded, "it ended")
-				if c.want != "" && !slices.Contains(got, c.want) {
-					t.Errorf("got %v", got)
-				}
-				assert.Empty(t, r.open, "tickets are open")
+				return over
 			})
+			assert.ErrorIs(t, err, ErrEnded, "it ended")
+			if c.want != "" && !slices.Contains(got, c.want) {
+				t.Errorf("got %v", got)
+			}
+			assert.Empty(t, r.open, "tickets are open")
 		})
 	}
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // An etcd that is restored while the bridge runs: nothing that the server says of versions it has not reached yet can be
@@ -32,18 +34,16 @@ func TestReader_ends_where_the_API_server_goes_back_in_time(t *testing.T) {
 			{want: "limit=1", body: listOf("5", "", cm("a", "u-a", "4"))},
 		}, "5"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, r := newScript(t, c.steps...), &recorder{}
-				s.now = c.now
-				got, err := runUntil(t, s, r, minutes(10))
-				var rewound *RewoundError
-				if !errors.As(err, &rewound) || rewound.Position != "9" || rewound.Server != "5" {
-					t.Errorf("error is %v, want that the server went from 9 to 5", err)
-				}
-				slices.Sort(got)
-				check(t, got, "added a@8 watch", "bookmark 9", "listed 7", "snapshot 7")
-			})
+		must.RunInBubble(t, name, func(t *testing.T) {
+			s, r := newScript(t, c.steps...), &recorder{}
+			s.now = c.now
+			got, err := runUntil(t, s, r, minutes(10))
+			var rewound *RewoundError
+			if !errors.As(err, &rewound) || rewound.Position != "9" || rewound.Server != "5" {
+				t.Errorf("error is %v, want that the server went from 9 to 5", err)
+			}
+			slices.Sort(got)
+			check(t, got, "added a@8 watch", "bookmark 9", "listed 7", "snapshot 7")
 		})
 	}
 }
@@ -142,39 +142,37 @@ func TestReader_ends_with_its_context_wherever_it_is(t *testing.T) {
 	}
 	calls := 0
 	for at := 0; at <= calls; at++ { // the first time nothing ends it: that tells the number of calls
-		t.Run(fmt.Sprint("call ", at), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newScript(t, steps()...)
-				var mu sync.Mutex
-				n, stop := 0, make(chan struct{})
-				r := &recorder{onCall: func(_ string, done <-chan struct{}) {
-					mu.Lock()
-					n++
-					mine := n == at
-					mu.Unlock()
-					if mine {
-						close(stop)
-						if done != nil {
-							// As one that waits for room, or for a marker's acknowledgement.
-							<-done
-							<-time.After(time.Second)
-						}
+		must.RunInBubble(t, fmt.Sprint("call ", at), func(t *testing.T) {
+			s := newScript(t, steps()...)
+			var mu sync.Mutex
+			n, stop := 0, make(chan struct{})
+			r := &recorder{onCall: func(_ string, done <-chan struct{}) {
+				mu.Lock()
+				n++
+				mine := n == at
+				mu.Unlock()
+				if mine {
+					close(stop)
+					if done != nil {
+						// As one that waits for room, or for a marker's acknowledgement.
+						<-done
+						<-time.After(time.Second)
 					}
-				}}
-				got, err := runUntil(t, s, r, func() bool {
-					select {
-					case <-stop:
-						return true
-					default:
-						return slices.Contains(r.seen(), "added e@21 watch")
-					}
-				})
-				assert.NoError(t, err, "error")
-				for _, line := range got {
-					assert.False(t, strings.HasPrefix(line, "BUG"), line)
 				}
-				calls = max(calls, n)
+			}}
+			got, err := runUntil(t, s, r, func() bool {
+				select {
+				case <-stop:
+					return true
+				default:
+					return slices.Contains(r.seen(), "added e@21 watch")
+				}
 			})
+			assert.NoError(t, err, "error")
+			for _, line := range got {
+				assert.False(t, strings.HasPrefix(line, "BUG"), line)
+			}
+			calls = max(calls, n)
 		})
 	}
 	assert.GreaterOrEqual(t, calls, 20, "only %d calls were tried", calls)
@@ -192,30 +190,26 @@ func TestReader_loses_nothing_where_there_is_no_room_for_long(t *testing.T) {
 			}
 		}}
 	}
-	t.Run("for a watch", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := newScript(t, step{want: "limit=1", body: listOf("7", "")},
-				step{want: "resourceVersion=7", hold: true, body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", cm("b", "u-b", "9")) +
-					frameOf("ADDED", cm("c", "u-c", "10"))},
-				step{want: "resourceVersion=9", hold: true, body: frameOf("ADDED", cm("c", "u-c", "10")) + frameOf("ADDED", cm("d", "u-d", "11"))})
-			r := noRoomAt(2)
-			got, _ := runUntil(t, s, r, lines(r, 7))
-			check(t, got, "snapshot 7", "listed 7", "added a@8 watch", "added b@9 watch", "added c@10 watch",
-				"added c@10 watch", "added d@11 watch")
-			assert.Equal(t, 1, r.counted("silent"), "counted %v, want that the watch was broken off", r.reasons)
-		})
+	must.RunInBubble(t, "for a watch", func(t *testing.T) {
+		s := newScript(t, step{want: "limit=1", body: listOf("7", "")},
+			step{want: "resourceVersion=7", hold: true, body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", cm("b", "u-b", "9")) +
+				frameOf("ADDED", cm("c", "u-c", "10"))},
+			step{want: "resourceVersion=9", hold: true, body: frameOf("ADDED", cm("c", "u-c", "10")) + frameOf("ADDED", cm("d", "u-d", "11"))})
+		r := noRoomAt(2)
+		got, _ := runUntil(t, s, r, lines(r, 7))
+		check(t, got, "snapshot 7", "listed 7", "added a@8 watch", "added b@9 watch", "added c@10 watch",
+			"added c@10 watch", "added d@11 watch")
+		assert.Equal(t, 1, r.counted("silent"), "counted %v, want that the watch was broken off", r.reasons)
 	})
-	t.Run("for a list", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			big := strings.Replace(cm("c", "u-c", "5"), `"v"`, `"`+strings.Repeat("v", 1<<20)+`"`, 1)
-			page := listOf("7", "", cm("b", "u-b", "4"), big, cm("d", "u-d", "6"))
-			s := newScript(t, step{want: "limit=1", body: listOf("7", "t1", cm("a", "u-a", "3"))}, step{want: "continue=t1", body: page},
-				step{want: "continue=t1", body: page})
-			r := noRoomAt(2)
-			got, _ := runUntil(t, s, r, lines(r, 6))
-			check(t, got, "snapshot 7", "added a@3 snapshot", "added b@4 snapshot", "added c@5 snapshot", "added d@6 snapshot", "listed 7")
-			assert.Equal(t, 1, r.counted("silent"),
-				"counted %v, want that the page was broken off and read on: %v", r.reasons, r.states)
-		})
+	must.RunInBubble(t, "for a list", func(t *testing.T) {
+		big := strings.Replace(cm("c", "u-c", "5"), `"v"`, `"`+strings.Repeat("v", 1<<20)+`"`, 1)
+		page := listOf("7", "", cm("b", "u-b", "4"), big, cm("d", "u-d", "6"))
+		s := newScript(t, step{want: "limit=1", body: listOf("7", "t1", cm("a", "u-a", "3"))}, step{want: "continue=t1", body: page},
+			step{want: "continue=t1", body: page})
+		r := noRoomAt(2)
+		got, _ := runUntil(t, s, r, lines(r, 6))
+		check(t, got, "snapshot 7", "added a@3 snapshot", "added b@4 snapshot", "added c@5 snapshot", "added d@6 snapshot", "listed 7")
+		assert.Equal(t, 1, r.counted("silent"),
+			"counted %v, want that the page was broken off and read on: %v", r.reasons, r.states)
 	})
 }

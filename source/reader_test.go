@@ -71,16 +71,14 @@ func TestReader_resumes_a_watch_that_broke_off(t *testing.T) {
 		"between two frames":        {body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", cm("b", "u-b", "9"))},
 		"by an error of the server": {body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", cm("b", "u-b", "9")) + frameOf("ERROR", `{"kind":"Status","code":500,"reason":"InternalError","status":"Failure"}`)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				broken.want = "resourceVersion=7"
-				s := newScript(t, step{want: "limit=1", body: listOf("7", "")}, broken,
-					step{want: "resourceVersion=8", status: http.StatusServiceUnavailable, body: "no"},
-					step{want: "resourceVersion=8", hold: true, body: frameOf("ADDED", cm("b", "u-b", "9")) + frameOf("ADDED", cm("c", "u-c", "10"))})
-				r := &recorder{}
-				got, _ := runUntil(t, s, r, lines(r, 6))
-				check(t, got, "snapshot 7", "listed 7", "added a@8 watch", "added b@9 watch", "added b@9 watch", "added c@10 watch")
-			})
+		must.RunInBubble(t, name, func(t *testing.T) {
+			broken.want = "resourceVersion=7"
+			s := newScript(t, step{want: "limit=1", body: listOf("7", "")}, broken,
+				step{want: "resourceVersion=8", status: http.StatusServiceUnavailable, body: "no"},
+				step{want: "resourceVersion=8", hold: true, body: frameOf("ADDED", cm("b", "u-b", "9")) + frameOf("ADDED", cm("c", "u-c", "10"))})
+			r := &recorder{}
+			got, _ := runUntil(t, s, r, lines(r, 6))
+			check(t, got, "snapshot 7", "listed 7", "added a@8 watch", "added b@9 watch", "added b@9 watch", "added c@10 watch")
 		})
 	}
 }
@@ -90,16 +88,14 @@ func TestReader_lists_again_only_when_the_history_is_gone(t *testing.T) {
 		"in a frame":  {body: frameOf("ERROR", expiredStatus)},
 		"as a status": {status: http.StatusGone, body: expiredStatus},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				gone.want = "resourceVersion=7"
-				s := newScript(t, step{want: "limit=1", body: listOf("7", "", cm("a", "u-a", "3"))}, gone,
-					step{want: "limit=1", body: listOf("30", "", cm("b", "u-b", "25"))},
-					step{want: "resourceVersion=30", hold: true, body: frameOf("MODIFIED", cm("b", "u-b", "31"))})
-				r := &recorder{}
-				got, _ := runUntil(t, s, r, lines(r, 7))
-				check(t, got, "snapshot 7", "added a@3 snapshot", "listed 7", "gap 30", "added b@25 relist", "listed 30", "updated b@31 watch")
-			})
+		must.RunInBubble(t, name, func(t *testing.T) {
+			gone.want = "resourceVersion=7"
+			s := newScript(t, step{want: "limit=1", body: listOf("7", "", cm("a", "u-a", "3"))}, gone,
+				step{want: "limit=1", body: listOf("30", "", cm("b", "u-b", "25"))},
+				step{want: "resourceVersion=30", hold: true, body: frameOf("MODIFIED", cm("b", "u-b", "31"))})
+			r := &recorder{}
+			got, _ := runUntil(t, s, r, lines(r, 7))
+			check(t, got, "snapshot 7", "added a@3 snapshot", "listed 7", "gap 30", "added b@25 relist", "listed 30", "updated b@31 watch")
 		})
 	}
 }

@@ -58,59 +58,55 @@ func TestReader_reads_back_within_bounds(t *testing.T) {
 		"of what the server answers": {enough, failing(step{status: 422, body: statusOf(422, "Invalid", "not so")}), 6, "not so"},
 		"of what makes sense":        {enough, failing(step{body: listOf("7", "")}), 6, `asked for a list at 23, the API server sent one at "7"`},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newCluster(t, 40, history...)
-				if c.breaks != nil {
-					c.breaks(server)
-				}
-				r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
-				begin := time.Now()
-				got, _ := server.run(r, c.bounds, until(r, "listed 40"))
-				check(t, got, append(slices.Clone(last5), "gap 40", "added a@29 relist", "listed 40")...)
-				reads := slices.DeleteFunc(server.reads(), func(read string) bool { return read == "a@5" })
-				if c.reads > 0 && len(reads) != c.reads {
-					t.Errorf("%d reads, want %d", len(reads), c.reads)
-				}
-				if took := time.Since(begin); c.bounds.Time > 0 && took > c.bounds.Time+3*time.Second {
-					t.Errorf("it took %v", took)
-				}
-				if p := r.gap(); !strings.Contains(p.Cause, "5 changes were read back, those of 1 object not completely (") || !strings.Contains(p.Cause, c.cause) {
-					t.Errorf("the gap is %+v, want that it says %q", p, c.cause)
-				}
-			})
+		must.RunInBubble(t, name, func(t *testing.T) {
+			server := newCluster(t, 40, history...)
+			if c.breaks != nil {
+				c.breaks(server)
+			}
+			r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
+			begin := time.Now()
+			got, _ := server.run(r, c.bounds, until(r, "listed 40"))
+			check(t, got, append(slices.Clone(last5), "gap 40", "added a@29 relist", "listed 40")...)
+			reads := slices.DeleteFunc(server.reads(), func(read string) bool { return read == "a@5" })
+			if c.reads > 0 && len(reads) != c.reads {
+				t.Errorf("%d reads, want %d", len(reads), c.reads)
+			}
+			if took := time.Since(begin); c.bounds.Time > 0 && took > c.bounds.Time+3*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if p := r.gap(); !strings.Contains(p.Cause, "5 changes were read back, those of 1 object not completely (") || !strings.Contains(p.Cause, c.cause) {
+				t.Errorf("the gap is %+v, want that it says %q", p, c.cause)
+			}
 		})
 	}
 }
 
 func TestReader_asks_for_nothing_more_where_it_may_not_read(t *testing.T) {
 	for _, code := range []int{http.StatusUnauthorized, http.StatusForbidden} {
-		t.Run(fmt.Sprint(code), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := &recorder{resume: "5"}
-				var history []write
-				for i := range 100 {
-					name := fmt.Sprint("o", i)
-					r.known = append(r.known, known(name, "u-"+name, 3))
-					history = append(history, write{rev: 3, name: name, uid: "u-" + name}, write{rev: 30, name: name, uid: "u-" + name})
+		must.RunInBubble(t, fmt.Sprint(code), func(t *testing.T) {
+			r := &recorder{resume: "5"}
+			var history []write
+			for i := range 100 {
+				name := fmt.Sprint("o", i)
+				r.known = append(r.known, known(name, "u-"+name, 3))
+				history = append(history, write{rev: 3, name: name, uid: "u-" + name}, write{rev: 30, name: name, uid: "u-" + name})
+			}
+			slices.SortStableFunc(history, func(a, b write) int { return a.rev - b.rev })
+			server := newCluster(t, 40, history...)
+			server.fault = func(_ int, q url.Values) *step {
+				if v := q.Get("resourceVersion"); strings.Contains(q.Get("fieldSelector"), "metadata.name") && v != "5" {
+					return &step{status: code, body: statusOf(code, "No", "not for you")}
 				}
-				slices.SortStableFunc(history, func(a, b write) int { return a.rev - b.rev })
-				server := newCluster(t, 40, history...)
-				server.fault = func(_ int, q url.Values) *step {
-					if v := q.Get("resourceVersion"); strings.Contains(q.Get("fieldSelector"), "metadata.name") && v != "5" {
-						return &step{status: code, body: statusOf(code, "No", "not for you")}
-					}
-					return nil
-				}
-				begin := time.Now()
-				_, err := server.run(r, Recovery{Reads: 1000}, until(r, "listed 40"))
-				reads := slices.DeleteFunc(server.reads(), func(read string) bool { return strings.HasSuffix(read, "@5") || strings.HasSuffix(read, "@8") })
-				if err != nil || len(reads) < maxDenied || len(reads) >= maxDenied+readers || time.Since(begin) > 10*time.Second {
-					t.Errorf("error %v after %v and %d reads", err, time.Since(begin), len(reads))
-				}
-				assert.Contains(t, r.gap().Cause,
-					"0 changes were read back, those of 100 objects not completely (not for you)", "the gap")
-			})
+				return nil
+			}
+			begin := time.Now()
+			_, err := server.run(r, Recovery{Reads: 1000}, until(r, "listed 40"))
+			reads := slices.DeleteFunc(server.reads(), func(read string) bool { return strings.HasSuffix(read, "@5") || strings.HasSuffix(read, "@8") })
+			if err != nil || len(reads) < maxDenied || len(reads) >= maxDenied+readers || time.Since(begin) > 10*time.Second {
+				t.Errorf("error %v after %v and %d reads", err, time.Since(begin), len(reads))
+			}
+			assert.Contains(t, r.gap().Cause,
+				"0 changes were read back, those of 100 objects not completely (not for you)", "the gap")
 		})
 	}
 }
@@ -239,52 +235,50 @@ func TestReader_reads_once_more_what_it_cannot_hold(t *testing.T) {
 func TestReader_ends_with_its_context_while_it_reads_back(t *testing.T) {
 	calls := 0
 	for at := 0; at <= calls; at++ { // the first time nothing ends it: that tells the number of calls and requests
-		t.Run(fmt.Sprint("call ", at), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newCluster(t, 60,
-					write{rev: 3, name: "a", uid: "u-a"}, write{rev: 4, name: "b", uid: "u-b"}, write{rev: 5, name: "c", uid: "u-c"},
-					write{rev: 8, name: "a", uid: "u-a"}, write{rev: 9, name: "a", uid: "u-a"}, write{rev: 10, name: "b", uid: "u-b"},
-					write{rev: 11, name: "b", gone: true}, write{rev: 12, name: "c", gone: true}, write{rev: 13, name: "c", uid: "u-d"},
-					write{rev: 41, name: "a", uid: "u-a"})
-				server.oldest = 40
-				var mu sync.Mutex
-				n, stop := 0, make(chan struct{})
-				tick := func() bool {
-					mu.Lock()
-					defer mu.Unlock()
-					n++
-					if n == at {
-						close(stop)
-					}
-					return n == at
+		must.RunInBubble(t, fmt.Sprint("call ", at), func(t *testing.T) {
+			server := newCluster(t, 60,
+				write{rev: 3, name: "a", uid: "u-a"}, write{rev: 4, name: "b", uid: "u-b"}, write{rev: 5, name: "c", uid: "u-c"},
+				write{rev: 8, name: "a", uid: "u-a"}, write{rev: 9, name: "a", uid: "u-a"}, write{rev: 10, name: "b", uid: "u-b"},
+				write{rev: 11, name: "b", gone: true}, write{rev: 12, name: "c", gone: true}, write{rev: 13, name: "c", uid: "u-d"},
+				write{rev: 41, name: "a", uid: "u-a"})
+			server.oldest = 40
+			var mu sync.Mutex
+			n, stop := 0, make(chan struct{})
+			tick := func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				n++
+				if n == at {
+					close(stop)
 				}
-				server.fault = func(int, url.Values) *step {
-					if tick() {
-						return &step{mute: true, body: " "}
-					}
-					return nil
+				return n == at
+			}
+			server.fault = func(int, url.Values) *step {
+				if tick() {
+					return &step{mute: true, body: " "}
 				}
-				r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3), known("b", "u-b", 4), known("c", "u-c", 5)}}
-				r.onCall = func(_ string, done <-chan struct{}) {
-					if tick() && done != nil {
-						<-done
-						<-time.After(time.Second)
-					}
+				return nil
+			}
+			r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3), known("b", "u-b", 4), known("c", "u-c", 5)}}
+			r.onCall = func(_ string, done <-chan struct{}) {
+				if tick() && done != nil {
+					<-done
+					<-time.After(time.Second)
 				}
-				got, err := server.run(r, enough, func() bool {
-					select {
-					case <-stop:
-						return true
-					default:
-						return slices.Contains(r.seen(), "updated a@41 watch")
-					}
-				})
-				assert.NoError(t, err, "error")
-				for _, line := range got {
-					assert.False(t, strings.HasPrefix(line, "BUG"), line)
+			}
+			got, err := server.run(r, enough, func() bool {
+				select {
+				case <-stop:
+					return true
+				default:
+					return slices.Contains(r.seen(), "updated a@41 watch")
 				}
-				calls = max(calls, n)
 			})
+			assert.NoError(t, err, "error")
+			for _, line := range got {
+				assert.False(t, strings.HasPrefix(line, "BUG"), line)
+			}
+			calls = max(calls, n)
 		})
 	}
 	assert.GreaterOrEqual(t, calls, 40, "only %d calls were tried", calls)
@@ -299,13 +293,11 @@ func TestReader_says_that_it_reads_back_before_it_does(t *testing.T) {
 		"something":           {[]Ident{known("a", "u-a", 3)}, "[0 lines, then what precedes 40]"},
 		"nothing has changed": {[]Ident{known("a", "u-a", 20)}, "[]"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newCluster(t, 40, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 10, name: "a", uid: "u-a"}, write{rev: 20, name: "a", uid: "u-a"})
-				r := &recorder{resume: "5", known: c.known}
-				must.Get(server.run(r, enough, until(r, "listed 40")))(t)
-				assert.Equal(t, c.want, fmt.Sprint(r.recovering))
-			})
+		must.RunInBubble(t, name, func(t *testing.T) {
+			server := newCluster(t, 40, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 10, name: "a", uid: "u-a"}, write{rev: 20, name: "a", uid: "u-a"})
+			r := &recorder{resume: "5", known: c.known}
+			must.Get(server.run(r, enough, until(r, "listed 40")))(t)
+			assert.Equal(t, c.want, fmt.Sprint(r.recovering))
 		})
 	}
 }
@@ -339,15 +331,13 @@ func TestReader_makes_a_list_that_is_owed_before_it_watches(t *testing.T) {
 			[]string{"gap 25", "added a@20 relist", "added b@12 relist", "listed 25", "added c@30 watch"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newCluster(t, 40, writes...)
-				server.oldest = 1
-				r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 20), known("b", "u-b", 4)}}
-				reader := Reader{Client: server.script.client(), Stream: configMaps, Recovery: enough, Owed: c.owed}
-				got := must.Get(runReader(t, reader, r, until(r, "added c@30 watch")))(t)
-				check(t, got, c.want...)
-			})
+		must.RunInBubble(t, name, func(t *testing.T) {
+			server := newCluster(t, 40, writes...)
+			server.oldest = 1
+			r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 20), known("b", "u-b", 4)}}
+			reader := Reader{Client: server.script.client(), Stream: configMaps, Recovery: enough, Owed: c.owed}
+			got := must.Get(runReader(t, reader, r, until(r, "added c@30 watch")))(t)
+			check(t, got, c.want...)
 		})
 	}
 }

@@ -110,21 +110,19 @@ var hidden = map[string]struct {
 
 func TestReader_reads_back_what_a_watch_can_no_longer_show(t *testing.T) {
 	for name, c := range hidden {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newCluster(t, 40, c.writes...)
-				r := &recorder{resume: "5", known: c.known}
-				got := must.Get(server.run(r, enough, until(r, "listed 40")))(t)
-				at := len(c.want)
-				require.GreaterOrEqual(t, len(got), at, "seen %v, want %v", got, c.want)
-				checkEach(t, got[:at], c.want)
-				if got[at] != "gap 40" || got[len(got)-1] != "listed 40" || !strings.Contains(r.gap().Cause, plural(at, "change")+" w") {
-					t.Errorf("seen %v, and the gap says %q", got[at:], r.gap().Cause)
-				}
-				if c.cause != "" && r.gap().Cause != c.cause {
-					t.Errorf("the gap says %q, want %q", r.gap().Cause, c.cause)
-				}
-			})
+		must.RunInBubble(t, name, func(t *testing.T) {
+			server := newCluster(t, 40, c.writes...)
+			r := &recorder{resume: "5", known: c.known}
+			got := must.Get(server.run(r, enough, until(r, "listed 40")))(t)
+			at := len(c.want)
+			require.GreaterOrEqual(t, len(got), at, "seen %v, want %v", got, c.want)
+			checkEach(t, got[:at], c.want)
+			if got[at] != "gap 40" || got[len(got)-1] != "listed 40" || !strings.Contains(r.gap().Cause, plural(at, "change")+" w") {
+				t.Errorf("seen %v, and the gap says %q", got[at:], r.gap().Cause)
+			}
+			if c.cause != "" && r.gap().Cause != c.cause {
+				t.Errorf("the gap says %q, want %q", r.gap().Cause, c.cause)
+			}
 		})
 	}
 }
@@ -195,35 +193,33 @@ func TestReader_leaves_alone_what_is_on_its_way(t *testing.T) {
 // All that is needed to find out what differs are identities; not every API server can leave out the rest.
 func TestReader_compares_identities(t *testing.T) {
 	for name, leavesOut := range map[string]bool{"of an API server that sends no more": true, "of one that sends whole objects": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var writes []write
-				r := &recorder{resume: "2000"}
-				for i := range pageSize + 10 {
-					name := fmt.Sprintf("o%05d", i)
-					writes = append(writes, write{rev: i + 1, name: name, uid: "u-" + name})
-					r.known = append(r.known, known(name, "u-"+name, i+1))
+		must.RunInBubble(t, name, func(t *testing.T) {
+			var writes []write
+			r := &recorder{resume: "2000"}
+			for i := range pageSize + 10 {
+				name := fmt.Sprintf("o%05d", i)
+				writes = append(writes, write{rev: i + 1, name: name, uid: "u-" + name})
+				r.known = append(r.known, known(name, "u-"+name, i+1))
+			}
+			server := newCluster(t, 4000, append(writes, write{rev: 3000, name: "o00007", uid: "u-o00007"}, write{rev: 3001, name: "o00007", gone: true})...)
+			var accepted []string
+			server.fault = func(n int, q url.Values) *step {
+				if server.watches() != 1 || q.Get("limit") != strconv.Itoa(pageSize) || len(accepted) == 2 {
+					return nil
 				}
-				server := newCluster(t, 4000, append(writes, write{rev: 3000, name: "o00007", uid: "u-o00007"}, write{rev: 3001, name: "o00007", gone: true})...)
-				var accepted []string
-				server.fault = func(n int, q url.Values) *step {
-					if server.watches() != 1 || q.Get("limit") != strconv.Itoa(pageSize) || len(accepted) == 2 {
-						return nil
-					}
-					server.mu.Lock()
-					defer server.mu.Unlock()
-					accepted = append(accepted, server.accepted[n])
-					st := server.answer(q)
-					if leavesOut {
-						st.body = strings.ReplaceAll(strings.Replace(st.body, "ConfigMapList", "PartialObjectMetadataList", 1), `,"data":{"k":""}`, "")
-						st.body = strings.ReplaceAll(st.body, `"kind":"ConfigMap","apiVersion":"v1",`, "")
-					}
-					return &st
+				server.mu.Lock()
+				defer server.mu.Unlock()
+				accepted = append(accepted, server.accepted[n])
+				st := server.answer(q)
+				if leavesOut {
+					st.body = strings.ReplaceAll(strings.Replace(st.body, "ConfigMapList", "PartialObjectMetadataList", 1), `,"data":{"k":""}`, "")
+					st.body = strings.ReplaceAll(st.body, `"kind":"ConfigMap","apiVersion":"v1",`, "")
 				}
-				got, _ := server.run(r, enough, until(r, "listed 4000"))
-				check(t, got[:3], "updated o00007@3000 recovered", "deleted o00007@3001 recovered", "gap 4000")
-				check(t, accepted, acceptIdentities, acceptIdentities)
-			})
+				return &st
+			}
+			got, _ := server.run(r, enough, until(r, "listed 4000"))
+			check(t, got[:3], "updated o00007@3000 recovered", "deleted o00007@3001 recovered", "gap 4000")
+			check(t, accepted, acceptIdentities, acceptIdentities)
 		})
 	}
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // mustEndRewound checks that everything that was read has been delivered, in n lines.
@@ -44,43 +46,39 @@ func TestReader_ends_behind_what_it_has_read(t *testing.T) {
 			"its version": func(c *cluster) { c.now = 3 },
 			"what it has": func(c *cluster) { c.writes = nil },
 		} {
-			t.Run(name+", by "+by, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					server := newCluster(t, 10+n, writes...)
-					server.oldest = 1
-					r := &recorder{resume: "10", known: []Ident{known("a", "u-a", 10)}}
-					server.fault = func(_ int, q url.Values) *step {
-						if q.Get("watch") == "" || server.watches() > 1 {
-							return nil
-						}
-						server.mu.Lock()
-						defer server.mu.Unlock()
-						restore(server)
-						return &end
+			must.RunInBubble(t, name+", by "+by, func(t *testing.T) {
+				server := newCluster(t, 10+n, writes...)
+				server.oldest = 1
+				r := &recorder{resume: "10", known: []Ident{known("a", "u-a", 10)}}
+				server.fault = func(_ int, q url.Values) *step {
+					if q.Get("watch") == "" || server.watches() > 1 {
+						return nil
 					}
-					r.onCall = func(call string, _ <-chan struct{}) {
-						if call == "deliver" {
-							<-time.After(3 * time.Second) // longer than a watch may last, in all
-						}
+					server.mu.Lock()
+					defer server.mu.Unlock()
+					restore(server)
+					return &end
+				}
+				r.onCall = func(call string, _ <-chan struct{}) {
+					if call == "deliver" {
+						<-time.After(3 * time.Second) // longer than a watch may last, in all
 					}
-					_, err := server.run(r, enough, minutes(50))
-					mustEndRewound(t, r, err, n)
-				})
+				}
+				_, err := server.run(r, enough, minutes(50))
+				mustEndRewound(t, r, err, n)
 			})
 		}
 	}
-	t.Run("by what the far side says of a bookmark", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := newScript(t, step{want: "watch=true", body: frames.String() + bookmark("1000"), hold: true})
-			r := &recorder{resume: "9", refuse: func(Progress) error { return &RewoundError{} }}
-			r.onCall = func(call string, _ <-chan struct{}) {
-				if call == "deliver" {
-					<-time.After(100 * time.Millisecond)
-				}
+	must.RunInBubble(t, "by what the far side says of a bookmark", func(t *testing.T) {
+		s := newScript(t, step{want: "watch=true", body: frames.String() + bookmark("1000"), hold: true})
+		r := &recorder{resume: "9", refuse: func(Progress) error { return &RewoundError{} }}
+		r.onCall = func(call string, _ <-chan struct{}) {
+			if call == "deliver" {
+				<-time.After(100 * time.Millisecond)
 			}
-			_, err := runUntil(t, s, r, minutes(10))
-			mustEndRewound(t, r, err, n+1)
-		})
+		}
+		_, err := runUntil(t, s, r, minutes(10))
+		mustEndRewound(t, r, err, n+1)
 	})
 }
 
@@ -117,45 +115,43 @@ func TestReader_does_not_stay_without_a_watch_to_check_what_was_published(t *tes
 		"because it may not be asked":          {step{status: http.StatusForbidden}, time.Second},
 		"because every connection breaks":      {step{cut: true}, 3 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newCluster(t, 60, write{rev: 18, name: "b", uid: "u-b"}, write{rev: 20, name: "a", uid: "u-a"})
-				server.oldest = 1
-				var mu sync.Mutex
-				var watches []time.Time
-				var lasts []time.Duration
-				server.fault = func(_ int, q url.Values) *step {
-					if q.Get("resourceVersionMatch") != "" {
-						return &c.fault
-					}
-					if q.Get("watch") != "" {
-						mu.Lock()
-						defer mu.Unlock()
-						watches = append(watches, time.Now())
-						asked, _ := time.ParseDuration(q.Get("timeoutSeconds") + "s")
-						lasts = append(lasts, asked+watchGrace)
-					}
-					return nil
+		must.RunInBubble(t, name, func(t *testing.T) {
+			server := newCluster(t, 60, write{rev: 18, name: "b", uid: "u-b"}, write{rev: 20, name: "a", uid: "u-a"})
+			server.oldest = 1
+			var mu sync.Mutex
+			var watches []time.Time
+			var lasts []time.Duration
+			server.fault = func(_ int, q url.Values) *step {
+				if q.Get("resourceVersionMatch") != "" {
+					return &c.fault
 				}
-				r := &recorder{resume: "21", known: []Ident{known("a", "u-a", 20), known("b", "u-b", 18)}}
-				begin := time.Now()
-				_, err := server.run(r, enough, func() bool {
+				if q.Get("watch") != "" {
 					mu.Lock()
 					defer mu.Unlock()
-					return len(watches) >= 4
-				})
-				if err != nil || len(watches) < 4 {
-					t.Fatalf("error %v after %d watches", err, len(watches))
+					watches = append(watches, time.Now())
+					asked, _ := time.ParseDuration(q.Get("timeoutSeconds") + "s")
+					lasts = append(lasts, asked+watchGrace)
 				}
-				assert.LessOrEqual(t, watches[0].Sub(begin), c.most, "the first watch began after")
-				for i := range 3 {
-					// A watch that shows nothing lasts as long as it was asked to, and some time more; the wait after it is short.
-					took := watches[i+1].Sub(watches[i]) - lasts[i]
-					if took < 0 || took > c.most+2*time.Second {
-						t.Errorf("watch %d began %v after the one before was over, want at most %v", i+2, took, c.most)
-					}
-				}
+				return nil
+			}
+			r := &recorder{resume: "21", known: []Ident{known("a", "u-a", 20), known("b", "u-b", 18)}}
+			begin := time.Now()
+			_, err := server.run(r, enough, func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return len(watches) >= 4
 			})
+			if err != nil || len(watches) < 4 {
+				t.Fatalf("error %v after %d watches", err, len(watches))
+			}
+			assert.LessOrEqual(t, watches[0].Sub(begin), c.most, "the first watch began after")
+			for i := range 3 {
+				// A watch that shows nothing lasts as long as it was asked to, and some time more; the wait after it is short.
+				took := watches[i+1].Sub(watches[i]) - lasts[i]
+				if took < 0 || took > c.most+2*time.Second {
+					t.Errorf("watch %d began %v after the one before was over, want at most %v", i+2, took, c.most)
+				}
+			}
 		})
 	}
 }

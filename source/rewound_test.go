@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 var (
@@ -63,40 +65,36 @@ var foreign = map[string]struct {
 func TestReader_ends_where_the_history_is_another_one(t *testing.T) {
 	for name, c := range foreign {
 		c.want.Stream = "configmaps.v1"
-		t.Run(name+", at the start", func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newCluster(t, 60, c.writes...)
-				server.oldest = 1
-				r := &recorder{resume: "21", known: c.known}
-				got, err := server.run(r, enough, minutes(10))
-				var rewound *RewoundError
-				if !errors.As(err, &rewound) || *rewound != c.want || len(got) > 0 || server.watches() > 0 {
-					t.Errorf("error is %+v after %v, want %+v", err, got, c.want)
-				}
-				if c.text != "" && fmt.Sprint(err) != c.text {
-					t.Errorf("it says %q, want %q", err, c.text)
-				}
-			})
+		must.RunInBubble(t, name+", at the start", func(t *testing.T) {
+			server := newCluster(t, 60, c.writes...)
+			server.oldest = 1
+			r := &recorder{resume: "21", known: c.known}
+			got, err := server.run(r, enough, minutes(10))
+			var rewound *RewoundError
+			if !errors.As(err, &rewound) || *rewound != c.want || len(got) > 0 || server.watches() > 0 {
+				t.Errorf("error is %+v after %v, want %+v", err, got, c.want)
+			}
+			if c.text != "" && fmt.Sprint(err) != c.text {
+				t.Errorf("it says %q, want %q", err, c.text)
+			}
 		})
-		t.Run(name+", between two watches", func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newCluster(t, 60, c.writes...)
-				server.fault = func(n int, q url.Values) *step {
-					switch {
-					case server.watches() == 0 && q.Get("resourceVersionMatch") != "":
-						return &step{status: http.StatusGone, body: expiredStatus}
-					case server.watches() == 1 && q.Get("watch") != "":
-						return &step{cut: true}
-					}
-					return nil
+		must.RunInBubble(t, name+", between two watches", func(t *testing.T) {
+			server := newCluster(t, 60, c.writes...)
+			server.fault = func(n int, q url.Values) *step {
+				switch {
+				case server.watches() == 0 && q.Get("resourceVersionMatch") != "":
+					return &step{status: http.StatusGone, body: expiredStatus}
+				case server.watches() == 1 && q.Get("watch") != "":
+					return &step{cut: true}
 				}
-				r := &recorder{resume: "21", known: c.known}
-				_, err := server.run(r, enough, minutes(10))
-				var rewound *RewoundError
-				if !errors.As(err, &rewound) || *rewound != c.want || server.watches() != 1 {
-					t.Errorf("error is %v, want %+v", err, c.want)
-				}
-			})
+				return nil
+			}
+			r := &recorder{resume: "21", known: c.known}
+			_, err := server.run(r, enough, minutes(10))
+			var rewound *RewoundError
+			if !errors.As(err, &rewound) || *rewound != c.want || server.watches() != 1 {
+				t.Errorf("error is %v, want %+v", err, c.want)
+			}
 		})
 	}
 }
@@ -137,21 +135,19 @@ func TestReader_goes_on_where_nothing_says_that_the_history_is_another_one(t *te
 		"because of an object of a later version":   {published, answer(step{body: listOf("21", "", cm("a", "u-a", "30"))}), 2},
 		"because of an answer with several objects": {published, answer(step{body: listOf("21", "", cm("a", "u-a", "20"), cm("a", "u-a", "20"))}), 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newCluster(t, 60, writes...)
-				if strings.Contains(name, "folded") {
-					server.writes = append([]write{{rev: 17, name: "b", uid: "u-b"}}, writes...)
-					slices.SortFunc(server.writes, func(a, b write) int { return a.rev - b.rev })
-				}
-				server.oldest, server.fault = 1, c.fault
-				r := &recorder{resume: "21", known: c.known}
-				got, err := server.run(r, enough, until(r, "updated b@22 watch"))
-				check(t, got, "updated b@22 watch")
-				if err != nil || len(server.reads()) > c.reads {
-					t.Errorf("error %v after the reads %v", err, server.reads())
-				}
-			})
+		must.RunInBubble(t, name, func(t *testing.T) {
+			server := newCluster(t, 60, writes...)
+			if strings.Contains(name, "folded") {
+				server.writes = append([]write{{rev: 17, name: "b", uid: "u-b"}}, writes...)
+				slices.SortFunc(server.writes, func(a, b write) int { return a.rev - b.rev })
+			}
+			server.oldest, server.fault = 1, c.fault
+			r := &recorder{resume: "21", known: c.known}
+			got, err := server.run(r, enough, until(r, "updated b@22 watch"))
+			check(t, got, "updated b@22 watch")
+			if err != nil || len(server.reads()) > c.reads {
+				t.Errorf("error %v after the reads %v", err, server.reads())
+			}
 		})
 	}
 }
@@ -183,27 +179,25 @@ func TestReader_asks_all_again_where_the_connection_broke(t *testing.T) {
 
 func TestReader_ends_where_the_far_side_finds_another_history(t *testing.T) {
 	for _, kind := range []ProgressKind{SnapshotStarted, Gap, Listed} {
-		t.Run(fmt.Sprint("kind ", kind), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newCluster(t, 60, write{rev: 20, name: "a", uid: "u-a"})
-				r := &recorder{}
-				if kind == Gap {
-					r.resume = "5"
+		must.RunInBubble(t, fmt.Sprint("kind ", kind), func(t *testing.T) {
+			server := newCluster(t, 60, write{rev: 20, name: "a", uid: "u-a"})
+			r := &recorder{}
+			if kind == Gap {
+				r.resume = "5"
+			}
+			found := &RewoundError{Stream: "configmaps.v1", Object: "default/a", Position: "30", Server: "20"}
+			r.refuse = func(p Progress) error {
+				if p.Kind == kind {
+					return fmt.Errorf("the log knows better: %w", found)
 				}
-				found := &RewoundError{Stream: "configmaps.v1", Object: "default/a", Position: "30", Server: "20"}
-				r.refuse = func(p Progress) error {
-					if p.Kind == kind {
-						return fmt.Errorf("the log knows better: %w", found)
-					}
-					return nil
-				}
-				begin := time.Now()
-				_, err := server.run(r, enough, minutes(10))
-				var rewound *RewoundError
-				if !errors.As(err, &rewound) || rewound != found || time.Since(begin) > time.Minute || r.told("waiting") > 0 {
-					t.Errorf("error is %v after %v, want the far side's; states %v", err, time.Since(begin), r.states)
-				}
-			})
+				return nil
+			}
+			begin := time.Now()
+			_, err := server.run(r, enough, minutes(10))
+			var rewound *RewoundError
+			if !errors.As(err, &rewound) || rewound != found || time.Since(begin) > time.Minute || r.told("waiting") > 0 {
+				t.Errorf("error is %v after %v, want the far side's; states %v", err, time.Since(begin), r.states)
+			}
 		})
 	}
 }

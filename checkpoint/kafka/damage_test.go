@@ -48,8 +48,7 @@ func TestOpen_refuses_what_it_does_not_understand(t *testing.T) {
 		"a chunk without a number":            {k.plain(kindChunk), chunk("\x01")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFake(3)
-			s := mustOpen(t.Context(), t, f)
+			f, s := openNew(t, 3)
 			require.NoError(t, s.Commit(t.Context(), manyRows(2, 1)))
 			p := home(f)
 			offset := f.next(p)

@@ -178,8 +178,7 @@ func confuse(t *testing.T, b *checkpoint.Batch, at int, goesWrong fault) {
 
 // A commit that is there is not made again.
 func TestStore_does_not_repeat_a_commit_that_is_there(t *testing.T) {
-	f := newFake(3)
-	s := mustOpen(t.Context(), t, f)
+	f, s := openNew(t, 3)
 	require.NoError(t, s.Commit(t.Context(), position(1)))
 	before := s.head.number
 	f.fault = once(fault{err: kafkago.OutOfOrderSequenceNumber})
@@ -188,8 +187,7 @@ func TestStore_does_not_repeat_a_commit_that_is_there(t *testing.T) {
 }
 
 func TestStore_that_lost_commits_says_so_and_a_new_one_goes_on(t *testing.T) {
-	f := newFake(3)
-	s := mustOpen(t.Context(), t, f)
+	f, s := openNew(t, 3)
 	require.NoError(t, s.Commit(t.Context(), position(1)))
 	require.NoError(t, s.Commit(t.Context(), position(2)))
 	p := home(f)
@@ -207,8 +205,7 @@ func TestStore_that_lost_commits_says_so_and_a_new_one_goes_on(t *testing.T) {
 // Its epoch is what keeps others away. A coordinator that has not heard of it for a week forgets it.
 func TestStore_takes_a_new_epoch_every_day(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(3)
-		s := mustOpen(t.Context(), t, f)
+		f, s := openNew(t, 3)
 		epochs := 0
 		for day := range 3 {
 			for range 3 {
@@ -223,8 +220,7 @@ func TestStore_takes_a_new_epoch_every_day(t *testing.T) {
 }
 
 func TestStore_whose_id_was_forgotten_goes_on_unless_another_process_came(t *testing.T) {
-	f := newFake(3)
-	s := mustOpen(t.Context(), t, f)
+	f, s := openNew(t, 3)
 	require.NoError(t, s.Commit(t.Context(), position(1)))
 	f.forgets = true
 	f.fault = once(fault{lose: true, err: kafkago.UnknownProducerId})
@@ -246,8 +242,7 @@ func TestStore_whose_id_was_forgotten_goes_on_unless_another_process_came(t *tes
 
 // Who must not have the checkpoint does not stop who has it.
 func TestOpen_for_another_cluster_leaves_the_owner_alone(t *testing.T) {
-	f := newFake(3)
-	s := mustOpen(t.Context(), t, f)
+	f, s := openNew(t, 3)
 	require.NoError(t, s.Commit(t.Context(), position(1)))
 	requests := f.requests
 	rebuilt := audit
@@ -291,8 +286,7 @@ func TestStore_shares_its_topic_with_others(t *testing.T) {
 
 // A topic with more partitions has another one for each name.
 func TestOpen_finds_the_checkpoint_after_partitions_were_added(t *testing.T) {
-	f := newFake(1)
-	s := mustOpen(t.Context(), t, f)
+	f, s := openNew(t, 1)
 	require.NoError(t, s.Commit(t.Context(), position(1)))
 	for n := 2; n < 9; n++ {
 		f.partitions = n
@@ -329,8 +323,7 @@ func TestStore_that_is_closed_does_nothing(t *testing.T) {
 }
 
 func TestStore_forgets_a_stream_and_its_rows(t *testing.T) {
-	f := newFake(3)
-	s := mustOpen(t.Context(), t, f)
+	f, s := openNew(t, 3)
 	b := manyRows(100, 1)
 	require.NoError(t, s.Commit(t.Context(), b))
 	require.GreaterOrEqual(t, len(f.live()), 100, "records hold")

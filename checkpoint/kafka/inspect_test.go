@@ -63,8 +63,7 @@ func TestInspect_reads_on_until_nothing_comes(t *testing.T) {
 }
 
 func TestInspect_reads_a_commit_that_is_in_chunks_only(t *testing.T) {
-	f := newFake(1)
-	s := mustOpen(t.Context(), t, f)
+	f, s := openNew(t, 1)
 	s.limit = 4 << 10
 	require.NoError(t, s.Commit(t.Context(), manyRows(200, 1)))
 	want := storetest.After(storetest.Empty(), manyRows(200, 1))

@@ -30,6 +30,13 @@ func mustOpen(ctx context.Context, t must.TB, f *fake) *Store {
 	return s
 }
 
+// openNew returns a new broker and a store that is open on it.
+func openNew(t *testing.T, partitions int) (*fake, *Store) {
+	t.Helper()
+	f := newFake(partitions)
+	return f, mustOpen(t.Context(), t, f)
+}
+
 // compaction is what may have happened to a log before somebody reads it.
 type compaction struct {
 	name  string

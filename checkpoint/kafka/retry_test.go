@@ -69,8 +69,7 @@ func sameBatch(a, b *fakeBatch) bool {
 }
 
 func TestCommit_that_is_there_already_is_made(t *testing.T) {
-	f := newFake(3)
-	s := mustOpen(t.Context(), t, f)
+	f, s := openNew(t, 3)
 	f.fault = once(fault{err: kafkago.DuplicateSequenceNumber})
 	require.NoError(t, s.Commit(t.Context(), position(1)))
 	storetest.MustHold(t.Context(), t, s, at(1))
@@ -80,8 +79,7 @@ func TestCommit_that_is_there_already_is_made(t *testing.T) {
 
 // Brokers do not tell their time, and have stored nothing of what they refuse for it.
 func TestCommit_is_stamped_earlier_where_the_broker_refuses_its_time(t *testing.T) {
-	f := newFake(3)
-	s := mustOpen(t.Context(), t, f)
+	f, s := openNew(t, 3)
 	var sequences []int32
 	f.fault = func(_ int, b *fakeBatch) fault {
 		if sequences = append(sequences, b.Sequence); len(sequences) < 3 {
@@ -105,8 +103,7 @@ func TestCommit_is_stamped_earlier_where_the_broker_refuses_its_time(t *testing.
 
 func TestCommit_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(3)
-		s := mustOpen(t.Context(), t, f)
+		f, s := openNew(t, 3)
 		require.NoError(t, s.Commit(t.Context(), position(1)))
 
 		f.away = errAway
@@ -153,8 +150,7 @@ func TestOpen_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
 
 // A commit that failed is under way until another one has brought it to its end; what both named is then as the later one says.
 func TestCommit_after_one_that_failed_comes_after_it(t *testing.T) {
-	f := newFake(3)
-	s := mustOpen(t.Context(), t, f)
+	f, s := openNew(t, 3)
 	stop, cancel := context.WithCancel(t.Context())
 	f.fault = func(int, *fakeBatch) fault {
 		cancel()
@@ -219,8 +215,7 @@ func TestCommit_compresses(t *testing.T) {
 
 // Whatever a commit's size, a store keeps little memory between commits.
 func TestStore_keeps_little_memory(t *testing.T) {
-	f := newFake(3)
-	s := mustOpen(t.Context(), t, f)
+	_, s := openNew(t, 3)
 	require.NoError(t, s.Commit(t.Context(), manyRows(60_000, 1)))
 	assert.LessOrEqual(t, cap(s.value), keptAfter, "it keeps %d and %d bytes", cap(s.value), cap(s.chunk))
 	assert.LessOrEqual(t, cap(s.chunk), keptAfter, "it keeps %d and %d bytes", cap(s.value), cap(s.chunk))
@@ -256,8 +251,7 @@ func TestCommit_does_not_touch_what_a_connection_may_still_read(t *testing.T) {
 // A partition that ends before what it had acknowledged is not waited for without an end.
 func TestLoad_of_a_log_that_went_back_ends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(3)
-		s := mustOpen(t.Context(), t, f)
+		f, s := openNew(t, 3)
 		require.NoError(t, s.Commit(t.Context(), position(1)))
 		p := home(f)
 		f.logs[p] = f.logs[p][:1]
@@ -269,8 +263,7 @@ func TestLoad_of_a_log_that_went_back_ends(t *testing.T) {
 
 // A store may be used by several goroutines.
 func TestStore_is_for_many_goroutines(t *testing.T) {
-	f := newFake(3)
-	s := mustOpen(t.Context(), t, f)
+	_, s := openNew(t, 3)
 	done := make(chan error, 8)
 	for i := range cap(done) {
 		go func() {

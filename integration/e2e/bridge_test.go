@@ -290,8 +290,7 @@ func ready(t *testing.T, api *controlplane.ControlPlane) {
 	r.awaitStatus(http.StatusServiceUnavailable, "nothings.example.org")
 	b.stop()
 	r.configure(`[{resource: configmaps, namespaces: [ready]}]`)
-	b = r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b = r.runReady()
 	assert.Equal(t, 1, count(r.entries(), "snapshot-completed"),
 		"the bridge was ready before its snapshot was in the log")
 	b.stop()
@@ -329,8 +328,7 @@ func structured(t *testing.T, api *controlplane.ControlPlane) {
     encoding: {mode: structured}`)
 	r.namespace("structured")
 	r.configMap("structured", "a", nil)
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b := r.runReady()
 	b.stop()
 	var raw [][]byte
 	for _, m := range r.messages() {
@@ -357,8 +355,7 @@ func latest(t *testing.T, api *controlplane.ControlPlane) {
 	const changes = 100
 	r := rigOn(t, api, `[{resource: configmaps, namespaces: [latest], delivery: latest}]`)
 	r.namespace("latest")
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b := r.runReady()
 	r.broker.stop()
 	r.configMap("latest", "a", nil)
 	var version string
@@ -405,8 +402,7 @@ func changedSelector(t *testing.T, api *controlplane.ControlPlane) {
 	r.configMap("changed-selector", "x", map[string]string{"app": "x"})
 	r.configMap("changed-selector", "y", map[string]string{"app": "y"})
 	r.configMap("changed-selector", "both", map[string]string{"app": "x", "and": "y"})
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b := r.runReady()
 	b.stop()
 	r.configure(`[{resource: configmaps, namespaces: [changed-selector], labelSelector: "app in (x,y), app!=x"}]`)
 	b = r.run()

@@ -71,8 +71,7 @@ func (r *fixture) awaitSaved(n int) {
 func TestCheckpoint_of_a_running_bridge_is_shown_and_not_changed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b := r.runReady()
 	r.lives()
 	r.awaitSaved(2)
 	if said := r.checkpoint(1, "reset", "test", "--yes"); !strings.Contains(said, "a kube-eventbridge runs with the checkpoint in file "+filepath.Join(r.dir, "data", "test.db")+": stop it first") {
@@ -86,15 +85,13 @@ func TestCheckpoint_of_a_running_bridge_is_shown_and_not_changed(t *testing.T) {
 func TestCheckpoint_reset_is_followed_by_a_snapshot(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b := r.runReady()
 	r.lives()
 	r.awaitStory("default/goes", "added updated deleted")
 	b.stop()
 	r.remove("default", "stays") // which nobody will tell
 	r.checkpoint(0, "reset", "test", "--yes")
-	r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	r.runReady()
 	log := r.awaitOp("snapshot-completed", 2)
 	r.bridge.stop()
 	for key, want := range map[string]string{"default/stays": "added", "default/changes": "added updated", "default/goes": "added updated deleted"} {
@@ -109,8 +106,7 @@ func TestCheckpoint_rewind_is_followed_by_what_happened_since(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
 	r.configMap("default", "old", nil)
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b := r.runReady()
 	from := r.configMap("default", "from", nil).ResourceVersion
 	r.lives()
 	r.awaitStory("default/goes", "added updated deleted")
@@ -140,12 +136,10 @@ func TestCheckpoint_rewind_is_followed_by_what_happened_since(t *testing.T) {
 }
 
 func TestCheckpoint_in_Kafka_is_shown_and_reset(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	r := newKafkaRig(t, watched)
 	assert.Contains(t, r.checkpoint(0, "list"), "never", "before the first start")
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b := r.runReady()
 	r.lives()
 	r.awaitStory("default/goes", "added updated deleted")
 	r.awaitSaved(2)
@@ -162,8 +156,7 @@ func TestCheckpoint_in_Kafka_is_shown_and_reset(t *testing.T) {
 }
 
 func TestCheckpoint_in_Kafka_of_a_bridge_that_commits_is_left_to_it(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	r := newKafkaRig(t, watched)
 	r.run()
 	r.awaitStatus(http.StatusOK, "")
@@ -220,8 +213,7 @@ func TestCheckpoint_in_NATS_is_shown_and_reset(t *testing.T) {
 	if _, err := r.js.KeyValue(t.Context(), bucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
 		t.Errorf("who has only looked has made a bucket: %v", err)
 	}
-	b := r.run()
-	r.awaitStatus(200, "ok")
+	b := r.runReady()
 	r.lives()
 	r.awaitStory("default/goes", "added updated deleted")
 	r.awaitSaved(2)

@@ -184,8 +184,7 @@ func TestCrash_killed_bridge_on_Kafka_loses_repeats_and_misorders_nothing(t *tes
 
 // The checkpoint is in the bucket of a broker that restarts as well; nothing is on the disk.
 func TestCrash_of_bridge_and_broker_loses_repeats_and_misorders_nothing(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	crashBoth(newBucketRig(t), 1500, 6)
 }
 
@@ -204,8 +203,7 @@ func crashBoth(r *fixture, changes, times int) {
 
 // The large numbers. The campaign of faults has more kinds of crashes.
 func TestCrash_many_lose_repeat_and_misorder_nothing(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.Nightly)
+	rig.Parallel(t, rig.Nightly)
 	for name, run := range map[string]func(*testing.T){
 		"killed":            func(t *testing.T) { disturbed(newRig(t, watched), 5000, 10, restarted) },
 		"killed, on Kafka":  func(t *testing.T) { disturbed(newKafkaRig(t, watched), 5000, 10, restarted) },
@@ -229,8 +227,7 @@ func TestCrash_many_lose_repeat_and_misorder_nothing(t *testing.T) {
 // A process that was stopped, as by a machine that swaps or a virtual one that is moved, does not know of the one that has
 // taken its place. It wakes with changes to publish; its first event or commit is refused, and it ends.
 func TestCrash_bridge_that_wakes_after_another_has_come_ends(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	for name, c := range map[string]struct {
 		make    func(*testing.T) *fixture
 		refused []string

@@ -161,15 +161,13 @@ var changes = []change{
 }
 
 func TestElection_loses_repeats_and_misorders_nothing_whatever_becomes_of_the_leader(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	takeTurns(newBucketRig(t), 1, 250)
 }
 
 // The large numbers, and Kafka, whose leaders the campaign of faults changes too.
 func TestElection_many_lose_repeat_and_misorder_nothing(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.Nightly)
+	rig.Parallel(t, rig.Nightly)
 	takeTurns(newBucketRig(t), 2, 1000)
 	takeTurns(newKafkaRig(t, watched), 2, 1000)
 }
@@ -219,8 +217,7 @@ func takeTurns(f *fixture, rounds, each int) {
 
 // Events are not in the API server's watch cache: when etcd was compacted, nobody can read what lay before, and who has not read it has lost what was created and deleted again.
 func TestBridge_that_takes_over_has_what_the_API_server_has_forgotten(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	r := newRig(t, "[]")
 	r.configureSink(`[{resource: events, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    checkpoint: {nats: {}}", r.broker.url()))
 	r.elect()

@@ -38,8 +38,7 @@ func TestBridge_announces_a_gap_and_deletes_what_is_gone(t *testing.T) {
 	for _, name := range []string{"stays", "changes", "goes"} {
 		r.configMap("default", name, nil)
 	}
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b := r.runReady()
 	b.stop()
 	before := len(r.entries())
 	first := r.patch("default", "changes", `{"data":{"a":"1"}}`)
@@ -104,8 +103,7 @@ func TestBridge_relists_when_its_position_was_compacted(t *testing.T) {
 		require.NoError(t, err)
 	}
 	create("a")
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b := r.runReady()
 	b.stop()
 	create("b")
 	require.NoError(t, r.kube.CoreV1().Events("default").Delete(t.Context(), "a", metav1.DeleteOptions{}))
@@ -122,8 +120,7 @@ func TestBridge_relists_when_its_position_was_compacted(t *testing.T) {
 func TestBridge_refuses_the_checkpoint_of_another_cluster(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b := r.runReady()
 	b.stop()
 	before := len(r.entries())
 	r.api = controlplane.ForTest(t, controlplane.Config{})
@@ -141,8 +138,7 @@ func TestBridge_refuses_the_checkpoint_of_another_cluster(t *testing.T) {
 func TestBridge_does_not_wait_for_the_broker_when_asked_twice_to_stop(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b := r.runReady()
 	r.broker.stop()
 	r.configMap("default", "a", nil)
 	r.poll("an object to wait for the broker", func() (bool, string) {

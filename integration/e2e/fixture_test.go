@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -136,6 +137,14 @@ func (b *bridge) stderr() string     { return b.Stderr() }
 func (r *fixture) run() *bridge {
 	r.t.Helper()
 	return r.start(nil, "run", "--config", r.config)
+}
+
+// runReady runs the bridge and waits until it is ready.
+func (r *fixture) runReady() *bridge {
+	r.t.Helper()
+	b := r.run()
+	r.awaitStatus(http.StatusOK, "ok")
+	return b
 }
 
 // start runs the program, whose output goes to out.

@@ -18,15 +18,13 @@ import (
 
 // A restarted API server refuses a watch from before its start; etcd still has what happened.
 func TestBridge_reads_back_what_a_restarted_API_server_does_not_show(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	const objects, updates = 50, 500
 	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
 	for i := range objects {
 		r.configMap("default", fmt.Sprint("c", i), nil)
 	}
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b := r.runReady()
 	b.stop()
 	want := map[string][]string{}
 	for i := range updates {
@@ -61,8 +59,7 @@ func TestBridge_reads_back_what_a_restarted_API_server_does_not_show(t *testing.
 }
 
 func TestBridge_begins_a_history_when_etcd_was_restored(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	for _, c := range []struct {
 		name          string
 		bump, running bool
@@ -72,8 +69,7 @@ func TestBridge_begins_a_history_when_etcd_was_restored(t *testing.T) {
 			for _, name := range []string{"stays", "changes", "goes"} {
 				r.configMap("default", name, nil)
 			}
-			b := r.run()
-			r.awaitStatus(http.StatusOK, "ok")
+			b := r.runReady()
 			backup := filepath.Join(t.TempDir(), "backup")
 			require.NoError(t, r.api.Snapshot(t.Context(), backup))
 			r.patch("default", "changes", `{"data":{"a":"1"}}`)
@@ -110,19 +106,16 @@ func TestBridge_begins_a_history_when_etcd_was_restored(t *testing.T) {
 
 // The broker comes back with an older copy of its store.
 func TestBridge_repairs_a_log_that_lost_what_it_had_acknowledged(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	for _, running := range []bool{true, false} {
 		t.Run(fmt.Sprintf("running=%v", running), func(t *testing.T) {
 			r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
 			for _, name := range []string{"stays", "changes", "goes"} {
 				r.configMap("default", name, nil)
 			}
-			b := r.run()
-			r.awaitStatus(http.StatusOK, "ok")
+			b := r.runReady()
 			b.stop() // a stop saves
-			b = r.run()
-			r.awaitStatus(http.StatusOK, "ok")
+			b = r.runReady()
 			r.broker.stop()
 			copyOf := filepath.Join(t.TempDir(), "copy")
 			require.NoError(t, os.CopyFS(copyOf, os.DirFS(r.broker.Dir)))

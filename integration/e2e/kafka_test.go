@@ -94,8 +94,7 @@ func (k *kafkaLog) once(log []entry) (kept []entry) {
 
 // What docs/events.md says that the bridge's user needs is enough: it warns of nothing, and one step less is a permission that it misses.
 func TestBridge_on_Kafka_needs_no_more_permissions_than_are_documented(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	cluster := kafkabroker.ForTest(t, kafkabroker.Config{
 		Listeners: []kafkabroker.Listener{{Protocol: kafkabroker.Plaintext}, {Protocol: kafkabroker.SASLTLS, Mechanisms: []string{kafkabroker.SCRAM512}}},
 		Users:     map[string]string{"bridge": "secret"}, Authorizer: true,
@@ -132,8 +131,7 @@ func TestBridge_on_Kafka_needs_no_more_permissions_than_are_documented(t *testin
 
 // A pipeline whose brokers are away says so at once, and keeps no other one waiting; when they come it goes on.
 func TestBridge_with_brokers_that_are_away_runs_the_other_pipelines(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	cluster := kafkabroker.ForTest(t, kafkabroker.Config{})
 	require.NoError(t, cluster.Kill(0))
 	r := newRig(t, watched)
@@ -171,8 +169,7 @@ func TestBridge_with_brokers_that_are_away_runs_the_other_pipelines(t *testing.T
 
 // A bridge that cannot publish must not end the one that does, as in a rolling update with a bad file.
 func TestKafka_a_bridge_without_its_topic_leaves_the_checkpoint_to_another(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	r := newKafkaRig(t, watched)
 	b := r.run()
 	r.awaitStatus(http.StatusOK, "")

@@ -29,8 +29,7 @@ var lostCheckpoints = map[string]struct {
 
 // What the log has is found in the log: nothing of it is published again, and what went while nobody knew of it is deleted.
 func TestBridge_whose_checkpoint_is_lost_goes_on_from_the_log(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	for name, of := range lostCheckpoints {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "[]")
@@ -87,8 +86,7 @@ func TestBridge_whose_checkpoint_is_lost_goes_on_from_the_log(t *testing.T) {
 
 // The broker comes back with a copy of its store from before a resource went, and a namespace left the selection. The checkpoint knows neither of them any more.
 func TestBridge_ends_again_what_the_log_has_lost_the_end_of(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	for _, running := range []bool{true, false} {
 		t.Run(fmt.Sprintf("running=%v", running), func(t *testing.T) {
 			r := newRig(t, `[{resource: "*.example.com"}, {resource: configmaps, namespaceSelector: team=a}]`)

@@ -46,8 +46,7 @@ func TestNamespaceSelector_follows_labels(t *testing.T) {
 	r.namespace("two")
 	c := r.configMap("one", "c", nil)
 	r.configMap("two", "d", nil)
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b := r.runReady()
 	if code, out, said := r.command("resync", "--server", r.server); code != 0 || out != "pipeline test: configmaps: nothing to do, it selects nothing now\n" {
 		t.Errorf("resync of nothing ends with %d and says %q, %q", code, out, said)
 	}
@@ -159,8 +158,7 @@ func TestNamespaceSelector_takes_all_that_a_wildcard_names(t *testing.T) {
 
 // Labels that go back and forth while the bridge crashes leave the log with what exists in the namespaces that are selected at last.
 func TestNamespaceSelector_survives_crashes_while_labels_change(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	for name, kinds := range map[string][]string{
 		"{resource: configmaps, namespaceSelector: team=a}":                     {"configmaps"},
 		`{resource: "*", namespaceSelector: team=a, exclude: [events, leases]}`: {"configmaps", "secrets"},
@@ -246,14 +244,12 @@ func TestNamespaceSelector_under_the_least_permissions(t *testing.T) {
 
 // A namespace that comes back while it is half gone from the log is whole there again.
 func TestNamespaceSelector_ends_what_a_crash_has_cut_short(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	const objects, cut = 300, 100
 	r := newRig(t, `[{resource: configmaps, namespaceSelector: team=a}]`)
 	r.manyConfigMaps("one", objects)
 	r.team("one", "a")
-	r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	r.runReady()
 	r.limit(cut)
 	r.team("one", "b")
 	r.killFull()

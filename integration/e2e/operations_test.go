@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,8 +26,7 @@ import (
 func TestOperations_a_checkpoint_is_moved_and_an_old_one_repeats_nothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b := r.runReady()
 	r.lives()
 	r.awaitStory("default/goes", "added updated deleted")
 	b.stop()
@@ -48,8 +46,7 @@ func TestOperations_a_checkpoint_is_moved_and_an_old_one_repeats_nothing(t *test
 	b.stop()
 
 	require.NoError(t, os.WriteFile(now, old, 0o600))
-	b = r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b = r.runReady()
 	r.configMap("default", "last", nil)
 	log := r.awaitStory("default/last", "added")
 	b.stop()
@@ -73,8 +70,7 @@ func TestOperations_a_password_is_rotated(t *testing.T) {
 	file := filepath.Join(r.dir, "password")
 	require.NoError(t, os.WriteFile(file, []byte("old"), 0o600))
 	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q], user: bridge, passwordFile: %q}}", guarded.URL(), file))
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b := r.runReady()
 	require.NoError(t, os.WriteFile(file, []byte("new"), 0o600))
 	password = "new"
 	require.NoError(t, guarded.Reload())
@@ -87,8 +83,7 @@ func TestOperations_a_password_is_rotated(t *testing.T) {
 	r.poll("the bridge to drain", func() (bool, string) { return strings.Contains(b.stderr(), "stopping"), b.stderr() })
 	b.signal(syscall.SIGTERM) // it would wait for the broker
 	b.exit(128 + int(syscall.SIGTERM))
-	b = r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b = r.runReady()
 	r.js = guarded.Connect(t, nats.UserInfo("bridge", "new"))
 	mustBeUnique(t, r.awaitStory("default/waits", "added"))
 	b.stop()

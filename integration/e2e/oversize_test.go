@@ -79,8 +79,7 @@ func TestBridge_keeps_what_is_too_large_in_the_object_store_of_NATS(t *testing.T
 
 // A custom resource is in etcd as JSON, and etcd takes 1.5 MB; kube-apiserver's client of it sends at most 2 MiB, whatever etcd is told to take.
 func TestBridge_keeps_a_custom_resource_that_is_too_large_in_Knatives_profile(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	api := controlplane.ForTest(t, controlplane.Config{})
 	r := rigOn(t, api, watched)
 	r.configureSink(`[{resource: widgets.example.com}]`, fmt.Sprintf(`oversize: store
@@ -201,8 +200,7 @@ func (r *fixture) huge(name string, n int) {
 
 // What counts there is a record's size when it is compressed.
 func TestBridge_publishes_what_is_too_large_for_Kafka_without_its_object(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	r := newKafkaRig(t, watched)
 	r.configureSink(watched, fmt.Sprintf(`oversize: metadata
     sink: {kafka: {brokers: ["%s"], topic: %s, create: {partitions: 3, replicas: 1, settings: {max.message.bytes: 100000}}}}

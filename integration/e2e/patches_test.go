@@ -102,8 +102,7 @@ func patches(t *testing.T, api *controlplane.ControlPlane) {
 }
 
 func TestKafka_patches_replay_to_what_the_API_server_has(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	replay(t, newKafkaRig(t, patchedResources))
 }
 

@@ -28,8 +28,7 @@ var readings = []string{
 
 // Who takes over may be about to go by another file, and who stands by too.
 func TestReload_in_the_midst_of_a_takeover_loses_repeats_and_misorders_nothing(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	r := newRig(t, readings[0])
 	text := must.Get(os.ReadFile(r.config))(t)
 	bucket := fmt.Sprintf("name: test\n    checkpoint: {nats: {servers: [%q]}}", r.broker.url())
@@ -86,15 +85,13 @@ func TestReload_in_the_midst_of_a_takeover_loses_repeats_and_misorders_nothing(t
 }
 
 func TestReload_on_Kafka_loses_repeats_and_misorders_nothing(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	r := newKafkaRig(t, readings[0])
 	text := must.Get(os.ReadFile(r.config))(t)
 	q := &reloaded{fixture: r, mount: &mount{dir: t.TempDir()}}
 	r.config = q.mount.file()
 	q.mount.write(t, string(text))
-	bridge := r.run()
-	r.awaitStatus(200, "ok")
+	bridge := r.runReady()
 	b := q.keepBusy()
 	random := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // nothing is to be kept secret
 	for round := range 12 {

@@ -233,8 +233,7 @@ func TestReload_leaves_alone_what_does_not_change(t *testing.T) {
 	const both, one = "[{resource: configmaps, namespaces: [busy]}, {resource: secrets, namespaces: [busy]}]", "[{resource: configmaps, namespaces: [busy]}]"
 	file := r.head + r.pipeline("a", "KUBERNETES", one)
 	r.mount.write(t, file)
-	r.run()
-	r.awaitStatus(200, "ok")
+	r.runReady()
 	b := r.keepBusy()
 	watches := r.watched()
 
@@ -291,8 +290,7 @@ func TestReload_changes_nothing_where_the_file_is_wrong_and_says_why(t *testing.
 	r := newReloaded(t)
 	good := r.head + r.pipeline("a", "KUBERNETES", "[{resource: configmaps, namespaces: [busy]}]")
 	r.mount.write(t, good)
-	r.run()
-	r.awaitStatus(200, "ok")
+	r.runReady()
 	b := r.keepBusy()
 	for _, c := range []struct{ text, want string }{
 		{strings.Replace(good, "resources:", "resource:", 1), "bridge.yaml:7:5: pipelines[0].resource: is not a key here"},
@@ -334,8 +332,7 @@ func TestReload_moves_a_pipeline_to_another_sink(t *testing.T) {
 		return r.head + r.pipeline("a", "KUBERNETES", "[{resource: configmaps, namespaces: [busy]}]") + r.pipeline("b", stream, "[{resource: secrets, namespaces: [busy]}]")
 	}
 	r.mount.write(t, of("B"))
-	r.run()
-	r.awaitStatus(200, "ok")
+	r.runReady()
 	b := r.keepBusy()
 	watches := r.watched()
 	r.poll("Secrets", func() (bool, string) { return r.seen("B", "secrets") > 20, "there are not enough" })
@@ -351,14 +348,12 @@ func TestReload_moves_a_pipeline_to_another_sink(t *testing.T) {
 
 // Whenever it is killed, also in the midst of going by another file, nothing is lost, repeated or misordered.
 func TestReload_killed_in_the_midst_loses_repeats_and_misorders_nothing(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	killedInTheMidst(t, 12, 800)
 }
 
 func TestReload_killed_many_times_loses_repeats_and_misorders_nothing(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.Nightly)
+	rig.Parallel(t, rig.Nightly)
 	killedInTheMidst(t, 25, 1500)
 }
 
@@ -375,8 +370,7 @@ func killedInTheMidst(t *testing.T, rounds, longest int) {
 	}
 	text := func(i int) string { return r.head + r.pipeline("a", "KUBERNETES", files[i]) }
 	r.mount.write(t, text(0))
-	bridge := r.run()
-	r.awaitStatus(200, "ok")
+	bridge := r.runReady()
 	b := r.keepBusy()
 	b.others = true
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // nothing is to be kept secret

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,8 +90,7 @@ func resyncs(t *testing.T, api *controlplane.ControlPlane) {
       - {resource: configmaps, namespaces: [resyncs]}
       - {resource: secrets, namespaces: [resyncs]}`)
 	versions := r.manyConfigMaps("resyncs", 400)
-	r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	r.runReady()
 	if code, _, said := r.command("resync", "--server", r.server, "pods"); code != 2 ||
 		said != "error: resource \"pods\" is none of this bridge's; valid: configmaps, secrets\n" {
 		t.Errorf("for what is not there it ends with %d: %s", code, said)
@@ -145,13 +143,11 @@ func resyncs(t *testing.T, api *controlplane.ControlPlane) {
 
 // A schedule of a minute, the shortest; a crash in the middle, and what is left of the slot.
 func TestResync_on_schedule_is_complete_after_a_crash_too(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	r := newRig(t, `[{resource: configmaps, namespaces: [slots], resync: 1m}]`)
 	const before = 500
 	versions := r.manyConfigMaps("slots", 2*before)
-	r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	r.runReady()
 	r.limit(before)
 	r.killFull() // the slot in which everything was just listed is none
 	begun := again(t, r.entries())

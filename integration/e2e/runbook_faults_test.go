@@ -21,8 +21,7 @@ import (
 
 // Faults of what the bridge is given: its file, its checkpoint's server, the log's limits, objects, and etcd.
 func TestRunbook_alerts_fire_on_what_the_bridge_cannot_help(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	r := newRig(t, "[]")
 	elsewhere := &broker{t, rig.NATSForTest(t, nil)}
 	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    checkpoint: {nats: {servers: [%q]}}", r.broker.url(), elsewhere.url()))
@@ -85,8 +84,7 @@ func TestRunbook_alerts_fire_on_what_the_bridge_cannot_help(t *testing.T) {
 
 // Faults of who leads.
 func TestRunbook_alerts_fire_on_faults_of_replicas(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	r := newRig(t, "[]")
 	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    checkpoint: {nats: {}}", r.broker.url()))
 	replaced(t, r.config, r.config, "dataDir:", "buffer: {maxBytes: 1Mi}\ndataDir:")
@@ -148,8 +146,7 @@ func (e *eyes) most(name string) (most float64) {
 
 // Faults of what the API server remembers: history that it has no more, and another one that only an audit finds.
 func TestRunbook_alerts_fire_on_history_that_is_lost_or_another(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	r := newRig(t, "[]")
 	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    audit: {interval: 1m}", r.broker.url()))
 	e := newEyes(r, nil)

@@ -177,8 +177,7 @@ func (e *eyes) judge() {
 
 // The faults of docs/operations.md, its remedies, and the rules as they are.
 func TestRunbook_alerts_fire_on_the_fault_and_end_by_the_remedy(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	r := newRig(t, watched)
 	replaced(t, r.config, r.config, "dataDir:", "buffer: {maxBytes: 1Mi}\ndataDir:")
 	e := newEyes(r, map[string]string{"behindSeconds": "1", "watchRestarts": "0"}) // what takes minutes elsewhere takes moments here

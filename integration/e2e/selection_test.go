@@ -153,8 +153,7 @@ func TestSelection_follows_custom_resources_that_come_and_go(t *testing.T) {
 
 // What is deleted with its definition while nobody looks is deleted all the same, whether a wildcard or a name reads it. What a name stood for is not to be asked any more then.
 func TestSelection_finds_definitions_that_went_while_it_was_away(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	r := newReloaded(t)
 	text := r.head
 	ways := map[string]string{"NAME": "gadgets.example.com", "WILDCARD": `"*.example.com"`, "KIND": "gadget", "SHORT": "gad"}
@@ -166,8 +165,7 @@ func TestSelection_finds_definitions_that_went_while_it_was_away(t *testing.T) {
 	c.define("gadgets", "v1")
 	c.make("gadgets", "v1", "a")
 	c.make("gadgets", "v1", "b")
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b := r.runReady()
 	b.stop()
 	c.undefine("gadgets")
 	b = r.run()
@@ -196,14 +194,12 @@ func TestSelection_finds_definitions_that_went_while_it_was_away(t *testing.T) {
 
 // An API server that starts again serves custom resources later than its own: nothing of them is gone.
 func TestSelection_takes_no_restart_of_the_API_server_for_the_end_of_anything(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	r := newRig(t, `[{resource: "*.example.com"}]`)
 	c := r.custom()
 	c.define("gadgets", "v1")
 	c.make("gadgets", "v1", "a")
-	r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	r.runReady()
 	for n := range 3 {
 		require.NoError(t, r.api.KillAPIServer())
 		require.NoError(t, r.api.StartAPIServer(t.Context()))
@@ -216,16 +212,14 @@ func TestSelection_takes_no_restart_of_the_API_server_for_the_end_of_anything(t 
 
 // A stream stays with its version as long as that is served, and goes on with another one then, without a repetition.
 func TestSelection_goes_on_in_another_version(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	r := newRig(t, `[{resource: "*.example.com"}]`)
 	c := r.custom()
 	both := []string{"v1beta1", "v1"}
 	c.define("gadgets", "v1beta1")
 	c.make("gadgets", "v1beta1", "a")
 	c.make("gadgets", "v1beta1", "b")
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b := r.runReady()
 	c.serve("gadgets", both)
 	c.change("v1", "a", 1)
 	r.awaitStory("default/a", "added updated")
@@ -247,8 +241,7 @@ func TestSelection_goes_on_in_another_version(t *testing.T) {
 	last := log[len(log)-1]
 	assert.Equal(t, "example.com/v1", last.attribute("apiversion"), "the last event")
 	b.stop()
-	r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	r.runReady()
 	require.NoError(t, c.of("gadgets", "v1").Delete(t.Context(), "b", metav1.DeleteOptions{}))
 	r.awaitStory("default/b", "added updated deleted")
 	r.bridge.stop()
@@ -304,13 +297,11 @@ func TestSelection_reads_what_it_may(t *testing.T) {
 
 // Everything is read once, what shows the same objects under two names too, and values of Secrets stay here.
 func TestSelection_of_everything_has_each_object_once(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	const canary = "c4n4ry-v4lu3"
 	r := newRig(t, `[{resource: "*", exclude: [leases, "*.flowcontrol.apiserver.k8s.io"], ignoreChanges: [status]}, {resource: configmaps, namespaces: [default]}]`)
 	r.namespace("web")
-	b := r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	b := r.runReady()
 	_, err := r.kube.CoreV1().Secrets("web").Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"password": canary},
 	}, metav1.CreateOptions{})
@@ -346,8 +337,7 @@ func TestSelection_of_everything_has_each_object_once(t *testing.T) {
 
 // A crash while a stream is ended, or goes on in another version, repeats nothing and leaves nothing out.
 func TestSelection_survives_crashes_in_the_middle_of_changes(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	const objects = 500
 	r := newRig(t, `[{resource: "*.example.com"}]`)
 	c := r.custom()
@@ -356,8 +346,7 @@ func TestSelection_survives_crashes_in_the_middle_of_changes(t *testing.T) {
 	for i := range objects {
 		c.make("gadgets", "v1", fmt.Sprint("g", i))
 	}
-	r.run()
-	r.awaitStatus(http.StatusOK, "ok")
+	r.runReady()
 	for n, version := range []string{"v1", "v1beta1", "v1"} { // the one that goes
 		c.serve("gadgets", both, version)
 		other := both[0]

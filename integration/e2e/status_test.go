@@ -95,8 +95,7 @@ func TestStatus_says_at_once_that_the_broker_is_away_and_that_it_is_back(t *test
 }
 
 func TestStatusPage_keeps_itself_up_to_date_for_everybody(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	b := newBrowser(t)
 	r := newRig(t, everyday)
 	shortenPath(r)
@@ -222,8 +221,7 @@ func looksWell(t *testing.T, b *browser, how string) {
 
 // What a cluster's names and errors bring is text on the page, whatever it looks like.
 func TestStatusPage_shows_names_and_errors_as_text(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	const evil = `<img src=x onerror="window.hit=1"><script>window.hit=1</script>`
 	page := status.Handler(status.Config{
 		Process: func() status.Process { return status.Process{} }, Pipelines: func() []*pipeline.Pipeline { return nil }, Idle: func() (string, bool) { return "", true },

@@ -102,8 +102,7 @@ func TestValidate_asks_the_cluster_and_NATS_and_changes_nothing(t *testing.T) {
 }
 
 func TestValidate_asks_Kafka_and_disturbs_no_bridge(t *testing.T) {
-	t.Parallel()
-	rig.Tier(t, rig.All)
+	rig.Parallel(t, rig.All)
 	cluster := kafkabroker.ForTest(t, kafkabroker.Config{
 		Listeners: []kafkabroker.Listener{{Protocol: kafkabroker.Plaintext}, {Protocol: kafkabroker.SASLTLS, Mechanisms: []string{kafkabroker.SCRAM512}}},
 		Users:     map[string]string{"bridge": "secret"},

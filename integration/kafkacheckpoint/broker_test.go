@@ -27,8 +27,7 @@ import (
 )
 
 func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
-	rig.Tier(t, rig.All)
-	t.Parallel()
+	rig.Parallel(t, rig.All)
 	cfg := kafka.Config{Brokers: shared.ForTest(t).Addresses(), Topic: "checkpoints-fence"}
 	old := mustOpen(t, cfg)
 	require.NoError(t, old.Commit(t.Context(), rows(0, 10, 1)))
@@ -46,8 +45,7 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 }
 
 func TestOpen_refuses_a_topic_that_deletes_and_names_what_mends_it(t *testing.T) {
-	rig.Tier(t, rig.All)
-	t.Parallel()
+	rig.Parallel(t, rig.All)
 	c := shared.ForTest(t)
 	require.NoError(t, c.CreateTopic(t.Context(), "checkpoints-delete", 1, 1, map[string]string{"cleanup.policy": "compact,delete"}))
 	_, err := kafka.Open(t.Context(), kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-delete"}, audit)
@@ -64,8 +62,7 @@ func TestOpen_refuses_a_topic_that_deletes_and_names_what_mends_it(t *testing.T)
 
 // The permission to write to the transactional id is easily forgotten, and the one to read the topic's settings.
 func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
-	rig.Tier(t, rig.All)
-	t.Parallel()
+	rig.Parallel(t, rig.All)
 	c := shared.ForTest(t)
 	const topic = "checkpoints-permissions"
 	require.NoError(t, c.CreateTopic(t.Context(), topic, 1, 1, map[string]string{"cleanup.policy": "compact"}))
@@ -102,8 +99,7 @@ func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 }
 
 func TestOpen_that_must_not_create_the_topic_says_how_to(t *testing.T) {
-	rig.Tier(t, rig.All)
-	t.Parallel()
+	rig.Parallel(t, rig.All)
 	c := shared.ForTest(t)
 	_, err := kafka.Open(t.Context(), kafka.Config{
 		Brokers: c.AddressesOf(string(kafkabroker.SASLPlaintext)), Topic: "checkpoints-forbidden", Partitions: 1,
@@ -121,8 +117,7 @@ func TestOpen_that_must_not_create_the_topic_says_how_to(t *testing.T) {
 
 // Commits go on while the broker is killed and comes back; those that returned are there, and nothing else is.
 func TestCommits_survive_kills_of_the_broker(t *testing.T) {
-	rig.Tier(t, rig.All)
-	t.Parallel()
+	rig.Parallel(t, rig.All)
 	c := kafkabroker.ForTest(t, kafkabroker.Config{})
 	cfg := kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints", Partitions: 1}
 	s, want := mustOpen(t, cfg), storetest.Empty()
@@ -173,8 +168,7 @@ func TestCommits_survive_kills_of_the_broker(t *testing.T) {
 
 // A broker's own compaction leaves one record for each row that there is, and none for others.
 func TestCompaction_leaves_what_holds(t *testing.T) {
-	rig.Tier(t, rig.All)
-	t.Parallel()
+	rig.Parallel(t, rig.All)
 	c := shared.ForTest(t)
 	cfg := kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-compacted", Partitions: 1}
 	s, want := mustOpen(t, cfg), storetest.Empty()

@@ -114,8 +114,7 @@ func (r *testTopic) total(t *testing.T, s sink.Log) (n int) {
 }
 
 func TestSink_loses_doubles_and_reorders_nothing_while_leaders_move_and_brokers_die(t *testing.T) {
-	rig.Tier(t, rig.All)
-	t.Parallel()
+	rig.Parallel(t, rig.All)
 	const (
 		partitions, keys, least = 6, 200, 20_000
 		rounds                  = 2

@@ -194,14 +194,14 @@ func runBridge(t testing.TB, api *apiServer, to sink.Sink, store checkpoint.Stor
 // session waits for the session that runs.
 func (b *bridge) session(t testing.TB) *session {
 	t.Helper()
-	waitFor(t, "a session", func() bool { return b.current.Load() != nil })
+	must.Happen(t, "a session", func() bool { return b.current.Load() != nil })
 	return b.current.Load()
 }
 
 // only returns the pipeline's stream once it is open.
 func (b *bridge) only(t testing.TB) *stream {
 	t.Helper()
-	waitFor(t, "the stream", func() bool { return len(b.session(t).opened()) == 1 })
+	must.Happen(t, "the stream", func() bool { return len(b.session(t).opened()) == 1 })
 	return b.session(t).opened()[0]
 }
 

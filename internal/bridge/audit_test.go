@@ -21,15 +21,15 @@ func TestAudit_finds_what_the_log_has_and_does_not_exist(t *testing.T) {
 	api.add(3)
 	b := runBridge(t, api, log, store, func(c *Config) { c.Audit = 20 * time.Millisecond })
 	s := b.only(t)
-	waitFor(t, "the watch", func() bool { return s.status.watching() && s.safe() == "4" })
-	waitFor(t, "an audit", func() bool { return value(t, b.registry, "audits_total") > 0 })
+	must.Happen(t, "the watch", func() bool { return s.status.watching() && s.safe() == "4" })
+	must.Happen(t, "an audit", func() bool { return value(t, b.registry, "audits_total") > 0 })
 	if n := value(t, b.registry, "audit_differences_total"); n != 0 {
 		t.Fatalf("%v objects differ where all is well", n)
 	}
 	s.mu.Lock()
 	s.ledger.Put("default/ghost", checkpoint.Row{UID: "u", ResourceVersion: "2"})
 	s.mu.Unlock()
-	waitFor(t, "the ghost's end", func() bool { return slices.Contains(log.lines(), "deleted default/ghost u 2 relist") })
+	must.Happen(t, "the ghost's end", func() bool { return slices.Contains(log.lines(), "deleted default/ghost u 2 relist") })
 	if n := value(t, b.registry, "audit_differences_total"); n < 1 {
 		t.Errorf("%v objects differ", n)
 	}
@@ -64,13 +64,12 @@ func TestAudit_that_finds_something_distrusts_all_positions(t *testing.T) {
 	api.add(3)
 	b := runBridge(t, api, log, store, func(c *Config) { c.Audit = 20 * time.Millisecond })
 	s := b.only(t)
-	waitFor(t, "the watch", func() bool { return s.status.watching() && s.safe() == "4" })
-	gate := make(chan struct{})
-	log.set(func() { log.gate = gate })
+	must.Happen(t, "the watch", func() bool { return s.status.watching() && s.safe() == "4" })
+	gate := log.hold()
 	s.mu.Lock()
 	s.ledger.Put("default/ghost", checkpoint.Row{UID: "u", ResourceVersion: "2"})
 	s.mu.Unlock()
-	waitFor(t, "the list", func() bool { return value(t, b.registry, "relists_total") == 1 })
+	must.Happen(t, "the list", func() bool { return value(t, b.registry, "relists_total") == 1 })
 	assert.Empty(t, s.safe(), "the stream is safe, and the log has what does not exist")
 	assert.Equal(t, "4", s.tracker.Position(), "the stream is safe, and the log has what does not exist")
 	p := b.session(t)
@@ -81,7 +80,7 @@ func TestAudit_that_finds_something_distrusts_all_positions(t *testing.T) {
 		assert.Empty(t, w.Positions[s.name], "the log may go back to %v", w.Positions)
 	}
 	close(gate)
-	waitFor(t, "the end of the list", func() bool { return s.safe() == "4" })
+	must.Happen(t, "the end of the list", func() bool { return s.safe() == "4" })
 	require.NoError(t, b.stop())
 }
 
@@ -89,12 +88,12 @@ func TestAudit_is_not_confused_by_what_is_under_way(t *testing.T) {
 	api, log, store := newAPIServer(t, 10), newReadableLog(), &memoryStore{}
 	b := runBridge(t, api, log, store, func(c *Config) { c.Audit = time.Millisecond })
 	s := b.only(t)
-	waitFor(t, "the watch", func() bool { return s.status.watching() })
+	must.Happen(t, "the watch", func() bool { return s.status.watching() })
 	for n := range 200 {
 		api.add(1)
-		waitFor(t, "an audit", func() bool { return value(t, b.registry, "audits_total") >= float64(n)/20 })
+		must.Happen(t, "an audit", func() bool { return value(t, b.registry, "audits_total") >= float64(n)/20 })
 	}
-	waitFor(t, "all events", func() bool { return len(log.lines()) == 202 })
+	must.Happen(t, "all events", func() bool { return len(log.lines()) == 202 })
 	if n := value(t, b.registry, "audit_differences_total"); n != 0 {
 		t.Errorf("%v objects differ", n)
 	}

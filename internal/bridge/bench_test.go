@@ -103,7 +103,7 @@ func atRest(tb testing.TB, n int) float64 {
 	b := runBridge(tb, api, &swiftLog{}, swiftStore{}, nil)
 	s := b.only(tb)
 	settled := func(objects int) {
-		waitFor(tb, "the objects", func() bool { return s.ledger.Len() == objects && s.tracker.Pending() == 0 && s.status.watching() })
+		must.Happen(tb, "the objects", func() bool { return s.ledger.Len() == objects && s.tracker.Pending() == 0 && s.status.watching() })
 	}
 	settled(0)
 	before := heap()

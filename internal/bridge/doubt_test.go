@@ -16,6 +16,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -59,10 +60,9 @@ func TestHistory_begins_behind_what_a_watch_has_shown_although_it_waits(t *testi
 		send(t, s, source.Deleted, "b", "u2", "20", source.ReasonWatch)
 		r.settle()
 		s.ledger.Put("default/c", checkpoint.Row{UID: "u3", ResourceVersion: "7", Sequence: 1}) // the place turns out to be another one
-		gate := make(chan struct{})
-		log.set(func() { log.gate = gate })
+		gate := log.hold()
 		send(t, s, source.Updated, "a", "u1", "30", source.ReasonWatch)
-		waitFor(t, "the first event to be under way", func() bool { return underWay(s) })
+		must.Happen(t, "the first event to be under way", func() bool { return underWay(s) })
 		send(t, s, source.Updated, "a", "u1", "31", source.ReasonWatch)
 		send(t, s, source.Updated, "c", "u4", "32", source.ReasonWatch) // another object took the name
 		note(t, s, source.Progress{Kind: source.Bookmark, Version: "40"})
@@ -107,8 +107,7 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		for _, crash := range []bool{false, true} {
 			log, store := newReadableLog(), &memoryStore{}
-			r := start(t, log, store)
-			s := r.stream(nil)
+			r, s := startStream(t, log, store)
 			snapshot(t, s, "10", "a u1 5", "b u2 6")
 			send(t, s, source.Deleted, "a", "u1", "20", source.ReasonWatch)
 			note(t, s, source.Progress{Kind: source.Bookmark, Version: "25"})
@@ -132,8 +131,7 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 			assert.Equal(t, 1, len(s.again), "no list is asked for")
 			if crash {
 				_ = r.stop()
-				r = start(t, log, store)
-				s = r.stream(nil)
+				r, s = startStream(t, log, store)
 				if version, _, ok := s.Resume(); !ok || version != "25" {
 					t.Fatalf("known %v: the stream resumes at %q, and what came at 30 is not in the log", known, version)
 				}
@@ -157,8 +155,7 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 // A log that is repaired is watched from before a deletion that only a list had shown.
 func TestHistory_is_not_doubted_by_what_repairs_the_log(t *testing.T) {
 	log := newReadableLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	snapshot(t, s, "10", "a u1 5")
 	relist(t, s, "20")
 	r.settle()
@@ -174,8 +171,7 @@ func TestHistory_is_not_doubted_by_what_repairs_the_log(t *testing.T) {
 // The log has the deletion, and neither the ledger nor the broker knows that any more.
 func TestStream_a_uid_dies_once_also_where_only_the_log_knows(t *testing.T) {
 	log := newReadableLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	snapshot(t, s, "10", "a u1 5")
 	send(t, s, source.Deleted, "a", "u1", "20", source.ReasonWatch)
 	r.settle()

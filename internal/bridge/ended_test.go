@@ -69,8 +69,7 @@ func TestEnded_stream_that_a_restored_history_brings_back_goes_on_in_that_one(t 
 				t.Errorf("histories %d and %d after one restoration", a.saved.History, b.saved.History)
 			}
 			checkOnce(t, log)
-			require.NoError(t, r.save(t.Context()))
-			_ = r.stop()
+			r.stopSaved()
 		}
 	}
 }

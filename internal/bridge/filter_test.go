@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -129,7 +130,7 @@ func TestFilter_a_folded_change_is_judged_as_one(t *testing.T) {
 	r.settle()
 	log.set(func() { log.gate = make(chan struct{}) })
 	send(t, s, source.Updated, "a", "u1", "20", source.ReasonWatch)
-	waitFor(t, "the update to be under way", func() bool { return underWay(s) })
+	must.Happen(t, "the update to be under way", func() bool { return underWay(s) })
 	send(t, s, source.Updated, "a", "u1", "30", source.ReasonWatch) // it changes something, and
 	send(t, s, source.Updated, "a", "u1", "31", source.ReasonWatch) // this one alone would not
 	close(log.gate)

@@ -133,7 +133,7 @@ func TestRepair_deletes_again_what_a_stream_had_that_a_short_name_called(t *test
 		spec.Encoding, spec.NamespaceSelector = c.Streams[0].Encoding, labels.Nothing()
 		c.Streams[0] = spec
 	})
-	waitFor(t, "the deletions", func() bool { return strings.Count(strings.Join(log.lines(), "\n"), "deleted default/") == 2 })
+	must.Happen(t, "the deletions", func() bool { return strings.Count(strings.Join(log.lines(), "\n"), "deleted default/") == 2 })
 	require.NoError(t, b.stop())
 }
 
@@ -165,8 +165,7 @@ func TestRepair_goes_on_in_the_history_in_which_a_stream_has_ended(t *testing.T)
 // Versions of another history compare with nothing; and what was published before other streams of the resource ended need not be looked for in the past.
 func TestRecall_repairs_from_the_newest_version_of_the_history(t *testing.T) {
 	log := newReadableLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	snapshot(t, s, "100", "a u1 90")
 	restored(t, s)
 	snapshot(t, s, "12", "a u1 5")

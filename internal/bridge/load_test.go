@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -49,18 +50,18 @@ func TestRun_waits_for_a_checkpoint_that_cannot_be_read(t *testing.T) {
 	store.fails.Store(ever)
 	api.add(3)
 	b := runBridge(t, api, log, store, nil)
-	waitFor(t, "a reason", func() bool {
+	must.Happen(t, "a reason", func() bool {
 		code, body := b.get("/readyz")
 		return code == http.StatusServiceUnavailable && body == "pipeline test: checkpoint: no broker answers\n"
 	})
 	assert.Equal(t, 0, len(log.lines()), "events are published by who does not know the checkpoint")
 	store.fails.Store(0)
-	waitFor(t, "the second session", func() bool { return log.times.Load() > 1 })
+	must.Happen(t, "the second session", func() bool { return log.times.Load() > 1 })
 	if n := store.fails.Load(); n >= 0 {
 		t.Errorf("the second session began without the checkpoint, which was to fail %d times more", n)
 	}
 	api.add(1)
-	waitFor(t, "what comes after", func() bool {
+	must.Happen(t, "what comes after", func() bool {
 		return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.Contains(line, " 5 ") })
 	})
 	require.NoError(t, b.stop())
@@ -71,7 +72,7 @@ func TestRun_ends_in_order_while_it_waits_for_the_checkpoint(t *testing.T) {
 	store := &awayStore{}
 	store.fails.Store(1 << 20)
 	b := runBridge(t, newAPIServer(t, 10), newFakeLog(), store, nil)
-	waitFor(t, "an attempt", func() bool { return store.fails.Load() < 1<<20 })
+	must.Happen(t, "an attempt", func() bool { return store.fails.Load() < 1<<20 })
 	require.NoError(t, b.stop())
 }
 
@@ -111,8 +112,7 @@ func TestRepair_goes_on_when_the_checkpoint_can_be_read_again(t *testing.T) {
 	r, s := saved(t, log, store)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
-	require.NoError(t, r.save(t.Context()))
-	_ = r.stop()
+	r.stopSaved()
 	log.lose(len(log.lines()) - 1)
 	store.fails.Store(2)
 	start(t, log, store)

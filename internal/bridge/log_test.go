@@ -90,6 +90,13 @@ func (l *fakeLog) set(change func()) {
 	change()
 }
 
+// hold holds messages back until the gate is closed.
+func (l *fakeLog) hold() (gate chan struct{}) {
+	gate = make(chan struct{})
+	l.set(func() { l.gate = gate })
+	return gate
+}
+
 func (l *fakeLog) Publish(ctx context.Context, m *sink.Message, done sink.Done) {
 	subject := m.Subject
 	l.mu.Lock()
@@ -269,6 +276,20 @@ type rig struct {
 func start(t *testing.T, to sink.Sink, store checkpoint.Store) *rig {
 	t.Helper()
 	return startOf(t, to, store, StreamSpec{})
+}
+
+// startStream starts a pipeline with one stream.
+func startStream(t *testing.T, to sink.Sink, store checkpoint.Store) (*rig, *stream) {
+	t.Helper()
+	r := start(t, to, store)
+	return r, r.stream(nil)
+}
+
+// stopSaved stops a pipeline that has saved everything.
+func (r *rig) stopSaved() {
+	r.t.Helper()
+	require.NoError(r.t, r.save(r.t.Context()))
+	_ = r.stop()
 }
 
 // startOf starts a pipeline of specs.

@@ -24,8 +24,7 @@ import (
 // saved is a bridge that has published a@5 and saved that.
 func saved(t *testing.T, log sink.Sink, store checkpoint.Store) (*rig, *stream) {
 	t.Helper()
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	snapshot(t, s, "10", "a u1 5")
 	require.NoError(t, r.save(t.Context()))
 	return r, s
@@ -50,13 +49,11 @@ func TestRepair_what_was_only_read_back_can_be_lost_too(t *testing.T) {
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
 	_ = r.stop()
-	r = start(t, log, &store.memoryStore)
-	s = r.stream(nil)
+	r, s = startStream(t, log, &store.memoryStore)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "12"})
 	r.settle()
-	require.NoError(t, r.save(t.Context()))
-	_ = r.stop()
+	r.stopSaved()
 	log.lose(3)
 	resumesAt(t, log, &store.memoryStore, nil, "10")
 }
@@ -77,8 +74,7 @@ func TestRepair_goes_back_no_further_than_its_selectors(t *testing.T) {
 	}
 	send(t, s, source.Added, "d", "u4", "8", source.ReasonSnapshot)
 	note(t, s, source.Progress{Kind: source.Listed, Version: "20", Objects: 1})
-	require.NoError(t, r.save(t.Context()))
-	_ = r.stop()
+	r.stopSaved()
 	log.lose(had + 1)
 	resumesAt(t, log, store, other(), "")
 }
@@ -89,13 +85,12 @@ func TestRepair_notices_a_loss_behind_what_is_refused(t *testing.T) {
 	r, s := saved(t, log, store)
 	log.set(func() { log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.Subject, ".stuck") } })
 	send(t, s, source.Added, "stuck", "u9", "11", source.ReasonWatch)
-	waitFor(t, "the refusal", func() bool { return r.broker.problem(nil) != nil })
+	must.Happen(t, "the refusal", func() bool { return r.broker.problem(nil) != nil })
 	for v := 20; v < 30; v++ {
 		send(t, s, source.Updated, "a", "u1", fmt.Sprint(v), source.ReasonWatch)
-		waitFor(t, "the event", func() bool { row, _ := s.ledger.Get("default/a"); return row.ResourceVersion == fmt.Sprint(v) })
+		must.Happen(t, "the event", func() bool { row, _ := s.ledger.Get("default/a"); return row.ResourceVersion == fmt.Sprint(v) })
 	}
-	require.NoError(t, r.save(t.Context()))
-	_ = r.stop()
+	r.stopSaved()
 	log.lose(8)
 	r = start(t, log, store)
 	assert.Equal(t, 1, r.state.Log.Losses, "the loss is not noticed")
@@ -109,17 +104,13 @@ func TestRepair_spares_a_stream_that_is_not_open_yet(t *testing.T) {
 	late, err := r.open(s.spec, secrets)
 	require.NoError(t, err)
 	snapshot(t, late, "10", "s u7 6")
-	require.NoError(t, r.save(t.Context()))
-	_ = r.stop()
-	r = start(t, log, store)
-	s = r.stream(nil)
+	r.stopSaved()
+	r, s = startStream(t, log, store)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
-	require.NoError(t, r.save(t.Context()))
-	_ = r.stop()
+	r.stopSaved()
 	log.lose(len(log.log) - 1)
-	r = start(t, log, store)
-	s = r.stream(nil)
+	r, s = startStream(t, log, store)
 	if late, err = r.open(s.spec, secrets); err != nil {
 		t.Fatal(err)
 	}
@@ -164,8 +155,7 @@ func TestRepair_of_another_log_keeps_only_what_was_never_published(t *testing.T)
 // A log has many more objects that are gone than there are.
 func TestRepair_holds_no_object_that_was_gone_before_what_is_watched_again(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	snapshot(t, s, "5", "a u1 2", "b u2 3", "c u3 4")
 	send(t, s, source.Deleted, "a", "u1", "8", source.ReasonWatch)
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "10"})
@@ -176,8 +166,7 @@ func TestRepair_holds_no_object_that_was_gone_before_what_is_watched_again(t *te
 	send(t, s, source.Updated, "c", "u3", "12", source.ReasonWatch)
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
 	r.settle()
-	require.NoError(t, r.save(t.Context()))
-	_ = r.stop()
+	r.stopSaved()
 	rows := map[string]map[string]checkpoint.Row{}
 	p := start(t, newFakeLog(), store)
 	p.state.Log.Trail = []checkpoint.Waypoint{{Positions: map[string]string{s.name: "10"}}, {Positions: map[string]string{s.name: "20"}}}
@@ -204,16 +193,14 @@ func TestRepair_goes_back_no_further_than_the_part_that_is_intact(t *testing.T) 
 func TestReadBack_a_snapshot_is_called_complete_once(t *testing.T) {
 	log, store := newReadableLog(), &crashingStore{}
 	store.left.Store(2)
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	snapshot(t, s, "10", "a u1 5")
 	_ = r.stop()
 	require.NotEqual(t, (checkpoint.Snapshot{}), store.state.Streams[s.name].Unannounced,
 		"the commit that says that the end is announced is saved")
 	must.Get(log.append(&sink.Message{Subject: "k8s.test.core.configmaps._._snapshot", ID: "another"}))(t)
 	log.forgetIDs()
-	r = start(t, log, &store.memoryStore)
-	s = r.stream(nil)
+	r, s = startStream(t, log, &store.memoryStore)
 	r.settle()
 	checkOnce(t, log)
 	assert.Equal(t, "10", s.safe(), "the stream is safe")
@@ -223,15 +210,13 @@ func TestReadBack_a_snapshot_is_called_complete_once(t *testing.T) {
 func TestHistory_a_name_that_was_used_before_the_restore_is_used_again(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		log, store := newReadableLog(), &memoryStore{}
-		r := start(t, log, store)
-		s := r.stream(nil)
+		r, s := startStream(t, log, store)
 		snapshot(t, s, "100", "a u1 90")
 		restored(t, s)
 		snapshot(t, s, "12")
 		if crash {
 			_ = r.stop()
-			r = start(t, log, store)
-			s = r.stream(nil)
+			r, s = startStream(t, log, store)
 		} else if err := r.save(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -246,8 +231,7 @@ func TestHistory_a_name_that_was_used_before_the_restore_is_used_again(t *testin
 func TestMarkers_are_in_the_log_once_although_an_answer_is_lost(t *testing.T) {
 	for _, other := range []bool{false, true} {
 		log, store := newReadableLog(), &memoryStore{}
-		r := start(t, log, store)
-		s := r.stream(nil)
+		r, s := startStream(t, log, store)
 		answers := 0
 		log.set(func() {
 			log.faults = func() fault {
@@ -326,8 +310,7 @@ func TestRepair_a_gap_reaches_back_to_what_the_log_has(t *testing.T) {
 	r, s := saved(t, log, store)
 	restored(t, s)
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "8"})
-	require.NoError(t, r.save(t.Context()))
-	_ = r.stop()
+	r.stopSaved()
 	log.lose(0)
 	r = start(t, log, store)
 	snapshot(t, r.stream(nil), "9", "a u1 5")

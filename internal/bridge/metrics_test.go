@@ -106,8 +106,7 @@ func value(t *testing.T, g prometheus.Gatherer, name string) (sum float64) {
 func TestMetrics_count_what_happens(t *testing.T) {
 	log := newFakeLog()
 	gate := make(chan struct{})
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	snapshot(t, s, "10", "a u1 5", "b u2 6")
 	relist(t, s, "20", "a u1 5")
 	log.set(func() { log.gate = gate })

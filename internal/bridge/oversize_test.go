@@ -77,8 +77,7 @@ func of(size int) string { return strconv.Itoa(size + overhead) }
 func TestOversize_what_is_too_large_is_rejected_by_default(t *testing.T) {
 	log := newFakeLog()
 	log.limit = 1000
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	expect(t, r.story(s, log), "added 1 object", "rejected 2 object", "rejected 3 object")
 	if n := value(t, r.registry, "publish_failures_total"); n != 2 {
 		t.Errorf("%v failures are counted", n)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -30,8 +31,7 @@ func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *t
 	restart := func() {
 		t.Helper()
 		_ = r.stop()
-		r = start(t, log, store)
-		s = r.stream(nil)
+		r, s = startStream(t, log, store)
 	}
 	owed("in the beginning", source.Owed{})
 
@@ -73,13 +73,11 @@ func TestRepair_goes_back_to_the_middle_of_a_list_and_announces_it_once(t *testi
 	note(t, s, source.Progress{Kind: source.Listed, Version: "40", Objects: 2})
 	send(t, s, source.Updated, "b", "u2", "50", source.ReasonWatch)
 	r.settle()
-	require.NoError(t, r.save(t.Context()))
-	_ = r.stop()
+	r.stopSaved()
 	log.lose(kept)
 	log.forgetIDs()
 
-	r = start(t, log, store)
-	s = r.stream(nil)
+	r, s = startStream(t, log, store)
 	if version, _, ok := s.Resume(); !ok || version != "10" {
 		t.Fatalf("it resumes at %q", version)
 	}
@@ -114,8 +112,7 @@ func TestRepair_of_a_log_that_lost_a_gap_owes_its_list(t *testing.T) {
 		note(t, s, source.Progress{Kind: source.Listed, Version: "40", Objects: 2})
 		send(t, s, source.Updated, "b", "u2", "50", source.ReasonWatch)
 		r.settle()
-		require.NoError(t, r.save(t.Context()))
-		_ = r.stop()
+		r.stopSaved()
 		log.lose(kept)
 		var to sink.Sink = log
 		if c.first {
@@ -165,18 +162,18 @@ func TestRun_does_first_what_a_dead_process_owes(t *testing.T) {
 		api, log, store := newAPIServer(t, 10), newFakeLog(), &memoryStore{}
 		api.add(3)
 		b := runBridge(t, api, log, store, nil)
-		waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 5 })
+		must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 5 })
 		require.NoError(t, b.stop())
 		saved := store.state.Streams["configmaps.v1"]
 		owes(&saved)
 		store.state.Streams["configmaps.v1"] = saved
 		b = runBridge(t, api, log, store, nil)
-		waitFor(t, "the gap", func() bool { return len(log.lines()) > 5 })
+		must.Happen(t, "the gap", func() bool { return len(log.lines()) > 5 })
 		if line := log.lines()[5]; !strings.HasPrefix(line, "gap ") {
 			t.Errorf("%s: the log goes on with %q", name, line)
 		}
 		api.add(1)
-		waitFor(t, "what comes after", func() bool {
+		must.Happen(t, "what comes after", func() bool {
 			return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.Contains(line, " 5 ") })
 		})
 		require.NoError(t, b.stop())

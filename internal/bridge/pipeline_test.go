@@ -18,23 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
-
-func waitFor(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(time.Minute)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
 
 // underWay reports whether the only change of default/a was handed to the sink.
 func underWay(s *stream) bool {
@@ -69,8 +56,7 @@ func TestPipeline_keeps_every_state_once_and_in_order_under_faults(t *testing.T)
 	for seed := range uint64(20) {
 		log := newFakeLog()
 		log.faults = flaky(seed)
-		r := start(t, log, &memoryStore{})
-		s := r.stream(nil)
+		r, s := startStream(t, log, &memoryStore{})
 		did := history{}
 		random := rand.New(rand.NewPCG(seed, 2))
 		for v := 1; v <= 300; v++ {
@@ -101,8 +87,7 @@ func TestPipeline_a_crash_repeats_nothing(t *testing.T) {
 		}
 		for at, died := 0, false; !died || at < len(frames); {
 			log.faults = flaky(seed)
-			r := start(t, log, store)
-			s := r.stream(nil)
+			r, s := startStream(t, log, store)
 			at, _ = strconv.Atoi(s.tracker.Position())
 			end := min(len(frames), at+1+random.IntN(200))
 			for i, f := range frames[at:end] {
@@ -127,8 +112,7 @@ func TestPipeline_a_crash_repeats_nothing(t *testing.T) {
 func TestPipeline_reads_no_more_than_the_budget(t *testing.T) {
 	log := newFakeLog()
 	log.gate = make(chan struct{})
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	const size = 300 << 10
@@ -199,8 +183,7 @@ func TestBudget_a_watch_pauses_while_the_broker_keeps_up(t *testing.T) {
 
 func TestPipeline_a_failed_commit_loses_nothing(t *testing.T) {
 	log, store := newFakeLog(), &memoryStore{fail: errors.New("disk full")}
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
 	send(t, s, source.Added, "b", "u2", "2", source.ReasonWatch)
 	r.settle()
@@ -216,19 +199,18 @@ func TestPipeline_a_failed_commit_loses_nothing(t *testing.T) {
 func TestPipeline_has_one_unacknowledged_event_of_an_object(t *testing.T) {
 	log := newFakeLog()
 	log.gate = make(chan struct{})
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	flying := func(name string) (n int) {
 		log.set(func() { n = log.flying["k8s.test.core.configmaps.default."+name] })
 		return n
 	}
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
-	waitFor(t, "the first event to be under way", func() bool { return flying("a") == 1 })
+	must.Happen(t, "the first event to be under way", func() bool { return flying("a") == 1 })
 	send(t, s, source.Updated, "a", "u1", "2", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u1", "3", source.ReasonWatch)
 	for _, name := range []string{"b", "c"} { // a worker that could take a again would have by now
 		send(t, s, source.Added, name, "u-"+name, "4", source.ReasonWatch)
-		waitFor(t, "another object's event to be under way", func() bool { return flying(name) == 1 })
+		must.Happen(t, "another object's event to be under way", func() bool { return flying(name) == 1 })
 	}
 	require.Equal(t, 1, flying("a"), "events of one object are under way")
 	close(log.gate)

@@ -122,8 +122,7 @@ func TestPrime_holds_a_stream_up_for_no_longer_than_it_may(t *testing.T) {
 	p.frames[0].send(t, s)
 	other.send(t, s)
 	r.settle()
-	require.NoError(t, r.save(t.Context()))
-	_ = r.stop()
+	r.stopSaved()
 
 	r = start(t, log, store)
 	r.cfg.Client, r.primeTime = client, 100*time.Millisecond

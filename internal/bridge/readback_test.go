@@ -30,8 +30,7 @@ func TestReadBack_what_died_with_its_process_is_found_missing(t *testing.T) {
 	r.settle()
 	_ = r.stop()
 
-	r = start(t, log, &store.memoryStore)
-	s = r.stream(nil)
+	r, s = startStream(t, log, &store.memoryStore)
 	relist(t, s, "20", "a u1 12")
 	r.settle()
 	expect(t, log.lines()[5:], "gap 20", "deleted default/b u2 11 relist")
@@ -41,8 +40,7 @@ func TestReadBack_what_died_with_its_process_is_found_missing(t *testing.T) {
 func TestReadBack_what_died_with_its_process_in_a_first_list_is_found_missing(t *testing.T) {
 	log, store := newReadableLog(), &crashingStore{}
 	store.left.Store(1)
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
 	send(t, s, source.Added, "b", "u2", "5", source.ReasonSnapshot)
 	r.settle()
@@ -66,8 +64,7 @@ func TestReadBack_what_the_log_has_is_not_published_again(t *testing.T) {
 	log.forgetIDs()
 
 	log.set(func() { log.refuse = func(*sink.Message) bool { t.Error("something is published"); return false } })
-	r = start(t, log, &store.memoryStore)
-	s = r.stream(nil)
+	r, s = startStream(t, log, &store.memoryStore)
 	if version, _, ok := s.Resume(); !ok || version != "10" {
 		t.Errorf("the stream resumes at %q, want 10", version)
 	}
@@ -120,8 +117,7 @@ func TestMarks_never_pass_what_is_under_way(t *testing.T) {
 // prepared is a log of two objects with three states each, known positions after 4 and after all messages.
 func prepared(t *testing.T, log sink.Sink, store checkpoint.Store) {
 	t.Helper()
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	snapshot(t, s, "10", "a u1 5", "b u2 6") // 4 messages
 	r.extended = time.Time{}
 	require.NoError(t, r.save(t.Context()))
@@ -137,8 +133,7 @@ func prepared(t *testing.T, log sink.Sink, store checkpoint.Store) {
 	}
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
 	r.settle()
-	require.NoError(t, r.save(t.Context()))
-	_ = r.stop()
+	r.stopSaved()
 }
 
 func TestRepair_what_the_log_lost_is_read_and_published_again(t *testing.T) {
@@ -146,8 +141,7 @@ func TestRepair_what_the_log_lost_is_read_and_published_again(t *testing.T) {
 		log, store := newReadableLog(), &memoryStore{}
 		prepared(t, log, store)
 		log.lose(lost)
-		r := start(t, log, store)
-		s := r.stream(nil)
+		r, s := startStream(t, log, store)
 		version, _, ok := s.Resume()
 		require.True(t, ok, "with %d messages left the stream resumes, want 10", lost)
 		require.Equal(t, "10", version, "with %d messages left the stream resumes, want 10", lost)
@@ -186,15 +180,13 @@ func TestRepair_a_log_that_has_nothing_gets_everything(t *testing.T) {
 	prepared(t, log, store)
 	log.lose(0)
 	for range 2 { // the second is after a crash before the list
-		r := start(t, log, store)
-		s := r.stream(nil)
+		r, s := startStream(t, log, store)
 		if version, _, ok := s.Resume(); ok || version != "20" {
 			t.Fatalf("the stream resumes at %q, and the API server has shown 20", version)
 		}
 		_ = r.stop()
 	}
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	list(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "30"}, source.ReasonSnapshot, []string{"a u1 12", "c u3 14", "d u4 25"})
 	r.settle()
 	got := log.lines()
@@ -223,8 +215,7 @@ func TestRepair_what_vanished_since_is_deleted_again(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
 	prepared(t, log, store)
 	log.lose(5)
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	relist(t, s, "30", "a u1 12")
 	r.settle()
 	got := log.lines()[5:]
@@ -235,14 +226,14 @@ func TestRepair_what_vanished_since_is_deleted_again(t *testing.T) {
 func TestPipeline_starts_again_where_its_log_lost_something(t *testing.T) {
 	api, log, store := newAPIServer(t, 10), newReadableLog(), &memoryStore{}
 	b := runBridge(t, api, log, store, nil)
-	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
 	api.add(3)
-	waitFor(t, "the events", func() bool { return len(log.lines()) == 5 })
+	must.Happen(t, "the events", func() bool { return len(log.lines()) == 5 })
 	before := b.session(t)
 	require.NoError(t, before.save(t.Context()))
 	log.lose(3)
 	log.end <- &sink.RewoundError{Target: "the log", Acknowledged: 5, Last: 3}
-	waitFor(t, "what was lost", func() bool { return len(log.lines()) >= 6 })
+	must.Happen(t, "what was lost", func() bool { return len(log.lines()) >= 6 })
 	assert.NotSame(t, before, b.session(t), "it is the same session")
 	require.NoError(t, b.stop())
 }
@@ -273,14 +264,12 @@ func TestRepair_leaves_alone_what_the_log_has(t *testing.T) {
 func TestReadBack_a_list_is_announced_once(t *testing.T) {
 	for _, saved := range []bool{false, true} {
 		log, store := newReadableLog(), &memoryStore{}
-		r := start(t, log, store)
-		s := r.stream(nil)
+		r, s := startStream(t, log, store)
 		snapshot(t, s, "10", "a u1 5")
 		_ = r.stop()
 		for range 2 {
 			log.forgetIDs()
-			r = start(t, log, store)
-			s = r.stream(nil)
+			r, s = startStream(t, log, store)
 			note(t, s, source.Progress{Kind: source.Gap, Version: "20", Cause: "too old"})
 			if saved {
 				require.NoError(t, r.save(t.Context()))
@@ -300,8 +289,7 @@ func TestReadBack_a_list_is_announced_once(t *testing.T) {
 // A stop comes when the broker has the marker, and before that is known. The last commit says that the log is known up to there.
 func TestReadBack_a_list_is_announced_once_where_a_stop_comes_between(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	snapshot(t, s, "10", "a u1 5")
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan struct{})
@@ -315,8 +303,7 @@ func TestReadBack_a_list_is_announced_once_where_a_stop_comes_between(t *testing
 		context.Canceled, "the list begins")
 	close(stopped)
 	r.settle()
-	require.NoError(t, r.save(t.Context()))
-	_ = r.stop()
+	r.stopSaved()
 	log.set(func() { log.stored = nil })
 	log.forgetIDs()
 	r = start(t, log, store)
@@ -330,8 +317,7 @@ func TestReadBack_a_list_is_announced_once_where_a_stop_comes_between(t *testing
 
 func TestReadBack_begins_before_what_was_under_way(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	snapshot(t, s, "10", "a u1 5")
 	window := r.marks.begin() // an event that is in the log and not acknowledged, before the one that follows
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
@@ -353,8 +339,7 @@ func TestReadBack_knows_the_newest_state_in_whatever_partition_it_is(t *testing.
 	send(t, s, source.Deleted, "a", "u1", "31", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u2", "32", source.ReasonWatch)
 	r.settle()
-	require.NoError(t, r.save(t.Context()))
-	_ = r.stop()
+	r.stopSaved()
 	r = start(t, log, store)
 	lines := len(log.log)
 	older, deleted, newest := log.log[lines-3], log.log[lines-2], log.log[lines-1]

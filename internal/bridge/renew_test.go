@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -38,8 +39,7 @@ func restored(t *testing.T, s *stream) {
 
 func TestHistory_everything_is_published_again_behind_a_gap(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	snapshot(t, s, "10", "a u1 5", "b u2 6", "c u3 7")
 	send(t, s, source.Updated, "a", "u1", "20", source.ReasonWatch)
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "30"})
@@ -71,8 +71,7 @@ func TestHistory_everything_is_published_again_behind_a_gap(t *testing.T) {
 // The crash is in the first list of the new history.
 func TestHistory_is_begun_once_whatever_crashes(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	snapshot(t, s, "10", "a u1 5", "b u2 6")
 	restored(t, s)
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "8"})
@@ -81,8 +80,7 @@ func TestHistory_is_begun_once_whatever_crashes(t *testing.T) {
 	_ = r.stop()
 	log.forgetIDs()
 
-	r = start(t, log, store)
-	s = r.stream(nil)
+	r, s = startStream(t, log, store)
 	if version, _, ok := s.Resume(); ok || version != "5" {
 		t.Fatalf("the new history resumes at %q, %v; want a list, of a server that is not older than 5", version, ok)
 	}
@@ -95,14 +93,13 @@ func TestHistory_is_begun_once_whatever_crashes(t *testing.T) {
 // What was read before belongs to the old history, and before the gap.
 func TestHistory_begins_behind_what_was_read_before(t *testing.T) {
 	log := newReadableLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	snapshot(t, s, "10", "a u1 5")
 	log.set(func() { log.gate = make(chan struct{}) })
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	renewed := make(chan error, 1)
 	go func() { renewed <- s.renew(t.Context(), &source.RewoundError{Stream: s.name}) }()
-	waitFor(t, "the event to be under way", func() bool { return underWay(s) })
+	must.Happen(t, "the event to be under way", func() bool { return underWay(s) })
 	close(log.gate)
 	require.NoError(t, <-renewed)
 	snapshot(t, s, "9", "a u1 5")
@@ -123,8 +120,7 @@ func TestHistory_is_doubted_where_a_list_shows_less_than_the_log_has(t *testing.
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := newReadableLog()
-			r := start(t, log, &memoryStore{})
-			s := r.stream(nil)
+			r, s := startStream(t, log, &memoryStore{})
 			snapshot(t, s, "10", "a u1 5")
 			send(t, s, c.op, "a", "u1", "20", source.ReasonWatch)
 			r.settle()
@@ -145,8 +141,7 @@ func TestHistory_is_doubted_where_a_list_shows_less_than_the_log_has(t *testing.
 // A list behind a gap can be older than what had been published ahead of the position.
 func TestHistory_is_not_doubted_where_the_log_was_ahead_of_the_list(t *testing.T) {
 	log := newReadableLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	snapshot(t, s, "10", "a u1 5")
 	send(t, s, source.Updated, "a", "u1", "20", source.ReasonWatch)
 	r.settle()
@@ -184,7 +179,7 @@ func TestPipeline_stops_at_what_the_broker_refuses_if_asked_to(t *testing.T) {
 		return attribute(&sink.Stored{Attributes: m.Attributes}, "resourceversion") == "3"
 	}
 	b := runBridge(t, api, log, store, func(c *Config) { c.StopOnReject = true })
-	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
 	api.add(3)
 	select {
 	case err := <-b.ended:
@@ -208,8 +203,7 @@ func TestHistory_is_doubted_where_the_dead_come_back(t *testing.T) {
 	for _, reason := range []source.Reason{source.ReasonRelist, source.ReasonRecovered} {
 		for _, known := range []bool{true, false} {
 			log, store := newReadableLog(), &memoryStore{}
-			r := start(t, log, store)
-			s := r.stream(nil)
+			r, s := startStream(t, log, store)
 			snapshot(t, s, "10", "a u1 5")
 			send(t, s, source.Deleted, "a", "u1", "20", source.ReasonWatch)
 			r.settle()
@@ -239,8 +233,7 @@ func TestHistory_is_doubted_where_the_dead_come_back(t *testing.T) {
 
 func TestStream_a_uid_dies_once(t *testing.T) {
 	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	send(t, s, source.Added, "a", "u1", "5", source.ReasonWatch)
 	send(t, s, source.Deleted, "a", "u1", "6", source.ReasonWatch)
 	send(t, s, source.Deleted, "a", "u1", "9", source.ReasonWatch)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -57,7 +58,7 @@ func live(t *testing.T, s *stream, all []happening) {
 
 func (p *session) settleNow(t *testing.T) {
 	t.Helper()
-	waitFor(t, "all to be settled", func() bool { return p.busy.count() == 0 })
+	must.Happen(t, "all to be settled", func() bool { return p.busy.count() == 0 })
 }
 
 // lived is a bridge that has published life, and was stopped.
@@ -66,8 +67,7 @@ func lived(t *testing.T, log readableLog, store *memoryStore) (first []string) {
 	r, s := saved(t, log, store)
 	live(t, s, life)
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
-	require.NoError(t, r.save(t.Context()))
-	_ = r.stop()
+	r.stopSaved()
 	return log.lines()
 }
 
@@ -85,8 +85,7 @@ func TestReplay_tells_once_more_what_happened_in_its_order(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
 	first := lived(t, log, store)
 	store.rewind()
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	live(t, s, life)
 	live(t, s, life[len(life)-1:]) // a watch that is resumed shows the last one once more
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "21"})
@@ -118,8 +117,7 @@ func TestReplay_that_breaks_off_ends_with_what_is(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
 	first := lived(t, log, store)
 	store.rewind()
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	live(t, s, life[:3])
 	note(t, s, source.Progress{Kind: source.Gap, Version: "30", Cause: "too old"})
 	send(t, s, source.Added, "a", "u1", "18", source.ReasonRelist)

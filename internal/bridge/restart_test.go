@@ -95,8 +95,7 @@ func TestRestart_finds_deletions_whatever_was_not_committed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			log, store := newFakeLog(), &memoryStore{}
-			r := start(t, log, store)
-			s := r.stream(nil)
+			r, s := startStream(t, log, store)
 			snapshot(t, s, "10", "a u1 5")
 			for _, b := range c.before {
 				send(t, s, b.Op, "a", b.UID, b.ResourceVersion, source.ReasonWatch)
@@ -106,8 +105,7 @@ func TestRestart_finds_deletions_whatever_was_not_committed(t *testing.T) {
 			log.forgetIDs()
 			had := len(log.lines())
 
-			r = start(t, log, store)
-			s = r.stream(nil)
+			r, s = startStream(t, log, store)
 			relist(t, s, "20", c.exists...)
 			r.settle()
 			expect(t, log.lines()[had:], append([]string{"gap 20"}, c.want...)...)
@@ -121,16 +119,14 @@ func TestRestart_finds_deletions_whatever_was_not_committed(t *testing.T) {
 // An object that is new to the ledger and not to the log: the process died in the second in which it was created.
 func TestRestart_an_object_that_only_the_log_knows_is_not_added_again(t *testing.T) {
 	log, store := newFakeLog(), &memoryStore{}
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	snapshot(t, s, "10")
 	send(t, s, source.Added, "a", "u1", "11", source.ReasonWatch)
 	send(t, s, source.Added, "b", "u2", "12", source.ReasonWatch)
 	r.settle()
 	_ = r.stop()
 	log.forgetIDs()
-	r = start(t, log, store)
-	s = r.stream(nil)
+	r, s = startStream(t, log, store)
 	relist(t, s, "20", "a u1 15", "b u3 16")
 	r.settle()
 	got := log.lines()[5:]
@@ -141,16 +137,14 @@ func TestRestart_an_object_that_only_the_log_knows_is_not_added_again(t *testing
 // The window in which the broker knows ids ends between two repetitions: the second is recognised by the place of the first.
 func TestRestart_repeats_nothing_when_ids_are_forgotten_meanwhile(t *testing.T) {
 	log, store := newFakeLog(), &memoryStore{}
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	snapshot(t, s, "10")
 	for _, v := range []string{"11", "12", "13"} {
 		send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
 	}
 	r.settle()
 	_ = r.stop()
-	r = start(t, log, store)
-	s = r.stream(nil)
+	r, s = startStream(t, log, store)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
 	log.forgetIDs()
@@ -195,8 +189,7 @@ func TestRestart_selectors_that_are_changed_back_bring_back_what_they_had_put_aw
 	snapshot(t, s, "20")
 	_ = r.stop()
 
-	r = start(t, log, store)
-	s = r.stream(nil)
+	r, s = startStream(t, log, store)
 	snapshot(t, s, "20", "a u1 5")
 	r.settle()
 	lines := log.lines()

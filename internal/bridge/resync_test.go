@@ -41,8 +41,7 @@ func again(t *testing.T, s *stream, objects ...string) (queued int) {
 
 func TestResync_publishes_what_the_log_has_and_nothing_else(t *testing.T) {
 	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	snapshot(t, s, "10", "a u1 5", "b u2 6", "c u3 7")
 	send(t, s, source.Updated, "b", "u2", "11", source.ReasonWatch)
 	send(t, s, source.Deleted, "c", "u3", "12", source.ReasonWatch)
@@ -75,8 +74,7 @@ func TestResync_gives_way_to_what_is_on_its_way(t *testing.T) {
 	s := r.stream(&StreamSpec{Latest: true})
 	snapshot(t, s, "10", "a u1 5", "b u2 6")
 	before := len(log.lines())
-	gate := make(chan struct{})
-	log.set(func() { log.gate = gate })
+	gate := log.hold()
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	assert.Equal(t, 1, again(t, s, "a u1 5", "a u1 11", "b u2 6"), "queued, and only of b is nothing on its way")
 	send(t, s, source.Updated, "b", "u2", "12", source.ReasonWatch)
@@ -97,11 +95,9 @@ func TestResync_gives_way_to_what_is_on_its_way(t *testing.T) {
 // Another writer, or an earlier process, has published more. That is no sign of another history, as it is for what a list shows.
 func TestResync_learns_what_the_log_has_and_goes_without(t *testing.T) {
 	log := newReadableLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	snapshot(t, s, "10", "a u1 5")
-	other := start(t, log, &memoryStore{})
-	theirs := other.stream(nil)
+	other, theirs := startStream(t, log, &memoryStore{})
 	for _, version := range []string{"8", "9"} { // versions that the list would have shown
 		send(t, theirs, source.Updated, "a", "u1", version, source.ReasonWatch)
 	}
@@ -122,8 +118,7 @@ func TestResync_learns_what_the_log_has_and_goes_without(t *testing.T) {
 
 func TestResync_waits_while_a_list_goes_on(t *testing.T) {
 	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	snapshot(t, s, "10", "a u1 5")
 	s.status.State(source.Watching, nil)
 	for name, c := range map[string]struct{ begin, end func() }{
@@ -193,8 +188,7 @@ func (c *lateContent) Body() *source.Body {
 // An object that is listed again in another history is published by that, also where it is as it was.
 func TestResync_leaves_another_history_to_its_list(t *testing.T) {
 	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	_, s := startStream(t, log, &memoryStore{})
 	snapshot(t, s, "10", "a u1 5")
 	require.NoError(t, s.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: "10", Server: "6"}))
 	before := len(log.lines())
@@ -233,8 +227,7 @@ func TestResync_passes_filters_but_for_what_ignores_changes(t *testing.T) {
 }
 
 func TestResync_slots_are_the_same_for_all_processes_and_spread_over_streams(t *testing.T) {
-	r := start(t, newFakeLog(), &memoryStore{})
-	s := r.stream(nil)
+	_, s := startStream(t, newFakeLog(), &memoryStore{})
 	spec := StreamSpec{Resync: time.Hour}
 	begins := map[int64]bool{}
 	for i := range 50 {
@@ -307,19 +300,19 @@ func TestResync_that_is_asked_for_publishes_everything_while_changes_go_on(t *te
 	api.add(100)
 	b := runBridge(t, api, log, &memoryStore{}, func(c *Config) { c.ResyncRate = 500 })
 	s := b.only(t)
-	waitFor(t, "the watch", func() bool { return s.status.watching() && s.safe() == "101" })
+	must.Happen(t, "the watch", func() bool { return s.status.watching() && s.safe() == "101" })
 	began := time.Now()
 	started, err := StartResyncs([]*Pipeline{b.Pipeline}, "test", []string{"configmaps"})
 	if err != nil || len(started) != 1 || started[0].State.Ended() || started[0].Objects != 100 || started[0].Number < began.Unix() {
 		t.Fatalf("%+v, error %v", started, err)
 	}
 	api.add(10)
-	waitFor(t, "its end", func() bool {
+	must.Happen(t, "its end", func() bool {
 		all := Resyncs([]*Pipeline{b.Pipeline})
 		return len(all) == 1 && all[0].State == ResyncDone && all[0].Published >= 100
 	})
 	assert.GreaterOrEqual(t, time.Since(began), 99*time.Second/500, "100 objects took, and 500 a second are the most")
-	waitFor(t, "the changes", func() bool { return value(t, b.registry, "ledger_objects") == 110 })
+	must.Happen(t, "the changes", func() bool { return value(t, b.registry, "ledger_objects") == 110 })
 	numbers, _ := resyncsIn(log.fakeLog)
 	if n := numbers[fmt.Sprint(started[0].Number)]; len(numbers) != 1 || n < 100 || n > 110 {
 		t.Errorf("published again are %v", numbers)
@@ -337,9 +330,8 @@ func gated(t *testing.T) (api *apiServer, log *fakeLog, b *bridge, open func()) 
 	api.add(100)
 	b = runBridge(t, api, log, &memoryStore{}, func(c *Config) { c.ResyncRate = rate.Inf })
 	s := b.only(t)
-	waitFor(t, "the watch", func() bool { return s.status.watching() && s.safe() == "101" })
-	gate := make(chan struct{})
-	log.set(func() { log.gate = gate })
+	must.Happen(t, "the watch", func() bool { return s.status.watching() && s.safe() == "101" })
+	gate := log.hold()
 	return api, log, b, func() {
 		log.set(func() { log.gate = nil })
 		close(gate)
@@ -357,7 +349,7 @@ func TestResync_is_queued_behind_the_one_that_runs(t *testing.T) {
 		return all[0]
 	}
 	first := ask()
-	waitFor(t, "a full room", func() bool { return b.current.Load().busy.count() == resyncAhead })
+	must.Happen(t, "a full room", func() bool { return b.current.Load().busy.count() == resyncAhead })
 	if told := b.State().Resyncs; len(told) != 1 || told[0].Stream != "configmaps.v1" || told[0].Listed == 0 {
 		t.Errorf("of what runs it is told %+v", told)
 	}
@@ -367,7 +359,7 @@ func TestResync_is_queued_behind_the_one_that_runs(t *testing.T) {
 	}
 	assert.Equal(t, resyncAhead, b.current.Load().busy.count(), "on their way")
 	open()
-	waitFor(t, "both", func() bool { return value(t, b.registry, "resyncs_total") == 2 })
+	must.Happen(t, "both", func() bool { return value(t, b.registry, "resyncs_total") == 2 })
 	numbers, _ := resyncsIn(log)
 	assert.Equal(t, 100, numbers[fmt.Sprint(first.Number)], "published again are %v", numbers)
 	assert.Equal(t, 100, numbers[fmt.Sprint(second.Number)], "published again are %v", numbers)
@@ -380,7 +372,7 @@ func TestResync_is_refused_where_nothing_is_watched_or_called_so(t *testing.T) {
 	defer close(gate)
 	b := runBridge(t, api, log, &memoryStore{}, func(c *Config) { c.Drain = time.Millisecond })
 	s := b.only(t)
-	waitFor(t, "the list", func() bool { state, _ := s.status.now(); return state == source.Listing })
+	must.Happen(t, "the list", func() bool { state, _ := s.status.now(); return state == source.Listing })
 	all, err := StartResyncs([]*Pipeline{b.Pipeline}, "", nil)
 	if err != nil || len(all) != 1 || all[0].State != ResyncRefused || all[0].Problem != "it is listing" {
 		t.Errorf("%+v, error %v", all, err)
@@ -441,7 +433,7 @@ func TestResync_of_a_slot_that_was_cut_short_begins_again(t *testing.T) {
 			c.Streams[0].Resync, c.ResyncRate, c.Drain = 1000*time.Hour, rate.Inf, time.Millisecond
 		})
 		s := b.only(t)
-		waitFor(t, "the schedule", func() bool {
+		must.Happen(t, "the schedule", func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return s.saved.Resynced > resynced
@@ -469,7 +461,7 @@ func TestResync_of_a_slot_that_was_cut_short_begins_again(t *testing.T) {
 	b = runBridge(t, api, log, store, func(c *Config) {
 		c.Streams[0].Resync, c.ResyncRate, c.Drain = 1000*time.Hour, rate.Inf, time.Millisecond
 	})
-	waitFor(t, "a part", func() bool { numbers, _ := resyncsIn(log.fakeLog); return numbers[fmt.Sprint(slot)] >= 20 })
+	must.Happen(t, "a part", func() bool { numbers, _ := resyncsIn(log.fakeLog); return numbers[fmt.Sprint(slot)] >= 20 })
 	_ = b.stop()
 	require.Equal(t, overdue.Resynced, store.state.Streams[s.name].Resynced, "a part of it is taken for the whole")
 	close(gate)
@@ -488,12 +480,12 @@ func TestResync_goes_on_when_the_API_server_is_back(t *testing.T) {
 	api, log, b, open := gated(t)
 	s := b.only(t)
 	must.Get(StartResyncs([]*Pipeline{b.Pipeline}, "", nil))(t)
-	waitFor(t, "a full room", func() bool { return b.current.Load().busy.count() == resyncAhead })
+	must.Happen(t, "a full room", func() bool { return b.current.Load().busy.count() == resyncAhead })
 	api.setAway(true)
-	waitFor(t, "the failing watch", func() bool { return !s.status.watching() })
+	must.Happen(t, "the failing watch", func() bool { return !s.status.watching() })
 	open()
 	api.setAway(false)
-	waitFor(t, "its end", func() bool { return value(t, b.registry, "resyncs_total") == 1 })
+	must.Happen(t, "its end", func() bool { return value(t, b.registry, "resyncs_total") == 1 })
 	numbers, ids := resyncsIn(log)
 	require.Len(t, numbers, 1, "published again, %d ids", len(ids))
 	assert.Len(t, ids, 100, "published again, %d ids", len(ids))
@@ -527,12 +519,10 @@ func TestResync_that_fails_says_why_and_a_slot_is_tried_again_later(t *testing.T
 // Between the look at an object and its turn another state of it has come; in between the two nothing says that the stream is not steady.
 func TestResync_queues_nothing_of_what_has_changed_by_its_turn(t *testing.T) {
 	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	snapshot(t, s, "10", "a u1 5")
 	s.status.State(source.Watching, nil)
-	gate := make(chan struct{})
-	log.set(func() { log.gate = gate })
+	gate := log.hold()
 	id := source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "5"}
 	content := &lateContent{testContent: testContent{id}, first: func() { send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch) }}
 	queued, steady, err := s.republishNow(t.Context(), id, content, ".r7", rate.NewLimiter(rate.Inf, 1))

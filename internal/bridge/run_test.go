@@ -29,9 +29,9 @@ func TestRun_publishes_what_exists_and_what_comes(t *testing.T) {
 	api, log := newAPIServer(t, 10), newFakeLog()
 	api.add(3)
 	b := runBridge(t, api, log, &memoryStore{}, nil)
-	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 5 })
+	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 5 })
 	api.add(2)
-	waitFor(t, "the watch's events", func() bool { return len(log.lines()) == 7 })
+	must.Happen(t, "the watch's events", func() bool { return len(log.lines()) == 7 })
 	require.NoError(t, b.stop())
 }
 
@@ -39,18 +39,18 @@ func TestRun_publishes_what_exists_and_what_comes(t *testing.T) {
 func TestRun_a_stop_while_the_broker_is_away_ends_in_time_and_loses_nothing(t *testing.T) {
 	api, log, store := newAPIServer(t, 10), newFakeLog(), &memoryStore{}
 	b := runBridge(t, api, log, store, func(c *Config) { c.Drain = 50 * time.Millisecond })
-	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
 	log.set(func() { log.gate = make(chan struct{}) })
 	api.add(20)
 	s := b.only(t)
-	waitFor(t, "the events", func() bool { return s.tracker.Pending() == 20 })
+	must.Happen(t, "the events", func() bool { return s.tracker.Pending() == 20 })
 	require.NoError(t, b.stop())
 	assert.Equal(t, "1", store.state.Streams[s.name].Position, "the position, and nothing after 1 was acknowledged")
 	log.set(func() { log.gate = nil })
 	b = runBridge(t, api, log, store, nil)
-	waitFor(t, "the events", func() bool { return len(log.lines()) == 22 })
+	must.Happen(t, "the events", func() bool { return len(log.lines()) == 22 })
 	s = b.only(t)
-	waitFor(t, "the last acknowledgement", func() bool { return s.tracker.Pending() == 0 })
+	must.Happen(t, "the last acknowledgement", func() bool { return s.tracker.Pending() == 0 })
 	for i, line := range log.lines()[2:] {
 		assert.Equal(t, 1, strings.Count(strings.Join(log.lines(), "\n"), line), "line %d", i)
 		assert.True(t, strings.HasPrefix(line, "added"), "line %d", i)
@@ -60,12 +60,11 @@ func TestRun_a_stop_while_the_broker_is_away_ends_in_time_and_loses_nothing(t *t
 func TestRun_a_stop_drains_what_was_read(t *testing.T) {
 	api, log, store := newAPIServer(t, 10), newFakeLog(), &memoryStore{}
 	b := runBridge(t, api, log, store, nil)
-	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
-	gate := make(chan struct{})
-	log.set(func() { log.gate = gate })
+	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	gate := log.hold()
 	api.add(20)
 	s := b.only(t)
-	waitFor(t, "the events", func() bool { return s.tracker.Pending() == 20 && b.current.Load().busy.count() == 20 })
+	must.Happen(t, "the events", func() bool { return s.tracker.Pending() == 20 && b.current.Load().busy.count() == 20 })
 	stopped := make(chan error, 1)
 	go func() { stopped <- b.stop() }()
 	close(gate)
@@ -79,22 +78,21 @@ func TestRun_holds_no_more_bytes_than_the_buffer(t *testing.T) {
 	const buffer = 100 << 10
 	api, log := newAPIServer(t, 10<<10), newFakeLog()
 	b := runBridge(t, api, log, &memoryStore{}, func(c *Config) { c.Buffer = buffer })
-	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
-	gate := make(chan struct{})
-	log.set(func() { log.gate = gate })
+	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	gate := log.hold()
 	api.add(100)
-	waitFor(t, "a full buffer", func() bool { return b.current.Load().budget.bytes.Load() > buffer-20<<10 })
+	must.Happen(t, "a full buffer", func() bool { return b.current.Load().budget.bytes.Load() > buffer-20<<10 })
 	var most atomic.Int64
 	log.set(func() { log.stored = func() { most.Store(max(most.Load(), b.current.Load().budget.bytes.Load())) } })
 	close(gate)
-	waitFor(t, "the events", func() bool { return len(log.lines()) == 102 })
-	waitFor(t, "the bytes back", func() bool {
+	must.Happen(t, "the events", func() bool { return len(log.lines()) == 102 })
+	must.Happen(t, "the bytes back", func() bool {
 		return b.current.Load().budget.bytes.Load() == 0 && b.current.Load().budget.count.Load() == 0
 	})
 	if n := most.Load(); n > buffer || n < buffer/2 {
 		t.Errorf("%d bytes were held, and the limit is %d", n, buffer)
 	}
-	waitFor(t, "the room back", func() bool {
+	must.Happen(t, "the room back", func() bool {
 		room := b.current.Load().budget.all
 		room.mu.Lock()
 		defer room.mu.Unlock()
@@ -160,7 +158,7 @@ func TestReadyz_says_what_keeps_a_pipeline_from_being_ready(t *testing.T) {
 	body := ""
 	says := func(want string) {
 		t.Helper()
-		waitFor(t, want, func() bool {
+		must.Happen(t, want, func() bool {
 			var code int
 			code, body = b.get("/readyz")
 			return strings.Contains(body, want) && (code == http.StatusOK) == (body == "ok\n")
@@ -176,7 +174,7 @@ func TestReadyz_says_what_keeps_a_pipeline_from_being_ready(t *testing.T) {
 	log.set(func() { log.away = errors.New("gone") })
 	api.setAway(true)
 	s := b.only(t)
-	waitFor(t, "the failing watch", func() bool { return !s.status.watching() })
+	must.Happen(t, "the failing watch", func() bool { return !s.status.watching() })
 	says("ok")
 	b.current.Load().broker.mu.Lock()
 	b.current.Load().broker.away = time.Now().Add(-unreadyAfter)
@@ -198,19 +196,19 @@ func TestRun_waits_for_an_API_server_that_is_away_at_the_start(t *testing.T) {
 	api, log := newAPIServer(t, 10), newFakeLog()
 	api.setAway(true)
 	b := runBridge(t, api, log, &memoryStore{}, nil)
-	waitFor(t, "the complaint", func() bool {
+	must.Happen(t, "the complaint", func() bool {
 		code, body := b.get("/readyz")
 		return code == http.StatusServiceUnavailable && strings.Contains(body, `pipeline test: configmaps: resource "configmaps": `)
 	})
 	api.setAway(false)
-	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
 }
 
 func TestRun_ends_at_once_while_the_API_server_is_away(t *testing.T) {
 	api := newAPIServer(t, 10)
 	api.setAway(true)
 	b := runBridge(t, api, newFakeLog(), &memoryStore{}, nil)
-	waitFor(t, "the complaint", func() bool {
+	must.Happen(t, "the complaint", func() bool {
 		_, body := b.get("/readyz")
 		return strings.Contains(body, "configmaps: ")
 	})
@@ -219,11 +217,10 @@ func TestRun_ends_at_once_while_the_API_server_is_away(t *testing.T) {
 
 func TestReadyz_a_broker_that_takes_nothing_of_an_object_is_told_until_it_does(t *testing.T) {
 	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	log.refuse = func(*sink.Message) bool { return true }
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
-	waitFor(t, "the refusal", func() bool { return r.broker.problem(nil) != nil })
+	must.Happen(t, "the refusal", func() bool { return r.broker.problem(nil) != nil })
 	log.set(func() { log.refuse = nil })
 	send(t, s, source.Updated, "a", "u1", "2", source.ReasonWatch) // comes before the timer
 	r.settle()
@@ -258,9 +255,9 @@ func TestRun_reads_the_log_back_where_nobody_knows_what_it_has(t *testing.T) {
 	log := interruptedSink{newReadableLog(), &atomic.Int32{}}
 	api.add(3)
 	b := runBridge(t, api, log, store, nil)
-	waitFor(t, "the second session", func() bool { return log.times.Load() > 1 })
+	must.Happen(t, "the second session", func() bool { return log.times.Load() > 1 })
 	api.add(1)
-	waitFor(t, "what comes after", func() bool {
+	must.Happen(t, "what comes after", func() bool {
 		return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.Contains(line, " 5 ") })
 	})
 	require.NoError(t, b.stop())

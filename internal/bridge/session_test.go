@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -48,7 +49,7 @@ func (l *text) log() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil))
 func TestReadyz_says_that_the_checkpoint_cannot_be_written_at_a_start(t *testing.T) {
 	api, log, store, logged := newAPIServer(t, 10), newReadableLog(), &memoryStore{}, &text{}
 	b := runBridge(t, api, log, store, nil)
-	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
 	require.NoError(t, b.stop())
 	full := func(err error) {
 		store.mu.Lock()
@@ -57,7 +58,7 @@ func TestReadyz_says_that_the_checkpoint_cannot_be_written_at_a_start(t *testing
 	}
 	full(errors.New("no space left on device"))
 	b = runBridge(t, api, log, store, func(c *Config) { c.Log, c.Target = logged.log(), "stream X" })
-	waitFor(t, "the reason", func() bool {
+	must.Happen(t, "the reason", func() bool {
 		code, body := b.get("/readyz")
 		return code == http.StatusServiceUnavailable && strings.Contains(body, "pipeline test: checkpoint: no space left on device\n")
 	})
@@ -66,7 +67,7 @@ func TestReadyz_says_that_the_checkpoint_cannot_be_written_at_a_start(t *testing
 	}
 	assert.Equal(t, 0, logged.count("msg=publishing"), "it says that it publishes while it waits")
 	full(nil)
-	waitFor(t, "the watch", func() bool { code, _ := b.get("/readyz"); return code == http.StatusOK })
+	must.Happen(t, "the watch", func() bool { code, _ := b.get("/readyz"); return code == http.StatusOK })
 	assert.Equal(t, 1, logged.count(`msg=publishing pipeline=test to="stream X"`),
 		"that it publishes is not said once: %s", logged.all.String())
 	assert.Equal(t, 1, logged.count("saved again"), "that it is over is not logged: %s", logged.all.String())
@@ -185,7 +186,7 @@ func TestPipeline_counts_a_loss_once(t *testing.T) {
 		defer cancel()
 		ended := make(chan error, 1)
 		go func() { ended <- p.session(ctx, counted) }()
-		waitFor(t, "the session", func() bool { return p.current.Load() != nil })
+		must.Happen(t, "the session", func() bool { return p.current.Load() != nil })
 		<-p.current.Load().met
 		if n := value(t, registry, "log_losses_total"); n != want {
 			t.Errorf("counted before %v: %v losses are counted, want %v", counted, n, want)
@@ -198,8 +199,7 @@ func TestPipeline_counts_a_loss_once(t *testing.T) {
 // An event that is acknowledged while a commit collects the rows is not bounded by the mark that this commit saves.
 func TestMarks_are_taken_before_the_rows(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	last, err := r.open(s.spec, source.Stream{Resource: source.Resource{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}})
 	require.NoError(t, err)
 	snapshot(t, s, "10", "a u1 5")
@@ -207,7 +207,7 @@ func TestMarks_are_taken_before_the_rows(t *testing.T) {
 	last.mu.Lock()
 	committed := make(chan error, 1)
 	go func() { committed <- r.commit(t.Context()) }()
-	waitFor(t, "the rows of the first stream", func() bool { _, ok := s.ledger.Get("default/gone"); return !ok })
+	must.Happen(t, "the rows of the first stream", func() bool { _, ok := s.ledger.Get("default/gone"); return !ok })
 	send(t, s, source.Added, "b", "u2", "11", source.ReasonWatch)
 	r.settle()
 	last.mu.Unlock()
@@ -227,11 +227,9 @@ func TestMarks_know_of_an_event_before_its_ticket_is_settled(t *testing.T) {
 		},
 	} {
 		log := newReadableLog()
-		r := start(t, log, &memoryStore{})
-		s := r.stream(nil)
+		r, s := startStream(t, log, &memoryStore{})
 		snapshot(t, s, "10", "a u1 5")
-		gate := make(chan struct{})
-		log.set(func() { log.gate = gate })
+		gate := log.hold()
 		publish(s)
 		high := make(chan uint64, 1)
 		ticket := s.tracker.OpenBarrier(time.Now(), func() {

@@ -58,7 +58,7 @@ func namespacesOf(t *testing.T, metadata ...string) *source.Namespaces {
 		assert.NoError(t, <-ended)
 		server.CloseClientConnections()
 	})
-	waitFor(t, "the namespaces", func() bool {
+	must.Happen(t, "the namespaces", func() bool {
 		_, _, err := n.Now()
 		return err == nil
 	})
@@ -95,7 +95,7 @@ func TestSpread_begins_nothing_in_a_namespace_that_is_being_deleted(t *testing.T
 		c.Namespaces, c.Streams[0].NamespaceSelector = namespacesOf(t, `"name":"default","resourceVersion":"10"`,
 			`"name":"shop","resourceVersion":"30","deletionTimestamp":"2026-01-02T03:04:05Z"`), labels.Everything()
 	})
-	waitFor(t, "all that there is at first", func() bool {
+	must.Happen(t, "all that there is at first", func() bool {
 		b.session(t).mu.Lock()
 		defer b.session(t).mu.Unlock()
 		return len(b.session(t).unbegun) == 0
@@ -130,8 +130,7 @@ func TestStream_of_a_namespace_that_is_gone_waits_for_what_was_deleted_with_it(t
 // Whatever comes between, the ids of what is deleted with a namespace that is left end in the same version.
 func TestLeave_saves_what_its_ids_end_in_before_it_publishes(t *testing.T) {
 	log, store := newFakeLog(), &memoryStore{}
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	snapshot(t, s, "10", "a u1 5")
 	r.settle()
 	saved := ""

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -59,8 +60,7 @@ func TestState_tells_how_a_stream_is_doing_and_what_happened_to_it(t *testing.T)
 
 func TestState_tells_what_the_broker_does_not_take(t *testing.T) {
 	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	if b := r.pipeline.State().Broker; b.Err != nil || b.Refused != nil || b.Blocked != nil || !b.Reached {
 		t.Errorf("at first the broker is %+v", b)
 	}
@@ -74,7 +74,7 @@ func TestState_tells_what_the_broker_does_not_take(t *testing.T) {
 		}
 	})
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
-	waitFor(t, "a refusal", func() bool { return r.pipeline.State().Broker.Refused != nil })
+	must.Happen(t, "a refusal", func() bool { return r.pipeline.State().Broker.Refused != nil })
 	if st := r.pipeline.State(); st.BufferedEvents != 1 || st.Streams[0].Unsettled <= 0 {
 		t.Errorf("meanwhile it is %+v", st)
 	}

@@ -29,8 +29,7 @@ func expect(t *testing.T, got []string, want ...string) {
 
 func TestStream_a_first_list_is_a_snapshot_between_its_markers(t *testing.T) {
 	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
 	send(t, s, source.Added, "a", "u1", "5", source.ReasonSnapshot)
 	note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 1})
@@ -53,8 +52,7 @@ func TestStream_publishes_nothing_of_an_existing_object_when_asked(t *testing.T)
 
 func TestStream_decides_what_is_news_by_the_ledger(t *testing.T) {
 	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	for _, c := range []struct {
 		op           source.Op
 		uid, version string
@@ -79,8 +77,7 @@ func TestStream_decides_what_is_news_by_the_ledger(t *testing.T) {
 
 func TestStream_a_relist_announces_its_gap_and_finds_what_vanished(t *testing.T) {
 	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
 	for _, name := range []string{"a", "b", "c"} {
 		send(t, s, source.Added, name, "u-"+name, "5", source.ReasonSnapshot)
@@ -118,14 +115,13 @@ func (s *crashingStore) Commit(ctx context.Context, b *checkpoint.Batch) error {
 func TestStream_a_snapshot_is_complete_only_when_its_position_is_safe(t *testing.T) {
 	log, store := newFakeLog(), &crashingStore{}
 	store.left.Store(1) // the one before the list
-	r := start(t, log, store)
-	s := r.stream(nil)
+	_, s := startStream(t, log, store)
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
 	send(t, s, source.Added, "a", "u1", "5", source.ReasonSnapshot)
 	ctx, cancel := context.WithCancel(t.Context())
 	listed := make(chan error, 1)
 	go func() { listed <- s.Note(ctx, source.Progress{Kind: source.Listed, Version: "10", Objects: 1}) }()
-	waitFor(t, "the position", func() bool { return s.tracker.Position() == "10" })
+	must.Happen(t, "the position", func() bool { return s.tracker.Position() == "10" })
 	cancel()
 	assert.ErrorIs(t, <-listed, context.Canceled, "a list whose position is not safe ended, want that of the context")
 	expect(t, log.lines(), "snapshot-started 10", "added default/a u1 5 snapshot")
@@ -139,13 +135,12 @@ func TestStream_a_crash_leaves_one_word_of_a_complete_snapshot(t *testing.T) {
 		if !published {
 			log.refuse = func(m *sink.Message) bool { return strings.Contains(m.ID, "snapshot-completed") }
 		}
-		r := start(t, log, store)
-		s := r.stream(nil)
+		r, s := startStream(t, log, store)
 		note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
 		ctx, cancel := context.WithCancel(t.Context())
 		listed := make(chan error, 1)
 		go func() { listed <- s.Note(ctx, source.Progress{Kind: source.Listed, Version: "10"}) }()
-		waitFor(t, "the commit", func() bool { return store.left.Load() < 1 })
+		must.Happen(t, "the commit", func() bool { return store.left.Load() < 1 })
 		if published {
 			assert.NoError(t, <-listed)
 		}
@@ -154,8 +149,7 @@ func TestStream_a_crash_leaves_one_word_of_a_complete_snapshot(t *testing.T) {
 		log.refuse = nil
 		log.forgetIDs()
 
-		r = start(t, log, &store.memoryStore)
-		s = r.stream(nil)
+		r, s = startStream(t, log, &store.memoryStore)
 		if version, _, ok := s.Resume(); !ok || version != "10" {
 			t.Errorf("the stream resumes at %q, want the list's version", version)
 		}
@@ -170,7 +164,7 @@ func TestStream_latest_folds_what_waits_and_says_so(t *testing.T) {
 	r := start(t, log, &memoryStore{})
 	s := r.stream(&StreamSpec{Latest: true})
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
-	waitFor(t, "the first event to be under way", func() bool { return r.queue.Len() == 0 && underWay(s) })
+	must.Happen(t, "the first event to be under way", func() bool { return r.queue.Len() == 0 && underWay(s) })
 	for _, v := range []string{"2", "3", "4"} {
 		send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
 	}
@@ -191,7 +185,7 @@ func TestStream_latest_folds_nothing_old_over_what_waits(t *testing.T) {
 	r := start(t, log, &memoryStore{})
 	s := r.stream(&StreamSpec{Latest: true})
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
-	waitFor(t, "the first event to be under way", func() bool { return r.queue.Len() == 0 && underWay(s) })
+	must.Happen(t, "the first event to be under way", func() bool { return r.queue.Len() == 0 && underWay(s) })
 	send(t, s, source.Updated, "a", "u1", "3", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u1", "2", source.ReasonWatch)
 	close(log.gate)
@@ -221,12 +215,10 @@ func TestStream_latest_has_every_place_checked(t *testing.T) {
 // A gap stands behind everything that was read before it.
 func TestStream_a_gap_waits_for_what_precedes_it(t *testing.T) {
 	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	_, s := startStream(t, log, &memoryStore{})
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
 	note(t, s, source.Progress{Kind: source.Listed, Version: "10"})
-	gate := make(chan struct{})
-	log.set(func() { log.gate = gate })
+	gate := log.hold()
 	send(t, s, source.Added, "a", "u1", "11", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
 	noted := make(chan error, 1)
@@ -234,7 +226,7 @@ func TestStream_a_gap_waits_for_what_precedes_it(t *testing.T) {
 		noted <- s.Note(t.Context(), source.Progress{Kind: source.Gap, Version: "20", Cause: "compacted"})
 	}()
 	gate <- struct{}{} // one message only
-	waitFor(t, "the second event to be under way", func() bool { return len(log.lines()) == 3 && underWay(s) })
+	must.Happen(t, "the second event to be under way", func() bool { return len(log.lines()) == 3 && underWay(s) })
 	close(gate)
 	require.NoError(t, <-noted)
 	expect(t, log.lines()[2:], "added default/a u1 11 watch", "updated default/a u1 12 watch", "gap 20")
@@ -243,8 +235,7 @@ func TestStream_a_gap_waits_for_what_precedes_it(t *testing.T) {
 // The row of a dead object stays until nothing before its death can be shown again, and no longer.
 func TestStream_a_tombstone_goes_when_the_position_has_passed_it(t *testing.T) {
 	log, store := newFakeLog(), &memoryStore{}
-	r := start(t, log, store)
-	s := r.stream(nil)
+	r, s := startStream(t, log, store)
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
 	send(t, s, source.Deleted, "a", "u1", "2", source.ReasonWatch)
 	for _, c := range []struct {
@@ -261,8 +252,7 @@ func TestStream_a_tombstone_goes_when_the_position_has_passed_it(t *testing.T) {
 func TestPipeline_a_refused_event_leaves_a_rejection_in_its_place(t *testing.T) {
 	log := newFakeLog()
 	log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.ID, "u1.2") }
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	for _, v := range []string{"1", "2", "3"} {
 		send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
 	}
@@ -272,8 +262,7 @@ func TestPipeline_a_refused_event_leaves_a_rejection_in_its_place(t *testing.T) 
 
 func TestStream_changed_selectors_list_again_under_ids_of_their_own(t *testing.T) {
 	log, store := newFakeLog(), &memoryStore{}
-	first := start(t, log, store)
-	s := first.stream(nil)
+	first, s := startStream(t, log, store)
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
 	send(t, s, source.Added, "a", "u-a", "5", source.ReasonSnapshot)
 	send(t, s, source.Added, "b", "u-b", "6", source.ReasonSnapshot)
@@ -299,8 +288,7 @@ func TestStream_changed_selectors_list_again_under_ids_of_their_own(t *testing.T
 
 func TestPipeline_what_cannot_be_encoded_leaves_a_rejection_and_a_count(t *testing.T) {
 	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(nil)
+	r, s := startStream(t, log, &memoryStore{})
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
 	ticket := must.Get(s.Admit(t.Context(), "2", 2))(t)
 	s.Deliver(source.Change{

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -30,14 +31,13 @@ func TestTerm_nothing_is_published_or_committed_after_it(t *testing.T) {
 	api, log, store := newAPIServer(t, 10), newFakeLog(), &closableStore{}
 	var lose context.CancelFunc
 	b := runBridge(t, api, log, store, func(c *Config) { c.Drain, lose = 2*time.Minute, under(t, c, 1) })
-	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
 	api.add(1)
-	waitFor(t, "an event that a commit is to follow", func() bool { return len(log.lines()) == 3 })
-	gate := make(chan struct{})
-	log.set(func() { log.gate = gate })
+	must.Happen(t, "an event that a commit is to follow", func() bool { return len(log.lines()) == 3 })
+	gate := log.hold()
 	api.add(20)
 	s := b.only(t)
-	waitFor(t, "the events", func() bool { return s.tracker.Pending() >= 20 })
+	must.Happen(t, "the events", func() bool { return s.tracker.Pending() >= 20 })
 	lose()
 	store.closed.Store(true)
 	began := time.Now()
@@ -73,10 +73,10 @@ func TestTerm_events_carry_a_number_that_rises_whatever_the_lease_says(t *testin
 	}{{3, "3"}, {4, "4"}, {1, "5"}, {2, "6"}, {20, "20"}} {
 		b := runBridge(t, api, log, store, func(of *Config) { under(t, of, c.lease) })
 		s := b.only(t)
-		waitFor(t, "the first list", func() bool { return len(log.lines()) >= 2 })
+		must.Happen(t, "the first list", func() bool { return len(log.lines()) >= 2 })
 		had := len(log.lines())
 		api.add(1)
-		waitFor(t, "the event", func() bool { return len(log.lines()) == had+1 && s.tracker.Pending() == 0 })
+		must.Happen(t, "the event", func() bool { return len(log.lines()) == had+1 && s.tracker.Pending() == 0 })
 		require.NoError(t, b.stop())
 		want = append(want, c.want)
 		log.set(func() {
@@ -95,19 +95,19 @@ func TestTerm_number_stays_known_whatever_becomes_of_the_log(t *testing.T) {
 		api, log, store := newAPIServer(t, 10), newReadableLog(), &memoryStore{}
 		b := runBridge(t, api, log, store, func(c *Config) { under(t, c, 7) })
 		s := b.only(t)
-		waitFor(t, "the first list", func() bool { return len(log.lines()) >= 2 && s.tracker.Pending() == 0 })
+		must.Happen(t, "the first list", func() bool { return len(log.lines()) >= 2 && s.tracker.Pending() == 0 })
 		require.NoError(t, b.session(t).commit(t.Context()))
 		store.mu.Lock()
 		before := store.state.Log
 		store.mu.Unlock()
 		api.add(3)
-		waitFor(t, "events", func() bool { return len(log.lines()) >= 5 && s.tracker.Pending() == 0 })
+		must.Happen(t, "events", func() bool { return len(log.lines()) >= 5 && s.tracker.Pending() == 0 })
 		require.NoError(t, b.stop())
 		disturb(&log, store, before)
 		b = runBridge(t, api, log, store, func(c *Config) { under(t, c, 1) })
 		s = b.only(t)
 		api.add(1)
-		waitFor(t, "an event of the next term", func() bool {
+		must.Happen(t, "an event of the next term", func() bool {
 			last := ""
 			log.set(func() { last = attribute(&log.log[len(log.log)-1], "writerepoch") })
 			return last == "8"

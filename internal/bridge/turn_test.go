@@ -37,8 +37,8 @@ func begins(t *testing.T, api *apiServer, log *fakeLog, store checkpoint.Store, 
 			c.Catalog = catalogOf(t, api)
 		}
 	})
-	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
-	waitFor(t, "the watch", func() bool { return b.only(t).status.watching() })
+	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	must.Happen(t, "the watch", func() bool { return b.only(t).status.watching() })
 	return b
 }
 
@@ -50,7 +50,7 @@ func TestRespecify_leaves_alone_what_stays(t *testing.T) {
 	assert.Same(t, stream, b.only(t), "the stream, or the session, is another one")
 	assert.Same(t, session, b.session(t), "the stream, or the session, is another one")
 	api.add(1)
-	waitFor(t, "what comes", func() bool { return len(log.lines()) == 3 })
+	must.Happen(t, "what comes", func() bool { return len(log.lines()) == 3 })
 }
 
 func TestRespecify_keeps_what_the_checkpoint_has_of_what_goes_and_goes_on_from_there(t *testing.T) {
@@ -60,7 +60,7 @@ func TestRespecify_keeps_what_the_checkpoint_has_of_what_goes_and_goes_on_from_t
 			b := begins(t, api, log, store, catalogued)
 			session := b.session(t)
 			api.add(2)
-			waitFor(t, "what came before", func() bool { return len(log.lines()) == 4 })
+			must.Happen(t, "what came before", func() bool { return len(log.lines()) == 4 })
 			b.Respecify(t.Context(), nil)
 			if open := session.opened(); len(open) != 0 {
 				t.Fatalf("%s is open", open[0].name)
@@ -73,7 +73,7 @@ func TestRespecify_keeps_what_the_checkpoint_has_of_what_goes_and_goes_on_from_t
 				t.Errorf("the position is %s", at)
 			}
 			b.Respecify(t.Context(), []StreamSpec{saying("it, in another way")})
-			waitFor(t, "what came meanwhile", func() bool { return len(log.lines()) == 7 })
+			must.Happen(t, "what came meanwhile", func() bool { return len(log.lines()) == 7 })
 			assert.Same(t, session, b.session(t), "it is another session, or the spec of before")
 			assert.Equal(t, "it, in another way", b.only(t).spec.Says, "it is another session, or the spec of before")
 			for _, line := range log.lines()[2:] {
@@ -90,16 +90,15 @@ func TestRespecify_goes_on_from_the_checkpoint_where_the_broker_is_away(t *testi
 	api, log, store := newAPIServer(t, 10), newFakeLog(), &memoryStore{}
 	b := begins(t, api, log, store, false)
 	b.current.Load().cfg.Drain = 50 * time.Millisecond
-	gate := make(chan struct{})
-	log.set(func() { log.gate = gate })
+	gate := log.hold()
 	session, stream := b.session(t), b.only(t)
 	api.add(5)
-	waitFor(t, "the events", func() bool { return stream.tracker.Pending() == 5 })
+	must.Happen(t, "the events", func() bool { return stream.tracker.Pending() == 5 })
 	b.Respecify(t.Context(), []StreamSpec{saying("another thing")})
-	waitFor(t, "the next session", func() bool { return b.session(t) != session })
+	must.Happen(t, "the next session", func() bool { return b.session(t) != session })
 	log.set(func() { log.gate = nil })
 	close(gate)
-	waitFor(t, "the events", func() bool { return len(log.lines()) == 7 })
+	must.Happen(t, "the events", func() bool { return len(log.lines()) == 7 })
 	assert.Equal(t, "another thing", b.only(t).spec.Says)
 	require.NoError(t, b.stop())
 	if all := strings.Join(log.lines(), "\n"); strings.Count(all, "added") != 5 {
@@ -128,13 +127,13 @@ func TestRespecify_forgets_what_was_counted_of_what_goes(t *testing.T) {
 				session.cfg.Drain = 50 * time.Millisecond
 				log.set(func() { log.gate = gate })
 				api.add(1)
-				waitFor(t, "the event", func() bool { return stream.tracker.Pending() == 1 })
+				must.Happen(t, "the event", func() bool { return stream.tracker.Pending() == 1 })
 			}
 			b.Respecify(t.Context(), nil)
-			waitFor(t, "the session", func() bool { return (b.session(t) != session) == away })
+			must.Happen(t, "the session", func() bool { return (b.session(t) != session) == away })
 			log.set(func() { log.gate = nil })
 			close(gate)
-			waitFor(t, "the session to be ready", func() bool { code, _ := b.get("/readyz"); return code == 200 })
+			must.Happen(t, "the session to be ready", func() bool { code, _ := b.get("/readyz"); return code == 200 })
 			b.tellsNothingOf(t, "configmaps.v1")
 		})
 	}
@@ -149,7 +148,7 @@ func TestRespecify_forgets_what_was_counted_where_the_session_ends_by_itself(t *
 			session, stream, gate := b.session(t), b.only(t), make(chan struct{})
 			log.set(func() { log.gate = gate })
 			api.add(1)
-			waitFor(t, "the event", func() bool { return stream.tracker.Pending() == 1 })
+			must.Happen(t, "the event", func() bool { return stream.tracker.Pending() == 1 })
 			respecified := make(chan struct{})
 			respecify := func() {
 				defer close(respecified)
@@ -157,7 +156,7 @@ func TestRespecify_forgets_what_was_counted_where_the_session_ends_by_itself(t *
 			}
 			if !ended {
 				go respecify()
-				waitFor(t, "the turn", func() bool { return stream.spec.dropped() })
+				must.Happen(t, "the turn", func() bool { return stream.spec.dropped() })
 			}
 			log.end <- &sink.InterruptedError{Target: "the log", Cause: errors.New("nobody knows")}
 			<-session.over
@@ -167,7 +166,7 @@ func TestRespecify_forgets_what_was_counted_where_the_session_ends_by_itself(t *
 			<-respecified
 			log.set(func() { log.gate = nil })
 			close(gate)
-			waitFor(t, "the next session", func() bool { return b.session(t) != session })
+			must.Happen(t, "the next session", func() bool { return b.session(t) != session })
 			b.tellsNothingOf(t, "configmaps.v1")
 		})
 	}
@@ -177,10 +176,10 @@ func TestRespecify_begins_anew_where_nothing_is_read_yet(t *testing.T) {
 	api, log := newAPIServer(t, 10), newFakeLog()
 	store := &slowStore{opened: make(chan struct{})}
 	b := runBridge(t, api, log, store, func(c *Config) { c.Streams = []StreamSpec{{Resource: "nothings"}} })
-	waitFor(t, "the session", func() bool { return b.current.Load() != nil })
+	must.Happen(t, "the session", func() bool { return b.current.Load() != nil })
 	b.Respecify(t.Context(), []StreamSpec{saying("it")})
 	close(store.opened)
-	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
 }
 
 // slowStore answers when it is opened.
@@ -204,17 +203,17 @@ func TestRespecify_has_wildcards_yield_and_take_again(t *testing.T) {
 	wildcard := saying("all")
 	wildcard.Resource, wildcard.Wildcard = "*", &Wildcard{All: true}
 	b := runBridge(t, api, log, &memoryStore{}, func(c *Config) { c.Catalog, c.Streams = catalogOf(t, api), []StreamSpec{wildcard} })
-	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 && b.only(t).status.watching() })
+	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 && b.only(t).status.watching() })
 	session := b.session(t)
 	for round := range 3 {
 		b.Respecify(t.Context(), []StreamSpec{wildcard, saying("it")})
-		waitFor(t, "the name's stream", func() bool { return len(session.opened()) == 1 && session.opened()[0].spec.Wildcard == nil })
+		must.Happen(t, "the name's stream", func() bool { return len(session.opened()) == 1 && session.opened()[0].spec.Wildcard == nil })
 		api.add(1)
-		waitFor(t, "what comes by the name", func() bool { return len(log.lines()) == 3+2*round })
+		must.Happen(t, "what comes by the name", func() bool { return len(log.lines()) == 3+2*round })
 		b.Respecify(t.Context(), []StreamSpec{wildcard})
-		waitFor(t, "the wildcard's stream", func() bool { return len(session.opened()) == 1 && session.opened()[0].spec.Wildcard != nil })
+		must.Happen(t, "the wildcard's stream", func() bool { return len(session.opened()) == 1 && session.opened()[0].spec.Wildcard != nil })
 		api.add(1)
-		waitFor(t, "what comes by the wildcard", func() bool { return len(log.lines()) == 4+2*round })
+		must.Happen(t, "what comes by the wildcard", func() bool { return len(log.lines()) == 4+2*round })
 	}
 	b.Respecify(t.Context(), nil)
 	if open := session.opened(); len(open) != 0 || b.session(t) != session {
@@ -229,7 +228,7 @@ func TestRespecify_drops_what_is_waited_for(t *testing.T) {
 	missing := saying("missing")
 	missing.Resource = "nothings"
 	b.Respecify(t.Context(), []StreamSpec{saying("it"), missing})
-	waitFor(t, "the complaint", func() bool {
+	must.Happen(t, "the complaint", func() bool {
 		_, body := b.get("/readyz")
 		return strings.Contains(body, "nothings")
 	})
@@ -292,17 +291,16 @@ func TestRespecify_leaves_what_was_told_of_what_stays_too(t *testing.T) {
 func TestRespecify_leaves_the_drain_of_a_stop_as_it_is(t *testing.T) {
 	api, log, store := newAPIServer(t, 10), newFakeLog(), &memoryStore{}
 	b := begins(t, api, log, store, false)
-	gate := make(chan struct{})
-	log.set(func() { log.gate = gate })
+	gate := log.hold()
 	session, stream := b.session(t), b.only(t)
 	api.add(5)
-	waitFor(t, "the events", func() bool { return stream.tracker.Pending() == 5 })
+	must.Happen(t, "the events", func() bool { return stream.tracker.Pending() == 5 })
 	respecified := make(chan struct{})
 	go func() {
 		defer close(respecified)
 		b.Respecify(t.Context(), []StreamSpec{saying("another thing")})
 	}()
-	waitFor(t, "the turn", func() bool { return stream.spec.dropped() })
+	must.Happen(t, "the turn", func() bool { return stream.spec.dropped() })
 	stopped := make(chan error, 1)
 	go func() { stopped <- b.stop() }()
 	select {
@@ -325,11 +323,11 @@ func TestRespecify_gives_what_comes_the_number_of_the_term(t *testing.T) {
 	b := runBridge(t, api, log, &memoryStore{}, func(c *Config) {
 		c.Streams, c.Term = []StreamSpec{saying("it")}, &Term{Number: 7, Held: t.Context()}
 	})
-	waitFor(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
-	waitFor(t, "the watch", func() bool { return b.only(t).status.watching() })
+	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	must.Happen(t, "the watch", func() bool { return b.only(t).status.watching() })
 	b.Respecify(t.Context(), []StreamSpec{saying("another thing")})
 	api.add(1)
-	waitFor(t, "what comes", func() bool { return len(log.lines()) == 3 })
+	must.Happen(t, "what comes", func() bool { return len(log.lines()) == 3 })
 	log.set(func() {
 		assert.Equal(t, "7", attribute(&log.log[2], "writerepoch"), "it is of the writer")
 	})
@@ -341,7 +339,7 @@ func TestSetBuffer_holds_for_the_sessions_that_follow(t *testing.T) {
 	before := b.session(t)
 	b.SetBuffer(2 << 20)
 	before.restart()
-	waitFor(t, "the next session", func() bool { return b.session(t) != before })
+	must.Happen(t, "the next session", func() bool { return b.session(t) != before })
 	if is := b.session(t).budget.limit(); is != 2<<20 {
 		t.Errorf("it buffers %d bytes", is)
 	}

@@ -99,8 +99,7 @@ func TestHistory_that_may_be_of_another_API_server_is_not_told_and_begins_once(t
 	rewind(t, other, "1000")
 	snapshot(t, other, "1000", "y u9 6")
 	require.NoError(t, a.doubted())
-	require.NoError(t, r.save(t.Context()))
-	_ = r.stop()
+	r.stopSaved()
 
 	r = start(t, log, store)
 	a, other = r.of(configMaps), r.of(metrics)
@@ -120,13 +119,11 @@ func TestHistory_that_is_over_stays_over_after_a_crash(t *testing.T) {
 	a, b := r.of(configMaps), r.of(secrets)
 	snapshot(t, a, "10", "x u1 5")
 	snapshot(t, b, "10", "y u9 6")
-	require.NoError(t, r.save(t.Context()))
-	_ = r.stop()
+	r.stopSaved()
 
 	r = start(t, log, store)
 	rewind(t, r.of(secrets), "1000")
-	require.NoError(t, r.save(t.Context()))
-	_ = r.stop()
+	r.stopSaved()
 	assert.Contains(t, store.state.Streams["configmaps.v1"].Undone, "etcd was restored",
 		"of a stream that is not read the store")
 

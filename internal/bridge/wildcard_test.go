@@ -200,8 +200,7 @@ func TestStored_streams_are_found_by_whatever_the_configuration_calls_them(t *te
 		r := startOf(t, log, store, StreamSpec{Resource: "cm"})
 		s := must.Get(r.open(&r.cfg.Streams[0], source.Stream{Resource: configMaps}))(t)
 		snapshot(t, s, "10", "a u1 5")
-		require.NoError(t, r.save(t.Context()))
-		_ = r.stop()
+		r.stopSaved()
 		r = startOf(t, log, store, StreamSpec{Resource: name})
 		at := r.stored()
 		require.Len(t, at, 1, "stored")
@@ -294,7 +293,7 @@ func TestWildcard_yields_what_it_has_opened_to_a_name(t *testing.T) {
 		t.Fatalf("%s is not opened by the wildcard", s.name)
 	}
 	wildcard := &b.cfg.Streams[1]
-	waitFor(t, "all that there is at first", func() bool {
+	must.Happen(t, "all that there is at first", func() bool {
 		b.session(t).mu.Lock()
 		defer b.session(t).mu.Unlock()
 		_, opening := b.session(t).unbegun[wildcard]
@@ -303,13 +302,13 @@ func TestWildcard_yields_what_it_has_opened_to_a_name(t *testing.T) {
 	assert.False(t, b.session(t).selectsNothing(wildcard), "the wildcard is said to select nothing while it reads")
 	served.Store(true)
 	must.Get(catalog.Look(t.Context()))(t)
-	waitFor(t, "the name's stream", func() bool {
+	must.Happen(t, "the name's stream", func() bool {
 		all := b.session(t).opened()
 		return len(all) == 1 && all[0].spec.Resource == "cm"
 	})
-	waitFor(t, "the wildcard to select nothing", func() bool { return b.session(t).selectsNothing(wildcard) })
+	must.Happen(t, "the wildcard to select nothing", func() bool { return b.session(t).selectsNothing(wildcard) })
 	api.add(1)
-	waitFor(t, "what comes", func() bool { return len(log.lines()) > 0 })
+	must.Happen(t, "what comes", func() bool { return len(log.lines()) > 0 })
 	if lines := strings.Join(log.lines(), "\n"); strings.Count(lines, "\n") != 0 || !strings.Contains(lines, " 5 watch") {
 		t.Errorf("the log has\n%s", lines)
 	}
@@ -395,7 +394,7 @@ func resolving(t *testing.T) time.Duration {
 	catalog := must.Get(source.NewCatalog(at, client, source.CatalogConfig{}))(t)
 	must.Get(catalog.Look(t.Context()))(t)
 	b := runBridge(t, api, newFakeLog(), &memoryStore{}, func(c *Config) { c.Catalog = catalog })
-	waitFor(t, "the fourth question", func() bool { return asked.Load() >= 5 }) // one was the catalog's
+	must.Happen(t, "the fourth question", func() bool { return asked.Load() >= 5 }) // one was the catalog's
 	served.Store(true)
 	began := time.Now()
 	must.Get(catalog.Look(t.Context()))(t)

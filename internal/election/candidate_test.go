@@ -132,25 +132,23 @@ func TestCandidate_stops_its_work_before_another_can_lead(t *testing.T) {
 	} {
 		// The moment within the time between two renewals decides how much is left.
 		for _, after := range []time.Duration{time.Minute, time.Minute + time.Second, time.Minute + 1990*time.Millisecond} {
-			t.Run(name+" after "+after.String(), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := &server{}
-					first := start(t, s, "a", time.Hour)
-					until(t, first)
-					second := start(t, s, "b", 0)
-					<-time.After(after)
-					lost := time.Now()
-					lose(first.line)
-					until(t, second)
-					took := time.Since(lost)
-					terms := first.past()
-					require.Len(t, terms, 1, "when the second leads, the first has ended")
-					require.Error(t, terms[0].cause, "when the second leads, the first has ended")
-					if early := time.Since(terms[0].end); early < duration-deadline-time.Second {
-						t.Errorf("the first has stopped %v before the second began, want %v", early, duration-deadline)
-					}
-					assert.LessOrEqual(t, took, duration+time.Second, "the second leads after, want at most")
-				})
+			must.RunInBubble(t, name+" after "+after.String(), func(t *testing.T) {
+				s := &server{}
+				first := start(t, s, "a", time.Hour)
+				until(t, first)
+				second := start(t, s, "b", 0)
+				<-time.After(after)
+				lost := time.Now()
+				lose(first.line)
+				until(t, second)
+				took := time.Since(lost)
+				terms := first.past()
+				require.Len(t, terms, 1, "when the second leads, the first has ended")
+				require.Error(t, terms[0].cause, "when the second leads, the first has ended")
+				if early := time.Since(terms[0].end); early < duration-deadline-time.Second {
+					t.Errorf("the first has stopped %v before the second began, want %v", early, duration-deadline)
+				}
+				assert.LessOrEqual(t, took, duration+time.Second, "the second leads after, want at most")
 			})
 		}
 	}

@@ -287,18 +287,16 @@ func TestDoctor_is_bounded_in_time_and_by_its_caller(t *testing.T) {
 	}{
 		"one broker": {time.Hour, askTimeout, 1}, "three": {time.Hour, askTimeout, 3}, "many": {time.Hour, askTimeout, 9}, "in a hurry": {time.Second, time.Second, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var asked atomic.Int64
-				d := newDoctor(Config{Brokers: make([]string, c.brokers)}, nil)
-				d.dial = pipes(t, &asked, func(f *fake) { f.frozen.Store(int32(versions)) })
-				ctx, cancel := context.WithTimeout(t.Context(), c.patience)
-				defer cancel()
-				begin := time.Now()
-				if got := d.explain(ctx, io.EOF, ""); got.Error() != "EOF" || time.Since(begin) > c.want {
-					t.Errorf("after %v: %v", time.Since(begin), got)
-				}
-			})
+		must.RunInBubble(t, name, func(t *testing.T) {
+			var asked atomic.Int64
+			d := newDoctor(Config{Brokers: make([]string, c.brokers)}, nil)
+			d.dial = pipes(t, &asked, func(f *fake) { f.frozen.Store(int32(versions)) })
+			ctx, cancel := context.WithTimeout(t.Context(), c.patience)
+			defer cancel()
+			begin := time.Now()
+			if got := d.explain(ctx, io.EOF, ""); got.Error() != "EOF" || time.Since(begin) > c.want {
+				t.Errorf("after %v: %v", time.Since(begin), got)
+			}
 		})
 	}
 }

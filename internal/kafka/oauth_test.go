@@ -216,28 +216,26 @@ func TestTokenFetcher_does_not_wait_for_ever(t *testing.T) {
 	for name, c := range map[string]struct {
 		patience, want time.Duration
 	}{"the caller's time": {time.Second, time.Second}, "its own": {time.Hour, fetchTimeout}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				frozen := true
-				var n atomic.Int64
-				give := counting(&n, "")
-				f := fetcher(func(r *http.Request) (*http.Response, error) {
-					if frozen {
-						<-r.Context().Done()
-						return nil, r.Context().Err()
-					}
-					return give(r)
-				})
-				ctx, cancel := context.WithTimeout(t.Context(), c.patience)
-				defer cancel()
-				begin := time.Now()
-				// The library asks in two ways before it gives up.
-				if _, err := f.token(ctx); err == nil || time.Since(begin) > 2*c.want {
-					t.Errorf("after %v: %v", time.Since(begin), err)
+		must.RunInBubble(t, name, func(t *testing.T) {
+			frozen := true
+			var n atomic.Int64
+			give := counting(&n, "")
+			f := fetcher(func(r *http.Request) (*http.Response, error) {
+				if frozen {
+					<-r.Context().Done()
+					return nil, r.Context().Err()
 				}
-				frozen = false
-				wantToken(t, f, "token-1")
+				return give(r)
 			})
+			ctx, cancel := context.WithTimeout(t.Context(), c.patience)
+			defer cancel()
+			begin := time.Now()
+			// The library asks in two ways before it gives up.
+			if _, err := f.token(ctx); err == nil || time.Since(begin) > 2*c.want {
+				t.Errorf("after %v: %v", time.Since(begin), err)
+			}
+			frozen = false
+			wantToken(t, f, "token-1")
 		})
 	}
 }

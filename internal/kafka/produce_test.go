@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // shore is what a harbour's requests come to.
@@ -127,19 +129,17 @@ func TestHarbour_waits_for_company_while_much_is_handed_over(t *testing.T) {
 		"after much":             {busy, pace / 2, []string{"1: t/0"}, []string{"1: t/0", "1: t/1 t/2", "1: t/3"}},
 		"after much, long since": {busy, pace, []string{"1: t/0", "1: t/1", "1: t/2"}, []string{"1: t/0", "1: t/1", "1: t/2", "1: t/3"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &shore{answer: after(pace / 100)}
-				h := newHarbour(s.send)
-				takeAll(t, h, 1, []*parcel{parcelOf(0, c.first)})
-				<-time.After(c.wait)
-				takeAll(t, h, 1, parcelsOf(1, 2))
-				s.check(t, c.soon...)
-				<-time.After(pace/2 + pace/10)
-				takeAll(t, h, 1, parcelsOf(3)) // what was sent last was little
-				s.check(t, c.later...)
-				h.close()
-			})
+		must.RunInBubble(t, name, func(t *testing.T) {
+			s := &shore{answer: after(pace / 100)}
+			h := newHarbour(s.send)
+			takeAll(t, h, 1, []*parcel{parcelOf(0, c.first)})
+			<-time.After(c.wait)
+			takeAll(t, h, 1, parcelsOf(1, 2))
+			s.check(t, c.soon...)
+			<-time.After(pace/2 + pace/10)
+			takeAll(t, h, 1, parcelsOf(3)) // what was sent last was little
+			s.check(t, c.later...)
+			h.close()
 		})
 	}
 }
@@ -165,49 +165,47 @@ func TestHarbour_keeps_slow_partitions_apart_until_they_are_not(t *testing.T) {
 		took time.Duration
 		err  error
 	}{"a late answer": {took: slow + 1}, "no answer": {err: errors.New("cut")}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var mu sync.Mutex
-				mend := false
-				s := &shore{}
-				s.answer = func(load []*parcel) ([]delivery, error) {
-					mu.Lock()
-					bad := !mend && slices.ContainsFunc(load, func(p *parcel) bool { return p.place.partition == 2 })
-					mu.Unlock()
-					if !bad {
-						return after(10 * time.Millisecond)(load)
-					}
-					<-time.After(c.took)
-					answer, _ := after(0)(load)
-					return answer, c.err
-				}
-				h := newHarbour(s.send)
-				round := func() {
-					all := parcelsOf(0, 1, 2, 3)
-					takeAll(t, h, 1, all)
-					for _, p := range all {
-						if d := <-p.done; d.err != nil && !errors.Is(d.err, c.err) {
-							t.Errorf("%s: %v", p.place, d.err)
-						}
-					}
-					synctest.Wait()
-				}
-				round()
-				s.check(t, "1: t/0", "1: t/1", "1: t/2 t/3")
-				s.loads = nil
-				round() // 3 was in bad company only
-				s.check(t, "1: t/0", "1: t/1", "1: t/2", "1: t/3")
-				s.loads = nil
+		must.RunInBubble(t, name, func(t *testing.T) {
+			var mu sync.Mutex
+			mend := false
+			s := &shore{}
+			s.answer = func(load []*parcel) ([]delivery, error) {
 				mu.Lock()
-				mend = true
+				bad := !mend && slices.ContainsFunc(load, func(p *parcel) bool { return p.place.partition == 2 })
 				mu.Unlock()
-				round()
-				s.check(t, "1: t/0", "1: t/1", "1: t/2", "1: t/3")
-				s.loads = nil
-				round()
-				s.check(t, "1: t/0", "1: t/1", "1: t/2 t/3")
-				h.close()
-			})
+				if !bad {
+					return after(10 * time.Millisecond)(load)
+				}
+				<-time.After(c.took)
+				answer, _ := after(0)(load)
+				return answer, c.err
+			}
+			h := newHarbour(s.send)
+			round := func() {
+				all := parcelsOf(0, 1, 2, 3)
+				takeAll(t, h, 1, all)
+				for _, p := range all {
+					if d := <-p.done; d.err != nil && !errors.Is(d.err, c.err) {
+						t.Errorf("%s: %v", p.place, d.err)
+					}
+				}
+				synctest.Wait()
+			}
+			round()
+			s.check(t, "1: t/0", "1: t/1", "1: t/2 t/3")
+			s.loads = nil
+			round() // 3 was in bad company only
+			s.check(t, "1: t/0", "1: t/1", "1: t/2", "1: t/3")
+			s.loads = nil
+			mu.Lock()
+			mend = true
+			mu.Unlock()
+			round()
+			s.check(t, "1: t/0", "1: t/1", "1: t/2", "1: t/3")
+			s.loads = nil
+			round()
+			s.check(t, "1: t/0", "1: t/1", "1: t/2 t/3")
+			h.close()
 		})
 	}
 }

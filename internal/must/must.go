@@ -3,7 +3,11 @@
 // Package must ends a test that cannot go on: at an error that the test is not about, or when it has waited too long.
 package must
 
-import "time"
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
 
 // TB is the part of [testing.TB] that is needed; tests of rapid have it too.
 type TB interface {
@@ -50,4 +54,10 @@ func Happen(t TB, what string, holds func() bool) {
 			t.Fatalf("waited in vain for %s", what)
 		}
 	}
+}
+
+// RunInBubble runs a subtest whose clock is that of [synctest.Test].
+func RunInBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }

@@ -238,8 +238,7 @@ func TestSink_does_not_give_up_on_refused_credentials(t *testing.T) {
 	b := newBroker(t, func(o *server.Options) { o.Authorization = "secret" })
 	cfg := config(sinktest.NewProxy(t, b.addr).Addr())
 	cfg.Auth.Token = "secret"
-	s := newSink(t, cfg)
-	ready(t, s)
+	s := readySink(t, cfg)
 	b.stop(t)
 	b.opts.Authorization = "other"
 	b.start(t)

@@ -31,8 +31,7 @@ func limited(t *testing.T, change func(*jetstream.StreamConfig)) (*nats.Sink, je
 	cfg := jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>"}, Duplicates: time.Minute}
 	change(&cfg)
 	st := must.Get(js.CreateStream(t.Context(), cfg))(t)
-	s := newSink(t, config(b.addr()))
-	ready(t, s)
+	s := readySink(t, config(b.addr()))
 	publish(t, s, message("k8s.a", "a.1"))
 	return s, st
 }
@@ -108,8 +107,7 @@ func TestRead_tries_again_where_a_consumer_was_refused(t *testing.T) {
 				return answer{}
 			}, []delivered{{1, 1}, {2, 2}, {3, 3}})))
 			cfg.Wait = 5 * time.Millisecond
-			s := newSink(t, cfg)
-			ready(t, s)
+			s := readySink(t, cfg)
 			err := s.Read(t.Context(), sink.Query{}, func(*sink.Stored) error { return nil })
 			var u *sink.UnusableError
 			if errors.As(err, &u) != c.unusable || !c.unusable && err != nil {
@@ -182,8 +180,7 @@ func TestReady_says_why_nothing_can_be_read(t *testing.T) {
 	cfg := config(b.addr())
 	cfg.Auth.User, cfg.Auth.Password = "bridge", "pw"
 	cfg.AckTimeout, cfg.LookEvery = 200*time.Millisecond, 10*time.Millisecond
-	s := newSink(t, cfg)
-	ready(t, s)
+	s := readySink(t, cfg)
 	publish(t, s, message("k8s.a", "a.1"))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

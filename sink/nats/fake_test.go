@@ -136,8 +136,7 @@ func TestSink_does_not_wait_for_a_last_message_that_was_cut_off(t *testing.T) {
 		}
 	}))
 	cfg.AckTimeout = time.Hour
-	s := newSink(t, cfg)
-	ready(t, s)
+	s := readySink(t, cfg)
 	m := message("k8s.a", "a.1")
 	m.Verify = true
 	r := publish(t, s, m)
@@ -157,8 +156,7 @@ func TestSink_does_not_wait_for_an_acknowledgement_that_was_cut_off(t *testing.T
 		return haveStream(subject)
 	}))
 	cfg.AckTimeout = time.Hour
-	s := newSink(t, cfg)
-	ready(t, s)
+	s := readySink(t, cfg)
 	if r := publish(t, s, message("k8s.a", "a.1")); r.err == nil || sink.IsPermanent(r.err) || !strings.Contains(r.err.Error(), "not connected") {
 		t.Errorf("published: %v", r.err)
 	}

@@ -27,8 +27,7 @@ func bounds(t *testing.T, s *nats.Sink, expected uint64) sink.LogBounds {
 
 func TestBounds_names_the_stream_by_its_creation(t *testing.T) {
 	b := newBroker(t)
-	s := newSink(t, config(b.addr()))
-	ready(t, s)
+	s := readySink(t, config(b.addr()))
 	nc, js := b.connect(t)
 	defer nc.Close()
 	st := must.Get(js.Stream(t.Context(), stream))(t)
@@ -67,8 +66,7 @@ func TestBounds_say_what_they_wait_for(t *testing.T) {
 	t.Parallel()
 	var last atomic.Int32
 	last.Store(3)
-	s := newSink(t, config(newFake(t, replicated(func() int { return int(last.Load()) }))))
-	ready(t, s)
+	s := readySink(t, config(newFake(t, replicated(func() int { return int(last.Load()) }))))
 	got := make(chan sink.LogBounds, 1)
 	go func() {
 		b, err := s.Bounds(t.Context(), map[int32]uint64{0: 7})
@@ -129,8 +127,7 @@ func TestAt_finds_whosesoever_message_without_a_consumer(t *testing.T) {
 	must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>", "more.>"}}))(t)
 	cfg := config(b.addr())
 	cfg.Auth.User, cfg.Auth.Password = "bridge", "pw"
-	s := newSink(t, cfg)
-	ready(t, s)
+	s := readySink(t, cfg)
 	must.Get(js.Publish(t.Context(), "more.x", []byte("data"), jetstream.WithMsgID("theirs")))(t)
 	st, err := s.At(t.Context(), 0, 1)
 	if err != nil || st == nil || st.ID != "theirs" || st.Sequence != 1 || len(st.Data) != 0 {
@@ -140,8 +137,7 @@ func TestAt_finds_whosesoever_message_without_a_consumer(t *testing.T) {
 
 func TestAt_keeps_the_data_of_structured_messages(t *testing.T) {
 	b := newBroker(t)
-	s := newSink(t, config(b.addr()))
-	ready(t, s)
+	s := readySink(t, config(b.addr()))
 	m := message("k8s.a", "a.1")
 	m.Attributes, m.ContentType = nil, "application/cloudevents+json"
 	publish(t, s, m)
@@ -165,8 +161,7 @@ func TestSink_publishes_on_when_nobody_answers_its_routine_questions(t *testing.
 		}
 	}))
 	cfg.LookEvery = 5 * time.Millisecond
-	s := newSink(t, cfg)
-	ready(t, s)
+	s := readySink(t, cfg)
 	sinktest.Eventually(t, "four looks", func() error {
 		assert.NoError(t, s.Ready(), "not ready")
 		if n := looks.Load(); n < 4 {

@@ -62,8 +62,7 @@ func TestSink_keeps_what_is_too_large_for_as_long_as_messages(t *testing.T) {
 		b := newBroker(t, func(o *server.Options) { o.MaxPayload = maxPayload })
 		cfg := config(b.addr())
 		cfg.Limits.MaxAge = 72 * time.Hour
-		s := newSink(t, cfg)
-		ready(t, s)
+		s := readySink(t, cfg)
 		data := randomBytes(3_000_000)
 		keep(t, s, data)
 		got, status, messages := b.kept(t)
@@ -90,8 +89,7 @@ func TestSink_leaves_a_bucket_that_exists_as_it_is(t *testing.T) {
 	nc, js := b.connect(t)
 	defer nc.Close()
 	must.Get(js.CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: bucket, TTL: time.Hour}))(t)
-	s := newSink(t, config(b.addr()))
-	ready(t, s)
+	s := readySink(t, config(b.addr()))
 	keep(t, s, []byte("x"))
 	if _, status, _ := b.kept(t); status.TTL() != time.Hour {
 		t.Errorf("objects are kept for %v", status.TTL())
@@ -121,8 +119,7 @@ func TestSink_never_keeps_anything_for_a_stream_that_cannot_name_a_bucket(t *tes
 	b := newBroker(t)
 	cfg := config(b.addr())
 	cfg.Stream = "A$B"
-	s := newSink(t, cfg)
-	ready(t, s)
+	s := readySink(t, cfg)
 	if _, err := s.Keep(t.Context(), objectName, []byte("x")); !sink.IsPermanent(err) {
 		t.Errorf("kept: %v", err)
 	}

@@ -66,8 +66,7 @@ func TestRead_keeps_to_its_own_subjects(t *testing.T) {
 // More than one pull brings, by number and by size.
 func TestRead_reads_on_until_the_end(t *testing.T) {
 	b := newBroker(t)
-	s := newSink(t, config(b.addr()))
-	ready(t, s)
+	s := readySink(t, config(b.addr()))
 	nc, js := b.connect(t)
 	defer nc.Close()
 	const many, large = 10_000, 40
@@ -93,8 +92,7 @@ func TestRead_ends_where_the_last_messages_were_removed(t *testing.T) {
 	b := newBroker(t)
 	cfg := config(b.addr())
 	cfg.AckTimeout = 500 * time.Millisecond
-	s := newSink(t, cfg)
-	ready(t, s)
+	s := readySink(t, cfg)
 	nc, js := b.connect(t)
 	defer nc.Close()
 	st := must.Get(js.Stream(t.Context(), stream))(t)
@@ -135,8 +133,7 @@ func lastOf(t *testing.T, js jetstream.JetStream) uint64 {
 
 func TestRead_leaves_no_consumer_behind(t *testing.T) {
 	b := newBroker(t)
-	s := newSink(t, config(b.addr()))
-	ready(t, s)
+	s := readySink(t, config(b.addr()))
 	publish(t, s, message("k8s.a", "a.1"))
 	ids(t, s, sink.Query{})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -179,6 +179,14 @@ func newSink(t *testing.T, cfg nats.Config) *nats.Sink {
 	return s
 }
 
+// readySink returns a sink that runs.
+func readySink(t *testing.T, cfg nats.Config) *nats.Sink {
+	t.Helper()
+	s := newSink(t, cfg)
+	ready(t, s)
+	return s
+}
+
 // newTalkingSink returns a sink, and what it has logged.
 func newTalkingSink(t *testing.T, cfg nats.Config) (s *nats.Sink, said func() string) {
 	t.Helper()

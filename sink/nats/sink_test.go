@@ -91,8 +91,7 @@ func TestSink_is_refused_for_good_what_the_stream_finds_too_large(t *testing.T) 
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>"}, MaxMsgSize: 1000}); err != nil {
 		t.Fatal(err)
 	}
-	s := newSink(t, config(b.addr()))
-	ready(t, s)
+	s := readySink(t, config(b.addr()))
 	m := message("k8s.a", "a.1")
 	m.Data = bytes.Repeat([]byte("1"), 1000)
 	if r := publish(t, s, m); !sink.IsPermanent(r.err) {
@@ -111,8 +110,7 @@ func TestSink_is_refused_for_good_what_is_not_permitted(t *testing.T) {
 	})
 	cfg := config(b.addr())
 	cfg.Auth, cfg.InboxPrefix = nats.Auth{User: "bridge", Password: "pw"}, "_INBOX_bridge"
-	s := newSink(t, cfg)
-	ready(t, s)
+	s := readySink(t, cfg)
 	require.NoError(t, publish(t, s, message("k8s.ok.a", "a.1")).err)
 	r := publish(t, s, message("k8s.secret.a", "a.2"))
 	require.True(t, sink.IsPermanent(r.err), "not permitted")
@@ -122,8 +120,7 @@ func TestSink_is_refused_for_good_what_is_not_permitted(t *testing.T) {
 
 func TestSink_is_refused_for_good_what_has_no_possible_subject(t *testing.T) {
 	b := newBroker(t)
-	s := newSink(t, config(b.addr()))
-	ready(t, s)
+	s := readySink(t, config(b.addr()))
 	longest := "k8s." + strings.Repeat("a", 3<<10-len("k8s."))
 	for _, subject := range []string{"", ".", "k8s.", ".k8s", "k8s..a", "k8s.a b", "k8s.a\r\nPING", "k8s.*", "k8s.>", "*.a", "k8s.a\t", "other.a", longest + "a"} {
 		if r := publish(t, s, message(subject, "x")); !sink.IsPermanent(r.err) {
@@ -217,8 +214,7 @@ func TestSink_publishes_in_process(t *testing.T) {
 	b := newBroker(t, func(o *server.Options) { o.DontListen = true })
 	cfg := config()
 	cfg.InProcess = b.server()
-	s := newSink(t, cfg)
-	ready(t, s)
+	s := readySink(t, cfg)
 	if r := publish(t, s, message("k8s.a", "a.1")); r.err != nil || r.rc.Sequence != 1 {
 		t.Errorf("%+v", r)
 	}

@@ -160,8 +160,7 @@ func TestSink_says_that_it_may_not_look_up_last_messages(t *testing.T) {
 	cfg := config(b.addr())
 	cfg.Auth.User, cfg.Auth.Password = "bridge", "pw"
 	cfg.AckTimeout = 200 * time.Millisecond
-	s := newSink(t, cfg)
-	ready(t, s)
+	s := readySink(t, cfg)
 	m := message("k8s.a", "a.1")
 	m.Verify, m.Previous = true, 7
 	const denied = `Permissions Violation for Publish to "$JS.API.STREAM.MSG.GET.KUBERNETES"`

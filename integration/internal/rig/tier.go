@@ -20,3 +20,10 @@ func Tier(t testing.TB, needed tier.Tier) {
 	t.Helper()
 	tier.Needs(t, needed)
 }
+
+// Parallel is [Tier] for a test that runs beside others.
+func Parallel(t *testing.T, needed tier.Tier) {
+	t.Helper()
+	t.Parallel()
+	tier.Needs(t, needed)
+}

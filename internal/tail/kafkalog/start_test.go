@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 )
 
@@ -152,13 +153,11 @@ func TestTail_says_what_it_reads(t *testing.T) {
 		"from the last 3 events that match":      {Start: tail.Start{Last: 3}},
 		"from now on until 2126-11-20T14:30:05Z": {Until: at(5).AddDate(100, 0, 0)},
 	} {
-		t.Run(want, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				span.Follow = true
-				s, _ := newFake().topic("t", "1", 2).tail(t, "t", tail.Config{Span: span})
-				wait(t, time.Second)
-				expectSaid(t, s, "reading topic t at b:9092 "+want+"; ^C ends it")
-			})
+		must.RunInBubble(t, want, func(t *testing.T) {
+			span.Follow = true
+			s, _ := newFake().topic("t", "1", 2).tail(t, "t", tail.Config{Span: span})
+			wait(t, time.Second)
+			expectSaid(t, s, "reading topic t at b:9092 "+want+"; ^C ends it")
 		})
 	}
 }
