@@ -280,7 +280,7 @@ func TestReloads_try_again_what_was_refused(t *testing.T) {
 		p.reloads.see(t.Context(), lookAt(file), false)
 	}
 	if err := p.reloads.now().Err; err == nil || !strings.Contains(err.Error(), "no such file") || strings.Count(logged.String(), "level=ERROR") != 1 {
-		t.Errorf("it was refused for %v: %s", err, &logged.buf)
+		t.Errorf("it was refused for %v: %s", err, &logged)
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600))
 	p.reloads.tried = time.Time{}

@@ -31,18 +31,13 @@ var (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func ok(t *testing.T, err error) {
-	t.Helper()
-	require.NoError(t, err)
-}
-
 func client(t *testing.T, cfg *rest.Config) *dynamic.DynamicClient {
 	t.Helper()
 	h, err := rest.HTTPClientFor(cfg)
-	ok(t, err)
+	require.NoError(t, err)
 	t.Cleanup(h.CloseIdleConnections)
 	c, err := dynamic.NewForConfigAndClient(cfg, h)
-	ok(t, err)
+	require.NoError(t, err)
 	return c
 }
 
@@ -53,7 +48,7 @@ func create(t *testing.T, c *dynamic.DynamicClient, gvr schema.GroupVersionResou
 		o[k] = v
 	}
 	created, err := c.Resource(gvr).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: o}, metav1.CreateOptions{})
-	ok(t, err)
+	require.NoError(t, err)
 	return created
 }
 
@@ -91,24 +86,24 @@ func TestControlPlane_keeps_data_and_address_across_kills_and_stops(t *testing.T
 			t.Fatalf("after %s: %v, %v", after, got, err)
 		}
 	}
-	ok(t, c.KillAPIServer())
+	require.NoError(t, c.KillAPIServer())
 	if _, err := read(t, k, "kept"); err == nil {
 		t.Error("a killed API server answers")
 	}
-	ok(t, c.StartAPIServer(t.Context()))
+	require.NoError(t, c.StartAPIServer(t.Context()))
 	same("the API server was killed")
 	assert.Error(t, c.StartAPIServer(t.Context()), "a second API server was started")
 
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	ok(t, c.StopAPIServer(ctx))
-	ok(t, c.KillEtcd())
-	ok(t, c.StartEtcd(t.Context()))
-	ok(t, c.StartAPIServer(t.Context()))
+	require.NoError(t, c.StopAPIServer(ctx))
+	require.NoError(t, c.KillEtcd())
+	require.NoError(t, c.StartEtcd(t.Context()))
+	require.NoError(t, c.StartAPIServer(t.Context()))
 	same("both ended")
 
-	ok(t, c.KillEtcd())
-	ok(t, c.StartEtcd(t.Context()))
+	require.NoError(t, c.KillEtcd())
+	require.NoError(t, c.StartEtcd(t.Context()))
 	eventually(t, 30*time.Second, func() error {
 		_, err := k.Resource(configMaps).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"generateName": "after-"},
@@ -124,10 +119,10 @@ func TestControlPlane_goes_back_in_time(t *testing.T) {
 	k := client(t, c.RESTConfig())
 	file := filepath.Join(t.TempDir(), "snapshot.db")
 	create(t, k, configMaps, "ConfigMap", "before", nil)
-	ok(t, c.Snapshot(t.Context(), file))
+	require.NoError(t, c.Snapshot(t.Context(), file))
 	after := create(t, k, configMaps, "ConfigMap", "after", nil)
 	for _, bump := range []bool{false, true} {
-		ok(t, c.Restore(t.Context(), file, bump))
+		require.NoError(t, c.Restore(t.Context(), file, bump))
 		if _, err := read(t, k, "before"); err != nil {
 			t.Errorf("bump %v: what the snapshot has: %v", bump, err)
 		}
@@ -135,7 +130,7 @@ func TestControlPlane_goes_back_in_time(t *testing.T) {
 			t.Errorf("bump %v: what it does not have: %v", bump, err)
 		}
 		list, err := k.Resource(configMaps).List(t.Context(), metav1.ListOptions{})
-		ok(t, err)
+		require.NoError(t, err)
 		assert.Equal(t, bump, len(list.GetResourceVersion()) >= len("1000000000"),
 			"bump %v: version %s, was %s", bump, list.GetResourceVersion(), after.GetResourceVersion())
 	}
@@ -151,7 +146,7 @@ func TestControlPlane_compaction_ends_old_lists(t *testing.T) {
 	exact := metav1.ListOptions{ResourceVersion: old, ResourceVersionMatch: metav1.ResourceVersionMatchExact}
 	list := must.Get(k.Resource(events).Namespace("default").List(t.Context(), exact))(t)
 	require.Len(t, list.Items, 1, "before: %v", list)
-	ok(t, c.Compact(t.Context()))
+	require.NoError(t, c.Compact(t.Context()))
 	if _, err := k.Resource(events).Namespace("default").List(t.Context(), exact); !apierrors.IsResourceExpired(err) {
 		t.Errorf("after: %v, want 410", err)
 	}
@@ -170,13 +165,13 @@ func TestControlPlane_serves_users_and_roles(t *testing.T) {
 		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": "people"},
 		"rules": []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"configmaps"}, "verbs": []any{"list"}}},
 	}}, metav1.CreateOptions{})
-	ok(t, err)
+	require.NoError(t, err)
 	_, err = admin.Resource(role.GroupVersion().WithResource("clusterrolebindings")).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": "people"},
 		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "people"},
 		"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "people"}},
 	}}, metav1.CreateOptions{})
-	ok(t, err)
+	require.NoError(t, err)
 	eventually(t, 10*time.Second, func() error { // roles reach the authorizer through a watch
 		_, err := alice.Resource(configMaps).List(t.Context(), metav1.ListOptions{})
 		return err
@@ -187,12 +182,12 @@ func TestControlPlane_kubeconfig_is_private_and_works(t *testing.T) {
 	t.Parallel()
 	c := ForTest(t, Config{RBAC: true})
 	path, err := c.Kubeconfig(t.TempDir())
-	ok(t, err)
+	require.NoError(t, err)
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("kubeconfig: %v, %v", info, err)
 	}
 	cfg, err := clientcmd.BuildConfigFromFlags("", path)
-	ok(t, err)
+	require.NoError(t, err)
 	create(t, client(t, cfg), configMaps, "ConfigMap", "by-kubeconfig", nil)
 }
 
@@ -200,7 +195,7 @@ func TestControlPlane_ends_with_Close(t *testing.T) {
 	t.Parallel()
 	c := ForTest(t, Config{})
 	api, etcd, dir := c.apiServer, c.etcd, c.cfg.DataDir
-	ok(t, c.Close())
+	require.NoError(t, c.Close())
 	assert.False(t, api.Running(), "a process outlives Close")
 	assert.False(t, etcd.Running(), "a process outlives Close")
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {

@@ -3,10 +3,8 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,6 +23,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -253,16 +251,11 @@ func (r *fixture) metrics() string {
 // status returns code 0 where nobody listens yet.
 func (r *fixture) status(path string) (int, string) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
-	defer cancel()
-	req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.server+path, nil))(r.t)
-	resp, err := http.DefaultClient.Do(req)
+	code, body, _, err := rig.Get(r.t.Context(), r.server, path)
 	if err != nil {
 		return 0, err.Error()
 	}
-	defer func() { _ = resp.Body.Close() }()
-	body := must.Get(io.ReadAll(resp.Body))(r.t)
-	return resp.StatusCode, string(body)
+	return code, body
 }
 
 func brokerAway(t *testing.T, api *controlplane.ControlPlane) {

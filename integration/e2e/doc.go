@@ -31,5 +31,5 @@
 //	shared                several pipelines that share a watch
 //	status, screenshot    /api/status, the command status, the page in a browser
 //	validate              the command validate --cluster
-//	fixture, forward, browser   what the tests are made of
+//	fixture, browser      what the tests are made of
 package e2e

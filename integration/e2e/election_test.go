@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/proxy"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
@@ -28,7 +29,7 @@ import (
 type replica struct {
 	*bridge
 	server      string
-	api, broker *forwarder
+	api, broker *proxy.Proxy
 }
 
 // elect lets several bridges run with the rig's file.
@@ -54,15 +55,15 @@ func (r *fixture) replica() *replica {
 	r.t.Helper()
 	dir := r.t.TempDir()
 	at := strings.TrimPrefix(r.api.RESTConfig().Host, "https://")
-	p := &replica{server: freeAddress(r.t), api: newForwarder(r.t, at)}
+	p := &replica{server: freeAddress(r.t), api: proxy.ForTest(r.t, at)}
 	kubeconfig := must.Get(r.api.Kubeconfig(dir))(r.t)
-	replaced(r.t, kubeconfig, kubeconfig, at, p.api.address())
+	replaced(r.t, kubeconfig, kubeconfig, at, p.api.Address())
 	file := filepath.Join(dir, "bridge.yaml")
 	pairs := []string{r.server, p.server, filepath.Join(r.dir, filepath.Base(kubeconfig)), kubeconfig}
 	if r.broker != nil {
 		to := strings.TrimPrefix(r.broker.url(), "nats://")
-		p.broker = newForwarder(r.t, to)
-		pairs = append(pairs, to, p.broker.address())
+		p.broker = proxy.ForTest(r.t, to)
+		pairs = append(pairs, to, p.broker.Address())
 	}
 	replaced(r.t, r.config, file, pairs...)
 	p.bridge = r.startAt(p.server, nil, "run", "--config", file)
@@ -132,17 +133,17 @@ var changes = []change{
 		return all, leads
 	}},
 	{"cut off from the API server", func(r *fixture, all []*replica, leads *replica) ([]*replica, *replica) {
-		leads.api.cut(true)
+		leads.api.Sever()
 		leader(r.t, all, leads)
-		leads.api.cut(false)
+		leads.api.Open()
 		return all, leads
 	}},
 	// It keeps the Lease: nobody knows that another one would reach the broker. Kafka's brokers tell clients where they are, past any way to them.
 	{"cut off from the broker, if that is NATS", func(r *fixture, all []*replica, leads *replica) ([]*replica, *replica) {
 		if leads.broker != nil {
-			leads.broker.cut(true)
+			leads.broker.Sever()
 			_ = pause.For(r.t.Context(), 2*time.Second)
-			leads.broker.cut(false)
+			leads.broker.Open()
 		}
 		return all, nil
 	}},

@@ -97,12 +97,12 @@ func TestRunbook_alerts_fire_on_faults_of_replicas(t *testing.T) {
 	e.ready(2)
 
 	e.during(func() {
-		first.broker.cut(true)
+		first.broker.Sever()
 		e.fill(100, 10_000)
 		e.eventually("what stands by to have no room", func() bool { return e.most("standby_bytes") > 0.9*e.most("standby_limit_bytes") })
 		e.hold(15)
 	}, func() {
-		first.broker.cut(false)
+		first.broker.Open()
 		e.eventually("what stands by to need little", func() bool { return e.most("standby_bytes") < 0.5*e.most("standby_limit_bytes") })
 		e.hold(1)
 	}, "KubeEventbridgeStandbyFull")

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
@@ -128,8 +129,8 @@ func TestSink_goes_on_after_what_a_broker_refuses_for_good(t *testing.T) {
 func TestSink_stamps_earlier_what_a_broker_refuses_for_its_time(t *testing.T) {
 	t.Parallel()
 	c, cfg := fake(t)
-	said := &lines{}
-	cfg.Log = logger(said)
+	said := &testlog.Text{}
+	cfg.Log = said.Logger()
 	s := start(t, cfg)
 	first := publish(t, s, message(faked, "a", 1))
 	sent := refusingAfter(c, time.Now().Add(-150*time.Minute))
@@ -207,8 +208,8 @@ func denyID(c *kfake.Cluster) {
 func TestSink_publishes_without_a_fence_where_it_may_not_have_one(t *testing.T) {
 	t.Parallel()
 	c, cfg := fake(t)
-	said := &lines{}
-	cfg.Log = logger(said)
+	said := &testlog.Text{}
+	cfg.Log = said.Logger()
 	denyID(c)
 	s := start(t, cfg)
 	publish(t, s, message(faked, "a", 1))

@@ -18,6 +18,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
@@ -157,7 +158,7 @@ func TestSink_lets_nothing_of_a_stopped_process_that_wakes_follow_its_barrier(t 
 	r := newTopic(t, shared.ForTest(t), 4, nil)
 	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), childVariable+"="+r.AddressesOf(direct)[0]+" "+r.topic)
-	out := &lines{}
+	out := &testlog.Text{}
 	cmd.Stdout, cmd.Stderr = out, out
 	require.NoError(t, cmd.Start())
 	defer cmd.Process.Kill() //nolint:errcheck // it has ended if all is well

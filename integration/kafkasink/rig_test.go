@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -335,26 +334,6 @@ func (r *testTopic) purge(t *testing.T, topic string, partitions int) {
 	require.NoError(t, err)
 	require.NoError(t, pause.For(t.Context(), 3*purgeKept))
 }
-
-// lines collects what is logged.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func logger(l *lines) *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 const apiProduce = proxy.KafkaProduce
 

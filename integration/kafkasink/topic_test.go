@@ -24,6 +24,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
@@ -57,8 +58,8 @@ func TestSink_creates_a_topic_where_it_may(t *testing.T) {
 	cfg := r.config(direct)
 	cfg.Create = &kafka.Create{Partitions: 5, Replicas: 1, Settings: map[string]string{"cleanup.policy": "compact", "unclean.leader.election.enable": "true"}}
 	cfg.Compression = batch.Zstd
-	said := &lines{}
-	cfg.Log = logger(said)
+	said := &testlog.Text{}
+	cfg.Log = said.Logger()
 	s := start(t, cfg)
 	publish(t, s, message(r.topic, "a", 1))
 	b := must.Get(s.Bounds(t.Context(), nil))(t)
@@ -75,8 +76,8 @@ func TestSink_warns_of_partitions_that_come_later(t *testing.T) {
 	t.Parallel()
 	r := newTopic(t, shared.ForTest(t), 2, nil)
 	cfg := r.config(direct)
-	said := &lines{}
-	cfg.Log = logger(said)
+	said := &testlog.Text{}
+	cfg.Log = said.Logger()
 	s := start(t, cfg)
 	before := publish(t, s, message(r.topic, "key", 1))
 	client, done := r.admin()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -230,12 +231,12 @@ func (undecided) Filter(*source.Change, [16]byte, func() []byte) (reason string,
 func TestFilter_that_fails_publishes(t *testing.T) {
 	log := newFakeLog()
 	r := start(t, log, &memoryStore{})
-	s, said := r.stream(&StreamSpec{Filter: undecided{}}), &text{}
-	s.session.log = said.log()
+	s, said := r.stream(&StreamSpec{Filter: undecided{}}), &testlog.Text{}
+	s.session.log = said.Logger()
 	send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
 	r.settle()
 	expect(t, log.lines(), "added default/a u1 10 watch")
-	if n := said.count(`err="no such key" advice="ask for what may be missing with has(…) first`); n != 1 {
+	if n := said.Count(`err="no such key" advice="ask for what may be missing with has(…) first`); n != 1 {
 		t.Errorf("it says %d times what helps, want once", n)
 	}
 	if n := value(t, r.registry, "filter_errors_total"); n != 1 {

@@ -3,13 +3,10 @@
 package bridge
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,33 +18,14 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// text is what was logged.
-type text struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (l *text) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(p)
-}
-
-func (l *text) count(s string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.all.String(), s)
-}
-
-func (l *text) log() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
-
 // Before anything is read, what the log was seen to have is saved.
 func TestReadyz_says_that_the_checkpoint_cannot_be_written_at_a_start(t *testing.T) {
-	api, log, store, logged := newAPIServer(t, 10), newReadableLog(), &memoryStore{}, &text{}
+	api, log, store, logged := newAPIServer(t, 10), newReadableLog(), &memoryStore{}, &testlog.Text{}
 	b := runBridge(t, api, log, store, nil)
 	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
 	require.NoError(t, b.stop())
@@ -57,40 +35,40 @@ func TestReadyz_says_that_the_checkpoint_cannot_be_written_at_a_start(t *testing
 		store.fail = err
 	}
 	full(errors.New("no space left on device"))
-	b = runBridge(t, api, log, store, func(c *Config) { c.Log, c.Target = logged.log(), "stream X" })
+	b = runBridge(t, api, log, store, func(c *Config) { c.Log, c.Target = logged.Logger(), "stream X" })
 	must.Happen(t, "the reason", func() bool {
 		code, body := b.get("/readyz")
 		return code == http.StatusServiceUnavailable && strings.Contains(body, "pipeline test: checkpoint: no space left on device\n")
 	})
-	if n := logged.count("level=WARN"); n != 1 || logged.count(`err="no space left on device"`) != 1 {
-		t.Errorf("it is logged %d times, as %s", n, logged.all.String())
+	if n := logged.Count("level=WARN"); n != 1 || logged.Count(`err="no space left on device"`) != 1 {
+		t.Errorf("it is logged %d times, as %s", n, logged)
 	}
-	assert.Equal(t, 0, logged.count("msg=publishing"), "it says that it publishes while it waits")
+	assert.Equal(t, 0, logged.Count("msg=publishing"), "it says that it publishes while it waits")
 	full(nil)
 	must.Happen(t, "the watch", func() bool { code, _ := b.get("/readyz"); return code == http.StatusOK })
-	assert.Equal(t, 1, logged.count(`msg=publishing pipeline=test to="stream X"`),
-		"that it publishes is not said once: %s", logged.all.String())
-	assert.Equal(t, 1, logged.count("saved again"), "that it is over is not logged: %s", logged.all.String())
+	assert.Equal(t, 1, logged.Count(`msg=publishing pipeline=test to="stream X"`),
+		"that it publishes is not said once: %s", logged)
+	assert.Equal(t, 1, logged.Count("saved again"), "that it is over is not logged: %s", logged)
 }
 
 func TestDisk_says_what_is_wrong_now_and_then(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d disk
-		logged := &text{}
+		logged := &testlog.Text{}
 		failed := errors.New("read-only")
 		for range 61 {
-			d.observe(logged.log(), failed)
+			d.observe(logged.Logger(), failed)
 			_ = pause.For(t.Context(), time.Second)
 		}
-		if n := logged.count("read-only"); n != 7 {
+		if n := logged.Count("read-only"); n != 7 {
 			t.Errorf("in a minute it is logged %d times, want 7", n)
 		}
 		assert.ErrorIs(t, d.problem(time.Minute), failed, "after a minute the problem")
 		assert.NoError(t, d.problem(2*time.Minute), "a minute is not two")
-		d.observe(logged.log(), nil)
-		d.observe(logged.log(), nil)
-		if err := d.problem(0); err != nil || logged.count("again") != 1 {
-			t.Errorf("it is over, and the problem is %v; logged is %s", err, logged.all.String())
+		d.observe(logged.Logger(), nil)
+		d.observe(logged.Logger(), nil)
+		if err := d.problem(0); err != nil || logged.Count("again") != 1 {
+			t.Errorf("it is over, and the problem is %v; logged is %s", err, logged)
 		}
 	})
 }
@@ -159,10 +137,10 @@ func TestPipeline_starts_less_and_less_often_what_does_not_last(t *testing.T) {
 // The file with the credentials may be about to be replaced.
 func TestPipeline_waits_for_what_its_sink_is_made_of(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		logged := &text{}
-		waits, err := sessions(t, Config{Metrics: NewMetrics(prometheus.NewRegistry()), Log: logged.log()}, time.Hour, -1, -1, time.Hour)
-		if err != nil || len(waits) != 4 || logged.count("no such file") != 2 {
-			t.Errorf("it ended with %v after %v, and logged %s", err, waits, logged.all.String())
+		logged := &testlog.Text{}
+		waits, err := sessions(t, Config{Metrics: NewMetrics(prometheus.NewRegistry()), Log: logged.Logger()}, time.Hour, -1, -1, time.Hour)
+		if err != nil || len(waits) != 4 || logged.Count("no such file") != 2 {
+			t.Errorf("it ended with %v after %v, and logged %s", err, waits, logged)
 		}
 		if _, err := sessions(t, Config{Metrics: NewMetrics(prometheus.NewRegistry())}, -1); err == nil || !strings.Contains(err.Error(), "no such file") {
 			t.Errorf("without a sink to begin with it ended with %v", err)

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
@@ -190,26 +191,9 @@ func readySink(t *testing.T, cfg nats.Config) *nats.Sink {
 // newTalkingSink returns a sink, and what it has logged.
 func newTalkingSink(t *testing.T, cfg nats.Config) (s *nats.Sink, said func() string) {
 	t.Helper()
-	var text lockedText
-	s = must.Get(nats.New(cfg, slog.New(slog.NewTextHandler(&text, nil))))(t)
+	var text testlog.Text
+	s = must.Get(nats.New(cfg, text.Logger()))(t)
 	return s, text.String
-}
-
-type lockedText struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lockedText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lockedText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 type logWriter struct{ t *testing.T }

@@ -21,18 +21,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func ok(t *testing.T, err error) {
-	t.Helper()
-	require.NoError(t, err)
-}
-
 func newDriver(t *testing.T, plane *controlplane.ControlPlane, cfg drive.Config) *drive.Driver {
 	t.Helper()
 	cfg.REST = plane.RESTConfig()
 	d, err := drive.New(cfg)
-	ok(t, err)
+	require.NoError(t, err)
 	t.Cleanup(d.Close)
-	ok(t, d.Setup(t.Context()))
+	require.NoError(t, d.Setup(t.Context()))
 	return d
 }
 
@@ -75,16 +70,16 @@ func recorded(t *testing.T, plane *controlplane.ControlPlane) *oracle.Recorder {
 	}
 	r := oracle.NewRecorder(oracle.RecorderConfig{Dial: plane.EtcdClient, Cluster: "test", Resources: resources})
 	during(t, r.Run)
-	ok(t, r.Sync(t.Context()))
+	require.NoError(t, r.Sync(t.Context()))
 	return r
 }
 
 func truth(t *testing.T, r *oracle.Recorder, k drive.Kind, selector string) map[string][]oracle.State {
 	t.Helper()
-	ok(t, r.Sync(t.Context()))
+	require.NoError(t, r.Sync(t.Context()))
 	s := oracle.Stream{Cluster: "test", Resource: k.Resource, LabelSelector: selector}
 	all, err := r.Truth(s)
-	ok(t, err)
+	require.NoError(t, err)
 	return all.Streams[s]
 }
 
@@ -102,7 +97,7 @@ func checkEverything(t *testing.T, plane *controlplane.ControlPlane, r *oracle.R
 	t.Helper()
 	d := newDriver(t, plane, drive.Config{Seed: 1, Changes: 1500, Objects: 8})
 	before := r.Changes()
-	ok(t, d.Run(t.Context()))
+	require.NoError(t, d.Run(t.Context()))
 	n := d.Counts()
 	if n.Created == 0 || n.Updated == 0 || n.Relabelled == 0 || n.Deleted == 0 || n.Finalized == 0 || n.Changes() < 1500 || n.Changes() > 1600 {
 		t.Errorf("counts %+v", n)
@@ -120,7 +115,7 @@ func checkSeeds(t *testing.T, plane *controlplane.ControlPlane) {
 	t.Helper()
 	run := func(seed uint64, namespace string) drive.Counts {
 		d := newDriver(t, plane, drive.Config{Seed: seed, Changes: 100, Writers: 1, Namespaces: []string{namespace}, Kinds: []drive.Kind{drive.ConfigMaps}})
-		ok(t, d.Run(t.Context()))
+		require.NoError(t, d.Run(t.Context()))
 		return d.Counts()
 	}
 	if a, b := run(5, "same-a"), run(5, "same-b"); a != b {
@@ -136,10 +131,10 @@ func checkAway(t *testing.T, plane *controlplane.ControlPlane) {
 	d := newDriver(t, plane, drive.Config{Seed: 4, Namespaces: []string{"away"}})
 	stop := during(t, d.Run)
 	until(t, "some changes", func() bool { return d.Counts().Changes() > 20 })
-	ok(t, plane.KillAPIServer())
+	require.NoError(t, plane.KillAPIServer())
 	until(t, "attempts", func() bool { return d.Counts().Retried > 10 })
 	was := d.Counts().Changes()
-	ok(t, plane.StartAPIServer(t.Context()))
+	require.NoError(t, plane.StartAPIServer(t.Context()))
 	until(t, "changes", func() bool { return d.Counts().Changes() > was+100 })
 	stop()
 }
@@ -169,14 +164,14 @@ func checkVariety(t *testing.T, k drive.Kind, all, selected map[string][]oracle.
 
 func checkSecrets(t *testing.T, plane *controlplane.ControlPlane) {
 	d := newDriver(t, plane, drive.Config{Seed: 2, Changes: 60, Kinds: []drive.Kind{drive.Secrets}, Namespaces: []string{"secrets"}})
-	ok(t, d.Run(t.Context()))
+	require.NoError(t, d.Run(t.Context()))
 	h, err := rest.HTTPClientFor(plane.RESTConfig())
-	ok(t, err)
+	require.NoError(t, err)
 	defer h.CloseIdleConnections()
 	kube, err := kubernetes.NewForConfigAndClient(plane.RESTConfig(), h)
-	ok(t, err)
+	require.NoError(t, err)
 	list, err := kube.CoreV1().Secrets("secrets").List(t.Context(), metav1.ListOptions{})
-	ok(t, err)
+	require.NoError(t, err)
 	c := oracle.NewCanaries(d.Canaries()...)
 	for _, s := range list.Items {
 		require.NotNil(t, c.Find(s.Data["token"]), "secret %s has a value that is no canary", s.Name)

@@ -37,11 +37,6 @@ var (
 	gadgets      = schema.GroupVersionResource{Group: "oracle.example.com", Version: "v1", Resource: "gadgets"}
 )
 
-func ok(t *testing.T, err error) {
-	t.Helper()
-	require.NoError(t, err)
-}
-
 // fixture is a recorder on a real control plane, and a client that says what the API server answered.
 type fixture struct {
 	t        *testing.T
@@ -54,7 +49,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{t: t, plane: controlplane.ForTest(t, controlplane.Config{}), want: map[Stream]map[string][]State{}}
 	anything := &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
-	ok(t, crd.Install(t.Context(), f.plane.RESTConfig(), &apiextensionsv1.CustomResourceDefinition{
+	require.NoError(t, crd.Install(t.Context(), f.plane.RESTConfig(), &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: gadgets.GroupResource().String()},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: gadgets.Group, Scope: apiextensionsv1.NamespaceScoped,
@@ -63,10 +58,10 @@ func newFixture(t *testing.T) *fixture {
 		},
 	}))
 	h, err := rest.HTTPClientFor(f.plane.RESTConfig())
-	ok(t, err)
+	require.NoError(t, err)
 	t.Cleanup(h.CloseIdleConnections)
 	f.client, err = dynamic.NewForConfigAndClient(f.plane.RESTConfig(), h)
-	ok(t, err)
+	require.NoError(t, err)
 	f.recorder = NewRecorder(RecorderConfig{Dial: f.plane.EtcdClient, Cluster: "test", Resources: []Resource{
 		{Resource: configMaps, Namespaced: true}, {Resource: clusterRoles}, {Resource: gadgets, Namespaced: true},
 	}})
@@ -82,7 +77,7 @@ func (f *fixture) run() {
 		cancel()
 		assert.NoError(f.t, <-done, "recorder")
 	})
-	ok(f.t, f.recorder.Sync(f.t.Context()))
+	require.NoError(f.t, f.recorder.Sync(f.t.Context()))
 }
 
 func (f *fixture) of(r schema.GroupVersionResource) dynamic.ResourceInterface {
@@ -98,21 +93,21 @@ func (f *fixture) create(r schema.GroupVersionResource, kind, name string) *unst
 		"apiVersion": r.GroupVersion().String(), "kind": kind,
 		"metadata": map[string]any{"name": name, "labels": map[string]any{"watched": "yes"}, "finalizers": []any{"example.com/wait"}},
 	}}, metav1.CreateOptions{})
-	ok(f.t, err)
+	require.NoError(f.t, err)
 	return o
 }
 
 func (f *fixture) patch(r schema.GroupVersionResource, name, patch string) *unstructured.Unstructured {
 	f.t.Helper()
 	o, err := f.of(r).Patch(f.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	ok(f.t, err)
+	require.NoError(f.t, err)
 	return o
 }
 
 func version(t *testing.T, o *unstructured.Unstructured) uint64 {
 	t.Helper()
 	v, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
-	ok(t, err)
+	require.NoError(t, err)
 	return v
 }
 
@@ -120,9 +115,9 @@ func (f *fixture) states(s Stream, key string) []State {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 30*time.Second)
 	defer cancel()
-	ok(f.t, f.recorder.Sync(ctx))
+	require.NoError(f.t, f.recorder.Sync(ctx))
 	truth, err := f.recorder.Truth(s)
-	ok(f.t, err)
+	require.NoError(f.t, err)
 	return truth.Streams[s][key]
 }
 
@@ -152,9 +147,9 @@ func TestRecorder_has_the_versions_that_the_API_server_answers(t *testing.T) {
 		uid := string(o.GetUID())
 		hidden := f.patch(c.resource, "x", `{"metadata":{"labels":{"watched":"no"}}}`)
 		back := f.patch(c.resource, "x", `{"metadata":{"labels":{"watched":"yes"}}}`)
-		ok(t, f.of(c.resource).Delete(t.Context(), "x", metav1.DeleteOptions{}))
+		require.NoError(t, f.of(c.resource).Delete(t.Context(), "x", metav1.DeleteOptions{}))
 		waiting, err := f.of(c.resource).Get(t.Context(), "x", metav1.GetOptions{})
-		ok(t, err)
+		require.NoError(t, err)
 		f.patch(c.resource, "x", `{"metadata":{"finalizers":null}}`)
 		again := f.create(c.resource, c.kind, "x")
 
@@ -163,7 +158,7 @@ func TestRecorder_has_the_versions_that_the_API_server_answers(t *testing.T) {
 			State{UID: uid, Version: version(t, o), Op: Added}, State{UID: uid, Version: version(t, hidden), Op: Updated}, State{UID: uid, Version: version(t, back), Op: Updated},
 			State{UID: uid, Version: version(t, waiting), Op: Updated}, State{UID: uid, Version: 0, Op: Deleted}, State{UID: string(again.GetUID()), Version: version(t, again), Op: Added})
 		served, err := again.MarshalJSON()
-		ok(t, err)
+		require.NoError(t, err)
 		if got := f.states(all, c.key)[5].Body; got == "" || got != contentOf(served) {
 			t.Errorf("%s: the content of what etcd has is not that of %s", c.kind, served)
 		}
@@ -183,14 +178,14 @@ func TestRecorder_goes_on_where_it_was_when_etcd_is_killed(t *testing.T) {
 	f.run()
 	o := f.create(configMaps, "ConfigMap", "x")
 	uid := string(o.GetUID())
-	ok(t, f.plane.KillEtcd())
-	ok(t, f.plane.StartEtcd(t.Context()))
-	ok(t, f.plane.RestartAPIServer(t.Context()))
+	require.NoError(t, f.plane.KillEtcd())
+	require.NoError(t, f.plane.StartEtcd(t.Context()))
+	require.NoError(t, f.plane.RestartAPIServer(t.Context()))
 	u := f.patch(configMaps, "x", `{"data":{"a":"b"}}`)
 	all := Stream{Cluster: "test", Resource: configMaps}
 	f.expect(all, "default/x", State{UID: uid, Version: version(t, o), Op: Added}, State{UID: uid, Version: version(t, u), Op: Updated})
 	truth, err := f.recorder.Truth(all)
-	ok(t, err)
+	require.NoError(t, err)
 	require.Empty(t, truth.Holes, "holes, histories")
 	assert.Len(t, truth.Histories, 1, "holes, histories")
 }
@@ -201,18 +196,18 @@ func TestRecorder_says_what_it_could_not_read(t *testing.T) {
 	o := f.create(configMaps, "ConfigMap", "x")
 	before := version(t, o)
 	f.states(Stream{Cluster: "test", Resource: configMaps}, "default/x")
-	ok(t, f.recorder.Hold(t.Context()))
+	require.NoError(t, f.recorder.Hold(t.Context()))
 	f.patch(configMaps, "x", `{"data":{"a":"b"}}`)
 	last := f.patch(configMaps, "x", `{"data":{"a":"c"}}`)
-	ok(t, f.plane.Compact(t.Context()))
+	require.NoError(t, f.plane.Compact(t.Context()))
 	f.recorder.update(func() { f.recorder.held = false })
 	all := Stream{Cluster: "test", Resource: configMaps}
 	f.expect(all, "default/x", State{UID: string(o.GetUID()), Version: before, Op: Added}, State{UID: string(o.GetUID()), Version: version(t, last), Op: Updated})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	ok(t, f.recorder.await(ctx, func() bool { return len(f.recorder.compactions) > 0 }))
+	require.NoError(t, f.recorder.await(ctx, func() bool { return len(f.recorder.compactions) > 0 }))
 	truth, err := f.recorder.Truth(all)
-	ok(t, err)
+	require.NoError(t, err)
 	if n := len(truth.Compactions); n == 0 || truth.Compactions[n-1].Revision < before {
 		t.Errorf("compactions %v, of which the last must be behind %d", truth.Compactions, before)
 	}
@@ -230,16 +225,16 @@ func TestRecorder_begins_a_history_when_etcd_was_restored(t *testing.T) {
 			lost := f.create(configMaps, "ConfigMap", "lost")
 			f.patch(configMaps, "lost", `{"metadata":{"finalizers":null}}`)
 			snapshot := filepath.Join(t.TempDir(), "snapshot")
-			ok(t, f.plane.Snapshot(t.Context(), snapshot))
-			ok(t, f.of(configMaps).Delete(t.Context(), "lost", metav1.DeleteOptions{}))
+			require.NoError(t, f.plane.Snapshot(t.Context(), snapshot))
+			require.NoError(t, f.of(configMaps).Delete(t.Context(), "lost", metav1.DeleteOptions{}))
 			changed := f.patch(configMaps, "kept", `{"data":{"a":"b"}}`)
 			only := f.create(configMaps, "ConfigMap", "only")
 
 			revision, err := SnapshotRevision(snapshot)
-			ok(t, err)
-			ok(t, f.plane.KillAPIServer())
-			ok(t, f.recorder.Hold(t.Context()))
-			ok(t, f.plane.Restore(t.Context(), snapshot, bump))
+			require.NoError(t, err)
+			require.NoError(t, f.plane.KillAPIServer())
+			require.NoError(t, f.recorder.Hold(t.Context()))
+			require.NoError(t, f.plane.Restore(t.Context(), snapshot, bump))
 			after := f.patch(configMaps, "kept", `{"data":{"a":"c"}}`)
 			f.recorder.Restored(revision)
 			later := f.patch(configMaps, "kept", `{"data":{"a":"d"}}`)
@@ -249,7 +244,7 @@ func TestRecorder_begins_a_history_when_etcd_was_restored(t *testing.T) {
 			f.expect(all, "default/kept", State{UID: uid, Version: version(t, kept), Op: Added}, State{UID: uid, Version: version(t, changed), Op: Updated},
 				State{History: 1, UID: uid, Version: version(t, kept), Op: Updated}, State{History: 1, UID: uid, Version: version(t, after), Op: Updated}, State{History: 1, UID: uid, Version: version(t, later), Op: Updated})
 			truth, err := f.recorder.Truth(all)
-			ok(t, err)
+			require.NoError(t, err)
 			first := truth.Histories[1].First
 			f.expect(all, "default/only", State{UID: string(only.GetUID()), Version: version(t, only), Op: Added}, State{History: 1, UID: string(only.GetUID()), Version: first, Op: Deleted})
 			states := f.states(all, "default/lost")

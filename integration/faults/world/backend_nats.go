@@ -59,7 +59,7 @@ func (b *natsBackend) sink(r *replica) string {
 	return fmt.Sprintf("nats: {servers: [%q], stream: %s, duplicateWindow: %s}", "nats://"+address, Stream, DuplicateWindow)
 }
 
-func (b *natsBackend) way(int) (*proxy.Proxy, error) { return newWay(b.proxied.Address()) }
+func (b *natsBackend) way(int) (*proxy.Proxy, error) { return proxy.To(b.proxied.Address()) }
 
 const bucketCheckpoint = "kube-eventbridge-checkpoints"
 

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/proxy"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
@@ -180,7 +181,7 @@ func echo(t *testing.T) string {
 
 func TestWay_can_be_broken_and_silent_and_opened_again(t *testing.T) {
 	t.Parallel()
-	w := must.Get(newWay(echo(t)))(t)
+	w := must.Get(proxy.To(echo(t)))(t)
 	t.Cleanup(func() { require.NoError(t, w.Close()) })
 	say := func(c net.Conn, within time.Duration) error {
 		_ = c.SetDeadline(time.Now().Add(within))

@@ -89,7 +89,7 @@ func (w *World) makeReplicas(context.Context) error {
 		w.replicas = append(w.replicas, r)
 		if w.cfg.Replicas > 0 {
 			var err error
-			if r.api, err = newWay(strings.TrimPrefix(w.api.config().Host, "https://")); err != nil {
+			if r.api, err = proxy.To(strings.TrimPrefix(w.api.config().Host, "https://")); err != nil {
 				return err
 			}
 			if r.brokers, err = w.broker.way(r.number); err != nil {
@@ -211,11 +211,4 @@ func (w *World) process(r *replica) *Bridge {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return r.bridge
-}
-
-// newWay returns a way to a server, which can be closed for one replica alone.
-func newWay(to string) (*proxy.Proxy, error) {
-	way := proxy.New(proxy.Handler{})
-	_, err := way.Before(to)
-	return way, err
 }

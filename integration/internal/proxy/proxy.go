@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"testing"
 )
 
 // Handler reads and judges frames. The functions are called by several goroutines, for one direction of a connection by
@@ -66,6 +67,28 @@ func New(h Handler) *Proxy {
 		h.Answer = all
 	}
 	return &Proxy{handler: h, conns: map[*Conn]struct{}{}}
+}
+
+// To returns a proxy before one server, which passes on whatever is said.
+func To(address string) (*Proxy, error) {
+	p := New(Handler{})
+	_, err := p.Before(address)
+	return p, err
+}
+
+// ForTest is [To] with a proxy that is closed when the test ends.
+func ForTest(t testing.TB, address string) *Proxy {
+	t.Helper()
+	p, err := To(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
 }
 
 // readAvailable reads what has arrived, or waits until something does.
