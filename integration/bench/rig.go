@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sys/unix"
 
+	rigs "github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
@@ -169,4 +171,26 @@ func poll(ctx context.Context, every time.Duration, done func() (bool, error)) e
 		case <-tick.C:
 		}
 	}
+}
+
+// brokerRole is a nats-server with JetStream on file storage, with its default settings, until ctx ends.
+func brokerRole(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
+	flags := flag.NewFlagSet("broker", flag.ContinueOnError)
+	dir := flags.String("dir", "", "store `directory`")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *dir == "" {
+		return errors.New("-dir is missing")
+	}
+	broker, err := rigs.NewNATS(*dir, nil)
+	if err != nil {
+		return err
+	}
+	defer broker.Stop()
+	if err := say(stdout, report{Ready: broker.URL()}); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
 }

@@ -3,6 +3,7 @@
 package rig
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -57,4 +58,13 @@ func poll(t testing.TB, b *Bridge, what string, ok func() (holds bool, instead s
 			t.Fatalf("waited in vain for %s; %s", what, instead)
 		}
 	}
+}
+
+// Try is [Poll] for a check that returns an error while it does not hold.
+func Try(t testing.TB, what string, check func() error) {
+	t.Helper()
+	Poll(t, what, func() (bool, string) {
+		err := check()
+		return err == nil, fmt.Sprint(err)
+	})
 }
