@@ -26,7 +26,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -137,7 +137,7 @@ func needEngine(t *testing.T) {
 	if v := os.Getenv(imagesEnv); v != "" && v != "scratch" && v != "official" {
 		t.Fatalf("%s is %q; it can be scratch, official, or nothing, which means scratch", imagesEnv, v)
 	}
-	tier.Possible(t, "a Docker engine", noEngine, engine)
+	testtier.Possible(t, "a Docker engine", noEngine, engine)
 }
 
 // engine returns why no engine answers.

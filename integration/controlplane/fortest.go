@@ -9,16 +9,16 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 // BinariesForTest is [Binaries] for a test, which is skipped as [ForTest] says.
 func BinariesForTest(t testing.TB) string {
 	t.Helper()
-	tier.Servers(t)
+	testtier.Servers(t)
 	dir, err := Binaries(t.Context(), os.Stderr)
 	if errors.Is(err, ErrUnavailable) {
-		tier.Missing(t, fmt.Sprintf("a real API server: %v", err))
+		testtier.Missing(t, fmt.Sprintf("a real API server: %v", err))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func BinariesForTest(t testing.TB) string {
 // stderr.
 func ForTest(t testing.TB, cfg Config) *ControlPlane {
 	t.Helper()
-	tier.Servers(t)
+	testtier.Servers(t)
 	if cfg.Binaries == "" {
 		cfg.Binaries = BinariesForTest(t)
 	}

@@ -29,8 +29,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 // browser is a tab of headless Chromium that keeps what it complains of and where it goes.
@@ -54,7 +54,7 @@ func newBrowser(t *testing.T) *browser {
 		}
 	}
 	if path == "" {
-		tier.Missing(t, "Chromium, to look at the page: apt-get install chromium")
+		testtier.Missing(t, "Chromium, to look at the page: apt-get install chromium")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()))
 	if os.Getuid() == 0 {

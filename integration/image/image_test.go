@@ -28,8 +28,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 // What the image may be at most.
@@ -165,7 +165,7 @@ func readBack(t *testing.T, archive []byte, want v1.ImageIndex) {
 func runs(t *testing.T, img v1.Image, want string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		tier.Missing(t, "root, to change the root directory")
+		testtier.Missing(t, "root, to change the root directory")
 	}
 	root := filepath.Join(t.TempDir(), "root")
 	body := mutate.Extract(img)

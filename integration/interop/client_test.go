@@ -18,8 +18,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/interop/tools"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 // client is an example that reads a log with a CloudEvents SDK.
@@ -60,7 +60,7 @@ func installed(t *testing.T, i tools.Installation) string {
 	t.Helper()
 	dir, err := i.Dir()
 	if err != nil {
-		tier.Missing(t, err.Error())
+		testtier.Missing(t, err.Error())
 	}
 	return dir
 }
@@ -70,7 +70,7 @@ func program(t *testing.T, name, advice string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		tier.Missing(t, fmt.Sprintf("%s (%v); install %s", name, err, advice))
+		testtier.Missing(t, fmt.Sprintf("%s (%v); install %s", name, err, advice))
 	}
 	return path
 }

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 // ForTest returns a cluster that is closed when the test ends. With go test -short, and where Kafka is not to be had, the test is skipped
@@ -17,7 +17,7 @@ import (
 // download goes to stderr, unless cfg.Log gets it.
 func ForTest(t testing.TB, cfg Config) *Cluster {
 	t.Helper()
-	tier.Servers(t)
+	testtier.Servers(t)
 	if cfg.Log == nil {
 		cfg.Log = os.Stderr
 	}
@@ -35,7 +35,7 @@ func ForTest(t testing.TB, cfg Config) *Cluster {
 // InstallForTest is [Install] for a test, which is skipped as [ForTest] says.
 func InstallForTest(t testing.TB) {
 	t.Helper()
-	tier.Servers(t)
+	testtier.Servers(t)
 	check(t, Install(t.Context(), os.Stderr))
 }
 
@@ -43,7 +43,7 @@ func check(t testing.TB, err error) {
 	t.Helper()
 	switch {
 	case errors.Is(err, ErrUnavailable):
-		tier.Missing(t, fmt.Sprintf("real Kafka: %v", err))
+		testtier.Missing(t, fmt.Sprintf("real Kafka: %v", err))
 	case err != nil:
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func NewShared(cfg Config) *Shared { return &Shared{cfg: cfg} }
 // ForTest returns the cluster, and starts it if no other test has. It skips or fails the test, and logs, as [ForTest] does. What could not be started is not tried again.
 func (s *Shared) ForTest(t testing.TB) *Cluster {
 	t.Helper()
-	tier.Servers(t)
+	testtier.Servers(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

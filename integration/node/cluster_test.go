@@ -25,7 +25,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 const (
@@ -251,5 +251,5 @@ func needNode(t *testing.T) {
 	if os.Getenv(inside) != "" {
 		return
 	}
-	tier.Possible(t, "a node", noNode, obstacle)
+	testtier.Possible(t, "a node", noNode, obstacle)
 }

@@ -23,9 +23,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 // worlds is how many tests run at a time: they wait more than they compute.
@@ -73,7 +73,7 @@ func breakThings(t *testing.T, o Options) []Result {
 	o.Binary, o.ClockBinary = rig.ProgramForTest(t), clock
 	o.Longest, o.Replicas = 45*time.Second, AnyReplicas
 	o.Plan, o.Known, o.Strict = EachOnce(o.Broker), KnownViolations(), os.Getenv("CI") != ""
-	if os.Getenv(tier.Variable) == "nightly" {
+	if os.Getenv(testtier.Variable) == "nightly" {
 		o.Late = 4
 	}
 	t.Logf("seed %d", o.Seed)

@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/port"
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 // NATS is a real NATS server with JetStream, in this process and reached over TCP. It keeps its port and what it has
@@ -44,7 +44,7 @@ func NewNATS(dir string, options func(*server.Options)) (*NATS, error) {
 // the test is skipped.
 func NATSForTest(t testing.TB, options func(*server.Options)) *NATS {
 	t.Helper()
-	tier.Servers(t)
+	testtier.Servers(t)
 	dir, err := os.MkdirTemp("", "kube-eventbridge-nats-") // t.TempDir fails on what a server removes late
 	Must(t, err)
 	n, err := NewNATS(dir, options)

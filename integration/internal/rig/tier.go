@@ -5,25 +5,25 @@ package rig
 import (
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/tier"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 // The tiers that a test can be left to. One that calls nothing runs in all of them.
 const (
-	All     = tier.All
-	Nightly = tier.Nightly
+	All     = testtier.All
+	Nightly = testtier.Nightly
 )
 
-// Tier skips the test unless the tier that was asked for includes it; see package tier, which packages use that this one
+// Tier skips the test unless the tier that was asked for includes it; see package testtier, which packages use that this one
 // imports.
-func Tier(t testing.TB, needed tier.Tier) {
+func Tier(t testing.TB, needed testtier.Tier) {
 	t.Helper()
-	tier.Needs(t, needed)
+	testtier.Needs(t, needed)
 }
 
 // Parallel is [Tier] for a test that runs beside others.
-func Parallel(t *testing.T, needed tier.Tier) {
+func Parallel(t *testing.T, needed testtier.Tier) {
 	t.Helper()
 	t.Parallel()
-	tier.Needs(t, needed)
+	testtier.Needs(t, needed)
 }
