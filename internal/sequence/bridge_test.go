@@ -271,7 +271,7 @@ func (b *bridge) run(streams map[spec]sequence.Stream) {
 	}
 	for _, s := range slices.SortedFunc(maps.Keys(streams), bySpec) {
 		at := streams[s]
-		at.Epoch = max(at.Epoch, b.newest(s))
+		at.Resume(b.newest(s))
 		b.streams = append(b.streams, &stream{Stream: at, spec: s, read: at.Position, broken: true, open: map[*change]bool{}})
 	}
 	for key, r := range b.rows {
@@ -389,7 +389,7 @@ func (b *bridge) begin(s spec, stored map[spec]sequence.Stream, number func() ui
 		at.Reselected(number(), sequence.Reselect)
 		return at
 	}
-	at := sequence.TakeOver(from, namespaces, b.newest(s))
+	at := sequence.TakeOver(from, namespaces)
 	slices.Sort(covered)
 	full := len(slices.Compact(covered)) == len(s.namespaces)
 	switch {

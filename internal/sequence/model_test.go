@@ -21,11 +21,15 @@ type features struct {
 }
 
 func drawFeatures(r *rand.Rand) (f features) {
+	rare := 2
+	if r.IntN(2) == 0 {
+		rare = 5 // few features leave more steps to each
+	}
 	for _, on := range []*bool{
 		&f.kafka, &f.restore, &f.selection, &f.labels, &f.lostCheckpoint, &f.backup, &f.lostLog, &f.trim, &f.compact,
 		&f.patches, &f.rejects, &f.latest, &f.rewind, &f.resync, &f.zombie, &f.crash,
 	} {
-		*on = r.IntN(2) == 0
+		*on = r.IntN(rare) == 0
 	}
 	f.reinstall, f.falseAlarm = f.restore && r.IntN(4) == 0, r.IntN(8) == 0
 	f.compact = f.compact && f.kafka && !f.patches
@@ -160,7 +164,7 @@ func (m *model) check(e *entry) {
 		m.failf("P5: id %s comes twice", e.id)
 	}
 	m.ids[e.id] = true
-	if e.kind == "end" { // the object may be selected again
+	if e.kind == "end" && m.api.objects[e.key].uid == e.uid { // it may be selected again
 		maps.DeleteFunc(m.states, func(state string, _ uint64) bool { return strings.HasPrefix(state, e.uid+" ") })
 	}
 	if e.kind == "end" || m.log.trimmed || m.undone || m.f.zombie && !m.log.kafka {
@@ -209,6 +213,10 @@ func (m *model) step() {
 		m.loseLog()
 	case x < 48 && m.f.trim:
 		m.trim()
+	case x < 50 && m.f.selection && !m.log.trimmed: // a reload does not wait for what is on its way
+		m.kill(m.up)
+		m.choose()
+		m.boot()
 	default:
 		m.guard(m.up, func() { m.bridgeStep(m.up) })
 	}
@@ -349,11 +357,7 @@ func (m *model) loseLog() {
 func (m *model) down() {
 	switch x := m.r.IntN(100); {
 	case x < 20 && m.f.selection && !m.log.trimmed:
-		m.selection = m.r.IntN(len(selections))
-		if !m.f.labels && m.selection == 7 {
-			m.selection = 3
-		}
-		m.tracef("SELECTION %v", selections[m.selection])
+		m.choose()
 	case x < 28 && m.f.lostCheckpoint && !m.log.lost && (!m.log.trimmed || m.steady()):
 		m.stored, m.now = nil, m.now+20
 		m.tracef("CHECKPOINT LOST")
@@ -366,6 +370,12 @@ func (m *model) down() {
 	default:
 		m.boot()
 	}
+}
+
+// choose selects something else.
+func (m *model) choose() {
+	m.selection = m.r.IntN(len(selections))
+	m.tracef("SELECTION %v", selections[m.selection])
 }
 
 // rewind is the command: it changes a stored position.

@@ -71,9 +71,12 @@ func (s *Stream) Reselected(epoch uint64, owes Owes) {
 	s.Epoch, s.Owes = epoch, max(s.Owes, owes)
 }
 
-// TakeOver returns the stream that continues the given ones, each with the namespace that it was of. Newest is the
-// greatest epoch of their rows. If the selection is not the same the caller adds a number of the second case.
-func TakeOver(from []Stream, namespaces []string, newest uint64) Stream {
+// Resume has a stream that goes on, or has taken over rows, hold the greatest epoch of its rows.
+func (s *Stream) Resume(newest uint64) { s.Epoch = max(s.Epoch, newest) }
+
+// TakeOver returns the stream that continues the given ones, each with the namespace that it was of. If the selection
+// is not the same the caller adds a number of the second case.
+func TakeOver(from []Stream, namespaces []string) Stream {
 	var to Stream
 	for i := range from {
 		f := &from[i]
@@ -92,7 +95,6 @@ func TakeOver(from []Stream, namespaces []string, newest uint64) Stream {
 		}
 		to.Floors = append(to.Floors, f.Floors...)
 	}
-	to.Epoch = max(to.Epoch, newest)
 	return to
 }
 

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sequence_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+)
+
+// state and end are rows of the object u.
+func state(epoch, version uint64) *sequence.Row {
+	return &sequence.Row{UID: "u", Sequence: sequence.Sequence{Epoch: epoch, Version: version}}
+}
+
+func end(epoch, version uint64) *sequence.Row {
+	r := state(epoch, version)
+	r.Step = sequence.End
+	return r
+}
+
+func behind(r *sequence.Row) *sequence.Row {
+	r.Behind = true
+	return r
+}
+
+func TestTakeOver_carries_all_over(t *testing.T) {
+	got := sequence.TakeOver([]sequence.Stream{
+		{Epoch: 7, Since: 7, Position: 50, Owes: sequence.Reselect},
+		{Epoch: 5, Since: 3, Position: 40, Floors: []sequence.Floor{{Namespace: "c", Position: 45}}},
+	}, []string{"a", "b"})
+	want := sequence.Stream{
+		Epoch: 7, Since: 7, Position: 40, Owes: sequence.Republish, // of the second stream's rows none compares
+		Floors: []sequence.Floor{{Namespace: "a", Position: 50}, {Namespace: "c", Position: 45}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	repairing := sequence.Stream{Epoch: 5, Since: 3, Position: 4, Owes: sequence.Repair}
+	got = sequence.TakeOver([]sequence.Stream{repairing, {Epoch: 6}}, []string{"a", "b"})
+	if got.Owes != sequence.Repair || got.Epoch != 6 || got.Since != 3 || got.Position != 0 {
+		t.Errorf("got %+v", got)
+	}
+	got.Resume(9)
+	if got.Epoch != 9 {
+		t.Errorf("epoch %d, want that of the newest row", got.Epoch)
+	}
+}
+
+func TestBelow_is_what_the_former_stream_has_published(t *testing.T) {
+	s := sequence.Stream{Floors: []sequence.Floor{{Namespace: "a", Position: 50}, {Position: 40}}}
+	for _, test := range []struct {
+		namespace string
+		version   uint64
+		want      bool
+	}{{"a", 50, true}, {"a", 51, false}, {"b", 40, true}, {"b", 41, false}} {
+		if got := s.Below(test.namespace, test.version); got != test.want {
+			t.Errorf("%s at %d: %t, want %t", test.namespace, test.version, got, test.want)
+		}
+	}
+}
+
+func TestServer_finds_versions_that_do_not_compare(t *testing.T) {
+	s := sequence.Stream{Position: 40, Floors: []sequence.Floor{{Namespace: "a", Position: 50}}}
+	owing := s
+	owing.Owes = sequence.Republish
+	for _, test := range []struct {
+		stream          *sequence.Stream
+		version, newest uint64
+		want            sequence.Mismatch
+	}{
+		{&s, 50, 50, ""},
+		{&s, 49, 0, sequence.ServerOlder},
+		{&s, 50, 51, sequence.RowNewer},
+		{&owing, 10, 10, ""},
+		{&owing, 10, 11, sequence.RowNewer},
+	} {
+		if got := test.stream.Server(test.version, test.newest); got != test.want {
+			t.Errorf("%d, newest %d: %q, want %q", test.version, test.newest, got, test.want)
+		}
+	}
+}
+
+func TestListed_finds_versions_that_do_not_compare(t *testing.T) {
+	s := sequence.Stream{Epoch: 7, Since: 5, Position: 40}
+	rewound, reselecting := s, s
+	rewound.Rewound, reselecting.Owes = 60, sequence.Reselect
+	hashed := state(6, 30)
+	hashed.Hash = 1
+	for name, test := range map[string]struct {
+		stream *sequence.Stream
+		object sequence.Object
+		last   *sequence.Row
+		want   sequence.Mismatch
+	}{
+		"new":                        {&s, sequence.Object{UID: "u", Version: 41}, nil, ""},
+		"unknown":                    {&s, sequence.Object{UID: "u", Version: 40}, nil, sequence.UnknownObject},
+		"pending":                    {&s, sequence.Object{UID: "u", Version: 40, Pending: true}, nil, ""},
+		"rewound":                    {&rewound, sequence.Object{UID: "u", Version: 40}, nil, ""},
+		"another selection":          {&reselecting, sequence.Object{UID: "u", Version: 40}, nil, ""},
+		"the same":                   {&s, sequence.Object{UID: "u", Version: 30, Hash: 1}, hashed, ""},
+		"older":                      {&s, sequence.Object{UID: "u", Version: 29}, state(6, 30), sequence.ObjectOlder},
+		"older than a row of before": {&s, sequence.Object{UID: "u", Version: 29}, state(4, 30), ""},
+		"another uid":                {&s, sequence.Object{UID: "v", Version: 30}, state(6, 30), sequence.OtherObject},
+		"a newer uid":                {&s, sequence.Object{UID: "v", Version: 31}, state(6, 30), ""},
+		"other content":              {&s, sequence.Object{UID: "u", Version: 30, Hash: 2}, hashed, sequence.OtherContent},
+		"unknown content":            {&s, sequence.Object{UID: "u", Version: 30, Hash: 2}, state(6, 30), ""},
+		"back after its end":         {&s, sequence.Object{UID: "u", Version: 30}, end(7, 30), sequence.EndNotOlder},
+		"back in a new epoch":        {&s, sequence.Object{UID: "u", Version: 30}, end(6, 50), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := test.stream.Listed(test.object, test.last); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWatch_decides_the_events(t *testing.T) {
+	s := sequence.Stream{Epoch: 7, Since: 5}
+	rewound := s
+	rewound.Rewound = 60
+	put := func(version uint64) sequence.Seen { return sequence.Seen{UID: "u", Version: version} }
+	del := func(version uint64) sequence.Seen { return sequence.Seen{UID: "u", Version: version, Deleted: true} }
+	other := sequence.Seen{UID: "v", Version: 31}
+	created := sequence.Event{UID: "v", Sequence: sequence.Sequence{Epoch: 7, Version: 31}}
+	repeated := []sequence.Event{{UID: "u", Sequence: state(6, 30).Sequence, Again: true}}
+	event := func(r *sequence.Row, again bool) sequence.Event {
+		return sequence.Event{UID: r.UID, Sequence: r.Sequence, Again: again}
+	}
+	for name, test := range map[string]struct {
+		stream *sequence.Stream
+		seen   sequence.Seen
+		last   *sequence.Row
+		want   []sequence.Event
+	}{
+		"new":                       {&s, put(30), nil, []sequence.Event{event(state(7, 30), false)}},
+		"newer":                     {&s, put(31), state(6, 30), []sequence.Event{event(state(7, 31), false)}},
+		"known":                     {&s, put(30), state(6, 30), nil},
+		"known, of a row of before": {&s, put(29), state(4, 30), []sequence.Event{event(state(7, 29), false)}},
+		"ended":                     {&s, del(31), state(6, 30), []sequence.Event{event(end(7, 31), false)}},
+		"ended twice":               {&s, del(31), end(6, 30), nil},
+		"another uid":               {&s, other, state(6, 30), []sequence.Event{event(end(6, 30), false), created}},
+		"rewound":                   {&rewound, put(30), state(6, 40), []sequence.Event{event(state(6, 30), true)}},
+		"rewound, without a row":    {&rewound, put(30), nil, []sequence.Event{event(state(7, 30), true)}},
+		"rewound end":               {&rewound, del(30), state(6, 40), []sequence.Event{event(end(6, 30), true)}},
+		"rewound end of the row":    {&rewound, del(30), end(6, 40), []sequence.Event{event(end(6, 40), true)}},
+		"behind":                    {&s, put(30), behind(state(6, 30)), repeated},
+		"ended behind, and newer":   {&s, del(41), behind(end(6, 40)), []sequence.Event{event(end(7, 41), false)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := test.stream.Watch(test.seen, test.last); !reflect.DeepEqual(got, test.want) {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestFromPatch_only_where_all_have_the_base(t *testing.T) {
+	s := sequence.Stream{Epoch: 7, Since: 5}
+	next := sequence.Event{UID: "u", Sequence: sequence.Sequence{Epoch: 7, Version: 31}}
+	again, other, rejected := next, next, state(6, 30)
+	again.Again, other.UID, rejected.Rejected = true, "v", true
+	for name, test := range map[string]struct {
+		event sequence.Event
+		last  *sequence.Row
+		want  bool
+	}{
+		"next": {next, state(6, 30), true}, "first": {next, nil, false}, "another time": {next, state(4, 30), false},
+		"again": {again, state(6, 30), false}, "another uid": {other, state(6, 30), false},
+		"ended":  {next, end(6, 30), false},
+		"behind": {next, behind(state(6, 30)), false}, "rejected": {next, rejected, false},
+	} {
+		if got := s.FromPatch(test.event, test.last); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}
+
+func TestApply_keeps_what_follows(t *testing.T) {
+	if got := sequence.Apply(state(6, 30), *state(6, 20)); got.Version != 30 || !got.Behind {
+		t.Errorf("an older state leaves %+v", got)
+	}
+	rejected := state(6, 30)
+	rejected.Rejected = true
+	if got := sequence.Apply(rejected, *state(6, 30)); !got.Rejected || got.Behind {
+		t.Errorf("the whole object behind a rejected event leaves %+v", got)
+	}
+	if got := sequence.Apply(rejected, *state(6, 31)); got.Rejected {
+		t.Errorf("the next state leaves %+v", got)
+	}
+}
+
+func TestLate_is_what_the_position_should_know(t *testing.T) {
+	s := sequence.Stream{Epoch: 7, Position: 40}
+	for _, test := range []struct {
+		epoch, version uint64
+		want           bool
+	}{{7, 41, false}, {7, 40, true}, {6, 41, true}} {
+		if got := s.Late(state(test.epoch, test.version).Sequence); got != test.want {
+			t.Errorf("%d.%d: %t, want %t", test.epoch, test.version, got, test.want)
+		}
+	}
+}
