@@ -27,8 +27,7 @@ func TestClient_says_which_mistake_it_is(t *testing.T) {
 	const (
 		unknownCA  = "ask for topics: the broker's certificate is signed by nobody known here; name its CA: tls: failed to verify certificate: x509: certificate signed by unknown authority"
 		wantsTLS   = "ask for topics: the broker expects TLS on this port, and none is configured: unexpected EOF: broker appears to be expecting TLS"
-		noTLS      = "ask for topics: broker ADDR has no TLS on this port, and TLS is configured: EOF"
-		wantsSASL  = "ask for topics: broker ADDR expects SASL on this port, and none is configured; it offers OAUTHBEARER, PLAIN, SCRAM-SHA-256, SCRAM-SHA-512: unexpected EOF"
+		closed     = "ask for topics: the broker closed the connection; if it always does, compare tls and auth with what it expects on this port: "
 		noSASL     = "ask for topics: SASL is configured, and the broker has none on this port: error 34"
 		noCert     = "ask for topics: the broker asks for a client certificate, and none is configured: remote error: tls: bad certificate"
 		strangers  = "ask for topics: the broker refuses the client's certificate: remote error: tls: unknown certificate"
@@ -46,7 +45,7 @@ func TestClient_says_which_mistake_it_is(t *testing.T) {
 		"SCRAM-SHA-256 wrong password": {"SASL_PLAINTEXT", kafka.Config{Auth: as(kafka.ScramSHA256, "alice", "hunter2")}, wrongSCRAM + kafka.ScramSHA256},
 		"SCRAM-SHA-512 wrong password": {"SASL_SSL", kafka.Config{Auth: as(kafka.ScramSHA512, "alice", "hunter2"), TLS: trusting}, wrongSCRAM + kafka.ScramSHA512},
 		"SCRAM-SHA-512 unknown user":   {"SASL_PLAINTEXT", kafka.Config{Auth: as(kafka.ScramSHA512, "mallory", "hunter2")}, wrongSCRAM + kafka.ScramSHA512},
-		"mechanism":                    {"SCRAMONLY", kafka.Config{Auth: alice(kafka.Plain)}, "ask for topics: broker ADDR does not offer the SASL mechanism PLAIN; it offers SCRAM-SHA-256, SCRAM-SHA-512: error 33"},
+		"mechanism":                    {"SCRAMONLY", kafka.Config{Auth: alice(kafka.Plain)}, "ask for topics: the broker does not offer the SASL mechanism that is configured: error 33"},
 		"expired token":                {"SASL_PLAINTEXT", kafka.Config{Auth: with(token(t, c, "alice", -time.Minute))}, badToken},
 		"no token at all":              {"SASL_SSL", kafka.Config{Auth: with("hunter2"), TLS: trusting}, badToken},
 		"unknown CA":                   {"SSL", kafka.Config{TLS: kafka.TLS{CAFile: strangerCA}}, unknownCA},
@@ -59,10 +58,10 @@ func TestClient_says_which_mistake_it_is(t *testing.T) {
 		"plaintext to TLS":             {"SSL", kafka.Config{}, wantsTLS},
 		"plaintext to SASL_SSL":        {"SASL_SSL", kafka.Config{Auth: alice(kafka.Plain)}, wantsTLS},
 		"plaintext to mTLS":            {"MTLS", kafka.Config{}, wantsTLS},
-		"TLS to plaintext":             {"PLAINTEXT", kafka.Config{TLS: trusting}, noTLS},
-		"TLS to SASL_PLAINTEXT":        {"SASL_PLAINTEXT", kafka.Config{TLS: trusting, Auth: alice(kafka.Plain)}, noTLS},
-		"no SASL":                      {"SASL_PLAINTEXT", kafka.Config{}, wantsSASL},
-		"no SASL over TLS":             {"SASL_SSL", kafka.Config{TLS: trusting}, wantsSASL},
+		"TLS to plaintext":             {"PLAINTEXT", kafka.Config{TLS: trusting}, closed + "EOF"},
+		"TLS to SASL_PLAINTEXT":        {"SASL_PLAINTEXT", kafka.Config{TLS: trusting, Auth: alice(kafka.Plain)}, closed + "EOF"},
+		"no SASL":                      {"SASL_PLAINTEXT", kafka.Config{}, closed + "unexpected EOF"},
+		"no SASL over TLS":             {"SASL_SSL", kafka.Config{TLS: trusting}, closed + "unexpected EOF"},
 		"SASL to plaintext":            {"PLAINTEXT", kafka.Config{Auth: alice(kafka.Plain)}, noSASL},
 		"SASL to TLS":                  {"SSL", kafka.Config{Auth: alice(kafka.ScramSHA256), TLS: trusting}, noSASL},
 	} {

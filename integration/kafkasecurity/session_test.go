@@ -141,8 +141,7 @@ func pause(t *testing.T, d time.Duration) {
 
 // isHangUp reports whether an error says only that the connection was closed.
 func isHangUp(text string) bool {
-	text = strings.TrimPrefix(text, "produce to "+topic+"/0: ")
-	return text == "unexpected EOF" || text == "EOF" || strings.Count(text, ": ") <= 2 && (strings.HasSuffix(text, "connection reset by peer") || strings.HasSuffix(text, "broken pipe"))
+	return strings.HasPrefix(text, "produce to "+topic+"/0: the broker closed the connection; ")
 }
 
 // readBack returns the values that begin with prefix, from an offset to the end.

@@ -298,9 +298,7 @@ func TestTail_that_follows_ends_where_its_configuration_is_proved_wrong(t *testi
 		want     string
 	}{
 		"plaintext to TLS":      {guarded, kafkalog.Config{}, "expects TLS on this port, and none is configured"},
-		"TLS to plaintext":      {plain, kafkalog.Config{TLS: kafka.TLS{CAFile: c.CAFile()}}, "has no TLS on this port, and TLS is configured"},
 		"SASL to none":          {plain, kafkalog.Config{Auth: scram("wonderland")}, "SASL is configured, and the broker has none on this port"},
-		"no SASL":               {guarded, kafkalog.Config{TLS: kafka.TLS{CAFile: c.CAFile()}}, "expects SASL on this port, and none is configured"},
 		"wrong password":        {guarded, kafkalog.Config{TLS: kafka.TLS{CAFile: c.CAFile()}, Auth: scram("wrong")}, "the broker refuses the credentials"},
 		"unknown CA":            {guarded, kafkalog.Config{TLS: kafka.TLS{Enabled: true}, Auth: scram("wonderland")}, "the broker's certificate is signed by nobody known here"},
 		"a name that it hasn't": {guarded, kafkalog.Config{TLS: kafka.TLS{CAFile: c.CAFile(), ServerName: "other.test"}, Auth: scram("wonderland")}, "the broker's certificate is for another name"},

@@ -50,7 +50,6 @@ type Client struct {
 	dialer    *dialer
 	transport *kafkago.Transport
 	client    *kafkago.Client
-	doctor    *doctor
 	harbour   *harbour
 	// life ends when the client is closed.
 	life context.Context
@@ -91,7 +90,7 @@ func NewClient(c Config) (*Client, error) {
 	}
 	addr := kafkago.TCP(c.Brokers...)
 	client := &Client{
-		cfg: c, addr: addr, dialer: d, transport: transport, client: &kafkago.Client{Addr: addr, Transport: transport}, doctor: newDoctor(c, tls),
+		cfg: c, addr: addr, dialer: d, transport: transport, client: &kafkago.Client{Addr: addr, Transport: transport},
 		life: life, end: end,
 	}
 	client.harbour = newHarbour(client.send)
@@ -127,7 +126,6 @@ func (c *Client) do(ctx context.Context, what, permission string, request func(c
 	err := request(limited)
 	switch {
 	case err == nil:
-		c.doctor.worked()
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", what, ctx.Err())
@@ -143,7 +141,7 @@ func (c *Client) do(ctx context.Context, what, permission string, request func(c
 	if misrouted(err) {
 		c.renew()
 	}
-	return fmt.Errorf("%s: %w", what, c.doctor.explain(alive, err, permission))
+	return fmt.Errorf("%s: %w", what, c.explain(err, permission))
 }
 
 // Producer is an idempotent producer's identity.

@@ -16,7 +16,11 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-const noCertificate = "the broker asks for a client certificate, and none is configured"
+const (
+	noCertificate = "the broker asks for a client certificate, and none is configured"
+	// closed is only a hint: a broker that restarts closes connections too.
+	closed = "the broker closed the connection; if it always does, compare tls and auth with what it expects on this port"
+)
 
 // Explain says what to look at where the library's error only says that something failed: credentials, certificates, permissions, and ports that
 // speak otherwise than configured, as far as the error alone tells. It ends with what the broker said. Any other error it returns without the library's
@@ -27,6 +31,8 @@ func Explain(err error) error { return explain(err, "") }
 type explained struct {
 	text  string
 	cause error
+	// hint says that the text is what may be wrong; otherwise it is proved.
+	hint bool
 }
 
 func (e *explained) Error() string { return e.text + ": " + brief(e.cause) }
@@ -35,22 +41,35 @@ func (e *explained) Unwrap() error { return e.cause }
 // Explained reports whether err says what to look at: what is configured is proved to be wrong for the brokers as they are now.
 func Explained(err error) bool {
 	var e *explained
-	return errors.As(err, &e)
+	return errors.As(err, &e) && !e.hint
 }
 
 // explain is [Explain] for a request that takes a permission, such as "operation Write on Topic kubernetes".
 func explain(err error, permission string) error {
-	if err == nil || Explained(err) {
+	var e *explained
+	if err == nil || errors.As(err, &e) {
 		return err
 	}
 	text := lookAtCode(err, permission)
 	if text == "" {
 		text = lookAtTLS(err)
 	}
-	if text == "" {
+	switch {
+	case text != "":
+		return &explained{text: text, cause: err}
+	case hungUp(err) || alert(err) == "tls: handshake failure": // of TLS 1.2, where a certificate is missed, and in other cases
+		return &explained{text: closed, cause: err, hint: true}
+	default:
 		return bare(err)
 	}
-	return &explained{text: text, cause: err}
+}
+
+// explain is [explain] for this client, which knows whether it has a certificate that a broker may refuse.
+func (c *Client) explain(err error, permission string) error {
+	if aboutCertificate(err) && !Explained(err) && (c.transport.TLS == nil || c.transport.TLS.GetClientCertificate == nil) {
+		return &explained{text: noCertificate, cause: err}
+	}
+	return explain(err, permission)
 }
 
 func lookAtCode(err error, permission string) string {

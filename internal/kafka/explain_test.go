@@ -14,10 +14,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testcert"
 )
 
 func remote(text string) error {
@@ -94,12 +99,108 @@ func TestExplain_says_what_to_look_at(t *testing.T) {
 
 func TestExplain_returns_what_it_does_not_know_without_the_librarys_words(t *testing.T) {
 	for _, err := range []error{
-		nil, io.EOF, io.ErrUnexpectedEOF, context.DeadlineExceeded, kafkago.NotLeaderForPartition, errors.New("broker appears to be expecting TLS"),
+		nil, context.DeadlineExceeded, kafkago.NotLeaderForPartition, errors.New("broker appears to be expecting TLS"),
 		&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, remote("tls: internal error"),
-		kafkago.WriteErrors{io.EOF},
 	} {
 		if got := Explain(err); fmt.Sprint(got) != strings.TrimPrefix(fmt.Sprint(err), "kafka.(*Client).Metadata: ") {
 			t.Errorf("%v became %v", err, got)
 		}
+	}
+}
+
+func TestClient_says_which_mistake_it_is(t *testing.T) {
+	a, other := testcert.New(t), testcert.New(t)
+	secure := func(change ...func(*tls.Config)) func(*fake) {
+		return func(f *fake) {
+			f.tls = a.Server(t, func(c *tls.Config) {
+				for _, change := range change {
+					change(c)
+				}
+			})
+		}
+	}
+	old := func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }
+	guarded := func(f *fake) { f.mechanisms = []string{ScramSHA512, OAuthBearer} }
+	cert, key := other.Issue(t, "stranger", time.Now().Add(time.Hour))
+	expiredCert, expiredKey := a.Issue(t, "late", time.Now().Add(-time.Minute))
+	file := writeFile(t, "token", "secret")
+	as := func(mechanism string) Auth {
+		if mechanism == OAuthBearer {
+			return Auth{Mechanism: mechanism, TokenFile: file}
+		}
+		return Auth{Mechanism: mechanism, User: "bridge", Password: "hunter2"}
+	}
+	trusting := TLS{CAFile: a.File}
+	const (
+		wantsTLS   = "the broker expects TLS on this port, and none is configured: unexpected EOF: broker appears to be expecting TLS"
+		hangsUp    = closed + ": "
+		mechanism  = "the broker does not offer the SASL mechanism that is configured: error 33"
+		noSASL     = "SASL is configured, and the broker has none on this port: error 34"
+		nobody     = "the broker's certificate is signed by nobody known here; name its CA: tls: failed to verify certificate: x509: certificate signed by unknown authority"
+		certWanted = "the broker asks for a client certificate, and none is configured: remote error: tls: certificate required"
+		refused    = "the broker refuses the client's certificate: remote error: tls: "
+	)
+	for name, c := range map[string]struct {
+		broker func(*fake)
+		auth   Auth
+		tls    TLS
+		want   []string // any of these
+	}{
+		"plaintext to TLS":            {secure(), Auth{}, TLS{}, []string{wantsTLS, hangsUp + "unexpected EOF"}},
+		"plaintext to TLS with certs": {secure(a.VerifyClients, old), Auth{}, TLS{}, []string{hangsUp + "unexpected EOF"}},
+		"TLS to plaintext":            {nil, Auth{}, trusting, []string{hangsUp + "EOF"}},
+		"TLS to plaintext with SASL":  {guarded, as(Plain), trusting, []string{hangsUp + "EOF"}},
+		"no SASL":                     {guarded, Auth{}, TLS{}, []string{hangsUp + "unexpected EOF"}},
+		"no SASL over TLS":            {func(f *fake) { secure()(f); guarded(f) }, Auth{}, trusting, []string{hangsUp + "unexpected EOF"}},
+		"mechanism":                   {guarded, as(Plain), TLS{}, []string{mechanism}},
+		"mechanism over TLS":          {func(f *fake) { secure()(f); guarded(f) }, as(Plain), trusting, []string{mechanism}},
+		"SASL to none":                {nil, as(ScramSHA256), TLS{}, []string{noSASL}},
+		"SASL to none over TLS":       {secure(), as(OAuthBearer), trusting, []string{noSASL}},
+		"authority":                   {secure(), Auth{}, TLS{CAFile: other.File}, []string{nobody}},
+		"authority of the system":     {secure(), Auth{}, TLS{Enabled: true}, []string{nobody}},
+		"name": {secure(), Auth{}, TLS{CAFile: a.File, ServerName: "other.test"}, []string{
+			"the broker's certificate is for another name; connect by one that it has, or give that as the server's name: " +
+				"tls: failed to verify certificate: x509: certificate is valid for broker.test, not other.test",
+		}},
+		"no certificate":              {secure(a.VerifyClients), Auth{}, trusting, []string{certWanted}},
+		"no certificate, TLS 1.2":     {secure(a.VerifyClients, old), Auth{}, trusting, []string{hangsUp + "remote error: tls: handshake failure"}},
+		"another's certificate":       {secure(a.VerifyClients), Auth{}, TLS{CAFile: a.File, CertFile: cert, KeyFile: key}, []string{refused + "unknown certificate authority"}},
+		"another's certificate, 1.2":  {secure(a.VerifyClients, old), Auth{}, TLS{CAFile: a.File, CertFile: cert, KeyFile: key}, []string{refused + "unknown certificate authority"}},
+		"an expired certificate":      {secure(a.VerifyClients), Auth{}, TLS{CAFile: a.File, CertFile: expiredCert, KeyFile: expiredKey}, []string{refused + "expired certificate"}},
+		"an expired certificate, 1.2": {secure(a.VerifyClients, old), Auth{}, TLS{CAFile: a.File, CertFile: expiredCert, KeyFile: expiredKey}, []string{refused + "expired certificate"}},
+		"password": {
+			func(f *fake) {
+				f.mechanisms = []string{Plain}
+				f.prove = func([]byte) *saslauthenticate.Response {
+					return &saslauthenticate.Response{ErrorCode: 58, ErrorMessage: "Authentication failed: Invalid username or password"}
+				}
+			},
+			as(Plain),
+			TLS{},
+			[]string{"the broker refuses the credentials: error 58: Authentication failed: Invalid username or password"},
+		},
+		"token": {
+			func(f *fake) {
+				guarded(f)
+				f.prove = func([]byte) *saslauthenticate.Response {
+					return &saslauthenticate.Response{AuthBytes: []byte(`{"status":"invalid_token"}`)}
+				}
+			},
+			as(OAuthBearer),
+			TLS{},
+			[]string{`the broker refuses the token: {"status":"invalid_token"}`},
+		},
+		"nothing": {secure(), Auth{}, trusting, []string{"nothing"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t, c.broker)
+			got := "nothing"
+			client := must.Get(NewClient(Config{Brokers: []string{f.addr()}, Auth: c.auth, TLS: c.tls}))(t)
+			t.Cleanup(client.Close)
+			if _, err := client.client.Metadata(t.Context(), &kafkago.MetadataRequest{}); err != nil {
+				got = client.explain(err, "").Error()
+			}
+			assert.Contains(t, c.want, got)
+		})
 	}
 }

@@ -20,12 +20,7 @@ func Check(ctx context.Context, c Config) (warnings []string, err error) {
 		return nil, sink.Permanent(err)
 	}
 	defer s.client.Close()
-	// What is wrong with a connection is found out at the second failure.
-	for range 2 {
-		if warnings, err = s.examine(ctx); err == nil || final(err) || kafka.Explained(err) {
-			break
-		}
-	}
+	warnings, err = s.examine(ctx)
 	if kafka.Explained(err) {
 		err = sink.Permanent(err)
 	}
