@@ -57,23 +57,6 @@ func read(t *testing.T, c *dynamic.DynamicClient, name string) (*unstructured.Un
 	return c.Resource(configMaps).Namespace("default").Get(t.Context(), name, metav1.GetOptions{})
 }
 
-// eventually repeats check until it returns nil.
-func eventually(t *testing.T, within time.Duration, check func() error) {
-	t.Helper()
-	deadline := time.After(within)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline:
-			t.Fatalf("not within %s: %v", within, err)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
 func TestControlPlane_keeps_data_and_address_across_kills_and_stops(t *testing.T) {
 	t.Parallel()
 	c := ForTest(t, Config{})
@@ -104,7 +87,7 @@ func TestControlPlane_keeps_data_and_address_across_kills_and_stops(t *testing.T
 
 	require.NoError(t, c.KillEtcd())
 	require.NoError(t, c.StartEtcd(t.Context()))
-	eventually(t, 30*time.Second, func() error {
+	must.Succeed(t, "a change after etcd was killed", func() error {
 		_, err := k.Resource(configMaps).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"generateName": "after-"},
 		}}, metav1.CreateOptions{})
@@ -172,7 +155,7 @@ func TestControlPlane_serves_users_and_roles(t *testing.T) {
 		"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "people"}},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	eventually(t, 10*time.Second, func() error { // roles reach the authorizer through a watch
+	must.Succeed(t, "the role", func() error { // roles reach the authorizer through a watch
 		_, err := alice.Resource(configMaps).List(t.Context(), metav1.ListOptions{})
 		return err
 	})

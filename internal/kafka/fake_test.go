@@ -220,22 +220,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // prompt is what a busy machine may take for what is done at once. Without a limit of ours kafka-go waits for 10 s and more.
 const prompt = 5 * time.Second
 
-// eventually polls until what is said holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(time.Minute)
-	defer deadline.Stop()
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
-	for !holds() {
-		select {
-		case <-poll.C:
-		case <-deadline.C:
-			t.Fatal(what)
-		}
-	}
-}
-
 func TestClient_survives_a_broker_that_freezes_without_closing(t *testing.T) {
 	t.Parallel()
 	a := testcert.New(t)
@@ -263,12 +247,12 @@ func TestClient_survives_a_broker_that_freezes_without_closing(t *testing.T) {
 				})
 			}
 			f.frozen.Store(int32(never))
-			eventually(t, "it does not come back", func() bool {
+			must.Happen(t, "it does not come back", func() bool {
 				_, err := c.Topics(t.Context())
 				return err == nil
 			})
 			c.Close()
-			eventually(t, "a frozen connection is held for ever", func() bool { return f.open.Load() == 0 })
+			must.Happen(t, "a frozen connection is held for ever", func() bool { return f.open.Load() == 0 })
 		})
 	}
 }

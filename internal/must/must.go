@@ -4,6 +4,7 @@
 package must
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,14 +45,32 @@ func Prompt(t TB, what string, limit time.Duration, try func() time.Duration) {
 // Happen polls until what is named holds, and ends the test if that takes more than a minute.
 func Happen(t TB, what string, holds func() bool) {
 	t.Helper()
+	poll(t, what, func() (bool, string) { return holds(), "" })
+}
+
+// Succeed is [Happen] for a check that returns why what is named does not hold yet.
+func Succeed(t TB, what string, check func() error) {
+	t.Helper()
+	poll(t, what, func() (bool, string) {
+		err := check()
+		return err == nil, fmt.Sprintf(": %v", err)
+	})
+}
+
+func poll(t TB, what string, holds func() (is bool, instead string)) {
+	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	deadline := time.After(time.Minute)
-	for !holds() {
+	for {
+		is, instead := holds()
+		if is {
+			return
+		}
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("waited in vain for %s%s", what, instead)
 		}
 	}
 }

@@ -246,7 +246,7 @@ func TestSink_does_not_give_up_on_refused_credentials(t *testing.T) {
 	b.stop(t)
 	b.opts.Authorization = "secret"
 	b.start(t)
-	sinktest.Eventually(t, "ready", s.Ready)
+	must.Succeed(t, "ready", s.Ready)
 }
 
 func TestDial_is_refused_in_the_words_of_the_sink_and_without_its_secrets(t *testing.T) {

@@ -19,7 +19,6 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
-	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
 )
 
 // limited returns a ready sink in front of a stream with limits, which has one message.
@@ -78,7 +77,7 @@ func TestRead_waits_for_a_consumer_that_was_left_behind(t *testing.T) {
 	assert.NoError(t, publish(t, s, message("k8s.b", "b.1")).err, "published meanwhile")
 	require.NoError(t, st.DeleteConsumer(t.Context(), "reader"))
 	assert.NoError(t, <-read, "read")
-	sinktest.Eventually(t, "ready", s.Ready)
+	must.Succeed(t, "ready", s.Ready)
 }
 
 // A fault that may pass is not taken for a limit, and a limit is not believed at once.

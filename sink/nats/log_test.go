@@ -16,7 +16,6 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
-	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
 )
 
 func bounds(t *testing.T, s *nats.Sink, expected uint64) sink.LogBounds {
@@ -79,7 +78,7 @@ func TestBounds_say_what_they_wait_for(t *testing.T) {
 	if b := <-got; b.Partitions[0].Last != 7 {
 		t.Errorf("bounds %+v", b)
 	}
-	sinktest.Eventually(t, "ready", s.Ready)
+	must.Succeed(t, "ready", s.Ready)
 }
 
 // Whoever was told what the log has builds on it, though another run published it.
@@ -162,7 +161,7 @@ func TestSink_publishes_on_when_nobody_answers_its_routine_questions(t *testing.
 	}))
 	cfg.LookEvery = 5 * time.Millisecond
 	s := readySink(t, cfg)
-	sinktest.Eventually(t, "four looks", func() error {
+	must.Succeed(t, "four looks", func() error {
 		assert.NoError(t, s.Ready(), "not ready")
 		if n := looks.Load(); n < 4 {
 			return fmt.Errorf("only %d", n)

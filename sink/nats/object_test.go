@@ -109,7 +109,7 @@ func TestSink_keeps_nothing_while_the_broker_is_away_and_then_does(t *testing.T)
 		t.Errorf("without a broker: %v", err)
 	}
 	b.start(t)
-	sinktest.Eventually(t, "it is kept", func() error {
+	must.Succeed(t, "it is kept", func() error {
 		_, err := s.Keep(t.Context(), objectName, []byte("x"))
 		return err
 	})

@@ -20,7 +20,6 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
-	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
 )
 
 // ids reads, and returns the messages' ids.
@@ -140,7 +139,7 @@ func TestRead_leaves_no_consumer_behind(t *testing.T) {
 	_ = s.Read(ctx, sink.Query{}, func(*sink.Stored) error { cancel(); return errors.New("enough") })
 	nc, js := b.connect(t)
 	defer nc.Close()
-	sinktest.Eventually(t, "no consumer is left", func() error {
+	must.Succeed(t, "no consumer is left", func() error {
 		st, err := js.Stream(t.Context(), stream)
 		if err != nil {
 			return err
@@ -187,7 +186,7 @@ func TestRead_waits_for_permission_and_says_so(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Read(ctx, sink.Query{}, func(*sink.Stored) error { return nil }) }()
-	sinktest.Eventually(t, "the permission is named", func() error {
+	must.Succeed(t, "the permission is named", func() error {
 		if text := said(); !strings.Contains(text, "$JS.API.CONSUMER.CREATE.KUBERNETES") {
 			return errors.New(text)
 		}

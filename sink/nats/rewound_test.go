@@ -24,7 +24,7 @@ func runs(t *testing.T, s sink.Sink) (ended <-chan error) {
 	t.Helper()
 	end := make(chan error, 1)
 	go func() { end <- s.Run(t.Context()) }()
-	sinktest.Eventually(t, "the sink is ready", s.Ready)
+	must.Succeed(t, "the sink is ready", s.Ready)
 	return end
 }
 
@@ -57,7 +57,7 @@ func TestSink_ends_when_another_message_is_where_its_last_was(t *testing.T) {
 	ended := runs(t, s)
 	publish(t, s, message("k8s.a", "a.1"))
 	b.save(t)
-	sinktest.Eventually(t, "published", func() error { return publish(t, s, message("k8s.a", "a.2")).err })
+	must.Succeed(t, "published", func() error { return publish(t, s, message("k8s.a", "a.2")).err })
 	// The sink is kept out until somebody else has published.
 	b.stop(t)
 	b.opts.StoreDir, b.opts.DontListen = b.copy, true
@@ -148,7 +148,7 @@ func TestSink_ends_when_the_log_lost_what_it_was_found_to_have(t *testing.T) {
 // forgotten waits until the stream does not remember the ids of what was published before.
 func forgotten(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
-	sinktest.Eventually(t, "an id is forgotten", func() error {
+	must.Succeed(t, "an id is forgotten", func() error {
 		ack, err := js.Publish(t.Context(), "k8s.a", nil, jetstream.WithMsgID("a.2"), jetstream.WithExpectLastSequence(1<<40))
 		if err == nil && ack.Duplicate {
 			return errors.New("remembered")
@@ -189,7 +189,7 @@ func TestSink_does_not_believe_a_replica_that_was_left_behind(t *testing.T) {
 	publish(t, s, message("k8s.a", "a.1"))
 	publish(t, s, message("k8s.cut", "a.2"))
 	sayEventually(t, s, "a replica that was left behind")
-	sinktest.Eventually(t, "ready", s.Ready)
+	must.Succeed(t, "ready", s.Ready)
 	if n := asked.Load(); n < 5 {
 		t.Errorf("ready after %d looks", n)
 	}

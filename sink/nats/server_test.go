@@ -24,7 +24,6 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
-	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
 )
 
 const stream = "KUBERNETES"
@@ -107,7 +106,7 @@ func (b *broker) remake(t *testing.T, n int) {
 	st := must.Get(js.Stream(t.Context(), stream))(t)
 	require.NoError(t, js.DeleteStream(t.Context(), stream))
 	// The server may still be removing the directory.
-	sinktest.Eventually(t, "the stream is made anew", func() error {
+	must.Succeed(t, "the stream is made anew", func() error {
 		_, err := js.CreateStream(t.Context(), st.CachedInfo().Config)
 		return err
 	})
@@ -218,7 +217,7 @@ func run(t *testing.T, s *nats.Sink) (end func() error) {
 func ready(t *testing.T, s *nats.Sink) (end func() error) {
 	t.Helper()
 	end = run(t, s)
-	sinktest.Eventually(t, "the sink is ready", s.Ready)
+	must.Succeed(t, "the sink is ready", s.Ready)
 	return end
 }
 
@@ -250,7 +249,7 @@ func message(subject, id string) *sink.Message {
 // sayEventually waits until the sink is not ready for a reason.
 func sayEventually(t *testing.T, s *nats.Sink, want string) {
 	t.Helper()
-	sinktest.Eventually(t, "the reason "+want, func() error {
+	must.Succeed(t, "the reason "+want, func() error {
 		if err := s.Ready(); err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(want)) {
 			return fmt.Errorf("not ready because: %w", err)
 		}

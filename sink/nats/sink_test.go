@@ -68,7 +68,7 @@ func TestSink_recognises_a_repetition_after_the_memory_for_ids(t *testing.T) {
 	later := gonats.NewMsg("k8s.other")
 	later.Header.Set("Nats-Msg-Id", "later")
 	must.Get(js.PublishMsg(t.Context(), later))(t)
-	sinktest.Eventually(t, "a later id is forgotten", func() error {
+	must.Succeed(t, "a later id is forgotten", func() error {
 		ack, err := js.PublishMsg(t.Context(), later)
 		if err == nil && ack.Duplicate {
 			return errors.New("remembered")
@@ -144,7 +144,7 @@ func TestSink_creates_a_stream_that_vanished_before_it_was_published_to(t *testi
 	if r := publish(t, s, message("k8s.a", "a.1")); r.err == nil || sink.IsPermanent(r.err) {
 		t.Errorf("without a stream: %v", r.err)
 	}
-	sinktest.Eventually(t, "published", func() error { return publish(t, s, message("k8s.a", "a.1")).err })
+	must.Succeed(t, "published", func() error { return publish(t, s, message("k8s.a", "a.1")).err })
 	assert.Equal(t, 1, len(b.log(t)), "messages")
 	assert.Contains(t, said(), `level=WARN msg="the stream had vanished`, "nothing")
 }
@@ -189,7 +189,7 @@ func TestSink_waits_for_a_broker_that_comes_later(t *testing.T) {
 	run(t, s)
 	sayEventually(t, s, "connect: ")
 	b.Store(newBroker(t))
-	sinktest.Eventually(t, "ready", s.Ready)
+	must.Succeed(t, "ready", s.Ready)
 }
 
 // A server that has stopped answering, in the middle of a handshake, does not delay the end.

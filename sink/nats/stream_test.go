@@ -15,7 +15,6 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
-	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
 )
 
 func TestSink_refuses_a_stream_that_would_break_a_promise(t *testing.T) {
@@ -131,7 +130,7 @@ func TestSink_ends_when_its_stream_becomes_unusable(t *testing.T) {
 			defer cancel()
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx) }()
-			sinktest.Eventually(t, "the sink is ready", s.Ready)
+			must.Succeed(t, "the sink is ready", s.Ready)
 			nc, js := b.connect(t)
 			defer nc.Close()
 			st := must.Get(js.Stream(t.Context(), stream))(t)

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -270,14 +271,14 @@ func testAway(t *testing.T, h *Harness) {
 			t.Errorf("without a broker: %v", r.err)
 		}
 	}
-	Eventually(t, "the sink knows that the broker is away", func() error {
+	must.Succeed(t, "the sink knows that the broker is away", func() error {
 		if h.Sink.Ready() == nil {
 			return errors.New("ready")
 		}
 		return nil
 	})
 	h.Start(t)
-	Eventually(t, "the sink is ready again", h.Sink.Ready)
+	must.Succeed(t, "the sink is ready again", h.Sink.Ready)
 	if !h.Insists {
 		mustPublish(t, h.Sink, h.message("key", 2))
 	} else if r := answer(); r.err != nil {

@@ -5,6 +5,8 @@ package sinktest
 import (
 	"errors"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func testIdentity(t *testing.T, h *Harness) {
@@ -17,7 +19,7 @@ func testIdentity(t *testing.T, h *Harness) {
 	if h.Remake != nil && h.Own == nil {
 		h.Remake(t, 0) // nothing is lost: nobody was promised anything
 		again := ""
-		Eventually(t, "the identity of the new log", func() error {
+		must.Succeed(t, "the identity of the new log", func() error {
 			if again = h.identity(t); again == id {
 				return errors.New("is that of the old one")
 			}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -24,7 +25,7 @@ func testPurged(t *testing.T, h *Harness) {
 	if h.Stop != nil {
 		h.Stop(t)
 		h.Start(t)
-		Eventually(t, "the sink is ready again", h.Sink.Ready)
+		must.Succeed(t, "the sink is ready again", h.Sink.Ready)
 	}
 	if _, ok := h.Sink.(sink.Log); ok {
 		for partition, last := range ends(places) {
@@ -52,7 +53,7 @@ func testRestored(t *testing.T, h *Harness) {
 	wait := run(t.Context(), t, h)
 	h.fill(t, 10)
 	h.Save(t)
-	Eventually(t, "the sink is ready again", h.Sink.Ready)
+	must.Succeed(t, "the sink is ready again", h.Sink.Ready)
 	for i := range 10 {
 		h.insist(t, h.message(fmt.Sprintf("key-%d", i), 100+i))
 	}
@@ -123,7 +124,7 @@ func testNothingPromised(t *testing.T, h *Harness) {
 	defer cancel()
 	wait := run(ctx, t, h)
 	h.Destroy(t)
-	Eventually(t, "published", func() error { return publish(t, h.Sink, h.message("key", 1)).err })
+	must.Succeed(t, "published", func() error { return publish(t, h.Sink, h.message("key", 1)).err })
 	cancel()
 	if err := wait(); err != nil {
 		t.Errorf("Run: %v", err)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -122,7 +123,7 @@ func run(ctx context.Context, t *testing.T, h *Harness) (wait func() error) {
 	t.Helper()
 	ended := make(chan error, 1)
 	go func() { ended <- h.Sink.Run(ctx) }()
-	Eventually(t, "the sink is ready", h.Sink.Ready)
+	must.Succeed(t, "the sink is ready", h.Sink.Ready)
 	return func() (err error) {
 		select {
 		case err = <-ended:
@@ -153,31 +154,12 @@ func (h *Harness) checkLeaks(t *testing.T) {
 		}
 		return found
 	}
-	Eventually(t, "the sink's goroutines end", func() error {
+	must.Succeed(t, "the sink's goroutines end", func() error {
 		if left := leaks(); len(left) > 0 {
 			return errors.New(strings.Join(left, "\n\n"))
 		}
 		return nil
 	})
-}
-
-// Eventually polls until check returns nil, and fails the test if it never does.
-func Eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("%s: not after %v: %v", what, patience, err)
-		}
-	}
 }
 
 // result is what done was told.
@@ -222,7 +204,7 @@ func mustPublish(t *testing.T, p sink.Publisher, m *sink.Message) sink.Receipt {
 // insist publishes m until it is accepted: the sink may not have seen yet that its broker was away.
 func (h *Harness) insist(t *testing.T, m *sink.Message) {
 	t.Helper()
-	Eventually(t, "published "+m.ID, func() error { return publish(t, h.Sink, m).err })
+	must.Succeed(t, "published "+m.ID, func() error { return publish(t, h.Sink, m).err })
 }
 
 // message returns the n-th message of a key in binary mode.

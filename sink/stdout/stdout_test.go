@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
@@ -117,7 +118,7 @@ func run(t *testing.T, s *stdout.Sink) (end func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
-	sinktest.Eventually(t, "ready", s.Ready)
+	must.Succeed(t, "ready", s.Ready)
 	return func() error { cancel(); return <-ended }
 }
 

@@ -5,7 +5,6 @@ package drive_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -17,6 +16,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -48,18 +48,6 @@ func during(t *testing.T, run func(context.Context) error) (stop func()) {
 	}
 	t.Cleanup(stop)
 	return stop
-}
-
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !holds() {
-		require.False(t, time.Now().After(deadline), "%s: not within a minute", what)
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-t.Context().Done():
-		}
-	}
 }
 
 func recorded(t *testing.T, plane *controlplane.ControlPlane) *oracle.Recorder {
@@ -130,12 +118,12 @@ func checkAway(t *testing.T, plane *controlplane.ControlPlane) {
 	t.Helper()
 	d := newDriver(t, plane, drive.Config{Seed: 4, Namespaces: []string{"away"}})
 	stop := during(t, d.Run)
-	until(t, "some changes", func() bool { return d.Counts().Changes() > 20 })
+	must.Happen(t, "some changes", func() bool { return d.Counts().Changes() > 20 })
 	require.NoError(t, plane.KillAPIServer())
-	until(t, "attempts", func() bool { return d.Counts().Retried > 10 })
+	must.Happen(t, "attempts", func() bool { return d.Counts().Retried > 10 })
 	was := d.Counts().Changes()
 	require.NoError(t, plane.StartAPIServer(t.Context()))
-	until(t, "changes", func() bool { return d.Counts().Changes() > was+100 })
+	must.Happen(t, "changes", func() bool { return d.Counts().Changes() > was+100 })
 	stop()
 }
 

@@ -24,7 +24,6 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/embedded"
-	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -61,7 +60,7 @@ func publish(t *testing.T, cfg nats.Config, id string) sink.Receipt {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
-	sinktest.Eventually(t, "ready", s.Ready)
+	must.Succeed(t, "ready", s.Ready)
 	got := make(chan sink.Receipt, 1)
 	s.Publish(ctx, &sink.Message{Subject: "k8s.a", ID: id, ContentType: "application/cloudevents+json", Data: []byte(`{}`)}, func(rc sink.Receipt, err error) {
 		assert.NoError(t, err)
