@@ -92,7 +92,7 @@ func publish(t *testing.T, js jetstream.JetStream, id string, within time.Durati
 
 func TestWire_of_NATS_keeps_answers_back_and_nothing_else(t *testing.T) {
 	b, p, js := proxied(t)
-	require.True(t, publish(t, js, "1", 5*time.Second), "the proxy passes nothing on")
+	require.True(t, publish(t, js, "1", time.Minute), "the proxy passes nothing on")
 	p.set(hold)
 	assert.False(t, publish(t, js, "2", 300*time.Millisecond), "an answer that is held came")
 	if end, err := b.End(Stream); err != nil || end != 2 {
@@ -108,7 +108,7 @@ func TestWire_of_NATS_keeps_answers_back_and_nothing_else(t *testing.T) {
 	p.set(drop)
 	assert.False(t, publish(t, js, "3", 300*time.Millisecond), "an answer that is dropped came")
 	p.set(pass)
-	assert.True(t, publish(t, js, "4", 5*time.Second), "the proxy does not recover")
+	assert.True(t, publish(t, js, "4", time.Minute), "the proxy does not recover")
 	if stats, _ := p.now(); stats.Lost != 2 || stats.Answered != 2 {
 		t.Errorf("%+v", stats)
 	}
@@ -118,7 +118,7 @@ func TestWire_of_NATS_releases_what_has_been_held_for_long_enough(t *testing.T) 
 	_, p, js := proxied(t)
 	p.set(hold)
 	answered := make(chan bool, 1)
-	go func() { answered <- publish(t, js, "1", 5*time.Second) }()
+	go func() { answered <- publish(t, js, "1", time.Minute) }()
 	require.NoError(t, poll(t.Context(), patience, "an answer", func() bool { _, held := p.now(); return held == 1 }))
 	assert.Equal(t, 0, p.release(time.Hour), "answers are an hour old")
 	if n := p.release(0); n != 1 || !<-answered {
