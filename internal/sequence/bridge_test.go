@@ -465,15 +465,7 @@ func (b *bridge) hear() (ends []*change) {
 		}
 		before, known := b.rows[e.key]
 		b.learn(e)
-		if e.seq.Epoch > b.given { // the checkpoint is an old one
-			b.given = e.seq.Epoch
-			n := b.number()
-			for _, s := range b.streams {
-				position := s.position()
-				s.Reselected(n, sequence.Reselect)
-				s.Position = position
-			}
-		}
+		b.outnumber(e)
 		if known && !e.seq.After(before.Sequence) {
 			continue
 		}
@@ -491,6 +483,19 @@ func (b *bridge) hear() (ends []*change) {
 		}
 	}
 	return ends
+}
+
+// outnumber has streams take a new number where another writer's message has a greater one: the checkpoint is an old one.
+func (b *bridge) outnumber(e *entry) {
+	old := e.seq.Epoch > b.given
+	b.given = max(b.given, e.seq.Epoch)
+	for _, s := range b.streams {
+		if s.Epoch < e.seq.Epoch && (old || s.spec.has(e.key)) {
+			position := s.position()
+			s.Reselected(b.number(), sequence.Reselect)
+			s.Position = position
+		}
+	}
 }
 
 // prune drops ends that the position of their stream has passed.

@@ -195,7 +195,7 @@ func (s *Stream) Watch(e Seen, last *Row) []Event {
 	again := e.Version <= s.Rewound
 	switch {
 	case last != nil && s.Compares(last) && e.Version <= last.Version:
-		if !again && !last.Behind {
+		if !again && !last.Behind || last.other(e) {
 			return nil
 		}
 		return []Event{{UID: e.UID, Sequence: last.replayed(e), Again: true}}
@@ -206,6 +206,12 @@ func (s *Stream) Watch(e Seen, last *Row) []Event {
 	default:
 		return []Event{{UID: last.UID, Sequence: Sequence{s.Epoch, e.Version, End}, Again: again}}
 	}
+}
+
+// other reports whether a watch shows another object at the row's version: a restore that nothing else has shown
+// yet. It is left to the next list, which finds it.
+func (r *Row) other(e Seen) bool {
+	return !e.Deleted && !r.Ended() && e.Version == r.Version && e.UID != r.UID
 }
 
 // replayed returns the sequence of an event that is not newer than the row.
@@ -291,6 +297,9 @@ func Apply(last *Row, next Row) Row {
 	if last == nil || !last.After(next.Sequence) {
 		if last != nil && last.Sequence == next.Sequence {
 			next.Rejected = next.Rejected || last.Rejected
+			if last.Hash != 0 { // what consumers have; other content at the same sequence has to be found
+				next.Hash = last.Hash
+			}
 		}
 		return next
 	}

@@ -135,19 +135,20 @@ func TestWatch_decides_the_events(t *testing.T) {
 		last   *sequence.Row
 		want   []sequence.Event
 	}{
-		"new":                       {&s, put(30), nil, []sequence.Event{event(state(7, 30), false)}},
-		"newer":                     {&s, put(31), state(6, 30), []sequence.Event{event(state(7, 31), false)}},
-		"known":                     {&s, put(30), state(6, 30), nil},
-		"known, of a row of before": {&s, put(29), state(4, 30), []sequence.Event{event(state(7, 29), false)}},
-		"ended":                     {&s, del(31), state(6, 30), []sequence.Event{event(end(7, 31), false)}},
-		"ended twice":               {&s, del(31), end(6, 30), nil},
-		"another uid":               {&s, other, state(6, 30), []sequence.Event{event(end(6, 30), false), created}},
-		"rewound":                   {&rewound, put(30), state(6, 40), []sequence.Event{event(state(6, 30), true)}},
-		"rewound, without a row":    {&rewound, put(30), nil, []sequence.Event{event(state(7, 30), true)}},
-		"rewound end":               {&rewound, del(30), state(6, 40), []sequence.Event{event(end(6, 30), true)}},
-		"rewound end of the row":    {&rewound, del(30), end(6, 40), []sequence.Event{event(end(6, 40), true)}},
-		"behind":                    {&s, put(30), behind(state(6, 30)), repeated},
-		"ended behind, and newer":   {&s, del(41), behind(end(6, 40)), []sequence.Event{event(end(7, 41), false)}},
+		"new":                              {&s, put(30), nil, []sequence.Event{event(state(7, 30), false)}},
+		"newer":                            {&s, put(31), state(6, 30), []sequence.Event{event(state(7, 31), false)}},
+		"known":                            {&s, put(30), state(6, 30), nil},
+		"known, of a row of before":        {&s, put(29), state(4, 30), []sequence.Event{event(state(7, 29), false)}},
+		"ended":                            {&s, del(31), state(6, 30), []sequence.Event{event(end(7, 31), false)}},
+		"ended twice":                      {&s, del(31), end(6, 30), nil},
+		"another uid":                      {&s, other, state(6, 30), []sequence.Event{event(end(6, 30), false), created}},
+		"rewound":                          {&rewound, put(30), state(6, 40), []sequence.Event{event(state(6, 30), true)}},
+		"rewound, without a row":           {&rewound, put(30), nil, []sequence.Event{event(state(7, 30), true)}},
+		"rewound end":                      {&rewound, del(30), state(6, 40), []sequence.Event{event(end(6, 30), true)}},
+		"rewound end of the row":           {&rewound, del(30), end(6, 40), []sequence.Event{event(end(6, 40), true)}},
+		"behind":                           {&s, put(30), behind(state(6, 30)), repeated},
+		"another uid at the row's version": {&s, sequence.Seen{UID: "v", Version: 30}, behind(state(6, 30)), nil},
+		"ended behind, and newer":          {&s, del(41), behind(end(6, 40)), []sequence.Event{event(end(7, 41), false)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.stream.Watch(test.seen, test.last); !reflect.DeepEqual(got, test.want) {
@@ -187,6 +188,11 @@ func TestApply_keeps_what_follows(t *testing.T) {
 	if got := sequence.Apply(rejected, *state(6, 30)); !got.Rejected || got.Behind {
 		t.Errorf("the whole object behind a rejected event leaves %+v", got)
 	}
+	hashed, other := state(6, 30), state(6, 30)
+	hashed.Hash, other.Hash = 1, 2
+	if got := sequence.Apply(hashed, *other); got.Hash != 1 {
+		t.Errorf("other content at the same sequence leaves %+v", got)
+	}
 	if got := sequence.Apply(rejected, *state(6, 31)); got.Rejected {
 		t.Errorf("the next state leaves %+v", got)
 	}
@@ -200,6 +206,49 @@ func TestLate_is_what_the_position_should_know(t *testing.T) {
 	}{{7, 41, false}, {7, 40, true}, {6, 41, true}} {
 		if got := s.Late(state(test.epoch, test.version).Sequence); got != test.want {
 			t.Errorf("%d.%d: %t, want %t", test.epoch, test.version, got, test.want)
+		}
+	}
+}
+
+func TestList_and_its_absentees(t *testing.T) {
+	s := sequence.Stream{Epoch: 7, Since: 5}
+	object := sequence.Object{UID: "u", Version: 30}
+	if got := s.List(object, state(6, 30)); got != nil {
+		t.Errorf("a known state has %+v", got)
+	}
+	want := []sequence.Event{{UID: "u", Sequence: state(6, 30).Sequence, Again: true}}
+	if got := s.List(object, behind(state(6, 30))); !reflect.DeepEqual(got, want) {
+		t.Errorf("a state that the log has an older one behind has %+v, want %+v", got, want)
+	}
+	if got, gone := s.Missing(state(6, 30), 50); !gone || got.Sequence != end(7, 50).Sequence {
+		t.Errorf("an absent object has %+v", got)
+	}
+	if got, gone := s.Missing(end(6, 30), 50); gone {
+		t.Errorf("an ended object has %+v", got)
+	}
+	if got, gone := s.Missing(behind(end(6, 30)), 50); !gone || !got.Again || got.Sequence != end(6, 30).Sequence {
+		t.Errorf("an ended object that the log has a state behind has %+v", got)
+	}
+	if got := sequence.Deselected(state(6, 30), 9, 20); got.Sequence != end(9, 30).Sequence {
+		t.Errorf("a deselected object has %+v", got)
+	}
+	if got := sequence.Deselected(state(6, 30), 9, 40); got.Sequence != end(9, 40).Sequence {
+		t.Errorf("a deselected object has %+v", got)
+	}
+}
+
+func TestPublish_tells_nothing_twice(t *testing.T) {
+	s := sequence.Stream{Epoch: 7, Since: 5}
+	event := sequence.Event{UID: "u", Sequence: state(7, 30).Sequence}
+	for name, test := range map[string]struct {
+		last *sequence.Row
+		want int
+	}{
+		"new": {nil, 1}, "newer": {state(6, 29), 1}, "the same": {state(6, 30), 0}, "the same, of before": {state(4, 30), 1},
+		"older": {state(7, 31), 0},
+	} {
+		if got := s.Publish(event, test.last); len(got) != test.want {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }
