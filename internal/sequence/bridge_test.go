@@ -485,7 +485,7 @@ func (b *bridge) hear() (ends []*change) {
 	return ends
 }
 
-// outnumber has streams take a new number where another writer's message has a greater one: the checkpoint is an old one.
+// outnumber has streams take a new number where a late message has a greater one: the checkpoint is an old one.
 func (b *bridge) outnumber(e *entry) {
 	old := e.seq.Epoch > b.given
 	b.given = max(b.given, e.seq.Epoch)
