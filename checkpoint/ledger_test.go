@@ -39,9 +39,8 @@ func TestLedger_tombstones_stay_until_the_position_has_passed_them(t *testing.T)
 					l.Put("a", tombstoneAt("10"))
 				}
 				l.Prune(c.position)
-				if _, ok := l.Get("a"); ok != c.kept {
-					t.Errorf("%s: kept %v", name, ok)
-				}
+				_, ok := l.Get("a")
+				assert.Equal(t, c.kept, ok, "%s: kept", name)
 				assert.Equal(t, 0, l.Len(), "%s: %d live", name, l.Len())
 			}
 		})
@@ -132,9 +131,8 @@ func TestLedger_keeps_superseded_rows_until_they_are_replaced(t *testing.T) {
 	l.Put("b", row("900"))
 	assert.Equal(t, map[string]Row{"lost": old}, maps.Collect(unseen),
 		"unseen: and one of them is of the new history since")
-	if r, _ := l.Get("a"); r != row("900") {
-		t.Errorf("replaced by %+v", r)
-	}
+	r, _ := l.Get("a")
+	assert.Equal(t, row("900"), r, "replaced by")
 	l.Put("lost", tombstoneAt("5"))
 	l.Prune("6")
 	if _, ok := l.Get("lost"); ok || l.Len() != 2 {
@@ -213,15 +211,13 @@ func TestLedger_takes_every_change_until_it_is_committed(t *testing.T) {
 				}
 				maps.Copy(store, put)
 				for _, k := range drop {
-					if _, both := put[k]; both {
-						t.Fatalf("%s is put and dropped", k)
-					}
+					_, both := put[k]
+					require.False(t, both, "%s is put and dropped", k)
 					delete(store, k)
 				}
 				require.Equal(t, want, store, "stored")
-				if again, drops := l.Take(); len(again)+len(drops) != 0 {
-					t.Fatalf("taken twice: %v, %v", again, drops)
-				}
+				again, drops := l.Take()
+				require.Equal(t, 0, len(again)+len(drops), "taken twice: %v, %v", again, drops)
 			},
 			"": func(t *rapid.T) {
 				live := maps.Collect(l.All())

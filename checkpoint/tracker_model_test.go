@@ -124,9 +124,8 @@ func TestTracker_equals_the_rule(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				if got, want := tr.Position(), word(m.position()); got != want {
-					t.Fatalf("position %q, want %q", got, want)
-				}
+				got, want := tr.Position(), word(m.position())
+				require.Equal(t, want, got, "position")
 				require.Equal(t, len(m.open()), tr.Pending(), "pending")
 				for j, e := range m.events {
 					if turn := m.settledBefore(j); e.barrier && (e.ready > 1 || (e.ready == 1) != turn) {

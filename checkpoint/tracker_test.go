@@ -86,9 +86,8 @@ func TestTracker_position(t *testing.T) {
 
 func TestTracker_counts_what_is_open(t *testing.T) {
 	tr := NewTracker("")
-	if _, ok := tr.Oldest(); ok || tr.Pending() != 0 {
-		t.Fatal("a new tracker has something open")
-	}
+	_, ok := tr.Oldest()
+	require.True(t, !ok && tr.Pending() == 0, "a new tracker has something open")
 	a := tr.Open("1", epoch)
 	b := tr.Open("2", epoch.Add(time.Second))
 	tr.OpenBarrier(epoch.Add(2*time.Second), func() {})
@@ -259,15 +258,13 @@ func TestTracker_needs_room_only_for_what_is_open(t *testing.T) {
 			open = slices.Delete(open, last%window, last%window+1)
 		}
 	}
-	if n := len(tr.entries); n > window+3 {
-		t.Errorf("room for %d entries, %d are open", n, len(open)+1)
-	}
+	n := len(tr.entries)
+	assert.LessOrEqual(t, n, window+3, "room for %d entries, %d are open", n, len(open)+1)
 	for _, ticket := range open {
 		tr.Settle(ticket)
 	}
-	if got := tr.Position(); got != "4" {
-		t.Errorf("position %q passed what is open", got)
-	}
+	got := tr.Position()
+	assert.Equal(t, "4", got, "position %q passed what is open", got)
 	tr.Settle(stuck)
 	assert.Equal(t, word(last-2), tr.Position(), "position, want %d", last-2)
 }

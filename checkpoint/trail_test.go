@@ -84,9 +84,8 @@ func TestTrail_reaches_back_in_proportion(t *testing.T) {
 			all = append(all, w)
 			trail = Extend(trail, w)
 			require.LessOrEqual(t, len(trail), maxTrail, "waypoints")
-			if newest, _ := Before(trail, marks); !reflect.DeepEqual(newest, w) {
-				t.Fatalf("the newest is %v, want %v", newest, w)
-			}
+			newest, _ := Before(trail, marks)
+			require.Equal(t, w, newest, "the newest")
 		}
 		reaches(t, trail, all)
 	})
@@ -101,9 +100,8 @@ func reaches(t *rapid.T, trail, all []Waypoint) {
 			continue
 		}
 		found, ok := Before(trail, w.Marks)
-		if got := end - total(found.Marks); !ok || got > 3*age {
-			t.Fatalf("before age %d there is %d (%v)", age, got, ok)
-		}
+		got := end - total(found.Marks)
+		require.True(t, ok && got <= 3*age, "before age %d there is %d (%v)", age, got, ok)
 	}
 }
 

@@ -65,9 +65,8 @@ func TestDigest_of_other_paths_is_another(t *testing.T) {
 	seen := map[[16]byte]string{}
 	for _, paths := range []string{"", "status", "status.x", "status[*]", "status x", "statusx", `status["[*]"]`} {
 		digest := digester(t, strings.Fields(paths)...).Digest(object)
-		if before, again := seen[digest]; again {
-			t.Errorf("%q and %q have one digest", before, paths)
-		}
+		before, again := seen[digest]
+		assert.False(t, again, "%q and %q have one digest", before, paths)
 		seen[digest] = paths
 	}
 }
@@ -121,9 +120,8 @@ func TestDigest_sees_what_paths_do_not_name(t *testing.T) {
 		before := render()
 		n.redact(p.steps)
 		redacted := render()
-		if d.Digest(before) != d.Digest(redacted) || d.Digest(before) == [16]byte{} {
-			t.Fatalf("without %v %s and %s have different digests", p.steps, before, redacted)
-		}
+		require.True(t, d.Digest(before) == d.Digest(redacted) && d.Digest(before) != [16]byte{},
+			"without %v %s and %s have different digests", p.steps, before, redacted)
 		if other := NewDigester(nil, nil); !bytes.Equal(before, redacted) && other.Digest(before) == other.Digest(redacted) && !strings.Contains(string(before), "metadata") {
 			t.Fatalf("%s and %s have one digest", before, redacted)
 		}
@@ -144,9 +142,8 @@ func FuzzDigest(f *testing.F) {
 		digest := d.Digest(b)
 		require.Equal(t, d.Digest(b), digest, "%q has two digests", b)
 		o, err := decode(b)
-		if known := digest != [16]byte{}; json.Valid(b) && err == nil && known != (o != nil) {
-			t.Fatalf("%q: the digest is %x", b, digest)
-		}
+		known := digest != [16]byte{}
+		require.True(t, !json.Valid(b) || err != nil || known == (o != nil), "%q: the digest is %x", b, digest)
 	})
 }
 
@@ -162,7 +159,6 @@ func BenchmarkDigest(b *testing.B) {
 func TestDigest_with_a_key_tells_only_who_has_it_what_is_the_same(t *testing.T) {
 	object := []byte(`{"data":{"password":"aHVudGVyMg=="}}`)
 	without, with, again, other := NewDigester(nil, nil), NewDigester(nil, []byte("a")), NewDigester(nil, []byte("a")), NewDigester(nil, []byte("b"))
-	if d := with.Digest(object); d != again.Digest(object) || d == other.Digest(object) || d == without.Digest(object) {
-		t.Errorf("%x", d)
-	}
+	d := with.Digest(object)
+	assert.True(t, d == again.Digest(object) && d != other.Digest(object) && d != without.Digest(object), "%x", d)
 }

@@ -371,9 +371,8 @@ func TestNew_panics_on_what_configuration_must_have_refused(t *testing.T) {
 	for name, cfg := range map[string]Config{"mode": {Mode: "x"}, "payload": {Payload: "x"}, "keep": {Keep: []string{"x"}}} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
-				if r := recover(); r == nil || !strings.HasPrefix(fmt.Sprint(r), "BUG: ") {
-					t.Errorf("recovered %v, want a BUG", r)
-				}
+				r := recover()
+				assert.True(t, r != nil && strings.HasPrefix(fmt.Sprint(r), "BUG: "), "recovered %v, want a BUG", r)
 			}()
 			New(source.Stream{Resource: pods}, cfg)
 		})
@@ -452,9 +451,8 @@ func TestStateOf_a_binary_message_needs_no_data(t *testing.T) {
 	require.NoError(t, New(source.Stream{Resource: nodes}, config()).Change(m, change(t, source.Added, "node.json")))
 	s := stored(m)
 	s.Data, s.ContentType = nil, ""
-	if got, err := StateOf(s); err != nil || got.Key() != "worker-1.example.com" {
-		t.Errorf("got %+v, %v", got, err)
-	}
+	got, err := StateOf(s)
+	assert.True(t, err == nil && got.Key() == "worker-1.example.com", "got %+v, %v", got, err)
 }
 
 func TestStateOf_a_marker_is_about_no_object(t *testing.T) {
@@ -483,8 +481,7 @@ func TestStateOf_refuses_what_no_bridge_wrote(t *testing.T) {
 		"cut in the data":  structured(`{"id":"1","source":"/","type":"` + TypeAdded + `","data":{"a":`),
 		"structured empty": structured(`{}`),
 	} {
-		if got, err := StateOf(s); err == nil || got != (State{}) {
-			t.Errorf("%s: got %+v, %v", name, got, err)
-		}
+		got, err := StateOf(s)
+		assert.True(t, err != nil && got == (State{}), "%s: got %+v, %v", name, got, err)
 	}
 }

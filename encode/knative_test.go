@@ -166,9 +166,8 @@ func TestStateOf_refuses_what_Knative_wrote(t *testing.T) {
 		for k, v := range as {
 			s.Attributes = append(s.Attributes, sink.Attribute{Name: k, Value: v})
 		}
-		if got, err := StateOf(s); err == nil {
-			t.Errorf("%s: got %+v", name, got)
-		}
+		got, err := StateOf(s)
+		assert.Error(t, err, "%s: got %+v", name, got)
 	}
 }
 
@@ -258,9 +257,8 @@ func TestTypeIn_is_what_events_have(t *testing.T) {
 		for _, profile := range []Profile{Own, Knative} {
 			e := New(source.Stream{Resource: pods}, Config{Profile: profile, Payload: payload, Host: "https://api:6443"})
 			for _, op := range []source.Op{source.Added, source.Updated, source.Deleted} {
-				if got, want := TypeIn(profile, payload, typeOf(op)), e.typeOf(op); got != want {
-					t.Errorf("%s %s: %s, want %s", profile, payload, got, want)
-				}
+				got, want := TypeIn(profile, payload, typeOf(op)), e.typeOf(op)
+				assert.Equal(t, want, got, "%s %s", profile, payload)
 			}
 			assert.Equal(t, TypeGap, TypeIn(profile, payload, TypeGap), "a marker has another type")
 		}

@@ -175,9 +175,8 @@ func TestForm_is_another_one_where_data_may_be(t *testing.T) {
 		cfg := config()
 		edit(&cfg)
 		form := New(source.Stream{Resource: secrets}, cfg).Form([]byte("{}"))
-		if other, ok := forms[form]; ok || form == 0 {
-			t.Errorf("%s has the form %d, as %s", name, form, other)
-		}
+		other, ok := forms[form]
+		assert.True(t, !ok && form != 0, "%s has the form %d, as %s", name, form, other)
 		forms[form] = name
 		same := cfg
 		same.Payload, same.Mode, same.History = JSONPatch, Structured, 3

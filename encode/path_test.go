@@ -56,9 +56,8 @@ func TestParsePath_refuses_what_it_does_not_understand_and_says_where(t *testing
 		if strings.HasPrefix(want, "it begins with") {
 			end = want + "; paths begin at the object, so leave that out, as in spec.containers[*].image"
 		}
-		if err == nil || !strings.HasSuffix(err.Error(), end) || !strings.HasPrefix(err.Error(), `path "`) {
-			t.Errorf("%q: got %v, want %s", s, err, want)
-		}
+		assert.True(t, err != nil && strings.HasSuffix(err.Error(), end) && strings.HasPrefix(err.Error(), `path "`),
+			"%q: got %v, want %s", s, err, want)
 	}
 }
 
@@ -73,9 +72,8 @@ func TestPath_is_the_same_however_it_is_written(t *testing.T) {
 		"spec.object": `spec["object"]`,
 		`["object"]`:  `['object']`,
 	} {
-		if p, q := path(t, a), path(t, b); !p.Equal(q) || p.String() != a {
-			t.Errorf("%s is not %s", p, q)
-		}
+		p, q := path(t, a), path(t, b)
+		assert.True(t, p.Equal(q) && p.String() == a, "%s is not %s", p, q)
 	}
 	assert.False(t, path(t, "a[*]").Equal(path(t, `a["*"]`)), "every element is one whose name is *")
 }

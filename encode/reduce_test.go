@@ -37,12 +37,10 @@ func TestReduced_has_all_that_the_whole_event_has_but_the_body(t *testing.T) {
 		for name, value := range want {
 			assert.Equal(r, value, got[name], name)
 		}
-		if m.ID != whole.ID || m.Key != whole.Key || m.Subject != whole.Subject || m.Last != whole.Last {
-			r.Errorf("the message is %+v, want %+v", m, whole)
-		}
-		if st, err := StateOf(stored(m)); err != nil || st != wholeState {
-			r.Errorf("it is read as %+v, %v; want %+v", st, err, wholeState)
-		}
+		assert.True(r, m.ID == whole.ID && m.Key == whole.Key && m.Subject == whole.Subject && m.Last == whole.Last,
+			"the message is %+v, want %+v", m, whole)
+		st, err := StateOf(stored(m))
+		assert.True(r, err == nil && st == wholeState, "it is read as %+v, %v; want %+v", st, err, wholeState)
 		bare := must.Get(e.Data(c))(r)
 		assert.Equal(r, data, string(bare), "the data is %s", bare)
 	})
@@ -68,9 +66,8 @@ func TestReduced_has_the_metadata_alone_without_what_is_never_published(t *testi
 func TestReduced_and_Data_refuse_what_Change_refuses(t *testing.T) {
 	e, c := New(source.Stream{Resource: pods}, config()), ident(source.Added, "[]")
 	assert.Error(t, e.Reduced(&sink.Message{}, c, 1, ""), "Reduced took it")
-	if data, err := e.Data(c); err == nil {
-		t.Errorf("Data returned %s", data)
-	}
+	data, err := e.Data(c)
+	assert.Error(t, err, "Data returned %s", data)
 }
 
 // What a message is reduced to, and what is kept elsewhere, is redacted as the whole message would have been.

@@ -106,9 +106,8 @@ func TestRetry_settles_what_the_broker_answered_for_good(t *testing.T) {
 			got := make(chan outcome, 2)
 			r.Publish(t.Context(), &sink.Message{ID: "a"}, func(rc sink.Receipt, err error) { got <- outcome{rc, err} })
 			<-time.After(time.Minute)
-			if n := len(got); n != 1 {
-				t.Fatalf("done was called %d times", n)
-			}
+			n := len(got)
+			require.Equal(t, 1, n, "done was called %d times", n)
 			want := 1
 			if tt.retried {
 				want = 2
@@ -138,9 +137,8 @@ func TestRetry_waits_longer_each_time_and_afresh_after_a_success(t *testing.T) {
 		want := 50 * time.Millisecond
 		calls := s.made()
 		for i := 1; i < len(calls); i++ {
-			if d := calls[i].at.Sub(calls[i-1].at); d < want/2-1 || d > want {
-				t.Errorf("wait %d took %v, want %v to %v", i, d, want/2, want)
-			}
+			d := calls[i].at.Sub(calls[i-1].at)
+			assert.True(t, d >= want/2-1 && d <= want, "wait %d took %v, want %v to %v", i, d, want/2, want)
 			want = min(2*want, 5*time.Second)
 		}
 		last := len(calls)

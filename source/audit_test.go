@@ -37,9 +37,8 @@ func TestAudit_tells_what_existed_at_a_version(t *testing.T) {
 			got = append(got, id.Key()+" "+id.UID+" "+id.ResourceVersion)
 			return nil
 		})
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("error %v, %d objects, want %d", err, len(got), len(want))
-		}
+		assert.True(t, err == nil && slices.Equal(got, want),
+			"error %v, %d objects, want %d", err, len(got), len(want))
 		for i, q := range server.asked {
 			if !strings.HasPrefix(server.accepted[i], "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1") ||
 				q.Get("labelSelector") != "app=x" || q.Get("limit") != strconv.Itoa(pageSize) {
@@ -142,9 +141,8 @@ func TestReadAt_tells_one_object_at_a_version(t *testing.T) {
 		client := server.script.client()
 		for version, want := range map[string]Ident{"9": {}, "10": known("a", "u-1", 10), "19": known("a", "u-1", 10), "20": {}, "40": known("a", "u-2", 30)} {
 			id, found, err := ReadAt(t.Context(), client, configMaps, "default", "a", version)
-			if err != nil || id != want || found != (want != Ident{}) {
-				t.Errorf("at %s: %+v, %v, %v, want %+v", version, id, found, err, want)
-			}
+			assert.True(t, err == nil && id == want && found == (want != Ident{}),
+				"at %s: %+v, %v, %v, want %+v", version, id, found, err, want)
 		}
 		for version, wrong := range map[string]func(error) bool{
 			"4": expired, "41": tooLarge, "": func(err error) bool { return errors.Is(err, errNoVersion) },

@@ -46,9 +46,8 @@ func TestCurrent_tells_what_exists(t *testing.T) {
 		writes, want := manyObjects(2*pageSize + 10)
 		server := newCluster(t, 5000, writes...)
 		got, err := current(t, server, nil)
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("error %v, %d objects, want %d", err, len(got), len(want))
-		}
+		assert.True(t, err == nil && slices.Equal(got, want),
+			"error %v, %d objects, want %d", err, len(got), len(want))
 		for i, q := range server.asked {
 			if server.accepted[i] != acceptObjects || q.Get("resourceVersion") != "" || q.Get("limit") != map[bool]string{true: "1", false: strconv.Itoa(pageSize)}[i == 0] {
 				t.Errorf("asked for %v, accepting %s", q, server.accepted[i])
@@ -79,9 +78,8 @@ func TestCurrent_asks_again_and_tells_nothing_twice(t *testing.T) {
 					return nil
 				}
 				got, err := current(t, server, nil)
-				if err != nil || !slices.Equal(got, want) {
-					t.Errorf("error %v, %d objects, want %d", err, len(got), len(want))
-				}
+				assert.True(t, err == nil && slices.Equal(got, want),
+					"error %v, %d objects, want %d", err, len(got), len(want))
 			})
 		}
 	}
@@ -172,9 +170,8 @@ func TestCurrent_ends_with_what_is_wrong(t *testing.T) {
 		must.RunInBubble(t, name, func(t *testing.T) {
 			server := newCluster(t, 5000, writes...)
 			server.fault = c.fault
-			if _, err := current(t, server, func(int) error { return c.f }); err == nil || !c.wrong(err) {
-				t.Errorf("error is %v", err)
-			}
+			_, err := current(t, server, func(int) error { return c.f })
+			assert.True(t, err != nil && c.wrong(err), "error is %v", err)
 		})
 	}
 }
@@ -191,8 +188,7 @@ func TestCurrent_waits_for_who_is_told(t *testing.T) {
 			<-time.After(time.Hour)
 			return nil
 		})
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("error %v, %d objects, want %d", err, len(got), len(want))
-		}
+		assert.True(t, err == nil && slices.Equal(got, want),
+			"error %v, %d objects, want %d", err, len(got), len(want))
 	})
 }

@@ -46,9 +46,8 @@ func mustBackOff(t *testing.T, waits []time.Duration) {
 	require.GreaterOrEqual(t, len(waits), 10, "only %d repetitions", len(waits))
 	for i, wait := range waits {
 		least := min(firstDelay<<min(i, 9), lastDelay) * 3 / 4
-		if wait < least || wait > lastDelay*5/4+time.Second {
-			t.Errorf("repetition %d came after %v, want at least %v and at most half a minute or so", i, wait, least)
-		}
+		assert.True(t, wait >= least && wait <= lastDelay*5/4+time.Second,
+			"repetition %d came after %v, want at least %v and at most half a minute or so", i, wait, least)
 	}
 }
 
@@ -66,14 +65,11 @@ func TestReader_waits_in_sight_at_a_watched_object_without_identity(t *testing.T
 				step{want: "watch=true", repeats: true, body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", object)})
 			r := &recorder{}
 			got, err := runUntil(t, s, r, minutes(10))
-			if err != nil || !slices.Contains(got, "added a@8 watch") {
-				t.Errorf("error %v, seen %v", err, got)
-			}
+			assert.True(t, err == nil && slices.Contains(got, "added a@8 watch"), "error %v, seen %v", err, got)
 			mustBackOff(t, s.waits()[1:])
 			n := r.counted("unreadable")
-			if n < 10 || r.told("waiting: watch configmaps.v1", "metadata."+missing) != n {
-				t.Errorf("counted %d times, told %v", n, r.states)
-			}
+			assert.True(t, n >= 10 && r.told("waiting: watch configmaps.v1", "metadata."+missing) == n,
+				"counted %d times, told %v", n, r.states)
 			assert.Equal(t, 1, r.told("watching"),
 				"states are %v: a watch that gets no further must not look like one that works", r.states)
 		})
@@ -177,9 +173,8 @@ func TestReader_asks_less_and_less_often_where_a_watch_ends_at_once(t *testing.T
 			r := &recorder{}
 			_, _ = runUntil(t, s, r, minutes(10))
 			mustBackOff(t, s.waits()[1:])
-			if n := r.told("waiting: watch configmaps.v1: "); n < 10 || r.told("watching") > 1 {
-				t.Errorf("states are %v", r.states)
-			}
+			n := r.told("waiting: watch configmaps.v1: ")
+			assert.True(t, n >= 10 && r.told("watching") <= 1, "states are %v", r.states)
 		})
 	}
 }
@@ -268,16 +263,14 @@ func TestReader_holds_little_of_a_list_without_pages(t *testing.T) {
 	}
 	must.RunInBubble(t, "small", func(t *testing.T) {
 		s, r := newScript(t, step{want: "limit=1", body: list(maxUnpaged / 2)}), &recorder{}
-		if got, _ := runUntil(t, s, r, lines(r, 10)); len(got) != 10 || got[9] != "listed 7" {
-			t.Errorf("seen %v", got)
-		}
+		got, _ := runUntil(t, s, r, lines(r, 10))
+		assert.True(t, len(got) == 10 && got[9] == "listed 7", "seen %v", got)
 	})
 	must.RunInBubble(t, "large", func(t *testing.T) {
 		s, r := newScript(t, step{want: "limit=1", body: list(maxUnpaged), repeats: true}), &recorder{}
 		got, _ := runUntil(t, s, r, minutes(1))
 		check(t, got)
-		if n := r.counted("unreadable"); n == 0 || r.told("waiting", "knows no pages") != n {
-			t.Errorf("counted %v, told %v", r.reasons, r.states)
-		}
+		n := r.counted("unreadable")
+		assert.True(t, n != 0 && r.told("waiting", "knows no pages") == n, "counted %v, told %v", r.reasons, r.states)
 	})
 }

@@ -42,9 +42,8 @@ func TestFollower_ends_with_its_context_whatever_waits(t *testing.T) {
 	f.pushed(1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := f.next(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
+	_, err := f.next(ctx)
+	assert.ErrorIs(t, err, context.Canceled, "error")
 }
 
 func TestWatches_are_patient_from_when_others_go_on(t *testing.T) {

@@ -35,9 +35,8 @@ func framesOf(fr *frameReader) (out []string, err error) {
 
 func sameFrames(t *testing.T, what string, got []string, gotErr error, want []string, wantErr error) {
 	t.Helper()
-	if !errors.Is(gotErr, wantErr) && gotErr.Error() != wantErr.Error() {
-		t.Fatalf("%s: ended with %v, want %v", what, gotErr, wantErr)
-	}
+	require.True(t, errors.Is(gotErr, wantErr) || gotErr.Error() == wantErr.Error(),
+		"%s: ended with %v, want %v", what, gotErr, wantErr)
 	require.Len(t, got, len(want), "%s: got %d frames, want %d %.300q", what, len(got), len(want), want)
 	for i := range got {
 		require.Equal(t, want[i], got[i], "%s: frame %d", what, i)
@@ -102,9 +101,8 @@ func TestFrameReader_refuses(t *testing.T) {
 		fr := newFrameReader(strings.NewReader(good + body + "\n" + good))
 		got, err := framesOf(fr)
 		sameFrames(t, body, got, err, []string{"1 {}"}, errors.New(want))
-		if _, again := fr.Next(); again == nil || again.Error() != want {
-			t.Errorf("%s: later calls return %v", body, again)
-		}
+		_, again := fr.Next()
+		assert.True(t, again != nil && again.Error() == want, "%s: later calls return %v", body, again)
 	}
 }
 

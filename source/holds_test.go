@@ -59,9 +59,8 @@ func TestHolds_show_what_the_API_server_has_forgotten(t *testing.T) {
 		s.write("default", 1)
 		c.saw(m, 451)
 		c.check(m, 60, "")
-		if n := m.counted("expired"); n != 0 {
-			t.Errorf("a watch has expired %d times", n)
-		}
+		n := m.counted("expired")
+		assert.Equal(t, 0, n, "a watch has expired %d times", n)
 		c.wait("nothing is recorded any more", func() bool { return c.holds.Bytes() == 0 })
 		c.watch(map[string]int{"": 1})
 	})
@@ -243,9 +242,8 @@ func TestHolds_and_what_follows_are_the_whole(t *testing.T) {
 			s.write("default", 1)
 			<-time.After(30 * time.Minute)
 			c.check(m, from, "")
-			if n := m.counted("expired"); n != 0 {
-				t.Errorf("a watch has expired %d times", n)
-			}
+			n := m.counted("expired")
+			assert.Equal(t, 0, n, "a watch has expired %d times", n)
 		})
 		if t.Failed() {
 			rt.FailNow()

@@ -84,9 +84,8 @@ func TestReadList_returns_a_Status_as_the_error_it_is(t *testing.T) {
 		assert.Empty(t, items, body)
 	}
 	_, _, err := readAll(strings.NewReader(expired), pods)
-	if seconds, ok := apierrors.SuggestsClientDelay(err); !ok || seconds != 3 || err.Error() != "too old" {
-		t.Errorf("details are lost: %#v", err)
-	}
+	seconds, ok := apierrors.SuggestsClientDelay(err)
+	assert.True(t, ok && seconds == 3 && err.Error() == "too old", "details are lost: %#v", err)
 }
 
 func TestReadList_refuses(t *testing.T) {
@@ -153,9 +152,7 @@ func TestReadList_hands_over_items_while_it_reads(t *testing.T) {
 		items++
 		return nil
 	})
-	if err != nil || items != n+1 || meta.ResourceVersion != "7" {
-		t.Errorf("%d items, %+v, %v", items, meta, err)
-	}
+	assert.True(t, err == nil && items == n+1 && meta.ResourceVersion == "7", "%d items, %+v, %v", items, meta, err)
 	assert.LessOrEqual(t, r.reads, r.read/frameBuffer*5/4+5, "reads for %d bytes, want at most", r.read)
 }
 
@@ -321,9 +318,7 @@ func TestReader_ends_when_it_is_asked_to_with_everything_delivered(t *testing.T)
 				return over
 			})
 			assert.ErrorIs(t, err, ErrEnded, "it ended")
-			if c.want != "" && !slices.Contains(got, c.want) {
-				t.Errorf("got %v", got)
-			}
+			assert.True(t, c.want == "" || slices.Contains(got, c.want), "got %v", got)
 			assert.Empty(t, r.open, "tickets are open")
 		})
 	}

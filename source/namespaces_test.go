@@ -118,14 +118,12 @@ func TestNamespaces_know_what_they_precede(t *testing.T) {
 	frames := make(chan string)
 	n := serveNamespaces(t, frames, false)
 	n.await(t, "the list", func(_ map[string]Namespace, err error) bool { return err == nil })
-	if !n.Precedes("4") || n.Precedes("3") || n.Precedes("") {
-		t.Error("at 3: what is known is not of before 4, or of before 3, or of before nothing")
-	}
+	assert.True(t, n.Precedes("4") && !n.Precedes("3") && !n.Precedes(""),
+		"at 3: what is known is not of before 4, or of before 3, or of before nothing")
 	frames <- fmt.Sprintf(`{"type":"ADDED","object":%s}`, fmt.Sprintf(aNamespace, "two", 16, "b", ""))
 	n.await(t, "the change", func(all map[string]Namespace, _ error) bool { return len(all) == 2 })
-	if n.Precedes("4") || n.Precedes("16") || !n.Precedes("17") {
-		t.Error("at 16: what is known is of before 4 or 16, or not of before 17")
-	}
+	assert.True(t, !n.Precedes("4") && !n.Precedes("16") && n.Precedes("17"),
+		"at 16: what is known is of before 4 or 16, or not of before 17")
 }
 
 func TestNamespaces_say_why_they_are_not_known(t *testing.T) {

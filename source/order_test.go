@@ -39,9 +39,8 @@ func TestReader_ends_where_the_API_server_goes_back_in_time(t *testing.T) {
 			s.now = c.now
 			got, err := runUntil(t, s, r, minutes(10))
 			var rewound *RewoundError
-			if !errors.As(err, &rewound) || rewound.Position != "9" || rewound.Server != "5" {
-				t.Errorf("error is %v, want that the server went from 9 to 5", err)
-			}
+			assert.True(t, errors.As(err, &rewound) && rewound.Position == "9" && rewound.Server == "5",
+				"error is %v, want that the server went from 9 to 5", err)
 			slices.Sort(got)
 			check(t, got, "added a@8 watch", "bookmark 9", "listed 7", "snapshot 7")
 		})

@@ -57,9 +57,8 @@ func TestReader_refuses_a_server_that_is_older_than_the_position(t *testing.T) {
 			r := &recorder{resume: "5", relist: selectorsChanged}
 			got, err := runUntil(t, s, r, lines(r, 1))
 			var rewound *RewoundError
-			if !errors.As(err, &rewound) || rewound.Server != "4" || len(got) > 0 {
-				t.Errorf("error is %v after %v, want that the server was rewound to 4", err, got)
-			}
+			assert.True(t, errors.As(err, &rewound) && rewound.Server == "4" && len(got) <= 0,
+				"error is %v after %v, want that the server was rewound to 4", err, got)
 		})
 	}
 }

@@ -150,9 +150,8 @@ func TestReader_reads_back_what_its_selectors_match(t *testing.T) {
 			"updated a@7 recovered", "deleted a@8 recovered", "added a@14 recovered", "updated a@15 recovered", "deleted a@20 recovered",
 			"added a@30 recovered",
 		}
-		if n := slices.Index(got, "gap 40"); n != len(want) || !slices.Equal(got[:n], want) {
-			t.Errorf("seen %v, want %v", got, want)
-		}
+		n := slices.Index(got, "gap 40")
+		assert.True(t, n == len(want) && slices.Equal(got[:n], want), "seen %v, want %v", got, want)
 		for i, q := range server.asked {
 			fields := q.Get("fieldSelector")
 			assert.Equal(t, "app=x", q.Get("labelSelector"), "asked for %v", q)
@@ -184,9 +183,8 @@ func TestReader_leaves_alone_what_is_on_its_way(t *testing.T) {
 		got, _ := server.run(r, enough, until(r, "listed 35"))
 		check(t, got, "updated a@8 watch", "updated a@9 watch", "deleted b@10 watch", "added c@11 watch", "updated a@20 recovered",
 			"gap 35", "added a@30 relist", "added c@11 relist", "listed 35")
-		if p := r.gap(); !strings.Contains(p.Cause, "; 1 change was read back, what") {
-			t.Errorf("the gap is %+v", p)
-		}
+		p := r.gap()
+		assert.Contains(t, p.Cause, "; 1 change was read back, what", "the gap is %+v", p)
 	})
 }
 

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -71,9 +73,8 @@ func TestReader_ends_where_the_history_is_another_one(t *testing.T) {
 			r := &recorder{resume: "21", known: c.known}
 			got, err := server.run(r, enough, minutes(10))
 			var rewound *RewoundError
-			if !errors.As(err, &rewound) || *rewound != c.want || len(got) > 0 || server.watches() > 0 {
-				t.Errorf("error is %+v after %v, want %+v", err, got, c.want)
-			}
+			assert.True(t, errors.As(err, &rewound) && *rewound == c.want && len(got) <= 0 && server.watches() <= 0,
+				"error is %+v after %v, want %+v", err, got, c.want)
 			if c.text != "" && fmt.Sprint(err) != c.text {
 				t.Errorf("it says %q, want %q", err, c.text)
 			}
@@ -92,9 +93,8 @@ func TestReader_ends_where_the_history_is_another_one(t *testing.T) {
 			r := &recorder{resume: "21", known: c.known}
 			_, err := server.run(r, enough, minutes(10))
 			var rewound *RewoundError
-			if !errors.As(err, &rewound) || *rewound != c.want || server.watches() != 1 {
-				t.Errorf("error is %v, want %+v", err, c.want)
-			}
+			assert.True(t, errors.As(err, &rewound) && *rewound == c.want && server.watches() == 1,
+				"error is %v, want %+v", err, c.want)
 		})
 	}
 }
@@ -171,9 +171,8 @@ func TestReader_asks_all_again_where_the_connection_broke(t *testing.T) {
 		if !errors.As(err, &rewound) || rewound.Server != "15" || server.watches() > 0 {
 			t.Errorf("error is %v after %d watches, want that the server was rewound to 15", err, server.watches())
 		}
-		if want := "stream configmaps.v1 was at resourceVersion 21 and the API server is at 15: its etcd was restored"; fmt.Sprint(err) != want {
-			t.Errorf("it says %q, want %q", err, want)
-		}
+		want := "stream configmaps.v1 was at resourceVersion 21 and the API server is at 15: its etcd was restored"
+		assert.Equal(t, want, fmt.Sprint(err), "it says %q", err)
 	})
 }
 
@@ -216,9 +215,8 @@ func TestReader_ends_where_what_a_watch_has_shown_never_was(t *testing.T) {
 		r := &recorder{resume: "21"}
 		got, err := server.run(r, enough, minutes(10))
 		var rewound *RewoundError
-		if want := (RewoundError{Stream: "configmaps.v1", Object: "default/b", Position: "30", At: "30"}); !errors.As(err, &rewound) || *rewound != want {
-			t.Errorf("error is %v after %v, want %v", err, got, &want)
-		}
+		want := (RewoundError{Stream: "configmaps.v1", Object: "default/b", Position: "30", At: "30"})
+		assert.True(t, errors.As(err, &rewound) && *rewound == want, "error is %v after %v, want %v", err, got, &want)
 		check(t, got, "added b@30 watch")
 	})
 }

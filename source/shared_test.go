@@ -36,9 +36,8 @@ func newCompany(t *testing.T, s *stage) *company {
 	t.Cleanup(func() {
 		cancel()
 		c.running.Wait()
-		if n, held := c.watches.Shared(), c.watches.Held(); n != 0 || held != 0 {
-			t.Errorf("%d watches are left, and hold %d bytes", n, held)
-		}
+		n, held := c.watches.Shared(), c.watches.Held()
+		assert.True(t, n == 0 && held == 0, "%d watches are left, and hold %d bytes", n, held)
 	})
 	return c
 }
@@ -237,9 +236,8 @@ func TestWatches_do_not_wait_for_a_reader_that_takes_nothing(t *testing.T) {
 		}
 		c.saw(a, 201)
 		assert.LessOrEqual(t, time.Since(began), 2*patientFor, "the other one was held up")
-		if held := c.watches.Held(); held > 1<<20 {
-			t.Errorf("%d bytes are held for it", held)
-		}
+		held := c.watches.Held()
+		assert.True(t, held <= 1<<20, "%d bytes are held for it", held)
 		stuck.free()
 		c.saw(stuck, 201)
 		s.bookmark()
@@ -323,9 +321,8 @@ func TestWatches_pass_an_end_on_to_those_whom_it_concerns(t *testing.T) {
 		s.write("default", 1)
 		for _, m := range []*member{a, b} {
 			c.wait("it has seen what came after", func() bool { return slices.Contains(m.seen(), "added o32@32 watch") })
-			if got := m.counted("expired"); got != 1 {
-				t.Errorf("its history has expired %d times: %v", got, m.reasons)
-			}
+			got := m.counted("expired")
+			assert.Equal(t, 1, got, "its history has expired %d times: %v", got, m.reasons)
 		}
 		c.watch(map[string]int{"": 1})
 	})

@@ -60,9 +60,8 @@ func mustSurvive(t *testing.T, path string, content []byte, states []*checkpoint
 	}
 	var wrongFormat *FormatError
 	var damaged *DamagedError
-	if !errors.As(err, &damaged) && !errors.As(err, &wrongFormat) || !strings.Contains(err.Error(), path) {
-		t.Fatalf("%s: error %T: %v", damage, err, err)
-	}
+	require.True(t, (errors.As(err, &damaged) || errors.As(err, &wrongFormat)) && strings.Contains(err.Error(), path),
+		"%s: error %T: %v", damage, err, err)
 	require.True(t, checkpoint.IsPermanent(err), "%s: %v passes by itself, it says", damage, err)
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, content) {
 		t.Fatalf("%s: the damaged file was changed (%v)", damage, err)
@@ -74,9 +73,8 @@ func TestOpen_notices_a_file_that_was_cut_short(t *testing.T) {
 	content, states := written(t)
 	path := filepath.Join(t.TempDir(), "audit.db")
 	for size := 1; size < len(content); size += 1 + len(content)/40 {
-		if !mustSurvive(t, path, content[:size], states, "cut short") && size < len(content)/2 {
-			t.Errorf("%d of %d bytes were taken for the whole file", size, len(content))
-		}
+		assert.True(t, mustSurvive(t, path, content[:size], states, "cut short") || size >= len(content)/2,
+			"%d of %d bytes were taken for the whole file", size, len(content))
 	}
 }
 

@@ -167,17 +167,14 @@ func TestOpen_refuses(t *testing.T) {
 			for range 2 { // a refusal does not leave the file locked
 				_, err := Open(path, identity)
 				require.Error(t, err, "opened")
-				if c.as != nil && !errors.As(err, c.as) {
-					t.Errorf("error %T", err)
-				}
+				assert.True(t, c.as == nil || errors.As(err, c.as), "error %T", err)
 				assert.Equal(t, (c.as == any(&damaged) || c.as == any(&other)), checkpoint.IsPermanent(err),
 					"whether to try again is not said by %T", err)
 				require.Contains(t, err.Error(), path, "%q does not name, or does not say", err)
 				assert.Contains(t, err.Error(), c.says, "%q does not name, or does not say", err)
 			}
-			if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
-				t.Error("the file was changed")
-			}
+			after, _ := os.ReadFile(path)
+			assert.Equal(t, after, before, "the file was changed")
 		})
 	}
 }
@@ -277,9 +274,8 @@ func TestStore_is_done_after_Close(t *testing.T) {
 	mustClose(t, s)
 	mustClose(t, s)
 	assert.ErrorIs(t, s.Commit(t.Context(), batch(1, 1)), errClosed, "commit")
-	if _, err := s.Load(t.Context()); !errors.Is(err, errClosed) {
-		t.Errorf("load: %v", err)
-	}
+	_, err := s.Load(t.Context())
+	assert.ErrorIs(t, err, errClosed, "load")
 }
 
 func TestStore_refuses_what_it_cannot_store_and_stays_usable(t *testing.T) {
@@ -328,9 +324,8 @@ func TestInspect(t *testing.T) {
 	before, _ := os.ReadFile(path)
 	got := must.Get(Inspect(t.Context(), path))(t)
 	assert.True(t, same(got, want), "%+v", got)
-	if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
-		t.Error("the file was changed")
-	}
+	after, _ := os.ReadFile(path)
+	assert.Equal(t, after, before, "the file was changed")
 }
 
 func TestLog_has_the_same_bytes_whenever_it_is_the_same(t *testing.T) {

@@ -25,9 +25,8 @@ func TestPeek_shows_what_another_process_has_open_and_leaves_it_alone(t *testing
 	got, saved, err := Peek(t.Context(), path)
 	require.NoError(t, err)
 	assert.True(t, same(got, want), "the copy holds %v, want %v", got, want)
-	if age := time.Since(saved); age < -time.Minute || age > time.Minute {
-		t.Errorf("saved %v ago", age)
-	}
+	age := time.Since(saved)
+	assert.True(t, age >= -time.Minute && age <= time.Minute, "saved %v ago", age)
 	mustCommit(t, s, batch(100, 2))
 }
 
@@ -94,9 +93,8 @@ func TestBackup_is_a_checkpoint_that_a_bridge_can_go_on_with(t *testing.T) {
 	mustCommit(t, s, batch(100, 2))
 	assert.ErrorIs(t, s.Backup(copied), fs.ErrExist, "error, want that it exists")
 	b := mustOpen(t, copied)
-	if got := mustLoad(t, b); !same(got, want) {
-		t.Errorf("the copy holds %v, want %v", got, want)
-	}
+	got := mustLoad(t, b)
+	assert.True(t, same(got, want), "the copy holds %v, want %v", got, want)
 	mustCommit(t, b, batch(100, 3))
 }
 
@@ -108,7 +106,6 @@ func TestBackup_that_fails_leaves_nothing(t *testing.T) {
 	mustClose(t, s)
 	copied := filepath.Join(dir, "audit.bak")
 	assert.ErrorIs(t, s.Backup(copied), errClosed, "error, want that the store is closed")
-	if _, err := os.Stat(copied); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%s is there, %v", copied, err)
-	}
+	_, err := os.Stat(copied)
+	assert.ErrorIs(t, err, fs.ErrNotExist, copied)
 }

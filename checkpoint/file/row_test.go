@@ -83,8 +83,6 @@ func FuzzRow(f *testing.F) {
 			return
 		}
 		again, same, err := decodeRow(sum, []byte(key), appendRow(nil, sum, []byte(key), &row))
-		if err != nil || got != key || again != key || same != row {
-			t.Errorf("%+v became %+v (%v)", row, same, err)
-		}
+		assert.True(t, err == nil && got == key && again == key && same == row, "%+v became %+v (%v)", row, same, err)
 	})
 }

@@ -80,9 +80,8 @@ func TestOpen_refuses_chunks_that_are_not_of_the_commit(t *testing.T) {
 		f.put(0, k.chunk(0), []byte(value))
 		f.put(0, k.plain(kindHead), appendHead(nil, &head{number: 9, chunks: 1, last: 9, identity: audit}))
 		var damaged *DamagedError
-		if _, err := openFake(t.Context(), f, Config{}, audit); !errors.As(err, &damaged) {
-			t.Errorf("%s: error %v, want that it is damaged", name, err)
-		}
+		_, err := openFake(t.Context(), f, Config{}, audit)
+		assert.True(t, errors.As(err, &damaged), "%s: error %v, want that it is damaged", name, err)
 	}
 }
 
@@ -129,9 +128,8 @@ func TestOpen_refuses_rows_without_a_head(t *testing.T) {
 	f := newFake(1)
 	f.put(0, k.stream("pods.v1"), []byte{format, 1, 0})
 	var damaged *DamagedError
-	if _, err := openFake(t.Context(), f, Config{}, audit); !errors.As(err, &damaged) {
-		t.Errorf("error %v, want that it is damaged", err)
-	}
+	_, err := openFake(t.Context(), f, Config{}, audit)
+	assert.True(t, errors.As(err, &damaged), "error %v, want that it is damaged", err)
 }
 
 // Who removes all of a checkpoint's records begins anew.

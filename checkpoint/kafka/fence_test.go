@@ -317,9 +317,8 @@ func TestStore_that_is_closed_does_nothing(t *testing.T) {
 		require.NoError(t, s.Close())
 	}
 	assert.ErrorIs(t, s.Commit(t.Context(), position(1)), errClosed, "commit")
-	if _, err := s.Load(t.Context()); !errors.Is(err, errClosed) {
-		t.Errorf("load: %v", err)
-	}
+	_, err := s.Load(t.Context())
+	assert.ErrorIs(t, err, errClosed, "load")
 }
 
 func TestStore_forgets_a_stream_and_its_rows(t *testing.T) {

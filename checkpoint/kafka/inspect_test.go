@@ -23,9 +23,8 @@ func inspectFake(t *testing.T, f *fake, want checkpoint.Identity) (*Found, error
 func TestInspect_shows_what_was_committed_and_leaves_the_owner_alone(t *testing.T) {
 	f := newFake(3)
 	found, err := inspectFake(t, f, audit)
-	if err != nil || found.Commits != 0 || found.State.Identity != (checkpoint.Identity{}) {
-		t.Errorf("%+v is in an empty topic, %v", found, err)
-	}
+	assert.True(t, err == nil && found.Commits == 0 && found.State.Identity == (checkpoint.Identity{}),
+		"%+v is in an empty topic, %v", found, err)
 	s := mustOpen(t.Context(), t, f)
 	want := storetest.Empty()
 	for n := range 3 {
@@ -88,7 +87,6 @@ func TestInspect_says_what_is_damaged(t *testing.T) {
 	require.NoError(t, mustOpen(t.Context(), t, f).Commit(t.Context(), manyRows(10, 1)))
 	f.put(0, newKeys(Config{}.withDefaults(audit).Name).plain('?'), []byte{format})
 	var damaged *DamagedError
-	if found, err := inspectFake(t, f, audit); !errors.As(err, &damaged) {
-		t.Errorf("%+v, error %v, want that it is damaged", found, err)
-	}
+	found, err := inspectFake(t, f, audit)
+	assert.True(t, errors.As(err, &damaged), "%+v, error %v, want that it is damaged", found, err)
 }

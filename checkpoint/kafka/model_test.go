@@ -172,9 +172,8 @@ func TestStore_is_as_the_last_commit_left_it(t *testing.T) {
 		storetest.MustHold(ctx, t, s, want)
 		if want.Identity == audit {
 			require.NoError(t, s.Commit(ctx, &checkpoint.Batch{Identity: audit}))
-			if problem := rubbishIn(f, want); problem != "" {
-				t.Fatalf("%s: %v", problem, want)
-			}
+			problem := rubbishIn(f, want)
+			require.Empty(t, problem, "%s: %v", problem, want)
 		}
 	})
 }

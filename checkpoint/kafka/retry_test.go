@@ -89,15 +89,13 @@ func TestCommit_is_stamped_earlier_where_the_broker_refuses_its_time(t *testing.
 	}
 	require.NoError(t, s.Commit(t.Context(), position(1)))
 	storetest.MustHold(t.Context(), t, s, at(1))
-	if len(sequences) < 3 || sequences[0] != sequences[1] || sequences[1] != sequences[2] {
-		t.Fatalf("it was sent under the sequences %v", sequences)
-	}
+	require.True(t, len(sequences) >= 3 && sequences[0] == sequences[1] && sequences[1] == sequences[2],
+		"it was sent under the sequences %v", sequences)
 	for n, sent := range f.unread {
 		const atMaxTimestamp = 4 + 35
 		stamp := time.UnixMilli(int64(binary.BigEndian.Uint64(sent[atMaxTimestamp:]))) //nolint:gosec // it is signed on the wire
-		if back := time.Since(stamp).Round(time.Hour); back != time.Duration(n)*time.Hour {
-			t.Errorf("attempt %d was stamped %v back", n+1, back)
-		}
+		back := time.Since(stamp).Round(time.Hour)
+		assert.Equal(t, time.Duration(n)*time.Hour, back, "attempt %d was stamped %v back", n+1, back)
 	}
 }
 
@@ -187,9 +185,8 @@ func TestCommit_of_a_record_that_fits_no_batch_says_what_to_do(t *testing.T) {
 	b := position(1)
 	b.Streams["pods.v1"] = checkpoint.Stream{Fingerprint: strings.Repeat("x", 2000)}
 	for range 2 {
-		if err := s.Commit(t.Context(), b); err == nil || !strings.Contains(err.Error(), "raise max.message.bytes") {
-			t.Errorf("commit: %v", err)
-		}
+		err := s.Commit(t.Context(), b)
+		assert.True(t, err != nil && strings.Contains(err.Error(), "raise max.message.bytes"), "commit: %v", err)
 	}
 	require.NoError(t, s.Commit(t.Context(), position(2)))
 	storetest.MustHold(t.Context(), t, s, at(2))
@@ -325,9 +322,8 @@ func TestOpen_is_as_patient_as_it_is_told(t *testing.T) {
 		f.away = errAway
 		began := time.Now()
 		_, err := openFake(t.Context(), f, Config{Patience: time.Second}, audit)
-		if took := time.Since(began); !errors.Is(err, errAway) || took != time.Second {
-			t.Errorf("it ended after %v with %v", took, err)
-		}
+		took := time.Since(began)
+		assert.True(t, errors.Is(err, errAway) && took == time.Second, "it ended after %v with %v", took, err)
 		f.away = nil
 		s := must.Get(openFake(t.Context(), f, Config{Patience: time.Second}, audit))(t)
 		f.away = errAway
@@ -345,9 +341,8 @@ func TestOpen_is_no_more_patient_with_its_barrier(t *testing.T) {
 		f.fault = func(int, *fakeBatch) fault { return fault{lose: true, err: errAway} }
 		began := time.Now()
 		_, err := openFake(t.Context(), f, Config{Patience: time.Second}, audit)
-		if took := time.Since(began); !errors.Is(err, errAway) || took != time.Second {
-			t.Errorf("it ended after %v with %v", took, err)
-		}
+		took := time.Since(began)
+		assert.True(t, errors.Is(err, errAway) && took == time.Second, "it ended after %v with %v", took, err)
 	})
 }
 

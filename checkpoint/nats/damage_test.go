@@ -64,9 +64,8 @@ func TestDamage_is_reported_and_leaves_the_bucket_as_it_is(t *testing.T) {
 			for what, err := range map[string]error{"open": opened, "inspect": inspected} {
 				var damaged *DamagedError
 				var unknown *FormatError
-				if !errors.As(err, &damaged) && !errors.As(err, &unknown) || !checkpoint.IsPermanent(err) {
-					t.Errorf("%s: error %v, want that it is damaged, or of another format", what, err)
-				}
+				assert.True(t, (errors.As(err, &damaged) || errors.As(err, &unknown)) && checkpoint.IsPermanent(err),
+					"%s: error %v, want that it is damaged, or of another format", what, err)
 			}
 			assert.Equal(t, before, status(t, js), "the bucket")
 			if strings.Contains(name, "purged") {
@@ -111,9 +110,8 @@ func TestRemains_of_what_is_before_the_base_do_no_harm(t *testing.T) {
 	next := mustOpen(t.Context(), t, at(srv.ClientURL()))
 	storetest.MustHold(t.Context(), t, next, want)
 	require.NoError(t, next.Commit(t.Context(), benchRows(0, 1, 9)))
-	if left := status(t, js).Msgs; left > 5 {
-		t.Errorf("%d messages are left, want the base and what is behind it", left)
-	}
+	left := status(t, js).Msgs
+	assert.True(t, left <= 5, "%d messages are left, want the base and what is behind it", left)
 }
 
 // A bucket that went back, or was made anew, is one whose commits are lost: this process must not go on, and the next one can.

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -18,9 +19,8 @@ func TestPeeker_keeps_the_contract(t *testing.T) {
 	p := must.Get(NewPeeker(at(srv.ClientURL()), storetest.Identity))(t)
 	defer func() { _ = p.Close() }()
 	storetest.Peek(t, p, func() storetest.Store { return mustOpen(t.Context(), t, at(srv.ClientURL())) })
-	if n := len(p.read.content.rows); n != 0 {
-		t.Errorf("it keeps rows of %d streams", n)
-	}
+	n := len(p.read.content.rows)
+	assert.Equal(t, 0, n, "it keeps rows of %d streams", n)
 }
 
 func TestPeeker_goes_on_when_the_server_is_back(t *testing.T) {
@@ -35,9 +35,8 @@ func TestPeeker_goes_on_when_the_server_is_back(t *testing.T) {
 	defer func() { _ = p.Close() }()
 	check := func() {
 		t.Helper()
-		if got, err := p.Peek(t.Context()); err != nil || got["pods.v1"].Position != "7" {
-			t.Fatalf("got %v, %v", got, err)
-		}
+		got, err := p.Peek(t.Context())
+		require.True(t, err == nil && got["pods.v1"].Position == "7", "got %v, %v", got, err)
 	}
 	check()
 	js := client(t, srv)

@@ -82,9 +82,8 @@ func TestCheck_and_Inspect_make_nothing(t *testing.T) {
 	srv := newServer(t)
 	require.NoError(t, Check(t.Context(), at(srv.ClientURL())))
 	found, err := Inspect(t.Context(), at(srv.ClientURL()), audit)
-	if err != nil || found.State.Identity != (checkpoint.Identity{}) || !found.Saved.IsZero() {
-		t.Errorf("found %+v, %v", found, err)
-	}
+	assert.True(t, err == nil && found.State.Identity == (checkpoint.Identity{}) && found.Saved.IsZero(),
+		"found %+v, %v", found, err)
 	if _, err := client(t, srv).KeyValue(t.Context(), testBucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
 		t.Errorf("error %v, want that there is no bucket", err)
 	}
@@ -104,9 +103,8 @@ func TestInspect_disturbs_nobody(t *testing.T) {
 	}
 	require.NoError(t, s.Commit(t.Context(), benchRows(0, 4, 2)))
 	second, err := Inspect(t.Context(), cfg, audit)
-	if err != nil || len(second.State.Rows["pods.v1"]) != 4 || second.Number == first.Number {
-		t.Errorf("found %+v, %v", second, err)
-	}
+	assert.True(t, err == nil && len(second.State.Rows["pods.v1"]) == 4 && second.Number != first.Number,
+		"found %+v, %v", second, err)
 }
 
 // Two clusters, and two pipelines, keep out of each other's way in one bucket.
@@ -124,9 +122,8 @@ func TestCheckpoints_share_a_bucket(t *testing.T) {
 	}
 	for n, id := range ids {
 		found, err := Inspect(t.Context(), cfg, id)
-		if err != nil || len(found.State.Rows["pods.v1"]) != n+1 || found.State.Identity != id {
-			t.Errorf("found %+v, %v", found, err)
-		}
+		assert.True(t, err == nil && len(found.State.Rows["pods.v1"]) == n+1 && found.State.Identity == id,
+			"found %+v, %v", found, err)
 	}
 }
 
@@ -164,9 +161,8 @@ func TestPermissions_that_are_enough(t *testing.T) {
 	rebaseNow(s)
 	require.NoError(t, s.Commit(t.Context(), benchRows(0, 100, 2)))
 	found, err := Inspect(t.Context(), as("bridge"), audit)
-	if err != nil || len(found.State.Rows["pods.v1"]) != 100 || s.before != 0 {
-		t.Errorf("found %+v, %v", found, err)
-	}
+	assert.True(t, err == nil && len(found.State.Rows["pods.v1"]) == 100 && s.before == 0,
+		"found %+v, %v", found, err)
 	text := must.Get(os.ReadFile("../../docs/events.md"))(t)
 	for _, subject := range maker.Permissions.Publish.Allow {
 		assert.Contains(t, string(text), strings.ReplaceAll(subject, testBucket, "<bucket>"), "docs/events.md does")
@@ -182,9 +178,8 @@ func TestOpen_names_the_server_that_is_away(t *testing.T) {
 
 func TestServers_that_are_too_old_are_refused(t *testing.T) {
 	for version, want := range map[string]bool{"2.10.29": true, "1.4.1": true, "2.11.0": false, "2.15.2": false, "3.0.0-beta": false, "": false} {
-		if err := old(testBucket, version); (err != nil) != want {
-			t.Errorf("%q: %v", version, err)
-		}
+		err := old(testBucket, version)
+		assert.Equal(t, want, (err != nil), "%q: %v", version, err)
 	}
 }
 
@@ -195,8 +190,7 @@ func TestOpen_refuses_names_that_are_none(t *testing.T) {
 	} {
 		cfg := at("nats://127.0.0.1:1")
 		change(&cfg)
-		if _, err := Open(t.Context(), cfg, audit); err == nil {
-			t.Errorf("opened %+v", cfg)
-		}
+		_, err := Open(t.Context(), cfg, audit)
+		assert.Error(t, err, "opened %+v", cfg)
 	}
 }

@@ -284,9 +284,8 @@ func TestLateStore_is_opened_by_its_first_use_that_succeeds(t *testing.T) {
 		return inner, nil
 	}}
 	assert.NoError(t, s.Close(), "what was never opened")
-	if _, err := s.Load(t.Context()); !errors.Is(err, away) {
-		t.Errorf("load: %v", err)
-	}
+	_, err := s.Load(t.Context())
+	assert.ErrorIs(t, err, away, "load")
 	assert.ErrorIs(t, s.Commit(t.Context(), nil), away, "commit")
 	for range 2 {
 		must.Get(s.Load(t.Context()))(t)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nkeys"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -56,16 +57,13 @@ func (a *agreement) check(t *testing.T, cfg *config.Config, shown any) {
 	if err != nil {
 		a.refused++
 	}
-	if invalid == nil && err != nil {
-		t.Errorf("%+v is valid, and the sink says: %v", shown, err)
-	}
+	assert.True(t, invalid != nil || err == nil, "%+v is valid, and the sink says: %v", shown, err)
 }
 
 func (a *agreement) atLeast(t *testing.T, valid, refused int) {
 	t.Helper()
-	if a.valid < valid || a.refused < refused {
-		t.Errorf("%d are valid and the sink refuses %d, want %d and %d at least", a.valid, a.refused, valid, refused)
-	}
+	assert.True(t, a.valid >= valid && a.refused >= refused,
+		"%d are valid and the sink refuses %d, want %d and %d at least", a.valid, a.refused, valid, refused)
 }
 
 func TestKafka_sink_takes_every_configuration_that_is_valid(t *testing.T) {

@@ -106,9 +106,8 @@ func TestStandby_keeps_what_it_has_recorded_of_what_keeps_its_positions(t *testi
 	if all := recorded(); len(all) != 1 || all["a"] == nil || by.problem() != nil && strings.Contains(by.problem().Error(), "pipeline b") {
 		t.Errorf("%v are recorded, %v", all, by.problem())
 	}
-	if n := by.limit(); n != whole || n == 0 {
-		t.Errorf("one may record %d bytes, and two %d", n, whole)
-	}
+	n := by.limit()
+	assert.True(t, n == whole && n != 0, "one may record %d bytes, and two %d", n, whole)
 }
 
 // A reload that gains a pipeline leaves less for the others, of which what is recorded stays.

@@ -82,9 +82,7 @@ func TestTail_prints_the_log(t *testing.T) {
 		"14:30:05.250  added     deployments.apps  shop/web                          1         kubectl                   created by kubectl\n" +
 		"14:30:05.250  added     deployments.apps  shop/db                           2         kubectl                   created by kubectl\n" +
 		"14:30:05.250  updated   deployments.apps  shop/web                          3         kubectl                   spec.replicas 1→3\n"
-	if code != exitDone || out != want || errs != "" {
-		t.Errorf("got %d, %q\n%s\nwant\n%s", code, errs, out, want)
-	}
+	assert.True(t, code == exitDone && out == want && errs == "", "got %d, %q\n%s\nwant\n%s", code, errs, out, want)
 }
 
 func TestTail_prints_what_is_asked_for(t *testing.T) {
@@ -256,9 +254,8 @@ func TestTail_that_follows_says_that_it_reads_before_there_is_an_event(t *testin
 	out.wait(t, "TIME ")
 	errs.wait(t, "tail: reading stream KUBERNETES at "+url+" from now on; ^C ends it\n")
 	cancel()
-	if code := <-done; code != exitDone || strings.Count(out.String(), "\n") != 1 {
-		t.Errorf("got %d, %s, %s", code, out, errs)
-	}
+	code := <-done
+	assert.True(t, code == exitDone && strings.Count(out.String(), "\n") == 1, "got %d, %s, %s", code, out, errs)
 }
 
 // watched is a file that a test waits for.

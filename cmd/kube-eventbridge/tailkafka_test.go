@@ -77,9 +77,8 @@ func TestTail_refuses_flags_of_two_kinds_of_brokers(t *testing.T) {
 		"-c " + file + " --pipeline topic --sasl-mechanism oauthbearer":          "give --user and --password-file with --sasl-mechanism, or --token-file with oauthbearer",
 	} {
 		code, _, errs := tailed(t, append(strings.Fields(args), "--follow=false")...)
-		if code != exitUsage || !strings.Contains(errs, want) || strings.Contains(errs, "hidden") {
-			t.Errorf("%s: got %d, %s", args, code, errs)
-		}
+		assert.True(t, code == exitUsage && strings.Contains(errs, want) && !strings.Contains(errs, "hidden"),
+			"%s: got %d, %s", args, code, errs)
 	}
 }
 

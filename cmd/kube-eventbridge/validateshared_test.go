@@ -5,6 +5,8 @@ package main
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -34,8 +36,7 @@ func TestCheckShared_refuses_two_names_of_one_resource_with_objects_in_common(t 
 				", with objects in common, and an object belongs to one stream of a pipeline; remove one, or give them different namespaces"
 		}
 		before := u.checkShared("pipelines[0].resources[1]", u.checkShared("", nil, first), c.second)
-		if got := u.problems.Error(); got != want || len(before) != 2 {
-			t.Errorf("%s: got %q\nwant %q", c.name, got, want)
-		}
+		got := u.problems.Error()
+		assert.True(t, got == want && len(before) == 2, "%s: got %q\nwant %q", c.name, got, want)
 	}
 }

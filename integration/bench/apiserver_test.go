@@ -28,23 +28,20 @@ func TestPods_are_valid_and_of_the_promised_size(t *testing.T) {
 	template := must.Get(newPodTemplate())(t)
 	text := template.appendPod([]byte("before"), watchedPrefix, 1234, baseVersion+77)[len("before"):]
 	var pod corev1.Pod
-	if err := json.Unmarshal(text, &pod); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	err := json.Unmarshal(text, &pod)
+	require.NoError(t, err, "%v\n%s", err, text)
 	want := identityOf(1234)
 	assert.Equal(t, want, (podIdentity{pod.Namespace, pod.Name, string(pod.UID)}))
-	if pod.ResourceVersion != strconv.Itoa(baseVersion+77) || pod.Kind != "Pod" || pod.APIVersion != "v1" {
-		t.Errorf("got version %s, kind %s, apiVersion %s", pod.ResourceVersion, pod.Kind, pod.APIVersion)
-	}
+	assert.True(t, pod.ResourceVersion == strconv.Itoa(baseVersion+77) && pod.Kind == "Pod" && pod.APIVersion == "v1",
+		"got version %s, kind %s, apiVersion %s", pod.ResourceVersion, pod.Kind, pod.APIVersion)
 	require.GreaterOrEqual(t, len(text), 4_500, "a pod has %d bytes", len(text))
 	assert.LessOrEqual(t, len(text), 6_500, "a pod has %d bytes", len(text))
 	var managed int
 	for _, m := range pod.ManagedFields {
 		managed += len(m.FieldsV1.GetRawBytes())
 	}
-	if share := float64(managed) / float64(len(text)); share < 0.2 || share > 0.45 {
-		t.Errorf("managedFields are %.2f of a pod", share)
-	}
+	share := float64(managed) / float64(len(text))
+	assert.True(t, share >= 0.2 && share <= 0.45, "managedFields are %.2f of a pod", share)
 	again := template.appendPod(nil, watchedPrefix, 1234, baseVersion+78)
 	assert.NotEqual(t, string(text), string(again), "another version does not differ, or has another length")
 	assert.Len(t, again, len(text), "another version does not differ, or has another length")
@@ -140,21 +137,17 @@ func TestServer_is_discovered(t *testing.T) {
 	_, client, config := serve(t, 1)
 	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerGroupsAndResources()
 	require.NoError(t, err)
-	if len(lists) != 1 || lists[0].GroupVersion != "v1" || len(lists[0].APIResources) != 2 {
-		t.Errorf("discovered %v", lists)
-	}
+	assert.True(t, len(lists) == 1 && lists[0].GroupVersion == "v1" && len(lists[0].APIResources) == 2,
+		"discovered %v", lists)
 	namespace, err := client.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
-	if err != nil || namespace.UID == "" {
-		t.Errorf("kube-system: %v, %v", namespace, err)
-	}
+	assert.True(t, err == nil && namespace.UID != "", "kube-system: %v, %v", namespace, err)
 }
 
 func TestServer_refuses_what_it_cannot_do(t *testing.T) {
 	_, client, _ := serve(t, 1)
 	for _, options := range []metav1.ListOptions{{LabelSelector: "a=b"}, {Continue: "x"}, {ResourceVersion: "5", ResourceVersionMatch: "Exact"}} {
-		if _, err := client.CoreV1().Pods("").List(t.Context(), options); err == nil {
-			t.Errorf("listed with %v", options)
-		}
+		_, err := client.CoreV1().Pods("").List(t.Context(), options)
+		assert.Error(t, err, "listed with %v", options)
 	}
 }
 

@@ -138,25 +138,22 @@ func TestNumbers(t *testing.T) {
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", -100: "-100"} {
 		assert.Equal(t, want, thousands(n), "thousands(%d)", n)
 	}
-	if got := median([]float64{4, 1, 3, 2}); got != 2.5 {
-		t.Errorf("median %v", got)
-	}
+	got := median([]float64{4, 1, 3, 2})
+	assert.True(t, got == 2.5, "median %v", got)
 	values := make([]float64, 200)
 	for i := range values {
 		values[i] = float64(200 - i)
 	}
-	if p50, p99 := percentile(values, 50), percentile(values, 99); p50 != 100 || p99 != 198 {
-		t.Errorf("p50 %v, p99 %v", p50, p99)
-	}
+	p50, p99 := percentile(values, 50), percentile(values, 99)
+	assert.True(t, p50 == 100 && p99 == 198, "p50 %v, p99 %v", p50, p99)
 }
 
 func TestPoll_says_why_it_was_cut_short(t *testing.T) {
 	ctx, cancel := deadline(t.Context(), time.Millisecond)
 	defer cancel()
 	err := poll(ctx, time.Millisecond, func() (bool, error) { return false, nil })
-	if err == nil || err.Error() != "not done after 1ms" || errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	assert.True(t, err != nil && err.Error() == "not done after 1ms" && !errors.Is(err, context.Canceled),
+		"got %v", err)
 }
 
 // TestMain also makes the test binary every process that the driver starts: its own roles, and a bridge.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/network"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/testcontainers/testcontainers-go"
 	corev1 "k8s.io/api/core/v1"
@@ -142,9 +143,8 @@ func ended(t *testing.T, c testcontainers.Container, err error) {
 		if t.Failed() && !reflect.ValueOf(c).IsNil() {
 			t.Logf("the end of what a container printed:\n%s", printed(ctx, c))
 		}
-		if err := testcontainers.TerminateContainer(c, testcontainers.StopContext(ctx), testcontainers.StopTimeout(0)); err != nil {
-			t.Errorf("end a container: %v", err)
-		}
+		err := testcontainers.TerminateContainer(c, testcontainers.StopContext(ctx), testcontainers.StopTimeout(0))
+		assert.NoError(t, err, "end a container")
 	})
 	require.NoError(t, err)
 }

@@ -65,9 +65,8 @@ func TestBinaries_are_built_once_however_many_ask(t *testing.T) {
 	require.NoError(t, g.Wait())
 	built := must.Get(os.ReadFile(builds))(t)
 	assert.Equal(t, 3, bytes.Count(built, []byte("\n")), "built %q, want three programs once", built)
-	if complete(dirs[0]) != nil || dirs[0] != dirs[3] || !strings.HasPrefix(dirs[0], cache) {
-		t.Errorf("binaries in %q", dirs)
-	}
+	assert.True(t, complete(dirs[0]) == nil && dirs[0] == dirs[3] && strings.HasPrefix(dirs[0], cache),
+		"binaries in %q", dirs)
 	var all strings.Builder
 	for i := range logs {
 		all.Write(logs[i].Bytes())
@@ -90,9 +89,8 @@ func TestBinaries_a_build_ends_with_its_context(t *testing.T) {
 	fakeGo(t, `echo half > "$out"; exec tail -f /dev/null`)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := Binaries(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
+	_, err := Binaries(ctx, nil)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
 // buildsHelm writes what go install writes, which says no path.

@@ -65,9 +65,7 @@ func TestControlPlane_keeps_data_and_address_across_kills_and_stops(t *testing.T
 	same := func(after string) {
 		t.Helper()
 		got, err := read(t, k, "kept")
-		if err != nil || got.GetUID() != uid {
-			t.Fatalf("after %s: %v, %v", after, got, err)
-		}
+		require.True(t, err == nil && got.GetUID() == uid, "after %s: %v, %v", after, got, err)
 	}
 	require.NoError(t, c.KillAPIServer())
 	if _, err := read(t, k, "kept"); err == nil {
@@ -130,9 +128,8 @@ func TestControlPlane_compaction_ends_old_lists(t *testing.T) {
 	list := must.Get(k.Resource(events).Namespace("default").List(t.Context(), exact))(t)
 	require.Len(t, list.Items, 1, "before: %v", list)
 	require.NoError(t, c.Compact(t.Context()))
-	if _, err := k.Resource(events).Namespace("default").List(t.Context(), exact); !apierrors.IsResourceExpired(err) {
-		t.Errorf("after: %v, want 410", err)
-	}
+	_, err := k.Resource(events).Namespace("default").List(t.Context(), exact)
+	assert.True(t, apierrors.IsResourceExpired(err), "after: %v, want 410", err)
 }
 
 func TestControlPlane_serves_users_and_roles(t *testing.T) {
@@ -181,8 +178,7 @@ func TestControlPlane_ends_with_Close(t *testing.T) {
 	require.NoError(t, c.Close())
 	assert.False(t, api.Running(), "a process outlives Close")
 	assert.False(t, etcd.Running(), "a process outlives Close")
-	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("the temporary directory outlives Close: %v", err)
-	}
+	_, err := os.Stat(dir)
+	assert.True(t, os.IsNotExist(err), "the temporary directory outlives Close: %v", err)
 	assert.Error(t, c.StartAPIServer(t.Context()), "a closed control plane starts")
 }

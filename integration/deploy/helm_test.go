@@ -139,9 +139,8 @@ func TestChart_has_the_alerts_of_kustomize(t *testing.T) {
 		out := must.Get(sigyaml.Marshal(m.only(t, "PrometheusRule").Object["spec"]))(t)
 		return string(out)
 	}
-	if got, want := text(mustChart(t, "default", everything)), text(overlay(t, "nats", "monitoring")); got != want {
-		t.Errorf("the chart has\n%s\nkustomize has\n%s", got, want)
-	}
+	got, want := text(mustChart(t, "default", everything)), text(overlay(t, "nats", "monitoring"))
+	assert.Equal(t, want, got, "the chart has\n%s\nkustomize", got)
 }
 
 func TestChart_refuses_values_that_are_none(t *testing.T) {
@@ -234,7 +233,6 @@ func pipeline(sink, checkpoint string) string {
 
 func refused(t *testing.T, values, want string) {
 	t.Helper()
-	if _, err := charted(t, "default", values); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%s\ngot %v, want %s", values, err, want)
-	}
+	_, err := charted(t, "default", values)
+	assert.True(t, err != nil && strings.Contains(err.Error(), want), "%s\ngot %v, want %s", values, err, want)
 }

@@ -80,9 +80,8 @@ func TestChart_names_roles_as_no_other_release_does(t *testing.T) {
 		for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
 			for _, o := range m.of(kind) {
 				key := kind + " " + o.GetNamespace() + "/" + o.GetName()
-				if of := names[key]; of != "" {
-					t.Errorf("%s is that of %s and of %s in %s", key, of, r.release, r.namespace)
-				}
+				of := names[key]
+				assert.Empty(t, of, "%s is that of %s and of %s in %s", key, of, r.release, r.namespace)
 				names[key] = r.release + " in " + r.namespace
 			}
 		}
@@ -108,9 +107,8 @@ func TestChart_leaves_permissions_to_others_where_asked_to(t *testing.T) {
 	t.Parallel()
 	m := mustChart(t, "events", inNamespaces+"  leaderElection: {}\nrbac:\n  create: false\n  namespacedRules:"+inThose)
 	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
-		if text, err := sigyaml.Marshal(m.of(kind)); err != nil || len(m.of(kind)) > 0 {
-			t.Errorf("%v there is %s", err, text)
-		}
+		text, err := sigyaml.Marshal(m.of(kind))
+		assert.True(t, err == nil && len(m.of(kind)) <= 0, "%v there is %s", err, text)
 	}
 	m.only(t, "ServiceAccount")
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -169,9 +170,8 @@ func ofKustomize(t *testing.T, c *cluster) {
 	t.Run("a Pod that is not restricted is refused", func(t *testing.T) {
 		pod := overlay(t, "nats").pod(t)
 		pod.Spec.Containers[0].SecurityContext = nil
-		if err := c.create(t, pod); err == nil || !strings.Contains(err.Error(), "restricted") {
-			t.Errorf("got %v", err)
-		}
+		err := c.create(t, pod)
+		assert.True(t, err != nil && strings.Contains(err.Error(), "restricted"), "got %v", err)
 	})
 	t.Run("for two namespaces", func(t *testing.T) {
 		m := rewritten(t, mustChart(t, "kube-eventbridge", inNamespaces+"rbac: {create: false}\n").configuration(t))
@@ -195,9 +195,8 @@ func allowsWhatIsNeeded(t *testing.T, m manifests) {
 		for _, o := range want.of(kind) {
 			needed = append(needed, allowed(t, o))
 		}
-		if a, b := strings.Join(got, "\n"), strings.Join(needed, "\n"); a != b {
-			t.Errorf("%s: there is\n%s\nand rbac prints\n%s", kind, a, b)
-		}
+		a, b := strings.Join(got, "\n"), strings.Join(needed, "\n")
+		assert.Equal(t, b, a, "%s: there is\n%s\nand rbac prints", kind, a)
 	}
 }
 

@@ -268,9 +268,8 @@ func brokerAway(t *testing.T, api *controlplane.ControlPlane) {
 	r.awaitStatus(http.StatusServiceUnavailable, "broker")
 	r.broker.start()
 	r.awaitStatus(http.StatusOK, "ok")
-	if log := r.entries(); story(log, "broker-away/a") != "added" {
-		t.Errorf("the log has %d entries, want the object's", len(log))
-	}
+	log := r.entries()
+	assert.Equal(t, "added", story(log, "broker-away/a"), "the log has %d entries, want the object's", len(log))
 	b.stop()
 	assert.Contains(t, b.stderr(), "waiting for the broker", "stderr does not say that the broker is away")
 }

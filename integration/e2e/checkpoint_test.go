@@ -130,9 +130,8 @@ func TestCheckpoint_rewind_is_followed_by_what_happened_since(t *testing.T) {
 		assert.Equal(t, strings.Contains(e.id, ".r"), e.reason == "resync",
 			"the id of what is published by %s is %s", e.reason, e.id)
 	}
-	if gaps := count(log, "gap"); gaps > 0 {
-		t.Errorf("there are %d gaps", gaps)
-	}
+	gaps := count(log, "gap")
+	assert.LessOrEqual(t, gaps, 0, "there are %d gaps", gaps)
 }
 
 func TestCheckpoint_in_Kafka_is_shown_and_reset(t *testing.T) {
@@ -145,9 +144,8 @@ func TestCheckpoint_in_Kafka_is_shown_and_reset(t *testing.T) {
 	r.awaitSaved(2)
 	b.stop()
 	r.checkpoint(0, "reset", "test", "--yes")
-	if h := r.held(); !h.Exists || len(h.Streams) > 0 {
-		t.Errorf("after it the checkpoint holds %+v", h)
-	}
+	h := r.held()
+	assert.True(t, h.Exists && len(h.Streams) <= 0, "after it the checkpoint holds %+v", h)
 	r.run()
 	r.awaitOp("snapshot-completed", 2)
 	log := r.awaitStory("default/changes", "added updated added") // the same state again, as nobody can be asked for it
@@ -198,21 +196,18 @@ func newBucketRig(t *testing.T) *fixture {
 // mustKeepNothing fails if the bridge has left anything on the disk.
 func (r *fixture) mustKeepNothing() {
 	r.t.Helper()
-	if left, err := os.ReadDir(filepath.Join(r.dir, "data")); !errors.Is(err, fs.ErrNotExist) && len(left) > 0 {
-		r.t.Errorf("on the disk are %v, %v", left, err)
-	}
+	left, err := os.ReadDir(filepath.Join(r.dir, "data"))
+	assert.True(r.t, errors.Is(err, fs.ErrNotExist) || len(left) <= 0, "on the disk are %v, %v", left, err)
 }
 
 func TestCheckpoint_in_NATS_is_shown_and_reset(t *testing.T) {
 	t.Parallel()
 	r := newBucketRig(t)
 	assert.Contains(t, r.checkpoint(0, "list"), "never", "before the first start")
-	if code, out, said := r.command("validate", "--cluster", "--config", r.config); code != 0 {
-		t.Errorf("validate ended with %d: %s%s", code, out, said)
-	}
-	if _, err := r.js.KeyValue(t.Context(), bucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
-		t.Errorf("who has only looked has made a bucket: %v", err)
-	}
+	code, out, said := r.command("validate", "--cluster", "--config", r.config)
+	assert.Equal(t, 0, code, "validate ended with %d: %s%s", code, out, said)
+	_, err := r.js.KeyValue(t.Context(), bucket)
+	assert.ErrorIs(t, err, jetstream.ErrBucketNotFound, "who has only looked has made a bucket")
 	b := r.runReady()
 	r.lives()
 	r.awaitStory("default/goes", "added updated deleted")
@@ -220,9 +215,8 @@ func TestCheckpoint_in_NATS_is_shown_and_reset(t *testing.T) {
 	b.stop()
 	assert.Contains(t, r.checkpoint(0, "list"), "bucket "+bucket)
 	r.checkpoint(0, "reset", "test", "--yes")
-	if h := r.held(); !h.Exists || len(h.Streams) > 0 {
-		t.Errorf("after it the checkpoint holds %+v", h)
-	}
+	h := r.held()
+	assert.True(t, h.Exists && len(h.Streams) <= 0, "after it the checkpoint holds %+v", h)
 	r.run()
 	log := r.awaitOp("snapshot-completed", 2)
 	r.bridge.stop()
@@ -244,13 +238,11 @@ func TestBridge_refuses_a_bucket_that_forgets(t *testing.T) {
 	}
 	const want = "bucket " + bucket + " cannot keep checkpoints: it is kept in memory"
 	code, out, said := r.command("validate", "--cluster", "--config", r.config)
-	if code != 2 || !strings.Contains(out+said, "pipelines[0].checkpoint.nats: "+want) {
-		t.Errorf("validate ended with %d: %s%s", code, out, said)
-	}
+	assert.True(t, code == 2 && strings.Contains(out+said, "pipelines[0].checkpoint.nats: "+want),
+		"validate ended with %d: %s%s", code, out, said)
 	b := r.run()
 	b.exit(1)
 	assert.Contains(t, b.stderr(), want)
-	if log := r.entries(); len(log) > 0 {
-		t.Errorf("it has published %d events", len(log))
-	}
+	log := r.entries()
+	assert.Empty(t, log, "it has published %d events", len(log))
 }

@@ -141,9 +141,8 @@ func (r *recorded) judge() []entry {
 		o.Partitions = partitions
 	}
 	report := r.truth.Judge(r.messages(), o, rig.CoreStream(r.cluster, "configmaps", "default"))
-	if len(report.Gaps) > 0 || report.Published != report.States {
-		r.t.Errorf("%d of %d states are in the log, and %d gaps", report.Published, report.States, len(report.Gaps))
-	}
+	assert.True(r.t, len(report.Gaps) <= 0 && report.Published == report.States,
+		"%d of %d states are in the log, and %d gaps", report.Published, report.States, len(report.Gaps))
 	return r.entries()
 }
 

@@ -24,9 +24,8 @@ func mustBeUnique(t *testing.T, log []entry) {
 	seen := map[string]uint64{}
 	for _, e := range log {
 		id := e.attribute("source") + " " + e.id
-		if first, twice := seen[id]; twice {
-			t.Errorf("%s is in the log twice, at %d and %d", id, first, e.message.Sequence)
-		}
+		first, twice := seen[id]
+		assert.False(t, twice, "%s is in the log twice, at %d and %d", id, first, e.message.Sequence)
 		seen[id] = e.message.Sequence
 	}
 }
@@ -130,9 +129,8 @@ func TestBridge_refuses_the_checkpoint_of_another_cluster(t *testing.T) {
 	if out := b.stderr(); !strings.Contains(out, "was written for cluster") || !strings.Contains(out, "move the old one away") {
 		t.Errorf("stderr does not say what is wrong and what to do:\n%s", out)
 	}
-	if n := len(r.entries()); n != before {
-		t.Errorf("%d events were published", n-before)
-	}
+	n := len(r.entries())
+	assert.Equal(t, before, n, "%d events were published", n-before)
 }
 
 func TestBridge_does_not_wait_for_the_broker_when_asked_twice_to_stop(t *testing.T) {

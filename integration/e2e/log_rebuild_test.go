@@ -76,9 +76,8 @@ func TestBridge_whose_checkpoint_is_lost_goes_on_from_the_log(t *testing.T) {
 					t.Errorf("the gap %s does not begin at %s", e.id, complete)
 				}
 			}
-			if n := count(log, "gap"); n != 3 {
-				t.Errorf("there are %d gaps, want one of each resource", n)
-			}
+			n := count(log, "gap")
+			assert.Equal(t, 3, n, "there are %d gaps, want one of each resource", n)
 			assert.Equal(t, "added", story(log, "default/stays"), "what has not changed")
 		})
 	}

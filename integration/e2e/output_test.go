@@ -164,9 +164,8 @@ func filters(t *testing.T, api *controlplane.ControlPlane) {
 	r.patch("filters", "end", `{"data":{"x":"1"}}`)
 	r.awaitStory("filters/end", "updated")
 	log := r.awaitStory("filters/a", "deleted")
-	if got := story(log, "filters/b"); got != "updated" {
-		t.Errorf("the log has %q of b", got)
-	}
+	got := story(log, "filters/b")
+	assert.Equal(t, "updated", got, "the log has %q of b", got)
 	for _, e := range log {
 		if e.key == "filters/b" && e.rv != changed.ResourceVersion {
 			t.Errorf("the update of b is that to %s, want %s", e.rv, changed.ResourceVersion)

@@ -160,9 +160,8 @@ func replay(t *testing.T, r *fixture) {
 		"the process does not say that it has read what objects were before")
 	r.remove(ns, "a")
 	r.awaitOp("deleted", 1)
-	if _, ok := consume(t, r.entries()).objects["ConfigMap "+ns+"/a"]; ok {
-		t.Error("what was deleted is still there")
-	}
+	_, ok := consume(t, r.entries()).objects["ConfigMap "+ns+"/a"]
+	assert.False(t, ok, "what was deleted is still there")
 }
 
 func (r *fixture) deployment(ns, name string) {

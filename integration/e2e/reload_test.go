@@ -258,9 +258,8 @@ func TestReload_leaves_alone_what_does_not_change(t *testing.T) {
 			t.Errorf("the watch of ConfigMaps was broken off: %s", line)
 		}
 	}
-	if now := r.watched(); now != watches {
-		t.Errorf("the API server has ended %d watches of ConfigMaps, and had %d", now, watches)
-	}
+	now := r.watched()
+	assert.Equal(t, watches, now, "the API server has ended %d watches of ConfigMaps, and had", now)
 
 	r.load("applied", r.head+r.pipeline("a", "KUBERNETES", both)) // back, and the pipeline gone
 	b.others = true
@@ -312,9 +311,8 @@ func TestReload_changes_nothing_where_the_file_is_wrong_and_says_why(t *testing.
 	}
 	assert.Equal(t, 0, r.count("applied"), "applied")
 	r.load("unchanged", good)
-	if _, page := r.status("/readyz"); page != "ok\n" {
-		t.Errorf("readyz still says %q", page)
-	}
+	_, page := r.status("/readyz")
+	assert.Equal(t, "ok\n", page, "readyz still")
 	assert.Contains(t, r.metrics(), "kube_eventbridge_config_last_reload_successful 1\n",
 		"the metric still tells of a refusal")
 	before := r.count("unchanged")
@@ -338,9 +336,8 @@ func TestReload_moves_a_pipeline_to_another_sink(t *testing.T) {
 	r.poll("Secrets", func() (bool, string) { return r.seen("B", "secrets") > 20, "there are not enough" })
 	r.load("applied", of("C"))
 	r.awaitStatus(200, "ok")
-	if now := r.watched(); now != watches {
-		t.Errorf("the API server has ended %d watches of ConfigMaps, and had %d", now, watches)
-	}
+	now := r.watched()
+	assert.Equal(t, watches, now, "the API server has ended %d watches of ConfigMaps, and had", now)
 	r.poll("Secrets in the other stream", func() (bool, string) { return r.seen("C", "secrets") > 20, "there are not enough" })
 	b.judge("a", false, "configmaps")
 	r.bridge.stop()

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -255,8 +256,7 @@ func (e *eyes) definedOnly() {
 		delete(e.seen, m.FullName())
 	}
 	for name := range e.seen {
-		if !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") {
-			e.t.Errorf("%s is there, and not defined", name)
-		}
+		assert.True(e.t, strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_"),
+			"%s is there, and not defined", name)
 	}
 }

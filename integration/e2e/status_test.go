@@ -136,14 +136,12 @@ func TestStatusPage_keeps_itself_up_to_date_for_everybody(t *testing.T) {
 	b.until("the end of the problem", func() bool {
 		return strings.Contains(b.text(), well) && !strings.Contains(b.text(), "Start the broker")
 	})
-	if now := eval[float64](b, "window.born || 0"); now != born {
-		t.Error("the page was loaded again")
-	}
+	now := eval[float64](b, "window.born || 0")
+	assert.True(t, now == born, "the page was loaded again")
 	sortsAndFilters(t, b)
 	complaints, hosts := b.heardOf()
-	if len(complaints) > 0 || len(hosts) != 1 || hosts[0] != r.server {
-		t.Errorf("the browser complains of %q, and was at %q", complaints, hosts)
-	}
+	assert.True(t, len(complaints) <= 0 && len(hosts) == 1 && hosts[0] == r.server,
+		"the browser complains of %q, and was at %q", complaints, hosts)
 
 	r.bridge.stop()
 	b.until("the loss", func() bool {
@@ -179,9 +177,8 @@ func sortsAndFilters(t *testing.T, b *browser) {
 	assert.Equal(t, "descending",
 		eval[string](b, `document.querySelector("th[data-key=name]").getAttribute("aria-sort")`), "aria-sort")
 	eval[bool](b, `{ const f = document.getElementById("filter-text"); f.value = ""; f.dispatchEvent(new Event("input")) }`)
-	if n := eval[int](b, `document.querySelectorAll("tbody tr:not([hidden])").length`); n != 20 {
-		t.Errorf("without a filter there are %d rows", n)
-	}
+	n := eval[int](b, `document.querySelectorAll("tbody tr:not([hidden])").length`)
+	assert.Equal(t, 20, n, "without a filter there are %d rows", n)
 }
 
 // contrast returns the worst contrast between a text that is seen and what is behind it, with the text.
@@ -208,9 +205,8 @@ type legibility struct {
 func looksWell(t *testing.T, b *browser, how string) {
 	t.Helper()
 	worst := eval[legibility](b, contrast)
-	if worst.Ratio < 4.5 || worst.Ratio == 99 {
-		t.Errorf("%s: %q has a contrast of %.2f", how, worst.Text, worst.Ratio)
-	}
+	assert.True(t, worst.Ratio >= 4.5 && worst.Ratio != 99,
+		"%s: %q has a contrast of %.2f", how, worst.Text, worst.Ratio)
 	assert.Equal(t, (worst.Ground == "rgb(20, 23, 28)"), strings.HasPrefix(how, "dark"),
 		"%s: the ground is %s", how, worst.Ground)
 	size := eval[[]int](b, "[document.documentElement.scrollWidth, innerWidth]")

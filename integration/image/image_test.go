@@ -74,9 +74,8 @@ func TestBuild_refuses_what_is_incomplete(t *testing.T) {
 	} {
 		o := options(t)
 		change(&o)
-		if _, err := Build(t.Context(), o); err == nil {
-			t.Errorf("%s: built", name)
-		}
+		_, err := Build(t.Context(), o)
+		assert.Error(t, err, "%s: built", name)
 	}
 }
 
@@ -98,9 +97,8 @@ func isSmall(t *testing.T, img v1.Image) {
 	}
 	whole := must.Get(io.Copy(io.Discard, mutate.Extract(img)))(t)
 	t.Logf("%d bytes, %d compressed", whole, compressed)
-	if whole > mostBytes || compressed > mostCompressed {
-		t.Errorf("%d bytes, %d compressed, want at most %d and %d", whole, compressed, mostBytes, mostCompressed)
-	}
+	assert.True(t, whole <= mostBytes && compressed <= mostCompressed,
+		"%d bytes, %d compressed, want at most %d and %d", whole, compressed, mostBytes, mostCompressed)
 }
 
 func saysWhatItIs(t *testing.T, img v1.Image, o Options) {
@@ -118,9 +116,8 @@ func hasNothingElse(t *testing.T, img v1.Image) {
 	var names []string
 	for h := range entries(t, img) {
 		names = append(names, h.Name)
-		if h.Mode&0o6022 != 0 || h.Uid != 0 {
-			t.Errorf("%s belongs to user %d and has mode %o, want root's, and nobody else's to write", h.Name, h.Uid, h.Mode)
-		}
+		assert.True(t, h.Mode&0o6022 == 0 && h.Uid == 0,
+			"%s belongs to user %d and has mode %o, want root's, and nobody else's to write", h.Name, h.Uid, h.Mode)
 	}
 	slices.Sort(names)
 	want := []string{"LICENSE", "etc", "etc/group", "etc/passwd", "etc/ssl", "etc/ssl/certs", "etc/ssl/certs/ca-certificates.crt", "kube-eventbridge"}

@@ -29,9 +29,8 @@ func asyncAPI(t *testing.T, config, format string) []byte {
 	var out, said bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), rig.ProgramForTest(t), "asyncapi", "--config", config, "-o", format)
 	cmd.Stdout, cmd.Stderr = &out, &said
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("asyncapi: %v\n%s", err, &said)
-	}
+	err := cmd.Run()
+	require.NoError(t, err, "asyncapi: %v\n%s", err, &said)
 	return out.Bytes()
 }
 
@@ -40,9 +39,7 @@ func parsed(t *testing.T, files ...string) {
 	t.Helper()
 	command := append(scripted(t, tools.AsyncAPI, "asyncapi", "check.js"), files...)
 	out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput()
-	if err != nil || strings.Count(string(out), "\n") != len(files) {
-		t.Errorf("the parser says: %v\n%s", err, out)
-	}
+	assert.True(t, err == nil && strings.Count(string(out), "\n") == len(files), "the parser says: %v\n%s", err, out)
 }
 
 // What a configuration can have that makes a difference in the document.

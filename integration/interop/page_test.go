@@ -61,9 +61,8 @@ func TestPages_quote_the_examples_that_are_tested(t *testing.T) {
 				t.Errorf("%s does not quote %s as it is", name, q[2])
 			}
 		}
-		if tagged, blocks := strings.Count(text, ": integration/interop/"), len(quote.FindAllString(text, -1)); tagged != blocks {
-			t.Errorf("%s has %d quotations, of which %d can be checked", name, tagged, blocks)
-		}
+		tagged, blocks := strings.Count(text, ": integration/interop/"), len(quote.FindAllString(text, -1))
+		assert.Equal(t, blocks, tagged, "%s has %d quotations, of which %d can be checked", name, tagged, blocks)
 	})
 	for _, example := range examples(t) {
 		assert.True(t, quoted[filepath.Join("../../integration/interop", example)], "no page quotes %s", example)

@@ -188,9 +188,8 @@ func TestConfig_refuses_what_cannot_be(t *testing.T) {
 		"a password with a quote":   {Users: map[string]string{"a": `"`}},
 		"a name with a comma":       {Users: map[string]string{"a,b": "c"}},
 	} {
-		if _, err := Start(t.Context(), cfg); err == nil || !strings.HasPrefix(err.Error(), "configure Kafka: ") {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := Start(t.Context(), cfg)
+		assert.True(t, err != nil && strings.HasPrefix(err.Error(), "configure Kafka: "), "%s: %v", name, err)
 	}
 }
 

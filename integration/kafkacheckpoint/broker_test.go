@@ -92,9 +92,8 @@ func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 	old := mustOpen(t, cfg)
 	mustBe(t, must.Get(mustOpen(t, cfg).Load(t.Context()))(t), want)
 	var taken *kafka.TakenError
-	if err := old.Commit(t.Context(), rows(0, 10, 2)); !errors.As(err, &taken) {
-		t.Errorf("commit: error %v, want that another process uses it", err)
-	}
+	err := old.Commit(t.Context(), rows(0, 10, 2))
+	assert.True(t, errors.As(err, &taken), "commit: error %v, want that another process uses it", err)
 	assert.LessOrEqual(t, log.Len(), 0, "warnings: %s", &log)
 }
 

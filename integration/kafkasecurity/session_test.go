@@ -8,11 +8,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
@@ -64,9 +64,8 @@ func TestClient_goes_on_when_its_session_is_over(t *testing.T) {
 					first = offset
 				}
 			}
-			if got := readBack(t, cl, first, t.Name()); !slices.Equal(got, sent) {
-				t.Errorf("sent %d records, read %d back, or in another order", len(sent), len(got))
-			}
+			got := readBack(t, cl, first, t.Name())
+			assert.Equal(t, sent, got, "sent %d records, read %d back, or in another order", len(sent), len(got))
 		})
 	}
 }
@@ -114,9 +113,7 @@ func TestClient_says_that_its_token_has_expired_until_it_is_renewed(t *testing.T
 	const want = `produce to secured/0: the broker refuses the token: {"status":"invalid_token"}`
 	began = time.Now()
 	for text := send(); text != want; text = send() {
-		if text != "" && !isHangUp(text) {
-			t.Fatalf("before the refusal it says %s", text)
-		}
+		require.True(t, text == "" || isHangUp(text), "before the refusal it says %s", text)
 		require.LessOrEqual(t, time.Since(began), lifetime+time.Minute, "the token does not expire")
 	}
 	for range 20 {

@@ -119,9 +119,8 @@ func TestSink_goes_on_after_what_a_broker_refuses_for_good(t *testing.T) {
 			t.Errorf("%s: %v", e.Message, a.err)
 		}
 		answering(c)
-		if next := publish(t, s, message(faked, "c", 1)); next.Sequence != first.Sequence+1 {
-			t.Errorf("%s: the next one is at %+v", e.Message, next)
-		}
+		next := publish(t, s, message(faked, "c", 1))
+		assert.Equal(t, first.Sequence+1, next.Sequence, "%s: the next one is at %+v", e.Message, next)
 	}
 }
 
@@ -185,9 +184,8 @@ func TestSink_takes_a_repetition_that_a_broker_says_it_has_for_success(t *testin
 	c, cfg := fake(t)
 	s := start(t, cfg)
 	answering(c, kerr.RequestTimedOut, kerr.DuplicateSequenceNumber)
-	if rc := publish(t, s, message(faked, "a", 1)); rc.Sequence != 0 {
-		t.Errorf("it is said to be at %+v, which nobody knows", rc)
-	}
+	rc := publish(t, s, message(faked, "a", 1))
+	assert.EqualValues(t, 0, rc.Sequence, "it is said to be at %+v, which nobody knows", rc)
 }
 
 // denyID has the brokers refuse transactional ids, as without the permission for them.

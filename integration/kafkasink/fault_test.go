@@ -98,9 +98,8 @@ func (c *chains) check(t *testing.T, total int) {
 	for k, n := range c.counts {
 		lost += n - last[k]
 	}
-	if read != total || lost != 0 || doubled != 0 || inverted != 0 {
-		t.Errorf("%d lost, %d doubled, %d out of order; %d records of %d", lost, doubled, inverted, read, total)
-	}
+	assert.True(t, read == total && lost == 0 && doubled == 0 && inverted == 0,
+		"%d lost, %d doubled, %d out of order; %d records of %d", lost, doubled, inverted, read, total)
 }
 
 // total is how many records there are.

@@ -172,9 +172,8 @@ func TestSink_lets_nothing_of_a_stopped_process_that_wakes_follow_its_barrier(t 
 	newer := start(t, r.config(direct))
 	before := must.Get(newer.Bounds(t.Context(), nil))(t)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("the child: %v\n%s", err, out)
-	}
+	err := cmd.Wait()
+	assert.NoError(t, err, "the child: %v\n%s", err, out)
 	for n := range 8 {
 		publish(t, newer, message(r.topic, fmt.Sprintf("new-%d", n), 1))
 	}

@@ -107,9 +107,8 @@ func TestSink_announces_itself_in_each_partition_first(t *testing.T) {
 			if structured {
 				id = structuredID.FindStringSubmatch(string(rec.Value))[1]
 			}
-			if st, err := s.At(t.Context(), p, 1); err != nil || st == nil || st.ID != id {
-				t.Errorf("At: %+v, %v, want %s", st, err, id)
-			}
+			st, err := s.At(t.Context(), p, 1)
+			assert.True(t, err == nil && st != nil && st.ID == id, "At: %+v, %v, want %s", st, err, id)
 		}
 	}
 }
@@ -124,9 +123,8 @@ func TestSink_puts_a_key_where_other_clients_do(t *testing.T) {
 	for n := range 200 {
 		key := fmt.Sprintf("prod/core/pods/default/%s-%d", strings.Repeat("ä", n%5), n)
 		want := choose.Partition(&kgo.Record{Key: []byte(key)}, partitions)
-		if got := publish(t, s, message(r.topic, key, 1)).Partition; int(got) != want {
-			t.Errorf("%s is in %d, and kgo puts it into %d", key, got, want)
-		}
+		got := publish(t, s, message(r.topic, key, 1)).Partition
+		assert.Equal(t, want, int(got), "%s is in %d, and kgo puts it into", key, got)
 	}
 }
 
@@ -141,13 +139,11 @@ func TestSink_adds_tombstones_and_marks_every_partition(t *testing.T) {
 	gone.Last = true
 	at := publish(t, s, gone)
 	again := publish(t, s, message(r.topic, "a", 3))
-	if again.Partition != at.Partition || again.Sequence != at.Sequence+2 {
-		t.Errorf("deleted at %+v, made again at %+v: the tombstone is between", at, again)
-	}
+	assert.True(t, again.Partition == at.Partition && again.Sequence == at.Sequence+2,
+		"deleted at %+v, made again at %+v: the tombstone is between", at, again)
 	marker := everywhere(r.topic, 1)
-	if mine := publish(t, s, marker); mine.Partition != batch.Partition(marker.Key, 3) {
-		t.Errorf("the marker's receipt is %+v", mine)
-	}
+	mine := publish(t, s, marker)
+	assert.Equal(t, batch.Partition(marker.Key, 3), mine.Partition, "the marker's receipt is %+v", mine)
 	var a []string
 	markers := map[int32]int{}
 	for _, rec := range others(r.records(t, r.topic)) {
@@ -200,9 +196,8 @@ func TestSink_publishes_to_several_topics(t *testing.T) {
 		places[rc.Partition] = topic
 		receipts = append(receipts, rc)
 	}
-	if a := wait(t, send(t, s, message("elsewhere", "k", 1))); !sink.IsPermanent(a.err) {
-		t.Errorf("a topic that is not configured: %v", a.err)
-	}
+	a := wait(t, send(t, s, message("elsewhere", "k", 1)))
+	assert.True(t, sink.IsPermanent(a.err), "a topic that is not configured: %v", a.err)
 	for topic, want := range map[string]int{".pods": 20, ".nodes": 20, ".later": 20} {
 		if n := len(others(r.records(t, prefix+topic))); n != want {
 			t.Errorf("%s has %d records, want %d", topic, n, want)

@@ -33,9 +33,8 @@ func TestSink_says_how_to_create_a_topic_that_is_missing(t *testing.T) {
 	t.Parallel()
 	r := &testTopic{shared.ForTest(t), name(t)}
 	var unusable *sink.UnusableError
-	if err := launch(t, r.config(direct)).end(t); !errors.As(err, &unusable) {
-		t.Fatalf("Run: %v", err)
-	}
+	err := launch(t, r.config(direct)).end(t)
+	require.True(t, errors.As(err, &unusable), "Run: %v", err)
 	command := "kafka-topics.sh --bootstrap-server " + r.AddressesOf(direct)[0] + " --create --topic " + r.topic + " --partitions 12 --replication-factor 1 --config min.insync.replicas=1,"
 	assert.Contains(t, unusable.Advice, command, "it says %v", unusable)
 }
@@ -107,14 +106,12 @@ func TestSink_calls_a_topic_that_was_made_anew_another_log(t *testing.T) {
 		return b.ID
 	}
 	before := id()
-	if again := id(); again != before || before == "" {
-		t.Errorf("the same topic is %q, then %q", before, again)
-	}
+	again := id()
+	assert.True(t, again == before && before != "", "the same topic is %q, then %q", before, again)
 	r.deleteTopic(t, r.topic)
 	require.NoError(t, r.CreateTopic(t.Context(), r.topic, 1, 0, nil))
-	if after := id(); after == before {
-		t.Errorf("it is %q again", after)
-	}
+	after := id()
+	assert.NotEqual(t, before, after, "it is %q again", after)
 }
 
 // hard returns a JSON text that cannot be compressed to less than half of n bytes; soft one that can.

@@ -279,9 +279,8 @@ func TestTail_reads_a_compacted_topic(t *testing.T) {
 			newest[e.Attr("name")] = e.Attr("resourceversion")
 		}
 		for n := range keys {
-			if got, want := newest[fmt.Sprint("web-", n)], fmt.Sprint((rounds-1)*1000+19*keys+n); got != want {
-				t.Errorf("%+v: web-%d is at %s, want %s", start, n, got, want)
-			}
+			got, want := newest[fmt.Sprint("web-", n)], fmt.Sprint((rounds-1)*1000+19*keys+n)
+			assert.Equal(t, want, got, "%+v: web-%d", start, n)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -108,9 +109,8 @@ func TestCgroup_is_given_the_controllers_that_a_kubelet_wants_and_the_root_has(t
 			require.NoError(t, os.WriteFile(path, []byte(text+"\n"), 0o600))
 		}
 		require.NoError(t, handOn(root, dir))
-		if got, _ := os.ReadFile(filepath.Join(root, "cgroup.subtree_control")); string(got) != c.want {
-			t.Errorf("a root with %q and a group with %q: wrote %q, want %q", c.has, c.given, got, c.want)
-		}
+		got, _ := os.ReadFile(filepath.Join(root, "cgroup.subtree_control"))
+		assert.Equal(t, c.want, string(got), "a root with %q and a group with %q: wrote %q", c.has, c.given, got)
 	}
 }
 
@@ -121,7 +121,6 @@ func TestCgroup_that_cannot_be_given_a_controller_is_an_error(t *testing.T) {
 	dir := filepath.Join(root, group)
 	require.NoError(t, os.Mkdir(dir, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "cgroup.controllers"), nil, 0o600))
-	if err := handOn(root, dir); err == nil || !strings.Contains(err.Error(), "has no memory") {
-		t.Errorf("the error is %v", err)
-	}
+	err := handOn(root, dir)
+	assert.True(t, err != nil && strings.Contains(err.Error(), "has no memory"), "the error is %v", err)
 }

@@ -46,9 +46,8 @@ func TestPod_that_is_stopped_ends_well_before_it_would_be_killed(t *testing.T) {
 		ended := r.ended(pod, func() { r.kubectl("scale", "deployment/kube-eventbridge", "--replicas=0") })
 		took = time.Since(began)
 		state := ended.Status.ContainerStatuses[0].State.Terminated
-		if state == nil || state.ExitCode != 0 || state.Reason != "Completed" {
-			t.Errorf("the container ended with %+v", state)
-		}
+		assert.True(t, state != nil && state.ExitCode == 0 && state.Reason == "Completed",
+			"the container ended with %+v", state)
 	})
 	t.Logf("the Pod took %s to end, of the %d s that it has", took.Round(time.Millisecond), *pod.Spec.TerminationGracePeriodSeconds)
 	assert.LessOrEqual(t, took, time.Duration(*pod.Spec.TerminationGracePeriodSeconds)*time.Second/2,
@@ -94,9 +93,8 @@ func (r *release) hasLimit(pod corev1.Pod) {
 		if !strings.Contains(string(groups), "pod"+string(pod.UID)) || !strings.HasPrefix(string(program), "/kube-eventbridge\x00") {
 			continue
 		}
-		if got := kernelLimit(r.t, string(groups)); got != fmt.Sprint(limit) {
-			r.t.Errorf("the kernel limits it to %s bytes, want %d", got, limit)
-		}
+		got := kernelLimit(r.t, string(groups))
+		assert.Equal(r.t, fmt.Sprint(limit), got, "the kernel limits it to %s bytes, want %d", got, limit)
 		return
 	}
 	r.t.Error("no process runs in the Pod's container")

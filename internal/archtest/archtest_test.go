@@ -92,6 +92,7 @@ var rules = []Rule{
 	{Path: "internal/archtest"},
 	{Path: "internal/testcert", Ours: []string{"internal/must"}},
 	{Path: "internal/must"},
+	{Path: "internal/testlog"},
 	{Path: "internal/testtier"},
 	{Path: "internal/pause"},
 	{Path: "internal/sequence", Never: slices.Concat(brokers, codecs, stores, cluster), Why: "what orders events follows from numbers alone"},
@@ -123,9 +124,8 @@ func TestModule_requires_nothing_that_only_tests_need(t *testing.T) {
 	require.NotEmpty(t, mod.Require, "no requirements were read")
 	for _, r := range mod.Require {
 		for _, never := range []string{"k8s.io/kubernetes", "go.etcd.io/etcd", "sigs.k8s.io/controller-runtime", "github.com/testcontainers", "github.com/twmb/franz-go"} {
-			if r.Path == never || strings.HasPrefix(r.Path, never+"/") {
-				t.Errorf("go.mod requires %s: tests that need it belong to the module in integration", r.Path)
-			}
+			assert.True(t, r.Path != never && !strings.HasPrefix(r.Path, never+"/"),
+				"go.mod requires %s: tests that need it belong to the module in integration", r.Path)
 		}
 	}
 }

@@ -76,9 +76,8 @@ func TestDocument_has_a_channel_for_each_address_and_all_that_is_published_there
 		if ch.Address != want[name] || !slices.Equal(ch.Parameters["namespace"].Enum, enum) || len(ch.Messages) != len(kinds()) {
 			t.Errorf("%s: %+v", name, ch)
 		}
-		if o := d.Operations["publish."+name]; o.Action != "send" || len(o.Messages) != len(kinds()) {
-			t.Errorf("its operation is %+v", o)
-		}
+		o := d.Operations["publish."+name]
+		assert.True(t, o.Action == "send" && len(o.Messages) == len(kinds()), "its operation is %+v", o)
 		for message := range ch.Messages {
 			assert.NotNil(t, d.Components.Messages[message], "there is no message %s", message)
 		}
@@ -95,9 +94,8 @@ func TestDocument_leaves_out_what_is_not_published(t *testing.T) {
 	d, _ := documentOf(t, "prod", p)
 	ch := d.Channels["audit"]
 	for name, want := range map[string]bool{"audit.pods.added": true, "audit.pods.updated": true, "audit.pods.deleted": false, "tombstone": false, "audit.pods.rejected": true, "audit.pods.gap": true} {
-		if _, got := ch.Messages[name]; got != want {
-			t.Errorf("%s: %t", name, got)
-		}
+		_, got := ch.Messages[name]
+		assert.Equal(t, want, got, name)
 	}
 }
 
@@ -108,15 +106,13 @@ func TestDocument_pipelines_share_servers_and_topics(t *testing.T) {
 	first.Tombstones, second.Tombstones, first.Partitions = true, true, 12
 	d, _ := documentOf(t, "prod", first, second)
 	ch, one := d.Channels["first"]
-	if !one || len(d.Channels) != 1 || len(d.Servers) != 1 {
-		t.Fatalf("channels %v, servers %v", d.Channels, d.Servers)
-	}
+	require.True(t, one && len(d.Channels) == 1 && len(d.Servers) == 1,
+		"channels %v, servers %v", d.Channels, d.Servers)
 	if n := 3*len(kinds()) + 2 + 1; len(ch.Messages) != n { // and what writers begin with, and the tombstone
 		t.Errorf("%d messages, want %d: %v", len(ch.Messages), n, slices.Sorted(maps.Keys(ch.Messages)))
 	}
-	if ch.Bindings.Kafka["topic"] != "kubernetes" || ch.Bindings.Kafka["partitions"] != 12.0 {
-		t.Errorf("bindings %v", ch.Bindings)
-	}
+	assert.True(t, ch.Bindings.Kafka["topic"] == "kubernetes" && ch.Bindings.Kafka["partitions"] == 12.0,
+		"bindings %v", ch.Bindings)
 	assert.Len(t, d.Servers["kafka-kafka-1"].Security, 2, "servers %+v", d.Servers)
 }
 
@@ -198,9 +194,8 @@ func TestDocument_is_the_same_each_time(t *testing.T) {
 	pipelines := []Pipeline{pipeline(t, "a", NATS, encode.DefaultSubject, pods, nodes, deployments), pipeline(t, "b", Kafka, "t-{resource}", pods, nodes)}
 	_, first := documentOf(t, "prod", pipelines...)
 	for range 20 {
-		if _, again := documentOf(t, "prod", pipelines...); again != first {
-			t.Fatalf("it was\n%s\nand is\n%s", first, again)
-		}
+		_, again := documentOf(t, "prod", pipelines...)
+		require.Equal(t, first, again)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -65,9 +66,8 @@ func TestEnded_stream_that_a_restored_history_brings_back_goes_on_in_that_one(t 
 			a = r.of(configMaps)
 			snapshot(t, a, "1000", "x u1 5")
 			r.settle()
-			if a.saved.History != b.saved.History || a.saved.History == 0 {
-				t.Errorf("histories %d and %d after one restoration", a.saved.History, b.saved.History)
-			}
+			assert.True(t, a.saved.History == b.saved.History && a.saved.History != 0,
+				"histories %d and %d after one restoration", a.saved.History, b.saved.History)
 			checkOnce(t, log)
 			r.stopSaved()
 		}
@@ -87,9 +87,8 @@ func TestEnded_streams_leave_nothing_in_the_checkpoint(t *testing.T) {
 	r.settle()
 	require.NoError(t, r.bury(t.Context(), a))
 	require.NoError(t, r.save(t.Context()))
-	if kept, any := store.state.Streams[a.name]; any {
-		t.Errorf("the store keeps %+v", kept)
-	}
+	kept, any := store.state.Streams[a.name]
+	assert.False(t, any, "the store keeps %+v", kept)
 }
 
 func TestEnded_stream_is_told_of_a_restoration_while_it_is_being_forgotten(t *testing.T) {
@@ -110,9 +109,8 @@ func TestEnded_stream_is_told_of_a_restoration_while_it_is_being_forgotten(t *te
 	r.undo(r.of(secrets), &source.RewoundError{Stream: "secrets.v1"})
 	r.committing.Unlock()
 	require.NoError(t, <-ended)
-	if kept := store.state.Streams[s.name]; kept.Undone == "" {
-		t.Errorf("the history is not over: the store keeps %+v", kept)
-	}
+	kept := store.state.Streams[s.name]
+	assert.NotEmpty(t, kept.Undone, "the history is not over: the store keeps %+v", kept)
 }
 
 func TestEnded_stream_that_takes_long_to_forget_keeps_nobody_from_asking_how_all_is(t *testing.T) {

@@ -60,9 +60,8 @@ func TestFilter_what_is_not_published_moves_the_position_and_is_known(t *testing
 	send(t, s, source.Deleted, "b", "u2", "13", source.ReasonWatch)
 	r.settle()
 	expect(t, log.lines(), "snapshot-started 10", "snapshot-completed 10", "updated default/b u2 12 watch", "deleted default/b u2 13 watch")
-	if n := value(t, r.registry, "events_filtered_total"); n != 2 {
-		t.Errorf("%v events are counted, want 2", n)
-	}
+	n := value(t, r.registry, "events_filtered_total")
+	assert.True(t, n == 2, "%v events are counted, want 2", n)
 }
 
 func TestFilter_an_update_is_compared_with_the_state_before_published_or_not(t *testing.T) {
@@ -217,9 +216,8 @@ func TestFilter_does_not_spoil_what_is_known_of_a_snapshot_that_is_not_published
 	send(t, s, source.Updated, "a", "u1", "22", source.ReasonWatch)
 	r.settle()
 	expect(t, log.lines(), "updated default/a u1 21 watch")
-	if n := value(t, r.registry, "events_filtered_total"); n != 1 {
-		t.Errorf("%v events are counted, want 1", n)
-	}
+	n := value(t, r.registry, "events_filtered_total")
+	assert.True(t, n == 1, "%v events are counted, want 1", n)
 }
 
 type undecided struct{}

@@ -92,9 +92,8 @@ func TestRepair_brings_back_no_stream_that_nobody_reads(t *testing.T) {
 		log, store := newReadableLog(), &memoryStore{}
 		before, _ := endedStream(t, log, store, StreamSpec{Resource: "configmaps"}, "")
 		log.lose(before)
-		if at := startOf(t, log, store, spec).stored(); len(at) != 0 {
-			t.Errorf("%s: %v is stored", name, at)
-		}
+		at := startOf(t, log, store, spec).stored()
+		assert.Empty(t, at, "%s: %v is stored", name, at)
 	}
 }
 

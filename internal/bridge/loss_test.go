@@ -114,9 +114,8 @@ func TestRepair_spares_a_stream_that_is_not_open_yet(t *testing.T) {
 	if late, err = r.open(s.spec, secrets); err != nil {
 		t.Fatal(err)
 	}
-	if version, _, ok := late.Resume(); !ok || version != "10" {
-		t.Errorf("it resumes at %q, %v", version, ok)
-	}
+	version, _, ok := late.Resume()
+	assert.True(t, ok && version == "10", "it resumes at %q, %v", version, ok)
 }
 
 // Another log under the same name, that happens to be as long.
@@ -146,9 +145,8 @@ func TestRepair_of_another_log_keeps_only_what_was_never_published(t *testing.T)
 		if err := p.rebuild(t.Context(), log, sink.LogBounds{ID: id, Partitions: map[int32]sink.Bounds{0: {First: 15, Last: 20}}}, checkpoint.Waypoint{}); err != nil {
 			t.Fatal(err)
 		}
-		if got := slices.Sorted(maps.Keys(p.state.Rows["configmaps.v1"])); !slices.Equal(got, want) {
-			t.Errorf("log %q: %v is known, want %v", id, got, want)
-		}
+		got := slices.Sorted(maps.Keys(p.state.Rows["configmaps.v1"]))
+		assert.Equal(t, want, got, "log %q: %v is known", id, got)
 	}
 }
 

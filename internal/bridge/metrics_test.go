@@ -153,9 +153,8 @@ func TestWrittenAt_is_of_watched_writes(t *testing.T) {
 		{"a marker", attempt{marker: &marker{}, delta: delta{Change: source.Change{Op: source.Updated, Reason: source.ReasonWatch}}}, false},
 	} {
 		c.a.message = message
-		if at := writtenAt(&c.a); c.told != (at.Unix() == 1772359200) || c.told == at.IsZero() {
-			t.Errorf("%s: %v", c.name, at)
-		}
+		at := writtenAt(&c.a)
+		assert.True(t, c.told == (at.Unix() == 1772359200) && c.told != at.IsZero(), "%s: %v", c.name, at)
 	}
 }
 
@@ -198,9 +197,8 @@ func TestMetrics_of_a_stream_or_a_pipeline_go_with_it(t *testing.T) {
 		t.Errorf("of another pipeline there is %v, was %v", got, beside)
 	}
 	again := m.stream("p", "other")
-	if n := again.total(); n != 0 {
-		t.Errorf("what begins anew has counted %v", n)
-	}
+	n := again.total()
+	assert.True(t, n == 0, "what begins anew has counted %v", n)
 }
 
 // What may be true of every event is said now and then, and not only once.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 
@@ -65,15 +66,12 @@ func TestOlds_what_a_resync_publishes_otherwise_than_it_was_is_no_base(t *testin
 	r, s := restarted(t, log, p, 1, StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}}, redacted)
 	p.frames[0].republish(t, s)
 	r.settle()
-	if row, _ := s.ledger.Get("default/a"); row.Form != 0 {
-		t.Errorf("a restart would take it for a base: %+v", row)
-	}
+	row, _ := s.ledger.Get("default/a")
+	assert.EqualValues(t, 0, row.Form, "a restart would take it for a base: %+v", row)
 	p.frames[1].send(t, s)
 	r.settle()
 	data := passing(t, log.fakeLog).objects["default/a"].(map[string]any)["data"].(map[string]any)
-	if data["secret"] == "hunter2" || data["y"] != "2" {
-		t.Errorf("who is up to date has %v", data)
-	}
+	assert.True(t, data["secret"] != "hunter2" && data["y"] == "2", "who is up to date has %v", data)
 }
 
 // The event was refused; the broker's limit is raised, and a resync publishes its object.
@@ -95,9 +93,8 @@ func TestOlds_what_only_a_resync_has_published_is_no_base(t *testing.T) {
 	p.frames[2].send(t, s)
 	r.settle()
 	data := passing(t, log).objects["default/a"].(map[string]any)["data"].(map[string]any)
-	if len(log.log) != 4 || data["x"] != large || data["y"] != "2" {
-		t.Errorf("of %d events, who is up to date has %v", len(log.log), data)
-	}
+	assert.True(t, len(log.log) == 4 && data["x"] == large && data["y"] == "2",
+		"of %d events, who is up to date has %v", len(log.log), data)
 }
 
 // parted is a topic whose keys are in another partition once it has more of them.
@@ -125,9 +122,8 @@ func TestOlds_are_no_base_in_another_partition(t *testing.T) {
 		log.partition = int32(min(i/2, 1))
 		f.send(t, s)
 		r.settle()
-		if row, _ := s.ledger.Get("default/a"); (row.Form == 0) != (i == 2) {
-			t.Errorf("the row of event %d is %+v", i, row)
-		}
+		row, _ := s.ledger.Get("default/a")
+		assert.Equal(t, (i == 2), (row.Form == 0), "the row of event %d is %+v", i, row)
 	}
 	var got []string
 	for i := range log.log {
@@ -179,9 +175,8 @@ func TestOlds_what_the_log_turns_out_to_have_is_no_base(t *testing.T) {
 	r.cfg.Client = p.client(t)
 	s = r.stream(patches())
 	require.NoError(t, s.prime(t.Context()))
-	if objects, _ := s.olds.total(); objects != 1 {
-		t.Fatalf("of %d objects it is known what was before", objects)
-	}
+	objects, _ := s.olds.total()
+	require.Equal(t, 1, objects, "of %d objects it is known what was before", objects)
 	p.frames[2].send(t, s)
 	p.frames[3].send(t, s)
 	r.settle()

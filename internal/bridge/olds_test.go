@@ -94,9 +94,8 @@ func TestOlds_an_event_that_is_too_large_with_what_was_before_is_published_witho
 	}
 	expect(t, got, "1 added", "2 updated 1", "3 updated", "4 updated", "5 rejected", "6 updated")
 	p.check(t, log, newReader())
-	if n := value(t, r.registry, "publish_failures_total"); n != 1 {
-		t.Errorf("%v failures are counted, want 1", n)
-	}
+	n := value(t, r.registry, "publish_failures_total")
+	assert.True(t, n == 1, "%v failures are counted, want 1", n)
 }
 
 // Who is told that an object has left the selection has been told of it before; who is told so again may not have been.
@@ -253,9 +252,8 @@ func TestOlds_what_depends_on_a_state_that_is_not_known_is_published_and_no_faul
 	r.settle()
 	expect(t, told, "1 added", "2 a", "3 b", "4 unknown")
 	expect(t, log.lines(), "added default/a u1 1 watch", "updated default/a u1 3 watch", "updated default/a u1 4 watch")
-	if errs, unknown := value(t, r.registry, "filter_errors_total"), value(t, r.registry, "old_objects_unknown_total"); errs != 0 || unknown != 1 {
-		t.Errorf("%v errors and %v unknown are counted", errs, unknown)
-	}
+	errs, unknown := value(t, r.registry, "filter_errors_total"), value(t, r.registry, "old_objects_unknown_total")
+	assert.True(t, errs == 0 && unknown == 1, "%v errors and %v unknown are counted", errs, unknown)
 }
 
 func TestOlds_a_filter_is_told_no_state_before_of_what_is_published_again(t *testing.T) {
@@ -274,7 +272,6 @@ func TestOlds_a_filter_is_told_no_state_before_of_what_is_published_again(t *tes
 	}}}
 	assert.False(t, s.filtered(a, row), "it is left out")
 	expect(t, told, "1 added", "2 a", "2 unknown")
-	if n := value(t, r.registry, "filter_errors_total") + value(t, r.registry, "old_objects_unknown_total"); n != 0 {
-		t.Errorf("%v are counted", n)
-	}
+	n := value(t, r.registry, "filter_errors_total") + value(t, r.registry, "old_objects_unknown_total")
+	assert.True(t, n == 0, "%v are counted", n)
 }

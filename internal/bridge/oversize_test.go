@@ -79,9 +79,8 @@ func TestOversize_what_is_too_large_is_rejected_by_default(t *testing.T) {
 	log.limit = 1000
 	r, s := startStream(t, log, &memoryStore{})
 	expect(t, r.story(s, log), "added 1 object", "rejected 2 object", "rejected 3 object")
-	if n := value(t, r.registry, "publish_failures_total"); n != 2 {
-		t.Errorf("%v failures are counted", n)
-	}
+	n := value(t, r.registry, "publish_failures_total")
+	assert.True(t, n == 2, "%v failures are counted", n)
 }
 
 func TestOversize_what_is_too_large_is_published_without_its_object(t *testing.T) {
@@ -153,9 +152,8 @@ func TestOversize_what_cannot_be_kept_now_waits_in_sight(t *testing.T) {
 		}
 		r.cfg.Oversize = StoreOversize
 		lines := r.story(r.stream(nil), log.fakeLog)
-		if len(lines) != 3 || !strings.HasPrefix(lines[1], "updated 2 metadata") || len(log.kept) != 2 {
-			t.Errorf("the log is %v, and %d are kept", lines, len(log.kept))
-		}
+		assert.True(t, len(lines) == 3 && strings.HasPrefix(lines[1], "updated 2 metadata") && len(log.kept) == 2,
+			"the log is %v, and %d are kept", lines, len(log.kept))
 		assert.NoError(t, r.broker.problem(nil), "everything is published, and still")
 		_ = r.stop()
 	})

@@ -41,9 +41,8 @@ func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *t
 	r.settle()
 	restart()
 	owed("after a crash", source.Owed{Version: "40", Cause: "expired"})
-	if version, _, ok := s.Resume(); !ok || version != "10" {
-		t.Errorf("it resumes at %q", version)
-	}
+	version, _, ok := s.Resume()
+	assert.True(t, ok && version == "10", "it resumes at %q", version)
 
 	note(t, s, source.Progress{Kind: source.Gap, Version: "41", Cause: "expired; nothing"})
 	require.NoError(t, r.save(t.Context()))
@@ -78,9 +77,8 @@ func TestRepair_goes_back_to_the_middle_of_a_list_and_announces_it_once(t *testi
 	log.forgetIDs()
 
 	r, s = startStream(t, log, store)
-	if version, _, ok := s.Resume(); !ok || version != "10" {
-		t.Fatalf("it resumes at %q", version)
-	}
+	version, _, ok := s.Resume()
+	require.True(t, ok && version == "10", "it resumes at %q", version)
 	note(t, s, source.Progress{Kind: source.Gap, Version: "40", Cause: "expired"})
 	r.settle()
 	checkOnce(t, log)
@@ -148,9 +146,8 @@ func TestHistory_nothing_is_owed_where_a_list_that_was_heard_of_is_complete(t *t
 	s.saved.Announced = "an older one"
 	assert.Equal(t, (source.Owed{}), s.owed(), "owed")
 	s.saved.Owed = checkpoint.Owed{Version: "40", Cause: "expired"}
-	if owed := s.owed(); owed.Announced {
-		t.Errorf("owed %+v, and another gap was announced", owed)
-	}
+	owed := s.owed()
+	assert.False(t, owed.Announced, "owed %+v, and another gap was announced", owed)
 }
 
 // What a dead process left undone is done before anything is watched.

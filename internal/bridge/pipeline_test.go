@@ -190,9 +190,8 @@ func TestPipeline_a_failed_commit_loses_nothing(t *testing.T) {
 	require.ErrorIs(t, r.commit(t.Context()), store.fail, "commit, want the store's error")
 	store.fail = nil
 	require.NoError(t, r.commit(t.Context()))
-	if got := len(store.state.Rows[s.name]); got != 2 {
-		t.Errorf("the store has %d rows, want both", got)
-	}
+	got := len(store.state.Rows[s.name])
+	assert.Equal(t, 2, got, "the store has %d rows, want both", got)
 	assert.Equal(t, "1", store.state.Streams[s.name].Position, "the store has position, want 1")
 }
 

@@ -130,16 +130,14 @@ func TestPrime_holds_a_stream_up_for_no_longer_than_it_may(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, s.prime(t.Context()))
 	assert.LessOrEqual(t, time.Since(began), primeTime*9/10, "it took")
-	if objects, _ := s.olds.total(); objects != 1 {
-		t.Errorf("of %d objects it is known what was before, want 1", objects)
-	}
+	objects, _ := s.olds.total()
+	assert.Equal(t, 1, objects, "of %d objects it is known what was before, want 1", objects)
 	next := p.frames[1]
 	next.version = 3
 	next.send(t, s)
 	other.op, other.version = source.Updated, 4
 	other.send(t, s)
 	r.settle()
-	if n := value(t, r.registry, "old_objects_unknown_total"); n != 1 {
-		t.Errorf("%v are counted as unknown, want 1", n)
-	}
+	n := value(t, r.registry, "old_objects_unknown_total")
+	assert.True(t, n == 1, "%v are counted as unknown, want 1", n)
 }

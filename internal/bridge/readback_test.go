@@ -65,9 +65,8 @@ func TestReadBack_what_the_log_has_is_not_published_again(t *testing.T) {
 
 	log.set(func() { log.refuse = func(*sink.Message) bool { t.Error("something is published"); return false } })
 	r, s = startStream(t, log, &store.memoryStore)
-	if version, _, ok := s.Resume(); !ok || version != "10" {
-		t.Errorf("the stream resumes at %q, want 10", version)
-	}
+	version, _, ok := s.Resume()
+	assert.True(t, ok && version == "10", "the stream resumes at %q, want 10", version)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	send(t, s, source.Deleted, "a", "u1", "12", source.ReasonWatch)
 	r.settle()
@@ -181,9 +180,8 @@ func TestRepair_a_log_that_has_nothing_gets_everything(t *testing.T) {
 	log.lose(0)
 	for range 2 { // the second is after a crash before the list
 		r, s := startStream(t, log, store)
-		if version, _, ok := s.Resume(); ok || version != "20" {
-			t.Fatalf("the stream resumes at %q, and the API server has shown 20", version)
-		}
+		version, _, ok := s.Resume()
+		require.True(t, !ok && version == "20", "the stream resumes at %q, and the API server has shown 20", version)
 		_ = r.stop()
 	}
 	r, s := startStream(t, log, store)
@@ -205,9 +203,8 @@ func TestRepair_a_log_with_something_else_in_the_place_has_lost(t *testing.T) {
 		must.Get(log.store(m))(t)
 	}
 	r := start(t, log, store)
-	if version, _, ok := r.stream(nil).Resume(); !ok || version != "10" {
-		t.Errorf("the stream resumes at %q, want 10", version)
-	}
+	version, _, ok := r.stream(nil).Resume()
+	assert.True(t, ok && version == "10", "the stream resumes at %q, want 10", version)
 }
 
 // What had been published and vanished before its deletion could be published again.
@@ -250,9 +247,8 @@ func TestRepair_leaves_alone_what_the_log_has(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := p.stream(nil)
-	if version, _, ok := s.Resume(); !ok || version != "10" {
-		t.Fatalf("the stream resumes at %q, want 10", version)
-	}
+	version, _, ok := s.Resume()
+	require.True(t, ok && version == "10", "the stream resumes at %q, want 10", version)
 	send(t, s, source.Updated, "b", "u2", "13", source.ReasonWatch)
 	send(t, s, source.Deleted, "b", "u2", "15", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u1", "21", source.ReasonWatch)
@@ -310,9 +306,8 @@ func TestReadBack_a_list_is_announced_once_where_a_stop_comes_between(t *testing
 	relist(t, r.stream(nil), "20", "a u1 11")
 	r.settle()
 	expect(t, log.lines()[3:], "gap 20", "updated default/a u1 11 relist")
-	if got := value(t, r.registry, "gaps_total"); got != 1 {
-		t.Errorf("%v gaps are counted: the first process may be gone before anybody has asked it", got)
-	}
+	got := value(t, r.registry, "gaps_total")
+	assert.True(t, got == 1, "%v gaps are counted: the first process may be gone before anybody has asked it", got)
 }
 
 func TestReadBack_begins_before_what_was_under_way(t *testing.T) {
@@ -325,9 +320,8 @@ func TestReadBack_begins_before_what_was_under_way(t *testing.T) {
 	for range 3 {
 		require.NoError(t, r.save(t.Context()))
 	}
-	if mark := store.state.Log.Marks[0]; mark >= 4 {
-		t.Errorf("the log is read back from %d, and an event before that may be unknown", mark)
-	}
+	mark := store.state.Log.Marks[0]
+	assert.True(t, mark < 4, "the log is read back from %d, and an event before that may be unknown", mark)
 	r.marks.end(window, sink.Receipt{}, "")
 }
 

@@ -109,9 +109,8 @@ func TestRestart_finds_deletions_whatever_was_not_committed(t *testing.T) {
 			relist(t, s, "20", c.exists...)
 			r.settle()
 			expect(t, log.lines()[had:], append([]string{"gap 20"}, c.want...)...)
-			if n := s.ledger.Len(); n != len(c.exists) {
-				t.Errorf("the ledger has %d objects, want %d", n, len(c.exists))
-			}
+			n := s.ledger.Len()
+			assert.Equal(t, len(c.exists), n, "the ledger has %d objects", n)
 		})
 	}
 }
@@ -171,9 +170,8 @@ func TestRestart_in_the_list_of_changed_selectors_lists_again(t *testing.T) {
 	_ = r.stop()
 	for _, selector := range []string{"", "x=y"} {
 		r = start(t, log, store)
-		if _, _, ok := r.stream(&StreamSpec{LabelSelector: selector}).Resume(); ok {
-			t.Errorf("with selector %q a stream resumes whose list for x=y was cut short", selector)
-		}
+		_, _, ok := r.stream(&StreamSpec{LabelSelector: selector}).Resume()
+		assert.False(t, ok, "with selector %q a stream resumes whose list for x=y was cut short", selector)
 		_ = r.stop()
 	}
 }

@@ -54,9 +54,8 @@ func TestResync_publishes_what_the_log_has_and_nothing_else(t *testing.T) {
 	got := log.lines()[before:]
 	slices.Sort(got)
 	expect(t, got, want...)
-	if id := log.log[before].ID; !strings.HasSuffix(id, ".r7") {
-		t.Errorf("the id is %s", id)
-	}
+	id := log.log[before].ID
+	assert.True(t, strings.HasSuffix(id, ".r7"), "the id is %s", id)
 	row, _ := s.ledger.Get("default/a")
 	if row.Sequence <= uint64(before) || s.tracker.Pending() != 0 || r.budget.count.Load() != 0 {
 		t.Errorf("the row is %+v, %d tickets and %d changes are open", row, s.tracker.Pending(), r.budget.count.Load())
@@ -253,14 +252,11 @@ func TestResync_is_due_once_a_slot_and_not_in_the_first(t *testing.T) {
 	now := time.Unix(1_764_000_000, 0)
 	due := func(after time.Duration) bool {
 		is, wait := s.dueResync(now.Add(after))
-		if wait <= 0 || wait > resyncDelay {
-			t.Errorf("it is looked again in %v", wait)
-		}
+		assert.True(t, wait > 0 && wait <= resyncDelay, "it is looked again in %v", wait)
 		return is
 	}
-	if due(0) || s.saved != (checkpoint.Stream{Kind: "ConfigMap", Namespaced: true}) {
-		t.Errorf("it is due before there was a list; saved is %+v", s.saved)
-	}
+	assert.True(t, !due(0) && s.saved == (checkpoint.Stream{Kind: "ConfigMap", Namespaced: true}),
+		"it is due before there was a list; saved is %+v", s.saved)
 	snapshot(t, s, "10", "a u1 5")
 	s.status.State(source.Watching, nil)
 	assert.False(t, due(0), "it is due when everything was just listed")
@@ -354,9 +350,8 @@ func TestResync_is_queued_behind_the_one_that_runs(t *testing.T) {
 		t.Errorf("of what runs it is told %+v", told)
 	}
 	second, third := ask(), ask()
-	if first.Number == second.Number || second.Number != third.Number || second.State != ResyncQueued {
-		t.Errorf("asked for %+v, %+v and %+v", first, second, third)
-	}
+	assert.True(t, first.Number != second.Number && second.Number == third.Number && second.State == ResyncQueued,
+		"asked for %+v, %+v and %+v", first, second, third)
 	assert.Equal(t, resyncAhead, b.current.Load().busy.count(), "on their way")
 	open()
 	must.Happen(t, "both", func() bool { return value(t, b.registry, "resyncs_total") == 2 })
@@ -374,9 +369,8 @@ func TestResync_is_refused_where_nothing_is_watched_or_called_so(t *testing.T) {
 	s := b.only(t)
 	must.Happen(t, "the list", func() bool { state, _ := s.status.now(); return state == source.Listing })
 	all, err := StartResyncs([]*Pipeline{b.Pipeline}, "", nil)
-	if err != nil || len(all) != 1 || all[0].State != ResyncRefused || all[0].Problem != "it is listing" {
-		t.Errorf("%+v, error %v", all, err)
-	}
+	assert.True(t, err == nil && len(all) == 1 && all[0].State == ResyncRefused && all[0].Problem == "it is listing",
+		"%+v, error %v", all, err)
 	for want, ask := range map[string][]string{
 		`pipeline "x" is none of this bridge's; valid: test`:          {"x"},
 		`resource "pods" is none of this bridge's; valid: configmaps`: {"test", "configmaps", "pods"},
@@ -400,9 +394,7 @@ func TestResync_has_nothing_to_do_where_nothing_is_selected(t *testing.T) {
 	state := func(when string, want ...ResyncState) {
 		t.Helper()
 		all, err := StartResyncs([]*Pipeline{b}, "", nil)
-		if err != nil || len(all) != len(want) {
-			t.Fatalf("%s: %+v, error %v", when, all, err)
-		}
+		require.True(t, err == nil && len(all) == len(want), "%s: %+v, error %v", when, all, err)
 		for i, r := range all {
 			if r.State != want[i] || !r.State.Ended() || (r.Problem == "") != (want[i] == ResyncEmpty) {
 				t.Errorf("%s: %+v, want %s", when, r, want[i])
@@ -495,9 +487,8 @@ func TestResync_that_fails_says_why_and_a_slot_is_tried_again_later(t *testing.T
 	r := newResyncs()
 	now := time.Unix(1_764_000_000, 0)
 	require.True(t, r.beginSlot(now, 5), "a slot does not begin")
-	if told := r.end(errors.New("no permission")); told.State != ResyncFailed || told.Problem != "no permission" {
-		t.Errorf("%+v", told)
-	}
+	told := r.end(errors.New("no permission"))
+	assert.True(t, told.State == ResyncFailed && told.Problem == "no permission", "%+v", told)
 	assert.False(t, r.beginSlot(time.Now(), 5), "it is tried again at once, or never")
 	assert.True(t, r.beginSlot(time.Now().Add(resyncDelay), 5), "it is tried again at once, or never")
 	_ = r.end(nil)
@@ -511,9 +502,8 @@ func TestResync_that_fails_says_why_and_a_slot_is_tried_again_later(t *testing.T
 	assert.Len(t, r.all(), keptResyncs, "remembered")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.wait(ctx, time.Hour); err == nil && r.wait(ctx, time.Hour) == nil {
-		t.Error("it waits on when it is not wanted any more")
-	}
+	err := r.wait(ctx, time.Hour)
+	assert.True(t, err != nil || r.wait(ctx, time.Hour) != nil, "it waits on when it is not wanted any more")
 }
 
 // Between the look at an object and its turn another state of it has come; in between the two nothing says that the stream is not steady.
@@ -526,13 +516,10 @@ func TestResync_queues_nothing_of_what_has_changed_by_its_turn(t *testing.T) {
 	id := source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "5"}
 	content := &lateContent{testContent: testContent{id}, first: func() { send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch) }}
 	queued, steady, err := s.republishNow(t.Context(), id, content, ".r7", rate.NewLimiter(rate.Inf, 1))
-	if queued || !steady || err != nil {
-		t.Errorf("queued %v, steady %v, error %v", queued, steady, err)
-	}
+	assert.True(t, !queued && steady && err == nil, "queued %v, steady %v, error %v", queued, steady, err)
 	close(gate)
 	log.set(func() { log.gate = nil })
 	r.settle()
-	if n := s.tracker.Pending(); n != 0 || !s.resync.room.TryAcquire(resyncAhead) {
-		t.Errorf("%d tickets are open, or there is no room", n)
-	}
+	n := s.tracker.Pending()
+	assert.True(t, n == 0 && s.resync.room.TryAcquire(resyncAhead), "%d tickets are open, or there is no room", n)
 }

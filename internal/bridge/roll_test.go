@@ -119,9 +119,8 @@ func TestReadEach_reads_what_is_called_until_it_ends(t *testing.T) {
 		c.set([]string{"a", "d"}, false)
 		c.expect(t, "reads d")
 		c.ends["d"] <- errors.New("wrong")
-		if err := <-ended; err == nil || err.Error() != "wrong" {
-			t.Errorf("it ended with %v", err)
-		}
+		err := <-ended
+		assert.True(t, err != nil && err.Error() == "wrong", "it ended with %v", err)
 	})
 }
 

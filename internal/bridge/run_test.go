@@ -89,9 +89,8 @@ func TestRun_holds_no_more_bytes_than_the_buffer(t *testing.T) {
 	must.Happen(t, "the bytes back", func() bool {
 		return b.current.Load().budget.bytes.Load() == 0 && b.current.Load().budget.count.Load() == 0
 	})
-	if n := most.Load(); n > buffer || n < buffer/2 {
-		t.Errorf("%d bytes were held, and the limit is %d", n, buffer)
-	}
+	n := most.Load()
+	assert.True(t, n <= buffer && n >= buffer/2, "%d bytes were held, and the limit is %d", n, buffer)
 	must.Happen(t, "the room back", func() bool {
 		room := b.current.Load().budget.all
 		room.mu.Lock()

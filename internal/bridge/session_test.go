@@ -60,9 +60,8 @@ func TestDisk_says_what_is_wrong_now_and_then(t *testing.T) {
 			d.observe(logged.Logger(), failed)
 			_ = pause.For(t.Context(), time.Second)
 		}
-		if n := logged.Count("read-only"); n != 7 {
-			t.Errorf("in a minute it is logged %d times, want 7", n)
-		}
+		n := logged.Count("read-only")
+		assert.Equal(t, 7, n, "in a minute it is logged %d times, want 7", n)
 		assert.ErrorIs(t, d.problem(time.Minute), failed, "after a minute the problem")
 		assert.NoError(t, d.problem(2*time.Minute), "a minute is not two")
 		d.observe(logged.Logger(), nil)
@@ -124,13 +123,11 @@ func TestPipeline_starts_less_and_less_often_what_does_not_last(t *testing.T) {
 		assert.NoError(t, err)
 		for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 1, 2} {
 			want *= time.Second
-			if i >= len(waits) || waits[i] > want || waits[i] < want*3/4 {
-				t.Fatalf("the waits are %v, and that of place %d is to be %v", waits, i, want)
-			}
+			require.True(t, i < len(waits) && waits[i] <= want && waits[i] >= want*3/4,
+				"the waits are %v, and that of place %d is to be %v", waits, i, want)
 		}
-		if n := value(t, registry, "log_losses_total"); n != 10 {
-			t.Errorf("%v losses are counted, want all 10, although none was saved", n)
-		}
+		n := value(t, registry, "log_losses_total")
+		assert.True(t, n == 10, "%v losses are counted, want all 10, although none was saved", n)
 	})
 }
 
@@ -139,9 +136,8 @@ func TestPipeline_waits_for_what_its_sink_is_made_of(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logged := &testlog.Text{}
 		waits, err := sessions(t, Config{Metrics: NewMetrics(prometheus.NewRegistry()), Log: logged.Logger()}, time.Hour, -1, -1, time.Hour)
-		if err != nil || len(waits) != 4 || logged.Count("no such file") != 2 {
-			t.Errorf("it ended with %v after %v, and logged %s", err, waits, logged)
-		}
+		assert.True(t, err == nil && len(waits) == 4 && logged.Count("no such file") == 2,
+			"it ended with %v after %v, and logged %s", err, waits, logged)
 		if _, err := sessions(t, Config{Metrics: NewMetrics(prometheus.NewRegistry())}, -1); err == nil || !strings.Contains(err.Error(), "no such file") {
 			t.Errorf("without a sink to begin with it ended with %v", err)
 		}
@@ -166,9 +162,8 @@ func TestPipeline_counts_a_loss_once(t *testing.T) {
 		go func() { ended <- p.session(ctx, counted) }()
 		must.Happen(t, "the session", func() bool { return p.current.Load() != nil })
 		<-p.current.Load().met
-		if n := value(t, registry, "log_losses_total"); n != want {
-			t.Errorf("counted before %v: %v losses are counted, want %v", counted, n, want)
-		}
+		n := value(t, registry, "log_losses_total")
+		assert.True(t, n == want, "counted before %v: %v losses are counted, want %v", counted, n, want)
 		cancel()
 		assert.NoError(t, <-ended)
 	}
@@ -215,9 +210,8 @@ func TestMarks_know_of_an_event_before_its_ticket_is_settled(t *testing.T) {
 			high <- ends[0]
 		})
 		close(gate)
-		if got, want := <-high, uint64(len(log.lines())); got != want {
-			t.Errorf("%s at %d is settled, and the mark is %d", name, want, got)
-		}
+		got, want := <-high, uint64(len(log.lines()))
+		assert.Equal(t, want, got, "%s at %d is settled, and the mark", name, want)
 		s.tracker.Settle(ticket)
 		r.settle()
 	}

@@ -207,8 +207,7 @@ func TestRoom_keeps_count(t *testing.T) {
 		for _, size := range held {
 			r.release(size)
 		}
-		if r.used != 0 || len(r.waiting) != 0 || r.size() != most {
-			t.Fatalf("%d are taken, %d wait, the limit is %d", r.used, len(r.waiting), r.limit)
-		}
+		require.True(t, r.used == 0 && len(r.waiting) == 0 && r.size() == most,
+			"%d are taken, %d wait, the limit is %d", r.used, len(r.waiting), r.limit)
 	})
 }

@@ -31,9 +31,7 @@ func TestState_tells_how_a_stream_is_doing_and_what_happened_to_it(t *testing.T)
 	s.status.State(source.Waiting, errors.New("connection refused"))
 
 	st := r.pipeline.State()
-	if len(st.Streams) != 1 || st.Name != "test" || st.BufferBytes != 1<<20 {
-		t.Fatalf("the pipeline is %+v", st)
-	}
+	require.True(t, len(st.Streams) == 1 && st.Name == "test" && st.BufferBytes == 1<<20, "the pipeline is %+v", st)
 	got := st.Streams[0]
 	if got.Name != "configmaps.v1" || !got.Open || got.Doing != source.Waiting || got.Live || got.Objects != 2 || got.Published != 3 || got.Position != "20" || got.Unsettled != 0 {
 		t.Errorf("the stream is %+v", got)
@@ -42,12 +40,9 @@ func TestState_tells_how_a_stream_is_doing_and_what_happened_to_it(t *testing.T)
 		t.Errorf("it waits for %v since %v", got.Err, got.Failing)
 	}
 	past := got.Past
-	if past.Gap.From != "10" || past.Gap.To != "20" || past.Gap.At.IsZero() {
-		t.Errorf("its gap is %+v", past.Gap)
-	}
-	if past.Rejections != 1 || past.Rejection.Object != "default/a" || past.Rejection.Err == nil {
-		t.Errorf("its rejections are %+v", past)
-	}
+	assert.True(t, past.Gap.From == "10" && past.Gap.To == "20" && !past.Gap.At.IsZero(), "its gap is %+v", past.Gap)
+	assert.True(t, past.Rejections == 1 && past.Rejection.Object == "default/a" && past.Rejection.Err != nil,
+		"its rejections are %+v", past)
 	require.Error(t, past.Failure.Err, "its failure is %+v, over at %v", past.Failure, past.Cleared)
 	assert.True(t, past.Cleared.IsZero(), "its failure is %+v, over at %v", past.Failure, past.Cleared)
 
@@ -123,9 +118,8 @@ func TestState_outlives_a_session(t *testing.T) {
 		t.Errorf("of a stream that has ended %v are counted, and %+v is known", got, all.of("s").now())
 	}
 	all.lose(errors.New("restored"))
-	if l := all.loss(); l.Err == nil || time.Since(l.At) > time.Minute {
-		t.Errorf("the loss is %+v", l)
-	}
+	l := all.loss()
+	assert.True(t, l.Err != nil && time.Since(l.At) <= time.Minute, "the loss is %+v", l)
 }
 
 // What the log has of a version that is not read any more is about the objects of the one that is.
@@ -152,7 +146,5 @@ func TestSession_knows_of_a_stored_stream_what_its_name_does_not_tell(t *testing
 	_ = r.stop()
 	r = start(t, log, store)
 	all := r.session.stored()
-	if len(all) != 1 || all[0].Kind != "ConfigMap" || !all[0].Namespaced {
-		t.Errorf("it knows %+v", all)
-	}
+	assert.True(t, len(all) == 1 && all[0].Kind == "ConfigMap" && all[0].Namespaced, "it knows %+v", all)
 }

@@ -150,9 +150,8 @@ func TestStream_a_crash_leaves_one_word_of_a_complete_snapshot(t *testing.T) {
 		log.forgetIDs()
 
 		r, s = startStream(t, log, &store.memoryStore)
-		if version, _, ok := s.Resume(); !ok || version != "10" {
-			t.Errorf("the stream resumes at %q, want the list's version", version)
-		}
+		version, _, ok := s.Resume()
+		assert.True(t, ok && version == "10", "the stream resumes at %q, want the list's version", version)
 		r.settle()
 		expect(t, log.lines(), "snapshot-started 10", "snapshot-completed 10")
 	}
@@ -273,9 +272,8 @@ func TestStream_changed_selectors_list_again_under_ids_of_their_own(t *testing.T
 
 	second := start(t, log, store)
 	s = second.stream(&StreamSpec{LabelSelector: "app=x"})
-	if _, _, ok := s.Resume(); ok {
-		t.Fatal("a stream with other selectors resumed")
-	}
+	_, _, ok := s.Resume()
+	require.False(t, ok, "a stream with other selectors resumed")
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "20"})
 	send(t, s, source.Added, "a", "u-a", "5", source.ReasonSnapshot)
 	note(t, s, source.Progress{Kind: source.Listed, Version: "20", Objects: 1})
@@ -298,9 +296,8 @@ func TestPipeline_what_cannot_be_encoded_leaves_a_rejection_and_a_count(t *testi
 	send(t, s, source.Updated, "a", "u1", "3", source.ReasonWatch)
 	r.settle()
 	expect(t, log.lines(), "added default/a u1 1 watch", "rejected default/a u1 2 watch", "updated default/a u1 3 watch")
-	if n := value(t, r.registry, "publish_failures_total"); n != 1 {
-		t.Errorf("%v failures are counted, want 1", n)
-	}
+	n := value(t, r.registry, "publish_failures_total")
+	assert.True(t, n == 1, "%v failures are counted, want 1", n)
 	assert.EqualValues(t, 0, r.budget.bytes.Load(), "bytes are held, want none")
 }
 

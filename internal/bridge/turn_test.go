@@ -65,13 +65,11 @@ func TestRespecify_keeps_what_the_checkpoint_has_of_what_goes_and_goes_on_from_t
 			if open := session.opened(); len(open) != 0 {
 				t.Fatalf("%s is open", open[0].name)
 			}
-			if code, body := b.get("/readyz"); code != 200 {
-				t.Errorf("it is not ready: %s", body)
-			}
+			code, body := b.get("/readyz")
+			assert.Equal(t, 200, code, "it is not ready: %s", body)
 			api.add(3)
-			if at := store.state.Streams["configmaps.v1"].Position; at != "2" && at != "3" {
-				t.Errorf("the position is %s", at)
-			}
+			at := store.state.Streams["configmaps.v1"].Position
+			assert.True(t, at == "2" || at == "3", "the position is %s", at)
 			b.Respecify(t.Context(), []StreamSpec{saying("it, in another way")})
 			must.Happen(t, "what came meanwhile", func() bool { return len(log.lines()) == 7 })
 			assert.Same(t, session, b.session(t), "it is another session, or the spec of before")
@@ -101,9 +99,8 @@ func TestRespecify_goes_on_from_the_checkpoint_where_the_broker_is_away(t *testi
 	must.Happen(t, "the events", func() bool { return len(log.lines()) == 7 })
 	assert.Equal(t, "another thing", b.only(t).spec.Says)
 	require.NoError(t, b.stop())
-	if all := strings.Join(log.lines(), "\n"); strings.Count(all, "added") != 5 {
-		t.Errorf("the log has\n%s", all)
-	}
+	all := strings.Join(log.lines(), "\n")
+	assert.Equal(t, 5, strings.Count(all, "added"), "the log has\n%s", all)
 }
 
 // tellsNothingOf checks that no metric is about a stream, once the log's end was seen: what waits for that is shown until then.
@@ -340,7 +337,6 @@ func TestSetBuffer_holds_for_the_sessions_that_follow(t *testing.T) {
 	b.SetBuffer(2 << 20)
 	before.restart()
 	must.Happen(t, "the next session", func() bool { return b.session(t) != before })
-	if is := b.session(t).budget.limit(); is != 2<<20 {
-		t.Errorf("it buffers %d bytes", is)
-	}
+	is := b.session(t).budget.limit()
+	assert.EqualValues(t, 2<<20, is, "it buffers %d bytes", is)
 }

@@ -309,9 +309,8 @@ func TestWildcard_yields_what_it_has_opened_to_a_name(t *testing.T) {
 	must.Happen(t, "the wildcard to select nothing", func() bool { return b.session(t).selectsNothing(wildcard) })
 	api.add(1)
 	must.Happen(t, "what comes", func() bool { return len(log.lines()) > 0 })
-	if lines := strings.Join(log.lines(), "\n"); strings.Count(lines, "\n") != 0 || !strings.Contains(lines, " 5 watch") {
-		t.Errorf("the log has\n%s", lines)
-	}
+	lines := strings.Join(log.lines(), "\n")
+	assert.True(t, strings.Count(lines, "\n") == 0 && strings.Contains(lines, " 5 watch"), "the log has\n%s", lines)
 	assert.NoError(t, b.stop(), "it ended")
 }
 

@@ -95,21 +95,18 @@ func TestRewind_moves_positions_back_and_forgets_nothing(t *testing.T) {
 	given.Streams["pods.v1"] = before.Streams["pods.v1"]
 	c := must.Get(Rewind(given, []string{"pods.v1"}, "80", 5))(t)
 	replay := checkpoint.Replay{To: "103", Number: 5} // what the earlier replay has not come to is behind that, too
-	if want := map[string]checkpoint.Stream{"pods.v1": {Position: "80", Fingerprint: "f", History: 2, Replay: replay}}; !maps.Equal(c.Batch.Streams, want) {
-		t.Errorf("streams %+v, want %+v", c.Batch.Streams, want)
-	}
-	if n := len(c.Batch.Forget) + len(c.Batch.Drop); n > 0 || len(c.Batch.Put) != 1 {
-		t.Errorf("it forgets %d things, and changes %+v", n, c.Batch.Put)
-	}
+	want := map[string]checkpoint.Stream{"pods.v1": {Position: "80", Fingerprint: "f", History: 2, Replay: replay}}
+	assert.Equal(t, want, c.Batch.Streams, "streams")
+	n := len(c.Batch.Forget) + len(c.Batch.Drop)
+	assert.True(t, n <= 0 && len(c.Batch.Put) == 1, "it forgets %d things, and changes %+v", n, c.Batch.Put)
 	for key, row := range before.Rows["pods.v1"] {
 		if row.Again = true; c.Batch.Put["pods.v1"][key] != row {
 			t.Errorf("%s becomes %+v, want %+v", key, c.Batch.Put["pods.v1"][key], row)
 		}
 	}
 	for _, w := range c.Batch.Log.Trail {
-		if _, ok := w.Positions["pods.v1"]; ok {
-			t.Errorf("a log that loses its end would go back to %+v", w)
-		}
+		_, ok := w.Positions["pods.v1"]
+		assert.False(t, ok, "a log that loses its end would go back to %+v", w)
 	}
 	assert.Equal(t, before, given, "the state that it was given is now")
 }
@@ -134,9 +131,8 @@ func TestRewind_of_all_leaves_alone_what_is_not_ahead(t *testing.T) {
 		"7": {{"nodes.v1", "50", "7", 1}, pods("7")},
 	} {
 		c, err := Rewind(before, nil, to, 5)
-		if err != nil || !slices.Equal(c.Moves, want) || len(c.Batch.Streams) != len(want) {
-			t.Errorf("to %s: %+v, %v; want %+v", to, c, err, want)
-		}
+		assert.True(t, err == nil && slices.Equal(c.Moves, want) && len(c.Batch.Streams) == len(want),
+			"to %s: %+v, %v; want %+v", to, c, err, want)
 	}
 	_, err := Rewind(before, nil, "101", 5)
 	wanted(t, err, "101 is ahead of where the log is complete: nodes.v1 is at 50, pods.v1 is at 100")
@@ -224,9 +220,8 @@ func TestFile_where_nothing_moves_gets_no_copy(t *testing.T) {
 	f, bridge := written(t)
 	require.NoError(t, bridge.Close())
 	backup, err := f.Change(t.Context(), func(*checkpoint.State) (*Change, error) { return &Change{}, nil })
-	if all, _ := filepath.Glob(string(f) + "*"); err != nil || backup != "" || len(all) != 1 {
-		t.Errorf("backup %q, %v, %v", backup, err, all)
-	}
+	all, _ := filepath.Glob(string(f) + "*")
+	assert.True(t, err == nil && backup == "" && len(all) == 1, "backup %q, %v, %v", backup, err, all)
 }
 
 func TestFile_that_is_not_there_is_not_made(t *testing.T) {
@@ -234,12 +229,10 @@ func TestFile_that_is_not_there_is_not_made(t *testing.T) {
 	found := must.Get(f.Look(t.Context()))(t)
 	assert.Equal(t, (checkpoint.Identity{}), found.State.Identity, "it holds %+v", found)
 	var unwritten *UnwrittenError
-	if _, err := f.Change(t.Context(), resetPods); !errors.As(err, &unwritten) {
-		t.Errorf("error %v, want that there is none", err)
-	}
-	if all, _ := filepath.Glob(filepath.Dir(string(f)) + "/*"); len(all) > 0 {
-		t.Errorf("there is %v now", all)
-	}
+	_, err := f.Change(t.Context(), resetPods)
+	assert.True(t, errors.As(err, &unwritten), "error %v, want that there is none", err)
+	all, _ := filepath.Glob(filepath.Dir(string(f)) + "/*")
+	assert.Empty(t, all, "there is %v now", all)
 }
 
 func TestReport_is_a_page_for_a_person(t *testing.T) {

@@ -48,9 +48,8 @@ func TestLoad_refuses_bad_files_with_exactly_these_problems(t *testing.T) {
 			c, _, err := Parse("file", data)
 			require.Nil(t, c, "the file was taken")
 			require.Error(t, err, "the file was taken")
-			if got := strings.Split(err.Error(), "\n"); !slices.Equal(got, wanted) {
-				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(wanted, "\n"))
-			}
+			got := strings.Split(err.Error(), "\n")
+			assert.Equal(t, wanted, got, "got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(wanted, "\n"))
 			assert.NotContains(t, err.Error(), "hunter2", "a secret is in %v", err)
 		})
 	}
@@ -103,9 +102,8 @@ func TestLoad_refuses_what_is_no_text_or_too_large(t *testing.T) {
 		strings.Repeat("- ", 101):      "f:1:1: is larger than 256 KiB, or nested deeper than 100 levels; see config.example.yaml for every key",
 		strings.Repeat(" ", 202) + "a": "f:1:1: is larger than 256 KiB, or nested deeper than 100 levels; see config.example.yaml for every key",
 	} {
-		if _, _, err := Parse("f", []byte(text)); err == nil || err.Error() != want {
-			t.Errorf("%.10q: %v", text, err)
-		}
+		_, _, err := Parse("f", []byte(text))
+		assert.True(t, err != nil && err.Error() == want, "%.10q: %v", text, err)
 	}
 }
 
@@ -254,9 +252,8 @@ func TestFromArgs_for_the_standard_output_is_another_pipeline(t *testing.T) {
 	p := &got.Pipelines[0]
 	require.NotNil(t, p.Sink.Stdout, "the sink is %+v", p.Sink)
 	assert.Nil(t, p.Sink.Embedded, "the sink is %+v", p.Sink)
-	if path, err := got.CheckpointPath(p); err != nil || path != "/d/stdout.db" {
-		t.Errorf("the checkpoint is %s, %v", path, err)
-	}
+	path, err := got.CheckpointPath(p)
+	assert.True(t, err == nil && path == "/d/stdout.db", "the checkpoint is %s, %v", path, err)
 }
 
 func TestFromArgs_namespaces_and_selector_hold_for_each_resource(t *testing.T) {
@@ -333,9 +330,8 @@ func TestStateDir_follows_the_environment_where_the_file_says_nothing(t *testing
 		dir, err := cfg.StateDir()
 		path, _ := cfg.CheckpointPath(p)
 		store, _ := cfg.StoreDir(&Embedded{})
-		if err != nil || dir != c.want || path != c.want+"/audit.db" || store != c.want+"/nats" {
-			t.Errorf("%+v: %s %s %s %v", c, dir, path, store, err)
-		}
+		assert.True(t, err == nil && dir == c.want && path == c.want+"/audit.db" && store == c.want+"/nats",
+			"%+v: %s %s %s %v", c, dir, path, store, err)
 	}
 }
 
@@ -380,9 +376,8 @@ func TestExclude_is_warned_of_where_it_leaves_nothing_out(t *testing.T) {
 		_, warnings, err := Parse("f", []byte("pipelines:\n- name: a\n  resources: [{resource: \"*.example.com\", exclude: ["+exclude+"]}]\n"))
 		require.NoError(t, err)
 		require.Equal(t, warned, len(warnings) > 0, "%s: %v", exclude, warnings)
-		if text := "f:3:53: pipelines[0].resources[0].exclude[0]: " + strings.Trim(exclude, `"`) + want; warned && warnings.Error() != text {
-			t.Errorf("%v\nwant %s", warnings, text)
-		}
+		text := "f:3:53: pipelines[0].resources[0].exclude[0]: " + strings.Trim(exclude, `"`) + want
+		assert.True(t, !warned || warnings.Error() == text, "%v\nwant %s", warnings, text)
 	}
 	if _, warnings, err := Parse("f", []byte("pipelines: [{name: a, resources: [{resource: \"*\", exclude: [deployments.apps, pods.v1]}]}]")); err != nil || warnings != nil {
 		t.Errorf("%v, %v", warnings, err)
@@ -451,23 +446,19 @@ func FuzzLoad(f *testing.F) {
 		c, warnings, err := Parse("f", data)
 		require.NotEqual(t, (err == nil), (c == nil), "both or none: %v, %v", c, err)
 		var problems Problems
-		if err != nil && (!errors.As(err, &problems) || len(problems) == 0) {
-			t.Fatalf("no problems in %T %v", err, err)
-		}
+		require.True(t, err == nil || errors.As(err, &problems) && len(problems) != 0,
+			"no problems in %T %v", err, err)
 		lines := 1 + strings.Count(string(data), "\n") + strings.Count(string(data), "\r")
 		for _, p := range append(problems, warnings...) {
-			if s := p.String(); !line.MatchString(s) || strings.Contains(s, "\n") || p.Line > lines {
-				t.Errorf("%q", s)
-			}
+			s := p.String()
+			assert.True(t, line.MatchString(s) && !strings.Contains(s, "\n") && p.Line <= lines, "%q", s)
 		}
 		if c == nil {
 			return
 		}
 		assert.NoError(t, c.Validate(), "taken, and not valid")
 		for _, p := range c.Pipelines {
-			if p.Sink == (Sink{}) || c.BufferShare(&p) <= 0 {
-				t.Errorf("not complete: %+v", p)
-			}
+			assert.True(t, p.Sink != (Sink{}) && c.BufferShare(&p) > 0, "not complete: %+v", p)
 		}
 	})
 }
@@ -559,7 +550,6 @@ func TestCompare_takes_what_it_does_not_know_for_fixed(t *testing.T) {
 
 func TestPlaceRead_is_about_what_was_read(t *testing.T) {
 	found := PlaceRead("gone.yaml", []byte(compared), Problems{{Path: "dataDir", Message: "x"}})
-	if got, want := fmt.Sprint(found), "gone.yaml:3:10: dataDir: x"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	got, want := fmt.Sprint(found), "gone.yaml:3:10: dataDir: x"
+	assert.Equal(t, want, got)
 }

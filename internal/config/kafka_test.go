@@ -108,8 +108,7 @@ func TestLoad_takes_pipelines_that_share_the_topic_of_their_checkpoints(t *testi
 		"one cluster":    {on(`["k:1"]`, "events", "checkpoints"), on(`["k:1"]`, "others", "checkpoints")},
 		"other clusters": {on(`["k:1"]`, "events", "checkpoints"), on(`["l:1", "k:2"]`, "checkpoints", "events")},
 	} {
-		if warnings, problems := onKafka(t, "", pipelines...); warnings+problems != "" {
-			t.Errorf("%s: %s%s", name, warnings, problems)
-		}
+		warnings, problems := onKafka(t, "", pipelines...)
+		assert.Empty(t, warnings+problems, "%s: %s%s", name, warnings, problems)
 	}
 }

@@ -117,9 +117,8 @@ func TestCredentials_of_Kafka_that_cannot_be_read_are_all_named(t *testing.T) {
 	want := "read passwordFile: " + empty + " is empty\n" +
 		"read tokenFile: open /none/token: no such file or directory\n" +
 		"read clientSecretEnv: the environment variable KUBE_EVENTBRIDGE_NOT_SET is not set"
-	if err == nil || err.Error() != want || !reflect.DeepEqual(c, KafkaCredentials{}) {
-		t.Errorf("got\n%v\nwant\n%s", err, want)
-	}
+	assert.True(t, err != nil && err.Error() == want && reflect.DeepEqual(c, KafkaCredentials{}),
+		"got\n%v\nwant\n%s", err, want)
 }
 
 func TestResourceName_is_read_as_kubectl_reads_it(t *testing.T) {
@@ -204,9 +203,8 @@ func TestClosest_is_what_was_probably_meant_or_nothing(t *testing.T) {
 	for s, want := range map[string]string{
 		"nam": "name", "snik": "sink", "sinkk": "sink", "drop": "", "bin": "binary", "chekcpoint": "checkpoint", "chekpoints": "checkpoint", "reco": "", "NAME": "name", "x": "", "": "",
 	} {
-		if got, _ := closest(s, words); got != want {
-			t.Errorf("%q is taken for %q, want %q", s, got, want)
-		}
+		got, _ := closest(s, words)
+		assert.Equal(t, want, got, "%q is taken", s)
 	}
 }
 

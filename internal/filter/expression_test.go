@@ -61,16 +61,14 @@ func TestExpression_decides_by_object_and_event(t *testing.T) {
 		`event.objectuid == "u" && event.resourceversion == "7"`:                      true,
 		`event.namespace.startsWith("kube-")`:                                         false,
 	} {
-		if got, err := expression(t, s).Eval(c, nil); err != nil || got != want {
-			t.Errorf("%s is %t, want %t (%v)", s, got, want, err)
-		}
+		got, err := expression(t, s).Eval(c, nil)
+		assert.True(t, err == nil && got == want, "%s is %t, want %t (%v)", s, got, want, err)
 	}
 }
 
 func TestExpression_is_for_what_only_the_identity_is_known_of(t *testing.T) {
-	if yes, err := expression(t, "false").Eval(&source.Change{Op: source.Deleted}, nil); !yes || err != nil {
-		t.Errorf("it is %t, %v", yes, err)
-	}
+	yes, err := expression(t, "false").Eval(&source.Change{Op: source.Deleted}, nil)
+	assert.True(t, yes && err == nil, "it is %t, %v", yes, err)
 }
 
 func TestParseExpression_refuses_what_cannot_decide_and_says_where(t *testing.T) {
@@ -92,9 +90,8 @@ func TestParseExpression_refuses_what_cannot_decide_and_says_where(t *testing.T)
 		`oldObjekt.spec != object.spec`:                     "is no expression of CEL that decides: at 1:1, undeclared reference to 'oldObjekt'" + valid,
 		strings.Repeat(" ", 16<<10) + "true":                "is longer than 16384 bytes; use labelSelector, fieldSelector or several resources for a part of it",
 	} {
-		if _, err := ParseExpression(s); err == nil || err.Error() != want {
-			t.Errorf("%.40q: got\n%v, want\n%s", s, err, want)
-		}
+		_, err := ParseExpression(s)
+		assert.True(t, err != nil && err.Error() == want, "%.40q: got\n%v, want\n%s", s, err, want)
 	}
 }
 

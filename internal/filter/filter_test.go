@@ -38,9 +38,8 @@ func TestFilter_lets_through_the_operations_that_are_asked_for(t *testing.T) {
 			for _, a := range asked {
 				through = through || a == op
 			}
-			if (reason == "") != through || reason != "" && reason != Operation || now != [16]byte{} {
-				t.Errorf("of %v, %v is %q", asked, op, reason)
-			}
+			assert.True(t, (reason == "") == through && (reason == "" || reason == Operation) && now == [16]byte{},
+				"of %v, %v is %q", asked, op, reason)
 		}
 	}
 }
@@ -62,13 +61,11 @@ func TestFilter_holds_back_an_update_in_which_only_what_is_ignored_is_different(
 		{source.Added, same, added, ""},
 		{source.Deleted, same, added, ""},
 	} {
-		if reason, _, _ := f.Filter(change(c.op, c.object), c.before, nil); reason != c.want {
-			t.Errorf("%v of %s is %q, want %q", c.op, c.object, reason, c.want)
-		}
+		reason, _, _ := f.Filter(change(c.op, c.object), c.before, nil)
+		assert.Equal(t, c.want, reason, "%v of %s", c.op, c.object)
 	}
-	if _, now, _ := f.Filter(&source.Change{Op: source.Deleted}, added, nil); now != [16]byte{} {
-		t.Error("what is gone has a digest")
-	}
+	_, now, _ := f.Filter(&source.Change{Op: source.Deleted}, added, nil)
+	assert.Equal(t, [16]byte{}, now, "what is gone has a digest")
 }
 
 // An addition that is not published is what an update is compared with.

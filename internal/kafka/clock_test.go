@@ -43,9 +43,8 @@ func TestClock_goes_on_when_the_machine_goes_back(t *testing.T) {
 
 func wantTime(t *testing.T, c *Clock, want time.Time) {
 	t.Helper()
-	if got := c.Now(); !got.Equal(want) {
-		t.Errorf("it is %v, want %v", got, want)
-	}
+	got := c.Now()
+	assert.True(t, got.Equal(want), "it is %v, want %v", got, want)
 }
 
 func TestClock_comes_near_the_time_of_a_broker_that_does_not_tell_it(t *testing.T) {

@@ -87,9 +87,8 @@ func TestExplain_says_what_to_look_at(t *testing.T) {
 			require.Error(t, got)
 			assert.Equal(t, c.want, got.Error())
 			assert.ErrorIs(t, got, c.err, "the cause is lost")
-			if again := explain(fmt.Errorf("produce: %w", got), c.permission); again.Error() != "produce: "+c.want {
-				t.Errorf("explained again it is %v", again)
-			}
+			again := explain(fmt.Errorf("produce: %w", got), c.permission)
+			assert.Equal(t, "produce: "+c.want, again.Error(), "explained again it is %v", again)
 			if c.permission == "" && Explain(c.err).Error() != c.want {
 				t.Errorf("Explain says %v", Explain(c.err))
 			}

@@ -222,9 +222,8 @@ func TestHarbour_tells_all_of_a_request_that_failed(t *testing.T) {
 		takeAll(t, h, 1, all)
 		h.close()
 		for _, p := range all {
-			if d := <-p.done; !errors.Is(d.err, cut) {
-				t.Errorf("%s: %+v", p.place, d)
-			}
+			d := <-p.done
+			assert.ErrorIs(t, d.err, cut, "%s: %+v", p.place, d)
 		}
 	})
 }

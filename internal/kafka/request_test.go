@@ -64,9 +64,8 @@ func checkRequest(t *testing.T, w *wireOf, version int16) {
 		t.Fatalf("version %d, client %q, %d bytes behind: %v", v, client, w.Len(), err)
 	}
 	got := m.(*produceapi.Request)
-	if got.Acks != -1 || got.Timeout != 5000 || got.TransactionalID != "" {
-		t.Errorf("acks %d, timeout %d, transaction %q", got.Acks, got.Timeout, got.TransactionalID)
-	}
+	assert.True(t, got.Acks == -1 && got.Timeout == 5000 && got.TransactionalID == "",
+		"acks %d, timeout %d, transaction %q", got.Acks, got.Timeout, got.TransactionalID)
 	var found []string
 	for _, topic := range got.Topics {
 		for _, p := range topic.Partitions {
@@ -91,9 +90,8 @@ func TestProduce_takes_no_silence_for_an_answer(t *testing.T) {
 func TestProduce_names_what_it_needs(t *testing.T) {
 	r := &produce{load: []*parcel{parcelWith("a", 0, "")}}
 	r.Required(map[protocol.ApiKey]int16{protocol.Produce: 2})
-	if _, err := r.RawExchange(&wireOf{}); err == nil || !strings.Contains(err.Error(), "those from 3 on are needed") {
-		t.Errorf("got %v", err)
-	}
+	_, err := r.RawExchange(&wireOf{})
+	assert.True(t, err != nil && strings.Contains(err.Error(), "those from 3 on are needed"), "got %v", err)
 }
 
 func TestProduce_goes_to_the_leader_of_all_its_partitions(t *testing.T) {

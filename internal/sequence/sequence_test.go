@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
@@ -23,18 +25,16 @@ func drawSequence(t *rapid.T, name string) sequence.Sequence {
 func TestSequence_compares_as_its_text(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := drawSequence(t, "a"), drawSequence(t, "b")
-		if got, want := strings.Compare(a.String(), b.String()), a.Compare(b); got != want {
-			t.Fatalf("%s and %s compare as %d, want %d", a, b, got, want)
-		}
+		got, want := strings.Compare(a.String(), b.String()), a.Compare(b)
+		require.Equal(t, want, got, "%s and %s compare as", a, b)
 	})
 }
 
 func TestParse_inverts_String(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := drawSequence(t, "a")
-		if got, err := sequence.Parse(a.String()); err != nil || got != a {
-			t.Fatalf("%s is parsed as %v: %v", a, got, err)
-		}
+		got, err := sequence.Parse(a.String())
+		require.True(t, err == nil && got == a, "%s is parsed as %v: %v", a, got, err)
 	})
 }
 
@@ -43,9 +43,8 @@ func TestParse_refuses_other_texts(t *testing.T) {
 		"", "00000000000000000042", "0000000001.00000000000000000042", "1.42.0", "0000000001.00000000000000000042.2",
 		"0000000001.00000000000000000042.0.0", "0000000001.99999999999999999999.0", "10000000000.00000000000000000042.0",
 	} {
-		if got, err := sequence.Parse(text); err == nil {
-			t.Errorf("%q is parsed as %v", text, got)
-		}
+		got, err := sequence.Parse(text)
+		assert.Error(t, err, "%q is parsed as %v", text, got)
 	}
 }
 
@@ -70,9 +69,8 @@ func TestNextEpoch_is_greater_than_all_known(t *testing.T) {
 		{1700000000, 1700000009, 1700000005, 1700000010},
 		{3, 0, -1, 4},
 	} {
-		if got := sequence.NextEpoch(test.given, test.seen, time.Unix(test.now, 0)); got != test.want {
-			t.Errorf("after %d given and %d seen, at %d: %d, want %d", test.given, test.seen, test.now, got, test.want)
-		}
+		got := sequence.NextEpoch(test.given, test.seen, time.Unix(test.now, 0))
+		assert.Equal(t, test.want, got, "after %d given and %d seen, at %d", test.given, test.seen, test.now)
 	}
 }
 
@@ -97,9 +95,8 @@ func TestFound_decides_how_to_start(t *testing.T) {
 		"another message at the mark": {at(sequence.Partition{Mark: 4, First: 1, Last: 9, Changed: true}), sequence.LogLost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := test.found.Decide(); got != test.want {
-				t.Errorf("start %d, want %d", got, test.want)
-			}
+			got := test.found.Decide()
+			assert.Equal(t, test.want, got, "start")
 		})
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
 
@@ -34,14 +36,11 @@ func TestTakeOver_carries_all_over(t *testing.T) {
 		Epoch: 7, Since: 7, Position: 40, Owes: sequence.Republish, // of the second stream's rows none compares
 		Floors: []sequence.Floor{{Namespace: "a", Position: 50}, {Namespace: "c", Position: 45}},
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	assert.True(t, reflect.DeepEqual(got, want), "got %+v, want %+v", got, want)
 	repairing := sequence.Stream{Epoch: 5, Since: 3, Position: 4, Owes: sequence.Repair}
 	got = sequence.TakeOver([]sequence.Stream{repairing, {Epoch: 6}}, []string{"a", "b"})
-	if got.Owes != sequence.Repair || got.Epoch != 6 || got.Since != 3 || got.Position != 0 {
-		t.Errorf("got %+v", got)
-	}
+	assert.True(t, got.Owes == sequence.Repair && got.Epoch == 6 && got.Since == 3 && got.Position == 0,
+		"got %+v", got)
 	got.Resume(9)
 	if got.Epoch != 9 {
 		t.Errorf("epoch %d, want that of the newest row", got.Epoch)
@@ -55,9 +54,8 @@ func TestBelow_is_what_the_former_stream_has_published(t *testing.T) {
 		version   uint64
 		want      bool
 	}{{"a", 50, true}, {"a", 51, false}, {"b", 40, true}, {"b", 41, false}} {
-		if got := s.Below(test.namespace, test.version); got != test.want {
-			t.Errorf("%s at %d: %t, want %t", test.namespace, test.version, got, test.want)
-		}
+		got := s.Below(test.namespace, test.version)
+		assert.Equal(t, test.want, got, "%s at %d", test.namespace, test.version)
 	}
 }
 
@@ -76,9 +74,8 @@ func TestServer_finds_versions_that_do_not_compare(t *testing.T) {
 		{&owing, 10, 10, ""},
 		{&owing, 10, 11, sequence.RowNewer},
 	} {
-		if got := test.stream.Server(test.version, test.newest); got != test.want {
-			t.Errorf("%d, newest %d: %q, want %q", test.version, test.newest, got, test.want)
-		}
+		got := test.stream.Server(test.version, test.newest)
+		assert.Equal(t, test.want, got, "%d, newest %d", test.version, test.newest)
 	}
 }
 
@@ -110,9 +107,8 @@ func TestListed_finds_versions_that_do_not_compare(t *testing.T) {
 		"back in a new epoch":        {&s, sequence.Object{UID: "u", Version: 30}, end(6, 50), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := test.stream.Listed(test.object, test.last); got != test.want {
-				t.Errorf("%q, want %q", got, test.want)
-			}
+			got := test.stream.Listed(test.object, test.last)
+			assert.Equal(t, test.want, got)
 		})
 	}
 }
@@ -151,9 +147,8 @@ func TestWatch_decides_the_events(t *testing.T) {
 		"ended behind, and newer":          {&s, del(41), behind(end(6, 40)), []sequence.Event{event(end(7, 41), false)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := test.stream.Watch(test.seen, test.last); !reflect.DeepEqual(got, test.want) {
-				t.Errorf("got %+v, want %+v", got, test.want)
-			}
+			got := test.stream.Watch(test.seen, test.last)
+			assert.Equal(t, test.want, got)
 		})
 	}
 }
@@ -173,9 +168,8 @@ func TestFromPatch_only_where_all_have_the_base(t *testing.T) {
 		"ended":  {next, end(6, 30), false},
 		"behind": {next, behind(state(6, 30)), false}, "rejected": {next, rejected, false},
 	} {
-		if got := s.FromPatch(test.event, test.last); got != test.want {
-			t.Errorf("%s: %t, want %t", name, got, test.want)
-		}
+		got := s.FromPatch(test.event, test.last)
+		assert.Equal(t, test.want, got, name)
 	}
 }
 
@@ -204,9 +198,8 @@ func TestLate_is_what_the_position_should_know(t *testing.T) {
 		epoch, version uint64
 		want           bool
 	}{{7, 41, false}, {7, 40, true}, {6, 41, true}} {
-		if got := s.Late(state(test.epoch, test.version).Sequence); got != test.want {
-			t.Errorf("%d.%d: %t, want %t", test.epoch, test.version, got, test.want)
-		}
+		got := s.Late(state(test.epoch, test.version).Sequence)
+		assert.Equal(t, test.want, got, "%d.%d", test.epoch, test.version)
 	}
 }
 
@@ -247,8 +240,7 @@ func TestPublish_tells_nothing_twice(t *testing.T) {
 		"new": {nil, 1}, "newer": {state(6, 29), 1}, "the same": {state(6, 30), 0}, "the same, of before": {state(4, 30), 1},
 		"older": {state(7, 31), 0},
 	} {
-		if got := s.Publish(event, test.last); len(got) != test.want {
-			t.Errorf("%s: %+v", name, got)
-		}
+		got := s.Publish(event, test.last)
+		assert.Len(t, got, test.want, name)
 	}
 }

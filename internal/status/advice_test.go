@@ -83,9 +83,8 @@ func TestDiagnose_knows_each_kind_of_trouble(t *testing.T) {
 		{atLease, refused, LeaseTrouble},
 	} {
 		kind, advice := diagnose(c.at, fmt.Errorf("wrapped: %w", c.err), "/etc/bridge.yaml")
-		if kind != c.want || advice == "" || strings.Contains(advice, "FILE") {
-			t.Errorf("%v is %s, want %s: %s", c.err, kind, c.want, advice)
-		}
+		assert.True(t, kind == c.want && advice != "" && !strings.Contains(advice, "FILE"),
+			"%v is %s, want %s: %s", c.err, kind, c.want, advice)
 	}
 }
 

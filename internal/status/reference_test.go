@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -66,9 +67,7 @@ func fields(t *testing.T) string {
 // sentences returns a comment in one line; a field without one is told of with the one before it.
 func sentences(t *testing.T, doc *ast.CommentGroup, needed string) string {
 	t.Helper()
-	if doc.Text() == "" && needed != "" {
-		t.Errorf("%s has no comment", needed)
-	}
+	assert.True(t, doc.Text() != "" || needed == "", "%s has no comment", needed)
 	return strings.Join(strings.Fields(doc.Text()), " ")
 }
 

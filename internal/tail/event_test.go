@@ -4,7 +4,6 @@ package tail
 
 import (
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -46,9 +45,8 @@ func TestDecode_refuses_what_is_no_event(t *testing.T) {
 		"structured, broken base 64": {ContentType: structured, Data: []byte(`{"id":"i","type":"t","data_base64":"%"}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if e, err := Decode(Message{Stored: m}); !errors.Is(err, ErrNoEvent) {
-				t.Errorf("got %v, %v", e, err)
-			}
+			e, err := Decode(Message{Stored: m})
+			assert.ErrorIs(t, err, ErrNoEvent, "got %v", e)
 		})
 	}
 }
@@ -63,9 +61,8 @@ func TestEvent_time_is_when_it_was_seen_else_when_it_happened_else_when_it_was_s
 		{map[string]string{"recordedtime": ""}, happened},
 		{map[string]string{"recordedtime": "", "time": "yesterday"}, at},
 	} {
-		if got := event(t, Added, `{}`, c.with).Time(); !got.Equal(c.want) {
-			t.Errorf("%v: got %v, want %v", c.with, got, c.want)
-		}
+		got := event(t, Added, `{}`, c.with).Time()
+		assert.True(t, got.Equal(c.want), "%v: got %v, want %v", c.with, got, c.want)
 	}
 }
 
@@ -92,9 +89,8 @@ func TestAppendJSON_is_one_line_of_harmless_JSON_whatever_the_log_holds(t *testi
 		line := must.Get(e.AppendJSON(nil))(t)
 		require.True(t, printable(string(line)), "not printable: %q", line)
 		var got struct{ Data struct{ V string } }
-		if err := json.Unmarshal(line, &got); err != nil {
-			t.Fatalf("%v: %s", err, line)
-		}
+		err := json.Unmarshal(line, &got)
+		require.NoError(t, err, "%v: %s", err, line)
 		if utf8.ValidString(value) && got.Data.V != value {
 			t.Fatalf("got %q, want %q", got.Data.V, value)
 		}
@@ -199,9 +195,7 @@ func TestLines_are_those_of_a_table_and_say_what_changed(t *testing.T) {
 	text, err = l.Append(text, published(Updated, `{"kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":3}}`, map[string]string{"id": "u1.8", "resourceversion": "8"}), 2)
 	require.NoError(t, err)
 	lines := strings.Split(string(text), "\n")
-	if len(lines) != 5 || lines[0] != "before" || lines[4] != "" {
-		t.Fatalf("the lines are %q", lines)
-	}
+	require.True(t, len(lines) == 5 && lines[0] == "before" && lines[4] == "", "the lines are %q", lines)
 	for i, want := range [][]string{
 		{"TIME", "SEQ", "PIPELINE", "OP", "REASON", "RESOURCE", "OBJECT", "VERSION", "MANAGER", "UID", "WHAT"},
 		{"2026-11-20T14:30:05.250Z", "1", "audit", "added", "watch", "deployments.v1.apps", "shop/web", "7", "kubectl", "u1"},

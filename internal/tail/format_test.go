@@ -106,9 +106,8 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("full") }
 func TestPrinters_return_what_writing_fails_with(t *testing.T) {
 	e := event(t, Added, `{}`, nil)
 	for _, p := range []Printer{JSON{full{}}, NewTable(full{}, TableConfig{})} {
-		if err := p.Print(e, unknown); err == nil || err.Error() != "print: full" {
-			t.Errorf("%T: got %v", p, err)
-		}
+		err := p.Print(e, unknown)
+		assert.True(t, err != nil && err.Error() == "print: full", "%T: got %v", p, err)
 	}
 }
 

@@ -87,9 +87,8 @@ func TestTable_shows_events_of_any_profile_alike(t *testing.T) {
 		"mixed":  {own[0], event(t, Updated, after, knative("update")), own[2]},
 		"mixed2": {own[0], own[1], event(t, Deleted, after, knative("delete"))},
 	} {
-		if got, want := shown(t, story), shown(t, own); got != want {
-			t.Errorf("%s: got\n%swant\n%s", name, got, want)
-		}
+		got, want := shown(t, story), shown(t, own)
+		assert.Equal(t, want, got, name)
 	}
 	rejected := event(t, Rejected, `{"type":"dev.knative.apiserver.resource.update","error":"too large","size":7}`, nil)
 	assert.Contains(t, Describe(rejected, unknown, 4), "(updated) of 7 bytes")

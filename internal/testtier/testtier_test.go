@@ -51,9 +51,8 @@ func TestNeeds_skips_what_the_tier_does_not_include(t *testing.T) {
 		t.Setenv(Variable, asked)
 		for needed, words := range want {
 			got := said(t, func(tb testing.TB) { Needs(tb, Tier(needed)) })
-			if words == "" && got != "" || !strings.HasPrefix(got, words) {
-				t.Errorf("asked for %q, a test of tier %d: %q, want %q", asked, needed, got, words)
-			}
+			assert.True(t, (words != "" || got == "") && strings.HasPrefix(got, words),
+				"asked for %q, a test of tier %d: %q, want %q", asked, needed, got, words)
 		}
 	}
 }
@@ -90,8 +89,7 @@ func TestPossible_fails_a_test_only_where_CI_is_set_and_no_reason_is_given(t *te
 func TestRounds_depend_on_the_tier(t *testing.T) {
 	for tier, want := range map[string]int{"core": 1, "all": 2, "": 2, "nightly": 3} {
 		t.Setenv(Variable, tier)
-		if got := Rounds(1, 2, 3); got != want {
-			t.Errorf("%q: %d rounds, want %d", tier, got, want)
-		}
+		got := Rounds(1, 2, 3)
+		assert.Equal(t, want, got, "%q: %d rounds", tier, got)
 	}
 }

@@ -42,9 +42,7 @@ func TestNew_refuses_what_cannot_be(t *testing.T) {
 			cfg := good
 			c.change(&cfg)
 			s, err := New(cfg)
-			if c.want == "" && (err != nil || s.Ready() == nil) {
-				t.Errorf("%v", err)
-			}
+			assert.True(t, c.want != "" || err == nil && s.Ready() != nil, "%v", err)
 			if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %v, want %s", err, c.want)
 			}
@@ -72,9 +70,7 @@ func TestBase_is_the_same_for_a_name_and_leaves_room_for_partitions(t *testing.T
 	seen := map[int32]bool{}
 	for n := range 100 {
 		b := many.base("k8s.prod.resource-" + strings.Repeat("x", n))
-		if b < 0 || b&(1<<partitionBits-1) != 0 {
-			t.Errorf("base %d", b)
-		}
+		assert.True(t, b >= 0 && b&(1<<partitionBits-1) == 0, "base %d", b)
 		seen[b] = true
 	}
 	assert.Len(t, seen, 100, "bases of 100 topics")
@@ -83,9 +79,8 @@ func TestBase_is_the_same_for_a_name_and_leaves_room_for_partitions(t *testing.T
 func TestBackoff_grows_to_a_bound(t *testing.T) {
 	for n := 1; n < 100; n++ {
 		longest := min(100*time.Millisecond<<min(n-1, 20), maxWait)
-		if d := backoff(100*time.Millisecond, n); d < longest/2 || d > longest {
-			t.Errorf("after %d failures: %v", n, d)
-		}
+		d := backoff(100*time.Millisecond, n)
+		assert.True(t, d >= longest/2 && d <= longest, "after %d failures: %v", n, d)
 	}
 }
 

@@ -38,9 +38,8 @@ func TestDecode_finds_the_id_of_a_structured_event_and_of_nothing_else(t *testin
 		`{"x":`: "",
 	} {
 		r := &kafka.Record{Value: []byte(event), Headers: []kafka.Header{{Name: "content-type", Value: []byte("application/cloudevents+json; charset=UTF-8")}}}
-		if st := Decode(0, r, false); st.ID != want || len(st.Attributes) != 0 || string(st.Data) != event {
-			t.Errorf("%s: %+v", event, st)
-		}
+		st := Decode(0, r, false)
+		assert.True(t, st.ID == want && len(st.Attributes) == 0 && string(st.Data) == event, "%s: %+v", event, st)
 	}
 	other := Decode(0, &kafka.Record{Value: []byte("x"), Headers: []kafka.Header{{Name: "trace", Value: []byte("1")}}}, false)
 	assert.Empty(t, other.ID, "somebody else's record: %+v", other)
@@ -68,8 +67,7 @@ func TestIsMarker_goes_by_what_the_event_says(t *testing.T) {
 		"no key":             {kafka.Record{Headers: binary("ce_payload", "marker")}, false, false},
 		"barrier":            {kafka.Record{Key: []byte("c/_/_/_/_writer"), Headers: binary("ce_payload", "marker")}, false, true},
 	} {
-		if m, b := IsMarker(&c.record), IsBarrier(&c.record); m != c.marker || b != c.barrier {
-			t.Errorf("%s: marker %v, barrier %v", name, m, b)
-		}
+		m, b := IsMarker(&c.record), IsBarrier(&c.record)
+		assert.True(t, m == c.marker && b == c.barrier, "%s: marker %v, barrier %v", name, m, b)
 	}
 }

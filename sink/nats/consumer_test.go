@@ -109,9 +109,7 @@ func TestRead_tries_again_where_a_consumer_was_refused(t *testing.T) {
 			s := readySink(t, cfg)
 			err := s.Read(t.Context(), sink.Query{}, func(*sink.Stored) error { return nil })
 			var u *sink.UnusableError
-			if errors.As(err, &u) != c.unusable || !c.unusable && err != nil {
-				t.Errorf("read: %v", err)
-			}
+			assert.True(t, errors.As(err, &u) == c.unusable && (c.unusable || err == nil), "read: %v", err)
 		})
 	}
 }

@@ -40,9 +40,7 @@ func TestEscape_is_exactly_what_the_binding_asks_for(t *testing.T) {
 		v := rapid.OneOf(rapid.String(), rapid.StringOfN(rapid.RuneFrom([]rune("% a2\"é")), 0, 20, -1)).Draw(t, "v")
 		e := escape(v)
 		for _, c := range []byte(e) {
-			if c < 0x21 || c > 0x7e || c == '"' {
-				t.Fatalf("escape(%q) = %q", v, e)
-			}
+			require.True(t, c >= 0x21 && c <= 0x7e && c != '"', "escape(%q) = %q", v, e)
 		}
 		require.Equal(t, v, unescape(e), "comes back as")
 	})
@@ -85,9 +83,8 @@ func TestScribe_forgets_what_it_wrote(t *testing.T) {
 func TestScribe_allocates_nothing_for_the_usual_message(t *testing.T) {
 	w := newScribe("S")
 	m := &sink.Message{Subject: "k8s.a", ID: "x", Attributes: []sink.Attribute{{Name: "id", Value: "1"}, {Name: "kind", Value: "Pod"}}}
-	if n := testing.AllocsPerRun(100, func() { w.write(m, "r") }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	n := testing.AllocsPerRun(100, func() { w.write(m, "r") })
+	assert.True(t, n == 0, "%v allocations", n)
 }
 
 func TestParseAnswer(t *testing.T) {
@@ -115,17 +112,13 @@ func TestParseAnswer(t *testing.T) {
 	}
 	for data, tt := range tests {
 		got, err := parseAnswer([]byte(data), usual)
-		if (err != nil) != tt.failed || !tt.failed && got != tt.want {
-			t.Errorf("%s: %+v, %v", data, got, err)
-		}
+		assert.True(t, (err != nil) == tt.failed && (tt.failed || got == tt.want), "%s: %+v, %v", data, got, err)
 		if _, fast := parseUsual([]byte(data), usual); fast != tt.fast {
 			t.Errorf("%s: read byte by byte: %v", data, fast)
 		}
 	}
 	a, err := parseAnswer([]byte(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 3"},"stream":"KUBERNETES","seq":0}`), usual)
-	if err != nil || a.Error == nil || a.Error.ErrorCode != codeWrongLast {
-		t.Errorf("an error: %+v, %v", a, err)
-	}
+	assert.True(t, err == nil && a.Error != nil && a.Error.ErrorCode == codeWrongLast, "an error: %+v, %v", a, err)
 }
 
 func TestCovers(t *testing.T) {
@@ -251,9 +244,8 @@ func TestSink_counts_a_timeout_once(t *testing.T) {
 	s := must.Get(New(Config{Servers: []string{"x"}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil))(t)
 	s.window.put(<-s.window.free, &sink.Message{Subject: "k8s.a"}, func(sink.Receipt, error) {}, 0)
 	late := func(*sink.Message, uint32) error { return errDisconnected }
-	if first, second := s.failWhere(late), s.failWhere(late); first != 1 || second != 0 {
-		t.Errorf("counted %d times, then %d times", first, second)
-	}
+	first, second := s.failWhere(late), s.failWhere(late)
+	assert.True(t, first == 1 && second == 0, "counted %d times, then %d times", first, second)
 }
 
 func TestDeniedSubject(t *testing.T) {
@@ -262,9 +254,8 @@ func TestDeniedSubject(t *testing.T) {
 		`nats: permissions violation: Permissions Violation for Subscription to "x"`:   "",
 		`Permissions Violation for Publish to k8s`:                                     "",
 	} {
-		if got, ok := deniedSubject(text); got != want || ok != (want != "") {
-			t.Errorf("%s: %q, %v", text, got, ok)
-		}
+		got, ok := deniedSubject(text)
+		assert.True(t, got == want && ok == (want != ""), "%s: %q, %v", text, got, ok)
 	}
 }
 
@@ -305,9 +296,8 @@ func TestFilters_have_nothing_in_common_and_all_that_was_asked_for(t *testing.T)
 		for i, a := range got {
 			for _, b := range got[i+1:] {
 				for _, subject := range possible {
-					if covers(a, subject) && covers(b, subject) {
-						t.Fatalf("of %v: %q and %q have %s in common", subjects, a, b, subject)
-					}
+					require.True(t, !covers(a, subject) || !covers(b, subject),
+						"of %v: %q and %q have %s in common", subjects, a, b, subject)
 				}
 			}
 		}

@@ -129,9 +129,8 @@ func TestAt_finds_whosesoever_message_without_a_consumer(t *testing.T) {
 	s := readySink(t, cfg)
 	must.Get(js.Publish(t.Context(), "more.x", []byte("data"), jetstream.WithMsgID("theirs")))(t)
 	st, err := s.At(t.Context(), 0, 1)
-	if err != nil || st == nil || st.ID != "theirs" || st.Sequence != 1 || len(st.Data) != 0 {
-		t.Errorf("at 1: %+v (%v)", st, err)
-	}
+	assert.True(t, err == nil && st != nil && st.ID == "theirs" && st.Sequence == 1 && len(st.Data) == 0,
+		"at 1: %+v (%v)", st, err)
 }
 
 func TestAt_keeps_the_data_of_structured_messages(t *testing.T) {
@@ -140,9 +139,8 @@ func TestAt_keeps_the_data_of_structured_messages(t *testing.T) {
 	m := message("k8s.a", "a.1")
 	m.Attributes, m.ContentType = nil, "application/cloudevents+json"
 	publish(t, s, m)
-	if st, err := s.At(t.Context(), 0, 1); err != nil || st == nil || string(st.Data) != string(m.Data) {
-		t.Errorf("at 1: %+v (%v)", st, err)
-	}
+	st, err := s.At(t.Context(), 0, 1)
+	assert.True(t, err == nil && st != nil && string(st.Data) == string(m.Data), "at 1: %+v (%v)", st, err)
 }
 
 // A cluster without a leader of its own still acknowledges what the stream's leader takes.

@@ -71,16 +71,14 @@ func TestSink_keeps_what_is_too_large_for_as_long_as_messages(t *testing.T) {
 		}
 		// A process that comes after a crash does it again.
 		keep(t, s, data)
-		if _, _, again := b.kept(t); again != messages {
-			t.Errorf("what is there is written again: %d messages, then %d", messages, again)
-		}
+		_, _, again := b.kept(t)
+		assert.Equal(t, messages, again, "what is there is written again: %d messages, then", messages)
 		keep(t, s, data[:1000])
 		if got, _, _ := b.kept(t); !bytes.Equal(got, data[:1000]) {
 			t.Errorf("%d bytes are kept, want the last 1000", len(got))
 		}
-		if n := len(b.log(t)); n != 0 {
-			t.Errorf("the stream has %d messages", n)
-		}
+		n := len(b.log(t))
+		assert.Equal(t, 0, n, "the stream has %d messages", n)
 	}
 }
 
@@ -120,9 +118,8 @@ func TestSink_never_keeps_anything_for_a_stream_that_cannot_name_a_bucket(t *tes
 	cfg := config(b.addr())
 	cfg.Stream = "A$B"
 	s := readySink(t, cfg)
-	if _, err := s.Keep(t.Context(), objectName, []byte("x")); !sink.IsPermanent(err) {
-		t.Errorf("kept: %v", err)
-	}
+	_, err := s.Keep(t.Context(), objectName, []byte("x"))
+	assert.True(t, sink.IsPermanent(err), "kept: %v", err)
 }
 
 // Beside what publishing takes.

@@ -80,9 +80,8 @@ func TestRead_reads_on_until_the_end(t *testing.T) {
 	}
 	<-js.PublishAsyncComplete()
 	for _, q := range []sink.Query{{}, {Data: true}, {LastOfKey: true}, {LastOfKey: true, Data: true}} {
-		if got := ids(t, s, q); len(got) != many+large {
-			t.Errorf("%+v: %d messages", q, len(got))
-		}
+		got := ids(t, s, q)
+		assert.Len(t, got, many+large, "%+v: %d messages", q, len(got))
 	}
 }
 
@@ -209,9 +208,8 @@ func BenchmarkRead(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				n := 0
-				if err := s.Read(b.Context(), q, func(*sink.Stored) error { n++; return nil }); err != nil || n != many {
-					b.Fatalf("%d messages (%v)", n, err)
-				}
+				err := s.Read(b.Context(), q, func(*sink.Stored) error { n++; return nil })
+				require.True(b, err == nil && n == many, "%d messages (%v)", n, err)
 			}
 			b.ReportMetric(float64(b.N)*many/b.Elapsed().Seconds(), "msg/s")
 		})

@@ -101,14 +101,12 @@ func TestSink_leaves_a_stream_that_vanished_to_the_next_run(t *testing.T) {
 	mustRewind(t, ended, 1, 0)
 	nc, js := b.connect(t)
 	defer nc.Close()
-	if _, err := js.Stream(t.Context(), stream); !errors.Is(err, jetstream.ErrStreamNotFound) {
-		t.Errorf("the stream: %v", err)
-	}
+	_, err := js.Stream(t.Context(), stream)
+	assert.ErrorIs(t, err, jetstream.ErrStreamNotFound, "the stream")
 	s = newSink(t, config(b.addr()))
 	ready(t, s)
-	if r := publish(t, s, message("k8s.a", "a.1")); r.err != nil || r.rc.Sequence != 1 {
-		t.Errorf("published anew: %+v", r)
-	}
+	r := publish(t, s, message("k8s.a", "a.1"))
+	assert.True(t, r.err == nil && r.rc.Sequence == 1, "published anew: %+v", r)
 }
 
 // A message that was found published already is acknowledged as well.
@@ -138,9 +136,8 @@ func TestSink_ends_when_the_log_lost_what_it_was_found_to_have(t *testing.T) {
 	nc.Close()
 	again := message("k8s.a", "a.2")
 	again.Verify = true
-	if r := publish(t, s, again); r.err != nil || !r.rc.Duplicate {
-		t.Fatalf("published again: %+v", r)
-	}
+	r := publish(t, s, again)
+	require.True(t, r.err == nil && r.rc.Duplicate, "published again: %+v", r)
 	b.restore(t)
 	mustRewind(t, ended, 2, 1)
 }
@@ -210,7 +207,6 @@ func TestSink_ends_when_every_replica_went_back(t *testing.T) {
 	publish(t, s, message("k8s.a", "a.1"))
 	publish(t, s, message("k8s.cut", "a.2"))
 	mustRewind(t, ended, 7, 3)
-	if n := asked.Load(); n < 3 {
-		t.Errorf("believed after %d looks", n)
-	}
+	n := asked.Load()
+	assert.True(t, n >= 3, "believed after %d looks", n)
 }

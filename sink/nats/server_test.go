@@ -285,14 +285,12 @@ func TestSink_needs_few_permissions(t *testing.T) {
 		m := message("k8s.b", "b.1")
 		m.Verify = true
 		for _, duplicate := range []bool{false, true} {
-			if r := publish(t, s, m); r.err != nil || r.rc.Duplicate != duplicate {
-				t.Errorf("%s: published: %+v", name, r)
-			}
+			r := publish(t, s, m)
+			assert.True(t, r.err == nil && r.rc.Duplicate == duplicate, "%s: published: %+v", name, r)
 		}
 		bounds(t, s, 1)
-		if st, err := s.At(t.Context(), 0, 1); err != nil || st == nil {
-			t.Errorf("%s: at 1: %+v (%v)", name, st, err)
-		}
+		st, err := s.At(t.Context(), 0, 1)
+		assert.True(t, err == nil && st != nil, "%s: at 1: %+v (%v)", name, st, err)
 		for _, lastOfKey := range []bool{false, true} {
 			assert.Equal(t, []string{"b.1"}, ids(t, s, sink.Query{LastOfKey: lastOfKey}), "%s: read", name)
 		}

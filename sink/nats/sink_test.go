@@ -77,9 +77,8 @@ func TestSink_recognises_a_repetition_after_the_memory_for_ids(t *testing.T) {
 	})
 	again := message("k8s.a", "a.1")
 	again.Verify = true
-	if r := publish(t, s, again); r.err != nil || !r.rc.Duplicate || r.rc.Sequence != first.rc.Sequence {
-		t.Errorf("published again: %+v", r)
-	}
+	r := publish(t, s, again)
+	assert.True(t, r.err == nil && r.rc.Duplicate && r.rc.Sequence == first.rc.Sequence, "published again: %+v", r)
 	assert.EqualValues(t, 1, s.Stats().Duplicates, "duplicates were counted")
 	require.NoError(t, end())
 }
@@ -94,9 +93,8 @@ func TestSink_is_refused_for_good_what_the_stream_finds_too_large(t *testing.T) 
 	s := readySink(t, config(b.addr()))
 	m := message("k8s.a", "a.1")
 	m.Data = bytes.Repeat([]byte("1"), 1000)
-	if r := publish(t, s, m); !sink.IsPermanent(r.err) {
-		t.Errorf("too large: %v", r.err)
-	}
+	r := publish(t, s, m)
+	assert.True(t, sink.IsPermanent(r.err), "too large: %v", r.err)
 }
 
 func TestSink_is_refused_for_good_what_is_not_permitted(t *testing.T) {
@@ -123,9 +121,8 @@ func TestSink_is_refused_for_good_what_has_no_possible_subject(t *testing.T) {
 	s := readySink(t, config(b.addr()))
 	longest := "k8s." + strings.Repeat("a", 3<<10-len("k8s."))
 	for _, subject := range []string{"", ".", "k8s.", ".k8s", "k8s..a", "k8s.a b", "k8s.a\r\nPING", "k8s.*", "k8s.>", "*.a", "k8s.a\t", "other.a", longest + "a"} {
-		if r := publish(t, s, message(subject, "x")); !sink.IsPermanent(r.err) {
-			t.Errorf("%q: %v", subject, r.err)
-		}
+		r := publish(t, s, message(subject, "x"))
+		assert.True(t, sink.IsPermanent(r.err), "%q: %v", subject, r.err)
 	}
 	for _, subject := range []string{"k8s.a*b", "k8s.%2E", "k8s.é", "k8s.a>", longest} {
 		assert.NoError(t, publish(t, s, message(subject, "y"+subject)).err, "%q", subject)
@@ -215,9 +212,8 @@ func TestSink_publishes_in_process(t *testing.T) {
 	cfg := config()
 	cfg.InProcess = b.server()
 	s := readySink(t, cfg)
-	if r := publish(t, s, message("k8s.a", "a.1")); r.err != nil || r.rc.Sequence != 1 {
-		t.Errorf("%+v", r)
-	}
+	r := publish(t, s, message("k8s.a", "a.1"))
+	assert.True(t, r.err == nil && r.rc.Sequence == 1, "%+v", r)
 }
 
 func TestSink_publishes_to_a_domain(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -137,13 +138,11 @@ func TestSink_ends_when_its_stream_becomes_unusable(t *testing.T) {
 			changed := st.CachedInfo().Config
 			change(&changed)
 			must.Get(js.UpdateStream(t.Context(), changed))(t)
-			if r := publish(t, s, message("k8s.a", "a.1")); r.err == nil || sink.IsPermanent(r.err) {
-				t.Errorf("published: %+v", r)
-			}
+			r := publish(t, s, message("k8s.a", "a.1"))
+			assert.True(t, r.err != nil && !sink.IsPermanent(r.err), "published: %+v", r)
 			var u *sink.UnusableError
-			if err := <-ended; !errors.As(err, &u) || !strings.Contains(u.Reason, reason) {
-				t.Errorf("Run: %v", err)
-			}
+			err := <-ended
+			assert.True(t, errors.As(err, &u) && strings.Contains(u.Reason, reason), "Run: %v", err)
 		})
 	}
 }

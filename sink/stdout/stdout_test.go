@@ -133,9 +133,8 @@ func TestSink_writes_what_the_SDK_reads(t *testing.T) {
 	var e event.Event
 	require.NoError(t, json.Unmarshal([]byte(p.String()), &e))
 	require.NoError(t, e.Validate())
-	if e.ID() != "a" || string(e.Data()) != `{"x":"1\n2"}` || e.Extensions()["sampledrate"] != int32(3) {
-		t.Errorf("read back: %v", e)
-	}
+	assert.True(t, e.ID() == "a" && string(e.Data()) == `{"x":"1\n2"}` && e.Extensions()["sampledrate"] == int32(3),
+		"read back: %v", e)
 	assert.Equal(t, 1, strings.Count(p.String(), "\n"), "lines")
 }
 
@@ -164,9 +163,7 @@ func TestSink_continues_where_a_write_stopped(t *testing.T) {
 	}
 	require.NoError(t, end())
 	log := parse(t, p.String())
-	if len(log) != 3 || log[0].ID != "a" || log[1].ID != "b" || log[2].ID != "c" {
-		t.Errorf("written:\n%s", p)
-	}
+	assert.True(t, len(log) == 3 && log[0].ID == "a" && log[1].ID == "b" && log[2].ID == "c", "written:\n%s", p)
 }
 
 func TestSink_ends_when_nobody_reads(t *testing.T) {

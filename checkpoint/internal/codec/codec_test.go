@@ -103,9 +103,8 @@ func TestStream_is_decoded_as_it_was_encoded(t *testing.T) {
 func TestStream_of_an_older_version_is_read(t *testing.T) {
 	for alone := range byte(2) {
 		got, err := DecodeStream([]byte{1, '5', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, alone})
-		if want := (checkpoint.Stream{Position: "5", Alone: alone == 1}); err != nil || got != want {
-			t.Errorf("got %+v, want %+v (%v)", got, want, err)
-		}
+		want := (checkpoint.Stream{Position: "5", Alone: alone == 1})
+		assert.True(t, err == nil && got == want, "got %+v, want %+v (%v)", got, want, err)
 	}
 }
 

@@ -147,9 +147,8 @@ func TestRecorded_keeps_other_tiers_and_refuses_runs_that_say_nothing(t *testing
 	require.NoError(t, rec.write(file))
 	got := must.Get(readRecorded(file))(t)
 	core := got.Tiers["core"]
-	if got.Tiers["all"]["p"] != 7 || len(core) != 1 || core["p"] != 1.3 || got.Calibration != 2.5 {
-		t.Errorf("recorded is %+v", got)
-	}
+	assert.True(t, got.Tiers["all"]["p"] == 7 && len(core) == 1 && core["p"] == 1.3 && got.Calibration == 2.5,
+		"recorded is %+v", got)
 	for name, bad := range map[string]*runs{
 		"failed":  {Tier: "core", Packages: []result{{Package: "p", Action: "fail", Seconds: 1}}},
 		"cached":  {Tier: "core", Packages: []result{{Package: "p", Action: "pass", Cached: true}}},
@@ -179,9 +178,8 @@ func TestReport_fails_for_a_slow_package_only_in_CI(t *testing.T) {
 
 func TestRun_refuses_unknown_commands(t *testing.T) {
 	for _, args := range [][]string{nil, {"reprot"}} {
-		if code, err := run(args, new(bytes.Buffer)); code != 2 || err == nil {
-			t.Errorf("%q: code %d, %v", args, code, err)
-		}
+		code, err := run(args, new(bytes.Buffer))
+		assert.True(t, code == 2 && err != nil, "%q: code %d, %v", args, code, err)
 	}
 }
 
@@ -235,9 +233,7 @@ func TestPick_takes_a_name_or_a_part_of_one_test(t *testing.T) {
 		"TestZ":      "0 tests are called TestZ; name one",
 	} {
 		got, err := pick(all, name)
-		if got.name != want && fmt.Sprint(err) != want {
-			t.Errorf("%s: %v, %v", name, got, err)
-		}
+		assert.True(t, got.name == want || fmt.Sprint(err) == want, "%s: %v, %v", name, got, err)
 	}
 }
 

@@ -172,9 +172,8 @@ func TestCampaign_does_not_mix_results(t *testing.T) {
 			require.NoError(t, os.WriteFile(bridge, []byte("b"), 0o600))
 		}
 		o.Dir = dir
-		if _, err := newCampaign(o); err == nil || !strings.Contains(err.Error(), "use another directory") {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := newCampaign(o)
+		assert.True(t, err != nil && strings.Contains(err.Error(), "use another directory"), "%s: %v", name, err)
 	}
 }
 
@@ -224,9 +223,8 @@ func TestPlan_has_each_fault_once_in_a_world_that_fits(t *testing.T) {
 					f := faults[name]
 					planned[name]++
 					wrong := f.Checkpoint != "" && f.Checkpoint != p.Checkpoint
-					if wrong || f.Together && p.Replicas == 0 || f.Alone && p.Replicas > 0 {
-						t.Errorf("%q cannot be injected in %+v", name, p)
-					}
+					assert.True(t, !wrong && (!f.Together || p.Replicas != 0) && (!f.Alone || p.Replicas <= 0),
+						"%q cannot be injected in %+v", name, p)
 					assert.Equal(t, gaps, gapsOf(f), "%q may cause gaps that the others of %+v may not", name, p)
 				}
 			}

@@ -21,9 +21,8 @@ import (
 
 func TestSummary_says_what_was_broken_hidden_and_not_seen(t *testing.T) {
 	s := Summarize(someResults)
-	if s.Faults != 5 || s.ByFault["b"] != 1 || s.ByFault["a"] != 2 || s.Broken() != 3 || s.Wall != 90 {
-		t.Errorf("%+v", s)
-	}
+	assert.True(t, s.Faults == 5 && s.ByFault["b"] == 1 && s.ByFault["a"] == 2 && s.Broken() == 3 && s.Wall == 90,
+		"%+v", s)
 	for _, want := range []string{
 		"| P1 | 2 |", "| bridge ended | 1 |", "| unsettled | 0 |", "| expired (410) | 2 | 6 | 3 |", "| log lost | 1 | 0 | 0 |", "1 rounds were played a second time",
 		"1 times a fault found no occasion",
@@ -91,9 +90,8 @@ func TestResult_of_a_log_that_was_taken_away_is_added(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	assert.Equal(t, "map[P3:1 P4:1]", fmt.Sprint(got.Violations), "violations")
-	if len(got.Gaps) != 2 || got.Gaps[0].Class != world.Expired || got.Gaps[1].Class != world.LogLost {
-		t.Errorf("gaps are %+v", got.Gaps)
-	}
+	assert.True(t, len(got.Gaps) == 2 && got.Gaps[0].Class == world.Expired && got.Gaps[1].Class == world.LogLost,
+		"gaps are %+v", got.Gaps)
 }
 
 // A gap that no fault of the round may cause is a violation.
@@ -131,9 +129,8 @@ func TestGaps_need_a_fault_that_may_cause_them(t *testing.T) {
 				require.NotEmpty(t, faults[name].Name, "there is no fault %q", name)
 				r.tried = append(r.tried, faults[name])
 			}
-			if why := r.unjustified(c.gap); (why == "") != c.allowed {
-				t.Errorf("allowed: %v: %q", c.allowed, why)
-			}
+			why := r.unjustified(c.gap)
+			assert.Equal(t, c.allowed, (why == ""), "allowed: %v: %q", c.allowed, why)
 		})
 	}
 }

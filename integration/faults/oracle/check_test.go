@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
 
@@ -316,9 +317,7 @@ func TestBodyOf_tells_contents_apart_and_not_how_they_are_served(t *testing.T) {
 	hash := func(object string) string {
 		t.Helper()
 		body, more, err := bodyOf([]byte(object))
-		if err != nil || !more {
-			t.Fatalf("%s: %v", object, err)
-		}
+		require.True(t, err == nil && more, "%s: %v", object, err)
 		return body
 	}
 	for object, same := range map[string]bool{
@@ -336,9 +335,8 @@ func TestBodyOf_tells_contents_apart_and_not_how_they_are_served(t *testing.T) {
 		return hash(`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a","uid":"u"},"data":{` + values + `}}`)
 	}
 	both := secret(`"a":"eA==","b":"eQ=="`)
-	if both != secret(`"a":"W3JlZGFjdGVkXQ==","b":"W3JlZGFjdGVkXQ=="`) || both == secret(`"a":"eA=="`) {
-		t.Error("of a Secret the keys count, and not the values")
-	}
+	assert.True(t, both == secret(`"a":"W3JlZGFjdGVkXQ==","b":"W3JlZGFjdGVkXQ=="`) && both != secret(`"a":"eA=="`),
+		"of a Secret the keys count, and not the values")
 	identity := []byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"7"}}`)
 	if _, more, err := bodyOf(identity); more || err != nil {
 		t.Errorf("an identity is taken for a whole object, or %v", err)
@@ -414,9 +412,8 @@ func TestJudge_counts_what_a_former_leader_may_still_publish(t *testing.T) {
 		if !d.change(func(i int) bool { return d.before(i) >= 0 }, func(e *Entry) { e.WriterEpoch = 1 }) {
 			return
 		}
-		if r := Judge(d.truth, d.log, d.options); r.Late != 1 || len(r.Violations) > 0 {
-			t.Errorf("%d late, violations %v", r.Late, r.Violations)
-		}
+		r := Judge(d.truth, d.log, d.options)
+		assert.True(t, r.Late == 1 && len(r.Violations) <= 0, "%d late, violations %v", r.Late, r.Violations)
 		s := &streamJudge{judge: &judge{truth: truth, options: Options{Elected: true, Partitions: partitions, MaxPrinted: 20}, counts: map[string]int{}}, stream: plain}
 		for _, key := range sortedKeys(truth.Streams[plain]) {
 			o := &object{key: key, lines: []*line{{Entry: &Entry{Name: key, WriterEpoch: 2}}, {Entry: &Entry{Name: key, WriterEpoch: 1}, nth: 1}}}

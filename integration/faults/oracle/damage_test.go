@@ -388,9 +388,8 @@ func TestCanaries_search_finds_what_lies_across_two_reads(t *testing.T) {
 	long := strings.Repeat("x", 1<<20-piece/2) + secret[:piece+3] + strings.Repeat("y", 1<<20)
 	for _, r := range []string{long, long[7:], secret} {
 		found, err := c.Search("the file", iotest.HalfReader(strings.NewReader(r)))
-		if err != nil || len(found) == 0 || !strings.Contains(found[0].String(), "the file") {
-			t.Errorf("found %v, %v", found, err)
-		}
+		assert.True(t, err == nil && len(found) != 0 && strings.Contains(found[0].String(), "the file"),
+			"found %v, %v", found, err)
 	}
 	if found, err := c.Search("the file", strings.NewReader(strings.Repeat("x", 3<<20))); err != nil || found != nil {
 		t.Errorf("found %v, %v", found, err)

@@ -121,9 +121,8 @@ func TestCheck_finds_nothing_in_partitions_that_keep_every_promise(t *testing.T)
 		for _, v := range r.Violations {
 			t.Error(v)
 		}
-		if r.Lost != 0 || r.Published+r.Hidden != r.States {
-			t.Errorf("%d states, of which %d published, %d hidden, %d lost", r.States, r.Published, r.Hidden, r.Lost)
-		}
+		assert.True(t, r.Lost == 0 && r.Published+r.Hidden == r.States,
+			"%d states, of which %d published, %d hidden, %d lost", r.States, r.Published, r.Hidden, r.Lost)
 	})
 }
 
@@ -328,7 +327,5 @@ func TestNewEntry_reads_the_headers_of_Kafka_as_they_are(t *testing.T) {
 	e, err := NewEntry(map[string][]string{
 		"content-type": {"application/json"}, "ce_specversion": {"1.0"}, "ce_type": {"t"}, "ce_id": {"100%25"}, "ce_source": {"/s"}, "ce_partitionkey": {"k"},
 	}, []byte("{}"), 0)
-	if err != nil || e.ID != "100%25" || e.PartitionKey != "k" || e.Type != "t" {
-		t.Errorf("%+v, %v", e, err)
-	}
+	assert.True(t, err == nil && e.ID == "100%25" && e.PartitionKey == "k" && e.Type == "t", "%+v, %v", e, err)
 }

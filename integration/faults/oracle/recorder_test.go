@@ -251,9 +251,8 @@ func TestRecorder_begins_a_history_when_etcd_was_restored(t *testing.T) {
 			if last := states[len(states)-1]; last.History != 1 || last.Op != Added || last.UID != string(lost.GetUID()) {
 				t.Errorf("what the snapshot brought back has the states %v", states)
 			}
-			if bump && first <= version(t, only) || !bump && first != revision {
-				t.Errorf("the history begins at %d, the snapshot was made at %d", first, revision)
-			}
+			assert.True(t, (!bump || first > version(t, only)) && (bump || first == revision),
+				"the history begins at %d, the snapshot was made at %d", first, revision)
 		})
 	}
 }

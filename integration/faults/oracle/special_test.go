@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
@@ -38,9 +39,8 @@ func (s script) build(t *testing.T) (*Truth, []Entry) {
 			st.History, _ = strconv.Atoi(line[1:2])
 			line = line[3:]
 		}
-		if _, err := fmt.Sscan(line, &st.Op, &st.UID, &st.Version); err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
+		_, err := fmt.Sscan(line, &st.Op, &st.UID, &st.Version)
+		require.NoError(t, err, line)
 		if _, change, there := strings.Cut(line, "="); there {
 			st.Body = change
 		}
@@ -334,9 +334,7 @@ func TestCheck_knows_what_is_special(t *testing.T) {
 				assert.True(t, slices.ContainsFunc(found, func(v Violation) bool { return v.Promise == p }),
 					"want a violation of %s, got %v", p, found)
 			}
-			if len(s.want) == 0 && len(found) > 0 {
-				t.Errorf("want no violation, got %v", found)
-			}
+			assert.True(t, len(s.want) != 0 || len(found) <= 0, "want no violation, got %v", found)
 		})
 	}
 }
@@ -380,9 +378,8 @@ func TestJudge_says_what_a_gap_hides_that_etcd_had(t *testing.T) {
 		t.Errorf("want one that was not forgotten, got %+v", r)
 	}
 	log[4].Data = bytes.Replace(log[4].Data, []byte("expired"), []byte("expired; 1 change was read back"), 1)
-	if found := Check(truth, log, Options{}); len(found) != 1 || found[0].Promise != P6 {
-		t.Errorf("a reason that says more than was done: %v", found)
-	}
+	found := Check(truth, log, Options{})
+	assert.True(t, len(found) == 1 && found[0].Promise == P6, "a reason that says more than was done: %v", found)
 }
 
 func TestJudge_measures_how_far_a_gap_reaches_below_the_log(t *testing.T) {
@@ -393,13 +390,11 @@ func TestJudge_measures_how_far_a_gap_reaches_below_the_log(t *testing.T) {
 	for i, seconds := range []int{0, 0, 1, 2, 4} {
 		log[i].Stored = time.Unix(int64(seconds), 0)
 	}
-	if r := Judge(truth, log, Options{}); len(r.Violations) != 0 || r.Gaps[0].Behind != 2*time.Second {
-		t.Errorf("want two seconds, got %+v", r)
-	}
+	r := Judge(truth, log, Options{})
+	assert.True(t, len(r.Violations) == 0 && r.Gaps[0].Behind == 2*time.Second, "want two seconds, got %+v", r)
 	log[4].Stored = time.Unix(3600, 0)
-	if found := Check(truth, log, Options{}); len(found) != 1 || found[0].Promise != P6 {
-		t.Errorf("an hour: %v", found)
-	}
+	found := Check(truth, log, Options{})
+	assert.True(t, len(found) == 1 && found[0].Promise == P6, "an hour: %v", found)
 }
 
 func TestNewEntry_reads_a_message(t *testing.T) {
@@ -417,9 +412,8 @@ func TestNewEntry_reads_a_message(t *testing.T) {
 		"no integer":      {"ce-specversion": {"1.0"}, "ce-type": {"t"}, "ce-id": {"i"}, "ce-source": {"s"}, "ce-history": {"x"}},
 		"broken encoding": {"ce-specversion": {"1.0"}, "ce-type": {"t"}, "ce-id": {"%x"}, "ce-source": {"s"}},
 	} {
-		if _, err := NewEntry(h, nil, 1); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		_, err := NewEntry(h, nil, 1)
+		assert.Error(t, err, "%s: no error", name)
 	}
 }
 

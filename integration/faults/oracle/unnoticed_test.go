@@ -106,9 +106,8 @@ func TestJudge_excuses_nothing_where_another_object_tells(t *testing.T) {
 				log = append(log, e)
 			}
 			truth.Streams[c.of]["y"] = append(states, State{History: 1, UID: "u9", Version: 3, Op: Updated})
-			if r := Judge(truth, log, s.options); r.Alike != c.want {
-				t.Errorf("%d states are excused, want %d: %v", r.Alike, c.want, r.Violations)
-			}
+			r := Judge(truth, log, s.options)
+			assert.Equal(t, c.want, r.Alike, "states are excused, want %d: %v", c.want, r.Violations)
 		})
 	}
 }

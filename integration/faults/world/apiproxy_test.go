@@ -112,9 +112,8 @@ func TestAPIProxy_makes_watches_wait_and_lists_not(t *testing.T) {
 		line <- got
 	}()
 	require.NoError(t, poll(t.Context(), patience, "the frame to wait", func() bool { return p.now().Delayed == 1 }))
-	if page, err := io.ReadAll(ask(t, p, c, pagePath).body); string(page) != "page" || err != nil {
-		t.Errorf("read %q, %v", page, err)
-	}
+	page, err := io.ReadAll(ask(t, p, c, pagePath).body)
+	assert.True(t, string(page) == "page" && err == nil, "read %q, %v", page, err)
 	assert.Empty(t, line, "the frame did not wait")
 	p.let()
 	assert.Equal(t, "{}\n", <-line, "read")
@@ -133,9 +132,8 @@ func TestAPIProxy_breaks_answers_off(t *testing.T) {
 	if got, err := io.ReadAll(res.body); string(got) != "{123" || err == nil {
 		t.Errorf("an answer cut in a frame is %q, %v", got, err)
 	}
-	if s := p.now(); s.Cut != 1 || s.Halved != 1 {
-		t.Errorf("%+v", s)
-	}
+	s := p.now()
+	assert.True(t, s.Cut == 1 && s.Halved == 1, "%+v", s)
 }
 
 // Whatever the reads of a watch begin and end with, the frame that says 410 is a whole one between others, and the last.
@@ -165,9 +163,8 @@ func TestAPIProxy_expires_watches_between_two_frames(t *testing.T) {
 			if rest, err := io.ReadAll(body); c.before+string(rest) != c.want+said || err != nil {
 				t.Errorf("the watch said %q, %v; want %q", c.before+string(rest), err, c.want+said)
 			}
-			if s := p.now(); s.Expired != 1 || s.Gone != 0 {
-				t.Errorf("%+v", s)
-			}
+			s := p.now()
+			assert.True(t, s.Expired == 1 && s.Gone == 0, "%+v", s)
 		})
 	}
 }

@@ -187,9 +187,8 @@ func TestDisk_stops_a_killed_process_at_the_step(t *testing.T) {
 			require.NoError(t, poll(t.Context(), patience, "the step", s.isReached))
 			require.NoError(t, cmd.Process.Kill())
 			s.pass()
-			if err := cmd.Wait(); err == nil || said.Len() > 0 {
-				t.Errorf("the writer was not killed: %v, %s", err, said)
-			}
+			err := cmd.Wait()
+			assert.True(t, err != nil && said.Len() <= 0, "the writer was not killed: %v, %s", err, said)
 			data := must.Get(os.ReadFile(filepath.Join(d.real, "f")))(t)
 			if pages, meta := data[3*page] == 'p', data[0] == 'm'; pages != c.pages || meta != c.meta {
 				t.Errorf("pages written: %v, meta page: %v; want %v, %v", pages, meta, c.pages, c.meta)

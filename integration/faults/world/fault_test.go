@@ -50,9 +50,8 @@ func TestFaults_of_a_pair_that_miss_do_not_count(t *testing.T) {
 			injected, err := both.inject(t.Context(), rand.New(rand.NewPCG(1, 2)))
 			assert.Equal(t, c.injected, fmt.Sprint(injected), "%v was injected", injected)
 			assert.ErrorIs(t, err, c.err, "%v was injected", injected)
-			if !errors.Is(c.err, ErrMissed) && errors.Is(err, ErrMissed) {
-				t.Errorf("it says that it missed: %v", err)
-			}
+			assert.True(t, errors.Is(c.err, ErrMissed) || !errors.Is(err, ErrMissed),
+				"it says that it missed: %v", err)
 		})
 	}
 }
@@ -85,9 +84,8 @@ func TestFault_is_proved_by_what_is_recorded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &World{events: c.events, removed: c.removed}
-			if err := (Fault{Name: "a", Loses: c.loses, w: w}).Proof(Mark{}); (err == nil) != c.proved {
-				t.Errorf("proved: %v", err)
-			}
+			err := (Fault{Name: "a", Loses: c.loses, w: w}).Proof(Mark{})
+			assert.Equal(t, c.proved, (err == nil), "proved: %v", err)
 		})
 	}
 }

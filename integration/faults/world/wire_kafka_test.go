@@ -69,14 +69,12 @@ func TestProducedTo_is_the_topic_of_what_is_published_and_of_nothing_else(t *tes
 	assert.Empty(t, producedTo(fetch), "a request of another kind publishes")
 	whole := produceRequest(8, 7, "topic")
 	for n := 4; n < len(whole); n++ {
-		if got := producedTo(whole[:n]); got != "" && got != "topic" {
-			t.Errorf("of %d bytes: %q", n, got)
-		}
+		got := producedTo(whole[:n])
+		assert.True(t, got == "" || got == "topic", "of %d bytes: %q", n, got)
 		_, _ = producedWith(append(whole[:n:n], make([]byte, 4)...)) // it must not panic
 	}
-	if code, err := producedWith(produceAnswer(7, "topic", 47)); code != 47 || err != nil {
-		t.Errorf("the answer has the code %d, %v", code, err)
-	}
+	code, err := producedWith(produceAnswer(7, "topic", 47))
+	assert.True(t, code == 47 && err == nil, "the answer has the code %d, %v", code, err)
 }
 
 // fakeBroker answers each request that publishes with the code, and counts them.
@@ -152,9 +150,8 @@ func answered(t *testing.T, c client, correlation uint32, within time.Duration) 
 		return false
 	}
 	require.NoError(t, err)
-	if got := answerCorrelation(frame); got != correlation {
-		t.Fatalf("the answer to %d came, want that to %d", got, correlation)
-	}
+	got := answerCorrelation(frame)
+	require.Equal(t, correlation, got, "the answer to %d came, want that", got)
 	return true
 }
 
@@ -193,9 +190,8 @@ func TestWire_of_Kafka_loses_an_answer_with_its_connection(t *testing.T) {
 				assert.Equal(t, 1, w.forget(), "lost")
 			}
 			require.NoError(t, c.SetReadDeadline(time.Now().Add(surely)))
-			if _, err := proxy.ReadKafka(c.read); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("the connection goes on: %v", err)
-			}
+			_, err := proxy.ReadKafka(c.read)
+			assert.True(t, err != nil && !errors.Is(err, os.ErrDeadlineExceeded), "the connection goes on: %v", err)
 			if stats, _ := w.now(); stats.Lost != 1 || stats.Answered != 0 || b.got.Load() != 1 {
 				t.Errorf("%+v, and the broker has %d", stats, b.got.Load())
 			}

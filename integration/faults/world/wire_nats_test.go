@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -44,9 +43,8 @@ func TestReadNATSFrame_takes_a_stream_of_operations_apart_as_it_came(t *testing.
 			got := must.Get(readNATSFrame(r))(t)
 			require.Equal(t, w, string(got), "read %q", got)
 		}
-		if _, err := readNATSFrame(r); !errors.Is(err, io.EOF) {
-			t.Fatalf("read on: %v", err)
-		}
+		_, err := readNATSFrame(r)
+		require.ErrorIs(t, err, io.EOF, "read on")
 	})
 }
 
@@ -121,16 +119,14 @@ func TestWire_of_NATS_releases_what_has_been_held_for_long_enough(t *testing.T) 
 	go func() { answered <- publish(t, js, "1", time.Minute) }()
 	require.NoError(t, poll(t.Context(), patience, "an answer", func() bool { _, held := p.now(); return held == 1 }))
 	assert.Equal(t, 0, p.release(time.Hour), "answers are an hour old")
-	if n := p.release(0); n != 1 || !<-answered {
-		t.Errorf("%d answers were released", n)
-	}
+	n := p.release(0)
+	assert.True(t, n == 1 && <-answered, "%d answers were released", n)
 }
 
 func TestWire_of_NATS_cuts_connections_that_come_back(t *testing.T) {
 	_, p, js := proxied(t)
 	assert.Equal(t, 1, p.cut(), "connections were cut, want 1")
 	require.NoError(t, poll(t.Context(), patience, "the publisher to connect again", func() bool { return publish(t, js, "1", time.Second) }))
-	if stats, _ := p.now(); stats.Connected != 2 || stats.Cut != 1 {
-		t.Errorf("%+v", stats)
-	}
+	stats, _ := p.now()
+	assert.True(t, stats.Connected == 2 && stats.Cut == 1, "%+v", stats)
 }

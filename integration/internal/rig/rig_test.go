@@ -55,9 +55,8 @@ func TestBuild_has_a_key_for_each_program(t *testing.T) {
 	add := func(what string, b Build, fresh bool) {
 		t.Helper()
 		key := must.Get(b.key(dir))(t)
-		if was, known := seen[key]; known == fresh {
-			t.Errorf("%s: key %s; one like it: %q", what, key, was)
-		}
+		was, known := seen[key]
+		assert.NotEqual(t, fresh, known, "%s: key %s; one like it: %q", what, key, was)
 		seen[key] = what
 	}
 	add("a build", Build{}, true)
@@ -178,9 +177,8 @@ pipelines:
 		all, err = log.Read(t.Context())
 		return len(all) >= 12, fmt.Sprintf("%d messages, %v", len(all), err) // the snapshot has a marker at each end
 	})
-	if sum, found := b.Metric("events_published_total", `op="added"`, `reason="watch"`); !found || sum != 10 {
-		t.Errorf("the metrics say that %v were published", sum)
-	}
+	sum, found := b.Metric("events_published_total", `op="added"`, `reason="watch"`)
+	assert.True(t, found && sum == 10, "the metrics say that %v were published", sum)
 	b.Stops()
 	truth.Judge(all, oracle.Options{Pipeline: "test"}, CoreStream("rig", "configmaps", "default"))
 }

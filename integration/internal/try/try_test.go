@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
@@ -22,9 +24,8 @@ func TestRun_ends_at_the_first_error_and_does_what_is_left_in_reverse(t *testing
 		try.Do(inner)
 		said += "never"
 	})
-	if !errors.Is(err, wrong) || err.Error() != "wrong\nand more" || said != "1abc" {
-		t.Errorf("%v, said %q", err, said)
-	}
+	assert.True(t, errors.Is(err, wrong) && err.Error() == "wrong\nand more" && said == "1abc",
+		"%v, said %q", err, said)
 	defer func() {
 		if recover() != "bug" {
 			t.Error("a panic of others does not go on")

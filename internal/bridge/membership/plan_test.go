@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
@@ -359,9 +360,8 @@ retire gateways.v1.istio.io: the resource does not exist any more
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := lines(Plan(test.specs, test.offers, test.namespaces, test.stored)); got != test.want {
-				t.Errorf("got\n%swant\n%s", got, test.want)
-			}
+			got := lines(Plan(test.specs, test.offers, test.namespaces, test.stored))
+			assert.Equal(t, test.want, got)
 		})
 	}
 }

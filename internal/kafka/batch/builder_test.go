@@ -16,13 +16,11 @@ func TestAppend_takes_a_batch_of_exactly_the_limit(t *testing.T) {
 	// A value of 1 MB and its record have lengths of three bytes; all else about the record takes 5.
 	full := Record{Value: make([]byte, DefaultLimit-Overhead-3-5-3)}
 	var b Builder
-	if size := b.SizeWith(&full); size != DefaultLimit {
-		t.Fatalf("the record makes a batch of %d bytes", size)
-	}
+	size := b.SizeWith(&full)
+	require.Equal(t, DefaultLimit, size, "the record makes a batch of %d bytes", size)
 	require.True(t, b.Append(&full, DefaultLimit), "a batch of the limit was refused")
-	if p := b.Seal(1, 0, 0); len(p) != 1_048_588 {
-		t.Errorf("the batch has %d bytes", len(p))
-	}
+	p := b.Seal(1, 0, 0)
+	assert.Len(t, p, 1_048_588, "the batch has %d bytes", len(p))
 	b.Reset(0)
 	more := Record{Value: append(full.Value, 0)}
 	assert.False(t, b.Append(&more, DefaultLimit), "a batch of one byte more than the limit was made")
@@ -80,9 +78,8 @@ func TestBuilder_keeps_no_more_memory_than_it_is_told(t *testing.T) {
 		}
 	}
 	b.Compress(NewCodec(Snappy))
-	if got := cap(b.plain); got > limit+prefix {
-		t.Errorf("a batch of at most %d bytes has %d bytes of memory", limit, got)
-	}
+	got := cap(b.plain)
+	assert.LessOrEqual(t, got, limit+prefix, "a batch of at most %d bytes has %d bytes of memory", limit, got)
 	b.Reset(limit + prefix)
 	assert.NotEqual(t, 0, cap(b.plain), "memory that may be kept was let go")
 	assert.NotEqual(t, 0, cap(b.packed), "memory that may be kept was let go")
@@ -101,9 +98,8 @@ func TestAppend_and_Seal_take_no_memory_in_the_long_run(t *testing.T) {
 		b.Seal(1, 0, 0)
 		binary.BigEndian.Uint32(b.Addressed(0)[4:])
 	}
-	if n := testing.AllocsPerRun(20, batch); n != 0 {
-		t.Errorf("%v allocations a batch", n)
-	}
+	n := testing.AllocsPerRun(20, batch)
+	assert.True(t, n == 0, "%v allocations a batch", n)
 }
 
 func TestAppend_grows_a_new_batch_in_few_steps(t *testing.T) {
@@ -113,7 +109,6 @@ func TestAppend_grows_a_new_batch_in_few_steps(t *testing.T) {
 		for b.Append(&r, DefaultLimit) {
 		}
 	}
-	if n := testing.AllocsPerRun(5, fill); n > 12 {
-		t.Errorf("%v allocations for a batch of 1 MiB", n)
-	}
+	n := testing.AllocsPerRun(5, fill)
+	assert.True(t, n <= 12, "%v allocations for a batch of 1 MiB", n)
 }

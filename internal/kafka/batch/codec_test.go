@@ -74,9 +74,8 @@ func TestCompress_leaves_what_it_would_make_larger(t *testing.T) {
 
 func TestCompress_of_no_records_leaves_an_empty_batch(t *testing.T) {
 	var b Builder
-	if size := b.Compress(NewCodec(Zstd)); size != Overhead || b.Size() != Overhead {
-		t.Errorf("an empty batch has %d bytes", size)
-	}
+	size := b.Compress(NewCodec(Zstd))
+	assert.True(t, size == Overhead && b.Size() == Overhead, "an empty batch has %d bytes", size)
 }
 
 func TestZstd_finds_what_is_most_of_a_batch_away(t *testing.T) {
@@ -118,9 +117,8 @@ func TestCodec_serves_many_with_few_encoders(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := int(made.Load()); n < 1 || n > runtime.GOMAXPROCS(0) {
-			t.Errorf("%s: %d encoders were made", compression, n)
-		}
+		n := int(made.Load())
+		assert.True(t, n >= 1 && n <= runtime.GOMAXPROCS(0), "%s: %d encoders were made", compression, n)
 	}
 }
 
@@ -209,9 +207,7 @@ func TestSeal_again_changes_the_producer_and_the_crc_only(t *testing.T) {
 			second := b.Seal(math.MaxInt64, math.MaxInt16, math.MaxInt32)
 			for i := range first {
 				mayDiffer := 17 <= i && i < 21 || 43 <= i && i < 57
-				if !mayDiffer && first[i] != second[i] {
-					t.Fatalf("byte %d differs", i)
-				}
+				require.True(t, mayDiffer || first[i] == second[i], "byte %d differs", i)
 			}
 			checkHeader(t, second, samples(50))
 			assert.Equal(t, []byte("\x7f\xff\xff\xff\xff\xff\xff\xff\x7f\xff\x7f\xff\xff\xff"), second[43:57],

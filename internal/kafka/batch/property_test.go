@@ -98,16 +98,14 @@ func TestBatch_is_read_as_it_was_written(t *testing.T) {
 
 		id, epoch, sequence := rapid.Int64Min(-1).Draw(t, "id"), rapid.Int16Min(-1).Draw(t, "epoch"), rapid.Int32Min(-1).Draw(t, "sequence")
 		p := bytes.Clone(b.Seal(id, epoch, sequence))
-		if len(p) != announced || b.Size() != announced || announced > plain {
-			t.Fatalf("%d bytes, announced were %d, uncompressed %d", len(p), announced, plain)
-		}
+		require.True(t, len(p) == announced && b.Size() == announced && announced <= plain,
+			"%d bytes, announced were %d, uncompressed %d", len(p), announced, plain)
 		checkHeader(t, p, want)
 		require.Equal(t, p, b.Addressed(7)[8:], "Addressed has another batch")
 		read, attributes, got := decode(t, b.Addressed(0)[4:])
 		checkRecords(t, got, want)
-		if read.ProducerID != id || read.ProducerEpoch != epoch || read.BaseSequence != sequence {
-			t.Fatalf("read id %d, epoch %d, sequence %d", read.ProducerID, read.ProducerEpoch, read.BaseSequence)
-		}
+		require.True(t, read.ProducerID == id && read.ProducerEpoch == epoch && read.BaseSequence == sequence,
+			"read id %d, epoch %d, sequence %d", read.ProducerID, read.ProducerEpoch, read.BaseSequence)
 		// What compression makes larger stays as it is.
 		wantAttributes := map[Compression]protocol.Attributes{None: 0, Gzip: 1, Snappy: 2, Lz4: 3, Zstd: 4}[c]
 		if announced == plain {
@@ -245,9 +243,8 @@ func TestPartition_is_that_of_other_clients(t *testing.T) {
 			partitions[i] = i
 		}
 		want := kafka.Murmur2Balancer{Consistent: true}.Balance(kafka.Message{Key: key}, partitions...)
-		if got := Partition(string(key), int32(len(partitions))); int(got) != want {
-			t.Errorf("Partition(%q, %d) = %d, want %d", key, len(partitions), got, want)
-		}
+		got := Partition(string(key), int32(len(partitions)))
+		assert.Equal(t, want, int(got), "Partition(%q, %d) = %d", key, len(partitions), got)
 	})
 }
 

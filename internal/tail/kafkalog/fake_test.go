@@ -326,9 +326,8 @@ func TestNew_says_what_is_wrong_and_speaks_to_nobody(t *testing.T) {
 		`"a b" is not the name of a topic`:        {Brokers: []string{"b:1"}, Topic: "a b"},
 		"connect to b:1,c:2: tls: CA: open /none": {Brokers: []string{"b:1", "c:2"}, Topic: "t", TLS: kafka.TLS{CAFile: "/none"}},
 	} {
-		if _, err := New(c); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		_, err := New(c)
+		assert.True(t, err != nil && strings.HasPrefix(err.Error(), want), "got %v, want %s", err, want)
 	}
 	for _, topic := range []string{"t", "t.{resource}"} {
 		l := must.Get(New(Config{Brokers: []string{"b:1"}, Topic: topic}))(t)

@@ -80,9 +80,8 @@ func TestTail_that_does_not_follow_ends_where_there_is_nothing_to_read_from(t *t
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := f.tail(t, "t", tail.Config{Span: tail.Span{Start: beginning}})
 			wait(t, time.Minute)
-			if ended, err := s.End(); !ended || err == nil || err.Error() != want {
-				t.Errorf("got %v, want %s", err, want)
-			}
+			ended, err := s.End()
+			assert.True(t, ended && err != nil && err.Error() == want, "got %v, want %s", err, want)
 			expectSaid(t, s, "")
 		})
 	}
@@ -109,9 +108,8 @@ func TestTail_ends_with_what_brokers_refuse_until_it_has_begun(t *testing.T) {
 			f := newFake().topic("t", "1", 1)
 			f.away = cause
 			s := f.following(t, "t", tail.Start{})
-			if ended, err := s.End(); !ended || err == nil || !strings.HasPrefix(err.Error(), want) {
-				t.Errorf("got %v, want %s", err, want)
-			}
+			ended, err := s.End()
+			assert.True(t, ended && err != nil && strings.HasPrefix(err.Error(), want), "got %v, want %s", err, want)
 			f.away = nil
 			s = f.following(t, "t", tail.Start{})
 			f.change(func() { f.away = cause })

@@ -126,9 +126,8 @@ func TestRead_asks_few_partitions_at_a_time_for_what_is_there(t *testing.T) {
 	for i := range 200 {
 		f.put("t", i%100, event(tail.Added, "web", i, 1, i))
 	}
-	if n := len(f.messages(t, tail.Span{Start: beginning})); n != 200 || f.most > fetchesAtOnce {
-		t.Errorf("%d messages, and %d fetches at a time", n, f.most)
-	}
+	n := len(f.messages(t, tail.Span{Start: beginning}))
+	assert.True(t, n == 200 && f.most <= fetchesAtOnce, "%d messages, and %d fetches at a time", n, f.most)
 }
 
 func TestRead_leaves_out_what_has_no_value_and_what_writers_leave_for_each_other(t *testing.T) {
@@ -201,8 +200,7 @@ func TestRead_hands_over_what_comes_as_it_comes(t *testing.T) {
 		expect(t, s, "added b@3 created by kubectl", "added a@2 created by kubectl")
 		expectSaid(t, s, "reading topic t at b:9092 from now on; ^C ends it")
 		stop()
-		if ended, err := s.End(); !ended || err != nil {
-			t.Errorf("interrupted, it returned %v", err)
-		}
+		ended, err := s.End()
+		assert.True(t, ended && err == nil, "interrupted, it returned %v", err)
 	})
 }

@@ -170,8 +170,7 @@ func TestRead_ends_promptly_with_its_context(t *testing.T) {
 		wait(t, time.Second)
 		begin := time.Now()
 		stop()
-		if took := time.Since(begin); took > 100*time.Millisecond || f.busy > 0 {
-			t.Errorf("it took %v, and left %d fetches", took, f.busy)
-		}
+		took := time.Since(begin)
+		assert.True(t, took <= 100*time.Millisecond && f.busy <= 0, "it took %v, and left %d fetches", took, f.busy)
 	})
 }

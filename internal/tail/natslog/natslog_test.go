@@ -4,7 +4,6 @@ package natslog_test
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -31,9 +30,8 @@ func TestTail_shows_what_is_published_from_now_on_and_what_it_changed(t *testing
 	b.publish(tail.Updated, "new", 4, 1)
 	b.expect(s, "updated web@2 spec.replicas 1→3", "updated web@3 spec.replicas 3→4", "updated new@4")
 	stop()
-	if _, err := s.End(); err != nil {
-		t.Errorf("interrupted, it returned %v", err)
-	}
+	_, err := s.End()
+	assert.NoError(t, err, "interrupted")
 }
 
 func (b *broker) hasConsumer() bool {
@@ -109,9 +107,8 @@ func TestTail_that_does_not_follow_fails_without_a_stream(t *testing.T) {
 	b := newBroker(t).start()
 	s, _ := b.tail(tail.Config{})
 	must.Happen(t, "the end", func() bool { ended, _ := s.End(); return ended })
-	if _, err := s.End(); err == nil || !strings.Contains(err.Error(), `there is no stream "KUBERNETES"`) {
-		t.Errorf("got %v", err)
-	}
+	_, err := s.End()
+	assert.True(t, err != nil && strings.Contains(err.Error(), `there is no stream "KUBERNETES"`), "got %v", err)
 }
 
 func TestTail_fails_when_the_broker_refuses_it(t *testing.T) {
@@ -154,9 +151,8 @@ func TestConnect_says_what_is_wrong_as_the_sink_does_also_where_it_would_wait(t 
 		if c.Servers == nil && want != "connect to : servers: none given" {
 			c.Servers = []string{"there"}
 		}
-		if _, err := natslog.Connect(c); err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		_, err := natslog.Connect(c)
+		assert.True(t, err != nil && err.Error() == want, "got %v, want %s", err, want)
 	}
 }
 
@@ -181,17 +177,15 @@ func TestTail_as_JSON_is_a_stream_of_events(t *testing.T) {
 			}
 		}
 		require.NoError(t, decoder.Decode(&e))
-		if e.Specversion != "1.0" || e.Resourceversion != want || e.Data.Spec.Replicas.String() != want {
-			t.Errorf("got %+v, want version and replicas %s", e, want)
-		}
+		assert.True(t, e.Specversion == "1.0" && e.Resourceversion == want && e.Data.Spec.Replicas.String() == want,
+			"got %+v, want version and replicas %s", e, want)
 	}
 	// A reader that goes away ends the tail with its error.
 	_ = r.CloseWithError(io.ErrClosedPipe)
 	b.publish(tail.Updated, "web", 3, 3)
 	must.Happen(t, "the end", func() bool { ended, _ := s.End(); return ended })
-	if _, err := s.End(); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("it ended with %v, want the error of its reader", err)
-	}
+	_, err := s.End()
+	assert.ErrorIs(t, err, io.ErrClosedPipe, "it ended, want the error of its reader")
 }
 
 func TestTail_is_interrupted_promptly_while_the_broker_is_away(t *testing.T) {

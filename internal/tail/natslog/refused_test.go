@@ -24,9 +24,8 @@ func TestTail_that_does_not_follow_fails_without_JetStream(t *testing.T) {
 	s, _ := b.tail(tail.Config{})
 	must.Happen(t, "the end", func() bool { ended, _ := s.End(); return ended })
 	want := "read stream KUBERNETES at " + b.url() + ": " + noJetStream
-	if _, err := s.End(); err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("got %v, want %s", err, want)
-	}
+	_, err := s.End()
+	assert.True(t, err != nil && strings.HasPrefix(err.Error(), want), "got %v, want %s", err, want)
 	assert.Empty(t, s.Said())
 }
 
@@ -96,9 +95,8 @@ func TestCheckServer_says_what_is_valid(t *testing.T) {
 		"me:hid den@x": `"(an address that cannot be read)" is not the URL of a NATS server; write nats://host:4222, ` +
 			"or tls, ws or wss for nats",
 	} {
-		if err := natslog.CheckServer(bad); err == nil || err.Error() != want {
-			t.Errorf("%q: got %v, want %s", bad, err, want)
-		}
+		err := natslog.CheckServer(bad)
+		assert.True(t, err != nil && err.Error() == want, "%q: got %v, want %s", bad, err, want)
 	}
 }
 
@@ -107,9 +105,8 @@ func TestCheckSubject_refuses_what_no_subject_of_an_event_matches(t *testing.T) 
 		assert.NoError(t, natslog.CheckSubject(good), good)
 	}
 	for _, bad := range []string{"", "foo..x", ".x", "x.", "a b", "k8s.>.x", "k8s.web-*", "k8s.a>"} {
-		if err := natslog.CheckSubject(bad); err == nil || !strings.HasPrefix(err.Error(), `"`+bad+`" `) {
-			t.Errorf("%q: got %v", bad, err)
-		}
+		err := natslog.CheckSubject(bad)
+		assert.True(t, err != nil && strings.HasPrefix(err.Error(), `"`+bad+`" `), "%q: got %v", bad, err)
 	}
 }
 
