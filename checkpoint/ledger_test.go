@@ -132,7 +132,7 @@ func TestLedger_keeps_superseded_rows_until_they_are_replaced(t *testing.T) {
 	assert.Equal(t, map[string]Row{"lost": old}, maps.Collect(unseen),
 		"unseen: and one of them is of the new history since")
 	r, _ := l.Get("a")
-	assert.Equal(t, row("900"), r, "replaced by")
+	assert.Equal(t, row("900"), r, "what replaces it")
 	l.Put("lost", tombstoneAt("5"))
 	l.Prune("6")
 	if _, ok := l.Get("lost"); ok || l.Len() != 2 {

@@ -160,7 +160,7 @@ func TestTracker_loses_nothing_when_versions_go_back(t *testing.T) {
 				require.GreaterOrEqual(t, now, position, "position went from %d to %q", position, tr.Position())
 				position = now
 				for ticket, v := range open {
-					require.Greater(t, v, position, "ticket %d at %d is not settled, and the position", ticket, v)
+					require.Greater(t, v, position, "ticket %d at %d is not settled", ticket, v)
 				}
 			},
 		})

@@ -251,7 +251,7 @@ func TestFrameReader_reads_much_at_a_time_and_allocates_nothing(t *testing.T) {
 	if _, err := framesOf(fr); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
-	assert.LessOrEqual(t, r.reads, len(body)/frameBuffer*5/4+2, "reads for %d bytes, want at most", len(body))
+	assert.LessOrEqual(t, r.reads, len(body)/frameBuffer*5/4+2, "reads for %d bytes", len(body))
 }
 
 // chunked reads in pieces of the sizes that its bytes say.

@@ -142,7 +142,7 @@ func TestHolds_end_where_the_API_server_can_show_no_more_until_the_position_has_
 		c.holds.mu.Lock()
 		last := c.holds.holds[configMaps].last
 		c.holds.mu.Unlock()
-		assert.EqualValues(t, 20, last, "it is recorded up, want 20, where the connection was lost")
+		assert.EqualValues(t, 20, last, "it is recorded up to where the connection was lost")
 		c.holds.Keep(map[Stream]From{configMaps: {Version: "21"}})
 		<-time.After(time.Minute)
 		s.write("default", 100)

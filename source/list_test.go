@@ -153,7 +153,7 @@ func TestReadList_hands_over_items_while_it_reads(t *testing.T) {
 		return nil
 	})
 	assert.True(t, err == nil && items == n+1 && meta.ResourceVersion == "7", "%d items, %+v, %v", items, meta, err)
-	assert.LessOrEqual(t, r.reads, r.read/frameBuffer*5/4+5, "reads for %d bytes, want at most", r.read)
+	assert.LessOrEqual(t, r.reads, r.read/frameBuffer*5/4+5, "reads for %d bytes", r.read)
 }
 
 func TestNewListBody_has_kind_and_apiVersion(t *testing.T) {

@@ -216,6 +216,6 @@ func TestHandler_takes_a_change_once_and_leaves_a_stub_in_the_cache(t *testing.T
 	h.OnDelete(o)
 	h.OnDelete(cache.DeletedFinalStateUnknown{Key: "default/a", Obj: o})
 	check(t, r.seen(), "updated a@8 watch")
-	require.Nil(t, o.change, "the cache keeps, and %d are inside", inside.n)
-	assert.Equal(t, 0, inside.n, "the cache keeps, and %d are inside", inside.n)
+	require.Nil(t, o.change, "the cache keeps what %d are inside of", inside.n)
+	assert.Equal(t, 0, inside.n, "the cache keeps what %d are inside of", inside.n)
 }

@@ -91,7 +91,7 @@ func TestBackup_is_a_checkpoint_that_a_bridge_can_go_on_with(t *testing.T) {
 	copied := filepath.Join(dir, "audit.db.bak")
 	require.NoError(t, s.Backup(copied))
 	mustCommit(t, s, batch(100, 2))
-	assert.ErrorIs(t, s.Backup(copied), fs.ErrExist, "error, want that it exists")
+	assert.ErrorIs(t, s.Backup(copied), fs.ErrExist, "it exists")
 	b := mustOpen(t, copied)
 	got := mustLoad(t, b)
 	assert.True(t, same(got, want), "the copy holds %v, want %v", got, want)
@@ -105,7 +105,7 @@ func TestBackup_that_fails_leaves_nothing(t *testing.T) {
 		"error, want that there is no such directory")
 	mustClose(t, s)
 	copied := filepath.Join(dir, "audit.bak")
-	assert.ErrorIs(t, s.Backup(copied), errClosed, "error, want that the store is closed")
+	assert.ErrorIs(t, s.Backup(copied), errClosed, "the store is closed")
 	_, err := os.Stat(copied)
 	assert.ErrorIs(t, err, fs.ErrNotExist, copied)
 }

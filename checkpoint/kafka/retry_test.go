@@ -158,7 +158,7 @@ func TestCommit_after_one_that_failed_comes_after_it(t *testing.T) {
 	f.fault = nil
 	require.NoError(t, s.Commit(t.Context(), position(2)))
 	storetest.MustHold(t.Context(), t, s, at(2))
-	assert.EqualValues(t, 2, s.head.number, "it is at commit, want both")
+	assert.EqualValues(t, 2, s.head.number, "commits")
 }
 
 // The topic's limit can be lower than is known, or become so.

@@ -48,8 +48,8 @@ func TestOpen_says_how_to_create_a_topic_that_it_must_not_create(t *testing.T) {
 	f.forbidden = map[string]bool{"CreateTopics": true}
 	_, err := openFake(t.Context(), f, Config{Partitions: 5, Replicas: 3}, audit)
 	var settings *SettingsError
-	require.True(t, errors.As(err, &settings), "error, want what to do")
-	require.True(t, checkpoint.IsPermanent(err), "error, want what to do")
+	require.True(t, errors.As(err, &settings), "the error says what to do")
+	require.True(t, checkpoint.IsPermanent(err), "the error says what to do")
 	want := "kafka-topics.sh --bootstrap-server b:9092 --create --topic checkpoints --partitions 5 --replication-factor 3 --config cleanup.policy=compact " +
 		"--config delete.retention.ms=3600000 --config min.insync.replicas=2 --config segment.bytes=16777216 --config segment.ms=21600000"
 	assert.Equal(t, want, settings.Command, "the command")

@@ -187,8 +187,8 @@ func stop(srv *server.Server) {
 func mustBeLost(t *testing.T, err error) {
 	t.Helper()
 	var lost *LostError
-	require.True(t, errors.As(err, &lost), "error, want that commits are lost")
-	assert.True(t, checkpoint.IsPermanent(err), "error, want that commits are lost")
+	require.True(t, errors.As(err, &lost), "the error says that commits are lost")
+	assert.True(t, checkpoint.IsPermanent(err), "the error says that commits are lost")
 }
 
 // Whatever the bytes, decoding ends with an error, or with something that is encoded and decoded alike.

@@ -51,8 +51,8 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 		second := benchRows(5, 40, 7)
 		err := old.Commit(ctx, second)
 		if log.before != nil {
-			require.GreaterOrEqual(t, refused, 10, "of %d points the commit was refused, decided before", point-1)
-			require.True(t, decided, "of %d points the commit was refused, decided before", point-1)
+			require.GreaterOrEqual(t, refused, 10, "of %d points the commit was refused", point-1)
+			require.True(t, decided, "of %d points the commit was refused", point-1)
 			return
 		}
 		if err == nil {

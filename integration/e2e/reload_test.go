@@ -259,7 +259,7 @@ func TestReload_leaves_alone_what_does_not_change(t *testing.T) {
 		}
 	}
 	now := r.watched()
-	assert.Equal(t, watches, now, "the API server has ended %d watches of ConfigMaps, and had", now)
+	assert.Equal(t, watches, now, "the API server has ended %d watches of ConfigMaps more", now)
 
 	r.load("applied", r.head+r.pipeline("a", "KUBERNETES", both)) // back, and the pipeline gone
 	b.others = true
@@ -337,7 +337,7 @@ func TestReload_moves_a_pipeline_to_another_sink(t *testing.T) {
 	r.load("applied", of("C"))
 	r.awaitStatus(200, "ok")
 	now := r.watched()
-	assert.Equal(t, watches, now, "the API server has ended %d watches of ConfigMaps, and had", now)
+	assert.Equal(t, watches, now, "the API server has ended %d watches of ConfigMaps more", now)
 	r.poll("Secrets in the other stream", func() (bool, string) { return r.seen("C", "secrets") > 20, "there are not enough" })
 	b.judge("a", false, "configmaps")
 	r.bridge.stop()

@@ -57,8 +57,8 @@ func again(t *testing.T, log []entry) map[string]map[string]int {
 			continue
 		}
 		number, ok := strings.CutPrefix(e.id, e.uid+"."+e.rv+".r")
-		require.True(t, ok, "published again is %s, as", e.id)
-		assert.Equal(t, "updated", e.op, "published again is %s, as", e.id)
+		require.True(t, ok, "published again is %s", e.id)
+		assert.Equal(t, "updated", e.op, "published again is %s", e.id)
 		if found[number] == nil {
 			found[number] = map[string]int{}
 		}

@@ -61,7 +61,7 @@ func TestStatus_says_at_once_that_the_broker_is_away_and_that_it_is_back(t *test
 	r.broker.stop()
 	stopped := time.Now()
 	r.awaitSummary("1 problem")
-	assert.LessOrEqual(t, time.Since(stopped), 30*time.Second, "that the broker is away was said after")
+	assert.LessOrEqual(t, time.Since(stopped), 30*time.Second, "that the broker is away was said late")
 	got := r.report()
 	if p := got.Problems[0]; p.Kind != status.BrokerAway || p.Severity != status.Error || !strings.Contains(p.Advice, "Start the broker") || got.State != status.Failing || got.Pipelines[0].Broker.OK {
 		t.Errorf("it says %+v", got)

@@ -66,8 +66,8 @@ func TestCluster_of_one_broker_keeps_ports_and_data_whatever_ends_it(t *testing.
 	require.NoError(t, c.Kill(0)) // twice is no error
 	assert.Error(t, produce(within(t, 5*time.Second), cl, "kept", "never"), "a broker that was killed took a record")
 	require.NoError(t, c.Restart(t.Context(), 0))
-	require.Equal(t, addresses, c.Addresses(), "addresses, process, another than")
-	assert.NotEqual(t, pid, c.PID(0), "addresses, process, another than")
+	require.Equal(t, addresses, c.Addresses(), "addresses")
+	assert.NotEqual(t, pid, c.PID(0), "it is the same process")
 	cl, done = client(c.nodes[0])
 	defer done()
 	require.NoError(t, produce(within(t, time.Minute), cl, "kept", "after"))

@@ -104,8 +104,8 @@ func TestSink_lets_nothing_of_a_dead_process_follow_its_barrier(t *testing.T) {
 	for _, b := range bounds.Partitions {
 		last += int(b.Last)
 	}
-	assert.Equal(t, last, seen, "read up to the bounds %v, and now", bounds.Partitions)
-	assert.Len(t, all, last+8, "read up to the bounds %v, and now", bounds.Partitions)
+	assert.Equal(t, last, seen, "read up to the bounds %v", bounds.Partitions)
+	assert.Len(t, all, last+8, "read up to the bounds %v", bounds.Partitions)
 }
 
 // This is why there are barriers.

@@ -187,7 +187,7 @@ func TestPipeline_a_failed_commit_loses_nothing(t *testing.T) {
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
 	send(t, s, source.Added, "b", "u2", "2", source.ReasonWatch)
 	r.settle()
-	require.ErrorIs(t, r.commit(t.Context()), store.fail, "commit, want the store's error")
+	require.ErrorIs(t, r.commit(t.Context()), store.fail, "the commit ends with the store's error")
 	store.fail = nil
 	require.NoError(t, r.commit(t.Context()))
 	got := len(store.state.Rows[s.name])

@@ -127,8 +127,8 @@ func TestRemember_of_a_cluster_built_anew_another_history_begins(t *testing.T) {
 	r := startOf(t, log, &memoryStore{}, named)
 	s := r.stream(nil)
 	version, _, ok := s.Resume()
-	require.Equal(t, "600", version, "the server is compared with version, want 600")
-	require.False(t, ok, "the server is compared with version, want 600")
+	require.Equal(t, "600", version, "the version that the server is compared with")
+	require.False(t, ok, "the version that the server is compared with")
 	require.NoError(t, s.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: version, Server: "20"}))
 	if version, _, _ := s.Resume(); version != "" {
 		t.Errorf("in the new history the server is compared with version %q of the old one", version)

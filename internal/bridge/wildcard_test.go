@@ -212,7 +212,7 @@ func TestStored_streams_keep_no_name_that_the_resource_has_itself(t *testing.T) 
 	for name, want := range map[string]string{"configmaps": "", "configmap": "", "configmaps.v1.": "", "cm": "cm", "cm.v1.": "cm.v1."} {
 		assert.Equal(t, want, (&StreamSpec{Resource: name}).calling(configMaps), "%s is kept as", name)
 	}
-	assert.Empty(t, (&StreamSpec{Wildcard: &Wildcard{All: true}}).calling(configMaps), "a wildcard's is kept as")
+	assert.Empty(t, (&StreamSpec{Wildcard: &Wildcard{All: true}}).calling(configMaps), "of a wildcard")
 }
 
 // In a namespace that is selected a wildcard names what is in namespaces; in one that is not any more, what has to leave.

@@ -112,7 +112,7 @@ func TestCandidate_leads_alone_and_gives_the_lease_back_after_its_work(t *testin
 		first.stop()
 		until(t, second)
 		end := first.past()[0]
-		assert.Equal(t, 5*time.Second, end.end.Sub(asked), "the first stopped its work after, and it takes 5 s")
+		assert.Equal(t, 5*time.Second, end.end.Sub(asked), "the first stopped its work late; it takes 5 s")
 		if wait := time.Since(end.end); wait < 0 || wait > time.Second {
 			t.Errorf("the second leads %v after the first's work has ended, want at most a second", wait)
 		}
@@ -148,7 +148,7 @@ func TestCandidate_stops_its_work_before_another_can_lead(t *testing.T) {
 				if early := time.Since(terms[0].end); early < duration-deadline-time.Second {
 					t.Errorf("the first has stopped %v before the second began, want %v", early, duration-deadline)
 				}
-				assert.LessOrEqual(t, took, duration+time.Second, "the second leads after, want at most")
+				assert.LessOrEqual(t, took, duration+time.Second, "the second leads late")
 			})
 		}
 	}
@@ -166,8 +166,8 @@ func TestCandidate_stands_again_after_it_has_lost(t *testing.T) {
 		p.stop()
 		<-time.After(time.Minute)
 		terms := p.past()
-		require.Len(t, terms, 2, "terms, want two, the second with a greater number")
-		assert.Greater(t, terms[1].number, terms[0].number, "terms, want two, the second with a greater number")
+		require.Len(t, terms, 2, "two terms, the second with a greater number")
+		assert.Greater(t, terms[1].number, terms[0].number, "two terms, the second with a greater number")
 	})
 }
 

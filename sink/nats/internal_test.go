@@ -42,7 +42,7 @@ func TestEscape_is_exactly_what_the_binding_asks_for(t *testing.T) {
 		for _, c := range []byte(e) {
 			require.True(t, c >= 0x21 && c <= 0x7e && c != '"', "escape(%q) = %q", v, e)
 		}
-		require.Equal(t, v, unescape(e), "comes back as")
+		require.Equal(t, v, unescape(e), "it comes back")
 	})
 }
 

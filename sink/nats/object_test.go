@@ -54,7 +54,7 @@ func (b *broker) kept(t *testing.T) (data []byte, status jetstream.ObjectStoreSt
 func keep(t *testing.T, s *nats.Sink, data []byte) {
 	t.Helper()
 	ref := must.Get(s.Keep(t.Context(), objectName, data))(t)
-	require.Equal(t, "nats-obj:"+bucket+"/"+objectName, ref, "kept as")
+	require.Equal(t, "nats-obj:"+bucket+"/"+objectName, ref, "what is kept")
 }
 
 func TestSink_keeps_what_is_too_large_for_as_long_as_messages(t *testing.T) {

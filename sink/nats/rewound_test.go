@@ -44,8 +44,8 @@ func mustRewind(t *testing.T, ended <-chan error, acknowledged, last uint64) {
 func mustHaveLost(t *testing.T, err error, acknowledged uint64) {
 	t.Helper()
 	var rewound *sink.RewoundError
-	require.True(t, errors.As(err, &rewound), "Run: want that %d was acknowledged", acknowledged)
-	assert.Equal(t, acknowledged, rewound.Acknowledged, "Run: want that %d was acknowledged", acknowledged)
+	require.True(t, errors.As(err, &rewound), "Run: %d was not acknowledged", acknowledged)
+	assert.Equal(t, acknowledged, rewound.Acknowledged, "Run: %d was not acknowledged", acknowledged)
 }
 
 // A log that went back and was published to by somebody else since has as many messages as before, but not the same.

@@ -144,7 +144,7 @@ func TestCampaign_goes_on_where_it_was_cut_short(t *testing.T) {
 			}
 			require.NoError(t, f.Close())
 			c = newFile(t, dir, o)
-			assert.Equal(t, "1:4 3:1", order(c), "it goes on, want round 1 with 4 faults and round 3 with 1")
+			assert.Equal(t, "1:4 3:1", order(c), "it goes on with round 1 of 4 faults and round 3 of 1")
 			require.NoError(t, c.keep(Result{Round: 1}))
 			if c = newFile(t, dir, o); len(c.results) != 3 || !c.played[1] {
 				t.Errorf("after one more there are %d results", len(c.results))

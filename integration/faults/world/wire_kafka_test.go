@@ -151,7 +151,7 @@ func answered(t *testing.T, c client, correlation uint32, within time.Duration) 
 	}
 	require.NoError(t, err)
 	got := answerCorrelation(frame)
-	require.Equal(t, correlation, got, "the answer to %d came, want that", got)
+	require.Equal(t, correlation, got, "the answer to %d", got)
 	return true
 }
 

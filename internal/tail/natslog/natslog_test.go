@@ -185,7 +185,7 @@ func TestTail_as_JSON_is_a_stream_of_events(t *testing.T) {
 	b.publish(tail.Updated, "web", 3, 3)
 	must.Happen(t, "the end", func() bool { ended, _ := s.End(); return ended })
 	_, err := s.End()
-	assert.ErrorIs(t, err, io.ErrClosedPipe, "it ended, want the error of its reader")
+	assert.ErrorIs(t, err, io.ErrClosedPipe, "it ended with the error of its reader")
 }
 
 func TestTail_is_interrupted_promptly_while_the_broker_is_away(t *testing.T) {
