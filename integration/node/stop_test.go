@@ -107,7 +107,9 @@ func collectorLimit(t *testing.T, pod corev1.Pod) float64 {
 	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	transport := &http.Transport{} // without a proxy: none knows the Pods of this network
 	defer transport.CloseIdleConnections()
-	res := must.Get((&http.Client{Transport: transport, Timeout: 20 * time.Second}).Do(req))(t)
+	client := &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	res, err := client.Do(req)
+	require.NoError(t, err)
 	defer res.Body.Close()
 	body := must.Get(io.ReadAll(res.Body))(t)
 	for line := range strings.Lines(string(body)) {

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,8 +36,13 @@ func run(ctx context.Context, m *testing.M) int {
 		if os.Getenv(tried) != "" {
 			return 0
 		}
-		defer shared.stop()
-		return m.Run()
+		code := m.Run()
+		shared.stop()
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
 	}
 	if os.Getenv(try) != "" {
 		if err := obstacle(); err != nil {
