@@ -72,7 +72,7 @@ func newReloaded(t *testing.T) *reloaded {
 
 // pipeline is one of a file, with a stream of its own at the broker unless that is the usual one.
 func (r *reloaded) pipeline(name, stream, resources string) string {
-	subject := "k8s.{group}.{resource}.{namespace}.{name}"
+	subject := "k8s.{cluster}.{group}.{resource}.{namespace}.{name}"
 	if stream != "KUBERNETES" {
 		subject = strings.ToLower(stream) + ".{group}.{resource}.{namespace}.{name}"
 	}
