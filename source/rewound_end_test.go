@@ -98,7 +98,7 @@ func TestReader_ends_at_once_where_the_far_side_finds_another_history_behind_wha
 		check(t, got, "updated a@8 recovered", "updated a@9 recovered", "gap 40")
 		mustEndRewound(t, r, err, 3)
 		assert.Equal(t, 1, server.watches(), "watches, states are %v", r.states)
-		assert.LessOrEqual(t, r.told("waiting"), 0, "watches, states are %v", r.states)
+		assert.EqualValues(t, 0, r.told("waiting"), "watches, states are %v", r.states)
 	})
 }
 

@@ -27,7 +27,7 @@ var lostCheckpoints = map[string]struct {
 	"a file":   {"checkpoint: {file: {}}", func(t *testing.T, r *fixture) { require.NoError(t, os.RemoveAll(filepath.Join(r.dir, "data"))) }},
 }
 
-// What the log has is found in the log: nothing of it is published again, and what went while nobody knew of it is deleted.
+// What the log has is found in the log: nothing of it is published again, and objects that went meanwhile are deleted.
 func TestBridge_whose_checkpoint_is_lost_goes_on_from_the_log(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	for name, of := range lostCheckpoints {

@@ -117,7 +117,7 @@ func hasNothingElse(t *testing.T, img v1.Image) {
 	for h := range entries(t, img) {
 		names = append(names, h.Name)
 		assert.True(t, h.Mode&0o6022 == 0 && h.Uid == 0,
-			"%s belongs to user %d and has mode %o, want root's, and nobody else's to write", h.Name, h.Uid, h.Mode)
+			"%s belongs to user %d and has mode %o, want root's, and writable for root alone", h.Name, h.Uid, h.Mode)
 	}
 	slices.Sort(names)
 	want := []string{"LICENSE", "etc", "etc/group", "etc/passwd", "etc/ssl", "etc/ssl/certs", "etc/ssl/certs/ca-certificates.crt", "kube-eventbridge"}

@@ -223,7 +223,7 @@ func TestStart_takes_other_ports_if_one_is_taken(t *testing.T) {
 	cl := &kafka.Client{Addr: kafka.TCP(c.Addresses()...), Transport: &kafka.Transport{}}
 	defer cl.Transport.(*kafka.Transport).CloseIdleConnections()
 	res := must.Get(cl.Metadata(within(t, time.Minute), &kafka.MetadataRequest{}))(t)
-	assert.Len(t, res.Brokers, 1, "nobody answers there, %+v", res)
+	assert.Len(t, res.Brokers, 1, "no broker answers there, %+v", res)
 }
 
 func TestCluster_closed_starts_nothing(t *testing.T) {

@@ -185,7 +185,7 @@ func TestSink_takes_a_repetition_that_a_broker_says_it_has_for_success(t *testin
 	s := start(t, cfg)
 	answering(c, kerr.RequestTimedOut, kerr.DuplicateSequenceNumber)
 	rc := publish(t, s, message(faked, "a", 1))
-	assert.EqualValues(t, 0, rc.Sequence, "it is said to be at %+v, which nobody knows", rc)
+	assert.EqualValues(t, 0, rc.Sequence, "the receipt has the place %+v, which is unknown", rc)
 }
 
 // denyID has the brokers refuse transactional ids, as without the permission for them.
@@ -259,7 +259,7 @@ func TestSink_settles_everything_and_ends_soon_while_a_broker_hangs(t *testing.T
 	s.stop()
 	require.NoError(t, s.end(t))
 	for _, a := range answers {
-		assert.Error(t, wait(t, a).err, "a message that nobody answered is said to be there")
+		assert.Error(t, wait(t, a).err, "a message without an answer is said to be there")
 	}
 	assert.LessOrEqual(t, time.Since(began), cfg.Timeout/2, "it took")
 }

@@ -198,7 +198,7 @@ func TestMetrics_of_a_stream_or_a_pipeline_go_with_it(t *testing.T) {
 	}
 	again := m.stream("p", "other")
 	n := again.total()
-	assert.True(t, n == 0, "what begins anew has counted %v", n)
+	assert.True(t, n == 0, "a new counter has counted %v", n)
 }
 
 // What may be true of every event is said now and then, and not only once.

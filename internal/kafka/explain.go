@@ -38,7 +38,7 @@ type explained struct {
 func (e *explained) Error() string { return e.text + ": " + brief(e.cause) }
 func (e *explained) Unwrap() error { return e.cause }
 
-// Explained reports whether err says what to look at: what is configured is proved to be wrong for the brokers as they are now.
+// Explained reports whether err proves that the configuration is wrong for the brokers as they are now. A hint proves nothing.
 func Explained(err error) bool {
 	var e *explained
 	return errors.As(err, &e) && !e.hint

@@ -135,7 +135,7 @@ func TestClient_says_which_mistake_it_is(t *testing.T) {
 		hangsUp    = closed + ": "
 		mechanism  = "the broker does not offer the SASL mechanism that is configured: error 33"
 		noSASL     = "SASL is configured, and the broker has none on this port: error 34"
-		nobody     = "the broker's certificate is signed by nobody known here; name its CA: tls: failed to verify certificate: x509: certificate signed by unknown authority"
+		unknownCA  = "the broker's certificate is signed by nobody known here; name its CA: tls: failed to verify certificate: x509: certificate signed by unknown authority"
 		certWanted = "the broker asks for a client certificate, and none is configured: remote error: tls: certificate required"
 		refused    = "the broker refuses the client's certificate: remote error: tls: "
 	)
@@ -155,8 +155,8 @@ func TestClient_says_which_mistake_it_is(t *testing.T) {
 		"mechanism over TLS":          {func(f *fake) { secure()(f); guarded(f) }, as(Plain), trusting, []string{mechanism}},
 		"SASL to none":                {nil, as(ScramSHA256), TLS{}, []string{noSASL}},
 		"SASL to none over TLS":       {secure(), as(OAuthBearer), trusting, []string{noSASL}},
-		"authority":                   {secure(), Auth{}, TLS{CAFile: other.File}, []string{nobody}},
-		"authority of the system":     {secure(), Auth{}, TLS{Enabled: true}, []string{nobody}},
+		"authority":                   {secure(), Auth{}, TLS{CAFile: other.File}, []string{unknownCA}},
+		"authority of the system":     {secure(), Auth{}, TLS{Enabled: true}, []string{unknownCA}},
 		"name": {secure(), Auth{}, TLS{CAFile: a.File, ServerName: "other.test"}, []string{
 			"the broker's certificate is for another name; connect by one that it has, or give that as the server's name: " +
 				"tls: failed to verify certificate: x509: certificate is valid for broker.test, not other.test",
@@ -197,7 +197,9 @@ func TestClient_says_which_mistake_it_is(t *testing.T) {
 			client := must.Get(NewClient(Config{Brokers: []string{f.addr()}, Auth: c.auth, TLS: c.tls}))(t)
 			t.Cleanup(client.Close)
 			if _, err := client.client.Metadata(t.Context(), &kafkago.MetadataRequest{}); err != nil {
-				got = client.explain(err, "").Error()
+				why := client.explain(err, "")
+				got = why.Error()
+				assert.False(t, strings.HasPrefix(got, closed) && Explained(why), "a closed connection proves nothing")
 			}
 			assert.Contains(t, c.want, got)
 		})

@@ -63,7 +63,7 @@ func TestRead_gives_up_where_no_consumer_is_allowed(t *testing.T) {
 	if !errors.As(err, &u) || u.Target != "stream "+stream || !strings.Contains(u.Reason, "maximum consumers limit") || !strings.Contains(u.Advice, "consumer ls "+stream) {
 		t.Errorf("read: %v", err)
 	}
-	assert.NoError(t, s.Ready(), "not ready, though nobody")
+	assert.NoError(t, s.Ready(), "not ready")
 }
 
 // A process that was killed leaves a consumer behind, which the broker keeps for a while.
@@ -186,5 +186,5 @@ func TestReady_says_why_nothing_can_be_read(t *testing.T) {
 	assert.NoError(t, publish(t, s, message("k8s.a", "a.2")).err, "published meanwhile")
 	cancel()
 	assert.ErrorIs(t, <-ended, context.Canceled, "error")
-	assert.NoError(t, s.Ready(), "not ready, though nobody")
+	assert.NoError(t, s.Ready(), "not ready")
 }

@@ -370,7 +370,7 @@ var usurpations = []struct {
 	{"publish under a number below all", func(d *damaged) bool {
 		return d.change(func(i int) bool { return d.op(i) != "" }, func(e *Entry) { e.WriterEpoch = -1 })
 	}},
-	{"elect nobody", func(d *damaged) bool { d.options.Elected = false; return true }},
+	{"declare no election", func(d *damaged) bool { d.options.Elected = false; return true }},
 	{"let a former leader publish two events of an object behind a later one", func(d *damaged) bool {
 		i := d.pick(func(i int) bool {
 			first := d.before(i)
