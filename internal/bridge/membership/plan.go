@@ -252,9 +252,7 @@ func (p *plan) binding(name string) (is schema.GroupResource, bound bool) {
 		}
 		switch r := groupResource(at.Resource); {
 		case p.served(r) != nil:
-			if mayMean(name, p.served(r)) {
-				return r, true
-			}
+			return r, true
 		case !slices.Contains(p.offers.Gone, r):
 			is, bound = r, true
 		}

@@ -134,6 +134,27 @@ func TestPlan(t *testing.T) {
 		want       string
 	}{
 		{
+			"a name that only a wildcard has read is away", named("widgets", "shop"), serves("pods.v1"),
+			Namespaces{},
+			[]Stored{stored("widgets.v1.x/shop", "")},
+			`detach widgets.v1.x/shop: the API server does not serve it now
+0 : the API server does not serve it
+`,
+		},
+		{
+			"a short name goes while its resource is served", named("wd"), serves("widgets.v1.x", "pods.v1"),
+			Namespaces{},
+			[]Stored{stored("widgets.v1.x", "wd")},
+			"run widgets.v1.x as 0 from widgets.v1.x same true\n",
+		},
+		{
+			"an entry by selector does not take what another one reads of a namespace that is being deleted",
+			slices.Concat(selecting("pods"), []Spec{{Resource: "po", Namespace: "shop", LabelSelector: "a=b"}}), widgets,
+			namespaces("shop-"),
+			[]Stored{stored("pods.v1/shop", "po").labelled("a=b")},
+			"run pods.v1/shop as 1 from pods.v1/shop same true\n",
+		},
+		{
 			"a new entry", named("pods"), widgets,
 			Namespaces{},
 			nil,
@@ -368,6 +389,15 @@ retire gateways.v1.istio.io: the resource does not exist any more
 
 // Whatever is configured, served and stored: an object belongs to one stream, every stored stream has one
 // assignment, and a plan that was carried out stays as it is.
+func TestPlan_keeps_what_all_entries_call_a_resource(t *testing.T) {
+	specs := slices.Concat(named("widgets.y"), named("widgets"))
+	offers := serves("widgets.v1.x", "widgets.v1.y")
+	plan, _ := Plan(specs, offers, Namespaces{}, []Stored{stored("widgets.v1.y", "widgets")})
+	assert.Equal(t, []string{"widgets.y", "widgets"}, plan[0].Called)
+	again, _ := Plan(specs, offers, Namespaces{}, carriedOut(plan, nil))
+	assert.Equal(t, "run widgets.v1.y as 0 from widgets.v1.y same true\n", lines(again, nil))
+}
+
 // carriedOut returns what is stored when a plan is carried out.
 func carriedOut(plan []Assignment, before []Stored) (after []Stored) {
 	for _, a := range plan {
