@@ -244,3 +244,12 @@ func TestPublish_tells_nothing_twice(t *testing.T) {
 		assert.Len(t, got, test.want, name)
 	}
 }
+
+// The end of the other object is behind the older state, so that a compacted log keeps it.
+func TestPublish_repeats_an_older_state_without_an_end_before_it(t *testing.T) {
+	s := sequence.Stream{Epoch: 7, Since: 5}
+	older := sequence.Event{UID: "former", Sequence: state(7, 20).Sequence, Again: true}
+	assert.Equal(t, []sequence.Event{older}, s.Publish(older, state(7, 30)))
+	newer := sequence.Event{UID: "next", Sequence: state(7, 40).Sequence, Again: true}
+	assert.Equal(t, []sequence.Event{{UID: "u", Sequence: end(7, 30).Sequence}, newer}, s.Publish(newer, state(7, 30)))
+}
