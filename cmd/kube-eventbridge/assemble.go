@@ -46,7 +46,7 @@ func (p *process) publish(ctx context.Context) error {
 		if p.cfg.LeaderElection != nil {
 			return p.stand(ctx, uid)
 		}
-		f, err := p.launch(func(cfg *config.Config) (*fleet, error) { return p.newFleet(uid, cfg, nil, nil) })
+		f, err := p.launch(func(cfg *config.Config) (*fleet, error) { return p.newFleet(uid, cfg, nil) })
 		if err != nil {
 			return err
 		}

@@ -80,15 +80,6 @@ func kafkaCheckpointConfig(c *config.Pipeline) (checkpointkafka.Config, error) {
 	}, err
 }
 
-// kafkaPeeker returns what reads a checkpoint in a topic without taking it over.
-func kafkaPeeker(c *config.Pipeline, id checkpoint.Identity) (checkpoint.Peeker, error) {
-	at, err := kafkaCheckpointConfig(c)
-	if err != nil {
-		return nil, &inputError{err}
-	}
-	return checkpointkafka.NewPeeker(at, id)
-}
-
 // kafkaStore returns a checkpoint in a topic. It is opened when it is read first, so that brokers that are away keep no other pipeline from its work.
 func (p *process) kafkaStore(c *config.Pipeline, id checkpoint.Identity) (openStore, error) {
 	at, err := kafkaCheckpointConfig(c)

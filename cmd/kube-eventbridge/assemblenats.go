@@ -25,15 +25,6 @@ func natsCheckpointConfig(c *config.Pipeline) (checkpointnats.Config, error) {
 	}, err
 }
 
-// natsPeeker returns what reads a checkpoint in a bucket without taking it over.
-func natsPeeker(c *config.Pipeline, id checkpoint.Identity) (checkpoint.Peeker, error) {
-	at, err := natsCheckpointConfig(c)
-	if err != nil {
-		return nil, &inputError{err}
-	}
-	return checkpointnats.NewPeeker(at, id)
-}
-
 // natsStore returns a checkpoint in a bucket. It is opened when it is read first, so that servers that are away keep no other pipeline from its work.
 func (p *process) natsStore(c *config.Pipeline, id checkpoint.Identity) (openStore, error) {
 	at, err := natsCheckpointConfig(c)

@@ -12,7 +12,6 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/embedded"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // fleet is the pipelines that run, as a configuration says, and the server that they publish to if it is one of the process itself.
@@ -61,9 +60,10 @@ type broker struct {
 	err    error
 }
 
-// newFleet opens the checkpoints of a configuration's pipelines; whoever calls it has to run the fleet. Holds may be nil. The directories of checkpoints in files are safe until the fleet has ended, as each is open in
+// newFleet opens the checkpoints of a configuration's pipelines; whoever calls it has to run the fleet.
+// The directories of checkpoints in files are safe until the fleet has ended, as each is open in
 // one process only; those in Kafka and NATS are opened when they are read.
-func (p *process) newFleet(uid string, cfg *config.Config, term *bridge.Term, holds []*source.Holds) (*fleet, error) {
+func (p *process) newFleet(uid string, cfg *config.Config, term *bridge.Term) (*fleet, error) {
 	f := &fleet{
 		process: p, uid: uid, cfg: cfg, term: term, orders: make(chan *order), over: make(chan struct{}), failed: make(chan error, 1),
 	}
@@ -75,9 +75,6 @@ func (p *process) newFleet(uid string, cfg *config.Config, term *bridge.Term, ho
 		m, err := f.build(cfg, i, f.broker, nil)
 		if err != nil {
 			return nil, errors.Join(err, closeStores(f.members))
-		}
-		if holds != nil {
-			m.cfg.Holds = holds[i]
 		}
 		f.members = append(f.members, m)
 	}
@@ -256,9 +253,6 @@ func (f *fleet) stopAll(members []*member) error {
 			<-m.done
 			if m.err != nil && !checkpoint.IsTaken(m.err) {
 				f.process.log.Error("a pipeline has ended in a bad way; nothing is lost that the checkpoint has not", "pipeline", m.cfg.Name, "err", m.err)
-			}
-			if m.cfg.Holds != nil {
-				m.cfg.Holds.HandOver() // nobody asks for what it has any more
 			}
 		})
 	}

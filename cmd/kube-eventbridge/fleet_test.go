@@ -90,7 +90,7 @@ func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_confi
 			var log output
 			file := configured(t, apiServer(t, identified), "[{resource: pods}]")
 			p := assembled(t, file, &log)
-			f := must.Get(p.newFleet("uid", p.current, nil, nil))(t)
+			f := must.Get(p.newFleet("uid", p.current, nil))(t)
 			store := fenced(t, f.members[0])
 			ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 			defer stop()
@@ -136,7 +136,7 @@ func takenOver(t *testing.T, log *output) (p *process, next *config.Config) {
 func TestFleet_has_nothing_read_something_else_where_another_process_has_taken_over(t *testing.T) {
 	var log output
 	p, next := takenOver(t, &log)
-	f := must.Get(p.newFleet("uid", p.current, nil, nil))(t)
+	f := must.Get(p.newFleet("uid", p.current, nil))(t)
 	store, refusal := fenced(t, f.members[1]), error(takenError{})
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()
@@ -157,7 +157,7 @@ func TestFleet_has_nothing_read_something_else_where_another_process_has_taken_o
 func TestFleet_takes_no_order_after_another_process_has_taken_over(t *testing.T) {
 	p, next := takenOver(t, &output{})
 	for range 10 { // which of two that are ready is first is a matter of chance
-		f := must.Get(p.newFleet("uid", p.current, nil, nil))(t)
+		f := must.Get(p.newFleet("uid", p.current, nil))(t)
 		ended := make(chan struct{})
 		close(ended)
 		f.members[0].pipeline = bridge.New(f.members[0].cfg)
@@ -177,7 +177,7 @@ func TestFleet_shows_only_what_runs(t *testing.T) {
 	var log output
 	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
 	p := assembled(t, file, &log)
-	f := must.Get(p.newFleet("uid", p.current, nil, nil))(t)
+	f := must.Get(p.newFleet("uid", p.current, nil))(t)
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()
 	ended := make(chan error, 1)

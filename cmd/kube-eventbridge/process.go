@@ -182,16 +182,6 @@ func (p *process) setPipelines(all []*bridge.Pipeline) {
 	p.pipelines = all
 }
 
-// standingBy returns what records while another process leads; nil where none can, or nothing has begun.
-func (p *process) standingBy() *standby {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.standing == nil {
-		return nil
-	}
-	return p.standing.by
-}
-
 // launch makes a fleet of the configuration that holds now; from then on the fleet is told of others.
 func (p *process) launch(open func(*config.Config) (*fleet, error)) (*fleet, error) {
 	p.turn.Lock()

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"time"
@@ -270,25 +271,28 @@ func (p *process) follow(ctx context.Context, cfg *config.Config, diff config.Di
 		}
 		return nil // what comes next goes by it
 	}
-	by := p.standingBy()
-	if err := p.try(cfg, by); err != nil || by == nil {
-		return err
-	}
-	return by.follow(ctx, cfg)
+	return p.try(cfg)
 }
 
-// try makes what would publish, for as much as can be known before anything does. By may be nil.
-func (p *process) try(cfg *config.Config, by *standby) error {
-	uid := ""
-	if by != nil {
-		uid = by.uid
-	}
+// try makes what would publish, for as much as can be known before anything does.
+func (p *process) try(cfg *config.Config) error {
 	for i := range cfg.Pipelines {
 		if cfg.Pipelines[i].Sink.Embedded != nil {
 			continue
 		}
-		if _, err := p.pipeline(cfg, i, cmp.Or(uid, "unknown"), nil); err != nil {
+		b, err := p.pipeline(cfg, i, cmp.Or(p.clusterUID(), "unknown"), nil)
+		if err != nil {
 			return err
+		}
+		if cfg.LeaderElection == nil {
+			continue
+		}
+		store, err := p.store(cfg, i, b.Identity) // at a broker, which is not asked before the first use
+		if err == nil {
+			err = store.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("pipeline %s: %w", b.Name, err)
 		}
 	}
 	return nil

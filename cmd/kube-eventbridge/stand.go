@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -18,84 +19,51 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
 )
 
-// standing is a process of which another one may lead.
-type standing struct {
-	*election.Candidate
-	by *standby
-}
-
-// idle says what the process does while it does not lead.
-func (s *standing) idle() (line string, ready bool) {
-	switch {
-	case s.Leads():
-		return "starting: this process leads since a moment ago", false
-	case s.Err() != nil:
-		return "standing by: lease: " + s.Err().Error(), false
-	case s.by.problem() != nil:
-		return "standing by: " + s.by.problem().Error(), false
-	case s.Leader() == "":
-		return "standing by: nobody leads yet", true
-	default:
-		return "standing by: " + s.Leader() + " leads", true
-	}
-}
-
-// stand publishes while this process leads, and records what it would need for that while it does not, until ctx ends.
-func (p *process) stand(ctx context.Context, uid string) (err error) {
+// stand publishes while this process leads, until ctx ends.
+func (p *process) stand(ctx context.Context, uid string) error {
 	candidate, err := p.candidate()
 	if err != nil {
 		return err
 	}
-	by, err := p.beginStandby(ctx, uid, candidate)
-	if err != nil {
+	standing := &standing{Candidate: candidate, process: p}
+	if err := p.beginStanding(standing); err != nil {
 		return err
 	}
-	defer func() {
-		p.turn.Lock()
-		defer p.turn.Unlock()
-		p.mu.Lock()
-		p.standing = nil // a reload that waits for its turn must not begin it again
-		p.mu.Unlock()
-		err = errors.Join(err, by.close())
-	}()
-	p.metrics.Election(p.registry, candidate.Leads, by.recorded, by.limit)
+	p.metrics.Election(p.registry, candidate.Leads)
+	asking, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { standing.run(asking) })
+	defer running.Wait()
+	defer stop()
 	return candidate.Run(ctx, func(ctx context.Context, t election.Term) error {
 		f, err := p.launch(func(cfg *config.Config) (*fleet, error) {
-			holds := by.handOver()
 			p.discovery.Reset() // what it knows may be as old as the process
-			return p.newFleet(uid, cfg, &bridge.Term{Number: t.Number, Held: t.Held}, holds)
+			return p.newFleet(uid, cfg, &bridge.Term{Number: t.Number, Held: t.Held})
 		})
 		if err == nil {
 			err = f.run(ctx)
 		}
 		p.turn.Lock()
 		p.fleet = nil
-		by.end()
 		p.turn.Unlock()
 		if p.overtaken(ctx, t, err) {
 			err = nil
-		}
-		if err == nil && ctx.Err() == nil {
-			p.turn.Lock()
-			defer p.turn.Unlock()
-			return by.resume(ctx, p.current)
 		}
 		return err
 	})
 }
 
-// beginStandby records by the configuration that holds now, and from then on by others too.
-func (p *process) beginStandby(ctx context.Context, uid string, candidate *election.Candidate) (*standby, error) {
+// beginStanding ends a process that cannot read what it would need to publish, such as a file with a password.
+func (p *process) beginStanding(s *standing) error {
 	p.turn.Lock()
 	defer p.turn.Unlock()
-	by := &standby{process: p, uid: uid, open: peeker, failed: map[string]error{}}
-	if err := by.follow(ctx, p.current); err != nil {
-		return nil, err
+	if err := p.try(p.current); err != nil {
+		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.standing = &standing{Candidate: candidate, by: by}
-	return by, nil
+	p.standing = s
+	return nil
 }
 
 // overtaken reports whether an error says no more than that another process leads by now: that is found out here when the lease is looked at next.

@@ -3,8 +3,8 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -113,15 +113,54 @@ func TestStand_goes_on_where_a_former_leader_cannot_read_what_it_needs_to_stand_
 		return strings.HasPrefix(got, "503 ") && strings.Contains(got, "standing by: pipeline a: ") && strings.Contains(got, "token: no such file")
 	})
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600))
-	must.Happen(t, "readyz says why", func() bool { return strings.Contains(readyz(t, p.stderr.String()), "connection refused") })
+	must.Happen(t, "readyz says why", func() bool {
+		return strings.Contains(readyz(t, p.stderr.String()), "nats: no servers available")
+	})
 }
 
-// A reload that waits for its turn while the process ends would begin the standby again, which nobody ends.
-func TestStand_leaves_nothing_that_a_reload_can_begin_again(t *testing.T) {
+// A takeover could not read the file either, and would end the process.
+func TestStand_refuses_what_names_a_file_that_is_missing_while_another_process_leads(t *testing.T) {
+	file, lease := elected(t)
+	p := runs(t, "run", "--config", file)
+	p.says("this process leads", 1)
+	lease.usurp()
+	p.says("this process does not lead any more", 1)
+	rewritten(t, file, "checkpoint: {nats: {}}", "checkpoint: {nats: {servers: ['nats://127.0.0.1:1'], tokenFile: none}}")
+	p.says(`msg="configuration refused; the one before stays"`, 1)
+	assert.Contains(t, p.stderr.String(), "none: no such file")
+	rewritten(t, file, "tokenFile: none", "tokenFile: token")
+	p.says(`msg="configuration applied"`, 1)
+}
+
+func TestStand_ends_a_process_that_could_not_read_a_file_when_it_leads(t *testing.T) {
 	file, _ := elected(t)
+	rewritten(t, file, "checkpoint: {nats: {}}", "checkpoint: {nats: {servers: ['nats://127.0.0.1:1'], tokenFile: none}}")
 	p := assembled(t, file, &output{})
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	require.NoError(t, p.stand(ctx, "uid"))
-	assert.Nil(t, p.standingBy(), "what stands by is there still")
+	require.ErrorContains(t, p.stand(t.Context(), "uid"), "none: no such file")
+}
+
+func TestStanding_is_ready_when_the_brokers_have_answered_and_it_could_publish(t *testing.T) {
+	file, _ := elected(t)
+	var log output
+	p := assembled(t, file, &log)
+	candidate, err := p.candidate()
+	require.NoError(t, err)
+	s := &standing{Candidate: candidate, process: p}
+	for _, c := range []struct {
+		do   func()
+		line string
+		want bool
+	}{
+		{func() {}, "standing by: the brokers have not answered yet", false},
+		{func() { s.note(p.askBrokers(t.Context())) }, "standing by: pipeline a: connect: nats: ", false},
+		{func() { s.note(errors.New("refused")) }, "standing by: refused", false},
+		{func() { s.note(nil) }, "standing by: no process leads yet", true},
+	} {
+		c.do()
+		line, ready := s.idle()
+		assert.True(t, strings.HasPrefix(line, c.line), "it says %q, want %q", line, c.line)
+		assert.Equal(t, c.want, ready, c.line)
+	}
+	logged := strings.Count(log.String(), "could not publish if it led now")
+	assert.Equal(t, 1, logged, "a failure that lasts is logged once: %s", log.String())
 }

@@ -26,8 +26,9 @@ func (p *process) told(b buildInfo) status.Process {
 		t.LoadedAt, t.Refused, t.RefusedAt = now.LoadedAt, now.Err, now.RefusedAt
 	}
 	if s := p.standing; s != nil {
+		_, brokers := s.brokers()
 		t.Election = &status.Election{
-			Leads: s.Leads(), Identity: s.Identity(), Leader: s.Leader(), Term: s.Term(), Err: s.Err(), Peek: s.by.problem(), Recorded: s.by.recorded(),
+			Leads: s.Leads(), Identity: s.Identity(), Leader: s.Leader(), Term: s.Term(), Err: s.Err(), Brokers: brokers,
 		}
 	}
 	return t
@@ -37,4 +38,11 @@ func (p *process) setCluster(uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.uid = uid
+}
+
+// clusterUID is empty before the API server has told it.
+func (p *process) clusterUID() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.uid
 }

@@ -87,7 +87,6 @@ func TestRunbook_alerts_fire_on_faults_of_replicas(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	r := newRig(t, "[]")
 	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    checkpoint: {nats: {}}", r.broker.url()))
-	replaced(t, r.config, r.config, "dataDir:", "buffer: {maxBytes: 1Mi}\ndataDir:")
 	r.elect()
 	all := r.replicas(2)
 	e := newEyes(r, nil)
@@ -95,18 +94,6 @@ func TestRunbook_alerts_fire_on_faults_of_replicas(t *testing.T) {
 	first, configured := leader(t, all, nil), r.server
 	r.server = first.server
 	e.ready(2)
-
-	e.during(func() {
-		first.broker.Sever()
-		e.fill(100, 10_000)
-		e.eventually("what stands by to have no room", func() bool { return e.most("standby_bytes") > 0.9*e.most("standby_limit_bytes") })
-		e.hold(15)
-	}, func() {
-		first.broker.Open()
-		e.eventually("what stands by to need little", func() bool { return e.most("standby_bytes") < 0.5*e.most("standby_limit_bytes") })
-		e.hold(1)
-	}, "KubeEventbridgeStandbyFull")
-	e.also("KubeEventbridgeBrokerAway", "KubeEventbridgeBufferFull")
 
 	leases := r.kube.CoordinationV1().Leases("default")
 	e.during(func() {

@@ -84,10 +84,6 @@ var cases = map[string]struct{ fires, not []string }{
 		fires: []string{`leader{instance="a",job="b"} 1x10`, `leader{instance="b",job="b"} 0x5 1x5`},
 		not:   []string{`leader{instance="a",job="b"} 1x5 0x5`, `leader{instance="b",job="b"} 0x3 1x7`, `leader{job="another",instance="c"} 1x10`},
 	},
-	"KubeEventbridgeStandbyFull": {
-		fires: []string{`standby_bytes{instance="b"} 0x5 95x12`, `standby_limit_bytes{instance="b"} 100x20`},
-		not:   []string{`standby_bytes{instance="b"} 0x5 95x8 3x5`, `standby_limit_bytes{instance="b"} 100x20`},
-	},
 	"KubeEventbridgeReloadRefused": {
 		fires: []string{`config_last_reload_successful{instance="a"} 1x5 0x4`},
 		not:   []string{`config_last_reload_successful{instance="a"} 1x20`},

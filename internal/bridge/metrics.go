@@ -79,13 +79,9 @@ func (m *Metrics) Watches(reg prometheus.Registerer, w *source.Watches) {
 	)
 }
 
-// Election registers metrics of a process that may lead, and records recorded bytes, limit at most, while another one does.
-func (m *Metrics) Election(reg prometheus.Registerer, leads func() bool, recorded, limit func() int64) {
-	reg.MustRegister(
-		metric.NewGauge("leader", func() float64 { return metric.Truth(leads()) }),
-		metric.NewGauge("standby_bytes", func() float64 { return float64(recorded()) }),
-		metric.NewGauge("standby_limit_bytes", func() float64 { return float64(limit()) }),
-	)
+// Election registers the metric of a process that may lead.
+func (m *Metrics) Election(reg prometheus.Registerer, leads func() bool) {
+	reg.MustRegister(metric.NewGauge("leader", func() float64 { return metric.Truth(leads()) }))
 }
 
 // Describe implements prometheus.Collector.

@@ -76,8 +76,8 @@ func (s *stream) histories(ctx context.Context, end <-chan struct{}) error {
 	}
 	for {
 		reader := source.Reader{
-			Client: p.cfg.Client, Watches: p.cfg.Watches, Holds: p.cfg.Holds, HistoryNumber: s.history(), Stream: s.Stream, Feed: s, History: s, Observer: s.status, Recovery: p.cfg.Recovery, Owed: s.owed(),
-			Again: s.again, End: end,
+			Client: p.cfg.Client, Watches: p.cfg.Watches, Stream: s.Stream, Feed: s, History: s, Observer: s.status,
+			Recovery: p.cfg.Recovery, Owed: s.owed(), Again: s.again, End: end,
 		}
 		err := reader.Run(ctx)
 		var rewound *source.RewoundError
@@ -91,13 +91,6 @@ func (s *stream) histories(ctx context.Context, end <-chan struct{}) error {
 			return p.ended(err)
 		}
 	}
-}
-
-// history returns the number of the stream's history.
-func (s *stream) history() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.saved.History
 }
 
 // resolve asks until the API server knows the resource. Its CustomResourceDefinition may be yet to come.

@@ -64,7 +64,8 @@ func (spec *StreamSpec) encoder(at source.Stream, history int) *encode.Encoder {
 	return encode.New(at, c)
 }
 
-// Config says what a pipeline consists of. All fields are needed except Target, Watches, Catalog, Namespaces, Oversize, ResyncRate, Drain, Holds, Term and Log.
+// Config says what a pipeline consists of. All fields are needed except Target, Watches, Catalog, Namespaces, Oversize,
+// ResyncRate, Drain, Term and Log.
 type Config struct {
 	Name string
 	// Target names for a person what is published to.
@@ -101,8 +102,6 @@ type Config struct {
 	Metrics  *Metrics
 	// Drain bounds how long a stop waits for acknowledgements: 20 s if zero.
 	Drain time.Duration
-	// Holds has what was recorded while another process published; nil: nothing was.
-	Holds *source.Holds
 	// Term is that of the lease under which the pipeline publishes; nil where nobody else can publish the same.
 	Term *Term
 	Log  *slog.Logger

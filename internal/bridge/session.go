@@ -193,9 +193,6 @@ func (p *session) readAll(ctx, failed context.Context) error {
 			return p.ended(err)
 		}
 		close(p.met)
-		if p.cfg.Holds != nil {
-			p.cfg.Holds.HandOver() // from here on readers come
-		}
 		p.sayPublishing() // whatever it waited for
 		for _, spec := range p.specs() {
 			p.beginReading(reads, reading, spec)

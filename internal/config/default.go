@@ -207,15 +207,12 @@ func (c *Config) StoreDir(e *Embedded) (string, error) {
 }
 
 // BufferShare returns p's part of the common buffer: what it asks for, else an equal part of what the others that
-// ask, and [Config.SharedBuffer], leave. With leader election it is half of that: see [Config.StandbyShare].
+// ask, and [Config.SharedBuffer], leave.
 func (c *Config) BufferShare(p *Pipeline) Size {
 	share := p.Buffer.MaxBytes
 	if share == 0 {
 		rest, n := c.unclaimed()
 		share = (rest - min(c.SharedBuffer(), rest/2)) / max(n, 1)
-	}
-	if c.LeaderElection != nil {
-		share /= 2
 	}
 	return share
 }
@@ -232,7 +229,7 @@ func (c *Config) SharedBuffer() Size {
 			shares = shares || len(r.Namespaces) > 1 || r.NamespaceSelector != ""
 		}
 	}
-	if !shares && c.LeaderElection == nil {
+	if !shares {
 		return 0
 	}
 	return max(c.Buffer.MaxBytes/16, minShared)

@@ -80,11 +80,3 @@ func (v *validator) reachable(path string, p *Pipeline, valid string) {
 		v.add(path+".checkpoint", "a file is on one machine, and leaderElection needs a checkpoint that all processes reach; valid: %s", valid)
 	}
 }
-
-// StandbyShare returns how much of what belongs to p is for what a process that stands by records; 0 where none does. It is as much as the one that leads may buffer.
-func (c *Config) StandbyShare(p *Pipeline) Size {
-	if c.LeaderElection == nil {
-		return 0
-	}
-	return c.BufferShare(p)
-}

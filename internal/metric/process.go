@@ -97,16 +97,6 @@ func process() []Metric {
 			Help: "With leaderElection, 1 while this process leads, else 0.",
 			Look: "The sum over all processes is 1.",
 		},
-		{
-			Name: "standby_bytes", Type: Gauge, Optional: true,
-			Help: "With leaderElection, bytes recorded behind the positions of the process that leads.",
-			Look: "Near `standby_limit_bytes` for minutes: the leader does not commit, and a takeover could find what the API server has forgotten.",
-		},
-		{
-			Name: "standby_limit_bytes", Type: Gauge, Optional: true,
-			Help: "With leaderElection, bytes that may be recorded behind the positions of the process that leads.",
-			Look: "",
-		},
 	}
 }
 

@@ -34,7 +34,6 @@ func Settings() []Setting {
 		{"behindSeconds", "120"},
 		{"checkpointAgeSeconds", "300"},
 		{"bufferRatio", "0.9"},
-		{"standbyRatio", "0.9"},
 		{"retriesPerSecond", "1"},
 		{"watchRestarts", "20"},
 		{"runbookURL", "https://github.com/kube-eventbridge/kube-eventbridge/blob/main/docs/operations.md"},
@@ -163,12 +162,6 @@ func processAlerts() []Alert {
 			Expr:        "sum by (" + byProcess + ") (kube_eventbridge_leader) > 1",
 			Summary:     "{{ $value }} processes of {{ $labels.job }} believe that they lead.",
 			Description: "The broker refuses what all but the newest publish. They have different Leases, or are different bridges with one job.",
-		},
-		{
-			Name: "KubeEventbridgeStandbyFull", For: "5m", Severity: warning,
-			Expr:        "kube_eventbridge_standby_bytes / kube_eventbridge_standby_limit_bytes > %standbyRatio%",
-			Summary:     "What {{ $labels.instance }} records for a takeover has no more room.",
-			Description: "The leader commits nothing, or more is written than fits. If it dies now, and the API server has forgotten, there will be a gap.",
 		},
 		{
 			Name: "KubeEventbridgeReloadRefused", For: "1m", Severity: warning,

@@ -90,7 +90,6 @@ func sections() []section {
 		{"Resources", []graph{
 			{title: "Buffer used", unit: "percentunit", width: 6, lines: []line{
 				{"{{pipeline}}", "max by (pipeline) (kube_eventbridge_buffered_bytes{" + selectedPipeline + "} / kube_eventbridge_buffer_limit_bytes{" + selectedPipeline + "})"},
-				{"recorded by {{instance}}", "kube_eventbridge_standby_bytes{" + selected + "} / kube_eventbridge_standby_limit_bytes{" + selected + "}"},
 			}},
 			{title: "Objects waiting for a worker", unit: "short", width: 6, lines: []line{{"{{pipeline}}", each("sum", "pipeline", "kube_eventbridge_queue_depth")}}},
 			{title: "Since the last commit", unit: "s", width: 6, lines: []line{{"{{pipeline}}", each("max", "pipeline", "kube_eventbridge_checkpoint_age_seconds")}}},

@@ -110,7 +110,8 @@ var troubles = []trouble{
 	{CheckpointTrouble, atCheckpoint, func(error) bool { return true }, "Until the checkpoint can be read and saved again, a restart repeats work; see the bridge's log, and `kube-eventbridge checkpoint show --config FILE`."},
 
 	{SubjectRefused, atFact, nil, "The broker takes nothing of some object, not even the word that it was rejected: let the bridge publish under all of the pipeline's subjects or topics."},
-	{StandbyTrouble, atFact, nil, "Make the checkpoint that the leader writes readable from here: the broker that has it, its address and credentials. Until then a takeover may have to list again."},
+	{StandbyTrouble, atFact, nil, "Make the brokers of the sinks and of the checkpoints reachable from here: their addresses, credentials and " +
+		"permissions. A takeover by this process would publish nothing until then."},
 	{ConfigurationFailed, atFact, nil, "Where it says so, restart the process: not all can change while it runs. Else correct the file; `kube-eventbridge validate --config FILE` says what is wrong. Until then the bridge goes on with the one before."},
 	{Unsettled, atFact, nil, "More comes than the broker takes, or it is slow: see its load and disk, and compare events per second with what it can do. Nothing is lost while the API server has the history."},
 	{BufferFull, atFact, nil, "Reading waits for the broker. If that lasts for minutes, history may expire: make the broker faster, or raise buffer.maxBytes."},

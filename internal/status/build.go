@@ -33,9 +33,9 @@ type Election struct {
 	Leads            bool
 	Identity, Leader string
 	Term             int64
-	// Err is why the lease, and Peek why the leader's checkpoint could not be read the last time.
-	Err, Peek error
-	Recorded  int64
+	// Err is why the lease could not be read or written the last time.
+	// Brokers is why this process could not publish if it led.
+	Err, Brokers error
 }
 
 // Config says what is reported on. All fields are needed. The functions may be called at any time.
@@ -107,7 +107,7 @@ func (b *builder) ofProcess(r *Report) {
 	if e == nil {
 		return
 	}
-	r.LeaderElection = &LeaderElection{Leads: e.Leads, Identity: e.Identity, Leader: e.Leader, RecordedBytes: e.Recorded}
+	r.LeaderElection = &LeaderElection{Leads: e.Leads, Identity: e.Identity, Leader: e.Leader}
 	if e.Leads {
 		r.LeaderElection.Term = e.Term
 	}
@@ -115,8 +115,10 @@ func (b *builder) ofProcess(r *Report) {
 		r.LeaderElection.Error = clean(e.Err.Error())
 		b.failed(atLease, Problem{Severity: Error}, e.Err)
 	}
-	if e.Peek != nil && !e.Leads {
-		b.problems.add(Problem{Severity: Warning, Kind: StandbyTrouble, Text: clean(e.Peek.Error()), Advice: adviceOf(StandbyTrouble, p.File)})
+	if e.Brokers != nil && !e.Leads {
+		b.problems.add(Problem{
+			Severity: Warning, Kind: StandbyTrouble, Text: clean(e.Brokers.Error()), Advice: adviceOf(StandbyTrouble, p.File),
+		})
 	}
 }
 

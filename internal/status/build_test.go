@@ -62,7 +62,7 @@ func reportOf(p Process, states ...bridge.State) Report {
 func troubled() (Process, []bridge.State) {
 	p := process()
 	p.Refused, p.RefusedAt = errors.New("bridge.yaml:3:5: pipelines[0].sinc: unknown key"), ago(time.Minute)
-	p.Election = &Election{Leads: true, Identity: "a_1", Leader: "a_1", Term: 3, Err: errors.New("update lease: conflict"), Recorded: 0}
+	p.Election = &Election{Leads: true, Identity: "a_1", Leader: "a_1", Term: 3, Err: errors.New("update lease: conflict")}
 	pods, secrets, widgets, leases := watching("pods.v1"), watching("secrets.v1/web"), bridge.StreamState{Name: "widgets.example.com"}, watching("leases.v1.coordination.k8s.io")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("not for the bridge"))
 	secrets.Namespace, secrets.LabelSelector, secrets.FieldSelector = "web", "app=x", "type=Opaque"

@@ -84,8 +84,6 @@ type LeaderElection struct {
 	Term int64 `json:"term,omitempty"`
 	// Error is why the lease could not be read or written the last time.
 	Error string `json:"error,omitempty"`
-	// RecordedBytes are held for a takeover, while this process stands by.
-	RecordedBytes int64 `json:"recordedBytes"`
 }
 
 // Configuration is what the process was told.

@@ -53,7 +53,7 @@ func (t *texter) head() {
 		case e.Leads:
 			t.line("leads as %s, term %d", e.Identity, e.Term)
 		default:
-			t.line("stands by as %s; leader: %s; recorded for a takeover: %s", e.Identity, cmp.Or(e.Leader, "nobody"), size(e.RecordedBytes))
+			t.line("stands by as %s; leader: %s", e.Identity, cmp.Or(e.Leader, "none"))
 		}
 	}
 }
