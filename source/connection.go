@@ -37,9 +37,6 @@ const shareEvery = 100 * time.Millisecond
 
 // open opens a watch for everything after version.
 func (w *wire) open(conn context.Context, version string, timeout time.Duration) (connection, error) {
-	if c := w.holds.take(w.stream, version, w.number); c != nil {
-		return c, nil
-	}
 	if f := w.membership.attach(version, true); f != nil {
 		if err := f.ready(conn); err != nil {
 			f.close()

@@ -54,10 +54,6 @@ type Reader struct {
 	Observer Observer
 	// Watches are those that the reader shares with others; nil: its watch is its own.
 	Watches *Watches
-	// Holds may have what a watch would begin with; nil: there is nothing.
-	Holds *Holds
-	// HistoryNumber is that of the API server's history which is read: what Holds has of another one is left alone.
-	HistoryNumber int
 	// Recovery bounds what is read back where a watch cannot go on; the zero Recovery turns that off.
 	Recovery Recovery
 	// Owed is a list that an earlier Run has not come to the end of.
@@ -93,7 +89,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := &wire{
-		client: r.Client, stream: r.Stream, feed: r.Feed, history: r.History, observer: r.Observer, holds: r.Holds, number: r.HistoryNumber,
+		client: r.Client, stream: r.Stream, feed: r.Feed, history: r.History, observer: r.Observer,
 		recovery: r.Recovery, again: r.Again, owed: r.Owed, end: r.End, listing: make(chan struct{}, 1), cancel: cancel,
 	}
 	if r.Watches != nil {

@@ -24,7 +24,6 @@ type company struct {
 	stage   *stage
 	client  *Client
 	watches *Watches
-	holds   *Holds
 	ctx     context.Context //nolint:containedctx // that of the test
 	running sync.WaitGroup
 }
@@ -70,7 +69,7 @@ func (c *company) join(namespace, resume string) *member {
 	}
 	stream := configMaps
 	stream.Namespace = namespace
-	reader := Reader{Client: c.client, Watches: c.watches, Holds: c.holds, Stream: stream, Feed: m, History: m, Observer: m}
+	reader := Reader{Client: c.client, Watches: c.watches, Stream: stream, Feed: m, History: m, Observer: m}
 	c.running.Go(func() {
 		assert.NoError(c.t, reader.Run(ctx))
 	})

@@ -25,13 +25,10 @@ type wire struct {
 	observer Observer
 	recovery Recovery
 	again    <-chan string
-	// membership is nil where watches are not shared, holds where nothing was recorded.
+	// membership is nil where watches are not shared.
 	membership *membership
-	holds      *Holds
-	// number is that of the history that is read.
-	number int
-	owed   Owed
-	end    <-chan struct{}
+	owed       Owed
+	end        <-chan struct{}
 
 	inside occupancy
 	// listing has room for one: who reads a list. The reflector does not wait for that when its context ends.
