@@ -170,14 +170,6 @@ type Store interface {
 	Commit(ctx context.Context, b *Batch) error
 }
 
-// Peeker tells what another process has committed. It neither changes nor disturbs that.
-type Peeker interface {
-	// Peek returns the streams as a commit has left them that was the last one when Peek was called, or a later one; none where nothing was committed. It makes one
-	// attempt. The caller may keep the map.
-	Peek(ctx context.Context) (map[string]Stream, error)
-	Close() error
-}
-
 // ForeignError says that a store belongs to another cluster or pipeline.
 type ForeignError struct {
 	Path      string

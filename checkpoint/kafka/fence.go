@@ -51,7 +51,7 @@ func (s *Store) bounds(ctx context.Context, partitions int) (bounds map[int32]ka
 
 func (s *Store) newReplay(partition int32, first int64) *replay {
 	r := newReplay(s.path, s.cfg.Topic, partition, s.keys.prefix, first)
-	r.patience, r.rowless = s.patience, s.rowless
+	r.patience = s.patience
 	return r
 }
 

@@ -24,9 +24,7 @@ type replay struct {
 	path, topic string
 	partition   int32
 	prefix      string
-	// rowless: rows are passed over.
-	rowless  bool
-	patience time.Duration
+	patience    time.Duration
 
 	// next is the offset to go on from.
 	next int64

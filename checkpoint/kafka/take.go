@@ -85,7 +85,7 @@ func (r *replay) set(kind byte, key, body []byte) (err error) {
 
 func (r *replay) setRow(key, body []byte) error {
 	number, key, err := cutNumber(key)
-	if err != nil || r.rowless {
+	if err != nil {
 		return err
 	}
 	text, row, err := codec.DecodeRow(key, body)

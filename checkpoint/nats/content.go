@@ -16,12 +16,10 @@ type content struct {
 	log      []byte
 	streams  map[string][]byte
 	rows     map[string]map[string][]byte
-	// rowless: rows are passed over.
-	rowless bool
 }
 
-func newContent(rowless bool) *content {
-	return &content{rowless: rowless, streams: map[string][]byte{}, rows: map[string]map[string][]byte{}}
+func newContent() *content {
+	return &content{streams: map[string][]byte{}, rows: map[string]map[string][]byte{}}
 }
 
 // apply does what the records of a commit say.
@@ -48,12 +46,9 @@ func (c *content) apply(records []byte) error {
 			if rows == nil {
 				return fmt.Errorf("row %q is of no stream", key)
 			}
-			switch {
-			case op == opDrop:
+			if op == opDrop {
 				delete(rows, string(key))
-			case c.rowless:
-				d.Bytes(d.Uvarint())
-			default:
+			} else {
 				rows[string(key)] = d.Bytes(d.Uvarint())
 			}
 		default:
@@ -70,9 +65,6 @@ func (c *content) rowsOf(name string) map[string][]byte {
 	rows := c.rows[name]
 	if rows == nil {
 		rows = map[string][]byte{}
-		if c.rowless {
-			return rows
-		}
 		c.rows[name] = rows
 	}
 	return rows

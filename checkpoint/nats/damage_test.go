@@ -203,11 +203,11 @@ func FuzzMessage(f *testing.F) {
 		}
 		again := must.Get(decodeMessage(m.append(nil)))(t)
 		assert.Equal(t, m, again)
-		c := newContent(false)
+		c := newContent()
 		if c.apply(m.body) != nil {
 			return
 		}
-		same := newContent(false)
+		same := newContent()
 		assert.NoError(t, same.apply(c.records(nil)), "what was made of it is not read")
 		_, _ = c.state()
 	})

@@ -71,7 +71,6 @@ func (s *Store) replay(ctx context.Context) (*replay, error) {
 		return err
 	})
 	r := newReplay()
-	r.content.rowless = s.rowless
 	if err != nil || end == 0 {
 		return r, err
 	}

@@ -39,7 +39,7 @@ type entry struct {
 
 func cost(m *message) int { return messageCost + len(m.body) }
 
-func newReplay() *replay { return &replay{content: newContent(false)} }
+func newReplay() *replay { return &replay{content: newContent()} }
 
 // take takes the next message of the bucket.
 func (r *replay) take(found raw) {
@@ -112,7 +112,7 @@ func (r *replay) replace(e *entry) {
 		size += cost(&p.message)
 	}
 	records, err := r.whole(e)
-	content := newContent(r.content.rowless)
+	content := newContent()
 	if err == nil {
 		err = content.apply(records)
 	}

@@ -48,8 +48,6 @@ type Store struct {
 
 	// patience is that of the operation that holds mu, insistence that of every commit.
 	patience, insistence time.Duration
-	// rowless: what is read has no rows.
-	rowless bool
 
 	// opened is what was read when the store was opened, until it is asked for or no longer true.
 	opened *checkpoint.State

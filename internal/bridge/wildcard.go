@@ -48,11 +48,6 @@ func (w *Wildcard) matches(s *source.Served, offers *source.Offers) bool {
 	if w.All && first != (schema.GroupResource{Group: s.Group, Resource: s.Resource}) && offers.Get(first.Group, first.Resource) != nil {
 		return false
 	}
-	return w.names(s)
-}
-
-// names reports whether w names a resource, whatever else is served.
-func (w *Wildcard) names(s *source.Served) bool {
 	return (w.All || w.Group == s.Group) && !slices.ContainsFunc(w.Exclude, func(e Exclusion) bool { return e.matches(s) })
 }
 
