@@ -114,9 +114,8 @@ const compactionLag = 2 * time.Second
 // comings and goings of a selection; what is folded; and the gaps of an etcd that was restored and of a log that was
 // lost, behind which everything is listed and nothing is read back.
 //
-// The bridge may hide such states all the same: its reads are limited in number and time (source.Recovery), it may
-// lack permission, and where no list can be made at the oldest version that can be watched it reads nothing back. The
-// gap's reason has to say so. They are counted, and are a violation where the reason says that all was read back.
+// The bridge may hide such states all the same: its reads are limited in number and time (source.Recovery), and it may
+// lack permission. The gap's reason has to say so. They are counted, and are a violation where the reason says that all was read back.
 func (s *streamJudge) avoidable(m *mark, o *object, i int) bool {
 	st := o.truth[i]
 	switch {

@@ -173,15 +173,21 @@ func (s *streamJudge) begin() {
 	}
 }
 
-// covers returns the gap that has a state in its range; nil if there is none. What the log says next of the
-// object stands behind that, unless it was read back: a gap does not excuse what was missing already.
-func (s *streamJudge) covers(p position, next *line) *mark {
+// covers returns the gap that hides a state; nil if there is none. What the log says next of the object stands behind
+// that, unless it was read back: a gap does not excuse what was missing already. The newest state in a gap's range comes
+// with the list behind the gap. If the process died before that, a later gap hides the state.
+func (s *streamJudge) covers(o *object, i int, next *line) (found *mark) {
+	p := o.truth[i].at()
 	for _, m := range s.gaps {
-		if m.from.compare(p) < 0 && p.compare(m.to) <= 0 && (next == nil || next.Sequence > m.Sequence || next.Reason == "recovered") {
-			return m
+		if m.from.compare(p) >= 0 || p.compare(m.to) > 0 || next != nil && next.Sequence <= m.Sequence && next.Reason != "recovered" {
+			continue
+		}
+		found = m
+		if i+1 < len(o.truth) && o.truth[i+1].at().compare(m.to) <= 0 {
+			break
 		}
 	}
-	return nil
+	return found
 }
 
 // findGaps collects what may stand for missing states, and counts what was read back before each gap.

@@ -108,7 +108,7 @@ func (s *streamJudge) excused(o *object, i, newest, next int) bool {
 	if next < len(o.lines) {
 		behind = o.lines[next]
 	}
-	if m := s.covers(st.at(), behind); m != nil {
+	if m := s.covers(o, i, behind); m != nil {
 		m.hidden++
 		if s.avoidable(m, o, i) {
 			m.avoidable++

@@ -382,6 +382,25 @@ func TestJudge_says_what_a_gap_hides_that_etcd_had(t *testing.T) {
 	assert.True(t, len(found) == 1 && found[0].Promise == P6, "a reason that says more than was done: %v", found)
 }
 
+func TestJudge_blames_a_later_gap_for_a_list_that_died_with_its_process(t *testing.T) {
+	truth, log := script{
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 9"},
+		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6 recovered", "gap 5 7", "gap 5 9", "updated u1 9 relist"},
+	}.build(t)
+	announced := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	log[4].Recorded, log[5].Recorded = announced, announced.Add(time.Minute)
+	for _, i := range []int{4, 5} {
+		log[i].Data = bytes.Replace(log[i].Data, []byte("expired"), fmt.Appendf(nil, "expired; %d changes were read back", 5-i), 1)
+	}
+	truth.Compactions = []Compaction{{At: announced.Add(30 * time.Second), Revision: 9}}
+	r := Judge(truth, log, Options{})
+	assert.Empty(t, r.Violations, "etcd has forgotten it before the second list")
+	assert.Equal(t, []int{0, 1}, []int{r.Gaps[0].Hidden, r.Gaps[1].Hidden}, "hidden")
+	truth.Compactions = nil
+	found := Check(truth, log, Options{})
+	assert.True(t, len(found) == 1 && strings.Contains(found[0].What, "1 states more"), "the second gap could have had it: %v", found)
+}
+
 func TestJudge_measures_how_far_a_gap_reaches_below_the_log(t *testing.T) {
 	truth, log := script{
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 9"},
