@@ -10,6 +10,7 @@ import (
 	"iter"
 	"strconv"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -29,6 +30,9 @@ type gap struct {
 	asked bool
 	// account says what was read back and what was not; empty where that was not tried.
 	account string
+	// reads is how many requests were made to read back, and until when it may go on; zero before the first.
+	reads int
+	until time.Time
 }
 
 // text says for a person why there is a gap, and what of it is not known.
@@ -55,8 +59,33 @@ func (w *wire) begin(ctx context.Context) (listMeta, [][]byte, error) {
 	if err == nil || ctx.Err() != nil {
 		return meta, first, err
 	}
-	w.gap.oldest, w.gap.cause = "", fmt.Sprintf("%s; no list could be made there: %v", w.gap.cause, err)
+	cause := fmt.Sprintf("%s; no list could be made there: %v", w.gap.text(), err)
+	w.gap.announced()
+	w.gap.cause = cause
+	if expired(err) {
+		return w.beginNewest(ctx)
+	}
 	return w.begin(ctx)
+}
+
+// beginNewest begins a list at the newest version. Before that it reads back what the API server still has of the time since
+// the position, where it has forgotten only a part of that.
+func (w *wire) beginNewest(ctx context.Context) (listMeta, [][]byte, error) {
+	w.chased = 0
+	meta, first, err := w.firstPage(ctx, "")
+	if err != nil {
+		return meta, first, err
+	}
+	if err := w.checkVersion(w.at, meta.ResourceVersion); err != nil {
+		return meta, first, err
+	}
+	if _, known, ok := w.history.Resume(); ok {
+		// Any other failure leaves the gap as large as it is without reading back.
+		if err := w.readBack(ctx, meta.ResourceVersion, known); ctx.Err() != nil {
+			return meta, first, err
+		}
+	}
+	return meta, first, nil
 }
 
 // beginOldest begins a list at the oldest version that can still be watched, so that the changes since then come by watch, when

@@ -78,34 +78,32 @@ func TestReader_lists_at_the_newest_version_where_it_must(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		fault     func(int, url.Values) *step
-		compacted int
-		cause     string
+		fault func(int, url.Values) *step
+		cause string
 	}{
-		"no version is named":               {watch("too old resource version"), 0, "too old resource version"},
-		"what is named is no version":       {watch("too old resource version: 5 (x)"), 0, ""},
-		"no progress would be made":         {watch("too old resource version: 5 (5)"), 0, ""},
-		"it would go back":                  {watch("too old resource version: 5 (4)"), 0, ""},
-		"the message is another":            {watch("required revision has been compacted (40)"), 0, ""},
-		"the version is of the future":      {watch("too old resource version: 5 (4000)"), 0, ""},
-		"the history is gone":               {nil, 50, "too old resource version: 5 (40); no list could be made there: list configmaps.v1: the required revision has been compacted"},
-		"the server knows no exact lists":   {refuse(http.StatusBadRequest, "BadRequest"), 0, ""},
-		"the server refuses exact lists":    {refuse(http.StatusUnprocessableEntity, "Invalid"), 0, ""},
-		"the server has no exact lists":     {refuse(http.StatusNotFound, "NotFound"), 0, ""},
-		"exact lists are forbidden":         {refuse(http.StatusForbidden, "Forbidden"), 0, ""},
-		"exact lists always fail":           {refuse(http.StatusInternalServerError, "InternalError"), 0, ""},
-		"exact lists always come too early": {refuse(http.StatusTooManyRequests, "TooManyRequests"), 0, ""},
+		"no version is named":               {watch("too old resource version"), "too old resource version"},
+		"what is named is no version":       {watch("too old resource version: 5 (x)"), ""},
+		"no progress would be made":         {watch("too old resource version: 5 (5)"), ""},
+		"it would go back":                  {watch("too old resource version: 5 (4)"), ""},
+		"the message is another":            {watch("required revision has been compacted (40)"), ""},
+		"the version is of the future":      {watch("too old resource version: 5 (4000)"), ""},
+		"the server knows no exact lists":   {refuse(http.StatusBadRequest, "BadRequest"), ""},
+		"the server refuses exact lists":    {refuse(http.StatusUnprocessableEntity, "Invalid"), ""},
+		"the server has no exact lists":     {refuse(http.StatusNotFound, "NotFound"), ""},
+		"exact lists are forbidden":         {refuse(http.StatusForbidden, "Forbidden"), ""},
+		"exact lists always fail":           {refuse(http.StatusInternalServerError, "InternalError"), ""},
+		"exact lists always come too early": {refuse(http.StatusTooManyRequests, "TooManyRequests"), ""},
 		"the server sends its newest list": {func(_ int, q url.Values) *step {
 			if q.Get("resourceVersionMatch") == "" {
 				return nil
 			}
 			return &step{body: listOf("60", "", cm("a", "u-a", "55"))}
-		}, 0, ""},
+		}, ""},
 	} {
 		for what, bounds := range map[string]Recovery{"": enough, " and nothing is read back": {}} {
 			must.RunInBubble(t, name+what, func(t *testing.T) {
 				server := newCluster(t, 60, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 20, name: "a", uid: "u-a"}, write{rev: 55, name: "a", uid: "u-a"})
-				server.oldest, server.compacted, server.fault = 40, c.compacted, c.fault
+				server.oldest, server.fault = 40, c.fault
 				r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
 				got, err := server.run(r, bounds, until(r, "listed 60"))
 				check(t, got, "gap 60", "added a@55 relist", "listed 60")
@@ -114,6 +112,68 @@ func TestReader_lists_at_the_newest_version_where_it_must(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The list at the oldest version that can be watched needs etcd's history, and etcd may have forgotten a part of that.
+func TestReader_reads_back_what_is_left_where_it_lists_at_the_newest_version(t *testing.T) {
+	const gone = "no list could be made there: list configmaps.v1: the required revision has been compacted"
+	for name, c := range map[string]struct {
+		bounds Recovery
+		owed   Owed
+		// late: etcd forgets only when everything before the oldest version was read back.
+		late  bool
+		want  []string
+		cause string
+	}{
+		"when a watch has expired": {
+			enough,
+			Owed{},
+			false,
+			[]string{"updated a@41 recovered", "updated a@42 recovered"},
+			"too old resource version: 5 (40); " + gone + "; 2 changes were read back, those of 1 object not completely (the required",
+		},
+		"when a list is owed whose gap was announced": {
+			enough,
+			Owed{Version: "40", Cause: "expired", Announced: true},
+			false,
+			[]string{"updated a@41 recovered", "updated a@42 recovered"},
+			"expired; " + gone + "; 2 changes were read back, those of 1 object not completely (the required",
+		},
+		"when a part was read back before": {
+			enough,
+			Owed{},
+			true,
+			[]string{"updated a@20 recovered", "updated a@41 recovered", "updated a@42 recovered"},
+			"; 1 change was read back, what was created and deleted in between is not known; " + gone + "; 2 changes were read back, those",
+		},
+		"within the bounds of one gap": {
+			Recovery{Reads: 3},
+			Owed{},
+			true,
+			[]string{"updated a@20 recovered", "updated a@42 recovered"},
+			gone + "; 1 change was read back, those of 1 object not completely (the limit of reads was reached)",
+		},
+		"unless it is not to": {Recovery{}, Owed{}, false, nil, gone},
+	} {
+		must.RunInBubble(t, name, func(t *testing.T) {
+			var history []write
+			for _, rev := range []int{3, 20, 30, 41, 42, 55} {
+				history = append(history, write{rev: rev, name: "a", uid: "u-a"})
+			}
+			server := newCluster(t, 60, history...)
+			server.oldest, server.fault = 40, func(_ int, q url.Values) *step {
+				if exact := q.Get("resourceVersionMatch") != ""; !c.late || exact && q.Get("limit") == "1" && q.Get("fieldSelector") == "" {
+					server.compacted = 41
+				}
+				return nil
+			}
+			r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
+			reader := Reader{Client: server.script.client(), Stream: configMaps, Recovery: c.bounds, Owed: c.owed}
+			got := must.Get(runReader(t, reader, r, until(r, "listed 60")))(t)
+			check(t, got, append(c.want, "gap 60", "added a@55 relist", "listed 60")...)
+			assert.Contains(t, r.gap().Cause, c.cause)
+		})
 	}
 }
 

@@ -69,7 +69,7 @@ func (w *wire) readBack(ctx context.Context, version string, known iter.Seq[Iden
 		return nil
 	}
 	r := &recovery{wire: w, from: from, to: to}
-	r.reads.Store(int64(w.recovery.Reads))
+	r.reads.Store(int64(w.recovery.Reads - w.gap.reads))
 	work, err := w.differences(ctx, version, known)
 	if err != nil {
 		return err
@@ -81,11 +81,15 @@ func (w *wire) readBack(ctx context.Context, version string, known iter.Seq[Iden
 	}
 	bounded := ctx
 	if w.recovery.Time > 0 {
+		if w.gap.until.IsZero() {
+			w.gap.until = time.Now().Add(w.recovery.Time)
+		}
 		var cancel context.CancelFunc
-		bounded, cancel = context.WithTimeoutCause(ctx, w.recovery.Time, errLate)
+		bounded, cancel = context.WithDeadlineCause(ctx, w.gap.until, errLate)
 		defer cancel()
 	}
 	err = r.run(ctx, bounded, work)
+	w.gap.reads = w.recovery.Reads - max(int(r.reads.Load()), 0)
 	w.gap.account = r.account()
 	return err
 }
