@@ -129,13 +129,15 @@ func (o *object) recycle(m *memory) {
 	m.objects.Put(o)
 }
 
-// push appends a change; the caller holds stream.mu. In latest mode it folds what has not been taken yet.
+// push appends a change; the caller holds stream.mu. In latest mode it folds what has not been taken yet. The ticket of
+// the oldest stays open, so that all are counted again if the process dies before the event is in the log.
 func (o *object) push(d delta, fold bool) (folded *delta) {
 	o.known = checkpoint.Row{UID: d.UID, ResourceVersion: d.ResourceVersion, Deleted: d.Op == source.Deleted}
 	if n := len(o.pending); fold && n > 0 {
 		if last := &o.pending[n-1]; foldable(last, &d) {
 			old := *last
 			d.Count = count(last) + count(&d)
+			d.Ticket, old.Ticket = old.Ticket, d.Ticket
 			*last = d
 			return &old
 		}

@@ -177,6 +177,25 @@ func TestStream_latest_folds_what_waits_and_says_so(t *testing.T) {
 	assert.EqualValues(t, 0, r.budget.bytes.Load(), "bytes are held, want none")
 }
 
+// A process that dies takes with it how many changes an event was to stand for. The next one reads all of them again.
+func TestStream_latest_stays_before_what_it_has_folded(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	log.gate = make(chan struct{})
+	r := start(t, log, store)
+	s := r.stream(&StreamSpec{Latest: true})
+	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
+	must.Happen(t, "the first event to be under way", func() bool { return r.queue.Len() == 0 && underWay(s) })
+	for _, v := range []string{"2", "3", "4"} {
+		send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
+	}
+	log.gate <- struct{}{}
+	must.Happen(t, "the first event to be acknowledged", func() bool { return s.tracker.Position() != "" })
+	assert.Equal(t, "1", s.tracker.Position(), "a watch goes on behind what the log has")
+	close(log.gate)
+	r.settle()
+	expect(t, log.lines(), "added default/a u1 1 watch", "updated default/a u1 4 watch 3")
+}
+
 // What a watch shows again behind something newer must not be folded over that.
 func TestStream_latest_folds_nothing_old_over_what_waits(t *testing.T) {
 	log := newFakeLog()
