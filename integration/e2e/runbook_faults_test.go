@@ -114,7 +114,8 @@ func TestRunbook_alerts_fire_on_faults_of_replicas(t *testing.T) {
 		stray := r.replica()
 		e.servers["c"] = stray.server
 		leader(t, []*replica{stray}, nil)
-		e.hold(6)
+		r.server = stray.server
+		e.ready(6)
 		stray.stop()
 		delete(e.servers, "c")
 	}, func() { e.hold(12) }, "KubeEventbridgeSeveralLead") // for five minutes the last that was seen of it counts
