@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func row(version string) Row         { return Row{UID: "u", ResourceVersion: version} }
@@ -49,13 +51,9 @@ func TestLedger_tombstones_stay_until_the_position_has_passed_them(t *testing.T)
 		l := NewLedger(nil)
 		l.Put("a", tombstoneAt("x"))
 		l.Prune("")
-		if _, ok := l.Get("a"); !ok {
-			t.Error("dropped without a position")
-		}
+		assert.True(t, must.OK(l.Get("a")), "dropped without a position")
 		l.Prune("y")
-		if _, ok := l.Get("a"); ok {
-			t.Error("kept for ever")
-		}
+		assert.False(t, must.OK(l.Get("a")), "kept for ever")
 	})
 	t.Run("loaded ones one after the other", func(t *testing.T) {
 		rows := map[string]Row{}
@@ -78,15 +76,12 @@ func TestLedger_tombstones_stay_until_the_position_has_passed_them(t *testing.T)
 		l.Put("b", row("11"))
 		l.Put("b", tombstoneAt("13"))
 		l.Prune("12")
-		if r, _ := l.Get("a"); r != row("11") || l.Len() != 2 {
-			t.Errorf("row %+v, %d live", r, l.Len())
-		}
-		if r, _ := l.Get("c"); r != row("10") {
-			t.Errorf("row %+v", r)
-		}
-		if r, _ := l.Get("b"); r != tombstoneAt("13") {
-			t.Errorf("row %+v", r)
-		}
+		r, _ := l.Get("a")
+		assert.True(t, r == row("11") && l.Len() == 2, "row %+v, %d live", r, l.Len())
+		r, _ = l.Get("c")
+		assert.Equal(t, row("10"), r, "row")
+		r, _ = l.Get("b")
+		assert.Equal(t, tombstoneAt("13"), r, "row")
 	})
 }
 
@@ -151,17 +146,15 @@ func TestLedger_drops_superseded_tombstones_at_the_first_position(t *testing.T) 
 	l := NewLedger(rows)
 	l.Put("late", old)
 	l.Prune("")
-	if _, drop := l.Take(); len(drop) != 0 {
-		t.Errorf("dropped without a position: %v", drop)
-	}
+	_, drop := l.Take()
+	assert.Empty(t, drop, "dropped without a position")
 	l.Prune("5")
 	if _, drop := l.Take(); len(drop) != 21 || slices.Contains(drop, "young") || slices.Contains(drop, "late") {
 		t.Errorf("dropped: %v", drop)
 	}
 	l.Prune("7")
-	if _, drop := l.Take(); len(drop) != 2 {
-		t.Errorf("dropped at last: %v", drop)
-	}
+	_, drop = l.Take()
+	assert.Len(t, drop, 2, "dropped at last")
 }
 
 func TestLedger_may_change_while_rows_are_read(t *testing.T) {

@@ -92,13 +92,11 @@ func TestTracker_counts_what_is_open(t *testing.T) {
 	b := tr.Open("2", epoch.Add(time.Second))
 	tr.OpenBarrier(epoch.Add(2*time.Second), func() {})
 	tr.Settle(b)
-	if got, _ := tr.Oldest(); !got.Equal(epoch) || tr.Pending() != 2 {
-		t.Errorf("oldest %v, pending %d", got, tr.Pending())
-	}
+	got, _ := tr.Oldest()
+	assert.True(t, got.Equal(epoch) && tr.Pending() == 2, "oldest %v, pending %d", got, tr.Pending())
 	tr.Settle(a)
-	if got, _ := tr.Oldest(); !got.Equal(epoch.Add(2 * time.Second)) {
-		t.Errorf("oldest %v, want the barrier's time", got)
-	}
+	got, _ = tr.Oldest()
+	assert.True(t, got.Equal(epoch.Add(2*time.Second)), "oldest %v, want the barrier's time", got)
 }
 
 func TestTracker_panics_on_a_ticket_that_is_not_open(t *testing.T) {
@@ -157,13 +155,11 @@ func TestTracker_barrier(t *testing.T) {
 		tr.Settle(a)
 		require.Equal(t, 1, ready, "ready called %d times", ready)
 		tr.Settle(c)
-		if got := tr.Position(); got != "6" {
-			t.Errorf("position %q passed the barrier", got)
-		}
+		got := tr.Position()
+		assert.Equal(t, "6", got, "position %q passed the barrier", got)
 		tr.Settle(m)
-		if got := tr.Position(); got != "8" || ready != 1 {
-			t.Errorf("position %q, ready %d times", got, ready)
-		}
+		got = tr.Position()
+		assert.True(t, got == "8" && ready == 1, "position %q, ready %d times", got, ready)
 	})
 	t.Run("ready may settle it, and then the next one is ready", func(t *testing.T) {
 		tr, order := NewTracker(""), ""
@@ -190,14 +186,13 @@ func TestTracker_Await(t *testing.T) {
 	a := tr.Open("5", epoch)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	assert.ErrorIs(t, tr.Await(ctx), context.Canceled, "error")
+	assert.ErrorIs(t, tr.Await(ctx), context.Canceled)
 	assert.Equal(t, 1, tr.Pending(), "pending after an Await that gave up")
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			if err := tr.Await(t.Context()); err != nil || tr.Position() != "4" {
-				t.Errorf("error %v, position %q", err, tr.Position())
-			}
+			err := tr.Await(t.Context())
+			assert.True(t, err == nil && tr.Position() == "4", "error %v, position %q", err, tr.Position())
 		})
 	}
 	tr.Settle(a)
@@ -225,9 +220,8 @@ func TestTracker_settled_from_many_goroutines(t *testing.T) {
 	close(tickets)
 	wg.Wait()
 	tr.Bookmark(word(n))
-	if got := tr.Position(); got != word(n) || tr.Pending() != 0 {
-		t.Errorf("position %q, %d pending", got, tr.Pending())
-	}
+	got := tr.Position()
+	assert.True(t, got == word(n) && tr.Pending() == 0, "position %q, %d pending", got, tr.Pending())
 }
 
 func TestTracker_gives_back_the_memory_of_a_burst(t *testing.T) {

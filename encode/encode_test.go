@@ -461,9 +461,8 @@ func TestStateOf_a_marker_is_about_no_object(t *testing.T) {
 		cfg.Mode = mode
 		New(source.Stream{Resource: pods}, cfg).Marker(m, source.Marker{Kind: source.MarkerGap, From: "1", To: "2"})
 		got, err := StateOf(stored(m))
-		if err != nil || got.UID != "" || got.Key() != "" || got.Type != TypeGap || got.ResourceVersion != "2" || got.Deleted {
-			t.Errorf("got %+v, %v", got, err)
-		}
+		assert.True(t, err == nil && got.UID == "" && got.Key() == "" && got.Type == TypeGap &&
+			got.ResourceVersion == "2" && !got.Deleted, "got %+v, %v", got, err)
 	}
 }
 

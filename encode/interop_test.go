@@ -153,9 +153,8 @@ func TestModes_carry_the_same_event(t *testing.T) {
 			events = append(events, e)
 		}
 		a, b := attributesOf(t, events[0]), attributesOf(t, events[1])
-		if !bytes.Equal(events[0].Data(), events[1].Data()) || len(a) != len(b) {
-			t.Errorf("%s: binary %v, structured %v", w.name, events[0], events[1])
-		}
+		assert.True(t, bytes.Equal(events[0].Data(), events[1].Data()) && len(a) == len(b),
+			"%s: binary %v, structured %v", w.name, events[0], events[1])
 		for name := range a {
 			assert.Equal(t, b[name], a[name],
 				"%s: %s is %q in binary mode, %q in structured mode", w.name, name, a[name], b[name])
@@ -208,9 +207,8 @@ func TestInterop_rule_4_an_empty_attribute_is_absent(t *testing.T) {
 
 func TestInterop_rule_5_the_key_is_the_partitionkey(t *testing.T) {
 	everyMessage(t, func(t *testing.T, m *sink.Message, e *event.Event) {
-		if m.Key == "" || e.Extensions()["partitionkey"] != m.Key {
-			t.Errorf("key is %q, partitionkey %q", m.Key, e.Extensions()["partitionkey"])
-		}
+		assert.True(t, m.Key != "" && e.Extensions()["partitionkey"] == m.Key,
+			"key is %q, partitionkey %q", m.Key, e.Extensions()["partitionkey"])
 	})
 }
 
@@ -230,9 +228,8 @@ func TestInterop_rule_7_names_are_lower_case_and_media_types_are_bare(t *testing
 				t.Errorf("attribute %q", n)
 			}
 		}
-		if m.ContentType != "application/json" && m.ContentType != "application/cloudevents+json" {
-			t.Errorf("content type %q", m.ContentType)
-		}
+		assert.True(t, m.ContentType == "application/json" || m.ContentType == "application/cloudevents+json",
+			"content type %q", m.ContentType)
 	})
 }
 
@@ -268,9 +265,8 @@ func TestInterop_rule_9_integers_fit_int32_and_versions_are_strings(t *testing.T
 			assert.True(t, got == want, "%s: %s is %T %v, want %T %v", mode, name, got, got, want, want)
 		}
 		for _, name := range []string{"resourceversion", "sequence"} {
-			if _, ok := e.Extensions()[name].(string); !ok {
-				t.Errorf("%s: %s is %T, want a string", mode, name, e.Extensions()[name])
-			}
+			_, ok := e.Extensions()[name].(string)
+			assert.True(t, ok, "%s: %s is %T, want a string", mode, name, e.Extensions()[name])
 		}
 	}
 }

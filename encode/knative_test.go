@@ -68,9 +68,8 @@ func TestGuessPlural_is_what_Knative_would_guess(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		kind := rapid.StringOfN(rapid.SampledFrom([]rune("Pods y")), 0, 5, -1).Draw(r, "stem") +
 			rapid.SampledFrom([]string{"", "s", "y", "ss", "Endpoints", "Policy", "Gateway"}).Draw(r, "end")
-		if want, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind}); guessPlural(kind) != want.Resource {
-			r.Errorf("%q: got %q, want %q", kind, guessPlural(kind), want.Resource)
-		}
+		want, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+		assert.Equal(r, want.Resource, guessPlural(kind), "%q", kind)
 	})
 }
 
@@ -104,17 +103,16 @@ func TestKnative_changes_nothing_but_type_source_and_subject(t *testing.T) {
 		for e, m := range map[*Encoder]*sink.Message{New(stream, own): a, New(stream, other): b} {
 			require.NoError(r, e.Change(m, c))
 		}
-		if a.ID != b.ID || a.Key != b.Key || a.Subject != b.Subject || a.Shared != b.Shared || a.Last != b.Last {
-			r.Errorf("messages differ: %+v and %+v", a, b)
-		}
+		assert.True(r, a.ID == b.ID && a.Key == b.Key && a.Subject == b.Subject && a.Shared == b.Shared &&
+			a.Last == b.Last, "messages differ: %+v and %+v", a, b)
 		want, data := parts(r, a)
 		got, gotData := parts(r, b)
 		for _, name := range []string{"type", "source", "subject"} {
 			assert.NotEqual(r, want[name], got[name], "%s is %q in both", name, got[name])
 			got[name] = want[name]
 		}
-		require.Len(r, got, len(want), "got %vwant %v", got, want)
-		assert.Equal(r, gotData, data, "got %vwant %v", got, want)
+		require.Len(r, got, len(want), "got %v, want %v", got, want)
+		assert.Equal(r, gotData, data, "got %v, want %v", got, want)
 		for name, value := range want {
 			assert.Equal(r, value, got[name], name)
 		}

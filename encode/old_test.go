@@ -48,9 +48,8 @@ func (c *consumer) take(m *sink.Message) {
 	c.t.Helper()
 	has, data := parts(c.t, m)
 	base := has["baseversion"]
-	if base != "" && base != c.version {
-		c.t.Fatalf("the event applies to %s, and the one before was %s", base, c.version)
-	}
+	require.True(c.t, base == "" || base == c.version,
+		"the event applies to %s, and the one before was %s", base, c.version)
 	v := decodedValue(data)
 	switch p := Payload(has["payload"]); {
 	case p == Object && base == "":
@@ -66,9 +65,8 @@ func (c *consumer) take(m *sink.Message) {
 		}
 	case p == Change:
 		old, there := v.(map[string]any)["oldObject"]
-		if there != (base != "") || there && !reflect.DeepEqual(old, c.data) {
-			c.t.Fatalf("from %q: %s has not the object before: %v", base, data, c.data)
-		}
+		require.True(c.t, there == (base != "") && (!there || reflect.DeepEqual(old, c.data)),
+			"from %q: %s has not the object before: %v", base, data, c.data)
 		c.data = v.(map[string]any)["object"]
 	default:
 		c.t.Fatalf("payload %s from %q", p, base)
@@ -136,9 +134,8 @@ func TestChangeFrom_shows_nothing_that_the_object_would_not(t *testing.T) {
 			for i, state := range states {
 				op := []source.Op{source.Added, source.Updated}[i]
 				data := must.Get(e.ChangeFrom(m, ident(op, state), old, nil))(t)
-				if bytes.Contains(render(m), []byte(canary)) || bytes.Contains(data, []byte(canary)) {
-					t.Errorf("%s as %s: %s\nkept: %s", name, payload, render(m), data)
-				}
+				assert.True(t, !bytes.Contains(render(m), []byte(canary)) && !bytes.Contains(data, []byte(canary)),
+					"%s as %s: %s\nkept: %s", name, payload, render(m), data)
 				old = Old{Data: data, ResourceVersion: "1"}
 			}
 		}

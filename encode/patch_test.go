@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -226,18 +225,16 @@ func checkPatches(t testing.TB, a, b []byte) (merged, patched bool) {
 	merge, merged := appendMergePatch(prefix, a, b)
 	if merged {
 		merge = bytes.TrimPrefix(merge, prefix)
-		if got := mergeAsRFC7386(decoded(t, a), decoded(t, merge)); !reflect.DeepEqual(got, want) {
-			t.Fatalf("%s\nand %s\ngive %v\nwant %s", a, merge, got, b)
-		}
+		got := mergeAsRFC7386(decoded(t, a), decoded(t, merge))
+		require.Equal(t, want, got, "%s\nand %s\ngive %v\nwant %s", a, merge, got, b)
 		assert.LessOrEqual(t, len(merge), len(b)+1, "bytes for %d", len(b))
 	}
 	ops, patched := appendJSONPatch(prefix, a, b)
 	if patched {
 		ops = bytes.TrimPrefix(ops, prefix)
 		list, _ := decoded(t, ops).([]any)
-		if got, err := patchAsRFC6902(decoded(t, a), list); err != nil || !reflect.DeepEqual(got, want) {
-			t.Fatalf("%s\nand %s\ngive %v, %v\nwant %s", a, ops, got, err, b)
-		}
+		require.Equal(t, want, must.Get(patchAsRFC6902(decoded(t, a), list))(t),
+			"%s\nand %s\ngive, \nwant %s", a, ops, b)
 		assert.LessOrEqual(t, len(ops), len(b)+1, "bytes for %d", len(b))
 	}
 	return merged, patched
@@ -315,12 +312,10 @@ func TestPatches_say_no_more_than_what_changed(t *testing.T) {
 func TestPatches_that_are_no_shorter_than_the_object_are_none(t *testing.T) {
 	for _, c := range [][2]string{{`{"a":1}`, `{"a":2}`}, {`{"aaaaaaaaa":1,"bbbbbbbbbb":2}`, `{}`}, {`[1]`, `[2]`}, {``, `{}`}, {`{}`, ``}} {
 		a, b := []byte(c[0]), []byte(c[1])
-		if patch, ok := appendMergePatch(nil, a, b); ok {
-			t.Errorf("%s: %s", c, patch)
-		}
-		if patch, ok := appendJSONPatch(nil, a, b); ok {
-			t.Errorf("%s: %s", c, patch)
-		}
+		patch, ok := appendMergePatch(nil, a, b)
+		assert.False(t, ok, "%s: %s", c, patch)
+		patch, ok = appendJSONPatch(nil, a, b)
+		assert.False(t, ok, "%s: %s", c, patch)
 	}
 }
 

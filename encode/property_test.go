@@ -199,9 +199,8 @@ func TestSubject_gives_each_object_its_own_and_can_be_read_back(t *testing.T) {
 		}
 		m := &sink.Message{}
 		require.NoError(r, e.Change(m, &source.Change{Op: source.Added, Ident: id, Body: source.NewBody([]byte("{}"))}))
-		if other, ok := subjects[m.Subject]; ok && other != id {
-			r.Errorf("%v and %v have the same subject %s", id, other, m.Subject)
-		}
+		other, ok := subjects[m.Subject]
+		assert.True(r, !ok || other == id, "%v and %v have the same subject %s", id, other, m.Subject)
 		subjects[m.Subject] = id
 		assert.NoError(r, validSubject(m.Subject), "%q", m.Subject)
 		tokens := strings.Split(m.Subject, ".")

@@ -225,25 +225,22 @@ func TestRetry_ends_with_the_context(t *testing.T) {
 		early, cancelEarly := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancelEarly()
 		r.Publish(early, &sink.Message{ID: "early"}, done)
-		if o := <-got; !errors.Is(o.err, context.DeadlineExceeded) || len(s.made()) != 0 {
-			t.Errorf("before Run: %v", o.err)
-		}
+		o := <-got
+		assert.True(t, errors.Is(o.err, context.DeadlineExceeded) && len(s.made()) == 0, "before Run: %v", o.err)
 		stop := running(t, r)
 		r.Publish(t.Context(), &sink.Message{ID: "a"}, done)
 		impatient, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		r.Publish(impatient, &sink.Message{ID: "b"}, done)
-		if o := <-got; !errors.Is(o.err, context.DeadlineExceeded) {
-			t.Errorf("a caller without patience was told %v", o.err)
-		}
+		o = <-got
+		assert.ErrorIs(t, o.err, context.DeadlineExceeded, "a caller without patience was told")
 		go r.Publish(context.WithoutCancel(t.Context()), &sink.Message{ID: "c"}, done)
 		synctest.Wait()
 		stop()
 		r.Publish(t.Context(), &sink.Message{ID: "d"}, done)
 		for range 3 {
-			if o := <-got; !errors.Is(o.err, context.Canceled) {
-				t.Errorf("at the end: %v", o.err)
-			}
+			o := <-got
+			assert.ErrorIs(t, o.err, context.Canceled, "at the end")
 		}
 		synctest.Wait()
 		assert.Equal(t, 0, len(got), "done was called %d times too often", len(got))
@@ -281,8 +278,8 @@ func TestRetry_settles_every_message_once(t *testing.T) {
 				seen[<-settled] = true
 			}
 			stop()
-			require.Len(t, seen, len(failures), "settled %dtoo often", len(seen))
-			assert.Equal(t, 0, len(settled), "settled %dtoo often", len(seen))
+			require.Len(t, seen, len(failures), "settled %d, too often", len(seen))
+			assert.Equal(t, 0, len(settled), "settled %d, too often", len(seen))
 		})
 	})
 }

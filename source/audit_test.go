@@ -45,9 +45,8 @@ func TestAudit_tells_what_existed_at_a_version(t *testing.T) {
 				t.Errorf("asked for %v, accepting %s", q, server.accepted[i])
 			}
 		}
-		if len(server.asked) != 3 || server.asked[0].Get("resourceVersionMatch") != "Exact" || server.asked[1].Get("resourceVersion") != "" {
-			t.Errorf("asked for %v", server.asked)
-		}
+		assert.True(t, len(server.asked) == 3 && server.asked[0].Get("resourceVersionMatch") == "Exact" &&
+			server.asked[1].Get("resourceVersion") == "", "asked for %v", server.asked)
 	})
 }
 
@@ -74,8 +73,8 @@ func TestAudit_ends_with_what_is_wrong(t *testing.T) {
 			server := newCluster(t, 40, write{rev: 10, name: "a", uid: "u-a"})
 			server.compacted, server.fault = 5, c.fault
 			err := Audit(t.Context(), server.script.client(), configMaps, c.version, func(Ident) error { return c.f })
-			require.Error(t, err, "error")
-			assert.True(t, c.wrong(err), "error")
+			require.Error(t, err)
+			assert.True(t, c.wrong(err))
 		})
 	}
 }
@@ -269,8 +268,7 @@ func TestReader_that_is_asked_no_more_goes_on(t *testing.T) {
 		r := &recorder{resume: "5"}
 		got, err := runReader(t, Reader{Client: server.script.client(), Stream: configMaps, Again: again}, r, minutes(3))
 		check(t, got, "added a@20 watch")
-		if err != nil || server.watches() != 1 {
-			t.Errorf("error %v, %d watches", err, server.watches())
-		}
+		require.NoError(t, err)
+		assert.Equal(t, 1, server.watches(), "watches")
 	})
 }

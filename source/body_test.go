@@ -18,9 +18,8 @@ func TestClass_is_the_smallest_that_holds_the_size(t *testing.T) {
 		c := class(n)
 		require.GreaterOrEqual(t, c, 0, "%d bytes: class", n)
 		require.Less(t, c, len(bodies), "%d bytes: class", n)
-		if classSize(c) < n || c > 0 && classSize(c-1) >= n || n > minBody && classSize(c) > n+n/4 {
-			t.Fatalf("%d bytes: class %d, of %d bytes", n, c, classSize(c))
-		}
+		require.True(t, classSize(c) >= n && (c <= 0 || classSize(c-1) < n) && (n <= minBody || classSize(c) <= n+n/4),
+			"%d bytes: class %d, of %d bytes", n, c, classSize(c))
 	}
 	for _, n := range []int{maxBody + 1, maxBody * 2, 1 << 30} {
 		assert.Equal(t, -1, class(n), "%d bytes: class", n)
@@ -33,7 +32,7 @@ func TestHeld_is_not_less_than_what_a_change_takes_in_memory(t *testing.T) {
 	for _, n := range []int{0, 1, 100, minBody, minBody + 1, 5000, maxBody, maxBody + 1, 1 << 20} {
 		body := NewBody(make([]byte, n))
 		assert.GreaterOrEqual(t, held(n), cap(body.data)+int(unsafe.Sizeof(*body)+unsafe.Sizeof(Change{})),
-			"a change of %d bytes takes, and %d are bought for it", n, held(n))
+			"a change of %d bytes, %d are bought for it", n, held(n))
 		body.Release()
 	}
 }

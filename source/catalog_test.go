@@ -127,9 +127,8 @@ func TestCatalog_shows_what_comes_and_goes_when_it_is_asked_to_look(t *testing.T
 	c.Refresh()
 	c.await(t, func(o *Offers) bool { return o.Get("x.io", "widgets") != nil })
 	offers, _ := c.Now()
-	if got := offers.Get("x.io", "widgets"); len(got.Versions) != 1 || got.Versions[0] != widgetsOfX || got.Names[0] != "widget" {
-		t.Errorf("got %+v", got)
-	}
+	got := offers.Get("x.io", "widgets")
+	assert.True(t, len(got.Versions) == 1 && got.Versions[0] == widgetsOfX && got.Names[0] == "widget", "got %+v", got)
 	assert.False(t, c.Gone(t.Context(), widgetsOfX), "what is served is gone")
 	s.set(false, nil)
 	c.Refresh()

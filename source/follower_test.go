@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // alone is a follower of a watch that nobody reads.
@@ -30,9 +31,8 @@ func TestFollower_whose_queue_is_never_empty_holds_what_waits(t *testing.T) {
 	f.pushed(1)
 	for v := uint64(2); v < 100_000; v++ {
 		f.pushed(v)
-		if ok, err := f.pop(); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
+		ok, err := f.pop()
+		require.True(t, ok && err == nil, "%v %v", ok, err)
 	}
 	assert.LessOrEqual(t, cap(f.queue), 100, "%d wait, and there is room", len(f.queue)-f.head)
 }
@@ -43,7 +43,7 @@ func TestFollower_ends_with_its_context_whatever_waits(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := f.next(ctx)
-	assert.ErrorIs(t, err, context.Canceled, "error")
+	assert.ErrorIs(t, err, context.Canceled)
 }
 
 func TestWatches_are_patient_from_when_others_go_on(t *testing.T) {
@@ -73,9 +73,8 @@ func TestWatches_that_end_in_good_order_are_not_taken_for_dead(t *testing.T) {
 		}
 		c.saw(a, len(s.writes))
 		c.saw(b, len(s.writes))
-		if n := a.counted("silent") + b.counted("silent"); n > 0 || a.counted("ended") < 10 {
-			t.Errorf("%d were silent, %d ended", n, a.counted("ended"))
-		}
+		n := a.counted("silent") + b.counted("silent")
+		assert.True(t, n <= 0 && a.counted("ended") >= 10, "%d were silent, %d ended", n, a.counted("ended"))
 		c.check(a, 10, "")
 		c.check(b, 10, "")
 	})

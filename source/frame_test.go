@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // frames reads all frames, as "type object", and the error at the end.
@@ -136,13 +138,9 @@ func TestFrameReader_passes_on_the_readers_error_after_the_frames_before_it(t *t
 		fr := newFrameReader(iotest.DataErrReader(io.MultiReader(strings.NewReader(body), iotest.ErrReader(cause))))
 		got, err := framesOf(fr)
 		sameFrames(t, tail, got, err, []string{"1 {}"}, cause)
-		if _, err := fr.Next(); !errors.Is(err, cause) {
-			t.Errorf("later calls return %v", err)
-		}
+		assert.ErrorIs(t, must.Err(fr.Next()), cause, "later calls return")
 	}
-	if _, err := newFrameReader(idle{}).Next(); !errors.Is(err, io.ErrNoProgress) {
-		t.Errorf("a reader that never reads anything gives %v", err)
-	}
+	assert.ErrorIs(t, must.Err(newFrameReader(idle{}).Next()), io.ErrNoProgress, "a reader that never reads anything")
 }
 
 type idle struct{}
@@ -169,9 +167,8 @@ func TestFrameReader_limits_the_size_of_a_frame(t *testing.T) {
 		}
 	}
 	fr := newFrameReader(endless(`{"type":"`))
-	if _, err := fr.Next(); err == nil || len(fr.buf) > 4*maxFrame {
-		t.Errorf("endless frame: %v, buffer of %d bytes", err, len(fr.buf))
-	}
+	_, err := fr.Next()
+	assert.True(t, err != nil && len(fr.buf) <= 4*maxFrame, "endless frame: %v, buffer of %d bytes", err, len(fr.buf))
 }
 
 // endless repeats itself.
@@ -241,16 +238,11 @@ func TestFrameReader_reads_much_at_a_time_and_allocates_nothing(t *testing.T) {
 	body := bytes.Repeat(serverFrame(t, "MODIFIED", testPod(1)), 1000)
 	r := &tally{Reader: bytes.NewReader(body)}
 	fr := newFrameReader(r)
-	if n := testing.AllocsPerRun(900, func() {
-		if _, err := fr.Next(); err != nil {
-			t.Error(err)
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations a frame", n)
-	}
-	if _, err := framesOf(fr); !errors.Is(err, io.EOF) {
-		t.Fatal(err)
-	}
+	var err error
+	n := testing.AllocsPerRun(900, func() { _, e := fr.Next(); err = errors.Join(err, e) })
+	assert.Zero(t, n, "allocations a frame")
+	assert.NoError(t, err)
+	require.ErrorIs(t, must.Err(framesOf(fr)), io.EOF)
 	assert.LessOrEqual(t, r.reads, len(body)/frameBuffer*5/4+2, "reads for %d bytes", len(body))
 }
 
@@ -305,6 +297,6 @@ func sameObjects(t *testing.T, body []byte, got []string) {
 	}
 	require.Len(t, want, len(got), "got %q, encoding/json", got)
 	for i := range got {
-		require.Equal(t, want[i], got[i], "frame %dencoding/json", i)
+		require.Equal(t, want[i], got[i], "frame %d, encoding/json", i)
 	}
 }

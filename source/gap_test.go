@@ -107,9 +107,8 @@ func TestReader_lists_at_the_newest_version_where_it_must(t *testing.T) {
 				r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
 				got, err := server.run(r, bounds, until(r, "listed 60"))
 				check(t, got, "gap 60", "added a@55 relist", "listed 60")
-				if err != nil || c.cause != "" && r.gap().Cause != c.cause {
-					t.Errorf("error %v, and the gap says %q, want %q", err, r.gap().Cause, c.cause)
-				}
+				assert.True(t, err == nil && (c.cause == "" || r.gap().Cause == c.cause),
+					"error %v, and the gap says %q, want %q", err, r.gap().Cause, c.cause)
 			})
 		}
 	}

@@ -216,9 +216,8 @@ func TestReadList_makes_the_bodies_that_a_watch_would_show(t *testing.T) {
 				got = append(got, string(b.Bytes()))
 				return nil
 			})
-			if err != nil || meta.ResourceVersion != "7" || meta.Continue != "tok" {
-				t.Errorf("%ss, streaming %v: %+v, %v", tc.res.Kind, streaming, meta, err)
-			}
+			assert.True(t, err == nil && meta.ResourceVersion == "7" && meta.Continue == "tok",
+				"%ss, streaming %v: %+v, %v", tc.res.Kind, streaming, meta, err)
 			assert.Equal(t, tc.want, got, "%ss, streaming %v", tc.res.Kind, streaming)
 		}
 	}
@@ -251,9 +250,8 @@ func FuzzList(f *testing.F) {
 			t.Fatalf("got %q, encoding/json has %s", items, want["items"])
 		}
 		var wantMeta map[string]json.RawMessage
-		if err == nil && json.Unmarshal(orNull(want["metadata"]), &wantMeta) != nil {
-			t.Fatalf("no error for metadata %s", want["metadata"])
-		}
+		require.True(t, err != nil || json.Unmarshal(orNull(want["metadata"]), &wantMeta) == nil,
+			"no error for metadata %s", want["metadata"])
 	})
 }
 
@@ -279,13 +277,10 @@ func checkListBody(t *testing.T, raw string) {
 		delete(after, key)
 	}
 	for key := range after {
-		if key != "kind" && key != "apiVersion" {
-			t.Fatalf("%s became %s", raw, b.Bytes())
-		}
+		require.True(t, key == "kind" || key == "apiVersion", "%s became %s", raw, b.Bytes())
 	}
-	if _, has := before["kind"]; !has && after["kind"] == nil {
-		t.Fatalf("%s became %s, without a kind", raw, b.Bytes())
-	}
+	_, has := before["kind"]
+	require.True(t, has || after["kind"] != nil, "%s became %s, without a kind", raw, b.Bytes())
 }
 
 // A stream can be ended while it watches, while it is refused, and before all that; what was read before is delivered.

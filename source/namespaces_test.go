@@ -94,14 +94,12 @@ func TestNamespaces_are_known_with_their_labels_as_these_change(t *testing.T) {
 	n.await(t, "the changes", func(all map[string]Namespace, _ error) bool {
 		return len(all) == 2 && all["one"].Labels["team"] == "b" && all["one"].Terminating && !all["two"].Terminating && all["one"].ResourceVersion == "7"
 	})
-	if _, ok, _ := n.Get("one"); !ok {
-		t.Error("a namespace that is being deleted is there until it is gone")
-	}
+	_, ok, _ := n.Get("one")
+	assert.True(t, ok, "a namespace that is being deleted is there until it is gone")
 	send("DELETED", "one", 8, "b", "")
 	n.await(t, "the end", func(all map[string]Namespace, _ error) bool { return len(all) == 1 })
-	if _, ok, _ := n.Get("one"); ok {
-		t.Error("a namespace that was deleted is there")
-	}
+	_, ok, _ = n.Get("one")
+	assert.False(t, ok, "a namespace that was deleted is there")
 }
 
 // A state that an API server happens to remember may be older than what a process before has seen.

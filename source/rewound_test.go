@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
@@ -75,9 +76,7 @@ func TestReader_ends_where_the_history_is_another_one(t *testing.T) {
 			var rewound *RewoundError
 			assert.True(t, errors.As(err, &rewound) && *rewound == c.want && len(got) <= 0 && server.watches() <= 0,
 				"error is %+v after %v, want %+v", err, got, c.want)
-			if c.text != "" && fmt.Sprint(err) != c.text {
-				t.Errorf("it says %q, want %q", err, c.text)
-			}
+			assert.True(t, c.text == "" || fmt.Sprint(err) == c.text, "it says %q, want %q", err, c.text)
 		})
 		must.RunInBubble(t, name+", between two watches", func(t *testing.T) {
 			server := newCluster(t, 60, c.writes...)
@@ -145,9 +144,8 @@ func TestReader_goes_on_where_nothing_says_that_the_history_is_another_one(t *te
 			r := &recorder{resume: "21", known: c.known}
 			got, err := server.run(r, enough, until(r, "updated b@22 watch"))
 			check(t, got, "updated b@22 watch")
-			if err != nil || len(server.reads()) > c.reads {
-				t.Errorf("error %v after the reads %v", err, server.reads())
-			}
+			require.NoError(t, err)
+			assert.LessOrEqual(t, len(server.reads()), c.reads, "after the reads %v", server.reads())
 		})
 	}
 }

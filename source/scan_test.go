@@ -61,9 +61,8 @@ func TestParseObject_of_a_cluster_scoped_resource_reads_no_namespace(t *testing.
 		`{"metadata":{"name":"n","uid":"u","resourceVersion":"7","namespace":"ns"}}`,
 	} {
 		id := must.Get(parseObject([]byte(raw), false))(t)
-		if want := (Ident{Name: "n", UID: "u", ResourceVersion: "7"}); id.Ident != want || id.Key() != "n" {
-			t.Errorf("%s: got %+v with key %q", raw, id.Ident, id.Key())
-		}
+		want := (Ident{Name: "n", UID: "u", ResourceVersion: "7"})
+		assert.True(t, id.Ident == want && id.Key() == "n", "%s: got %+v with key %q", raw, id.Ident, id.Key())
 	}
 }
 
@@ -209,14 +208,11 @@ func FuzzIdent(f *testing.F) {
 
 func TestParseObject_allocates_one_string_for_everything(t *testing.T) {
 	raw := serverObject(t, testPod(1))
-	if n := testing.AllocsPerRun(100, func() { _, _ = parseObject(raw, true) }); n != 1 {
-		t.Errorf("%v allocations", n)
-	}
+	assert.EqualValues(t, 1, testing.AllocsPerRun(100, func() { _, _ = parseObject(raw, true) }), "allocations")
 	id := must.Get(parseObject(raw, true))(t)
 	assert.Same(t, unsafe.StringData(id.Namespace), unsafe.StringData(id.Key()), "the key is a string of its own")
-	if n := testing.AllocsPerRun(100, func() { _ = id.Key() }); n != 0 {
-		t.Errorf("Key allocates %v times", n)
-	}
+	n := testing.AllocsPerRun(100, func() { _ = id.Key() })
+	assert.EqualValues(t, 0, n, "Key allocates %v times", n)
 }
 
 func TestIdentity_of_an_ident_has_its_key(t *testing.T) {
@@ -224,27 +220,23 @@ func TestIdentity_of_an_ident_has_its_key(t *testing.T) {
 		if got := newIdentity(id); got.Ident != id || got.Key() != id.Key() {
 			t.Errorf("got %+v with key %q, want %+v", got.Ident, got.Key(), id)
 		}
-		if got := (Identity{Ident: id}); got.Key() != id.Key() {
-			t.Errorf("without newIdentity the key is %q", got.Key())
-		}
+		got := (Identity{Ident: id})
+		assert.Equal(t, id.Key(), got.Key(), "without newIdentity the key")
 	}
 }
 
 func TestParseVersion_needs_nothing_else(t *testing.T) {
 	raw := `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1529","creationTimestamp":null,"annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null}}`
-	if version, err := parseVersion([]byte(raw)); version != "1529" || err != nil {
-		t.Errorf("got %q, %v", version, err)
-	}
-	if version, err := parseVersion([]byte(`{"metadata":{}}`)); err == nil {
-		t.Errorf("no error for an object without a version, but %q", version)
-	}
+	version, err := parseVersion([]byte(raw))
+	assert.True(t, version == "1529" && err == nil, "got %q, %v", version, err)
+	version, err = parseVersion([]byte(`{"metadata":{}}`))
+	assert.Error(t, err, "no error for an object without a version, but %q", version)
 }
 
 func TestParseStatus_always_returns_a_failure(t *testing.T) {
 	got := parseStatus([]byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: 72 (90)","reason":"Expired","code":410}`))
-	if got.Code != 410 || got.Reason != metav1.StatusReasonExpired || got.Message != "too old resource version: 72 (90)" {
-		t.Errorf("got %+v", got)
-	}
+	assert.True(t, got.Code == 410 && got.Reason == metav1.StatusReasonExpired &&
+		got.Message == "too old resource version: 72 (90)", "got %+v", got)
 	for _, raw := range []string{`{"kind":"Pod"}`, `{}`, `{"kind":"Status","code":"x"}`, `{`} {
 		if got := parseStatus([]byte(raw)); got.Code != 500 || got.Status != metav1.StatusFailure || got.Message == "" {
 			t.Errorf("%s: got %+v", raw, got)

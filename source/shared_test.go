@@ -179,9 +179,8 @@ func TestWatches_are_shared_over_what_their_members_have_in_common(t *testing.T)
 		if c.narrow > 0 {
 			g.narrow = time.Now().Add(-c.narrow)
 		}
-		if scope, shared := g.scope("a"); scope != c.scope || shared != c.shared {
-			t.Errorf("%s: over %q, shared %v", name, scope, shared)
-		}
+		scope, shared := g.scope("a")
+		assert.True(t, scope == c.scope && shared == c.shared, "%s: over %q, shared %v", name, scope, shared)
 	}
 }
 

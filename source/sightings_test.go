@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // says makes an answer of words: "group/version:plural,plural" is what a version of a group has, "group/version!" one that failed.
@@ -119,16 +121,13 @@ func TestParseName_is_the_inverse_of_Name(t *testing.T) {
 		{Resource: Resource{Version: "v1", Resource: "pods", Namespaced: true}, Namespace: "kube-system"},
 		{Resource: Resource{Group: "a.example.com", Version: "v1beta1", Resource: "widgets"}},
 	} {
-		if got, ok := ParseName(s.Name()); !ok || got != s {
-			t.Errorf("%s: got %+v, %v", s.Name(), got, ok)
-		}
+		got, ok := ParseName(s.Name())
+		assert.True(t, ok && got == s, "%s: got %+v, %v", s.Name(), got, ok)
 	}
 	for _, bad := range []string{"", "pods", "pods.", "pods.v1."} {
 		if got, ok := ParseName(bad); ok && got.Version != "" && got.Resource.Resource != "" && got.Name() != bad {
 			t.Errorf("%q: got %+v", bad, got)
 		}
 	}
-	if _, ok := ParseName("pods"); ok {
-		t.Error("a name without a version is taken")
-	}
+	assert.False(t, must.OK(ParseName("pods")), "a name without a version is taken")
 }

@@ -93,9 +93,8 @@ func TestOpen_creates_what_only_the_owner_may_read(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "b", "audit.db")
 	mustOpen(t, path)
 	for p, want := range map[string]fs.FileMode{path: 0o600, filepath.Dir(path): 0o700, filepath.Dir(filepath.Dir(path)): 0o700} {
-		if info, err := os.Stat(p); err != nil || info.Mode().Perm() != want {
-			t.Errorf("%s: mode %v, want %v (%v)", p, info.Mode(), want, err)
-		}
+		info := must.Get(os.Stat(p))(t)
+		assert.Equal(t, want, info.Mode().Perm(), "%s: mode %v", p, info.Mode())
 	}
 }
 
@@ -104,24 +103,20 @@ func TestOpen_narrows_a_file_that_others_may_read(t *testing.T) {
 	mustClose(t, mustOpen(t, path))
 	require.NoError(t, os.Chmod(path, 0o664))
 	mustOpen(t, path)
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v (%v)", info.Mode(), err)
-	}
+	info := must.Get(os.Stat(path))(t)
+	assert.EqualValues(t, 0o600, info.Mode().Perm(), "mode %v", info.Mode())
 }
 
 func TestInUse_is_while_somebody_has_it_open(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.db")
 	store := mustOpen(t, path)
-	if used, err := InUse(path); err != nil || !used {
-		t.Errorf("in use is %v while it is open, error %v", used, err)
-	}
+	used := must.Get(InUse(path))(t)
+	assert.True(t, used, "in use is %v while it is open", used)
 	mustClose(t, store)
-	if used, err := InUse(path); err != nil || used {
-		t.Errorf("in use is %v when it is closed, error %v", used, err)
-	}
-	if used, err := InUse(path + ".none"); err == nil || used {
-		t.Errorf("in use is %v where there is none, error %v", used, err)
-	}
+	used = must.Get(InUse(path))(t)
+	assert.False(t, used, "in use is %v when it is closed", used)
+	used, err := InUse(path + ".none")
+	assert.True(t, err != nil && !used, "in use is %v where there is none, error %v", used, err)
 	mustOpen(t, path)
 }
 
@@ -227,8 +222,8 @@ func TestLoad_notices_what_does_not_belong_there(t *testing.T) {
 			update(t, path, func(tx *bolt.Tx) error { return change(tx.Bucket(bucketRows)) })
 			_, err := mustOpen(t, path).Load(t.Context())
 			var damaged *DamagedError
-			require.True(t, errors.As(err, &damaged), "error")
-			assert.Contains(t, err.Error(), path, "error")
+			require.True(t, errors.As(err, &damaged))
+			assert.Contains(t, err.Error(), path)
 		})
 	}
 }
@@ -263,8 +258,8 @@ func TestLoad_notices_a_changed_value(t *testing.T) {
 			mustClose(t, s)
 		}
 		var damaged *DamagedError
-		require.True(t, errors.As(err, &damaged), "%s of %s, with %q: error", c.key, c.bucket, c.from)
-		assert.Contains(t, err.Error(), path, "%s of %s, with %q: error", c.key, c.bucket, c.from)
+		require.True(t, errors.As(err, &damaged), "%s of %s, with %q", c.key, c.bucket, c.from)
+		assert.Contains(t, err.Error(), path, "%s of %s, with %q", c.key, c.bucket, c.from)
 		overwrite(t, path, content)
 	}
 }
@@ -299,27 +294,21 @@ func TestStore_that_panicked_is_not_used_again(t *testing.T) {
 	s := mustOpen(t, path)
 	err := s.use(t.Context(), func() error { return s.db.Update(func(*bolt.Tx) error { panic("page 7 already freed") }) })
 	var damaged *DamagedError
-	require.True(t, errors.As(err, &damaged), "error")
-	assert.Contains(t, err.Error(), "page 7", "error")
-	if err := s.Commit(t.Context(), batch(1, 1)); !errors.As(err, &damaged) {
-		t.Errorf("commit: error %v", err)
-	}
+	require.True(t, errors.As(err, &damaged))
+	assert.Contains(t, err.Error(), "page 7")
+	assert.ErrorAs(t, s.Commit(t.Context(), batch(1, 1)), &damaged, "commit")
 	mustClose(t, s)
 	mustOpen(t, path) // it is not locked
 }
 
 func TestInspect(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.db")
-	if _, err := Inspect(t.Context(), path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no file: %v", err)
-	}
+	assert.ErrorIs(t, must.Err(Inspect(t.Context(), path)), fs.ErrNotExist, "no file")
 	s := mustOpen(t, path)
 	mustCommit(t, s, batch(100, 1))
 	want := mustLoad(t, s)
 	var busy *BusyError
-	if _, err := Inspect(t.Context(), path); !errors.As(err, &busy) {
-		t.Errorf("in use: %v", err)
-	}
+	assert.ErrorAs(t, must.Err(Inspect(t.Context(), path)), &busy, "in use")
 	mustClose(t, s)
 	before, _ := os.ReadFile(path)
 	got := must.Get(Inspect(t.Context(), path))(t)

@@ -21,9 +21,8 @@ func TestStore_survives_a_full_disk(t *testing.T) {
 	if os.Getenv(inside) == "" {
 		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 		child.Env = append(os.Environ(), inside+"=1")
-		if out, err := child.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		out, err := child.CombinedOutput()
+		require.True(t, err == nil && strings.Contains(string(out), "--- PASS: "+t.Name()), "%v\n%s", err, out)
 		return
 	}
 	path := filepath.Join(t.TempDir(), "audit.db")

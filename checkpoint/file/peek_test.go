@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestPeek_shows_what_another_process_has_open_and_leaves_it_alone(t *testing.T) {
@@ -58,16 +60,15 @@ func TestPeek_sees_each_commit_in_full_or_not_at_all(t *testing.T) {
 		require.NoError(t, err)
 		version := state.Streams["pods.v1"].Position
 		for key, row := range state.Rows["pods.v1"] {
-			require.Equal(t, version, row.ResourceVersion, "row %sthe position", key)
+			require.Equal(t, version, row.ResourceVersion, "row %s, the position", key)
 		}
 	}
 }
 
 func TestPeek_names_the_file_that_it_cannot_read(t *testing.T) {
 	dir := t.TempDir()
-	if _, _, err := Peek(t.Context(), filepath.Join(dir, "none.db")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("error %v, want that it does not exist", err)
-	}
+	assert.ErrorIs(t, must.Err(Peek(t.Context(), filepath.Join(dir, "none.db"))), fs.ErrNotExist,
+		"want that it does not exist")
 	strange := filepath.Join(dir, "strange.db")
 	require.NoError(t, os.WriteFile(strange, []byte(strings.Repeat("no checkpoint ", 1000)), 0o600))
 	torn := filepath.Join(dir, "torn.db")

@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestRow_is_decoded_as_it_was_encoded(t *testing.T) {
@@ -38,16 +40,13 @@ func TestRow_is_decoded_as_it_was_encoded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := appendRow(nil, salt([]byte("pods.v1")), []byte("a/b"), &c.row)
 			key, got, err := decodeRow(salt([]byte("pods.v1")), []byte("a/b"), b)
-			if err != nil || key != "a/b" || got != c.row {
-				t.Errorf("got %q %+v, want %+v (%v)", key, got, c.row, err)
-			}
+			require.NoError(t, err)
+			assert.True(t, key == "a/b" && got == c.row, "got %q %+v, want %+v", key, got, c.row)
 			assert.Len(t, b, c.size, "bytes")
-			if _, _, err := decodeRow(salt([]byte("pods.v1")), []byte("a/c"), b); err == nil {
-				t.Error("taken for the row of another key")
-			}
-			if _, _, err := decodeRow(salt([]byte("pods.v2")), []byte("a/b"), b); err == nil {
-				t.Error("taken for the row of another stream")
-			}
+			assert.Error(t, must.Err(decodeRow(salt([]byte("pods.v1")), []byte("a/c"), b)),
+				"taken for the row of another key")
+			assert.Error(t, must.Err(decodeRow(salt([]byte("pods.v2")), []byte("a/b"), b)),
+				"taken for the row of another stream")
 		})
 	}
 }
@@ -55,13 +54,10 @@ func TestRow_is_decoded_as_it_was_encoded(t *testing.T) {
 func TestRow_is_decoded_with_one_allocation(t *testing.T) {
 	key := []byte("kube-system/coredns-5d78c9869d-abcde")
 	b := appendRow(nil, 1, key, &checkpoint.Row{UID: "0f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", ResourceVersion: "48113000"})
-	if n := testing.AllocsPerRun(100, func() {
-		if _, _, err := decodeRow(1, key, b); err != nil {
-			t.Fatal(err)
-		}
-	}); n > 1 {
-		t.Errorf("%v allocations", n)
-	}
+	var err error
+	n := testing.AllocsPerRun(100, func() { _, _, err = decodeRow(1, key, b) })
+	require.NoError(t, err)
+	assert.LessOrEqual(t, n, 1.0, "allocations")
 }
 
 // Whatever the bytes, decoding ends with an error or with a row that is encoded and decoded alike.

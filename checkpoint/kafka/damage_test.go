@@ -13,6 +13,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestOpen_refuses_what_it_does_not_understand(t *testing.T) {
@@ -59,9 +60,8 @@ func TestOpen_refuses_what_it_does_not_understand(t *testing.T) {
 				t.Errorf("error %v, want that it is damaged at %d", err, offset)
 			}
 			assert.Len(t, f.logs[p][len(f.logs[p])-1].Records, 1, "something was written")
-			if _, err := s.Load(t.Context()); err == nil && !strings.Contains(name, "never given") {
-				t.Error("an open store loads it")
-			}
+			assert.True(t, must.Err(s.Load(t.Context())) != nil || strings.Contains(name, "never given"),
+				"an open store loads it")
 		})
 	}
 }
@@ -95,9 +95,8 @@ func TestOpen_refuses_another_versions_checkpoint(t *testing.T) {
 		f.put(p, key, []byte{2, 3, 4})
 		_, err := openFake(t.Context(), f, Config{}, audit)
 		var unknown *FormatError
-		if !errors.As(err, &unknown) || unknown.Format != 2 || unknown.Offset != offset || unknown.Partition != p || !checkpoint.IsPermanent(err) {
-			t.Errorf("%q: error %v, want another version's", key, err)
-		}
+		assert.True(t, errors.As(err, &unknown) && unknown.Format == 2 && unknown.Offset == offset &&
+			unknown.Partition == p && checkpoint.IsPermanent(err), "%q: error %v, want another version's", key, err)
 	}
 }
 
@@ -117,9 +116,8 @@ func TestOpen_refuses_a_partition_that_lost_its_beginning(t *testing.T) {
 		}
 		_, err := openFake(t.Context(), f, Config{}, audit)
 		var damaged *DamagedError
-		if !errors.As(err, &damaged) || !strings.Contains(err.Error(), "what is oldest was deleted") {
-			t.Errorf("error %v, want that what was before %d was deleted", err, f.firsts[0])
-		}
+		assert.True(t, errors.As(err, &damaged) && strings.Contains(err.Error(), "what is oldest was deleted"),
+			"error %v, want that what was before %d was deleted", err, f.firsts[0])
 	}
 }
 
@@ -163,7 +161,6 @@ func TestErrors_name_the_place_and_what_to_do(t *testing.T) {
 		}
 		assert.True(t, checkpoint.IsPermanent(c.err), "%q is not permanent", c.err)
 	}
-	if checkpoint.IsPermanent(nil) || checkpoint.IsPermanent(errAway) || checkpoint.IsPermanent(kafka.ErrNoTopic) {
-		t.Error("what may pass is permanent")
-	}
+	assert.True(t, !checkpoint.IsPermanent(nil) && !checkpoint.IsPermanent(errAway) &&
+		!checkpoint.IsPermanent(kafka.ErrNoTopic), "what may pass is permanent")
 }

@@ -51,9 +51,7 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 			t.Errorf("commit: error %v, want one that says once whose it is", err)
 		}
 	}
-	if _, err := old.Load(t.Context()); !errors.As(err, &taken) {
-		t.Errorf("load: error %v, want that another process uses it", err)
-	}
+	assert.ErrorAs(t, must.Err(old.Load(t.Context())), &taken, "load: want that another process uses it")
 	storetest.MustHold(t.Context(), t, young, at(1))
 	require.NoError(t, young.Commit(t.Context(), position(3)))
 	storetest.MustHold(t.Context(), t, young, at(3))
@@ -75,9 +73,8 @@ func TestStore_is_safe_from_what_an_older_process_has_under_way(t *testing.T) {
 	f.fault = nil
 	young := mustOpen(t.Context(), t, f)
 	storetest.MustHold(t.Context(), t, young, at(1))
-	if _, err := f.add(home(f), late); !kafka.Fenced(err) {
-		t.Errorf("the late request was answered with %v", err)
-	}
+	_, err := f.add(home(f), late)
+	assert.True(t, kafka.Fenced(err), "the late request was answered with %v", err)
 	storetest.MustHold(t.Context(), t, young, at(1))
 }
 
@@ -88,12 +85,8 @@ func TestStore_reads_nothing_that_a_newer_process_has_begun_to_change(t *testing
 	require.NoError(t, old.Commit(t.Context(), position(1)))
 	mustOpen(t.Context(), t, f)
 	var taken *TakenError
-	if _, err := old.Load(t.Context()); !errors.As(err, &taken) {
-		t.Errorf("load: error %v, want that another process uses it", err)
-	}
-	if err := old.Commit(t.Context(), position(2)); !errors.As(err, &taken) {
-		t.Errorf("commit: error %v, want that another process uses it", err)
-	}
+	assert.ErrorAs(t, must.Err(old.Load(t.Context())), &taken, "load: want that another process uses it")
+	assert.ErrorAs(t, old.Commit(t.Context(), position(2)), &taken, "commit: want that another process uses it")
 }
 
 func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
@@ -118,9 +111,8 @@ func TestStore_without_the_permission_for_its_id_is_refused_where_a_fence_is_ask
 	f.forbidden = map[string]bool{"InitProducerId kube-eventbridge.prod-eu-1.audit.checkpoint": true}
 	_, err := openFake(t.Context(), f, Config{Fenced: true}, audit)
 	var unfenced *UnfencedError
-	if !errors.As(err, &unfenced) || !checkpoint.IsPermanent(err) || unfenced.TransactionalID != "kube-eventbridge.prod-eu-1.audit.checkpoint" {
-		t.Errorf("open: %v", err)
-	}
+	assert.True(t, errors.As(err, &unfenced) && checkpoint.IsPermanent(err) &&
+		unfenced.TransactionalID == "kube-eventbridge.prod-eu-1.audit.checkpoint", "open: %v", err)
 }
 
 // once makes one thing go wrong, with the next request.
@@ -233,9 +225,7 @@ func TestStore_whose_id_was_forgotten_goes_on_unless_another_process_came(t *tes
 	f.forgets = true
 	f.fault = once(fault{lose: true, err: kafkago.UnknownProducerId})
 	var taken *TakenError
-	if err := s.Commit(t.Context(), position(4)); !errors.As(err, &taken) {
-		t.Errorf("commit: error %v, want that another process uses it", err)
-	}
+	assert.ErrorAs(t, s.Commit(t.Context(), position(4)), &taken, "commit: want that another process uses it")
 	require.NoError(t, young.Commit(t.Context(), position(5)))
 	storetest.MustHold(t.Context(), t, young, at(5))
 }
@@ -249,9 +239,8 @@ func TestOpen_for_another_cluster_leaves_the_owner_alone(t *testing.T) {
 	rebuilt.ClusterUID = "another"
 	var foreign *checkpoint.ForeignError
 	_, err := openFake(t.Context(), f, Config{}, rebuilt)
-	if !errors.As(err, &foreign) || foreign.Has != audit || foreign.Want != rebuilt || !checkpoint.IsPermanent(err) {
-		t.Errorf("open: error %v, want a ForeignError that names both", err)
-	}
+	assert.True(t, errors.As(err, &foreign) && foreign.Has == audit && foreign.Want == rebuilt &&
+		checkpoint.IsPermanent(err), "open: error %v, want a ForeignError that names both", err)
 	assert.Equal(t, requests, f.requests, "something was written")
 	require.NoError(t, s.Commit(t.Context(), position(2)))
 	storetest.MustHold(t.Context(), t, s, at(2))

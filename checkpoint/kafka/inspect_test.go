@@ -41,9 +41,8 @@ func TestInspect_shows_what_was_committed_and_leaves_the_owner_alone(t *testing.
 func TestInspect_finds_nothing_where_there_is_no_topic_and_makes_none(t *testing.T) {
 	f := newFake(0)
 	found, err := inspectFake(t, f, audit)
-	if err != nil || found.State.Identity != (checkpoint.Identity{}) || f.partitions != 0 {
-		t.Errorf("%+v, %d partitions, %v", found, f.partitions, err)
-	}
+	assert.True(t, err == nil && found.State.Identity == (checkpoint.Identity{}) && f.partitions == 0,
+		"%+v, %d partitions, %v", found, f.partitions, err)
 }
 
 // Compaction removes what later records replace, before it was read.

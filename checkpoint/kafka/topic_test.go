@@ -101,9 +101,8 @@ func TestOpen_checks_the_configuration(t *testing.T) {
 		"no broker":          {Config{Topic: "t"}, "no broker"},
 		"a compression":      {Config{Brokers: []string{"b:1"}, Topic: "t", Compression: "rar"}, `compression "rar"`},
 	} {
-		if _, err := Open(t.Context(), c.cfg, audit); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want %s", name, err, c.want)
-		}
+		_, err := Open(t.Context(), c.cfg, audit)
+		assert.True(t, err != nil && strings.Contains(err.Error(), c.want), "%s: error %v, want %s", name, err, c.want)
 	}
 }
 

@@ -71,9 +71,8 @@ func TestDamage_is_reported_and_leaves_the_bucket_as_it_is(t *testing.T) {
 			if strings.Contains(name, "purged") {
 				return // it was not written to
 			}
-			if err := s.Commit(t.Context(), benchRows(0, 1, 9)); !checkpoint.IsPermanent(err) {
-				t.Errorf("commit: error %v, want a permanent one", err)
-			}
+			err = s.Commit(t.Context(), benchRows(0, 1, 9))
+			assert.True(t, checkpoint.IsPermanent(err), "commit: error %v, want a permanent one", err)
 		})
 	}
 }

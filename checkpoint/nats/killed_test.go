@@ -166,9 +166,8 @@ func TestCommits_survive_changes_of_the_leader(t *testing.T) {
 	defer nc.Close()
 	js := must.Get(jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second)))(t)
 	kv := must.Get(js.KeyValue(t.Context(), testBucket))(t)
-	if s, err := kv.Status(t.Context()); err != nil || s.Config().Replicas != 3 {
-		t.Errorf("status %+v, %v", s, err)
-	}
+	s := must.Get(kv.Status(t.Context()))(t)
+	assert.Equal(t, 3, s.Config().Replicas, "status %+v", s)
 }
 
 // A store that was closed does nothing any more, and says so.

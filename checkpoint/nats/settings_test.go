@@ -25,9 +25,8 @@ func TestOpen_makes_a_bucket_that_keeps_everything(t *testing.T) {
 	kv := must.Get(client(t, srv).KeyValue(t.Context(), testBucket))(t)
 	s := must.Get(kv.Status(t.Context()))(t)
 	c := s.Config()
-	if c.History != 1 || c.TTL != 0 || c.Storage != jetstream.FileStorage || c.MaxBytes > 0 || c.Replicas != 1 {
-		t.Errorf("the bucket is made with %+v", c)
-	}
+	assert.True(t, c.History == 1 && c.TTL == 0 && c.Storage == jetstream.FileStorage && c.MaxBytes <= 0 &&
+		c.Replicas == 1, "the bucket is made with %+v", c)
 }
 
 func TestOpen_and_check_refuse_a_bucket_that_would_lose_something_and_say_what_to_change(t *testing.T) {
@@ -60,9 +59,8 @@ func TestOpen_and_check_refuse_a_bucket_that_would_lose_something_and_say_what_t
 			}
 			for _, err := range errs {
 				var settings *SettingsError
-				if !errors.As(err, &settings) || !checkpoint.IsPermanent(err) || !strings.Contains(err.Error(), c.want) {
-					t.Errorf("error %v, want a SettingsError that says %q", err, c.want)
-				}
+				assert.True(t, errors.As(err, &settings) && checkpoint.IsPermanent(err) &&
+					strings.Contains(err.Error(), c.want), "error %v, want a SettingsError that says %q", err, c.want)
 			}
 		})
 	}
@@ -84,9 +82,8 @@ func TestCheck_and_Inspect_make_nothing(t *testing.T) {
 	found, err := Inspect(t.Context(), at(srv.ClientURL()), audit)
 	assert.True(t, err == nil && found.State.Identity == (checkpoint.Identity{}) && found.Saved.IsZero(),
 		"found %+v, %v", found, err)
-	if _, err := client(t, srv).KeyValue(t.Context(), testBucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
-		t.Errorf("error %v, want that there is no bucket", err)
-	}
+	assert.ErrorIs(t, must.Err(client(t, srv).KeyValue(t.Context(), testBucket)), jetstream.ErrBucketNotFound,
+		"want that there is no bucket")
 }
 
 // Whoever looks sees what was committed, disturbs nobody, and sees that something is being committed.
@@ -98,9 +95,8 @@ func TestInspect_disturbs_nobody(t *testing.T) {
 	other := audit
 	other.ClusterUID = "unknown"
 	first, err := Inspect(t.Context(), cfg, other)
-	if err != nil || len(first.State.Rows["pods.v1"]) != 3 || first.State.Identity != audit || time.Since(first.Saved) > time.Minute {
-		t.Fatalf("found %+v, %v", first, err)
-	}
+	require.True(t, err == nil && len(first.State.Rows["pods.v1"]) == 3 && first.State.Identity == audit &&
+		time.Since(first.Saved) <= time.Minute, "found %+v, %v", first, err)
 	require.NoError(t, s.Commit(t.Context(), benchRows(0, 4, 2)))
 	second, err := Inspect(t.Context(), cfg, audit)
 	assert.True(t, err == nil && len(second.State.Rows["pods.v1"]) == 4 && second.Number != first.Number,

@@ -105,15 +105,12 @@ func TestStreams_have_hashes_with_the_key_that_the_configuration_names(t *testin
 func TestStreams_have_a_filter_only_where_something_is_not_published(t *testing.T) {
 	specs, err := streamsOf(t, `{pipelines: [{name: a, resources: [{resource: pods}, {resource: nodes, operations: [deleted]}, {resource: events, ignoreChanges: [status]},
     {resource: secrets, filter: 'event.name == "x"'}, {resource: jobs, filter: 'object != oldObject'}]}]}`)
-	if err != nil || specs[3].Olds || !specs[4].Olds || specs[3].Filter == nil || specs[0].Filter != nil || specs[1].Filter == nil || specs[2].Filter == nil {
-		t.Errorf("got %+v, %v", specs, err)
-	}
-	if reason, _, _ := specs[1].Filter.Filter(&source.Change{Op: source.Added}, [16]byte{}, nil); reason != "operation" {
-		t.Errorf("an addition is held back because of %q", reason)
-	}
-	if reason, _, _ := specs[1].Filter.Filter(&source.Change{Op: source.Deleted}, [16]byte{}, nil); reason != "" {
-		t.Errorf("a deletion is held back because of %q", reason)
-	}
+	assert.True(t, err == nil && !specs[3].Olds && specs[4].Olds && specs[3].Filter != nil && specs[0].Filter == nil &&
+		specs[1].Filter != nil && specs[2].Filter != nil, "got %+v, %v", specs, err)
+	reason, _, _ := specs[1].Filter.Filter(&source.Change{Op: source.Added}, [16]byte{}, nil)
+	assert.Equal(t, "operation", reason, "an addition is held back because")
+	reason, _, _ = specs[1].Filter.Filter(&source.Change{Op: source.Deleted}, [16]byte{}, nil)
+	assert.Empty(t, reason, "a deletion is held back because")
 }
 
 func TestDigestKey_is_there_for_what_does_not_leave_the_process(t *testing.T) {
@@ -141,9 +138,8 @@ func TestDigestKey_is_there_for_what_does_not_leave_the_process(t *testing.T) {
 		p := &config.Pipeline{Encoding: c.encoding}
 		key, err := digestKey(p, &r)
 		again, _ := digestKey(p, &r)
-		if err != nil || (key != nil) != c.keyed || c.keyed && (string(key) == string(again)) != c.lasting {
-			t.Errorf("%s: %q, then %q: %v", c.name, key, again, err)
-		}
+		assert.True(t, err == nil && (key != nil) == c.keyed &&
+			(!c.keyed || (string(key) == string(again)) == c.lasting), "%s: %q, then %q: %v", c.name, key, again, err)
 	}
 }
 

@@ -102,20 +102,17 @@ func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_confi
 			cfg, _, err := p.flags.parse(next)
 			require.NoError(t, err)
 			store.fence.Store(c.err)
-			if over, err := f.order(ctx, cfg, p.current.Compare(cfg)); over || err != nil {
-				t.Fatalf("it has ended: %v; refused: %v", over, err)
-			}
+			over, err := f.order(ctx, cfg, p.current.Compare(cfg))
+			require.True(t, !over && err == nil, "it has ended: %v; refused: %v", over, err)
 			if !c.wantTaken {
 				must.Happen(t, "it is logged", func() bool { return strings.Count(log.String(), "stream watches") == 2 })
 				stop()
 			}
-			if err := <-ended; checkpoint.IsTaken(err) != c.wantTaken {
-				t.Errorf("it ended with %v", err)
-			}
+			err = <-ended
+			assert.Equal(t, c.wantTaken, checkpoint.IsTaken(err), "it ended with %v", err)
 			assert.NotEqual(t, c.wantTaken, strings.Contains(log.String(), "in a bad way"), "the error is logged")
-			if got := strings.Count(log.String(), "msg=publishing"); c.wantTaken && got != 1 {
-				t.Errorf("%d pipelines have begun: %s", got, log.String())
-			}
+			got := strings.Count(log.String(), "msg=publishing")
+			assert.True(t, !c.wantTaken || got == 1, "%d pipelines have begun: %s", got, log.String())
 		})
 	}
 }
@@ -144,12 +141,10 @@ func TestFleet_has_nothing_read_something_else_where_another_process_has_taken_o
 	go func() { ended <- f.run(ctx) }()
 	must.Happen(t, "it is logged", func() bool { return strings.Count(log.String(), "stream watches") == 2 })
 	store.fence.Store(&refusal)
-	if over, err := f.order(ctx, next, p.current.Compare(next)); over || err != nil {
-		t.Fatalf("it has ended: %v; refused: %v", over, err)
-	}
-	if err := <-ended; !checkpoint.IsTaken(err) {
-		t.Errorf("it ended with %v", err)
-	}
+	over, err := f.order(ctx, next, p.current.Compare(next))
+	require.True(t, !over && err == nil, "it has ended: %v; refused: %v", over, err)
+	err = <-ended
+	assert.True(t, checkpoint.IsTaken(err), "it ended with %v", err)
 	assert.NotContains(t, log.String(), "what is read changes", "something else is read")
 }
 
@@ -186,9 +181,8 @@ func TestFleet_shows_only_what_runs(t *testing.T) {
 	rewritten(t, file, "name: a,", "name: b,")
 	cfg, _, err := p.flags.parse(lookAt(file).data)
 	require.NoError(t, err)
-	if over, err := f.order(ctx, cfg, p.current.Compare(cfg)); over || err != nil {
-		t.Fatalf("it has ended: %v; refused: %v", over, err)
-	}
+	over, err := f.order(ctx, cfg, p.current.Compare(cfg))
+	require.True(t, !over && err == nil, "it has ended: %v; refused: %v", over, err)
 	must.Happen(t, "it is logged", func() bool { return strings.Count(log.String(), "stream watches") == 2 })
 	all := must.Get(p.registry.Gather())(t)
 	of := map[string]int{}

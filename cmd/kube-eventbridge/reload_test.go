@@ -285,9 +285,8 @@ func TestReloads_try_again_what_was_refused(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600))
 	p.reloads.tried = time.Time{}
 	p.reloads.see(t.Context(), lookAt(file), false)
-	if err := p.reloads.now().Err; err != nil || p.current.Pipelines[0].Sink.NATS.TokenFile == "" {
-		t.Errorf("it is refused still: %v", err)
-	}
+	err := p.reloads.now().Err
+	assert.True(t, err == nil && p.current.Pipelines[0].Sink.NATS.TokenFile != "", "it is refused still: %v", err)
 }
 
 // A file may be a pipe, which has its text once, and then makes whoever opens it wait.

@@ -187,9 +187,8 @@ func TestIdle_says_what_the_last_question_was_answered(t *testing.T) {
 	}
 	defer p.client.CloseIdleConnections()
 	uid, err := p.cluster(t.Context())
-	if err != nil || uid == "" || len(lines) != 2 {
-		t.Fatal(uid, err, lines)
-	}
+	require.NoError(t, err)
+	require.True(t, uid != "" && len(lines) == 2, "%v %v", uid, lines)
 	const before = "starting: the API server has not answered yetfalse"
 	if lines[0] != before || !strings.Contains(lines[1], "not for the bridge") || idle() != before {
 		t.Errorf("before the first question %q, before the second %q, after it %q", lines[0], lines[1], idle())
@@ -232,9 +231,8 @@ func TestSignals_first_drains_second_exits(t *testing.T) {
 		require.NoError(t, ctx.Err(), "ended without a signal")
 		signals <- syscall.SIGTERM
 		synctest.Wait()
-		if ctx.Err() == nil || context.Cause(ctx).Error() != "received terminated" || exited != 0 {
-			t.Fatalf("after the first signal: %v, exited with %d", context.Cause(ctx), exited)
-		}
+		require.True(t, ctx.Err() != nil && context.Cause(ctx).Error() == "received terminated" && exited == 0,
+			"after the first signal: %v, exited with %d", context.Cause(ctx), exited)
 		signals <- syscall.SIGINT
 		synctest.Wait()
 		assert.Equal(t, 130, exited, "the second signal exits, want 130")

@@ -161,7 +161,6 @@ func TestVersion_is_what_the_linker_says(t *testing.T) {
 	assert.Equal(t, "kube-eventbridge/v1.2.3 ("+build().Platform+") commit/0123456789ab", cfg.UserAgent,
 		"the User-Agent")
 	version, commit = "", ""
-	if b := build(); b.Version == "" || b.Commit == "" {
-		t.Errorf("got %+v", b)
-	}
+	b := build()
+	assert.True(t, b.Version != "" && b.Commit != "", "got %+v", b)
 }

@@ -128,9 +128,8 @@ func fails(t *testing.T, args []string, code int, wants ...string) {
 	var stderr output
 	got := execute(ctx, args, &streams{Out: io.Discard, Err: &stderr})
 	_, last, found := strings.Cut(stderr.String(), "error: ")
-	if got != code || !found || strings.Count(strings.TrimSpace(last), "\n") > 0 {
-		t.Errorf("exit code %d, %s; want %d and one line", got, stderr.String(), code)
-	}
+	assert.True(t, got == code && found && strings.Count(strings.TrimSpace(last), "\n") == 0,
+		"exit code %d, %s; want %d and one line", got, stderr.String(), code)
 	for _, want := range wants {
 		assert.Contains(t, last, want)
 	}

@@ -157,9 +157,8 @@ pipelines:
 		{[]string{"--server", url}, exitFailed, 0, "Authorization Violation"},
 	} {
 		code, out, errs := tailed(t, append(c.args, start...)...)
-		if code != c.code || strings.Count(out, "\n") != c.events || !strings.Contains(errs, c.stderr) || strings.Contains(errs, "s3cret") {
-			t.Errorf("%v: got %d, %q and\n%s", c.args, code, errs, out)
-		}
+		assert.True(t, code == c.code && strings.Count(out, "\n") == c.events && strings.Contains(errs, c.stderr) &&
+			!strings.Contains(errs, "s3cret"), "%v: got %d, %q and\n%s", c.args, code, errs, out)
 	}
 }
 
@@ -192,9 +191,8 @@ func TestTail_refuses_a_command_line_that_means_nothing(t *testing.T) {
 		"-s nats://a -s foo://hidden":  `--server: "foo://hidden" has the scheme "foo"`,
 	} {
 		code, _, errs := tailed(t, append(strings.Fields(args), "--follow=false")...)
-		if code != exitUsage || !strings.Contains(errs, want) || !strings.Contains(errs, "see: kube-eventbridge tail --help") {
-			t.Errorf("%s: got %d, %s", args, code, errs)
-		}
+		assert.True(t, code == exitUsage && strings.Contains(errs, want) &&
+			strings.Contains(errs, "see: kube-eventbridge tail --help"), "%s: got %d, %s", args, code, errs)
 	}
 	t.Setenv("NATS_URL", "nats://127.0.0.1:1,foo://x")
 	if code, _, errs := tailed(t, "--follow=false"); code != exitUsage || !strings.Contains(errs, `$NATS_URL: "foo://x" has the scheme "foo"`) {

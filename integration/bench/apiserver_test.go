@@ -94,9 +94,8 @@ func TestServer_lists_in_pages_of_one_version(t *testing.T) {
 	want := fmt.Sprint(baseVersion + 28)
 	assert.Equal(t, fmt.Sprint([]string{want, want, want}), fmt.Sprint(versions),
 		"versions of the pages: %v, want %s", versions, want)
-	if len(names) != 25 || names[0] != "checkout-00000000=1000000026" || names[3] != "checkout-00000003=1000000004" {
-		t.Errorf("listed %v", names)
-	}
+	assert.True(t, len(names) == 25 && names[0] == "checkout-00000000=1000000026" &&
+		names[3] == "checkout-00000003=1000000004", "listed %v", names)
 }
 
 func TestServer_watches_from_a_version(t *testing.T) {

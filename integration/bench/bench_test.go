@@ -51,9 +51,8 @@ func TestDrive_measures_every_subject_and_leaves_nothing_behind(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(text, &got))
 	for _, v := range got.Values {
-		if v.Value <= 0 && v.Phase != "at rest" && v.Metric != cpuPerObject {
-			t.Errorf("%s, %s of the %s is %v", v.Phase, v.Metric, v.Column, v.Value)
-		}
+		assert.True(t, v.Value > 0 || v.Phase == "at rest" || v.Metric == cpuPerObject,
+			"%s, %s of the %s is %v", v.Phase, v.Metric, v.Column, v.Value)
 	}
 	for _, column := range []string{colBridge, colPublisher, colBaseline} {
 		if !slices.ContainsFunc(got.Values, func(v value) bool { return v.Column == column && v.Metric == "events per second" }) {
@@ -93,9 +92,8 @@ func TestDrive_says_what_a_bridge_said_that_ended(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bridge")
 	require.NoError(t, os.WriteFile(bad, []byte("#!/bin/sh\necho no such flag >&2\nexit 2\n"), 0o700))
 	err := run(t.Context(), []string{"-only", "a", "-bridge", bad, "-objects", "1"}, nil, &bytes.Buffer{}, &bytes.Buffer{})
-	if err == nil || !strings.Contains(err.Error(), "no such flag") || !strings.Contains(err.Error(), "exit status 2") {
-		t.Errorf("got %v", err)
-	}
+	assert.True(t, err != nil && strings.Contains(err.Error(), "no such flag") &&
+		strings.Contains(err.Error(), "exit status 2"), "got %v", err)
 }
 
 func TestParse_names_what_is_valid(t *testing.T) {
@@ -119,15 +117,10 @@ func TestResults_compare_columns_run_by_run(t *testing.T) {
 		r.add(run+1, at, colBridge, v.bridge)
 		r.add(run+1, at, colPublisher, v.bare)
 	}
-	if got := r.median(at, colBridge); got != 40 {
-		t.Errorf("median %v", got)
-	}
-	if got := r.ratio(at, colBridge); got != 3 {
-		t.Errorf("ratio %v, want the median of 2, 3, 4", got)
-	}
-	if got := r.ratio(at, colBaseline); !math.IsNaN(got) {
-		t.Errorf("ratio of nothing %v", got)
-	}
+	assert.EqualValues(t, 40, r.median(at, colBridge), "median")
+	assert.EqualValues(t, 3, r.ratio(at, colBridge), "ratio, want the median of 2, 3, 4")
+	got := r.ratio(at, colBaseline)
+	assert.True(t, math.IsNaN(got), "ratio of nothing %v", got)
 	var b strings.Builder
 	require.NoError(t, r.writeMarkdown(&b))
 	assert.True(t, strings.HasSuffix(b.String(), "| phase | CPU | 40.0 µs | 10.0 µs | 3.00 |  |  |\n"),

@@ -57,9 +57,8 @@ func (i *image) build(t *testing.T) string {
 		ContextArchive: context, Repo: repo, Tag: sum, KeepImage: true,
 		BuildLogWriter: &printed,
 	}}
-	if _, err = p.BuildImage(ctx, &req); err != nil {
-		t.Fatalf("build %s: %v\n%s", tag, err, printed.Bytes())
-	}
+	_, err = p.BuildImage(ctx, &req)
+	require.NoError(t, err, "build %s: %v\n%s", tag, err, printed.Bytes())
 	t.Logf("built %s in %s", tag, time.Since(began).Round(100*time.Millisecond))
 	forget(ctx, p.Client(), repo, tag)
 	return tag

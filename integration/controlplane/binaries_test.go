@@ -44,12 +44,10 @@ func TestBinaries_KUBEBUILDER_ASSETS_wins(t *testing.T) {
 	for _, name := range []string{apiServerName, etcdName} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o755))
 	}
-	if got, err := Binaries(t.Context(), nil); got != dir || err != nil {
-		t.Errorf("got %q, %v, want %q", got, err, dir)
-	}
-	if b, err := os.ReadFile(builds); err == nil {
-		t.Errorf("built %s", b)
-	}
+	got, err := Binaries(t.Context(), nil)
+	assert.True(t, got == dir && err == nil, "got %q, %v, want %q", got, err, dir)
+	b, err := os.ReadFile(builds)
+	assert.Error(t, err, "built %s", b)
 }
 
 func TestBinaries_are_built_once_however_many_ask(t *testing.T) {
@@ -105,14 +103,10 @@ func TestNodeBinaries_are_built_whatever_KUBEBUILDER_ASSETS_says(t *testing.T) {
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl", "helm"} {
 		assert.NoError(t, isProgram(filepath.Join(dir, name)))
 	}
-	if _, err := NodeBinaries(t.Context(), nil); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, must.Err(NodeBinaries(t.Context(), nil)))
 	built, err := os.ReadFile(builds)
 	if err != nil || strings.Count(string(built), "\n") != 6 || !strings.Contains(string(built), "helm.sh/helm/v4/cmd/helm@v4.") {
 		t.Errorf("built %q, %v, want six programs once", built, err)
 	}
-	if left, err := filepath.Glob(filepath.Join(dir, ".*.bin")); err != nil || len(left) > 0 {
-		t.Errorf("left %q, %v", left, err)
-	}
+	assert.Empty(t, must.Get(filepath.Glob(filepath.Join(dir, ".*.bin")))(t), "left")
 }

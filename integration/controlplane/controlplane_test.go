@@ -33,11 +33,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func client(t *testing.T, cfg *rest.Config) *dynamic.DynamicClient {
 	t.Helper()
-	h, err := rest.HTTPClientFor(cfg)
-	require.NoError(t, err)
+	h := must.Get(rest.HTTPClientFor(cfg))(t)
 	t.Cleanup(h.CloseIdleConnections)
-	c, err := dynamic.NewForConfigAndClient(cfg, h)
-	require.NoError(t, err)
+	c := must.Get(dynamic.NewForConfigAndClient(cfg, h))(t)
 	return c
 }
 
@@ -68,9 +66,7 @@ func TestControlPlane_keeps_data_and_address_across_kills_and_stops(t *testing.T
 		require.True(t, err == nil && got.GetUID() == uid, "after %s: %v, %v", after, got, err)
 	}
 	require.NoError(t, c.KillAPIServer())
-	if _, err := read(t, k, "kept"); err == nil {
-		t.Error("a killed API server answers")
-	}
+	assert.Error(t, must.Err(read(t, k, "kept")), "a killed API server answers")
 	require.NoError(t, c.StartAPIServer(t.Context()))
 	same("the API server was killed")
 	assert.Error(t, c.StartAPIServer(t.Context()), "a second API server was started")
@@ -104,14 +100,10 @@ func TestControlPlane_goes_back_in_time(t *testing.T) {
 	after := create(t, k, configMaps, "ConfigMap", "after", nil)
 	for _, bump := range []bool{false, true} {
 		require.NoError(t, c.Restore(t.Context(), file, bump))
-		if _, err := read(t, k, "before"); err != nil {
-			t.Errorf("bump %v: what the snapshot has: %v", bump, err)
-		}
-		if _, err := read(t, k, "after"); !apierrors.IsNotFound(err) {
-			t.Errorf("bump %v: what it does not have: %v", bump, err)
-		}
-		list, err := k.Resource(configMaps).List(t.Context(), metav1.ListOptions{})
-		require.NoError(t, err)
+		assert.NoError(t, must.Err(read(t, k, "before")), "bump %v: what the snapshot", bump)
+		_, err := read(t, k, "after")
+		assert.True(t, apierrors.IsNotFound(err), "bump %v: what it does not have: %v", bump, err)
+		list := must.Get(k.Resource(configMaps).List(t.Context(), metav1.ListOptions{}))(t)
 		assert.Equal(t, bump, len(list.GetResourceVersion()) >= len("1000000000"),
 			"bump %v: version %s, was %s", bump, list.GetResourceVersion(), after.GetResourceVersion())
 	}
@@ -136,12 +128,11 @@ func TestControlPlane_serves_users_and_roles(t *testing.T) {
 	t.Parallel()
 	c := ForTest(t, Config{RBAC: true})
 	alice := client(t, c.User("alice", "people"))
-	if _, err := alice.Resource(configMaps).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("with RBAC: %v, want Forbidden", err)
-	}
+	_, err := alice.Resource(configMaps).List(t.Context(), metav1.ListOptions{})
+	assert.True(t, apierrors.IsForbidden(err), "with RBAC: %v, want Forbidden", err)
 	admin := client(t, c.RESTConfig())
 	role := schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
-	_, err := admin.Resource(role).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+	_, err = admin.Resource(role).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": "people"},
 		"rules": []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"configmaps"}, "verbs": []any{"list"}}},
 	}}, metav1.CreateOptions{})
@@ -161,13 +152,10 @@ func TestControlPlane_serves_users_and_roles(t *testing.T) {
 func TestControlPlane_kubeconfig_is_private_and_works(t *testing.T) {
 	t.Parallel()
 	c := ForTest(t, Config{RBAC: true})
-	path, err := c.Kubeconfig(t.TempDir())
-	require.NoError(t, err)
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("kubeconfig: %v, %v", info, err)
-	}
-	cfg, err := clientcmd.BuildConfigFromFlags("", path)
-	require.NoError(t, err)
+	path := must.Get(c.Kubeconfig(t.TempDir()))(t)
+	info := must.Get(os.Stat(path))(t)
+	assert.EqualValues(t, 0o600, info.Mode().Perm(), "kubeconfig: %v", info)
+	cfg := must.Get(clientcmd.BuildConfigFromFlags("", path))(t)
 	create(t, client(t, cfg), configMaps, "ConfigMap", "by-kubeconfig", nil)
 }
 

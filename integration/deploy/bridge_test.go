@@ -33,9 +33,7 @@ func command(t *testing.T, args ...string) string {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if err != nil || stderr.Len() > 0 {
-		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, stderr.Bytes())
-	}
+	require.True(t, err == nil && stderr.Len() <= 0, "%s: %v\n%s", strings.Join(args, " "), err, stderr.Bytes())
 	return string(out)
 }
 

@@ -124,13 +124,11 @@ func lints(t *testing.T, values string) {
 func TestChart_changes_the_Pod_when_the_configuration_changes_in_what_takes_a_restart(t *testing.T) {
 	t.Parallel()
 	a, b := mustChart(t, "default", ""), mustChart(t, "default", "config: {cluster: another}")
-	if x, y := a.pod(t).Annotations["checksum/config"], b.pod(t).Annotations["checksum/config"]; x == y || x == "" {
-		t.Errorf("the checksums are %q and %q", x, y)
-	}
+	x, y := a.pod(t).Annotations["checksum/config"], b.pod(t).Annotations["checksum/config"]
+	assert.True(t, x != y && x != "", "the checksums are %q and %q", x, y)
 	c := mustChart(t, "default", "config: {buffer: {maxBytes: 100Mi}}")
-	if x, y := a.pod(t).Annotations["checksum/config"], c.pod(t).Annotations["checksum/config"]; x != y {
-		t.Errorf("the checksums are %q and %q where the bridge reads what changed by itself", x, y)
-	}
+	x, y = a.pod(t).Annotations["checksum/config"], c.pod(t).Annotations["checksum/config"]
+	assert.Equal(t, y, x, "the checksums are %q and %q where the bridge reads what changed by itself", x, y)
 }
 
 func TestChart_has_the_alerts_of_kustomize(t *testing.T) {

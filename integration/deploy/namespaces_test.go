@@ -5,7 +5,6 @@ package deploy
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -97,9 +96,8 @@ func TestChart_has_a_Lease_for_each_release(t *testing.T) {
 		m := must.Get(chartedAs(t, c.release, "events", "{replicas: 2, config: {leaderElection: "+c.election+"}}"))(t)
 		assert.Contains(t, m.configuration(t), "resourceName: "+c.want+"\n",
 			"%s with %q: the configuration", c.release, c.election)
-		if role, err := sigyaml.Marshal(m.only(t, "Role").Object["rules"]); err != nil || !strings.Contains(string(role), "- "+c.want+"\n") {
-			t.Errorf("%s with %q: %v the Role is\n%s", c.release, c.election, err, role)
-		}
+		role := must.Get(sigyaml.Marshal(m.only(t, "Role").Object["rules"]))(t)
+		assert.Contains(t, string(role), "- "+c.want+"\n", "%s with %q: the Role is\n%s", c.release, c.election, role)
 	}
 }
 

@@ -169,9 +169,8 @@ func checkHashes(t *testing.T, log []entry, key string) {
 	}
 	require.Len(t, states, 3, "the log has %d states of the Secret", len(states))
 	first, then := states[0].Data, states[1].Data
-	if bytes.Equal(first["a"], then["a"]) || !bytes.Equal(first["b"], then["b"]) || !bytes.HasPrefix(then["a"], []byte("[redacted hmac-sha256:")) {
-		t.Errorf("%q became %q", first, then)
-	}
+	assert.True(t, !bytes.Equal(first["a"], then["a"]) && bytes.Equal(first["b"], then["b"]) &&
+		bytes.HasPrefix(then["a"], []byte("[redacted hmac-sha256:")), "%q became %q", first, then)
 }
 
 // configureCanaries writes a configuration that redacts what canaries plants.

@@ -268,8 +268,7 @@ func wakes(f *fixture, refused []string) {
 	assert.NotEqual(t, 0, told, "the first one does not say why it ended:\n%s", said)
 	r.settle("default")
 	second.stop()
-	if n := strings.Count(second.stderr(), `"msg":"publishing","pipeline":"test"`); n != 1 {
-		t.Errorf("the second one says %d times that it publishes:\n%s", n, second.stderr())
-	}
+	n := strings.Count(second.stderr(), `"msg":"publishing","pipeline":"test"`)
+	assert.Equal(t, 1, n, "the second one says %d times that it publishes:\n%s", n, second.stderr())
 	r.judge()
 }

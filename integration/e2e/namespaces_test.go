@@ -84,12 +84,10 @@ func TestNamespaceSelector_follows_labels(t *testing.T) {
 	b.stop()
 	log = r.entries()
 	for _, e := range log {
-		if strings.HasSuffix(e.id, ".s"+again) && e.reason != "snapshot" {
-			t.Errorf("%s has reason %s", e.id, e.reason)
-		}
-		if strings.Contains(e.id, ".deleted.s") && e.reason != "relist" {
-			t.Errorf("%s has reason %s", e.id, e.reason)
-		}
+		assert.True(t, !strings.HasSuffix(e.id, ".s"+again) || e.reason == "snapshot",
+			"%s has reason %s", e.id, e.reason)
+		assert.True(t, !strings.Contains(e.id, ".deleted.s") || e.reason == "relist",
+			"%s has reason %s", e.id, e.reason)
 	}
 	mustBeUnique(t, log)
 }
@@ -114,9 +112,8 @@ func TestNamespaceSelector_takes_all_that_a_wildcard_names(t *testing.T) {
 	again := r.team("one", "a")
 	r.awaitStory("one/d", "added")
 	log := r.awaitStory("one/s", "added")
-	if got, want := ids(log, "one/s"), fmt.Sprintf(".%s.s%s", secret.ResourceVersion, again); got != want {
-		t.Errorf("the ids are %s, want %s", got, want)
-	}
+	got, want := ids(log, "one/s"), fmt.Sprintf(".%s.s%s", secret.ResourceVersion, again)
+	assert.Equal(t, want, got, "the ids")
 	c.undefine("gadgets")
 	r.awaitStory("default/a", "added deleted")
 	r.awaitStatus(http.StatusOK, "ok")
@@ -150,9 +147,8 @@ func TestNamespaceSelector_takes_all_that_a_wildcard_names(t *testing.T) {
 		assert.NotEqual(t, "Namespace", e.kind, "%s is in no namespace", e.key)
 		assert.NotEqual(t, "CustomResourceDefinition", e.kind, "%s is in no namespace", e.key)
 	}
-	if got := ids(log, "default/c"); !strings.HasSuffix(got, ".s"+entered) {
-		t.Errorf("the ids are %s, want the last to end in .s%s", got, entered)
-	}
+	got = ids(log, "default/c")
+	assert.True(t, strings.HasSuffix(got, ".s"+entered), "the ids are %s, want the last to end in .s%s", got, entered)
 	mustBeUnique(t, log)
 }
 
@@ -218,9 +214,8 @@ func survivesCrashes(r *fixture, kinds ...string) {
 	mustBeUnique(t, log)
 	last := map[string]string{}
 	for _, e := range log {
-		if e.uid != "" && last[e.uid] == e.op && e.op != "updated" {
-			t.Errorf("%s was %s twice in a row: %s", e.key, e.op, e.id)
-		}
+		assert.True(t, e.uid == "" || last[e.uid] != e.op || e.op == "updated",
+			"%s was %s twice in a row: %s", e.key, e.op, e.id)
 		last[e.uid] = e.op
 	}
 }

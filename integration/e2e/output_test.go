@@ -123,9 +123,8 @@ func knative(t *testing.T, api *controlplane.ControlPlane) {
 	for _, e := range log {
 		typ, src := e.header.Get("ce-type"), e.header.Get("ce-source")
 		if e.uid == "" {
-			if !strings.HasPrefix(typ, "io.kube-eventbridge.stream.") || !strings.HasPrefix(src, "/clusters/e2e/") {
-				t.Errorf("a marker has type %s and source %s", typ, src)
-			}
+			assert.True(t, strings.HasPrefix(typ, "io.kube-eventbridge.stream.") &&
+				strings.HasPrefix(src, "/clusters/e2e/"), "a marker has type %s and source %s", typ, src)
 			continue
 		}
 		const subject = "/apis/v1/namespaces/" + ns + "/configmaps/a"

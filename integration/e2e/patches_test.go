@@ -45,9 +45,8 @@ func consume(t *testing.T, log []entry) *consumer {
 func (c *consumer) take(t *testing.T, e *entry) {
 	t.Helper()
 	key, payload, base := e.kind+" "+e.key, e.attribute("payload"), e.attribute("baseversion")
-	if base != "" && base != c.versions[key] {
-		t.Fatalf("%s applies to %s, and the event before it is of %s", e.id, base, c.versions[key])
-	}
+	require.True(t, base == "" || base == c.versions[key],
+		"%s applies to %s, and the event before it is of %s", e.id, base, c.versions[key])
 	was := []byte(c.objects[key])
 	var now []byte
 	var err error
@@ -152,9 +151,8 @@ func replay(t *testing.T, r *fixture) {
 		if n := c.patches[kind+" "+ns+"/quiet"]; n < 21 { // the crash between is not seen
 			t.Errorf("only %d events of the quiet %s are made from the one before", n, kind)
 		}
-		if n := c.patches[kind+" "+ns+"/a"]; n < 55 {
-			t.Errorf("only %d events of %s a are made from the one before", n, kind)
-		}
+		n := c.patches[kind+" "+ns+"/a"]
+		assert.GreaterOrEqual(t, n, 55, "only %d events of %s a are made from the one before", n, kind)
 	}
 	assert.Contains(t, b.stderr(), "read what objects were before",
 		"the process does not say that it has read what objects were before")

@@ -213,9 +213,8 @@ func TestRBAC_knows_the_resources_that_an_API_server_has_by_itself(t *testing.T)
 		of := must.Get(schema.ParseGroupVersion(list.GroupVersion))(t)
 		for _, r := range list.APIResources {
 			watched := slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch")
-			if _, known := rbac.Find(r.Name, of.Group, true); watched && !known {
-				t.Errorf("%s.%s can be watched, and is not known", r.Name, of.Group)
-			}
+			_, known := rbac.Find(r.Name, of.Group, true)
+			assert.True(t, !watched || known, "%s.%s can be watched, and is not known", r.Name, of.Group)
 		}
 	}
 }
@@ -227,16 +226,14 @@ func TestRBAC_looks_names_up_in_a_cluster(t *testing.T) {
 	r := bareRig(t, api)
 	kubeconfig := must.Get(api.Kubeconfig(r.dir))(t)
 	code, out, said := r.command("rbac", "po", "deploy", "--kubeconfig", kubeconfig)
-	if code != 0 || !strings.Contains(out, "resources: [pods]") || !strings.Contains(out, "resources: [deployments]") {
-		t.Errorf("got %d, %s%s", code, out, said)
-	}
+	assert.True(t, code == 0 && strings.Contains(out, "resources: [pods]") &&
+		strings.Contains(out, "resources: [deployments]"), "got %d, %s%s", code, out, said)
 	for args, want := range map[string]string{
 		"rbac nothings --kubeconfig ":  `no matches for /, Resource=nothings; the cluster has no such resource now`,
 		"rbac no -n web --kubeconfig ": `resource no is cluster-scoped and cannot be read in namespace "web"`,
 	} {
-		if code, _, said := r.command(strings.Fields(args + kubeconfig)...); code != 2 || !strings.Contains(said, want) {
-			t.Errorf("%s: got %d, %s", args, code, said)
-		}
+		code, _, said := r.command(strings.Fields(args + kubeconfig)...)
+		assert.True(t, code == 2 && strings.Contains(said, want), "%s: got %d, %s", args, code, said)
 	}
 	require.NoError(t, api.StopAPIServer(context.WithoutCancel(t.Context())))
 	if code, _, said := r.command("rbac", "po", "--kubeconfig", kubeconfig); code != 1 || !strings.Contains(said, "connection refused") {

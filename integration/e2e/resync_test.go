@@ -116,9 +116,8 @@ func resyncs(t *testing.T, api *controlplane.ControlPlane) {
 	}
 	r.configMap("resyncs", "end", nil)
 	log := r.awaitStory("resyncs/end", "added")
-	if code != 0 || !strings.Contains(out, "pipeline test: configmaps.v1/resyncs: done, ") || strings.Contains(out, "secrets") {
-		t.Errorf("it ended with %d: %s%s", code, out, said)
-	}
+	assert.True(t, code == 0 && strings.Contains(out, "pipeline test: configmaps.v1/resyncs: done, ") &&
+		!strings.Contains(out, "secrets"), "it ended with %d: %s%s", code, out, said)
 	found := again(t, log)
 	require.Len(t, found, 1, "there are %d resyncs, %d objects changed", len(found), len(changed))
 	require.NotEmpty(t, changed, "there are %d resyncs, %d objects changed", len(found), len(changed))
@@ -126,14 +125,12 @@ func resyncs(t *testing.T, api *controlplane.ControlPlane) {
 	for _, objects := range found {
 		t.Logf("%d objects are published again, %d changed meanwhile", len(objects), len(changed))
 		for key := range versions {
-			if objects[key] > 1 || objects[key] == 0 && !changed[key] {
-				t.Errorf("%s is published again %d times", key, objects[key])
-			}
+			assert.True(t, objects[key] <= 1 && (objects[key] != 0 || changed[key]),
+				"%s is published again %d times", key, objects[key])
 		}
 	}
-	if metrics := r.metrics(); !strings.Contains(metrics, `kube_eventbridge_resyncs_total{pipeline="test",stream="configmaps.v1/resyncs"} 1`) {
-		t.Error("the metrics do not count it")
-	}
+	assert.Contains(t, r.metrics(), `kube_eventbridge_resyncs_total{pipeline="test",stream="configmaps.v1/resyncs"} 1`,
+		"the metrics do not count it")
 	var answer struct{ Streams []struct{ State string } }
 	code, out, said = r.command("resync", "--server", r.server, "--no-wait", "-o", "json", "secrets")
 	if err := json.Unmarshal([]byte(out), &answer); code != 0 || err != nil || len(answer.Streams) != 1 || answer.Streams[0].State == "refused" {

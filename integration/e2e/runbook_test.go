@@ -250,9 +250,7 @@ func (e *eyes) definedOnly() {
 	e.t.Helper()
 	for _, m := range metric.All() {
 		lazy := m.Name == "watch_restarts_total" || m.Name == "events_filtered_total" // from the first on
-		if !m.Optional && !lazy && !e.seen[m.FullName()] {
-			e.t.Errorf("%s is not there", m.FullName())
-		}
+		assert.True(e.t, m.Optional || lazy || e.seen[m.FullName()], "%s is not there", m.FullName())
 		delete(e.seen, m.FullName())
 	}
 	for name := range e.seen {

@@ -181,13 +181,11 @@ func TestSelection_finds_definitions_that_went_while_it_was_away(t *testing.T) {
 	for way := range ways {
 		log := r.entriesOf(way)
 		mustBeUnique(t, log)
-		if a, b := story(log, "default/a"), story(log, "default/b"); a != "added deleted" || b != a {
-			t.Errorf("%s: the log says %q and %q, want added deleted", way, a, b)
-		}
+		a, b := story(log, "default/a"), story(log, "default/b")
+		assert.True(t, a == "added deleted" && b == a, "%s: the log says %q and %q, want added deleted", way, a, b)
 		for _, e := range log {
-			if e.op == "deleted" && (e.reason != "relist" || e.kind != "Gadget" || e.id != e.uid+".deleted") {
-				t.Errorf("%s: the deletion is %+v", way, e)
-			}
+			assert.True(t, e.op != "deleted" || e.reason == "relist" && e.kind == "Gadget" && e.id == e.uid+".deleted",
+				"%s: the deletion is %+v", way, e)
 		}
 	}
 }
@@ -248,9 +246,7 @@ func TestSelection_goes_on_in_another_version(t *testing.T) {
 	states := map[string]bool{}
 	for _, e := range r.entries() {
 		state := e.uid + e.rv + e.op
-		if e.uid != "" && states[state] {
-			t.Errorf("%s of %s at %s is in the log twice", e.op, e.key, e.rv)
-		}
+		assert.True(t, e.uid == "" || !states[state], "%s of %s at %s is in the log twice", e.op, e.key, e.rv)
 		states[state] = true
 	}
 }
@@ -320,7 +316,7 @@ func TestSelection_of_everything_has_each_object_once(t *testing.T) {
 		" pods.v1 ": 1, " events.v1 ": 1, "events.v1.events.k8s.io": 0, "leases": 0, "flowcontrol": 0, "configmaps": 1, "tokenreviews": 0,
 		"customresourcedefinitions.v1.apiextensions.k8s.io": 1, " deployments.v1.apps ": 1,
 	} {
-		assert.Equal(t, want, strings.Count(page, part), "the page has %qtimes", part)
+		assert.Equal(t, want, strings.Count(page, part), "the page has %q too rarely or too often", part)
 	}
 	b.stop()
 	checkpoint := must.Get(os.ReadFile(filepath.Join(r.dir, "data", "test.db")))(t)

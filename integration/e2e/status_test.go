@@ -54,9 +54,8 @@ func TestStatus_says_at_once_that_the_broker_is_away_and_that_it_is_back(t *test
 	r.awaitSummary(well)
 	_, text := r.status("/")
 	code, out, _ := r.command("status", "--config", r.config)
-	if code != 0 || !strings.HasPrefix(out, well+"\n") || !strings.HasPrefix(text, well+"\n") || strings.Count(out, " watching ") != 20 {
-		t.Errorf("status ends with %d and says\n%s\n/ says\n%s", code, out, text)
-	}
+	assert.True(t, code == 0 && strings.HasPrefix(out, well+"\n") && strings.HasPrefix(text, well+"\n") &&
+		strings.Count(out, " watching ") == 20, "status ends with %d and says\n%s\n/ says\n%s", code, out, text)
 
 	r.broker.stop()
 	stopped := time.Now()
@@ -85,9 +84,8 @@ func TestStatus_says_at_once_that_the_broker_is_away_and_that_it_is_back(t *test
 		return p.OldestUnsettledSeconds == 0 && p.PublishedTotal > 0 && p.EventsPerSecond > 0, fmt.Sprintf("it says %+v", p)
 	})
 	r.awaitStatus(http.StatusOK, "ok")
-	if code, _, _ := r.command("status", "--server", r.server, "-o", "json"); code != 0 {
-		t.Errorf("at the end status ends with %d", code)
-	}
+	code, _, _ = r.command("status", "--server", r.server, "-o", "json")
+	assert.Equal(t, 0, code, "at the end status ends")
 	r.bridge.stop()
 	if code, _, stderr := r.command("status", "--server", r.server); code != 1 || !strings.Contains(stderr, "does a bridge run") {
 		t.Errorf("without a bridge status ends with %d and says %s", code, stderr)
@@ -210,9 +208,8 @@ func looksWell(t *testing.T, b *browser, how string) {
 	assert.Equal(t, (worst.Ground == "rgb(20, 23, 28)"), strings.HasPrefix(how, "dark"),
 		"%s: the ground is %s", how, worst.Ground)
 	size := eval[[]int](b, "[document.documentElement.scrollWidth, innerWidth]")
-	if size[0] > size[1] || strings.HasSuffix(how, "phone") && size[1] != 360 {
-		t.Errorf("%s: the page is %d wide and the window %d", how, size[0], size[1])
-	}
+	assert.True(t, size[0] <= size[1] && (!strings.HasSuffix(how, "phone") || size[1] == 360),
+		"%s: the page is %d wide and the window %d", how, size[0], size[1])
 }
 
 // What a cluster's names and errors bring is text on the page, whatever it looks like.

@@ -45,12 +45,8 @@ func TestValidate_asks_the_cluster_and_NATS_and_changes_nothing(t *testing.T) {
 	api := controlplane.ForTest(t, controlplane.Config{RBAC: true})
 	r := rigOn(t, api, `[{resource: pods}, {resource: cm, namespaces: [default, shop]}]`)
 	r.validates(0)
-	if _, err := r.js.Stream(t.Context(), "KUBERNETES"); err == nil {
-		t.Error("it made the stream")
-	}
-	if _, err := os.Stat(filepath.Join(r.dir, "data")); err == nil {
-		t.Error("it made the data directory")
-	}
+	assert.Error(t, must.Err(r.js.Stream(t.Context(), "KUBERNETES")), "it made the stream")
+	assert.Error(t, must.Err(os.Stat(filepath.Join(r.dir, "data"))), "it made the data directory")
 
 	r.configure(`[{resource: widgets.example.com}, {resource: nodes, namespaces: [default]}, {resource: componentstatuses}, {resource: pods}]`)
 	r.validates(2, `pipelines\[0\].resources\[0\].resource: the cluster has no resource widgets.example.com now; kubectl api-resources lists those that it has`,
@@ -126,9 +122,8 @@ func TestValidate_asks_Kafka_and_disturbs_no_bridge(t *testing.T) {
 		}
 		return found
 	}
-	if found := topics(); found["kubernetes"] || found["kube-eventbridge-checkpoints"] {
-		t.Errorf("it made topics: %v", found)
-	}
+	found := topics()
+	assert.True(t, !found["kubernetes"] && !found["kube-eventbridge-checkpoints"], "it made topics: %v", found)
 
 	// A bridge that runs stays the one that publishes.
 	b := r.run()

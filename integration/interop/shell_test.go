@@ -59,9 +59,8 @@ func (p *published) compare(t *testing.T, topic string, got []*printed) {
 		next[g.partition]++
 		require.Less(t, n, len(want[g.partition]), "too much in partition %s: %v", g.partition, g)
 		w := want[g.partition][n]
-		if g.offset != w.offset || g.key != w.key || g.value != w.value || g.null != w.null || !maps.Equal(g.headers, w.headers) {
-			t.Fatalf("there is %v\nwant %v", g, w)
-		}
+		require.True(t, g.offset == w.offset && g.key == w.key && g.value == w.value && g.null == w.null &&
+			maps.Equal(g.headers, w.headers), "there is %v\nwant %v", g, w)
 	}
 }
 

@@ -4,7 +4,6 @@ package kafkabroker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -107,14 +106,12 @@ func TestCluster_of_three_brokers_serves_a_partition_whose_leader_was_killed(t *
 		return produce(ctx, cl, "led", "survives")
 	}
 	require.NoError(t, poll(ctx, "produce", try)) // all replicas acknowledge, so two at least
-	if leader, err := c.Leader(ctx, "led", 0); err != nil || leader == dead {
-		t.Errorf("broker %d leads, which was killed, %v", leader, err)
-	}
+	leader := must.Get(c.Leader(ctx, "led", 0))(t)
+	assert.NotEqual(t, dead, leader, "broker %d leads, which was killed", leader)
 	require.NoError(t, c.Restart(t.Context(), dead))
 	require.NoError(t, c.MoveLeader(t.Context(), "led", 0, dead))
-	if leader, err := c.Leader(t.Context(), "led", 0); err != nil || leader != dead {
-		t.Errorf("broker %d leads, %v, want %d", leader, err, dead)
-	}
+	leader = must.Get(c.Leader(t.Context(), "led", 0))(t)
+	assert.Equal(t, dead, leader, "broker %d leads", leader)
 	require.NoError(t, poll(within(t, time.Minute), "produce", try))
 }
 
@@ -146,9 +143,8 @@ func TestCluster_Tool_runs_what_Kafka_brings(t *testing.T) {
 	out, err := c.Tool(within(t, time.Minute), "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", c.Bootstrap(), "--list")
 	require.NoError(t, err)
 	assert.Contains(t, strings.Fields(string(out)), "listed", "listed %q", out)
-	if _, err := c.Tool(within(t, time.Minute), "kafka.None"); err == nil || !strings.Contains(err.Error(), "ClassNotFoundException") {
-		t.Errorf("no such tool: %v", err)
-	}
+	_, err = c.Tool(within(t, time.Minute), "kafka.None")
+	assert.True(t, err != nil && strings.Contains(err.Error(), "ClassNotFoundException"), "no such tool: %v", err)
 }
 
 func TestCluster_advertises_what_it_is_told(t *testing.T) {
@@ -232,9 +228,7 @@ func TestCluster_closed_starts_nothing(t *testing.T) {
 	require.NoError(t, c.prepare())
 	require.NoError(t, c.Close())
 	require.NoError(t, c.Close())
-	if _, err := os.Stat(c.dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the temporary directory %s: %v, want it removed", c.dir, err)
-	}
+	assert.ErrorIs(t, must.Err(os.Stat(c.dir)), fs.ErrNotExist, "the temporary directory %s, want it removed", c.dir)
 	for _, err := range []error{c.Restart(t.Context(), 0), c.Kill(0), c.Pause(0), c.CreateTopic(t.Context(), "x", 1, 1, nil), c.Kill(1)} {
 		assert.Error(t, err, "no error")
 	}

@@ -53,9 +53,8 @@ func TestOpen_refuses_a_topic_that_deletes_and_names_what_mends_it(t *testing.T)
 	require.True(t, errors.As(err, &settings), "error %v, want a SettingsError", err)
 	words := strings.Fields(settings.Command)
 	require.Equal(t, "kafka-configs.sh", words[0], "the command is %q", settings.Command)
-	if out, err := c.Tool(t.Context(), "kafka.admin.ConfigCommand", words[1:]...); err != nil {
-		t.Fatalf("%s: %v\n%s", settings.Command, err, out)
-	}
+	out, err := c.Tool(t.Context(), "kafka.admin.ConfigCommand", words[1:]...)
+	require.NoError(t, err, "%s: %v\n%s", settings.Command, err, out)
 	s := mustOpen(t, kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-delete"})
 	require.NoError(t, s.Commit(t.Context(), rows(0, 1, 1)))
 }
@@ -108,9 +107,8 @@ func TestOpen_that_must_not_create_the_topic_says_how_to(t *testing.T) {
 	require.True(t, errors.As(err, &settings), "error %v, want a SettingsError", err)
 	words := strings.Fields(strings.Replace(settings.Command, c.AddressesOf(string(kafkabroker.SASLPlaintext))[0], c.Addresses()[0], 1))
 	require.Equal(t, "kafka-topics.sh", words[0], "the command is %q", settings.Command)
-	if out, err := c.Tool(t.Context(), "org.apache.kafka.tools.TopicCommand", words[1:]...); err != nil {
-		t.Fatalf("%s: %v\n%s", settings.Command, err, out)
-	}
+	out, err := c.Tool(t.Context(), "org.apache.kafka.tools.TopicCommand", words[1:]...)
+	require.NoError(t, err, "%s: %v\n%s", settings.Command, err, out)
 	require.NoError(t, mustOpen(t, kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-forbidden"}).Commit(t.Context(), rows(0, 1, 1)))
 }
 

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestClient_says_which_mistake_it_is(t *testing.T) {
@@ -103,11 +105,8 @@ func TestClient_says_which_permission_is_missing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { wantError(t, c, "SASL_PLAINTEXT", m.try(), m.want) })
 	}
-	if _, err := cl.Bounds(t.Context(), topic, 1); err != nil {
-		t.Errorf("what is allowed: %v", err)
-	}
+	assert.NoError(t, must.Err(cl.Bounds(t.Context(), topic, 1)), "what is allowed")
 	require.NoError(t, c.Allow(t.Context(), "bob", kafkago.ResourceTypeTransactionalID, "bridge", kafkago.ACLOperationTypeWrite))
-	if _, err := cl.InitProducer(t.Context(), "bridge", nil); err != nil {
-		t.Errorf("Write on the TransactionalId is not enough: %v", err)
-	}
+	assert.NoError(t, must.Err(cl.InitProducer(t.Context(), "bridge", nil)),
+		"Write on the TransactionalId is not enough")
 }

@@ -94,9 +94,8 @@ func TestSink_is_interrupted_where_a_broker_does_not_know_the_sequence(t *testin
 			s := start(t, cfg)
 			publish(t, s, message(faked, "a", 1))
 			answering(c, answers...)
-			if a := wait(t, send(t, s, message(faked, "a", 2))); a.err == nil || sink.IsPermanent(a.err) {
-				t.Errorf("published: %v", a.err)
-			}
+			a := wait(t, send(t, s, message(faked, "a", 2)))
+			assert.True(t, a.err != nil && !sink.IsPermanent(a.err), "published: %v", a.err)
 			var interrupted *sink.InterruptedError
 			if err := s.end(t); !errors.As(err, &interrupted) || !strings.Contains(interrupted.Target, faked+"/0") {
 				t.Errorf("Run: %v", err)
@@ -145,9 +144,8 @@ func TestSink_stamps_earlier_what_a_broker_refuses_for_its_time(t *testing.T) {
 	if got := fmt.Sprint(moved); got != "[0s 1h0m0s 3h0m0s 3h0m0s 3h0m0s]" { // the second begins where the first was taken
 		t.Errorf("what was sent is older by %s", got)
 	}
-	if n := strings.Count(said.String(), "the clock of this machine is ahead"); n != 1 {
-		t.Errorf("it is said %d times:\n%s", n, said)
-	}
+	n := strings.Count(said.String(), "the clock of this machine is ahead")
+	assert.Equal(t, 1, n, "it is said %d times:\n%s", n, said)
 }
 
 // refusingAfter has batches refused that are stamped later, and tells the stamps of all that came.

@@ -247,9 +247,8 @@ func TestSink_has_one_batch_under_way_in_each_partition(t *testing.T) {
 		return nil
 	})
 	for range 50 {
-		if n := p.waiting.Load(); n > 2 {
-			t.Fatalf("%d requests to one broker", n)
-		}
+		n := p.waiting.Load()
+		require.True(t, n <= 2, "%d requests to one broker", n)
 		require.NoError(t, pause.For(t.Context(), 5*time.Millisecond))
 	}
 	mu.Lock()

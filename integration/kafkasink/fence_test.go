@@ -37,9 +37,8 @@ func TestSink_is_refused_once_a_newer_one_has_come(t *testing.T) {
 	old := start(t, r.config(direct))
 	publish(t, old, message(r.topic, "key", 1))
 	newer := start(t, r.config(direct))
-	if a := wait(t, send(t, old, message(r.topic, "key", 2))); a.err == nil || sink.IsPermanent(a.err) {
-		t.Errorf("the older one: %v", a.err)
-	}
+	a := wait(t, send(t, old, message(r.topic, "key", 2)))
+	assert.True(t, a.err != nil && !sink.IsPermanent(a.err), "the older one: %v", a.err)
 	fenced(t, old.end(t), r.topic)
 	assert.ErrorIs(t, wait(t, send(t, old, message(r.topic, "key", 3))).err, sink.ErrNotRunning, "after its end")
 	publish(t, newer, message(r.topic, "key", 4))

@@ -158,9 +158,8 @@ func TestSink_adds_tombstones_and_marks_every_partition(t *testing.T) {
 			a = append(a, rec.header("ce_id"))
 		}
 	}
-	if fmt.Sprint(a) != "[a.1 a.2 a null a.3]" || len(markers) != 3 || markers[0]*markers[1]*markers[2] != 1 {
-		t.Errorf("the log has %v, markers %v", a, markers)
-	}
+	assert.True(t, fmt.Sprint(a) == "[a.1 a.2 a null a.3]" && len(markers) == 3 &&
+		markers[0]*markers[1]*markers[2] == 1, "the log has %v, markers %v", a, markers)
 	n := 0
 	require.NoError(t, s.Read(t.Context(), sink.Query{}, func(st *sink.Stored) error {
 		if !strings.HasPrefix(st.ID, "writer-started.") {
@@ -169,9 +168,8 @@ func TestSink_adds_tombstones_and_marks_every_partition(t *testing.T) {
 		return nil
 	}))
 	assert.Equal(t, 3+1, n, "messages are read back, want 3, and the marker")
-	if st, err := s.At(t.Context(), at.Partition, at.Sequence+1); st != nil || err != nil {
-		t.Errorf("where the tombstone is: %+v, %v", st, err)
-	}
+	st, err := s.At(t.Context(), at.Partition, at.Sequence+1)
+	assert.True(t, st == nil && err == nil, "where the tombstone is: %+v, %v", st, err)
 }
 
 func TestSink_publishes_to_several_topics(t *testing.T) {
@@ -190,25 +188,22 @@ func TestSink_publishes_to_several_topics(t *testing.T) {
 	for n := range 60 {
 		topic := prefix + []string{".pods", ".nodes", ".later"}[n%3]
 		rc := publish(t, s, message(topic, fmt.Sprintf("key-%d", n), 1))
-		if other := places[rc.Partition]; other != "" && other != topic {
-			t.Errorf("partition %d is of %s and of %s", rc.Partition, other, topic)
-		}
+		other := places[rc.Partition]
+		assert.True(t, other == "" || other == topic, "partition %d is of %s and of %s", rc.Partition, other, topic)
 		places[rc.Partition] = topic
 		receipts = append(receipts, rc)
 	}
 	a := wait(t, send(t, s, message("elsewhere", "k", 1)))
 	assert.True(t, sink.IsPermanent(a.err), "a topic that is not configured: %v", a.err)
 	for topic, want := range map[string]int{".pods": 20, ".nodes": 20, ".later": 20} {
-		if n := len(others(r.records(t, prefix+topic))); n != want {
-			t.Errorf("%s has %d records, want %d", topic, n, want)
-		}
+		n := len(others(r.records(t, prefix+topic)))
+		assert.Equal(t, want, n, "%s has %d records", topic, n)
 	}
 	bounds := must.Get(s.Bounds(t.Context(), nil))(t)
 	assert.Len(t, bounds.Partitions, 2+3+4, "partitions")
 	for n, rc := range receipts {
-		if st, err := s.At(t.Context(), rc.Partition, rc.Sequence); err != nil || st == nil || st.ID != fmt.Sprintf("key-%d.1", n) {
-			t.Errorf("at %+v: %+v, %v", rc, st, err)
-		}
+		st := must.Get(s.At(t.Context(), rc.Partition, rc.Sequence))(t)
+		assert.True(t, st != nil && st.ID == fmt.Sprintf("key-%d.1", n), "at %+v: %+v", rc, st)
 	}
 	s.stop()
 	require.NoError(t, s.end(t))

@@ -146,13 +146,11 @@ func TestSink_compresses_what_is_too_large_and_refuses_what_is_too_large_then(t 
 			if large := n%4 == 3; large != sink.IsPermanent(got.err) || !large && got.err != nil {
 				t.Errorf("%s: message %d: %v", c, n, got.err)
 			}
-			if n == 3 && !strings.Contains(fmt.Sprint(got.err), "500002 bytes of data") {
-				t.Errorf("%s: %v", c, got.err)
-			}
+			assert.True(t, n != 3 || strings.Contains(fmt.Sprint(got.err), "500002 bytes of data"),
+				"%s: %v", c, got.err)
 		}
-		if n := len(others(r.records(t, r.topic))); n != 30 {
-			t.Errorf("%s: the log has %d records, want 30", c, n)
-		}
+		n := len(others(r.records(t, r.topic)))
+		assert.Equal(t, 30, n, "%s: the log has %d records, want 30", c, n)
 		assert.NoError(t, s.Ready(), "%s", c)
 	}
 }
@@ -184,9 +182,8 @@ func TestSink_finds_out_what_a_topic_takes_that_was_changed(t *testing.T) {
 			t.Errorf("message %d: %v", n, got.err)
 		}
 	}
-	if n := len(others(r.records(t, r.topic))); n != 99 {
-		t.Errorf("the log has %d records, want 99", n)
-	}
+	n := len(others(r.records(t, r.topic)))
+	assert.Equal(t, 99, n, "the log has %d records, want 99", n)
 }
 
 // emptyBatches counts the batches of partition 0 that have no records any more.
@@ -253,9 +250,8 @@ func TestSink_reads_a_compacted_partition_to_its_end(t *testing.T) {
 		return nil
 	}))
 	for k := range keys {
-		if key := fmt.Sprintf("key-%d", k); newest[key] != key+".10000" {
-			t.Errorf("the last of %s is %s", key, newest[key])
-		}
+		key := fmt.Sprintf("key-%d", k)
+		assert.Equal(t, key+".10000", newest[key], "the last of %s", key)
 	}
 	assert.NotEmpty(t, newest["end"], "it was not read to its end")
 	// From each offset on, also from within what was removed.
@@ -336,9 +332,8 @@ func TestSink_shows_no_marker_that_a_crash_kept_from_a_partition(t *testing.T) {
 			first := fmt.Sprintf("test/core/pods/_/_snapshot.1 in %d ", home)
 			assert.Equal(t, first, read(), "the next process")
 			publish(t, newer, marker)
-			if got, both := read(), first+fmt.Sprintf("%s in %d ", marker.ID, home); got != both {
-				t.Errorf("then it reads %q, want %q", got, both)
-			}
+			got, both := read(), first+fmt.Sprintf("%s in %d ", marker.ID, home)
+			assert.Equal(t, both, got, "then")
 			if got := has(); got[0]*got[1]*got[2] == 0 || got[home] != 1 {
 				t.Errorf("the marker is in %v", got)
 			}

@@ -90,14 +90,11 @@ pipelines:
 		{[]string{"-c", file, "--pipeline", "print"}, 2, nil, "publishes to no NATS stream and no Kafka topic"},
 	} {
 		code, stdout, stderr := run(append(start, c.args...)...)
-		if code != c.code || !strings.Contains(stderr, c.stderr) || c.stderr == "" && stderr != "" || strings.Contains(stderr, "hidden") {
-			t.Errorf("%v: got %d, %s", c.args, code, stderr)
-		}
+		assert.True(t, code == c.code && strings.Contains(stderr, c.stderr) && (c.stderr != "" || stderr == "") &&
+			!strings.Contains(stderr, "hidden"), "%v: got %d, %s", c.args, code, stderr)
 		for _, want := range c.stdout {
 			assert.Contains(t, stdout, want, "%v", c.args)
 		}
-		if c.stdout == nil && stdout != "" {
-			t.Errorf("%v: got\n%s", c.args, stdout)
-		}
+		assert.True(t, c.stdout != nil || stdout == "", "%v: got\n%s", c.args, stdout)
 	}
 }

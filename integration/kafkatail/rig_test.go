@@ -168,9 +168,7 @@ func (r *testTopic) read(t *testing.T, span tail.Span) *screen {
 	t.Helper()
 	s := r.tail(t, tail.Config{Span: span}, kafkalog.Config{})
 	s.awaitEnd(t)
-	if _, err := s.End(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, must.Err(s.End()))
 	return s
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -299,14 +300,12 @@ func TestBridge_reads_what_an_upgrade_changes_in_its_ConfigMap_and_is_not_restar
 	})
 	t.Logf("the change was read %s after helm upgrade", time.Since(began).Round(100*time.Millisecond))
 	after := r.pods()
-	if len(after) != 1 || after[0].UID != pod.UID || after[0].Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Errorf("%s is not what runs any more: %+v", pod.Name, after)
-	}
+	assert.True(t, len(after) == 1 && after[0].UID == pod.UID &&
+		after[0].Status.ContainerStatuses[0].RestartCount == 0, "%s is not what runs any more: %+v", pod.Name, after)
 	r.prints("kubectl -n "+r.namespace+" exec deployment/kube-eventbridge -- kube-eventbridge status", "All 4 streams are live\n")
 
 	r.set("another", "config", "cluster")
 	r.helm("upgrade")
-	if after := r.pods(); len(after) != 1 || after[0].UID == pod.UID {
-		t.Errorf("what takes a restart leaves the Pod %s", pod.Name)
-	}
+	after = r.pods()
+	assert.True(t, len(after) == 1 && after[0].UID != pod.UID, "what takes a restart leaves the Pod %s", pod.Name)
 }

@@ -73,9 +73,8 @@ func TestDocument_has_a_channel_for_each_address_and_all_that_is_published_there
 	}
 	for name, enum := range map[string][]string{"audit.deployments.apps": {"shop", "web", "_"}, "audit.nodes": {"_"}, "audit.pods": nil} {
 		ch := d.Channels[name]
-		if ch.Address != want[name] || !slices.Equal(ch.Parameters["namespace"].Enum, enum) || len(ch.Messages) != len(kinds()) {
-			t.Errorf("%s: %+v", name, ch)
-		}
+		assert.True(t, ch.Address == want[name] && slices.Equal(ch.Parameters["namespace"].Enum, enum) &&
+			len(ch.Messages) == len(kinds()), "%s: %+v", name, ch)
 		o := d.Operations["publish."+name]
 		assert.True(t, o.Action == "send" && len(o.Messages) == len(kinds()), "its operation is %+v", o)
 		for message := range ch.Messages {
@@ -121,9 +120,8 @@ func TestDocument_leaves_open_what_only_a_cluster_knows(t *testing.T) {
 	if a := d.Channels["audit.pods"]; a.Address != "{cluster}-{version}-pods" || len(a.Parameters) != 2 || a.Bindings.Kafka["topic"] != nil {
 		t.Errorf("pods: %+v", a)
 	}
-	if a := d.Channels["audit.nodes"]; a.Address != "{cluster}-v1-nodes" || len(a.Parameters) != 1 {
-		t.Errorf("nodes: %+v", a)
-	}
+	a := d.Channels["audit.nodes"]
+	assert.True(t, a.Address == "{cluster}-v1-nodes" && len(a.Parameters) == 1, "nodes: %+v", a)
 	assert.Contains(t, text, `"pattern":"^/clusters/[^/]+/api/[^/]+/pods$"`, "not in it")
 }
 

@@ -23,16 +23,13 @@ func TestAudit_finds_what_the_log_has_and_does_not_exist(t *testing.T) {
 	s := b.only(t)
 	must.Happen(t, "the watch", func() bool { return s.status.watching() && s.safe() == "4" })
 	must.Happen(t, "an audit", func() bool { return value(t, b.registry, "audits_total") > 0 })
-	if n := value(t, b.registry, "audit_differences_total"); n != 0 {
-		t.Fatalf("%v objects differ where all is well", n)
-	}
+	require.EqualValues(t, 0, value(t, b.registry, "audit_differences_total"), "objects differ where all is well")
 	s.mu.Lock()
 	s.ledger.Put("default/ghost", checkpoint.Row{UID: "u", ResourceVersion: "2"})
 	s.mu.Unlock()
 	must.Happen(t, "the ghost's end", func() bool { return slices.Contains(log.lines(), "deleted default/ghost u 2 relist") })
-	if n := value(t, b.registry, "audit_differences_total"); n < 1 {
-		t.Errorf("%v objects differ", n)
-	}
+	n := value(t, b.registry, "audit_differences_total")
+	assert.True(t, n >= 1, "%v objects differ", n)
 	require.NoError(t, b.stop())
 }
 
@@ -94,9 +91,7 @@ func TestAudit_is_not_confused_by_what_is_under_way(t *testing.T) {
 		must.Happen(t, "an audit", func() bool { return value(t, b.registry, "audits_total") >= float64(n)/20 })
 	}
 	must.Happen(t, "all events", func() bool { return len(log.lines()) == 202 })
-	if n := value(t, b.registry, "audit_differences_total"); n != 0 {
-		t.Errorf("%v objects differ", n)
-	}
+	assert.EqualValues(t, 0, value(t, b.registry, "audit_differences_total"), "objects differ")
 	require.NoError(t, b.stop())
 }
 

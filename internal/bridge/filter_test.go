@@ -53,9 +53,8 @@ func TestFilter_what_is_not_published_moves_the_position_and_is_known(t *testing
 	if got := s.tracker.Position(); got != "10" { // the version before the last: another change may share that
 		t.Errorf("the position is %s", got)
 	}
-	if row, _ := s.ledger.Get("default/b"); row.ResourceVersion != "11" || s.ledger.Len() != 2 {
-		t.Errorf("known is %+v of %d", row, s.ledger.Len())
-	}
+	row, _ := s.ledger.Get("default/b")
+	assert.True(t, row.ResourceVersion == "11" && s.ledger.Len() == 2, "known is %+v of %d", row, s.ledger.Len())
 	send(t, s, source.Updated, "b", "u2", "12", source.ReasonWatch)
 	send(t, s, source.Deleted, "b", "u2", "13", source.ReasonWatch)
 	r.settle()
@@ -234,10 +233,7 @@ func TestFilter_that_fails_publishes(t *testing.T) {
 	send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
 	r.settle()
 	expect(t, log.lines(), "added default/a u1 10 watch")
-	if n := said.Count(`err="no such key" advice="ask for what may be missing with has(…) first`); n != 1 {
-		t.Errorf("it says %d times what helps, want once", n)
-	}
-	if n := value(t, r.registry, "filter_errors_total"); n != 1 {
-		t.Errorf("%v failures are counted, want 1", n)
-	}
+	n := said.Count(`err="no such key" advice="ask for what may be missing with has(…) first`)
+	assert.Equal(t, 1, n, "it says %d times what helps, want once", n)
+	assert.EqualValues(t, 1, value(t, r.registry, "filter_errors_total"), "failures are counted, want 1")
 }

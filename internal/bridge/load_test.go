@@ -86,9 +86,8 @@ func TestLoading_is_told_at_first_and_then_from_time_to_time(t *testing.T) {
 		}
 		l.end(log)
 		first, more, end := strings.Count(said.String(), "waiting for the checkpoint"), strings.Count(said.String(), "still waiting"), strings.Count(said.String(), "checkpoint answers")
-		if first != 3 || more != 2 || end != 1 || l.problem() != nil {
-			t.Errorf("in two and a half times its interval it says, and then %v:\n%s", l.problem(), said.String())
-		}
+		assert.True(t, first == 3 && more == 2 && end == 1 && l.problem() == nil,
+			"in two and a half times its interval it says, and then %v:\n%s", l.problem(), said.String())
 	})
 }
 

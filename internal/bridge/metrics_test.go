@@ -66,9 +66,8 @@ func TestMetrics_of_a_stream_are_there_before_they_count(t *testing.T) {
 	}
 	for _, m := range metric.All() {
 		lazy := m.Name == "watch_restarts_total" || m.Name == "events_filtered_total"
-		if m.Type == metric.Counter && slices.Contains(m.Labels, "stream") && !lazy && !zero[m.FullName()] {
-			t.Errorf("%s is not there", m.FullName())
-		}
+		assert.True(t, m.Type != metric.Counter || !slices.Contains(m.Labels, "stream") || lazy || zero[m.FullName()],
+			"%s is not there", m.FullName())
 	}
 }
 
@@ -115,28 +114,23 @@ func TestMetrics_count_what_happens(t *testing.T) {
 		"events_published_total": 3, "publish_seconds": 6, "gaps_total": 1, "relists_total": 1, "synthesized_deletes_total": 1,
 		"duplicates_suppressed_total": 1, "ledger_objects": 1, "buffered_events": 1, "publish_failures_total": 0,
 	} {
-		if got := value(t, r.registry, name); got != want {
-			t.Errorf("%s is %v, want %v", name, got, want)
-		}
+		got := value(t, r.registry, name)
+		assert.True(t, got == want, "%s is %v, want %v", name, got, want)
 	}
 	for _, name := range []string{"oldest_unsettled_seconds", "buffered_bytes", "buffer_limit_bytes", "broker_ready"} {
-		if got := value(t, r.registry, name); got <= 0 {
-			t.Errorf("%s is %v, and an event is under way", name, got)
-		}
+		got := value(t, r.registry, name)
+		assert.True(t, got > 0, "%s is %v, and an event is under way", name, got)
 	}
 	close(gate)
 	r.settle()
 	for _, name := range []string{"oldest_unsettled_seconds", "buffered_bytes", "buffered_events", "queue_depth"} {
-		if got := value(t, r.registry, name); got != 0 {
-			t.Errorf("%s is %v, and nothing is under way", name, got)
-		}
+		assert.EqualValues(t, 0, value(t, r.registry, name), "%s, and nothing is under way", name)
 	}
 	log.set(func() { log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.ID, "u1.22") } })
 	send(t, s, source.Updated, "a", "u1", "22", source.ReasonWatch)
 	r.settle()
-	if got := value(t, r.registry, "publish_failures_total"); got != 1 {
-		t.Errorf("publish_failures_total is %v after a refusal", got)
-	}
+	got := value(t, r.registry, "publish_failures_total")
+	assert.EqualValues(t, 1, got, "publish_failures_total is %v after a refusal", got)
 }
 
 // Only where it is known when the object became what the event says can be told how long its delivery took.
@@ -188,9 +182,8 @@ func TestMetrics_of_a_stream_or_a_pipeline_go_with_it(t *testing.T) {
 	of, beside := series("stream", "other"), series("pipeline", "q")
 	here.drop()
 	assert.Len(t, series("stream", "here"), len(of), "left")
-	if got := series("stream", "other"); len(of) < 10 || !slices.Equal(got, of) {
-		t.Errorf("of another stream there is %v, was %v", got, of)
-	}
+	got := series("stream", "other")
+	assert.True(t, len(of) >= 10 && slices.Equal(got, of), "of another stream there is %v, was %v", got, of)
 	m.Forget("p")
 	assert.Empty(t, series("pipeline", "p"), "left")
 	if got := series("pipeline", "q"); len(beside) < 14 || !slices.Equal(got, beside) || neighbour.total() != 1 {

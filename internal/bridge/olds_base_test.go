@@ -49,9 +49,8 @@ func (f frame) republish(t *testing.T, s *stream) {
 	s.status.State(source.Watching, nil)
 	s.tracker.Bookmark(strconv.Itoa(f.version))
 	id := source.Ident{Namespace: "default", Name: f.name, UID: f.uid, ResourceVersion: strconv.Itoa(f.version)}
-	if ok, err := s.republishOne(t.Context(), id, frameContent(f.body), ".r7", rate.NewLimiter(rate.Inf, 1)); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	ok, err := s.republishOne(t.Context(), id, frameContent(f.body), ".r7", rate.NewLimiter(rate.Inf, 1))
+	require.True(t, ok && err == nil, "%v %v", ok, err)
 }
 
 type frameContent string

@@ -155,15 +155,13 @@ func TestOlds_count_what_they_hold(t *testing.T) {
 		k.put("a", old{state: make([]byte, i)})
 		k.put("b", old{data: make([]byte, i)})
 	}
-	if objects, bytes := k.total(); objects != 2 || bytes != 2*(99+1+oldOverhead) {
-		t.Errorf("%d objects, %d bytes", objects, bytes)
-	}
+	objects, bytes := k.total()
+	assert.True(t, objects == 2 && bytes == 2*(99+1+oldOverhead), "%d objects, %d bytes", objects, bytes)
 	k.drop("a")
 	k.drop("b")
 	k.drop("c")
-	if objects, bytes := k.total(); objects != 0 || bytes != 0 {
-		t.Errorf("%d objects, %d bytes", objects, bytes)
-	}
+	objects, bytes = k.total()
+	assert.True(t, objects == 0 && bytes == 0, "%d objects, %d bytes", objects, bytes)
 }
 
 // BenchmarkEncodeFrom is all that an update of a Pod costs that is made from the one before: what the log has is decompressed, compared with the new state, and
@@ -233,12 +231,10 @@ func TestOlds_a_filter_is_told_the_state_before_published_or_not(t *testing.T) {
 	send(t, s, source.Added, "a", "u2", "7", source.ReasonWatch)
 	r.settle()
 	expect(t, told, "1 added", "2 a", "3 b", "4 c", "5 d", "6 e", "7 added")
-	if n := value(t, r.registry, "filter_errors_total") + value(t, r.registry, "old_objects_unknown_total"); n != 0 {
-		t.Errorf("%v errors", n)
-	}
-	if n := value(t, r.registry, "old_objects"); n != 1 {
-		t.Errorf("of %v objects something is kept", n)
-	}
+	assert.EqualValues(t, 0,
+		value(t, r.registry, "filter_errors_total")+value(t, r.registry, "old_objects_unknown_total"), "errors")
+	n := value(t, r.registry, "old_objects")
+	assert.EqualValues(t, 1, n, "of %v objects something is kept", n)
 }
 
 func TestOlds_what_depends_on_a_state_that_is_not_known_is_published_and_no_fault_of_the_filter(t *testing.T) {

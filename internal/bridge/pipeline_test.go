@@ -126,9 +126,8 @@ func TestPipeline_reads_no_more_than_the_budget(t *testing.T) {
 	for range admitted {
 		r.budget.release(size, false)
 	}
-	if _, err := s.Admit(t.Context(), "9", 5<<20); err != nil {
-		t.Errorf("an object larger than the budget does not pass alone: %v", err)
-	}
+	assert.NoError(t, must.Err(s.Admit(t.Context(), "9", 5<<20)),
+		"an object larger than the budget does not pass alone")
 	close(log.gate)
 }
 
@@ -162,12 +161,10 @@ func TestBudget_a_watch_pauses_while_the_broker_keeps_up(t *testing.T) {
 			}
 			return time.Since(began)
 		}
-		if took := fill(readAhead); took != 0 {
-			t.Errorf("what keeps the broker busy took %v to read", took)
-		}
-		if took, want := fill(readAhead), readAhead/readStep*stepWait; took != want {
-			t.Errorf("as much again took %v while the broker was silent, want %v", took, want)
-		}
+		took := fill(readAhead)
+		assert.EqualValues(t, 0, took, "what keeps the broker busy took %v to read", took)
+		took, want := fill(readAhead), readAhead/readStep*stepWait
+		assert.Equal(t, want, took, "as much again took %v while the broker was silent", took)
 		time.AfterFunc(stepWait/2, func() {
 			for range readAhead*3/2/object + 1 {
 				b.release(object, false)
@@ -175,9 +172,8 @@ func TestBudget_a_watch_pauses_while_the_broker_keeps_up(t *testing.T) {
 		})
 		assert.Equal(t, stepWait/2, fill(object),
 			"the next object took, want the moment at which half of readAhead was left")
-		if took := fill(readAhead/2 - object); took != 0 {
-			t.Errorf("what keeps the broker busy took %v to read again", took)
-		}
+		took = fill(readAhead/2 - object)
+		assert.EqualValues(t, 0, took, "what keeps the broker busy took %v to read again", took)
 	})
 }
 

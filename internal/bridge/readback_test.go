@@ -97,20 +97,17 @@ func TestMarks_never_pass_what_is_under_way(t *testing.T) {
 	b := m.begin()
 	m.end(b, sink.Receipt{Sequence: 13}, "b")
 	for range 3 {
-		if got := m.take()[0]; got != 10 {
-			t.Fatalf("the mark is %d with an event under way since 10", got)
-		}
+		got := m.take()[0]
+		require.EqualValues(t, 10, got, "the mark is %d with an event under way since 10", got)
 	}
 	c := m.begin()
 	m.end(a, sink.Receipt{Sequence: 12}, "a")
-	if got := m.take()[0]; got > 13 {
-		t.Fatalf("the mark is %d with an event under way since 13", got)
-	}
+	got := m.take()[0]
+	require.True(t, got <= 13, "the mark is %d with an event under way since 13", got)
 	m.end(c, sink.Receipt{Sequence: 14, Duplicate: true}, "c")
 	m.take()
-	if got := m.take()[0]; got != 14 {
-		t.Errorf("the mark is %d with nothing under way, want 14", got)
-	}
+	got = m.take()[0]
+	assert.EqualValues(t, 14, got, "the mark is %d with nothing under way, want 14", got)
 }
 
 // prepared is a log of two objects with three states each, known positions after 4 and after all messages.

@@ -86,9 +86,8 @@ func TestResync_gives_way_to_what_is_on_its_way(t *testing.T) {
 		assert.False(t, strings.HasSuffix(line, "resync 2"),
 			"what is published again was folded with what happened: %s", line)
 	}
-	if got = slices.DeleteFunc(got, func(line string) bool { return !strings.Contains(line, "/b") }); got[0] != "updated default/b u2 6 resync" {
-		t.Errorf("the log has %v", got)
-	}
+	got = slices.DeleteFunc(got, func(line string) bool { return !strings.Contains(line, "/b") })
+	assert.Equal(t, "updated default/b u2 6 resync", got[0], "the log has %v", got)
 }
 
 // Another writer, or an earlier process, has published more. That is no sign of another history, as it is for what a list shows.
@@ -110,9 +109,8 @@ func TestResync_learns_what_the_log_has_and_goes_without(t *testing.T) {
 	again(t, s, "a u1 5")
 	r.settle()
 	expect(t, log.lines()[before:])
-	if row, _ := s.ledger.Get("default/a"); row.ResourceVersion != "9" || s.doubted() != nil {
-		t.Errorf("the row is %+v, the doubt %v", row, s.doubted())
-	}
+	row, _ = s.ledger.Get("default/a")
+	assert.True(t, row.ResourceVersion == "9" && s.doubted() == nil, "the row is %+v, the doubt %v", row, s.doubted())
 }
 
 func TestResync_waits_while_a_list_goes_on(t *testing.T) {
@@ -234,9 +232,8 @@ func TestResync_slots_are_the_same_for_all_processes_and_spread_over_streams(t *
 		now := time.Unix(1_764_000_000, 0)
 		first := s.slot(now)
 		begins[first%3600] = true
-		if age := now.Unix() - first; age < 0 || age >= 3600 {
-			t.Errorf("at %d the slot began at %d", now.Unix(), first)
-		}
+		age := now.Unix() - first
+		assert.True(t, age >= 0 && age < 3600, "at %d the slot began at %d", now.Unix(), first)
 		for second := range int64(3600) {
 			at := s.slot(time.Unix(first+second, 999))
 			require.Equal(t, first, at, "%d seconds into the slot", second)
@@ -299,9 +296,8 @@ func TestResync_that_is_asked_for_publishes_everything_while_changes_go_on(t *te
 	must.Happen(t, "the watch", func() bool { return s.status.watching() && s.safe() == "101" })
 	began := time.Now()
 	started, err := StartResyncs([]*Pipeline{b.Pipeline}, "test", []string{"configmaps"})
-	if err != nil || len(started) != 1 || started[0].State.Ended() || started[0].Objects != 100 || started[0].Number < began.Unix() {
-		t.Fatalf("%+v, error %v", started, err)
-	}
+	require.True(t, err == nil && len(started) == 1 && !started[0].State.Ended() && started[0].Objects == 100 &&
+		started[0].Number >= began.Unix(), "%+v, error %v", started, err)
 	api.add(10)
 	must.Happen(t, "its end", func() bool {
 		all := Resyncs([]*Pipeline{b.Pipeline})
@@ -310,12 +306,9 @@ func TestResync_that_is_asked_for_publishes_everything_while_changes_go_on(t *te
 	assert.GreaterOrEqual(t, time.Since(began), 99*time.Second/500, "100 objects took, and 500 a second are the most")
 	must.Happen(t, "the changes", func() bool { return value(t, b.registry, "ledger_objects") == 110 })
 	numbers, _ := resyncsIn(log.fakeLog)
-	if n := numbers[fmt.Sprint(started[0].Number)]; len(numbers) != 1 || n < 100 || n > 110 {
-		t.Errorf("published again are %v", numbers)
-	}
-	if n := value(t, b.registry, "resyncs_total"); n != 1 {
-		t.Errorf("%v are counted", n)
-	}
+	n := numbers[fmt.Sprint(started[0].Number)]
+	assert.True(t, len(numbers) == 1 && n >= 100 && n <= 110, "published again are %v", numbers)
+	assert.EqualValues(t, 1, value(t, b.registry, "resyncs_total"), "counted")
 	require.NoError(t, b.stop())
 }
 
@@ -339,9 +332,7 @@ func TestResync_is_queued_behind_the_one_that_runs(t *testing.T) {
 	_, log, b, open := gated(t)
 	ask := func() Resync {
 		all, err := StartResyncs([]*Pipeline{b.Pipeline}, "", nil)
-		if err != nil || len(all) != 1 {
-			t.Fatal(all, err)
-		}
+		require.True(t, err == nil && len(all) == 1, "%v %v", all, err)
 		return all[0]
 	}
 	first := ask()
@@ -375,14 +366,11 @@ func TestResync_is_refused_where_nothing_is_watched_or_called_so(t *testing.T) {
 		`pipeline "x" is none of this bridge's; valid: test`:          {"x"},
 		`resource "pods" is none of this bridge's; valid: configmaps`: {"test", "configmaps", "pods"},
 	} {
-		if all, err := StartResyncs([]*Pipeline{b.Pipeline}, ask[0], ask[1:]); err == nil || err.Error() != want || all != nil {
-			t.Errorf("%v: %v, error %v", ask, all, err)
-		}
+		all, err := StartResyncs([]*Pipeline{b.Pipeline}, ask[0], ask[1:])
+		assert.True(t, err != nil && err.Error() == want && all == nil, "%v: %v, error %v", ask, all, err)
 	}
 	for _, name := range []string{"configmaps", "configmaps.v1", "configmap", "cm", "ConfigMap"} {
-		if _, err := StartResyncs([]*Pipeline{b.Pipeline}, "", []string{name}); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.NoError(t, must.Err(StartResyncs([]*Pipeline{b.Pipeline}, "", []string{name})), name)
 	}
 }
 
@@ -396,9 +384,8 @@ func TestResync_has_nothing_to_do_where_nothing_is_selected(t *testing.T) {
 		all, err := StartResyncs([]*Pipeline{b}, "", nil)
 		require.True(t, err == nil && len(all) == len(want), "%s: %+v, error %v", when, all, err)
 		for i, r := range all {
-			if r.State != want[i] || !r.State.Ended() || (r.Problem == "") != (want[i] == ResyncEmpty) {
-				t.Errorf("%s: %+v, want %s", when, r, want[i])
-			}
+			assert.True(t, r.State == want[i] && r.State.Ended() && (r.Problem == "") == (want[i] == ResyncEmpty),
+				"%s: %+v, want %s", when, r, want[i])
 		}
 	}
 	state("before it runs", ResyncRefused, ResyncRefused, ResyncRefused)

@@ -183,9 +183,8 @@ func TestReadyz_says_what_keeps_a_pipeline_from_being_ready(t *testing.T) {
 	s.status.mu.Unlock()
 	says("pipeline test: broker: gone")
 	says("pipeline test: stream configmaps.v1: watch configmaps.v1: ")
-	if code, _ := b.get("/livez"); code != http.StatusOK {
-		t.Errorf("/livez says %d, and the process lives", code)
-	}
+	code, _ := b.get("/livez")
+	assert.Equal(t, http.StatusOK, code, "/livez, and the process lives")
 	log.set(func() { log.away = nil })
 	api.setAway(false)
 	says("ok")
@@ -284,9 +283,8 @@ func TestRun_ends_where_the_checkpoint_is_another_one(t *testing.T) {
 	select {
 	case err := <-b.ended:
 		assert.True(t, checkpoint.IsPermanent(err), "it ended with %v", err)
-		if n := strings.Count(err.Error(), "commit: "); n != 1 {
-			t.Errorf("it says so %d times: %v", n, err)
-		}
+		n := strings.Count(err.Error(), "commit: ")
+		assert.Equal(t, 1, n, "it says so %d times: %v", n, err)
 	case <-time.After(30 * time.Second):
 		t.Error("it goes on with a checkpoint that is not its own")
 	}
@@ -312,9 +310,7 @@ func TestCommit_saves_again_what_a_failed_one_may_have_saved(t *testing.T) {
 func TestFlow_is_the_average_of_the_last_samples(t *testing.T) {
 	var f flow
 	at := time.Unix(1_764_000_000, 0)
-	if got := f.perSecond(7, at); got != 0 {
-		t.Errorf("without a sample it is %v", got)
-	}
+	assert.EqualValues(t, 0, f.perSecond(7, at), "without a sample")
 	total := 100.0 // from before
 	f.observe(total, at)
 	for second, c := range []struct{ more, want float64 }{
@@ -322,20 +318,17 @@ func TestFlow_is_the_average_of_the_last_samples(t *testing.T) {
 	} {
 		at = at.Add(time.Second)
 		total += c.more
-		if got := f.perSecond(total, at); math.Abs(got-c.want) > 1e-9 {
-			t.Errorf("after %d seconds it is %v, want %v", second+1, got, c.want)
-		}
+		got := f.perSecond(total, at)
+		assert.LessOrEqual(t, math.Abs(got-c.want), 1e-9, "after %d seconds it is %v, want %v", second+1, got, c.want)
 		f.observe(total, at)
 	}
-	if want := time.Unix(1_764_000_003, 0); !f.last().Equal(want) {
-		t.Errorf("the last was at %v, want %v", f.last(), want)
-	}
+	want := time.Unix(1_764_000_003, 0)
+	assert.True(t, f.last().Equal(want), "the last was at %v, want %v", f.last(), want)
 	// What was asked at once after the first sample is no burst.
 	var young flow
 	young.observe(0, at)
-	if got := young.perSecond(3, at.Add(time.Millisecond)); got != 3 {
-		t.Errorf("3 in a millisecond are %v a second", got)
-	}
+	got := young.perSecond(3, at.Add(time.Millisecond))
+	assert.EqualValues(t, 3, got, "3 in a millisecond are %v a second", got)
 }
 
 // What is missing for long is looked for ever more seldom, and at once when it was there meanwhile.

@@ -33,12 +33,10 @@ func TestState_tells_how_a_stream_is_doing_and_what_happened_to_it(t *testing.T)
 	st := r.pipeline.State()
 	require.True(t, len(st.Streams) == 1 && st.Name == "test" && st.BufferBytes == 1<<20, "the pipeline is %+v", st)
 	got := st.Streams[0]
-	if got.Name != "configmaps.v1" || !got.Open || got.Doing != source.Waiting || got.Live || got.Objects != 2 || got.Published != 3 || got.Position != "20" || got.Unsettled != 0 {
-		t.Errorf("the stream is %+v", got)
-	}
-	if got.Err == nil || got.Failing.IsZero() || got.Since.IsZero() {
-		t.Errorf("it waits for %v since %v", got.Err, got.Failing)
-	}
+	assert.True(t, got.Name == "configmaps.v1" && got.Open && got.Doing == source.Waiting && !got.Live &&
+		got.Objects == 2 && got.Published == 3 && got.Position == "20" && got.Unsettled == 0, "the stream is %+v", got)
+	assert.True(t, got.Err != nil && !got.Failing.IsZero() && !got.Since.IsZero(),
+		"it waits for %v since %v", got.Err, got.Failing)
 	past := got.Past
 	assert.True(t, past.Gap.From == "10" && past.Gap.To == "20" && !past.Gap.At.IsZero(), "its gap is %+v", past.Gap)
 	assert.True(t, past.Rejections == 1 && past.Rejection.Object == "default/a" && past.Rejection.Err != nil,
@@ -48,17 +46,15 @@ func TestState_tells_how_a_stream_is_doing_and_what_happened_to_it(t *testing.T)
 
 	s.status.State(source.Watching, nil)
 	got = r.pipeline.State().Streams[0]
-	if !got.Live || got.Err != nil || !got.Failing.IsZero() || got.Past.Failure.Err == nil || got.Past.Cleared.IsZero() {
-		t.Errorf("when it watches again it is %+v", got)
-	}
+	assert.True(t, got.Live && got.Err == nil && got.Failing.IsZero() && got.Past.Failure.Err != nil &&
+		!got.Past.Cleared.IsZero(), "when it watches again it is %+v", got)
 }
 
 func TestState_tells_what_the_broker_does_not_take(t *testing.T) {
 	log := newFakeLog()
 	r, s := startStream(t, log, &memoryStore{})
-	if b := r.pipeline.State().Broker; b.Err != nil || b.Refused != nil || b.Blocked != nil || !b.Reached {
-		t.Errorf("at first the broker is %+v", b)
-	}
+	b := r.pipeline.State().Broker
+	assert.True(t, b.Err == nil && b.Refused == nil && b.Blocked == nil && b.Reached, "at first the broker is %+v", b)
 	full := true
 	log.set(func() {
 		log.faults = func() fault {
@@ -70,18 +66,15 @@ func TestState_tells_what_the_broker_does_not_take(t *testing.T) {
 	})
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
 	must.Happen(t, "a refusal", func() bool { return r.pipeline.State().Broker.Refused != nil })
-	if st := r.pipeline.State(); st.BufferedEvents != 1 || st.Streams[0].Unsettled <= 0 {
-		t.Errorf("meanwhile it is %+v", st)
-	}
+	st := r.pipeline.State()
+	assert.True(t, st.BufferedEvents == 1 && st.Streams[0].Unsettled > 0, "meanwhile it is %+v", st)
 	log.set(func() { full = false })
 	r.settle()
-	if st := r.pipeline.State(); st.Broker.Refused != nil || st.BufferedEvents != 0 {
-		t.Errorf("when it takes events again it is %+v", st)
-	}
+	st = r.pipeline.State()
+	assert.True(t, st.Broker.Refused == nil && st.BufferedEvents == 0, "when it takes events again it is %+v", st)
 	log.set(func() { log.away = errors.New("gone") })
-	if b := r.pipeline.State().Broker; b.Err == nil || b.Since.IsZero() || !b.Reached {
-		t.Errorf("when it is away it is %+v", b)
-	}
+	b = r.pipeline.State().Broker
+	assert.True(t, b.Err != nil && !b.Since.IsZero() && b.Reached, "when it is away it is %+v", b)
 }
 
 func TestState_tells_of_what_is_configured_and_not_open(t *testing.T) {
@@ -95,9 +88,8 @@ func TestState_tells_of_what_is_configured_and_not_open(t *testing.T) {
 	r.unresolved("secrets", errors.New("there are none")) // they were open, and have gone
 	r.unresolved("widgets.example.com", errors.New("not known"))
 	got := r.pipeline.State().Streams
-	if len(got) != 3 || !got[0].Open || got[1].Open || got[1].Err == nil || got[2].Name != "secrets" || got[2].Err == nil {
-		t.Errorf("they are %+v", got)
-	}
+	assert.True(t, len(got) == 3 && got[0].Open && !got[1].Open && got[1].Err != nil && got[2].Name == "secrets" &&
+		got[2].Err != nil, "they are %+v", got)
 }
 
 // What is counted of a stream, and what happened to it, outlives a session, and ends with the stream.
@@ -106,9 +98,8 @@ func TestState_outlives_a_session(t *testing.T) {
 	first := m.stream("p", "s")
 	first.counter(kind{source.Added, source.ReasonWatch}).Add(5)
 	second := m.stream("p", "s")
-	if got := second.total(); got != 5 {
-		t.Errorf("in the second session %v are counted", got)
-	}
+	got := second.total()
+	assert.EqualValues(t, 5, got, "in the second session %v are counted", got)
 	all.of("s").gap("1", "2", "compacted")
 	assert.Equal(t, "2", all.of("s").now().Gap.To, "the gap is forgotten")
 	second.drop()
@@ -133,9 +124,8 @@ func TestStoredAs_finds_a_stream_by_any_version(t *testing.T) {
 	} {
 		at, ok := source.ParseName(asked)
 		require.True(t, ok, asked)
-		if got, _, ok := p.storedAs(at); got != want || ok != (want != "") {
-			t.Errorf("%s: got %q", asked, got)
-		}
+		got, _, ok := p.storedAs(at)
+		assert.True(t, got == want && ok == (want != ""), "%s: got %q", asked, got)
 	}
 }
 

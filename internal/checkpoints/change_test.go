@@ -70,9 +70,8 @@ func TestReset_forgets_all_but_the_history_and_the_log(t *testing.T) {
 func TestReset_of_a_stream_leaves_the_others(t *testing.T) {
 	c, err := Reset(state(), []string{"nodes.v1", "nodes.v1"})
 	require.NoError(t, err)
-	if !slices.Equal(c.Batch.Forget, []string{"nodes.v1"}) || len(c.Batch.Streams) != 0 || len(c.Batch.Drop) != 0 {
-		t.Errorf("the batch is %+v", c.Batch)
-	}
+	assert.True(t, slices.Equal(c.Batch.Forget, []string{"nodes.v1"}) && len(c.Batch.Streams) == 0 &&
+		len(c.Batch.Drop) == 0, "the batch is %+v", c.Batch)
 	assert.Equal(t, map[string]string{"pods.v1": "60"}, c.Batch.Log.Trail[0].Positions,
 		"the trail is %+v", c.Batch.Log.Trail)
 	_, err = Reset(state(), []string{"pods"})
@@ -176,16 +175,12 @@ func resetPods(state *checkpoint.State) (*Change, error) { return Reset(state, [
 
 func TestFile_of_a_running_bridge_is_shown_and_not_changed(t *testing.T) {
 	f, bridge := written(t)
-	if found, err := f.Look(t.Context()); err != nil || !reflect.DeepEqual(found.State, state()) {
-		t.Errorf("it holds %+v, %v", found, err)
-	}
+	found := must.Get(f.Look(t.Context()))(t)
+	assert.Equal(t, state(), found.State, "it holds %+v", found)
 	var running *RunningError
-	if _, err := f.Change(t.Context(), resetPods); !errors.As(err, &running) {
-		t.Errorf("error %v, want that a bridge runs", err)
-	}
-	if got := f.User(); !strings.HasPrefix(got, "A kube-eventbridge runs with it") {
-		t.Errorf("of its user it says %q", got)
-	}
+	assert.ErrorAs(t, must.Err(f.Change(t.Context(), resetPods)), &running, "want that a bridge runs")
+	got := f.User()
+	assert.True(t, strings.HasPrefix(got, "A kube-eventbridge runs with it"), "of its user it says %q", got)
 	if got, err := bridge.Load(t.Context()); err != nil || !reflect.DeepEqual(got, state()) {
 		t.Errorf("the bridge has %+v now, %v", got, err)
 	}
@@ -201,19 +196,16 @@ func TestFile_is_changed_after_a_copy_was_made(t *testing.T) {
 	require.NoError(t, bridge.Close())
 	assert.Empty(t, f.User(), "of nobody")
 	first := must.Get(f.Change(t.Context(), resetPods))(t)
-	if kept, err := file.Inspect(t.Context(), first); err != nil || !reflect.DeepEqual(kept, state()) {
-		t.Errorf("the copy holds %+v, %v", kept, err)
-	}
+	kept := must.Get(file.Inspect(t.Context(), first))(t)
+	assert.Equal(t, state(), kept, "the copy holds")
 	now, err := file.Inspect(t.Context(), string(f))
-	if err != nil || now.Streams["pods.v1"].Position != "" || len(now.Rows["pods.v1"]) > 0 || len(now.Rows) != len(state().Rows)-1 {
-		t.Errorf("it holds %+v, %v", now, err)
-	}
+	assert.True(t, err == nil && now.Streams["pods.v1"].Position == "" && len(now.Rows["pods.v1"]) == 0 &&
+		len(now.Rows) == len(state().Rows)-1, "it holds %+v, %v", now, err)
 	second, err := f.Change(t.Context(), func(s *checkpoint.State) (*Change, error) { return Reset(s, nil) }) // within the same second, perhaps
 	require.NoError(t, err)
 	assert.NotEqual(t, first, second, "the second copy, the first")
-	if now, err = file.Inspect(t.Context(), string(f)); err != nil || len(now.Rows) != 0 || len(now.Streams) != 1 {
-		t.Errorf("it holds %+v, %v", now, err)
-	}
+	now, err = file.Inspect(t.Context(), string(f))
+	assert.True(t, err == nil && len(now.Rows) == 0 && len(now.Streams) == 1, "it holds %+v, %v", now, err)
 }
 
 func TestFile_where_nothing_moves_gets_no_copy(t *testing.T) {

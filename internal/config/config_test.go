@@ -116,9 +116,8 @@ func TestLoad_of_a_file_that_is_not_there_says_which(t *testing.T) {
 
 func TestLoad_reads_a_good_file(t *testing.T) {
 	got, warnings, err := Load("testdata/good.yaml")
-	if err != nil || warnings != nil {
-		t.Fatal(err, warnings)
-	}
+	require.NoError(t, err)
+	require.Nil(t, warnings)
 	stream := JetStream{
 		Stream: "AUDIT", Subject: "audit.{cluster}.{group}.{resource}.{namespace}.{name}",
 		MaxAge: 72 * time.Hour, MaxBytes: 10 << 30, DuplicateWindow: 5 * time.Minute,
@@ -283,9 +282,8 @@ argument 3: "x/y" is a subresource or a path, which cannot be watched by that na
 		{Args{Resources: []string{"pods"}, Listen: "8081", BrokerListen: "localhost"}, `--listen: "8081" is not an address to listen on; write host:port, such as 127.0.0.1:8080 or :8080
 --broker-listen: "localhost" is not an address to listen on; write host:port, such as 127.0.0.1:4222 or :4222`},
 	} {
-		if _, err := FromArgs(c.args); err == nil || err.Error() != c.want {
-			t.Errorf("%+v: got\n%v\nwant\n%s", c.args, err, c.want)
-		}
+		_, err := FromArgs(c.args)
+		assert.True(t, err != nil && err.Error() == c.want, "%+v: got\n%v\nwant\n%s", c.args, err, c.want)
 	}
 }
 
@@ -307,9 +305,8 @@ func TestLoad_warns_of_a_subject_that_objects_may_share(t *testing.T) {
 		{"k8s.all", true},
 	} {
 		_, warnings, err := Parse("f", []byte("pipelines:\n- name: a\n  resources: [{resource: pods}]\n  sink: {nats: {subject: \""+c.subject+"\"}}\n"))
-		if err != nil || len(warnings) > 0 != c.warned || c.warned && warnings.Error() != want {
-			t.Errorf("%s: got %v, %v, want %t: %s", c.subject, warnings, err, c.warned, want)
-		}
+		assert.True(t, err == nil && len(warnings) > 0 == c.warned && (!c.warned || warnings.Error() == want),
+			"%s: got %v, %v, want %t: %s", c.subject, warnings, err, c.warned, want)
 		template := must.Get(encode.ParseTemplate(encode.Subject, c.subject))(t)
 		assert.NotEqual(t, c.warned, template.PerObject(), "%s: the encoder disagrees", c.subject)
 	}

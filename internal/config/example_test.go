@@ -34,9 +34,8 @@ func exampleWithAlternatives(t *testing.T) (*Config, []string) {
 
 func TestExample_is_valid_as_it_stands(t *testing.T) {
 	c, warnings, err := Load(exampleFile)
-	if err != nil || warnings != nil {
-		t.Fatal(err, warnings)
-	}
+	require.NoError(t, err)
+	require.Nil(t, warnings)
 	assert.NotNil(t, c.Pipelines[0].Sink.NATS, "the sink is not nats")
 }
 

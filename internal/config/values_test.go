@@ -36,9 +36,8 @@ func TestSecret_never_shows_itself(t *testing.T) {
 	}
 	asJSON, err := json.Marshal(h)
 	asYAML, err2 := yaml.Marshal(h)
-	if err != nil || err2 != nil {
-		t.Fatal(err, err2)
-	}
+	require.NoError(t, err)
+	require.NoError(t, err2)
 	shown := []string{logged.String(), string(asJSON), string(asYAML), fmt.Errorf("%w: %v", os.ErrInvalid, s).Error()}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 		shown = append(shown, fmt.Sprintf(verb, s), fmt.Sprintf(verb, &s), fmt.Sprintf(verb, h), fmt.Sprintf(verb, &h), fmt.Sprintf(verb, []Secret{s}))
@@ -104,9 +103,7 @@ func TestCredentials_of_Kafka_come_from_where_the_file_says(t *testing.T) {
 			}
 		}
 	}
-	if c, err := (&Kafka{}).Credentials(); err != nil || !reflect.DeepEqual(c, KafkaCredentials{}) {
-		t.Errorf("of nobody: %+v, %v", c, err)
-	}
+	assert.Equal(t, KafkaCredentials{}, must.Get((&Kafka{}).Credentials())(t), "of nobody")
 }
 
 func TestCredentials_of_Kafka_that_cannot_be_read_are_all_named(t *testing.T) {
@@ -141,9 +138,8 @@ func TestResourceName_is_read_as_kubectl_reads_it(t *testing.T) {
 			t.Errorf("%s: %+v, %s, %v", c.text, got, got.Arg(), err)
 		}
 		var again ResourceName
-		if err := again.UnmarshalText([]byte(got.String())); err != nil || again != got {
-			t.Errorf("%s: written as %s, read back as %+v, %v", c.text, got, again, err)
-		}
+		err := again.UnmarshalText([]byte(got.String()))
+		assert.True(t, err == nil && again == got, "%s: written as %s, read back as %+v, %v", c.text, got, again, err)
 	}
 }
 
@@ -170,12 +166,10 @@ func TestResourceName_overlaps_where_objects_may_be_the_same(t *testing.T) {
 func TestSize_is_written_as_it_is_read(t *testing.T) {
 	for text, want := range map[string]Size{"0": 0, "1": 1, "256Mi": 256 << 20, "1G": 1e9, "1.5Gi": 3 << 29, "1e3": 1000} {
 		var got, again Size
-		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
-			t.Errorf("%s: %d, %v, want %d", text, got, err, want)
-		}
-		if err := again.UnmarshalText([]byte(got.String())); err != nil || again != got {
-			t.Errorf("%s: written as %s, read back as %d, %v", text, got, again, err)
-		}
+		err := got.UnmarshalText([]byte(text))
+		assert.True(t, err == nil && got == want, "%s: %d, %v, want %d", text, got, err, want)
+		err = again.UnmarshalText([]byte(got.String()))
+		assert.True(t, err == nil && again == got, "%s: written as %s, read back as %d, %v", text, got, again, err)
 	}
 	for _, text := range []string{"", "x", "-1", "0.5", "100m", "10MB", "1e30"} {
 		var got Size

@@ -199,9 +199,8 @@ func TestCandidate_returns_what_its_work_returns_and_gives_the_lease_back(t *tes
 			Client: &line{server: s}, Name: "bridge", Identity: "a", Duration: duration, Deadline: deadline, Retry: retry,
 		})
 		assert.ErrorIs(t, c.Run(t.Context(), func(context.Context, election.Term) error { return broken }), broken)
-		if l, _ := s.get(); *l.Spec.HolderIdentity != "" {
-			t.Errorf("the lease is still %q's", *l.Spec.HolderIdentity)
-		}
+		l, _ := s.get()
+		assert.Empty(t, *l.Spec.HolderIdentity, "the lease is still %q's", *l.Spec.HolderIdentity)
 	})
 }
 

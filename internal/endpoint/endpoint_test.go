@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestLocal_is_where_this_machine_reaches_a_server(t *testing.T) {
@@ -22,13 +24,11 @@ func TestURL_keeps_the_path_that_a_proxy_has_before_it(t *testing.T) {
 		"127.0.0.1:8080": "http://127.0.0.1:8080/api/status", "localhost:8080": "http://localhost:8080/api/status", "http://[::1]:1": "http://[::1]:1/api/status",
 		"https://gate/bridge/": "https://gate/bridge/api/status",
 	} {
-		if u, err := URL(server, "/api/status"); err != nil || u.String() != want {
-			t.Errorf("%s: %s, %v, want %s", server, u.String(), err, want)
-		}
+		u := must.Get(URL(server, "/api/status"))(t)
+		assert.Equal(t, want, u.String(), server)
 	}
 	for _, server := range []string{"", "ftp://x", "http://", "http://x?y", "http://x#y", "http://[::1", ":"} {
-		if u, err := URL(server, "/x"); err == nil {
-			t.Errorf("%q is %s", server, u.String())
-		}
+		u, err := URL(server, "/x")
+		assert.Error(t, err, "%q is %s", server, u.String())
 	}
 }

@@ -132,9 +132,8 @@ func TestExpression_that_fails_says_where_and_shows_no_value(t *testing.T) {
 	} {
 		_, err := expression(t, s).Eval(c, nil)
 		exactly := regexp.MustCompile(`^the expression cannot be evaluated( at 1:\d+)?` + want + "$") // and nothing of CEL's own words
-		if !errors.Is(err, errEvaluation) || !exactly.MatchString(err.Error()) || strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: got %v, want it to end in %q", s, err, want)
-		}
+		assert.True(t, errors.Is(err, errEvaluation) && exactly.MatchString(err.Error()) &&
+			!strings.Contains(err.Error(), secret), "%s: got %v, want it to end in %q", s, err, want)
 	}
 }
 
@@ -186,9 +185,8 @@ func TestExpression_reads_no_more_of_a_large_object_than_is_allowed(t *testing.T
 		`size(object.data) == 5000 && "k7" in object.data`: false,
 	} {
 		yes, err := expression(t, s).Eval(change(source.Updated, large), nil)
-		if (err != nil) != fails || !fails && !yes || fails && !strings.Contains(err.Error(), "actual cost limit exceeded") {
-			t.Errorf("%s: %v, %v", s, yes, err)
-		}
+		assert.True(t, (err != nil) == fails && (fails || yes) &&
+			(!fails || strings.Contains(err.Error(), "actual cost limit exceeded")), "%s: %v, %v", s, yes, err)
 	}
 }
 
@@ -199,12 +197,10 @@ func TestExpression_makes_few_lists_and_maps_of_a_large_object(t *testing.T) {
 		few + `.all(x, size(object.data) > 0)`: `{"data":{"k":"` + strings.Repeat("x", 1<<20) + `"}}`,
 		few + `.all(x, object.s.list[0] == 0)`: `{"s":{"list":[0` + strings.Repeat(",0", 1<<19) + `]}}`,
 	} {
-		if _, err := expression(t, s).Eval(change(source.Updated, object), nil); err == nil || !strings.Contains(err.Error(), "actual cost limit exceeded") {
-			t.Errorf("%s: %v", s, err)
-		}
+		_, err := expression(t, s).Eval(change(source.Updated, object), nil)
+		assert.True(t, err != nil && strings.Contains(err.Error(), "actual cost limit exceeded"), "%s: %v", s, err)
 		once := strings.Replace(s, few, "[1]", 1)
-		if yes, err := expression(t, once).Eval(change(source.Updated, object), nil); !yes || err != nil {
-			t.Errorf("%s: %v, %v", once, yes, err)
-		}
+		yes, err := expression(t, once).Eval(change(source.Updated, object), nil)
+		assert.True(t, yes && err == nil, "%s: %v, %v", once, yes, err)
 	}
 }

@@ -44,9 +44,7 @@ func TestExpression_sees_the_state_before(t *testing.T) {
 		{source.Deleted, `oldObject.spec.replicas == 2 && object.spec.replicas == 3`, true},
 	} {
 		e := expression(t, c.s)
-		if got, err := e.Eval(change(c.op, web), before); err != nil || got != c.want {
-			t.Errorf("%v: %s is %t, want %t (%v)", c.op, c.s, got, c.want, err)
-		}
+		assert.Equal(t, c.want, must.Get(e.Eval(change(c.op, web), before))(t), "%v: %s", c.op, c.s)
 		assert.True(t, e.Old(), "%s does not say that it needs the state before", c.s)
 	}
 }
@@ -65,9 +63,8 @@ func TestExpression_cannot_be_evaluated_where_it_depends_on_a_state_that_is_not_
 	} {
 		for name, old := range map[string]func() []byte{"unknown": unknown, "not kept": nil} {
 			_, err := expression(t, s).Eval(change(source.Updated, web), old)
-			if (err == nil) != decides || err != nil && !strings.HasSuffix(err.Error(), ": oldObject is not known") {
-				t.Errorf("%s, %s: %v", s, name, err)
-			}
+			assert.True(t, (err == nil) == decides &&
+				(err == nil || strings.HasSuffix(err.Error(), ": oldObject is not known")), "%s, %s: %v", s, name, err)
 		}
 	}
 }
@@ -90,25 +87,21 @@ func TestExpression_asks_for_the_state_before_once_and_only_where_it_needs_it(t 
 func TestFilter_hands_the_state_before_to_the_expression(t *testing.T) {
 	f := New(Config{Expression: expression(t, `object.spec != oldObject.spec`)})
 	for old, want := range map[string]string{`{"spec":1}`: Excluded, `{"spec":2}`: ""} {
-		if reason, _, err := f.Filter(change(source.Updated, `{"spec":1}`), [16]byte{}, is(old)); reason != want || err != nil {
-			t.Errorf("%s: %q, %v", old, reason, err)
-		}
+		reason, _, err := f.Filter(change(source.Updated, `{"spec":1}`), [16]byte{}, is(old))
+		assert.True(t, reason == want && err == nil, "%s: %q, %v", old, reason, err)
 	}
-	if reason, _, err := f.Filter(change(source.Updated, `{"spec":1}`), [16]byte{}, unknown); reason != "" || err == nil {
-		t.Errorf("%q, %v", reason, err)
-	}
+	reason, _, err := f.Filter(change(source.Updated, `{"spec":1}`), [16]byte{}, unknown)
+	assert.True(t, reason == "" && err != nil, "%q, %v", reason, err)
 }
 
 // What both states have to be read for is bounded by both.
 func TestExpression_reads_no_more_of_a_large_state_before_than_is_allowed(t *testing.T) {
 	large := `{"l":[0` + strings.Repeat(",0", 5000) + `],"data":{` + strings.Repeat(`"k":"",`, 50_000) + `"z":""}}`
 	e := expression(t, `oldObject.l.all(x, oldObject.data["z"] == "")`)
-	if _, err := e.Eval(change(source.Updated, `{}`), is(large)); err == nil || !strings.Contains(err.Error(), "actual cost limit exceeded") {
-		t.Errorf("%v", err)
-	}
-	if yes, err := expression(t, `oldObject.l.all(x, x == 0)`).Eval(change(source.Updated, `{}`), is(large)); !yes || err != nil {
-		t.Errorf("%v, %v", yes, err)
-	}
+	_, err := e.Eval(change(source.Updated, `{}`), is(large))
+	assert.True(t, err != nil && strings.Contains(err.Error(), "actual cost limit exceeded"), "%v", err)
+	yes, err := expression(t, `oldObject.l.all(x, x == 0)`).Eval(change(source.Updated, `{}`), is(large))
+	assert.True(t, yes && err == nil, "%v, %v", yes, err)
 }
 
 func BenchmarkExpression_oldObject(b *testing.B) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // machine is one whose clock somebody sets.
@@ -60,13 +61,11 @@ func TestClock_comes_near_the_time_of_a_broker_that_does_not_tell_it(t *testing.
 			t.Errorf("with a clock %v ahead it is stamped %v early, %v", ahead, early, ok)
 		}
 		m.pass(time.Minute)
-		if next := c.Now(); !takes(next) || !next.After(stamp) {
-			t.Errorf("then %v, after %v", next, stamp)
-		}
+		next := c.Now()
+		assert.True(t, takes(next) && next.After(stamp), "then %v, after %v", next, stamp)
 		m.clock = noon.Add(m.ran) // somebody sets it right
-		if next := c.Now(); !takes(next) || next.Before(stamp) {
-			t.Errorf("when the machine is right it is %v, after %v", next, stamp)
-		}
+		next = c.Now()
+		assert.True(t, takes(next) && !next.Before(stamp), "when the machine is right it is %v, after %v", next, stamp)
 	}
 }
 
@@ -84,9 +83,8 @@ func TestClock_gives_up_where_the_time_is_not_what_is_wrong(t *testing.T) {
 	_, c := newMachine()
 	n := 1
 	for stamp, ok := c.Now(), true; ok; n++ {
-		if stamp, ok = c.Refused(stamp, n); n > 10_000 {
-			t.Fatal("never")
-		}
+		stamp, ok = c.Refused(stamp, n)
+		require.LessOrEqual(t, n, 10_000, "never")
 	}
 	assert.GreaterOrEqual(t, n, 730, "after %d steps", n)
 	wantTime(t, c, noon) // what comes next is stamped as before
@@ -98,11 +96,9 @@ func TestClock_stamps_what_has_waited_with_the_time_first(t *testing.T) {
 	stamp := c.Now()
 	m.pass(15 * time.Minute)
 	now := noon.Add(15 * time.Minute)
-	if again, ok := c.Refused(stamp, 1); !ok || !again.Equal(now) {
-		t.Errorf("stamped at %v, want %v", again, now)
-	}
+	again, ok := c.Refused(stamp, 1)
+	assert.True(t, ok && again.Equal(now), "stamped at %v, want %v", again, now)
 	wantTime(t, c, now)
-	if again, ok := c.Refused(now, 2); !ok || !again.Before(now) {
-		t.Errorf("then at %v", again)
-	}
+	again, ok = c.Refused(now, 2)
+	assert.True(t, ok && again.Before(now), "then at %v", again)
 }

@@ -90,9 +90,8 @@ func FuzzReadable(f *testing.F) {
 	f.Add([]byte(strings.Repeat("é", maxReason)), "")
 	f.Fuzz(func(t *testing.T, said []byte, secret string) {
 		s := readable(said, secret)
-		if !utf8.ValidString(s) || len(s) > maxReason+len("...") || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			t.Errorf("%q", s)
-		}
+		assert.True(t, utf8.ValidString(s) && len(s) <= maxReason+len("...") &&
+			!strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }), "%q", s)
 		alnum := !strings.ContainsFunc(secret, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 		assert.True(t, secret == "" || !alnum || strings.Contains(redacted, secret) || !strings.Contains(s, secret),
 			"%q holds the secret", s)
@@ -178,13 +177,9 @@ func TestTokenFetcher_forgets_a_token_that_a_broker_refused(t *testing.T) {
 	session, _, err := bearer{f}.Start(t.Context())
 	require.NoError(t, err)
 	wantToken(t, f, "token-1")
-	if _, _, err := session.Next(t.Context(), []byte("no")); err == nil {
-		t.Error("taken")
-	}
+	assert.Error(t, must.Err(session.Next(t.Context(), []byte("no"))), "taken")
 	wantToken(t, f, "token-2")
-	if _, _, err := session.Next(t.Context(), []byte("no, still")); err == nil {
-		t.Error("taken")
-	}
+	assert.Error(t, must.Err(session.Next(t.Context(), []byte("no, still"))), "taken")
 	wantToken(t, f, "token-2") // it is not the one that was refused
 }
 
@@ -229,9 +224,8 @@ func TestTokenFetcher_does_not_wait_for_ever(t *testing.T) {
 			defer cancel()
 			begin := time.Now()
 			// The library asks in two ways before it gives up.
-			if _, err := f.token(ctx); err == nil || time.Since(begin) > 2*c.want {
-				t.Errorf("after %v: %v", time.Since(begin), err)
-			}
+			_, err := f.token(ctx)
+			assert.True(t, err != nil && time.Since(begin) <= 2*c.want, "after %v: %v", time.Since(begin), err)
 			frozen = false
 			wantToken(t, f, "token-1")
 		})
@@ -268,9 +262,8 @@ func TestTokenFetcher_says_in_one_line_what_went_wrong_and_no_secret(t *testing.
 		"away": {func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") }, from + ": connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := fetcher(c.give).token(t.Context()); err == nil || err.Error() != c.want {
-				t.Errorf("got  %v\nwant %s", err, c.want)
-			}
+			_, err := fetcher(c.give).token(t.Context())
+			assert.True(t, err != nil && err.Error() == c.want, "got  %v\nwant %s", err, c.want)
 		})
 	}
 }

@@ -86,9 +86,8 @@ func TestHarbour_sends_at_once_and_then_what_has_come_meanwhile(t *testing.T) {
 		takeAll(t, h, 8, parcelsOf(9))
 		s.check(t, "7: t/0", "7: t/1", "8: t/9")
 		for _, p := range all {
-			if d := <-p.done; d.err != nil || d.offset != int64(p.place.partition) {
-				t.Errorf("%s: %+v", p.place, d)
-			}
+			d := <-p.done
+			assert.True(t, d.err == nil && d.offset == int64(p.place.partition), "%s: %+v", p.place, d)
 		}
 		h.close()
 		s.check(t, "7: t/0", "7: t/1", "8: t/9", "7: t/2 t/3 t/4", "7: t/3") // one batch of a partition at a time
@@ -185,9 +184,8 @@ func TestHarbour_keeps_slow_partitions_apart_until_they_are_not(t *testing.T) {
 				all := parcelsOf(0, 1, 2, 3)
 				takeAll(t, h, 1, all)
 				for _, p := range all {
-					if d := <-p.done; d.err != nil && !errors.Is(d.err, c.err) {
-						t.Errorf("%s: %v", p.place, d.err)
-					}
+					d := <-p.done
+					assert.True(t, d.err == nil || errors.Is(d.err, c.err), "%s: %v", p.place, d.err)
 				}
 				synctest.Wait()
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 	produceapi "github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -60,9 +61,8 @@ func TestProduce_request_has_each_batch_once_by_topic(t *testing.T) {
 func checkRequest(t *testing.T, w *wireOf, version int16) {
 	t.Helper()
 	v, _, client, m, err := protocol.ReadRequest(&w.Buffer)
-	if err != nil || v != version || client != "me" || w.Len() != 0 {
-		t.Fatalf("version %d, client %q, %d bytes behind: %v", v, client, w.Len(), err)
-	}
+	require.True(t, err == nil && v == version && client == "me" && w.Len() == 0,
+		"version %d, client %q, %d bytes behind: %v", v, client, w.Len(), err)
 	got := m.(*produceapi.Request)
 	assert.True(t, got.Acks == -1 && got.Timeout == 5000 && got.TransactionalID == "",
 		"acks %d, timeout %d, transaction %q", got.Acks, got.Timeout, got.TransactionalID)
@@ -117,8 +117,7 @@ func TestProduce_goes_to_the_leader_of_all_its_partitions(t *testing.T) {
 			r.load = append(r.load, &parcel{place: place{c.topic, n}})
 		}
 		b, err := r.Broker(cluster)
-		if !errors.Is(err, c.want) || c.want == nil && (err != nil || b.ID != 1) {
-			t.Errorf("%s: broker %d, %v", name, b.ID, err)
-		}
+		assert.True(t, errors.Is(err, c.want) && (c.want != nil || err == nil && b.ID == 1),
+			"%s: broker %d, %v", name, b.ID, err)
 	}
 }

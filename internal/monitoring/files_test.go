@@ -3,12 +3,12 @@
 package monitoring
 
 import (
-	"bytes"
 	"flag"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -32,8 +32,7 @@ func TestFiles_are_up_to_date(t *testing.T) {
 		if *update {
 			require.NoError(t, os.WriteFile(file, []byte(want), 0o600))
 		}
-		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, []byte(want)) {
-			t.Errorf("%s is not what this package says (%v); write it with: make monitoring", path, err)
-		}
+		got := must.Get(os.ReadFile(file))(t)
+		assert.Equal(t, []byte(want), got, "%s is not what this package says; write it with: make monitoring", path)
 	}
 }

@@ -28,6 +28,15 @@ func Get[T any](value T, err error) func(TB) T {
 	}
 }
 
+// Err returns the error of a call whose other results do not matter: assert.Error(t, must.Err(os.ReadFile(name))).
+func Err(results ...any) error {
+	err, _ := results[len(results)-1].(error)
+	return err
+}
+
+// OK is [Err] for a call that says whether it found something.
+func OK(results ...any) bool { return results[len(results)-1].(bool) }
+
 // Prompt ends the test unless what is named takes less than a limit in one of three tries. A busy machine may delay a try;
 // a wait of the code itself delays all of them.
 func Prompt(t TB, what string, limit time.Duration, try func() time.Duration) {

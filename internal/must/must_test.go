@@ -27,6 +27,14 @@ func falling(from time.Duration) func() time.Duration {
 	return func() time.Duration { from--; return from }
 }
 
+func TestErr_and_OK_are_what_a_call_ends_with(t *testing.T) {
+	broken := errors.New("broken")
+	assert.Equal(t, broken, must.Err(7, broken))
+	assert.NoError(t, must.Err(7, nil))
+	assert.True(t, must.OK(7, true))
+	assert.False(t, must.OK(7, false))
+}
+
 func TestTest_ends_at_an_error_or_a_deadline(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {

@@ -95,9 +95,8 @@ func TestTroubles_have_advice_each(t *testing.T) {
 		assert.False(t, seen[c.kind], "%s is there twice", c.kind)
 		seen[c.kind] = true
 		assert.Equal(t, (c.is == nil), (c.at == atFact), "%s: only what an error tells has to be known by it", c.kind)
-		if c.kind != BrokerUnusable && (!strings.HasSuffix(c.advice, ".") || len(c.advice) > 220) {
-			t.Errorf("%s: %q is no sentence, or too long for a phone (%d)", c.kind, c.advice, len(c.advice))
-		}
+		assert.True(t, c.kind == BrokerUnusable || strings.HasSuffix(c.advice, ".") && len(c.advice) <= 220,
+			"%s: %q is no sentence, or too long for a phone (%d)", c.kind, c.advice, len(c.advice))
 	}
 	assert.Equal(t, "apply what `rbac RESOURCE...` prints", about("apply what `rbac --config FILE` prints", ""),
 		"without a file the advice")

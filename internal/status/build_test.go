@@ -174,9 +174,8 @@ func TestReport_has_problems_of_now(t *testing.T) {
 	old := watching("b")
 	old.Past.Gap = bridge.GapEvent{At: ago(2 * time.Hour), From: "1", To: "2"}
 	r := reportOf(process(), healthy("p", late, old))
-	if len(r.Problems) != 1 || r.Problems[0].Kind != Unsettled || r.Problems[0].Severity != Warning || r.State != Live {
-		t.Errorf("it is %s with %+v", r.State, r.Problems)
-	}
+	assert.True(t, len(r.Problems) == 1 && r.Problems[0].Kind == Unsettled && r.Problems[0].Severity == Warning &&
+		r.State == Live, "it is %s with %+v", r.State, r.Problems)
 	assert.NotNil(t, r.Pipelines[0].Streams[1].LastGap, "the gap is forgotten")
 	st := healthy("p", late)
 	st.Broker.Refused = errors.New("maximum bytes exceeded")

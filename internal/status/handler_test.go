@@ -45,9 +45,8 @@ func TestHandler_serves_the_report(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil || w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" {
 		t.Fatalf("%d %v %s: %v", w.Code, w.Header(), w.Body, err)
 	}
-	if r.Version != "v1.2.3" || r.Summary != "Standing by: b_2 leads" || !r.Ready || r.Problems == nil || r.Pipelines == nil {
-		t.Errorf("it is %+v", r)
-	}
+	assert.True(t, r.Version == "v1.2.3" && r.Summary == "Standing by: b_2 leads" && r.Ready && r.Problems != nil &&
+		r.Pipelines != nil, "it is %+v", r)
 	if got := w.Header().Get("X-Content-Type-Options") + " " + w.Header().Get("Cache-Control"); got != "nosniff no-store" {
 		t.Errorf("the headers are %v", w.Header())
 	}
@@ -81,9 +80,8 @@ func TestHandler_gives_browsers_a_page_and_others_text(t *testing.T) {
 		if got := w.Header().Get("Content-Type"); got != c.want || w.Header().Get("Vary") != "Accept" {
 			t.Errorf("%s with %q is %s, want %s", c.path, c.accept, got, c.want)
 		}
-		if c.want == text && !strings.HasPrefix(w.Body.String(), "Standing by: b_2 leads\n") {
-			t.Errorf("%s with %q says %s", c.path, c.accept, w.Body)
-		}
+		assert.True(t, c.want != text || strings.HasPrefix(w.Body.String(), "Standing by: b_2 leads\n"),
+			"%s with %q says %s", c.path, c.accept, w.Body)
 	}
 }
 
@@ -101,9 +99,8 @@ func TestPage_allows_nothing_but_itself(t *testing.T) {
 	for _, part := range []string{"default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"} {
 		assert.Contains(t, policy, part, "the policy lacks")
 	}
-	if strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") || strings.Contains(policy, "http") {
-		t.Errorf("the policy is %s", policy)
-	}
+	assert.True(t, !strings.Contains(policy, "unsafe") && !strings.Contains(policy, "*") &&
+		!strings.Contains(policy, "http"), "the policy is %s", policy)
 	parts := inlined.FindAllStringSubmatch(document, -1)
 	require.Len(t, parts, 2, "the page has %d scripts and styles, want one of each", len(parts))
 	for _, part := range parts {

@@ -91,9 +91,7 @@ func TestAppendJSON_is_one_line_of_harmless_JSON_whatever_the_log_holds(t *testi
 		var got struct{ Data struct{ V string } }
 		err := json.Unmarshal(line, &got)
 		require.NoError(t, err, "%v: %s", err, line)
-		if utf8.ValidString(value) && got.Data.V != value {
-			t.Fatalf("got %q, want %q", got.Data.V, value)
-		}
+		require.True(t, !utf8.ValidString(value) || got.Data.V == value, "got %q, want %q", got.Data.V, value)
 	})
 }
 
@@ -161,24 +159,17 @@ func TestFilter(t *testing.T) {
 
 func TestParse_refuses_what_selects_nothing(t *testing.T) {
 	for _, arg := range []string{"", ".apps", "pods/", "/web", "pods/[", "pods/a[", "pods/a/b", "pods/a/", "pods/a b"} {
-		if s, err := ParseSelector(arg); err == nil {
-			t.Errorf("%q was read as %+v", arg, s)
-		}
+		s, err := ParseSelector(arg)
+		assert.Error(t, err, "%q was read as %+v", arg, s)
 	}
 	for _, name := range []string{"a[", "shop/web", "a b"} {
-		if _, err := ParseNames([]string{"web-*", name}); err == nil || !strings.HasPrefix(err.Error(), `"`+name+`" `) {
-			t.Errorf("name %q: got %v", name, err)
-		}
+		_, err := ParseNames([]string{"web-*", name})
+		assert.True(t, err != nil && strings.HasPrefix(err.Error(), `"`+name+`" `), "name %q: got %v", name, err)
 	}
-	if names, err := ParseNames([]string{"web-*", "a?[b-c]"}); err != nil || len(names) != 2 {
-		t.Errorf("got %q, %v", names, err)
-	}
-	if ops, err := ParseOps([]string{"added", "modified"}); err == nil {
-		t.Errorf("modified was read as %v", ops)
-	}
-	if ops, err := ParseOps([]string{"Added", "snapshot"}); err != nil || len(ops) != 3 {
-		t.Errorf("got %v, %v", ops, err)
-	}
+	assert.Len(t, must.Get(ParseNames([]string{"web-*", "a?[b-c]"}))(t), 2)
+	ops, err := ParseOps([]string{"added", "modified"})
+	assert.Error(t, err, "modified was read as %v", ops)
+	assert.Len(t, must.Get(ParseOps([]string{"Added", "snapshot"}))(t), 3)
 }
 
 func published(op Op, data string, with map[string]string) *sink.Message {
@@ -202,8 +193,8 @@ func TestLines_are_those_of_a_table_and_say_what_changed(t *testing.T) {
 		{"2026-11-20T14:30:05.250Z", "2", "audit", "updated", "watch", "deployments.v1.apps", "shop/web", "8", "kubectl", "u1", "spec.replicas", "1→3"},
 	} {
 		got := strings.Fields(lines[i+1])
-		require.GreaterOrEqual(t, len(got), len(want), "line %dwant %q", i+1, want)
-		assert.Equal(t, strings.Join(want, " "), strings.Join(got[:len(want)], " "), "line %dwant %q", i+1, want)
+		require.GreaterOrEqual(t, len(got), len(want), "line %d, want %q", i+1, want)
+		assert.Equal(t, strings.Join(want, " "), strings.Join(got[:len(want)], " "), "line %d, want %q", i+1, want)
 	}
 }
 
@@ -213,9 +204,7 @@ func TestLines_say_nothing_of_what_another_object_of_the_name_was(t *testing.T) 
 	line, err := l.Append(nil, published(Updated, `{"spec":{"replicas":3}}`, map[string]string{"objectuid": "u2", "id": "u2.9"}), 2)
 	require.NoError(t, err)
 	assert.NotContains(t, string(line), "1→3", "the line is %q", line)
-	if _, err := l.Append(nil, &sink.Message{Data: []byte("{}")}, 3); err == nil {
-		t.Error("what is no event has a line")
-	}
+	assert.Error(t, must.Err(l.Append(nil, &sink.Message{Data: []byte("{}")}, 3)), "what is no event has a line")
 }
 
 func TestDescribe_says_what_was_too_large_for_the_log(t *testing.T) {

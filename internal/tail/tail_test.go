@@ -82,9 +82,8 @@ func TestRun_compares_with_nothing_of_a_log_that_was_replaced(t *testing.T) {
 	log := &sliceLog{replaceAt: 1, messages: []Message{replicas(1, 1), replicas(2, 2), replicas(3, 3)}}
 	var p lines
 	err := Run(t.Context(), log, Config{Printer: &p})
-	if want := []string{"updated ", "updated ", "updated spec.replicas 2→3"}; err != nil || !slices.Equal(p.all, want) {
-		t.Errorf("got %q, %v, want %q", p.all, err, want)
-	}
+	want := []string{"updated ", "updated ", "updated spec.replicas 2→3"}
+	assert.True(t, err == nil && slices.Equal(p.all, want), "got %q, %v, want %q", p.all, err, want)
 }
 
 func patchOf(sequence uint64, data string) Message {
@@ -132,9 +131,8 @@ func TestRun_says_what_was_before_a_patch_as_far_as_the_events_before_tell(t *te
 	} {
 		var p lines
 		err := Run(t.Context(), &sliceLog{start: c.start, messages: c.log}, Config{Printer: &p})
-		if err != nil || !slices.Equal(p.all, c.want) {
-			t.Errorf("%s:\ngot  %q, %v\nwant %q", c.name, p.all, err, c.want)
-		}
+		assert.True(t, err == nil && slices.Equal(p.all, c.want),
+			"%s:\ngot  %q, %v\nwant %q", c.name, p.all, err, c.want)
 	}
 }
 
@@ -142,9 +140,8 @@ func TestRun_returns_what_printing_fails_with_and_nil_when_it_is_interrupted(t *
 	broken := errors.New("broken")
 	log := &sliceLog{messages: []Message{replicas(1, 1), replicas(2, 2)}}
 	p := lines{err: broken}
-	if err := Run(t.Context(), log, Config{Printer: &p}); !errors.Is(err, broken) || len(p.all) != 1 {
-		t.Errorf("got %v after %q", err, p.all)
-	}
+	err := Run(t.Context(), log, Config{Printer: &p})
+	assert.True(t, errors.Is(err, broken) && len(p.all) == 1, "got %v after %q", err, p.all)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	assert.NoError(t, Run(ctx, log, Config{Printer: new(lines)}), "interrupted")

@@ -38,9 +38,8 @@ func TestConfig_reads_the_certificate_again_whenever_it_is_asked_for(t *testing.
 	cert, key := filepath.Join(t.TempDir(), "cert"), filepath.Join(t.TempDir(), "key")
 	write(t, "before", cert, key)
 	c := must.Get(Files{CA: cert, Cert: cert, Key: key}.Config())(t)
-	if c.MinVersion != tls.VersionTLS12 || c.RootCAs == nil || len(c.Certificates) != 0 {
-		t.Errorf("MinVersion %x, roots %v, %d certificates", c.MinVersion, c.RootCAs, len(c.Certificates))
-	}
+	assert.True(t, c.MinVersion == tls.VersionTLS12 && c.RootCAs != nil && len(c.Certificates) == 0,
+		"MinVersion %x, roots %v, %d certificates", c.MinVersion, c.RootCAs, len(c.Certificates))
 	for _, name := range []string{"before", "after"} {
 		write(t, name, cert, key)
 		pair := must.Get(c.GetClientCertificate(nil))(t)
@@ -54,9 +53,8 @@ func TestConfig_reads_the_certificate_again_whenever_it_is_asked_for(t *testing.
 
 func TestConfig_of_no_files_trusts_whom_the_system_trusts_and_shows_nothing(t *testing.T) {
 	c, err := Files{}.Config()
-	if err != nil || c.RootCAs != nil || c.GetClientCertificate != nil || c.Certificates != nil || c.MinVersion != tls.VersionTLS12 {
-		t.Errorf("%+v, %v", c, err)
-	}
+	assert.True(t, err == nil && c.RootCAs == nil && c.GetClientCertificate == nil && c.Certificates == nil &&
+		c.MinVersion == tls.VersionTLS12, "%+v, %v", c, err)
 }
 
 func TestConfig_says_everything_that_is_wrong(t *testing.T) {
@@ -72,8 +70,7 @@ func TestConfig_says_everything_that_is_wrong(t *testing.T) {
 		{Files{Key: empty}, "tls: a certificate and its key go together"},
 		{Files{CA: empty, Cert: empty, Key: empty}, "tls: CA " + empty + ": no certificate in it\ntls: certificate " + empty + " with key " + empty + ": tls: failed to find any PEM data in certificate input"},
 	} {
-		if _, err := c.files.Config(); err == nil || err.Error() != c.want {
-			t.Errorf("%+v: got\n%v\nwant\n%s", c.files, err, c.want)
-		}
+		_, err := c.files.Config()
+		assert.True(t, err != nil && err.Error() == c.want, "%+v: got\n%v\nwant\n%s", c.files, err, c.want)
 	}
 }

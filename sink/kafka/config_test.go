@@ -43,9 +43,8 @@ func TestNew_refuses_what_cannot_be(t *testing.T) {
 			c.change(&cfg)
 			s, err := New(cfg)
 			assert.True(t, c.want != "" || err == nil && s.Ready() != nil, "%v", err)
-			if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-				t.Errorf("got %v, want %s", err, c.want)
-			}
+			assert.True(t, c.want == "" || err != nil && strings.Contains(err.Error(), c.want),
+				"got %v, want %s", err, c.want)
 		})
 	}
 }

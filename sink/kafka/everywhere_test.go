@@ -78,7 +78,6 @@ func TestEverywhere_keeps_from_the_partition_of_the_key_what_another_did_not_get
 			require.NoError(t, p.acknowledged(p.waits(), 0, false))
 		}
 	}
-	if home.waits() != nil || len(settled) != 1 || !errors.Is(settled[0], failure) {
-		t.Errorf("settled %v; that of the key has it: %v", settled, home.waits() != nil)
-	}
+	assert.True(t, home.waits() == nil && len(settled) == 1 && errors.Is(settled[0], failure),
+		"settled %v; that of the key has it: %v", settled, home.waits() != nil)
 }

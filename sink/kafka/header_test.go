@@ -25,9 +25,8 @@ func TestDecode_reads_what_headers_writes(t *testing.T) {
 		}
 		st := Decode(3, r, true)
 		want := []sink.Attribute{{Name: "id", Value: "u.7"}, {Name: "subject", Value: "ä %"}, {Name: "datacontenttype", Value: "application/json"}}
-		if st.ID != "u.7" || st.Sequence != 7 || st.Partition != 3 || !slices.Equal(st.Attributes, want) || string(st.Data) != "{}" || !st.Time.Equal(r.Time) {
-			t.Errorf("%+v", st)
-		}
+		assert.True(t, st.ID == "u.7" && st.Sequence == 7 && st.Partition == 3 && slices.Equal(st.Attributes, want) &&
+			string(st.Data) == "{}" && st.Time.Equal(r.Time), "%+v", st)
 		assert.Nil(t, Decode(3, r, false).Data, "data that nobody asked for")
 	}
 }

@@ -158,9 +158,8 @@ func TestRead_misses_no_message_that_got_lost_on_the_way(t *testing.T) {
 				defer cancel()
 				var got []uint64
 				err := s.Read(ctx, sink.Query{LastOfKey: lastOfKey}, func(st *sink.Stored) error { got = append(got, st.Sequence); return nil })
-				if err != nil || !slices.Equal(got, []uint64{1, 2, 3}) || !strings.Contains(said(), "got lost on the way") {
-					t.Errorf("read %v (%v); said %s", got, err, said())
-				}
+				assert.True(t, err == nil && slices.Equal(got, []uint64{1, 2, 3}) &&
+					strings.Contains(said(), "got lost on the way"), "read %v (%v); said %s", got, err, said())
 			})
 		}
 	}
@@ -185,6 +184,6 @@ func TestReady_says_why_nothing_can_be_read(t *testing.T) {
 	sayEventually(t, s, `Permissions Violation for Publish to "$JS.API.CONSUMER.CREATE.KUBERNETES`)
 	assert.NoError(t, publish(t, s, message("k8s.a", "a.2")).err, "published meanwhile")
 	cancel()
-	assert.ErrorIs(t, <-ended, context.Canceled, "error")
+	assert.ErrorIs(t, <-ended, context.Canceled)
 	assert.NoError(t, s.Ready(), "not ready")
 }

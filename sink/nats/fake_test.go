@@ -141,9 +141,8 @@ func TestSink_does_not_wait_for_a_last_message_that_was_cut_off(t *testing.T) {
 	m.Verify = true
 	r := publish(t, s, m)
 	var conflict *sink.ConflictError
-	if r.err == nil || sink.IsPermanent(r.err) || errors.As(r.err, &conflict) || !strings.Contains(r.err.Error(), "not connected") {
-		t.Errorf("published: %v", r.err)
-	}
+	assert.True(t, r.err != nil && !sink.IsPermanent(r.err) && !errors.As(r.err, &conflict) &&
+		strings.Contains(r.err.Error(), "not connected"), "published: %v", r.err)
 	assert.Equal(t, 0, s.Stats().InFlight, "slots are in use")
 }
 
@@ -181,9 +180,8 @@ func TestSink_takes_a_refusal_without_another_message_for_a_reason_to_try_again(
 		m.Verify, m.Previous = true, previous
 		r := publish(t, s, m)
 		var conflict *sink.ConflictError
-		if r.err == nil || sink.IsPermanent(r.err) || errors.As(r.err, &conflict) != conflicts {
-			t.Errorf("after %d: %v", previous, r.err)
-		}
+		assert.True(t, r.err != nil && !sink.IsPermanent(r.err) && errors.As(r.err, &conflict) == conflicts,
+			"after %d: %v", previous, r.err)
 	}
 }
 

@@ -113,9 +113,7 @@ func TestParseAnswer(t *testing.T) {
 	for data, tt := range tests {
 		got, err := parseAnswer([]byte(data), usual)
 		assert.True(t, (err != nil) == tt.failed && (tt.failed || got == tt.want), "%s: %+v, %v", data, got, err)
-		if _, fast := parseUsual([]byte(data), usual); fast != tt.fast {
-			t.Errorf("%s: read byte by byte: %v", data, fast)
-		}
+		assert.Equal(t, tt.fast, must.OK(parseUsual([]byte(data), usual)), "%s: read byte by byte", data)
 	}
 	a, err := parseAnswer([]byte(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 3"},"stream":"KUBERNETES","seq":0}`), usual)
 	assert.True(t, err == nil && a.Error != nil && a.Error.ErrorCode == codeWrongLast, "an error: %+v, %v", a, err)
@@ -266,19 +264,14 @@ func TestSink_makes_no_connection_while_something_is_sent(t *testing.T) {
 	s.publishing.RLock()
 	epoch := s.currentEpoch()
 	d := &dialer{ctx: t.Context(), before: s.reconnecting}
-	if _, err := d.Dial("tcp", "127.0.0.1:1"); !errors.Is(err, errBusy) {
-		t.Errorf("while something is sent: %v", err)
-	}
-	if _, err := (&guarded{before: s.reconnecting}).InProcessConn(); !errors.Is(err, errBusy) {
-		t.Errorf("in process: %v", err)
-	}
+	assert.ErrorIs(t, must.Err(d.Dial("tcp", "127.0.0.1:1")), errBusy, "while something is sent")
+	assert.ErrorIs(t, must.Err((&guarded{before: s.reconnecting}).InProcessConn()), errBusy, "in process")
 	s.publishing.RUnlock()
 	assert.ErrorIs(t, s.Ready(), errDisconnected, "more can be sent")
 	s.setUp(epoch, "a")
 	assert.Error(t, s.Ready(), "ready by a look at the last connection")
-	if _, err := d.Dial("tcp", "127.0.0.1:1"); err == nil || errors.Is(err, errBusy) {
-		t.Errorf("when nothing is sent: %v", err)
-	}
+	_, err := d.Dial("tcp", "127.0.0.1:1")
+	assert.True(t, err != nil && !errors.Is(err, errBusy), "when nothing is sent: %v", err)
 }
 
 func TestFilters_have_nothing_in_common_and_all_that_was_asked_for(t *testing.T) {
@@ -302,9 +295,8 @@ func TestFilters_have_nothing_in_common_and_all_that_was_asked_for(t *testing.T)
 			}
 		}
 		for _, subject := range possible {
-			if asked := coveredByAny(subjects, subject); asked && !coveredByAny(got, subject) {
-				t.Fatalf("of %v: %v does not have %s", subjects, got, subject)
-			}
+			asked := coveredByAny(subjects, subject)
+			require.True(t, !asked || coveredByAny(got, subject), "of %v: %v does not have %s", subjects, got, subject)
 		}
 	})
 }

@@ -75,9 +75,8 @@ func TestBounds_say_what_they_wait_for(t *testing.T) {
 	sayEventually(t, s, "it ends at 3, and is expected to end at 7")
 	assert.NoError(t, publish(t, s, message("k8s.a", "a.1")).err, "published meanwhile")
 	last.Store(7)
-	if b := <-got; b.Partitions[0].Last != 7 {
-		t.Errorf("bounds %+v", b)
-	}
+	b := <-got
+	assert.EqualValues(t, 7, b.Partitions[0].Last, "bounds %+v", b)
 	must.Succeed(t, "ready", s.Ready)
 }
 

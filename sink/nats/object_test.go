@@ -41,12 +41,10 @@ func (b *broker) kept(t *testing.T) (data []byte, status jetstream.ObjectStoreSt
 	defer nc.Close()
 	store, err := js.ObjectStore(t.Context(), bucket)
 	require.NoError(t, err)
-	if data, err = store.GetBytes(t.Context(), objectName); err != nil {
-		t.Fatal(err)
-	}
-	if status, err = store.Status(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	data, err = store.GetBytes(t.Context(), objectName)
+	require.NoError(t, err)
+	status, err = store.Status(t.Context())
+	require.NoError(t, err)
 	st := must.Get(js.Stream(t.Context(), "OBJ_"+bucket))(t)
 	return data, status, st.CachedInfo().State.LastSeq
 }
@@ -74,9 +72,8 @@ func TestSink_keeps_what_is_too_large_for_as_long_as_messages(t *testing.T) {
 		_, _, again := b.kept(t)
 		assert.Equal(t, messages, again, "what is there is written again: %d messages, then", messages)
 		keep(t, s, data[:1000])
-		if got, _, _ := b.kept(t); !bytes.Equal(got, data[:1000]) {
-			t.Errorf("%d bytes are kept, want the last 1000", len(got))
-		}
+		got, _, _ = b.kept(t)
+		assert.Equal(t, data[:1000], got, "%d bytes are kept, want the last 1000", len(got))
 		n := len(b.log(t))
 		assert.Equal(t, 0, n, "the stream has %d messages", n)
 	}
@@ -89,23 +86,20 @@ func TestSink_leaves_a_bucket_that_exists_as_it_is(t *testing.T) {
 	must.Get(js.CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: bucket, TTL: time.Hour}))(t)
 	s := readySink(t, config(b.addr()))
 	keep(t, s, []byte("x"))
-	if _, status, _ := b.kept(t); status.TTL() != time.Hour {
-		t.Errorf("objects are kept for %v", status.TTL())
-	}
+	_, status, _ := b.kept(t)
+	assert.Equal(t, time.Hour, status.TTL(), "objects are kept")
 }
 
 func TestSink_keeps_nothing_while_the_broker_is_away_and_then_does(t *testing.T) {
 	b := newBroker(t)
 	cfg := config(sinktest.NewProxy(t, b.addr).Addr())
 	s := newSink(t, cfg)
-	if _, err := s.Keep(t.Context(), objectName, []byte("x")); err == nil || sink.IsPermanent(err) {
-		t.Errorf("before Run: %v", err)
-	}
+	_, err := s.Keep(t.Context(), objectName, []byte("x"))
+	assert.True(t, err != nil && !sink.IsPermanent(err), "before Run: %v", err)
 	ready(t, s)
 	b.stop(t)
-	if _, err := s.Keep(t.Context(), objectName, []byte("x")); err == nil || sink.IsPermanent(err) {
-		t.Errorf("without a broker: %v", err)
-	}
+	_, err = s.Keep(t.Context(), objectName, []byte("x"))
+	assert.True(t, err != nil && !sink.IsPermanent(err), "without a broker: %v", err)
 	b.start(t)
 	must.Succeed(t, "it is kept", func() error {
 		_, err := s.Keep(t.Context(), objectName, []byte("x"))
@@ -183,12 +177,8 @@ func TestCheckBucket_says_what_is_wrong_with_it_and_makes_none(t *testing.T) {
 			nc, js := b.connect(t)
 			defer nc.Close()
 			at := nats.Config{Servers: []string{b.addr()}, Stream: log, Subjects: []string{"k8s.>"}, Limits: nats.Limits{MaxAge: c.keeps}}
-			if warnings, err := nats.CheckBucket(t.Context(), at); err != nil || warnings != nil {
-				t.Fatalf("of none: %v, %v", warnings, err)
-			}
-			if _, err := js.Stream(t.Context(), "OBJ_"+bucket); err == nil {
-				t.Error("it made the bucket")
-			}
+			require.Nil(t, must.Get(nats.CheckBucket(t.Context(), at))(t), "of none")
+			assert.Error(t, must.Err(js.Stream(t.Context(), "OBJ_"+bucket)), "it made the bucket")
 			has := jetstream.StreamConfig{Name: "OBJ_" + bucket, Subjects: []string{subjects + ".C.>", subjects + ".M.>"}, AllowRollup: true}
 			c.change(&has)
 			sealed := has.Sealed // which nothing is made as
@@ -199,9 +189,8 @@ func TestCheckBucket_says_what_is_wrong_with_it_and_makes_none(t *testing.T) {
 			}
 			require.NoError(t, err)
 			warnings, err := nats.CheckBucket(t.Context(), at)
-			if !slices.Equal(warnings, c.warnings) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-				t.Errorf("%q, %v", warnings, err)
-			}
+			assert.True(t, slices.Equal(warnings, c.warnings) && (err == nil) == (c.err == "") &&
+				(err == nil || strings.Contains(err.Error(), c.err)), "%q, %v", warnings, err)
 		})
 	}
 }

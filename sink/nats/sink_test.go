@@ -138,9 +138,8 @@ func TestSink_creates_a_stream_that_vanished_before_it_was_published_to(t *testi
 	nc, js := b.connect(t)
 	defer nc.Close()
 	require.NoError(t, js.DeleteStream(t.Context(), stream))
-	if r := publish(t, s, message("k8s.a", "a.1")); r.err == nil || sink.IsPermanent(r.err) {
-		t.Errorf("without a stream: %v", r.err)
-	}
+	r := publish(t, s, message("k8s.a", "a.1"))
+	assert.True(t, r.err != nil && !sink.IsPermanent(r.err), "without a stream: %v", r.err)
 	must.Succeed(t, "published", func() error { return publish(t, s, message("k8s.a", "a.1")).err })
 	assert.Equal(t, 1, len(b.log(t)), "messages")
 	assert.Contains(t, said(), `level=WARN msg="the stream had vanished`, "nothing")
@@ -223,15 +222,13 @@ func TestSink_publishes_to_a_domain(t *testing.T) {
 		cfg.Domain = domain
 		s := newSink(t, cfg)
 		end := ready(t, s)
-		if r := publish(t, s, message("k8s.a", "a."+domain)); r.err != nil || r.rc.Duplicate {
-			t.Errorf("%+v", r)
-		}
+		r := publish(t, s, message("k8s.a", "a."+domain))
+		assert.True(t, r.err == nil && !r.rc.Duplicate, "%+v", r)
 		m := message("k8s.a", "b."+domain)
 		m.Verify, m.Previous = true, 1000
 		var c *sink.ConflictError
-		if r := publish(t, s, m); !errors.As(r.err, &c) || c.Last.ID != "a."+domain {
-			t.Errorf("conflict: %v", r.err)
-		}
+		r = publish(t, s, m)
+		assert.True(t, errors.As(r.err, &c) && c.Last.ID == "a."+domain, "conflict: %v", r.err)
 		require.NoError(t, end())
 	}
 }

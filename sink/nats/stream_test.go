@@ -75,9 +75,8 @@ func TestSink_refuses_a_stream_that_would_break_a_promise(t *testing.T) {
 			err = s.Run(t.Context())
 			var u *sink.UnusableError
 			require.True(t, errors.As(err, &u), "Run: %v", err)
-			if u.Target != "stream "+stream || !strings.Contains(u.Reason, tt.reason) || !strings.Contains(u.Advice, tt.advice) || strings.Contains(u.Advice, "NAME") {
-				t.Errorf("refused: %v", err)
-			}
+			assert.True(t, u.Target == "stream "+stream && strings.Contains(u.Reason, tt.reason) &&
+				strings.Contains(u.Advice, tt.advice) && !strings.Contains(u.Advice, "NAME"), "refused: %v", err)
 		})
 	}
 }

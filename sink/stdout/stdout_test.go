@@ -157,9 +157,8 @@ func TestSink_continues_where_a_write_stopped(t *testing.T) {
 		})
 	}
 	for want := range uint64(3) {
-		if rc := <-done; rc.Sequence != want+1 {
-			t.Errorf("line %d, want %d", rc.Sequence, want+1)
-		}
+		rc := <-done
+		assert.Equal(t, want+1, rc.Sequence, "line")
 	}
 	require.NoError(t, end())
 	log := parse(t, p.String())
@@ -175,12 +174,8 @@ func TestSink_ends_when_nobody_reads(t *testing.T) {
 			done := make(chan error, 1)
 			s.Publish(t.Context(), message("a", "{}"), func(_ sink.Receipt, err error) { done <- err })
 			var unusable *sink.UnusableError
-			if err := <-done; !errors.As(err, &unusable) {
-				t.Errorf("done was told %v", err)
-			}
-			if err := end(); !errors.As(err, &unusable) {
-				t.Errorf("Run: %v", err)
-			}
+			assert.ErrorAs(t, <-done, &unusable, "done was told")
+			assert.ErrorAs(t, end(), &unusable, "Run")
 		})
 	}
 }
@@ -206,9 +201,8 @@ func TestSink_does_not_wait_for_a_reader_at_its_end(t *testing.T) {
 		t.Fatal("still writing")
 	}
 	for range n {
-		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		err := <-done
+		assert.True(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
 	}
 }
 
@@ -245,9 +239,8 @@ func TestSink_writes_what_a_format_makes_of_a_message(t *testing.T) {
 	for _, id := range []string{"a", "bad", "b"} {
 		done := make(chan error, 1)
 		s.Publish(t.Context(), &sink.Message{Subject: "s", ID: id}, func(_ sink.Receipt, err error) { done <- err })
-		if err := <-done; (err != nil) != (id == "bad") || err != nil && !sink.IsPermanent(err) {
-			t.Errorf("%s: %v", id, err)
-		}
+		err := <-done
+		assert.True(t, (err != nil) == (id == "bad") && (err == nil || sink.IsPermanent(err)), "%s: %v", id, err)
 	}
 	require.NoError(t, end())
 	assert.Equal(t, "1 a\n2 b\n", p.String(), "it wrote")

@@ -27,20 +27,15 @@ var streams = map[string]checkpoint.Stream{
 func TestNo_field_is_left_out(t *testing.T) {
 	var stream checkpoint.Stream
 	fill(t, reflect.ValueOf(&stream).Elem())
-	if got, err := DecodeStream(AppendStream(nil, &stream)); err != nil || got != stream {
-		t.Errorf("got %+v, want %+v (%v)", got, stream, err)
-	}
+	assert.Equal(t, stream, must.Get(DecodeStream(AppendStream(nil, &stream)))(t))
 	var row checkpoint.Row
 	fill(t, reflect.ValueOf(&row).Elem())
 	row.Fresh = false // is not stored
-	if _, got, err := DecodeRow(nil, AppendRow(nil, &row)); err != nil || got != row {
-		t.Errorf("got %+v, want %+v (%v)", got, row, err)
-	}
+	_, got, err := DecodeRow(nil, AppendRow(nil, &row))
+	assert.True(t, err == nil && got == row, "got %+v, want %+v (%v)", got, row, err)
 	var log checkpoint.Log
 	fill(t, reflect.ValueOf(&log).Elem())
-	if got, err := DecodeLog(AppendLog(nil, &log)); err != nil || !reflect.DeepEqual(got, log) {
-		t.Errorf("got %+v, want %+v (%v)", got, log, err)
-	}
+	assert.Equal(t, log, must.Get(DecodeLog(AppendLog(nil, &log)))(t))
 	var id checkpoint.Identity
 	fill(t, reflect.ValueOf(&id).Elem())
 	assert.Equal(t, id, NewDecoder(AppendIdentity(nil, id)).Identity())
@@ -85,17 +80,13 @@ func fill(t *testing.T, v reflect.Value) {
 func TestStream_is_decoded_as_it_was_encoded(t *testing.T) {
 	for name, want := range streams {
 		b := AppendStream(nil, &want)
-		if got, err := DecodeStream(b); err != nil || got != want {
-			t.Errorf("%s: got %+v, want %+v (%v)", name, got, want, err)
-		}
+		assert.Equal(t, want, must.Get(DecodeStream(b))(t), name)
 		for n := range b {
 			if got, err := DecodeStream(b[:n]); err == nil || got != (checkpoint.Stream{}) {
 				t.Errorf("%s: %d of %d bytes are %+v (%v)", name, n, len(b), got, err)
 			}
 		}
-		if _, err := DecodeStream(append(b, 0)); err == nil {
-			t.Errorf("%s: one byte more is taken", name)
-		}
+		assert.Error(t, must.Err(DecodeStream(append(b, 0))), "%s: one byte more is taken", name)
 	}
 }
 
@@ -112,13 +103,11 @@ func TestIdentity_is_decoded_as_it_was_encoded(t *testing.T) {
 	want := checkpoint.Identity{ClusterUID: "5f7d2a30", Cluster: "prod-eu-1", Pipeline: ""}
 	b := AppendIdentity(nil, want)
 	d := NewDecoder(b)
-	if got := d.Identity(); got != want || d.Done() != nil || len(d.Rest()) != 0 {
-		t.Errorf("got %+v, want %+v (%v)", got, want, d.Done())
-	}
+	got := d.Identity()
+	assert.True(t, got == want && d.Done() == nil && len(d.Rest()) == 0, "got %+v, want %+v (%v)", got, want, d.Done())
 	d = NewDecoder(b[:len(b)-1])
-	if _ = d.Identity(); !d.Bad() || d.Done() == nil {
-		t.Error("a part of it is taken")
-	}
+	_ = d.Identity()
+	assert.True(t, d.Bad() && d.Done() != nil, "a part of it is taken")
 }
 
 // Whatever the bytes, decoding ends, with an error or with a stream that is encoded and decoded alike.

@@ -27,8 +27,6 @@ func TestUpload_puts_the_index_into_a_registry(t *testing.T) {
 	require.NoError(t, upload(t.Context(), index, to))
 	ref := must.Get(containername.ParseReference(to))(t)
 	got := must.Get(remote.Head(ref, remote.WithContext(t.Context())))(t)
-	if want, err := index.Digest(); err != nil || got.Digest != want {
-		t.Errorf("the registry has %s, want %s, %v", got.Digest, want, err)
-	}
+	assert.Equal(t, must.Get(index.Digest())(t), got.Digest, "the registry")
 	assert.Error(t, upload(t.Context(), index, "Not A Name"), "a name that is none is taken")
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -104,9 +103,8 @@ func TestReport_counts_a_package_that_does_not_build(t *testing.T) {
 {"Action":"start","Package":"p"}
 {"Action":"fail","Package":"p","Elapsed":0,"FailedBuild":"p"}
 `)
-	if got := report(t, dir); !strings.HasSuffix(got, "\n0 passed, 1 failed, 0 skipped\n") {
-		t.Error(got)
-	}
+	got := report(t, dir)
+	assert.True(t, strings.HasSuffix(got, "\n0 passed, 1 failed, 0 skipped\n"), got)
 }
 
 func TestRecorded_judges_by_twice_the_time_and_the_speed_of_the_machine(t *testing.T) {
@@ -130,9 +128,8 @@ func TestRecorded_judges_by_twice_the_time_and_the_speed_of_the_machine(t *testi
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := rec.judge(&runs{Tier: "core", Packages: []result{c.pkg}, Calibration: c.calibration})
-			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want %q", err, c.want)
-			}
+			assert.True(t, (err == nil) == (c.want == "") && (err == nil || strings.Contains(err.Error(), c.want)),
+				"got %v, want %q", err, c.want)
 		})
 	}
 }
@@ -186,12 +183,8 @@ func TestRun_refuses_unknown_commands(t *testing.T) {
 func TestReadRuns_refuses_a_calibration_that_is_no_number(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, calibrationFile, "1.5\nfast\n")
-	if _, err := readRuns([]string{dir}); err == nil {
-		t.Error("it is taken")
-	}
-	if _, err := readRecorded(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file that does not exist: %v", err)
-	}
+	assert.Error(t, must.Err(readRuns([]string{dir})), "it is taken")
+	assert.ErrorIs(t, must.Err(readRecorded(filepath.Join(dir, "none"))), os.ErrNotExist, "a file that does not exist")
 }
 
 func write(t *testing.T, dir, name, content string) {

@@ -139,16 +139,13 @@ func TestCampaign_goes_on_where_it_was_cut_short(t *testing.T) {
 				require.NoError(t, save(c.file, r))
 			}
 			f := must.Get(os.OpenFile(c.file, os.O_APPEND|os.O_WRONLY, 0))(t)
-			if _, err := f.WriteString(torn); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, must.Err(f.WriteString(torn)))
 			require.NoError(t, f.Close())
 			c = newFile(t, dir, o)
 			assert.Equal(t, "1:4 3:1", order(c), "it goes on with round 1 of 4 faults and round 3 of 1")
 			require.NoError(t, c.keep(Result{Round: 1}))
-			if c = newFile(t, dir, o); len(c.results) != 3 || !c.played[1] {
-				t.Errorf("after one more there are %d results", len(c.results))
-			}
+			c = newFile(t, dir, o)
+			assert.True(t, len(c.results) == 3 && c.played[1], "after one more there are %d results", len(c.results))
 		})
 	}
 }
@@ -185,9 +182,8 @@ func TestCampaign_repeats_one_round(t *testing.T) {
 	assert.Equal(t, "go run ./cmd/faults -seed 3 -round 2 -per-round 3 -dir '"+o.Dir+"'", o.Command(2, 3),
 		"the command")
 	o.Broker = world.Kafka
-	if got := o.Command(2, 3); !strings.HasSuffix(got, " -broker kafka") {
-		t.Errorf("on Kafka the command is %s", got)
-	}
+	got := o.Command(2, 3)
+	assert.True(t, strings.HasSuffix(got, " -broker kafka"), "on Kafka the command is %s", got)
 	o.Round, o.PerRound = new(2), 3
 	again := newFile(t, dir, o)
 	if got := order(again); got != "2:3" || len(again.results) != 0 || filepath.Dir(again.file) == dir {

@@ -24,8 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func newDriver(t *testing.T, plane *controlplane.ControlPlane, cfg drive.Config) *drive.Driver {
 	t.Helper()
 	cfg.REST = plane.RESTConfig()
-	d, err := drive.New(cfg)
-	require.NoError(t, err)
+	d := must.Get(drive.New(cfg))(t)
 	t.Cleanup(d.Close)
 	require.NoError(t, d.Setup(t.Context()))
 	return d
@@ -66,8 +65,7 @@ func truth(t *testing.T, r *oracle.Recorder, k drive.Kind, selector string) map[
 	t.Helper()
 	require.NoError(t, r.Sync(t.Context()))
 	s := oracle.Stream{Cluster: "test", Resource: k.Resource, LabelSelector: selector}
-	all, err := r.Truth(s)
-	require.NoError(t, err)
+	all := must.Get(r.Truth(s))(t)
 	return all.Streams[s]
 }
 
@@ -87,16 +85,14 @@ func checkEverything(t *testing.T, plane *controlplane.ControlPlane, r *oracle.R
 	before := r.Changes()
 	require.NoError(t, d.Run(t.Context()))
 	n := d.Counts()
-	if n.Created == 0 || n.Updated == 0 || n.Relabelled == 0 || n.Deleted == 0 || n.Finalized == 0 || n.Changes() < 1500 || n.Changes() > 1600 {
-		t.Errorf("counts %+v", n)
-	}
+	assert.True(t, n.Created != 0 && n.Updated != 0 && n.Relabelled != 0 && n.Deleted != 0 && n.Finalized != 0 &&
+		n.Changes() >= 1500 && n.Changes() <= 1600, "counts %+v", n)
 	for _, k := range drive.Kinds() {
 		checkVariety(t, k, truth(t, r, k, ""), truth(t, r, k, drive.Selector))
 	}
 	// Each change is one revision, also a deletion that waits, and the end of the waiting.
-	if got := r.Changes() - before; got != n.Changes() {
-		t.Errorf("etcd has %d changes, %d were acknowledged", got, n.Changes())
-	}
+	got := r.Changes() - before
+	assert.Equal(t, n.Changes(), got, "etcd has %d changes, %d were acknowledged", got, n.Changes())
 }
 
 func checkSeeds(t *testing.T, plane *controlplane.ControlPlane) {
@@ -106,12 +102,10 @@ func checkSeeds(t *testing.T, plane *controlplane.ControlPlane) {
 		require.NoError(t, d.Run(t.Context()))
 		return d.Counts()
 	}
-	if a, b := run(5, "same-a"), run(5, "same-b"); a != b {
-		t.Errorf("%+v and %+v with the same seed", a, b)
-	}
-	if a, b := run(5, "same-c"), run(6, "same-d"); a == b {
-		t.Errorf("%+v with two seeds", a)
-	}
+	a, b := run(5, "same-a"), run(5, "same-b")
+	assert.Equal(t, b, a, "with the same seed")
+	a, b = run(5, "same-c"), run(6, "same-d")
+	assert.NotEqual(t, b, a, "with two seeds")
 }
 
 func checkAway(t *testing.T, plane *controlplane.ControlPlane) {
@@ -153,13 +147,10 @@ func checkVariety(t *testing.T, k drive.Kind, all, selected map[string][]oracle.
 func checkSecrets(t *testing.T, plane *controlplane.ControlPlane) {
 	d := newDriver(t, plane, drive.Config{Seed: 2, Changes: 60, Kinds: []drive.Kind{drive.Secrets}, Namespaces: []string{"secrets"}})
 	require.NoError(t, d.Run(t.Context()))
-	h, err := rest.HTTPClientFor(plane.RESTConfig())
-	require.NoError(t, err)
+	h := must.Get(rest.HTTPClientFor(plane.RESTConfig()))(t)
 	defer h.CloseIdleConnections()
-	kube, err := kubernetes.NewForConfigAndClient(plane.RESTConfig(), h)
-	require.NoError(t, err)
-	list, err := kube.CoreV1().Secrets("secrets").List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
+	kube := must.Get(kubernetes.NewForConfigAndClient(plane.RESTConfig(), h))(t)
+	list := must.Get(kube.CoreV1().Secrets("secrets").List(t.Context(), metav1.ListOptions{}))(t)
 	c := oracle.NewCanaries(d.Canaries()...)
 	for _, s := range list.Items {
 		require.NotNil(t, c.Find(s.Data["token"]), "secret %s has a value that is no canary", s.Name)

@@ -338,12 +338,9 @@ func TestBodyOf_tells_contents_apart_and_not_how_they_are_served(t *testing.T) {
 	assert.True(t, both == secret(`"a":"W3JlZGFjdGVkXQ==","b":"W3JlZGFjdGVkXQ=="`) && both != secret(`"a":"eA=="`),
 		"of a Secret the keys count, and not the values")
 	identity := []byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"7"}}`)
-	if _, more, err := bodyOf(identity); more || err != nil {
-		t.Errorf("an identity is taken for a whole object, or %v", err)
-	}
-	if _, _, err := bodyOf([]byte("x")); err == nil {
-		t.Error("what is no object has a content")
-	}
+	_, more, err := bodyOf(identity)
+	assert.True(t, !more && err == nil, "an identity is taken for a whole object, or %v", err)
+	assert.Error(t, must.Err(bodyOf([]byte("x"))), "what is no object has a content")
 }
 
 func TestCheck_finds_nothing_in_a_log_of_several_leaders(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
@@ -372,9 +373,8 @@ func TestCanaries_are_found_in_every_disguise_and_nothing_else_is(t *testing.T) 
 		"quoted":          strconv.Quote(secret),
 	} {
 		for _, around := range []string{"", "x", "some text that is no secret"} {
-			if found := c.Find([]byte(around + s + around)); len(found) != 1 || !strings.HasPrefix(found[0], "secret 1,") {
-				t.Errorf("%s: found %v", name, found)
-			}
+			found := c.Find([]byte(around + s + around))
+			assert.True(t, len(found) == 1 && strings.HasPrefix(found[0], "secret 1,"), "%s: found %v", name, found)
 		}
 	}
 	if found := c.Find([]byte(secret[:piece-1] + " W3JlZGFjdGVkXQ== " + secret[piece:2*piece-1] +
@@ -391,7 +391,5 @@ func TestCanaries_search_finds_what_lies_across_two_reads(t *testing.T) {
 		assert.True(t, err == nil && len(found) != 0 && strings.Contains(found[0].String(), "the file"),
 			"found %v, %v", found, err)
 	}
-	if found, err := c.Search("the file", strings.NewReader(strings.Repeat("x", 3<<20))); err != nil || found != nil {
-		t.Errorf("found %v, %v", found, err)
-	}
+	assert.Nil(t, must.Get(c.Search("the file", strings.NewReader(strings.Repeat("x", 3<<20))))(t), "found")
 }

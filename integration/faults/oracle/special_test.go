@@ -356,9 +356,8 @@ func TestJudge_counts_what_gaps_hide_and_what_was_recovered(t *testing.T) {
 		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 recovered", "gap 5 9", "updated u1 9 relist"},
 	}.build(t)
 	r := Judge(truth, log, Options{})
-	if len(r.Violations) != 0 || r.States != 5 || r.Published != 3 || r.Hidden != 2 || r.Recovered != 1 || len(r.Gaps) != 1 {
-		t.Fatalf("got %+v", r)
-	}
+	require.True(t, len(r.Violations) == 0 && r.States == 5 && r.Published == 3 && r.Hidden == 2 && r.Recovered == 1 &&
+		len(r.Gaps) == 1, "got %+v", r)
 	want := GapFigure{Stream: plain, Sequence: 5, From: 5, To: 9, Cause: "expired", Hidden: 2, Recovered: 1}
 	assert.Equal(t, want, r.Gaps[0])
 }
@@ -374,9 +373,8 @@ func TestJudge_says_what_a_gap_hides_that_etcd_had(t *testing.T) {
 		t.Errorf("want two that were never forgotten, got %+v", r)
 	}
 	truth.Compactions = []Compaction{{At: announced.Add(-time.Second), Revision: 7}, {At: announced.Add(time.Hour), Revision: 1000}}
-	if r := Judge(truth, log, Options{}); r.Avoidable != 1 {
-		t.Errorf("want one that was not forgotten, got %+v", r)
-	}
+	r := Judge(truth, log, Options{})
+	assert.Equal(t, 1, r.Avoidable, "want one that was not forgotten, got %+v", r)
 	log[4].Data = bytes.Replace(log[4].Data, []byte("expired"), []byte("expired; 1 change was read back"), 1)
 	found := Check(truth, log, Options{})
 	assert.True(t, len(found) == 1 && found[0].Promise == P6, "a reason that says more than was done: %v", found)

@@ -73,8 +73,7 @@ type reply struct {
 func ask(t *testing.T, p *apiProxy, c *http.Client, path string) reply {
 	t.Helper()
 	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, p.config().Host+path, nil))(t)
-	res, err := c.Do(req)
-	require.NoError(t, err)
+	res := must.Get(c.Do(req))(t)
 	t.Cleanup(func() { _ = res.Body.Close() })
 	return reply{res.StatusCode, res.ProtoMajor, res.Header, res.Body}
 }
@@ -85,17 +84,14 @@ func TestAPIProxy_passes_frames_on_at_once_and_counts_what_matters(t *testing.T)
 	r := bufio.NewReader(res.body)
 	for _, f := range []string{"{}\n", gone} {
 		frames <- f
-		if got, err := r.ReadString('\n'); got != f || err != nil {
-			t.Fatalf("read %q, %v; want %q", got, err, f)
-		}
+		got, err := r.ReadString('\n')
+		require.True(t, got == f && err == nil, "read %q, %v; want %q", got, err, f)
 	}
 	close(frames)
-	if rest, err := io.ReadAll(r); len(rest) > 0 || err != nil {
-		t.Errorf("an end became %q, %v", rest, err)
-	}
-	if page, err := io.ReadAll(ask(t, p, c, pagePath).body); string(page) != "page" || err != nil {
-		t.Errorf("read %q, %v", page, err)
-	}
+	rest, err := io.ReadAll(r)
+	assert.True(t, len(rest) == 0 && err == nil, "an end became %q, %v", rest, err)
+	page, err := io.ReadAll(ask(t, p, c, pagePath).body)
+	assert.True(t, string(page) == "page" && err == nil, "read %q, %v", page, err)
 	if s := p.now(); res.major != 2 || s.Watches != 1 || s.Lists != 1 || s.Gone != 1 || s.Status[http.StatusOK] != 2 || s.Cut+s.Halved > 0 {
 		t.Errorf("HTTP/%d, %+v", res.major, s)
 	}
@@ -123,15 +119,13 @@ func TestAPIProxy_breaks_answers_off(t *testing.T) {
 	p, c, frames := behindAPIProxy(t)
 	res := ask(t, p, c, watchPath)
 	assert.Equal(t, 1, p.cut(), "answers were cut, want 1")
-	if got, err := io.ReadAll(res.body); len(got) > 0 || err == nil {
-		t.Errorf("a cut answer is %q, %v", got, err)
-	}
+	got, err := io.ReadAll(res.body)
+	assert.True(t, len(got) == 0 && err != nil, "a cut answer is %q, %v", got, err)
 	p.cutInFrames(1)
 	res = ask(t, p, c, watchPath)
 	frames <- "{12345}\n"
-	if got, err := io.ReadAll(res.body); string(got) != "{123" || err == nil {
-		t.Errorf("an answer cut in a frame is %q, %v", got, err)
-	}
+	got, err = io.ReadAll(res.body)
+	assert.True(t, string(got) == "{123" && err != nil, "an answer cut in a frame is %q, %v", got, err)
 	s := p.now()
 	assert.True(t, s.Cut == 1 && s.Halved == 1, "%+v", s)
 }
@@ -154,9 +148,7 @@ func TestAPIProxy_expires_watches_between_two_frames(t *testing.T) {
 			body := ask(t, p, client, watchPath+"&resourceVersion=7").body
 			if c.before != "" {
 				frames <- c.before
-				if _, err := io.ReadFull(body, make([]byte, len(c.before))); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, must.Err(io.ReadFull(body, make([]byte, len(c.before)))))
 			}
 			p.expire(1, 9)
 			frames <- c.after
@@ -178,9 +170,8 @@ func TestAPIProxy_refuses_as_the_API_server_does(t *testing.T) {
 		return next.RoundTrip(r)
 	})
 	res := ask(t, p, c, pagePath)
-	if res.code != http.StatusTooManyRequests || res.header.Get("Retry-After") != "3" || p.now().Status[http.StatusTooManyRequests] != 1 {
-		t.Errorf("%d, %v", res.code, res.header)
-	}
+	assert.True(t, res.code == http.StatusTooManyRequests && res.header.Get("Retry-After") == "3" &&
+		p.now().Status[http.StatusTooManyRequests] == 1, "%d, %v", res.code, res.header)
 	p.set(nil)
 	assert.Equal(t, http.StatusOK, ask(t, p, c, pagePath).code, "afterwards")
 }

@@ -112,9 +112,8 @@ func TestDisk_fails_operations_with_the_errno_of_its_rule(t *testing.T) {
 				if err := cmd.Wait(); err == nil || !strings.Contains(said.String(), errno.Error()) {
 					t.Errorf("the writer ended with %v and said %q", err, said)
 				}
-				if d.refused.Load() == 0 || d.commits.Load() != 0 {
-					t.Errorf("%d operations were refused, and %d commits completed", d.refused.Load(), d.commits.Load())
-				}
+				assert.True(t, d.refused.Load() != 0 && d.commits.Load() == 0,
+					"%d operations were refused, and %d commits completed", d.refused.Load(), d.commits.Load())
 			})
 		}
 	}
@@ -141,9 +140,7 @@ func TestRemove_takes_away_what_a_killed_process_has_left(t *testing.T) {
 		t.Fatalf("without more the directory is removed: %v; the test has nothing to show", err)
 	}
 	require.NoError(t, Remove(dir))
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it is still there: %v", err)
-	}
+	assert.ErrorIs(t, must.Err(os.Stat(dir)), os.ErrNotExist, "it is still")
 }
 
 // mounter mounts a world's disk, says so, and waits to be killed.

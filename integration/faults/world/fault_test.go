@@ -151,9 +151,8 @@ func TestFault_that_missed_leaves_a_bridge_that_runs(t *testing.T) {
 	w := newProgram(t, "exec sleep 100")
 	before := w.Bridge()
 	i := &injection{World: w}
-	if err := i.revive(ErrMissed); !errors.Is(err, ErrMissed) || w.Bridge() != before {
-		t.Errorf("the bridge was replaced, %v", err)
-	}
+	err := i.revive(ErrMissed)
+	assert.True(t, errors.Is(err, ErrMissed) && w.Bridge() == before, "the bridge was replaced, %v", err)
 	require.NoError(t, w.KillBridge())
 	if err := i.revive(ErrMissed); !errors.Is(err, ErrMissed) || !w.Bridge().Running() {
 		t.Errorf("a bridge that does not run was not started, %v", err)
@@ -203,9 +202,7 @@ func TestWay_can_be_broken_and_silent_and_opened_again(t *testing.T) {
 	assert.Error(t, say(c, 100*time.Millisecond), "a silent way lets something through")
 	w.Open()
 	_ = c.SetDeadline(time.Now().Add(patience))
-	if _, err := bufio.NewReader(c).ReadString('\n'); err != nil {
-		t.Errorf("what was sent meanwhile does not arrive: %v", err)
-	}
+	assert.NoError(t, must.Err(bufio.NewReader(c).ReadString('\n')), "what was sent meanwhile does not arrive")
 	w.Sever()
 	require.Error(t, say(c, patience), "a broken way lets something through")
 	assert.Error(t, dialed(), "a broken way lets something through")

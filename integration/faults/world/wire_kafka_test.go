@@ -210,9 +210,8 @@ func TestWire_of_Kafka_hands_over_what_was_kept_when_the_client_is_gone(t *testi
 	require.EqualValues(t, 0, b.got.Load(), "it was not kept")
 	b.code.Store(47)
 	codes, err := w.deliver(t.Context())
-	if err != nil || fmt.Sprint(codes) != "[47]" || b.got.Load() != 1 {
-		t.Errorf("answered with %v, %v; the broker has %d", codes, err, b.got.Load())
-	}
+	assert.True(t, err == nil && fmt.Sprint(codes) == "[47]" && b.got.Load() == 1,
+		"answered with %v, %v; the broker has %d", codes, err, b.got.Load())
 	w.heal()
 }
 

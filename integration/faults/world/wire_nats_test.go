@@ -93,23 +93,17 @@ func TestWire_of_NATS_keeps_answers_back_and_nothing_else(t *testing.T) {
 	require.True(t, publish(t, js, "1", time.Minute), "the proxy passes nothing on")
 	p.set(hold)
 	assert.False(t, publish(t, js, "2", 300*time.Millisecond), "an answer that is held came")
-	if end, err := b.End(Stream); err != nil || end != 2 {
-		t.Errorf("the log ends at %d, %v; want 2", end, err)
-	}
-	if _, err := js.Stream(t.Context(), Stream); err != nil {
-		t.Errorf("a question of the API has no answer: %v", err)
-	}
-	if stats, held := p.now(); held != 1 || stats.Published != 2 || stats.Answered != 1 {
-		t.Errorf("%d answers are held, %+v", held, stats)
-	}
+	assert.EqualValues(t, 2, must.Get(b.End(Stream))(t), "the log ends, want 2")
+	assert.NoError(t, must.Err(js.Stream(t.Context(), Stream)), "a question of the API has no answer")
+	stats, held := p.now()
+	assert.True(t, held == 1 && stats.Published == 2 && stats.Answered == 1, "%d answers are held, %+v", held, stats)
 	assert.Equal(t, 1, p.forget(), "answers were lost, want 1")
 	p.set(drop)
 	assert.False(t, publish(t, js, "3", 300*time.Millisecond), "an answer that is dropped came")
 	p.set(pass)
 	assert.True(t, publish(t, js, "4", time.Minute), "the proxy does not recover")
-	if stats, _ := p.now(); stats.Lost != 2 || stats.Answered != 2 {
-		t.Errorf("%+v", stats)
-	}
+	stats, _ = p.now()
+	assert.True(t, stats.Lost == 2 && stats.Answered == 2, "%+v", stats)
 }
 
 func TestWire_of_NATS_releases_what_has_been_held_for_long_enough(t *testing.T) {

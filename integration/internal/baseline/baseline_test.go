@@ -76,9 +76,8 @@ func TestPublisher_tries_again_until_the_broker_has_it(t *testing.T) {
 	stream := must.Get(js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"k8s.>"}}))(t)
 	p.work.Wait()
 	info := must.Get(stream.Info(ctx))(t)
-	if info.State.Msgs != 1 || p.events.Load() != 0 || ctx.Err() != nil {
-		t.Errorf("%d messages, %d under way, %v", info.State.Msgs, p.events.Load(), ctx.Err())
-	}
+	assert.True(t, info.State.Msgs == 1 && p.events.Load() == 0 && ctx.Err() == nil,
+		"%d messages, %d under way, %v", info.State.Msgs, p.events.Load(), ctx.Err())
 }
 
 func TestSlim_takes_secrets_away(t *testing.T) {

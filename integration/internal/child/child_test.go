@@ -34,9 +34,7 @@ func sleeper(t *testing.T, heeds bool) *Process {
 	out := must.Get(cmd.StdoutPipe())(t)
 	p := must.Get(Start("sleeper", cmd))(t)
 	t.Cleanup(func() { _ = p.Kill() })
-	if _, err := out.Read(make([]byte, 8)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, must.Err(out.Read(make([]byte, 8))))
 	return p
 }
 

@@ -54,9 +54,8 @@ func TestPath_is_made_once_however_many_ask(t *testing.T) {
 	if err := g.Wait(); err != nil || made.Load() != 1 || waited.Load() != 3 {
 		t.Errorf("made %d times while %d waited, %v; want once, 3", made.Load(), waited.Load(), err)
 	}
-	if b, err := os.ReadFile(path); string(b) != "made" || len(left(t, path)) > 0 {
-		t.Errorf("there is %q, %v, and %q", b, err, left(t, path))
-	}
+	b, err := os.ReadFile(path)
+	assert.True(t, string(b) == "made" && len(left(t, path)) == 0, "there is %q, %v, and %q", b, err, left(t, path))
 }
 
 func TestPath_a_failure_leaves_nothing(t *testing.T) {

@@ -62,9 +62,7 @@ func TestFree_gives_no_port_to_two_processes(t *testing.T) {
 
 func TestFree_releases_the_oldest_ports_of_a_long_run(t *testing.T) {
 	for range count {
-		if _, err := Free(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, must.Err(Free()))
 	}
 	assert.Equal(t, keep, len(registry.given), "ports are held")
 }

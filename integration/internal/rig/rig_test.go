@@ -115,9 +115,8 @@ func TestNATSLog_reads_on_from_where_it_was(t *testing.T) {
 	n.Stop()
 	soon, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if all, err := log.Read(soon); err == nil || len(all) != 3 {
-		t.Errorf("without a server the log has %d messages, %v", len(all), err)
-	}
+	all, err := log.Read(soon)
+	assert.True(t, err != nil && len(all) == 3, "without a server the log has %d messages, %v", len(all), err)
 	require.NoError(t, n.Start())
 	publish("e")
 	expect("a!b!c!e!")

@@ -27,9 +27,7 @@ func TestRun_ends_at_the_first_error_and_does_what_is_left_in_reverse(t *testing
 	assert.True(t, errors.Is(err, wrong) && err.Error() == "wrong\nand more" && said == "1abc",
 		"%v, said %q", err, said)
 	defer func() {
-		if recover() != "bug" {
-			t.Error("a panic of others does not go on")
-		}
+		assert.True(t, recover() == "bug", "a panic of others does not go on")
 	}()
 	_ = try.Run(func(*try.Scope) { panic("bug") })
 }

@@ -162,12 +162,10 @@ func FuzzAppend_never_exceeds_the_limit(f *testing.F) {
 			if took {
 				size = announced
 			}
-			if b.Size() != size || took && len(b.plain)-prefix != size {
-				t.Fatalf("Size says %d, announced were %d, encoded are %d", b.Size(), size, len(b.plain)-prefix)
-			}
-			if cap(b.plain) > max(limit, 0)+prefix && limit < math.MaxInt32 {
-				t.Fatalf("%d bytes of memory for a limit of %d", cap(b.plain), limit)
-			}
+			require.True(t, b.Size() == size && (!took || len(b.plain)-prefix == size),
+				"Size says %d, announced were %d, encoded are %d", b.Size(), size, len(b.plain)-prefix)
+			require.True(t, cap(b.plain) <= max(limit, 0)+prefix || limit >= math.MaxInt32,
+				"%d bytes of memory for a limit of %d", cap(b.plain), limit)
 		}
 		if b.Len() > 0 && len(b.Seal(1, 0, 0)) != size {
 			t.Fatalf("%d bytes were announced, %d sealed", size, len(b.Seal(1, 0, 0)))

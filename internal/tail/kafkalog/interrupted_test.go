@@ -132,9 +132,8 @@ func TestTail_says_what_it_may_not_read(t *testing.T) {
 		f.broken[place{"k.a", 0}] = forbidden
 		s := f.following(t, "k.a", tail.Start{})
 		want := "read topic k.a at b:9092: fetch from k.a/0: " + forbidden.Error()
-		if ended, err := s.End(); !ended || err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		ended, err := s.End()
+		assert.True(t, ended && err != nil && err.Error() == want, "got %v, want %s", err, want)
 		expectSaid(t, s, "")
 		// Of several topics one may be left out.
 		s = f.following(t, "k.{resource}", tail.Start{})
@@ -188,18 +187,16 @@ func TestTail_starts_again_with_a_topic_that_was_replaced(t *testing.T) {
 			want = append(want, fmt.Sprintf("updated web@%d", 10+i))
 			expect(t, s, want...)
 		}
-		if n := strings.Count(s.Said(), `topic "t" was replaced by a new one, reading it from its beginning`); n != 4 {
-			t.Errorf("of 4 times it said %d times so:\n%s", n, s.Said())
-		}
+		n := strings.Count(s.Said(), `topic "t" was replaced by a new one, reading it from its beginning`)
+		assert.Equal(t, 4, n, "of 4 times it said %d times so:\n%s", n, s.Said())
 		f.change(func() { delete(f.topics, "t") })
 		wait(t, time.Minute)
 		f.topic("t", "9", 2).put("t", 0, event(tail.Updated, "web", 20, 3, 20))
 		wait(t, 10*time.Second)
 		expect(t, s, append(want, "updated web@20")...)
 		said := s.Said()
-		if n := strings.Count(said, `there is no topic "t" yet, or it may not be seen; waiting for it`); n != 1 || !strings.HasSuffix(said, "reading topic t at b:9092 again") {
-			t.Errorf("of a topic that was away it said\n%s", said)
-		}
+		assert.True(t, strings.Count(said, `there is no topic "t" yet, or it may not be seen; waiting for it`) == 1 &&
+			strings.HasSuffix(said, "reading topic t at b:9092 again"), "of a topic that was away it said\n%s", said)
 	})
 }
 
@@ -238,9 +235,8 @@ func TestTail_says_once_what_was_removed_before_it_was_read(t *testing.T) {
 		f.put("t", 1, event(tail.Updated, "web", 5, 5, 5))
 		wait(t, 10*time.Second)
 		expect(t, s, "added web@1 created by kubectl", "updated web@5 spec.replicas 1→5")
-		if n := strings.Count(s.Said(), `records 1 to 89 of partition 1 of topic "t" were removed before they were read`); n != 1 {
-			t.Errorf("it said so %d times:\n%s", n, s.Said())
-		}
+		n := strings.Count(s.Said(), `records 1 to 89 of partition 1 of topic "t" were removed before they were read`)
+		assert.Equal(t, 1, n, "it said so %d times:\n%s", n, s.Said())
 	})
 }
 

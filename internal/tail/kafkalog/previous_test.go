@@ -95,9 +95,8 @@ func TestBefore_looks_only_so_far_back_and_at_each_record_once(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := f.tail(t, "t", tail.Config{Span: tail.Span{Start: tail.Start{Last: 101}}})
 		wait(t, time.Minute)
-		if ended, err := s.End(); !ended || err != nil {
-			t.Error(err)
-		}
+		ended, err := s.End()
+		assert.True(t, ended && err == nil, "%v", err)
 	})
 	assert.LessOrEqual(t, f.given, pastDepth+1000, "records were read for what was before 101")
 }

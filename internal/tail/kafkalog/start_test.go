@@ -121,9 +121,8 @@ func TestTail_follows_until_a_time_and_shows_what_was_stored_before_it(t *testin
 		wait(t, 20*time.Millisecond)
 		put(0, "c", 3)
 		wait(t, 5*time.Second)
-		if ended, _ := s.End(); ended {
-			t.Error("it ended without all that was asked for")
-		}
+		ended, _ := s.End()
+		assert.False(t, ended, "it ended without all that was asked for")
 		f.change(func() { delete(f.broken, place{"t", 1}) })
 		wait(t, 5*time.Second)
 		ended, err := s.End()

@@ -177,9 +177,7 @@ func (b *broker) read(cfg tail.Config, want ...string) *tailtest.Screen {
 	b.t.Helper()
 	s, _ := b.tail(cfg)
 	must.Happen(b.t, "the end of the log", func() bool { ended, _ := s.End(); return ended })
-	if _, err := s.End(); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, must.Err(s.End()))
 	if got, want := s.Text(), strings.Join(want, "\n"); got != want {
 		b.t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

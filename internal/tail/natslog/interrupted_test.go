@@ -31,9 +31,8 @@ func TestTail_goes_on_after_the_broker_was_away(t *testing.T) {
 		want = append(want, fmt.Sprintf("updated web@%d spec.replicas %d→%d", i+2, i+1, i+2))
 		b.expect(s, want...)
 	}
-	if n := strings.Count(s.Said(), "reading stream KUBERNETES at "+b.url()+" again"); n != 3 {
-		t.Errorf("after 3 interruptions it said %d times that it reads again:\n%s", n, s.Said())
-	}
+	n := strings.Count(s.Said(), "reading stream KUBERNETES at "+b.url()+" again")
+	assert.Equal(t, 3, n, "after 3 interruptions it said %d times that it reads again:\n%s", n, s.Said())
 }
 
 func TestTail_waits_for_the_broker_and_for_the_stream(t *testing.T) {
@@ -46,9 +45,8 @@ func TestTail_waits_for_the_broker_and_for_the_stream(t *testing.T) {
 	b.stream()
 	b.publish(tail.Added, "web", 1, 1)
 	b.expect(s, "added web@1 created by kubectl")
-	if last := "\nreading stream KUBERNETES at " + b.url() + " from its beginning on; ^C ends it"; !strings.HasSuffix(s.Said(), last) {
-		t.Errorf("it said %q", s.Said())
-	}
+	last := "\nreading stream KUBERNETES at " + b.url() + " from its beginning on; ^C ends it"
+	assert.True(t, strings.HasSuffix(s.Said(), last), "it said %q", s.Said())
 }
 
 func TestTail_starts_again_with_a_stream_that_was_replaced(t *testing.T) {
@@ -143,9 +141,8 @@ func TestTail_says_once_what_was_removed_before_it_was_read(t *testing.T) {
 	b.away(s, func(*broker) {})
 	b.publish(tail.Updated, "web", 5, 5)
 	must.Happen(t, "the last event", func() bool { return strings.Contains(s.Text(), "updated web@5") })
-	if n := strings.Count(s.Said(), `messages 2 to 4 were removed from stream "KUBERNETES" before they were read`); n != 1 {
-		t.Errorf("it said so %d times:\n%s", n, s.Said())
-	}
+	n := strings.Count(s.Said(), `messages 2 to 4 were removed from stream "KUBERNETES" before they were read`)
+	assert.Equal(t, 1, n, "it said so %d times:\n%s", n, s.Said())
 }
 
 func TestTail_notices_another_stream_of_the_same_name_and_length(t *testing.T) {

@@ -132,9 +132,8 @@ func TestTail_fails_when_the_broker_refuses_it(t *testing.T) {
 func TestConnect_without_waiting_fails_where_there_is_no_broker_and_shows_no_password(t *testing.T) {
 	b := newBroker(t)
 	_, err := natslog.Connect(natslog.Config{Servers: []string{strings.Replace(b.url(), "nats://", "nats://me:hidden@", 1)}})
-	if err == nil || strings.Contains(err.Error(), "hidden") || !strings.Contains(err.Error(), strconv.Itoa(b.port)) {
-		t.Errorf("got %v", err)
-	}
+	assert.True(t, err != nil && !strings.Contains(err.Error(), "hidden") &&
+		strings.Contains(err.Error(), strconv.Itoa(b.port)), "got %v", err)
 }
 
 func TestConnect_says_what_is_wrong_as_the_sink_does_also_where_it_would_wait(t *testing.T) {

@@ -40,9 +40,8 @@ func TestTail_that_follows_waits_for_JetStream_and_says_so_once(t *testing.T) {
 	b.start().stream()
 	b.publish(tail.Added, "web", 1, 1)
 	b.expect(s, "added web@1 created by kubectl")
-	if n := strings.Count(s.Said(), noJetStream); n != 1 {
-		t.Errorf("it said so %d times:\n%s", n, s.Said())
-	}
+	n := strings.Count(s.Said(), noJetStream)
+	assert.Equal(t, 1, n, "it said so %d times:\n%s", n, s.Said())
 }
 
 func TestTail_fails_where_the_broker_will_never_agree_to_its_subjects(t *testing.T) {

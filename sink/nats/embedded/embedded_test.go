@@ -119,9 +119,8 @@ func TestServer_names_the_address_and_the_key_when_the_port_is_taken(t *testing.
 	s, err := embedded.New(embedded.Config{Listen: l.Addr().String(), ListenKey: "pipelines[0].sink.embedded.listen", StoreDir: t.TempDir()}, nil)
 	require.NoError(t, err)
 	err = s.Run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), l.Addr().String()) || !strings.Contains(err.Error(), "pipelines[0].sink.embedded.listen") {
-		t.Errorf("Run: %v", err)
-	}
+	assert.True(t, err != nil && strings.Contains(err.Error(), l.Addr().String()) &&
+		strings.Contains(err.Error(), "pipelines[0].sink.embedded.listen"), "Run: %v", err)
 }
 
 func TestServer_says_why_it_cannot_keep_messages(t *testing.T) {
@@ -130,9 +129,8 @@ func TestServer_says_why_it_cannot_keep_messages(t *testing.T) {
 	s, err := embedded.New(embedded.Config{Listen: "127.0.0.1:0", StoreDir: file, StoreKey: "the.key"}, nil)
 	require.NoError(t, err)
 	err = s.Run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "set the.key to a directory that can be written") {
-		t.Errorf("Run: %v", err)
-	}
+	assert.True(t, err != nil && strings.Contains(err.Error(), file) &&
+		strings.Contains(err.Error(), "set the.key to a directory that can be written"), "Run: %v", err)
 	assert.ErrorIs(t, err, syscall.ENOTDIR, "the cause")
 }
 
@@ -146,11 +144,8 @@ func TestServer_ends_with_its_context(t *testing.T) {
 
 func TestNew_refuses_what_cannot_be_an_address(t *testing.T) {
 	for _, listen := range []string{"nonsense", "127.0.0.1:x", "127.0.0.1:70000"} {
-		if _, err := embedded.New(embedded.Config{Listen: listen, ListenKey: "the.key", StoreDir: "x"}, nil); err == nil || !strings.Contains(err.Error(), "the.key") {
-			t.Errorf("%s: %v", listen, err)
-		}
+		_, err := embedded.New(embedded.Config{Listen: listen, ListenKey: "the.key", StoreDir: "x"}, nil)
+		assert.True(t, err != nil && strings.Contains(err.Error(), "the.key"), "%s: %v", listen, err)
 	}
-	if _, err := embedded.New(embedded.Config{}, nil); err == nil {
-		t.Error("no directory: accepted")
-	}
+	assert.Error(t, must.Err(embedded.New(embedded.Config{}, nil)), "no directory: accepted")
 }
