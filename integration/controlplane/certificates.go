@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/ca"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testcert"
 )
 
 // files are the certificates and keys that kube-apiserver reads. They are written once and outlive its restarts.
@@ -17,7 +17,7 @@ type files struct {
 }
 
 // writeFiles puts what kube-apiserver needs into dir. Its certificate is for 127.0.0.1 and the addresses.
-func writeFiles(a *ca.Authority, dir string, addresses []net.IP) (files, error) {
+func writeFiles(a *testcert.Authority, dir string, addresses []net.IP) (files, error) {
 	f := files{
 		ca: filepath.Join(dir, "ca.crt"), cert: filepath.Join(dir, "server.crt"),
 		key: filepath.Join(dir, "server.key"), serviceAccount: filepath.Join(dir, "service-account.key"),
@@ -26,7 +26,7 @@ func writeFiles(a *ca.Authority, dir string, addresses []net.IP) (files, error) 
 	if err != nil {
 		return f, err
 	}
-	signing, err := ca.SigningKey()
+	signing, err := testcert.SigningKey()
 	if err != nil {
 		return f, err
 	}

@@ -27,9 +27,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/ca"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/port"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testcert"
 )
 
 // Config says how a control plane runs. The zero value is valid.
@@ -56,7 +56,7 @@ type Config struct {
 type ControlPlane struct {
 	cfg       Config
 	ownsData  bool
-	ca        *ca.Authority
+	ca        *testcert.Authority
 	files     files
 	admin     *rest.Config
 	apiPort   int
@@ -116,7 +116,7 @@ func (c *ControlPlane) prepare() error {
 		return fmt.Errorf("make data directory: %w", err)
 	}
 	var err error
-	if c.ca, err = ca.New("kube-eventbridge-test-ca"); err != nil {
+	if c.ca, err = testcert.New("kube-eventbridge-test-ca"); err != nil {
 		return err
 	}
 	c.files, err = writeFiles(c.ca, certs, c.cfg.Addresses)

@@ -7,12 +7,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/ca"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testcert"
 )
 
 // authority signs the certificates of one cluster: its brokers' and its users'.
 type authority struct {
-	*ca.Authority
+	*testcert.Authority
 	dir string // where it writes what it signs
 }
 
@@ -21,7 +21,7 @@ func newAuthority(dir string) (*authority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make certificates: %w", err)
 	}
-	signs, err := ca.New("kube-eventbridge-test-ca")
+	signs, err := testcert.New("kube-eventbridge-test-ca")
 	if err != nil {
 		return nil, err
 	}

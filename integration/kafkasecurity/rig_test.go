@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/ca"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testcert"
 )
 
 const topic = "secured"
@@ -55,9 +55,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
 func cluster(t *testing.T) *kafkabroker.Cluster {
 	t.Helper()
 	c := shared.ForTest(t)
-	if err := c.CreateTopic(t.Context(), topic, 1, 0, nil); err != nil && !errors.Is(err, kafkago.TopicAlreadyExists) {
-		t.Fatal(err)
-	}
+	err := c.CreateTopic(t.Context(), topic, 1, 0, nil)
+	require.True(t, err == nil || errors.Is(err, kafkago.TopicAlreadyExists), "%v", err)
 	require.NoError(t, c.Allow(t.Context(), "alice", kafkago.ResourceTypeTopic, topic,
 		kafkago.ACLOperationTypeWrite, kafkago.ACLOperationTypeRead))
 	require.NoError(t, c.Allow(t.Context(), "bob", kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeDescribe))
@@ -80,10 +79,9 @@ func token(t *testing.T, c *kafkabroker.Cluster, user string, life time.Duration
 // stranger returns the files of a CA that no broker knows, and of a user's certificate and key that it has signed.
 func stranger(t *testing.T, user string) (caFile, certFile, keyFile string) {
 	t.Helper()
-	a := must.Get(ca.New("stranger"))(t)
-	cert, key, err := a.User(user)
-	require.NoError(t, err)
-	return file(t, "ca.pem", string(a.PEM)), file(t, "cert.pem", string(cert)), file(t, "key.pem", string(key))
+	a := testcert.ForTest(t, "stranger")
+	certFile, keyFile = a.Issue(t, user, time.Now().Add(time.Hour))
+	return a.File, certFile, keyFile
 }
 
 // auth returns how alice or bob, by their passwords, prove who they are.
@@ -165,7 +163,6 @@ func works(t *testing.T, cl *kafka.Client) {
 func wantError(t *testing.T, c *kafkabroker.Cluster, listener string, err error, want string) {
 	t.Helper()
 	require.Error(t, err, "no error")
-	if want = strings.ReplaceAll(want, "ADDR", c.AddressesOf(listener)[0]); err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
+	want = strings.ReplaceAll(want, "ADDR", c.AddressesOf(listener)[0])
+	assert.Equal(t, want, err.Error(), "got  %v", err)
 }

@@ -108,10 +108,10 @@ func TestExplain_returns_what_it_does_not_know_without_the_librarys_words(t *tes
 }
 
 func TestClient_says_which_mistake_it_is(t *testing.T) {
-	a, other := testcert.New(t), testcert.New(t)
+	a, other := testcert.ForTest(t, "test"), testcert.ForTest(t, "other")
 	secure := func(change ...func(*tls.Config)) func(*fake) {
 		return func(f *fake) {
-			f.tls = a.Server(t, func(c *tls.Config) {
+			f.tls = a.Serve(t, func(c *tls.Config) {
 				for _, change := range change {
 					change(c)
 				}

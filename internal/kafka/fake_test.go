@@ -222,12 +222,12 @@ const prompt = 5 * time.Second
 
 func TestClient_survives_a_broker_that_freezes_without_closing(t *testing.T) {
 	t.Parallel()
-	a := testcert.New(t)
+	a := testcert.ForTest(t, "test")
 	for name, at := range map[string]stage{"TLS handshake": handshaking, "versions": versions, "SASL handshake": naming, "SASL exchange": proving, "request": asking} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake(t, func(f *fake) {
-				f.tls, f.mechanisms = a.Server(t, nil), []string{ScramSHA256, Plain}
+				f.tls, f.mechanisms = a.Serve(t, nil), []string{ScramSHA256, Plain}
 				f.frozen.Store(int32(at))
 			})
 			const timeout = 2 * time.Second

@@ -18,7 +18,7 @@ import (
 )
 
 func TestTLS_names_everything_that_is_wrong(t *testing.T) {
-	a := testcert.New(t)
+	a := testcert.ForTest(t, "test")
 	cert, key := a.Issue(t, "bridge", time.Now().Add(time.Hour))
 	_, other := a.Issue(t, "bridge", time.Now().Add(time.Hour))
 	empty := writeFile(t, "empty", "no PEM")
@@ -51,11 +51,10 @@ func errorText(err error) string {
 }
 
 func TestTLS_is_asked_for_by_any_field(t *testing.T) {
-	a := testcert.New(t)
+	a := testcert.ForTest(t, "test")
 	cert, key := a.Issue(t, "bridge", time.Now().Add(time.Hour))
-	if c, err := (TLS{}).config(); c != nil || err != nil {
-		t.Errorf("nothing asked for: %v, %v", c, err)
-	}
+	c, err := (TLS{}).config()
+	assert.True(t, c == nil && err == nil, "nothing asked for: %v, %v", c, err)
 	for _, with := range []TLS{{Enabled: true}, {CAFile: a.File}, {CertFile: cert, KeyFile: key}, {ServerName: "b"}, {InsecureSkipVerify: true}} {
 		c := must.Get(with.config())(t)
 		require.NotNil(t, c, "%+v", with)
@@ -95,36 +94,33 @@ func seen(t *testing.T, server, client *tls.Config) (string, error) {
 }
 
 func TestTLS_shows_a_renewed_certificate_on_the_next_connection(t *testing.T) {
-	a := testcert.New(t)
-	server := a.Server(t, a.VerifyClients)
+	a := testcert.ForTest(t, "test")
+	server := a.Serve(t, a.VerifyClients)
 	server.SessionTicketsDisabled = true
 	cert, key := a.Issue(t, "before", time.Now().Add(time.Hour))
 	newCert, newKey := a.Issue(t, "after", time.Now().Add(time.Hour))
 	client := must.Get(TLS{CAFile: a.File, CertFile: cert, KeyFile: key, ServerName: "broker.test"}.config())(t)
-	if name, err := seen(t, server, client); name != "before" || err != nil {
-		t.Errorf("first %q, %v", name, err)
-	}
+	name, err := seen(t, server, client)
+	assert.True(t, name == "before" && err == nil, "first %q, %v", name, err)
 	copyFile(t, newCert, cert)
 	const mismatch = "tls: private key does not match public key"
 	if name, err := seen(t, server, client); err == nil || err.Error() != "tls: certificate "+cert+" with key "+key+": "+mismatch {
 		t.Errorf("half renewed: %q, %v", name, err)
 	}
 	copyFile(t, newKey, key)
-	if name, err := seen(t, server, client); name != "after" || err != nil {
-		t.Errorf("then %q, %v", name, err)
-	}
+	name, err = seen(t, server, client)
+	assert.True(t, name == "after" && err == nil, "then %q, %v", name, err)
 }
 
 func TestTLS_speaks_1_2_and_no_less(t *testing.T) {
-	a := testcert.New(t)
+	a := testcert.ForTest(t, "test")
 	for version, want := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
 		cert, key := a.Issue(t, "bridge", time.Now().Add(time.Hour))
 		client := must.Get(TLS{CAFile: a.File, CertFile: cert, KeyFile: key, ServerName: "broker.test"}.config())(t)
-		server := a.Server(t, a.VerifyClients)
+		server := a.Serve(t, a.VerifyClients)
 		server.MinVersion, server.MaxVersion = tls.VersionTLS10, version
-		if _, err := seen(t, server, client); (err == nil) != want {
-			t.Errorf("%s: %v", tls.VersionName(version), err)
-		}
+		_, err := seen(t, server, client)
+		assert.Equal(t, want, (err == nil), "%s: %v", tls.VersionName(version), err)
 	}
 }
 

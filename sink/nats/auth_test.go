@@ -175,14 +175,14 @@ func credsVariant(t *testing.T) variant {
 // serveTLS makes a server speak TLS.
 func serveTLS(t *testing.T, a *testcert.Authority, change func(*tls.Config)) func(*server.Options) {
 	t.Helper()
-	cfg := a.Server(t, change)
+	cfg := a.Serve(t, change)
 	return func(o *server.Options) {
 		o.TLS, o.TLSConfig, o.TLSTimeout = true, cfg, 5
 	}
 }
 
 func tlsVariant(t *testing.T) variant {
-	a := testcert.Named(t, "test")
+	a := testcert.ForTest(t, "test")
 	return variant{
 		server:    serveTLS(t, a, nil),
 		right:     nats.Config{TLS: nats.TLS{CAFile: a.File, ServerName: "broker.test"}},
@@ -192,18 +192,18 @@ func tlsVariant(t *testing.T) variant {
 }
 
 func tlsFirstVariant(t *testing.T) variant {
-	a := testcert.Named(t, "test")
+	a := testcert.ForTest(t, "test")
 	secure := serveTLS(t, a, nil)
 	return variant{
 		server:    func(o *server.Options) { secure(o); o.TLSHandshakeFirst = true },
 		right:     nats.Config{TLS: nats.TLS{InsecureSkipVerify: true, HandshakeFirst: true}},
-		wrong:     nats.Config{TLS: nats.TLS{CAFile: testcert.Named(t, "test").File, HandshakeFirst: true}},
+		wrong:     nats.Config{TLS: nats.TLS{CAFile: testcert.ForTest(t, "test").File, HandshakeFirst: true}},
 		complaint: "certificate signed by unknown authority",
 	}
 }
 
 func mutualTLSVariant(t *testing.T) variant {
-	a, other := testcert.Named(t, "test"), testcert.Named(t, "test")
+	a, other := testcert.ForTest(t, "test"), testcert.ForTest(t, "test")
 	cert, key := a.Issue(t, "bridge", time.Now().Add(time.Hour))
 	otherCert, otherKey := other.Issue(t, "bridge", time.Now().Add(time.Hour))
 	return variant{
@@ -215,7 +215,7 @@ func mutualTLSVariant(t *testing.T) variant {
 }
 
 func tlsRequiredVariant(t *testing.T) variant {
-	a := testcert.Named(t, "test")
+	a := testcert.ForTest(t, "test")
 	return variant{
 		server: serveTLS(t, a, nil),
 		right:  nats.Config{TLS: nats.TLS{CAFile: a.File}},
@@ -225,7 +225,7 @@ func tlsRequiredVariant(t *testing.T) variant {
 }
 
 func tlsUnknownVariant(t *testing.T) variant {
-	a := testcert.Named(t, "test")
+	a := testcert.ForTest(t, "test")
 	return variant{
 		server:    func(*server.Options) {},
 		wrong:     nats.Config{TLS: nats.TLS{CAFile: a.File}},
@@ -307,9 +307,8 @@ func TestNew_names_everything_that_is_wrong(t *testing.T) {
 	for _, ca := range []string{"/nowhere/ca", file(t, "ca", []byte("no PEM"))} {
 		cfg := config("127.0.0.1:1")
 		cfg.TLS.CAFile = ca
-		if _, err := nats.New(cfg, nil); err == nil || !strings.Contains(err.Error(), ca) {
-			t.Errorf("CA %s: %v", ca, err)
-		}
+		_, err := nats.New(cfg, nil)
+		assert.True(t, err != nil && strings.Contains(err.Error(), ca), "CA %s: %v", ca, err)
 	}
 	if _, err := nats.New(nats.Config{}, nil); errors.Unwrap(err) == nil || !strings.Contains(err.Error(), "servers: none given") {
 		t.Errorf("nothing at all: %v", err)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ca signs the certificates of servers and users in tests.
-package ca
+// Package testcert issues certificates for tests.
+package testcert
 
 import (
 	"crypto/ecdsa"
@@ -18,13 +18,16 @@ import (
 
 // Authority is a certificate authority.
 type Authority struct {
-	// Certificate is the authority's own, and PEM is the same in PEM.
-	Certificate *x509.Certificate
-	PEM         []byte
+	// PEM is its certificate.
+	PEM []byte
+	// File is a file with PEM; empty unless [ForTest] has made the authority.
+	File        string
+	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
-// New makes an authority. Two authorities that a test must tell apart need different names.
+// New makes an authority. Two authorities that a test must tell apart need different names. Clients cannot tell whose
+// certificates a server accepts where two have one name, and send theirs.
 func New(name string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -38,7 +41,7 @@ func New(name string) (*Authority, error) {
 		return nil, fmt.Errorf("make CA: %w", err)
 	}
 	a := &Authority{key: key, PEM: encode("CERTIFICATE", der)}
-	if a.Certificate, err = x509.ParseCertificate(der); err != nil {
+	if a.certificate, err = x509.ParseCertificate(der); err != nil {
 		return nil, fmt.Errorf("make CA: %w", err)
 	}
 	return a, nil
@@ -65,7 +68,7 @@ func (a *Authority) issue(t *x509.Certificate) (certPEM, keyPEM []byte, err erro
 	if err != nil {
 		return nil, nil, fmt.Errorf("make key: %w", err)
 	}
-	cert, err := x509.CreateCertificate(rand.Reader, t, a.Certificate, key.Public(), a.key)
+	cert, err := x509.CreateCertificate(rand.Reader, t, a.certificate, key.Public(), a.key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("sign certificate: %w", err)
 	}
