@@ -196,8 +196,8 @@ func (b *kafkaBackend) end() (uint64, error) {
 }
 
 // client returns one that shares nothing with the bridge.
-func (b *kafkaBackend) client(options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append(options, kgo.SeedBrokers(b.cluster.Addresses()...))...)
+func (b *kafkaBackend) client() (*kgo.Client, error) {
+	return kgo.NewClient(kgo.SeedBrokers(b.cluster.Addresses()...))
 }
 
 // admin asks something.
@@ -218,80 +218,27 @@ func (b *kafkaBackend) readLog(ctx context.Context) ([]rig.Message, error) {
 	for _, m := range log {
 		has[m.Partition] = max(has[m.Partition], m.Sequence+1)
 	}
-	err := b.readTopic(ctx, topicLog, func(r *kgo.Record) {
-		if uint64(r.Offset) < has[r.Partition] { //nolint:gosec // not negative
-			return
+	messages, err := b.read(ctx, topicLog)
+	for _, m := range messages {
+		if m.Sequence >= has[m.Partition] {
+			log = append(log, m)
 		}
-		m := rig.Message{
-			Sequence: uint64(r.Offset), Partition: r.Partition, Time: r.Timestamp, Key: string(r.Key), Data: r.Value, Header: map[string][]string{}, //nolint:gosec // not negative
-			Producer: r.ProducerID, Epoch: r.ProducerEpoch,
-		}
-		for _, h := range r.Headers {
-			m.Header[h.Key] = append(m.Header[h.Key], string(h.Value))
-		}
-		log = append(log, m)
-	})
+	}
 	return log, err
 }
 
-// readTopic reads all that a topic has now; of a topic that is missing, nothing.
-func (b *kafkaBackend) readTopic(ctx context.Context, topic string, take func(*kgo.Record)) error {
-	var from, to kadm.ListedOffsets
-	err := b.admin(func(a *kadm.Client) (err error) {
-		found, err := a.ListTopics(ctx, topic)
-		if err != nil || !found.Has(topic) {
-			return err
-		}
-		if from, err = a.ListStartOffsets(ctx, topic); err == nil {
-			to, err = a.ListEndOffsets(ctx, topic)
-		}
-		return errors.Join(err, from.Error(), to.Error())
-	})
+// read returns all that a topic has now; of a topic that is missing, nothing.
+func (b *kafkaBackend) read(ctx context.Context, topic string) ([]rig.Message, error) {
+	log, err := rig.KafkaLog(topic, b.cluster.Addresses())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	left := map[int32]int64{}
-	offsets := map[int32]kgo.Offset{}
-	to.Each(func(end kadm.ListedOffset) {
-		if begin, _ := from.Lookup(topic, end.Partition); begin.Offset < end.Offset {
-			left[end.Partition] = end.Offset
-			offsets[end.Partition] = kgo.NewOffset().At(begin.Offset)
-		}
-	})
-	if len(left) == 0 {
-		return nil
+	defer log.Close()
+	messages, err := log.Read(ctx)
+	if errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return nil, nil
 	}
-	c, err := b.client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}), kgo.KeepControlRecords())
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return readUpTo(ctx, c, left, take)
-}
-
-// readUpTo reads until each partition has come to its end. Compaction may have taken the last record before it: what is behind an end shows that too.
-func readUpTo(ctx context.Context, c *kgo.Client, left map[int32]int64, take func(*kgo.Record)) error {
-	for len(left) > 0 {
-		fetched := c.PollFetches(ctx)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		for _, e := range fetched.Errors() {
-			if !kerr.IsRetriable(e.Err) {
-				return e.Err
-			}
-		}
-		fetched.EachRecord(func(r *kgo.Record) {
-			end, is := left[r.Partition]
-			if is && r.Offset < end {
-				take(r)
-			}
-			if r.Offset+1 >= end {
-				delete(left, r.Partition)
-			}
-		})
-	}
-	return nil
+	return messages, err
 }
 
 // deleteRecords deletes the beginning of the log: all that was read from it once.
@@ -356,7 +303,10 @@ func (b *kafkaBackend) isKnown(ctx context.Context, topic string) bool {
 
 // checkpointText is all that the checkpoint's topic has.
 func (b *kafkaBackend) checkpointText(ctx context.Context) (text []byte, err error) {
-	err = b.readTopic(ctx, topicCheckpoint, func(r *kgo.Record) { text = append(append(append(text, r.Key...), '\n'), append(r.Value, '\n')...) })
+	messages, err := b.read(ctx, topicCheckpoint)
+	for _, m := range messages {
+		text = append(append(append(text, m.Key...), '\n'), append(m.Data, '\n')...)
+	}
 	return text, err
 }
 
