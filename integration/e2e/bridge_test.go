@@ -18,9 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
@@ -157,44 +155,25 @@ func selector(t *testing.T, api *controlplane.ControlPlane) {
 	mustBeUnique(t, log)
 }
 
-var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
-
-func widgetCRD() *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": "widgets.example.com"},
-		"spec": map[string]any{
-			"group": "example.com", "scope": "Namespaced",
-			"names": map[string]any{"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-			"versions": []any{map[string]any{
-				"name": "v1", "served": true, "storage": true,
-				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-			}},
-		},
-	}}
-}
-
 func customResources(t *testing.T, api *controlplane.ControlPlane) {
-	r := rigOn(t, api, `[{resource: widgets.example.com}]`)
-	client, err := dynamic.NewForConfig(api.RESTConfig())
-	require.NoError(t, err)
-	b := r.run()
-	r.awaitStatus(http.StatusServiceUnavailable, "widgets.example.com")
+	c := rigOn(t, api, `[{resource: widgets.example.com}]`).custom()
+	b := c.run()
+	c.awaitStatus(http.StatusServiceUnavailable, "widgets.example.com")
 
-	_, err = client.Resource(crds).Create(t.Context(), widgetCRD(), metav1.CreateOptions{})
-	require.NoError(t, err)
-	r.awaitOp("snapshot-completed", 1)
+	c.define("widgets", "v1")
+	c.awaitOp("snapshot-completed", 1)
 	w := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Widget",
 		"metadata": map[string]any{"name": "w", "annotations": map[string]any{"note": `a "quoted" {brace}`}},
 		"spec":     map[string]any{"size": int64(1)},
 	}}
-	_, err = client.Resource(widgets).Namespace("default").Create(t.Context(), w, metav1.CreateOptions{})
+	widgets := c.of("widgets", "v1")
+	_, err := widgets.Create(t.Context(), w, metav1.CreateOptions{})
 	require.NoError(t, err)
-	_, err = client.Resource(widgets).Namespace("default").Patch(t.Context(), "w", types.MergePatchType, []byte(`{"spec":{"size":2}}`), metav1.PatchOptions{})
+	_, err = widgets.Patch(t.Context(), "w", types.MergePatchType, []byte(`{"spec":{"size":2}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	require.NoError(t, client.Resource(widgets).Namespace("default").Delete(t.Context(), "w", metav1.DeleteOptions{}))
-	log := r.awaitStory("default/w", "added updated deleted")
+	require.NoError(t, widgets.Delete(t.Context(), "w", metav1.DeleteOptions{}))
+	log := c.awaitStory("default/w", "added updated deleted")
 	b.stop()
 	for _, e := range log {
 		if e.key == "" {
@@ -297,9 +276,8 @@ func namespaces(t *testing.T, api *controlplane.ControlPlane) {
 	b := r.run()
 	log := r.awaitOp("snapshot-completed", 2)
 	b.stop()
-	if story(log, "ns-one/a") != "added" || story(log, "ns-two/a") != "added" || story(log, "ns-three/a") != "" {
-		t.Errorf("the log has %d entries, want those of two namespaces", len(log))
-	}
+	assert.True(t, story(log, "ns-one/a") == "added" && story(log, "ns-two/a") == "added" &&
+		story(log, "ns-three/a") == "", "the log has %d entries, want those of two namespaces", len(log))
 }
 
 func clusterScoped(t *testing.T, api *controlplane.ControlPlane) {

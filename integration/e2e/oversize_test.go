@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -85,15 +84,12 @@ func TestBridge_keeps_a_custom_resource_that_is_too_large_in_Knatives_profile(t 
 	r.configureSink(`[{resource: widgets.example.com}]`, fmt.Sprintf(`oversize: store
     encoding: {mode: structured, profile: knative}
     sink: {nats: {servers: [%q]}}`, r.broker.url()))
-	client, err := dynamic.NewForConfig(api.RESTConfig())
-	require.NoError(t, err)
-
-	_, err = client.Resource(crds).Create(t.Context(), widgetCRD(), metav1.CreateOptions{})
-	require.NoError(t, err)
+	c := r.custom()
+	c.define("widgets", "v1")
 	r.run()
 	r.poll("the snapshot", func() (bool, string) { return len(r.messages()) >= 2, "" })
 	text := strings.Repeat("0123456789", 140_000)
-	_, err = client.Resource(widgets).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+	_, err := c.of("widgets", "v1").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"}, "spec": map[string]any{"text": text},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -109,9 +105,8 @@ func TestBridge_keeps_a_custom_resource_that_is_too_large_in_Knatives_profile(t 
 		return event.Payload != "marker", fmt.Sprintf("there are %d messages", len(all))
 	})
 	r.bridge.stop()
-	if event.Type != "dev.knative.apiserver.resource.add" || event.Payload != "metadata" || event.Data["spec"] != nil || event.Data["metadata"] == nil {
-		t.Errorf("the event is %+v", event)
-	}
+	assert.True(t, event.Type == "dev.knative.apiserver.resource.add" && event.Payload == "metadata" &&
+		event.Data["spec"] == nil && event.Data["metadata"] != nil, "the event is %+v", event)
 	store, err := r.js.ObjectStore(t.Context(), "KUBERNETES-objects")
 	require.NoError(t, err)
 	whole, err := store.GetBytes(t.Context(), strings.TrimPrefix(event.Dataref, "nats-obj:KUBERNETES-objects/"))
@@ -151,9 +146,8 @@ func (r *fixture) largeObjects(limit int) []entry {
 		var data map[string]json.RawMessage
 		require.NoError(r.t, json.Unmarshal(e.data, &data))
 		size, _ := strconv.Atoi(e.attribute("datasize"))
-		if _, whole := data["binaryData"]; whole || data["data"] != nil {
-			r.t.Errorf("%s of %s has what it holds", e.op, e.key)
-		}
+		_, whole := data["binaryData"]
+		assert.True(r.t, !whole && data["data"] == nil, "%s of %s has what it holds", e.op, e.key)
 		small := e.key == "default/small" || e.key == "default/base64" && e.op == "updated" && size == 0
 		switch {
 		case e.op == "rejected" || data["metadata"] == nil || !bytes.Contains(data["metadata"], []byte(e.uid)):

@@ -4,8 +4,9 @@ package drive
 
 import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane/crd"
 )
 
 // Label is the label that the driver changes; Selector selects the objects where it is yes, which is every second one at first.
@@ -37,15 +38,5 @@ func Kinds() []Kind { return []Kind{ConfigMaps, Secrets, Widgets, ClusterRoles} 
 
 // WidgetDefinition returns the definition of widgets. It is the caller's to change.
 func WidgetDefinition() *apiextensionsv1.CustomResourceDefinition {
-	anything := &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
-	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: Widgets.Resource.GroupResource().String()},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: Widgets.Resource.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: Widgets.Kind, ListKind: "WidgetList"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
-				{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: anything}},
-			},
-		},
-	}
+	return crd.Define(Widgets.Resource, Widgets.Kind)
 }

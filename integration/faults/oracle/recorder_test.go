@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"path/filepath"
-	"reflect"
 	"strconv"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,6 +25,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane/crd"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -48,15 +47,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{t: t, plane: controlplane.ForTest(t, controlplane.Config{}), want: map[Stream]map[string][]State{}}
-	anything := &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
-	require.NoError(t, crd.Install(t.Context(), f.plane.RESTConfig(), &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: gadgets.GroupResource().String()},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: gadgets.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "gadgets", Singular: "gadget", Kind: "Gadget", ListKind: "GadgetList"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: anything}}},
-		},
-	}))
+	require.NoError(t, crd.Install(t.Context(), f.plane.RESTConfig(), crd.Define(gadgets, "Gadget")))
 	h, err := rest.HTTPClientFor(f.plane.RESTConfig())
 	require.NoError(t, err)
 	t.Cleanup(h.CloseIdleConnections)
@@ -89,25 +80,22 @@ func (f *fixture) of(r schema.GroupVersionResource) dynamic.ResourceInterface {
 
 func (f *fixture) create(r schema.GroupVersionResource, kind, name string) *unstructured.Unstructured {
 	f.t.Helper()
-	o, err := f.of(r).Create(f.t.Context(), &unstructured.Unstructured{Object: map[string]any{
+	o := must.Get(f.of(r).Create(f.t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": r.GroupVersion().String(), "kind": kind,
 		"metadata": map[string]any{"name": name, "labels": map[string]any{"watched": "yes"}, "finalizers": []any{"example.com/wait"}},
-	}}, metav1.CreateOptions{})
-	require.NoError(f.t, err)
+	}}, metav1.CreateOptions{}))(f.t)
 	return o
 }
 
 func (f *fixture) patch(r schema.GroupVersionResource, name, patch string) *unstructured.Unstructured {
 	f.t.Helper()
-	o, err := f.of(r).Patch(f.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	require.NoError(f.t, err)
+	o := must.Get(f.of(r).Patch(f.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(f.t)
 	return o
 }
 
 func version(t *testing.T, o *unstructured.Unstructured) uint64 {
 	t.Helper()
-	v, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
-	require.NoError(t, err)
+	v := must.Get(strconv.ParseUint(o.GetResourceVersion(), 10, 64))(t)
 	return v
 }
 
@@ -116,8 +104,7 @@ func (f *fixture) states(s Stream, key string) []State {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 30*time.Second)
 	defer cancel()
 	require.NoError(f.t, f.recorder.Sync(ctx))
-	truth, err := f.recorder.Truth(s)
-	require.NoError(f.t, err)
+	truth := must.Get(f.recorder.Truth(s))(f.t)
 	return truth.Streams[s][key]
 }
 
@@ -148,8 +135,7 @@ func TestRecorder_has_the_versions_that_the_API_server_answers(t *testing.T) {
 		hidden := f.patch(c.resource, "x", `{"metadata":{"labels":{"watched":"no"}}}`)
 		back := f.patch(c.resource, "x", `{"metadata":{"labels":{"watched":"yes"}}}`)
 		require.NoError(t, f.of(c.resource).Delete(t.Context(), "x", metav1.DeleteOptions{}))
-		waiting, err := f.of(c.resource).Get(t.Context(), "x", metav1.GetOptions{})
-		require.NoError(t, err)
+		waiting := must.Get(f.of(c.resource).Get(t.Context(), "x", metav1.GetOptions{}))(t)
 		f.patch(c.resource, "x", `{"metadata":{"finalizers":null}}`)
 		again := f.create(c.resource, c.kind, "x")
 
@@ -157,8 +143,7 @@ func TestRecorder_has_the_versions_that_the_API_server_answers(t *testing.T) {
 		f.expect(all, c.key,
 			State{UID: uid, Version: version(t, o), Op: Added}, State{UID: uid, Version: version(t, hidden), Op: Updated}, State{UID: uid, Version: version(t, back), Op: Updated},
 			State{UID: uid, Version: version(t, waiting), Op: Updated}, State{UID: uid, Version: 0, Op: Deleted}, State{UID: string(again.GetUID()), Version: version(t, again), Op: Added})
-		served, err := again.MarshalJSON()
-		require.NoError(t, err)
+		served := must.Get(again.MarshalJSON())(t)
 		if got := f.states(all, c.key)[5].Body; got == "" || got != contentOf(served) {
 			t.Errorf("%s: the content of what etcd has is not that of %s", c.kind, served)
 		}
@@ -184,8 +169,7 @@ func TestRecorder_goes_on_where_it_was_when_etcd_is_killed(t *testing.T) {
 	u := f.patch(configMaps, "x", `{"data":{"a":"b"}}`)
 	all := Stream{Cluster: "test", Resource: configMaps}
 	f.expect(all, "default/x", State{UID: uid, Version: version(t, o), Op: Added}, State{UID: uid, Version: version(t, u), Op: Updated})
-	truth, err := f.recorder.Truth(all)
-	require.NoError(t, err)
+	truth := must.Get(f.recorder.Truth(all))(t)
 	require.Empty(t, truth.Holes, "holes, histories")
 	assert.Len(t, truth.Histories, 1, "holes, histories")
 }
@@ -206,8 +190,7 @@ func TestRecorder_says_what_it_could_not_read(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	require.NoError(t, f.recorder.await(ctx, func() bool { return len(f.recorder.compactions) > 0 }))
-	truth, err := f.recorder.Truth(all)
-	require.NoError(t, err)
+	truth := must.Get(f.recorder.Truth(all))(t)
 	if n := len(truth.Compactions); n == 0 || truth.Compactions[n-1].Revision < before {
 		t.Errorf("compactions %v, of which the last must be behind %d", truth.Compactions, before)
 	}
@@ -230,8 +213,7 @@ func TestRecorder_begins_a_history_when_etcd_was_restored(t *testing.T) {
 			changed := f.patch(configMaps, "kept", `{"data":{"a":"b"}}`)
 			only := f.create(configMaps, "ConfigMap", "only")
 
-			revision, err := SnapshotRevision(snapshot)
-			require.NoError(t, err)
+			revision := must.Get(SnapshotRevision(snapshot))(t)
 			require.NoError(t, f.plane.KillAPIServer())
 			require.NoError(t, f.recorder.Hold(t.Context()))
 			require.NoError(t, f.plane.Restore(t.Context(), snapshot, bump))
@@ -243,8 +225,7 @@ func TestRecorder_begins_a_history_when_etcd_was_restored(t *testing.T) {
 			uid := string(kept.GetUID())
 			f.expect(all, "default/kept", State{UID: uid, Version: version(t, kept), Op: Added}, State{UID: uid, Version: version(t, changed), Op: Updated},
 				State{History: 1, UID: uid, Version: version(t, kept), Op: Updated}, State{History: 1, UID: uid, Version: version(t, after), Op: Updated}, State{History: 1, UID: uid, Version: version(t, later), Op: Updated})
-			truth, err := f.recorder.Truth(all)
-			require.NoError(t, err)
+			truth := must.Get(f.recorder.Truth(all))(t)
 			first := truth.Histories[1].First
 			f.expect(all, "default/only", State{UID: string(only.GetUID()), Version: version(t, only), Op: Added}, State{History: 1, UID: string(only.GetUID()), Version: first, Op: Deleted})
 			states := f.states(all, "default/lost")
@@ -271,13 +252,10 @@ func TestDecode_reads_both_formats_of_etcd(t *testing.T) {
 		"protobuf": stored.Bytes(),
 		"JSON":     []byte(`{"metadata":{"uid":"u1","labels":{"a":"b"},"annotations":{"faults.example.com/change":"1.2"}}}`),
 	} {
-		if got, err := decode(value); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: got %+v, %v", name, got, err)
-		}
+		assert.Equal(t, want, must.Get(decode(value))(t), name)
 	}
 	for name, value := range map[string]string{"no uid": `{"metadata":{}}`, "neither": "x", "an unknown type": "k8s\x00x"} {
-		if got, err := decode([]byte(value)); err == nil {
-			t.Errorf("%s: got %+v", name, got)
-		}
+		got, err := decode([]byte(value))
+		assert.Error(t, err, "%s: got %+v", name, got)
 	}
 }
