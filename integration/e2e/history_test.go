@@ -116,10 +116,7 @@ func TestBridge_repairs_a_log_that_lost_what_it_had_acknowledged(t *testing.T) {
 			b := r.runReady()
 			b.stop() // a stop saves
 			b = r.runReady()
-			r.broker.stop()
-			copyOf := filepath.Join(t.TempDir(), "copy")
-			require.NoError(t, os.CopyFS(copyOf, os.DirFS(r.broker.Dir)))
-			r.broker.start()
+			putBack := r.copyBroker()
 			r.patch("default", "changes", `{"data":{"a":"1"}}`)
 			r.patch("default", "changes", `{"data":{"a":"2"}}`)
 			r.remove("default", "goes")
@@ -130,10 +127,7 @@ func TestBridge_repairs_a_log_that_lost_what_it_had_acknowledged(t *testing.T) {
 			} else {
 				b.stop()
 			}
-			r.broker.stop()
-			require.NoError(t, os.RemoveAll(r.broker.Dir))
-			require.NoError(t, os.CopyFS(r.broker.Dir, os.DirFS(copyOf)))
-			r.broker.start()
+			putBack()
 			if !running {
 				b = r.run()
 			}
@@ -155,6 +149,19 @@ func TestBridge_repairs_a_log_that_lost_what_it_had_acknowledged(t *testing.T) {
 			}
 			assert.GreaterOrEqual(t, repaired, 4, "events have the reason repair, want those of 4 changes at least")
 			mustBeUnique(t, log)
+		})
+	}
+}
+
+// copyBroker copies the broker's store. The function that it returns puts the copy in the place of the store.
+func (r *fixture) copyBroker() (putBack func()) {
+	copyOf := filepath.Join(r.t.TempDir(), "copy")
+	stopped := func(steps func()) { r.broker.stop(); steps(); r.broker.start() }
+	stopped(func() { require.NoError(r.t, os.CopyFS(copyOf, os.DirFS(r.broker.Dir))) })
+	return func() {
+		stopped(func() {
+			require.NoError(r.t, os.RemoveAll(r.broker.Dir))
+			require.NoError(r.t, os.CopyFS(r.broker.Dir, os.DirFS(copyOf)))
 		})
 	}
 }
