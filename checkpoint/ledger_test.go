@@ -53,7 +53,7 @@ func TestLedger_tombstones_stay_until_the_position_has_passed_them(t *testing.T)
 		l.Prune("")
 		assert.True(t, must.OK(l.Get("a")), "dropped without a position")
 		l.Prune("y")
-		assert.False(t, must.OK(l.Get("a")), "kept for ever")
+		assert.False(t, must.OK(l.Get("a")), "kept without end")
 	})
 	t.Run("loaded ones one after the other", func(t *testing.T) {
 		rows := map[string]Row{}

@@ -22,7 +22,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 var (
 	pods      = source.Resource{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}

@@ -157,7 +157,7 @@ func checkSplice(t tester, cfg Config, b []byte) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%q became %q, which means\n%v, want\n%v", b, m.Data, got, want)
 	}
-	// Which of members that repeat is believed matters to nobody here.
+	// It does not matter here which of several members of one name counts.
 	if valid(b) && (as("time") != at || as("fieldmanager") != manager) {
 		t.Errorf("%q: time %q, manager %q; want %q, %q", b, as("time"), as("fieldmanager"), at, manager)
 	}

@@ -69,7 +69,7 @@ func (s *served) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case "503":
 			w.WriteHeader(http.StatusServiceUnavailable)
 		default:
-			http.NotFound(w, r) // as of a path that nobody serves
+			http.NotFound(w, r) // as for a path that is not served
 		}
 	}
 }
@@ -243,5 +243,5 @@ func TestCatalog_takes_its_time_where_it_may_not_ask(t *testing.T) {
 	c.mu.Lock()
 	c.seen.failed()
 	c.mu.Unlock()
-	assert.False(t, c.Gone(t.Context(), widgetsOfX), "it is gone where nobody answers")
+	assert.False(t, c.Gone(t.Context(), widgetsOfX), "it is gone where there is no answer")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// loop reads the same bytes for ever.
+// loop reads the same bytes again and again.
 type loop struct {
 	body []byte
 	at   int

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// alone is a follower of a watch that nobody reads.
+// alone is a follower of a watch without a reader.
 func alone() *follower {
 	s := &sharedWatch{watches: NewWatches(nil, 1<<20), room: make(chan struct{}, 1), followers: map[string][]*follower{}}
 	return &follower{watch: s, wake: make(chan struct{}, 1)}

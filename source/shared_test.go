@@ -249,7 +249,7 @@ func TestWatches_do_not_wait_for_a_reader_that_takes_nothing(t *testing.T) {
 	})
 }
 
-func TestWatches_hold_little_where_nobody_takes_anything(t *testing.T) {
+func TestWatches_hold_little_without_a_taker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage()
 		c := newCompany(t, s)

@@ -130,8 +130,8 @@ func TestOpen_refuses_rows_without_a_head(t *testing.T) {
 	assert.True(t, errors.As(err, &damaged), "error %v, want that it is damaged", err)
 }
 
-// Who removes all of a checkpoint's records begins anew.
-func TestOpen_after_everything_was_removed_begins_anew(t *testing.T) {
+// A checkpoint whose records are all removed begins again.
+func TestOpen_after_everything_was_removed_begins_again(t *testing.T) {
 	f := newFake(1)
 	b := manyRows(3, 1)
 	b.Log = &checkpoint.Log{ID: "x"}

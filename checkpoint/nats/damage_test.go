@@ -113,9 +113,9 @@ func TestRemains_of_what_is_before_the_base_do_no_harm(t *testing.T) {
 	assert.True(t, left <= 5, "%d messages are left, want the base and what is behind it", left)
 }
 
-// A bucket that went back, or was made anew, is one whose commits are lost: this process must not go on, and the next one can.
+// A bucket that went back, or was created again, has lost commits: this process must not go on, and the next one can.
 func TestLost_commits_are_noticed(t *testing.T) {
-	t.Run("the bucket was made anew", func(t *testing.T) {
+	t.Run("the bucket was created again", func(t *testing.T) {
 		srv := newServer(t)
 		s, js := mustOpen(t.Context(), t, at(srv.ClientURL())), client(t, srv)
 		require.NoError(t, s.Commit(t.Context(), benchRows(0, 1, 1)))

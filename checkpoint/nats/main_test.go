@@ -60,7 +60,7 @@ func serve(dir, port string) error {
 	}
 	srv.Start()
 	if !srv.ReadyForConnections(time.Minute) {
-		return fmt.Errorf("nobody can connect to port %d", n)
+		return fmt.Errorf("port %d refuses connections", n)
 	}
 	if _, err := fmt.Fprintln(os.Stdout, srv.ClientURL()); err != nil {
 		return err

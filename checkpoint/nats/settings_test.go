@@ -86,8 +86,8 @@ func TestCheck_and_Inspect_make_nothing(t *testing.T) {
 		"want that there is no bucket")
 }
 
-// Whoever looks sees what was committed, disturbs nobody, and sees that something is being committed.
-func TestInspect_disturbs_nobody(t *testing.T) {
+// An inspection shows what was committed and that a process commits. It does not disturb that process.
+func TestInspect_does_not_disturb_a_writer(t *testing.T) {
 	srv := newServer(t)
 	cfg := at(srv.ClientURL())
 	s := mustOpen(t.Context(), t, cfg)

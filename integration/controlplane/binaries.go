@@ -237,7 +237,7 @@ func (t target) args(path string) []string {
 }
 
 func (b *build) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(b.log, format+"\n", args...) // progress that nobody can read is no reason to stop
+	_, _ = fmt.Fprintf(b.log, format+"\n", args...) // a log that cannot be written is no reason to stop
 }
 
 // last returns the end of a program's output, where its reason to fail is.

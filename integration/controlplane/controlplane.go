@@ -4,7 +4,7 @@
 //
 // What a test sees is a Kubernetes API and nothing behind it: there is no controller manager, scheduler or kubelet.
 // Deployments make no pods, namespaces stay terminating, nothing is garbage collected, aggregated roles such as view and
-// edit are empty. Everything listens on 127.0.0.1 only; etcd there asks nobody for a password.
+// edit are empty. Everything listens on 127.0.0.1 only; etcd there asks for no password.
 //
 // The two programs are built from the versions pinned in binaries/go.mod (see [Binaries]). They are run with os/exec and not by
 // envtest's own ControlPlane, because that cannot do what faults need: its processes cannot be killed, are taken for

@@ -21,7 +21,7 @@ import (
 // How etcd calls itself. A restored data directory must say the same as the flags, or etcd refuses it.
 const (
 	memberName = "etcd0"
-	memberURL  = "http://localhost:2380" // nobody listens there: a single member has no peers
+	memberURL  = "http://localhost:2380" // no server listens there: a single member has no peers
 )
 
 // startEtcd must be called with c.mu held.

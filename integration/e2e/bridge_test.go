@@ -221,13 +221,13 @@ func secrets(t *testing.T, api *controlplane.ControlPlane) {
 		"the value reads %q, want [redacted]", got.Data["password"])
 }
 
-// metrics is what the bridge serves; empty where nobody listens yet.
+// metrics is what the bridge serves; empty until it listens.
 func (r *fixture) metrics() string {
 	_, body := r.status("/metrics")
 	return body
 }
 
-// status returns code 0 where nobody listens yet.
+// status returns code 0 until the bridge listens.
 func (r *fixture) status(path string) (int, string) {
 	r.t.Helper()
 	code, body, _, err := rig.Get(r.t.Context(), r.server, path)

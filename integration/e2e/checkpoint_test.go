@@ -89,7 +89,7 @@ func TestCheckpoint_reset_is_followed_by_a_snapshot(t *testing.T) {
 	r.lives()
 	r.awaitStory("default/goes", "added updated deleted")
 	b.stop()
-	r.remove("default", "stays") // which nobody will tell
+	r.remove("default", "stays") // a deletion that no watch reports
 	r.checkpoint(0, "reset", "test", "--yes")
 	r.runReady()
 	log := r.awaitOp("snapshot-completed", 2)
@@ -148,7 +148,7 @@ func TestCheckpoint_in_Kafka_is_shown_and_reset(t *testing.T) {
 	assert.True(t, h.Exists && len(h.Streams) <= 0, "after it the checkpoint holds %+v", h)
 	r.run()
 	r.awaitOp("snapshot-completed", 2)
-	log := r.awaitStory("default/changes", "added updated added") // the same state again, as nobody can be asked for it
+	log := r.awaitStory("default/changes", "added updated added") // the state between cannot be read
 	assert.Equal(t, "added updated deleted", story(log, "default/goes"), "what is gone: the log")
 	r.bridge.stop()
 }

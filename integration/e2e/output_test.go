@@ -78,7 +78,7 @@ func TestRun_prints_events_for_a_person_and_goes_on_where_it_was(t *testing.T) {
 	}
 	r.bridge.stop()
 
-	// What happens while nobody looks is told the next time, and nothing else.
+	// The next run prints what happened between the runs, and nothing else.
 	r.configMap("default", "second", nil)
 	file = r.print("json")
 	lines = r.awaitLine(file, "default/second")

@@ -73,7 +73,7 @@ func (e *eyes) add(all []sighting) {
 	e.step++
 }
 
-// scrape reads counters and gauges. Where nobody answers, that is what is seen.
+// scrape reads counters and gauges. A server that does not answer is a scrape that failed.
 func (e *eyes) scrape() (all []sighting) {
 	e.t.Helper()
 	for instance, server := range e.servers {

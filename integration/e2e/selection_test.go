@@ -151,7 +151,8 @@ func TestSelection_follows_custom_resources_that_come_and_go(t *testing.T) {
 	}
 }
 
-// What is deleted with its definition while nobody looks is deleted all the same, whether a wildcard or a name reads it. What a name stood for is not to be asked any more then.
+// What is deleted with its definition while the bridge is stopped is deleted all the same, whether a wildcard or a name
+// reads it. What a name stood for is not to be asked any more then.
 func TestSelection_finds_definitions_that_went_while_it_was_away(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	r := newReloaded(t)

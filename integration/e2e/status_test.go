@@ -35,7 +35,7 @@ const well = "All 20 streams are live"
 func (r *fixture) report() (s status.Report) {
 	r.t.Helper()
 	_, body := r.status(status.Path)
-	_ = json.Unmarshal([]byte(body), &s) // where nobody answers it is empty
+	_ = json.Unmarshal([]byte(body), &s) // without an answer it is empty
 	return s
 }
 

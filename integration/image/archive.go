@@ -22,7 +22,7 @@ func Write(index v1.ImageIndex, name, path string) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // what is left in a temporary directory hurts nobody
+	defer os.RemoveAll(dir) //nolint:errcheck // what is left in a temporary directory does no harm
 	l, err := layout.Write(dir, empty.Index)
 	if err == nil {
 		err = l.AppendIndex(index, layout.WithAnnotations(map[string]string{

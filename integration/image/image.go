@@ -136,7 +136,7 @@ func (o Options) program(ctx context.Context, p *v1.Platform) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // what is left in a temporary directory hurts nobody
+	defer os.RemoveAll(dir) //nolint:errcheck // what is left in a temporary directory does no harm
 	out := filepath.Join(dir, "program")
 	flags := fmt.Sprintf("-s -w -X main.version=%s -X main.commit=%s", o.Version, o.Commit)
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags", flags, "-o", out, "./cmd/kube-eventbridge")

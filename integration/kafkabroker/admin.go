@@ -13,7 +13,7 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// adminTimeout ends what would be tried for ever.
+// adminTimeout ends what would be tried without end.
 const adminTimeout = time.Minute
 
 // Admin returns a client that may do everything. It is closed with the cluster; a broker that is paused may hold it up.

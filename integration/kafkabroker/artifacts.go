@@ -93,7 +93,7 @@ func fetched(ctx context.Context, log io.Writer) (*artifacts, error) {
 		log = io.Discard
 	}
 	say := func(format string, args ...any) {
-		_, _ = fmt.Fprintf(log, format+"\n", args...) // progress that nobody can read is no reason to stop
+		_, _ = fmt.Fprintf(log, format+"\n", args...) // a log that cannot be written is no reason to stop
 	}
 	cache, err := controlplane.CacheDir()
 	if err != nil {

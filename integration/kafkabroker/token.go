@@ -22,7 +22,7 @@ const (
 	tokenKey      = "1"
 )
 
-// issuer signs the tokens of one cluster. Brokers read its public key from a file, so that nobody needs to serve it.
+// issuer signs the tokens of one cluster. Brokers read its public key from a file, so that no server has to offer it.
 type issuer struct {
 	key  *ecdsa.PrivateKey
 	keys string // path of the file with the public key

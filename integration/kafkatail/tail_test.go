@@ -240,7 +240,7 @@ func TestTail_goes_on_with_a_topic_that_was_made_anew_and_says_what_was_removed(
 		publish(t, s, change(r.topic, tail.Added, "web", n, 1))
 	}
 	stop()
-	// The log begins at 4 now, while nobody looks.
+	// The log begins at 4 now, while no reader is connected.
 	file := filepath.Join(t.TempDir(), "offsets.json")
 	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, `{"version":1,"partitions":[{"topic":%q,"partition":0,"offset":4}]}`, r.topic), 0o600))
 	_, err := r.Tool(t.Context(), "org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", r.Bootstrap(), "--offset-json-file", file)

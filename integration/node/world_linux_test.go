@@ -88,7 +88,7 @@ func outside(ctx context.Context) int {
 	defer stop()
 	dir, err := os.MkdirTemp("", "kube-eventbridge-node-")
 	if err == nil {
-		defer os.RemoveAll(dir) //nolint:errcheck // what is left in a temporary directory hurts nobody
+		defer os.RemoveAll(dir) //nolint:errcheck // what is left in a temporary directory does no harm
 		err = prepare(ctx, dir)
 	}
 	if err != nil {

@@ -133,7 +133,7 @@ func TestOlds_are_no_base_in_another_partition(t *testing.T) {
 	p.check(t, log.fakeLog, newReader())
 }
 
-// A log keeps no message for ever, and what comes behind the rest of it has to make sense without.
+// A log drops its oldest messages, and the later ones have to make sense without them.
 func TestOlds_what_the_log_has_no_more_is_no_base(t *testing.T) {
 	log := newFakeLog()
 	r := start(t, log, &memoryStore{})

@@ -59,7 +59,7 @@ func TestPrime_finds_what_the_log_has(t *testing.T) {
 	}
 }
 
-func TestPrime_asks_nothing_that_nobody_wants(t *testing.T) {
+func TestPrime_asks_only_for_what_is_wanted(t *testing.T) {
 	p := story(`"data":{}`, `"data":{}`)
 	restarted(t, newReadableLog(), p, 2, StreamSpec{}, StreamSpec{})
 	assert.Equal(t, 0, p.asked, "lists were asked for")

@@ -248,7 +248,7 @@ func (s interruptedSink) Run(ctx context.Context) error {
 	return &sink.InterruptedError{Target: "the log", Cause: errors.New("nobody knows")}
 }
 
-func TestRun_reads_the_log_back_where_nobody_knows_what_it_has(t *testing.T) {
+func TestRun_reads_the_log_back_where_its_content_is_unknown(t *testing.T) {
 	api, store := newAPIServer(t, 10), &memoryStore{}
 	log := interruptedSink{newReadableLog(), &atomic.Int32{}}
 	api.add(3)

@@ -86,7 +86,7 @@ func TestTerm_events_carry_a_number_that_rises_whatever_the_lease_says(t *testin
 	}
 }
 
-// What is known of the log is written anew where it is read back, and where it has lost something.
+// What is known of the log is written again where it is read back, and where it has lost something.
 func TestTerm_number_stays_known_whatever_becomes_of_the_log(t *testing.T) {
 	for name, disturb := range map[string]func(*readableLog, *memoryStore, checkpoint.Log){
 		"its end is read back": func(_ *readableLog, s *memoryStore, before checkpoint.Log) { s.state.Log = before },

@@ -194,7 +194,7 @@ func TestTopic_says_that_its_user_is_not_known(t *testing.T) {
 func TestFile_is_changed_after_a_copy_was_made(t *testing.T) {
 	f, bridge := written(t)
 	require.NoError(t, bridge.Close())
-	assert.Empty(t, f.User(), "of nobody")
+	assert.Empty(t, f.User(), "without a user")
 	first := must.Get(f.Change(t.Context(), resetPods))(t)
 	kept := must.Get(file.Inspect(t.Context(), first))(t)
 	assert.Equal(t, state(), kept, "the copy holds")

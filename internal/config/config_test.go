@@ -525,7 +525,7 @@ func TestCompare_names_what_takes_another_process(t *testing.T) {
 	}
 }
 
-// A key that is added to the configuration, and of which nobody thinks here, takes a restart.
+// A key that is added to the configuration and missing here takes a restart.
 func TestCompare_takes_what_it_does_not_know_for_fixed(t *testing.T) {
 	for f := range reflect.TypeFor[Config]().Fields() {
 		now, next := Default(), Default()

@@ -108,7 +108,7 @@ func TestExample_shows_the_defaults(t *testing.T) {
 		got.Pipelines[0].Sink.Kafka, got.Pipelines[0].Sink.Embedded)
 }
 
-// A key without a line that says why is a key that nobody dares to change. Runs of keys may share one.
+// Each key has a line that says why it exists, so that a reader dares to change it. Runs of keys may share one.
 func TestExample_explains_its_keys(t *testing.T) {
 	prose := regexp.MustCompile(`(?m)^ *# [^\n]+[a-z.][^\n]*\.$`)
 	assert.GreaterOrEqual(t, len(prose.FindAll(read(t, exampleFile), -1)), 50, "lines explain something")

@@ -103,7 +103,7 @@ func TestCredentials_of_Kafka_come_from_where_the_file_says(t *testing.T) {
 			}
 		}
 	}
-	assert.Equal(t, KafkaCredentials{}, must.Get((&Kafka{}).Credentials())(t), "of nobody")
+	assert.Equal(t, KafkaCredentials{}, must.Get((&Kafka{}).Credentials())(t), "without a file")
 }
 
 func TestCredentials_of_Kafka_that_cannot_be_read_are_all_named(t *testing.T) {

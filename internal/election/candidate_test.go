@@ -95,7 +95,7 @@ func until(t *testing.T, p *process) {
 		}
 		<-time.After(10 * time.Millisecond)
 	}
-	t.Fatal("nobody leads after 100 s")
+	t.Fatal("no candidate leads after 100 s")
 }
 
 func TestCandidate_leads_alone_and_gives_the_lease_back_after_its_work(t *testing.T) {

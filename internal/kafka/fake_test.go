@@ -252,7 +252,7 @@ func TestClient_survives_a_broker_that_freezes_without_closing(t *testing.T) {
 				return err == nil
 			})
 			c.Close()
-			must.Happen(t, "a frozen connection is held for ever", func() bool { return f.open.Load() == 0 })
+			must.Happen(t, "the frozen connections to be closed", func() bool { return f.open.Load() == 0 })
 		})
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-var update = flag.Bool("update", false, "write the files anew")
+var update = flag.Bool("update", false, "write the files again")
 
 // What is in the repository is what this package says; make monitoring writes it.
 func TestFiles_are_up_to_date(t *testing.T) {

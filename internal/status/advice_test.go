@@ -102,7 +102,7 @@ func TestTroubles_have_advice_each(t *testing.T) {
 		"without a file the advice")
 }
 
-func TestClean_keeps_what_is_for_nobody_and_no_terminal_away(t *testing.T) {
+func TestClean_removes_what_neither_readers_nor_terminals_need(t *testing.T) {
 	for text, want := range map[string]string{
 		"dial nats://me:geheim@broker:4222: refused": "dial nats://[redacted]@broker:4222: refused",
 		"nats://me:ge@im@a:1,nats://b's:x@c:2: away": "nats://[redacted]@a:1,nats://[redacted]@c:2: away",

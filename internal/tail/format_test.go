@@ -17,7 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // story is a log with every kind of event in it.
 func story(t *testing.T) []*Event {
@@ -96,7 +96,7 @@ func golden(t *testing.T, name, got string) {
 	}
 	want := must.Get(os.ReadFile(file))(t)
 	assert.Equal(t, string(want), got,
-		"%s differs; go test -update writes it anew\ngot:\n%s\nwant:\n%s", file, got, want)
+		"%s differs; go test -update writes it again\ngot:\n%s\nwant:\n%s", file, got, want)
 }
 
 type full struct{}

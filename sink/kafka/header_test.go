@@ -27,7 +27,7 @@ func TestDecode_reads_what_headers_writes(t *testing.T) {
 		want := []sink.Attribute{{Name: "id", Value: "u.7"}, {Name: "subject", Value: "ä %"}, {Name: "datacontenttype", Value: "application/json"}}
 		assert.True(t, st.ID == "u.7" && st.Sequence == 7 && st.Partition == 3 && slices.Equal(st.Attributes, want) &&
 			string(st.Data) == "{}" && st.Time.Equal(r.Time), "%+v", st)
-		assert.Nil(t, Decode(3, r, false).Data, "data that nobody asked for")
+		assert.Nil(t, Decode(3, r, false).Data, "data that was not asked for")
 	}
 }
 

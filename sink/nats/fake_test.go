@@ -201,5 +201,5 @@ func TestSink_waits_for_the_servers_that_a_new_stream_needs(t *testing.T) {
 		}
 	})))
 	ready(t, s)
-	assert.True(t, refused.Load(), "nobody tried to create the stream")
+	assert.True(t, refused.Load(), "the stream was never created")
 }

@@ -257,7 +257,7 @@ func TestDeniedSubject(t *testing.T) {
 	}
 }
 
-// What is still being sent when a connection is lost must not get onto the next one, whose stream nobody has looked at.
+// What is still being sent when a connection is lost must not get onto the next one, whose stream was not checked.
 func TestSink_makes_no_connection_while_something_is_sent(t *testing.T) {
 	s := must.Get(New(Config{Servers: []string{"a"}, Stream: "S", Subjects: []string{"k8s.>"}}, nil))(t)
 	s.setUp(s.currentEpoch(), "a")

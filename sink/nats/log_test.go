@@ -83,7 +83,7 @@ func TestBounds_say_what_they_wait_for(t *testing.T) {
 // Whoever was told what the log has builds on it, though another run published it.
 func TestSink_ends_when_the_log_lost_what_its_bounds_told(t *testing.T) {
 	t.Parallel()
-	for name, n := range map[string]int{"made anew": 0, "made anew and published to": 5} {
+	for name, n := range map[string]int{"created again": 0, "created again and published to": 5} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBroker(t)
@@ -143,7 +143,7 @@ func TestAt_keeps_the_data_of_structured_messages(t *testing.T) {
 }
 
 // A cluster without a leader of its own still acknowledges what the stream's leader takes.
-func TestSink_publishes_on_when_nobody_answers_its_routine_questions(t *testing.T) {
+func TestSink_publishes_on_without_answers_to_its_routine_questions(t *testing.T) {
 	t.Parallel()
 	var looks atomic.Int32
 	cfg := config(newFake(t, func(subject string) answer {

@@ -89,7 +89,7 @@ func TestSink_ends_when_its_stream_was_made_anew_behind_its_back(t *testing.T) {
 	mustRewind(t, ended, 2, 1)
 }
 
-// The stream is made anew by the next run, when everybody knows what is lost.
+// The next run creates the stream again, when the loss is known.
 func TestSink_leaves_a_stream_that_vanished_to_the_next_run(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -106,7 +106,7 @@ func TestSink_leaves_a_stream_that_vanished_to_the_next_run(t *testing.T) {
 	s = newSink(t, config(b.addr()))
 	ready(t, s)
 	r := publish(t, s, message("k8s.a", "a.1"))
-	assert.True(t, r.err == nil && r.rc.Sequence == 1, "published anew: %+v", r)
+	assert.True(t, r.err == nil && r.rc.Sequence == 1, "published again: %+v", r)
 }
 
 // A message that was found published already is acknowledged as well.
@@ -171,7 +171,7 @@ func replicated(last func() int) func(subject string) answer {
 	}
 }
 
-// After a partition of the network a replica may answer that does not know yet that it leads nobody.
+// After a partition of the network a replica may answer that does not know yet that it leads no longer.
 func TestSink_does_not_believe_a_replica_that_was_left_behind(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32

@@ -98,7 +98,7 @@ func (b *broker) destroy(t *testing.T) {
 	require.NoError(t, js.DeleteStream(t.Context(), stream))
 }
 
-// remake destroys the stream and makes it anew, with n messages of somebody else.
+// remake deletes the stream and creates it again, with n messages of another publisher.
 func (b *broker) remake(t *testing.T, n int) {
 	t.Helper()
 	nc, js := b.connect(t)
@@ -106,7 +106,7 @@ func (b *broker) remake(t *testing.T, n int) {
 	st := must.Get(js.Stream(t.Context(), stream))(t)
 	require.NoError(t, js.DeleteStream(t.Context(), stream))
 	// The server may still be removing the directory.
-	must.Succeed(t, "the stream is made anew", func() error {
+	must.Succeed(t, "the stream to be created again", func() error {
 		_, err := js.CreateStream(t.Context(), st.CachedInfo().Config)
 		return err
 	})
@@ -131,7 +131,7 @@ func (b *broker) addr() string {
 	return nobody
 }
 
-// nobody is an address at which nobody listens.
+// nobody is an address at which no server listens.
 const nobody = "127.0.0.1:1"
 
 // connect connects as a user of the broker would.

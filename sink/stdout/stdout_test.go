@@ -165,7 +165,7 @@ func TestSink_continues_where_a_write_stopped(t *testing.T) {
 	assert.True(t, len(log) == 3 && log[0].ID == "a" && log[1].ID == "b" && log[2].ID == "c", "written:\n%s", p)
 }
 
-func TestSink_ends_when_nobody_reads(t *testing.T) {
+func TestSink_ends_without_a_reader(t *testing.T) {
 	for name, fault := range map[string]error{"pipe": syscall.EPIPE, "file": os.ErrClosed, "in process": io.ErrClosedPipe} {
 		t.Run(name, func(t *testing.T) {
 			p := &paper{fault: func([]byte) (int, error) { return 0, fault }}

@@ -47,7 +47,7 @@ func demo(ctx context.Context, s *screen, keep bool) bool {
 		good = failed(ctx, s, err)
 	}
 	if good || ctx.Err() != nil {
-		_ = os.RemoveAll(st.dir) // what is left in a temporary directory hurts nobody
+		_ = os.RemoveAll(st.dir) // what is left in a temporary directory does no harm
 	} else {
 		s.say("\nThe configuration and what the processes printed: %s", st.dir)
 	}

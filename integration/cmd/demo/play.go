@@ -90,7 +90,7 @@ func (p *play) custom(ctx context.Context) error {
 	)
 }
 
-// absence changes things while nobody watches.
+// absence changes things while the bridge is stopped.
 func (p *play) absence(ctx context.Context) error {
 	p.screen.heading("The bridge stops, the cluster does not")
 	began := time.Now()

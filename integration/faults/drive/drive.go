@@ -3,7 +3,7 @@
 // Package drive changes objects of a real API server, at random from a seed: as much as a cluster does in a month, and everything that is hard to follow.
 //
 // What the writers want to do depends on the seed only; what becomes of it also on time and on the faults around them. A request whose
-// answer was lost may have been served, so nobody can tell from here what exists: that is the oracle's work.
+// answer was lost may have been served, so the driver cannot tell what exists: that is the oracle's work.
 package drive
 
 import (

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// writer changes the objects of its slots, and nobody else does.
+// writer is the only one that changes the objects of its slots.
 type writer struct {
 	driver  *Driver
 	n       int

@@ -58,7 +58,7 @@ type Report struct {
 	States, Published, Folded, Hidden, Lost int
 	// Recovered counts the entries that were read back from the history.
 	Recovered int
-	// Unknown counts entries that the truth's own holes leave nobody to judge.
+	// Unknown counts entries that cannot be judged, because the truth has holes.
 	Unknown int
 	// Late counts entries of a leader that stand behind those of a later one, where they may.
 	Late int

@@ -34,7 +34,7 @@ func (r *Recorder) session(ctx context.Context) error {
 	return r.watch(ctx, client)
 }
 
-// hold makes this session the one that reads, unless nobody may.
+// hold makes this session the one that reads, unless reading is stopped.
 func (r *Recorder) hold() (ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

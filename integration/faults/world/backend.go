@@ -39,7 +39,7 @@ type backend interface {
 	committed() time.Time
 	removeCheckpoint(ctx context.Context) error
 	checkpointText(ctx context.Context) ([]byte, error)
-	// end is a number that changes when the log grows; it is an error if there is no log, or nobody who says.
+	// end is a number that changes when the log grows; it is an error if there is no log, or no answer.
 	end() (uint64, error)
 	readLog(ctx context.Context) ([]rig.Message, error)
 	// deleteLog removes the log with all its messages.

@@ -123,7 +123,7 @@ func (i *injection) checkRefusal(ctx context.Context, path string, bad []byte) e
 	return nil
 }
 
-// damage returns a copy of a checkpoint that nobody can read.
+// damage returns a copy of a checkpoint that cannot be read.
 func damage(random *rand.Rand, good []byte) (how string, bad []byte) {
 	bad = bytes.Clone(good)
 	page := os.Getpagesize()

@@ -47,7 +47,7 @@ func (w *World) Takeovers() []Takeover {
 	return slices.Clone(w.takeovers)
 }
 
-// taking is for how long nobody may lead, whatever else is broken meanwhile.
+// taking is for how long no bridge may lead, whatever else is broken meanwhile.
 const taking = 2 * time.Minute
 
 // takeover waits until another process than the former leader leads and reads, which has to come, and records how long that took since the leader was lost.

@@ -76,7 +76,7 @@ type natsLog struct {
 }
 
 // NATSLog returns the log that is a stream of a NATS server. A stream that is deleted and made again, or put back to an older
-// state, is read anew.
+// state, is read again from its beginning.
 func NATSLog(js jetstream.JetStream, stream string) Log { return &natsLog{js: js, stream: stream} }
 
 func (l *natsLog) Read(ctx context.Context) ([]Message, error) {

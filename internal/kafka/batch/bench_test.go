@@ -66,7 +66,7 @@ func repeat(r Record) iter.Seq[*Record] {
 	}
 }
 
-// One operation is a record: it is appended, and each time a batch is full it is compressed, sealed and begun anew.
+// One operation is a record: it is appended, and each time a batch is full it is compressed, sealed and begun again.
 func BenchmarkBatch(b *testing.B) {
 	all := samples(1000)
 	for _, c := range compressions {

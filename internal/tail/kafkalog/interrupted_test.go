@@ -87,7 +87,7 @@ func TestTail_that_does_not_follow_ends_where_there_is_nothing_to_read_from(t *t
 	}
 }
 
-// unled is a cluster with a partition that nobody leads.
+// unled is a cluster with a partition without a leader.
 func unled() *fake {
 	f := newFake().topic("t", "1", 1).put("t", 0, event(tail.Added, "a", 1, 1, 1))
 	f.broken[place{"t", 0}] = kafkago.NotLeaderForPartition

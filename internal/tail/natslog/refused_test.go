@@ -109,7 +109,7 @@ func TestCheckSubject_refuses_what_no_subject_of_an_event_matches(t *testing.T) 
 	}
 }
 
-func TestConnect_says_why_nobody_answers_at_an_address_without_a_scheme(t *testing.T) {
+func TestConnect_says_why_an_address_without_a_scheme_does_not_answer(t *testing.T) {
 	b := newBroker(t)
 	address := strings.TrimPrefix(b.url(), "nats://")
 	_, err := natslog.Connect(natslog.Config{Servers: []string{address}})
