@@ -75,7 +75,7 @@ func TestClient_takes_a_renewed_token_and_certificate(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
 	t.Run("token", func(t *testing.T) {
-		f := file(t, "token", token(t, c, "alice", -time.Minute))
+		f := tokenFile(t, token(t, c, "alice", -time.Minute))
 		cl := client(t, c, "SASL_PLAINTEXT", kafka.Config{Auth: kafka.Auth{Mechanism: kafka.OAuthBearer, TokenFile: f}})
 		_, err := cl.Topics(t.Context())
 		require.Error(t, err, "an expired token was taken")

@@ -24,7 +24,7 @@ func TestClient_says_which_mistake_it_is(t *testing.T) {
 	alice := func(mechanism string) kafka.Auth { return auth(t, c, mechanism, "alice", "wonderland") }
 	as := func(mechanism, user, password string) kafka.Auth { return auth(t, c, mechanism, user, password) }
 	with := func(token string) kafka.Auth {
-		return kafka.Auth{Mechanism: kafka.OAuthBearer, TokenFile: file(t, "token", token)}
+		return kafka.Auth{Mechanism: kafka.OAuthBearer, TokenFile: tokenFile(t, token)}
 	}
 	const (
 		unknownCA  = "ask for topics: the broker's certificate is signed by nobody known here; name its CA: tls: failed to verify certificate: x509: certificate signed by unknown authority"

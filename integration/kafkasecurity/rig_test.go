@@ -63,9 +63,9 @@ func cluster(t *testing.T) *kafkabroker.Cluster {
 	return c
 }
 
-func file(t *testing.T, name, content string) string {
+func tokenFile(t *testing.T, content string) string {
 	t.Helper()
-	p := filepath.Join(t.TempDir(), name)
+	p := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(p, []byte(content), 0o600))
 	return p
 }
@@ -90,7 +90,7 @@ func auth(t *testing.T, c *kafkabroker.Cluster, mechanism, user, password string
 	if mechanism != kafka.OAuthBearer {
 		return kafka.Auth{Mechanism: mechanism, User: user, Password: password}
 	}
-	return kafka.Auth{Mechanism: mechanism, TokenFile: file(t, "token", token(t, c, user, time.Hour))}
+	return kafka.Auth{Mechanism: mechanism, TokenFile: tokenFile(t, token(t, c, user, time.Hour))}
 }
 
 // client returns one for a listener of c. Only what cfg says about security counts.

@@ -93,7 +93,7 @@ func (p *producer) sendThroughEnd(t *testing.T) (offset int64, again bool) {
 func TestClient_says_that_its_token_has_expired_until_it_is_renewed(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
-	f := file(t, "token", token(t, c, "alice", time.Hour))
+	f := tokenFile(t, token(t, c, "alice", time.Hour))
 	began := time.Now()
 	cfg := kafka.Config{Auth: kafka.Auth{Mechanism: kafka.OAuthBearer, TokenFile: f}}
 	works(t, client(t, c, "SASL_PLAINTEXT", cfg))
