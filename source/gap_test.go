@@ -153,6 +153,13 @@ func TestReader_reads_back_what_is_left_where_it_lists_at_the_newest_version(t *
 			[]string{"updated a@20 recovered", "updated a@42 recovered"},
 			gone + "; 1 change was read back, those of 1 object not completely (the limit of reads was reached)",
 		},
+		"within the time of one gap": {
+			Recovery{Reads: 1000, Time: 4 * time.Second},
+			Owed{},
+			true,
+			[]string{"updated a@20 recovered", "updated a@42 recovered"},
+			gone + "; 1 change was read back, those of 1 object not completely (the time for it was over)",
+		},
 		"unless it is not to": {Recovery{}, Owed{}, false, nil, gone},
 	} {
 		must.RunInBubble(t, name, func(t *testing.T) {
@@ -162,6 +169,9 @@ func TestReader_reads_back_what_is_left_where_it_lists_at_the_newest_version(t *
 			}
 			server := newCluster(t, 60, history...)
 			server.oldest, server.fault = 40, func(_ int, q url.Values) *step {
+				if c.bounds.Time > 0 && q.Get("fieldSelector") != "" {
+					time.Sleep(time.Second)
+				}
 				if exact := q.Get("resourceVersionMatch") != ""; !c.late || exact && q.Get("limit") == "1" && q.Get("fieldSelector") == "" {
 					server.compacted = 41
 				}

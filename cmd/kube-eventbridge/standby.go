@@ -23,7 +23,8 @@ const (
 )
 
 // standing is a process of which another one may lead. While another process leads, it asks the brokers whether it
-// could publish. A process that could not is not ready, so a rollout with wrong credentials stops before it ends the leader.
+// could publish. A process that could not is not ready, so a rollout with wrong credentials stops before it ends the
+// leader.
 type standing struct {
 	*election.Candidate
 	process *process
