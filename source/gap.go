@@ -76,9 +76,6 @@ func (w *wire) beginNewest(ctx context.Context) (listMeta, [][]byte, error) {
 	if err != nil {
 		return meta, first, err
 	}
-	if err := w.checkVersion(w.at, meta.ResourceVersion); err != nil {
-		return meta, first, err
-	}
 	if _, known, ok := w.history.Resume(); ok {
 		// Any other failure leaves the gap as large as it is without reading back.
 		if err := w.readBack(ctx, meta.ResourceVersion, known); ctx.Err() != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
@@ -184,6 +185,28 @@ func TestReader_reads_back_what_is_left_where_it_lists_at_the_newest_version(t *
 			assert.Contains(t, r.gap().Cause, c.cause)
 		})
 	}
+}
+
+// What a restored etcd has was not what a gap hides.
+func TestReader_reads_nothing_back_from_an_etcd_that_was_restored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newCluster(t, 60, write{rev: 30, name: "a", uid: "u-a"}, write{rev: 50, name: "a", uid: "u-a"}, write{rev: 55, name: "a", uid: "u-a"})
+		server.fault = func(_ int, q url.Values) *step {
+			switch {
+			case q.Get("watch") != "":
+				return &step{body: frameOf("ERROR", statusOf(410, "Expired", "too old resource version: 100 (110)"))}
+			case q.Get("resourceVersion") == "110":
+				return &step{status: 410, body: statusOf(410, "Expired", "the required revision has been compacted")}
+			}
+			return nil
+		}
+		r := &recorder{resume: "100", known: []Ident{known("a", "u-a", 30)}}
+		got, err := server.run(r, enough, func() bool { return false })
+		var rewound *RewoundError
+		require.ErrorAs(t, err, &rewound)
+		assert.Empty(t, got, "told")
+		assert.Empty(t, server.reads(), "read back")
+	})
 }
 
 // The time in which nobody answers says nothing of what is asked for.

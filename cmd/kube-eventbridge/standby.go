@@ -66,7 +66,6 @@ func (s *standing) run(ctx context.Context) {
 	for delay := time.Duration(0); pause.For(ctx, delay) == nil; {
 		delay = brokersAgain
 		if s.Leads() {
-			s.note(nil)
 			continue
 		}
 		err := s.process.askBrokers(ctx)
