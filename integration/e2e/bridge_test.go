@@ -227,6 +227,16 @@ func (r *fixture) metrics() string {
 	return body
 }
 
+// awaitMetric polls until a metric, with its labels, has a value. What the log has is counted when the broker's answer
+// is read.
+func (r *fixture) awaitMetric(want string) {
+	r.t.Helper()
+	r.poll("the metrics to have "+want, func() (bool, string) {
+		metrics := r.metrics()
+		return strings.Contains(metrics, "\nkube_eventbridge_"+want+"\n"), metrics
+	})
+}
+
 // status returns code 0 until the bridge listens.
 func (r *fixture) status(path string) (int, string) {
 	r.t.Helper()
@@ -332,10 +342,7 @@ func latest(t *testing.T, api *controlplane.ControlPlane) {
 	for i := range changes - 1 {
 		version = r.patch("latest", "a", fmt.Sprintf(`{"data":{"i":"%d"}}`, i)).ResourceVersion
 	}
-	r.poll("the bridge to have read all changes", func() (bool, string) {
-		metrics := r.metrics()
-		return strings.Contains(metrics, "kube_eventbridge_buffered_events{pipeline=\"test\"} 2\n"), metrics
-	})
+	r.awaitMetric(`buffered_events{pipeline="test"} 2`)
 	r.broker.start()
 	log := r.await("the last version", func(log []entry) bool { return len(log) > 0 && log[len(log)-1].rv == version })
 	b.stop()

@@ -139,10 +139,7 @@ func TestBridge_does_not_wait_for_the_broker_when_asked_twice_to_stop(t *testing
 	b := r.runReady()
 	r.broker.stop()
 	r.configMap("default", "a", nil)
-	r.poll("an object to wait for the broker", func() (bool, string) {
-		metrics := r.metrics()
-		return strings.Contains(metrics, "kube_eventbridge_buffered_events{pipeline=\"test\"} 1"), metrics
-	})
+	r.awaitMetric(`buffered_events{pipeline="test"} 1`)
 	b.signal(syscall.SIGTERM)
 	r.poll("the bridge to drain", func() (bool, string) {
 		out := b.stderr()

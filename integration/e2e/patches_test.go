@@ -275,8 +275,6 @@ func oldStates(t *testing.T, api *controlplane.ControlPlane) {
 		require.NoError(t, json.Unmarshal(e.data, &change))
 		assert.EqualValues(t, 5, *change.Object.Spec.Replicas, "the last update is %s", e.data)
 	}
-	if metrics := r.metrics(); !strings.Contains(metrics, `kube_eventbridge_old_objects{pipeline="test",stream="deployments.v1.apps/replicas"} 0`) {
-		t.Errorf("something is kept of what was deleted:\n%s", metrics)
-	}
+	r.awaitMetric(`old_objects{pipeline="test",stream="deployments.v1.apps/replicas"} 0`)
 	assert.Equal(t, 1, judged, "events are of the last update, want 1")
 }

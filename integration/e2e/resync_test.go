@@ -129,8 +129,7 @@ func resyncs(t *testing.T, api *controlplane.ControlPlane) {
 				"%s is published again %d times", key, objects[key])
 		}
 	}
-	assert.Contains(t, r.metrics(), `kube_eventbridge_resyncs_total{pipeline="test",stream="configmaps.v1/resyncs"} 1`,
-		"the metrics do not count it")
+	r.awaitMetric(`resyncs_total{pipeline="test",stream="configmaps.v1/resyncs"} 1`)
 	var answer struct{ Streams []struct{ State string } }
 	code, out, said = r.command("resync", "--server", r.server, "--no-wait", "-o", "json", "secrets")
 	if err := json.Unmarshal([]byte(out), &answer); code != 0 || err != nil || len(answer.Streams) != 1 || answer.Streams[0].State == "refused" {
