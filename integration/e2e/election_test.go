@@ -187,6 +187,7 @@ func takeTurns(f *fixture, rounds, each int) {
 			before := int(r.changes.Load())
 			driving := r.driver.start(t.Context(), each)
 			r.reaches(t, before+each/4)
+			r.await("an event of the leader", func(log []entry) bool { return len(writers(log)) >= terms })
 			now := leader(t, all, nil)
 			began := time.Now()
 			var former *replica
@@ -205,15 +206,21 @@ func takeTurns(f *fixture, rounds, each int) {
 		p.stop()
 		assert.NotContains(t, p.stderr(), `"level":"ERROR"`, "a replica")
 	}
-	seen := map[string]bool{}
-	for _, e := range r.judge() {
-		if e.key != "" {
-			seen[e.attribute("writerepoch")] = true
-		}
-	}
+	seen := writers(r.judge())
 	// Each leader that was replaced had changes to publish. One may have been too short for any.
 	assert.GreaterOrEqual(t, len(seen), terms-1,
 		"the log has events of %d terms, and there were %d", len(seen), terms)
+}
+
+// writers are the terms whose leaders have published an event of an object.
+func writers(log []entry) map[string]bool {
+	terms := map[string]bool{}
+	for _, e := range log {
+		if e.key != "" {
+			terms[e.attribute("writerepoch")] = true
+		}
+	}
+	return terms
 }
 
 // Events are not in the API server's watch cache: after a compaction of etcd no reader can see what lay before it.
