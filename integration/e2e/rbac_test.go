@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,6 +113,29 @@ func (r *fixture) apply(a *roles) {
 		_, err := rbac.RoleBindings(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
 		require.NoError(r.t, err)
 	}
+	for i, o := range a.clusterBinding {
+		r.awaitAllowed(o.Subjects[0], "", a.cluster[i].Rules[0])
+	}
+	for i, o := range a.withinBinding {
+		r.awaitAllowed(o.Subjects[0], o.Namespace, a.within[i].Rules[0])
+	}
+}
+
+// awaitAllowed waits until the API server allows what a rule says. It learns of a new role a moment later.
+func (r *fixture) awaitAllowed(who rbacv1.Subject, namespace string, rule rbacv1.PolicyRule) {
+	r.t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: "system:serviceaccount:" + who.Namespace + ":" + who.Name,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0],
+			Name: strings.Join(rule.ResourceNames, ""), // one at most
+		},
+	}}
+	r.eventually("the roles to be known", func() bool {
+		got, err := r.kube.AuthorizationV1().SubjectAccessReviews().Create(r.t.Context(), review, metav1.CreateOptions{})
+		require.NoError(r.t, err)
+		return got.Status.Allowed
+	})
 }
 
 // runAs starts a bridge that knows nothing yet as a service account.

@@ -70,10 +70,6 @@ func TestValidate_asks_the_cluster_and_NATS_and_changes_nothing(t *testing.T) {
 		`pipelines\[0\].resources\[1\]: the user of the kubeconfig may not list configmaps in namespace default`+granted,
 		`pipelines\[0\].resources\[1\]: the user of the kubeconfig may not watch configmaps in namespace default`+granted)
 	r.apply(r.rolesFor("bridge", "bridge"))
-	r.eventually("the roles to be known", func() bool {
-		code, _, _ := r.command("validate", "--cluster", "--config", r.config)
-		return code == 0
-	})
 	r.validates(0)
 
 	// What is too large has a bucket, which the bridge makes when it needs it.
