@@ -32,7 +32,8 @@ func (r *fixture) awaitLine(file string, words ...string) (lines []string) {
 	r.t.Helper()
 	r.poll("a line with "+strings.Join(words, " "), func() (bool, string) {
 		text := must.Get(os.ReadFile(file))(r.t)
-		lines = strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+		lines = strings.Split(string(text), "\n")
+		lines = lines[:len(lines)-1] // what follows the last line end is not written wholly
 		for _, l := range lines {
 			if inOrder(l, words) {
 				return true, ""

@@ -302,7 +302,10 @@ func TestReload_changes_nothing_where_the_file_is_wrong_and_says_why(t *testing.
 		before := r.seen("KUBERNETES", "configmaps")
 		r.load("refused", c.text)
 		r.awaitStatus(200, "ok\nconfiguration refused")
-		assert.Contains(t, r.bridge.stderr(), strings.ReplaceAll(c.want, `"`, `\"`), "it does not log %q", c.want)
+		r.poll("its log to say "+c.want, func() (bool, string) { // a moment after the metric is counted
+			said := r.bridge.stderr()
+			return strings.Contains(said, strings.ReplaceAll(c.want, `"`, `\"`)), said
+		})
 		r.awaitMetric("config_last_reload_successful 0")
 		r.poll("ConfigMaps that change", func() (bool, string) { return r.seen("KUBERNETES", "configmaps") > before+5, "there are not enough" })
 	}

@@ -231,7 +231,7 @@ func TestStatusPage_shows_names_and_errors_as_text(t *testing.T) {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, asked *http.Request) {
 		if asked.URL.Path == status.Path {
-			require.NoError(t, json.NewEncoder(w).Encode(report))
+			_ = json.NewEncoder(w).Encode(report) // the browser may hang up
 			return
 		}
 		page.ServeHTTP(w, asked)
