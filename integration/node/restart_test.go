@@ -78,6 +78,9 @@ func (r *release) write(while func()) map[string][]string {
 // hasEach checks that the log has every version once and in order, and no event twice.
 func (r *release) hasEach(written map[string][]string) {
 	r.t.Helper()
+	for name, versions := range written { // only one object's events are in order
+		r.awaitVersion(name, versions[len(versions)-1])
+	}
 	got, seen, total := map[string][]string{}, map[string]bool{}, 0
 	for _, e := range r.events() {
 		assert.False(r.t, seen[e.kind+e.id], "the log has %s %s twice", e.kind, e.id)
