@@ -63,7 +63,7 @@ func startServer(t *testing.T, options *server.Options) string {
 	s := must.Get(server.NewServer(options))(t)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	require.True(t, s.ReadyForConnections(10*time.Second), "the broker does not start")
+	require.True(t, s.ReadyForConnections(time.Minute), "the broker does not start")
 	return s.ClientURL()
 }
 

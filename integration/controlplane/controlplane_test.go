@@ -71,7 +71,7 @@ func TestControlPlane_keeps_data_and_address_across_kills_and_stops(t *testing.T
 	same("the API server was killed")
 	assert.Error(t, c.StartAPIServer(t.Context()), "a second API server was started")
 
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(t, c.StopAPIServer(ctx))
 	require.NoError(t, c.KillEtcd())

@@ -35,7 +35,7 @@ func fake(t *testing.T) (*kfake.Cluster, kafka.Config) {
 	c := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, faked)))(t)
 	t.Cleanup(c.Close)
 	return c, kafka.Config{
-		Brokers: c.ListenAddrs(), Cluster: "test", Pipeline: "p", Topic: faked, Timeout: time.Second, Wait: 10 * time.Millisecond, LookEvery: 200 * time.Millisecond,
+		Brokers: c.ListenAddrs(), Cluster: "test", Pipeline: "p", Topic: faked, Timeout: 30 * time.Second, Wait: 10 * time.Millisecond, LookEvery: 200 * time.Millisecond,
 	}
 }
 
@@ -220,7 +220,7 @@ func TestSink_ends_without_a_fence_where_it_has_to_have_one(t *testing.T) {
 	cfg.Fenced = true
 	denyID(c)
 	s := must.Get(kafka.New(cfg))(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var unusable *sink.UnusableError
 	if err := s.Run(ctx); !errors.As(err, &unusable) || !strings.Contains(err.Error(), "kube-eventbridge.test.p is missing") {

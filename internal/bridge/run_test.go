@@ -285,7 +285,7 @@ func TestRun_ends_where_the_checkpoint_is_another_one(t *testing.T) {
 		assert.True(t, checkpoint.IsPermanent(err), "it ended with %v", err)
 		n := strings.Count(err.Error(), "commit: ")
 		assert.Equal(t, 1, n, "it says so %d times: %v", n, err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("it goes on with a checkpoint that is not its own")
 	}
 }

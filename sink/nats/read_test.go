@@ -25,7 +25,7 @@ import (
 // ids reads, and returns the messages' ids.
 func ids(t *testing.T, s *nats.Sink, q sink.Query) (all []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(t, s.Read(ctx, q, func(st *sink.Stored) error { all = append(all, st.ID); return nil }))
 	return all
@@ -107,7 +107,7 @@ func TestRead_ends_where_the_last_messages_were_removed(t *testing.T) {
 				must.Get(js.PublishAsync(fmt.Sprint("k8s.", i), nil, jetstream.WithStallWait(time.Minute)))(t)
 			}
 			<-js.PublishAsyncComplete()
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			n := 0
 			if err := s.Read(ctx, sink.Query{LastOfKey: lastOfKey}, func(*sink.Stored) error {
 				if n++; n == 1 {

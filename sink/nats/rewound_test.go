@@ -36,7 +36,7 @@ func mustRewind(t *testing.T, ended <-chan error, acknowledged, last uint64) {
 		if !errors.As(err, &rewound) || *rewound != (sink.RewoundError{Target: "stream " + stream, Acknowledged: acknowledged, Last: last}) {
 			t.Errorf("Run: %v, want that %d was acknowledged and %d is the last", err, acknowledged, last)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("Run has not ended")
 	}
 }

@@ -138,7 +138,7 @@ const nobody = "127.0.0.1:1"
 func (b *broker) connect(t *testing.T) (*gonats.Conn, jetstream.JetStream) {
 	t.Helper()
 	nc := must.Get(gonats.Connect(b.server().ClientURL()))(t)
-	js := must.Get(jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second)))(t)
+	js := must.Get(jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute)))(t)
 	return nc, js
 }
 
@@ -233,7 +233,7 @@ func publish(t *testing.T, s sink.Publisher, m *sink.Message) result {
 	select {
 	case r := <-got:
 		return r
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no answer")
 		return result{}
 	}

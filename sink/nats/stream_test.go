@@ -126,7 +126,7 @@ func TestSink_ends_when_its_stream_becomes_unusable(t *testing.T) {
 			cfg := config(b.addr())
 			cfg.AckTimeout = 200 * time.Millisecond
 			s := newSink(t, cfg)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx) }()

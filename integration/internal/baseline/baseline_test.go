@@ -69,7 +69,7 @@ func TestPublisher_tries_again_until_the_broker_has_it(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 	p := newPublisher(js)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	p.publish(ctx, nats.NewMsg("k8s.x")) // there is no stream that takes it
 	assert.EqualValues(t, 1, p.events.Load(), "it is not under way")

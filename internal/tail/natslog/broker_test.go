@@ -62,7 +62,7 @@ func (b *broker) start() *broker {
 	}))(b.t)
 	s.Start()
 	b.s = s
-	require.True(b.t, s.ReadyForConnections(10*time.Second), "the broker does not start")
+	require.True(b.t, s.ReadyForConnections(time.Minute), "the broker does not start")
 	return b
 }
 

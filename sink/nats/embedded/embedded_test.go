@@ -46,7 +46,7 @@ func runTo(t *testing.T, cfg embedded.Config, log io.Writer) (s *embedded.Server
 	case <-s.Ready():
 	case err := <-ended:
 		t.Fatalf("Run: %v", err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("not ready")
 	}
 	return s, func() error { cancel(); return <-ended }
