@@ -182,7 +182,7 @@ func TestReady_says_why_nothing_can_be_read(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Read(ctx, sink.Query{}, func(*sink.Stored) error { return nil }) }()
 	sayEventually(t, s, `Permissions Violation for Publish to "$JS.API.CONSUMER.CREATE.KUBERNETES`)
-	assert.NoError(t, publish(t, s, message("k8s.a", "a.2")).err, "published meanwhile")
+	must.Succeed(t, "published meanwhile", func() error { return publish(t, s, message("k8s.a", "a.2")).err })
 	cancel()
 	assert.ErrorIs(t, <-ended, context.Canceled)
 	assert.NoError(t, s.Ready(), "not ready")

@@ -147,7 +147,7 @@ func TestSink_creates_a_stream_that_vanished_before_it_was_published_to(t *testi
 
 func TestSink_blocks_while_the_window_is_full(t *testing.T) {
 	cfg := config(newFake(t, haveStream))
-	cfg.Window, cfg.AckTimeout = 2, 500*time.Millisecond
+	cfg.Window, cfg.AckTimeout = 2, 2*time.Second
 	s := newSink(t, cfg)
 	end := ready(t, s)
 	got := make(chan error, 4)
@@ -160,7 +160,7 @@ func TestSink_blocks_while_the_window_is_full(t *testing.T) {
 	s.Publish(ctx, message("k8s.c", "3"), done)
 	assert.ErrorIs(t, <-got, context.DeadlineExceeded, "the third")
 	for range 2 {
-		if err := <-got; err == nil || sink.IsPermanent(err) || !strings.Contains(err.Error(), "no acknowledgement within 500ms") {
+		if err := <-got; err == nil || sink.IsPermanent(err) || !strings.Contains(err.Error(), "no acknowledgement within 2s") {
 			t.Errorf("never acknowledged: %v", err)
 		}
 	}
