@@ -171,7 +171,7 @@ func TestReader_reads_back_what_is_left_where_it_lists_at_the_newest_version(t *
 			server := newCluster(t, 60, history...)
 			server.oldest, server.fault = 40, func(_ int, q url.Values) *step {
 				if c.bounds.Time > 0 && q.Get("fieldSelector") != "" {
-					time.Sleep(time.Second)
+					<-time.After(time.Second)
 				}
 				if exact := q.Get("resourceVersionMatch") != ""; !c.late || exact && q.Get("limit") == "1" && q.Get("fieldSelector") == "" {
 					server.compacted = 41
