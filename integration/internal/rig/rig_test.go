@@ -96,10 +96,15 @@ func TestNATSLog_reads_on_from_where_it_was(t *testing.T) {
 		})
 		return ack.Sequence
 	}
-	make := func() jetstream.Stream {
+	make := func() (made jetstream.Stream) {
 		t.Helper()
-		s := must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}))(t)
-		return s
+		// A server may still be removing what it kept of a stream of this name.
+		Poll(t, "make the stream", func() (_ bool, instead string) {
+			var err error
+			made, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
+			return err == nil, fmt.Sprint(err)
+		})
+		return made
 	}
 	expect("")
 	s := make()
