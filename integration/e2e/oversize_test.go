@@ -102,7 +102,8 @@ func TestBridge_keeps_a_custom_resource_that_is_too_large_in_Knatives_profile(t 
 	// An API server may begin to serve a new resource once more, so that there is a gap before it, or behind it.
 	r.poll("the widget", func() (bool, string) {
 		all := r.messages()
-		i := slices.IndexFunc(all, func(m rig.Message) bool { return !bytes.Contains(m.Data, []byte(`"payload":"marker"`)) })
+		marker := []byte(`"payload":"marker"`)
+		i := slices.IndexFunc(all, func(m rig.Message) bool { return !bytes.Contains(m.Data, marker) })
 		if i >= 0 {
 			require.NoError(t, json.Unmarshal(all[i].Data, &event))
 		}

@@ -132,7 +132,8 @@ func (r *fixture) awaitAllowed(who rbacv1.Subject, namespace string, rule rbacv1
 		},
 	}}
 	r.eventually("the roles to be known", func() bool {
-		got, err := r.kube.AuthorizationV1().SubjectAccessReviews().Create(r.t.Context(), review, metav1.CreateOptions{})
+		reviews := r.kube.AuthorizationV1().SubjectAccessReviews()
+		got, err := reviews.Create(r.t.Context(), review, metav1.CreateOptions{})
 		require.NoError(r.t, err)
 		return got.Status.Allowed
 	})

@@ -129,7 +129,8 @@ func (c *Cluster) Restart(ctx context.Context, broker int) error {
 	})
 }
 
-// Pause stops a broker's process with SIGSTOP: its connections stay, and it does not answer. One that does not run is an error.
+// Pause stops a broker's process with SIGSTOP: its connections stay, and it does not answer. One that does not run is an
+// error.
 func (c *Cluster) Pause(broker int) error {
 	return c.withNode(broker, func(n *node) error {
 		err := n.process.Load().Signal(syscall.SIGSTOP)

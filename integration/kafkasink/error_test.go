@@ -35,7 +35,8 @@ func fake(t *testing.T) (*kfake.Cluster, kafka.Config) {
 	c := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, faked)))(t)
 	t.Cleanup(c.Close)
 	return c, kafka.Config{
-		Brokers: c.ListenAddrs(), Cluster: "test", Pipeline: "p", Topic: faked, Timeout: 30 * time.Second, Wait: 10 * time.Millisecond, LookEvery: 200 * time.Millisecond,
+		Brokers: c.ListenAddrs(), Cluster: "test", Pipeline: "p", Topic: faked,
+		Timeout: 30 * time.Second, Wait: 10 * time.Millisecond, LookEvery: 200 * time.Millisecond,
 	}
 }
 

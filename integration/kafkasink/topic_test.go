@@ -169,9 +169,10 @@ func TestSink_finds_out_what_a_topic_takes_that_was_changed(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, res.Resources[0].Error)
 	rig.Try(t, "the broker goes by it", func() error { // a moment after the controller has answered
-		now, err := client.DescribeConfigs(t.Context(), &kafkago.DescribeConfigsRequest{Resources: []kafkago.DescribeConfigRequestResource{{
+		asked := []kafkago.DescribeConfigRequestResource{{
 			ResourceType: kafkago.ResourceTypeTopic, ResourceName: r.topic, ConfigNames: []string{"max.message.bytes"},
-		}}})
+		}}
+		now, err := client.DescribeConfigs(t.Context(), &kafkago.DescribeConfigsRequest{Resources: asked})
 		if err == nil && now.Resources[0].ConfigEntries[0].ConfigValue != "20000" {
 			return fmt.Errorf("it is %+v", now.Resources[0].ConfigEntries)
 		}

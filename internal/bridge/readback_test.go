@@ -170,7 +170,8 @@ func TestRepair_what_the_log_lost_is_read_and_published_again(t *testing.T) {
 	}
 }
 
-// Of a log that was created again nothing is known: everything that exists is published, behind a gap from the beginning.
+// Of a log that was created again nothing is known: everything that exists is published, behind a gap from the
+// beginning.
 func TestRepair_a_log_that_has_nothing_gets_everything(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
 	prepared(t, log, store)

@@ -152,7 +152,7 @@ func TestRead_leaves_no_consumer_behind(t *testing.T) {
 
 func TestRead_does_not_outlast_Run(t *testing.T) {
 	b := newBroker(t)
-	s := newSink(t, config(nobody))
+	s := newSink(t, config(noServer))
 	end := run(t, s)
 	failed := make(chan error, 2)
 	nothing := func(*sink.Stored) error { return nil }

@@ -123,16 +123,16 @@ func (b *broker) purge(t *testing.T) {
 	require.NoError(t, st.Purge(t.Context()))
 }
 
-// addr is where the broker listens; where nobody does while it is stopped.
+// addr is where the broker listens, or an address at which no server listens while it is stopped.
 func (b *broker) addr() string {
 	if a := b.server().Addr(); a != nil {
 		return a.String()
 	}
-	return nobody
+	return noServer
 }
 
-// nobody is an address at which no server listens.
-const nobody = "127.0.0.1:1"
+// noServer is an address at which no server listens.
+const noServer = "127.0.0.1:1"
 
 // connect connects as a user of the broker would.
 func (b *broker) connect(t *testing.T) (*gonats.Conn, jetstream.JetStream) {

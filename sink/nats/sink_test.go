@@ -160,7 +160,8 @@ func TestSink_blocks_while_the_window_is_full(t *testing.T) {
 	s.Publish(ctx, message("k8s.c", "3"), done)
 	assert.ErrorIs(t, <-got, context.DeadlineExceeded, "the third")
 	for range 2 {
-		if err := <-got; err == nil || sink.IsPermanent(err) || !strings.Contains(err.Error(), "no acknowledgement within 2s") {
+		err := <-got
+		if err == nil || sink.IsPermanent(err) || !strings.Contains(err.Error(), "no acknowledgement within 2s") {
 			t.Errorf("never acknowledged: %v", err)
 		}
 	}
@@ -171,7 +172,7 @@ func TestSink_blocks_while_the_window_is_full(t *testing.T) {
 }
 
 func TestSink_waits_for_a_broker_that_comes_later(t *testing.T) {
-	s := newSink(t, config(nobody))
+	s := newSink(t, config(noServer))
 	end := run(t, s)
 	sayEventually(t, s, "connection refused")
 	require.NoError(t, end())
@@ -180,7 +181,7 @@ func TestSink_waits_for_a_broker_that_comes_later(t *testing.T) {
 		if b := b.Load(); b != nil {
 			return b.addr()
 		}
-		return nobody
+		return noServer
 	}).Addr()))
 	run(t, s)
 	sayEventually(t, s, "connect: ")

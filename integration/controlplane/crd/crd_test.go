@@ -21,7 +21,8 @@ func TestInstall_objects_can_be_created_at_once(t *testing.T) {
 	widgets := schema.GroupVersionResource{Group: "demo.example.com", Version: "v1", Resource: "widgets"}
 	require.NoError(t, crd.Install(t.Context(), c.RESTConfig(), crd.Define(widgets, "Widget")))
 	k := must.Get(dynamic.NewForConfig(c.RESTConfig()))(t)
-	_, err := k.Resource(widgets).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+	namespaced := k.Resource(widgets).Namespace("default")
+	_, err := namespaced.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "demo.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "round"},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)

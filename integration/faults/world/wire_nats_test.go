@@ -101,7 +101,10 @@ func TestWire_of_NATS_keeps_answers_back_and_nothing_else(t *testing.T) {
 	assert.Equal(t, 1, p.forget(), "answers were lost, want 1")
 	p.set(drop)
 	assert.False(t, publish(t, js, "3", 300*time.Millisecond), "an answer that is dropped came")
-	require.NoError(t, poll(t.Context(), patience, "a loss", func() bool { stats, _ := p.now(); return stats.Lost == 2 }))
+	require.NoError(t, poll(t.Context(), patience, "a loss", func() bool {
+		stats, _ := p.now()
+		return stats.Lost == 2
+	}))
 	p.set(pass)
 	assert.True(t, publish(t, js, "4", time.Minute), "the proxy does not recover")
 	stats, _ = p.now()
