@@ -82,8 +82,8 @@ type Config struct {
 	// BareIDs makes a message's ID the event's id alone, for a log that recognises no repetition by it. Otherwise it tells events of one id in several
 	// pipelines or resources apart.
 	BareIDs bool
-	// History is how often the cluster's etcd was seen restored, WriterEpoch the term of the writer's lease; 0 for none.
-	History, WriterEpoch int
+	// WriterTerm is the term of the writer's lease; 0 for none.
+	WriterTerm int
 	// Profile is whose types, sources and subjects events have. Messages have the same ids in all.
 	Profile Profile
 	// Host is the API server's URL, which the profile Knative needs.

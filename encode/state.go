@@ -23,15 +23,15 @@ type State struct {
 	Namespace, Name, UID, ResourceVersion string
 	// Kind is that of the object, or of those that a marker is about.
 	Kind string
-	// History is how often the cluster's etcd had been restored.
-	History int
-	// WriterEpoch is the term of the writer; 0 where none is told.
-	WriterEpoch int64
+	// Sequence is the event's; zero for markers, which have none.
+	Sequence sequence.Sequence
+	// WriterTerm is the term of the writer; 0 where none is told.
+	WriterTerm int64
+	// Reason is the event's; empty for markers.
+	Reason source.Reason
 	// Deleted says that the object is gone; Rejected, that the event of this state was refused by the broker and the
 	// message stands in its place.
 	Deleted, Rejected bool
-	// Recovered says that the state was read back from the API server's history, before the gap that it is a part of.
-	Recovered bool
 }
 
 // Key returns "namespace/name", or "name" for a cluster-scoped object.
