@@ -188,8 +188,8 @@ const (
 	// Recovering: a watch cannot go on from the last position, and what the history still has of the time up to Version follows; then a
 	// Gap.
 	Recovering
-	// Gap: a watch cannot go on from the last position; a list at Version follows. Cause says why, and what was read back
-	// of the history in between.
+	// Gap: a watch cannot go on from the last position; a list at Version follows. Why says what was read back, too, of
+	// the history in between.
 	Gap
 	// Listed: the list at Version is complete. What was known and did not appear in it no longer exists.
 	Listed
@@ -201,10 +201,15 @@ type Progress struct {
 	Version string
 	// Objects is the number of objects of a finished list.
 	Objects int
-	// Cause is why there is a gap, and Message says so for a person.
+	// Why is why there is a gap.
+	Why
+	Seen time.Time
+}
+
+// Why is why a stream lists although it has a position: Message says so for a person.
+type Why struct {
 	Cause   Cause
 	Message string
-	Seen    time.Time
 }
 
 // Cause is why there is a gap. It is the value of the member cause of a gap's data.
@@ -240,9 +245,8 @@ type Marker struct {
 	From, To string
 	// Objects is the number of objects of a completed snapshot or resync.
 	Objects int
-	// Cause is why there is a gap, and Message says so for a person.
-	Cause   Cause
-	Message string
+	// Why is why there is a gap.
+	Why
 	// Number is that of a resync.
 	Number int64
 	// Complete says of a completed resync that every object of the scope was told, so that what was not told is gone.

@@ -57,11 +57,9 @@ func (spec *StreamSpec) stream(r source.Resource) source.Stream {
 	return source.Stream{Resource: r, Namespace: spec.Namespace, LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector}
 }
 
-// encoder is that of a stream's events in a history.
-func (spec *StreamSpec) encoder(at source.Stream, history int) *encode.Encoder {
-	c := spec.Encoding
-	c.History = history
-	return encode.New(at, c)
+// encoder is that of a stream's events.
+func (spec *StreamSpec) encoder(at source.Stream) *encode.Encoder {
+	return encode.New(at, spec.Encoding)
 }
 
 // Config says what a pipeline consists of. All fields are needed except Target, Watches, Catalog, Namespaces, Oversize,
@@ -136,8 +134,8 @@ type Pipeline struct {
 	cfg Config
 	// current is the session that runs, or ran last; nil before the first.
 	current atomic.Pointer[session]
-	// epoch is what events carry as that of their writer; 0 without a Term, and before the checkpoint is read.
-	epoch int64
+	// term is what events carry as that of their writer; 0 without a Term, and before the checkpoint is read.
+	term int64
 	// pasts are what happened in all sessions.
 	pasts diaries
 

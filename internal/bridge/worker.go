@@ -11,6 +11,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -49,17 +50,18 @@ func (p *session) publish(ctx context.Context, o *object) {
 		return
 	}
 	var row checkpoint.Row
-	disowned, fresh := false, true
+	left, fresh := false, true
 	if a.marker == nil {
 		var exists bool
 		row, exists = s.ledger.Get(o.key)
-		if disowned = s.disowned(&a.delta.Change, row); !disowned {
+		// What is listed is left to the list of the next epoch where it does not compare.
+		if left = s.mismatch != nil && a.delta.Listed && a.delta.Epoch == s.epoch; !left {
 			fresh = s.classify(o, row, exists)
 		}
 	}
 	s.mu.Unlock()
 	switch {
-	case disowned:
+	case left:
 		p.finish(o, nil, sink.Receipt{})
 		return
 	case !fresh:
@@ -67,7 +69,7 @@ func (p *session) publish(ctx context.Context, o *object) {
 		if s.olds != nil && row.Deleted {
 			s.olds.drop(o.key)
 		}
-		if !a.delta.again {
+		if !a.delta.repeated {
 			s.metrics.suppressed.Inc()
 		}
 		p.finish(o, nil, sink.Receipt{})
@@ -204,6 +206,7 @@ func (p *session) finish(o *object, place *checkpoint.Row, r sink.Receipt) {
 	}
 	s.mu.Lock()
 	if place != nil {
+		a.delta.rejected = a.rejected != nil
 		s.remember(o.key, &a.delta, *place)
 	}
 	p.landed(&a, r) // after the ledger, before the position
@@ -243,13 +246,13 @@ func (p *session) conflicted(o *object, last *sink.Stored) {
 	}
 	if last != nil && a.marker == nil {
 		state, err := encode.StateOf(last)
-		if err == nil && p.epoch != nil && state.WriterEpoch > *p.epoch && p.cfg.Term != nil {
-			p.fail(&overtakenError{object: o.key, epoch: state.WriterEpoch, own: *p.epoch})
+		if err == nil && p.term != nil && state.WriterTerm > *p.term && p.cfg.Term != nil {
+			p.fail(&overtakenError{object: o.key, term: state.WriterTerm, own: *p.term})
 			p.again(o, refusedDelay)
 			return
 		}
-		if err == nil && state.ResourceVersion != "" {
-			s.found(o.key, &a.delta, state, last.Sequence)
+		if err == nil && state.Sequence != (sequence.Sequence{}) {
+			s.found(o.key, state, last.Sequence)
 		}
 	}
 	a.sought = a.marker != nil
@@ -261,6 +264,31 @@ func (p *session) conflicted(o *object, last *sink.Stored) {
 		p.log.Warn("another writer publishes the same object", "stream", s.name, "object", o.key)
 	})
 	p.again(o, conflictDelay)
+}
+
+// found takes note of what the log was seen to have last of an object. A number that the checkpoint has not given is
+// another writer's: then the checkpoint is an old one, and the pipeline starts from the log again.
+func (s *stream) found(key string, has encode.State, at uint64) {
+	if has.Sequence.Epoch > s.session.epochs.last() {
+		s.session.fail(&sink.InterruptedError{Target: s.session.cfg.Target, Cause: errOlderCheckpoint})
+		return
+	}
+	next := stateRow(&has)
+	next.Sequence = at
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, exists := s.ledger.Get(key)
+	s.ledger.Put(key, apply(known, exists, next))
+}
+
+var errOlderCheckpoint = errors.New("the log has an epoch that the checkpoint has not given: the checkpoint is an older one")
+
+// stateRow returns the row that an event in the log leaves.
+func stateRow(has *encode.State) checkpoint.Row {
+	return checkpoint.Row{
+		UID: has.UID, ResourceVersion: has.ResourceVersion, Epoch: has.Sequence.Epoch, Version: has.Sequence.Version,
+		Deleted: has.Deleted, Rejected: has.Rejected,
+	}
 }
 
 // seek looks for a marker among what the log got since it was first published: streams of single namespaces announce themselves at the same subject, so
