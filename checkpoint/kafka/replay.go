@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -83,7 +84,9 @@ func (r *replay) record(record *kafka.Record) error {
 		}
 		return nil
 	case errors.As(err, &unknown):
-		return &FormatError{Path: r.path, Partition: r.partition, Offset: record.Offset, Format: byte(unknown)}
+		return &checkpoint.FormatError{
+			Path: r.path, Format: strconv.Itoa(int(unknown)), Where: fmt.Sprintf("partition %d, offset %d", r.partition, record.Offset),
+		}
 	default:
 		return r.damaged(record.Offset, err)
 	}
