@@ -20,7 +20,7 @@ type Attribute struct{ Name, Value string }
 // Integer reports whether the attribute is an integer: CloudEvents' JSON format has such a one as a number.
 func (a Attribute) Integer() bool {
 	switch a.Name {
-	case "datasize", "history", "sampledrate", "writerepoch":
+	case "datasize", "sampledrate", "writerterm":
 		return true
 	default:
 		return false
