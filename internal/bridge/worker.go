@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// A check that fails once finds out what the log has. One that fails again has another writer against it.
+	// A check that fails once finds out what the log has. One that fails again has another writer against it, or an id
+	// that the broker knows from before the last event, and stores again when it has forgotten it.
 	patientConflicts = 3
 	conflictDelay    = time.Second
 	startDelay       = 50 * time.Millisecond
@@ -169,7 +170,7 @@ func (p *session) failed(o *object, err error) {
 	var conflict *sink.ConflictError
 	switch {
 	case errors.As(err, &conflict):
-		p.conflicted(o, conflict.Last)
+		p.conflicted(o, conflict)
 	case sink.IsPermanent(err):
 		p.refused(o, err)
 	default:
@@ -234,8 +235,8 @@ func (p *session) landed(a *attempt, r sink.Receipt) {
 
 // conflicted learns what the log has last of the object. If that makes the change old news, publish will see it; else the change comes
 // next after it.
-func (p *session) conflicted(o *object, last *sink.Stored) {
-	a, s := &o.attempt, o.stream
+func (p *session) conflicted(o *object, conflict *sink.ConflictError) {
+	a, s, last := &o.attempt, o.stream, conflict.Last
 	a.conflicts++
 	a.previous = 0
 	if last != nil {
@@ -258,6 +259,11 @@ func (p *session) conflicted(o *object, last *sink.Stored) {
 		return
 	}
 	s.often.contested.Do(func() {
+		if conflict.Duplicate > 0 {
+			p.log.Warn("an event waits: the log has another one of its object behind it, and the broker still knows the id",
+				"stream", s.name, "object", o.key, "err", conflict)
+			return
+		}
 		p.log.Warn("another writer publishes the same object", "stream", s.name, "object", o.key)
 	})
 	p.again(o, conflictDelay)
