@@ -182,6 +182,9 @@ type Stored struct {
 	ContentType string
 	Data        []byte
 	Time        time.Time
+	// Epoch is the highest epoch that the pipeline had given, where the message says that a writer has started; else 0.
+	// Read and At fill it in without being asked for data. Which pipeline that is, the attributes say.
+	Epoch uint64
 }
 
 // ConflictError says that the last message of the key is not the expected one, and that nothing was stored.

@@ -157,7 +157,9 @@ func data() Object {
 			scope("resourceVersion", text)),
 		"snapshotCompleted", of("Which snapshot, and how many objects were listed. Empty texts stand for all.",
 			[]string{"namespace", "labelSelector", "fieldSelector", "resourceVersion", "objects"}, scope("resourceVersion", text, "objects", number)),
-		"writerStarted", of("Which producer writes.", []string{"producerId", "epoch"}, object("producerId", number, "epoch", number)),
+		"writerStarted", of("Which producer writes, and the highest epoch that the pipeline had given; 0 where it knew none.",
+			[]string{"producerId", "producerEpoch", "epoch"},
+			object("producerId", number, "producerEpoch", number, "epoch", number)),
 		"tombstone", object("type", "null", "description", "No value."),
 		"partitionkey", object("type", "string", "description", "The attribute partitionkey. All events of an object are in one partition, in order."),
 	)
