@@ -159,11 +159,13 @@ func (s *stream) adopt() {
 	}
 }
 
-// tells reports whether what the stream finds out is true of the others. An aggregated API server has versions of its own, and may begin anew each time it
-// starts; a group that Kubernetes does not have itself may be one's.
-func (s *stream) tells() bool { return tells(s.Stream) }
-
-func tells(s source.Stream) bool { return scheme.Scheme.IsGroupRegistered(s.Group) }
+// tells reports whether what the stream finds out is true of the others. An aggregated API server has versions of its
+// own, and may start from nothing each time; a group that Kubernetes does not have itself may be one's. Events often have
+// an etcd of their own (--etcd-servers-overrides).
+func (s *stream) tells() bool {
+	events := s.Stream.Resource.Resource == "events" && (s.Group == "" || s.Group == "events.k8s.io")
+	return scheme.Scheme.IsGroupRegistered(s.Group) && !events
+}
 
 // tellRestored gives all other streams the epoch too, those that do not run now included: etcd was restored, and not
 // every stream shows that. The caller holds committing, and no stream's mu.
