@@ -40,13 +40,13 @@ func NewLedger(rows map[string]Row) *Ledger {
 	l := &Ledger{rows: make(map[string]*line, len(rows)), removed: map[string]struct{}{}}
 	for key, row := range rows {
 		l.rows[key] = &line{Row: row, key: key}
-		l.count(key, row)
+		l.count(key, &row)
 	}
 	return l
 }
 
 // count notes that a key has a row now; the caller holds mu.
-func (l *Ledger) count(key string, row Row) {
+func (l *Ledger) count(key string, row *Row) {
 	switch {
 	case !row.Deleted:
 		l.live++
@@ -77,7 +77,7 @@ func (l *Ledger) Put(key string, row Row) {
 	case !at.Deleted:
 		l.live--
 	}
-	l.count(key, row)
+	l.count(key, &row)
 	at.Row = row
 	l.touch(at)
 }
