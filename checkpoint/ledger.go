@@ -98,7 +98,8 @@ func (l *Ledger) remove(key string) {
 
 // Prune drops the tombstones that position has passed: a watch that starts there does not show what they are for.
 // Where the position is not a number, tombstones are dropped as soon as there is one. A tombstone that is
-// [Row.Behind] stays: the log has an older state of the object last.
+// [Row.Behind] stays: the log has an older state of the object last. While the stream owes a list, the caller does not
+// prune: the list is compared with tombstones.
 func (l *Ledger) Prune(position string) {
 	if position == "" {
 		return
