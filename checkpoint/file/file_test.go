@@ -60,7 +60,8 @@ func batch(n, v int) *checkpoint.Batch {
 		Identity: identity,
 		Log:      logOf(v),
 		Streams: map[string]checkpoint.Stream{"pods.v1": {
-			Position: fmt.Sprint(v), Fingerprint: "f", Epoch: uint64(v), Owes: checkpoint.Owes{List: sequence.Relist, From: "1", Cause: "expired"},
+			Position: fmt.Sprint(v), Fingerprint: "f", Epoch: uint64(v),
+			Owes: checkpoint.Owes{List: sequence.Relist, From: "1", Cause: "expired"},
 		}},
 		Put: map[string]map[string]checkpoint.Row{"pods.v1": rows, "small.v1": {"a": {UID: "x", ResourceVersion: fmt.Sprint(v)}}},
 	}
@@ -78,7 +79,8 @@ func logOf(v int) *checkpoint.Log {
 
 func rowOf(i, v int) checkpoint.Row {
 	return checkpoint.Row{
-		UID: fmt.Sprintf("%08x-0c5b-4b8e-9a11-%012x", rand.New(rand.NewPCG(uint64(i), 2)).Uint32(), i), ResourceVersion: fmt.Sprint(v), Epoch: 3, Version: uint64(v), Sequence: uint64(v + i),
+		UID:             fmt.Sprintf("%08x-0c5b-4b8e-9a11-%012x", rand.New(rand.NewPCG(uint64(i), 2)).Uint32(), i),
+		ResourceVersion: fmt.Sprint(v), Epoch: 3, Version: uint64(v), Sequence: uint64(v + i),
 	}
 }
 

@@ -97,7 +97,8 @@ func TestOpen_refuses_another_versions_checkpoint(t *testing.T) {
 		_, err := openFake(t.Context(), f, Config{}, audit)
 		var unknown *checkpoint.FormatError
 		assert.True(t, errors.As(err, &unknown) && unknown.Old() && checkpoint.IsPermanent(err) &&
-			unknown.Where == fmt.Sprintf("partition %d, offset %d", p, offset), "%q: error %v, want an older version's", key, err)
+			unknown.Where == fmt.Sprintf("partition %d, offset %d", p, offset),
+			"%q: error %v, want an older version's", key, err)
 	}
 }
 
