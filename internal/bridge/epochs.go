@@ -5,7 +5,6 @@ package bridge
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync"
 	"time"
 
@@ -52,16 +51,16 @@ func after(a, b string) bool {
 
 // numeric returns a version as a number; 0 where it is empty or no number.
 func numeric(version string) uint64 {
-	n, _ := strconv.ParseUint(version, 10, 64)
+	n, _ := checkpoint.Number(version)
 	return n
 }
 
 // number returns the number of a version: of one that is no number, the one that the row has for it, or a new one. The
 // caller holds mu.
 func (s *stream) number(version string, row *checkpoint.Row) uint64 {
-	n, err := strconv.ParseUint(version, 10, 64)
+	n, ok := checkpoint.Number(version)
 	switch {
-	case err == nil:
+	case ok:
 		return n
 	case row != nil && row.ResourceVersion == version:
 		return row.Version

@@ -408,6 +408,9 @@ func (r *recovery) repair(ctx context.Context) error {
 		return err
 	}
 	p.epochs.observe(r.seen)
+	if len(p.state.Streams) == 0 {
+		return r.store(ctx) // the checkpoint was reset, and the log is another one
+	}
 	epoch := p.epochs.next()
 	for name := range p.state.Streams {
 		saved, _ := r.stream(name)
