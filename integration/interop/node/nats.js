@@ -18,7 +18,7 @@ for (;;) {
   // Each batch has a consumer of its own, which begins where the state is. So nothing needs to be acknowledged.
   const from = { deliver_policy: DeliverPolicy.StartSequence, opt_start_seq: start };
   const consumer = await jetstream(connection).consumers.get(stream, from);
-  for await (const message of await consumer.fetch({ max_messages: 1000, expires: 10_000 })) {
+  for await (const message of await consumer.fetch({ max_messages: 1000, expires: 5000 })) {
     // The SDK has no reader for NATS. Its reader for HTTP does, once percent-encoding is off.
     const headers = Object.fromEntries(
       message.headers.keys().map((name) => [name.toLowerCase(), decodeURIComponent(message.headers.get(name))]),

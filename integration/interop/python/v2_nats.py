@@ -25,7 +25,7 @@ async def main(server, stream, file):
             deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=start, ack_policy=AckPolicy.NONE, inactive_threshold=30)
         subscription = await jetstream.pull_subscribe("", stream=stream, config=config)
         try:
-            messages = await subscription.fetch(1000, timeout=10)
+            messages = await subscription.fetch(1000, timeout=5)
         except nats.errors.TimeoutError:
             messages = []
         for message in messages:

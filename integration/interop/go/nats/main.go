@@ -75,7 +75,7 @@ func batch(ctx context.Context, js jetstream.JetStream, stream string, st *state
 	if err != nil {
 		return nil, err
 	}
-	return consumer.Fetch(1000, jetstream.FetchMaxWait(10*time.Second))
+	return consumer.Fetch(1000, jetstream.FetchMaxWait(5*time.Second))
 }
 
 func handle(m jetstream.Msg, st *state.State, out *json.Encoder) error {

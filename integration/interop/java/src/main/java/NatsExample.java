@@ -20,7 +20,7 @@ import java.util.Map;
 /** Prints what applies in a JetStream stream, one line of JSON each. Arguments: server, stream, file of the state. */
 public final class NatsExample {
   private static final FetchConsumeOptions BATCH =
-      FetchConsumeOptions.builder().maxMessages(1000).expiresIn(10_000).build();
+      FetchConsumeOptions.builder().maxMessages(1000).expiresIn(5000).build();
 
   public static void main(String[] args) throws Exception {
     var out = new PrintStream(System.out, true, UTF_8);
