@@ -20,7 +20,7 @@ import java.util.Map;
  * What a consumer keeps: where it is in the log, and of each object the sequence of the event that it applied last. A real consumer
  * keeps it in its database, and changes it together with what it makes of events.
  */
-@JsonAutoDetect(fieldVisibility = Visibility.PACKAGE_PRIVATE, getterVisibility = Visibility.NONE)
+@JsonAutoDetect(fieldVisibility = Visibility.NON_PRIVATE, getterVisibility = Visibility.NONE)
 final class State {
   private static final String STARTED = "io.kube-eventbridge.stream.resync-started.v1";
   private static final String COMPLETED = "io.kube-eventbridge.stream.resync-completed.v1";
