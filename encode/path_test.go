@@ -13,8 +13,7 @@ import (
 
 func path(t testing.TB, s string) Path {
 	t.Helper()
-	p := must.Get(ParsePath(s))(t)
-	return p
+	return must.Get(ParsePath(s))(t)
 }
 
 func TestParsePath_refuses_what_it_does_not_understand_and_says_where(t *testing.T) {

@@ -107,6 +107,5 @@ func TestBackup_that_fails_leaves_nothing(t *testing.T) {
 	mustClose(t, s)
 	copied := filepath.Join(dir, "audit.bak")
 	assert.ErrorIs(t, s.Backup(copied), errClosed, "the store is closed")
-	_, err := os.Stat(copied)
-	assert.ErrorIs(t, err, fs.ErrNotExist, copied)
+	assert.ErrorIs(t, must.Err(os.Stat(copied)), fs.ErrNotExist, copied)
 }

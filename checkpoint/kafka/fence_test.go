@@ -306,8 +306,7 @@ func TestStore_that_is_closed_does_nothing(t *testing.T) {
 		require.NoError(t, s.Close())
 	}
 	assert.ErrorIs(t, s.Commit(t.Context(), position(1)), errClosed, "commit")
-	_, err := s.Load(t.Context())
-	assert.ErrorIs(t, err, errClosed, "load")
+	assert.ErrorIs(t, must.Err(s.Load(t.Context())), errClosed, "load")
 }
 
 func TestStore_forgets_a_stream_and_its_rows(t *testing.T) {

@@ -186,8 +186,7 @@ func TestIdle_says_what_the_last_question_was_answered(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.client.CloseIdleConnections()
-	uid, err := p.cluster(t.Context())
-	require.NoError(t, err)
+	uid := must.Get(p.cluster(t.Context()))(t)
 	require.True(t, uid != "" && len(lines) == 2, "%v %v", uid, lines)
 	const before = "starting: the API server has not answered yetfalse"
 	if lines[0] != before || !strings.Contains(lines[1], "not for the bridge") || idle() != before {
@@ -202,8 +201,7 @@ func TestRun_calls_the_address_of_the_embedded_server_as_the_file_does(t *testin
     {name: a, resources: [{resource: pods}], sink: {stdout: {}}},
     {name: b, resources: [{resource: pods}], sink: {embedded: {listen: %q}}}]}`, t.TempDir(), taken.Addr()))
 	require.NoError(t, err)
-	broker, err := (&process{log: slog.New(slog.DiscardHandler)}).embedded(cfg)
-	require.NoError(t, err)
+	broker := must.Get((&process{log: slog.New(slog.DiscardHandler)}).embedded(cfg))(t)
 	require.NotNil(t, broker, "%v", broker)
 	err = broker.server.Run(t.Context())
 	require.Error(t, err)
@@ -282,8 +280,7 @@ func TestLateStore_is_opened_by_its_first_use_that_succeeds(t *testing.T) {
 		return inner, nil
 	}}
 	assert.NoError(t, s.Close(), "what was never opened")
-	_, err := s.Load(t.Context())
-	assert.ErrorIs(t, err, away, "load")
+	assert.ErrorIs(t, must.Err(s.Load(t.Context())), away, "load")
 	assert.ErrorIs(t, s.Commit(t.Context(), nil), away, "commit")
 	for range 2 {
 		must.Get(s.Load(t.Context()))(t)

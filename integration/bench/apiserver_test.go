@@ -145,8 +145,7 @@ func TestServer_is_discovered(t *testing.T) {
 func TestServer_refuses_what_it_cannot_do(t *testing.T) {
 	_, client, _ := serve(t, 1)
 	for _, options := range []metav1.ListOptions{{LabelSelector: "a=b"}, {Continue: "x"}, {ResourceVersion: "5", ResourceVersionMatch: "Exact"}} {
-		_, err := client.CoreV1().Pods("").List(t.Context(), options)
-		assert.Error(t, err, "listed with %v", options)
+		assert.Error(t, must.Err(client.CoreV1().Pods("").List(t.Context(), options)), "listed with %v", options)
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/once"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // image is one that is built FROM scratch.
@@ -80,8 +81,7 @@ func forget(ctx context.Context, c client.APIClient, repo, tag string) {
 // pack writes the context of a build into a temporary file, and returns a hash of it; the same contents give the same hash.
 func (i *image) pack(t *testing.T) (*os.File, string) {
 	t.Helper()
-	f, err := os.CreateTemp(t.TempDir(), "context")
-	require.NoError(t, err)
+	f := must.Get(os.CreateTemp(t.TempDir(), "context"))(t)
 	t.Cleanup(func() { _ = f.Close() })
 	h := sha256.New()
 	w := tar.NewWriter(io.MultiWriter(f, h))
@@ -95,8 +95,7 @@ func (i *image) pack(t *testing.T) (*os.File, string) {
 		require.NoError(t, addTree(w, path.Join("root", name), i.files[name]))
 	}
 	require.NoError(t, w.Close())
-	_, err = f.Seek(0, io.SeekStart)
-	require.NoError(t, err)
+	must.Get(f.Seek(0, io.SeekStart))(t)
 	return f, hex.EncodeToString(h.Sum(nil)[:6])
 }
 

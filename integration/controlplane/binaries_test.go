@@ -87,8 +87,7 @@ func TestBinaries_a_build_ends_with_its_context(t *testing.T) {
 	fakeGo(t, `echo half > "$out"; exec tail -f /dev/null`)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err := Binaries(ctx, nil)
-	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorIs(t, must.Err(Binaries(ctx, nil)), context.DeadlineExceeded)
 }
 
 // buildsHelm writes what go install writes, which says no path.

@@ -35,8 +35,7 @@ func client(t *testing.T, cfg *rest.Config) *dynamic.DynamicClient {
 	t.Helper()
 	h := must.Get(rest.HTTPClientFor(cfg))(t)
 	t.Cleanup(h.CloseIdleConnections)
-	c := must.Get(dynamic.NewForConfigAndClient(cfg, h))(t)
-	return c
+	return must.Get(dynamic.NewForConfigAndClient(cfg, h))(t)
 }
 
 func create(t *testing.T, c *dynamic.DynamicClient, gvr schema.GroupVersionResource, kind, name string, fields map[string]any) *unstructured.Unstructured {
@@ -132,11 +131,10 @@ func TestControlPlane_serves_users_and_roles(t *testing.T) {
 	assert.True(t, apierrors.IsForbidden(err), "with RBAC: %v, want Forbidden", err)
 	admin := client(t, c.RESTConfig())
 	role := schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
-	_, err = admin.Resource(role).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+	must.Get(admin.Resource(role).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": "people"},
 		"rules": []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"configmaps"}, "verbs": []any{"list"}}},
-	}}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	}}, metav1.CreateOptions{}))(t)
 	_, err = admin.Resource(role.GroupVersion().WithResource("clusterrolebindings")).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": "people"},
 		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "people"},

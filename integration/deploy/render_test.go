@@ -52,8 +52,7 @@ func overlay(t *testing.T, name string, components ...string) manifests {
 	fs := filesys.MakeFsOnDisk()
 	own := t.TempDir()
 	relative := func(path string) string {
-		rel := must.Get(filepath.Rel(own, path))(t)
-		return rel
+		return must.Get(filepath.Rel(own, path))(t)
 	}
 	file := map[string]any{"resources": []string{relative(dir)}}
 	var with []string

@@ -255,15 +255,13 @@ func (r *fixture) messagesOf(name string) []rig.Message {
 // limit has the log take so many messages more and refuse the rest, or take whatever comes if room is negative.
 func (r *fixture) limit(room int) {
 	r.t.Helper()
-	s, err := r.js.Stream(r.t.Context(), "KUBERNETES")
-	require.NoError(r.t, err)
+	s := must.Get(r.js.Stream(r.t.Context(), "KUBERNETES"))(r.t)
 	cfg := s.CachedInfo().Config
 	cfg.MaxMsgs, cfg.Discard = -1, jetstream.DiscardOld
 	if room >= 0 {
 		cfg.MaxMsgs, cfg.Discard = int64(s.CachedInfo().State.Msgs)+int64(room), jetstream.DiscardNew //nolint:gosec // there are few
 	}
-	_, err = r.js.UpdateStream(r.t.Context(), cfg)
-	require.NoError(r.t, err)
+	must.Get(r.js.UpdateStream(r.t.Context(), cfg))(r.t)
 }
 
 // killFull kills the bridge when the log is at its limit, and has it take whatever comes again.

@@ -223,10 +223,9 @@ func survivesCrashes(r *fixture, kinds ...string) {
 func TestNamespaceSelector_under_the_least_permissions(t *testing.T) {
 	t.Parallel()
 	r := rigOn(t, controlplane.ForTest(t, controlplane.Config{RBAC: true}), `[{resource: configmaps, namespaceSelector: team=a}, {resource: "*.apps", namespaceSelector: team=a}]`)
-	_, err := r.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+	must.Get(r.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "a"}},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	}, metav1.CreateOptions{}))(t)
 	r.configMap("shop", "c", nil)
 	r.apply(r.rolesFor("selecting", "selecting"))
 	b := r.runAs("selecting")

@@ -136,8 +136,7 @@ func (r *testTopic) config(listener string) kafka.Config {
 
 func newSink(t testing.TB, cfg kafka.Config) *kafka.Sink {
 	t.Helper()
-	s := must.Get(kafka.New(cfg))(t)
-	return s
+	return must.Get(kafka.New(cfg))(t)
 }
 
 // running is a sink that runs.

@@ -320,8 +320,7 @@ func TestClient_finds_the_first_record_of_a_time(t *testing.T) {
 	client := must.Get(internal.NewClient(internal.Config{Brokers: r.AddressesOf(plain)}))(t)
 	defer client.Close()
 	since := func(p int32, at time.Time) int64 {
-		offset := must.Get(client.Since(t.Context(), r.topic, p, at))(t)
-		return offset
+		return must.Get(client.Since(t.Context(), r.topic, p, at))(t)
 	}
 	for p := range int32(2) {
 		firsts, last := map[int64]int64{}, time.Time{}

@@ -345,8 +345,7 @@ func (r *rig) stream(spec *StreamSpec) *stream {
 		spec = &StreamSpec{}
 	}
 	spec.Encoding.Cluster, spec.Encoding.Pipeline = "test", r.name
-	s := must.Get(r.open(spec, source.Stream{Resource: configMaps, LabelSelector: spec.LabelSelector}))(r.t)
-	return s
+	return must.Get(r.open(spec, source.Stream{Resource: configMaps, LabelSelector: spec.LabelSelector}))(r.t)
 }
 
 // send feeds one change as a watch or a list would.

@@ -77,8 +77,7 @@ func rewrite(t *testing.T, file string) {
 
 func read(t *testing.T, file string) []byte {
 	t.Helper()
-	data := must.Get(os.ReadFile(file))(t)
-	return data
+	return must.Get(os.ReadFile(file))(t)
 }
 
 func TestLoad_of_a_file_without_content_says_so(t *testing.T) {

@@ -105,8 +105,7 @@ func playAll(t *testing.T, o Options) (Summary, []Result) {
 func newFile(t *testing.T, dir string, o Options) *campaign {
 	t.Helper()
 	o.Dir, o.Log = dir, t.Output()
-	c := must.Get(newCampaign(o))(t)
-	return c
+	return must.Get(newCampaign(o))(t)
 }
 
 // order plays all rounds that are left, and says which.

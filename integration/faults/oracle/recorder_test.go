@@ -48,11 +48,9 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{t: t, plane: controlplane.ForTest(t, controlplane.Config{}), want: map[Stream]map[string][]State{}}
 	require.NoError(t, crd.Install(t.Context(), f.plane.RESTConfig(), crd.Define(gadgets, "Gadget")))
-	h, err := rest.HTTPClientFor(f.plane.RESTConfig())
-	require.NoError(t, err)
+	h := must.Get(rest.HTTPClientFor(f.plane.RESTConfig()))(t)
 	t.Cleanup(h.CloseIdleConnections)
-	f.client, err = dynamic.NewForConfigAndClient(f.plane.RESTConfig(), h)
-	require.NoError(t, err)
+	f.client = must.Get(dynamic.NewForConfigAndClient(f.plane.RESTConfig(), h))(t)
 	f.recorder = NewRecorder(RecorderConfig{Dial: f.plane.EtcdClient, Cluster: "test", Resources: []Resource{
 		{Resource: configMaps, Namespaced: true}, {Resource: clusterRoles}, {Resource: gadgets, Namespaced: true},
 	}})
@@ -89,14 +87,12 @@ func (f *fixture) create(r schema.GroupVersionResource, kind, name string) *unst
 
 func (f *fixture) patch(r schema.GroupVersionResource, name, patch string) *unstructured.Unstructured {
 	f.t.Helper()
-	o := must.Get(f.of(r).Patch(f.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(f.t)
-	return o
+	return must.Get(f.of(r).Patch(f.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(f.t)
 }
 
 func version(t *testing.T, o *unstructured.Unstructured) uint64 {
 	t.Helper()
-	v := must.Get(strconv.ParseUint(o.GetResourceVersion(), 10, 64))(t)
-	return v
+	return must.Get(strconv.ParseUint(o.GetResourceVersion(), 10, 64))(t)
 }
 
 func (f *fixture) states(s Stream, key string) []State {

@@ -43,8 +43,7 @@ func TestReadNATSFrame_takes_a_stream_of_operations_apart_as_it_came(t *testing.
 			got := must.Get(readNATSFrame(r))(t)
 			require.Equal(t, w, string(got), "read %q", got)
 		}
-		_, err := readNATSFrame(r)
-		require.ErrorIs(t, err, io.EOF, "read on")
+		require.ErrorIs(t, must.Err(readNATSFrame(r)), io.EOF, "read on")
 	})
 }
 
@@ -66,16 +65,13 @@ func proxied(t *testing.T) (*rig.NATS, *wire, jetstream.JetStream) {
 	t.Helper()
 	b := rig.NATSForTest(t, nil)
 	p := newWire(natsProtocol)
-	front, err := p.Before(b.Address())
-	require.NoError(t, err)
+	front := must.Get(p.Before(b.Address()))(t)
 	t.Cleanup(func() { require.NoError(t, p.close()) })
 	conn, err := nats.Connect("nats://"+front.Address(), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	require.NoError(t, err)
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: Stream, Subjects: []string{"k8s.>"}})
-	require.NoError(t, err)
+	js := must.Get(jetstream.New(conn))(t)
+	must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: Stream, Subjects: []string{"k8s.>"}}))(t)
 	return b, p, js
 }
 

@@ -169,10 +169,9 @@ pipelines:
 	b.AwaitReady(200, "ok")
 	kube := must.Get(kubernetes.NewForConfig(plane.RESTConfig()))(t)
 	for i := range 10 {
-		_, err := kube.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
+		must.Get(kube.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", i)},
-		}, metav1.CreateOptions{})
-		require.NoError(t, err)
+		}, metav1.CreateOptions{}))(t)
 	}
 	log := NATSLog(n.Connect(t), "KUBERNETES")
 	var all []Message
