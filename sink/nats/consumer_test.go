@@ -25,8 +25,7 @@ import (
 func limited(t *testing.T, change func(*jetstream.StreamConfig)) (*nats.Sink, jetstream.Stream) {
 	t.Helper()
 	b := newBroker(t)
-	nc, js := b.connect(t)
-	t.Cleanup(nc.Close)
+	js := b.connect(t)
 	cfg := jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>"}, Duplicates: time.Minute}
 	change(&cfg)
 	st := must.Get(js.CreateStream(t.Context(), cfg))(t)
