@@ -110,8 +110,7 @@ func TestCommit_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
 		if took := time.Since(began); !errors.Is(err, errAway) || checkpoint.IsPermanent(err) || took < patience || took > patience+pause.LongestWait {
 			t.Errorf("it ended after %v with %v", took, err)
 		}
-		short, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		short := must.Within(t, time.Second)
 		began = time.Now()
 		err = s.Commit(short, position(2))
 		if took := time.Since(began); !errors.Is(err, errAway) || !errors.Is(err, context.DeadlineExceeded) || took != time.Second {

@@ -76,8 +76,7 @@ func TestBridge_between_containers_loses_and_repeats_nothing_when_a_broker_resta
 func await(t *testing.T, log rig.Log, name string, want map[string]int) {
 	t.Helper()
 	rig.Poll(t, "all events in the log", func() (bool, string) {
-		ctx, cancel := context.WithTimeout(t.Context(), rig.Patience())
-		defer cancel()
+		ctx := must.Within(t, rig.Patience())
 		messages, err := log.Read(ctx)
 		got := map[string]int{}
 		for _, m := range messages {

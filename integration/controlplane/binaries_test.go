@@ -85,8 +85,7 @@ func TestBinaries_a_failed_build_leaves_nothing_and_says_why(t *testing.T) {
 
 func TestBinaries_a_build_ends_with_its_context(t *testing.T) {
 	fakeGo(t, `echo half > "$out"; exec tail -f /dev/null`)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
+	ctx := must.Within(t, 100*time.Millisecond)
 	assert.ErrorIs(t, must.Err(Binaries(ctx, nil)), context.DeadlineExceeded)
 }
 

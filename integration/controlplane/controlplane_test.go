@@ -3,7 +3,6 @@
 package controlplane
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -70,8 +69,7 @@ func TestControlPlane_keeps_data_and_address_across_kills_and_stops(t *testing.T
 	same("the API server was killed")
 	assert.Error(t, c.StartAPIServer(t.Context()), "a second API server was started")
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := must.Within(t, time.Minute)
 	require.NoError(t, c.StopAPIServer(ctx))
 	require.NoError(t, c.KillEtcd())
 	require.NoError(t, c.StartEtcd(t.Context()))

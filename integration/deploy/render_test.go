@@ -103,8 +103,7 @@ func (m manifests) only(t *testing.T, kind string) *unstructured.Unstructured {
 func (m manifests) configuration(t *testing.T) string {
 	t.Helper()
 	for _, o := range m.of("ConfigMap") {
-		text, found, err := unstructured.NestedString(o.Object, "data", "bridge.yaml")
-		require.NoError(t, err)
+		text, found := must.Get2(unstructured.NestedString(o.Object, "data", "bridge.yaml"))(t)
 		if found {
 			return text
 		}

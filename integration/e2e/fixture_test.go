@@ -247,8 +247,7 @@ func (r *fixture) messages() []rig.Message {
 // messagesOf reads a stream of the broker.
 func (r *fixture) messagesOf(name string) []rig.Message {
 	r.t.Helper()
-	_, messages, err := r.read(name)
-	require.NoError(r.t, err)
+	_, messages := must.Get2(r.read(name))(r.t)
 	return messages
 }
 

@@ -270,11 +270,10 @@ func (r *testTopic) records(t testing.TB, topic string) (all []record) {
 	})
 	for p := range int32(n) {
 		for at := bounds[p].First; at < bounds[p].Next; {
-			next, _, err := c.Fetch(t.Context(), topic, p, at, func(rec *internal.Record) error {
+			next, _ := must.Get2(c.Fetch(t.Context(), topic, p, at, func(rec *internal.Record) error {
 				all = append(all, record{*rec, p})
 				return nil
-			})
-			require.NoError(t, err)
+			}))(t)
 			at = next
 		}
 	}

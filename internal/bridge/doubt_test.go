@@ -3,7 +3,6 @@
 package bridge
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -23,8 +22,7 @@ import (
 // renewed begins the history that the stream has seen to have begun, as the source does that is refused its next list.
 func renewed(t *testing.T, s *stream, version string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := must.Within(t, time.Minute)
 	err := s.Note(ctx, source.Progress{Kind: source.Gap, Version: version, Seen: time.Now()})
 	var rewound *source.RewoundError
 	require.True(t, errors.As(err, &rewound), "the list began with %v, want a history that was rewound", err)

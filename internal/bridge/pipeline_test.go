@@ -113,8 +113,7 @@ func TestPipeline_reads_no_more_than_the_budget(t *testing.T) {
 	log := newFakeLog()
 	log.gate = make(chan struct{})
 	r, s := startStream(t, log, &memoryStore{})
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
+	ctx := must.Within(t, 50*time.Millisecond)
 	const size = 300 << 10
 	admitted := 0
 	for ; ; admitted++ {
@@ -138,8 +137,7 @@ func TestBudget_a_list_is_read_less_far_ahead_than_a_watch(t *testing.T) {
 		for i := range readAhead >> 20 {
 			require.NoError(t, b.acquire(t.Context(), 1<<20, true), "item %d of 1 MiB of a list", i)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
+		ctx := must.Within(t, time.Hour)
 		assert.Error(t, b.acquire(ctx, 1<<20, true), "a list was read further than readAhead")
 		for i := range readAhead >> 20 {
 			require.NoError(t, b.acquire(t.Context(), 1<<20, false), "object %d of 1 MiB of a watch", i)

@@ -3,7 +3,6 @@
 package bridge
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -21,8 +20,7 @@ import (
 // doubted ends a list that is expected to show another history, and begins that.
 func doubted(t *testing.T, s *stream, version string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := must.Within(t, time.Minute)
 	err := s.Note(ctx, source.Progress{Kind: source.Listed, Version: version, Seen: time.Now()})
 	var rewound *source.RewoundError
 	require.True(t, errors.As(err, &rewound), "the list ended with %v, want a history that was rewound", err)
@@ -32,8 +30,7 @@ func doubted(t *testing.T, s *stream, version string) {
 // restored begins another history, as the source does when it finds that etcd was restored.
 func restored(t *testing.T, s *stream) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := must.Within(t, time.Minute)
 	require.NoError(t, s.renew(ctx, &source.RewoundError{Stream: s.name, Position: s.tracker.Position(), Server: "7"}))
 }
 
@@ -209,8 +206,7 @@ func TestHistory_is_doubted_where_the_dead_come_back(t *testing.T) {
 			if !known {
 				s.ledger.Prune("1000")
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+			ctx := must.Within(t, time.Minute)
 			if reason == source.ReasonRelist {
 				note(t, s, source.Progress{Kind: source.Gap, Version: "1000", Cause: "compacted"})
 			}

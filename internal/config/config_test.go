@@ -114,8 +114,7 @@ func TestLoad_of_a_file_that_is_not_there_says_which(t *testing.T) {
 }
 
 func TestLoad_reads_a_good_file(t *testing.T) {
-	got, warnings, err := Load("testdata/good.yaml")
-	require.NoError(t, err)
+	got, warnings := must.Get2(Load("testdata/good.yaml"))(t)
 	require.Nil(t, warnings)
 	stream := JetStream{
 		Stream: "AUDIT", Subject: "audit.{cluster}.{group}.{resource}.{namespace}.{name}",
@@ -386,8 +385,7 @@ func TestKeep_is_warned_of_where_something_is_redacted(t *testing.T) {
 			"lastApplied may repeat what is redacted, so it is removed all the same where anything is",
 		"pipelines: [{name: a, resources: [{resource: pods, redact: []}], encoding: {keep: [lastApplied]}}]": "",
 	} {
-		_, warnings, err := Parse("f", []byte(file))
-		require.NoError(t, err)
+		_, warnings := must.Get2(Parse("f", []byte(file)))(t)
 		assert.Equal(t, want, warnings.Error())
 	}
 }
@@ -405,8 +403,7 @@ func TestPaths_are_warned_of_where_what_they_begin_with_is_known_to_be_no_member
 		"resources: [{resource: \"*.apps\", redact: [password]}]":                                        "",
 		"resources: [{resource: pods, ignoreChanges: [\"[*].conditions\"]}]":                             "",
 	} {
-		_, warnings, err := Parse("f", []byte("pipelines: [{name: a, "+pipeline+"}]"))
-		require.NoError(t, err)
+		_, warnings := must.Get2(Parse("f", []byte("pipelines: [{name: a, "+pipeline+"}]")))(t)
 		assert.Equal(t, want, warnings.Error(), pipeline)
 	}
 }
@@ -474,8 +471,7 @@ pipelines:
 
 func parsed(t *testing.T, text string) *Config {
 	t.Helper()
-	c, _, err := Parse("bridge.yaml", []byte(text))
-	require.NoError(t, err)
+	c, _ := must.Get2(Parse("bridge.yaml", []byte(text)))(t)
 	return c
 }
 

@@ -25,8 +25,7 @@ import (
 // ids reads, and returns the messages' ids.
 func ids(t *testing.T, s *nats.Sink, q sink.Query) (all []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := must.Within(t, time.Minute)
 	require.NoError(t, s.Read(ctx, q, func(st *sink.Stored) error { all = append(all, st.ID); return nil }))
 	return all
 }

@@ -152,8 +152,7 @@ func TestSink_blocks_while_the_window_is_full(t *testing.T) {
 	s.Publish(t.Context(), message("k8s.a", "1"), done)
 	s.Publish(t.Context(), message("k8s.b", "2"), done)
 	assert.Equal(t, 2, s.Stats().InFlight, "in flight")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
+	ctx := must.Within(t, 10*time.Millisecond)
 	s.Publish(ctx, message("k8s.c", "3"), done)
 	assert.ErrorIs(t, <-got, context.DeadlineExceeded, "the third")
 	for range 2 {

@@ -3,7 +3,6 @@
 package nats_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -123,8 +122,7 @@ func TestSink_ends_when_its_stream_becomes_unusable(t *testing.T) {
 			cfg := config(b.addr())
 			cfg.AckTimeout = 200 * time.Millisecond
 			s := newSink(t, cfg)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+			ctx := must.Within(t, time.Minute)
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx) }()
 			must.Succeed(t, "the sink is ready", s.Ready)

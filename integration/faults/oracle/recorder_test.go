@@ -97,8 +97,7 @@ func version(t *testing.T, o *unstructured.Unstructured) uint64 {
 
 func (f *fixture) states(s Stream, key string) []State {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
-	defer cancel()
+	ctx := must.Within(f.t, time.Minute)
 	require.NoError(f.t, f.recorder.Sync(ctx))
 	truth := must.Get(f.recorder.Truth(s))(f.t)
 	return truth.Streams[s][key]
@@ -183,8 +182,7 @@ func TestRecorder_says_what_it_could_not_read(t *testing.T) {
 	f.recorder.update(func() { f.recorder.held = false })
 	all := Stream{Cluster: "test", Resource: configMaps}
 	f.expect(all, "default/x", State{UID: string(o.GetUID()), Version: before, Op: Added}, State{UID: string(o.GetUID()), Version: version(t, last), Op: Updated})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := must.Within(t, time.Minute)
 	require.NoError(t, f.recorder.await(ctx, func() bool { return len(f.recorder.compactions) > 0 }))
 	truth := must.Get(f.recorder.Truth(all))(t)
 	if n := len(truth.Compactions); n == 0 || truth.Compactions[n-1].Revision < before {

@@ -5,7 +5,6 @@ package world
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"io"
 	"strconv"
 	"strings"
@@ -78,8 +77,7 @@ func proxied(t *testing.T) (*rig.NATS, *wire, jetstream.JetStream) {
 // publish publishes one message and says whether it was acknowledged in time.
 func publish(t *testing.T, js jetstream.JetStream, id string, within time.Duration) bool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
+	ctx := must.Within(t, within)
 	_, err := js.Publish(ctx, "k8s.a", bytes.Repeat([]byte("x\r\n"), 100), jetstream.WithMsgID(id))
 	return err == nil
 }

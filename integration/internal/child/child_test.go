@@ -44,8 +44,7 @@ func TestProcess_ends_by_Stop_or_else_by_Kill(t *testing.T) {
 		t.Errorf("a process that runs: running %v, %v", heeds.Running(), heeds.State())
 	}
 	assert.NoError(t, heeds.Stop(t.Context()))
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
+	ctx := must.Within(t, 100*time.Millisecond)
 	assert.ErrorIs(t, heedless.Stop(ctx), context.DeadlineExceeded, "a process that ignores SIGTERM")
 	for _, p := range []*Process{heeds, heedless, nil} {
 		assert.NoError(t, errors.Join(p.Kill(), p.Stop(t.Context())), "ended twice")

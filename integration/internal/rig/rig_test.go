@@ -3,7 +3,6 @@
 package rig
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -118,8 +117,7 @@ func TestNATSLog_reads_on_from_where_it_was(t *testing.T) {
 	require.NoError(t, s.DeleteMsg(t.Context(), third))
 	expect("a!b!c!")
 	n.Stop()
-	soon, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
+	soon := must.Within(t, time.Second)
 	all, err := log.Read(soon)
 	assert.True(t, err != nil && len(all) == 3, "without a server the log has %d messages, %v", len(all), err)
 	require.NoError(t, n.Start())
