@@ -100,8 +100,7 @@ func TestRestart_finds_deletions_whatever_was_not_committed(t *testing.T) {
 			for _, b := range c.before {
 				send(t, s, b.Op, "a", b.UID, b.ResourceVersion, source.ReasonWatch)
 			}
-			r.settle()
-			_ = r.stop()
+			r.settleAndStop()
 			log.forgetIDs()
 			had := len(log.lines())
 
@@ -122,8 +121,7 @@ func TestRestart_an_object_that_only_the_log_knows_is_not_added_again(t *testing
 	snapshot(t, s, "10")
 	send(t, s, source.Added, "a", "u1", "11", source.ReasonWatch)
 	send(t, s, source.Added, "b", "u2", "12", source.ReasonWatch)
-	r.settle()
-	_ = r.stop()
+	r.settleAndStop()
 	log.forgetIDs()
 	r, s = startStream(t, log, store)
 	relist(t, s, "20", "a u1 15", "b u3 16")
@@ -141,8 +139,7 @@ func TestRestart_repeats_nothing_when_ids_are_forgotten_meanwhile(t *testing.T) 
 	for _, v := range []string{"11", "12", "13"} {
 		send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
 	}
-	r.settle()
-	_ = r.stop()
+	r.settleAndStop()
 	r, s = startStream(t, log, store)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()

@@ -28,8 +28,7 @@ func expect(t *testing.T, got []string, want ...string) {
 }
 
 func TestStream_a_first_list_is_a_snapshot_between_its_markers(t *testing.T) {
-	log := newFakeLog()
-	r, s := startStream(t, log, &memoryStore{})
+	log, r, s := startNew(t, nil)
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
 	send(t, s, source.Added, "a", "u1", "5", source.ReasonSnapshot)
 	note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 1})
@@ -39,9 +38,7 @@ func TestStream_a_first_list_is_a_snapshot_between_its_markers(t *testing.T) {
 }
 
 func TestStream_publishes_nothing_of_an_existing_object_when_asked(t *testing.T) {
-	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(&StreamSpec{SkipSnapshot: true})
+	log, r, s := startNew(t, &StreamSpec{SkipSnapshot: true})
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
 	send(t, s, source.Added, "a", "u1", "5", source.ReasonSnapshot)
 	note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 1})
@@ -51,8 +48,7 @@ func TestStream_publishes_nothing_of_an_existing_object_when_asked(t *testing.T)
 }
 
 func TestStream_decides_what_is_news_by_the_ledger(t *testing.T) {
-	log := newFakeLog()
-	r, s := startStream(t, log, &memoryStore{})
+	log, r, s := startNew(t, nil)
 	for _, c := range []struct {
 		op           source.Op
 		uid, version string
@@ -76,8 +72,7 @@ func TestStream_decides_what_is_news_by_the_ledger(t *testing.T) {
 }
 
 func TestStream_a_relist_announces_its_gap_and_finds_what_vanished(t *testing.T) {
-	log := newFakeLog()
-	r, s := startStream(t, log, &memoryStore{})
+	log, r, s := startNew(t, nil)
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
 	for _, name := range []string{"a", "b", "c"} {
 		send(t, s, source.Added, name, "u-"+name, "5", source.ReasonSnapshot)
@@ -304,8 +299,7 @@ func TestStream_changed_selectors_list_again_under_ids_of_their_own(t *testing.T
 }
 
 func TestPipeline_what_cannot_be_encoded_leaves_a_rejection_and_a_count(t *testing.T) {
-	log := newFakeLog()
-	r, s := startStream(t, log, &memoryStore{})
+	log, r, s := startNew(t, nil)
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
 	ticket := must.Get(s.Admit(t.Context(), "2", 2))(t)
 	s.Deliver(source.Change{
@@ -315,8 +309,7 @@ func TestPipeline_what_cannot_be_encoded_leaves_a_rejection_and_a_count(t *testi
 	send(t, s, source.Updated, "a", "u1", "3", source.ReasonWatch)
 	r.settle()
 	expect(t, log.lines(), "added default/a u1 1 watch", "rejected default/a u1 2 watch", "updated default/a u1 3 watch")
-	n := value(t, r.registry, "publish_failures_total")
-	assert.True(t, n == 1, "%v failures are counted, want 1", n)
+	assert.EqualValues(t, 1, value(t, r.registry, "publish_failures_total"), "failures are counted")
 	assert.EqualValues(t, 0, r.budget.bytes.Load(), "bytes are held, want none")
 }
 
