@@ -204,8 +204,7 @@ func TestRun_calls_the_address_of_the_embedded_server_as_the_file_does(t *testin
 	broker := must.Get((&process{log: slog.New(slog.DiscardHandler)}).embedded(cfg))(t)
 	require.NotNil(t, broker, "%v", broker)
 	err = broker.server.Run(t.Context())
-	require.Error(t, err)
-	assert.Contains(t, err.Error(), "or set pipelines[1].sink.embedded.listen to another address")
+	assert.ErrorContains(t, err, "or set pipelines[1].sink.embedded.listen to another address")
 }
 
 func TestProfiles_are_served_only_if_asked_for(t *testing.T) {

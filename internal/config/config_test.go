@@ -84,8 +84,7 @@ func TestLoad_of_a_file_without_content_says_so(t *testing.T) {
 	for name, text := range map[string]string{"nothing": "", "a comment": "# nothing\n", "a separator": "---\n", "null": "null\n", "a BOM": "\uFEFF"} {
 		_, _, err := Parse("f.yaml", []byte(text))
 		const want = "f.yaml:1:1: is empty; it needs at least pipelines, see config.example.yaml for every key"
-		require.Error(t, err, name)
-		assert.Equal(t, want, err.Error(), name)
+		assert.EqualError(t, err, want, name)
 	}
 }
 
@@ -109,8 +108,7 @@ func TestLoad_refuses_what_is_no_text_or_too_large(t *testing.T) {
 func TestLoad_of_a_file_that_is_not_there_says_which(t *testing.T) {
 	_, _, err := Load("testdata/none.yaml")
 	const want = "testdata/none.yaml: cannot be read: no such file or directory; give an existing file"
-	require.Error(t, err)
-	assert.Equal(t, want, err.Error())
+	assert.EqualError(t, err, want)
 }
 
 func TestLoad_reads_a_good_file(t *testing.T) {

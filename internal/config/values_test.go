@@ -74,8 +74,7 @@ func TestCredentials_that_cannot_be_read_are_all_named(t *testing.T) {
 		"read passwordEnv: the environment variable KUBE_EVENTBRIDGE_NOT_SET is not set\n" +
 		"read nkeyFile: open /none/nkey: no such file or directory\n" +
 		"read credsFile: open /none/creds: no such file or directory"
-	require.Error(t, err)
-	assert.Equal(t, want, err.Error())
+	assert.EqualError(t, err, want)
 }
 
 func TestCredentials_of_Kafka_come_from_where_the_file_says(t *testing.T) {

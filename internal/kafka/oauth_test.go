@@ -49,8 +49,7 @@ func TestBearer_reads_its_file_again_for_each_connection(t *testing.T) {
 		session, first, err := m.Start(t.Context())
 		switch {
 		case c.problem != "":
-			require.Error(t, err, "%.20q", c.content)
-			assert.Equal(t, c.problem, err.Error(), "%.20q", c.content)
+			assert.EqualError(t, err, c.problem, "%.20q", c.content)
 			continue
 		case err != nil || string(first) != c.want:
 			t.Errorf("%.20q: got %q, %v; want %q", c.content, first, err, c.want)
