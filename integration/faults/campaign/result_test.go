@@ -96,10 +96,7 @@ func TestResult_of_a_log_that_was_taken_away_is_added(t *testing.T) {
 
 // A gap that no fault of the round may cause is a violation.
 func TestGaps_need_a_fault_that_may_cause_them(t *testing.T) {
-	faults := map[string]world.Fault{}
-	for _, f := range world.Catalogue("", true, true) {
-		faults[f.Name] = f
-	}
+	faults := catalogue("")
 	const old, lost = "too old resource version: 1 (2)", "the log has lost events"
 	gone := old + "; not completely (the history after the last version is gone)"
 	widgets := oracle.Stream{Resource: drive.Widgets.Resource}
