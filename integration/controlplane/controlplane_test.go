@@ -3,6 +3,7 @@
 package controlplane
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -40,9 +41,7 @@ func client(t *testing.T, cfg *rest.Config) *dynamic.DynamicClient {
 func create(t *testing.T, c *dynamic.DynamicClient, gvr schema.GroupVersionResource, kind, name string, fields map[string]any) *unstructured.Unstructured {
 	t.Helper()
 	o := map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": name, "namespace": "default"}}
-	for k, v := range fields {
-		o[k] = v
-	}
+	maps.Copy(o, fields)
 	created, err := c.Resource(gvr).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: o}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	return created

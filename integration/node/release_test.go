@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -181,12 +182,9 @@ func (r *release) putConfigMap(ctx context.Context, name, colour string) (versio
 func (r *release) awaitVersion(name, version string) {
 	r.t.Helper()
 	r.eventually(fmt.Sprintf("version %s of %s in the log", version, name), func() bool {
-		for _, e := range r.events() {
-			if e.kind == "ConfigMap" && e.key == name && e.version == version {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(r.events(), func(e event) bool {
+			return e.kind == "ConfigMap" && e.key == name && e.version == version
+		})
 	})
 }
 
