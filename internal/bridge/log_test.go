@@ -326,10 +326,7 @@ func startOf(t *testing.T, to sink.Sink, store checkpoint.Store, specs ...Stream
 		Initial: 100 * time.Microsecond, Max: time.Millisecond, OnRetry: func(_ *sink.Message, cause error) { p.broker.retried(cause) },
 	})
 	p.publisher = p.retrier
-	var err error
-	if p.state, err = store.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	p.state = must.Get(store.Load(t.Context()))(t)
 	p.logged = p.state.Log
 	require.NoError(t, p.meetLog(t.Context()))
 	close(p.met)

@@ -110,9 +110,7 @@ func TestRepair_spares_a_stream_that_is_not_open_yet(t *testing.T) {
 	r.stopSaved()
 	log.lose(len(log.log) - 1)
 	r, s = startStream(t, log, store)
-	if late, err = r.open(s.spec, secrets); err != nil {
-		t.Fatal(err)
-	}
+	late = must.Get(r.open(s.spec, secrets))(t)
 	version, _, ok := late.Resume()
 	assert.True(t, ok && version == "10", "it resumes at %q, %v", version, ok)
 }
