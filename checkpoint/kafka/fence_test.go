@@ -256,10 +256,7 @@ func TestStore_shares_its_topic_with_others(t *testing.T) {
 	ids[1].Pipeline, ids[2].Cluster = "audit2", "prod-eu-2"
 	stores := make([]*Store, len(ids))
 	for i, id := range ids {
-		var err error
-		if stores[i], err = openFake(t.Context(), f, Config{}, id); err != nil {
-			t.Fatal(err)
-		}
+		stores[i] = must.Get(openFake(t.Context(), f, Config{}, id))(t)
 	}
 	for i, id := range ids {
 		b := position(i)

@@ -66,9 +66,7 @@ func assembled(t *testing.T, file string, log *output) *process {
 	}
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
-	if p.current, _, err = p.flags.parse(data); err != nil {
-		t.Fatal(err)
-	}
+	p.current, _ = must.Get2(p.flags.parse(data))(t)
 	p.cfg, p.metrics = p.current, bridge.NewMetrics(p.registry)
 	require.NoError(t, p.reach())
 	t.Cleanup(p.client.CloseIdleConnections)

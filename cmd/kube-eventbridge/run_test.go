@@ -181,10 +181,7 @@ func TestIdle_says_what_the_last_question_was_answered(t *testing.T) {
 		}
 		identified(w, r)
 	})
-	var err error
-	if p.client, err = source.NewClient(&rest.Config{Host: api.URL}); err != nil {
-		t.Fatal(err)
-	}
+	p.client = must.Get(source.NewClient(&rest.Config{Host: api.URL}))(t)
 	defer p.client.CloseIdleConnections()
 	uid := must.Get(p.cluster(t.Context()))(t)
 	require.True(t, uid != "" && len(lines) == 2, "%v %v", uid, lines)
