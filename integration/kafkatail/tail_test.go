@@ -228,7 +228,7 @@ func TestTail_goes_on_with_a_topic_that_was_made_anew_and_says_what_was_removed(
 	}
 	stop()
 	got := r.follow(t, tail.Start{}, kafkalog.Config{})
-	r.deleteTopic(t, r.topic)
+	r.DeleteTopic(t, r.topic)
 	got.awaitNotice(t, "there is no topic")
 	require.NoError(t, c.CreateTopic(t.Context(), r.topic, 1, 0, nil))
 	s, stop = r.sink(t, r.topic, nil)
