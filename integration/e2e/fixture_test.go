@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -318,6 +319,16 @@ func (r *fixture) awaitStatus(code int, part string) {
 	r.poll(fmt.Sprintf("/readyz to say %d and %q", code, part), func() (bool, string) {
 		got, body := r.status("/readyz")
 		return got == code && strings.Contains(body, part), fmt.Sprintf("it says %d %q", got, body)
+	})
+}
+
+// awaitPage waits until the status page has a part, and nothing of what is gone.
+func (r *fixture) awaitPage(what, part string, gone ...string) {
+	r.t.Helper()
+	r.poll(what, func() (bool, string) {
+		_, page := r.status("/")
+		left := slices.ContainsFunc(gone, func(text string) bool { return strings.Contains(page, text) })
+		return strings.Contains(page, part) && !left, page
 	})
 }
 

@@ -229,10 +229,7 @@ func TestSelection_goes_on_in_another_version(t *testing.T) {
 			"%s is of version, and the old one is served", e.id)
 	}
 	c.serve("gadgets", both, "v1beta1")
-	r.poll("the other version", func() (bool, string) {
-		_, page := r.status("/")
-		return strings.Contains(page, "gadgets.v1.example.com") && !strings.Contains(page, "v1beta1"), page
-	})
+	r.awaitPage("the other version", "gadgets.v1.example.com", "v1beta1")
 	c.change("v1", "b", 1)
 	log = r.awaitStory("default/b", "added updated")
 	last := log[len(log)-1]
