@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -88,24 +89,15 @@ func (i *image) pack(t *testing.T) (*os.File, string) {
 	dockerfile := strings.Join(append([]string{"FROM scratch", "COPY root/ /"}, i.steps...), "\n") + "\n"
 	require.NoError(t, write(w, "Dockerfile", 0o644, dockerfile))
 	require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "root/tmp/", Mode: 0o1777}))
-	for _, name := range sorted(i.texts) {
+	for _, name := range slices.Sorted(maps.Keys(i.texts)) {
 		require.NoError(t, write(w, path.Join("root", name), 0o644, i.texts[name]))
 	}
-	for _, name := range sorted(i.files) {
+	for _, name := range slices.Sorted(maps.Keys(i.files)) {
 		require.NoError(t, addTree(w, path.Join("root", name), i.files[name]))
 	}
 	require.NoError(t, w.Close())
 	must.Get(f.Seek(0, io.SeekStart))(t)
 	return f, hex.EncodeToString(h.Sum(nil)[:6])
-}
-
-func sorted(m map[string]string) []string {
-	var names []string
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 func write(w *tar.Writer, name string, mode int64, text string) error {

@@ -68,9 +68,7 @@ func TestRepair_goes_back_no_further_than_its_selectors(t *testing.T) {
 	s := r.stream(other())
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "20"})
 	r.extended = time.Time{}
-	if err := r.save(t.Context()); err != nil { // in the middle of the list
-		t.Fatal(err)
-	}
+	require.NoError(t, r.save(t.Context())) // in the middle of the list
 	send(t, s, source.Added, "d", "u4", "8", source.ReasonSnapshot)
 	note(t, s, source.Progress{Kind: source.Listed, Version: "20", Objects: 1})
 	r.stopSaved()
