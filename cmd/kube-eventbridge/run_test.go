@@ -186,9 +186,8 @@ func TestIdle_says_what_the_last_question_was_answered(t *testing.T) {
 	uid := must.Get(p.cluster(t.Context()))(t)
 	require.True(t, uid != "" && len(lines) == 2, "%v %v", uid, lines)
 	const before = "starting: the API server has not answered yetfalse"
-	if lines[0] != before || !strings.Contains(lines[1], "not for the bridge") || idle() != before {
-		t.Errorf("before the first question %q, before the second %q, after it %q", lines[0], lines[1], idle())
-	}
+	assert.True(t, lines[0] == before && strings.Contains(lines[1], "not for the bridge") && idle() == before,
+		"before the first question %q, before the second %q, after it %q", lines[0], lines[1], idle())
 }
 
 func TestRun_calls_the_address_of_the_embedded_server_as_the_file_does(t *testing.T) {

@@ -56,9 +56,8 @@ func TestResync_publishes_what_the_log_has_and_nothing_else(t *testing.T) {
 	id := log.log[before].ID
 	assert.True(t, strings.HasSuffix(id, ".r7"), "the id is %s", id)
 	row, _ := s.ledger.Get("default/a")
-	if row.Sequence <= uint64(before) || s.tracker.Pending() != 0 || r.budget.count.Load() != 0 {
-		t.Errorf("the row is %+v, %d tickets and %d changes are open", row, s.tracker.Pending(), r.budget.count.Load())
-	}
+	assert.True(t, row.Sequence > uint64(before) && s.tracker.Pending() == 0 && r.budget.count.Load() == 0,
+		"the row is %+v, %d tickets and %d changes are open", row, s.tracker.Pending(), r.budget.count.Load())
 	// The next change is checked against the place of what was published again.
 	send(t, s, source.Updated, "a", "u1", "13", source.ReasonWatch)
 	r.settle()
@@ -441,9 +440,8 @@ func TestResync_of_a_slot_that_was_cut_short_begins_again(t *testing.T) {
 	b, _ = run(overdue.Resynced)
 	require.NoError(t, b.stop())
 	numbers, ids := resyncsIn(log.fakeLog)
-	if len(numbers) != 1 || len(ids) != 60 || store.state.Streams[s.name].Resynced != slot {
-		t.Errorf("published again are %v with %d ids, stored is %+v", numbers, len(ids), store.state.Streams[s.name])
-	}
+	assert.True(t, len(numbers) == 1 && len(ids) == 60 && store.state.Streams[s.name].Resynced == slot,
+		"published again are %v with %d ids, stored is %+v", numbers, len(ids), store.state.Streams[s.name])
 }
 
 // The API server goes away in the middle of a list, and comes back.

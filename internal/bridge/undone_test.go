@@ -130,9 +130,8 @@ func TestHistory_that_is_over_stays_over_after_a_crash(t *testing.T) {
 	a, b = r.of(configMaps), r.of(secrets)
 	for _, s := range []*stream{a, b} {
 		require.NoError(t, s.resumeUndone(t.Context()))
-		if s.saved.History != 1 || s.position() != "" || s.saved.Gap.From != "10" {
-			t.Errorf("stream %s: history %d, position %q, gap %+v", s.name, s.saved.History, s.position(), s.saved.Gap)
-		}
+		assert.True(t, s.saved.History == 1 && s.position() == "" && s.saved.Gap.From == "10",
+			"stream %s: history %d, position %q, gap %+v", s.name, s.saved.History, s.position(), s.saved.Gap)
 	}
 	require.NoError(t, r.save(t.Context()))
 	for name, saved := range store.state.Streams {

@@ -300,9 +300,8 @@ func TestCheck_finds_nothing_in_a_log_that_keeps_every_promise(t *testing.T) {
 		for _, v := range r.Violations {
 			t.Error(v)
 		}
-		if r.Lost != 0 || r.Folded != 0 || r.Published+r.Hidden != r.States {
-			t.Errorf("%d states, of which %d published, %d hidden, %d folded, %d lost", r.States, r.Published, r.Hidden, r.Folded, r.Lost)
-		}
+		assert.True(t, r.Lost == 0 && r.Folded == 0 && r.Published+r.Hidden == r.States,
+			"%d states, of which %d published, %d hidden, %d folded, %d lost", r.States, r.Published, r.Hidden, r.Folded, r.Lost)
 	})
 }
 

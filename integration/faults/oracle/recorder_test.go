@@ -188,9 +188,8 @@ func TestRecorder_says_what_it_could_not_read(t *testing.T) {
 	if n := len(truth.Compactions); n == 0 || truth.Compactions[n-1].Revision < before {
 		t.Errorf("compactions %v, of which the last must be behind %d", truth.Compactions, before)
 	}
-	if len(truth.Holes) != 1 || truth.Holes[0].From < before || truth.Holes[0].To < version(t, last) {
-		t.Errorf("holes %v, of which one must begin at %d or later and go to %d", truth.Holes, before, version(t, last))
-	}
+	assert.True(t, len(truth.Holes) == 1 && truth.Holes[0].From >= before && truth.Holes[0].To >= version(t, last),
+		"holes %v, of which one must begin at %d or later and go to %d", truth.Holes, before, version(t, last))
 }
 
 func TestRecorder_begins_a_history_when_etcd_was_restored(t *testing.T) {
