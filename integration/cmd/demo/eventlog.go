@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,12 +105,7 @@ func (l *eventLog) repeated() []string {
 
 // has says whether the log tells all this.
 func (l *eventLog) has(tells ...string) bool {
-	for _, t := range tells {
-		if l.told[t] == 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(tells, func(t string) bool { return l.told[t] == 0 })
 }
 
 // count returns how many events are of a kind, for a resource, given by the end of its source.

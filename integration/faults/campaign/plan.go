@@ -99,10 +99,7 @@ func hashPlan(plan []Planned) string {
 
 // matching leaves out of a plan what the options do not select.
 func (o Options) matching(plan []Planned) (selected []Planned) {
-	faults := map[string]world.Fault{}
-	for _, f := range world.Catalogue(o.Broker, true, true) {
-		faults[f.Name] = f
-	}
+	faults := catalogue(o.Broker)
 	for _, p := range plan {
 		p.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(name string) bool { return !o.selects(faults[name]) })
 		if len(p.Faults) > 0 {
@@ -125,6 +122,15 @@ func (r *round) one(name string) (world.Fault, error) {
 		}
 	}
 	return world.Fault{}, fmt.Errorf("there is no fault %q", name)
+}
+
+// catalogue has all faults of a broker by their names, or those of both.
+func catalogue(broker string) map[string]world.Fault {
+	faults := map[string]world.Fault{}
+	for _, f := range world.Catalogue(broker, true, true) {
+		faults[f.Name] = f
+	}
+	return faults
 }
 
 // names lists faults for a person.
@@ -157,10 +163,5 @@ func (k Known) matches(kind, stream, what string, faults []string) bool {
 	if k.Kind != kind || !matches(k.Stream, stream) || !matches(k.What, what) {
 		return false
 	}
-	for _, f := range faults {
-		if matches(k.Fault, f) {
-			return true
-		}
-	}
-	return k.Fault == nil
+	return k.Fault == nil || slices.ContainsFunc(faults, k.Fault.MatchString)
 }

@@ -5,6 +5,7 @@ package campaign
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -58,10 +59,7 @@ func TestSummary_says_what_was_excused(t *testing.T) {
 
 // With so many faults each of the catalogue occurs, or is named.
 func TestSummary_names_faults_that_never_occurred(t *testing.T) {
-	var all []string
-	for _, f := range world.Catalogue("", true, true) {
-		all = append(all, f.Name)
-	}
+	all := slices.Sorted(maps.Keys(catalogue("")))
 	s := Summary{Faults: many, Alone: 1, Together: 1, ByFault: map[string]int{}}
 	for _, name := range all[1:] {
 		s.ByFault[name]++
@@ -96,10 +94,7 @@ func TestResult_of_a_log_that_was_taken_away_is_added(t *testing.T) {
 
 // A gap that no fault of the round may cause is a violation.
 func TestGaps_need_a_fault_that_may_cause_them(t *testing.T) {
-	faults := map[string]world.Fault{}
-	for _, f := range world.Catalogue("", true, true) {
-		faults[f.Name] = f
-	}
+	faults := catalogue("")
 	const old, lost = "too old resource version: 1 (2)", "the log has lost events"
 	gone := old + "; not completely (the history after the last version is gone)"
 	widgets := oracle.Stream{Resource: drive.Widgets.Resource}
