@@ -198,8 +198,11 @@ func (r *recovery) take(m *sink.Stored, late bool) error {
 	case err != nil || st.Pipeline != r.session.name:
 		return nil
 	}
-	r.read++
 	r.seen = max(r.seen, st.Sequence.Epoch, m.Epoch)
+	if !r.isOfResource(&st) {
+		return nil // a writer has started
+	}
+	r.read++
 	if st.Sequence == (sequence.Sequence{}) {
 		r.marker(m, &st)
 		return nil
@@ -208,6 +211,11 @@ func (r *recovery) take(m *sink.Stored, late bool) error {
 		r.learn(name, m, &st, late)
 	}
 	return nil
+}
+
+func (r *recovery) isOfResource(st *encode.State) bool {
+	_, ok := encode.ResourceOf(st.Source, r.session.cfg.Identity.Cluster)
+	return ok
 }
 
 // names yields the stored streams that may have an event's object.
