@@ -258,6 +258,7 @@ func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh boo
 	}
 	switch {
 	case d.Op == source.Deleted:
+	case d.Again != 0 && !d.Listed: // the row is of a later state: it is what the watch says
 	case last != nil && !last.Ended():
 		d.Op = source.Updated
 	default:
