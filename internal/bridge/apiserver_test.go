@@ -164,7 +164,7 @@ func runBridge(t testing.TB, api *apiServer, to sink.Sink, store checkpoint.Stor
 	discovery := must.Get(source.NewDiscovery(at))(t)
 	registry := prometheus.NewRegistry()
 	c := Config{
-		Name: "test", Sink: func() (sink.Sink, error) { return to, nil }, Store: store, Buffer: 1 << 20,
+		Name: "test", Sink: func(func() uint64) (sink.Sink, error) { return to, nil }, Store: store, Buffer: 1 << 20,
 		Client: client, Discovery: discovery, Metrics: NewMetrics(registry),
 		Streams: []StreamSpec{{Resource: "configmaps", Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}},
 	}

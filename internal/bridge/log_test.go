@@ -321,7 +321,7 @@ func startOf(t *testing.T, to sink.Sink, store checkpoint.Store, specs ...Stream
 	registry := prometheus.NewRegistry()
 	pipeline := New(Config{
 		Name: "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20, Metrics: NewMetrics(registry),
-		Sink: func() (sink.Sink, error) { return to, nil }, Streams: specs,
+		Sink: func(func() uint64) (sink.Sink, error) { return to, nil }, Streams: specs,
 	})
 	p := newSession(&pipeline.cfg, to)
 	pipeline.current.Store(p)

@@ -205,14 +205,14 @@ func (m *model) session(last bool) {
 // resync publishes again, while everything goes on, what a list has shown that was made at any time.
 func (m *model) resync(ctx context.Context, s *stream) {
 	m.number++
-	suffix := fmt.Sprintf(".r%d", 1_764_000_000+m.number)
+	number := int64(1_764_000_000 + m.number)
 	for _, c := range m.events[m.random.IntN(len(m.events)):] {
 		if c.Op == source.Deleted {
 			continue
 		}
 		id := c.Ident
 		id.Namespace = "default"
-		m.resyncs.Go(func() { _, _ = s.republishOne(ctx, id, testContent{id}, suffix, rate.NewLimiter(rate.Inf, 1)) })
+		m.resyncs.Go(func() { _, _ = s.republishOne(ctx, id, testContent{id}, number, rate.NewLimiter(rate.Inf, 1)) })
 	}
 }
 
@@ -239,9 +239,6 @@ func (m *model) watch(r *rig, s *stream, sent int) int {
 	case 0:
 		r.settle()
 	case 1:
-		if m.random.IntN(2) == 0 {
-			r.extended = time.Time{}
-		}
 		m.must(r.commit(m.t.Context()))
 	case 2:
 		if sent == len(m.events) {
@@ -263,7 +260,7 @@ func (m *model) list(s *stream, gap bool) (version string) {
 	}
 	version = fmt.Sprint(m.version)
 	for {
-		note(m.t, s, source.Progress{Kind: kind, Version: version, Cause: "compacted"})
+		note(m.t, s, source.Progress{Kind: kind, Version: version, Why: source.Why{Message: "compacted"}})
 		for _, c := range m.live {
 			send(m.t, s, source.Added, c.Name, c.UID, c.ResourceVersion, source.ReasonRelist)
 		}

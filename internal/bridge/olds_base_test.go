@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -27,7 +28,7 @@ func TestOlds_what_is_published_again_is_whole_and_no_base(t *testing.T) {
 	}
 	r.settle()
 	s.mu.Lock()
-	s.saved.Repair = "3"
+	s.saved.Replay = checkpoint.Replay{To: "3", Number: 7}
 	s.mu.Unlock()
 	for _, f := range p.frames[2:] {
 		f.send(t, s)
@@ -47,7 +48,7 @@ func (f frame) republish(t *testing.T, s *stream) {
 	s.status.State(source.Watching, nil)
 	s.tracker.Bookmark(strconv.Itoa(f.version))
 	id := source.Ident{Namespace: "default", Name: f.name, UID: f.uid, ResourceVersion: strconv.Itoa(f.version)}
-	ok, err := s.republishOne(t.Context(), id, frameContent(f.body), ".r7", rate.NewLimiter(rate.Inf, 1))
+	ok, err := s.republishOne(t.Context(), id, frameContent(f.body), 7, rate.NewLimiter(rate.Inf, 1))
 	require.True(t, ok && err == nil, "%v %v", ok, err)
 }
 

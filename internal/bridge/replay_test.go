@@ -22,12 +22,7 @@ func (s *memoryStore) rewind() {
 	for name, saved := range s.state.Streams {
 		saved.Position, saved.Replay = "10", checkpoint.Replay{To: "20", Number: 7}
 		s.state.Streams[name] = saved
-		for key, row := range s.state.Rows[name] {
-			row.Again = true
-			s.state.Rows[name][key] = row
-		}
 	}
-	s.state.Log.Trail = nil
 }
 
 type happening struct {

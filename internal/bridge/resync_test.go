@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -31,7 +30,7 @@ func again(t *testing.T, s *stream, objects ...string) (queued int) {
 	for _, o := range objects {
 		f := strings.Fields(o)
 		id := source.Ident{Namespace: "default", Name: f[0], UID: f[1], ResourceVersion: f[2]}
-		ok := must.Get(s.republishOne(t.Context(), id, testContent{id}, ".r7", rate.NewLimiter(rate.Inf, 1)))(t)
+		ok := must.Get(s.republishOne(t.Context(), id, testContent{id}, 7, rate.NewLimiter(rate.Inf, 1)))(t)
 		if ok {
 			queued++
 		}
@@ -104,7 +103,7 @@ func TestResync_learns_what_the_log_has_and_goes_without(t *testing.T) {
 	r.settle()
 	expect(t, log.lines()[before:])
 	row, _ = s.ledger.Get("default/a")
-	assert.True(t, row.ResourceVersion == "9" && s.doubted() == nil, "the row is %+v, the doubt %v", row, s.doubted())
+	assert.True(t, row.ResourceVersion == "9" && s.mismatched() == nil, "the row is %+v, the doubt %v", row, s.mismatched())
 }
 
 func TestResync_waits_while_a_list_goes_on(t *testing.T) {
@@ -113,7 +112,9 @@ func TestResync_waits_while_a_list_goes_on(t *testing.T) {
 	s.status.State(source.Watching, nil)
 	for name, c := range map[string]struct{ begin, end func() }{
 		"a gap": {
-			func() { note(t, s, source.Progress{Kind: source.Gap, Version: "20", Cause: "compacted"}) },
+			func() {
+				note(t, s, source.Progress{Kind: source.Gap, Version: "20", Why: source.Why{Message: "compacted"}})
+			},
 			func() {
 				send(t, s, source.Added, "a", "u1", "5", source.ReasonRelist)
 				note(t, s, source.Progress{Kind: source.Listed, Version: "20", Objects: 1})
@@ -140,7 +141,7 @@ func TestResync_waits_while_a_list_goes_on(t *testing.T) {
 				}
 				ended := make(chan error, 1)
 				go func() {
-					_, err := s.republishOne(t.Context(), id, content, ".r"+strconv.Itoa(before), rate.NewLimiter(rate.Inf, 1))
+					_, err := s.republishOne(t.Context(), id, content, int64(before), rate.NewLimiter(rate.Inf, 1))
 					ended <- err
 				}()
 				select {
@@ -491,7 +492,7 @@ func TestResync_queues_nothing_of_what_has_changed_by_its_turn(t *testing.T) {
 	gate := log.hold()
 	id := source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "5"}
 	content := &lateContent{testContent: testContent{id}, first: func() { send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch) }}
-	queued, steady, err := s.republishNow(t.Context(), id, content, ".r7", rate.NewLimiter(rate.Inf, 1))
+	queued, steady, err := s.republishNow(t.Context(), id, content, 7, rate.NewLimiter(rate.Inf, 1))
 	assert.True(t, !queued && steady && err == nil, "queued %v, steady %v, error %v", queued, steady, err)
 	close(gate)
 	log.set(func() { log.gate = nil })

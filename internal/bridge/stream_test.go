@@ -225,7 +225,7 @@ func TestStream_a_gap_waits_for_what_precedes_it(t *testing.T) {
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
 	noted := make(chan error, 1)
 	go func() {
-		noted <- s.Note(t.Context(), source.Progress{Kind: source.Gap, Version: "20", Cause: "compacted"})
+		noted <- s.Note(t.Context(), source.Progress{Kind: source.Gap, Version: "20", Why: source.Why{Message: "compacted"}})
 	}()
 	gate <- struct{}{} // one message only
 	must.Happen(t, "the second event to be under way", func() bool { return len(log.lines()) == 3 && underWay(s) })

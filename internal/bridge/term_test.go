@@ -113,7 +113,7 @@ func TestTerm_number_stays_known_whatever_becomes_of_the_log(t *testing.T) {
 			return last == "8"
 		})
 		require.NoError(t, b.stop())
-		assert.EqualValues(t, 8, store.state.Log.Epoch, "%s: the store has term, want 8", name)
+		assert.EqualValues(t, 8, store.state.Log.Term, "%s: the store has term, want 8", name)
 	}
 }
 
@@ -167,8 +167,8 @@ func TestTerm_a_former_leader_ends_where_the_next_one_has_published(t *testing.T
 		epoch := int64(i + 1)
 		w := start(t, log, &memoryStore{})
 		under(t, w.cfg, epoch)
-		w.epoch = &epoch
-		writers[i], streams[i] = w, w.stream(&StreamSpec{Encoding: encode.Config{WriterEpoch: i + 1}})
+		w.term = &epoch
+		writers[i], streams[i] = w, w.stream(&StreamSpec{Encoding: encode.Config{WriterTerm: i + 1}})
 	}
 	send(t, streams[0], source.Added, "o", "u", "1", source.ReasonWatch)
 	writers[0].settle()
