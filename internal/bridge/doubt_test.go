@@ -58,7 +58,7 @@ func TestHistory_begins_behind_what_a_watch_has_shown_although_it_waits(t *testi
 		snapshot(t, s, "10", "a u1 5", "b u2 6", "c u3 7")
 		send(t, s, source.Deleted, "b", "u2", "20", source.ReasonWatch)
 		r.settle()
-		s.ledger.Put("default/c", checkpoint.Row{UID: "u3", ResourceVersion: "7", Sequence: 1}) // the place turns out to be another one
+		s.ledger.Put("default/c", checkpoint.Row{UID: "u3", ResourceVersion: "7", Epoch: s.epoch, Version: 7, Sequence: 1}) // the place turns out to be another one
 		gate := log.hold()
 		send(t, s, source.Updated, "a", "u1", "30", source.ReasonWatch)
 		must.Happen(t, "the first event to be under way", func() bool { return underWay(s) })

@@ -201,8 +201,9 @@ func (p *session) unopenedChanged(name string, saved checkpoint.Stream) {
 func (s *stream) restored(epoch uint64, why source.Why, cause *source.RewoundError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.saved.Epoch >= epoch {
-		return // it has begun a later one by itself
+	nothing := s.position() == "" && s.saved.Owes.From == "" && s.listing == "" && s.ledger.Len() == 0
+	if nothing || s.saved.Epoch >= epoch { // or it has begun a later one by itself
+		return
 	}
 	incomparable(&s.saved, epoch, s.position(), why)
 	if s.mismatch == nil {

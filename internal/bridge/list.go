@@ -254,7 +254,7 @@ func (s *stream) endList(p source.Progress, exists map[string]struct{}) (snapsho
 			break
 		}
 		last, order := row.Last(), s.order()
-		e, gone := order.Missing(&last, max(s.listingAt, row.Version))
+		e, gone := order.Missing(&last, s.listingAt)
 		if !gone {
 			continue
 		}

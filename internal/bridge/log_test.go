@@ -329,8 +329,7 @@ func startOf(t *testing.T, to sink.Sink, store checkpoint.Store, specs ...Stream
 		Initial: 100 * time.Microsecond, Max: time.Millisecond, OnRetry: func(_ *sink.Message, cause error) { p.broker.retried(cause) },
 	})
 	p.publisher = p.retrier
-	p.state = must.Get(store.Load(t.Context()))(t)
-	p.logged = p.state.Log
+	p.observe(must.Get(store.Load(t.Context()))(t))
 	require.NoError(t, p.meetLog(t.Context()))
 	close(p.met)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

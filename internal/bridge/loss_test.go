@@ -3,12 +3,10 @@
 package bridge
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -147,36 +145,6 @@ func TestRepair_a_snapshot_that_was_lost_is_not_called_complete(t *testing.T) {
 	r.stream(nil)
 	r.settle()
 	expect(t, log.lines(), "snapshot-started 10")
-}
-
-// stoppingStore ends the session when it is asked for the repaired state.
-type stoppingStore struct {
-	memoryStore
-	loads int
-	stop  context.CancelFunc
-}
-
-func (s *stoppingStore) Load(ctx context.Context) (*checkpoint.State, error) {
-	if s.loads++; s.loads == 2 {
-		s.stop()
-		return nil, context.Canceled
-	}
-	return s.memoryStore.Load(ctx)
-}
-
-func TestRepair_can_be_stopped_in_the_middle(t *testing.T) {
-	log, store := newReadableLog(), &stoppingStore{}
-	r, _ := saved(t, log, &store.memoryStore)
-	_ = r.stop()
-	log.lose(1)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	store.stop = cancel
-	p := New(Config{
-		Name: "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20,
-		Metrics: NewMetrics(prometheus.NewRegistry()), Sink: func(func() uint64) (sink.Sink, error) { return log, nil },
-	})
-	require.NoError(t, p.Run(ctx))
 }
 
 // A new history had begun, and its list was not complete, when the log lost also what came before it.

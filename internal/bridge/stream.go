@@ -96,8 +96,8 @@ func (s *stream) Deliver(c source.Change) {
 		c.Reason = s.listing
 	}
 	s.compare(&c, last, listed)
-	if s.mismatch != nil && (c.Listed || s.revived(&c, last)) {
-		s.drop(&c) // the list of the next epoch shows what came of it
+	if s.leaves(&c, last) {
+		s.drop(&c)
 		return
 	}
 	if !s.next(&c, last, listed) {
@@ -136,6 +136,12 @@ func (s *stream) compare(c *source.Change, last *sequence.Row, listed bool) {
 		logged = strconv.FormatUint(last.Version, 10)
 	}
 	s.revoke(c, logged)
+}
+
+// leaves reports whether a change that does not compare is left to the list of the next epoch, which shows what came of
+// it. The caller holds mu.
+func (s *stream) leaves(c *source.Change, last *sequence.Row) bool {
+	return s.mismatch != nil && c.Epoch == s.epoch && (c.Listed || s.revived(c, last))
 }
 
 // revived reports whether an object is there again, and newer, that was deleted: a uid has one life. Into a selection it
