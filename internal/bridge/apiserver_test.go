@@ -248,3 +248,11 @@ func definitionsGone(api *apiServer) {
 		}
 	})
 }
+
+// clientOf returns a client of the API server.
+func clientOf(t *testing.T, a *apiServer) *source.Client {
+	t.Helper()
+	client := must.Get(source.NewClient(&rest.Config{Host: a.URL}))(t)
+	t.Cleanup(client.CloseIdleConnections)
+	return client
+}

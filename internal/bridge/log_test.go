@@ -40,8 +40,9 @@ type fakeLog struct {
 	refuse func(m *sink.Message) bool
 	// limit is how many bytes of data it takes; 0: any number.
 	limit int
-	// gate holds messages back until it is closed.
-	gate chan struct{}
+	// gate holds messages back until it is closed; markers too, unless ungated.
+	gate    chan struct{}
+	ungated bool
 	// unusable is what Run finds wrong with the log, away why it cannot be reached.
 	unusable, away error
 	// end ends Run with what it is sent.
@@ -101,6 +102,9 @@ func (l *fakeLog) Publish(ctx context.Context, m *sink.Message, done sink.Done) 
 	subject := m.Subject
 	l.mu.Lock()
 	gate := l.gate
+	if m.Everywhere && l.ungated {
+		gate = nil
+	}
 	l.flying[subject]++
 	l.most = max(l.most, l.flying[subject])
 	l.mu.Unlock()

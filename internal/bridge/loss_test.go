@@ -158,6 +158,6 @@ func TestRepair_a_gap_reaches_back_to_what_the_log_has(t *testing.T) {
 	r = start(t, log, store)
 	snapshot(t, r.stream(nil), "9", "a u1 5")
 	r.settle()
-	expect(t, log.lines(), "gap 9", "added default/a u1 5 relist")
+	expect(t, log.lines(), "gap 9", "resync-started 9", "added default/a u1 5 repair", "resync-completed 9")
 	assert.Contains(t, string(log.log[0].Data), `"from":"0"`, "the gap")
 }

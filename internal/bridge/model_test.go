@@ -327,8 +327,8 @@ func (m *model) check() (bad string) {
 		if name == "" {
 			continue
 		}
-		at := fmt.Sprintf("%1s %06s", attribute(e, "history"), attribute(e, "resourceversion"))
-		if newest[name] > at {
+		at := attribute(e, "sequence")
+		if again := strings.Contains(e.ID, ".r"); newest[name] > at || newest[name] == at && !again {
 			return fmt.Sprintf("%s at %s stands behind %s", name, at, newest[name])
 		}
 		newest[name] = at

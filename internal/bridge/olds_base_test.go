@@ -78,7 +78,7 @@ func TestOlds_what_only_a_resync_has_published_is_no_base(t *testing.T) {
 	log.limit = 800
 	r := start(t, log, &memoryStore{})
 	s := r.stream(&StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
-	s.saved.Fingerprint = s.fingerprint
+	s.saved.Owes = checkpoint.Owes{}
 	large := strings.Repeat("b", 900)
 	p := story(`"data":{"x":"a"}`, `"data":{"x":"`+large+`","y":"1"}`, `"data":{"x":"`+large+`","y":"2"}`)
 	for _, f := range p.frames[:2] {
@@ -157,7 +157,7 @@ func TestOlds_what_the_log_turns_out_to_have_is_no_base(t *testing.T) {
 	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"c","y":"c"}`, `"data":{"x":"c","z":"d"}`)
 	r := start(t, log, store)
 	s := r.stream(patches())
-	s.saved.Fingerprint = s.fingerprint
+	s.saved.Owes = checkpoint.Owes{}
 	p.frames[0].send(t, s)
 	p.frames[1].send(t, s)
 	r.settle()

@@ -423,9 +423,9 @@ func (r *recovery) repair(ctx context.Context) error {
 	for name := range p.state.Streams {
 		saved, _ := r.stream(name)
 		why := source.Why{Cause: source.CauseLogLost, Message: "the log has lost events that it had acknowledged"}
-		position := saved.Position
-		incomparable(&saved, epoch, position, why)
-		saved.Position, saved.Owes.List, saved.Owes.From = "", sequence.Repair, cmp.Or(saved.Owes.From, "0")
+		// Between the last snapshot that the log has and its end it may lack anything.
+		incomparable(&saved, epoch, cmp.Or(r.completed[name], "0"), why)
+		saved.Position, saved.Owes.List = "", sequence.Repair
 		r.streams[name] = saved
 		r.unlearn(name)
 	}

@@ -127,24 +127,21 @@ func TestHistory_is_not_doubted_where_the_log_was_ahead_of_the_list(t *testing.T
 // The checkpoint was moved away because the cluster is another one of its name; the log was not.
 func TestHistory_begins_where_the_log_is_ahead_of_a_first_list(t *testing.T) {
 	log := newReadableLog()
-	r := start(t, log, &memoryStore{})
+	r := startOf(t, log, &memoryStore{}, named)
 	snapshot(t, r.stream(nil), "900", "a u1 800", "b u2 801", "c u3 100")
 	_ = r.stop()
-	r = start(t, log, &memoryStore{})
+	r = startOf(t, log, &memoryStore{}, named)
 	s := r.stream(nil)
-	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "300"})
-	for _, o := range []string{"a u1 200", "b u9 250"} {
-		f := strings.Fields(o)
-		send(t, s, source.Added, f[0], f[1], f[2], source.ReasonSnapshot)
-	}
-	beginHistory(t, s, source.Listed, "300")
+	version, _, ok := s.Resume()
+	require.True(t, version == "801" && !ok, "a server is compared with %q", version)
+	require.NoError(t, s.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: version, Server: "300"}))
 	snapshot(t, s, "300", "a u1 200", "b u9 250")
 	send(t, s, source.Updated, "b", "u9", "301", source.ReasonWatch)
 	r.settle()
-	got := slices.DeleteFunc(log.lines()[5:], func(line string) bool { return strings.HasPrefix(line, "snapshot") })
+	got := slices.DeleteFunc(log.lines()[5:], func(line string) bool { return strings.HasPrefix(line, "gap") })
 	slices.SortStableFunc(got, byObject)
-	expect(t, got, "updated default/a u1 200 snapshot",
-		"deleted default/b u2 801 snapshot", "added default/b u9 250 snapshot", "updated default/b u9 301 watch")
+	expect(t, got, "updated default/a u1 200 relist", "deleted default/b u2 801 relist", "added default/b u9 250 relist",
+		"updated default/b u9 301 watch", "deleted default/c u3 100 relist")
 }
 
 func TestPipeline_stops_at_what_the_broker_refuses_if_asked_to(t *testing.T) {

@@ -247,6 +247,8 @@ func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh boo
 	switch {
 	case d.silent:
 		return true
+	case d.Op == source.Deleted && d.Again == 0 && last != nil && last.Ended():
+		return false // it has ended already
 	case d.repeated: // only as long as it is the last state
 		return exists && s.is(&row, d.Ident)
 	}
@@ -265,13 +267,16 @@ func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh boo
 	switch {
 	case d.Op == source.Deleted:
 	case d.Again != 0 && !d.Listed: // the row is of a later state: it is what the watch says
-	case last != nil && !last.Ended():
+	case last != nil && !last.Ended() && !lostFromLog(&row):
 		d.Op = source.Updated
 	default:
 		d.Op = source.Added
 	}
 	return true
 }
+
+// lostFromLog reports whether the log had an event of a row's object, and has lost all of them.
+func lostFromLog(row *checkpoint.Row) bool { return row.Behind && row.Sequence == 0 }
 
 // eventOf returns a change for the rules of package sequence.
 func eventOf(c *source.Change) sequence.Event {

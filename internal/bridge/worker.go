@@ -297,7 +297,6 @@ func (p *session) renumber(ctx context.Context, o *object) error {
 func (s *stream) found(key string, c *source.Change, has *encode.State, at uint64) {
 	if has.Sequence.Epoch > s.session.epochs.last() {
 		s.session.fail(&sink.InterruptedError{Target: s.session.cfg.Target, Cause: errOlderCheckpoint})
-		return
 	}
 	next := stateRow(has)
 	next.Sequence = at
