@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -153,6 +154,26 @@ func (p *published) create(log, name string) {
 	require.NoError(p.t, err)
 }
 
+// remove removes what create has made.
+func (p *published) remove(log, name string) {
+	p.t.Helper()
+	if !onKafka(log) {
+		require.NoError(p.t, p.js.DeleteStream(p.t.Context(), strings.ToUpper(name)))
+		return
+	}
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(p.kafka.Addresses()...)))(p.t)
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	require.NoError(p.t, must.Get(admin.DeleteTopics(p.t.Context(), name))(p.t).Error())
+	rig.Try(p.t, "the topic to be gone", func() error {
+		topics, err := admin.ListTopics(p.t.Context(), name)
+		if err == nil && topics.Has(name) {
+			err = fmt.Errorf("it is there: %v", topics.Names())
+		}
+		return err
+	})
+}
+
 // trim removes the first n messages of what store has written.
 func (p *published) trim(log, name string, n int) {
 	p.t.Helper()
@@ -199,7 +220,8 @@ func saved(log, file string, messages int) error {
 	return err
 }
 
-// goesOn checks that an example applies what is newer, and goes on from its state after it was killed.
+// goesOn checks that an example applies what is newer, goes on from its state after it was killed, and begins again with
+// its sequences, and without its places, if the log was made again.
 func (p *published) goesOn(t *testing.T, c client, log string, repeated, once []*event) {
 	p = &published{world: p.in(t), logs: p.logs}
 	name := replayed + "-" + c.name
@@ -213,7 +235,18 @@ func (p *published) goesOn(t *testing.T, c client, log string, repeated, once []
 	object := repeated[len(repeated)-1]
 	next := with(object, "id", "next", "sequence", "9000000000.00000000000000000003.0")
 	p.store(log, name, []*event{object, next})
-	report(t, differences([]*event{next}, read(t, c.on(t, p.world, log, target, "b", file), 1)))
+	got = readUntil(t, c.on(t, p.world, log, target, "b", file), 1, func() error {
+		return saved(log, file, len(repeated)+2)
+	})
+	report(t, differences([]*event{next}, got))
+	p.remove(log, name)
+	p.create(log, name)
+	again := with(object, "id", "again", "sequence", "9000000000.00000000000000000004.0")
+	started, completed := resync(object, "started", 9, false), resync(object, "completed", 9, true)
+	p.store(log, name, []*event{next, again, started, completed})
+	gone := &event{gone: cluster + "/core/configmaps/" + namespace + "/settings.v1.example"}
+	want := []*event{again, started, gone, completed}
+	report(t, differences(want, read(t, c.on(t, p.world, log, target, "d", file), len(want))))
 }
 
 // notices checks that an example says what to do about a log that lacks its beginning, and reads what it has.
