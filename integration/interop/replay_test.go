@@ -27,7 +27,8 @@ const (
 	trimmed  = "trimmed"
 )
 
-// repeat returns a log that repeats itself, and what a consumer has to make of it. Everything comes twice. Then an object changes in another epoch, and something older follows. It is deleted, twice. Resyncs follow:
+// repeat returns a log that repeats itself, and what a consumer has to make of it. Everything comes twice. Then an
+// object changes in another epoch, and something older follows. It is deleted, twice. Resyncs follow:
 // one that is not complete, one of which the beginning is missing, and one that tells of a single object.
 func repeat(log []*event) (repeated, once []*event) {
 	for _, e := range log {
@@ -66,7 +67,9 @@ func last(e *event) *event {
 func resync(of *event, end string, n int, complete bool) *event {
 	e := with(of, "type", "io.kube-eventbridge.stream.resync-"+end+".v1", "payload", "marker",
 		"id", fmt.Sprintf("resync-%s.%d", end, n), "partitionkey", cluster+"/core/configmaps/_/_resync")
-	for _, name := range []string{"subject", "namespace", "name", "objectuid", "resource", "sequence", "reason", "fieldmanager"} {
+	for _, name := range []string{
+		"subject", "namespace", "name", "objectuid", "resource", "sequence", "reason", "fieldmanager",
+	} {
 		delete(e.attributes, name)
 	}
 	data := map[string]any{
@@ -88,7 +91,7 @@ func with(e *event, pairs ...string) *event {
 	return c
 }
 
-// handle is the rule of docs/events.md, and the sweep at the end of a complete resync, for a log with one partition and a
+// handle is the rule of docs/events.md, and the sweep at the end of a complete resync, for one partition and a
 // consumer that stores its place with its state.
 func handle(log []*event) (handled []*event) {
 	remembered := map[string]string{}
@@ -150,7 +153,8 @@ func (p *published) create(log, name string) {
 		require.NoError(p.t, p.kafka.CreateTopic(p.t.Context(), name, 1, 1, nil))
 		return
 	}
-	_, err := p.js.CreateStream(p.t.Context(), jetstream.StreamConfig{Name: strings.ToUpper(name), Subjects: []string{name}})
+	stream := jetstream.StreamConfig{Name: strings.ToUpper(name), Subjects: []string{name}}
+	_, err := p.js.CreateStream(p.t.Context(), stream)
 	require.NoError(p.t, err)
 }
 
@@ -220,8 +224,8 @@ func saved(log, file string, messages int) error {
 	return err
 }
 
-// goesOn checks that an example applies what is newer, goes on from its state after it was killed, and begins again with
-// its sequences, and without its places, if the log was made again.
+// goesOn checks that an example applies what is newer, goes on from its state after it was killed, and begins again
+// with its sequences, and without its places, if the log was made again.
 func (p *published) goesOn(t *testing.T, c client, log string, repeated, once []*event) {
 	p = &published{world: p.in(t), logs: p.logs}
 	name := replayed + "-" + c.name
