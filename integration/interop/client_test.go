@@ -40,7 +40,10 @@ type client struct {
 var clients = []client{
 	{"java", java("KafkaExample"), java("NatsExample"), []string{"kafka-binary", "nats-structured"}, false},
 	{"python1", python(tools.Python1, "v1_kafka.py"), python(tools.Python1, "v1_nats.py"), []string{"nats-binary"}, false},
-	{"python2", python(tools.Python2, "v2_kafka.py"), python(tools.Python2, "v2_nats.py"), []string{"kafka-structured"}, false},
+	{
+		"python2", python(tools.Python2, "v2_kafka.py"), python(tools.Python2, "v2_nats.py"),
+		[]string{"kafka-structured"}, false,
+	},
 	{"node", node("kafka.js"), node("nats.js"), []string{"kafka-binary"}, false},
 	{"go", golang("kafka"), golang("nats"), logs, true},
 }
@@ -138,8 +141,8 @@ func (r *world) buildClients() {
 	require.NoError(r.t, err, "build the clients: %v\n%s", err, out)
 }
 
-// lines runs a client until it has printed n lines and until returns nil, and returns them and what it complained of. It
-// prints nothing else; if it ends, or takes too long, that is an error. A nil until is not waited for.
+// lines runs a client until it has printed n lines and until returns nil. It returns the lines and what the client
+// complained of. If it ends, or takes too long, that is an error. A nil until is not waited for.
 func lines(t *testing.T, args []string, n int, until func() error) (printed [][]byte, said string, err error) {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)

@@ -83,7 +83,8 @@ func (r *world) onlyLive(left []rig.Message) error {
 		if err != nil {
 			return err
 		}
-		key, what := e.group(), either(e.gone != "", "a null record", e.attributes["objectuid"]+" at "+e.attributes["resourceversion"])
+		state := e.attributes["objectuid"] + " at " + e.attributes["resourceversion"]
+		key, what := e.group(), either(e.gone != "", "a null record", state)
 		if e.marker() {
 			key, what = fmt.Sprintf("%s in partition %d", key, rec.Partition), mark(e)
 		}

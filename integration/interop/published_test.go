@@ -86,8 +86,8 @@ func TestEvents_are_read_by_clients_that_were_written_elsewhere(t *testing.T) {
 	t.Run("compacted", p.compacted)
 }
 
-// areRead checks that each client reads the logs as they are, applies what is newer in one that repeats itself, and says so
-// if the beginning of a log is missing.
+// areRead checks that each client reads the logs as they are, applies what is newer in one that repeats itself, and
+// says so if the beginning of a log is missing.
 func (p *published) areRead(t *testing.T) {
 	for _, c := range clients {
 		for _, log := range logs {

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -26,7 +27,8 @@ const (
 	trimmed  = "trimmed"
 )
 
-// repeat returns a log that repeats itself, and what a consumer has to make of it. Everything comes twice. Then an object changes in another epoch, and something older follows. It is deleted, twice. Resyncs follow:
+// repeat returns a log that repeats itself, and what a consumer has to make of it. Everything comes twice. Then an
+// object changes in another epoch, and something older follows. It is deleted, twice. Resyncs follow:
 // one that is not complete, one of which the beginning is missing, and one that tells of a single object.
 func repeat(log []*event) (repeated, once []*event) {
 	for _, e := range log {
@@ -65,7 +67,9 @@ func last(e *event) *event {
 func resync(of *event, end string, n int, complete bool) *event {
 	e := with(of, "type", "io.kube-eventbridge.stream.resync-"+end+".v1", "payload", "marker",
 		"id", fmt.Sprintf("resync-%s.%d", end, n), "partitionkey", cluster+"/core/configmaps/_/_resync")
-	for _, name := range []string{"subject", "namespace", "name", "objectuid", "resource", "sequence", "reason", "fieldmanager"} {
+	for _, name := range []string{
+		"subject", "namespace", "name", "objectuid", "resource", "sequence", "reason", "fieldmanager",
+	} {
 		delete(e.attributes, name)
 	}
 	data := map[string]any{
@@ -87,7 +91,7 @@ func with(e *event, pairs ...string) *event {
 	return c
 }
 
-// handle is the rule of docs/events.md, and the sweep at the end of a complete resync, for a log with one partition and a
+// handle is the rule of docs/events.md, and the sweep at the end of a complete resync, for one partition and a
 // consumer that stores its place with its state.
 func handle(log []*event) (handled []*event) {
 	remembered := map[string]string{}
@@ -149,8 +153,29 @@ func (p *published) create(log, name string) {
 		require.NoError(p.t, p.kafka.CreateTopic(p.t.Context(), name, 1, 1, nil))
 		return
 	}
-	_, err := p.js.CreateStream(p.t.Context(), jetstream.StreamConfig{Name: strings.ToUpper(name), Subjects: []string{name}})
+	stream := jetstream.StreamConfig{Name: strings.ToUpper(name), Subjects: []string{name}}
+	_, err := p.js.CreateStream(p.t.Context(), stream)
 	require.NoError(p.t, err)
+}
+
+// remove removes what create has made.
+func (p *published) remove(log, name string) {
+	p.t.Helper()
+	if !onKafka(log) {
+		require.NoError(p.t, p.js.DeleteStream(p.t.Context(), strings.ToUpper(name)))
+		return
+	}
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(p.kafka.Addresses()...)))(p.t)
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	require.NoError(p.t, must.Get(admin.DeleteTopics(p.t.Context(), name))(p.t).Error())
+	rig.Try(p.t, "the topic to be gone", func() error {
+		topics, err := admin.ListTopics(p.t.Context(), name)
+		if err == nil && topics.Has(name) {
+			err = fmt.Errorf("it is there: %v", topics.Names())
+		}
+		return err
+	})
 }
 
 // trim removes the first n messages of what store has written.
@@ -199,7 +224,8 @@ func saved(log, file string, messages int) error {
 	return err
 }
 
-// goesOn checks that an example applies what is newer, and goes on from its state after it was killed.
+// goesOn checks that an example applies what is newer, goes on from its state after it was killed, and begins again
+// with its sequences, and without its places, if the log was made again.
 func (p *published) goesOn(t *testing.T, c client, log string, repeated, once []*event) {
 	p = &published{world: p.in(t), logs: p.logs}
 	name := replayed + "-" + c.name
@@ -213,7 +239,18 @@ func (p *published) goesOn(t *testing.T, c client, log string, repeated, once []
 	object := repeated[len(repeated)-1]
 	next := with(object, "id", "next", "sequence", "9000000000.00000000000000000003.0")
 	p.store(log, name, []*event{object, next})
-	report(t, differences([]*event{next}, read(t, c.on(t, p.world, log, target, "b", file), 1)))
+	got = readUntil(t, c.on(t, p.world, log, target, "b", file), 1, func() error {
+		return saved(log, file, len(repeated)+2)
+	})
+	report(t, differences([]*event{next}, got))
+	p.remove(log, name)
+	p.create(log, name)
+	again := with(object, "id", "again", "sequence", "9000000000.00000000000000000004.0")
+	started, completed := resync(object, "started", 9, false), resync(object, "completed", 9, true)
+	p.store(log, name, []*event{next, again, started, completed})
+	gone := &event{gone: cluster + "/core/configmaps/" + namespace + "/settings.v1.example"}
+	want := []*event{again, started, gone, completed}
+	report(t, differences(want, read(t, c.on(t, p.world, log, target, "d", file), len(want))))
 }
 
 // notices checks that an example says what to do about a log that lacks its beginning, and reads what it has.

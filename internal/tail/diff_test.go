@@ -188,7 +188,10 @@ func TestDescribe(t *testing.T) {
 		},
 		{Gap, `{"from":"100","to":"200"}`, nil, nil, "changes between 100 and 200 are not known"},
 		{ResyncStarted, `{"n":1795212000}`, nil, nil, "resync 1795212000: what exists is published again"},
-		{ResyncCompleted, `{"n":1795212000,"objects":12,"complete":true}`, nil, nil, "resync 1795212000 is complete: 12 objects"},
+		{
+			ResyncCompleted, `{"n":1795212000,"objects":12,"complete":true}`, nil, nil,
+			"resync 1795212000 is complete: 12 objects",
+		},
 		{
 			ResyncCompleted, `{"n":1795212000,"objects":1,"complete":false}`, nil, nil,
 			"resync 1795212000 has ended and is not complete: 1 object",

@@ -70,7 +70,10 @@ func TestAppendJSON_has_numbers_where_structured_mode_has_them(t *testing.T) {
 	e := event(t, Updated, "{\n \"x\": 1}", map[string]string{"sampledrate": "3", "writerterm": "x"})
 	line, err := e.AppendJSON(nil)
 	require.NoError(t, err)
-	for _, want := range []string{`{"specversion":"1.0","id":"u1.1795212000.7.0",`, `"sampledrate":3,`, `"writerterm":"x",`, `"resourceversion":"7",`, `,"data":{"x":1}}`} {
+	for _, want := range []string{
+		`{"specversion":"1.0","id":"u1.1795212000.7.0",`, `"sampledrate":3,`, `"writerterm":"x",`, `"resourceversion":"7",`,
+		`,"data":{"x":1}}`,
+	} {
 		assert.Contains(t, string(line), want, "not in %s", line)
 	}
 	e.Data = []byte("not JSON\n")
@@ -174,7 +177,9 @@ func TestParse_refuses_what_selects_nothing(t *testing.T) {
 
 func published(op Op, data string, with map[string]string) *sink.Message {
 	m := message(0, op, data, with)
-	return &sink.Message{Subject: m.Subject, ID: "u1.1795212000.7.0", Attributes: m.Attributes, ContentType: m.ContentType, Data: m.Data}
+	return &sink.Message{
+		Subject: m.Subject, ID: "u1.1795212000.7.0", Attributes: m.Attributes, ContentType: m.ContentType, Data: m.Data,
+	}
 }
 
 func TestLines_are_those_of_a_table_and_say_what_changed(t *testing.T) {
@@ -201,7 +206,8 @@ func TestLines_are_those_of_a_table_and_say_what_changed(t *testing.T) {
 func TestLines_say_nothing_of_what_another_object_of_the_name_was(t *testing.T) {
 	l := NewLines(TableConfig{Today: at, NoHeaders: true})
 	must.Get(l.Append(nil, published(Added, `{"spec":{"replicas":1}}`, nil), 1))(t)
-	line, err := l.Append(nil, published(Updated, `{"spec":{"replicas":3}}`, map[string]string{"objectuid": "u2", "id": "u2.1795212000.9.0"}), 2)
+	other := map[string]string{"objectuid": "u2", "id": "u2.1795212000.9.0"}
+	line, err := l.Append(nil, published(Updated, `{"spec":{"replicas":3}}`, other), 2)
 	require.NoError(t, err)
 	assert.NotContains(t, string(line), "1→3", "the line is %q", line)
 	assert.Error(t, must.Err(l.Append(nil, &sink.Message{Data: []byte("{}")}, 3)), "what is no event has a line")

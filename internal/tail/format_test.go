@@ -38,7 +38,8 @@ func story(t *testing.T) []*Event {
 		event(t, SnapshotCompleted, `{"namespace":"","resourceVersion":"7","objects":1}`, nil),
 		event(t, Updated, three, map[string]string{"resourceversion": "12"}),
 		event(t, Added, `{"metadata":{"creationTimestamp":"2026-11-21T00:00:01Z","ownerReferences":[{"kind":"ReplicaSet","name":"web-7c9d8f6b5d","controller":true}]}}`, pod),
-		event(t, Gap, `{"namespace":"shop","labelSelector":"app=web","from":"12","to":"90","cause":"expired","message":"410 Gone: too old resource version","epoch":1795212000}`,
+		event(t, Gap, `{"namespace":"shop","labelSelector":"app=web","from":"12","to":"90","cause":"expired",`+
+			`"message":"410 Gone: too old resource version","epoch":1795212000}`,
 			map[string]string{"resourceversion": "90"}),
 		event(t, Deleted, `{}`, gone),
 		event(t, ResyncStarted, `{"namespace":"shop","n":1795213000}`, nil),

@@ -29,7 +29,8 @@ func (p *play) summary(took time.Duration) bool {
 	repeated := p.log.repeated()
 	check(len(repeated) == 0, "nothing is repeated: %d events with %d different ids%s", len(p.log.events), len(p.log.times), list(repeated))
 	backwards := p.log.backwards()
-	check(len(backwards) == 0, "in order: the sequences of each of %d objects only rise%s", p.log.objects(), list(backwards))
+	check(len(backwards) == 0, "in order: the sequences of each of %d objects only rise%s",
+		p.log.objects(), list(backwards))
 	gaps := p.log.count("stream.gap.v1", "") + p.log.count("resource.rejected.v1", "")
 	check(gaps == 0, "nothing is unknown: %d gaps, %d events refused", p.log.count("stream.gap.v1", ""), p.log.count("resource.rejected.v1", ""))
 	leaks := p.log.leaks(password)

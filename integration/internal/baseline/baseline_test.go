@@ -44,7 +44,9 @@ func TestEvent_is_what_the_oracle_reads(t *testing.T) {
 			{UID: "uid", Version: 3, Op: oracle.Added}, {UID: "uid", Version: 5, Op: oracle.Updated}, {UID: "uid", Version: 7, Op: oracle.Deleted},
 		}}}}
 		var log []oracle.Entry
-		for i, c := range []struct{ version, op, id string }{{"3", added, "uid.1.3.0"}, {"5", updated, "uid.1.5.0"}, {"7", deleted, "uid.1.7.1"}} {
+		for i, c := range []struct{ version, op, id string }{
+			{"3", added, "uid.1.3.0"}, {"5", updated, "uid.1.5.0"}, {"7", deleted, "uid.1.7.1"},
+		} {
 			m := must.Get(s.event(widget(c.version), c.op, byWatch))(t)
 			e := must.Get(oracle.NewEntry(m.Header, m.Data, uint64(i)+1))(t)
 			assert.Equal(t, c.id, e.ID, "id %s with subject", e.ID)

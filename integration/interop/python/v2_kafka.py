@@ -6,7 +6,7 @@ import sys
 
 from cloudevents.core.bindings.kafka import KafkaMessage, from_kafka_event
 from cloudevents.core.formats.json import JSONFormat
-from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 
 from state import State
 
@@ -14,13 +14,16 @@ brokers, topic, group, file = sys.argv[1:]
 state = State(file)
 # Places are kept with the state. What lies outside the log is an error: the next start says what that means.
 consumer = KafkaConsumer(bootstrap_servers=brokers, group_id=group, enable_auto_commit=False, auto_offset_reset="none")
+partitions = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic)]
+first, end = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+for p in partitions:
+    state.resume(p.partition, first[p], end[p])
 
 
 class Resume(ConsumerRebalanceListener):
     def on_partitions_assigned(self, assigned):
-        first, end = consumer.beginning_offsets(assigned), consumer.end_offsets(assigned)
         for p in assigned:
-            consumer.seek(p, state.resume(p.partition, first[p], end[p]))
+            consumer.seek(p, state.next.get(str(p.partition), 0))  # 0: a partition that was added since
 
     def on_partitions_revoked(self, revoked):
         pass

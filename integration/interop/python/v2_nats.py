@@ -22,7 +22,8 @@ async def main(server, stream, file):
         start = state.resume(0, first, info.state.last_seq + 1, str(info.created))
         # Each batch has a consumer of its own, which begins where the state is. So nothing needs to be acknowledged.
         config = ConsumerConfig(
-            deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=start, ack_policy=AckPolicy.NONE, inactive_threshold=30)
+            deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=start,
+            ack_policy=AckPolicy.NONE, inactive_threshold=30)
         subscription = await jetstream.pull_subscribe("", stream=stream, config=config)
         try:
             messages = await subscription.fetch(1000, timeout=5)

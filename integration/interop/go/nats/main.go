@@ -58,7 +58,9 @@ func run(ctx context.Context, server, stream, file string) error {
 
 // batch asks for messages from where the state is. Each batch has a consumer of its own, so nothing needs to be
 // acknowledged.
-func batch(ctx context.Context, js jetstream.JetStream, stream string, st *state.State) (jetstream.MessageBatch, error) {
+func batch(
+	ctx context.Context, js jetstream.JetStream, stream string, st *state.State,
+) (jetstream.MessageBatch, error) {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import io.cloudevents.jackson.JsonFormat;
 import io.nats.client.FetchConsumeOptions;
 import io.nats.client.Message;
 import io.nats.client.Nats;
+import io.nats.client.api.DeliverPolicy;
 import io.nats.client.api.OrderedConsumerConfiguration;
 import io.nats.client.api.StreamInfo;
 import java.io.PrintStream;
@@ -31,7 +32,9 @@ public final class NatsExample {
       var stream = connection.getStreamContext(args[1]);
       while (true) {
         // Each batch has a consumer of its own, which begins where the state is. So nothing needs to be acknowledged.
-        var from = new OrderedConsumerConfiguration().startSequence(resume(state, stream.getStreamInfo()));
+        var from = new OrderedConsumerConfiguration()
+            .deliverPolicy(DeliverPolicy.ByStartSequence)
+            .startSequence(resume(state, stream.getStreamInfo()));
         try (var messages = stream.createOrderedConsumer(from).fetch(BATCH)) {
           for (var message = messages.nextMessage(); message != null; message = messages.nextMessage()) {
             var event = read(message);

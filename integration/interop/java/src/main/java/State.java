@@ -17,8 +17,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * What a consumer keeps: where it is in the log, and of each object the sequence of the event that it applied last. A real consumer
- * keeps it in its database, and changes it together with what it makes of events.
+ * What a consumer keeps: where it is in the log, and of each object the sequence of the event that it applied last. A real
+ * consumer keeps it in its database, and changes it together with what it makes of events.
  */
 @JsonAutoDetect(fieldVisibility = Visibility.NON_PRIVATE, getterVisibility = Visibility.NONE)
 final class State {
@@ -29,8 +29,9 @@ final class State {
   /** What was told last of an object. */
   record Told(String sequence, String partition, long place) {}
 
-  /** By partition, the place of the first message that was not handled, and what tells the log from another one of its name. */
+  /** By partition, the place of the first message that was not handled. */
   Map<String, Long> next = new HashMap<>();
+  /** By partition, what tells the log from another one of its name. */
   Map<String, String> logs = new HashMap<>();
   /** By pipeline and partitionkey. */
   Map<String, Told> objects = new HashMap<>();
@@ -64,8 +65,8 @@ final class State {
       place = Math.min(first, log.isEmpty() ? 0L : 1L); // NATS counts from 1
     }
     if (place < first) {
-      System.err.printf("partition %s: the log begins at %d, and %d was to be read next. Deletions may be missing, and objects. "
-          + "Publish all again, with: kube-eventbridge resync%n", partition, first, place);
+      System.err.printf("partition %s: the log begins at %d, and %d was to be read next. "
+          + "Deletions may be missing, and objects. Publish all again, with: kube-eventbridge resync%n", partition, first, place);
     }
     logs.put(partition, log);
     next.put(partition, Math.max(place, first));
