@@ -16,9 +16,9 @@ type Record struct {
 	// Offset is the entry's place in the partition.
 	Offset int64
 	Key    string
-	// Producer and Epoch say which process has written it; the broker keeps them, and no event has them.
-	Producer int64
-	Epoch    int16
+	// Producer and ProducerEpoch say which process has written it; the broker keeps them, and no event has them.
+	Producer      int64
+	ProducerEpoch int16
 }
 
 func (r Record) String() string { return fmt.Sprintf("%d/%d", r.Partition, r.Offset) }
@@ -31,14 +31,24 @@ type writer struct {
 
 func (w writer) String() string { return fmt.Sprintf("%d.%d", w.producer, w.epoch) }
 
-func (r Record) writer() writer { return writer{r.Producer, r.Epoch} }
+func (r Record) writer() writer { return writer{r.Producer, r.ProducerEpoch} }
 
 // typeWriter announces a writer in each partition.
 const typeWriter = "io.kube-eventbridge.writer.started.v1"
 
+// mark says that an entry is a marker of a stream.
+func (e *Entry) mark() bool {
+	switch e.Type {
+	case typeGap, typeStarted, typeCompleted, typeResyncStarted, typeResyncCompleted:
+		return true
+	default:
+		return false
+	}
+}
+
 // everywhere says that an entry is in each partition, under one id.
 func (e *Entry) everywhere() bool {
-	return e.Type == typeGap || e.Type == typeStarted || e.Type == typeCompleted || e.Type == typeWriter
+	return e.mark() || e.Type == typeWriter
 }
 
 // checkPartitions checks what concerns the partitions of a log: what is in which, and that each process begins with its announcement, once, and
@@ -130,7 +140,7 @@ func (j *judge) merge(lane, writers []*Entry) []*Entry {
 	merged := m.run(func(e *Entry) { j.violateRecord(P6, e, "a marker that stands in another order in other partitions") })
 	merged = slices.DeleteFunc(merged, func(e *Entry) bool { return e.Type == typeWriter })
 	for i, e := range merged {
-		e.Sequence = uint64(i + 1)
+		e.Place = uint64(i + 1)
 	}
 	return merged
 }
@@ -213,7 +223,7 @@ func (j *judge) checkMarkers(parts [][]*Entry, writers []*Entry) {
 	copies := map[string][]*Entry{}
 	for _, part := range parts {
 		for _, e := range part {
-			if e.everywhere() && e.Type != typeWriter {
+			if e.mark() {
 				copies[e.ID] = append(copies[e.ID], e)
 			}
 		}
@@ -243,16 +253,17 @@ func (s *streamJudge) checkWriters(o *object) {
 	newest, late := 0, map[int]int{}
 	for _, l := range o.lines {
 		switch elected := s.judge.options.Elected; {
-		case elected && l.WriterEpoch < 1:
+		case elected && l.WriterTerm < 1:
 			s.violateLine(P5, l, "it does not say which leader has published it")
-		case !elected && l.WriterEpoch != 0:
+		case !elected && l.WriterTerm != 0:
 			s.violateLine(P5, l, "it says that a leader has published it, and none was elected")
-		case l.WriterEpoch < newest && (s.judge.options.Partitions > 0 || late[l.WriterEpoch] > 0):
-			s.violateLine(P5, l, fmt.Sprintf("leader %d has published it, behind leader %d", l.WriterEpoch, newest))
-		case l.WriterEpoch < newest:
-			late[l.WriterEpoch]++
+		case l.WriterTerm < newest && (s.judge.options.Partitions > 0 || late[l.WriterTerm] > 0):
+			s.violateLine(P5, l, fmt.Sprintf("leader %d has published it, behind leader %d", l.WriterTerm, newest))
+		case l.WriterTerm < newest:
+			late[l.WriterTerm]++
+			l.late = true
 			s.judge.report.Late++
 		}
-		newest = max(newest, l.WriterEpoch)
+		newest = max(newest, l.WriterTerm)
 	}
 }
