@@ -155,13 +155,15 @@ func (r reading) read(log []*Entry, random *rand.Rand) *consumer {
 	return c
 }
 
+func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 9)) } //nolint:gosec // it must be repeatable
+
 // checkConsumers has consumers read the log, and compares what they hold at the end with what exists.
 func (j *judge) checkConsumers() {
 	if j.options.Prefix {
 		return
 	}
 	for n, r := range readings {
-		random := rand.New(rand.NewPCG(j.options.Seed, uint64(n))) //nolint:gosec // it must be repeatable
+		random := random(j.options.Seed + uint64(n)) //nolint:gosec // few
 		held := map[string]held{}
 		for _, part := range j.parts {
 			c := r.read(part, random)

@@ -197,10 +197,14 @@ var damages = []struct {
 		return slices.ContainsFunc(d.log, func(e Entry) bool { return e.Type == typeGap })
 	}},
 	{"let a gap begin before the first list", P6, func(d *damaged) bool {
-		return d.change(func(i int) bool { return d.log[i].Type == typeGap && d.first(i) && bodyOfMark(&d.log[i]).Cause != CheckpointLost }, func(e *Entry) { d.moveFrom(e, "99") })
+		return d.change(func(i int) bool {
+			return d.log[i].Type == typeGap && d.first(i) && bodyOfMark(&d.log[i]).Cause != CheckpointLost
+		}, func(e *Entry) { d.moveFrom(e, "99") })
 	}},
 	{"let a gap begin at 0", P6, func(d *damaged) bool {
-		return d.change(func(i int) bool { return d.log[i].Type == typeGap && d.first(i) && bodyOfMark(&d.log[i]).Cause != CheckpointLost }, func(e *Entry) { d.moveFrom(e, "0") })
+		return d.change(func(i int) bool {
+			return d.log[i].Type == typeGap && d.first(i) && bodyOfMark(&d.log[i]).Cause != CheckpointLost
+		}, func(e *Entry) { d.moveFrom(e, "0") })
 	}},
 	{"remove the marker of a gap that hides something", P6, func(d *damaged) bool { return d.drop(d.hides) }},
 	{"remove the marker of a gap whose list found something", P6, func(d *damaged) bool {

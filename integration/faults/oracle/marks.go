@@ -168,6 +168,9 @@ func (s *streamJudge) readMarks() {
 			// know yet.
 			high = min(high+1, len(s.judge.truth.Histories)-1)
 		}
+		if m.body.Cause == LogLost {
+			m.to.version = max(m.to.version, s.repaired(m.epoch))
+		}
 		m.to = s.locateEnd(m, max(current, low), high)
 		if m.to.version > s.judge.truth.last(m.to.history) || m.from.version > s.judge.truth.last(m.from.history) {
 			s.violateMark(m, "a marker with a version that never was")
@@ -189,14 +192,15 @@ func (s *streamJudge) readMarks() {
 func (s *streamJudge) locateEnd(m *mark, low, high int) position {
 	next := uint64(math.MaxUint64)
 	for _, other := range s.marks {
-		if other.Place > m.Place {
+		if other.Place > m.Place && bodyOfMark(other.Entry).N == 0 {
 			next = other.Place
 			break
 		}
 	}
 	behind := slices.DeleteFunc(slices.Clone(s.lines), func(l *line) bool {
 		// The version of a deletion that a list found missing is an older one.
-		return l.Place < m.Place || l.Place > next || l.op == Deleted || l.Reason != "relist"
+		return l.Place < m.Place || l.Place > next || l.op == Deleted ||
+			l.Reason != "relist" && l.Reason != "repair"
 	})
 	first := s.judge.truth.locate(low, high, m.to.version)
 	best := first
@@ -210,6 +214,17 @@ func (s *streamJudge) locateEnd(m *mark, low, high int) position {
 		}
 	}
 	return best
+}
+
+// repaired returns the greatest version that the repair of an epoch tells. Its list is made when the gap is in the
+// log, so that it may be newer than the gap says.
+func (s *streamJudge) repaired(epoch uint64) (version uint64) {
+	for _, l := range s.lines {
+		if l.Reason == "repair" && l.epoch == epoch {
+			version = max(version, l.version)
+		}
+	}
+	return version
 }
 
 func (s *streamJudge) violateMark(m *mark, what string) {

@@ -4,6 +4,7 @@ package oracle
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -54,7 +55,7 @@ func (e *Entry) everywhere() bool {
 // checkPartitions checks what concerns the partitions of a log: what is in which, and that each process begins with its announcement, once, and
 // writes nothing behind that of another one.
 func (j *judge) checkPartitions(log []*Entry) {
-	current := map[int32]writer{}
+	current, epochs := map[int32]writer{}, map[int32]uint64{}
 	for _, e := range log {
 		now, before := e.Record.writer(), current[e.Partition]
 		_, begun := current[e.Partition]
@@ -68,6 +69,13 @@ func (j *judge) checkPartitions(log []*Entry) {
 			j.violateRecord(P5, e, fmt.Sprintf("writer %s has written it, and was not announced before it", now))
 		}
 		current[e.Partition] = now
+		if e.Type == typeWriter {
+			if problem := e.writerProblem(epochs[e.Partition]); problem != "" {
+				j.violateRecord(P5, e, problem)
+			}
+		}
+		n, _ := numbersOf(e.Sequence)
+		epochs[e.Partition] = max(epochs[e.Partition], n.epoch)
 		if e.everywhere() {
 			continue
 		}
@@ -77,6 +85,24 @@ func (j *judge) checkPartitions(log []*Entry) {
 		if e.Key != e.PartitionKey {
 			j.violateRecord(P4, e, fmt.Sprintf("its key is %s, and its partitionkey %s", e.Key, e.PartitionKey))
 		}
+	}
+}
+
+// writerProblem returns what is wrong with the data of an announcement, or nothing. Highest is the highest epoch before
+// it in its partition.
+func (e *Entry) writerProblem(highest uint64) string {
+	var data struct {
+		Producer int64  `json:"producerId"`
+		Term     int16  `json:"producerEpoch"`
+		Epoch    uint64 `json:"epoch"`
+	}
+	switch err := json.Unmarshal(e.Data, &data); {
+	case err != nil || data.Producer != e.Producer || data.Term != e.ProducerEpoch:
+		return "its data is of another writer"
+	case data.Epoch < highest:
+		return fmt.Sprintf("it has the epoch %d, and the log has %d before it", data.Epoch, highest)
+	default:
+		return ""
 	}
 }
 

@@ -3,6 +3,7 @@
 package oracle
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -79,7 +80,13 @@ func divide(of kgo.TopicPartitioner, lane []Entry, epoch int16) [][]Entry {
 func announcement(epoch int16) Entry {
 	e := Entry{Type: typeWriter, Source: "/clusters/test/pipelines/p", SampledRate: 1, Record: Record{Producer: 7, ProducerEpoch: epoch}}
 	e.ID = "writer-started." + e.Record.writer().String()
+	e.announce(0)
 	return e
+}
+
+// announce gives an announcement the highest epoch.
+func (e *Entry) announce(highest uint64) {
+	e.Data = fmt.Appendf(nil, `{"producerId":%d,"producerEpoch":%d,"epoch":%d}`, e.Producer, e.ProducerEpoch, highest)
 }
 
 // shuffle makes one sequence of several, each of which stays in its order.
@@ -95,10 +102,23 @@ func shuffle(t *rapid.T, of [][]Entry) (all []Entry) {
 	}
 }
 
+// number numbers the entries of partitions. Announcements have the highest epoch of what is before them.
 func number(parts [][]Entry) (log []Entry) {
+	highest := map[int16]uint64{}
+	for _, part := range parts {
+		for i := range part {
+			n, _ := numbersOf(part[i].Sequence)
+			for later := part[i].ProducerEpoch + 1; later < 4; later++ {
+				highest[later] = max(highest[later], n.epoch)
+			}
+		}
+	}
 	for p, part := range parts {
 		for i := range part {
 			part[i].Partition, part[i].Offset, part[i].Place = int32(p), int64(i), 0 //nolint:gosec // few
+			if part[i].Type == typeWriter {
+				part[i].announce(highest[part[i].ProducerEpoch])
+			}
 		}
 		log = append(log, part...)
 	}
@@ -181,6 +201,12 @@ var misplacements = []struct {
 	}},
 	{"announce another process", P5, func(d *damaged) bool {
 		return d.change(func(i int) bool { return d.log[i].Type == typeWriter }, func(e *Entry) { e.ID = "writer-started.7.99" })
+	}},
+	{"announce an epoch that is over", P5, func(d *damaged) bool {
+		return d.change(func(i int) bool {
+			return d.log[i].Type == typeWriter && d.log[i].ProducerEpoch > 0 && i > 1 &&
+				d.log[i-1].Partition == d.log[i].Partition && d.op(i-1) != ""
+		}, func(e *Entry) { e.announce(999) })
 	}},
 	{"leave a marker of the last process out of one partition", P6, func(d *damaged) bool {
 		last := d.log[len(d.log)-1].ProducerEpoch
