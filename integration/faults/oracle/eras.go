@@ -35,6 +35,20 @@ func (s *streamJudge) findEras() {
 	}
 }
 
+// divideLines gives each line its era. The end of an object whose name another one has in the same list is of the era
+// in which the list was made.
+func (s *streamJudge) divideLines() {
+	next, epoch := 0, uint64(0)
+	for _, l := range s.lines {
+		for ; next < len(s.marks) && s.marks[next].Place < l.Place; next++ {
+			epoch = max(epoch, epochOf(s.marks[next].Entry))
+		}
+		if l.era = s.eraOf(l.epoch); s.taken(l) {
+			l.era = s.eraOf(epoch)
+		}
+	}
+}
+
 // eraOf returns the index of the era that has an epoch.
 func (s *streamJudge) eraOf(epoch uint64) int {
 	n := len(s.eras) - 1

@@ -88,14 +88,7 @@ func (s *streamJudge) take(e *Entry) {
 
 func (s *streamJudge) check() {
 	s.findEras()
-	for _, l := range s.lines {
-		l.era = s.eraOf(l.epoch)
-	}
-	for _, l := range s.lines {
-		if o := s.objects[l.key()]; l.nth+1 < len(o.lines) && s.taken(l) { // the list that shows the other object has not this one
-			l.era = o.lines[l.nth+1].era
-		}
-	}
+	s.divideLines()
 	s.matchEras()
 	s.readMarks()
 	s.begin()
