@@ -58,7 +58,8 @@ const (
 	Audit          Cause = "audit"
 )
 
-var causes = []Cause{Expired, Restored, Rebuilt, LogLost, CheckpointLost, Selection, ResourceGone, Audit}
+// Causes are all of them.
+var Causes = []Cause{Expired, Restored, Rebuilt, LogLost, CheckpointLost, Selection, ResourceGone, Audit}
 
 // bodyOfMark reads a marker's data. Data that has another form is reported as malformed elsewhere.
 func bodyOfMark(e *Entry) (body markBody) {
@@ -119,7 +120,7 @@ func (m *mark) of() (version, id string, err error) {
 		switch m.from.version, err = strconv.ParseUint(b.From, 10, 64); {
 		case err != nil || b.To == "":
 			return "", "", fmt.Errorf("it goes from %q to %q", b.From, b.To)
-		case !slices.Contains(causes, b.Cause):
+		case !slices.Contains(Causes, b.Cause):
 			return "", "", fmt.Errorf("its cause is %q", b.Cause)
 		case b.Message == "":
 			return "", "", errors.New("it has no message")

@@ -35,9 +35,11 @@ func spread(t *rapid.T, log []Entry) []Entry {
 			}
 			of := divide(of, lane[:n], epoch)
 			if n > 0 && epoch < processes-1 && lane[n-1].everywhere() && cutShort(t, of, lane[n-1]) {
-				// A gap that begins an epoch is written again; another one may be replaced by one that ends later.
+				// A gap that begins an epoch, or whose list follows, is written again; another one may be replaced by one
+				// that ends later.
 				cause := bodyOfMark(&lane[n-1]).Cause
-				if cause != "" && cause != Expired || rapid.Bool().Draw(t, "again") {
+				listed := n < len(lane) && lane[n].Reason == "relist"
+				if cause != "" && cause != Expired || listed || rapid.Bool().Draw(t, "again") {
 					n--
 				}
 			}

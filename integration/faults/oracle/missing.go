@@ -126,13 +126,17 @@ func (s *streamJudge) checkFinal(o *object) {
 	end := len(o.truth) - 1
 	want := o.truth[end]
 	exists := want.live() && s.judge.selected(s.stream, o.key)
-	if len(o.lines) == 0 {
+	lines := o.lines
+	if len(lines) == 0 { // of a log that has lost its beginning, a resync tells
+		lines = o.again
+	}
+	if len(lines) == 0 {
 		if exists {
 			s.violate(P1, o, end, 0, "it exists, and the log has nothing of it")
 		}
 		return
 	}
-	last := o.lines[len(o.lines)-1]
+	last := lines[len(lines)-1]
 	switch {
 	case !exists && last.op != Deleted:
 		s.violate(P1, o, end, last.nth, "it is gone, and the log ends with it alive")

@@ -172,12 +172,17 @@ func (s *streamJudge) placeAgain(o *object) {
 			return of.Place < l.Place && of.Sequence == l.Sequence && of.UID == l.UID && of.op == Deleted == (l.op == Deleted) &&
 				(of.Body == "" || l.Body == "" || of.Body == l.Body)
 		})
-		if !told && !slices.ContainsFunc(o.truth, func(st State) bool {
+		if told {
+			continue
+		}
+		if l.at = slices.IndexFunc(o.truth, func(st State) bool {
 			return st.History >= low && st.History <= high && st.UID == l.UID && st.Version == l.version &&
 				st.live() == (l.op != Deleted) && sameBody(st, l)
-		}) {
+		}); l.at < 0 {
 			s.violateLine(P4, l, "published again, and it never was")
+			continue
 		}
+		o.published[l.at] = true
 	}
 }
 
