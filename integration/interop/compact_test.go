@@ -83,7 +83,7 @@ func (r *world) onlyLive(left []rig.Message) error {
 		if err != nil {
 			return err
 		}
-		key, what := e.group(), either(e.gone != "", "a tombstone", e.attributes["id"])
+		key, what := e.group(), either(e.gone != "", "a tombstone", e.attributes["objectuid"]+"."+e.attributes["resourceversion"])
 		if e.marker() {
 			key, what = fmt.Sprintf("%s in partition %d", key, rec.Partition), mark(e)
 		}
@@ -92,7 +92,7 @@ func (r *world) onlyLive(left []rig.Message) error {
 		}
 	}
 	for partition := range 2 {
-		want[fmt.Sprintf("%s/_/_/_/_writer in partition %d", cluster, partition)] = []string{"started, epoch 1"}
+		want[fmt.Sprintf("%s/_/_/_/_writer.compacted in partition %d", cluster, partition)] = []string{"started, epoch 1"}
 		want[fmt.Sprintf("%s/core/configmaps/_/_snapshot in partition %d", cluster, partition)] = []string{"snapshot-completed"}
 	}
 	list := must.Get(r.kube.CoreV1().ConfigMaps(apart).List(r.t.Context(), metav1.ListOptions{}))(r.t)
@@ -110,7 +110,7 @@ func (r *world) onlyLive(left []rig.Message) error {
 // mark tells markers of one key apart; of the start of a process it says which one.
 func mark(e *event) string {
 	data, _ := e.data.(map[string]any)
-	if epoch, ok := data["epoch"]; ok {
+	if epoch, ok := data["producerEpoch"]; ok {
 		return fmt.Sprintf("%s, epoch %v", e.op(), epoch)
 	}
 	return e.op()

@@ -3,10 +3,8 @@
 package interop
 
 import (
-	"cmp"
 	"encoding/json"
 	"maps"
-	"strconv"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -18,8 +16,9 @@ import (
 // replayed is a topic with one partition, and a stream, whose messages are not the bridge's.
 const replayed = "replayed"
 
-// repeat returns a log as it never is and as a consumer that begins again may meet it, and what a consumer has to make of it: everything comes twice; then etcd is
-// restored and an object changes in another history, of which something older follows; the object is deleted, and the deletion is found missing, twice.
+// repeat returns a log as it never is and as a consumer that begins again may meet it, and what a consumer has to make
+// of it. Everything comes twice. Then etcd is restored, and an object changes in another epoch at a lower version.
+// Something older follows. The object is deleted, and its deletion and its last state come again.
 func repeat(log []*event) (repeated, once []*event) {
 	for _, e := range log {
 		if len(text(e.data)) < 100_000 {
@@ -34,10 +33,12 @@ func repeat(log []*event) (repeated, once []*event) {
 		}
 	}
 	deleted := strings.Replace(object.attributes["type"], "updated", "deleted", 1)
-	restored := with(object, "history", "1", "id", "changed.h1", "sequence", "00000000000000000002")
-	missing := with(restored, "type", deleted, "id", "deleted.h1")
+	const epoch = "9999999998"
+	restored := with(object, "id", "restored", "sequence", epoch+".00000000000000000002.0")
+	older := with(object, "id", "older", "sequence", epoch+".00000000000000000001.0")
+	gone := with(object, "type", deleted, "id", "deleted", "sequence", epoch+".00000000000000000002.1")
 	end := with(object, "partitionkey", "another/object", "id", "end")
-	repeated = append(repeated, restored, object, with(restored, "sequence", "00000000000000000001"), missing, restored, missing, end)
+	repeated = append(repeated, restored, object, older, gone, restored, gone, end)
 	return repeated, handle(repeated)
 }
 
@@ -52,23 +53,14 @@ func with(e *event, pairs ...string) *event {
 
 // handle is the rule of docs/events.md.
 func handle(log []*event) (handled []*event) {
-	type version struct {
-		history, sequence int
-		deleted           bool
-	}
-	last := map[string]version{}
+	last := map[string]string{}
 	for _, e := range log {
-		if e.gone != "" || e.marker() {
+		key, sequence := e.attributes["pipeline"]+" "+e.attributes["partitionkey"], e.attributes["sequence"]
+		switch {
+		case e.gone != "" || e.marker():
 			handled = append(handled, e)
-			continue
-		}
-		v, key := version{deleted: e.op() == "deleted"}, e.attributes["partitionkey"]
-		v.history, _ = strconv.Atoi(e.attributes["history"])
-		v.sequence, _ = strconv.Atoi(e.attributes["sequence"])
-		was, known := last[key]
-		newer := cmp.Or(cmp.Compare(v.history, was.history), cmp.Compare(v.sequence, was.sequence))
-		if !known || newer > 0 || newer == 0 && v.deleted && !was.deleted {
-			handled, last[key] = append(handled, e), v
+		case sequence > last[key]:
+			handled, last[key] = append(handled, e), sequence
 		}
 	}
 	return handled

@@ -56,13 +56,14 @@ func (s *sight) is(e *event) bool {
 	for attribute, value := range map[string]any{
 		"apiversion": s.object["apiVersion"], "kind": s.object["kind"], "namespace": namespace, "name": name,
 		"objectuid": s.meta("uid"), "resourceversion": version, "clustername": cluster,
-		"subject": strings.TrimPrefix(namespace+"/"+name, "/"), "sequence": strings.Repeat("0", 20-len(version)) + version,
+		"subject": strings.TrimPrefix(namespace+"/"+name, "/"),
 	} {
 		if any(e.attributes[attribute]) != value {
 			return false
 		}
 	}
-	return true
+	epoch, number, step := e.sequence()
+	return epoch > 0 && fmt.Sprint(number) == version && step == map[bool]int{true: 1, false: 0}[s.op == "deleted"]
 }
 
 // truth is what the API server tells everybody.

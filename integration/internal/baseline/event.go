@@ -52,13 +52,12 @@ func (s stream) event(u *unstructured.Unstructured, op, reason string) (*nats.Ms
 	if err != nil {
 		return nil, fmt.Errorf("encode %s/%s: %w", u.GetNamespace(), u.GetName(), err)
 	}
-	id := string(u.GetUID())
-	if op != deleted || s.selector != "" {
-		id += "." + u.GetResourceVersion()
-	}
+	step := 0
 	if op == deleted {
-		id += ".deleted"
+		step = 1
 	}
+	// All events have one epoch, because the baseline notices nothing that begins another one.
+	id := fmt.Sprintf("%s.1.%s.%d", u.GetUID(), u.GetResourceVersion(), step)
 	group, now := either(s.resource.Group, "core"), time.Now().UTC().Format(time.RFC3339Nano)
 	m := &nats.Msg{
 		Subject: strings.Join([]string{
@@ -70,7 +69,8 @@ func (s stream) event(u *unstructured.Unstructured, op, reason string) (*nats.Ms
 		"specversion": "1.0", "type": "io.kube-eventbridge.resource." + op + ".v1", "source": s.source(), "id": id, "time": now, "recordedtime": now,
 		"subject": strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/"), "datacontenttype": "application/json", "payload": "object", "pipeline": s.pipeline,
 		"clustername": s.cluster, "apiversion": u.GetAPIVersion(), "kind": u.GetKind(), "namespace": u.GetNamespace(), "name": u.GetName(), "objectuid": string(u.GetUID()),
-		"resourceversion": u.GetResourceVersion(), "sequence": fmt.Sprintf("%020s", u.GetResourceVersion()), "reason": reason,
+		"resourceversion": u.GetResourceVersion(), "reason": reason,
+		"sequence": fmt.Sprintf("%010d.%020s.%d", 1, u.GetResourceVersion(), step), "resource": s.resource.Resource,
 		"partitionkey": strings.Join([]string{s.cluster, group, s.resource.Resource, either(u.GetNamespace(), "_"), u.GetName()}, "/"),
 	} {
 		if value != "" {
