@@ -101,7 +101,8 @@ func TestBridge_begins_an_epoch_when_etcd_was_restored(t *testing.T) {
 				}
 			}
 			first, _, _ := log[slices.IndexFunc(log, func(e entry) bool { return e.uid != "" })].numbers()
-			assert.True(t, last.Cause == "restored" && last.Epoch > first, "the last gap is %+v, and epoch %d was before", last, first)
+			assert.True(t, last.Cause == "restored" && last.Epoch > first,
+				"the last gap is %+v, and epoch %d was before", last, first)
 			mustBeUnique(t, log)
 		})
 	}

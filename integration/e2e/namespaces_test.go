@@ -109,7 +109,8 @@ func TestNamespaceSelector_takes_all_that_a_wildcard_names(t *testing.T) {
 	r.namespace("one")
 	r.team("default", "a")
 	r.configMap("default", "c", nil)
-	_, err := r.kube.CoreV1().Secrets("one").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{})
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
+	_, err := r.kube.CoreV1().Secrets("one").Create(t.Context(), secret, metav1.CreateOptions{})
 	require.NoError(t, err)
 	r.configMap("one", "d", nil)
 	b := r.run()

@@ -83,7 +83,8 @@ func (r *world) onlyLive(left []rig.Message) error {
 		if err != nil {
 			return err
 		}
-		key, what := e.group(), either(e.gone != "", "a tombstone", e.attributes["objectuid"]+"."+e.attributes["resourceversion"])
+		version := e.attributes["objectuid"] + "." + e.attributes["resourceversion"]
+		key, what := e.group(), either(e.gone != "", "a tombstone", version)
 		if e.marker() {
 			key, what = fmt.Sprintf("%s in partition %d", key, rec.Partition), mark(e)
 		}

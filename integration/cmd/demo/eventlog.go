@@ -18,6 +18,7 @@ import (
 
 // event is one message of the log, as everybody else can read it too.
 type event struct {
+	// id names the state: the uid with the version, or with the word deleted.
 	id, kind, source, version string
 	subject                   string    // of the message: one for each object
 	stored                    time.Time // when the broker had it
@@ -72,14 +73,20 @@ func (l *eventLog) add(m *rig.Message) {
 	}
 	raw.Write(m.Data)
 	header := nats.Header(m.Header)
+	id := header.Get("ce-objectuid") + "."
+	if strings.HasSuffix(header.Get("ce-type"), ".deleted.v1") {
+		id += "deleted"
+	} else {
+		id += header.Get("ce-resourceversion")
+	}
 	e := event{
-		id: header.Get("ce-id"), kind: strings.TrimPrefix(header.Get("ce-type"), "io.kube-eventbridge."),
+		id: id, kind: strings.TrimPrefix(header.Get("ce-type"), "io.kube-eventbridge."),
 		source: header.Get("ce-source"), version: header.Get("ce-resourceversion"),
 		subject: m.Subject, stored: m.Time, raw: raw.Bytes(),
 	}
 	l.events = append(l.events, e)
 	l.byID[e.id]++
-	l.times[e.source+" "+e.id]++
+	l.times[e.source+" "+header.Get("ce-id")]++
 }
 
 // repeated returns what the log has more than once.

@@ -155,7 +155,8 @@ func (r *Result) takeGaps(gaps []oracle.GapFigure) {
 			Hidden: g.Hidden, Recovered: g.Recovered, Avoidable: g.Avoidable,
 		}
 		if !slices.ContainsFunc(r.Gaps, func(known Gap) bool {
-			return known.Stream == gap.Stream && known.From == gap.From && known.To == gap.To && known.Cause == gap.Cause && known.Message == gap.Message
+			return known.Stream == gap.Stream && known.From == gap.From && known.To == gap.To &&
+				known.Cause == gap.Cause && known.Message == gap.Message
 		}) {
 			r.Gaps = append(r.Gaps, gap)
 		}

@@ -24,7 +24,8 @@ func TestSummary_says_what_was_broken_hidden_and_not_seen(t *testing.T) {
 	assert.True(t, s.Faults == 5 && s.ByFault["b"] == 1 && s.ByFault["a"] == 2 && s.Broken() == 3 && s.Wall == 90,
 		"%+v", s)
 	for _, want := range []string{
-		"| P1 | 2 |", "| bridge ended | 1 |", "| unsettled | 0 |", "| expired | 2 | 6 | 3 |", "| log-lost | 1 | 0 | 0 |", "1 rounds were played a second time",
+		"| P1 | 2 |", "| bridge ended | 1 |", "| unsettled | 0 |", "| expired | 2 | 6 | 3 |",
+		"| log-lost | 1 | 0 | 0 |", "1 rounds were played a second time",
 		"1 times a fault found no occasion",
 	} {
 		assert.Contains(t, s.String(), want, "it does not say %q:\n%s", want, s)
@@ -55,7 +56,8 @@ func TestSummary_says_what_was_excused(t *testing.T) {
 	assert.Contains(t, Summarize([]Result{r.result}).String(), "EXCUSED: 3 states",
 		"it does not say what was excused")
 	r.take(oracle.Report{States: 100, Unaudited: 2})
-	assert.Contains(t, Summarize([]Result{r.result}).String(), "NOT JUDGED: of 2 objects", "it does not say what is left open")
+	assert.Contains(t, Summarize([]Result{r.result}).String(), "NOT JUDGED: of 2 objects",
+		"it does not say what is left open")
 }
 
 // With so many faults each of the catalogue occurs, or is named.
@@ -84,7 +86,8 @@ func TestResult_of_a_log_that_was_taken_away_is_added(t *testing.T) {
 	var r round
 	r.take(oracle.Report{States: 100, Violations: []oracle.Violation{both}, Counts: map[oracle.Promise]int{oracle.P4: 1}, Gaps: []oracle.GapFigure{gap}})
 	r.add("old log: ", oracle.Report{
-		States: 50, Unknown: 1, Violations: []oracle.Violation{old, both}, Gaps: []oracle.GapFigure{gap, {From: 7, To: 9, Cause: oracle.LogLost}},
+		States: 50, Unknown: 1, Violations: []oracle.Violation{old, both},
+		Gaps: []oracle.GapFigure{gap, {From: 7, To: 9, Cause: oracle.LogLost}},
 	})
 	got := r.result
 	if got.States != 100 || got.Unknown != 1 || len(got.Told) != 2 ||

@@ -92,7 +92,8 @@ func sharedTerms(all []claim, events []world.Event) (wrong []error) {
 		case c.Term < 1:
 			wrong = append(wrong, fmt.Errorf("%s publishes without a number", c.process))
 		case known && before.process != c.process:
-			wrong = append(wrong, fmt.Errorf("%s publishes under number %d, as %s did before", c.process, c.Term, before.process))
+			wrong = append(wrong, fmt.Errorf(
+				"%s publishes under number %d, as %s did before", c.process, c.Term, before.process))
 		}
 		owners[term] = c
 	}

@@ -280,7 +280,8 @@ func markerOf(s Stream, kind string, epoch, from, to uint64, cause Cause) Entry 
 	version, end := fmt.Sprint(to), fmt.Sprint(to)
 	switch kind {
 	case "gap":
-		body["from"], body["to"], body["cause"], body["message"], body["epoch"] = fmt.Sprint(from), version, cause, "a text", epoch
+		body["from"], body["to"], body["epoch"] = fmt.Sprint(from), version, epoch
+		body["cause"], body["message"] = cause, "a text"
 		end = fmt.Sprint(from, "-", to)
 	case "resync-started", "resync-completed":
 		version = ""
@@ -296,8 +297,9 @@ func markerOf(s Stream, kind string, epoch, from, to uint64, cause Cause) Entry 
 	}
 	data, _ := json.Marshal(body) // it has no value that JSON has not
 	return Entry{
-		Type: typeStream + kind + typeVersion, ID: fmt.Sprintf("%s.%s.%d.%s", kind, s.scope(), epoch, end), Source: s.Source(),
-		ResourceVersion: version, SampledRate: 1, Data: data, PartitionKey: keyOf(s, "", markerNames[kind]),
+		Type: typeStream + kind + typeVersion, ID: fmt.Sprintf("%s.%s.%d.%s", kind, s.scope(), epoch, end),
+		Source: s.Source(), ResourceVersion: version, SampledRate: 1, Data: data,
+		PartitionKey: keyOf(s, "", markerNames[kind]),
 	}
 }
 
@@ -434,7 +436,9 @@ func TestJudge_counts_what_a_former_leader_may_still_publish(t *testing.T) {
 		assert.True(t, r.Late == 1 && len(r.Violations) <= 0, "%d late, violations %v", r.Late, r.Violations)
 		s := &streamJudge{judge: &judge{truth: truth, options: Options{Elected: true, Partitions: partitions, MaxPrinted: 20}, counts: map[string]int{}}, stream: plain}
 		for _, key := range sortedKeys(truth.Streams[plain]) {
-			o := &object{key: key, lines: []*line{{Entry: &Entry{Name: key, WriterTerm: 2}}, {Entry: &Entry{Name: key, WriterTerm: 1}, nth: 1}}}
+			o := &object{key: key, lines: []*line{
+				{Entry: &Entry{Name: key, WriterTerm: 2}}, {Entry: &Entry{Name: key, WriterTerm: 1}, nth: 1},
+			}}
 			s.objects = map[string]*object{key: o}
 			before := len(s.judge.report.Violations)
 			if s.checkWriters(o); len(s.judge.report.Violations) == before {

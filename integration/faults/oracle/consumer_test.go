@@ -59,21 +59,49 @@ func TestConsumer_applies_by_the_rule(t *testing.T) {
 		greater  string // content that is held, by each rule
 		orEquals string
 	}{
-		"a greater sequence":                {[]string{"added u1 5 watch =a", "updated u1 6 watch =b"}, "b", "b"},
-		"a lower one":                       {[]string{"added u1 6 watch =a", "updated u1 5 watch =b"}, "a", "a"},
-		"an equal one":                      {[]string{"added u1 6 watch =a", "updated u1 6.r1 resync =b"}, "a", "b"},
-		"a greater epoch":                   {[]string{"added u1 6 watch =a", "updated u1 5@2 relist =b"}, "b", "b"},
-		"an end at an equal version":        {[]string{"added u1 6 watch =a", "deleted u1 6 relist"}, "", ""},
-		"an old state behind an end":        {[]string{"deleted u1 7 watch", "updated u1 6 watch =b"}, "", ""},
-		"another object behind an end":      {[]string{"deleted u1 6 relist", "added u2 7 watch =b"}, "b", "b"},
-		"an unknown type":                   {[]string{"added u1 5 watch =a", "gap 5 9"}, "a", "a"},
-		"a resync that tells":               {[]string{"added u1 5 watch =a", "resync-started 7", "updated u1 5.r7 resync =a", "resync-completed 7"}, "a", "a"},
-		"a resync that does not tell":       {[]string{"added u1 5 watch =a", "resync-started 7", "resync-completed 7"}, "", ""},
-		"a resync that tells an older one":  {[]string{"added u1 5 watch =a", "resync-started 7", "updated u1 4.r7 resync", "resync-completed 7"}, "a", "a"},
-		"a resync that began before":        {[]string{"added u1 5 watch =a", "resync-completed 7"}, "a", "a"},
-		"another resync that is not":        {[]string{"added u1 5 watch =a", "resync-started 7", "resync-completed 8"}, "a", "a"},
-		"two resyncs, of which one tells":   {[]string{"resync-started 7", "added u1 5 watch =a", "resync-started 8", "resync-completed 7"}, "a", "a"},
-		"two resyncs, of which one is told": {[]string{"resync-started 7", "added u1 5 watch =a", "resync-started 8", "resync-completed 8"}, "", ""},
+		"a greater sequence": {
+			[]string{"added u1 5 watch =a", "updated u1 6 watch =b"}, "b", "b",
+		},
+		"a lower one": {
+			[]string{"added u1 6 watch =a", "updated u1 5 watch =b"}, "a", "a",
+		},
+		"an equal one": {
+			[]string{"added u1 6 watch =a", "updated u1 6.r1 resync =b"}, "a", "b",
+		},
+		"a greater epoch": {
+			[]string{"added u1 6 watch =a", "updated u1 5@2 relist =b"}, "b", "b",
+		},
+		"an end at an equal version": {
+			[]string{"added u1 6 watch =a", "deleted u1 6 relist"}, "", "",
+		},
+		"an old state behind an end": {
+			[]string{"deleted u1 7 watch", "updated u1 6 watch =b"}, "", "",
+		},
+		"another object behind an end": {
+			[]string{"deleted u1 6 relist", "added u2 7 watch =b"}, "b", "b",
+		},
+		"an unknown type": {[]string{"added u1 5 watch =a", "gap 5 9"}, "a", "a"},
+		"a resync that tells": {
+			[]string{"added u1 5 watch =a", "resync-started 7", "updated u1 5.r7 resync =a", "resync-completed 7"}, "a", "a",
+		},
+		"a resync that does not tell": {
+			[]string{"added u1 5 watch =a", "resync-started 7", "resync-completed 7"}, "", "",
+		},
+		"a resync that tells an older one": {
+			[]string{"added u1 5 watch =a", "resync-started 7", "updated u1 4.r7 resync", "resync-completed 7"}, "a", "a",
+		},
+		"a resync that began before": {
+			[]string{"added u1 5 watch =a", "resync-completed 7"}, "a", "a",
+		},
+		"another resync that is not": {
+			[]string{"added u1 5 watch =a", "resync-started 7", "resync-completed 8"}, "a", "a",
+		},
+		"two resyncs, of which one tells": {
+			[]string{"resync-started 7", "added u1 5 watch =a", "resync-started 8", "resync-completed 7"}, "a", "a",
+		},
+		"two resyncs, of which one is told": {
+			[]string{"resync-started 7", "added u1 5 watch =a", "resync-started 8", "resync-completed 8"}, "", "",
+		},
 	} {
 		for _, atEqual := range []bool{false, true} {
 			consumer, want := newConsumer(atEqual), c.greater

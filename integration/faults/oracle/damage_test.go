@@ -98,7 +98,9 @@ var damages = []struct {
 		})
 	}},
 	{"let a sequence go back", P4, func(d *damaged) bool {
-		return d.renumber(func(n *numbers) { n.version = 1 }, func(i int) bool { return d.before(i) >= 0 && d.epoch(i) == d.epoch(d.before(i)) })
+		return d.renumber(func(n *numbers) { n.version = 1 }, func(i int) bool {
+			return d.before(i) >= 0 && d.epoch(i) == d.epoch(d.before(i))
+		})
 	}},
 	{"let an epoch go back", P4, func(d *damaged) bool {
 		return d.renumber(func(n *numbers) { n.epoch -= 1000 }, func(i int) bool { return d.before(i) >= 0 })
@@ -127,7 +129,8 @@ var damages = []struct {
 		return d.change(func(i int) bool { return d.log[i].Type == typeGap }, func(e *Entry) { d.markEpoch(e, 999) })
 	}},
 	{"begin an epoch at a gap without a cause for it", P6, func(d *damaged) bool {
-		return d.change(func(i int) bool { return d.log[i].Type == typeGap && bodyOfMark(&d.log[i]).Cause != Expired }, func(e *Entry) {
+		begins := func(i int) bool { return d.log[i].Type == typeGap && bodyOfMark(&d.log[i]).Cause != Expired }
+		return d.change(begins, func(e *Entry) {
 			e.Data = bytes.Replace(e.Data, []byte(bodyOfMark(e).Cause), []byte(Expired), 1)
 		})
 	}},
@@ -222,7 +225,9 @@ var damages = []struct {
 		})
 	}},
 	{"let a gap begin later", P6, func(d *damaged) bool {
-		return d.change(func(i int) bool { return d.hides(i) && d.first(i) }, func(e *Entry) { d.moveFrom(e, e.ResourceVersion) })
+		return d.change(func(i int) bool { return d.hides(i) && d.first(i) }, func(e *Entry) {
+			d.moveFrom(e, e.ResourceVersion)
+		})
 	}},
 	{"let a gap end before it begins", P6, func(d *damaged) bool {
 		return d.change(func(i int) bool { return d.log[i].Type == typeGap }, func(e *Entry) { d.moveFrom(e, "999999999") })

@@ -80,7 +80,8 @@ func (m *mark) saysAll() bool {
 		n, _ := strconv.Atoi(found[1])
 		said += n
 	}
-	return readBack.MatchString(m.body.Message) && said == m.recovered && !strings.Contains(m.body.Message, "not completely")
+	return readBack.MatchString(m.body.Message) && said == m.recovered &&
+		!strings.Contains(m.body.Message, "not completely")
 }
 
 // behind is [GapFigure.Behind]: of the first state above the gap's beginning, if the log has that. Where it does not,
@@ -120,7 +121,8 @@ const compactionLag = 2 * time.Second
 // lost, behind which everything is listed and nothing is read back.
 //
 // The bridge may hide such states all the same: its reads are limited in number and time (source.Recovery), and it may
-// lack permission. The gap's message has to say so. They are counted, and are a violation where it says that all was read back.
+// lack permission. The gap's message has to say so. They are counted, and are a violation where it says that all was
+// read back.
 func (s *streamJudge) avoidable(m *mark, o *object, i int) bool {
 	st := o.truth[i]
 	switch {

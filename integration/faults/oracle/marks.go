@@ -253,7 +253,8 @@ func (s *streamJudge) begin() {
 func (s *streamJudge) covers(o *object, i int, next *line) (found *mark) {
 	p := o.truth[i].at()
 	for _, m := range s.gaps {
-		if m.from.compare(p) >= 0 || p.compare(m.to) > 0 || next != nil && next.Place <= m.Place && next.Reason != "recovered" {
+		if m.from.compare(p) >= 0 || p.compare(m.to) > 0 ||
+			next != nil && next.Place <= m.Place && next.Reason != "recovered" {
 			continue
 		}
 		found = m

@@ -84,7 +84,10 @@ func divide(of kgo.TopicPartitioner, lane []Entry, epoch int16) [][]Entry {
 }
 
 func announcement(epoch int16) Entry {
-	e := Entry{Type: typeWriter, Source: "/clusters/test/pipelines/p", SampledRate: 1, Record: Record{Producer: 7, ProducerEpoch: epoch}}
+	e := Entry{
+		Type: typeWriter, Source: "/clusters/test/pipelines/p", SampledRate: 1,
+		Record: Record{Producer: 7, ProducerEpoch: epoch},
+	}
 	e.ID = "writer-started." + e.Record.writer().String()
 	e.announce(0)
 	return e
@@ -186,7 +189,9 @@ var misplacements = []struct {
 			return d.op(i) != Deleted && d.op(next) != Deleted && d.log[i].ProducerEpoch == d.log[next].ProducerEpoch
 		})
 	}},
-	{"repeat a marker in one partition", P5, func(d *damaged) bool { return d.repeatRecord(func(i int) bool { return d.log[i].mark() }) }},
+	{"repeat a marker in one partition", P5, func(d *damaged) bool {
+		return d.repeatRecord(func(i int) bool { return d.log[i].mark() })
+	}},
 	{"repeat an announcement in one partition", P5, func(d *damaged) bool {
 		return d.repeatRecord(func(i int) bool { return d.log[i].Type == typeWriter })
 	}},
@@ -243,7 +248,9 @@ var misplacements = []struct {
 		return d.drop(func(i int) bool {
 			return d.log[i].mark() && d.whole(i) && slices.ContainsFunc(d.log, func(e Entry) bool {
 				// Where only markers are behind it, the checker says nothing.
-				return strings.HasPrefix(e.Type, "io.kube-eventbridge.resource.") && e.Source == d.log[i].Source && e.ProducerEpoch == d.log[i].ProducerEpoch && e.Partition != d.log[i].Partition && e.Offset > d.offsetOf(d.log[i].ID, e.Partition)
+				return strings.HasPrefix(e.Type, typeResource) && e.Source == d.log[i].Source &&
+					e.ProducerEpoch == d.log[i].ProducerEpoch && e.Partition != d.log[i].Partition &&
+					e.Offset > d.offsetOf(d.log[i].ID, e.Partition)
 			})
 		})
 	}},
@@ -254,7 +261,8 @@ var misplacements = []struct {
 	}},
 	{"put what a watch shows before the end of the first list, in one partition", P6, func(d *damaged) bool {
 		i := d.pick(func(i int) bool {
-			return i > 0 && d.log[i].Reason == "watch" && d.log[i-1].Type == typeCompleted && d.log[i-1].Source == d.log[i].Source && d.log[i-1].ProducerEpoch == d.log[i].ProducerEpoch
+			return i > 0 && d.log[i].Reason == "watch" && d.log[i-1].Type == typeCompleted &&
+				d.log[i-1].Source == d.log[i].Source && d.log[i-1].ProducerEpoch == d.log[i].ProducerEpoch
 		})
 		if i < 0 {
 			return false
@@ -312,7 +320,8 @@ func (d *damaged) exchange(fits func(i, next int) bool) bool {
 func (d *damaged) exchangeMarks(fits func(i, next int) bool) bool {
 	return d.exchangeWith(func(next int) int {
 		for i := next - 1; i >= 0; i-- {
-			if d.log[i].mark() && d.log[next].mark() && d.log[i].Source == d.log[next].Source && d.log[i].Partition == d.log[next].Partition && d.log[i].ProducerEpoch == d.log[next].ProducerEpoch {
+			if d.log[i].mark() && d.log[next].mark() && d.log[i].Source == d.log[next].Source &&
+				d.log[i].Partition == d.log[next].Partition && d.log[i].ProducerEpoch == d.log[next].ProducerEpoch {
 				return i
 			}
 		}

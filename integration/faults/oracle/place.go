@@ -231,7 +231,8 @@ func (s *streamJudge) find(o *object, l *line, previous int) (at int, before boo
 	low, high := s.span(l.era)
 	fits := func(i int) bool {
 		st := o.truth[i]
-		return st.UID == l.UID && st.History >= low && (st.History <= high || s.early(l.era, st)) && st.live() == (l.op != Deleted)
+		return st.UID == l.UID && st.live() == (l.op != Deleted) && st.History >= low &&
+			(st.History <= high || s.early(l.era, st))
 	}
 	exact := func(i int) bool { return fits(i) && o.truth[i].Version == l.version && sameBody(o.truth[i], l) }
 	if l.op != Deleted {
@@ -327,7 +328,8 @@ func (s *streamJudge) checkWord(o *object, l *line) {
 // live reports whether a deletion was seen when it happened.
 func (s *streamJudge) live(o *object, l *line) bool {
 	return l.Reason == "watch" && !s.taken(l) ||
-		l.Reason == "recovered" && l.at >= 0 && o.truth[l.at].Version == l.version && l.ResourceVersion == fmt.Sprint(l.version)
+		l.Reason == "recovered" && l.at >= 0 && o.truth[l.at].Version == l.version &&
+			l.ResourceVersion == fmt.Sprint(l.version)
 }
 
 // listed reports whether a marker before a deletion has the version that its sequence has: of the list that did not

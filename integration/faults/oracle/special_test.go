@@ -17,9 +17,10 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// script is a truth and a log, one thing at a time. A log's line is "added u1 5 watch". Behind the version stand, in this
-// order, the version of the list that found an end, the epoch if it is not 1, and suffixes of the id: "5>8@2.r1". At the
-// end of a line, "=a" is what was written. A marker is "gap 5 9@2 restored", "snapshot-started 5" or "resync-started 7".
+// script is a truth and a log, one thing at a time. A log's line is "added u1 5 watch". Behind the version stand, in
+// this order, the version of the list that found an end, the epoch if it is not 1, and suffixes of the id: "5>8@2.r1".
+// At the end of a line, "=a" is what was written. A marker is "gap 5 9@2 restored", "snapshot-started 5" or
+// "resync-started 7".
 type script struct {
 	// truth is what the object "x" went through: "added u1 5", with "h1" in front in a later history, of which bounds has the versions.
 	truth   []string
@@ -123,19 +124,27 @@ var restored = []History{{First: 1, Last: 20}, {First: 5, Last: 1000}}
 
 var scripts = map[string]script{
 	"folding is allowed in latest mode": {
-		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "deleted u1 9"}, options: Options{Latest: map[Stream]bool{plain: true}},
+		truth: []string{
+			"added u1 5", "updated u1 6", "updated u1 7", "deleted u1 9",
+		}, options: Options{Latest: map[Stream]bool{plain: true}},
 		log: []string{"snapshot-started 1", "added u1 7 watch 3", "deleted u1 9 watch"},
 	},
 	"in latest mode an event says how many changes it stands for": {
-		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "deleted u1 9"}, options: Options{Latest: map[Stream]bool{plain: true}},
+		truth: []string{
+			"added u1 5", "updated u1 6", "updated u1 7", "deleted u1 9",
+		}, options: Options{Latest: map[Stream]bool{plain: true}},
 		log: []string{"snapshot-started 1", "added u1 7 watch 2", "deleted u1 9 watch"}, want: []Promise{P3},
 	},
 	"in latest mode what a gap hides may be counted or not": {
-		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 9"}, options: Options{Latest: map[Stream]bool{plain: true}},
+		truth: []string{
+			"added u1 5", "updated u1 6", "updated u1 7", "updated u1 9",
+		}, options: Options{Latest: map[Stream]bool{plain: true}},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "gap 5 7", "updated u1 9 watch 2"},
 	},
 	"in latest mode the last state is not folded away": {
-		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, options: Options{Latest: map[Stream]bool{plain: true}},
+		truth: []string{
+			"added u1 5", "updated u1 6", "updated u1 7",
+		}, options: Options{Latest: map[Stream]bool{plain: true}},
 		log: []string{"snapshot-started 1", "added u1 6 watch 2"}, want: []Promise{P1},
 	},
 	"in latest mode a deletion is not folded away": {
@@ -147,7 +156,10 @@ var scripts = map[string]script{
 	},
 	"a snapshot that was cut short begins again": {
 		truth: []string{"added u1 5", "updated u1 6", "deleted u1 7", "added u2 9"},
-		log:   []string{"snapshot-started 5", "added u1 5 snapshot", "snapshot-started 9", "deleted u1 5 snapshot", "added u2 9 snapshot", "snapshot-completed 9"},
+		log: []string{
+			"snapshot-started 5", "added u1 5 snapshot", "snapshot-started 9", "deleted u1 5 snapshot",
+			"added u2 9 snapshot", "snapshot-completed 9",
+		},
 	},
 	"a snapshot has everything that exists": {
 		truth: []string{"added u1 5", "updated u1 9"},
@@ -162,12 +174,17 @@ var scripts = map[string]script{
 		log: []string{"snapshot-started 1", "added u1 5 watch", "gap 5 7", "updated u1 7 relist"},
 	},
 	"a gap does not end before it begins": {
-		truth: []string{"added u1 5"}, log: []string{"snapshot-started 1", "added u1 5 watch", "gap 9 7"}, want: []Promise{P6},
+		truth: []string{
+			"added u1 5",
+		}, log: []string{"snapshot-started 1", "added u1 5 watch", "gap 9 7"}, want: []Promise{P6},
 	},
 	"a second snapshot does not excuse what is missing": {
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"},
-		log:   []string{"snapshot-started 5", "added u1 5 snapshot", "snapshot-completed 5", "snapshot-started 7", "updated u1 7 snapshot", "snapshot-completed 7"},
-		want:  []Promise{P3},
+		log: []string{
+			"snapshot-started 5", "added u1 5 snapshot", "snapshot-completed 5", "snapshot-started 7",
+			"updated u1 7 snapshot", "snapshot-completed 7",
+		},
+		want: []Promise{P3},
 	},
 	"a log that lost its end is repaired": {
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, options: Options{LogLost: true},
@@ -236,7 +253,10 @@ var scripts = map[string]script{
 	},
 	"an end comes before another object that a list shows": {
 		truth: []string{"added u1 5", "deleted u1 6", "added u2 7"},
-		log:   []string{"snapshot-started 1", "added u1 5 watch", "gap 5 9@2 selection", "deleted u1 5 relist", "added u2 7@2 relist"},
+		log: []string{
+			"snapshot-started 1", "added u1 5 watch", "gap 5 9@2 selection", "deleted u1 5 relist",
+			"added u2 7@2 relist",
+		},
 	},
 	"an end that a list found has the list's version": {
 		truth: []string{"added u1 5", "deleted u1 6"}, want: []Promise{P4},
@@ -284,18 +304,25 @@ var scripts = map[string]script{
 		log: []string{"snapshot-started 1", "added u1 4 watch", "gap 8 6@2 restored"}, want: []Promise{P1},
 	},
 	"two restorations may look like one": {
-		truth:  []string{"added u1 4", "updated u1 7", "h1 updated u1 4", "h1 updated u1 8", "h2 updated u1 4", "h2 updated u1 12"},
+		truth: []string{
+			"added u1 4", "updated u1 7", "h1 updated u1 4", "h1 updated u1 8", "h2 updated u1 4", "h2 updated u1 12",
+		},
 		bounds: []History{{First: 1, Last: 20}, {First: 5, Last: 10}, {First: 5, Last: 1000}},
-		log:    []string{"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch", "gap 8 6@2 restored", "updated u1 4@2 relist", "updated u1 12@2 watch"},
+		log: []string{
+			"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch", "gap 8 6@2 restored",
+			"updated u1 4@2 relist", "updated u1 12@2 watch",
+		},
 	},
 	"a restoration may go unnoticed after one that was noticed": {
 		truth: []string{
-			"added u1 4", "updated u1 7", "h1 updated u1 4", "h1 updated u1 8", "h1 updated u1 9", "h2 updated u1 9", "h2 updated u1 12", "h2 updated u1 13",
+			"added u1 4", "updated u1 7", "h1 updated u1 4", "h1 updated u1 8", "h1 updated u1 9", "h2 updated u1 9",
+			"h2 updated u1 12", "h2 updated u1 13",
 			"h2 updated u1 14", "h2 updated u1 15",
 		},
 		bounds: []History{{First: 1, Last: 20}, {First: 5, Last: 10}, {First: 9, Last: 1000}},
 		log: []string{
-			"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch", "gap 8 6@2 restored", "updated u1 4@2 relist", "updated u1 8@2 watch", "updated u1 9@2 watch",
+			"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch", "gap 8 6@2 restored",
+			"updated u1 4@2 relist", "updated u1 8@2 watch", "updated u1 9@2 watch",
 			"updated u1 12@2 watch", "updated u1 13@2 watch", "updated u1 14@2 watch", "updated u1 15@2 watch",
 		},
 	},
@@ -310,39 +337,63 @@ var scripts = map[string]script{
 		log:    []string{"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch", "gap 8 105"}, want: []Promise{P1},
 	},
 	"a bump may be noticed when something behind it was published": {
-		truth: []string{"added u1 4", "h1 updated u1 4", "h1 updated u1 107", "h1 updated u1 109"}, bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
-		log: []string{"snapshot-started 1", "added u1 4 watch", "gap 8 107", "updated u1 107 relist", "gap 8 108@2 restored", "updated u1 107@2 relist", "updated u1 109@2 watch"},
+		truth: []string{
+			"added u1 4", "h1 updated u1 4", "h1 updated u1 107", "h1 updated u1 109",
+		}, bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
+		log: []string{
+			"snapshot-started 1", "added u1 4 watch", "gap 8 107", "updated u1 107 relist", "gap 8 108@2 restored",
+			"updated u1 107@2 relist", "updated u1 109@2 watch",
+		},
 	},
 	"what a restoration took away that nobody noticed may be found missing before the next is noticed": {
 		truth:  []string{"added u1 7", "h1 deleted u1 5", "h2 added u2 107"},
 		bounds: []History{{First: 1, Last: 20}, {First: 5, Last: 10}, {First: 100, Last: 1000}},
-		log:    []string{"snapshot-started 1", "added u1 7 watch", "gap 8 105", "deleted u1 7>105 relist", "gap 8 108@2 restored", "added u2 107@2 relist"},
+		log: []string{
+			"snapshot-started 1", "added u1 7 watch", "gap 8 105", "deleted u1 7>105 relist", "gap 8 108@2 restored",
+			"added u2 107@2 relist",
+		},
 	},
 	"what is read back belongs to the gap behind it": {
 		truth: []string{
-			"added u1 4", "updated u1 7", "updated u1 9", "h1 updated u1 9", "h1 updated u1 106", "h1 updated u1 107", "h1 updated u1 108",
+			"added u1 4", "updated u1 7", "updated u1 9", "h1 updated u1 9", "h1 updated u1 106", "h1 updated u1 107",
+			"h1 updated u1 108",
 			"h1 updated u1 109",
 		},
 		bounds: []History{{First: 1, Last: 20}, {First: 9, Last: 1000}},
 		log: []string{
-			"snapshot-started 1", "added u1 4 watch", "gap 5 8", "updated u1 7 relist", "updated u1 9 watch", "updated u1 106 recovered",
+			"snapshot-started 1", "added u1 4 watch", "gap 5 8", "updated u1 7 relist", "updated u1 9 watch",
+			"updated u1 106 recovered",
 			"updated u1 107 recovered", "gap 10 107",
 			"updated u1 108 watch", "updated u1 109 watch",
 		},
 	},
 	"what a bump undid may be deleted before it is noticed": {
-		truth: []string{"added u1 8", "h1 deleted u1 5", "h1 added u2 107"}, bounds: []History{{First: 1, Last: 20}, {First: 5, Last: 1000}},
+		truth: []string{
+			"added u1 8", "h1 deleted u1 5", "h1 added u2 107",
+		}, bounds: []History{{First: 1, Last: 20}, {First: 5, Last: 1000}},
 		log: []string{
-			"snapshot-started 1", "added u1 8 watch", "gap 8 107", "deleted u1 8 relist", "added u2 107 relist", "gap 8 108@2 restored", "updated u2 107@2 relist",
+			"snapshot-started 1", "added u1 8 watch", "gap 8 107", "deleted u1 8 relist", "added u2 107 relist",
+			"gap 8 108@2 restored", "updated u2 107@2 relist",
 		},
 	},
 	"another stream notices a restoration when this one has published something behind it": {
-		truth: []string{"added u1 4", "updated u1 7", "updated u1 9", "h1 updated u1 4", "h1 updated u1 6", "h1 updated u1 8", "h1 updated u1 12"}, bounds: restored,
-		log: []string{"snapshot-started 1", "added u1 4 watch", "updated u1 6 watch", "updated u1 8 watch", "gap 8 13@2 restored", "updated u1 12@2 relist"},
+		truth: []string{
+			"added u1 4", "updated u1 7", "updated u1 9", "h1 updated u1 4", "h1 updated u1 6", "h1 updated u1 8",
+			"h1 updated u1 12",
+		}, bounds: restored,
+		log: []string{
+			"snapshot-started 1", "added u1 4 watch", "updated u1 6 watch", "updated u1 8 watch", "gap 8 13@2 restored",
+			"updated u1 12@2 relist",
+		},
 	},
 	"who has published what a restoration undid notices it": {
-		truth: []string{"added u1 4", "updated u1 7", "h1 updated u1 4", "h1 updated u1 8", "h1 updated u1 12"}, bounds: restored,
-		log:  []string{"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch", "updated u1 8 watch", "gap 8 13@2 restored", "updated u1 12@2 relist"},
+		truth: []string{
+			"added u1 4", "updated u1 7", "h1 updated u1 4", "h1 updated u1 8", "h1 updated u1 12",
+		}, bounds: restored,
+		log: []string{
+			"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch", "updated u1 8 watch", "gap 8 13@2 restored",
+			"updated u1 12@2 relist",
+		},
 		want: []Promise{P4},
 	},
 	"a gap ends in the history that its list was of": {
@@ -351,7 +402,9 @@ var scripts = map[string]script{
 	},
 	"a history that never began is not counted": {
 		truth: []string{"added u1 4"},
-		log:   []string{"snapshot-started 1", "added u1 4 watch", "gap 8 9@2 restored", "updated u1 4@2 relist"}, want: []Promise{P6},
+		log: []string{
+			"snapshot-started 1", "added u1 4 watch", "gap 8 9@2 restored", "updated u1 4@2 relist",
+		}, want: []Promise{P6},
 	},
 	"a repetition is asked for": {
 		truth: []string{"added u1 5", "updated u1 6"}, want: []Promise{P5},
@@ -377,7 +430,9 @@ var scripts = map[string]script{
 		},
 	},
 	"a broker refuses nothing without a reason": {
-		truth: []string{"added u1 5", "updated u1 6"}, log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch"}, want: []Promise{P1},
+		truth: []string{
+			"added u1 5", "updated u1 6",
+		}, log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch"}, want: []Promise{P1},
 	},
 	"a gap does not excuse what was missing before it": {
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, want: []Promise{P3},
@@ -393,31 +448,46 @@ var scripts = map[string]script{
 	},
 	"nothing is watched before the first list is complete": {
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 9"}, want: []Promise{P6},
-		log: []string{"snapshot-started 5", "added u1 5 snapshot", "updated u1 7 watch", "snapshot-started 9", "updated u1 9 snapshot", "snapshot-completed 9"},
+		log: []string{
+			"snapshot-started 5", "added u1 5 snapshot", "updated u1 7 watch", "snapshot-started 9",
+			"updated u1 9 snapshot", "snapshot-completed 9",
+		},
 	},
 	"what a first list shows precedes its end": {
-		truth: []string{"added u1 5"}, log: []string{"snapshot-started 5", "snapshot-completed 5", "added u1 5 snapshot"}, want: []Promise{P6},
+		truth: []string{
+			"added u1 5",
+		}, log: []string{"snapshot-started 5", "snapshot-completed 5", "added u1 5 snapshot"}, want: []Promise{P6},
 	},
 	"a first list is announced": {
 		truth: []string{"added u1 5"}, log: []string{"added u1 5 watch"}, want: []Promise{P6},
 	},
 	"a state that a restoration undid and the log has does not go unnoticed": {
-		truth: []string{"added u1 4", "updated u1 7", "updated u1 8", "h1 updated u1 4", "h1 updated u1 107"}, want: []Promise{P3},
+		truth: []string{
+			"added u1 4", "updated u1 7", "updated u1 8", "h1 updated u1 4", "h1 updated u1 107",
+		}, want: []Promise{P3},
 		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
-		log:    []string{"snapshot-started 1", "added u1 4 watch", "updated u1 8 watch", "gap 8 105", "updated u1 107 watch"},
+		log: []string{
+			"snapshot-started 1", "added u1 4 watch", "updated u1 8 watch", "gap 8 105", "updated u1 107 watch",
+		},
 	},
 	"a live deletion has a version of its own": {
-		truth: []string{"added u1 5", "deleted u1 6"}, log: []string{"snapshot-started 1", "added u1 5 watch", "deleted u1 5 watch"}, want: []Promise{P4},
+		truth: []string{
+			"added u1 5", "deleted u1 6",
+		}, log: []string{"snapshot-started 1", "added u1 5 watch", "deleted u1 5 watch"}, want: []Promise{P4},
 	},
 	"of a log that was cut off nothing is demanded behind its end": {
-		truth: []string{"added u1 5", "updated u1 6", "deleted u1 7"}, options: Options{Prefix: true}, log: []string{"snapshot-started 1", "added u1 5 watch"},
+		truth: []string{
+			"added u1 5", "updated u1 6", "deleted u1 7",
+		}, options: Options{Prefix: true}, log: []string{"snapshot-started 1", "added u1 5 watch"},
 	},
 	"a log may be cut off before the gap behind what was read back": {
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, options: Options{Prefix: true},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 recovered"},
 	},
 	"of a log that was cut off everything before its end is demanded": {
-		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, options: Options{Prefix: true}, want: []Promise{P3},
+		truth: []string{
+			"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8",
+		}, options: Options{Prefix: true}, want: []Promise{P3},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch"},
 	},
 	"what was written tells two histories with the same version apart": {
@@ -425,7 +495,9 @@ var scripts = map[string]script{
 		log: []string{"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch =b"},
 	},
 	"what is in the log is what was written": {
-		truth: []string{"added u1 4", "updated u1 7 =a"}, log: []string{"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch =b"}, want: []Promise{P3, P4},
+		truth: []string{
+			"added u1 4", "updated u1 7 =a",
+		}, log: []string{"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch =b"}, want: []Promise{P3, P4},
 	},
 }
 
@@ -457,19 +529,25 @@ func TestViolation_prints_the_history_beside_the_log(t *testing.T) {
 func TestJudge_counts_what_gaps_hide_and_what_was_recovered(t *testing.T) {
 	truth, log := script{
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8", "updated u1 9"},
-		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 recovered", "gap 5 9", "updated u1 9 relist"},
+		log: []string{
+			"snapshot-started 1", "added u1 5 watch", "updated u1 7 recovered", "gap 5 9", "updated u1 9 relist",
+		},
 	}.build(t)
 	r := Judge(truth, log, Options{})
 	require.True(t, len(r.Violations) == 0 && r.States == 5 && r.Published == 3 && r.Hidden == 2 && r.Recovered == 1 &&
 		len(r.Gaps) == 1, "got %+v", r)
-	want := GapFigure{Stream: plain, Place: 5, Epoch: 1, From: 5, To: 9, Cause: Expired, Message: "a text", Hidden: 2, Recovered: 1}
+	want := GapFigure{
+		Stream: plain, Place: 5, Epoch: 1, From: 5, To: 9, Cause: Expired, Message: "a text", Hidden: 2, Recovered: 1,
+	}
 	assert.Equal(t, want, r.Gaps[0])
 }
 
 func TestJudge_says_what_a_gap_hides_that_etcd_had(t *testing.T) {
 	truth, log := script{
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8", "updated u1 9"},
-		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 recovered", "gap 5 9", "updated u1 9 relist"},
+		log: []string{
+			"snapshot-started 1", "added u1 5 watch", "updated u1 7 recovered", "gap 5 9", "updated u1 9 relist",
+		},
 	}.build(t)
 	announced := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	log[4].Recorded = announced
@@ -487,7 +565,10 @@ func TestJudge_says_what_a_gap_hides_that_etcd_had(t *testing.T) {
 func TestJudge_blames_a_later_gap_for_a_list_that_died_with_its_process(t *testing.T) {
 	truth, log := script{
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 9"},
-		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6 recovered", "gap 5 7", "gap 5 9", "updated u1 9 relist"},
+		log: []string{
+			"snapshot-started 1", "added u1 5 watch", "updated u1 6 recovered", "gap 5 7", "gap 5 9",
+			"updated u1 9 relist",
+		},
 	}.build(t)
 	announced := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	log[4].Recorded, log[5].Recorded = announced, announced.Add(time.Minute)
@@ -506,7 +587,10 @@ func TestJudge_blames_a_later_gap_for_a_list_that_died_with_its_process(t *testi
 func TestJudge_measures_how_far_a_gap_reaches_below_the_log(t *testing.T) {
 	truth, log := script{
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 9"},
-		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6 watch", "updated u1 7 watch", "gap 5 9", "updated u1 9 relist"},
+		log: []string{
+			"snapshot-started 1", "added u1 5 watch", "updated u1 6 watch", "updated u1 7 watch", "gap 5 9",
+			"updated u1 9 relist",
+		},
 	}.build(t)
 	for i, seconds := range []int{0, 0, 1, 2, 4} {
 		log[i].Stored = time.Unix(int64(seconds), 0)
@@ -524,13 +608,15 @@ func TestNewEntry_reads_a_message(t *testing.T) {
 		"ce-subject": {"a/system:x%20y%25"}, "ce-name": {"system:x%20y%25"}, "ce-namespace": {"a"}, "ce-objectuid": {"u1"}, "ce-resourceversion": {"5"},
 		"ce-reason": {"watch"}, "ce-sequence": {"0000000007.00000000000000000005.0"}, "ce-pipeline": {"p"},
 	}, []byte(`{"metadata":{"annotations":{"faults.example.com/change":"1.2"}}}`), 7))(t)
-	if e.key() != "a/system:x y%" || e.MsgID != "a.u1.5" || e.Sequence == "" || e.SampledRate != 1 || e.Place != 7 || e.UID != "u1" || e.Pipeline != "p" ||
+	if e.key() != "a/system:x y%" || e.MsgID != "a.u1.5" || e.Sequence == "" || e.SampledRate != 1 || e.Place != 7 ||
+		e.UID != "u1" || e.Pipeline != "p" ||
 		e.Body == "" {
 		t.Errorf("got %+v", e)
 	}
 	for name, h := range map[string]map[string][]string{
-		"no CloudEvent":   {"x": {"y"}},
-		"no integer":      {"ce-specversion": {"1.0"}, "ce-type": {"t"}, "ce-id": {"i"}, "ce-source": {"s"}, "ce-writerterm": {"x"}},
+		"no CloudEvent": {"x": {"y"}},
+		"no integer": {"ce-specversion": {"1.0"}, "ce-type": {"t"}, "ce-id": {"i"}, "ce-source": {"s"},
+			"ce-writerterm": {"x"}},
 		"broken encoding": {"ce-specversion": {"1.0"}, "ce-type": {"t"}, "ce-id": {"%x"}, "ce-source": {"s"}},
 	} {
 		_, err := NewEntry(h, nil, 1)
