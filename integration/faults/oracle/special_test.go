@@ -211,6 +211,27 @@ var scripts = map[string]script{
 			"updated u1 8@2 repair", "resync-completed 9@2",
 		},
 	},
+	"a repair's list may be newer than its gap says": {
+		truth: []string{"added u1 5", "updated u1 7", "updated u1 8"}, options: Options{LogLost: true}, log: []string{
+			"snapshot-started 1", "added u1 5 watch", "gap 5 6@2 log-lost", "resync-started 9@2", "updated u1 8@2 repair",
+			"resync-completed 9@2",
+		},
+	},
+	"behind a restoration nothing of the old history is told": {
+		truth: []string{"added u1 4", "updated u1 7", "h1 updated u1 4", "h1 updated u1 8"}, bounds: restored,
+		want: []Promise{P4}, log: []string{
+			"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch", "gap 7 7@2 restored", "updated u1 7@2 relist",
+			"updated u1 8@2 watch",
+		},
+	},
+	"an end is found when it has happened": {
+		truth: []string{"added u1 5", "deleted u1 9"}, want: []Promise{P4},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "gap 5 7", "deleted u1 5>7 relist"},
+	},
+	"what is published again was": {
+		truth: []string{"added u1 5"}, options: Options{Resync: true}, want: []Promise{P4},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 4.r9 resync"},
+	},
 	"a repair is announced": {
 		truth: []string{"added u1 5", "updated u1 6"}, options: Options{LogLost: true}, want: []Promise{P6},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "gap 5 6@2 log-lost", "updated u1 6@2 repair"},
