@@ -284,7 +284,7 @@ func markerOf(s Stream, kind string, epoch, from, to uint64, cause Cause) Entry 
 		body["cause"], body["message"] = cause, "a text"
 		end = fmt.Sprint(from, "-", to)
 	case "resync-started", "resync-completed":
-		version = ""
+		version = "5" // the position, which may be absent
 		body["n"] = to
 	default:
 		body["resourceVersion"] = version

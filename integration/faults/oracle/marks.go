@@ -35,7 +35,7 @@ type markBody struct {
 	Cause   Cause  `json:"cause"`
 	Message string `json:"message"`
 	Epoch   uint64 `json:"epoch"`
-	// ResourceVersion is that of a snapshot, or of a resync, which need not have one.
+	// ResourceVersion is a snapshot's.
 	ResourceVersion string `json:"resourceVersion"`
 	// N is a resync's. Objects is there where a list has ended, Complete where a resync has.
 	N        uint64 `json:"n"`
@@ -100,7 +100,8 @@ func (m *mark) read(s Stream) error {
 	if err != nil {
 		return err
 	}
-	if m.ResourceVersion != version {
+	// A resync has the stream's position there, if anything, and not in its data.
+	if m.ResourceVersion != version && (m.body.N == 0 || version != "") {
 		return fmt.Errorf("its attribute resourceversion is %s, its data says %s", m.ResourceVersion, version)
 	}
 	if want := fmt.Sprintf("%s.%s.%d.%s", kind, s.scope(), m.epoch, rest); m.epoch == 0 || m.ID != want {
