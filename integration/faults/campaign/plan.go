@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 )
 
@@ -80,11 +81,16 @@ func gapsOf(f world.Fault) string {
 	switch {
 	case len(f.Gaps) == 0:
 		return "none"
-	case f.Gaps[0].Custom || f.Gaps[0].Reason == world.LogLost:
+	case f.Gaps[0].Custom || lost(f):
 		return fmt.Sprint(f.Gaps[0])
 	default:
 		return "some"
 	}
+}
+
+// lost reports whether a fault may cause the gap of a lost log.
+func lost(f world.Fault) bool {
+	return slices.ContainsFunc(f.Gaps, func(g world.MayGap) bool { return g.Cause == oracle.LogLost })
 }
 
 // hashPlan tells plans apart; it is empty for none.
