@@ -263,7 +263,7 @@ func (m *model) list(s *stream, gap bool) (version string) {
 	}
 	version = fmt.Sprint(m.version)
 	for {
-		note(m.t, s, source.Progress{Kind: kind, Version: version, Cause: "compacted"})
+		note(m.t, s, source.Progress{Kind: kind, Version: version, Why: source.Why{Message: "compacted"}})
 		for _, c := range m.live {
 			send(m.t, s, source.Added, c.Name, c.UID, c.ResourceVersion, source.ReasonRelist)
 		}

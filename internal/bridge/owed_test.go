@@ -35,21 +35,21 @@ func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *t
 	}
 	owed("in the beginning", source.Owed{})
 
-	note(t, s, source.Progress{Kind: source.Recovering, Version: "40", Cause: "expired"})
-	owed("before anything is read back", source.Owed{Version: "40", Cause: "expired"})
+	note(t, s, source.Progress{Kind: source.Recovering, Version: "40", Why: source.Why{Message: "expired"}})
+	owed("before anything is read back", source.Owed{Version: "40", Why: source.Why{Message: "expired"}})
 	send(t, s, source.Updated, "a", "u1", "15", source.ReasonRecovered)
 	r.settle()
 	restart()
-	owed("after a crash", source.Owed{Version: "40", Cause: "expired"})
+	owed("after a crash", source.Owed{Version: "40", Why: source.Why{Message: "expired"}})
 	version, _, ok := s.Resume()
 	assert.True(t, ok && version == "10", "it resumes at %q", version)
 
-	note(t, s, source.Progress{Kind: source.Gap, Version: "41", Cause: "expired; nothing"})
+	note(t, s, source.Progress{Kind: source.Gap, Version: "41", Why: source.Why{Message: "expired; nothing"}})
 	require.NoError(t, r.save(t.Context()))
 	restart()
-	owed("in the middle of the list", source.Owed{Version: "41", Cause: "expired; nothing", Announced: true})
+	owed("in the middle of the list", source.Owed{Version: "41", Why: source.Why{Message: "expired; nothing"}, Announced: true})
 
-	note(t, s, source.Progress{Kind: source.Gap, Version: "41", Cause: "expired; nothing"})
+	note(t, s, source.Progress{Kind: source.Gap, Version: "41", Why: source.Why{Message: "expired; nothing"}})
 	send(t, s, source.Added, "a", "u1", "41", source.ReasonRelist)
 	note(t, s, source.Progress{Kind: source.Listed, Version: "41", Objects: 1})
 	owed("when the list is complete", source.Owed{})
@@ -60,7 +60,7 @@ func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *t
 func TestRepair_goes_back_to_the_middle_of_a_list_and_announces_it_once(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
 	r, s := saved(t, log, store)
-	note(t, s, source.Progress{Kind: source.Gap, Version: "40", Cause: "expired"})
+	note(t, s, source.Progress{Kind: source.Gap, Version: "40", Why: source.Why{Message: "expired"}})
 	send(t, s, source.Added, "b", "u2", "20", source.ReasonRelist)
 	r.settle()
 	s.session.committing.Lock()
@@ -79,7 +79,7 @@ func TestRepair_goes_back_to_the_middle_of_a_list_and_announces_it_once(t *testi
 	r, s = startStream(t, log, store)
 	version, _, ok := s.Resume()
 	require.True(t, ok && version == "10", "it resumes at %q", version)
-	note(t, s, source.Progress{Kind: source.Gap, Version: "40", Cause: "expired"})
+	note(t, s, source.Progress{Kind: source.Gap, Version: "40", Why: source.Why{Message: "expired"}})
 	r.settle()
 	checkOnce(t, log)
 }
@@ -99,12 +99,12 @@ func TestRepair_of_a_log_that_lost_a_gap_owes_its_list(t *testing.T) {
 	} {
 		log, store := newReadableLog(), &memoryStore{}
 		r, s := saved(t, log, store)
-		note(t, s, source.Progress{Kind: source.Recovering, Version: "40", Cause: "expired"})
+		note(t, s, source.Progress{Kind: source.Recovering, Version: "40", Why: source.Why{Message: "expired"}})
 		send(t, s, source.Updated, "a", "u1", "30", source.ReasonRecovered)
 		send(t, s, source.Added, "b", "u2", "20", source.ReasonRecovered)
 		r.settle()
 		kept := len(log.lines()) + c.markers
-		note(t, s, source.Progress{Kind: source.Gap, Version: "40", Cause: "expired"})
+		note(t, s, source.Progress{Kind: source.Gap, Version: "40", Why: source.Why{Message: "expired"}})
 		send(t, s, source.Added, "a", "u1", "30", source.ReasonRelist)
 		send(t, s, source.Added, "b", "u2", "20", source.ReasonRelist)
 		note(t, s, source.Progress{Kind: source.Listed, Version: "40", Objects: 2})

@@ -264,7 +264,7 @@ func TestReadBack_a_list_is_announced_once(t *testing.T) {
 		for range 2 {
 			log.forgetIDs()
 			r, s = startStream(t, log, store)
-			note(t, s, source.Progress{Kind: source.Gap, Version: "20", Cause: "too old"})
+			note(t, s, source.Progress{Kind: source.Gap, Version: "20", Why: source.Why{Message: "too old"}})
 			if saved {
 				require.NoError(t, r.save(t.Context()))
 			}
@@ -293,7 +293,7 @@ func TestReadBack_a_list_is_announced_once_where_a_stop_comes_between(t *testing
 			<-stopped
 		}
 	})
-	require.ErrorIs(t, s.Note(ctx, source.Progress{Kind: source.Gap, Version: "20", Cause: "too old"}),
+	require.ErrorIs(t, s.Note(ctx, source.Progress{Kind: source.Gap, Version: "20", Why: source.Why{Message: "too old"}}),
 		context.Canceled, "the list begins")
 	close(stopped)
 	r.settle()

@@ -124,7 +124,7 @@ func TestHistory_is_doubted_where_a_list_shows_less_than_the_log_has(t *testing.
 			snapshot(t, s, "10", "a u1 5")
 			send(t, s, c.op, "a", "u1", "20", source.ReasonWatch)
 			r.settle()
-			note(t, s, source.Progress{Kind: source.Gap, Version: "1000", Cause: "compacted"})
+			note(t, s, source.Progress{Kind: source.Gap, Version: "1000", Why: source.Why{Message: "compacted"}})
 			f := strings.Fields(c.exists)
 			send(t, s, source.Added, f[0], f[1], f[2], source.ReasonRelist)
 			doubted(t, s, "1000")
@@ -212,7 +212,7 @@ func TestHistory_is_doubted_where_the_dead_come_back(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if reason == source.ReasonRelist {
-				note(t, s, source.Progress{Kind: source.Gap, Version: "1000", Cause: "compacted"})
+				note(t, s, source.Progress{Kind: source.Gap, Version: "1000", Why: source.Why{Message: "compacted"}})
 			}
 			send(t, s, source.Added, "a", "u1", "900", reason)
 			err := s.Note(ctx, source.Progress{Kind: map[source.Reason]source.ProgressKind{

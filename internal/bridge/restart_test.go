@@ -23,7 +23,7 @@ func snapshot(t *testing.T, s *stream, version string, objects ...string) {
 // relist lists what exists after a gap.
 func relist(t *testing.T, s *stream, version string, objects ...string) {
 	t.Helper()
-	list(t, s, source.Progress{Kind: source.Gap, Version: version, Cause: "compacted"}, source.ReasonRelist, objects)
+	list(t, s, source.Progress{Kind: source.Gap, Version: version, Why: source.Why{Message: "compacted"}}, source.ReasonRelist, objects)
 }
 
 func list(t *testing.T, s *stream, start source.Progress, reason source.Reason, objects []string) {

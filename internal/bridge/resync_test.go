@@ -120,7 +120,7 @@ func TestResync_waits_while_a_list_goes_on(t *testing.T) {
 	s.status.State(source.Watching, nil)
 	for name, c := range map[string]struct{ begin, end func() }{
 		"a gap": {
-			func() { note(t, s, source.Progress{Kind: source.Gap, Version: "20", Cause: "compacted"}) },
+			func() { note(t, s, source.Progress{Kind: source.Gap, Version: "20", Why: source.Why{Message: "compacted"}}) },
 			func() {
 				send(t, s, source.Added, "a", "u1", "5", source.ReasonRelist)
 				note(t, s, source.Progress{Kind: source.Listed, Version: "20", Objects: 1})

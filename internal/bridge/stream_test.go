@@ -84,7 +84,7 @@ func TestStream_a_relist_announces_its_gap_and_finds_what_vanished(t *testing.T)
 	}
 	note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 3})
 	send(t, s, source.Updated, "a", "u-a", "11", source.ReasonWatch)
-	note(t, s, source.Progress{Kind: source.Gap, Version: "20", Cause: "compacted"})
+	note(t, s, source.Progress{Kind: source.Gap, Version: "20", Why: source.Why{Message: "compacted"}})
 	send(t, s, source.Added, "a", "u-a", "11", source.ReasonRelist) // unchanged
 	send(t, s, source.Added, "b", "u-B", "15", source.ReasonRelist) // recreated
 	note(t, s, source.Progress{Kind: source.Listed, Version: "20", Objects: 2})
@@ -241,7 +241,7 @@ func TestStream_a_gap_waits_for_what_precedes_it(t *testing.T) {
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
 	noted := make(chan error, 1)
 	go func() {
-		noted <- s.Note(t.Context(), source.Progress{Kind: source.Gap, Version: "20", Cause: "compacted"})
+		noted <- s.Note(t.Context(), source.Progress{Kind: source.Gap, Version: "20", Why: source.Why{Message: "compacted"}})
 	}()
 	gate <- struct{}{} // one message only
 	must.Happen(t, "the second event to be under way", func() bool { return len(log.lines()) == 3 && underWay(s) })

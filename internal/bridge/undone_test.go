@@ -54,7 +54,7 @@ func TestHistory_that_one_stream_has_seen_to_end_ends_in_all(t *testing.T) {
 	default:
 		t.Error("the other stream is not asked to list")
 	}
-	note(t, a, source.Progress{Kind: source.Recovering, Version: "900", Cause: "expired"})
+	note(t, a, source.Progress{Kind: source.Recovering, Version: "900", Why: source.Why{Message: "expired"}})
 	renewed(t, a, "1000")
 	assert.Equal(t, (source.Owed{}), a.owed(), "a list is owed of the history that has ended")
 	snapshot(t, a, "1000", "x u1 900")
