@@ -92,7 +92,8 @@ func (r *world) onlyLive(left []rig.Message) error {
 		}
 	}
 	for partition := range 2 {
-		want[fmt.Sprintf("%s/_/_/_/_writer in partition %d", cluster, partition)] = []string{"started, epoch 1"}
+		writer := fmt.Sprintf("%s/_/_/_/_writer.%s in partition %d", cluster, topicCompacted, partition)
+		want[writer] = []string{"started, epoch 1"}
 		want[fmt.Sprintf("%s/core/configmaps/_/_snapshot in partition %d", cluster, partition)] = []string{"snapshot-completed"}
 	}
 	list := must.Get(r.kube.CoreV1().ConfigMaps(apart).List(r.t.Context(), metav1.ListOptions{}))(r.t)
@@ -110,7 +111,7 @@ func (r *world) onlyLive(left []rig.Message) error {
 // mark tells markers of one key apart; of the start of a process it says which one.
 func mark(e *event) string {
 	data, _ := e.data.(map[string]any)
-	if epoch, ok := data["epoch"]; ok {
+	if epoch, ok := data["producerEpoch"]; ok {
 		return fmt.Sprintf("%s, epoch %v", e.op(), epoch)
 	}
 	return e.op()

@@ -178,7 +178,7 @@ func data() Object {
 		"resyncCompleted", of("Which resync, how many objects were listed, and whether each object of the scope was told. "+
 			"Empty texts stand for all.", []string{"namespace", "labelSelector", "fieldSelector", "n", "objects", "complete"},
 			scope("n", number, "objects", number, "complete", object("type", "boolean"))),
-		"writerStarted", of("Which producer writes, and the greatest epoch of its pipeline's events.",
+		"writerStarted", of("Which producer writes, and the highest epoch that the pipeline had given; 0 where it knew none.",
 			[]string{"producerId", "producerEpoch", "epoch"},
 			object("producerId", number, "producerEpoch", number, "epoch", number)),
 		"tombstone", object("type", "null", "description", "No value."),

@@ -145,6 +145,9 @@ func (l *fakeLog) store(m *sink.Message) (sink.Receipt, error) {
 
 func (l *fakeLog) append(m *sink.Message) (sink.Receipt, error) {
 	if at, ok := l.byID[m.ID]; ok {
+		if last := l.last[m.Subject]; at != last && !m.Shared && !m.Everywhere {
+			return sink.Receipt{}, &sink.ConflictError{Last: &l.log[last-1], Duplicate: uint64(at)}
+		}
 		return sink.Receipt{Sequence: uint64(at), Duplicate: true}, nil
 	}
 	if m.Verify && !m.Shared && l.last[m.Subject] != int(m.Previous) {

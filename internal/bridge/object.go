@@ -62,6 +62,8 @@ type attempt struct {
 	// previous is what the log was seen to have last, where a check failed before.
 	previous  uint64
 	conflicts int
+	// renumbered: a republished event needs another number.
+	renumbered bool
 	// sought: a marker that met another message has to be looked for.
 	sought bool
 	// tooLarge is why the event is published without its object, whole what that is, once it is known.

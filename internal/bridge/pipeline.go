@@ -80,7 +80,8 @@ type Config struct {
 	Namespaces *source.Namespaces
 	// Sink makes a sink. It is called once for each [session]: a sink that has ended is not used again. Where it fails after a session, it is
 	// called again: what it reads may be about to be replaced.
-	Sink func() (sink.Sink, error)
+	// Epoch returns the greatest epoch that the pipeline has given.
+	Sink func(epoch func() uint64) (sink.Sink, error)
 	// Store must belong to this pipeline and cluster.
 	Store    checkpoint.Store
 	Identity checkpoint.Identity
@@ -136,6 +137,8 @@ type Pipeline struct {
 	current atomic.Pointer[session]
 	// term is what events carry as that of their writer; 0 without a Term, and before the checkpoint is read.
 	term int64
+	// epochs are those that it gives out.
+	epochs epochs
 	// pasts are what happened in all sessions.
 	pasts diaries
 
@@ -222,7 +225,7 @@ func (e *noSinkError) Unwrap() error { return e.err }
 
 // session runs until ctx ends, or the log was found to have lost something. Counted: the loss that the session before has seen is counted.
 func (p *Pipeline) session(ctx context.Context, counted bool) error {
-	to, err := p.cfg.Sink()
+	to, err := p.cfg.Sink(p.epochs.last)
 	if err != nil {
 		return &noSinkError{err}
 	}

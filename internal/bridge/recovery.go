@@ -199,7 +199,7 @@ func (r *recovery) take(m *sink.Stored, late bool) error {
 		return nil
 	}
 	r.read++
-	r.seen = max(r.seen, st.Sequence.Epoch)
+	r.seen = max(r.seen, st.Sequence.Epoch, m.Epoch)
 	if st.Sequence == (sequence.Sequence{}) {
 		r.marker(m, &st)
 		return nil

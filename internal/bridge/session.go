@@ -57,8 +57,8 @@ type session struct {
 	state *checkpoint.State
 	// term is the pipeline's.
 	term *int64
-	// epochs are those that it gives out.
-	epochs epochs
+	// epochs are the pipeline's.
+	epochs *epochs
 	// counted: the loss of the log for which the session before ended is counted.
 	counted bool
 	// disk is how the checkpoint is doing.
@@ -105,7 +105,7 @@ func newSession(c *Config, to sink.Sink) *session {
 	p := &session{
 		cfg: c, name: c.Name, log: c.Log, sink: to, budget: newBudget(c.Buffer), memory: newMemory(), marks: newMarks(), failure: make(chan error, 1), met: make(chan struct{}),
 		unknown: map[string]error{}, unbegun: map[*StreamSpec]struct{}{}, reading: map[*StreamSpec]int{}, primeTime: primeTime,
-		began: time.Now(), pasts: &diaries{},
+		began: time.Now(), pasts: &diaries{}, epochs: &epochs{},
 		restart: func() {}, over: make(chan struct{}), turns: make(chan *turn), readers: map[*StreamSpec]chan struct{}{}, edited: make(chan struct{}),
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
 	}

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// A check that fails once finds out what the log has. One that fails again has another writer against it.
+	// A check that fails once finds out what the log has. One that fails again has another writer against it, or an id
+	// that the broker knows from before the last event, and stores again when it has forgotten it.
 	patientConflicts = 3
 	conflictDelay    = time.Second
 	startDelay       = 50 * time.Millisecond
@@ -77,6 +78,12 @@ func (p *session) publish(ctx context.Context, o *object) {
 	case a.marker == nil && s.filtered(a, row):
 		p.finish(o, &row, sink.Receipt{})
 		return
+	}
+	if a.renumbered {
+		a.renumbered = false
+		if p.renumber(ctx, o) != nil {
+			return
+		}
 	}
 	if a.message == nil {
 		a.message = p.memory.messages.Get().(*sink.Message)
@@ -171,7 +178,7 @@ func (p *session) failed(o *object, err error) {
 	var conflict *sink.ConflictError
 	switch {
 	case errors.As(err, &conflict):
-		p.conflicted(o, conflict.Last)
+		p.conflicted(o, conflict)
 	case sink.IsPermanent(err):
 		p.refused(o, err)
 	default:
@@ -237,8 +244,8 @@ func (p *session) landed(a *attempt, r sink.Receipt) {
 
 // conflicted learns what the log has last of the object. If that makes the change old news, publish will see it; else the change comes
 // next after it.
-func (p *session) conflicted(o *object, last *sink.Stored) {
-	a, s := &o.attempt, o.stream
+func (p *session) conflicted(o *object, conflict *sink.ConflictError) {
+	a, s, last := &o.attempt, o.stream, conflict.Last
 	a.conflicts++
 	a.previous = 0
 	if last != nil {
@@ -256,14 +263,33 @@ func (p *session) conflicted(o *object, last *sink.Stored) {
 		}
 	}
 	a.sought = a.marker != nil
-	if a.conflicts <= patientConflicts {
+	a.renumbered = conflict.Duplicate > 0 && a.delta.Again != 0
+	if a.conflicts <= patientConflicts || a.renumbered {
 		p.again(o, 0)
 		return
 	}
 	s.often.contested.Do(func() {
+		if conflict.Duplicate > 0 {
+			p.log.Warn("an event waits: the log has another one of its object behind it, and the broker still knows the id",
+				"stream", s.name, "object", o.key, "err", conflict)
+			return
+		}
 		p.log.Warn("another writer publishes the same object", "stream", s.name, "object", o.key)
 	})
 	p.again(o, conflictDelay)
+}
+
+// renumber gives a republished event another number, because the log has the event of this one before other events of
+// the object. The number is durable when it returns. The error is ctx's, or permanent; then the object comes back later.
+func (p *session) renumber(ctx context.Context, o *object) error {
+	p.committing.Lock()
+	o.attempt.delta.Again = p.nextResync(0)
+	p.committing.Unlock()
+	if err := p.save(ctx); err != nil {
+		p.again(o, startDelay)
+		return err
+	}
+	return nil
 }
 
 // found takes note of what the log was seen to have last of an object. A number that the checkpoint has not given is
