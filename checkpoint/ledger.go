@@ -150,6 +150,18 @@ func (l *Ledger) Epoch() (epoch uint64) {
 	return epoch
 }
 
+// Behind reports whether the log's last message of an object is older than its row.
+func (l *Ledger) Behind() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, at := range l.rows {
+		if at.Row.Behind {
+			return true
+		}
+	}
+	return false
+}
+
 // Len returns the number of live objects.
 func (l *Ledger) Len() int {
 	l.mu.Lock()

@@ -158,7 +158,7 @@ func (p *process) pipeline(cfg *config.Config, i int, uid string, server *broker
 	}
 	clock := &sinkkafka.Clock{} // a session that follows another one does not go back in time
 	to := func(epoch func() uint64) (sink.Sink, error) { return p.sink(c, id, server, subject, clock, epoch) }
-	if _, err := to(); err != nil { // before anything has begun
+	if _, err := to(nil); err != nil { // before anything has begun
 		return b, fmt.Errorf("pipeline %s: %w", c.Name, err)
 	}
 	return bridge.Config{

@@ -264,7 +264,7 @@ func (s *stream) endList(p source.Progress, exists map[string]struct{}) (snapsho
 			d.Reason = source.ReasonDeselected
 		}
 		if e.Again {
-			d.Again = max(s.saved.Owes.Number, s.saved.Replay.Number)
+			d.Again = s.repetition()
 		}
 		d.Ticket = source.Ticket(s.tracker.Open("", p.Seen))
 		s.enqueue(key, d)
@@ -318,7 +318,7 @@ func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	position := s.position()
-	if position != "" && !after(s.saved.Replay.To, position) {
+	if position != "" && !after(s.saved.Replay.To, position) && !s.ledger.Behind() {
 		s.saved.Replay = checkpoint.Replay{}
 	}
 	saved := s.saved

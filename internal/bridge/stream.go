@@ -165,17 +165,22 @@ func (s *stream) next(c *source.Change, last *sequence.Row, listed bool) bool {
 	if listed && s.saved.Owes.List == sequence.Repair {
 		c.Reason = source.ReasonRepair
 	}
-	switch {
-	case !e.Again:
-	case listed:
-		c.Again = s.saved.Owes.Number
-	default:
-		c.Again = s.saved.Replay.Number
-		if c.Reason == source.ReasonWatch {
-			c.Reason = source.ReasonResync
-		}
+	if !e.Again {
+		return true
+	}
+	c.Again = s.repetition()
+	if c.Reason == source.ReasonWatch {
+		c.Reason = source.ReasonResync
 	}
 	return true
+}
+
+// unnumbered is the number of a republished event that has none yet. It gets one before it is published.
+const unnumbered = -1
+
+// repetition returns the number of an event that is published again, of a repair or a rewind. The caller holds mu.
+func (s *stream) repetition() int64 {
+	return cmp.Or(s.saved.Owes.Number, s.saved.Replay.Number, unnumbered)
 }
 
 // begins reports whether a change only shows what there was when the stream began. Where the checkpoint was lost it begins again, but for what the log has.

@@ -79,7 +79,7 @@ func (p *session) publish(ctx context.Context, o *object) {
 		p.finish(o, &row, sink.Receipt{})
 		return
 	}
-	if a.renumbered {
+	if a.renumbered || a.delta.Again == unnumbered {
 		a.renumbered = false
 		if p.renumber(ctx, o) != nil {
 			return
