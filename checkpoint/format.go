@@ -26,13 +26,14 @@ func (e *FormatError) Error() string {
 		where = " (" + e.Where + ")"
 	}
 	if e.Old() {
-		return fmt.Sprintf("checkpoint %s was written by an older version of kube-eventbridge: it has format %s%s, and this version has format %d; "+
-			"run kube-eventbridge checkpoint reset, and name a new JetStream stream or topic for the log, because the events in the old one are "+
-			"numbered in another way", e.Path, e.Format, where, Format)
+		return fmt.Sprintf("checkpoint %s was written by an older version of kube-eventbridge: "+
+			"it has format %s%s, and this version has format %d; "+
+			"run kube-eventbridge checkpoint reset, and name a new JetStream stream or topic for the log, "+
+			"because the events in the old one are numbered in another way", e.Path, e.Format, where, Format)
 	}
-	return fmt.Sprintf("checkpoint %s has format %q%s, and this kube-eventbridge knows only format %d: run the version that wrote it, "+
-		"or give the pipeline another checkpoint to start with a new snapshot, which does not tell what was deleted meanwhile",
-		e.Path, e.Format, where, Format)
+	return fmt.Sprintf("checkpoint %s has format %q%s, and this kube-eventbridge knows only format %d: "+
+		"run the version that wrote it, or give the pipeline another checkpoint to start with a new snapshot, "+
+		"which does not tell what was deleted meanwhile", e.Path, e.Format, where, Format)
 }
 
 // Permanent implements what [IsPermanent] asks for.

@@ -40,13 +40,13 @@ func NewLedger(rows map[string]Row) *Ledger {
 	l := &Ledger{rows: make(map[string]*line, len(rows)), removed: map[string]struct{}{}}
 	for key, row := range rows {
 		l.rows[key] = &line{Row: row, key: key}
-		l.count(key, row)
+		l.count(key, &row)
 	}
 	return l
 }
 
 // count notes that a key has a row now; the caller holds mu.
-func (l *Ledger) count(key string, row Row) {
+func (l *Ledger) count(key string, row *Row) {
 	switch {
 	case !row.Deleted:
 		l.live++
@@ -77,7 +77,7 @@ func (l *Ledger) Put(key string, row Row) {
 	case !at.Deleted:
 		l.live--
 	}
-	l.count(key, row)
+	l.count(key, &row)
 	at.Row = row
 	l.touch(at)
 }
@@ -98,7 +98,8 @@ func (l *Ledger) remove(key string) {
 
 // Prune drops the tombstones that position has passed: a watch that starts there does not show what they are for.
 // Where the position is not a number, tombstones are dropped as soon as there is one. A tombstone that is
-// [Row.Behind] stays: the log has an older state of the object last.
+// [Row.Behind] stays: the log has an older state of the object last. While the stream owes a list, the caller does not
+// prune: the list is compared with tombstones.
 func (l *Ledger) Prune(position string) {
 	if position == "" {
 		return

@@ -46,8 +46,7 @@ func mustCommit(t testing.TB, s *Store, b *checkpoint.Batch) {
 
 func mustLoad(t testing.TB, s *Store) *checkpoint.State {
 	t.Helper()
-	state := must.Get(s.Load(t.Context()))(t)
-	return state
+	return must.Get(s.Load(t.Context()))(t)
 }
 
 // batch puts n rows of a stream at version v.
@@ -60,7 +59,8 @@ func batch(n, v int) *checkpoint.Batch {
 		Identity: identity,
 		Log:      logOf(v),
 		Streams: map[string]checkpoint.Stream{"pods.v1": {
-			Position: fmt.Sprint(v), Fingerprint: "f", Epoch: uint64(v), Owes: checkpoint.Owes{List: sequence.Relist, From: "1", Cause: "expired"},
+			Position: fmt.Sprint(v), Fingerprint: "f", Epoch: uint64(v),
+			Owes: checkpoint.Owes{List: sequence.Relist, From: "1", Cause: "expired"},
 		}},
 		Put: map[string]map[string]checkpoint.Row{"pods.v1": rows, "small.v1": {"a": {UID: "x", ResourceVersion: fmt.Sprint(v)}}},
 	}
@@ -78,7 +78,8 @@ func logOf(v int) *checkpoint.Log {
 
 func rowOf(i, v int) checkpoint.Row {
 	return checkpoint.Row{
-		UID: fmt.Sprintf("%08x-0c5b-4b8e-9a11-%012x", rand.New(rand.NewPCG(uint64(i), 2)).Uint32(), i), ResourceVersion: fmt.Sprint(v), Epoch: 3, Version: uint64(v), Sequence: uint64(v + i),
+		UID:             fmt.Sprintf("%08x-0c5b-4b8e-9a11-%012x", rand.New(rand.NewPCG(uint64(i), 2)).Uint32(), i),
+		ResourceVersion: fmt.Sprint(v), Epoch: 3, Version: uint64(v), Sequence: uint64(v + i),
 	}
 }
 
@@ -271,8 +272,7 @@ func TestStore_is_done_after_Close(t *testing.T) {
 	mustClose(t, s)
 	mustClose(t, s)
 	assert.ErrorIs(t, s.Commit(t.Context(), batch(1, 1)), errClosed, "commit")
-	_, err := s.Load(t.Context())
-	assert.ErrorIs(t, err, errClosed, "load")
+	assert.ErrorIs(t, must.Err(s.Load(t.Context())), errClosed, "load")
 }
 
 func TestStore_refuses_what_it_cannot_store_and_stays_usable(t *testing.T) {

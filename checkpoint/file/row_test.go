@@ -20,33 +20,42 @@ func TestRow_is_decoded_as_it_was_encoded(t *testing.T) {
 		row  checkpoint.Row
 		size int
 	}{
-		"nothing":                {checkpoint.Row{}, 10},
-		"a usual one":            {checkpoint.Row{UID: uid, ResourceVersion: "48113000", Epoch: epoch, Version: 48113000, Sequence: 1 << 20}, 34},
-		"a tombstone":            {checkpoint.Row{UID: uid, ResourceVersion: "1", Version: 1, Deleted: true}, 25},
-		"an end that was missed": {checkpoint.Row{UID: uid, ResourceVersion: "1", Version: 48113000, Deleted: true}, 29},
-		"one that is behind":     {checkpoint.Row{UID: uid, ResourceVersion: "1", Version: 1, Behind: true}, 26},
-		"all flags":              {checkpoint.Row{UID: uid, ResourceVersion: "1", Version: 1, Behind: true, Deleted: true, Rejected: true}, 26},
+		"nothing": {checkpoint.Row{}, 10},
+		"a usual one": {checkpoint.Row{
+			UID: uid, ResourceVersion: "48113000", Epoch: epoch, Version: 48113000, Sequence: 1 << 20,
+		}, 34},
+		"a tombstone": {checkpoint.Row{UID: uid, ResourceVersion: "1", Version: 1, Deleted: true}, 25},
+		"an end that was missed": {checkpoint.Row{
+			UID: uid, ResourceVersion: "1", Version: 48113000, Deleted: true,
+		}, 29},
+		"one that is behind": {checkpoint.Row{UID: uid, ResourceVersion: "1", Version: 1, Behind: true}, 26},
+		"all flags": {checkpoint.Row{
+			UID: uid, ResourceVersion: "1", Version: 1, Behind: true, Deleted: true, Rejected: true,
+		}, 26},
 		"the largest numbers": {checkpoint.Row{
 			UID: uid, ResourceVersion: "18446744073709551615", Epoch: math.MaxUint64, Version: math.MaxUint64,
 			Sequence: math.MaxUint64, Partition: math.MaxInt32,
 		}, 56},
-		"a version of its own":   {checkpoint.Row{UID: uid, ResourceVersion: "18446744073709551615", Version: math.MaxUint64 - 1}, 44},
-		"no version":             {checkpoint.Row{UID: uid, ResourceVersion: "1"}, 26},
-		"a negative partition":   {checkpoint.Row{UID: uid, ResourceVersion: "1", Version: 1, Partition: -1}, 29},
-		"a larger number":        {checkpoint.Row{UID: uid, ResourceVersion: "18446744073709551616"}, 45},
-		"a number with zeros":    {checkpoint.Row{UID: uid, ResourceVersion: "007"}, 28},
-		"a number with a sign":   {checkpoint.Row{UID: uid, ResourceVersion: "+7"}, 27},
-		"zero":                   {checkpoint.Row{UID: uid, ResourceVersion: "0"}, 26},
-		"no number":              {checkpoint.Row{UID: uid, ResourceVersion: "v1-beta", Version: 300}, 34},
-		"capitals in the uid":    {checkpoint.Row{UID: strings.ToUpper(uid), ResourceVersion: "1", Version: 1}, 46},
-		"hyphens out of place":   {checkpoint.Row{UID: "0f7d2a3-00c5b-4b8e-9a11-2f1f6f0f3b6d", ResourceVersion: "1", Version: 1}, 46},
+		"a version of its own": {checkpoint.Row{
+			UID: uid, ResourceVersion: "18446744073709551615", Version: math.MaxUint64 - 1,
+		}, 44},
+		"no version":           {checkpoint.Row{UID: uid, ResourceVersion: "1"}, 26},
+		"a negative partition": {checkpoint.Row{UID: uid, ResourceVersion: "1", Version: 1, Partition: -1}, 29},
+		"a larger number":      {checkpoint.Row{UID: uid, ResourceVersion: "18446744073709551616"}, 45},
+		"a number with zeros":  {checkpoint.Row{UID: uid, ResourceVersion: "007"}, 28},
+		"a number with a sign": {checkpoint.Row{UID: uid, ResourceVersion: "+7"}, 27},
+		"zero":                 {checkpoint.Row{UID: uid, ResourceVersion: "0"}, 26},
+		"no number":            {checkpoint.Row{UID: uid, ResourceVersion: "v1-beta", Version: 300}, 34},
+		"capitals in the uid":  {checkpoint.Row{UID: strings.ToUpper(uid), ResourceVersion: "1", Version: 1}, 46},
+		"hyphens out of place": {checkpoint.Row{
+			UID: "0f7d2a3-00c5b-4b8e-9a11-2f1f6f0f3b6d", ResourceVersion: "1", Version: 1,
+		}, 46},
 		"a hyphen for a digit":   {checkpoint.Row{UID: "-" + uid[1:], ResourceVersion: "1", Version: 1}, 46},
 		"a uid of another shape": {checkpoint.Row{UID: "x", ResourceVersion: "1", Version: 1}, 11},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := appendRow(nil, salt([]byte("pods.v1")), []byte("a/b"), &c.row)
-			key, got, err := decodeRow(salt([]byte("pods.v1")), []byte("a/b"), b)
-			require.NoError(t, err)
+			key, got := must.Get2(decodeRow(salt([]byte("pods.v1")), []byte("a/b"), b))(t)
 			assert.True(t, key == "a/b" && got == c.row, "got %q %+v, want %+v", key, got, c.row)
 			assert.Len(t, b, c.size, "bytes")
 			assert.Error(t, must.Err(decodeRow(salt([]byte("pods.v1")), []byte("a/c"), b)),
@@ -59,7 +68,9 @@ func TestRow_is_decoded_as_it_was_encoded(t *testing.T) {
 
 func TestRow_is_decoded_with_one_allocation(t *testing.T) {
 	key := []byte("kube-system/coredns-5d78c9869d-abcde")
-	b := appendRow(nil, 1, key, &checkpoint.Row{UID: "0f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", ResourceVersion: "48113000", Epoch: 1_764_000_000, Version: 48113000})
+	b := appendRow(nil, 1, key, &checkpoint.Row{
+		UID: "0f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", ResourceVersion: "48113000", Epoch: 1_764_000_000, Version: 48113000,
+	})
 	var err error
 	n := testing.AllocsPerRun(100, func() { _, _, err = decodeRow(1, key, b) })
 	require.NoError(t, err)
@@ -68,7 +79,9 @@ func TestRow_is_decoded_with_one_allocation(t *testing.T) {
 
 // Whatever the bytes, decoding ends with an error or with a row that is encoded and decoded alike.
 func FuzzRow(f *testing.F) {
-	f.Add("a/b", appendRow(nil, 0, []byte("a/b"), &checkpoint.Row{UID: "0f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", ResourceVersion: "48113000", Epoch: 1_764_000_000, Version: 48113000}))
+	f.Add("a/b", appendRow(nil, 0, []byte("a/b"), &checkpoint.Row{
+		UID: "0f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", ResourceVersion: "48113000", Epoch: 1_764_000_000, Version: 48113000,
+	}))
 	f.Add("a", appendRow(nil, 0, []byte("a"), &checkpoint.Row{UID: "x", ResourceVersion: "y", Deleted: true, Partition: -1}))
 	f.Add("a", appendRow(nil, 0, []byte("a"), &checkpoint.Row{UID: "x", ResourceVersion: "y", Behind: true}))
 	f.Add("", []byte{})

@@ -97,7 +97,8 @@ func TestOpen_refuses_another_versions_checkpoint(t *testing.T) {
 		_, err := openFake(t.Context(), f, Config{}, audit)
 		var unknown *checkpoint.FormatError
 		assert.True(t, errors.As(err, &unknown) && unknown.Old() && checkpoint.IsPermanent(err) &&
-			unknown.Where == fmt.Sprintf("partition %d, offset %d", p, offset), "%q: error %v, want an older version's", key, err)
+			unknown.Where == fmt.Sprintf("partition %d, offset %d", p, offset),
+			"%q: error %v, want an older version's", key, err)
 	}
 }
 
@@ -142,8 +143,7 @@ func TestOpen_after_everything_was_removed_begins_again(t *testing.T) {
 	}
 	s := mustOpen(t.Context(), t, f)
 	storetest.MustHold(t.Context(), t, s, storetest.Empty())
-	require.NoError(t, s.Commit(t.Context(), position(1)))
-	storetest.MustHold(t.Context(), t, s, at(1))
+	commits(t, s, 1)
 }
 
 func TestErrors_name_the_place_and_what_to_do(t *testing.T) {

@@ -52,7 +52,8 @@ func discard(ctx context.Context, cfg Config, want checkpoint.Identity, c cluste
 	}
 	for _, partition := range slices.Sorted(maps.Keys(found)) {
 		s.out = &producer{
-			broker: c, topic: cfg.Topic, partition: partition, codec: batch.NewCodec(cfg.Compression), patience: cfg.Patience,
+			broker: c, topic: cfg.Topic, partition: partition, codec: batch.NewCodec(cfg.Compression),
+			patience: cfg.Patience,
 		}
 		s.out.take(id)
 		nulls := func(yield func(string, []byte) bool) {

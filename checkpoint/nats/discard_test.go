@@ -23,7 +23,8 @@ func TestDiscard_removes_an_older_versions_checkpoint_and_no_other(t *testing.T)
 	require.NoError(t, kept.Commit(t.Context(), benchRows(0, 5, 1)))
 	kv := must.Get(js.KeyValue(t.Context(), testBucket))(t)
 	for n := range 3 {
-		must.Get(kv.Put(t.Context(), fmt.Sprint("prod-eu-1.audit.", n+1), []byte{1, 'w', 0, 0, 0, 0, 0, 0, 0, 0, 1, byte(n + 1), 0}))(t)
+		message := []byte{1, 'w', 0, 0, 0, 0, 0, 0, 0, 0, 1, byte(n + 1), 0}
+		must.Get(kv.Put(t.Context(), fmt.Sprint("prod-eu-1.audit.", n+1), message))(t)
 	}
 	_, err := Open(t.Context(), cfg, audit)
 	var old *checkpoint.FormatError

@@ -177,7 +177,10 @@ func (s suite) big(t *testing.T) {
 		rows := map[string]checkpoint.Row{}
 		for i := range 10_000 {
 			key := fmt.Sprintf("namespace-%d/object-%d", i%37, i)
-			rows[key] = checkpoint.Row{UID: fmt.Sprintf("5f7d2a30-0c5b-4b8e-9a11-%012x", i), ResourceVersion: fmt.Sprint(1_000_000 + i), Epoch: 1_764_000_000, Version: uint64(1_000_000 + i), Sequence: uint64(i)}
+			rows[key] = checkpoint.Row{
+				UID: fmt.Sprintf("5f7d2a30-0c5b-4b8e-9a11-%012x", i), ResourceVersion: fmt.Sprint(1_000_000 + i),
+				Epoch: 1_764_000_000, Version: uint64(1_000_000 + i), Sequence: uint64(i),
+			}
 			drop.Drop[stream] = append(drop.Drop[stream], key)
 		}
 		b.Put[stream] = rows

@@ -27,8 +27,8 @@ func newCheckpointReset(s *streams, f *checkpointFlags) *cobra.Command {
 		Use:   "reset PIPELINE [--stream STREAM]...",
 		Short: "Forget positions and objects, so that a snapshot follows",
 		Long: "Forget the positions of a pipeline's streams, and what the log has of each object. " + resetCosts + "\n\n" +
-			"A checkpoint that an older version of kube-eventbridge has written, in a format that this one does not read, is reset as a whole.\n" +
-			"Its log cannot be continued: name a new JetStream stream or topic for the sink.\n\n" +
+			"A checkpoint that an older version of kube-eventbridge has written, in a format that this one does not\n" +
+			"read, is reset as a whole. Its log cannot be continued: name a new JetStream stream or topic for the sink.\n\n" +
 			"A copy of a checkpoint file is kept beside it; of one in Kafka or NATS there is none. " + atBroker,
 		Args: f.onePipeline("reset"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -80,8 +80,8 @@ func preview(cmd *cobra.Command, s *streams, at place, names []string) (outdated
 	})
 	var other *checkpoint.FormatError
 	if errors.As(err, &other) && other.Old() && len(names) == 0 {
-		_, _ = fmt.Fprintf(s.Out, "reset of pipeline %s, %s:\n  forget everything, as an older version of kube-eventbridge has written it\n",
-			at.pipeline, at)
+		_, _ = fmt.Fprintf(s.Out, "reset of pipeline %s, %s:\n"+
+			"  forget everything, as an older version of kube-eventbridge has written it\n", at.pipeline, at)
 		return true, printCosts(s, at, resetCosts)
 	}
 	if err != nil {

@@ -58,7 +58,9 @@ func TestScripts(t *testing.T) {
 			}
 			return os.WriteFile(filepath.Join(e.WorkDir, "example.yaml"), data, 0o600)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "saved": saved, "held": held, "outdated": outdated},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits": exits, "saved": saved, "held": held, "outdated": outdated,
+		},
 	})
 }
 
@@ -101,8 +103,8 @@ func saved(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(errors.Join(store.Commit(context.Background(), &checkpoint.Batch{ //nolint:forbidigo // a script has no context
 		Identity: id,
 		Log: &checkpoint.Log{
-			ID: "KUBERNETES", Marks: map[int32]uint64{0: 7}, Ends: map[int32]uint64{0: 7}, IDs: map[int32]string{0: "v.8.95.1"},
-			Given: 8, Resyncs: 3,
+			ID: "KUBERNETES", Marks: map[int32]uint64{0: 7}, Ends: map[int32]uint64{0: 7},
+			IDs: map[int32]string{0: "v.8.95.1"}, Given: 8, Resyncs: 3,
 		},
 		Streams: map[string]checkpoint.Stream{
 			"configmaps.v1":           {Position: "100", Fingerprint: "4c3f1f1c", Epoch: 8, Since: 7},

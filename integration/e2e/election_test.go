@@ -217,7 +217,7 @@ func writers(log []entry) map[string]bool {
 	terms := map[string]bool{}
 	for _, e := range log {
 		if e.key != "" {
-			terms[e.attribute("writerepoch")] = true
+			terms[e.attribute("writerterm")] = true
 		}
 	}
 	return terms

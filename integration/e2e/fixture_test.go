@@ -5,11 +5,13 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -182,6 +184,29 @@ func (e *entry) attribute(name string) string {
 	return ""
 }
 
+// numbers returns the epoch, version and step of the event's sequence.
+func (e *entry) numbers() (epoch, version uint64, step int) {
+	_, _ = fmt.Sscanf(e.attribute("sequence"), "%d.%d.%d", &epoch, &version, &step)
+	return epoch, version, step
+}
+
+// again reports whether the event is a republished one.
+func (e *entry) again() bool { return strings.Contains(strings.TrimPrefix(e.id, e.uid), ".r") }
+
+// gap is the data of a gap.
+type gap struct {
+	From, To string
+	Cause    string
+	Message  string
+	Epoch    uint64
+}
+
+// gap returns what a gap says.
+func (e *entry) gap() (g gap) {
+	_ = json.Unmarshal(e.data, &g) // data of another form has no cause
+	return g
+}
+
 // readLog is what was read of one log so far.
 type readLog struct {
 	rig.Log
@@ -247,23 +272,20 @@ func (r *fixture) messages() []rig.Message {
 // messagesOf reads a stream of the broker.
 func (r *fixture) messagesOf(name string) []rig.Message {
 	r.t.Helper()
-	_, messages, err := r.read(name)
-	require.NoError(r.t, err)
+	_, messages := must.Get2(r.read(name))(r.t)
 	return messages
 }
 
 // limit has the log take so many messages more and refuse the rest, or take whatever comes if room is negative.
 func (r *fixture) limit(room int) {
 	r.t.Helper()
-	s, err := r.js.Stream(r.t.Context(), "KUBERNETES")
-	require.NoError(r.t, err)
+	s := must.Get(r.js.Stream(r.t.Context(), "KUBERNETES"))(r.t)
 	cfg := s.CachedInfo().Config
 	cfg.MaxMsgs, cfg.Discard = -1, jetstream.DiscardOld
 	if room >= 0 {
 		cfg.MaxMsgs, cfg.Discard = int64(s.CachedInfo().State.Msgs)+int64(room), jetstream.DiscardNew //nolint:gosec // there are few
 	}
-	_, err = r.js.UpdateStream(r.t.Context(), cfg)
-	require.NoError(r.t, err)
+	must.Get(r.js.UpdateStream(r.t.Context(), cfg))(r.t)
 }
 
 // killFull kills the bridge when the log is at its limit, and has it take whatever comes again.
@@ -321,6 +343,16 @@ func (r *fixture) awaitStatus(code int, part string) {
 	r.poll(fmt.Sprintf("/readyz to say %d and %q", code, part), func() (bool, string) {
 		got, body := r.status("/readyz")
 		return got == code && strings.Contains(body, part), fmt.Sprintf("it says %d %q", got, body)
+	})
+}
+
+// awaitPage waits until the status page has a part, and nothing of what is gone.
+func (r *fixture) awaitPage(what, part string, gone ...string) {
+	r.t.Helper()
+	r.poll(what, func() (bool, string) {
+		_, page := r.status("/")
+		left := slices.ContainsFunc(gone, func(text string) bool { return strings.Contains(page, text) })
+		return strings.Contains(page, part) && !left, page
 	})
 }
 

@@ -72,9 +72,7 @@ func (r *fixture) onKafka(cluster *kafkabroker.Cluster, topic, resources string,
 func (k *kafkaLog) read(t *testing.T) rig.Log {
 	t.Helper()
 	if k.reader == nil {
-		var err error
-		k.reader, err = rig.KafkaLog(k.topic, k.cluster.Addresses())
-		require.NoError(t, err)
+		k.reader = must.Get(rig.KafkaLog(k.topic, k.cluster.Addresses()))(t)
 		t.Cleanup(k.reader.Close)
 	}
 	return k.reader
@@ -92,7 +90,8 @@ func (k *kafkaLog) once(log []entry) (kept []entry) {
 	return kept
 }
 
-// What docs/events.md says that the bridge's user needs is enough: it warns of nothing, and one step less is a permission that it misses.
+// What docs/operations.md says that the bridge's user needs is enough: it warns of nothing, and one step less is a
+// permission that it misses.
 func TestBridge_on_Kafka_needs_no_more_permissions_than_are_documented(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	cluster := kafkabroker.ForTest(t, kafkabroker.Config{

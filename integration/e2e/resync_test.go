@@ -56,7 +56,8 @@ func again(t *testing.T, log []entry) map[string]map[string]int {
 		if e.reason != "resync" {
 			continue
 		}
-		number, ok := strings.CutPrefix(e.id, e.uid+"."+e.rv+".r")
+		epoch, version, step := e.numbers()
+		number, ok := strings.CutPrefix(e.id, fmt.Sprintf("%s.%d.%d.%d.r", e.uid, epoch, version, step))
 		require.True(t, ok, "published again is %s", e.id)
 		assert.Equal(t, "updated", e.op, "published again is %s", e.id)
 		if found[number] == nil {

@@ -72,8 +72,7 @@ func tokenFile(t *testing.T, content string) string {
 
 func token(t *testing.T, c *kafkabroker.Cluster, user string, life time.Duration) string {
 	t.Helper()
-	s := must.Get(c.Token(user, life))(t)
-	return s
+	return must.Get(c.Token(user, life))(t)
 }
 
 // stranger returns the files of a CA that no broker knows, and of a user's certificate and key that it has signed.

@@ -9,7 +9,11 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
+
+// idleLook is how often an idle pipeline looks where the log ends.
+const idleLook = time.Minute
 
 // commits makes positions and ledgers durable about once a second. A commit that fails is tried again with the next:
 // until it succeeds a crash repeats work, and loses nothing.
@@ -23,6 +27,9 @@ func (p *session) commits(ctx context.Context) error {
 		case <-tick.C:
 		}
 		p.broker.observe(p.sink.Ready())
+		if time.Since(p.looked) >= idleLook {
+			p.lookAtEnd(ctx)
+		}
 		p.sample(time.Now())
 		select {
 		case <-p.met:
@@ -38,6 +45,33 @@ func (p *session) commits(ctx context.Context) error {
 		}
 		p.disk.observe(p.log, err)
 	}
+}
+
+// lookAtEnd has the mark of an idle pipeline pass what others publish to the log. Otherwise the log would come to lack
+// what is behind the mark.
+func (p *session) lookAtEnd(ctx context.Context) {
+	p.looked = time.Now()
+	log, ok := p.sink.(sink.Log)
+	begun, quiet := p.marks.quiet()
+	select {
+	case <-p.met:
+	default:
+		return // nothing was done yet
+	}
+	if !ok || !quiet || p.sink.Ready() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, commitEvery)
+	defer cancel()
+	bounds, err := log.Bounds(ctx, nil)
+	if err != nil {
+		return // it is asked again
+	}
+	ends := map[int32]uint64{}
+	for partition, b := range bounds.Partitions {
+		ends[partition] = b.Last
+	}
+	p.marks.settle(begun, ends)
 }
 
 // save returns when what is settled now is durable, however often that takes. The error is ctx's, or permanent.

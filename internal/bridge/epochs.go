@@ -5,7 +5,6 @@ package bridge
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync"
 	"time"
 
@@ -52,16 +51,16 @@ func after(a, b string) bool {
 
 // numeric returns a version as a number; 0 where it is empty or no number.
 func numeric(version string) uint64 {
-	n, _ := strconv.ParseUint(version, 10, 64)
+	n, _ := checkpoint.Number(version)
 	return n
 }
 
 // number returns the number of a version: of one that is no number, the one that the row has for it, or a new one. The
 // caller holds mu.
 func (s *stream) number(version string, row *checkpoint.Row) uint64 {
-	n, err := strconv.ParseUint(version, 10, 64)
+	n, ok := checkpoint.Number(version)
 	switch {
-	case err == nil:
+	case ok:
 		return n
 	case row != nil && row.ResourceVersion == version:
 		return row.Version
@@ -159,11 +158,13 @@ func (s *stream) adopt() {
 	}
 }
 
-// tells reports whether what the stream finds out is true of the others. An aggregated API server has versions of its own, and may begin anew each time it
-// starts; a group that Kubernetes does not have itself may be one's.
-func (s *stream) tells() bool { return tells(s.Stream) }
-
-func tells(s source.Stream) bool { return scheme.Scheme.IsGroupRegistered(s.Group) }
+// tells reports whether what the stream finds out is true of the others. An aggregated API server has versions of its
+// own, and may start from nothing each time; a group that Kubernetes does not have itself may be one's. Events often have
+// an etcd of their own (--etcd-servers-overrides).
+func (s *stream) tells() bool {
+	events := s.Stream.Resource.Resource == "events" && (s.Group == "" || s.Group == "events.k8s.io")
+	return scheme.Scheme.IsGroupRegistered(s.Group) && !events
+}
 
 // tellRestored gives all other streams the epoch too, those that do not run now included: etcd was restored, and not
 // every stream shows that. The caller holds committing, and no stream's mu.
@@ -200,8 +201,9 @@ func (p *session) unopenedChanged(name string, saved checkpoint.Stream) {
 func (s *stream) restored(epoch uint64, why source.Why, cause *source.RewoundError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.saved.Epoch >= epoch {
-		return // it has begun a later one by itself
+	nothing := s.position() == "" && s.saved.Owes.From == "" && s.listing == "" && s.ledger.Len() == 0
+	if nothing || s.saved.Epoch >= epoch { // or it has begun a later one by itself
+		return
 	}
 	incomparable(&s.saved, epoch, s.position(), why)
 	if s.mismatch == nil {

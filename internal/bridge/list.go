@@ -4,7 +4,6 @@ package bridge
 
 import (
 	"context"
-	"iter"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -250,12 +249,12 @@ func (s *stream) endList(p source.Progress, exists map[string]struct{}) (snapsho
 	if s.saved.Owes.List == sequence.Repair {
 		reason = source.ReasonRepair
 	}
-	for key, row := range s.missing() {
+	for key, row := range s.ledger.Unseen() {
 		if s.mismatch != nil {
 			break
 		}
 		last, order := row.Last(), s.order()
-		e, gone := order.Missing(&last, max(s.listingAt, row.Version))
+		e, gone := order.Missing(&last, s.listingAt)
 		if !gone {
 			continue
 		}
@@ -270,26 +269,6 @@ func (s *stream) endList(p source.Progress, exists map[string]struct{}) (snapsho
 		s.enqueue(key, d)
 	}
 	return snapshot
-}
-
-// missing yields what the list did not have: objects that the log has, and objects whose end a rewind has covered with an
-// older state. The caller holds mu.
-func (s *stream) missing() iter.Seq2[string, checkpoint.Row] {
-	return func(yield func(string, checkpoint.Row) bool) {
-		for key, row := range s.ledger.Unseen() {
-			if !yield(key, row) {
-				return
-			}
-		}
-		if s.saved.Replay.To == "" {
-			return
-		}
-		for key, row := range s.ledger.Rows() {
-			if row.Deleted && row.Behind && !yield(key, row) {
-				return
-			}
-		}
-	}
 }
 
 // announceSnapshot queues the word that the snapshot is complete, if that is due. Again says that a dead process may have
@@ -326,7 +305,7 @@ func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []s
 	if saved.Owes.List >= sequence.Republish {
 		saved.Position = ""
 	}
-	if s.mismatch == nil { // else a tombstone may be what tells which changes are left to the next epoch
+	if s.mismatch == nil && saved.Owes.List == sequence.Nothing { // else a tombstone may be what tells which changes are left to the next epoch
 		s.ledger.Prune(position)
 	}
 	put, drop := s.ledger.Take()

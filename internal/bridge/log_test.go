@@ -40,8 +40,9 @@ type fakeLog struct {
 	refuse func(m *sink.Message) bool
 	// limit is how many bytes of data it takes; 0: any number.
 	limit int
-	// gate holds messages back until it is closed.
-	gate chan struct{}
+	// gate holds messages back until it is closed; markers too, unless ungated.
+	gate    chan struct{}
+	ungated bool
 	// unusable is what Run finds wrong with the log, away why it cannot be reached.
 	unusable, away error
 	// end ends Run with what it is sent.
@@ -101,6 +102,9 @@ func (l *fakeLog) Publish(ctx context.Context, m *sink.Message, done sink.Done) 
 	subject := m.Subject
 	l.mu.Lock()
 	gate := l.gate
+	if m.Everywhere && l.ungated {
+		gate = nil
+	}
 	l.flying[subject]++
 	l.most = max(l.most, l.flying[subject])
 	l.mu.Unlock()
@@ -288,6 +292,23 @@ func startStream(t *testing.T, to sink.Sink, store checkpoint.Store) (*rig, *str
 	return r, r.stream(nil)
 }
 
+// startNew is startStream with an empty log, without a checkpoint.
+func startNew(t *testing.T, spec *StreamSpec) (*fakeLog, *rig, *stream) {
+	t.Helper()
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	return log, r, r.stream(spec)
+}
+
+// listed is startStream with a log that can be read, after a first list.
+func listed(t *testing.T, version string, objects ...string) (readableLog, *memoryStore, *rig, *stream) {
+	t.Helper()
+	log, store := newReadableLog(), &memoryStore{}
+	r, s := startStream(t, log, store)
+	snapshot(t, s, version, objects...)
+	return log, store, r, s
+}
+
 // stopSaved stops a pipeline that has saved everything.
 func (r *rig) stopSaved() {
 	r.t.Helper()
@@ -304,7 +325,7 @@ func startOf(t *testing.T, to sink.Sink, store checkpoint.Store, specs ...Stream
 	registry := prometheus.NewRegistry()
 	pipeline := New(Config{
 		Name: "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20, Metrics: NewMetrics(registry),
-		Sink: func() (sink.Sink, error) { return to, nil }, Streams: specs,
+		Sink: func(func() uint64) (sink.Sink, error) { return to, nil }, Streams: specs,
 	})
 	p := newSession(&pipeline.cfg, to)
 	pipeline.current.Store(p)
@@ -312,11 +333,7 @@ func startOf(t *testing.T, to sink.Sink, store checkpoint.Store, specs ...Stream
 		Initial: 100 * time.Microsecond, Max: time.Millisecond, OnRetry: func(_ *sink.Message, cause error) { p.broker.retried(cause) },
 	})
 	p.publisher = p.retrier
-	var err error
-	if p.state, err = store.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	p.logged = p.state.Log
+	p.observe(must.Get(store.Load(t.Context()))(t))
 	require.NoError(t, p.meetLog(t.Context()))
 	close(p.met)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -348,8 +365,7 @@ func (r *rig) stream(spec *StreamSpec) *stream {
 		spec = &StreamSpec{}
 	}
 	spec.Encoding.Cluster, spec.Encoding.Pipeline = "test", r.name
-	s := must.Get(r.open(spec, source.Stream{Resource: configMaps, LabelSelector: spec.LabelSelector}))(r.t)
-	return s
+	return must.Get(r.open(spec, source.Stream{Resource: configMaps, LabelSelector: spec.LabelSelector}))(r.t)
 }
 
 // send feeds one change as a watch or a list would.
@@ -374,6 +390,13 @@ func (r *rig) settle() {
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(r.t, r.busy.wait(ctx), "%d objects are still not published", r.busy.count())
+}
+
+// settleAndStop also stops the pipeline, which saves nothing.
+func (r *rig) settleAndStop() {
+	r.t.Helper()
+	r.settle()
+	_ = r.stop()
 }
 
 func note(t *testing.T, s *stream, p source.Progress) {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -20,16 +21,14 @@ import (
 
 // Who asks for something to be published again may have nothing to apply a patch to. Consumers that are up to date pass over it, so that nothing applies to it either.
 func TestOlds_what_is_published_again_is_whole_and_no_base(t *testing.T) {
-	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(&StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
+	log, r, s := startNew(t, &StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
 	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"c"}`, `"data":{"x":"d"}`, `"data":{"x":"e"}`)
 	for _, f := range p.frames[:2] {
 		f.send(t, s)
 	}
 	r.settle()
 	s.mu.Lock()
-	s.saved.Repair = "3"
+	s.saved.Replay = checkpoint.Replay{To: "3", Number: 7}
 	s.mu.Unlock()
 	for _, f := range p.frames[2:] {
 		f.send(t, s)
@@ -49,7 +48,7 @@ func (f frame) republish(t *testing.T, s *stream) {
 	s.status.State(source.Watching, nil)
 	s.tracker.Bookmark(strconv.Itoa(f.version))
 	id := source.Ident{Namespace: "default", Name: f.name, UID: f.uid, ResourceVersion: strconv.Itoa(f.version)}
-	ok, err := s.republishOne(t.Context(), id, frameContent(f.body), ".r7", rate.NewLimiter(rate.Inf, 1))
+	ok, err := s.republishOne(t.Context(), id, frameContent(f.body), 7, rate.NewLimiter(rate.Inf, 1))
 	require.True(t, ok && err == nil, "%v %v", ok, err)
 }
 
@@ -79,7 +78,7 @@ func TestOlds_what_only_a_resync_has_published_is_no_base(t *testing.T) {
 	log.limit = 800
 	r := start(t, log, &memoryStore{})
 	s := r.stream(&StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
-	s.saved.Fingerprint = s.fingerprint
+	s.saved.Owes = checkpoint.Owes{}
 	large := strings.Repeat("b", 900)
 	p := story(`"data":{"x":"a"}`, `"data":{"x":"`+large+`","y":"1"}`, `"data":{"x":"`+large+`","y":"2"}`)
 	for _, f := range p.frames[:2] {
@@ -135,9 +134,7 @@ func TestOlds_are_no_base_in_another_partition(t *testing.T) {
 
 // A log drops its oldest messages, and the later ones have to make sense without them.
 func TestOlds_what_the_log_has_no_more_is_no_base(t *testing.T) {
-	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(&StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
+	log, r, s := startNew(t, &StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
 	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"c"}`, `"data":{"x":"d"}`)
 	for i, f := range p.frames {
 		f.send(t, s)
@@ -160,14 +157,13 @@ func TestOlds_what_the_log_turns_out_to_have_is_no_base(t *testing.T) {
 	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"c","y":"c"}`, `"data":{"x":"c","z":"d"}`)
 	r := start(t, log, store)
 	s := r.stream(patches())
-	s.saved.Fingerprint = s.fingerprint
+	s.saved.Owes = checkpoint.Owes{}
 	p.frames[0].send(t, s)
 	p.frames[1].send(t, s)
 	r.settle()
 	require.NoError(t, r.commit(t.Context()))
 	p.frames[2].send(t, s)
-	r.settle()
-	_ = r.stop()
+	r.settleAndStop()
 	log.forgetIDs()
 
 	r = start(t, log, store)
@@ -193,8 +189,7 @@ func TestOlds_what_the_broker_had_already_is_no_base(t *testing.T) {
 		for _, f := range p.frames[:2+len(redact)] {
 			f.send(t, s)
 		}
-		r.settle()
-		_ = r.stop()
+		r.settleAndStop()
 	}
 	if last := &log.log[len(log.log)-1]; attribute(last, "payload") != "object" || attribute(last, "resourceversion") != "3" {
 		t.Errorf("the last event is %v", last.Attributes)

@@ -198,8 +198,11 @@ func (r *recovery) take(m *sink.Stored, late bool) error {
 	case err != nil || st.Pipeline != r.session.name:
 		return nil
 	}
-	r.read++
 	r.seen = max(r.seen, st.Sequence.Epoch, m.Epoch)
+	if !r.isOfResource(&st) {
+		return nil // a writer has started
+	}
+	r.read++
 	if st.Sequence == (sequence.Sequence{}) {
 		r.marker(m, &st)
 		return nil
@@ -208,6 +211,11 @@ func (r *recovery) take(m *sink.Stored, late bool) error {
 		r.learn(name, m, &st, late)
 	}
 	return nil
+}
+
+func (r *recovery) isOfResource(st *encode.State) bool {
+	_, ok := encode.ResourceOf(st.Source, r.session.cfg.Identity.Cluster)
+	return ok
 }
 
 // names yields the stored streams that may have an event's object.
@@ -408,13 +416,16 @@ func (r *recovery) repair(ctx context.Context) error {
 		return err
 	}
 	p.epochs.observe(r.seen)
+	if len(p.state.Streams) == 0 {
+		return r.store(ctx) // the checkpoint was reset, and the log is another one
+	}
 	epoch := p.epochs.next()
 	for name := range p.state.Streams {
 		saved, _ := r.stream(name)
 		why := source.Why{Cause: source.CauseLogLost, Message: "the log has lost events that it had acknowledged"}
-		position := saved.Position
-		incomparable(&saved, epoch, position, why)
-		saved.Position, saved.Owes.List, saved.Owes.From = "", sequence.Repair, cmp.Or(saved.Owes.From, "0")
+		// Between the last snapshot that the log has and its end it may lack anything.
+		incomparable(&saved, epoch, cmp.Or(r.completed[name], "0"), why)
+		saved.Position, saved.Owes.List = "", sequence.Repair
 		r.streams[name] = saved
 		r.unlearn(name)
 	}

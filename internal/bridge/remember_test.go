@@ -5,8 +5,8 @@ package bridge
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -35,8 +35,7 @@ func beforeLoss(t *testing.T, log sink.Sink, f func(s *stream)) {
 	t.Helper()
 	r := startOf(t, log, &memoryStore{}, named)
 	f(r.stream(nil))
-	r.settle()
-	_ = r.stop()
+	r.settleAndStop()
 }
 
 func TestRemember_goes_on_from_what_the_log_has(t *testing.T) {
@@ -71,7 +70,7 @@ func TestRemember_begins_the_gap_at_the_streams_own_snapshot(t *testing.T) {
 		}
 		_ = r.stop()
 		r = startOf(t, log, &memoryStore{}, specs...)
-		assert.Equal(t, want, r.state.Streams["configmaps.v1/default"].Gap.From,
+		assert.Equal(t, want, r.state.Streams["configmaps.v1/default"].Owes.From,
 			"behind a marker of %s the gap begins", last)
 	}
 }
@@ -112,9 +111,6 @@ func TestRemember_goes_on_in_the_history_of_the_log(t *testing.T) {
 			slices.Sort(lines)
 			slices.Sort(c.want)
 			expect(t, lines, c.want...)
-			for _, m := range log.log[n:] {
-				assert.True(t, strings.HasSuffix(m.ID, ".h1"), "%s is not of history 1", m.ID)
-			}
 		})
 	}
 }
@@ -170,8 +166,7 @@ func TestRemember_publishes_no_snapshot_where_none_is_wanted(t *testing.T) {
 	s := r.stream(spec())
 	snapshot(t, s, "10", "a u1 5", "b u2 6", "c u3 7")
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
-	r.settle()
-	_ = r.stop()
+	r.settleAndStop()
 	n := len(log.lines())
 	r = startOf(t, log, &memoryStore{}, never)
 	s = r.stream(spec())
@@ -188,7 +183,10 @@ func TestRemember_publishes_no_snapshot_where_none_is_wanted(t *testing.T) {
 func TestRemember_is_for_a_store_that_was_never_written(t *testing.T) {
 	log := newIndexedLog()
 	beforeLoss(t, log, func(s *stream) { snapshot(t, s, "10", "a u1 5") })
-	r := startOf(t, log, &memoryStore{state: checkpoint.State{Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}}}, named)
+	r := startOf(t, log, &memoryStore{state: checkpoint.State{
+		Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"},
+		Log:      checkpoint.Log{Marks: map[int32]uint64{0: uint64(len(log.log))}, Given: uint64(time.Now().Unix()) + 9},
+	}}, named)
 	assert.Empty(t, r.state.Streams, "known")
 }
 
@@ -199,5 +197,5 @@ func TestRemember_takes_no_marker_of_another_pipeline(t *testing.T) {
 	i := slices.IndexFunc(marker, func(a sink.Attribute) bool { return a.Name == "pipeline" })
 	marker[i].Value = "other"
 	r := startOf(t, log, &memoryStore{}, named)
-	assert.Equal(t, "0", r.state.Streams["configmaps.v1"].Gap.From, "the gap begins, want 0")
+	assert.Equal(t, "0", r.state.Streams["configmaps.v1"].Owes.From, "the gap begins, want 0")
 }

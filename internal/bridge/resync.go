@@ -131,11 +131,13 @@ func (s *stream) notDue() {
 // publishesAll reports whether every object that the stream reads is published.
 func (s *stream) publishesAll() bool { return s.spec.Filter == nil }
 
-// nextResync returns a number for a resync, a repair or a rewind that is at least the one asked for. It is durable with
+// nextResync returns a number for a resync or a repair: the one that is asked for, unless it was used. It is durable with
 // the next commit, which precedes its first use. The caller holds committing.
 func (p *session) nextResync(asked int64) int64 {
-	p.logged.Resyncs = max(p.logged.Resyncs+1, asked, time.Now().Unix())
-	p.unlogged = true
+	if asked <= p.logged.Resyncs {
+		asked = max(p.logged.Resyncs+1, time.Now().Unix())
+	}
+	p.logged.Resyncs, p.unlogged = asked, true
 	return p.logged.Resyncs
 }
 

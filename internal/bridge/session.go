@@ -74,6 +74,8 @@ type session struct {
 	// logged is what the store has of the log, unless it is unlogged.
 	logged   checkpoint.Log
 	unlogged bool
+	// looked is when the end of the log was looked at last; the committer's own.
+	looked time.Time
 	// unopenedSaved is what is to be saved of streams that are not open.
 	unopenedSaved map[string]checkpoint.Stream
 

@@ -95,7 +95,7 @@ func sessions(t *testing.T, c Config, lasts ...time.Duration) (waits []time.Dura
 	defer cancel()
 	n, ended := 0, time.Time{}
 	c.Name, c.Buffer, c.Store = "test", 1<<20, &memoryStore{}
-	c.Sink = func() (sink.Sink, error) {
+	c.Sink = func(func() uint64) (sink.Sink, error) {
 		if n > 0 {
 			waits = append(waits, time.Since(ended))
 		}
@@ -154,7 +154,7 @@ func TestPipeline_counts_a_loss_once(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		p := New(Config{
 			Name: "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20, Metrics: NewMetrics(registry),
-			Sink: func() (sink.Sink, error) { return log, nil },
+			Sink: func(func() uint64) (sink.Sink, error) { return log, nil },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -199,9 +199,7 @@ func TestMarks_know_of_an_event_before_its_ticket_is_settled(t *testing.T) {
 			s.queueMarker(&marker{Marker: source.Marker{Kind: source.MarkerGap, To: "11", Seen: time.Now()}})
 		},
 	} {
-		log := newReadableLog()
-		r, s := startStream(t, log, &memoryStore{})
-		snapshot(t, s, "10", "a u1 5")
+		log, _, r, s := listed(t, "10", "a u1 5")
 		gate := log.hold()
 		publish(s)
 		high := make(chan uint64, 1)

@@ -24,7 +24,7 @@ func TestState_tells_how_a_stream_is_doing_and_what_happened_to_it(t *testing.T)
 	s := r.stream(nil)
 	snapshot(t, s, "10", "a u1 5", "b u2 6")
 	s.status.State(source.Watching, nil)
-	log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.ID, "u1.11") }
+	log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.ID, ".11.0") }
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
 	relist(t, s, "20", "a u1 11", "b u2 6")
@@ -51,8 +51,7 @@ func TestState_tells_how_a_stream_is_doing_and_what_happened_to_it(t *testing.T)
 }
 
 func TestState_tells_what_the_broker_does_not_take(t *testing.T) {
-	log := newFakeLog()
-	r, s := startStream(t, log, &memoryStore{})
+	log, r, s := startNew(t, nil)
 	b := r.pipeline.State().Broker
 	assert.True(t, b.Err == nil && b.Refused == nil && b.Blocked == nil && b.Reached, "at first the broker is %+v", b)
 	full := true

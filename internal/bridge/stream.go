@@ -96,8 +96,8 @@ func (s *stream) Deliver(c source.Change) {
 		c.Reason = s.listing
 	}
 	s.compare(&c, last, listed)
-	if s.mismatch != nil && (c.Listed || s.revived(&c, last)) {
-		s.drop(&c) // the list of the next epoch shows what came of it
+	if s.leaves(&c, last) {
+		s.drop(&c)
 		return
 	}
 	if !s.next(&c, last, listed) {
@@ -136,6 +136,12 @@ func (s *stream) compare(c *source.Change, last *sequence.Row, listed bool) {
 		logged = strconv.FormatUint(last.Version, 10)
 	}
 	s.revoke(c, logged)
+}
+
+// leaves reports whether a change that does not compare is left to the list of the next epoch, which shows what came of
+// it. The caller holds mu.
+func (s *stream) leaves(c *source.Change, last *sequence.Row) bool {
+	return s.mismatch != nil && c.Epoch == s.epoch && (c.Listed || s.revived(c, last))
 }
 
 // revived reports whether an object is there again, and newer, that was deleted: a uid has one life. Into a selection it
@@ -241,6 +247,8 @@ func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh boo
 	switch {
 	case d.silent:
 		return true
+	case d.Op == source.Deleted && d.Again == 0 && last != nil && last.Ended():
+		return false // it has ended already
 	case d.repeated: // only as long as it is the last state
 		return exists && s.is(&row, d.Ident)
 	}
@@ -258,13 +266,17 @@ func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh boo
 	}
 	switch {
 	case d.Op == source.Deleted:
-	case last != nil && !last.Ended():
+	case d.Again != 0 && !d.Listed: // the row is of a later state: it is what the watch says
+	case last != nil && !last.Ended() && !lostFromLog(&row):
 		d.Op = source.Updated
 	default:
 		d.Op = source.Added
 	}
 	return true
 }
+
+// lostFromLog reports whether the log had an event of a row's object, and has lost all of them.
+func lostFromLog(row *checkpoint.Row) bool { return row.Behind && row.Sequence == 0 }
 
 // eventOf returns a change for the rules of package sequence.
 func eventOf(c *source.Change) sequence.Event {

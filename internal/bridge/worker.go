@@ -13,6 +13,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 const (
@@ -55,8 +56,7 @@ func (p *session) publish(ctx context.Context, o *object) {
 	if a.marker == nil {
 		var exists bool
 		row, exists = s.ledger.Get(o.key)
-		// What is listed is left to the list of the next epoch where it does not compare.
-		if left = s.mismatch != nil && a.delta.Listed && a.delta.Epoch == s.epoch; !left {
+		if left = s.leaves(&a.delta.Change, lastOf(&row, exists)); !left {
 			fresh = s.classify(o, row, exists)
 		}
 	}
@@ -259,7 +259,7 @@ func (p *session) conflicted(o *object, conflict *sink.ConflictError) {
 			return
 		}
 		if err == nil && state.Sequence != (sequence.Sequence{}) {
-			s.found(o.key, state, last.Sequence)
+			s.found(o.key, &a.delta.Change, &state, last.Sequence)
 		}
 	}
 	a.sought = a.marker != nil
@@ -294,15 +294,18 @@ func (p *session) renumber(ctx context.Context, o *object) error {
 
 // found takes note of what the log was seen to have last of an object. A number that the checkpoint has not given is
 // another writer's: then the checkpoint is an old one, and the pipeline starts from the log again.
-func (s *stream) found(key string, has encode.State, at uint64) {
+func (s *stream) found(key string, c *source.Change, has *encode.State, at uint64) {
 	if has.Sequence.Epoch > s.session.epochs.last() {
 		s.session.fail(&sink.InterruptedError{Target: s.session.cfg.Target, Cause: errOlderCheckpoint})
-		return
 	}
-	next := stateRow(&has)
+	next := stateRow(has)
 	next.Sequence = at
+	last := next.Last()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.revived(c, &last) {
+		s.revoke(c, has.ResourceVersion)
+	}
 	known, exists := s.ledger.Get(key)
 	s.ledger.Put(key, apply(known, exists, next))
 }

@@ -80,7 +80,7 @@ func Rewind(state *checkpoint.State, names []string, to string, now int64) (*Cha
 		case position < version:
 			ahead = append(ahead, fmt.Sprintf("%s is at %s", name, saved.Position))
 		case position > version:
-			c.rewind(name, &saved, state.Rows[name], version, log.Resyncs)
+			c.rewind(name, &saved, state.Rows[name], to)
 		}
 	}
 	if len(ahead) > 0 && (!all || len(ahead) == len(names)) {
@@ -90,9 +90,9 @@ func Rewind(state *checkpoint.State, names []string, to string, now int64) (*Cha
 }
 
 // rewind moves one stream. Its rows stay: they say what the log has, which may be ahead of the position.
-func (c *Change) rewind(name string, saved *checkpoint.Stream, rows map[string]checkpoint.Row, to uint64, number int64) {
+func (c *Change) rewind(name string, saved *checkpoint.Stream, rows map[string]checkpoint.Row, to string) {
 	objects := describe(name, saved, rows).Objects
-	c.Moves = append(c.Moves, Move{Stream: name, From: saved.Position, To: strconv.FormatUint(to, 10), Objects: objects})
+	c.Moves = append(c.Moves, Move{Stream: name, From: saved.Position, To: to, Objects: objects})
 	position, _ := checkpoint.Number(saved.Position)
 	earlier, _ := checkpoint.Number(saved.Replay.To)
 	newest := max(position, earlier)
@@ -102,8 +102,8 @@ func (c *Change) rewind(name string, saved *checkpoint.Stream, rows map[string]c
 		}
 	}
 	after := *saved
-	after.Position = strconv.FormatUint(to, 10)
-	after.Replay = checkpoint.Replay{To: strconv.FormatUint(newest, 10), Number: number}
+	after.Position = to
+	after.Replay = checkpoint.Replay{To: strconv.FormatUint(newest, 10), Number: c.Batch.Log.Resyncs}
 	c.Batch.Streams[name] = after
 }
 

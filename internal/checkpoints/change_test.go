@@ -30,8 +30,8 @@ func state() *checkpoint.State {
 	return &checkpoint.State{
 		Identity: audit,
 		Log: checkpoint.Log{
-			ID: "l", Marks: map[int32]uint64{0: 7, 1: 9}, Ends: map[int32]uint64{0: 7}, IDs: map[int32]string{0: "u.7.99.0"},
-			Given: 8, Resyncs: 1_764_000_000, Term: 2,
+			ID: "l", Marks: map[int32]uint64{0: 7, 1: 9}, Ends: map[int32]uint64{0: 7},
+			IDs: map[int32]string{0: "u.7.99.0"}, Given: 8, Resyncs: 1_764_000_000, Term: 2,
 		},
 		Streams: map[string]checkpoint.Stream{
 			"pods.v1":    {Position: "100", Fingerprint: "f", Epoch: 7, Since: 6},
@@ -87,13 +87,15 @@ func TestReset_of_a_stream_leaves_the_others(t *testing.T) {
 
 func TestRewind_moves_positions_back_and_forgets_nothing(t *testing.T) {
 	before, given := state(), state()
-	stream := checkpoint.Stream{Position: "100", Fingerprint: "f", Epoch: 7, ResyncDue: true, Replay: checkpoint.Replay{To: "103", Number: 4}}
+	stream := checkpoint.Stream{
+		Position: "100", Fingerprint: "f", Epoch: 7, ResyncDue: true, Replay: checkpoint.Replay{To: "103", Number: 4},
+	}
 	before.Streams["pods.v1"], given.Streams["pods.v1"] = stream, stream
 	now := before.Log.Resyncs + 100
 	c := must.Get(Rewind(given, []string{"pods.v1"}, "80", now))(t)
 	want := before
 	stream.Position = "80"
-	stream.Replay = checkpoint.Replay{To: "103", Number: now} // what the earlier replay has not come to is behind that, too
+	stream.Replay = checkpoint.Replay{To: "103", Number: now} // the earlier one has not come to its end
 	want.Streams["pods.v1"], want.Log.Resyncs = stream, now
 	assert.Equal(t, want, storetest.After(given, c.Batch))
 	assert.Empty(t, c.Batch.Put, "rows stay as they are")
@@ -112,7 +114,8 @@ func TestRewind_has_a_number_of_its_own(t *testing.T) {
 func TestRewind_reaches_what_was_published_ahead_of_the_position(t *testing.T) {
 	given := state()
 	given.Rows["pods.v1"] = map[string]checkpoint.Row{
-		"a": {ResourceVersion: "104", Epoch: 7, Version: 104}, "b": {ResourceVersion: "99", Epoch: 6, Version: 105, Deleted: true},
+		"a": {ResourceVersion: "104", Epoch: 7, Version: 104},
+		"b": {ResourceVersion: "99", Epoch: 6, Version: 105, Deleted: true},
 		"c": {ResourceVersion: "900", Epoch: 5, Version: 900}, // of before the first case
 	}
 	c := must.Get(Rewind(given, []string{"pods.v1"}, "80", 5))(t)
@@ -290,19 +293,21 @@ func TestDescribe_says_all_that_a_stream_owes(t *testing.T) {
 		want   []string
 	}{
 		{all, []string{
-			"the deletion of all that it has, as it is not selected any more", "a list, at 9 or later, behind a gap from 3 (expired): too old",
-			"the rest of the list that gap.1 has announced", "the word that the snapshot at 8 is complete", "a resync", "a replay up to 99",
+			"the deletion of all that it has, as it is not selected any more",
+			"a list, at 9 or later, behind a gap from 3 (expired): too old",
+			"the rest of the list that gap.1 has announced", "the word that the snapshot at 8 is complete",
+			"a resync", "a replay up to 99",
 			"the last event of objects of which the log has an older state last: 1",
 		}},
 		{checkpoint.Stream{}, []string{"a snapshot"}},
 		{checkpoint.Stream{Owes: checkpoint.Owes{List: sequence.Reselect}}, []string{"a snapshot"}},
-		{checkpoint.Stream{Position: "5", Owes: checkpoint.Owes{List: sequence.Reselect, From: "5", Cause: "selection"}}, []string{
+		{owing(checkpoint.Owes{List: sequence.Reselect, From: "5", Cause: "selection"}), []string{
 			"a list of what is selected, behind a gap from 5 (selection)",
 		}},
-		{checkpoint.Stream{Position: "5", Owes: checkpoint.Owes{List: sequence.Republish, From: "5", Cause: "restored"}}, []string{
+		{owing(checkpoint.Owes{List: sequence.Republish, From: "5", Cause: "restored"}), []string{
 			"a list that publishes everything again, behind a gap from 5 (restored)",
 		}},
-		{checkpoint.Stream{Position: "5", Owes: checkpoint.Owes{List: sequence.Repair, From: "0", Cause: "log-lost", Number: 7}}, []string{
+		{owing(checkpoint.Owes{List: sequence.Repair, From: "0", Cause: "log-lost", Number: 7}), []string{
 			"a list that publishes everything again, between resync markers, behind a gap from 0, number 7 (log-lost)",
 		}},
 	} {
@@ -311,6 +316,8 @@ func TestDescribe_says_all_that_a_stream_owes(t *testing.T) {
 		assert.Equal(t, c.want, got.Owes, "it owes")
 	}
 }
+
+func owing(o checkpoint.Owes) checkpoint.Stream { return checkpoint.Stream{Position: "5", Owes: o} }
 
 func TestDescribe_has_the_newest_sequence(t *testing.T) {
 	r := Describe("audit", "file a.db", &Found{State: state()})

@@ -2,8 +2,8 @@
 
 // Package checkpoints shows what a bridge remembers, and changes it for a person who asks for that.
 //
-// A look takes nothing from a bridge that runs. A change is refused while one runs, as far as that can be seen: a bridge
-// locks its file as long as it is open; the commits to a topic or bucket are watched for a while. A bridge whose
+// A look takes nothing from a bridge that runs. A change is refused while one runs, as far as that can be seen: a
+// bridge locks its file as long as it is open; the commits to a topic or bucket are watched for a while. A bridge whose
 // checkpoint was changed nevertheless, which only a broker allows, cannot commit any more, and ends. The next one reads
 // back what it has published until then.
 //

@@ -63,7 +63,8 @@ func (r *Report) printStreams(w io.Writer, wide bool) error {
 	for _, s := range r.Streams {
 		cells := []string{s.Name, cmp.Or(s.Position, "-"), strconv.Itoa(s.Objects)}
 		if wide {
-			cells = append(cells, strconv.Itoa(s.Deletions), numberOrNone(s.Epoch), numberOrNone(s.Since), cmp.Or(s.Selectors, "-"))
+			cells = append(cells, strconv.Itoa(s.Deletions), numberOrNone(s.Epoch), numberOrNone(s.Since))
+			cells = append(cells, cmp.Or(s.Selectors, "-"))
 		}
 		t.row(append(cells, cmp.Or(strings.Join(s.Owes, "; "), "-"))...)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,14 +20,17 @@ var streams = map[string]checkpoint.Stream{
 	"nothing": {},
 	"everything": {
 		Position: "48113000", Fingerprint: "f", Epoch: 1_764_000_001, Since: 1_764_000_000, Counter: 5,
-		Owes:        checkpoint.Owes{List: sequence.Repair, From: "0", Version: "12", Cause: "log-lost", Message: "größe\x00", Number: 1_764_000_002},
+		Owes: checkpoint.Owes{
+			List: sequence.Repair, From: "0", Version: "12", Cause: "log-lost", Message: "größe\x00", Number: 1_764_000_002,
+		},
 		Unannounced: checkpoint.Snapshot{ResourceVersion: "17", Objects: 1 << 40}, Announced: "snapshot.17",
-		Resynced: 1_764_000_000, ResyncDue: true, Kind: "Pod", Namespaced: true, Called: "po", Entered: "9", Retiring: true,
-		Replay: checkpoint.Replay{To: "99", Number: 1_764_000_003},
+		Resynced: 1_764_000_000, ResyncDue: true, Retiring: true,
+		Kind: "Pod", Namespaced: true, Called: "po", Entered: "9", Replay: checkpoint.Replay{To: "99", Number: 1_764_000_003},
 	},
 	"the largest numbers": {
-		Epoch: math.MaxUint64, Since: math.MaxUint64, Counter: math.MaxUint64, Owes: checkpoint.Owes{Number: math.MaxInt64},
-		Unannounced: checkpoint.Snapshot{Objects: math.MaxInt}, Resynced: math.MaxInt64, Replay: checkpoint.Replay{Number: math.MaxInt64},
+		Epoch: math.MaxUint64, Since: math.MaxUint64, Counter: math.MaxUint64,
+		Owes: checkpoint.Owes{Number: math.MaxInt64}, Unannounced: checkpoint.Snapshot{Objects: math.MaxInt},
+		Resynced: math.MaxInt64, Replay: checkpoint.Replay{Number: math.MaxInt64},
 	},
 }
 
@@ -126,7 +130,8 @@ func FuzzStream(f *testing.F) {
 func FuzzLog(f *testing.F) {
 	f.Add(AppendLog(nil, &checkpoint.Log{}))
 	f.Add(AppendLog(nil, &checkpoint.Log{
-		ID: "l", Marks: map[int32]uint64{0: 1 << 40, 7: 3, -1: 1}, Ends: map[int32]uint64{0: 5}, IDs: map[int32]string{0: "u.1.2.0", 3: ""},
+		ID: "l", Marks: map[int32]uint64{0: 1 << 40, 7: 3, -1: 1},
+		Ends: map[int32]uint64{0: 5}, IDs: map[int32]string{0: "u.1.2.0", 3: ""},
 		Given: 1_764_000_000, Resyncs: math.MaxInt64, Term: 3,
 	}))
 	f.Add([]byte{0, 1, 0xff, 0xff, 0xff, 0xff, 0x1f, 1, 0, 0, 0, 0, 0})
@@ -139,8 +144,13 @@ func FuzzLog(f *testing.F) {
 
 func FuzzRow(f *testing.F) {
 	for _, r := range []checkpoint.Row{
-		{}, {UID: uid, ResourceVersion: "48113000", Epoch: 1_764_000_000, Version: 48113000, Sequence: 7}, {UID: "x", ResourceVersion: "y", Version: 4},
-		{UID: uid, ResourceVersion: "5", Version: 6, Deleted: true, Behind: true, Rejected: true, Partition: -1, Digest: [16]byte{1}, Form: 9},
+		{},
+		{UID: uid, ResourceVersion: "48113000", Epoch: 1_764_000_000, Version: 48113000, Sequence: 7},
+		{UID: "x", ResourceVersion: "y", Version: 4},
+		{
+			UID: uid, ResourceVersion: "5", Version: 6, Deleted: true, Behind: true, Rejected: true, Partition: -1,
+			Digest: [16]byte{1}, Form: 9,
+		},
 	} {
 		f.Add(AppendRow(nil, &r))
 	}
@@ -154,30 +164,43 @@ func FuzzRow(f *testing.F) {
 
 // These bytes mean the same as others, or nothing.
 func TestDecode_refuses_another_form(t *testing.T) {
+	const row = "\x04\x01u\x05\x07\x00\x00"
 	for name, c := range map[string]struct {
-		good, bad []byte
+		good, bad string
 		decode    func([]byte) error
 	}{
-		"a number with a leading zero": {[]byte{0, 0, 0, 0, 0, 0}, []byte{0, 0, 0x80, 0, 0, 0, 0}, streamError},
-		"a flag for nothing":           {[]byte{0, 0, 0, 0, 0, 0}, []byte{0, 0, 0, 0, 0, 32, 0}, streamError},
-		"a flag of another version":    {[]byte{0, 0, 0, 0, 0, 1}, []byte{0, 0, 0, 0, 0, 0x81, 0x20}, streamError},
-		"a list of another version":    {[]byte{0, 0, 0, 0, 0, 8, 4, 0, 0, 0, 0, 0}, []byte{0, 0, 0, 0, 0, 8, 5, 0, 0, 0, 0, 0}, streamError},
-		"partitions out of order":      {[]byte{0, 2, 1, 7, 2, 7, 0, 0, 0, 0, 0}, []byte{0, 2, 2, 7, 1, 7, 0, 0, 0, 0, 0}, logError},
-		"a partition twice":            {[]byte{0, 2, 1, 7, 2, 7, 0, 0, 0, 0, 0}, []byte{0, 2, 1, 7, 1, 7, 0, 0, 0, 0, 0}, logError},
-		"a term that is negative": {
-			[]byte{0, 0, 0, 0, 0, 0, 1}, []byte{0, 0, 0, 0, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1}, logError,
+		"a number with a leading zero": {"\x00\x00\x00\x00\x00\x00", "\x00\x00\x80\x00\x00\x00\x00", streamError},
+		"a flag for nothing":           {"\x00\x00\x00\x00\x00\x00", "\x00\x00\x00\x00\x00\x20\x00", streamError},
+		"a flag of another version":    {"\x00\x00\x00\x00\x00\x01", "\x00\x00\x00\x00\x00\x81\x20", streamError},
+		"a list of another version": {
+			"\x00\x00\x00\x00\x00\x08\x04\x00\x00\x00\x00\x00", "\x00\x00\x00\x00\x00\x08\x05\x00\x00\x00\x00\x00", streamError,
 		},
-		"a uid that can be packed":        {[]byte("\x04\x01u\x05\x07\x00\x00"), []byte("\x04\x24" + uid + "\x05\x07\x00\x00"), rowError},
-		"a version that is a number":      {[]byte("\x00\x01u\x01x\x07\x00\x00"), []byte("\x00\x01u\x015\x07\x00\x00"), rowError},
-		"a version of zero":               {[]byte("\x04\x01u\x05\x07\x00\x00"), []byte("\x04\x01u\x00\x07\x00\x00"), rowError},
-		"the number of the version again": {[]byte("\x0c\x01u\x05\x07\x06\x00\x00"), []byte("\x0c\x01u\x05\x07\x05\x00\x00"), rowError},
-		"no form":                         {[]byte("\x24\x01u\x05\x07\x00\x00\x01\x00\x00\x00"), []byte("\x24\x01u\x05\x07\x00\x00\x00\x00\x00\x00"), rowError},
-		"no more flags":                   {[]byte("\x44\x01\x01u\x05\x07\x00\x00"), []byte("\x44\x00\x01u\x05\x07\x00\x00"), rowError},
-		"more flags of another version":   {[]byte("\x44\x03\x01u\x05\x07\x00\x00"), []byte("\x44\x04\x01u\x05\x07\x00\x00"), rowError},
-		"a row of another version":        {[]byte("\x04\x01u\x05\x07\x00\x00"), []byte("\x84\x01u\x05\x07\x00\x00"), rowError},
+		"partitions out of order": {
+			"\x00\x02\x01\x07\x02\x07\x00\x00\x00\x00\x00", "\x00\x02\x02\x07\x01\x07\x00\x00\x00\x00\x00", logError,
+		},
+		"a partition twice": {
+			"\x00\x02\x01\x07\x02\x07\x00\x00\x00\x00\x00", "\x00\x02\x01\x07\x01\x07\x00\x00\x00\x00\x00", logError,
+		},
+		"a term that is negative": {
+			"\x00\x00\x00\x00\x00\x00\x01", "\x00\x00\x00\x00\x00\x00" + strings.Repeat("\x80", 9) + "\x01", logError,
+		},
+		"a uid that can be packed":        {row, "\x04\x24" + uid + "\x05\x07\x00\x00", rowError},
+		"a version that is a number":      {"\x00\x01u\x01x\x07\x00\x00", "\x00\x01u\x015\x07\x00\x00", rowError},
+		"a version of zero":               {row, "\x04\x01u\x00\x07\x00\x00", rowError},
+		"the number of the version again": {"\x0c\x01u\x05\x07\x06\x00\x00", "\x0c\x01u\x05\x07\x05\x00\x00", rowError},
+		"no digest": {
+			"\x14\x01u\x05\x07\x00\x00" + strings.Repeat("\x01", 16),
+			"\x14\x01u\x05\x07\x00\x00" + strings.Repeat("\x00", 16), rowError,
+		},
+		"no form": {
+			"\x24\x01u\x05\x07\x00\x00\x01\x00\x00\x00", "\x24\x01u\x05\x07\x00\x00\x00\x00\x00\x00", rowError,
+		},
+		"no more flags":                 {"\x44\x01\x01u\x05\x07\x00\x00", "\x44\x00\x01u\x05\x07\x00\x00", rowError},
+		"more flags of another version": {"\x44\x03\x01u\x05\x07\x00\x00", "\x44\x04\x01u\x05\x07\x00\x00", rowError},
+		"a row of another version":      {row, "\x84\x01u\x05\x07\x00\x00", rowError},
 	} {
-		assert.NoError(t, c.decode(c.good), "%s: the form that is", name)
-		assert.Error(t, c.decode(c.bad), "%s", name)
+		assert.NoError(t, c.decode([]byte(c.good)), "%s: the form that is", name)
+		assert.Error(t, c.decode([]byte(c.bad)), "%s", name)
 	}
 }
 
@@ -194,12 +217,16 @@ func TestBytes_are_those_that_stores_have(t *testing.T) {
 	log.Marks[300] = 1 << 40
 	var row checkpoint.Row
 	fill(t, reflect.ValueOf(&row).Elem())
-	usual := checkpoint.Row{UID: uid, ResourceVersion: "48113000", Epoch: 1_764_000_000, Version: 48113000, Sequence: 7, Partition: 1}
+	usual := checkpoint.Row{
+		UID: uid, ResourceVersion: "48113000", Epoch: 1_764_000_000, Version: 48113000, Sequence: 7, Partition: 1,
+	}
 	for what, c := range map[string]struct {
 		got  []byte
 		want string
 	}{
-		"a stream":            {AppendStream(nil, &stream), "01780178070707ff0f04017801780178017807017807017807017807017801780178"},
+		"a stream": {
+			AppendStream(nil, &stream), "01780178070707ff0f04017801780178017807017807017807017807017801780178",
+		},
 		"a stream of nothing": {AppendStream(nil, &checkpoint.Stream{}), "000000000000"},
 		"a log":               {AppendLog(nil, &log), "0178020707ac0280808080802001070701070178070707"},
 		"a log of nothing":    {AppendLog(nil, &checkpoint.Log{}), "00000000000000"},

@@ -87,7 +87,8 @@ func (f *form) stream(s *checkpoint.Stream) {
 	number(f, &s.Counter)
 	flags := streamHas(s)
 	number(f, &flags)
-	s.Namespaced, s.ResyncDue, s.Retiring = flags&streamNamespaced != 0, flags&streamResyncDue != 0, flags&streamRetiring != 0
+	s.Namespaced, s.ResyncDue = flags&streamNamespaced != 0, flags&streamResyncDue != 0
+	s.Retiring = flags&streamRetiring != 0
 	if flags&streamOwes != 0 {
 		f.owes(&s.Owes)
 	}

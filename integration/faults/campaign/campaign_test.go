@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
@@ -105,8 +106,7 @@ func playAll(t *testing.T, o Options) (Summary, []Result) {
 func newFile(t *testing.T, dir string, o Options) *campaign {
 	t.Helper()
 	o.Dir, o.Log = dir, t.Output()
-	c := must.Get(newCampaign(o))(t)
-	return c
+	return must.Get(newCampaign(o))(t)
 }
 
 // order plays all rounds that are left, and says which.
@@ -122,10 +122,13 @@ func order(c *campaign) string {
 }
 
 var someResults = []Result{
-	{Round: 0, Wanted: 4, Faults: []string{"a", "b + c", "d", "e"}, Wall: 60, Gaps: []Gap{{Class: world.Expired, Hidden: 5, Recovered: 3}}},
+	{
+		Round: 0, Wanted: 4, Faults: []string{"a", "b + c", "d", "e"}, Wall: 60,
+		Gaps: []Gap{{Cause: oracle.Expired, Hidden: 5, Recovered: 3}},
+	},
 	{
 		Round: 2, Wanted: 2, Faults: []string{"a"}, Missed: []string{"b"}, Wall: 30, Violations: map[string]int{"P1": 2, ended: 1},
-		Gaps: []Gap{{Class: world.Expired, Hidden: 1}, {Class: world.LogLost}}, Retried: true,
+		Gaps: []Gap{{Cause: oracle.Expired, Hidden: 1}, {Cause: oracle.LogLost}}, Retried: true,
 	},
 }
 
@@ -209,10 +212,7 @@ func TestCampaign_plays_a_round_again_once(t *testing.T) {
 func TestPlan_has_each_fault_once_in_a_world_that_fits(t *testing.T) {
 	for _, broker := range []string{world.NATS, world.Kafka} {
 		t.Run(broker, func(t *testing.T) {
-			faults, planned := map[string]world.Fault{}, map[string]int{}
-			for _, f := range world.Catalogue(broker, true, true) {
-				faults[f.Name] = f
-			}
+			faults, planned := catalogue(broker), map[string]int{}
 			for _, p := range EachOnce(broker) {
 				gaps := gapsOf(faults[p.Faults[0]])
 				for _, name := range p.Faults {
@@ -238,7 +238,8 @@ func TestPlan_has_each_fault_once_in_a_world_that_fits(t *testing.T) {
 func TestTerms_are_of_one_process_each(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	says := func(second, number int) string {
-		return fmt.Sprintf(`{"time":%q,"msg":"publishing","stream":"S"}`+"\n"+`{"time":%[1]q,"msg":"publishing","pipeline":"faults","writerepoch":%d}`+"\n",
+		return fmt.Sprintf(`{"time":%q,"msg":"publishing","stream":"S"}`+"\n"+
+			`{"time":%[1]q,"msg":"publishing","pipeline":"faults","writerterm":%d}`+"\n",
 			began.Add(time.Duration(second)*time.Second).Format(time.RFC3339Nano), number)
 	}
 	lost := []world.Event{{Kind: world.Fresh, At: began.Add(15 * time.Second)}, {Kind: world.LogDeleted, At: began.Add(25 * time.Second)}}

@@ -16,7 +16,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
-// What the bridge did that it must not, besides breaking a promise; it is counted beside P1 to P8.
+// What the bridge did that it must not, besides breaking a promise; it is counted beside P1 to P9.
 const (
 	unsettled  = "unsettled"
 	ended      = "bridge ended"
@@ -44,7 +44,7 @@ func kindOf(err error) string {
 	return ""
 }
 
-// kinds are all that is counted beside P1 to P8.
+// kinds are all that is counted beside P1 to P9.
 var kinds = []string{unsettled, ended, used, unreadable, shared, slow, raced}
 
 // judge stops the bridge, reads the log and whatever else the bridge has written, and compares it with the truth.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 )
 
@@ -80,11 +81,16 @@ func gapsOf(f world.Fault) string {
 	switch {
 	case len(f.Gaps) == 0:
 		return "none"
-	case f.Gaps[0].Custom || f.Gaps[0].Reason == world.LogLost:
+	case f.Gaps[0].Custom || lost(f):
 		return fmt.Sprint(f.Gaps[0])
 	default:
 		return "some"
 	}
+}
+
+// lost reports whether a fault may cause the gap of a lost log.
+func lost(f world.Fault) bool {
+	return slices.ContainsFunc(f.Gaps, func(g world.MayGap) bool { return g.Cause == oracle.LogLost })
 }
 
 // hashPlan tells plans apart; it is empty for none.
@@ -99,10 +105,7 @@ func hashPlan(plan []Planned) string {
 
 // matching leaves out of a plan what the options do not select.
 func (o Options) matching(plan []Planned) (selected []Planned) {
-	faults := map[string]world.Fault{}
-	for _, f := range world.Catalogue(o.Broker, true, true) {
-		faults[f.Name] = f
-	}
+	faults := catalogue(o.Broker)
 	for _, p := range plan {
 		p.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(name string) bool { return !o.selects(faults[name]) })
 		if len(p.Faults) > 0 {
@@ -125,6 +128,15 @@ func (r *round) one(name string) (world.Fault, error) {
 		}
 	}
 	return world.Fault{}, fmt.Errorf("there is no fault %q", name)
+}
+
+// catalogue has all faults of a broker by their names, or those of both.
+func catalogue(broker string) map[string]world.Fault {
+	faults := map[string]world.Fault{}
+	for _, f := range world.Catalogue(broker, true, true) {
+		faults[f.Name] = f
+	}
+	return faults
 }
 
 // names lists faults for a person.
@@ -157,10 +169,5 @@ func (k Known) matches(kind, stream, what string, faults []string) bool {
 	if k.Kind != kind || !matches(k.Stream, stream) || !matches(k.What, what) {
 		return false
 	}
-	for _, f := range faults {
-		if matches(k.Fault, f) {
-			return true
-		}
-	}
-	return k.Fault == nil
+	return k.Fault == nil || slices.ContainsFunc(faults, k.Fault.MatchString)
 }

@@ -24,6 +24,8 @@ type Figures struct {
 	Unknown, Holes, Blind int
 	// Alike states are excused because a restored etcd came to the same versions of the same objects; see [oracle.Report]. Those of logs that were taken away are counted too.
 	Alike int
+	// Unaudited objects are those of which only an audit finds the true content; see [oracle.Report].
+	Unaudited int `json:",omitempty"`
 	// Removed logs were taken away by faults, with RemovedEntries; they were judged up to where they were read.
 	Removed, RemovedEntries int
 	// Recovered entries were read back from the history.
@@ -82,36 +84,11 @@ type Result struct {
 type Gap struct {
 	Stream   string
 	From, To uint64
-	// Class is of the cause, which is for a person.
-	Class world.GapReason
-	Cause string
+	Cause    oracle.Cause
+	Message  string
 	// Hidden counts the states that it hides, Avoidable those of them that etcd still had, Recovered the entries that were
 	// read back before it.
 	Hidden, Avoidable, Recovered int
-}
-
-// gapOther is a cause that no fault can have.
-const gapOther world.GapReason = "other"
-
-func classOf(cause string) world.GapReason {
-	for _, c := range []struct {
-		part  string
-		class world.GapReason
-	}{
-		{"etcd was restored", world.Restored},
-		{"the log has lost", world.LogLost},
-		{"provided list is too old", world.HistoryGone},
-		{"version is gone", world.HistoryGone},
-		{"too old", world.Expired},
-		{"Expired", world.Expired},
-		{"expired", world.Expired},
-		{"compacted", world.Expired},
-	} {
-		if strings.Contains(cause, c.part) {
-			return c.class
-		}
-	}
-	return gapOther
 }
 
 // violated adds a violation that is not among the known ones. What was told before is not counted again: a log that was
@@ -151,6 +128,7 @@ func (r *round) take(report oracle.Report) {
 	result.States, result.Published, result.Folded = report.States, report.Published, report.Folded
 	result.Hidden, result.Lost, result.Recovered = report.Hidden, report.Lost, report.Recovered
 	result.Unknown, result.Late, result.Alike = report.Unknown, report.Late, report.Alike
+	result.Unaudited = report.Unaudited
 	result.takeGaps(report.Gaps)
 	r.takeViolations("", report)
 }
@@ -173,11 +151,12 @@ func (r *round) takeViolations(where string, report oracle.Report) {
 func (r *Result) takeGaps(gaps []oracle.GapFigure) {
 	for _, g := range gaps {
 		gap := Gap{
-			Stream: g.Stream.String(), From: g.From, To: g.To, Class: classOf(g.Cause), Cause: g.Cause,
+			Stream: g.Stream.String(), From: g.From, To: g.To, Cause: g.Cause, Message: g.Message,
 			Hidden: g.Hidden, Recovered: g.Recovered, Avoidable: g.Avoidable,
 		}
 		if !slices.ContainsFunc(r.Gaps, func(known Gap) bool {
-			return known.Stream == gap.Stream && known.From == gap.From && known.To == gap.To && known.Cause == gap.Cause
+			return known.Stream == gap.Stream && known.From == gap.From && known.To == gap.To &&
+				known.Cause == gap.Cause && known.Message == gap.Message
 		}) {
 			r.Gaps = append(r.Gaps, gap)
 		}
@@ -200,18 +179,18 @@ const stale = 30 * time.Second
 
 // unjustified returns why a gap is not one that a fault of the round may cause; empty if it is one.
 func (r *round) unjustified(g oracle.GapFigure) string {
-	class, custom := classOf(g.Cause), g.Stream.Resource == drive.Widgets.Resource
+	custom := g.Stream.Resource == drive.Widgets.Resource
 	allowed := func(f world.Fault) bool {
 		return slices.ContainsFunc(f.Gaps, func(may world.MayGap) bool {
-			return may.Reason == class && (custom || !may.Custom)
+			return may.Cause == g.Cause && (custom || !may.Custom)
 		})
 	}
 	switch {
 	case !slices.ContainsFunc(r.tried, allowed):
-		return fmt.Sprintf("%s: %s: no fault may cause it, of: %s", class, g.Cause, names(r.tried))
-	case g.From == 0 && class != world.LogLost:
+		return fmt.Sprintf("%s: %s: no fault may cause it, of: %s", g.Cause, g.Message, names(r.tried))
+	case g.From == 0 && g.Cause != oracle.LogLost && g.Cause != oracle.CheckpointLost:
 		return "it begins at version 0"
-	case g.Behind > stale && (class == world.Expired || class == world.HistoryGone):
+	case g.Behind > stale && g.Cause == oracle.Expired:
 		return fmt.Sprintf("it begins where the log had been %s before", g.Behind)
 	}
 	return ""

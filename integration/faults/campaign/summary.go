@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 )
 
@@ -24,8 +25,8 @@ type Summary struct {
 	// Retried rounds were played a second time.
 	Retried   int
 	Takeovers []world.Takeover
-	// Gaps are summed up by the class of their cause.
-	Gaps map[world.GapReason]GapSum
+	// Gaps are summed up by their cause.
+	Gaps map[oracle.Cause]GapSum
 	// Violations are counted by promise, and by what the bridge did otherwise that it must not; the Known ones by name.
 	Violations map[string]int
 	Known      map[string]int
@@ -44,7 +45,7 @@ type GapSum struct{ Gaps, Hidden, Recovered int }
 func Summarize(results []Result) Summary {
 	s := Summary{
 		Violations: map[string]int{}, Known: map[string]int{}, ByFault: map[string]int{}, Spent: map[string]float64{},
-		Gaps: map[world.GapReason]GapSum{},
+		Gaps: map[oracle.Cause]GapSum{},
 	}
 	for _, r := range results {
 		s.Broker = r.Broker
@@ -57,8 +58,8 @@ func Summarize(results []Result) Summary {
 		}
 		s.add(r)
 		for _, g := range r.Gaps {
-			sum, one := s.Gaps[g.Class], hides([]Gap{g})
-			s.Gaps[g.Class] = GapSum{sum.Gaps + 1, sum.Hidden + one.Hidden, sum.Recovered + one.Recovered}
+			sum, one := s.Gaps[g.Cause], hides([]Gap{g})
+			s.Gaps[g.Cause] = GapSum{sum.Gaps + 1, sum.Hidden + one.Hidden, sum.Recovered + one.Recovered}
 		}
 		for of, counts := range map[*map[string]int]map[string]int{&s.Violations: r.Violations, &s.Known: r.Known} {
 			for kind, n := range counts {
@@ -160,7 +161,7 @@ func (s Summary) String() string {
 	fmt.Fprintf(&b, "%d faults in %d rounds, %.0f minutes; %d changes by the driver, %d true states, %d entries in the logs, and %d in %d logs that faults have taken away.\n\n",
 		s.Faults, s.Rounds, s.Wall/60, s.Changes, s.States, s.Entries, s.RemovedEntries, s.Removed)
 	fmt.Fprintf(&b, "| promise | violations |\n|---|---|\n")
-	for i := range 8 {
+	for i := range 9 {
 		p := fmt.Sprintf("P%d", i+1)
 		fmt.Fprintf(&b, "| %s | %d |\n", p, s.Violations[p])
 	}
@@ -181,6 +182,9 @@ func (s Summary) String() string {
 	if s.Alike > 0 {
 		fmt.Fprintf(&b, "\nEXCUSED: %d states are not in the logs because etcd was restored and came to the same versions of the same objects, which nothing else showed.\n", s.Alike)
 	}
+	if s.Unaudited > 0 {
+		fmt.Fprintf(&b, "\nNOT JUDGED: of %d objects only an audit finds the true content, and none was made.\n", s.Unaudited)
+	}
 	if doubts := s.Doubts(); doubts != "" {
 		fmt.Fprintf(&b, "\n%s.\n", doubts)
 	}
@@ -192,9 +196,9 @@ func (s Summary) String() string {
 
 func (s Summary) tables(b *strings.Builder) {
 	fmt.Fprintf(b, "\n| gaps because of | n | deltas hidden | read back |\n|---|---|---|---|\n")
-	for _, class := range []world.GapReason{world.Expired, world.HistoryGone, world.LogLost, world.Restored, gapOther} {
-		g := s.Gaps[class]
-		fmt.Fprintf(b, "| %s | %d | %d | %d |\n", class, g.Gaps, g.Hidden, g.Recovered)
+	for _, cause := range oracle.Causes {
+		g := s.Gaps[cause]
+		fmt.Fprintf(b, "| %s | %d | %d | %d |\n", cause, g.Gaps, g.Hidden, g.Recovered)
 	}
 	fmt.Fprintf(b, "\n| fault | times |\n|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(s.ByFault)) {

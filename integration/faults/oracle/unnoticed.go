@@ -13,7 +13,8 @@ import (
 // another stream, and had published something of the new history before, has no gap for what was undone: it did not know where its history had ended.
 func (s *streamJudge) excuseUnnoticed() {
 	for h := 1; h < len(s.judge.truth.Histories); h++ {
-		if n := slices.Index(s.first[1:], h) + 1; n > 0 && (!s.unaware(h) || !s.wasEarly(n)) {
+		n := slices.IndexFunc(s.eras[1:], func(e era) bool { return e.first == h }) + 1
+		if n > 0 && (!s.unaware(h) || !s.wasEarly(n)) {
 			continue
 		}
 		at, alike := s.restoredAt(h), s.alike(h)
@@ -60,9 +61,9 @@ func (o *object) in(history int, as State) int {
 
 // wasEarly reports whether a history of the log has something that only the next one should have.
 func (s *streamJudge) wasEarly(next int) bool {
-	h := s.first[next]
+	h := s.eras[next].first
 	return slices.ContainsFunc(s.lines, func(l *line) bool {
-		return l.History < next && l.version > s.judge.truth.Histories[h].First && s.has(h, l) && !s.has(h-1, l)
+		return l.era < next && l.version > s.judge.truth.Histories[h].First && s.has(h, l) && !s.has(h-1, l)
 	})
 }
 
@@ -73,7 +74,7 @@ func (s *streamJudge) restoredAt(h int) (version uint64) {
 		return histories[h].First
 	}
 	for _, o := range s.objects {
-		if i := o.begins(h); i >= 0 && o.before(i) >= 0 {
+		if i := o.begins(h); i >= 0 && o.stateBefore(i) >= 0 {
 			version = max(version, o.truth[i].Version)
 		}
 	}
@@ -85,8 +86,8 @@ func (o *object) begins(h int) int {
 	return slices.IndexFunc(o.truth, func(st State) bool { return st.History == h })
 }
 
-// before returns the index of the state of an earlier history that state i repeats; -1 if it repeats none.
-func (o *object) before(i int) int {
+// stateBefore returns the index of the state of an earlier history that state i repeats; -1 if it repeats none.
+func (o *object) stateBefore(i int) int {
 	return slices.IndexFunc(o.truth[:i], func(st State) bool {
 		return st.UID == o.truth[i].UID && st.Version == o.truth[i].Version && st.live() && o.truth[i].live()
 	})
@@ -113,7 +114,7 @@ func (o *object) excuse(h int, version uint64, alike bool) (counted int) {
 			// An end is that of an object which nobody was told of; what lives is as it was.
 			o.excused[i] = !st.live() || o.repeats(i)
 		case i <= twin:
-			o.excused[i] = true
+			o.excused[i], o.alike = true, true
 			counted++
 		}
 	}

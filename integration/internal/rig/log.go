@@ -40,7 +40,7 @@ func (m *Message) Entry() (oracle.Entry, error) {
 	if err == nil && m.Key != "" {
 		e.Record = oracle.Record{
 			Partition: m.Partition, Offset: int64(m.Sequence), //nolint:gosec // it came from an offset
-			Key: m.Key, Producer: m.Producer, Epoch: m.Epoch,
+			Key: m.Key, Producer: m.Producer, ProducerEpoch: m.Epoch,
 		}
 	}
 	return e, err

@@ -98,8 +98,7 @@ func (b *broker) use(f func(jetstream.JetStream) error) {
 	nc, err := gonats.Connect(b.url())
 	require.NoError(b.t, err)
 	defer nc.Close()
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
-	require.NoError(b.t, err)
+	js := must.Get(jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second)))(b.t)
 	must.Happen(b.t, "the broker serves", func() bool { err = f(js); return err == nil })
 }
 
@@ -122,7 +121,7 @@ func (b *broker) store(subject string, op tail.Op, data string, with map[string]
 // header returns the headers of an event of an object of namespace shop; with replaces attributes, and removes them where empty.
 func header(op tail.Op, with map[string]string) gonats.Header {
 	as := map[string]string{
-		"specversion": "1.0", "id": "u1.7", "type": "io.kube-eventbridge.resource." + string(op) + ".v1",
+		"specversion": "1.0", "id": "u1.1795212000.7.0", "type": "io.kube-eventbridge.resource." + string(op) + ".v1",
 		"source": "/clusters/east/apis/apps/v1/deployments", "subject": "shop/web", "namespace": "shop", "name": "web", "objectuid": "u1",
 		"pipeline": "audit", "resourceversion": "7", "reason": "watch", "payload": "object", "fieldmanager": "kubectl",
 		"time": "2026-11-20T14:30:04Z", "recordedtime": "2026-11-20T14:30:05.250Z", "datacontenttype": "application/json",
