@@ -124,7 +124,8 @@ func TestBridge_ends_again_what_the_log_has_lost_the_end_of(t *testing.T) {
 			b.stop()
 			log := r.entries()
 			for _, e := range log {
-				assert.True(t, e.op != "deleted" || e.reason == "repair", "%s has reason %s", e.id, e.reason)
+				assert.True(t, e.op != "deleted" || e.reason == "relist" || e.reason == "deselected",
+					"%s has reason %s", e.id, e.reason)
 			}
 			mustBeUnique(t, log)
 			if _, out, _ := r.command("checkpoint", "list", "--config", r.config); strings.Contains(out, "gadgets") || strings.Contains(out, "configmaps") {

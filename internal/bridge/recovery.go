@@ -66,6 +66,8 @@ type recovery struct {
 	// read counts the pipeline's messages, and seen is their greatest epoch.
 	read int
 	seen uint64
+	// suspects are the objects, by the stream's name, that have no row and an event that the position covers.
+	suspects map[string]map[string]struct{}
 }
 
 func (r *recovery) run(ctx context.Context) error {
@@ -150,6 +152,14 @@ func (r *recovery) readTail(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the end of the log: %w", err)
 	}
+	for name, keys := range r.suspects {
+		for key := range keys {
+			// The row of an object that has ended goes when the position has passed the end.
+			if row := r.rows[name][key]; !row.Deleted {
+				r.late(name, row.Last().Sequence)
+			}
+		}
+	}
 	p.log.Info("read the end of the log", "messages", r.read, "streams", len(r.rows))
 	return nil
 }
@@ -185,6 +195,7 @@ func (r *recovery) messages() (n uint64) {
 func (r *recovery) begin() {
 	r.read, r.streams = 0, map[string]checkpoint.Stream{}
 	r.rows, r.completed = map[string]map[string]checkpoint.Row{}, map[string]string{}
+	r.suspects = map[string]map[string]struct{}{}
 }
 
 // take learns what one message says. Late: what the position says is known, and is news all the same, is of a process
@@ -251,19 +262,23 @@ func (r *recovery) learn(name string, m *sink.Stored, st *encode.State, late boo
 		r.rows[name] = map[string]checkpoint.Row{}
 	}
 	r.rows[name][key] = row
-	if late {
-		r.late(name, st, known, exists)
+	switch last := known.Last(); {
+	case !late || st.Reason == source.ReasonResync:
+	case !exists:
+		if r.suspects[name] == nil {
+			r.suspects[name] = map[string]struct{}{}
+		}
+		r.suspects[name][key] = struct{}{}
+	case st.Sequence.After(last.Sequence):
+		r.late(name, st.Sequence)
 	}
 }
 
 // late makes a stream owe a list where an event that the position covers is news: the object may be gone.
-func (r *recovery) late(name string, st *encode.State, known checkpoint.Row, exists bool) {
+func (r *recovery) late(name string, found sequence.Sequence) {
 	saved, ok := r.stream(name)
-	last := known.Last()
-	news := !exists || st.Sequence.After(last.Sequence)
 	order := sequence.Stream{Epoch: saved.Epoch, Position: numeric(saved.Position)}
-	again := st.Reason == source.ReasonResync
-	if !ok || !news || again || saved.Owes.List != sequence.Nothing || !order.Late(st.Sequence) {
+	if !ok || saved.Owes.List != sequence.Nothing || !order.Late(found) {
 		return
 	}
 	saved.Owes = checkpoint.Owes{

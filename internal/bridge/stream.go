@@ -247,7 +247,7 @@ func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh boo
 	switch {
 	case d.silent:
 		return true
-	case d.Op == source.Deleted && d.Again == 0 && last != nil && last.Ended():
+	case d.Op == source.Deleted && d.Again == 0 && last != nil && last.Ended() && last.UID == d.UID:
 		return false // it has ended already
 	case d.repeated: // only as long as it is the last state
 		return exists && s.is(&row, d.Ident)
