@@ -54,8 +54,10 @@ type model struct {
 	resyncs   sync.WaitGroup
 	number    int64
 	consumers []*consumer
-	// backups are older checkpoints. Lost: the log has lost something, and is not repaired yet.
+	// backups are older checkpoints, and used is the greatest number of a resync that any has. Lost: the log has lost
+	// something, and is not repaired yet.
 	backups []checkpoint.State
+	used    int64
 	lost    bool
 }
 
@@ -131,6 +133,7 @@ func TestModel_final_states_deletions_and_order_hold_whatever_happens(t *testing
 		{patches: true, flaky: true, selection: true, backup: true},
 		{rewind: true},
 		{rewind: true, flaky: true, restore: true},
+		{rewind: true, backup: true},
 		{rewind: true, selection: true, patches: true, resync: true},
 	} {
 		t.Run(fmt.Sprintf("%+v", mode), func(t *testing.T) {
@@ -261,6 +264,7 @@ func (m *model) start() (*rig, *stream) {
 	spec := StreamSpec{Resource: "configmaps", LabelSelector: m.selector}
 	r := startOf(m.t, m.log, m.store, spec)
 	r.cfg.Client = m.client
+	r.logged.Resyncs = max(r.logged.Resyncs, m.used) // when a checkpoint was lost some seconds have passed
 	spec.Latest, spec.SkipSnapshot, spec.Filter = m.mode.latest, m.mode.skip, m.mode.filter()
 	if m.mode.patches {
 		spec.Encoding.Payload = encode.MergePatch
@@ -280,8 +284,9 @@ func (m *model) session(last bool) {
 	if s.saved.Owes.List != sequence.Repair {
 		m.lost = false
 	}
-	sent := m.connect(s)
 	ctx, cancel := context.WithCancel(m.t.Context())
+	m.resyncs.Go(func() { s.resyncs(ctx) })
+	sent := m.connect(s)
 	for range 3 + m.random.IntN(15) {
 		sent = m.watch(r, s, sent)
 		if m.mode.resync && m.random.IntN(2) == 0 {
@@ -378,25 +383,23 @@ func (m *model) finish(r *rig, s *stream, sent int) {
 		note(m.t, s, source.Progress{Kind: source.Bookmark, Version: fmt.Sprint(m.version)})
 	}
 	m.must(r.commit(m.t.Context()))
-	s.mu.Lock()
-	due := s.saved.ResyncDue
-	s.mu.Unlock()
-	if due && m.mode.complete() {
-		m.number++
-		m.must(s.republish(must.Within(m.t, time.Minute), m.number))
-		m.say("resync %d", m.number)
-	}
+	s.askIfDue()
+	must.Happen(m.t, "the resync that is due", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !s.saved.ResyncDue
+	})
 	m.must(r.commit(m.t.Context()))
 }
 
 // resync publishes again, while everything goes on, what a list has shown that was made at any time, or all that exists.
 func (m *model) resync(ctx context.Context, s *stream) {
-	m.number++
-	number := m.number
 	if m.random.IntN(3) == 0 {
-		m.resyncs.Go(func() { _ = s.republish(ctx, number) })
+		s.resync.ask(time.Now())
 		return
 	}
+	m.number++
+	number := m.number
 	for _, c := range m.events[m.random.IntN(len(m.events)):] {
 		if c.Op == source.Deleted {
 			continue
@@ -578,6 +581,7 @@ func (m *model) disaster() {
 }
 
 func (m *model) loseCheckpoint() {
+	m.used = max(m.used, m.store.state.Log.Resyncs)
 	switch n := m.random.IntN(4); {
 	case n == 0:
 		m.store.state = checkpoint.State{}
@@ -666,26 +670,33 @@ func (m *model) restore(n int) {
 
 // check compares the log with what exists, and returns what is wrong.
 func (m *model) check() (bad string) {
-	alive, newest, ids := map[string]string{}, map[string]string{}, map[string]bool{}
+	alive, newest, last, ids := map[string]string{}, map[string]string{}, map[string]string{}, map[string]bool{}
 	for i := range m.log.log {
 		e := &m.log.log[i]
-		if ids[e.ID] && !m.suspect {
+		name, uid := attribute(e, "name"), attribute(e, "objectuid")
+		at, again, deleted := attribute(e, "sequence"), strings.Contains(e.ID, ".r"), typeOf(e) == "deleted"
+		twice := ids[e.ID] && !m.suspect
+		switch { // a rewind goes on from what was committed; lost checkpoints are a second apart
+		case again && name != "" && m.mode.rewind, typeOf(e) == "gap" && m.mode.backup:
+		case twice:
 			return "id twice: " + e.ID
 		}
 		ids[e.ID] = true
-		name, uid := attribute(e, "name"), attribute(e, "objectuid")
 		if name == "" {
 			continue
 		}
-		at, again, deleted := attribute(e, "sequence"), strings.Contains(e.ID, ".r"), typeOf(e) == "deleted"
-		switch {
-		case newest[name] > at && !(again && m.mode.rewind), newest[name] == at && !again:
+		before := last[name]
+		if last[name] = at; m.mode.rewind && (again || deleted && before < newest[name] && before < at) && at < newest[name] {
+			if deleted && strings.HasPrefix(alive[name], uid+" ") && !again {
+				delete(alive, name)
+			}
+			continue // what a rewind told again, or the end of that, where the log has lost the rest of it
+		}
+		if newest[name] > at || newest[name] == at && !again {
 			return fmt.Sprintf("%s at %s stands behind %s", name, at, newest[name])
-		case newest[name] > at:
-			continue
 		}
 		newest[name] = at
-		if was := alive[name]; m.mode.complete() && was != "" && !strings.HasPrefix(was, uid+" ") && !deleted {
+		if was := alive[name]; m.mode.complete() && !m.mode.rewind && was != "" && !strings.HasPrefix(was, uid+" ") && !deleted {
 			return fmt.Sprintf("%s is %s at %s, and %s has no end", name, uid, at, was)
 		}
 		alive[name] = m.mode.said(uid, attribute(e, "resourceversion"))
