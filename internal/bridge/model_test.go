@@ -335,12 +335,9 @@ func (m *model) after(position string) (sent int) {
 // checkServer does what the source does before a watch or a list: a server that is older, or has not had what was
 // published last, is another one. It may have forgotten the latter.
 func (m *model) checkServer(s *stream) {
-	position, known, ok := s.Resume()
-	if position == "" {
-		return
-	}
-	rewound := &source.RewoundError{Stream: s.name, Position: position, Server: fmt.Sprint(m.version)}
-	wrong := after(position, rewound.Server)
+	_, known, ok := s.Resume()
+	rewound := &source.RewoundError{Stream: s.name, Position: s.newest(), Server: fmt.Sprint(m.version)}
+	wrong := after(rewound.Position, rewound.Server)
 	if ok && m.random.IntN(2) == 0 {
 		var newest source.Ident
 		for id := range known {
@@ -417,7 +414,7 @@ func (m *model) watch(r *rig, s *stream, sent int) int {
 	if m.mode.restore && m.random.IntN(40) == 0 {
 		shown := m.events[max(sent-1, 0)].ResourceVersion
 		m.restore(1 + m.random.IntN(len(m.events)))
-		if after(shown, fmt.Sprint(m.version)) || m.random.IntN(2) == 0 {
+		if after(shown, fmt.Sprint(m.version)) || after(s.newest(), fmt.Sprint(m.version)) || m.random.IntN(2) == 0 {
 			r.settle()
 			sent = m.connect(s)
 		} else {
