@@ -56,6 +56,9 @@ type Reader struct {
 	Watches *Watches
 	// Recovery bounds what is read back where a watch cannot go on; the zero Recovery turns that off.
 	Recovery Recovery
+	// Reached, if not nil, returns the newest version of what was published, which may be ahead of the position that
+	// [History] has. An API server that is older is another one. It is empty where nothing compares.
+	Reached func() string
 	// Owed is a list that an earlier Run has not come to the end of.
 	Owed Owed
 	// Again, when a reason is received from it, makes the stream list anew behind a [Gap] with that reason, at exactly the version that the
@@ -91,7 +94,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	defer cancel()
 	w := &wire{
 		client: r.Client, stream: r.Stream, feed: r.Feed, history: r.History, observer: r.Observer,
-		recovery: r.Recovery, again: r.Again, owed: r.Owed, end: r.End, listing: make(chan struct{}, 1), cancel: cancel,
+		recovery: r.Recovery, reached: r.Reached, again: r.Again, owed: r.Owed, end: r.End, listing: make(chan struct{}, 1), cancel: cancel,
 	}
 	if r.Watches != nil {
 		w.membership = r.Watches.enter(r.Stream, r.Observer)

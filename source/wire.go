@@ -24,6 +24,7 @@ type wire struct {
 	history  History
 	observer Observer
 	recovery Recovery
+	reached  func() string
 	again    <-chan Why
 	// membership is nil where watches are not shared.
 	membership *membership

@@ -284,7 +284,7 @@ func (s *stream) readEpochs(ctx context.Context, end <-chan struct{}) error {
 	for {
 		reader := source.Reader{
 			Client: p.cfg.Client, Watches: p.cfg.Watches, Stream: s.Stream, Feed: s, History: s, Observer: s.status,
-			Recovery: p.cfg.Recovery, Owed: s.owed(), Again: s.again, End: end,
+			Recovery: p.cfg.Recovery, Reached: s.newest, Owed: s.owed(), Again: s.again, End: end,
 		}
 		err := reader.Run(ctx)
 		var rewound *source.RewoundError

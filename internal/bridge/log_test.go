@@ -34,6 +34,7 @@ type fakeLog struct {
 	last   map[string]int
 	id     string   // of the log itself
 	at     []string // the messages' subjects
+	first  int      // place of the first message that retention has left; 0 is 1
 	faults func() fault
 	wg     sync.WaitGroup
 	// refuse makes a message permanently unacceptable.
@@ -149,14 +150,18 @@ func (l *fakeLog) store(m *sink.Message) (sink.Receipt, error) {
 
 func (l *fakeLog) append(m *sink.Message) (sink.Receipt, error) {
 	if at, ok := l.byID[m.ID]; ok {
-		if last := l.last[m.Subject]; at != last && !m.Shared && !m.Everywhere {
-			return sink.Receipt{}, &sink.ConflictError{Last: &l.log[last-1], Duplicate: uint64(at)}
+		if last := l.lastOf(m.Subject); at != last && !m.Shared && !m.Everywhere {
+			c := &sink.ConflictError{Duplicate: uint64(at)}
+			if last > 0 {
+				c.Last = &l.log[last-1]
+			}
+			return sink.Receipt{}, c
 		}
 		return sink.Receipt{Sequence: uint64(at), Duplicate: true}, nil
 	}
-	if m.Verify && !m.Shared && l.last[m.Subject] != int(m.Previous) {
+	if m.Verify && !m.Shared && l.lastOf(m.Subject) != int(m.Previous) {
 		c := &sink.ConflictError{}
-		if at := l.last[m.Subject]; at > 0 {
+		if at := l.lastOf(m.Subject); at > 0 {
 			s := l.log[at-1]
 			if s.ID == m.ID {
 				return sink.Receipt{Sequence: s.Sequence, Duplicate: true}, nil
@@ -173,6 +178,21 @@ func (l *fakeLog) append(m *sink.Message) (sink.Receipt, error) {
 	l.byID[m.ID], l.last[m.Subject] = at, at
 	l.at = append(l.at, m.Subject)
 	return sink.Receipt{Sequence: uint64(at)}, nil
+}
+
+// lastOf returns the place of the last message of a subject; 0 is none.
+func (l *fakeLog) lastOf(subject string) int {
+	if at := l.last[subject]; at >= l.first {
+		return at
+	}
+	return 0
+}
+
+// trim is what retention does: the log has nothing before a place any more.
+func (l *fakeLog) trim(first int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.first = max(l.first, first)
 }
 
 // forgetIDs is what happens when the window for duplicates has passed.

@@ -63,6 +63,9 @@ type recovery struct {
 	completed map[string]string
 	// replaces: the rows become what the log has, whatever the checkpoint has.
 	replaces bool
+	// again: an event that was published again is the last of its object. It may be an older state than another one that
+	// was not read.
+	again bool
 	// read counts the pipeline's messages, and seen is their greatest epoch.
 	read int
 	seen uint64
@@ -193,7 +196,7 @@ func (r *recovery) messages() (n uint64) {
 }
 
 func (r *recovery) begin() {
-	r.read, r.streams = 0, map[string]checkpoint.Stream{}
+	r.read, r.again, r.streams = 0, false, map[string]checkpoint.Stream{}
 	r.rows, r.completed = map[string]map[string]checkpoint.Row{}, map[string]string{}
 	r.suspects = map[string]map[string]struct{}{}
 }
@@ -218,6 +221,7 @@ func (r *recovery) take(m *sink.Stored, late bool) error {
 		r.marker(m, &st)
 		return nil
 	}
+	r.again = r.again || st.Reason == source.ReasonResync
 	for name := range r.names(&st) {
 		r.learn(name, m, &st, late)
 	}
@@ -406,7 +410,7 @@ func (r *recovery) rebuild(ctx context.Context, trimmed bool) error {
 		from := cmp.Or(saved.Position, saved.Owes.From, r.completed[name], "0")
 		saved.Epoch, saved.Position, saved.Announced = epoch, "", ""
 		saved.Unannounced, saved.Replay = checkpoint.Snapshot{}, checkpoint.Replay{}
-		saved.ResyncDue = saved.ResyncDue || trimmed
+		saved.ResyncDue = saved.ResyncDue || trimmed || r.again
 		if saved.Owes.List < sequence.Republish {
 			saved.Owes = checkpoint.Owes{
 				List: sequence.Reselect, From: from, Cause: string(source.CauseCheckpointLost),

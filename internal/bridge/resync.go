@@ -161,6 +161,10 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 	if err := s.queueMarker(&marker{Marker: started}).wait(ctx); err != nil {
 		return err
 	}
+	// An event that was on its way may stand before the marker. Its object has to be told again.
+	if err := s.tracker.Await(ctx); err != nil {
+		return err
+	}
 	// The list is made after the marker: an object that was published before it and created after the list would be taken
 	// for gone.
 	limit := rate.NewLimiter(p.cfg.ResyncRate, 1)
@@ -171,7 +175,7 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 			return err
 		}
 		if listed++; !published {
-			coming[item.Key()] = numeric(item.ResourceVersion)
+			coming[item.Key()] = s.coming(item.Ident)
 		}
 		s.resync.count(published)
 		return nil
@@ -193,6 +197,15 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 		Seen: time.Now(),
 	}
 	return s.queueMarker(&marker{Marker: completed}).wait(ctx)
+}
+
+// coming returns the version of what is published of a listed object instead: of the listed state, or of a newer one
+// that is on its way.
+func (s *stream) coming(listed source.Ident) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row, _ := s.known(listed.Key())
+	return max(numeric(listed.ResourceVersion), row.Version)
 }
 
 // awaitChanges waits until the log has what the watch brings of objects: their states at these versions, or later ones.

@@ -29,7 +29,7 @@ func again(t *testing.T, s *stream, objects ...string) (queued int) {
 	for _, o := range objects {
 		f := strings.Fields(o)
 		id := source.Ident{Namespace: "default", Name: f[0], UID: f[1], ResourceVersion: f[2]}
-		ok := must.Get(s.republishOne(t.Context(), id, testContent{id}, 7, rate.NewLimiter(rate.Inf, 1)))(t)
+		ok := must.Get(s.republishOne(t.Context(), id, contentOf(id), 7, rate.NewLimiter(rate.Inf, 1)))(t)
 		if ok {
 			queued++
 		}
@@ -133,7 +133,7 @@ func TestResync_waits_while_a_list_goes_on(t *testing.T) {
 				r.settle()
 				before := len(log.lines())
 				id := source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "5"}
-				content := &lateContent{testContent: testContent{id}}
+				content := &lateContent{testContent: contentOf(id)}
 				if content.first = c.begin; !midst {
 					content.first = func() {}
 					c.begin()
@@ -494,7 +494,7 @@ func TestResync_queues_nothing_of_what_has_changed_by_its_turn(t *testing.T) {
 	s.status.State(source.Watching, nil)
 	gate := log.hold()
 	id := source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "5"}
-	content := &lateContent{testContent: testContent{id}, first: func() { send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch) }}
+	content := &lateContent{testContent: contentOf(id), first: func() { send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch) }}
 	queued, steady, err := s.republishNow(t.Context(), id, content, 7, rate.NewLimiter(rate.Inf, 1))
 	assert.True(t, !queued && steady && err == nil, "queued %v, steady %v, error %v", queued, steady, err)
 	close(gate)

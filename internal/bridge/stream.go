@@ -379,6 +379,13 @@ func (s *stream) reached(position string) string {
 	return strconv.FormatUint(newest, 10)
 }
 
+// newest is [stream.reached] of what was published by now.
+func (s *stream) newest() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reached(s.position())
+}
+
 // ident is the inverse of source.Ident.Key. Neither a namespace nor a name contains a slash.
 func ident(key string, row *checkpoint.Row) source.Ident {
 	namespace, name, found := strings.Cut(key, "/")
