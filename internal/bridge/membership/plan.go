@@ -31,6 +31,11 @@ type Spec struct {
 	LabelSelector, FieldSelector string
 }
 
+// in returns the stream of the entry in a namespace, without its resource.
+func (s *Spec) in(namespace string) source.Stream {
+	return source.Stream{Namespace: namespace, LabelSelector: s.LabelSelector, FieldSelector: s.FieldSelector}
+}
+
 // Offers are what the API server serves.
 type Offers struct {
 	// Known is false before the first answer.
@@ -46,13 +51,17 @@ type Namespaces struct {
 	All   map[string]source.Namespace
 }
 
-// Stored is a stream of which the checkpoint has something.
+// Stored is a stream of which the checkpoint has something. Its selectors are not known.
 type Stored struct {
 	source.Stream
+	// Scope is [source.Stream.Scope] with the selectors of the objects that are stored.
+	Scope string
 	// Called is what the configuration called the resource; empty where only a wildcard selected it.
 	Called []string
-	// Retiring: its objects are being deleted in the log, so that a new list is needed to go on.
+	// Retiring: its objects are being deleted in the log, so that a new list is needed to go on. Left are then the
+	// namespaces of the objects that are not deleted yet, with an empty one for cluster-scoped objects.
 	Retiring bool
+	Left     map[string]struct{}
 }
 
 // Action is what is to be done for a stream.
@@ -203,7 +212,7 @@ func (p *plan) meaning(i int) (is *source.Served, waits *schema.GroupResource) {
 	name := p.specs[i].Resource
 	var may []*source.Served
 	for _, s := range p.offers.Served {
-		if mayMean(name, s) && !p.shown(s) {
+		if MayMean(name, s) && !p.shown(s) {
 			may = append(may, s)
 		}
 	}
@@ -236,7 +245,7 @@ func (p *plan) absent(name string) *schema.GroupResource {
 	for i := range p.stored {
 		r := groupResource(p.stored[i].Resource)
 		lost := &source.Served{Group: r.Group, Resource: r.Resource}
-		if p.served(r) == nil && !slices.Contains(p.offers.Gone, r) && mayMean(name, lost) {
+		if p.served(r) == nil && !slices.Contains(p.offers.Gone, r) && MayMean(name, lost) {
 			return &r
 		}
 	}
@@ -296,7 +305,7 @@ func (p *plan) served(r schema.GroupResource) *source.Served {
 func (p *plan) wildcard(i int) {
 	spec, any := &p.specs[i], false
 	for _, s := range p.offers.Served {
-		if !spec.Wildcard.names(s) || p.shown(s) && spec.Wildcard.All {
+		if !spec.Wildcard.Names(s) || p.shown(s) && spec.Wildcard.All {
 			continue
 		}
 		if namespaced := s.Versions[0].Namespaced; namespaced || spec.Namespace == "" && spec.NamespaceSelector == nil {
@@ -308,7 +317,7 @@ func (p *plan) wildcard(i int) {
 		at := &p.stored[j]
 		r := groupResource(at.Resource)
 		lost := &source.Served{Group: r.Group, Resource: r.Resource, Versions: []source.Resource{at.Resource}}
-		if p.served(r) == nil && !slices.Contains(p.offers.Gone, r) && spec.Wildcard.names(lost) {
+		if p.served(r) == nil && !slices.Contains(p.offers.Gone, r) && spec.Wildcard.Names(lost) {
 			p.waits = append(p.waits, wait{r, spec.Namespace, Absent})
 		}
 	}
@@ -365,8 +374,7 @@ func (p *plan) version(spec *Spec, s *source.Served) (source.Resource, bool) {
 func (p *plan) selected(spec *Spec, r schema.GroupResource) (names []string) {
 	for name, ns := range p.namespaces.All {
 		has := slices.ContainsFunc(p.stored, func(at Stored) bool {
-			return groupResource(at.Resource) == r && at.Namespace == name && !at.Retiring &&
-				at.LabelSelector == spec.LabelSelector && at.FieldSelector == spec.FieldSelector
+			return groupResource(at.Resource) == r && at.Namespace == name && !at.Retiring && at.Scope == spec.in(name).Scope()
 		})
 		if ns.Terminating && has || !ns.Terminating && spec.NamespaceSelector.Matches(ns.Labels) {
 			names = append(names, name)
@@ -378,9 +386,8 @@ func (p *plan) selected(spec *Spec, r schema.GroupResource) (names []string) {
 
 func (p *plan) run(i int, r source.Resource, namespace string) {
 	spec := &p.specs[i]
-	at := source.Stream{
-		Resource: r, Namespace: namespace, LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector,
-	}
+	at := spec.in(namespace)
+	at.Resource = r
 	for j := range p.all {
 		o := &p.all[j]
 		if !overlap(o.Stream, at) {
@@ -416,15 +423,20 @@ func (p *plan) from(at source.Stream) (names []string, same bool) {
 	same = true
 	for i := range p.stored {
 		o := &p.stored[i]
-		if groupResource(o.Resource) != groupResource(at.Resource) || !overlap(o.Stream, at) {
+		if groupResource(o.Resource) != groupResource(at.Resource) || !o.has(at) {
 			continue
 		}
 		names = append(names, o.Stream.Name())
-		same = same && !o.Retiring && o.Namespace == at.Namespace && o.LabelSelector == at.LabelSelector &&
-			o.FieldSelector == at.FieldSelector && o.Namespaced == at.Namespaced
+		same = same && !o.Retiring && o.Namespace == at.Namespace && o.Scope == at.Scope() && o.Namespaced == at.Namespaced
 	}
 	slices.Sort(names)
 	return names, same && len(names) > 0
+}
+
+// has reports whether a stored stream may have objects of another one.
+func (o *Stored) has(at source.Stream) bool {
+	_, left := o.Left[at.Namespace]
+	return overlap(o.Stream, at) && (!o.Retiring || left || at.Namespace == "" || o.Stream.Name() == at.Name())
 }
 
 // rest assigns a stored stream that does not go on under its name.
@@ -469,7 +481,7 @@ func (p *plan) bySelector(r schema.GroupResource) bool {
 	s := p.served(r)
 	return s != nil && slices.ContainsFunc(p.specs, func(spec Spec) bool {
 		return spec.NamespaceSelector != nil &&
-			(spec.Wildcard == nil && mayMean(spec.Resource, s) || spec.Wildcard != nil && spec.Wildcard.names(s))
+			(spec.Wildcard == nil && MayMean(spec.Resource, s) || spec.Wildcard != nil && spec.Wildcard.Names(s))
 	})
 }
 
