@@ -161,11 +161,11 @@ func runBridge(t testing.TB, api *apiServer, to sink.Sink, store checkpoint.Stor
 	t.Helper()
 	at := &rest.Config{Host: api.URL}
 	client := must.Get(source.NewClient(at))(t)
-	discovery := must.Get(source.NewDiscovery(at))(t)
+	catalog := must.Get(source.NewCatalog(at, client, source.CatalogConfig{}))(t)
 	registry := prometheus.NewRegistry()
 	c := Config{
 		Name: "test", Sink: func(func() uint64) (sink.Sink, error) { return to, nil }, Store: store, Buffer: 1 << 20,
-		Client: client, Discovery: discovery, Metrics: NewMetrics(registry),
+		Client: client, Catalog: catalog, Metrics: NewMetrics(registry),
 		Streams: []StreamSpec{{Resource: "configmaps", Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}},
 	}
 	if change != nil {
@@ -173,12 +173,17 @@ func runBridge(t testing.TB, api *apiServer, to sink.Sink, store checkpoint.Stor
 	}
 	b := &bridge{Pipeline: New(c), registry: registry, ended: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var asking sync.WaitGroup
+	if c.Catalog == catalog { // else its owner runs it
+		asking.Go(func() { _ = catalog.Run(ctx) })
+	}
 	go func() {
 		b.ended <- b.Run(ctx)
 		close(b.ended)
 	}()
 	b.stop = sync.OnceValue(func() error {
 		cancel()
+		asking.Wait()
 		defer client.CloseIdleConnections()
 		select {
 		case err := <-b.ended:

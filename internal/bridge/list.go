@@ -300,6 +300,7 @@ func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []s
 	if position != "" && !after(s.saved.Replay.To, position) && !s.ledger.Behind() {
 		s.saved.Replay = checkpoint.Replay{}
 	}
+	s.saved.Floors = above(s.saved.Floors, numeric(position))
 	saved := s.saved
 	saved.Position = position
 	if saved.Owes.List >= sequence.Republish {
@@ -310,4 +311,14 @@ func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []s
 	}
 	put, drop := s.ledger.Take()
 	return saved, put, drop
+}
+
+// above returns the floors that a position has not passed.
+func above(floors []sequence.Floor, position uint64) (left []sequence.Floor) {
+	for _, f := range floors {
+		if f.Position > position {
+			left = append(left, f)
+		}
+	}
+	return left
 }
