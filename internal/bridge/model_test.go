@@ -744,4 +744,6 @@ func (testContent) Size() int { return 100 }
 
 func (c testContent) Body() *source.Body { return source.NewBody(c.body()) }
 
-func contentOf(id source.Ident) testContent { return testContent{happened{Change: source.Change{Ident: id}}} }
+func contentOf(id source.Ident) testContent {
+	return testContent{happened{Change: source.Change{Ident: id}}}
+}
