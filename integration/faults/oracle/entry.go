@@ -196,8 +196,11 @@ func (e *Entry) String() string {
 	}
 	s := fmt.Sprintf("#%d%s %s %s", e.Place, place, strings.TrimPrefix(e.Type, "io.kube-eventbridge."), e.ID)
 	for _, part := range []struct{ name, value string }{
-		{"version", e.ResourceVersion}, {"sequence", e.Sequence}, {"reason", e.Reason},
-		{"sampledrate", strconv.Itoa(e.SampledRate)}, {"writerterm", strconv.Itoa(e.WriterTerm)},
+		{"version", e.ResourceVersion},
+		{"sequence", e.Sequence},
+		{"reason", e.Reason},
+		{"sampledrate", strconv.Itoa(e.SampledRate)},
+		{"writerterm", strconv.Itoa(e.WriterTerm)},
 	} {
 		if part.value != "" && part.value != "0" && (part.name != "sampledrate" || part.value != "1") {
 			s += " " + part.name + "=" + part.value

@@ -635,8 +635,10 @@ func TestNewEntry_reads_a_message(t *testing.T) {
 	}
 	for name, h := range map[string]map[string][]string{
 		"no CloudEvent": {"x": {"y"}},
-		"no integer": {"ce-specversion": {"1.0"}, "ce-type": {"t"}, "ce-id": {"i"}, "ce-source": {"s"},
-			"ce-writerterm": {"x"}},
+		"no integer": {
+			"ce-specversion": {"1.0"}, "ce-type": {"t"}, "ce-id": {"i"}, "ce-source": {"s"},
+			"ce-writerterm": {"x"},
+		},
 		"broken encoding": {"ce-specversion": {"1.0"}, "ce-type": {"t"}, "ce-id": {"%x"}, "ce-source": {"s"}},
 	} {
 		assert.Error(t, must.Err(NewEntry(h, nil, 1)), "%s: no error", name)
