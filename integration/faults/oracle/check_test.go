@@ -243,7 +243,7 @@ func (b *bridge) publish(st step, reason string) {
 		WriterEpoch: b.leader, Body: st.Body,
 		Type: typeResource + string(op) + typeVersion, ID: id + b.suffix, Source: b.stream.Source(), Subject: st.key, MsgID: b.stream.Source() + id + b.suffix,
 		Namespace: namespace, Name: name, UID: st.UID, ResourceVersion: strconv.FormatUint(st.Version, 10), Reason: reason, History: b.history, SampledRate: 1,
-		Headers: map[string][]string{"ce-id": {id}}, Data: dataOf(namespace, name, st.UID, st.Version), PartitionKey: keyOf(b.stream, namespace, name),
+		Headers: map[string][]string{"ce-id": {id}}, Data: dataOf(b.stream, namespace, name, st.UID, st.Version), PartitionKey: keyOf(b.stream, namespace, name),
 	})
 }
 
@@ -270,11 +270,14 @@ func keyOf(s Stream, namespace, name string) string {
 	return strings.Join([]string{s.Cluster, cmp.Or(s.Resource.Group, "core"), s.Resource.Resource, cmp.Or(namespace, "_"), name}, "/")
 }
 
-func dataOf(namespace, name, uid string, version uint64) []byte {
+var kindNames = map[string]string{"configmaps": "ConfigMap", "deployments": "Deployment", "widgets": "Widget"}
+
+func dataOf(s Stream, namespace, name, uid string, version uint64) []byte {
 	if namespace != "" {
 		namespace = `"namespace":"` + namespace + `",`
 	}
-	return fmt.Appendf(nil, `{"kind":"ConfigMap","metadata":{%s"name":%q,"uid":%q,"resourceVersion":"%d"}}`, namespace, name, uid, version)
+	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{%s"name":%q,"uid":%q,"resourceVersion":"%d"}}`,
+		s.Resource.GroupVersion(), kindNames[s.Resource.Resource], namespace, name, uid, version)
 }
 
 // collides: in a stream with a selector, a deletion that is found missing after a restoration may have the version, and so the id, that a later

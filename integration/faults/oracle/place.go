@@ -143,7 +143,7 @@ func (s *streamJudge) checkForm(l *line) {
 	case l.Reason == "resync", reselected(l.Entry) && !s.judge.options.Selected:
 		s.violateLine(P5, l, "nobody asked for it")
 	default:
-		if problem := dataProblem(l.Entry); problem != "" {
+		if problem := dataProblem(l.Entry, s.stream.Resource); problem != "" {
 			s.violateLine(P4, l, problem)
 		}
 	}
@@ -192,8 +192,10 @@ func (s *streamJudge) find(o *object, l *line, previous int) (at int, before boo
 	return -1, false
 }
 
-// sameBody reports whether an entry has a state's content, as far as both are known.
-func sameBody(st State, l *line) bool { return st.Body == "" || l.Body == "" || st.Body == l.Body }
+// sameBody reports whether an entry has a state's content, as far as the truth has it. A deletion may come without.
+func sameBody(st State, l *line) bool {
+	return st.Body == "" || st.Body == l.Body || l.Body == "" && l.op == Deleted
+}
 
 // conclusion says which states a deletion may stand for that was found missing: it has the last version that was known.
 func (s *streamJudge) conclusion(o *object, l *line) func(int) bool {

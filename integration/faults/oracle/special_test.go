@@ -91,7 +91,7 @@ func entryOf(line string, sequence uint64) Entry {
 	e.Name, e.UID, e.Reason, e.Type = "x", f[1], f[3], typeResource+f[0]+typeVersion
 	e.ID = e.UID + "." + version + suffix
 	number, _ := strconv.ParseUint(version, 10, 64)
-	e.Data = dataOf("", e.Name, e.UID, number)
+	e.Data = dataOf(plain, "", e.Name, e.UID, number)
 	if f[0] == "deleted" {
 		e.ID = e.UID + ".deleted" + suffix
 	}

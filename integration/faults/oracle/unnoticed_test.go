@@ -101,7 +101,7 @@ func TestJudge_excuses_nothing_where_another_object_tells(t *testing.T) {
 			for i := range states {
 				line := map[Op]string{Added: "added u9 3 watch", Updated: "updated u9 8 watch"}[states[i].Op]
 				e := entryOf(line, uint64(len(log)+1))
-				e.Name, e.Source, e.Data = "y", c.of.Source(), dataOf("", "y", "u9", states[i].Version)
+				e.Name, e.Source, e.Data = "y", c.of.Source(), dataOf(c.of, "", "y", "u9", states[i].Version)
 				log = append(log, e)
 			}
 			truth.Streams[c.of]["y"] = append(states, State{History: 1, UID: "u9", Version: 3, Op: Updated})
