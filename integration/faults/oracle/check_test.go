@@ -260,7 +260,7 @@ func (b *bridge) marker(kind string, from, to uint64) {
 	version := strconv.FormatUint(to, 10)
 	b.log = append(b.log, Entry{
 		Type: "io.kube-eventbridge.stream." + kind + ".v1", ID: id + version + b.suffix, Source: b.stream.Source(),
-		ResourceVersion: version, SampledRate: 1, Data: data, PartitionKey: keyOf(b.stream, "", markerNames[kind]),
+		ResourceVersion: version, SampledRate: 1, Data: data, PartitionKey: keyOf(b.stream, "", markerNames[kind]), Recorded: now,
 	})
 }
 

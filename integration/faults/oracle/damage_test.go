@@ -173,6 +173,9 @@ var damages = []struct {
 			e.Data = bytes.Replace(e.Data, []byte(`"to":"`+to), []byte(`"to":"999999999`), 1)
 		})
 	}},
+	{"leave out of a marker when it was recorded", P6, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.op(i) == "" }, func(e *Entry) { e.Recorded = time.Time{} })
+	}},
 	{"garble a gap's data", P6, func(d *damaged) bool {
 		return d.change(func(i int) bool { return d.log[i].Type == typeGap }, func(e *Entry) { e.Data = []byte("{") })
 	}},

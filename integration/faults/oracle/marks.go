@@ -63,6 +63,9 @@ func (m *mark) read(s Stream) error {
 	if m.body.Namespace != s.Namespace || m.body.LabelSelector != s.LabelSelector {
 		return fmt.Errorf("it is about the scope %q %q", m.body.Namespace, m.body.LabelSelector)
 	}
+	if m.Recorded.IsZero() {
+		return fmt.Errorf("it does not say when it was recorded")
+	}
 	version, id := m.body.ResourceVersion, ""
 	switch m.Type {
 	case typeGap:

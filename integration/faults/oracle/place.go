@@ -136,7 +136,7 @@ func (s *streamJudge) checkForm(l *line) {
 		s.violateLine(P3, l, fmt.Sprintf("%d changes folded into one", l.SampledRate))
 	}
 	switch {
-	case l.Reason == "repair" && !s.judge.options.LogLost:
+	case l.Reason == "repair" && s.judge.options.LogLost.IsZero():
 		s.violateLine(P3, l, "published again, and the log was not taken away")
 	case l.Type == typeRejected:
 		s.violateLine(P1, l, "the broker refused it")

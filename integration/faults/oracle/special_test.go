@@ -76,7 +76,7 @@ func entryOf(line string, sequence uint64) Entry {
 	if suffix != "" {
 		suffix = "." + suffix
 	}
-	e := Entry{Sequence: sequence, Source: plain.Source(), ResourceVersion: version, SampledRate: 1, Body: change}
+	e := Entry{Sequence: sequence, Source: plain.Source(), ResourceVersion: version, SampledRate: 1, Body: change, Recorded: now}
 	if f[0] == "gap" || last == 1 {
 		body := map[string]string{"namespace": "", "labelSelector": "", "resourceVersion": version, "from": f[1], "to": version, "reason": "expired"}
 		e.Data, _ = json.Marshal(body)
@@ -107,6 +107,9 @@ func entryOf(line string, sequence uint64) Entry {
 	}
 	return e
 }
+
+// now is when everything was recorded.
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 var restored = []History{{First: 1, Last: 20}, {First: 5, Last: 1000}}
 
@@ -159,8 +162,16 @@ var scripts = map[string]script{
 		want:  []Promise{P3},
 	},
 	"a log that lost its end is repaired": {
-		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, options: Options{LogLost: true},
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, options: Options{LogLost: now},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "gap 5 7", "updated u1 7.r1 repair", "updated u1 8 watch"},
+	},
+	"a gap may begin below what a log had that was lost before": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, options: Options{LogLost: now},
+		log: []string{"snapshot-started 5", "snapshot-completed 5", "added u1 5 watch", "updated u1 6 watch", "gap 2 7", "updated u1 7 relist"},
+	},
+	"a gap does not begin below what a log had that was lost later": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, options: Options{LogLost: now.Add(time.Minute)}, want: []Promise{P6},
+		log: []string{"snapshot-started 5", "snapshot-completed 5", "added u1 5 watch", "updated u1 6 watch", "gap 2 7", "updated u1 7 relist"},
 	},
 	"what is repaired says so in its id": {
 		truth: []string{"added u1 5", "updated u1 6"},
@@ -358,7 +369,7 @@ func TestJudge_counts_what_gaps_hide_and_what_was_recovered(t *testing.T) {
 	r := Judge(truth, log, Options{})
 	require.True(t, len(r.Violations) == 0 && r.States == 5 && r.Published == 3 && r.Hidden == 2 && r.Recovered == 1 &&
 		len(r.Gaps) == 1, "got %+v", r)
-	want := GapFigure{Stream: plain, Sequence: 5, From: 5, To: 9, Cause: "expired", Hidden: 2, Recovered: 1}
+	want := GapFigure{Stream: plain, Sequence: 5, From: 5, To: 9, Cause: "expired", At: now, Hidden: 2, Recovered: 1, Avoidable: 2}
 	assert.Equal(t, want, r.Gaps[0])
 }
 
@@ -367,12 +378,10 @@ func TestJudge_says_what_a_gap_hides_that_etcd_had(t *testing.T) {
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8", "updated u1 9"},
 		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 recovered", "gap 5 9", "updated u1 9 relist"},
 	}.build(t)
-	announced := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	log[4].Recorded = announced
 	if r := Judge(truth, log, Options{}); len(r.Violations) != 0 || r.Avoidable != 2 || r.Gaps[0].Avoidable != 2 {
 		t.Errorf("want two that were never forgotten, got %+v", r)
 	}
-	truth.Compactions = []Compaction{{At: announced.Add(-time.Second), Revision: 7}, {At: announced.Add(time.Hour), Revision: 1000}}
+	truth.Compactions = []Compaction{{At: now.Add(-time.Second), Revision: 7}, {At: now.Add(time.Hour), Revision: 1000}}
 	r := Judge(truth, log, Options{})
 	assert.Equal(t, 1, r.Avoidable, "want one that was not forgotten, got %+v", r)
 	log[4].Data = bytes.Replace(log[4].Data, []byte("expired"), []byte("expired; 1 change was read back"), 1)
@@ -385,12 +394,11 @@ func TestJudge_blames_a_later_gap_for_a_list_that_died_with_its_process(t *testi
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 9"},
 		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6 recovered", "gap 5 7", "gap 5 9", "updated u1 9 relist"},
 	}.build(t)
-	announced := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	log[4].Recorded, log[5].Recorded = announced, announced.Add(time.Minute)
+	log[5].Recorded = now.Add(time.Minute)
 	for _, i := range []int{4, 5} {
 		log[i].Data = bytes.Replace(log[i].Data, []byte("expired"), fmt.Appendf(nil, "expired; %d changes were read back", 5-i), 1)
 	}
-	truth.Compactions = []Compaction{{At: announced.Add(30 * time.Second), Revision: 9}}
+	truth.Compactions = []Compaction{{At: now.Add(30 * time.Second), Revision: 9}}
 	r := Judge(truth, log, Options{})
 	assert.Empty(t, r.Violations, "etcd has forgotten it before the second list")
 	assert.Equal(t, []int{0, 1}, []int{r.Gaps[0].Hidden, r.Gaps[1].Hidden}, "hidden")
@@ -409,9 +417,10 @@ func TestJudge_measures_how_far_a_gap_reaches_below_the_log(t *testing.T) {
 	}
 	r := Judge(truth, log, Options{})
 	assert.True(t, len(r.Violations) == 0 && r.Gaps[0].Behind == 2*time.Second, "want two seconds, got %+v", r)
-	log[4].Stored = time.Unix(3600, 0)
+	log[4].Stored = time.Unix(8, 0)
 	found := Check(truth, log, Options{})
-	assert.True(t, len(found) == 1 && found[0].Promise == P6, "an hour: %v", found)
+	assert.True(t, len(found) == 1 && found[0].Promise == P6, "six seconds: %v", found)
+	assert.Empty(t, Check(truth, log, Options{Behind: 30 * time.Second}), "where positions could not be stored")
 }
 
 func TestNewEntry_reads_a_message(t *testing.T) {
