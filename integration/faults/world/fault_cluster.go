@@ -58,6 +58,7 @@ func (i *injection) compactAndRestart(ctx context.Context) error {
 	if err := i.control.KillAPIServer(); err != nil {
 		return err
 	}
+	i.note(ctx, "the API server was killed, and etcd is compacted")
 	compacted := i.control.Compact(ctx)
 	return errors.Join(compacted, i.control.StartAPIServer(context.WithoutCancel(ctx)))
 }
