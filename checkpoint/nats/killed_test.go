@@ -4,7 +4,6 @@ package nats
 
 import (
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/port"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
@@ -86,8 +86,8 @@ func newCluster(t *testing.T) *cluster {
 	testtier.Servers(t)
 	for i := range c.servers {
 		c.options[i] = &server.Options{
-			ServerName: fmt.Sprint("server-", i), Host: "127.0.0.1", Port: freePort(t), NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
-			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: freePort(t)},
+			ServerName: fmt.Sprint("server-", i), Host: "127.0.0.1", Port: must.Get(port.Free())(t), NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: must.Get(port.Free())(t)},
 		}
 		routes = append(routes, fmt.Sprint("nats://127.0.0.1:", c.options[i].Cluster.Port))
 	}
@@ -106,14 +106,6 @@ func newCluster(t *testing.T) *cluster {
 		require.True(t, s.ReadyForConnections(time.Minute), "a server does not start")
 	}
 	return c
-}
-
-// freePort is a port that was free a moment ago.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func (c *cluster) start(i int) error {
