@@ -27,8 +27,7 @@ func TestClient_goes_on_when_its_session_is_over(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
 	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"access_token":%q,"expires_in":4}`, token(t, c, "alice", 4*time.Second))
+		issue(w, c, 4*time.Second)
 	}))
 	t.Cleanup(issuer.Close)
 	trusting := kafka.TLS{CAFile: c.CAFile()}
