@@ -35,6 +35,7 @@ func kindOf(err error) string {
 		kind string
 	}{
 		{world.ErrUsed, used}, {world.ErrEnded, ended}, {world.ErrUnsettled, unsettled}, {errUnreadable, unreadable},
+		{world.ErrAstray, unreadable},
 	} {
 		if errors.Is(err, k.err) {
 			return k.kind

@@ -242,6 +242,7 @@ func TestKinds_of_errors(t *testing.T) {
 		errors.Join(errors.New("x"), world.ErrEnded):              ended,
 		fmt.Errorf("%w: %w", world.ErrUsed, errors.New("a port")): used,
 		errUnreadable:            unreadable,
+		world.ErrAstray:          unreadable,
 		errors.New("start etcd"): "",
 		world.ErrMissed:          "",
 	} {

@@ -273,6 +273,8 @@ var (
 	ErrUnsettled = errors.New("the bridge does not settle")
 	// ErrEnded: it ended without being asked to, or otherwise than it was asked to.
 	ErrEnded = errors.New("the bridge ended")
+	// ErrAstray: it has published where it should not.
+	ErrAstray = errors.New("the bridge has written elsewhere")
 	// ErrUsed: it did not refuse a damaged checkpoint, or not as it has to.
 	ErrUsed = errors.New("a damaged checkpoint is not refused")
 )
