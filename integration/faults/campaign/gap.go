@@ -5,34 +5,12 @@ package campaign
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 )
-
-// gapOther is a cause that no fault can have.
-const gapOther world.GapReason = "other"
-
-// classOf returns the class of a gap's cause, by how that begins. What follows the API server's word says what was read
-// back.
-func classOf(cause string) world.GapReason {
-	says := func(part string) bool { return strings.Contains(cause, part) }
-	switch {
-	case strings.HasPrefix(cause, "stream ") && says("its etcd was restored"):
-		return world.Restored
-	case strings.HasPrefix(cause, "the log has lost "):
-		return world.LogLost
-	case !strings.HasPrefix(cause, "too old resource version: ") && !strings.HasPrefix(cause, "The resourceVersion for the provided "):
-		return gapOther
-	case says("provided list is too old"), says("the history after the last version is gone"):
-		return world.HistoryGone
-	default:
-		return world.Expired
-	}
-}
 
 // act is something that a fault did, and when the fault began.
 type act struct {
@@ -92,7 +70,7 @@ const early = time.Second
 
 // unjustified returns why a gap is not one that a fault of the round may cause; empty if it is one.
 func (r *round) unjustified(g oracle.GapFigure) string {
-	class, custom := classOf(g.Cause), g.Stream.Resource == drive.Widgets.Resource
+	class, custom := world.ClassOf(g.Cause), g.Stream.Resource == drive.Widgets.Resource
 	allowed := func(a act) bool {
 		return (r.jumped() || !a.began.After(g.At.Add(early))) && slices.ContainsFunc(a.Gaps, func(may world.MayGap) bool {
 			return may.Reason == class && (custom || !may.Custom)

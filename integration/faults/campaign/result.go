@@ -22,6 +22,8 @@ type Figures struct {
 	Unknown, Holes, Blind int
 	// Alike states are excused because a restored etcd came to the same versions of the same objects; see [oracle.Report]. Those of logs that were taken away are counted too.
 	Alike int
+	// Undone states are excused because etcd was restored to an older state before they were published.
+	Undone int `json:",omitempty"`
 	// Removed logs were taken away by faults, with RemovedEntries; they were judged up to where they were read.
 	Removed, RemovedEntries int
 	// Recovered entries were read back from the history.
@@ -118,7 +120,7 @@ func (r *round) take(report oracle.Report) {
 	result := &r.result
 	result.States, result.Published, result.Folded = report.States, report.Published, report.Folded
 	result.Hidden, result.Lost, result.Recovered = report.Hidden, report.Lost, report.Recovered
-	result.Unknown, result.Late, result.Alike = report.Unknown, report.Late, report.Alike
+	result.Unknown, result.Late, result.Alike, result.Undone = report.Unknown, report.Late, report.Alike, report.Undone
 	r.takeGaps(report.Gaps)
 	r.takeViolations("", report)
 }
@@ -142,7 +144,7 @@ func (r *round) takeGaps(gaps []oracle.GapFigure) {
 	result := &r.result
 	for _, g := range gaps {
 		gap := Gap{
-			Stream: g.Stream.String(), From: g.From, To: g.To, Class: classOf(g.Cause), Cause: g.Cause,
+			Stream: g.Stream.String(), From: g.From, To: g.To, Class: world.ClassOf(g.Cause), Cause: g.Cause,
 			Hidden: g.Hidden, Recovered: g.Recovered, Avoidable: g.Avoidable,
 		}
 		if r.jumped() {

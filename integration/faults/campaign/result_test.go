@@ -220,21 +220,6 @@ func TestSummary_objects_to_what_was_left_open(t *testing.T) {
 	}
 }
 
-func TestGaps_are_told_apart_by_their_causes(t *testing.T) {
-	for cause, want := range map[string]world.GapReason{
-		"too old resource version: 209 (281); 3 changes were read back, what was created and deleted in between is not known":                                  world.Expired,
-		"too old resource version: 2 (9); 0 changes were read back, those of 5 objects not completely (The resourceVersion for the provided list is too old.)": world.HistoryGone,
-		"too old resource version: 2 (9); 0 changes were read back, those of 1 object not completely (the history after the last version is gone)":             world.HistoryGone,
-		"the log has lost events that it had acknowledged":                                                                world.LogLost,
-		"stream configmaps.v1: object a was at resourceVersion 20 and the API server has it at 12: its etcd was restored": world.Restored,
-		"an audit found that something is missing":                                                                        gapOther,
-		"a token expired": gapOther, "the API server says: too old resource version: 1 (2)": gapOther, "it was compacted": gapOther,
-		"The resourceVersion for the provided watch is too old.": world.Expired,
-	} {
-		assert.Equal(t, want, classOf(cause), "%q", cause)
-	}
-}
-
 // What the bridge did is in the results, what is around it did is an error.
 func TestKinds_of_errors(t *testing.T) {
 	for err, want := range map[error]string{

@@ -187,8 +187,9 @@ func (s Summary) String() string {
 	for _, g := range s.Gaps {
 		hidden += g.Hidden
 	}
-	fmt.Fprintf(&b, "\nOf the true states %d are in the logs, %d were folded (`latest`), %d are hidden by gaps and by first snapshots, %d are lost. "+
-		"%d were read back from history. Gaps hid %d.\n", s.Published, s.Folded, s.Hidden, s.Lost, s.Recovered, hidden)
+	fmt.Fprintf(&b, "\nOf the true states %d are in the logs, %d were folded (`latest`), %d are hidden by gaps and by first snapshots, "+
+		"%d of them undone by restorations, %d are lost. %d were read back from history. Gaps hid %d.\n",
+		s.Published, s.Folded, s.Hidden, s.Undone, s.Lost, s.Recovered, hidden)
 	fmt.Fprintf(&b, "The recorder has %d holes of %d revisions, and %d entries could not be judged. "+
 		"%d rounds were played a second time. %d times a fault found no occasion.\n", s.Holes, s.Blind, s.Unknown, s.Retried, s.Missed)
 	if s.Alike > 0 {
@@ -205,7 +206,7 @@ func (s Summary) String() string {
 
 func (s Summary) tables(b *strings.Builder) {
 	fmt.Fprintf(b, "\n| gaps because of | n | deltas hidden | of those etcd had | read back |\n|---|---|---|---|---|\n")
-	for _, class := range []world.GapReason{world.Expired, world.HistoryGone, world.LogLost, world.Restored, gapOther} {
+	for _, class := range []world.GapReason{world.Expired, world.HistoryGone, world.LogLost, world.Restored, world.Unexplained} {
 		g := s.Gaps[class]
 		fmt.Fprintf(b, "| %s | %d | %d | %d | %d |\n", class, g.Gaps, g.Hidden, g.Avoidable, g.Recovered)
 	}

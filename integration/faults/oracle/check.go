@@ -69,6 +69,8 @@ type Report struct {
 	// log has: of the same objects, with other contents, and nothing else showed that it was restored. They are lost,
 	// and versions cannot show it.
 	Alike int
+	// Undone counts those of Hidden that a restoration undid, and that the log does not have.
+	Undone int
 	// Avoidable is the sum of what the gaps have.
 	Avoidable int
 	Gaps      []GapFigure

@@ -98,6 +98,21 @@ func TestFaults_that_may_cause_a_gap_exist(t *testing.T) {
 	assert.Empty(t, left, "there are no faults of these names")
 }
 
+func TestGaps_are_told_apart_by_their_causes(t *testing.T) {
+	for cause, want := range map[string]GapReason{
+		"too old resource version: 209 (281); 3 changes were read back, what was created and deleted in between is not known":                                  Expired,
+		"too old resource version: 2 (9); 0 changes were read back, those of 5 objects not completely (The resourceVersion for the provided list is too old.)": HistoryGone,
+		"too old resource version: 2 (9); 0 changes were read back, those of 1 object not completely (the history after the last version is gone)":             HistoryGone,
+		"the log has lost events that it had acknowledged":                                                                LogLost,
+		"stream configmaps.v1: object a was at resourceVersion 20 and the API server has it at 12: its etcd was restored": Restored,
+		"an audit found that something is missing":                                                                        Unexplained,
+		"a token expired": Unexplained, "the API server says: too old resource version: 1 (2)": Unexplained, "it was compacted": Unexplained,
+		"The resourceVersion for the provided watch is too old.": Expired,
+	} {
+		assert.Equal(t, want, ClassOf(cause), "%q", cause)
+	}
+}
+
 // newProgram returns a world of a bridge and nothing else: a script.
 func newProgram(t *testing.T, script string) *World {
 	t.Helper()

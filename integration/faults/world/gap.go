@@ -2,6 +2,8 @@
 
 package world
 
+import "strings"
+
 // GapReason is a class of reasons that the bridge gives for a gap.
 type GapReason string
 
@@ -13,7 +15,28 @@ const (
 	HistoryGone GapReason = "expired (410), history gone"
 	LogLost     GapReason = "log lost"
 	Restored    GapReason = "etcd restored"
+	// Unexplained is one that no fault can have.
+	Unexplained GapReason = "other"
 )
+
+// ClassOf returns the class of a gap's cause, by how that begins. What follows the API server's word says what was read
+// back.
+func ClassOf(cause string) GapReason {
+	says := func(part string) bool { return strings.Contains(cause, part) }
+	switch {
+	case strings.HasPrefix(cause, "stream ") && says("its etcd was restored"):
+		return Restored
+	case strings.HasPrefix(cause, "the log has lost "):
+		return LogLost
+	case !strings.HasPrefix(cause, "too old resource version: ") &&
+		!strings.HasPrefix(cause, "The resourceVersion for the provided "):
+		return Unexplained
+	case says("provided list is too old"), says("the history after the last version is gone"):
+		return HistoryGone
+	default:
+		return Expired
+	}
+}
 
 // MayGap is a gap that a fault may cause.
 type MayGap struct {
