@@ -26,7 +26,7 @@ import (
 )
 
 // committed commits until disturb ends, some batches larger than a message, and fails if the checkpoint is ever not what was committed.
-// More waits until 50 more were made: some of each kind.
+// More waits until 20 more were made, one of which is larger.
 func committed(t *testing.T, cfg Config, disturb func(more func() error) error) {
 	t.Helper()
 	var g errgroup.Group
@@ -34,7 +34,7 @@ func committed(t *testing.T, cfg Config, disturb func(more func() error) error) 
 	more := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		for enough := commits.Load() + 50; commits.Load() < enough; {
+		for enough := commits.Load() + 20; commits.Load() < enough; {
 			if err := pause.For(ctx, time.Millisecond); err != nil {
 				return fmt.Errorf("wait for more commits: %w", err)
 			}
