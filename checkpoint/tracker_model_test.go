@@ -58,12 +58,7 @@ func (m *model) lastOf(version int) (last int) {
 }
 
 func (m *model) settledBefore(j int) bool {
-	for _, e := range m.events[:j] {
-		if !e.bookmark && !e.settled {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(m.events[:j], func(e *modelEvent) bool { return !e.bookmark && !e.settled })
 }
 
 func (m *model) open() (open []*modelEvent) {

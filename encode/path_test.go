@@ -13,8 +13,7 @@ import (
 
 func path(t testing.TB, s string) Path {
 	t.Helper()
-	p := must.Get(ParsePath(s))(t)
-	return p
+	return must.Get(ParsePath(s))(t)
 }
 
 func TestParsePath_refuses_what_it_does_not_understand_and_says_where(t *testing.T) {
@@ -84,9 +83,8 @@ func TestCheckRedact_refuses_what_attributes_are_made_of(t *testing.T) {
 		"kind[*]": "kind", "metadata.managedFields[*].manager": "metadata.managedFields",
 	} {
 		err := CheckRedact(path(t, s))
-		if err == nil || !strings.Contains(err.Error(), "attributes of every event are made of "+covers+";") {
-			t.Errorf("%s: got %v, want one about %s", s, err, covers)
-		}
+		assert.True(t, err != nil && strings.Contains(err.Error(), "attributes of every event are made of "+covers+";"),
+			"%s: got %v, want one about %s", s, err, covers)
 	}
 	for _, s := range []string{"[*].uid", "[*].containers"} {
 		err := CheckRedact(path(t, s))

@@ -214,8 +214,7 @@ func unescape(t *rapid.T, token string) string {
 	if token == "_" {
 		return ""
 	}
-	s := must.Get(url.PathUnescape(token))(t)
-	return s
+	return must.Get(url.PathUnescape(token))(t)
 }
 
 // validSubject is NATS' rule for a subject to publish on.

@@ -18,8 +18,7 @@ import (
 
 func template(t *testing.T, kind TemplateKind, s string) *Template {
 	t.Helper()
-	tmpl := must.Get(ParseTemplate(kind, s))(t)
-	return tmpl
+	return must.Get(ParseTemplate(kind, s))(t)
 }
 
 func TestParseTemplate_says_what_is_wrong_and_what_is_valid(t *testing.T) {

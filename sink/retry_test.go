@@ -222,15 +222,13 @@ func TestRetry_ends_with_the_context(t *testing.T) {
 		r := sink.Retry(s, sink.Policy{})
 		got := make(chan outcome, 9)
 		done := func(rc sink.Receipt, err error) { got <- outcome{rc, err} }
-		early, cancelEarly := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancelEarly()
+		early := must.Within(t, time.Millisecond)
 		r.Publish(early, &sink.Message{ID: "early"}, done)
 		o := <-got
 		assert.True(t, errors.Is(o.err, context.DeadlineExceeded) && len(s.made()) == 0, "before Run: %v", o.err)
 		stop := running(t, r)
 		r.Publish(t.Context(), &sink.Message{ID: "a"}, done)
-		impatient, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
+		impatient := must.Within(t, time.Millisecond)
 		r.Publish(impatient, &sink.Message{ID: "b"}, done)
 		o = <-got
 		assert.ErrorIs(t, o.err, context.DeadlineExceeded, "a caller without patience was told")

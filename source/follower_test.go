@@ -7,7 +7,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -47,44 +46,35 @@ func TestFollower_ends_with_its_context_whatever_waits(t *testing.T) {
 }
 
 func TestWatches_are_patient_from_when_others_go_on(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
-		c := newCompany(t, s)
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
 		a, b := c.pair(1)
 		c.stall(a, b)
 		a.free()
 		<-time.After(time.Millisecond)
 		b.free()
-		c.saw(a, 1001)
-		c.saw(b, 1001)
+		c.saw(1001, a, b)
 		assert.Equal(t, 0, a.counted("detached")+b.counted("detached"), "detached, and the others were 1 ms ahead")
 	})
 }
 
 func TestWatches_that_end_in_good_order_are_not_taken_for_dead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
 		s.timeouts = true
-		c := newCompany(t, s)
 		a, b := c.join("", "10"), c.join("", "10")
 		for range 6 * 30 { // hours
 			<-time.After(2 * time.Minute)
 			s.write("default", 1)
 		}
-		c.saw(a, len(s.writes))
-		c.saw(b, len(s.writes))
+		c.saw(len(s.writes), a, b)
 		n := a.counted("silent") + b.counted("silent")
 		assert.True(t, n <= 0 && a.counted("ended") >= 10, "%d were silent, %d ended", n, a.counted("ended"))
-		c.check(a, 10, "")
-		c.check(b, 10, "")
+		c.check(10, "", a, b)
 	})
 }
 
 // One is slow, and reads what its own watch has brought long ago; meanwhile etcd is restored, and another reads the new history.
 func TestWatches_are_joined_in_the_same_history_only(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
-		c := newCompany(t, s)
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
 		for range 300 {
 			s.write("default", 1)
 		}
@@ -100,10 +90,10 @@ func TestWatches_are_joined_in_the_same_history_only(t *testing.T) {
 			r := Reader{Client: c.client, Watches: c.watches, Stream: configMaps, Feed: slow, History: slow, Observer: slow}
 			ended <- r.Run(c.ctx)
 		})
-		c.saw(slow, 20)
+		c.saw(20, slow)
 		s.change(func() { s.writes, s.cuts = s.writes[:30:30], s.cuts+1 }) // as it was at 40
 		c.join("", "40")
-		c.saw(slow, 25)
+		c.saw(25, slow)
 		c.join("", "40")
 		for range 500 {
 			s.write("restored", 1)

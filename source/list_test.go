@@ -66,8 +66,7 @@ func TestReadList_reads_a_list_however_it_is_written(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, r := range []io.Reader{strings.NewReader(tc.body), iotest.OneByteReader(strings.NewReader(tc.body)), iotest.DataErrReader(strings.NewReader(tc.body))} {
-				items, meta, err := readAll(r, pods)
-				require.NoError(t, err)
+				items, meta := must.Get2(readAll(r, pods))(t)
 				assert.Equal(t, tc.items, items, "items")
 				assert.Equal(t, tc.meta, meta)
 			}

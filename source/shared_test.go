@@ -41,6 +41,15 @@ func newCompany(t *testing.T, s *stage) *company {
 	return c
 }
 
+// inCompany runs a test in a bubble.
+func inCompany(t *testing.T, test func(t *testing.T, s *stage, c *company)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		test(t, s, newCompany(t, s))
+	})
+}
+
 // member is a reader, and what it has seen.
 type member struct {
 	recorder
@@ -83,8 +92,7 @@ func (c *company) pair(n int) (a, b *member) {
 	for range n {
 		c.stage.write("default", 1)
 	}
-	c.saw(a, n)
-	c.saw(b, n)
+	c.saw(n, a, b)
 	c.stage.bookmark()
 	c.watch(map[string]int{"": 1})
 	return a, b
@@ -129,10 +137,12 @@ func (c *company) wait(what string, done func() bool) {
 	}
 }
 
-// saw waits until a member has seen so many objects.
-func (c *company) saw(m *member, n int) {
+// saw waits until each member has seen so many objects.
+func (c *company) saw(n int, members ...*member) {
 	c.t.Helper()
-	c.wait(fmt.Sprintf("%d objects seen", n), func() bool { return len(m.names()) >= n })
+	for _, m := range members {
+		c.wait(fmt.Sprintf("%d objects seen", n), func() bool { return len(m.names()) >= n })
+	}
 }
 
 func (c *company) watch(want map[string]int) {
@@ -140,7 +150,7 @@ func (c *company) watch(want map[string]int) {
 	c.wait(fmt.Sprintf("watches are %v", want), func() bool { return maps.Equal(c.stage.watches(), want) })
 }
 
-func (c *company) check(m *member, from int, namespace string) {
+func (c *company) check(from int, namespace string, members ...*member) {
 	c.t.Helper()
 	var want []string
 	c.stage.mu.Lock()
@@ -150,7 +160,9 @@ func (c *company) check(m *member, from int, namespace string) {
 			want = append(want, w.name)
 		}
 	}
-	assert.Equal(c.t, want, m.names(), "the one in %q from %d has seen", namespace, from)
+	for _, m := range members {
+		assert.Equal(c.t, want, m.names(), "the one in %q from %d has seen", namespace, from)
+	}
 }
 
 func TestWatches_are_shared_over_what_their_members_have_in_common(t *testing.T) {
@@ -185,20 +197,16 @@ func TestWatches_are_shared_over_what_their_members_have_in_common(t *testing.T)
 }
 
 func TestWatches_serve_readers_of_the_same_stream_by_one_watch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
-		c := newCompany(t, s)
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
 		a, b := c.pair(200)
 		late := c.join("", "190") // what it lacks is still there
-		c.saw(late, 20)
+		c.saw(20, late)
 		c.watch(map[string]int{"": 1})
 		s.write("default", 1)
-		c.saw(late, 21)
-		c.saw(a, 201)
-		c.saw(b, 201)
-		c.check(a, 10, "")
-		c.check(b, 10, "")
-		c.check(late, 190, "")
+		c.saw(21, late)
+		c.saw(201, a, b)
+		c.check(10, "", a, b)
+		c.check(190, "", late)
 		if s.widely() > 2 { // one of the two may have begun alone
 			t.Errorf("%d watches were asked for", s.widely())
 		}
@@ -206,96 +214,84 @@ func TestWatches_serve_readers_of_the_same_stream_by_one_watch(t *testing.T) {
 }
 
 func TestWatches_let_a_reader_that_is_behind_catch_up_by_its_own(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
-		c := newCompany(t, s)
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
 		a, _ := c.pair(1000)
 		old := c.join("", "11")
-		c.saw(old, 999)
+		c.saw(999, old)
 		s.bookmark()
 		c.watch(map[string]int{"": 1})
 		s.write("default", 1)
-		c.saw(old, 1000)
-		c.saw(a, 1001)
-		c.check(old, 11, "")
-		c.check(a, 10, "")
+		c.saw(1000, old)
+		c.saw(1001, a)
+		c.check(11, "", old)
+		c.check(10, "", a)
 	})
 }
 
 func TestWatches_do_not_wait_for_a_reader_that_takes_nothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
-		c := newCompany(t, s)
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
 		a, stuck := c.pair(1)
 		stuck.shut()
 		began := time.Now()
 		for range 200 {
 			s.write("default", 32<<10)
 		}
-		c.saw(a, 201)
+		c.saw(201, a)
 		assert.LessOrEqual(t, time.Since(began), 2*patientFor, "the other one was held up")
 		held := c.watches.Held()
 		assert.True(t, held <= 1<<20, "%d bytes are held for it", held)
 		stuck.free()
-		c.saw(stuck, 201)
+		c.saw(201, stuck)
 		s.bookmark()
 		c.watch(map[string]int{"": 1})
 		s.write("default", 1)
-		c.saw(a, 202)
-		c.saw(stuck, 202)
-		c.check(stuck, 10, "")
+		c.saw(202, a, stuck)
+		c.check(10, "", stuck)
 		assert.Equal(t, 1, stuck.counted("detached"), "detached")
 		assert.Equal(t, 0, a.counted("detached"), "detached")
 	})
 }
 
 func TestWatches_hold_little_without_a_taker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
-		c := newCompany(t, s)
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
 		a, b := c.pair(1)
 		c.stall(a, b)
 		if held, most := c.watches.Held(), int64(1<<20+2*40<<10); held > most { // and an object for each
 			t.Errorf("%d bytes are held, want at most %d", held, most)
 		}
 		a.free()
-		c.saw(a, 1001)
+		c.saw(1001, a)
 		b.free()
-		c.saw(b, 1001)
-		c.check(a, 10, "")
-		c.check(b, 10, "")
+		c.saw(1001, b)
+		c.check(10, "", a, b)
 	})
 }
 
 func TestWatches_serve_namespaces_by_one_watch_where_that_is_allowed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
-		c := newCompany(t, s)
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
 		a, b, all := c.join("a", "10"), c.join("b", "10"), c.join("", "10")
 		for i := range 90 {
 			s.write([]string{"a", "b", "c"}[i%3], 1)
 		}
-		c.saw(a, 30)
-		c.saw(b, 30)
-		c.saw(all, 90)
+		c.saw(30, a, b)
+		c.saw(90, all)
 		s.bookmark()
 		c.watch(map[string]int{"": 1})
 		all.cancel()
 		s.write("a", 1)
-		c.saw(a, 31)
+		c.saw(31, a)
 		s.change(func() { s.narrow, s.cuts = true, s.cuts+1 })
 		c.watch(map[string]int{"a": 1, "b": 1})
 		again := c.join("a", "10")
 		s.write("a", 1)
 		s.write("b", 1)
-		c.saw(a, 32)
-		c.saw(again, 32)
-		c.saw(b, 31)
+		c.saw(32, a, again)
+		c.saw(31, b)
 		s.bookmark()
 		c.watch(map[string]int{"a": 1, "b": 1})
-		c.check(a, 10, "a")
-		c.check(b, 10, "b")
-		c.check(again, 10, "a")
+		c.check(10, "a", a)
+		c.check(10, "b", b)
+		c.check(10, "a", again)
 		refused := s.widely()
 		s.change(func() { s.narrow = false })
 		<-time.After(wideAgainAfter - time.Minute)
@@ -310,9 +306,7 @@ func TestWatches_serve_namespaces_by_one_watch_where_that_is_allowed(t *testing.
 }
 
 func TestWatches_pass_an_end_on_to_those_whom_it_concerns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
-		c := newCompany(t, s)
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
 		a, b := c.pair(20)
 		s.change(func() {
 			s.writes = append(s.writes, staged{rev: 31, namespace: "default", name: "o31"})
@@ -394,7 +388,7 @@ func TestWatches_show_each_reader_all_that_it_lacks_in_order(t *testing.T) {
 			s.write("b", 1)
 			<-time.After(10 * time.Minute)
 			for i, m := range members {
-				c.check(m, places[i].from, places[i].namespace)
+				c.check(places[i].from, places[i].namespace, m)
 			}
 		})
 	})
@@ -402,21 +396,18 @@ func TestWatches_show_each_reader_all_that_it_lacks_in_order(t *testing.T) {
 
 // Readers that may not be behind one another at all would take one event at a time.
 func TestWatches_that_may_hold_nothing_share_nothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
-		c := newCompany(t, s)
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
 		c.watches.SetHold(0)
 		a, b := c.join("", "10"), c.join("", "10")
 		s.write("default", 1)
-		c.saw(a, 1)
-		c.saw(b, 1)
+		c.saw(1, a, b)
 		s.bookmark()
 		<-time.After(time.Minute)
 		assert.Equal(t, 0, c.watches.Shared(), "watches are shared")
 		c.watches.SetHold(1 << 20)
 		s.write("default", 1)
 		third := c.join("", "10")
-		c.saw(third, 2)
+		c.saw(2, third)
 		s.bookmark()
 		c.watch(map[string]int{"": 1})
 	})

@@ -45,8 +45,7 @@ func mustCommit(t testing.TB, s *Store, b *checkpoint.Batch) {
 
 func mustLoad(t testing.TB, s *Store) *checkpoint.State {
 	t.Helper()
-	state := must.Get(s.Load(t.Context()))(t)
-	return state
+	return must.Get(s.Load(t.Context()))(t)
 }
 
 // batch puts n rows of a stream at version v.
@@ -269,8 +268,7 @@ func TestStore_is_done_after_Close(t *testing.T) {
 	mustClose(t, s)
 	mustClose(t, s)
 	assert.ErrorIs(t, s.Commit(t.Context(), batch(1, 1)), errClosed, "commit")
-	_, err := s.Load(t.Context())
-	assert.ErrorIs(t, err, errClosed, "load")
+	assert.ErrorIs(t, must.Err(s.Load(t.Context())), errClosed, "load")
 }
 
 func TestStore_refuses_what_it_cannot_store_and_stays_usable(t *testing.T) {

@@ -24,8 +24,7 @@ func TestPeek_shows_what_another_process_has_open_and_leaves_it_alone(t *testing
 	s := mustOpen(t, path)
 	mustCommit(t, s, batch(100, 1))
 	want := mustLoad(t, s)
-	got, saved, err := Peek(t.Context(), path)
-	require.NoError(t, err)
+	got, saved := must.Get2(Peek(t.Context(), path))(t)
 	assert.True(t, same(got, want), "the copy holds %v, want %v", got, want)
 	age := time.Since(saved)
 	assert.True(t, age >= -time.Minute && age <= time.Minute, "saved %v ago", age)
@@ -107,6 +106,5 @@ func TestBackup_that_fails_leaves_nothing(t *testing.T) {
 	mustClose(t, s)
 	copied := filepath.Join(dir, "audit.bak")
 	assert.ErrorIs(t, s.Backup(copied), errClosed, "the store is closed")
-	_, err := os.Stat(copied)
-	assert.ErrorIs(t, err, fs.ErrNotExist, copied)
+	assert.ErrorIs(t, must.Err(os.Stat(copied)), fs.ErrNotExist, copied)
 }

@@ -39,8 +39,7 @@ func TestRow_is_decoded_as_it_was_encoded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := appendRow(nil, salt([]byte("pods.v1")), []byte("a/b"), &c.row)
-			key, got, err := decodeRow(salt([]byte("pods.v1")), []byte("a/b"), b)
-			require.NoError(t, err)
+			key, got := must.Get2(decodeRow(salt([]byte("pods.v1")), []byte("a/b"), b))(t)
 			assert.True(t, key == "a/b" && got == c.row, "got %q %+v, want %+v", key, got, c.row)
 			assert.Len(t, b, c.size, "bytes")
 			assert.Error(t, must.Err(decodeRow(salt([]byte("pods.v1")), []byte("a/c"), b)),

@@ -141,8 +141,7 @@ func TestOpen_after_everything_was_removed_begins_again(t *testing.T) {
 	}
 	s := mustOpen(t.Context(), t, f)
 	storetest.MustHold(t.Context(), t, s, storetest.Empty())
-	require.NoError(t, s.Commit(t.Context(), position(1)))
-	storetest.MustHold(t.Context(), t, s, at(1))
+	commits(t, s, 1)
 }
 
 func TestErrors_name_the_place_and_what_to_do(t *testing.T) {

@@ -30,6 +30,13 @@ func position(n int) *checkpoint.Batch {
 
 func at(n int) *checkpoint.State { return storetest.After(storetest.Empty(), position(n)) }
 
+// commits has a store commit a position, and read it back.
+func commits(t *testing.T, s *Store, n int) {
+	t.Helper()
+	require.NoError(t, s.Commit(t.Context(), position(n)))
+	storetest.MustHold(t.Context(), t, s, at(n))
+}
+
 // manyRows returns a batch of n rows of a stream.
 func manyRows(n, version int) *checkpoint.Batch {
 	rows := map[string]checkpoint.Row{}
@@ -53,8 +60,7 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 	}
 	assert.ErrorAs(t, must.Err(old.Load(t.Context())), &taken, "load: want that another process uses it")
 	storetest.MustHold(t.Context(), t, young, at(1))
-	require.NoError(t, young.Commit(t.Context(), position(3)))
-	storetest.MustHold(t.Context(), t, young, at(3))
+	commits(t, young, 3)
 }
 
 // A request of a dead process can wait somewhere until after its successor has read everything.
@@ -100,8 +106,7 @@ func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 	}
 	require.NoError(t, s.Commit(t.Context(), position(1)))
 	f.fault = once(fault{err: kafkago.OutOfOrderSequenceNumber})
-	require.NoError(t, s.Commit(t.Context(), position(2)))
-	storetest.MustHold(t.Context(), t, s, at(2))
+	commits(t, s, 2)
 	assert.Empty(t, f.epochs, "ids were taken")
 	assert.Equal(t, 1, strings.Count(log.String(), "level=WARN"), "it warns again: %s", &log)
 }
@@ -216,8 +221,7 @@ func TestStore_whose_id_was_forgotten_goes_on_unless_another_process_came(t *tes
 	require.NoError(t, s.Commit(t.Context(), position(1)))
 	f.forgets = true
 	f.fault = once(fault{lose: true, err: kafkago.UnknownProducerId})
-	require.NoError(t, s.Commit(t.Context(), position(2)))
-	storetest.MustHold(t.Context(), t, s, at(2))
+	commits(t, s, 2)
 
 	f.forgets = true
 	young := mustOpen(t.Context(), t, f)
@@ -226,8 +230,7 @@ func TestStore_whose_id_was_forgotten_goes_on_unless_another_process_came(t *tes
 	f.fault = once(fault{lose: true, err: kafkago.UnknownProducerId})
 	var taken *TakenError
 	assert.ErrorAs(t, s.Commit(t.Context(), position(4)), &taken, "commit: want that another process uses it")
-	require.NoError(t, young.Commit(t.Context(), position(5)))
-	storetest.MustHold(t.Context(), t, young, at(5))
+	commits(t, young, 5)
 }
 
 // Who must not have the checkpoint does not stop who has it.
@@ -242,8 +245,7 @@ func TestOpen_for_another_cluster_leaves_the_owner_alone(t *testing.T) {
 	assert.True(t, errors.As(err, &foreign) && foreign.Has == audit && foreign.Want == rebuilt &&
 		checkpoint.IsPermanent(err), "open: error %v, want a ForeignError that names both", err)
 	assert.Equal(t, requests, f.requests, "something was written")
-	require.NoError(t, s.Commit(t.Context(), position(2)))
-	storetest.MustHold(t.Context(), t, s, at(2))
+	commits(t, s, 2)
 }
 
 func TestStore_shares_its_topic_with_others(t *testing.T) {
@@ -256,10 +258,7 @@ func TestStore_shares_its_topic_with_others(t *testing.T) {
 	ids[1].Pipeline, ids[2].Cluster = "audit2", "prod-eu-2"
 	stores := make([]*Store, len(ids))
 	for i, id := range ids {
-		var err error
-		if stores[i], err = openFake(t.Context(), f, Config{}, id); err != nil {
-			t.Fatal(err)
-		}
+		stores[i] = must.Get(openFake(t.Context(), f, Config{}, id))(t)
 	}
 	for i, id := range ids {
 		b := position(i)
@@ -306,8 +305,7 @@ func TestStore_that_is_closed_does_nothing(t *testing.T) {
 		require.NoError(t, s.Close())
 	}
 	assert.ErrorIs(t, s.Commit(t.Context(), position(1)), errClosed, "commit")
-	_, err := s.Load(t.Context())
-	assert.ErrorIs(t, err, errClosed, "load")
+	assert.ErrorIs(t, must.Err(s.Load(t.Context())), errClosed, "load")
 }
 
 func TestStore_forgets_a_stream_and_its_rows(t *testing.T) {

@@ -23,11 +23,7 @@ var audit = storetest.Identity
 
 func mustOpen(ctx context.Context, t must.TB, f *fake) *Store {
 	t.Helper()
-	s, err := openFake(ctx, f, Config{}, audit)
-	if err != nil {
-		t.Fatalf("open: %v", err)
-	}
-	return s
+	return must.Get(openFake(ctx, f, Config{}, audit))(t)
 }
 
 // openNew returns a new broker and a store that is open on it.

@@ -71,10 +71,8 @@ func sameBatch(a, b *fakeBatch) bool {
 func TestCommit_that_is_there_already_is_made(t *testing.T) {
 	f, s := openNew(t, 3)
 	f.fault = once(fault{err: kafkago.DuplicateSequenceNumber})
-	require.NoError(t, s.Commit(t.Context(), position(1)))
-	storetest.MustHold(t.Context(), t, s, at(1))
-	require.NoError(t, s.Commit(t.Context(), position(2)))
-	storetest.MustHold(t.Context(), t, s, at(2))
+	commits(t, s, 1)
+	commits(t, s, 2)
 }
 
 // Brokers do not tell their time, and have stored nothing of what they refuse for it.
@@ -87,8 +85,7 @@ func TestCommit_is_stamped_earlier_where_the_broker_refuses_its_time(t *testing.
 		}
 		return fault{}
 	}
-	require.NoError(t, s.Commit(t.Context(), position(1)))
-	storetest.MustHold(t.Context(), t, s, at(1))
+	commits(t, s, 1)
 	require.True(t, len(sequences) >= 3 && sequences[0] == sequences[1] && sequences[1] == sequences[2],
 		"it was sent under the sequences %v", sequences)
 	for n, sent := range f.unread {
@@ -110,8 +107,7 @@ func TestCommit_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
 		if took := time.Since(began); !errors.Is(err, errAway) || checkpoint.IsPermanent(err) || took < patience || took > patience+pause.LongestWait {
 			t.Errorf("it ended after %v with %v", took, err)
 		}
-		short, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		short := must.Within(t, time.Second)
 		began = time.Now()
 		err = s.Commit(short, position(2))
 		if took := time.Since(began); !errors.Is(err, errAway) || !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
@@ -124,8 +120,7 @@ func TestCommit_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
 			defer f.mu.Unlock()
 			f.away = nil
 		}()
-		require.NoError(t, s.Commit(t.Context(), position(2)))
-		storetest.MustHold(t.Context(), t, s, at(2))
+		commits(t, s, 2)
 	})
 }
 
@@ -156,8 +151,7 @@ func TestCommit_after_one_that_failed_comes_after_it(t *testing.T) {
 	}
 	require.ErrorIs(t, s.Commit(stop, position(1)), context.Canceled, "commit")
 	f.fault = nil
-	require.NoError(t, s.Commit(t.Context(), position(2)))
-	storetest.MustHold(t.Context(), t, s, at(2))
+	commits(t, s, 2)
 	assert.EqualValues(t, 2, s.head.number, "commits")
 }
 
@@ -188,8 +182,7 @@ func TestCommit_of_a_record_that_fits_no_batch_says_what_to_do(t *testing.T) {
 		err := s.Commit(t.Context(), b)
 		assert.True(t, err != nil && strings.Contains(err.Error(), "raise max.message.bytes"), "commit: %v", err)
 	}
-	require.NoError(t, s.Commit(t.Context(), position(2)))
-	storetest.MustHold(t.Context(), t, s, at(2))
+	commits(t, s, 2)
 	f.settings[settingSize] = "50"
 	assert.Error(t, s.Commit(t.Context(), position(3)), "50 bytes were enough")
 }

@@ -34,8 +34,7 @@ func TestOpen_creates_a_topic_that_is_missing(t *testing.T) {
 		clear(f.settings)
 		f.settings[settingSize] = "1048588"
 		s := must.Get(openFake(t.Context(), f, c.cfg, audit))(t)
-		require.NoError(t, s.Commit(t.Context(), position(1)))
-		storetest.MustHold(t.Context(), t, s, at(1))
+		commits(t, s, 1)
 		if f.partitions != c.partitions || f.settings[settingCleanup] != compact || f.settings["min.insync.replicas"] != c.isr ||
 			f.settings["segment.bytes"] != c.size {
 			t.Errorf("%d partitions, settings %v", f.partitions, f.settings)
@@ -86,8 +85,7 @@ func TestOpen_works_where_settings_must_not_be_read(t *testing.T) {
 	f := newFake(3)
 	f.forbidden = map[string]bool{"DescribeConfigs": true}
 	s := mustOpen(t.Context(), t, f)
-	require.NoError(t, s.Commit(t.Context(), position(1)))
-	storetest.MustHold(t.Context(), t, s, at(1))
+	commits(t, s, 1)
 }
 
 func TestOpen_checks_the_configuration(t *testing.T) {

@@ -111,9 +111,5 @@ func (f *faulty) open(ctx context.Context, limit int) (*Store, error) {
 
 func (f *faulty) mustOpen(ctx context.Context, t must.TB, limit int) *Store {
 	t.Helper()
-	s, err := f.open(ctx, limit)
-	if err != nil {
-		t.Fatalf("open: %v", err)
-	}
-	return s
+	return must.Get(f.open(ctx, limit))(t)
 }

@@ -148,8 +148,7 @@ func client(t testing.TB, srv *server.Server) jetstream.JetStream {
 	t.Helper()
 	nc := must.Get(gonats.Connect(srv.ClientURL()))(t)
 	t.Cleanup(nc.Close)
-	js := must.Get(jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second)))(t)
-	return js
+	return must.Get(jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second)))(t)
 }
 
 func mustOpen(ctx context.Context, t testing.TB, cfg Config) *Store {

@@ -186,7 +186,6 @@ func TestOpen_refuses_names_that_are_none(t *testing.T) {
 	} {
 		cfg := at("nats://127.0.0.1:1")
 		change(&cfg)
-		_, err := Open(t.Context(), cfg, audit)
-		assert.Error(t, err, "opened %+v", cfg)
+		assert.Error(t, must.Err(Open(t.Context(), cfg, audit)), "opened %+v", cfg)
 	}
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 func TestStreams_name_a_resource_so_that_the_API_server_knows_it(t *testing.T) {
 	cfg, err := config.FromArgs(config.Args{Resources: []string{"pods.v1", "deployments.v1.apps", "widgets.example.com", "nodes"}})
 	require.NoError(t, err)
-	specs, _, err := (&process{cfg: cfg}).streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"})
-	require.NoError(t, err)
+	specs, _ := must.Get2((&process{cfg: cfg}).streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"}))(t)
 	for i, want := range []schema.GroupVersionResource{
 		{Version: "v1", Resource: "pods"},
 		{Group: "apps", Version: "v1", Resource: "deployments"},
@@ -42,10 +42,8 @@ func TestStreams_name_a_resource_so_that_the_API_server_knows_it(t *testing.T) {
 func TestStreams_are_one_for_each_namespace(t *testing.T) {
 	const file = `{pipelines: [{name: a, resources: [
     {resource: pods, namespaces: [x, y], delivery: latest, snapshot: never, labelSelector: "a=b"}, {resource: nodes}]}]}`
-	cfg, _, err := config.Parse("f", []byte(file))
-	require.NoError(t, err)
-	specs, _, err := (&process{cfg: cfg}).streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"})
-	require.NoError(t, err)
+	cfg, _ := must.Get2(config.Parse("f", []byte(file)))(t)
+	specs, _ := must.Get2((&process{cfg: cfg}).streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"}))(t)
 	require.Len(t, specs, 3)
 	for i, namespace := range []string{"x", "y", ""} {
 		if s := specs[i]; s.Namespace != namespace || s.Latest != (i < 2) || s.SkipSnapshot != (i < 2) || (s.LabelSelector == "a=b") != (i < 2) {
@@ -57,8 +55,7 @@ func TestStreams_are_one_for_each_namespace(t *testing.T) {
 // streamsOf returns the streams of the first pipeline of a file.
 func streamsOf(t *testing.T, file string) ([]bridge.StreamSpec, error) {
 	t.Helper()
-	cfg, _, err := config.Parse("f", []byte(file))
-	require.NoError(t, err)
+	cfg, _ := must.Get2(config.Parse("f", []byte(file)))(t)
 	specs, _, err := (&process{cfg: cfg}).streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"})
 	return specs, err
 }
@@ -147,8 +144,7 @@ func TestFilterOf_gives_digests_of_Secrets_a_key(t *testing.T) {
 	var digests [][16]byte
 	for range 2 {
 		r := config.Resource{Resource: config.ResourceName{Plural: "secrets"}, IgnoreChanges: []string{"metadata.labels"}}
-		f, _, err := filterOf(&config.Pipeline{}, &r)
-		require.NoError(t, err)
+		f, _ := must.Get2(filterOf(&config.Pipeline{}, &r))(t)
 		_, now, err := f.Filter(&source.Change{Op: source.Added, Body: source.NewBody([]byte(`{"data":{"k":"dg=="}}`))}, [16]byte{}, nil)
 		require.NoError(t, err)
 		digests = append(digests, now)

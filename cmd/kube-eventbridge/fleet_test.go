@@ -66,9 +66,7 @@ func assembled(t *testing.T, file string, log *output) *process {
 	}
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
-	if p.current, _, err = p.flags.parse(data); err != nil {
-		t.Fatal(err)
-	}
+	p.current, _ = must.Get2(p.flags.parse(data))(t)
 	p.cfg, p.metrics = p.current, bridge.NewMetrics(p.registry)
 	require.NoError(t, p.reach())
 	t.Cleanup(p.client.CloseIdleConnections)
@@ -99,8 +97,7 @@ func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_confi
 			must.Happen(t, "it is logged", func() bool { return strings.Contains(log.String(), "stream watches") })
 			rewritten(t, file, c.from, c.to)
 			next := must.Get(os.ReadFile(file))(t)
-			cfg, _, err := p.flags.parse(next)
-			require.NoError(t, err)
+			cfg, _ := must.Get2(p.flags.parse(next))(t)
 			store.fence.Store(c.err)
 			over, err := f.order(ctx, cfg, p.current.Compare(cfg))
 			require.True(t, !over && err == nil, "it has ended: %v; refused: %v", over, err)
@@ -125,8 +122,7 @@ func takenOver(t *testing.T, log *output) (p *process, next *config.Config) {
 	p = assembled(t, file, log)
 	rewritten(t, file, "name: stays, resources: [{resource: pods}]", "name: stays, resources: [{resource: pods, payload: metadata}]")
 	rewritten(t, file, "name: a,", "name: b,")
-	next, _, err := p.flags.parse(lookAt(file).data)
-	require.NoError(t, err)
+	next, _ = must.Get2(p.flags.parse(lookAt(file).data))(t)
 	return p, next
 }
 
@@ -135,8 +131,7 @@ func TestFleet_has_nothing_read_something_else_where_another_process_has_taken_o
 	p, next := takenOver(t, &log)
 	f := must.Get(p.newFleet("uid", p.current, nil))(t)
 	store, refusal := fenced(t, f.members[1]), error(takenError{})
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-	defer stop()
+	ctx := must.Within(t, time.Minute)
 	ended := make(chan error, 1)
 	go func() { ended <- f.run(ctx) }()
 	must.Happen(t, "it is logged", func() bool { return strings.Count(log.String(), "stream watches") == 2 })
@@ -179,8 +174,7 @@ func TestFleet_shows_only_what_runs(t *testing.T) {
 	go func() { ended <- f.run(ctx) }()
 	must.Happen(t, "it is logged", func() bool { return strings.Contains(log.String(), "stream watches") })
 	rewritten(t, file, "name: a,", "name: b,")
-	cfg, _, err := p.flags.parse(lookAt(file).data)
-	require.NoError(t, err)
+	cfg, _ := must.Get2(p.flags.parse(lookAt(file).data))(t)
 	over, err := f.order(ctx, cfg, p.current.Compare(cfg))
 	require.True(t, !over && err == nil, "it has ended: %v; refused: %v", over, err)
 	must.Happen(t, "it is logged", func() bool { return strings.Count(log.String(), "stream watches") == 2 })

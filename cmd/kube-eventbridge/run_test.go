@@ -181,18 +181,13 @@ func TestIdle_says_what_the_last_question_was_answered(t *testing.T) {
 		}
 		identified(w, r)
 	})
-	var err error
-	if p.client, err = source.NewClient(&rest.Config{Host: api.URL}); err != nil {
-		t.Fatal(err)
-	}
+	p.client = must.Get(source.NewClient(&rest.Config{Host: api.URL}))(t)
 	defer p.client.CloseIdleConnections()
-	uid, err := p.cluster(t.Context())
-	require.NoError(t, err)
+	uid := must.Get(p.cluster(t.Context()))(t)
 	require.True(t, uid != "" && len(lines) == 2, "%v %v", uid, lines)
 	const before = "starting: the API server has not answered yetfalse"
-	if lines[0] != before || !strings.Contains(lines[1], "not for the bridge") || idle() != before {
-		t.Errorf("before the first question %q, before the second %q, after it %q", lines[0], lines[1], idle())
-	}
+	assert.True(t, lines[0] == before && strings.Contains(lines[1], "not for the bridge") && idle() == before,
+		"before the first question %q, before the second %q, after it %q", lines[0], lines[1], idle())
 }
 
 func TestRun_calls_the_address_of_the_embedded_server_as_the_file_does(t *testing.T) {
@@ -202,12 +197,10 @@ func TestRun_calls_the_address_of_the_embedded_server_as_the_file_does(t *testin
     {name: a, resources: [{resource: pods}], sink: {stdout: {}}},
     {name: b, resources: [{resource: pods}], sink: {embedded: {listen: %q}}}]}`, t.TempDir(), taken.Addr()))
 	require.NoError(t, err)
-	broker, err := (&process{log: slog.New(slog.DiscardHandler)}).embedded(cfg)
-	require.NoError(t, err)
+	broker := must.Get((&process{log: slog.New(slog.DiscardHandler)}).embedded(cfg))(t)
 	require.NotNil(t, broker, "%v", broker)
 	err = broker.server.Run(t.Context())
-	require.Error(t, err)
-	assert.Contains(t, err.Error(), "or set pipelines[1].sink.embedded.listen to another address")
+	assert.ErrorContains(t, err, "or set pipelines[1].sink.embedded.listen to another address")
 }
 
 func TestProfiles_are_served_only_if_asked_for(t *testing.T) {
@@ -282,8 +275,7 @@ func TestLateStore_is_opened_by_its_first_use_that_succeeds(t *testing.T) {
 		return inner, nil
 	}}
 	assert.NoError(t, s.Close(), "what was never opened")
-	_, err := s.Load(t.Context())
-	assert.ErrorIs(t, err, away, "load")
+	assert.ErrorIs(t, must.Err(s.Load(t.Context())), away, "load")
 	assert.ErrorIs(t, s.Commit(t.Context(), nil), away, "commit")
 	for range 2 {
 		must.Get(s.Load(t.Context()))(t)

@@ -143,8 +143,7 @@ func TestStanding_is_ready_when_the_brokers_have_answered_and_it_could_publish(t
 	file, _ := elected(t)
 	var log output
 	p := assembled(t, file, &log)
-	candidate, err := p.candidate()
-	require.NoError(t, err)
+	candidate := must.Get(p.candidate())(t)
 	s := &standing{Candidate: candidate, process: p}
 	for _, c := range []struct {
 		do   func()

@@ -134,8 +134,7 @@ func TestServer_ends_a_watch_in_time(t *testing.T) {
 
 func TestServer_is_discovered(t *testing.T) {
 	_, client, config := serve(t, 1)
-	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerGroupsAndResources()
-	require.NoError(t, err)
+	_, lists := must.Get2(discovery.NewDiscoveryClientForConfigOrDie(config).ServerGroupsAndResources())(t)
 	assert.True(t, len(lists) == 1 && lists[0].GroupVersion == "v1" && len(lists[0].APIResources) == 2,
 		"discovered %v", lists)
 	namespace, err := client.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
@@ -145,8 +144,7 @@ func TestServer_is_discovered(t *testing.T) {
 func TestServer_refuses_what_it_cannot_do(t *testing.T) {
 	_, client, _ := serve(t, 1)
 	for _, options := range []metav1.ListOptions{{LabelSelector: "a=b"}, {Continue: "x"}, {ResourceVersion: "5", ResourceVersionMatch: "Exact"}} {
-		_, err := client.CoreV1().Pods("").List(t.Context(), options)
-		assert.Error(t, err, "listed with %v", options)
+		assert.Error(t, must.Err(client.CoreV1().Pods("").List(t.Context(), options)), "listed with %v", options)
 	}
 }
 

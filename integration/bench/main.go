@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -140,11 +141,7 @@ func choose(name, list string, valid map[string]*bool) error {
 	for word := range strings.SplitSeq(list, ",") {
 		target, ok := valid[strings.TrimSpace(word)]
 		if !ok {
-			names := make([]string, 0, len(valid))
-			for n := range valid {
-				names = append(names, n)
-			}
-			slices.Sort(names)
+			names := slices.Sorted(maps.Keys(valid))
 			return &usageError{fmt.Sprintf("%s: %q is unknown; valid are %s", name, word, strings.Join(names, ", "))}
 		}
 		*target = true

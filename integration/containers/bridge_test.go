@@ -55,8 +55,7 @@ func TestBridge_between_containers_loses_and_repeats_nothing_when_a_broker_resta
 			change := func(from, to int) {
 				for i := range to - from {
 					c := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, from+i)}}
-					made, err := kube.CoreV1().ConfigMaps("default").Create(t.Context(), &c, metav1.CreateOptions{})
-					require.NoError(t, err)
+					made := must.Get(kube.CoreV1().ConfigMaps("default").Create(t.Context(), &c, metav1.CreateOptions{}))(t)
 					want[fmt.Sprintf("%s.%s", made.UID, made.ResourceVersion)] = 1
 				}
 			}
@@ -78,8 +77,7 @@ func TestBridge_between_containers_loses_and_repeats_nothing_when_a_broker_resta
 func await(t *testing.T, log rig.Log, name string, want map[string]int) {
 	t.Helper()
 	rig.Poll(t, "all events in the log", func() (bool, string) {
-		ctx, cancel := context.WithTimeout(t.Context(), rig.Patience())
-		defer cancel()
+		ctx := must.Within(t, rig.Patience())
 		messages, err := log.Read(ctx)
 		got := map[string]int{}
 		for _, m := range messages {
@@ -164,8 +162,7 @@ func printed(ctx context.Context, c testcontainers.Container) string {
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	free := must.Get(port.Free())(t)
-	return free
+	return must.Get(port.Free())(t)
 }
 
 // moduleVersion returns the version of a module that this one requires.

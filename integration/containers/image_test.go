@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -28,6 +29,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/once"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // image is one that is built FROM scratch.
@@ -80,33 +82,22 @@ func forget(ctx context.Context, c client.APIClient, repo, tag string) {
 // pack writes the context of a build into a temporary file, and returns a hash of it; the same contents give the same hash.
 func (i *image) pack(t *testing.T) (*os.File, string) {
 	t.Helper()
-	f, err := os.CreateTemp(t.TempDir(), "context")
-	require.NoError(t, err)
+	f := must.Get(os.CreateTemp(t.TempDir(), "context"))(t)
 	t.Cleanup(func() { _ = f.Close() })
 	h := sha256.New()
 	w := tar.NewWriter(io.MultiWriter(f, h))
 	dockerfile := strings.Join(append([]string{"FROM scratch", "COPY root/ /"}, i.steps...), "\n") + "\n"
 	require.NoError(t, write(w, "Dockerfile", 0o644, dockerfile))
 	require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "root/tmp/", Mode: 0o1777}))
-	for _, name := range sorted(i.texts) {
+	for _, name := range slices.Sorted(maps.Keys(i.texts)) {
 		require.NoError(t, write(w, path.Join("root", name), 0o644, i.texts[name]))
 	}
-	for _, name := range sorted(i.files) {
+	for _, name := range slices.Sorted(maps.Keys(i.files)) {
 		require.NoError(t, addTree(w, path.Join("root", name), i.files[name]))
 	}
 	require.NoError(t, w.Close())
-	_, err = f.Seek(0, io.SeekStart)
-	require.NoError(t, err)
+	must.Get(f.Seek(0, io.SeekStart))(t)
 	return f, hex.EncodeToString(h.Sum(nil)[:6])
-}
-
-func sorted(m map[string]string) []string {
-	var names []string
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 func write(w *tar.Writer, name string, mode int64, text string) error {

@@ -38,8 +38,7 @@ func newNATS(t *testing.T) *natsLog {
 	conn, err := natsgo.Connect(l.url, natsgo.RetryOnFailedConnect(true), natsgo.MaxReconnects(-1), natsgo.ReconnectWait(100*time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
-	l.js, err = jetstream.New(conn, jetstream.WithDefaultTimeout(30*time.Second))
-	require.NoError(t, err)
+	l.js = must.Get(jetstream.New(conn, jetstream.WithDefaultTimeout(30*time.Second)))(t)
 	return l
 }
 

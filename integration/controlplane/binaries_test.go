@@ -85,10 +85,8 @@ func TestBinaries_a_failed_build_leaves_nothing_and_says_why(t *testing.T) {
 
 func TestBinaries_a_build_ends_with_its_context(t *testing.T) {
 	fakeGo(t, `echo half > "$out"; exec tail -f /dev/null`)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	_, err := Binaries(ctx, nil)
-	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	ctx := must.Within(t, 100*time.Millisecond)
+	assert.ErrorIs(t, must.Err(Binaries(ctx, nil)), context.DeadlineExceeded)
 }
 
 // buildsHelm writes what go install writes, which says no path.

@@ -3,7 +3,7 @@
 package controlplane
 
 import (
-	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -35,16 +35,13 @@ func client(t *testing.T, cfg *rest.Config) *dynamic.DynamicClient {
 	t.Helper()
 	h := must.Get(rest.HTTPClientFor(cfg))(t)
 	t.Cleanup(h.CloseIdleConnections)
-	c := must.Get(dynamic.NewForConfigAndClient(cfg, h))(t)
-	return c
+	return must.Get(dynamic.NewForConfigAndClient(cfg, h))(t)
 }
 
 func create(t *testing.T, c *dynamic.DynamicClient, gvr schema.GroupVersionResource, kind, name string, fields map[string]any) *unstructured.Unstructured {
 	t.Helper()
 	o := map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": name, "namespace": "default"}}
-	for k, v := range fields {
-		o[k] = v
-	}
+	maps.Copy(o, fields)
 	created, err := c.Resource(gvr).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: o}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	return created
@@ -71,8 +68,7 @@ func TestControlPlane_keeps_data_and_address_across_kills_and_stops(t *testing.T
 	same("the API server was killed")
 	assert.Error(t, c.StartAPIServer(t.Context()), "a second API server was started")
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := must.Within(t, time.Minute)
 	require.NoError(t, c.StopAPIServer(ctx))
 	require.NoError(t, c.KillEtcd())
 	require.NoError(t, c.StartEtcd(t.Context()))
@@ -132,11 +128,10 @@ func TestControlPlane_serves_users_and_roles(t *testing.T) {
 	assert.True(t, apierrors.IsForbidden(err), "with RBAC: %v, want Forbidden", err)
 	admin := client(t, c.RESTConfig())
 	role := schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
-	_, err = admin.Resource(role).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+	must.Get(admin.Resource(role).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": "people"},
 		"rules": []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"configmaps"}, "verbs": []any{"list"}}},
-	}}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	}}, metav1.CreateOptions{}))(t)
 	_, err = admin.Resource(role.GroupVersion().WithResource("clusterrolebindings")).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": "people"},
 		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "people"},

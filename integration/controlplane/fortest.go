@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
@@ -20,10 +21,7 @@ func BinariesForTest(t testing.TB) string {
 	if errors.Is(err, ErrUnavailable) {
 		testtier.Missing(t, fmt.Sprintf("a real API server: %v", err))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return must.Get(dir, err)(t)
 }
 
 // ForTest returns a control plane that is closed when the test ends. With go test -short, and where its binaries cannot be
@@ -45,10 +43,7 @@ func ForTest(t testing.TB, cfg Config) *ControlPlane {
 			}
 		})
 	}
-	c, err := Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Start(t.Context(), cfg))(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("close control plane: %v", err)

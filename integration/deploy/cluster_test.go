@@ -60,11 +60,8 @@ func newCluster(t *testing.T, api *controlplane.ControlPlane) *cluster {
 	c := &cluster{api: api, warnings: &warnings{}}
 	cfg := c.api.RESTConfig()
 	cfg.WarningHandler = c.warnings
-	var err error
-	c.kube, err = kubernetes.NewForConfig(cfg)
-	require.NoError(t, err)
-	c.objects, err = dynamic.NewForConfig(cfg)
-	require.NoError(t, err)
+	c.kube = must.Get(kubernetes.NewForConfig(cfg))(t)
+	c.objects = must.Get(dynamic.NewForConfig(cfg))(t)
 	return c
 }
 
@@ -93,8 +90,7 @@ func (c *cluster) namespace(t *testing.T, name string) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 		"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted",
 	}}}
-	_, err := c.kube.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})
-	require.NoError(t, err)
+	must.Get(c.kube.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}))(t)
 }
 
 // apply has the API server take an object, or with dry run say that it would. The server refuses fields that it does not know.
@@ -106,8 +102,7 @@ func (c *cluster) apply(t *testing.T, o *unstructured.Unstructured, dryRun bool)
 	if err != nil {
 		return err
 	}
-	text, err := o.MarshalJSON()
-	require.NoError(t, err)
+	text := must.Get(o.MarshalJSON())(t)
 	force := true
 	options := metav1.PatchOptions{FieldManager: "deploy-test", Force: &force, FieldValidation: metav1.FieldValidationStrict}
 	if dryRun {

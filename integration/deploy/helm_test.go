@@ -90,8 +90,7 @@ func chartedAs(t *testing.T, release, namespace, values string) (manifests, erro
 
 func mustChart(t *testing.T, namespace, values string) manifests {
 	t.Helper()
-	m := must.Get(charted(t, namespace, values))(t)
-	return m
+	return must.Get(charted(t, namespace, values))(t)
 }
 
 func ofTheChart(t *testing.T, c *cluster) {

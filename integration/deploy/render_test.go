@@ -52,8 +52,7 @@ func overlay(t *testing.T, name string, components ...string) manifests {
 	fs := filesys.MakeFsOnDisk()
 	own := t.TempDir()
 	relative := func(path string) string {
-		rel := must.Get(filepath.Rel(own, path))(t)
-		return rel
+		return must.Get(filepath.Rel(own, path))(t)
 	}
 	file := map[string]any{"resources": []string{relative(dir)}}
 	var with []string
@@ -104,8 +103,7 @@ func (m manifests) only(t *testing.T, kind string) *unstructured.Unstructured {
 func (m manifests) configuration(t *testing.T) string {
 	t.Helper()
 	for _, o := range m.of("ConfigMap") {
-		text, found, err := unstructured.NestedString(o.Object, "data", "bridge.yaml")
-		require.NoError(t, err)
+		text, found := must.Get2(unstructured.NestedString(o.Object, "data", "bridge.yaml"))(t)
 		if found {
 			return text
 		}

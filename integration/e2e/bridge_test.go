@@ -199,8 +199,7 @@ func secrets(t *testing.T, api *controlplane.ControlPlane) {
 		}},
 		StringData: map[string]string{"password": canary},
 	}
-	_, err := r.kube.CoreV1().Secrets("secrets").Create(t.Context(), s, metav1.CreateOptions{})
-	require.NoError(t, err)
+	must.Get(r.kube.CoreV1().Secrets("secrets").Create(t.Context(), s, metav1.CreateOptions{}))(t)
 	require.NoError(t, r.kube.CoreV1().Secrets("secrets").Delete(t.Context(), "s", metav1.DeleteOptions{}))
 	log := r.awaitStory("secrets/s", "added deleted")
 	metrics := r.metrics()
@@ -369,8 +368,7 @@ func latest(t *testing.T, api *controlplane.ControlPlane) {
 
 func number(t *testing.T, s string) int {
 	t.Helper()
-	n := must.Get(strconv.Atoi(s))(t)
-	return n
+	return must.Get(strconv.Atoi(s))(t)
 }
 
 func changedSelector(t *testing.T, api *controlplane.ControlPlane) {

@@ -113,8 +113,7 @@ func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 // eval returns what an expression of JavaScript is.
 func eval[T any](b *browser, expression string) T {
 	b.t.Helper()
-	v := must.Get(chromedp.Run(b.ctx, chromedp.Evaluate[T](expression)))(b.t)
-	return v
+	return must.Get(chromedp.Run(b.ctx, chromedp.Evaluate[T](expression)))(b.t)
 }
 
 // text is what a person reads on the page.

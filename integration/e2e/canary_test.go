@@ -83,8 +83,7 @@ func findCanaries(t *testing.T, api *controlplane.ControlPlane, ns, payload stri
 				{Name: "SECRET", Value: p["env"]}, {Name: "REF", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
 			}}}},
 		}
-		_, err = pods.Create(t.Context(), &corev1.Pod{ObjectMeta: meta(name), Spec: template.Spec}, create)
-		require.NoError(t, err)
+		must.Get(pods.Create(t.Context(), &corev1.Pod{ObjectMeta: meta(name), Spec: template.Spec}, create))(t)
 		_, err = deployments.Create(t.Context(), &appsv1.Deployment{
 			ObjectMeta: meta(name), Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template},
 		}, create)
@@ -100,10 +99,9 @@ func findCanaries(t *testing.T, api *controlplane.ControlPlane, ns, payload stri
 		require.NoError(t, err)
 	}
 	// The broker takes no message of this size.
-	_, err = maps.Create(t.Context(), &corev1.ConfigMap{
+	must.Get(maps.Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: meta("huge"), Data: map[string]string{"token": p["huge"], "rest": strings.Repeat("x", 1<<20-1000)},
-	}, create)
-	require.NoError(t, err)
+	}, create))(t)
 	r.await("the rejection", func(log []entry) bool { return len(story(log, ns+"/huge")) > 0 })
 	removeAll := func(name string) {
 		require.NoError(t, secrets.Delete(t.Context(), name, remove))
@@ -215,8 +213,7 @@ func (r *fixture) served() (all string) {
 // validate is what checking the configuration prints.
 func (r *fixture) validate() []byte {
 	r.t.Helper()
-	out, err := exec.CommandContext(r.t.Context(), r.binary, "validate", "--config", r.config).CombinedOutput()
-	require.NoError(r.t, err)
+	out := must.Get(exec.CommandContext(r.t.Context(), r.binary, "validate", "--config", r.config).CombinedOutput())(r.t)
 	return out
 }
 

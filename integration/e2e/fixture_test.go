@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -247,23 +248,20 @@ func (r *fixture) messages() []rig.Message {
 // messagesOf reads a stream of the broker.
 func (r *fixture) messagesOf(name string) []rig.Message {
 	r.t.Helper()
-	_, messages, err := r.read(name)
-	require.NoError(r.t, err)
+	_, messages := must.Get2(r.read(name))(r.t)
 	return messages
 }
 
 // limit has the log take so many messages more and refuse the rest, or take whatever comes if room is negative.
 func (r *fixture) limit(room int) {
 	r.t.Helper()
-	s, err := r.js.Stream(r.t.Context(), "KUBERNETES")
-	require.NoError(r.t, err)
+	s := must.Get(r.js.Stream(r.t.Context(), "KUBERNETES"))(r.t)
 	cfg := s.CachedInfo().Config
 	cfg.MaxMsgs, cfg.Discard = -1, jetstream.DiscardOld
 	if room >= 0 {
 		cfg.MaxMsgs, cfg.Discard = int64(s.CachedInfo().State.Msgs)+int64(room), jetstream.DiscardNew //nolint:gosec // there are few
 	}
-	_, err = r.js.UpdateStream(r.t.Context(), cfg)
-	require.NoError(r.t, err)
+	must.Get(r.js.UpdateStream(r.t.Context(), cfg))(r.t)
 }
 
 // killFull kills the bridge when the log is at its limit, and has it take whatever comes again.
@@ -321,6 +319,16 @@ func (r *fixture) awaitStatus(code int, part string) {
 	r.poll(fmt.Sprintf("/readyz to say %d and %q", code, part), func() (bool, string) {
 		got, body := r.status("/readyz")
 		return got == code && strings.Contains(body, part), fmt.Sprintf("it says %d %q", got, body)
+	})
+}
+
+// awaitPage waits until the status page has a part, and nothing of what is gone.
+func (r *fixture) awaitPage(what, part string, gone ...string) {
+	r.t.Helper()
+	r.poll(what, func() (bool, string) {
+		_, page := r.status("/")
+		left := slices.ContainsFunc(gone, func(text string) bool { return strings.Contains(page, text) })
+		return strings.Contains(page, part) && !left, page
 	})
 }
 

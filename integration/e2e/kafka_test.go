@@ -72,9 +72,7 @@ func (r *fixture) onKafka(cluster *kafkabroker.Cluster, topic, resources string,
 func (k *kafkaLog) read(t *testing.T) rig.Log {
 	t.Helper()
 	if k.reader == nil {
-		var err error
-		k.reader, err = rig.KafkaLog(k.topic, k.cluster.Addresses())
-		require.NoError(t, err)
+		k.reader = must.Get(rig.KafkaLog(k.topic, k.cluster.Addresses()))(t)
 		t.Cleanup(k.reader.Close)
 	}
 	return k.reader

@@ -123,10 +123,7 @@ func TestBridge_ends_again_what_the_log_has_lost_the_end_of(t *testing.T) {
 					t.Errorf("the ids of %s are %s, want the last to be %s", key, got, want)
 				}
 			}
-			r.poll("the streams to be forgotten again", func() (bool, string) {
-				_, page := r.status("/")
-				return !strings.Contains(page, "gadgets") && !strings.Contains(page, "configmaps.v1/one"), page
-			})
+			r.awaitPage("the streams to be forgotten again", "", "gadgets", "configmaps.v1/one")
 			b.stop()
 			log := r.entries()
 			for _, e := range log {

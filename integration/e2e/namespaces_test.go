@@ -57,10 +57,7 @@ func TestNamespaceSelector_follows_labels(t *testing.T) {
 	r.awaitStory("two/d", "added")
 	left := r.team("one", "b")
 	r.awaitStory("one/c", "added deleted")
-	r.poll("the stream to end", func() (bool, string) {
-		_, page := r.status("/")
-		return !strings.Contains(page, "configmaps.v1/one"), page
-	})
+	r.awaitPage("the stream to end", "", "configmaps.v1/one")
 	again := r.team("one", "a")
 	r.awaitStory("one/c", "added deleted added")
 	changed := r.patch("one", "c", `{"data":{"k":"v"}}`)
@@ -123,10 +120,7 @@ func TestNamespaceSelector_takes_all_that_a_wildcard_names(t *testing.T) {
 	if got := ids(log, "one/s"); !strings.HasSuffix(got, " .deleted.s"+left) {
 		t.Errorf("the ids are %s, want the last to be .deleted.s%s", got, left)
 	}
-	r.poll("the streams to end", func() (bool, string) {
-		_, page := r.status("/")
-		return strings.Contains(page, "secrets.v1/default") && !strings.Contains(page, "/one"), page
-	})
+	r.awaitPage("the streams to end", "secrets.v1/default", "/one")
 	r.team("one", "a")
 	r.awaitStory("one/s", "added deleted added")
 	r.awaitStory("one/d", "added deleted added")
@@ -137,10 +131,7 @@ func TestNamespaceSelector_takes_all_that_a_wildcard_names(t *testing.T) {
 	r.awaitStory("one/s", "added deleted added deleted")
 	r.awaitStory("one/d", "added deleted added deleted")
 	r.awaitStory("default/c", "added")
-	r.poll("the streams to end", func() (bool, string) {
-		_, page := r.status("/")
-		return strings.Contains(page, "secrets.v1/default") && !strings.Contains(page, "/one"), page
-	})
+	r.awaitPage("the streams to end", "secrets.v1/default", "/one")
 	b.stop()
 	log = r.entries()
 	for _, e := range log {
@@ -223,10 +214,9 @@ func survivesCrashes(r *fixture, kinds ...string) {
 func TestNamespaceSelector_under_the_least_permissions(t *testing.T) {
 	t.Parallel()
 	r := rigOn(t, controlplane.ForTest(t, controlplane.Config{RBAC: true}), `[{resource: configmaps, namespaceSelector: team=a}, {resource: "*.apps", namespaceSelector: team=a}]`)
-	_, err := r.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+	must.Get(r.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "a"}},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	}, metav1.CreateOptions{}))(t)
 	r.configMap("shop", "c", nil)
 	r.apply(r.rolesFor("selecting", "selecting"))
 	b := r.runAs("selecting")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,12 +35,7 @@ func (r *fixture) awaitLine(file string, words ...string) (lines []string) {
 		text := must.Get(os.ReadFile(file))(r.t)
 		lines = strings.Split(string(text), "\n")
 		lines = lines[:len(lines)-1] // what follows the last line end is not written wholly
-		for _, l := range lines {
-			if inOrder(l, words) {
-				return true, ""
-			}
-		}
-		return false, string(text)
+		return slices.ContainsFunc(lines, func(l string) bool { return inOrder(l, words) }), string(text)
 	})
 	return lines
 }

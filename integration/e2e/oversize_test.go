@@ -112,10 +112,8 @@ func TestBridge_keeps_a_custom_resource_that_is_too_large_in_Knatives_profile(t 
 	r.bridge.stop()
 	assert.True(t, event.Type == "dev.knative.apiserver.resource.add" && event.Payload == "metadata" &&
 		event.Data["spec"] == nil && event.Data["metadata"] != nil, "the event is %+v", event)
-	store, err := r.js.ObjectStore(t.Context(), "KUBERNETES-objects")
-	require.NoError(t, err)
-	whole, err := store.GetBytes(t.Context(), strings.TrimPrefix(event.Dataref, "nats-obj:KUBERNETES-objects/"))
-	require.NoError(t, err)
+	store := must.Get(r.js.ObjectStore(t.Context(), "KUBERNETES-objects"))(t)
+	whole := must.Get(store.GetBytes(t.Context(), strings.TrimPrefix(event.Dataref, "nats-obj:KUBERNETES-objects/")))(t)
 	var object unstructured.Unstructured
 	require.NoError(t, json.Unmarshal(whole, &object.Object))
 	if got, _, _ := unstructured.NestedString(object.Object, "spec", "text"); got != text || len(whole) != event.Datasize {
@@ -175,10 +173,9 @@ func (r *fixture) large(name string, n int) {
 	for i := range content {
 		content[i] = byte(random.Uint64())
 	}
-	_, err := r.kube.CoreV1().ConfigMaps("default").Create(r.t.Context(), &corev1.ConfigMap{
+	must.Get(r.kube.CoreV1().ConfigMaps("default").Create(r.t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, BinaryData: map[string][]byte{"x": content},
-	}, metav1.CreateOptions{})
-	require.NoError(r.t, err)
+	}, metav1.CreateOptions{}))(r.t)
 }
 
 // huge makes a ConfigMap of n bytes that JSON shows as six times as many: etcd keeps it as it came, and takes no more than 1.5 MB.
@@ -186,16 +183,14 @@ func (r *fixture) huge(name string, n int) {
 	r.t.Helper()
 	cfg := rest.CopyConfig(r.api.RESTConfig())
 	cfg.ContentType = runtime.ContentTypeProtobuf
-	kube, err := kubernetes.NewForConfig(cfg)
-	require.NoError(r.t, err)
+	kube := must.Get(kubernetes.NewForConfig(cfg))(r.t)
 	random, content := rand.NewPCG(3, 4), make([]byte, n)
 	for i := range content {
 		content[i] = 0x0e + byte(random.Uint64()%18)
 	}
-	_, err = kube.CoreV1().ConfigMaps("default").Create(r.t.Context(), &corev1.ConfigMap{
+	must.Get(kube.CoreV1().ConfigMaps("default").Create(r.t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"x": string(content)},
-	}, metav1.CreateOptions{})
-	require.NoError(r.t, err)
+	}, metav1.CreateOptions{}))(r.t)
 }
 
 // What counts there is a record's size when it is compressed.

@@ -57,8 +57,7 @@ func (c *consumer) take(t *testing.T, e *entry) {
 		now, err = jsonpatch.MergePatch(was, e.data)
 	case "json-patch":
 		var p jsonpatch.Patch
-		p, err = jsonpatch.DecodePatch(e.data)
-		require.NoError(t, err)
+		p = must.Get(jsonpatch.DecodePatch(e.data))(t)
 		now, err = p.Apply(was)
 	case "change":
 		var change struct{ Object, OldObject json.RawMessage }

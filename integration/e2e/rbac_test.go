@@ -98,20 +98,16 @@ func (r *fixture) apply(a *roles) {
 	r.t.Helper()
 	ctx, rbac := r.t.Context(), r.kube.RbacV1()
 	for _, o := range a.cluster {
-		_, err := rbac.ClusterRoles().Create(ctx, o, metav1.CreateOptions{})
-		require.NoError(r.t, err)
+		must.Get(rbac.ClusterRoles().Create(ctx, o, metav1.CreateOptions{}))(r.t)
 	}
 	for _, o := range a.within {
-		_, err := rbac.Roles(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-		require.NoError(r.t, err)
+		must.Get(rbac.Roles(o.Namespace).Create(ctx, o, metav1.CreateOptions{}))(r.t)
 	}
 	for _, o := range a.clusterBinding {
-		_, err := rbac.ClusterRoleBindings().Create(ctx, o, metav1.CreateOptions{})
-		require.NoError(r.t, err)
+		must.Get(rbac.ClusterRoleBindings().Create(ctx, o, metav1.CreateOptions{}))(r.t)
 	}
 	for _, o := range a.withinBinding {
-		_, err := rbac.RoleBindings(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-		require.NoError(r.t, err)
+		must.Get(rbac.RoleBindings(o.Namespace).Create(ctx, o, metav1.CreateOptions{}))(r.t)
 	}
 	for i, o := range a.clusterBinding {
 		r.awaitAllowed(o.Subjects[0], "", a.cluster[i].Rules[0])
@@ -133,8 +129,7 @@ func (r *fixture) awaitAllowed(who rbacv1.Subject, namespace string, rule rbacv1
 	}}
 	r.eventually("the roles to be known", func() bool {
 		reviews := r.kube.AuthorizationV1().SubjectAccessReviews()
-		got, err := reviews.Create(r.t.Context(), review, metav1.CreateOptions{})
-		require.NoError(r.t, err)
+		got := must.Get(reviews.Create(r.t.Context(), review, metav1.CreateOptions{}))(r.t)
 		return got.Status.Allowed
 	})
 }
@@ -143,8 +138,7 @@ func (r *fixture) awaitAllowed(who rbacv1.Subject, namespace string, rule rbacv1
 func (r *fixture) runAs(account string) *bridge {
 	r.t.Helper()
 	user := r.api.User("system:serviceaccount:default:"+account, "system:serviceaccounts", "system:serviceaccounts:default")
-	_, err := controlplane.WriteKubeconfig(user, filepath.Join(r.dir, "kubeconfig"))
-	require.NoError(r.t, err)
+	must.Get(controlplane.WriteKubeconfig(user, filepath.Join(r.dir, "kubeconfig")))(r.t)
 	require.NoError(r.t, os.RemoveAll(filepath.Join(r.dir, "data")))
 	return r.run()
 }

@@ -94,8 +94,7 @@ func (r *reloaded) load(result, text string) {
 func (r *reloaded) count(result string) (n int) {
 	for line := range strings.Lines(r.metrics()) {
 		if rest, ok := strings.CutPrefix(line, fmt.Sprintf("kube_eventbridge_config_reloads_total{result=%q} ", result)); ok {
-			_, err := fmt.Sscan(rest, &n)
-			require.NoError(r.t, err)
+			must.Get(fmt.Sscan(rest, &n))(r.t)
 		}
 	}
 	return n
@@ -108,8 +107,7 @@ func (r *reloaded) watched() (n int) {
 	for line := range strings.Lines(string(raw)) {
 		if strings.HasPrefix(line, "apiserver_request_total{") && strings.Contains(line, `resource="configmaps"`) && strings.Contains(line, `verb="WATCH"`) {
 			var count int
-			_, err := fmt.Sscan(line[strings.LastIndex(line, " "):], &count)
-			require.NoError(r.t, err)
+			must.Get(fmt.Sscan(line[strings.LastIndex(line, " "):], &count))(r.t)
 			n += count
 		}
 	}
@@ -194,8 +192,7 @@ func (b *busy) end(kinds ...string) {
 	b.settle("busy")
 	if slices.Contains(kinds, "secrets") {
 		last := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "the-last-one"}}
-		_, err := b.kube.CoreV1().Secrets("busy").Create(t.Context(), last, metav1.CreateOptions{})
-		require.NoError(t, err)
+		must.Get(b.kube.CoreV1().Secrets("busy").Create(t.Context(), last, metav1.CreateOptions{}))(t)
 		b.awaitStory("busy/the-last-one", "added")
 	}
 }

@@ -98,8 +98,7 @@ func TestRunbook_alerts_fire_on_faults_of_replicas(t *testing.T) {
 	leases := r.kube.CoordinationV1().Leases("default")
 	e.during(func() {
 		stranger := []byte(`{"spec":{"holderIdentity":"a-stranger","leaseDurationSeconds":3600}}`)
-		_, err := leases.Patch(t.Context(), "kube-eventbridge", types.MergePatchType, stranger, metav1.PatchOptions{})
-		require.NoError(t, err)
+		must.Get(leases.Patch(t.Context(), "kube-eventbridge", types.MergePatchType, stranger, metav1.PatchOptions{}))(t)
 		e.eventually("the leader to see that", func() bool { return !first.leads() })
 		e.hold(5)
 	}, func() {
@@ -191,6 +190,5 @@ func (e *eyes) revive(backup string) {
 
 func (r *fixture) number(version string) uint64 {
 	r.t.Helper()
-	n := must.Get(strconv.ParseUint(version, 10, 64))(r.t)
-	return n
+	return must.Get(strconv.ParseUint(version, 10, 64))(r.t)
 }

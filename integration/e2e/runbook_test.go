@@ -224,8 +224,7 @@ func (e *eyes) fill(n, bytes int) {
 	e.t.Helper()
 	for i := range n {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("large-%d-%d", e.step, i)}, Data: map[string]string{"a": strings.Repeat("a", bytes)}}
-		_, err := e.kube.CoreV1().ConfigMaps("default").Create(e.t.Context(), m, metav1.CreateOptions{})
-		require.NoError(e.t, err)
+		must.Get(e.kube.CoreV1().ConfigMaps("default").Create(e.t.Context(), m, metav1.CreateOptions{}))(e.t)
 	}
 }
 

@@ -72,11 +72,9 @@ func versionList(versions, gone []string) []any {
 // serve changes which versions of a resource are served.
 func (c custom) serve(plural string, versions []string, gone ...string) {
 	c.t.Helper()
-	crd, err := c.Resource(crds).Get(c.t.Context(), plural+".example.com", metav1.GetOptions{})
-	require.NoError(c.t, err)
+	crd := must.Get(c.Resource(crds).Get(c.t.Context(), plural+".example.com", metav1.GetOptions{}))(c.t)
 	require.NoError(c.t, unstructured.SetNestedSlice(crd.Object, versionList(versions, gone), "spec", "versions"))
-	_, err = c.Resource(crds).Update(c.t.Context(), crd, metav1.UpdateOptions{})
-	require.NoError(c.t, err)
+	must.Get(c.Resource(crds).Update(c.t.Context(), crd, metav1.UpdateOptions{}))(c.t)
 }
 
 func (c custom) undefine(plural string) {
@@ -231,10 +229,7 @@ func TestSelection_goes_on_in_another_version(t *testing.T) {
 			"%s is of version, and the old one is served", e.id)
 	}
 	c.serve("gadgets", both, "v1beta1")
-	r.poll("the other version", func() (bool, string) {
-		_, page := r.status("/")
-		return strings.Contains(page, "gadgets.v1.example.com") && !strings.Contains(page, "v1beta1"), page
-	})
+	r.awaitPage("the other version", "gadgets.v1.example.com", "v1beta1")
 	c.change("v1", "b", 1)
 	log = r.awaitStory("default/b", "added updated")
 	last := log[len(log)-1]
@@ -298,14 +293,12 @@ func TestSelection_of_everything_has_each_object_once(t *testing.T) {
 	r := newRig(t, `[{resource: "*", exclude: [leases, "*.flowcontrol.apiserver.k8s.io"], ignoreChanges: [status]}, {resource: configmaps, namespaces: [default]}]`)
 	r.namespace("web")
 	b := r.runReady()
-	_, err := r.kube.CoreV1().Secrets("web").Create(t.Context(), &corev1.Secret{
+	must.Get(r.kube.CoreV1().Secrets("web").Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"password": canary},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	_, err = r.kube.CoreV1().Events("web").Create(t.Context(), &corev1.Event{
+	}, metav1.CreateOptions{}))(t)
+	must.Get(r.kube.CoreV1().Events("web").Create(t.Context(), &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: "e"}, InvolvedObject: corev1.ObjectReference{Namespace: "web", Name: "s"},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	}, metav1.CreateOptions{}))(t)
 	r.configMap("web", "not-here", nil)
 	r.configMap("default", "here", nil)
 	r.awaitStory("web/s", "added")

@@ -72,8 +72,7 @@ func (c *crowd) watches() (n int) {
 	for line := range strings.Lines(string(raw)) {
 		if strings.HasPrefix(line, "apiserver_longrunning_requests{") && strings.Contains(line, `resource="deployments"`) && strings.Contains(line, `verb="WATCH"`) {
 			var count int
-			_, err := fmt.Sscan(line[strings.LastIndex(line, " "):], &count)
-			require.NoError(c.t, err)
+			must.Get(fmt.Sscan(line[strings.LastIndex(line, " "):], &count))(c.t)
 			n += count
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,12 +70,9 @@ func TestStatus_says_at_once_that_the_broker_is_away_and_that_it_is_back(t *test
 	assert.Contains(t, out, "error: brokerAway, pipeline test\n", "status")
 	r.configMap("default", "meanwhile", nil)
 	r.poll("the unsettled event", func() (bool, string) {
-		for _, s := range r.report().Pipelines[0].Streams {
-			if s.Name == "configmaps.v1" && s.OldestUnsettledSeconds > 0 {
-				return true, ""
-			}
-		}
-		return false, "there is none"
+		return slices.ContainsFunc(r.report().Pipelines[0].Streams, func(s status.Stream) bool {
+			return s.Name == "configmaps.v1" && s.OldestUnsettledSeconds > 0
+		}), "there is none"
 	})
 
 	r.broker.start()

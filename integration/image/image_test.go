@@ -74,8 +74,7 @@ func TestBuild_refuses_what_is_incomplete(t *testing.T) {
 	} {
 		o := options(t)
 		change(&o)
-		_, err := Build(t.Context(), o)
-		assert.Error(t, err, "%s: built", name)
+		assert.Error(t, must.Err(Build(t.Context(), o)), "%s: built", name)
 	}
 }
 
@@ -140,8 +139,7 @@ func written(t *testing.T, index v1.ImageIndex) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image.tar")
 	require.NoError(t, Write(index, "localhost/kube-eventbridge:test", path))
-	archive := must.Get(os.ReadFile(path))(t)
-	return archive
+	return must.Get(os.ReadFile(path))(t)
 }
 
 // readBack takes the archive for what the specification says of a layout.
@@ -182,8 +180,7 @@ func only(t *testing.T, index v1.ImageIndex) v1.Image {
 	t.Helper()
 	manifest := must.Get(index.IndexManifest())(t)
 	require.Len(t, manifest.Manifests, 1, "the index has %d manifests, want 1", len(manifest.Manifests))
-	img := must.Get(index.Image(manifest.Manifests[0].Digest))(t)
-	return img
+	return must.Get(index.Image(manifest.Manifests[0].Digest))(t)
 }
 
 // entries are the image's files and directories.

@@ -105,8 +105,7 @@ func describing(t *testing.T, text []byte) map[string][]described {
 		}
 	}
 	require.NoError(t, json.Unmarshal(text, &d))
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	require.NoError(t, err)
+	doc := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(text)))(t)
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft7)
 	compiler.AssertFormat()
@@ -117,11 +116,9 @@ func describing(t *testing.T, text []byte) map[string][]described {
 		for _, name := range slices.Sorted(maps.Keys(c.Messages)) {
 			m := described{name: name}
 			at := "asyncapi.json#/components/messages/" + name
-			m.payload, err = compiler.Compile(at + "/payload")
-			require.NoError(t, err)
+			m.payload = must.Get(compiler.Compile(at + "/payload"))(t)
 			if d.Components.Messages[name].Headers != nil {
-				m.headers, err = compiler.Compile(at + "/headers")
-				require.NoError(t, err)
+				m.headers = must.Get(compiler.Compile(at + "/headers"))(t)
 			}
 			all[pipeline] = append(all[pipeline], m)
 		}

@@ -80,8 +80,7 @@ func (r *world) remove(namespace, name string) {
 
 func merge(r *world, member, key, value string) []byte {
 	r.t.Helper()
-	b := must.Get(json.Marshal(map[string]any{member: map[string]string{key: value}}))(r.t)
-	return b
+	return must.Get(json.Marshal(map[string]any{member: map[string]string{key: value}}))(r.t)
 }
 
 // play changes things, one after the other.
@@ -115,10 +114,9 @@ func (r *world) secret() {
 func (r *world) fold(w *truth) {
 	r.t.Helper()
 	classes := r.kube.SchedulingV1().PriorityClasses()
-	_, err := classes.Create(r.t.Context(), &schedulingv1.PriorityClass{
+	must.Get(classes.Create(r.t.Context(), &schedulingv1.PriorityClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "urgent.example.com"}, Value: 1_000_000, Description: hard,
-	}, metav1.CreateOptions{FieldManager: "interop"})
-	require.NoError(r.t, err)
+	}, metav1.CreateOptions{FieldManager: "interop"}))(r.t)
 	require.NoError(r.t, r.kafka.Pause(0))
 	r.nats.Stop()
 	r.describe(w, 5)

@@ -64,8 +64,7 @@ func TestInstall_says_what_is_missing(t *testing.T) {
 
 func TestInstall_ends_with_its_context(t *testing.T) {
 	cache := fake(t, map[string]string{"java": goodJava, "mvn": "exec tail -f /dev/null"})
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
+	ctx := must.Within(t, 300*time.Millisecond)
 	assert.ErrorIs(t, Install(ctx, nil), context.DeadlineExceeded)
 	left, _ := filepath.Glob(filepath.Join(cache, "*"))
 	assert.LessOrEqual(t, len(left), 1, "left %q, want no more than the lock", left)

@@ -3,11 +3,16 @@
 package kafkabroker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/segmentio/kafka-go"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
@@ -30,6 +35,29 @@ func ForTest(t testing.TB, cfg Config) *Cluster {
 	})
 	logOnFailure(t, c)
 	return c
+}
+
+var (
+	topics  atomic.Int32
+	strange = regexp.MustCompile(`[^A-Za-z0-9]+`)
+)
+
+// UniqueTopic returns a topic's name that no other call returns. It ends with the test's name and a number.
+func UniqueTopic(t testing.TB) string {
+	name := strange.ReplaceAllString(t.Name(), "-")
+	return fmt.Sprintf("%s-%d", name[max(0, len(name)-60):], topics.Add(1))
+}
+
+// DeleteTopic removes a topic, or ends the test. It leaves no connection.
+func (c *Cluster) DeleteTopic(t testing.TB, topic string) {
+	t.Helper()
+	check(t, c.ask(t.Context(), "delete topic "+topic, func(ctx context.Context, cl *kafka.Client) error {
+		res, err := cl.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{topic}})
+		if err != nil {
+			return err
+		}
+		return res.Errors[topic]
+	}))
 }
 
 // InstallForTest is [Install] for a test, which is skipped as [ForTest] says.

@@ -198,8 +198,7 @@ func TestStart_says_what_a_broker_does_not_like(t *testing.T) {
 		if err == nil {
 			require.NoError(t, c.Close())
 		}
-		require.Error(t, err, property)
-		assert.Contains(t, err.Error(), value, property)
+		assert.ErrorContains(t, err, value, property)
 	}
 }
 

@@ -239,15 +239,14 @@ func records(t testing.TB, cfg kafka.Config) (values, nulls int) {
 	bounds, err := c.Bounds(t.Context(), cfg.Topic, 1)
 	require.NoError(t, err)
 	for at := bounds[0].First; at < bounds[0].Next; {
-		at, _, err = c.Fetch(t.Context(), cfg.Topic, 0, at, func(r *client.Record) error {
+		at, _ = must.Get2(c.Fetch(t.Context(), cfg.Topic, 0, at, func(r *client.Record) error {
 			if r.Value == nil {
 				nulls++
 			} else {
 				values++
 			}
 			return nil
-		})
-		require.NoError(t, err)
+		}))(t)
 	}
 	return values, nulls
 }

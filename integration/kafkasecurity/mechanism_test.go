@@ -38,8 +38,7 @@ func TestClient_proves_who_it_is(t *testing.T) {
 	})
 	for _, listener := range []string{"MTLS", "MTLS12"} {
 		t.Run(listener, func(t *testing.T) {
-			cert, key, err := c.Certificate("alice")
-			require.NoError(t, err)
+			cert, key := must.Get2(c.Certificate("alice"))(t)
 			works(t, client(t, c, listener, kafka.Config{TLS: kafka.TLS{CAFile: c.CAFile(), CertFile: cert, KeyFile: key}}))
 		})
 	}
@@ -76,8 +75,7 @@ func TestClient_takes_a_renewed_token_and_certificate(t *testing.T) {
 	t.Run("token", func(t *testing.T) {
 		f := tokenFile(t, token(t, c, "alice", -time.Minute))
 		cl := client(t, c, "SASL_PLAINTEXT", kafka.Config{Auth: kafka.Auth{Mechanism: kafka.OAuthBearer, TokenFile: f}})
-		_, err := cl.Topics(t.Context())
-		require.Error(t, err, "an expired token was taken")
+		require.Error(t, must.Err(cl.Topics(t.Context())), "an expired token was taken")
 		require.NoError(t, os.WriteFile(f, []byte(token(t, c, "alice", time.Hour)), 0o600))
 		rig.Try(t, "come in", seesTopic(t, cl))
 	})
@@ -85,8 +83,7 @@ func TestClient_takes_a_renewed_token_and_certificate(t *testing.T) {
 		_, cert, key := stranger(t, "alice")
 		cl := client(t, c, "MTLS", kafka.Config{TLS: kafka.TLS{CAFile: c.CAFile(), CertFile: cert, KeyFile: key}})
 		require.Error(t, must.Err(cl.Topics(t.Context())), "a stranger's certificate was taken")
-		newCert, newKey, err := c.Certificate("alice")
-		require.NoError(t, err)
+		newCert, newKey := must.Get2(c.Certificate("alice"))(t)
 		for to, from := range map[string]string{cert: newCert, key: newKey} {
 			content := must.Get(os.ReadFile(from))(t)
 			require.NoError(t, os.WriteFile(to, content, 0o600))

@@ -74,8 +74,7 @@ func tokenFile(t *testing.T, content string) string {
 
 func token(t *testing.T, c *kafkabroker.Cluster, user string, life time.Duration) string {
 	t.Helper()
-	s := must.Get(c.Token(user, life))(t)
-	return s
+	return must.Get(c.Token(user, life))(t)
 }
 
 // issue answers a request for a token of alice. It may be called on any goroutine.

@@ -4,7 +4,6 @@ package kafkasink
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"runtime"
@@ -16,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	kafkago "github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -103,14 +101,13 @@ func median(values []float64) float64 {
 
 // publishTo has one contender publish to a new topic, which is removed again.
 func publishTo(b *testing.B, c *kafkabroker.Cluster, x contender, n int) taken {
-	r := &testTopic{c, fmt.Sprintf("bench-%d", count.Add(1))}
+	r := &testTopic{c, kafkabroker.UniqueTopic(b)}
 	require.NoError(b, c.CreateTopic(b.Context(), r.topic, benchPartitions, 0, nil))
 	unix.Sync() // what others wrote is not written back to the disk meanwhile
 	before := brokerTime(b, c)
 	t := x.publish(b, r, n)
 	t.broker = float64((brokerTime(b, c) - before).Nanoseconds()) / 1e3 / float64(n)
-	res, err := c.Admin().DeleteTopics(b.Context(), &kafkago.DeleteTopicsRequest{Topics: []string{r.topic}})
-	require.NoError(b, errors.Join(err, res.Errors[r.topic]))
+	c.DeleteTopic(b, r.topic)
 	return t
 }
 

@@ -11,6 +11,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
@@ -19,7 +20,7 @@ import (
 func TestSink_keeps_the_contract(t *testing.T) {
 	const partitions = 3
 	sinktest.Run(t, func(t *testing.T) *sinktest.Harness {
-		r := &testTopic{shared.ForTest(t), unique(t)}
+		r := &testTopic{shared.ForTest(t), kafkabroker.UniqueTopic(t)}
 		require.NoError(t, r.CreateTopic(t.Context(), r.topic, partitions, 0, nil))
 		data := filepath.Join(sharedDir, "broker-0", "data")
 		saved := filepath.Join(t.TempDir(), "data")
@@ -45,9 +46,9 @@ func TestSink_keeps_the_contract(t *testing.T) {
 				require.NoError(t, os.CopyFS(data, os.DirFS(saved)))
 				start(t)
 			},
-			Destroy: func(t *testing.T) { r.deleteTopic(t, r.topic) },
+			Destroy: func(t *testing.T) { r.DeleteTopic(t, r.topic) },
 			Remake: func(t *testing.T, n int) {
-				r.deleteTopic(t, r.topic)
+				r.DeleteTopic(t, r.topic)
 				require.NoError(t, r.CreateTopic(t.Context(), r.topic, partitions, 0, nil))
 				r.others(t, n, partitions)
 			},

@@ -3,7 +3,6 @@
 package kafkasink
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -221,8 +220,7 @@ func TestSink_ends_without_a_fence_where_it_has_to_have_one(t *testing.T) {
 	cfg.Fenced = true
 	denyID(c)
 	s := must.Get(kafka.New(cfg))(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := must.Within(t, time.Minute)
 	var unusable *sink.UnusableError
 	if err := s.Run(ctx); !errors.As(err, &unusable) || !strings.Contains(err.Error(), "kube-eventbridge.test.p is missing") {
 		t.Errorf("it ends with %v", err)

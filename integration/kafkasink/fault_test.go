@@ -65,8 +65,7 @@ func (c *chains) check(t *testing.T, total int) {
 	cl := must.Get(kgo.NewClient(kgo.SeedBrokers(c.topic.AddressesOf(direct)...), kgo.ConsumeTopics(c.topic.topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())))(t)
 	defer cl.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := must.Within(t, 2*time.Minute)
 	last := make([]int, len(c.counts))
 	var read, lost, doubled, inverted int
 	for read < total && ctx.Err() == nil {

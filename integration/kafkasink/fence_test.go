@@ -112,11 +112,9 @@ func TestBroker_takes_an_older_epoch_until_the_partition_has_seen_the_newer_one(
 	r := newTopic(t, shared.ForTest(t), 1, nil)
 	old := start(t, r.config(direct))
 	publish(t, old, message(r.topic, "old", 1))
-	c, err := internal.NewClient(internal.Config{Brokers: r.AddressesOf(direct)})
-	require.NoError(t, err)
+	c := must.Get(internal.NewClient(internal.Config{Brokers: r.AddressesOf(direct)}))(t)
 	defer c.Close()
-	_, err = c.InitProducer(t.Context(), "kube-eventbridge.test."+r.topic, nil)
-	require.NoError(t, err)
+	must.Get(c.InitProducer(t.Context(), "kube-eventbridge.test."+r.topic, nil))(t)
 	publish(t, old, message(r.topic, "old", 2))
 }
 

@@ -103,20 +103,11 @@ type testTopic struct {
 	topic string
 }
 
-var count atomic.Int32
-
-var strange = regexp.MustCompile(`[^A-Za-z0-9]+`)
-
-// name returns a topic's name that no other test has. A test that calls it is not core; the contract's call unique.
+// name returns a topic's name that no other test has. A test that calls it is not core.
 func name(t *testing.T) string {
 	t.Helper()
 	rig.Tier(t, rig.All)
-	return unique(t)
-}
-
-func unique(t *testing.T) string {
-	n := strange.ReplaceAllString(t.Name(), "-")
-	return fmt.Sprintf("%s-%d", n[max(0, len(n)-60):], count.Add(1))
+	return kafkabroker.UniqueTopic(t)
 }
 
 func newTopic(t *testing.T, c *kafkabroker.Cluster, partitions int, configs map[string]string) *testTopic {
@@ -136,8 +127,7 @@ func (r *testTopic) config(listener string) kafka.Config {
 
 func newSink(t testing.TB, cfg kafka.Config) *kafka.Sink {
 	t.Helper()
-	s := must.Get(kafka.New(cfg))(t)
-	return s
+	return must.Get(kafka.New(cfg))(t)
 }
 
 // running is a sink that runs.
@@ -271,11 +261,10 @@ func (r *testTopic) records(t testing.TB, topic string) (all []record) {
 	})
 	for p := range int32(n) {
 		for at := bounds[p].First; at < bounds[p].Next; {
-			next, _, err := c.Fetch(t.Context(), topic, p, at, func(rec *internal.Record) error {
+			next, _ := must.Get2(c.Fetch(t.Context(), topic, p, at, func(rec *internal.Record) error {
 				all = append(all, record{*rec, p})
 				return nil
-			})
-			require.NoError(t, err)
+			}))(t)
 			at = next
 		}
 	}
@@ -310,15 +299,6 @@ var structuredID = regexp.MustCompile(`"id":"([^"]*)"`)
 func (r *testTopic) admin() (c *kafkago.Client, done func()) {
 	transport := &kafkago.Transport{}
 	return &kafkago.Client{Addr: kafkago.TCP(r.AddressesOf(direct)...), Transport: transport, Timeout: 20 * time.Second}, transport.CloseIdleConnections
-}
-
-// deleteTopic removes a topic.
-func (r *testTopic) deleteTopic(t *testing.T, topic string) {
-	t.Helper()
-	c, done := r.admin()
-	defer done()
-	res := must.Get(c.DeleteTopics(t.Context(), &kafkago.DeleteTopicsRequest{Topics: []string{topic}}))(t)
-	require.NoError(t, res.Errors[topic])
 }
 
 // purge removes all records of a topic, as limits do.

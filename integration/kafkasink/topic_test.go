@@ -108,7 +108,7 @@ func TestSink_calls_a_topic_that_was_made_anew_another_log(t *testing.T) {
 	before := id()
 	again := id()
 	assert.True(t, again == before && before != "", "the same topic is %q, then %q", before, again)
-	r.deleteTopic(t, r.topic)
+	r.DeleteTopic(t, r.topic)
 	require.NoError(t, r.CreateTopic(t.Context(), r.topic, 1, 0, nil))
 	after := id()
 	assert.NotEqual(t, before, after, "it is %q again", after)

@@ -5,15 +5,12 @@ package kafkatail
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	kafkago "github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -40,11 +37,6 @@ var shared = kafkabroker.NewShared(kafkabroker.Config{
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
 
-var (
-	count   atomic.Int32
-	strange = regexp.MustCompile(`[^A-Za-z0-9]+`)
-)
-
 // testTopic is a topic of its own.
 type testTopic struct {
 	*kafkabroker.Cluster
@@ -53,8 +45,7 @@ type testTopic struct {
 
 func newTopic(t *testing.T, c *kafkabroker.Cluster, partitions int, configs map[string]string) *testTopic {
 	t.Helper()
-	n := strange.ReplaceAllString(t.Name(), "-")
-	r := &testTopic{c, fmt.Sprintf("%s-%d", n[max(0, len(n)-60):], count.Add(1))}
+	r := &testTopic{c, kafkabroker.UniqueTopic(t)}
 	require.NoError(t, c.CreateTopic(t.Context(), r.topic, partitions, 0, configs))
 	return r
 }
@@ -199,13 +190,6 @@ func (s *screen) endsSaying(t *testing.T, part string) {
 		t.Errorf("got %v, want a line with %s", err, part)
 	}
 	assert.NotContains(t, s.Said(), "trying again")
-}
-
-// deleteTopic removes a topic.
-func (r *testTopic) deleteTopic(t *testing.T, topic string) {
-	t.Helper()
-	res := must.Get(r.Admin().DeleteTopics(t.Context(), &kafkago.DeleteTopicsRequest{Topics: []string{topic}}))(t)
-	require.NoError(t, res.Errors[topic])
 }
 
 func scram(password string) internal.Auth {

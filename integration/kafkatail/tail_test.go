@@ -228,7 +228,7 @@ func TestTail_goes_on_with_a_topic_that_was_made_anew_and_says_what_was_removed(
 	}
 	stop()
 	got := r.follow(t, tail.Start{}, kafkalog.Config{})
-	r.deleteTopic(t, r.topic)
+	r.DeleteTopic(t, r.topic)
 	got.awaitNotice(t, "there is no topic")
 	require.NoError(t, c.CreateTopic(t.Context(), r.topic, 1, 0, nil))
 	s, stop = r.sink(t, r.topic, nil)
@@ -320,8 +320,7 @@ func TestClient_finds_the_first_record_of_a_time(t *testing.T) {
 	client := must.Get(internal.NewClient(internal.Config{Brokers: r.AddressesOf(plain)}))(t)
 	defer client.Close()
 	since := func(p int32, at time.Time) int64 {
-		offset := must.Get(client.Since(t.Context(), r.topic, p, at))(t)
-		return offset
+		return must.Get(client.Since(t.Context(), r.topic, p, at))(t)
 	}
 	for p := range int32(2) {
 		firsts, last := map[int64]int64{}, time.Time{}

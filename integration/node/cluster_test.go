@@ -25,6 +25,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
@@ -205,8 +206,7 @@ func poll(ctx context.Context, try func() error) error {
 func TestStart_ends_with_the_log_of_a_program_that_has_ended(t *testing.T) {
 	needNode(t)
 	require.NoError(t, os.MkdirAll(state, 0o755))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := must.Within(t, 30*time.Second)
 	c := &cluster{}
 	ctx, c.gone = context.WithCancelCause(ctx)
 	require.NoError(t, c.background("/bin/sh", "-c", "echo no >&2; exit 3"))

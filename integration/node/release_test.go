@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -54,13 +55,11 @@ func (c *cluster) newRelease(t *testing.T, namespace string) *release {
 	t.Cleanup(conn.Close)
 	js := must.Get(jetstream.New(conn))(t)
 	r.log = rig.NATSLog(js, "KUBERNETES")
-	text, err := os.ReadFile(filepath.Join(r.chart, "values.yaml"))
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(filepath.Join(r.chart, "values.yaml")))(t)
 	require.NoError(t, sigyaml.Unmarshal(bytes.ReplaceAll(text, []byte("nats://nats.nats.svc:4222"), []byte(url)), &r.values))
-	_, err = c.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+	must.Get(c.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
-	}}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	}}, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			r.tell()
@@ -90,8 +89,7 @@ func (r *release) kubectl(args ...string) {
 // run runs a command, which has to succeed, and returns what it prints.
 func (r *release) run(name string, args ...string) string {
 	r.t.Helper()
-	out := must.Get(r.command(r.t.Context(), name, args...))(r.t)
-	return out
+	return must.Get(r.command(r.t.Context(), name, args...))(r.t)
 }
 
 // command runs kubectl or helm for the cluster's administrator.
@@ -164,8 +162,7 @@ func (r *release) events() []event {
 // configMap creates one, or changes it, and returns its version.
 func (r *release) configMap(name, colour string) string {
 	r.t.Helper()
-	version := must.Get(r.putConfigMap(r.t.Context(), name, colour))(r.t)
-	return version
+	return must.Get(r.putConfigMap(r.t.Context(), name, colour))(r.t)
 }
 
 func (r *release) putConfigMap(ctx context.Context, name, colour string) (version string, err error) {
@@ -185,12 +182,9 @@ func (r *release) putConfigMap(ctx context.Context, name, colour string) (versio
 func (r *release) awaitVersion(name, version string) {
 	r.t.Helper()
 	r.eventually(fmt.Sprintf("version %s of %s in the log", version, name), func() bool {
-		for _, e := range r.events() {
-			if e.kind == "ConfigMap" && e.key == name && e.version == version {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(r.events(), func(e event) bool {
+			return e.kind == "ConfigMap" && e.key == name && e.version == version
+		})
 	})
 }
 
@@ -279,10 +273,9 @@ func TestBridge_reads_what_an_upgrade_changes_in_its_ConfigMap_and_is_not_restar
 	r := shared.get(t).newRelease(t, "upgraded")
 	r.helm("install")
 	pod := r.pods()[0]
-	_, err := r.kube.CoreV1().Services(r.namespace).Create(t.Context(), &corev1.Service{
+	must.Get(r.kube.CoreV1().Services(r.namespace).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "added"}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	}, metav1.CreateOptions{}))(t)
 
 	pipeline := r.values["config"].(map[string]any)["pipelines"].([]any)[0].(map[string]any)
 	pipeline["resources"] = append(pipeline["resources"].([]any), map[string]any{"resource": "services"})

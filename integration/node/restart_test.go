@@ -129,8 +129,7 @@ func (r *release) takeovers() {
 
 func number(t *testing.T, text string) int {
 	t.Helper()
-	n := must.Get(strconv.Atoi(text))(t)
-	return n
+	return must.Get(strconv.Atoi(text))(t)
 }
 
 func TestStatefulSet_that_is_killed_goes_on_with_its_volume(t *testing.T) {

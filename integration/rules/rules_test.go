@@ -103,8 +103,7 @@ func firing(t *testing.T, series []string) [][]Alert {
 	}
 	text := must.Get(monitoring.Rules(monitoring.Defaults(nil)))(t)
 	rules := must.Get(Parse(text))(t)
-	fired := must.Get(rules.Firing(t.Context(), &all, steps))(t)
-	return fired
+	return must.Get(rules.Firing(t.Context(), &all, steps))(t)
 }
 
 func names(alerts []Alert) (list []string) {

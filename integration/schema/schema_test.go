@@ -41,8 +41,7 @@ func validator(t *testing.T) func(text []byte) error {
 
 func read(t *testing.T, file string) []byte {
 	t.Helper()
-	text := must.Get(os.ReadFile(file))(t)
-	return text
+	return must.Get(os.ReadFile(file))(t)
 }
 
 // configuration is what a page shows as a file: a block of YAML that has pipelines.

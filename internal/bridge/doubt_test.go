@@ -3,7 +3,6 @@
 package bridge
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -20,14 +19,14 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// renewed begins the history that the stream has seen to have begun, as the source does that is refused its next list.
-func renewed(t *testing.T, s *stream, version string) {
+// beginHistory notes the begin or the end of a list, which must show that etcd was restored, and begins another
+// history, as the source does.
+func beginHistory(t *testing.T, s *stream, kind source.ProgressKind, version string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	err := s.Note(ctx, source.Progress{Kind: source.Gap, Version: version, Seen: time.Now()})
+	ctx := must.Within(t, time.Minute)
+	err := s.Note(ctx, source.Progress{Kind: kind, Version: version, Seen: time.Now()})
 	var rewound *source.RewoundError
-	require.True(t, errors.As(err, &rewound), "the list began with %v, want a history that was rewound", err)
+	require.True(t, errors.As(err, &rewound), "noting %v: %v, want a history that was rewound", kind, err)
 	require.NoError(t, s.renew(ctx, rewound))
 }
 
@@ -70,7 +69,7 @@ func TestHistory_begins_behind_what_a_watch_has_shown_although_it_waits(t *testi
 		send(t, s, source.Updated, "a", "u1", "35", source.ReasonRecovered)
 		send(t, s, source.Updated, "b", "u2", "900", source.ReasonRecovered)
 		close(gate)
-		renewed(t, s, "1000")
+		beginHistory(t, s, source.Gap, "1000")
 		if n := value(t, r.registry, "duplicates_suppressed_total"); n != suppressed {
 			t.Errorf("%v changes of another history are counted as ones that the log had", n-suppressed)
 		}
@@ -106,9 +105,7 @@ func TestHistory_leaves_a_list_of_another_one_alone(t *testing.T) {
 func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		for _, crash := range []bool{false, true} {
-			log, store := newReadableLog(), &memoryStore{}
-			r, s := startStream(t, log, store)
-			snapshot(t, s, "10", "a u1 5", "b u2 6")
+			log, store, r, s := listed(t, "10", "a u1 5", "b u2 6")
 			send(t, s, source.Deleted, "a", "u1", "20", source.ReasonWatch)
 			note(t, s, source.Progress{Kind: source.Bookmark, Version: "25"})
 			r.settle()
@@ -138,7 +135,7 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 				after(s)
 				r.settle()
 			}
-			renewed(t, s, "60")
+			beginHistory(t, s, source.Gap, "60")
 			assert.Equal(t, 0, len(s.again), "a list is asked for that is made")
 			snapshot(t, s, "60", "b u2 31")
 			r.settle()
@@ -154,9 +151,7 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 
 // A log that is repaired is watched from before a deletion that only a list had shown.
 func TestHistory_is_not_doubted_by_what_repairs_the_log(t *testing.T) {
-	log := newReadableLog()
-	r, s := startStream(t, log, &memoryStore{})
-	snapshot(t, s, "10", "a u1 5")
+	log, _, r, s := listed(t, "10", "a u1 5")
 	relist(t, s, "20")
 	r.settle()
 	s.saved.Repair, s.losses = "30", 1
@@ -170,9 +165,7 @@ func TestHistory_is_not_doubted_by_what_repairs_the_log(t *testing.T) {
 
 // The log has the deletion, and neither the ledger nor the broker knows that any more.
 func TestStream_a_uid_dies_once_also_where_only_the_log_knows(t *testing.T) {
-	log := newReadableLog()
-	r, s := startStream(t, log, &memoryStore{})
-	snapshot(t, s, "10", "a u1 5")
+	log, _, r, s := listed(t, "10", "a u1 5")
 	send(t, s, source.Deleted, "a", "u1", "20", source.ReasonWatch)
 	r.settle()
 	s.ledger.Prune("30")

@@ -57,8 +57,7 @@ func TestEnded_stream_that_a_restored_history_brings_back_goes_on_in_that_one(t 
 			rewind(t, b, "1000")
 			if restarted {
 				require.NoError(t, r.save(t.Context()))
-				r.settle()
-				_ = r.stop()
+				r.settleAndStop()
 				r = start(t, to, store)
 				b = r.of(secrets)
 			}

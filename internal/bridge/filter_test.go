@@ -44,9 +44,7 @@ func tens() *StreamSpec { return &StreamSpec{Filter: testFilter{content: modelCo
 func without(op source.Op) *StreamSpec { return &StreamSpec{Filter: testFilter{without: op}} }
 
 func TestFilter_what_is_not_published_moves_the_position_and_is_known(t *testing.T) {
-	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(without(source.Added))
+	log, r, s := startNew(t, without(source.Added))
 	snapshot(t, s, "10", "a u1 5")
 	send(t, s, source.Added, "b", "u2", "11", source.ReasonWatch)
 	r.settle()
@@ -59,14 +57,11 @@ func TestFilter_what_is_not_published_moves_the_position_and_is_known(t *testing
 	send(t, s, source.Deleted, "b", "u2", "13", source.ReasonWatch)
 	r.settle()
 	expect(t, log.lines(), "snapshot-started 10", "snapshot-completed 10", "updated default/b u2 12 watch", "deleted default/b u2 13 watch")
-	n := value(t, r.registry, "events_filtered_total")
-	assert.True(t, n == 2, "%v events are counted, want 2", n)
+	assert.EqualValues(t, 2, value(t, r.registry, "events_filtered_total"), "events are counted")
 }
 
 func TestFilter_an_update_is_compared_with_the_state_before_published_or_not(t *testing.T) {
-	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(tens())
+	log, r, s := startNew(t, tens())
 	for _, version := range []string{"10", "11", "12", "20", "21", "30"} {
 		send(t, s, source.Updated, "a", "u1", version, source.ReasonWatch)
 	}
@@ -106,8 +101,7 @@ func TestFilter_publishes_in_doubt(t *testing.T) {
 	snapshot(t, s, "20", "a u1 10")
 	store.left.Store(0)
 	send(t, s, source.Updated, "a", "u1", "21", source.ReasonWatch)
-	r.settle()
-	_ = r.stop()
+	r.settleAndStop()
 	had := len(log.lines())
 
 	r = start(t, log, &store.memoryStore)
@@ -153,9 +147,7 @@ func TestFilter_publishes_what_is_repaired(t *testing.T) {
 
 // Versions of another history say nothing of this one, so what is shown in it is told.
 func TestFilter_publishes_what_a_new_history_shows_first(t *testing.T) {
-	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(tens())
+	log, r, s := startNew(t, tens())
 	send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
 	r.settle()
 	s.ledger.Supersede()
@@ -167,9 +159,7 @@ func TestFilter_publishes_what_a_new_history_shows_first(t *testing.T) {
 
 // Of what was rejected the log has not the state, so that nothing can be the same.
 func TestFilter_publishes_what_follows_a_rejection(t *testing.T) {
-	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(tens())
+	log, r, s := startNew(t, tens())
 	log.set(func() {
 		log.refuse = func(m *sink.Message) bool { return m.ID[len(m.ID)-3:] == ".10" }
 	})
@@ -182,9 +172,7 @@ func TestFilter_publishes_what_follows_a_rejection(t *testing.T) {
 
 // An object leaves a selection unpublished, its row is dropped, and it enters again: what the log has last says that it never left.
 func TestFilter_what_it_let_through_stays_so_whatever_the_log_has(t *testing.T) {
-	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(&StreamSpec{LabelSelector: "a=b", Filter: onlyAdded{}})
+	log, r, s := startNew(t, &StreamSpec{LabelSelector: "a=b", Filter: onlyAdded{}})
 	send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
 	send(t, s, source.Deleted, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
@@ -215,8 +203,7 @@ func TestFilter_does_not_spoil_what_is_known_of_a_snapshot_that_is_not_published
 	send(t, s, source.Updated, "a", "u1", "22", source.ReasonWatch)
 	r.settle()
 	expect(t, log.lines(), "updated default/a u1 21 watch")
-	n := value(t, r.registry, "events_filtered_total")
-	assert.True(t, n == 1, "%v events are counted, want 1", n)
+	assert.EqualValues(t, 1, value(t, r.registry, "events_filtered_total"), "events are counted")
 }
 
 type undecided struct{}

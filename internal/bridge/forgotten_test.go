@@ -163,9 +163,7 @@ func TestRepair_goes_on_in_the_history_in_which_a_stream_has_ended(t *testing.T)
 
 // Versions of another history compare with nothing; and what was published before other streams of the resource ended need not be looked for in the past.
 func TestRecall_repairs_from_the_newest_version_of_the_history(t *testing.T) {
-	log := newReadableLog()
-	r, s := startStream(t, log, &memoryStore{})
-	snapshot(t, s, "100", "a u1 90")
+	log, _, r, s := listed(t, "100", "a u1 90")
 	restored(t, s)
 	snapshot(t, s, "12", "a u1 5")
 	r.settle()

@@ -285,6 +285,23 @@ func startStream(t *testing.T, to sink.Sink, store checkpoint.Store) (*rig, *str
 	return r, r.stream(nil)
 }
 
+// startNew is startStream with an empty log, without a checkpoint.
+func startNew(t *testing.T, spec *StreamSpec) (*fakeLog, *rig, *stream) {
+	t.Helper()
+	log := newFakeLog()
+	r := start(t, log, &memoryStore{})
+	return log, r, r.stream(spec)
+}
+
+// listed is startStream with a log that can be read, after a first list.
+func listed(t *testing.T, version string, objects ...string) (readableLog, *memoryStore, *rig, *stream) {
+	t.Helper()
+	log, store := newReadableLog(), &memoryStore{}
+	r, s := startStream(t, log, store)
+	snapshot(t, s, version, objects...)
+	return log, store, r, s
+}
+
 // stopSaved stops a pipeline that has saved everything.
 func (r *rig) stopSaved() {
 	r.t.Helper()
@@ -309,10 +326,7 @@ func startOf(t *testing.T, to sink.Sink, store checkpoint.Store, specs ...Stream
 		Initial: 100 * time.Microsecond, Max: time.Millisecond, OnRetry: func(_ *sink.Message, cause error) { p.broker.retried(cause) },
 	})
 	p.publisher = p.retrier
-	var err error
-	if p.state, err = store.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	p.state = must.Get(store.Load(t.Context()))(t)
 	p.logged = p.state.Log
 	require.NoError(t, p.meetLog(t.Context()))
 	close(p.met)
@@ -345,8 +359,7 @@ func (r *rig) stream(spec *StreamSpec) *stream {
 		spec = &StreamSpec{}
 	}
 	spec.Encoding.Cluster, spec.Encoding.Pipeline = "test", r.name
-	s := must.Get(r.open(spec, source.Stream{Resource: configMaps, LabelSelector: spec.LabelSelector}))(r.t)
-	return s
+	return must.Get(r.open(spec, source.Stream{Resource: configMaps, LabelSelector: spec.LabelSelector}))(r.t)
 }
 
 // send feeds one change as a watch or a list would.
@@ -371,6 +384,13 @@ func (r *rig) settle() {
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(r.t, r.busy.wait(ctx), "%d objects are still not published", r.busy.count())
+}
+
+// settleAndStop also stops the pipeline, which saves nothing.
+func (r *rig) settleAndStop() {
+	r.t.Helper()
+	r.settle()
+	_ = r.stop()
 }
 
 func note(t *testing.T, s *stream, p source.Progress) {

@@ -47,8 +47,7 @@ func TestRepair_what_was_only_read_back_can_be_lost_too(t *testing.T) {
 	r, s := saved(t, log, store)
 	store.left.Store(0)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
-	r.settle()
-	_ = r.stop()
+	r.settleAndStop()
 	r, s = startStream(t, log, &store.memoryStore)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "12"})
@@ -69,9 +68,7 @@ func TestRepair_goes_back_no_further_than_its_selectors(t *testing.T) {
 	s := r.stream(other())
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "20"})
 	r.extended = time.Time{}
-	if err := r.save(t.Context()); err != nil { // in the middle of the list
-		t.Fatal(err)
-	}
+	require.NoError(t, r.save(t.Context())) // in the middle of the list
 	send(t, s, source.Added, "d", "u4", "8", source.ReasonSnapshot)
 	note(t, s, source.Progress{Kind: source.Listed, Version: "20", Objects: 1})
 	r.stopSaved()
@@ -111,9 +108,7 @@ func TestRepair_spares_a_stream_that_is_not_open_yet(t *testing.T) {
 	r.stopSaved()
 	log.lose(len(log.log) - 1)
 	r, s = startStream(t, log, store)
-	if late, err = r.open(s.spec, secrets); err != nil {
-		t.Fatal(err)
-	}
+	late = must.Get(r.open(s.spec, secrets))(t)
 	version, _, ok := late.Resume()
 	assert.True(t, ok && version == "10", "it resumes at %q, %v", version, ok)
 }
@@ -152,9 +147,7 @@ func TestRepair_of_another_log_keeps_only_what_was_never_published(t *testing.T)
 
 // A log has many more objects that are gone than there are.
 func TestRepair_holds_no_object_that_was_gone_before_what_is_watched_again(t *testing.T) {
-	log, store := newReadableLog(), &memoryStore{}
-	r, s := startStream(t, log, store)
-	snapshot(t, s, "5", "a u1 2", "b u2 3", "c u3 4")
+	log, store, r, s := listed(t, "5", "a u1 2", "b u2 3", "c u3 4")
 	send(t, s, source.Deleted, "a", "u1", "8", source.ReasonWatch)
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "10"})
 	r.settle()
@@ -207,9 +200,7 @@ func TestReadBack_a_snapshot_is_called_complete_once(t *testing.T) {
 // The object was there when etcd was backed up no more: its deletion has a version of the history before.
 func TestHistory_a_name_that_was_used_before_the_restore_is_used_again(t *testing.T) {
 	for _, crash := range []bool{false, true} {
-		log, store := newReadableLog(), &memoryStore{}
-		r, s := startStream(t, log, store)
-		snapshot(t, s, "100", "a u1 90")
+		log, store, r, s := listed(t, "100", "a u1 90")
 		restored(t, s)
 		snapshot(t, s, "12")
 		if crash {

@@ -20,9 +20,7 @@ import (
 
 // Who asks for something to be published again may have nothing to apply a patch to. Consumers that are up to date pass over it, so that nothing applies to it either.
 func TestOlds_what_is_published_again_is_whole_and_no_base(t *testing.T) {
-	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(&StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
+	log, r, s := startNew(t, &StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
 	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"c"}`, `"data":{"x":"d"}`, `"data":{"x":"e"}`)
 	for _, f := range p.frames[:2] {
 		f.send(t, s)
@@ -135,9 +133,7 @@ func TestOlds_are_no_base_in_another_partition(t *testing.T) {
 
 // A log drops its oldest messages, and the later ones have to make sense without them.
 func TestOlds_what_the_log_has_no_more_is_no_base(t *testing.T) {
-	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(&StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
+	log, r, s := startNew(t, &StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
 	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"c"}`, `"data":{"x":"d"}`)
 	for i, f := range p.frames {
 		f.send(t, s)
@@ -166,8 +162,7 @@ func TestOlds_what_the_log_turns_out_to_have_is_no_base(t *testing.T) {
 	r.settle()
 	require.NoError(t, r.commit(t.Context()))
 	p.frames[2].send(t, s)
-	r.settle()
-	_ = r.stop()
+	r.settleAndStop()
 	log.forgetIDs()
 
 	r = start(t, log, store)
@@ -193,8 +188,7 @@ func TestOlds_what_the_broker_had_already_is_no_base(t *testing.T) {
 		for _, f := range p.frames[:2+len(redact)] {
 			f.send(t, s)
 		}
-		r.settle()
-		_ = r.stop()
+		r.settleAndStop()
 	}
 	if last := &log.log[len(log.log)-1]; attribute(last, "payload") != "object" || attribute(last, "resourceversion") != "3" {
 		t.Errorf("the last event is %v", last.Attributes)

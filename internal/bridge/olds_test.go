@@ -94,8 +94,7 @@ func TestOlds_an_event_that_is_too_large_with_what_was_before_is_published_witho
 	}
 	expect(t, got, "1 added", "2 updated 1", "3 updated", "4 updated", "5 rejected", "6 updated")
 	p.check(t, log, newReader())
-	n := value(t, r.registry, "publish_failures_total")
-	assert.True(t, n == 1, "%v failures are counted, want 1", n)
+	assert.EqualValues(t, 1, value(t, r.registry, "publish_failures_total"), "failures are counted")
 }
 
 // Who is told that an object has left the selection has been told of it before; who is told so again may not have been.

@@ -79,8 +79,7 @@ func TestOversize_what_is_too_large_is_rejected_by_default(t *testing.T) {
 	log.limit = 1000
 	r, s := startStream(t, log, &memoryStore{})
 	expect(t, r.story(s, log), "added 1 object", "rejected 2 object", "rejected 3 object")
-	n := value(t, r.registry, "publish_failures_total")
-	assert.True(t, n == 2, "%v failures are counted", n)
+	assert.EqualValues(t, 2, value(t, r.registry, "publish_failures_total"), "failures are counted")
 }
 
 func TestOversize_what_is_too_large_is_published_without_its_object(t *testing.T) {
@@ -178,8 +177,7 @@ func TestOversize_what_was_published_without_its_object_is_not_repeated(t *testi
 		r.cfg.Oversize = ReduceOversize
 		s := r.stream(nil)
 		sendBody(t, s, source.Updated, "a", "2", 2000)
-		r.settle()
-		_ = r.stop()
+		r.settleAndStop()
 		log.forgetIDs()
 		store = &memoryStore{}
 	}

@@ -171,6 +171,5 @@ func (sevenths) Filter(c *source.Change, _ [16]byte, _ func() []byte) (reason st
 
 func parsed(t *testing.T, s string) encode.Path {
 	t.Helper()
-	p := must.Get(encode.ParsePath(s))(t)
-	return p
+	return must.Get(encode.ParsePath(s))(t)
 }

@@ -113,8 +113,7 @@ func TestPipeline_reads_no_more_than_the_budget(t *testing.T) {
 	log := newFakeLog()
 	log.gate = make(chan struct{})
 	r, s := startStream(t, log, &memoryStore{})
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
+	ctx := must.Within(t, 50*time.Millisecond)
 	const size = 300 << 10
 	admitted := 0
 	for ; ; admitted++ {
@@ -138,8 +137,7 @@ func TestBudget_a_list_is_read_less_far_ahead_than_a_watch(t *testing.T) {
 		for i := range readAhead >> 20 {
 			require.NoError(t, b.acquire(t.Context(), 1<<20, true), "item %d of 1 MiB of a list", i)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
+		ctx := must.Within(t, time.Hour)
 		assert.Error(t, b.acquire(ctx, 1<<20, true), "a list was read further than readAhead")
 		for i := range readAhead >> 20 {
 			require.NoError(t, b.acquire(t.Context(), 1<<20, false), "object %d of 1 MiB of a watch", i)
@@ -230,8 +228,7 @@ func TestProfile_what_died_with_its_process_is_read_back(t *testing.T) {
 	send(t, s, source.Added, "b", "u2", "11", source.ReasonWatch)
 	r.settle()
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
-	r.settle()
-	_ = r.stop()
+	r.settleAndStop()
 	log.forgetIDs()
 
 	r = start(t, log, &store.memoryStore)
@@ -250,8 +247,7 @@ func TestProfile_the_last_message_of_an_object_teaches_the_ledger(t *testing.T) 
 	log := newFakeLog()
 	r := start(t, log, &memoryStore{})
 	send(t, r.stream(inKnative()), source.Added, "a", "u1", "12", source.ReasonWatch)
-	r.settle()
-	_ = r.stop()
+	r.settleAndStop()
 	log.forgetIDs()
 
 	r = start(t, log, &memoryStore{})

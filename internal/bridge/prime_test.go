@@ -138,6 +138,5 @@ func TestPrime_holds_a_stream_up_for_no_longer_than_it_may(t *testing.T) {
 	other.op, other.version = source.Updated, 4
 	other.send(t, s)
 	r.settle()
-	n := value(t, r.registry, "old_objects_unknown_total")
-	assert.True(t, n == 1, "%v are counted as unknown, want 1", n)
+	assert.EqualValues(t, 1, value(t, r.registry, "old_objects_unknown_total"), "are counted as unknown")
 }

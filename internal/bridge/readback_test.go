@@ -27,8 +27,7 @@ func TestReadBack_what_died_with_its_process_is_found_missing(t *testing.T) {
 	store.left.Store(0)
 	send(t, s, source.Added, "b", "u2", "11", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
-	r.settle()
-	_ = r.stop()
+	r.settleAndStop()
 
 	r, s = startStream(t, log, &store.memoryStore)
 	relist(t, s, "20", "a u1 12")
@@ -43,8 +42,7 @@ func TestReadBack_what_died_with_its_process_in_a_first_list_is_found_missing(t 
 	r, s := startStream(t, log, store)
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
 	send(t, s, source.Added, "b", "u2", "5", source.ReasonSnapshot)
-	r.settle()
-	_ = r.stop()
+	r.settleAndStop()
 
 	r = start(t, log, &store.memoryStore)
 	snapshot(t, r.stream(nil), "20")
@@ -59,8 +57,7 @@ func TestReadBack_what_the_log_has_is_not_published_again(t *testing.T) {
 	store.left.Store(0)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	send(t, s, source.Deleted, "a", "u1", "12", source.ReasonWatch)
-	r.settle()
-	_ = r.stop()
+	r.settleAndStop()
 	log.forgetIDs()
 
 	log.set(func() { log.refuse = func(*sink.Message) bool { t.Error("something is published"); return false } })
@@ -257,9 +254,7 @@ func TestRepair_leaves_alone_what_the_log_has(t *testing.T) {
 // A process that dies in a list leaves its marker in the log. The next one lists at the same version.
 func TestReadBack_a_list_is_announced_once(t *testing.T) {
 	for _, saved := range []bool{false, true} {
-		log, store := newReadableLog(), &memoryStore{}
-		r, s := startStream(t, log, store)
-		snapshot(t, s, "10", "a u1 5")
+		log, store, r, s := listed(t, "10", "a u1 5")
 		_ = r.stop()
 		for range 2 {
 			log.forgetIDs()
@@ -282,9 +277,7 @@ func TestReadBack_a_list_is_announced_once(t *testing.T) {
 
 // A stop comes when the broker has the marker, and before that is known. The last commit says that the log is known up to there.
 func TestReadBack_a_list_is_announced_once_where_a_stop_comes_between(t *testing.T) {
-	log, store := newReadableLog(), &memoryStore{}
-	r, s := startStream(t, log, store)
-	snapshot(t, s, "10", "a u1 5")
+	log, store, r, s := listed(t, "10", "a u1 5")
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan struct{})
 	log.set(func() {
@@ -309,9 +302,7 @@ func TestReadBack_a_list_is_announced_once_where_a_stop_comes_between(t *testing
 }
 
 func TestReadBack_begins_before_what_was_under_way(t *testing.T) {
-	log, store := newReadableLog(), &memoryStore{}
-	r, s := startStream(t, log, store)
-	snapshot(t, s, "10", "a u1 5")
+	_, store, r, s := listed(t, "10", "a u1 5")
 	window := r.marks.begin() // an event that is in the log and not acknowledged, before the one that follows
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()

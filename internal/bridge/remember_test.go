@@ -35,8 +35,7 @@ func beforeLoss(t *testing.T, log sink.Sink, f func(s *stream)) {
 	t.Helper()
 	r := startOf(t, log, &memoryStore{}, named)
 	f(r.stream(nil))
-	r.settle()
-	_ = r.stop()
+	r.settleAndStop()
 }
 
 func TestRemember_goes_on_from_what_the_log_has(t *testing.T) {
@@ -170,8 +169,7 @@ func TestRemember_publishes_no_snapshot_where_none_is_wanted(t *testing.T) {
 	s := r.stream(spec())
 	snapshot(t, s, "10", "a u1 5", "b u2 6", "c u3 7")
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
-	r.settle()
-	_ = r.stop()
+	r.settleAndStop()
 	n := len(log.lines())
 	r = startOf(t, log, &memoryStore{}, never)
 	s = r.stream(spec())

@@ -3,7 +3,6 @@
 package bridge
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -18,29 +17,15 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// doubted ends a list that is expected to show another history, and begins that.
-func doubted(t *testing.T, s *stream, version string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	err := s.Note(ctx, source.Progress{Kind: source.Listed, Version: version, Seen: time.Now()})
-	var rewound *source.RewoundError
-	require.True(t, errors.As(err, &rewound), "the list ended with %v, want a history that was rewound", err)
-	require.NoError(t, s.renew(ctx, rewound))
-}
-
 // restored begins another history, as the source does when it finds that etcd was restored.
 func restored(t *testing.T, s *stream) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := must.Within(t, time.Minute)
 	require.NoError(t, s.renew(ctx, &source.RewoundError{Stream: s.name, Position: s.tracker.Position(), Server: "7"}))
 }
 
 func TestHistory_everything_is_published_again_behind_a_gap(t *testing.T) {
-	log, store := newReadableLog(), &memoryStore{}
-	r, s := startStream(t, log, store)
-	snapshot(t, s, "10", "a u1 5", "b u2 6", "c u3 7")
+	log, _, r, s := listed(t, "10", "a u1 5", "b u2 6", "c u3 7")
 	send(t, s, source.Updated, "a", "u1", "20", source.ReasonWatch)
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "30"})
 	r.settle()
@@ -70,14 +55,11 @@ func TestHistory_everything_is_published_again_behind_a_gap(t *testing.T) {
 
 // The crash is in the first list of the new history.
 func TestHistory_is_begun_once_whatever_crashes(t *testing.T) {
-	log, store := newReadableLog(), &memoryStore{}
-	r, s := startStream(t, log, store)
-	snapshot(t, s, "10", "a u1 5", "b u2 6")
+	log, store, r, s := listed(t, "10", "a u1 5", "b u2 6")
 	restored(t, s)
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "8"})
 	send(t, s, source.Added, "a", "u1", "5", source.ReasonSnapshot)
-	r.settle()
-	_ = r.stop()
+	r.settleAndStop()
 	log.forgetIDs()
 
 	r, s = startStream(t, log, store)
@@ -92,9 +74,7 @@ func TestHistory_is_begun_once_whatever_crashes(t *testing.T) {
 
 // What was read before belongs to the old history, and before the gap.
 func TestHistory_begins_behind_what_was_read_before(t *testing.T) {
-	log := newReadableLog()
-	r, s := startStream(t, log, &memoryStore{})
-	snapshot(t, s, "10", "a u1 5")
+	log, _, r, s := listed(t, "10", "a u1 5")
 	log.set(func() { log.gate = make(chan struct{}) })
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	renewed := make(chan error, 1)
@@ -119,15 +99,13 @@ func TestHistory_is_doubted_where_a_list_shows_less_than_the_log_has(t *testing.
 		"another of its name": {source.Updated, "a u0 3", "added default/a u0 3 relist"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			log := newReadableLog()
-			r, s := startStream(t, log, &memoryStore{})
-			snapshot(t, s, "10", "a u1 5")
+			log, _, r, s := listed(t, "10", "a u1 5")
 			send(t, s, c.op, "a", "u1", "20", source.ReasonWatch)
 			r.settle()
 			note(t, s, source.Progress{Kind: source.Gap, Version: "1000", Cause: "compacted"})
 			f := strings.Fields(c.exists)
 			send(t, s, source.Added, f[0], f[1], f[2], source.ReasonRelist)
-			doubted(t, s, "1000")
+			beginHistory(t, s, source.Listed, "1000")
 			log.forgetIDs()
 			snapshot(t, s, "1000", c.exists)
 			r.settle()
@@ -140,9 +118,7 @@ func TestHistory_is_doubted_where_a_list_shows_less_than_the_log_has(t *testing.
 
 // A list behind a gap can be older than what had been published ahead of the position.
 func TestHistory_is_not_doubted_where_the_log_was_ahead_of_the_list(t *testing.T) {
-	log := newReadableLog()
-	r, s := startStream(t, log, &memoryStore{})
-	snapshot(t, s, "10", "a u1 5")
+	log, _, r, s := listed(t, "10", "a u1 5")
 	send(t, s, source.Updated, "a", "u1", "20", source.ReasonWatch)
 	r.settle()
 	relist(t, s, "15", "a u1 12")
@@ -163,7 +139,7 @@ func TestHistory_begins_where_the_log_is_ahead_of_a_first_list(t *testing.T) {
 		f := strings.Fields(o)
 		send(t, s, source.Added, f[0], f[1], f[2], source.ReasonSnapshot)
 	}
-	doubted(t, s, "300")
+	beginHistory(t, s, source.Listed, "300")
 	snapshot(t, s, "300", "a u1 200", "b u9 250")
 	send(t, s, source.Updated, "b", "u9", "301", source.ReasonWatch)
 	r.settle()
@@ -201,16 +177,13 @@ func TestPipeline_stops_at_what_the_broker_refuses_if_asked_to(t *testing.T) {
 func TestHistory_is_doubted_where_the_dead_come_back(t *testing.T) {
 	for _, reason := range []source.Reason{source.ReasonRelist, source.ReasonRecovered} {
 		for _, known := range []bool{true, false} {
-			log, store := newReadableLog(), &memoryStore{}
-			r, s := startStream(t, log, store)
-			snapshot(t, s, "10", "a u1 5")
+			log, _, r, s := listed(t, "10", "a u1 5")
 			send(t, s, source.Deleted, "a", "u1", "20", source.ReasonWatch)
 			r.settle()
 			if !known {
 				s.ledger.Prune("1000")
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+			ctx := must.Within(t, time.Minute)
 			if reason == source.ReasonRelist {
 				note(t, s, source.Progress{Kind: source.Gap, Version: "1000", Cause: "compacted"})
 			}
@@ -231,8 +204,7 @@ func TestHistory_is_doubted_where_the_dead_come_back(t *testing.T) {
 }
 
 func TestStream_a_uid_dies_once(t *testing.T) {
-	log := newFakeLog()
-	r, s := startStream(t, log, &memoryStore{})
+	log, r, s := startNew(t, nil)
 	send(t, s, source.Added, "a", "u1", "5", source.ReasonWatch)
 	send(t, s, source.Deleted, "a", "u1", "6", source.ReasonWatch)
 	send(t, s, source.Deleted, "a", "u1", "9", source.ReasonWatch)

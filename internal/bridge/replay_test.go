@@ -119,10 +119,7 @@ func TestReplay_that_breaks_off_ends_with_what_is(t *testing.T) {
 	store.rewind()
 	r, s := startStream(t, log, store)
 	live(t, s, life[:3])
-	note(t, s, source.Progress{Kind: source.Gap, Version: "30", Cause: "too old"})
-	send(t, s, source.Added, "a", "u1", "18", source.ReasonRelist)
-	send(t, s, source.Added, "c", "u4", "17", source.ReasonRelist)
-	note(t, s, source.Progress{Kind: source.Listed, Version: "30", Objects: 2})
+	relist(t, s, "30", "a u1 18", "c u4 17")
 	r.settle()
 	got := log.lines()[len(first):]
 	slices.Sort(got[4:]) // of two objects

@@ -41,6 +41,10 @@ func byObject(a, b string) int { return strings.Compare(strings.Fields(a)[1], st
 
 // A process publishes, and dies before it commits. What happened while it was dead is found by a list.
 func TestRestart_finds_deletions_whatever_was_not_committed(t *testing.T) {
+	recreation := []source.Change{
+		{Op: source.Deleted, Ident: source.Ident{UID: "u1", ResourceVersion: "11"}},
+		{Op: source.Added, Ident: source.Ident{UID: "u2", ResourceVersion: "12"}},
+	}
 	for _, c := range []struct {
 		name string
 		// before is what the dead process published after its last commit, which knew a as u1 at version 5.
@@ -60,31 +64,10 @@ func TestRestart_finds_deletions_whatever_was_not_committed(t *testing.T) {
 			[]string{"a u2 15"},
 			[]string{"deleted default/a u1 11 relist", "added default/a u2 15 relist"},
 		},
+		{"its recreation, then that vanished", recreation, nil, []string{"deleted default/a u2 12 relist"}},
+		{"its recreation, and nothing after", recreation, []string{"a u2 12"}, nil},
 		{
-			"its recreation, then that vanished",
-			[]source.Change{
-				{Op: source.Deleted, Ident: source.Ident{UID: "u1", ResourceVersion: "11"}},
-				{Op: source.Added, Ident: source.Ident{UID: "u2", ResourceVersion: "12"}},
-			},
-			nil,
-			[]string{"deleted default/a u2 12 relist"},
-		},
-		{
-			"its recreation, and nothing after",
-			[]source.Change{
-				{Op: source.Deleted, Ident: source.Ident{UID: "u1", ResourceVersion: "11"}},
-				{Op: source.Added, Ident: source.Ident{UID: "u2", ResourceVersion: "12"}},
-			},
-			[]string{"a u2 12"},
-			nil,
-		},
-		{
-			"its recreation, then one more",
-			[]source.Change{
-				{Op: source.Deleted, Ident: source.Ident{UID: "u1", ResourceVersion: "11"}},
-				{Op: source.Added, Ident: source.Ident{UID: "u2", ResourceVersion: "12"}},
-			},
-			[]string{"a u3 15"},
+			"its recreation, then one more", recreation, []string{"a u3 15"},
 			[]string{"deleted default/a u2 12 relist", "added default/a u3 15 relist"},
 		},
 		{
@@ -100,8 +83,7 @@ func TestRestart_finds_deletions_whatever_was_not_committed(t *testing.T) {
 			for _, b := range c.before {
 				send(t, s, b.Op, "a", b.UID, b.ResourceVersion, source.ReasonWatch)
 			}
-			r.settle()
-			_ = r.stop()
+			r.settleAndStop()
 			log.forgetIDs()
 			had := len(log.lines())
 
@@ -122,8 +104,7 @@ func TestRestart_an_object_that_only_the_log_knows_is_not_added_again(t *testing
 	snapshot(t, s, "10")
 	send(t, s, source.Added, "a", "u1", "11", source.ReasonWatch)
 	send(t, s, source.Added, "b", "u2", "12", source.ReasonWatch)
-	r.settle()
-	_ = r.stop()
+	r.settleAndStop()
 	log.forgetIDs()
 	r, s = startStream(t, log, store)
 	relist(t, s, "20", "a u1 15", "b u3 16")
@@ -141,8 +122,7 @@ func TestRestart_repeats_nothing_when_ids_are_forgotten_meanwhile(t *testing.T) 
 	for _, v := range []string{"11", "12", "13"} {
 		send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
 	}
-	r.settle()
-	_ = r.stop()
+	r.settleAndStop()
 	r, s = startStream(t, log, store)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()

@@ -40,8 +40,7 @@ func again(t *testing.T, s *stream, objects ...string) (queued int) {
 }
 
 func TestResync_publishes_what_the_log_has_and_nothing_else(t *testing.T) {
-	log := newFakeLog()
-	r, s := startStream(t, log, &memoryStore{})
+	log, r, s := startNew(t, nil)
 	snapshot(t, s, "10", "a u1 5", "b u2 6", "c u3 7")
 	send(t, s, source.Updated, "b", "u2", "11", source.ReasonWatch)
 	send(t, s, source.Deleted, "c", "u3", "12", source.ReasonWatch)
@@ -57,9 +56,8 @@ func TestResync_publishes_what_the_log_has_and_nothing_else(t *testing.T) {
 	id := log.log[before].ID
 	assert.True(t, strings.HasSuffix(id, ".r7"), "the id is %s", id)
 	row, _ := s.ledger.Get("default/a")
-	if row.Sequence <= uint64(before) || s.tracker.Pending() != 0 || r.budget.count.Load() != 0 {
-		t.Errorf("the row is %+v, %d tickets and %d changes are open", row, s.tracker.Pending(), r.budget.count.Load())
-	}
+	assert.True(t, row.Sequence > uint64(before) && s.tracker.Pending() == 0 && r.budget.count.Load() == 0,
+		"the row is %+v, %d tickets and %d changes are open", row, s.tracker.Pending(), r.budget.count.Load())
 	// The next change is checked against the place of what was published again.
 	send(t, s, source.Updated, "a", "u1", "13", source.ReasonWatch)
 	r.settle()
@@ -68,9 +66,7 @@ func TestResync_publishes_what_the_log_has_and_nothing_else(t *testing.T) {
 
 // What happens between the look at an object and its turn goes first.
 func TestResync_gives_way_to_what_is_on_its_way(t *testing.T) {
-	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(&StreamSpec{Latest: true})
+	log, r, s := startNew(t, &StreamSpec{Latest: true})
 	snapshot(t, s, "10", "a u1 5", "b u2 6")
 	before := len(log.lines())
 	gate := log.hold()
@@ -92,9 +88,7 @@ func TestResync_gives_way_to_what_is_on_its_way(t *testing.T) {
 
 // Another writer, or an earlier process, has published more. That is no sign of another history, as it is for what a list shows.
 func TestResync_learns_what_the_log_has_and_goes_without(t *testing.T) {
-	log := newReadableLog()
-	r, s := startStream(t, log, &memoryStore{})
-	snapshot(t, s, "10", "a u1 5")
+	log, _, r, s := listed(t, "10", "a u1 5")
 	other, theirs := startStream(t, log, &memoryStore{})
 	for _, version := range []string{"8", "9"} { // versions that the list would have shown
 		send(t, theirs, source.Updated, "a", "u1", version, source.ReasonWatch)
@@ -114,8 +108,7 @@ func TestResync_learns_what_the_log_has_and_goes_without(t *testing.T) {
 }
 
 func TestResync_waits_while_a_list_goes_on(t *testing.T) {
-	log := newFakeLog()
-	r, s := startStream(t, log, &memoryStore{})
+	log, r, s := startNew(t, nil)
 	snapshot(t, s, "10", "a u1 5")
 	s.status.State(source.Watching, nil)
 	for name, c := range map[string]struct{ begin, end func() }{
@@ -207,9 +200,7 @@ func TestResync_passes_filters_but_for_what_ignores_changes(t *testing.T) {
 		"snapshot never":             {&StreamSpec{SkipSnapshot: true}, []string{"updated default/a u1 5 resync", "updated default/b u2 19 resync"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			log := newFakeLog()
-			r := start(t, log, &memoryStore{})
-			s := r.stream(c.spec)
+			log, r, s := startNew(t, c.spec)
 			snapshot(t, s, "11", "a u1 5", "b u2 11")
 			send(t, s, source.Updated, "b", "u2", "19", source.ReasonWatch)
 			r.settle()
@@ -449,9 +440,8 @@ func TestResync_of_a_slot_that_was_cut_short_begins_again(t *testing.T) {
 	b, _ = run(overdue.Resynced)
 	require.NoError(t, b.stop())
 	numbers, ids := resyncsIn(log.fakeLog)
-	if len(numbers) != 1 || len(ids) != 60 || store.state.Streams[s.name].Resynced != slot {
-		t.Errorf("published again are %v with %d ids, stored is %+v", numbers, len(ids), store.state.Streams[s.name])
-	}
+	assert.True(t, len(numbers) == 1 && len(ids) == 60 && store.state.Streams[s.name].Resynced == slot,
+		"published again are %v with %d ids, stored is %+v", numbers, len(ids), store.state.Streams[s.name])
 }
 
 // The API server goes away in the middle of a list, and comes back.
@@ -495,8 +485,7 @@ func TestResync_that_fails_says_why_and_a_slot_is_tried_again_later(t *testing.T
 
 // Between the look at an object and its turn another state of it has come; in between the two nothing says that the stream is not steady.
 func TestResync_queues_nothing_of_what_has_changed_by_its_turn(t *testing.T) {
-	log := newFakeLog()
-	r, s := startStream(t, log, &memoryStore{})
+	log, r, s := startNew(t, nil)
 	snapshot(t, s, "10", "a u1 5")
 	s.status.State(source.Watching, nil)
 	gate := log.hold()

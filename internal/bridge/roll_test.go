@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // called is a roll of names that a test changes, and what is read of it.
@@ -127,8 +129,7 @@ func TestReadEach_reads_what_is_called_until_it_ends(t *testing.T) {
 // What ends at once is not read more often than twice a second.
 func TestReadEach_rests_between_an_end_and_the_next_beginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
+		ctx := must.Within(t, 10*time.Second)
 		times := 0
 		call := func() roll[string, string] { return roll[string, string]{all: map[string]string{"a": "a"}} }
 		read := func(context.Context, string, func()) (bool, error) {

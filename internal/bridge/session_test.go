@@ -199,9 +199,7 @@ func TestMarks_know_of_an_event_before_its_ticket_is_settled(t *testing.T) {
 			s.queueMarker(&marker{Marker: source.Marker{Kind: source.MarkerGap, To: "11", Seen: time.Now()}})
 		},
 	} {
-		log := newReadableLog()
-		r, s := startStream(t, log, &memoryStore{})
-		snapshot(t, s, "10", "a u1 5")
+		log, _, r, s := listed(t, "10", "a u1 5")
 		gate := log.hold()
 		publish(s)
 		high := make(chan uint64, 1)

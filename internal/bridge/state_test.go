@@ -51,8 +51,7 @@ func TestState_tells_how_a_stream_is_doing_and_what_happened_to_it(t *testing.T)
 }
 
 func TestState_tells_what_the_broker_does_not_take(t *testing.T) {
-	log := newFakeLog()
-	r, s := startStream(t, log, &memoryStore{})
+	log, r, s := startNew(t, nil)
 	b := r.pipeline.State().Broker
 	assert.True(t, b.Err == nil && b.Refused == nil && b.Blocked == nil && b.Reached, "at first the broker is %+v", b)
 	full := true

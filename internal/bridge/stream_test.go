@@ -28,31 +28,23 @@ func expect(t *testing.T, got []string, want ...string) {
 }
 
 func TestStream_a_first_list_is_a_snapshot_between_its_markers(t *testing.T) {
-	log := newFakeLog()
-	r, s := startStream(t, log, &memoryStore{})
-	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
-	send(t, s, source.Added, "a", "u1", "5", source.ReasonSnapshot)
-	note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 1})
+	log, r, s := startNew(t, nil)
+	snapshot(t, s, "10", "a u1 5")
 	r.settle()
 	expect(t, log.lines(), "snapshot-started 10", "added default/a u1 5 snapshot", "snapshot-completed 10")
 	assert.Equal(t, "10", s.tracker.Position(), "position, want that of the list")
 }
 
 func TestStream_publishes_nothing_of_an_existing_object_when_asked(t *testing.T) {
-	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s := r.stream(&StreamSpec{SkipSnapshot: true})
-	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
-	send(t, s, source.Added, "a", "u1", "5", source.ReasonSnapshot)
-	note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 1})
+	log, r, s := startNew(t, &StreamSpec{SkipSnapshot: true})
+	snapshot(t, s, "10", "a u1 5")
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
 	expect(t, log.lines(), "updated default/a u1 11 watch")
 }
 
 func TestStream_decides_what_is_news_by_the_ledger(t *testing.T) {
-	log := newFakeLog()
-	r, s := startStream(t, log, &memoryStore{})
+	log, r, s := startNew(t, nil)
 	for _, c := range []struct {
 		op           source.Op
 		uid, version string
@@ -76,18 +68,10 @@ func TestStream_decides_what_is_news_by_the_ledger(t *testing.T) {
 }
 
 func TestStream_a_relist_announces_its_gap_and_finds_what_vanished(t *testing.T) {
-	log := newFakeLog()
-	r, s := startStream(t, log, &memoryStore{})
-	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
-	for _, name := range []string{"a", "b", "c"} {
-		send(t, s, source.Added, name, "u-"+name, "5", source.ReasonSnapshot)
-	}
-	note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 3})
+	log, r, s := startNew(t, nil)
+	snapshot(t, s, "10", "a u-a 5", "b u-b 5", "c u-c 5")
 	send(t, s, source.Updated, "a", "u-a", "11", source.ReasonWatch)
-	note(t, s, source.Progress{Kind: source.Gap, Version: "20", Cause: "compacted"})
-	send(t, s, source.Added, "a", "u-a", "11", source.ReasonRelist) // unchanged
-	send(t, s, source.Added, "b", "u-B", "15", source.ReasonRelist) // recreated
-	note(t, s, source.Progress{Kind: source.Listed, Version: "20", Objects: 2})
+	relist(t, s, "20", "a u-a 11", "b u-B 15") // a is unchanged, b was recreated
 	r.settle()
 	got := log.lines()[6:]
 	slices.Sort(got[1:])
@@ -157,13 +141,20 @@ func TestStream_a_crash_leaves_one_word_of_a_complete_snapshot(t *testing.T) {
 	}
 }
 
-func TestStream_latest_folds_what_waits_and_says_so(t *testing.T) {
-	log := newFakeLog()
-	log.gate = make(chan struct{})
-	r := start(t, log, &memoryStore{})
+// startLatest starts a pipeline whose one stream folds states. Its first event is under way, and the log is held.
+func startLatest(t *testing.T, log sink.Sink, store checkpoint.Store) (*rig, *stream) {
+	t.Helper()
+	r := start(t, log, store)
 	s := r.stream(&StreamSpec{Latest: true})
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
 	must.Happen(t, "the first event to be under way", func() bool { return r.queue.Len() == 0 && underWay(s) })
+	return r, s
+}
+
+func TestStream_latest_folds_what_waits_and_says_so(t *testing.T) {
+	log := newFakeLog()
+	log.gate = make(chan struct{})
+	r, s := startLatest(t, log, &memoryStore{})
 	for _, v := range []string{"2", "3", "4"} {
 		send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
 	}
@@ -181,10 +172,7 @@ func TestStream_latest_folds_what_waits_and_says_so(t *testing.T) {
 func TestStream_latest_stays_before_what_it_has_folded(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
 	log.gate = make(chan struct{})
-	r := start(t, log, store)
-	s := r.stream(&StreamSpec{Latest: true})
-	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
-	must.Happen(t, "the first event to be under way", func() bool { return r.queue.Len() == 0 && underWay(s) })
+	r, s := startLatest(t, log, store)
 	for _, v := range []string{"2", "3", "4"} {
 		send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
 	}
@@ -200,10 +188,7 @@ func TestStream_latest_stays_before_what_it_has_folded(t *testing.T) {
 func TestStream_latest_folds_nothing_old_over_what_waits(t *testing.T) {
 	log := newFakeLog()
 	log.gate = make(chan struct{})
-	r := start(t, log, &memoryStore{})
-	s := r.stream(&StreamSpec{Latest: true})
-	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
-	must.Happen(t, "the first event to be under way", func() bool { return r.queue.Len() == 0 && underWay(s) })
+	r, s := startLatest(t, log, &memoryStore{})
 	send(t, s, source.Updated, "a", "u1", "3", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u1", "2", source.ReasonWatch)
 	close(log.gate)
@@ -234,8 +219,7 @@ func TestStream_latest_has_every_place_checked(t *testing.T) {
 func TestStream_a_gap_waits_for_what_precedes_it(t *testing.T) {
 	log := newFakeLog()
 	_, s := startStream(t, log, &memoryStore{})
-	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
-	note(t, s, source.Progress{Kind: source.Listed, Version: "10"})
+	snapshot(t, s, "10")
 	gate := log.hold()
 	send(t, s, source.Added, "a", "u1", "11", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
@@ -281,10 +265,7 @@ func TestPipeline_a_refused_event_leaves_a_rejection_in_its_place(t *testing.T) 
 func TestStream_changed_selectors_list_again_under_ids_of_their_own(t *testing.T) {
 	log, store := newFakeLog(), &memoryStore{}
 	first, s := startStream(t, log, store)
-	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
-	send(t, s, source.Added, "a", "u-a", "5", source.ReasonSnapshot)
-	send(t, s, source.Added, "b", "u-b", "6", source.ReasonSnapshot)
-	note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 2})
+	snapshot(t, s, "10", "a u-a 5", "b u-b 6")
 	first.settle()
 	require.NoError(t, first.commit(t.Context()))
 	_ = first.stop()
@@ -293,9 +274,7 @@ func TestStream_changed_selectors_list_again_under_ids_of_their_own(t *testing.T
 	s = second.stream(&StreamSpec{LabelSelector: "app=x"})
 	_, _, ok := s.Resume()
 	require.False(t, ok, "a stream with other selectors resumed")
-	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "20"})
-	send(t, s, source.Added, "a", "u-a", "5", source.ReasonSnapshot)
-	note(t, s, source.Progress{Kind: source.Listed, Version: "20", Objects: 1})
+	snapshot(t, s, "20", "a u-a 5")
 	second.settle()
 	expect(t, log.lines()[4:], "gap 20", "deleted default/b u-b 6 relist")
 	if id := log.log[5].ID; !strings.HasSuffix(id, ".deleted.s"+s.fingerprint) {
@@ -304,8 +283,7 @@ func TestStream_changed_selectors_list_again_under_ids_of_their_own(t *testing.T
 }
 
 func TestPipeline_what_cannot_be_encoded_leaves_a_rejection_and_a_count(t *testing.T) {
-	log := newFakeLog()
-	r, s := startStream(t, log, &memoryStore{})
+	log, r, s := startNew(t, nil)
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
 	ticket := must.Get(s.Admit(t.Context(), "2", 2))(t)
 	s.Deliver(source.Change{
@@ -315,8 +293,7 @@ func TestPipeline_what_cannot_be_encoded_leaves_a_rejection_and_a_count(t *testi
 	send(t, s, source.Updated, "a", "u1", "3", source.ReasonWatch)
 	r.settle()
 	expect(t, log.lines(), "added default/a u1 1 watch", "rejected default/a u1 2 watch", "updated default/a u1 3 watch")
-	n := value(t, r.registry, "publish_failures_total")
-	assert.True(t, n == 1, "%v failures are counted, want 1", n)
+	assert.EqualValues(t, 1, value(t, r.registry, "publish_failures_total"), "failures are counted")
 	assert.EqualValues(t, 0, r.budget.bytes.Load(), "bytes are held, want none")
 }
 

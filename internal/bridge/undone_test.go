@@ -33,7 +33,7 @@ func rewind(t *testing.T, s *stream, version string) {
 	s.mu.Lock()
 	s.revoke(&source.Change{Ident: source.Ident{Name: "witness", ResourceVersion: "1"}, Listed: true}, "2", 0)
 	s.mu.Unlock()
-	renewed(t, s, version)
+	beginHistory(t, s, source.Gap, version)
 }
 
 // The deletion of an object is undone, and nothing that its stream shows is older than the log: the object was changed, its name was used meanwhile.
@@ -55,7 +55,7 @@ func TestHistory_that_one_stream_has_seen_to_end_ends_in_all(t *testing.T) {
 		t.Error("the other stream is not asked to list")
 	}
 	note(t, a, source.Progress{Kind: source.Recovering, Version: "900", Cause: "expired"})
-	renewed(t, a, "1000")
+	beginHistory(t, a, source.Gap, "1000")
 	assert.Equal(t, (source.Owed{}), a.owed(), "a list is owed of the history that has ended")
 	snapshot(t, a, "1000", "x u1 900")
 	send(t, a, source.Deleted, "x", "u1", "1001", source.ReasonWatch)
@@ -130,9 +130,8 @@ func TestHistory_that_is_over_stays_over_after_a_crash(t *testing.T) {
 	a, b = r.of(configMaps), r.of(secrets)
 	for _, s := range []*stream{a, b} {
 		require.NoError(t, s.resumeUndone(t.Context()))
-		if s.saved.History != 1 || s.position() != "" || s.saved.Gap.From != "10" {
-			t.Errorf("stream %s: history %d, position %q, gap %+v", s.name, s.saved.History, s.position(), s.saved.Gap)
-		}
+		assert.True(t, s.saved.History == 1 && s.position() == "" && s.saved.Gap.From == "10",
+			"stream %s: history %d, position %q, gap %+v", s.name, s.saved.History, s.position(), s.saved.Gap)
 	}
 	require.NoError(t, r.save(t.Context()))
 	for name, saved := range store.state.Streams {

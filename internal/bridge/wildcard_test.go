@@ -361,9 +361,8 @@ func TestResolve_takes_for_absent_what_cannot_be_read(t *testing.T) {
 		status.Store(c.status)
 		discovery.Reset()
 		_, err := p.readable(&StreamSpec{Resource: c.resource})
-		if (err == nil) != c.known || absent(err) != c.absent {
-			t.Errorf("%s with %s, status %d: %v, absent %v", c.resource, c.verbs, c.status, err, absent(err))
-		}
+		assert.True(t, (err == nil) == c.known && absent(err) == c.absent,
+			"%s with %s, status %d: %v, absent %v", c.resource, c.verbs, c.status, err, absent(err))
 	}
 }
 

@@ -77,16 +77,14 @@ func rewrite(t *testing.T, file string) {
 
 func read(t *testing.T, file string) []byte {
 	t.Helper()
-	data := must.Get(os.ReadFile(file))(t)
-	return data
+	return must.Get(os.ReadFile(file))(t)
 }
 
 func TestLoad_of_a_file_without_content_says_so(t *testing.T) {
 	for name, text := range map[string]string{"nothing": "", "a comment": "# nothing\n", "a separator": "---\n", "null": "null\n", "a BOM": "\uFEFF"} {
 		_, _, err := Parse("f.yaml", []byte(text))
 		const want = "f.yaml:1:1: is empty; it needs at least pipelines, see config.example.yaml for every key"
-		require.Error(t, err, name)
-		assert.Equal(t, want, err.Error(), name)
+		assert.EqualError(t, err, want, name)
 	}
 }
 
@@ -110,13 +108,11 @@ func TestLoad_refuses_what_is_no_text_or_too_large(t *testing.T) {
 func TestLoad_of_a_file_that_is_not_there_says_which(t *testing.T) {
 	_, _, err := Load("testdata/none.yaml")
 	const want = "testdata/none.yaml: cannot be read: no such file or directory; give an existing file"
-	require.Error(t, err)
-	assert.Equal(t, want, err.Error())
+	assert.EqualError(t, err, want)
 }
 
 func TestLoad_reads_a_good_file(t *testing.T) {
-	got, warnings, err := Load("testdata/good.yaml")
-	require.NoError(t, err)
+	got, warnings := must.Get2(Load("testdata/good.yaml"))(t)
 	require.Nil(t, warnings)
 	stream := JetStream{
 		Stream: "AUDIT", Subject: "audit.{cluster}.{group}.{resource}.{namespace}.{name}",
@@ -387,8 +383,7 @@ func TestKeep_is_warned_of_where_something_is_redacted(t *testing.T) {
 			"lastApplied may repeat what is redacted, so it is removed all the same where anything is",
 		"pipelines: [{name: a, resources: [{resource: pods, redact: []}], encoding: {keep: [lastApplied]}}]": "",
 	} {
-		_, warnings, err := Parse("f", []byte(file))
-		require.NoError(t, err)
+		_, warnings := must.Get2(Parse("f", []byte(file)))(t)
 		assert.Equal(t, want, warnings.Error())
 	}
 }
@@ -406,8 +401,7 @@ func TestPaths_are_warned_of_where_what_they_begin_with_is_known_to_be_no_member
 		"resources: [{resource: \"*.apps\", redact: [password]}]":                                        "",
 		"resources: [{resource: pods, ignoreChanges: [\"[*].conditions\"]}]":                             "",
 	} {
-		_, warnings, err := Parse("f", []byte("pipelines: [{name: a, "+pipeline+"}]"))
-		require.NoError(t, err)
+		_, warnings := must.Get2(Parse("f", []byte("pipelines: [{name: a, "+pipeline+"}]")))(t)
 		assert.Equal(t, want, warnings.Error(), pipeline)
 	}
 }
@@ -475,8 +469,7 @@ pipelines:
 
 func parsed(t *testing.T, text string) *Config {
 	t.Helper()
-	c, _, err := Parse("bridge.yaml", []byte(text))
-	require.NoError(t, err)
+	c, _ := must.Get2(Parse("bridge.yaml", []byte(text)))(t)
 	return c
 }
 

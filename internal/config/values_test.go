@@ -74,8 +74,7 @@ func TestCredentials_that_cannot_be_read_are_all_named(t *testing.T) {
 		"read passwordEnv: the environment variable KUBE_EVENTBRIDGE_NOT_SET is not set\n" +
 		"read nkeyFile: open /none/nkey: no such file or directory\n" +
 		"read credsFile: open /none/creds: no such file or directory"
-	require.Error(t, err)
-	assert.Equal(t, want, err.Error())
+	assert.EqualError(t, err, want)
 }
 
 func TestCredentials_of_Kafka_come_from_where_the_file_says(t *testing.T) {
@@ -263,8 +262,7 @@ func TestLoad_takes_relative_paths_from_the_directory_of_the_file(t *testing.T) 
 	for prefix, want := range map[string]string{".": filepath.Join(base, "etc"), "..": base, "/data": "/data"} {
 		text := strings.ReplaceAll(pathsFile, "PREFIX", prefix)
 		require.NoError(t, os.WriteFile("etc/bridge.yaml", []byte(text), 0o600))
-		c, _, err := Load("etc/bridge.yaml")
-		require.NoError(t, err)
+		c, _ := must.Get2(Load("etc/bridge.yaml"))(t)
 		n := 0
 		eachPath(reflect.ValueOf(c), "", func(key, path string) {
 			if path == "" {

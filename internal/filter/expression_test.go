@@ -18,8 +18,7 @@ import (
 
 func expression(t testing.TB, s string) *Expression {
 	t.Helper()
-	e := must.Get(ParseExpression(s))(t)
-	return e
+	return must.Get(ParseExpression(s))(t)
 }
 
 const web = `{"kind":"Deployment","metadata":{"name":"web","labels":{"app":"shop","a\u002fb":"x"},"generation":3},"spec":{"replicas":3,"ratio":0.5,"paused":false,` +

@@ -14,8 +14,7 @@ import (
 
 func path(t testing.TB, s string) encode.Path {
 	t.Helper()
-	p := must.Get(encode.ParsePath(s))(t)
-	return p
+	return must.Get(encode.ParsePath(s))(t)
 }
 
 func change(op source.Op, object string) *source.Change {

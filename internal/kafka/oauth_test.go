@@ -49,8 +49,7 @@ func TestBearer_reads_its_file_again_for_each_connection(t *testing.T) {
 		session, first, err := m.Start(t.Context())
 		switch {
 		case c.problem != "":
-			require.Error(t, err, "%.20q", c.content)
-			assert.Equal(t, c.problem, err.Error(), "%.20q", c.content)
+			assert.EqualError(t, err, c.problem, "%.20q", c.content)
 			continue
 		case err != nil || string(first) != c.want:
 			t.Errorf("%.20q: got %q, %v; want %q", c.content, first, err, c.want)
@@ -76,8 +75,7 @@ func TestBearer_repeats_why_a_broker_refuses_in_one_line_without_the_token(t *te
 		"\xff\x1b[31mred":                      "the broker refuses the token: \uFFFD [31mred",
 		strings.Repeat("x", 511) + "é" + "and the rest": "the broker refuses the token: " + strings.Repeat("x", 511) + "...",
 	} {
-		session, _, err := m.Start(t.Context())
-		require.NoError(t, err)
+		session, _ := must.Get2(m.Start(t.Context()))(t)
 		if done, answer, err := session.Next(t.Context(), []byte(challenge)); done || answer != nil || err == nil || err.Error() != want {
 			t.Errorf("%q: %v, %q, %v; want %s", challenge, done, answer, err, want)
 		}
@@ -174,8 +172,7 @@ func TestTokenFetcher_keeps_no_token_that_does_not_say_when_it_expires(t *testin
 func TestTokenFetcher_forgets_a_token_that_a_broker_refused(t *testing.T) {
 	var n atomic.Int64
 	f := fetcher(counting(&n, `,"expires_in":3600`))
-	session, _, err := bearer{f}.Start(t.Context())
-	require.NoError(t, err)
+	session, _ := must.Get2(bearer{f}.Start(t.Context()))(t)
 	wantToken(t, f, "token-1")
 	assert.Error(t, must.Err(session.Next(t.Context(), []byte("no"))), "taken")
 	wantToken(t, f, "token-2")
@@ -195,8 +192,7 @@ func TestTokenFetcher_asks_once_for_all_who_wait(t *testing.T) {
 		for range 10 {
 			all.Go(func() { wantToken(t, f, "token-1") })
 		}
-		hurried, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		defer cancel()
+		hurried := must.Within(t, 500*time.Millisecond)
 		synctest.Wait()
 		if _, err := f.token(hurried); !errors.Is(err, context.DeadlineExceeded) || err.Error() != "fetch a token: context deadline exceeded" {
 			t.Errorf("who cannot wait got %v", err)
@@ -220,8 +216,7 @@ func TestTokenFetcher_does_not_wait_for_ever(t *testing.T) {
 				}
 				return give(r)
 			})
-			ctx, cancel := context.WithTimeout(t.Context(), c.patience)
-			defer cancel()
+			ctx := must.Within(t, c.patience)
 			begin := time.Now()
 			// The library asks in two ways before it gives up.
 			_, err := f.token(ctx)

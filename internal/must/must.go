@@ -4,6 +4,7 @@
 package must
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -28,6 +29,14 @@ func Get[T any](value T, err error) func(TB) T {
 	}
 }
 
+// Get2 is [Get] for a call with two values.
+func Get2[A, B any](a A, b B, err error) func(TB) (A, B) {
+	return func(t TB) (A, B) {
+		t.Helper()
+		return a, Get(b, err)(t)
+	}
+}
+
 // Err returns the error of a call whose other results do not matter: assert.Error(t, must.Err(os.ReadFile(name))).
 func Err(results ...any) error {
 	err, _ := results[len(results)-1].(error)
@@ -36,6 +45,13 @@ func Err(results ...any) error {
 
 // OK is [Err] for a call that says whether it found something.
 func OK(results ...any) bool { return results[len(results)-1].(bool) }
+
+// Within returns a context that ends after a time, and at the latest with the test.
+func Within(t testing.TB, limit time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}
 
 // Prompt ends the test unless what is named takes less than a limit in one of three tries. A busy machine may delay a try;
 // a wait of the code itself delays all of them.

@@ -3,6 +3,7 @@
 package must_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -35,6 +36,20 @@ func TestErr_and_OK_are_what_a_call_ends_with(t *testing.T) {
 	assert.False(t, must.OK(7, false))
 }
 
+func TestWithin_ends_with_its_time_or_with_the_test(t *testing.T) {
+	var early context.Context
+	t.Run("test", func(t *testing.T) { early = must.Within(t, time.Hour) })
+	assert.ErrorIs(t, early.Err(), context.Canceled)
+	synctest.Test(t, func(t *testing.T) {
+		late := must.Within(t, time.Hour)
+		time.Sleep(59 * time.Minute)
+		assert.NoError(t, late.Err())
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.ErrorIs(t, late.Err(), context.DeadlineExceeded)
+	})
+}
+
 func TestTest_ends_at_an_error_or_a_deadline(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {
@@ -43,6 +58,8 @@ func TestTest_ends_at_an_error_or_a_deadline(t *testing.T) {
 	}{
 		"got":      {func(t must.TB) { t.Fatal("got ", must.Get(7, nil)(t)) }, "got 7"},
 		"got none": {func(t must.TB) { must.Get(7, broken)(t) }, "broken"},
+		"got two":  {func(t must.TB) { t.Fatal(must.Get2("got ", 7, nil)(t)) }, "got 7"},
+		"got no 2": {func(t must.TB) { must.Get2(7, 8, broken)(t) }, "broken"},
 		"happens":  {func(t must.TB) { n := 0; must.Happen(t, "3", func() bool { n++; return n == 3 }) }, "went on"},
 		"prompt":   {func(t must.TB) { must.Prompt(t, "it", 2, falling(4)) }, "went on"},
 		"late":     {func(t must.TB) { must.Prompt(t, "it", 2, falling(5)) }, "it took [4ns 3ns 2ns], want less than 2ns once"},

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
@@ -21,8 +22,7 @@ func TestFor_waits_as_long_as_it_is_told_or_until_the_context_ends(t *testing.T)
 		if err := pause.For(t.Context(), time.Hour); err != nil || time.Since(began) != time.Hour {
 			t.Errorf("it ended with %v after %v, want an hour", err, time.Since(began))
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := must.Within(t, time.Minute)
 		began = time.Now()
 		if err := pause.For(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Minute {
 			t.Errorf("it ended with %v after %v, want the context's error after a minute", err, time.Since(began))
@@ -54,8 +54,7 @@ func TestAgain_tries_until_patience_ends_or_another_attempt_does_not_help(t *tes
 		tries = 0
 		err = pause.Again(t.Context(), 0, final, func() error { tries++; return failed })
 		assert.True(t, errors.Is(err, failed) && tries == 1, "without patience: %v after %d attempts", err, tries)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := must.Within(t, time.Second)
 		if err := pause.Again(ctx, time.Hour, final, func() error { return failed }); !errors.Is(err, failed) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("when the context ends: %v", err)
 		}

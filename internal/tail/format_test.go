@@ -5,6 +5,7 @@ package tail
 import (
 	"errors"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,9 +30,7 @@ func story(t *testing.T) []*Event {
 		"recordedtime": "2026-11-21T00:00:01.5Z",
 	}
 	gone := map[string]string{}
-	for k, v := range pod {
-		gone[k] = v
-	}
+	maps.Copy(gone, pod)
 	gone["reason"], gone["fieldmanager"] = "relist", ""
 	return []*Event{
 		event(t, SnapshotStarted, `{"namespace":"","resourceVersion":"7"}`, nil),

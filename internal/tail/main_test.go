@@ -63,8 +63,7 @@ func message(sequence uint64, op Op, data string, with map[string]string) Messag
 
 func event(t *testing.T, op Op, data string, with map[string]string) *Event {
 	t.Helper()
-	e := must.Get(Decode(message(42, op, data, with)))(t)
-	return e
+	return must.Get(Decode(message(42, op, data, with)))(t)
 }
 
 func unknown() *Event { return nil }

@@ -51,8 +51,7 @@ func TestNew_refuses_what_cannot_be(t *testing.T) {
 
 func TestTopics_fit_their_pattern_only(t *testing.T) {
 	c := Config{Topic: "k8s.{cluster}.{resource}"}
-	fits, only, err := c.topics()
-	require.NoError(t, err)
+	fits, only := must.Get2(c.topics())(t)
 	require.Empty(t, only)
 	for name, want := range map[string]bool{
 		"k8s.prod.pods": true, "k8s.a.b.c": true, "k8s.prod": false, "k8sxprod.pods": false, "k8s..pods": false, "x.k8s.prod.pods": false, "k8s.prod.pods ": false,

@@ -263,8 +263,7 @@ func TestDial_is_refused_in_the_words_of_the_sink_and_without_its_secrets(t *tes
 			}
 			nc.Close()
 			_, err = nats.Dial(v.wrong)
-			require.Error(t, err)
-			require.Contains(t, err.Error(), v.complaint)
+			require.ErrorContains(t, err, v.complaint)
 			for _, secret := range secrets(t, v.wrong.Auth) {
 				assert.NotContains(t, err.Error(), secret, "a secret is in: %v", err)
 			}

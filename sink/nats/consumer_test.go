@@ -25,8 +25,7 @@ import (
 func limited(t *testing.T, change func(*jetstream.StreamConfig)) (*nats.Sink, jetstream.Stream) {
 	t.Helper()
 	b := newBroker(t)
-	nc, js := b.connect(t)
-	t.Cleanup(nc.Close)
+	js := b.connect(t)
 	cfg := jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>"}, Duplicates: time.Minute}
 	change(&cfg)
 	st := must.Get(js.CreateStream(t.Context(), cfg))(t)
@@ -154,8 +153,7 @@ func TestRead_misses_no_message_that_got_lost_on_the_way(t *testing.T) {
 				none := func(string) answer { return answer{} }
 				s, said := newTalkingSink(t, config(newFake(t, oneByOne(none, first, second))))
 				ready(t, s)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
+				ctx := must.Within(t, time.Minute)
 				var got []uint64
 				err := s.Read(ctx, sink.Query{LastOfKey: lastOfKey}, func(st *sink.Stored) error { got = append(got, st.Sequence); return nil })
 				assert.True(t, err == nil && slices.Equal(got, []uint64{1, 2, 3}) &&

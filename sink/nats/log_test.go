@@ -20,15 +20,13 @@ import (
 
 func bounds(t *testing.T, s *nats.Sink, expected uint64) sink.LogBounds {
 	t.Helper()
-	b := must.Get(s.Bounds(t.Context(), map[int32]uint64{0: expected}))(t)
-	return b
+	return must.Get(s.Bounds(t.Context(), map[int32]uint64{0: expected}))(t)
 }
 
 func TestBounds_names_the_stream_by_its_creation(t *testing.T) {
 	b := newBroker(t)
 	s := readySink(t, config(b.addr()))
-	nc, js := b.connect(t)
-	defer nc.Close()
+	js := b.connect(t)
 	st := must.Get(js.Stream(t.Context(), stream))(t)
 	want := st.CachedInfo().Created.Format(time.RFC3339Nano)
 	assert.Equal(t, want, bounds(t, s, 0).ID, "the stream")
@@ -120,8 +118,7 @@ func TestAt_finds_whosesoever_message_without_a_consumer(t *testing.T) {
 		}
 		o.NoAuthUser = "other"
 	})
-	nc, js := b.connect(t)
-	defer nc.Close()
+	js := b.connect(t)
 	must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>", "more.>"}}))(t)
 	cfg := config(b.addr())
 	cfg.Auth.User, cfg.Auth.Password = "bridge", "pw"

@@ -37,14 +37,10 @@ func randomBytes(n int) []byte {
 // kept is what a consumer finds under objectName.
 func (b *broker) kept(t *testing.T) (data []byte, status jetstream.ObjectStoreStatus, messages uint64) {
 	t.Helper()
-	nc, js := b.connect(t)
-	defer nc.Close()
-	store, err := js.ObjectStore(t.Context(), bucket)
-	require.NoError(t, err)
-	data, err = store.GetBytes(t.Context(), objectName)
-	require.NoError(t, err)
-	status, err = store.Status(t.Context())
-	require.NoError(t, err)
+	js := b.connect(t)
+	store := must.Get(js.ObjectStore(t.Context(), bucket))(t)
+	data = must.Get(store.GetBytes(t.Context(), objectName))(t)
+	status = must.Get(store.Status(t.Context()))(t)
 	st := must.Get(js.Stream(t.Context(), "OBJ_"+bucket))(t)
 	return data, status, st.CachedInfo().State.LastSeq
 }
@@ -81,8 +77,7 @@ func TestSink_keeps_what_is_too_large_for_as_long_as_messages(t *testing.T) {
 
 func TestSink_leaves_a_bucket_that_exists_as_it_is(t *testing.T) {
 	b := newBroker(t)
-	nc, js := b.connect(t)
-	defer nc.Close()
+	js := b.connect(t)
 	must.Get(js.CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: bucket, TTL: time.Hour}))(t)
 	s := readySink(t, config(b.addr()))
 	keep(t, s, []byte("x"))
@@ -174,8 +169,7 @@ func TestCheckBucket_says_what_is_wrong_with_it_and_makes_none(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBroker(t)
-			nc, js := b.connect(t)
-			defer nc.Close()
+			js := b.connect(t)
 			at := nats.Config{Servers: []string{b.addr()}, Stream: log, Subjects: []string{"k8s.>"}, Limits: nats.Limits{MaxAge: c.keeps}}
 			require.Nil(t, must.Get(nats.CheckBucket(t.Context(), at))(t), "of none")
 			assert.Error(t, must.Err(js.Stream(t.Context(), "OBJ_"+bucket)), "it made the bucket")

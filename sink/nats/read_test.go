@@ -25,8 +25,7 @@ import (
 // ids reads, and returns the messages' ids.
 func ids(t *testing.T, s *nats.Sink, q sink.Query) (all []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := must.Within(t, time.Minute)
 	require.NoError(t, s.Read(ctx, q, func(st *sink.Stored) error { all = append(all, st.ID); return nil }))
 	return all
 }
@@ -34,8 +33,7 @@ func ids(t *testing.T, s *nats.Sink, q sink.Query) (all []string) {
 // Other subjects of the stream are not the sink's, however its own are put.
 func TestRead_keeps_to_its_own_subjects(t *testing.T) {
 	b := newBroker(t)
-	nc, js := b.connect(t)
-	defer nc.Close()
+	js := b.connect(t)
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>"}, Duplicates: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +64,7 @@ func TestRead_keeps_to_its_own_subjects(t *testing.T) {
 func TestRead_reads_on_until_the_end(t *testing.T) {
 	b := newBroker(t)
 	s := readySink(t, config(b.addr()))
-	nc, js := b.connect(t)
-	defer nc.Close()
+	js := b.connect(t)
 	const many, large = 10_000, 40
 	for i := range many + large {
 		data := []byte("{}")
@@ -91,8 +88,7 @@ func TestRead_ends_where_the_last_messages_were_removed(t *testing.T) {
 	cfg := config(b.addr())
 	cfg.AckTimeout = 500 * time.Millisecond
 	s := readySink(t, cfg)
-	nc, js := b.connect(t)
-	defer nc.Close()
+	js := b.connect(t)
 	st := must.Get(js.Stream(t.Context(), stream))(t)
 	const many, batch = 9000, 4096 // what is asked for at a time is on its way when the first message comes
 	for name, c := range map[string]struct {
@@ -136,8 +132,7 @@ func TestRead_leaves_no_consumer_behind(t *testing.T) {
 	ids(t, s, sink.Query{})
 	ctx, cancel := context.WithCancel(t.Context())
 	_ = s.Read(ctx, sink.Query{}, func(*sink.Stored) error { cancel(); return errors.New("enough") })
-	nc, js := b.connect(t)
-	defer nc.Close()
+	js := b.connect(t)
 	must.Succeed(t, "no consumer is left", func() error {
 		st, err := js.Stream(t.Context(), stream)
 		if err != nil {

@@ -99,10 +99,8 @@ func TestSink_leaves_a_stream_that_vanished_to_the_next_run(t *testing.T) {
 	b.destroy(t)
 	publish(t, s, message("k8s.a", "a.2"))
 	mustRewind(t, ended, 1, 0)
-	nc, js := b.connect(t)
-	defer nc.Close()
-	_, err := js.Stream(t.Context(), stream)
-	assert.ErrorIs(t, err, jetstream.ErrStreamNotFound, "the stream")
+	js := b.connect(t)
+	assert.ErrorIs(t, must.Err(js.Stream(t.Context(), stream)), jetstream.ErrStreamNotFound, "the stream")
 	s = newSink(t, config(b.addr()))
 	ready(t, s)
 	r := publish(t, s, message("k8s.a", "a.1"))
@@ -126,14 +124,13 @@ func TestSink_ends_when_the_log_lost_what_it_was_found_to_have(t *testing.T) {
 	cfg := config(sinktest.NewProxy(t, b.addr).Addr())
 	s := newSink(t, cfg)
 	ended := runs(t, s)
-	nc, js := b.connect(t)
+	js := b.connect(t)
 	st := must.Get(js.Stream(t.Context(), stream))(t)
 	changed := st.CachedInfo().Config
 	changed.Duplicates = 100 * time.Millisecond
 	must.Get(js.UpdateStream(t.Context(), changed))(t)
 	// The check of the subject's last message finds it, not the memory for ids.
 	forgotten(t, js)
-	nc.Close()
 	again := message("k8s.a", "a.2")
 	again.Verify = true
 	r := publish(t, s, again)

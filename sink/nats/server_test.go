@@ -93,16 +93,16 @@ func (b *broker) restore(t *testing.T) {
 
 func (b *broker) destroy(t *testing.T) {
 	t.Helper()
-	nc, js := b.connect(t)
-	defer nc.Close()
+	js := b.connect(t)
+	defer js.Conn().Close()
 	require.NoError(t, js.DeleteStream(t.Context(), stream))
 }
 
 // remake deletes the stream and creates it again, with n messages of another publisher.
 func (b *broker) remake(t *testing.T, n int) {
 	t.Helper()
-	nc, js := b.connect(t)
-	defer nc.Close()
+	js := b.connect(t)
+	defer js.Conn().Close()
 	st := must.Get(js.Stream(t.Context(), stream))(t)
 	require.NoError(t, js.DeleteStream(t.Context(), stream))
 	// The server may still be removing the directory.
@@ -117,8 +117,8 @@ func (b *broker) remake(t *testing.T, n int) {
 
 func (b *broker) purge(t *testing.T) {
 	t.Helper()
-	nc, js := b.connect(t)
-	defer nc.Close()
+	js := b.connect(t)
+	defer js.Conn().Close()
 	st := must.Get(js.Stream(t.Context(), stream))(t)
 	require.NoError(t, st.Purge(t.Context()))
 }
@@ -134,19 +134,20 @@ func (b *broker) addr() string {
 // noServer is an address at which no server listens.
 const noServer = "127.0.0.1:1"
 
-// connect connects as a user of the broker would.
-func (b *broker) connect(t *testing.T) (*gonats.Conn, jetstream.JetStream) {
+// connect connects as a user of the broker would, until the test ends. A method of the broker closes the connection
+// itself, because the contract of a sink looks for goroutines in the middle of a test.
+func (b *broker) connect(t *testing.T) jetstream.JetStream {
 	t.Helper()
 	nc := must.Get(gonats.Connect(b.server().ClientURL()))(t)
-	js := must.Get(jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute)))(t)
-	return nc, js
+	t.Cleanup(nc.Close)
+	return must.Get(jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute)))(t)
 }
 
 // log reads the whole stream.
 func (b *broker) log(t *testing.T) (all []sink.Stored) {
 	t.Helper()
-	nc, js := b.connect(t)
-	defer nc.Close()
+	js := b.connect(t)
+	defer js.Conn().Close()
 	st, err := js.Stream(t.Context(), stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
@@ -175,8 +176,7 @@ func config(servers ...string) nats.Config {
 
 func newSink(t *testing.T, cfg nats.Config) *nats.Sink {
 	t.Helper()
-	s := must.Get(nats.New(cfg, slog.New(slog.NewTextHandler(logWriter{t}, nil))))(t)
-	return s
+	return must.Get(nats.New(cfg, slog.New(slog.NewTextHandler(logWriter{t}, nil))))(t)
 }
 
 // readySink returns a sink that runs.

@@ -57,8 +57,7 @@ func TestSink_recognises_a_repetition_after_the_memory_for_ids(t *testing.T) {
 	b := newBroker(t)
 	s := newSink(t, config(b.addr()))
 	end := ready(t, s)
-	nc, js := b.connect(t)
-	defer nc.Close()
+	js := b.connect(t)
 	st := must.Get(js.Stream(t.Context(), stream))(t)
 	cfg := st.CachedInfo().Config
 	cfg.Duplicates = 100 * time.Millisecond
@@ -85,8 +84,7 @@ func TestSink_recognises_a_repetition_after_the_memory_for_ids(t *testing.T) {
 
 func TestSink_is_refused_for_good_what_the_stream_finds_too_large(t *testing.T) {
 	b := newBroker(t)
-	nc, js := b.connect(t)
-	defer nc.Close()
+	js := b.connect(t)
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>"}, MaxMsgSize: 1000}); err != nil {
 		t.Fatal(err)
 	}
@@ -135,8 +133,7 @@ func TestSink_creates_a_stream_that_vanished_before_it_was_published_to(t *testi
 	b := newBroker(t)
 	s, said := newTalkingSink(t, config(b.addr()))
 	ready(t, s)
-	nc, js := b.connect(t)
-	defer nc.Close()
+	js := b.connect(t)
 	require.NoError(t, js.DeleteStream(t.Context(), stream))
 	r := publish(t, s, message("k8s.a", "a.1"))
 	assert.True(t, r.err != nil && !sink.IsPermanent(r.err), "without a stream: %v", r.err)
@@ -155,8 +152,7 @@ func TestSink_blocks_while_the_window_is_full(t *testing.T) {
 	s.Publish(t.Context(), message("k8s.a", "1"), done)
 	s.Publish(t.Context(), message("k8s.b", "2"), done)
 	assert.Equal(t, 2, s.Stats().InFlight, "in flight")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
+	ctx := must.Within(t, 10*time.Millisecond)
 	s.Publish(ctx, message("k8s.c", "3"), done)
 	assert.ErrorIs(t, <-got, context.DeadlineExceeded, "the third")
 	for range 2 {

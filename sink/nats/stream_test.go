@@ -3,7 +3,6 @@
 package nats_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -20,8 +19,7 @@ import (
 
 func TestSink_refuses_a_stream_that_would_break_a_promise(t *testing.T) {
 	b := newBroker(t)
-	nc, js := b.connect(t)
-	defer nc.Close()
+	js := b.connect(t)
 	tests := map[string]struct {
 		change func(*jetstream.StreamConfig)
 		seal   bool
@@ -87,8 +85,7 @@ func TestSink_creates_a_missing_stream(t *testing.T) {
 	cfg.Subjects = []string{"k8s.>", "more"}
 	cfg.Limits.MaxBytes, cfg.Limits.MaxAge = 1<<20, time.Minute
 	ready(t, newSink(t, cfg))
-	nc, js := b.connect(t)
-	defer nc.Close()
+	js := b.connect(t)
 	st := must.Get(js.Stream(t.Context(), stream))(t)
 	got := st.CachedInfo().Config
 	if got.Storage != jetstream.FileStorage || got.Retention != jetstream.LimitsPolicy || got.Discard != jetstream.DiscardOld || !got.AllowDirect ||
@@ -105,8 +102,7 @@ func TestSink_says_why_a_stream_cannot_be_created(t *testing.T) {
 	if err := newSink(t, cfg).Run(t.Context()); !errors.As(err, &u) || !strings.Contains(u.Reason, "replicas") {
 		t.Errorf("three replicas on one server: %v", err)
 	}
-	nc, js := b.connect(t)
-	defer nc.Close()
+	js := b.connect(t)
 	must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"k8s.a.>"}}))(t)
 	if err := newSink(t, config(b.addr())).Run(t.Context()); !errors.As(err, &u) || !strings.Contains(u.Reason, "overlap") {
 		t.Errorf("another stream has the subject: %v", err)
@@ -126,13 +122,11 @@ func TestSink_ends_when_its_stream_becomes_unusable(t *testing.T) {
 			cfg := config(b.addr())
 			cfg.AckTimeout = 200 * time.Millisecond
 			s := newSink(t, cfg)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+			ctx := must.Within(t, time.Minute)
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx) }()
 			must.Succeed(t, "the sink is ready", s.Ready)
-			nc, js := b.connect(t)
-			defer nc.Close()
+			js := b.connect(t)
 			st := must.Get(js.Stream(t.Context(), stream))(t)
 			changed := st.CachedInfo().Config
 			change(&changed)

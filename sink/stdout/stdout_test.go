@@ -181,8 +181,7 @@ func TestSink_ends_without_a_reader(t *testing.T) {
 }
 
 func TestSink_does_not_wait_for_a_reader_at_its_end(t *testing.T) {
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
+	r, w := must.Get2(os.Pipe())(t)
 	defer r.Close()
 	defer w.Close()
 	s := stdout.New(w, nil, nil)
@@ -216,8 +215,7 @@ func TestSink_waits_while_too_much_is_unwritten(t *testing.T) {
 	tell := func(_ sink.Receipt, err error) { done <- err }
 	s.Publish(t.Context(), big, tell)
 	s.Publish(t.Context(), big, tell) // may wait for the first to be taken
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
+	ctx := must.Within(t, 20*time.Millisecond)
 	s.Publish(ctx, big, tell)
 	assert.ErrorIs(t, <-done, context.DeadlineExceeded, "the third was told")
 	close(release)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -95,12 +96,7 @@ func (l *eventLog) repeated() []string {
 
 // has says whether the log has all these events.
 func (l *eventLog) has(ids ...string) bool {
-	for _, id := range ids {
-		if l.byID[id] == 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(ids, func(id string) bool { return l.byID[id] == 0 })
 }
 
 // count returns how many events are of a kind, for a resource, given by the end of its source.

@@ -22,8 +22,7 @@ func TestInstall_objects_can_be_created_at_once(t *testing.T) {
 	require.NoError(t, crd.Install(t.Context(), c.RESTConfig(), crd.Define(widgets, "Widget")))
 	k := must.Get(dynamic.NewForConfig(c.RESTConfig()))(t)
 	namespaced := k.Resource(widgets).Namespace("default")
-	_, err := namespaced.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+	must.Get(namespaced.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "demo.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "round"},
-	}}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	}}, metav1.CreateOptions{}))(t)
 }

@@ -119,8 +119,7 @@ func TestPlan_leaves_out_only_faults_that_are_not_named(t *testing.T) {
 func newFile(t *testing.T, dir string, o Options) *campaign {
 	t.Helper()
 	o.Dir, o.Log = dir, t.Output()
-	c := must.Get(newCampaign(o))(t)
-	return c
+	return must.Get(newCampaign(o))(t)
 }
 
 // order plays all rounds that are left, and says which.
@@ -225,10 +224,7 @@ func TestCampaign_plays_a_round_again_once(t *testing.T) {
 func TestPlan_has_each_fault_once_in_a_world_that_fits(t *testing.T) {
 	for _, broker := range []string{world.NATS, world.Kafka} {
 		t.Run(broker, func(t *testing.T) {
-			faults, planned := map[string]world.Fault{}, map[string]int{}
-			for _, f := range world.Catalogue(broker, true, true) {
-				faults[f.Name] = f
-			}
+			faults, planned := catalogue(broker), map[string]int{}
 			for _, p := range EachOnce(broker) {
 				gaps := gapsOf(faults[p.Faults[0]])
 				for _, name := range p.Faults {

@@ -164,10 +164,5 @@ func (k Known) matches(kind, stream, what string, faults []string) bool {
 	if k.Kind != kind || !matches(k.Stream, stream) || !matches(k.What, what) {
 		return false
 	}
-	for _, f := range faults {
-		if matches(k.Fault, f) {
-			return true
-		}
-	}
-	return k.Fault == nil
+	return k.Fault == nil || slices.ContainsFunc(faults, k.Fault.MatchString)
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,9 +61,7 @@ func drawTruth(t *rapid.T, restorations int) *Truth {
 
 func clone(m map[string]Observation) map[string]Observation {
 	c := map[string]Observation{}
-	for k, v := range m {
-		c[k] = v
-	}
+	maps.Copy(c, m)
 	return c
 }
 
@@ -304,9 +303,8 @@ func TestCheck_finds_nothing_in_a_log_that_keeps_every_promise(t *testing.T) {
 		for _, v := range r.Violations {
 			t.Error(v)
 		}
-		if r.Lost != 0 || r.Folded != 0 || r.Published+r.Hidden != r.States {
-			t.Errorf("%d states, of which %d published, %d hidden, %d folded, %d lost", r.States, r.Published, r.Hidden, r.Folded, r.Lost)
-		}
+		assert.True(t, r.Lost == 0 && r.Folded == 0 && r.Published+r.Hidden == r.States,
+			"%d states, of which %d published, %d hidden, %d folded, %d lost", r.States, r.Published, r.Hidden, r.Folded, r.Lost)
 	})
 }
 
@@ -372,15 +370,12 @@ var usurpations = []struct {
 	}},
 	{"declare no election", func(d *damaged) bool { d.options.Elected = false; return true }},
 	{"let a former leader publish two events of an object behind a later one", func(d *damaged) bool {
-		i := d.pick(func(i int) bool {
+		return d.at(func(i int) bool {
 			first := d.before(i)
 			return first >= 0 && d.before(first) >= 0 && d.log[d.before(first)].WriterEpoch > 1
+		}, func(i int) {
+			d.log[i].WriterEpoch, d.log[d.before(i)].WriterEpoch = 1, 1
 		})
-		if i < 0 {
-			return false
-		}
-		d.log[i].WriterEpoch, d.log[d.before(i)].WriterEpoch = 1, 1
-		return true
 	}},
 }
 

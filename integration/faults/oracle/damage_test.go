@@ -284,20 +284,21 @@ func (d *damaged) pick(fits func(int) bool) int {
 	return rapid.SampledFrom(places).Draw(d.t, "place")
 }
 
-func (d *damaged) change(fits func(int) bool, do func(*Entry)) bool {
+// at does something to one of the entries that fit, and reports whether there is one.
+func (d *damaged) at(fits func(int) bool, do func(i int)) bool {
 	i := d.pick(fits)
 	if i >= 0 {
-		do(&d.log[i])
+		do(i)
 	}
 	return i >= 0
 }
 
+func (d *damaged) change(fits func(int) bool, do func(*Entry)) bool {
+	return d.at(fits, func(i int) { do(&d.log[i]) })
+}
+
 func (d *damaged) drop(fits func(int) bool) bool {
-	i := d.pick(fits)
-	if i >= 0 {
-		d.log = slices.Delete(d.log, i, i+1)
-	}
-	return i >= 0
+	return d.at(fits, func(i int) { d.log = slices.Delete(d.log, i, i+1) })
 }
 
 func (d *damaged) swap(fits func(i, next int) bool) bool {
@@ -318,17 +319,14 @@ func (d *damaged) repeat(do func(*Entry)) bool {
 }
 
 func (d *damaged) repeatWhere(fits func(int) bool, do func(*Entry)) bool {
-	i := d.pick(fits)
-	if i < 0 {
-		return false
-	}
-	e := d.log[i]
-	do(&e)
-	d.log = slices.Insert(d.log, i+1, e)
-	for i := range d.log {
-		d.log[i].Sequence = uint64(i + 1)
-	}
-	return true
+	return d.at(fits, func(i int) {
+		e := d.log[i]
+		do(&e)
+		d.log = slices.Insert(d.log, i+1, e)
+		for i := range d.log {
+			d.log[i].Sequence = uint64(i + 1)
+		}
+	})
 }
 
 func (d *damaged) moveFrom(e *Entry, to string) {

@@ -264,10 +264,7 @@ func (s *streamJudge) snapshotBefore(l *line) *mark {
 
 // announced reports whether one of the gaps from the next on goes as far as what was recovered.
 func (s *streamJudge) announced(next int, l *line) bool {
-	for _, m := range s.gaps[next:] {
-		if m.history > l.History || m.history == l.History && m.to.version >= l.version {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.gaps[next:], func(m *mark) bool {
+		return m.history > l.History || m.history == l.History && m.to.version >= l.version
+	})
 }

@@ -149,12 +149,9 @@ var misplacements = []struct {
 	do      func(d *damaged) bool
 }{
 	{"put an event into another partition", P4, func(d *damaged) bool {
-		i := d.pick(func(i int) bool { return d.op(i) != "" })
-		if i < 0 {
-			return false
-		}
-		d.log[i].Partition, d.log[i].Offset = (d.log[i].Partition+1)%partitions, 1<<30
-		return true
+		return d.change(func(i int) bool { return d.op(i) != "" }, func(e *Entry) {
+			e.Partition, e.Offset = (e.Partition+1)%partitions, 1<<30
+		})
 	}},
 	{"give a record another key than its partitionkey", P4, func(d *damaged) bool {
 		return d.change(func(i int) bool { return d.op(i) != "" }, func(e *Entry) { e.PartitionKey += "x" })
@@ -174,12 +171,9 @@ var misplacements = []struct {
 		})
 	}},
 	{"let a process write behind the announcement of another", P5, func(d *damaged) bool {
-		i := d.pick(func(i int) bool { return d.op(i) != "" && d.log[i].Epoch == 0 && d.announced(d.log[i].Partition, 1) })
-		if i < 0 {
-			return false
-		}
-		d.log[i].Offset = 1 << 30
-		return true
+		return d.change(func(i int) bool {
+			return d.op(i) != "" && d.log[i].Epoch == 0 && d.announced(d.log[i].Partition, 1)
+		}, func(e *Entry) { e.Offset = 1 << 30 })
 	}},
 	{"announce another process", P5, func(d *damaged) bool {
 		return d.change(func(i int) bool { return d.log[i].Type == typeWriter }, func(e *Entry) { e.ID = "writer-started.7.99" })
@@ -196,18 +190,15 @@ var misplacements = []struct {
 	}},
 	{"write a marker again that is there", P5, func(d *damaged) bool {
 		last := d.log[len(d.log)-1].Epoch
-		i := d.pick(func(i int) bool {
+		return d.at(func(i int) bool {
 			return d.mark(i) && d.log[i].Epoch < last && d.log[i].Partition == homeOf(d.log[i].Key) && d.whole(i)
+		}, func(i int) {
+			e := d.log[i]
+			for p := range int32(partitions) {
+				e.Partition, e.Offset, e.Epoch = p, 1<<30, last
+				d.log = append(d.log, e)
+			}
 		})
-		if i < 0 {
-			return false
-		}
-		e := d.log[i]
-		for p := range int32(partitions) {
-			e.Partition, e.Offset, e.Epoch = p, 1<<30, last
-			d.log = append(d.log, e)
-		}
-		return true
 	}},
 	{"leave a marker out of one partition, and write on behind it", P6, func(d *damaged) bool {
 		return d.drop(func(i int) bool {
@@ -223,14 +214,11 @@ var misplacements = []struct {
 		})
 	}},
 	{"put what a watch shows before the end of the first list, in one partition", P6, func(d *damaged) bool {
-		i := d.pick(func(i int) bool {
+		return d.at(func(i int) bool {
 			return i > 0 && d.log[i].Reason == "watch" && d.log[i-1].Type == typeCompleted && d.log[i-1].Source == d.log[i].Source && d.log[i-1].Epoch == d.log[i].Epoch
+		}, func(i int) {
+			d.log[i].Offset, d.log[i-1].Offset = d.log[i-1].Offset, d.log[i].Offset
 		})
-		if i < 0 {
-			return false
-		}
-		d.log[i].Offset, d.log[i-1].Offset = d.log[i-1].Offset, d.log[i].Offset
-		return true
 	}},
 }
 

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -135,10 +136,7 @@ func (t *Truth) locate(low, high int, version uint64) position {
 
 // hidden reports whether the truth has no knowledge of a version in one of the histories low to high.
 func (t *Truth) hidden(low, high int, version uint64) bool {
-	for _, h := range t.Holes {
-		if h.History >= low && h.History <= high && version > h.From && version <= h.To {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.Holes, func(h Hole) bool {
+		return h.History >= low && h.History <= high && version > h.From && version <= h.To
+	})
 }

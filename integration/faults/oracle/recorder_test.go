@@ -48,11 +48,9 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{t: t, plane: controlplane.ForTest(t, controlplane.Config{}), want: map[Stream]map[string][]State{}}
 	require.NoError(t, crd.Install(t.Context(), f.plane.RESTConfig(), crd.Define(gadgets, "Gadget")))
-	h, err := rest.HTTPClientFor(f.plane.RESTConfig())
-	require.NoError(t, err)
+	h := must.Get(rest.HTTPClientFor(f.plane.RESTConfig()))(t)
 	t.Cleanup(h.CloseIdleConnections)
-	f.client, err = dynamic.NewForConfigAndClient(f.plane.RESTConfig(), h)
-	require.NoError(t, err)
+	f.client = must.Get(dynamic.NewForConfigAndClient(f.plane.RESTConfig(), h))(t)
 	f.recorder = NewRecorder(RecorderConfig{Dial: f.plane.EtcdClient, Cluster: "test", Resources: []Resource{
 		{Resource: configMaps, Namespaced: true}, {Resource: clusterRoles}, {Resource: gadgets, Namespaced: true},
 	}})
@@ -89,20 +87,17 @@ func (f *fixture) create(r schema.GroupVersionResource, kind, name string) *unst
 
 func (f *fixture) patch(r schema.GroupVersionResource, name, patch string) *unstructured.Unstructured {
 	f.t.Helper()
-	o := must.Get(f.of(r).Patch(f.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(f.t)
-	return o
+	return must.Get(f.of(r).Patch(f.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(f.t)
 }
 
 func version(t *testing.T, o *unstructured.Unstructured) uint64 {
 	t.Helper()
-	v := must.Get(strconv.ParseUint(o.GetResourceVersion(), 10, 64))(t)
-	return v
+	return must.Get(strconv.ParseUint(o.GetResourceVersion(), 10, 64))(t)
 }
 
 func (f *fixture) states(s Stream, key string) []State {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
-	defer cancel()
+	ctx := must.Within(f.t, time.Minute)
 	require.NoError(f.t, f.recorder.Sync(ctx))
 	truth := must.Get(f.recorder.Truth(s))(f.t)
 	return truth.Streams[s][key]
@@ -187,16 +182,14 @@ func TestRecorder_says_what_it_could_not_read(t *testing.T) {
 	f.recorder.update(func() { f.recorder.held = false })
 	all := Stream{Cluster: "test", Resource: configMaps}
 	f.expect(all, "default/x", State{UID: string(o.GetUID()), Version: before, Op: Added}, State{UID: string(o.GetUID()), Version: version(t, last), Op: Updated})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := must.Within(t, time.Minute)
 	require.NoError(t, f.recorder.await(ctx, func() bool { return len(f.recorder.compactions) > 0 }))
 	truth := must.Get(f.recorder.Truth(all))(t)
 	if n := len(truth.Compactions); n == 0 || truth.Compactions[n-1].Revision < before {
 		t.Errorf("compactions %v, of which the last must be behind %d", truth.Compactions, before)
 	}
-	if len(truth.Holes) != 1 || truth.Holes[0].From < before || truth.Holes[0].To < version(t, last) {
-		t.Errorf("holes %v, of which one must begin at %d or later and go to %d", truth.Holes, before, version(t, last))
-	}
+	assert.True(t, len(truth.Holes) == 1 && truth.Holes[0].From >= before && truth.Holes[0].To >= version(t, last),
+		"holes %v, of which one must begin at %d or later and go to %d", truth.Holes, before, version(t, last))
 }
 
 func TestRecorder_begins_a_history_when_etcd_was_restored(t *testing.T) {

@@ -39,8 +39,7 @@ func (s script) build(t *testing.T) (*Truth, []Entry) {
 			st.History, _ = strconv.Atoi(line[1:2])
 			line = line[3:]
 		}
-		_, err := fmt.Sscan(line, &st.Op, &st.UID, &st.Version)
-		require.NoError(t, err, line)
+		require.NoError(t, must.Err(fmt.Sscan(line, &st.Op, &st.UID, &st.Version)), line)
 		if _, change, there := strings.Cut(line, "="); there {
 			st.Body = change
 		}
@@ -438,8 +437,7 @@ func TestNewEntry_reads_a_message(t *testing.T) {
 		"no integer":      {"ce-specversion": {"1.0"}, "ce-type": {"t"}, "ce-id": {"i"}, "ce-source": {"s"}, "ce-history": {"x"}},
 		"broken encoding": {"ce-specversion": {"1.0"}, "ce-type": {"t"}, "ce-id": {"%x"}, "ce-source": {"s"}},
 	} {
-		_, err := NewEntry(h, nil, 1)
-		assert.Error(t, err, "%s: no error", name)
+		assert.Error(t, must.Err(NewEntry(h, nil, 1)), "%s: no error", name)
 	}
 }
 

@@ -28,8 +28,6 @@ type backend interface {
 	stop()
 	// close ends it for good, and what stands before it.
 	close() error
-	// url is where it is reached without what stands before it.
-	url() string
 	// sink is what a replica's file says of it.
 	sink(*replica) string
 	// way is that of the replica of a number to all of its servers. The caller closes it. It is called once, before sink.
@@ -53,9 +51,6 @@ func (w *World) StopBroker() { w.broker.stop() }
 
 // StartBroker starts the broker again. It must be stopped.
 func (w *World) StartBroker(ctx context.Context) error { return w.broker.start(ctx) }
-
-// BrokerURL is where the broker is reached without the proxy.
-func (w *World) BrokerURL() string { return w.broker.url() }
 
 // ReadLog returns the whole log as it is at the beginning of the call, in its order, straight from the broker. It has no messages where there is
 // no log. If the log loses its end meanwhile, only the end of ctx ends the wait for it.

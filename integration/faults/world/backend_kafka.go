@@ -139,8 +139,6 @@ func (b *kafkaBackend) closeProxies() error {
 
 func (b *kafkaBackend) wire() *wire { return b.proxied }
 
-func (b *kafkaBackend) url() string { return strings.Join(b.cluster.Addresses(), ",") }
-
 // listenerOf is what the brokers call the listener that a replica comes to: a broker tells the addresses of the listener at which it is asked.
 func listenerOf(replica int) string { return fmt.Sprintf("PROXIED%d", replica) }
 

@@ -66,8 +66,6 @@ func (b *natsBackend) start(context.Context) error { return b.server.Start() }
 
 func (b *natsBackend) stop() { b.server.Stop() }
 
-func (b *natsBackend) url() string { return b.server.URL() }
-
 func (b *natsBackend) end() (uint64, error) { return b.server.End(Stream) }
 
 func (b *natsBackend) sink(r *replica) string {
@@ -114,7 +112,7 @@ func (b *natsBackend) deleteLog(ctx context.Context) error {
 
 // ask connects for one question.
 func (b *natsBackend) ask(do func(jetstream.JetStream) error) error {
-	conn, err := nats.Connect(b.url())
+	conn, err := nats.Connect(b.server.URL())
 	if err != nil {
 		return err
 	}

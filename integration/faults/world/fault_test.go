@@ -143,8 +143,7 @@ func TestStartBridge_refuses_where_the_last_one_ended_by_itself(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newProgram(t, c.script)
 			require.NoError(t, c.end(w))
-			_, err := w.AwaitExit(t.Context())
-			require.NoError(t, err)
+			must.Get(w.AwaitExit(t.Context()))(t)
 			if err := w.StartBridge(); errors.Is(err, ErrEnded) != c.itself || (err != nil) != c.itself {
 				t.Errorf("it is started again: %v", err)
 			}
@@ -154,8 +153,7 @@ func TestStartBridge_refuses_where_the_last_one_ended_by_itself(t *testing.T) {
 
 func TestFaults_need_a_bridge_that_runs(t *testing.T) {
 	w := newProgram(t, "exit 3")
-	_, err := w.AwaitExit(t.Context())
-	require.NoError(t, err)
+	must.Get(w.AwaitExit(t.Context()))(t)
 	if _, err := (Fault{Name: "a", w: w}).Inject(t.Context(), nil); !errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), "before the fault") {
 		t.Errorf("a dead bridge is broken: %v", err)
 	}

@@ -137,8 +137,7 @@ func wired(t *testing.T) (*fakeBroker, *wire, client) {
 
 func request(t *testing.T, c client, correlation uint32, topic string) {
 	t.Helper()
-	_, err := c.Write(produceRequest(8, correlation, topic))
-	require.NoError(t, err)
+	must.Get(c.Write(produceRequest(8, correlation, topic)))(t)
 }
 
 // answered reports whether the answer to a request comes within a time; that it comes, and in which order, is waited for long.

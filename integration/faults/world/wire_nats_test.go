@@ -5,7 +5,6 @@ package world
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"io"
 	"strconv"
 	"strings"
@@ -43,8 +42,7 @@ func TestReadNATSFrame_takes_a_stream_of_operations_apart_as_it_came(t *testing.
 			got := must.Get(readNATSFrame(r))(t)
 			require.Equal(t, w, string(got), "read %q", got)
 		}
-		_, err := readNATSFrame(r)
-		require.ErrorIs(t, err, io.EOF, "read on")
+		require.ErrorIs(t, must.Err(readNATSFrame(r)), io.EOF, "read on")
 	})
 }
 
@@ -66,24 +64,20 @@ func proxied(t *testing.T) (*rig.NATS, *wire, jetstream.JetStream) {
 	t.Helper()
 	b := rig.NATSForTest(t, nil)
 	p := newWire(natsProtocol)
-	front, err := p.Before(b.Address())
-	require.NoError(t, err)
+	front := must.Get(p.Before(b.Address()))(t)
 	t.Cleanup(func() { require.NoError(t, p.close()) })
 	conn, err := nats.Connect("nats://"+front.Address(), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	require.NoError(t, err)
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: Stream, Subjects: []string{"k8s.>"}})
-	require.NoError(t, err)
+	js := must.Get(jetstream.New(conn))(t)
+	must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: Stream, Subjects: []string{"k8s.>"}}))(t)
 	return b, p, js
 }
 
 // publish publishes one message and says whether it was acknowledged in time.
 func publish(t *testing.T, js jetstream.JetStream, id string, within time.Duration) bool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
+	ctx := must.Within(t, within)
 	_, err := js.Publish(ctx, "k8s.a", bytes.Repeat([]byte("x\r\n"), 100), jetstream.WithMsgID(id))
 	return err == nil
 }

@@ -3,7 +3,6 @@
 package baseline
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,12 +64,10 @@ func TestPublisher_tries_again_until_the_broker_has_it(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bridge.yaml")
 	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, `pipelines: [{name: p, resources: [{resource: pods}], sink: {nats: {servers: [%q], stream: S}}}]`, broker.URL()), 0o600))
 	cfg := must.Get(load(file))(t)
-	conn, js, err := connect(cfg)
-	require.NoError(t, err)
+	conn, js := must.Get2(connect(cfg))(t)
 	t.Cleanup(conn.Close)
 	p := newPublisher(js)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := must.Within(t, time.Minute)
 	p.publish(ctx, nats.NewMsg("k8s.x")) // there is no stream that takes it
 	assert.EqualValues(t, 1, p.events.Load(), "it is not under way")
 	stream := must.Get(js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"k8s.>"}}))(t)

@@ -40,12 +40,10 @@ func sleeper(t *testing.T, heeds bool) *Process {
 
 func TestProcess_ends_by_Stop_or_else_by_Kill(t *testing.T) {
 	heeds, heedless := sleeper(t, true), sleeper(t, false)
-	if !heeds.Running() || heeds.State() != nil || heeds.PID() == 0 {
-		t.Errorf("a process that runs: running %v, %v", heeds.Running(), heeds.State())
-	}
+	assert.True(t, heeds.Running() && heeds.State() == nil && heeds.PID() != 0,
+		"a process that runs: running %v, %v", heeds.Running(), heeds.State())
 	assert.NoError(t, heeds.Stop(t.Context()))
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
+	ctx := must.Within(t, 100*time.Millisecond)
 	assert.ErrorIs(t, heedless.Stop(ctx), context.DeadlineExceeded, "a process that ignores SIGTERM")
 	for _, p := range []*Process{heeds, heedless, nil} {
 		assert.NoError(t, errors.Join(p.Kill(), p.Stop(t.Context())), "ended twice")

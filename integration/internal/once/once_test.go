@@ -72,8 +72,7 @@ func TestPath_a_failure_leaves_nothing(t *testing.T) {
 func TestPath_a_wait_ends_with_its_context(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "slow")
 	err := Path(t.Context(), path, nothing, func(tmp string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
+		ctx := must.Within(t, 50*time.Millisecond)
 		err := Path(ctx, path, nothing, func(string) error { return errors.New("made twice at a time") })
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		return os.WriteFile(tmp, nil, 0o600)

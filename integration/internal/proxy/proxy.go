@@ -12,6 +12,8 @@ import (
 	"net"
 	"sync"
 	"testing"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // Handler reads and judges frames. The functions are called by several goroutines, for one direction of a connection by
@@ -79,10 +81,7 @@ func To(address string) (*Proxy, error) {
 // ForTest is [To] with a proxy that is closed when the test ends.
 func ForTest(t testing.TB, address string) *Proxy {
 	t.Helper()
-	p, err := To(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(To(address))(t)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)

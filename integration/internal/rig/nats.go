@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/port"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
@@ -45,10 +46,8 @@ func NewNATS(dir string, options func(*server.Options)) (*NATS, error) {
 func NATSForTest(t testing.TB, options func(*server.Options)) *NATS {
 	t.Helper()
 	testtier.Servers(t)
-	dir, err := os.MkdirTemp("", "kube-eventbridge-nats-") // t.TempDir fails on what a server removes late
-	Must(t, err)
-	n, err := NewNATS(dir, options)
-	Must(t, err)
+	dir := must.Get(os.MkdirTemp("", "kube-eventbridge-nats-"))(t) // t.TempDir fails on what a server removes late
+	n := must.Get(NewNATS(dir, options))(t)
 	t.Cleanup(func() {
 		n.Stop()
 		if err := os.RemoveAll(dir); err != nil {
@@ -137,10 +136,7 @@ func (n *NATS) URL() string { return "nats://" + n.Address() }
 func (n *NATS) Connect(t testing.TB, options ...nats.Option) jetstream.JetStream {
 	t.Helper()
 	options = append([]nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond)}, options...)
-	conn, err := nats.Connect(n.URL(), options...)
-	Must(t, err)
+	conn := must.Get(nats.Connect(n.URL(), options...))(t)
 	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(30*time.Second))
-	Must(t, err)
-	return js
+	return must.Get(jetstream.New(conn, jetstream.WithDefaultTimeout(30*time.Second)))(t)
 }

@@ -3,7 +3,6 @@
 package rig
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -118,8 +117,7 @@ func TestNATSLog_reads_on_from_where_it_was(t *testing.T) {
 	require.NoError(t, s.DeleteMsg(t.Context(), third))
 	expect("a!b!c!")
 	n.Stop()
-	soon, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
+	soon := must.Within(t, time.Second)
 	all, err := log.Read(soon)
 	assert.True(t, err != nil && len(all) == 3, "without a server the log has %d messages, %v", len(all), err)
 	require.NoError(t, n.Start())
@@ -169,10 +167,9 @@ pipelines:
 	b.AwaitReady(200, "ok")
 	kube := must.Get(kubernetes.NewForConfig(plane.RESTConfig()))(t)
 	for i := range 10 {
-		_, err := kube.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
+		must.Get(kube.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", i)},
-		}, metav1.CreateOptions{})
-		require.NoError(t, err)
+		}, metav1.CreateOptions{}))(t)
 	}
 	log := NATSLog(n.Connect(t), "KUBERNETES")
 	var all []Message

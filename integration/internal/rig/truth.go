@@ -10,6 +10,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // Truth is what happened to the objects of some streams, recorded from etcd while a test runs. Its methods are for the
@@ -64,10 +65,8 @@ func (tr *Truth) Recorder() *oracle.Recorder { return tr.recorder }
 func (tr *Truth) Judge(log []Message, o oracle.Options, streams ...oracle.Stream) oracle.Report {
 	tr.t.Helper()
 	tr.sync()
-	truth, err := tr.recorder.Truth(streams...)
-	Must(tr.t, err)
-	entries, err := Entries(log)
-	Must(tr.t, err)
+	truth := must.Get(tr.recorder.Truth(streams...))(tr.t)
+	entries := must.Get(Entries(log))(tr.t)
 	report := oracle.Judge(truth, entries, o)
 	for _, v := range report.Violations {
 		tr.t.Errorf("%s", v)

@@ -14,17 +14,12 @@ import (
 
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// tb is what *testing.T and *rapid.T share.
-type tb interface {
-	Helper()
-	Fatal(args ...any)
-	Fatalf(format string, args ...any)
-}
-
 // fill appends records that a limit does not refuse.
-func fill(t tb, b *Builder, records []Record) {
+func fill(t must.TB, b *Builder, records []Record) {
 	t.Helper()
 	for i := range records {
 		want := b.SizeWith(&records[i])
@@ -38,7 +33,7 @@ func fill(t tb, b *Builder, records []Record) {
 }
 
 // decode reads what Sized returned with kafka-go.
-func decode(t tb, sized []byte) (*protocol.RecordBatch, protocol.Attributes, []Record) {
+func decode(t must.TB, sized []byte) (*protocol.RecordBatch, protocol.Attributes, []Record) {
 	t.Helper()
 	var set protocol.RecordSet
 	if n, err := set.ReadFrom(bufio.NewReader(bytes.NewReader(sized))); err != nil || n != int64(len(sized)) {
@@ -65,20 +60,15 @@ func decode(t tb, sized []byte) (*protocol.RecordBatch, protocol.Attributes, []R
 	}
 }
 
-func recordOf(t tb, r *protocol.Record) Record {
+func recordOf(t must.TB, r *protocol.Record) Record {
 	t.Helper()
 	if r.Key == nil {
 		t.Fatal("a record has a null key")
 	}
-	key, err := protocol.ReadAll(r.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(protocol.ReadAll(r.Key))(t)
 	out := Record{Key: string(key), Timestamp: r.Time.UnixMilli()}
 	if r.Value != nil {
-		if out.Value, err = protocol.ReadAll(r.Value); err != nil {
-			t.Fatal(err)
-		}
+		out.Value = must.Get(protocol.ReadAll(r.Value))(t)
 	}
 	for _, h := range r.Headers {
 		if h.Value == nil {
@@ -95,7 +85,7 @@ func same(a, b Record) bool {
 		slices.Equal(a.Headers, b.Headers) && a.Timestamp == b.Timestamp
 }
 
-func checkRecords(t tb, got, want []Record) {
+func checkRecords(t must.TB, got, want []Record) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("%d records were read, want %d", len(got), len(want))
@@ -108,7 +98,7 @@ func checkRecords(t tb, got, want []Record) {
 }
 
 // checkHeader looks at the fields of which kafka-go's reader does not tell.
-func checkHeader(t tb, p []byte, records []Record) {
+func checkHeader(t must.TB, p []byte, records []Record) {
 	t.Helper()
 	be := binary.BigEndian
 	if got := int(be.Uint32(p[8:])) + 12; got != len(p) {

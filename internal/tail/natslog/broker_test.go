@@ -96,8 +96,7 @@ func (b *broker) use(f func(jetstream.JetStream) error) {
 	nc, err := gonats.Connect(b.url())
 	require.NoError(b.t, err)
 	defer nc.Close()
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
-	require.NoError(b.t, err)
+	js := must.Get(jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second)))(b.t)
 	must.Happen(b.t, "the broker serves", func() bool { err = f(js); return err == nil })
 }
 

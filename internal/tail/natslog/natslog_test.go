@@ -30,8 +30,7 @@ func TestTail_shows_what_is_published_from_now_on_and_what_it_changed(t *testing
 	b.publish(tail.Updated, "new", 4, 1)
 	b.expect(s, "updated web@2 spec.replicas 1→3", "updated web@3 spec.replicas 3→4", "updated new@4")
 	stop()
-	_, err := s.End()
-	assert.NoError(t, err, "interrupted")
+	assert.NoError(t, must.Err(s.End()), "interrupted")
 }
 
 func (b *broker) hasConsumer() bool {
@@ -183,8 +182,7 @@ func TestTail_as_JSON_is_a_stream_of_events(t *testing.T) {
 	_ = r.CloseWithError(io.ErrClosedPipe)
 	b.publish(tail.Updated, "web", 3, 3)
 	must.Happen(t, "the end", func() bool { ended, _ := s.End(); return ended })
-	_, err := s.End()
-	assert.ErrorIs(t, err, io.ErrClosedPipe, "it ended with the error of its reader")
+	assert.ErrorIs(t, must.Err(s.End()), io.ErrClosedPipe, "it ended with the error of its reader")
 }
 
 func TestTail_is_interrupted_promptly_while_the_broker_is_away(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
@@ -114,6 +113,5 @@ func TestConnect_says_why_an_address_without_a_scheme_does_not_answer(t *testing
 	address := strings.TrimPrefix(b.url(), "nats://")
 	_, err := natslog.Connect(natslog.Config{Servers: []string{address}})
 	want := "connect to " + address + ": dial tcp " + address + ": connect: connection refused; is the bridge, or the NATS server, running there?"
-	require.Error(t, err)
-	assert.Equal(t, want, err.Error())
+	assert.EqualError(t, err, want)
 }

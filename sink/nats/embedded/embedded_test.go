@@ -83,8 +83,7 @@ func TestServer_keeps_messages_from_one_run_to_the_next(t *testing.T) {
 		assert.Equal(t, want+1, publish(t, cfg, string('a'+rune(want))).Sequence, "stored")
 		require.NoError(t, end())
 		assert.Empty(t, s.ClientURL(), "after the end")
-		_, err := s.InProcessConn()
-		assert.Error(t, err, "connected after the end")
+		assert.Error(t, must.Err(s.InProcessConn()), "connected after the end")
 	}
 }
 
