@@ -59,7 +59,7 @@ var brokenBridges = map[string]broken{
 			File: "internal/bridge/open.go", Old: "	s.past = p.pasts.of(name)\n",
 			New: `	s.past = p.pasts.of(name)
 	if saved.Position != "" {
-		s.again <- "too old resource version: 1 (2)"
+		s.again <- source.Why{Cause: source.CauseExpired, Message: "too old resource version: 1 (2)"}
 	}
 `,
 		}},
@@ -75,11 +75,11 @@ var brokenBridges = map[string]broken{
 	},
 	"a gap from version 0": {
 		changes: []change{{
-			File: "internal/bridge/history.go", Old: "	return m, suffix\n",
-			New: `	if m.Kind == source.MarkerGap {
+			File: "internal/bridge/list.go", Old: "	id := markerID(s.encoder, m)\n",
+			New: `	if gap {
 		m.From = "0"
 	}
-	return m, suffix
+	id := markerID(s.encoder, m)
 `,
 		}},
 		world: Planned{Faults: []string{restarted}},
@@ -109,18 +109,18 @@ var brokenBridges = map[string]broken{
 	"a deletion with an older version": {
 		changes: []change{{
 			File: "internal/bridge/stream.go",
-			Old:  "d.UID, d.ResourceVersion, d.Superseded = row.UID, row.ResourceVersion, row.Superseded\n",
-			New: `d.UID, d.ResourceVersion, d.Superseded = row.UID, row.ResourceVersion, row.Superseded
-			if v, known := older.Load(o.key + row.UID); known {
-				d.ResourceVersion = v.(string)
-			}
+			Old:  "		d.UID, d.ResourceVersion = row.UID, row.ResourceVersion\n",
+			New: `		d.UID, d.ResourceVersion = row.UID, row.ResourceVersion
+		if v, known := older.Load(o.key + row.UID); known {
+			d.ResourceVersion = v.(string)
+		}
 `,
 		}, {
-			File: "internal/bridge/stream.go", Old: "	place.Again = false\n",
-			New: `	if row, known := s.ledger.Get(key); known && row.UID == d.UID && row.ResourceVersion != d.ResourceVersion {
-		older.Store(key+d.UID, row.ResourceVersion)
+			File: "internal/bridge/stream.go", Old: "	s.ledger.Put(key, apply(known, exists, next))\n",
+			New: `	if exists && known.UID == next.UID && known.ResourceVersion != next.ResourceVersion {
+		older.Store(key+next.UID, known.ResourceVersion)
 	}
-	place.Again = false
+	s.ledger.Put(key, apply(known, exists, next))
 `,
 		}, {
 			File: "internal/bridge/stream.go",
