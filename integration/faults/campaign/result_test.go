@@ -202,6 +202,7 @@ func TestSummary_objects_to_what_was_left_open(t *testing.T) {
 	sum := func(recovered, avoidable int) map[oracle.Cause]GapSum {
 		return map[oracle.Cause]GapSum{oracle.Expired: {Recovered: recovered, Avoidable: avoidable}}
 	}
+	few := Figures{States: 100, Published: 25}
 	for name, c := range map[string]struct {
 		Summary
 		strict bool
@@ -212,9 +213,9 @@ func TestSummary_objects_to_what_was_left_open(t *testing.T) {
 		"little in the logs":           {Summary{Figures: Figures{States: 100, Published: 24}}, false, 1},
 		"few excused by versions":      {Summary{Figures: Figures{States: 1000, Published: 250, Alike: 1}}, false, 0},
 		"many excused by versions":     {Summary{Figures: Figures{States: 1000, Published: 250, Alike: 2}}, false, 1},
-		"little read back":             {Summary{Figures: Figures{States: 100, Published: 25}, Gaps: sum(8, 2)}, false, 1},
-		"little read back on Kafka":    {Summary{Broker: world.Kafka, Figures: Figures{States: 100, Published: 25}, Gaps: sum(8, 2)}, false, 0},
-		"nearly all read back":         {Summary{Figures: Figures{States: 100, Published: 25}, Gaps: sum(90, 10)}, false, 0},
+		"little read back":             {Summary{Figures: few, Gaps: sum(8, 2)}, false, 1},
+		"little read back on Kafka":    {Summary{Broker: world.Kafka, Figures: few, Gaps: sum(8, 2)}, false, 0},
+		"nearly all read back":         {Summary{Figures: few, Gaps: sum(90, 10)}, false, 0},
 		"a second try":                 {Summary{Figures: Figures{States: 100, Published: 25}, Retried: 1}, false, 0},
 		"a second try, strictly":       {Summary{Figures: Figures{States: 100, Published: 25}, Retried: 1}, true, 1},
 		"a skipped fault, strictly":    {Summary{Figures: Figures{States: 100, Published: 25}, Skipped: []string{"NOT RUN"}}, true, 1},

@@ -132,7 +132,8 @@ func (s Summary) Objections(o Options) (all []string) {
 	// On NATS a bridge that keeps its promises left out 0 and read back 139. On Kafka, whose plan has no fault after which
 	// history is read back, one left out 14 of 36: known, and not judged until the bridge reads them back.
 	if g := s.Gaps[oracle.Expired]; s.Broker != world.Kafka && 10*g.Avoidable > g.Recovered+g.Avoidable {
-		all = append(all, fmt.Sprintf("of what the API server's watches had lost, etcd still had %d states that were not read back, and %d were",
+		all = append(all, fmt.Sprintf(
+			"of what the API server's watches had lost, etcd still had %d states that were not read back, and %d were",
 			g.Avoidable, g.Recovered))
 	}
 	if !o.Strict {
@@ -190,8 +191,8 @@ func (s Summary) String() string {
 	for _, g := range s.Gaps {
 		hidden += g.Hidden
 	}
-	fmt.Fprintf(&b, "\nOf the true states %d are in the logs, %d were folded (`latest`), %d are hidden by gaps and by first snapshots, "+
-		"%d of them undone by restorations, %d are lost. %d were read back from history. Gaps hid %d.\n",
+	fmt.Fprintf(&b, "\nOf the true states %d are in the logs, %d were folded (`latest`), "+
+		"%d are hidden by gaps and by first snapshots, %d of them undone by restorations, %d are lost. %d were read back from history. Gaps hid %d.\n",
 		s.Published, s.Folded, s.Hidden, s.Undone, s.Lost, s.Recovered, hidden)
 	fmt.Fprintf(&b, "The recorder has %d holes of %d revisions, and %d entries could not be judged. "+
 		"%d rounds were played a second time. %d times a fault found no occasion.\n", s.Holes, s.Blind, s.Unknown, s.Retried, s.Missed)
