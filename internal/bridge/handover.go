@@ -210,7 +210,7 @@ func retiring(saved *checkpoint.Stream, epoch func() uint64, position, why strin
 	next.Retiring, next.Epoch = true, epoch()
 	if next.Owes.List <= sequence.Reselect {
 		next.Owes = checkpoint.Owes{
-			List: sequence.Reselect, From: cmp.Or(position, saved.Owes.From, "0"), Cause: string(source.CauseSelection),
+			List: sequence.Reselect, From: cmp.Or(saved.Owes.From, position, "0"), Cause: string(source.CauseSelection),
 			Message: why,
 		}
 	}

@@ -76,6 +76,7 @@ type modelMode struct {
 
 // complete reports whether everything that exists is published, so that P9 holds.
 func (m modelMode) complete() bool { return !m.skip && !m.ignore && !m.identities }
+
 func (m modelMode) filter() Filter {
 	switch {
 	case m.ignore:
@@ -744,4 +745,6 @@ func (testContent) Size() int { return 100 }
 
 func (c testContent) Body() *source.Body { return source.NewBody(c.body()) }
 
-func contentOf(id source.Ident) testContent { return testContent{happened{Change: source.Change{Ident: id}}} }
+func contentOf(id source.Ident) testContent {
+	return testContent{happened{Change: source.Change{Ident: id}}}
+}
