@@ -69,8 +69,9 @@ func (r *reconciler) problem(in *inputs, spec *StreamSpec, p *membership.Problem
 		return fmt.Errorf("resource %s is cluster-scoped and cannot be read in namespaces: "+
 			"remove its namespaces or namespaceSelector", names)
 	case membership.Overlap:
-		return fmt.Errorf("resource %s of entry %q has objects in common with stream %s, and an object belongs to one "+
-			"stream of a pipeline: remove one, or give them different namespaces", p.Resources[0], spec.Resource, p.Resources[1])
+		return fmt.Errorf("resource %s of entry %q and stream %s of another entry have objects in common, and an object "+
+			"belongs to one stream of a pipeline: remove one, or give them different namespaces",
+			p.Resources[0], spec.Resource, p.Resources[1])
 	case membership.Nothing:
 		return fmt.Errorf("the wildcard selects nothing now, and what comes is read: %s",
 			spec.Wildcard.Nothing(in.Served, spec.Namespace != "" || spec.NamespaceSelector != nil))
