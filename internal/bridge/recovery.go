@@ -372,7 +372,7 @@ func (p *session) storedAs(at source.Stream) (name string, saved checkpoint.Stre
 // store commits what was learned, and where the log ends. The error is ctx's, or permanent.
 func (r *recovery) store(ctx context.Context) error {
 	p := r.session
-	if !r.has() && len(r.rows) == 0 {
+	if !r.has() && len(r.rows)+len(r.streams) == 0 {
 		return nil // nothing was published yet
 	}
 	for name, rows := range r.rows {

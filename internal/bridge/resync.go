@@ -242,8 +242,12 @@ type content interface {
 // republishOne queues the state of an object once more, unless it is not what the log has: a newer one is on its way then. The error is ctx's.
 func (s *stream) republishOne(ctx context.Context, id source.Ident, item content, n int64, limit *rate.Limiter) (queued bool, err error) {
 	for steady := false; !steady; {
-		if !s.repeats(id) {
-			if steady, err = s.awaitSteady(ctx); err != nil || steady {
+		var repeats bool
+		if repeats, steady = s.repeats(id); steady && !repeats {
+			return false, nil
+		}
+		if !steady {
+			if err := s.awaitSteady(ctx); err != nil {
 				return false, err
 			}
 			continue
@@ -288,11 +292,11 @@ func (s *stream) republishNow(ctx context.Context, id source.Ident, item content
 	return true, true, nil
 }
 
-// repeats reports whether publishing that state says nothing but what the log has.
-func (s *stream) repeats(id source.Ident) bool {
+// repeats reports whether publishing that state says nothing but what the log has. Only a stream that is steady knows.
+func (s *stream) repeats(id source.Ident) (repeats, steady bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.steady() && s.logged(id.Key(), id)
+	return s.logged(id.Key(), id), s.steady()
 }
 
 // logged reports whether the log has that state of the object last, and nothing else is on its way. The caller holds mu.
@@ -317,17 +321,17 @@ func (s *stream) steady() bool {
 	return !lists && s.position() != "" && s.status.watching()
 }
 
-// awaitSteady waits until the stream is steady; was reports whether it did not have to. The error is ctx's.
-func (s *stream) awaitSteady(ctx context.Context) (was bool, err error) {
-	for was = true; ; was = false {
+// awaitSteady waits until the stream is steady. The error is ctx's.
+func (s *stream) awaitSteady(ctx context.Context) error {
+	for {
 		s.mu.Lock()
 		steady := s.steady()
 		s.mu.Unlock()
 		if steady {
-			return was, nil
+			return nil
 		}
 		if err := pause.For(ctx, resyncLook); err != nil {
-			return false, err
+			return err
 		}
 	}
 }
