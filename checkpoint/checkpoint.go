@@ -61,6 +61,9 @@ type Stream struct {
 	Epoch, Since uint64
 	// Counter is the greatest number that stands for a version that is not a number.
 	Counter uint64
+	// Alone says that the stream has begun Epoch on its own, and has told no other stream: if one tells of a restoration,
+	// that is the one.
+	Alone bool
 	// Owes is a list that has to be made, and to be in the log, before the stream is watched from Position.
 	Owes Owes
 	// Unannounced is a first list that the log has in full, but perhaps not yet the word that it is complete.

@@ -126,6 +126,8 @@ type LogBounds struct {
 	ID string
 	// Partitions are those of each partition, by its number. A log without partitions has the partition 0.
 	Partitions map[int32]Bounds
+	// Fenced says that no message of an older process can follow the first one of this process.
+	Fenced bool
 	// Indexed says that the last message of each key is found without reading the others: [Query].LastOfKey costs as much as there are keys.
 	Indexed bool
 }

@@ -172,6 +172,7 @@ func drawStream(t *rapid.T) checkpoint.Stream {
 		Announced:   drawVersion(t),
 		Resynced:    seconds.Draw(t, "resynced"),
 		ResyncDue:   rapid.Bool().Draw(t, "resync due"),
+		Alone:       rapid.Bool().Draw(t, "alone"),
 		Kind:        rapid.String().Draw(t, "kind"),
 		Namespaced:  rapid.Bool().Draw(t, "namespaced"),
 		Called:      rapid.SampledFrom([]string{"", "po", "cm.v1"}).Draw(t, "called"),

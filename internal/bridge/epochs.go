@@ -127,6 +127,7 @@ func (s *stream) beginEpoch(cause *source.RewoundError) (from string) {
 	told := s.saved.Epoch != s.epoch
 	if !told {
 		incomparable(&s.saved, s.session.epochs.next(), s.position(), s.why(cause))
+		s.saved.Alone = !s.tells()
 	}
 	epoch := s.saved.Epoch
 	s.tracker.Reset("")
@@ -180,12 +181,16 @@ func (p *session) tellRestored(s *stream, epoch uint64, cause *source.RewoundErr
 		}
 	}
 	for name, saved := range p.state.Streams {
-		if !open[name] && saved.Epoch < epoch {
+		if open[name] || saved.Epoch >= epoch {
+			continue
+		}
+		if !saved.Alone {
 			incomparable(&saved, epoch, saved.Position, why)
 			saved.Position = ""
-			p.state.Streams[name] = saved
-			p.unopenedChanged(name, saved)
 		}
+		saved.Alone = false
+		p.state.Streams[name] = saved
+		p.unopenedChanged(name, saved)
 	}
 }
 
@@ -202,7 +207,8 @@ func (s *stream) restored(epoch uint64, why source.Why, cause *source.RewoundErr
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	nothing := s.position() == "" && s.saved.Owes.From == "" && s.listing == "" && s.ledger.Len() == 0
-	if nothing || s.saved.Epoch >= epoch { // or it has begun a later one by itself
+	if nothing || s.saved.Epoch >= epoch || s.saved.Alone { // or it has begun one of this restoration by itself
+		s.saved.Alone = false
 		return
 	}
 	incomparable(&s.saved, epoch, s.position(), why)

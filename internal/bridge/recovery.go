@@ -150,7 +150,7 @@ func (r *recovery) readTail(ctx context.Context) error {
 	p := r.session
 	r.begin()
 	err := r.log.Read(ctx, sink.Query{After: p.state.Log.Marks}, func(m *sink.Stored) error {
-		return r.take(m, true)
+		return r.take(m, !r.bounds.Fenced)
 	})
 	if err != nil {
 		return fmt.Errorf("read the end of the log: %w", err)

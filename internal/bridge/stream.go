@@ -254,10 +254,10 @@ func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh boo
 	}
 	order := s.order()
 	events := order.Publish(eventOf(&d.Change), last)
-	switch len(events) {
-	case 0:
+	switch {
+	case len(events) == 0:
 		return false
-	case 2:
+	case len(events) == 2 && !lostFromLog(&row): // else the log has nothing that could end
 		first := s.end(o.key, &row, events[0], d.Reason, d.Seen)
 		first.Listed = d.Listed
 		o.pending = slices.Insert(o.pending, 0, *d)

@@ -225,7 +225,7 @@ func TestBytes_are_those_that_stores_have(t *testing.T) {
 		want string
 	}{
 		"a stream": {
-			AppendStream(nil, &stream), "01780178070707ff0f04017801780178017807017807017807017807017801780178",
+			AppendStream(nil, &stream), "01780178070707ff1f04017801780178017807017807017807017807017801780178",
 		},
 		"a stream of nothing": {AppendStream(nil, &checkpoint.Stream{}), "000000000000"},
 		"a log":               {AppendLog(nil, &log), "0178020707ac0280808080802001070701070178070707"},

@@ -22,6 +22,7 @@ const (
 	streamKind
 	streamCalled
 	streamEntered
+	streamAlone
 )
 
 // AppendStream appends a stream:
@@ -88,7 +89,7 @@ func (f *form) stream(s *checkpoint.Stream) {
 	flags := streamHas(s)
 	number(f, &flags)
 	s.Namespaced, s.ResyncDue = flags&streamNamespaced != 0, flags&streamResyncDue != 0
-	s.Retiring = flags&streamRetiring != 0
+	s.Retiring, s.Alone = flags&streamRetiring != 0, flags&streamAlone != 0
 	if flags&streamOwes != 0 {
 		f.owes(&s.Owes)
 	}
@@ -137,6 +138,7 @@ func streamHas(s *checkpoint.Stream) (flags int) {
 	}{
 		{streamNamespaced, s.Namespaced},
 		{streamResyncDue, s.ResyncDue},
+		{streamAlone, s.Alone},
 		{streamRetiring, s.Retiring},
 		{streamOwes, s.Owes != checkpoint.Owes{}},
 		{streamUnannounced, s.Unannounced != checkpoint.Snapshot{}},

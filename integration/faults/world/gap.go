@@ -23,8 +23,10 @@ var (
 	// A broker's older store may have the log and the checkpoint: then that is older than what arrives late.
 	rewound = append([]MayGap{{Cause: oracle.CheckpointLost}}, logLost...)
 	// The API server is restarted too, and a version bump marks the older versions as compacted. An audit may be the
-	// first to find it.
-	restored = []MayGap{{Cause: oracle.Restored}, {Cause: oracle.Audit}, {Cause: oracle.Expired}}
+	// first to find it. The bridge cannot tell a custom resource from one of an API server of its own.
+	restored = []MayGap{
+		{Cause: oracle.Restored}, {Cause: oracle.Rebuilt, Custom: true}, {Cause: oracle.Audit}, {Cause: oracle.Expired},
+	}
 )
 
 // mayGap are the faults that may cause gaps, by name. The bridge has to get over all others without one.
