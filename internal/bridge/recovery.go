@@ -266,9 +266,10 @@ func (r *recovery) learn(name string, m *sink.Stored, st *encode.State, late boo
 		r.rows[name] = map[string]checkpoint.Row{}
 	}
 	r.rows[name][key] = row
+	_, had := r.session.state.Rows[name][key]
 	switch last := known.Last(); {
 	case !late || st.Reason == source.ReasonResync:
-	case !exists:
+	case !had:
 		if r.suspects[name] == nil {
 			r.suspects[name] = map[string]struct{}{}
 		}
