@@ -583,8 +583,11 @@ func TestStateOf_tells_a_log_of_an_older_version(t *testing.T) {
 	for _, typ := range []string{TypeAdded, TypeUpdated, TypeDeleted, TypeRejected, knativeResource + "add"} {
 		for _, text := range []string{"", "00000000000000000007"} {
 			s := &sink.Stored{Sequence: 12, Attributes: []sink.Attribute{
-				{Name: "id", Value: "u.7"}, {Name: "source", Value: "/"}, {Name: "type", Value: typ},
-				{Name: "partitionkey", Value: "c/core/pods/ns/n"}, {Name: "apiversion", Value: "v1"},
+				{Name: "id", Value: "u.7"},
+				{Name: "source", Value: "/"},
+				{Name: "type", Value: typ},
+				{Name: "partitionkey", Value: "c/core/pods/ns/n"},
+				{Name: "apiversion", Value: "v1"},
 			}}
 			if text != "" {
 				s.Attributes = append(s.Attributes, sink.Attribute{Name: "sequence", Value: text})
@@ -613,7 +616,9 @@ func TestStateOf_refuses_what_no_bridge_wrote(t *testing.T) {
 		"cut in the data":  structured(`{"id":"1","source":"/","type":"` + TypeAdded + `","data":{"a":`),
 		"structured empty": structured(`{}`),
 		"no sequence": {Attributes: []sink.Attribute{
-			{Name: "id", Value: "1"}, {Name: "type", Value: TypeAdded}, {Name: "source", Value: "/"},
+			{Name: "id", Value: "1"},
+			{Name: "type", Value: TypeAdded},
+			{Name: "source", Value: "/"},
 			{Name: "sequence", Value: "1.7.0"},
 		}},
 	} {

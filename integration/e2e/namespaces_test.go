@@ -20,11 +20,10 @@ import (
 )
 
 // team gives a namespace to a team, and returns the namespace's version since.
-func (r *fixture) team(namespace, team string) string {
+func (r *fixture) team(namespace, team string) {
 	r.t.Helper()
-	ns := must.Get(r.kube.CoreV1().Namespaces().Patch(r.t.Context(), namespace, types.MergePatchType,
+	must.Get(r.kube.CoreV1().Namespaces().Patch(r.t.Context(), namespace, types.MergePatchType,
 		fmt.Appendf(nil, `{"metadata":{"labels":{"team":%q}}}`, team), metav1.PatchOptions{}))(r.t)
-	return ns.ResourceVersion
 }
 
 // reasons are those of an object's events, in their order.

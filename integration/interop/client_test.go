@@ -42,7 +42,8 @@ var clients = []client{
 	{"python1", python(tools.Python1, "v1_kafka.py"), python(tools.Python1, "v1_nats.py"), []string{"nats-binary"}, false},
 	{
 		"python2", python(tools.Python2, "v2_kafka.py"), python(tools.Python2, "v2_nats.py"),
-		[]string{"kafka-structured"}, false,
+		[]string{"kafka-structured"},
+		false,
 	},
 	{"node", node("kafka.js"), node("nats.js"), []string{"kafka-binary"}, false},
 	{"go", golang("kafka"), golang("nats"), logs, true},

@@ -39,12 +39,6 @@ func (e *event) op() string {
 	return parts[max(0, len(parts)-2)]
 }
 
-// sequence returns the numbers of the event's sequence: epoch, version and step.
-func (e *event) sequence() (epoch, version uint64, step int) {
-	_, _ = fmt.Sscanf(e.attributes["sequence"], "%d.%d.%d", &epoch, &version, &step)
-	return epoch, version, step
-}
-
 func (e *event) String() string {
 	if e.gone != "" {
 		return "the tombstone of " + e.gone

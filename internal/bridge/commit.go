@@ -164,7 +164,7 @@ func (p *session) logAt(marks map[int32]uint64) (log checkpoint.Log, changed boo
 		log.Given, changed = given, true
 	}
 	ends, ids := p.marks.ends() // after the positions, whose changes they have to bound
-	if len(marks) > 0 && !(maps.Equal(marks, log.Marks) && maps.Equal(ends, log.Ends)) {
+	if len(marks) > 0 && (!maps.Equal(marks, log.Marks) || !maps.Equal(ends, log.Ends)) {
 		log.Marks, log.Ends, log.IDs, changed = marks, ends, ids, true
 	}
 	return log, changed

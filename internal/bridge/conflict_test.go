@@ -35,7 +35,7 @@ func TestConflict_an_event_waits_with_pauses_while_the_broker_remembers_its_id(t
 		r, s = startStream(t, log, &memoryStore{})
 		r.log = logged.Logger()
 		send(t, s, source.Added, "a", "u1", "5", source.ReasonWatch)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		n := attempts.Load()
 		assert.LessOrEqual(t, n, int32(1+patientConflicts+time.Minute/conflictDelay), "attempts in a minute")
 		assert.GreaterOrEqual(t, n, int32(time.Minute/conflictDelay/2), "attempts in a minute")

@@ -102,7 +102,7 @@ func (c *consumer) apply(m *sink.Stored, place int) {
 	h, base := c.held[key], attribute(m, "baseversion")
 	patch := strings.HasSuffix(attribute(m, "payload"), "-patch")
 	whole := !patch && typ != "deleted"
-	if sequence < h.sequence || sequence == h.sequence && !(whole && c.atEqual) {
+	if sequence < h.sequence || sequence == h.sequence && (!whole || !c.atEqual) {
 		return
 	}
 	next := holding{sequence: sequence, typ: typ, uid: attribute(m, "objectuid"), version: attribute(m, "resourceversion"), place: place}

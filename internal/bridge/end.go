@@ -96,8 +96,10 @@ func (p *session) retire(ctx context.Context, s *stream, reason source.Reason, w
 	s.mu.Lock()
 	if !s.saved.Retiring {
 		s.saved.Retiring = true
-		s.takeEpoch(checkpoint.Owes{List: sequence.Reselect, From: cmp.Or(s.saved.Owes.From, s.position(), "0"),
-			Cause: string(source.CauseSelection), Message: why})
+		s.takeEpoch(checkpoint.Owes{
+			List: sequence.Reselect, From: cmp.Or(s.saved.Owes.From, s.position(), "0"),
+			Cause: string(source.CauseSelection), Message: why,
+		})
 	}
 	s.mu.Unlock()
 	if err := p.save(ctx); err != nil {

@@ -76,6 +76,7 @@ type modelMode struct {
 
 // complete reports whether everything that exists is published, so that P9 holds.
 func (m modelMode) complete() bool { return !m.skip && !m.ignore && !m.identities }
+
 func (m modelMode) filter() Filter {
 	switch {
 	case m.ignore:

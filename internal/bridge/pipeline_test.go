@@ -310,24 +310,6 @@ func (l readableLog) Read(_ context.Context, q sink.Query, f func(*sink.Stored) 
 	return nil
 }
 
-// byPartition is a log whose markers are in a partition that is read first.
-type byPartition struct{ readableLog }
-
-func (l byPartition) Read(ctx context.Context, q sink.Query, f func(*sink.Stored) error) error {
-	for _, markers := range []bool{true, false} {
-		err := l.readableLog.Read(ctx, q, func(m *sink.Stored) error {
-			if st, err := encode.StateOf(m); err != nil || (st.UID == "") != markers {
-				return err
-			}
-			return f(m)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // lose restores the log from a copy that was made when it had n messages.
 func (l readableLog) lose(n int) {
 	l.mu.Lock()

@@ -159,10 +159,11 @@ func TestPipeline_starts_again_where_its_log_lost_something(t *testing.T) {
 // A process that dies in a list leaves its marker in the log. The next one lists at the same version.
 func TestReadBack_a_list_is_announced_once(t *testing.T) {
 	for _, saved := range []bool{false, true} {
-		log, store, r, s := listed(t, "10", "a u1 5")
+		log, store, r, _ := listed(t, "10", "a u1 5")
 		_ = r.stop()
 		for range 2 {
 			log.forgetIDs()
+			var s *stream
 			r, s = startStream(t, log, store)
 			note(t, s, source.Progress{Kind: source.Gap, Version: "20", Why: source.Why{Message: "too old"}})
 			if saved {

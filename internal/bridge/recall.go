@@ -37,7 +37,7 @@ func (r *recovery) recall(m *sink.Stored, offers *source.Offers) {
 		if !may || !spec.meant(resource, offers) {
 			continue
 		}
-		if _, _, known := p.storedAs(at); !known {
+		if _, known := p.storedAs(at); !known {
 			p.state.Streams[at.Name()] = checkpoint.Stream{
 				Kind: resource.Kind, Namespaced: resource.Namespaced, Called: spec.calling(resource), Fingerprint: at.Scope(),
 			}

@@ -241,7 +241,7 @@ func (r *recovery) names(st *encode.State) iter.Seq[string] {
 			return
 		}
 		for _, namespace := range []string{"", st.Namespace} {
-			name, _, ok := r.session.storedAs(source.Stream{Resource: resource, Namespace: namespace})
+			name, ok := r.session.storedAs(source.Stream{Resource: resource, Namespace: namespace})
 			if ok && !yield(name) || st.Namespace == "" {
 				return
 			}
@@ -266,9 +266,10 @@ func (r *recovery) learn(name string, m *sink.Stored, st *encode.State, late boo
 		r.rows[name] = map[string]checkpoint.Row{}
 	}
 	r.rows[name][key] = row
+	_, had := r.session.state.Rows[name][key]
 	switch last := known.Last(); {
 	case !late || st.Reason == source.ReasonResync:
-	case !exists:
+	case !had:
 		if r.suspects[name] == nil {
 			r.suspects[name] = map[string]struct{}{}
 		}
@@ -354,19 +355,20 @@ func (p *session) scopes(r source.Resource) iter.Seq2[*StreamSpec, source.Stream
 	}
 }
 
-// storedAs returns what the store has of a stream, if need be under the name of another version: versions are the same objects.
-func (p *session) storedAs(at source.Stream) (name string, saved checkpoint.Stream, ok bool) {
+// storedAs returns the name of the stored stream that is the given one, if need be in another version: versions are the
+// same objects.
+func (p *session) storedAs(at source.Stream) (name string, ok bool) {
 	name = at.Name()
-	if saved, ok = p.state.Streams[name]; ok {
-		return name, saved, true
+	if _, ok = p.state.Streams[name]; ok {
+		return name, true
 	}
-	for name, saved := range p.state.Streams {
+	for name := range p.state.Streams {
 		o, ok := source.ParseName(name)
 		if ok && o.Group == at.Group && o.Resource.Resource == at.Resource.Resource && o.Namespace == at.Namespace {
-			return name, saved, true
+			return name, true
 		}
 	}
-	return "", saved, false
+	return "", false
 }
 
 // store commits what was learned, and where the log ends. The error is ctx's, or permanent.

@@ -66,7 +66,8 @@ func TestRestart_finds_deletions_whatever_was_not_committed(t *testing.T) {
 		{"its recreation, then that vanished", recreation, nil, []string{"deleted default/a u2 12 relist"}},
 		{"its recreation, and nothing after", recreation, []string{"a u2 12"}, nil},
 		{
-			"its recreation, then one more", recreation, []string{"a u3 15"},
+			"its recreation, then one more", recreation,
+			[]string{"a u3 15"},
 			[]string{"deleted default/a u2 12 relist", "added default/a u3 15 relist"},
 		},
 		{

@@ -123,7 +123,7 @@ func TestStoredAs_finds_a_stream_by_any_version(t *testing.T) {
 	} {
 		at, ok := source.ParseName(asked)
 		require.True(t, ok, asked)
-		got, _, ok := p.storedAs(at)
+		got, ok := p.storedAs(at)
 		assert.True(t, got == want && ok == (want != ""), "%s: got %q", asked, got)
 	}
 }

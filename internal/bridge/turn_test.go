@@ -304,7 +304,7 @@ func TestRespecify_leaves_the_drain_of_a_stop_as_it_is(t *testing.T) {
 	case err := <-stopped:
 		stopped <- err
 		t.Error("it ended without waiting for the broker")
-	case <-time.After(time.Second):
+	case <-time.After(time.Second): // it would have ended by then
 	}
 	log.set(func() { log.gate = nil })
 	close(gate)

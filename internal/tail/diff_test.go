@@ -167,7 +167,9 @@ func TestDescribe(t *testing.T) {
 		{Deleted, old, map[string]string{"reason": "recovered"}, before, "recovered after a gap, last known version 5"},
 		{Deleted, old, map[string]string{"reason": "repair"}, nil, "repair"},
 		{
-			Deleted, old, map[string]string{"reason": "deselected"}, before,
+			Deleted, old,
+			map[string]string{"reason": "deselected"},
+			before,
 			"exists, and is not selected any more, last known version 5",
 		},
 		{Updated, old, map[string]string{"sampledrate": "5"}, before, "nothing visible changed (5 changes in one)"},

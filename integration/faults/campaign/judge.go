@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +34,11 @@ func kindOf(err error) string {
 		err  error
 		kind string
 	}{
-		{world.ErrUsed, used}, {world.ErrEnded, ended}, {world.ErrUnsettled, unsettled}, {errUnreadable, unreadable},
+		{world.ErrUsed, used},
+		{world.ErrEnded, ended},
+		{world.ErrUnsettled, unsettled},
+		{errUnreadable, unreadable},
+		{world.ErrAstray, unreadable},
 	} {
 		if errors.Is(err, k.err) {
 			return k.kind
@@ -119,13 +122,12 @@ func (r *round) expected() oracle.Options {
 	if r.options.Broker == world.Kafka {
 		partitions = world.Partitions
 	}
+	r.acts = actsOf(r.options.Broker, r.world.Events())
 	return oracle.Options{
 		Partitions: partitions, Elected: r.replicas > 0, Seed: r.options.Seed,
 		Pipeline: world.Pipeline, Latest: r.subject.latest,
 		Canaries: oracle.NewCanaries(r.driver.Canaries()...), MaxPrinted: manyPrinted, Gaps: r.unjustified,
-		LogLost: slices.ContainsFunc(r.world.Events(), func(e world.Event) bool {
-			return e.Kind == world.LogRewound || e.Kind == world.LogDeleted
-		}),
+		LogLost: r.logLost(), Behind: r.behind(),
 	}
 }
 

@@ -24,9 +24,12 @@ type Options struct {
 	// Gaps returns why a gap is not justified, or nothing where it is. It is asked once for each gap of the log, and its
 	// answer is a violation of P6. Nil allows every gap that is well-formed; [NoGaps] allows none.
 	Gaps func(GapFigure) string
-	// LogLost says that the log, or its end, was taken away from the bridge: then events may be published again with the
-	// reason repair.
-	LogLost bool
+	// LogLost is when the log, or its end, was first taken away from the bridge, zero for never: then events may be
+	// published again with the reason repair, and a gap that was announced later may begin below what the log had.
+	LogLost time.Time
+	// Behind is how long before a gap the log may have got what comes behind the gap's beginning: 5 s if it is 0. It is
+	// more where the bridge could not store its position.
+	Behind time.Duration
 	// Latest names the streams whose states may be folded.
 	Latest map[Stream]bool
 	// Prefix says that the log was cut off while the bridge was writing: no last state is demanded, and of each object
@@ -74,6 +77,8 @@ type Report struct {
 	Alike int
 	// Unaudited counts the objects of which consumers need not have the true content, because only an audit finds it.
 	Unaudited int
+	// Undone counts those of Hidden that a restoration undid, and that the log does not have.
+	Undone int
 	// Avoidable is the sum of what the gaps have.
 	Avoidable int
 	Gaps      []GapFigure
@@ -88,7 +93,7 @@ type GapFigure struct {
 	Cause           Cause
 	// Message says the cause for a person.
 	Message string
-	// At is when the list behind the gap was made, as the marker says; it is zero where that is not known.
+	// At is when the list behind the gap was made, as the marker says.
 	At time.Time
 	// Hidden counts the states in its range that the log does not have, Recovered the entries before it that were read
 	// back.
@@ -100,6 +105,9 @@ type GapFigure struct {
 	// they were stored.
 	Behind time.Duration
 }
+
+// lostAt reports whether the log was taken away at a time or before.
+func (o *Options) lostAt(t time.Time) bool { return !o.LogLost.IsZero() && !t.Before(o.LogLost) }
 
 // NoGaps is for [Options.Gaps]: no gap is justified.
 func NoGaps(GapFigure) string { return "nothing happened that may cause a gap" }

@@ -255,7 +255,7 @@ func (b *bridge) publish(st step, reason string, version uint64) {
 	e := Entry{
 		WriterTerm: b.leader, Body: st.Body, Type: typeResource + string(op) + typeVersion, Source: b.stream.Source(),
 		Subject: st.key, Namespace: namespace, Name: name, UID: st.UID, ResourceVersion: fmt.Sprint(st.Version),
-		Reason: reason, SampledRate: 1, Data: dataOf(namespace, name, st.UID, st.Version),
+		Reason: reason, SampledRate: 1, Data: dataOf(b.stream, namespace, name, st.UID, st.Version),
 		PartitionKey: keyOf(b.stream, namespace, name),
 	}
 	e.number(n, "")
@@ -299,7 +299,7 @@ func markerOf(s Stream, kind string, epoch, from, to uint64, cause Cause) Entry 
 	return Entry{
 		Type: typeStream + kind + typeVersion, ID: fmt.Sprintf("%s.%s.%d.%s", kind, s.scope(), epoch, end),
 		Source: s.Source(), ResourceVersion: version, SampledRate: 1, Data: data,
-		PartitionKey: keyOf(s, "", markerNames[kind]),
+		PartitionKey: keyOf(s, "", markerNames[kind]), Recorded: now,
 	}
 }
 
@@ -312,11 +312,14 @@ func keyOf(s Stream, namespace, name string) string {
 	return strings.Join([]string{s.Cluster, cmp.Or(s.Resource.Group, "core"), s.Resource.Resource, cmp.Or(namespace, "_"), name}, "/")
 }
 
-func dataOf(namespace, name, uid string, version uint64) []byte {
+var kindNames = map[string]string{"configmaps": "ConfigMap", "deployments": "Deployment", "widgets": "Widget"}
+
+func dataOf(s Stream, namespace, name, uid string, version uint64) []byte {
 	if namespace != "" {
 		namespace = `"namespace":"` + namespace + `",`
 	}
-	return fmt.Appendf(nil, `{"kind":"ConfigMap","metadata":{%s"name":%q,"uid":%q,"resourceVersion":"%d"}}`, namespace, name, uid, version)
+	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{%s"name":%q,"uid":%q,"resourceVersion":"%d"}}`,
+		s.Resource.GroupVersion(), kindNames[s.Resource.Resource], namespace, name, uid, version)
 }
 
 func TestCheck_finds_nothing_in_a_log_that_keeps_every_promise(t *testing.T) {
@@ -419,7 +422,7 @@ func TestCheck_names_what_leaders_do_that_they_must_not(t *testing.T) {
 					t.Fatal("nothing is found")
 				}
 			})
-			assert.GreaterOrEqual(t, applied, 10, "only %d logs could be damaged", applied)
+			assert.GreaterOrEqual(t, applied, fewest(), "only %d logs could be damaged", applied)
 		})
 	}
 }

@@ -56,7 +56,7 @@ func (c *consumer) apply(e *Entry, place int) {
 	patch := strings.HasSuffix(e.Payload, "-patch") && e.Type != typeRejected
 	op, _ := e.operation()
 	whole := op != Deleted && !patch
-	if e.Sequence < remembered || e.Sequence == remembered && !(c.atEqual && whole) {
+	if e.Sequence < remembered || e.Sequence == remembered && (!c.atEqual || !whole) {
 		return
 	}
 	if patch && (!last.exists || last.UID != e.UID || last.ResourceVersion != e.BaseVersion) {
@@ -104,7 +104,8 @@ type reading struct {
 }
 
 var readings = []reading{
-	{name: "from the beginning"}, {name: "from the beginning, also at an equal sequence", atEqual: true},
+	{name: "from the beginning"},
+	{name: "from the beginning, also at an equal sequence", atEqual: true},
 	{name: "from a place on", restarts: true},
 	{name: "from a place on, also at an equal sequence", restarts: true, atEqual: true},
 	{name: "with redelivered messages", redelivered: true},

@@ -176,6 +176,19 @@ var damages = []struct {
 	{"change what an object contains", P4, func(d *damaged) bool {
 		return d.change(func(i int) bool { return d.log[i].Body != "" }, func(e *Entry) { e.Body = "another" })
 	}},
+	{"leave all of an object out but its identity", P4, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.log[i].Body != "" && d.op(i) != Deleted }, func(e *Entry) { e.Body = "" })
+	}},
+	{"give an object another kind", P4, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.op(i) != "" }, func(e *Entry) {
+			e.Data = bytes.Replace(e.Data, []byte(`"kind":"`), []byte(`"kind":"Other`), 1)
+		})
+	}},
+	{"give an object another apiVersion", P4, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.op(i) != "" }, func(e *Entry) {
+			e.Data = bytes.Replace(e.Data, []byte(`v1","kind`), []byte(`v2","kind`), 1)
+		})
+	}},
 	{"put an entry under another pipeline", P4, func(d *damaged) bool {
 		d.options.Pipeline = "p"
 		for i := range d.log {
@@ -239,6 +252,9 @@ var damages = []struct {
 			e.ID = strings.Replace(e.ID, "-"+to, "-999999999", 1)
 			e.Data = bytes.Replace(e.Data, []byte(`"to":"`+to), []byte(`"to":"999999999`), 1)
 		})
+	}},
+	{"leave out of a marker when it was recorded", P6, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.op(i) == "" }, func(e *Entry) { e.Recorded = time.Time{} })
 	}},
 	{"garble a gap's data", P6, func(d *damaged) bool {
 		return d.change(func(i int) bool { return d.log[i].Type == typeGap }, func(e *Entry) { e.Data = []byte("{") })

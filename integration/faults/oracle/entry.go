@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Entry is one message of the log: an event in binary mode.
@@ -45,7 +47,7 @@ type Entry struct {
 	Data    []byte
 }
 
-// The types of events that are checked. Others are ignored.
+// The types of events that are checked. An entry of another type is a violation, but for the announcement of a process.
 const (
 	typeResource  = "io.kube-eventbridge.resource."
 	typeVersion   = ".v1"
@@ -111,17 +113,19 @@ func NewEntry(headers map[string][]string, data []byte, place uint64) (Entry, er
 }
 
 // dataProblem says what is wrong with the data of an event about an object, or nothing: it is that object, in that
-// version.
-func dataProblem(e *Entry) string {
+// version, and of the resource's kind.
+func dataProblem(e *Entry, resource schema.GroupVersionResource) string {
 	var object metav1.PartialObjectMetadata
 	switch err := json.Unmarshal(e.Data, &object); {
 	case err != nil:
 		return "its data is no object"
 	case string(object.UID) != e.UID || object.ResourceVersion != e.ResourceVersion || object.Name != e.Name || object.Namespace != e.Namespace:
 		return fmt.Sprintf("its data is of %s/%s, uid %s, version %s", object.Namespace, object.Name, object.UID, object.ResourceVersion)
-	default:
-		return ""
 	}
+	if of, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind()); of != resource {
+		return fmt.Sprintf("its data is of the kind %q in %q", object.Kind, object.APIVersion)
+	}
+	return ""
 }
 
 func contentOf(data []byte) string {
@@ -196,8 +200,11 @@ func (e *Entry) String() string {
 	}
 	s := fmt.Sprintf("#%d%s %s %s", e.Place, place, strings.TrimPrefix(e.Type, "io.kube-eventbridge."), e.ID)
 	for _, part := range []struct{ name, value string }{
-		{"version", e.ResourceVersion}, {"sequence", e.Sequence}, {"reason", e.Reason},
-		{"sampledrate", strconv.Itoa(e.SampledRate)}, {"writerterm", strconv.Itoa(e.WriterTerm)},
+		{"version", e.ResourceVersion},
+		{"sequence", e.Sequence},
+		{"reason", e.Reason},
+		{"sampledrate", strconv.Itoa(e.SampledRate)},
+		{"writerterm", strconv.Itoa(e.WriterTerm)},
 	} {
 		if part.value != "" && part.value != "0" && (part.name != "sampledrate" || part.value != "1") {
 			s += " " + part.name + "=" + part.value

@@ -3,6 +3,7 @@
 package oracle
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -35,16 +36,15 @@ func (s *streamJudge) checkGaps() {
 			continue
 		}
 		// A lost checkpoint takes the positions with it.
-		if m.from.compare(complete) < 0 && m.body.Cause != CheckpointLost && !s.judge.options.LogLost {
+		if m.from.compare(complete) < 0 && m.body.Cause != CheckpointLost && !s.judge.options.lostAt(m.Recorded) {
 			s.violateMark(m, fmt.Sprintf("it begins at %d, and the log is complete up to %d", m.from.version, complete.version))
 		}
 		s.figure(m, next)
 	}
 }
 
-// longestBehind is many times what the position may be behind the log. It is stored once a second, unless the
-// checkpoint cannot be written: no fault lasts so long.
-const longestBehind = 30 * time.Second
+// longestBehind is many times what the position may be behind the log, which is stored once a second.
+const longestBehind = 5 * time.Second
 
 // figure adds what a gap cost to the report, and asks whether it is justified. Before it stand lines up to the next
 // one.
@@ -56,7 +56,8 @@ func (s *streamJudge) figure(m *mark, next int) {
 	}
 	s.judge.report.Gaps = append(s.judge.report.Gaps, figure)
 	s.judge.report.Avoidable += m.avoidable
-	if figure.Behind > longestBehind && m.body.Cause != CheckpointLost && m.body.Cause != LogLost {
+	limit := cmp.Or(s.judge.options.Behind, longestBehind)
+	if figure.Behind > limit && m.body.Cause != CheckpointLost && m.body.Cause != LogLost {
 		s.violateMark(m, fmt.Sprintf("the gap begins before what the log had got %s earlier", figure.Behind))
 	}
 	if m.avoidable > 0 && m.saysAll() {
@@ -121,12 +122,12 @@ const compactionLag = 2 * time.Second
 // lost, behind which everything is listed and nothing is read back.
 //
 // The bridge may hide such states all the same: its reads are limited in number and time (source.Recovery), and it may
-// lack permission. The gap's message has to say so. They are counted, and are a violation where it says that all was
-// read back.
+// lack permission. The gap's message has to say so. They are counted, for whoever limits how many there may be, and are
+// a violation where the message says that all was read back.
 func (s *streamJudge) avoidable(m *mark, o *object, i int) bool {
 	st := o.truth[i]
 	switch {
-	case m.Recorded.IsZero(), s.stream.LabelSelector != "", s.judge.options.Latest[s.stream]:
+	case s.stream.LabelSelector != "", s.judge.options.Latest[s.stream]:
 		return false
 	case m.body.Cause != Expired, m.from.version == 0, m.from.history != m.to.history, !s.within(m, o, st):
 		return false

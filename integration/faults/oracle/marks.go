@@ -94,6 +94,9 @@ func (m *mark) read(s Stream) error {
 	if m.body.Namespace != s.Namespace || m.body.LabelSelector != s.LabelSelector || m.body.FieldSelector != "" {
 		return fmt.Errorf("it is about the scope %q %q", m.body.Namespace, m.body.LabelSelector)
 	}
+	if m.Recorded.IsZero() {
+		return errors.New("it does not say when it was recorded")
+	}
 	m.epoch = epochOf(m.Entry)
 	kind := strings.TrimSuffix(strings.TrimPrefix(m.Type, typeStream), typeVersion)
 	version, rest, err := m.of()

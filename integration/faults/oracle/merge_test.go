@@ -338,6 +338,14 @@ func (d *damaged) exchangeWith(before func(int) int, fits func(i, next int) bool
 	return next >= 0
 }
 
+// fewest is how many of the drawn logs have to be damaged: rapid draws 100, and a fifth of that in short mode.
+func fewest() int {
+	if testing.Short() {
+		return 2
+	}
+	return 10
+}
+
 func TestCheck_names_the_promise_that_damaged_partitions_break(t *testing.T) {
 	for _, damage := range misplacements {
 		t.Run(damage.name, func(t *testing.T) {
@@ -354,7 +362,7 @@ func TestCheck_names_the_promise_that_damaged_partitions_break(t *testing.T) {
 					t.Fatalf("want a violation of %s, got %v", damage.promise, found)
 				}
 			})
-			assert.GreaterOrEqual(t, applied, 10, "only %d logs could be damaged", applied)
+			assert.GreaterOrEqual(t, applied, fewest(), "only %d logs could be damaged", applied)
 		})
 	}
 }

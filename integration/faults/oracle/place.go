@@ -196,7 +196,7 @@ func (s *streamJudge) checkForm(l *line) {
 		s.violateLine(P3, l, fmt.Sprintf("%d changes folded into one", l.SampledRate))
 	}
 	switch {
-	case l.Reason == "repair" && !s.judge.options.LogLost:
+	case l.Reason == "repair" && s.judge.options.LogLost.IsZero():
 		s.violateLine(P3, l, "published again, and the log was not taken away")
 	case l.Type == typeRejected:
 		s.violateLine(P1, l, "the broker refused it")
@@ -205,7 +205,7 @@ func (s *streamJudge) checkForm(l *line) {
 	case l.Reason == "deselected" && l.op != Deleted:
 		s.violateLine(P4, l, "it is deselected, and not deleted")
 	default:
-		if problem := dataProblem(l.Entry); problem != "" {
+		if problem := dataProblem(l.Entry, s.stream.Resource); problem != "" {
 			s.violateLine(P4, l, problem)
 		}
 	}
@@ -254,8 +254,10 @@ func (s *streamJudge) find(o *object, l *line, previous int) (at int, before boo
 	return -1, false
 }
 
-// sameBody reports whether an entry has a state's content, as far as both are known.
-func sameBody(st State, l *line) bool { return st.Body == "" || l.Body == "" || st.Body == l.Body }
+// sameBody reports whether an entry has a state's content, as far as the truth has it. A deletion may come without.
+func sameBody(st State, l *line) bool {
+	return st.Body == "" || st.Body == l.Body || l.Body == "" && l.op == Deleted
+}
 
 // concluded says which ends a deletion may stand for that was found missing: those behind the last version that was
 // known, up to the version of the list that did not have the object.

@@ -96,7 +96,7 @@ func entryOf(line string, place uint64) Entry {
 	e := Entry{
 		Place: place, Source: plain.Source(), ResourceVersion: version, SampledRate: 1, Body: change, Subject: "x",
 		PartitionKey: keyOf(plain, "", "x"), Name: "x", UID: f[1], Reason: f[3], Type: typeResource + f[0] + typeVersion,
-		Data: dataOf("", "x", f[1], n.version),
+		Data: dataOf(plain, "", "x", f[1], n.version), Recorded: now,
 	}
 	if f[0] == "deleted" {
 		n.step = stepEnd
@@ -118,6 +118,9 @@ func entryOf(line string, place uint64) Entry {
 
 func always(Stream, string) bool { return true }
 func never(Stream, string) bool  { return false }
+
+// now is when everything was recorded.
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 var restored = []History{{First: 1, Last: 20}, {First: 5, Last: 1000}}
 
@@ -186,18 +189,33 @@ var scripts = map[string]script{
 		want: []Promise{P3},
 	},
 	"a log that lost its end is repaired": {
-		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, options: Options{LogLost: true},
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, options: Options{LogLost: now},
 		log: []string{
 			"snapshot-started 1", "added u1 5 watch", "gap 5 7@2 log-lost", "resync-started 9@2", "updated u1 7@2 repair",
 			"resync-completed 9@2", "updated u1 8@2 watch",
 		},
 	},
+	"a gap may begin below what a log had that was lost before": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, options: Options{LogLost: now},
+		log: []string{
+			"snapshot-started 5", "snapshot-completed 5", "added u1 5 watch", "updated u1 6 watch", "gap 2 7",
+			"updated u1 7 relist",
+		},
+	},
+	"a gap does not begin below what a log had that was lost later": {
+		truth:   []string{"added u1 5", "updated u1 6", "updated u1 7"},
+		options: Options{LogLost: now.Add(time.Minute)}, want: []Promise{P6},
+		log: []string{
+			"snapshot-started 5", "snapshot-completed 5", "added u1 5 watch", "updated u1 6 watch", "gap 2 7",
+			"updated u1 7 relist",
+		},
+	},
 	"a log that was deleted is repaired, and an end as well": {
-		truth: []string{"added u1 5", "updated u1 6", "deleted u1 7"}, options: Options{LogLost: true},
+		truth: []string{"added u1 5", "updated u1 6", "deleted u1 7"}, options: Options{LogLost: now},
 		log: []string{"gap 0 7@2 log-lost", "resync-started 9@2", "deleted u1 6>8@2 repair", "resync-completed 9@2"},
 	},
 	"a repair that begins again publishes again": {
-		truth: []string{"added u1 5"}, options: Options{LogLost: true},
+		truth: []string{"added u1 5"}, options: Options{LogLost: now},
 		log: []string{
 			"gap 5 7@2 log-lost", "resync-started 8@2", "added u1 5@2 repair", "resync-started 9@2",
 			"added u1 5@2.r9 repair", "resync-completed 9@2",
@@ -205,13 +223,13 @@ var scripts = map[string]script{
 	},
 	"a lost log does not show that etcd was restored": {
 		truth: []string{"added u1 4", "updated u1 7", "h1 updated u1 4", "h1 updated u1 8"}, bounds: restored,
-		options: Options{LogLost: true}, log: []string{
+		options: Options{LogLost: now}, log: []string{
 			"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch", "gap 7 9@2 log-lost", "resync-started 9@2",
 			"updated u1 8@2 repair", "resync-completed 9@2",
 		},
 	},
 	"a repair's list may be newer than its gap says": {
-		truth: []string{"added u1 5", "updated u1 7", "updated u1 8"}, options: Options{LogLost: true}, log: []string{
+		truth: []string{"added u1 5", "updated u1 7", "updated u1 8"}, options: Options{LogLost: now}, log: []string{
 			"snapshot-started 1", "added u1 5 watch", "gap 5 6@2 log-lost", "resync-started 9@2", "updated u1 8@2 repair",
 			"resync-completed 9@2",
 		},
@@ -232,11 +250,11 @@ var scripts = map[string]script{
 		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 4.r9 resync"},
 	},
 	"a repair is announced": {
-		truth: []string{"added u1 5", "updated u1 6"}, options: Options{LogLost: true}, want: []Promise{P6},
+		truth: []string{"added u1 5", "updated u1 6"}, options: Options{LogLost: now}, want: []Promise{P6},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "gap 5 6@2 log-lost", "updated u1 6@2 repair"},
 	},
 	"a repair publishes everything that exists": {
-		truth: []string{"added u1 5"}, options: Options{LogLost: true}, want: []Promise{P1},
+		truth: []string{"added u1 5"}, options: Options{LogLost: now}, want: []Promise{P1},
 		log: []string{
 			"snapshot-started 1", "added u1 5 watch", "gap 5 6@2 log-lost", "resync-started 9@2", "resync-completed 9@2",
 		},
@@ -249,7 +267,7 @@ var scripts = map[string]script{
 		},
 	},
 	"what is repaired has its epoch": {
-		truth: []string{"added u1 5", "updated u1 6"}, options: Options{LogLost: true}, want: []Promise{P6},
+		truth: []string{"added u1 5", "updated u1 6"}, options: Options{LogLost: now}, want: []Promise{P6},
 		log: []string{
 			"snapshot-started 1", "added u1 5 watch", "gap 5 6@2 log-lost", "resync-started 9@2", "updated u1 6 repair",
 			"resync-completed 9@2",
@@ -557,7 +575,8 @@ func TestJudge_counts_what_gaps_hide_and_what_was_recovered(t *testing.T) {
 	require.True(t, len(r.Violations) == 0 && r.States == 5 && r.Published == 3 && r.Hidden == 2 && r.Recovered == 1 &&
 		len(r.Gaps) == 1, "got %+v", r)
 	want := GapFigure{
-		Stream: plain, Place: 5, Epoch: 1, From: 5, To: 9, Cause: Expired, Message: "a text", Hidden: 2, Recovered: 1,
+		Stream: plain, Place: 5, Epoch: 1, From: 5, To: 9, Cause: Expired, Message: "a text", At: now, Hidden: 2,
+		Recovered: 1, Avoidable: 2,
 	}
 	assert.Equal(t, want, r.Gaps[0])
 }
@@ -569,12 +588,10 @@ func TestJudge_says_what_a_gap_hides_that_etcd_had(t *testing.T) {
 			"snapshot-started 1", "added u1 5 watch", "updated u1 7 recovered", "gap 5 9", "updated u1 9 relist",
 		},
 	}.build(t)
-	announced := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	log[4].Recorded = announced
 	if r := Judge(truth, log, Options{}); len(r.Violations) != 0 || r.Avoidable != 2 || r.Gaps[0].Avoidable != 2 {
 		t.Errorf("want two that were never forgotten, got %+v", r)
 	}
-	truth.Compactions = []Compaction{{At: announced.Add(-time.Second), Revision: 7}, {At: announced.Add(time.Hour), Revision: 1000}}
+	truth.Compactions = []Compaction{{At: now.Add(-time.Second), Revision: 7}, {At: now.Add(time.Hour), Revision: 1000}}
 	r := Judge(truth, log, Options{})
 	assert.Equal(t, 1, r.Avoidable, "want one that was not forgotten, got %+v", r)
 	log[4].Data = bytes.Replace(log[4].Data, []byte("a text"), []byte("1 change was read back"), 1)
@@ -590,12 +607,11 @@ func TestJudge_blames_a_later_gap_for_a_list_that_died_with_its_process(t *testi
 			"updated u1 9 relist",
 		},
 	}.build(t)
-	announced := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	log[4].Recorded, log[5].Recorded = announced, announced.Add(time.Minute)
+	log[5].Recorded = now.Add(time.Minute)
 	for _, i := range []int{4, 5} {
 		log[i].Data = bytes.Replace(log[i].Data, []byte("a text"), fmt.Appendf(nil, "%d changes were read back", 5-i), 1)
 	}
-	truth.Compactions = []Compaction{{At: announced.Add(30 * time.Second), Revision: 9}}
+	truth.Compactions = []Compaction{{At: now.Add(30 * time.Second), Revision: 9}}
 	r := Judge(truth, log, Options{})
 	assert.Empty(t, r.Violations, "etcd has forgotten it before the second list")
 	assert.Equal(t, []int{0, 1}, []int{r.Gaps[0].Hidden, r.Gaps[1].Hidden}, "hidden")
@@ -617,9 +633,10 @@ func TestJudge_measures_how_far_a_gap_reaches_below_the_log(t *testing.T) {
 	}
 	r := Judge(truth, log, Options{})
 	assert.True(t, len(r.Violations) == 0 && r.Gaps[0].Behind == 2*time.Second, "want two seconds, got %+v", r)
-	log[4].Stored = time.Unix(3600, 0)
+	log[4].Stored = time.Unix(8, 0)
 	found := Check(truth, log, Options{})
-	assert.True(t, len(found) == 1 && found[0].Promise == P6, "an hour: %v", found)
+	assert.True(t, len(found) == 1 && found[0].Promise == P6, "six seconds: %v", found)
+	assert.Empty(t, Check(truth, log, Options{Behind: 30 * time.Second}), "where positions could not be stored")
 }
 
 func TestNewEntry_reads_a_message(t *testing.T) {
@@ -635,8 +652,10 @@ func TestNewEntry_reads_a_message(t *testing.T) {
 	}
 	for name, h := range map[string]map[string][]string{
 		"no CloudEvent": {"x": {"y"}},
-		"no integer": {"ce-specversion": {"1.0"}, "ce-type": {"t"}, "ce-id": {"i"}, "ce-source": {"s"},
-			"ce-writerterm": {"x"}},
+		"no integer": {
+			"ce-specversion": {"1.0"}, "ce-type": {"t"}, "ce-id": {"i"}, "ce-source": {"s"},
+			"ce-writerterm": {"x"},
+		},
 		"broken encoding": {"ce-specversion": {"1.0"}, "ce-type": {"t"}, "ce-id": {"%x"}, "ce-source": {"s"}},
 	} {
 		assert.Error(t, must.Err(NewEntry(h, nil, 1)), "%s: no error", name)

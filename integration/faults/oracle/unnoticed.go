@@ -19,7 +19,9 @@ func (s *streamJudge) excuseUnnoticed() {
 		}
 		at, alike := s.restoredAt(h), s.alike(h)
 		for _, o := range s.objects {
-			s.judge.report.Alike += o.excuse(h, at, alike)
+			counted, undone := o.excuse(h, at, alike)
+			s.judge.report.Alike += counted
+			s.judge.report.Undone += undone
 		}
 	}
 }
@@ -95,17 +97,21 @@ func (o *object) stateBefore(i int) int {
 
 // excuse marks what need not be in a log of which nothing was undone by the restoration to a version that began history h. Where versions tell nobody of it, that
 // is also an object of which history h has the last version that was published and undone: what it went through in h up to there is excused, and counted.
-func (o *object) excuse(h int, version uint64, alike bool) (counted int) {
+// What was undone and is excused is counted apart.
+func (o *object) excuse(h int, version uint64, alike bool) (counted, before int) {
 	undone := func(st State) bool { return st.History == h-1 && st.Version > version }
 	last, twin := o.lastPublished(undone), -1
 	if last >= 0 {
 		if !alike {
-			return 0
+			return 0, 0
 		}
 		twin = o.in(h, o.truth[last])
 	}
 	for i, st := range o.truth {
-		o.excused[i] = o.excused[i] || undone(st) && i > last
+		if !o.excused[i] && undone(st) && i > last {
+			o.excused[i] = true
+			before++
+		}
 	}
 	for i, st := range o.truth {
 		switch {
@@ -118,7 +124,7 @@ func (o *object) excuse(h int, version uint64, alike bool) (counted int) {
 			counted++
 		}
 	}
-	return counted
+	return counted, before
 }
 
 // lastPublished returns the index of the last state of some that the log has; -1 if it has none.

@@ -37,6 +37,8 @@ var mayGap = map[string][]MayGap{
 	"watch expires in mid-stream":     cacheLost,
 	"killed during a relist":          cacheLost,
 
+	"API server restarted while the bridge is away": cacheLost,
+
 	"etcd compacted and API server restarted while the bridge is away": cacheLost,
 	"etcd compacted and API server restarted under open watches":       cacheLost,
 	"etcd compacted and API server restarted at a takeover":            cacheLost,

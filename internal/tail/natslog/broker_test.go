@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/port"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/tailtest"
@@ -48,9 +48,7 @@ var beginning = tail.Start{Beginning: true}
 func newBroker(t *testing.T) *broker {
 	t.Helper()
 	testtier.Servers(t)
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	b := &broker{t: t, dir: t.TempDir(), port: l.Addr().(*net.TCPAddr).Port}
-	require.NoError(t, l.Close())
+	b := &broker{t: t, dir: t.TempDir(), port: must.Get(port.Free())(t)}
 	t.Cleanup(b.stop)
 	return b
 }
