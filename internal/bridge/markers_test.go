@@ -105,6 +105,13 @@ func between(t *testing.T, log *fakeLog) (told []string) {
 	return told
 }
 
+// listed is how many objects the resync that runs has listed.
+func (r *resyncList) listed() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all()[0].Listed
+}
+
 // completeness is what the last marker of a resync says of itself.
 func completeness(log *fakeLog) (complete string) {
 	for i := range log.log {
@@ -138,7 +145,7 @@ func TestResync_lists_after_its_marker_and_tells_all_before_the_other_one(t *tes
 func TestResync_is_complete_only_when_the_log_has_what_the_watch_brings(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5")
 	end := resyncing(t, r, s, &lister{objects: []string{"a u1 15", "b u2 16"}})
-	must.Happen(t, "the list", func() bool { return s.resync.all()[0].Listed == 2 })
+	must.Happen(t, "the list", func() bool { return s.resync.listed() == 2 })
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
 	r.settle()
 	assert.Empty(t, completeness(log.fakeLog), "it is complete, and the log has an older state")
@@ -153,7 +160,7 @@ func TestResync_is_complete_only_when_the_log_has_what_the_watch_brings(t *testi
 func TestResync_awaits_no_object_that_the_watch_has_passed(t *testing.T) {
 	_, _, r, s := listed(t, "10", "a u1 5")
 	end := resyncing(t, r, s, &lister{objects: []string{"a u1 5", "b u2 16"}})
-	must.Happen(t, "the list", func() bool { return s.resync.all()[0].Listed == 2 })
+	must.Happen(t, "the list", func() bool { return s.resync.listed() == 2 })
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
 	end()
 }
@@ -192,7 +199,7 @@ func TestResync_awaits_the_newer_state_that_is_on_its_way(t *testing.T) {
 		send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	})
 	end := resyncing(t, r, s, l)
-	must.Happen(t, "the list", func() bool { return s.resync.all()[0].Listed == 1 })
+	must.Happen(t, "the list", func() bool { return s.resync.listed() == 1 })
 	time.Sleep(20 * time.Millisecond) // for a marker, were one published
 	assert.Empty(t, completeness(log.fakeLog), "it is complete, and the object was not told")
 	close(gate)
@@ -218,7 +225,7 @@ func TestResync_ends_where_another_epoch_begins(t *testing.T) {
 	n, _ := s.resync.begin()
 	ended := make(chan error, 1)
 	go func() { ended <- s.republish(must.Within(t, time.Minute), n) }()
-	must.Happen(t, "the list", func() bool { return s.resync.all()[0].Listed == 1 })
+	must.Happen(t, "the list", func() bool { return s.resync.listed() == 1 })
 	restored(t, s)
 	require.ErrorIs(t, <-ended, errOtherEpoch)
 	assert.Empty(t, completeness(log.fakeLog))
