@@ -24,7 +24,7 @@ import (
 // current returns what [Current] tells; at each object it calls before, if that is not nil.
 func current(t *testing.T, server *cluster, before func(told int) error) (told []string, err error) {
 	t.Helper()
-	err = Current(t.Context(), server.script.client(), configMaps, func(item *Item) error {
+	_, err = Current(t.Context(), server.script.client(), configMaps, func(item *Item) error {
 		if before != nil {
 			if err := before(len(told)); err != nil {
 				return err
