@@ -4,6 +4,10 @@ package bridge
 
 import (
 	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -140,4 +144,49 @@ func replayed(t *testing.T, log readableLog, store *memoryStore) {
 	r, s := startStream(t, log, store)
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
 	r.settleAndStop()
+}
+
+// wholeLog cannot select the last message of each key.
+type wholeLog struct{ readableLog }
+
+func (l wholeLog) Read(ctx context.Context, q sink.Query, f func(*sink.Stored) error) error {
+	q.LastOfKey = false
+	return l.readableLog.Read(ctx, q, f)
+}
+
+// The log has an older state of two objects last. What they are now is told again, under a number that is durable.
+func TestRebuild_tells_again_what_a_rewind_has_covered(t *testing.T) {
+	log, store := wholeLog{newReadableLog()}, &memoryStore{}
+	r, s := startStream(t, log, store)
+	snapshot(t, s, "10", "a u1 5", "b u2 6")
+	all := []happening{{source.Updated, "a", "u1", "12"}, {source.Updated, "b", "u2", "13"}, {source.Updated, "a", "u1", "14"}, {source.Deleted, "b", "u2", "15"}}
+	live(t, s, all)
+	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
+	r.stopSaved()
+	store.rewind()
+	r, s = startStream(t, log, store)
+	live(t, s, all[:2])
+	_ = r.stop()
+
+	before := len(log.lines())
+	store.state = checkpoint.State{}
+	spec := StreamSpec{Resource: "configmaps"}
+	r = startOf(t, log, store, spec)
+	s = r.stream(&spec)
+	for key, version := range map[string]uint64{"default/a": 14, "default/b": 15} {
+		row, _ := s.ledger.Get(key)
+		assert.True(t, row.Behind && row.Version == version, "%s: %+v", key, row)
+	}
+	snapshot(t, s, "30", "a u1 14")
+	r.settle()
+	got := log.lines()[before:]
+	slices.Sort(got[1:])
+	expect(t, got, "gap 30", "deleted default/b u2 15 relist", "updated default/a u1 14 relist")
+	for _, m := range log.log[before+1:] {
+		_, n, ok := strings.Cut(m.ID, ".r")
+		number := must.Get(strconv.ParseInt(n, 10, 64))(t)
+		assert.True(t, ok && number > 7 && number <= store.state.Log.Resyncs, "%s, and the store has %d", m.ID, store.state.Log.Resyncs)
+	}
+	row, _ := s.ledger.Get("default/a")
+	assert.False(t, row.Behind, "%+v", row)
 }

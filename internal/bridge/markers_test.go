@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -29,6 +30,7 @@ type lister struct {
 	mu       sync.Mutex
 	objects  []string
 	labelled []string
+	version  string
 	// listing is called before each answer.
 	listing func()
 }
@@ -57,7 +59,8 @@ func (l *lister) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f := strings.Fields(o)
 		items = append(items, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"default","uid":%q,"resourceVersion":%q}}`, f[0], f[1], f[2]))
 	}
-	_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1000"},"items":[%s]}`, strings.Join(items, ","))
+	_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":%q},"items":[%s]}`,
+		cmp.Or(l.version, "1000"), strings.Join(items, ","))
 }
 
 func (l *lister) client(t *testing.T) *source.Client {
@@ -114,6 +117,8 @@ func (r *resyncList) listed() int {
 
 // completeness is what the last marker of a resync says of itself.
 func completeness(log *fakeLog) (complete string) {
+	log.mu.Lock()
+	defer log.mu.Unlock()
 	for i := range log.log {
 		if m := &log.log[i]; typeOf(m) == "resync-completed" {
 			_, complete, _ = strings.Cut(string(m.Data), `"complete":`)
@@ -156,6 +161,114 @@ func TestResync_is_complete_only_when_the_log_has_what_the_watch_brings(t *testi
 		between(t, log.fakeLog))
 }
 
+// The list does not have an object any more, and the log has neither its last states nor its end. They come before the
+// resync is complete: otherwise consumers would drop the object, and be given a patch to apply to it.
+func TestResync_is_complete_only_when_the_log_has_the_end_of_what_is_gone(t *testing.T) {
+	log, _, r, s := listed(t, "10", "a u1 5", "b u2 6")
+	end := resyncing(t, r, s, &lister{objects: []string{"a u1 5"}})
+	must.Happen(t, "the list", func() bool { return s.resync.all()[0].Listed == 1 })
+	time.Sleep(20 * time.Millisecond) // for a marker, were one published
+	assert.Empty(t, completeness(log.fakeLog), "it is complete, and an end is to come")
+	send(t, s, source.Updated, "b", "u2", "15", source.ReasonWatch)
+	send(t, s, source.Deleted, "b", "u2", "16", source.ReasonWatch)
+	end()
+	assert.Equal(t, []string{"deleted default/b u2 16 watch", "updated default/a u1 5 resync", "updated default/b u2 15 watch"},
+		between(t, log.fakeLog))
+}
+
+// The watch has passed the list, and the log has an object that does not exist: an audit would find it, and the sweep does.
+func TestResync_awaits_no_end_that_does_not_come(t *testing.T) {
+	log, _, r, s := listed(t, "10", "a u1 5", "ghost u2 6")
+	end := resyncing(t, r, s, &lister{objects: []string{"a u1 5"}})
+	must.Happen(t, "the list", func() bool { return s.resync.all()[0].Listed == 1 })
+	note(t, s, source.Progress{Kind: source.Bookmark, Version: "1000"})
+	end()
+	assert.Equal(t, "true", completeness(log.fakeLog))
+}
+
+// Nothing but the list of a resync shows that etcd was restored.
+func TestResync_begins_another_epoch_where_its_list_does_not_compare(t *testing.T) {
+	for name, exists := range map[string]string{
+		"an older state": "a u1 5", "another object": "a u2 20", "an object that is not known": "b u2 7", "one that has ended": "c u3 6",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, r, s := listed(t, "10", "a u1 5", "c u3 6")
+			live(t, s, []happening{{source.Updated, "a", "u1", "20"}, {source.Deleted, "c", "u3", "21"}})
+			note(t, s, source.Progress{Kind: source.Bookmark, Version: "30"})
+			r.cfg.Client = (&lister{objects: []string{exists}}).client(t)
+			s.status.State(source.Watching, nil)
+			s.resync.ask(time.Now())
+			n, _ := s.resync.begin()
+			ended := make(chan error, 1)
+			go func() { ended <- s.republish(must.Within(t, time.Minute), n) }()
+			assert.Equal(t, source.CauseRestored, (<-s.again).Cause, "a list is asked for")
+			beginHistory(t, s, source.Gap, "1000")
+			snapshot(t, s, "1000", exists)
+			s.status.State(source.Watching, nil)
+			require.ErrorIs(t, <-ended, errOtherEpoch)
+		})
+	}
+}
+
+// A list takes a while. What the watch has brought meanwhile is no mismatch.
+func TestResync_compares_its_list_with_nothing_newer(t *testing.T) {
+	_, _, r, s := listed(t, "10", "a u1 5", "b u2 6")
+	l := &lister{objects: []string{"a u1 5", "b u2 6"}, version: "10"}
+	l.listing = sync.OnceFunc(func() {
+		live(t, s, []happening{{source.Updated, "a", "u1", "20"}, {source.Deleted, "b", "u2", "21"}})
+		note(t, s, source.Progress{Kind: source.Bookmark, Version: "30"})
+		require.NoError(t, r.save(t.Context()))
+	})
+	resyncing(t, r, s, l)()
+	assert.NoError(t, s.mismatched())
+}
+
+// The log has a later event of an object, of another writer, and not between the markers.
+func TestResync_that_leaves_an_object_out_is_not_complete_and_stays_due(t *testing.T) {
+	log, _, r, s := listed(t, "10", "a u1 5")
+	s.saved.ResyncDue = true
+	row, _ := s.ledger.Get("default/a")
+	row.Fresh = false
+	s.ledger.Put("default/a", row)
+	publishLate(t, log, source.Change{
+		Op: source.Updated, Ident: source.Ident{Name: "a", UID: "u1", ResourceVersion: "9"}, Epoch: s.epoch, Version: 9,
+	})
+	l, first := &lister{objects: []string{"a u1 5"}}, ""
+	tries := 0
+	l.listing = func() {
+		if tries++; tries > 1 {
+			first = cmp.Or(first, completeness(log.fakeLog))
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.objects = []string{"a u1 9"}
+		}
+	}
+	r.cfg.Client = l.client(t)
+	s.status.State(source.Watching, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { s.resyncs(ctx) })
+	must.Happen(t, "one that is complete", func() bool { return completeness(log.fakeLog) == "true" })
+	must.Happen(t, "nothing to be due", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !s.saved.ResyncDue
+	})
+	cancel()
+	running.Wait()
+	assert.Equal(t, "false", first, "the first one")
+	assert.Equal(t, []string{"updated default/a u1 9 resync"}, between(t, log.fakeLog))
+}
+
+// An object that is created behind the list is told, and nothing more of it is to come.
+func TestResync_awaits_no_end_of_what_is_newer_than_its_list(t *testing.T) {
+	log, _, r, s := listed(t, "10", "a u1 5")
+	l := &lister{objects: []string{"a u1 5"}, version: "10"}
+	l.listing = sync.OnceFunc(func() { live(t, s, []happening{{source.Added, "b", "u2", "11"}}) })
+	resyncing(t, r, s, l)()
+	assert.Equal(t, []string{"added default/b u2 11 watch", "updated default/a u1 5 resync"}, between(t, log.fakeLog))
+}
+
 // An object that is gone before the watch has brought it is awaited no longer than the watch needs to say so.
 func TestResync_awaits_no_object_that_the_watch_has_passed(t *testing.T) {
 	_, _, r, s := listed(t, "10", "a u1 5")
@@ -193,7 +306,7 @@ func TestResync_tells_an_object_again_whose_event_was_on_its_way(t *testing.T) {
 func TestResync_awaits_the_newer_state_that_is_on_its_way(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5")
 	gate := make(chan struct{})
-	l := &lister{objects: []string{"a u1 5"}}
+	l := &lister{objects: []string{"a u1 5"}, version: "10"}
 	l.listing = sync.OnceFunc(func() {
 		log.set(func() { log.gate, log.ungated = gate, true })
 		send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)

@@ -705,6 +705,9 @@ func (m *model) check() (bad string) {
 			delete(alive, name)
 		}
 	}
+	if m.mode.rewind { // what a repair leaves to its markers is not in order
+		return ""
+	}
 	exists := map[string]bool{}
 	for _, c := range m.selected(m.selector) {
 		exists[c.Name] = true
