@@ -139,17 +139,22 @@ func TestEpoch_holds_after_a_crash(t *testing.T) {
 	}
 }
 
-// A number is durable before an event carries it.
+// A number is durable before an event carries it, and so is what the stream owes until its list is in the log.
 func TestEpoch_is_saved_before_it_is_published(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
 	log.set(func() {
-		log.stored = func() {
+		log.acknowledging = func(string) {
 			state, err := store.Load(t.Context())
 			assert.NoError(t, err)
-			for i := range log.log {
-				if st, err := encode.StateOf(&log.log[i]); err == nil {
-					assert.LessOrEqual(t, st.Sequence.Epoch, state.Log.Given, "%s was published", st.ID)
-				}
+			log.mu.Lock()
+			defer log.mu.Unlock()
+			st, err := encode.StateOf(&log.log[len(log.log)-1])
+			saved := state.Streams["configmaps.v1"]
+			assert.NoError(t, err)
+			assert.LessOrEqual(t, st.Sequence.Epoch, state.Log.Given, "%s is published", st.ID)
+			assert.LessOrEqual(t, st.Sequence.Epoch, saved.Epoch, "%s is published", st.ID)
+			if st.Sequence.Epoch > 0 {
+				assert.GreaterOrEqual(t, saved.Owes.List, sequence.Reselect, "%s is published", st.ID)
 			}
 		}
 	})

@@ -231,7 +231,7 @@ func (s *stream) deselected(ctx context.Context, p source.Progress) (exists map[
 		return nil
 	})
 	if err != nil && ctx.Err() == nil { // that version is gone, or cannot be read
-		err = source.Current(ctx, s.session.cfg.Client, all, func(item *source.Item) error {
+		_, err = source.Current(ctx, s.session.cfg.Client, all, func(item *source.Item) error {
 			exists[item.UID] = struct{}{}
 			return nil
 		})

@@ -51,8 +51,10 @@ type fakeLog struct {
 	// flying counts the unacknowledged messages of each subject, most is the most there were of one.
 	flying map[string]int
 	most   int
-	// stored, if not nil, is called for each message.
-	stored func()
+	// stored, if not nil, is called for each message. Acknowledging, if not nil, is called for each message that is in
+	// the log, before the publisher is told.
+	stored        func()
+	acknowledging func(id string)
 }
 
 type fault uint8
@@ -120,7 +122,15 @@ func (l *fakeLog) Publish(ctx context.Context, m *sink.Message, done sink.Done) 
 				return
 			}
 		}
-		done(l.store(m))
+		id := m.ID
+		r, err := l.store(m)
+		l.mu.Lock()
+		acknowledging := l.acknowledging
+		l.mu.Unlock()
+		if acknowledging != nil && err == nil {
+			acknowledging(id)
+		}
+		done(r, err)
 	})
 }
 

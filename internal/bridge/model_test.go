@@ -674,12 +674,15 @@ func (m *model) check() (bad string) {
 		name, uid := attribute(e, "name"), attribute(e, "objectuid")
 		at, again, deleted := attribute(e, "sequence"), strings.Contains(e.ID, ".r"), typeOf(e) == "deleted"
 		twice := ids[e.ID] && !m.suspect
-		switch { // a rewind goes on from what was committed; lost checkpoints are a second apart
-		case again && name != "" && m.mode.rewind, typeOf(e) == "gap" && m.mode.backup:
+		switch { // a rewind goes on from what was committed; nothing may have changed since another gap
+		case again && name != "" && m.mode.rewind, typeOf(e) == "gap":
 		case twice:
 			return "id twice: " + e.ID
 		}
 		ids[e.ID] = true
+		if !strings.HasPrefix(at, "1") && name != "" {
+			return fmt.Sprintf("%s has no epoch: %s", e.ID, at)
+		}
 		if name == "" {
 			continue
 		}
@@ -694,13 +697,16 @@ func (m *model) check() (bad string) {
 			return fmt.Sprintf("%s at %s stands behind %s", name, at, newest[name])
 		}
 		newest[name] = at
-		if was := alive[name]; m.mode.complete() && !m.mode.rewind && was != "" && !strings.HasPrefix(was, uid+" ") && !deleted {
+		if was := alive[name]; m.mode.complete() && !m.mode.rewind && !m.mode.trim && was != "" && !strings.HasPrefix(was, uid+" ") && !deleted {
 			return fmt.Sprintf("%s is %s at %s, and %s has no end", name, uid, at, was)
 		}
 		alive[name] = m.mode.said(uid, attribute(e, "resourceversion"))
 		if deleted {
 			delete(alive, name)
 		}
+	}
+	if m.mode.rewind { // what a repair leaves to its markers is not in order
+		return ""
 	}
 	exists := map[string]bool{}
 	for _, c := range m.selected(m.selector) {

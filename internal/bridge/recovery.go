@@ -266,9 +266,10 @@ func (r *recovery) learn(name string, m *sink.Stored, st *encode.State, late boo
 		r.rows[name] = map[string]checkpoint.Row{}
 	}
 	r.rows[name][key] = row
+	_, had := r.session.state.Rows[name][key]
 	switch last := known.Last(); {
 	case !late || st.Reason == source.ReasonResync:
-	case !exists:
+	case !had:
 		if r.suspects[name] == nil {
 			r.suspects[name] = map[string]struct{}{}
 		}
@@ -373,7 +374,7 @@ func (p *session) storedAs(at source.Stream) (name string, ok bool) {
 // store commits what was learned, and where the log ends. The error is ctx's, or permanent.
 func (r *recovery) store(ctx context.Context) error {
 	p := r.session
-	if !r.has() && len(r.rows) == 0 {
+	if !r.has() && len(r.rows)+len(r.streams) == 0 {
 		return nil // nothing was published yet
 	}
 	for name, rows := range r.rows {

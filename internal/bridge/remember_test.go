@@ -12,7 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -136,6 +138,18 @@ func TestRemember_of_a_cluster_built_anew_another_history_begins(t *testing.T) {
 	expect(t, lines, "gap 20", "deleted default/a u1 500 relist", "added default/a u9 7 relist", "deleted default/b u2 600 relist")
 }
 
+// lastEpoch returns the greatest epoch of the log's events.
+func (l *fakeLog) lastEpoch() (epoch uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.log {
+		if st, err := encode.StateOf(&l.log[i]); err == nil {
+			epoch = max(epoch, st.Sequence.Epoch)
+		}
+	}
+	return epoch
+}
+
 // What came and went while nobody knew is in a gap, also where the log has nothing alive.
 func TestRemember_knows_streams_without_objects_by_their_markers(t *testing.T) {
 	for name, f := range map[string]func(s *stream){
@@ -149,10 +163,14 @@ func TestRemember_knows_streams_without_objects_by_their_markers(t *testing.T) {
 			log := newIndexedLog()
 			beforeLoss(t, log, f)
 			n := len(log.lines())
+			before := log.lastEpoch()
 			r := startOf(t, log, &memoryStore{}, named)
-			snapshot(t, r.stream(nil), "20", "c u3 15")
+			s := r.stream(nil)
+			assert.Equal(t, sequence.Reselect, s.saved.Owes.List)
+			snapshot(t, s, "20", "c u3 15")
 			r.settle()
 			assert.Contains(t, log.lines()[n:], "gap 20", "no gap")
+			assert.Greater(t, log.lastEpoch(), before, "the epoch")
 		})
 	}
 }

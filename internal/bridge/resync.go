@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"hash/fnv"
+	"strconv"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -47,7 +48,9 @@ func (s *stream) resyncs(ctx context.Context) {
 			continue
 		}
 		s.metrics.resyncs.Inc()
-		s.notDue()
+		if !s.resync.missed() {
+			s.notDue()
+		}
 		if scheduled {
 			s.resynced(n)
 		}
@@ -168,14 +171,14 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 	// The list is made after the marker: an object that was published before it and created after the list would be taken
 	// for gone.
 	limit := rate.NewLimiter(p.cfg.ResyncRate, 1)
-	listed, coming := 0, map[string]uint64{}
-	err := source.Current(ctx, p.cfg.Client, s.Stream, func(item *source.Item) error {
+	listed, coming := map[string]struct{}{}, map[string]uint64{}
+	version, err := source.Current(ctx, p.cfg.Client, s.Stream, func(item *source.Item) error {
 		published, err := s.republishOne(ctx, item.Ident, item, n, limit)
 		if err != nil {
 			return err
 		}
-		if listed++; !published {
-			coming[item.Key()] = s.coming(item.Ident)
+		if listed[item.Key()] = struct{}{}; !published {
+			coming[item.Key()] = s.coming(item.Ident, item.At)
 		}
 		s.resync.count(published)
 		return nil
@@ -184,7 +187,8 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 		err = s.resync.await(ctx)
 	}
 	if err == nil {
-		err = s.awaitChanges(ctx, coming, epoch)
+		s.unlisted(listed, coming, numeric(version))
+		err = s.awaitChanges(ctx, coming, numeric(version), epoch)
 	}
 	if err != nil {
 		return err
@@ -193,30 +197,46 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 	position = s.position()
 	s.mu.Unlock()
 	completed := source.Marker{
-		Kind: source.MarkerResyncCompleted, Epoch: epoch, To: position, Number: n, Objects: listed, Complete: s.publishesAll(),
-		Seen: time.Now(),
+		Kind: source.MarkerResyncCompleted, Epoch: epoch, To: position, Number: n, Objects: len(listed),
+		Complete: s.publishesAll() && !s.resync.missed(), Seen: time.Now(),
 	}
 	return s.queueMarker(&marker{Marker: completed}).wait(ctx)
 }
 
-// coming returns the version of what is published of a listed object instead: of the listed state, or of a newer one
-// that is on its way.
-func (s *stream) coming(listed source.Ident) uint64 {
+// coming returns the version of what is published instead of a listed object's state: that state, or a newer one that is
+// on its way. If the list does not compare with what was published, the stream lists under another epoch.
+func (s *stream) coming(listed source.Ident, at string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	row, _ := s.known(listed.Key())
-	return max(numeric(listed.ResourceVersion), row.Version)
+	row, exists := s.known(listed.Key())
+	version, last, order := numeric(listed.ResourceVersion), lastOf(&row, exists), s.order()
+	ahead := max(row.Version, order.Position) > numeric(at) // what has happened since explains the difference
+	if !ahead && s.steady() && order.Listed(sequence.Object{UID: listed.UID, Version: version}, last) != "" {
+		s.revoke(&source.Change{Ident: listed}, strconv.FormatUint(max(row.Version, order.Position), 10))
+	}
+	return max(version, row.Version)
+}
+
+// unlisted adds what the log has as existing and a list at a version has not: its end, or another state, is on its way.
+func (s *stream) unlisted(listed map[string]struct{}, coming map[string]uint64, version uint64) {
+	for key, row := range s.ledger.All() {
+		if _, ok := listed[key]; !ok && row.Version <= version {
+			coming[key] = row.Version + 1
+		}
+	}
 }
 
 // awaitChanges waits until the log has what the watch brings of objects: their states at these versions, or later ones.
-// The error is ctx's, or says that the stream reads under another epoch.
-func (s *stream) awaitChanges(ctx context.Context, coming map[string]uint64, epoch uint64) error {
+// What the watch has not brought when it has passed the version of the list does not come. The error is ctx's, or says
+// that the stream reads under another epoch.
+func (s *stream) awaitChanges(ctx context.Context, coming map[string]uint64, list, epoch uint64) error {
 	for {
 		s.mu.Lock()
-		now, position := s.epoch, numeric(s.position())
+		now, position, compares := s.epoch, numeric(s.position()), s.mismatch == nil
 		for key, version := range coming {
 			row, ok := s.ledger.Get(key)
-			if ok && row.Version >= version || !ok && position >= version {
+			told, gone := ok && row.Version >= version, !ok && position >= version
+			if told || gone || version <= list && position >= list {
 				delete(coming, key)
 			}
 		}
@@ -224,7 +244,7 @@ func (s *stream) awaitChanges(ctx context.Context, coming map[string]uint64, epo
 		switch {
 		case now != epoch:
 			return errOtherEpoch
-		case len(coming) == 0:
+		case len(coming) == 0 && compares:
 			return nil
 		}
 		if err := pause.For(ctx, resyncLook); err != nil {
@@ -242,8 +262,12 @@ type content interface {
 // republishOne queues the state of an object once more, unless it is not what the log has: a newer one is on its way then. The error is ctx's.
 func (s *stream) republishOne(ctx context.Context, id source.Ident, item content, n int64, limit *rate.Limiter) (queued bool, err error) {
 	for steady := false; !steady; {
-		if !s.repeats(id) {
-			if steady, err = s.awaitSteady(ctx); err != nil || steady {
+		var repeats bool
+		if repeats, steady = s.repeats(id); steady && !repeats {
+			return false, nil
+		}
+		if !steady {
+			if err := s.awaitSteady(ctx); err != nil {
 				return false, err
 			}
 			continue
@@ -288,11 +312,11 @@ func (s *stream) republishNow(ctx context.Context, id source.Ident, item content
 	return true, true, nil
 }
 
-// repeats reports whether publishing that state says nothing but what the log has.
-func (s *stream) repeats(id source.Ident) bool {
+// repeats reports whether publishing that state says nothing but what the log has. Only a stream that is steady knows.
+func (s *stream) repeats(id source.Ident) (repeats, steady bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.steady() && s.logged(id.Key(), id)
+	return s.logged(id.Key(), id), s.steady()
 }
 
 // logged reports whether the log has that state of the object last, and nothing else is on its way. The caller holds mu.
@@ -317,17 +341,17 @@ func (s *stream) steady() bool {
 	return !lists && s.position() != "" && s.status.watching()
 }
 
-// awaitSteady waits until the stream is steady; was reports whether it did not have to. The error is ctx's.
-func (s *stream) awaitSteady(ctx context.Context) (was bool, err error) {
-	for was = true; ; was = false {
+// awaitSteady waits until the stream is steady. The error is ctx's.
+func (s *stream) awaitSteady(ctx context.Context) error {
+	for {
 		s.mu.Lock()
 		steady := s.steady()
 		s.mu.Unlock()
 		if steady {
-			return was, nil
+			return nil
 		}
 		if err := pause.For(ctx, resyncLook); err != nil {
-			return false, err
+			return err
 		}
 	}
 }

@@ -70,7 +70,9 @@ func (p *session) publish(ctx context.Context, o *object) {
 		if s.olds != nil && row.Deleted {
 			s.olds.drop(o.key)
 		}
-		if !a.delta.repeated {
+		if a.delta.repeated {
+			s.resync.leave()
+		} else {
 			s.metrics.suppressed.Inc()
 		}
 		p.finish(o, nil, sink.Receipt{})

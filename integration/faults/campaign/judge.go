@@ -34,7 +34,10 @@ func kindOf(err error) string {
 		err  error
 		kind string
 	}{
-		{world.ErrUsed, used}, {world.ErrEnded, ended}, {world.ErrUnsettled, unsettled}, {errUnreadable, unreadable},
+		{world.ErrUsed, used},
+		{world.ErrEnded, ended},
+		{world.ErrUnsettled, unsettled},
+		{errUnreadable, unreadable},
 		{world.ErrAstray, unreadable},
 	} {
 		if errors.Is(err, k.err) {

@@ -152,8 +152,11 @@ func TestActs_are_what_faults_did(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var events []world.Event
 	for n, e := range []world.Event{
-		{Kind: world.Begun, Fault: killed}, {Kind: world.Missed, Fault: killed},
-		{Kind: world.Begun, Fault: restarted}, {Kind: world.Note, Fault: restarted}, {Kind: world.Missed, Fault: restarted},
+		{Kind: world.Begun, Fault: killed},
+		{Kind: world.Missed, Fault: killed},
+		{Kind: world.Begun, Fault: restarted},
+		{Kind: world.Note, Fault: restarted},
+		{Kind: world.Missed, Fault: restarted},
 		{Kind: world.Begun, Fault: "log deleted while the bridge runs"},
 		{Kind: world.LogDeleted, Fault: "log deleted while the bridge runs"},
 	} {

@@ -254,9 +254,11 @@ func (s *streamJudge) find(o *object, l *line, previous int) (at int, before boo
 	return -1, false
 }
 
-// sameBody reports whether an entry has a state's content, as far as the truth has it. A deletion may come without.
+// sameBody reports whether an entry has a state's content, as far as the truth and the entry's payload have it. A
+// deletion may come without.
 func sameBody(st State, l *line) bool {
-	return st.Body == "" || st.Body == l.Body || l.Body == "" && l.op == Deleted
+	whole := l.Payload == "object" || l.Payload == ""
+	return st.Body == "" || st.Body == l.Body || l.Body == "" && (l.op == Deleted || !whole)
 }
 
 // concluded says which ends a deletion may stand for that was found missing: those behind the last version that was
