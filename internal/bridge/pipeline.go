@@ -76,9 +76,9 @@ func (spec *StreamSpec) encoder(at source.Stream) *encode.Encoder {
 type Config struct {
 	Name string
 	// Target names for a person what is published to.
-	Target    string
-	Streams   []StreamSpec
-	Client    *source.Client
+	Target  string
+	Streams []StreamSpec
+	Client  *source.Client
 	// Watches are shared with other pipelines; nil: each stream has a watch of its own.
 	Watches *source.Watches
 	// Catalog tells which resources are served. Whoever makes it runs it.

@@ -56,7 +56,7 @@ func (p *session) reasons(ctx context.Context, at source.Stream) (reasonOf, erro
 	p.mu.Unlock()
 	for delay := commitEvery; rows > 0; delay = min(2*delay, maxCommitDelay) {
 		exists := map[string]struct{}{}
-		err := source.Current(ctx, p.cfg.Client, at, func(item *source.Item) error {
+		_, err := source.Current(ctx, p.cfg.Client, at, func(item *source.Item) error {
 			exists[item.UID] = struct{}{}
 			return nil
 		})

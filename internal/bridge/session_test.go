@@ -154,8 +154,10 @@ func TestPipeline_counts_a_loss_once(t *testing.T) {
 		_ = r.stop()
 		log.lose(1)
 		registry := prometheus.NewRegistry()
+		catalog := must.Get(source.NewCatalog(&rest.Config{}, nil, source.CatalogConfig{}))(t)
 		p := New(Config{
-			Name: "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20, Metrics: NewMetrics(registry),
+			Catalog: catalog,
+			Name:    "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20, Metrics: NewMetrics(registry),
 			Sink: func(func() uint64) (sink.Sink, error) { return log, nil },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
