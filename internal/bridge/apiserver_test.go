@@ -6,13 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -219,39 +217,6 @@ func catalogOf(t *testing.T, api *apiServer) *source.Catalog {
 	catalog := must.Get(source.NewCatalog(at, client, source.CatalogConfig{}))(t)
 	must.Get(catalog.Look(t.Context()))(t)
 	return catalog
-}
-
-// later lets an API server serve nothing until the result is set.
-func (a *apiServer) later() *atomic.Bool {
-	served, all := &atomic.Bool{}, a.Config.Handler
-	a.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/api/v1" || served.Load() {
-			all.ServeHTTP(w, r)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[]}`)
-	})
-	return served
-}
-
-// definitionsGone lets an API server say that there is no definition of anything.
-func definitionsGone(api *apiServer) {
-	all := api.Config.Handler
-	api.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		switch {
-		case strings.HasPrefix(r.URL.Path, "/apis/apiextensions.k8s.io/"):
-			w.WriteHeader(http.StatusNotFound)
-			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":"x"}}`)
-		case strings.HasPrefix(r.URL.Path, "/apis/apiregistration.k8s.io/"):
-			_, _ = io.WriteString(w, `{"items":[]}`)
-		case strings.HasPrefix(r.URL.Path, "/readyz"):
-			_, _ = io.WriteString(w, `ok`)
-		default:
-			all.ServeHTTP(w, r)
-		}
-	})
 }
 
 // clientOf returns a client of the API server.

@@ -145,12 +145,12 @@ func (r *reconciler) applyConfig(t *turn) {
 	r.turning = &turning{turn: t, deadline: time.Now().Add(r.cfg.Drain)}
 }
 
-// dueTurn returns when a turn has to be complete, from now.
-func (r *reconciler) dueTurn(now time.Time) time.Duration {
-	if r.turning == nil {
+// due returns when a turn has to be complete, from now. There may be no turn.
+func (t *turning) due(now time.Time) time.Duration {
+	if t == nil {
 		return longestDoubt
 	}
-	return max(r.turning.deadline.Sub(now), 0)
+	return max(t.deadline.Sub(now), 0)
 }
 
 // overdue returns errRespecified where a turn is not complete in time.

@@ -42,12 +42,14 @@ var selections = map[string]struct {
 	want          []string
 }{
 	"namespaces are narrowed": {
-		[]StreamSpec{{Resource: "configmaps"}}, []StreamSpec{{Resource: "configmaps", Namespace: "shop"}},
+		[]StreamSpec{{Resource: "configmaps"}},
+		[]StreamSpec{{Resource: "configmaps", Namespace: "shop"}},
 		[]string{"configmaps.v1/shop"},
 		[]string{"deleted bank/three 4 deselected", "deleted shop/two 3 relist", "gap", "updated shop/one 6 relist"},
 	},
 	"namespaces are widened": {
-		[]StreamSpec{{Resource: "configmaps", Namespace: "shop"}}, []StreamSpec{{Resource: "configmaps"}},
+		[]StreamSpec{{Resource: "configmaps", Namespace: "shop"}},
+		[]StreamSpec{{Resource: "configmaps"}},
 		[]string{"configmaps.v1"},
 		[]string{"added bank/three 4 relist", "deleted shop/two 3 relist", "gap", "updated shop/one 6 relist"},
 	},
@@ -64,27 +66,32 @@ var selections = map[string]struct {
 		[]string{"deleted shop/two 3 relist", "gap", "gap", "updated shop/one 6 relist"},
 	},
 	"a selector is added": {
-		[]StreamSpec{{Resource: "configmaps"}}, []StreamSpec{{Resource: "configmaps", LabelSelector: "a=c"}},
+		[]StreamSpec{{Resource: "configmaps"}},
+		[]StreamSpec{{Resource: "configmaps", LabelSelector: "a=c"}},
 		[]string{"configmaps.v1"},
 		[]string{"deleted bank/three 4 deselected", "deleted shop/one 2 deselected", "deleted shop/two 3 relist", "gap"},
 	},
 	"a selector is removed": {
-		[]StreamSpec{{Resource: "configmaps", LabelSelector: "a=b"}}, []StreamSpec{{Resource: "configmaps"}},
+		[]StreamSpec{{Resource: "configmaps", LabelSelector: "a=b"}},
+		[]StreamSpec{{Resource: "configmaps"}},
 		[]string{"configmaps.v1"},
 		[]string{"gap", "updated shop/one 6 relist"},
 	},
 	"it is renamed": {
-		[]StreamSpec{{Resource: "configmaps"}}, []StreamSpec{{Resource: "configmap"}},
+		[]StreamSpec{{Resource: "configmaps"}},
+		[]StreamSpec{{Resource: "configmap"}},
 		[]string{"configmaps.v1"},
 		[]string{"deleted shop/two 7 watch", "updated shop/one 6 watch"},
 	},
 	"it is given to a wildcard": {
-		[]StreamSpec{{Resource: "configmaps"}}, []StreamSpec{{Resource: "*", Wildcard: &Wildcard{All: true}}},
+		[]StreamSpec{{Resource: "configmaps"}},
+		[]StreamSpec{{Resource: "*", Wildcard: &Wildcard{All: true}}},
 		[]string{"configmaps.v1"},
 		[]string{"deleted shop/two 7 watch", "updated shop/one 6 watch"},
 	},
 	"it is removed": {
-		[]StreamSpec{{Resource: "configmaps"}}, []StreamSpec{{Resource: "secrets"}},
+		[]StreamSpec{{Resource: "configmaps"}},
+		[]StreamSpec{{Resource: "secrets"}},
 		nil,
 		[]string{"deleted bank/three 4 deselected", "deleted shop/one 2 deselected", "deleted shop/two 3 relist"},
 	},
@@ -261,9 +268,9 @@ func TestSelection_changes_across_a_crash_at_any_commit(t *testing.T) {
 				crashing := &crashStore{memoryStore: store}
 				crashing.left.Store(commits)
 				b = runIn(t, w, log, crashing, slices.Clone(c.after)...)
-				for until := time.Now().Add(3 * time.Second); crashing.left.Load() >= -1 && time.Now().Before(until); {
-					time.Sleep(10 * time.Millisecond)
-				}
+				must.Happen(t, "the crash, or the end", func() bool {
+					return crashing.left.Load() < -1 || settledAs(b, c.streams) && len(store.streams(t)) == len(c.streams)
+				})
 				b.session(t).cfg.Drain = time.Millisecond
 				_ = b.stop()
 				b = runIn(t, w, log, store, slices.Clone(c.after)...)
@@ -281,6 +288,24 @@ func TestSelection_changes_across_a_crash_at_any_commit(t *testing.T) {
 			})
 		}
 	}
+}
+
+// settledAs reports whether these streams watch.
+func settledAs(b *bridge, streams []string) bool {
+	watching := 0
+	if session := b.current.Load(); session != nil {
+		for _, s := range session.opened() {
+			if slices.Contains(streams, s.name) && s.status.watching() {
+				watching++
+			}
+		}
+	}
+	return watching == len(streams)
+}
+
+// streams returns the stored streams.
+func (s *memoryStore) streams(t *testing.T) map[string]checkpoint.Stream {
+	return must.Get(s.Load(t.Context()))(t).Streams
 }
 
 // selected returns the objects that entries select, as place and version.

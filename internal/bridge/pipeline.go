@@ -47,9 +47,10 @@ type StreamSpec struct {
 	Encoding encode.Config
 }
 
-// Wildcard names every resource that can be listed and watched, of one group or of all; Exclusion leaves some out.
 type (
-	Wildcard  = membership.Wildcard
+	// Wildcard names every resource that can be listed and watched, of one group or of all.
+	Wildcard = membership.Wildcard
+	// Exclusion leaves resources out of a [Wildcard].
 	Exclusion = membership.Exclusion
 )
 

@@ -96,6 +96,7 @@ func (r *reconciler) reconcile(ctx context.Context) error {
 		case <-time.After(later):
 		case f := <-r.events:
 			f()
+			r.hear()
 		case t := <-r.turns:
 			r.applyConfig(t)
 		case <-ctx.Done():
@@ -109,6 +110,18 @@ func (r *reconciler) tell(ctx context.Context, f func()) {
 	select {
 	case r.events <- f:
 	case <-ctx.Done():
+	}
+}
+
+// hear calls what else waits to be called: one plan is enough for all.
+func (r *reconciler) hear() {
+	for {
+		select {
+		case f := <-r.events:
+			f()
+		default:
+			return
+		}
 	}
 }
 
@@ -158,7 +171,7 @@ func (r *reconciler) carryOut(ctx context.Context, in *inputs) (later time.Durat
 		r.assignments[plan[i].Stream.Name()] = &plan[i]
 	}
 	now := time.Now()
-	later = min(r.askGone(ctx, in, now), r.askUnserved(in, problems, now), r.stop(in, now), r.dueTurn(now))
+	later = min(r.askGone(ctx, in, now), r.askUnserved(in, problems, now), r.stop(in, now), r.turning.due(now))
 	if err := r.overdue(ctx, now); err != nil {
 		return 0, err
 	}
@@ -168,7 +181,7 @@ func (r *reconciler) carryOut(ctx context.Context, in *inputs) (later time.Durat
 	}
 	for i := range plan {
 		switch a := &plan[i]; {
-		case a.Action == membership.Run && r.ready(a):
+		case a.Action == membership.Run && !moves(a) && !r.occupied(a.Stream.Name()):
 			if err := r.start(ctx, a); err != nil {
 				return 0, err
 			}
@@ -214,10 +227,10 @@ func (r *reconciler) stays(run *run, in *inputs, now time.Time) (stays, again bo
 	if a == nil {
 		return false, false
 	}
-	switch a.Action {
-	case membership.Run:
+	if a.Action == membership.Run {
 		return a.Stream == run.Stream && r.specs[a.Spec] == run.spec && a.Same && len(a.From) == 1, false
-	case membership.Detach: // the API server may be about to serve it again, and to read it will tell
+	}
+	if a.Action == membership.Detach { // the API server may be about to serve it again, and to read it will tell
 		return slices.Contains(r.specs, run.spec), false
 	}
 	_, exists := in.namespaces.All[run.Namespace]
@@ -229,11 +242,6 @@ func (r *reconciler) stays(run *run, in *inputs, now time.Time) (stays, again bo
 	}
 	waits := now.Sub(run.left) < lastWords
 	return waits, waits
-}
-
-// ready reports whether a stream can start: it goes on as it was, or has nothing to take over.
-func (r *reconciler) ready(a *membership.Assignment) bool {
-	return !moves(a) && !r.occupied(a.Stream.Name())
 }
 
 // moves reports whether rows or positions have to be moved before a stream can start.

@@ -58,7 +58,8 @@ func TestWildcard_tells_what_has_no_effect(t *testing.T) {
 		},
 		{
 			&Wildcard{Group: "example.org", Exclude: []Exclusion{{Name: "widgets", AnyGroup: true}}},
-			"it names nothing that the cluster has", []int{0},
+			"it names nothing that the cluster has",
+			[]int{0},
 		},
 	} {
 		nothing, idle := c.w.Nothing(served, false), c.w.Idle(served)

@@ -132,7 +132,15 @@ const (
 // order. No two streams that run have objects in common. A stored stream that goes on under its name is only in the
 // assignment that runs it.
 func Plan(specs []Spec, offers Offers, namespaces Namespaces, stored []Stored) ([]Assignment, []Problem) {
-	p := &plan{specs: specs, offers: offers, namespaces: namespaces, stored: stored}
+	p := &plan{
+		specs: specs, offers: offers, namespaces: namespaces, stored: stored,
+		of: map[schema.GroupResource][]*Stored{}, runs: map[schema.GroupResource][]int{},
+		assigned: map[string]bool{}, handed: map[string]bool{},
+	}
+	for i := range stored {
+		r := groupResource(stored[i].Resource)
+		p.of[r] = append(p.of[r], &stored[i])
+	}
 	if offers.Known {
 		for _, i := range p.order() {
 			p.spec(i)
@@ -156,6 +164,11 @@ type plan struct {
 
 	all      []Assignment
 	problems []Problem
+	// of are the stored streams of a resource, and runs the indices in all of those that run, by canonical resource.
+	of   map[schema.GroupResource][]*Stored
+	runs map[schema.GroupResource][]int
+	// assigned are the names of the streams that run, and handed of the stored ones that they take over.
+	assigned, handed map[string]bool
 	// waits are the resources and namespaces that an entry may select, and that cannot be told now.
 	waits []wait
 }
@@ -358,12 +371,9 @@ func (p *plan) version(spec *Spec, s *source.Served) (source.Resource, bool) {
 	if v := pinned(spec.Resource, s); v != "" && spec.Wildcard == nil {
 		return s.In(v)
 	}
-	for i := range p.stored {
-		at := &p.stored[i]
-		if at.Group == s.Group && at.Resource.Resource == s.Resource {
-			if r, ok := s.In(at.Version); ok {
-				return r, true
-			}
+	for _, at := range p.of[schema.GroupResource{Group: s.Group, Resource: s.Resource}] {
+		if r, ok := s.In(at.Version); ok {
+			return r, true
 		}
 	}
 	return s.Versions[0], true
@@ -373,10 +383,12 @@ func (p *plan) version(spec *Spec, s *source.Served) (source.Resource, bool) {
 // the watch shows what is deleted with them.
 func (p *plan) selected(spec *Spec, r schema.GroupResource) (names []string) {
 	for name, ns := range p.namespaces.All {
-		has := slices.ContainsFunc(p.stored, func(at Stored) bool {
-			return groupResource(at.Resource) == r && at.Namespace == name && !at.Retiring && at.Scope == spec.in(name).Scope()
-		})
-		if ns.Terminating && has || !ns.Terminating && spec.NamespaceSelector.Matches(ns.Labels) {
+		has := func() bool {
+			return slices.ContainsFunc(p.of[r], func(at *Stored) bool {
+				return at.Namespace == name && !at.Retiring && at.Scope == spec.in(name).Scope()
+			})
+		}
+		if ns.Terminating && has() || !ns.Terminating && spec.NamespaceSelector.Matches(ns.Labels) {
 			names = append(names, name)
 		}
 	}
@@ -388,7 +400,8 @@ func (p *plan) run(i int, r source.Resource, namespace string) {
 	spec := &p.specs[i]
 	at := spec.in(namespace)
 	at.Resource = r
-	for j := range p.all {
+	first := canonical(groupResource(r))
+	for _, j := range p.runs[first] {
 		o := &p.all[j]
 		if !overlap(o.Stream, at) {
 			continue
@@ -402,6 +415,11 @@ func (p *plan) run(i int, r source.Resource, namespace string) {
 	a := Assignment{Stream: at, Action: Run, Spec: i}
 	a.call(spec.Resource)
 	a.From, a.Same = p.from(at)
+	p.runs[first] = append(p.runs[first], len(p.all))
+	p.assigned[at.Name()] = true
+	for _, name := range a.From {
+		p.handed[name] = true
+	}
 	p.all = append(p.all, a)
 }
 
@@ -421,9 +439,8 @@ func overlap(a, b source.Stream) bool {
 // from returns the stored streams that have objects of a stream, and whether they have selected exactly its objects.
 func (p *plan) from(at source.Stream) (names []string, same bool) {
 	same = true
-	for i := range p.stored {
-		o := &p.stored[i]
-		if groupResource(o.Resource) != groupResource(at.Resource) || !o.has(at) {
+	for _, o := range p.of[groupResource(at.Resource)] {
+		if !o.has(at) {
 			continue
 		}
 		names = append(names, o.Stream.Name())
@@ -442,15 +459,9 @@ func (o *Stored) has(at source.Stream) bool {
 // rest assigns a stored stream that does not go on under its name.
 func (p *plan) rest(at *Stored) {
 	r := groupResource(at.Resource)
-	handed := false
-	for _, a := range p.all {
-		if a.Action != Run {
-			continue
-		}
-		if a.Stream.Name() == at.Stream.Name() {
-			return
-		}
-		handed = handed || slices.Contains(a.From, at.Stream.Name())
+	name := at.Stream.Name()
+	if p.assigned[name] {
+		return
 	}
 	a := Assignment{Stream: at.Stream, Action: Retire, Spec: -1, Why: Deselected}
 	switch why := p.waiting(r, at.Namespace); {
@@ -458,7 +469,7 @@ func (p *plan) rest(at *Stored) {
 		a.Action, a.Why = Detach, Unknown
 	case p.served(r) == nil && slices.Contains(p.offers.Gone, r):
 		a.Why = Gone
-	case !handed && why != "":
+	case !p.handed[name] && why != "":
 		a.Action, a.Why = Detach, why
 	case at.Namespace != "" && p.bySelector(r):
 		a.Why = Left
