@@ -83,13 +83,11 @@ func (s *stream) encodeFrom(o *object, row checkpoint.Row) error {
 
 // continues reports whether a change may be told as what differs from the row's state.
 func (s *stream) continues(c *source.Change, row *checkpoint.Row) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	last := row.Last()
 	if c.Op == source.Deleted { // it tells the state before, and consumers need not have that
 		return c.Again == 0 && s.compares(row) && !row.Behind && !row.Rejected
 	}
-	order := sequence.Stream{Since: s.since}
+	order := sequence.Stream{Since: s.since.Load()}
 	return order.FromPatch(eventOf(c), &last)
 }
 

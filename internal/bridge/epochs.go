@@ -72,13 +72,13 @@ func (s *stream) number(version string, row *checkpoint.Row) uint64 {
 // order returns what the numbers of the stream's events depend on now; the caller holds mu.
 func (s *stream) order() sequence.Stream {
 	return sequence.Stream{
-		Epoch: s.epoch, Since: s.since, Position: numeric(s.position()), Owes: s.saved.Owes.List,
+		Epoch: s.epoch, Since: s.since.Load(), Position: numeric(s.position()), Owes: s.saved.Owes.List,
 		Rewound: numeric(s.saved.Replay.To), Floors: s.saved.Floors,
 	}
 }
 
 // compares reports whether versions of the stream compare with that of a row.
-func (s *stream) compares(row *checkpoint.Row) bool { return row.Epoch >= s.since }
+func (s *stream) compares(row *checkpoint.Row) bool { return row.Epoch >= s.since.Load() }
 
 // takeEpoch gives the stream a new epoch in the second case of package sequence: versions still compare. The caller
 // holds mu, or has the stream for itself.
@@ -151,7 +151,8 @@ func (s *stream) why(cause *source.RewoundError) source.Why {
 
 // adopt has the stream read under the epoch that saved has. Nothing of the epoch before is pending. The caller holds mu.
 func (s *stream) adopt() {
-	s.epoch, s.since = s.saved.Epoch, s.saved.Since
+	s.epoch = s.saved.Epoch
+	s.since.Store(s.saved.Since)
 	s.ledger.DropTombstones() // a watch of this epoch shows nothing of what they are for
 	s.mismatch, s.held, s.distrusted = nil, "", false
 	select {

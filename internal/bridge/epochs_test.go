@@ -132,7 +132,7 @@ func TestEpoch_holds_after_a_crash(t *testing.T) {
 	r = start(t, log, store)
 	for _, s := range []*stream{r.of(configMaps), r.of(secrets)} {
 		assert.Equal(t, b.epoch, s.epoch, "stream %s", s.name)
-		assert.Equal(t, b.epoch, s.since, "stream %s", s.name)
+		assert.Equal(t, b.epoch, s.since.Load(), "stream %s", s.name)
 		assert.Equal(t, "10", s.saved.Owes.From, "stream %s", s.name)
 		_, _, ok := s.Resume()
 		assert.False(t, ok, "stream %s resumes", s.name)

@@ -145,7 +145,7 @@ func TestFilter_publishes_what_is_repaired(t *testing.T) {
 		since uint64
 		want  bool
 	}{{0, 0, true}, {1, 0, false}, {0, 2, false}} {
-		s.since = c.since
+		s.since.Store(c.since)
 		a := &attempt{delta: delta{Change: source.Change{
 			Op: source.Updated, Ident: source.Ident{UID: "u1", ResourceVersion: "11"}, Again: c.again,
 		}}}
@@ -158,7 +158,8 @@ func TestFilter_publishes_what_a_new_epoch_shows_first(t *testing.T) {
 	log, r, s := startNew(t, tens())
 	send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
 	r.settle()
-	s.epoch, s.since = s.epoch+1, s.epoch+1
+	s.epoch++
+	s.since.Store(s.epoch)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
 	r.settle()

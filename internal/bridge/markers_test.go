@@ -20,6 +20,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -132,7 +133,7 @@ func TestResync_lists_after_its_marker_and_tells_all_before_the_other_one(t *tes
 	l := &lister{objects: []string{"a u1 5", "b u2 6"}, listing: func() {
 		lines := log.lines()
 		assert.True(t, strings.HasPrefix(lines[len(lines)-1], "resync-started"), "the list is made behind %q", lines)
-		saved := must.Get(store.Load(context.Background()))(t).Log.Resyncs
+		saved := must.Get(store.Load(t.Context()))(t).Log.Resyncs
 		assert.Contains(t, log.log[len(log.log)-1].ID, fmt.Sprint(saved), "the number is not durable")
 	}}
 	resyncing(t, r, s, l)()
@@ -166,8 +167,8 @@ func TestResync_is_complete_only_when_the_log_has_what_the_watch_brings(t *testi
 func TestResync_is_complete_only_when_the_log_has_the_end_of_what_is_gone(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5", "b u2 6")
 	end := resyncing(t, r, s, &lister{objects: []string{"a u1 5"}})
-	must.Happen(t, "the list", func() bool { return s.resync.all()[0].Listed == 1 })
-	time.Sleep(20 * time.Millisecond) // for a marker, were one published
+	must.Happen(t, "the list", func() bool { return s.resync.listed() == 1 })
+	_ = pause.For(t.Context(), 20*time.Millisecond) // for a marker, were one published
 	assert.Empty(t, completeness(log.fakeLog), "it is complete, and an end is to come")
 	send(t, s, source.Updated, "b", "u2", "15", source.ReasonWatch)
 	send(t, s, source.Deleted, "b", "u2", "16", source.ReasonWatch)
@@ -180,7 +181,7 @@ func TestResync_is_complete_only_when_the_log_has_the_end_of_what_is_gone(t *tes
 func TestResync_awaits_no_end_that_does_not_come(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5", "ghost u2 6")
 	end := resyncing(t, r, s, &lister{objects: []string{"a u1 5"}})
-	must.Happen(t, "the list", func() bool { return s.resync.all()[0].Listed == 1 })
+	must.Happen(t, "the list", func() bool { return s.resync.listed() == 1 })
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "1000"})
 	end()
 	assert.Equal(t, "true", completeness(log.fakeLog))
@@ -296,7 +297,7 @@ func TestResync_tells_an_object_again_whose_event_was_on_its_way(t *testing.T) {
 	must.Happen(t, "the marker", func() bool {
 		return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.HasPrefix(line, "resync-started") })
 	})
-	time.Sleep(20 * time.Millisecond) // for a list, were one made
+	_ = pause.For(t.Context(), 20*time.Millisecond) // for a list, were one made
 	close(acknowledge)
 	end()
 	assert.Equal(t, []string{"updated default/a u1 11 resync", "updated default/b u2 6 resync"}, between(t, log.fakeLog))
@@ -313,7 +314,7 @@ func TestResync_awaits_the_newer_state_that_is_on_its_way(t *testing.T) {
 	})
 	end := resyncing(t, r, s, l)
 	must.Happen(t, "the list", func() bool { return s.resync.listed() == 1 })
-	time.Sleep(20 * time.Millisecond) // for a marker, were one published
+	_ = pause.For(t.Context(), 20*time.Millisecond) // for a marker, were one published
 	assert.Empty(t, completeness(log.fakeLog), "it is complete, and the object was not told")
 	close(gate)
 	end()
@@ -440,8 +441,15 @@ func TestRun_ends_at_a_log_of_an_older_version(t *testing.T) {
 func oldMessage() *sink.Message {
 	m := &sink.Message{Subject: "k8s.test.core.configmaps.default.a", ID: "0123456789abcdef.u1.5"}
 	for _, a := range [][2]string{
-		{"id", "u1.5"}, {"source", "/clusters/test/api/v1/configmaps"}, {"type", "io.kube-eventbridge.resource.added.v1"},
-		{"pipeline", "test"}, {"name", "a"}, {"namespace", "default"}, {"objectuid", "u1"}, {"resourceversion", "5"}, {"sequence", "00000000000000000005"},
+		{"id", "u1.5"},
+		{"source", "/clusters/test/api/v1/configmaps"},
+		{"type", "io.kube-eventbridge.resource.added.v1"},
+		{"pipeline", "test"},
+		{"name", "a"},
+		{"namespace", "default"},
+		{"objectuid", "u1"},
+		{"resourceversion", "5"},
+		{"sequence", "00000000000000000005"},
 	} {
 		m.Attributes = append(m.Attributes, sink.Attribute{Name: a[0], Value: a[1]})
 	}

@@ -91,7 +91,8 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 // of it precedes the first event. The caller has the stream for itself.
 func (s *stream) resume() {
 	s.saved.Epoch = max(s.saved.Epoch, s.ledger.Epoch())
-	s.epoch, s.since = s.saved.Epoch, s.saved.Since
+	s.epoch = s.saved.Epoch
+	s.since.Store(s.saved.Since)
 	switch {
 	case s.saved.Retiring:
 		return // what it has is of another selection

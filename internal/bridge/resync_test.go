@@ -431,7 +431,7 @@ func TestResync_of_a_slot_that_was_cut_short_begins_again(t *testing.T) {
 	b = runBridge(t, api, log, store, func(c *Config) {
 		c.Streams[0].Resync, c.ResyncRate, c.Drain = 1000*time.Hour, rate.Inf, time.Millisecond
 	})
-	must.Happen(t, "a part", func() bool { numbers, _ := resyncsIn(log.fakeLog); return numbers[fmt.Sprint(slot)] >= 20 })
+	must.Happen(t, "a part", func() bool { numbers, _ := resyncsIn(log.fakeLog); return numbers[fmt.Sprint(slot)] >= 15 })
 	_ = b.stop()
 	require.Equal(t, overdue.Resynced, store.state.Streams[s.name].Resynced, "a part of it is taken for the whole")
 	close(gate)

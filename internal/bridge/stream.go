@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -45,7 +46,8 @@ type stream struct {
 	// stored: the store knows the stream. It is the committer's own, as committed is.
 	stored bool
 	// epoch and since are those of what is read now. Saved may have those of the list that follows already.
-	epoch, since uint64
+	epoch uint64
+	since atomic.Uint64
 	// listing is the reason of the changes that the running list brings, at its version.
 	listing   source.Reason
 	listingAt uint64
@@ -379,7 +381,7 @@ func (s *stream) Resume() (string, iter.Seq[source.Ident], bool) {
 // reached is the newest version that compares: of the position, or of what the log has; empty where there is none. A
 // server that is older does not compare. The caller holds mu.
 func (s *stream) reached(position string) string {
-	newest := s.ledger.Newest(s.since)
+	newest := s.ledger.Newest(s.since.Load())
 	for _, f := range s.saved.Floors {
 		newest = max(newest, f.Position)
 	}
