@@ -85,7 +85,7 @@ func (p *Pipeline) begin(to sink.Sink, restart func()) *session {
 		before.uncount(p.next)
 	}
 	s := newSession(&p.cfg, to)
-	s.term, s.pasts, s.planned, s.asked, s.restart = &p.term, &p.pasts, &p.planned, p.next, restart
+	s.term, s.epochs, s.pasts, s.planned, s.asked, s.restart = &p.term, &p.epochs, &p.pasts, &p.planned, p.next, restart
 	s.budget.setLimit(p.buffer)
 	clear(s.unbegun)
 	for _, spec := range s.asked {

@@ -157,13 +157,13 @@ func (s *stream) leaves(c *source.Change, last *sequence.Row) bool {
 }
 
 // revived reports whether an object is there again, and newer, that was deleted: a uid has one life. Into a selection it
-// can come back.
+// can come back: an end of an epoch before may be of an object that was not selected any more.
 func (s *stream) revived(c *source.Change, last *sequence.Row) bool {
 	if last == nil || c.Op == source.Deleted || !last.Ended() || last.UID != c.UID || s.Selective() {
 		return false
 	}
 	order := s.order()
-	return order.Compares(last) && c.Version > max(last.Version, order.Rewound)
+	return last.Epoch >= order.Epoch && c.Version > max(last.Version, order.Rewound)
 }
 
 // next decides by the rules of package sequence whether a change is to be published, and completes it.
