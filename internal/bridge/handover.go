@@ -136,7 +136,8 @@ func (p *session) successor(
 		saved := p.state.Streams[name]
 		at, _ := source.ParseName(name)
 		order = append(order, sequence.Stream{
-			Epoch: saved.Epoch, Since: saved.Since, Position: numeric(saved.Position), Owes: saved.Owes.List, Floors: saved.Floors,
+			Epoch: saved.Epoch, Since: saved.Since, Position: numeric(saved.Position), Owes: saved.Owes.List,
+			Floors: saved.Floors,
 		})
 		namespaces = append(namespaces, at.Namespace)
 		if i == 0 || numeric(saved.Position) < numeric(position) {
@@ -166,7 +167,9 @@ func (p *session) successor(
 		to.Unannounced = checkpoint.Snapshot{}
 	}
 	to.Position, to.Epoch, to.Since, to.Floors = position, next.Epoch, next.Since, next.Floors
-	to.Owes.From = cmp.Or(from, to.Owes.From)
+	if to.Owes.List > sequence.Nothing {
+		to.Owes.From = cmp.Or(from, to.Owes.From)
+	}
 	switch {
 	case !a.Same && next.Owes == sequence.Reselect:
 		to.Owes = checkpoint.Owes{List: sequence.Reselect, From: from}

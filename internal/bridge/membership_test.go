@@ -15,7 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // news returns what a log has behind its first n messages, sorted, without uids and without the versions of markers.
@@ -455,4 +458,77 @@ func TestSelection_is_narrowed_with_the_permissions(t *testing.T) {
 	must.Happen(t, "the end", func() bool { return slices.Contains(news(log, n), "deleted bank/three 4 deselected") })
 	b.watches(t, c.streams...)
 	require.NoError(t, b.stop())
+}
+
+// Two streams of one namespace go over to one, as where two versions were read. What the one ahead has published is
+// dropped until the position has passed it.
+func TestHandover_drops_what_the_stream_ahead_has_published(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	scope := source.Stream{Resource: configMaps, Namespace: "default"}
+	stored := func(position string, floors ...sequence.Floor) checkpoint.Stream {
+		return checkpoint.Stream{
+			Position: position, Epoch: 5, Fingerprint: scope.Scope(), Kind: "ConfigMap", Namespaced: true, Floors: floors,
+		}
+	}
+	store.state = checkpoint.State{
+		Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"},
+		Streams: map[string]checkpoint.Stream{
+			"configmaps.v1beta1/default": stored("10"), "configmaps.v1/default": stored("20", sequence.Floor{Position: 15}),
+		},
+		Rows: map[string]map[string]checkpoint.Row{
+			"configmaps.v1beta1/default": {"default/a": {UID: "u1", ResourceVersion: "9", Epoch: 5, Version: 9, Form: 3}},
+			"configmaps.v1/default":      {"default/b": {UID: "u2", ResourceVersion: "18", Epoch: 5, Version: 18, Form: 4}},
+		},
+	}
+	r := startOf(t, log, store, StreamSpec{Resource: "configmaps", Namespace: "default"})
+	from := []string{"configmaps.v1/default", "configmaps.v1beta1/default"}
+	require.NoError(t, r.move(t.Context(), handover{from: from, to: []*membership.Assignment{{
+		Stream: scope, Action: membership.Run, From: from, Same: true, Called: []string{"configmaps"},
+	}}}))
+	want := checkpoint.Stream{
+		Position: "10", Epoch: 5, Fingerprint: scope.Scope(), Kind: "ConfigMap", Namespaced: true, Called: []string{"configmaps"},
+		Floors: []sequence.Floor{{Namespace: "default", Position: 20}, {Position: 15}},
+	}
+	assert.Equal(t, map[string]checkpoint.Stream{"configmaps.v1/default": want}, store.streams(t))
+	rows := store.state.Rows["configmaps.v1/default"]
+	assert.True(t, len(rows) == 2 && rows["default/a"].Form == 0 && rows["default/b"].Form == 4, "the rows are %+v", rows)
+	s := must.Get(r.open(&r.cfg.Streams[0], scope))(t)
+	send(t, s, source.Added, "c", "u3", "12", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u1", "20", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u1", "21", source.ReasonWatch)
+	send(t, s, source.Updated, "b", "u2", "22", source.ReasonWatch)
+	r.settle()
+	lines := log.lines()
+	slices.Sort(lines)
+	expect(t, lines, "updated default/a u1 21 watch", "updated default/b u2 22 watch")
+	require.NoError(t, r.save(t.Context()))
+	assert.Empty(t, store.streams(t)["configmaps.v1/default"].Floors, "the position has passed the floors")
+}
+
+// What streams of several namespaces have, and owe, goes over to the one of all, under one number.
+func TestHandover_takes_the_oldest_position_and_the_greatest_debt(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	store.state = checkpoint.State{
+		Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"},
+		Streams: map[string]checkpoint.Stream{
+			"configmaps.v1/a": {Position: "30", Epoch: 5, Since: 4},
+			"configmaps.v1/b": {
+				Epoch: 7, Since: 7, Owes: checkpoint.Owes{List: sequence.Republish, From: "20", Cause: "restored", Message: "m"},
+			},
+			"configmaps.v1/c": {Epoch: 8, Owes: checkpoint.Owes{List: sequence.Reselect}}, // it has nothing yet
+		},
+		Rows: map[string]map[string]checkpoint.Row{},
+	}
+	r := startOf(t, log, store)
+	from := []string{"configmaps.v1/a", "configmaps.v1/b", "configmaps.v1/c"}
+	at := source.Stream{Resource: configMaps}
+	require.NoError(t, r.move(t.Context(), handover{from: from, to: []*membership.Assignment{{Stream: at, From: from}}}))
+	got := store.streams(t)
+	require.Len(t, got, 1)
+	next := got["configmaps.v1"]
+	assert.Greater(t, next.Epoch, uint64(8))
+	assert.Equal(t, store.state.Log.Given, next.Epoch)
+	assert.Equal(t, uint64(7), next.Since)
+	assert.Empty(t, next.Position)
+	assert.Equal(t, checkpoint.Owes{List: sequence.Republish, From: "20", Cause: "restored", Message: "m"}, next.Owes)
 }
