@@ -12,8 +12,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
-// What a pipeline reads may change while it runs. The entries are an input of the reconciler. Where what is not read any
-// more is not drained in time, the session ends, and the next one begins with what is wanted then.
+// What a pipeline reads may change while it runs. The entries are an input of the reconciler. Where what is not read
+// any more is not drained in time, the session ends, and the next one begins with what is wanted then.
 
 // errRespecified ends a session so that the next one reads something else.
 var errRespecified = errors.New("something else is to be read")

@@ -15,7 +15,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// read reads until ctx ends, or end is closed: then what was read has been handed over when it returns, and else need not have been.
+// read reads until ctx ends, or end is closed: then what was read has been handed over when it returns, and else need
+// not have been.
 func (s *stream) read(ctx context.Context, end <-chan struct{}) error {
 	running, ctx := errgroup.WithContext(ctx)
 	ctx, cancel := context.WithCancel(ctx)

@@ -263,8 +263,8 @@ func (r *reconciler) start(ctx context.Context, a *membership.Assignment) error 
 	return nil
 }
 
-// read reads a stream until ctx ends, or the stream is stopped: then all that was read is in the log, and committed, and
-// the stream is only stored. The error is permanent.
+// read reads a stream until ctx ends, or the stream is stopped: then all that was read is in the log, and committed,
+// and the stream is only stored. The error is permanent.
 func (r *reconciler) read(ctx context.Context, one *run) error {
 	s := one.stream
 	if err := s.read(ctx, one.stop); err != nil || ctx.Err() != nil {

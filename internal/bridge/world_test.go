@@ -144,7 +144,8 @@ func (w *world) answer(out http.ResponseWriter, r *http.Request) {
 			for _, v := range versions[g] {
 				all = append(all, fmt.Sprintf(`{"groupVersion":"%s/%s","version":%q}`, g, v, v))
 			}
-			groups = append(groups, fmt.Sprintf(`{"name":%q,"versions":[%s],"preferredVersion":%s}`, g, strings.Join(all, ","), all[0]))
+			groups = append(groups, fmt.Sprintf(`{"name":%q,"versions":[%s],"preferredVersion":%s}`,
+				g, strings.Join(all, ","), all[0]))
 		}
 		_, _ = fmt.Fprintf(out, `{"kind":"APIGroupList","apiVersion":"v1","groups":[%s]}`, strings.Join(groups, ","))
 	case group == "apiextensions.k8s.io":
