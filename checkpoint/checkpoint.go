@@ -10,64 +10,81 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
 
-// Row is what the log has of one object.
+// Row is what the log has of one object: its last event.
 type Row struct {
 	UID, ResourceVersion string
+	// Epoch and Version are those of the event's sequence. Version is the number of ResourceVersion. It is greater in
+	// a tombstone of an object whose end no watch has shown, and it is a number of the stream's own where versions are
+	// not numbers.
+	Epoch, Version uint64
 	// Sequence is the place in the log of the object's last event; 0 where it was not published or the log has no places.
 	Sequence  uint64
 	Partition int32
-	// Superseded says that ResourceVersion is of a history that ended, when etcd was restored: whatever the API server
-	// shows now is newer. UID and Sequence still hold.
-	Superseded bool
-	// Deleted marks a tombstone: the object is gone, the row stays until the position has passed ResourceVersion.
+	// Deleted marks a tombstone: the object is gone, the row stays until the position has passed Version.
 	Deleted bool
+	// Behind says that the log's last message of the object is not this one: it is an older state, which a rewind has
+	// published again, or the log has lost this one.
+	Behind bool
+	// Rejected says that a rejected event stands in the place of this one.
+	Rejected bool
 	// Digest stands for the part of the state that matters to whoever decides what is published, as far as that is known; else it is zero.
 	Digest [16]byte
 	// Form stands for what the log's last event of the object tells of this very state, where that is known and the next event may be made from it; else it is zero.
 	Form uint32
-	// Again says that the log may be told this state, and older ones, once more, where the stream has a Replay: it has told them before that was asked for.
-	Again bool
 	// Fresh says that this process published the object's last event itself, so that Sequence needs no check. It is not stored.
 	Fresh bool
+}
+
+// Last returns the row for the rules of package sequence.
+func (r *Row) Last() sequence.Row {
+	last := sequence.Row{
+		UID: r.UID, Sequence: sequence.Sequence{Epoch: r.Epoch, Version: r.Version}, Behind: r.Behind, Rejected: r.Rejected,
+	}
+	if r.Deleted {
+		last.Step = sequence.End
+	}
+	return last
 }
 
 // Stream is the state of one stream.
 type Stream struct {
 	// Position is the version from which a watch loses nothing; empty while the first list is not in the log.
 	Position string
-	// Fingerprint identifies the stream's selectors.
+	// Fingerprint identifies the stream's selectors, to which the rows and Position belong.
 	Fingerprint string
-	// History counts how often the cluster's etcd was seen restored.
-	History int
+	// Epoch is that of the next change, and Since the one of the stream's last first case: versions of rows with a
+	// smaller epoch do not compare. See package sequence.
+	Epoch, Since uint64
+	// Counter is the greatest number that stands for a version that is not a number.
+	Counter uint64
+	// Alone says that the stream has begun Epoch on its own, and has told no other stream: if one tells of a restoration,
+	// that is the one.
+	Alone bool
+	// Owes is a list that has to be made, and to be in the log, before the stream is watched from Position.
+	Owes Owes
 	// Unannounced is a first list that the log has in full, but perhaps not yet the word that it is complete.
 	Unannounced Snapshot
 	// Announced is the id of the marker of a list that has begun and is not complete: the log has it.
 	Announced string
-	// Gap is one that a list has to announce before anything else is published. Position is empty then.
-	Gap Gap
-	// Owed says that states from behind Position were published out of the order of versions: read back, or found by a list that is not complete. No
-	// watch can go on at Position before a list is.
-	Owed Owed
-	// Undone is why the history is over: another stream has seen that etcd was restored. The next list begins another one. Empty where it is not.
-	Undone string
-	// Alone says that the stream has begun its history on its own, and has told no other: if one tells of a restoration, that is the one.
-	Alone bool
-	// Repair is the version up to which the log may have had changes, and lost them; empty where it has lost nothing. What is
-	// not newer is published again.
-	Repair string
 	// Resynced is when the newest slot began, in seconds since 1970, in which all of the stream was published again on schedule, or for which that was
 	// not due any more; 0 where there is no schedule.
 	Resynced int64
+	// ResyncDue says that everything is to be published again between markers, as soon as the stream watches: the log may
+	// lack the last event of an object.
+	ResyncDue bool
 	// Kind is that of the stream's objects, and Namespaced says that they are in namespaces: the stream's name does not tell.
 	Kind       string
 	Namespaced bool
 	// Called is what the configuration calls the resource where that is not its plural: once the API server has it no more, no one else knows. Empty where it is.
 	Called string
-	// Entered is the version of the stream's namespace at which a selector of namespaces took it; Leaving the one at which it did not any more, while what the stream
-	// had is being deleted. Empty where there was no such thing.
-	Entered, Leaving string
+	// Entered is the version of the stream's namespace at which a selector of namespaces took it; empty where none did.
+	Entered string
+	// Retiring says that the stream ends: everything that it has is being deleted in the log, under Epoch.
+	Retiring bool
 	// Replay says that the stream was rewound: what is watched again is published again.
 	Replay Replay
 }
@@ -80,46 +97,37 @@ type Replay struct {
 	Number int64
 }
 
-// Owed is a list that is owed. The zero Owed is none.
-type Owed struct {
-	// Version is the version of the list that was to be made; another one must not be older.
-	Version string
-	// Cause says why, for a person.
-	Cause string
-}
-
-// Gap is a range of versions that begins after From and of which nothing is known. The zero Gap is none.
-type Gap struct {
-	// From is the version up to which the log is complete, "0" where it has nothing.
+// Owes is a list that is owed. The zero Owes is none.
+type Owes struct {
+	List sequence.Owes
+	// From is the version up to which the log is complete, "0" where it has nothing; empty where the list is a first
+	// one, so that there is no gap.
 	From string
-	// Cause says why, for a person.
-	Cause string
+	// Version is that of the list that was to be made; another one must not be older. Empty where any will do.
+	Version string
+	// Cause and Message say why, as the gap does.
+	Cause, Message string
+	// Number is in the resync markers of a repair; 0 where the list is none.
+	Number int64
 }
 
 // Log is what is known of the log that a pipeline publishes to.
 type Log struct {
 	// ID tells the log from another one of its name.
 	ID string
-	// Marks are sequences, by partition, that bound what the rows do not know of: every message of the pipeline at or before its partition's mark
-	// is taken into account. Nil where the log has no sequences, or nothing was published.
+	// Marks are places, by partition, that bound what the rows do not know of: every message of the pipeline at or before its partition's mark
+	// is taken into account. Nil where the log has no places, or nothing was published.
 	Marks map[int32]uint64
-	// Losses counts how often the log was seen to have lost what it had acknowledged.
-	Losses int
-	// Histories is the greatest History of a stream that has told others.
-	Histories int
-	// Epoch is the greatest number under which one of several writers has written; 0 where there was one only.
-	Epoch int64
-	// Trail are older positions, oldest first.
-	Trail []Waypoint
-}
-
-// Waypoint says which positions were safe when the log ended at Marks: everything up to them is in the log at or before Marks.
-type Waypoint struct {
-	Marks map[int32]uint64
-	// IDs are those of the messages at Marks, by which a log is known to be the same up to there.
-	IDs map[int32]string
-	// Positions is keyed by the stream's name.
-	Positions map[string]string
+	// Ends are the places of the last messages that were acknowledged, and IDs the ids of these messages, by which a log
+	// is known to be the same up to there.
+	Ends map[int32]uint64
+	IDs  map[int32]string
+	// Given is the greatest epoch that the pipeline has given out, or that the log has.
+	Given uint64
+	// Resyncs is the greatest number of a resync, a repair or a rewind.
+	Resyncs int64
+	// Term is the greatest number under which one of several writers has written; 0 where there was one only.
+	Term int64
 }
 
 // Snapshot is a first list. The zero Snapshot is none.

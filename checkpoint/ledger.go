@@ -4,7 +4,6 @@ package checkpoint
 
 import (
 	"iter"
-	"slices"
 	"sync"
 )
 
@@ -20,8 +19,8 @@ type Ledger struct {
 	mu   sync.Mutex
 	rows map[string]*line
 	live int
-	// gone has the tombstones in the order in which they were put, including ones that are rows no longer.
-	gone []tombstone
+	// gone are the tombstones that a position can drop.
+	gone tombstones
 	// dirty are the lines that changed since the last Take, and removed the keys whose lines were removed, some of which may be back.
 	dirty   []*line
 	removed map[string]struct{}
@@ -36,44 +35,23 @@ type line struct {
 	dirty bool // it is among the ledger's dirty ones
 }
 
-type tombstone struct {
-	key, version string
-	superseded   bool
-}
-
-func tombstoneOf(key string, row Row) tombstone {
-	return tombstone{key, row.ResourceVersion, row.Superseded}
-}
-
-// passed reports whether nothing that a watch from position shows is before t.
-func (t tombstone) passed(position string) bool {
-	return passed(position, t.version) || t.superseded && position != ""
-}
-
 // NewLedger returns a ledger of what was committed. Rows may be nil.
 func NewLedger(rows map[string]Row) *Ledger {
 	l := &Ledger{rows: make(map[string]*line, len(rows)), removed: map[string]struct{}{}}
 	for key, row := range rows {
 		l.rows[key] = &line{Row: row, key: key}
-		if row.Deleted {
-			l.gone = append(l.gone, tombstoneOf(key, row))
-		} else {
-			l.live++
-		}
+		l.count(key, &row)
 	}
-	slices.SortFunc(l.gone, inOrder)
 	return l
 }
 
-// inOrder compares tombstones by when they can be dropped: those of a history that has ended before all others.
-func inOrder(a, b tombstone) int {
+// count notes that a key has a row now; the caller holds mu.
+func (l *Ledger) count(key string, row *Row) {
 	switch {
-	case a.superseded == b.superseded:
-		return order(a.version, b.version)
-	case a.superseded:
-		return -1
-	default:
-		return 1
+	case !row.Deleted:
+		l.live++
+	case !row.Behind: // else the log is owed its end
+		l.gone.push(tombstone{key, row.Version})
 	}
 }
 
@@ -99,11 +77,7 @@ func (l *Ledger) Put(key string, row Row) {
 	case !at.Deleted:
 		l.live--
 	}
-	if row.Deleted {
-		l.gone = append(l.gone, tombstoneOf(key, row))
-	} else {
-		l.live++
-	}
+	l.count(key, &row)
 	at.Row = row
 	l.touch(at)
 }
@@ -123,38 +97,70 @@ func (l *Ledger) remove(key string) {
 }
 
 // Prune drops the tombstones that position has passed: a watch that starts there does not show what they are for.
-// A tombstone that was put after one that stays may stay as long. Where versions are not numbers, tombstones are
-// dropped as soon as there is a position.
+// Where the position is not a number, tombstones are dropped as soon as there is one. A tombstone that is
+// [Row.Behind] stays: the log has an older state of the object last. While the stream owes a list, the caller does not
+// prune: the list is compared with tombstones.
 func (l *Ledger) Prune(position string) {
+	if position == "" {
+		return
+	}
+	passed, number := Number(position)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := 0
-	for n < len(l.gone) && l.gone[n].passed(position) {
+	for len(l.gone) > 0 && (!number || l.gone[0].version <= passed) {
+		t := l.gone.pop()
 		// The object may have come back since, or gone once more.
-		g := l.gone[n]
-		if at, ok := l.rows[g.key]; ok && at.Deleted && tombstoneOf(g.key, at.Row) == g {
-			l.remove(g.key)
+		if at, ok := l.rows[t.key]; ok && at.prunable() && at.Version == t.version {
+			l.remove(t.key)
 		}
-		n++
 	}
-	clear(l.gone[:n])
-	l.gone = l.gone[n:]
 }
 
-// Supersede says that all versions so far are of a history that has ended. Live rows are marked, so that whatever is shown now
-// is news to them. Tombstones are dropped: a watch of the new history shows nothing of what they are for.
-func (l *Ledger) Supersede() {
+// DropTombstones drops all tombstones that are not [Row.Behind]. At the start of the list of a first case no watch
+// shows what they are for.
+func (l *Ledger) DropTombstones() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for key, at := range l.rows {
-		if at.Deleted {
+		if at.prunable() {
 			l.remove(key)
-		} else {
-			at.Superseded = true
-			l.touch(at)
 		}
 	}
 	l.gone = nil
+}
+
+// Newest returns the greatest Version of the rows whose Epoch is since or greater; 0 if there is none.
+func (l *Ledger) Newest(since uint64) (version uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, at := range l.rows {
+		if at.Epoch >= since {
+			version = max(version, at.Version)
+		}
+	}
+	return version
+}
+
+// Epoch returns the greatest Epoch of all rows; 0 if there is none.
+func (l *Ledger) Epoch() (epoch uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, at := range l.rows {
+		epoch = max(epoch, at.Epoch)
+	}
+	return epoch
+}
+
+// Behind reports whether the log's last message of an object is older than its row.
+func (l *Ledger) Behind() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, at := range l.rows {
+		if at.Row.Behind {
+			return true
+		}
+	}
+	return false
 }
 
 // Len returns the number of live objects.
@@ -202,16 +208,15 @@ func (l *Ledger) Seen(key string) {
 	}
 }
 
-// Unseen ends the list and yields the live rows that were not marked until then: the objects that no longer exist.
-// The ledger may be changed meanwhile; an object whose state is another when its turn comes is not yielded. Without a
-// list Unseen yields nothing.
+// Unseen ends the list and yields the rows of objects that no longer exist, and whose end the log does not have as
+// their last event: those that were not marked until then, and are live or [Row.Behind]. The ledger may be changed
+// meanwhile; an object whose state is another when its turn comes is not yielded. Without a list Unseen yields nothing.
 func (l *Ledger) Unseen() iter.Seq2[string, Row] {
 	unseen := l.endList()
 	return func(yield func(string, Row) bool) {
 		for _, u := range unseen {
 			row, ok := l.Get(u.key)
-			changed := !ok || row.Deleted || row.UID != u.row.UID || row.ResourceVersion != u.row.ResourceVersion || row.Superseded != u.row.Superseded
-			if !changed && !yield(u.key, row) {
+			if ok && row.owesEnd() && row.sameState(&u.row) && !yield(u.key, row) {
 				return
 			}
 		}
@@ -223,6 +228,17 @@ type keyed struct {
 	row Row
 }
 
+// prunable reports whether the row is a tombstone that nothing is owed for.
+func (r *Row) prunable() bool { return r.Deleted && !r.Behind }
+
+// owesEnd reports whether the log has to be told the end of the object if it does not exist.
+func (r *Row) owesEnd() bool { return !r.Deleted || r.Behind }
+
+// sameState reports whether two rows are of one state of one object.
+func (r *Row) sameState(o *Row) bool {
+	return r.UID == o.UID && r.ResourceVersion == o.ResourceVersion && r.Epoch == o.Epoch && r.Deleted == o.Deleted
+}
+
 func (l *Ledger) endList() (unseen []keyed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -230,7 +246,7 @@ func (l *Ledger) endList() (unseen []keyed) {
 		return nil
 	}
 	for key, at := range l.rows {
-		if _, seen := l.listed[key]; !seen && !at.Deleted {
+		if _, seen := l.listed[key]; !seen && at.owesEnd() {
 			unseen = append(unseen, keyed{key, at.Row})
 		}
 	}

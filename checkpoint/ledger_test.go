@@ -5,6 +5,7 @@ package checkpoint
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strconv"
@@ -18,8 +19,28 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-func row(version string) Row         { return Row{UID: "u", ResourceVersion: version} }
-func tombstoneAt(version string) Row { return Row{UID: "u", ResourceVersion: version, Deleted: true} }
+func row(version string) Row {
+	number, _ := Number(version)
+	return Row{UID: "u", ResourceVersion: version, Epoch: 7, Version: number}
+}
+
+func tombstoneAt(version string) Row {
+	r := row(version)
+	r.Deleted = true
+	return r
+}
+
+// behind returns a row of which the log has an older state last.
+func behind(r Row) Row {
+	r.Behind = true
+	return r
+}
+
+// of returns a row of another epoch.
+func of(epoch uint64, r Row) Row {
+	r.Epoch = epoch
+	return r
+}
 
 func TestLedger_tombstones_stay_until_the_position_has_passed_them(t *testing.T) {
 	for _, c := range []struct {
@@ -47,6 +68,18 @@ func TestLedger_tombstones_stay_until_the_position_has_passed_them(t *testing.T)
 			}
 		})
 	}
+	t.Run("by the version of the end, not that of the object", func(t *testing.T) {
+		missing := tombstoneAt("10")
+		missing.Version = 20
+		loaded := NewLedger(map[string]Row{"a": missing})
+		for name, l := range map[string]*Ledger{"put": NewLedger(nil), "loaded": loaded} {
+			l.Put("a", missing)
+			l.Prune("19")
+			assert.True(t, must.OK(l.Get("a")), "%s: dropped before its version", name)
+			l.Prune("20")
+			assert.False(t, must.OK(l.Get("a")), "%s: kept", name)
+		}
+	})
 	t.Run("without numbers, until there is a position", func(t *testing.T) {
 		l := NewLedger(nil)
 		l.Put("a", tombstoneAt("x"))
@@ -107,54 +140,86 @@ func TestLedger_finds_what_a_list_does_not_have(t *testing.T) {
 	}
 }
 
-// The versions of a history that ended say nothing of the next one, whatever was done with them before.
-func TestLedger_keeps_superseded_rows_until_they_are_replaced(t *testing.T) {
-	old := row("900")
-	old.Superseded = true
-	l := NewLedger(map[string]Row{"a": row("900"), "b": row("900"), "gone": tombstoneAt("901")})
-	l.Put("lost", row("900"))
-	l.Take()
-	l.Supersede()
-	if put, drop := l.Take(); !maps.Equal(put, map[string]Row{"a": old, "b": old, "lost": old}) || !slices.Equal(drop, []string{"gone"}) || l.Len() != 3 {
-		t.Errorf("to put %v, to drop %v, %d live", put, drop, l.Len())
-	}
-	l.StartList()
-	l.Seen("a")
-	l.Put("a", row("900")) // the very same version, of another history
-	unseen := l.Unseen()
-	assert.Equal(t, map[string]Row{"b": old, "lost": old}, maps.Collect(unseen), "unseen")
-	l.Put("b", row("900"))
-	assert.Equal(t, map[string]Row{"lost": old}, maps.Collect(unseen),
-		"unseen: and one of them is of the new history since")
-	r, _ := l.Get("a")
-	assert.Equal(t, row("900"), r, "what replaces it")
-	l.Put("lost", tombstoneAt("5"))
-	l.Prune("6")
-	if _, ok := l.Get("lost"); ok || l.Len() != 2 {
-		t.Errorf("%d live, and a tombstone of the new history waits for versions of the old one: %v", l.Len(), ok)
+// The log has an older state of the object last, and is owed the end.
+func TestLedger_keeps_tombstones_that_are_behind(t *testing.T) {
+	owed := map[string]Row{"a": behind(tombstoneAt("10"))}
+	for name, l := range map[string]*Ledger{"put": NewLedger(nil), "loaded": NewLedger(owed)} {
+		t.Run(name, func(t *testing.T) {
+			if name == "put" {
+				l.Put("a", tombstoneAt("10"))
+				l.Put("a", behind(tombstoneAt("10")))
+			}
+			l.Put("b", tombstoneAt("11"))
+			l.Prune("12")
+			l.Prune("x")
+			l.DropTombstones()
+			got, _ := l.Get("a")
+			assert.Equal(t, behind(tombstoneAt("10")), got)
+			assert.False(t, must.OK(l.Get("b")), "it keeps another one back")
+			l.StartList()
+			assert.Equal(t, owed, maps.Collect(l.Unseen()), "the next list publishes its end")
+			l.Put("a", tombstoneAt("10"))
+			l.Prune("12")
+			assert.False(t, must.OK(l.Get("a")), "kept although the log has the end")
+		})
 	}
 }
 
-// A position of the new history may never pass the versions of the old one.
-func TestLedger_drops_superseded_tombstones_at_the_first_position(t *testing.T) {
-	old := tombstoneAt("900")
-	old.Superseded = true
-	rows := map[string]Row{"young": tombstoneAt("7"), "old": tombstoneAt("3")}
-	for i := range 20 {
-		rows[strconv.Itoa(i)] = old
+// No position passes the versions of another time. These tombstones must not keep others back.
+func TestLedger_drops_tombstones_in_the_order_of_versions(t *testing.T) {
+	l := NewLedger(map[string]Row{"old": of(3, tombstoneAt("9000")), "young": tombstoneAt("5")})
+	l.Put("older", of(3, tombstoneAt("9001")))
+	for _, version := range rand.Perm(100) {
+		l.Put(word(version+1), tombstoneAt(word(version+1)))
 	}
-	l := NewLedger(rows)
-	l.Put("late", old)
-	l.Prune("")
-	_, drop := l.Take()
-	assert.Empty(t, drop, "dropped without a position")
-	l.Prune("5")
-	if _, drop := l.Take(); len(drop) != 21 || slices.Contains(drop, "young") || slices.Contains(drop, "late") {
-		t.Errorf("dropped: %v", drop)
+	for position := range 100 {
+		l.Prune(word(position))
+		rows := l.Rows()
+		for _, r := range rows {
+			require.Greater(t, r.Version, uint64(position), "at %d there is %+v", position, r)
+		}
+		left := 102 - position
+		if position < 5 {
+			left++
+		}
+		require.Len(t, rows, left, "at %d", position)
 	}
-	l.Prune("7")
-	_, drop = l.Take()
-	assert.Len(t, drop, 2, "dropped at last")
+}
+
+func TestLedger_has_no_tombstones_when_a_first_case_begins(t *testing.T) {
+	l := NewLedger(map[string]Row{"a": row("900"), "gone": tombstoneAt("901")})
+	l.Put("lost", tombstoneAt("902"))
+	l.Take()
+	l.DropTombstones()
+	put, drop := l.Take()
+	slices.Sort(drop)
+	if len(put) != 0 || !slices.Equal(drop, []string{"gone", "lost"}) || l.Len() != 1 {
+		t.Errorf("to put %v, to drop %v, %d live", put, drop, l.Len())
+	}
+	l.Put("lost", of(8, tombstoneAt("5")))
+	l.Prune("6")
+	assert.False(t, must.OK(l.Get("lost")), "a tombstone of the new epoch waits for versions of the old one")
+}
+
+// The very same version of another epoch is another state.
+func TestLedger_tells_epochs_apart_behind_a_list(t *testing.T) {
+	l := NewLedger(map[string]Row{"a": row("900"), "b": row("900")})
+	l.StartList()
+	unseen := l.Unseen()
+	l.Put("a", of(8, row("900")))
+	assert.Equal(t, map[string]Row{"b": row("900")}, maps.Collect(unseen))
+}
+
+func TestLedger_knows_its_newest_version_and_epoch(t *testing.T) {
+	l := NewLedger(nil)
+	assert.Zero(t, l.Newest(0)+l.Epoch(), "an empty one")
+	l.Put("a", of(5, row("30")))
+	l.Put("b", of(6, tombstoneAt("20")))
+	l.Put("c", of(6, row("x")))
+	assert.EqualValues(t, 6, l.Epoch())
+	for since, want := range map[uint64]uint64{0: 30, 5: 30, 6: 20, 7: 0} {
+		assert.Equal(t, want, l.Newest(since), "since %d", since)
+	}
 }
 
 func TestLedger_may_change_while_rows_are_read(t *testing.T) {
@@ -179,23 +244,22 @@ func TestLedger_takes_every_change_until_it_is_committed(t *testing.T) {
 			"put": func(t *rapid.T) {
 				version++
 				k, r := key.Draw(t, "key"), row(strconv.Itoa(version))
-				r.Deleted = rapid.Bool().Draw(t, "deleted")
+				r.Deleted, r.Behind = rapid.Bool().Draw(t, "deleted"), rapid.IntRange(0, 3).Draw(t, "behind") == 0
+				if r.Deleted {
+					r.Version += rapid.Uint64Range(0, 3).Draw(t, "unseen end")
+				}
 				l.Put(k, r)
 				want[k] = r
 			},
-			"supersede": func(*rapid.T) {
-				l.Supersede()
-				maps.DeleteFunc(want, func(_ string, r Row) bool { return r.Deleted })
-				for k, r := range want {
-					r.Superseded = true
-					want[k] = r
-				}
+			"drop tombstones": func(*rapid.T) {
+				l.DropTombstones()
+				maps.DeleteFunc(want, func(_ string, r Row) bool { return r.Deleted && !r.Behind })
 			},
 			"commit": func(t *rapid.T) {
 				position = rapid.IntRange(position, version).Draw(t, "position")
 				l.Prune(word(position))
 				maps.DeleteFunc(want, func(_ string, r Row) bool {
-					return r.Deleted && passed(word(position), r.ResourceVersion)
+					return position > 0 && r.Deleted && !r.Behind && r.Version <= uint64(position)
 				})
 				put, drop := l.Take()
 				if rapid.Bool().Draw(t, "fails") {
@@ -259,7 +323,7 @@ func TestLedger_used_from_many_goroutines(t *testing.T) {
 
 func fill(l *Ledger, keys []string) {
 	for i, key := range keys {
-		l.Put(key, Row{UID: key, ResourceVersion: key, Sequence: uint64(i)})
+		l.Put(key, Row{UID: key, ResourceVersion: key, Epoch: 1_764_000_000, Version: uint64(i), Sequence: uint64(i)})
 	}
 }
 
@@ -310,7 +374,7 @@ func BenchmarkLedger(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			for i := range 10_000 {
-				l.Put(keys[i], Row{UID: "u", ResourceVersion: "5"})
+				l.Put(keys[i], Row{UID: "u", ResourceVersion: "5", Version: 5})
 			}
 			l.Take()
 		}
@@ -327,4 +391,28 @@ func BenchmarkLedger(b *testing.B) {
 		}
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(keys)), "ns/row")
 	})
+}
+
+// What the ends of 10,000 objects cost: of ones that come in the order of versions, and of ones that do not.
+func BenchmarkLedger_tombstones(b *testing.B) {
+	const n = 10_000
+	keys := manyKeys(n)
+	for name, versions := range map[string][]int{"in order": nil, "in no order": rand.Perm(n)} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			l := NewLedger(nil)
+			for b.Loop() {
+				for i, key := range keys {
+					version := i
+					if versions != nil {
+						version = versions[i]
+					}
+					l.Put(key, Row{UID: "u", ResourceVersion: "5", Version: uint64(version) + 1, Deleted: true})
+				}
+				l.Prune(word(n))
+				l.Take()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/row")
+		})
+	}
 }

@@ -82,8 +82,8 @@ type Config struct {
 	// BareIDs makes a message's ID the event's id alone, for a log that recognises no repetition by it. Otherwise it tells events of one id in several
 	// pipelines or resources apart.
 	BareIDs bool
-	// History is how often the cluster's etcd was seen restored, WriterEpoch the term of the writer's lease; 0 for none.
-	History, WriterEpoch int
+	// WriterTerm is the term of the writer's lease; 0 for none.
+	WriterTerm int
 	// Profile is whose types, sources and subjects events have. Messages have the same ids in all.
 	Profile Profile
 	// Host is the API server's URL, which the profile Knative needs.
@@ -104,14 +104,14 @@ type Encoder struct {
 	// shared: objects do not each have a subject of their own.
 	shared bool
 
-	change, former, marker head
+	change, marker head
 	// object is the encoder of events with the payload Object, where the configured one is a patch and cannot be had; else nil.
 	object *Encoder
 	// knative is nil in the profile Own.
 	knative *knative
-	// idPrefix is "<h>." or "", keyPrefix "<cluster>/<group>/<resource>/", history "" or ".h<n>".
-	idPrefix, keyPrefix, history, scope string
-	subject                             subject
+	// idPrefix is "<h>." or "", keyPrefix "<cluster>/<group>/<resource>/".
+	idPrefix, keyPrefix, scope string
+	subject                    subject
 	// extra is what events have besides.
 	extra attributes
 	// identity is `{"apiVersion":…,"kind":…,"metadata":`.
@@ -141,9 +141,6 @@ func New(stream source.Stream, cfg Config) *Encoder {
 
 	e.shared = !cfg.Subject.PerObject()
 
-	if cfg.History > 0 {
-		e.history = ".h" + strconv.Itoa(cfg.History)
-	}
 	src := sourceOf(cfg.Cluster, stream.Resource)
 	if !cfg.BareIDs {
 		e.idPrefix = messageIDPrefix(cfg.Pipeline, src)
@@ -153,7 +150,7 @@ func New(stream source.Stream, cfg Config) *Encoder {
 	e.subject = cfg.Subject.bind(cfg.Pipeline, cfg.Cluster, stream.Resource)
 	e.identity = appendQuoted([]byte(`{"apiVersion":`), stream.APIVersion())
 	e.identity = append(appendQuoted(append(e.identity, `,"kind":`...), stream.Kind), `,"metadata":`...)
-	e.change, e.former, e.marker = e.heads(src)
+	e.change, e.marker = e.heads(src)
 	if cfg.Profile == Knative {
 		e.knative = e.knativeOf()
 	}
@@ -168,7 +165,7 @@ func New(stream source.Stream, cfg Config) *Encoder {
 func (e *Encoder) with(p Payload) *Encoder {
 	other := *e
 	other.cfg.Payload, other.object = p, nil
-	other.change, other.former, other.marker = other.heads(sourceOf(e.cfg.Cluster, e.stream.Resource))
+	other.change, other.marker = other.heads(sourceOf(e.cfg.Cluster, e.stream.Resource))
 	return &other
 }
 
@@ -196,11 +193,16 @@ func (e *Encoder) Change(m *sink.Message, c *source.Change) error {
 		_, err := e.ChangeFrom(m, c, Old{}, nil)
 		return err
 	}
+	return e.write(m, c, false)
+}
+
+// write fills m with the event of c. Elsewhere says that a value is replaced in data that the event refers to.
+func (e *Encoder) write(m *sink.Message, c *source.Change, elsewhere bool) error {
 	var v view
 	if err := e.look(&v, c); err != nil {
 		return err
 	}
-	e.begin(m, c, &v.walk, kind{typ: e.typeOf(c.Op)})
+	e.begin(m, c, &v.walk, kind{typ: e.typeOf(c.Op), redacted: v.redacted || elsewhere})
 	m.Data = slices.Grow(m.Data, len(v.body)+len(e.identity)+2)
 	m.Data = e.appendView(m.Data, c, &v)
 	e.end(m)
@@ -214,6 +216,8 @@ type view struct {
 	// read is what is written of an object that was decoded: a Secret. Decoded: it is one, or there is no object.
 	read    []byte
 	decoded bool
+	// redacted says that what is written has a value that was replaced, or lacks what could not be read of a Secret.
+	redacted bool
 }
 
 // look finds out how a change's object is written. The error says that it is not a JSON object.
@@ -231,15 +235,23 @@ func (e *Encoder) look(v *view, c *source.Change) error {
 	if err != nil {
 		return fmt.Errorf("encode %s %s: %w", e.stream.Resource, c.Key(), err)
 	}
+	written := span{0, len(v.body)}
+	if e.cfg.Payload == Metadata {
+		written = v.metadata
+	}
+	v.redacted = v.cuts.replaces(v.body, written)
 	return nil
 }
 
 // lookRedacted looks at a Secret, or at a change of which only the identity is known.
 func (e *Encoder) lookRedacted(v *view, c *source.Change) {
 	v.decoded = true
-	data, err := redacted(v.body, hasher{e.cfg.SecretHashes, c.Namespace, c.Name}, e.cfg.Payload == Metadata, e.keepManaged)
+	hash := hasher{e.cfg.SecretHashes, c.Namespace, c.Name}
+	data, masked, err := redacted(v.body, hash, e.cfg.Payload == Metadata, e.keepManaged)
 	if err == nil && e.redaction != nil {
-		data, err = e.redaction.apply(data)
+		var more bool
+		data, more, err = e.redaction.apply(data)
+		masked = masked || more
 	}
 	if err == nil {
 		err = v.object(v.body)
@@ -248,6 +260,7 @@ func (e *Encoder) lookRedacted(v *view, c *source.Change) {
 	if err == nil && len(data) > len("{}") {
 		v.read = data
 	}
+	v.redacted = masked || err != nil && c.Body != nil
 }
 
 // appendView appends an event's data: the object, or its metadata.
@@ -268,8 +281,8 @@ func (e *Encoder) appendView(dst []byte, c *source.Change, v *view) []byte {
 }
 
 // Rejected fills m with the event that stands in the place of c's, which the broker refused for good because of cause:
-// its subject, key and attributes, and its type, the cause and its size in bytes as data. It works for every change,
-// also for one that Change refuses.
+// its subject, key and attributes, and its type, the cause and its size in bytes as data. The attribute redacted is
+// never there: no value of the object is in the data. It works for every change, also for one that Change refuses.
 func (e *Encoder) Rejected(m *sink.Message, c *source.Change, cause error, size int) {
 	var w walk
 	body := c.Body.Bytes()

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -39,6 +42,9 @@ func body(t testing.TB, file string) []byte {
 	return bytes.TrimSpace(b)
 }
 
+// epoch is that of changes and markers.
+const epoch = 1787236200
+
 // change returns a change with the identity that the file's metadata have.
 func change(t testing.TB, op source.Op, file string) *source.Change {
 	t.Helper()
@@ -47,8 +53,10 @@ func change(t testing.TB, op source.Op, file string) *source.Change {
 		Metadata struct{ Namespace, Name, UID, ResourceVersion string }
 	}
 	require.NoError(t, json.Unmarshal(b, &o))
+	version := must.Get(strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64))(t)
 	return &source.Change{
 		Op: op, Ident: source.Ident(o.Metadata), Body: source.NewBody(b), Reason: source.ReasonWatch, Seen: seen,
+		Epoch: epoch, Version: version,
 	}
 }
 
@@ -73,25 +81,40 @@ func changed(op source.Op, file string, edit ...func(*source.Change)) func(*test
 }
 
 func marked(k source.Marker) func(*testing.T, *Encoder, *sink.Message) {
-	return func(_ *testing.T, e *Encoder, m *sink.Message) { k.Seen = seen; e.Marker(m, k) }
+	return func(_ *testing.T, e *Encoder, m *sink.Message) { k.Seen, k.Epoch = seen, epoch; e.Marker(m, k) }
 }
 
 func inKnative(c *Config) { c.Profile, c.Host = Knative, "https://10.96.0.1:443" }
 
 func both(f, g func(*Config)) func(*Config) { return func(c *Config) { f(c); g(c) } }
 
-func gone(c *source.Change) { c.Body, c.Reason = nil, source.ReasonRelist }
+// gone is found missing by a list, whose version is greater than that of the object.
+func gone(c *source.Change) { c.Body, c.Reason, c.Version = nil, source.ReasonRelist, c.Version+100 }
 
-func wireCases() []wireCase {
+func deselected(c *source.Change) { c.Body, c.Reason = nil, source.ReasonDeselected }
+
+func withoutUID(c *source.Change) { c.UID = "" }
+
+func redact(t *testing.T, all ...string) func(*Config) {
+	return func(c *Config) {
+		for _, s := range all {
+			c.Redact = append(c.Redact, path(t, s))
+		}
+	}
+}
+
+func wireCases(t *testing.T) []wireCase {
+	t.Helper()
 	none := func(*Config) {}
-	structured := func(c *Config) { c.Mode, c.History, c.WriterEpoch = Structured, 2, 7 }
+	structured := func(c *Config) { c.Mode, c.WriterTerm = Structured, 7 }
 	metadata := func(c *Config) { c.Payload = Metadata }
 	pod := source.Stream{Resource: pods}
 	database := source.Stream{Resource: databases}
 	secret := source.Stream{Resource: secrets}
 	selective := source.Stream{Resource: pods, Namespace: "shop", LabelSelector: `app in ("a","b")`}
-	folded := func(c *source.Change) { c.Count, c.IDSuffix = 3, ".r2" }
-	gap := source.Marker{Kind: source.MarkerGap, From: "100", To: "250", Cause: `the server said "too old"`}
+	again := func(c *source.Change) { c.Count, c.Again, c.Reason = 3, epoch+60, source.ReasonResync }
+	gap := source.Marker{Kind: source.MarkerGap, From: "100", To: "250"}
+	gap.Cause, gap.Message = source.CauseExpired, `the server said "too old"`
 	reduced := func(t *testing.T, e *Encoder, m *sink.Message) {
 		require.NoError(t, e.Reduced(m, change(t, source.Updated, "customresource.json"), 1400123, ""))
 	}
@@ -100,6 +123,9 @@ func wireCases() []wireCase {
 	}
 	rejected := func(t *testing.T, e *Encoder, m *sink.Message) {
 		e.Rejected(m, change(t, source.Updated, "pod.json"), errors.New(`message "size" exceeds maximum`), 1048577)
+	}
+	rejectedEnd := func(t *testing.T, e *Encoder, m *sink.Message) {
+		e.Rejected(m, change(t, source.Deleted, "pod.json"), errors.New("not permitted"), 4000)
 	}
 	since := func(t *testing.T, e *Encoder, m *sink.Message) {
 		if _, err := e.ChangeFrom(m, change(t, source.Updated, "customresource.json"), oldOf(t, e, "customresource.json"), nil); err != nil {
@@ -115,10 +141,12 @@ func wireCases() []wireCase {
 		{"updated-merge-patch-unknown", pod, payload(MergePatch), changed(source.Updated, "pod.json")},
 		{"added-change", pod, payload(Change), changed(source.Added, "pod.json")},
 		{"added", pod, none, changed(source.Added, "pod.json")},
-		{"updated", pod, none, changed(source.Updated, "pod.json", folded)},
+		{"updated", pod, none, changed(source.Updated, "pod.json", again)},
 		{"deleted", pod, none, changed(source.Deleted, "pod.json")},
 		{"deleted-found-missing", pod, none, changed(source.Deleted, "pod.json", gone)},
 		{"deleted-selective", selective, none, changed(source.Deleted, "pod.json")},
+		{"deleted-deselected", selective, none, changed(source.Deleted, "pod.json", deselected)},
+		{"deleted-without-uid", pod, none, changed(source.Deleted, "pod.json", withoutUID, deselected)},
 		{"deleted-cluster-scoped-found-missing", source.Stream{Resource: nodes}, none, changed(source.Deleted, "node.json", gone)},
 		{"cluster-scoped", source.Stream{Resource: nodes}, none, changed(source.Added, "node.json")},
 		{"custom-resource", database, none, changed(source.Updated, "customresource.json")},
@@ -128,15 +156,24 @@ func wireCases() []wireCase {
 		{"secret-kept", secret, func(c *Config) { c.Keep = []string{KeepManagedFields, KeepLastApplied} }, changed(source.Added, "secret.json")},
 		{"secret-metadata", secret, metadata, changed(source.Added, "secret.json")},
 		{"secret-values", secret, func(c *Config) { c.SecretValues = true }, changed(source.Added, "secret.json")},
-		{"restored-history", pod, func(c *Config) { c.History, c.WriterEpoch = 2, 7 }, changed(source.Deleted, "pod.json", folded)},
-		{"structured", database, structured, changed(source.Updated, "customresource.json", folded)},
+		{"deleted-again-by-a-leader", pod, func(c *Config) { c.WriterTerm = 7 }, changed(source.Deleted, "pod.json", again)},
+		{"redacted", pod, redact(t, "spec.nodeName", "spec.none"), changed(source.Added, "pod.json")},
+		{"structured", database, structured, changed(source.Updated, "customresource.json", again)},
 		{"structured-metadata", pod, func(c *Config) { structured(c); metadata(c) }, changed(source.Added, "pod.json")},
 		{"structured-secret", secret, structured, changed(source.Added, "secret.json")},
 		{"marker-gap", selective, none, marked(gap)},
 		{"marker-gap-structured", selective, structured, marked(gap)},
 		{"marker-snapshot-started", pod, none, marked(source.Marker{Kind: source.MarkerSnapshotStarted, To: "250"})},
 		{"marker-snapshot-completed", pod, none, marked(source.Marker{Kind: source.MarkerSnapshotCompleted, To: "250", Objects: 42})},
+		{"marker-resync-started", pod, none, marked(source.Marker{Kind: source.MarkerResyncStarted, Number: epoch + 60})},
+		{"marker-resync-completed", selective, none, marked(source.Marker{
+			Kind: source.MarkerResyncCompleted, Number: epoch + 60, To: "260", Objects: 42, Complete: true,
+		})},
+		{"marker-resync-incomplete-structured", pod, structured, marked(source.Marker{
+			Kind: source.MarkerResyncCompleted, Number: epoch + 60, To: "260", Objects: 41,
+		})},
 		{"rejected", pod, none, rejected},
+		{"rejected-deletion", pod, none, rejectedEnd},
 		{"rejected-structured", pod, structured, rejected},
 		{"reduced", database, none, reduced},
 		{"reduced-structured", database, structured, reduced},
@@ -148,7 +185,7 @@ func wireCases() []wireCase {
 		{"knative-reference", database, both(inKnative, metadata), changed(source.Updated, "customresource.json")},
 		{"knative-reference-secret", secret, both(inKnative, metadata), changed(source.Added, "secret.json")},
 		{"knative-reference-found-missing", pod, both(inKnative, metadata), changed(source.Deleted, "pod.json", gone)},
-		{"knative-structured", pod, both(inKnative, structured), changed(source.Updated, "pod.json", folded)},
+		{"knative-structured", pod, both(inKnative, structured), changed(source.Updated, "pod.json", again)},
 		{"knative-marker-gap", selective, inKnative, marked(gap)},
 		{"knative-rejected", pod, inKnative, rejected},
 	}
@@ -183,7 +220,7 @@ func render(m *sink.Message) []byte {
 }
 
 func TestMessages_are_as_in_the_golden_files(t *testing.T) {
-	for _, w := range wireCases() {
+	for _, w := range wireCases(t) {
 		t.Run(w.name, func(t *testing.T) {
 			m := w.message(t)
 			got, file := render(m), filepath.Join("testdata", w.name+".golden")
@@ -245,45 +282,55 @@ func TestChange_time_is_what_the_object_tells(t *testing.T) {
 func ident(op source.Op, body string) *source.Change {
 	return &source.Change{
 		Op: op, Ident: source.Ident{Namespace: "ns", Name: "n", UID: "u", ResourceVersion: "7"},
-		Body: source.NewBody([]byte(body)), Reason: source.ReasonWatch, Seen: seen,
+		Body: source.NewBody([]byte(body)), Reason: source.ReasonWatch, Seen: seen, Epoch: epoch, Version: 7,
 	}
 }
 
-func TestChange_id_says_which_state_of_which_object_it_is(t *testing.T) {
+func TestChange_id_has_the_numbers_of_the_sequence(t *testing.T) {
 	plain := source.Stream{Resource: pods}
-	labels := source.Stream{Resource: pods, LabelSelector: "a=b"}
-	fields := source.Stream{Resource: pods, FieldSelector: "a=b"}
+	selective := source.Stream{Resource: pods, LabelSelector: "a=b"}
 	for _, c := range []struct {
-		stream  source.Stream
-		op      source.Op
-		history int
-		suffix  string
-		want    string
+		stream source.Stream
+		op     source.Op
+		uid    string
+		again  int64
+		want   string
 	}{
-		{plain, source.Added, 0, "", "u.7"},
-		{plain, source.Updated, 0, "", "u.7"},
-		{plain, source.Deleted, 0, "", "u.deleted"},
-		{labels, source.Updated, 0, "", "u.7"},
-		{labels, source.Deleted, 0, "", "u.7.deleted"},
-		{fields, source.Deleted, 0, "", "u.7.deleted"},
-		{plain, source.Updated, 0, ".r3", "u.7.r3"},
-		{plain, source.Deleted, 0, ".s3", "u.deleted.s3"},
-		{plain, source.Updated, 2, ".r3", "u.7.h2.r3"},
-		{labels, source.Deleted, 2, "", "u.7.deleted.h2"},
+		{plain, source.Added, "u", 0, "u.1787236200.7.0"},
+		{plain, source.Updated, "u", 0, "u.1787236200.7.0"},
+		{plain, source.Deleted, "u", 0, "u.1787236200.7.1"},
+		{selective, source.Updated, "u", 0, "u.1787236200.7.0"},
+		{selective, source.Deleted, "u", 0, "u.1787236200.7.1"},
+		{plain, source.Updated, "u", 3, "u.1787236200.7.0.r3"},
+		{plain, source.Deleted, "u", 1787236260, "u.1787236200.7.1.r1787236260"},
+		// FNV-1a-64 of prod-eu.1/core/pods/ns/n.
+		{plain, source.Updated, "", 0, "bd16f99031877ad2.1787236200.7.0"},
+		{selective, source.Deleted, "", 3, "bd16f99031877ad2.1787236200.7.1.r3"},
 	} {
-		cfg := config()
-		cfg.History = c.history
-		e, ch := New(c.stream, cfg), ident(c.op, "{}")
-		ch.IDSuffix = c.suffix
+		e, ch := New(c.stream, config()), ident(c.op, "{}")
+		ch.UID, ch.Again = c.uid, c.again
 		m := &sink.Message{}
 		require.NoError(t, e.Change(m, ch))
 		assert.Equal(t, c.want, attribute(m, "id"), "id")
 		require.True(t, strings.HasSuffix(m.ID, "."+c.want), "message id, want 16 hex digits, a dot and %q", c.want)
 		assert.Len(t, m.ID, 17+len(c.want), "message id, want 16 hex digits, a dot and %q", c.want)
-		if e.Rejected(m, ch, errors.New("x"), 1); attribute(m, "id") != c.want+".rejected" {
-			t.Errorf("id of the rejected is %q, want %q", attribute(m, "id"), c.want+".rejected")
+		if c.uid != "" {
+			plain := sequence.Sequence{Epoch: epoch, Version: 7, Step: stepOf(c.op)}.ID(c.uid)
+			if c.again != 0 {
+				plain = sequence.Republished(plain, c.again)
+			}
+			assert.Equal(t, plain, c.want, "package sequence")
 		}
+		e.Rejected(m, ch, errors.New("x"), 1)
+		assert.Equal(t, sequence.Rejected(c.want), attribute(m, "id"), "id of the rejected")
 	}
+}
+
+func stepOf(op source.Op) uint8 {
+	if op == source.Deleted {
+		return sequence.End
+	}
+	return sequence.State
 }
 
 func TestMessage_ids_of_pipelines_and_sources_differ(t *testing.T) {
@@ -319,15 +366,42 @@ func TestMessage_says_where_it_goes_and_whether_it_is_the_last(t *testing.T) {
 	}
 }
 
-func TestChange_sequence_sorts_as_text_and_is_absent_for_what_is_no_number(t *testing.T) {
-	for version, want := range map[string]string{
-		"7": "00000000000000000007", "18446744073709551615": "18446744073709551615", "100000000000000000000": "",
-		"": "", "1a": "", "-1": "", "1.5": "",
-	} {
+func TestSequence_of_events_sorts_as_text_as_its_numbers_do(t *testing.T) {
+	e := New(source.Stream{Resource: pods}, config())
+	write := map[string]func(m *sink.Message, c *source.Change){
+		"published": func(m *sink.Message, c *source.Change) { require.NoError(t, e.Change(m, c)) },
+		"rejected":  func(m *sink.Message, c *source.Change) { e.Rejected(m, c, errors.New("no"), 1) },
+		"reduced":   func(m *sink.Message, c *source.Change) { require.NoError(t, e.Reduced(m, c, 9, "")) },
+	}
+	for name, write := range write {
+		var texts []string
+		for _, at := range []uint64{0, 1, 9, 10, 999_999_999, 1_787_236_200, sequence.MaxEpoch} {
+			for _, version := range []uint64{0, 7, 10, 99, 48_211_734, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
+				for _, op := range []source.Op{source.Updated, source.Deleted} {
+					c, m := ident(op, "{}"), &sink.Message{}
+					c.Epoch, c.Version = at, version
+					write(m, c)
+					want := sequence.Sequence{Epoch: at, Version: version, Step: stepOf(op)}
+					text := attribute(m, "sequence")
+					assert.Equal(t, want.String(), text, name)
+					assert.Equal(t, want, must.Get(sequence.Parse(text))(t), name)
+					texts = append(texts, text)
+				}
+			}
+		}
+		assert.True(t, slices.IsSorted(texts) && len(slices.Compact(texts)) == 7*8*2, "%s: %v", name, texts)
+	}
+}
+
+// The stream gives a number to a version that is none.
+func TestSequence_does_not_depend_on_the_resourceVersion(t *testing.T) {
+	for _, version := range []string{"7", "18446744073709551616", "", "1a", "-1", "1.5"} {
 		c, m := ident(source.Added, "{}"), &sink.Message{}
 		c.ResourceVersion = version
 		require.NoError(t, New(source.Stream{Resource: pods}, config()).Change(m, c))
-		assert.Equal(t, want, attribute(m, "sequence"), "sequence of %q", version)
+		assert.Equal(t, "1787236200.00000000000000000007.0", attribute(m, "sequence"), "%q", version)
+		assert.Equal(t, "u.1787236200.7.0", attribute(m, "id"), "%q", version)
+		assert.Equal(t, version, attribute(m, "resourceversion"))
 	}
 }
 
@@ -425,13 +499,14 @@ func TestStateOf_reads_what_was_written_in_both_modes(t *testing.T) {
 			for _, op := range []source.Op{source.Added, source.Updated, source.Deleted} {
 				for _, refused := range []bool{false, true} {
 					cfg, c, m := config(), change(t, op, "pod.json"), dirty()
-					cfg.Mode, cfg.History, c.IDSuffix = mode, 3, ".r1"
+					cfg.Mode, cfg.WriterTerm, c.Again, c.Reason = mode, 3, 1, source.ReasonResync
 					e := New(stream, cfg)
 					require.NoError(t, e.Change(m, c))
 					want := State{
 						ID: m.ID[17:], Type: typeOf(op), Source: "/clusters/prod-eu.1/api/v1/pods", Pipeline: "audit",
-						Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, Kind: "Pod", History: 3,
-						Deleted: op == source.Deleted, Rejected: refused,
+						Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, Kind: "Pod",
+						Sequence:   sequence.Sequence{Epoch: epoch, Version: c.Version, Step: stepOf(op)},
+						WriterTerm: 3, Reason: source.ReasonResync, Deleted: op == source.Deleted, Rejected: refused,
 					}
 					if refused {
 						e.Rejected(m, c, errors.New("no"), 1)
@@ -459,10 +534,71 @@ func TestStateOf_a_marker_is_about_no_object(t *testing.T) {
 	for _, mode := range []Mode{Binary, Structured} {
 		cfg, m := config(), dirty()
 		cfg.Mode = mode
-		New(source.Stream{Resource: pods}, cfg).Marker(m, source.Marker{Kind: source.MarkerGap, From: "1", To: "2"})
-		got, err := StateOf(stored(m))
-		assert.True(t, err == nil && got.UID == "" && got.Key() == "" && got.Type == TypeGap &&
-			got.ResourceVersion == "2" && !got.Deleted, "got %+v, %v", got, err)
+		for kind, typ := range map[source.MarkerKind]string{
+			source.MarkerGap: TypeGap, source.MarkerSnapshotStarted: TypeSnapshotStarted,
+			source.MarkerSnapshotCompleted: TypeSnapshotCompleted, source.MarkerResyncStarted: TypeResyncStarted,
+			source.MarkerResyncCompleted: TypeResyncCompleted,
+		} {
+			e := New(source.Stream{Resource: pods}, cfg)
+			e.Marker(m, source.Marker{Kind: kind, Epoch: epoch, From: "1", To: "2", Number: 3, Complete: true})
+			got := must.Get(StateOf(stored(m)))(t)
+			want := State{
+				ID: m.ID[17:], Type: typ, Source: "/clusters/prod-eu.1/api/v1/pods", Pipeline: "audit", Kind: "Pod",
+				ResourceVersion: "2",
+			}
+			assert.Equal(t, want, got)
+			assert.Empty(t, got.Key(), "key")
+		}
+	}
+}
+
+func TestMarker_id_is_one_of_its_kind_scope_epoch_and_versions(t *testing.T) {
+	e := New(source.Stream{Resource: pods}, config())
+	for kind, want := range map[source.MarkerKind]string{
+		source.MarkerGap:               "gap.*.1787236200.1-2",
+		source.MarkerSnapshotStarted:   "snapshot-started.*.1787236200.2",
+		source.MarkerSnapshotCompleted: "snapshot-completed.*.1787236200.2",
+		source.MarkerResyncStarted:     "resync-started.*.1787236200.3",
+		source.MarkerResyncCompleted:   "resync-completed.*.1787236200.3",
+	} {
+		m := dirty()
+		e.Marker(m, source.Marker{Kind: kind, Epoch: epoch, From: "1", To: "2", Number: 3})
+		want = strings.Replace(want, "*", source.Stream{Resource: pods}.Scope(), 1)
+		assert.Equal(t, want, attribute(m, "id"))
+	}
+}
+
+// The position of a stream may not be known when a resync begins.
+func TestMarker_of_a_resync_needs_no_version(t *testing.T) {
+	m := dirty()
+	New(source.Stream{Resource: pods}, config()).Marker(m, source.Marker{Kind: source.MarkerResyncStarted, Number: 3})
+	for _, a := range m.Attributes {
+		assert.True(t, a.Name != "resourceversion" && a.Value != "", "%+v", a)
+	}
+	assert.JSONEq(t, `{"namespace":"","labelSelector":"","fieldSelector":"","n":3}`, string(m.Data))
+}
+
+// A log that an older version wrote has sequences without dots, or none.
+func TestStateOf_tells_a_log_of_an_older_version(t *testing.T) {
+	for _, typ := range []string{TypeAdded, TypeUpdated, TypeDeleted, TypeRejected, knativeResource + "add"} {
+		for _, text := range []string{"", "00000000000000000007"} {
+			s := &sink.Stored{Sequence: 12, Attributes: []sink.Attribute{
+				{Name: "id", Value: "u.7"},
+				{Name: "source", Value: "/"},
+				{Name: "type", Value: typ},
+				{Name: "partitionkey", Value: "c/core/pods/ns/n"},
+				{Name: "apiversion", Value: "v1"},
+			}}
+			if text != "" {
+				s.Attributes = append(s.Attributes, sink.Attribute{Name: "sequence", Value: text})
+			}
+			got, err := StateOf(s)
+			var old *OldFormatError
+			require.ErrorAs(t, err, &old, "%s %q: got %+v", typ, text, got)
+			assert.EqualError(t, err, "message 12: this log was written by an older version of the bridge, whose events "+
+				"have another form; name a new stream or topic, and run `kube-eventbridge checkpoint reset`")
+			assert.Zero(t, got)
+		}
 	}
 }
 
@@ -479,6 +615,12 @@ func TestStateOf_refuses_what_no_bridge_wrote(t *testing.T) {
 		"cut short":        structured(`{"id":"1","source":"/","type":"` + TypeAdded + `"`),
 		"cut in the data":  structured(`{"id":"1","source":"/","type":"` + TypeAdded + `","data":{"a":`),
 		"structured empty": structured(`{}`),
+		"no sequence": {Attributes: []sink.Attribute{
+			{Name: "id", Value: "1"},
+			{Name: "type", Value: TypeAdded},
+			{Name: "source", Value: "/"},
+			{Name: "sequence", Value: "1.7.0"},
+		}},
 	} {
 		got, err := StateOf(s)
 		assert.True(t, err != nil && got == (State{}), "%s: got %+v, %v", name, got, err)

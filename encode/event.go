@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -24,6 +26,8 @@ const (
 	TypeGap               = "io.kube-eventbridge.stream.gap.v1"
 	TypeSnapshotStarted   = "io.kube-eventbridge.stream.snapshot-started.v1"
 	TypeSnapshotCompleted = "io.kube-eventbridge.stream.snapshot-completed.v1"
+	TypeResyncStarted     = "io.kube-eventbridge.stream.resync-started.v1"
+	TypeResyncCompleted   = "io.kube-eventbridge.stream.resync-completed.v1"
 )
 
 const (
@@ -60,9 +64,14 @@ func sourceOf(cluster string, r source.Resource) string {
 
 // messageIDPrefix tells events of the same id apart in a log that pipelines share.
 func messageIDPrefix(pipeline, src string) string {
+	return hashOf(pipeline+"\x00"+src) + "."
+}
+
+// hashOf returns the 16 hex digits of the FNV-1a-64 of a text.
+func hashOf(text string) string {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(pipeline + "\x00" + src))
-	return fmt.Sprintf("%016x.", h.Sum64())
+	_, _ = h.Write([]byte(text))
+	return fmt.Sprintf("%016x", h.Sum64())
 }
 
 // head is what the events of a stream have in common: as attributes, and as the beginning of a structured event.
@@ -75,8 +84,8 @@ func newHead(as attributes) head {
 	return head{attributes: as, json: appendMembers([]byte("{"), as)}
 }
 
-// heads returns what changes, changes with versions of the history before, and markers have in common.
-func (e *Encoder) heads(src string) (change, former, marker head) {
+// heads returns what changes and what markers have in common.
+func (e *Encoder) heads(src string) (change, marker head) {
 	var as attributes
 	as.add("specversion", "1.0")
 	as.add("source", src)
@@ -87,24 +96,20 @@ func (e *Encoder) heads(src string) (change, former, marker head) {
 	as.add("kind", e.stream.Kind)
 	markers := slices.Clone(as)
 	markers.add("payload", "marker")
+	as.add("resource", e.stream.Resource.Resource)
 	as.add("payload", string(e.cfg.Payload))
-	return newHead(e.term(as, e.cfg.History)), newHead(e.term(as, e.cfg.History-1)), newHead(markers)
+	if e.cfg.WriterTerm > 0 {
+		as.add("writerterm", int32s(e.cfg.WriterTerm))
+	}
+	return newHead(as), newHead(markers)
 }
 
-// term adds in which history, and by which writer, an event was written.
-func (e *Encoder) term(as attributes, history int) attributes {
-	as = slices.Clone(as)
-	if history > 0 {
-		as.add("history", int32s(history))
-	}
-	if e.cfg.WriterEpoch > 0 {
-		as.add("writerepoch", int32s(e.cfg.WriterEpoch))
-	}
-	return as
+// kind is what an event is: its type, what its id ends in, the version that it applies to, if it applies to one, and
+// whether its data have a value that was replaced.
+type kind struct {
+	typ, tail, base string
+	redacted        bool
 }
-
-// kind is what an event is: its type, what its id ends in, and the version that it applies to, if it applies to one.
-type kind struct{ typ, tail, base string }
 
 // begin fills m up to its data.
 func (e *Encoder) begin(m *sink.Message, c *source.Change, w *walk, k kind) {
@@ -118,13 +123,8 @@ func (e *Encoder) begin(m *sink.Message, c *source.Change, w *walk, k kind) {
 		name = c.Name
 	}
 	h := &e.change
-	if c.Superseded {
-		h = &e.former
-	}
 	if n := e.knative; n != nil && k.typ != TypeRejected {
-		if h, name = &n.change, t.link; c.Superseded {
-			h = &n.former
-		}
+		h, name = &n.change, t.link
 	}
 	as := attributes(m.Attributes[:0])
 	as = append(as, h.attributes...)
@@ -145,6 +145,9 @@ func (e *Encoder) begin(m *sink.Message, c *source.Change, w *walk, k kind) {
 		as.add("sampledrate", int32s(c.Count))
 	}
 	as.add("baseversion", k.base)
+	if k.redacted {
+		as.add("redacted", "true")
+	}
 	as = append(as, e.extra...)
 	e.fill(m, h, as)
 }
@@ -161,8 +164,8 @@ func (e *Encoder) texts(c *source.Change, w *walk, tail string) texts {
 	key := len(b)
 	b = e.subject.append(b, c.Namespace, c.Name)
 	subject := len(b)
-	b = appendSequence(b, c.ResourceVersion)
-	sequence := len(b)
+	b = sequenceOf(c).Append(b)
+	ordered := len(b)
 	b = appendMilliseconds(b, c.Seen)
 	seen := len(b)
 	if c.Op != source.Deleted {
@@ -176,8 +179,8 @@ func (e *Encoder) texts(c *source.Change, w *walk, tail string) texts {
 	}
 	s := string(b)
 	return texts{
-		id: s[:id], key: s[id:key], subject: either(s[key:subject], e.subject.constant), sequence: s[subject:sequence],
-		recorded: s[sequence:seen], time: either(s[seen:changed], s[sequence:seen]), manager: s[changed:manager],
+		id: s[:id], key: s[id:key], subject: either(s[key:subject], e.subject.constant), sequence: s[subject:ordered],
+		recorded: s[ordered:seen], time: either(s[seen:changed], s[ordered:seen]), manager: s[changed:manager],
 		link: s[manager:],
 	}
 }
@@ -199,29 +202,26 @@ func (e *Encoder) end(m *sink.Message) {
 	}
 }
 
+// appendID appends a message's id. An object without a uid has a hash of its partition key instead.
 func (e *Encoder) appendID(b []byte, c *source.Change, tail string) []byte {
-	b = appendStrings(b, e.idPrefix, c.UID)
-	if c.Op != source.Deleted || e.stream.Selective() {
-		b = appendStrings(b, ".", c.ResourceVersion)
+	uid := c.UID
+	if uid == "" {
+		uid = hashOf(e.keyPrefix + either(c.Namespace, "_") + "/" + c.Name)
 	}
-	if c.Op == source.Deleted {
-		b = append(b, ".deleted"...)
+	b = sequenceOf(c).AppendID(append(b, e.idPrefix...), uid)
+	if c.Again != 0 {
+		b = strconv.AppendInt(append(b, ".r"...), c.Again, 10)
 	}
-	return appendStrings(b, e.history, c.IDSuffix, tail)
+	return append(b, tail...)
 }
 
-// appendSequence appends a version so that versions sort as text; nothing where it is not a number of at most 20 digits.
-func appendSequence(b []byte, version string) []byte {
-	const zeros = "00000000000000000000"
-	if version == "" || len(version) > len(zeros) {
-		return b
+// sequenceOf returns the sequence of a change's event.
+func sequenceOf(c *source.Change) sequence.Sequence {
+	s := sequence.Sequence{Epoch: c.Epoch, Version: c.Version, Step: sequence.State}
+	if c.Op == source.Deleted {
+		s.Step = sequence.End
 	}
-	for i := range len(version) {
-		if version[i] < '0' || version[i] > '9' {
-			return b
-		}
-	}
-	return appendStrings(b, zeros[len(version):], version)
+	return s
 }
 
 // appendMilliseconds appends t as RFC 3339 in UTC. Every SDK keeps milliseconds, and latencies are computed from them.

@@ -74,7 +74,7 @@ func (received) Finish(error) error { return nil }
 // everyMessage runs check for each form of message.
 func everyMessage(t *testing.T, check func(t *testing.T, m *sink.Message, e *event.Event)) {
 	t.Helper()
-	for _, w := range wireCases() {
+	for _, w := range wireCases(t) {
 		t.Run(w.name, func(t *testing.T) {
 			m := w.message(t)
 			e := must.Get(binding.ToEvent(t.Context(), received{m}))(t)
@@ -141,7 +141,7 @@ func structuredParts(t *testing.T, b []byte) (map[string]string, []byte) {
 }
 
 func TestModes_carry_the_same_event(t *testing.T) {
-	for _, w := range wireCases() {
+	for _, w := range wireCases(t) {
 		var events []*event.Event
 		for _, mode := range []Mode{Binary, Structured} {
 			cfg, m := config(), dirty()
@@ -253,10 +253,10 @@ func TestInterop_rule_9_integers_fit_int32_and_versions_are_strings(t *testing.T
 	}
 	for _, mode := range []Mode{Binary, Structured} {
 		cfg, c, m := config(), ident(source.Added, "{}"), dirty()
-		cfg.Mode, cfg.History, cfg.WriterEpoch, c.Count = mode, math.MaxInt, math.MaxInt, math.MaxInt
+		cfg.Mode, cfg.WriterTerm, c.Count = mode, math.MaxInt, math.MaxInt
 		require.NoError(t, New(source.Stream{Resource: pods}, cfg).Change(m, c))
 		e := must.Get(binding.ToEvent(t.Context(), received{m}))(t)
-		for _, name := range []string{"sampledrate", "history", "writerepoch"} {
+		for _, name := range []string{"sampledrate", "writerterm"} {
 			want := any("2147483647")
 			if mode == Structured {
 				want = int32(math.MaxInt32)

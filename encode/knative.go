@@ -32,7 +32,7 @@ const (
 
 // knative is what the events of a stream have in that profile.
 type knative struct {
-	change, former head
+	change head
 	// types begin with prefix.
 	prefix string
 	// link and plural are what its subjects have before the namespace, and between it and the name.
@@ -48,7 +48,7 @@ func (e *Encoder) knativeOf() *knative {
 	if e.cfg.Payload == Metadata {
 		k.prefix, k.reference = knativeRef, true
 	}
-	k.change, k.former, _ = e.heads(e.cfg.Host)
+	k.change, _ = e.heads(e.cfg.Host)
 	return k
 }
 

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -95,7 +96,7 @@ func TestKnative_changes_nothing_but_type_source_and_subject(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		own, stream := config(), drawStream(r)
 		own.Mode = rapid.SampledFrom([]Mode{Binary, Structured}).Draw(r, "mode")
-		own.History = rapid.IntRange(0, 2).Draw(r, "history")
+		own.WriterTerm = rapid.IntRange(0, 2).Draw(r, "term")
 		other := own
 		inKnative(&other)
 		c := drawChange(r, stream)
@@ -125,7 +126,7 @@ func TestStateOf_any_profile_reads_what_was_written(t *testing.T) {
 		stream, cfg := drawStream(r), config()
 		cfg.Mode = rapid.SampledFrom([]Mode{Binary, Structured}).Draw(r, "mode")
 		cfg.Payload = rapid.SampledFrom([]Payload{Object, Metadata}).Draw(r, "payload")
-		cfg.History = rapid.IntRange(0, 2).Draw(r, "history")
+		cfg.WriterTerm = rapid.IntRange(0, 2).Draw(r, "term")
 		if rapid.Bool().Draw(r, "in Knative's") {
 			inKnative(&cfg)
 		}
@@ -134,8 +135,9 @@ func TestStateOf_any_profile_reads_what_was_written(t *testing.T) {
 		require.NoError(r, e.Change(m, c))
 		want := State{
 			ID: m.ID[17:], Type: typeOf(c.Op), Source: sourceOf(cfg.Cluster, stream.Resource), Pipeline: "audit",
-			Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, Kind: stream.Kind, History: cfg.History,
-			Deleted: c.Op == source.Deleted, Recovered: c.Reason == source.ReasonRecovered,
+			Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, Kind: stream.Kind,
+			Sequence:   sequence.Sequence{Epoch: c.Epoch, Version: c.Version, Step: stepOf(c.Op)},
+			WriterTerm: int64(cfg.WriterTerm), Reason: c.Reason, Deleted: c.Op == source.Deleted,
 		}
 		if rapid.Bool().Draw(r, "refused") {
 			e.Rejected(m, c, errors.New("no"), 1)
@@ -196,8 +198,10 @@ func drawChange(r *rapid.T, stream source.Stream) *source.Change {
 	c := &source.Change{
 		Op:    rapid.SampledFrom([]source.Op{source.Added, source.Updated, source.Deleted}).Draw(r, "op"),
 		Ident: source.Ident{Name: drawName(r), UID: "u1", ResourceVersion: "7"}, Seen: seen,
-		Reason:   rapid.SampledFrom([]source.Reason{source.ReasonWatch, source.ReasonRecovered}).Draw(r, "reason"),
-		IDSuffix: rapid.SampledFrom([]string{"", ".r1"}).Draw(r, "suffix"),
+		Reason:  rapid.SampledFrom([]source.Reason{source.ReasonWatch, source.ReasonRecovered}).Draw(r, "reason"),
+		Epoch:   rapid.Uint64Range(0, sequence.MaxEpoch).Draw(r, "epoch"),
+		Version: rapid.Uint64().Draw(r, "version"),
+		Again:   rapid.Int64Range(0, 2).Draw(r, "again"),
 		// The API server repeats no name, and nothing that repeats one could be read back in structured mode.
 		Body: source.NewBody([]byte(objects{t: r, white: rapid.Bool().Draw(r, "white")}.object(3))),
 	}

@@ -4,6 +4,7 @@ package encode
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -32,13 +33,19 @@ func (e *Encoder) Marker(m *sink.Message, k source.Marker) {
 }
 
 func (e *Encoder) markerOf(k source.Marker) (typ, id, name string) {
+	in := "." + e.scope + "." + strconv.FormatUint(k.Epoch, 10) + "."
+	number := strconv.FormatInt(k.Number, 10)
 	switch k.Kind {
 	case source.MarkerGap:
-		return TypeGap, "gap." + e.scope + "." + k.From + "-" + k.To + e.history, "_gap"
+		return TypeGap, "gap" + in + k.From + "-" + k.To, "_gap"
 	case source.MarkerSnapshotStarted:
-		return TypeSnapshotStarted, "snapshot-started." + e.scope + "." + k.To + e.history, "_snapshot"
+		return TypeSnapshotStarted, "snapshot-started" + in + k.To, "_snapshot"
 	case source.MarkerSnapshotCompleted:
-		return TypeSnapshotCompleted, "snapshot-completed." + e.scope + "." + k.To + e.history, "_snapshot"
+		return TypeSnapshotCompleted, "snapshot-completed" + in + k.To, "_snapshot"
+	case source.MarkerResyncStarted:
+		return TypeResyncStarted, "resync-started" + in + number, "_resync"
+	case source.MarkerResyncCompleted:
+		return TypeResyncCompleted, "resync-completed" + in + number, "_resync"
 	default:
 		panic(fmt.Sprintf("BUG: marker kind %d", k.Kind))
 	}
@@ -48,15 +55,23 @@ func (e *Encoder) appendMarkerData(d []byte, k source.Marker) []byte {
 	d = appendQuoted(append(d, `{"namespace":`...), e.stream.Namespace)
 	d = appendQuoted(append(d, `,"labelSelector":`...), e.stream.LabelSelector)
 	d = appendQuoted(append(d, `,"fieldSelector":`...), e.stream.FieldSelector)
-	if k.Kind == source.MarkerGap {
+	switch k.Kind {
+	case source.MarkerGap:
 		d = appendQuoted(append(d, `,"from":`...), k.From)
 		d = appendQuoted(append(d, `,"to":`...), k.To)
-		d = appendQuoted(append(d, `,"reason":`...), k.Cause)
-		return append(d, '}')
+		d = appendQuoted(append(d, `,"cause":`...), string(k.Cause))
+		d = appendQuoted(append(d, `,"message":`...), k.Message)
+		d = fmt.Appendf(d, `,"epoch":%d`, k.Epoch)
+	case source.MarkerSnapshotStarted, source.MarkerSnapshotCompleted:
+		d = appendQuoted(append(d, `,"resourceVersion":`...), k.To)
+	case source.MarkerResyncStarted, source.MarkerResyncCompleted:
+		d = fmt.Appendf(d, `,"n":%d`, k.Number)
 	}
-	d = appendQuoted(append(d, `,"resourceVersion":`...), k.To)
-	if k.Kind == source.MarkerSnapshotCompleted {
+	if k.Kind == source.MarkerSnapshotCompleted || k.Kind == source.MarkerResyncCompleted {
 		d = fmt.Appendf(d, `,"objects":%d`, k.Objects)
+	}
+	if k.Kind == source.MarkerResyncCompleted {
+		d = fmt.Appendf(d, `,"complete":%t`, k.Complete)
 	}
 	return append(d, '}')
 }

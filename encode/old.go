@@ -3,6 +3,7 @@
 package encode
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
@@ -30,7 +31,7 @@ func (e *Encoder) ChangeFrom(m *sink.Message, c *source.Change, old Old, room []
 		return room, err
 	}
 	data = e.appendView(slices.Grow(room[:0], len(v.body)+len(e.identity)+2), c, &v)
-	k := kind{typ: e.typeOf(c.Op)}
+	k := kind{typ: e.typeOf(c.Op), redacted: v.redacted}
 	if e.cfg.Payload == Change {
 		e.both(m, c, &v, k, old, data)
 		return data, nil
@@ -38,9 +39,11 @@ func (e *Encoder) ChangeFrom(m *sink.Message, c *source.Change, old Old, room []
 	if old.Data != nil && c.Op == source.Updated {
 		// Behind the data there is room for the patch.
 		if patched, ok := e.appendPatch(data, old.Data, data); ok {
+			patch := patched[len(data):]
 			k.base = old.ResourceVersion
+			k.redacted = v.redacted && e.masksPatch(&v, patch)
 			e.begin(m, c, &v.walk, k)
-			m.Data = append(m.Data, patched[len(data):]...)
+			m.Data = append(m.Data, patch...)
 			e.end(m)
 			return patched[:len(data)], nil
 		}
@@ -56,6 +59,7 @@ func (e *Encoder) both(m *sink.Message, c *source.Change, v *view, k kind, old O
 	known := old.Data != nil && c.Op != source.Added
 	if known {
 		k.base = old.ResourceVersion
+		k.redacted = v.redacted || e.masksOld(old.Data)
 	}
 	e.begin(m, c, &v.walk, k)
 	m.Data = append(append(m.Data, `{"object":`...), data...)
@@ -64,6 +68,24 @@ func (e *Encoder) both(m *sink.Message, c *source.Change, v *view, k kind, old O
 	}
 	m.Data = append(m.Data, '}')
 	e.end(m)
+}
+
+// masksPatch reports whether a patch may have a value that was replaced, where the object has one. The mask of a
+// Secret's value can be found in it, and that of another value cannot.
+func (e *Encoder) masksPatch(v *view, patch []byte) bool {
+	return v.read == nil || e.redaction != nil || bytes.Contains(patch, []byte(maskStart))
+}
+
+// masksOld reports whether data that e has made before may have a value that was replaced.
+func (e *Encoder) masksOld(data []byte) bool {
+	if e.redact && bytes.Contains(data, []byte(maskStart)) {
+		return true
+	}
+	if e.redaction == nil {
+		return false
+	}
+	var w walk
+	return e.redaction.mark(data, &w) != nil || w.cuts.replaces(data, span{0, len(data)})
 }
 
 func (e *Encoder) appendPatch(dst, from, to []byte) ([]byte, bool) {

@@ -176,7 +176,7 @@ func TestForm_is_another_one_where_data_may_be(t *testing.T) {
 		assert.True(t, !ok && form != 0, "%s has the form %d, as %s", name, form, other)
 		forms[form] = name
 		same := cfg
-		same.Payload, same.Mode, same.History = JSONPatch, Structured, 3
+		same.Payload, same.Mode, same.WriterTerm = JSONPatch, Structured, 3
 		assert.Equal(t, form, New(source.Stream{Resource: secrets}, same).Form([]byte("{}")),
 			"%s: what data do not depend on changes the form", name)
 		assert.NotEqual(t, form, New(source.Stream{Resource: secrets}, cfg).Form([]byte(`{"a":1}`)),

@@ -2,7 +2,11 @@
 
 package encode
 
-import "github.com/kube-eventbridge/kube-eventbridge/source"
+import (
+	"slices"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
 
 // redaction replaces the values that paths name. It never changes.
 type redaction struct{ root *node }
@@ -46,13 +50,31 @@ func (r *redaction) mark(b []byte, w *walk) error {
 	return err
 }
 
-// apply returns b, an object, with the values replaced.
-func (r *redaction) apply(b []byte) ([]byte, error) {
+// apply returns b, an object, with the values replaced, if there are any.
+func (r *redaction) apply(b []byte) (data []byte, replaced bool, err error) {
 	var w walk
 	if err := r.mark(b, &w); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return w.cuts.copy(nil, b, span{0, len(b)}), nil
+	whole := span{0, len(b)}
+	return w.cuts.copy(nil, b, whole), w.cuts.replaces(b, whole), nil
+}
+
+// replaces reports whether copy replaces a value in the range r of b. A null stays.
+func (c *cuts) replaces(b []byte, r span) bool {
+	return slices.ContainsFunc(c.masked, func(h hit) bool {
+		return b[h.from] != 'n' && h.from >= r.from && h.to <= r.to && !c.leaveOut(h.from)
+	})
+}
+
+// leaveOut reports whether the byte at i is in one of the cuts.
+func (c *cuts) leaveOut(i int) bool {
+	for k := range c.len() {
+		if s := c.at(k); s.from <= i && i < s.to {
+			return true
+		}
+	}
+	return false
 }
 
 // copyMasked is copy where values are replaced.

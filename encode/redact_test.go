@@ -225,7 +225,7 @@ func (n *tree) remove(goes func(name string) bool) {
 // checkRedact compares redaction with what it means, alone and in an event.
 func checkRedact(t tester, b []byte, paths ...Path) {
 	r := newRedaction(pods, paths)
-	got, err := r.apply(b)
+	got, _, err := r.apply(b)
 	want, invalid := parseTree(b)
 	if invalid != nil || !json.Valid(b) {
 		return
@@ -254,6 +254,10 @@ func checkRedact(t tester, b []byte, paths ...Path) {
 		t.Fatalf("%q: %v", b, err)
 	}
 	want.leaveOut()
+	unmasked, _ := parseTree(b)
+	if unmasked.leaveOut(); unmasked.String() != want.String() && !isRedacted(m) {
+		t.Errorf("%q of %q became the data %q, which is not said to be redacted", paths, b, m.Data)
+	}
 	if after, err := parseTree(m.Data); err != nil || after.String() != want.String() {
 		t.Errorf("%q of %q became the data %q, want %s (%v)", paths, b, m.Data, want, err)
 	}
@@ -384,5 +388,125 @@ func TestRejected_takes_nothing_from_a_body_that_is_not_valid(t *testing.T) {
 	for _, a := range m.Attributes {
 		assert.NotContains(t, a.Value, "canary")
 		assert.NotEqual(t, "fieldmanager", a.Name)
+	}
+}
+
+func TestRedacted_says_that_a_value_in_the_data_was_replaced(t *testing.T) {
+	const (
+		object   = `{"metadata":{"name":"n","labels":{"a":"v"}},"spec":{"x":"v","z":null}}`
+		secret   = `{"metadata":{"name":"n","labels":{"a":"v"}},"data":{"k":"dg=="}}`
+		noValues = `{"metadata":{"name":"n"},"data":{},"stringData":null,"type":"Opaque"}`
+		applied  = `{"metadata":{"name":"n","annotations":{"` + lastApplied + `":"v"}}}`
+	)
+	for _, c := range []struct {
+		resource source.Resource
+		redact   string
+		payload  Payload
+		object   string
+		want     bool
+	}{
+		{pods, "spec.x", Object, object, true},
+		{pods, "spec.none", Object, object, false},
+		{pods, "", Object, object, false},
+		{pods, "spec.z", Object, object, false}, // null stays
+		{pods, "spec.z spec.x", Object, object, true},
+		{pods, `metadata.annotations["` + lastApplied + `"]`, Object, applied, false}, // it is left out
+		{pods, "metadata.annotations", Object, applied, true},
+		{pods, "spec.x", Metadata, object, false},
+		{pods, "metadata.labels.a", Metadata, object, true},
+		{pods, "metadata.labels.a", Metadata, `{"metadata":"n"}`, false},
+		{pods, "spec.x", Metadata, `{"spec":{"x":"v"}}`, false},
+		{pods, "spec.x", Change, object, true},
+		{pods, "spec.x", MergePatch, object, true},
+		{secrets, "", Object, secret, true},
+		{secrets, "", Object, noValues, false},
+		{secrets, "", Object, `{}`, false},
+		{secrets, "", Object, `{"data":`, true}, // nothing of it can be told
+		{secrets, "", Metadata, secret, false},
+		{secrets, "metadata.labels.a", Metadata, secret, true},
+		{secrets, "metadata.labels.a", Object, secret, true},
+		{secrets, "metadata.labels.a", Object, noValues, false},
+		{secrets, "", JSONPatch, secret, true},
+	} {
+		for _, mode := range []Mode{Binary, Structured} {
+			cfg, m := config(), dirty()
+			cfg.Payload, cfg.Mode = c.payload, mode
+			e := redacting(t, c.resource, cfg, strings.Fields(c.redact)...)
+			require.NoError(t, e.Change(m, ident(source.Updated, c.object)))
+			assert.Equal(t, c.want, isRedacted(m), "%s, %q as %s: %s", c.resource, c.redact, c.payload, c.object)
+			e.Rejected(m, ident(source.Updated, c.object), errors.New("no"), 1)
+			assert.False(t, isRedacted(m), "the data of a rejection has no value of the object")
+		}
+	}
+	cfg, m := config(), dirty()
+	cfg.SecretValues = true
+	require.NoError(t, redacting(t, secrets, cfg).Change(m, ident(source.Updated, secret)))
+	assert.False(t, isRedacted(m), "values are sent")
+	missing := ident(source.Deleted, "")
+	missing.Body = nil
+	require.NoError(t, redacting(t, secrets, config(), "spec.x").Change(m, missing))
+	assert.False(t, isRedacted(m), "nothing but the identity is known")
+}
+
+// isRedacted reports whether an event says so. In JSON it is a text, as all attributes that are not integers.
+func isRedacted(m *sink.Message) bool {
+	if m.ContentType == contentStructured {
+		var event struct{ Redacted string }
+		return json.Unmarshal(m.Data, &event) == nil && event.Redacted == "true"
+	}
+	return attribute(m, "redacted") == "true"
+}
+
+// What a patch does not have cannot be seen in it. The state before is in the data of the payload Change.
+func TestRedacted_of_what_is_made_from_the_state_before(t *testing.T) {
+	fill := `"fill":"` + strings.Repeat("x", 300) + `"`
+	secret := func(label, data string) string {
+		return `{"metadata":{"name":"n","annotations":{` + fill + `},"labels":{"a":"` + label + `"}},"data":{` + data + `}}`
+	}
+	pod := func(label, spec string) string {
+		return `{"metadata":{"name":"n","labels":{"a":"` + label + `"}},"spec":{` + spec + `},` + fill + `}`
+	}
+	const value, another, text = `"k":"dg=="`, `"k":"dw==","l":"dg=="`, `"x":"v"`
+	hashes := NewHashes([]byte(hashKey))
+	for _, c := range []struct {
+		name          string
+		resource      source.Resource
+		before, after string
+		hashes        *Hashes
+		patch, change bool
+	}{
+		{"a Secret's label", secrets, secret("1", value), secret("2", value), nil, false, true},
+		{"a Secret's new value", secrets, secret("1", value), secret("1", another), nil, true, true},
+		{"a Secret's value with a hash", secrets, secret("1", value), secret("1", `"k":"dw=="`), hashes, true, true},
+		{"a Secret's value is gone", secrets, secret("1", value), secret("1", ""), nil, false, true},
+		{"a Secret without values", secrets, secret("1", ""), secret("2", ""), nil, false, false},
+		{"a label beside a value", pods, pod("1", text), pod("2", text), nil, true, true}, // may be
+		{"a value is gone", pods, pod("1", text), pod("1", ""), nil, false, true},
+		{"no value", pods, pod("1", ""), pod("2", ""), nil, false, false},
+	} {
+		for payload, want := range map[Payload]bool{MergePatch: c.patch, JSONPatch: c.patch, Change: c.change} {
+			cfg, m := config(), dirty()
+			cfg.Payload, cfg.SecretHashes = payload, c.hashes
+			paths := []string{"spec.x"}
+			if c.resource == secrets {
+				paths = nil
+			}
+			e := redacting(t, c.resource, cfg, paths...)
+			data := must.Get(e.ChangeFrom(m, ident(source.Added, c.before), Old{}, nil))(t)
+			old := Old{Data: data, ResourceVersion: "6"}
+			must.Get(e.ChangeFrom(m, ident(source.Updated, c.after), old, nil))(t)
+			require.Equal(t, string(payload), attribute(m, "payload"), "%s: %s", c.name, m.Data)
+			assert.Equal(t, want, isRedacted(m), "%s as %s: %s", c.name, payload, m.Data)
+		}
+	}
+}
+
+// What is kept elsewhere belongs to the event that refers to it.
+func TestRedacted_of_an_event_whose_data_is_kept_elsewhere(t *testing.T) {
+	e, m := redacting(t, pods, config(), "spec.x"), dirty()
+	c := ident(source.Updated, `{"metadata":{"name":"n"},"spec":{"x":"v"}}`)
+	for ref, want := range map[string]bool{"": false, "nats-obj:b/n": true} {
+		require.NoError(t, e.Reduced(m, c, 5000, ref))
+		assert.Equal(t, want, isRedacted(m), "%q", ref)
 	}
 }

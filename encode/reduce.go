@@ -22,16 +22,26 @@ func (e *Encoder) Data(c *source.Change) ([]byte, error) {
 	return m.Data, nil
 }
 
-// Reduced fills m with the event of c, under the same id and with the same type, whose data is the object's apiVersion, kind and metadata alone,
-// whatever the configured payload is. Size is that of the whole data in bytes, ref where that is, if not empty. The error is that of Change.
+// Reduced fills m with the event of c, under the same id and with the same type, whose data is the object's
+// apiVersion, kind and metadata alone, whatever the configured payload is. Size is that of the whole data in bytes.
+// Ref is where the whole data is, if not empty; then the event is a redacted one if that data is. The error is that of
+// Change.
 func (e *Encoder) Reduced(m *sink.Message, c *source.Change, size int, ref string) error {
 	small := e.with(Metadata)
 	if e.knative != nil {
 		k := *e.knative
-		k.change, k.former, _ = small.heads(e.cfg.Host)
+		k.change, _ = small.heads(e.cfg.Host)
 		small.knative = &k
 	}
 	small.extra.add("datasize", int32s(size))
 	small.extra.add("dataref", ref)
-	return small.Change(m, c)
+	elsewhere := false
+	if ref != "" {
+		var v view
+		if err := e.look(&v, c); err != nil {
+			return err
+		}
+		elsewhere = v.redacted
+	}
+	return small.write(m, c, elsewhere)
 }

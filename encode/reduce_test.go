@@ -20,7 +20,7 @@ func TestReduced_has_all_that_the_whole_event_has_but_the_body(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		stream, cfg := drawStream(r), config()
 		cfg.Mode = rapid.SampledFrom([]Mode{Binary, Structured}).Draw(r, "mode")
-		cfg.History = rapid.IntRange(0, 2).Draw(r, "history")
+		cfg.WriterTerm = rapid.IntRange(0, 2).Draw(r, "term")
 		if rapid.Bool().Draw(r, "in Knative's") {
 			inKnative(&cfg)
 		}

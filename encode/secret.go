@@ -14,16 +14,19 @@ import (
 // mask is the base64 of "[redacted]", so that typed clients still decode it.
 const mask = `"W3JlZGFjdGVkXQ=="`
 
+// maskStart is what every mask of a Secret's value begins with behind its quote, be there a hash in it or not.
+const maskStart = "W3JlZGFjdGVk"
+
 var errTrailing = errors.New("something follows the object")
 
 // valid reports whether b is one JSON value and no object in it repeats a name.
 func valid(b []byte) bool { return jsontext.Value(b).IsValid() }
 
 // redacted returns a Secret with what is known to be harmless: the names it knows, with the values of data and
-// stringData masked. Everything is decoded, and the first doubt is an error.
-func redacted(body []byte, hash hasher, metadataOnly, keepManaged bool) ([]byte, error) {
+// stringData masked, if there are any. Everything is decoded, and the first doubt is an error.
+func redacted(body []byte, hash hasher, metadataOnly, keepManaged bool) (data []byte, masked bool, err error) {
 	r := redactor{dec: jsontext.NewDecoder(bytes.NewBuffer(body)), hash: hash}
-	err := r.object(func(name string) error {
+	err = r.object(func(name string) error {
 		switch name {
 		case "apiVersion", "kind":
 			return r.pass()
@@ -35,18 +38,18 @@ func redacted(body []byte, hash hasher, metadataOnly, keepManaged bool) ([]byte,
 			}
 		case "data", "stringData":
 			if !metadataOnly {
-				return r.masked(name == "data")
+				return r.mask(name == "data")
 			}
 		}
 		return r.dec.SkipValue()
 	})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, errTrailing
+		return nil, false, errTrailing
 	}
-	return r.out, nil
+	return r.out, r.masked, nil
 }
 
 // redactor copies from dec to out.
@@ -54,6 +57,8 @@ type redactor struct {
 	dec  *jsontext.Decoder
 	out  []byte
 	hash hasher
+	// masked says that a value was replaced.
+	masked bool
 }
 
 // object copies an object. member is called behind each name, and passes the value on or skips it; then the name goes too.
@@ -118,15 +123,15 @@ func copiesObject(name string) bool {
 		strings.HasSuffix(name, "/last-applied-configuration") || strings.HasSuffix(name, "/last-applied")
 }
 
-// masked copies the names of an object, or null. Coded says that its values are base64.
-func (r *redactor) masked(coded bool) error {
+// mask copies the names of an object, or null. Coded says that its values are base64.
+func (r *redactor) mask(coded bool) error {
 	if r.dec.PeekKind() == 'n' {
 		return r.pass()
 	}
 	return r.object(func(name string) error {
 		v, err := r.dec.ReadValue()
 		if err == nil {
-			r.out = r.hash.appendMask(r.out, name, v, coded)
+			r.out, r.masked = r.hash.appendMask(r.out, name, v, coded), true
 		}
 		return err
 	})

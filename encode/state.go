@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -23,15 +24,15 @@ type State struct {
 	Namespace, Name, UID, ResourceVersion string
 	// Kind is that of the object, or of those that a marker is about.
 	Kind string
-	// History is how often the cluster's etcd had been restored.
-	History int
-	// WriterEpoch is the term of the writer; 0 where none is told.
-	WriterEpoch int64
+	// Sequence is the event's; zero for markers, which have none.
+	Sequence sequence.Sequence
+	// WriterTerm is the term of the writer; 0 where none is told.
+	WriterTerm int64
+	// Reason is the event's; empty for markers.
+	Reason source.Reason
 	// Deleted says that the object is gone; Rejected, that the event of this state was refused by the broker and the
 	// message stands in its place.
 	Deleted, Rejected bool
-	// Recovered says that the state was read back from the API server's history, before the gap that it is a part of.
-	Recovered bool
 }
 
 // Key returns "namespace/name", or "name" for a cluster-scoped object.
@@ -42,8 +43,20 @@ func (s State) Key() string {
 	return s.Namespace + "/" + s.Name
 }
 
-// StateOf reads a message that was written in either mode. The data of a binary one is not looked at and may be missing. The
-// error says that s is not an event of a bridge.
+// OldFormatError says that an older version of the bridge wrote a message, in another form.
+type OldFormatError struct {
+	// Message is its place in the log.
+	Message uint64
+}
+
+// Error implements error.
+func (e *OldFormatError) Error() string {
+	return fmt.Sprintf("message %d: this log was written by an older version of the bridge, whose events have another "+
+		"form; name a new stream or topic, and run `kube-eventbridge checkpoint reset`", e.Message)
+}
+
+// StateOf reads a message that was written in either mode. The data of a binary one is not looked at and may be
+// missing. The error says that s is not an event of a bridge. It is an [OldFormatError] if an older version wrote s.
 func StateOf(s *sink.Stored) (State, error) {
 	var st reading
 	var err error
@@ -61,12 +74,23 @@ func StateOf(s *sink.Stored) (State, error) {
 	if err == nil && !strings.HasPrefix(st.Type, "io.kube-eventbridge.") {
 		err = fmt.Errorf("its type is %q", st.Type)
 	}
+	if err == nil && isOrdered(st.Type) {
+		if !strings.Contains(st.sequence, ".") {
+			return State{}, &OldFormatError{s.Sequence}
+		}
+		st.Sequence, err = sequence.Parse(st.sequence)
+	}
 	if err != nil {
 		return State{}, fmt.Errorf("read message %d: not an event of a bridge: %w", s.Sequence, err)
 	}
 	st.Rejected = st.Type == TypeRejected
-	st.Deleted = st.Type == TypeDeleted || st.Rejected && st.deletion()
+	st.Deleted = st.Type == TypeDeleted || st.Rejected && st.Sequence.Step == sequence.End
 	return st.State, nil
+}
+
+// isOrdered reports whether events of a type have a sequence.
+func isOrdered(typ string) bool {
+	return typ == TypeAdded || typ == TypeUpdated || typ == TypeDeleted || typ == TypeRejected
 }
 
 // IsStructured reports whether the data of a message is a whole event, in JSON.
@@ -75,17 +99,10 @@ func IsStructured(s *sink.Stored) bool {
 	return len(s.ContentType) >= n && strings.EqualFold(s.ContentType[:n], contentStructured)
 }
 
-// deletion reports whether the id is that of a deletion: what was rejected has no type of its own any more.
-func (s *State) deletion() bool {
-	rest, ok := strings.CutPrefix(s.ID, s.UID)
-	rest = strings.TrimPrefix(rest, "."+s.ResourceVersion)
-	return ok && strings.HasPrefix(rest, ".deleted.")
-}
-
 // reading is a state while it is read.
 type reading struct {
 	State
-	key, apiVersion string
+	key, apiVersion, sequence string
 }
 
 func (s *reading) set(name, value string) {
@@ -112,12 +129,12 @@ func (s *reading) set(name, value string) {
 		s.UID = value
 	case "resourceversion":
 		s.ResourceVersion = value
+	case "sequence":
+		s.sequence = value
 	case "reason":
-		s.Recovered = value == string(source.ReasonRecovered)
-	case "writerepoch":
-		s.WriterEpoch, _ = strconv.ParseInt(value, 10, 64)
-	case "history":
-		s.History, _ = strconv.Atoi(value) // what is not a number counts as none
+		s.Reason = source.Reason(value)
+	case "writerterm":
+		s.WriterTerm, _ = strconv.ParseInt(value, 10, 64) // what is not a number counts as none
 	}
 }
 

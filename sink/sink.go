@@ -20,7 +20,7 @@ type Attribute struct{ Name, Value string }
 // Integer reports whether the attribute is an integer: CloudEvents' JSON format has such a one as a number.
 func (a Attribute) Integer() bool {
 	switch a.Name {
-	case "datasize", "history", "sampledrate", "writerepoch":
+	case "datasize", "sampledrate", "writerterm":
 		return true
 	default:
 		return false
@@ -62,7 +62,8 @@ type Receipt struct {
 	Sequence uint64
 	// Partition is the Kafka partition, 0 elsewhere.
 	Partition int32
-	// Duplicate says that the broker had the message already.
+	// Duplicate says that the broker had the message already: as the last of its subject, unless the message is Shared
+	// or Everywhere.
 	Duplicate bool
 }
 
@@ -76,8 +77,13 @@ type Publisher interface {
 	// acknowledged; done is called once, possibly before Publish returns, also when ctx ends while it waits.
 	//
 	// The error given to done is nil when the broker has the message for good, a [*ConflictError] when Verify found
-	// another message, one for which [IsPermanent] holds when the broker will never take m, and [IsTooLarge] where that is for its size, and else a failure after which
-	// nobody knows whether the broker has the message: it must be published again, unchanged.
+	// another message, one for which [IsPermanent] holds when the broker will never take m, and [IsTooLarge] where that
+	// is for its size, and else a failure after which nobody knows whether the broker has the message: it must be
+	// published again, unchanged.
+	//
+	// A nil error also says that m is the last message of its subject, unless m is Shared or Everywhere. A broker that
+	// recognises ids stores no message whose id it knows, also if another one was stored behind it. That is a
+	// [*ConflictError] too, and the caller decides what the log has to be told.
 	//
 	// Messages of different keys may be stored in any order. A caller that wants an order has one unacknowledged
 	// message at a time.
@@ -120,6 +126,8 @@ type LogBounds struct {
 	ID string
 	// Partitions are those of each partition, by its number. A log without partitions has the partition 0.
 	Partitions map[int32]Bounds
+	// Fenced says that no message of an older process can follow the first one of this process.
+	Fenced bool
 	// Indexed says that the last message of each key is found without reading the others: [Query].LastOfKey costs as much as there are keys.
 	Indexed bool
 }
@@ -176,20 +184,30 @@ type Stored struct {
 	ContentType string
 	Data        []byte
 	Time        time.Time
+	// Epoch is the highest epoch that the pipeline had given, where the message says that a writer has started; else 0.
+	// Read and At fill it in without being asked for data. Which pipeline that is, the attributes say.
+	Epoch uint64
 }
 
-// ConflictError says that the last message of the key is not the expected one.
+// ConflictError says that the last message of the key is not the expected one, and that nothing was stored.
 type ConflictError struct {
 	// Last is that message; nil where there is none.
 	Last *Stored
+	// Duplicate is the sequence at which the log has, or had, a message with the same id; 0 where it was not that. The
+	// broker stores nothing under this id while it remembers it.
+	Duplicate uint64
 }
 
 // Error implements error.
 func (e *ConflictError) Error() string {
-	if e.Last == nil {
-		return "the log has no message of this key, another one was expected"
+	last := "the log has no message of this key"
+	if e.Last != nil {
+		last = fmt.Sprintf("the log's last message of this key is %s at %d", e.Last.ID, e.Last.Sequence)
 	}
-	return fmt.Sprintf("the log's last message of this key is %s at %d, another one was expected", e.Last.ID, e.Last.Sequence)
+	if e.Duplicate > 0 {
+		return fmt.Sprintf("%s, and the broker stores nothing under this id again, which it knows from %d", last, e.Duplicate)
+	}
+	return last + ", another one was expected"
 }
 
 // UnusableError says that a broker's stream or topic must not be used, and what to do about it.

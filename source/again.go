@@ -8,9 +8,9 @@ import (
 )
 
 // askedError is why a list was asked for.
-type askedError struct{ cause string }
+type askedError struct{ Why }
 
-func (e askedError) Error() string { return e.cause }
+func (e askedError) Error() string { return e.Message }
 
 // outcome returns why a connection ended that may have been cut off: because a list was asked for, unless the API server has said which versions
 // it has no more.
@@ -24,12 +24,12 @@ func outcome(err, cut error) error {
 // asked cuts the watch off when a list is asked for, or the stream is to end, which the list that follows sees. It returns when conns ends.
 func (r *resumedWatch) asked(conns context.Context, cut context.CancelCauseFunc) {
 	select {
-	case cause, ok := <-r.wire.again:
+	case why, ok := <-r.wire.again:
 		if ok {
-			cut(askedError{cause})
+			cut(askedError{why})
 		}
 	case <-r.wire.end:
-		cut(askedError{ErrEnded.Error()})
+		cut(askedError{Why{Message: ErrEnded.Error()}})
 	case <-conns.Done():
 	}
 	<-conns.Done()

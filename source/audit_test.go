@@ -212,13 +212,13 @@ func TestReader_lists_anew_when_it_is_asked_to(t *testing.T) {
 					<-time.After(c.noRoom)
 				}
 			}
-			again := make(chan string)
-			timer := time.AfterFunc(10*time.Second, func() { again <- "the audit found a difference" })
+			again := make(chan Why)
+			timer := time.AfterFunc(10*time.Second, func() { again <- Why{CauseAudit, "the audit found a difference"} })
 			defer timer.Stop()
 			begin := time.Now()
 			got, err := runReader(t, Reader{Client: server.script.client(), Stream: configMaps, Recovery: enough, Again: again}, r, until(r, "listed 20"))
 			check(t, got, want...)
-			if p := r.gap(); err != nil || p.Cause != "the audit found a difference" || r.counted("asked") != 1 || len(r.open) > 0 {
+			if p := r.gap(); err != nil || p.Why != (Why{CauseAudit, "the audit found a difference"}) || r.counted("asked") != 1 || len(r.open) > 0 {
 				t.Errorf("error %v, gap %+v, counted %v, %d tickets open", err, p, r.reasons, len(r.open))
 			}
 			assert.LessOrEqual(t, time.Since(begin), c.noRoom+15*time.Second, "it took")
@@ -238,8 +238,8 @@ func TestReader_passes_over_nothing_when_it_is_asked_to_list(t *testing.T) {
 			}
 			return &step{body: frameOf("MODIFIED", cm("a", "u-a", "20")), hold: true}
 		}
-		again := make(chan string)
-		timer := time.AfterFunc(10*time.Second, func() { again <- "the audit found a difference" })
+		again := make(chan Why)
+		timer := time.AfterFunc(10*time.Second, func() { again <- Why{CauseAudit, "the audit found a difference"} })
 		defer timer.Stop()
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}, remember: true}
 		got, err := runReader(t, Reader{Client: server.script.client(), Stream: configMaps, Recovery: enough, Again: again}, r, until(r, "updated a@35 watch"))
@@ -249,7 +249,7 @@ func TestReader_passes_over_nothing_when_it_is_asked_to_list(t *testing.T) {
 }
 
 func TestWatch_that_has_expired_is_not_taken_for_one_that_was_cut_off(t *testing.T) {
-	asked := askedError{"the audit found a difference"}
+	asked := askedError{Why{CauseAudit, "the audit found a difference"}}
 	for _, c := range []struct{ err, cut, want error }{
 		{io.EOF, asked, asked}, {nil, asked, asked}, {io.EOF, context.Canceled, io.EOF}, {gone(), nil, gone()}, {gone(), asked, gone()},
 	} {
@@ -263,7 +263,7 @@ func TestReader_that_is_asked_no_more_goes_on(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newCluster(t, 40, write{rev: 20, name: "a", uid: "u-a"})
 		server.oldest = 1
-		again := make(chan string)
+		again := make(chan Why)
 		close(again)
 		r := &recorder{resume: "5"}
 		got, err := runReader(t, Reader{Client: server.script.client(), Stream: configMaps, Again: again}, r, minutes(3))

@@ -46,6 +46,8 @@ const (
 	ReasonRecovered Reason = "recovered"
 	ReasonResync    Reason = "resync"
 	ReasonRepair    Reason = "repair"
+	// ReasonDeselected is that of the end of an object that exists and is not selected any more.
+	ReasonDeselected Reason = "deselected"
 )
 
 // Resource is one served resource.
@@ -143,10 +145,10 @@ type Change struct {
 	// Listed says that the change came with a list, or was read back from the API server's history: it has no place in the order
 	// of versions, and what holds for a list's items in [Feed] holds for it.
 	Listed bool
-	// Superseded says that the version is one of the history before, as that of an object is which the present one does not have.
-	Superseded bool
-	// IDSuffix is appended to the event id, with its leading dot; see the event reference. Usually empty.
-	IDSuffix string
+	// Epoch and Version are those of the event's sequence. The far side sets them when the change is delivered.
+	Epoch, Version uint64
+	// Again, if not 0, is the number of a resync or a rewind: the event is a republished one.
+	Again int64
 }
 
 // Feed takes over what a stream reads, in the order in which it was read.
@@ -186,8 +188,8 @@ const (
 	// Recovering: a watch cannot go on from the last position, and what the history still has of the time up to Version follows; then a
 	// Gap.
 	Recovering
-	// Gap: a watch cannot go on from the last position; a list at Version follows. Cause says why, and what was read back
-	// of the history in between.
+	// Gap: a watch cannot go on from the last position; a list at Version follows. Why says what was read back, too, of
+	// the history in between.
 	Gap
 	// Listed: the list at Version is complete. What was known and did not appear in it no longer exists.
 	Listed
@@ -199,21 +201,57 @@ type Progress struct {
 	Version string
 	// Objects is the number of objects of a finished list.
 	Objects int
-	// Cause says, for a person, why there is a gap.
-	Cause string
-	Seen  time.Time
+	// Why is why there is a gap.
+	Why
+	Seen time.Time
 }
+
+// Why is why a stream lists although it has a position: Message says so for a person.
+type Why struct {
+	Cause   Cause
+	Message string
+}
+
+// Cause is why there is a gap. It is the value of the member cause of a gap's data.
+type Cause string
+
+// The causes.
+const (
+	// CauseExpired: the API server has forgotten what a watch would have shown.
+	CauseExpired Cause = "expired"
+	// CauseRestored: etcd was restored, so that versions do not compare with those before.
+	CauseRestored Cause = "restored"
+	// CauseRebuilt: the API server, or an aggregated one, has begun with other objects and versions.
+	CauseRebuilt Cause = "rebuilt"
+	// CauseLogLost: the log has lost what it had acknowledged.
+	CauseLogLost Cause = "log-lost"
+	// CauseCheckpointLost: the checkpoint was lost, or is older than the log.
+	CauseCheckpointLost Cause = "checkpoint-lost"
+	// CauseSelection: the entry selects other namespaces or objects than before, or another version.
+	CauseSelection Cause = "selection"
+	// CauseResourceGone: the resource was not served for a time.
+	CauseResourceGone Cause = "resource-gone"
+	// CauseAudit: an audit has found objects that differ from the log.
+	CauseAudit Cause = "audit"
+)
 
 // Marker is what the log is told about a stream rather than about an object of it.
 type Marker struct {
 	Kind MarkerKind
-	// From and To are versions. A gap has both; a snapshot has only To, the version of its list.
+	// Epoch is the stream's.
+	Epoch uint64
+	// From and To are versions. A gap has both; the others have only To: the version of a snapshot's list, or the
+	// stream's position at a resync, which may be empty.
 	From, To string
-	// Objects is the number of objects of a completed snapshot.
+	// Objects is the number of objects of a completed snapshot or resync.
 	Objects int
-	// Cause says why there is a gap.
-	Cause string
-	Seen  time.Time
+	// Why is why there is a gap.
+	Why
+	// Number is that of a resync.
+	Number int64
+	// Complete says of a completed resync that every object of the scope was told, so that what was not told is gone.
+	Complete bool
+	Seen     time.Time
 }
 
 // MarkerKind is the kind of a [Marker].
@@ -224,4 +262,6 @@ const (
 	MarkerGap MarkerKind = iota + 1
 	MarkerSnapshotStarted
 	MarkerSnapshotCompleted
+	MarkerResyncStarted
+	MarkerResyncCompleted
 )

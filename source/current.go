@@ -12,6 +12,8 @@ import (
 // Item is an object of a list. It is valid until the function that it is handed to returns.
 type Item struct {
 	Ident
+	// At is the version of the list.
+	At       string
 	raw      []byte
 	resource Resource
 }
@@ -22,19 +24,19 @@ func (i *Item) Size() int { return held(bodySize(i.raw, i.resource)) }
 // Body copies the object into a body with one reference.
 func (i *Item) Body() *Body { return newListBody(i.raw, i.resource) }
 
-// Current calls f with every object that the stream has, in no order that is promised, and holds one at a time. What exists from the call to the
+// Current calls f with every object that the stream has, and returns the version of the list, in no order that is promised, and holds one at a time. What exists from the call to the
 // return is told, once unless the API server forgets the version of the list while it is read, as after some minutes: then it is read on as of later. The state is one that the
 // object had in that time.
 //
 // A page that fails is asked for again, less and less often. The error is f's, which ends it, ctx's, or says why it is of no use to ask on, as where an API server that knows
 // no pages has too much to send; what f was told before holds.
-func Current(ctx context.Context, c *Client, s Stream, f func(*Item) error) error {
+func Current(ctx context.Context, c *Client, s Stream, f func(*Item) error) (version string, err error) {
 	l := currentList{client: c, stream: s, f: f}
 	meta, err := l.begin(ctx, "")
 	for err == nil && meta.Continue != "" {
 		meta, err = l.page(ctx, meta.Continue)
 	}
-	return err
+	return l.at, err
 }
 
 // currentList is one call of [Current].
@@ -42,6 +44,8 @@ type currentList struct {
 	client *Client
 	stream Stream
 	f      func(*Item) error
+	// at is the version that is read.
+	at string
 	// stopped is what f has returned.
 	stopped error
 }
@@ -60,6 +64,7 @@ func (l *currentList) begin(ctx context.Context, token string) (meta listMeta, e
 	if err != nil {
 		return meta, err
 	}
+	l.at = meta.ResourceVersion
 	for _, raw := range items {
 		if err := l.tell(raw); err != nil {
 			return meta, err
@@ -122,7 +127,7 @@ func (l *currentList) tell(raw []byte) error {
 	if err != nil {
 		return err
 	}
-	l.stopped = l.f(&Item{Ident: id.Ident, raw: raw, resource: l.stream.Resource})
+	l.stopped = l.f(&Item{Ident: id.Ident, At: l.at, raw: raw, resource: l.stream.Resource})
 	return l.stopped
 }
 

@@ -24,7 +24,11 @@ import (
 // current returns what [Current] tells; at each object it calls before, if that is not nil.
 func current(t *testing.T, server *cluster, before func(told int) error) (told []string, err error) {
 	t.Helper()
-	err = Current(t.Context(), server.script.client(), configMaps, func(item *Item) error {
+	version, at := "", ""
+	defer func() {
+		assert.True(t, err != nil || version != "" && (at == "" || version == at), "the list is of %q, its end of %q", version, at)
+	}()
+	version, err = Current(t.Context(), server.script.client(), configMaps, func(item *Item) error {
 		if before != nil {
 			if err := before(len(told)); err != nil {
 				return err
@@ -35,6 +39,8 @@ func current(t *testing.T, server *cluster, before func(told int) error) (told [
 		if size := item.Size(); size < len(body.Bytes()) || !strings.Contains(string(body.Bytes()), item.UID) {
 			t.Errorf("%d bytes of %s, whose size is said to be %d", len(body.Bytes()), item.Key(), size)
 		}
+		at = item.At
+		assert.Equal(t, at, later(at, item.ResourceVersion), "%s is newer than its list", item.Key())
 		told = append(told, item.Key()+" "+item.UID+" "+item.ResourceVersion)
 		return nil
 	})

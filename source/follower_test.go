@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// These tests run in bubbles of testing/synctest, which their frame makes.
+
 // alone is a follower of a watch without a reader.
 func alone() *follower {
 	s := &sharedWatch{watches: NewWatches(nil, 1<<20), room: make(chan struct{}, 1), followers: map[string][]*follower{}}

@@ -21,8 +21,8 @@ const maxChased = 3
 
 // gap is why a watch could not go on, and what is known of what it would have shown.
 type gap struct {
-	// cause is the API server's word.
-	cause string
+	// why has the API server's word, or that of who has asked for the list.
+	why Why
 	// oldest is the oldest version that can be watched; empty where it is not known, or no list can be made there. Read is the
 	// newest version that a watch has shown.
 	oldest, read string
@@ -38,9 +38,9 @@ type gap struct {
 // text says for a person why there is a gap, and what of it is not known.
 func (g *gap) text() string {
 	if g.account == "" {
-		return g.cause
+		return g.why.Message
 	}
-	return g.cause + "; " + g.account
+	return g.why.Message + "; " + g.account
 }
 
 // announced forgets what was read back: a list that has to be begun again is behind a gap of its own, and at the newest version.
@@ -59,9 +59,9 @@ func (w *wire) begin(ctx context.Context) (listMeta, [][]byte, error) {
 	if err == nil || ctx.Err() != nil {
 		return meta, first, err
 	}
-	cause := fmt.Sprintf("%s; no list could be made there: %v", w.gap.text(), err)
+	message := fmt.Sprintf("%s; no list could be made there: %v", w.gap.text(), err)
 	w.gap.announced()
-	w.gap.cause = cause
+	w.gap.why.Message = message
 	if expired(err) {
 		return w.beginNewest(ctx)
 	}

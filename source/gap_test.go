@@ -108,8 +108,8 @@ func TestReader_lists_at_the_newest_version_where_it_must(t *testing.T) {
 				r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
 				got, err := server.run(r, bounds, until(r, "listed 60"))
 				check(t, got, "gap 60", "added a@55 relist", "listed 60")
-				assert.True(t, err == nil && (c.cause == "" || r.gap().Cause == c.cause),
-					"error %v, and the gap says %q, want %q", err, r.gap().Cause, c.cause)
+				assert.True(t, err == nil && (c.cause == "" || r.gap().Message == c.cause),
+					"error %v, and the gap says %q, want %q", err, r.gap().Message, c.cause)
 			})
 		}
 	}
@@ -135,7 +135,7 @@ func TestReader_reads_back_what_is_left_where_it_lists_at_the_newest_version(t *
 		},
 		"when a list is owed whose gap was announced": {
 			enough,
-			Owed{Version: "40", Cause: "expired", Announced: true},
+			Owed{Version: "40", Why: Why{Message: "expired"}, Announced: true},
 			false,
 			[]string{"updated a@41 recovered", "updated a@42 recovered"},
 			"expired; " + gone + "; 2 changes were read back, those of 1 object not completely (the required",
@@ -182,7 +182,7 @@ func TestReader_reads_back_what_is_left_where_it_lists_at_the_newest_version(t *
 			reader := Reader{Client: server.script.client(), Stream: configMaps, Recovery: c.bounds, Owed: c.owed}
 			got := must.Get(runReader(t, reader, r, until(r, "listed 60")))(t)
 			check(t, got, append(c.want, "gap 60", "added a@55 relist", "listed 60")...)
-			assert.Contains(t, r.gap().Cause, c.cause)
+			assert.Contains(t, r.gap().Message, c.cause)
 		})
 	}
 }
@@ -262,7 +262,7 @@ func TestReader_begins_at_the_newest_version_again_where_a_list_at_an_old_one_ex
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3), known("b", "u-b", 4)}}
 		got, _ := server.run(r, enough, until(r, "listed 60"))
 		check(t, got, "updated a@20 recovered", "gap 40", "added a@30 relist", "gap 60", "added a@30 relist", "added b@4 relist", "listed 60")
-		if p := r.gap(); p.Cause != "too old resource version: 5 (40)" {
+		if p := r.gap(); p.Message != "too old resource version: 5 (40)" {
 			t.Errorf("the second gap is %+v: what was recovered is behind the first", p)
 		}
 	})

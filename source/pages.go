@@ -55,7 +55,7 @@ func (w *wire) startList(ctx context.Context, version string) error {
 		if err := w.checkVersion(w.at, version); err != nil {
 			return err
 		}
-		start.Kind, start.Cause = Gap, w.gap.text()
+		start.Kind, start.Why = Gap, Why{w.gap.why.Cause, w.gap.text()}
 	}
 	err := w.note(ctx, start)
 	w.gap.announced()

@@ -56,13 +56,16 @@ type Reader struct {
 	Watches *Watches
 	// Recovery bounds what is read back where a watch cannot go on; the zero Recovery turns that off.
 	Recovery Recovery
+	// Reached, if not nil, returns the newest version of what was published, which may be ahead of the position that
+	// [History] has. An API server that is older is another one. It is empty where nothing compares.
+	Reached func() string
 	// Owed is a list that an earlier Run has not come to the end of.
 	Owed Owed
-	// Again, when a cause is received from it, makes the stream list anew behind a [Gap] with that cause, at exactly the version that the
+	// Again, when a reason is received from it, makes the stream list anew behind a [Gap] with that reason, at exactly the version that the
 	// watch has shown last, and watch on from there: no change is passed over. Only where the API server cannot list there any more, or the watch
 	// has expired in that moment, it goes on as for a watch that has expired. It is received from while a watch runs or is tried again, not while the
 	// stream lists. Nil never asks for a list.
-	Again <-chan string
+	Again <-chan Why
 	// End, when it is closed, makes Run return ErrEnded as soon as all that was admitted has been delivered; what is being listed is left as it is. Nil
 	// never does.
 	End <-chan struct{}
@@ -74,7 +77,8 @@ var ErrEnded = errors.New("the stream was ended")
 // Owed is a list at Version or later that has to be made before a watch goes on at the position that [History] has: what an earlier Run noted as
 // Recovering or Gap may have been published in part. The zero Owed is none.
 type Owed struct {
-	Version, Cause string
+	Version string
+	Why
 	// Announced says that the Gap was noted: nothing is read back any more.
 	Announced bool
 }
@@ -90,7 +94,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	defer cancel()
 	w := &wire{
 		client: r.Client, stream: r.Stream, feed: r.Feed, history: r.History, observer: r.Observer,
-		recovery: r.Recovery, again: r.Again, owed: r.Owed, end: r.End, listing: make(chan struct{}, 1), cancel: cancel,
+		recovery: r.Recovery, reached: r.Reached, again: r.Again, owed: r.Owed, end: r.End, listing: make(chan struct{}, 1), cancel: cancel,
 	}
 	if r.Watches != nil {
 		w.membership = r.Watches.enter(r.Stream, r.Observer)

@@ -75,7 +75,7 @@ func (w *wire) readBack(ctx context.Context, version string, known iter.Seq[Iden
 		return err
 	}
 	if len(work) > 0 {
-		if err := w.note(ctx, Progress{Kind: Recovering, Version: version, Cause: w.gap.cause, Seen: time.Now()}); err != nil {
+		if err := w.note(ctx, Progress{Kind: Recovering, Version: version, Why: w.gap.why, Seen: time.Now()}); err != nil {
 			return err
 		}
 	}

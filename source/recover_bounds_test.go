@@ -71,7 +71,7 @@ func TestReader_reads_back_within_bounds(t *testing.T) {
 			assert.True(t, c.reads <= 0 || len(reads) == c.reads, "%d reads, want %d", len(reads), c.reads)
 			took := time.Since(begin)
 			assert.True(t, c.bounds.Time <= 0 || took <= c.bounds.Time+3*time.Second, "it took %v", took)
-			if p := r.gap(); !strings.Contains(p.Cause, "5 changes were read back, those of 1 object not completely (") || !strings.Contains(p.Cause, c.cause) {
+			if p := r.gap(); !strings.Contains(p.Message, "5 changes were read back, those of 1 object not completely (") || !strings.Contains(p.Message, c.cause) {
 				t.Errorf("the gap is %+v, want that it says %q", p, c.cause)
 			}
 		})
@@ -102,7 +102,7 @@ func TestReader_asks_for_nothing_more_where_it_may_not_read(t *testing.T) {
 			if err != nil || len(reads) < maxDenied || len(reads) >= maxDenied+readers || time.Since(begin) > 10*time.Second {
 				t.Errorf("error %v after %v and %d reads", err, time.Since(begin), len(reads))
 			}
-			assert.Contains(t, r.gap().Cause,
+			assert.Contains(t, r.gap().Message,
 				"0 changes were read back, those of 100 objects not completely (not for you)", "the gap")
 		})
 	}
@@ -160,7 +160,7 @@ func TestReader_finds_a_deletion_that_came_after_a_compaction(t *testing.T) {
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3), known("b", "u-b", 3)}}
 		got, _ := server.run(r, enough, until(r, "listed 4000"))
 		check(t, got, "updated a@3500 recovered", "deleted a@3501 recovered", "gap 4000", "listed 4000")
-		assert.Contains(t, r.gap().Cause, "those of 1 object not completely (", "the gap")
+		assert.Contains(t, r.gap().Message, "those of 1 object not completely (", "the gap")
 	})
 }
 
@@ -315,15 +315,15 @@ func TestReader_makes_a_list_that_is_owed_before_it_watches(t *testing.T) {
 		want []string
 	}{
 		"what can be read back is": {
-			Owed{Version: "18", Cause: "expired"},
+			Owed{Version: "18", Why: Why{Message: "expired"}},
 			[]string{"updated b@8 recovered", "gap 20", "added a@20 relist", "added b@12 relist", "listed 20", "added c@30 watch"},
 		},
 		"it is not older than it was to be": {
-			Owed{Version: "25", Cause: "expired"},
+			Owed{Version: "25", Why: Why{Message: "expired"}},
 			[]string{"updated b@8 recovered", "gap 25", "added a@20 relist", "added b@12 relist", "listed 25", "added c@30 watch"},
 		},
 		"nothing is read back behind a gap that was announced": {
-			Owed{Version: "25", Cause: "expired", Announced: true},
+			Owed{Version: "25", Why: Why{Message: "expired"}, Announced: true},
 			[]string{"gap 25", "added a@20 relist", "added b@12 relist", "listed 25", "added c@30 watch"},
 		},
 	} {

@@ -117,11 +117,11 @@ func TestReader_reads_back_what_a_watch_can_no_longer_show(t *testing.T) {
 			at := len(c.want)
 			require.GreaterOrEqual(t, len(got), at, "seen %v, want %v", got, c.want)
 			checkEach(t, got[:at], c.want)
-			if got[at] != "gap 40" || got[len(got)-1] != "listed 40" || !strings.Contains(r.gap().Cause, plural(at, "change")+" w") {
-				t.Errorf("seen %v, and the gap says %q", got[at:], r.gap().Cause)
+			if got[at] != "gap 40" || got[len(got)-1] != "listed 40" || !strings.Contains(r.gap().Message, plural(at, "change")+" w") {
+				t.Errorf("seen %v, and the gap says %q", got[at:], r.gap().Message)
 			}
-			assert.True(t, c.cause == "" || r.gap().Cause == c.cause,
-				"the gap says %q, want %q", r.gap().Cause, c.cause)
+			assert.True(t, c.cause == "" || r.gap().Message == c.cause,
+				"the gap says %q, want %q", r.gap().Message, c.cause)
 		})
 	}
 }
@@ -183,7 +183,7 @@ func TestReader_leaves_alone_what_is_on_its_way(t *testing.T) {
 		check(t, got, "updated a@8 watch", "updated a@9 watch", "deleted b@10 watch", "added c@11 watch", "updated a@20 recovered",
 			"gap 35", "added a@30 relist", "added c@11 relist", "listed 35")
 		p := r.gap()
-		assert.Contains(t, p.Cause, "; 1 change was read back, what", "the gap is %+v", p)
+		assert.Contains(t, p.Message, "; 1 change was read back, what", "the gap is %+v", p)
 	})
 }
 

@@ -57,9 +57,12 @@ func (e *RewoundError) Error() string {
 		e.Stream, e.Object, e.Position, now)
 }
 
-// checkServer asks the API server for its version, before a watch from one that it has shown earlier. If its own is older, the
-// stream ends for good.
+// checkServer asks the API server for its version, before a watch from one that it has shown earlier. If its own is older
+// than that, or than what was published, the stream ends for good.
 func (w *wire) checkServer(ctx context.Context, shown string) error {
+	if w.reached != nil {
+		shown = later(shown, w.reached())
+	}
 	meta, err := w.client.readPage(ctx, w.stream, pageQuery{limit: 1}, func([]byte) error { return nil })
 	if err != nil {
 		return err

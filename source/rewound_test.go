@@ -98,6 +98,28 @@ func TestReader_ends_where_the_history_is_another_one(t *testing.T) {
 	}
 }
 
+// What was published is ahead of the position, and its end is no object that could be looked for. The server has not come
+// so far.
+func TestReader_ends_where_the_server_is_older_than_what_was_published(t *testing.T) {
+	for reached, want := range map[string]string{"61": "61", "60": "", "": ""} {
+		must.RunInBubble(t, reached, func(t *testing.T) {
+			server := newCluster(t, 60)
+			r := &recorder{resume: "21"}
+			began := time.Now()
+			_, err := runReader(t, Reader{
+				Client: server.script.client(), Stream: configMaps, Reached: func() string { return reached },
+			}, r, func() bool { return server.watches() > 0 || time.Since(began) > time.Minute })
+			var rewound *RewoundError
+			if errors.As(err, &rewound) {
+				assert.Equal(t, "60", rewound.Server)
+				assert.Equal(t, want, rewound.Position)
+			} else {
+				assert.Empty(t, want, "error %v", err)
+			}
+		})
+	}
+}
+
 func TestReader_goes_on_where_nothing_says_that_the_history_is_another_one(t *testing.T) {
 	writes := []write{{rev: 2, name: "old", uid: "u-o"}, {rev: 18, name: "b", uid: "u-b"}, {rev: 20, name: "a", uid: "u-a"}, {rev: 22, name: "b", uid: "u-b"}}
 	published := []Ident{known("a", "u-a", 20), known("b", "u-b", 18), known("old", "u-o", 2)}

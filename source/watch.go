@@ -95,7 +95,7 @@ func (r *resumedWatch) expire(ctx context.Context, cause error) {
 	if r.last != r.from {
 		r.wire.chased = 0
 	}
-	r.wire.at, r.wire.gap = r.safe, gap{cause: statusMessage(cause), read: r.last}
+	r.wire.at, r.wire.gap = r.safe, gap{why: whyOf(cause), read: r.last}
 	switch {
 	case !expired(cause):
 		r.wire.gap.oldest, r.wire.gap.asked = r.last, true
@@ -104,6 +104,14 @@ func (r *resumedWatch) expire(ctx context.Context, cause error) {
 	}
 	r.wire.observer.Restarted(restartReason(cause))
 	r.send(ctx, watch.Event{Type: watch.Error, Object: &gone().ErrStatus})
+}
+
+// whyOf returns why a list follows a watch that cannot go on.
+func whyOf(cause error) Why {
+	if asked := (askedError{}); errors.As(cause, &asked) {
+		return asked.Why
+	}
+	return Why{CauseExpired, statusMessage(cause)}
 }
 
 // session reads one connection to its end: nil if the API server ended it in good order after it had been useful.

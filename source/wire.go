@@ -24,7 +24,8 @@ type wire struct {
 	history  History
 	observer Observer
 	recovery Recovery
-	again    <-chan string
+	reached  func() string
+	again    <-chan Why
 	// membership is nil where watches are not shared.
 	membership *membership
 	owed       Owed
@@ -150,7 +151,7 @@ func (w *wire) listOwed(ctx context.Context, version string, known iter.Seq[Iden
 	if err := w.check(ctx, version, known); err != nil {
 		return nil, err
 	}
-	w.at, w.gap = version, gap{cause: w.owed.Cause, oldest: later(version, w.owed.Version), asked: w.owed.Announced}
+	w.at, w.gap = version, gap{why: w.owed.Why, oldest: later(version, w.owed.Version), asked: w.owed.Announced}
 	w.owed = Owed{}
 	return w.list(ctx)
 }

@@ -23,7 +23,11 @@ const benchRows = 100_000
 func benchKey(i int) string { return fmt.Sprintf("namespace-%d/deployment-5d78c9869d-%05x", i%100, i) }
 
 func benchRow(i, v int) checkpoint.Row {
-	return checkpoint.Row{UID: fmt.Sprintf("%08x-0c5b-4b8e-9a11-%012x", i*2654435761%(1<<32), i), ResourceVersion: fmt.Sprint(48_000_000 + v), Sequence: uint64(v)}
+	return checkpoint.Row{
+		UID:             fmt.Sprintf("%08x-0c5b-4b8e-9a11-%012x", i*2654435761%(1<<32), i),
+		ResourceVersion: fmt.Sprint(48_000_000 + v), Epoch: 1_764_000_000, Version: uint64(48_000_000 + v),
+		Sequence: uint64(v),
+	}
 }
 
 // benchBatch has n different rows, chosen at random from all, or all.

@@ -58,7 +58,7 @@ func mustSurvive(t *testing.T, path string, content []byte, states []*checkpoint
 	if err == nil {
 		return false
 	}
-	var wrongFormat *FormatError
+	var wrongFormat *checkpoint.FormatError
 	var damaged *DamagedError
 	require.True(t, (errors.As(err, &damaged) || errors.As(err, &wrongFormat)) && strings.Contains(err.Error(), path),
 		"%s: error %T: %v", damage, err, err)

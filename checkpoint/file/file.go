@@ -74,7 +74,7 @@ func (e *BusyError) Error() string {
 // may read it: a file that others may read as well is narrowed to that.
 //
 // The error is a [*BusyError] when another process uses the file, a [*checkpoint.ForeignError] when it belongs to
-// another identity than want, a [*FormatError] or a [*DamagedError] when it cannot be read.
+// another identity than want, a [*checkpoint.FormatError] or a [*DamagedError] when it cannot be read.
 func Open(path string, want checkpoint.Identity) (*Store, error) {
 	created, err := prepare(path)
 	if err != nil {

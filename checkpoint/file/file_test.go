@@ -22,6 +22,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
 
 var identity = checkpoint.Identity{ClusterUID: "uid", Cluster: "prod", Pipeline: "audit"}
@@ -58,7 +59,8 @@ func batch(n, v int) *checkpoint.Batch {
 		Identity: identity,
 		Log:      logOf(v),
 		Streams: map[string]checkpoint.Stream{"pods.v1": {
-			Position: fmt.Sprint(v), Fingerprint: "f", Gap: checkpoint.Gap{From: "1", Cause: "expired"}, Repair: fmt.Sprint(v),
+			Position: fmt.Sprint(v), Fingerprint: "f", Epoch: uint64(v),
+			Owes: checkpoint.Owes{List: sequence.Relist, From: "1", Cause: "expired"},
 		}},
 		Put: map[string]map[string]checkpoint.Row{"pods.v1": rows, "small.v1": {"a": {UID: "x", ResourceVersion: fmt.Sprint(v)}}},
 	}
@@ -66,20 +68,18 @@ func batch(n, v int) *checkpoint.Batch {
 
 // logOf returns what is known of a log at version v: more than fits on a page.
 func logOf(v int) *checkpoint.Log {
-	l := &checkpoint.Log{Marks: map[int32]uint64{0: uint64(v), 1: 7}, Losses: 3}
-	for i := range 12 {
-		w := checkpoint.Waypoint{Marks: map[int32]uint64{0: uint64(i)}, Positions: map[string]string{}}
-		for stream := range 30 {
-			w.Positions[fmt.Sprintf("resource-%d.v1.example.com", stream)] = fmt.Sprint(i + v)
-		}
-		l.Trail = append(l.Trail, w)
+	l := &checkpoint.Log{ID: "l", Marks: map[int32]uint64{}, Ends: map[int32]uint64{}, IDs: map[int32]string{}, Given: 3}
+	for partition := range int32(100) {
+		l.Marks[partition], l.Ends[partition] = uint64(v), uint64(v)+uint64(partition)
+		l.IDs[partition] = fmt.Sprintf("0f7d2a30-0c5b-4b8e-9a11-%012x.3.%d.0", partition, v)
 	}
 	return l
 }
 
 func rowOf(i, v int) checkpoint.Row {
 	return checkpoint.Row{
-		UID: fmt.Sprintf("%08x-0c5b-4b8e-9a11-%012x", rand.New(rand.NewPCG(uint64(i), 2)).Uint32(), i), ResourceVersion: fmt.Sprint(v), Sequence: uint64(v + i),
+		UID:             fmt.Sprintf("%08x-0c5b-4b8e-9a11-%012x", rand.New(rand.NewPCG(uint64(i), 2)).Uint32(), i),
+		ResourceVersion: fmt.Sprint(v), Epoch: 3, Version: uint64(v), Sequence: uint64(v + i),
 	}
 }
 
@@ -122,7 +122,7 @@ func TestInUse_is_while_somebody_has_it_open(t *testing.T) {
 func TestOpen_refuses(t *testing.T) {
 	var busy *BusyError
 	var damaged *DamagedError
-	var other *FormatError
+	var other *checkpoint.FormatError
 	for _, c := range []struct {
 		name    string
 		prepare func(t *testing.T, path string)
@@ -134,9 +134,13 @@ func TestOpen_refuses(t *testing.T) {
 		{"a few bytes", func(t *testing.T, path string) { overwrite(t, path, []byte("5\n")) }, &damaged, "move the file away"},
 		{"zeros", func(t *testing.T, path string) { overwrite(t, path, make([]byte, 1<<16)) }, &damaged, "move the file away"},
 		{"another program's database", func(t *testing.T, path string) { edit(t, path, "accounts", "alice", "5") }, &damaged, "it is no checkpoint"},
-		{"another format", func(t *testing.T, path string) {
+		{"an older format", func(t *testing.T, path string) {
 			commitOnce(t, path)
-			edit(t, path, "meta", "format", "2")
+			edit(t, path, "meta", "format", "1")
+		}, &other, "run kube-eventbridge checkpoint reset, and name a new JetStream stream or topic"},
+		{"a newer format", func(t *testing.T, path string) {
+			commitOnce(t, path)
+			edit(t, path, "meta", "format", "3")
 		}, &other, "run the version that wrote it"},
 		{"a checkpoint without streams", func(t *testing.T, path string) {
 			commitOnce(t, path)
@@ -326,7 +330,7 @@ func TestLog_has_the_same_bytes_whenever_it_is_the_same(t *testing.T) {
 
 // Whatever the bytes, decoding ends, with an error or with a log that is encoded and decoded alike.
 func FuzzLog(f *testing.F) {
-	for _, l := range []*checkpoint.Log{{}, logOf(1), {Marks: map[int32]uint64{-1: 1}, Losses: 1}} {
+	for _, l := range []*checkpoint.Log{{}, logOf(1), {Marks: map[int32]uint64{-1: 1}, Resyncs: 1}} {
 		b := encodeLog(l)
 		f.Add(b[:len(b)-sumSize])
 	}

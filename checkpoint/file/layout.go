@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	bolt "go.etcd.io/bbolt"
@@ -38,26 +39,13 @@ var (
 	keyLog        = []byte("log")
 )
 
-const format = "1"
+var format = strconv.Itoa(checkpoint.Format)
 
 // Pages are mostly rewritten with rows of the same size, and rarely get new ones.
 const fillPercent = 0.9
 
 // Between two looks at the context.
 const rowsPerLook = 1024
-
-// FormatError says that a file was written by another version of kube-eventbridge.
-type FormatError struct{ Path, Format string }
-
-// Error implements error.
-func (e *FormatError) Error() string {
-	return fmt.Sprintf("checkpoint %s has format %q, and this kube-eventbridge knows only format %s: "+
-		"run the version that wrote it, or move the file away to start with a new snapshot, "+
-		"which does not tell what was deleted meanwhile", e.Path, e.Format, format)
-}
-
-// Permanent implements what [checkpoint.IsPermanent] asks for.
-func (*FormatError) Permanent() bool { return true }
 
 // admit refuses what is not ours.
 func (s *Store) admit(tx *bolt.Tx) error {
@@ -81,7 +69,7 @@ func (s *Store) identity(tx *bolt.Tx) (has checkpoint.Identity, err error) {
 		return has, nil
 	}
 	if f := meta.Get(keyFormat); string(f) != format {
-		return has, &FormatError{Path: s.path, Format: string(f)}
+		return has, &checkpoint.FormatError{Path: s.path, Format: string(f)}
 	}
 	if tx.Bucket(bucketStreams) == nil || tx.Bucket(bucketRows) == nil {
 		return has, s.damaged(errors.New("a bucket is missing"))

@@ -46,12 +46,12 @@ func Peek(ctx context.Context, path string) (state *checkpoint.State, saved time
 // renamed makes an error about a copy one about the checkpoint.
 func renamed(err error, path string) error {
 	var damaged *DamagedError
-	var format *FormatError
+	var format *checkpoint.FormatError
 	switch {
 	case errors.As(err, &damaged):
 		return &DamagedError{Path: path, Err: damaged.Err}
 	case errors.As(err, &format):
-		return &FormatError{Path: path, Format: format.Format}
+		return &checkpoint.FormatError{Path: path, Format: format.Format}
 	default:
 		return err
 	}

@@ -32,7 +32,8 @@ func benchRows(n, version int) *checkpoint.Batch {
 	for i := range n {
 		rows[fmt.Sprintf("namespace-%d/deployment-5d78c9869d-%05x", i%100, i)] = checkpoint.Row{
 			UID:             fmt.Sprintf("%08x-0c5b-4b8e-9a11-%012x", i*2654435761%(1<<32), i),
-			ResourceVersion: fmt.Sprint(48_000_000 + version), Sequence: uint64(version),
+			ResourceVersion: fmt.Sprint(48_000_000 + version), Epoch: 1_764_000_000, Version: uint64(48_000_000 + version),
+			Sequence: uint64(version),
 		}
 	}
 	return &checkpoint.Batch{

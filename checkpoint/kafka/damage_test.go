@@ -4,6 +4,7 @@ package kafka
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ import (
 func TestOpen_refuses_what_it_does_not_understand(t *testing.T) {
 	k := newKeys("prod-eu-1/audit")
 	chunk := func(number string, changes ...string) []byte {
-		return []byte("\x01" + number + strings.Join(changes, ""))
+		return append([]byte{format}, number+strings.Join(changes, "")...)
 	}
 	for name, c := range map[string]struct {
 		key   string
@@ -69,15 +70,15 @@ func TestOpen_refuses_what_it_does_not_understand(t *testing.T) {
 func TestOpen_refuses_chunks_that_are_not_of_the_commit(t *testing.T) {
 	k := newKeys("prod-eu-1/audit")
 	for name, value := range map[string]string{
-		"another commit's":  "\x01\x08",
-		"no commit's":       "\x01",
-		"a key cut short":   "\x01\x09\x05x",
-		"a value cut short": "\x01\x09\x01x\x05",
-		"a record no more":  "\x01\x09\x01x\x02\x01",
+		"another commit's":  "\x08",
+		"no commit's":       "",
+		"a key cut short":   "\x09\x05x",
+		"a value cut short": "\x09\x01x\x05",
+		"a record no more":  "\x09\x01x\x02\x02",
 	} {
 		f := newFake(1)
 		f.put(0, k.plain(kindOrigin), []byte{format})
-		f.put(0, k.chunk(0), []byte(value))
+		f.put(0, k.chunk(0), append([]byte{format}, value...))
 		f.put(0, k.plain(kindHead), appendHead(nil, &head{number: 9, chunks: 1, last: 9, identity: audit}))
 		var damaged *DamagedError
 		_, err := openFake(t.Context(), f, Config{}, audit)
@@ -92,11 +93,12 @@ func TestOpen_refuses_another_versions_checkpoint(t *testing.T) {
 		require.NoError(t, mustOpen(t.Context(), t, f).Commit(t.Context(), manyRows(2, 1)))
 		p := home(f)
 		offset := f.next(p)
-		f.put(p, key, []byte{2, 3, 4})
+		f.put(p, key, []byte{1, 3, 4})
 		_, err := openFake(t.Context(), f, Config{}, audit)
-		var unknown *FormatError
-		assert.True(t, errors.As(err, &unknown) && unknown.Format == 2 && unknown.Offset == offset &&
-			unknown.Partition == p && checkpoint.IsPermanent(err), "%q: error %v, want another version's", key, err)
+		var unknown *checkpoint.FormatError
+		assert.True(t, errors.As(err, &unknown) && unknown.Old() && checkpoint.IsPermanent(err) &&
+			unknown.Where == fmt.Sprintf("partition %d, offset %d", p, offset),
+			"%q: error %v, want an older version's", key, err)
 	}
 }
 
@@ -152,7 +154,6 @@ func TestErrors_name_the_place_and_what_to_do(t *testing.T) {
 		{&TakenError{Path: "P", Err: errors.New("why")}, []string{"P", "why", "one process"}},
 		{&LostError{Path: "P", Has: 1, Want: 2}, []string{"P", "commit 1", "at 2", "restart", "min.insync.replicas=2"}},
 		{&DamagedError{Path: "P", Partition: 3, Offset: 4, Err: errors.New("why")}, []string{"P", "partition 3", "offset 4", "why", "another topic"}},
-		{&FormatError{Path: "P", Format: 7}, []string{"P", "format 7", "run the version that wrote it"}},
 		{&SettingsError{Topic: "T", Problem: "why", Command: "mend T"}, []string{"topic T", "why", "mend it with: mend T"}},
 	} {
 		for _, text := range c.want {

@@ -62,23 +62,6 @@ func (*DamagedError) Permanent() bool { return true }
 // Unwrap returns what is wrong.
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// FormatError says that a record was written by another version of kube-eventbridge.
-type FormatError struct {
-	Path      string
-	Partition int32
-	Offset    int64
-	Format    byte
-}
-
-// Error implements error.
-func (e *FormatError) Error() string {
-	return fmt.Sprintf("checkpoint %s has format %d (partition %d, offset %d), and this kube-eventbridge knows only format %d: run the version that wrote it, "+
-		"or name another topic to start with a new snapshot, which does not tell what was deleted meanwhile", e.Path, e.Format, e.Partition, e.Offset, format)
-}
-
-// Permanent implements what [checkpoint.IsPermanent] asks for.
-func (*FormatError) Permanent() bool { return true }
-
 // SettingsError says that the topic cannot keep checkpoints as it is.
 type SettingsError struct {
 	Topic, Problem string

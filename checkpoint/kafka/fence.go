@@ -26,7 +26,7 @@ func (s *Store) locate(ctx context.Context, partitions int) (*replay, error) {
 	}
 	home := batch.Partition(s.cfg.Name, int32(partitions)) //nolint:gosec // it was an int32 on the wire
 	found := s.newReplay(home, bounds[home].First)
-	if err := found.readTo(ctx, s.broker, bounds[home].Next); err != nil || found.head.number > 0 {
+	if err := found.readTo(ctx, s.broker, bounds[home].Next); err != nil || found.begun() {
 		return found, err
 	}
 	for p, b := range bounds {
@@ -34,7 +34,7 @@ func (s *Store) locate(ctx context.Context, partitions int) (*replay, error) {
 			continue
 		}
 		r := s.newReplay(p, b.First)
-		if err := r.readTo(ctx, s.broker, b.Next); err != nil || r.head.number > 0 {
+		if err := r.readTo(ctx, s.broker, b.Next); err != nil || r.begun() {
 			return r, err
 		}
 	}
@@ -169,7 +169,7 @@ func (s *Store) readOn(ctx context.Context, r *replay) error {
 	if err := r.readTo(ctx, s.broker, max(s.out.end, bounds[s.out.partition].Next)); err != nil {
 		return err
 	}
-	if err := errors.Join(r.admit(s.want), r.finish()); err != nil {
+	if err := r.admitWhole(s.want); err != nil {
 		return err
 	}
 	switch {

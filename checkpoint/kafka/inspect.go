@@ -56,7 +56,7 @@ func inspect(ctx context.Context, cfg Config, c cluster) (*Found, error) {
 	if err := s.catchUp(ctx, r, partitions); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(r.admit(r.head.identity), r.finish()); err != nil {
+	if err := r.admitWhole(r.head.identity); err != nil {
 		return nil, err
 	}
 	return &Found{State: r.state(), Commits: r.head.number, Saved: r.saved}, nil

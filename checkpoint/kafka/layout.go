@@ -37,7 +37,7 @@ const (
 	kindChunk   = 'c'
 )
 
-const format = 1
+const format = checkpoint.Format
 
 var (
 	errKey   = errors.New("the key is none of a checkpoint")

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -38,21 +40,35 @@ type replay struct {
 	streams map[string]stream
 	rows    map[uint64]map[string]checkpoint.Row
 	chunks  map[uint64][]byte
+	// foreign are the records of other formats, by key, that no later record has replaced.
+	foreign map[string]foreign
+}
+
+// foreign is a record that another version has written.
+type foreign struct {
+	format byte
+	offset int64
 }
 
 func newReplay(path, topic string, partition int32, prefix string, first int64) *replay {
 	return &replay{
 		path: path, topic: topic, partition: partition, prefix: prefix, next: first, patience: patience,
 		streams: map[string]stream{}, rows: map[uint64]map[string]checkpoint.Row{}, chunks: map[uint64][]byte{},
+		foreign: map[string]foreign{},
 	}
 }
 
 // readTo reads what is before end. After an error it may be called again.
 func (r *replay) readTo(ctx context.Context, from reader, end int64) error {
+	return r.fetchTo(ctx, from, end, r.record)
+}
+
+// fetchTo calls do with what is before end and was not read yet.
+func (r *replay) fetchTo(ctx context.Context, from reader, end int64, do func(*kafka.Record) error) error {
 	for r.next < end {
 		err := again(ctx, r.patience, func() (err error) {
 			before := r.next
-			r.next, _, err = from.Fetch(ctx, r.topic, r.partition, before, r.record)
+			r.next, _, err = from.Fetch(ctx, r.topic, r.partition, before, do)
 			if err == nil && r.next == before {
 				return fmt.Errorf("read %s/%d: it ends at offset %d, and has had %d", r.topic, r.partition, before, end)
 			}
@@ -78,12 +94,14 @@ func (r *replay) record(record *kafka.Record) error {
 	var unknown unknownFormat
 	switch {
 	case err == nil:
+		delete(r.foreign, string(key))
 		if key[0] == kindHead {
 			r.saved = record.Time
 		}
 		return nil
 	case errors.As(err, &unknown):
-		return &FormatError{Path: r.path, Partition: r.partition, Offset: record.Offset, Format: byte(unknown)}
+		r.foreign[string(key)] = foreign{byte(unknown), record.Offset}
+		return nil
 	default:
 		return r.damaged(record.Offset, err)
 	}
@@ -101,8 +119,31 @@ type unknownFormat byte
 
 func (f unknownFormat) Error() string { return fmt.Sprintf("format %d", byte(f)) }
 
-// admit refuses what is not want's, and what has lost its beginning.
+// begun reports whether there is something of a checkpoint that was committed.
+func (r *replay) begun() bool { return r.head.number > 0 || len(r.foreign) > 0 }
+
+// formatError returns the error of the first record that another version has written; nil if there is none.
+func (r *replay) formatError() error {
+	if len(r.foreign) == 0 {
+		return nil
+	}
+	first := foreign{offset: math.MaxInt64}
+	for _, record := range r.foreign {
+		if record.offset < first.offset {
+			first = record
+		}
+	}
+	return &checkpoint.FormatError{
+		Path: r.path, Format: strconv.Itoa(int(first.format)),
+		Where: fmt.Sprintf("partition %d, offset %d", r.partition, first.offset),
+	}
+}
+
+// admit refuses what is not want's or of another format, and what has lost its beginning.
 func (r *replay) admit(want checkpoint.Identity) error {
+	if err := r.formatError(); err != nil {
+		return err
+	}
 	switch {
 	case r.head.number == 0:
 		return nil
@@ -113,6 +154,14 @@ func (r *replay) admit(want checkpoint.Identity) error {
 	default:
 		return nil
 	}
+}
+
+// admitWhole admits what was read to the end, and finishes it.
+func (r *replay) admitWhole(want checkpoint.Identity) error {
+	if err := r.admit(want); err != nil {
+		return err
+	}
+	return r.finish()
 }
 
 // finish does, when all is read, what the chunks say that the head speaks of, and checks what can be seen only then.

@@ -16,7 +16,8 @@ func benchRows(from, n, version int) *checkpoint.Batch {
 	for i := from; i < from+n; i++ {
 		rows[fmt.Sprintf("namespace-%d/deployment-5d78c9869d-%05x", i%100, i)] = checkpoint.Row{
 			UID:             fmt.Sprintf("%08x-0c5b-4b8e-9a11-%012x", i*2654435761%(1<<32), i),
-			ResourceVersion: fmt.Sprint(48_000_000 + version), Sequence: uint64(version), Digest: [16]byte{byte(i), byte(i >> 8), 1},
+			ResourceVersion: fmt.Sprint(48_000_000 + version), Epoch: 1_764_000_000, Version: uint64(48_000_000 + version),
+			Sequence: uint64(version), Digest: [16]byte{byte(i), byte(i >> 8), 1},
 		}
 	}
 	return &checkpoint.Batch{

@@ -42,7 +42,7 @@ func TestDamage_is_reported_and_leaves_the_bucket_as_it_is(t *testing.T) {
 			return err
 		},
 		"a value of another format": func(ctx context.Context, _ jetstream.JetStream, kv jetstream.KeyValue) error {
-			_, err := kv.Put(ctx, "prod-eu-1.audit.4", []byte{2, 'c'})
+			_, err := kv.Put(ctx, "prod-eu-1.audit.4", []byte{format + 1, 'c'})
 			return err
 		},
 	} {
@@ -63,7 +63,7 @@ func TestDamage_is_reported_and_leaves_the_bucket_as_it_is(t *testing.T) {
 			_, inspected := Inspect(t.Context(), cfg, audit)
 			for what, err := range map[string]error{"open": opened, "inspect": inspected} {
 				var damaged *DamagedError
-				var unknown *FormatError
+				var unknown *checkpoint.FormatError
 				assert.True(t, (errors.As(err, &damaged) || errors.As(err, &unknown)) && checkpoint.IsPermanent(err),
 					"%s: error %v, want that it is damaged, or of another format", what, err)
 			}
@@ -194,7 +194,7 @@ func mustBeLost(t *testing.T, err error) {
 func FuzzMessage(f *testing.F) {
 	commit := message{kind: kindCommit, writer: 1 << 63, epoch: 300, number: 7, parts: 2, body: appendBatch(nil, benchRows(0, 2, 1))}
 	f.Add(commit.append(nil))
-	f.Add([]byte{1, 'w'})
+	f.Add([]byte{format, 'w'})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := decodeMessage(data)
 		if err != nil {

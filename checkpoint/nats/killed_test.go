@@ -3,9 +3,10 @@
 package nats
 
 import (
+	"context"
 	"fmt"
-	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,16 +20,30 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/port"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 // committed commits until disturb ends, some batches larger than a message, and fails if the checkpoint is ever not what was committed.
-func committed(t *testing.T, cfg Config, disturb func() error) {
+// More waits until 20 more were made, one of which is larger.
+func committed(t *testing.T, cfg Config, disturb func(more func() error) error) {
 	t.Helper()
 	var g errgroup.Group
+	var commits atomic.Int64
+	more := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for enough := commits.Load() + 20; commits.Load() < enough; {
+			if err := pause.For(ctx, time.Millisecond); err != nil {
+				return fmt.Errorf("wait for more commits: %w", err)
+			}
+		}
+		return nil
+	}
 	over := make(chan struct{})
-	g.Go(func() error { defer close(over); return disturb() })
-	s, want, commits, failed := mustOpen(t.Context(), t, cfg), storetest.Empty(), 0, 0
+	g.Go(func() error { defer close(over); return disturb(more) })
+	s, want, failed := mustOpen(t.Context(), t, cfg), storetest.Empty(), 0
 	for n, last := 1, false; !last; n++ {
 		select {
 		case <-over:
@@ -47,10 +62,11 @@ func committed(t *testing.T, cfg Config, disturb func() error) {
 			require.False(t, checkpoint.IsPermanent(err), "commit %d", n)
 			require.LessOrEqual(t, failed, 100, "commit %d", n)
 		}
-		want, commits = storetest.After(want, b), commits+1
+		want = storetest.After(want, b)
+		commits.Add(1)
 	}
 	require.NoError(t, g.Wait())
-	t.Logf("%d commits, %d failed at first", commits, failed)
+	t.Logf("%d commits, %d failed at first", commits.Load(), failed)
 	storetest.MustHold(t.Context(), t, s, want)
 	storetest.MustHold(t.Context(), t, mustOpen(t.Context(), t, cfg), want)
 }
@@ -58,12 +74,10 @@ func committed(t *testing.T, cfg Config, disturb func() error) {
 // Commits go on while the server is killed and comes back; those that returned are there, and nothing else is.
 func TestCommits_survive_kills_of_the_server(t *testing.T) {
 	p := newServerProcess(t)
-	committed(t, at(p.url), func() error {
+	committed(t, at(p.url), func(more func() error) error {
 		for range 4 {
-			select {
-			case <-t.Context().Done():
-				return t.Context().Err()
-			case <-time.After(700 * time.Millisecond):
+			if err := more(); err != nil {
+				return err
 			}
 			if err := p.restart(); err != nil {
 				return err
@@ -86,8 +100,8 @@ func newCluster(t *testing.T) *cluster {
 	testtier.Servers(t)
 	for i := range c.servers {
 		c.options[i] = &server.Options{
-			ServerName: fmt.Sprint("server-", i), Host: "127.0.0.1", Port: freePort(t), NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
-			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: freePort(t)},
+			ServerName: fmt.Sprint("server-", i), Host: "127.0.0.1", Port: must.Get(port.Free())(t), NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: must.Get(port.Free())(t)},
 		}
 		routes = append(routes, fmt.Sprint("nats://127.0.0.1:", c.options[i].Cluster.Port))
 	}
@@ -106,14 +120,6 @@ func newCluster(t *testing.T) *cluster {
 		require.True(t, s.ReadyForConnections(time.Minute), "a server does not start")
 	}
 	return c
-}
-
-// freePort is a port that was free a moment ago.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func (c *cluster) start(i int) error {
@@ -147,12 +153,10 @@ func TestCommits_survive_changes_of_the_leader(t *testing.T) {
 	cfg := at(urls)
 	cfg.Replicas, cfg.Patience = 3, 30*time.Second
 	mustOpen(t.Context(), t, cfg)
-	committed(t, cfg, func() error {
+	committed(t, cfg, func(more func() error) error {
 		for range 3 {
-			select {
-			case <-t.Context().Done():
-				return t.Context().Err()
-			case <-time.After(time.Second):
+			if err := more(); err != nil {
+				return err
 			}
 			i := c.leader()
 			stop(c.servers[i])

@@ -33,7 +33,7 @@ import (
 //
 // Numbers and lengths are uvarints, names and keys texts, that is their length and their bytes; states are as the package codec writes them.
 const (
-	format = 1
+	format = checkpoint.Format
 
 	// kindWriter says that a process has opened the checkpoint, or goes on after it was in doubt; parts before it do not count.
 	kindWriter = 'w'

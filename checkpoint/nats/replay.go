@@ -5,6 +5,7 @@ package nats
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -162,7 +163,7 @@ func (r *replay) damage(path string) error {
 	case r.torn == nil:
 		return nil
 	case errors.As(r.torn, &unknown):
-		return &FormatError{Path: path, Format: byte(unknown)}
+		return &checkpoint.FormatError{Path: path, Format: strconv.Itoa(int(unknown))}
 	default:
 		return &DamagedError{Path: path, Err: r.torn}
 	}

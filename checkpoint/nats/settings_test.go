@@ -123,7 +123,7 @@ func TestCheckpoints_share_a_bucket(t *testing.T) {
 	}
 }
 
-// These are all the permissions that a user needs, as docs/events.md has them.
+// These are all the permissions that a user needs, as docs/operations.md has them.
 func TestPermissions_that_are_enough(t *testing.T) {
 	const stream = "KV_" + testBucket
 	user := &server.User{Username: "bridge", Password: "secret", Permissions: &server.Permissions{
@@ -159,9 +159,9 @@ func TestPermissions_that_are_enough(t *testing.T) {
 	found, err := Inspect(t.Context(), as("bridge"), audit)
 	assert.True(t, err == nil && len(found.State.Rows["pods.v1"]) == 100 && s.before == 0,
 		"found %+v, %v", found, err)
-	text := must.Get(os.ReadFile("../../docs/events.md"))(t)
+	text := must.Get(os.ReadFile("../../docs/operations.md"))(t)
 	for _, subject := range maker.Permissions.Publish.Allow {
-		assert.Contains(t, string(text), strings.ReplaceAll(subject, testBucket, "<bucket>"), "docs/events.md does")
+		assert.Contains(t, string(text), strings.ReplaceAll(subject, testBucket, "<bucket>"), "docs/operations.md does")
 	}
 }
 

@@ -62,8 +62,10 @@ var errClosed = errors.New("the store is closed")
 // Open opens the checkpoint of want, or begins it, and creates the bucket if it is missing. From then on no other process that has opened the
 // checkpoint before can commit. It reads all of the checkpoint.
 //
-// A step that fails is tried again for as long as cfg.Patience, and until ctx ends. The error is a [*checkpoint.ForeignError] when the checkpoint belongs to another identity
-// than want, and then nothing was done to it; a [*SettingsError], [*FormatError], [*DamagedError] or [*TakenError]; what is not [checkpoint.IsPermanent] may pass.
+// A step that fails is tried again for as long as cfg.Patience, and until ctx ends. The error is a
+// [*checkpoint.ForeignError] when the checkpoint belongs to another identity than want, and then nothing was done to
+// it; a [*SettingsError], [*checkpoint.FormatError], [*DamagedError] or [*TakenError]; what is not
+// [checkpoint.IsPermanent] may pass.
 func Open(ctx context.Context, cfg Config, want checkpoint.Identity) (*Store, error) {
 	cfg = cfg.withDefaults(want)
 	if err := cfg.validate(); err != nil {

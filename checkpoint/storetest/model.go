@@ -7,11 +7,11 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
 
 // Empty returns the state of a new checkpoint.
@@ -81,9 +81,8 @@ func difference(got, want *checkpoint.State) string {
 }
 
 func sameLog(a, b checkpoint.Log) bool {
-	return a.ID == b.ID && a.Losses == b.Losses && maps.Equal(a.Marks, b.Marks) && slices.EqualFunc(a.Trail, b.Trail, func(a, b checkpoint.Waypoint) bool {
-		return maps.Equal(a.Marks, b.Marks) && maps.Equal(a.IDs, b.IDs) && maps.Equal(a.Positions, b.Positions)
-	})
+	return a.ID == b.ID && a.Given == b.Given && a.Resyncs == b.Resyncs && a.Term == b.Term &&
+		maps.Equal(a.Marks, b.Marks) && maps.Equal(a.Ends, b.Ends) && maps.Equal(a.IDs, b.IDs)
 }
 
 // SomeBatch changes a few rows, or many, of some of three streams, and forgets a stream now and then.
@@ -96,7 +95,7 @@ func SomeBatch(random *rand.Rand) *checkpoint.Batch {
 		Drop:     map[string][]string{},
 	}
 	if random.IntN(2) == 0 {
-		b.Log = &checkpoint.Log{ID: fmt.Sprint(n), Marks: map[int32]uint64{0: n}}
+		b.Log = &checkpoint.Log{ID: fmt.Sprint(n), Marks: map[int32]uint64{0: n}, Given: n}
 	}
 	for _, name := range []string{"pods.v1", "secrets.v1", "pods.v1/kube-system"} {
 		what := random.IntN(8)
@@ -107,7 +106,7 @@ func SomeBatch(random *rand.Rand) *checkpoint.Batch {
 			continue
 		}
 		if rowsOnly := what == 3 || what == 1 && n%2 == 0; !rowsOnly {
-			b.Streams[name] = checkpoint.Stream{Position: fmt.Sprint(n)}
+			b.Streams[name] = checkpoint.Stream{Position: fmt.Sprint(n), Epoch: n}
 		}
 		rows, dropped := map[string]checkpoint.Row{}, map[string]bool{}
 		for range random.IntN([]int{1, 4, 60}[random.IntN(3)]) {
@@ -116,7 +115,7 @@ func SomeBatch(random *rand.Rand) *checkpoint.Batch {
 				dropped[key] = true
 				delete(rows, key)
 			} else if !dropped[key] {
-				rows[key] = checkpoint.Row{UID: "u", ResourceVersion: fmt.Sprint(n), Sequence: n}
+				rows[key] = checkpoint.Row{UID: "u", ResourceVersion: fmt.Sprint(n), Epoch: n, Version: n, Sequence: n}
 			}
 		}
 		b.Put[name] = rows
@@ -145,25 +144,7 @@ func drawBatch(t *rapid.T) *checkpoint.Batch {
 		case 1:
 			continue
 		case 2, 3:
-			b.Streams[stream] = checkpoint.Stream{
-				Position: drawVersion(t), Fingerprint: rapid.String().Draw(t, "fingerprint"), History: rapid.IntRange(0, 1000).Draw(t, "history"),
-				Unannounced: checkpoint.Snapshot{ResourceVersion: drawVersion(t), Objects: rapid.IntRange(0, 1000).Draw(t, "objects")},
-				Gap:         checkpoint.Gap{From: drawVersion(t), Cause: rapid.String().Draw(t, "cause")},
-				Repair:      drawVersion(t),
-				Announced:   drawVersion(t),
-				Owed:        checkpoint.Owed{Version: drawVersion(t), Cause: rapid.String().Draw(t, "owed")},
-				Undone:      rapid.String().Draw(t, "undone"),
-				Alone:       rapid.Bool().Draw(t, "alone"),
-				Replay: checkpoint.Replay{
-					To: rapid.SampledFrom([]string{"", "", "7", "x"}).Draw(t, "replay"), Number: rapid.SampledFrom([]int64{0, 1, math.MaxInt64}).Draw(t, "number"),
-				},
-				Resynced:   rapid.SampledFrom([]int64{0, 1, 1_764_000_000, math.MaxInt64}).Draw(t, "resynced"),
-				Kind:       rapid.String().Draw(t, "kind"),
-				Namespaced: rapid.Bool().Draw(t, "namespaced"),
-				Called:     rapid.SampledFrom([]string{"", "po", "cm.v1"}).Draw(t, "called"),
-				Entered:    drawVersion(t),
-				Leaving:    drawVersion(t),
-			}
+			b.Streams[stream] = drawStream(t)
 		}
 		b.Put[stream] = map[string]checkpoint.Row{}
 		for range rapid.IntRange(0, 20).Draw(t, "rows") {
@@ -181,18 +162,62 @@ func drawBatch(t *rapid.T) *checkpoint.Batch {
 	return b
 }
 
-func drawLog(t *rapid.T) *checkpoint.Log {
-	marks := rapid.MapOfN(rapid.Int32(), rapid.Uint64(), -1, 4)
-	positions := rapid.MapOfN(rapid.String(), rapid.OneOf(rapid.String(), rapid.StringMatching(`[0-9]{1,20}`)), -1, 4)
-	ids := rapid.MapOfN(rapid.Int32(), rapid.String(), -1, 4)
-	l := &checkpoint.Log{ID: rapid.String().Draw(t, "id"), Losses: rapid.IntRange(0, 1000).Draw(t, "losses")}
-	if rapid.Bool().Draw(t, "marked") {
-		l.Marks = marks.Draw(t, "marks")
+func drawStream(t *rapid.T) checkpoint.Stream {
+	seconds := rapid.SampledFrom([]int64{0, 1, 1_764_000_000, math.MaxInt64})
+	return checkpoint.Stream{
+		Position: drawVersion(t), Fingerprint: rapid.String().Draw(t, "fingerprint"),
+		Epoch: drawEpoch(t), Since: drawEpoch(t), Counter: rapid.Uint64().Draw(t, "counter"),
+		Owes:        drawOwes(t),
+		Unannounced: drawSnapshot(t),
+		Announced:   drawVersion(t),
+		Resynced:    seconds.Draw(t, "resynced"),
+		ResyncDue:   rapid.Bool().Draw(t, "resync due"),
+		Alone:       rapid.Bool().Draw(t, "alone"),
+		Kind:        rapid.String().Draw(t, "kind"),
+		Namespaced:  rapid.Bool().Draw(t, "namespaced"),
+		Called:      rapid.SampledFrom([]string{"", "po", "cm.v1"}).Draw(t, "called"),
+		Entered:     rapid.SampledFrom([]string{"", "7", "x"}).Draw(t, "entered"),
+		Retiring:    rapid.Bool().Draw(t, "retiring"),
+		Replay: checkpoint.Replay{
+			To: rapid.SampledFrom([]string{"", "", "7", "x"}).Draw(t, "replay"), Number: seconds.Draw(t, "number"),
+		},
 	}
-	for range rapid.IntRange(0, 12).Draw(t, "trail") {
-		l.Trail = append(l.Trail, checkpoint.Waypoint{
-			Marks: marks.Draw(t, "marks"), IDs: ids.Draw(t, "ids"), Positions: positions.Draw(t, "positions"),
-		})
+}
+
+func drawSnapshot(t *rapid.T) checkpoint.Snapshot {
+	return checkpoint.Snapshot{ResourceVersion: drawVersion(t), Objects: rapid.IntRange(0, 1000).Draw(t, "objects")}
+}
+
+func drawOwes(t *rapid.T) checkpoint.Owes {
+	if rapid.Bool().Draw(t, "owes nothing") {
+		return checkpoint.Owes{}
+	}
+	return checkpoint.Owes{
+		List: rapid.SampledFrom([]sequence.Owes{
+			sequence.Nothing, sequence.Relist, sequence.Reselect, sequence.Republish, sequence.Repair,
+		}).Draw(t, "list"),
+		From: drawVersion(t), Version: drawVersion(t),
+		Cause:   rapid.SampledFrom([]string{"", "expired", "log-lost"}).Draw(t, "cause"),
+		Message: rapid.String().Draw(t, "message"), Number: rapid.Int64Min(0).Draw(t, "number"),
+	}
+}
+
+func drawEpoch(t *rapid.T) uint64 {
+	usual := rapid.SampledFrom([]uint64{0, 1_764_000_000, sequence.MaxEpoch})
+	return rapid.OneOf(usual, rapid.Uint64()).Draw(t, "epoch")
+}
+
+func drawLog(t *rapid.T) *checkpoint.Log {
+	l := &checkpoint.Log{
+		ID: rapid.String().Draw(t, "id"), Given: drawEpoch(t),
+		Resyncs: rapid.Int64Min(0).Draw(t, "resyncs"), Term: rapid.Int64Min(0).Draw(t, "term"),
+	}
+	places := rapid.MapOfN(rapid.Int32(), rapid.Uint64(), -1, 4)
+	if rapid.Bool().Draw(t, "marked") {
+		l.Marks = places.Draw(t, "marks")
+	}
+	if rapid.Bool().Draw(t, "acknowledged") {
+		l.Ends, l.IDs = places.Draw(t, "ends"), rapid.MapOfN(rapid.Int32(), rapid.String(), -1, 4).Draw(t, "ids")
 	}
 	return l
 }
@@ -213,22 +238,28 @@ func drawVersion(t *rapid.T) string {
 }
 
 func drawRow(t *rapid.T) checkpoint.Row {
-	return checkpoint.Row{
+	r := checkpoint.Row{
 		UID: rapid.OneOf(
 			rapid.StringMatching(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`),
 			rapid.StringMatching(`[0-9a-fA-F]{8}-[0-9a-f-]{27}`),
 			rapid.String(),
 		).Draw(t, "uid"),
 		ResourceVersion: drawVersion(t),
+		Epoch:           drawEpoch(t),
 		Sequence:        rapid.Uint64().Draw(t, "sequence"),
 		Partition:       rapid.Int32().Draw(t, "partition"),
 		Deleted:         rapid.Bool().Draw(t, "deleted"),
-		Again:           rapid.Bool().Draw(t, "again"),
-		Superseded:      rapid.Bool().Draw(t, "superseded"),
+		Behind:          rapid.Bool().Draw(t, "behind"),
+		Rejected:        rapid.Bool().Draw(t, "rejected"),
 		Form:            rapid.SampledFrom([]uint32{0, 0, 1, 1 << 31}).Draw(t, "form"),
 		Digest:          rapid.SampledFrom([][16]byte{{}, {1, 2, 3}, {15: 255}}).Draw(t, "digest"),
 		Fresh:           rapid.Bool().Draw(t, "fresh"),
 	}
+	r.Version, _ = checkpoint.Number(r.ResourceVersion)
+	if rapid.IntRange(0, 3).Draw(t, "its own version") == 0 {
+		r.Version = rapid.Uint64().Draw(t, "version")
+	}
+	return r
 }
 
 // numbered returns the n-th batch of a fixed series; its number is the position of each stream.
@@ -240,19 +271,23 @@ func numbered(n int) *checkpoint.Batch {
 		Drop:     map[string][]string{},
 	}
 	if n%3 > 0 { // every third leaves the log as it is
-		b.Log = &checkpoint.Log{Marks: map[int32]uint64{0: uint64(n), 1: uint64(n / 2)}, Losses: n / 10}
-		for i := range n % 12 {
-			b.Log.Trail = append(b.Log.Trail, checkpoint.Waypoint{Marks: map[int32]uint64{0: uint64(i)}, Positions: map[string]string{"pods.v1": fmt.Sprint(i)}})
+		b.Log = &checkpoint.Log{
+			Marks: map[int32]uint64{0: uint64(n), 1: uint64(n / 2)}, Ends: map[int32]uint64{0: uint64(n)},
+			IDs: map[int32]string{0: fmt.Sprint("u.7.", n, ".0")}, Given: uint64(n / 10), Resyncs: int64(n / 7),
 		}
 	}
 	random := rand.New(rand.NewPCG(uint64(n), 1))
 	for _, stream := range []string{"pods.v1", "configmaps.v1"} {
 		b.Streams[stream] = checkpoint.Stream{
-			Position: fmt.Sprint(n), Fingerprint: "f", Gap: checkpoint.Gap{From: fmt.Sprint(n / 2), Cause: "c"}, Repair: fmt.Sprint(n / 3),
+			Position: fmt.Sprint(n), Fingerprint: "f", Epoch: uint64(n / 10), Since: uint64(n / 20),
+			Owes: checkpoint.Owes{List: sequence.Owes(n % 5), From: fmt.Sprint(n / 2), Cause: "expired"},
 		}
 		rows := map[string]checkpoint.Row{}
 		for range 200 {
-			rows[fmt.Sprintf("default/object-%d", random.IntN(2000))] = checkpoint.Row{UID: "u", ResourceVersion: fmt.Sprint(n), Sequence: uint64(n), Superseded: n%2 == 0}
+			rows[fmt.Sprintf("default/object-%d", random.IntN(2000))] = checkpoint.Row{
+				UID: "u", ResourceVersion: fmt.Sprint(n), Epoch: uint64(n / 10), Version: uint64(n + n%2), Sequence: uint64(n),
+				Behind: n%2 == 0,
+			}
 		}
 		for range 50 {
 			key := fmt.Sprintf("default/object-%d", random.IntN(2000))

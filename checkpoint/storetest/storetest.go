@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
 
 // Store is a store that can be closed and opened again.
@@ -142,19 +143,18 @@ func (s suite) log(t *testing.T) {
 	at, want := place(t), Empty()
 	store := s.mustOpen(t, at)
 	known := checkpoint.Log{
-		Marks:  map[int32]uint64{0: 1 << 63, 7: 0, -1: 3},
-		Losses: 2,
-		Trail: []checkpoint.Waypoint{
-			{},
-			{Marks: map[int32]uint64{0: 5}, IDs: map[int32]string{0: "id", -1: ""}, Positions: map[string]string{"pods.v1": "17", "": "", "configmaps.v1": ""}},
-		},
+		ID:    "l",
+		Marks: map[int32]uint64{0: 1 << 63, 7: 0, -1: 3},
+		Ends:  map[int32]uint64{0: 5, -1: 2},
+		IDs:   map[int32]string{0: "id", -1: ""},
+		Given: sequence.MaxEpoch, Resyncs: 1_764_000_000, Term: 3,
 	}
 	for _, b := range []*checkpoint.Batch{
 		{Identity: Identity},
 		{Identity: Identity, Log: &known},
 		numbered(3),
 		{Identity: Identity, Forget: []string{"pods.v1"}},
-		{Identity: Identity, Log: &checkpoint.Log{Marks: map[int32]uint64{}, Trail: []checkpoint.Waypoint{{Marks: map[int32]uint64{}, Positions: map[string]string{}}}}},
+		{Identity: Identity, Log: &checkpoint.Log{Marks: map[int32]uint64{}, IDs: map[int32]string{}}},
 		{Identity: Identity, Log: &known},
 		{Identity: Identity, Log: &checkpoint.Log{}},
 	} {
@@ -177,7 +177,10 @@ func (s suite) big(t *testing.T) {
 		rows := map[string]checkpoint.Row{}
 		for i := range 10_000 {
 			key := fmt.Sprintf("namespace-%d/object-%d", i%37, i)
-			rows[key] = checkpoint.Row{UID: fmt.Sprintf("5f7d2a30-0c5b-4b8e-9a11-%012x", i), ResourceVersion: fmt.Sprint(1_000_000 + i), Sequence: uint64(i)}
+			rows[key] = checkpoint.Row{
+				UID: fmt.Sprintf("5f7d2a30-0c5b-4b8e-9a11-%012x", i), ResourceVersion: fmt.Sprint(1_000_000 + i),
+				Epoch: 1_764_000_000, Version: uint64(1_000_000 + i), Sequence: uint64(i),
+			}
 			drop.Drop[stream] = append(drop.Drop[stream], key)
 		}
 		b.Put[stream] = rows

@@ -157,8 +157,8 @@ func (p *process) pipeline(cfg *config.Config, i int, uid string, server *broker
 		return b, err
 	}
 	clock := &sinkkafka.Clock{} // a session that follows another one does not go back in time
-	to := func() (sink.Sink, error) { return p.sink(c, id, server, subject, clock) }
-	if _, err := to(); err != nil { // before anything has begun
+	to := func(epoch func() uint64) (sink.Sink, error) { return p.sink(c, id, server, subject, clock, epoch) }
+	if _, err := to(nil); err != nil { // before anything has begun
 		return b, fmt.Errorf("pipeline %s: %w", c.Name, err)
 	}
 	return bridge.Config{
@@ -325,9 +325,10 @@ func target(c *config.Pipeline, id checkpoint.Identity) string {
 
 func (p *process) sink(
 	c *config.Pipeline, id checkpoint.Identity, server *broker, subject *encode.Template, clock *sinkkafka.Clock,
+	epoch func() uint64,
 ) (sink.Sink, error) {
 	if c.Sink.Kafka != nil {
-		return p.kafkaSink(c, id, clock)
+		return p.kafkaSink(c, id, clock, epoch)
 	}
 	js := jetStream(c)
 	if js == nil {

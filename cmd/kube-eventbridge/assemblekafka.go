@@ -49,11 +49,14 @@ func kafkaSinkConfig(c *config.Pipeline, id checkpoint.Identity) (sinkkafka.Conf
 	return to, nil
 }
 
-func (p *process) kafkaSink(c *config.Pipeline, id checkpoint.Identity, clock *sinkkafka.Clock) (*sinkkafka.Sink, error) {
+func (p *process) kafkaSink(
+	c *config.Pipeline, id checkpoint.Identity, clock *sinkkafka.Clock, epoch func() uint64,
+) (*sinkkafka.Sink, error) {
 	to, err := kafkaSinkConfig(c, id)
 	if err != nil {
 		return nil, &inputError{err}
 	}
+	to.Epoch = epoch
 	to.Log, to.Clock, to.Fenced = p.log.With("pipeline", c.Name), clock, p.cfg.LeaderElection != nil
 	s, err := sinkkafka.New(to)
 	if err != nil {

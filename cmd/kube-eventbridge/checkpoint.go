@@ -79,8 +79,9 @@ func newCheckpointShow(s *streams, f *checkpointFlags) *cobra.Command {
 		Short: "What one checkpoint holds: positions, objects, what a stream owes, and what is known of the log",
 		Long: "Show what the checkpoint of a pipeline holds. POSITION is the version up to which everything of a stream is in the log; it may\n" +
 			"be behind the newest event by one, as a version is complete only when a later one, or a bookmark, was seen. OWES is what a start does\n" +
-			"before it watches on. -o wide adds deletions that a watch from the position would show again, how often the cluster was seen restored,\n" +
-			"and older positions with the place in the log where they were safe.",
+			"before it watches on, or beside that. -o wide adds deletions that a watch from the position would show\n" +
+			"again, the epoch of a stream's next change and the one since which its versions compare, and the numbers\n" +
+			"that were given out. -o json and -o yaml also have the newest sequence of each stream.",
 		Args: f.onePipeline("show"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := f.place(cmd, args[0])

@@ -27,6 +27,8 @@ func newCheckpointReset(s *streams, f *checkpointFlags) *cobra.Command {
 		Use:   "reset PIPELINE [--stream STREAM]...",
 		Short: "Forget positions and objects, so that a snapshot follows",
 		Long: "Forget the positions of a pipeline's streams, and what the log has of each object. " + resetCosts + "\n\n" +
+			"A checkpoint that an older version of kube-eventbridge has written, in a format that this one does not\n" +
+			"read, is reset as a whole. Its log cannot be continued: name a new JetStream stream or topic for the sink.\n\n" +
 			"A copy of a checkpoint file is kept beside it; of one in Kafka or NATS there is none. " + atBroker,
 		Args: f.onePipeline("reset"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -34,13 +36,14 @@ func newCheckpointReset(s *streams, f *checkpointFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := preview(cmd, s, at, names); err != nil {
+			outdated, err := preview(cmd, s, at, names)
+			if err != nil {
 				return err
 			}
 			if yes, err = confirmed(s, yes); err != nil || !yes {
 				return errors.Join(err, errUnconfirmed)
 			}
-			backup, err := at.Change(cmd.Context(), func(state *checkpoint.State) (*checkpoints.Change, error) { return checkpoints.Reset(state, names) })
+			backup, err := reset(cmd, at, names, outdated)
 			if err != nil {
 				return changeError(at, err)
 			}
@@ -60,11 +63,29 @@ const resetCosts = "The next start lists what exists, as a snapshot,\n" +
 // errUnconfirmed: exit code 2, as the command line has to be written differently.
 var errUnconfirmed = usagef("nothing was changed: give --yes to do it")
 
-// preview prints what a reset would do.
-func preview(cmd *cobra.Command, s *streams, at place, names []string) error {
-	change, err := previewed(cmd, at, func(state *checkpoint.State) (*checkpoints.Change, error) { return checkpoints.Reset(state, names) })
+// reset forgets streams, or all of a checkpoint that an older version has written.
+func reset(cmd *cobra.Command, at place, names []string, outdated bool) (backup string, err error) {
+	if outdated {
+		return at.Discard(cmd.Context())
+	}
+	return at.Change(cmd.Context(), func(state *checkpoint.State) (*checkpoints.Change, error) {
+		return checkpoints.Reset(state, names)
+	})
+}
+
+// preview prints what a reset would do, and reports whether the checkpoint is one that an older version has written.
+func preview(cmd *cobra.Command, s *streams, at place, names []string) (outdated bool, err error) {
+	change, err := previewed(cmd, at, func(state *checkpoint.State) (*checkpoints.Change, error) {
+		return checkpoints.Reset(state, names)
+	})
+	var other *checkpoint.FormatError
+	if errors.As(err, &other) && other.Old() && len(names) == 0 {
+		_, _ = fmt.Fprintf(s.Out, "reset of pipeline %s, %s:\n"+
+			"  forget everything, as an older version of kube-eventbridge has written it\n", at.pipeline, at)
+		return true, printCosts(s, at, resetCosts)
+	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	_, _ = fmt.Fprintf(s.Out, "reset of pipeline %s, %s:\n", at.pipeline, at)
 	for _, m := range change.Moves {
@@ -74,7 +95,7 @@ func preview(cmd *cobra.Command, s *streams, at place, names []string) error {
 		}
 		_, _ = fmt.Fprintf(s.Out, "  %s: forget %s and %s\n", m.Stream, forgets, counted(m.Objects, "object"))
 	}
-	return printCosts(s, at, resetCosts)
+	return false, printCosts(s, at, resetCosts)
 }
 
 // printCosts ends a preview.

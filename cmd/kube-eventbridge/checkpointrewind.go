@@ -29,9 +29,9 @@ func newCheckpointRewind(s *streams, f *checkpointFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			number := time.Now().Unix()
+			now := time.Now().Unix()
 			rewind := func(state *checkpoint.State) (*checkpoints.Change, error) {
-				return checkpoints.Rewind(state, names, to, number)
+				return checkpoints.Rewind(state, names, to, now)
 			}
 			change, err := previewed(cmd, at, rewind)
 			if err != nil {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/port"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/resync"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
@@ -119,9 +120,7 @@ func TestRun_goes_by_its_file_when_that_changes(t *testing.T) {
 func TestRun_begins_and_ends_its_own_server_as_its_file_says(t *testing.T) {
 	testtier.Servers(t)
 	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
-	free := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
-	at := free.Addr().String()
-	require.NoError(t, free.Close())
+	at := fmt.Sprintf("127.0.0.1:%d", must.Get(port.Free())(t))
 	listens := func() bool {
 		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", at)
 		if err == nil {

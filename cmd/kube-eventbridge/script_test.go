@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	bolt "go.etcd.io/bbolt"
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -26,6 +27,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
 
 func TestMain(m *testing.M) {
@@ -56,7 +58,9 @@ func TestScripts(t *testing.T) {
 			}
 			return os.WriteFile(filepath.Join(e.WorkDir, "example.yaml"), data, 0o600)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "saved": saved, "held": held},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits": exits, "saved": saved, "held": held, "outdated": outdated,
+		},
 	})
 }
 
@@ -97,12 +101,32 @@ func saved(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	at := time.Date(2026, 11, 22, 11, 0, 0, 0, time.UTC)
 	ts.Check(errors.Join(store.Commit(context.Background(), &checkpoint.Batch{ //nolint:forbidigo // a script has no context
-		Identity: id, Log: &checkpoint.Log{ID: "KUBERNETES", Marks: map[int32]uint64{0: 7}, Trail: []checkpoint.Waypoint{
-			{Marks: map[int32]uint64{0: 7}, Positions: map[string]string{"configmaps.v1": "100"}},
+		Identity: id,
+		Log: &checkpoint.Log{
+			ID: "KUBERNETES", Marks: map[int32]uint64{0: 7}, Ends: map[int32]uint64{0: 7},
+			IDs: map[int32]string{0: "v.8.95.1"}, Given: 8, Resyncs: 3,
+		},
+		Streams: map[string]checkpoint.Stream{
+			"configmaps.v1":           {Position: "100", Fingerprint: "4c3f1f1c", Epoch: 8, Since: 7},
+			"deployments.v1.apps/web": {Epoch: 8, Owes: checkpoint.Owes{List: sequence.Reselect}},
+		},
+		Put: map[string]map[string]checkpoint.Row{"configmaps.v1": {
+			"web/a": {UID: "u", ResourceVersion: "90", Epoch: 7, Version: 90},
+			"web/b": {UID: "v", ResourceVersion: "95", Epoch: 8, Version: 95, Deleted: true},
 		}},
-		Streams: map[string]checkpoint.Stream{"configmaps.v1": {Position: "100", Fingerprint: "4c3f1f1c"}, "deployments.v1.apps/web": {}},
-		Put:     map[string]map[string]checkpoint.Row{"configmaps.v1": {"web/a": {UID: "u", ResourceVersion: "90"}, "web/b": {UID: "v", ResourceVersion: "95", Deleted: true}}},
 	}), store.Close(), os.Chtimes(path, at, at)))
+}
+
+// outdated makes a checkpoint one that an older version has written: outdated FILE.
+func outdated(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: outdated FILE")
+	}
+	db, err := bolt.Open(ts.MkAbs(args[0]), 0o600, nil)
+	ts.Check(err)
+	ts.Check(errors.Join(db.Update(func(tx *bolt.Tx) error {
+		return tx.Bucket([]byte("meta")).Put([]byte("format"), []byte("1"))
+	}), db.Close()))
 }
 
 // exitStatus returns the exit code that err, of a command that ran, holds.

@@ -131,7 +131,7 @@ func converted(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.sink(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c", Pipeline: "p"}, broker, subject, nil)
+	_, err = p.sink(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c", Pipeline: "p"}, broker, subject, nil, nil)
 	return err
 }
 

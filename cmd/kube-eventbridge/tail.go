@@ -64,7 +64,8 @@ func (f *tailFlags) selecting(cmd *cobra.Command) {
 	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "only objects in these namespaces")
 	flags.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "objects in all namespaces, and in none (as without -n)")
 	flags.StringSliceVar(&f.names, "name", nil, "only objects of these names; * and ? stand for any text and any letter")
-	flags.StringSliceVar(&f.ops, "op", nil, "only these: added, updated, deleted, rejected, gap, snapshot (gaps are always shown)")
+	flags.StringSliceVar(&f.ops, "op", nil,
+		"only these: added, updated, deleted, rejected, gap, snapshot, resync (gaps are always shown)")
 	flags.StringSliceVar(&f.subjects, "subject", nil, "only these NATS subjects, with wildcards; the server sends no others")
 	flags.BoolVarP(&f.follow, "follow", "f", true, "go on at the end of the log; --follow=false ends there")
 	flags.BoolVar(&f.fromStart, "from-start", false, "begin with the oldest event")
@@ -76,7 +77,9 @@ func (f *tailFlags) selecting(cmd *cobra.Command) {
 	flags.BoolVar(&f.utc, "utc", false, "print times in UTC instead of local time")
 	flags.BoolVar(&f.noHeaders, "no-headers", false, "print no line with the columns' names")
 	complete(cmd, "output", func() []string { return []string{"json", "wide"} })
-	complete(cmd, "op", func() []string { return []string{"added", "updated", "deleted", "rejected", "gap", "snapshot"} })
+	complete(cmd, "op", func() []string {
+		return []string{"added", "updated", "deleted", "rejected", "gap", "snapshot", "resync"}
+	})
 	completeArgs(cmd, func(begun string) []string {
 		if f.config == "" {
 			return offered(begun)

@@ -175,7 +175,7 @@ func TestTail_refuses_a_command_line_that_means_nothing(t *testing.T) {
 		"--last -1":                    "give them without a minus sign",
 		"--since-time yesterday":       "write it as 2006-01-02T15:04:05Z",
 		"--until 10m":                  "write it as 2006-01-02T15:04:05Z",
-		"--op modified":                "use added, updated, deleted, rejected, gap or snapshot",
+		"--op modified":                "use added, updated, deleted, rejected, gap, snapshot or resync",
 		"--name shop/web":              `--name: "shop/web" has what no name has`,
 		"pods/":                        `"pods/" names no resource`,
 		"pods/a/b":                     `"pods/a/b" has two slashes, and no object matches that; say RESOURCE or RESOURCE/NAME, such as pods/web-0`,

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/port"
 	rigs "github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/port"
 )
 
 // buildBridge builds the program that is measured, unless one was given or none is needed.

@@ -56,27 +56,29 @@ func defaultSample() (*sample, error) {
 
 // headers returns the attributes of an event in the NATS binding, one map a message.
 func headers(id podIdentity, version, op string, now time.Time) nats.Header {
-	at := now.UTC().Format(time.RFC3339Nano)
+	const epoch = "1795276800"
+	at, eventID := now.UTC().Format(time.RFC3339Nano), id.UID+"."+epoch+"."+version+".0"
 	return nats.Header{
-		nats.MsgIdHdr:        {"6c62272e07bb0142." + id.UID + "." + version},
+		nats.MsgIdHdr:        {"6c62272e07bb0142." + eventID},
 		"ce-specversion":     {"1.0"},
 		"ce-type":            {"io.kube-eventbridge.resource." + op + ".v1"},
 		"ce-source":          {"/clusters/bench/api/v1/pods"},
 		"ce-subject":         {id.Namespace + "/" + id.Name},
-		"ce-id":              {id.UID + "." + version},
+		"ce-id":              {eventID},
 		"ce-time":            {at},
 		"ce-datacontenttype": {"application/json"},
 		"ce-payload":         {"object"},
 		"ce-pipeline":        {"bench"},
 		"ce-apiversion":      {"v1"},
 		"ce-kind":            {"Pod"},
+		"ce-resource":        {"pods"},
 		"ce-namespace":       {id.Namespace},
 		"ce-name":            {id.Name},
 		"ce-objectuid":       {id.UID},
 		"ce-resourceversion": {version},
 		"ce-clustername":     {"bench"},
 		"ce-partitionkey":    {"bench/core/pods/" + id.Namespace + "/" + id.Name},
-		"ce-sequence":        {fmt.Sprintf("%020s", version)},
+		"ce-sequence":        {fmt.Sprintf(epoch+".%020s.0", version)},
 		"ce-recordedtime":    {at},
 		"ce-reason":          {"watch"},
 		"ce-fieldmanager":    {"kubelet"},

@@ -129,7 +129,7 @@ func TestCheckpoint_rewind_is_followed_by_what_happened_since(t *testing.T) {
 	}
 	mustBeUnique(t, log)
 	for _, e := range log {
-		assert.Equal(t, strings.Contains(e.id, ".r"), e.reason == "resync",
+		assert.Equal(t, e.again(), e.reason == "resync",
 			"the id of what is published by %s is %s", e.reason, e.id)
 	}
 	gaps := count(log, "gap")

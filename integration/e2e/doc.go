@@ -4,19 +4,16 @@
 // run side by side; each has servers, ports and directories of its own, or a namespace or a topic of shared servers.
 //
 //	file                  tests
-//	bridge                what does not hurt the control plane, on one for all: streams, selectors, Secrets, encodings, delivery
+//	bridge                what does not hurt the control plane, on one for all: streams, selectors, Secrets, encodings, delivery,
+//	                      filters, the profile for Knative
 //	canary                that no redacted value leaves the process
-//	checkpoint            the command checkpoint: show, reset, rewind; in a file and in Kafka
-//	checkpoint_nats       the same in a bucket of NATS
+//	checkpoint            the command checkpoint: show, reset, rewind; in a file, in Kafka and in a bucket of NATS
 //	crash                 kills and restarts of the bridge and the broker, judged by the oracle
 //	election              leaders that are killed, stopped, cut off and robbed of their Lease, judged by the oracle
 //	fault                 API servers that restart, compaction, another cluster's checkpoint
-//	filter                operations, ignored changes and expressions
 //	history               restored etcd, and what a restarted API server does not show
 //	kafka                 permissions, brokers that are away, missing topics
-//	knative               the profile for Knative
-//	log_lost_end          a log that has lost its end
-//	log_rebuild           a lost checkpoint, rebuilt from the log
+//	log_rebuild           a lost checkpoint, rebuilt from the log; a log that has lost its end
 //	namespaces            namespaceSelector
 //	operations            what docs/operations.md says of checkpoints and passwords
 //	output                the commands run -o and asyncapi
@@ -29,7 +26,7 @@
 //	runbook*              the alerts: they fire on their fault and end by their remedy
 //	selection             custom resources that come and go, wildcards
 //	shared                several pipelines that share a watch
-//	status, screenshot    /api/status, the command status, the page in a browser
+//	status                /api/status, the command status, the page in a browser
 //	validate              the command validate --cluster
 //	fixture, browser      what the tests are made of
 package e2e

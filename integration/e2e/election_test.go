@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/proxy"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -142,7 +141,10 @@ var changes = []change{
 	{"cut off from the broker, if that is NATS", func(r *fixture, all []*replica, leads *replica) ([]*replica, *replica) {
 		if leads.broker != nil {
 			leads.broker.Sever()
-			_ = pause.For(r.t.Context(), 2*time.Second)
+			r.eventually("the leader to miss the broker", func() bool {
+				ready, there := leads.Metric("broker_ready")
+				return there && ready == 0
+			})
 			leads.broker.Open()
 		}
 		return all, nil
@@ -217,7 +219,7 @@ func writers(log []entry) map[string]bool {
 	terms := map[string]bool{}
 	for _, e := range log {
 		if e.key != "" {
-			terms[e.attribute("writerepoch")] = true
+			terms[e.attribute("writerterm")] = true
 		}
 	}
 	return terms

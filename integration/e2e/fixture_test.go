@@ -5,6 +5,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -181,6 +182,29 @@ func (e *entry) attribute(name string) string {
 		}
 	}
 	return ""
+}
+
+// numbers returns the epoch, version and step of the event's sequence.
+func (e *entry) numbers() (epoch, version uint64, step int) {
+	_, _ = fmt.Sscanf(e.attribute("sequence"), "%d.%d.%d", &epoch, &version, &step)
+	return epoch, version, step
+}
+
+// again reports whether the event is a republished one.
+func (e *entry) again() bool { return strings.Contains(strings.TrimPrefix(e.id, e.uid), ".r") }
+
+// gap is the data of a gap.
+type gap struct {
+	From, To string
+	Cause    string
+	Message  string
+	Epoch    uint64
+}
+
+// gap returns what a gap says.
+func (e *entry) gap() (g gap) {
+	_ = json.Unmarshal(e.data, &g) // data of another form has no cause
+	return g
 }
 
 // readLog is what was read of one log so far.

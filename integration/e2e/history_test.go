@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,7 +59,7 @@ func TestBridge_reads_back_what_a_restarted_API_server_does_not_show(t *testing.
 	mustBeUnique(t, log)
 }
 
-func TestBridge_begins_a_history_when_etcd_was_restored(t *testing.T) {
+func TestBridge_begins_an_epoch_when_etcd_was_restored(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	for _, c := range []struct {
 		name          string
@@ -93,13 +94,15 @@ func TestBridge_begins_a_history_when_etcd_was_restored(t *testing.T) {
 			} {
 				assert.Equal(t, want, story(log, key), "%s: the log", key)
 			}
-			last := ""
+			var last gap
 			for _, e := range log {
 				if e.op == "gap" {
-					last = e.id
+					last = e.gap()
 				}
 			}
-			assert.True(t, strings.HasSuffix(last, ".h1"), "the last gap's id is %s", last)
+			first, _, _ := log[slices.IndexFunc(log, func(e entry) bool { return e.uid != "" })].numbers()
+			assert.True(t, last.Cause == "restored" && last.Epoch > first,
+				"the last gap is %+v, and epoch %d was before", last, first)
 			mustBeUnique(t, log)
 		})
 	}
@@ -133,22 +136,30 @@ func TestBridge_repairs_a_log_that_lost_what_it_had_acknowledged(t *testing.T) {
 				b = r.run()
 			}
 			for key, want := range map[string]string{
-				"default/comes": "added", "default/changes": "added updated updated", "default/goes": "added deleted", "default/stays": "added",
+				"default/comes": "added", "default/changes": "added updated", "default/goes": "added deleted",
+				"default/stays": "added updated",
 			} {
 				r.awaitStory(key, want)
 			}
 			r.configMap("default", "last", nil)
 			log := r.awaitStory("default/last", "added")
 			b.stop()
-			repaired := 0
+			// Everything that exists is in the log again, in the epoch of a gap and between the markers of a resync.
+			repaired, lost, open := 0, gap{}, false
 			for _, e := range log {
-				assert.Equal(t, strings.HasSuffix(e.id, ".r1"), (e.reason == "repair"),
-					"%s has reason %q", e.id, e.reason)
-				if e.reason == "repair" {
+				switch {
+				case e.op == "gap":
+					lost = e.gap()
+				case e.op == "resync-started", e.op == "resync-completed":
+					open = e.op == "resync-started"
+				case e.reason == "repair":
 					repaired++
+					epoch, _, _ := e.numbers()
+					assert.True(t, lost.Cause == "log-lost" && lost.Epoch == epoch && open && !e.again(),
+						"%s is a repair behind %+v", e.id, lost)
 				}
 			}
-			assert.GreaterOrEqual(t, repaired, 4, "events have the reason repair, want those of 4 changes at least")
+			assert.GreaterOrEqual(t, repaired, 4, "events have the reason repair, want those of 4 objects at least")
 			mustBeUnique(t, log)
 		})
 	}

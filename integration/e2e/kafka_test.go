@@ -90,7 +90,8 @@ func (k *kafkaLog) once(log []entry) (kept []entry) {
 	return kept
 }
 
-// What docs/events.md says that the bridge's user needs is enough: it warns of nothing, and one step less is a permission that it misses.
+// What docs/operations.md says that the bridge's user needs is enough: it warns of nothing, and one step less is a
+// permission that it misses.
 func TestBridge_on_Kafka_needs_no_more_permissions_than_are_documented(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	cluster := kafkabroker.ForTest(t, kafkabroker.Config{

@@ -210,7 +210,10 @@ func (b *busy) judge(pipeline string, mayHide bool, kinds ...string) {
 	if b.kafka != nil {
 		o.Partitions = partitions
 	}
-	o.Elected, o.Selected = b.elected, b.selected
+	o.Elected = b.elected
+	if b.selected {
+		o.Selected = func(oracle.Stream, string) bool { return true }
+	}
 	messages := b.messages()
 	if b.others {
 		messages = slices.DeleteFunc(slices.Clone(messages), func(m rig.Message) bool {

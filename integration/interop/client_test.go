@@ -29,6 +29,8 @@ type client struct {
 	kafka, nats func(t *testing.T, w *world) []string
 	// daily are the logs that it reads in every run; all four at night.
 	daily []string
+	// alone says that it joins no group of Kafka's.
+	alone bool
 }
 
 // clients are the SDKs' examples. Only Go's SDK has a reader for NATS; those for HTTP read its headers, which have the
@@ -36,23 +38,38 @@ type client struct {
 // kcat, which know no NATS, have tests of their own. The CLI of NATS is left out: Go's proxy does not have its module
 // everywhere.
 var clients = []client{
-	{"java", java("KafkaExample"), java("NatsExample"), []string{"kafka-binary", "nats-structured"}},
-	{"python1", python(tools.Python1, "v1_kafka.py"), python(tools.Python1, "v1_nats.py"), []string{"nats-binary"}},
-	{"python2", python(tools.Python2, "v2_kafka.py"), python(tools.Python2, "v2_nats.py"), []string{"kafka-structured"}},
-	{"node", node("kafka.js"), node("nats.js"), []string{"kafka-binary"}},
-	{"go", golang("kafka"), golang("nats"), logs},
+	{"java", java("KafkaExample"), java("NatsExample"), []string{"kafka-binary", "nats-structured"}, false},
+	{"python1", python(tools.Python1, "v1_kafka.py"), python(tools.Python1, "v1_nats.py"), []string{"nats-binary"}, false},
+	{
+		"python2", python(tools.Python2, "v2_kafka.py"), python(tools.Python2, "v2_nats.py"),
+		[]string{"kafka-structured"},
+		false,
+	},
+	{"node", node("kafka.js"), node("nats.js"), []string{"kafka-binary"}, false},
+	{"go", golang("kafka"), golang("nats"), logs, true},
 }
 
-// on returns the command for a log. Its arguments are the address of the broker, the topic or stream, and a name.
-func (c client) on(t *testing.T, w *world, log, target string) []string {
+// on returns the command for a log. Its arguments are the address of the broker, the topic or stream, the name of a
+// group on Kafka, where no other run has it, and the file of the state.
+func (c client) on(t *testing.T, w *world, log, target, run, file string) []string {
 	t.Helper()
 	if !slices.Contains(c.daily, log) {
 		rig.Tier(t, rig.Nightly)
 	}
 	if onKafka(log) {
-		return append(c.kafka(t, w), w.kafka.Addresses()[0], target, c.name+"-"+target)
+		args := append(c.kafka(t, w), w.kafka.Addresses()[0], target)
+		if !c.alone {
+			args = append(args, c.name+"-"+target+"-"+run)
+		}
+		return append(args, file)
 	}
-	return append(c.nats(t, w), w.nats.URL(), target, c.name+"-"+target)
+	return append(c.nats(t, w), w.nats.URL(), target, file)
+}
+
+// stateFile returns the name of a file that an example can make.
+func stateFile(t *testing.T) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "state.json")
 }
 
 // installed returns the directory of an installation. Without it the test is skipped, or fails in CI.
@@ -125,9 +142,9 @@ func (r *world) buildClients() {
 	require.NoError(r.t, err, "build the clients: %v\n%s", err, out)
 }
 
-// lines runs a client until it has printed n lines, and returns them. It prints nothing else; if it ends, or takes too
-// long, that is an error with what it complained of.
-func lines(t *testing.T, args []string, n int) (printed [][]byte, err error) {
+// lines runs a client until it has printed n lines and until returns nil. It returns the lines and what the client
+// complained of. If it ends, or takes too long, that is an error. A nil until is not waited for.
+func lines(t *testing.T, args []string, n int, until func() error) (printed [][]byte, said string, err error) {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
 	var stderr bytes.Buffer
@@ -135,7 +152,7 @@ func lines(t *testing.T, args []string, n int) (printed [][]byte, err error) {
 	cmd.Stdout, cmd.Stderr = write, &stderr
 	p, err := child.Start(filepath.Base(args[0]), cmd)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	late := time.AfterFunc(rig.Patience(), func() { _ = p.Kill() })
 	go func() {
@@ -151,17 +168,29 @@ func lines(t *testing.T, args []string, n int) (printed [][]byte, err error) {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
 			<-p.Ended() // what it said is why
-			return printed, fmt.Errorf("after %d of %d lines: %w; %s\n%s", len(printed), n, err, p.State(), stderr.Bytes())
+			err = fmt.Errorf("after %d of %d lines: %w; %s\n%s", len(printed), n, err, p.State(), stderr.Bytes())
+			return printed, stderr.String(), err
 		}
 		printed = append(printed, line)
 	}
-	return printed, nil
+	if until != nil {
+		rig.Try(t, "the client to save its state", until)
+	}
+	_ = p.Kill()
+	<-p.Ended() // before what it said is read
+	return printed, stderr.String(), nil
 }
 
 // read runs a client until it has printed n events.
 func read(t *testing.T, args []string, n int) []*event {
 	t.Helper()
-	printed, err := lines(t, args, n)
+	return readUntil(t, args, n, nil)
+}
+
+// readUntil runs a client until it has printed n events and until returns nil.
+func readUntil(t *testing.T, args []string, n int, until func() error) []*event {
+	t.Helper()
+	printed, _, err := lines(t, args, n, until)
 	var events []*event
 	for _, line := range printed {
 		e, err := parseLine(line)

@@ -83,7 +83,8 @@ func (r *world) onlyLive(left []rig.Message) error {
 		if err != nil {
 			return err
 		}
-		key, what := e.group(), either(e.gone != "", "a tombstone", e.attributes["id"])
+		state := e.attributes["objectuid"] + " at " + e.attributes["resourceversion"]
+		key, what := e.group(), either(e.gone != "", "a null record", state)
 		if e.marker() {
 			key, what = fmt.Sprintf("%s in partition %d", key, rec.Partition), mark(e)
 		}
@@ -92,13 +93,14 @@ func (r *world) onlyLive(left []rig.Message) error {
 		}
 	}
 	for partition := range 2 {
-		want[fmt.Sprintf("%s/_/_/_/_writer in partition %d", cluster, partition)] = []string{"started, epoch 1"}
+		writer := fmt.Sprintf("%s/_/_/_/_writer.%s in partition %d", cluster, topicCompacted, partition)
+		want[writer] = []string{"started, producer epoch 1"}
 		want[fmt.Sprintf("%s/core/configmaps/_/_snapshot in partition %d", cluster, partition)] = []string{"snapshot-completed"}
 	}
 	list := must.Get(r.kube.CoreV1().ConfigMaps(apart).List(r.t.Context(), metav1.ListOptions{}))(r.t)
 	for _, c := range list.Items {
 		if !strings.HasPrefix(c.Name, filler) {
-			want[cluster+"/core/configmaps/"+apart+"/"+c.Name] = []string{string(c.UID) + "." + c.ResourceVersion}
+			want[cluster+"/core/configmaps/"+apart+"/"+c.Name] = []string{string(c.UID) + " at " + c.ResourceVersion}
 		}
 	}
 	if !maps.EqualFunc(has, want, slices.Equal) {
@@ -110,8 +112,8 @@ func (r *world) onlyLive(left []rig.Message) error {
 // mark tells markers of one key apart; of the start of a process it says which one.
 func mark(e *event) string {
 	data, _ := e.data.(map[string]any)
-	if epoch, ok := data["epoch"]; ok {
-		return fmt.Sprintf("%s, epoch %v", e.op(), epoch)
+	if epoch, ok := data["producerEpoch"]; ok {
+		return fmt.Sprintf("%s, producer epoch %v", e.op(), epoch)
 	}
 	return e.op()
 }

@@ -86,28 +86,44 @@ func TestEvents_are_read_by_clients_that_were_written_elsewhere(t *testing.T) {
 	t.Run("compacted", p.compacted)
 }
 
-// areRead checks that each client reads the logs as they are, and handles nothing twice of one that repeats itself.
+// areRead checks that each client reads the logs as they are, applies what is newer in one that repeats itself, and
+// says so if the beginning of a log is missing.
 func (p *published) areRead(t *testing.T) {
 	for _, c := range clients {
 		for _, log := range logs {
 			t.Run(c.name+"/"+log, func(t *testing.T) {
 				t.Parallel()
-				got := read(t, c.on(t, p.world, log, target(log)), len(p.logs[log]))
-				report(t, differences(p.logs[log], got))
+				want := withoutNull(p.logs[log])
+				got := read(t, c.on(t, p.world, log, target(log), "all", stateFile(t)), len(want))
+				report(t, differences(want, got))
 			})
 		}
 	}
 	for _, log := range []string{"kafka-binary", "nats-binary"} {
 		repeated, once := repeat(p.logs[log])
-		name := p.store(log, repeated)
+		left := repeated[len(repeated)-2:]
+		p.create(log, trimmed)
+		shortened := p.store(log, trimmed, repeated)
+		p.trim(log, trimmed, len(repeated)-len(left))
 		for _, c := range clients {
-			t.Run(c.name+" handles nothing twice/"+log, func(t *testing.T) {
+			t.Run(c.name+" applies what is newer/"+log, func(t *testing.T) {
 				t.Parallel()
-				got := read(t, c.on(t, p.world, log, name), len(once))
-				for i := range once {
-					report(t, difference(once[i], got[i]))
-				}
+				p.goesOn(t, c, log, repeated, once)
+			})
+			t.Run(c.name+" says what is missing/"+log, func(t *testing.T) {
+				t.Parallel()
+				p.notices(t, c, log, shortened, left)
 			})
 		}
 	}
+}
+
+// withoutNull returns a log without the records that consumers skip.
+func withoutNull(log []*event) (events []*event) {
+	for _, e := range log {
+		if e.gone == "" {
+			events = append(events, e)
+		}
+	}
+	return events
 }

@@ -3,23 +3,33 @@
 package interop
 
 import (
-	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
-	"strconv"
+	"os"
+	"slices"
 	"strings"
+	"testing"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// replayed is a topic with one partition, and a stream, whose messages are not the bridge's.
-const replayed = "replayed"
+// The topics with one partition, and the streams, whose messages are not the bridge's. Of one the beginning is removed.
+const (
+	replayed = "replayed"
+	trimmed  = "trimmed"
+)
 
-// repeat returns a log as it never is and as a consumer that begins again may meet it, and what a consumer has to make of it: everything comes twice; then etcd is
-// restored and an object changes in another history, of which something older follows; the object is deleted, and the deletion is found missing, twice.
+// repeat returns a log that repeats itself, and what a consumer has to make of it. Everything comes twice. Then an
+// object changes in another epoch, and something older follows. It is deleted, twice. Resyncs follow:
+// one that is not complete, one of which the beginning is missing, and one that tells of a single object.
 func repeat(log []*event) (repeated, once []*event) {
 	for _, e := range log {
 		if len(text(e.data)) < 100_000 {
@@ -27,18 +37,49 @@ func repeat(log []*event) (repeated, once []*event) {
 		}
 	}
 	repeated = append(repeated, repeated...)
-	var object *event
+	var object, told *event
 	for _, e := range repeated {
-		if e.attributes["name"] == "was-there-before" {
+		switch {
+		case e.attributes["name"] == "was-there-before":
 			object = e
+		case e.attributes["name"] == "settings.v1.example" && e.op() != "deleted":
+			told = e
 		}
 	}
 	deleted := strings.Replace(object.attributes["type"], "updated", "deleted", 1)
-	restored := with(object, "history", "1", "id", "changed.h1", "sequence", "00000000000000000002")
-	missing := with(restored, "type", deleted, "id", "deleted.h1")
-	end := with(object, "partitionkey", "another/object", "id", "end")
-	repeated = append(repeated, restored, object, with(restored, "sequence", "00000000000000000001"), missing, restored, missing, end)
+	later := with(object, "id", "later", "sequence", "9000000000.00000000000000000002.0")
+	end := with(later, "type", deleted, "id", "end", "sequence", "9000000000.00000000000000000002.1")
+	repeated = append(repeated, later, object,
+		with(later, "id", "older", "sequence", "9000000000.00000000000000000001.0"), end, later, end,
+		resync(object, "started", 5, false), resync(object, "completed", 5, false),
+		resync(object, "completed", 6, true),
+		resync(object, "started", 7, false), told, resync(object, "completed", 7, true),
+		last(object))
 	return repeated, handle(repeated)
+}
+
+// last is an event of another object, which nothing else in the log is about.
+func last(e *event) *event {
+	return with(e, "partitionkey", "another/core/configmaps/_/object", "id", "last")
+}
+
+// resync returns a marker of the stream of an object.
+func resync(of *event, end string, n int, complete bool) *event {
+	e := with(of, "type", "io.kube-eventbridge.stream.resync-"+end+".v1", "payload", "marker",
+		"id", fmt.Sprintf("resync-%s.%d", end, n), "partitionkey", cluster+"/core/configmaps/_/_resync")
+	for _, name := range []string{
+		"subject", "namespace", "name", "objectuid", "resource", "sequence", "reason", "fieldmanager",
+	} {
+		delete(e.attributes, name)
+	}
+	data := map[string]any{
+		"namespace": namespace, "labelSelector": "", "fieldSelector": "", "n": json.Number(fmt.Sprint(n)),
+	}
+	if end == "completed" {
+		data["objects"], data["complete"] = json.Number("1"), complete
+	}
+	e.data = data
+	return e
 }
 
 // with returns a copy with other attributes.
@@ -50,51 +91,113 @@ func with(e *event, pairs ...string) *event {
 	return c
 }
 
-// handle is the rule of docs/events.md.
+// handle is the rule of docs/events.md, and the sweep at the end of a complete resync, for one partition and a
+// consumer that stores its place with its state.
 func handle(log []*event) (handled []*event) {
-	type version struct {
-		history, sequence int
-		deleted           bool
-	}
-	last := map[string]version{}
+	remembered := map[string]string{}
+	told := map[string]map[string]bool{} // by number of the resync
 	for _, e := range log {
-		if e.gone != "" || e.marker() {
-			handled = append(handled, e)
+		key, sequence := e.attributes["partitionkey"], e.attributes["sequence"]
+		data, _ := e.data.(map[string]any)
+		switch {
+		case e.gone != "": // a null record
 			continue
+		case e.op() == "resync-started":
+			told[fmt.Sprint(data["n"])] = map[string]bool{}
+		case e.op() == "resync-completed":
+			since, begun := told[fmt.Sprint(data["n"])]
+			if !begun || data["complete"] != true {
+				break
+			}
+			for _, key := range slices.Sorted(maps.Keys(remembered)) {
+				if !since[key] && strings.HasPrefix(key, cluster+"/core/configmaps/"+namespace+"/") {
+					handled = append(handled, &event{gone: key})
+					delete(remembered, key)
+				}
+			}
+		case sequence != "":
+			for _, keys := range told {
+				keys[key] = true
+			}
+			if sequence <= remembered[key] {
+				continue
+			}
+			remembered[key] = sequence
+			if strings.HasSuffix(sequence, ".1") {
+				delete(remembered, key) // nothing that was published before an end is read again
+			}
 		}
-		v, key := version{deleted: e.op() == "deleted"}, e.attributes["partitionkey"]
-		v.history, _ = strconv.Atoi(e.attributes["history"])
-		v.sequence, _ = strconv.Atoi(e.attributes["sequence"])
-		was, known := last[key]
-		newer := cmp.Or(cmp.Compare(v.history, was.history), cmp.Compare(v.sequence, was.sequence))
-		if !known || newer > 0 || newer == 0 && v.deleted && !was.deleted {
-			handled, last[key] = append(handled, e), v
-		}
+		handled = append(handled, e)
 	}
 	return handled
 }
 
 // store writes events in binary mode to the kind of broker that a log is on, and returns where.
-func (p *published) store(log string, events []*event) (target string) {
+func (p *published) store(log, name string, events []*event) (target string) {
 	p.t.Helper()
 	if onKafka(log) {
-		p.storeTopic(events)
-		return replayed
+		p.storeTopic(name, events)
+		return name
 	}
-	stream := strings.ToUpper(replayed)
-	_, err := p.js.CreateStream(p.t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{replayed}})
-	require.NoError(p.t, err)
 	for _, e := range events {
-		_, err := p.js.PublishMsg(p.t.Context(), message(e))
+		_, err := p.js.PublishMsg(p.t.Context(), message(name, e))
 		require.NoError(p.t, err)
 	}
-	return stream
+	return strings.ToUpper(name)
 }
 
-func (p *published) storeTopic(events []*event) {
+// create makes a topic or a stream for store.
+func (p *published) create(log, name string) {
 	p.t.Helper()
-	require.NoError(p.t, p.kafka.CreateTopic(p.t.Context(), replayed, 1, 1, nil))
-	client, err := kgo.NewClient(kgo.SeedBrokers(p.kafka.Addresses()...), kgo.DefaultProduceTopic(replayed), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	if onKafka(log) {
+		require.NoError(p.t, p.kafka.CreateTopic(p.t.Context(), name, 1, 1, nil))
+		return
+	}
+	stream := jetstream.StreamConfig{Name: strings.ToUpper(name), Subjects: []string{name}}
+	_, err := p.js.CreateStream(p.t.Context(), stream)
+	require.NoError(p.t, err)
+}
+
+// remove removes what create has made.
+func (p *published) remove(log, name string) {
+	p.t.Helper()
+	if !onKafka(log) {
+		require.NoError(p.t, p.js.DeleteStream(p.t.Context(), strings.ToUpper(name)))
+		return
+	}
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(p.kafka.Addresses()...)))(p.t)
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	require.NoError(p.t, must.Get(admin.DeleteTopics(p.t.Context(), name))(p.t).Error())
+	rig.Try(p.t, "the topic to be gone", func() error {
+		topics, err := admin.ListTopics(p.t.Context(), name)
+		if err == nil && topics.Has(name) {
+			err = fmt.Errorf("it is there: %v", topics.Names())
+		}
+		return err
+	})
+}
+
+// trim removes the first n messages of what store has written.
+func (p *published) trim(log, name string, n int) {
+	p.t.Helper()
+	if onKafka(log) {
+		client := must.Get(kgo.NewClient(kgo.SeedBrokers(p.kafka.Addresses()...)))(p.t)
+		defer client.Close()
+		var before kadm.Offsets
+		before.AddOffset(name, 0, int64(n), -1)
+		answers := must.Get(kadm.NewClient(client).DeleteRecords(p.t.Context(), before))(p.t)
+		require.NoError(p.t, answers.Error())
+		return
+	}
+	stream := must.Get(p.js.Stream(p.t.Context(), strings.ToUpper(name)))(p.t)
+	require.NoError(p.t, stream.Purge(p.t.Context(), jetstream.WithPurgeSequence(uint64(n)+1)))
+}
+
+func (p *published) storeTopic(name string, events []*event) {
+	p.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(p.kafka.Addresses()...), kgo.DefaultProduceTopic(name),
+		kgo.ProducerBatchCompression(kgo.NoCompression()))
 	require.NoError(p.t, err)
 	defer client.Close()
 	var records []*kgo.Record
@@ -102,6 +205,59 @@ func (p *published) storeTopic(events []*event) {
 		records = append(records, record(e))
 	}
 	require.NoError(p.t, client.ProduceSync(p.t.Context(), records...).FirstErr())
+}
+
+// saved returns an error until an example's file says that it has handled all messages of a log with one partition.
+func saved(log, file string, messages int) error {
+	var state struct{ Next map[string]int }
+	b, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(b, &state)
+	}
+	want := messages
+	if !onKafka(log) {
+		want++ // NATS counts from 1
+	}
+	if err == nil && state.Next["0"] != want {
+		err = fmt.Errorf("next is %v, want %d", state.Next, want)
+	}
+	return err
+}
+
+// goesOn checks that an example applies what is newer, goes on from its state after it was killed, and begins again
+// with its sequences, and without its places, if the log was made again.
+func (p *published) goesOn(t *testing.T, c client, log string, repeated, once []*event) {
+	p = &published{world: p.in(t), logs: p.logs}
+	name := replayed + "-" + c.name
+	p.create(log, name)
+	target := p.store(log, name, repeated)
+	file := stateFile(t)
+	got := readUntil(t, c.on(t, p.world, log, target, "a", file), len(once), func() error {
+		return saved(log, file, len(repeated))
+	})
+	report(t, differences(once, got))
+	object := repeated[len(repeated)-1]
+	next := with(object, "id", "next", "sequence", "9000000000.00000000000000000003.0")
+	p.store(log, name, []*event{object, next})
+	got = readUntil(t, c.on(t, p.world, log, target, "b", file), 1, func() error {
+		return saved(log, file, len(repeated)+2)
+	})
+	report(t, differences([]*event{next}, got))
+	p.remove(log, name)
+	p.create(log, name)
+	again := with(object, "id", "again", "sequence", "9000000000.00000000000000000004.0")
+	started, completed := resync(object, "started", 9, false), resync(object, "completed", 9, true)
+	p.store(log, name, []*event{next, again, started, completed})
+	gone := &event{gone: cluster + "/core/configmaps/" + namespace + "/settings.v1.example"}
+	want := []*event{again, started, gone, completed}
+	report(t, differences(want, read(t, c.on(t, p.world, log, target, "d", file), len(want))))
+}
+
+// notices checks that an example says what to do about a log that lacks its beginning, and reads what it has.
+func (p *published) notices(t *testing.T, c client, log, target string, left []*event) {
+	printed, said, err := lines(t, c.on(t, p.world, log, target, "c", stateFile(t)), len(left), nil)
+	require.NoError(t, err, "it has printed %s", printed)
+	require.Contains(t, said, "kube-eventbridge resync")
 }
 
 func record(e *event) *kgo.Record {
@@ -120,8 +276,8 @@ func record(e *event) *kgo.Record {
 	return r
 }
 
-func message(e *event) *nats.Msg {
-	m := nats.NewMsg(replayed)
+func message(subject string, e *event) *nats.Msg {
+	m := nats.NewMsg(subject)
 	m.Data = []byte(text(e.data))
 	for name, value := range e.attributes {
 		m.Header["ce-"+name] = []string{escape(value)}

@@ -56,13 +56,17 @@ func (s *sight) is(e *event) bool {
 	for attribute, value := range map[string]any{
 		"apiversion": s.object["apiVersion"], "kind": s.object["kind"], "namespace": namespace, "name": name,
 		"objectuid": s.meta("uid"), "resourceversion": version, "clustername": cluster,
-		"subject": strings.TrimPrefix(namespace+"/"+name, "/"), "sequence": strings.Repeat("0", 20-len(version)) + version,
+		"subject": strings.TrimPrefix(namespace+"/"+name, "/"),
 	} {
 		if any(e.attributes[attribute]) != value {
 			return false
 		}
 	}
-	return true
+	step := "0"
+	if s.op == "deleted" {
+		step = "1"
+	}
+	return strings.HasSuffix(e.attributes["sequence"], "."+strings.Repeat("0", 20-len(version))+version+"."+step)
 }
 
 // truth is what the API server tells everybody.

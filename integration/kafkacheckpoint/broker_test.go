@@ -4,10 +4,12 @@ package kafkacheckpoint
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,13 +122,16 @@ func TestCommits_survive_kills_of_the_broker(t *testing.T) {
 	s, want := mustOpen(t, cfg), storetest.Empty()
 	done := make(chan struct{})
 	var g errgroup.Group
+	var commits atomic.Int64
 	g.Go(func() error {
 		defer close(done)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
 		for range 3 {
-			select {
-			case <-t.Context().Done():
-				return t.Context().Err()
-			case <-time.After(2 * time.Second):
+			for enough := commits.Load() + 25; commits.Load() < enough; {
+				if err := pause.For(ctx, 5*time.Millisecond); err != nil {
+					return fmt.Errorf("wait for more commits: %w", err)
+				}
 			}
 			if err := c.Kill(0); err != nil {
 				return err
@@ -137,7 +142,7 @@ func TestCommits_survive_kills_of_the_broker(t *testing.T) {
 		}
 		return nil
 	})
-	commits, failed := 0, 0
+	failed := 0
 	for n := 1; ; n++ {
 		b := rows(n*31%2000, 200, n)
 		if n%25 == 0 {
@@ -150,13 +155,13 @@ func TestCommits_survive_kills_of_the_broker(t *testing.T) {
 			failed++
 		}
 		storetest.Apply(want, b)
-		commits++
+		commits.Add(1)
 		select {
 		case <-done:
 			require.NoError(t, g.Wait())
 			mustBe(t, must.Get(s.Load(t.Context()))(t), want)
 			mustBe(t, must.Get(mustOpen(t, cfg).Load(t.Context()))(t), want)
-			t.Logf("%d commits, %d attempts failed", commits, failed)
+			t.Logf("%d commits, %d attempts failed", commits.Load(), failed)
 			return
 		default:
 		}

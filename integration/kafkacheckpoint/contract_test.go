@@ -156,7 +156,9 @@ func rows(from, n, version int) *checkpoint.Batch {
 	put := make(map[string]checkpoint.Row, n)
 	for i := from; i < from+n; i++ {
 		put[key(i)] = checkpoint.Row{
-			UID: fmt.Sprintf("%08x-0c5b-4b8e-9a11-%012x", i*2654435761%(1<<32), i), ResourceVersion: fmt.Sprint(48_000_000 + version), Sequence: uint64(version),
+			UID:             fmt.Sprintf("%08x-0c5b-4b8e-9a11-%012x", i*2654435761%(1<<32), i),
+			ResourceVersion: fmt.Sprint(48_000_000 + version), Epoch: 1_764_000_000, Version: uint64(48_000_000 + version),
+			Sequence: uint64(version),
 		}
 	}
 	return &checkpoint.Batch{

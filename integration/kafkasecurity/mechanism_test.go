@@ -56,8 +56,7 @@ func TestClient_fetches_tokens_as_itself(t *testing.T) {
 			return
 		}
 		asked.Add(1)
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":3600}`, token(t, c, "alice", time.Hour))
+		issue(w, c, time.Hour)
 	}))
 	defer issuer.Close()
 	as := func(secret string) kafka.Config {

@@ -4,6 +4,8 @@ package kafkasecurity
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"regexp"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
@@ -32,11 +35,15 @@ func TestClient_takes_no_restart_for_a_mistake(t *testing.T) {
 	certified := kafka.TLS{CAFile: c.CAFile(), CertFile: cert, KeyFile: key}
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
-	said := &sayings{texts: map[string]int{}}
-	for listener, cfg := range map[string]kafka.Config{
+	said := &sayings{texts: map[string]int{}, last: map[string]string{}, times: map[outcome]int{}}
+	clients := map[string]kafka.Config{
 		"PLAINTEXT": {}, "SSL": {TLS: trusting}, "MTLS": {TLS: certified}, "SASL_PLAINTEXT": {Auth: as}, "SASL_SSL": {Auth: as, TLS: trusting},
 		"SASLMTLS": {Auth: as, TLS: certified},
-	} {
+	}
+	for listener := range clients {
+		said.last[listener] = "nothing was sent"
+	}
+	for listener, cfg := range clients {
 		cfg.Timeout = 2 * time.Second
 		p := newProducer(t, client(t, c, listener, cfg))
 		p.fill("v")
@@ -45,19 +52,21 @@ func TestClient_takes_no_restart_for_a_mistake(t *testing.T) {
 	for _, end := range []func() error{
 		func() error { return c.Kill(0) },
 		func() error { return c.Stop(t.Context(), 0) },
-		func() error { require.NoError(t, c.Pause(0)); pause(t, 3*time.Second); return c.Resume(0) },
+		func() error { return c.Pause(0) },
 	} {
-		pause(t, time.Second)
+		said.await(t, true)
 		require.NoError(t, end())
-		pause(t, time.Second)
+		said.await(t, false)
 		if c.PID(0) == 0 {
 			require.NoError(t, c.Restart(t.Context(), 0))
+		} else {
+			require.NoError(t, c.Resume(0))
 		}
 		for listener, cfg := range map[string]kafka.Config{"PLAINTEXT": {}, "SASLMTLS": {Auth: as, TLS: certified}} {
 			rig.Try(t, "come back to "+listener, seesTopic(t, client(t, c, listener, cfg)))
 		}
 	}
-	pause(t, 3*time.Second)
+	said.await(t, true)
 	stop()
 	all.Wait()
 	said.judge(t)
@@ -68,6 +77,31 @@ type sayings struct {
 	mu    sync.Mutex
 	texts map[string]int
 	last  map[string]string
+	times map[outcome]int
+}
+
+// outcome is whether a listener's client has sent a record.
+type outcome struct {
+	listener string
+	sent     bool
+}
+
+// await waits until each listener's client has sent another record, or has failed to once more.
+func (s *sayings) await(t *testing.T, sent bool) {
+	t.Helper()
+	s.mu.Lock()
+	before := maps.Clone(s.times)
+	s.mu.Unlock()
+	rig.Poll(t, fmt.Sprintf("each listener, with sent %v", sent), func() (bool, string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for listener := range s.last {
+			if at := (outcome{listener, sent}); s.times[at] == before[at] {
+				return false, listener + " says " + s.last[listener]
+			}
+		}
+		return true, ""
+	})
 }
 
 var port = regexp.MustCompile(`127\.0\.0\.1:\d+`)
@@ -83,21 +117,15 @@ func (s *sayings) listen(ctx context.Context, listener string, p *producer) {
 		if err == nil {
 			p.fill("v")
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(20 * time.Millisecond):
-		}
+		_ = pause.For(ctx, 20*time.Millisecond) // its end ends the loop
 	}
 }
 
 func (s *sayings) hear(listener string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last == nil {
-		s.last = map[string]string{}
-	}
 	s.last[listener] = ""
+	s.times[outcome{listener, err == nil}]++
 	if err != nil {
 		text := port.ReplaceAllString(err.Error(), "ADDR")
 		s.texts[text]++

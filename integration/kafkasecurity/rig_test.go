@@ -5,6 +5,8 @@ package kafkasecurity
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,6 +75,17 @@ func tokenFile(t *testing.T, content string) string {
 func token(t *testing.T, c *kafkabroker.Cluster, user string, life time.Duration) string {
 	t.Helper()
 	return must.Get(c.Token(user, life))(t)
+}
+
+// issue answers a request for a token of alice. It may be called on any goroutine.
+func issue(w http.ResponseWriter, c *kafkabroker.Cluster, life time.Duration) {
+	s, err := c.Token("alice", life)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":%.0f}`, s, life.Seconds())
 }
 
 // stranger returns the files of a CA that no broker knows, and of a user's certificate and key that it has signed.

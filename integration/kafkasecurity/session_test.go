@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 )
@@ -27,8 +28,7 @@ func TestClient_goes_on_when_its_session_is_over(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
 	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"access_token":%q,"expires_in":4}`, token(t, c, "alice", 4*time.Second))
+		issue(w, c, 4*time.Second)
 	}))
 	t.Cleanup(issuer.Close)
 	trusting := kafka.TLS{CAFile: c.CAFile()}
@@ -50,7 +50,7 @@ func TestClient_goes_on_when_its_session_is_over(t *testing.T) {
 			p := newProducer(t, cl)
 			first, ended, began := int64(-1), 0, time.Now()
 			var sent []string
-			for ; ended < sessions; pause(t, 20*time.Millisecond) {
+			for ; ended < sessions; _ = pause.For(t.Context(), 20*time.Millisecond) {
 				require.LessOrEqual(t, time.Since(began), time.Minute,
 					"%d sessions have ended, want %d", ended, sessions)
 				value := fmt.Sprintf("%s %d", t.Name(), len(sent))
@@ -103,7 +103,7 @@ func TestClient_says_that_its_token_has_expired_until_it_is_renewed(t *testing.T
 	p := newProducer(t, client(t, c, "SASL_PLAINTEXT", cfg))
 	p.fill("expiring")
 	send := func() string {
-		pause(t, 20*time.Millisecond)
+		_ = pause.For(t.Context(), 20*time.Millisecond)
 		if _, err := p.send(t.Context()); err != nil {
 			return err.Error()
 		}
@@ -126,14 +126,6 @@ func TestClient_says_that_its_token_has_expired_until_it_is_renewed(t *testing.T
 		}
 		return nil
 	})
-}
-
-func pause(t *testing.T, d time.Duration) {
-	t.Helper()
-	select {
-	case <-time.After(d):
-	case <-t.Context().Done():
-	}
 }
 
 // isHangUp reports whether an error says only that the connection was closed.

@@ -82,6 +82,7 @@ func TestSink_announces_itself_in_each_partition_first(t *testing.T) {
 		r := newTopic(t, shared.ForTest(t), 3, nil)
 		cfg := r.config(direct)
 		cfg.Structured = structured
+		cfg.Epoch = func() uint64 { return 1_700_000_000 }
 		s := start(t, cfg)
 		for n := range 30 {
 			publish(t, s, message(r.topic, fmt.Sprintf("key-%d", n), 1))
@@ -94,7 +95,7 @@ func TestSink_announces_itself_in_each_partition_first(t *testing.T) {
 		}
 		for p := range int32(3) {
 			rec := first[p]
-			assert.Equal(t, "test/_/_/_/_writer", string(rec.Key),
+			assert.Equal(t, "test/_/_/_/_writer."+cfg.Pipeline, string(rec.Key),
 				"the first record of partition %d is %s", p, rec.text())
 			if p == 0 {
 				t.Log(rec.text())
@@ -108,7 +109,8 @@ func TestSink_announces_itself_in_each_partition_first(t *testing.T) {
 				id = structuredID.FindStringSubmatch(string(rec.Value))[1]
 			}
 			st, err := s.At(t.Context(), p, 1)
-			assert.True(t, err == nil && st != nil && st.ID == id, "At: %+v, %v, want %s", st, err, id)
+			assert.True(t, err == nil && st != nil && st.ID == id && st.Epoch == 1_700_000_000,
+				"At: %+v, %v, want %s", st, err, id)
 		}
 	}
 }

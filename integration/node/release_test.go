@@ -153,7 +153,7 @@ func (r *release) events() []event {
 		parts := strings.Split(h.Get("ce-type"), ".")
 		found = append(found, event{
 			op: parts[len(parts)-2], kind: h.Get("ce-kind"), key: h.Get("ce-name"), id: h.Get("ce-id"),
-			version: h.Get("ce-resourceversion"), epoch: h.Get("ce-writerepoch"), stored: m.Time,
+			version: h.Get("ce-resourceversion"), epoch: h.Get("ce-writerterm"), stored: m.Time,
 		})
 	}
 	return found

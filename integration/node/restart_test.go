@@ -75,12 +75,14 @@ func (r *release) write(while func()) map[string][]string {
 	return written
 }
 
-// hasEach checks that the log has every version once and in order, and no event twice.
+// hasEach ends the bridge, and checks that the log has every version once and in order, and no event twice.
 func (r *release) hasEach(written map[string][]string) {
 	r.t.Helper()
 	for name, versions := range written { // only one object's events are in order
 		r.awaitVersion(name, versions[len(versions)-1])
 	}
+	r.kubectl("scale", "deployment/kube-eventbridge", "--replicas=0")
+	r.kubectl("wait", "--for=delete", "pod", "-l", "app.kubernetes.io/instance=kube-eventbridge", "--timeout=90s")
 	got, seen, total := map[string][]string{}, map[string]bool{}, 0
 	for _, e := range r.events() {
 		assert.False(r.t, seen[e.kind+e.id], "the log has %s %s twice", e.kind, e.id)

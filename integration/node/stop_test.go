@@ -108,7 +108,8 @@ func collectorLimit(t *testing.T, pod corev1.Pod) float64 {
 	transport := &http.Transport{} // without a proxy: none knows the Pods of this network
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: 20 * time.Second}
-	res := must.Get(client.Do(req))(t)
+	res, err := client.Do(req)
+	require.NoError(t, err)
 	defer res.Body.Close()
 	body := must.Get(io.ReadAll(res.Body))(t)
 	for line := range strings.Lines(string(body)) {

@@ -252,7 +252,8 @@ func (ch *channel) parameters() any {
 		case "namespace":
 			p = object("description", "The object's namespace, and _ where there is none, as for markers.", "enum", ch.namespaces())
 		case "name":
-			p = object("description", "The object's name, percent-encoded where it has dots. Markers have _snapshot and _gap.")
+			p = object("description", "The object's name, percent-encoded where it has dots. "+
+				"Markers have _gap, _snapshot and _resync.")
 		case "version":
 			p = object("description", "The version in which the API server shows the resource.", "examples", []string{"v1"})
 		default:

@@ -5,6 +5,7 @@ package asyncapi
 import (
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // read is what a program reads of a document.
@@ -184,6 +187,47 @@ func TestDocument_has_no_schema_that_nothing_refers_to(t *testing.T) {
 			if name, _, _ := strings.Cut(part, `"`); part != text && d.Components.Schemas[name] == nil && !strings.HasPrefix(part, "{") {
 				t.Errorf("there is no schema %s", name)
 			}
+		}
+	}
+}
+
+func TestDocument_names_all_reasons_and_causes(t *testing.T) {
+	d, _ := documentOf(t, "prod", pipeline(t, "audit", NATS, encode.DefaultSubject, pods))
+	var reasons, causes struct {
+		Properties struct {
+			Reason struct{ Examples []source.Reason } `json:"ce-reason"`
+			Cause  struct{ Examples []source.Cause }
+		}
+	}
+	require.NoError(t, json.Unmarshal(d.Components.Schemas["natsEvent"], &reasons))
+	require.NoError(t, json.Unmarshal(d.Components.Schemas["gap"], &causes))
+	assert.ElementsMatch(t, []source.Reason{
+		source.ReasonWatch, source.ReasonSnapshot, source.ReasonRelist, source.ReasonRecovered, source.ReasonResync,
+		source.ReasonRepair, source.ReasonDeselected,
+	}, reasons.Properties.Reason.Examples)
+	assert.ElementsMatch(t, []source.Cause{
+		source.CauseExpired, source.CauseRestored, source.CauseRebuilt, source.CauseLogLost, source.CauseCheckpointLost,
+		source.CauseSelection, source.CauseResourceGone, source.CauseAudit,
+	}, causes.Properties.Cause.Examples)
+}
+
+func TestDocument_every_event_of_an_object_has_a_sequence_and_no_marker_has_one(t *testing.T) {
+	p := pipeline(t, "audit", NATS, encode.DefaultSubject, pods)
+	p.Structured = true
+	d, _ := documentOf(t, "prod", p)
+	for name, want := range map[string]bool{"structuredEvent": true, "structuredMarker": false} {
+		var schema struct {
+			Required   []string
+			Properties map[string]struct{ Pattern string }
+		}
+		require.NoError(t, json.Unmarshal(d.Components.Schemas[name], &schema))
+		for _, attribute := range []string{"sequence", "resource"} {
+			_, there := schema.Properties[attribute]
+			assert.True(t, there == want && slices.Contains(schema.Required, attribute) == want, "%s: %s", name, attribute)
+		}
+		if want {
+			text := sequence.Sequence{Epoch: sequence.MaxEpoch, Version: 1<<64 - 1, Step: sequence.End}.String()
+			assert.Regexp(t, regexp.MustCompile(schema.Properties["sequence"].Pattern), text)
 		}
 	}
 }

@@ -37,6 +37,14 @@ func kinds() []kind {
 		{op: "gap", typ: encode.TypeGap, says: "Between two versions changes may have happened that nobody can name any more.", data: "gap", marker: true},
 		{op: "snapshot-started", typ: encode.TypeSnapshotStarted, says: "What exists at a version follows.", data: "snapshotStarted", marker: true},
 		{op: "snapshot-completed", typ: encode.TypeSnapshotCompleted, says: "Everything that existed at a version is in the log.", data: "snapshotCompleted", marker: true},
+		{
+			op: "resync-started", typ: encode.TypeResyncStarted, data: "resyncStarted", marker: true,
+			says: "What exists is published again.",
+		},
+		{
+			op: "resync-completed", typ: encode.TypeResyncCompleted, data: "resyncCompleted", marker: true,
+			says: "What exists was published again. If complete, all other objects of the scope are gone.",
+		},
 	}
 }
 

@@ -25,10 +25,11 @@ const (
 func attributes() []attribute {
 	text, instant := object("type", "string"), object("type", "string", "format", "date-time")
 	number := object("type", "integer", "minimum", 1)
+	reasons := []string{"watch", "snapshot", "relist", "recovered", "resync", "repair", "deselected"}
 	return []attribute{
 		{"specversion", "The version of CloudEvents.", object("type", "string", "const", "1.0"), both, nothing},
 		{"id", "Together with source it is unique in a pipeline.", text, both, nothing},
-		{"source", "The resource, which is the scope in which versions compare.", text, both, nothing},
+		{"source", "Where the object lives: cluster, group, version and resource.", text, both, nothing},
 		{"type", "What happened. Consumers must accept types that they do not know.", text, both, nothing},
 		{"subject", "<namespace>/<name>, or <name> of an object that is in no namespace; in Knative's profile a path.", text, objects, nothing},
 		{"time", "When it happened, as far as the object tells.", instant, both, nothing},
@@ -39,22 +40,30 @@ func attributes() []attribute {
 		{"clustername", "The cluster's name.", text, both, nothing},
 		{"apiversion", "Of the object, as the pipeline reads it.", text, objects, streams},
 		{"kind", "Of the object.", text, objects, streams},
+		{"resource", "The plural of the object's kind, as in URLs.", text, objects, nothing},
 		{"namespace", "Of the object, if it is in one.", text, nothing, objects},
 		{"name", "Of the object.", text, objects, nothing},
 		{"objectuid", "The uid of the object.", text, objects, nothing},
-		{"resourceversion", "Of the object; of a marker that of its list.", text, objects, streams},
-		{"sequence", "resourceversion with leading zeros, so that it sorts as text; absent where that is no number.", object("type", "string", "pattern", "^[0-9]{20}$"), nothing, objects},
+		{"resourceversion", "Of the object; of a marker that of its list, or the stream's position.", text, objects, streams},
+		{
+			"sequence", "<epoch>.<version>.<step>. Of two events of a partitionkey the one with the greater text is newer.",
+			object("type", "string", "pattern", `^[0-9]{10}\.[0-9]{20}\.[01]$`), objects, nothing,
+		},
 		{"partitionkey", "<cluster>/<group>/<resource>/<namespace>/<name>, with core for the core group and _ for no namespace.", text, both, nothing},
 		{
 			"reason", "How the bridge came to know. Consumers must accept reasons that they do not know.",
-			object("type", "string", "examples", []string{"watch", "snapshot", "relist", "recovered", "repair", "resync"}), objects, nothing,
+			object("type", "string", "examples", reasons), objects, nothing,
 		},
 		{"fieldmanager", "Who changed the object last, as far as it tells.", text, nothing, objects},
 		{"sampledrate", "How many changes the event stands for; absent for one.", number, nothing, objects},
 		{"baseversion", "The resourceVersion that a patch applies to, or that oldObject has.", text, nothing, objects},
 		{"datasize", "Of what was too large for the broker: the bytes of the data that was left out.", number, nothing, objects},
 		{"dataref", "Of what was too large for the broker: where its data is kept, nats-obj:<bucket>/<name>.", text, nothing, objects},
-		{"history", "How often the cluster's etcd was seen restored; absent for never. Versions compare within one history.", number, nothing, objects},
+		{
+			"redacted", "true where a value in the data was replaced; absent otherwise.",
+			object("type", "string", "const", "true"), nothing, objects,
+		},
+		{"writerterm", "The term of the writer's lease, where several processes elect a leader.", number, nothing, objects},
 	}
 }
 
@@ -132,6 +141,9 @@ func envelopeOf(a about) Object {
 // data are the schemas of what events tell.
 func data() Object {
 	text, number := object("type", "string"), object("type", "integer", "minimum", 0)
+	causes := []string{
+		"expired", "restored", "rebuilt", "log-lost", "checkpoint-lost", "selection", "resource-gone", "audit",
+	}
 	metadata := object("type", "object", "required", []string{"name"}, "properties",
 		object("name", text, "namespace", text, "uid", text, "resourceVersion", text))
 	of := func(says string, required []string, properties Object) Object {
@@ -151,13 +163,24 @@ func data() Object {
 		"jsonPatch", object("type", "array", "description", "A JSON patch (RFC 6902) of the data that the event before told, or was applied to.", "minItems", 1,
 			"items", of("An operation.", []string{"op", "path"}, object("op", object("enum", []string{"add", "remove", "replace"}), "path", text, "value", object()))),
 		"rejected", of("Which event is missing, and why.", []string{"type", "error", "size"}, object("type", text, "error", text, "size", number)),
-		"gap", of("The log is complete up to from; to is the version of the list that ends the gap. Empty texts stand for all.",
-			[]string{"namespace", "labelSelector", "fieldSelector", "from", "to", "reason"}, scope("from", text, "to", text, "reason", text)),
+		"gap", of("The log is complete up to from; to is the version of the list that ends the gap. With the causes "+
+			"restored and rebuilt the two do not compare. Consumers must accept causes that they do not know. "+
+			"Empty texts stand for all.",
+			[]string{"namespace", "labelSelector", "fieldSelector", "from", "to", "cause", "message", "epoch"},
+			scope("from", text, "to", text, "cause", object("type", "string", "examples", causes), "message", text,
+				"epoch", number)),
 		"snapshotStarted", of("Which snapshot. Empty texts stand for all.", []string{"namespace", "labelSelector", "fieldSelector", "resourceVersion"},
 			scope("resourceVersion", text)),
 		"snapshotCompleted", of("Which snapshot, and how many objects were listed. Empty texts stand for all.",
 			[]string{"namespace", "labelSelector", "fieldSelector", "resourceVersion", "objects"}, scope("resourceVersion", text, "objects", number)),
-		"writerStarted", of("Which producer writes.", []string{"producerId", "epoch"}, object("producerId", number, "epoch", number)),
+		"resyncStarted", of("Which resync. Empty texts stand for all.",
+			[]string{"namespace", "labelSelector", "fieldSelector", "n"}, scope("n", number)),
+		"resyncCompleted", of("Which resync, how many objects were listed, and whether each object of the scope was told. "+
+			"Empty texts stand for all.", []string{"namespace", "labelSelector", "fieldSelector", "n", "objects", "complete"},
+			scope("n", number, "objects", number, "complete", object("type", "boolean"))),
+		"writerStarted", of("Which producer writes, and the highest epoch that the pipeline had given; 0 where it knew none.",
+			[]string{"producerId", "producerEpoch", "epoch"},
+			object("producerId", number, "producerEpoch", number, "epoch", number)),
 		"tombstone", object("type", "null", "description", "No value."),
 		"partitionkey", object("type", "string", "description", "The attribute partitionkey. All events of an object are in one partition, in order."),
 	)

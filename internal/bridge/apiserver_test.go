@@ -164,7 +164,7 @@ func runBridge(t testing.TB, api *apiServer, to sink.Sink, store checkpoint.Stor
 	discovery := must.Get(source.NewDiscovery(at))(t)
 	registry := prometheus.NewRegistry()
 	c := Config{
-		Name: "test", Sink: func() (sink.Sink, error) { return to, nil }, Store: store, Buffer: 1 << 20,
+		Name: "test", Sink: func(func() uint64) (sink.Sink, error) { return to, nil }, Store: store, Buffer: 1 << 20,
 		Client: client, Discovery: discovery, Metrics: NewMetrics(registry),
 		Streams: []StreamSpec{{Resource: "configmaps", Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}},
 	}
@@ -247,4 +247,12 @@ func definitionsGone(api *apiServer) {
 			all.ServeHTTP(w, r)
 		}
 	})
+}
+
+// clientOf returns a client of the API server.
+func clientOf(t *testing.T, a *apiServer) *source.Client {
+	t.Helper()
+	client := must.Get(source.NewClient(&rest.Config{Host: a.URL}))(t)
+	t.Cleanup(client.CloseIdleConnections)
+	return client
 }

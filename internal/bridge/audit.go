@@ -43,18 +43,15 @@ func (s *stream) audits(ctx context.Context, every time.Duration) {
 		s.distrust()
 		log.Error("audit: the log is not what exists; the stream is listed again", "objects", len(differing), "such as", first(differing))
 		select {
-		case s.again <- fmt.Sprintf("an audit found objects that differ: %d, such as %s", len(differing), first(differing)):
+		case s.again <- source.Why{Cause: source.CauseAudit, Message: fmt.Sprintf(
+			"an audit found objects that differ: %d, such as %s", len(differing), first(differing))}:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// distrust says that the log lacks something that is older than the position, and than all positions before: until a list has found it, a log that loses its
-// end can go back to none of them.
+// distrust says that the log lacks something that is older than the position.
 func (s *stream) distrust() {
-	s.session.committing.Lock()
-	defer s.session.committing.Unlock()
-	s.session.cutTrail(s.name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.distrusted = true
@@ -111,7 +108,7 @@ func (s *stream) lookAgain(ctx context.Context, keys []string) (differing []stri
 		if position == "" {
 			return nil, nil // a list has begun, and sees everything
 		}
-		at := ident(key, checkpoint.Row{})
+		at := ident(key, &checkpoint.Row{})
 		id, found, err := source.ReadAt(ctx, s.session.cfg.Client, s.Stream, at.Namespace, at.Name, position)
 		if err != nil {
 			return nil, err

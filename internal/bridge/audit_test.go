@@ -33,30 +33,7 @@ func TestAudit_finds_what_the_log_has_and_does_not_exist(t *testing.T) {
 	require.NoError(t, b.stop())
 }
 
-// The log lacks what an audit has found. If it loses its end, also the list that was made of that, no older position shows it again.
-func TestAudit_a_log_that_lacks_something_goes_back_to_no_position(t *testing.T) {
-	for lost := range 3 {
-		log, store := newReadableLog(), &memoryStore{}
-		r, s := saved(t, log, store)
-		for _, version := range []string{"11", "12"} {
-			send(t, s, source.Updated, "a", "u1", version, source.ReasonWatch)
-			r.settle()
-			r.extended = time.Time{}
-			require.NoError(t, r.save(t.Context()))
-			s.distrust()
-		}
-		had := len(log.lines())
-		relist(t, s, "20", "a u1 12", "x u9 7")
-		r.settle()
-		require.NoError(t, r.save(t.Context()))
-		assert.Equal(t, "20", s.safe(), "with the list in the log the stream is safe")
-		_ = r.stop()
-		log.lose(had - lost)
-		resumesAt(t, log, store, nil, "")
-	}
-}
-
-func TestAudit_that_finds_something_distrusts_all_positions(t *testing.T) {
+func TestAudit_that_finds_something_distrusts_the_position(t *testing.T) {
 	api, log, store := newAPIServer(t, 10), newReadableLog(), &memoryStore{}
 	api.add(3)
 	b := runBridge(t, api, log, store, func(c *Config) { c.Audit = 20 * time.Millisecond })
@@ -69,13 +46,6 @@ func TestAudit_that_finds_something_distrusts_all_positions(t *testing.T) {
 	must.Happen(t, "the list", func() bool { return value(t, b.registry, "relists_total") == 1 })
 	assert.Empty(t, s.safe(), "the stream is safe, and the log has what does not exist")
 	assert.Equal(t, "4", s.tracker.Position(), "the stream is safe, and the log has what does not exist")
-	p := b.session(t)
-	p.committing.Lock()
-	trail := p.logged.Trail
-	p.committing.Unlock()
-	for _, w := range trail {
-		assert.Empty(t, w.Positions[s.name], "the log may go back to %v", w.Positions)
-	}
 	close(gate)
 	must.Happen(t, "the end of the list", func() bool { return s.safe() == "4" })
 	require.NoError(t, b.stop())

@@ -4,11 +4,11 @@ package bridge
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -32,7 +32,7 @@ func (s *stream) stateBefore(key string, a *attempt, row checkpoint.Row) (find f
 	}
 	r := s.olds.packer.room()
 	find = func() []byte {
-		if a.unknown = a.delta.IDSuffix != ""; a.unknown {
+		if a.unknown = a.delta.Again != 0 || !s.compares(&row); a.unknown {
 			return nil
 		}
 		b := s.olds.before(key, row, r.old)
@@ -54,15 +54,15 @@ func (s *stream) missed(a *attempt) {
 	}
 }
 
-// encodeFrom is Encoder.ChangeFrom with what the log has. What the log turned out to have is not known, and what is published again, or because of another selection, may be for
-// somebody who has nothing: these are whole. What leaves a selection is deleted for those who have it.
+// encodeFrom is Encoder.ChangeFrom with what the log has. What the log turned out to have is not known, and an event that
+// is published again, or is the first of an epoch, may be for a consumer that has nothing: these are whole.
 func (s *stream) encodeFrom(o *object, row checkpoint.Row) error {
 	a, k := &o.attempt, s.olds
 	d := &a.delta
 	r := k.packer.room()
 	defer k.packer.rooms.Put(r)
 	var was encode.Old
-	if d.Op != source.Added && a.conflicts == 0 && (d.IDSuffix == "" || departs(&d.Change)) && !a.alone {
+	if d.Op != source.Added && a.conflicts == 0 && s.continues(&d.Change, &row) && !a.alone {
 		if was = k.logged(o.key, row, r.old); was.Data != nil {
 			r.old = was.Data
 		} else if d.Op == source.Updated {
@@ -81,9 +81,14 @@ func (s *stream) encodeFrom(o *object, row checkpoint.Row) error {
 	return nil
 }
 
-// departs reports whether a change is the deletion of an object because it is not selected any more. Its id has a suffix, and nobody was told of it before.
-func departs(c *source.Change) bool {
-	return c.Op == source.Deleted && strings.HasPrefix(c.IDSuffix, ".s") && !strings.Contains(c.IDSuffix, ".r")
+// continues reports whether a change may be told as what differs from the row's state.
+func (s *stream) continues(c *source.Change, row *checkpoint.Row) bool {
+	last := row.Last()
+	if c.Op == source.Deleted { // it tells the state before, and consumers need not have that
+		return c.Again == 0 && s.compares(row) && !row.Behind && !row.Rejected
+	}
+	order := sequence.Stream{Since: s.since.Load()}
+	return order.FromPatch(eventOf(c), &last)
 }
 
 // separable reports whether an event that is too large has the object twice, so that it may not be too large without what was before.
@@ -119,7 +124,7 @@ func (s *stream) keep(key string, a *attempt, place *checkpoint.Row) {
 		moved := a.based && place.Partition != o.partition
 		o.data = nil
 		// The event that the broker had already may have been encoded otherwise.
-		if k.data && place.Fresh && a.rejected == nil && a.whole == nil && d.IDSuffix == "" && !moved {
+		if k.data && place.Fresh && a.rejected == nil && a.whole == nil && d.Again == 0 && !moved {
 			d.form = a.form
 			o.data, o.version, o.sequence, o.partition = a.data, d.ResourceVersion, place.Sequence, place.Partition
 		}
@@ -156,11 +161,11 @@ func (s *stream) primeAt() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := s.position()
-	if s.olds == nil || at == "" || s.saved.Fingerprint != s.fingerprint {
+	if s.olds == nil || at == "" || s.saved.Owes.List >= sequence.Reselect {
 		return ""
 	}
 	for _, row := range s.ledger.All() {
-		if !row.Superseded && after(row.ResourceVersion, at) {
+		if s.compares(&row) && after(row.ResourceVersion, at) {
 			at = row.ResourceVersion
 		}
 	}

@@ -9,10 +9,11 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
-// waypointEvery is how often a waypoint is left for good; between, the newest one moves.
-const waypointEvery = 5 * time.Second
+// idleLook is how often an idle pipeline looks where the log ends.
+const idleLook = time.Minute
 
 // commits makes positions and ledgers durable about once a second. A commit that fails is tried again with the next:
 // until it succeeds a crash repeats work, and loses nothing.
@@ -26,6 +27,9 @@ func (p *session) commits(ctx context.Context) error {
 		case <-tick.C:
 		}
 		p.broker.observe(p.sink.Ready())
+		if time.Since(p.looked) >= idleLook {
+			p.lookAtEnd(ctx)
+		}
 		p.sample(time.Now())
 		select {
 		case <-p.met:
@@ -41,6 +45,33 @@ func (p *session) commits(ctx context.Context) error {
 		}
 		p.disk.observe(p.log, err)
 	}
+}
+
+// lookAtEnd has the mark of an idle pipeline pass what others publish to the log. Otherwise the log would come to lack
+// what is behind the mark.
+func (p *session) lookAtEnd(ctx context.Context) {
+	p.looked = time.Now()
+	log, ok := p.sink.(sink.Log)
+	begun, quiet := p.marks.quiet()
+	select {
+	case <-p.met:
+	default:
+		return // nothing was done yet
+	}
+	if !ok || !quiet || p.sink.Ready() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, commitEvery)
+	defer cancel()
+	bounds, err := log.Bounds(ctx, nil)
+	if err != nil {
+		return // it is asked again
+	}
+	ends := map[int32]uint64{}
+	for partition, b := range bounds.Partitions {
+		ends[partition] = b.Last
+	}
+	p.marks.settle(begun, ends)
 }
 
 // save returns when what is settled now is durable, however often that takes. The error is ctx's, or permanent.
@@ -68,31 +99,6 @@ func (p *session) insist(ctx context.Context, commit func() error) error {
 	}
 }
 
-// forgetTrail removes a stream's positions from what is known of older times: they are of a history that has ended, or of other selectors.
-func (p *session) forgetTrail(name string) {
-	p.committing.Lock()
-	defer p.committing.Unlock()
-	p.cutTrail(name)
-}
-
-// cutTrail is forgetTrail; the caller holds committing.
-func (p *session) cutTrail(name string) { p.renameTrail(name, "") }
-
-// renameTrail has a stream's positions under another name, or no more if that is empty; the caller holds committing.
-func (p *session) renameTrail(name, to string) {
-	trail := make([]checkpoint.Waypoint, 0, len(p.logged.Trail))
-	for _, w := range p.logged.Trail {
-		w.Positions = maps.Clone(w.Positions)
-		if at, ok := w.Positions[name]; ok && to != "" {
-			w.Positions[to] = at
-		}
-		delete(w.Positions, name)
-		trail = append(trail, w)
-	}
-	p.logged.Trail, p.unlogged = trail, true
-	p.trail = trail
-}
-
 // commit saves every stream's position and what changed in its ledger, and what is known of the log, in one batch.
 func (p *session) commit(ctx context.Context) error {
 	p.committing.Lock()
@@ -100,7 +106,7 @@ func (p *session) commit(ctx context.Context) error {
 	streams := p.opened()
 	marks := p.marks.take() // before the ledgers, which must not be behind it
 	b, changed := p.batch(streams)
-	log, marked := p.logAt(marks, streams)
+	log, marked := p.logAt(marks)
 	if marked {
 		b.Log = &log
 	}
@@ -109,7 +115,7 @@ func (p *session) commit(ctx context.Context) error {
 			p.doubtStored(b, streams)
 			return err
 		}
-		p.logged, p.unlogged, p.undone = log, false, nil
+		p.logged, p.unlogged, p.unopenedSaved = log, false, nil
 		for _, s := range streams {
 			if at, ok := b.Streams[s.name]; ok {
 				s.committed, s.stored = at, true
@@ -136,8 +142,8 @@ func (p *session) batch(streams []*stream) (b *checkpoint.Batch, changed bool) {
 		Identity: p.cfg.Identity, Streams: map[string]checkpoint.Stream{},
 		Put: map[string]map[string]checkpoint.Row{}, Drop: map[string][]string{},
 	}
-	maps.Copy(b.Streams, p.undone)
-	changed = len(p.undone) > 0
+	maps.Copy(b.Streams, p.unopenedSaved)
+	changed = len(p.unopenedSaved) > 0
 	for _, s := range streams {
 		at, put, drop := s.checkpoint()
 		if at != s.committed || !s.stored {
@@ -151,38 +157,17 @@ func (p *session) batch(streams []*stream) (b *checkpoint.Batch, changed bool) {
 }
 
 // logAt returns what to remember of the log, and whether that is new.
-func (p *session) logAt(marks map[int32]uint64, streams []*stream) (log checkpoint.Log, changed bool) {
+func (p *session) logAt(marks map[int32]uint64) (log checkpoint.Log, changed bool) {
 	log = p.logged
-	w := checkpoint.Waypoint{Positions: p.unopened(streams)}
-	for _, s := range streams {
-		if at := s.safe(); at != "" {
-			w.Positions[s.name] = at
-		}
+	changed = p.unlogged
+	if given := p.epochs.last(); given != log.Given {
+		log.Given, changed = given, true
 	}
-	w.Marks, w.IDs = p.marks.ends() // after the positions, whose changes it has to bound
-	if len(marks) == 0 || maps.Equal(marks, log.Marks) && len(log.Trail) > 0 && maps.Equal(w.Marks, log.Trail[len(log.Trail)-1].Marks) {
-		return log, p.unlogged
+	ends, ids := p.marks.ends() // after the positions, whose changes they have to bound
+	if len(marks) > 0 && (!maps.Equal(marks, log.Marks) || !maps.Equal(ends, log.Ends)) {
+		log.Marks, log.Ends, log.IDs, changed = marks, ends, ids, true
 	}
-	log.Marks = marks
-	log.Trail = checkpoint.Extend(p.trail, w)
-	if time.Since(p.extended) >= waypointEvery {
-		p.trail, p.extended = log.Trail, time.Now()
-	}
-	return log, true
-}
-
-// unopened returns the stored positions of streams that are not open yet, as those of resources that the API server does not know.
-func (p *session) unopened(streams []*stream) map[string]string {
-	positions := map[string]string{}
-	for name, saved := range p.state.Streams {
-		if saved.Position != "" && saved.Unannounced == (checkpoint.Snapshot{}) {
-			positions[name] = saved.Position
-		}
-	}
-	for _, s := range streams {
-		delete(positions, s.name)
-	}
-	return positions
+	return log, changed
 }
 
 // lastCommit saves what the stop has settled, although ctx has ended.

@@ -58,7 +58,7 @@ func TestHistory_begins_behind_what_a_watch_has_shown_although_it_waits(t *testi
 		snapshot(t, s, "10", "a u1 5", "b u2 6", "c u3 7")
 		send(t, s, source.Deleted, "b", "u2", "20", source.ReasonWatch)
 		r.settle()
-		s.ledger.Put("default/c", checkpoint.Row{UID: "u3", ResourceVersion: "7", Sequence: 1}) // the place turns out to be another one
+		s.ledger.Put("default/c", checkpoint.Row{UID: "u3", ResourceVersion: "7", Epoch: s.epoch, Version: 7, Sequence: 1}) // the place turns out to be another one
 		gate := log.hold()
 		send(t, s, source.Updated, "a", "u1", "30", source.ReasonWatch)
 		must.Happen(t, "the first event to be under way", func() bool { return underWay(s) })
@@ -94,7 +94,7 @@ func TestHistory_leaves_a_list_of_another_one_alone(t *testing.T) {
 	require.NoError(t, err)
 	s.ledger.Put("default/a", checkpoint.Row{UID: "u1", ResourceVersion: "5"})
 	send(t, s, source.Added, "a", "u2", "20", source.ReasonRelist)
-	s.revoked = &source.RewoundError{}
+	s.mismatch = &source.RewoundError{}
 	o, _ := p.queue.Get()
 	p.publish(t.Context(), o)
 	assert.Equal(t, 0, p.queue.Len(), "objects are in the queue")
@@ -147,20 +147,6 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 				"known %v: what the watch has shown besides is in the log as", known)
 		}
 	}
-}
-
-// A log that is repaired is watched from before a deletion that only a list had shown.
-func TestHistory_is_not_doubted_by_what_repairs_the_log(t *testing.T) {
-	log, _, r, s := listed(t, "10", "a u1 5")
-	relist(t, s, "20")
-	r.settle()
-	s.saved.Repair, s.losses = "30", 1
-	s.ledger.Put("default/a", checkpoint.Row{UID: "u1", ResourceVersion: "5", Deleted: true, Sequence: uint64(len(log.lines()))})
-	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
-	send(t, s, source.Deleted, "a", "u1", "13", source.ReasonWatch)
-	r.settle()
-	require.NoError(t, s.doubted())
-	expect(t, log.lines()[5:], "added default/a u1 12 repair", "deleted default/a u1 13 repair")
 }
 
 // The log has the deletion, and neither the ledger nor the broker knows that any more.

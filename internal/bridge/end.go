@@ -3,10 +3,12 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -53,7 +55,6 @@ func (p *session) carry(ctx context.Context, from, to source.Stream) error {
 		p.mu.Lock()
 		saved, rows := p.state.Streams[from.Name()], inAnotherForm(p.state.Rows[from.Name()])
 		p.mu.Unlock()
-		p.renameTrail(from.Name(), to.Name())
 		b := &checkpoint.Batch{
 			Identity: p.cfg.Identity, Log: &p.logged, Forget: []string{from.Name()},
 			Streams: map[string]checkpoint.Stream{to.Name(): saved}, Put: map[string]map[string]checkpoint.Row{to.Name(): rows},
@@ -62,7 +63,7 @@ func (p *session) carry(ctx context.Context, from, to source.Stream) error {
 			return err
 		}
 		p.unlogged = false
-		delete(p.undone, from.Name())
+		delete(p.unopenedSaved, from.Name())
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.state.Streams, from.Name())
@@ -83,15 +84,28 @@ func inAnotherForm(rows map[string]checkpoint.Row) map[string]checkpoint.Row {
 	return other
 }
 
-// bury publishes the deletion of everything that a stream's resource had, and forgets the stream. If a crash comes between, what is not published yet is all that is
-// left to do. The error is ctx's, or permanent.
+// bury publishes the end of everything that a stream's resource had, and forgets the stream. The error is ctx's, or permanent.
 func (p *session) bury(ctx context.Context, s *stream) error {
-	return p.finishOff(ctx, s, "", "what it reads does not exist any more")
+	return p.retire(ctx, s, source.ReasonRelist, "what it reads does not exist any more")
 }
 
-// finishOff publishes the deletion of everything that a stream has, with ids that end in suffix, forgets the stream, and says why.
-func (p *session) finishOff(ctx context.Context, s *stream, suffix, why string) error {
-	n := s.deleteAll(suffix)
+// retire publishes the end of everything that a stream has under an epoch of its own, forgets the stream, and says why. The
+// epoch is durable before anything is published under it: a process that dies in between is followed by one that does the
+// rest. The error is ctx's, or permanent.
+func (p *session) retire(ctx context.Context, s *stream, reason source.Reason, why string) error {
+	s.mu.Lock()
+	if !s.saved.Retiring {
+		s.saved.Retiring = true
+		s.takeEpoch(checkpoint.Owes{
+			List: sequence.Reselect, From: cmp.Or(s.saved.Owes.From, s.position(), "0"),
+			Cause: string(source.CauseSelection), Message: why,
+		})
+	}
+	s.mu.Unlock()
+	if err := p.save(ctx); err != nil {
+		return err
+	}
+	n := s.deleteAll(reason)
 	if err := s.tracker.Await(ctx); err != nil {
 		return err
 	}
@@ -105,16 +119,15 @@ func (p *session) finishOff(ctx context.Context, s *stream, suffix, why string) 
 	return nil
 }
 
-// deleteAll queues the deletion of all that the log has as existing, and returns of how many objects.
-func (s *stream) deleteAll(suffix string) (n int) {
+// deleteAll queues the end of all that the log has as existing, and returns of how many objects.
+func (s *stream) deleteAll(reason source.Reason) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
+	position := numeric(s.position())
 	for key, row := range s.ledger.All() {
-		at := ident(key, row)
-		d := s.vanished(at.Namespace, at.Name, row, source.ReasonRelist, now)
-		d.IDSuffix = suffix
-		s.repair(&d.Change)
+		last := row.Last()
+		d := s.end(key, &row, sequence.Deselected(&last, s.epoch, position), reason, now)
 		d.Ticket = source.Ticket(s.tracker.Open("", now))
 		s.enqueue(key, d)
 		n++
@@ -122,47 +135,22 @@ func (s *stream) deleteAll(suffix string) (n int) {
 	return n
 }
 
-// forget removes a stream for good. Of its history only what the log does not know is remembered, so that the next of its name goes on in it. Where the log loses the deletions
-// that ended it, what it has alive brings the stream back ([session.reread]). Until it is forgotten the stream is open, and is told what others find out.
+// forget removes a stream for good. A stream of its name that begins later takes a new epoch.
 func (p *session) forget(ctx context.Context, s *stream) error {
 	return p.insist(ctx, func() error {
 		p.committing.Lock()
 		defer p.committing.Unlock()
-		p.cutTrail(s.name)
-		kept, keep := p.afterlife(s)
 		b := &checkpoint.Batch{Identity: p.cfg.Identity, Log: &p.logged, Forget: []string{s.name}}
-		if keep {
-			b.Streams = map[string]checkpoint.Stream{s.name: kept}
-		}
 		if err := p.cfg.Store.Commit(ctx, b); err != nil {
 			return err
 		}
 		p.unlogged = false
-		delete(p.undone, s.name)
+		delete(p.unopenedSaved, s.name)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.drop(s)
 		delete(p.state.Streams, s.name)
 		delete(p.state.Rows, s.name)
-		if keep {
-			p.state.Streams[s.name] = kept
-		}
 		return nil
 	})
-}
-
-// afterlife returns what has to be remembered of a stream's history, and whether anything has to: not where a stream that nothing is known of begins in a later
-// one. The caller holds committing.
-func (p *session) afterlife(s *stream) (kept checkpoint.Stream, keep bool) {
-	p.mu.Lock()
-	first := p.firstHistory(s.Stream)
-	p.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	kept = checkpoint.Stream{History: s.saved.History, Undone: s.saved.Undone, Alone: s.saved.Alone}
-	next := kept.History
-	if kept.Undone != "" {
-		next++
-	}
-	return kept, kept != (checkpoint.Stream{}) && next > first
 }

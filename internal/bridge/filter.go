@@ -32,7 +32,7 @@ func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {
 		return false
 	}
 	before := row.Digest
-	if row.Superseded || d.IDSuffix != "" {
+	if !s.compares(&row) || d.Again != 0 {
 		before = [16]byte{} // what is published again is published whatever the state
 	}
 	find, done := s.stateBefore(d.Key(), a, row)

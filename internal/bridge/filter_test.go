@@ -5,6 +5,7 @@ package bridge
 import (
 	"crypto/sha256"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -137,20 +138,28 @@ func TestFilter_a_folded_change_is_judged_as_one(t *testing.T) {
 func TestFilter_publishes_what_is_repaired(t *testing.T) {
 	r := start(t, newFakeLog(), &memoryStore{})
 	s := r.stream(tens())
-	row := checkpoint.Row{UID: "u1", ResourceVersion: "10"}
+	row := checkpoint.Row{UID: "u1", ResourceVersion: "10", Epoch: 1, Version: 10}
 	_, row.Digest, _ = s.spec.Filter.Filter(&source.Change{Op: source.Added, Ident: source.Ident{UID: "u1", ResourceVersion: "10"}}, [16]byte{}, nil)
-	for suffix, want := range map[string]bool{"": true, ".r1": false, ".s2": false} {
-		a := &attempt{delta: delta{Change: source.Change{Op: source.Updated, Ident: source.Ident{UID: "u1", ResourceVersion: "11"}, IDSuffix: suffix}}}
-		assert.Equal(t, want, s.filtered(a, row), "with %q it is not so that it is left out", suffix)
+	for _, c := range []struct {
+		again int64
+		since uint64
+		want  bool
+	}{{0, 0, true}, {1, 0, false}, {0, 2, false}} {
+		s.since.Store(c.since)
+		a := &attempt{delta: delta{Change: source.Change{
+			Op: source.Updated, Ident: source.Ident{UID: "u1", ResourceVersion: "11"}, Again: c.again,
+		}}}
+		assert.Equal(t, c.want, s.filtered(a, row), "%+v: whether it is left out", c)
 	}
 }
 
-// Versions of another history say nothing of this one, so what is shown in it is told.
-func TestFilter_publishes_what_a_new_history_shows_first(t *testing.T) {
+// Versions of an earlier epoch do not compare, so the first state of each object is published.
+func TestFilter_publishes_what_a_new_epoch_shows_first(t *testing.T) {
 	log, r, s := startNew(t, tens())
 	send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
 	r.settle()
-	s.ledger.Supersede()
+	s.epoch++
+	s.since.Store(s.epoch)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
 	r.settle()
@@ -161,7 +170,7 @@ func TestFilter_publishes_what_a_new_history_shows_first(t *testing.T) {
 func TestFilter_publishes_what_follows_a_rejection(t *testing.T) {
 	log, r, s := startNew(t, tens())
 	log.set(func() {
-		log.refuse = func(m *sink.Message) bool { return m.ID[len(m.ID)-3:] == ".10" }
+		log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.ID, ".10.0") }
 	})
 	send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)

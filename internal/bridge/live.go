@@ -30,8 +30,8 @@ type ending struct {
 	yields bool
 	// dropped: the spec is read no more, and what the log has of it stays.
 	dropped bool
-	// left, if not empty, is the version of its namespace at which that is not selected any more.
-	left string
+	// left: its namespace is not selected any more.
+	left bool
 }
 
 // live reads a resource, in one version after another, until it is gone for certain, the spec is dropped or ctx ends. Opened is called when a stream of it is open. The error
@@ -55,8 +55,8 @@ func (p *session) live(ctx context.Context, spec *StreamSpec, r source.Resource,
 			return nil
 		case end.gone:
 			return p.ended(p.bury(ctx, s))
-		case end.left != "":
-			return p.ended(p.leave(ctx, s, end.left))
+		case end.left:
+			return p.ended(p.retire(ctx, s, source.ReasonDeselected, "its namespace is not selected any more"))
 		}
 		if err := p.save(ctx); err != nil { // no mark may pass what the stream has published
 			return p.ended(err)

@@ -20,7 +20,6 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // awayStore cannot be read as often as fails says, and twice again after the first time that it could.
@@ -89,30 +88,4 @@ func TestLoading_is_told_at_first_and_then_from_time_to_time(t *testing.T) {
 		assert.True(t, first == 3 && more == 2 && end == 1 && l.problem() == nil,
 			"in two and a half times its interval it says, and then %v:\n%s", l.problem(), said.String())
 	})
-}
-
-// forgetfulStore fails to be read once, when it is told so.
-type forgetfulStore struct {
-	memoryStore
-	fails atomic.Int32
-}
-
-func (s *forgetfulStore) Load(ctx context.Context) (*checkpoint.State, error) {
-	if s.fails.Load() > 0 && s.fails.Add(-1) == 0 {
-		return nil, errStoreAway
-	}
-	return s.memoryStore.Load(ctx)
-}
-
-// The log has lost something, and the store is read a second time for that.
-func TestRepair_goes_on_when_the_checkpoint_can_be_read_again(t *testing.T) {
-	log, store := newReadableLog(), &forgetfulStore{}
-	r, s := saved(t, log, store)
-	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
-	r.settle()
-	r.stopSaved()
-	log.lose(len(log.lines()) - 1)
-	store.fails.Store(2)
-	start(t, log, store)
-	assert.EqualValues(t, 0, store.fails.Load(), "the store was read once")
 }

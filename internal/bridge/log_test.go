@@ -34,14 +34,16 @@ type fakeLog struct {
 	last   map[string]int
 	id     string   // of the log itself
 	at     []string // the messages' subjects
+	first  int      // place of the first message that retention has left; 0 is 1
 	faults func() fault
 	wg     sync.WaitGroup
 	// refuse makes a message permanently unacceptable.
 	refuse func(m *sink.Message) bool
 	// limit is how many bytes of data it takes; 0: any number.
 	limit int
-	// gate holds messages back until it is closed.
-	gate chan struct{}
+	// gate holds messages back until it is closed; markers too, unless ungated.
+	gate    chan struct{}
+	ungated bool
 	// unusable is what Run finds wrong with the log, away why it cannot be reached.
 	unusable, away error
 	// end ends Run with what it is sent.
@@ -49,8 +51,10 @@ type fakeLog struct {
 	// flying counts the unacknowledged messages of each subject, most is the most there were of one.
 	flying map[string]int
 	most   int
-	// stored, if not nil, is called for each message.
-	stored func()
+	// stored, if not nil, is called for each message. Acknowledging, if not nil, is called for each message that is in
+	// the log, before the publisher is told.
+	stored        func()
+	acknowledging func(id string)
 }
 
 type fault uint8
@@ -101,6 +105,9 @@ func (l *fakeLog) Publish(ctx context.Context, m *sink.Message, done sink.Done) 
 	subject := m.Subject
 	l.mu.Lock()
 	gate := l.gate
+	if m.Everywhere && l.ungated {
+		gate = nil
+	}
 	l.flying[subject]++
 	l.most = max(l.most, l.flying[subject])
 	l.mu.Unlock()
@@ -115,7 +122,15 @@ func (l *fakeLog) Publish(ctx context.Context, m *sink.Message, done sink.Done) 
 				return
 			}
 		}
-		done(l.store(m))
+		id := m.ID
+		r, err := l.store(m)
+		l.mu.Lock()
+		acknowledging := l.acknowledging
+		l.mu.Unlock()
+		if acknowledging != nil && err == nil {
+			acknowledging(id)
+		}
+		done(r, err)
 	})
 }
 
@@ -145,11 +160,18 @@ func (l *fakeLog) store(m *sink.Message) (sink.Receipt, error) {
 
 func (l *fakeLog) append(m *sink.Message) (sink.Receipt, error) {
 	if at, ok := l.byID[m.ID]; ok {
+		if last := l.lastOf(m.Subject); at != last && !m.Shared && !m.Everywhere {
+			c := &sink.ConflictError{Duplicate: uint64(at)}
+			if last > 0 {
+				c.Last = &l.log[last-1]
+			}
+			return sink.Receipt{}, c
+		}
 		return sink.Receipt{Sequence: uint64(at), Duplicate: true}, nil
 	}
-	if m.Verify && !m.Shared && l.last[m.Subject] != int(m.Previous) {
+	if m.Verify && !m.Shared && l.lastOf(m.Subject) != int(m.Previous) {
 		c := &sink.ConflictError{}
-		if at := l.last[m.Subject]; at > 0 {
+		if at := l.lastOf(m.Subject); at > 0 {
 			s := l.log[at-1]
 			if s.ID == m.ID {
 				return sink.Receipt{Sequence: s.Sequence, Duplicate: true}, nil
@@ -166,6 +188,21 @@ func (l *fakeLog) append(m *sink.Message) (sink.Receipt, error) {
 	l.byID[m.ID], l.last[m.Subject] = at, at
 	l.at = append(l.at, m.Subject)
 	return sink.Receipt{Sequence: uint64(at)}, nil
+}
+
+// lastOf returns the place of the last message of a subject; 0 is none.
+func (l *fakeLog) lastOf(subject string) int {
+	if at := l.last[subject]; at >= l.first {
+		return at
+	}
+	return 0
+}
+
+// trim is what retention does: the log has nothing before a place any more.
+func (l *fakeLog) trim(first int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.first = max(l.first, first)
 }
 
 // forgetIDs is what happens when the window for duplicates has passed.
@@ -318,7 +355,7 @@ func startOf(t *testing.T, to sink.Sink, store checkpoint.Store, specs ...Stream
 	registry := prometheus.NewRegistry()
 	pipeline := New(Config{
 		Name: "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20, Metrics: NewMetrics(registry),
-		Sink: func() (sink.Sink, error) { return to, nil }, Streams: specs,
+		Sink: func(func() uint64) (sink.Sink, error) { return to, nil }, Streams: specs,
 	})
 	p := newSession(&pipeline.cfg, to)
 	pipeline.current.Store(p)
@@ -326,8 +363,7 @@ func startOf(t *testing.T, to sink.Sink, store checkpoint.Store, specs ...Stream
 		Initial: 100 * time.Microsecond, Max: time.Millisecond, OnRetry: func(_ *sink.Message, cause error) { p.broker.retried(cause) },
 	})
 	p.publisher = p.retrier
-	p.state = must.Get(store.Load(t.Context()))(t)
-	p.logged = p.state.Log
+	p.observe(must.Get(store.Load(t.Context()))(t))
 	require.NoError(t, p.meetLog(t.Context()))
 	close(p.met)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

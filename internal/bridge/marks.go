@@ -21,6 +21,9 @@ type marks struct {
 	ids     map[int32]string // of the messages at high
 	windows [2]markWindow
 	current uint8
+	// begun counts all events that were handed to the sink. Idle is where the log ended when none was under way.
+	begun uint64
+	idle  map[int32]uint64
 }
 
 type markWindow struct {
@@ -43,7 +46,25 @@ func (m *marks) begin() (window uint8) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.windows[m.current].flying++
+	m.begun++
 	return m.current
+}
+
+// quiet returns a number that is another one once an event is handed to the sink; false while one is under way.
+func (m *marks) quiet() (begun uint64, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.begun, m.windows[0].flying+m.windows[1].flying == 0
+}
+
+// settle takes note of where the log ended, unless an event was handed to the sink since quiet returned begun: then all
+// that the log has up to there is known, others' messages included.
+func (m *marks) settle(begun uint64, ends map[int32]uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.begun == begun {
+		m.idle = ends
+	}
 }
 
 // end counts one of the window that stands in its ledger; r is the broker's answer.
@@ -66,10 +87,14 @@ func (m *marks) take() map[int32]uint64 {
 		m.windows[other].from = maps.Clone(m.high)
 		m.current, other = other, m.current
 	}
+	marks := maps.Clone(m.windows[m.current].from)
 	if m.windows[other].flying > 0 {
-		return maps.Clone(m.windows[other].from)
+		marks = maps.Clone(m.windows[other].from)
 	}
-	return maps.Clone(m.windows[m.current].from)
+	for partition, end := range m.idle {
+		marks[partition] = max(marks[partition], end)
+	}
+	return marks
 }
 
 // from returns what was acknowledged when a window began.

@@ -126,7 +126,7 @@ func TestMetrics_count_what_happens(t *testing.T) {
 	for _, name := range []string{"oldest_unsettled_seconds", "buffered_bytes", "buffered_events", "queue_depth"} {
 		assert.EqualValues(t, 0, value(t, r.registry, name), "%s, and nothing is under way", name)
 	}
-	log.set(func() { log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.ID, "u1.22") } })
+	log.set(func() { log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.ID, ".22.0") } })
 	send(t, s, source.Updated, "a", "u1", "22", source.ReasonWatch)
 	r.settle()
 	got := value(t, r.registry, "publish_failures_total")

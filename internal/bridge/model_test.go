@@ -4,9 +4,13 @@ package bridge
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,34 +18,64 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
+	"k8s.io/client-go/rest"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// model is a cluster, a log and a checkpoint to which everything happens: crashes at any moment, lost requests and answers, 410, a log that loses its
-// end, an etcd that is restored.
+// model is a cluster, a log, a checkpoint and consumers to which everything happens: crashes at any moment, lost
+// requests and answers, 410, a log that loses its end, an etcd that is restored, a checkpoint that is lost or an older
+// one, a selection that changes.
 type model struct {
 	t      *testing.T
 	mode   modelMode
 	random *rand.Rand
 	log    readableLog
 	store  *crashingStore
+	client *source.Client
 	trace  []string
 
+	// mu guards what follows where lists are served.
+	mu sync.Mutex
 	// version is the cluster's, events all that happened in its present history, live what exists.
 	version, uid int
-	events       []source.Change
-	live         map[string]source.Change
-	// restored: etcd was restored, and the bridge does not know it yet.
-	restored bool
+	events       []happened
+	live         map[string]happened
+	// restored: etcd was restored, and the bridge does not know it yet. Suspect: an audit may have to find that out.
+	restored, suspect bool
+	// selector is what the stream selects.
+	selector string
 	// resyncs are under way; number is that of the last one.
-	resyncs sync.WaitGroup
-	number  int
+	resyncs   sync.WaitGroup
+	number    int64
+	consumers []*consumer
+	// backups are older checkpoints, and used is the greatest number of a resync that any has. Lost: the log has lost
+	// something, and is not repaired yet.
+	backups []checkpoint.State
+	used    int64
+	lost    bool
 }
 
-// Ignore: of most versions only what is ignored is new. Identities: updates are not published at all. Resync: what was listed at any time is published again.
-type modelMode struct{ latest, flaky, restore, skip, ignore, identities, resync bool }
+// happened is a write. Labelled says that the object has the label of the selector, was that it had it before.
+type happened struct {
+	source.Change
+	labelled, was bool
+}
+
+// modelMode says what is configured, and what may happen. Ignore: of most versions only what is ignored is new.
+// Identities: updates are not published at all. Resync: what was listed at any time is published again. Backup: the
+// checkpoint is lost, or is an older one. Trim: the log loses what is oldest.
+type modelMode struct {
+	latest, flaky, restore, skip, ignore, identities, resync, backup, trim, selection, patches, rewind bool
+}
+
+// complete reports whether everything that exists is published, so that P9 holds.
+func (m modelMode) complete() bool { return !m.skip && !m.ignore && !m.identities }
 
 func (m modelMode) filter() Filter {
 	switch {
@@ -89,6 +123,19 @@ func TestModel_final_states_deletions_and_order_hold_whatever_happens(t *testing
 		{resync: true, latest: true, flaky: true},
 		{resync: true, restore: true, flaky: true},
 		{resync: true, ignore: true, skip: true, restore: true},
+		{backup: true},
+		{backup: true, flaky: true, restore: true, resync: true},
+		{backup: true, trim: true},
+		{trim: true, resync: true, restore: true},
+		{selection: true},
+		{selection: true, flaky: true, latest: true, restore: true},
+		{selection: true, backup: true, resync: true},
+		{patches: true, restore: true, resync: true},
+		{patches: true, flaky: true, selection: true, backup: true},
+		{rewind: true},
+		{rewind: true, flaky: true, restore: true},
+		{rewind: true, backup: true},
+		{rewind: true, selection: true, patches: true, resync: true},
 	} {
 		t.Run(fmt.Sprintf("%+v", mode), func(t *testing.T) {
 			for seed := range seeds {
@@ -105,21 +152,36 @@ func runModel(t *testing.T, mode modelMode, seed uint64) {
 	t.Helper()
 	m := &model{
 		t: t, mode: mode, random: rand.New(rand.NewPCG(seed, 77)), log: newReadableLog(), store: &crashingStore{},
-		version: 10, live: map[string]source.Change{},
+		version: 10, live: map[string]happened{}, number: time.Now().Unix() + 1000,
+		consumers: []*consumer{newConsumer("held", false), newConsumer("held >=", true)},
 	}
 	m.store.left.Store(1 << 30)
+	server := httptest.NewServer(m)
+	m.client = must.Get(source.NewClient(&rest.Config{Host: server.URL}))(t)
+	defer server.Close()
+	defer m.client.CloseIdleConnections()
 	for range 5 {
 		m.change()
 	}
 	const sessions = 6
 	for n := range sessions {
 		m.session(n == sessions-1)
+		m.consume()
 		if n < sessions-1 {
 			m.disaster()
 		}
 	}
-	if bad := m.check(); bad != "" {
-		t.Errorf("seed %d: %s\n%s\n\n%s", seed, bad, strings.Join(m.trace, "\n"), strings.Join(m.log.lines(), "\n"))
+	bad := m.check()
+	if bad == "" && mode.complete() {
+		bad = m.judge()
+	}
+	if bad != "" {
+		lines := m.log.lines()
+		for i := range lines {
+			e := &m.log.log[i]
+			lines[i] = fmt.Sprintf("%d %s %s %s", i+1, lines[i], attribute(e, "sequence"), e.ID)
+		}
+		t.Errorf("seed %d: %s\n%s\n\n%s", seed, bad, strings.Join(m.trace, "\n"), strings.Join(lines, "\n"))
 	}
 }
 
@@ -129,16 +191,21 @@ func (m *model) say(format string, args ...any) {
 
 // change changes one of four objects.
 func (m *model) change() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.version += 1 + m.random.IntN(2)
 	name := fmt.Sprintf("o%d", m.random.IntN(4))
-	c := source.Change{Op: source.Updated, Ident: source.Ident{Name: name, ResourceVersion: fmt.Sprint(m.version)}}
+	c := happened{Change: source.Change{
+		Op: source.Updated, Ident: source.Ident{Namespace: "default", Name: name, ResourceVersion: fmt.Sprint(m.version)},
+	}}
 	old, exists := m.live[name]
+	c.was, c.labelled = exists && old.labelled, m.random.IntN(3) > 0
 	switch {
 	case !exists:
 		m.uid++
 		c.Op, c.UID = source.Added, fmt.Sprintf("u%d", m.uid)
 	case m.random.IntN(3) == 0:
-		c.Op, c.UID = source.Deleted, old.UID
+		c.Op, c.UID, c.labelled = source.Deleted, old.UID, old.labelled
 	default:
 		c.UID = old.UID
 	}
@@ -146,38 +213,81 @@ func (m *model) change() {
 	m.happened(c)
 }
 
-func (m *model) happened(c source.Change) {
+func (m *model) happened(c happened) {
 	m.live[c.Name] = c
 	if c.Op == source.Deleted {
 		delete(m.live, c.Name)
 	}
 }
 
+// body is an object as the API server has it.
+func (c *happened) body() []byte {
+	label := ""
+	if c.labelled {
+		label = `,"labels":{"a":"b"}`
+	}
+	last := c.ResourceVersion[len(c.ResourceVersion)-1:]
+	return fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q%s},`+
+		`"data":{"v":%q,"k%s":"x"}}`, c.Name, c.Namespace, c.UID, c.ResourceVersion, label, c.ResourceVersion, last)
+}
+
+// selected returns what exists and is selected.
+func (m *model) selected(selector string) (all []happened) {
+	for _, c := range m.live {
+		if selector == "" || c.labelled {
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(a, b happened) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// ServeHTTP lists what exists. It knows no older versions.
+func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Query().Get("resourceVersionMatch") == "Exact" {
+		w.WriteHeader(http.StatusGone)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`))
+		return
+	}
+	var items []string
+	for _, c := range m.selected(r.URL.Query().Get("labelSelector")) {
+		items = append(items, string(c.body()))
+	}
+	_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`,
+		m.version, strings.Join(items, ","))
+}
+
+// start starts a bridge from what the store and the log have.
+func (m *model) start() (*rig, *stream) {
+	spec := StreamSpec{Resource: "configmaps", LabelSelector: m.selector}
+	r := startOf(m.t, m.log, m.store, spec)
+	r.cfg.Client = m.client
+	r.logged.Resyncs = max(r.logged.Resyncs, m.used) // when a checkpoint was lost some seconds have passed
+	spec.Latest, spec.SkipSnapshot, spec.Filter = m.mode.latest, m.mode.skip, m.mode.filter()
+	if m.mode.patches {
+		spec.Encoding.Payload = encode.MergePatch
+	}
+	return r, r.stream(&spec)
+}
+
 // session runs a bridge for a while, to the end of what happened if it is the last.
 func (m *model) session(last bool) {
-	r := start(m.t, m.log, m.store)
-	if m.mode.flaky {
-		m.log.set(func() { m.log.faults = flaky(m.random.Uint64()) })
-	}
-	s := r.stream(&StreamSpec{Latest: m.mode.latest, SkipSnapshot: m.mode.skip, Filter: m.mode.filter()})
-	position, _, ok := s.Resume()
-	if m.restored && position != "" {
-		m.must(s.renew(m.t.Context(), &source.RewoundError{Stream: s.name, Position: position, Server: "1"}))
-		position, _, ok = s.Resume()
-	}
-	m.restored = false
-	m.log.set(func() { m.say("the log has %d, resumes at %q %v", len(m.log.log), position, ok) })
-	if !ok || m.random.IntN(4) == 0 { // the latter is a 410
-		position = m.list(s, ok)
-	}
-	if m.mode.resync {
-		s.status.State(source.Watching, nil)
+	r, s := m.start()
+	m.log.set(func() {
+		if m.mode.flaky {
+			m.log.faults = flaky(m.random.Uint64())
+		}
+		m.say("the log has %d, the stream is %+v", len(m.log.log), s.saved)
+	})
+	if s.saved.Owes.List != sequence.Repair {
+		m.lost = false
 	}
 	ctx, cancel := context.WithCancel(m.t.Context())
-	sent := 0
-	for sent < len(m.events) && !after(m.events[sent].ResourceVersion, position) {
-		sent++
-	}
+	m.resyncs.Go(func() { s.resyncs(ctx) })
+	sent := m.connect(s)
 	for range 3 + m.random.IntN(15) {
 		sent = m.watch(r, s, sent)
 		if m.mode.resync && m.random.IntN(2) == 0 {
@@ -186,10 +296,7 @@ func (m *model) session(last bool) {
 	}
 	switch {
 	case last:
-		for ; sent < len(m.events); sent++ {
-			m.send(s, m.events[sent])
-		}
-		r.settle()
+		m.finish(r, s, sent)
 	case m.random.IntN(2) == 0:
 		r.settle()
 		m.must(r.commit(m.t.Context()))
@@ -197,33 +304,107 @@ func (m *model) session(last bool) {
 	default:
 		m.say("killed at %d", sent)
 	}
-	_ = r.stop()
 	cancel()
+	_ = r.stop()
 	m.resyncs.Wait()
+	select {
+	case err := <-r.failure:
+		m.t.Errorf("the session ends: %v", err)
+	default:
+	}
 }
 
-// resync publishes again, while everything goes on, what a list has shown that was made at any time.
+// connect has the stream list if it has to, and returns how much of what happened the watch does not show.
+func (m *model) connect(s *stream) (sent int) {
+	m.checkServer(s)
+	position, _, ok := s.Resume()
+	if !ok || s.owed() != (source.Owed{}) || m.random.IntN(4) == 0 { // the latter is a 410
+		position = m.list(s, ok)
+	}
+	s.status.State(source.Watching, nil)
+	return m.after(position)
+}
+
+// after returns how much happened up to a version.
+func (m *model) after(position string) (sent int) {
+	for sent < len(m.events) && !after(m.events[sent].ResourceVersion, position) {
+		sent++
+	}
+	return sent
+}
+
+// checkServer does what the source does before a watch or a list: a server that is older, or has not had what was
+// published last, is another one. It may have forgotten the latter.
+func (m *model) checkServer(s *stream) {
+	_, known, ok := s.Resume()
+	rewound := &source.RewoundError{Stream: s.name, Position: s.newest(), Server: fmt.Sprint(m.version)}
+	wrong := after(rewound.Position, rewound.Server)
+	if ok && m.random.IntN(2) == 0 {
+		var newest source.Ident
+		for id := range known {
+			if newest.Name == "" || after(id.ResourceVersion, newest.ResourceVersion) {
+				newest = id
+			}
+		}
+		wrong = wrong || newest.Name != "" && !m.had(newest)
+	}
+	if wrong {
+		m.must(s.renew(m.t.Context(), rewound))
+		m.say("epoch %d: %v", s.epoch, rewound)
+		m.restored = false
+	}
+	m.suspect, m.restored = m.suspect || m.restored, false
+}
+
+// had reports whether an object had a state.
+func (m *model) had(id source.Ident) bool {
+	return slices.ContainsFunc(m.events, func(c happened) bool {
+		return c.Ident == id && c.Op != source.Deleted && (m.selector == "" || c.labelled)
+	})
+}
+
+// finish does all that is left to do.
+func (m *model) finish(r *rig, s *stream, sent int) {
+	watch := func() {
+		for sent < len(m.events) {
+			sent = m.show(s, sent)
+		}
+		r.settle()
+	}
+	watch()
+	if m.suspect { // an audit finds it out
+		s.distrust()
+		sent = m.after(m.list(s, true))
+		watch()
+	}
+	if m.mode.rewind {
+		note(m.t, s, source.Progress{Kind: source.Bookmark, Version: fmt.Sprint(m.version)})
+	}
+	m.must(r.commit(m.t.Context()))
+	s.askIfDue()
+	must.Happen(m.t, "the resync that is due", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !s.saved.ResyncDue
+	})
+	m.must(r.commit(m.t.Context()))
+}
+
+// resync publishes again, while everything goes on, what a list has shown that was made at any time, or all that exists.
 func (m *model) resync(ctx context.Context, s *stream) {
+	if m.random.IntN(3) == 0 {
+		s.resync.ask(time.Now())
+		return
+	}
 	m.number++
-	suffix := fmt.Sprintf(".r%d", 1_764_000_000+m.number)
+	number := m.number
 	for _, c := range m.events[m.random.IntN(len(m.events)):] {
 		if c.Op == source.Deleted {
 			continue
 		}
-		id := c.Ident
-		id.Namespace = "default"
-		m.resyncs.Go(func() { _, _ = s.republishOne(ctx, id, testContent{id}, suffix, rate.NewLimiter(rate.Inf, 1)) })
+		content := testContent{c}
+		m.resyncs.Go(func() { _, _ = s.republishOne(ctx, c.Ident, content, number, rate.NewLimiter(rate.Inf, 1)) })
 	}
-}
-
-// testContent is that of an object without any.
-type testContent struct{ source.Ident }
-
-func (testContent) Size() int { return 100 }
-
-func (c testContent) Body() *source.Body {
-	return source.NewBody(fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q}}`,
-		c.Name, c.Namespace, c.UID, c.ResourceVersion))
 }
 
 // watch lets something happen, shows the bridge something, and lets it get on.
@@ -231,59 +412,145 @@ func (m *model) watch(r *rig, s *stream, sent int) int {
 	if m.random.IntN(2) == 0 {
 		m.change()
 	}
+	if m.mode.restore && m.random.IntN(40) == 0 {
+		shown := m.events[max(sent-1, 0)].ResourceVersion
+		m.restore(1 + m.random.IntN(len(m.events)))
+		if after(shown, fmt.Sprint(m.version)) || after(s.newest(), fmt.Sprint(m.version)) || m.random.IntN(2) == 0 {
+			r.settle()
+			sent = m.connect(s)
+		} else {
+			sent, m.suspect, m.restored = m.after(shown), true, false
+		}
+	}
 	if sent < len(m.events) {
-		m.send(s, m.events[sent])
-		sent++
+		sent = m.show(s, sent)
 	}
 	switch m.random.IntN(5) {
 	case 0:
 		r.settle()
 	case 1:
-		if m.random.IntN(2) == 0 {
-			r.extended = time.Time{}
-		}
 		m.must(r.commit(m.t.Context()))
+		if m.mode.backup && m.random.IntN(2) == 0 {
+			m.backups = append(m.backups, *must.Get(m.store.Load(m.t.Context()))(m.t))
+		}
 	case 2:
 		if sent == len(m.events) {
 			note(m.t, s, source.Progress{Kind: source.Bookmark, Version: fmt.Sprint(m.version)})
 		}
 	}
+	if m.random.IntN(8) == 0 {
+		m.consume()
+	}
 	return sent
 }
 
-func (m *model) send(s *stream, c source.Change) {
-	send(m.t, s, c.Op, c.Name, c.UID, c.ResourceVersion, source.ReasonWatch)
+// show shows a stream the next thing that happened. It lists where that is asked for.
+func (m *model) show(s *stream, sent int) int {
+	c := m.events[sent]
+	switch {
+	case m.selector == "":
+		m.send(s, c, source.ReasonWatch)
+	case c.Op == source.Deleted:
+		if c.was {
+			m.send(s, c, source.ReasonWatch)
+		}
+	case c.labelled:
+		c.Op = source.Updated
+		m.send(s, c, source.ReasonWatch)
+	case c.was:
+		c.Op = source.Deleted
+		m.send(s, c, source.ReasonWatch)
+	}
+	select {
+	case why := <-s.again:
+		m.say("a list is asked for: %s", why.Message)
+		return m.after(m.list(s, true))
+	default:
+		return sent + 1
+	}
 }
 
-// list lists what exists, behind a gap if the stream could be resumed, and again where the list shows another history.
-func (m *model) list(s *stream, gap bool) (version string) {
-	kind := source.SnapshotStarted
-	if gap {
-		kind = source.Gap
+func (m *model) send(s *stream, c happened, reason source.Reason) {
+	body, at := c.body(), c.ResourceVersion
+	if reason != source.ReasonWatch {
+		at = ""
 	}
-	version = fmt.Sprint(m.version)
+	ticket := must.Get(s.Admit(m.t.Context(), at, len(body)))(m.t)
+	s.Deliver(source.Change{
+		Op: c.Op, Ident: c.Ident, Body: source.NewBody(body), Reason: reason, Listed: at == "", Seen: time.Now(), Ticket: ticket,
+		Size: len(body),
+	})
+}
+
+// list lists what exists, behind a gap if the stream could be resumed, and again where the list does not compare.
+func (m *model) list(s *stream, gap bool) (version string) {
+	why := source.Why{Cause: source.CauseExpired, Message: "compacted"}
+	if owed := s.owed(); owed != (source.Owed{}) {
+		why = owed.Why
+	}
 	for {
-		note(m.t, s, source.Progress{Kind: kind, Version: version, Cause: "compacted"})
-		for _, c := range m.live {
-			send(m.t, s, source.Added, c.Name, c.UID, c.ResourceVersion, source.ReasonRelist)
+		m.checkServer(s)
+		if _, _, ok := s.Resume(); !ok {
+			gap = false
 		}
-		ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
-		err := s.Note(ctx, source.Progress{Kind: source.Listed, Version: version, Objects: len(m.live), Seen: time.Now()})
-		cancel()
+		kind := source.SnapshotStarted
+		if gap {
+			kind = source.Gap
+		}
+		version = fmt.Sprint(m.version)
+		err := m.listOnce(s, source.Progress{Kind: kind, Version: version, Why: why})
 		var rewound *source.RewoundError
 		if !errors.As(err, &rewound) {
 			m.must(err)
+			m.say("listed at %s", version)
 			return version
 		}
-		m.say("doubted: %v", err)
 		m.must(s.renew(m.t.Context(), rewound))
-		kind = source.SnapshotStarted
+		m.say("epoch %d: %v", s.epoch, rewound)
 	}
+}
+
+// listOnce lists. Meanwhile changes go on, which a watch shows afterwards.
+func (m *model) listOnce(s *stream, begin source.Progress) error {
+	ctx := must.Within(m.t, time.Minute)
+	begin.Seen = time.Now()
+	if err := s.Note(ctx, begin); err != nil {
+		return err
+	}
+	all := m.selected(m.selector)
+	for _, c := range all {
+		c.Op = source.Added
+		m.send(s, c, source.ReasonRelist)
+		if m.random.IntN(10) == 0 {
+			m.change()
+		}
+	}
+	return s.Note(ctx, source.Progress{Kind: source.Listed, Version: begin.Version, Objects: len(all), Seen: time.Now()})
 }
 
 func (m *model) must(err error) {
 	m.t.Helper()
-	require.NoError(m.t, err)
+	require.NoError(m.t, err, strings.Join(m.trace, "\n"))
+}
+
+// consume has consumers read on.
+func (m *model) consume() {
+	n := 0
+	m.log.set(func() { n = len(m.log.log) })
+	for _, c := range m.consumers {
+		if m.random.IntN(4) == 0 {
+			c.again(m.random)
+		}
+		if n > c.next {
+			c.read(m.log.fakeLog, c.next+1+m.random.IntN(n-c.next))
+		}
+		if m.random.IntN(3) == 0 {
+			c.acknowledge(m.random)
+		}
+	}
+	if len(m.consumers) < 4 && m.random.IntN(4) == 0 { // it reads on at the end
+		m.consumers = append(m.consumers, m.consumers[m.random.IntN(2)].clone())
+	}
 }
 
 // disaster happens while no bridge runs.
@@ -294,61 +561,196 @@ func (m *model) disaster() {
 	if m.random.IntN(2) == 0 {
 		m.log.forgetIDs()
 	}
-	if m.restored || m.random.IntN(2) == 0 {
-		return
+	if m.mode.selection && m.random.IntN(2) == 0 {
+		m.selector = []string{"", "a=b"}[m.random.IntN(2)]
+		m.say("selected is %q", m.selector)
 	}
+	if m.mode.rewind && m.random.IntN(2) == 0 {
+		m.rewind()
+	}
+	switch {
+	case m.mode.trim && m.random.IntN(2) == 0:
+		m.trim()
+	case m.mode.backup:
+		m.loseCheckpoint()
+	case m.random.IntN(2) == 0:
+		m.loseLog()
+	}
+}
+
+func (m *model) loseCheckpoint() {
+	m.used = max(m.used, m.store.state.Log.Resyncs)
+	switch n := m.random.IntN(4); {
+	case n == 0:
+		m.store.state = checkpoint.State{}
+		m.say("the checkpoint is lost")
+	case n < 3 && len(m.backups) > 0:
+		m.store.state = m.backups[m.random.IntN(len(m.backups))]
+		m.store.state = *must.Get(m.store.Load(m.t.Context()))(m.t) // a copy
+		m.say("the checkpoint is an older one: %+v", m.store.state)
+	}
+}
+
+// loseLog cuts the log, unless a consumer has read what may get lost although it was not committed.
+func (m *model) loseLog() {
 	n := m.random.IntN(len(m.log.log) + 1)
 	if m.random.IntN(2) == 0 {
 		n = len(m.log.log) - m.random.IntN(min(4, len(m.log.log)+1))
 	}
+	mark := int(m.store.state.Log.Marks[0])
+	unsafe := func(c *consumer) bool { return c.next > mark }
+	if m.mode.complete() && slices.ContainsFunc(m.consumers, unsafe) || n < m.log.first || m.lost {
+		return
+	}
 	m.log.lose(n)
+	m.lost = n < mark
+	for _, c := range m.consumers {
+		c.cut(n)
+	}
 	m.say("the log loses all after %d", n)
 }
 
-// restore takes back all but the first n events.
+// trim has the log lose what all consumers have acknowledged and the checkpoint covers.
+func (m *model) trim() {
+	low := int(m.store.state.Log.Marks[0])
+	for _, c := range m.consumers {
+		low = min(low, c.floor())
+	}
+	for _, saved := range m.store.state.Streams {
+		if saved.Owes.List != sequence.Nothing || saved.ResyncDue {
+			return
+		}
+	}
+	if low > m.log.first {
+		m.log.trim(m.log.first + 1 + m.random.IntN(low-m.log.first))
+		m.log.forgetIDs()
+		m.say("the log begins at %d", m.log.first)
+	}
+}
+
+// rewind is what the command does.
+func (m *model) rewind() {
+	for name, saved := range m.store.state.Streams {
+		position := numeric(saved.Position)
+		if saved.Owes.List != sequence.Nothing || saved.Unannounced != (checkpoint.Snapshot{}) || position <= 10 || m.restored {
+			continue
+		}
+		to := max(position, numeric(saved.Replay.To))
+		for _, row := range m.store.state.Rows[name] {
+			if row.Epoch >= saved.Since {
+				to = max(to, row.Version)
+			}
+		}
+		m.store.state.Log.Resyncs = max(m.store.state.Log.Resyncs+1, time.Now().Unix())
+		saved.Replay = checkpoint.Replay{To: fmt.Sprint(to), Number: m.store.state.Log.Resyncs}
+		saved.Position = fmt.Sprint(10 + m.random.Uint64N(position-10))
+		m.store.state.Streams[name] = saved
+		m.say("rewound to %s: %+v", saved.Position, saved.Replay)
+	}
+}
+
+// restore takes back all but the first n events. Versions may go on from a later one.
 func (m *model) restore(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.events = m.events[:n:n]
-	m.live = map[string]source.Change{}
+	m.live = map[string]happened{}
 	for _, c := range m.events {
 		m.happened(c)
 		_, _ = fmt.Sscan(c.ResourceVersion, &m.version)
 	}
 	m.restored = true
-	m.say("etcd is restored to %d", m.version)
+	if m.random.IntN(2) == 0 {
+		m.version += m.random.IntN(30)
+	}
+	m.say("etcd is restored to %d, as of %s", m.version, m.events[n-1].ResourceVersion)
 }
 
 // check compares the log with what exists, and returns what is wrong.
 func (m *model) check() (bad string) {
-	alive, newest, ids := map[string]string{}, map[string]string{}, map[string]bool{}
+	alive, newest, last, ids := map[string]string{}, map[string]string{}, map[string]string{}, map[string]bool{}
 	for i := range m.log.log {
 		e := &m.log.log[i]
-		if ids[e.ID] {
+		name, uid := attribute(e, "name"), attribute(e, "objectuid")
+		at, again, deleted := attribute(e, "sequence"), strings.Contains(e.ID, ".r"), typeOf(e) == "deleted"
+		twice := ids[e.ID] && !m.suspect
+		switch { // a rewind goes on from what was committed; nothing may have changed since another gap
+		case again && name != "" && m.mode.rewind, typeOf(e) == "gap":
+		case twice:
 			return "id twice: " + e.ID
 		}
 		ids[e.ID] = true
-		name := attribute(e, "name")
+		if !strings.HasPrefix(at, "1") && name != "" {
+			return fmt.Sprintf("%s has no epoch: %s", e.ID, at)
+		}
 		if name == "" {
 			continue
 		}
-		at := fmt.Sprintf("%1s %06s", attribute(e, "history"), attribute(e, "resourceversion"))
-		if newest[name] > at {
+		before := last[name]
+		if last[name] = at; m.mode.rewind && (again || deleted && before < newest[name] && before < at) && at < newest[name] {
+			if deleted && strings.HasPrefix(alive[name], uid+" ") && !again {
+				delete(alive, name)
+			}
+			continue // what a rewind told again, or the end of that, where the log has lost the rest of it
+		}
+		if newest[name] > at || newest[name] == at && !again {
 			return fmt.Sprintf("%s at %s stands behind %s", name, at, newest[name])
 		}
 		newest[name] = at
-		alive[name] = m.mode.said(attribute(e, "objectuid"), attribute(e, "resourceversion"))
-		if strings.Contains(attribute(e, "type"), ".deleted.") {
+		if was := alive[name]; m.mode.complete() && !m.mode.rewind && !m.mode.trim && was != "" && !strings.HasPrefix(was, uid+" ") && !deleted {
+			return fmt.Sprintf("%s is %s at %s, and %s has no end", name, uid, at, was)
+		}
+		alive[name] = m.mode.said(uid, attribute(e, "resourceversion"))
+		if deleted {
 			delete(alive, name)
 		}
 	}
-	for name, c := range m.live {
-		if alive[name] != m.mode.said(c.UID, c.ResourceVersion) && (!m.mode.skip || alive[name] != "") {
-			return fmt.Sprintf("%s is %q in the log, and exists as %s %s", name, alive[name], c.UID, c.ResourceVersion)
+	if m.mode.rewind { // what a repair leaves to its markers is not in order
+		return ""
+	}
+	exists := map[string]bool{}
+	for _, c := range m.selected(m.selector) {
+		exists[c.Name] = true
+		if alive[c.Name] != m.mode.said(c.UID, c.ResourceVersion) && (!m.mode.skip || alive[c.Name] != "") {
+			return fmt.Sprintf("%s is %q in the log, and exists as %s %s", c.Name, alive[c.Name], c.UID, c.ResourceVersion)
 		}
 	}
 	for name := range alive {
-		if _, ok := m.live[name]; !ok {
+		if !exists[name] {
 			return fmt.Sprintf("%s is alive in the log as %s, and does not exist", name, alive[name])
 		}
 	}
 	return ""
+}
+
+// judge compares what consumers hold with what exists.
+func (m *model) judge() (bad string) {
+	exists := map[string]any{}
+	for _, c := range m.selected(m.selector) {
+		var object any
+		m.must(json.Unmarshal(c.body(), &object))
+		exists["test/core/configmaps/default/"+c.Name] = object
+	}
+	all := m.consumers
+	if m.log.first <= 1 {
+		all = append(all, newConsumer("fresh", false), newConsumer("fresh >=", true))
+	}
+	for _, c := range all {
+		c.read(m.log.fakeLog, len(m.log.log))
+		if bad := c.wrong(exists); bad != "" {
+			return fmt.Sprintf("consumer %s: %s", c.name, bad)
+		}
+	}
+	return ""
+}
+
+// testContent is that of an object.
+type testContent struct{ happened }
+
+func (testContent) Size() int { return 100 }
+
+func (c testContent) Body() *source.Body { return source.NewBody(c.body()) }
+
+func contentOf(id source.Ident) testContent {
+	return testContent{happened{Change: source.Change{Ident: id}}}
 }

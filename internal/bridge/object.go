@@ -17,11 +17,12 @@ type delta struct {
 	source.Change
 	// silent: it is remembered in its turn, and not published.
 	silent bool
-	// concluded: a deletion that no watch has shown. What the log has alive under the name is gone, unless its uid is successor.
+	// concluded: an end that no watch has shown. What the log has alive under the name is gone.
 	concluded bool
-	successor string
-	// again: the log has it, and gets it once more if it has nothing newer by then.
-	again bool
+	// repeated: the log has it, and gets it once more if it has nothing newer by then.
+	repeated bool
+	// rejected: a rejected event stands in its place.
+	rejected bool
 	// digest is what the stream's filter wants to be told when the object changes again. Passed: it has let the change through.
 	digest [16]byte
 	passed bool
@@ -61,6 +62,8 @@ type attempt struct {
 	// previous is what the log was seen to have last, where a check failed before.
 	previous  uint64
 	conflicts int
+	// renumbered: a republished event needs another number.
+	renumbered bool
 	// sought: a marker that met another message has to be looked for.
 	sought bool
 	// tooLarge is why the event is published without its object, whole what that is, once it is known.
@@ -132,7 +135,11 @@ func (o *object) recycle(m *memory) {
 // push appends a change; the caller holds stream.mu. In latest mode it folds what has not been taken yet. The ticket of
 // the oldest stays open, so that all are counted again if the process dies before the event is in the log.
 func (o *object) push(d delta, fold bool) (folded *delta) {
-	o.known = checkpoint.Row{UID: d.UID, ResourceVersion: d.ResourceVersion, Deleted: d.Op == source.Deleted}
+	known, exists := o.known, o.known != (checkpoint.Row{})
+	if !exists {
+		known, exists = o.stream.ledger.Get(o.key)
+	}
+	o.known = apply(known, exists, rowOf(&d.Change))
 	if n := len(o.pending); fold && n > 0 {
 		if last := &o.pending[n-1]; foldable(last, &d) {
 			old := *last
@@ -146,10 +153,11 @@ func (o *object) push(d delta, fold bool) (folded *delta) {
 	return nil
 }
 
-// foldable: folding stays within one object, and no deletion is folded away. What is listed may be of another history than what a watch has shown.
+// foldable: folding stays within one object and one epoch, and no deletion is folded away.
 func foldable(older, newer *delta) bool {
-	return older.UID == newer.UID && older.Op != source.Deleted && older.silent == newer.silent && older.Listed == newer.Listed &&
-		older.again == newer.again
+	return older.UID == newer.UID && older.Op != source.Deleted && older.silent == newer.silent &&
+		older.Listed == newer.Listed && older.Epoch == newer.Epoch && older.Again == newer.Again &&
+		older.repeated == newer.repeated
 }
 
 func count(d *delta) int { return max(d.Count, 1) }

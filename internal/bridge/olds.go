@@ -86,10 +86,8 @@ func (k *olds) total() (objects, bytes int) {
 	return len(k.of), k.bytes
 }
 
-// alive reports whether the row and what is kept are of the same object, in the same history.
-func (o *old) alive(row checkpoint.Row) bool {
-	return o.uid == row.UID && !row.Deleted && !row.Superseded
-}
+// alive reports whether the row and what is kept are of the same object.
+func (o *old) alive(row checkpoint.Row) bool { return o.uid == row.UID && !row.Deleted }
 
 // logged returns what the log has of an object, in room; the zero Old where that is not known.
 func (k *olds) logged(key string, row checkpoint.Row, room []byte) encode.Old {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -27,7 +28,7 @@ func TestOlds_what_is_published_again_is_whole_and_no_base(t *testing.T) {
 	}
 	r.settle()
 	s.mu.Lock()
-	s.saved.Repair = "3"
+	s.saved.Replay = checkpoint.Replay{To: "3", Number: 7}
 	s.mu.Unlock()
 	for _, f := range p.frames[2:] {
 		f.send(t, s)
@@ -47,7 +48,7 @@ func (f frame) republish(t *testing.T, s *stream) {
 	s.status.State(source.Watching, nil)
 	s.tracker.Bookmark(strconv.Itoa(f.version))
 	id := source.Ident{Namespace: "default", Name: f.name, UID: f.uid, ResourceVersion: strconv.Itoa(f.version)}
-	ok, err := s.republishOne(t.Context(), id, frameContent(f.body), ".r7", rate.NewLimiter(rate.Inf, 1))
+	ok, err := s.republishOne(t.Context(), id, frameContent(f.body), 7, rate.NewLimiter(rate.Inf, 1))
 	require.True(t, ok && err == nil, "%v %v", ok, err)
 }
 
@@ -77,7 +78,7 @@ func TestOlds_what_only_a_resync_has_published_is_no_base(t *testing.T) {
 	log.limit = 800
 	r := start(t, log, &memoryStore{})
 	s := r.stream(&StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
-	s.saved.Fingerprint = s.fingerprint
+	s.saved.Owes = checkpoint.Owes{}
 	large := strings.Repeat("b", 900)
 	p := story(`"data":{"x":"a"}`, `"data":{"x":"`+large+`","y":"1"}`, `"data":{"x":"`+large+`","y":"2"}`)
 	for _, f := range p.frames[:2] {
@@ -156,7 +157,7 @@ func TestOlds_what_the_log_turns_out_to_have_is_no_base(t *testing.T) {
 	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"c","y":"c"}`, `"data":{"x":"c","z":"d"}`)
 	r := start(t, log, store)
 	s := r.stream(patches())
-	s.saved.Fingerprint = s.fingerprint
+	s.saved.Owes = checkpoint.Owes{}
 	p.frames[0].send(t, s)
 	p.frames[1].send(t, s)
 	r.settle()

@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -52,7 +54,7 @@ func (s *stream) read(ctx context.Context, end <-chan struct{}) error {
 	defer cancel()
 	running.Go(func() error {
 		defer cancel()
-		return s.histories(ctx, end)
+		return s.readEpochs(ctx, end)
 	})
 	running.Go(func() error {
 		s.audits(ctx, s.session.cfg.Audit)
@@ -63,34 +65,6 @@ func (s *stream) read(ctx context.Context, end <-chan struct{}) error {
 		return nil
 	})
 	return running.Wait()
-}
-
-// histories reads one history of the API server after another, until ctx ends or end is closed.
-func (s *stream) histories(ctx context.Context, end <-chan struct{}) error {
-	p := s.session
-	if err := s.resumeUndone(ctx); err != nil {
-		return p.ended(err)
-	}
-	if err := s.prime(ctx); err != nil {
-		return p.ended(err)
-	}
-	for {
-		reader := source.Reader{
-			Client: p.cfg.Client, Watches: p.cfg.Watches, Stream: s.Stream, Feed: s, History: s, Observer: s.status,
-			Recovery: p.cfg.Recovery, Owed: s.owed(), Again: s.again, End: end,
-		}
-		err := reader.Run(ctx)
-		var rewound *source.RewoundError
-		if errors.Is(err, source.ErrEnded) {
-			return nil
-		}
-		if !errors.As(err, &rewound) {
-			return err
-		}
-		if err := s.renew(ctx, rewound); err != nil {
-			return p.ended(err)
-		}
-	}
 }
 
 // resolve asks until the API server knows the resource. Its CustomResourceDefinition may be yet to come.
@@ -214,19 +188,14 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 		metrics: p.cfg.Metrics.stream(p.name, name),
 		tracker: checkpoint.NewTracker(saved.Position),
 		ledger:  checkpoint.NewLedger(p.state.Rows[name]),
-		pending: map[string]*object{}, again: make(chan string, 1), yield: make(chan struct{}, 1), resync: newResyncs(),
-		saved: saved, committed: saved, stored: stored, fingerprint: at.Scope(), losses: p.state.Log.Losses,
+		pending: map[string]*object{}, again: make(chan source.Why, 1), yield: make(chan struct{}, 1), resync: newResyncs(),
+		saved: saved, committed: saved, stored: stored, fingerprint: at.Scope(),
 	}
 	s.saved.Kind, s.saved.Namespaced, s.saved.Called = at.Kind, at.Namespaced, spec.calling(at.Resource)
-	if !stored {
-		s.saved.History = p.firstHistory(at)
-	}
-	s.encodeAs(s.saved.History)
+	s.encoder = spec.encoder(at)
+	s.resume()
 	s.olds = newOlds(spec, p.packing)
 	s.often.set(logEvery)
-	if saved.Fingerprint != s.fingerprint {
-		s.saved.Unannounced = checkpoint.Snapshot{}
-	}
 	if !p.holds(name, saved) {
 		s.enter()
 	}
@@ -235,4 +204,24 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 	s.past = p.pasts.of(name)
 	s.flow.observe(s.metrics.total(), time.Now())
 	return s
+}
+
+// resume has a stream go on with the epoch that is stored, or take a new one where its selection is another. The commit
+// of it precedes the first event. The caller has the stream for itself.
+func (s *stream) resume() {
+	s.saved.Epoch = max(s.saved.Epoch, s.ledger.Epoch())
+	s.epoch = s.saved.Epoch
+	s.since.Store(s.saved.Since)
+	switch {
+	case s.saved.Fingerprint == s.fingerprint:
+	case s.saved.Position == "" && s.saved.Owes.From == "" && s.ledger.Len() == 0:
+		s.takeEpoch(checkpoint.Owes{List: sequence.Reselect})
+	default:
+		s.takeEpoch(checkpoint.Owes{
+			List: sequence.Reselect, From: cmp.Or(s.saved.Position, s.saved.Owes.From, "0"),
+			Cause: string(source.CauseSelection), Message: "the entry selects other objects than before",
+		})
+		s.saved.Announced, s.saved.Unannounced = "", checkpoint.Snapshot{}
+	}
+	s.saved.Fingerprint = s.fingerprint
 }

@@ -119,7 +119,7 @@ func TestOversize_what_is_too_large_is_kept_whole_and_referred_to(t *testing.T) 
 	update, deletion := "", ""
 	lines := r.story(r.stream(nil), log.fakeLog)
 	for name := range log.kept {
-		if strings.HasSuffix(name, ".deleted") {
+		if strings.HasSuffix(name, ".1") {
 			deletion = name
 		} else {
 			update = name

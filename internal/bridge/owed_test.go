@@ -6,14 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
-	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -25,8 +24,10 @@ func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *t
 	owed := func(when string, want source.Owed) {
 		t.Helper()
 		assert.Equal(t, want, s.owed(), "%s: owed", when)
-		assert.Equal(t, (checkpoint.Owed{Version: want.Version, Cause: want.Cause}), store.state.Streams[s.name].Owed,
-			"%s: the store", when)
+		has := store.state.Streams[s.name].Owes
+		assert.Equal(t, want.Version, has.Version, "%s: the store", when)
+		assert.Equal(t, want.Message, has.Message, "%s: the store", when)
+		assert.Equal(t, want.Version != "", has.List == sequence.Relist, "%s: the store", when)
 	}
 	restart := func() {
 		t.Helper()
@@ -35,109 +36,25 @@ func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *t
 	}
 	owed("in the beginning", source.Owed{})
 
-	note(t, s, source.Progress{Kind: source.Recovering, Version: "40", Cause: "expired"})
-	owed("before anything is read back", source.Owed{Version: "40", Cause: "expired"})
+	note(t, s, source.Progress{Kind: source.Recovering, Version: "40", Why: source.Why{Message: "expired"}})
+	owed("before anything is read back", source.Owed{Version: "40", Why: source.Why{Message: "expired"}})
 	send(t, s, source.Updated, "a", "u1", "15", source.ReasonRecovered)
 	r.settle()
 	restart()
-	owed("after a crash", source.Owed{Version: "40", Cause: "expired"})
+	owed("after a crash", source.Owed{Version: "40", Why: source.Why{Message: "expired"}})
 	version, _, ok := s.Resume()
 	assert.True(t, ok && version == "10", "it resumes at %q", version)
 
-	note(t, s, source.Progress{Kind: source.Gap, Version: "41", Cause: "expired; nothing"})
+	note(t, s, source.Progress{Kind: source.Gap, Version: "41", Why: source.Why{Message: "expired; nothing"}})
 	require.NoError(t, r.save(t.Context()))
 	restart()
-	owed("in the middle of the list", source.Owed{Version: "41", Cause: "expired; nothing", Announced: true})
+	owed("in the middle of the list", source.Owed{Version: "41", Why: source.Why{Message: "expired; nothing"}, Announced: true})
 
-	note(t, s, source.Progress{Kind: source.Gap, Version: "41", Cause: "expired; nothing"})
+	note(t, s, source.Progress{Kind: source.Gap, Version: "41", Why: source.Why{Message: "expired; nothing"}})
 	send(t, s, source.Added, "a", "u1", "41", source.ReasonRelist)
 	note(t, s, source.Progress{Kind: source.Listed, Version: "41", Objects: 1})
 	owed("when the list is complete", source.Owed{})
 	checkOnce(t, log)
-}
-
-// A marker may be announced before what is known of the log ends, and its list is not complete there.
-func TestRepair_goes_back_to_the_middle_of_a_list_and_announces_it_once(t *testing.T) {
-	log, store := newReadableLog(), &memoryStore{}
-	r, s := saved(t, log, store)
-	note(t, s, source.Progress{Kind: source.Gap, Version: "40", Cause: "expired"})
-	send(t, s, source.Added, "b", "u2", "20", source.ReasonRelist)
-	r.settle()
-	s.session.committing.Lock()
-	s.session.extended = time.Time{} // a waypoint is due
-	s.session.committing.Unlock()
-	require.NoError(t, r.save(t.Context()))
-	kept := len(log.lines())
-	send(t, s, source.Added, "a", "u1", "5", source.ReasonRelist)
-	note(t, s, source.Progress{Kind: source.Listed, Version: "40", Objects: 2})
-	send(t, s, source.Updated, "b", "u2", "50", source.ReasonWatch)
-	r.settle()
-	r.stopSaved()
-	log.lose(kept)
-	log.forgetIDs()
-
-	r, s = startStream(t, log, store)
-	version, _, ok := s.Resume()
-	require.True(t, ok && version == "10", "it resumes at %q", version)
-	note(t, s, source.Progress{Kind: source.Gap, Version: "40", Cause: "expired"})
-	r.settle()
-	checkOnce(t, log)
-}
-
-// The marker of a gap is lost, and what was read back before it is not: a watch from the position would pass over what lies between.
-func TestRepair_of_a_log_that_lost_a_gap_owes_its_list(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		markers int  // of the gap, which the log keeps
-		first   bool // the partition with the markers is read first
-		want    checkpoint.Owed
-	}{
-		{"lost", 0, false, checkpoint.Owed{Version: "30", Cause: "the log has lost the gap behind what was read back"}},
-		{"kept", 1, false, checkpoint.Owed{}},
-		{"lost, in partitions", 0, true, checkpoint.Owed{Version: "30", Cause: "the log has lost the gap behind what was read back"}},
-		{"kept, in partitions", 1, true, checkpoint.Owed{}},
-	} {
-		log, store := newReadableLog(), &memoryStore{}
-		r, s := saved(t, log, store)
-		note(t, s, source.Progress{Kind: source.Recovering, Version: "40", Cause: "expired"})
-		send(t, s, source.Updated, "a", "u1", "30", source.ReasonRecovered)
-		send(t, s, source.Added, "b", "u2", "20", source.ReasonRecovered)
-		r.settle()
-		kept := len(log.lines()) + c.markers
-		note(t, s, source.Progress{Kind: source.Gap, Version: "40", Cause: "expired"})
-		send(t, s, source.Added, "a", "u1", "30", source.ReasonRelist)
-		send(t, s, source.Added, "b", "u2", "20", source.ReasonRelist)
-		note(t, s, source.Progress{Kind: source.Listed, Version: "40", Objects: 2})
-		send(t, s, source.Updated, "b", "u2", "50", source.ReasonWatch)
-		r.settle()
-		r.stopSaved()
-		log.lose(kept)
-		var to sink.Sink = log
-		if c.first {
-			to = byPartition{log}
-		}
-		s = start(t, to, store).stream(nil)
-		assert.Equal(t, c.want, s.saved.Owed, "%s: owed", c.name)
-	}
-}
-
-// What a gap in an older history ends at says nothing of a newer one.
-func TestPlace_is_after_another_one_in_its_history(t *testing.T) {
-	for _, c := range []struct {
-		p, q place
-		want bool
-	}{
-		{place{0, "5"}, place{}, true},
-		{place{0, "5"}, place{0, "5"}, false},
-		{place{0, "10"}, place{0, "9"}, true},
-		{place{1, "5"}, place{0, "9"}, true},
-		{place{0, "9"}, place{1, "5"}, false},
-	} {
-		assert.Equal(t, c.want, c.p.after(c.q), "%+v after %+v", c.p, c.q)
-	}
-	for id, want := range map[string]int{"gap.6c62272e.1-5": 0, "gap.6c62272e.1-5.h12": 12, "snapshot-started.6c62272e.5.h1": 1} {
-		assert.Equal(t, want, historyOf(id), "%s is of history", id)
-	}
 }
 
 func TestHistory_nothing_is_owed_where_a_list_that_was_heard_of_is_complete(t *testing.T) {
@@ -145,16 +62,18 @@ func TestHistory_nothing_is_owed_where_a_list_that_was_heard_of_is_complete(t *t
 	_, s := saved(t, log, store)
 	s.saved.Announced = "an older one"
 	assert.Equal(t, (source.Owed{}), s.owed(), "owed")
-	s.saved.Owed = checkpoint.Owed{Version: "40", Cause: "expired"}
+	s.saved.Owes = checkpoint.Owes{List: sequence.Relist, Version: "40", Cause: "expired"}
 	owed := s.owed()
 	assert.False(t, owed.Announced, "owed %+v, and another gap was announced", owed)
 }
 
 // What a dead process left undone is done before anything is watched.
 func TestRun_does_first_what_a_dead_process_owes(t *testing.T) {
-	for name, owes := range map[string]func(*checkpoint.Stream){
-		"a list":    func(s *checkpoint.Stream) { s.Owed = checkpoint.Owed{Version: "4", Cause: "expired"} },
-		"a history": func(s *checkpoint.Stream) { s.Undone = "etcd was restored" },
+	for name, owes := range map[string]checkpoint.Owes{
+		"a list":              {List: sequence.Relist, From: "4", Version: "4", Cause: "expired"},
+		"another selection":   {List: sequence.Reselect, From: "4", Cause: "selection"},
+		"all of another time": {List: sequence.Republish, From: "4", Cause: "restored"},
+		"a repair":            {List: sequence.Repair, From: "4", Cause: "log-lost"},
 	} {
 		api, log, store := newAPIServer(t, 10), newFakeLog(), &memoryStore{}
 		api.add(3)
@@ -162,7 +81,13 @@ func TestRun_does_first_what_a_dead_process_owes(t *testing.T) {
 		must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 5 })
 		require.NoError(t, b.stop())
 		saved := store.state.Streams["configmaps.v1"]
-		owes(&saved)
+		saved.Owes = owes
+		if owes.List > sequence.Relist {
+			saved.Epoch++
+		}
+		if owes.List > sequence.Reselect {
+			saved.Since = saved.Epoch
+		}
 		store.state.Streams["configmaps.v1"] = saved
 		b = runBridge(t, api, log, store, nil)
 		must.Happen(t, "the gap", func() bool { return len(log.lines()) > 5 })
@@ -174,8 +99,9 @@ func TestRun_does_first_what_a_dead_process_owes(t *testing.T) {
 			return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.Contains(line, " 5 ") })
 		})
 		require.NoError(t, b.stop())
-		if saved := store.state.Streams["configmaps.v1"]; saved.Owed != (checkpoint.Owed{}) || saved.Undone != "" {
-			t.Errorf("%s: it is done, and the store says %+v", name, saved)
-		}
+		assert.Equal(t, checkpoint.Owes{}, store.state.Streams["configmaps.v1"].Owes, "%s: it is done, and the store says", name)
+		again := slices.ContainsFunc(log.lines()[6:], func(line string) bool { return strings.Contains(line, " 2 ") })
+		assert.Equal(t, owes.List > sequence.Reselect, again, "%s: what existed is published again: %q", name, log.lines())
+		checkOnce(t, readableLog{fakeLog: log})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -145,7 +146,7 @@ func restarted(t *testing.T, log readableLog, p *past, n int, before, after Stre
 	store := &memoryStore{}
 	r := start(t, log, store)
 	s := r.stream(&before)
-	s.saved.Fingerprint = s.fingerprint // as behind a first list
+	s.saved.Owes = checkpoint.Owes{} // as behind a first list
 	for _, f := range p.frames[:n] {
 		f.send(t, s)
 	}

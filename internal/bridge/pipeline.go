@@ -57,11 +57,9 @@ func (spec *StreamSpec) stream(r source.Resource) source.Stream {
 	return source.Stream{Resource: r, Namespace: spec.Namespace, LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector}
 }
 
-// encoder is that of a stream's events in a history.
-func (spec *StreamSpec) encoder(at source.Stream, history int) *encode.Encoder {
-	c := spec.Encoding
-	c.History = history
-	return encode.New(at, c)
+// encoder is that of a stream's events.
+func (spec *StreamSpec) encoder(at source.Stream) *encode.Encoder {
+	return encode.New(at, spec.Encoding)
 }
 
 // Config says what a pipeline consists of. All fields are needed except Target, Watches, Catalog, Namespaces, Oversize,
@@ -82,7 +80,8 @@ type Config struct {
 	Namespaces *source.Namespaces
 	// Sink makes a sink. It is called once for each [session]: a sink that has ended is not used again. Where it fails after a session, it is
 	// called again: what it reads may be about to be replaced.
-	Sink func() (sink.Sink, error)
+	// Epoch returns the greatest epoch that the pipeline has given.
+	Sink func(epoch func() uint64) (sink.Sink, error)
 	// Store must belong to this pipeline and cluster.
 	Store    checkpoint.Store
 	Identity checkpoint.Identity
@@ -136,8 +135,10 @@ type Pipeline struct {
 	cfg Config
 	// current is the session that runs, or ran last; nil before the first.
 	current atomic.Pointer[session]
-	// epoch is what events carry as that of their writer; 0 without a Term, and before the checkpoint is read.
-	epoch int64
+	// term is what events carry as that of their writer; 0 without a Term, and before the checkpoint is read.
+	term int64
+	// epochs are those that it gives out.
+	epochs epochs
 	// pasts are what happened in all sessions.
 	pasts diaries
 
@@ -224,7 +225,7 @@ func (e *noSinkError) Unwrap() error { return e.err }
 
 // session runs until ctx ends, or the log was found to have lost something. Counted: the loss that the session before has seen is counted.
 func (p *Pipeline) session(ctx context.Context, counted bool) error {
-	to, err := p.cfg.Sink()
+	to, err := p.cfg.Sink(p.epochs.last)
 	if err != nil {
 		return &noSinkError{err}
 	}

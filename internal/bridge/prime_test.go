@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -39,7 +40,7 @@ func TestPrime_finds_what_the_log_has(t *testing.T) {
 		"whole objects were published":  {before: StreamSpec{}, after: patches, n: 2, want: "object "},
 		"the last state was left out":   {before: left, after: patches, n: 7, want: "object "},
 		"one before it was left out":    {before: left, after: patches, n: 8, want: "merge-patch 8"},
-		"the last state was refused":    {before: patches, after: patches, n: 2, want: "object ", refuse: func(m *sink.Message) bool { return strings.HasSuffix(m.ID, ".2") }},
+		"the last state was refused":    {before: patches, after: patches, n: 2, want: "object ", refuse: func(m *sink.Message) bool { return strings.HasSuffix(m.ID, ".2.0") }},
 		"whole objects are asked for":   {before: patches, after: StreamSpec{}, n: 2, want: "object "},
 		"the state before is asked for": {before: patches, after: StreamSpec{Encoding: encode.Config{Payload: encode.Change}}, n: 2, want: "change 2"},
 	} {
@@ -76,7 +77,7 @@ func TestPrime_takes_nothing_that_is_served_otherwise_than_it_was_published(t *t
 	spec := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}}
 	r := start(t, log, store)
 	s := r.stream(&spec)
-	s.saved.Fingerprint = s.fingerprint
+	s.saved.Owes = checkpoint.Owes{}
 	p.frames[0].send(t, s)
 	s.tracker.Bookmark("1")
 	r.settle()
@@ -118,7 +119,7 @@ func TestPrime_holds_a_stream_up_for_no_longer_than_it_may(t *testing.T) {
 	spec := func() *StreamSpec { return &StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}} }
 	r := start(t, log, store)
 	s := r.stream(spec())
-	s.saved.Fingerprint = s.fingerprint
+	s.saved.Owes = checkpoint.Owes{}
 	p.frames[0].send(t, s)
 	other.send(t, s)
 	r.settle()

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -44,12 +45,8 @@ func TestHistory_everything_is_published_again_behind_a_gap(t *testing.T) {
 	if data := string(log.log[6].Data); !strings.Contains(data, `"from":"30"`) || !strings.Contains(data, "restored") {
 		t.Errorf("the gap says %s", data)
 	}
-	for _, m := range log.log[6:] {
-		assert.True(t, strings.HasSuffix(m.ID, ".h1"), "id %s is not of history 1", m.ID)
-		former := strings.Contains(m.ID, "u2.deleted") // its version is of the history before
-		if m.Sequence > 7 && (attribute(&m, "history") == "1") == former {
-			t.Errorf("event %s says history %q", m.ID, attribute(&m, "history"))
-		}
+	for _, m := range log.log[7:] {
+		assert.Equal(t, s.epoch, must.Get(encode.StateOf(&m))(t).Sequence.Epoch, "the epoch of %s", m.ID)
 	}
 }
 
@@ -57,6 +54,7 @@ func TestHistory_everything_is_published_again_behind_a_gap(t *testing.T) {
 func TestHistory_is_begun_once_whatever_crashes(t *testing.T) {
 	log, store, r, s := listed(t, "10", "a u1 5", "b u2 6")
 	restored(t, s)
+	epoch := s.epoch
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "8"})
 	send(t, s, source.Added, "a", "u1", "5", source.ReasonSnapshot)
 	r.settleAndStop()
@@ -69,7 +67,7 @@ func TestHistory_is_begun_once_whatever_crashes(t *testing.T) {
 	snapshot(t, s, "9", "a u1 5")
 	r.settle()
 	expect(t, log.lines()[4:], "gap 8", "updated default/a u1 5 relist", "gap 9", "deleted default/b u2 6 relist")
-	assert.Equal(t, 1, s.saved.History, "it is history")
+	assert.Equal(t, epoch, s.saved.Epoch, "it is another epoch")
 }
 
 // What was read before belongs to the old history, and before the gap.
@@ -102,7 +100,7 @@ func TestHistory_is_doubted_where_a_list_shows_less_than_the_log_has(t *testing.
 			log, _, r, s := listed(t, "10", "a u1 5")
 			send(t, s, c.op, "a", "u1", "20", source.ReasonWatch)
 			r.settle()
-			note(t, s, source.Progress{Kind: source.Gap, Version: "1000", Cause: "compacted"})
+			note(t, s, source.Progress{Kind: source.Gap, Version: "1000", Why: source.Why{Message: "compacted"}})
 			f := strings.Fields(c.exists)
 			send(t, s, source.Added, f[0], f[1], f[2], source.ReasonRelist)
 			beginHistory(t, s, source.Listed, "1000")
@@ -129,24 +127,21 @@ func TestHistory_is_not_doubted_where_the_log_was_ahead_of_the_list(t *testing.T
 // The checkpoint was moved away because the cluster is another one of its name; the log was not.
 func TestHistory_begins_where_the_log_is_ahead_of_a_first_list(t *testing.T) {
 	log := newReadableLog()
-	r := start(t, log, &memoryStore{})
+	r := startOf(t, log, &memoryStore{}, named)
 	snapshot(t, r.stream(nil), "900", "a u1 800", "b u2 801", "c u3 100")
 	_ = r.stop()
-	r = start(t, log, &memoryStore{})
+	r = startOf(t, log, &memoryStore{}, named)
 	s := r.stream(nil)
-	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "300"})
-	for _, o := range []string{"a u1 200", "b u9 250"} {
-		f := strings.Fields(o)
-		send(t, s, source.Added, f[0], f[1], f[2], source.ReasonSnapshot)
-	}
-	beginHistory(t, s, source.Listed, "300")
+	version, _, ok := s.Resume()
+	require.True(t, version == "801" && !ok, "a server is compared with %q", version)
+	require.NoError(t, s.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: version, Server: "300"}))
 	snapshot(t, s, "300", "a u1 200", "b u9 250")
 	send(t, s, source.Updated, "b", "u9", "301", source.ReasonWatch)
 	r.settle()
-	got := slices.DeleteFunc(log.lines()[5:], func(line string) bool { return strings.HasPrefix(line, "snapshot") })
+	got := slices.DeleteFunc(log.lines()[5:], func(line string) bool { return strings.HasPrefix(line, "gap") })
 	slices.SortStableFunc(got, byObject)
-	expect(t, got, "updated default/a u1 200 snapshot",
-		"deleted default/b u2 801 snapshot", "added default/b u9 250 snapshot", "updated default/b u9 301 watch")
+	expect(t, got, "updated default/a u1 200 relist", "deleted default/b u2 801 relist", "added default/b u9 250 relist",
+		"updated default/b u9 301 watch", "deleted default/c u3 100 relist")
 }
 
 func TestPipeline_stops_at_what_the_broker_refuses_if_asked_to(t *testing.T) {
@@ -185,7 +180,7 @@ func TestHistory_is_doubted_where_the_dead_come_back(t *testing.T) {
 			}
 			ctx := must.Within(t, time.Minute)
 			if reason == source.ReasonRelist {
-				note(t, s, source.Progress{Kind: source.Gap, Version: "1000", Cause: "compacted"})
+				note(t, s, source.Progress{Kind: source.Gap, Version: "1000", Why: source.Why{Message: "compacted"}})
 			}
 			send(t, s, source.Added, "a", "u1", "900", reason)
 			err := s.Note(ctx, source.Progress{Kind: map[source.Reason]source.ProgressKind{

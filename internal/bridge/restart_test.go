@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -23,7 +22,7 @@ func snapshot(t *testing.T, s *stream, version string, objects ...string) {
 // relist lists what exists after a gap.
 func relist(t *testing.T, s *stream, version string, objects ...string) {
 	t.Helper()
-	list(t, s, source.Progress{Kind: source.Gap, Version: version, Cause: "compacted"}, source.ReasonRelist, objects)
+	list(t, s, source.Progress{Kind: source.Gap, Version: version, Why: source.Why{Message: "compacted"}}, source.ReasonRelist, objects)
 }
 
 func list(t *testing.T, s *stream, start source.Progress, reason source.Reason, objects []string) {
@@ -67,7 +66,8 @@ func TestRestart_finds_deletions_whatever_was_not_committed(t *testing.T) {
 		{"its recreation, then that vanished", recreation, nil, []string{"deleted default/a u2 12 relist"}},
 		{"its recreation, and nothing after", recreation, []string{"a u2 12"}, nil},
 		{
-			"its recreation, then one more", recreation, []string{"a u3 15"},
+			"its recreation, then one more", recreation,
+			[]string{"a u3 15"},
 			[]string{"deleted default/a u2 12 relist", "added default/a u3 15 relist"},
 		},
 		{
@@ -163,6 +163,7 @@ func TestRestart_selectors_that_are_changed_back_bring_back_what_they_had_put_aw
 	_ = r.stop()
 
 	r = start(t, log, store)
+	r.cfg.Client = clientOf(t, newAPIServer(t, 10))
 	s := r.stream(&StreamSpec{LabelSelector: "x=y"})
 	snapshot(t, s, "20")
 	_ = r.stop()
@@ -172,14 +173,4 @@ func TestRestart_selectors_that_are_changed_back_bring_back_what_they_had_put_aw
 	r.settle()
 	lines := log.lines()
 	expect(t, lines[len(lines)-2:], "gap 20", "added default/a u1 5 relist")
-}
-
-func TestNews_of_a_selection_outlives_a_tombstone(t *testing.T) {
-	gone := checkpoint.Row{UID: "u", ResourceVersion: "5", Deleted: true}
-	c := source.Change{Op: source.Added, Ident: source.Ident{UID: "u", ResourceVersion: "5"}}
-	assert.False(t, news(gone, &c), "a replay brings a dead object back")
-	c.IDSuffix = ".s0"
-	assert.True(t, news(gone, &c), "what is in the selection again is no news")
-	gone.Deleted = false
-	assert.False(t, news(gone, &c), "what never left the selection is news")
 }

@@ -4,14 +4,16 @@ package bridge
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"hash/fnv"
+	"strconv"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -30,7 +32,7 @@ const (
 func (s *stream) resyncs(ctx context.Context) {
 	log := s.session.log.With("stream", s.name)
 	for {
-		n, scheduled, err := s.nextResync(ctx)
+		n, scheduled, err := s.awaitResync(ctx)
 		if err != nil {
 			return
 		}
@@ -46,6 +48,9 @@ func (s *stream) resyncs(ctx context.Context) {
 			continue
 		}
 		s.metrics.resyncs.Inc()
+		if !s.resync.missed() {
+			s.notDue()
+		}
 		if scheduled {
 			s.resynced(n)
 		}
@@ -53,9 +58,10 @@ func (s *stream) resyncs(ctx context.Context) {
 	}
 }
 
-// nextResync waits until one is asked for or due, and returns the number that the ids of its events have. The error is ctx's.
-func (s *stream) nextResync(ctx context.Context) (n int64, scheduled bool, err error) {
+// awaitResync waits until one is asked for or due, and returns the number that the ids of its events have. The error is ctx's.
+func (s *stream) awaitResync(ctx context.Context) (n int64, scheduled bool, err error) {
 	for {
+		s.askIfDue()
 		if n, ok := s.resync.begin(); ok {
 			return n, false, nil
 		}
@@ -79,6 +85,9 @@ func (s *stream) dueResync(now time.Time) (due bool, wait time.Duration) {
 	switch {
 	case s.spec.Resync == 0:
 		s.saved.Resynced = 0 // if there is a schedule again it begins anew
+		if s.saved.ResyncDue {
+			return false, resyncLook
+		}
 		return false, resyncDelay
 	case !s.steady():
 		return false, resyncLook
@@ -105,21 +114,143 @@ func (s *stream) resynced(slot int64) {
 	s.saved.Resynced = slot
 }
 
-// republish publishes everything that exists again, and returns when the log has it. What changes meanwhile is published by that.
+// askIfDue asks for the resync that is due because the log may lack the last event of an object.
+func (s *stream) askIfDue() {
+	s.mu.Lock()
+	due := s.saved.ResyncDue && s.steady()
+	s.mu.Unlock()
+	if due {
+		s.resync.ask(time.Now())
+	}
+}
+
+// notDue takes note that the resync that was due is in the log.
+func (s *stream) notDue() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saved.ResyncDue = false
+}
+
+// publishesAll reports whether every object that the stream reads is published.
+func (s *stream) publishesAll() bool { return s.spec.Filter == nil }
+
+// nextResync returns a number for a resync or a repair: the one that is asked for, unless it was used. It is durable with
+// the next commit, which precedes its first use. The caller holds committing.
+func (p *session) nextResync(asked int64) int64 {
+	if asked <= p.logged.Resyncs {
+		asked = max(p.logged.Resyncs+1, time.Now().Unix())
+	}
+	p.logged.Resyncs, p.unlogged = asked, true
+	return p.logged.Resyncs
+}
+
+// errOtherEpoch ends a resync.
+var errOtherEpoch = errors.New("versions do not compare any more, and everything is published again because of that")
+
+// republish publishes everything that exists again, between two markers. What changes meanwhile is published by that. It
+// returns when the log has all of it.
 func (s *stream) republish(ctx context.Context, n int64) error {
-	limit := rate.NewLimiter(s.session.cfg.ResyncRate, 1)
-	suffix := fmt.Sprintf(".r%d", n)
-	err := source.Current(ctx, s.session.cfg.Client, s.Stream, func(item *source.Item) error {
-		published, err := s.republishOne(ctx, item.Ident, item, suffix, limit)
-		if err == nil {
-			s.resync.count(published)
-		}
+	p := s.session
+	p.committing.Lock()
+	n = p.nextResync(n)
+	p.committing.Unlock()
+	if err := p.save(ctx); err != nil {
 		return err
+	}
+	s.mu.Lock()
+	epoch, position := s.epoch, s.position()
+	s.mu.Unlock()
+	started := source.Marker{Kind: source.MarkerResyncStarted, Epoch: epoch, To: position, Number: n, Seen: time.Now()}
+	if err := s.queueMarker(&marker{Marker: started}).wait(ctx); err != nil {
+		return err
+	}
+	// An event that was on its way may stand before the marker. Its object has to be told again.
+	if err := s.tracker.Await(ctx); err != nil {
+		return err
+	}
+	// The list is made after the marker: an object that was published before it and created after the list would be taken
+	// for gone.
+	limit := rate.NewLimiter(p.cfg.ResyncRate, 1)
+	listed, coming := map[string]struct{}{}, map[string]uint64{}
+	version, err := source.Current(ctx, p.cfg.Client, s.Stream, func(item *source.Item) error {
+		published, err := s.republishOne(ctx, item.Ident, item, n, limit)
+		if err != nil {
+			return err
+		}
+		if listed[item.Key()] = struct{}{}; !published {
+			coming[item.Key()] = s.coming(item.Ident, item.At)
+		}
+		s.resync.count(published)
+		return nil
 	})
+	if err == nil {
+		err = s.resync.await(ctx)
+	}
+	if err == nil {
+		s.unlisted(listed, coming, numeric(version))
+		err = s.awaitChanges(ctx, coming, numeric(version), epoch)
+	}
 	if err != nil {
 		return err
 	}
-	return s.resync.await(ctx)
+	s.mu.Lock()
+	position = s.position()
+	s.mu.Unlock()
+	completed := source.Marker{
+		Kind: source.MarkerResyncCompleted, Epoch: epoch, To: position, Number: n, Objects: len(listed),
+		Complete: s.publishesAll() && !s.resync.missed(), Seen: time.Now(),
+	}
+	return s.queueMarker(&marker{Marker: completed}).wait(ctx)
+}
+
+// coming returns the version of what is published instead of a listed object's state: that state, or a newer one that is
+// on its way. If the list does not compare with what was published, the stream lists under another epoch.
+func (s *stream) coming(listed source.Ident, at string) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row, exists := s.known(listed.Key())
+	version, last, order := numeric(listed.ResourceVersion), lastOf(&row, exists), s.order()
+	ahead := max(row.Version, order.Position) > numeric(at) // what has happened since explains the difference
+	if !ahead && s.steady() && order.Listed(sequence.Object{UID: listed.UID, Version: version}, last) != "" {
+		s.revoke(&source.Change{Ident: listed}, strconv.FormatUint(max(row.Version, order.Position), 10))
+	}
+	return max(version, row.Version)
+}
+
+// unlisted adds what the log has as existing and a list at a version has not: its end, or another state, is on its way.
+func (s *stream) unlisted(listed map[string]struct{}, coming map[string]uint64, version uint64) {
+	for key, row := range s.ledger.All() {
+		if _, ok := listed[key]; !ok && row.Version <= version {
+			coming[key] = row.Version + 1
+		}
+	}
+}
+
+// awaitChanges waits until the log has what the watch brings of objects: their states at these versions, or later ones.
+// What the watch has not brought when it has passed the version of the list does not come. The error is ctx's, or says
+// that the stream reads under another epoch.
+func (s *stream) awaitChanges(ctx context.Context, coming map[string]uint64, list, epoch uint64) error {
+	for {
+		s.mu.Lock()
+		now, position, compares := s.epoch, numeric(s.position()), s.mismatch == nil
+		for key, version := range coming {
+			row, ok := s.ledger.Get(key)
+			told, gone := ok && row.Version >= version, !ok && position >= version
+			if told || gone || version <= list && position >= list {
+				delete(coming, key)
+			}
+		}
+		s.mu.Unlock()
+		switch {
+		case now != epoch:
+			return errOtherEpoch
+		case len(coming) == 0 && compares:
+			return nil
+		}
+		if err := pause.For(ctx, resyncLook); err != nil {
+			return err
+		}
+	}
 }
 
 // content is what a listed object holds, as [source.Item] has it.
@@ -129,15 +260,19 @@ type content interface {
 }
 
 // republishOne queues the state of an object once more, unless it is not what the log has: a newer one is on its way then. The error is ctx's.
-func (s *stream) republishOne(ctx context.Context, id source.Ident, item content, suffix string, limit *rate.Limiter) (queued bool, err error) {
+func (s *stream) republishOne(ctx context.Context, id source.Ident, item content, n int64, limit *rate.Limiter) (queued bool, err error) {
 	for steady := false; !steady; {
-		if !s.repeats(id) {
-			if steady, err = s.awaitSteady(ctx); err != nil || steady {
+		var repeats bool
+		if repeats, steady = s.repeats(id); steady && !repeats {
+			return false, nil
+		}
+		if !steady {
+			if err := s.awaitSteady(ctx); err != nil {
 				return false, err
 			}
 			continue
 		}
-		if queued, steady, err = s.republishNow(ctx, id, item, suffix, limit); err != nil {
+		if queued, steady, err = s.republishNow(ctx, id, item, n, limit); err != nil {
 			return false, err
 		}
 	}
@@ -146,7 +281,7 @@ func (s *stream) republishOne(ctx context.Context, id source.Ident, item content
 
 // republishNow queues the state of an object once there is room for it, if the log has it then. Where the stream is not steady by then, that is not known, and nothing
 // is queued. The error is ctx's.
-func (s *stream) republishNow(ctx context.Context, id source.Ident, item content, suffix string, limit *rate.Limiter) (queued, steady bool, err error) {
+func (s *stream) republishNow(ctx context.Context, id source.Ident, item content, n int64, limit *rate.Limiter) (queued, steady bool, err error) {
 	if err := limit.Wait(ctx); err != nil {
 		return false, false, err
 	}
@@ -159,9 +294,9 @@ func (s *stream) republishNow(ctx context.Context, id source.Ident, item content
 		return false, false, err
 	}
 	now := time.Now()
-	d := delta{again: true, Change: source.Change{
-		Op: source.Updated, Ident: id, Body: item.Body(), Reason: source.ReasonResync, Seen: now, Ticket: source.Ticket(s.tracker.Open("", now)),
-		Size: size, Listed: true, IDSuffix: suffix,
+	d := delta{repeated: true, Change: source.Change{
+		Op: source.Updated, Ident: id, Body: item.Body(), Reason: source.ReasonResync, Seen: now,
+		Ticket: source.Ticket(s.tracker.Open("", now)), Size: size, Listed: true, Again: n,
 	}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,15 +306,17 @@ func (s *stream) republishNow(ctx context.Context, id source.Ident, item content
 		s.drop(&d.Change)
 		return false, steady, nil
 	}
+	row, _ := s.ledger.Get(key)
+	d.Epoch, d.Version = row.Epoch, row.Version
 	s.enqueue(key, d)
 	return true, true, nil
 }
 
-// repeats reports whether publishing that state says nothing but what the log has.
-func (s *stream) repeats(id source.Ident) bool {
+// repeats reports whether publishing that state says nothing but what the log has. Only a stream that is steady knows.
+func (s *stream) repeats(id source.Ident) (repeats, steady bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.steady() && s.logged(id.Key(), id)
+	return s.logged(id.Key(), id), s.steady()
 }
 
 // logged reports whether the log has that state of the object last, and nothing else is on its way. The caller holds mu.
@@ -188,33 +325,33 @@ func (s *stream) logged(key string, id source.Ident) bool {
 		return false
 	}
 	row, exists := s.ledger.Get(key)
-	return exists && is(row, id)
+	return exists && s.is(&row, id)
 }
 
-// is reports whether row is that state, of this history.
-func is(row checkpoint.Row, id source.Ident) bool {
-	return !row.Deleted && !row.Superseded && row.UID == id.UID && row.ResourceVersion == id.ResourceVersion
+// is reports whether a row is that state.
+func (s *stream) is(row *checkpoint.Row, id source.Ident) bool {
+	return !row.Deleted && s.compares(row) && row.UID == id.UID && row.ResourceVersion == id.ResourceVersion
 }
 
 // steady reports whether the stream watches, and the ledger is what exists but for what the watch is about to show: no list has begun, or is due.
 // The caller holds mu.
 func (s *stream) steady() bool {
-	lists := s.saved.Unannounced != (checkpoint.Snapshot{}) || s.saved.Owed != (checkpoint.Owed{}) || s.saved.Fingerprint != s.fingerprint ||
-		s.distrusted || s.revoked != nil || s.saved.Undone != "" || s.saved.Replay.To != ""
+	lists := s.saved.Unannounced != (checkpoint.Snapshot{}) || s.saved.Owes.List != sequence.Nothing ||
+		s.distrusted || s.mismatch != nil || s.saved.Replay.To != ""
 	return !lists && s.position() != "" && s.status.watching()
 }
 
-// awaitSteady waits until the stream is steady; was reports whether it did not have to. The error is ctx's.
-func (s *stream) awaitSteady(ctx context.Context) (was bool, err error) {
-	for was = true; ; was = false {
+// awaitSteady waits until the stream is steady. The error is ctx's.
+func (s *stream) awaitSteady(ctx context.Context) error {
+	for {
 		s.mu.Lock()
 		steady := s.steady()
 		s.mu.Unlock()
 		if steady {
-			return was, nil
+			return nil
 		}
 		if err := pause.For(ctx, resyncLook); err != nil {
-			return false, err
+			return err
 		}
 	}
 }

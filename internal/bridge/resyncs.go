@@ -62,6 +62,8 @@ func newResyncs() resyncs {
 type resyncList struct {
 	mu            sync.Mutex
 	running, next *Resync
+	// left: an event of the one that runs was not published, because the log turned out to have a later one.
+	left bool
 	// ended are the last ones, oldest first.
 	ended []Resync
 	// failed is when the last one on schedule did.
@@ -111,7 +113,7 @@ func (r *resyncs) begin() (n int64, ok bool) {
 	if r.next == nil {
 		return 0, false
 	}
-	r.running, r.next = r.next, nil
+	r.running, r.next, r.left = r.next, nil, false
 	r.running.State, r.running.Began = ResyncRunning, time.Now()
 	return r.running.Number, true
 }
@@ -123,6 +125,7 @@ func (r *resyncs) beginSlot(now time.Time, slot int64) bool {
 	if now.Sub(r.failed) < resyncDelay {
 		return false
 	}
+	r.left = false
 	r.running = &Resync{Number: slot, Scheduled: true, State: ResyncRunning, Began: now}
 	return true
 }
@@ -149,6 +152,20 @@ func (r *resyncList) count(published bool) {
 	if published {
 		r.running.Published++
 	}
+}
+
+// leave takes note that an event was not published.
+func (r *resyncList) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left = true
+}
+
+// missed reports whether an event of the one that runs was not published.
+func (r *resyncList) missed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.left
 }
 
 // await returns when nothing is on its way any more. The error is ctx's.

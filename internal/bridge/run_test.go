@@ -109,7 +109,7 @@ func TestRun_ends_with_the_reason_where_something_must_not_be_used(t *testing.T)
 		"the broker's stream": {func(c *Config) {
 			log := newFakeLog()
 			log.unusable = unusable
-			c.Sink = func() (sink.Sink, error) { return log, nil }
+			c.Sink = func(func() uint64) (sink.Sink, error) { return log, nil }
 		}, "pipeline test: " + unusable.Error()},
 		"two names of one resource": {
 			func(c *Config) {
@@ -294,14 +294,14 @@ func TestCommit_saves_again_what_a_failed_one_may_have_saved(t *testing.T) {
 	store := &memoryStore{}
 	r, s := saved(t, newReadableLog(), store)
 	before := store.state.Streams[s.name]
-	s.saved.Owed.Version = "40"
+	s.saved.Owes.Version = "40"
 	store.fail = errors.New("no answer")
 	require.Error(t, r.commit(t.Context()), "it did not fail")
 	store.fail = nil
 	stored := before
-	stored.Owed.Version = "40"
+	stored.Owes.Version = "40"
 	store.state.Streams[s.name] = stored // it was made nevertheless
-	s.saved.Owed.Version = ""
+	s.saved.Owes.Version = ""
 	require.NoError(t, r.commit(t.Context()))
 	assert.Equal(t, before, store.state.Streams[s.name], "the store")
 }

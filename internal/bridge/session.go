@@ -55,8 +55,10 @@ type session struct {
 	// saved is when the last commit succeeded, in nanoseconds since 1970.
 	saved atomic.Int64
 	state *checkpoint.State
-	// epoch is the pipeline's.
-	epoch *int64
+	// term is the pipeline's.
+	term *int64
+	// epochs are the pipeline's.
+	epochs *epochs
 	// counted: the loss of the log for which the session before ended is counted.
 	counted bool
 	// disk is how the checkpoint is doing.
@@ -69,13 +71,13 @@ type session struct {
 
 	// committing is held during a commit, and guards what follows.
 	committing sync.Mutex
-	// logged is what the store has of the log, unless it is unlogged. Trail is the part of its trail that stays, extended the last time it was.
+	// logged is what the store has of the log, unless it is unlogged.
 	logged   checkpoint.Log
 	unlogged bool
-	trail    []checkpoint.Waypoint
-	extended time.Time
-	// undone is what is to be saved of streams that are not open.
-	undone map[string]checkpoint.Stream
+	// looked is when the end of the log was looked at last; the committer's own.
+	looked time.Time
+	// unopenedSaved is what is to be saved of streams that are not open.
+	unopenedSaved map[string]checkpoint.Stream
 
 	// restart ends the session so that the next one begins at once; over is closed when this one has ended. Turns has what is to be read instead from now on.
 	restart func()
@@ -91,8 +93,6 @@ type session struct {
 	asked    []*StreamSpec
 	editions int
 	edited   chan struct{}
-	// histories is what logged has of them, where that has changed in this session.
-	histories int
 	// packer is nil until a stream needs it.
 	packer *packer
 	// reading counts what is read of each spec, also where no stream of it is open for a moment.
@@ -107,7 +107,7 @@ func newSession(c *Config, to sink.Sink) *session {
 	p := &session{
 		cfg: c, name: c.Name, log: c.Log, sink: to, budget: newBudget(c.Buffer), memory: newMemory(), marks: newMarks(), failure: make(chan error, 1), met: make(chan struct{}),
 		unknown: map[string]error{}, unbegun: map[*StreamSpec]struct{}{}, reading: map[*StreamSpec]int{}, primeTime: primeTime,
-		began: time.Now(), pasts: &diaries{},
+		began: time.Now(), pasts: &diaries{}, epochs: &epochs{},
 		restart: func() {}, over: make(chan struct{}), turns: make(chan *turn), readers: map[*StreamSpec]chan struct{}{}, edited: make(chan struct{}),
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
 	}
@@ -140,7 +140,7 @@ func (p *session) run(ctx context.Context) error {
 	if state.Rows == nil {
 		state.Rows = map[string]map[string]checkpoint.Row{}
 	}
-	p.state, p.logged = state, state.Log
+	p.observe(state)
 	known := slices.Collect(maps.Keys(state.Streams))
 	p.known.Store(&known)
 	p.saved.Store(time.Now().UnixNano())

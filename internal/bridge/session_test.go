@@ -95,7 +95,7 @@ func sessions(t *testing.T, c Config, lasts ...time.Duration) (waits []time.Dura
 	defer cancel()
 	n, ended := 0, time.Time{}
 	c.Name, c.Buffer, c.Store = "test", 1<<20, &memoryStore{}
-	c.Sink = func() (sink.Sink, error) {
+	c.Sink = func(func() uint64) (sink.Sink, error) {
 		if n > 0 {
 			waits = append(waits, time.Since(ended))
 		}
@@ -154,7 +154,7 @@ func TestPipeline_counts_a_loss_once(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		p := New(Config{
 			Name: "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20, Metrics: NewMetrics(registry),
-			Sink: func() (sink.Sink, error) { return log, nil },
+			Sink: func(func() uint64) (sink.Sink, error) { return log, nil },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

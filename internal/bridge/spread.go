@@ -4,7 +4,6 @@ package bridge
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -125,31 +124,16 @@ func (p *session) storedIn(spec *StreamSpec, offers *source.Offers) map[string]s
 	return found
 }
 
-// leave publishes the deletion of everything that a stream has which its pipeline does not read any more, since its namespace was at a version, and forgets the stream. The
-// version is safe before anything is published under it: whatever comes between, that is done to its end. The error is ctx's, or permanent.
-func (p *session) leave(ctx context.Context, s *stream, version string) error {
-	s.mu.Lock()
-	if s.saved.Leaving == "" {
-		s.saved.Leaving = version
-	}
-	version = s.saved.Leaving
-	s.mu.Unlock()
-	if err := p.save(ctx); err != nil {
-		return err
-	}
-	return p.finishOff(ctx, s, fmt.Sprintf(".s%s", version), "its namespace is not selected any more")
-}
-
 // left returns why a stream of a selected namespace ends now; nil if it does not.
 func (s *stream) left() *ending {
 	s.mu.Lock()
-	leaving, entered := s.saved.Leaving, s.saved.Entered
+	retiring, entered := s.saved.Retiring, s.saved.Entered
 	s.mu.Unlock()
 	switch {
 	case s.spec.member == nil:
 		return nil
-	case leaving != "":
-		return &ending{left: leaving}
+	case retiring:
+		return &ending{left: true}
 	}
 	stays, ns, exists, _ := s.spec.member.stays()
 	switch {
@@ -158,7 +142,7 @@ func (s *stream) left() *ending {
 	case !exists:
 		return &ending{gone: true}
 	default:
-		return &ending{left: ns.ResourceVersion}
+		return &ending{left: true}
 	}
 }
 

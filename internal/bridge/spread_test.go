@@ -20,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -72,11 +73,11 @@ func TestStream_is_not_left_for_a_state_of_before_its_namespace_was_selected(t *
 		other              int
 		want               *ending
 	}{
-		"its labels changed":                      {"shop", "20", 10, &ending{left: "30"}},
-		"it did not match when it was taken":      {"shop", "30", 10, &ending{left: "30"}},
-		"it is not known when it was taken":       {"shop", "", 10, &ending{left: "30"}},
+		"its labels changed":                      {"shop", "20", 10, &ending{left: true}},
+		"it did not match when it was taken":      {"shop", "30", 10, &ending{left: true}},
+		"it is not known when it was taken":       {"shop", "", 10, &ending{left: true}},
 		"what is known is of before it was taken": {"shop", "40", 35, nil},
-		"a history was restored":                  {"shop", "40", 41, &ending{left: "30"}},
+		"a history was restored":                  {"shop", "40", 41, &ending{left: true}},
 		"it does not exist":                       {"gone", "40", 35, &ending{gone: true}},
 	} {
 		m := &member{listedNamespaces(t, c.other), selector, c.namespace, nil}
@@ -117,7 +118,7 @@ func TestStream_of_a_namespace_that_is_gone_waits_for_what_was_deleted_with_it(t
 		"something is still left":  {&member{}, one, ending{gone: true}, now, true},
 		"the time for it is up":    {&member{}, one, ending{gone: true}, over, false},
 		"nothing is left":          {&member{}, nil, ending{gone: true}, time.Time{}, false},
-		"it is not selected":       {&member{}, one, ending{left: "5"}, time.Time{}, false},
+		"it is not selected":       {&member{}, one, ending{left: true}, time.Time{}, false},
 		"the resource is what was": {nil, one, ending{gone: true}, time.Time{}, false},
 	} {
 		s := &stream{spec: &StreamSpec{member: c.member}, ledger: checkpoint.NewLedger(c.rows)}
@@ -127,24 +128,27 @@ func TestStream_of_a_namespace_that_is_gone_waits_for_what_was_deleted_with_it(t
 	}
 }
 
-// Whatever comes between, the ids of what is deleted with a namespace that is left end in the same version.
-func TestLeave_saves_what_its_ids_end_in_before_it_publishes(t *testing.T) {
+// Whatever comes between, the ends of all objects are of one epoch.
+func TestRetire_saves_its_epoch_before_it_publishes(t *testing.T) {
 	log, store := newFakeLog(), &memoryStore{}
 	r, s := startStream(t, log, store)
 	snapshot(t, s, "10", "a u1 5")
 	r.settle()
-	saved := ""
+	var saved checkpoint.Stream
 	log.set(func() {
 		log.stored = func() {
 			state, err := store.Load(t.Context())
 			assert.NoError(t, err)
-			saved = state.Streams[s.name].Leaving
+			saved = state.Streams[s.name]
 		}
 	})
-	require.NoError(t, r.leave(t.Context(), s, "30"))
-	if last := &log.log[len(log.log)-1]; saved != "30" || !strings.HasSuffix(last.ID, ".deleted.s30") {
-		t.Errorf("when %s was published the store had %q", last.ID, saved)
-	}
+	before := s.epoch
+	require.NoError(t, r.retire(t.Context(), s, source.ReasonDeselected, "a test"))
+	last := must.Get(encode.StateOf(&log.log[len(log.log)-1]))(t)
+	assert.True(t, saved.Retiring && saved.Epoch == last.Sequence.Epoch && saved.Epoch > before,
+		"when %s was published the store had %+v", last.ID, saved)
+	assert.Equal(t, uint64(10), last.Sequence.Version, "the version of the end is the position")
+	assert.Equal(t, source.ReasonDeselected, last.Reason)
 }
 
 func TestRoom_that_has_become_smaller_admits_nobody_until_less_is_taken(t *testing.T) {

@@ -24,7 +24,7 @@ func TestState_tells_how_a_stream_is_doing_and_what_happened_to_it(t *testing.T)
 	s := r.stream(nil)
 	snapshot(t, s, "10", "a u1 5", "b u2 6")
 	s.status.State(source.Watching, nil)
-	log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.ID, "u1.11") }
+	log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.ID, ".11.0") }
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
 	relist(t, s, "20", "a u1 11", "b u2 6")
@@ -123,7 +123,7 @@ func TestStoredAs_finds_a_stream_by_any_version(t *testing.T) {
 	} {
 		at, ok := source.ParseName(asked)
 		require.True(t, ok, asked)
-		got, _, ok := p.storedAs(at)
+		got, ok := p.storedAs(at)
 		assert.True(t, got == want && ok == (want != ""), "%s: got %q", asked, got)
 	}
 }

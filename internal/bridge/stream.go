@@ -7,14 +7,17 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -42,19 +45,18 @@ type stream struct {
 	fingerprint string
 	// stored: the store knows the stream. It is the committer's own, as committed is.
 	stored bool
-	// losses is how often the log lost something; it is in the ids of what is repaired.
-	losses int
-	// listing is the reason of the changes that the running list brings, at its version; suffix what their ids end in.
+	// epoch and since are those of what is read now. Saved may have those of the list that follows already.
+	epoch uint64
+	since atomic.Uint64
+	// listing is the reason of the changes that the running list brings, at its version.
 	listing   source.Reason
-	listingAt string
-	suffix    string
-	// revoked is why what is read shows another history than the one that the log has; then nothing more that is listed is published. The log
-	// was seen to have events of the history revokedBy. Where a watch has shown it, the position stays at held until that history begins.
-	revoked   *source.RewoundError
-	revokedBy int
-	held      string
+	listingAt uint64
+	// mismatch is why what is read does not compare with what the log has; then nothing more that is listed is
+	// published. Where a watch has shown it, the position stays at held until the next epoch begins.
+	mismatch *source.RewoundError
+	held     string
 	// again makes the stream list, when it is sent why. Distrusted: the log was seen to lack something that exists, and no list was made since.
-	again      chan string
+	again      chan source.Why
 	distrusted bool
 	// yield, of a wildcard's stream, has something when it is to end for one that a name has.
 	yield  chan struct{}
@@ -87,21 +89,20 @@ func (s *stream) Deliver(c source.Change) {
 	key := c.Key()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.Listed && c.Reason != source.ReasonRecovered {
-		s.ledger.Seen(key)
-		c.Reason, c.IDSuffix = s.listing, s.suffix
-	}
-	s.repair(&c)
-	s.replayed(&c)
 	known, exists := s.known(key)
-	if exists {
-		s.doubt(&c, known)
+	last := lastOf(&known, exists)
+	c.Epoch, c.Version = s.epoch, s.number(c.ResourceVersion, &known)
+	listed := c.Listed && c.Reason != source.ReasonRecovered
+	if listed {
+		s.ledger.Seen(key)
+		c.Reason = s.listing
 	}
-	switch {
-	case s.disowned(&c, known):
+	s.compare(&c, last, listed)
+	if s.leaves(&c, last) {
 		s.drop(&c)
 		return
-	case exists && !s.goesBack(known, &c) && (!news(known, &c) || s.dead(known, &c)):
+	}
+	if !s.next(&c, last, listed) {
 		s.metrics.suppressed.Inc()
 		s.drop(&c)
 		return
@@ -109,9 +110,91 @@ func (s *stream) Deliver(c source.Change) {
 	s.enqueue(key, delta{Change: c, silent: s.spec.SkipSnapshot && s.begins(&c, exists)})
 }
 
+// lastOf returns a row for the rules of package sequence; nil where there is none.
+func lastOf(row *checkpoint.Row, exists bool) *sequence.Row {
+	if !exists {
+		return nil
+	}
+	last := row.Last()
+	return &last
+}
+
+// compare finds out whether a change cannot be of the time that the log has the object's last event of. The caller
+// holds mu.
+func (s *stream) compare(c *source.Change, last *sequence.Row, listed bool) {
+	if s.revived(c, last) {
+		s.revoke(c, strconv.FormatUint(last.Version, 10))
+		return
+	}
+	if !listed || last != nil && last.Version > s.listingAt { // a list behind a gap may be older than what was published
+		return
+	}
+	order := s.order()
+	if order.Listed(sequence.Object{UID: c.UID, Version: c.Version}, last) == "" {
+		return
+	}
+	logged := s.position()
+	if last != nil {
+		logged = strconv.FormatUint(last.Version, 10)
+	}
+	s.revoke(c, logged)
+}
+
+// leaves reports whether a change that does not compare is left to the list of the next epoch, which shows what came of
+// it. The caller holds mu.
+func (s *stream) leaves(c *source.Change, last *sequence.Row) bool {
+	return s.mismatch != nil && c.Epoch == s.epoch && (c.Listed || s.revived(c, last))
+}
+
+// revived reports whether an object is there again, and newer, that was deleted: a uid has one life. Into a selection it
+// can come back.
+func (s *stream) revived(c *source.Change, last *sequence.Row) bool {
+	if last == nil || c.Op == source.Deleted || !last.Ended() || last.UID != c.UID || s.Selective() {
+		return false
+	}
+	order := s.order()
+	return order.Compares(last) && c.Version > max(last.Version, order.Rewound)
+}
+
+// next decides by the rules of package sequence whether a change is to be published, and completes it.
+func (s *stream) next(c *source.Change, last *sequence.Row, listed bool) bool {
+	order := s.order()
+	var events []sequence.Event
+	if listed {
+		events = order.List(sequence.Object{UID: c.UID, Version: c.Version}, last)
+	} else {
+		events = order.Watch(sequence.Seen{UID: c.UID, Version: c.Version, Deleted: c.Op == source.Deleted}, last)
+	}
+	if len(events) == 0 {
+		return false
+	}
+	e := events[len(events)-1]
+	c.UID, c.Epoch, c.Version = e.UID, e.Epoch, e.Version
+	if listed && s.saved.Owes.List == sequence.Repair {
+		c.Reason = source.ReasonRepair
+	}
+	if !e.Again {
+		return true
+	}
+	c.Again = s.repetition()
+	if c.Reason == source.ReasonWatch {
+		c.Reason = source.ReasonResync
+	}
+	return true
+}
+
+// unnumbered is the number of a republished event that has none yet. It gets one before it is published.
+const unnumbered = -1
+
+// repetition returns the number of an event that is published again, of a repair or a rewind. The caller holds mu.
+func (s *stream) repetition() int64 {
+	return cmp.Or(s.saved.Owes.Number, s.saved.Replay.Number, unnumbered)
+}
+
 // begins reports whether a change only shows what there was when the stream began. Where the checkpoint was lost it begins again, but for what the log has.
 func (s *stream) begins(c *source.Change, known bool) bool {
-	return c.Reason == source.ReasonSnapshot || c.Reason == source.ReasonRelist && !known && s.saved.Gap.Cause == lostCheckpoint
+	return c.Reason == source.ReasonSnapshot ||
+		c.Reason == source.ReasonRelist && !known && s.saved.Owes.Cause == string(source.CauseCheckpointLost)
 }
 
 // known is the newest that was handed over of an object, published or not.
@@ -122,20 +205,12 @@ func (s *stream) known(key string) (checkpoint.Row, bool) {
 	return s.ledger.Get(key)
 }
 
-// news reports whether a change says more of an object than row does. A selection that changed can bring back what another one
-// had put away, at the version it had.
-func news(row checkpoint.Row, c *source.Change) bool {
-	deleted := c.Op == source.Deleted
-	return row.Deleted && !deleted && strings.HasPrefix(c.IDSuffix, ".s") || checkpoint.Newer(row, c.ResourceVersion, deleted)
-}
-
-// vanished is the deletion of the object that row is about, which no watch has shown.
-func (s *stream) vanished(namespace, name string, row checkpoint.Row, reason source.Reason, seen time.Time) delta {
+// end is the end of an object that no watch has shown, with the numbers of an event that the rules have given.
+func (s *stream) end(key string, row *checkpoint.Row, e sequence.Event, reason source.Reason, seen time.Time) delta {
 	s.metrics.synthesized.Inc()
+	at := ident(key, row)
 	return delta{concluded: true, Change: source.Change{
-		Op:     source.Deleted,
-		Ident:  source.Ident{Namespace: namespace, Name: name, UID: row.UID, ResourceVersion: row.ResourceVersion},
-		Reason: reason, Seen: seen, Listed: true, Superseded: row.Superseded,
+		Op: source.Deleted, Ident: at, Reason: reason, Seen: seen, Listed: true, Epoch: e.Epoch, Version: e.Version,
 	}}
 }
 
@@ -166,28 +241,35 @@ func (s *stream) enqueue(key string, d delta) {
 // update, or before it the deletion of an object that had its name. row is what the ledger has of it, if it exists there. It reports false where
 // the log has it already. The caller holds mu.
 func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh bool) {
-	alive := exists && !row.Deleted
 	d := &o.attempt.delta
+	last := lastOf(&row, exists)
+	if d.concluded && last != nil && !last.Ended() {
+		d.UID, d.ResourceVersion = row.UID, row.ResourceVersion
+	}
 	switch {
 	case d.silent:
 		return true
-	case d.again:
-		return exists && is(row, d.Ident)
-	case d.concluded:
-		if alive {
-			d.UID, d.ResourceVersion, d.Superseded = row.UID, row.ResourceVersion, row.Superseded
-		}
-		return !exists || alive && row.UID != d.successor
-	case exists && s.goesBack(row, &d.Change): // it is told as the watch shows it
-	case exists && (!news(row, &d.Change) || s.dead(row, &d.Change)):
+	case d.Op == source.Deleted && d.Again == 0 && last != nil && last.Ended() && last.UID == d.UID:
+		return false // it has ended already
+	case d.repeated: // only as long as it is the last state
+		return exists && s.is(&row, d.Ident)
+	}
+	order := s.order()
+	events := order.Publish(eventOf(&d.Change), last)
+	switch {
+	case len(events) == 0:
 		return false
-	case alive && row.UID != d.UID:
+	case len(events) == 2 && !lostFromLog(&row): // else the log has nothing that could end
+		first := s.end(o.key, &row, events[0], d.Reason, d.Seen)
+		first.Listed = d.Listed
 		o.pending = slices.Insert(o.pending, 0, *d)
-		first := s.vanished(d.Namespace, d.Name, row, d.Reason, d.Seen)
-		first.successor, first.IDSuffix, first.Listed = d.UID, d.IDSuffix, d.Listed
 		o.attempt.delta, o.attempt.rejected = first, nil
+		return true
+	}
+	switch {
 	case d.Op == source.Deleted:
-	case alive:
+	case d.Again != 0 && !d.Listed: // the row is of a later state: it is what the watch says
+	case last != nil && !last.Ended() && !lostFromLog(&row):
 		d.Op = source.Updated
 	default:
 		d.Op = source.Added
@@ -195,12 +277,48 @@ func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh boo
 	return true
 }
 
+// lostFromLog reports whether the log had an event of a row's object, and has lost all of them.
+func lostFromLog(row *checkpoint.Row) bool { return row.Behind && row.Sequence == 0 }
+
+// eventOf returns a change for the rules of package sequence.
+func eventOf(c *source.Change) sequence.Event {
+	e := sequence.Event{
+		UID: c.UID, Sequence: sequence.Sequence{Epoch: c.Epoch, Version: c.Version}, Again: c.Again != 0,
+	}
+	if c.Op == source.Deleted {
+		e.Step = sequence.End
+	}
+	return e
+}
+
 // remember moves the ledger to what was just published, or passed over; place says where the object's last event is.
 func (s *stream) remember(key string, d *delta, place checkpoint.Row) {
-	place.UID, place.ResourceVersion, place.Deleted = d.UID, d.ResourceVersion, d.Op == source.Deleted
-	place.Superseded, place.Digest, place.Form = d.Superseded, d.digest, d.form
-	place.Again = false
-	s.ledger.Put(key, place)
+	next := rowOf(&d.Change)
+	next.Rejected, next.Digest, next.Form = d.rejected, d.digest, d.form
+	next.Sequence, next.Partition, next.Fresh = place.Sequence, place.Partition, place.Fresh
+	known, exists := s.ledger.Get(key)
+	s.ledger.Put(key, apply(known, exists, next))
+}
+
+// rowOf returns the row that a change's event leaves.
+func rowOf(c *source.Change) checkpoint.Row {
+	return checkpoint.Row{
+		UID: c.UID, ResourceVersion: c.ResourceVersion, Epoch: c.Epoch, Version: c.Version, Deleted: c.Op == source.Deleted,
+	}
+}
+
+// apply returns the row that an event in the log leaves, after known if that exists: an older state moves only the
+// place.
+func apply(known checkpoint.Row, exists bool, next checkpoint.Row) checkpoint.Row {
+	last, event := lastOf(&known, exists), next.Last()
+	row := sequence.Apply(last, event)
+	if row.Sequence == event.Sequence {
+		next.Rejected = row.Rejected
+		return next
+	}
+	known.Behind, known.Fresh = true, next.Fresh
+	known.Sequence, known.Partition = next.Sequence, next.Partition
+	return known
 }
 
 // drop ends a change's life: its ticket, its bytes and its body.
@@ -220,8 +338,8 @@ func (s *stream) drop(c *source.Change) {
 func (s *stream) safe() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.saved.Unannounced != (checkpoint.Snapshot{}) || s.distrusted || s.saved.Fingerprint != s.fingerprint {
-		return "" // of a position from before other selectors the log need not have everything
+	if s.saved.Unannounced != (checkpoint.Snapshot{}) || s.distrusted || s.saved.Owes.List >= sequence.Reselect {
+		return "" // of a position from before another selection the log need not have everything
 	}
 	return s.position()
 }
@@ -236,37 +354,42 @@ func (s *stream) Resume() (string, iter.Seq[source.Ident], bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	position := s.position()
-	if position == "" {
-		return s.reached(), nil, false
-	}
-	if s.saved.Fingerprint != s.fingerprint {
-		return position, nil, false
+	if position == "" || s.saved.Owes.List >= sequence.Reselect {
+		return s.reached(position), nil, false
 	}
 	return position, func(yield func(source.Ident) bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for key, row := range s.ledger.All() {
-			if !yield(ident(key, row)) {
+			if !yield(ident(key, &row)) {
 				return
 			}
 		}
 	}, true
 }
 
-// reached is the newest version that the log has, or may have had before it lost it; empty where there is none. A server that is older is of another history. The
-// caller holds mu.
-func (s *stream) reached() string {
-	version := s.saved.Repair // a log that has to be filled again was filled from there
-	for _, row := range s.ledger.All() {
-		if !row.Superseded && (version == "" || after(row.ResourceVersion, version)) {
-			version = row.ResourceVersion
-		}
+// reached is the newest version that compares: of the position, or of what the log has; empty where there is none. A
+// server that is older does not compare. The caller holds mu.
+func (s *stream) reached(position string) string {
+	newest := s.ledger.Newest(s.since.Load())
+	switch {
+	case s.saved.Owes.List < sequence.Republish && numeric(position) >= newest:
+		return position
+	case newest == 0 || s.saved.Counter > 0:
+		return ""
 	}
-	return version
+	return strconv.FormatUint(newest, 10)
+}
+
+// newest is [stream.reached] of what was published by now.
+func (s *stream) newest() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reached(s.position())
 }
 
 // ident is the inverse of source.Ident.Key. Neither a namespace nor a name contains a slash.
-func ident(key string, row checkpoint.Row) source.Ident {
+func ident(key string, row *checkpoint.Row) source.Ident {
 	namespace, name, found := strings.Cut(key, "/")
 	if !found {
 		namespace, name = "", key

@@ -25,14 +25,14 @@ func (p *session) assume(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	if *p.epoch == 0 {
-		*p.epoch = max(t.Number, p.logged.Epoch+1)
+	if *p.term == 0 {
+		*p.term = max(t.Number, p.logged.Term+1)
 	}
 	for _, spec := range p.specs() {
-		spec.Encoding.WriterEpoch = int(*p.epoch)
+		spec.Encoding.WriterTerm = int(*p.term)
 	}
 	p.committing.Lock()
-	p.logged.Epoch, p.unlogged = *p.epoch, true
+	p.logged.Term, p.unlogged = *p.term, true
 	p.committing.Unlock()
 	return p.save(ctx)
 }
@@ -43,17 +43,17 @@ func (p *session) sayPublishing() {
 		p.log.Info("publishing", "to", p.cfg.Target)
 		return
 	}
-	p.log.Info("publishing", "to", p.cfg.Target, "writerepoch", *p.epoch)
+	p.log.Info("publishing", "to", p.cfg.Target, "writerterm", *p.term)
 }
 
 // overtakenError says that a writer of a later term has published: this one leads no more.
 type overtakenError struct {
-	object     string
-	epoch, own int64
+	object    string
+	term, own int64
 }
 
 func (e *overtakenError) Error() string {
-	return fmt.Sprintf("the log has an event of %s by the writer of term %d, and this is the one of term %d", e.object, e.epoch, e.own)
+	return fmt.Sprintf("the log has an event of %s by the writer of term %d, and this is the one of term %d", e.object, e.term, e.own)
 }
 
 // Taken implements what [checkpoint.IsTaken] asks for.

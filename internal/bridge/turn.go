@@ -89,7 +89,7 @@ func (p *Pipeline) begin(to sink.Sink, restart func()) *session {
 		before.uncount(p.next)
 	}
 	s := newSession(&p.cfg, to)
-	s.epoch, s.pasts, s.asked, s.restart = &p.epoch, &p.pasts, p.next, restart
+	s.term, s.epochs, s.pasts, s.asked, s.restart = &p.term, &p.epochs, &p.pasts, p.next, restart
 	s.budget.setLimit(p.buffer)
 	clear(s.unbegun)
 	for _, spec := range s.asked {
@@ -223,7 +223,7 @@ func (p *session) respecify(specs []*StreamSpec) (gone, come []*StreamSpec) {
 			come = append(come, spec)
 			p.unbegun[spec] = struct{}{}
 			if p.cfg.Term != nil {
-				spec.Encoding.WriterEpoch = int(*p.epoch)
+				spec.Encoding.WriterTerm = int(*p.term)
 			}
 		}
 	}

@@ -304,7 +304,7 @@ func TestRespecify_leaves_the_drain_of_a_stop_as_it_is(t *testing.T) {
 	case err := <-stopped:
 		stopped <- err
 		t.Error("it ended without waiting for the broker")
-	case <-time.After(time.Second):
+	case <-time.After(time.Second): // it would have ended by then
 	}
 	log.set(func() { log.gate = nil })
 	close(gate)
@@ -326,7 +326,7 @@ func TestRespecify_gives_what_comes_the_number_of_the_term(t *testing.T) {
 	api.add(1)
 	must.Happen(t, "what comes", func() bool { return len(log.lines()) == 3 })
 	log.set(func() {
-		assert.Equal(t, "7", attribute(&log.log[2], "writerepoch"), "it is of the writer")
+		assert.Equal(t, "7", attribute(&log.log[2], "writerterm"), "it is of the writer")
 	})
 }
 

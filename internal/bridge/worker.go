@@ -11,11 +11,14 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 const (
-	// A check that fails once finds out what the log has. One that fails again has another writer against it.
+	// A check that fails once finds out what the log has. One that fails again has another writer against it, or an id
+	// that the broker knows from before the last event, and stores again when it has forgotten it.
 	patientConflicts = 3
 	conflictDelay    = time.Second
 	startDelay       = 50 * time.Millisecond
@@ -49,17 +52,17 @@ func (p *session) publish(ctx context.Context, o *object) {
 		return
 	}
 	var row checkpoint.Row
-	disowned, fresh := false, true
+	left, fresh := false, true
 	if a.marker == nil {
 		var exists bool
 		row, exists = s.ledger.Get(o.key)
-		if disowned = s.disowned(&a.delta.Change, row); !disowned {
+		if left = s.leaves(&a.delta.Change, lastOf(&row, exists)); !left {
 			fresh = s.classify(o, row, exists)
 		}
 	}
 	s.mu.Unlock()
 	switch {
-	case disowned:
+	case left:
 		p.finish(o, nil, sink.Receipt{})
 		return
 	case !fresh:
@@ -67,7 +70,9 @@ func (p *session) publish(ctx context.Context, o *object) {
 		if s.olds != nil && row.Deleted {
 			s.olds.drop(o.key)
 		}
-		if !a.delta.again {
+		if a.delta.repeated {
+			s.resync.leave()
+		} else {
 			s.metrics.suppressed.Inc()
 		}
 		p.finish(o, nil, sink.Receipt{})
@@ -75,6 +80,12 @@ func (p *session) publish(ctx context.Context, o *object) {
 	case a.marker == nil && s.filtered(a, row):
 		p.finish(o, &row, sink.Receipt{})
 		return
+	}
+	if a.renumbered || a.delta.Again == unnumbered {
+		a.renumbered = false
+		if p.renumber(ctx, o) != nil {
+			return
+		}
 	}
 	if a.message == nil {
 		a.message = p.memory.messages.Get().(*sink.Message)
@@ -169,7 +180,7 @@ func (p *session) failed(o *object, err error) {
 	var conflict *sink.ConflictError
 	switch {
 	case errors.As(err, &conflict):
-		p.conflicted(o, conflict.Last)
+		p.conflicted(o, conflict)
 	case sink.IsPermanent(err):
 		p.refused(o, err)
 	default:
@@ -204,6 +215,7 @@ func (p *session) finish(o *object, place *checkpoint.Row, r sink.Receipt) {
 	}
 	s.mu.Lock()
 	if place != nil {
+		a.delta.rejected = a.rejected != nil
 		s.remember(o.key, &a.delta, *place)
 	}
 	p.landed(&a, r) // after the ledger, before the position
@@ -234,8 +246,8 @@ func (p *session) landed(a *attempt, r sink.Receipt) {
 
 // conflicted learns what the log has last of the object. If that makes the change old news, publish will see it; else the change comes
 // next after it.
-func (p *session) conflicted(o *object, last *sink.Stored) {
-	a, s := &o.attempt, o.stream
+func (p *session) conflicted(o *object, conflict *sink.ConflictError) {
+	a, s, last := &o.attempt, o.stream, conflict.Last
 	a.conflicts++
 	a.previous = 0
 	if last != nil {
@@ -243,24 +255,71 @@ func (p *session) conflicted(o *object, last *sink.Stored) {
 	}
 	if last != nil && a.marker == nil {
 		state, err := encode.StateOf(last)
-		if err == nil && p.epoch != nil && state.WriterEpoch > *p.epoch && p.cfg.Term != nil {
-			p.fail(&overtakenError{object: o.key, epoch: state.WriterEpoch, own: *p.epoch})
+		if err == nil && p.term != nil && state.WriterTerm > *p.term && p.cfg.Term != nil {
+			p.fail(&overtakenError{object: o.key, term: state.WriterTerm, own: *p.term})
 			p.again(o, refusedDelay)
 			return
 		}
-		if err == nil && state.ResourceVersion != "" {
-			s.found(o.key, &a.delta, state, last.Sequence)
+		if err == nil && state.Sequence != (sequence.Sequence{}) {
+			s.found(o.key, &a.delta.Change, &state, last.Sequence)
 		}
 	}
 	a.sought = a.marker != nil
-	if a.conflicts <= patientConflicts {
+	a.renumbered = conflict.Duplicate > 0 && a.delta.Again != 0
+	if a.conflicts <= patientConflicts || a.renumbered {
 		p.again(o, 0)
 		return
 	}
 	s.often.contested.Do(func() {
+		if conflict.Duplicate > 0 {
+			p.log.Warn("an event waits: the log has another one of its object behind it, and the broker still knows the id",
+				"stream", s.name, "object", o.key, "err", conflict)
+			return
+		}
 		p.log.Warn("another writer publishes the same object", "stream", s.name, "object", o.key)
 	})
 	p.again(o, conflictDelay)
+}
+
+// renumber gives a republished event another number, because the log has the event of this one before other events of
+// the object. The number is durable when it returns. The error is ctx's, or permanent; then the object comes back later.
+func (p *session) renumber(ctx context.Context, o *object) error {
+	p.committing.Lock()
+	o.attempt.delta.Again = p.nextResync(0)
+	p.committing.Unlock()
+	if err := p.save(ctx); err != nil {
+		p.again(o, startDelay)
+		return err
+	}
+	return nil
+}
+
+// found takes note of what the log was seen to have last of an object. A number that the checkpoint has not given is
+// another writer's: then the checkpoint is an old one, and the pipeline starts from the log again.
+func (s *stream) found(key string, c *source.Change, has *encode.State, at uint64) {
+	if has.Sequence.Epoch > s.session.epochs.last() {
+		s.session.fail(&sink.InterruptedError{Target: s.session.cfg.Target, Cause: errOlderCheckpoint})
+	}
+	next := stateRow(has)
+	next.Sequence = at
+	last := next.Last()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.revived(c, &last) {
+		s.revoke(c, has.ResourceVersion)
+	}
+	known, exists := s.ledger.Get(key)
+	s.ledger.Put(key, apply(known, exists, next))
+}
+
+var errOlderCheckpoint = errors.New("the log has an epoch that the checkpoint has not given: the checkpoint is an older one")
+
+// stateRow returns the row that an event in the log leaves.
+func stateRow(has *encode.State) checkpoint.Row {
+	return checkpoint.Row{
+		UID: has.UID, ResourceVersion: has.ResourceVersion, Epoch: has.Sequence.Epoch, Version: has.Sequence.Version,
+		Deleted: has.Deleted, Rejected: has.Rejected,
+	}
 }
 
 // seek looks for a marker among what the log got since it was first published: streams of single namespaces announce themselves at the same subject, so

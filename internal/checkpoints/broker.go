@@ -36,6 +36,11 @@ func (t Topic) Change(ctx context.Context, decide func(*checkpoint.State) (*Chan
 	return changeAtBroker(ctx, t, decide)
 }
 
+// Discard implements [Place].
+func (t Topic) Discard(ctx context.Context) (backup string, err error) {
+	return "", kafka.Discard(ctx, t.Config, t.ID)
+}
+
 // User implements [Place].
 func (Topic) User() string { return waiting() }
 
@@ -70,6 +75,11 @@ func (b Bucket) Look(ctx context.Context) (*Found, error) {
 // Change implements [Place].
 func (b Bucket) Change(ctx context.Context, decide func(*checkpoint.State) (*Change, error)) (backup string, err error) {
 	return changeAtBroker(ctx, b, decide)
+}
+
+// Discard implements [Place].
+func (b Bucket) Discard(ctx context.Context) (backup string, err error) {
+	return "", nats.Discard(ctx, b.Config, b.ID)
 }
 
 // User implements [Place].

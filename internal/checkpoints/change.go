@@ -5,12 +5,9 @@ package checkpoints
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 )
@@ -39,110 +36,89 @@ type Change struct {
 	Moves []Move
 }
 
-// Reset forgets the named streams, or all. What stays is which history of the cluster was published last, as ids must not be given twice, and
-// what is known of the log.
+// Reset forgets the named streams, or all. What is known of the log stays: the numbers that were given out must not be
+// given again. A stream without a position takes a new one.
 func Reset(state *checkpoint.State, names []string) (*Change, error) {
 	names, err := chosen(state, names)
 	if err != nil {
 		return nil, err
 	}
-	c := &Change{Batch: &checkpoint.Batch{Identity: state.Identity, Streams: map[string]checkpoint.Stream{}, Forget: names}}
+	c := &Change{Batch: &checkpoint.Batch{Identity: state.Identity, Forget: names}}
 	for _, name := range names {
 		saved := state.Streams[name]
-		if kept := (checkpoint.Stream{History: saved.History, Undone: saved.Undone, Alone: saved.Alone}); kept != (checkpoint.Stream{}) {
-			c.Batch.Streams[name] = kept
-		}
-		c.Moves = append(c.Moves, Move{Stream: name, From: saved.Position, Objects: describe(name, saved, state.Rows[name]).Objects})
+		objects := describe(name, &saved, state.Rows[name]).Objects
+		c.Moves = append(c.Moves, Move{Stream: name, From: saved.Position, Objects: objects})
 	}
-	log := state.Log
-	log.Trail = without(state.Log.Trail, names)
-	c.Batch.Log = &log
 	return c, nil
 }
 
-// Rewind moves the positions of the named streams, or of all that are ahead, back to a version, so that what comes after it is published again, by events with
-// number in their ids, which must not be that of an earlier replay. A change without moves is one that has nothing to do.
-// It refuses a version that a named stream has not reached, or none has, and a stream that has something else to do first.
-func Rewind(state *checkpoint.State, names []string, to string, number int64) (*Change, error) {
-	if n, err := strconv.ParseUint(to, 10, 64); err != nil || n == 0 || strconv.FormatUint(n, 10) != to {
-		return nil, choicef("%q is not a resourceVersion to go back to; write a number above 0, such as the metadata.resourceVersion of an object", to)
+// Rewind moves the positions of the named streams, or of all that are ahead, back to a version, so that what comes
+// after it is published again. The ids of these events have a number that no earlier resync or rewind had: the time
+// now, in seconds since 1970, or a greater one. A change without moves is one that has nothing to do. Rewind refuses a
+// version that a named stream has not reached, or none has, and a stream that has something else to do first.
+func Rewind(state *checkpoint.State, names []string, to string, now int64) (*Change, error) {
+	version, is := checkpoint.Number(to)
+	if !is {
+		return nil, choicef("%q is not a resourceVersion to go back to; write a number above 0, "+
+			"such as the metadata.resourceVersion of an object", to)
 	}
 	all := len(names) == 0
 	names, err := chosen(state, names)
 	if err != nil {
 		return nil, err
 	}
-	c := &Change{Batch: &checkpoint.Batch{Identity: state.Identity, Streams: map[string]checkpoint.Stream{}, Put: map[string]map[string]checkpoint.Row{}}}
-	var ahead, moved []string
+	log := state.Log
+	log.Resyncs = max(log.Resyncs+1, now)
+	c := &Change{Batch: &checkpoint.Batch{Identity: state.Identity, Log: &log, Streams: map[string]checkpoint.Stream{}}}
+	var ahead []string
 	for _, name := range names {
-		order, err := rewindable(name, state.Streams[name], to)
+		saved := state.Streams[name]
+		position, err := rewindable(name, &saved)
 		switch {
 		case err != nil:
 			return nil, err
-		case order < 0:
-			ahead = append(ahead, fmt.Sprintf("%s is at %s", name, state.Streams[name].Position))
-		case order > 0:
-			c.rewind(state, name, to, number)
-			moved = append(moved, name)
+		case position < version:
+			ahead = append(ahead, fmt.Sprintf("%s is at %s", name, saved.Position))
+		case position > version:
+			c.rewind(name, &saved, state.Rows[name], to)
 		}
 	}
 	if len(ahead) > 0 && (!all || len(ahead) == len(names)) {
 		return nil, choicef("%s is ahead of where the log is complete: %s; choose a version before that", to, strings.Join(ahead, ", "))
 	}
-	log := state.Log
-	log.Trail = without(state.Log.Trail, moved)
-	c.Batch.Log = &log
 	return c, nil
 }
 
-// rewind moves one stream. What was published of it may be ahead of its position.
-func (c *Change) rewind(state *checkpoint.State, name, to string, number int64) {
-	saved := state.Streams[name]
-	c.Moves = append(c.Moves, Move{Stream: name, From: saved.Position, To: to, Objects: describe(name, saved, state.Rows[name]).Objects})
-	replay := checkpoint.Replay{To: newest(saved.Position, saved.Replay.To), Number: number}
-	rows := make(map[string]checkpoint.Row, len(state.Rows[name]))
-	for key, row := range state.Rows[name] {
-		if !row.Superseded {
-			replay.To = newest(replay.To, row.ResourceVersion)
+// rewind moves one stream. Its rows stay: they say what the log has, which may be ahead of the position.
+func (c *Change) rewind(name string, saved *checkpoint.Stream, rows map[string]checkpoint.Row, to string) {
+	objects := describe(name, saved, rows).Objects
+	c.Moves = append(c.Moves, Move{Stream: name, From: saved.Position, To: to, Objects: objects})
+	position, _ := checkpoint.Number(saved.Position)
+	earlier, _ := checkpoint.Number(saved.Replay.To)
+	newest := max(position, earlier)
+	for _, row := range rows {
+		if row.Epoch >= saved.Since {
+			newest = max(newest, row.Version)
 		}
-		row.Again = true
-		rows[key] = row
 	}
-	saved.Position, saved.Replay = to, replay
-	c.Batch.Streams[name], c.Batch.Put[name] = saved, rows
+	after := *saved
+	after.Position = to
+	after.Replay = checkpoint.Replay{To: strconv.FormatUint(newest, 10), Number: c.Batch.Log.Resyncs}
+	c.Batch.Streams[name] = after
 }
 
-// newest returns the later of two versions; those that are not numbers have no order.
-func newest(a, b string) string {
-	if order, err := resourceversion.CompareResourceVersion(b, a); err == nil && order > 0 {
-		return b
+// rewindable returns the position of a stream. A stream that owes a list has more to go back than a position.
+func rewindable(name string, saved *checkpoint.Stream) (position uint64, err error) {
+	if first := firstOwed(saved); len(first) > 0 {
+		return 0, choicef("stream %s cannot be rewound, as it has something to do first: %s; "+
+			"run the bridge until it has, or choose others with --stream", name, strings.Join(first, "; "))
 	}
-	return a
-}
-
-// rewindable compares a stream's position with a version: 1 if it is ahead of it. A stream that has begun a list has more to go back than a position.
-func rewindable(name string, saved checkpoint.Stream, to string) (order int, err error) {
-	saved.Replay = checkpoint.Replay{} // one that is under way may begin anew
-	if owed := owes(saved); saved.Position == "" || len(owed) > 0 {
-		return 0, choicef("stream %s cannot be rewound, as it has something to do first: %s; run the bridge until it has, or choose others with --stream",
-			name, strings.Join(owed, "; "))
+	position, is := checkpoint.Number(saved.Position)
+	if !is {
+		return 0, choicef("stream %s cannot be rewound: its position %q is not a number, so it has no order; "+
+			"reset it, or choose others with --stream", name, saved.Position)
 	}
-	order, err = resourceversion.CompareResourceVersion(saved.Position, to)
-	if err != nil {
-		return 0, choicef("stream %s cannot be rewound: its position %q is not a number, so it has no order; reset it, or choose others with --stream", name, saved.Position)
-	}
-	return order, nil
-}
-
-// without returns a trail that has no positions of streams: the rows that belonged to them are forgotten.
-func without(trail []checkpoint.Waypoint, streams []string) []checkpoint.Waypoint {
-	cut := make([]checkpoint.Waypoint, 0, len(trail))
-	for _, w := range trail {
-		w.Positions = maps.Clone(w.Positions)
-		maps.DeleteFunc(w.Positions, func(name, _ string) bool { return slices.Contains(streams, name) })
-		cut = append(cut, w)
-	}
-	return cut
+	return position, nil
 }
 
 // chosen returns the names, or those of all streams.

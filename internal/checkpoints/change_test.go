@@ -5,7 +5,6 @@ package checkpoints
 import (
 	"bytes"
 	"errors"
-	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -15,10 +14,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	bolt "go.etcd.io/bbolt"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
 
 var audit = checkpoint.Identity{ClusterUID: "5f7d2a30", Cluster: "prod", Pipeline: "audit"}
@@ -27,16 +29,21 @@ var audit = checkpoint.Identity{ClusterUID: "5f7d2a30", Cluster: "prod", Pipelin
 func state() *checkpoint.State {
 	return &checkpoint.State{
 		Identity: audit,
-		Log: checkpoint.Log{ID: "l", Marks: map[int32]uint64{0: 7, 1: 9}, Losses: 1, Trail: []checkpoint.Waypoint{
-			{Marks: map[int32]uint64{0: 3, 1: 4}, Positions: map[string]string{"pods.v1": "60", "nodes.v1": "40"}},
-			{Marks: map[int32]uint64{0: 7, 1: 9}, Positions: map[string]string{"pods.v1": "100", "nodes.v1": "50"}},
-		}},
+		Log: checkpoint.Log{
+			ID: "l", Marks: map[int32]uint64{0: 7, 1: 9}, Ends: map[int32]uint64{0: 7},
+			IDs: map[int32]string{0: "u.7.99.0"}, Given: 8, Resyncs: 1_764_000_000, Term: 2,
+		},
 		Streams: map[string]checkpoint.Stream{
-			"pods.v1": {Position: "100", Fingerprint: "f", History: 2}, "nodes.v1": {Position: "50", Fingerprint: "f"}, "secrets.v1": {},
+			"pods.v1":    {Position: "100", Fingerprint: "f", Epoch: 7, Since: 6},
+			"nodes.v1":   {Position: "50", Fingerprint: "f", Epoch: 8},
+			"secrets.v1": {},
 		},
 		Rows: map[string]map[string]checkpoint.Row{
-			"pods.v1":  {"a/b": {UID: "u", ResourceVersion: "99"}, "a/c": {UID: "v", ResourceVersion: "98", Deleted: true}},
-			"nodes.v1": {"n": {UID: "w", ResourceVersion: "12"}},
+			"pods.v1": {
+				"a/b": {UID: "u", ResourceVersion: "99", Epoch: 7, Version: 99},
+				"a/c": {UID: "v", ResourceVersion: "98", Epoch: 6, Version: 98, Deleted: true},
+			},
+			"nodes.v1": {"n": {UID: "w", ResourceVersion: "12", Epoch: 8, Version: 12}},
 		},
 	}
 }
@@ -54,69 +61,65 @@ func wanted(t *testing.T, err error, texts ...string) {
 	}
 }
 
-func TestReset_forgets_all_but_the_history_and_the_log(t *testing.T) {
+// A number that was given out is in the log, and must not be given out again.
+func TestReset_forgets_all_but_what_is_known_of_the_log(t *testing.T) {
 	before := state()
 	c := must.Get(Reset(before, nil))(t)
 	assert.Equal(t, []string{"nodes.v1", "pods.v1", "secrets.v1"}, c.Batch.Forget, "forgets")
-	// An id with the history before would be one that the log has of something else.
-	assert.Equal(t, map[string]checkpoint.Stream{"pods.v1": {History: 2}}, c.Batch.Streams, "keeps")
-	if l := c.Batch.Log; l.ID != "l" || !maps.Equal(l.Marks, before.Log.Marks) || l.Losses != 1 || len(l.Trail) != 2 || len(l.Trail[0].Positions) != 0 {
-		t.Errorf("the log is %+v", l)
-	}
 	assert.Equal(t, (Move{Stream: "pods.v1", From: "100", Objects: 1}), c.Moves[1], "moves")
 	assert.Equal(t, state(), before, "the state that it was given is now")
+	after := storetest.After(before, c.Batch)
+	assert.Equal(t, state().Log, after.Log)
+	assert.Empty(t, after.Streams)
+	assert.Empty(t, after.Rows)
 }
 
 func TestReset_of_a_stream_leaves_the_others(t *testing.T) {
 	c, err := Reset(state(), []string{"nodes.v1", "nodes.v1"})
 	require.NoError(t, err)
-	assert.True(t, slices.Equal(c.Batch.Forget, []string{"nodes.v1"}) && len(c.Batch.Streams) == 0 &&
-		len(c.Batch.Drop) == 0, "the batch is %+v", c.Batch)
-	assert.Equal(t, map[string]string{"pods.v1": "60"}, c.Batch.Log.Trail[0].Positions,
-		"the trail is %+v", c.Batch.Log.Trail)
+	want := state()
+	delete(want.Streams, "nodes.v1")
+	delete(want.Rows, "nodes.v1")
+	assert.Equal(t, want, storetest.After(state(), c.Batch))
 	_, err = Reset(state(), []string{"pods"})
 	wanted(t, err, `no stream "pods"; it has nodes.v1, pods.v1, secrets.v1`)
 }
 
-func TestReset_keeps_that_a_history_is_over(t *testing.T) {
-	before := state()
-	before.Streams["nodes.v1"] = checkpoint.Stream{Position: "50", Undone: "restored", Alone: true}
-	c, err := Reset(before, []string{"nodes.v1"})
-	if want := (checkpoint.Stream{Undone: "restored", Alone: true}); err != nil || c.Batch.Streams["nodes.v1"] != want {
-		t.Errorf("it is %+v, %v; want %+v", c.Batch.Streams["nodes.v1"], err, want)
+func TestRewind_moves_positions_back_and_forgets_nothing(t *testing.T) {
+	before, given := state(), state()
+	stream := checkpoint.Stream{
+		Position: "100", Fingerprint: "f", Epoch: 7, ResyncDue: true, Replay: checkpoint.Replay{To: "103", Number: 4},
 	}
+	before.Streams["pods.v1"], given.Streams["pods.v1"] = stream, stream
+	now := before.Log.Resyncs + 100
+	c := must.Get(Rewind(given, []string{"pods.v1"}, "80", now))(t)
+	want := before
+	stream.Position = "80"
+	stream.Replay = checkpoint.Replay{To: "103", Number: now} // the earlier one has not come to its end
+	want.Streams["pods.v1"], want.Log.Resyncs = stream, now
+	assert.Equal(t, want, storetest.After(given, c.Batch))
+	assert.Empty(t, c.Batch.Put, "rows stay as they are")
 }
 
-func TestRewind_moves_positions_back_and_forgets_nothing(t *testing.T) {
-	before := state()
-	before.Streams["pods.v1"] = checkpoint.Stream{Position: "100", Fingerprint: "f", History: 2, Replay: checkpoint.Replay{To: "103", Number: 4}}
-	given := state()
-	given.Streams["pods.v1"] = before.Streams["pods.v1"]
-	c := must.Get(Rewind(given, []string{"pods.v1"}, "80", 5))(t)
-	replay := checkpoint.Replay{To: "103", Number: 5} // what the earlier replay has not come to is behind that, too
-	want := map[string]checkpoint.Stream{"pods.v1": {Position: "80", Fingerprint: "f", History: 2, Replay: replay}}
-	assert.Equal(t, want, c.Batch.Streams, "streams")
-	n := len(c.Batch.Forget) + len(c.Batch.Drop)
-	assert.True(t, n <= 0 && len(c.Batch.Put) == 1, "it forgets %d things, and changes %+v", n, c.Batch.Put)
-	for key, row := range before.Rows["pods.v1"] {
-		if row.Again = true; c.Batch.Put["pods.v1"][key] != row {
-			t.Errorf("%s becomes %+v, want %+v", key, c.Batch.Put["pods.v1"][key], row)
-		}
+// The ids of what is published again are ones that no earlier resync or rewind had, whatever the clock says.
+func TestRewind_has_a_number_of_its_own(t *testing.T) {
+	last := state().Log.Resyncs
+	for now, want := range map[int64]int64{last + 7: last + 7, last: last + 1, 5: last + 1} {
+		c := must.Get(Rewind(state(), []string{"pods.v1"}, "80", now))(t)
+		assert.Equal(t, want, c.Batch.Log.Resyncs)
+		assert.Equal(t, want, c.Batch.Streams["pods.v1"].Replay.Number)
 	}
-	for _, w := range c.Batch.Log.Trail {
-		_, ok := w.Positions["pods.v1"]
-		assert.False(t, ok, "a log that loses its end would go back to %+v", w)
-	}
-	assert.Equal(t, before, given, "the state that it was given is now")
 }
 
 func TestRewind_reaches_what_was_published_ahead_of_the_position(t *testing.T) {
 	given := state()
 	given.Rows["pods.v1"] = map[string]checkpoint.Row{
-		"a": {ResourceVersion: "104"}, "b": {ResourceVersion: "99", Deleted: true}, "c": {ResourceVersion: "900", Superseded: true},
+		"a": {ResourceVersion: "104", Epoch: 7, Version: 104},
+		"b": {ResourceVersion: "99", Epoch: 6, Version: 105, Deleted: true},
+		"c": {ResourceVersion: "900", Epoch: 5, Version: 900}, // of before the first case
 	}
 	c := must.Get(Rewind(given, []string{"pods.v1"}, "80", 5))(t)
-	assert.Equal(t, "104", c.Batch.Streams["pods.v1"].Replay.To, "it is %+v", c.Batch.Streams["pods.v1"])
+	assert.Equal(t, "105", c.Batch.Streams["pods.v1"].Replay.To, "it is %+v", c.Batch.Streams["pods.v1"])
 }
 
 // pods is what going back does to them.
@@ -139,7 +142,9 @@ func TestRewind_of_all_leaves_alone_what_is_not_ahead(t *testing.T) {
 
 func TestRewind_refuses_what_it_cannot_do(t *testing.T) {
 	before := state()
-	before.Streams["owes.v1"] = checkpoint.Stream{Position: "70", Owed: checkpoint.Owed{Version: "90", Cause: "expired"}}
+	before.Streams["owes.v1"] = checkpoint.Stream{
+		Position: "70", Owes: checkpoint.Owes{List: sequence.Relist, Version: "90", From: "70", Cause: "expired"},
+	}
 	before.Streams["text.v1"] = checkpoint.Stream{Position: "abc"}
 	for _, c := range []struct {
 		stream, to, text string
@@ -151,7 +156,7 @@ func TestRewind_refuses_what_it_cannot_do(t *testing.T) {
 		{"pods.v1", "-5", `"-5" is not a resourceVersion`},
 		{"pods", "5", `no stream "pods"; it has nodes.v1, owes.v1, pods.v1`},
 		{"secrets.v1", "5", "stream secrets.v1 cannot be rewound, as it has something to do first: a snapshot"},
-		{"owes.v1", "5", "something to do first: a list at 90 or later: expired"},
+		{"owes.v1", "5", "something to do first: a list, at 90 or later, behind a gap from 70 (expired)"},
 		{"text.v1", "5", `its position "abc" is not a number`},
 	} {
 		_, err := Rewind(before, []string{c.stream}, c.to, 5)
@@ -205,7 +210,7 @@ func TestFile_is_changed_after_a_copy_was_made(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotEqual(t, first, second, "the second copy, the first")
 	now, err = file.Inspect(t.Context(), string(f))
-	assert.True(t, err == nil && len(now.Rows) == 0 && len(now.Streams) == 1, "it holds %+v, %v", now, err)
+	assert.True(t, err == nil && len(now.Rows)+len(now.Streams) == 0, "it holds %+v, %v", now, err)
 }
 
 func TestFile_where_nothing_moves_gets_no_copy(t *testing.T) {
@@ -240,27 +245,24 @@ Pipeline:  audit
 Cluster:   prod (uid of kube-system 5f7d2a30)
 Where:     file /s/audit.db
 Saved:     2026-11-22T11:00:00Z
-Log:       known up to partition 0: 7, 1: 9; seen to lose events once
+Log:       known up to partition 0: 7, 1: 9
 
 STREAM      POSITION  OBJECTS  OWES
 nodes.v1    50        1        -
 pods.v1     100       1        -
 secrets.v1  -         0        a snapshot
 `}, {&wide, `
-Pipeline:  audit
-Cluster:   prod (uid of kube-system 5f7d2a30)
-Where:     file /s/audit.db
-Saved:     2026-11-22T11:00:00Z
-Log:       known up to partition 0: 7, 1: 9; seen to lose events once
+Pipeline:   audit
+Cluster:    prod (uid of kube-system 5f7d2a30)
+Where:      file /s/audit.db
+Saved:      2026-11-22T11:00:00Z
+Log:        known up to partition 0: 7, 1: 9
+Given out:  epochs up to 8, resyncs up to 1764000000, terms up to 2
 
-STREAM      POSITION  OBJECTS  DELETIONS  HISTORY  SELECTORS  OWES
-nodes.v1    50        1        0          0        f          -
-pods.v1     100       1        1          2        f          -
-secrets.v1  -         0        0          0        -          a snapshot
-
-LOG AT                SAFE POSITIONS
-partition 0: 3, 1: 4  nodes.v1=40 pods.v1=60
-partition 0: 7, 1: 9  nodes.v1=50 pods.v1=100
+STREAM      POSITION  OBJECTS  DELETIONS  EPOCH  SINCE  SELECTORS  OWES
+nodes.v1    50        1        0          8      -      f          -
+pods.v1     100       1        1          7      6      f          -
+secrets.v1  -         0        0          -      -      -          a snapshot
 `}} {
 		assert.Equal(t, page.want, "\n"+page.got.String())
 	}
@@ -281,11 +283,67 @@ web       -        -        -        never    file w.db
 }
 
 func TestDescribe_says_all_that_a_stream_owes(t *testing.T) {
-	s := describe("pods.v1", checkpoint.Stream{
-		Gap: checkpoint.Gap{From: "3", Cause: "expired"}, Owed: checkpoint.Owed{Version: "9", Cause: "late"}, Announced: "gap.1",
-		Unannounced: checkpoint.Snapshot{ResourceVersion: "8"}, Undone: "restored", Repair: "6", Leaving: "12",
-	}, nil)
-	const want = "the deletion of all that it has, as its namespace was not selected any more at 12; another history: restored; a list behind a gap from 3: expired; a list at 9 or later: late; the rest of the list that gap.1 has announced; " +
-		"the word that the snapshot at 8 is complete; what the log has lost, up to 6"
-	assert.Equal(t, want, strings.Join(s.Owes, "; "), "it owes")
+	all := checkpoint.Stream{
+		Owes:      checkpoint.Owes{List: sequence.Relist, From: "3", Version: "9", Cause: "expired", Message: "too old"},
+		Announced: "gap.1", Unannounced: checkpoint.Snapshot{ResourceVersion: "8"},
+		ResyncDue: true, Retiring: true, Replay: checkpoint.Replay{To: "99", Number: 1},
+	}
+	for _, c := range []struct {
+		stream checkpoint.Stream
+		want   []string
+	}{
+		{all, []string{
+			"the deletion of all that it has, as it is not selected any more",
+			"a list, at 9 or later, behind a gap from 3 (expired): too old",
+			"the rest of the list that gap.1 has announced", "the word that the snapshot at 8 is complete",
+			"a resync", "a replay up to 99",
+			"the last event of objects of which the log has an older state last: 1",
+		}},
+		{checkpoint.Stream{}, []string{"a snapshot"}},
+		{checkpoint.Stream{Owes: checkpoint.Owes{List: sequence.Reselect}}, []string{"a snapshot"}},
+		{owing(checkpoint.Owes{List: sequence.Reselect, From: "5", Cause: "selection"}), []string{
+			"a list of what is selected, behind a gap from 5 (selection)",
+		}},
+		{owing(checkpoint.Owes{List: sequence.Republish, From: "5", Cause: "restored"}), []string{
+			"a list that publishes everything again, behind a gap from 5 (restored)",
+		}},
+		{owing(checkpoint.Owes{List: sequence.Repair, From: "0", Cause: "log-lost", Number: 7}), []string{
+			"a list that publishes everything again, between resync markers, behind a gap from 0, number 7 (log-lost)",
+		}},
+	} {
+		rows := map[string]checkpoint.Row{"a": {Behind: c.stream.Retiring}}
+		got := describe("pods.v1", &c.stream, rows)
+		assert.Equal(t, c.want, got.Owes, "it owes")
+	}
+}
+
+func owing(o checkpoint.Owes) checkpoint.Stream { return checkpoint.Stream{Position: "5", Owes: o} }
+
+func TestDescribe_has_the_newest_sequence(t *testing.T) {
+	r := Describe("audit", "file a.db", &Found{State: state()})
+	var newest []string
+	for _, s := range r.Streams {
+		newest = append(newest, s.Newest)
+	}
+	assert.Equal(t, []string{"0000000008.00000000000000000012.0", "0000000007.00000000000000000099.0", ""}, newest)
+}
+
+func TestFile_of_an_older_version_is_moved_away(t *testing.T) {
+	f, bridge := written(t)
+	var running *RunningError
+	assert.ErrorAs(t, must.Err(f.Discard(t.Context())), &running)
+	require.NoError(t, bridge.Close())
+	assert.ErrorContains(t, must.Err(f.Discard(t.Context())), "this version can read it")
+	db := must.Get(bolt.Open(string(f), 0o600, nil))(t)
+	require.NoError(t, errors.Join(db.Update(func(tx *bolt.Tx) error {
+		return tx.Bucket([]byte("meta")).Put([]byte("format"), []byte("1"))
+	}), db.Close()))
+	var old *checkpoint.FormatError
+	_, err := f.Look(t.Context())
+	require.ErrorAs(t, err, &old)
+	assert.True(t, old.Old() && checkpoint.IsPermanent(err), "%v", err)
+	backup := must.Get(f.Discard(t.Context()))(t)
+	assert.FileExists(t, backup)
+	found := must.Get(f.Look(t.Context()))(t)
+	assert.Equal(t, (checkpoint.Identity{}), found.State.Identity, "it holds %+v", found)
 }

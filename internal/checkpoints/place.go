@@ -31,6 +31,9 @@ type Place interface {
 	// Change opens a checkpoint that was written, and commits what decide makes of its state, if that moves anything. Backup is where a copy of what it held is; empty where there is
 	// none. The error is a [*RunningError] while a bridge runs.
 	Change(ctx context.Context, decide func(*checkpoint.State) (*Change, error)) (backup string, err error)
+	// Discard removes a checkpoint that an older version has written, so that the next start makes a new one. Backup is
+	// where it is now; empty where it is gone. The error is a [*RunningError] while a bridge is seen to run.
+	Discard(ctx context.Context) (backup string, err error)
 }
 
 // RunningError says that a bridge uses the checkpoint.
@@ -94,14 +97,30 @@ func (f File) Change(ctx context.Context, decide func(*checkpoint.State) (*Chang
 }
 
 // backup copies an open checkpoint beside itself, to a name that nothing has.
-func (f File) backup(store *file.Store) (string, error) {
+func (f File) backup(store *file.Store) (string, error) { return f.beside(store.Backup) }
+
+// Discard implements [Place].
+func (f File) Discard(context.Context) (backup string, err error) {
+	backup, err = f.beside(func(to string) error { return file.Discard(string(f), to) })
+	var busy *file.BusyError
+	if errors.As(err, &busy) {
+		return "", &RunningError{f.String()}
+	}
+	if err != nil {
+		return "", err
+	}
+	return backup, nil
+}
+
+// beside calls do with a path beside the file that nothing has.
+func (f File) beside(do func(to string) error) (string, error) {
 	base := string(f) + "." + time.Now().UTC().Format("20060102T150405Z")
 	for n := 0; ; n++ {
 		to := base + ".bak"
 		if n > 0 {
 			to = fmt.Sprintf("%s.%d.bak", base, n)
 		}
-		if err := store.Backup(to); !errors.Is(err, os.ErrExist) {
+		if err := do(to); !errors.Is(err, os.ErrExist) {
 			return to, err
 		}
 	}

@@ -27,7 +27,7 @@ func PrintList(w io.Writer, reports []*Report) error {
 	return t.Flush()
 }
 
-// Print prints a report. Wide adds histories, deletions and selectors of streams, and the trail.
+// Print prints a report. Wide adds deletions, epochs and selectors of streams, and the numbers that were given out.
 func (r *Report) Print(w io.Writer, wide bool) error {
 	t := newTable(w)
 	t.row("Pipeline:", r.Pipeline)
@@ -35,16 +35,16 @@ func (r *Report) Print(w io.Writer, wide bool) error {
 	t.row("Where:", r.Where)
 	t.row("Saved:", r.saved())
 	t.row("Log:", r.Log.String())
+	if wide {
+		t.row("Given out:", r.Log.given())
+	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	if err := r.printStreams(w, wide); err != nil || !wide {
-		return err
-	}
-	return r.Log.printTrail(w)
+	return r.printStreams(w, wide)
 }
 
 func (r *Report) saved() string {
@@ -57,13 +57,14 @@ func (r *Report) saved() string {
 func (r *Report) printStreams(w io.Writer, wide bool) error {
 	columns := []string{"STREAM", "POSITION", "OBJECTS"}
 	if wide {
-		columns = append(columns, "DELETIONS", "HISTORY", "SELECTORS")
+		columns = append(columns, "DELETIONS", "EPOCH", "SINCE", "SELECTORS")
 	}
 	t := newTable(w, append(columns, "OWES")...)
 	for _, s := range r.Streams {
 		cells := []string{s.Name, cmp.Or(s.Position, "-"), strconv.Itoa(s.Objects)}
 		if wide {
-			cells = append(cells, strconv.Itoa(s.Deletions), strconv.Itoa(s.History), cmp.Or(s.Selectors, "-"))
+			cells = append(cells, strconv.Itoa(s.Deletions), numberOrNone(s.Epoch), numberOrNone(s.Since))
+			cells = append(cells, cmp.Or(s.Selectors, "-"))
 		}
 		t.row(append(cells, cmp.Or(strings.Join(s.Owes, "; "), "-"))...)
 	}
@@ -75,33 +76,24 @@ func (l *Log) String() string {
 	if len(l.Marks) == 0 {
 		return "nothing is known of it"
 	}
-	text := "known up to " + marks(l.Marks)
-	switch l.Losses {
-	case 0:
-		return text
-	case 1:
-		return text + "; seen to lose events once"
-	default:
-		return fmt.Sprintf("%s; seen to lose events %d times", text, l.Losses)
-	}
+	return "known up to " + marks(l.Marks)
 }
 
-func (l *Log) printTrail(w io.Writer) error {
-	if len(l.Trail) == 0 {
-		return nil
+// given says which numbers must not be given out again.
+func (l *Log) given() string {
+	text := fmt.Sprintf("epochs up to %d, resyncs up to %d", l.Given, l.Resyncs)
+	if l.Term > 0 {
+		text += fmt.Sprintf(", terms up to %d", l.Term)
 	}
-	if _, err := fmt.Fprintln(w); err != nil {
-		return err
+	return text
+}
+
+// numberOrNone writes a number that may be none.
+func numberOrNone(n uint64) string {
+	if n == 0 {
+		return "-"
 	}
-	t := newTable(w, "LOG AT", "SAFE POSITIONS")
-	for _, way := range l.Trail {
-		var positions []string
-		for _, name := range slices.Sorted(maps.Keys(way.Positions)) {
-			positions = append(positions, name+"="+way.Positions[name])
-		}
-		t.row(marks(way.Marks), cmp.Or(strings.Join(positions, " "), "-"))
-	}
-	return t.Flush()
+	return strconv.FormatUint(n, 10)
 }
 
 // marks writes one mark alone, and several with their partitions.

@@ -3,11 +3,15 @@
 package checkpoints
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
 
 // Report says what a checkpoint holds.
@@ -35,10 +39,14 @@ type Stream struct {
 	Objects  int    `json:"objects"`
 	// Deletions are those that a watch from the position would show again.
 	Deletions int `json:"deletions"`
-	History   int `json:"history"`
+	// Epoch is in the sequence of the next change; versions of events with an epoch below Since do not compare.
+	Epoch uint64 `json:"epoch"`
+	Since uint64 `json:"since,omitempty"`
+	// Newest is the greatest sequence of an object's last event.
+	Newest string `json:"newest,omitempty"`
 	// Selectors identifies the namespace and the selectors of which the log is complete.
 	Selectors string `json:"selectors,omitempty"`
-	// Owes is what the next start does before anything else.
+	// Owes is what the next start has to do.
 	Owes []string `json:"owes"`
 }
 
@@ -46,20 +54,20 @@ type Stream struct {
 type Log struct {
 	ID string `json:"id,omitempty"`
 	// Marks bound, by partition, what need not be read back at a start.
-	Marks  map[int32]uint64 `json:"marks,omitempty"`
-	Losses int              `json:"losses"`
-	Trail  []Waypoint       `json:"trail"`
-}
-
-// Waypoint says which positions were safe when the log ended at Marks.
-type Waypoint struct {
-	Marks     map[int32]uint64  `json:"marks"`
-	Positions map[string]string `json:"positions"`
+	Marks map[int32]uint64 `json:"marks,omitempty"`
+	// Ends are the places, by partition, of the last messages that were acknowledged, and IDs their ids.
+	Ends map[int32]uint64 `json:"ends,omitempty"`
+	IDs  map[int32]string `json:"ids,omitempty"`
+	// Given is the greatest epoch that was given out, Resyncs the greatest number of a resync, a repair or a rewind,
+	// and Term that of a writer; 0 where there was none.
+	Given   uint64 `json:"given"`
+	Resyncs int64  `json:"resyncs"`
+	Term    int64  `json:"term,omitempty"`
 }
 
 // Describe returns what was found of a pipeline's checkpoint.
 func Describe(pipeline, where string, f *Found) *Report {
-	r := &Report{Pipeline: pipeline, Where: where, Streams: []Stream{}, Log: Log{Trail: []Waypoint{}}}
+	r := &Report{Pipeline: pipeline, Where: where, Streams: []Stream{}}
 	if f.State.Identity == (checkpoint.Identity{}) {
 		return r
 	}
@@ -70,13 +78,13 @@ func Describe(pipeline, where string, f *Found) *Report {
 		r.Saved = &saved
 	}
 	for _, name := range Streams(f.State) {
-		s := describe(name, f.State.Streams[name], f.State.Rows[name])
+		saved := f.State.Streams[name]
+		s := describe(name, &saved, f.State.Rows[name])
 		r.Objects += s.Objects
 		r.Streams = append(r.Streams, s)
 	}
-	r.Log.ID, r.Log.Marks, r.Log.Losses = log.ID, log.Marks, log.Losses
-	for _, w := range log.Trail {
-		r.Log.Trail = append(r.Log.Trail, Waypoint{Marks: w.Marks, Positions: w.Positions})
+	r.Log = Log{
+		ID: log.ID, Marks: log.Marks, Ends: log.Ends, IDs: log.IDs, Given: log.Given, Resyncs: log.Resyncs, Term: log.Term,
 	}
 	return r
 }
@@ -92,34 +100,94 @@ func Streams(state *checkpoint.State) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-func describe(name string, saved checkpoint.Stream, rows map[string]checkpoint.Row) Stream {
-	s := Stream{Name: name, Position: saved.Position, History: saved.History, Selectors: saved.Fingerprint, Owes: owes(saved)}
+func describe(name string, saved *checkpoint.Stream, rows map[string]checkpoint.Row) Stream {
+	s := Stream{
+		Name: name, Position: saved.Position, Epoch: saved.Epoch, Since: saved.Since, Selectors: saved.Fingerprint,
+		Owes: append(firstOwed(saved), laterOwed(saved, rows)...),
+	}
+	var newest sequence.Sequence
 	for _, row := range rows {
 		if row.Deleted {
 			s.Deletions++
 		} else {
 			s.Objects++
 		}
+		if last := row.Last(); last.After(newest) {
+			newest = last.Sequence
+		}
+	}
+	if len(rows) > 0 {
+		s.Newest = newest.String()
 	}
 	return s
 }
 
-// owes says for a person what a stream has begun, or has to do, before it watches on.
-func owes(s checkpoint.Stream) []string {
+// listWords say what a list is that a stream owes.
+var listWords = map[sequence.Owes]string{
+	sequence.Relist:    "a list",
+	sequence.Reselect:  "a list of what is selected",
+	sequence.Republish: "a list that publishes everything again",
+	sequence.Repair:    "a list that publishes everything again, between resync markers",
+}
+
+// firstOwed says for a person what a stream has begun, or has to do, before it watches on.
+func firstOwed(s *checkpoint.Stream) []string {
 	owed := []string{}
-	add := func(is bool, text string) {
-		if is {
-			owed = append(owed, text)
+	if s.Retiring {
+		owed = append(owed, "the deletion of all that it has, as it is not selected any more")
+	}
+	switch {
+	case s.Owes.List != sequence.Nothing && s.Owes != (checkpoint.Owes{List: sequence.Reselect}):
+		owed = append(owed, owedList(&s.Owes))
+	case s.Position == "" || s.Owes.List != sequence.Nothing:
+		owed = append(owed, "a snapshot")
+	}
+	if s.Announced != "" {
+		owed = append(owed, "the rest of the list that "+s.Announced+" has announced")
+	}
+	if s.Unannounced != (checkpoint.Snapshot{}) {
+		owed = append(owed, "the word that the snapshot at "+s.Unannounced.ResourceVersion+" is complete")
+	}
+	return owed
+}
+
+// owedList describes a list with its reason.
+func owedList(o *checkpoint.Owes) string {
+	text := cmp.Or(listWords[o.List], "a list")
+	if o.Version != "" {
+		text += ", at " + o.Version + " or later"
+	}
+	if o.From != "" {
+		text += ", behind a gap from " + o.From
+	}
+	if o.Number != 0 {
+		text += ", number " + strconv.FormatInt(o.Number, 10)
+	}
+	if o.Cause != "" {
+		text += " (" + o.Cause + ")"
+	}
+	if o.Message != "" {
+		text += ": " + o.Message
+	}
+	return text
+}
+
+// laterOwed says for a person what a stream does while it watches.
+func laterOwed(s *checkpoint.Stream, rows map[string]checkpoint.Row) (owed []string) {
+	if s.ResyncDue {
+		owed = append(owed, "a resync")
+	}
+	if s.Replay.To != "" {
+		owed = append(owed, "a replay up to "+s.Replay.To)
+	}
+	behind := 0
+	for _, row := range rows {
+		if row.Behind {
+			behind++
 		}
 	}
-	add(s.Leaving != "", "the deletion of all that it has, as its namespace was not selected any more at "+s.Leaving)
-	add(s.Undone != "", "another history: "+s.Undone)
-	add(s.Position == "" && s.Gap.From == "", "a snapshot")
-	add(s.Position == "" && s.Gap.From != "", "a list behind a gap from "+s.Gap.From+": "+s.Gap.Cause)
-	add(s.Owed.Version != "", "a list at "+s.Owed.Version+" or later: "+s.Owed.Cause)
-	add(s.Announced != "", "the rest of the list that "+s.Announced+" has announced")
-	add(s.Unannounced != (checkpoint.Snapshot{}), "the word that the snapshot at "+s.Unannounced.ResourceVersion+" is complete")
-	add(s.Repair != "", "what the log has lost, up to "+s.Repair)
-	add(s.Replay.To != "", "a replay up to "+s.Replay.To)
+	if behind > 0 {
+		owed = append(owed, fmt.Sprintf("the last event of objects of which the log has an older state last: %d", behind))
+	}
 	return owed
 }

@@ -118,9 +118,10 @@ func lossAlerts() []Alert {
 		},
 		{
 			Name: "KubeEventbridgeHistoryRestored", Severity: warning,
-			Expr:        happened(byStream, "kube_eventbridge_histories_total", "1h"),
-			Summary:     "The API server's history has begun anew in {{ $labels.stream }} of pipeline {{ $labels.pipeline }}.",
-			Description: "etcd was restored, or the cluster built anew. Everything that exists is published again with another number in the attribute history.",
+			Expr:    happened(byStream, "kube_eventbridge_histories_total", "1h"),
+			Summary: "The API server's history has begun anew in {{ $labels.stream }} of pipeline {{ $labels.pipeline }}.",
+			Description: "etcd was restored, or the cluster built anew. " +
+				"Everything that exists is published again under a new epoch.",
 		},
 		{
 			Name: "KubeEventbridgeAuditDifferences", Severity: warning,

@@ -68,7 +68,8 @@ func Parse(text string) (Sequence, error) {
 	v, err2 := strconv.ParseUint(version, 10, 64)
 	t, err3 := strconv.ParseUint(step, 10, 8)
 	s := Sequence{Epoch: e, Version: v, Step: uint8(t)}
-	if err1 != nil || err2 != nil || err3 != nil || s.Step > End || s.Epoch > MaxEpoch || s.String() != text {
+	padded := len(epoch) == epochDigits && len(version) == versionDigits && len(step) == 1
+	if err1 != nil || err2 != nil || err3 != nil || !padded || s.Step > End {
 		return Sequence{}, fmt.Errorf("sequence %q is not <epoch>.<version>.<step>", text)
 	}
 	return s, nil

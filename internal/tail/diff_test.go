@@ -166,6 +166,12 @@ func TestDescribe(t *testing.T) {
 		{Deleted, `{}`, map[string]string{"reason": "snapshot"}, before, "found missing (snapshot), last known version 5"},
 		{Deleted, old, map[string]string{"reason": "recovered"}, before, "recovered after a gap, last known version 5"},
 		{Deleted, old, map[string]string{"reason": "repair"}, nil, "repair"},
+		{
+			Deleted, old,
+			map[string]string{"reason": "deselected"},
+			before,
+			"exists, and is not selected any more, last known version 5",
+		},
 		{Updated, old, map[string]string{"sampledrate": "5"}, before, "nothing visible changed (5 changes in one)"},
 		{Updated, old, map[string]string{"reason": "relist"}, before, "nothing visible changed (found after a gap)"},
 		{Updated, old, map[string]string{"reason": "recovered"}, nil, "(recovered after a gap)"},
@@ -174,7 +180,24 @@ func TestDescribe(t *testing.T) {
 			Rejected, `{"type":"io.kube-eventbridge.resource.updated.v1","error":"too\nlarge","size":2097152}`, nil, nil,
 			`the log refused this event (updated) of 2097152 bytes: too\nlarge`,
 		},
-		{Gap, `{"from":"100","to":"200","reason":"410 Gone\u001b[0m"}`, nil, nil, `changes between 100 and 200 are not known: 410 Gone\x1b[0m`},
+		{
+			Gap, `{"from":"100","to":"200","cause":"expired","message":"410 Gone\u001b[0m","epoch":7}`, nil, nil,
+			`changes between 100 and 200 are not known (expired): 410 Gone\x1b[0m`,
+		},
+		{
+			Gap, `{"from":"100","to":"60","cause":"restored","message":"","epoch":7}`, nil, nil,
+			"versions start again: known up to 100 before, and from 60 on (restored)",
+		},
+		{Gap, `{"from":"100","to":"200"}`, nil, nil, "changes between 100 and 200 are not known"},
+		{ResyncStarted, `{"n":1795212000}`, nil, nil, "resync 1795212000: what exists is published again"},
+		{
+			ResyncCompleted, `{"n":1795212000,"objects":12,"complete":true}`, nil, nil,
+			"resync 1795212000 is complete: 12 objects",
+		},
+		{
+			ResyncCompleted, `{"n":1795212000,"objects":1,"complete":false}`, nil, nil,
+			"resync 1795212000 has ended and is not complete: 1 object",
+		},
 		{SnapshotStarted, `{"resourceVersion":"90"}`, nil, nil, "what exists at 90 follows"},
 		{SnapshotCompleted, `{"resourceVersion":"90","objects":12}`, nil, nil, "this was what existed at 90: 12 objects"},
 		{Unknown, `{}`, map[string]string{"type": "io.kube-eventbridge.writer.started.v1"}, nil, "io.kube-eventbridge.writer.started.v1"},

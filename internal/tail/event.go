@@ -28,14 +28,23 @@ const (
 	Gap               Op = "gap"
 	SnapshotStarted   Op = "snapshot-started"
 	SnapshotCompleted Op = "snapshot-completed"
+	ResyncStarted     Op = "resync-started"
+	ResyncCompleted   Op = "resync-completed"
 	// Unknown is an event of a type that this version does not know.
 	Unknown Op = "unknown"
 )
 
 // Marker reports whether the event is about a stream and not about an object.
-func (o Op) Marker() bool { return o == Gap || o == SnapshotStarted || o == SnapshotCompleted }
+func (o Op) Marker() bool {
+	switch o {
+	case Gap, SnapshotStarted, SnapshotCompleted, ResyncStarted, ResyncCompleted:
+		return true
+	default:
+		return false
+	}
+}
 
-// word is the op in the table: both ends of a snapshot are called snapshot there.
+// word is the op in the table: both ends of a snapshot are called snapshot there, and both of a resync, resync.
 func (o Op) word() string {
 	word, _, _ := strings.Cut(string(o), "-")
 	return word
@@ -96,6 +105,21 @@ func Decode(m Message) (*Event, error) {
 	return e, nil
 }
 
+// oldFormat returns the error of a log that an older version has written, whose sequences are one number. It is nil
+// for any other event.
+func (e *Event) oldFormat() error {
+	sequence := e.Attr("sequence")
+	if sequence == "" || strings.Contains(sequence, ".") {
+		return nil
+	}
+	_, err := encode.StateOf(&e.Stored)
+	var old *encode.OldFormatError
+	if errors.As(err, &old) {
+		return err
+	}
+	return nil // an event of another program
+}
+
 // inOwn returns a type, and the event's source, as the bridge's own profile has them.
 func (e *Event) inOwn(typ string) (ownType, source string) {
 	return encode.InOwn(typ, e.Attr("source"), e.Attr("partitionkey"), e.Attr("apiversion"))
@@ -151,6 +175,10 @@ func opOf(typ string) Op {
 		return SnapshotStarted
 	case encode.TypeSnapshotCompleted:
 		return SnapshotCompleted
+	case encode.TypeResyncStarted:
+		return ResyncStarted
+	case encode.TypeResyncCompleted:
+		return ResyncCompleted
 	default:
 		return Unknown
 	}

@@ -67,10 +67,13 @@ func TestEvent_time_is_when_it_was_seen_else_when_it_happened_else_when_it_was_s
 }
 
 func TestAppendJSON_has_numbers_where_structured_mode_has_them(t *testing.T) {
-	e := event(t, Updated, "{\n \"x\": 1}", map[string]string{"sampledrate": "3", "writerepoch": "x"})
+	e := event(t, Updated, "{\n \"x\": 1}", map[string]string{"sampledrate": "3", "writerterm": "x"})
 	line, err := e.AppendJSON(nil)
 	require.NoError(t, err)
-	for _, want := range []string{`{"specversion":"1.0","id":"u1.7",`, `"sampledrate":3,`, `"writerepoch":"x",`, `"resourceversion":"7",`, `,"data":{"x":1}}`} {
+	for _, want := range []string{
+		`{"specversion":"1.0","id":"u1.1795212000.7.0",`, `"sampledrate":3,`, `"writerterm":"x",`, `"resourceversion":"7",`,
+		`,"data":{"x":1}}`,
+	} {
 		assert.Contains(t, string(line), want, "not in %s", line)
 	}
 	e.Data = []byte("not JSON\n")
@@ -169,12 +172,14 @@ func TestParse_refuses_what_selects_nothing(t *testing.T) {
 	assert.Len(t, must.Get(ParseNames([]string{"web-*", "a?[b-c]"}))(t), 2)
 	ops, err := ParseOps([]string{"added", "modified"})
 	assert.Error(t, err, "modified was read as %v", ops)
-	assert.Len(t, must.Get(ParseOps([]string{"Added", "snapshot"}))(t), 3)
+	assert.Len(t, must.Get(ParseOps([]string{"Added", "snapshot", "resync"}))(t), 5)
 }
 
 func published(op Op, data string, with map[string]string) *sink.Message {
 	m := message(0, op, data, with)
-	return &sink.Message{Subject: m.Subject, ID: "u1.7", Attributes: m.Attributes, ContentType: m.ContentType, Data: m.Data}
+	return &sink.Message{
+		Subject: m.Subject, ID: "u1.1795212000.7.0", Attributes: m.Attributes, ContentType: m.ContentType, Data: m.Data,
+	}
 }
 
 func TestLines_are_those_of_a_table_and_say_what_changed(t *testing.T) {
@@ -201,7 +206,8 @@ func TestLines_are_those_of_a_table_and_say_what_changed(t *testing.T) {
 func TestLines_say_nothing_of_what_another_object_of_the_name_was(t *testing.T) {
 	l := NewLines(TableConfig{Today: at, NoHeaders: true})
 	must.Get(l.Append(nil, published(Added, `{"spec":{"replicas":1}}`, nil), 1))(t)
-	line, err := l.Append(nil, published(Updated, `{"spec":{"replicas":3}}`, map[string]string{"objectuid": "u2", "id": "u2.9"}), 2)
+	other := map[string]string{"objectuid": "u2", "id": "u2.1795212000.9.0"}
+	line, err := l.Append(nil, published(Updated, `{"spec":{"replicas":3}}`, other), 2)
 	require.NoError(t, err)
 	assert.NotContains(t, string(line), "1→3", "the line is %q", line)
 	assert.Error(t, must.Err(l.Append(nil, &sink.Message{Data: []byte("{}")}, 3)), "what is no event has a line")

@@ -125,17 +125,19 @@ type Filter struct {
 	Ops   []Op
 }
 
-// ParseOps reads operations; snapshot stands for both of its markers.
+// ParseOps reads operations; snapshot and resync stand for both of their markers.
 func ParseOps(words []string) ([]Op, error) {
 	var ops []Op
 	for _, w := range words {
 		switch op := Op(strings.ToLower(w)); op {
-		case Added, Updated, Deleted, Rejected, Gap, SnapshotStarted, SnapshotCompleted:
+		case Added, Updated, Deleted, Rejected, Gap, SnapshotStarted, SnapshotCompleted, ResyncStarted, ResyncCompleted:
 			ops = append(ops, op)
 		case "snapshot":
 			ops = append(ops, SnapshotStarted, SnapshotCompleted)
+		case "resync":
+			ops = append(ops, ResyncStarted, ResyncCompleted)
 		default:
-			return nil, fmt.Errorf("%q is no operation; use added, updated, deleted, rejected, gap or snapshot", w)
+			return nil, fmt.Errorf("%q is no operation; use added, updated, deleted, rejected, gap, snapshot or resync", w)
 		}
 	}
 	return ops, nil

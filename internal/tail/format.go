@@ -76,7 +76,7 @@ func NewTable(w io.Writer, cfg TableConfig) *Table {
 			{"SEQ", 6, 12},
 			{"PIPELINE", 8, 20},
 			{"OP", 8, 8},
-			{"REASON", 8, 9},
+			{"REASON", 8, 10},
 			{"RESOURCE", 20, 40},
 			{"OBJECT", 32, 64},
 			{"VERSION", 8, 20},
@@ -198,7 +198,7 @@ func (t *Table) colour(op Op) string {
 		return "\x1b[31m"
 	case Gap, Rejected, Unknown:
 		return "\x1b[1;35m"
-	case SnapshotStarted, SnapshotCompleted:
+	case SnapshotStarted, SnapshotCompleted, ResyncStarted, ResyncCompleted:
 		return "\x1b[36m"
 	default:
 		return ""

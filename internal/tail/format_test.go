@@ -38,9 +38,13 @@ func story(t *testing.T) []*Event {
 		event(t, SnapshotCompleted, `{"namespace":"","resourceVersion":"7","objects":1}`, nil),
 		event(t, Updated, three, map[string]string{"resourceversion": "12"}),
 		event(t, Added, `{"metadata":{"creationTimestamp":"2026-11-21T00:00:01Z","ownerReferences":[{"kind":"ReplicaSet","name":"web-7c9d8f6b5d","controller":true}]}}`, pod),
-		event(t, Gap, `{"namespace":"shop","labelSelector":"app=web","from":"12","to":"90","reason":"410 Gone: too old resource version"}`,
+		event(t, Gap, `{"namespace":"shop","labelSelector":"app=web","from":"12","to":"90","cause":"expired",`+
+			`"message":"410 Gone: too old resource version","epoch":1795212000}`,
 			map[string]string{"resourceversion": "90"}),
 		event(t, Deleted, `{}`, gone),
+		event(t, ResyncStarted, `{"namespace":"shop","n":1795213000}`, nil),
+		event(t, ResyncCompleted, `{"namespace":"shop","n":1795213000,"objects":2,"complete":true}`, nil),
+		event(t, Deleted, one, map[string]string{"reason": "deselected"}),
 		event(t, Rejected, `{"type":"io.kube-eventbridge.resource.updated.v1","error":"maximum payload exceeded","size":1200000}`, map[string]string{"resourceversion": "91"}),
 		event(t, Added, `{}`, map[string]string{
 			"subject": "a b/\x1b[2J\nroot# ", "resourceversion": "\x1b]52;c;\a", "fieldmanager": "evil\u202e", "pipeline": "p\r",

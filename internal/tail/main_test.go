@@ -28,15 +28,16 @@ func attributesOf(op Op, with map[string]string) []sink.Attribute {
 		kind = "stream."
 	}
 	as := map[string]string{
-		"specversion": "1.0", "id": "u1.7", "type": "io.kube-eventbridge." + kind + string(op) + ".v1",
+		"specversion": "1.0", "id": "u1.1795212000.7.0", "type": "io.kube-eventbridge." + kind + string(op) + ".v1",
 		"source":  "/clusters/east/apis/apps/v1/deployments",
 		"subject": "shop/web", "namespace": "shop", "name": "web", "objectuid": "u1", "kind": "Deployment", "apiversion": "apps/v1",
-		"pipeline": "audit", "resourceversion": "7", "reason": "watch", "payload": "object", "fieldmanager": "kubectl",
+		"pipeline": "audit", "resourceversion": "7", "sequence": "1795212000.00000000000000000007.0",
+		"reason": "watch", "payload": "object", "fieldmanager": "kubectl",
 		"time": at.Add(-time.Second).Format(time.RFC3339), "recordedtime": at.Format("2006-01-02T15:04:05.000Z"),
 		"datacontenttype": "application/json", "clustername": "east", "partitionkey": "east/apps/deployments/shop/web",
 	}
 	if op.Marker() {
-		for _, name := range []string{"subject", "namespace", "name", "objectuid", "reason", "fieldmanager"} {
+		for _, name := range []string{"subject", "namespace", "name", "objectuid", "reason", "fieldmanager", "sequence"} {
 			delete(as, name)
 		}
 		as["payload"] = "marker"

@@ -24,7 +24,9 @@ func Describe(e *Event, previous func() *Event, limit int) string {
 		return reduced(e, describeDeleted(e, previous()))
 	case Rejected:
 		return describeRejected(e)
-	case Gap, SnapshotStarted, SnapshotCompleted:
+	case Gap:
+		return describeGap(e)
+	case SnapshotStarted, SnapshotCompleted, ResyncStarted, ResyncCompleted:
 		return describeMarker(e)
 	default:
 		return Printable(e.Attr("type"))
@@ -204,6 +206,8 @@ func describeDeleted(e, previous *Event) string {
 		parts = append(parts, "found missing ("+reason+")")
 	case "recovered":
 		parts = append(parts, "recovered after a gap")
+	case "deselected":
+		parts = append(parts, "exists, and is not selected any more")
 	default:
 		parts = append(parts, shorten(Printable(reason), 16))
 	}
@@ -242,24 +246,48 @@ func describeRejected(e *Event) string {
 	return s + ": " + shorten(Printable(data.Error), 200)
 }
 
+// describeGap says of which versions changes may be missing. Versions of a restored or rebuilt cluster do not compare
+// with those before, so nothing lies between the two.
+func describeGap(e *Event) string {
+	var data struct{ From, To, Cause, Message string }
+	_ = json.Unmarshal(e.Data, &data) // what cannot be read is not shown
+	s := fmt.Sprintf("changes between %s and %s are not known", version(data.From), version(data.To))
+	if data.Cause == "restored" || data.Cause == "rebuilt" {
+		s = fmt.Sprintf("versions start again: known up to %s before, and from %s on", version(data.From), version(data.To))
+	}
+	if data.Cause != "" {
+		s += " (" + shorten(Printable(data.Cause), 24) + ")"
+	}
+	if data.Message != "" {
+		s += ": " + shorten(Printable(data.Message), 200)
+	}
+	return s
+}
+
 func describeMarker(e *Event) string {
 	var data struct {
-		From, To, Reason, ResourceVersion string
-		Objects                           json.Number
+		ResourceVersion string
+		Objects, N      json.Number
+		Complete        bool
 	}
 	_ = json.Unmarshal(e.Data, &data) // what cannot be read is not shown
+	objects := shorten(Printable(data.Objects.String()), 16) + " objects"
+	if data.Objects == "1" {
+		objects = "1 object"
+	}
+	n := shorten(Printable(data.N.String()), 24)
 	switch e.Op {
-	case Gap:
-		return fmt.Sprintf("changes between %s and %s are not known: %s", version(data.From), version(data.To),
-			shorten(Printable(data.Reason), 200))
 	case SnapshotStarted:
 		return "what exists at " + version(data.ResourceVersion) + " follows"
+	case SnapshotCompleted:
+		return "this was what existed at " + version(data.ResourceVersion) + ": " + objects
+	case ResyncStarted:
+		return "resync " + n + ": what exists is published again"
 	default:
-		objects := " objects"
-		if data.Objects == "1" {
-			objects = " object"
+		if !data.Complete {
+			return "resync " + n + " has ended and is not complete: " + objects
 		}
-		return "this was what existed at " + version(data.ResourceVersion) + ": " + shorten(Printable(data.Objects.String()), 16) + objects
+		return "resync " + n + " is complete: " + objects
 	}
 }
 

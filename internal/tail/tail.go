@@ -26,8 +26,8 @@ type Config struct {
 // memoryBytes holds some ten thousand objects.
 const memoryBytes = 64 << 20
 
-// Run shows a log. It returns nil when ctx ended or everything asked for has been shown, and an error when the log cannot
-// be read or the Printer fails. While the broker is away it waits.
+// Run shows a log. It returns nil when ctx ended or everything asked for has been shown. It returns an error when the
+// log cannot be read, has the format of an older version, or the Printer fails. While the broker is away it waits.
 func Run(ctx context.Context, log Log, cfg Config) error {
 	if cfg.Notice == nil {
 		cfg.Notice = func(string) {}
@@ -67,6 +67,9 @@ func (v *viewer) show(ctx context.Context, m Message) error {
 			v.cfg.Notice(fmt.Sprintf("message %s on %s is skipped, and others like it: %v", m.place(), Printable(m.Subject), err))
 		}
 		return nil
+	}
+	if err := e.oldFormat(); err != nil {
+		return err
 	}
 	v.seen.note(e)
 	if !v.cfg.Filter.covers(e) {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -84,6 +85,15 @@ func TestRun_compares_with_nothing_of_a_log_that_was_replaced(t *testing.T) {
 	err := Run(t.Context(), log, Config{Printer: &p})
 	want := []string{"updated ", "updated ", "updated spec.replicas 2→3"}
 	assert.True(t, err == nil && slices.Equal(p.all, want), "got %q, %v, want %q", p.all, err, want)
+}
+
+func TestRun_ends_at_a_log_of_the_old_format(t *testing.T) {
+	old := message(1, Updated, `{}`, map[string]string{"sequence": "00000000000000000007"})
+	var p lines
+	err := Run(t.Context(), &sliceLog{messages: []Message{old, replicas(2, 2)}}, Config{Printer: &p})
+	var format *encode.OldFormatError
+	require.ErrorAs(t, err, &format)
+	assert.Empty(t, p.all, "it was shown")
 }
 
 func patchOf(sequence uint64, data string) Message {

@@ -61,6 +61,9 @@ type Config struct {
 	LookEvery time.Duration
 	// Clock is that of all sinks which one process makes for a pipeline, one after the other; nil is a new one.
 	Clock *Clock
+	// Epoch returns the highest epoch that the pipeline has given, 0 for none. It is called when this process begins to
+	// write, and every few hours, for the barrier that each partition gets then. It must not block. Nil stands for 0.
+	Epoch func() uint64
 	// OnRetry is told of each attempt that failed and is made again; it must not block. It may be nil.
 	OnRetry func(topic string, partition int32, cause error)
 	// Log receives warnings; nil means none are written.
@@ -98,6 +101,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Clock == nil {
 		c.Clock = &Clock{}
+	}
+	if c.Epoch == nil {
+		c.Epoch = func() uint64 { return 0 }
 	}
 	if c.OnRetry == nil {
 		c.OnRetry = func(string, int32, error) {}

@@ -116,14 +116,47 @@ func TestSink_tells_once_what_settings_lose(t *testing.T) {
 // The copies in all partitions are one event: same id, same everything.
 func TestSink_announces_an_epoch_with_one_time(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Sink{cfg: Config{Clock: &Clock{}, Cluster: "c", Pipeline: "p"}}
+		epoch := uint64(1_700_000_000)
+		s := &Sink{cfg: Config{Clock: &Clock{}, Cluster: "c", Pipeline: "p", Epoch: func() uint64 { return epoch }}}
 		s.take(kafka.Producer{ID: 4, Epoch: 1})
 		first := s.announcement()
 		<-time.After(time.Second)
-		assert.Equal(t, s.announcement().Attributes, first.Attributes, "then")
+		epoch++
+		assert.Equal(t, first, s.announcement(), "then")
 		s.take(kafka.Producer{ID: 4, Epoch: 2})
-		assert.NotEqual(t, first.ID, s.announcement().ID, "the next epoch has the same id")
+		next := s.announcement()
+		assert.NotEqual(t, first.ID, next.ID, "the next epoch has the same id")
+		assert.JSONEq(t, `{"producerId":4,"producerEpoch":2,"epoch":1700000001}`, string(next.Data))
 	})
+}
+
+func TestSink_announces_the_epoch_of_the_pipeline_and_reads_it_back(t *testing.T) {
+	for _, structured := range []bool{false, true} {
+		for _, epoch := range []uint64{0, 1_700_000_000} {
+			cfg := Config{Cluster: "c", Pipeline: "p", Structured: structured}
+			if epoch > 0 {
+				cfg.Epoch = func() uint64 { return epoch }
+			}
+			s := &Sink{cfg: cfg.withDefaults()}
+			s.take(kafka.Producer{ID: 4, Epoch: 1})
+			m := s.announcement()
+			assert.Equal(t, "c/_/_/_/_writer.p", m.Key)
+			assert.Equal(t, "writer-started.4.1", m.ID)
+			r := &kafka.Record{
+				Key: []byte(m.Key), Value: m.Data, Headers: []kafka.Header{{Name: headerContent, Value: []byte(m.ContentType)}},
+			}
+			for _, a := range m.Attributes {
+				r.Headers = append(r.Headers, kafka.Header{Name: prefix + a.Name, Value: []byte(a.Value)})
+			}
+			for _, data := range []bool{false, true} {
+				st := Decode(2, r, data)
+				assert.Equal(t, epoch, st.Epoch, "structured %v, with data %v", structured, data)
+				assert.Equal(t, m.ID, st.ID, "structured %v, with data %v", structured, data)
+			}
+			r.Key = []byte("c/core/pods/_/p")
+			assert.Zero(t, Decode(2, r, true).Epoch, "of another record")
+		}
+	}
 }
 
 // Sinks follow one another when a session ends; a clock that begins anew would go back with the machine's.

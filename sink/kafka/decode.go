@@ -4,6 +4,7 @@ package kafka
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -39,11 +40,37 @@ func Decode(partition int32, r *kafka.Record, data bool) *sink.Stored {
 	if data || whole {
 		s.Data = r.Value
 	}
+	if IsBarrier(r) {
+		s.Epoch = epochOf(r.Value, whole)
+	}
 	return s
 }
 
+// epochOf returns the epoch that a barrier has; 0 where it has none.
+func epochOf(value []byte, whole bool) uint64 {
+	if whole {
+		var event struct {
+			Data json.RawMessage `json:"data"`
+		}
+		if json.Unmarshal(value, &event) != nil {
+			return 0
+		}
+		value = event.Data
+	}
+	var started struct {
+		Epoch uint64 `json:"epoch"`
+	}
+	if json.Unmarshal(value, &started) != nil {
+		return 0
+	}
+	return started.Epoch
+}
+
 // IsBarrier reports whether a record is what each writer leaves in every partition for others: it is about no resource.
-func IsBarrier(r *kafka.Record) bool { return bytes.HasSuffix(r.Key, []byte(barrierKey)) }
+func IsBarrier(r *kafka.Record) bool {
+	slash := bytes.IndexByte(r.Key, '/')
+	return slash >= 0 && bytes.HasPrefix(r.Key[slash:], []byte(barrierKey))
+}
 
 // IsMarker reports whether a record is a marker, which is in every partition of its topic.
 func IsMarker(r *kafka.Record) bool {

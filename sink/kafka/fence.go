@@ -20,8 +20,8 @@ import (
 // typeStarted is the type of a barrier.
 const typeStarted = "io.kube-eventbridge.writer.started.v1"
 
-// barrierKey is what the key of a barrier has behind the cluster's name.
-const barrierKey = "/_/_/_/_writer"
+// barrierKey is what the key of a barrier has between the names of the cluster and of the pipeline.
+const barrierKey = "/_/_/_/_writer."
 
 // begin takes the next epoch of the pipeline's producer. Without the permission for its transactional id the producer is nobody's, and an older process
 // that is still alive is not refused; where it has to be, that is an [sink.UnusableError].
@@ -48,9 +48,11 @@ func (s *Sink) begin(ctx context.Context) error {
 	return nil
 }
 
-// take makes an epoch the producer's. What announces it in all partitions is one event, with one time.
+// take makes an epoch the producer's. What announces it in all partitions is one event, with one time and one epoch of
+// the pipeline.
 func (s *Sink) take(p kafka.Producer) {
 	s.took.Store(time.Now().UnixNano())
+	s.epoch.Store(s.cfg.Epoch())
 	s.producer.Store(&p)
 }
 
@@ -119,8 +121,8 @@ func (p *partition) barrier(ctx context.Context) error {
 func (s *Sink) announcement() *sink.Message {
 	p := s.producer.Load()
 	seen := time.Unix(0, s.took.Load()).UTC().Format("2006-01-02T15:04:05.000Z07:00")
-	key := s.cfg.Cluster + barrierKey
-	data := fmt.Appendf(nil, `{"producerId":%d,"epoch":%d}`, p.ID, p.Epoch)
+	key := s.cfg.Cluster + barrierKey + s.cfg.Pipeline
+	data := fmt.Appendf(nil, `{"producerId":%d,"producerEpoch":%d,"epoch":%d}`, p.ID, p.Epoch, s.epoch.Load())
 	m := &sink.Message{
 		Key: key, ID: "writer-started." + strconv.FormatInt(p.ID, 10) + "." + strconv.Itoa(int(p.Epoch)), ContentType: "application/json", Data: data,
 	}

@@ -51,7 +51,7 @@ func TestIsMarker_goes_by_what_the_event_says(t *testing.T) {
 		return []kafka.Header{{Name: "content-type", Value: []byte("application/json")}, {Name: name, Value: []byte(payload)}}
 	}
 	whole := []kafka.Header{{Name: "Content-Type", Value: []byte("application/cloudevents+json")}}
-	const gap = "c/core/pods/_/_gap"
+	const gap, writer = "c/core/pods/_/_gap", "c/_/_/_/_writer.p"
 	for name, c := range map[string]struct {
 		record          kafka.Record
 		marker, barrier bool
@@ -64,7 +64,8 @@ func TestIsMarker_goes_by_what_the_event_says(t *testing.T) {
 		"an object":          {kafka.Record{Key: []byte("c/core/pods/n/web"), Headers: binary("ce_payload", "marker")}, false, false},
 		"somebody else's":    {kafka.Record{Key: []byte(gap), Value: []byte(`{"payload":"marker"}`)}, false, false},
 		"no key":             {kafka.Record{Headers: binary("ce_payload", "marker")}, false, false},
-		"barrier":            {kafka.Record{Key: []byte("c/_/_/_/_writer"), Headers: binary("ce_payload", "marker")}, false, true},
+		"barrier":            {kafka.Record{Key: []byte(writer), Headers: binary("ce_payload", "marker")}, false, true},
+		"an end like its":    {kafka.Record{Key: []byte("c/core/" + writer), Headers: binary("ce_payload", "object")}, false, false},
 	} {
 		m, b := IsMarker(&c.record), IsBarrier(&c.record)
 		assert.True(t, m == c.marker && b == c.barrier, "%s: marker %v, barrier %v", name, m, b)

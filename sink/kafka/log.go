@@ -45,7 +45,7 @@ func (s *Sink) Bounds(ctx context.Context, expected map[int32]uint64) (sink.LogB
 }
 
 func (s *Sink) bounds(ctx context.Context) (sink.LogBounds, error) {
-	all := sink.LogBounds{Partitions: map[int32]sink.Bounds{}}
+	all := sink.LogBounds{Partitions: map[int32]sink.Bounds{}, Fenced: true}
 	for _, t := range s.opened() {
 		cluster, id, err := s.client.Incarnation(ctx, t.name)
 		if err != nil {

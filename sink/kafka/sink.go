@@ -35,8 +35,9 @@ type Sink struct {
 	window         *window
 	loads          depot
 	producer       atomic.Pointer[kafka.Producer]
-	// took is when the epoch was taken, in nanoseconds since 1970.
-	took atomic.Int64
+	// took is when the producer's epoch was taken, in nanoseconds since 1970, epoch the highest of the pipeline then.
+	took  atomic.Int64
+	epoch atomic.Uint64
 	// misled says that it was told that the machine's clock is ahead.
 	misled atomic.Bool
 	// owned says that the producer is that of the pipeline's transactional id.

@@ -101,12 +101,25 @@ func (s *Sink) answered(msg *gonats.Msg) {
 	case a.Error != nil:
 		s.refused(i, m, done, a.Error)
 	default:
-		if a.Duplicate {
-			s.stats.duplicates.Add(1)
-		}
 		s.acknowledge(mark{a.Sequence, m.ID}, a.Duplicate)
-		s.finish(i, m, done, sink.Receipt{Sequence: a.Sequence, Duplicate: a.Duplicate}, nil)
+		if a.Duplicate {
+			s.recognised(i, m, done, a.Sequence)
+			return
+		}
+		s.finish(i, m, done, sink.Receipt{Sequence: a.Sequence}, nil)
 	}
+}
+
+// recognised deals with a message that the stream has, or had, at a sequence. The server looks at ids before it looks at
+// the expected last sequence, so that another message may stand behind it. The slot stays taken while the last message
+// of the subject is looked up. Where other keys and streams publish to the subject too, its last message says nothing.
+func (s *Sink) recognised(i int, m *sink.Message, done sink.Done, sequence uint64) {
+	if !m.Shared && !m.Everywhere {
+		s.lookups <- lookup{slot: i, m: m, done: done, duplicate: sequence}
+		return
+	}
+	s.stats.duplicates.Add(1)
+	s.finish(i, m, done, sink.Receipt{Sequence: sequence, Duplicate: true}, nil)
 }
 
 // finish gives the slot of a message that was taken back, and tells its fate.

@@ -146,6 +146,31 @@ func TestSink_does_not_wait_for_a_last_message_that_was_cut_off(t *testing.T) {
 	assert.Equal(t, 0, s.Stats().InFlight, "slots are in use")
 }
 
+// Whether a repetition is the last of its subject is not known without an answer.
+func TestSink_publishes_a_repetition_again_while_the_last_message_is_not_known(t *testing.T) {
+	t.Parallel()
+	var looked atomic.Int32
+	s := readySink(t, config(newFake(t, func(subject string) answer {
+		switch {
+		case strings.HasPrefix(subject, lastSubject) && looked.Add(1) == 1:
+			return refuse(503, 10008, "JetStream system temporarily unavailable")
+		case strings.HasPrefix(subject, lastSubject):
+			return answer{reply: `{"message":{"subject":"k8s.a","seq":3}}`}
+		case strings.HasPrefix(subject, "k8s."):
+			return answer{reply: `{"stream":"KUBERNETES","seq":3,"duplicate":true}`}
+		default:
+			return haveStream(subject)
+		}
+	})))
+	r := publish(t, s, message("k8s.a", "a.1"))
+	var conflict *sink.ConflictError
+	assert.True(t, r.err != nil && !sink.IsPermanent(r.err) && !errors.As(r.err, &conflict) &&
+		strings.Contains(r.err.Error(), "temporarily unavailable"), "without an answer: %+v", r)
+	r = publish(t, s, message("k8s.a", "a.1"))
+	assert.True(t, r.err == nil && r.rc == sink.Receipt{Sequence: 3, Duplicate: true}, "with one: %+v", r)
+	assert.Equal(t, 0, s.Stats().InFlight, "slots are in use")
+}
+
 func TestSink_does_not_wait_for_an_acknowledgement_that_was_cut_off(t *testing.T) {
 	t.Parallel()
 	cfg := config(newFake(t, func(subject string) answer {

@@ -15,12 +15,16 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
-// lookup is a message that was refused because another one is the last of its subject. Its slot is still taken.
+// lookup is a message that was not stored, and needs the last message of its subject to be settled. Its slot is still
+// taken.
 type lookup struct {
-	slot  int
-	m     *sink.Message
-	done  sink.Done
+	slot int
+	m    *sink.Message
+	done sink.Done
+	// cause is the refusal, because another message is the last of the subject; nil where the server recognised the id.
 	cause *jetstream.APIError
+	// duplicate is the sequence that the server has for the id; 0 where it refused the message.
+	duplicate uint64
 }
 
 // lookAll works until ctx ends.
@@ -36,9 +40,12 @@ func (s *Sink) lookAll(ctx context.Context) {
 	}
 }
 
-// resolve finds out whether the other message is ours: published before, with its acknowledgement lost.
+// resolve finds out whether the last message of the subject is ours: published before, with its acknowledgement lost.
 func (s *Sink) resolve(ctx context.Context, l lookup) (sink.Receipt, error) {
 	last, err := s.last(ctx, l.m.Subject)
+	if l.duplicate > 0 {
+		return s.resolveDuplicate(ctx, l, last, err)
+	}
 	switch {
 	case err != nil:
 		return sink.Receipt{}, s.orEnded(ctx, fmt.Errorf("%w; look the last message up: %w", l.cause, err))
@@ -54,6 +61,21 @@ func (s *Sink) resolve(ctx context.Context, l lookup) (sink.Receipt, error) {
 	default:
 		s.stats.conflicts.Add(1)
 		return sink.Receipt{}, &sink.ConflictError{Last: last}
+	}
+}
+
+// resolveDuplicate finds out whether a message that the server recognised is the last of its subject.
+func (s *Sink) resolveDuplicate(ctx context.Context, l lookup, last *sink.Stored, err error) (sink.Receipt, error) {
+	switch {
+	case err != nil:
+		err = fmt.Errorf("stored already at %d; look the last message up: %w", l.duplicate, err)
+		return sink.Receipt{}, s.orEnded(ctx, err)
+	case current(last) == l.duplicate:
+		s.stats.duplicates.Add(1)
+		return sink.Receipt{Sequence: l.duplicate, Duplicate: true}, nil
+	default:
+		s.stats.conflicts.Add(1)
+		return sink.Receipt{}, &sink.ConflictError{Last: last, Duplicate: l.duplicate}
 	}
 }
 

@@ -3,9 +3,10 @@
 // Package nats publishes to a NATS JetStream stream.
 //
 // A message is one JetStream publish with its id as Nats-Msg-Id, so that the stream itself drops a repetition within its
-// duplicates window, and bound to the configured stream. Longer absences are bridged by the check of the last
-// message of a subject: see [sink.Message]. In binary mode attributes are headers ce-…, percent-encoded as CloudEvents'
-// NATS binding has it; in structured mode there is only content-type.
+// duplicates window, and bound to the configured stream. The stream drops it also if another message of its subject was
+// stored since, so that the sink then looks up the subject's last message. Longer absences are bridged by the check of
+// the last message of a subject: see [sink.Message]. In binary mode attributes are headers ce-…, percent-encoded as
+// CloudEvents' NATS binding has it; in structured mode there is only content-type.
 //
 // A message counts as accepted when the stream said so. What that is worth on a crash of the broker's machine is
 // decided there: by default a server of one replica flushes its files to the disk every two minutes.
@@ -36,7 +37,7 @@ type Sink struct {
 	usual   []byte
 	window  *window
 	scribes sync.Pool
-	lookups chan lookup   // what was refused for its place; as long as the window
+	lookups chan lookup   // what waits for the last message of its subject; as long as the window
 	wake    chan struct{} // asks for the stream to be checked
 	running atomic.Bool
 	conn    atomic.Pointer[gonats.Conn]
@@ -81,7 +82,8 @@ type counters struct{ duplicates, conflicts, timeouts, disconnects atomic.Uint64
 type Stats struct {
 	// InFlight is the number of messages without an answer now.
 	InFlight int
-	// Duplicates counts messages that the stream had already, Conflicts those whose subject ended with another one.
+	// Duplicates counts messages that the stream had already, as the last of their subject unless that is shared.
+	// Conflicts counts those whose subject ended with another one.
 	Duplicates, Conflicts uint64
 	// Timeouts counts messages without an answer in time, Disconnects lost connections.
 	Timeouts, Disconnects uint64

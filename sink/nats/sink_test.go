@@ -82,6 +82,33 @@ func TestSink_recognises_a_repetition_after_the_memory_for_ids(t *testing.T) {
 	require.NoError(t, end())
 }
 
+// The server looks at ids before it looks at the expected last sequence.
+func TestSink_takes_a_repetition_behind_which_the_subject_has_another_message_for_a_conflict(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	s := readySink(t, config(b.addr()))
+	a := publish(t, s, message("k8s.a", "a.1"))
+	last := publish(t, s, message("k8s.a", "a.2"))
+	require.NoError(t, errors.Join(a.err, last.err))
+	m := message("k8s.a", "a.1")
+	r := publish(t, s, m)
+	var c *sink.ConflictError
+	require.ErrorAs(t, r.err, &c, "a.1 again: %+v", r)
+	require.NotNil(t, c.Last)
+	assert.Equal(t, "a.2", c.Last.ID)
+	assert.Equal(t, last.rc.Sequence, c.Last.Sequence)
+	assert.Equal(t, a.rc.Sequence, c.Duplicate)
+	assert.EqualValues(t, 0, s.Stats().Duplicates, "duplicates were counted")
+	assert.EqualValues(t, 1, s.Stats().Conflicts, "conflicts were counted")
+	m.Shared = true
+	shared := publish(t, s, m)
+	assert.True(t, shared.err == nil && shared.rc.Duplicate && shared.rc.Sequence == a.rc.Sequence,
+		"a.1 again, of a shared subject: %+v", shared)
+	b.purge(t)
+	require.ErrorAs(t, publish(t, s, message("k8s.a", "a.2")).err, &c, "a.2 again, which was removed")
+	assert.Nil(t, c.Last)
+}
+
 func TestSink_is_refused_for_good_what_the_stream_finds_too_large(t *testing.T) {
 	b := newBroker(t)
 	js := b.connect(t)

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -180,6 +182,76 @@ func testDuplicate(t *testing.T, h *Harness) {
 	}
 	if n := len(h.Log(t)); n != 2 {
 		t.Errorf("the log has %d messages, want 2", n)
+	}
+}
+
+// testOvertaken publishes a message again when another one of its key stands behind it. An acknowledgement says that the
+// message is the key's last. A broker that recognises the id does not store it again, so that this is a conflict. Any
+// other broker stores it again: Kafka's recognises only the batch that its producer sent last, never an id.
+func testOvertaken(t *testing.T, h *Harness) {
+	if h.Remembers && h.Shared {
+		t.Skip("NOT APPLICABLE: keys share a subject, so that the broker does not know which message is the last of one")
+	}
+	start(t, h)
+	first := mustPublish(t, h.Sink, h.message("key", 1))
+	second := h.message("key", 2)
+	last := mustPublish(t, h.Sink, second)
+	mustPublish(t, h.Sink, h.message("other", 1))
+	for _, verify := range []bool{false, true} {
+		again := h.message("key", 1)
+		again.Verify, again.Previous = verify, last.Sequence
+		r := publish(t, h.Sink, again)
+		var c *sink.ConflictError
+		switch {
+		case !h.Remembers:
+			h.endsWith(t, again, r)
+			return
+		case !errors.As(r.err, &c) || c.Last == nil:
+			t.Fatalf("verify %v: published again, and another one is the last: %+v", verify, r)
+		case c.Last.Sequence != last.Sequence || c.Duplicate != first.Sequence:
+			t.Errorf("verify %v: conflict of %d with %d, want of %d with %d",
+				verify, c.Duplicate, c.Last.Sequence, first.Sequence, last.Sequence)
+		}
+		h.compare(t, *c.Last, second)
+	}
+	if n := len(h.Log(t)); n != 3 {
+		t.Errorf("the log has %d messages, want 3", n)
+	}
+}
+
+// endsWith checks that m, which was published again, was stored again as the last of its key.
+func (h *Harness) endsWith(t *testing.T, m *sink.Message, r result) {
+	t.Helper()
+	if r.err != nil || r.receipt.Duplicate {
+		t.Fatalf("published again: %+v", r)
+	}
+	var ids []string
+	for _, st := range h.Log(t) {
+		if id, _, _ := strings.Cut(st.ID, "."); id == m.Key {
+			ids = append(ids, st.ID)
+		}
+	}
+	if want := []string{"key.1", "key.2", "key.1"}; !slices.Equal(ids, want) {
+		t.Errorf("the log has %v of the key, want %v", ids, want)
+	}
+}
+
+// testMarkedAgain publishes a marker again. Markers of several streams may have one subject, so that the id is enough.
+func testMarkedAgain(t *testing.T, h *Harness) {
+	if !h.Remembers {
+		t.Skip("NOT APPLICABLE: this sink has no memory for ids")
+	}
+	start(t, h)
+	publishMarker := func(n int) sink.Receipt {
+		t.Helper()
+		m := h.message("marker", n)
+		m.Everywhere = true
+		return mustPublish(t, h.Sink, m)
+	}
+	first := publishMarker(1)
+	publishMarker(2)
+	if again := publishMarker(1); !again.Duplicate || again.Sequence != first.Sequence {
+		t.Errorf("first %+v, again %+v", first, again)
 	}
 }
 

@@ -73,6 +73,8 @@ func Run(t *testing.T, newSink func(t *testing.T) *Harness) {
 		{"a caller without patience is told so", testImpatient},
 		{"what does not run publishes nothing", testNotRunning},
 		{"the same id twice is a duplicate", testDuplicate},
+		{"what is acknowledged is the last of its key", testOvertaken},
+		{"the same marker twice is a duplicate", testMarkedAgain},
 		{"a check of the last message finds another one", testConflict},
 		{"a message published before is no conflict", testOwn},
 		{"what is too large is refused for good", testTooLarge},

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package codec is how what a checkpoint has is written as bytes, wherever a store keeps them. It knows neither keys nor checksums nor places.
+// Package codec is how what a checkpoint has is written as bytes in [checkpoint.Format], wherever a store keeps them.
+// It knows neither keys nor checksums nor places.
 //
 // Numbers are uvarints, texts their length as a uvarint and their bytes. What is decoded does not refer to the bytes that it came from.
-// Whatever the bytes, decoding ends with an error, or with something that is encoded and decoded alike.
+// Each value has one form: bytes that are decoded without an error are those that encoding gives.
 package codec
 
 import (
@@ -28,7 +29,7 @@ func NewDecoder(b []byte) *Decoder { return &Decoder{rest: b} }
 // Uvarint reads a number.
 func (d *Decoder) Uvarint() uint64 {
 	n, size := binary.Uvarint(d.rest)
-	if size <= 0 {
+	if size <= 0 || size > 1 && d.rest[size-1] == 0 { // the last digit is not zero
 		d.bad, d.rest = true, nil
 		return 0
 	}
@@ -46,6 +47,17 @@ func (d *Decoder) Bytes(n uint64) []byte {
 	d.rest = d.rest[n:]
 	return b
 }
+
+// byte reads one.
+func (d *Decoder) byte() byte {
+	if b := d.Bytes(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+// refuse makes what was read bad if it is another form of what there is one form of.
+func (d *Decoder) refuse(other bool) { d.bad = d.bad || other }
 
 // Text reads a text.
 func (d *Decoder) Text() string { return string(d.Bytes(d.Uvarint())) }

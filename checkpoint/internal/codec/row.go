@@ -13,27 +13,37 @@ import (
 
 // A row is written as
 //
-//	version and flags   1 byte: the encoding's version times 16, plus the flags below; version 1 for a row without what follows, and more by 1 with a digest, 2 with a form, 4 if it is to be told again
-//	uid                 16 bytes if packed, else its length as a uvarint and its bytes
-//	resourceVersion     a uvarint if it is a number, else its length as a uvarint and its bytes
-//	sequence            uvarint
-//	partition           uvarint of its 32 bits
-//	digest              16 bytes, if there is one
-//	form                4 bytes, little endian, if there is one
+//	flags            1 byte
+//	more flags       1 byte, if the flags say so
+//	uid              16 bytes if packed, else its length as a uvarint and its bytes
+//	resourceVersion  a uvarint if it is a number, else its length as a uvarint and its bytes
+//	epoch            uvarint
+//	version          uvarint, if it is not the number of resourceVersion, or 0 where that is none
+//	sequence         uvarint
+//	partition        uvarint of its 32 bits
+//	digest           16 bytes, if there is one
+//	form             4 bytes, little endian, if there is one
+//
+// Each row has one form.
 const (
-	rowVersion = 1 << 4
-	// What is added to that for a row that has more.
-	rowDigest = 1 << 4
-	rowForm   = 2 << 4
-	rowAgain  = 4 << 4
+	rowDeleted = 1 << iota
+	rowPackedUID
+	rowNumericalRV
+	rowVersion
+	rowDigest
+	rowForm
+	rowMore
+	rowEnd // the first bit that means nothing
 
-	rowDeleted       = 1 << 0
-	rowPackedUID     = 1 << 1
-	rowNumericalRV   = 1 << 2
-	rowSuperseded    = 1 << 3
-	rowFlags         = rowDeleted | rowPackedUID | rowNumericalRV | rowSuperseded
 	packedUIDSize    = 16
 	canonicalUIDSize = 36
+)
+
+// More flags.
+const (
+	rowBehind = 1 << iota
+	rowRejected
+	rowMoreEnd
 )
 
 var errRow = errors.New("not a row")
@@ -41,15 +51,13 @@ var errRow = errors.New("not a row")
 // AppendRow appends the encoded row.
 func AppendRow(b []byte, r *checkpoint.Row) []byte {
 	start := len(b)
-	b = append(b, rowVersion)
-	if r.Again {
-		b[start] += rowAgain
-	}
+	b = append(b, 0)
 	if r.Deleted {
 		b[start] |= rowDeleted
 	}
-	if r.Superseded {
-		b[start] |= rowSuperseded
+	if more := moreFlags(r); more != 0 {
+		b[start] |= rowMore
+		b = append(b, more)
 	}
 	if packed, ok := packUID(r.UID); ok {
 		b[start] |= rowPackedUID
@@ -57,84 +65,110 @@ func AppendRow(b []byte, r *checkpoint.Row) []byte {
 	} else {
 		b = AppendText(b, r.UID)
 	}
-	if n, ok := packVersion(r.ResourceVersion); ok {
+	number, ok := checkpoint.Number(r.ResourceVersion)
+	if ok {
 		b[start] |= rowNumericalRV
-		b = binary.AppendUvarint(b, n)
+		b = binary.AppendUvarint(b, number)
 	} else {
 		b = AppendText(b, r.ResourceVersion)
+	}
+	b = binary.AppendUvarint(b, r.Epoch)
+	if r.Version != number {
+		b[start] |= rowVersion
+		b = binary.AppendUvarint(b, r.Version)
 	}
 	b = binary.AppendUvarint(b, r.Sequence)
 	b = binary.AppendUvarint(b, uint64(uint32(r.Partition)))
 	if r.Digest != [16]byte{} {
-		b[start] += rowDigest
+		b[start] |= rowDigest
 		b = append(b, r.Digest[:]...)
 	}
 	if r.Form != 0 {
-		b[start] += rowForm
+		b[start] |= rowForm
 		b = binary.LittleEndian.AppendUint32(b, r.Form)
 	}
 	return b
 }
 
+func moreFlags(r *checkpoint.Row) (more byte) {
+	if r.Behind {
+		more |= rowBehind
+	}
+	if r.Rejected {
+		more |= rowRejected
+	}
+	return more
+}
+
 // DecodeRow returns the row that b holds, and its key as a string that shares the row's memory.
 func DecodeRow(key, b []byte) (string, checkpoint.Row, error) {
-	var r checkpoint.Row
-	if len(b) == 0 || b[0] < rowVersion || b[0] >= rowVersion+rowDigest+rowForm+rowAgain+1<<4 {
-		return "", r, errRow
+	d := Decoder{rest: b}
+	flags := d.byte()
+	var more byte
+	if flags&rowMore != 0 {
+		more = d.byte()
+		d.refuse(more == 0 || more >= rowMoreEnd)
 	}
-	flags, more := b[0], b[0]&^rowFlags-rowVersion
+	d.refuse(flags >= rowEnd)
 	// The key, the uid and the version share one allocation, and live as long as the row does.
-	text := make([]byte, 0, 128)
-	d := Decoder{rest: b[1:]}
-	text = append(text, key...)
+	text := append(make([]byte, 0, 128), key...)
 	text = d.uid(text, flags&rowPackedUID != 0)
 	uidEnd := len(text)
-	text = d.version(text, flags&rowNumericalRV != 0)
+	text, number := d.version(text, flags&rowNumericalRV != 0)
+	all := string(text)
+	r := checkpoint.Row{
+		UID: all[len(key):uidEnd], ResourceVersion: all[uidEnd:], Epoch: d.Uvarint(), Version: number,
+		Deleted: flags&rowDeleted != 0, Behind: more&rowBehind != 0, Rejected: more&rowRejected != 0,
+	}
+	if flags&rowVersion != 0 {
+		r.Version = d.Uvarint()
+		d.refuse(r.Version == number)
+	}
 	r.Sequence = d.Uvarint()
 	partition := d.Uvarint()
-	if more&rowDigest != 0 {
+	r.Partition = int32(uint32(partition))
+	if flags&rowDigest != 0 {
 		copy(r.Digest[:], d.Bytes(uint64(len(r.Digest))))
+		d.refuse(r.Digest == [16]byte{})
 	}
-	if more&rowForm != 0 {
+	if flags&rowForm != 0 {
 		var form [4]byte
 		copy(form[:], d.Bytes(uint64(len(form))))
 		r.Form = binary.LittleEndian.Uint32(form[:])
+		d.refuse(r.Form == 0)
 	}
-	r.Again = more&rowAgain != 0
 	if d.Done() != nil || partition > math.MaxUint32 {
 		return "", checkpoint.Row{}, errRow
 	}
-	all := string(text)
-	r.UID, r.ResourceVersion = all[len(key):uidEnd], all[uidEnd:]
-	r.Partition = int32(uint32(partition))
-	r.Deleted, r.Superseded = flags&rowDeleted != 0, flags&rowSuperseded != 0
 	return all[:len(key)], r, nil
 }
 
 func (d *Decoder) uid(text []byte, packed bool) []byte {
-	if !packed {
-		return append(text, d.Bytes(d.Uvarint())...)
+	if packed {
+		if b := d.Bytes(packedUIDSize); b != nil {
+			return appendUID(text, b)
+		}
+		return text
 	}
-	if b := d.Bytes(packedUIDSize); b != nil {
-		return appendUID(text, b)
+	b := d.Bytes(d.Uvarint())
+	if len(b) == canonicalUIDSize {
+		_, packable := packUID(string(b))
+		d.refuse(packable)
 	}
-	return text
+	return append(text, b...)
 }
 
-func (d *Decoder) version(text []byte, number bool) []byte {
-	if number {
-		return strconv.AppendUint(text, d.Uvarint(), 10)
+// version appends a version, and returns its number if it is one.
+func (d *Decoder) version(text []byte, is bool) (longer []byte, number uint64) {
+	if is {
+		number = d.Uvarint()
+		d.refuse(number == 0) // which is no version
+		return strconv.AppendUint(text, number, 10), number
 	}
-	return append(text, d.Bytes(d.Uvarint())...)
-}
-
-// packVersion returns the number that version is written as, if that is how the number is written.
-func packVersion(version string) (uint64, bool) {
-	if version == "" || version[0] == '0' || version[0] == '+' {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(version, 10, 64)
-	return n, err == nil
+	b := d.Bytes(d.Uvarint())
+	_, numerical := checkpoint.Number(string(b))
+	d.refuse(numerical)
+	return append(text, b...), 0
 }
 
 // packUID returns the 16 bytes that uid is the canonical text of.

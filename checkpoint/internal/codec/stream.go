@@ -6,21 +6,37 @@ import (
 	"encoding/binary"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
 
-// What follows a stream's texts, in this order.
+// The flags say what a stream has. What they say follows them in this order.
 const (
-	streamAlone      = 1 << 0
-	streamResynced   = 1 << 1
-	streamReplay     = 1 << 2
-	streamKind       = 1 << 3
-	streamSelected   = 1 << 4
-	streamNamespaced = 1 << 5
-	streamCalled     = 1 << 6
+	streamNamespaced = 1 << iota
+	streamResyncDue
+	streamRetiring
+	streamOwes
+	streamUnannounced
+	streamAnnounced
+	streamResynced
+	streamReplay
+	streamKind
+	streamCalled
+	streamEntered
+	streamAlone
 )
 
-// AppendStream appends position, fingerprint, history, unannounced version and objects, gap's from and cause, repair, announced, what is owed, undone, flags,
-// and where these say so resynced; a replay's version and number; kind; entered and leaving; what it is called.
+// AppendStream appends a stream:
+//
+//	position, fingerprint   texts
+//	epoch, since, counter   uvarints
+//	flags                   uvarint
+//	owes                    list, from, version, cause, message, number
+//	unannounced             version, objects
+//	announced, resynced     text, uvarint
+//	replay                  version, number
+//	kind, called, entered   texts
+//
+// What follows the flags is there where they say so.
 func AppendStream(b []byte, s *checkpoint.Stream) []byte {
 	f, own := form{b: b}, *s
 	f.stream(&own)
@@ -37,7 +53,8 @@ func DecodeStream(b []byte) (s checkpoint.Stream, err error) {
 	return s, nil
 }
 
-// form goes through what is written of something, in its order: it appends to b what it is shown, or where d is not nil, sets that to what it reads.
+// form goes through the fields of a value in their order. It appends them to b, or where d is not nil sets them to
+// what it reads.
 type form struct {
 	b []byte
 	d *Decoder
@@ -54,7 +71,7 @@ func (f *form) texts(all ...*string) {
 }
 
 // number is one that is not negative.
-func number[N int | int64](f *form, n *N) {
+func number[N int | int64 | uint64 | sequence.Owes](f *form, n *N) {
 	if f.d == nil {
 		f.b = binary.AppendUvarint(f.b, uint64(*n))
 		return
@@ -66,13 +83,23 @@ func number[N int | int64](f *form, n *N) {
 
 func (f *form) stream(s *checkpoint.Stream) {
 	f.texts(&s.Position, &s.Fingerprint)
-	number(f, &s.History)
-	f.texts(&s.Unannounced.ResourceVersion)
-	number(f, &s.Unannounced.Objects)
-	f.texts(&s.Gap.From, &s.Gap.Cause, &s.Repair, &s.Announced, &s.Owed.Version, &s.Owed.Cause, &s.Undone)
+	number(f, &s.Epoch)
+	number(f, &s.Since)
+	number(f, &s.Counter)
 	flags := streamHas(s)
 	number(f, &flags)
-	s.Alone, s.Namespaced = flags&streamAlone != 0, flags&streamNamespaced != 0
+	s.Namespaced, s.ResyncDue = flags&streamNamespaced != 0, flags&streamResyncDue != 0
+	s.Retiring, s.Alone = flags&streamRetiring != 0, flags&streamAlone != 0
+	if flags&streamOwes != 0 {
+		f.owes(&s.Owes)
+	}
+	if flags&streamUnannounced != 0 {
+		f.texts(&s.Unannounced.ResourceVersion)
+		number(f, &s.Unannounced.Objects)
+	}
+	if flags&streamAnnounced != 0 {
+		f.texts(&s.Announced)
+	}
 	if flags&streamResynced != 0 {
 		number(f, &s.Resynced)
 	}
@@ -83,14 +110,23 @@ func (f *form) stream(s *checkpoint.Stream) {
 	if flags&streamKind != 0 {
 		f.texts(&s.Kind)
 	}
-	if flags&streamSelected != 0 {
-		f.texts(&s.Entered, &s.Leaving)
-	}
 	if flags&streamCalled != 0 {
 		f.texts(&s.Called)
 	}
+	if flags&streamEntered != 0 {
+		f.texts(&s.Entered)
+	}
 	if f.d != nil && flags != streamHas(s) {
 		f.d.bad = true // there is one form of each
+	}
+}
+
+func (f *form) owes(o *checkpoint.Owes) {
+	number(f, &o.List)
+	f.texts(&o.From, &o.Version, &o.Cause, &o.Message)
+	number(f, &o.Number)
+	if f.d != nil && o.List > sequence.Repair {
+		f.d.bad = true // nobody knows what to do
 	}
 }
 
@@ -100,13 +136,18 @@ func streamHas(s *checkpoint.Stream) (flags int) {
 		flag int
 		is   bool
 	}{
+		{streamNamespaced, s.Namespaced},
+		{streamResyncDue, s.ResyncDue},
 		{streamAlone, s.Alone},
+		{streamRetiring, s.Retiring},
+		{streamOwes, s.Owes != checkpoint.Owes{}},
+		{streamUnannounced, s.Unannounced != checkpoint.Snapshot{}},
+		{streamAnnounced, s.Announced != ""},
 		{streamResynced, s.Resynced > 0},
 		{streamReplay, s.Replay != checkpoint.Replay{}},
 		{streamKind, s.Kind != ""},
-		{streamNamespaced, s.Namespaced},
-		{streamSelected, s.Entered+s.Leaving != ""},
 		{streamCalled, s.Called != ""},
+		{streamEntered, s.Entered != ""},
 	} {
 		if has.is {
 			flags |= has.flag

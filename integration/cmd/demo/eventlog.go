@@ -19,19 +19,24 @@ import (
 
 // event is one message of the log, as everybody else can read it too.
 type event struct {
-	id, kind, source, version string
-	subject                   string    // of the message: one for each object
-	stored                    time.Time // when the broker had it
-	raw                       []byte    // headers and data
+	id, kind, source, sequence string
+	tells                      string    // see state and end
+	subject                    string    // of the message: one for each object
+	stored                     time.Time // when the broker had it
+	raw                        []byte    // headers and data
 }
+
+// state names a state of an object, as an event tells it, and end its deletion.
+func state(uid, version string) string { return uid + " at " + version }
+func end(uid string) string            { return uid + " deleted" }
 
 // eventLog is the JetStream stream, read from its first message to its last, over and over from where it got to.
 type eventLog struct {
 	conn   *nats.Conn
 	log    rig.Log
 	events []event
-	byID   map[string]int // how often
-	times  map[string]int // the same by source and id: an id is unique within its source
+	told   map[string]int // how often something was told
+	times  map[string]int // how often an event is there, by source and id: an id is unique within its source
 }
 
 // openLog connects to a broker, also one that is not there yet, and again whenever it was away.
@@ -45,7 +50,7 @@ func openLog(server string) (*eventLog, error) {
 		conn.Close()
 		return nil, fmt.Errorf("connect to the log: %w", err)
 	}
-	return &eventLog{conn: conn, log: rig.NATSLog(js, "KUBERNETES"), byID: map[string]int{}, times: map[string]int{}}, nil
+	return &eventLog{conn: conn, log: rig.NATSLog(js, "KUBERNETES"), told: map[string]int{}, times: map[string]int{}}, nil
 }
 
 func (l *eventLog) close() {
@@ -75,11 +80,15 @@ func (l *eventLog) add(m *rig.Message) {
 	header := nats.Header(m.Header)
 	e := event{
 		id: header.Get("ce-id"), kind: strings.TrimPrefix(header.Get("ce-type"), "io.kube-eventbridge."),
-		source: header.Get("ce-source"), version: header.Get("ce-resourceversion"),
+		source: header.Get("ce-source"), sequence: header.Get("ce-sequence"),
+		tells:   state(header.Get("ce-objectuid"), header.Get("ce-resourceversion")),
 		subject: m.Subject, stored: m.Time, raw: raw.Bytes(),
 	}
+	if e.kind == "resource.deleted.v1" {
+		e.tells = end(header.Get("ce-objectuid"))
+	}
 	l.events = append(l.events, e)
-	l.byID[e.id]++
+	l.told[e.tells]++
 	l.times[e.source+" "+e.id]++
 }
 
@@ -94,9 +103,9 @@ func (l *eventLog) repeated() []string {
 	return ids
 }
 
-// has says whether the log has all these events.
-func (l *eventLog) has(ids ...string) bool {
-	return !slices.ContainsFunc(ids, func(id string) bool { return l.byID[id] == 0 })
+// has says whether the log tells all this.
+func (l *eventLog) has(tells ...string) bool {
+	return !slices.ContainsFunc(tells, func(t string) bool { return l.told[t] == 0 })
 }
 
 // count returns how many events are of a kind, for a resource, given by the end of its source.

@@ -36,7 +36,7 @@ type play struct {
 
 // change is one write to the API server.
 type change struct {
-	id       string // that its event must have
+	tells    string // that its event must tell: see state and end
 	deletion bool
 	answered time.Time
 }
@@ -143,15 +143,12 @@ func (p *play) perform(ctx context.Context, steps ...step) error {
 
 // arrived waits until every change so far is in the log.
 func (p *play) arrived(ctx context.Context) error {
-	ids := make([]string, len(p.changes))
-	for i, c := range p.changes {
-		ids[i] = c.id
-	}
-	err := p.await(ctx, "the changes to be in the log", func(l *eventLog) bool { return l.has(ids...) })
+	tells := p.tells(0, len(p.changes))
+	err := p.await(ctx, "the changes to be in the log", func(l *eventLog) bool { return l.has(tells...) })
 	if err != nil {
-		for _, id := range ids {
-			if !p.log.has(id) {
-				err = fmt.Errorf("%w\n  missing: %s", err, id)
+		for _, t := range tells {
+			if !p.log.has(t) {
+				err = fmt.Errorf("%w\n  missing: %s", err, t)
 			}
 		}
 	}

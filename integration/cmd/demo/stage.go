@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/port"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/port"
 )
 
 // stage is everything that runs: a control plane, the bridge, and somebody who reads the log.

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -26,11 +25,12 @@ func (p *play) summary(took time.Duration) bool {
 		s.say("  %s %s", mark, fmt.Sprintf(format, args...))
 	}
 	check(missed == 0, "every change is in the log: %d of %d, %d deletions among them", len(p.changes)-missed, len(p.changes), deletions)
-	check(p.log.has(p.ids(p.away, p.back)...), "so are the %d made while the bridge was away", p.back-p.away)
+	check(p.log.has(p.tells(p.away, p.back)...), "so are the %d made while the bridge was away", p.back-p.away)
 	repeated := p.log.repeated()
 	check(len(repeated) == 0, "nothing is repeated: %d events with %d different ids%s", len(p.log.events), len(p.log.times), list(repeated))
 	backwards := p.log.backwards()
-	check(len(backwards) == 0, "in order: the versions of each of %d objects only rise%s", p.log.objects(), list(backwards))
+	check(len(backwards) == 0, "in order: the sequences of each of %d objects only rise%s",
+		p.log.objects(), list(backwards))
 	gaps := p.log.count("stream.gap.v1", "") + p.log.count("resource.rejected.v1", "")
 	check(gaps == 0, "nothing is unknown: %d gaps, %d events refused", p.log.count("stream.gap.v1", ""), p.log.count("resource.rejected.v1", ""))
 	leaks := p.log.leaks(password)
@@ -47,7 +47,7 @@ func (p *play) summary(took time.Duration) bool {
 // missing counts the changes that are not in the log, and all deletions.
 func (p *play) missing() (missed, deletions int) {
 	for _, c := range p.changes {
-		if !p.log.has(c.id) {
+		if !p.log.has(c.tells) {
 			missed++
 		}
 		if c.deletion {
@@ -57,13 +57,13 @@ func (p *play) missing() (missed, deletions int) {
 	return missed, deletions
 }
 
-// ids returns those of the changes from one to before another.
-func (p *play) ids(from, to int) []string {
-	var ids []string
+// tells returns what the events of the changes from one to before another tell.
+func (p *play) tells(from, to int) []string {
+	var tells []string
 	for _, c := range p.changes[from:to] {
-		ids = append(ids, c.id)
+		tells = append(tells, c.tells)
 	}
-	return ids
+	return tells
 }
 
 // lag says how long it took, at the median, from the answer to a write until the broker had its event, while the bridge ran.
@@ -71,11 +71,11 @@ func (p *play) ids(from, to int) []string {
 func (p *play) lag() string {
 	stored := map[string]time.Time{}
 	for _, e := range p.log.events {
-		stored[e.id] = e.stored
+		stored[e.tells] = e.stored
 	}
 	var lags []time.Duration
 	for i, c := range p.changes {
-		if t, ok := stored[c.id]; ok && (i < p.away || i >= p.back) {
+		if t, ok := stored[c.tells]; ok && (i < p.away || i >= p.back) {
 			lags = append(lags, t.Sub(c.answered))
 		}
 	}
@@ -90,20 +90,18 @@ func (p *play) lag() string {
 	return fmt.Sprintf("half of the events were in the log within %s of the API server's answers to their writes", median)
 }
 
-// backwards returns the ids of events that follow a newer one of the same object. Ids with a newer or the same version are no
-// exception: a deletion's version is greater than the last one before it.
+// backwards returns the ids of events that do not have a greater sequence than those before them of the same object.
 func (l *eventLog) backwards() []string {
-	newest := map[string]uint64{}
+	newest := map[string]string{}
 	var ids []string
 	for _, e := range l.events {
 		if !e.ofObject() {
 			continue
 		}
-		version, err := strconv.ParseUint(e.version, 10, 64)
-		if err != nil || version <= newest[e.subject] {
+		if e.sequence <= newest[e.subject] {
 			ids = append(ids, e.id)
 		}
-		newest[e.subject] = max(newest[e.subject], version)
+		newest[e.subject] = max(newest[e.subject], e.sequence)
 	}
 	return ids
 }

@@ -62,7 +62,7 @@ func (p *play) delete(gvr schema.GroupVersionResource, name string) step {
 		if err := objects.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 			return fmt.Errorf("change the cluster: %w", err)
 		}
-		p.changes = append(p.changes, change{id: string(o.GetUID()) + ".deleted", deletion: true, answered: time.Now()})
+		p.changes = append(p.changes, change{tells: end(string(o.GetUID())), deletion: true, answered: time.Now()})
 		return nil
 	}
 }
@@ -72,7 +72,7 @@ func (p *play) note(o *unstructured.Unstructured, err error) error {
 	if err != nil {
 		return fmt.Errorf("change the cluster: %w", err)
 	}
-	p.changes = append(p.changes, change{id: string(o.GetUID()) + "." + o.GetResourceVersion(), answered: time.Now()})
+	p.changes = append(p.changes, change{tells: state(string(o.GetUID()), o.GetResourceVersion()), answered: time.Now()})
 	return nil
 }
 

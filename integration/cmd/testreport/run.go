@@ -52,6 +52,8 @@ func (r result) name() string {
 type runs struct {
 	Tier            string
 	Packages, Tests []result
+	// Parts are the names of the files with results: what was to be run.
+	Parts []string
 	// Calibration is the longest time of the fixed loop, zero if it was not measured.
 	Calibration float64
 	NotRun      []string
@@ -70,6 +72,7 @@ func readRuns(dirs []string) (*runs, error) {
 			if err := r.readFile(file); err != nil {
 				return nil, err
 			}
+			r.Parts = append(r.Parts, strings.TrimSuffix(filepath.Base(file), ".json"))
 		}
 		if err := r.readNotes(dir); err != nil {
 			return nil, err

@@ -134,6 +134,27 @@ func TestRecorded_judges_by_twice_the_time_and_the_speed_of_the_machine(t *testi
 	}
 }
 
+func TestRecorded_names_packages_that_did_not_run(t *testing.T) {
+	rec := recorded{Tiers: map[string]map[string]float64{"all": {
+		"p": 1, "q": 1, "integration/e2e": 1, "integration/node": 1, "integration/containers": 1,
+	}}}
+	for parts, want := range map[string]string{
+		"unit race":       "with a recorded time, and not run: q",
+		"race":            "",
+		"integration":     "with a recorded time, and not run: integration/node",
+		"containers unit": "with a recorded time, and not run: integration/containers q",
+	} {
+		run := &runs{Tier: "all", Parts: strings.Fields(parts), Packages: []result{
+			{Package: "p", Action: "pass"}, {Package: "integration/e2e", Action: "pass"},
+		}}
+		text := ""
+		if err := rec.judge(run); err != nil {
+			text = err.Error()
+		}
+		assert.Equal(t, want, text, "run are %s", parts)
+	}
+}
+
 func TestRecorded_keeps_other_tiers_and_refuses_runs_that_say_nothing(t *testing.T) {
 	rec := recorded{Tiers: map[string]map[string]float64{"all": {"p": 7}, "core": {"gone": 1}}}
 	run := &runs{Tier: "core", Calibration: 2.5, Packages: []result{

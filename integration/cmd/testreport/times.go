@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -54,7 +55,8 @@ func (rec recorded) factor(r *runs) float64 {
 	return max(1, r.Calibration/rec.Calibration)
 }
 
-// judge returns an error with a line for each package that took too long, and one for those without a recorded time.
+// judge returns an error with a line for each package that took too long, one for those without a recorded time, and one
+// for those that have one and did not run.
 func (rec recorded) judge(r *runs) error {
 	var all []error
 	var unknown []string
@@ -75,7 +77,28 @@ func (rec recorded) judge(r *runs) error {
 		all = append(all, fmt.Errorf("without a recorded time, until make record-times TIERS=%s: %s",
 			r.Tier, strings.Join(unknown, " ")))
 	}
+	var missing []string
+	for _, pkg := range slices.Sorted(maps.Keys(rec.Tiers[r.Tier])) {
+		if !r.has(pkg) && slices.ContainsFunc(partsOf(pkg), func(part string) bool { return slices.Contains(r.Parts, part) }) {
+			missing = append(missing, pkg)
+		}
+	}
+	if len(missing) > 0 {
+		all = append(all, fmt.Errorf("with a recorded time, and not run: %s", strings.Join(missing, " ")))
+	}
 	return errors.Join(all...)
+}
+
+// partsOf returns the parts of the tests that run a package, each of them in another tier; see the Makefile.
+func partsOf(pkg string) []string {
+	switch {
+	case strings.HasPrefix(pkg, "integration/containers"):
+		return []string{"containers"}
+	case strings.HasPrefix(pkg, "integration/"):
+		return []string{"core", "integration", "faults"}
+	default:
+		return []string{"unit"}
+	}
 }
 
 // record takes over the times of a run whose packages have all passed.

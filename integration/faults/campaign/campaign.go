@@ -145,15 +145,18 @@ func (c *campaign) play(ctx context.Context) error {
 	}
 }
 
-// attempt plays a round, and once more if something around the bridge fails.
+// attempt plays a round, and once more if something around the bridge fails. What the bridge did the first time counts.
 func (c *campaign) attempt(ctx context.Context, run func() (Result, error)) (Result, error) {
 	result, err := run()
 	if err == nil || ctx.Err() != nil {
 		return result, err
 	}
 	c.tell("PLAYED AGAIN, because something around the bridge has failed: %v", err)
+	first := result
 	result, err = run()
 	result.Retried = true
+	result.Told = slices.Concat(first.Told, result.Told)
+	result.Violations, result.Known = sums(result.Violations, first.Violations), sums(result.Known, first.Known)
 	return result, err
 }
 

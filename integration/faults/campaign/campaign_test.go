@@ -6,9 +6,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -21,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
@@ -81,6 +84,13 @@ func breakThings(t *testing.T, o Options) []Result {
 	for _, objection := range s.Objections(o) {
 		t.Error(objection)
 	}
+	left := s.Skipped // an objection where CI is set
+	for _, name := range slices.Sorted(maps.Keys(s.Known)) {
+		left = append(left, fmt.Sprintf("KNOWN: %s, %d times", name, s.Known[name]))
+	}
+	for _, line := range left {
+		t.Run("left", func(t *testing.T) { t.Skip(line) })
+	}
 	for _, r := range results {
 		if len(r.Told) > 0 {
 			t.Errorf("round %d: %d times something was broken; to draw the same again, in integration/: %s\n%s",
@@ -99,6 +109,11 @@ func playAll(t *testing.T, o Options) (Summary, []Result) {
 	t.Logf("\n%s", s)
 	require.NoError(t, err)
 	return s, results
+}
+
+func TestPlan_leaves_out_only_faults_that_are_not_named(t *testing.T) {
+	o := Options{Longest: time.Second, Only: regexp.MustCompile("^killed at random$")}
+	assert.Equal(t, []Planned{{Faults: []string{killed}}}, o.matching([]Planned{{Faults: []string{killed, restarted}}}))
 }
 
 // newFile returns a campaign of the settings, whose results are in dir.
@@ -121,10 +136,13 @@ func order(c *campaign) string {
 }
 
 var someResults = []Result{
-	{Round: 0, Wanted: 4, Faults: []string{"a", "b + c", "d", "e"}, Wall: 60, Gaps: []Gap{{Class: world.Expired, Hidden: 5, Recovered: 3}}},
+	{
+		Round: 0, Wanted: 4, Faults: []string{"a", "b + c", "d", "e"}, Wall: 60,
+		Gaps: []Gap{{Cause: oracle.Expired, Hidden: 5, Avoidable: 2, Recovered: 3}},
+	},
 	{
 		Round: 2, Wanted: 2, Faults: []string{"a"}, Missed: []string{"b"}, Wall: 30, Violations: map[string]int{"P1": 2, ended: 1},
-		Gaps: []Gap{{Class: world.Expired, Hidden: 1}, {Class: world.LogLost}}, Retried: true,
+		Gaps: []Gap{{Cause: oracle.Expired, Hidden: 1}, {Cause: oracle.LogLost}}, Retried: true,
 	},
 }
 
@@ -197,10 +215,12 @@ func TestCampaign_plays_a_round_again_once(t *testing.T) {
 		tries := 0
 		r, err := c.attempt(t.Context(), func() (Result, error) {
 			if tries++; tries <= fails {
-				return Result{}, errors.New("no port")
+				return Result{Violations: map[string]int{"P1": 1}, Told: []string{"P1"}}, errors.New("no port")
 			}
 			return Result{}, nil
 		})
+		assert.Len(t, r.Told, min(fails, 2), "what the bridge did before the world failed counts: %+v", r)
+		assert.Equal(t, len(r.Told), r.count(), "what the bridge did before the world failed counts: %+v", r)
 		assert.Equal(t, want, fmt.Sprint(tries, " ", r.Retried, " ", err), "of %d that fail", fails)
 	}
 }
@@ -234,7 +254,8 @@ func TestPlan_has_each_fault_once_in_a_world_that_fits(t *testing.T) {
 func TestTerms_are_of_one_process_each(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	says := func(second, number int) string {
-		return fmt.Sprintf(`{"time":%q,"msg":"publishing","stream":"S"}`+"\n"+`{"time":%[1]q,"msg":"publishing","pipeline":"faults","writerepoch":%d}`+"\n",
+		return fmt.Sprintf(`{"time":%q,"msg":"publishing","stream":"S"}`+"\n"+
+			`{"time":%[1]q,"msg":"publishing","pipeline":"faults","writerterm":%d}`+"\n",
 			began.Add(time.Duration(second)*time.Second).Format(time.RFC3339Nano), number)
 	}
 	lost := []world.Event{{Kind: world.Fresh, At: began.Add(15 * time.Second)}, {Kind: world.LogDeleted, At: began.Add(25 * time.Second)}}

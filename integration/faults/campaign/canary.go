@@ -25,15 +25,17 @@ func (r *round) awaitCanaries(ctx context.Context, when string) error {
 	name := fmt.Sprintf("canary-%d", r.canaries)
 	missing := slices.Clone(r.subject.streams)
 	var failed error
-	for deadline, wait := time.Now().Add(noticed), 50*time.Millisecond; time.Now().Before(deadline); {
-		missing, failed = canary.Missing(ctx, r.world, whole, name, missing)
+	bounded, cancel := context.WithTimeout(ctx, noticed)
+	defer cancel()
+	for wait := 50 * time.Millisecond; bounded.Err() == nil; wait = min(2*wait, time.Second) {
+		missing, failed = canary.Missing(bounded, r.world, whole, name, missing)
 		if failed == nil && len(missing) == 0 {
 			return nil
 		}
-		if err := pause.For(ctx, wait); err != nil {
-			return err
-		}
-		wait = min(2*wait, time.Second)
+		_ = pause.For(bounded, wait) // the loop ends with it
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	return r.world.Unsettled(fmt.Sprintf("%s: %s is not in the log after %s: %v %v",
 		when, name, noticed, missing, failed))

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
-// What the bridge did that it must not, besides breaking a promise; it is counted beside P1 to P8.
+// What the bridge did that it must not, besides breaking a promise; it is counted beside P1 to P9.
 const (
 	unsettled  = "unsettled"
 	ended      = "bridge ended"
@@ -35,7 +34,11 @@ func kindOf(err error) string {
 		err  error
 		kind string
 	}{
-		{world.ErrUsed, used}, {world.ErrEnded, ended}, {world.ErrUnsettled, unsettled}, {errUnreadable, unreadable},
+		{world.ErrUsed, used},
+		{world.ErrEnded, ended},
+		{world.ErrUnsettled, unsettled},
+		{errUnreadable, unreadable},
+		{world.ErrAstray, unreadable},
 	} {
 		if errors.Is(err, k.err) {
 			return k.kind
@@ -44,7 +47,7 @@ func kindOf(err error) string {
 	return ""
 }
 
-// kinds are all that is counted beside P1 to P8.
+// kinds are all that is counted beside P1 to P9.
 var kinds = []string{unsettled, ended, used, unreadable, shared, slow, raced}
 
 // judge stops the bridge, reads the log and whatever else the bridge has written, and compares it with the truth.
@@ -119,13 +122,12 @@ func (r *round) expected() oracle.Options {
 	if r.options.Broker == world.Kafka {
 		partitions = world.Partitions
 	}
+	r.acts = actsOf(r.options.Broker, r.world.Events())
 	return oracle.Options{
 		Partitions: partitions, Elected: r.replicas > 0, Seed: r.options.Seed,
 		Pipeline: world.Pipeline, Latest: r.subject.latest,
 		Canaries: oracle.NewCanaries(r.driver.Canaries()...), MaxPrinted: manyPrinted, Gaps: r.unjustified,
-		LogLost: slices.ContainsFunc(r.world.Events(), func(e world.Event) bool {
-			return e.Kind == world.LogRewound || e.Kind == world.LogDeleted
-		}),
+		LogLost: r.logLost(), Behind: r.behind(),
 	}
 }
 

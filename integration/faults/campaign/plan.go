@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 )
 
@@ -80,11 +81,16 @@ func gapsOf(f world.Fault) string {
 	switch {
 	case len(f.Gaps) == 0:
 		return "none"
-	case f.Gaps[0].Custom || f.Gaps[0].Reason == world.LogLost:
+	case f.Gaps[0].Custom || lost(f):
 		return fmt.Sprint(f.Gaps[0])
 	default:
 		return "some"
 	}
+}
+
+// lost reports whether a fault may cause the gap of a lost log.
+func lost(f world.Fault) bool {
+	return slices.ContainsFunc(f.Gaps, func(g world.MayGap) bool { return g.Cause == oracle.LogLost })
 }
 
 // hashPlan tells plans apart; it is empty for none.
@@ -97,11 +103,10 @@ func hashPlan(plan []Planned) string {
 	return fmt.Sprintf("%x", h.Sum64())
 }
 
-// matching leaves out of a plan what the options do not select.
+// matching leaves out of a plan what the options do not name.
 func (o Options) matching(plan []Planned) (selected []Planned) {
-	faults := catalogue(o.Broker)
 	for _, p := range plan {
-		p.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(name string) bool { return !o.selects(faults[name]) })
+		p.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(name string) bool { return !o.named(name) })
 		if len(p.Faults) > 0 {
 			selected = append(selected, p)
 		}
@@ -109,15 +114,17 @@ func (o Options) matching(plan []Planned) (selected []Planned) {
 	return selected
 }
 
-// selects reports whether a fault is one of those that are to be injected.
-func (o Options) selects(f world.Fault) bool {
-	return (o.Only == nil || o.Only.MatchString(f.Name)) && f.Cost <= o.Longest
-}
+// named reports whether faults of a name are to be injected.
+func (o Options) named(name string) bool { return o.Only == nil || o.Only.MatchString(name) }
 
-// one returns the world's fault of a name.
+// one returns the world's fault of a name, and why it cannot be injected.
 func (r *round) one(name string) (world.Fault, error) {
 	for _, f := range r.world.Faults() {
-		if f.Name == name {
+		switch {
+		case f.Name != name:
+		case f.Cost > r.options.Longest:
+			return f, fmt.Errorf("up to %s, and no fault may take longer than %s", f.Cost, r.options.Longest)
+		default:
 			return f, f.Available()
 		}
 	}

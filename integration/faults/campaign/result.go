@@ -8,9 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 )
@@ -24,6 +22,10 @@ type Figures struct {
 	Unknown, Holes, Blind int
 	// Alike states are excused because a restored etcd came to the same versions of the same objects; see [oracle.Report]. Those of logs that were taken away are counted too.
 	Alike int
+	// Unaudited objects are those of which only an audit finds the true content; see [oracle.Report].
+	Unaudited int `json:",omitempty"`
+	// Undone states are excused because etcd was restored to an older state before they were published.
+	Undone int `json:",omitempty"`
 	// Removed logs were taken away by faults, with RemovedEntries; they were judged up to where they were read.
 	Removed, RemovedEntries int
 	// Recovered entries were read back from the history.
@@ -82,36 +84,11 @@ type Result struct {
 type Gap struct {
 	Stream   string
 	From, To uint64
-	// Class is of the cause, which is for a person.
-	Class world.GapReason
-	Cause string
+	Cause    oracle.Cause
+	Message  string
 	// Hidden counts the states that it hides, Avoidable those of them that etcd still had, Recovered the entries that were
 	// read back before it.
 	Hidden, Avoidable, Recovered int
-}
-
-// gapOther is a cause that no fault can have.
-const gapOther world.GapReason = "other"
-
-func classOf(cause string) world.GapReason {
-	for _, c := range []struct {
-		part  string
-		class world.GapReason
-	}{
-		{"etcd was restored", world.Restored},
-		{"the log has lost", world.LogLost},
-		{"provided list is too old", world.HistoryGone},
-		{"version is gone", world.HistoryGone},
-		{"too old", world.Expired},
-		{"Expired", world.Expired},
-		{"expired", world.Expired},
-		{"compacted", world.Expired},
-	} {
-		if strings.Contains(cause, c.part) {
-			return c.class
-		}
-	}
-	return gapOther
 }
 
 // violated adds a violation that is not among the known ones. What was told before is not counted again: a log that was
@@ -127,17 +104,11 @@ func (r *round) violated(where, kind, stream, what string) {
 	r.told[kind+what] = true
 	for _, k := range r.options.Known {
 		if k.matches(kind, stream, what, strings.Split(names(r.tried), separator)) {
-			if result.Known == nil {
-				result.Known = map[string]int{}
-			}
-			result.Known[k.Name]++
+			result.Known = sums(result.Known, map[string]int{k.Name: 1})
 			return
 		}
 	}
-	if result.Violations == nil {
-		result.Violations = map[string]int{}
-	}
-	if result.Violations[kind]++; result.Violations[kind] <= printed {
+	if result.Violations = sums(result.Violations, map[string]int{kind: 1}); result.Violations[kind] <= printed {
 		result.Told = append(result.Told, where+kind+": "+what)
 	}
 }
@@ -150,8 +121,9 @@ func (r *round) take(report oracle.Report) {
 	result := &r.result
 	result.States, result.Published, result.Folded = report.States, report.Published, report.Folded
 	result.Hidden, result.Lost, result.Recovered = report.Hidden, report.Lost, report.Recovered
-	result.Unknown, result.Late, result.Alike = report.Unknown, report.Late, report.Alike
-	result.takeGaps(report.Gaps)
+	result.Unknown, result.Late, result.Alike, result.Undone = report.Unknown, report.Late, report.Alike, report.Undone
+	result.Unaudited = report.Unaudited
+	r.takeGaps(report.Gaps)
 	r.takeViolations("", report)
 }
 
@@ -159,7 +131,7 @@ func (r *round) take(report oracle.Report) {
 func (r *round) add(where string, report oracle.Report) {
 	r.result.Unknown += report.Unknown
 	r.result.Alike += report.Alike
-	r.result.takeGaps(report.Gaps)
+	r.takeGaps(report.Gaps)
 	r.takeViolations(where, report)
 }
 
@@ -169,17 +141,22 @@ func (r *round) takeViolations(where string, report oracle.Report) {
 	}
 }
 
-// takeGaps adds gaps, each once.
-func (r *Result) takeGaps(gaps []oracle.GapFigure) {
+// takeGaps adds gaps, each once. By a clock that has jumped nothing can be said of what etcd still had.
+func (r *round) takeGaps(gaps []oracle.GapFigure) {
+	result := &r.result
 	for _, g := range gaps {
 		gap := Gap{
-			Stream: g.Stream.String(), From: g.From, To: g.To, Class: classOf(g.Cause), Cause: g.Cause,
+			Stream: g.Stream.String(), From: g.From, To: g.To, Cause: g.Cause, Message: g.Message,
 			Hidden: g.Hidden, Recovered: g.Recovered, Avoidable: g.Avoidable,
 		}
-		if !slices.ContainsFunc(r.Gaps, func(known Gap) bool {
-			return known.Stream == gap.Stream && known.From == gap.From && known.To == gap.To && known.Cause == gap.Cause
+		if r.jumped() {
+			gap.Avoidable = 0
+		}
+		if !slices.ContainsFunc(result.Gaps, func(known Gap) bool {
+			return known.Stream == gap.Stream && known.From == gap.From && known.To == gap.To &&
+				known.Cause == gap.Cause && known.Message == gap.Message
 		}) {
-			r.Gaps = append(r.Gaps, gap)
+			result.Gaps = append(result.Gaps, gap)
 		}
 	}
 }
@@ -187,34 +164,16 @@ func (r *Result) takeGaps(gaps []oracle.GapFigure) {
 // hides sums up what gaps hide and what was read back before them.
 func hides(gaps []Gap) (sum GapSum) {
 	for _, g := range gaps {
-		sum.Gaps++
-		sum.Hidden += g.Hidden
-		sum.Recovered += g.Recovered
+		sum.add(g)
 	}
 	return sum
 }
 
-// stale is by how long the log may have been ahead of where a gap begins. A position is committed each second, but not
-// while a broker is away or a disk is full.
-const stale = 30 * time.Second
-
-// unjustified returns why a gap is not one that a fault of the round may cause; empty if it is one.
-func (r *round) unjustified(g oracle.GapFigure) string {
-	class, custom := classOf(g.Cause), g.Stream.Resource == drive.Widgets.Resource
-	allowed := func(f world.Fault) bool {
-		return slices.ContainsFunc(f.Gaps, func(may world.MayGap) bool {
-			return may.Reason == class && (custom || !may.Custom)
-		})
-	}
-	switch {
-	case !slices.ContainsFunc(r.tried, allowed):
-		return fmt.Sprintf("%s: %s: no fault may cause it, of: %s", class, g.Cause, names(r.tried))
-	case g.From == 0 && class != world.LogLost:
-		return "it begins at version 0"
-	case g.Behind > stale && (class == world.Expired || class == world.HistoryGone):
-		return fmt.Sprintf("it begins where the log had been %s before", g.Behind)
-	}
-	return ""
+func (s *GapSum) add(g Gap) {
+	s.Gaps++
+	s.Hidden += g.Hidden
+	s.Avoidable += g.Avoidable
+	s.Recovered += g.Recovered
 }
 
 // spent says what the round took its time for.

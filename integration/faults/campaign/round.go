@@ -55,9 +55,10 @@ type round struct {
 	world    *world.World
 	driver   *drive.Driver
 	recorder *oracle.Recorder
-	// tried are the faults that were injected, also those that found no occasion. Canaries counts how often the bridge
-	// was tried between them.
+	// tried are the faults that were injected, also those that found no occasion; acts is what they did. Canaries counts
+	// how often the bridge was tried between them.
 	tried    []world.Fault
+	acts     []act
 	canaries int
 	told     map[string]bool
 	result   Result
@@ -298,7 +299,7 @@ func (r *round) draw(fits func(world.Fault) bool) (world.Fault, error) {
 	var some []world.Fault
 	sum := 0
 	for _, f := range r.world.Faults() {
-		if f.Available() == nil && fits(f) && r.options.selects(f) {
+		if f.Available() == nil && fits(f) && r.options.named(f.Name) && f.Cost <= r.options.Longest {
 			some = append(some, f)
 			sum += f.Weight
 		}

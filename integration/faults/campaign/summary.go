@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 )
 
@@ -24,8 +25,8 @@ type Summary struct {
 	// Retried rounds were played a second time.
 	Retried   int
 	Takeovers []world.Takeover
-	// Gaps are summed up by the class of their cause.
-	Gaps map[world.GapReason]GapSum
+	// Gaps are summed up by their cause.
+	Gaps map[oracle.Cause]GapSum
 	// Violations are counted by promise, and by what the bridge did otherwise that it must not; the Known ones by name.
 	Violations map[string]int
 	Known      map[string]int
@@ -37,14 +38,14 @@ type Summary struct {
 	Spent map[string]float64
 }
 
-// GapSum is what some gaps hide, and what was read back before them.
-type GapSum struct{ Gaps, Hidden, Recovered int }
+// GapSum is what some gaps hide, how much of that etcd still had, and what was read back before them.
+type GapSum struct{ Gaps, Hidden, Avoidable, Recovered int }
 
 // Summarize adds results up. A fault of two counts once for the whole, and by name for each.
 func Summarize(results []Result) Summary {
 	s := Summary{
 		Violations: map[string]int{}, Known: map[string]int{}, ByFault: map[string]int{}, Spent: map[string]float64{},
-		Gaps: map[world.GapReason]GapSum{},
+		Gaps: map[oracle.Cause]GapSum{},
 	}
 	for _, r := range results {
 		s.Broker = r.Broker
@@ -57,14 +58,11 @@ func Summarize(results []Result) Summary {
 		}
 		s.add(r)
 		for _, g := range r.Gaps {
-			sum, one := s.Gaps[g.Class], hides([]Gap{g})
-			s.Gaps[g.Class] = GapSum{sum.Gaps + 1, sum.Hidden + one.Hidden, sum.Recovered + one.Recovered}
+			sum := s.Gaps[g.Cause]
+			sum.add(g)
+			s.Gaps[g.Cause] = sum
 		}
-		for of, counts := range map[*map[string]int]map[string]int{&s.Violations: r.Violations, &s.Known: r.Known} {
-			for kind, n := range counts {
-				(*of)[kind] += n
-			}
-		}
+		s.Violations, s.Known = sums(s.Violations, r.Violations), sums(s.Known, r.Known)
 		for part, seconds := range r.Spent {
 			s.Spent[part] += seconds
 		}
@@ -72,6 +70,17 @@ func Summarize(results []Result) Summary {
 		s.Skipped = append(s.Skipped, r.Skipped...)
 	}
 	return s
+}
+
+// sums adds counts to others, which may be nil.
+func sums(to, more map[string]int) map[string]int {
+	if to == nil {
+		to = map[string]int{}
+	}
+	for what, n := range more {
+		to[what] += n
+	}
+	return to
 }
 
 func (s *Summary) add(r Result) {
@@ -106,8 +115,9 @@ func (s Summary) Doubts() string {
 }
 
 // Objections says what is wrong with a campaign besides violations: doubts, takeovers that are late in the median, logs
-// that have less than a quarter of what happened, and more than one state in a thousand that only versions excuse. A strict one has to be whole: no round was played a second time, no planned fault was skipped, and each known violation
-// occurred.
+// that have less than a quarter of what happened, more than one state in a thousand that only versions excuse, and gaps
+// before which too little was read back. A strict one has to be whole: no round was played a second time, no planned
+// fault was skipped, and each known violation occurred.
 func (s Summary) Objections(o Options) (all []string) {
 	if doubts := s.Doubts(); doubts != "" {
 		all = append(all, doubts)
@@ -118,6 +128,13 @@ func (s Summary) Objections(o Options) (all []string) {
 	}
 	if 1000*s.Alike > s.States {
 		all = append(all, fmt.Sprintf("%d of %d true states are excused by versions alone", s.Alike, s.States))
+	}
+	// On NATS a bridge that keeps its promises left out 0 and read back 139. On Kafka, whose plan has no fault after which
+	// history is read back, one left out 14 of 36: known, and not judged until the bridge reads them back.
+	if g := s.Gaps[oracle.Expired]; s.Broker != world.Kafka && 10*g.Avoidable > g.Recovered+g.Avoidable {
+		all = append(all, fmt.Sprintf(
+			"of what the API server's watches had lost, etcd still had %d states that were not read back, and %d were",
+			g.Avoidable, g.Recovered))
 	}
 	if !o.Strict {
 		return all
@@ -160,7 +177,7 @@ func (s Summary) String() string {
 	fmt.Fprintf(&b, "%d faults in %d rounds, %.0f minutes; %d changes by the driver, %d true states, %d entries in the logs, and %d in %d logs that faults have taken away.\n\n",
 		s.Faults, s.Rounds, s.Wall/60, s.Changes, s.States, s.Entries, s.RemovedEntries, s.Removed)
 	fmt.Fprintf(&b, "| promise | violations |\n|---|---|\n")
-	for i := range 8 {
+	for i := range 9 {
 		p := fmt.Sprintf("P%d", i+1)
 		fmt.Fprintf(&b, "| %s | %d |\n", p, s.Violations[p])
 	}
@@ -174,12 +191,16 @@ func (s Summary) String() string {
 	for _, g := range s.Gaps {
 		hidden += g.Hidden
 	}
-	fmt.Fprintf(&b, "\nOf the true states %d are in the logs, %d were folded (`latest`), %d are hidden by gaps and by first snapshots, %d are lost. "+
-		"%d were read back from history. Gaps hid %d.\n", s.Published, s.Folded, s.Hidden, s.Lost, s.Recovered, hidden)
+	fmt.Fprintf(&b, "\nOf the true states %d are in the logs, %d were folded (`latest`), "+
+		"%d are hidden by gaps and by first snapshots, %d of them undone by restorations, %d are lost. %d were read back from history. Gaps hid %d.\n",
+		s.Published, s.Folded, s.Hidden, s.Undone, s.Lost, s.Recovered, hidden)
 	fmt.Fprintf(&b, "The recorder has %d holes of %d revisions, and %d entries could not be judged. "+
 		"%d rounds were played a second time. %d times a fault found no occasion.\n", s.Holes, s.Blind, s.Unknown, s.Retried, s.Missed)
 	if s.Alike > 0 {
 		fmt.Fprintf(&b, "\nEXCUSED: %d states are not in the logs because etcd was restored and came to the same versions of the same objects, which nothing else showed.\n", s.Alike)
+	}
+	if s.Unaudited > 0 {
+		fmt.Fprintf(&b, "\nNOT JUDGED: of %d objects only an audit finds the true content, and none was made.\n", s.Unaudited)
 	}
 	if doubts := s.Doubts(); doubts != "" {
 		fmt.Fprintf(&b, "\n%s.\n", doubts)
@@ -191,10 +212,10 @@ func (s Summary) String() string {
 }
 
 func (s Summary) tables(b *strings.Builder) {
-	fmt.Fprintf(b, "\n| gaps because of | n | deltas hidden | read back |\n|---|---|---|---|\n")
-	for _, class := range []world.GapReason{world.Expired, world.HistoryGone, world.LogLost, world.Restored, gapOther} {
-		g := s.Gaps[class]
-		fmt.Fprintf(b, "| %s | %d | %d | %d |\n", class, g.Gaps, g.Hidden, g.Recovered)
+	fmt.Fprintf(b, "\n| gaps because of | n | deltas hidden | of those etcd had | read back |\n|---|---|---|---|---|\n")
+	for _, cause := range oracle.Causes {
+		g := s.Gaps[cause]
+		fmt.Fprintf(b, "| %s | %d | %d | %d | %d |\n", cause, g.Gaps, g.Hidden, g.Avoidable, g.Recovered)
 	}
 	fmt.Fprintf(b, "\n| fault | times |\n|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(s.ByFault)) {

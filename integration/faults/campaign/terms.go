@@ -20,7 +20,7 @@ type claim struct {
 	Time     time.Time `json:"time"`
 	Message  string    `json:"msg"`
 	Pipeline string    `json:"pipeline"`
-	Epoch    int64     `json:"writerepoch"`
+	Term     int64     `json:"writerterm"`
 	process  string
 }
 
@@ -87,12 +87,13 @@ func sharedTerms(all []claim, events []world.Event) (wrong []error) {
 				forgotten++
 			}
 		}
-		term := fmt.Sprint(forgotten, " ", c.Epoch)
+		term := fmt.Sprint(forgotten, " ", c.Term)
 		switch before, known := owners[term]; {
-		case c.Epoch < 1:
+		case c.Term < 1:
 			wrong = append(wrong, fmt.Errorf("%s publishes without a number", c.process))
 		case known && before.process != c.process:
-			wrong = append(wrong, fmt.Errorf("%s publishes under number %d, as %s did before", c.process, c.Epoch, before.process))
+			wrong = append(wrong, fmt.Errorf(
+				"%s publishes under number %d, as %s did before", c.process, c.Term, before.process))
 		}
 		owners[term] = c
 	}

@@ -24,16 +24,25 @@ type Options struct {
 	// Gaps returns why a gap is not justified, or nothing where it is. It is asked once for each gap of the log, and its
 	// answer is a violation of P6. Nil allows every gap that is well-formed; [NoGaps] allows none.
 	Gaps func(GapFigure) string
-	// LogLost says that the log, or its end, was taken away from the bridge: then events may be published again with the
-	// reason repair.
-	LogLost bool
+	// LogLost is when the log, or its end, was first taken away from the bridge, zero for never: then events may be
+	// published again with the reason repair, and a gap that was announced later may begin below what the log had.
+	LogLost time.Time
+	// Behind is how long before a gap the log may have got what comes behind the gap's beginning: 5 s if it is 0. It is
+	// more where the bridge could not store its position.
+	Behind time.Duration
 	// Latest names the streams whose states may be folded.
 	Latest map[Stream]bool
 	// Prefix says that the log was cut off while the bridge was writing: no last state is demanded, and of each object
 	// only what precedes its last entry.
 	Prefix bool
-	// Selected says that namespaces are selected by their labels: ids may say since when. Without it that is a violation.
-	Selected bool
+	// Resync says that repetitions were asked for: a resync, or a rewind.
+	Resync bool
+	// Selected, if not nil, says that what the streams select has changed on the way, and reports whether an object is
+	// selected at the end. Otherwise no event may have the reason deselected.
+	Selected func(stream Stream, key string) bool
+	// Audited says that an audit has run after the last restoration, when nothing was under way any more: then
+	// consumers have to have the contents of all objects, also where versions do not show the restoration.
+	Audited bool
 
 	// BufferLimit and RSSLimit are in bytes; 0 is none. With one of them there have to be Samples.
 	Samples               []Sample
@@ -66,6 +75,10 @@ type Report struct {
 	// log has: of the same objects, with other contents, and nothing else showed that it was restored. They are lost,
 	// and versions cannot show it.
 	Alike int
+	// Unaudited counts the objects of which consumers need not have the true content, because only an audit finds it.
+	Unaudited int
+	// Undone counts those of Hidden that a restoration undid, and that the log does not have.
+	Undone int
 	// Avoidable is the sum of what the gaps have.
 	Avoidable int
 	Gaps      []GapFigure
@@ -73,11 +86,14 @@ type Report struct {
 
 // GapFigure says what one gap cost.
 type GapFigure struct {
-	Stream   Stream
-	Sequence uint64
-	From, To uint64
-	Cause    string
-	// At is when the list behind the gap was made, as the marker says; it is zero where that is not known.
+	Stream Stream
+	// Place is that of the marker in the log.
+	Place           uint64
+	Epoch, From, To uint64
+	Cause           Cause
+	// Message says the cause for a person.
+	Message string
+	// At is when the list behind the gap was made, as the marker says.
 	At time.Time
 	// Hidden counts the states in its range that the log does not have, Recovered the entries before it that were read
 	// back.
@@ -89,6 +105,9 @@ type GapFigure struct {
 	// they were stored.
 	Behind time.Duration
 }
+
+// lostAt reports whether the log was taken away at a time or before.
+func (o *Options) lostAt(t time.Time) bool { return !o.LogLost.IsZero() && !t.Before(o.LogLost) }
 
 // NoGaps is for [Options.Gaps]: no gap is justified.
 func NoGaps(GapFigure) string { return "nothing happened that may cause a gap" }
@@ -106,16 +125,23 @@ func Judge(t *Truth, log []Entry, o Options) Report {
 	for _, s := range j.streams {
 		s.check()
 	}
+	j.checkConsumers()
 	j.checkSamples()
 	j.checkCanaries(log)
 	j.summarise()
 	return j.report
 }
 
+// selected reports whether a stream selects an object at the end.
+func (j *judge) selected(stream Stream, key string) bool {
+	return j.options.Selected == nil || j.options.Selected(stream, key)
+}
+
 type judge struct {
 	truth   *Truth
 	options Options
 	streams []*streamJudge
+	parts   [][]*Entry // what a consumer reads, by partition
 	report  Report
 	counts  map[string]int
 }
@@ -143,6 +169,7 @@ func (j *judge) divide(log []Entry) {
 			own = append(own, e)
 		}
 	}
+	j.parts = divideParts(own)
 	if j.options.Partitions > 0 {
 		j.checkPartitions(own)
 		own = j.completed(own)
@@ -161,8 +188,10 @@ func (j *judge) divide(log []Entry) {
 		case s == nil:
 			j.violate(Violation{Promise: P4, Stream: e.Source, Key: e.key(), What: "an entry of no stream that was watched", Log: []string{e.String()}})
 		default:
-			if problem := s.stream.addressProblem(e); problem != "" {
-				j.violateRecord(P4, e, problem)
+			for _, problem := range []string{s.stream.addressProblem(e), e.attributeProblem()} {
+				if problem != "" {
+					j.violateRecord(P4, e, problem)
+				}
 			}
 			lanes[s] = append(lanes[s], e)
 		}
@@ -179,7 +208,7 @@ func (j *judge) divide(log []Entry) {
 
 // inOrder is the order of the log, and of a partition.
 func inOrder(a, b Entry) int {
-	return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Sequence, b.Sequence))
+	return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Place, b.Place))
 }
 
 // checkIDs checks that no id is there twice: of what is everywhere, in no partition.
@@ -196,7 +225,7 @@ func (j *judge) checkIDs(log []*Entry) {
 }
 
 func checked(e *Entry) bool {
-	return strings.HasPrefix(e.Type, typeResource) || e.Type == typeGap || e.Type == typeStarted || e.Type == typeCompleted
+	return strings.HasPrefix(e.Type, typeResource) || e.mark()
 }
 
 func (j *judge) repeated(seen map[string]*Entry, id, place string, e *Entry) {
@@ -267,7 +296,7 @@ func (j *judge) checkCanaries(log []Entry) {
 		e := &log[i]
 		for _, part := range append(e.texts(), text{"data", string(e.Data)}) {
 			for _, found := range c.Find([]byte(part.content)) {
-				j.violate(Violation{Promise: P8, What: fmt.Sprintf("%s in the %s of entry %d", found, part.name, e.Sequence)})
+				j.violate(Violation{Promise: P8, What: fmt.Sprintf("%s in the %s of entry %d", found, part.name, e.Place)})
 			}
 		}
 	}

@@ -6,9 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -61,7 +59,9 @@ func drawTruth(t *rapid.T, restorations int) *Truth {
 
 func clone(m map[string]Observation) map[string]Observation {
 	c := map[string]Observation{}
-	maps.Copy(c, m)
+	for k, v := range m {
+		c[k] = v
+	}
 	return c
 }
 
@@ -109,16 +109,21 @@ func (w *world) restore() {
 
 // bridge publishes a truth as it should be published: a snapshot, then what a watch shows, with gaps.
 type bridge struct {
-	t      *rapid.T
-	truth  *Truth
-	stream Stream
-	log    []Entry
-	ledger map[string]State
-	// suffix is what ids end in.
-	suffix  string
+	t       *rapid.T
+	truth   *Truth
+	stream  Stream
+	log     []Entry
+	ledger  map[string]row
+	epoch   uint64
 	history int
 	// leader is the number of the one that publishes; 0 is none.
 	leader int
+}
+
+// row is what the bridge knows of an object: its last event.
+type row struct {
+	State
+	numbers
 }
 
 func drawLog(t *rapid.T, truth *Truth) []Entry { return drawLogOf(t, truth, 0) }
@@ -127,12 +132,12 @@ func drawLog(t *rapid.T, truth *Truth) []Entry { return drawLogOf(t, truth, 0) }
 func drawLogOf(t *rapid.T, truth *Truth, leader int) []Entry {
 	var log []Entry
 	for _, s := range []Stream{plain, selective} {
-		b := &bridge{t: t, truth: truth, stream: s, ledger: map[string]State{}, leader: leader}
+		b := &bridge{t: t, truth: truth, stream: s, ledger: map[string]row{}, leader: leader, epoch: 1000}
 		b.run()
 		log = append(log, b.log...)
 	}
 	for i := range log {
-		log[i].Sequence = uint64(i + 1)
+		log[i].Place = uint64(i + 1)
 	}
 	return log
 }
@@ -151,9 +156,9 @@ func (b *bridge) run() {
 	}
 	slices.SortStableFunc(steps, func(x, y step) int { return x.at().compare(y.at()) })
 	start := position{0, rapid.Uint64Range(100, 115).Draw(b.t, "start")}
-	b.marker("snapshot-started", 0, start.version)
+	b.marker("snapshot-started", 0, start.version, "")
 	steps = b.list(steps, start, "snapshot")
-	b.marker("snapshot-completed", 0, start.version)
+	b.marker("snapshot-completed", 0, start.version, "")
 	position := start
 	for len(steps) > 0 {
 		next := steps[0]
@@ -161,9 +166,9 @@ func (b *bridge) run() {
 		case next.History > b.history:
 			// Everything is published again, behind a gap that goes from the old history to the new one.
 			position.history, b.history = next.History, next.History
-			b.suffix = fmt.Sprintf(".h%d", b.history)
 			to := b.truth.Histories[b.history].First + rapid.Uint64Range(0, 5).Draw(b.t, "later")
-			b.marker("gap", position.version, to)
+			b.begin()
+			b.marker("gap", position.version, to, rapid.SampledFrom([]Cause{Restored, Rebuilt}).Draw(b.t, "cause"))
 			position.version = to
 			steps = b.list(steps, position, "relist")
 		case rapid.IntRange(0, 9).Draw(b.t, "gap") == 0:
@@ -174,17 +179,24 @@ func (b *bridge) run() {
 			}
 			for _, st := range steps[:n] {
 				if b.ledger[st.key].UID != "" && rapid.Bool().Draw(b.t, "recovered") {
-					b.publish(st, "recovered")
+					b.publish(st, "recovered", st.Version)
 				}
 			}
-			b.marker("gap", position.version, to.version)
+			cause := rapid.SampledFrom([]Cause{Expired, Expired, Selection, CheckpointLost, ResourceGone}).Draw(b.t, "cause")
+			if cause != Expired { // nothing is published again
+				b.begin()
+			}
+			b.marker("gap", position.version, to.version, cause)
 			steps, position = b.list(steps, to, "relist"), to
 		default:
-			b.publish(next, "watch")
+			b.publish(next, "watch", next.Version)
 			steps, position = steps[1:], next.at()
 		}
 	}
 }
+
+// begin begins an epoch.
+func (b *bridge) begin() { b.epoch += rapid.Uint64Range(1, 100).Draw(b.t, "epoch") }
 
 // list publishes what differs from the ledger at a position, and returns the steps that come after.
 func (b *bridge) list(steps []step, at position, reason string) []step {
@@ -200,10 +212,16 @@ func (b *bridge) list(steps []step, at position, reason string) []step {
 		st := now[key]
 		had := b.ledger[key]
 		if had.live() && had.UID != "" && (!st.live() || st.UID != had.UID) {
-			b.publish(step{key, State{History: at.history, UID: had.UID, Version: had.Version, Op: Deleted}}, reason)
+			end, epoch := at.version, b.epoch
+			if st.live() { // it comes before the other object that has the name
+				end, b.epoch = had.version, had.epoch
+			}
+			b.publish(step{key, State{History: at.history, UID: had.UID, Version: had.State.Version, Op: Deleted}}, reason, end)
+			b.epoch = epoch
 		}
-		if st.live() && (st.UID != had.UID || st.Version != had.Version || !had.live() || st.History != had.History && st.History == b.history) {
-			b.publish(step{key, st}, reason)
+		if st.live() && (st.UID != had.UID || st.Version != had.State.Version || !had.live() ||
+			st.History != had.History && st.History == b.history) {
+			b.publish(step{key, st}, reason, st.Version)
 		}
 	}
 	rest := slices.IndexFunc(steps, func(st step) bool { return st.at().compare(at) > 0 })
@@ -213,95 +231,108 @@ func (b *bridge) list(steps []step, at position, reason string) []step {
 	return steps[rest:]
 }
 
-func (b *bridge) publish(st step, reason string) {
+// publish publishes a state under a version.
+func (b *bridge) publish(st step, reason string, version uint64) {
 	had := b.ledger[st.key]
-	if reason == "recovered" && (had.UID != st.UID && had.live() || had.UID == st.UID && had.Version >= st.Version || !had.live() && !st.live()) {
+	if reason == "recovered" && (had.UID != st.UID && had.live() ||
+		had.UID == st.UID && had.State.Version >= st.Version || !had.live() && !st.live()) {
 		return
 	}
 	st.History = b.history
 	op := Added
+	n := numbers{epoch: b.epoch, version: version}
 	switch {
 	case !st.live():
-		op = Deleted
+		op, n.step = Deleted, stepEnd
 	case had.UID == st.UID && had.live():
 		op = Updated
 	}
-	id := st.UID
-	if op != Deleted || b.stream == selective {
-		id += "." + strconv.FormatUint(st.Version, 10)
-	}
-	if op == Deleted {
-		id += ".deleted"
-	}
-	b.ledger[st.key] = State{History: b.history, UID: st.UID, Version: st.Version, Op: op}
+	b.ledger[st.key] = row{State{History: b.history, UID: st.UID, Version: st.Version, Op: op}, n}
 	namespace, name, _ := strings.Cut(st.key, "/")
 	if b.leader > 0 && rapid.IntRange(0, 3).Draw(b.t, "takeover") == 0 {
 		b.leader++
 	}
-	b.log = append(b.log, Entry{
-		WriterEpoch: b.leader, Body: st.Body,
-		Type: typeResource + string(op) + typeVersion, ID: id + b.suffix, Source: b.stream.Source(), Subject: st.key, MsgID: b.stream.Source() + id + b.suffix,
-		Namespace: namespace, Name: name, UID: st.UID, ResourceVersion: strconv.FormatUint(st.Version, 10), Reason: reason, History: b.history, SampledRate: 1,
-		Headers: map[string][]string{"ce-id": {id}}, Data: dataOf(namespace, name, st.UID, st.Version), PartitionKey: keyOf(b.stream, namespace, name),
-	})
-}
-
-func (b *bridge) marker(kind string, from, to uint64) {
-	body := map[string]string{"namespace": "", "labelSelector": b.stream.LabelSelector, "fieldSelector": ""}
-	id := kind + "." + b.stream.scope() + "."
-	if kind == "gap" {
-		body["from"], body["to"], body["reason"] = strconv.FormatUint(from, 10), strconv.FormatUint(to, 10), "expired"
-		id += body["from"] + "-"
-	} else {
-		body["resourceVersion"] = strconv.FormatUint(to, 10)
+	e := Entry{
+		WriterTerm: b.leader, Body: st.Body, Type: typeResource + string(op) + typeVersion, Source: b.stream.Source(),
+		Subject: st.key, Namespace: namespace, Name: name, UID: st.UID, ResourceVersion: fmt.Sprint(st.Version),
+		Reason: reason, SampledRate: 1, Data: dataOf(b.stream, namespace, name, st.UID, st.Version),
+		PartitionKey: keyOf(b.stream, namespace, name),
 	}
-	data := must.Get(json.Marshal(body))(b.t)
-	version := strconv.FormatUint(to, 10)
-	b.log = append(b.log, Entry{
-		Type: "io.kube-eventbridge.stream." + kind + ".v1", ID: id + version + b.suffix, Source: b.stream.Source(),
-		ResourceVersion: version, SampledRate: 1, Data: data, PartitionKey: keyOf(b.stream, "", markerNames[kind]),
-	})
+	e.number(n, "")
+	e.Headers = map[string][]string{"ce-id": {e.ID}}
+	b.log = append(b.log, e)
 }
 
-var markerNames = map[string]string{"gap": "_gap", "snapshot-started": "_snapshot", "snapshot-completed": "_snapshot"}
+// number gives an entry a sequence, and the id that goes with it, with what follows.
+func (e *Entry) number(n numbers, suffix string) {
+	e.Sequence = n.String()
+	e.ID = fmt.Sprintf("%s.%d.%d.%d%s", e.UID, n.epoch, n.version, n.step, suffix)
+	e.MsgID = e.Source + e.ID
+}
+
+func (b *bridge) marker(kind string, from, to uint64, cause Cause) {
+	b.log = append(b.log, markerOf(b.stream, kind, b.epoch, from, to, cause))
+}
+
+// markerOf returns a marker; to is the number of a resync.
+func markerOf(s Stream, kind string, epoch, from, to uint64, cause Cause) Entry {
+	body := map[string]any{"namespace": s.Namespace, "labelSelector": s.LabelSelector, "fieldSelector": ""}
+	version, end := fmt.Sprint(to), fmt.Sprint(to)
+	switch kind {
+	case "gap":
+		body["from"], body["to"], body["epoch"] = fmt.Sprint(from), version, epoch
+		body["cause"], body["message"] = cause, "a text"
+		end = fmt.Sprint(from, "-", to)
+	case "resync-started", "resync-completed":
+		version = "5" // the position, which may be absent
+		body["n"] = to
+	default:
+		body["resourceVersion"] = version
+	}
+	if strings.HasSuffix(kind, "-completed") {
+		body["objects"] = 1
+	}
+	if kind == "resync-completed" {
+		body["complete"] = true
+	}
+	data, _ := json.Marshal(body) // it has no value that JSON has not
+	return Entry{
+		Type: typeStream + kind + typeVersion, ID: fmt.Sprintf("%s.%s.%d.%s", kind, s.scope(), epoch, end),
+		Source: s.Source(), ResourceVersion: version, SampledRate: 1, Data: data,
+		PartitionKey: keyOf(s, "", markerNames[kind]), Recorded: now,
+	}
+}
+
+var markerNames = map[string]string{
+	"gap": "_gap", "snapshot-started": "_snapshot", "snapshot-completed": "_snapshot",
+	"resync-started": "_resync", "resync-completed": "_resync",
+}
 
 func keyOf(s Stream, namespace, name string) string {
 	return strings.Join([]string{s.Cluster, cmp.Or(s.Resource.Group, "core"), s.Resource.Resource, cmp.Or(namespace, "_"), name}, "/")
 }
 
-func dataOf(namespace, name, uid string, version uint64) []byte {
+var kindNames = map[string]string{"configmaps": "ConfigMap", "deployments": "Deployment", "widgets": "Widget"}
+
+func dataOf(s Stream, namespace, name, uid string, version uint64) []byte {
 	if namespace != "" {
 		namespace = `"namespace":"` + namespace + `",`
 	}
-	return fmt.Appendf(nil, `{"kind":"ConfigMap","metadata":{%s"name":%q,"uid":%q,"resourceVersion":"%d"}}`, namespace, name, uid, version)
-}
-
-// collides: in a stream with a selector, a deletion that is found missing after a restoration may have the version, and so the id, that a later
-// one has by right.
-func collides(log []Entry) bool {
-	ids := map[string]bool{}
-	for i := range log {
-		if ids[log[i].Source+log[i].ID] {
-			return true
-		}
-		ids[log[i].Source+log[i].ID] = true
-	}
-	return false
+	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{%s"name":%q,"uid":%q,"resourceVersion":"%d"}}`,
+		s.Resource.GroupVersion(), kindNames[s.Resource.Resource], namespace, name, uid, version)
 }
 
 func TestCheck_finds_nothing_in_a_log_that_keeps_every_promise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		truth := drawTruth(t, rapid.IntRange(0, 2).Draw(t, "restorations"))
 		log := drawLog(t, truth)
-		if collides(log) {
-			return
-		}
 		r := Judge(truth, log, Options{Seed: 7})
 		for _, v := range r.Violations {
 			t.Error(v)
 		}
-		assert.True(t, r.Lost == 0 && r.Folded == 0 && r.Published+r.Hidden == r.States,
-			"%d states, of which %d published, %d hidden, %d folded, %d lost", r.States, r.Published, r.Hidden, r.Folded, r.Lost)
+		if r.Lost != 0 || r.Folded != 0 || r.Published+r.Hidden != r.States {
+			t.Errorf("%d states, of which %d published, %d hidden, %d folded, %d lost", r.States, r.Published, r.Hidden, r.Folded, r.Lost)
+		}
 	})
 }
 
@@ -345,9 +376,6 @@ func TestCheck_finds_nothing_in_a_log_of_several_leaders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		truth := drawTruth(t, rapid.IntRange(0, 1).Draw(t, "restorations"))
 		log := drawLogOf(t, truth, 1)
-		if collides(log) {
-			return
-		}
 		for _, v := range Check(truth, log, Options{Elected: true}) {
 			t.Error(v)
 		}
@@ -360,19 +388,22 @@ var usurpations = []struct {
 	do   func(d *damaged) bool
 }{
 	{"leave out who has published an event", func(d *damaged) bool {
-		return d.change(func(i int) bool { return d.op(i) != "" }, func(e *Entry) { e.WriterEpoch = 0 })
+		return d.change(func(i int) bool { return d.op(i) != "" }, func(e *Entry) { e.WriterTerm = 0 })
 	}},
 	{"publish under a number below all", func(d *damaged) bool {
-		return d.change(func(i int) bool { return d.op(i) != "" }, func(e *Entry) { e.WriterEpoch = -1 })
+		return d.change(func(i int) bool { return d.op(i) != "" }, func(e *Entry) { e.WriterTerm = -1 })
 	}},
 	{"declare no election", func(d *damaged) bool { d.options.Elected = false; return true }},
 	{"let a former leader publish two events of an object behind a later one", func(d *damaged) bool {
-		return d.at(func(i int) bool {
+		i := d.pick(func(i int) bool {
 			first := d.before(i)
-			return first >= 0 && d.before(first) >= 0 && d.log[d.before(first)].WriterEpoch > 1
-		}, func(i int) {
-			d.log[i].WriterEpoch, d.log[d.before(i)].WriterEpoch = 1, 1
+			return first >= 0 && d.before(first) >= 0 && d.log[d.before(first)].WriterTerm > 1
 		})
+		if i < 0 {
+			return false
+		}
+		d.log[i].WriterTerm, d.log[d.before(i)].WriterTerm = 1, 1
+		return true
 	}},
 }
 
@@ -391,7 +422,7 @@ func TestCheck_names_what_leaders_do_that_they_must_not(t *testing.T) {
 					t.Fatal("nothing is found")
 				}
 			})
-			assert.GreaterOrEqual(t, applied, 10, "only %d logs could be damaged", applied)
+			assert.GreaterOrEqual(t, applied, fewest(), "only %d logs could be damaged", applied)
 		})
 	}
 }
@@ -401,14 +432,16 @@ func TestJudge_counts_what_a_former_leader_may_still_publish(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		truth := drawTruth(t, 0)
 		d := &damaged{t: t, truth: truth, log: drawLogOf(t, truth, 2), options: Options{Elected: true}}
-		if !d.change(func(i int) bool { return d.before(i) >= 0 }, func(e *Entry) { e.WriterEpoch = 1 }) {
+		if !d.change(func(i int) bool { return d.before(i) >= 0 }, func(e *Entry) { e.WriterTerm = 1 }) {
 			return
 		}
 		r := Judge(d.truth, d.log, d.options)
 		assert.True(t, r.Late == 1 && len(r.Violations) <= 0, "%d late, violations %v", r.Late, r.Violations)
 		s := &streamJudge{judge: &judge{truth: truth, options: Options{Elected: true, Partitions: partitions, MaxPrinted: 20}, counts: map[string]int{}}, stream: plain}
 		for _, key := range sortedKeys(truth.Streams[plain]) {
-			o := &object{key: key, lines: []*line{{Entry: &Entry{Name: key, WriterEpoch: 2}}, {Entry: &Entry{Name: key, WriterEpoch: 1}, nth: 1}}}
+			o := &object{key: key, lines: []*line{
+				{Entry: &Entry{Name: key, WriterTerm: 2}}, {Entry: &Entry{Name: key, WriterTerm: 1}, nth: 1},
+			}}
 			s.objects = map[string]*object{key: o}
 			before := len(s.judge.report.Violations)
 			if s.checkWriters(o); len(s.judge.report.Violations) == before {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -61,13 +62,14 @@ var damages = []struct {
 	}},
 	{"swap two states", P4, func(d *damaged) bool {
 		return d.swap(func(i, next int) bool {
-			return d.op(i) != Deleted && d.op(next) != Deleted && d.log[i].History == d.log[next].History
+			return d.op(i) != Deleted && d.op(next) != Deleted
 		})
 	}},
 	{"tell a state that never was", P4, func(d *damaged) bool {
 		return d.change(func(i int) bool { return d.op(i) == Updated }, func(e *Entry) {
-			e.ResourceVersion = "99999"
-			e.ID = e.UID + ".99999" + strings.TrimLeft(e.ID[len(e.UID)+1:], "0123456789")
+			n, _ := numbersOf(e.Sequence)
+			n.version, e.ResourceVersion = 99999, "99999"
+			e.number(n, "")
 		})
 	}},
 	{"tell of an object that never was", P4, func(d *damaged) bool {
@@ -81,26 +83,111 @@ var damages = []struct {
 	{"give an event another id", P5, func(d *damaged) bool {
 		return d.change(func(i int) bool { return d.op(i) != "" }, func(e *Entry) { e.ID = "x" + e.ID })
 	}},
-	{"leave the history out of an id", P5, func(d *damaged) bool {
-		return d.change(func(i int) bool { return d.op(i) != "" && d.log[i].History > 0 }, func(e *Entry) { e.ID, _, _ = strings.Cut(e.ID, ".h") })
+	{"give an event an id that is not of its sequence", P5, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.op(i) != "" }, func(e *Entry) {
+			n, _ := numbersOf(e.Sequence)
+			n.version++
+			e.Sequence = n.String()
+		})
+	}},
+	{"give an event another epoch", P6, func(d *damaged) bool { return d.renumber(func(n *numbers) { n.epoch++ }, nil) }},
+	{"give an event the epoch before", P6, func(d *damaged) bool {
+		return d.renumber(func(n *numbers) { n.epoch = 1000 }, func(i int) bool {
+			n, _ := numbersOf(d.log[i].Sequence)
+			return n.epoch > 1000 && (d.op(i) != Deleted || d.log[i].Reason == "watch")
+		})
+	}},
+	{"let a sequence go back", P4, func(d *damaged) bool {
+		return d.renumber(func(n *numbers) { n.version = 1 }, func(i int) bool {
+			return d.before(i) >= 0 && d.epoch(i) == d.epoch(d.before(i))
+		})
+	}},
+	{"let an epoch go back", P4, func(d *damaged) bool {
+		return d.renumber(func(n *numbers) { n.epoch -= 1000 }, func(i int) bool { return d.before(i) >= 0 })
+	}},
+	{"give a deletion step 0", P5, func(d *damaged) bool {
+		return d.renumber(func(n *numbers) { n.step = stepState }, func(i int) bool { return d.op(i) == Deleted })
+	}},
+	{"give a state step 1", P5, func(d *damaged) bool {
+		return d.renumber(func(n *numbers) { n.step = stepEnd }, func(i int) bool { return d.op(i) != Deleted })
+	}},
+	{"give a state another version than its own", P5, func(d *damaged) bool {
+		return d.renumber(func(n *numbers) { n.version += 1000 }, func(i int) bool { return d.op(i) != Deleted })
+	}},
+	{"give a sequence another form", P4, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.op(i) != "" }, func(e *Entry) { e.Sequence = e.Sequence[1:] })
+	}},
+	{"give a marker a sequence", P4, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.log[i].mark() }, func(e *Entry) { e.Sequence = numbers{}.String() })
+	}},
+	{"give an event an attribute of another form", P4, func(d *damaged) bool {
+		return d.change(func(int) bool { return true }, func(e *Entry) {
+			e.Headers = map[string][]string{"ce-history": {"1"}}
+		})
+	}},
+	{"let an epoch of a marker fall behind", P6, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.log[i].Type == typeGap }, func(e *Entry) { d.markEpoch(e, 999) })
+	}},
+	{"begin an epoch at a gap without a cause for it", P6, func(d *damaged) bool {
+		begins := func(i int) bool { return d.log[i].Type == typeGap && bodyOfMark(&d.log[i]).Cause != Expired }
+		return d.change(begins, func(e *Entry) {
+			e.Data = bytes.Replace(e.Data, []byte(bodyOfMark(e).Cause), []byte(Expired), 1)
+		})
+	}},
+	{"give a gap another cause than there is", P6, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.log[i].Type == typeGap }, func(e *Entry) {
+			e.Data = bytes.Replace(e.Data, []byte(bodyOfMark(e).Cause), []byte("bad luck"), 1)
+		})
+	}},
+	{"have consumers keep a ghost", P9, func(d *damaged) bool {
+		return d.drop(func(i int) bool {
+			return d.last(i) && d.op(i) == Deleted && d.before(i) >= 0 && d.op(d.before(i)) != Deleted
+		})
+	}},
+	{"have consumers miss the last state", P9, func(d *damaged) bool {
+		return d.renumber(func(n *numbers) { n.epoch -= 1000 }, func(i int) bool {
+			return d.last(i) && d.op(i) != Deleted && d.before(i) >= 0
+		})
+	}},
+	{"have consumers miss what has the sequence of the end before it", P9, func(d *damaged) bool {
+		i := d.pick(func(i int) bool {
+			return d.last(i) && d.op(i) != Deleted && d.before(i) >= 0 && d.op(d.before(i)) == Deleted
+		})
+		if i < 0 {
+			return false
+		}
+		d.log[i].Sequence = d.log[d.before(i)].Sequence
+		return true
 	}},
 	{"tell too many changes in one event", P3, func(d *damaged) bool {
 		d.options.Latest = map[Stream]bool{plain: true, selective: true}
 		return d.change(func(i int) bool { return d.op(i) == Updated }, func(e *Entry) { e.SampledRate = 99 })
 	}},
 	{"repair a log that was not taken away", P3, func(d *damaged) bool {
-		return d.change(func(i int) bool { return d.op(i) == Updated }, func(e *Entry) { e.Reason = "repair"; e.ID += ".r1" })
+		return d.change(func(i int) bool { return d.op(i) == Updated }, func(e *Entry) { e.Reason = "repair" })
 	}},
 	{"give a deletion that a list found an older version", P4, func(d *damaged) bool {
 		return d.change(func(i int) bool { return d.older(i) != nil }, func(e *Entry) {
-			version := d.older(int(e.Sequence) - 1).ResourceVersion //nolint:gosec // few
-			e.ID = strings.Replace(e.ID, "."+e.ResourceVersion+".", "."+version+".", 1)
+			version := d.older(int(e.Place) - 1).ResourceVersion //nolint:gosec // few
 			e.Data = bytes.Replace(e.Data, []byte(`"`+e.ResourceVersion+`"`), []byte(`"`+version+`"`), 1)
 			e.ResourceVersion = version
 		})
 	}},
 	{"change what an object contains", P4, func(d *damaged) bool {
 		return d.change(func(i int) bool { return d.log[i].Body != "" }, func(e *Entry) { e.Body = "another" })
+	}},
+	{"leave all of an object out but its identity", P4, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.log[i].Body != "" && d.op(i) != Deleted }, func(e *Entry) { e.Body = "" })
+	}},
+	{"give an object another kind", P4, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.op(i) != "" }, func(e *Entry) {
+			e.Data = bytes.Replace(e.Data, []byte(`"kind":"`), []byte(`"kind":"Other`), 1)
+		})
+	}},
+	{"give an object another apiVersion", P4, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.op(i) != "" }, func(e *Entry) {
+			e.Data = bytes.Replace(e.Data, []byte(`v1","kind`), []byte(`v2","kind`), 1)
+		})
 	}},
 	{"put an entry under another pipeline", P4, func(d *damaged) bool {
 		d.options.Pipeline = "p"
@@ -126,10 +213,14 @@ var damages = []struct {
 		return slices.ContainsFunc(d.log, func(e Entry) bool { return e.Type == typeGap })
 	}},
 	{"let a gap begin before the first list", P6, func(d *damaged) bool {
-		return d.change(func(i int) bool { return d.log[i].Type == typeGap && newMark(&d.log[i]).history == 0 }, func(e *Entry) { d.moveFrom(e, "99") })
+		return d.change(func(i int) bool {
+			return d.log[i].Type == typeGap && d.first(i) && bodyOfMark(&d.log[i]).Cause != CheckpointLost
+		}, func(e *Entry) { d.moveFrom(e, "99") })
 	}},
 	{"let a gap begin at 0", P6, func(d *damaged) bool {
-		return d.change(func(i int) bool { return d.log[i].Type == typeGap && newMark(&d.log[i]).history == 0 }, func(e *Entry) { d.moveFrom(e, "0") })
+		return d.change(func(i int) bool {
+			return d.log[i].Type == typeGap && d.first(i) && bodyOfMark(&d.log[i]).Cause != CheckpointLost
+		}, func(e *Entry) { d.moveFrom(e, "0") })
 	}},
 	{"remove the marker of a gap that hides something", P6, func(d *damaged) bool { return d.drop(d.hides) }},
 	{"remove the marker of a gap whose list found something", P6, func(d *damaged) bool {
@@ -141,13 +232,15 @@ var damages = []struct {
 			return d.log[i].Type == typeGap && !after && i > 0 && d.log[i-1].Reason == "recovered"
 		})
 	}},
-	{"begin a history without a gap", P6, func(d *damaged) bool {
+	{"begin an epoch without a gap", P6, func(d *damaged) bool {
 		return d.drop(func(i int) bool {
-			return d.log[i].Type == typeGap && strings.Contains(d.log[i].ID, ".h") && newMark(&d.log[i-1]).history == 0 && d.relists(i)
+			return d.log[i].Type == typeGap && bodyOfMark(&d.log[i]).Cause != Expired && d.relists(i)
 		})
 	}},
 	{"let a gap begin later", P6, func(d *damaged) bool {
-		return d.change(func(i int) bool { return d.hides(i) && newMark(&d.log[i]).history == 0 }, func(e *Entry) { d.moveFrom(e, e.ResourceVersion) })
+		return d.change(func(i int) bool { return d.hides(i) && d.first(i) }, func(e *Entry) {
+			d.moveFrom(e, e.ResourceVersion)
+		})
 	}},
 	{"let a gap end before it begins", P6, func(d *damaged) bool {
 		return d.change(func(i int) bool { return d.log[i].Type == typeGap }, func(e *Entry) { d.moveFrom(e, "999999999") })
@@ -160,13 +253,16 @@ var damages = []struct {
 			e.Data = bytes.Replace(e.Data, []byte(`"to":"`+to), []byte(`"to":"999999999`), 1)
 		})
 	}},
+	{"leave out of a marker when it was recorded", P6, func(d *damaged) bool {
+		return d.change(func(i int) bool { return d.op(i) == "" }, func(e *Entry) { e.Recorded = time.Time{} })
+	}},
 	{"garble a gap's data", P6, func(d *damaged) bool {
 		return d.change(func(i int) bool { return d.log[i].Type == typeGap }, func(e *Entry) { e.Data = []byte("{") })
 	}},
 	{"put a gap behind what its list found", P6, func(d *damaged) bool {
 		for i := range len(d.log) - 1 {
 			if d.log[i].Type == typeGap && d.log[i+1].Reason == "relist" {
-				d.log[i].Sequence, d.log[i+1].Sequence = d.log[i+1].Sequence, d.log[i].Sequence
+				d.log[i].Place, d.log[i+1].Place = d.log[i+1].Place, d.log[i].Place
 				return true
 			}
 		}
@@ -247,7 +343,7 @@ func (d *damaged) last(i int) bool {
 // hides: a gap that something is missing in.
 func (d *damaged) hides(i int) bool {
 	return d.log[i].Type == typeGap && slices.ContainsFunc(Judge(d.truth, d.log, Options{}).Gaps, func(g GapFigure) bool {
-		return g.Sequence == d.log[i].Sequence && g.Hidden > 0
+		return g.Place == d.log[i].Place && g.Hidden > 0
 	})
 }
 
@@ -268,28 +364,27 @@ func (d *damaged) pick(fits func(int) bool) int {
 	return rapid.SampledFrom(places).Draw(d.t, "place")
 }
 
-// at does something to one of the entries that fit, and reports whether there is one.
-func (d *damaged) at(fits func(int) bool, do func(i int)) bool {
+func (d *damaged) change(fits func(int) bool, do func(*Entry)) bool {
 	i := d.pick(fits)
 	if i >= 0 {
-		do(i)
+		do(&d.log[i])
 	}
 	return i >= 0
 }
 
-func (d *damaged) change(fits func(int) bool, do func(*Entry)) bool {
-	return d.at(fits, func(i int) { do(&d.log[i]) })
-}
-
 func (d *damaged) drop(fits func(int) bool) bool {
-	return d.at(fits, func(i int) { d.log = slices.Delete(d.log, i, i+1) })
+	i := d.pick(fits)
+	if i >= 0 {
+		d.log = slices.Delete(d.log, i, i+1)
+	}
+	return i >= 0
 }
 
 func (d *damaged) swap(fits func(i, next int) bool) bool {
 	next := d.pick(func(next int) bool { i := d.before(next); return i >= 0 && fits(i, next) })
 	if next >= 0 {
 		i := d.before(next)
-		d.log[i].Sequence, d.log[next].Sequence = d.log[next].Sequence, d.log[i].Sequence
+		d.log[i].Place, d.log[next].Place = d.log[next].Place, d.log[i].Place
 	}
 	return next >= 0
 }
@@ -303,21 +398,51 @@ func (d *damaged) repeat(do func(*Entry)) bool {
 }
 
 func (d *damaged) repeatWhere(fits func(int) bool, do func(*Entry)) bool {
-	return d.at(fits, func(i int) {
-		e := d.log[i]
-		do(&e)
-		d.log = slices.Insert(d.log, i+1, e)
-		for i := range d.log {
-			d.log[i].Sequence = uint64(i + 1)
-		}
-	})
+	i := d.pick(fits)
+	if i < 0 {
+		return false
+	}
+	e := d.log[i]
+	do(&e)
+	d.log = slices.Insert(d.log, i+1, e)
+	for i := range d.log {
+		d.log[i].Place = uint64(i + 1)
+	}
+	return true
 }
 
 func (d *damaged) moveFrom(e *Entry, to string) {
-	m := newMark(e)
-	_ = m.read(plain)
-	e.ID = strings.Replace(e.ID, "."+m.body.From+"-", "."+to+"-", 1)
-	e.Data = bytes.Replace(e.Data, []byte(`"from":"`+m.body.From), []byte(`"from":"`+to), 1)
+	from := bodyOfMark(e).From
+	e.ID = strings.Replace(e.ID, "."+from+"-", "."+to+"-", 1)
+	e.Data = bytes.Replace(e.Data, []byte(`"from":"`+from), []byte(`"from":"`+to), 1)
+}
+
+func (d *damaged) markEpoch(e *Entry, to uint64) {
+	was := epochOf(e)
+	e.ID = strings.Replace(e.ID, fmt.Sprintf(".%d.", was), fmt.Sprintf(".%d.", to), 1)
+	e.Data = bytes.Replace(e.Data, fmt.Appendf(nil, `"epoch":%d`, was), fmt.Appendf(nil, `"epoch":%d`, to), 1)
+}
+
+// first reports whether a gap stands before any restoration.
+func (d *damaged) first(i int) bool {
+	return !slices.ContainsFunc(d.log[:i+1], func(e Entry) bool {
+		cause := bodyOfMark(&e).Cause
+		return e.Source == d.log[i].Source && (cause == Restored || cause == Rebuilt)
+	})
+}
+
+func (d *damaged) epoch(i int) uint64 {
+	n, _ := numbersOf(d.log[i].Sequence)
+	return n.epoch
+}
+
+// renumber gives an event another sequence, and the id that goes with it.
+func (d *damaged) renumber(do func(*numbers), fits func(int) bool) bool {
+	return d.change(func(i int) bool { return d.op(i) != "" && (fits == nil || fits(i)) }, func(e *Entry) {
+		n, _ := numbersOf(e.Sequence)
+		do(&n)
+		e.number(n, "")
+	})
 }
 
 func TestCheck_names_the_promise_that_a_damaged_log_breaks(t *testing.T) {

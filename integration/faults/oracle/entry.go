@@ -10,14 +10,16 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Entry is one message of the log: an event in binary mode.
 type Entry struct {
-	// Sequence is its place in the log; entries are checked in its order. Those of a log of several partitions get
+	// Place is where it is in the log; entries are checked in this order. Those of a log of several partitions get
 	// theirs when they are judged.
-	Sequence uint64
+	Place uint64
 	// Record is zero where the log is one sequence.
 	Record
 	// Recorded is when the bridge read it. Stored is when the broker got it, and Address the NATS subject under which it
@@ -31,33 +33,40 @@ type Entry struct {
 	Namespace, Name                     string
 	UID, ResourceVersion                string
 	Reason, PartitionKey                string
+	Payload, BaseVersion                string
+	// Sequence is the attribute. Markers have none.
+	Sequence string
 	// Body is a hash of the content; empty where the data is no object, or not all of it.
 	Body string
-	// History is 0, and SampledRate is 1, where the attribute is absent.
-	History, SampledRate int
-	// WriterEpoch is the number of the leader that published it, 0 where the attribute is absent.
-	WriterEpoch int
+	// SampledRate is 1 where the attribute is absent.
+	SampledRate int
+	// WriterTerm is the term of the leader that published it, 0 where the attribute is absent.
+	WriterTerm int
 
 	Headers map[string][]string
 	Data    []byte
 }
 
-// The types of events that are checked. Others are ignored.
+// The types of events that are checked. An entry of another type is a violation, but for the announcement of a process.
 const (
 	typeResource  = "io.kube-eventbridge.resource."
 	typeVersion   = ".v1"
 	typeRejected  = typeResource + "rejected" + typeVersion
-	typeGap       = "io.kube-eventbridge.stream.gap.v1"
-	typeStarted   = "io.kube-eventbridge.stream.snapshot-started.v1"
-	typeCompleted = "io.kube-eventbridge.stream.snapshot-completed.v1"
+	typeStream    = "io.kube-eventbridge.stream."
+	typeGap       = typeStream + "gap" + typeVersion
+	typeStarted   = typeStream + "snapshot-started" + typeVersion
+	typeCompleted = typeStream + "snapshot-completed" + typeVersion
+
+	typeResyncStarted   = typeStream + "resync-started" + typeVersion
+	typeResyncCompleted = typeStream + "resync-completed" + typeVersion
 )
 
 // NewEntry makes an entry of a message in binary mode, with the headers of NATS or of Kafka, which has no need of
 // escapes. It keeps both. An error says that it is no CloudEvent in binary mode, or that an integer attribute is
 // none.
-func NewEntry(headers map[string][]string, data []byte, sequence uint64) (Entry, error) {
+func NewEntry(headers map[string][]string, data []byte, place uint64) (Entry, error) {
 	as := map[string]string{}
-	e := Entry{Sequence: sequence, SampledRate: 1, Headers: headers, Data: data}
+	e := Entry{Place: place, SampledRate: 1, Headers: headers, Data: data}
 	for name, values := range headers {
 		lower := strings.ToLower(name)
 		attribute, is := strings.CutPrefix(lower, "ce-")
@@ -71,49 +80,52 @@ func NewEntry(headers map[string][]string, data []byte, sequence uint64) (Entry,
 		case is:
 			v, err := url.PathUnescape(values[0])
 			if err != nil {
-				return Entry{}, fmt.Errorf("read entry %d: attribute %s: %w", sequence, attribute, err)
+				return Entry{}, fmt.Errorf("read entry %d: attribute %s: %w", place, attribute, err)
 			}
 			as[attribute] = v
 		}
 	}
 	for name, field := range map[string]*string{
-		"type": &e.Type, "id": &e.ID, "source": &e.Source, "subject": &e.Subject, "pipeline": &e.Pipeline, "namespace": &e.Namespace,
-		"name": &e.Name, "objectuid": &e.UID, "resourceversion": &e.ResourceVersion, "reason": &e.Reason, "partitionkey": &e.PartitionKey,
+		"type": &e.Type, "id": &e.ID, "source": &e.Source, "subject": &e.Subject, "pipeline": &e.Pipeline,
+		"namespace": &e.Namespace, "name": &e.Name, "objectuid": &e.UID, "resourceversion": &e.ResourceVersion,
+		"reason": &e.Reason, "partitionkey": &e.PartitionKey, "sequence": &e.Sequence, "payload": &e.Payload,
+		"baseversion": &e.BaseVersion,
 	} {
 		*field = as[name]
 	}
-	for name, field := range map[string]*int{"history": &e.History, "sampledrate": &e.SampledRate, "writerepoch": &e.WriterEpoch} {
+	for name, field := range map[string]*int{"sampledrate": &e.SampledRate, "writerterm": &e.WriterTerm} {
 		if v, there := as[name]; there {
 			n, err := strconv.Atoi(v)
 			if err != nil {
-				return Entry{}, fmt.Errorf("read entry %d: attribute %s: %w", sequence, name, err)
+				return Entry{}, fmt.Errorf("read entry %d: attribute %s: %w", place, name, err)
 			}
 			*field = n
 		}
 	}
 	e.Recorded, _ = time.Parse(time.RFC3339, as["recordedtime"]) // one that is no time counts as not known
-	e.History = e.foundIn()
-	if payload := as["payload"]; payload == "object" || payload == "" {
+	if e.Payload == "object" || e.Payload == "" {
 		e.Body = contentOf(data)
 	}
 	if as["specversion"] != "1.0" || e.Type == "" || e.ID == "" || e.Source == "" {
-		return Entry{}, fmt.Errorf("read entry %d: not a CloudEvent 1.0 in binary mode", sequence)
+		return Entry{}, fmt.Errorf("read entry %d: not a CloudEvent 1.0 in binary mode", place)
 	}
 	return e, nil
 }
 
 // dataProblem says what is wrong with the data of an event about an object, or nothing: it is that object, in that
-// version.
-func dataProblem(e *Entry) string {
+// version, and of the resource's kind.
+func dataProblem(e *Entry, resource schema.GroupVersionResource) string {
 	var object metav1.PartialObjectMetadata
 	switch err := json.Unmarshal(e.Data, &object); {
 	case err != nil:
 		return "its data is no object"
 	case string(object.UID) != e.UID || object.ResourceVersion != e.ResourceVersion || object.Name != e.Name || object.Namespace != e.Namespace:
 		return fmt.Sprintf("its data is of %s/%s, uid %s, version %s", object.Namespace, object.Name, object.UID, object.ResourceVersion)
-	default:
-		return ""
 	}
+	if of, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind()); of != resource {
+		return fmt.Sprintf("its data is of the kind %q in %q", object.Kind, object.APIVersion)
+	}
+	return ""
 }
 
 func contentOf(data []byte) string {
@@ -123,18 +135,34 @@ func contentOf(data []byte) string {
 	return ""
 }
 
-// foundIn returns the history in which an event was written. That of an object which a restored etcd does not have
-// says the history of its last version instead, one before or more; the id says which one it is found missing in.
-func (e *Entry) foundIn() int {
-	in := ending.FindStringSubmatch(e.ID)
-	if e.Type != typeResource+string(Deleted)+typeVersion || e.Reason == "watch" || in == nil {
-		return e.History
+// common are the attributes that every event has, or may have; ofObject those of events about objects alone.
+const (
+	common = " specversion id type source time datacontenttype payload pipeline recordedtime clustername apiversion kind" +
+		" resourceversion partitionkey "
+	ofObject = " subject resource namespace name objectuid sequence reason redacted fieldmanager sampledrate baseversion" +
+		" writerterm dataref datasize "
+)
+
+// attributeProblem returns what is wrong with the names of an entry's attributes, or nothing.
+func (e *Entry) attributeProblem() string {
+	for _, header := range sortedKeys(e.Headers) {
+		lower := strings.ToLower(header)
+		name, is := strings.CutPrefix(lower, "ce-")
+		if !is {
+			name, is = strings.CutPrefix(lower, "ce_")
+		}
+		allowed := common
+		if !e.everywhere() {
+			allowed += ofObject
+		}
+		if is && !strings.Contains(allowed, " "+name+" ") {
+			return "the attribute " + name + " is not one of its type"
+		}
 	}
-	n, err := strconv.Atoi(in[1])
-	if err != nil || n < e.History {
-		return e.History
+	if e.Sequence != "" && e.everywhere() {
+		return "a marker has a sequence"
 	}
-	return n
+	return ""
 }
 
 func (e *Entry) key() string {
@@ -170,9 +198,13 @@ func (e *Entry) String() string {
 	if e.Record != (Record{}) {
 		place = " at " + e.Record.String()
 	}
-	s := fmt.Sprintf("#%d%s %s %s", e.Sequence, place, strings.TrimPrefix(e.Type, "io.kube-eventbridge."), e.ID)
+	s := fmt.Sprintf("#%d%s %s %s", e.Place, place, strings.TrimPrefix(e.Type, "io.kube-eventbridge."), e.ID)
 	for _, part := range []struct{ name, value string }{
-		{"version", e.ResourceVersion}, {"reason", e.Reason}, {"history", strconv.Itoa(e.History)}, {"sampledrate", strconv.Itoa(e.SampledRate)}, {"writerepoch", strconv.Itoa(e.WriterEpoch)},
+		{"version", e.ResourceVersion},
+		{"sequence", e.Sequence},
+		{"reason", e.Reason},
+		{"sampledrate", strconv.Itoa(e.SampledRate)},
+		{"writerterm", strconv.Itoa(e.WriterTerm)},
 	} {
 		if part.value != "" && part.value != "0" && (part.name != "sampledrate" || part.value != "1") {
 			s += " " + part.name + "=" + part.value

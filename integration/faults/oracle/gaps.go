@@ -3,6 +3,7 @@
 package oracle
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -19,10 +20,13 @@ func (s *streamJudge) checkGaps() {
 	complete, listed := position{}, (*mark)(nil)
 	next := 0
 	for _, m := range s.marks {
-		for ; next < len(s.lines) && s.lines[next].Sequence < m.Sequence; next++ {
+		for ; next < len(s.lines) && s.lines[next].Place < m.Place; next++ {
 			if s.lines[next].Reason == "watch" && listed != nil {
 				complete = listed.to
 			}
+		}
+		if m.body.N != 0 {
+			continue
 		}
 		listed = m
 		if m.Type != typeGap {
@@ -31,27 +35,29 @@ func (s *streamJudge) checkGaps() {
 			}
 			continue
 		}
-		if m.from.compare(complete) < 0 && !s.judge.options.LogLost {
+		// A lost checkpoint takes the positions with it.
+		if m.from.compare(complete) < 0 && m.body.Cause != CheckpointLost && !s.judge.options.lostAt(m.Recorded) {
 			s.violateMark(m, fmt.Sprintf("it begins at %d, and the log is complete up to %d", m.from.version, complete.version))
 		}
 		s.figure(m, next)
 	}
 }
 
-// longestBehind is many times what the position may be behind the log. It is stored once a second, unless the
-// checkpoint cannot be written: no fault lasts so long.
-const longestBehind = 30 * time.Second
+// longestBehind is many times what the position may be behind the log, which is stored once a second.
+const longestBehind = 5 * time.Second
 
 // figure adds what a gap cost to the report, and asks whether it is justified. Before it stand lines up to the next
 // one.
 func (s *streamJudge) figure(m *mark, next int) {
 	figure := GapFigure{
-		Stream: s.stream, Sequence: m.Sequence, From: m.from.version, To: m.to.version, Cause: m.body.Reason, At: m.Recorded,
+		Stream: s.stream, Place: m.Place, Epoch: m.epoch, From: m.from.version, To: m.to.version,
+		Cause: m.body.Cause, Message: m.body.Message, At: m.Recorded,
 		Hidden: m.hidden, Recovered: m.recovered, Avoidable: m.avoidable, Behind: s.behind(m, next),
 	}
 	s.judge.report.Gaps = append(s.judge.report.Gaps, figure)
 	s.judge.report.Avoidable += m.avoidable
-	if figure.Behind > longestBehind {
+	limit := cmp.Or(s.judge.options.Behind, longestBehind)
+	if figure.Behind > limit && m.body.Cause != CheckpointLost && m.body.Cause != LogLost {
 		s.violateMark(m, fmt.Sprintf("the gap begins before what the log had got %s earlier", figure.Behind))
 	}
 	if m.avoidable > 0 && m.saysAll() {
@@ -64,18 +70,19 @@ func (s *streamJudge) figure(m *mark, next int) {
 	}
 }
 
-// readBack is what the reason of a gap says of how much was read back.
+// readBack is what the message of a gap says of how much was read back.
 var readBack = regexp.MustCompile(`(\d+) changes? (?:was|were) read back`)
 
-// saysAll reports whether the reason of a gap says that all was read back, and is about all that was. A process that
+// saysAll reports whether the message of a gap says that all was read back, and is about all that was. A process that
 // dies while it reads back takes with it what it has not read.
 func (m *mark) saysAll() bool {
 	said := 0
-	for _, found := range readBack.FindAllStringSubmatch(m.body.Reason, -1) {
+	for _, found := range readBack.FindAllStringSubmatch(m.body.Message, -1) {
 		n, _ := strconv.Atoi(found[1])
 		said += n
 	}
-	return readBack.MatchString(m.body.Reason) && said == m.recovered && !strings.Contains(m.body.Reason, "not completely")
+	return readBack.MatchString(m.body.Message) && said == m.recovered &&
+		!strings.Contains(m.body.Message, "not completely")
 }
 
 // behind is [GapFigure.Behind]: of the first state above the gap's beginning, if the log has that. Where it does not,
@@ -93,7 +100,7 @@ func (s *streamJudge) behind(m *mark, next int) time.Duration {
 			}
 		}
 	}
-	if first == nil || first.Sequence > m.Sequence {
+	if first == nil || first.Place > m.Place {
 		return 0
 	}
 	last := first.Stored
@@ -115,13 +122,14 @@ const compactionLag = 2 * time.Second
 // lost, behind which everything is listed and nothing is read back.
 //
 // The bridge may hide such states all the same: its reads are limited in number and time (source.Recovery), and it may
-// lack permission. The gap's reason has to say so. They are counted, and are a violation where the reason says that all was read back.
+// lack permission. The gap's message has to say so. They are counted, for whoever limits how many there may be, and are
+// a violation where the message says that all was read back.
 func (s *streamJudge) avoidable(m *mark, o *object, i int) bool {
 	st := o.truth[i]
 	switch {
-	case m.Recorded.IsZero(), s.stream.LabelSelector != "", s.judge.options.Latest[s.stream]:
+	case s.stream.LabelSelector != "", s.judge.options.Latest[s.stream]:
 		return false
-	case m.from.version == 0, m.begins, m.from.history != m.to.history, !s.within(m, o, st):
+	case m.body.Cause != Expired, m.from.version == 0, m.from.history != m.to.history, !s.within(m, o, st):
 		return false
 	}
 	replaced := m.to.version + 1
@@ -141,7 +149,7 @@ func (s *streamJudge) avoidable(m *mark, o *object, i int) bool {
 func (s *streamJudge) within(m *mark, o *object, st State) bool {
 	known, exists := false, false
 	for _, l := range o.lines {
-		if l.Sequence < m.Sequence && l.Reason != "recovered" {
+		if l.Place < m.Place && l.Reason != "recovered" {
 			known = l.op != Deleted && l.UID == st.UID
 		}
 	}

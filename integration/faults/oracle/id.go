@@ -11,56 +11,73 @@ import (
 	"strings"
 )
 
-// tail is what an id may end in: a repetition, a changed selection, a history, a rejection.
-var tail = regexp.MustCompile(`^(\.r[0-9A-Za-z-]+|\.s[0-9A-Za-z]+|\.h[1-9][0-9]*)*(\.rejected)?$`)
-
-// ending is the history in an id.
-var ending = regexp.MustCompile(`\.h([1-9][0-9]*)(?:\.|$)`)
-
-// suffixes are the parts of an id's tail, by their letter.
-func suffixes(tail string) map[byte]string {
-	parts := map[byte]string{}
-	for p := range strings.SplitSeq(strings.TrimSuffix(tail, ".rejected"), ".") {
-		if p != "" {
-			parts[p[0]] = p[1:]
-		}
-	}
-	return parts
+// numbers are the three of a sequence.
+type numbers struct {
+	epoch, version uint64
+	step           int
 }
 
-// idProblem says what is wrong with the id of an event about an object, or nothing.
-func idProblem(e *Entry, op Op, selective bool) string {
-	base := e.UID
-	if op != Deleted || selective {
-		base += "." + e.ResourceVersion
+const (
+	stepState = iota
+	stepEnd   // of an object
+)
+
+// form is that of the attribute sequence.
+var form = regexp.MustCompile(`^([0-9]{10})\.([0-9]{20})\.([01])$`)
+
+// numbersOf returns the numbers of a sequence; false if it has another form.
+func numbersOf(sequence string) (n numbers, ok bool) {
+	parts := form.FindStringSubmatch(sequence)
+	if parts == nil {
+		return n, false
 	}
-	if op == Deleted {
-		base += ".deleted"
-	}
-	end, is := strings.CutPrefix(e.ID, base)
-	if !is || !tail.MatchString(end) {
+	var err1, err2 error
+	n.epoch, err1 = strconv.ParseUint(parts[1], 10, 64)
+	n.version, err2 = strconv.ParseUint(parts[2], 10, 64)
+	n.step, _ = strconv.Atoi(parts[3])
+	return n, err1 == nil && err2 == nil
+}
+
+// String is the attribute's value.
+func (n numbers) String() string { return fmt.Sprintf("%010d.%020d.%d", n.epoch, n.version, n.step) }
+
+// tail is what an id may end in: the number of a repetition, a rejection.
+var tail = regexp.MustCompile(`^(\.r[1-9][0-9]*)?(\.rejected)?$`)
+
+// repetition is in the id of a republished event.
+var repetition = regexp.MustCompile(`\.r[1-9][0-9]*(\.rejected)?$`)
+
+// again reports whether an event is a republished one.
+func (e *Entry) again() bool { return repetition.MatchString(e.ID) }
+
+// idProblem returns what is wrong with the id of an event about an object, or nothing.
+func (l *line) idProblem() string {
+	base := fmt.Sprintf("%s.%d.%d.%d", l.UID, l.epoch, l.version, l.step)
+	end, is := strings.CutPrefix(l.ID, base)
+	switch again := l.again(); {
+	case !is || !tail.MatchString(end):
 		return fmt.Sprintf("the id is not %s with what may follow it", base)
-	}
-	history := ""
-	if e.History != 0 {
-		history = strconv.Itoa(e.History)
-	}
-	switch parts := suffixes(end); {
-	case parts['h'] != history:
-		return fmt.Sprintf("the id does not say history %d", e.History)
-	case (e.Reason == "repair" || e.Reason == "resync") && parts['r'] == "":
+	case l.Reason == "resync" && !again:
 		return "a repetition without .r in its id"
-	case (e.Type == typeRejected) != strings.HasSuffix(end, ".rejected"):
+	case again && l.Reason != "resync" && l.Reason != "repair":
+		return "it is no repetition, and has .r in its id"
+	case (l.Type == typeRejected) != strings.HasSuffix(end, ".rejected"):
 		return "only a rejected event's id ends in .rejected"
 	default:
 		return ""
 	}
 }
 
-// reselected says that an event exists because the selection changed, and not the object.
-func reselected(e *Entry) bool {
-	end := strings.TrimPrefix(e.ID, e.UID)
-	return strings.Contains(end, ".s")
+// sequenceProblem returns what is wrong with the sequence of an event by itself, or nothing.
+func (l *line) sequenceProblem() string {
+	switch {
+	case (l.op == Deleted) != (l.step == stepEnd):
+		return fmt.Sprintf("its step is %d", l.step)
+	case l.step == stepState && l.ResourceVersion != fmt.Sprint(l.version):
+		return "its sequence is not of its resourceversion " + l.ResourceVersion
+	default:
+		return ""
+	}
 }
 
 // addressProblem says what is wrong with where the log has an entry, or nothing. The subject of NATS is that of the
@@ -71,11 +88,13 @@ func (s Stream) addressProblem(e *Entry) string {
 	case !e.everywhere():
 	case e.Type == typeGap:
 		namespace, name, subject = "", "_gap", ""
+	case e.Type == typeResyncStarted, e.Type == typeResyncCompleted:
+		namespace, name, subject = "", "_resync", ""
 	default:
 		namespace, name, subject = "", "_snapshot", ""
 	}
 	group := cmp.Or(s.Resource.Group, "core")
-	key := strings.Join([]string{s.Cluster, group, s.Resource.Resource, cmp.Or(namespace, "_"), name}, "/")
+	key := s.partitionKey(cmp.Or(namespace, "_") + "/" + name)
 	address := strings.Join([]string{
 		"k8s", dots.Replace(s.Cluster), dots.Replace(group), s.Resource.Resource,
 		cmp.Or(escape.Replace(namespace), "_"), escape.Replace(name),
@@ -90,6 +109,14 @@ func (s Stream) addressProblem(e *Entry) string {
 	default:
 		return ""
 	}
+}
+
+// partitionKey returns the attribute of an object, by its key.
+func (s Stream) partitionKey(key string) string {
+	if !strings.Contains(key, "/") {
+		key = "_/" + key
+	}
+	return strings.Join([]string{s.Cluster, cmp.Or(s.Resource.Group, "core"), s.Resource.Resource, key}, "/")
 }
 
 var (

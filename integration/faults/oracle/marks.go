@@ -3,10 +3,11 @@
 package oracle
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,100 +16,165 @@ import (
 // mark is a marker of the log.
 type mark struct {
 	*Entry
-	// history is the one that the log counts.
-	history int
-	body    markBody
-	// from and to are where the marker's range begins and ends in the truth; a snapshot has only to.
+	// epoch is the marker's, and era the one of its stream that the epoch is in.
+	epoch uint64
+	era   int
+	body  markBody
+	// from and to are where the marker's range begins and ends in the truth; a snapshot has only to, a resync neither.
 	from, to                     position
 	hidden, avoidable, recovered int
-	// begins says that a history of the log begins with the marker.
-	begins bool
 }
 
 type markBody struct {
 	Namespace     string `json:"namespace"`
 	LabelSelector string `json:"labelSelector"`
-	From          string `json:"from"`
-	To            string `json:"to"`
-	Reason        string `json:"reason"`
+	FieldSelector string `json:"fieldSelector"`
+	// From, To, Cause, Message and Epoch are a gap's.
+	From    string `json:"from"`
+	To      string `json:"to"`
+	Cause   Cause  `json:"cause"`
+	Message string `json:"message"`
+	Epoch   uint64 `json:"epoch"`
 	// ResourceVersion is a snapshot's.
 	ResourceVersion string `json:"resourceVersion"`
+	// N is a resync's. Objects is there where a list has ended, Complete where a resync has.
+	N        uint64 `json:"n"`
+	Objects  *int   `json:"objects"`
+	Complete *bool  `json:"complete"`
+}
+
+// Cause is why there is a gap.
+type Cause string
+
+// The causes.
+const (
+	Expired        Cause = "expired"
+	Restored       Cause = "restored"
+	Rebuilt        Cause = "rebuilt"
+	LogLost        Cause = "log-lost"
+	CheckpointLost Cause = "checkpoint-lost"
+	Selection      Cause = "selection"
+	ResourceGone   Cause = "resource-gone"
+	Audit          Cause = "audit"
+)
+
+// Causes are all of them.
+var Causes = []Cause{Expired, Restored, Rebuilt, LogLost, CheckpointLost, Selection, ResourceGone, Audit}
+
+// bodyOfMark reads a marker's data. Data that has another form is reported as malformed elsewhere.
+func bodyOfMark(e *Entry) (body markBody) {
+	_ = json.Unmarshal(e.Data, &body)
+	return body
 }
 
 func namespaceOf(e *Entry) string {
-	if e.Type != typeGap && e.Type != typeStarted && e.Type != typeCompleted {
+	if !e.mark() {
 		return e.Namespace
 	}
-	var body markBody
-	_ = json.Unmarshal(e.Data, &body) // one that is no JSON is reported as malformed
-	return body.Namespace
+	return bodyOfMark(e).Namespace
 }
 
-// markHistory is in a marker's id; the attribute is only on events about objects.
-var markHistory = regexp.MustCompile(`\.h([1-9][0-9]*)(\.|$)`)
-
-func newMark(e *Entry) *mark {
-	m := &mark{Entry: e, history: e.History}
-	if found := markHistory.FindStringSubmatch(e.ID); found != nil && m.history == 0 {
-		m.history, _ = strconv.Atoi(found[1])
+// epochOf returns the epoch of a marker, as its id has it; 0 if that has another form.
+func epochOf(e *Entry) uint64 {
+	parts := strings.Split(e.ID, ".")
+	if len(parts) != 4 {
+		return 0
 	}
-	return m
+	epoch, _ := strconv.ParseUint(parts[2], 10, 64)
+	return epoch
 }
 
 // read checks a marker's form and returns what is wrong with it.
 func (m *mark) read(s Stream) error {
-	if err := json.Unmarshal(m.Data, &m.body); err != nil {
+	from := json.NewDecoder(bytes.NewReader(m.Data))
+	from.DisallowUnknownFields()
+	if err := from.Decode(&m.body); err != nil {
 		return fmt.Errorf("its data: %w", err)
 	}
-	if m.body.Namespace != s.Namespace || m.body.LabelSelector != s.LabelSelector {
+	if m.body.Namespace != s.Namespace || m.body.LabelSelector != s.LabelSelector || m.body.FieldSelector != "" {
 		return fmt.Errorf("it is about the scope %q %q", m.body.Namespace, m.body.LabelSelector)
 	}
-	version, id := m.body.ResourceVersion, ""
-	switch m.Type {
-	case typeGap:
-		version, id = m.body.To, "gap."+s.scope()+"."+m.body.From+"-"+m.body.To
-		if m.body.Reason == "" {
-			return fmt.Errorf("it has no reason")
-		}
-		from, err := strconv.ParseUint(m.body.From, 10, 64)
-		if err != nil {
-			return fmt.Errorf("from: %w", err)
-		}
-		m.from.version = from
-	case typeStarted:
-		id = "snapshot-started." + s.scope() + "." + version
-	case typeCompleted:
-		id = "snapshot-completed." + s.scope() + "." + version
+	if m.Recorded.IsZero() {
+		return errors.New("it does not say when it was recorded")
 	}
-	to, err := strconv.ParseUint(version, 10, 64)
+	m.epoch = epochOf(m.Entry)
+	kind := strings.TrimSuffix(strings.TrimPrefix(m.Type, typeStream), typeVersion)
+	version, rest, err := m.of()
 	if err != nil {
-		return fmt.Errorf("its version: %w", err)
+		return err
 	}
-	m.to.version = to
-	if m.ResourceVersion != version {
+	// A resync has the stream's position there, if anything, and not in its data.
+	if m.ResourceVersion != version && (m.body.N == 0 || version != "") {
 		return fmt.Errorf("its attribute resourceversion is %s, its data says %s", m.ResourceVersion, version)
 	}
-	if end, is := strings.CutPrefix(m.ID, id); !is || !tail.MatchString(end) {
-		return fmt.Errorf("its id does not begin with %s", id)
+	if want := fmt.Sprintf("%s.%s.%d.%s", kind, s.scope(), m.epoch, rest); m.epoch == 0 || m.ID != want {
+		return fmt.Errorf("its id is not %s", want)
 	}
-	return nil
+	if version == "" {
+		return nil
+	}
+	m.to.version, err = strconv.ParseUint(version, 10, 64)
+	return err
+}
+
+// of returns a marker's version, and the last part of its id.
+func (m *mark) of() (version, id string, err error) {
+	switch b := &m.body; m.Type {
+	case typeGap:
+		switch m.from.version, err = strconv.ParseUint(b.From, 10, 64); {
+		case err != nil || b.To == "":
+			return "", "", fmt.Errorf("it goes from %q to %q", b.From, b.To)
+		case !slices.Contains(Causes, b.Cause):
+			return "", "", fmt.Errorf("its cause is %q", b.Cause)
+		case b.Message == "":
+			return "", "", errors.New("it has no message")
+		case b.Epoch != m.epoch:
+			return "", "", fmt.Errorf("its data has the epoch %d", b.Epoch)
+		}
+		return b.To, b.From + "-" + b.To, nil
+	case typeStarted, typeCompleted:
+		if b.ResourceVersion == "" || (b.Objects != nil) != (m.Type == typeCompleted) {
+			return "", "", errors.New("it has no version, or lacks its number of objects")
+		}
+		return b.ResourceVersion, b.ResourceVersion, nil
+	default:
+		if end := m.Type == typeResyncCompleted; b.N == 0 || (b.Objects != nil) != end || (b.Complete != nil) != end {
+			return "", "", errors.New("it lacks n, its number of objects, or whether it is complete")
+		}
+		return b.ResourceVersion, strconv.FormatUint(b.N, 10), nil
+	}
 }
 
 // readMarks checks the form of the markers and finds their places in the truth. Those that are malformed are left out.
 func (s *streamJudge) readMarks() {
 	var good []*mark
-	current := 0
+	current, epoch := 0, uint64(0)
 	for _, m := range s.marks {
 		if err := m.read(s.stream); err != nil {
 			s.violateMark(m, "a malformed marker: "+err.Error())
 			continue
 		}
-		low, high := s.span(m.history)
+		switch {
+		case m.epoch < epoch:
+			s.violateMark(m, fmt.Sprintf("its epoch is over: a marker before it has %d", epoch))
+		case m.epoch > epoch && (m.body.Cause == Expired || m.body.N != 0):
+			s.violateMark(m, "it begins an epoch, and nothing says why")
+		}
+		epoch = max(epoch, m.epoch)
+		m.era = s.eraOf(m.epoch)
+		if m.body.N != 0 {
+			good = append(good, m)
+			continue
+		}
+		low, high := s.span(m.era)
 		m.from = s.judge.truth.locate(min(current, low), high, m.from.version)
 		if m.Type == typeGap {
 			// A list behind a gap may be the first sign of a restoration: then the gap ends in a history that the log does not
 			// know yet.
 			high = min(high+1, len(s.judge.truth.Histories)-1)
+		}
+		if m.body.Cause == LogLost {
+			m.to.version = max(m.to.version, s.repaired(m.epoch))
 		}
 		m.to = s.locateEnd(m, max(current, low), high)
 		if m.to.version > s.judge.truth.last(m.to.history) || m.from.version > s.judge.truth.last(m.from.history) {
@@ -131,14 +197,15 @@ func (s *streamJudge) readMarks() {
 func (s *streamJudge) locateEnd(m *mark, low, high int) position {
 	next := uint64(math.MaxUint64)
 	for _, other := range s.marks {
-		if other.Sequence > m.Sequence {
-			next = other.Sequence
+		if other.Place > m.Place && bodyOfMark(other.Entry).N == 0 {
+			next = other.Place
 			break
 		}
 	}
 	behind := slices.DeleteFunc(slices.Clone(s.lines), func(l *line) bool {
 		// The version of a deletion that a list found missing is an older one.
-		return l.Sequence < m.Sequence || l.Sequence > next || l.op == Deleted || l.Reason != "relist"
+		return l.Place < m.Place || l.Place > next || l.op == Deleted ||
+			l.Reason != "relist" && l.Reason != "repair"
 	})
 	first := s.judge.truth.locate(low, high, m.to.version)
 	best := first
@@ -152,6 +219,17 @@ func (s *streamJudge) locateEnd(m *mark, low, high int) position {
 		}
 	}
 	return best
+}
+
+// repaired returns the greatest version that the repair of an epoch tells. Its list is made when the gap is in the
+// log, so that it may be newer than the gap says.
+func (s *streamJudge) repaired(epoch uint64) (version uint64) {
+	for _, l := range s.lines {
+		if l.Reason == "repair" && l.epoch == epoch {
+			version = max(version, l.version)
+		}
+	}
+	return version
 }
 
 func (s *streamJudge) violateMark(m *mark, what string) {
@@ -179,7 +257,8 @@ func (s *streamJudge) begin() {
 func (s *streamJudge) covers(o *object, i int, next *line) (found *mark) {
 	p := o.truth[i].at()
 	for _, m := range s.gaps {
-		if m.from.compare(p) >= 0 || p.compare(m.to) > 0 || next != nil && next.Sequence <= m.Sequence && next.Reason != "recovered" {
+		if m.from.compare(p) >= 0 || p.compare(m.to) > 0 ||
+			next != nil && next.Place <= m.Place && next.Reason != "recovered" {
 			continue
 		}
 		found = m
@@ -192,16 +271,15 @@ func (s *streamJudge) covers(o *object, i int, next *line) (found *mark) {
 
 // findGaps collects what may stand for missing states, and counts what was read back before each gap.
 func (s *streamJudge) findGaps() {
-	recovered, next, history := 0, 0, 0
+	recovered, next := 0, 0
 	for _, m := range s.marks {
-		for ; next < len(s.lines) && s.lines[next].Sequence < m.Sequence; next++ {
+		for ; next < len(s.lines) && s.lines[next].Place < m.Place; next++ {
 			if s.lines[next].Reason == "recovered" {
 				recovered++
 			}
 		}
 		if m.Type == typeGap {
 			m.recovered, recovered = recovered, 0
-			m.begins, history = m.history > history, max(history, m.history)
 			s.gaps = append(s.gaps, m)
 		}
 	}
@@ -212,8 +290,10 @@ func (s *streamJudge) findGaps() {
 func (s *streamJudge) checkSnapshots() {
 	next, last := 0, ""
 	for _, l := range s.lines {
-		for ; next < len(s.marks) && s.marks[next].Sequence < l.Sequence; next++ {
-			last = s.marks[next].Type
+		for ; next < len(s.marks) && s.marks[next].Place < l.Place; next++ {
+			if s.marks[next].body.N == 0 {
+				last = s.marks[next].Type
+			}
 		}
 		switch {
 		case l.Reason == "snapshot" && last != typeStarted:
@@ -225,43 +305,33 @@ func (s *streamJudge) checkSnapshots() {
 }
 
 // checkPlaces checks that gaps stand where they belong: behind what was recovered, before what the list found, and
-// before anything of a new history.
+// before anything of a new epoch.
 func (s *streamJudge) checkPlaces() {
 	var last *mark // the newest gap before the line
-	next, history := 0, 0
+	next := 0
 	for _, l := range s.lines {
-		for ; next < len(s.gaps) && s.gaps[next].Sequence < l.Sequence; next++ {
+		for ; next < len(s.gaps) && s.gaps[next].Place < l.Place; next++ {
 			last = s.gaps[next]
 		}
 		switch {
-		case l.History > history && (last == nil || last.history < l.History) && s.snapshotBefore(l) == nil:
-			s.violateLine(P6, l, fmt.Sprintf("history %d begins without a gap before it", l.History))
 		case l.Reason == "relist" && (last == nil || l.at >= 0 && s.stateOf(l).at().compare(last.to) > 0):
 			s.violateLine(P6, l, "found by a list that no gap announces")
 		case l.Reason == "recovered" && !s.judge.options.Prefix && !s.announced(next, l):
 			s.violateLine(P6, l, "read back, and no gap follows")
-		case l.Reason == "watch" && last != nil && l.at >= 0 && s.stateOf(l).at().compare(last.to) <= 0:
+		case l.Reason == "watch" && last != nil && !l.again() && l.at >= 0 && s.stateOf(l).at().compare(last.to) <= 0:
 			s.violateLine(P6, l, "seen by a watch, and the gap before it says that nothing is known of it")
 		}
-		history = max(history, l.History)
 	}
 }
 
 func (s *streamJudge) stateOf(l *line) State { return s.objects[l.key()].truth[l.at] }
 
-// snapshotBefore finds a snapshot that belongs to a line's history.
-func (s *streamJudge) snapshotBefore(l *line) *mark {
-	for _, m := range s.marks {
-		if m.Sequence < l.Sequence && m.Type == typeStarted && m.history == l.History {
-			return m
-		}
-	}
-	return nil
-}
-
 // announced reports whether one of the gaps from the next on goes as far as what was recovered.
 func (s *streamJudge) announced(next int, l *line) bool {
-	return slices.ContainsFunc(s.gaps[next:], func(m *mark) bool {
-		return m.history > l.History || m.history == l.History && m.to.version >= l.version
-	})
+	for _, m := range s.gaps[next:] {
+		if m.era > l.era || m.era == l.era && m.to.version >= l.version {
+			return true
+		}
+	}
+	return false
 }

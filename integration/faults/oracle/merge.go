@@ -4,6 +4,7 @@ package oracle
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -16,9 +17,9 @@ type Record struct {
 	// Offset is the entry's place in the partition.
 	Offset int64
 	Key    string
-	// Producer and Epoch say which process has written it; the broker keeps them, and no event has them.
-	Producer int64
-	Epoch    int16
+	// Producer and ProducerEpoch say which process has written it; the broker keeps them, and no event has them.
+	Producer      int64
+	ProducerEpoch int16
 }
 
 func (r Record) String() string { return fmt.Sprintf("%d/%d", r.Partition, r.Offset) }
@@ -31,20 +32,30 @@ type writer struct {
 
 func (w writer) String() string { return fmt.Sprintf("%d.%d", w.producer, w.epoch) }
 
-func (r Record) writer() writer { return writer{r.Producer, r.Epoch} }
+func (r Record) writer() writer { return writer{r.Producer, r.ProducerEpoch} }
 
 // typeWriter announces a writer in each partition.
 const typeWriter = "io.kube-eventbridge.writer.started.v1"
 
+// mark says that an entry is a marker of a stream.
+func (e *Entry) mark() bool {
+	switch e.Type {
+	case typeGap, typeStarted, typeCompleted, typeResyncStarted, typeResyncCompleted:
+		return true
+	default:
+		return false
+	}
+}
+
 // everywhere says that an entry is in each partition, under one id.
 func (e *Entry) everywhere() bool {
-	return e.Type == typeGap || e.Type == typeStarted || e.Type == typeCompleted || e.Type == typeWriter
+	return e.mark() || e.Type == typeWriter
 }
 
 // checkPartitions checks what concerns the partitions of a log: what is in which, and that each process begins with its announcement, once, and
 // writes nothing behind that of another one.
 func (j *judge) checkPartitions(log []*Entry) {
-	current := map[int32]writer{}
+	current, epochs := map[int32]writer{}, map[int32]uint64{}
 	for _, e := range log {
 		now, before := e.Record.writer(), current[e.Partition]
 		_, begun := current[e.Partition]
@@ -58,6 +69,13 @@ func (j *judge) checkPartitions(log []*Entry) {
 			j.violateRecord(P5, e, fmt.Sprintf("writer %s has written it, and was not announced before it", now))
 		}
 		current[e.Partition] = now
+		if e.Type == typeWriter {
+			if problem := e.writerProblem(epochs[e.Partition]); problem != "" {
+				j.violateRecord(P5, e, problem)
+			}
+		}
+		n, _ := numbersOf(e.Sequence)
+		epochs[e.Partition] = max(epochs[e.Partition], n.epoch)
 		if e.everywhere() {
 			continue
 		}
@@ -67,6 +85,24 @@ func (j *judge) checkPartitions(log []*Entry) {
 		if e.Key != e.PartitionKey {
 			j.violateRecord(P4, e, fmt.Sprintf("its key is %s, and its partitionkey %s", e.Key, e.PartitionKey))
 		}
+	}
+}
+
+// writerProblem returns what is wrong with the data of an announcement, or nothing. Highest is the highest epoch before
+// it in its partition.
+func (e *Entry) writerProblem(highest uint64) string {
+	var data struct {
+		Producer int64  `json:"producerId"`
+		Term     int16  `json:"producerEpoch"`
+		Epoch    uint64 `json:"epoch"`
+	}
+	switch err := json.Unmarshal(e.Data, &data); {
+	case err != nil || data.Producer != e.Producer || data.Term != e.ProducerEpoch:
+		return "its data is of another writer"
+	case data.Epoch < highest:
+		return fmt.Sprintf("it has the epoch %d, and the log has %d before it", data.Epoch, highest)
+	default:
+		return ""
 	}
 }
 
@@ -130,7 +166,7 @@ func (j *judge) merge(lane, writers []*Entry) []*Entry {
 	merged := m.run(func(e *Entry) { j.violateRecord(P6, e, "a marker that stands in another order in other partitions") })
 	merged = slices.DeleteFunc(merged, func(e *Entry) bool { return e.Type == typeWriter })
 	for i, e := range merged {
-		e.Sequence = uint64(i + 1)
+		e.Place = uint64(i + 1)
 	}
 	return merged
 }
@@ -213,7 +249,7 @@ func (j *judge) checkMarkers(parts [][]*Entry, writers []*Entry) {
 	copies := map[string][]*Entry{}
 	for _, part := range parts {
 		for _, e := range part {
-			if e.everywhere() && e.Type != typeWriter {
+			if e.mark() {
 				copies[e.ID] = append(copies[e.ID], e)
 			}
 		}
@@ -243,16 +279,17 @@ func (s *streamJudge) checkWriters(o *object) {
 	newest, late := 0, map[int]int{}
 	for _, l := range o.lines {
 		switch elected := s.judge.options.Elected; {
-		case elected && l.WriterEpoch < 1:
+		case elected && l.WriterTerm < 1:
 			s.violateLine(P5, l, "it does not say which leader has published it")
-		case !elected && l.WriterEpoch != 0:
+		case !elected && l.WriterTerm != 0:
 			s.violateLine(P5, l, "it says that a leader has published it, and none was elected")
-		case l.WriterEpoch < newest && (s.judge.options.Partitions > 0 || late[l.WriterEpoch] > 0):
-			s.violateLine(P5, l, fmt.Sprintf("leader %d has published it, behind leader %d", l.WriterEpoch, newest))
-		case l.WriterEpoch < newest:
-			late[l.WriterEpoch]++
+		case l.WriterTerm < newest && (s.judge.options.Partitions > 0 || late[l.WriterTerm] > 0):
+			s.violateLine(P5, l, fmt.Sprintf("leader %d has published it, behind leader %d", l.WriterTerm, newest))
+		case l.WriterTerm < newest:
+			late[l.WriterTerm]++
+			l.late = true
 			s.judge.report.Late++
 		}
-		newest = max(newest, l.WriterEpoch)
+		newest = max(newest, l.WriterTerm)
 	}
 }

@@ -3,6 +3,7 @@
 package oracle
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -33,8 +34,14 @@ func spread(t *rapid.T, log []Entry) []Entry {
 				n = rapid.IntRange(0, n).Draw(t, "written")
 			}
 			of := divide(of, lane[:n], epoch)
-			if n > 0 && epoch < processes-1 && lane[n-1].everywhere() && cutShort(t, of, lane[n-1]) && rapid.Bool().Draw(t, "again") {
-				n--
+			if n > 0 && epoch < processes-1 && lane[n-1].everywhere() && cutShort(t, of, lane[n-1]) {
+				// A gap that begins an epoch, or whose list follows, is written again; another one may be replaced by one
+				// that ends later.
+				cause := bodyOfMark(&lane[n-1]).Cause
+				listed := n < len(lane) && lane[n].Reason == "relist"
+				if cause != "" && cause != Expired || listed || rapid.Bool().Draw(t, "again") {
+					n--
+				}
 			}
 			for p := range of {
 				pending[p] = append(pending[p], of[p])
@@ -64,7 +71,7 @@ func cutShort(t *rapid.T, of [][]Entry, marker Entry) bool {
 func divide(of kgo.TopicPartitioner, lane []Entry, epoch int16) [][]Entry {
 	parts := make([][]Entry, partitions)
 	for _, e := range lane {
-		e.Producer, e.Epoch = 7, epoch
+		e.Producer, e.ProducerEpoch = 7, epoch
 		e.Key = e.PartitionKey
 		own := of.Partition(&kgo.Record{Key: []byte(e.Key)}, partitions)
 		for p := range parts {
@@ -77,9 +84,18 @@ func divide(of kgo.TopicPartitioner, lane []Entry, epoch int16) [][]Entry {
 }
 
 func announcement(epoch int16) Entry {
-	e := Entry{Type: typeWriter, Source: "/clusters/test/pipelines/p", SampledRate: 1, Record: Record{Producer: 7, Epoch: epoch}}
+	e := Entry{
+		Type: typeWriter, Source: "/clusters/test/pipelines/p", SampledRate: 1,
+		Record: Record{Producer: 7, ProducerEpoch: epoch},
+	}
 	e.ID = "writer-started." + e.Record.writer().String()
+	e.announce(0)
 	return e
+}
+
+// announce gives an announcement the highest epoch.
+func (e *Entry) announce(highest uint64) {
+	e.Data = fmt.Appendf(nil, `{"producerId":%d,"producerEpoch":%d,"epoch":%d}`, e.Producer, e.ProducerEpoch, highest)
 }
 
 // shuffle makes one sequence of several, each of which stays in its order.
@@ -95,10 +111,23 @@ func shuffle(t *rapid.T, of [][]Entry) (all []Entry) {
 	}
 }
 
+// number numbers the entries of partitions. Announcements have the highest epoch of what is before them.
 func number(parts [][]Entry) (log []Entry) {
+	highest := map[int16]uint64{}
+	for _, part := range parts {
+		for i := range part {
+			n, _ := numbersOf(part[i].Sequence)
+			for later := part[i].ProducerEpoch + 1; later < 4; later++ {
+				highest[later] = max(highest[later], n.epoch)
+			}
+		}
+	}
 	for p, part := range parts {
 		for i := range part {
-			part[i].Partition, part[i].Offset, part[i].Sequence = int32(p), int64(i), 0 //nolint:gosec // few
+			part[i].Partition, part[i].Offset, part[i].Place = int32(p), int64(i), 0 //nolint:gosec // few
+			if part[i].Type == typeWriter {
+				part[i].announce(highest[part[i].ProducerEpoch])
+			}
 		}
 		log = append(log, part...)
 	}
@@ -106,12 +135,8 @@ func number(parts [][]Entry) (log []Entry) {
 }
 
 func drawPartitions(t *rapid.T) (*Truth, []Entry) {
-	for {
-		truth := drawTruth(t, rapid.IntRange(0, 1).Draw(t, "restorations"))
-		if log := drawLog(t, truth); !collides(log) {
-			return truth, spread(t, log)
-		}
-	}
+	truth := drawTruth(t, rapid.IntRange(0, 1).Draw(t, "restorations"))
+	return truth, spread(t, drawLog(t, truth))
 }
 
 func TestCheck_finds_nothing_in_partitions_that_keep_every_promise(t *testing.T) {
@@ -149,19 +174,24 @@ var misplacements = []struct {
 	do      func(d *damaged) bool
 }{
 	{"put an event into another partition", P4, func(d *damaged) bool {
-		return d.change(func(i int) bool { return d.op(i) != "" }, func(e *Entry) {
-			e.Partition, e.Offset = (e.Partition+1)%partitions, 1<<30
-		})
+		i := d.pick(func(i int) bool { return d.op(i) != "" })
+		if i < 0 {
+			return false
+		}
+		d.log[i].Partition, d.log[i].Offset = (d.log[i].Partition+1)%partitions, 1<<30
+		return true
 	}},
 	{"give a record another key than its partitionkey", P4, func(d *damaged) bool {
 		return d.change(func(i int) bool { return d.op(i) != "" }, func(e *Entry) { e.PartitionKey += "x" })
 	}},
 	{"swap two states", P4, func(d *damaged) bool {
 		return d.exchange(func(i, next int) bool {
-			return d.op(i) != Deleted && d.op(next) != Deleted && d.log[i].Epoch == d.log[next].Epoch
+			return d.op(i) != Deleted && d.op(next) != Deleted && d.log[i].ProducerEpoch == d.log[next].ProducerEpoch
 		})
 	}},
-	{"repeat a marker in one partition", P5, func(d *damaged) bool { return d.repeatRecord(func(i int) bool { return d.mark(i) }) }},
+	{"repeat a marker in one partition", P5, func(d *damaged) bool {
+		return d.repeatRecord(func(i int) bool { return d.log[i].mark() })
+	}},
 	{"repeat an announcement in one partition", P5, func(d *damaged) bool {
 		return d.repeatRecord(func(i int) bool { return d.log[i].Type == typeWriter })
 	}},
@@ -171,40 +201,56 @@ var misplacements = []struct {
 		})
 	}},
 	{"let a process write behind the announcement of another", P5, func(d *damaged) bool {
-		return d.change(func(i int) bool {
-			return d.op(i) != "" && d.log[i].Epoch == 0 && d.announced(d.log[i].Partition, 1)
-		}, func(e *Entry) { e.Offset = 1 << 30 })
+		i := d.pick(func(i int) bool {
+			return d.op(i) != "" && d.log[i].ProducerEpoch == 0 && d.announced(d.log[i].Partition, 1)
+		})
+		if i < 0 {
+			return false
+		}
+		d.log[i].Offset = 1 << 30
+		return true
 	}},
 	{"announce another process", P5, func(d *damaged) bool {
 		return d.change(func(i int) bool { return d.log[i].Type == typeWriter }, func(e *Entry) { e.ID = "writer-started.7.99" })
 	}},
+	{"announce an epoch that is over", P5, func(d *damaged) bool {
+		return d.change(func(i int) bool {
+			return d.log[i].Type == typeWriter && d.log[i].ProducerEpoch > 0 && i > 1 &&
+				d.log[i-1].Partition == d.log[i].Partition && d.op(i-1) != ""
+		}, func(e *Entry) { e.announce(999) })
+	}},
 	{"leave a marker of the last process out of one partition", P6, func(d *damaged) bool {
-		last := d.log[len(d.log)-1].Epoch
-		return d.drop(func(i int) bool { return d.mark(i) && d.log[i].Epoch == last })
+		last := d.log[len(d.log)-1].ProducerEpoch
+		return d.drop(func(i int) bool { return d.log[i].mark() && d.log[i].ProducerEpoch == last })
 	}},
 	{"leave a marker of a dead process out of a partition that is not that of its key", P6, func(d *damaged) bool {
-		last := d.log[len(d.log)-1].Epoch
+		last := d.log[len(d.log)-1].ProducerEpoch
 		return d.drop(func(i int) bool {
-			return d.mark(i) && d.log[i].Epoch < last && d.log[i].Partition != homeOf(d.log[i].Key) && d.whole(i)
+			return d.log[i].mark() && d.log[i].ProducerEpoch < last && d.log[i].Partition != homeOf(d.log[i].Key) && d.whole(i)
 		})
 	}},
 	{"write a marker again that is there", P5, func(d *damaged) bool {
-		last := d.log[len(d.log)-1].Epoch
-		return d.at(func(i int) bool {
-			return d.mark(i) && d.log[i].Epoch < last && d.log[i].Partition == homeOf(d.log[i].Key) && d.whole(i)
-		}, func(i int) {
-			e := d.log[i]
-			for p := range int32(partitions) {
-				e.Partition, e.Offset, e.Epoch = p, 1<<30, last
-				d.log = append(d.log, e)
-			}
+		last := d.log[len(d.log)-1].ProducerEpoch
+		i := d.pick(func(i int) bool {
+			return d.log[i].mark() && d.log[i].ProducerEpoch < last && d.log[i].Partition == homeOf(d.log[i].Key) && d.whole(i)
 		})
+		if i < 0 {
+			return false
+		}
+		e := d.log[i]
+		for p := range int32(partitions) {
+			e.Partition, e.Offset, e.ProducerEpoch = p, 1<<30, last
+			d.log = append(d.log, e)
+		}
+		return true
 	}},
 	{"leave a marker out of one partition, and write on behind it", P6, func(d *damaged) bool {
 		return d.drop(func(i int) bool {
-			return d.mark(i) && d.whole(i) && slices.ContainsFunc(d.log, func(e Entry) bool {
+			return d.log[i].mark() && d.whole(i) && slices.ContainsFunc(d.log, func(e Entry) bool {
 				// Where only markers are behind it, the checker says nothing.
-				return strings.HasPrefix(e.Type, "io.kube-eventbridge.resource.") && e.Source == d.log[i].Source && e.Epoch == d.log[i].Epoch && e.Partition != d.log[i].Partition && e.Offset > d.offsetOf(d.log[i].ID, e.Partition)
+				return strings.HasPrefix(e.Type, typeResource) && e.Source == d.log[i].Source &&
+					e.ProducerEpoch == d.log[i].ProducerEpoch && e.Partition != d.log[i].Partition &&
+					e.Offset > d.offsetOf(d.log[i].ID, e.Partition)
 			})
 		})
 	}},
@@ -214,16 +260,17 @@ var misplacements = []struct {
 		})
 	}},
 	{"put what a watch shows before the end of the first list, in one partition", P6, func(d *damaged) bool {
-		return d.at(func(i int) bool {
-			return i > 0 && d.log[i].Reason == "watch" && d.log[i-1].Type == typeCompleted && d.log[i-1].Source == d.log[i].Source && d.log[i-1].Epoch == d.log[i].Epoch
-		}, func(i int) {
-			d.log[i].Offset, d.log[i-1].Offset = d.log[i-1].Offset, d.log[i].Offset
+		i := d.pick(func(i int) bool {
+			return i > 0 && d.log[i].Reason == "watch" && d.log[i-1].Type == typeCompleted &&
+				d.log[i-1].Source == d.log[i].Source && d.log[i-1].ProducerEpoch == d.log[i].ProducerEpoch
 		})
+		if i < 0 {
+			return false
+		}
+		d.log[i].Offset, d.log[i-1].Offset = d.log[i-1].Offset, d.log[i].Offset
+		return true
 	}},
 }
-
-// mark reports whether an entry is a marker of a stream.
-func (d *damaged) mark(i int) bool { return d.log[i].everywhere() && d.log[i].Type != typeWriter }
 
 func homeOf(key string) int32 {
 	return int32(kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(key)}, partitions)) //nolint:gosec // it is one of three
@@ -233,7 +280,7 @@ func homeOf(key string) int32 {
 func (d *damaged) whole(i int) bool {
 	n := 0
 	for _, e := range d.log {
-		if e.Source == d.log[i].Source && e.ID == d.log[i].ID && e.Epoch == d.log[i].Epoch {
+		if e.Source == d.log[i].Source && e.ID == d.log[i].ID && e.ProducerEpoch == d.log[i].ProducerEpoch {
 			n++
 		}
 	}
@@ -241,7 +288,9 @@ func (d *damaged) whole(i int) bool {
 }
 
 func (d *damaged) announced(partition int32, epoch int16) bool {
-	return slices.ContainsFunc(d.log, func(e Entry) bool { return e.Type == typeWriter && e.Partition == partition && e.Epoch == epoch })
+	return slices.ContainsFunc(d.log, func(e Entry) bool {
+		return e.Type == typeWriter && e.Partition == partition && e.ProducerEpoch == epoch
+	})
 }
 
 // offsetOf is a marker's in a partition, beyond all where it is not.
@@ -271,7 +320,8 @@ func (d *damaged) exchange(fits func(i, next int) bool) bool {
 func (d *damaged) exchangeMarks(fits func(i, next int) bool) bool {
 	return d.exchangeWith(func(next int) int {
 		for i := next - 1; i >= 0; i-- {
-			if d.mark(i) && d.mark(next) && d.log[i].Source == d.log[next].Source && d.log[i].Partition == d.log[next].Partition && d.log[i].Epoch == d.log[next].Epoch {
+			if d.log[i].mark() && d.log[next].mark() && d.log[i].Source == d.log[next].Source &&
+				d.log[i].Partition == d.log[next].Partition && d.log[i].ProducerEpoch == d.log[next].ProducerEpoch {
 				return i
 			}
 		}
@@ -286,6 +336,14 @@ func (d *damaged) exchangeWith(before func(int) int, fits func(i, next int) bool
 		d.log[i].Offset, d.log[next].Offset = d.log[next].Offset, d.log[i].Offset
 	}
 	return next >= 0
+}
+
+// fewest is how many of the drawn logs have to be damaged: rapid draws 100, and a fifth of that in short mode.
+func fewest() int {
+	if testing.Short() {
+		return 2
+	}
+	return 10
 }
 
 func TestCheck_names_the_promise_that_damaged_partitions_break(t *testing.T) {
@@ -304,7 +362,7 @@ func TestCheck_names_the_promise_that_damaged_partitions_break(t *testing.T) {
 					t.Fatalf("want a violation of %s, got %v", damage.promise, found)
 				}
 			})
-			assert.GreaterOrEqual(t, applied, 10, "only %d logs could be damaged", applied)
+			assert.GreaterOrEqual(t, applied, fewest(), "only %d logs could be damaged", applied)
 		})
 	}
 }

@@ -37,7 +37,7 @@ func (s *streamJudge) checkMissing(o *object) {
 			}
 			since = rate{}
 		case s.judge.options.Prefix && s.perhapsToCome(o, next):
-		case o.excused[i], s.excused(o, i, newest, next):
+		case o.excused[i], alive != nil && alive.Reason == "deselected", s.excused(o, i, newest, next):
 			s.judge.report.Hidden++
 			since.hidden++
 		case latest && (st.live() && next < len(o.lines) || !st.live() && !had(alive, st)):
@@ -79,7 +79,7 @@ func (s *streamJudge) perhapsToCome(o *object, next int) bool {
 		return true
 	}
 	l := o.lines[next]
-	return l.Reason == "recovered" && (len(s.gaps) == 0 || s.gaps[len(s.gaps)-1].Sequence < l.Sequence)
+	return l.Reason == "recovered" && (len(s.gaps) == 0 || s.gaps[len(s.gaps)-1].Place < l.Place)
 }
 
 func had(l *line, st State) bool { return l != nil && l.op != Deleted && l.UID == st.UID }
@@ -125,109 +125,26 @@ func (s *streamJudge) checkFinal(o *object) {
 	}
 	end := len(o.truth) - 1
 	want := o.truth[end]
-	if len(o.lines) == 0 {
-		if want.live() {
+	exists := want.live() && s.judge.selected(s.stream, o.key)
+	lines := o.lines
+	if len(lines) == 0 { // of a log that has lost its beginning, a resync tells
+		lines = o.again
+	}
+	if len(lines) == 0 {
+		if exists {
 			s.violate(P1, o, end, 0, "it exists, and the log has nothing of it")
 		}
 		return
 	}
-	last := o.lines[len(o.lines)-1]
+	last := lines[len(lines)-1]
 	switch {
-	case !want.live() && last.op != Deleted:
+	case !exists && last.op != Deleted:
 		s.violate(P1, o, end, last.nth, "it is gone, and the log ends with it alive")
 		s.violate(P2, o, end, last.nth, "its deletion is not in the log")
-	case want.live() && (last.op == Deleted || last.UID != want.UID || last.version != want.Version):
+	case exists && (last.op == Deleted || last.UID != want.UID || last.version != want.Version):
 		s.violate(P1, o, end, last.nth, fmt.Sprintf("its last state is %d, and the log ends with another", want.Version))
-	case want.live() && last.History != s.lastHistory():
-		s.violate(P1, o, end, last.nth, fmt.Sprintf("the log is in history %d, and the object was not published again in it", s.lastHistory()))
+	case exists && last.era < len(s.eras)-1:
+		s.violate(P1, o, end, last.nth, fmt.Sprintf(
+			"versions compare from epoch %d on, and the object was not published again in it", s.eras[len(s.eras)-1].epoch))
 	}
-}
-
-// lastHistory is the history that the log has arrived at.
-func (s *streamJudge) lastHistory() int { return len(s.first) - 1 }
-
-// matchHistories finds which histories of the truth those of the log are: the bridge counts what it has seen, and a
-// restoration may go unnoticed, or two look like one. Each begins as late as what it shows allows.
-func (s *streamJudge) matchHistories() {
-	most := 0
-	for _, l := range s.lines {
-		most = max(most, l.History)
-	}
-	for _, m := range s.marks {
-		most = max(most, m.history)
-	}
-	s.first = make([]int, most+1)
-	real := len(s.judge.truth.Histories) - 1
-	if most > real {
-		s.judge.violate(Violation{Promise: P6, Stream: s.stream.String(), What: fmt.Sprintf("the log is in history %d, and etcd was restored %d times", most, real)})
-	}
-	for n := 1; n <= most; n++ {
-		latest := max(real-(most-n), 0)
-		h := min(s.first[n-1]+1, latest)
-		for h < latest && !s.shows(n, h, latest) {
-			h++
-		}
-		s.first[n] = h
-	}
-}
-
-// shows reports whether a history of the log has a state that one of the truth has and none from there to latest.
-func (s *streamJudge) shows(logged, history, latest int) bool {
-	return slices.ContainsFunc(s.lines, func(l *line) bool {
-		if l.History != logged || l.op == Deleted || !s.has(history, l) {
-			return false
-		}
-		for h := history + 1; h <= latest; h++ {
-			if s.has(h, l) {
-				return false
-			}
-		}
-		return true
-	})
-}
-
-// matching counts the entries that are states of a history of the truth.
-func (s *streamJudge) matching(lines []*line, history int) int {
-	count := 0
-	for _, l := range lines {
-		if s.has(history, l) {
-			count++
-		}
-	}
-	return count
-}
-
-// has reports whether a history of the truth has the state of an entry.
-func (s *streamJudge) has(history int, l *line) bool {
-	return slices.ContainsFunc(s.objects[l.key()].truth, func(st State) bool {
-		return st.History == history && st.UID == l.UID && st.Version == l.version && st.live() == (l.op != Deleted) && sameBody(st, l)
-	})
-}
-
-// early reports whether a state may be in a history of the log although it belongs to the next one: where versions
-// were bumped, a stream may publish something before an older object tells it of the restoration, and where they were
-// not, before another stream does. That of an object which the restoration took away may be of one in between, which
-// the stream has seen nothing of.
-func (s *streamJudge) early(logged int, st State) bool {
-	if logged+1 >= len(s.first) || st.History == 0 || st.History > s.first[logged+1] {
-		return false
-	}
-	if st.History == s.first[logged+1] && s.unaware(st.History) && st.Version > s.judge.truth.Histories[st.History].First {
-		return true
-	}
-	undone := !st.live() && st.Version == s.judge.truth.Histories[st.History].First
-	return undone || st.History == s.first[logged+1] && st.Version > s.judge.truth.last(st.History-1)
-}
-
-// span returns the first and the last history of the truth that a history of the log may speak of. It is more than
-// one where a restoration went unnoticed, because versions went on.
-func (s *streamJudge) span(logged int) (low, high int) {
-	high = len(s.judge.truth.Histories) - 1
-	if logged >= len(s.first) {
-		return high, high
-	}
-	if logged+1 < len(s.first) {
-		high = max(s.first[logged+1]-1, s.first[logged])
-	}
-	return s.first[logged], high
 }

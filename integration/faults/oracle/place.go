@@ -5,7 +5,6 @@ package oracle
 import (
 	"fmt"
 	"slices"
-	"strconv"
 )
 
 // streamJudge checks one stream.
@@ -18,8 +17,7 @@ type streamJudge struct {
 	lines []*line
 	marks []*mark
 	gaps  []*mark
-	// first is the history of the truth that each history of the log begins with.
-	first []int
+	eras  []era
 	start position
 	// uncovered counts states that are missing and that nothing stands for.
 	uncovered int
@@ -29,16 +27,22 @@ type streamJudge struct {
 type object struct {
 	key   string
 	truth []State
-	lines []*line
+	// lines are the entries, again those that are published again.
+	lines, again []*line
 	// published says of each state whether the log has it, excused whether it need not, because of a restoration.
 	published, excused []bool
+	// alike says that only a comparison of contents shows that a restored etcd has another state than the log.
+	alike bool
 }
 
 // line is an entry about an object.
 type line struct {
 	*Entry
-	op      Op
-	version uint64
+	op Op
+	numbers
+	era int
+	// late says that a former leader has published it where it may.
+	late bool
 	// at is the state's index in the truth, -1 where it has none.
 	at int
 	// nth is the line's index among the object's.
@@ -56,18 +60,25 @@ func newStreamJudge(j *judge, stream Stream) *streamJudge {
 
 // take files an entry of the stream.
 func (s *streamJudge) take(e *Entry) {
-	if e.Type == typeGap || e.Type == typeStarted || e.Type == typeCompleted {
-		s.marks = append(s.marks, newMark(e))
+	if e.mark() {
+		s.marks = append(s.marks, &mark{Entry: e})
 		return
 	}
 	op, ok := e.operation()
-	version, err := strconv.ParseUint(e.ResourceVersion, 10, 64)
+	n, formed := numbersOf(e.Sequence)
 	o := s.objects[e.key()]
-	if !ok || err != nil || o == nil {
-		s.judge.violate(Violation{Promise: P4, Stream: s.stream.String(), Key: e.key(), What: "an entry that nothing in the truth corresponds to", Log: []string{e.String()}})
+	if !ok || !formed || o == nil {
+		s.judge.violate(Violation{
+			Promise: P4, Stream: s.stream.String(), Key: e.key(), What: "an entry that nothing in the truth corresponds to",
+			Log: []string{e.String()},
+		})
 		return
 	}
-	l := &line{Entry: e, op: op, version: version, at: -1, nth: len(o.lines)}
+	l := &line{Entry: e, op: op, numbers: n, at: -1, nth: len(o.lines)}
+	if e.again() {
+		o.again = append(o.again, l)
+		return
+	}
 	o.lines = append(o.lines, l)
 	s.lines = append(s.lines, l)
 	if e.Reason == "recovered" {
@@ -76,17 +87,22 @@ func (s *streamJudge) take(e *Entry) {
 }
 
 func (s *streamJudge) check() {
-	s.matchHistories()
+	s.findEras()
+	s.divideLines()
+	s.matchEras()
 	s.readMarks()
 	s.begin()
 	for _, key := range sortedKeys(s.objects) {
 		s.place(s.objects[key])
+		s.placeAgain(s.objects[key])
 		s.checkWriters(s.objects[key])
 	}
+	s.checkEpochs()
 	s.excuseUnnoticed()
 	s.findGaps()
 	s.checkPlaces()
 	s.checkSnapshots()
+	s.checkResyncs()
 	for _, key := range sortedKeys(s.objects) {
 		s.checkMissing(s.objects[key])
 		s.checkFinal(s.objects[key])
@@ -101,20 +117,29 @@ func (s *streamJudge) check() {
 // and with the right word.
 func (s *streamJudge) place(o *object) {
 	seen := map[string]bool{}
-	previous, history := -1, 0
+	previous, era := -1, 0
 	for _, l := range o.lines {
 		s.checkForm(l)
-		if l.History < history {
-			s.violateLine(P4, l, fmt.Sprintf("history %d after history %d", l.History, history))
+		last := o.lineBefore(l)
+		if last != nil && l.Sequence <= last.Sequence {
+			s.violateLine(P4, l, fmt.Sprintf("its sequence is not greater than that of entry %d", last.Place))
 		}
-		begins := l.History > history // then what the log has may be published again
-		history = max(history, l.History)
-		at, before := s.find(o, l, previous)
-		name := fmt.Sprint(l.History, l.UID, l.version, l.op == Deleted)
+		if l.Reason == "deselected" {
+			l.at = max(previous, 0)
+			s.checkWord(o, l)
+			continue
+		}
+		// Behind a number of the first case, or when it is selected again, what the log has may be published again.
+		again := l.era > era || last != nil && last.Reason == "deselected"
+		if era = max(era, l.era); again {
+			clear(seen)
+		}
+		at, older := s.find(o, l, previous)
+		name := fmt.Sprint(l.era, l.UID, l.version, l.step)
 		switch {
-		case seen[name], at >= 0 && at == previous && !begins:
+		case seen[name], at >= 0 && at == previous && !again:
 			s.violateLine(P5, l, "the same state a second time")
-		case at < 0 && before:
+		case at < 0 && older:
 			s.violateLine(P4, l, "an older state after a newer one")
 		case at < 0:
 			s.nowhere(l)
@@ -128,22 +153,59 @@ func (s *streamJudge) place(o *object) {
 	}
 }
 
+// lineBefore returns the line before one of an object; nil if there is none.
+func (o *object) lineBefore(l *line) *line {
+	if l.nth == 0 {
+		return nil
+	}
+	return o.lines[l.nth-1]
+}
+
+// placeAgain checks what is published again: it is a state that the log has, or had before a rewind, with its
+// sequence and content.
+func (s *streamJudge) placeAgain(o *object) {
+	for _, l := range o.again {
+		l.era = s.eraOf(l.epoch)
+		s.checkForm(l)
+		low, high := s.span(l.era)
+		told := slices.ContainsFunc(o.lines, func(of *line) bool {
+			return of.Place < l.Place && of.Sequence == l.Sequence && of.UID == l.UID && of.op == Deleted == (l.op == Deleted) &&
+				(of.Body == "" || l.Body == "" || of.Body == l.Body)
+		})
+		if told {
+			continue
+		}
+		if l.at = slices.IndexFunc(o.truth, func(st State) bool {
+			return st.History >= low && st.History <= high && st.UID == l.UID && st.Version == l.version &&
+				st.live() == (l.op != Deleted) && sameBody(st, l)
+		}); l.at < 0 {
+			s.violateLine(P4, l, "published again, and it never was")
+			continue
+		}
+		o.published[l.at] = true
+	}
+}
+
 func (s *streamJudge) checkForm(l *line) {
-	if problem := idProblem(l.Entry, l.op, s.stream.LabelSelector != ""); problem != "" {
-		s.violateLine(P5, l, problem)
+	for _, problem := range []string{l.idProblem(), l.sequenceProblem()} {
+		if problem != "" {
+			s.violateLine(P5, l, problem)
+		}
 	}
 	if l.SampledRate != 1 && !s.judge.options.Latest[s.stream] {
 		s.violateLine(P3, l, fmt.Sprintf("%d changes folded into one", l.SampledRate))
 	}
 	switch {
-	case l.Reason == "repair" && !s.judge.options.LogLost:
+	case l.Reason == "repair" && s.judge.options.LogLost.IsZero():
 		s.violateLine(P3, l, "published again, and the log was not taken away")
 	case l.Type == typeRejected:
 		s.violateLine(P1, l, "the broker refused it")
-	case l.Reason == "resync", reselected(l.Entry) && !s.judge.options.Selected:
+	case l.Reason == "resync" && !s.judge.options.Resync, l.Reason == "deselected" && s.judge.options.Selected == nil:
 		s.violateLine(P5, l, "nobody asked for it")
+	case l.Reason == "deselected" && l.op != Deleted:
+		s.violateLine(P4, l, "it is deselected, and not deleted")
 	default:
-		if problem := dataProblem(l.Entry); problem != "" {
+		if problem := dataProblem(l.Entry, s.stream.Resource); problem != "" {
 			s.violateLine(P4, l, problem)
 		}
 	}
@@ -151,7 +213,7 @@ func (s *streamJudge) checkForm(l *line) {
 
 // nowhere judges an entry of which the truth has no state.
 func (s *streamJudge) nowhere(l *line) {
-	if low, high := s.span(l.History); s.judge.truth.hidden(low, high, l.version) {
+	if low, high := s.span(l.era); s.judge.truth.hidden(low, high, l.version) {
 		s.judge.report.Unknown++
 		return
 	}
@@ -166,23 +228,23 @@ func (s *streamJudge) nowhere(l *line) {
 
 // find returns the index of a line's state behind the previous one; or -1, and whether it is one before.
 func (s *streamJudge) find(o *object, l *line, previous int) (at int, before bool) {
-	low, high := s.span(l.History)
+	low, high := s.span(l.era)
 	fits := func(i int) bool {
 		st := o.truth[i]
-		return st.UID == l.UID && st.History >= low && (st.History <= high || s.early(l.History, st)) && st.live() == (l.op != Deleted)
+		return st.UID == l.UID && st.live() == (l.op != Deleted) && st.History >= low &&
+			(st.History <= high || s.early(l.era, st))
 	}
 	exact := func(i int) bool { return fits(i) && o.truth[i].Version == l.version && sameBody(o.truth[i], l) }
 	if l.op != Deleted {
 		return search(o, exact, previous)
 	}
 	low = 0 // a deletion that was found missing may be of an older history than the one in which it was found
-	concluded := s.conclusion(o, l)
-	order := []func(int) bool{exact, concluded}
-	switch l.Reason {
-	case "watch":
-		order = order[:1]
-	case "relist", "snapshot":
-		order = []func(int) bool{concluded, exact}
+	order := []func(int) bool{s.concluded(o, l, high)}
+	switch {
+	case l.Reason == "watch" && !s.taken(l):
+		order = []func(int) bool{exact}
+	case l.Reason == "recovered":
+		order = []func(int) bool{exact, order[0]}
 	}
 	for _, f := range order {
 		if at, before = search(o, func(i int) bool { return fits(i) && f(i) }, previous); at >= 0 || before {
@@ -192,13 +254,40 @@ func (s *streamJudge) find(o *object, l *line, previous int) (at int, before boo
 	return -1, false
 }
 
-// sameBody reports whether an entry has a state's content, as far as both are known.
-func sameBody(st State, l *line) bool { return st.Body == "" || l.Body == "" || st.Body == l.Body }
+// sameBody reports whether an entry has a state's content, as far as the truth and the entry's payload have it. A
+// deletion may come without.
+func sameBody(st State, l *line) bool {
+	whole := l.Payload == "object" || l.Payload == ""
+	return st.Body == "" || st.Body == l.Body || l.Body == "" && (l.op == Deleted || !whole)
+}
 
-// conclusion says which states a deletion may stand for that was found missing: it has the last version that was known.
-func (s *streamJudge) conclusion(o *object, l *line) func(int) bool {
-	known := slices.IndexFunc(o.truth, func(st State) bool { return st.UID == l.UID && st.Version == l.version && st.live() })
-	return func(i int) bool { return known >= 0 && i > known }
+// concluded says which ends a deletion may stand for that was found missing: those behind the last version that was
+// known, up to the version of the list that did not have the object.
+func (s *streamJudge) concluded(o *object, l *line, high int) func(int) bool {
+	last := slices.IndexFunc(o.truth, func(st State) bool {
+		return st.UID == l.UID && fmt.Sprint(st.Version) == l.ResourceVersion && st.live()
+	})
+	taken := s.taken(l)
+	return func(i int) bool {
+		st := o.truth[i]
+		listed := taken || st.History > high || st.at().compare(position{high, l.version}) <= 0
+		return last >= 0 && i > last && listed
+	}
+}
+
+// taken reports whether an end stands between an object's last event and the first one of another object that has the
+// name. It has the last event's sequence, as an end.
+func (s *streamJudge) taken(l *line) bool {
+	o := s.objects[l.key()]
+	before := o.lineBefore(l)
+	if l.op != Deleted || before == nil || before.UID != l.UID || before.op == Deleted ||
+		before.epoch != l.epoch || before.version != l.version || l.ResourceVersion != before.ResourceVersion {
+		return false
+	}
+	if l.nth+1 == len(o.lines) { // a list is cut short by a crash, and what a watch shows comes again
+		return l.Reason != "watch" || s.judge.options.Prefix
+	}
+	return o.lines[l.nth+1].UID != l.UID
 }
 
 // search returns the first index from the previous one on that fits; else -1, and whether one before does.
@@ -219,16 +308,15 @@ func search(o *object, fits func(int) bool, previous int) (at int, before bool) 
 // checkWord: added is what the stream did not have, updated what it had, and the owner of a name is deleted before
 // another takes it.
 func (s *streamJudge) checkWord(o *object, l *line) {
-	var last *line
-	if l.nth > 0 {
-		last = o.lines[l.nth-1]
-	}
+	last := o.lineBefore(l)
 	alive := last != nil && last.op != Deleted
 	switch {
 	case l.op == Deleted && alive && last.UID != l.UID:
 		s.violateLine(P2, l, "another object is deleted, and the one before was not")
-	case l.op == Deleted && alive && l.at >= 0 && o.truth[l.at].Version != l.version && last.version != l.version:
+	case l.op == Deleted && alive && !s.live(o, l) && last.ResourceVersion != l.ResourceVersion:
 		s.violateLine(P4, l, fmt.Sprintf("a deletion that was found missing, and the log's last version is %d", last.version))
+	case l.op == Deleted && !s.live(o, l) && !s.taken(l) && !s.listed(l):
+		s.violateLine(P4, l, "a deletion that was found missing, and its sequence is of no list")
 	case l.op == Deleted:
 	case alive && last.UID != l.UID:
 		s.violateLine(P2, l, "another object took the name, and the one before was not deleted")
@@ -241,12 +329,30 @@ func (s *streamJudge) checkWord(o *object, l *line) {
 	}
 }
 
+// live reports whether a deletion was seen when it happened.
+func (s *streamJudge) live(o *object, l *line) bool {
+	return l.Reason == "watch" && !s.taken(l) ||
+		l.Reason == "recovered" && l.at >= 0 && o.truth[l.at].Version == l.version &&
+			l.ResourceVersion == fmt.Sprint(l.version)
+}
+
+// listed reports whether a marker before a deletion has the version that its sequence has: of the list that did not
+// show the object. A repair makes its list behind its gap.
+func (s *streamJudge) listed(l *line) bool {
+	return slices.ContainsFunc(s.marks, func(m *mark) bool {
+		if m.Place > l.Place || m.epoch != l.epoch {
+			return false
+		}
+		return m.to.version == l.version || l.Reason == "repair" && m.body.Cause == LogLost && m.to.version <= l.version
+	}) || l.Reason != "relist" && l.Reason != "snapshot" && l.Reason != "repair"
+}
+
 func (s *streamJudge) violateLine(p Promise, l *line, what string) {
 	o, at := s.objects[l.key()], l.at
 	if at < 0 {
 		at = slices.IndexFunc(o.truth, func(st State) bool { return st.Version >= l.version })
 	}
-	s.violate(p, o, at, l.nth, fmt.Sprintf("entry %d, %s %d: %s", l.Sequence, l.op, l.version, what))
+	s.violate(p, o, at, l.nth, fmt.Sprintf("entry %d, %s %d: %s", l.Place, l.op, l.version, what))
 }
 
 func (s *streamJudge) violate(p Promise, o *object, state, nth int, what string) {

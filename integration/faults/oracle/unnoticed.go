@@ -13,12 +13,15 @@ import (
 // another stream, and had published something of the new history before, has no gap for what was undone: it did not know where its history had ended.
 func (s *streamJudge) excuseUnnoticed() {
 	for h := 1; h < len(s.judge.truth.Histories); h++ {
-		if n := slices.Index(s.first[1:], h) + 1; n > 0 && (!s.unaware(h) || !s.wasEarly(n)) {
+		n := slices.IndexFunc(s.eras[1:], func(e era) bool { return e.first == h }) + 1
+		if n > 0 && (!s.unaware(h) || !s.wasEarly(n)) {
 			continue
 		}
 		at, alike := s.restoredAt(h), s.alike(h)
 		for _, o := range s.objects {
-			s.judge.report.Alike += o.excuse(h, at, alike)
+			counted, undone := o.excuse(h, at, alike)
+			s.judge.report.Alike += counted
+			s.judge.report.Undone += undone
 		}
 	}
 }
@@ -60,9 +63,9 @@ func (o *object) in(history int, as State) int {
 
 // wasEarly reports whether a history of the log has something that only the next one should have.
 func (s *streamJudge) wasEarly(next int) bool {
-	h := s.first[next]
+	h := s.eras[next].first
 	return slices.ContainsFunc(s.lines, func(l *line) bool {
-		return l.History < next && l.version > s.judge.truth.Histories[h].First && s.has(h, l) && !s.has(h-1, l)
+		return l.era < next && l.version > s.judge.truth.Histories[h].First && s.has(h, l) && !s.has(h-1, l)
 	})
 }
 
@@ -73,7 +76,7 @@ func (s *streamJudge) restoredAt(h int) (version uint64) {
 		return histories[h].First
 	}
 	for _, o := range s.objects {
-		if i := o.begins(h); i >= 0 && o.before(i) >= 0 {
+		if i := o.begins(h); i >= 0 && o.stateBefore(i) >= 0 {
 			version = max(version, o.truth[i].Version)
 		}
 	}
@@ -85,8 +88,8 @@ func (o *object) begins(h int) int {
 	return slices.IndexFunc(o.truth, func(st State) bool { return st.History == h })
 }
 
-// before returns the index of the state of an earlier history that state i repeats; -1 if it repeats none.
-func (o *object) before(i int) int {
+// stateBefore returns the index of the state of an earlier history that state i repeats; -1 if it repeats none.
+func (o *object) stateBefore(i int) int {
 	return slices.IndexFunc(o.truth[:i], func(st State) bool {
 		return st.UID == o.truth[i].UID && st.Version == o.truth[i].Version && st.live() && o.truth[i].live()
 	})
@@ -94,17 +97,21 @@ func (o *object) before(i int) int {
 
 // excuse marks what need not be in a log of which nothing was undone by the restoration to a version that began history h. Where versions tell nobody of it, that
 // is also an object of which history h has the last version that was published and undone: what it went through in h up to there is excused, and counted.
-func (o *object) excuse(h int, version uint64, alike bool) (counted int) {
+// What was undone and is excused is counted apart.
+func (o *object) excuse(h int, version uint64, alike bool) (counted, before int) {
 	undone := func(st State) bool { return st.History == h-1 && st.Version > version }
 	last, twin := o.lastPublished(undone), -1
 	if last >= 0 {
 		if !alike {
-			return 0
+			return 0, 0
 		}
 		twin = o.in(h, o.truth[last])
 	}
 	for i, st := range o.truth {
-		o.excused[i] = o.excused[i] || undone(st) && i > last
+		if !o.excused[i] && undone(st) && i > last {
+			o.excused[i] = true
+			before++
+		}
 	}
 	for i, st := range o.truth {
 		switch {
@@ -113,11 +120,11 @@ func (o *object) excuse(h int, version uint64, alike bool) (counted int) {
 			// An end is that of an object which nobody was told of; what lives is as it was.
 			o.excused[i] = !st.live() || o.repeats(i)
 		case i <= twin:
-			o.excused[i] = true
+			o.excused[i], o.alike = true, true
 			counted++
 		}
 	}
-	return counted
+	return counted, before
 }
 
 // lastPublished returns the index of the last state of some that the log has; -1 if it has none.

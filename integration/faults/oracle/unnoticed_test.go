@@ -69,6 +69,11 @@ func TestJudge_excuses_what_versions_cannot_tell(t *testing.T) {
 	}
 }
 
+func TestJudge_counts_what_was_undone_before_it_was_published(t *testing.T) {
+	truth, log := alike().build(t)
+	assert.Equal(t, 1, Judge(truth, log, Options{}).Undone, "updated u1 9 is not in the log, and hidden by no gap")
+}
+
 // Where anything that the log has shows the restoration, in whatever stream, all streams are told, and nothing is excused.
 func TestJudge_excuses_nothing_where_another_object_tells(t *testing.T) {
 	custom := Stream{Cluster: "test", Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}}
@@ -101,7 +106,7 @@ func TestJudge_excuses_nothing_where_another_object_tells(t *testing.T) {
 			for i := range states {
 				line := map[Op]string{Added: "added u9 3 watch", Updated: "updated u9 8 watch"}[states[i].Op]
 				e := entryOf(line, uint64(len(log)+1))
-				e.Name, e.Source, e.Data = "y", c.of.Source(), dataOf("", "y", "u9", states[i].Version)
+				e.Name, e.Source, e.Data = "y", c.of.Source(), dataOf(c.of, "", "y", "u9", states[i].Version)
 				log = append(log, e)
 			}
 			truth.Streams[c.of]["y"] = append(states, State{History: 1, UID: "u9", Version: 3, Op: Updated})

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Promise is one of P1 to P8.
+// Promise is one of P1 to P9.
 type Promise string
 
 // The promises; see the package's documentation.
@@ -21,6 +21,7 @@ const (
 	P6 Promise = "P6"
 	P7 Promise = "P7"
 	P8 Promise = "P8"
+	P9 Promise = "P9"
 )
 
 // Violation is one broken promise.

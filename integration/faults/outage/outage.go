@@ -141,6 +141,18 @@ func (o *outage) close() error {
 	return o.world.Close()
 }
 
+// unjustified returns why a gap does not come of a broker that is away; empty if it does. The bridge does not read then,
+// and the API server forgets.
+func (o *outage) unjustified(g oracle.GapFigure) string {
+	switch {
+	case g.Cause != oracle.Expired:
+		return string(g.Cause) + ": " + g.Message
+	case g.From == 0, g.At.Before(o.samples.went):
+		return "the broker was not away yet"
+	}
+	return ""
+}
+
 // judge stops the bridge, reads the log and whatever else the bridge has written, and compares it with the truth.
 func (o *outage) judge(ctx context.Context) error {
 	texts, err := o.world.Texts(ctx)
@@ -164,7 +176,7 @@ func (o *outage) judge(ctx context.Context) error {
 	}
 	options := oracle.Options{
 		Seed: o.cfg.Seed, Pipeline: world.Pipeline, Texts: texts, Canaries: oracle.NewCanaries(o.driver.Canaries()...),
-		BufferLimit: o.cfg.Buffer, RSSLimit: o.cfg.rssLimit(),
+		BufferLimit: o.cfg.Buffer, RSSLimit: o.cfg.rssLimit(), Gaps: o.unjustified, Behind: 30 * time.Second,
 	}
 	for _, s := range o.result.Samples {
 		options.Samples = append(options.Samples, oracle.Sample{BufferedBytes: s.Buffered, RSS: s.RSS})

@@ -73,7 +73,8 @@ type reply struct {
 func ask(t *testing.T, p *apiProxy, c *http.Client, path string) reply {
 	t.Helper()
 	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, p.config().Host+path, nil))(t)
-	res := must.Get(c.Do(req))(t)
+	res, err := c.Do(req)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = res.Body.Close() })
 	return reply{res.StatusCode, res.ProtoMajor, res.Header, res.Body}
 }

@@ -45,8 +45,8 @@ type kafkaBackend struct {
 	// fronts are those of the wire, and reached is where a replica reaches a broker.
 	fronts  map[brokerOf]*proxy.Front
 	reached map[brokerOf]string
-	// deleted is the beginning of the log that is no longer there: it was, and what came behind it is judged with it.
-	deleted []rig.Message
+	// log has what was read of the log, also what is no longer there; nil before the first time, and when it was deleted.
+	log *rig.KafkaTopic
 }
 
 // brokerOf is a broker as a replica sees it.
@@ -113,7 +113,20 @@ func (b *kafkaBackend) frontsOf(broker int) (all []*proxy.Front) {
 	return all
 }
 
-func (b *kafkaBackend) close() error { return errors.Join(b.closeProxies(), b.cluster.Close()) }
+func (b *kafkaBackend) close() error {
+	b.forgetLog()
+	return errors.Join(b.closeProxies(), b.cluster.Close())
+}
+
+// forgetLog has the log read from its beginning the next time.
+func (b *kafkaBackend) forgetLog() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.log != nil {
+		b.log.Close()
+		b.log = nil
+	}
+}
 
 // closeProxies closes the wire and the ways that no replica has asked for.
 func (b *kafkaBackend) closeProxies() error {
@@ -208,35 +221,41 @@ func (b *kafkaBackend) admin(do func(*kadm.Client) error) error {
 	return do(kadm.NewClient(c))
 }
 
+// readLog returns also what was deleted of the log's beginning, if that was read before. It is an error that wraps
+// [ErrAstray] if there is a topic that the bridge has no use for.
 func (b *kafkaBackend) readLog(ctx context.Context) ([]rig.Message, error) {
-	b.mu.Lock()
-	log := slices.Clone(b.deleted)
-	b.mu.Unlock()
-	has := map[int32]uint64{} // the offset behind what is known; a broker that was killed may have again what was deleted
-	for _, m := range log {
-		has[m.Partition] = max(has[m.Partition], m.Sequence+1)
+	if err := b.admin(func(a *kadm.Client) error { return astray(a.ListTopics(ctx)) }); err != nil {
+		return nil, err
 	}
-	messages, err := b.read(ctx, topicLog)
-	for _, m := range messages {
-		if m.Sequence >= has[m.Partition] {
-			log = append(log, m)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.log == nil {
+		log, err := rig.KafkaLog(topicLog, b.cluster.Addresses())
+		if err != nil {
+			return nil, err
+		}
+		b.log = log
+	}
+	return read(ctx, b.log)
+}
+
+// astray returns which of the topics is neither the log's nor the checkpoint's.
+func astray(topics kadm.TopicDetails, err error) error {
+	for _, topic := range topics.Names() {
+		if topic != topicLog && topic != topicCheckpoint && !topics[topic].IsInternal {
+			return fmt.Errorf("%w: topic %s", ErrAstray, topic)
 		}
 	}
-	return log, err
+	return err
 }
 
 // read returns all that a topic has now; of a topic that is missing, nothing.
-func (b *kafkaBackend) read(ctx context.Context, topic string) ([]rig.Message, error) {
-	log, err := rig.KafkaLog(topic, b.cluster.Addresses())
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
+func read(ctx context.Context, log *rig.KafkaTopic) ([]rig.Message, error) {
 	messages, err := log.Read(ctx)
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
 		return nil, nil
 	}
-	return messages, err
+	return slices.Clone(messages), err
 }
 
 // deleteRecords deletes the beginning of the log: all that was read from it once.
@@ -246,22 +265,14 @@ func (b *kafkaBackend) deleteRecords(ctx context.Context, read []rig.Message) er
 		to.Add(kadm.Offset{Topic: topicLog, Partition: m.Partition, At: int64(m.Sequence) + 1}) //nolint:gosec // it came from an offset
 	}
 	return b.admin(func(a *kadm.Client) error {
-		b.mu.Lock()
-		b.deleted = read // some partitions may be done although others are not
-		b.mu.Unlock()
 		res, err := a.DeleteRecords(ctx, to)
 		return errors.Join(err, res.Error())
 	})
 }
 
 func (b *kafkaBackend) deleteLog(ctx context.Context) error {
-	if err := b.deleteTopic(ctx, topicLog); err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.deleted = nil
-	return nil
+	defer b.forgetLog()
+	return b.deleteTopic(ctx, topicLog)
 }
 
 // deleteTopic returns once no broker knows the topic any more.
@@ -301,7 +312,12 @@ func (b *kafkaBackend) isKnown(ctx context.Context, topic string) bool {
 
 // checkpointText is all that the checkpoint's topic has.
 func (b *kafkaBackend) checkpointText(ctx context.Context) (text []byte, err error) {
-	messages, err := b.read(ctx, topicCheckpoint)
+	log, err := rig.KafkaLog(topicCheckpoint, b.cluster.Addresses())
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	messages, err := read(ctx, log)
 	for _, m := range messages {
 		text = append(append(append(text, m.Key...), '\n'), append(m.Data, '\n')...)
 	}

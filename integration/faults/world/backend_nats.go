@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,6 +21,8 @@ import (
 type natsBackend struct {
 	server  *rig.NATS
 	proxied *wire
+	conn    *nats.Conn // reads the log
+	log     rig.Log
 }
 
 func newNATSBackend(dir string) (*natsBackend, error) {
@@ -28,14 +31,30 @@ func newNATSBackend(dir string) (*natsBackend, error) {
 		return nil, err
 	}
 	b := &natsBackend{server: s, proxied: newWire(natsProtocol)}
-	if _, err = b.proxied.Before(s.Address()); err != nil {
-		s.Stop()
-		return nil, err
+	if _, err = b.proxied.Before(s.Address()); err == nil {
+		err = b.openLog()
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.close())
 	}
 	return b, nil
 }
 
+// openLog connects for as long as the world is there, also where the server is away.
+func (b *natsBackend) openLog() (err error) {
+	b.conn, err = nats.Connect(b.server.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	js, err := jetstream.New(b.conn)
+	b.log = rig.NATSLog(js, Stream)
+	return err
+}
+
 func (b *natsBackend) close() error {
+	if b.conn != nil {
+		b.conn.Close()
+	}
 	err := b.proxied.close()
 	b.stop()
 	return err
@@ -73,7 +92,7 @@ func (b *natsBackend) removeCheckpoint(ctx context.Context) error {
 
 func (b *natsBackend) checkpointText(ctx context.Context) (text []byte, err error) {
 	err = b.ask(func(js jetstream.JetStream) error {
-		messages, err := readStream(ctx, js, "KV_"+bucketCheckpoint)
+		messages, err := rig.NATSLog(js, "KV_"+bucketCheckpoint).Read(ctx)
 		for _, m := range messages {
 			text = append(append(append(text, m.Subject...), '\n'), append(m.Data, '\n')...)
 		}
@@ -121,50 +140,7 @@ func (b *natsBackend) putBack(dir string) error {
 	return nil
 }
 
-func (b *natsBackend) readLog(ctx context.Context) (log []rig.Message, err error) {
-	err = b.ask(func(js jetstream.JetStream) error {
-		log, err = readStream(ctx, js, Stream)
-		return err
-	})
-	return log, err
-}
-
-func readStream(ctx context.Context, js jetstream.JetStream, name string) ([]rig.Message, error) {
-	stream, err := js.Stream(ctx, name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	info, err := stream.Info(ctx)
-	if err != nil || info.State.Msgs == 0 {
-		return nil, err
-	}
-	c, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
-	if err != nil {
-		return nil, err
-	}
-	it, err := c.Messages(jetstream.PullMaxMessages(1000))
-	if err != nil {
-		return nil, err
-	}
-	defer it.Stop()
-	var log []rig.Message
-	for {
-		m, err := it.Next(jetstream.NextContext(ctx))
-		if err != nil {
-			return nil, err
-		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return nil, err
-		}
-		log = append(log, rig.Message{
-			Sequence: meta.Sequence.Stream, Time: meta.Timestamp, Subject: m.Subject(), Header: m.Headers(), Data: m.Data(),
-		})
-		if meta.Sequence.Stream >= info.State.LastSeq {
-			return log, nil
-		}
-	}
+func (b *natsBackend) readLog(ctx context.Context) ([]rig.Message, error) {
+	log, err := b.log.Read(ctx)
+	return slices.Clone(log), err
 }

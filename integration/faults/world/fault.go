@@ -114,7 +114,7 @@ func (f Fault) running(when string) error {
 
 func (f Fault) inject(ctx context.Context, random *rand.Rand) (injected []string, err error) {
 	i := &injection{World: f.w, random: random, fault: f}
-	i.note(ctx, "begins")
+	i.record(ctx, Event{Kind: Begun, Fault: f.Name, Text: "begins"})
 	if f.pair != nil {
 		injected, err = f.injectPair(ctx, i)
 	} else if err = try.Run(func(*try.Scope) { try.Do(f.run(ctx, i)) }); err == nil {
@@ -123,7 +123,7 @@ func (f Fault) inject(ctx context.Context, random *rand.Rand) (injected []string
 	f.w.mend(f.Parts)
 	if err != nil {
 		err = fmt.Errorf("inject %q: %w", f.Name, err)
-		i.note(ctx, "%v", err)
+		i.failed(ctx, err)
 	}
 	return injected, err
 }
@@ -216,7 +216,7 @@ func (w *World) Mark() Mark {
 // Proof returns why what was recorded since the mark does not prove that the fault, and nothing else, was injected.
 func (f Fault) Proof(since Mark) error {
 	events, removed := f.w.Events()[since.events:], f.w.Removed()[since.removed:]
-	told := slices.ContainsFunc(events, func(e Event) bool { return e.Kind == f.Loses && e.Text != "begins" })
+	told := slices.ContainsFunc(events, func(e Event) bool { return e.Kind == f.Loses })
 	if !told {
 		return fmt.Errorf("fault %q: no event says %q: %v", f.Name, f.Loses, events)
 	}
@@ -273,6 +273,8 @@ var (
 	ErrUnsettled = errors.New("the bridge does not settle")
 	// ErrEnded: it ended without being asked to, or otherwise than it was asked to.
 	ErrEnded = errors.New("the bridge ended")
+	// ErrAstray: it has published where it should not.
+	ErrAstray = errors.New("the bridge has written elsewhere")
 	// ErrUsed: it did not refuse a damaged checkpoint, or not as it has to.
 	ErrUsed = errors.New("a damaged checkpoint is not refused")
 )

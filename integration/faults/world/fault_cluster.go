@@ -29,7 +29,8 @@ import (
 // clusterFaults change what the cluster knows, or allows.
 func clusterFaults() []Fault {
 	return []Fault{
-		{Name: "etcd compacted and API server restarted while the bridge is away", Parts: Process | API, Weight: 6, Cost: 20 * time.Second, run: compactAway},
+		{Name: "etcd compacted and API server restarted while the bridge is away", Parts: Process | API, Weight: 6, Cost: 20 * time.Second, run: goAway((*injection).compactAndRestart)},
+		{Name: "API server restarted while the bridge is away", Parts: Process | API, Weight: 6, Cost: 20 * time.Second, run: goAway((*injection).restartAPI)},
 		{Name: "etcd compacted and API server restarted under open watches", Parts: API, Weight: 6, Cost: 20 * time.Second, run: compactLive},
 		{Name: "etcd restored without a version bump", Parts: API, Weight: 3, Cost: 25 * time.Second, Loses: EtcdRestored, run: restore(false)},
 		{Name: "etcd restored with a version bump", Parts: API, Weight: 3, Cost: 25 * time.Second, Loses: EtcdRestored, run: restore(true)},
@@ -39,13 +40,21 @@ func clusterFaults() []Fault {
 	}
 }
 
-func compactAway(ctx context.Context, i *injection) error {
-	try.Do(i.KillBridge())
-	waited := pause.For(ctx, i.between(200*time.Millisecond, 2*time.Second))
-	try.Do(i.compactAndRestart(ctx))
-	gone := i.api.now().Gone
-	try.Do(errors.Join(waited, i.StartBridge()))
-	return i.awaitGone(ctx, gone)
+// goAway kills the bridge, and restarts the API server after some changes that its watches do not show any more then.
+func goAway(restart func(*injection, context.Context) error) func(context.Context, *injection) error {
+	return func(ctx context.Context, i *injection) error {
+		try.Do(i.KillBridge())
+		waited := pause.For(ctx, i.between(200*time.Millisecond, 2*time.Second))
+		try.Do(restart(i, ctx))
+		gone := i.api.now().Gone
+		try.Do(errors.Join(waited, i.StartBridge()))
+		return i.awaitGone(ctx, gone)
+	}
+}
+
+func (i *injection) restartAPI(ctx context.Context) error {
+	i.note(ctx, "the API server is restarted")
+	return i.control.RestartAPIServer(ctx)
 }
 
 func compactLive(ctx context.Context, i *injection) error {
@@ -58,6 +67,7 @@ func (i *injection) compactAndRestart(ctx context.Context) error {
 	if err := i.control.KillAPIServer(); err != nil {
 		return err
 	}
+	i.note(ctx, "the API server was killed, and etcd is compacted")
 	compacted := i.control.Compact(ctx)
 	return errors.Join(compacted, i.control.StartAPIServer(context.WithoutCancel(ctx)))
 }
@@ -67,7 +77,7 @@ func (i *injection) awaitGone(ctx context.Context, before int) error {
 	if err := i.await(ctx, "the API server to say 410", func() bool { return i.api.now().Gone > before }); err != nil {
 		return err
 	}
-	i.note(ctx, "etcd was compacted, and the bridge was told so")
+	i.note(ctx, "the bridge was told that its version is too old")
 	return nil
 }
 

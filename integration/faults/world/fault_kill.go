@@ -112,7 +112,7 @@ func (w *World) removeCheckpoint(ctx context.Context) error {
 
 // killRelist makes every version too old, and kills the bridge while a later page of the list that it makes then is on its way.
 func killRelist(ctx context.Context, i *injection) error {
-	return i.killOnPage(ctx, func() error { return i.control.RestartAPIServer(ctx) })
+	return i.killOnPage(ctx, func() error { return i.restartAPI(ctx) })
 }
 
 // killOnPage kills the bridge while it waits for a page of a list which is not the first, and starts it.

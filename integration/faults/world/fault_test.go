@@ -62,7 +62,7 @@ func TestFault_is_proved_by_what_is_recorded(t *testing.T) {
 	did := func(kind Kind) Event {
 		return Event{At: now, Kind: kind, Fault: "a", Text: "did it", Before: 9, Kept: 5}
 	}
-	begins := Event{At: now, Kind: Note, Fault: "a", Text: "begins"}
+	begins := Event{At: now, Kind: Begun, Fault: "a", Text: "begins"}
 	kept := []Removed{{LogDeleted, []rig.Message{{}}}}
 	for name, c := range map[string]struct {
 		loses   Kind

@@ -2,36 +2,31 @@
 
 package world
 
-// GapReason is a class of reasons that the bridge gives for a gap.
-type GapReason string
-
-// The reasons for which a fault may cause a gap.
-const (
-	// Expired: the API server's watch cache does not reach back to the stream's position.
-	Expired GapReason = "expired (410)"
-	// HistoryGone: expired, and etcd was compacted, so that the history cannot be read back either.
-	HistoryGone GapReason = "expired (410), history gone"
-	LogLost     GapReason = "log lost"
-	Restored    GapReason = "etcd restored"
-)
+import "github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 
 // MayGap is a gap that a fault may cause.
 type MayGap struct {
-	Reason GapReason
+	Cause oracle.Cause
 	// Custom says that only streams of custom resources may have it.
 	Custom bool
 }
 
 var (
 	// An API server that starts has an empty watch cache.
-	cacheLost = []MayGap{{Reason: Expired}}
-	compacted = []MayGap{{Reason: Expired}, {Reason: HistoryGone}}
+	cacheLost = []MayGap{{Cause: oracle.Expired}}
 	// The API server drops the watch cache of a custom resource whose definition changes.
-	redefined = []MayGap{{Reason: Expired, Custom: true}}
+	redefined = []MayGap{{Cause: oracle.Expired, Custom: true}}
+	// A resource that is deleted and made again is not served meanwhile.
+	recreated = append([]MayGap{{Cause: oracle.ResourceGone, Custom: true}}, redefined...)
 	// A stream goes back to an older position, which may have expired, or begins again.
-	logLost = []MayGap{{Reason: LogLost}, {Reason: Expired}}
-	// The API server is restarted too, and a version bump marks the older versions as compacted.
-	restored = []MayGap{{Reason: Restored}, {Reason: Expired}, {Reason: HistoryGone}}
+	logLost = []MayGap{{Cause: oracle.LogLost}, {Cause: oracle.Expired}}
+	// A broker's older store may have the log and the checkpoint: then that is older than what arrives late.
+	rewound = append([]MayGap{{Cause: oracle.CheckpointLost}}, logLost...)
+	// The API server is restarted too, and a version bump marks the older versions as compacted. An audit may be the
+	// first to find it. The bridge cannot tell a custom resource from one of an API server of its own.
+	restored = []MayGap{
+		{Cause: oracle.Restored}, {Cause: oracle.Rebuilt, Custom: true}, {Cause: oracle.Audit}, {Cause: oracle.Expired},
+	}
 )
 
 // mayGap are the faults that may cause gaps, by name. The bridge has to get over all others without one.
@@ -42,17 +37,19 @@ var mayGap = map[string][]MayGap{
 	"watch expires in mid-stream":     cacheLost,
 	"killed during a relist":          cacheLost,
 
-	"etcd compacted and API server restarted while the bridge is away": compacted,
-	"etcd compacted and API server restarted under open watches":       compacted,
-	"etcd compacted and API server restarted at a takeover":            compacted,
+	"API server restarted while the bridge is away": cacheLost,
+
+	"etcd compacted and API server restarted while the bridge is away": cacheLost,
+	"etcd compacted and API server restarted under open watches":       cacheLost,
+	"etcd compacted and API server restarted at a takeover":            cacheLost,
 
 	"etcd restored without a version bump": restored,
 	"etcd restored with a version bump":    restored,
 	"etcd restored at a takeover":          restored,
 
 	"a CRD's spec changed":                             redefined,
-	"a CRD deleted and created again":                  redefined,
+	"a CRD deleted and created again":                  recreated,
 	"log deleted while the bridge runs":                logLost,
 	"log deleted while the bridge is away":             logLost,
-	"broker restarted from an older copy of its store": logLost,
+	"broker restarted from an older copy of its store": rewound,
 }

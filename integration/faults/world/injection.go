@@ -22,6 +22,15 @@ func (i *injection) note(ctx context.Context, format string, args ...any) {
 	i.record(ctx, Event{Kind: Note, Fault: i.fault.Name, Text: fmt.Sprintf(format, args...)})
 }
 
+// failed records why a fault was not injected.
+func (i *injection) failed(ctx context.Context, err error) {
+	e := Event{Kind: Note, Fault: i.fault.Name, Text: err.Error()}
+	if errors.Is(err, ErrMissed) {
+		e.Kind = Missed
+	}
+	i.record(ctx, e)
+}
+
 // lost records that something is not to be expected from the log any more.
 func (i *injection) lost(ctx context.Context, kind Kind, format string, args ...any) {
 	i.record(ctx, Event{Kind: kind, Fault: i.fault.Name, Text: fmt.Sprintf(format, args...)})

@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
 
 // The operations, as they are in the types of events.
@@ -27,6 +30,9 @@ const (
 	byWatch = "watch"
 	byList  = "snapshot"
 )
+
+// epoch is the only one that there can be without a checkpoint.
+const epoch = 1
 
 // stream is one resource in one scope.
 type stream struct {
@@ -52,13 +58,15 @@ func (s stream) event(u *unstructured.Unstructured, op, reason string) (*nats.Ms
 	if err != nil {
 		return nil, fmt.Errorf("encode %s/%s: %w", u.GetNamespace(), u.GetName(), err)
 	}
-	id := string(u.GetUID())
-	if op != deleted || s.selector != "" {
-		id += "." + u.GetResourceVersion()
+	version, err := strconv.ParseUint(u.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("read the version of %s/%s: %w", u.GetNamespace(), u.GetName(), err)
 	}
+	at := sequence.Sequence{Epoch: epoch, Version: version}
 	if op == deleted {
-		id += ".deleted"
+		at.Step = sequence.End
 	}
+	id := at.ID(string(u.GetUID()))
 	group, now := either(s.resource.Group, "core"), time.Now().UTC().Format(time.RFC3339Nano)
 	m := &nats.Msg{
 		Subject: strings.Join([]string{
@@ -70,7 +78,7 @@ func (s stream) event(u *unstructured.Unstructured, op, reason string) (*nats.Ms
 		"specversion": "1.0", "type": "io.kube-eventbridge.resource." + op + ".v1", "source": s.source(), "id": id, "time": now, "recordedtime": now,
 		"subject": strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/"), "datacontenttype": "application/json", "payload": "object", "pipeline": s.pipeline,
 		"clustername": s.cluster, "apiversion": u.GetAPIVersion(), "kind": u.GetKind(), "namespace": u.GetNamespace(), "name": u.GetName(), "objectuid": string(u.GetUID()),
-		"resourceversion": u.GetResourceVersion(), "sequence": fmt.Sprintf("%020s", u.GetResourceVersion()), "reason": reason,
+		"resourceversion": u.GetResourceVersion(), "sequence": at.String(), "reason": reason, "resource": s.resource.Resource,
 		"partitionkey": strings.Join([]string{s.cluster, group, s.resource.Resource, either(u.GetNamespace(), "_"), u.GetName()}, "/"),
 	} {
 		if value != "" {

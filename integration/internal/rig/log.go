@@ -40,7 +40,7 @@ func (m *Message) Entry() (oracle.Entry, error) {
 	if err == nil && m.Key != "" {
 		e.Record = oracle.Record{
 			Partition: m.Partition, Offset: int64(m.Sequence), //nolint:gosec // it came from an offset
-			Key: m.Key, Producer: m.Producer, Epoch: m.Epoch,
+			Key: m.Key, Producer: m.Producer, ProducerEpoch: m.Epoch,
 		}
 	}
 	return e, err
@@ -91,7 +91,11 @@ func (l *natsLog) Read(ctx context.Context) ([]Message, error) {
 		return l.all, fmt.Errorf("read stream %s: %w", l.stream, err)
 	}
 	info := stream.CachedInfo()
-	if !info.Created.Equal(l.created) || l.rewound(ctx, stream, info.State.LastSeq) {
+	rewound, err := l.rewound(ctx, stream, info.State.LastSeq)
+	if err != nil {
+		return l.all, fmt.Errorf("read stream %s: %w", l.stream, err)
+	}
+	if !info.Created.Equal(l.created) || rewound {
 		l.created, l.all = info.Created, nil
 	}
 	for next := l.next(); next <= info.State.LastSeq && info.State.Msgs > 0; next = l.next() {
@@ -110,16 +114,19 @@ func (l *natsLog) Read(ctx context.Context) ([]Message, error) {
 
 // rewound reports whether the stream was put back to an older state, so that the last message that was read is another one
 // now, or is not there yet.
-func (l *natsLog) rewound(ctx context.Context, stream jetstream.Stream, end uint64) bool {
+func (l *natsLog) rewound(ctx context.Context, stream jetstream.Stream, end uint64) (bool, error) {
 	if len(l.all) == 0 {
-		return false
+		return false, nil
 	}
 	last := &l.all[len(l.all)-1]
 	if last.Sequence > end {
-		return true
+		return true, nil
 	}
 	m, err := stream.GetMsg(ctx, last.Sequence)
-	return err == nil && !m.Time.Equal(last.Time) // one that was removed is no other one
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil // one that was removed is no other one
+	}
+	return err == nil && !m.Time.Equal(last.Time), err
 }
 
 func (l *natsLog) next() uint64 {

@@ -71,6 +71,9 @@ func (tr *Truth) Judge(log []Message, o oracle.Options, streams ...oracle.Stream
 	for _, v := range report.Violations {
 		tr.t.Errorf("%s", v)
 	}
+	if report.Unknown > 0 || len(truth.Holes) > 0 {
+		tr.t.Errorf("the recorder has not seen everything: %d entries could not be judged, holes are %+v", report.Unknown, truth.Holes)
+	}
 	if report.Published == 0 {
 		tr.t.Error("the log has nothing of what happened")
 	}

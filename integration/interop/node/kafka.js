@@ -1,27 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints what is new in a topic, one line of JSON each. Arguments: brokers, topic, consumer group.
+// Prints what applies in a topic, one line of JSON each. Arguments: brokers, topic, consumer group, file of the state.
 
 import { Kafka as CloudEvents } from "cloudevents";
 import { Kafka, logLevel } from "kafkajs";
-import { isNew } from "./versions.js";
+import { State } from "./state.js";
 
-const [brokers, topic, groupId] = process.argv.slice(2);
+const [brokers, topic, groupId, file] = process.argv.slice(2);
+const state = new State(file);
 const kafka = new Kafka({ brokers: brokers.split(","), logLevel: logLevel.WARN });
+const admin = kafka.admin();
 const consumer = kafka.consumer({ groupId });
-await consumer.connect();
+await Promise.all([admin.connect(), consumer.connect()]);
 await consumer.subscribe({ topic, fromBeginning: true });
+
+/** Looks which part of the topic is there, and returns where to read on in each partition. */
+async function resume() {
+  const partitions = await admin.fetchTopicOffsets(topic);
+  return partitions.map(({ partition, low, high }) => ({
+    topic, partition, offset: String(state.resume(partition, Number(low), Number(high))),
+  }));
+}
+
+const places = await resume();
 await consumer.run({
-  // Offsets are committed now and then, of the messages for which this has returned.
-  eachMessage: async ({ message }) => {
-    const key = message.key.toString();
-    if (message.value === null) { // a tombstone: whatever has this key is gone
-      console.log(JSON.stringify({ gone: key }));
-      return;
+  autoCommit: false, // places are kept with the state
+  eachBatch: async ({ batch, resolveOffset, heartbeat }) => {
+    if (Number(batch.firstOffset()) > (state.next[batch.partition] ?? 0)) {
+      await resume(); // is this where the topic begins by now?
     }
-    const headers = Object.fromEntries(Object.entries(message.headers).map(([name, value]) => [name, value.toString()]));
-    const event = CloudEvents.toEvent({ key, headers, value: message.value.toString() });
-    if (isNew(event)) {
-      console.log(JSON.stringify(event));
+    for (const message of batch.messages) {
+      if (message.value !== null) { // else a null record, for Kafka's cleaner
+        const { applies, gone } = state.handle(read(message), batch.partition, Number(message.offset));
+        gone.forEach((key) => console.log(JSON.stringify({ gone: key })));
+        if (applies) {
+          console.log(JSON.stringify(read(message)));
+        }
+      }
+      resolveOffset(message.offset);
+      await heartbeat();
     }
+    state.save();
   },
 });
+places.forEach((place) => consumer.seek(place)); // before that it may read what was handled, and passes over it
+
+function read({ key, value, headers }) {
+  const texts = Object.fromEntries(Object.entries(headers).map(([name, text]) => [name, text.toString()]));
+  return CloudEvents.toEvent({ key: key.toString(), headers: texts, value: value.toString() });
+}

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints what is new in a topic, one line of JSON each. Arguments: brokers, topic, consumer group."""
+"""Prints what applies in a topic, one line of JSON each. Arguments: brokers, topic, consumer group, file of the state."""
 
 import json
 import sys
 
 from cloudevents.conversion import to_json
 from cloudevents.kafka import KafkaMessage, from_binary, from_structured
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException
 
-from versions import is_new
+from state import State
 
 
 def read(message):
@@ -19,25 +19,34 @@ def read(message):
     return from_binary(KafkaMessage(headers, key, message.value()))
 
 
-brokers, topic, group = sys.argv[1:]
+def resume(consumer, assigned):
+    for p in assigned:
+        p.offset = state.resume(p.partition, *consumer.get_watermark_offsets(p))
+    consumer.assign(assigned)
+
+
+brokers, topic, group, file = sys.argv[1:]
+state = State(file)
 consumer = Consumer({
     "bootstrap.servers": brokers,
     "group.id": group,
-    "auto.offset.reset": "earliest",
-    "enable.auto.offset.store": False,
+    # Places are kept with the state. What lies outside the log is an error: the next start says what that means.
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
 })
-consumer.subscribe([topic])
+consumer.subscribe([topic], on_assign=resume)
 while True:
-    message = consumer.poll(1)
-    if message is None:
-        continue
-    if message.error():
-        print(message.error(), file=sys.stderr)
-        continue
-    if message.value() is None:  # a tombstone: whatever has this key is gone
-        print(json.dumps({"gone": message.key().decode()}), flush=True)
-    else:
+    batch = consumer.consume(100, timeout=1)
+    for message in batch:
+        if message.error():
+            raise KafkaException(message.error())
+        if message.value() is None:
+            continue  # a null record, for Kafka's cleaner
         event = read(message)
-        if is_new(event):
+        applies, gone = state.handle(event, message.partition(), message.offset())
+        for key in gone:
+            print(json.dumps({"gone": key}), flush=True)
+        if applies:
             print(to_json(event).decode(), flush=True)
-    consumer.store_offsets(message)  # it is handled, so its offset may be committed
+    if batch:
+        state.save()

@@ -130,8 +130,9 @@ func TestRead_asks_few_partitions_at_a_time_for_what_is_there(t *testing.T) {
 
 func TestRead_leaves_out_what_has_no_value_and_what_writers_leave_for_each_other(t *testing.T) {
 	f := newFake().topic("t", "1", 2)
-	started := record(0, `{"producerId":1,"epoch":0}`, map[string]string{
-		"type": "io.kube-eventbridge.writer.started.v1", "id": "writer-started.1.0", "partitionkey": "east/_/_/_/_writer", "payload": "marker",
+	started := record(0, `{"producerId":1,"producerEpoch":0,"epoch":1700000000}`, map[string]string{
+		"type": "io.kube-eventbridge.writer.started.v1", "id": "writer-started.1.0", "payload": "marker",
+		"partitionkey": "east/_/_/_/_writer.audit",
 	})
 	f.put("t", 0, started).put("t", 1, started)
 	f.put("t", 0, event(tail.Deleted, "a", 1, 1, 1)).put("t", 0, kafka.Record{Key: []byte("east/apps/deployments/shop/a"), Time: at(1)})

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/port"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/tailtest"
@@ -48,9 +48,7 @@ var beginning = tail.Start{Beginning: true}
 func newBroker(t *testing.T) *broker {
 	t.Helper()
 	testtier.Servers(t)
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	b := &broker{t: t, dir: t.TempDir(), port: l.Addr().(*net.TCPAddr).Port}
-	require.NoError(t, l.Close())
+	b := &broker{t: t, dir: t.TempDir(), port: must.Get(port.Free())(t)}
 	t.Cleanup(b.stop)
 	return b
 }
@@ -121,7 +119,7 @@ func (b *broker) store(subject string, op tail.Op, data string, with map[string]
 // header returns the headers of an event of an object of namespace shop; with replaces attributes, and removes them where empty.
 func header(op tail.Op, with map[string]string) gonats.Header {
 	as := map[string]string{
-		"specversion": "1.0", "id": "u1.7", "type": "io.kube-eventbridge.resource." + string(op) + ".v1",
+		"specversion": "1.0", "id": "u1.1795212000.7.0", "type": "io.kube-eventbridge.resource." + string(op) + ".v1",
 		"source": "/clusters/east/apis/apps/v1/deployments", "subject": "shop/web", "namespace": "shop", "name": "web", "objectuid": "u1",
 		"pipeline": "audit", "resourceversion": "7", "reason": "watch", "payload": "object", "fieldmanager": "kubectl",
 		"time": "2026-11-20T14:30:04Z", "recordedtime": "2026-11-20T14:30:05.250Z", "datacontenttype": "application/json",

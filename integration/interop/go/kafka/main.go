@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kafka prints what is new in a topic, one line of JSON each. Arguments: brokers, topic, consumer group.
+// Command kafka prints what applies in a topic, one line of JSON each. Arguments: brokers, topic, file of the state.
 package main
 
 import (
@@ -8,42 +8,89 @@ import (
 	"encoding/json"
 	"log"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/cloudevents/sdk-go/v2/binding/spec"
 	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/interop/go/versions"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/interop/go/state"
 )
 
 func main() {
-	brokers, topic, group := strings.Split(os.Args[1], ","), os.Args[2], os.Args[3]
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic), kgo.ConsumerGroup(group), kgo.AutoCommitMarks())
-	if err != nil {
+	if err := run(context.Background(), strings.Split(os.Args[1], ","), os.Args[2], os.Args[3]); err != nil {
 		log.Fatal(err)
 	}
-	var handled versions.Versions
+}
+
+func run(ctx context.Context, brokers []string, topic, file string) error {
+	st, err := state.Load(file)
+	if err != nil {
+		return err
+	}
+	// What lies outside the log is an error: the next start says what that means.
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic),
+		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NoResetOffset()))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := resume(ctx, client, topic, st); err != nil {
+		return err
+	}
 	for out := json.NewEncoder(os.Stdout); ; {
-		fetches := client.PollFetches(context.Background())
-		for _, e := range fetches.Errors() {
-			log.Print(e.Err)
+		fetches := client.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			return err
 		}
 		for _, r := range fetches.Records() {
-			if err := handle(r, &handled, out); err != nil {
-				log.Fatal(err)
+			if err := handle(r, st, out); err != nil {
+				return err
 			}
-			client.MarkCommitRecords(r) // it is handled, so its offset may be committed
+		}
+		if err := st.Save(); err != nil {
+			return err
 		}
 	}
 }
 
-func handle(r *kgo.Record, handled *versions.Versions, out *json.Encoder) error {
-	if r.Value == nil { // a tombstone: whatever has this key is gone
-		return out.Encode(map[string]string{"gone": string(r.Key)})
+// resume goes on where the state is. Partitions that come later are read from their beginning.
+func resume(ctx context.Context, client *kgo.Client, topic string, st *state.State) error {
+	admin := kadm.NewClient(client)
+	first, err := admin.ListStartOffsets(ctx, topic)
+	if err != nil {
+		return err
+	}
+	end, err := admin.ListEndOffsets(ctx, topic)
+	if err != nil {
+		return err
+	}
+	places := map[int32]kgo.EpochOffset{}
+	for p, f := range first[topic] {
+		place := st.Resume(strconv.Itoa(int(p)), f.Offset, end[topic][p].Offset, "")
+		places[p] = kgo.EpochOffset{Epoch: -1, Offset: place}
+	}
+	client.SetOffsets(map[string]map[int32]kgo.EpochOffset{topic: places})
+	return nil
+}
+
+func handle(r *kgo.Record, st *state.State, out *json.Encoder) error {
+	if r.Value == nil {
+		return nil // a null record, for Kafka's cleaner
 	}
 	e, err := read(r)
-	if err != nil || !handled.IsNew(e) {
+	if err != nil {
+		return err
+	}
+	applies, gone, err := st.Handle(e, strconv.Itoa(int(r.Partition)), r.Offset)
+	for _, key := range gone {
+		if err := out.Encode(map[string]string{"gone": key}); err != nil {
+			return err
+		}
+	}
+	if err != nil || !applies {
 		return err
 	}
 	return out.Encode(e)

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package campaign
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
+)
+
+// act is something that a fault did, and when the fault began.
+type act struct {
+	world.Fault
+	kind  world.Kind
+	began time.Time
+}
+
+// actsOf returns what faults did. One that found no occasion may have done something before.
+func actsOf(broker string, events []world.Event) (all []act) {
+	faults, begun := catalogue(broker), map[string]time.Time{}
+	for _, e := range events {
+		switch e.Kind {
+		case world.Begun:
+			begun[e.Fault] = e.At
+		case world.Missed:
+		default:
+			all = append(all, act{faults[e.Fault], e.Kind, begun[e.Fault]})
+		}
+	}
+	return all
+}
+
+// jumped reports whether the bridge's clock was moved: then the times that it says mean nothing.
+func (r *round) jumped() bool {
+	return slices.ContainsFunc(r.tried, func(f world.Fault) bool { return f.Clock })
+}
+
+// logLost is when the log, or its end, was first taken away, zero if it was not.
+func (r *round) logLost() time.Time {
+	n := slices.IndexFunc(r.acts, func(a act) bool { return a.kind == world.LogRewound || a.kind == world.LogDeleted })
+	switch {
+	case n < 0:
+		return time.Time{}
+	case r.jumped():
+		return time.Unix(0, 0)
+	default:
+		return r.acts[n].began
+	}
+}
+
+// behind is how far a gap may reach below the log, 0 for the oracle's limit. A position cannot be stored while a broker is
+// away or a disk is full: no fault lasts longer. What Kafka has was stored by the bridge's clock.
+func (r *round) behind() time.Duration {
+	switch {
+	case r.options.Broker == world.Kafka && r.jumped():
+		return 1000 * time.Hour
+	case slices.ContainsFunc(r.acts, func(a act) bool { return a.Parts&(world.Broker|world.Disk) != 0 }):
+		return 30 * time.Second
+	default:
+		return 0
+	}
+}
+
+// early is by how much a gap may seem older than the fault that causes it.
+const early = time.Second
+
+// unjustified returns why a gap is not one that a fault of the round may cause; empty if it is one.
+func (r *round) unjustified(g oracle.GapFigure) string {
+	custom := g.Stream.Resource == drive.Widgets.Resource
+	allowed := func(a act) bool {
+		return (r.jumped() || !a.began.After(g.At.Add(early))) && slices.ContainsFunc(a.Gaps, func(may world.MayGap) bool {
+			return may.Cause == g.Cause && (custom || !may.Custom)
+		})
+	}
+	switch {
+	case !slices.ContainsFunc(r.acts, allowed):
+		return fmt.Sprintf("%s: %s: no fault may cause it that began before, of: %s", g.Cause, g.Message, names(r.tried))
+	case g.From == 0 && g.Cause != oracle.LogLost && g.Cause != oracle.CheckpointLost:
+		return "it begins at version 0"
+	}
+	return ""
+}

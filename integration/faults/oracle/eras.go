@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package oracle
+
+import (
+	"fmt"
+	"slices"
+)
+
+// era is a part of a stream's log in which versions compare. It has one epoch or more.
+type era struct {
+	// epoch is the first one.
+	epoch uint64
+	// later says that the era begins in a later history than the one before, because a gap tells of a restoration. An
+	// era without it may do so as well: where everything is published again, nothing is compared.
+	later bool
+	// first is the history of the truth that the era begins with.
+	first int
+}
+
+// findEras finds the epochs at which versions stop to compare. A log begins in an era that may be empty.
+func (s *streamJudge) findEras() {
+	s.eras = []era{{}}
+	newest := uint64(0)
+	for _, m := range s.marks {
+		epoch, cause := epochOf(m.Entry), bodyOfMark(m.Entry).Cause
+		if epoch <= newest {
+			continue
+		}
+		switch later := cause == Restored || cause == Rebuilt; {
+		case later, cause == LogLost, cause == Audit, m.Type == typeStarted && newest > 0:
+			s.eras = append(s.eras, era{epoch: epoch, later: later})
+		}
+		newest = epoch
+	}
+}
+
+// divideLines gives each line its era. The end of an object whose name another one has in the same list is of the era
+// in which the list was made.
+func (s *streamJudge) divideLines() {
+	next, epoch := 0, uint64(0)
+	for _, l := range s.lines {
+		for ; next < len(s.marks) && s.marks[next].Place < l.Place; next++ {
+			epoch = max(epoch, epochOf(s.marks[next].Entry))
+		}
+		if l.era = s.eraOf(l.epoch); s.taken(l) {
+			l.era = s.eraOf(epoch)
+		}
+	}
+}
+
+// eraOf returns the index of the era that has an epoch.
+func (s *streamJudge) eraOf(epoch uint64) int {
+	n := len(s.eras) - 1
+	for n > 0 && s.eras[n].epoch > epoch {
+		n--
+	}
+	return n
+}
+
+// matchEras finds the history of the truth that each era begins with: the latest one that its states allow. A
+// restoration may go unnoticed, and two may look like one.
+func (s *streamJudge) matchEras() {
+	newest, restored := len(s.judge.truth.Histories)-1, 0
+	for _, e := range s.eras {
+		if e.later {
+			restored++
+		}
+	}
+	if restored > newest {
+		s.judge.violate(Violation{Promise: P6, Stream: s.stream.String(), What: fmt.Sprintf(
+			"the log tells of %d restorations, and etcd was restored %d times", restored, newest)})
+	}
+	for n := 1; n < len(s.eras); n++ {
+		e := &s.eras[n]
+		h := s.eras[n-1].first
+		if e.later {
+			h, restored = h+1, restored-1
+		}
+		latest := max(newest-restored, 0)
+		for h = min(h, latest); h < latest && !s.shows(n, h, latest); h++ {
+		}
+		e.first = h
+	}
+}
+
+// shows reports whether an era has a state that one history of the truth has and none from there to latest.
+func (s *streamJudge) shows(era, history, latest int) bool {
+	return slices.ContainsFunc(s.lines, func(l *line) bool {
+		if l.era != era || l.op == Deleted || !s.has(history, l) {
+			return false
+		}
+		for h := history + 1; h <= latest; h++ {
+			if s.has(h, l) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// matching counts the entries that are states of a history of the truth.
+func (s *streamJudge) matching(lines []*line, history int) int {
+	count := 0
+	for _, l := range lines {
+		if s.has(history, l) {
+			count++
+		}
+	}
+	return count
+}
+
+// has reports whether a history of the truth has the state of an entry.
+func (s *streamJudge) has(history int, l *line) bool {
+	return slices.ContainsFunc(s.objects[l.key()].truth, func(st State) bool {
+		return st.History == history && st.UID == l.UID && st.Version == l.version && st.live() == (l.op != Deleted) &&
+			sameBody(st, l)
+	})
+}
+
+// span returns the first and the last history of the truth that an era may speak of. It is more than one where a
+// restoration went unnoticed.
+func (s *streamJudge) span(era int) (low, high int) {
+	low, high = s.eras[era].first, len(s.judge.truth.Histories)-1
+	if era+1 < len(s.eras) {
+		high = max(s.eras[era+1].first-1, low)
+	}
+	return low, high
+}
+
+// early reports whether a state may be in an era although it belongs to the next one: a stream may publish something
+// before another stream tells it of the restoration, or an older object does where versions were bumped. An end that
+// the restoration brought is early as well.
+func (s *streamJudge) early(era int, st State) bool {
+	if era+1 == len(s.eras) || st.History == 0 || st.History > s.eras[era+1].first {
+		return false
+	}
+	began := s.judge.truth.Histories[st.History].First
+	if !st.live() && st.Version == began {
+		return true
+	}
+	return st.History == s.eras[era+1].first &&
+		(st.Version > s.judge.truth.last(st.History-1) || s.unaware(st.History) && st.Version > began)
+}
+
+// checkEpochs checks that each event has the epoch of the newest marker before it. Only the end of an object whose
+// name another one has in the same list goes with the object's last event.
+func (s *streamJudge) checkEpochs() {
+	next, epoch := 0, uint64(0)
+	for _, l := range s.lines {
+		for ; next < len(s.marks) && s.marks[next].Place < l.Place; next++ {
+			epoch = s.marks[next].epoch
+		}
+		switch {
+		case l.late, s.taken(l), l.Reason == "deselected":
+		case l.epoch > epoch:
+			s.violateLine(P6, l, fmt.Sprintf("no marker begins its epoch, and the newest one is %d", epoch))
+		case l.epoch < epoch:
+			s.violateLine(P6, l, fmt.Sprintf("its epoch is over: a marker before it has %d", epoch))
+		}
+	}
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+import static java.nio.file.StandardCopyOption.ATOMIC_MOVE;
+
+import com.fasterxml.jackson.annotation.JsonAutoDetect;
+import com.fasterxml.jackson.annotation.JsonAutoDetect.Visibility;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.cloudevents.CloudEvent;
+import java.io.IOException;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * What a consumer keeps: where it is in the log, and of each object the sequence of the event that it applied last. A real
+ * consumer keeps it in its database, and changes it together with what it makes of events.
+ */
+@JsonAutoDetect(fieldVisibility = Visibility.NON_PRIVATE, getterVisibility = Visibility.NONE)
+final class State {
+  private static final String STARTED = "io.kube-eventbridge.stream.resync-started.v1";
+  private static final String COMPLETED = "io.kube-eventbridge.stream.resync-completed.v1";
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  /** What was told last of an object. */
+  record Told(String sequence, String partition, long place) {}
+
+  /** By partition, the place of the first message that was not handled. */
+  Map<String, Long> next = new HashMap<>();
+  /** By partition, what tells the log from another one of its name. */
+  Map<String, String> logs = new HashMap<>();
+  /** By pipeline and partitionkey. */
+  Map<String, Told> objects = new HashMap<>();
+  /** By partition, scope and number of a resync, the place of its first marker. */
+  Map<String, Long> resyncs = new HashMap<>();
+
+  static State load(Path file) throws IOException {
+    return Files.exists(file) ? JSON.readValue(file.toFile(), State.class) : new State();
+  }
+
+  /** Replaces the file as a whole, so that a crash leaves the old one or the new one. */
+  void save(Path file) throws IOException {
+    var written = Path.of(file + ".new");
+    Files.write(written, JSON.writeValueAsBytes(this));
+    try (var channel = FileChannel.open(written, StandardOpenOption.WRITE)) {
+      channel.force(true);
+    }
+    Files.move(written, file, ATOMIC_MOVE);
+  }
+
+  /** Returns where to read on in a log that has the places from first to before end. */
+  long resume(String partition, long first, long end, String log) {
+    var place = next.get(partition);
+    if (place != null && (place > end || !log.equals(logs.get(partition)))) {
+      System.err.println("the log was made again or put back: it is read from its beginning");
+      objects.replaceAll((key, o) -> o.partition.equals(partition) ? new Told(o.sequence, partition, -1) : o);
+      resyncs.clear();
+      place = null;
+    }
+    if (place == null) {
+      place = Math.min(first, log.isEmpty() ? 0L : 1L); // NATS counts from 1
+    }
+    if (place < first) {
+      System.err.printf("partition %s: the log begins at %d, and %d was to be read next. "
+          + "Deletions may be missing, and objects. Publish all again, with: kube-eventbridge resync%n", partition, first, place);
+    }
+    logs.put(partition, log);
+    next.put(partition, Math.max(place, first));
+    return next.get(partition);
+  }
+
+  /** Whether an event applies, and the keys of the objects that a resync shows to be gone. */
+  record Handled(boolean applies, List<String> gone) {}
+
+  Handled handle(CloudEvent event, String partition, long place) throws IOException {
+    if (place < next.getOrDefault(partition, 0L)) {
+      return new Handled(false, List.of()); // the client has read it again
+    }
+    next.put(partition, place + 1);
+    if (event.getType().equals(STARTED) || event.getType().equals(COMPLETED)) {
+      return new Handled(true, resync(event, partition, place));
+    }
+    var sequence = (String) event.getExtension("sequence");
+    if (sequence == null) {
+      return new Handled(true, List.of()); // another marker; from Kafka it comes once from every partition
+    }
+    var key = event.getExtension("pipeline") + " " + event.getExtension("partitionkey");
+    var told = objects.get(key);
+    var applies = told == null || sequence.compareTo(told.sequence) > 0; // the one rule
+    if (applies && sequence.endsWith(".1")) {
+      objects.remove(key); // an end: nothing that was published before it is read again
+    } else {
+      objects.put(key, new Told(applies ? sequence : told.sequence, partition, place));
+    }
+    return new Handled(applies, List.of());
+  }
+
+  /** Returns, at the second marker of a complete resync, what nothing has told of since the first one. */
+  private List<String> resync(CloudEvent event, String partition, long place) throws IOException {
+    JsonNode data = JSON.readTree(event.getData().toBytes());
+    var pipeline = event.getExtension("pipeline").toString();
+    var marker = event.getExtension("partitionkey").toString();
+    var namespace = data.path("namespace").asText();
+    var resync = String.join("|", partition, pipeline, marker, namespace,
+        data.path("labelSelector").asText(), data.path("fieldSelector").asText(), data.path("n").asText());
+    if (event.getType().equals(STARTED)) {
+      resyncs.put(resync, place);
+      return List.of();
+    }
+    var begun = resyncs.remove(resync);
+    if (begun == null || !data.path("complete").asBoolean()) {
+      return List.of();
+    }
+    // A marker's key ends in _/_resync, where that of an object has its namespace and name.
+    var prefix = pipeline + " " + marker.replaceFirst("_/_resync$", "") + (namespace.isEmpty() ? "" : namespace + "/");
+    var gone = new ArrayList<String>();
+    objects.entrySet().removeIf(o -> {
+      var told = o.getValue();
+      if (!o.getKey().startsWith(prefix) || !told.partition.equals(partition) || told.place >= begun) {
+        return false;
+      }
+      return gone.add(o.getKey().substring(pipeline.length() + 1));
+    });
+    return gone;
+  }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// The log ends with another event of the object, and the broker stores nothing under the id that it remembers.
+func TestConflict_an_event_waits_with_pauses_while_the_broker_remembers_its_id(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, logged := newFakeLog(), &testlog.Text{}
+		var attempts atomic.Int32
+		log.stored = func() { attempts.Add(1) }
+		r, s := startStream(t, log, &memoryStore{})
+		send(t, s, source.Added, "a", "u1", "5", source.ReasonWatch)
+		r.settle()
+		_ = r.stop()
+		log.set(func() {
+			_, err := log.append(&sink.Message{Subject: log.at[0], ID: "behind it"})
+			require.NoError(t, err)
+		})
+		attempts.Store(0)
+
+		r, s = startStream(t, log, &memoryStore{})
+		r.log = logged.Logger()
+		send(t, s, source.Added, "a", "u1", "5", source.ReasonWatch)
+		<-time.After(time.Minute)
+		n := attempts.Load()
+		assert.LessOrEqual(t, n, int32(1+patientConflicts+time.Minute/conflictDelay), "attempts in a minute")
+		assert.GreaterOrEqual(t, n, int32(time.Minute/conflictDelay/2), "attempts in a minute")
+		assert.Equal(t, 0, logged.Count("another writer"), "it is taken for another writer's: %s", logged)
+		assert.NotZero(t, logged.Count("the broker still knows the id"), "nothing is logged: %s", logged)
+		assert.Len(t, log.lines(), 2, "events are in the log")
+		log.forgetIDs()
+		r.settle()
+		assert.Len(t, log.lines(), 3, "events are in the log")
+		assert.Equal(t, log.log[0].ID, log.log[2].ID, "the last event")
+		_ = r.stop()
+	})
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// epochs gives out the epochs of a pipeline.
+type epochs struct {
+	mu    sync.Mutex
+	given uint64
+}
+
+// next returns a new epoch. The commit of the stream that takes it precedes every event that carries it.
+func (e *epochs) next() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.given = sequence.NextEpoch(e.given, 0, time.Now())
+	return e.given
+}
+
+// observe takes note of an epoch that the checkpoint or the log has.
+func (e *epochs) observe(epoch uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.given = max(e.given, epoch)
+}
+
+func (e *epochs) last() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.given
+}
+
+// after reports whether version a comes after b. Versions that are not numbers come after nothing.
+func after(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order > 0
+}
+
+// numeric returns a version as a number; 0 where it is empty or no number.
+func numeric(version string) uint64 {
+	n, _ := checkpoint.Number(version)
+	return n
+}
+
+// number returns the number of a version: of one that is no number, the one that the row has for it, or a new one. The
+// caller holds mu.
+func (s *stream) number(version string, row *checkpoint.Row) uint64 {
+	n, ok := checkpoint.Number(version)
+	switch {
+	case ok:
+		return n
+	case row != nil && row.ResourceVersion == version:
+		return row.Version
+	}
+	s.saved.Counter++
+	return s.saved.Counter
+}
+
+// order returns what the numbers of the stream's events depend on now; the caller holds mu.
+func (s *stream) order() sequence.Stream {
+	return sequence.Stream{
+		Epoch: s.epoch, Since: s.since.Load(), Position: numeric(s.position()), Owes: s.saved.Owes.List,
+		Rewound: numeric(s.saved.Replay.To),
+	}
+}
+
+// compares reports whether versions of the stream compare with that of a row.
+func (s *stream) compares(row *checkpoint.Row) bool { return row.Epoch >= s.since.Load() }
+
+// takeEpoch gives the stream a new epoch in the second case of package sequence: versions still compare. The caller
+// holds mu, or has the stream for itself.
+func (s *stream) takeEpoch(owes checkpoint.Owes) {
+	s.saved.Epoch = s.session.epochs.next()
+	if s.saved.Owes.List <= owes.List { // else what is owed already includes it
+		s.saved.Owes = owes
+	}
+	s.epoch = s.saved.Epoch
+}
+
+// incomparable makes the next list the one of an epoch in which versions do not compare with those before. What is read
+// until then is of the epoch before. The caller holds mu, and the lock of commits.
+func incomparable(saved *checkpoint.Stream, epoch uint64, position string, why source.Why) {
+	owes := checkpoint.Owes{List: sequence.Republish, From: position, Cause: string(why.Cause), Message: why.Message}
+	if position == "" {
+		owes.From = saved.Owes.From
+	}
+	if saved.Owes.List == sequence.Repair {
+		owes.List = sequence.Repair // under markers of its own
+	}
+	saved.Epoch, saved.Since, saved.Owes = epoch, epoch, owes
+	saved.Announced, saved.Unannounced, saved.Replay = "", checkpoint.Snapshot{}, checkpoint.Replay{}
+}
+
+// renew begins a new epoch, in which the reader lists next. Before the first event of that list the epoch is durable, so
+// that a crash cannot lead to another one. The error is ctx's.
+func (s *stream) renew(ctx context.Context, cause *source.RewoundError) error {
+	// What was read before is of the epoch before, and precedes the new one in the log.
+	if err := s.tracker.Await(ctx); err != nil {
+		return err
+	}
+	from := s.beginEpoch(cause)
+	s.metrics.histories.Inc()
+	s.session.log.Warn("versions do not compare any more: everything is published again under another epoch",
+		"stream", s.name, "epoch", s.epoch, "from", from, "cause", cause)
+	return nil
+}
+
+// beginEpoch gives the stream a new epoch and tells the other streams, unless another stream has told this one.
+func (s *stream) beginEpoch(cause *source.RewoundError) (from string) {
+	// No commit may have the epoch of one stream and not yet that of another.
+	s.session.committing.Lock()
+	defer s.session.committing.Unlock()
+	s.mu.Lock()
+	told := s.saved.Epoch != s.epoch
+	if !told {
+		incomparable(&s.saved, s.session.epochs.next(), s.position(), s.why(cause))
+		s.saved.Alone = !s.tells()
+	}
+	epoch := s.saved.Epoch
+	s.tracker.Reset("")
+	s.adopt()
+	from = s.saved.Owes.From
+	s.mu.Unlock()
+	if !told && s.tells() {
+		s.session.tellRestored(s, epoch, cause)
+	}
+	return from
+}
+
+// why returns the cause of the gap behind a cluster that is not the one that was read before.
+func (s *stream) why(cause *source.RewoundError) source.Why {
+	if s.tells() {
+		return source.Why{Cause: source.CauseRestored, Message: cause.Error()}
+	}
+	return source.Why{Cause: source.CauseRebuilt, Message: cause.Error()}
+}
+
+// adopt has the stream read under the epoch that saved has. Nothing of the epoch before is pending. The caller holds mu.
+func (s *stream) adopt() {
+	s.epoch = s.saved.Epoch
+	s.since.Store(s.saved.Since)
+	s.ledger.DropTombstones() // a watch of this epoch shows nothing of what they are for
+	s.mismatch, s.held, s.distrusted = nil, "", false
+	select {
+	case <-s.again: // the list that was asked for is the one that follows
+	default:
+	}
+}
+
+// tells reports whether what the stream finds out is true of the others. An aggregated API server has versions of its
+// own, and may start from nothing each time; a group that Kubernetes does not have itself may be one's. Events often have
+// an etcd of their own (--etcd-servers-overrides).
+func (s *stream) tells() bool {
+	events := s.Stream.Resource.Resource == "events" && (s.Group == "" || s.Group == "events.k8s.io")
+	return scheme.Scheme.IsGroupRegistered(s.Group) && !events
+}
+
+// tellRestored gives all other streams the epoch too, those that do not run now included: etcd was restored, and not
+// every stream shows that. The caller holds committing, and no stream's mu.
+func (p *session) tellRestored(s *stream, epoch uint64, cause *source.RewoundError) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	why := s.why(cause)
+	open := map[string]bool{}
+	for _, other := range p.streams {
+		open[other.name] = true
+		if other != s {
+			other.restored(epoch, why, cause)
+		}
+	}
+	for name, saved := range p.state.Streams {
+		if open[name] || saved.Epoch >= epoch {
+			continue
+		}
+		if !saved.Alone {
+			incomparable(&saved, epoch, saved.Position, why)
+			saved.Position = ""
+		}
+		saved.Alone = false
+		p.state.Streams[name] = saved
+		p.unopenedChanged(name, saved)
+	}
+}
+
+// unopenedChanged has what is known of a stream that is not open saved with the next commit. The caller holds committing.
+func (p *session) unopenedChanged(name string, saved checkpoint.Stream) {
+	if p.unopenedSaved == nil {
+		p.unopenedSaved = map[string]checkpoint.Stream{}
+	}
+	p.unopenedSaved[name] = saved
+}
+
+// restored makes the next list of a stream the one of an epoch that another stream has begun, and asks for it.
+func (s *stream) restored(epoch uint64, why source.Why, cause *source.RewoundError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	nothing := s.position() == "" && s.saved.Owes.From == "" && s.listing == "" && s.ledger.Len() == 0
+	if nothing || s.saved.Epoch >= epoch || s.saved.Alone { // or it has begun one of this restoration by itself
+		s.saved.Alone = false
+		return
+	}
+	incomparable(&s.saved, epoch, s.position(), why)
+	if s.mismatch == nil {
+		s.mismatch = cause
+	}
+	s.askForEpoch()
+}
+
+// revoke ends the epoch: what is read does not compare with what the log has. What is listed from here on is left to
+// the list of the next epoch. Where a watch has shown it, that list is asked for. The caller holds mu; the change has an
+// open ticket.
+func (s *stream) revoke(c *source.Change, logged string) {
+	if s.mismatch == nil {
+		s.mismatch = &source.RewoundError{Stream: s.name, Position: logged, Server: c.ResourceVersion, Object: c.Key()}
+	}
+	if !c.Listed {
+		s.askForEpoch()
+	}
+}
+
+// askForEpoch asks for the list with which another epoch begins, and stops the position. The caller holds mu, and has
+// set mismatch.
+func (s *stream) askForEpoch() {
+	if s.held != "" {
+		return
+	}
+	s.held = s.tracker.Position()
+	select {
+	case s.again <- s.why(s.mismatch):
+	default: // a list is asked for already
+	}
+}
+
+// mismatched returns why what is read does not compare; nil if it does.
+func (s *stream) mismatched() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mismatch == nil {
+		return nil
+	}
+	return s.mismatch
+}
+
+// resumeEpoch adopts an epoch that another stream has begun while this one was about to be read. The error is ctx's.
+func (s *stream) resumeEpoch(ctx context.Context) error {
+	s.mu.Lock()
+	cause := s.mismatch
+	s.mu.Unlock()
+	if cause == nil {
+		return nil
+	}
+	return s.renew(ctx, cause)
+}
+
+// replaying reports whether the stream was rewound, and is not yet where it was: the ledger may lack what existed at
+// the position.
+func (s *stream) replaying() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.saved.Replay.To != ""
+}
+
+// readEpochs reads under one epoch after another, until ctx ends or end is closed.
+func (s *stream) readEpochs(ctx context.Context, end <-chan struct{}) error {
+	p := s.session
+	if err := s.resumeEpoch(ctx); err != nil {
+		return p.ended(err)
+	}
+	if err := s.prime(ctx); err != nil {
+		return p.ended(err)
+	}
+	for {
+		reader := source.Reader{
+			Client: p.cfg.Client, Watches: p.cfg.Watches, Stream: s.Stream, Feed: s, History: s, Observer: s.status,
+			Recovery: p.cfg.Recovery, Reached: s.newest, Owed: s.owed(), Again: s.again, End: end,
+		}
+		err := reader.Run(ctx)
+		var rewound *source.RewoundError
+		if errors.Is(err, source.ErrEnded) {
+			return nil
+		}
+		if !errors.As(err, &rewound) {
+			return err
+		}
+		if err := s.renew(ctx, rewound); err != nil {
+			return p.ended(err)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+var (
+	secrets = source.Resource{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}
+	metrics = source.Resource{Group: "aggregated.example.com", Version: "v1", Resource: "numbers", Kind: "Number", Namespaced: true}
+)
+
+func (r *rig) of(resource source.Resource) *stream {
+	r.t.Helper()
+	s, err := r.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.name}}, source.Stream{Resource: resource})
+	require.NoError(r.t, err)
+	return s
+}
+
+// rewind lets a stream find out that etcd was restored, and begin another history.
+func rewind(t *testing.T, s *stream, version string) {
+	t.Helper()
+	s.mu.Lock()
+	s.revoke(&source.Change{Ident: source.Ident{Name: "witness", ResourceVersion: "1"}, Listed: true}, "2")
+	s.mu.Unlock()
+	beginHistory(t, s, source.Gap, version)
+}
+
+// The deletion of an object is undone, and nothing that its stream shows is older than the log: the object was changed, its name was used meanwhile.
+func TestEpoch_that_one_stream_begins_is_that_of_all(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r := start(t, log, store)
+	a, b := r.of(configMaps), r.of(secrets)
+	snapshot(t, a, "10", "x u1 5")
+	snapshot(t, b, "10", "y u9 6")
+	send(t, a, source.Deleted, "x", "u1", "20", source.ReasonWatch)
+	send(t, a, source.Added, "x", "u2", "21", source.ReasonWatch)
+	r.settle()
+
+	rewind(t, b, "1000")
+	require.NoError(t, r.save(t.Context()))
+	first := b.epoch
+	for name, saved := range store.state.Streams {
+		assert.Equal(t, first, saved.Epoch, "the store says of %s", name)
+		assert.Equal(t, sequence.Republish, saved.Owes.List, "the store says of %s", name)
+	}
+	snapshot(t, b, "1000", "y u9 6")
+	select {
+	case why := <-a.again:
+		assert.Equal(t, source.CauseRestored, why.Cause)
+	default:
+		t.Error("the other stream is not asked to list")
+	}
+	note(t, a, source.Progress{Kind: source.Recovering, Version: "900", Why: source.Why{Message: "expired"}})
+	beginHistory(t, a, source.Gap, "1000")
+	assert.Equal(t, (source.Owed{}), a.owed(), "a list is owed that does not compare")
+	snapshot(t, a, "1000", "x u1 900")
+	send(t, a, source.Deleted, "x", "u1", "1001", source.ReasonWatch)
+	r.settle()
+	checkOnce(t, log)
+	assert.Equal(t, first, a.saved.Epoch, "after one restoration")
+	assert.NoError(t, b.mismatched(), "the one that was told tells the one that has found out")
+	assert.Contains(t, log.lines(), "deleted default/x u2 21 relist", "the log")
+
+	rewind(t, a, "2000") // the next one
+	assert.Error(t, b.mismatched(), "the second restoration is not told")
+	assert.Greater(t, a.epoch, first)
+}
+
+func TestEpoch_begins_in_the_middle_of_a_list_when_another_stream_has_seen_it(t *testing.T) {
+	log := newReadableLog()
+	r := start(t, log, &memoryStore{})
+	a, b, idle := r.of(configMaps), r.of(secrets), r.of(metrics)
+	snapshot(t, b, "10", "y u9 6")
+	note(t, a, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
+	send(t, a, source.Added, "x", "u1", "5", source.ReasonSnapshot)
+	rewind(t, b, "1000")
+	send(t, a, source.Added, "z", "u2", "7", source.ReasonSnapshot)
+	assert.Error(t, a.Note(t.Context(), source.Progress{Kind: source.Listed, Version: "10", Objects: 2}),
+		"a list of what was undone is complete")
+	if slices.ContainsFunc(log.lines(), func(line string) bool { return strings.Contains(line, "default/z") }) {
+		t.Errorf("what was listed after that is published: %q", log.lines())
+	}
+	assert.NoError(t, idle.mismatched(), "a stream that has published nothing")
+}
+
+// What another API server has lost says nothing of the rest. Events may have an etcd of their own.
+func TestEpoch_of_a_stream_with_versions_of_its_own_is_not_told(t *testing.T) {
+	events := source.Resource{Version: "v1", Resource: "events", Kind: "Event", Namespaced: true}
+	for cause, resource := range map[source.Cause]source.Resource{source.CauseRebuilt: metrics, source.CauseRestored + " own": events} {
+		log := newReadableLog()
+		r := start(t, log, &memoryStore{})
+		a, other := r.of(configMaps), r.of(resource)
+		snapshot(t, a, "10", "x u1 5")
+		snapshot(t, other, "10", "y u9 6")
+		rewind(t, other, "1000")
+		snapshot(t, other, "1000", "y u9 6")
+		assert.NoError(t, a.mismatched(), "%s", cause)
+		assert.Greater(t, other.epoch, a.epoch, "%s", cause)
+		rewind(t, a, "1000")
+		assert.NoError(t, other.mismatched(), "%s: the restoration that it has found out itself", cause)
+		rewind(t, a, "2000")
+		assert.Error(t, other.mismatched(), "%s: it is not told of the next restoration", cause)
+	}
+}
+
+// Before the first event of the epoch the store has it for all streams, also for those that do not run.
+func TestEpoch_holds_after_a_crash(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r := start(t, log, store)
+	a, b := r.of(configMaps), r.of(secrets)
+	snapshot(t, a, "10", "x u1 5")
+	snapshot(t, b, "10", "y u9 6")
+	r.stopSaved()
+
+	r = start(t, log, store)
+	b = r.of(secrets)
+	rewind(t, b, "1000")
+	r.stopSaved()
+	assert.Equal(t, "restored", store.state.Streams["configmaps.v1"].Owes.Cause, "of a stream that does not run")
+
+	r = start(t, log, store)
+	for _, s := range []*stream{r.of(configMaps), r.of(secrets)} {
+		assert.Equal(t, b.epoch, s.epoch, "stream %s", s.name)
+		assert.Equal(t, b.epoch, s.since.Load(), "stream %s", s.name)
+		assert.Equal(t, "10", s.saved.Owes.From, "stream %s", s.name)
+		_, _, ok := s.Resume()
+		assert.False(t, ok, "stream %s resumes", s.name)
+	}
+}
+
+// A number is durable before an event carries it, and so is what the stream owes until its list is in the log.
+func TestEpoch_is_saved_before_it_is_published(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	log.set(func() {
+		log.acknowledging = func(string) {
+			state, err := store.Load(t.Context())
+			assert.NoError(t, err)
+			log.mu.Lock()
+			defer log.mu.Unlock()
+			st, err := encode.StateOf(&log.log[len(log.log)-1])
+			saved := state.Streams["configmaps.v1"]
+			assert.NoError(t, err)
+			assert.LessOrEqual(t, st.Sequence.Epoch, state.Log.Given, "%s is published", st.ID)
+			assert.LessOrEqual(t, st.Sequence.Epoch, saved.Epoch, "%s is published", st.ID)
+			if st.Sequence.Epoch > 0 {
+				assert.GreaterOrEqual(t, saved.Owes.List, sequence.Reselect, "%s is published", st.ID)
+			}
+		}
+	})
+	r, s := startStream(t, log, store)
+	snapshot(t, s, "10", "a u1 5")
+	restored(t, s)
+	snapshot(t, s, "12", "a u1 5")
+	r.settle()
+	require.NoError(t, r.retire(t.Context(), s, source.ReasonDeselected, "a test"))
+	r.stopSaved()
+	var epochs []uint64
+	for i := range log.log {
+		if st, err := encode.StateOf(&log.log[i]); err == nil && st.UID != "" {
+			epochs = append(epochs, st.Sequence.Epoch)
+		}
+	}
+	assert.True(t, len(epochs) == 3 && epochs[0] < epochs[1] && epochs[1] < epochs[2], "the epochs are %v", epochs)
+}

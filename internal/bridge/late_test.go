@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// publishLate is what a process does that does not know yet that another one has replaced it.
+func publishLate(t *testing.T, log readableLog, c source.Change) {
+	t.Helper()
+	e := encode.New(source.Stream{Resource: configMaps}, encode.Config{Cluster: "test", Pipeline: "test"})
+	m := &sink.Message{}
+	c.Namespace, c.Reason, c.Seen = "default", cmp.Or(c.Reason, source.ReasonWatch), time.Now()
+	c.Body = source.NewBody([]byte(`{"metadata":{"name":"` + c.Name + `"}}`))
+	require.NoError(t, e.Change(m, &c))
+	must.Get(log.store(m))(t)
+}
+
+// The position says that everything up to it is known. The object of a message that says otherwise may be gone.
+func TestReadBack_a_list_is_owed_for_a_late_message(t *testing.T) {
+	for name, c := range map[string]struct {
+		uid     string
+		version string
+		again   int64
+		want    sequence.Owes
+	}{
+		"a newer state of a known object":      {"u1", "15", 0, sequence.Relist},
+		"a state that the position covers not": {"u1", "25", 0, sequence.Nothing},
+		"the state that is known":              {"u1", "5", 0, sequence.Nothing},
+		"an older state":                       {"u1", "4", 0, sequence.Nothing},
+		"a state that is published again":      {"u1", "15", 7, sequence.Nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, store, r, s := listed(t, "10", "a u1 5")
+			note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
+			r.stopSaved()
+			log.forgetIDs()
+			late := source.Change{
+				Op: source.Updated, Ident: source.Ident{Name: "a", UID: c.uid, ResourceVersion: c.version},
+				Epoch: s.epoch, Version: numeric(c.version), Again: c.again,
+			}
+			if c.again > 0 {
+				late.Reason = source.ReasonResync
+			}
+			publishLate(t, log, late)
+
+			_, s = startStream(t, log, store)
+			assert.Equal(t, c.want, s.saved.Owes.List)
+			version, _, ok := s.Resume()
+			assert.True(t, ok && version == "20", "it resumes at %q", version)
+			if c.want == sequence.Nothing {
+				return
+			}
+			assert.Equal(t, "20", s.owed().Version, "a list that is older shows nothing")
+			relist(t, s, "30")
+			s.session.settleNow(t)
+			lines := log.lines()
+			expect(t, lines[len(lines)-2:], "gap 30", "deleted default/a u1 15 relist")
+		})
+	}
+}
+
+// The log has an epoch that the checkpoint has not given: it is an older one. What the log has is not published again.
+func TestRebuild_from_the_log_where_the_checkpoint_is_an_older_one(t *testing.T) {
+	log, store, r, s := listed(t, "10", "a u1 5", "b u2 6", "c u3 7")
+	require.NoError(t, r.save(t.Context()))
+	older := *must.Get(store.Load(t.Context()))(t)
+	restored(t, s)
+	snapshot(t, s, "20", "a u1 5", "b u2 15", "c u3 7")
+	r.stopSaved()
+	newest := s.epoch
+	store.state = older
+	log.forgetIDs()
+
+	r, s = startStream(t, log, store)
+	assert.Equal(t, sequence.Reselect, s.saved.Owes.List)
+	assert.Equal(t, "checkpoint-lost", s.saved.Owes.Cause)
+	assert.Equal(t, "10", s.saved.Owes.From, "the gap begins at the position that is known")
+	assert.Greater(t, s.epoch, newest)
+	assert.False(t, s.saved.ResyncDue, "the log has all")
+	before := len(log.lines())
+	snapshot(t, s, "30", "a u1 5", "b u2 25")
+	r.settle()
+	got := log.lines()[before+1:]
+	assert.ElementsMatch(t, []string{"updated default/b u2 25 relist", "deleted default/c u3 7 relist"}, got, "behind %s", log.lines()[before])
+}
+
+// Where the log may lack the last event of an object, consumers learn by a resync what is gone.
+func TestRebuild_from_a_log_that_may_lack_something_is_followed_by_a_resync(t *testing.T) {
+	for name, disturb := range map[string]func(readableLog, *memoryStore) bool{
+		"it is whole":        func(readableLog, *memoryStore) bool { return false },
+		"its begin is gone":  func(log readableLog, _ *memoryStore) bool { log.trim(3); return true },
+		"a rewind broke off": func(log readableLog, store *memoryStore) bool { replayed(t, log, store); return true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, store, r, s := listed(t, "10", "a u1 5", "b u2 6")
+			live(t, s, []happening{{source.Updated, "a", "u1", "12"}, {source.Updated, "a", "u1", "14"}})
+			note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
+			r.stopSaved()
+			due := disturb(log, store)
+			store.state = checkpoint.State{}
+			spec := StreamSpec{Resource: "configmaps"}
+			r = startOf(t, log, store, spec)
+			s = r.stream(&spec)
+			assert.Equal(t, due, s.saved.ResyncDue)
+			saved, _, _ := s.checkpoint()
+			assert.Equal(t, due, saved.ResyncDue, "what a crash finds")
+
+			snapshot(t, s, "30", "a u1 14", "b u2 6")
+			s.askIfDue()
+			_, asked := s.resync.begin()
+			assert.False(t, asked, "a resync begins before the stream watches")
+			s.status.State(source.Watching, nil)
+			s.askIfDue()
+			_, asked = s.resync.begin()
+			assert.Equal(t, due, asked, "when it watches")
+			s.notDue()
+			assert.False(t, s.saved.ResyncDue, "after it")
+		})
+	}
+}
+
+// replayed rewinds a stopped bridge, and kills it in the middle.
+func replayed(t *testing.T, log readableLog, store *memoryStore) {
+	t.Helper()
+	store.rewind()
+	r, s := startStream(t, log, store)
+	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
+	r.settleAndStop()
+}
+
+// wholeLog cannot select the last message of each key.
+type wholeLog struct{ readableLog }
+
+func (l wholeLog) Read(ctx context.Context, q sink.Query, f func(*sink.Stored) error) error {
+	q.LastOfKey = false
+	return l.readableLog.Read(ctx, q, f)
+}
+
+// The log has an older state of two objects last. What they are now is told again, under a number that is durable.
+func TestRebuild_tells_again_what_a_rewind_has_covered(t *testing.T) {
+	log, store := wholeLog{newReadableLog()}, &memoryStore{}
+	r, s := startStream(t, log, store)
+	snapshot(t, s, "10", "a u1 5", "b u2 6")
+	all := []happening{{source.Updated, "a", "u1", "12"}, {source.Updated, "b", "u2", "13"}, {source.Updated, "a", "u1", "14"}, {source.Deleted, "b", "u2", "15"}}
+	live(t, s, all)
+	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
+	r.stopSaved()
+	store.rewind()
+	r, s = startStream(t, log, store)
+	live(t, s, all[:2])
+	_ = r.stop()
+
+	before := len(log.lines())
+	store.state = checkpoint.State{}
+	spec := StreamSpec{Resource: "configmaps"}
+	r = startOf(t, log, store, spec)
+	s = r.stream(&spec)
+	for key, version := range map[string]uint64{"default/a": 14, "default/b": 15} {
+		row, _ := s.ledger.Get(key)
+		assert.True(t, row.Behind && row.Version == version, "%s: %+v", key, row)
+	}
+	snapshot(t, s, "30", "a u1 14")
+	r.settle()
+	got := log.lines()[before:]
+	slices.Sort(got[1:])
+	expect(t, got, "gap 30", "deleted default/b u2 15 relist", "updated default/a u1 14 relist")
+	for _, m := range log.log[before+1:] {
+		_, n, ok := strings.Cut(m.ID, ".r")
+		number := must.Get(strconv.ParseInt(n, 10, 64))(t)
+		assert.True(t, ok && number > 7 && number <= store.state.Log.Resyncs, "%s, and the store has %d", m.ID, store.state.Log.Resyncs)
+	}
+	row, _ := s.ledger.Get("default/a")
+	assert.False(t, row.Behind, "%+v", row)
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// Note implements source.History.
+func (s *stream) Note(ctx context.Context, p source.Progress) error {
+	switch p.Kind {
+	case source.Bookmark:
+		s.tracker.Bookmark(p.Version)
+	case source.Recovering:
+		s.owe(p)
+		return s.session.save(ctx)
+	case source.SnapshotStarted, source.Gap:
+		return s.listStarted(ctx, p)
+	case source.Listed:
+		return s.listCompleted(ctx, p)
+	}
+	return nil
+}
+
+// listStarted announces a list, after everything before it and before everything of it. When it returns nothing of the stream
+// is pending: the ledger is what the log has.
+func (s *stream) listStarted(ctx context.Context, p source.Progress) error {
+	if err := s.tracker.Await(ctx); err != nil {
+		return err
+	}
+	if err := s.mismatched(); err != nil {
+		return err
+	}
+	// What is published of a list is looked for after a crash only in streams that the store knows, and no watch goes on behind a part of it.
+	if p.Kind == source.Gap {
+		s.owe(p)
+	}
+	if err := s.numberRepair(ctx); err != nil {
+		return err
+	}
+	m := s.opening(p)
+	if err := s.announceList(ctx, m); err != nil {
+		return err
+	}
+	if err := s.announceRepair(ctx, source.MarkerResyncStarted, source.Marker{To: p.Version, Seen: p.Seen}); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listing, s.listingAt = source.ReasonSnapshot, s.number(p.Version, nil)
+	if m.Kind == source.MarkerGap {
+		s.listing = source.ReasonRelist
+	}
+	s.ledger.StartList()
+	return nil
+}
+
+// owe takes note that what is published from now on is not in the order of versions, until a list is complete.
+func (s *stream) owe(p source.Progress) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.saved.Owes.List > sequence.Relist {
+		return
+	}
+	s.saved.Owes = checkpoint.Owes{
+		List: sequence.Relist, From: s.position(), Version: p.Version, Cause: string(p.Cause), Message: p.Message,
+	}
+}
+
+// owed returns the list that a dead process has not come to the end of.
+func (s *stream) owed() source.Owed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.saved.Owes
+	if o.List != sequence.Relist {
+		return source.Owed{}
+	}
+	owed := source.Owed{Version: o.Version, Why: source.Why{Cause: source.Cause(o.Cause), Message: o.Message}}
+	gap := source.Marker{Kind: source.MarkerGap, Epoch: s.epoch, From: s.position(), To: o.Version}
+	owed.Announced = s.saved.Announced == markerID(s.encoder, gap)
+	return owed
+}
+
+// opening returns what is to be said of a list that begins.
+func (s *stream) opening(p source.Progress) source.Marker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := source.Marker{
+		Kind: source.MarkerGap, Epoch: s.epoch, From: s.tracker.Position(), To: p.Version, Why: p.Why, Seen: p.Seen,
+	}
+	owes := s.saved.Owes
+	switch {
+	case owes.List < sequence.Reselect:
+	case owes.From == "":
+		m.Kind, m.From = source.MarkerSnapshotStarted, ""
+	default:
+		m.From, m.Why = owes.From, source.Why{Cause: source.Cause(owes.Cause), Message: owes.Message}
+	}
+	return m
+}
+
+// numberRepair makes what the list owes durable, and of a repair the number of its markers too: each has markers of its
+// own, also where it begins again. The error is ctx's, or permanent.
+func (s *stream) numberRepair(ctx context.Context) error {
+	s.session.committing.Lock()
+	s.mu.Lock()
+	if s.saved.Owes.List == sequence.Repair {
+		s.saved.Owes.Number = s.session.nextResync(0)
+	}
+	s.mu.Unlock()
+	s.session.committing.Unlock()
+	return s.session.save(ctx)
+}
+
+// announceRepair publishes a marker of the resync that repairs a log, and waits for its acknowledgement.
+func (s *stream) announceRepair(ctx context.Context, kind source.MarkerKind, m source.Marker) error {
+	s.mu.Lock()
+	owes, epoch := s.saved.Owes, s.epoch
+	s.mu.Unlock()
+	if owes.List != sequence.Repair {
+		return nil
+	}
+	m.Kind, m.Epoch, m.Number = kind, epoch, owes.Number
+	return s.queueMarker(&marker{Marker: m}).wait(ctx)
+}
+
+// announceList publishes the marker of a list that begins, and waits for its acknowledgement.
+func (s *stream) announceList(ctx context.Context, m source.Marker) error {
+	gap := m.Kind == source.MarkerGap
+	if s.spec.SkipSnapshot && !gap {
+		return nil
+	}
+	if gap {
+		s.metrics.relists.Inc()
+	}
+	id := markerID(s.encoder, m)
+	if s.announced() != id { // else by a process that did not get to the end of the list, and perhaps not to know that the broker has it
+		// Whoever waits may be gone when the broker has it, and the last commit says all the same that the log was read up to there.
+		noted := func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.saved.Announced = id
+		}
+		if err := s.queueMarker(&marker{Marker: m, settled: noted}).wait(ctx); err != nil {
+			return err
+		}
+	}
+	if gap {
+		s.metrics.gaps.Inc()
+		s.past.gap(m.From, m.To, m.Message)
+		s.session.log.Warn("gap: changes in between are not known", "stream", s.name, "from", m.From, "to", m.To, "cause", string(m.Cause), "message", m.Message)
+	}
+	return nil
+}
+
+func markerID(e *encode.Encoder, m source.Marker) string {
+	var message sink.Message
+	e.Marker(&message, m)
+	return message.ID
+}
+
+func (s *stream) announced() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.saved.Announced
+}
+
+// queueMarker queues a marker. What has to stand before it in the log is settled already; the position does not pass it.
+func (s *stream) queueMarker(mk *marker) *marker {
+	mk.ticket, mk.acked = source.Ticket(s.tracker.Open("", time.Now())), make(chan struct{})
+	o := newObject()
+	o.stream = s
+	o.attempt = attempt{active: true, marker: mk}
+	s.session.busy.enter()
+	s.session.queue.Add(o)
+	return mk
+}
+
+// listCompleted finds what vanished, and makes the list's version the position once all of the list is in the log. Only then is a
+// snapshot called complete: what follows it can be read again after a crash.
+func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
+	exists, err := s.deselected(ctx, p)
+	if err != nil {
+		return err
+	}
+	snapshot := s.endList(p, exists)
+	if err := s.tracker.Await(ctx); err != nil {
+		return err
+	}
+	if err := s.mismatched(); err != nil {
+		return err
+	}
+	told := source.Marker{To: p.Version, Objects: p.Objects, Complete: s.publishesAll(), Seen: p.Seen}
+	if err := s.announceRepair(ctx, source.MarkerResyncCompleted, told); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.saved.Owes, s.saved.Announced, s.distrusted = checkpoint.Owes{}, "", false
+	if snapshot && !s.spec.SkipSnapshot {
+		s.saved.Unannounced = checkpoint.Snapshot{ResourceVersion: p.Version, Objects: p.Objects}
+	}
+	s.tracker.Bookmark(p.Version)
+	s.mu.Unlock()
+	if err := s.session.save(ctx); err != nil {
+		return err
+	}
+	return s.announceSnapshot(false).wait(ctx)
+}
+
+// deselected returns the objects by uid that exist, where the list is of another selection than the log has: those that
+// the list did not have are not selected any more. The error is ctx's.
+func (s *stream) deselected(ctx context.Context, p source.Progress) (exists map[string]struct{}, err error) {
+	s.mu.Lock()
+	changed := s.saved.Owes.Cause == string(source.CauseSelection) && s.ledger.Len() > p.Objects
+	s.mu.Unlock()
+	if !changed {
+		return nil, nil
+	}
+	all := s.Stream
+	all.LabelSelector, all.FieldSelector = "", ""
+	exists = map[string]struct{}{}
+	err = source.Audit(ctx, s.session.cfg.Client, all, p.Version, func(id source.Ident) error {
+		exists[id.UID] = struct{}{}
+		return nil
+	})
+	if err != nil && ctx.Err() == nil { // that version is gone, or cannot be read
+		_, err = source.Current(ctx, s.session.cfg.Client, all, func(item *source.Item) error {
+			exists[item.UID] = struct{}{}
+			return nil
+		})
+	}
+	return exists, err
+}
+
+// endList queues the end of everything known that the list did not have, and reports whether the list was a snapshot.
+// Exists are objects that are not selected any more.
+func (s *stream) endList(p source.Progress, exists map[string]struct{}) (snapshot bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	snapshot = s.listing == source.ReasonSnapshot
+	reason := s.listing
+	if s.saved.Owes.List == sequence.Repair {
+		reason = source.ReasonRepair
+	}
+	for key, row := range s.ledger.Unseen() {
+		if s.mismatch != nil {
+			break
+		}
+		last, order := row.Last(), s.order()
+		e, gone := order.Missing(&last, s.listingAt)
+		if !gone {
+			continue
+		}
+		d := s.end(key, &row, e, reason, p.Seen)
+		if _, is := exists[row.UID]; is {
+			d.Reason = source.ReasonDeselected
+		}
+		if e.Again {
+			d.Again = s.repetition()
+		}
+		d.Ticket = source.Ticket(s.tracker.Open("", p.Seen))
+		s.enqueue(key, d)
+	}
+	return snapshot
+}
+
+// announceSnapshot queues the word that the snapshot is complete, if that is due. Again says that a dead process may have
+// published it.
+func (s *stream) announceSnapshot(again bool) *marker {
+	s.mu.Lock()
+	due, epoch := s.saved.Unannounced, s.saved.Epoch
+	s.mu.Unlock()
+	if due == (checkpoint.Snapshot{}) {
+		return nil
+	}
+	return s.queueMarker(&marker{
+		Marker: source.Marker{Kind: source.MarkerSnapshotCompleted, Epoch: epoch, To: due.ResourceVersion, Objects: due.Objects, Seen: time.Now()},
+		again:  again,
+		settled: func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.saved.Unannounced = checkpoint.Snapshot{}
+		},
+	})
+}
+
+// checkpoint returns what a commit must hold. A row moves and its ticket is settled under mu, so that the rows are never behind the
+// position.
+func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	position := s.position()
+	if position != "" && !after(s.saved.Replay.To, position) && !s.ledger.Behind() {
+		s.saved.Replay = checkpoint.Replay{}
+	}
+	saved := s.saved
+	saved.Position = position
+	if saved.Owes.List >= sequence.Republish {
+		saved.Position = ""
+	}
+	if s.mismatch == nil && saved.Owes.List == sequence.Nothing { // else a tombstone may be what tells which changes are left to the next epoch
+		s.ledger.Prune(position)
+	}
+	put, drop := s.ledger.Take()
+	return saved, put, drop
+}

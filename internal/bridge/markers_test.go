@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// lister is an API server that lists objects, "name uid version". With a selector it lists those that are in labelled only.
+type lister struct {
+	mu       sync.Mutex
+	objects  []string
+	labelled []string
+	version  string
+	// listing is called before each answer.
+	listing func()
+}
+
+func (l *lister) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	listing := l.listing
+	l.mu.Unlock()
+	if listing != nil {
+		listing()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Query().Get("resourceVersionMatch") == "Exact" {
+		w.WriteHeader(http.StatusGone)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`))
+		return
+	}
+	all := l.objects
+	if r.URL.Query().Get("labelSelector") != "" {
+		all = l.labelled
+	}
+	var items []string
+	for _, o := range all {
+		f := strings.Fields(o)
+		items = append(items, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"default","uid":%q,"resourceVersion":%q}}`, f[0], f[1], f[2]))
+	}
+	_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":%q},"items":[%s]}`,
+		cmp.Or(l.version, "1000"), strings.Join(items, ","))
+}
+
+func (l *lister) client(t *testing.T) *source.Client {
+	t.Helper()
+	server := httptest.NewServer(l)
+	client := must.Get(source.NewClient(&rest.Config{Host: server.URL}))(t)
+	t.Cleanup(func() {
+		client.CloseIdleConnections()
+		server.Close()
+	})
+	return client
+}
+
+// resyncing begins a resync of what a lister lists, and returns how to wait for its end.
+func resyncing(t *testing.T, r *rig, s *stream, l *lister) (end func()) {
+	t.Helper()
+	r.cfg.Client = l.client(t)
+	s.status.State(source.Watching, nil)
+	s.resync.ask(time.Now())
+	n, ok := s.resync.begin()
+	require.True(t, ok)
+	ended := make(chan error, 1)
+	go func() { ended <- s.republish(must.Within(t, time.Minute), n) }()
+	return func() {
+		t.Helper()
+		require.NoError(t, <-ended)
+		r.settle()
+	}
+}
+
+// between returns what the log has between the markers of its last resync, sorted.
+func between(t *testing.T, log *fakeLog) (told []string) {
+	t.Helper()
+	lines := log.lines()
+	begin := 0
+	for i, line := range lines {
+		if strings.HasPrefix(line, "resync-started") {
+			begin = i + 1
+		}
+		if strings.HasPrefix(line, "resync-completed") {
+			told = slices.Clone(lines[begin:i])
+		}
+	}
+	slices.Sort(told)
+	return told
+}
+
+// listed is how many objects the resync that runs has listed.
+func (r *resyncList) listed() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all()[0].Listed
+}
+
+// completeness is what the last marker of a resync says of itself.
+func completeness(log *fakeLog) (complete string) {
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	for i := range log.log {
+		if m := &log.log[i]; typeOf(m) == "resync-completed" {
+			_, complete, _ = strings.Cut(string(m.Data), `"complete":`)
+		}
+	}
+	return strings.TrimSuffix(complete, "}")
+}
+
+func TestResync_lists_after_its_marker_and_tells_all_before_the_other_one(t *testing.T) {
+	log, store, r, s := listed(t, "10", "a u1 5", "b u2 6")
+	l := &lister{objects: []string{"a u1 5", "b u2 6"}, listing: func() {
+		lines := log.lines()
+		assert.True(t, strings.HasPrefix(lines[len(lines)-1], "resync-started"), "the list is made behind %q", lines)
+		saved := must.Get(store.Load(t.Context()))(t).Log.Resyncs
+		assert.Contains(t, log.log[len(log.log)-1].ID, fmt.Sprint(saved), "the number is not durable")
+	}}
+	resyncing(t, r, s, l)()
+	assert.Equal(t, []string{"updated default/a u1 5 resync", "updated default/b u2 6 resync"}, between(t, log.fakeLog))
+	assert.Equal(t, "true", completeness(log.fakeLog))
+	number := store.state.Log.Resyncs
+	for i := range log.log {
+		if m := &log.log[i]; attribute(m, "reason") == "resync" {
+			assert.True(t, strings.HasSuffix(m.ID, fmt.Sprintf(".r%d", number)), "%s", m.ID)
+		}
+	}
+}
+
+// The object is created, and changed, while the list is made. The watch brings it.
+func TestResync_is_complete_only_when_the_log_has_what_the_watch_brings(t *testing.T) {
+	log, _, r, s := listed(t, "10", "a u1 5")
+	end := resyncing(t, r, s, &lister{objects: []string{"a u1 15", "b u2 16"}})
+	must.Happen(t, "the list", func() bool { return s.resync.listed() == 2 })
+	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
+	r.settle()
+	assert.Empty(t, completeness(log.fakeLog), "it is complete, and the log has an older state")
+	send(t, s, source.Updated, "a", "u1", "15", source.ReasonWatch)
+	send(t, s, source.Added, "b", "u2", "16", source.ReasonWatch)
+	end()
+	assert.Equal(t, []string{"added default/b u2 16 watch", "updated default/a u1 12 watch", "updated default/a u1 15 watch"},
+		between(t, log.fakeLog))
+}
+
+// The list does not have an object any more, and the log has neither its last states nor its end. They come before the
+// resync is complete: otherwise consumers would drop the object, and be given a patch to apply to it.
+func TestResync_is_complete_only_when_the_log_has_the_end_of_what_is_gone(t *testing.T) {
+	log, _, r, s := listed(t, "10", "a u1 5", "b u2 6")
+	end := resyncing(t, r, s, &lister{objects: []string{"a u1 5"}})
+	must.Happen(t, "the list", func() bool { return s.resync.listed() == 1 })
+	_ = pause.For(t.Context(), 20*time.Millisecond) // for a marker, were one published
+	assert.Empty(t, completeness(log.fakeLog), "it is complete, and an end is to come")
+	send(t, s, source.Updated, "b", "u2", "15", source.ReasonWatch)
+	send(t, s, source.Deleted, "b", "u2", "16", source.ReasonWatch)
+	end()
+	assert.Equal(t, []string{"deleted default/b u2 16 watch", "updated default/a u1 5 resync", "updated default/b u2 15 watch"},
+		between(t, log.fakeLog))
+}
+
+// The watch has passed the list, and the log has an object that does not exist: an audit would find it, and the sweep does.
+func TestResync_awaits_no_end_that_does_not_come(t *testing.T) {
+	log, _, r, s := listed(t, "10", "a u1 5", "ghost u2 6")
+	end := resyncing(t, r, s, &lister{objects: []string{"a u1 5"}})
+	must.Happen(t, "the list", func() bool { return s.resync.listed() == 1 })
+	note(t, s, source.Progress{Kind: source.Bookmark, Version: "1000"})
+	end()
+	assert.Equal(t, "true", completeness(log.fakeLog))
+}
+
+// Nothing but the list of a resync shows that etcd was restored.
+func TestResync_begins_another_epoch_where_its_list_does_not_compare(t *testing.T) {
+	for name, exists := range map[string]string{
+		"an older state": "a u1 5", "another object": "a u2 20", "an object that is not known": "b u2 7", "one that has ended": "c u3 6",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, r, s := listed(t, "10", "a u1 5", "c u3 6")
+			live(t, s, []happening{{source.Updated, "a", "u1", "20"}, {source.Deleted, "c", "u3", "21"}})
+			note(t, s, source.Progress{Kind: source.Bookmark, Version: "30"})
+			r.cfg.Client = (&lister{objects: []string{exists}}).client(t)
+			s.status.State(source.Watching, nil)
+			s.resync.ask(time.Now())
+			n, _ := s.resync.begin()
+			ended := make(chan error, 1)
+			go func() { ended <- s.republish(must.Within(t, time.Minute), n) }()
+			assert.Equal(t, source.CauseRestored, (<-s.again).Cause, "a list is asked for")
+			beginHistory(t, s, source.Gap, "1000")
+			snapshot(t, s, "1000", exists)
+			s.status.State(source.Watching, nil)
+			require.ErrorIs(t, <-ended, errOtherEpoch)
+		})
+	}
+}
+
+// A list takes a while. What the watch has brought meanwhile is no mismatch.
+func TestResync_compares_its_list_with_nothing_newer(t *testing.T) {
+	_, _, r, s := listed(t, "10", "a u1 5", "b u2 6")
+	l := &lister{objects: []string{"a u1 5", "b u2 6"}, version: "10"}
+	l.listing = sync.OnceFunc(func() {
+		live(t, s, []happening{{source.Updated, "a", "u1", "20"}, {source.Deleted, "b", "u2", "21"}})
+		note(t, s, source.Progress{Kind: source.Bookmark, Version: "30"})
+		require.NoError(t, r.save(t.Context()))
+	})
+	resyncing(t, r, s, l)()
+	assert.NoError(t, s.mismatched())
+}
+
+// The log has a later event of an object, of another writer, and not between the markers.
+func TestResync_that_leaves_an_object_out_is_not_complete_and_stays_due(t *testing.T) {
+	log, _, r, s := listed(t, "10", "a u1 5")
+	s.saved.ResyncDue = true
+	row, _ := s.ledger.Get("default/a")
+	row.Fresh = false
+	s.ledger.Put("default/a", row)
+	publishLate(t, log, source.Change{
+		Op: source.Updated, Ident: source.Ident{Name: "a", UID: "u1", ResourceVersion: "9"}, Epoch: s.epoch, Version: 9,
+	})
+	l, first := &lister{objects: []string{"a u1 5"}}, ""
+	tries := 0
+	l.listing = func() {
+		if tries++; tries > 1 {
+			first = cmp.Or(first, completeness(log.fakeLog))
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.objects = []string{"a u1 9"}
+		}
+	}
+	r.cfg.Client = l.client(t)
+	s.status.State(source.Watching, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { s.resyncs(ctx) })
+	must.Happen(t, "one that is complete", func() bool { return completeness(log.fakeLog) == "true" })
+	must.Happen(t, "nothing to be due", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !s.saved.ResyncDue
+	})
+	cancel()
+	running.Wait()
+	assert.Equal(t, "false", first, "the first one")
+	assert.Equal(t, []string{"updated default/a u1 9 resync"}, between(t, log.fakeLog))
+}
+
+// An object that is created behind the list is told, and nothing more of it is to come.
+func TestResync_awaits_no_end_of_what_is_newer_than_its_list(t *testing.T) {
+	log, _, r, s := listed(t, "10", "a u1 5")
+	l := &lister{objects: []string{"a u1 5"}, version: "10"}
+	l.listing = sync.OnceFunc(func() { live(t, s, []happening{{source.Added, "b", "u2", "11"}}) })
+	resyncing(t, r, s, l)()
+	assert.Equal(t, []string{"added default/b u2 11 watch", "updated default/a u1 5 resync"}, between(t, log.fakeLog))
+}
+
+// An object that is gone before the watch has brought it is awaited no longer than the watch needs to say so.
+func TestResync_awaits_no_object_that_the_watch_has_passed(t *testing.T) {
+	_, _, r, s := listed(t, "10", "a u1 5")
+	end := resyncing(t, r, s, &lister{objects: []string{"a u1 5", "b u2 16"}})
+	must.Happen(t, "the list", func() bool { return s.resync.listed() == 2 })
+	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
+	end()
+}
+
+// The broker has stored an event before the marker, and acknowledges it after the list.
+func TestResync_tells_an_object_again_whose_event_was_on_its_way(t *testing.T) {
+	log, _, r, s := listed(t, "10", "a u1 5", "b u2 6")
+	stored, acknowledge := make(chan struct{}), make(chan struct{})
+	log.set(func() {
+		log.acknowledging = func(id string) {
+			if strings.HasSuffix(id, ".11.0") {
+				close(stored)
+				<-acknowledge
+			}
+		}
+	})
+	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+	<-stored
+	end := resyncing(t, r, s, &lister{objects: []string{"a u1 11", "b u2 6"}})
+	must.Happen(t, "the marker", func() bool {
+		return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.HasPrefix(line, "resync-started") })
+	})
+	_ = pause.For(t.Context(), 20*time.Millisecond) // for a list, were one made
+	close(acknowledge)
+	end()
+	assert.Equal(t, []string{"updated default/a u1 11 resync", "updated default/b u2 6 resync"}, between(t, log.fakeLog))
+}
+
+// The list has a state on whose heels another one is, and only that is published again.
+func TestResync_awaits_the_newer_state_that_is_on_its_way(t *testing.T) {
+	log, _, r, s := listed(t, "10", "a u1 5")
+	gate := make(chan struct{})
+	l := &lister{objects: []string{"a u1 5"}, version: "10"}
+	l.listing = sync.OnceFunc(func() {
+		log.set(func() { log.gate, log.ungated = gate, true })
+		send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+	})
+	end := resyncing(t, r, s, l)
+	must.Happen(t, "the list", func() bool { return s.resync.listed() == 1 })
+	_ = pause.For(t.Context(), 20*time.Millisecond) // for a marker, were one published
+	assert.Empty(t, completeness(log.fakeLog), "it is complete, and the object was not told")
+	close(gate)
+	end()
+	assert.Equal(t, []string{"updated default/a u1 11 watch"}, between(t, log.fakeLog))
+}
+
+func TestResync_is_not_complete_where_a_filter_may_leave_something_out(t *testing.T) {
+	log := newReadableLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(without(source.Deleted))
+	snapshot(t, s, "10", "a u1 5")
+	resyncing(t, r, s, &lister{objects: []string{"a u1 5"}})()
+	assert.Equal(t, "false", completeness(log.fakeLog))
+}
+
+// The other epoch publishes everything in its own way.
+func TestResync_ends_where_another_epoch_begins(t *testing.T) {
+	log, _, r, s := listed(t, "10", "a u1 5")
+	r.cfg.Client = (&lister{objects: []string{"a u1 15"}}).client(t)
+	s.status.State(source.Watching, nil)
+	s.resync.ask(time.Now())
+	n, _ := s.resync.begin()
+	ended := make(chan error, 1)
+	go func() { ended <- s.republish(must.Within(t, time.Minute), n) }()
+	must.Happen(t, "the list", func() bool { return s.resync.listed() == 1 })
+	restored(t, s)
+	require.ErrorIs(t, <-ended, errOtherEpoch)
+	assert.Empty(t, completeness(log.fakeLog))
+}
+
+func TestRepair_publishes_everything_again_between_markers_of_its_own(t *testing.T) {
+	log, store, r, s := listed(t, "10", "a u1 5", "b u2 6", "c u3 7")
+	live(t, s, []happening{{source.Updated, "a", "u1", "12"}, {source.Deleted, "c", "u3", "13"}, {source.Added, "d", "u4", "14"}})
+	r.stopSaved()
+	before := s.epoch
+	log.lose(6) // the deletion is lost, and what follows
+
+	r, s = startStream(t, log, store)
+	epoch := s.epoch
+	assert.Greater(t, epoch, before)
+	has := store.state.Streams[s.name]
+	assert.True(t, has.Epoch == epoch && has.Since == epoch && has.Owes.List == sequence.Repair && has.Position == "", "%+v", has)
+	assert.Equal(t, "log-lost", has.Owes.Cause)
+	begin := source.Progress{Kind: source.SnapshotStarted, Version: "20"}
+	note(t, s, begin)
+	first := store.state.Streams[s.name].Owes.Number
+	send(t, s, source.Added, "a", "u1", "12", source.ReasonSnapshot)
+	r.settleAndStop() // a crash in the middle of the list
+
+	r, s = startStream(t, log, store)
+	assert.Equal(t, epoch, s.epoch, "it is another epoch after the crash")
+	list(t, s, begin, source.ReasonSnapshot, []string{"a u1 12", "b u2 6", "d u4 14"})
+	r.stopSaved()
+	lines := log.lines()[6:]
+	expect(t, lines[:3], "gap 20", "resync-started 20", "updated default/a u1 12 repair")
+	assert.Equal(t, "resync-started 20", lines[3], "the other markers: the gap was announced")
+	assert.Equal(t, []string{
+		"added default/d u4 14 repair", "deleted default/c u3 7 repair", "updated default/a u1 12 repair", "updated default/b u2 6 repair",
+	}, between(t, log.fakeLog))
+	assert.Equal(t, "true", completeness(log.fakeLog))
+	last := log.log[len(log.log)-1]
+	assert.False(t, strings.HasSuffix(last.ID, fmt.Sprint(".", first)), "%s has the number of the first try", last.ID)
+	for i := 8; i < len(log.log)-1; i++ {
+		if m := &log.log[i]; attribute(m, "sequence") != "" {
+			assert.True(t, strings.HasPrefix(attribute(m, "sequence"), fmt.Sprint(epoch)), "%s", m.ID)
+		}
+	}
+	assert.Equal(t, checkpoint.Owes{}, store.state.Streams[s.name].Owes)
+	assert.Equal(t, "20", store.state.Streams[s.name].Position)
+}
+
+// What is watched before the list of a repair is complete is nothing, so that its end means what it says.
+func TestRepair_with_a_filter_is_not_complete(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r := start(t, log, store)
+	snapshot(t, r.stream(without(source.Deleted)), "10", "a u1 5")
+	r.stopSaved()
+	log.lose(1)
+	r = start(t, log, store)
+	snapshot(t, r.stream(without(source.Deleted)), "20", "a u1 5")
+	assert.Equal(t, "false", completeness(log.fakeLog))
+}
+
+// A selection that changes tells what exists and is not selected from what does not exist.
+func TestStream_what_is_not_selected_any_more_is_deselected_and_the_rest_is_gone(t *testing.T) {
+	log, store, r, _ := listed(t, "10", "a u1 5", "b u2 6", "c u3 7", "d u4 8")
+	r.stopSaved()
+	r = start(t, log, store)
+	r.cfg.Client = (&lister{
+		objects: []string{"a u1 5", "b u2 6", "d u9 15"}, labelled: []string{"a u1 5"},
+	}).client(t)
+	s := r.stream(&StreamSpec{LabelSelector: "app=x"})
+	before := len(log.lines())
+	assert.Equal(t, "10", s.saved.Owes.From)
+	assert.Equal(t, "selection", s.saved.Owes.Cause)
+	saved, _, _ := s.checkpoint()
+	assert.Equal(t, "10", saved.Position, "versions still compare")
+	snapshot(t, s, "20", "a u1 5")
+	r.settle()
+	got := log.lines()[before+1:]
+	slices.Sort(got)
+	expect(t, got, "deleted default/b u2 6 deselected", "deleted default/c u3 7 relist", "deleted default/d u4 8 relist")
+	for i := before + 1; i < len(log.log); i++ {
+		assert.Equal(t, fmt.Sprintf("%010d.%020d.1", s.epoch, 20), attribute(&log.log[i], "sequence"), "the list's version")
+	}
+}
+
+// The pipeline does not go on, and does not try again: every start would say the same.
+func TestRun_ends_at_a_log_of_an_older_version(t *testing.T) {
+	api, log := newAPIServer(t, 10), newReadableLog()
+	_, _ = log.store(oldMessage())
+	b := runBridge(t, api, log, &memoryStore{}, nil)
+	select {
+	case err := <-b.ended:
+		require.ErrorContains(t, err, "older version of the bridge")
+		require.ErrorContains(t, err, "checkpoint reset")
+	case <-time.After(time.Minute):
+		t.Fatal("it goes on")
+	}
+	assert.Len(t, log.lines(), 1, "something was published")
+}
+
+// oldMessage is an event of the form that had no epochs.
+func oldMessage() *sink.Message {
+	m := &sink.Message{Subject: "k8s.test.core.configmaps.default.a", ID: "0123456789abcdef.u1.5"}
+	for _, a := range [][2]string{
+		{"id", "u1.5"},
+		{"source", "/clusters/test/api/v1/configmaps"},
+		{"type", "io.kube-eventbridge.resource.added.v1"},
+		{"pipeline", "test"},
+		{"name", "a"},
+		{"namespace", "default"},
+		{"objectuid", "u1"},
+		{"resourceversion", "5"},
+		{"sequence", "00000000000000000005"},
+	} {
+		m.Attributes = append(m.Attributes, sink.Attribute{Name: a[0], Value: a[1]})
+	}
+	return m
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// recall makes the stream of a message a stored one if the store knows nothing of it: of an object that is alive in the
+// log, or of a marker. The stream that reads it publishes the end of what does not exist any more.
+func (r *recovery) recall(m *sink.Stored, offers *source.Offers) {
+	p := r.session
+	st, err := encode.StateOf(m)
+	if err != nil || st.Pipeline != p.name || st.Deleted {
+		return
+	}
+	marker := st.Sequence == (sequence.Sequence{})
+	resource, ok := encode.ResourceOf(st.Source, p.cfg.Identity.Cluster)
+	if !ok {
+		return
+	}
+	resource.Kind, resource.Namespaced = st.Kind, st.Namespace != ""
+	for _, spec := range p.specs() {
+		at, may := spec.mayHaveRead(resource, st.Namespace)
+		if marker {
+			at, may = spec.stream(resource), spec.NamespaceSelector == nil
+			may = may && strings.Contains(st.ID, "."+at.Scope()+".")
+		}
+		if !may || !spec.meant(resource, offers) {
+			continue
+		}
+		if _, known := p.storedAs(at); !known {
+			p.state.Streams[at.Name()] = checkpoint.Stream{
+				Kind: resource.Kind, Namespaced: resource.Namespaced, Called: spec.calling(resource), Fingerprint: at.Scope(),
+			}
+		}
+	}
+}
+
+// firstAnswer is how long is waited for the first answer of an API server that a catalog asks.
+const firstAnswer = 10 * time.Second
+
+// offered returns what is served. It is nothing where no catalog asks for that, or none has an answer in time.
+func (p *session) offered(ctx context.Context) *source.Offers {
+	if p.cfg.Catalog == nil {
+		return &source.Offers{}
+	}
+	offers, changed := p.cfg.Catalog.Now()
+	if offers != nil {
+		return offers
+	}
+	select {
+	case <-changed:
+		offers, _ = p.cfg.Catalog.Now()
+		return offers
+	case <-time.After(firstAnswer):
+	case <-ctx.Done():
+	}
+	return &source.Offers{}
+}
+
+// meant reports whether a spec may name a resource, whose kind is known. What a short name means is known of what is served.
+func (spec *StreamSpec) meant(r source.Resource, offers *source.Offers) bool {
+	served := offers.Get(r.Group, r.Resource)
+	if spec.Wildcard == nil {
+		return means(spec.Resource, r) || served != nil && mayMean(spec.Resource, served)
+	}
+	if served == nil {
+		served = &source.Served{Group: r.Group, Resource: r.Resource, Versions: []source.Resource{r}}
+	}
+	return spec.Wildcard.matches(served, &source.Offers{})
+}
+
+// mayHaveRead returns the stream in which a spec that names a resource would read an object of it in a namespace; false if it would not.
+func (spec *StreamSpec) mayHaveRead(r source.Resource, namespace string) (source.Stream, bool) {
+	at := spec.stream(r)
+	if spec.NamespaceSelector != nil {
+		at.Namespace = namespace
+	}
+	within := at.Namespace == "" || at.Namespace == namespace
+	return at, within && (spec.NamespaceSelector == nil || namespace != "")
+}

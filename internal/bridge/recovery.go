@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// Before anything is read from the API server, a session compares the checkpoint with the log. The rules are those of
+// sequence.Found.Decide: resume, or the checkpoint is lost, or the log is.
+
+// observe takes over what the store has.
+func (p *session) observe(state *checkpoint.State) {
+	p.state, p.logged = state, state.Log
+	p.epochs.observe(state.Log.Given)
+	for _, saved := range state.Streams {
+		p.epochs.observe(saved.Epoch)
+	}
+}
+
+// meetLog finds out what the log has that the checkpoint does not know, or has no more. It waits for the broker; the
+// error is ctx's, or says why the log cannot be used.
+func (p *session) meetLog(ctx context.Context) error {
+	log, ok := p.sink.(sink.Log)
+	if !ok {
+		return nil
+	}
+	r := recovery{session: p, log: log}
+	if err := r.run(ctx); err != nil {
+		return err
+	}
+	p.logged.ID = r.bounds.ID
+	p.marks.start(r.ends, r.ids)
+	return nil
+}
+
+// recovery brings the checkpoint up to date with the log.
+type recovery struct {
+	session *session
+	log     sink.Log
+	bounds  sink.LogBounds
+	// ends and ids are where each partition ends, and the ids of the messages there.
+	ends map[int32]uint64
+	ids  map[int32]string
+	// streams and rows are what is learned of the log, by the stream's name.
+	streams map[string]checkpoint.Stream
+	rows    map[string]map[string]checkpoint.Row
+	// completed are the newest versions of snapshots that the log calls complete.
+	completed map[string]string
+	// replaces: the rows become what the log has, whatever the checkpoint has.
+	replaces bool
+	// again: an event that was published again is the last of its object. It may be an older state than another one that
+	// was not read.
+	again bool
+	// read counts the pipeline's messages, and seen is their greatest epoch.
+	read int
+	seen uint64
+	// suspects are the objects, by the stream's name, that have no row and an event that the position covers.
+	suspects map[string]map[string]struct{}
+}
+
+func (r *recovery) run(ctx context.Context) error {
+	p := r.session
+	var err error
+	if r.bounds, err = r.log.Bounds(ctx, p.state.Log.Ends); err != nil {
+		return err
+	}
+	if r.ends, r.ids, err = ends(ctx, r.log, r.bounds); err != nil {
+		return err
+	}
+	found, err := r.find(ctx)
+	if err != nil {
+		return err
+	}
+	how := found.Decide()
+	if how == sequence.Resume {
+		if err := r.readTail(ctx); err != nil {
+			return err
+		}
+		found.Seen = r.seen
+		how = found.Decide()
+	}
+	switch how {
+	case sequence.LogLost:
+		return r.repair(ctx)
+	case sequence.CheckpointLost:
+		return r.rebuild(ctx, found.Trimmed())
+	default:
+		return r.store(ctx)
+	}
+}
+
+// ends returns where each partition ends, and the ids of the messages there.
+func ends(ctx context.Context, log sink.Log, bounds sink.LogBounds) (map[int32]uint64, map[int32]string, error) {
+	ends, ids := map[int32]uint64{}, map[int32]string{}
+	for partition, b := range bounds.Partitions {
+		ends[partition] = b.Last
+		if b.Last < b.First {
+			continue
+		}
+		m, err := log.At(ctx, partition, b.Last)
+		if err != nil {
+			return nil, nil, err
+		}
+		if m != nil {
+			ids[partition] = m.ID
+		}
+	}
+	return ends, ids, nil
+}
+
+// find compares what the checkpoint knows of the log with its bounds.
+func (r *recovery) find(ctx context.Context) (sequence.Found, error) {
+	had := r.session.state.Log
+	f := sequence.Found{
+		Checkpoint: len(had.Marks) > 0, OtherLog: had.ID != "" && had.ID != r.bounds.ID, Given: r.session.epochs.last(),
+	}
+	for partition, b := range r.bounds.Partitions {
+		at := sequence.Partition{Mark: had.Marks[partition], First: b.First, Last: b.Last}
+		if end := had.Ends[partition]; end > b.Last {
+			at.Changed = true // what was acknowledged last is not there any more
+		} else if id := had.IDs[partition]; id != "" && end >= b.First && !f.OtherLog {
+			m, err := r.log.At(ctx, partition, end)
+			if err != nil {
+				return f, err
+			}
+			at.Changed = m != nil && m.ID != id
+		}
+		f.Partitions = append(f.Partitions, at)
+	}
+	return f, nil
+}
+
+// readTail reads what the log has behind the marks: what a process published that did not come to save it.
+func (r *recovery) readTail(ctx context.Context) error {
+	p := r.session
+	r.begin()
+	err := r.log.Read(ctx, sink.Query{After: p.state.Log.Marks}, func(m *sink.Stored) error {
+		return r.take(m, !r.bounds.Fenced)
+	})
+	if err != nil {
+		return fmt.Errorf("read the end of the log: %w", err)
+	}
+	for name, keys := range r.suspects {
+		for key := range keys {
+			// The row of an object that has ended goes when the position has passed the end.
+			if row := r.rows[name][key]; !row.Deleted {
+				r.late(name, row.Last().Sequence)
+			}
+		}
+	}
+	p.log.Info("read the end of the log", "messages", r.read, "streams", len(r.rows))
+	return nil
+}
+
+// readAll reads the whole log. Where it can select them, only the last message of each object.
+func (r *recovery) readAll(ctx context.Context) error {
+	p := r.session
+	r.begin()
+	offers, began, told := p.offered(ctx), time.Now(), time.Now()
+	err := r.log.Read(ctx, sink.Query{LastOfKey: !p.sharesSubjects()}, func(m *sink.Stored) error {
+		r.recall(m, offers)
+		if time.Since(told) > logEvery {
+			told = time.Now()
+			p.log.Info("reading the log", "messages", r.read, "of at most", r.messages(),
+				"for", time.Since(began).Round(time.Second).String())
+		}
+		return r.take(m, false)
+	})
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	return nil
+}
+
+// messages is how many the log has, others' included.
+func (r *recovery) messages() (n uint64) {
+	for _, b := range r.bounds.Partitions {
+		n += b.Last + 1 - b.First
+	}
+	return n
+}
+
+func (r *recovery) begin() {
+	r.read, r.again, r.streams = 0, false, map[string]checkpoint.Stream{}
+	r.rows, r.completed = map[string]map[string]checkpoint.Row{}, map[string]string{}
+	r.suspects = map[string]map[string]struct{}{}
+}
+
+// take learns what one message says. Late: what the position says is known, and is news all the same, is of a process
+// that was replaced.
+func (r *recovery) take(m *sink.Stored, late bool) error {
+	st, err := encode.StateOf(m)
+	var old *encode.OldFormatError
+	switch {
+	case errors.As(err, &old):
+		return err
+	case err != nil || st.Pipeline != r.session.name:
+		return nil
+	}
+	r.seen = max(r.seen, st.Sequence.Epoch, m.Epoch)
+	if !r.isOfResource(&st) {
+		return nil // a writer has started
+	}
+	r.read++
+	if st.Sequence == (sequence.Sequence{}) {
+		r.marker(m, &st)
+		return nil
+	}
+	r.again = r.again || st.Reason == source.ReasonResync
+	for name := range r.names(&st) {
+		r.learn(name, m, &st, late)
+	}
+	return nil
+}
+
+func (r *recovery) isOfResource(st *encode.State) bool {
+	_, ok := encode.ResourceOf(st.Source, r.session.cfg.Identity.Cluster)
+	return ok
+}
+
+// names yields the stored streams that may have an event's object.
+func (r *recovery) names(st *encode.State) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		resource, ok := encode.ResourceOf(st.Source, r.session.cfg.Identity.Cluster)
+		if !ok {
+			return
+		}
+		for _, namespace := range []string{"", st.Namespace} {
+			name, ok := r.session.storedAs(source.Stream{Resource: resource, Namespace: namespace})
+			if ok && !yield(name) || st.Namespace == "" {
+				return
+			}
+		}
+	}
+}
+
+// learn moves a row to an event.
+func (r *recovery) learn(name string, m *sink.Stored, st *encode.State, late bool) {
+	key := st.Key()
+	known, exists := r.rows[name][key]
+	if !exists && !r.replaces {
+		known, exists = r.session.state.Rows[name][key]
+	}
+	if exists && known.Partition == m.Partition && m.Sequence <= known.Sequence && !known.Behind {
+		return // the row has it already
+	}
+	next := stateRow(st)
+	next.Sequence, next.Partition = m.Sequence, m.Partition
+	row := apply(known, exists, next)
+	if r.rows[name] == nil {
+		r.rows[name] = map[string]checkpoint.Row{}
+	}
+	r.rows[name][key] = row
+	_, had := r.session.state.Rows[name][key]
+	switch last := known.Last(); {
+	case !late || st.Reason == source.ReasonResync:
+	case !had:
+		if r.suspects[name] == nil {
+			r.suspects[name] = map[string]struct{}{}
+		}
+		r.suspects[name][key] = struct{}{}
+	case st.Sequence.After(last.Sequence):
+		r.late(name, st.Sequence)
+	}
+}
+
+// late makes a stream owe a list where an event that the position covers is news: the object may be gone.
+func (r *recovery) late(name string, found sequence.Sequence) {
+	saved, ok := r.stream(name)
+	order := sequence.Stream{Epoch: saved.Epoch, Position: numeric(saved.Position)}
+	if !ok || saved.Owes.List != sequence.Nothing || !order.Late(found) {
+		return
+	}
+	saved.Owes = checkpoint.Owes{
+		List: sequence.Relist, From: saved.Position, Version: saved.Position, Cause: string(source.CauseExpired),
+		Message: "a process that was replaced has published late",
+	}
+	r.streams[name] = saved
+}
+
+// stream returns what is to be saved of a stream, or what was.
+func (r *recovery) stream(name string) (saved checkpoint.Stream, ok bool) {
+	if saved, ok = r.streams[name]; !ok {
+		saved, ok = r.session.state.Streams[name]
+	}
+	return saved, ok
+}
+
+// marker takes note of the marker of a list that began, or of a snapshot that is complete.
+func (r *recovery) marker(m *sink.Stored, st *encode.State) {
+	p := r.session
+	resource, ok := encode.ResourceOf(st.Source, p.cfg.Identity.Cluster)
+	if !ok {
+		return
+	}
+	for spec, at := range p.scopes(resource) {
+		name := at.Name()
+		saved, ok := r.stream(name)
+		if !ok || !strings.Contains(st.ID, "."+at.Scope()+".") {
+			continue
+		}
+		switch st.Type {
+		case encode.TypeGap, encode.TypeSnapshotStarted:
+			saved.Announced = m.ID
+		case encode.TypeSnapshotCompleted:
+			r.completed[name] = st.ResourceVersion
+			due := source.Marker{
+				Kind: source.MarkerSnapshotCompleted, Epoch: saved.Epoch, To: saved.Unannounced.ResourceVersion,
+			}
+			if m.ID != markerID(spec.encoder(at), due) {
+				continue
+			}
+			saved.Unannounced = checkpoint.Snapshot{}
+		default:
+			continue
+		}
+		r.streams[name] = saved
+	}
+}
+
+// scopes yields in which streams the specs may read a resource.
+func (p *session) scopes(r source.Resource) iter.Seq2[*StreamSpec, source.Stream] {
+	return func(yield func(*StreamSpec, source.Stream) bool) {
+		for _, spec := range p.specs() {
+			if spec.NamespaceSelector == nil {
+				if !yield(spec, spec.stream(r)) {
+					return
+				}
+				continue
+			}
+			for name := range p.state.Streams {
+				namespace, ok := strings.CutPrefix(name, r.String()+"/")
+				at := spec.stream(r)
+				at.Namespace = namespace
+				if ok && !yield(spec, at) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// storedAs returns the name of the stored stream that is the given one, if need be in another version: versions are the
+// same objects.
+func (p *session) storedAs(at source.Stream) (name string, ok bool) {
+	name = at.Name()
+	if _, ok = p.state.Streams[name]; ok {
+		return name, true
+	}
+	for name := range p.state.Streams {
+		o, ok := source.ParseName(name)
+		if ok && o.Group == at.Group && o.Resource.Resource == at.Resource.Resource && o.Namespace == at.Namespace {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// store commits what was learned, and where the log ends. The error is ctx's, or permanent.
+func (r *recovery) store(ctx context.Context) error {
+	p := r.session
+	if !r.has() && len(r.rows)+len(r.streams) == 0 {
+		return nil // nothing was published yet
+	}
+	for name, rows := range r.rows {
+		if p.state.Rows[name] == nil {
+			p.state.Rows[name] = map[string]checkpoint.Row{}
+		}
+		maps.Copy(p.state.Rows[name], rows)
+	}
+	maps.Copy(p.state.Streams, r.streams)
+	p.epochs.observe(r.seen)
+	p.logged.ID, p.logged.Marks, p.logged.Ends, p.logged.IDs = r.bounds.ID, r.ends, r.ends, r.ids
+	p.logged.Given = p.epochs.last()
+	b := &checkpoint.Batch{Identity: p.cfg.Identity, Streams: r.streams, Put: r.rows, Log: &p.logged}
+	return p.insist(ctx, func() error { return p.cfg.Store.Commit(ctx, b) })
+}
+
+// has reports whether the checkpoint knows the log.
+func (r *recovery) has() bool { return len(r.session.state.Log.Marks) > 0 }
+
+// rebuild goes on from the log where the checkpoint was lost, or is an older one. What the log has is not published
+// again. No position holds: each stream lists behind a gap, from the last snapshot that is called complete. Where the
+// log may lack the last event of an object, a resync follows.
+func (r *recovery) rebuild(ctx context.Context, trimmed bool) error {
+	p, began := r.session, time.Now()
+	if err := r.readAll(ctx); err != nil {
+		return err
+	}
+	if r.read == 0 && !r.has() {
+		return nil // the log has nothing of this pipeline
+	}
+	p.epochs.observe(r.seen)
+	objects, epoch := 0, p.epochs.next()
+	for name := range p.state.Streams {
+		saved, _ := r.stream(name)
+		from := cmp.Or(saved.Position, saved.Owes.From, r.completed[name], "0")
+		saved.Epoch, saved.Position, saved.Announced = epoch, "", ""
+		saved.Unannounced, saved.Replay = checkpoint.Snapshot{}, checkpoint.Replay{}
+		saved.ResyncDue = saved.ResyncDue || trimmed || r.again
+		if saved.Owes.List < sequence.Republish {
+			saved.Owes = checkpoint.Owes{
+				List: sequence.Reselect, From: from, Cause: string(source.CauseCheckpointLost),
+				Message: "the checkpoint was lost, or is older than the log; what the log has was read from there",
+			}
+		}
+		r.streams[name] = saved
+		objects += len(r.rows[name])
+	}
+	p.log.Warn("the checkpoint does not know what the log has: it was read from the log", "streams", len(p.state.Streams),
+		"objects", objects, "messages", r.read, "took", time.Since(began).Round(time.Millisecond).String())
+	return r.store(ctx)
+}
+
+// repair begins an epoch in which everything is published again, because the log has lost what it had acknowledged. The
+// rows become what the log has. A row that the log has nothing of stays, so that the end of its object can be told.
+func (r *recovery) repair(ctx context.Context) error {
+	p := r.session
+	had := p.state.Log
+	r.replaces = true
+	if err := r.readAll(ctx); err != nil {
+		return err
+	}
+	p.epochs.observe(r.seen)
+	if len(p.state.Streams) == 0 {
+		return r.store(ctx) // the checkpoint was reset, and the log is another one
+	}
+	epoch := p.epochs.next()
+	for name := range p.state.Streams {
+		saved, _ := r.stream(name)
+		why := source.Why{Cause: source.CauseLogLost, Message: "the log has lost events that it had acknowledged"}
+		// Between the last snapshot that the log has and its end it may lack anything.
+		incomparable(&saved, epoch, cmp.Or(r.completed[name], "0"), why)
+		saved.Position, saved.Owes.List = "", sequence.Repair
+		r.streams[name] = saved
+		r.unlearn(name)
+	}
+	p.log.Warn("the log has lost events that it had acknowledged: everything is published again between resync markers",
+		"has", r.ends, "had", had.Ends, "epoch", epoch)
+	if err := r.store(ctx); err != nil {
+		return err
+	}
+	if !p.counted {
+		p.cfg.Metrics.losses.WithLabelValues(p.name).Inc()
+	}
+	return nil
+}
+
+// unlearn marks the rows of a stream that the log has nothing of.
+func (r *recovery) unlearn(name string) {
+	if r.rows[name] == nil {
+		r.rows[name] = map[string]checkpoint.Row{}
+	}
+	for key, row := range r.session.state.Rows[name] {
+		if _, has := r.rows[name][key]; !has && row.Sequence > 0 {
+			row.Behind, row.Sequence, row.Fresh = true, 0, false
+			r.rows[name][key] = row
+		}
+	}
+}
+
+// sharesSubjects: objects do not each have a subject of their own.
+func (p *session) sharesSubjects() bool {
+	return slices.ContainsFunc(p.specs(), func(s *StreamSpec) bool {
+		return s.Encoding.Subject != nil && !s.Encoding.Subject.PerObject()
+	})
+}
