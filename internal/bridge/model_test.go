@@ -383,13 +383,27 @@ func (m *model) finish(r *rig, s *stream, sent int) {
 		note(m.t, s, source.Progress{Kind: source.Bookmark, Version: fmt.Sprint(m.version)})
 	}
 	m.must(r.commit(m.t.Context()))
+	m.awaitResync(s)
+	m.must(r.commit(m.t.Context()))
+}
+
+// awaitResync lets a resync that is due come to its end. Meanwhile other resources are written, as bookmarks show.
+func (m *model) awaitResync(s *stream) {
 	s.askIfDue()
-	must.Happen(m.t, "the resync that is due", func() bool {
+	must.Happen(m.t, "the resync that is due\n"+strings.Join(m.trace, "\n"), func() bool {
+		select {
+		case <-s.again:
+			m.list(s, true)
+		default:
+		}
+		m.mu.Lock()
+		m.version += 10
+		m.mu.Unlock()
+		note(m.t, s, source.Progress{Kind: source.Bookmark, Version: fmt.Sprint(m.version)})
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return !s.saved.ResyncDue
 	})
-	m.must(r.commit(m.t.Context()))
 }
 
 // resync publishes again, while everything goes on, what a list has shown that was made at any time, or all that
