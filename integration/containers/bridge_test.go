@@ -56,7 +56,7 @@ func TestBridge_between_containers_loses_and_repeats_nothing_when_a_broker_resta
 				for i := range to - from {
 					c := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, from+i)}}
 					made := must.Get(kube.CoreV1().ConfigMaps("default").Create(t.Context(), &c, metav1.CreateOptions{}))(t)
-					want[fmt.Sprintf("%s.%s", made.UID, made.ResourceVersion)] = 1
+					want["default/"+made.Name+" "+made.ResourceVersion] = 1
 				}
 			}
 			change(0, 10)
@@ -83,12 +83,12 @@ func await(t *testing.T, log rig.Log, name string, want map[string]int) {
 		for _, m := range messages {
 			e := event(m.Header)
 			if strings.HasPrefix(e["subject"], "default/"+name+"-") {
-				got[e["id"]]++
+				got[e["subject"]+" "+e["resourceversion"]]++
 			}
 		}
 		missing := len(want)
-		for id, n := range got {
-			require.Equal(t, want[id], n, "the log has %s that often", id)
+		for version, n := range got {
+			require.Equal(t, want[version], n, "the log has %s that often", version)
 			missing--
 		}
 		return missing == 0, fmt.Sprintf("%d of %d events are not in the log; reading it gave %v", missing, len(want), err)

@@ -105,7 +105,10 @@ func (c *consumer) apply(m *sink.Stored, place int) {
 	if sequence < h.sequence || sequence == h.sequence && (!whole || !c.atEqual) {
 		return
 	}
-	next := holding{sequence: sequence, typ: typ, uid: attribute(m, "objectuid"), version: attribute(m, "resourceversion"), place: place}
+	next := holding{
+		sequence: sequence, typ: typ, uid: attribute(m, "objectuid"), version: attribute(m, "resourceversion"),
+		place: place,
+	}
 	var data any
 	if err := json.Unmarshal(m.Data, &data); err != nil {
 		c.fail("%s: %v", m.ID, err)
@@ -157,10 +160,11 @@ func (c *consumer) floor() int {
 	return floor
 }
 
-// again is told all again that it has not acknowledged, in order as after a restart, or one by one.
+// again is told all again that it has not acknowledged, in order as after a restart, or one by one. What was told since
+// the marker of a resync is kept on disk: the marker may be acknowledged.
 func (c *consumer) again(r *rand.Rand) {
 	if r.IntN(2) == 0 {
-		c.next, c.told = c.floor(), map[string]map[string]bool{}
+		c.next = c.floor()
 		return
 	}
 	for at := range c.next {
@@ -181,8 +185,8 @@ func (c *consumer) cut(to int) {
 	}
 }
 
-// wrong returns why what the consumer holds is not what exists, by key; empty if it is. A rejected event tells only that there
-// is an object.
+// wrong returns why what the consumer holds is not what exists, by key; empty if it is. A rejected event tells only that
+// there is an object.
 func (c *consumer) wrong(exists map[string]any) string {
 	if c.failed != "" {
 		return c.failed

@@ -201,12 +201,16 @@ func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
 	if err := s.announceRepair(ctx, source.MarkerResyncCompleted, told); err != nil {
 		return err
 	}
+	// Until the version is the position the list is owed: a resync may look at objects, and hold the position meanwhile.
+	s.tracker.Bookmark(p.Version)
+	if err := s.tracker.Await(ctx); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	s.saved.Owes, s.saved.Announced, s.distrusted = checkpoint.Owes{}, "", false
 	if snapshot && !s.spec.SkipSnapshot {
 		s.saved.Unannounced = checkpoint.Snapshot{ResourceVersion: p.Version, Objects: p.Objects}
 	}
-	s.tracker.Bookmark(p.Version)
 	s.mu.Unlock()
 	if err := s.session.save(ctx); err != nil {
 		return err

@@ -227,8 +227,10 @@ func (c *happened) body() []byte {
 		label = `,"labels":{"a":"b"}`
 	}
 	last := c.ResourceVersion[len(c.ResourceVersion)-1:]
-	return fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q%s},`+
-		`"data":{"v":%q,"k%s":"x"}}`, c.Name, c.Namespace, c.UID, c.ResourceVersion, label, c.ResourceVersion, last)
+	metadata := fmt.Sprintf(`{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q%s}`,
+		c.Name, c.Namespace, c.UID, c.ResourceVersion, label)
+	return fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":%s,"data":{"v":%q,"k%s":"x"}}`,
+		metadata, c.ResourceVersion, last)
 }
 
 // selected returns what exists and is selected.
@@ -381,16 +383,31 @@ func (m *model) finish(r *rig, s *stream, sent int) {
 		note(m.t, s, source.Progress{Kind: source.Bookmark, Version: fmt.Sprint(m.version)})
 	}
 	m.must(r.commit(m.t.Context()))
+	m.awaitResync(s)
+	m.must(r.commit(m.t.Context()))
+}
+
+// awaitResync lets a resync that is due come to its end. Meanwhile other resources are written, as bookmarks show.
+func (m *model) awaitResync(s *stream) {
 	s.askIfDue()
-	must.Happen(m.t, "the resync that is due", func() bool {
+	must.Happen(m.t, "the resync that is due\n"+strings.Join(m.trace, "\n"), func() bool {
+		select {
+		case <-s.again:
+			m.list(s, true)
+		default:
+		}
+		m.mu.Lock()
+		m.version += 10
+		m.mu.Unlock()
+		note(m.t, s, source.Progress{Kind: source.Bookmark, Version: fmt.Sprint(m.version)})
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return !s.saved.ResyncDue
 	})
-	m.must(r.commit(m.t.Context()))
 }
 
-// resync publishes again, while everything goes on, what a list has shown that was made at any time, or all that exists.
+// resync publishes again, while everything goes on, what a list has shown that was made at any time, or all that
+// exists.
 func (m *model) resync(ctx context.Context, s *stream) {
 	if m.random.IntN(3) == 0 {
 		s.resync.ask(time.Now())
@@ -477,8 +494,8 @@ func (m *model) send(s *stream, c happened, reason source.Reason) {
 	}
 	ticket := must.Get(s.Admit(m.t.Context(), at, len(body)))(m.t)
 	s.Deliver(source.Change{
-		Op: c.Op, Ident: c.Ident, Body: source.NewBody(body), Reason: reason, Listed: at == "", Seen: time.Now(), Ticket: ticket,
-		Size: len(body),
+		Op: c.Op, Ident: c.Ident, Body: source.NewBody(body), Reason: reason, Listed: at == "", Seen: time.Now(),
+		Ticket: ticket, Size: len(body),
 	})
 }
 
@@ -632,7 +649,8 @@ func (m *model) trim() {
 func (m *model) rewind() {
 	for name, saved := range m.store.state.Streams {
 		position := numeric(saved.Position)
-		if saved.Owes.List != sequence.Nothing || saved.Unannounced != (checkpoint.Snapshot{}) || position <= 10 || m.restored {
+		first := saved.Owes.List != sequence.Nothing || saved.Unannounced != (checkpoint.Snapshot{})
+		if first || position <= 10 || m.restored {
 			continue
 		}
 		to := max(position, numeric(saved.Replay.To))
@@ -697,7 +715,8 @@ func (m *model) check() (bad string) {
 			return fmt.Sprintf("%s at %s stands behind %s", name, at, newest[name])
 		}
 		newest[name] = at
-		if was := alive[name]; m.mode.complete() && !m.mode.rewind && !m.mode.trim && was != "" && !strings.HasPrefix(was, uid+" ") && !deleted {
+		replaced := alive[name] != "" && !strings.HasPrefix(alive[name], uid+" ") && !deleted
+		if was := alive[name]; replaced && m.mode.complete() && !m.mode.rewind && !m.mode.trim {
 			return fmt.Sprintf("%s is %s at %s, and %s has no end", name, uid, at, was)
 		}
 		alive[name] = m.mode.said(uid, attribute(e, "resourceversion"))

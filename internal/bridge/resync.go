@@ -178,7 +178,7 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 			return err
 		}
 		if listed[item.Key()] = struct{}{}; !published {
-			coming[item.Key()] = s.coming(item.Ident, item.At)
+			coming[item.Key()] = s.coming(item.Ident, item.At, epoch)
 		}
 		s.resync.count(published)
 		return nil
@@ -204,14 +204,14 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 }
 
 // coming returns the version of what is published instead of a listed object's state: that state, or a newer one that is
-// on its way. If the list does not compare with what was published, the stream lists under another epoch.
-func (s *stream) coming(listed source.Ident, at string) uint64 {
+// on its way. If the list does not compare with what was published in the epoch, the stream lists under another one.
+func (s *stream) coming(listed source.Ident, at string, epoch uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	row, exists := s.known(listed.Key())
 	version, last, order := numeric(listed.ResourceVersion), lastOf(&row, exists), s.order()
 	ahead := max(row.Version, order.Position) > numeric(at) // what has happened since explains the difference
-	if !ahead && s.steady() && order.Listed(sequence.Object{UID: listed.UID, Version: version}, last) != "" {
+	if !ahead && s.epoch == epoch && s.steady() && order.Listed(sequence.Object{UID: listed.UID, Version: version}, last) != "" {
 		s.revoke(&source.Change{Ident: listed}, strconv.FormatUint(max(row.Version, order.Position), 10))
 	}
 	return max(version, row.Version)
