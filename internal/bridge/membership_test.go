@@ -5,6 +5,7 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -398,6 +400,32 @@ func TestName_keeps_its_meaning(t *testing.T) {
 	b.watches(t, "gateways.v1.gateway.io")
 	require.NoError(t, b.stop())
 	assert.Len(t, store.state.Streams, 1)
+}
+
+func TestName_that_may_mean_several_resources_is_told_with_their_groups(t *testing.T) {
+	w := newWorld(t, "gateways.v1.gateway.io", "gateways.v1.istio.io")
+	var said testlog.Text
+	b := runBridge(t, &apiServer{Server: w.Server}, newFakeLog(), &memoryStore{}, func(c *Config) {
+		c.Streams[0].Resource, c.Log = "gateways", slog.New(slog.NewTextHandler(&said, nil))
+	})
+	b.watches(t, "gateways.v1.gateway.io")
+	require.NoError(t, b.stop())
+	want := "may mean several resources, and the first one is read: gateways.gateway.io, gateways.istio.io; name it with its group"
+	assert.Equal(t, 1, strings.Count(said.String(), want), said.String())
+}
+
+// A definition that comes later may show that an entry cannot be read. The others go on.
+func TestEntry_that_a_later_definition_does_not_fit_is_told(t *testing.T) {
+	w, log := newWorld(t, "configmaps.v1"), newFakeLog()
+	b := runIn(t, w, log, &memoryStore{}, StreamSpec{Resource: "configmaps"}, StreamSpec{Resource: "nodes.x", Namespace: "shop"})
+	b.watches(t, "configmaps.v1")
+	w.serve("configmaps.v1", "nodes.v1.x")
+	b.cfg.Catalog.Refresh()
+	want := "pipeline test: nodes.x: resource nodes.x is cluster-scoped and cannot be read in namespaces"
+	must.Happen(t, want, func() bool { _, body := b.get("/readyz"); return strings.Contains(body, want) })
+	w.put("configmaps", "shop/one", "")
+	must.Happen(t, "the other one", func() bool { return strings.Contains(strings.Join(log.lines(), "\n"), "added shop/one") })
+	require.NoError(t, b.stop())
 }
 
 // What the API server does not serve is told, and read as soon as it is served.

@@ -164,8 +164,8 @@ func (w *world) resources(out io.Writer, served []string, group, version string)
 	var all []string
 	for _, name := range served {
 		if at, _ := source.ParseName(name); at.Group == group && at.Version == version {
-			all = append(all, fmt.Sprintf(`{"name":%q,"singularName":"","namespaced":true,"kind":"ConfigMap","verbs":["list","watch"]}`,
-				at.Resource.Resource))
+			all = append(all, fmt.Sprintf(`{"name":%q,"singularName":"","namespaced":%t,"kind":"ConfigMap","verbs":["list","watch"]}`,
+				at.Resource.Resource, at.Resource.Resource != "nodes"))
 		}
 	}
 	gv := strings.TrimPrefix(group+"/"+version, "/")
