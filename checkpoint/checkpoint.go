@@ -36,6 +36,9 @@ type Row struct {
 	Digest [16]byte
 	// Form stands for what the log's last event of the object tells of this very state, where that is known and the next event may be made from it; else it is zero.
 	Form uint32
+	// Written is when the state was written, in seconds since 1970, as it tells; 0 where that is not known. Two states of
+	// one version with different times are of different histories of the API server.
+	Written int64
 	// Fresh says that this process published the object's last event itself, so that Sequence needs no check. It is not stored.
 	Fresh bool
 }
@@ -44,6 +47,7 @@ type Row struct {
 func (r *Row) Last() sequence.Row {
 	last := sequence.Row{
 		UID: r.UID, Sequence: sequence.Sequence{Epoch: r.Epoch, Version: r.Version}, Behind: r.Behind, Rejected: r.Rejected,
+		Hash: uint64(r.Written),
 	}
 	if r.Deleted {
 		last.Step = sequence.End

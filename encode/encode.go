@@ -229,6 +229,7 @@ func (e *Encoder) look(v *view, c *source.Change) error {
 	}
 	v.keepManaged, v.keepApplied, v.dropCopies = e.keepManaged, e.keepApplied, e.redaction != nil
 	err := v.object(v.body)
+	c.Written = v.changed.seconds()
 	if err == nil && e.redaction != nil {
 		err = e.redaction.mark(v.body, &v.walk)
 	}
@@ -255,6 +256,7 @@ func (e *Encoder) lookRedacted(v *view, c *source.Change) {
 	}
 	if err == nil {
 		err = v.object(v.body)
+		c.Written = v.changed.seconds()
 	}
 	// What is not valid JSON is not searched for attributes either: they might be anything.
 	if err == nil && len(data) > len("{}") {

@@ -279,6 +279,30 @@ func TestChange_time_is_what_the_object_tells(t *testing.T) {
 	}
 }
 
+func TestWritten_is_the_newest_time_of_managedFields(t *testing.T) {
+	entry := func(at string) string { return `{"manager":"m","time":"` + at + `"}` }
+	for metadata, want := range map[string]string{
+		``: "",
+		`"creationTimestamp":"2026-01-01T00:00:00Z"`:              "",
+		`"managedFields":[]`:                                      "",
+		`"managedFields":[{"manager":"m"}]`:                       "",
+		`"managedFields":[` + entry("2026-02-28T23:59:59Z") + `]`: "2026-02-28T23:59:59Z",
+		`"managedFields":[` + entry("2028-02-29T00:00:00Z") + `,` + entry("2026-11-17T01:02:03Z") + `]`:           "2028-02-29T00:00:00Z",
+		`"managedFields":[` + entry("2026-11-17T01:02:03Z") + `,{},` + entry("2026-11-17T02:02:04.5+01:00") + `]`: "2026-11-17T01:02:04Z",
+	} {
+		var seconds int64
+		if want != "" {
+			seconds = must.Get(time.Parse(time.RFC3339, want))(t).Unix()
+		}
+		body := `{"metadata":{` + metadata + `}}`
+		assert.Equal(t, seconds, Written([]byte(body)), body)
+		c := ident(source.Updated, body)
+		require.NoError(t, New(source.Stream{Resource: pods}, config()).Change(&sink.Message{}, c))
+		assert.Equal(t, seconds, c.Written, body)
+	}
+	assert.Zero(t, Written([]byte("x")))
+}
+
 func ident(op source.Op, body string) *source.Change {
 	return &source.Change{
 		Op: op, Ident: source.Ident{Namespace: "ns", Name: "n", UID: "u", ResourceVersion: "7"},

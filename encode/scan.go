@@ -192,6 +192,20 @@ func stampOf(v []byte) (s stamp) {
 	return s
 }
 
+// seconds returns the seconds since 1970 that a stamp stands for; 0 of the zero stamp.
+func (s *stamp) seconds() int64 {
+	if *s == (stamp{}) {
+		return 0
+	}
+	n := func(from, to int) (n int) {
+		for _, digit := range s[from:to] {
+			n = 10*n + int(digit-'0')
+		}
+		return n
+	}
+	return time.Date(n(0, 4), time.Month(n(5, 7)), n(8, 10), n(11, 13), n(14, 16), n(17, 19), 0, time.UTC).Unix()
+}
+
 // canonical reports whether v is a stamp beyond doubt. It doubts the ends of months.
 func canonical(v []byte) bool {
 	const like = "dddd-dd-ddTdd:dd:ddZ"

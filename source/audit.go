@@ -3,18 +3,20 @@
 package source
 
 import (
+	"bytes"
 	"context"
 	"errors"
 )
 
 var errNoVersion = errors.New("a list at an exact version needs one")
 
-// Audit calls f with the identity of every object that the stream had at exactly version, in no order that is promised. It
-// reads metadata only, in pages, and holds one object at a time.
+// Audit calls f with every object that the stream had at exactly version, in no order that is promised: with its identity,
+// and with JSON that has its metadata, valid until f returns. It reads metadata only, in pages, and holds one object at a
+// time.
 //
 // The error is f's, which ends it, or says why the list could not be read, or not to its end: nothing is repeated, and what f was told before
 // holds. API servers forget old versions (410), do not have future ones (504), and not all know such lists.
-func Audit(ctx context.Context, c *Client, s Stream, version string, f func(Ident) error) error {
+func Audit(ctx context.Context, c *Client, s Stream, version string, f func(Ident, []byte) error) error {
 	if version == "" {
 		return errNoVersion
 	}
@@ -25,7 +27,7 @@ func Audit(ctx context.Context, c *Client, s Stream, version string, f func(Iden
 			if err != nil {
 				return err
 			}
-			return f(id.Ident)
+			return f(id.Ident, raw)
 		})
 		if err != nil || meta.Continue == "" {
 			return err
@@ -75,16 +77,17 @@ func ObjectsAt(ctx context.Context, c *Client, s Stream, version string, f func(
 	}
 }
 
-// ReadAt returns the identity of one object as the stream had it at exactly version. Found is false where the stream did not have it
-// then: it did not exist, or the selectors did not match. The error says why the API server does not tell, see [Audit]; nothing is repeated.
-func ReadAt(ctx context.Context, c *Client, s Stream, namespace, name, version string) (id Ident, found bool, err error) {
+// ReadAt returns one object as the stream had it at exactly version: its identity, and JSON that has its metadata. Found is
+// false where the stream did not have it then: it did not exist, or the selectors did not match. The error says why the API
+// server does not tell, see [Audit]; nothing is repeated.
+func ReadAt(ctx context.Context, c *Client, s Stream, namespace, name, version string) (id Ident, raw []byte, found bool, err error) {
 	if version == "" {
-		return Ident{}, false, errNoVersion
+		return Ident{}, nil, false, errNoVersion
 	}
-	key := Ident{Namespace: namespace, Name: name}
-	found, err = c.readExact(ctx, s, key, pageQuery{exact: version, identities: true}, func(at Ident, _ []byte) { id = at })
+	key, q := Ident{Namespace: namespace, Name: name}, pageQuery{exact: version, identities: true}
+	found, err = c.readExact(ctx, s, key, q, func(at Ident, object []byte) { id, raw = at, bytes.Clone(object) })
 	if !found {
-		id = Ident{}
+		return Ident{}, nil, false, err
 	}
-	return id, found, err
+	return id, raw, true, err
 }

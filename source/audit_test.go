@@ -33,7 +33,7 @@ func TestAudit_tells_what_existed_at_a_version(t *testing.T) {
 		stream := configMaps
 		stream.LabelSelector = "app=x"
 		var got []string
-		err := Audit(t.Context(), server.script.client(), stream, "2000", func(id Ident) error {
+		err := Audit(t.Context(), server.script.client(), stream, "2000", func(id Ident, _ []byte) error {
 			got = append(got, id.Key()+" "+id.UID+" "+id.ResourceVersion)
 			return nil
 		})
@@ -72,7 +72,7 @@ func TestAudit_ends_with_what_is_wrong(t *testing.T) {
 		must.RunInBubble(t, name, func(t *testing.T) {
 			server := newCluster(t, 40, write{rev: 10, name: "a", uid: "u-a"})
 			server.compacted, server.fault = 5, c.fault
-			err := Audit(t.Context(), server.script.client(), configMaps, c.version, func(Ident) error { return c.f })
+			err := Audit(t.Context(), server.script.client(), configMaps, c.version, func(Ident, []byte) error { return c.f })
 			require.Error(t, err)
 			assert.True(t, c.wrong(err))
 		})
@@ -139,14 +139,14 @@ func TestReadAt_tells_one_object_at_a_version(t *testing.T) {
 		server.compacted = 5
 		client := server.script.client()
 		for version, want := range map[string]Ident{"9": {}, "10": known("a", "u-1", 10), "19": known("a", "u-1", 10), "20": {}, "40": known("a", "u-2", 30)} {
-			id, found, err := ReadAt(t.Context(), client, configMaps, "default", "a", version)
+			id, _, found, err := ReadAt(t.Context(), client, configMaps, "default", "a", version)
 			assert.True(t, err == nil && id == want && found == (want != Ident{}),
 				"at %s: %+v, %v, %v, want %+v", version, id, found, err, want)
 		}
 		for version, wrong := range map[string]func(error) bool{
 			"4": expired, "41": tooLarge, "": func(err error) bool { return errors.Is(err, errNoVersion) },
 		} {
-			if id, found, err := ReadAt(t.Context(), client, configMaps, "default", "a", version); err == nil || !wrong(err) || found || id != (Ident{}) {
+			if id, _, found, err := ReadAt(t.Context(), client, configMaps, "default", "a", version); err == nil || !wrong(err) || found || id != (Ident{}) {
 				t.Errorf("at %q: %+v, %v, %v", version, id, found, err)
 			}
 		}

@@ -21,6 +21,9 @@ type Item struct {
 // Size returns about what a [Change] with the item's body takes in memory.
 func (i *Item) Size() int { return held(bodySize(i.raw, i.resource)) }
 
+// Bytes returns the object as the API server sent it. They are lent as long as the item is valid.
+func (i *Item) Bytes() []byte { return i.raw }
+
 // Body copies the object into a body with one reference.
 func (i *Item) Body() *Body { return newListBody(i.raw, i.resource) }
 

@@ -45,6 +45,8 @@ func (e *RewoundError) Error() string {
 	now := "nothing"
 	switch {
 	case e.Server == "":
+	case e.Server == e.Position && !e.Replaced:
+		now = "it there in another state"
 	case e.Replaced:
 		now = "another object of that name, at " + e.Server
 	default:
@@ -189,7 +191,7 @@ func (w *wire) stateAt(ctx context.Context, id Ident, version string) (found Ide
 		return tries >= checkTries || unanswerable(err) || !answered(err)
 	}
 	err = w.retried(ctx, giveUp, func() (err error) {
-		found, there, err = ReadAt(ctx, w.client, w.stream, id.Namespace, id.Name, version)
+		found, _, there, err = ReadAt(ctx, w.client, w.stream, id.Namespace, id.Name, version)
 		return err
 	})
 	return found, there, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -82,10 +83,10 @@ func (s *stream) audit(ctx context.Context) (differing []string, done bool, err 
 // suspects compares all objects, as they were at position, with the ledger as it is while they are read.
 func (s *stream) suspects(ctx context.Context, position string) (differing []string, err error) {
 	seen := map[string]struct{}{}
-	err = source.Audit(ctx, s.session.cfg.Client, s.Stream, position, func(id source.Ident) error {
+	err = source.Audit(ctx, s.session.cfg.Client, s.Stream, position, func(id source.Ident, raw []byte) error {
 		key := id.Key()
 		seen[key] = struct{}{}
-		if !s.agrees(key, &id, position) {
+		if !s.agrees(key, &id, encode.Written(raw), position) {
 			differing = append(differing, key)
 		}
 		return nil
@@ -94,7 +95,7 @@ func (s *stream) suspects(ctx context.Context, position string) (differing []str
 		return nil, err
 	}
 	for key := range s.ledger.All() {
-		if _, ok := seen[key]; !ok && !s.agrees(key, nil, position) {
+		if _, ok := seen[key]; !ok && !s.agrees(key, nil, 0, position) {
 			differing = append(differing, key)
 		}
 	}
@@ -109,7 +110,7 @@ func (s *stream) lookAgain(ctx context.Context, keys []string) (differing []stri
 			return nil, nil // a list has begun, and sees everything
 		}
 		at := ident(key, &checkpoint.Row{})
-		id, found, err := source.ReadAt(ctx, s.session.cfg.Client, s.Stream, at.Namespace, at.Name, position)
+		id, raw, found, err := source.ReadAt(ctx, s.session.cfg.Client, s.Stream, at.Namespace, at.Name, position)
 		if err != nil {
 			return nil, err
 		}
@@ -117,15 +118,16 @@ func (s *stream) lookAgain(ctx context.Context, keys []string) (differing []stri
 		if !found {
 			exists = nil
 		}
-		if !s.agrees(key, exists, position) {
+		if !s.agrees(key, exists, encode.Written(raw), position) {
 			differing = append(differing, key)
 		}
 	}
 	return differing, nil
 }
 
-// agrees reports whether what is known of an object can be true if it was so at position; exists is nil if there was no such object.
-func (s *stream) agrees(key string, exists *source.Ident, position string) bool {
+// agrees reports whether what is known of an object can be true if it was so at position, and written then; exists is nil
+// if there was no such object.
+func (s *stream) agrees(key string, exists *source.Ident, written int64, position string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	row, ok := s.known(key)
@@ -135,6 +137,6 @@ func (s *stream) agrees(key string, exists *source.Ident, position string) bool 
 	case exists == nil:
 		return !ok || row.Deleted
 	default:
-		return ok && !row.Deleted && row.UID == exists.UID && row.ResourceVersion == exists.ResourceVersion
+		return ok && !row.Deleted && same(&row, *exists, written)
 	}
 }

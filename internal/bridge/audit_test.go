@@ -33,6 +33,18 @@ func TestAudit_finds_what_the_log_has_and_does_not_exist(t *testing.T) {
 	require.NoError(t, b.stop())
 }
 
+func TestAudit_finds_a_state_of_another_history(t *testing.T) {
+	_, _, s := startNew(t, nil)
+	snapshot(t, s, "10", "a u1 5")
+	row, _ := s.ledger.Get("default/a")
+	row.Written = 1000
+	s.ledger.Put("default/a", row)
+	for written, agrees := range map[int64]bool{1000: true, 0: true, 1001: false} {
+		id := ident("default/a", &row)
+		assert.Equal(t, agrees, s.agrees("default/a", &id, written, "10"), "written at %d", written)
+	}
+}
+
 func TestAudit_that_finds_something_distrusts_the_position(t *testing.T) {
 	api, log, store := newAPIServer(t, 10), newReadableLog(), &memoryStore{}
 	api.add(3)

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -75,6 +77,54 @@ func TestEpoch_that_one_stream_begins_is_that_of_all(t *testing.T) {
 	rewind(t, a, "2000") // the next one
 	assert.Error(t, b.mismatched(), "the second restoration is not told")
 	assert.Greater(t, a.epoch, first)
+}
+
+// The version was given once more, to another write.
+func TestEpoch_begins_where_the_object_of_a_version_was_written_at_another_time(t *testing.T) {
+	const nine, ten = "2026-11-17T09:00:00Z", "2026-11-17T10:00:00Z"
+	for name, c := range map[string]struct {
+		first, second string
+		rewound       bool
+	}{
+		"another time":             {nine, ten, true},
+		"the same time":            {nine, nine, false},
+		"a list without times":     {nine, "", false},
+		"an event without a time":  {"", ten, false},
+		"neither of the two tells": {"", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, store := newReadableLog(), &memoryStore{}
+			r, s := startStream(t, log, store)
+			note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
+			show(t, s, c.first)
+			note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 1})
+			r.stopSaved()
+
+			_, s = startStream(t, log, store) // the time is stored
+			note(t, s, source.Progress{Kind: source.Gap, Version: "20"})
+			show(t, s, c.second)
+			cause := s.mismatched()
+			require.Equal(t, c.rewound, cause != nil, "%v", cause)
+			if c.rewound {
+				assert.ErrorContains(t, cause, "object default/a was at resourceVersion 5 and the API server has it there in another state")
+			}
+		})
+	}
+}
+
+// show has a list show an object at version 5, which was written at a time.
+func show(t *testing.T, s *stream, written string) {
+	t.Helper()
+	metadata := `"name":"a","namespace":"default","uid":"u1","resourceVersion":"5"`
+	if written != "" {
+		metadata += `,"managedFields":[{"manager":"m","time":"` + written + `"}]`
+	}
+	body := source.NewBody([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{` + metadata + `}}`))
+	ticket := must.Get(s.Admit(t.Context(), "", len(body.Bytes())))(t)
+	s.Deliver(source.Change{
+		Op: source.Added, Ident: source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "5"},
+		Body: body, Reason: source.ReasonSnapshot, Listed: true, Seen: time.Now(), Ticket: ticket, Size: len(body.Bytes()),
+	})
 }
 
 func TestEpoch_begins_in_the_middle_of_a_list_when_another_stream_has_seen_it(t *testing.T) {

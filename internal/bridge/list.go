@@ -230,7 +230,7 @@ func (s *stream) deselected(ctx context.Context, p source.Progress) (exists map[
 	all := s.Stream
 	all.LabelSelector, all.FieldSelector = "", ""
 	exists = map[string]struct{}{}
-	err = source.Audit(ctx, s.session.cfg.Client, all, p.Version, func(id source.Ident) error {
+	err = source.Audit(ctx, s.session.cfg.Client, all, p.Version, func(id source.Ident, _ []byte) error {
 		exists[id.UID] = struct{}{}
 		return nil
 	})

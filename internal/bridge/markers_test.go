@@ -478,7 +478,8 @@ func TestStream_owes_a_list_until_its_version_is_the_position(t *testing.T) {
 		ended <- s.Note(must.Within(t, time.Minute), source.Progress{Kind: source.Listed, Version: "20", Objects: 1, Seen: time.Now()})
 	}()
 	ticket := <-opened
-	must.Happen(t, "the marker", func() bool { return s.tracker.Pending() == 1 })
+	r.settle()
+	must.Happen(t, "that the list waits", func() bool { return s.tracker.Pending() == 2 })
 	require.NoError(t, r.save(t.Context()))
 	saved := store.state.Streams[s.name]
 	assert.True(t, saved.Owes.List == sequence.Repair && saved.Position == "", "the store has %+v", saved)

@@ -56,6 +56,8 @@ type frameContent string
 
 func (c frameContent) Size() int { return len(c) }
 
+func (c frameContent) Bytes() []byte { return []byte(c) }
+
 func (c frameContent) Body() *source.Body { return source.NewBody([]byte(c)) }
 
 func TestOlds_what_a_resync_publishes_otherwise_than_it_was_is_no_base(t *testing.T) {

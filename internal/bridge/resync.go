@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -178,7 +179,7 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 			return err
 		}
 		if listed[item.Key()] = struct{}{}; !published {
-			coming[item.Key()] = s.coming(item.Ident, item.At, epoch)
+			coming[item.Key()] = s.coming(item, epoch)
 		}
 		s.resync.count(published)
 		return nil
@@ -205,14 +206,15 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 
 // coming returns the version of what is published instead of a listed object's state: that state, or a newer one that is
 // on its way. If the list does not compare with what was published in the epoch, the stream lists under another one.
-func (s *stream) coming(listed source.Ident, at string, epoch uint64) uint64 {
+func (s *stream) coming(listed *source.Item, epoch uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	row, exists := s.known(listed.Key())
 	version, last, order := numeric(listed.ResourceVersion), lastOf(&row, exists), s.order()
-	ahead := max(row.Version, order.Position) > numeric(at) // what has happened since explains the difference
-	if !ahead && s.epoch == epoch && s.steady() && order.Listed(sequence.Object{UID: listed.UID, Version: version}, last) != "" {
-		s.revoke(&source.Change{Ident: listed}, strconv.FormatUint(max(row.Version, order.Position), 10))
+	ahead := max(row.Version, order.Position) > numeric(listed.At) // what has happened since explains the difference
+	object := objectOf(listed.UID, version, listed.Bytes(), last)
+	if !ahead && s.epoch == epoch && s.steady() && order.Listed(object, last) != "" {
+		s.revoke(&source.Change{Ident: listed.Ident}, strconv.FormatUint(max(row.Version, order.Position), 10))
 	}
 	return max(version, row.Version)
 }
@@ -256,14 +258,16 @@ func (s *stream) awaitChanges(ctx context.Context, coming map[string]uint64, lis
 // content is what a listed object holds, as [source.Item] has it.
 type content interface {
 	Size() int
+	Bytes() []byte
 	Body() *source.Body
 }
 
 // republishOne queues the state of an object once more, unless it is not what the log has: a newer one is on its way then. The error is ctx's.
 func (s *stream) republishOne(ctx context.Context, id source.Ident, item content, n int64, limit *rate.Limiter) (queued bool, err error) {
+	written := encode.Written(item.Bytes())
 	for steady := false; !steady; {
 		var repeats bool
-		if repeats, steady = s.repeats(id); steady && !repeats {
+		if repeats, steady = s.repeats(id, written); steady && !repeats {
 			return false, nil
 		}
 		if !steady {
@@ -296,13 +300,13 @@ func (s *stream) republishNow(ctx context.Context, id source.Ident, item content
 	now := time.Now()
 	d := delta{repeated: true, Change: source.Change{
 		Op: source.Updated, Ident: id, Body: item.Body(), Reason: source.ReasonResync, Seen: now,
-		Ticket: source.Ticket(s.tracker.Open("", now)), Size: size, Listed: true, Again: n,
+		Ticket: source.Ticket(s.tracker.Open("", now)), Size: size, Listed: true, Again: n, Written: encode.Written(item.Bytes()),
 	}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := d.Key()
 	steady = s.steady() // the ticket is open: whoever begins something from here on waits for it
-	if !steady || !s.logged(key, d.Ident) {
+	if !steady || !s.logged(key, d.Ident, d.Written) {
 		s.drop(&d.Change)
 		return false, steady, nil
 	}
@@ -313,24 +317,30 @@ func (s *stream) republishNow(ctx context.Context, id source.Ident, item content
 }
 
 // repeats reports whether publishing that state says nothing but what the log has. Only a stream that is steady knows.
-func (s *stream) repeats(id source.Ident) (repeats, steady bool) {
+func (s *stream) repeats(id source.Ident, written int64) (repeats, steady bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.logged(id.Key(), id), s.steady()
+	return s.logged(id.Key(), id, written), s.steady()
 }
 
 // logged reports whether the log has that state of the object last, and nothing else is on its way. The caller holds mu.
-func (s *stream) logged(key string, id source.Ident) bool {
+func (s *stream) logged(key string, id source.Ident, written int64) bool {
 	if s.pending[key] != nil {
 		return false
 	}
 	row, exists := s.ledger.Get(key)
-	return exists && s.is(&row, id)
+	return exists && s.is(&row, id, written)
 }
 
-// is reports whether a row is that state.
-func (s *stream) is(row *checkpoint.Row, id source.Ident) bool {
-	return !row.Deleted && s.compares(row) && row.UID == id.UID && row.ResourceVersion == id.ResourceVersion
+// is reports whether a row is that state, which was written then.
+func (s *stream) is(row *checkpoint.Row, id source.Ident, written int64) bool {
+	return !row.Deleted && s.compares(row) && same(row, id, written)
+}
+
+// same reports whether a row has that version of an object. Where when it was written is known of both, that is the same too.
+func same(row *checkpoint.Row, id source.Ident, written int64) bool {
+	return row.UID == id.UID && row.ResourceVersion == id.ResourceVersion &&
+		(row.Written == written || row.Written == 0 || written == 0)
 }
 
 // steady reports whether the stream watches, and the ledger is what exists but for what the watch is about to show: no list has begun, or is due.

@@ -184,7 +184,7 @@ func TestResync_leaves_another_history_to_its_list(t *testing.T) {
 	before := len(log.lines())
 	id := source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "5"}
 	s.mu.Lock()
-	assert.False(t, s.logged("default/a", id), "the log is said to have a state of the history that has just begun")
+	assert.False(t, s.logged("default/a", id, 0), "the log is said to have a state of the history that has just begun")
 	s.mu.Unlock()
 	expect(t, log.lines()[before:])
 }

@@ -139,8 +139,7 @@ func (s *stream) compare(c *source.Change, last *sequence.Row, listed bool) {
 	if !listed || last != nil && last.Version > s.listingAt { // a list behind a gap may be older than what was published
 		return
 	}
-	order := s.order()
-	if order.Listed(sequence.Object{UID: c.UID, Version: c.Version}, last) == "" {
+	if order := s.order(); order.Listed(objectOf(c.UID, c.Version, c.Body.Bytes(), last), last) == "" {
 		return
 	}
 	logged := s.position()
@@ -148,6 +147,16 @@ func (s *stream) compare(c *source.Change, last *sequence.Row, listed bool) {
 		logged = strconv.FormatUint(last.Version, 10)
 	}
 	s.revoke(c, logged)
+}
+
+// objectOf returns a listed object for the rules of package sequence. Of one that has the version of its row, when it was
+// written stands for what it holds. Raw, its JSON, is looked at where the row says that too.
+func objectOf(uid string, version uint64, raw []byte, last *sequence.Row) sequence.Object {
+	o := sequence.Object{UID: uid, Version: version}
+	if last != nil && last.Hash != 0 && last.Version == version {
+		o.Hash = uint64(encode.Written(raw))
+	}
+	return o
 }
 
 // leaves reports whether a change that does not compare is left to the list of the next epoch, which shows what came of
@@ -262,7 +271,7 @@ func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh boo
 	case d.Op == source.Deleted && d.Again == 0 && last != nil && last.Ended() && last.UID == d.UID:
 		return false // it has ended already
 	case d.repeated: // only as long as it is the last state
-		return exists && s.is(&row, d.Ident)
+		return exists && s.is(&row, d.Ident, d.Written)
 	}
 	order := s.order()
 	events := order.Publish(eventOf(&d.Change), last)
@@ -314,6 +323,7 @@ func (s *stream) remember(key string, d *delta, place checkpoint.Row) {
 func rowOf(c *source.Change) checkpoint.Row {
 	return checkpoint.Row{
 		UID: c.UID, ResourceVersion: c.ResourceVersion, Epoch: c.Epoch, Version: c.Version, Deleted: c.Op == source.Deleted,
+		Written: c.Written,
 	}
 }
 
@@ -323,7 +333,7 @@ func apply(known checkpoint.Row, exists bool, next checkpoint.Row) checkpoint.Ro
 	last, event := lastOf(&known, exists), next.Last()
 	row := sequence.Apply(last, event)
 	if row.Sequence == event.Sequence {
-		next.Rejected = row.Rejected
+		next.Rejected, next.Written = row.Rejected, int64(row.Hash)
 		return next
 	}
 	known.Behind, known.Fresh = true, next.Fresh

@@ -232,7 +232,7 @@ func TestBytes_are_those_that_stores_have(t *testing.T) {
 		"a stream of nothing": {AppendStream(nil, &checkpoint.Stream{}), "000000000000"},
 		"a log":               {AppendLog(nil, &log), "0178020707ac0280808080802001070701070178070707"},
 		"a log of nothing":    {AppendLog(nil, &checkpoint.Log{}), "00000000000000"},
-		"a row":               {AppendRow(nil, &row), "790301780178070707070404040404040404040404040404040407000000"},
+		"a row":               {AppendRow(nil, &row), "79070178017807070707040404040404040404040404040404040700000007"},
 		"a usual row":         {AppendRow(nil, &usual), "060f7d2a300c5b4b8e9a112f1f6f0f3b6de8caf816808292c9060701"},
 	} {
 		assert.Equal(t, c.want, hex.EncodeToString(c.got), "%s is written as", what)

@@ -23,6 +23,7 @@ import (
 //	partition        uvarint of its 32 bits
 //	digest           16 bytes, if there is one
 //	form             4 bytes, little endian, if there is one
+//	written          uvarint of its 64 bits, if there is one
 //
 // Each row has one form.
 const (
@@ -43,6 +44,7 @@ const (
 const (
 	rowBehind = 1 << iota
 	rowRejected
+	rowWritten
 	rowMoreEnd
 )
 
@@ -87,6 +89,9 @@ func AppendRow(b []byte, r *checkpoint.Row) []byte {
 		b[start] |= rowForm
 		b = binary.LittleEndian.AppendUint32(b, r.Form)
 	}
+	if r.Written != 0 {
+		b = binary.AppendUvarint(b, uint64(r.Written))
+	}
 	return b
 }
 
@@ -96,6 +101,9 @@ func moreFlags(r *checkpoint.Row) (more byte) {
 	}
 	if r.Rejected {
 		more |= rowRejected
+	}
+	if r.Written != 0 {
+		more |= rowWritten
 	}
 	return more
 }
@@ -136,6 +144,10 @@ func DecodeRow(key, b []byte) (string, checkpoint.Row, error) {
 		copy(form[:], d.Bytes(uint64(len(form))))
 		r.Form = binary.LittleEndian.Uint32(form[:])
 		d.refuse(r.Form == 0)
+	}
+	if more&rowWritten != 0 {
+		r.Written = int64(d.Uvarint())
+		d.refuse(r.Written == 0)
 	}
 	if d.Done() != nil || partition > math.MaxUint32 {
 		return "", checkpoint.Row{}, errRow
