@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -150,6 +151,7 @@ func TestSelection_changes_by_a_restart(t *testing.T) {
 			meanwhile(w)
 			b = runIn(t, w, log, store, slices.Clone(c.after)...)
 			changed(t, b, w, log, store, n, c.streams, c.want)
+			gapsBegin(t, log, n, 5)
 		})
 	}
 }
@@ -170,6 +172,7 @@ func TestSelection_changes_by_a_reload(t *testing.T) {
 			w.mu.Unlock()
 			b.respecify(t, slices.Clone(c.after)...)
 			changed(t, b, w, log, store, n, c.streams, c.want)
+			gapsBegin(t, log, n, 7)
 		})
 	}
 }
@@ -197,6 +200,24 @@ func changed(t *testing.T, b *bridge, w *world, log *fakeLog, store *memoryStore
 	require.NoError(t, b.stop())
 	assert.LessOrEqual(t, len(news(log, n)), len(want)+1, "the log has\n%s", strings.Join(news(log, n), "\n"))
 	sequencesRise(t, log)
+}
+
+// gapsBegin checks that the gaps behind the first n messages say that the selection has changed, and since when: between
+// the first list at version 5 and the latest version at which the streams before it can have stopped.
+func gapsBegin(t *testing.T, log *fakeLog, n int, latest uint64) {
+	t.Helper()
+	log.set(func() {
+		for i := n; i < len(log.log); i++ {
+			m := &log.log[i]
+			if !strings.Contains(attribute(m, "type"), ".gap.") {
+				continue
+			}
+			var gap struct{ From, Cause string }
+			require.NoError(t, json.Unmarshal(m.Data, &gap))
+			from := numeric(gap.From)
+			assert.True(t, gap.Cause == "selection" && from >= 5 && from <= latest, "a gap %s", m.Data)
+		}
+	})
 }
 
 // sequencesRise checks that events of an object have rising sequences.
@@ -267,7 +288,7 @@ func TestSelection_changes_across_a_crash_at_any_commit(t *testing.T) {
 				t.Parallel()
 				w, log, store := shopAndBank(t), newReadableLog(), &memoryStore{}
 				b := runIn(t, w, log, store, slices.Clone(c.before)...)
-				begun(t, b, log.fakeLog, c.before)
+				n := begun(t, b, log.fakeLog, c.before)
 				require.NoError(t, b.stop())
 				meanwhile(w)
 				crashing := &crashStore{memoryStore: store}
@@ -289,6 +310,7 @@ func TestSelection_changes_across_a_crash_at_any_commit(t *testing.T) {
 				})
 				require.NoError(t, b.stop())
 				sequencesRise(t, log.fakeLog)
+				gapsBegin(t, log.fakeLog, n, 7)
 				assert.Equal(t, w.selected(c.after), alive(log.fakeLog))
 			})
 		}
