@@ -222,9 +222,9 @@ func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
 // the list did not have are not selected any more. The error is ctx's.
 func (s *stream) deselected(ctx context.Context, p source.Progress) (exists map[string]struct{}, err error) {
 	s.mu.Lock()
-	changed := s.saved.Owes.Cause == string(source.CauseSelection) && s.ledger.Len() > p.Objects
+	changed := s.saved.Owes.Cause == string(source.CauseSelection)
 	s.mu.Unlock()
-	if !changed {
+	if !changed || !s.ledger.Misses() {
 		return nil, nil
 	}
 	all := s.Stream

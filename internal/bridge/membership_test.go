@@ -21,6 +21,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -200,6 +201,40 @@ func changed(t *testing.T, b *bridge, w *world, log *fakeLog, store *memoryStore
 	require.NoError(t, b.stop())
 	assert.LessOrEqual(t, len(news(log, n)), len(want)+1, "the log has\n%s", strings.Join(news(log, n), "\n"))
 	sequencesRise(t, log)
+}
+
+// The new selection has more objects than the one before, and none of them.
+func TestSelection_that_is_turned_round_tells_what_exists(t *testing.T) {
+	w, log, store := shopAndBank(t), newFakeLog(), &memoryStore{}
+	before := []StreamSpec{{Resource: "configmaps", LabelSelector: "a=c"}}
+	b := runIn(t, w, log, store, slices.Clone(before)...)
+	n := begun(t, b, log, before)
+	require.NoError(t, b.stop())
+	b = runIn(t, w, log, store, StreamSpec{Resource: "configmaps", LabelSelector: "a=b"})
+	b.watches(t, "configmaps.v1")
+	require.NoError(t, b.stop())
+	want := []string{"added bank/three 4 relist", "added shop/one 2 relist", "deleted shop/two 3 deselected", "gap"}
+	assert.Equal(t, want, news(log, n))
+}
+
+// The log has only markers of the stream. They do not say whether its resource is in namespaces.
+func TestRebuild_of_a_stream_without_objects_says_that_the_checkpoint_was_lost(t *testing.T) {
+	for _, namespace := range []string{"", "shop"} {
+		w, log := newWorld(t, "configmaps.v1"), newReadableLog()
+		entry := StreamSpec{Resource: "configmaps", Namespace: namespace}
+		b := runIn(t, w, log, &memoryStore{}, entry)
+		n := begun(t, b, log.fakeLog, []StreamSpec{entry})
+		require.NoError(t, b.stop())
+		w.put("configmaps", "shop/one", "")
+		b = runIn(t, w, log, &memoryStore{}, entry)
+		must.Happen(t, "the list", func() bool { return slices.Contains(news(log.fakeLog, n), "added shop/one 2 relist") })
+		require.NoError(t, b.stop())
+		log.set(func() {
+			gap := slices.IndexFunc(log.log, func(m sink.Stored) bool { return strings.Contains(attribute(&m, "type"), ".gap.") })
+			require.GreaterOrEqual(t, gap, n, "there is no gap")
+			assert.Contains(t, string(log.log[gap].Data), `"cause":"checkpoint-lost"`)
+		})
+	}
 }
 
 // gapsBegin checks that the gaps behind the first n messages say that the selection has changed, and since when: between

@@ -29,6 +29,9 @@ func (r *recovery) recall(m *sink.Stored, offers *source.Offers) {
 		return
 	}
 	resource.Kind, resource.Namespaced = st.Kind, st.Namespace != ""
+	if served := offers.Get(resource.Group, resource.Resource); marker && served != nil { // the marker's key does not tell
+		resource.Namespaced = served.Versions[0].Namespaced
+	}
 	for _, spec := range p.specs() {
 		at, may := spec.mayHaveRead(resource, st.Namespace)
 		if marker {
@@ -40,7 +43,8 @@ func (r *recovery) recall(m *sink.Stored, offers *source.Offers) {
 		}
 		if _, known := p.storedAs(at); !known {
 			p.state.Streams[at.Name()] = checkpoint.Stream{
-				Kind: resource.Kind, Namespaced: resource.Namespaced, Called: spec.names(), Fingerprint: at.Scope(),
+				Kind: resource.Kind, Namespaced: resource.Namespaced || at.Namespace != "", Called: spec.names(),
+				Fingerprint: at.Scope(),
 			}
 		}
 	}
