@@ -474,10 +474,10 @@ func oldMessage() *sink.Message {
 // A resync looks at an object when a list is complete, so that the list's version is not the position yet. A crash finds
 // the list owed.
 func TestStream_owes_a_list_until_its_version_is_the_position(t *testing.T) {
-	log, store, r, s := listed(t, "10", "a u1 5")
+	log, store, r, _ := listed(t, "10", "a u1 5")
 	r.stopSaved()
 	log.lose(1)
-	r, s = startStream(t, log, store)
+	r, s := startStream(t, log, store)
 	opened := make(chan uint64, 1)
 	log.set(func() {
 		log.acknowledging = func(id string) {
