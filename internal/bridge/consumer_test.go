@@ -29,7 +29,7 @@ type consumer struct {
 }
 
 // holding is what a consumer has of an object. Of an object that is gone it is remembered until all is acknowledged
-// that was published before its end.
+// up to the last event of the object that was read, whose place it has.
 type holding struct {
 	sequence, typ, uid, version string
 	data                        any
@@ -103,6 +103,8 @@ func (c *consumer) apply(m *sink.Stored, place int) {
 	patch := strings.HasSuffix(attribute(m, "payload"), "-patch")
 	whole := !patch && typ != "deleted"
 	if sequence < h.sequence || sequence == h.sequence && (!whole || !c.atEqual) {
+		h.place = max(h.place, place)
+		c.held[key] = h
 		return
 	}
 	next := holding{

@@ -161,8 +161,10 @@ func TestRebuild_tells_again_what_a_rewind_has_covered(t *testing.T) {
 	r, s := startStream(t, log, store)
 	snapshot(t, s, "10", "a u1 5", "b u2 6")
 	all := []happening{
-		{source.Updated, "a", "u1", "12"}, {source.Updated, "b", "u2", "13"},
-		{source.Updated, "a", "u1", "14"}, {source.Deleted, "b", "u2", "15"},
+		{source.Updated, "a", "u1", "12"},
+		{source.Updated, "b", "u2", "13"},
+		{source.Updated, "a", "u1", "14"},
+		{source.Deleted, "b", "u2", "15"},
 	}
 	live(t, s, all)
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})

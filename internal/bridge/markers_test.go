@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -20,7 +21,6 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -64,15 +64,25 @@ func (l *lister) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		cmp.Or(l.version, "1000"), strings.Join(items, ","))
 }
 
-func (l *lister) client(t *testing.T) *source.Client {
+func (l *lister) client(t *testing.T) *source.Client { return answeredBy(t, l) }
+
+// answeredBy returns a client whose requests a handler answers, without a network: testing/synctest can wait for them.
+func answeredBy(t *testing.T, h http.Handler) *source.Client {
 	t.Helper()
-	server := httptest.NewServer(l)
-	client := must.Get(source.NewClient(&rest.Config{Host: server.URL}))(t)
-	t.Cleanup(func() {
-		client.CloseIdleConnections()
-		server.Close()
-	})
-	return client
+	return must.Get(source.NewClient(&rest.Config{
+		Host:          "http://api.example.com",
+		WrapTransport: func(http.RoundTripper) http.RoundTripper { return answers{h} },
+	}))(t)
+}
+
+// answers are those of a handler.
+type answers struct{ http.Handler }
+
+// RoundTrip implements http.RoundTripper.
+func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	a.ServeHTTP(w, r)
+	return w.Result(), nil
 }
 
 // resyncing begins a resync of what a lister lists, and returns how to wait for its end.
@@ -165,16 +175,18 @@ func TestResync_is_complete_only_when_the_log_has_what_the_watch_brings(t *testi
 // The list does not have an object any more, and the log has neither its last states nor its end. They come before the
 // resync is complete: otherwise consumers would drop the object, and be given a patch to apply to it.
 func TestResync_is_complete_only_when_the_log_has_the_end_of_what_is_gone(t *testing.T) {
-	log, _, r, s := listed(t, "10", "a u1 5", "b u2 6")
-	end := resyncing(t, r, s, &lister{objects: []string{"a u1 5"}})
-	must.Happen(t, "the list", func() bool { return s.resync.listed() == 1 })
-	_ = pause.For(t.Context(), 20*time.Millisecond) // for a marker, were one published
-	assert.Empty(t, completeness(log.fakeLog), "it is complete, and an end is to come")
-	send(t, s, source.Updated, "b", "u2", "15", source.ReasonWatch)
-	send(t, s, source.Deleted, "b", "u2", "16", source.ReasonWatch)
-	end()
-	assert.Equal(t, []string{"deleted default/b u2 16 watch", "updated default/a u1 5 resync", "updated default/b u2 15 watch"},
-		between(t, log.fakeLog))
+	synctest.Test(t, func(t *testing.T) {
+		log, _, r, s := listed(t, "10", "a u1 5", "b u2 6")
+		end := resyncing(t, r, s, &lister{objects: []string{"a u1 5"}})
+		<-time.After(10 * time.Second)
+		require.Equal(t, 1, s.resync.listed())
+		assert.Empty(t, completeness(log.fakeLog), "it is complete, and an end is to come")
+		send(t, s, source.Updated, "b", "u2", "15", source.ReasonWatch)
+		send(t, s, source.Deleted, "b", "u2", "16", source.ReasonWatch)
+		end()
+		assert.Equal(t, []string{"deleted default/b u2 16 watch", "updated default/a u1 5 resync", "updated default/b u2 15 watch"},
+			between(t, log.fakeLog))
+	})
 }
 
 // The watch has passed the list, and the log has an object that does not exist: an audit would find it, and the sweep does.
@@ -281,44 +293,47 @@ func TestResync_awaits_no_object_that_the_watch_has_passed(t *testing.T) {
 
 // The broker has stored an event before the marker, and acknowledges it after the list.
 func TestResync_tells_an_object_again_whose_event_was_on_its_way(t *testing.T) {
-	log, _, r, s := listed(t, "10", "a u1 5", "b u2 6")
-	stored, acknowledge := make(chan struct{}), make(chan struct{})
-	log.set(func() {
-		log.acknowledging = func(id string) {
-			if strings.HasSuffix(id, ".11.0") {
-				close(stored)
-				<-acknowledge
+	synctest.Test(t, func(t *testing.T) {
+		log, _, r, s := listed(t, "10", "a u1 5", "b u2 6")
+		stored, acknowledge := make(chan struct{}), make(chan struct{})
+		log.set(func() {
+			log.acknowledging = func(id string) {
+				if strings.HasSuffix(id, ".11.0") {
+					close(stored)
+					<-acknowledge
+				}
 			}
-		}
+		})
+		send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+		<-stored
+		end := resyncing(t, r, s, &lister{objects: []string{"a u1 11", "b u2 6"}})
+		<-time.After(10 * time.Second)
+		require.True(t, slices.ContainsFunc(log.lines(), func(line string) bool { return strings.HasPrefix(line, "resync-started") }))
+		require.Zero(t, s.resync.listed(), "the list is made, and an event is on its way")
+		close(acknowledge)
+		end()
+		assert.Equal(t, []string{"updated default/a u1 11 resync", "updated default/b u2 6 resync"}, between(t, log.fakeLog))
 	})
-	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
-	<-stored
-	end := resyncing(t, r, s, &lister{objects: []string{"a u1 11", "b u2 6"}})
-	must.Happen(t, "the marker", func() bool {
-		return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.HasPrefix(line, "resync-started") })
-	})
-	_ = pause.For(t.Context(), 20*time.Millisecond) // for a list, were one made
-	close(acknowledge)
-	end()
-	assert.Equal(t, []string{"updated default/a u1 11 resync", "updated default/b u2 6 resync"}, between(t, log.fakeLog))
 }
 
 // The list has a state on whose heels another one is, and only that is published again.
 func TestResync_awaits_the_newer_state_that_is_on_its_way(t *testing.T) {
-	log, _, r, s := listed(t, "10", "a u1 5")
-	gate := make(chan struct{})
-	l := &lister{objects: []string{"a u1 5"}, version: "10"}
-	l.listing = sync.OnceFunc(func() {
-		log.set(func() { log.gate, log.ungated = gate, true })
-		send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+	synctest.Test(t, func(t *testing.T) {
+		log, _, r, s := listed(t, "10", "a u1 5")
+		gate := make(chan struct{})
+		l := &lister{objects: []string{"a u1 5"}, version: "10"}
+		l.listing = sync.OnceFunc(func() {
+			log.set(func() { log.gate, log.ungated = gate, true })
+			send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+		})
+		end := resyncing(t, r, s, l)
+		<-time.After(10 * time.Second)
+		require.Equal(t, 1, s.resync.listed())
+		assert.Empty(t, completeness(log.fakeLog), "it is complete, and the object was not told")
+		close(gate)
+		end()
+		assert.Equal(t, []string{"updated default/a u1 11 watch"}, between(t, log.fakeLog))
 	})
-	end := resyncing(t, r, s, l)
-	must.Happen(t, "the list", func() bool { return s.resync.listed() == 1 })
-	_ = pause.For(t.Context(), 20*time.Millisecond) // for a marker, were one published
-	assert.Empty(t, completeness(log.fakeLog), "it is complete, and the object was not told")
-	close(gate)
-	end()
-	assert.Equal(t, []string{"updated default/a u1 11 watch"}, between(t, log.fakeLog))
 }
 
 func TestResync_is_not_complete_where_a_filter_may_leave_something_out(t *testing.T) {
@@ -459,10 +474,10 @@ func oldMessage() *sink.Message {
 // A resync looks at an object when a list is complete, so that the list's version is not the position yet. A crash finds
 // the list owed.
 func TestStream_owes_a_list_until_its_version_is_the_position(t *testing.T) {
-	log, store, r, s := listed(t, "10", "a u1 5")
+	log, store, r, _ := listed(t, "10", "a u1 5")
 	r.stopSaved()
 	log.lose(1)
-	r, s = startStream(t, log, store)
+	r, s := startStream(t, log, store)
 	opened := make(chan uint64, 1)
 	log.set(func() {
 		log.acknowledging = func(id string) {

@@ -301,6 +301,10 @@ func (c *consumer) apply(e *entry) {
 		c.held[e.key] = held{e}
 	} else if sequence.Applies(remembered, e.text, e.kind != "end", c.atEqual) {
 		c.held[e.key] = held{e}
+	} else if h.partition == e.partition && h.offset < e.offset { // a rewind told it: it may be told again
+		later := *h.entry
+		later.offset = e.offset
+		c.held[e.key] = held{&later}
 	}
 }
 

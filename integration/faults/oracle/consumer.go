@@ -24,7 +24,7 @@ type consumer struct {
 type held struct {
 	*Entry
 	exists bool
-	place  int // of the event in the partition
+	place  int // of the last event of the object in the partition that was read, applied or not
 }
 
 func newConsumer(atEqual bool) *consumer {
@@ -57,6 +57,8 @@ func (c *consumer) apply(e *Entry, place int) {
 	op, _ := e.operation()
 	whole := op != Deleted && !patch
 	if e.Sequence < remembered || e.Sequence == remembered && (!c.atEqual || !whole) {
+		last.place = max(last.place, place)
+		c.held[e.PartitionKey] = last
 		return
 	}
 	if patch && (!last.exists || last.UID != e.UID || last.ResourceVersion != e.BaseVersion) {
@@ -89,7 +91,7 @@ func resyncOf(e *Entry) string {
 	return string(name)
 }
 
-// forget forgets the ends before which everything is acknowledged.
+// forget forgets the objects that are gone if everything is acknowledged up to their last event that was read.
 func (c *consumer) forget(acknowledged int) {
 	maps.DeleteFunc(c.held, func(_ string, h held) bool { return !h.exists && h.place <= acknowledged })
 }

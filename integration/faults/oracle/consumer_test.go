@@ -123,6 +123,27 @@ func TestConsumer_applies_by_the_rule(t *testing.T) {
 	}
 }
 
+// A rewind tells older states behind an end. Until they are acknowledged they may be told again, so that the end is
+// remembered.
+func TestConsumer_remembers_an_end_behind_which_a_rewind_has_told_older_states(t *testing.T) {
+	for name, lines := range map[string][]string{
+		"told again":        {"added u1 5 watch", "deleted u1 6 watch", "updated u1 5.r7 resync", "deleted u1 6.r7 resync"},
+		"of another object": {"added u1 5 watch", "deleted u1 9 relist", "added u2 7.r7 resync", "deleted u2 8.r7 resync"},
+	} {
+		for _, atEqual := range []bool{false, true} {
+			consumer, log := newConsumer(atEqual), []*Entry{}
+			for i, line := range lines {
+				e := entryOf(line, uint64(i+1))
+				log = append(log, &e)
+				consumer.take(&e, i)
+			}
+			consumer.forget(2)
+			consumer.apply(log[2], 2)
+			assert.False(t, consumer.held[log[2].PartitionKey].exists, "%s, also at an equal sequence %t", name, atEqual)
+		}
+	}
+}
+
 // A patch is applied to the state that it starts from, and only once.
 func TestConsumer_applies_patches_to_their_base(t *testing.T) {
 	for name, c := range map[string]struct {
