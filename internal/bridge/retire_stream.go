@@ -80,6 +80,8 @@ func (p *session) reasons(ctx context.Context, at source.Stream) (reasonOf, erro
 
 // openRetiring opens a stored stream whose objects are to be deleted in the log.
 func (p *session) openRetiring(spec *StreamSpec, at source.Stream, why string) (*stream, error) {
+	p.committing.Lock() // the next commit has to save that it retires
+	defer p.committing.Unlock()
 	p.mu.Lock()
 	name := at.Name()
 	saved := p.state.Streams[name]
