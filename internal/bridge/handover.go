@@ -211,6 +211,7 @@ func retiring(saved *checkpoint.Stream, epoch func() uint64, position, why strin
 		return next
 	}
 	next.Retiring, next.Epoch = true, epoch()
+	next.Unannounced = checkpoint.Snapshot{} // it would be announced under a number that is not its own
 	if next.Owes.List <= sequence.Reselect {
 		next.Owes = checkpoint.Owes{
 			List: sequence.Reselect, From: cmp.Or(saved.Owes.From, position, "0"), Cause: string(source.CauseSelection),

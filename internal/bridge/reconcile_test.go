@@ -158,6 +158,27 @@ func TestRetire_saves_its_epoch_before_it_publishes(t *testing.T) {
 	assert.Equal(t, source.ReasonDeselected, last.Reason)
 }
 
+// A process died when all of a snapshot was in the log, and its entry is removed.
+func TestRetire_completes_no_snapshot_under_its_own_number(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	at := source.Stream{Resource: configMaps}
+	store.state = checkpoint.State{
+		Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"},
+		Streams: map[string]checkpoint.Stream{at.Name(): {
+			Position: "10", Epoch: 5, Kind: "ConfigMap", Namespaced: true, Fingerprint: at.Scope(),
+			Unannounced: checkpoint.Snapshot{ResourceVersion: "10", Objects: 1},
+		}},
+		Rows: map[string]map[string]checkpoint.Row{
+			at.Name(): {"default/a": {UID: "u1", ResourceVersion: "5", Epoch: 5, Version: 5}},
+		},
+	}
+	r := startOf(t, log, store, StreamSpec{Resource: "configmaps"})
+	s := must.Get(r.openRetiring(&r.cfg.Streams[0], at, "a test"))(t)
+	require.NoError(t, r.retire(t.Context(), s, always(source.ReasonDeselected), "a test"))
+	r.settle()
+	expect(t, log.lines(), "deleted default/a u1 5 deselected")
+}
+
 func TestRoom_that_has_become_smaller_admits_nobody_until_less_is_taken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRoom(10)
