@@ -275,16 +275,30 @@ type interval struct {
 	to   *mark
 }
 
-// findPauses collects the times in which nothing of the stream was selected.
+// findPauses collects the times in which nothing of the stream was selected. Where no object was alive in the log no end
+// tells when that began: it may have been right after the list before.
 func (s *streamJudge) findPauses() {
-	ended, next := uint64(0), 0
+	ended, listed, next, alive := uint64(0), uint64(0), 0, map[string]struct{}{}
 	for _, m := range s.marks {
 		for ; next < len(s.lines) && s.lines[next].Place < m.Place; next++ {
-			if s.lines[next].Reason == "deselected" {
-				ended = max(ended, s.lines[next].version)
+			l := s.lines[next]
+			key := l.Namespace + "/" + l.Name
+			alive[key] = struct{}{}
+			if l.op == Deleted {
+				delete(alive, key)
+			}
+			if l.Reason == "deselected" {
+				ended = max(ended, l.version)
 			}
 		}
-		if m.Type == typeStarted && ended > 0 {
+		if m.Type != typeStarted {
+			listed = m.to.version
+			continue
+		}
+		if len(alive) == 0 && s.judge.options.Selected != nil {
+			ended = max(ended, listed)
+		}
+		if ended > 0 {
 			s.pauses = append(s.pauses, interval{ended, m})
 		}
 	}
