@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -222,4 +224,37 @@ func TestEpoch_is_saved_before_it_is_published(t *testing.T) {
 		}
 	}
 	assert.True(t, len(epochs) == 3 && epochs[0] < epochs[1] && epochs[1] < epochs[2], "the epochs are %v", epochs)
+}
+
+// announcing is a log whose writer announces an epoch before it writes.
+type announcing struct {
+	*fakeLog
+	epoch     func() uint64
+	announced chan uint64
+}
+
+func (a announcing) Run(ctx context.Context) error {
+	a.announced <- a.epoch()
+	return a.fakeLog.Run(ctx)
+}
+
+// Nothing of the log is known before the announcement, so that a lost checkpoint has no epoch to announce.
+func TestEpoch_that_a_writer_announces_is_not_lower_than_those_of_the_log(t *testing.T) {
+	api, store := newAPIServer(t, 10), &memoryStore{}
+	began, log, announced := uint64(time.Now().Unix()), newFakeLog(), make(chan uint64, 1)
+	start := func() (b *bridge, epoch uint64) {
+		b = runBridge(t, api, log, store, func(c *Config) {
+			c.Sink = func(epoch func() uint64) (sink.Sink, error) { return announcing{log, epoch, announced}, nil }
+		})
+		return b, <-announced
+	}
+	b, epoch := start()
+	assert.GreaterOrEqual(t, epoch, began, "where no checkpoint is")
+	b.only(t)
+	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	require.NoError(t, b.stop())
+
+	b, epoch = start()
+	assert.Equal(t, store.state.Log.Given, epoch, "where one is")
+	require.NoError(t, b.stop())
 }

@@ -474,32 +474,34 @@ func oldMessage() *sink.Message {
 // A resync looks at an object when a list is complete, so that the list's version is not the position yet. A crash finds
 // the list owed.
 func TestStream_owes_a_list_until_its_version_is_the_position(t *testing.T) {
-	log, store, r, _ := listed(t, "10", "a u1 5")
-	r.stopSaved()
-	log.lose(1)
-	r, s := startStream(t, log, store)
-	opened := make(chan uint64, 1)
-	log.set(func() {
-		log.acknowledging = func(id string) {
-			if strings.Contains(id, "resync-completed") {
-				opened <- s.tracker.Open("", time.Now())
+	synctest.Test(t, func(t *testing.T) {
+		log, store, r, _ := listed(t, "10", "a u1 5")
+		r.stopSaved()
+		log.lose(1)
+		r, s := startStream(t, log, store)
+		opened := make(chan uint64, 1)
+		log.set(func() {
+			log.acknowledging = func(id string) {
+				if strings.Contains(id, "resync-completed") {
+					opened <- s.tracker.Open("", time.Now())
+				}
 			}
-		}
+		})
+		note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "20"})
+		send(t, s, source.Added, "a", "u1", "5", source.ReasonSnapshot)
+		ended := make(chan error, 1)
+		go func() {
+			list := source.Progress{Kind: source.Listed, Version: "20", Objects: 1, Seen: time.Now()}
+			ended <- s.Note(must.Within(t, time.Minute), list)
+		}()
+		ticket := <-opened
+		synctest.Wait() // until the list waits for that object alone
+		require.NoError(t, r.save(t.Context()))
+		saved := store.state.Streams[s.name]
+		assert.True(t, saved.Owes.List == sequence.Repair && saved.Position == "", "the store has %+v", saved)
+		s.tracker.Settle(ticket)
+		require.NoError(t, <-ended)
+		saved = store.state.Streams[s.name]
+		assert.True(t, saved.Owes == checkpoint.Owes{} && saved.Position == "20", "the store has %+v", saved)
 	})
-	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "20"})
-	send(t, s, source.Added, "a", "u1", "5", source.ReasonSnapshot)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- s.Note(must.Within(t, time.Minute), source.Progress{Kind: source.Listed, Version: "20", Objects: 1, Seen: time.Now()})
-	}()
-	ticket := <-opened
-	r.settle()
-	must.Happen(t, "that the list waits", func() bool { return s.tracker.Pending() == 2 })
-	require.NoError(t, r.save(t.Context()))
-	saved := store.state.Streams[s.name]
-	assert.True(t, saved.Owes.List == sequence.Repair && saved.Position == "", "the store has %+v", saved)
-	s.tracker.Settle(ticket)
-	require.NoError(t, <-ended)
-	saved = store.state.Streams[s.name]
-	assert.True(t, saved.Owes == checkpoint.Owes{} && saved.Position == "20", "the store has %+v", saved)
 }
