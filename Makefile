@@ -190,7 +190,7 @@ part-faults:
 	@$(call gotest,faults,integration,$(COMPILE) $(INTEGRATION_FLAGS) -p 1 -timeout 45m $(FAULTS_TESTS))
 
 # Each step runs also if one before it failed. What one cannot do here it says.
-NIGHTLY := nightly-tests nightly-race nightly-nats nightly-kafka nightly-replicas reproducible vuln
+NIGHTLY := nightly-tests nightly-race nightly-nats nightly-kafka nightly-replicas changes reproducible vuln
 .PHONY: nightly $(NIGHTLY)
 nightly: ## Run everything, with stress, fresh seeds and a bridge built with the race detector; hours
 	@$(MAKE) --no-print-directory -k RESULTS='$(RESULTS)' $(NIGHTLY)
@@ -218,6 +218,10 @@ nightly-nats nightly-kafka nightly-replicas:
 faults: ## Break everything FAULTS times at random and judge the log, see docs/faults.md
 	@mkdir -p '$(FAULTS_DIR)'
 	cd integration && $(GO) run ./cmd/faults -broker $(BROKER) -replicas $(REPLICAS) -faults $(FAULTS) -seed $(SEED) -parallel $(WORLDS) -dir '$(FAULTS_DIR)' $(FAULTS_FLAGS)
+
+.PHONY: changes
+changes: ## Break each rule of sequences and of the plan by a small change, and see its test fail; 15 minutes
+	cd integration && CGO_ENABLED=0 $(GO) run -trimpath ./cmd/changes
 
 .PHONY: bench
 bench: ## Measure: benchmarks of the packages, then the bridge as a process beside its broker

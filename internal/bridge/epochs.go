@@ -30,6 +30,16 @@ func (e *epochs) next() uint64 {
 	return e.given
 }
 
+// announced returns the epoch of a writer that starts: the last one that was given. If none is known the checkpoint is
+// new, or lost. The log may have epochs then, each of which was about the time when it was given, and a new one is not
+// lower.
+func (e *epochs) announced() uint64 {
+	if given := e.last(); given > 0 {
+		return given
+	}
+	return e.next()
+}
+
 // observe takes note of an epoch that the checkpoint or the log has.
 func (e *epochs) observe(epoch uint64) {
 	e.mu.Lock()

@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -11,9 +12,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -55,6 +58,7 @@ func TestEpoch_that_one_stream_begins_is_that_of_all(t *testing.T) {
 	for name, saved := range store.state.Streams {
 		assert.Equal(t, first, saved.Epoch, "the store says of %s", name)
 		assert.Equal(t, sequence.Republish, saved.Owes.List, "the store says of %s", name)
+		assert.Empty(t, saved.Position, "the store says of %s", name)
 	}
 	snapshot(t, b, "1000", "y u9 6")
 	select {
@@ -221,5 +225,98 @@ func TestEpoch_is_saved_before_it_is_published(t *testing.T) {
 			epochs = append(epochs, st.Sequence.Epoch)
 		}
 	}
-	assert.True(t, len(epochs) == 3 && epochs[0] < epochs[1] && epochs[1] < epochs[2], "the epochs are %v", epochs)
+	assert.True(t, len(epochs) == 3 && 0 < epochs[0] && epochs[0] < epochs[1] && epochs[1] < epochs[2],
+		"the epochs are %v", epochs)
+}
+
+func TestEpoch_is_greater_than_all_that_were_given(t *testing.T) {
+	const given = 8_000_000_000
+	store := &memoryStore{}
+	store.state.Log.Given = given
+	_, s := startStream(t, newReadableLog(), store)
+	assert.Greater(t, s.epoch, uint64(given))
+}
+
+// Another stream has begun an epoch, in which this one is about to list. What its watch shows until then is of before.
+func TestEpoch_of_a_change_is_that_of_its_stream(t *testing.T) {
+	log := newReadableLog()
+	r := start(t, log, &memoryStore{})
+	a, b := r.of(configMaps), r.of(secrets)
+	snapshot(t, a, "10", "x u1 5")
+	snapshot(t, b, "10", "y u9 6")
+	before := a.epoch
+	rewind(t, b, "1000")
+	require.Greater(t, a.saved.Epoch, before)
+	send(t, a, source.Added, "z", "u2", "30", source.ReasonWatch)
+	r.settle()
+	last := must.Get(encode.StateOf(&log.log[len(log.log)-1]))(t)
+	assert.Equal(t, "z", last.Name)
+	assert.Equal(t, before, last.Sequence.Epoch)
+}
+
+func TestEpoch_of_a_stream_that_resumes_is_not_less_than_that_of_a_row(t *testing.T) {
+	log, store, r, s := listed(t, "10", "a u1 5")
+	r.stopSaved()
+	row := store.state.Rows[s.name]["default/a"]
+	row.Epoch += 5
+	store.state.Rows[s.name]["default/a"] = row
+	_, s = startStream(t, log, store)
+	assert.Equal(t, row.Epoch, s.epoch)
+	assert.Equal(t, row.Epoch, s.saved.Epoch)
+}
+
+func TestEpoch_of_a_selection_that_stays_is_the_same(t *testing.T) {
+	log, store, r, s := listed(t, "10", "a u1 5")
+	r.stopSaved()
+	before := s.epoch
+	_, s = startStream(t, log, store)
+	assert.Equal(t, before, s.epoch)
+	version, _, ok := s.Resume()
+	assert.True(t, ok && version == "10", "it resumes at %q", version)
+}
+
+func TestStream_counts_versions_that_are_no_numbers(t *testing.T) {
+	_, _, s := startNew(t, nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := &checkpoint.Row{ResourceVersion: "x", Version: 1}
+	assert.EqualValues(t, 1, s.number("x", nil))
+	assert.EqualValues(t, 2, s.number("y", x))
+	assert.EqualValues(t, 1, s.number("x", x), "the row has it")
+	assert.EqualValues(t, 7, s.number("7", x), "it is a number")
+	incomparable(&s.saved, s.epoch+1, "", source.Why{})
+	assert.EqualValues(t, 3, s.number("z", nil), "in another epoch")
+}
+
+// announcing is a log whose writer announces an epoch before it writes.
+type announcing struct {
+	*fakeLog
+	epoch     func() uint64
+	announced chan uint64
+}
+
+func (a announcing) Run(ctx context.Context) error {
+	a.announced <- a.epoch()
+	return a.fakeLog.Run(ctx)
+}
+
+// Nothing of the log is known before the announcement, so that a lost checkpoint has no epoch to announce.
+func TestEpoch_that_a_writer_announces_is_not_lower_than_those_of_the_log(t *testing.T) {
+	api, store := newAPIServer(t, 10), &memoryStore{}
+	began, log, announced := uint64(time.Now().Unix()), newFakeLog(), make(chan uint64, 1)
+	start := func() (b *bridge, epoch uint64) {
+		b = runBridge(t, api, log, store, func(c *Config) {
+			c.Sink = func(epoch func() uint64) (sink.Sink, error) { return announcing{log, epoch, announced}, nil }
+		})
+		return b, <-announced
+	}
+	b, epoch := start()
+	assert.GreaterOrEqual(t, epoch, began, "where no checkpoint is")
+	b.only(t)
+	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
+	require.NoError(t, b.stop())
+
+	b, epoch = start()
+	assert.Equal(t, store.state.Log.Given, epoch, "where one is")
+	require.NoError(t, b.stop())
 }

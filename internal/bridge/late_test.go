@@ -94,6 +94,7 @@ func TestRebuild_from_the_log_where_the_checkpoint_is_an_older_one(t *testing.T)
 	assert.Equal(t, "checkpoint-lost", s.saved.Owes.Cause)
 	assert.Equal(t, "10", s.saved.Owes.From, "the gap begins at the position that is known")
 	assert.Greater(t, s.epoch, newest)
+	assert.Empty(t, store.state.Streams[s.name].Position, "no position holds")
 	assert.False(t, s.saved.ResyncDue, "the log has all")
 	before := len(log.lines())
 	snapshot(t, s, "30", "a u1 5", "b u2 25")
@@ -101,6 +102,53 @@ func TestRebuild_from_the_log_where_the_checkpoint_is_an_older_one(t *testing.T)
 	got := log.lines()[before+1:]
 	slices.Sort(got)
 	expect(t, got, "deleted default/c u3 7 relist", "updated default/b u2 25 relist")
+}
+
+// A writer with a newer checkpoint has started, and has published nothing.
+func TestRebuild_where_a_writer_has_started_with_a_greater_epoch(t *testing.T) {
+	log, store, r, _ := listed(t, "10", "a u1 5")
+	r.stopSaved()
+	started := r.epochs.last() + 1000
+	startWriter(t, log, started)
+	_, s := startStream(t, log, store)
+	assert.Greater(t, s.epoch, started)
+	assert.Equal(t, "checkpoint-lost", s.saved.Owes.Cause)
+}
+
+func TestRepair_takes_an_epoch_that_is_greater_than_all_in_the_log(t *testing.T) {
+	log, store, r, _ := listed(t, "10", "a u1 5")
+	r.stopSaved()
+	started := r.epochs.last() + 1000
+	startWriter(t, log, started)
+	store.state.Log.Ends[0] += 9 // the log had more
+	_, s := startStream(t, log, store)
+	assert.Greater(t, s.epoch, started)
+	assert.Equal(t, "log-lost", s.saved.Owes.Cause)
+}
+
+// startWriter adds the message of a writer that has started.
+func startWriter(t *testing.T, log readableLog, epoch uint64) {
+	t.Helper()
+	_ = must.Get(log.append(&sink.Message{ID: "writer-started.4.1", Subject: "k8s._writer", Attributes: []sink.Attribute{
+		{Name: "id", Value: "writer-started.4.1"},
+		{Name: "source", Value: "/clusters/test/pipelines/test"},
+		{Name: "type", Value: "io.kube-eventbridge.writer.started.v1"},
+		{Name: "pipeline", Value: "test"},
+	}}))(t)
+	log.log[len(log.log)-1].Epoch = epoch
+}
+
+// Another bridge publishes with a newer checkpoint.
+func TestStream_interrupts_the_pipeline_at_an_epoch_that_was_not_given(t *testing.T) {
+	_, _, r, s := listed(t, "10", "a u1 5")
+	seen := &encode.State{UID: "u1", ResourceVersion: "6"}
+	for _, more := range []uint64{0, 1} {
+		seen.Sequence = sequence.Sequence{Epoch: r.epochs.last() + more, Version: 6}
+		s.found("default/a", &source.Change{}, seen, 9)
+		require.Len(t, r.failure, int(more))
+	}
+	var interrupted *sink.InterruptedError
+	assert.ErrorAs(t, <-r.failure, &interrupted)
 }
 
 // Where the log may lack the last event of an object, consumers learn by a resync what is gone.
@@ -159,6 +207,7 @@ func (l wholeLog) Read(ctx context.Context, q sink.Query, f func(*sink.Stored) e
 func TestRebuild_tells_again_what_a_rewind_has_covered(t *testing.T) {
 	log, store := wholeLog{newReadableLog()}, &memoryStore{}
 	r, s := startStream(t, log, store)
+	first := s.epoch
 	snapshot(t, s, "10", "a u1 5", "b u2 6")
 	all := []happening{
 		{source.Updated, "a", "u1", "12"},
@@ -193,6 +242,7 @@ func TestRebuild_tells_again_what_a_rewind_has_covered(t *testing.T) {
 		number := must.Get(strconv.ParseInt(n, 10, 64))(t)
 		stored := store.state.Log.Resyncs
 		assert.True(t, ok && number > 7 && number <= stored, "%s, and the store has %d", m.ID, stored)
+		assert.Equal(t, first, must.Get(encode.StateOf(&m))(t).Sequence.Epoch, "%s has another sequence than before", m.ID)
 	}
 	row, _ := s.ledger.Get("default/a")
 	assert.False(t, row.Behind, "%+v", row)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -157,6 +158,22 @@ func TestResync_lists_after_its_marker_and_tells_all_before_the_other_one(t *tes
 	}
 }
 
+// The selection has changed since, which gave the stream another epoch.
+func TestResync_has_the_sequence_that_the_state_had(t *testing.T) {
+	log, store, r, s := listed(t, "10", "a u1 5")
+	r.stopSaved()
+	before := s.epoch
+	r = start(t, log, store)
+	l := &lister{labelled: []string{"a u1 5"}, objects: []string{"a u1 5"}}
+	s = r.stream(&StreamSpec{LabelSelector: "app=x"})
+	snapshot(t, s, "20", "a u1 5")
+	require.Greater(t, s.epoch, before)
+	resyncing(t, r, s, l)()
+	assert.Equal(t, []string{"updated default/a u1 5 resync"}, between(t, log.fakeLog))
+	event := must.Get(encode.StateOf(&log.log[len(log.log)-2]))(t)
+	assert.Equal(t, sequence.Sequence{Epoch: before, Version: 5}, event.Sequence)
+}
+
 // The object is created, and changed, while the list is made. The watch brings it.
 func TestResync_is_complete_only_when_the_log_has_what_the_watch_brings(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5")
@@ -214,7 +231,12 @@ func TestResync_begins_another_epoch_where_its_list_does_not_compare(t *testing.
 			n, _ := s.resync.begin()
 			ended := make(chan error, 1)
 			go func() { ended <- s.republish(must.Within(t, time.Minute), n) }()
-			assert.Equal(t, source.CauseRestored, (<-s.again).Cause, "a list is asked for")
+			select {
+			case why := <-s.again:
+				assert.Equal(t, source.CauseRestored, why.Cause)
+			case err := <-ended:
+				require.Fail(t, "no list is asked for", "the resync ended: %v", err)
+			}
 			beginHistory(t, s, source.Gap, "1000")
 			snapshot(t, s, "1000", exists)
 			s.status.State(source.Watching, nil)
@@ -474,32 +496,34 @@ func oldMessage() *sink.Message {
 // A resync looks at an object when a list is complete, so that the list's version is not the position yet. A crash finds
 // the list owed.
 func TestStream_owes_a_list_until_its_version_is_the_position(t *testing.T) {
-	log, store, r, _ := listed(t, "10", "a u1 5")
-	r.stopSaved()
-	log.lose(1)
-	r, s := startStream(t, log, store)
-	opened := make(chan uint64, 1)
-	log.set(func() {
-		log.acknowledging = func(id string) {
-			if strings.Contains(id, "resync-completed") {
-				opened <- s.tracker.Open("", time.Now())
+	synctest.Test(t, func(t *testing.T) {
+		log, store, r, _ := listed(t, "10", "a u1 5")
+		r.stopSaved()
+		log.lose(1)
+		r, s := startStream(t, log, store)
+		opened := make(chan uint64, 1)
+		log.set(func() {
+			log.acknowledging = func(id string) {
+				if strings.Contains(id, "resync-completed") {
+					opened <- s.tracker.Open("", time.Now())
+				}
 			}
-		}
+		})
+		note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "20"})
+		send(t, s, source.Added, "a", "u1", "5", source.ReasonSnapshot)
+		ended := make(chan error, 1)
+		go func() {
+			ended <- s.Note(t.Context(), source.Progress{Kind: source.Listed, Version: "20", Objects: 1, Seen: time.Now()})
+		}()
+		ticket := <-opened
+		synctest.Wait()
+		require.NoError(t, r.save(t.Context()))
+		saved := store.state.Streams[s.name]
+		assert.True(t, saved.Owes.List == sequence.Repair && saved.Position == "", "the store has %+v", saved)
+		s.tracker.Settle(ticket)
+		require.NoError(t, <-ended)
+		saved = store.state.Streams[s.name]
+		assert.True(t, saved.Owes == checkpoint.Owes{} && saved.Position == "20", "the store has %+v", saved)
+		_ = r.stop()
 	})
-	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "20"})
-	send(t, s, source.Added, "a", "u1", "5", source.ReasonSnapshot)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- s.Note(must.Within(t, time.Minute), source.Progress{Kind: source.Listed, Version: "20", Objects: 1, Seen: time.Now()})
-	}()
-	ticket := <-opened
-	r.settle()
-	must.Happen(t, "that the list waits", func() bool { return s.tracker.Pending() == 2 })
-	require.NoError(t, r.save(t.Context()))
-	saved := store.state.Streams[s.name]
-	assert.True(t, saved.Owes.List == sequence.Repair && saved.Position == "", "the store has %+v", saved)
-	s.tracker.Settle(ticket)
-	require.NoError(t, <-ended)
-	saved = store.state.Streams[s.name]
-	assert.True(t, saved.Owes == checkpoint.Owes{} && saved.Position == "20", "the store has %+v", saved)
 }

@@ -9,16 +9,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
-	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
@@ -105,8 +104,9 @@ func (m modelMode) said(uid, version string) string {
 	}
 }
 
+// The time of a bubble passes only while everything waits. A busy machine cannot exceed a deadline.
 func TestModel_final_states_deletions_and_order_hold_whatever_happens(t *testing.T) {
-	seeds := uint64(testtier.Rounds(15, 60, 600))
+	seeds := uint64(testtier.Rounds(15, 40, 600))
 	for _, mode := range []modelMode{
 		{},
 		{latest: true},
@@ -141,7 +141,7 @@ func TestModel_final_states_deletions_and_order_hold_whatever_happens(t *testing
 	} {
 		t.Run(fmt.Sprintf("%+v", mode), func(t *testing.T) {
 			for seed := range seeds {
-				runModel(t, mode, seed)
+				synctest.Test(t, func(t *testing.T) { runModel(t, mode, seed) })
 				if t.Failed() {
 					return
 				}
@@ -159,10 +159,7 @@ func runModel(t *testing.T, mode modelMode, seed uint64) {
 		consumers: []*consumer{newConsumer("held", false), newConsumer("held >=", true)},
 	}
 	m.store.left.Store(1 << 30)
-	server := httptest.NewServer(m)
-	m.client = must.Get(source.NewClient(&rest.Config{Host: server.URL}))(t)
-	defer server.Close()
-	defer m.client.CloseIdleConnections()
+	m.client = answeredBy(t, m)
 	for range 5 {
 		m.change()
 	}
@@ -703,7 +700,7 @@ func (m *model) check() (bad string) {
 			return "id twice: " + e.ID
 		}
 		ids[e.ID] = true
-		if !strings.HasPrefix(at, "1") && name != "" {
+		if name != "" && strings.Trim(at[:min(len(at), 10)], "0") == "" {
 			return fmt.Sprintf("%s has no epoch: %s", e.ID, at)
 		}
 		if name == "" {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -40,6 +41,40 @@ func TestOlds_what_is_published_again_is_whole_and_no_base(t *testing.T) {
 	}
 	expect(t, got, "object", "merge-patch", "object", "object", "merge-patch")
 	p.check(t, log, newReader())
+}
+
+// A chain of patches goes on in an epoch whose versions compare with those before, and in no other.
+func TestOlds_of_another_epoch_are_a_base_where_versions_compare(t *testing.T) {
+	reselected := func(_ *testing.T, s *stream) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.takeEpoch(checkpoint.Owes{List: sequence.Reselect})
+	}
+	for name, c := range map[string]struct {
+		begin func(*testing.T, *stream)
+		third string
+	}{"restored": {restored, "object"}, "reselected": {reselected, "merge-patch"}} {
+		t.Run(name, func(t *testing.T) {
+			log, r, s := startNew(t, &StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
+			p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"c"}`, `"data":{"x":"d"}`)
+			for i, f := range p.frames {
+				if i == 2 {
+					r.settle()
+					before := s.epoch
+					c.begin(t, s)
+					require.Greater(t, s.epoch, before)
+				}
+				f.send(t, s)
+			}
+			r.settle()
+			var got []string
+			for i := range log.log {
+				got = append(got, attribute(&log.log[i], "payload"))
+			}
+			expect(t, got, "object", "merge-patch", c.third, "merge-patch")
+			p.check(t, log, newReader())
+		})
+	}
 }
 
 // republish publishes a frame again, as a resync does.

@@ -231,7 +231,7 @@ func (e *noSinkError) Unwrap() error { return e.err }
 
 // session runs until ctx ends, or the log was found to have lost something. Counted: the loss that the session before has seen is counted.
 func (p *Pipeline) session(ctx context.Context, counted bool) error {
-	to, err := p.cfg.Sink(p.epochs.last)
+	to, err := p.cfg.Sink(p.epochs.announced)
 	if err != nil {
 		return &noSinkError{err}
 	}

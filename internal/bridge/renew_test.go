@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -72,17 +73,21 @@ func TestHistory_is_begun_once_whatever_crashes(t *testing.T) {
 
 // What was read before belongs to the old history, and before the gap.
 func TestHistory_begins_behind_what_was_read_before(t *testing.T) {
-	log, _, r, s := listed(t, "10", "a u1 5")
-	log.set(func() { log.gate = make(chan struct{}) })
-	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
-	renewed := make(chan error, 1)
-	go func() { renewed <- s.renew(t.Context(), &source.RewoundError{Stream: s.name}) }()
-	must.Happen(t, "the event to be under way", func() bool { return underWay(s) })
-	close(log.gate)
-	require.NoError(t, <-renewed)
-	snapshot(t, s, "9", "a u1 5")
-	r.settle()
-	expect(t, log.lines()[3:], "updated default/a u1 11 watch", "gap 9", "updated default/a u1 5 relist")
+	synctest.Test(t, func(t *testing.T) {
+		log, _, r, s := listed(t, "10", "a u1 5")
+		before, gate := s.epoch, log.hold()
+		send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
+		renewed := make(chan error, 1)
+		go func() { renewed <- s.renew(t.Context(), &source.RewoundError{Stream: s.name}) }()
+		synctest.Wait()
+		assert.Equal(t, before, s.epoch, "while the event is under way")
+		close(gate)
+		require.NoError(t, <-renewed)
+		snapshot(t, s, "9", "a u1 5")
+		r.settle()
+		expect(t, log.lines()[3:], "updated default/a u1 11 watch", "gap 9", "updated default/a u1 5 relist")
+		_ = r.stop()
+	})
 }
 
 // Restored with a version bump: versions never run backwards, and yet an object does.

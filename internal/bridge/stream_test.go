@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -109,6 +111,28 @@ func TestStream_a_snapshot_is_complete_only_when_its_position_is_safe(t *testing
 	cancel()
 	assert.ErrorIs(t, <-listed, context.Canceled, "a list whose position is not safe ended, want that of the context")
 	expect(t, log.lines(), "snapshot-started 10", "added default/a u1 5 snapshot")
+}
+
+// The objects that the list has found are on their way.
+func TestStream_owes_a_list_until_it_is_acknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, r, s := listed(t, "10", "a u1 5")
+		note(t, s, source.Progress{Kind: source.Gap, Version: "20", Why: source.Why{Message: "compacted"}})
+		log.set(func() { log.ungated = true })
+		gate := log.hold()
+		send(t, s, source.Added, "b", "u2", "15", source.ReasonRelist)
+		ended := make(chan error, 1)
+		go func() { ended <- s.Note(t.Context(), source.Progress{Kind: source.Listed, Version: "20", Objects: 1}) }()
+		synctest.Wait()
+		assert.Empty(t, ended, "the list is complete")
+		require.NoError(t, r.save(t.Context()))
+		saved := store.state.Streams[s.name]
+		assert.Equal(t, sequence.Relist, saved.Owes.List)
+		assert.Equal(t, "10", saved.Position)
+		close(gate)
+		require.NoError(t, <-ended)
+		_ = r.stop()
+	})
 }
 
 // The crash is between the commit and the marker, or between the marker and the next commit.

@@ -25,9 +25,19 @@ func drawSequence(t *rapid.T, name string) sequence.Sequence {
 func TestSequence_compares_as_its_text(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := drawSequence(t, "a"), drawSequence(t, "b")
+		if rapid.Bool().Draw(t, "one epoch") {
+			b.Epoch = a.Epoch
+		}
+		if rapid.Bool().Draw(t, "one version") {
+			b.Version = a.Version
+		}
 		got, want := strings.Compare(a.String(), b.String()), a.Compare(b)
 		require.Equal(t, want, got, "%s and %s compare as", a, b)
 	})
+}
+
+func TestSequence_has_digits_of_a_fixed_number(t *testing.T) {
+	assert.Equal(t, "0000000007.00000000000000000042.1", sequence.Sequence{Epoch: 7, Version: 42, Step: sequence.End}.String())
 }
 
 func TestParse_inverts_String(t *testing.T) {
@@ -58,6 +68,28 @@ func TestID_has_the_three_numbers(t *testing.T) {
 	}
 }
 
+func TestApplies_is_one_comparison(t *testing.T) {
+	const (
+		before = "0000000007.00000000000000000041.0"
+		at     = "0000000007.00000000000000000042.0"
+		after  = "0000000008.00000000000000000001.0"
+	)
+	for _, test := range []struct {
+		remembered, event    string
+		whole, atEqual, want bool
+	}{
+		{"", at, false, false, true},
+		{at, after, false, false, true},
+		{at, before, true, true, false},
+		{at, at, true, false, false},
+		{at, at, true, true, true},
+		{at, at, false, true, false},
+	} {
+		got := sequence.Applies(test.remembered, test.event, test.whole, test.atEqual)
+		assert.Equal(t, test.want, got, "%+v", test)
+	}
+}
+
 func TestNextEpoch_is_greater_than_all_known(t *testing.T) {
 	for _, test := range []struct {
 		given, seen uint64
@@ -81,6 +113,8 @@ func TestFound_decides_how_to_start(t *testing.T) {
 	end := sequence.Partition{Mark: 9, First: 1, Last: 9}
 	unknown, newer, other := at(end), at(end), at(end)
 	unknown.Checkpoint, newer.Seen, other.OtherLog = false, 6, true
+	both := other
+	both.Seen = 6
 	for name, test := range map[string]struct {
 		found sequence.Found
 		want  sequence.Start
@@ -92,6 +126,7 @@ func TestFound_decides_how_to_start(t *testing.T) {
 		"a number not given":          {newer, sequence.CheckpointLost},
 		"one partition is short":      {at(end, sequence.Partition{Mark: 4, First: 1, Last: 3}), sequence.LogLost},
 		"another log":                 {other, sequence.LogLost},
+		"checkpoint and log are lost": {both, sequence.LogLost},
 		"another message at the mark": {at(sequence.Partition{Mark: 4, First: 1, Last: 9, Changed: true}), sequence.LogLost},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,4 +134,10 @@ func TestFound_decides_how_to_start(t *testing.T) {
 			assert.Equal(t, test.want, got, "start")
 		})
 	}
+}
+
+func TestFound_may_lack_the_last_event_of_an_object(t *testing.T) {
+	whole, begun := sequence.Partition{First: 1, Last: 9}, sequence.Partition{First: 2, Last: 9}
+	assert.False(t, (&sequence.Found{Partitions: []sequence.Partition{whole, {First: 1}}}).Trimmed())
+	assert.True(t, (&sequence.Found{Partitions: []sequence.Partition{whole, begun}}).Trimmed())
 }

@@ -27,6 +27,37 @@ func behind(r *sequence.Row) *sequence.Row {
 	return r
 }
 
+// In the first case no row compares from then on, in the second all do that did before.
+func TestStream_takes_a_new_number(t *testing.T) {
+	was := sequence.Stream{
+		Epoch: 5, Since: 3, Position: 40, Owes: sequence.Relist, Floors: []sequence.Floor{{Position: 50}}, Rewound: 60,
+	}
+	republishing, repairing := was, was
+	republishing.Owes, repairing.Owes = sequence.Republish, sequence.Repair
+	reselected, stillRepublishing := was, republishing
+	reselected.Epoch, reselected.Owes, stillRepublishing.Epoch = 7, sequence.Reselect, 7
+	first := func(s *sequence.Stream) { s.Incomparable(7, 30, sequence.Republish) }
+	second := func(s *sequence.Stream) { s.Reselected(7, sequence.Reselect) }
+	for name, test := range map[string]struct {
+		was  sequence.Stream
+		take func(*sequence.Stream)
+		want sequence.Stream
+	}{
+		"first case": {was, first, sequence.Stream{Epoch: 7, Since: 7, Position: 30, Owes: sequence.Republish}},
+		"first case in a repair": {
+			repairing, first, sequence.Stream{Epoch: 7, Since: 7, Position: 30, Owes: sequence.Repair},
+		},
+		"second case":                {was, second, reselected},
+		"second case in a first one": {republishing, second, stillRepublishing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := test.was
+			test.take(&got)
+			assert.Equal(t, test.want, got)
+		})
+	}
+}
+
 func TestTakeOver_carries_all_over(t *testing.T) {
 	got := sequence.TakeOver([]sequence.Stream{
 		{Epoch: 7, Since: 7, Position: 50, Owes: sequence.Reselect},
@@ -99,6 +130,7 @@ func TestListed_finds_versions_that_do_not_compare(t *testing.T) {
 		"the same":                   {&s, sequence.Object{UID: "u", Version: 30, Hash: 1}, hashed, ""},
 		"older":                      {&s, sequence.Object{UID: "u", Version: 29}, state(6, 30), sequence.ObjectOlder},
 		"older than a row of before": {&s, sequence.Object{UID: "u", Version: 29}, state(4, 30), ""},
+		"older, in a first case":     {&s, sequence.Object{UID: "u", Version: 29}, state(5, 30), sequence.ObjectOlder},
 		"another uid":                {&s, sequence.Object{UID: "v", Version: 30}, state(6, 30), sequence.OtherObject},
 		"a newer uid":                {&s, sequence.Object{UID: "v", Version: 31}, state(6, 30), ""},
 		"other content":              {&s, sequence.Object{UID: "u", Version: 30, Hash: 2}, hashed, sequence.OtherContent},
@@ -212,6 +244,15 @@ func TestList_and_its_absentees(t *testing.T) {
 	want := []sequence.Event{{UID: "u", Sequence: state(6, 30).Sequence, Again: true}}
 	if got := s.List(object, behind(state(6, 30))); !reflect.DeepEqual(got, want) {
 		t.Errorf("a state that the log has an older one behind has %+v, want %+v", got, want)
+	}
+	repairing := s
+	repairing.Owes = sequence.Repair
+	if got := repairing.List(object, state(6, 30)); !reflect.DeepEqual(got, want) {
+		t.Errorf("a known state in a repair has %+v, want %+v", got, want)
+	}
+	untold := []sequence.Event{{UID: "u", Sequence: state(7, 30).Sequence}}
+	if got := repairing.List(object, state(4, 30)); !reflect.DeepEqual(got, untold) {
+		t.Errorf("a state of before in a repair has %+v, want %+v", got, untold)
 	}
 	if got, gone := s.Missing(state(6, 30), 50); !gone || got.Sequence != end(7, 50).Sequence {
 		t.Errorf("an absent object has %+v", got)

@@ -66,6 +66,18 @@ func (s Stored) labelled(selector string) Stored {
 	return s
 }
 
+func (s Stored) fields(selector string) Stored {
+	selective := s.Stream
+	selective.FieldSelector = selector
+	s.Scope = selective.Scope()
+	return s
+}
+
+func (s Stored) namespaced() Stored {
+	s.Namespaced = true
+	return s
+}
+
 // retiring returns a stream that retires, with objects left in these namespaces.
 func (s Stored) retiring(left ...string) Stored {
 	s.Retiring, s.Left = true, map[string]struct{}{}
@@ -99,7 +111,7 @@ func namespaces(names ...string) Namespaces {
 	n := Namespaces{Known: true, All: map[string]source.Namespace{}}
 	for _, name := range names {
 		var ns source.Namespace
-		if strings.HasSuffix(name, "!") {
+		if strings.Contains(name, "!") {
 			ns.Labels = labels.Set{"team": "shop"}
 		}
 		ns.Terminating = strings.HasSuffix(name, "-")
@@ -115,7 +127,7 @@ func lines(all []Assignment, problems []Problem) string {
 		switch a.Action {
 		case Run:
 			fmt.Fprintf(&b, "run %s as %d", a.Stream.Name(), a.Spec)
-			if len(a.From) > 0 {
+			if len(a.From) > 0 || a.Same {
 				fmt.Fprintf(&b, " from %s same %t", strings.Join(a.From, " "), a.Same)
 			}
 		case Retire:
@@ -393,6 +405,128 @@ retire gateways.v1.istio.io: the resource does not exist any more
 		{
 			"a cluster-scoped resource in a namespace", named("nodes", "shop"), widgets,
 			Namespaces{},
+			nil,
+			"0 nodes: the resource is cluster-scoped, and the entry names namespaces\n",
+		},
+		{
+			"a new entry of a resource in two versions", named("widgets"), serves("widgets.v2.x", "widgets.v1.x"),
+			Namespaces{},
+			nil,
+			"run widgets.v2.x as 0\n",
+		},
+		{
+			"a field selector changes", named("pods"), widgets,
+			Namespaces{},
+			[]Stored{stored("pods.v1", "pods").fields("spec.nodeName=n")},
+			"run pods.v1 as 0 from pods.v1 same false\n",
+		},
+		{
+			"a resource comes back cluster-scoped", named("nodes"), widgets,
+			Namespaces{},
+			[]Stored{stored("nodes.v1", "nodes").namespaced()},
+			"run nodes.v1 as 0 from nodes.v1 same false\n",
+		},
+		{
+			"a wildcard in selected namespaces",
+			[]Spec{{Wildcard: &Wildcard{All: true}, NamespaceSelector: labels.Everything()}},
+			widgets, namespaces("shop"),
+			nil,
+			"run pods.v1/shop as 0\nrun widgets.v1.x/shop as 0\n",
+		},
+		{
+			"a wildcard with exclusions",
+			[]Spec{{Wildcard: &Wildcard{All: true, Exclude: []Exclusion{
+				{Name: "wi", AnyGroup: true}, {Name: "pods", Group: "x"}, {Name: "nodes", AnyGroup: true, Version: "v2"},
+			}}}},
+			widgets,
+			Namespaces{},
+			nil,
+			"run nodes.v1 as 0\nrun pods.v1 as 0\n",
+		},
+		{
+			"a selected namespace is being deleted", selecting("pods"), widgets, namespaces("shop!-"),
+			nil,
+			"",
+		},
+		{
+			"a namespace is being deleted whose stream retires", selecting("pods"), widgets, namespaces("shop-"),
+			[]Stored{stored("pods.v1/shop", "pods").retiring()},
+			"retire pods.v1/shop: its namespace is not selected, or does not exist\n",
+		},
+		{
+			"a part is taken over, and the rest cannot be told",
+			slices.Concat(named("pods", "shop"), selecting("pods")), widgets,
+			Namespaces{},
+			[]Stored{stored("pods.v1", "pods")},
+			`run pods.v1/shop as 0 from pods.v1 same false
+retire pods.v1: the configuration does not select it
+`,
+		},
+		{
+			"a resource is away, and one of its entries is removed", named("widgets", "shop"), serves("pods.v1"),
+			Namespaces{},
+			[]Stored{stored("widgets.v1.x/shop", "widgets"), stored("widgets.v1.x/bank", "widgets")},
+			`retire widgets.v1.x/bank: the configuration does not select it
+detach widgets.v1.x/shop: the API server does not serve it now
+0 widgets.x: the API server does not serve it
+`,
+		},
+		{
+			"a plural goes before a short name", named("wi"), serves("widgets.v1.x", "wi.v1.y"),
+			Namespaces{},
+			nil,
+			"run wi.v1.y as 0\n",
+		},
+		{
+			"a name of the core group and of another one", named("pods"), serves("pods.v1.x", "pods.v1"),
+			Namespaces{},
+			nil,
+			"run pods.v1 as 0\n",
+		},
+		{
+			"a group in full and one that is cut short", named("widgets.x"), serves("widgets.v1.x.y", "widgets.v1.x"),
+			Namespaces{},
+			nil,
+			"run widgets.v1.x as 0\n",
+		},
+		{
+			"a resource is served in two groups, the other one first", wild("*"),
+			serves("events.v1.events.k8s.io", "events.v1"),
+			Namespaces{},
+			nil,
+			"run events.v1 as 0\n",
+		},
+		{
+			"a resource is served in the second of its groups", wild("*"), serves("events.v1.events.k8s.io"),
+			Namespaces{},
+			nil,
+			"run events.v1.events.k8s.io as 0\n",
+		},
+		{
+			"a resource is served in two groups, and a wildcard names the second", wild("events.k8s.io"),
+			serves("events.v1", "events.v1.events.k8s.io"),
+			Namespaces{},
+			nil,
+			"run events.v1.events.k8s.io as 0\n",
+		},
+		{
+			"a resource is served in two groups, and an entry names each",
+			slices.Concat(named("events"), wild("events.k8s.io")),
+			serves("events.v1", "events.v1.events.k8s.io"),
+			Namespaces{},
+			nil,
+			"run events.v1 as 0\n",
+		},
+		{
+			"resources that Kubernetes has moved", wild("*"),
+			serves("deployments.v1.extensions", "ingresses.v1.extensions", "deployments.v1.apps",
+				"ingresses.v1.networking.k8s.io"),
+			Namespaces{},
+			nil,
+			"run deployments.v1.apps as 0\nrun ingresses.v1.networking.k8s.io as 0\n",
+		},
+		{
+			"a cluster-scoped resource in selected namespaces", selecting("nodes"), widgets, namespaces("shop!"),
 			nil,
 			"0 nodes: the resource is cluster-scoped, and the entry names namespaces\n",
 		},
