@@ -129,7 +129,8 @@ func (r *round) expected() oracle.Options {
 		Pipeline: world.Pipeline, Latest: r.subject.latest,
 		Canaries: oracle.NewCanaries(r.driver.Canaries()...), MaxPrinted: manyPrinted, Gaps: r.unjustified,
 		LogLost: r.logLost(), Behind: r.behind(),
-		Resync: slices.ContainsFunc(r.acts, func(a act) bool { return a.Resyncs }),
+		Resync:  r.result.Audited > 0 || slices.ContainsFunc(r.acts, func(a act) bool { return a.Resyncs }),
+		Audited: r.result.Audited > 0,
 	}
 }
 

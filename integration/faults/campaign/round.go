@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -193,6 +194,26 @@ func (r *round) play(ctx context.Context) error {
 		return err
 	}
 	defer r.spend("settle")()
+	if err := r.world.WaitSettled(ctx, settling); err != nil {
+		return err
+	}
+	return r.audit(ctx)
+}
+
+// audit has everything published again where etcd was restored, and maybe nothing showed it. The bridge compares all
+// contents then.
+func (r *round) audit(ctx context.Context) error {
+	if !slices.ContainsFunc(r.world.Events(), func(e world.Event) bool { return e.Kind == world.EtcdRestored }) {
+		return nil
+	}
+	said, complete, err := r.world.Resync(ctx)
+	if err != nil {
+		return err
+	}
+	if !complete {
+		return r.world.Unsettled("a resync is not complete: " + said)
+	}
+	r.result.Audited++
 	return r.world.WaitSettled(ctx, settling)
 }
 
