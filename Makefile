@@ -190,7 +190,7 @@ part-faults:
 	@$(call gotest,faults,integration,$(COMPILE) $(INTEGRATION_FLAGS) -p 1 -timeout 45m $(FAULTS_TESTS))
 
 # Each step runs also if one before it failed. What one cannot do here it says.
-NIGHTLY := nightly-tests nightly-race nightly-nats nightly-kafka nightly-replicas changes reproducible vuln
+NIGHTLY := nightly-tests nightly-race nightly-actions nightly-nats nightly-kafka nightly-replicas changes reproducible vuln
 .PHONY: nightly $(NIGHTLY)
 nightly: ## Run everything, with stress, fresh seeds and a bridge built with the race detector; hours
 	@$(MAKE) --no-print-directory -k RESULTS='$(RESULTS)' $(NIGHTLY)
@@ -209,6 +209,10 @@ nightly-suite:
 nightly-race:
 	$(MAKE) --no-print-directory faults FAULTS=$(NIGHTLY_FAULTS) SEED=$(NIGHTLY_SEED) \
 		FAULTS_DIR='$(RESULTS)/faults-race' FAULTS_FLAGS='-race -once'
+
+nightly-actions:
+	$(MAKE) --no-print-directory faults FAULTS=0 SEED=$(NIGHTLY_SEED) \
+		FAULTS_DIR='$(RESULTS)/faults-actions' FAULTS_FLAGS='-together'
 
 nightly-nats nightly-kafka nightly-replicas:
 	$(MAKE) --no-print-directory faults FAULTS=$(NIGHTLY_FAULTS) SEED=$(NIGHTLY_SEED) \

@@ -22,9 +22,11 @@ import (
 
 func main() {
 	o := campaign.Options{Log: os.Stdout, Known: campaign.KnownViolations(), Strict: os.Getenv("CI") != ""}
-	only, replicas, round, once, began := "", "any", -1, false, time.Now()
+	only, replicas, round, once, together, began := "", "any", -1, false, false, time.Now()
 	flags := flag.NewFlagSet("faults", flag.ExitOnError) // without those of libraries
 	flags.BoolVar(&once, "once", false, "inject each fault once and by itself, before those at random")
+	flags.BoolVar(&together, "together", false,
+		"inject what users do while the broker is away, and while etcd is restored, before those at random")
 	flags.IntVar(&o.Faults, "faults", 60, "how many faults to inject at random")
 	flags.IntVar(&o.PerRound, "per-round", 0, "how many of them in each round (default 12)")
 	flags.IntVar(&o.Parallel, "parallel", 1, "how many rounds to play at a time")
@@ -63,6 +65,9 @@ func main() {
 	}
 	if once {
 		o.Plan = campaign.EachOnce(o.Broker)
+	}
+	if together {
+		o.Plan = append(o.Plan, campaign.Together(o.Broker)...)
 	}
 	if round >= 0 {
 		o.Round = &round

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -216,7 +217,11 @@ func (c *campaign) keep(r Result) error {
 // Command is what plays a round again that had so many faults; what happens at which moment is up to the machine.
 func (o Options) Command(round, faults int) string {
 	s := fmt.Sprintf("go run ./cmd/faults -seed %d -round %d -per-round %d -dir '%s'", o.Seed, round, faults, o.Dir)
-	if len(o.Plan) > 0 {
+	switch {
+	case len(o.Plan) == 0:
+	case strings.Contains(o.Plan[0].Faults[0], together):
+		s += " -together"
+	default:
 		s += " -once"
 	}
 	if o.Race {

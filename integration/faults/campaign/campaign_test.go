@@ -251,6 +251,23 @@ func TestPlan_has_each_fault_once_in_a_world_that_fits(t *testing.T) {
 	}
 }
 
+func TestPlan_has_each_action_with_a_broker_that_is_away(t *testing.T) {
+	for _, broker := range []string{world.NATS, world.Kafka} {
+		actions := 0
+		for _, f := range catalogue(broker) {
+			if f.Action {
+				actions++
+			}
+		}
+		plan := Together(broker)
+		assert.GreaterOrEqual(t, len(plan), 2*actions-2, "two actions change the cluster, which cannot be restored meanwhile")
+		for _, p := range plan {
+			assert.Len(t, p.Faults, 1)
+			assert.Contains(t, p.Faults[0], together)
+		}
+	}
+}
+
 func TestTerms_are_of_one_process_each(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	says := func(second, number int) string {

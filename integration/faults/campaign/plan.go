@@ -4,6 +4,7 @@ package campaign
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"regexp"
@@ -56,6 +57,23 @@ func EachOnce(broker string) (plan []Planned) {
 	slices.SortStableFunc(rounds, func(a, b *group) int { return cmp.Compare(b.cost, a.cost) })
 	for _, g := range rounds {
 		plan = append(plan, g.Planned)
+	}
+	return plan
+}
+
+// Together plans each action of users twice more: while the broker is away, and while etcd is restored.
+func Together(broker string) (plan []Planned) {
+	away := "broker stopped for longer than any window"
+	if broker == world.Kafka {
+		away = "all brokers stopped for seconds"
+	}
+	faults := catalogue(broker)
+	for _, with := range []string{away, "etcd restored without a version bump"} {
+		for _, f := range world.Catalogue(broker, true, false) {
+			if f.Action && f.Fits(faults[with]) {
+				plan = append(plan, Planned{Checkpoint: world.CheckpointFile, Faults: []string{f.Name + together + with}})
+			}
+		}
 	}
 	return plan
 }
@@ -117,8 +135,13 @@ func (o Options) matching(plan []Planned) (selected []Planned) {
 // named reports whether faults of a name are to be injected.
 func (o Options) named(name string) bool { return o.Only == nil || o.Only.MatchString(name) }
 
-// one returns the world's fault of a name, and why it cannot be injected.
+// one returns the world's fault of a name, or of two, and why it cannot be injected.
 func (r *round) one(name string) (world.Fault, error) {
+	if first, second, two := strings.Cut(name, together); two {
+		f, err := r.one(first)
+		g, also := r.one(second)
+		return f.With(g), errors.Join(err, also)
+	}
 	for _, f := range r.world.Faults() {
 		switch {
 		case f.Name != name:
