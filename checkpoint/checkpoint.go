@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
@@ -83,8 +84,12 @@ type Stream struct {
 	// Kind is that of the stream's objects, and Namespaced says that they are in namespaces: the stream's name does not tell.
 	Kind       string
 	Namespaced bool
-	// Called is what the configuration calls the resource where that is not its plural: once the API server has it no more, no one else knows. Empty where it is.
-	Called string
+	// Called are the names of the resource in the entries that select objects of the stream. A name keeps its meaning
+	// while that is served.
+	Called []string
+	// Floors are the positions of the streams that this one took objects from. What a watch shows of these objects up
+	// to there is in the log. See package sequence.
+	Floors []sequence.Floor
 	// Entered is the version of the stream's namespace at which a selector of namespaces took it; empty where none did.
 	Entered string
 	// Retiring says that the stream ends: everything that it has is being deleted in the log, under Epoch.
@@ -92,6 +97,9 @@ type Stream struct {
 	// Replay says that the stream was rewound: what is watched again is published again.
 	Replay Replay
 }
+
+// Equal reports whether the store has nothing to change.
+func (s *Stream) Equal(o *Stream) bool { return reflect.DeepEqual(s, o) }
 
 // Replay is what was asked for to be published again. The zero Replay is nothing.
 type Replay struct {

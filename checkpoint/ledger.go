@@ -208,6 +208,18 @@ func (l *Ledger) Seen(key string) {
 	}
 }
 
+// Misses reports whether [Ledger.Unseen] would yield anything now.
+func (l *Ledger) Misses() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, at := range l.rows {
+		if _, seen := l.listed[key]; l.listed != nil && !seen && at.owesEnd() {
+			return true
+		}
+	}
+	return false
+}
+
 // Unseen ends the list and yields the rows of objects that no longer exist, and whose end the log does not have as
 // their last event: those that were not marked until then, and are live or [Row.Behind]. The ledger may be changed
 // meanwhile; an object whose state is another when its turn comes is not yielded. Without a list Unseen yields nothing.

@@ -133,15 +133,24 @@ func (c *Catalog) Now() (*Offers, <-chan struct{}) {
 	return c.offers, c.changed
 }
 
+// Problem returns why there was no answer to the last request, or only one in part; nil where there was one in full.
+func (c *Catalog) Problem() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.problem == "" {
+		return nil
+	}
+	return errors.New(c.problem)
+}
+
 // Look asks the API server once, for who does not Run the catalog. The error says why there was no answer, or only one in part, which is returned too.
 func (c *Catalog) Look(ctx context.Context) (*Offers, error) {
 	c.refresh(ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.problem != "" {
-		return c.offers, errors.New(c.problem)
+	offers, _ := c.Now()
+	if err := c.Problem(); err != nil {
+		return offers, err
 	}
-	return c.offers, ctx.Err()
+	return offers, ctx.Err()
 }
 
 // Refresh has the API server asked soon, and once. It does not wait for that.

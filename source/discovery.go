@@ -5,12 +5,10 @@ package source
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -58,13 +56,6 @@ func (d *Discovery) Resolve(name string) (Resource, error) {
 	return r, nil
 }
 
-// Reset forgets what the API server said: the next call asks again.
-func (d *Discovery) Reset() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.deferred.Reset()
-}
-
 // Readable reports whether the API server lists and watches a resource that [Discovery.Resolve] found.
 func (d *Discovery) Readable(r Resource) (bool, error) {
 	d.mu.Lock()
@@ -79,27 +70,6 @@ func (d *Discovery) Readable(r Resource) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// Names returns what a resource that [Discovery.Resolve] found is called besides its plural, in lower case: its kind, its singular and its short names. It returns none where
-// the API server does not say.
-func (d *Discovery) Names(r Resource) []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	all, err := d.cached.ServerResourcesForGroupVersion(schema.GroupVersion{Group: r.Group, Version: r.Version}.String())
-	if err != nil {
-		return nil
-	}
-	i := slices.IndexFunc(all.APIResources, func(o metav1.APIResource) bool { return o.Name == r.Resource })
-	if i < 0 {
-		return nil
-	}
-	o := &all.APIResources[i]
-	names := append([]string{strings.ToLower(o.Kind)}, o.ShortNames...)
-	if o.SingularName != "" && o.SingularName != names[0] {
-		names = append(names, o.SingularName)
-	}
-	return names
 }
 
 func (d *Discovery) resolve(name string) (Resource, error) {

@@ -27,11 +27,15 @@ const (
 // automanaged is the label of an APIService that the API server has made itself: onStart of its own resources, else of custom ones.
 const automanaged, onStart = "kube-aggregator.kubernetes.io/automanaged", "onstart"
 
-// defined asks for what defines a resource: an object of its own, or the API server of its group. It is unknown where the program of an API server defines it.
+// builtIn reports whether the program of the API server defines the resources of a group. While a cluster is upgraded,
+// servers that do not know one of them answer beside servers that do, for as long as that takes.
+func builtIn(group string) bool {
+	return scheme.Scheme.IsGroupRegistered(group) || group == definitions.Group || group == services.Group
+}
+
+// defined asks for what defines a resource: an object of its own, or the API server of its group. It is unknown where the program of
+// an API server of its own defines it.
 func (c *Catalog) defined(ctx context.Context, r Resource) existence {
-	if r.Group == "" || scheme.Scheme.IsGroupRegistered(r.Group) {
-		return unknown
-	}
 	if is := c.client.find(ctx, definitions, r.Resource+"."+r.Group, &struct{}{}); is != missing {
 		return is
 	}

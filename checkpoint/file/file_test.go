@@ -84,7 +84,8 @@ func rowOf(i, v int) checkpoint.Row {
 }
 
 func same(a, b *checkpoint.State) bool {
-	return a.Identity == b.Identity && reflect.DeepEqual(a.Log, b.Log) && maps.Equal(a.Streams, b.Streams) &&
+	sameStream := func(a, b checkpoint.Stream) bool { return a.Equal(&b) }
+	return a.Identity == b.Identity && reflect.DeepEqual(a.Log, b.Log) && maps.EqualFunc(a.Streams, b.Streams, sameStream) &&
 		maps.EqualFunc(a.Rows, b.Rows, func(a, b map[string]checkpoint.Row) bool { return maps.Equal(a, b) })
 }
 

@@ -65,7 +65,8 @@ func difference(got, want *checkpoint.State) string {
 	if !sameLog(got.Log, want.Log) {
 		return fmt.Sprintf("log %+v, want %+v", got.Log, want.Log)
 	}
-	if !maps.Equal(got.Streams, want.Streams) {
+	same := func(a, b checkpoint.Stream) bool { return a.Equal(&b) }
+	if !maps.EqualFunc(got.Streams, want.Streams, same) {
 		return fmt.Sprintf("streams %+v, want %+v", got.Streams, want.Streams)
 	}
 	for _, pair := range [][2]*checkpoint.State{{got, want}, {want, got}} {
@@ -175,7 +176,8 @@ func drawStream(t *rapid.T) checkpoint.Stream {
 		Alone:       rapid.Bool().Draw(t, "alone"),
 		Kind:        rapid.String().Draw(t, "kind"),
 		Namespaced:  rapid.Bool().Draw(t, "namespaced"),
-		Called:      rapid.SampledFrom([]string{"", "po", "cm.v1"}).Draw(t, "called"),
+		Called:      rapid.SampledFrom([][]string{nil, {"po"}, {"pods", "cm.v1"}}).Draw(t, "called"),
+		Floors:      rapid.SampledFrom([][]sequence.Floor{nil, {{Position: 7}, {Namespace: "a", Position: 9}}}).Draw(t, "floors"),
 		Entered:     rapid.SampledFrom([]string{"", "7", "x"}).Draw(t, "entered"),
 		Retiring:    rapid.Bool().Draw(t, "retiring"),
 		Replay: checkpoint.Replay{

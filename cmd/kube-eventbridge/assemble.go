@@ -162,7 +162,7 @@ func (p *process) pipeline(cfg *config.Config, i int, uid string, server *broker
 		return b, fmt.Errorf("pipeline %s: %w", c.Name, err)
 	}
 	return bridge.Config{
-		Name: c.Name, Target: target(c, id), Streams: specs, Client: p.client, Watches: p.watches, Discovery: p.discovery, Catalog: p.catalog, Namespaces: p.namespaces, Sink: to, Identity: id,
+		Name: c.Name, Target: target(c, id), Streams: specs, Client: p.client, Watches: p.watches, Catalog: p.catalog, Namespaces: p.namespaces, Sink: to, Identity: id,
 		Buffer: int64(cfg.BufferShare(c)), Recovery: recovery(c.Recovery), Audit: c.Audit.Interval,
 		StopOnReject: c.OnReject == config.OnRejectStop, Oversize: oversize(c.Oversize), Metrics: p.metrics, Log: p.log,
 	}, nil
@@ -259,7 +259,7 @@ func scoped(r *config.Resource) (specs []bridge.StreamSpec, err error) {
 	selector, err := namespaceSelector(r)
 	for _, ns := range scopesOf(r) {
 		specs = append(specs, bridge.StreamSpec{
-			Resource: r.Resource.Arg(), Pinned: r.Resource.Version != "", Wildcard: wildcardOf(r), Namespace: ns, NamespaceSelector: selector, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
+			Resource: r.Resource.Arg(), Wildcard: wildcardOf(r), Namespace: ns, NamespaceSelector: selector, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
 		})
 	}
 	return specs, err

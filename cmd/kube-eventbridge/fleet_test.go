@@ -69,7 +69,14 @@ func assembled(t *testing.T, file string, log *output) *process {
 	p.current, _ = must.Get2(p.flags.parse(data))(t)
 	p.cfg, p.metrics = p.current, bridge.NewMetrics(p.registry)
 	require.NoError(t, p.reach())
-	t.Cleanup(p.client.CloseIdleConnections)
+	asking, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- p.catalog.Run(asking) }()
+	t.Cleanup(func() {
+		stop()
+		assert.NoError(t, <-ended)
+		p.client.CloseIdleConnections()
+	})
 	return p
 }
 

@@ -38,7 +38,6 @@ type process struct {
 	level     *slog.LevelVar
 	api       *rest.Config
 	client    *source.Client
-	discovery *source.Discovery
 	catalog   *source.Catalog
 	// namespaces run from when something selects by them: then selects has closed selecting.
 	namespaces *source.Namespaces
@@ -140,9 +139,6 @@ func (p *process) reach() error {
 	}
 	p.api, p.host, at.User = api, at.Host, nil
 	p.apiServer = at.String()
-	if p.discovery, err = source.NewDiscovery(api); err != nil {
-		return err
-	}
 	if p.client, err = source.NewClient(api); err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func TestRun_goes_by_its_file_when_that_changes(t *testing.T) {
 
 	rewritten(t, file, "{resource: pods}", "{resource: pods, payload: metadata}")
 	p.says(`msg="configuration applied"`, 1)
-	p.says(`position stays" pipeline=a ends=[pods] begins=[pods] stay=0`, 1)
+	p.says(`what is read changes" pipeline=a ends=[pods] begins=[pods] stay=0`, 1)
 	rewritten(t, file, "format: text", "format: text, level: debug")
 	p.says(`msg="configuration applied"`, 2)
 	rewritten(t, file, "pipelines: [", "pipelines: [{name: b, resources: [{resource: pods}], sink: {stdout: {}}}, ")
@@ -219,7 +219,7 @@ func TestReloads_hold_up_nothing_while_the_API_server_is_silent(t *testing.T) {
 	reset := make(chan struct{})
 	go func() {
 		defer close(reset)
-		p.discovery.Reset()
+		p.catalog.Now()
 	}()
 	select {
 	case <-reset:

@@ -37,7 +37,7 @@ func (p *process) stand(ctx context.Context, uid string) error {
 	defer stop()
 	return candidate.Run(ctx, func(ctx context.Context, t election.Term) error {
 		f, err := p.launch(func(cfg *config.Config) (*fleet, error) {
-			p.discovery.Reset() // what it knows may be as old as the process
+			p.catalog.Refresh() // what it knows may be as old as the process
 			return p.newFleet(uid, cfg, &bridge.Term{Number: t.Number, Held: t.Held})
 		})
 		if err == nil {

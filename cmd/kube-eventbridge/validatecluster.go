@@ -109,6 +109,7 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 				continue
 			}
 			if found, ok := c.checkResource(discovery, path, r); ok {
+				found = c.checkMeaning(ctx, catalog, path, r, found)
 				before = c.checkShared(path, before, resolved{r, found})
 				c.checkPermissions(ctx, client, path, r, found)
 				c.checkSelector(ctx, client, path, r)

@@ -3,11 +3,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -33,6 +36,33 @@ func (c *checkup) checkShared(path string, before []resolved, r resolved) []reso
 			"remove one, or give them different namespaces", r.entry.Resource, before[i].entry.Resource, r.is)
 	}
 	return append(before, r)
+}
+
+// checkMeaning warns of a name that may mean several resources. It returns the one that is read.
+func (c *checkup) checkMeaning(
+	ctx context.Context, catalog *source.Catalog, path string, r *config.Resource, found source.Resource,
+) source.Resource {
+	offers, _ := catalog.Now()
+	if offers == nil {
+		offers, _ = catalog.Look(ctx)
+	}
+	if offers == nil {
+		return found // checkResource says so
+	}
+	entry := []membership.Spec{{Resource: r.Resource.Arg()}}
+	plan, problems := membership.Plan(
+		entry, membership.Offers{Known: true, Served: offers.All()}, membership.Namespaces{}, nil)
+	for _, p := range problems {
+		if p.Kind == membership.Ambiguous {
+			add(&c.warnings, path+".resource", "%s may mean several resources: %s; a new pipeline reads the first one, and one "+
+				"that has read another one before goes on with that; name it with its group",
+				r.Resource, strings.Join(p.Resources, ", "))
+		}
+	}
+	if len(plan) == 0 {
+		return found
+	}
+	return plan[0].Stream.Resource
 }
 
 // misread returns what the API server shows to be wrong with what pipeline i reads, as run would end for. What the API server does not know, or cannot be asked, is not.

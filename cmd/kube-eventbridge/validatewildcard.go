@@ -28,13 +28,13 @@ func (c *checkup) checkWildcard(ctx context.Context, client *source.Client, cata
 	if offers == nil {
 		return
 	}
-	w, namespaced := wildcardOf(r), len(r.Namespaces) > 0 || r.NamespaceSelector != ""
-	found := w.Select(offers, namespaced)
+	w, namespaced, served := wildcardOf(r), len(r.Namespaces) > 0 || r.NamespaceSelector != "", offers.All()
+	found := w.Select(served, namespaced)
 	c.matches = append(c.matches, matched{Path: path + ".resource", Resource: r.Resource.String(), Count: len(found)})
 	if err == nil {
-		c.checkExcluded(path, r, w.Idle(offers))
+		c.checkExcluded(path, r, w.Idle(served))
 	}
-	if why := w.Nothing(offers, namespaced); why != "" && err == nil {
+	if why := w.Nothing(served, namespaced); why != "" && err == nil {
 		add(&c.warnings, path+".resource", "%s selects nothing: %s; what comes is read", r.Resource, why)
 	}
 	for _, ns := range scopesOf(r) {

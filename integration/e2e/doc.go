@@ -22,6 +22,7 @@
 //	rbac                  the command rbac: what it prints is enough, and all of it is needed
 //	reload                a configuration file that changes
 //	reload_crash          the same within takeovers and on Kafka
+//	reselect              namespaces, selectors and names of an entry that change, across kills
 //	resync                the command and the schedule
 //	runbook*              the alerts: they fire on their fault and end by their remedy
 //	selection             custom resources that come and go, wildcards

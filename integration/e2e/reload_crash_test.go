@@ -78,7 +78,8 @@ func TestReload_in_the_midst_of_a_takeover_loses_repeats_and_misorders_nothing(t
 		p.signal(syscall.SIGHUP)
 	}
 	r.server = leads.server
-	b.judge("test", false, "configmaps", "secrets")
+	b.selected = true
+	b.judge("test", true, "configmaps", "secrets")
 	for _, p := range all {
 		p.stop()
 	}
@@ -112,6 +113,7 @@ func TestReload_on_Kafka_loses_repeats_and_misorders_nothing(t *testing.T) {
 	}
 	q.mount.write(t, string(text))
 	bridge.signal(syscall.SIGHUP)
-	b.judge("test", false, "configmaps", "secrets")
+	b.selected = true
+	b.judge("test", true, "configmaps", "secrets")
 	bridge.stop()
 }

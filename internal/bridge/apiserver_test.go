@@ -6,13 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -161,11 +159,11 @@ func runBridge(t testing.TB, api *apiServer, to sink.Sink, store checkpoint.Stor
 	t.Helper()
 	at := &rest.Config{Host: api.URL}
 	client := must.Get(source.NewClient(at))(t)
-	discovery := must.Get(source.NewDiscovery(at))(t)
+	catalog := must.Get(source.NewCatalog(at, client, source.CatalogConfig{}))(t)
 	registry := prometheus.NewRegistry()
 	c := Config{
 		Name: "test", Sink: func(func() uint64) (sink.Sink, error) { return to, nil }, Store: store, Buffer: 1 << 20,
-		Client: client, Discovery: discovery, Metrics: NewMetrics(registry),
+		Client: client, Catalog: catalog, Metrics: NewMetrics(registry),
 		Streams: []StreamSpec{{Resource: "configmaps", Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}},
 	}
 	if change != nil {
@@ -173,12 +171,17 @@ func runBridge(t testing.TB, api *apiServer, to sink.Sink, store checkpoint.Stor
 	}
 	b := &bridge{Pipeline: New(c), registry: registry, ended: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var asking sync.WaitGroup
+	if c.Catalog == catalog { // else its owner runs it
+		asking.Go(func() { _ = catalog.Run(ctx) })
+	}
 	go func() {
 		b.ended <- b.Run(ctx)
 		close(b.ended)
 	}()
 	b.stop = sync.OnceValue(func() error {
 		cancel()
+		asking.Wait()
 		defer client.CloseIdleConnections()
 		select {
 		case err := <-b.ended:
@@ -214,39 +217,6 @@ func catalogOf(t *testing.T, api *apiServer) *source.Catalog {
 	catalog := must.Get(source.NewCatalog(at, client, source.CatalogConfig{}))(t)
 	must.Get(catalog.Look(t.Context()))(t)
 	return catalog
-}
-
-// later lets an API server serve nothing until the result is set.
-func (a *apiServer) later() *atomic.Bool {
-	served, all := &atomic.Bool{}, a.Config.Handler
-	a.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/api/v1" || served.Load() {
-			all.ServeHTTP(w, r)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[]}`)
-	})
-	return served
-}
-
-// definitionsGone lets an API server say that there is no definition of anything.
-func definitionsGone(api *apiServer) {
-	all := api.Config.Handler
-	api.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		switch {
-		case strings.HasPrefix(r.URL.Path, "/apis/apiextensions.k8s.io/"):
-			w.WriteHeader(http.StatusNotFound)
-			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":"x"}}`)
-		case strings.HasPrefix(r.URL.Path, "/apis/apiregistration.k8s.io/"):
-			_, _ = io.WriteString(w, `{"items":[]}`)
-		case strings.HasPrefix(r.URL.Path, "/readyz"):
-			_, _ = io.WriteString(w, `ok`)
-		default:
-			all.ServeHTTP(w, r)
-		}
-	})
 }
 
 // clientOf returns a client of the API server.

@@ -146,7 +146,7 @@ func (p *session) batch(streams []*stream) (b *checkpoint.Batch, changed bool) {
 	changed = len(p.unopenedSaved) > 0
 	for _, s := range streams {
 		at, put, drop := s.checkpoint()
-		if at != s.committed || !s.stored {
+		if !at.Equal(&s.committed) || !s.stored {
 			b.Streams[s.name] = at
 			changed = true
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // forgettingStore calls forget for each commit that forgets a stream, before it is stored, and fails where that does.
@@ -37,6 +38,11 @@ func (l forgetfulLog) Publish(ctx context.Context, m *sink.Message, done sink.Do
 	free := *m
 	free.Verify = false
 	l.readableLog.Publish(ctx, &free, done)
+}
+
+// bury ends a stream of a resource that does not exist any more.
+func (r *rig) bury(ctx context.Context, s *stream) error {
+	return r.retire(ctx, s, always(source.ReasonRelist), "a test")
 }
 
 // Its definition is removed, and comes back with a backup of etcd, and so do its objects.

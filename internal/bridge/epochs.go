@@ -83,7 +83,7 @@ func (s *stream) number(version string, row *checkpoint.Row) uint64 {
 func (s *stream) order() sequence.Stream {
 	return sequence.Stream{
 		Epoch: s.epoch, Since: s.since.Load(), Position: numeric(s.position()), Owes: s.saved.Owes.List,
-		Rewound: numeric(s.saved.Replay.To),
+		Rewound: numeric(s.saved.Replay.To), Floors: s.saved.Floors,
 	}
 }
 
@@ -112,6 +112,7 @@ func incomparable(saved *checkpoint.Stream, epoch uint64, position string, why s
 	}
 	saved.Epoch, saved.Since, saved.Owes = epoch, epoch, owes
 	saved.Announced, saved.Unannounced, saved.Replay = "", checkpoint.Snapshot{}, checkpoint.Replay{}
+	saved.Floors = nil
 }
 
 // renew begins a new epoch, in which the reader lists next. Before the first event of that list the epoch is durable, so

@@ -55,9 +55,9 @@ func TestRepair_deletes_again_what_a_stream_had_that_has_ended(t *testing.T) {
 			}
 			log.lose(end - c.lost)
 			r := startOf(t, log, store, c.spec)
-			at := r.stored()
+			at, _ := r.stored()
 			require.Len(t, at, 1, "stored")
-			s := must.Get(r.open(&r.cfg.Streams[0], at[0]))(t)
+			s := must.Get(r.open(&r.cfg.Streams[0], at[0].Stream))(t)
 			require.NoError(t, r.bury(t.Context(), s))
 			got := strings.Join(append(log.lines()[end-c.lost:], ""), "\n")
 			assert.Equal(t, len(c.want), strings.Count(got, "\n"), "deleted:\n%s", got)
@@ -87,7 +87,7 @@ func TestRepair_brings_back_no_stream_that_nobody_reads(t *testing.T) {
 		log, store := newReadableLog(), &memoryStore{}
 		before, _ := endedStream(t, log, store, StreamSpec{Resource: "configmaps"}, "")
 		log.lose(before)
-		at := startOf(t, log, store, spec).stored()
+		at, _ := startOf(t, log, store, spec).stored()
 		assert.Empty(t, at, "%s: %v is stored", name, at)
 	}
 }

@@ -222,9 +222,9 @@ func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
 // the list did not have are not selected any more. The error is ctx's.
 func (s *stream) deselected(ctx context.Context, p source.Progress) (exists map[string]struct{}, err error) {
 	s.mu.Lock()
-	changed := s.saved.Owes.Cause == string(source.CauseSelection) && s.ledger.Len() > p.Objects
+	changed := s.saved.Owes.Cause == string(source.CauseSelection)
 	s.mu.Unlock()
-	if !changed {
+	if !changed || !s.ledger.Misses() {
 		return nil, nil
 	}
 	all := s.Stream
@@ -304,6 +304,7 @@ func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []s
 	if position != "" && !after(s.saved.Replay.To, position) && !s.ledger.Behind() {
 		s.saved.Replay = checkpoint.Replay{}
 	}
+	s.saved.Floors = above(s.saved.Floors, numeric(position))
 	saved := s.saved
 	saved.Position = position
 	if saved.Owes.List >= sequence.Republish {
@@ -314,4 +315,14 @@ func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []s
 	}
 	put, drop := s.ledger.Take()
 	return saved, put, drop
+}
+
+// above returns the floors that a position has not passed.
+func above(floors []sequence.Floor, position uint64) (left []sequence.Floor) {
+	for _, f := range floors {
+		if f.Position > position {
+			left = append(left, f)
+		}
+	}
+	return left
 }

@@ -207,7 +207,7 @@ func TestOften_has_an_interval_for_all(t *testing.T) {
 
 func TestMetrics_may_be_read_while_the_buffer_changes(t *testing.T) {
 	api, log := newAPIServer(t, 10), newFakeLog()
-	b := begins(t, api, log, &memoryStore{}, false)
+	b := begins(t, api, log, &memoryStore{})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -26,8 +27,6 @@ import (
 type StreamSpec struct {
 	// Resource is what the user calls it; what the API server calls it is found out while running. Empty where Wildcard is set.
 	Resource string
-	// Pinned: Resource names the version too, and no other is read.
-	Pinned bool
 	// Wildcard, if not nil, makes a stream of each resource that it names, as they come and go.
 	Wildcard *Wildcard
 	// NamespaceSelector, if not nil, makes a stream of each namespace whose labels match, or of each resource of the wildcard in it, as they come and go; Namespace is empty then.
@@ -35,10 +34,6 @@ type StreamSpec struct {
 	Namespace, LabelSelector, FieldSelector string
 	// Says is all that the configuration says of the spec: two with the same text are read alike. Empty: it is like no other.
 	Says string
-	// member is the namespace, where a selector has taken it.
-	member *member
-	// drop is closed when the spec is not to be read any more; nil never is.
-	drop chan struct{}
 	// Latest allows changes of one object that are still waiting to be folded into one.
 	Latest bool
 	// SkipSnapshot: what exists at the start is known, not published.
@@ -52,6 +47,21 @@ type StreamSpec struct {
 	Encoding encode.Config
 }
 
+type (
+	// Wildcard names every resource that can be listed and watched, of one group or of all.
+	Wildcard = membership.Wildcard
+	// Exclusion leaves resources out of a [Wildcard].
+	Exclusion = membership.Exclusion
+)
+
+// selection is what the spec selects.
+func (spec *StreamSpec) selection() membership.Spec {
+	return membership.Spec{
+		Resource: spec.Resource, Wildcard: spec.Wildcard, Namespace: spec.Namespace, NamespaceSelector: spec.NamespaceSelector,
+		LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector,
+	}
+}
+
 // stream is what the API server's resource makes of it.
 func (spec *StreamSpec) stream(r source.Resource) source.Stream {
 	return source.Stream{Resource: r, Namespace: spec.Namespace, LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector}
@@ -62,19 +72,17 @@ func (spec *StreamSpec) encoder(at source.Stream) *encode.Encoder {
 	return encode.New(at, spec.Encoding)
 }
 
-// Config says what a pipeline consists of. All fields are needed except Target, Watches, Catalog, Namespaces, Oversize,
+// Config says what a pipeline consists of. All fields are needed except Target, Watches, Namespaces, Oversize,
 // ResyncRate, Drain, Term and Log.
 type Config struct {
 	Name string
 	// Target names for a person what is published to.
-	Target    string
-	Streams   []StreamSpec
-	Client    *source.Client
-	Discovery *source.Discovery
+	Target  string
+	Streams []StreamSpec
+	Client  *source.Client
 	// Watches are shared with other pipelines; nil: each stream has a watch of its own.
 	Watches *source.Watches
-	// Catalog tells which resources come and go. Whoever makes it runs it. Nil: resources that go away are waited for; then there must be no
-	// wildcards.
+	// Catalog tells which resources are served. Whoever makes it runs it.
 	Catalog *source.Catalog
 	// Namespaces are those of the cluster; needed where a spec selects them. Whoever makes it runs it.
 	Namespaces *source.Namespaces
@@ -139,6 +147,8 @@ type Pipeline struct {
 	term int64
 	// epochs are those that it gives out.
 	epochs epochs
+	// planned: a session has known what is served.
+	planned bool
 	// pasts are what happened in all sessions.
 	pasts diaries
 
@@ -161,11 +171,7 @@ func New(c Config) *Pipeline {
 	if c.ResyncRate == 0 {
 		c.ResyncRate = resyncRate
 	}
-	p := &Pipeline{cfg: c, buffer: c.Buffer}
-	for i := range c.Streams {
-		c.Streams[i].drop = make(chan struct{})
-		p.next = append(p.next, &c.Streams[i])
-	}
+	p := &Pipeline{cfg: c, buffer: c.Buffer, next: pointers(c.Streams)}
 	c.Metrics.add(p)
 	return p
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -28,6 +29,9 @@ func (r *recovery) recall(m *sink.Stored, offers *source.Offers) {
 		return
 	}
 	resource.Kind, resource.Namespaced = st.Kind, st.Namespace != ""
+	if served := offers.Get(resource.Group, resource.Resource); marker && served != nil { // the marker's key does not tell
+		resource.Namespaced = served.Versions[0].Namespaced
+	}
 	for _, spec := range p.specs() {
 		at, may := spec.mayHaveRead(resource, st.Namespace)
 		if marker {
@@ -39,7 +43,8 @@ func (r *recovery) recall(m *sink.Stored, offers *source.Offers) {
 		}
 		if _, known := p.storedAs(at); !known {
 			p.state.Streams[at.Name()] = checkpoint.Stream{
-				Kind: resource.Kind, Namespaced: resource.Namespaced, Called: spec.calling(resource), Fingerprint: at.Scope(),
+				Kind: resource.Kind, Namespaced: resource.Namespaced || at.Namespace != "", Called: spec.names(),
+				Fingerprint: at.Scope(),
 			}
 		}
 	}
@@ -50,7 +55,7 @@ const firstAnswer = 10 * time.Second
 
 // offered returns what is served. It is nothing where no catalog asks for that, or none has an answer in time.
 func (p *session) offered(ctx context.Context) *source.Offers {
-	if p.cfg.Catalog == nil {
+	if p.cfg.Catalog == nil { // in tests
 		return &source.Offers{}
 	}
 	offers, changed := p.cfg.Catalog.Now()
@@ -67,16 +72,27 @@ func (p *session) offered(ctx context.Context) *source.Offers {
 	return &source.Offers{}
 }
 
-// meant reports whether a spec may name a resource, whose kind is known. What a short name means is known of what is served.
+// meant reports whether a spec may name a resource, whose kind is known. What a short name means is known of what is
+// served.
 func (spec *StreamSpec) meant(r source.Resource, offers *source.Offers) bool {
 	served := offers.Get(r.Group, r.Resource)
-	if spec.Wildcard == nil {
-		return means(spec.Resource, r) || served != nil && mayMean(spec.Resource, served)
-	}
 	if served == nil {
-		served = &source.Served{Group: r.Group, Resource: r.Resource, Versions: []source.Resource{r}}
+		served = &source.Served{
+			Group: r.Group, Resource: r.Resource, Versions: []source.Resource{r}, Names: []string{strings.ToLower(r.Kind)},
+		}
 	}
-	return spec.Wildcard.matches(served, &source.Offers{})
+	if spec.Wildcard != nil {
+		return spec.Wildcard.Names(served)
+	}
+	return membership.MayMean(spec.Resource, served)
+}
+
+// names returns what the spec calls its resource; none where it is a wildcard.
+func (spec *StreamSpec) names() []string {
+	if spec.Wildcard != nil {
+		return nil
+	}
+	return []string{spec.Resource}
 }
 
 // mayHaveRead returns the stream in which a spec that names a resource would read an object of it in a namespace; false if it would not.

@@ -384,14 +384,14 @@ func TestResync_has_nothing_to_do_where_nothing_is_selected(t *testing.T) {
 	defer s.queue.ShutDown()
 	b.current.Store(s)
 	state("before it is known what there is", ResyncRefused, ResyncRefused, ResyncRefused)
-	for i := range b.cfg.Streams[:2] {
-		s.begun(&b.cfg.Streams[i])
-	}
+	pods, wildcard := &b.cfg.Streams[0], &b.cfg.Streams[1]
+	delete(s.unbegun, pods)
+	delete(s.unbegun, wildcard)
 	state("when that is nothing", ResyncEmpty, ResyncEmpty, ResyncRefused)
-	ended := s.reads(&b.cfg.Streams[1])
+	s.selected = map[*StreamSpec]int{wildcard: 1}
 	state("when a stream is between two versions", ResyncEmpty, ResyncRefused, ResyncRefused)
-	ended()
-	s.unresolved("namespaces of pods", errors.New("forbidden"))
+	s.selected = nil
+	s.unknown = map[*StreamSpec]error{pods: errors.New("forbidden")}
 	state("when it is not known any more", ResyncRefused, ResyncEmpty, ResyncRefused)
 }
 

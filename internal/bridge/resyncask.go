@@ -118,7 +118,7 @@ func (p *Pipeline) targets() []target {
 	session := p.current.Load()
 	if session != nil {
 		for _, s := range session.opened() {
-			opened[s.spec.origin()] = true
+			opened[s.spec] = true
 			all = append(all, target{stream: s, names: within(s.Namespace, s.spec.Resource, s.Stream.Resource.String(), s.Stream.Resource.Resource,
 				dotted(s.Stream.Resource.Resource, s.Group), dotted(s.Stream.Resource.Resource, s.Version))})
 		}
@@ -133,12 +133,17 @@ func (p *Pipeline) targets() []target {
 
 // addNames adds to open streams what else the API server calls their resources.
 func (p *Pipeline) addNames(all []target) {
-	if p.cfg.Discovery == nil {
+	if p.cfg.Catalog == nil {
 		return
 	}
+	offers, _ := p.cfg.Catalog.Now()
 	for i := range all {
-		if s := all[i].stream; s != nil {
-			for _, name := range p.cfg.Discovery.Names(s.Stream.Resource) {
+		s := all[i].stream
+		if s == nil || offers == nil {
+			continue
+		}
+		if served := offers.Get(s.Group, s.Stream.Resource.Resource); served != nil {
+			for _, name := range served.Names {
 				all[i].names = append(all[i].names, within(s.Namespace, name, dotted(name, s.Group))...)
 			}
 		}
@@ -153,7 +158,7 @@ func (p *session) selectsNothing(spec *StreamSpec) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, opening := p.unbegun[spec]
-	return !opening && p.reading[spec] == 0 && p.unknown[spec.Resource] == nil && p.unknown[spec.membership()] == nil
+	return !opening && p.selected[spec] == 0 && p.unknown[spec] == nil
 }
 
 func dotted(resource, group string) string { return strings.TrimSuffix(resource+"."+group, ".") }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -332,7 +333,7 @@ func TestFlow_is_the_average_of_the_last_samples(t *testing.T) {
 
 // What is missing for long is looked for ever more seldom, and at once when it was there meanwhile.
 func TestStatus_looks_more_and_more_seldom_for_what_is_missing(t *testing.T) {
-	_, at := offersOf(t)
+	at := &rest.Config{Host: newAPIServer(t, 10).URL}
 	client := must.Get(source.NewClient(at))(t)
 	catalog := must.Get(source.NewCatalog(at, client, source.CatalogConfig{}))(t)
 	st := &status{stream: &stream{session: &session{cfg: &Config{Catalog: catalog}}}}

@@ -5,6 +5,7 @@ package bridge
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -77,9 +78,12 @@ func (p *session) unready() []string {
 		lines = append(lines, fmt.Sprintf("pipeline %s: checkpoint: %v", p.name, err))
 	}
 	p.mu.Lock()
-	for resource, err := range p.unknown {
-		lines = append(lines, fmt.Sprintf("pipeline %s: %s: %v", p.name, resource, err))
+	for _, spec := range p.asked {
+		if err := p.unknown[spec]; err != nil {
+			lines = append(lines, fmt.Sprintf("pipeline %s: %s: %v", p.name, spec.Resource, err))
+		}
 	}
+	lines = slices.Compact(lines) // scopes of one entry
 	if missing := len(p.unbegun); missing > 0 && len(p.unknown) == 0 {
 		lines = append(lines, fmt.Sprintf("pipeline %s: streams that are not open yet: %d", p.name, missing))
 	}
@@ -104,14 +108,4 @@ func (p *Pipeline) degraded() (lines []string) {
 		}
 	}
 	return lines
-}
-
-func (p *session) unresolved(resource string, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err == nil {
-		delete(p.unknown, resource)
-		return
-	}
-	p.unknown[resource] = err
 }

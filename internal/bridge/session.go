@@ -83,32 +83,30 @@ type session struct {
 	restart func()
 	over    chan struct{}
 	turns   chan *turn
-	// readers are by what they read, and the reading's own.
-	readers map[*StreamSpec]chan struct{}
+	// planned is the pipeline's: a plan was made of what is served.
+	planned *bool
 
 	// mu guards what follows.
 	mu      sync.Mutex
 	streams []*stream
-	// asked are the specs that are read; nil: those of cfg. Editions counts those that were before, and edited is closed when there is another one.
-	asked    []*StreamSpec
-	editions int
-	edited   chan struct{}
+	// asked are the specs that are read; nil: those of cfg.
+	asked []*StreamSpec
 	// packer is nil until a stream needs it.
 	packer *packer
-	// reading counts what is read of each spec, also where no stream of it is open for a moment.
-	reading map[*StreamSpec]int
+	// selected counts the streams that the last plan has of each spec.
+	selected map[*StreamSpec]int
 	// unbegun are the specs of which something is not open yet that was there at the start.
 	unbegun map[*StreamSpec]struct{}
-	// unknown are the resources that the API server does not know, and what it says of them.
-	unknown map[string]error
+	// unknown says of specs why they are not read.
+	unknown map[*StreamSpec]error
 }
 
 func newSession(c *Config, to sink.Sink) *session {
 	p := &session{
 		cfg: c, name: c.Name, log: c.Log, sink: to, budget: newBudget(c.Buffer), memory: newMemory(), marks: newMarks(), failure: make(chan error, 1), met: make(chan struct{}),
-		unknown: map[string]error{}, unbegun: map[*StreamSpec]struct{}{}, reading: map[*StreamSpec]int{}, primeTime: primeTime,
+		unbegun: map[*StreamSpec]struct{}{}, primeTime: primeTime,
 		began: time.Now(), pasts: &diaries{}, epochs: &epochs{},
-		restart: func() {}, over: make(chan struct{}), turns: make(chan *turn), readers: map[*StreamSpec]chan struct{}{}, edited: make(chan struct{}),
+		restart: func() {}, over: make(chan struct{}), turns: make(chan *turn), planned: new(bool),
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
 	}
 	c.Metrics.losses.WithLabelValues(c.Name) // a counter is there before it counts
@@ -194,10 +192,7 @@ func (p *session) readAll(ctx, failed context.Context) error {
 		}
 		close(p.met)
 		p.sayPublishing() // whatever it waited for
-		for _, spec := range p.specs() {
-			p.beginReading(reads, reading, spec)
-		}
-		return p.takeTurns(reads, reading)
+		return newReconciler(p, reading).reconcile(reads)
 	})
 	return reading.Wait()
 }
@@ -230,7 +225,7 @@ func (p *session) deliver(ctx context.Context, g *errgroup.Group) {
 
 // ended leaves out what only says that the session, or a spec, was stopped.
 func (p *session) ended(err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, sink.ErrNotRunning) || errors.Is(err, errDropped) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, sink.ErrNotRunning) {
 		return nil
 	}
 	return err

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -95,6 +96,7 @@ func sessions(t *testing.T, c Config, lasts ...time.Duration) (waits []time.Dura
 	defer cancel()
 	n, ended := 0, time.Time{}
 	c.Name, c.Buffer, c.Store = "test", 1<<20, &memoryStore{}
+	c.Catalog = must.Get(source.NewCatalog(&rest.Config{}, nil, source.CatalogConfig{}))(t)
 	c.Sink = func(func() uint64) (sink.Sink, error) {
 		if n > 0 {
 			waits = append(waits, time.Since(ended))
@@ -152,8 +154,10 @@ func TestPipeline_counts_a_loss_once(t *testing.T) {
 		_ = r.stop()
 		log.lose(1)
 		registry := prometheus.NewRegistry()
+		catalog := must.Get(source.NewCatalog(&rest.Config{}, nil, source.CatalogConfig{}))(t)
 		p := New(Config{
-			Name: "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20, Metrics: NewMetrics(registry),
+			Catalog: catalog,
+			Name:    "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20, Metrics: NewMetrics(registry),
 			Sink: func(func() uint64) (sink.Sink, error) { return log, nil },
 		})
 		ctx, cancel := context.WithCancel(t.Context())

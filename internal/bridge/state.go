@@ -115,7 +115,7 @@ func (p *session) now(now time.Time) State {
 	}
 	opened := map[*StreamSpec]bool{}
 	for _, s := range p.opened() {
-		opened[s.spec.origin()] = true
+		opened[s.spec] = true
 		st.Streams = append(st.Streams, s.now(now))
 	}
 	for _, spec := range p.specs() {
@@ -151,9 +151,7 @@ func (p *session) missing(spec *StreamSpec) (why error, missing bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, missing = p.unbegun[spec]
-	if why = p.unknown[spec.Resource]; why == nil {
-		why = p.unknown[spec.membership()]
-	}
+	why = p.unknown[spec]
 	return why, missing || why != nil
 }
 

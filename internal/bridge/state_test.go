@@ -82,10 +82,12 @@ func TestState_tells_of_what_is_configured_and_not_open(t *testing.T) {
 		t.Errorf("before it runs it is %+v", got)
 	}
 	r.stream(&r.cfg.Streams[0])
-	r.begun(&r.cfg.Streams[0])
-	r.begun(&r.cfg.Streams[2])
-	r.unresolved("secrets", errors.New("there are none")) // they were open, and have gone
-	r.unresolved("widgets.example.com", errors.New("not known"))
+	delete(r.unbegun, &r.cfg.Streams[0])
+	delete(r.unbegun, &r.cfg.Streams[2])
+	r.unknown = map[*StreamSpec]error{
+		&r.cfg.Streams[1]: errors.New("not known"),
+		&r.cfg.Streams[2]: errors.New("there are none"), // they were open, and have gone
+	}
 	got := r.pipeline.State().Streams
 	assert.True(t, len(got) == 3 && got[0].Open && !got[1].Open && got[1].Err != nil && got[2].Name == "secrets" &&
 		got[2].Err != nil, "they are %+v", got)
@@ -134,6 +136,6 @@ func TestSession_knows_of_a_stored_stream_what_its_name_does_not_tell(t *testing
 	r, _ := saved(t, log, store)
 	_ = r.stop()
 	r = start(t, log, store)
-	all := r.session.stored()
+	all, _ := r.session.stored()
 	assert.True(t, len(all) == 1 && all[0].Kind == "ConfigMap" && all[0].Namespaced, "it knows %+v", all)
 }

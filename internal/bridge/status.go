@@ -71,12 +71,11 @@ func (t *status) State(s source.State, err error) {
 
 // missed has the catalog look, ever more seldom: the resource, or its version, may be gone. The caller holds mu.
 func (t *status) missed(now time.Time) {
-	catalog := t.stream.session.cfg.Catalog
-	if catalog == nil || t.doubt > 0 && now.Sub(t.asked) < t.doubt {
+	if t.doubt > 0 && now.Sub(t.asked) < t.doubt {
 		return
 	}
 	t.asked, t.doubt = now, max(firstDoubt, longer(t.doubt))
-	catalog.Refresh()
+	t.stream.session.cfg.Catalog.Refresh()
 }
 
 // instead has failures told as why, until it is called with nil.
@@ -84,6 +83,13 @@ func (t *status) instead(why error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.clearer = why
+}
+
+// retires has the stream be ready although it never watches.
+func (t *status) retires() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.complete = true
 }
 
 // tell logs what is new; the caller holds mu.

@@ -58,8 +58,8 @@ type stream struct {
 	// again makes the stream list, when it is sent why. Distrusted: the log was seen to lack something that exists, and no list was made since.
 	again      chan source.Why
 	distrusted bool
-	// yield, of a wildcard's stream, has something when it is to end for one that a name has.
-	yield  chan struct{}
+	// left are the namespaces of what was to be deleted when the stream began to retire; nil if it does not.
+	left   map[string]struct{}
 	resync resyncs
 	past   *diary
 	flow   flow
@@ -102,12 +102,22 @@ func (s *stream) Deliver(c source.Change) {
 		s.drop(&c)
 		return
 	}
-	if !s.next(&c, last, listed) {
+	if !listed && s.taken(&c) || !s.next(&c, last, listed) {
 		s.metrics.suppressed.Inc()
 		s.drop(&c)
 		return
 	}
 	s.enqueue(key, delta{Change: c, silent: s.spec.SkipSnapshot && s.begins(&c, exists)})
+}
+
+// taken reports whether a watch shows what the stream has published from which the object was taken over. The caller
+// holds mu.
+func (s *stream) taken(c *source.Change) bool {
+	if len(s.saved.Floors) == 0 {
+		return false
+	}
+	order := s.order()
+	return order.Below(c.Namespace, c.Version)
 }
 
 // lastOf returns a row for the rules of package sequence; nil where there is none.
@@ -156,13 +166,13 @@ func (s *stream) leaves(c *source.Change, last *sequence.Row) bool {
 }
 
 // revived reports whether an object is there again, and newer, that was deleted: a uid has one life. Into a selection it
-// can come back.
+// can come back: an end of an epoch before may be of an object that was not selected any more.
 func (s *stream) revived(c *source.Change, last *sequence.Row) bool {
 	if last == nil || c.Op == source.Deleted || !last.Ended() || last.UID != c.UID || s.Selective() {
 		return false
 	}
 	order := s.order()
-	return order.Compares(last) && c.Version > max(last.Version, order.Rewound)
+	return last.Epoch >= order.Epoch && c.Version > max(last.Version, order.Rewound)
 }
 
 // next decides by the rules of package sequence whether a change is to be published, and completes it.
@@ -382,6 +392,9 @@ func (s *stream) Resume() (string, iter.Seq[source.Ident], bool) {
 // server that is older does not compare. The caller holds mu.
 func (s *stream) reached(position string) string {
 	newest := s.ledger.Newest(s.since.Load())
+	for _, f := range s.saved.Floors {
+		newest = max(newest, f.Position)
+	}
 	switch {
 	case s.saved.Owes.List < sequence.Republish && numeric(position) >= newest:
 		return position

@@ -23,6 +23,7 @@ const (
 	streamCalled
 	streamEntered
 	streamAlone
+	streamFloors
 )
 
 // AppendStream appends a stream:
@@ -34,7 +35,10 @@ const (
 //	unannounced             version, objects
 //	announced, resynced     text, uvarint
 //	replay                  version, number
-//	kind, called, entered   texts
+//	kind                    text
+//	called                  their number, texts
+//	entered                 text
+//	floors                  their number, and of each the namespace and the position
 //
 // What follows the flags is there where they say so.
 func AppendStream(b []byte, s *checkpoint.Stream) []byte {
@@ -81,6 +85,21 @@ func number[N int | int64 | uint64 | sequence.Owes](f *form, n *N) {
 	f.d.bad = f.d.bad || *n < 0 || uint64(*n) != read
 }
 
+// list returns the length of a list, to which all is set where it is read.
+func list[V any](f *form, all *[]V) int {
+	n := len(*all)
+	number(f, &n)
+	if f.d == nil || f.d.bad {
+		return n
+	}
+	if n > len(f.d.rest) { // each has a byte at least
+		f.d.bad = true
+		return 0
+	}
+	*all = make([]V, n)
+	return n
+}
+
 func (f *form) stream(s *checkpoint.Stream) {
 	f.texts(&s.Position, &s.Fingerprint)
 	number(f, &s.Epoch)
@@ -111,10 +130,18 @@ func (f *form) stream(s *checkpoint.Stream) {
 		f.texts(&s.Kind)
 	}
 	if flags&streamCalled != 0 {
-		f.texts(&s.Called)
+		for i := range list(f, &s.Called) {
+			f.texts(&s.Called[i])
+		}
 	}
 	if flags&streamEntered != 0 {
 		f.texts(&s.Entered)
+	}
+	if flags&streamFloors != 0 {
+		for i := range list(f, &s.Floors) {
+			f.texts(&s.Floors[i].Namespace)
+			number(f, &s.Floors[i].Position)
+		}
 	}
 	if f.d != nil && flags != streamHas(s) {
 		f.d.bad = true // there is one form of each
@@ -146,8 +173,9 @@ func streamHas(s *checkpoint.Stream) (flags int) {
 		{streamResynced, s.Resynced > 0},
 		{streamReplay, s.Replay != checkpoint.Replay{}},
 		{streamKind, s.Kind != ""},
-		{streamCalled, s.Called != ""},
+		{streamCalled, len(s.Called) > 0},
 		{streamEntered, s.Entered != ""},
+		{streamFloors, len(s.Floors) > 0},
 	} {
 		if has.is {
 			flags |= has.flag

@@ -269,6 +269,35 @@ func (s *streamJudge) covers(o *object, i int, next *line) (found *mark) {
 	return found
 }
 
+// interval is a time in which nothing of a stream was selected: from the ends of its objects to the next snapshot.
+type interval struct {
+	from uint64
+	to   *mark
+}
+
+// findPauses collects the times in which nothing of the stream was selected.
+func (s *streamJudge) findPauses() {
+	ended, next := uint64(0), 0
+	for _, m := range s.marks {
+		for ; next < len(s.lines) && s.lines[next].Place < m.Place; next++ {
+			if s.lines[next].Reason == "deselected" {
+				ended = max(ended, s.lines[next].version)
+			}
+		}
+		if m.Type == typeStarted && ended > 0 {
+			s.pauses = append(s.pauses, interval{ended, m})
+		}
+	}
+}
+
+// unselected reports whether a state was passed over while nothing of the stream was selected. Behind is what the log
+// says next of the object.
+func (s *streamJudge) unselected(st position, behind *line) bool {
+	return slices.ContainsFunc(s.pauses, func(p interval) bool {
+		return p.from < st.version && st.compare(p.to.to) <= 0 && (behind == nil || behind.Place > p.to.Place)
+	})
+}
+
 // findGaps collects what may stand for missing states, and counts what was read back before each gap.
 func (s *streamJudge) findGaps() {
 	recovered, next := 0, 0

@@ -115,6 +115,9 @@ func (s *streamJudge) excused(o *object, i, newest, next int) bool {
 		}
 		return true
 	}
+	if s.unselected(st.at(), behind) {
+		return true
+	}
 	return s.judge.truth.hidden(st.History, st.History, st.Version)
 }
 

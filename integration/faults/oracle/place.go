@@ -17,8 +17,10 @@ type streamJudge struct {
 	lines []*line
 	marks []*mark
 	gaps  []*mark
-	eras  []era
-	start position
+	// pauses are times in which nothing was selected.
+	pauses []interval
+	eras   []era
+	start  position
 	// uncovered counts states that are missing and that nothing stands for.
 	uncovered int
 }
@@ -100,6 +102,7 @@ func (s *streamJudge) check() {
 	s.checkEpochs()
 	s.excuseUnnoticed()
 	s.findGaps()
+	s.findPauses()
 	s.checkPlaces()
 	s.checkSnapshots()
 	s.checkResyncs()

@@ -467,6 +467,17 @@ var scripts = map[string]script{
 			"gap 8 9@3 selection", "added u1 5@3 relist",
 		},
 	},
+	"what happens while nothing is selected is not in the log": {
+		truth: []string{"added u1 5", "deleted u1 9"}, options: Options{Selected: always},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "deleted u1 5>8@2 deselected", "snapshot-started 10@3"},
+	},
+	"what happens behind the list of what is selected again is in the log": {
+		truth: []string{"added u1 5", "added u2 12 b", "deleted u2 13 b"}, options: Options{Selected: always}, want: []Promise{P3, P6},
+		log: []string{
+			"snapshot-started 1", "added u1 5 watch", "deleted u1 5>8@2 deselected", "snapshot-started 10@3",
+			"added u1 5@3 snapshot",
+		},
+	},
 	"a broker refuses nothing without a reason": {
 		truth: []string{
 			"added u1 5", "updated u1 6",

@@ -30,8 +30,46 @@ type Exclusion struct {
 	Version string
 }
 
-func (w *Wildcard) names(s *source.Served) bool {
+// Names reports whether the wildcard names a resource.
+func (w *Wildcard) Names(s *source.Served) bool {
 	return (w.All || w.Group == s.Group) && !slices.ContainsFunc(w.Exclude, func(e Exclusion) bool { return e.names(s) })
+}
+
+// Select returns what the wildcard names among what is served, each resource in the version that the API server
+// prefers. Namespaced: only what is in namespaces.
+func (w *Wildcard) Select(served []*source.Served, namespaced bool) (all []source.Resource) {
+	p := &plan{offers: Offers{Served: served}}
+	for _, s := range served {
+		if r := s.Versions[0]; w.Names(s) && (!w.All || !p.shown(s)) && (r.Namespaced || !namespaced) {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// Nothing says why the wildcard selects nothing of what is served; empty where it selects something. Namespaced is as
+// for Select.
+func (w *Wildcard) Nothing(served []*source.Served, namespaced bool) string {
+	whole := Wildcard{All: w.All, Group: w.Group}
+	switch {
+	case len(w.Select(served, namespaced)) > 0:
+		return ""
+	case len(whole.Select(served, namespaced)) > 0:
+		return "everything that it names is excluded"
+	default:
+		return "it names nothing that the cluster has"
+	}
+}
+
+// Idle returns the indices of the exclusions that leave out nothing of what is served.
+func (w *Wildcard) Idle(served []*source.Served) (idle []int) {
+	whole := Wildcard{All: w.All, Group: w.Group}
+	for i, e := range w.Exclude {
+		if !slices.ContainsFunc(served, func(s *source.Served) bool { return whole.Names(s) && e.names(s) }) {
+			idle = append(idle, i)
+		}
+	}
+	return idle
 }
 
 func (e *Exclusion) names(s *source.Served) bool {
@@ -44,8 +82,8 @@ func (e *Exclusion) names(s *source.Served) bool {
 	return e.Name == "" || e.Name == s.Resource || slices.Contains(s.Names, e.Name)
 }
 
-// mayMean reports whether kubectl might take a name for a resource. Groups can be cut short.
-func mayMean(name string, s *source.Served) bool {
+// MayMean reports whether kubectl might take a name for a resource. Groups can be cut short.
+func MayMean(name string, s *source.Served) bool {
 	full, short := schema.ParseResourceArg(name)
 	called := func(plural, group string) bool {
 		return (plural == s.Resource || slices.Contains(s.Names, plural)) && strings.HasPrefix(s.Group, group)

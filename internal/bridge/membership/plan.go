@@ -31,6 +31,11 @@ type Spec struct {
 	LabelSelector, FieldSelector string
 }
 
+// in returns the stream of the entry in a namespace, without its resource.
+func (s *Spec) in(namespace string) source.Stream {
+	return source.Stream{Namespace: namespace, LabelSelector: s.LabelSelector, FieldSelector: s.FieldSelector}
+}
+
 // Offers are what the API server serves.
 type Offers struct {
 	// Known is false before the first answer.
@@ -46,13 +51,17 @@ type Namespaces struct {
 	All   map[string]source.Namespace
 }
 
-// Stored is a stream of which the checkpoint has something.
+// Stored is a stream of which the checkpoint has something. Its selectors are not known.
 type Stored struct {
 	source.Stream
+	// Scope is [source.Stream.Scope] with the selectors of the objects that are stored.
+	Scope string
 	// Called is what the configuration called the resource; empty where only a wildcard selected it.
 	Called []string
-	// Retiring: its objects are being deleted in the log, so that a new list is needed to go on.
+	// Retiring: its objects are being deleted in the log, so that a new list is needed to go on. Left are then the
+	// namespaces of the objects that are not deleted yet, with an empty one for cluster-scoped objects.
 	Retiring bool
+	Left     map[string]struct{}
 }
 
 // Action is what is to be done for a stream.
@@ -123,7 +132,15 @@ const (
 // order. No two streams that run have objects in common. A stored stream that goes on under its name is only in the
 // assignment that runs it.
 func Plan(specs []Spec, offers Offers, namespaces Namespaces, stored []Stored) ([]Assignment, []Problem) {
-	p := &plan{specs: specs, offers: offers, namespaces: namespaces, stored: stored}
+	p := &plan{
+		specs: specs, offers: offers, namespaces: namespaces, stored: stored,
+		of: map[schema.GroupResource][]*Stored{}, runs: map[schema.GroupResource][]int{},
+		assigned: map[string]bool{}, handed: map[string]bool{},
+	}
+	for i := range stored {
+		r := groupResource(stored[i].Resource)
+		p.of[r] = append(p.of[r], &stored[i])
+	}
 	if offers.Known {
 		for _, i := range p.order() {
 			p.spec(i)
@@ -147,6 +164,11 @@ type plan struct {
 
 	all      []Assignment
 	problems []Problem
+	// of are the stored streams of a resource, and runs the indices in all of those that run, by canonical resource.
+	of   map[schema.GroupResource][]*Stored
+	runs map[schema.GroupResource][]int
+	// assigned are the names of the streams that run, and handed of the stored ones that they take over.
+	assigned, handed map[string]bool
 	// waits are the resources and namespaces that an entry may select, and that cannot be told now.
 	waits []wait
 }
@@ -203,7 +225,7 @@ func (p *plan) meaning(i int) (is *source.Served, waits *schema.GroupResource) {
 	name := p.specs[i].Resource
 	var may []*source.Served
 	for _, s := range p.offers.Served {
-		if mayMean(name, s) && !p.shown(s) {
+		if MayMean(name, s) && !p.shown(s) {
 			may = append(may, s)
 		}
 	}
@@ -236,7 +258,7 @@ func (p *plan) absent(name string) *schema.GroupResource {
 	for i := range p.stored {
 		r := groupResource(p.stored[i].Resource)
 		lost := &source.Served{Group: r.Group, Resource: r.Resource}
-		if p.served(r) == nil && !slices.Contains(p.offers.Gone, r) && mayMean(name, lost) {
+		if p.served(r) == nil && !slices.Contains(p.offers.Gone, r) && MayMean(name, lost) {
 			return &r
 		}
 	}
@@ -296,7 +318,7 @@ func (p *plan) served(r schema.GroupResource) *source.Served {
 func (p *plan) wildcard(i int) {
 	spec, any := &p.specs[i], false
 	for _, s := range p.offers.Served {
-		if !spec.Wildcard.names(s) || p.shown(s) && spec.Wildcard.All {
+		if !spec.Wildcard.Names(s) || p.shown(s) && spec.Wildcard.All {
 			continue
 		}
 		if namespaced := s.Versions[0].Namespaced; namespaced || spec.Namespace == "" && spec.NamespaceSelector == nil {
@@ -308,7 +330,7 @@ func (p *plan) wildcard(i int) {
 		at := &p.stored[j]
 		r := groupResource(at.Resource)
 		lost := &source.Served{Group: r.Group, Resource: r.Resource, Versions: []source.Resource{at.Resource}}
-		if p.served(r) == nil && !slices.Contains(p.offers.Gone, r) && spec.Wildcard.names(lost) {
+		if p.served(r) == nil && !slices.Contains(p.offers.Gone, r) && spec.Wildcard.Names(lost) {
 			p.waits = append(p.waits, wait{r, spec.Namespace, Absent})
 		}
 	}
@@ -349,12 +371,9 @@ func (p *plan) version(spec *Spec, s *source.Served) (source.Resource, bool) {
 	if v := pinned(spec.Resource, s); v != "" && spec.Wildcard == nil {
 		return s.In(v)
 	}
-	for i := range p.stored {
-		at := &p.stored[i]
-		if at.Group == s.Group && at.Resource.Resource == s.Resource {
-			if r, ok := s.In(at.Version); ok {
-				return r, true
-			}
+	for _, at := range p.of[schema.GroupResource{Group: s.Group, Resource: s.Resource}] {
+		if r, ok := s.In(at.Version); ok {
+			return r, true
 		}
 	}
 	return s.Versions[0], true
@@ -364,11 +383,12 @@ func (p *plan) version(spec *Spec, s *source.Served) (source.Resource, bool) {
 // the watch shows what is deleted with them.
 func (p *plan) selected(spec *Spec, r schema.GroupResource) (names []string) {
 	for name, ns := range p.namespaces.All {
-		has := slices.ContainsFunc(p.stored, func(at Stored) bool {
-			return groupResource(at.Resource) == r && at.Namespace == name && !at.Retiring &&
-				at.LabelSelector == spec.LabelSelector && at.FieldSelector == spec.FieldSelector
-		})
-		if ns.Terminating && has || !ns.Terminating && spec.NamespaceSelector.Matches(ns.Labels) {
+		has := func() bool {
+			return slices.ContainsFunc(p.of[r], func(at *Stored) bool {
+				return at.Namespace == name && !at.Retiring && at.Scope == spec.in(name).Scope()
+			})
+		}
+		if ns.Terminating && has() || !ns.Terminating && spec.NamespaceSelector.Matches(ns.Labels) {
 			names = append(names, name)
 		}
 	}
@@ -378,10 +398,10 @@ func (p *plan) selected(spec *Spec, r schema.GroupResource) (names []string) {
 
 func (p *plan) run(i int, r source.Resource, namespace string) {
 	spec := &p.specs[i]
-	at := source.Stream{
-		Resource: r, Namespace: namespace, LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector,
-	}
-	for j := range p.all {
+	at := spec.in(namespace)
+	at.Resource = r
+	first := canonical(groupResource(r))
+	for _, j := range p.runs[first] {
 		o := &p.all[j]
 		if !overlap(o.Stream, at) {
 			continue
@@ -395,6 +415,11 @@ func (p *plan) run(i int, r source.Resource, namespace string) {
 	a := Assignment{Stream: at, Action: Run, Spec: i}
 	a.call(spec.Resource)
 	a.From, a.Same = p.from(at)
+	p.runs[first] = append(p.runs[first], len(p.all))
+	p.assigned[at.Name()] = true
+	for _, name := range a.From {
+		p.handed[name] = true
+	}
 	p.all = append(p.all, a)
 }
 
@@ -414,31 +439,29 @@ func overlap(a, b source.Stream) bool {
 // from returns the stored streams that have objects of a stream, and whether they have selected exactly its objects.
 func (p *plan) from(at source.Stream) (names []string, same bool) {
 	same = true
-	for i := range p.stored {
-		o := &p.stored[i]
-		if groupResource(o.Resource) != groupResource(at.Resource) || !overlap(o.Stream, at) {
+	for _, o := range p.of[groupResource(at.Resource)] {
+		if !o.has(at) {
 			continue
 		}
 		names = append(names, o.Stream.Name())
-		same = same && !o.Retiring && o.Namespace == at.Namespace && o.LabelSelector == at.LabelSelector &&
-			o.FieldSelector == at.FieldSelector && o.Namespaced == at.Namespaced
+		same = same && !o.Retiring && o.Namespace == at.Namespace && o.Scope == at.Scope() && o.Namespaced == at.Namespaced
 	}
 	slices.Sort(names)
 	return names, same && len(names) > 0
 }
 
+// has reports whether a stored stream may have objects of another one.
+func (o *Stored) has(at source.Stream) bool {
+	_, left := o.Left[at.Namespace]
+	return overlap(o.Stream, at) && (!o.Retiring || left || at.Namespace == "" || o.Stream.Name() == at.Name())
+}
+
 // rest assigns a stored stream that does not go on under its name.
 func (p *plan) rest(at *Stored) {
 	r := groupResource(at.Resource)
-	handed := false
-	for _, a := range p.all {
-		if a.Action != Run {
-			continue
-		}
-		if a.Stream.Name() == at.Stream.Name() {
-			return
-		}
-		handed = handed || slices.Contains(a.From, at.Stream.Name())
+	name := at.Stream.Name()
+	if p.assigned[name] {
+		return
 	}
 	a := Assignment{Stream: at.Stream, Action: Retire, Spec: -1, Why: Deselected}
 	switch why := p.waiting(r, at.Namespace); {
@@ -446,7 +469,7 @@ func (p *plan) rest(at *Stored) {
 		a.Action, a.Why = Detach, Unknown
 	case p.served(r) == nil && slices.Contains(p.offers.Gone, r):
 		a.Why = Gone
-	case !handed && why != "":
+	case !p.handed[name] && why != "":
 		a.Action, a.Why = Detach, why
 	case at.Namespace != "" && p.bySelector(r):
 		a.Why = Left
@@ -469,7 +492,7 @@ func (p *plan) bySelector(r schema.GroupResource) bool {
 	s := p.served(r)
 	return s != nil && slices.ContainsFunc(p.specs, func(spec Spec) bool {
 		return spec.NamespaceSelector != nil &&
-			(spec.Wildcard == nil && mayMean(spec.Resource, s) || spec.Wildcard != nil && spec.Wildcard.names(s))
+			(spec.Wildcard == nil && MayMean(spec.Resource, s) || spec.Wildcard != nil && spec.Wildcard.Names(s))
 	})
 }
 

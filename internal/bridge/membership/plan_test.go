@@ -54,16 +54,22 @@ func (o Offers) gone(names ...string) Offers {
 func stored(name, called string) Stored {
 	at, _ := source.ParseName(name)
 	r := res(strings.Split(name, "/")[0])
-	return Stored{Stream: source.Stream{Resource: r, Namespace: at.Namespace}, Called: strings.Fields(called)}
+	s := Stored{Stream: source.Stream{Resource: r, Namespace: at.Namespace}, Called: strings.Fields(called)}
+	s.Scope = s.Stream.Scope()
+	return s
 }
 
 func (s Stored) labelled(selector string) Stored {
-	s.LabelSelector = selector
+	selective := s.Stream
+	selective.LabelSelector = selector
+	s.Scope = selective.Scope()
 	return s
 }
 
 func (s Stored) fields(selector string) Stored {
-	s.FieldSelector = selector
+	selective := s.Stream
+	selective.FieldSelector = selector
+	s.Scope = selective.Scope()
 	return s
 }
 
@@ -72,8 +78,12 @@ func (s Stored) namespaced() Stored {
 	return s
 }
 
-func (s Stored) retiring() Stored {
-	s.Retiring = true
+// retiring returns a stream that retires, with objects left in these namespaces.
+func (s Stored) retiring(left ...string) Stored {
+	s.Retiring, s.Left = true, map[string]struct{}{}
+	for _, namespace := range left {
+		s.Left[namespace] = struct{}{}
+	}
 	return s
 }
 
@@ -200,6 +210,15 @@ retire pods.v1/shop: the configuration does not select it
 			[]Stored{stored("pods.v1", "pods").retiring(), stored("pods.v1/shop", "pods")},
 			`run pods.v1 as 0 from pods.v1 pods.v1/shop same false
 retire pods.v1/shop: the configuration does not select it
+`,
+		},
+		{
+			"a narrowing is complete but for what is left", named("pods", "shop", "bank"), widgets,
+			Namespaces{},
+			[]Stored{stored("pods.v1", "pods").retiring("other", "bank"), stored("pods.v1/shop", "pods")},
+			`run pods.v1/bank as 1 from pods.v1 same false
+run pods.v1/shop as 0 from pods.v1/shop same true
+retire pods.v1: the configuration does not select it
 `,
 		},
 		{
@@ -535,7 +554,7 @@ func carriedOut(plan []Assignment, before []Stored) (after []Stored) {
 	for _, a := range plan {
 		switch a.Action {
 		case Run:
-			after = append(after, Stored{Stream: a.Stream, Called: a.Called})
+			after = append(after, Stored{Stream: a.Stream, Scope: a.Stream.Scope(), Called: a.Called})
 		case Detach:
 			after = append(after, before[slices.IndexFunc(before, func(s Stored) bool { return s.Stream.Name() == a.Stream.Name() })])
 		case Retire:
@@ -559,11 +578,12 @@ func TestPlan_is_unambiguous_and_stable(t *testing.T) {
 	})
 	store := rapid.Custom(func(t *rapid.T) Stored {
 		s := stored(rapid.SampledFrom(all).Draw(t, "stored"), rapid.SampledFrom([]string{"", "pods", "widgets"}).Draw(t, "called"))
-		if served := serves(s.Resource.String()).Served; len(s.Called) > 0 && !mayMean(s.Called[0], served[0]) {
+		if served := serves(s.Resource.String()).Served; len(s.Called) > 0 && !MayMean(s.Called[0], served[0]) {
 			s.Called = nil
 		}
 		if s.Namespaced {
 			s.Namespace = rapid.SampledFrom([]string{"", "shop", "bank"}).Draw(t, "namespace")
+			s.Scope = s.Stream.Scope()
 		}
 		s.Retiring = rapid.Bool().Draw(t, "retiring")
 		return s

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -66,31 +67,33 @@ func namespacesOf(t *testing.T, metadata ...string) *source.Namespaces {
 	return n
 }
 
-func TestStream_is_not_left_for_a_state_of_before_its_namespace_was_selected(t *testing.T) {
-	selector := labels.SelectorFromSet(labels.Set{"team": "a"})
+// An API server that lags behind may tell a state of before the namespace was selected.
+func TestReconciler_ends_nothing_for_an_old_state_of_a_namespace(t *testing.T) {
 	for name, c := range map[string]struct {
 		namespace, entered string
 		other              int
-		want               *ending
+		want               bool // that the stream goes on
 	}{
-		"its labels changed":                      {"shop", "20", 10, &ending{left: true}},
-		"it did not match when it was taken":      {"shop", "30", 10, &ending{left: true}},
-		"it is not known when it was taken":       {"shop", "", 10, &ending{left: true}},
-		"what is known is of before it was taken": {"shop", "40", 35, nil},
-		"a history was restored":                  {"shop", "40", 41, &ending{left: true}},
-		"it does not exist":                       {"gone", "40", 35, &ending{gone: true}},
+		"its labels changed":                      {"shop", "20", 10, false},
+		"it did not match when it was taken":      {"shop", "30", 10, false},
+		"what is known is of before it was taken": {"shop", "40", 35, true},
+		"a history was restored":                  {"shop", "40", 41, false},
+		"it does not exist":                       {"gone", "40", 35, false},
 	} {
-		m := &member{listedNamespaces(t, c.other), selector, c.namespace, nil}
-		s := &stream{spec: &StreamSpec{member: m}, saved: checkpoint.Stream{Entered: c.entered}}
-		got := s.left()
-		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
-			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
-		}
+		p := &session{cfg: &Config{Namespaces: listedNamespaces(t, c.other)}}
+		all, _, err := p.namespaces(map[string]string{c.namespace: c.entered})
+		require.NoError(t, err)
+		at := source.Stream{Resource: configMaps, Namespace: c.namespace}
+		entry := membership.Spec{Resource: "configmaps", NamespaceSelector: labels.SelectorFromSet(labels.Set{"team": "a"})}
+		served := &source.Served{Resource: "configmaps", Versions: []source.Resource{configMaps}}
+		plan, _ := membership.Plan([]membership.Spec{entry}, membership.Offers{Known: true, Served: []*source.Served{served}}, all,
+			[]membership.Stored{{Stream: at, Scope: at.Scope()}})
+		assert.Equal(t, c.want, plan[0].Action == membership.Run, "%s: %+v", name, plan)
 	}
 }
 
 // What is deleted in a namespace that is deleted is shown by the watch that is there; none begins.
-func TestSpread_begins_nothing_in_a_namespace_that_is_being_deleted(t *testing.T) {
+func TestReconciler_begins_nothing_in_a_namespace_that_is_being_deleted(t *testing.T) {
 	api := newAPIServer(t, 10)
 	b := runBridge(t, api, newFakeLog(), &memoryStore{}, func(c *Config) {
 		c.Namespaces, c.Streams[0].NamespaceSelector = namespacesOf(t, `"name":"default","resourceVersion":"10"`,
@@ -104,27 +107,31 @@ func TestSpread_begins_nothing_in_a_namespace_that_is_being_deleted(t *testing.T
 	assert.Equal(t, "configmaps.v1/default", b.only(t).name, "open")
 }
 
-func TestStream_of_a_namespace_that_is_gone_waits_for_what_was_deleted_with_it(t *testing.T) {
+func TestReconciler_waits_for_what_was_deleted_with_a_namespace(t *testing.T) {
 	one := map[string]checkpoint.Row{"shop/x": {UID: "u1", ResourceVersion: "1"}}
-	now, over := time.Now(), time.Now().Add(-lastWords)
+	now := time.Now()
 	for name, c := range map[string]struct {
-		member *member
+		exists bool
 		rows   map[string]checkpoint.Row
-		end    ending
-		lost   time.Time
+		why    membership.Why
+		left   time.Time
 		want   bool
 	}{
-		"something is left":        {&member{}, one, ending{gone: true}, time.Time{}, true},
-		"something is still left":  {&member{}, one, ending{gone: true}, now, true},
-		"the time for it is up":    {&member{}, one, ending{gone: true}, over, false},
-		"nothing is left":          {&member{}, nil, ending{gone: true}, time.Time{}, false},
-		"it is not selected":       {&member{}, one, ending{left: true}, time.Time{}, false},
-		"the resource is what was": {nil, one, ending{gone: true}, time.Time{}, false},
+		"something is left":        {false, one, membership.Left, time.Time{}, true},
+		"something is still left":  {false, one, membership.Left, now.Add(-lastWords / 2), true},
+		"the time for it is up":    {false, one, membership.Left, now.Add(-lastWords), false},
+		"nothing is left":          {false, nil, membership.Left, time.Time{}, false},
+		"it exists":                {true, one, membership.Left, time.Time{}, false},
+		"the resource is what was": {false, one, membership.Gone, time.Time{}, false},
 	} {
-		s := &stream{spec: &StreamSpec{member: c.member}, ledger: checkpoint.NewLedger(c.rows)}
-		if got := s.waits(&c.end, &c.lost); got != c.want || got && c.lost.IsZero() {
-			t.Errorf("%s: %v, since %v", name, got, c.lost)
+		s := &stream{name: "s", Stream: source.Stream{Namespace: "shop"}, ledger: checkpoint.NewLedger(c.rows)}
+		in := &inputs{namespaces: membership.Namespaces{Known: true, All: map[string]source.Namespace{}}}
+		if c.exists {
+			in.namespaces.All["shop"] = source.Namespace{}
 		}
+		r := &reconciler{assignments: map[string]*membership.Assignment{"s": {Action: membership.Retire, Why: c.why}}}
+		stays, again := r.stays(&run{stream: s, left: c.left}, in, now)
+		assert.True(t, stays == c.want && again == c.want, "%s: %v, %v", name, stays, again)
 	}
 }
 
@@ -143,12 +150,33 @@ func TestRetire_saves_its_epoch_before_it_publishes(t *testing.T) {
 		}
 	})
 	before := s.epoch
-	require.NoError(t, r.retire(t.Context(), s, source.ReasonDeselected, "a test"))
+	require.NoError(t, r.retire(t.Context(), s, always(source.ReasonDeselected), "a test"))
 	last := must.Get(encode.StateOf(&log.log[len(log.log)-1]))(t)
 	assert.True(t, saved.Retiring && saved.Epoch == last.Sequence.Epoch && saved.Epoch > before,
 		"when %s was published the store had %+v", last.ID, saved)
 	assert.Equal(t, uint64(10), last.Sequence.Version, "the version of the end is the position")
 	assert.Equal(t, source.ReasonDeselected, last.Reason)
+}
+
+// A process died when all of a snapshot was in the log, and its entry is removed.
+func TestRetire_completes_no_snapshot_under_its_own_number(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	at := source.Stream{Resource: configMaps}
+	store.state = checkpoint.State{
+		Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"},
+		Streams: map[string]checkpoint.Stream{at.Name(): {
+			Position: "10", Epoch: 5, Kind: "ConfigMap", Namespaced: true, Fingerprint: at.Scope(),
+			Unannounced: checkpoint.Snapshot{ResourceVersion: "10", Objects: 1},
+		}},
+		Rows: map[string]map[string]checkpoint.Row{
+			at.Name(): {"default/a": {UID: "u1", ResourceVersion: "5", Epoch: 5, Version: 5}},
+		},
+	}
+	r := startOf(t, log, store, StreamSpec{Resource: "configmaps"})
+	s := must.Get(r.openRetiring(&r.cfg.Streams[0], at, "a test"))(t)
+	require.NoError(t, r.retire(t.Context(), s, always(source.ReasonDeselected), "a test"))
+	r.settle()
+	expect(t, log.lines(), "deleted default/a u1 5 deselected")
 }
 
 func TestRoom_that_has_become_smaller_admits_nobody_until_less_is_taken(t *testing.T) {

@@ -1,0 +1,619 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// news returns what a log has behind its first n messages, sorted, without uids and without the versions of markers.
+func news(log *fakeLog, n int) (all []string) {
+	for _, line := range log.lines()[n:] {
+		words := strings.Fields(line)
+		switch {
+		case words[0] == "gap" || strings.HasPrefix(words[0], "snapshot-"):
+			words = words[:1]
+		case len(words) > 2:
+			words = slices.Delete(words, 2, 3)
+		}
+		all = append(all, strings.Join(words, " "))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// selections are ways in which an entry may change. In the world are shop/one and bank/three with the label a=b, and
+// shop/two with a=c. Meanwhile shop/one changes at version 6, and shop/two is deleted at version 7.
+var selections = map[string]struct {
+	before, after []StreamSpec
+	streams       []string
+	want          []string
+}{
+	"namespaces are narrowed": {
+		[]StreamSpec{{Resource: "configmaps"}},
+		[]StreamSpec{{Resource: "configmaps", Namespace: "shop"}},
+		[]string{"configmaps.v1/shop"},
+		[]string{"deleted bank/three 4 deselected", "deleted shop/two 3 relist", "gap", "updated shop/one 6 relist"},
+	},
+	"namespaces are widened": {
+		[]StreamSpec{{Resource: "configmaps", Namespace: "shop"}},
+		[]StreamSpec{{Resource: "configmaps"}},
+		[]string{"configmaps.v1"},
+		[]string{"added bank/three 4 relist", "deleted shop/two 3 relist", "gap", "updated shop/one 6 relist"},
+	},
+	"namespaces become all": {
+		[]StreamSpec{{Resource: "configmaps", Namespace: "shop"}, {Resource: "configmaps", Namespace: "bank"}},
+		[]StreamSpec{{Resource: "configmaps"}},
+		[]string{"configmaps.v1"},
+		[]string{"deleted shop/two 3 relist", "gap", "updated shop/one 6 relist"},
+	},
+	"all namespaces become several": {
+		[]StreamSpec{{Resource: "configmaps"}},
+		[]StreamSpec{{Resource: "configmaps", Namespace: "shop"}, {Resource: "configmaps", Namespace: "bank"}},
+		[]string{"configmaps.v1/bank", "configmaps.v1/shop"},
+		[]string{"deleted shop/two 3 relist", "gap", "gap", "updated shop/one 6 relist"},
+	},
+	"a selector is added": {
+		[]StreamSpec{{Resource: "configmaps"}},
+		[]StreamSpec{{Resource: "configmaps", LabelSelector: "a=c"}},
+		[]string{"configmaps.v1"},
+		[]string{"deleted bank/three 4 deselected", "deleted shop/one 2 deselected", "deleted shop/two 3 relist", "gap"},
+	},
+	"a selector is removed": {
+		[]StreamSpec{{Resource: "configmaps", LabelSelector: "a=b"}},
+		[]StreamSpec{{Resource: "configmaps"}},
+		[]string{"configmaps.v1"},
+		[]string{"gap", "updated shop/one 6 relist"},
+	},
+	"it is renamed": {
+		[]StreamSpec{{Resource: "configmaps"}},
+		[]StreamSpec{{Resource: "configmap"}},
+		[]string{"configmaps.v1"},
+		[]string{"deleted shop/two 7 watch", "updated shop/one 6 watch"},
+	},
+	"it is given to a wildcard": {
+		[]StreamSpec{{Resource: "configmaps"}},
+		[]StreamSpec{{Resource: "*", Wildcard: &Wildcard{All: true}}},
+		[]string{"configmaps.v1"},
+		[]string{"deleted shop/two 7 watch", "updated shop/one 6 watch"},
+	},
+	"it is removed": {
+		[]StreamSpec{{Resource: "configmaps"}},
+		[]StreamSpec{{Resource: "secrets"}},
+		nil,
+		[]string{"deleted bank/three 4 deselected", "deleted shop/one 2 deselected", "deleted shop/two 3 relist"},
+	},
+}
+
+func shopAndBank(t *testing.T) *world {
+	w := newWorld(t, "configmaps.v1")
+	w.put("configmaps", "shop/one", "a=b")
+	w.put("configmaps", "shop/two", "a=c")
+	w.put("configmaps", "bank/three", "a=b")
+	w.version = 5
+	return w
+}
+
+// begun waits for the first list of streams and returns the number of messages in the log.
+func begun(t *testing.T, b *bridge, log *fakeLog, specs []StreamSpec) int {
+	t.Helper()
+	var streams []string
+	for _, s := range specs {
+		streams = append(streams, strings.TrimSuffix("configmaps.v1/"+s.Namespace, "/"))
+	}
+	b.watches(t, streams...)
+	must.Happen(t, "all acknowledgements", func() bool { return b.session(t).busy.count() == 0 })
+	return len(log.lines())
+}
+
+// shut keeps a log from taking anything until the result is called.
+func (l *fakeLog) shut() (open func()) {
+	gate := make(chan struct{})
+	l.set(func() { l.gate = gate })
+	return func() {
+		l.set(func() { l.gate = nil })
+		close(gate)
+	}
+}
+
+func meanwhile(w *world) {
+	w.put("configmaps", "shop/one", "a=b")
+	w.remove("configmaps", "shop/two")
+}
+
+// Whatever an entry becomes: what is known of objects carries over, and no event is repeated.
+func TestSelection_changes_by_a_restart(t *testing.T) {
+	for name, c := range selections {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, log, store := shopAndBank(t), newFakeLog(), &memoryStore{}
+			b := runIn(t, w, log, store, slices.Clone(c.before)...)
+			n := begun(t, b, log, c.before)
+			require.NoError(t, b.stop())
+			meanwhile(w)
+			b = runIn(t, w, log, store, slices.Clone(c.after)...)
+			changed(t, b, w, log, store, n, c.streams, c.want)
+			gapsBegin(t, log, n, 5)
+		})
+	}
+}
+
+// Here the watch may show what happens before it is stopped, unless the broker is away: then it is published before.
+func TestSelection_changes_by_a_reload(t *testing.T) {
+	for name, c := range selections {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, log, store := shopAndBank(t), newFakeLog(), &memoryStore{}
+			b := runIn(t, w, log, store, slices.Clone(c.before)...)
+			n := begun(t, b, log, c.before)
+			w.mu.Lock() // nobody is told
+			w.version++
+			w.history = append(w.history, occurrence{"configmaps", 6, thing{"shop", "one", "u2", "a=b", 6}, false})
+			w.version++
+			w.history = append(w.history, occurrence{"configmaps", 7, thing{"shop", "two", "u3", "a=c", 7}, true})
+			w.mu.Unlock()
+			b.respecify(t, slices.Clone(c.after)...)
+			changed(t, b, w, log, store, n, c.streams, c.want)
+			gapsBegin(t, log, n, 7)
+		})
+	}
+}
+
+// changed checks what a change of the selection has left behind.
+func changed(t *testing.T, b *bridge, w *world, log *fakeLog, store *memoryStore, n int, streams, want []string) {
+	t.Helper()
+	w.change(func() {}) // in case a watch has missed something
+	must.Succeed(t, "the log", func() error {
+		if got := news(log, n); !slices.Equal(got, want) {
+			return fmt.Errorf("%d streams are open; the log has\n%s\nwant\n%s",
+				len(b.session(t).opened()), strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		return nil
+	})
+	b.watches(t, streams...)
+	must.Happen(t, "the store", func() bool {
+		state := must.Get(store.Load(t.Context()))(t)
+		return len(state.Streams) == len(streams)
+	})
+	w.put("configmaps", "shop/five", "a=c")
+	if len(streams) > 0 && slices.Contains(streams, "configmaps.v1/shop") || slices.Contains(streams, "configmaps.v1") {
+		must.Happen(t, "what comes", func() bool { return slices.Contains(news(log, n), "added shop/five 8 watch") })
+	}
+	require.NoError(t, b.stop())
+	assert.LessOrEqual(t, len(news(log, n)), len(want)+1, "the log has\n%s", strings.Join(news(log, n), "\n"))
+	sequencesRise(t, log)
+}
+
+// The new selection has more objects than the one before, and none of them.
+func TestSelection_that_is_turned_round_tells_what_exists(t *testing.T) {
+	w, log, store := shopAndBank(t), newFakeLog(), &memoryStore{}
+	before := []StreamSpec{{Resource: "configmaps", LabelSelector: "a=c"}}
+	b := runIn(t, w, log, store, slices.Clone(before)...)
+	n := begun(t, b, log, before)
+	require.NoError(t, b.stop())
+	b = runIn(t, w, log, store, StreamSpec{Resource: "configmaps", LabelSelector: "a=b"})
+	b.watches(t, "configmaps.v1")
+	require.NoError(t, b.stop())
+	want := []string{"added bank/three 4 relist", "added shop/one 2 relist", "deleted shop/two 3 deselected", "gap"}
+	assert.Equal(t, want, news(log, n))
+}
+
+// The log has only markers of the stream. They do not say whether its resource is in namespaces.
+func TestRebuild_of_a_stream_without_objects_says_that_the_checkpoint_was_lost(t *testing.T) {
+	for _, namespace := range []string{"", "shop"} {
+		w, log := newWorld(t, "configmaps.v1"), newReadableLog()
+		entry := StreamSpec{Resource: "configmaps", Namespace: namespace}
+		b := runIn(t, w, log, &memoryStore{}, entry)
+		n := begun(t, b, log.fakeLog, []StreamSpec{entry})
+		require.NoError(t, b.stop())
+		w.put("configmaps", "shop/one", "")
+		b = runIn(t, w, log, &memoryStore{}, entry)
+		must.Happen(t, "the list", func() bool { return slices.Contains(news(log.fakeLog, n), "added shop/one 2 relist") })
+		require.NoError(t, b.stop())
+		log.set(func() {
+			gap := slices.IndexFunc(log.log, func(m sink.Stored) bool { return strings.Contains(attribute(&m, "type"), ".gap.") })
+			require.GreaterOrEqual(t, gap, n, "there is no gap")
+			assert.Contains(t, string(log.log[gap].Data), `"cause":"checkpoint-lost"`)
+		})
+	}
+}
+
+// gapsBegin checks that the gaps behind the first n messages say that the selection has changed, and since when: between
+// the first list at version 5 and the latest version at which the streams before it can have stopped.
+func gapsBegin(t *testing.T, log *fakeLog, n int, latest uint64) {
+	t.Helper()
+	log.set(func() {
+		for i := n; i < len(log.log); i++ {
+			m := &log.log[i]
+			if !strings.Contains(attribute(m, "type"), ".gap.") {
+				continue
+			}
+			var gap struct{ From, Cause string }
+			require.NoError(t, json.Unmarshal(m.Data, &gap))
+			from := numeric(gap.From)
+			assert.True(t, gap.Cause == "selection" && from >= 5 && from <= latest, "a gap %s", m.Data)
+		}
+	})
+}
+
+// sequencesRise checks that events of an object have rising sequences.
+func sequencesRise(t *testing.T, log *fakeLog) {
+	t.Helper()
+	last := map[string]string{}
+	log.set(func() {
+		for i := range log.log {
+			m := &log.log[i]
+			key, sequence := attribute(m, "partitionkey"), attribute(m, "sequence")
+			if sequence == "" {
+				continue
+			}
+			assert.Greater(t, sequence, last[key], "%s of %s", m.ID, key)
+			last[key] = sequence
+		}
+	})
+}
+
+// The broker is away when the namespaces are narrowed. The other objects go on meanwhile.
+func TestSelection_changes_while_the_broker_is_away_and_a_drain_lasts_too_long(t *testing.T) {
+	w, log, store := shopAndBank(t), newFakeLog(), &memoryStore{}
+	c := selections["namespaces are narrowed"]
+	b := runIn(t, w, log, store, slices.Clone(c.before)...)
+	n := begun(t, b, log, c.before)
+	session := b.session(t)
+	session.cfg.Drain = 50 * time.Millisecond
+	open := log.shut()
+	w.put("configmaps", "shop/one", "a=b")
+	w.remove("configmaps", "shop/two")
+	stream := b.only(t)
+	must.Happen(t, "what waits", func() bool { return stream.tracker.Pending() == 2 })
+	b.respecify(t, slices.Clone(c.after)...)
+	must.Happen(t, "another session", func() bool { return b.session(t) != session })
+	open()
+	b.watches(t, c.streams...)
+	must.Happen(t, "the ends", func() bool {
+		return slices.Contains(news(log, n), "deleted bank/three 4 deselected")
+	})
+	require.NoError(t, b.stop())
+	all := strings.Join(news(log, n), "\n")
+	assert.Equal(t, 1, strings.Count(all, "updated shop/one 6"), all)
+	assert.Equal(t, 1, strings.Count(all, "deleted shop/two"), all)
+	sequencesRise(t, log)
+}
+
+// crashStore fails every commit from the n-th on, as a process that is killed there.
+type crashStore struct {
+	*memoryStore
+	left atomic.Int64
+}
+
+func (s *crashStore) Commit(ctx context.Context, b *checkpoint.Batch) error {
+	if s.left.Add(-1) < 0 {
+		return context.DeadlineExceeded
+	}
+	return s.memoryStore.Commit(ctx, b)
+}
+
+// Whatever commit is the last one: the next process ends with the same state, and repeats nothing.
+func TestSelection_changes_across_a_crash_at_any_commit(t *testing.T) {
+	for name, c := range selections {
+		if len(c.streams) == 0 {
+			continue
+		}
+		for commits := range int64(6) {
+			t.Run(fmt.Sprintf("%s, %d", name, commits), func(t *testing.T) {
+				t.Parallel()
+				w, log, store := shopAndBank(t), newReadableLog(), &memoryStore{}
+				b := runIn(t, w, log, store, slices.Clone(c.before)...)
+				n := begun(t, b, log.fakeLog, c.before)
+				require.NoError(t, b.stop())
+				meanwhile(w)
+				crashing := &crashStore{memoryStore: store}
+				crashing.left.Store(commits)
+				b = runIn(t, w, log, crashing, slices.Clone(c.after)...)
+				must.Happen(t, "the crash, or the end", func() bool {
+					return crashing.left.Load() < -1 || settledAs(b, c.streams) && len(store.streams(t)) == len(c.streams)
+				})
+				b.session(t).cfg.Drain = time.Millisecond
+				_ = b.stop()
+				b = runIn(t, w, log, store, slices.Clone(c.after)...)
+				b.watches(t, c.streams...)
+				w.put("configmaps", "shop/five", "a=c")
+				must.Happen(t, "what comes", func() bool {
+					return strings.Contains(strings.Join(log.lines(), "\n"), "shop/five")
+				})
+				must.Happen(t, "nothing else in the store", func() bool {
+					return len(must.Get(store.Load(t.Context()))(t).Streams) == len(c.streams)
+				})
+				require.NoError(t, b.stop())
+				sequencesRise(t, log.fakeLog)
+				gapsBegin(t, log.fakeLog, n, 7)
+				assert.Equal(t, w.selected(c.after), alive(log.fakeLog))
+			})
+		}
+	}
+}
+
+// settledAs reports whether these streams watch.
+func settledAs(b *bridge, streams []string) bool {
+	watching := 0
+	if session := b.current.Load(); session != nil {
+		for _, s := range session.opened() {
+			if slices.Contains(streams, s.name) && s.status.watching() {
+				watching++
+			}
+		}
+	}
+	return watching == len(streams)
+}
+
+// streams returns the stored streams.
+func (s *memoryStore) streams(t *testing.T) map[string]checkpoint.Stream {
+	return must.Get(s.Load(t.Context()))(t).Streams
+}
+
+// selected returns the objects that entries select, as place and version.
+func (w *world) selected(entries []StreamSpec) (all []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for place, o := range w.at("configmaps", w.version) {
+		for _, e := range entries {
+			namespace := e.Namespace == "" || e.Namespace == o.namespace
+			if namespace && (e.LabelSelector == "" || e.LabelSelector == o.labels) {
+				all = append(all, fmt.Sprint(place, " ", o.version))
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// alive returns the objects that exist by the log.
+func alive(log *fakeLog) (all []string) {
+	last := map[string]string{}
+	for _, line := range log.lines() {
+		if words := strings.Fields(line); len(words) > 3 {
+			last[words[1]] = words[1] + " " + words[3]
+			if words[0] == "deleted" {
+				delete(last, words[1])
+			}
+		}
+	}
+	for _, one := range last {
+		all = append(all, one)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestVersion_that_is_read_changes_without_a_word(t *testing.T) {
+	for name, c := range map[string]struct{ before, after string }{
+		"another one is pinned":     {"widgets.v1beta1.x", "widgets.v1.x"},
+		"none is named any more":    {"widgets.v1.x", "widgets"},
+		"the one is not served now": {"widgets", "widgets"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, log, store := newWorld(t, "widgets.v1beta1.x", "widgets.v1.x"), newFakeLog(), &memoryStore{}
+			w.put("widgets.x", "shop/one", "")
+			w.put("widgets.x", "shop/two", "")
+			b := runIn(t, w, log, store, StreamSpec{Resource: c.before})
+			must.Happen(t, "the list", func() bool { return len(log.lines()) == 4 })
+			b.watches(t, b.only(t).name)
+			require.NoError(t, b.stop())
+			w.put("widgets.x", "shop/one", "")
+			w.remove("widgets.x", "shop/two")
+			w.serve("widgets.v1.x")
+			b = runIn(t, w, log, store, StreamSpec{Resource: c.after})
+			want := []string{"deleted shop/two 5 watch", "updated shop/one 4 watch"}
+			must.Happen(t, "what happened", func() bool { return slices.Equal(news(log, 4), want) })
+			b.watches(t, "widgets.v1.x")
+			require.NoError(t, b.stop())
+			assert.Equal(t, want, news(log, 4))
+			assert.Len(t, store.state.Streams, 1)
+		})
+	}
+}
+
+// A second resource of the same plural is installed. The group of it comes first.
+func TestName_keeps_its_meaning(t *testing.T) {
+	w, log, store := newWorld(t, "gateways.v1.istio.io"), newFakeLog(), &memoryStore{}
+	w.put("gateways.istio.io", "shop/one", "")
+	b := runIn(t, w, log, store, StreamSpec{Resource: "gateways"})
+	b.watches(t, "gateways.v1.istio.io")
+	n := len(log.lines())
+	w.put("gateways.gateway.io", "shop/two", "")
+	w.serve("gateways.v1.gateway.io", "gateways.v1.istio.io")
+	require.NoError(t, b.stop())
+	b = runIn(t, w, log, store, StreamSpec{Resource: "gateways"})
+	b.watches(t, "gateways.v1.istio.io")
+	w.put("gateways.istio.io", "shop/one", "")
+	must.Happen(t, "what comes", func() bool { return slices.Contains(news(log, n), "updated shop/one 4 watch") })
+	code, body := b.get("/readyz")
+	assert.Equal(t, 200, code, body)
+	// Its meaning goes: it is another one from then on.
+	w.serve("gateways.v1.gateway.io")
+	b.cfg.Catalog.Refresh()
+	must.Happen(t, "the ends", func() bool { return slices.Contains(news(log, n), "deleted shop/one 4 relist") })
+	must.Happen(t, "the other resource", func() bool { return slices.Contains(news(log, n), "added shop/two 3 snapshot") })
+	b.watches(t, "gateways.v1.gateway.io")
+	require.NoError(t, b.stop())
+	assert.Len(t, store.state.Streams, 1)
+}
+
+func TestName_that_may_mean_several_resources_is_told_with_their_groups(t *testing.T) {
+	w := newWorld(t, "gateways.v1.gateway.io", "gateways.v1.istio.io")
+	var said testlog.Text
+	b := runBridge(t, &apiServer{Server: w.Server}, newFakeLog(), &memoryStore{}, func(c *Config) {
+		c.Streams[0].Resource, c.Log = "gateways", slog.New(slog.NewTextHandler(&said, nil))
+	})
+	b.watches(t, "gateways.v1.gateway.io")
+	require.NoError(t, b.stop())
+	want := "may mean several resources, and the first one is read: gateways.gateway.io, gateways.istio.io; name it with its group"
+	assert.Equal(t, 1, strings.Count(said.String(), want), said.String())
+}
+
+// A definition that comes later may show that an entry cannot be read. The others go on.
+func TestEntry_that_a_later_definition_does_not_fit_is_told(t *testing.T) {
+	w, log := newWorld(t, "configmaps.v1"), newFakeLog()
+	b := runIn(t, w, log, &memoryStore{}, StreamSpec{Resource: "configmaps"}, StreamSpec{Resource: "nodes.x", Namespace: "shop"})
+	b.watches(t, "configmaps.v1")
+	w.serve("configmaps.v1", "nodes.v1.x")
+	b.cfg.Catalog.Refresh()
+	want := "pipeline test: nodes.x: resource nodes.x is cluster-scoped and cannot be read in namespaces"
+	must.Happen(t, want, func() bool { _, body := b.get("/readyz"); return strings.Contains(body, want) })
+	w.put("configmaps", "shop/one", "")
+	must.Happen(t, "the other one", func() bool { return strings.Contains(strings.Join(log.lines(), "\n"), "added shop/one") })
+	require.NoError(t, b.stop())
+}
+
+// What the API server does not serve is told, and read as soon as it is served.
+func TestName_of_nothing_is_told_until_it_is_served(t *testing.T) {
+	w, log := newWorld(t), newFakeLog()
+	b := runIn(t, w, log, &memoryStore{}, StreamSpec{Resource: "widgets"}, StreamSpec{Resource: "widgets.v2.x"})
+	says := func(want string) {
+		t.Helper()
+		must.Happen(t, want, func() bool { _, body := b.get("/readyz"); return strings.Contains(body, want) })
+	}
+	says(`pipeline test: widgets: resource "widgets": the API server does not serve it`)
+	w.put("widgets.x", "shop/one", "")
+	w.serve("widgets.v1.x")
+	says(`resource "widgets.v2.x": the API server does not serve that version, only v1`)
+	b.watches(t, "widgets.v1.x")
+	_, body := b.get("/readyz")
+	assert.NotContains(t, body, `resource "widgets":`)
+	require.NoError(t, b.stop())
+}
+
+// A narrowing is undone while the broker takes nothing.
+func TestSelection_changes_and_changes_back(t *testing.T) {
+	w, log, store := shopAndBank(t), newFakeLog(), &memoryStore{}
+	b := runIn(t, w, log, store, StreamSpec{Resource: "configmaps"})
+	n := begun(t, b, log, []StreamSpec{{Resource: "configmaps"}})
+	open := log.shut()
+	back, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		b.respecify(t, StreamSpec{Resource: "configmaps", Namespace: "shop"})
+		close(back)
+		b.respecify(t, StreamSpec{Resource: "configmaps"})
+	}()
+	<-back
+	w.put("configmaps", "bank/three", "a=b")
+	open()
+	<-done
+	b.watches(t, "configmaps.v1")
+	w.put("configmaps", "shop/one", "a=c")
+	must.Happen(t, "what comes", func() bool { return slices.Contains(news(log, n), "updated shop/one 7 watch") })
+	must.Happen(t, "nothing else in the store", func() bool {
+		return len(must.Get(store.Load(t.Context()))(t).Streams) == 1
+	})
+	require.NoError(t, b.stop())
+	sequencesRise(t, log)
+	assert.Equal(t, w.selected([]StreamSpec{{}}), alive(log))
+}
+
+// What may not be listed any more may exist: its ends say deselected.
+func TestSelection_is_narrowed_with_the_permissions(t *testing.T) {
+	w, log, store := shopAndBank(t), newFakeLog(), &memoryStore{}
+	c := selections["namespaces are narrowed"]
+	b := runIn(t, w, log, store, slices.Clone(c.before)...)
+	n := begun(t, b, log, c.before)
+	require.NoError(t, b.stop())
+	w.denied[""] = true
+	b = runIn(t, w, log, store, slices.Clone(c.after)...)
+	must.Happen(t, "the end", func() bool { return slices.Contains(news(log, n), "deleted bank/three 4 deselected") })
+	b.watches(t, c.streams...)
+	require.NoError(t, b.stop())
+}
+
+// Two streams of one namespace go over to one, as where two versions were read. What the one ahead has published is
+// dropped until the position has passed it.
+func TestHandover_drops_what_the_stream_ahead_has_published(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	scope := source.Stream{Resource: configMaps, Namespace: "default"}
+	stored := func(position string, floors ...sequence.Floor) checkpoint.Stream {
+		return checkpoint.Stream{
+			Position: position, Epoch: 5, Fingerprint: scope.Scope(), Kind: "ConfigMap", Namespaced: true, Floors: floors,
+		}
+	}
+	store.state = checkpoint.State{
+		Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"},
+		Streams: map[string]checkpoint.Stream{
+			"configmaps.v1beta1/default": stored("10"), "configmaps.v1/default": stored("20", sequence.Floor{Position: 15}),
+		},
+		Rows: map[string]map[string]checkpoint.Row{
+			"configmaps.v1beta1/default": {"default/a": {UID: "u1", ResourceVersion: "9", Epoch: 5, Version: 9, Form: 3}},
+			"configmaps.v1/default":      {"default/b": {UID: "u2", ResourceVersion: "18", Epoch: 5, Version: 18, Form: 4}},
+		},
+	}
+	r := startOf(t, log, store, StreamSpec{Resource: "configmaps", Namespace: "default"})
+	from := []string{"configmaps.v1/default", "configmaps.v1beta1/default"}
+	require.NoError(t, r.move(t.Context(), handover{from: from, to: []*membership.Assignment{{
+		Stream: scope, Action: membership.Run, From: from, Same: true, Called: []string{"configmaps"},
+	}}}))
+	want := checkpoint.Stream{
+		Position: "10", Epoch: 5, Fingerprint: scope.Scope(), Kind: "ConfigMap", Namespaced: true, Called: []string{"configmaps"},
+		Floors: []sequence.Floor{{Namespace: "default", Position: 20}, {Position: 15}},
+	}
+	assert.Equal(t, map[string]checkpoint.Stream{"configmaps.v1/default": want}, store.streams(t))
+	rows := store.state.Rows["configmaps.v1/default"]
+	assert.True(t, len(rows) == 2 && rows["default/a"].Form == 0 && rows["default/b"].Form == 4, "the rows are %+v", rows)
+	s := must.Get(r.open(&r.cfg.Streams[0], scope))(t)
+	send(t, s, source.Added, "c", "u3", "12", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u1", "20", source.ReasonWatch)
+	send(t, s, source.Updated, "a", "u1", "21", source.ReasonWatch)
+	send(t, s, source.Updated, "b", "u2", "22", source.ReasonWatch)
+	r.settle()
+	lines := log.lines()
+	slices.Sort(lines)
+	expect(t, lines, "updated default/a u1 21 watch", "updated default/b u2 22 watch")
+	require.NoError(t, r.save(t.Context()))
+	assert.Empty(t, store.streams(t)["configmaps.v1/default"].Floors, "the position has passed the floors")
+}
+
+// What streams of several namespaces have, and owe, goes over to the one of all, under one number.
+func TestHandover_takes_the_oldest_position_and_the_greatest_debt(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	store.state = checkpoint.State{
+		Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"},
+		Streams: map[string]checkpoint.Stream{
+			"configmaps.v1/a": {Position: "30", Epoch: 5, Since: 4},
+			"configmaps.v1/b": {
+				Epoch: 7, Since: 7, Owes: checkpoint.Owes{List: sequence.Republish, From: "20", Cause: "restored", Message: "m"},
+			},
+			"configmaps.v1/c": {Epoch: 8, Owes: checkpoint.Owes{List: sequence.Reselect}}, // it has nothing yet
+		},
+		Rows: map[string]map[string]checkpoint.Row{},
+	}
+	r := startOf(t, log, store)
+	from := []string{"configmaps.v1/a", "configmaps.v1/b", "configmaps.v1/c"}
+	at := source.Stream{Resource: configMaps}
+	require.NoError(t, r.move(t.Context(), handover{from: from, to: []*membership.Assignment{{Stream: at, From: from}}}))
+	got := store.streams(t)
+	require.Len(t, got, 1)
+	next := got["configmaps.v1"]
+	assert.Greater(t, next.Epoch, uint64(8))
+	assert.Equal(t, store.state.Log.Given, next.Epoch)
+	assert.Equal(t, uint64(7), next.Since)
+	assert.Empty(t, next.Position)
+	assert.Equal(t, checkpoint.Owes{List: sequence.Republish, From: "20", Cause: "restored", Message: "m"}, next.Owes)
+}

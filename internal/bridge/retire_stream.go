@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// close makes an open stream one that is only stored, as a session begins with. Nothing of it is read any more, and all
+// that was read is in the log.
+func (p *session) close(s *stream) {
+	p.committing.Lock()
+	defer p.committing.Unlock()
+	saved, _, _ := s.checkpoint()
+	rows := s.ledger.Rows()
+	if !saved.Equal(&s.committed) || !s.stored { // another stream may have ended its history since it was saved
+		p.unopenedChanged(s.name, saved)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop(s)
+	p.state.Streams[s.name], p.state.Rows[s.name] = saved, rows
+}
+
+// drop takes a stream from those that are committed and shown; the caller holds committing and mu.
+func (p *session) drop(s *stream) {
+	left := make([]*stream, 0, len(p.streams))
+	for _, o := range p.streams {
+		if o != s {
+			left = append(left, o)
+		}
+	}
+	p.streams = left
+	s.metrics.drop()
+	p.pasts.forget(s.name)
+}
+
+// reasonOf returns why an object of a stream that retires is deleted, by its uid.
+type reasonOf func(uid string) source.Reason
+
+func always(r source.Reason) reasonOf { return func(string) source.Reason { return r } }
+
+// reasons asks the API server which objects exist in the namespace of a stream that is not selected any more. Where it
+// does not permit that, all may. The error is ctx's.
+func (p *session) reasons(ctx context.Context, at source.Stream) (reasonOf, error) {
+	p.mu.Lock()
+	rows := len(p.state.Rows[at.Name()])
+	p.mu.Unlock()
+	for delay := commitEvery; rows > 0; delay = min(2*delay, maxCommitDelay) {
+		exists := map[string]struct{}{}
+		_, err := source.Current(ctx, p.cfg.Client, at, func(item *source.Item) error {
+			exists[item.UID] = struct{}{}
+			return nil
+		})
+		switch {
+		case err == nil:
+			return func(uid string) source.Reason {
+				if _, is := exists[uid]; is {
+					return source.ReasonDeselected
+				}
+				return source.ReasonRelist
+			}, nil
+		case apierrors.IsForbidden(err), apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
+			return always(source.ReasonDeselected), nil
+		}
+		if err := pause.For(ctx, delay); err != nil {
+			return nil, err
+		}
+	}
+	return always(source.ReasonDeselected), nil
+}
+
+// openRetiring opens a stored stream whose objects are to be deleted in the log.
+func (p *session) openRetiring(spec *StreamSpec, at source.Stream, why string) (*stream, error) {
+	p.committing.Lock() // the next commit has to save that it retires
+	defer p.committing.Unlock()
+	p.mu.Lock()
+	name := at.Name()
+	saved := p.state.Streams[name]
+	before := saved.Retiring
+	p.state.Streams[name] = retiring(&saved, p.epochs.next, saved.Position, why)
+	p.mu.Unlock()
+	s, err := p.open(spec, at)
+	if err != nil {
+		return nil, err
+	}
+	s.stored = s.stored && before
+	s.status.retires()
+	return s, nil
+}
+
+// retire publishes the end of everything that a stream has under an epoch of its own, forgets the stream, and says why.
+// The epoch is durable before anything is published under it: a process that dies in between is followed by one that
+// does the rest. The error is ctx's, or permanent.
+func (p *session) retire(ctx context.Context, s *stream, reason reasonOf, why string) error {
+	s.mu.Lock()
+	s.saved = retiring(&s.saved, p.epochs.next, s.position(), why)
+	s.epoch = s.saved.Epoch
+	s.mu.Unlock()
+	if err := p.save(ctx); err != nil {
+		return err
+	}
+	n := s.deleteAll(reason)
+	if err := s.tracker.Await(ctx); err != nil {
+		return err
+	}
+	if err := p.save(ctx); err != nil { // no mark may pass what the stream has published
+		return err
+	}
+	if err := p.forget(ctx, s); err != nil {
+		return err
+	}
+	p.log.Info("stream has ended", "stream", s.name, "why", why, "deleted", n)
+	return nil
+}
+
+// deleteAll queues the end of all that the log has as existing, and returns of how many objects.
+func (s *stream) deleteAll(reason reasonOf) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	position := numeric(s.position())
+	for key, row := range s.ledger.All() {
+		last := row.Last()
+		d := s.end(key, &row, sequence.Deselected(&last, s.epoch, position), reason(row.UID), now)
+		d.Ticket = source.Ticket(s.tracker.Open("", now))
+		s.enqueue(key, d)
+		n++
+	}
+	return n
+}
+
+// forget removes a stream for good. A stream of its name that begins later takes a new epoch.
+func (p *session) forget(ctx context.Context, s *stream) error {
+	return p.insist(ctx, func() error {
+		p.committing.Lock()
+		defer p.committing.Unlock()
+		b := &checkpoint.Batch{Identity: p.cfg.Identity, Log: &p.logged, Forget: []string{s.name}}
+		if err := p.cfg.Store.Commit(ctx, b); err != nil {
+			return err
+		}
+		p.unlogged = false
+		delete(p.unopenedSaved, s.name)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.drop(s)
+		delete(p.state.Streams, s.name)
+		delete(p.state.Rows, s.name)
+		return nil
+	})
+}
