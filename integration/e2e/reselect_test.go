@@ -98,9 +98,9 @@ func reselect(t *testing.T, r *fixture) {
 			truth[ns+"/"+all.Items[i].Name] = all.Items[i].ResourceVersion
 		}
 	}
-	log := r.await("what is selected, and nothing else", func(log []entry) bool { return maps.Equal(truth, existing(log)) })
+	r.await("what is selected, and nothing else", func(log []entry) bool { return maps.Equal(truth, existing(log)) })
 	bridge.stop()
-	log = r.entries()
+	log := r.entries()
 	assert.Equal(t, truth, existing(log))
 	repeatsNothing(t, log)
 	deselected, selection := 0, 0

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -128,6 +129,8 @@ func (r *round) expected() oracle.Options {
 		Pipeline: world.Pipeline, Latest: r.subject.latest,
 		Canaries: oracle.NewCanaries(r.driver.Canaries()...), MaxPrinted: manyPrinted, Gaps: r.unjustified,
 		LogLost: r.logLost(), Behind: r.behind(),
+		Resync:  r.result.Audited > 0 || slices.ContainsFunc(r.acts, func(a act) bool { return a.Resyncs }),
+		Audited: r.result.Audited > 0,
 	}
 }
 
@@ -136,7 +139,7 @@ func (r *round) compare(ctx context.Context, messages []rig.Message, o oracle.Op
 	if err := r.recorder.Sync(ctx); err != nil {
 		return err
 	}
-	truth, err := r.recorder.Truth(r.subject.streams...)
+	truth, err := r.recorder.TruthOf(r.schedule, r.subject.areas...)
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func gapsOf(f world.Fault) string {
 	switch {
 	case len(f.Gaps) == 0:
 		return "none"
-	case f.Gaps[0].Custom || lost(f):
+	case f.Gaps[0].Custom || lost(f) || f.Gaps[0].Cause == oracle.Selection:
 		return fmt.Sprint(f.Gaps[0])
 	default:
 		return "some"

@@ -24,6 +24,8 @@ type Figures struct {
 	Alike int
 	// Unaudited objects are those of which only an audit finds the true content; see [oracle.Report].
 	Unaudited int `json:",omitempty"`
+	// Audited rounds had everything published again in the end, because etcd was restored.
+	Audited int `json:",omitempty"`
 	// Undone states are excused because etcd was restored to an older state before they were published.
 	Undone int `json:",omitempty"`
 	// Removed logs were taken away by faults, with RemovedEntries; they were judged up to where they were read.

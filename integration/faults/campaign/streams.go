@@ -3,11 +3,14 @@
 package campaign
 
 import (
-	"fmt"
+	"context"
 	"math/rand/v2"
+	"slices"
+	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 )
 
@@ -19,35 +22,54 @@ const (
 
 // subject is what the bridge is asked to export in a round, in the words of each who has to know.
 type subject struct {
-	yaml      string
-	streams   []oracle.Stream
-	latest    map[oracle.Stream]bool
-	resources []oracle.Resource
+	selection selection.Selection
+	// streams are those that read it, and areas also what they read only for a while.
+	streams, areas []oracle.Stream
+	latest         map[oracle.Stream]bool
+	resources      []oracle.Resource
 }
 
 // newSubject returns everything that the driver changes; in every second round Secrets are folded.
 func newSubject(random *rand.Rand) subject {
 	s := subject{latest: map[oracle.Stream]bool{}}
-	for _, k := range drive.Kinds() {
+	for _, k := range append(drive.Kinds(), drive.Namespaces) {
 		s.resources = append(s.resources, oracle.Resource{Resource: k.Resource, Namespaced: k.Namespaced})
 	}
-	stream := func(k drive.Kind, namespace, selector string) oracle.Stream {
-		of := oracle.Stream{Cluster: world.Cluster, Resource: k.Resource, Namespace: namespace, LabelSelector: selector}
-		s.streams = append(s.streams, of)
-		return of
+	secrets := selection.Entry{Kind: drive.Secrets, Namespaces: []string{selected, whole}, Latest: random.IntN(2) == 0}
+	s.selection = selection.Selection{
+		{Kind: drive.ConfigMaps, Namespaces: []string{selected}, LabelSelector: drive.Selector},
+		{Kind: drive.ConfigMaps, Namespaces: []string{whole}},
+		secrets,
+		{Kind: drive.Widgets},
+		{Kind: drive.ClusterRoles},
 	}
-	stream(drive.ConfigMaps, selected, drive.Selector)
-	stream(drive.ConfigMaps, whole, "")
-	secrets := stream(drive.Secrets, "", "")
-	stream(drive.Widgets, "", "")
-	stream(drive.ClusterRoles, "", "")
-	delivery := "every"
-	if random.IntN(2) == 0 {
-		delivery = "latest"
-		s.latest[secrets] = true
+	s.streams = s.selection.Streams(world.Cluster)
+	s.areas = append(slices.Clone(s.streams),
+		oracle.Stream{Cluster: world.Cluster, Resource: drive.ConfigMaps.Resource, Namespace: "kube-system"},
+		oracle.Stream{Cluster: world.Cluster, Resource: drive.Namespaces.Resource})
+	for _, of := range s.streams {
+		if secrets.Latest && of.Resource == drive.Secrets.Resource {
+			s.latest[of] = true
+		}
 	}
-	s.yaml = fmt.Sprintf(`[{resource: configmaps, namespaces: [%s], labelSelector: %q}, {resource: configmaps, namespaces: [%s]}, `+
-		`{resource: secrets, delivery: %s}, {resource: %s}, {resource: clusterroles.rbac.authorization.k8s.io}]`,
-		selected, drive.Selector, whole, delivery, drive.Widgets.Resource.GroupResource())
 	return s
+}
+
+// selects takes note of what the bridge may read from now on. What it reads certainly it has begun to read before.
+func (r *round) selects(ctx context.Context, may ...selection.Selection) error {
+	if len(may) == 1 {
+		if err := r.recorder.Sync(ctx); err != nil {
+			return err
+		}
+	}
+	p := oracle.Phase{At: time.Now(), Place: r.recorder.Place()}
+	for _, s := range may {
+		p.Selections = append(p.Selections, s.Streams(world.Cluster))
+	}
+	if last := &r.schedule[len(r.schedule)-1]; len(last.Selections) > 1 && len(may) > 1 {
+		last.Selections = append(last.Selections, p.Selections...) // it is not certain yet what was read before
+		return nil
+	}
+	r.schedule = append(r.schedule, p)
+	return nil
 }

@@ -199,6 +199,9 @@ func (s Summary) String() string {
 	if s.Alike > 0 {
 		fmt.Fprintf(&b, "\nEXCUSED: %d states are not in the logs because etcd was restored and came to the same versions of the same objects, which nothing else showed.\n", s.Alike)
 	}
+	if s.Audited > 0 {
+		fmt.Fprintf(&b, "\nIn %d rounds etcd was restored, and everything was published again before the log was judged.\n", s.Audited)
+	}
 	if s.Unaudited > 0 {
 		fmt.Fprintf(&b, "\nNOT JUDGED: of %d objects only an audit finds the true content, and none was made.\n", s.Unaudited)
 	}

@@ -31,12 +31,20 @@ var (
 	Secrets      = Kind{schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", true}
 	Widgets      = Kind{schema.GroupVersionResource{Group: "faults.example.com", Version: "v1", Resource: "widgets"}, "Widget", true}
 	ClusterRoles = Kind{schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}, "ClusterRole", false}
+	// OldWidgets are widgets in the version that they had before, in which they are served too.
+	OldWidgets = Kind{Widgets.Resource.GroupResource().WithVersion("v1beta1"), Widgets.Kind, true}
+	// Namespaces are not changed by the driver.
+	Namespaces = Kind{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "Namespace", false}
 )
 
-// Kinds returns all kinds.
+// Kinds returns all kinds that the driver changes.
 func Kinds() []Kind { return []Kind{ConfigMaps, Secrets, Widgets, ClusterRoles} }
 
 // WidgetDefinition returns the definition of widgets. It is the caller's to change.
 func WidgetDefinition() *apiextensionsv1.CustomResourceDefinition {
-	return crd.Define(Widgets.Resource, Widgets.Kind)
+	d := crd.Define(Widgets.Resource, Widgets.Kind)
+	old := d.Spec.Versions[0]
+	old.Name, old.Storage = OldWidgets.Resource.Version, false
+	d.Spec.Versions = append(d.Spec.Versions, old)
+	return d
 }

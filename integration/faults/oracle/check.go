@@ -176,11 +176,22 @@ func (j *judge) divide(log []Entry) {
 	}
 	j.checkIDs(own)
 	lanes := map[*streamJudge][]*Entry{}
+	sources := j.sources()
 	for _, e := range own {
-		in := scopes[e.Source]
+		of := sources[e.Source]
+		in := scopes[of.Source()]
 		s := in[namespaceOf(e)]
 		if s == nil {
 			s = in[""]
+		}
+		if e.mark() && namespaceOf(e) == "" && s == nil { // it is about each of its namespaces
+			for _, namespace := range sortedKeys(in) {
+				if s != nil {
+					lanes[in[namespace]] = append(lanes[in[namespace]], new(*e))
+					continue
+				}
+				s = in[namespace]
+			}
 		}
 		switch {
 		case e.Type == typeWriter:

@@ -152,7 +152,7 @@ func (s *streamJudge) checkEpochs() {
 			epoch = s.marks[next].epoch
 		}
 		switch {
-		case l.late, s.taken(l), l.Reason == "deselected":
+		case l.late, s.taken(l), l.retires:
 		case l.epoch > epoch:
 			s.violateLine(P6, l, fmt.Sprintf("no marker begins its epoch, and the newest one is %d", epoch))
 		case l.epoch < epoch:

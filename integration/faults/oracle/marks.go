@@ -85,13 +85,13 @@ func epochOf(e *Entry) uint64 {
 }
 
 // read checks a marker's form and returns what is wrong with it.
-func (m *mark) read(s Stream) error {
+func (m *mark) read(s *streamJudge) error {
 	from := json.NewDecoder(bytes.NewReader(m.Data))
 	from.DisallowUnknownFields()
 	if err := from.Decode(&m.body); err != nil {
 		return fmt.Errorf("its data: %w", err)
 	}
-	if m.body.Namespace != s.Namespace || m.body.LabelSelector != s.LabelSelector || m.body.FieldSelector != "" {
+	if !s.scopes(m) || m.body.FieldSelector != "" {
 		return fmt.Errorf("it is about the scope %q %q", m.body.Namespace, m.body.LabelSelector)
 	}
 	if m.Recorded.IsZero() {
@@ -107,7 +107,8 @@ func (m *mark) read(s Stream) error {
 	if m.ResourceVersion != version && (m.body.N == 0 || version != "") {
 		return fmt.Errorf("its attribute resourceversion is %s, its data says %s", m.ResourceVersion, version)
 	}
-	if want := fmt.Sprintf("%s.%s.%d.%s", kind, s.scope(), m.epoch, rest); m.epoch == 0 || m.ID != want {
+	of := Stream{Namespace: m.body.Namespace, LabelSelector: m.body.LabelSelector}
+	if want := fmt.Sprintf("%s.%s.%d.%s", kind, of.scope(), m.epoch, rest); m.epoch == 0 || m.ID != want {
 		return fmt.Errorf("its id is not %s", want)
 	}
 	if version == "" {
@@ -150,7 +151,7 @@ func (s *streamJudge) readMarks() {
 	var good []*mark
 	current, epoch := 0, uint64(0)
 	for _, m := range s.marks {
-		if err := m.read(s.stream); err != nil {
+		if err := m.read(s); err != nil {
 			s.violateMark(m, "a malformed marker: "+err.Error())
 			continue
 		}
@@ -257,6 +258,9 @@ func (s *streamJudge) begin() {
 func (s *streamJudge) covers(o *object, i int, next *line) (found *mark) {
 	p := o.truth[i].at()
 	for _, m := range s.gaps {
+		if m.body.Cause == Selection && o.truth[i].Selects { // what enters or leaves the selection is told
+			continue
+		}
 		if m.from.compare(p) >= 0 || p.compare(m.to) > 0 ||
 			next != nil && next.Place <= m.Place && next.Reason != "recovered" {
 			continue
@@ -275,16 +279,33 @@ type interval struct {
 	to   *mark
 }
 
-// findPauses collects the times in which nothing of the stream was selected.
+// findPauses collects the times in which nothing of the stream was selected. Where no object was alive in the log no end
+// tells when that began: it may have been right after the list before.
 func (s *streamJudge) findPauses() {
-	ended, next := uint64(0), 0
+	if len(s.judge.truth.Schedule) > 0 {
+		return // it says more
+	}
+	ended, listed, next, alive := uint64(0), uint64(0), 0, map[string]struct{}{}
 	for _, m := range s.marks {
 		for ; next < len(s.lines) && s.lines[next].Place < m.Place; next++ {
-			if s.lines[next].Reason == "deselected" {
-				ended = max(ended, s.lines[next].version)
+			l := s.lines[next]
+			key := l.Namespace + "/" + l.Name
+			alive[key] = struct{}{}
+			if l.op == Deleted {
+				delete(alive, key)
+			}
+			if l.Reason == "deselected" {
+				ended = max(ended, l.version)
 			}
 		}
-		if m.Type == typeStarted && ended > 0 {
+		if m.Type != typeStarted {
+			listed = m.to.version
+			continue
+		}
+		if len(alive) == 0 && s.judge.options.Selected != nil {
+			ended = max(ended, listed)
+		}
+		if ended > 0 {
 			s.pauses = append(s.pauses, interval{ended, m})
 		}
 	}
@@ -343,6 +364,7 @@ func (s *streamJudge) checkPlaces() {
 			last = s.gaps[next]
 		}
 		switch {
+		case l.retires:
 		case l.Reason == "relist" && (last == nil || l.at >= 0 && s.stateOf(l).at().compare(last.to) > 0):
 			s.violateLine(P6, l, "found by a list that no gap announces")
 		case l.Reason == "recovered" && !s.judge.options.Prefix && !s.announced(next, l):

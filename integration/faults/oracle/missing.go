@@ -15,7 +15,7 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps
 func (s *streamJudge) checkMissing(o *object) {
 	newest := -1 // what the first snapshot shows of the object
 	for i, st := range o.truth {
-		if st.at().compare(s.start) <= 0 {
+		if s.judge.truth.Schedule.arrival(st).compare(s.start) <= 0 {
 			newest = i
 		}
 	}
@@ -37,7 +37,8 @@ func (s *streamJudge) checkMissing(o *object) {
 			}
 			since = rate{}
 		case s.judge.options.Prefix && s.perhapsToCome(o, next):
-		case o.excused[i], alive != nil && alive.Reason == "deselected", s.excused(o, i, newest, next):
+		case o.unclearly(i, had(alive, st)), next < len(o.lines) && o.lines[next].retires,
+			o.excused[i], s.left(alive), s.excused(o, i, newest, next):
 			s.judge.report.Hidden++
 			since.hidden++
 		case latest && (st.live() && next < len(o.lines) || !st.live() && !had(alive, st)):
@@ -47,6 +48,11 @@ func (s *streamJudge) checkMissing(o *object) {
 			s.lost(o, i, next, !st.live() && had(alive, st))
 		}
 	}
+}
+
+// left reports whether an event says that its object is not selected any more, where no schedule says when it was.
+func (s *streamJudge) left(l *line) bool {
+	return len(s.judge.truth.Schedule) == 0 && l != nil && l.Reason == "deselected"
 }
 
 // rate counts the states since the last one that the log has.

@@ -64,6 +64,10 @@ type State struct {
 	// Body is a hash of the content; a deletion has that of the state before. It is empty where the content is not
 	// compared.
 	Body string
+	// Phase is the phase of the schedule in which the state was new. Unclear says that it is not certain that it was
+	// selected. Selects says that nothing happened to the object, and the selection changed.
+	Phase            int
+	Unclear, Selects bool
 }
 
 func (s State) String() string { return fmt.Sprintf("h%d %d %s %s", s.History, s.Version, s.Op, s.UID) }
@@ -93,7 +97,9 @@ type Truth struct {
 	// newest state that each object had then; what existed before a restoration and not after it has an end in the new
 	// history.
 	Streams map[Stream]map[string][]State
-	Holes   []Hole
+	// Schedule says when what was selected; see [Schedule].
+	Schedule Schedule
+	Holes    []Hole
 	// Compactions say what etcd has forgotten, oldest first. They may be empty: then nothing is known of it.
 	Compactions []Compaction
 }

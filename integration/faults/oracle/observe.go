@@ -2,12 +2,6 @@
 
 package oracle
 
-import (
-	"fmt"
-
-	"k8s.io/apimachinery/pkg/labels"
-)
-
 // Observation is one change of one object, as etcd has it. What a restored etcd begins with is observed as well: each
 // object at its version, and the deletion of each that is no longer there.
 type Observation struct {
@@ -34,22 +28,7 @@ func (o *Observation) key() string {
 // enters the selection is added, one that leaves it is deleted at the version of leaving. The key is "namespace/name"
 // or "name".
 func States(s Stream, all []Observation) (map[string][]State, error) {
-	selector, err := labels.Parse(s.LabelSelector)
-	if err != nil {
-		return nil, fmt.Errorf("parse selector of %s: %w", s, err)
-	}
-	states := map[string][]State{}
-	for i := range all {
-		o := &all[i]
-		if s.Namespace != "" && s.Namespace != o.Namespace {
-			continue
-		}
-		in := !o.Deleted && selector.Matches(labels.Set(o.Labels))
-		if next := follow(states[o.key()], o, in); next != nil {
-			states[o.key()] = next
-		}
-	}
-	return states, nil
+	return statesIn(s, alone(s), all)
 }
 
 // follow appends what an observation means to a stream whose selection has the object now, or not.

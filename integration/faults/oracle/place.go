@@ -47,6 +47,8 @@ type line struct {
 	late bool
 	// at is the state's index in the truth, -1 where it has none.
 	at int
+	// retires says that it is a deletion of a stream that is not read any more; see retired.
+	retires bool
 	// nth is the line's index among the object's.
 	nth int
 }
@@ -94,6 +96,9 @@ func (s *streamJudge) check() {
 	s.matchEras()
 	s.readMarks()
 	s.begin()
+	for _, l := range s.lines {
+		l.retires = s.retired(l)
+	}
 	for _, key := range sortedKeys(s.objects) {
 		s.place(s.objects[key])
 		s.placeAgain(s.objects[key])
@@ -128,16 +133,20 @@ func (s *streamJudge) place(o *object) {
 			s.violateLine(P4, l, fmt.Sprintf("its sequence is not greater than that of entry %d", last.Place))
 		}
 		if l.Reason == "deselected" {
-			l.at = max(previous, 0)
+			if l.at = max(previous, 0); s.endOf(o, l, previous) >= 0 {
+				l.at = s.endOf(o, l, previous)
+				previous, o.published[l.at] = l.at, true
+			}
 			s.checkWord(o, l)
 			continue
 		}
 		// Behind a number of the first case, or when it is selected again, what the log has may be published again.
-		again := l.era > era || last != nil && last.Reason == "deselected"
+		again := l.era > era || last != nil && (last.Reason == "deselected" ||
+			last.op == Deleted && last.at >= 0 && o.truth[last.at].Unclear)
 		if era = max(era, l.era); again {
 			clear(seen)
 		}
-		at, older := s.find(o, l, previous)
+		at, older := s.find(o, l, max(previous, s.floor(o, l)))
 		name := fmt.Sprint(l.era, l.UID, l.version, l.step)
 		switch {
 		case seen[name], at >= 0 && at == previous && !again:
@@ -203,12 +212,12 @@ func (s *streamJudge) checkForm(l *line) {
 		s.violateLine(P3, l, "published again, and the log was not taken away")
 	case l.Type == typeRejected:
 		s.violateLine(P1, l, "the broker refused it")
-	case l.Reason == "resync" && !s.judge.options.Resync, l.Reason == "deselected" && s.judge.options.Selected == nil:
+	case l.Reason == "resync" && !s.judge.options.Resync, l.Reason == "deselected" && !s.mayEnd(l):
 		s.violateLine(P5, l, "nobody asked for it")
 	case l.Reason == "deselected" && l.op != Deleted:
 		s.violateLine(P4, l, "it is deselected, and not deleted")
 	default:
-		if problem := dataProblem(l.Entry, s.stream.Resource); problem != "" {
+		if problem := dataProblem(l.Entry, s.resourceOf(l)); problem != "" {
 			s.violateLine(P4, l, problem)
 		}
 	}
@@ -234,15 +243,19 @@ func (s *streamJudge) find(o *object, l *line, previous int) (at int, before boo
 	low, high := s.span(l.era)
 	fits := func(i int) bool {
 		st := o.truth[i]
-		return st.UID == l.UID && st.live() == (l.op != Deleted) && st.History >= low &&
-			(st.History <= high || s.early(l.era, st))
+		return st.UID == l.UID && st.History >= low && (st.History <= high || s.early(l.era, st)) &&
+			(st.live() == (l.op != Deleted) || st.Unclear && l.op == Deleted)
 	}
-	exact := func(i int) bool { return fits(i) && o.truth[i].Version == l.version && sameBody(o.truth[i], l) }
+	// Of what has left a selection that may have had it, the deletion has the content before.
+	exact := func(i int) bool {
+		return fits(i) && o.truth[i].Version == l.version &&
+			(sameBody(o.truth[i], l) || l.op == Deleted && o.truth[i].live())
+	}
 	if l.op != Deleted {
 		return search(o, exact, previous)
 	}
 	low = 0 // a deletion that was found missing may be of an older history than the one in which it was found
-	order := []func(int) bool{s.concluded(o, l, high)}
+	order := []func(int) bool{s.concluded(o, l, previous, high)}
 	switch {
 	case l.Reason == "watch" && !s.taken(l):
 		order = []func(int) bool{exact}
@@ -265,15 +278,20 @@ func sameBody(st State, l *line) bool {
 }
 
 // concluded says which ends a deletion may stand for that was found missing: those behind the last version that was
-// known, up to the version of the list that did not have the object.
-func (s *streamJudge) concluded(o *object, l *line, high int) func(int) bool {
-	last := slices.IndexFunc(o.truth, func(st State) bool {
-		return st.UID == l.UID && fmt.Sprint(st.Version) == l.ResourceVersion && st.live()
-	})
-	taken := s.taken(l)
+// known, up to the version of the list that did not have the object. What retires was listed later than its sequence
+// says.
+func (s *streamJudge) concluded(o *object, l *line, previous, high int) func(int) bool {
+	last := -1
+	for i, st := range o.truth {
+		is := st.UID == l.UID && fmt.Sprint(st.Version) == l.ResourceVersion && st.live()
+		if is && (last < 0 || i <= previous) {
+			last = i
+		}
+	}
+	any := s.taken(l) || l.retires
 	return func(i int) bool {
 		st := o.truth[i]
-		listed := taken || st.History > high || st.at().compare(position{high, l.version}) <= 0
+		listed := any || st.Selects || st.History > high || st.at().compare(position{high, l.version}) <= 0
 		return last >= 0 && i > last && listed
 	}
 }
@@ -347,7 +365,7 @@ func (s *streamJudge) listed(l *line) bool {
 			return false
 		}
 		return m.to.version == l.version || l.Reason == "repair" && m.body.Cause == LogLost && m.to.version <= l.version
-	}) || l.Reason != "relist" && l.Reason != "snapshot" && l.Reason != "repair"
+	}) || l.retires || l.Reason != "relist" && l.Reason != "snapshot" && l.Reason != "repair"
 }
 
 func (s *streamJudge) violateLine(p Promise, l *line, what string) {

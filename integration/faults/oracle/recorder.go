@@ -182,7 +182,12 @@ func (r *Recorder) Restored(revision uint64) {
 // Truth returns what the recorder knows of streams. Call [Recorder.Sync] after the log was read and before, so that
 // nothing is in the log and not in the truth. An error names a stream whose resource is not recorded, or whose
 // selector is none.
-func (r *Recorder) Truth(streams ...Stream) (*Truth, error) {
+func (r *Recorder) Truth(streams ...Stream) (*Truth, error) { return r.TruthOf(nil, streams...) }
+
+// TruthOf is [Recorder.Truth] of a pipeline whose selection changes. Each stream is then an area, whose own selector
+// says nothing: the objects of a resource, in all namespaces or one, which every stream of the schedule has all of or
+// none.
+func (r *Recorder) TruthOf(schedule Schedule, streams ...Stream) (*Truth, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.histories) == 0 {
@@ -190,7 +195,7 @@ func (r *Recorder) Truth(streams ...Stream) (*Truth, error) {
 	}
 	t := &Truth{
 		Histories: slices.Clone(r.histories), Holes: slices.Clone(r.holes), Compactions: slices.Clone(r.compactions),
-		Streams: map[Stream]map[string][]State{},
+		Streams: map[Stream]map[string][]State{}, Schedule: schedule,
 	}
 	t.Histories[len(t.Histories)-1].Last = r.seen
 	for _, s := range streams {
@@ -198,13 +203,24 @@ func (r *Recorder) Truth(streams ...Stream) (*Truth, error) {
 		if i < 0 || s.Cluster != r.cfg.Cluster {
 			return nil, fmt.Errorf("%s of cluster %s is not recorded", s, s.Cluster)
 		}
-		states, err := States(s, r.observations[i])
+		of := schedule
+		if len(of) == 0 {
+			of = alone(s)
+		}
+		states, err := statesIn(s, of, r.observations[i])
 		if err != nil {
 			return nil, err
 		}
 		t.Streams[s] = states
 	}
 	return t, nil
+}
+
+// Place returns up to where everything is recorded.
+func (r *Recorder) Place() Place {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Place{max(len(r.histories)-1, 0), r.seen}
 }
 
 // Changes counts what was recorded of all resources, restored objects included.

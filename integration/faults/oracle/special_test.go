@@ -471,6 +471,27 @@ var scripts = map[string]script{
 		truth: []string{"added u1 5", "deleted u1 9"}, options: Options{Selected: always},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "deleted u1 5>8@2 deselected", "snapshot-started 10@3"},
 	},
+	"a stream that has ended without an object lists again": {
+		truth: []string{"added u1 5", "updated u1 9"}, options: Options{Selected: always},
+		log: []string{
+			"snapshot-started 1", "snapshot-completed 1", "snapshot-started 10@3", "added u1 9@3 snapshot",
+			"snapshot-completed 10@3",
+		},
+	},
+	"a stream with an object lists again": {
+		truth: []string{"added u2 1 b", "added u1 5", "updated u1 9"}, options: Options{Selected: always}, want: []Promise{P3, P6},
+		log: []string{
+			"snapshot-started 1", "added u2 1 b snapshot", "snapshot-completed 1", "snapshot-started 10@3", "added u1 9@3 snapshot",
+			"snapshot-completed 10@3",
+		},
+	},
+	"a stream without an object lists again and its selection is the same": {
+		truth: []string{"added u1 5", "updated u1 9"}, want: []Promise{P3, P6},
+		log: []string{
+			"snapshot-started 1", "snapshot-completed 1", "snapshot-started 10@3", "added u1 9@3 snapshot",
+			"snapshot-completed 10@3",
+		},
+	},
 	"what happens behind the list of what is selected again is in the log": {
 		truth: []string{"added u1 5", "added u2 12 b", "deleted u2 13 b"}, options: Options{Selected: always}, want: []Promise{P3, P6},
 		log: []string{

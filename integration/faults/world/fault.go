@@ -38,6 +38,10 @@ type Fault struct {
 	CRD bool
 	// Clock says that it needs a bridge whose clock can be moved.
 	Clock bool
+	// Action says that it needs a world that knows what its file selects.
+	Action bool
+	// Resyncs says that what exists is published again because of it.
+	Resyncs bool
 
 	w   *World
 	run func(context.Context, *injection) error
@@ -78,6 +82,9 @@ func (f Fault) Available() error {
 	}
 	if f.Clock && f.w.cfg.ClockBinary == "" {
 		return errors.New("the world was not asked for a bridge whose clock can be moved")
+	}
+	if f.Action && f.w.cfg.Selection == nil {
+		return errors.New("the world does not know what its file selects")
 	}
 	if f.CRD && len(f.w.cfg.CRDs) == 0 {
 		return errors.New("the world has no custom resources")
@@ -162,6 +169,7 @@ func (f Fault) With(g Fault) Fault {
 		Name: f.Name + " + " + g.Name, Weight: min(f.Weight, g.Weight), Cost: f.Cost + g.Cost, Loses: f.Loses, Parts: f.Parts | g.Parts,
 		FUSE: f.FUSE || g.FUSE, Alone: f.Alone || g.Alone, Together: f.Together || g.Together,
 		Checkpoint: max(f.Checkpoint, g.Checkpoint), CRD: f.CRD || g.CRD, Clock: f.Clock || g.Clock,
+		Action: f.Action || g.Action, Resyncs: f.Resyncs || g.Resyncs,
 		Gaps: slices.Concat(f.Gaps, g.Gaps), w: f.w,
 	}
 	if f.Loses == Note {
@@ -249,7 +257,10 @@ func (w *World) brokerFaults() []Fault {
 // Faults returns all faults of this world. They may be copied.
 func (w *World) Faults() []Fault {
 	var all []Fault
-	for _, some := range [][]Fault{killFaults(), commitFaults(), w.brokerFaults(), apiFaults(), clusterFaults(), diskFaults(), clockFaults(), leaderFaults(), takeoverFaults()} {
+	for _, some := range [][]Fault{
+		killFaults(), commitFaults(), w.brokerFaults(), apiFaults(), clusterFaults(), diskFaults(), clockFaults(),
+		leaderFaults(), takeoverFaults(), actionFaults(),
+	} {
 		all = append(all, some...)
 	}
 	for n := range all {

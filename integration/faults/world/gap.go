@@ -22,6 +22,9 @@ var (
 	logLost = []MayGap{{Cause: oracle.LogLost}, {Cause: oracle.Expired}}
 	// A broker's older store may have the log and the checkpoint: then that is older than what arrives late.
 	rewound = append([]MayGap{{Cause: oracle.CheckpointLost}}, logLost...)
+	// The selection changes. A version that was not read before has a watch cache of its own.
+	reselected = []MayGap{{Cause: oracle.Selection}}
+	reversed   = []MayGap{{Cause: oracle.Expired, Custom: true}}
 	// The API server is restarted too, and a version bump marks the older versions as compacted. An audit may be the
 	// first to find it. The bridge cannot tell a custom resource from one of an API server of its own.
 	restored = []MayGap{
@@ -47,9 +50,20 @@ var mayGap = map[string][]MayGap{
 	"etcd restored with a version bump":    restored,
 	"etcd restored at a takeover":          restored,
 
-	"a CRD's spec changed":                             redefined,
-	"a CRD deleted and created again":                  recreated,
-	"log deleted while the bridge runs":                logLost,
-	"log deleted while the bridge is away":             logLost,
+	"a CRD's spec changed":                                       redefined,
+	"a CRD deleted and created again":                            recreated,
+	"log deleted while the bridge runs":                          logLost,
+	"log deleted while the bridge is away":                       logLost,
+	"namespaces narrowed and widened":                            reselected,
+	"namespaces widened and narrowed":                            reselected,
+	"selectors dropped, namespaces widened, and both taken back": reselected,
+	"a selector dropped and given back":                          reselected,
+	"a selector turned round and back":                           reselected,
+	"an entry removed and added":                                 reselected,
+	"an entry of namespaces removed and added":                   reselected,
+	"an entry added and removed":                                 reselected,
+	"an entry pinned to another version and back":                reversed,
+	"a Namespace's label removed and restored":                   reselected,
+
 	"broker restarted from an older copy of its store": rewound,
 }

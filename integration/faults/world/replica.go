@@ -31,6 +31,8 @@ type replica struct {
 	number int // from 1
 	// config is the bridge's file, and server is where it serves metrics.
 	config, server string
+	// dir is where its files are, and kubeconfig one of them.
+	dir, kubeconfig string
 	// api and brokers are the replica's own ways; they are nil where there is only one replica.
 	api, brokers *proxy.Proxy
 	// bridge is the process that was started last, nil before the first. The world's mu guards it.
@@ -39,16 +41,16 @@ type replica struct {
 
 // configure writes a replica's kubeconfig and file.
 func (w *World) configure(r *replica) error {
-	api, dir := rest.CopyConfig(w.api.config()), w.dir
-	if r.api != nil {
+	api := rest.CopyConfig(w.api.config())
+	if r.dir = w.dir; r.api != nil {
 		api.Host = "https://" + r.api.Address()
-		dir = filepath.Join(w.dir, fmt.Sprintf("replica-%d", r.number))
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		r.dir = filepath.Join(w.dir, fmt.Sprintf("replica-%d", r.number))
+		if err := os.MkdirAll(r.dir, 0o755); err != nil {
 			return err
 		}
 	}
-	kubeconfig, err := controlplane.WriteKubeconfig(api, filepath.Join(dir, "kubeconfig"))
-	if err != nil {
+	var err error
+	if r.kubeconfig, err = controlplane.WriteKubeconfig(api, filepath.Join(r.dir, "kubeconfig")); err != nil {
 		return err
 	}
 	port, err := controlplane.FreePort()
@@ -56,8 +58,16 @@ func (w *World) configure(r *replica) error {
 		return err
 	}
 	r.server = fmt.Sprintf("127.0.0.1:%d", port)
-	r.config = filepath.Join(dir, "bridge.yaml")
-	return os.WriteFile(r.config, fmt.Appendf(nil, `
+	r.config = filepath.Join(r.dir, "bridge.yaml")
+	return w.writeFile(r)
+}
+
+// writeFile writes a replica's file, which differs from what it was if what is selected has been written since.
+func (w *World) writeFile(r *replica) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wrote = time.Now()
+	return replaceFile(r.config, fmt.Sprintf(`# %d
 cluster: %s
 kubernetes: {kubeconfig: %q}
 dataDir: %q
@@ -70,7 +80,8 @@ pipelines:
     checkpoint: {%s}
 %s
 %s
-`, Cluster, kubeconfig, filepath.Join(dir, "data"), r.server, Pipeline, w.cfg.Resources, w.broker.sink(r), w.checkpoint(), w.election(), w.cfg.Settings), 0o600)
+`, w.written, Cluster, r.kubeconfig, filepath.Join(r.dir, "data"), r.server, Pipeline, w.resources, w.broker.sink(r),
+		w.checkpoint(), w.election(), w.cfg.Settings))
 }
 
 // election is what the bridge's file says of it.

@@ -28,6 +28,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane/crd"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
@@ -45,10 +46,14 @@ const (
 	ackTimeout = 5 * time.Second
 )
 
-// Config says what a world is made of. Resources is required.
+// Config says what a world is made of. Resources or Selection is required.
 type Config struct {
 	// Resources is the list under resources of the bridge's only pipeline, in YAML.
 	Resources string
+	// Selection stands for Resources where what the file selects is to change. Selects is called, if it is not nil, before
+	// that, with all that the bridge may read from then on, and when it reads certainly what it is to read.
+	Selection selection.Selection
+	Selects   func(ctx context.Context, may ...selection.Selection) error
 	// Settings are further keys of the bridge's file, in YAML; none that the world writes itself. They may be empty.
 	Settings string
 	// CRDs are installed before the bridge starts. The faults of custom resources take the first one, and delete all its objects with it.
@@ -91,6 +96,9 @@ type World struct {
 	peak     *peak
 
 	mu        sync.Mutex // guards what follows
+	resources string     // what the file has under resources
+	written   int        // how often that was changed
+	wrote     time.Time  // when that was written
 	leads     int        // the index of the replica that leads, as far as is known
 	binary    string
 	clock     string    // what the names of the files with the bridges' clocks begin with; empty where they are right
@@ -103,7 +111,10 @@ type World struct {
 
 // Start starts everything but the bridge. On an error nothing is left running. The caller must call Close.
 func Start(ctx context.Context, cfg Config) (*World, error) {
-	w := &World{cfg: cfg, dir: cfg.Dir, binary: cfg.Binary}
+	w := &World{cfg: cfg, dir: cfg.Dir, binary: cfg.Binary, resources: cfg.Resources}
+	if cfg.Selection != nil {
+		w.resources = cfg.Selection.YAML()
+	}
 	if w.cfg.Log == nil {
 		w.cfg.Log = io.Discard
 	}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package oracle
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+)
+
+// toAndFro is the schedule of an entry that is removed at version 10, certainly not read from 20 on, added at 30, and
+// certainly read again from 40 on. A second of its time passes with each version.
+func toAndFro() Schedule {
+	read, not := []Stream{plain}, []Stream(nil)
+	phase := func(version int, selections ...[]Stream) Phase {
+		return Phase{Place: Place{Version: uint64(version)}, At: timeOf(version), Selections: selections}
+	}
+	return Schedule{
+		{Selections: [][]Stream{read}},
+		phase(10, read, not), phase(20, not), phase(30, not, read), phase(40, read),
+	}
+}
+
+func timeOf(version int) time.Time { return now.Add(time.Duration(version) * time.Second) }
+
+func TestStates_follow_what_is_selected_when(t *testing.T) {
+	yes := map[string]string{"x": "yes"}
+	selected := plain
+	selected.LabelSelector = "x=yes"
+	widened := toAndFro()
+	widened[0].Selections, widened[4].Selections = [][]Stream{{selected}}, [][]Stream{{selected}}
+	widened[1].Selections, widened[3].Selections = [][]Stream{{selected}, {plain}}, [][]Stream{{selected}, {plain}}
+	widened[2].Selections = [][]Stream{{plain}}
+	for name, c := range map[string]struct {
+		schedule Schedule
+		all      []Observation
+		want     string
+	}{
+		"an entry removed and added": {
+			toAndFro(),
+			[]Observation{
+				{UID: "a", Version: 5}, {UID: "a", Version: 15}, {UID: "a", Version: 25}, {UID: "a", Version: 45},
+			},
+			"added 5; updated 15?; deleted 20!; added 25?!; updated 45",
+		},
+		"an object that ends meanwhile": {
+			toAndFro(),
+			[]Observation{{UID: "a", Version: 5}, {UID: "a", Version: 25, Deleted: true}, {UID: "b", Version: 35}},
+			"added 5; deleted 20!; added 35?",
+		},
+		"a selector dropped and given back": {
+			widened, []Observation{
+				{UID: "a", Version: 5}, {UID: "a", Version: 15}, {UID: "a", Version: 25}, {UID: "a", Version: 45, Labels: yes},
+			}, "added 5?!; updated 15?; updated 25; deleted 40!; added 45",
+		},
+		"what the selector has is selected all the time": {
+			widened, []Observation{{UID: "a", Version: 5, Labels: yes}, {UID: "a", Version: 35, Labels: yes}}, "added 5; updated 35",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i := range c.all {
+				c.all[i].Name = "x"
+			}
+			var got []string
+			for _, st := range must.Get(statesIn(plain, c.schedule, c.all))(t)["x"] {
+				text := string(st.Op) + " " + strconv.FormatUint(st.Version, 10)
+				if st.Unclear {
+					text += "?"
+				}
+				if st.Selects {
+					text += "!"
+				}
+				got = append(got, text)
+			}
+			assert.Equal(t, c.want, strings.Join(got, "; "))
+		})
+	}
+}
+
+// A line of these logs ends in the second in which the event was read.
+func TestCheck_knows_what_is_selected_when(t *testing.T) {
+	begins := []string{"snapshot-started 1 0", "snapshot-completed 1 0", "added u1 5 watch 5"}
+	again := []string{
+		"snapshot-started 35@3 35", "added u1 32@3 snapshot 35", "snapshot-completed 35@3 35", "updated u1 36@3 watch 36",
+	}
+	deselected, last := "deleted u1 5>12@2 deselected 13", "updated u1 45@3 watch 45"
+	for name, c := range map[string]struct {
+		log  []string
+		want []Promise
+	}{
+		"it is ended and added": {slices.Concat(begins, []string{deselected}, again, []string{last}), nil},
+		"it is also told of what it may be": {slices.Concat(
+			begins, []string{"updated u1 11 watch 11", "deleted u1 11>12@2 deselected 13"}, again, []string{last},
+		), nil},
+		"it is ended, added, and ended before that is certain": {slices.Concat(begins, []string{
+			deselected, "gap 12 14@3 selection 14", "added u1 11@3 relist 14", "deleted u1 11>14@4 deselected 15",
+			"gap 14 35@5 selection 35", "added u1 32@5 relist 35", "updated u1 36@5 watch 36", "updated u1 45@5 watch 45",
+		}), nil},
+		"it is not ended": {slices.Concat(begins, []string{
+			"gap 12 35@3 selection 35", "updated u1 32@3 relist 35", "updated u1 36@3 watch 36", last,
+		}), []Promise{P2}},
+		"it is told of although it is not selected": {slices.Concat(
+			begins, []string{"updated u1 25 watch 25", "deleted u1 25>26@2 deselected 26"}, again, []string{last},
+		), []Promise{P2}},
+		"it is not added again": {slices.Concat(begins, []string{deselected}), []Promise{P1, P9}},
+		"it is added again, and what follows is missing": {
+			slices.Concat(begins, []string{deselected}, again), []Promise{P1, P3, P9},
+		},
+		"it is added again, and what came before that was certain is missing": {
+			slices.Concat(begins, []string{deselected}, again[:3], []string{last}), []Promise{P3},
+		},
+		"it is ended too early": {
+			slices.Concat(begins, []string{"deleted u1 5>8@2 deselected 7"}, again, []string{last}), []Promise{P5},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all []Observation
+			for _, version := range []uint64{5, 11, 25, 32, 36, 45} {
+				all = append(all, Observation{Name: "x", UID: "u1", Version: version})
+			}
+			truth := &Truth{Histories: []History{{First: 1, Last: 1000}}, Streams: map[Stream]map[string][]State{}}
+			var log []Entry
+			for i, line := range c.log {
+				at := strings.LastIndexByte(line, ' ')
+				log = append(log, entryOf(line[:at], uint64(i+1)))
+				log[i].Recorded = timeOf(must.Get(strconv.Atoi(line[at+1:]))(t))
+			}
+			truth.Schedule = toAndFro()
+			truth.Streams[plain] = must.Get(statesIn(plain, truth.Schedule, all))(t)
+			broken := map[Promise]bool{}
+			for _, v := range Check(truth, log, Options{}) {
+				broken[v.Promise] = true
+			}
+			for _, p := range c.want {
+				assert.Contains(t, broken, p)
+			}
+			if len(c.want) == 0 {
+				assert.Empty(t, Check(truth, log, Options{}))
+			}
+		})
+	}
+}
