@@ -99,7 +99,7 @@ func gapsOf(f world.Fault) string {
 	switch {
 	case len(f.Gaps) == 0:
 		return "none"
-	case f.Gaps[0].Custom || lost(f) || f.Gaps[0].Cause == oracle.Selection:
+	case f.Gaps[0].Custom || lost(f) || f.Gaps[0].Cause == oracle.Selection || f.Gaps[0].Cause == oracle.CheckpointLost:
 		return fmt.Sprint(f.Gaps[0])
 	default:
 		return "some"

@@ -77,13 +77,16 @@ func claims(texts map[string][]byte) (all []claim) {
 	return all
 }
 
+// forgets are the events with which the numbers of leaders are forgotten.
+var forgets = []world.Kind{world.Fresh, world.LogRewound, world.CheckpointLost}
+
 // sharedTerms returns what is wrong with the numbers under which processes have published. Where a checkpoint was lost its numbers are forgotten with it.
 func sharedTerms(all []claim, events []world.Event) (wrong []error) {
 	owners := map[string]claim{}
 	for _, c := range all {
 		forgotten := 0
 		for _, e := range events {
-			if (e.Kind == world.Fresh || e.Kind == world.LogRewound) && e.At.Before(c.Time) {
+			if slices.Contains(forgets, e.Kind) && e.At.Before(c.Time) {
 				forgotten++
 			}
 		}

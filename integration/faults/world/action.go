@@ -65,6 +65,10 @@ func actionFaults() []Fault {
 			Action: true, CRD: true, run: addTwin,
 		},
 		Fault{Name: "a resync asked for", Parts: Process, Weight: 3, Cost: 10 * time.Second, Resyncs: true, run: resync},
+		Fault{
+			Name: "the checkpoint lost", Parts: Process | Broker | Disk, Weight: 3, Cost: 10 * time.Second,
+			Loses: CheckpointLost, Resyncs: true, run: loseCheckpoint,
+		},
 	)
 }
 
@@ -422,4 +426,13 @@ func (w *World) Resync(ctx context.Context) (said string, complete bool, err err
 		return said, false, fmt.Errorf("%w: a resync does not end: %s; %s", ErrUnsettled, said, b.lastWords())
 	}
 	return said, err == nil, nil
+}
+
+// loseCheckpoint takes the checkpoint away from a bridge that does not run.
+func loseCheckpoint(ctx context.Context, i *injection) error {
+	try.Do(i.KillBridge())
+	try.Do(i.removeCheckpoint(ctx))
+	i.lost(ctx, CheckpointLost, "the checkpoint was removed")
+	try.Do(i.StartBridge())
+	return i.awaitReady(ctx)
 }

@@ -25,6 +25,8 @@ var (
 	// The selection changes. A version that was not read before has a watch cache of its own.
 	reselected = []MayGap{{Cause: oracle.Selection}}
 	reversed   = []MayGap{{Cause: oracle.Expired, Custom: true}}
+	// What the log has is known again, and nothing else.
+	forgotten = []MayGap{{Cause: oracle.CheckpointLost}}
 	// The API server is restarted too, and a version bump marks the older versions as compacted. An audit may be the
 	// first to find it. The bridge cannot tell a custom resource from one of an API server of its own.
 	restored = []MayGap{
@@ -64,6 +66,7 @@ var mayGap = map[string][]MayGap{
 	"an entry added and removed":                                 reselected,
 	"an entry pinned to another version and back":                reversed,
 	"a Namespace's label removed and restored":                   reselected,
+	"the checkpoint lost":                                        forgotten,
 
 	"broker restarted from an older copy of its store": rewound,
 }

@@ -26,6 +26,8 @@ const (
 	LogDeleted Kind = "log deleted"
 	// Fresh: the log and the checkpoint have been removed together, while no bridge ran; what was before is not to be expected.
 	Fresh Kind = "fresh"
+	// CheckpointLost: the checkpoint was removed, while no bridge ran.
+	CheckpointLost Kind = "checkpoint lost"
 	// EtcdRestored: the cluster has gone back to an older state. Versions go back too unless the text says that they were bumped.
 	EtcdRestored Kind = "etcd restored"
 	// TypeDeleted: the first CRD was deleted with all its objects, and created again.
