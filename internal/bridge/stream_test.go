@@ -63,7 +63,7 @@ func TestStream_reads_nothing_before_the_word_of_a_complete_snapshot(t *testing.
 		synctest.Wait()
 		assert.NotZero(t, asked.Load(), "the API server is not asked")
 		cancel()
-		<-ended
+		assert.NoError(t, <-ended)
 		_ = r.stop()
 	})
 }
