@@ -599,10 +599,25 @@ func TestMarker_of_a_resync_needs_no_version(t *testing.T) {
 	for _, a := range m.Attributes {
 		assert.True(t, a.Name != "resourceversion" && a.Value != "", "%+v", a)
 	}
-	assert.JSONEq(t, `{"namespace":"","labelSelector":"","fieldSelector":"","n":3}`, string(m.Data))
+	assert.JSONEq(t, `{"namespace":"","labelSelector":"","fieldSelector":"","epoch":0,"n":3}`, string(m.Data))
 }
 
 // A log that an older version wrote has sequences without dots, or none.
+func TestEpochOf_is_that_of_each_marker(t *testing.T) {
+	for _, mode := range []Mode{Binary, Structured} {
+		cfg := config()
+		cfg.Mode = mode
+		for kind := source.MarkerGap; kind <= source.MarkerResyncCompleted; kind++ {
+			m := &sink.Message{}
+			New(source.Stream{Resource: pods}, cfg).Marker(m, source.Marker{Kind: kind, Epoch: 1_787_236_200, To: "5"})
+			s := stored(m)
+			assert.EqualValues(t, 1_787_236_200, EpochOf(s), "%s: %s", mode, s.ID)
+			s.Data = nil
+			assert.Zero(t, EpochOf(s), "%s: %s without data", mode, s.ID)
+		}
+	}
+}
+
 func TestStateOf_tells_a_log_of_an_older_version(t *testing.T) {
 	for _, typ := range []string{TypeAdded, TypeUpdated, TypeDeleted, TypeRejected, knativeResource + "add"} {
 		for _, text := range []string{"", "00000000000000000007"} {

@@ -55,13 +55,13 @@ func (e *Encoder) appendMarkerData(d []byte, k source.Marker) []byte {
 	d = appendQuoted(append(d, `{"namespace":`...), e.stream.Namespace)
 	d = appendQuoted(append(d, `,"labelSelector":`...), e.stream.LabelSelector)
 	d = appendQuoted(append(d, `,"fieldSelector":`...), e.stream.FieldSelector)
+	d = fmt.Appendf(d, `,"epoch":%d`, k.Epoch)
 	switch k.Kind {
 	case source.MarkerGap:
 		d = appendQuoted(append(d, `,"from":`...), k.From)
 		d = appendQuoted(append(d, `,"to":`...), k.To)
 		d = appendQuoted(append(d, `,"cause":`...), string(k.Cause))
 		d = appendQuoted(append(d, `,"message":`...), k.Message)
-		d = fmt.Appendf(d, `,"epoch":%d`, k.Epoch)
 	case source.MarkerSnapshotStarted, source.MarkerSnapshotCompleted:
 		d = appendQuoted(append(d, `,"resourceVersion":`...), k.To)
 	case source.MarkerResyncStarted, source.MarkerResyncCompleted:

@@ -4,6 +4,7 @@ package encode
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -86,6 +87,23 @@ func StateOf(s *sink.Stored) (State, error) {
 	st.Rejected = st.Type == TypeRejected
 	st.Deleted = st.Type == TypeDeleted || st.Rejected && st.Sequence.Step == sequence.End
 	return st.State, nil
+}
+
+// EpochOf returns the epoch that the data of a marker have, in either mode; 0 where they were not read.
+func EpochOf(s *sink.Stored) uint64 {
+	data := s.Data
+	if IsStructured(s) {
+		var event struct{ Data json.RawMessage }
+		if json.Unmarshal(data, &event) != nil {
+			return 0
+		}
+		data = event.Data
+	}
+	var marker struct{ Epoch uint64 }
+	if json.Unmarshal(data, &marker) != nil {
+		return 0
+	}
+	return marker.Epoch
 }
 
 // isOrdered reports whether events of a type have a sequence.

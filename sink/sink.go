@@ -142,6 +142,8 @@ type Query struct {
 	// LastOfKey asks for the last message of each subject (NATS) or key (Kafka) only. Where the sink cannot select them, it
 	// reads all: the last of a key that f is called with is the last.
 	LastOfKey bool
+	// Subjects, if any, asks for the messages of these subjects only. A sink that has no subjects reads all.
+	Subjects []string
 	// Data asks for the messages' data. Without it the sink may leave them empty, but for structured events.
 	Data bool
 }
@@ -177,8 +179,10 @@ func (e *InterruptedError) Unwrap() error { return e.Cause }
 
 // Stored is a message as the log has it.
 type Stored struct {
-	Sequence    uint64
-	Partition   int32
+	Sequence  uint64
+	Partition int32
+	// Subject is the message's; empty where the sink has none.
+	Subject     string
 	ID          string
 	Attributes  []Attribute
 	ContentType string

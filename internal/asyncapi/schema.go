@@ -151,7 +151,7 @@ func data() Object {
 	}
 	identity := object("apiVersion", text, "kind", text, "metadata", metadata)
 	scope := func(more ...any) (o Object) {
-		return append(object("namespace", text, "labelSelector", text, "fieldSelector", text), object(more...)...)
+		return append(object("namespace", text, "labelSelector", text, "fieldSelector", text, "epoch", number), object(more...)...)
 	}
 	return object(
 		"object", of("A Kubernetes object as the API server sent it, without what is configured to be left out. A deletion that no watch has shown has its identity only.",
@@ -166,17 +166,16 @@ func data() Object {
 		"gap", of("The log is complete up to from; to is the version of the list that ends the gap. With the causes "+
 			"restored and rebuilt the two do not compare. Consumers must accept causes that they do not know. "+
 			"Empty texts stand for all.",
-			[]string{"namespace", "labelSelector", "fieldSelector", "from", "to", "cause", "message", "epoch"},
-			scope("from", text, "to", text, "cause", object("type", "string", "examples", causes), "message", text,
-				"epoch", number)),
-		"snapshotStarted", of("Which snapshot. Empty texts stand for all.", []string{"namespace", "labelSelector", "fieldSelector", "resourceVersion"},
+			[]string{"namespace", "labelSelector", "fieldSelector", "epoch", "from", "to", "cause", "message"},
+			scope("from", text, "to", text, "cause", object("type", "string", "examples", causes), "message", text)),
+		"snapshotStarted", of("Which snapshot. Empty texts stand for all.", []string{"namespace", "labelSelector", "fieldSelector", "epoch", "resourceVersion"},
 			scope("resourceVersion", text)),
 		"snapshotCompleted", of("Which snapshot, and how many objects were listed. Empty texts stand for all.",
-			[]string{"namespace", "labelSelector", "fieldSelector", "resourceVersion", "objects"}, scope("resourceVersion", text, "objects", number)),
+			[]string{"namespace", "labelSelector", "fieldSelector", "epoch", "resourceVersion", "objects"}, scope("resourceVersion", text, "objects", number)),
 		"resyncStarted", of("Which resync. Empty texts stand for all.",
-			[]string{"namespace", "labelSelector", "fieldSelector", "n"}, scope("n", number)),
+			[]string{"namespace", "labelSelector", "fieldSelector", "epoch", "n"}, scope("n", number)),
 		"resyncCompleted", of("Which resync, how many objects were listed, and whether each object of the scope was told. "+
-			"Empty texts stand for all.", []string{"namespace", "labelSelector", "fieldSelector", "n", "objects", "complete"},
+			"Empty texts stand for all.", []string{"namespace", "labelSelector", "fieldSelector", "epoch", "n", "objects", "complete"},
 			scope("n", number, "objects", number, "complete", object("type", "boolean"))),
 		"writerStarted", of("Which producer writes, and the highest epoch that the pipeline had given; 0 where it knew none.",
 			[]string{"producerId", "producerEpoch", "epoch"},

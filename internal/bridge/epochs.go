@@ -287,6 +287,9 @@ func (s *stream) replaying() bool {
 // readEpochs reads under one epoch after another, until ctx ends or end is closed.
 func (s *stream) readEpochs(ctx context.Context, end <-chan struct{}) error {
 	p := s.session
+	if err := s.completing.wait(ctx); err != nil {
+		return p.ended(err)
+	}
 	if err := s.resumeEpoch(ctx); err != nil {
 		return p.ended(err)
 	}

@@ -48,7 +48,7 @@ func (p *session) open(spec *StreamSpec, at source.Stream) (*stream, error) {
 	}
 	s := p.newStream(spec, at)
 	p.streams = append(p.streams, s)
-	s.announceSnapshot(true)
+	s.completing = s.announceSnapshot(true)
 	return s, nil
 }
 

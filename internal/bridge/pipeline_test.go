@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -299,10 +300,13 @@ func (l readableLog) Read(_ context.Context, q sink.Query, f func(*sink.Stored) 
 	l.mu.Unlock()
 	for i := first - 1; i < len(log); i++ {
 		m := log[i]
-		if !strings.HasPrefix(at[i], "k8s.") || m.Sequence <= q.After[0] || q.LastOfKey && last[at[i]] != i+1 {
+		if !strings.HasPrefix(at[i], "k8s.") || m.Sequence <= q.After[0] || q.LastOfKey && last[at[i]] != i+1 ||
+			len(q.Subjects) > 0 && !slices.Contains(q.Subjects, at[i]) {
 			continue
 		}
-		m.Data = nil
+		if m.Subject = at[i]; !q.Data {
+			m.Data = nil
+		}
 		if err := f(&m); err != nil {
 			return err
 		}

@@ -69,6 +69,8 @@ type recovery struct {
 	// read counts the pipeline's messages, and seen is their greatest epoch.
 	read int
 	seen uint64
+	// markers are the subjects of markers that were read.
+	markers map[string]struct{}
 	// suspects are the objects, by the stream's name, that have no row and an event that the position covers.
 	suspects map[string]map[string]struct{}
 }
@@ -167,12 +169,13 @@ func (r *recovery) readTail(ctx context.Context) error {
 	return nil
 }
 
-// readAll reads the whole log. Where it can select them, only the last message of each object.
+// readAll reads the whole log. Where it can select them, only the last message of each object, and all markers: those of
+// several streams have one subject.
 func (r *recovery) readAll(ctx context.Context) error {
 	p := r.session
 	r.begin()
 	offers, began, told := p.offered(ctx), time.Now(), time.Now()
-	err := r.log.Read(ctx, sink.Query{LastOfKey: !p.sharesSubjects()}, func(m *sink.Stored) error {
+	learn := func(m *sink.Stored) error {
 		r.recall(m, offers)
 		if time.Since(told) > logEvery {
 			told = time.Now()
@@ -180,7 +183,12 @@ func (r *recovery) readAll(ctx context.Context) error {
 				"for", time.Since(began).Round(time.Second).String())
 		}
 		return r.take(m, false)
-	})
+	}
+	selects := r.bounds.Indexed && !p.sharesSubjects()
+	err := r.log.Read(ctx, sink.Query{LastOfKey: !p.sharesSubjects(), Data: !selects}, learn)
+	if markers := slices.Sorted(maps.Keys(r.markers)); err == nil && selects && len(markers) > 0 {
+		err = r.log.Read(ctx, sink.Query{Subjects: markers, Data: true}, learn)
+	}
 	if err != nil {
 		return fmt.Errorf("read the log: %w", err)
 	}
@@ -198,7 +206,7 @@ func (r *recovery) messages() (n uint64) {
 func (r *recovery) begin() {
 	r.read, r.again, r.streams = 0, false, map[string]checkpoint.Stream{}
 	r.rows, r.completed = map[string]map[string]checkpoint.Row{}, map[string]string{}
-	r.suspects = map[string]map[string]struct{}{}
+	r.suspects, r.markers = map[string]map[string]struct{}{}, map[string]struct{}{}
 }
 
 // take learns what one message says. Late: what the position says is known, and is news all the same, is of a process
@@ -218,6 +226,8 @@ func (r *recovery) take(m *sink.Stored, late bool) error {
 	}
 	r.read++
 	if st.Sequence == (sequence.Sequence{}) {
+		r.seen = max(r.seen, encode.EpochOf(m))
+		r.markers[m.Subject] = struct{}{}
 		r.marker(m, &st)
 		return nil
 	}

@@ -48,6 +48,8 @@ type stream struct {
 	// epoch and since are those of what is read now. Saved may have those of the list that follows already.
 	epoch uint64
 	since atomic.Uint64
+	// completing is the marker that a dead process owed; nil if it owed none. Nothing that is read may precede it.
+	completing *marker
 	// listing is the reason of the changes that the running list brings, at its version.
 	listing   source.Reason
 	listingAt uint64

@@ -5,6 +5,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -35,6 +36,36 @@ func TestStream_a_first_list_is_a_snapshot_between_its_markers(t *testing.T) {
 	r.settle()
 	expect(t, log.lines(), "snapshot-started 10", "added default/a u1 5 snapshot", "snapshot-completed 10")
 	assert.Equal(t, "10", s.tracker.Position(), "position, want that of the list")
+}
+
+// A dead process has not come to say that the snapshot is complete.
+func TestStream_reads_nothing_before_the_word_of_a_complete_snapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, r, s := listed(t, "10", "a u1 5")
+		s.mu.Lock()
+		s.saved.Unannounced = checkpoint.Snapshot{ResourceVersion: "10", Objects: 1}
+		s.mu.Unlock()
+		r.stopSaved()
+
+		gate := log.hold()
+		r, s = startStream(t, log, store)
+		var asked atomic.Int64
+		r.cfg.Client = answeredBy(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			asked.Add(1)
+			http.Error(w, "", http.StatusServiceUnavailable)
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.read(ctx, nil) }()
+		synctest.Wait()
+		assert.Zero(t, asked.Load(), "the API server is asked")
+		close(gate)
+		synctest.Wait()
+		assert.NotZero(t, asked.Load(), "the API server is not asked")
+		cancel()
+		assert.NoError(t, <-ended)
+		_ = r.stop()
+	})
 }
 
 func TestStream_publishes_nothing_of_an_existing_object_when_asked(t *testing.T) {

@@ -93,7 +93,10 @@ func (s *Sink) At(ctx context.Context, partition int32, sequence uint64) (found 
 // the error is [sink.ErrNotRunning]. The stream's limits may allow no consumer, which Read needs: if they do not for a while the error is a
 // [*sink.UnusableError].
 func (s *Sink) Read(ctx context.Context, q sink.Query, f func(*sink.Stored) error) error {
-	r := &reader{sink: s, q: q, f: f, seen: q.After[0], data: q.Data, subjects: filters(s.cfg.Subjects)}
+	r := &reader{sink: s, q: q, f: f, seen: q.After[0], data: q.Data, subjects: q.Subjects}
+	if len(r.subjects) == 0 {
+		r.subjects = filters(s.cfg.Subjects)
+	}
 	err := s.insist(ctx, r.read)
 	var stopped *stoppedError
 	var unusable *sink.UnusableError

@@ -156,7 +156,7 @@ func (r *reader) take(m *gonats.Msg) (more bool, err error) {
 		if !r.data && strings.HasPrefix(st.ContentType, structured) {
 			return false, errWithData
 		}
-		st.Sequence, st.Time = at, meta.Timestamp
+		st.Sequence, st.Subject, st.Time = at, m.Subject, meta.Timestamp
 		if err := r.f(&st); err != nil {
 			return false, &stoppedError{err}
 		}

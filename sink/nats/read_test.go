@@ -60,6 +60,28 @@ func TestRead_keeps_to_its_own_subjects(t *testing.T) {
 	}
 }
 
+// What is asked for is read if it is the sink's.
+func TestRead_reads_the_subjects_that_are_asked_for(t *testing.T) {
+	b := newBroker(t)
+	cfg := config(b.addr())
+	cfg.Subjects = []string{"k8s.>"}
+	s := readySink(t, cfg)
+	js := b.connect(t)
+	for i, subject := range []string{"k8s.a.x", "k8s.b.x", "k8s.a.y", "k8s.b.x"} {
+		must.Get(js.Publish(t.Context(), subject, []byte(subject), jetstream.WithMsgID(fmt.Sprint(i+1))))(t)
+	}
+	for want, asked := range map[string][]string{"2 4": {"k8s.b.x"}, "2 3 4": {"k8s.b.x", "k8s.a.y"}, "": {"k8s.none"}} {
+		var got []string
+		require.NoError(t, s.Read(t.Context(), sink.Query{Subjects: asked, Data: true}, func(st *sink.Stored) error {
+			got = append(got, st.ID)
+			assert.Equal(t, string(st.Data), st.Subject)
+			return nil
+		}))
+		assert.Equal(t, want, strings.Join(got, " "), "%v", asked)
+	}
+	assert.Equal(t, []string{"3", "4"}, ids(t, s, sink.Query{Subjects: []string{"k8s.b.x", "k8s.a.y"}, LastOfKey: true}))
+}
+
 // More than one pull brings, by number and by size.
 func TestRead_reads_on_until_the_end(t *testing.T) {
 	b := newBroker(t)
