@@ -53,6 +53,8 @@ type stream struct {
 	// listing is the reason of the changes that the running list brings, at its version.
 	listing   source.Reason
 	listingAt uint64
+	// complete is a list that is complete, until its version is the position.
+	complete *source.Progress
 	// mismatch is why what is read does not compare with what the log has; then nothing more that is listed is
 	// published. Where a watch has shown it, the position stays at held until the next epoch begins.
 	mismatch *source.RewoundError
