@@ -143,6 +143,12 @@ var scripts = map[string]script{
 		}, options: Options{Latest: map[Stream]bool{plain: true}},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "gap 5 7", "updated u1 9 watch 2"},
 	},
+	"in latest mode what was read back may stand for several where the log was cut off before its gap": {
+		truth: []string{
+			"added u1 5", "updated u1 6", "updated u1 7",
+		}, options: Options{Latest: map[Stream]bool{plain: true}, Prefix: true},
+		log: []string{"snapshot-started 1", "added u1 7 recovered 3"},
+	},
 	"in latest mode the last state is not folded away": {
 		truth: []string{
 			"added u1 5", "updated u1 6", "updated u1 7",
