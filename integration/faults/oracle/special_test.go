@@ -234,6 +234,12 @@ var scripts = map[string]script{
 			"updated u1 8@2 repair", "resync-completed 9@2",
 		},
 	},
+	"a repair ends what the lost log had of a restoration that it did not show": {
+		truth: []string{"added u1 4", "h1 updated u1 6", "h1 deleted u1 7", "h1 added u2 8"}, bounds: restored,
+		options: Options{LogLost: now}, log: []string{
+			"gap 0 8@2 log-lost", "resync-started 9@2", "deleted u1 7.r9 repair", "added u2 8@2 repair", "resync-completed 9@2",
+		},
+	},
 	"a repair's list may be newer than its gap says": {
 		truth: []string{"added u1 5", "updated u1 7", "updated u1 8"}, options: Options{LogLost: now}, log: []string{
 			"snapshot-started 1", "added u1 5 watch", "gap 5 6@2 log-lost", "resync-started 9@2", "updated u1 8@2 repair",
