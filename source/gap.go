@@ -76,7 +76,7 @@ func (w *wire) begin(ctx context.Context) (listMeta, [][]byte, error) {
 // beginNewest begins a list at the newest version. Before that it reads back what the API server still has of the time since
 // the position, where it has forgotten only a part of that.
 func (w *wire) beginNewest(ctx context.Context) (listMeta, [][]byte, error) {
-	w.chased, w.gap.unread = 0, false
+	w.chased = 0
 	meta, first, err := w.firstPage(ctx, "")
 	if err != nil {
 		return meta, first, err

@@ -164,7 +164,7 @@ func (s *stream) adopt() {
 	s.epoch = s.saved.Epoch
 	s.since.Store(s.saved.Since)
 	s.ledger.DropTombstones() // a watch of this epoch shows nothing of what they are for
-	s.mismatch, s.held, s.distrusted, s.complete = nil, "", false, nil
+	s.mismatch, s.held, s.distrusted = nil, "", false
 	select {
 	case <-s.again: // the list that was asked for is the one that follows
 	default:

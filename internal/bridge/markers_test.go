@@ -27,7 +27,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// lister is an API server that lists objects, "name uid version". With a selector it lists those that are in labelled only.
+// lister is an API server that lists objects, "name uid version" or "name uid version written". With a selector it lists those that are in labelled only.
 type lister struct {
 	mu       sync.Mutex
 	objects  []string
@@ -59,7 +59,12 @@ func (l *lister) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var items []string
 	for _, o := range all {
 		f := strings.Fields(o)
-		items = append(items, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"default","uid":%q,"resourceVersion":%q}}`, f[0], f[1], f[2]))
+		managed := ""
+		if len(f) > 3 {
+			managed = fmt.Sprintf(`,"managedFields":[{"manager":"m","time":%q}]`, f[3])
+		}
+		items = append(items, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"default","uid":%q,"resourceVersion":%q%s}}`,
+			f[0], f[1], f[2], managed))
 	}
 	_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":%q},"items":[%s]}`,
 		cmp.Or(l.version, "1000"), strings.Join(items, ","))

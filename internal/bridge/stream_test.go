@@ -57,6 +57,18 @@ func TestStream_commits_the_version_of_a_list_and_that_nothing_is_owed_at_once(t
 	assert.True(t, saved.Position == "20" && saved.Owes == checkpoint.Owes{}, "the store has %+v", saved)
 }
 
+// Another stream has found out meanwhile that etcd was restored: the list of the next epoch is owed.
+func TestStream_owes_what_does_not_compare_although_a_list_is_complete(t *testing.T) {
+	_, store, r, s := listed(t, "10", "a u1 5")
+	s.mu.Lock()
+	s.complete = &source.Progress{Version: "10"}
+	s.mismatch = &source.RewoundError{Stream: s.name}
+	s.saved.Owes = checkpoint.Owes{List: sequence.Republish, Cause: string(source.CauseRestored)}
+	s.mu.Unlock()
+	require.NoError(t, r.save(t.Context()))
+	assert.Equal(t, sequence.Republish, store.streams(t)[s.name].Owes.List)
+}
+
 // A dead process has not come to say that the snapshot is complete.
 func TestStream_reads_nothing_before_the_word_of_a_complete_snapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
