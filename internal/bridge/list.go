@@ -201,7 +201,8 @@ func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
 	if err := s.announceRepair(ctx, source.MarkerResyncCompleted, told); err != nil {
 		return err
 	}
-	// Until the version is the position the list is owed: a resync may look at objects, and hold the position meanwhile.
+	// Until the version is the position the list is owed: a resync may look at objects, and hold the position
+	// meanwhile.
 	s.mu.Lock()
 	s.complete = &p
 	s.mu.Unlock()

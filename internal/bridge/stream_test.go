@@ -38,7 +38,8 @@ func TestStream_a_first_list_is_a_snapshot_between_its_markers(t *testing.T) {
 	assert.Equal(t, "10", s.tracker.Position(), "position, want that of the list")
 }
 
-// A crash behind a commit that has the version of a complete list as the position would else list again, behind a gap in
+// A crash behind a commit that has the version of a complete list as the position would else list again, behind a gap
+// in
 // which nothing is missing.
 func TestStream_commits_the_version_of_a_list_and_that_nothing_is_owed_at_once(t *testing.T) {
 	_, store, r, s := listed(t, "10", "a u1 5")
