@@ -147,7 +147,8 @@ type Change struct {
 	Listed bool
 	// Epoch and Version are those of the event's sequence. The far side sets them when the change is delivered.
 	Epoch, Version uint64
-	// Written is when the state was written, in seconds since 1970, as it tells; 0 where it does not. The encoder finds it.
+	// Written is when the state was written, in seconds since 1970, as it tells; 0 where it does not. The encoder finds
+	// it.
 	Written int64
 	// Again, if not 0, is the number of a resync or a rewind: the event is a republished one.
 	Again int64

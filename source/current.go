@@ -27,7 +27,8 @@ func (i *Item) Bytes() []byte { return i.raw }
 // Body copies the object into a body with one reference.
 func (i *Item) Body() *Body { return newListBody(i.raw, i.resource) }
 
-// Current calls f with every object that the stream has, and returns the version of the list, in no order that is promised, and holds one at a time. What exists from the call to the
+// Current calls f with every object that the stream has, and returns the version of the list, in no order that is
+// promised, and holds one at a time. What exists from the call to the
 // return is told, once unless the API server forgets the version of the list while it is read, as after some minutes: then it is read on as of later. The state is one that the
 // object had in that time.
 //

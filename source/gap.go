@@ -26,6 +26,8 @@ type gap struct {
 	// oldest is the oldest version that can be watched; empty where it is not known, or no list can be made there. Read is the
 	// newest version that a watch has shown.
 	oldest, read string
+	// unread: a watch has expired, and nothing was read back yet.
+	unread bool
 	// asked: a list at oldest was asked for, and nothing is to be read back.
 	asked bool
 	// account says what was read back and what was not; empty where that was not tried.
@@ -44,11 +46,14 @@ func (g *gap) text() string {
 }
 
 // announced forgets what was read back: a list that has to be begun again is behind a gap of its own, and at the newest version.
-func (g *gap) announced() { g.oldest, g.account = "", "" }
+func (g *gap) announced() { g.oldest, g.account, g.unread = "", "", false }
 
 // begin reads the first page of a list: of the one that leaves the smallest gap, or else of the newest.
 func (w *wire) begin(ctx context.Context) (listMeta, [][]byte, error) {
 	if w.gap.oldest == "" {
+		if w.gap.unread {
+			return w.beginNewest(ctx)
+		}
 		w.chased = 0
 		return w.firstPage(ctx, "")
 	}

@@ -59,7 +59,8 @@ func (e *RewoundError) Error() string {
 		e.Stream, e.Object, e.Position, now)
 }
 
-// checkServer asks the API server for its version, before a watch from one that it has shown earlier. If its own is older
+// checkServer asks the API server for its version, before a watch from one that it has shown earlier. If its own is
+// older
 // than that, or than what was published, the stream ends for good.
 func (w *wire) checkServer(ctx context.Context, shown string) error {
 	if w.reached != nil {

@@ -102,6 +102,7 @@ func (r *resumedWatch) expire(ctx context.Context, cause error) {
 	case r.wire.chased < maxChased:
 		r.wire.gap.oldest = oldestWatchable(cause, r.safe)
 	}
+	r.wire.gap.unread = expired(cause)
 	r.wire.observer.Restarted(restartReason(cause))
 	r.send(ctx, watch.Event{Type: watch.Error, Object: &gone().ErrStatus})
 }

@@ -206,7 +206,12 @@ func takeTurns(f *fixture, rounds, each int) {
 	r.settle("default")
 	for _, p := range append(without(all, last), last) {
 		p.stop()
-		assert.NotContains(t, p.stderr(), `"level":"ERROR"`, "a replica")
+		for line := range strings.Lines(p.stderr()) {
+			// client-go reports an answer that is cut off in its middle, and returns it too.
+			if !strings.Contains(line, "Unexpected error when reading response body") {
+				assert.NotContains(t, line, `"level":"ERROR"`, "a replica")
+			}
+		}
 	}
 	seen := writers(r.judge())
 	// Each leader that was replaced had changes to publish. One may have been too short for any.

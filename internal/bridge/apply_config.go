@@ -139,7 +139,7 @@ func (p *session) specs() []*StreamSpec {
 func (r *reconciler) applyConfig(t *turn) {
 	gone, come := r.respecify(t.specs)
 	r.log.Info("what is read changes", "ends", readable(gone), "begins", readable(come), "stay", len(t.specs)-len(come))
-	if r.turning != nil { // nobody waits for it any more
+	if r.turning != nil { // its caller waits no more
 		close(r.turning.taken)
 	}
 	r.turning = &turning{turn: t, deadline: time.Now().Add(r.cfg.Drain)}

@@ -106,7 +106,8 @@ func TestRespecify_goes_on_from_the_checkpoint_where_the_broker_is_away(t *testi
 	assert.Equal(t, 5, strings.Count(all, "added"), "the log has\n%s", all)
 }
 
-// tellsNothingOf checks that no metric is about a stream, once the log's end was seen: what waits for that is shown until then.
+// tellsNothingOf checks that no metric is about a stream, once the log's end was seen: what waits for that is shown
+// until then.
 func (b *bridge) tellsNothingOf(t *testing.T, stream string) {
 	t.Helper()
 	<-b.session(t).met

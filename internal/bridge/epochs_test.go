@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
@@ -114,6 +115,43 @@ func TestEpoch_begins_where_the_object_of_a_version_was_written_at_another_time(
 			}
 		})
 	}
+}
+
+// A resync lists while the stream goes on: nothing else may show that etcd was restored.
+func TestResync_finds_a_state_that_was_written_at_another_time(t *testing.T) {
+	const nine, ten = "2026-11-17T09:00:00Z", "2026-11-17T10:00:00Z"
+	for written, same := range map[string]bool{nine: true, ten: false} {
+		_, s := startStream(t, newReadableLog(), &memoryStore{})
+		note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
+		show(t, s, nine)
+		note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 1})
+		s.status.State(source.Watching, nil)
+		api := &lister{objects: []string{"a u1 5 " + written}}
+		_, err := source.Current(t.Context(), api.client(t), s.Stream, func(item *source.Item) error {
+			queued, err := s.republishOne(t.Context(), item.Ident, item, 7, rate.NewLimiter(rate.Inf, 1))
+			assert.Equal(t, same, queued, "published again")
+			if !queued {
+				s.coming(item, s.epoch)
+			}
+			return err
+		})
+		require.NoError(t, err)
+		assert.Equal(t, same, s.mismatched() == nil, "it compares")
+	}
+}
+
+// Consumers have the state that was published first.
+func TestApply_keeps_when_the_published_state_was_written(t *testing.T) {
+	known := checkpoint.Row{UID: "u1", ResourceVersion: "5", Epoch: 1, Version: 5, Written: 100}
+	for _, again := range []int64{0, 100, 200} {
+		next := known
+		next.Written = again
+		row := apply(known, true, next)
+		assert.EqualValues(t, 100, row.Written)
+	}
+	newer := checkpoint.Row{UID: "u1", ResourceVersion: "6", Epoch: 1, Version: 6, Written: 200}
+	row := apply(known, true, newer)
+	assert.EqualValues(t, 200, row.Written)
 }
 
 // show has a list show an object at version 5, which was written at a time.

@@ -190,7 +190,7 @@ func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
 	if err != nil {
 		return err
 	}
-	snapshot := s.endList(p, exists)
+	s.endList(p, exists)
 	if err := s.tracker.Await(ctx); err != nil {
 		return err
 	}
@@ -201,21 +201,35 @@ func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
 	if err := s.announceRepair(ctx, source.MarkerResyncCompleted, told); err != nil {
 		return err
 	}
-	// Until the version is the position the list is owed: a resync may look at objects, and hold the position meanwhile.
+	// Until the version is the position the list is owed: a resync may look at objects, and hold the position
+	// meanwhile.
+	s.mu.Lock()
+	s.complete = &p
+	s.mu.Unlock()
 	s.tracker.Bookmark(p.Version)
 	if err := s.tracker.Await(ctx); err != nil {
 		return err
 	}
 	s.mu.Lock()
-	s.saved.Owes, s.saved.Announced, s.distrusted = checkpoint.Owes{}, "", false
-	if snapshot && !s.spec.SkipSnapshot {
-		s.saved.Unannounced = checkpoint.Snapshot{ResourceVersion: p.Version, Objects: p.Objects}
-	}
+	s.endOwed()
 	s.mu.Unlock()
 	if err := s.session.save(ctx); err != nil {
 		return err
 	}
 	return s.announceSnapshot(false).wait(ctx)
+}
+
+// endOwed takes note that a list that is complete is not owed any more: what does not compare is owed by itself. The
+// caller holds mu.
+func (s *stream) endOwed() {
+	p := s.complete
+	if s.complete = nil; p == nil || s.mismatch != nil {
+		return
+	}
+	s.saved.Owes, s.saved.Announced, s.distrusted = checkpoint.Owes{}, "", false
+	if s.listing == source.ReasonSnapshot && !s.spec.SkipSnapshot {
+		s.saved.Unannounced = checkpoint.Snapshot{ResourceVersion: p.Version, Objects: p.Objects}
+	}
 }
 
 // deselected returns the objects by uid that exist, where the list is of another selection than the log has: those that
@@ -243,12 +257,11 @@ func (s *stream) deselected(ctx context.Context, p source.Progress) (exists map[
 	return exists, err
 }
 
-// endList queues the end of everything known that the list did not have, and reports whether the list was a snapshot.
-// Exists are objects that are not selected any more.
-func (s *stream) endList(p source.Progress, exists map[string]struct{}) (snapshot bool) {
+// endList queues the end of everything known that the list did not have. Exists are objects that are not selected any
+// more.
+func (s *stream) endList(p source.Progress, exists map[string]struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	snapshot = s.listing == source.ReasonSnapshot
 	reason := s.listing
 	if s.saved.Owes.List == sequence.Repair {
 		reason = source.ReasonRepair
@@ -272,7 +285,6 @@ func (s *stream) endList(p source.Progress, exists map[string]struct{}) (snapsho
 		d.Ticket = source.Ticket(s.tracker.Open("", p.Seen))
 		s.enqueue(key, d)
 	}
-	return snapshot
 }
 
 // announceSnapshot queues the word that the snapshot is complete, if that is due. Again says that a dead process may have
@@ -301,6 +313,9 @@ func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	position := s.position()
+	if position != "" && s.complete != nil && (position == s.complete.Version || after(position, s.complete.Version)) {
+		s.endOwed() // a commit has both, or a dead process would leave a list that is not owed
+	}
 	if position != "" && !after(s.saved.Replay.To, position) && !s.ledger.Behind() {
 		s.saved.Replay = checkpoint.Replay{}
 	}

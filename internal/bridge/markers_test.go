@@ -27,7 +27,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// lister is an API server that lists objects, "name uid version". With a selector it lists those that are in labelled only.
+// lister is an API server that lists objects, "name uid version" or "name uid version written". With a selector it
+// lists those that are in labelled only.
 type lister struct {
 	mu       sync.Mutex
 	objects  []string
@@ -59,7 +60,12 @@ func (l *lister) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var items []string
 	for _, o := range all {
 		f := strings.Fields(o)
-		items = append(items, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"default","uid":%q,"resourceVersion":%q}}`, f[0], f[1], f[2]))
+		managed := ""
+		if len(f) > 3 {
+			managed = fmt.Sprintf(`,"managedFields":[{"manager":"m","time":%q}]`, f[3])
+		}
+		items = append(items, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"default","uid":%q,"resourceVersion":%q%s}}`,
+			f[0], f[1], f[2], managed))
 	}
 	_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":%q},"items":[%s]}`,
 		cmp.Or(l.version, "1000"), strings.Join(items, ","))
@@ -206,7 +212,8 @@ func TestResync_is_complete_only_when_the_log_has_the_end_of_what_is_gone(t *tes
 	})
 }
 
-// The watch has passed the list, and the log has an object that does not exist: an audit would find it, and the sweep does.
+// The watch has passed the list, and the log has an object that does not exist: an audit would find it, and the sweep
+// does.
 func TestResync_awaits_no_end_that_does_not_come(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5", "ghost u2 6")
 	end := resyncing(t, r, s, &lister{objects: []string{"a u1 5"}})
@@ -493,7 +500,8 @@ func oldMessage() *sink.Message {
 	return m
 }
 
-// A resync looks at an object when a list is complete, so that the list's version is not the position yet. A crash finds
+// A resync looks at an object when a list is complete, so that the list's version is not the position yet. A crash
+// finds
 // the list owed.
 func TestStream_owes_a_list_until_its_version_is_the_position(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -165,7 +165,7 @@ func TestSelection_changes_by_a_reload(t *testing.T) {
 			w, log, store := shopAndBank(t), newFakeLog(), &memoryStore{}
 			b := runIn(t, w, log, store, slices.Clone(c.before)...)
 			n := begun(t, b, log, c.before)
-			w.mu.Lock() // nobody is told
+			w.mu.Lock() // no watch is told
 			w.version++
 			w.history = append(w.history, occurrence{"configmaps", 6, thing{"shop", "one", "u2", "a=b", 6}, false})
 			w.version++
@@ -237,7 +237,8 @@ func TestRebuild_of_a_stream_without_objects_says_that_the_checkpoint_was_lost(t
 	}
 }
 
-// gapsBegin checks that the gaps behind the first n messages say that the selection has changed, and since when: between
+// gapsBegin checks that the gaps behind the first n messages say that the selection has changed, and since when:
+// between
 // the first list at version 5 and the latest version at which the streams before it can have stopped.
 func gapsBegin(t *testing.T, log *fakeLog, n int, latest uint64) {
 	t.Helper()

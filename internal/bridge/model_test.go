@@ -41,7 +41,8 @@ type model struct {
 
 	// mu guards what follows where lists are served.
 	mu sync.Mutex
-	// version is the cluster's, histories how often it was restored, events all that happened in its present history, live what exists.
+	// version is the cluster's, histories how often it was restored, events all that happened in its present history,
+	// live what exists.
 	version, uid, histories int
 	events                  []happened
 	live                    map[string]happened
@@ -60,7 +61,8 @@ type model struct {
 	lost    bool
 }
 
-// happened is a write. Labelled says that the object has the label of the selector, was that it had it before. History is
+// happened is a write. Labelled says that the object has the label of the selector, was that it had it before. History
+// is
 // how often etcd was restored before: a version has another time and other data in each.
 type happened struct {
 	source.Change

@@ -26,7 +26,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// listedNamespaces are what an API server lists: "shop" at version 30, that no selector for team=a takes, and "other" at the given one.
+// listedNamespaces are what an API server lists: "shop" at version 30, that no selector for team=a takes, and "other"
+// at the given one.
 func listedNamespaces(t *testing.T, other int) *source.Namespaces {
 	t.Helper()
 	return namespacesOf(t, `"name":"shop","resourceVersion":"30","labels":{"team":"b"}`, fmt.Sprintf(`"name":"other","resourceVersion":"%d","labels":{"team":"b"}`, other))

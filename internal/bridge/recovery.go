@@ -63,7 +63,8 @@ type recovery struct {
 	completed map[string]string
 	// replaces: the rows become what the log has, whatever the checkpoint has.
 	replaces bool
-	// again: an event that was published again is the last of its object. It may be an older state than another one that
+	// again: an event that was published again is the last of its object. It may be an older state than another one
+	// that
 	// was not read.
 	again bool
 	// read counts the pipeline's messages, and seen is their greatest epoch.
@@ -169,7 +170,8 @@ func (r *recovery) readTail(ctx context.Context) error {
 	return nil
 }
 
-// readAll reads the whole log. Where it can select them, only the last message of each object, and all markers: those of
+// readAll reads the whole log. Where it can select them, only the last message of each object, and all markers: those
+// of
 // several streams have one subject.
 func (r *recovery) readAll(ctx context.Context) error {
 	p := r.session

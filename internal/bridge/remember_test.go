@@ -53,7 +53,8 @@ func TestRemember_goes_on_from_what_the_log_has(t *testing.T) {
 	expect(t, lines, "gap 20", "deleted default/a u1 5 relist", "added default/c u3 15 relist")
 }
 
-// Markers of all namespaces of a resource have one subject, so the last one is of another stream. Nothing else tells that
+// Markers of all namespaces of a resource have one subject, so the last one is of another stream. Nothing else tells
+// that
 // a stream without objects was listed, and under which number.
 func TestRemember_begins_the_gap_at_the_streams_own_snapshot(t *testing.T) {
 	log := newIndexedLog()

@@ -204,7 +204,8 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 	return s.queueMarker(&marker{Marker: completed}).wait(ctx)
 }
 
-// coming returns the version of what is published instead of a listed object's state: that state, or a newer one that is
+// coming returns the version of what is published instead of a listed object's state: that state, or a newer one that
+// is
 // on its way. If the list does not compare with what was published in the epoch, the stream lists under another one.
 func (s *stream) coming(listed *source.Item, epoch uint64) uint64 {
 	s.mu.Lock()
@@ -337,7 +338,8 @@ func (s *stream) is(row *checkpoint.Row, id source.Ident, written int64) bool {
 	return !row.Deleted && s.compares(row) && same(row, id, written)
 }
 
-// same reports whether a row has that version of an object. Where when it was written is known of both, that is the same too.
+// same reports whether a row has that version of an object. Where when it was written is known of both, that is the
+// same too.
 func same(row *checkpoint.Row, id source.Ident, written int64) bool {
 	return row.UID == id.UID && row.ResourceVersion == id.ResourceVersion &&
 		(row.Written == written || row.Written == 0 || written == 0)

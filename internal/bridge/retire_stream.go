@@ -49,7 +49,8 @@ type reasonOf func(uid string) source.Reason
 func always(r source.Reason) reasonOf { return func(string) source.Reason { return r } }
 
 // reasons asks the API server which objects exist in the namespace of a stream that is not selected any more. Where it
-// does not permit that, all may. The error is ctx's.
+// does not permit that, all may. It asks until it has an answer, less and less often: without one, deletions would have
+// the wrong reason. The error is ctx's.
 func (p *session) reasons(ctx context.Context, at source.Stream) (reasonOf, error) {
 	p.mu.Lock()
 	rows := len(p.state.Rows[at.Name()])
@@ -70,6 +71,9 @@ func (p *session) reasons(ctx context.Context, at source.Stream) (reasonOf, erro
 			}, nil
 		case apierrors.IsForbidden(err), apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
 			return always(source.ReasonDeselected), nil
+		case delay == commitEvery && ctx.Err() == nil:
+			p.log.Warn("objects that are not selected any more are deleted in the log once the API server tells which exist",
+				"stream", at.Name(), "objects", rows, "err", err)
 		}
 		if err := pause.For(ctx, delay); err != nil {
 			return nil, err

@@ -53,6 +53,8 @@ type stream struct {
 	// listing is the reason of the changes that the running list brings, at its version.
 	listing   source.Reason
 	listingAt uint64
+	// complete is a list that is complete, until its version is the position.
+	complete *source.Progress
 	// mismatch is why what is read does not compare with what the log has; then nothing more that is listed is
 	// published. Where a watch has shown it, the position stays at held until the next epoch begins.
 	mismatch *source.RewoundError
@@ -151,7 +153,8 @@ func (s *stream) compare(c *source.Change, last *sequence.Row, listed bool) {
 	s.revoke(c, logged)
 }
 
-// objectOf returns a listed object for the rules of package sequence. Of one that has the version of its row, when it was
+// objectOf returns a listed object for the rules of package sequence. Of one that has the version of its row, when it
+// was
 // written stands for what it holds. Raw, its JSON, is looked at where the row says that too.
 func objectOf(uid string, version uint64, raw []byte, last *sequence.Row) sequence.Object {
 	o := sequence.Object{UID: uid, Version: version}

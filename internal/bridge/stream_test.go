@@ -38,6 +38,38 @@ func TestStream_a_first_list_is_a_snapshot_between_its_markers(t *testing.T) {
 	assert.Equal(t, "10", s.tracker.Position(), "position, want that of the list")
 }
 
+// A crash behind a commit that has the version of a complete list as the position would else list again, behind a gap
+// in
+// which nothing is missing.
+func TestStream_commits_the_version_of_a_list_and_that_nothing_is_owed_at_once(t *testing.T) {
+	_, store, r, s := listed(t, "10", "a u1 5")
+	note(t, s, source.Progress{Kind: source.Gap, Version: "20", Why: source.Why{Message: "compacted"}})
+	ticket := s.tracker.Open("", time.Now())
+	s.mu.Lock()
+	s.complete = &source.Progress{Version: "20"}
+	s.mu.Unlock()
+	s.tracker.Bookmark("20")
+	require.NoError(t, r.save(t.Context()))
+	saved := store.streams(t)[s.name]
+	assert.True(t, saved.Position == "10" && saved.Owes.List == sequence.Relist, "the store has %+v", saved)
+	s.tracker.Settle(ticket)
+	require.NoError(t, r.save(t.Context()))
+	saved = store.streams(t)[s.name]
+	assert.True(t, saved.Position == "20" && saved.Owes == checkpoint.Owes{}, "the store has %+v", saved)
+}
+
+// Another stream has found out meanwhile that etcd was restored: the list of the next epoch is owed.
+func TestStream_owes_what_does_not_compare_although_a_list_is_complete(t *testing.T) {
+	_, store, r, s := listed(t, "10", "a u1 5")
+	s.mu.Lock()
+	s.complete = &source.Progress{Version: "10"}
+	s.mismatch = &source.RewoundError{Stream: s.name}
+	s.saved.Owes = checkpoint.Owes{List: sequence.Republish, Cause: string(source.CauseRestored)}
+	s.mu.Unlock()
+	require.NoError(t, r.save(t.Context()))
+	assert.Equal(t, sequence.Republish, store.streams(t)[s.name].Owes.List)
+}
+
 // A dead process has not come to say that the snapshot is complete.
 func TestStream_reads_nothing_before_the_word_of_a_complete_snapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

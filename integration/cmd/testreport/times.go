@@ -55,7 +55,8 @@ func (rec recorded) factor(r *runs) float64 {
 	return max(1, r.Calibration/rec.Calibration)
 }
 
-// judge returns an error with a line for each package that took too long, one for those without a recorded time, and one
+// judge returns an error with a line for each package that took too long, one for those without a recorded time, and
+// one
 // for those that have one and did not run.
 func (rec recorded) judge(r *runs) error {
 	var all []error

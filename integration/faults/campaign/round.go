@@ -56,7 +56,8 @@ type round struct {
 	world    *world.World
 	driver   *drive.Driver
 	recorder *oracle.Recorder
-	// tried are the faults that were injected, also those that found no occasion; acts is what they did. Canaries counts
+	// tried are the faults that were injected, also those that found no occasion; acts is what they did. Canaries
+	// counts
 	// how often the bridge was tried between them.
 	tried    []world.Fault
 	acts     []act

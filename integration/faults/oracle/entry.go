@@ -47,7 +47,7 @@ type Entry struct {
 	Data    []byte
 }
 
-// The types of events that are checked. An entry of another type is a violation, but for the announcement of a process.
+// The types of events that are checked. An entry of another type is a violation, except the announcement of a writer.
 const (
 	typeResource  = "io.kube-eventbridge.resource."
 	typeVersion   = ".v1"

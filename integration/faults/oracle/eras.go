@@ -119,13 +119,16 @@ func (s *streamJudge) has(history int, l *line) bool {
 }
 
 // span returns the first and the last history of the truth that an era may speak of. It is more than one where a
-// restoration went unnoticed.
+// restoration went unnoticed: the era after it may begin in the history in which this one ends.
 func (s *streamJudge) span(era int) (low, high int) {
 	low, high = s.eras[era].first, len(s.judge.truth.Histories)-1
 	if era+1 < len(s.eras) {
-		high = max(s.eras[era+1].first-1, low)
+		next := s.eras[era+1]
+		if high = next.first; next.later {
+			high--
+		}
 	}
-	return low, high
+	return low, max(low, high)
 }
 
 // early reports whether a state may be in an era although it belongs to the next one: a stream may publish something

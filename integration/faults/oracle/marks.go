@@ -279,7 +279,8 @@ type interval struct {
 	to   *mark
 }
 
-// findPauses collects the times in which nothing of the stream was selected. Where no object was alive in the log no end
+// findPauses collects the times in which nothing of the stream was selected. Where no object was alive in the log no
+// end
 // tells when that began: it may have been right after the list before.
 func (s *streamJudge) findPauses() {
 	if len(s.judge.truth.Schedule) > 0 {

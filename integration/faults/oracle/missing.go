@@ -37,6 +37,7 @@ func (s *streamJudge) checkMissing(o *object) {
 			}
 			since = rate{}
 		case s.judge.options.Prefix && s.perhapsToCome(o, next):
+			since.hidden++
 		case o.unclearly(i, had(alive, st)), next < len(o.lines) && o.lines[next].retires,
 			o.excused[i], s.left(alive), s.excused(o, i, newest, next):
 			s.judge.report.Hidden++
@@ -59,7 +60,9 @@ func (s *streamJudge) left(l *line) bool {
 type rate struct{ folded, hidden int }
 
 // checkRate checks how many changes the entries of a state stand for: those since the entry before. The
-// bridge may have seen some of those that a gap or a snapshot hides, so they may be counted or not. An entry that repeats a state stands for itself.
+// bridge may have seen some of those that a gap or a snapshot hides, so they may be counted or not. It has not seen
+// those
+// before a first list. An entry that repeats a state stands for itself.
 func (s *streamJudge) checkRate(o *object, state int, since rate) {
 	first := true
 	for _, l := range o.lines {
@@ -67,8 +70,11 @@ func (s *streamJudge) checkRate(o *object, state int, since rate) {
 			continue
 		}
 		least, most := 1+since.folded, 1+since.folded+since.hidden
-		if !first {
+		switch {
+		case !first:
 			least, most = 1, 1
+		case l.Reason == "snapshot": // a first list shows no change before it
+			least = 1
 		}
 		if l.SampledRate < least || l.SampledRate > most {
 			s.violateLine(P3, l, fmt.Sprintf("it stands for %d changes, and there were %d to %d since the entry before",

@@ -143,6 +143,12 @@ var scripts = map[string]script{
 		}, options: Options{Latest: map[Stream]bool{plain: true}},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "gap 5 7", "updated u1 9 watch 2"},
 	},
+	"in latest mode what was read back may stand for several where the log was cut off before its gap": {
+		truth: []string{
+			"added u1 5", "updated u1 6", "updated u1 7",
+		}, options: Options{Latest: map[Stream]bool{plain: true}, Prefix: true},
+		log: []string{"snapshot-started 1", "added u1 7 recovered 3"},
+	},
 	"in latest mode the last state is not folded away": {
 		truth: []string{
 			"added u1 5", "updated u1 6", "updated u1 7",
@@ -226,6 +232,12 @@ var scripts = map[string]script{
 		options: Options{LogLost: now}, log: []string{
 			"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch", "gap 7 9@2 log-lost", "resync-started 9@2",
 			"updated u1 8@2 repair", "resync-completed 9@2",
+		},
+	},
+	"a repair ends what the lost log had of a restoration that it did not show": {
+		truth: []string{"added u1 4", "h1 updated u1 6", "h1 deleted u1 7", "h1 added u2 8"}, bounds: restored,
+		options: Options{LogLost: now}, log: []string{
+			"gap 0 8@2 log-lost", "resync-started 9@2", "deleted u1 7.r9 repair", "added u2 8@2 repair", "resync-completed 9@2",
 		},
 	},
 	"a repair's list may be newer than its gap says": {

@@ -141,7 +141,8 @@ func (o *outage) close() error {
 	return o.world.Close()
 }
 
-// unjustified returns why a gap does not come of a broker that is away; empty if it does. The bridge does not read then,
+// unjustified returns why a gap does not come of a broker that is away; empty if it does. The bridge does not read
+// then,
 // and the API server forgets.
 func (o *outage) unjustified(g oracle.GapFigure) string {
 	switch {

@@ -18,7 +18,8 @@ type Entry struct {
 	// Name is what the file calls the kind: its full name if it is empty.
 	Name string
 	Kind drive.Kind
-	// Namespaces are those that are read: all if there is none. With a NamespaceSelector they are those that it selects.
+	// Namespaces are those that are read: all if there is none. With a NamespaceSelector they are those that it
+	// selects.
 	Namespaces        []string
 	NamespaceSelector string
 	LabelSelector     string

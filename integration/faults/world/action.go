@@ -247,7 +247,7 @@ func (i *injection) awaitSelected(ctx context.Context, s selection.Selection) er
 	// A stream that is about to end its objects is not shown for a moment.
 	var steady time.Time
 	err := i.awaitApplied(ctx, "the bridge to read what its file says", func(b *Bridge) string {
-		missing := "nobody leads"
+		missing := "no replica leads"
 		if i.follow(ctx) {
 			if b != i.Bridge() {
 				return ""

@@ -45,7 +45,8 @@ type kafkaBackend struct {
 	// fronts are those of the wire, and reached is where a replica reaches a broker.
 	fronts  map[brokerOf]*proxy.Front
 	reached map[brokerOf]string
-	// log has what was read of the log, also what is no longer there; nil before the first time, and when it was deleted.
+	// log has what was read of the log, also what is no longer there; nil before the first time, and when it was
+	// deleted.
 	log *rig.KafkaTopic
 }
 

@@ -444,7 +444,7 @@ func (p *plan) from(at source.Stream) (names []string, same bool) {
 			continue
 		}
 		names = append(names, o.Stream.Name())
-		same = same && !o.Retiring && o.Namespace == at.Namespace && o.Scope == at.Scope() && o.Namespaced == at.Namespaced
+		same = same && !o.Retiring && o.Scope == at.Scope() && o.Namespaced == at.Namespaced
 	}
 	slices.Sort(names)
 	return names, same && len(names) > 0

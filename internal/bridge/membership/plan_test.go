@@ -213,7 +213,7 @@ retire pods.v1/shop: the configuration does not select it
 `,
 		},
 		{
-			"a narrowing is complete but for what is left", named("pods", "shop", "bank"), widgets,
+			"a narrowing has ended some namespaces", named("pods", "shop", "bank"), widgets,
 			Namespaces{},
 			[]Stored{stored("pods.v1", "pods").retiring("other", "bank"), stored("pods.v1/shop", "pods")},
 			`run pods.v1/bank as 1 from pods.v1 same false
