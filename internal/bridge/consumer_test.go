@@ -67,21 +67,22 @@ func (c *consumer) read(log *fakeLog, to int) {
 
 func (c *consumer) take(m *sink.Stored, place int) {
 	var marker struct {
-		N        json.Number
-		Complete bool
+		N         json.Number
+		Complete  bool
+		Namespace string
 	}
 	switch typ := typeOf(m); typ {
 	case "resync-started", "resync-completed":
 		if err := json.Unmarshal(m.Data, &marker); err != nil {
 			c.fail("%s: %v", m.ID, err)
 		}
-		n := marker.N.String()
+		n := marker.N.String() + " " + marker.Namespace
 		if typ == "resync-started" {
 			c.told[n] = map[string]bool{}
 			return
 		}
 		if c.told[n] != nil && marker.Complete {
-			c.sweep(c.told[n], place)
+			c.sweep(c.told[n], marker.Namespace, place)
 		}
 		delete(c.told, n)
 	case "added", "updated", "deleted", "rejected":
@@ -132,10 +133,14 @@ func (c *consumer) fail(format string, args ...any) {
 	}
 }
 
-// sweep drops what a complete resync has not told. Everything before its end is acknowledged first.
-func (c *consumer) sweep(told map[string]bool, place int) {
+// sweep drops what a complete resync of a namespace, or of all, has not told. Everything before its end is acknowledged
+// first.
+func (c *consumer) sweep(told map[string]bool, namespace string, place int) {
 	maps.DeleteFunc(c.open, func(at int, _ sink.Stored) bool { return at <= place })
-	maps.DeleteFunc(c.held, func(key string, h holding) bool { return h.typ != "deleted" && !told[key] })
+	maps.DeleteFunc(c.held, func(key string, h holding) bool {
+		within := namespace == "" || strings.Split(key, "/")[3] == namespace
+		return within && h.typ != "deleted" && !told[key]
+	})
 }
 
 // acknowledge acknowledges some messages, and forgets objects that are gone.

@@ -353,6 +353,61 @@ func TestSelection_changes_across_a_crash_at_any_commit(t *testing.T) {
 	}
 }
 
+// The log or the checkpoint was lost when the selection changes. A consumer that has read everything before ends with
+// what is selected, and so does one that begins.
+func TestSelection_changes_where_the_log_or_the_checkpoint_was_lost(t *testing.T) {
+	for loss, lose := range map[string]func(log readableLog, store *memoryStore, n int){
+		"the whole log":  func(log readableLog, _ *memoryStore, _ int) { log.lose(0) },
+		"half the log":   func(log readableLog, _ *memoryStore, n int) { log.lose(n / 2) },
+		"the checkpoint": func(_ readableLog, store *memoryStore, _ int) { store.state = checkpoint.State{} },
+	} {
+		for name, c := range selections {
+			t.Run(loss+", "+name, func(t *testing.T) {
+				t.Parallel()
+				w, log, store := shopAndBank(t), newReadableLog(), &memoryStore{}
+				b := runIn(t, w, log, store, slices.Clone(c.before)...)
+				n := begun(t, b, log.fakeLog, c.before)
+				require.NoError(t, b.stop())
+				consumers := []*consumer{newConsumer("has read", false), newConsumer("begins", false)}
+				consumers[0].read(log.fakeLog, n)
+				meanwhile(w)
+				lose(log, store, n)
+				for _, c := range consumers {
+					c.cut(len(log.lines()))
+				}
+				b = runIn(t, w, log, store, slices.Clone(c.after)...)
+				b.watches(t, c.streams...)
+				must.Succeed(t, "the truth", func() error {
+					if len(store.streams(t)) != len(c.streams) {
+						return fmt.Errorf("the store has %v", store.streams(t))
+					}
+					for _, consumer := range consumers {
+						consumer.read(log.fakeLog, len(log.lines()))
+						if held := consumer.versions(); !slices.Equal(held, w.selected(c.after)) || consumer.failed != "" {
+							return fmt.Errorf("the consumer that %s holds %v (%s); selected is %v; the log has\n%s", consumer.name,
+								held, consumer.failed, w.selected(c.after), strings.Join(log.lines(), "\n"))
+						}
+					}
+					return nil
+				})
+				require.NoError(t, b.stop())
+				sequencesRise(t, log.fakeLog)
+			})
+		}
+	}
+}
+
+// versions returns what a consumer holds, as place and version.
+func (c *consumer) versions() (all []string) {
+	for key, h := range c.held {
+		if h.typ != "deleted" {
+			all = append(all, strings.TrimPrefix(key, "test/core/configmaps/")+" "+h.version)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 // settledAs reports whether these streams watch.
 func settledAs(b *bridge, streams []string) bool {
 	watching := 0
@@ -371,12 +426,15 @@ func (s *memoryStore) streams(t *testing.T) map[string]checkpoint.Stream {
 	return must.Get(s.Load(t.Context()))(t).Streams
 }
 
-// selected returns the objects that entries select, as place and version.
+// selected returns the ConfigMaps that entries select, as place and version.
 func (w *world) selected(entries []StreamSpec) (all []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for place, o := range w.at("configmaps", w.version) {
 		for _, e := range entries {
+			if e.Resource == "secrets" {
+				continue
+			}
 			namespace := e.Namespace == "" || e.Namespace == o.namespace
 			if namespace && (e.LabelSelector == "" || e.LabelSelector == o.labels) {
 				all = append(all, fmt.Sprint(place, " ", o.version))

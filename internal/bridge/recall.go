@@ -16,7 +16,8 @@ import (
 )
 
 // recall makes the stream of a message a stored one if the store knows nothing of it: of an object that is alive in the
-// log, or of a marker. The stream that reads it publishes the end of what does not exist any more.
+// log, or of a marker. The stream that reads it publishes the end of what does not exist any more. An object that no
+// entry selects gets a stream of its namespace, which then retires.
 func (r *recovery) recall(m *sink.Stored, offers *source.Offers) {
 	p := r.session
 	st, err := encode.StateOf(m)
@@ -32,21 +33,30 @@ func (r *recovery) recall(m *sink.Stored, offers *source.Offers) {
 	if served := offers.Get(resource.Group, resource.Resource); marker && served != nil { // the marker's key does not tell
 		resource.Namespaced = served.Versions[0].Namespaced
 	}
+	selected := marker
 	for _, spec := range p.specs() {
 		at, may := spec.mayHaveRead(resource, st.Namespace)
 		if marker {
 			at, may = spec.stream(resource), spec.NamespaceSelector == nil
 			may = may && strings.Contains(st.ID, "."+at.Scope()+".")
 		}
-		if !may || !spec.meant(resource, offers) {
-			continue
+		if may && spec.meant(resource, offers) {
+			selected = true
+			p.recallStream(at, spec.names())
 		}
-		if _, known := p.storedAs(at); !known {
-			p.state.Streams[at.Name()] = checkpoint.Stream{
-				Kind: resource.Kind, Namespaced: resource.Namespaced || at.Namespace != "", Called: spec.names(),
-				Fingerprint: at.Scope(),
-			}
-		}
+	}
+	if !selected {
+		p.recallStream(source.Stream{Resource: resource, Namespace: st.Namespace}, nil)
+	}
+}
+
+// recallStream makes a stream a stored one, with what entries call its resource.
+func (p *session) recallStream(at source.Stream, called []string) {
+	if _, known := p.storedAs(at); known {
+		return
+	}
+	p.state.Streams[at.Name()] = checkpoint.Stream{
+		Kind: at.Kind, Namespaced: at.Namespaced || at.Namespace != "", Called: called, Fingerprint: at.Scope(),
 	}
 }
 
