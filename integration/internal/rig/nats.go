@@ -68,14 +68,45 @@ func (n *NATS) Start() error {
 	if err != nil {
 		return fmt.Errorf("start NATS: %w", err)
 	}
+	var errs problems
+	s.SetLogger(&errs, false, false)
 	s.Start()
 	if !s.ReadyForConnections(time.Minute) {
 		s.Shutdown()
 		s.WaitForShutdown()
-		return errors.New("start NATS: it is not ready within a minute")
+		return fmt.Errorf("start NATS: it is not ready within a minute: %q", errs.all())
 	}
 	n.s = s
 	return nil
+}
+
+// problems is a log of which only errors are kept.
+type problems struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+func (*problems) Noticef(string, ...any) {}
+func (*problems) Debugf(string, ...any)  {}
+func (*problems) Tracef(string, ...any)  {}
+
+// Warnf implements [server.Logger], as do the others.
+func (p *problems) Warnf(format string, args ...any) { p.Errorf(format, args...) }
+
+// Fatalf does not end the process, which is that of the tests.
+func (p *problems) Fatalf(format string, args ...any) { p.Errorf(format, args...) }
+
+// Errorf keeps the last hundred.
+func (p *problems) Errorf(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.texts = append(p.texts[max(0, len(p.texts)-99):], fmt.Sprintf(format, args...))
+}
+
+func (p *problems) all() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.texts
 }
 
 // Options are what the server is started with.
