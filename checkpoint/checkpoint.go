@@ -37,8 +37,7 @@ type Row struct {
 	// Form stands for what the log's last event of the object tells of this very state, where that is known and the next event may be made from it; else it is zero.
 	Form uint32
 	// Written is when the state was written, in seconds since 1970, as it tells; 0 where that is not known. Two states
-	// of
-	// one version with different times are of different histories of the API server.
+	// of one version with different times are of different histories of the API server.
 	Written int64
 	// Fresh says that this process published the object's last event itself, so that Sequence needs no check. It is not stored.
 	Fresh bool
@@ -68,8 +67,7 @@ type Stream struct {
 	// Counter is the greatest number that stands for a version that is not a number.
 	Counter uint64
 	// Alone says that the stream has begun Epoch on its own, and has told no other stream: if one tells of a
-	// restoration,
-	// that is the one.
+	// restoration, that is the one.
 	Alone bool
 	// Owes is a list that has to be made, and to be in the log, before the stream is watched from Position.
 	Owes Owes

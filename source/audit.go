@@ -11,10 +11,8 @@ import (
 var errNoVersion = errors.New("a list at an exact version needs one")
 
 // Audit calls f with every object that the stream had at exactly version, in no order that is promised: with its
-// identity,
-// and with JSON that has its metadata, valid until f returns. It reads metadata only, in pages, and holds one object at
-// a
-// time.
+// identity, and with JSON that has its metadata, valid until f returns. It reads metadata only, in pages, and holds one
+// object at a time.
 //
 // The error is f's, which ends it, or says why the list could not be read, or not to its end: nothing is repeated, and what f was told before
 // holds. API servers forget old versions (410), do not have future ones (504), and not all know such lists.
@@ -80,10 +78,8 @@ func ObjectsAt(ctx context.Context, c *Client, s Stream, version string, f func(
 }
 
 // ReadAt returns one object as the stream had it at exactly version: its identity, and JSON that has its metadata.
-// Found is
-// false where the stream did not have it then: it did not exist, or the selectors did not match. The error says why the
-// API
-// server does not tell, see [Audit]; nothing is repeated.
+// Found is false where the stream did not have it then: it did not exist, or the selectors did not match. The error
+// says why the API server does not tell, see [Audit]; nothing is repeated.
 func ReadAt(ctx context.Context, c *Client, s Stream, namespace, name, version string) (id Ident, raw []byte, found bool, err error) {
 	if version == "" {
 		return Ident{}, nil, false, errNoVersion

@@ -91,11 +91,9 @@ func slim(obj any) (any, error) {
 }
 
 // Gone reports whether it is certain that a resource, whatever its version, does not exist any more: nothing has shown
-// it
-// for three seconds while an API server that is ready answered in full, its group included, and what defined it does
-// not
-// exist; or where that is not told, for ten seconds. One answer is not enough: an API server that starts serves some
-// things later than others, and behind one address older ones may answer in turn. Resources that Kubernetes has by
+// it for three seconds while an API server that is ready answered in full, its group included, and what defined it does
+// not exist; or where that is not told, for ten seconds. One answer is not enough: an API server that starts serves
+// some things later than others, and behind one address older ones may answer in turn. Resources that Kubernetes has by
 // itself are never gone.
 func (c *Catalog) Gone(ctx context.Context, r Resource) bool {
 	absent, ok := c.absent(r)

@@ -34,8 +34,7 @@ func builtIn(group string) bool {
 }
 
 // defined asks for what defines a resource: an object of its own, or the API server of its group. It is unknown where
-// the program of
-// an API server of its own defines it.
+// the program of an API server of its own defines it.
 func (c *Catalog) defined(ctx context.Context, r Resource) existence {
 	if is := c.client.find(ctx, definitions, r.Resource+"."+r.Group, &struct{}{}); is != missing {
 		return is

@@ -60,8 +60,7 @@ func (e *RewoundError) Error() string {
 }
 
 // checkServer asks the API server for its version, before a watch from one that it has shown earlier. If its own is
-// older
-// than that, or than what was published, the stream ends for good.
+// older than that, or than what was published, the stream ends for good.
 func (w *wire) checkServer(ctx context.Context, shown string) error {
 	if w.reached != nil {
 		shown = later(shown, w.reached())

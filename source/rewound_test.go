@@ -99,8 +99,7 @@ func TestReader_ends_where_the_history_is_another_one(t *testing.T) {
 }
 
 // What was published is ahead of the position, and its end is no object that could be looked for. The server has not
-// come
-// so far.
+// come so far.
 func TestReader_ends_where_the_server_is_older_than_what_was_published(t *testing.T) {
 	for reached, want := range map[string]string{"61": "61", "60": "", "": ""} {
 		must.RunInBubble(t, reached, func(t *testing.T) {

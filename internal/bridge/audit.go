@@ -126,8 +126,7 @@ func (s *stream) lookAgain(ctx context.Context, keys []string) (differing []stri
 }
 
 // agrees reports whether what is known of an object can be true if it was so at position, and written then; exists is
-// nil
-// if there was no such object.
+// nil if there was no such object.
 func (s *stream) agrees(key string, exists *source.Ident, written int64, position string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

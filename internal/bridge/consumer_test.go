@@ -193,8 +193,7 @@ func (c *consumer) cut(to int) {
 }
 
 // wrong returns why what the consumer holds is not what exists, by key; empty if it is. A rejected event tells only
-// that
-// there is an object.
+// that there is an object.
 func (c *consumer) wrong(exists map[string]any) string {
 	if c.failed != "" {
 		return c.failed

@@ -501,8 +501,7 @@ func oldMessage() *sink.Message {
 }
 
 // A resync looks at an object when a list is complete, so that the list's version is not the position yet. A crash
-// finds
-// the list owed.
+// finds the list owed.
 func TestStream_owes_a_list_until_its_version_is_the_position(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, r, _ := listed(t, "10", "a u1 5")

@@ -238,8 +238,7 @@ func TestRebuild_of_a_stream_without_objects_says_that_the_checkpoint_was_lost(t
 }
 
 // gapsBegin checks that the gaps behind the first n messages say that the selection has changed, and since when:
-// between
-// the first list at version 5 and the latest version at which the streams before it can have stopped.
+// between the first list at version 5 and the latest version at which the streams before it can have stopped.
 func gapsBegin(t *testing.T, log *fakeLog, n int, latest uint64) {
 	t.Helper()
 	log.set(func() {

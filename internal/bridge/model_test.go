@@ -62,8 +62,7 @@ type model struct {
 }
 
 // happened is a write. Labelled says that the object has the label of the selector, was that it had it before. History
-// is
-// how often etcd was restored before: a version has another time and other data in each.
+// is how often etcd was restored before: a version has another time and other data in each.
 type happened struct {
 	source.Change
 	labelled, was bool

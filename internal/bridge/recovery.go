@@ -64,8 +64,7 @@ type recovery struct {
 	// replaces: the rows become what the log has, whatever the checkpoint has.
 	replaces bool
 	// again: an event that was published again is the last of its object. It may be an older state than another one
-	// that
-	// was not read.
+	// that was not read.
 	again bool
 	// read counts the pipeline's messages, and seen is their greatest epoch.
 	read int
@@ -171,8 +170,7 @@ func (r *recovery) readTail(ctx context.Context) error {
 }
 
 // readAll reads the whole log. Where it can select them, only the last message of each object, and all markers: those
-// of
-// several streams have one subject.
+// of several streams have one subject.
 func (r *recovery) readAll(ctx context.Context) error {
 	p := r.session
 	r.begin()

@@ -54,8 +54,7 @@ func TestRemember_goes_on_from_what_the_log_has(t *testing.T) {
 }
 
 // Markers of all namespaces of a resource have one subject, so the last one is of another stream. Nothing else tells
-// that
-// a stream without objects was listed, and under which number.
+// that a stream without objects was listed, and under which number.
 func TestRemember_begins_the_gap_at_the_streams_own_snapshot(t *testing.T) {
 	log := newIndexedLog()
 	specs := []StreamSpec{{Resource: "configmaps", Namespace: "default"}, {Resource: "configmaps", Namespace: "other"}}

@@ -205,8 +205,7 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 }
 
 // coming returns the version of what is published instead of a listed object's state: that state, or a newer one that
-// is
-// on its way. If the list does not compare with what was published in the epoch, the stream lists under another one.
+// is on its way. If the list does not compare with what was published in the epoch, the stream lists under another one.
 func (s *stream) coming(listed *source.Item, epoch uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

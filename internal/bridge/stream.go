@@ -154,8 +154,7 @@ func (s *stream) compare(c *source.Change, last *sequence.Row, listed bool) {
 }
 
 // objectOf returns a listed object for the rules of package sequence. Of one that has the version of its row, when it
-// was
-// written stands for what it holds. Raw, its JSON, is looked at where the row says that too.
+// was written stands for what it holds. Raw, its JSON, is looked at where the row says that too.
 func objectOf(uid string, version uint64, raw []byte, last *sequence.Row) sequence.Object {
 	o := sequence.Object{UID: uid, Version: version}
 	if last != nil && last.Hash != 0 && last.Version == version {

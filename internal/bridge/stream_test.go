@@ -39,8 +39,7 @@ func TestStream_a_first_list_is_a_snapshot_between_its_markers(t *testing.T) {
 }
 
 // A crash behind a commit that has the version of a complete list as the position would else list again, behind a gap
-// in
-// which nothing is missing.
+// in which nothing is missing.
 func TestStream_commits_the_version_of_a_list_and_that_nothing_is_owed_at_once(t *testing.T) {
 	_, store, r, s := listed(t, "10", "a u1 5")
 	note(t, s, source.Progress{Kind: source.Gap, Version: "20", Why: source.Why{Message: "compacted"}})

@@ -56,8 +56,7 @@ func (rec recorded) factor(r *runs) float64 {
 }
 
 // judge returns an error with a line for each package that took too long, one for those without a recorded time, and
-// one
-// for those that have one and did not run.
+// one for those that have one and did not run.
 func (rec recorded) judge(r *runs) error {
 	var all []error
 	var unknown []string

@@ -53,8 +53,7 @@ func (r *round) logLost() time.Time {
 }
 
 // behind is how far a gap may reach below the log, 0 for the oracle's limit. A position cannot be stored while a broker
-// is
-// away or a disk is full: no fault lasts longer. What Kafka has was stored by the bridge's clock.
+// is away or a disk is full: no fault lasts longer. What Kafka has was stored by the bridge's clock.
 func (r *round) behind() time.Duration {
 	switch {
 	case r.options.Broker == world.Kafka && r.jumped():

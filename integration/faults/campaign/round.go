@@ -57,8 +57,7 @@ type round struct {
 	driver   *drive.Driver
 	recorder *oracle.Recorder
 	// tried are the faults that were injected, also those that found no occasion; acts is what they did. Canaries
-	// counts
-	// how often the bridge was tried between them.
+	// counts how often the bridge was tried between them.
 	tried    []world.Fault
 	acts     []act
 	canaries int

@@ -130,8 +130,7 @@ func (s Summary) Objections(o Options) (all []string) {
 		all = append(all, fmt.Sprintf("%d of %d true states are excused by versions alone", s.Alike, s.States))
 	}
 	// On NATS a bridge that keeps its promises left out 0 and read back 139. On Kafka, whose plan has no fault after
-	// which
-	// history is read back, one left out 14 of 36: known, and not judged until the bridge reads them back.
+	// which history is read back, one left out 14 of 36: known, and not judged until the bridge reads them back.
 	if g := s.Gaps[oracle.Expired]; s.Broker != world.Kafka && 10*g.Avoidable > g.Recovered+g.Avoidable {
 		all = append(all, fmt.Sprintf(
 			"of what the API server's watches had lost, etcd still had %d states that were not read back, and %d were",

@@ -280,8 +280,7 @@ type interval struct {
 }
 
 // findPauses collects the times in which nothing of the stream was selected. Where no object was alive in the log no
-// end
-// tells when that began: it may have been right after the list before.
+// end tells when that began: it may have been right after the list before.
 func (s *streamJudge) findPauses() {
 	if len(s.judge.truth.Schedule) > 0 {
 		return // it says more

@@ -59,10 +59,9 @@ func (s *streamJudge) left(l *line) bool {
 // rate counts the states since the last one that the log has.
 type rate struct{ folded, hidden int }
 
-// checkRate checks how many changes the entries of a state stand for: those since the entry before. The
-// bridge may have seen some of those that a gap or a snapshot hides, so they may be counted or not. It has not seen
-// those
-// before a first list. An entry that repeats a state stands for itself.
+// checkRate checks how many changes the entries of a state stand for: those since the entry before. The bridge may have
+// seen some of those that a gap or a snapshot hides, so they may be counted or not. It has not seen those before a
+// first list. An entry that repeats a state stands for itself.
 func (s *streamJudge) checkRate(o *object, state int, since rate) {
 	first := true
 	for _, l := range o.lines {

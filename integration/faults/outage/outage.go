@@ -142,8 +142,7 @@ func (o *outage) close() error {
 }
 
 // unjustified returns why a gap does not come of a broker that is away; empty if it does. The bridge does not read
-// then,
-// and the API server forgets.
+// then, and the API server forgets.
 func (o *outage) unjustified(g oracle.GapFigure) string {
 	switch {
 	case g.Cause != oracle.Expired:

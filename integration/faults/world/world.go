@@ -51,8 +51,7 @@ type Config struct {
 	// Resources is the list under resources of the bridge's only pipeline, in YAML.
 	Resources string
 	// Selection stands for Resources where what the file selects is to change. Selects is called, if it is not nil,
-	// before
-	// that, with all that the bridge may read from then on, and when it reads certainly what it is to read.
+	// before that, with all that the bridge may read from then on, and when it reads certainly what it is to read.
 	Selection selection.Selection
 	Selects   func(ctx context.Context, may ...selection.Selection) error
 	// Settings are further keys of the bridge's file, in YAML; none that the world writes itself. They may be empty.
