@@ -140,17 +140,8 @@ func (s *stream) announceList(ctx context.Context, m source.Marker) error {
 	if gap {
 		s.metrics.relists.Inc()
 	}
-	id := markerID(s.encoder, m)
-	if s.announced() != id { // else by a process that did not get to the end of the list, and perhaps not to know that the broker has it
-		// Whoever waits may be gone when the broker has it, and the last commit says all the same that the log was read up to there.
-		noted := func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.saved.Announced = id
-		}
-		if err := s.queueMarker(&marker{Marker: m, settled: noted}).wait(ctx); err != nil {
-			return err
-		}
+	if err := s.announce(m).wait(ctx); err != nil {
+		return err
 	}
 	if gap {
 		s.metrics.gaps.Inc()
@@ -160,16 +151,38 @@ func (s *stream) announceList(ctx context.Context, m source.Marker) error {
 	return nil
 }
 
+// announce returns the marker of a list that begins; nil if the log has it, from a process that did not get to the end
+// of the list. If the list was cut short while the broker had not acknowledged its marker, the same list waits for that
+// one.
+func (s *stream) announce(m source.Marker) *marker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := markerID(s.encoder, m)
+	switch {
+	case s.saved.Announced == id:
+		return nil
+	case s.announcing != nil && markerID(s.encoder, s.announcing.Marker) == id:
+		return s.announcing
+	}
+	mk := &marker{Marker: m}
+	// Whoever waits may be gone when the broker has it, and the last commit says all the same that the log was read up
+	// to there.
+	mk.settled = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.saved.Announced = id
+		if s.announcing == mk {
+			s.announcing = nil
+		}
+	}
+	s.announcing = s.queueMarker(mk)
+	return mk
+}
+
 func markerID(e *encode.Encoder, m source.Marker) string {
 	var message sink.Message
 	e.Marker(&message, m)
 	return message.ID
-}
-
-func (s *stream) announced() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.saved.Announced
 }
 
 // queueMarker queues a marker. What has to stand before it in the log is settled already; the position does not pass it.

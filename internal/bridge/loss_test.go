@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -130,6 +131,28 @@ func TestMarkers_are_in_the_log_once_although_an_answer_is_lost(t *testing.T) {
 		assert.Equal(t, 1, n,
 			"other %v: the marker is there %d times:\n%s", other, n, strings.Join(log.lines(), "\n"))
 	}
+}
+
+// A list is cut short before the broker has acknowledged its gap, and comes again at the same version. The broker does
+// not know ids.
+func TestMarkers_are_in_the_log_once_although_a_list_begins_again(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r, s := saved(t, log, store)
+	log.set(func() { log.stored = func() { log.byID = map[string]int{} } })
+	gate := log.hold()
+	ctx, cut := context.WithCancel(t.Context())
+	cut()
+	gap := source.Marker{Kind: source.MarkerGap, Epoch: s.epoch, From: "10", To: "20"}
+	require.ErrorIs(t, s.announceList(ctx, gap), context.Canceled)
+	announced := make(chan error)
+	go func() { announced <- s.announceList(t.Context(), gap) }()
+	must.Happen(t, "the gap at the broker", func() bool { return r.busy.count() > 0 })
+	log.set(func() { log.gate = nil })
+	close(gate)
+	require.NoError(t, <-announced)
+	require.NoError(t, s.announceList(t.Context(), gap))
+	r.settle()
+	expect(t, log.lines()[3:], "gap 20")
 }
 
 // The list was complete, and its end not announced, when the log lost it.

@@ -50,6 +50,8 @@ type stream struct {
 	since atomic.Uint64
 	// completing is the marker that a dead process owed; nil if it owed none. Nothing that is read may precede it.
 	completing *marker
+	// announcing is the marker of a list that began, until the broker has it.
+	announcing *marker
 	// listing is the reason of the changes that the running list brings, at its version.
 	listing   source.Reason
 	listingAt uint64
