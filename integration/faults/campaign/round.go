@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -61,10 +62,11 @@ type round struct {
 	tried    []world.Fault
 	acts     []act
 	canaries int
-	// schedule is what the bridge was to read when.
-	schedule oracle.Schedule
-	told     map[string]bool
-	result   Result
+	// schedule is what the bridge was to read when. Two faults at a time change it.
+	schedule   oracle.Schedule
+	scheduling sync.Mutex
+	told       map[string]bool
+	result     Result
 }
 
 // run returns what the oracle says, and what the bridge did that it must not. The error is one of the round itself: it says nothing of the bridge.
@@ -135,7 +137,7 @@ func (r *round) prepare(ctx context.Context) (err error) {
 	defer r.spend("start")()
 	r.recorder = oracle.NewRecorder(oracle.RecorderConfig{Resources: r.subject.resources, Cluster: world.Cluster, Dial: r.dial})
 	r.world, err = world.Start(ctx, world.Config{
-		Selection: r.subject.selection, Selects: r.selects, Settings: fmt.Sprintf("buffer: {maxBytes: %d}", bufferLimit),
+		Selection: r.subject.selection, Selects: r.selects, Forgets: r.forgets, Settings: fmt.Sprintf("buffer: {maxBytes: %d}", bufferLimit),
 		CRDs: []*apiextensionsv1.CustomResourceDefinition{drive.WidgetDefinition()}, Dir: r.dir,
 		Binary: r.options.Binary, ClockBinary: r.options.ClockBinary, Broker: r.options.Broker, Checkpoint: r.checkpoint,
 		Replicas: r.replicas, Restoring: r.recorder.Hold, Restored: r.restored,
@@ -195,6 +197,9 @@ func (r *round) play(ctx context.Context) error {
 	}
 	defer r.spend("settle")()
 	if err := r.world.WaitSettled(ctx, settling); err != nil {
+		return err
+	}
+	if err := r.selects(ctx, r.subject.selection); err != nil {
 		return err
 	}
 	return r.audit(ctx)
@@ -324,7 +329,7 @@ func (r *round) draw(fits func(world.Fault) bool) (world.Fault, error) {
 	sum := 0
 	for _, f := range r.world.Faults() {
 		// With a clock that has jumped, nothing tells what was read before a selection changed.
-		unclear := f.Action && r.jumped() || f.Clock && len(r.schedule) > 1
+		unclear := f.Action && r.jumped() || f.Clock && r.phases() > 1
 		if !unclear && f.Available() == nil && fits(f) && r.options.named(f.Name) && f.Cost <= r.options.Longest {
 			some = append(some, f)
 			sum += f.Weight

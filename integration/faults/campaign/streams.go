@@ -66,10 +66,27 @@ func (r *round) selects(ctx context.Context, may ...selection.Selection) error {
 	for _, s := range may {
 		p.Selections = append(p.Selections, s.Streams(world.Cluster))
 	}
+	r.scheduling.Lock()
+	defer r.scheduling.Unlock()
 	if last := &r.schedule[len(r.schedule)-1]; len(last.Selections) > 1 && len(may) > 1 {
 		last.Selections = append(last.Selections, p.Selections...) // it is not certain yet what was read before
 		return nil
 	}
 	r.schedule = append(r.schedule, p)
 	return nil
+}
+
+// forgets takes note that checkpoint and log have become what they were at a time. What was selected since may have
+// left no trace: the bridge goes on with what it selects now.
+func (r *round) forgets(since time.Time) {
+	r.scheduling.Lock()
+	defer r.scheduling.Unlock()
+	r.schedule = r.schedule.Forget(since)
+}
+
+// phases returns how many phases the schedule has.
+func (r *round) phases() int {
+	r.scheduling.Lock()
+	defer r.scheduling.Unlock()
+	return len(r.schedule)
 }

@@ -21,7 +21,9 @@ type mark struct {
 	era   int
 	body  markBody
 	// from and to are where the marker's range begins and ends in the truth; a snapshot has only to, a resync neither.
+	// Said is the version of to in the marker.
 	from, to                     position
+	said                         uint64
 	hidden, avoidable, recovered int
 }
 
@@ -174,6 +176,7 @@ func (s *streamJudge) readMarks() {
 			// know yet.
 			high = min(high+1, len(s.judge.truth.Histories)-1)
 		}
+		m.said = m.to.version
 		if m.body.Cause == LogLost {
 			m.to.version = max(m.to.version, s.repaired(m.epoch))
 		}

@@ -65,9 +65,10 @@ type State struct {
 	// compared.
 	Body string
 	// Phase is the phase of the schedule in which the state was new. Unclear says that it is not certain that it was
-	// selected. Selects says that nothing happened to the object, and the selection changed.
-	Phase            int
-	Unclear, Selects bool
+	// selected. Selects says that nothing happened to the object, and the selection changed. Left says that after this
+	// end, before a next state, there was a time in which the object would not have been selected.
+	Phase                  int
+	Unclear, Selects, Left bool
 }
 
 func (s State) String() string { return fmt.Sprintf("h%d %d %s %s", s.History, s.Version, s.Op, s.UID) }

@@ -364,7 +364,7 @@ func (s *streamJudge) listed(l *line) bool {
 		if m.Place > l.Place || m.epoch != l.epoch {
 			return false
 		}
-		return m.to.version == l.version || l.Reason == "repair" && m.body.Cause == LogLost && m.to.version <= l.version
+		return m.to.version == l.version || l.Reason == "repair" && m.body.Cause == LogLost && m.said <= l.version
 	}) || l.retires || l.Reason != "relist" && l.Reason != "snapshot" && l.Reason != "repair"
 }
 

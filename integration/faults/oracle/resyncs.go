@@ -39,8 +39,10 @@ func (s *streamJudge) checkResyncs() {
 	}
 }
 
+// checkRepair checks that a repair is announced. The end of an object whose name another one has taken has the epoch
+// that the object had.
 func (s *streamJudge) checkRepair(l *line, lost *mark, open bool) {
-	if l.Reason == "repair" && (lost == nil || lost.epoch != l.epoch || !open) {
+	if l.Reason == "repair" && (lost == nil || lost.epoch != l.epoch && !s.taken(l) || !open) {
 		s.violateLine(P6, l, "a repair that no gap and no resync announces")
 	}
 }

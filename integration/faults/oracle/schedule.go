@@ -22,6 +22,20 @@ type Phase struct {
 	Selections [][]Stream
 }
 
+// Forget returns the schedule of a pipeline whose checkpoint and log have become what they were at a time: everything
+// that it selected since may have been selected all the time.
+func (sc Schedule) Forget(since time.Time) Schedule {
+	first := slices.IndexFunc(sc, func(p Phase) bool { return p.At.After(since) })
+	if first < 1 {
+		return sc
+	}
+	unclear := Phase{Place: sc[first].Place, At: sc[first].At}
+	for _, p := range sc[first-1:] {
+		unclear.Selections = append(unclear.Selections, p.Selections...)
+	}
+	return append(slices.Clone(sc[:first]), unclear)
+}
+
 // Place is a place in what happened.
 type Place struct {
 	History int
@@ -89,12 +103,14 @@ type narrator struct {
 	phase    int
 	states   map[string][]State
 	exists   map[string]*Observation
+	// gone are the last states of objects that are deleted.
+	gone map[string]*Observation
 }
 
 // statesIn is [States] of an area whose selection changes. What enters the selection is added with the state that it
 // has, and what leaves it is ended.
 func statesIn(area Stream, schedule Schedule, all []Observation) (map[string][]State, error) {
-	n := narrator{area: area, schedule: schedule, states: map[string][]State{}, exists: map[string]*Observation{}}
+	n := narrator{area: area, schedule: schedule, states: map[string][]State{}, exists: map[string]*Observation{}, gone: map[string]*Observation{}}
 	for _, p := range schedule {
 		c, err := newChooser(area, p)
 		if err != nil {
@@ -121,6 +137,12 @@ func (n *narrator) advance(to position) {
 		}
 		before := n.choosers[n.phase]
 		n.phase++
+		for key, o := range n.gone {
+			is, unclear := n.choosers[n.phase].takes(o)
+			if last := len(n.states[key]) - 1; last >= 0 && (!is || unclear) {
+				n.states[key][last].Left = true
+			}
+		}
 		for _, key := range sortedKeys(n.exists) {
 			o := n.exists[key]
 			was, _ := before.takes(o)
@@ -142,10 +164,15 @@ func (n *narrator) advance(to position) {
 func (n *narrator) observe(o *Observation) {
 	key := o.key()
 	is, unclear := false, false
-	if before := n.exists[key]; before != nil {
+	before := n.exists[key]
+	if before != nil {
 		_, unclear = n.choosers[n.phase].takes(before)
 	}
-	if delete(n.exists, key); !o.Deleted {
+	if delete(n.exists, key); o.Deleted && before != nil {
+		n.gone[key] = before
+	}
+	if !o.Deleted {
+		delete(n.gone, key)
 		n.exists[key] = o
 		is, unclear = n.choosers[n.phase].takes(o)
 	}
@@ -162,20 +189,24 @@ func (n *narrator) observe(o *Observation) {
 
 // unclearly reports whether a state need not be in the log because of what was selected when. Alive says whether the
 // log has the object then. The log need not have a state that may not have been selected, and that was over before that
-// was certain. Nor need it have a state that the bridge had not read when the selection ended the object.
+// was certain. Nor need it have a state that the bridge had not read when the selection ended the object, or
+// would have ended it.
 func (o *object) unclearly(i int, alive bool) bool {
 	st := o.truth[i]
-	if !st.live() {
-		return (st.Selects || st.Unclear || i > 0 && o.truth[i-1].Unclear) && !alive
-	}
-	if st.Unclear && i+1 < len(o.truth) && o.truth[i+1].Phase == st.Phase {
+	switch {
+	case !st.live() && alive:
+		return false
+	case !st.live() && (st.Selects || st.Unclear || i > 0 && o.truth[i-1].Unclear):
+		return true
+	case st.live() && st.Unclear && i+1 < len(o.truth) && o.truth[i+1].Phase == st.Phase:
 		return true
 	}
-	for j := i + 1; j < len(o.truth); j++ {
-		if next := o.truth[j]; !next.live() && (next.Selects || next.Unclear) {
+	for j := i; j < len(o.truth); j++ {
+		next := o.truth[j]
+		switch {
+		case next.Left, j > i && !next.live() && (next.Selects || next.Unclear):
 			return true
-		}
-		if o.published[j] {
+		case j > i && o.published[j]:
 			return false
 		}
 	}

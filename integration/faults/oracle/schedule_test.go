@@ -83,6 +83,49 @@ func TestStates_follow_what_is_selected_when(t *testing.T) {
 	}
 }
 
+// What has been over for long when the entry is removed may be what the bridge had not read yet.
+func TestCheck_needs_nothing_that_was_not_read_when_the_selection_ended(t *testing.T) {
+	all := []Observation{{Name: "x", UID: "u1", Version: 6}, {Name: "x", UID: "u1", Version: 8, Deleted: true}}
+	for name, c := range map[string]struct {
+		schedule Schedule
+		want     bool
+	}{
+		"it ends":           {toAndFro(), false},
+		"it does not end":   {toAndFro()[:1], true},
+		"it ends, perhaps":  {toAndFro().Forget(timeOf(5)), false},
+		"it ended before":   {Schedule{{Selections: [][]Stream{nil}}, toAndFro()[0]}, true},
+		"nothing is forgot": {toAndFro().Forget(timeOf(50)), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			truth := &Truth{Histories: []History{{First: 1, Last: 1000}}, Schedule: c.schedule}
+			truth.Streams = map[Stream]map[string][]State{plain: must.Get(statesIn(plain, c.schedule, all))(t)}
+			log := []Entry{entryOf("snapshot-started 1", 1), entryOf("snapshot-completed 1", 2)}
+			assert.Equal(t, c.want, len(Check(truth, log, Options{})) > 0)
+		})
+	}
+}
+
+// The log and the checkpoint were put back to what they were at 15, and what was selected then is selected again: they
+// have no trace of what was between.
+func TestCheck_knows_what_a_pipeline_has_forgotten(t *testing.T) {
+	all := []Observation{{Name: "x", UID: "u1", Version: 5}, {Name: "x", UID: "u1", Version: 45}}
+	for _, forgets := range []bool{false, true} {
+		schedule := toAndFro()
+		if forgets {
+			schedule = schedule.Forget(timeOf(9))
+		}
+		truth := &Truth{Histories: []History{{First: 1, Last: 1000}}, Schedule: schedule}
+		truth.Streams = map[Stream]map[string][]State{plain: must.Get(statesIn(plain, schedule, all))(t)}
+		var log []Entry
+		for i, line := range []string{
+			"snapshot-started 1", "snapshot-completed 1", "added u1 5 watch", "updated u1 45 watch",
+		} {
+			log = append(log, entryOf(line, uint64(i+1)))
+		}
+		assert.Equal(t, forgets, len(Check(truth, log, Options{})) == 0, "forgets %v", forgets)
+	}
+}
+
 // A line of these logs ends in the second in which the event was read.
 func TestCheck_knows_what_is_selected_when(t *testing.T) {
 	begins := []string{"snapshot-started 1 0", "snapshot-completed 1 0", "added u1 5 watch 5"}

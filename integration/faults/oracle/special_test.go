@@ -246,6 +246,25 @@ var scripts = map[string]script{
 			"resync-completed 9@2",
 		},
 	},
+	"a repair ends with its old number what another object has followed": {
+		truth: []string{"added u1 5", "deleted u1 6", "added u2 7"}, options: Options{LogLost: now}, log: []string{
+			"snapshot-started 1", "added u1 5 watch", "gap 5 8@2 log-lost", "resync-started 9@2", "deleted u1 5>5 repair",
+			"added u2 7@2 repair", "resync-completed 9@2",
+		},
+	},
+	"a repair ends with its own number what nothing has followed": {
+		truth: []string{"added u1 5", "deleted u1 6"}, options: Options{LogLost: now}, want: []Promise{P4}, log: []string{
+			"snapshot-started 1", "added u1 5 watch", "gap 5 8@2 log-lost", "resync-started 9@2", "deleted u1 5>6 repair",
+			"resync-completed 9@2",
+		},
+	},
+	"a repair that begins again has ended objects by the list before": {
+		truth:   []string{"added u1 5", "deleted u1 6", "added u2 8", "updated u2 9"},
+		options: Options{LogLost: now}, log: []string{
+			"snapshot-started 1", "added u1 5 watch", "gap 5 7@2 log-lost", "resync-started 8@2", "deleted u1 5>7@2 repair",
+			"gap 5 9@2 log-lost", "resync-started 9@2", "added u2 9@2 repair", "resync-completed 9@2",
+		},
+	},
 	"behind a restoration nothing of the old history is told": {
 		truth: []string{"added u1 4", "updated u1 7", "h1 updated u1 4", "h1 updated u1 8"}, bounds: restored,
 		want: []Promise{P4}, log: []string{

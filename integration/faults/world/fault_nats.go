@@ -73,6 +73,7 @@ func (b *natsBackend) rewindLog(ctx context.Context, i *injection) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMissed, err)
 	}
+	copying := time.Now()
 	b.stop()
 	try.Do(b.keep(copied))
 	try.Do(b.server.Start())
@@ -91,6 +92,9 @@ func (b *natsBackend) rewindLog(ctx context.Context, i *injection) error {
 	b.stop()
 	i.mayAllEnd(i.cfg.Checkpoint == CheckpointNATS)
 	try.Do(b.putBack(copied))
+	if i.cfg.Checkpoint == CheckpointNATS && i.cfg.Forgets != nil {
+		i.cfg.Forgets(copying)
+	}
 	try.Do(b.server.Start())
 	i.lost(ctx, LogRewound, "the log ended at %d at least, and ends at %d", end, old)
 	return errors.Join(missed, i.restartLost(ctx))

@@ -54,6 +54,8 @@ type Config struct {
 	// before that, with all that the bridge may read from then on, and when it reads certainly what it is to read.
 	Selection selection.Selection
 	Selects   func(ctx context.Context, may ...selection.Selection) error
+	// Forgets is called, if it is not nil, when the log and the checkpoint have become what they were at a time.
+	Forgets func(since time.Time)
 	// Settings are further keys of the bridge's file, in YAML; none that the world writes itself. They may be empty.
 	Settings string
 	// CRDs are installed before the bridge starts. The faults of custom resources take the first one, and delete all its objects with it.
