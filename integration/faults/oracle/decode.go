@@ -16,9 +16,9 @@ import (
 // errUndecodable says that a stored object cannot be understood; it comes with the key and never with the value.
 var errUndecodable = errors.New("decode object")
 
-// decode reads uid, labels, the content's hash and whether the deletion was asked for out of a stored object:
+// Decode reads uid, labels, the content's hash and whether the deletion was asked for out of a stored object:
 // built-in types are protobuf, custom resources JSON.
-func decode(value []byte) (Observation, error) {
+func Decode(value []byte) (Observation, error) {
 	var object metav1.Object
 	content := value
 	if bytes.HasPrefix(value, []byte("k8s\x00")) {

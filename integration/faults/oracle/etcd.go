@@ -107,7 +107,7 @@ func (r *Recorder) collect(now map[string]known, kv *mvccpb.KeyValue) error {
 	if !ok {
 		return nil
 	}
-	o, err := decode(kv.Value)
+	o, err := Decode(kv.Value)
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", errUndecodable, kv.Key, err)
 	}

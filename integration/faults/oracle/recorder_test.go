@@ -245,10 +245,10 @@ func TestDecode_reads_both_formats_of_etcd(t *testing.T) {
 		"protobuf": stored.Bytes(),
 		"JSON":     []byte(`{"metadata":{"uid":"u1","labels":{"a":"b"},"annotations":{"faults.example.com/change":"1.2"}}}`),
 	} {
-		assert.Equal(t, want, must.Get(decode(value))(t), name)
+		assert.Equal(t, want, must.Get(Decode(value))(t), name)
 	}
 	for name, value := range map[string]string{"no uid": `{"metadata":{}}`, "neither": "x", "an unknown type": "k8s\x00x"} {
-		got, err := decode([]byte(value))
+		got, err := Decode([]byte(value))
 		assert.Error(t, err, "%s: got %+v", name, got)
 	}
 }

@@ -66,18 +66,24 @@ func (tr *Truth) Judge(log []Message, o oracle.Options, streams ...oracle.Stream
 	tr.t.Helper()
 	tr.sync()
 	truth := must.Get(tr.recorder.Truth(streams...))(tr.t)
-	entries := must.Get(Entries(log))(tr.t)
+	return Judge(tr.t, truth, log, o)
+}
+
+// Judge compares a log with a truth, and fails the test by each violation.
+func Judge(t testing.TB, truth *oracle.Truth, log []Message, o oracle.Options) oracle.Report {
+	t.Helper()
+	entries := must.Get(Entries(log))(t)
 	report := oracle.Judge(truth, entries, o)
 	for _, v := range report.Violations {
-		tr.t.Errorf("%s", v)
+		t.Errorf("%s", v)
 	}
 	if report.Unknown > 0 || len(truth.Holes) > 0 {
-		tr.t.Errorf("the recorder has not seen everything: %d entries could not be judged, holes are %+v", report.Unknown, truth.Holes)
+		t.Errorf("the recorder has not seen everything: %d entries could not be judged, holes are %+v", report.Unknown, truth.Holes)
 	}
 	if report.Published == 0 {
-		tr.t.Error("the log has nothing of what happened")
+		t.Error("the log has nothing of what happened")
 	}
-	tr.t.Logf("%d changes, %d of them in a log of %d entries, %d hidden by snapshots and gaps, %d gaps",
+	t.Logf("%d changes, %d of them in a log of %d entries, %d hidden by snapshots and gaps, %d gaps",
 		report.States, report.Published, len(log), report.Hidden, len(report.Gaps))
 	return report
 }
