@@ -652,7 +652,7 @@ func (m *model) rewind() {
 	for name, saved := range m.store.state.Streams {
 		position := numeric(saved.Position)
 		first := saved.Owes.List != sequence.Nothing || saved.Unannounced != (checkpoint.Snapshot{})
-		if first || position <= 10 || m.restored {
+		if first || position <= 10 || m.restored || m.suspect { // docs/events.md wants an audit before
 			continue
 		}
 		to := max(position, numeric(saved.Replay.To))
