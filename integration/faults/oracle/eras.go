@@ -71,6 +71,7 @@ func (s *streamJudge) matchEras() {
 		s.judge.violate(Violation{Promise: P6, Stream: s.stream.String(), What: fmt.Sprintf(
 			"the log tells of %d restorations, and etcd was restored %d times", restored, newest)})
 	}
+	allowed := s.allowed(newest)
 	for n := 1; n < len(s.eras); n++ {
 		e := &s.eras[n]
 		h := s.eras[n-1].first
@@ -78,10 +79,25 @@ func (s *streamJudge) matchEras() {
 			h, restored = h+1, restored-1
 		}
 		latest := max(newest-restored, 0)
-		for h = min(h, latest); h < latest && !s.shows(n, h, latest); h++ {
-		}
-		e.first = h
+		e.first = max(min(h, latest), min(allowed[n], latest))
 	}
+}
+
+// allowed returns the latest history of the truth that each era can begin with, because of its own states and of those
+// of the eras behind it.
+func (s *streamJudge) allowed(newest int) []int {
+	all := make([]int, len(s.eras))
+	for n := len(all) - 1; n >= 0; n-- {
+		h := 0
+		for h < newest && !s.shows(n, h, newest) {
+			h++
+		}
+		all[n], newest = h, h
+		if s.eras[n].later {
+			newest = max(h-1, 0)
+		}
+	}
+	return all
 }
 
 // shows reports whether an era has a state that one history of the truth has and none from there to latest.

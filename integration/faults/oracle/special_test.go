@@ -265,6 +265,12 @@ var scripts = map[string]script{
 			"gap 5 9@2 log-lost", "resync-started 9@2", "added u2 9@2 repair", "resync-completed 9@2",
 		},
 	},
+	"a first list that was cut short tells nothing of a restoration behind the log": {
+		truth: []string{"added u1 5", "updated u1 7", "h1 updated u1 5", "h1 updated u1 8"}, bounds: restored,
+		options: Options{Prefix: true}, log: []string{
+			"snapshot-started 1", "added u1 5 watch", "snapshot-started 6@2", "snapshot-started 6@3", "updated u1 7@3 watch",
+		},
+	},
 	"behind a restoration nothing of the old history is told": {
 		truth: []string{"added u1 4", "updated u1 7", "h1 updated u1 4", "h1 updated u1 8"}, bounds: restored,
 		want: []Promise{P4}, log: []string{
