@@ -30,6 +30,8 @@ type Bridge struct {
 	mayEnd atomic.Bool
 }
 
+var errRuns = errors.New("start the bridge: it runs already")
+
 // StartBridge starts the bridge, and does not wait for anything: of replicas all that do not run, of which there has to be one. If the last process of one has ended although
 // nobody wanted it to, that is the error, see [ErrEnded], and none is started in its place.
 func (w *World) StartBridge() (errs error) {
@@ -46,7 +48,7 @@ func (w *World) StartBridge() (errs error) {
 		}
 	}
 	if !started {
-		return errors.New("start the bridge: it runs already")
+		return errRuns
 	}
 	return errs
 }
@@ -198,9 +200,6 @@ func (w *World) killAside() (errs error) {
 	}
 	return errs
 }
-
-// restartBridge kills the bridge if it runs and starts it.
-func (w *World) restartBridge() error { return errors.Join(w.KillBridge(), w.StartBridge()) }
 
 // Running is false for nil, and after the end.
 func (b *Bridge) Running() bool { return b != nil && b.Process.Running() }

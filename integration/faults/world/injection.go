@@ -17,6 +17,18 @@ type injection struct {
 	fault  Fault
 }
 
+// StartBridge is that of the world. Of two faults the other one may have started the bridge.
+func (i *injection) StartBridge() error {
+	err := i.World.StartBridge()
+	if i.fault.joined && errors.Is(err, errRuns) {
+		return nil
+	}
+	return err
+}
+
+// restartBridge kills the bridge if it runs and starts it.
+func (i *injection) restartBridge() error { return errors.Join(i.KillBridge(), i.StartBridge()) }
+
 // note records what was done.
 func (i *injection) note(ctx context.Context, format string, args ...any) {
 	i.record(ctx, Event{Kind: Note, Fault: i.fault.Name, Text: fmt.Sprintf(format, args...)})
