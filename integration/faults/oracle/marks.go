@@ -226,10 +226,10 @@ func (s *streamJudge) locateEnd(m *mark, low, high int) position {
 }
 
 // repaired returns the greatest version that the repair of an epoch tells. Its list is made when the gap is in the
-// log, so that it may be newer than the gap says.
+// log, so that it may be newer than the gap says. A later repair ends what had that epoch.
 func (s *streamJudge) repaired(epoch uint64) (version uint64) {
 	for _, l := range s.lines {
-		if l.Reason == "repair" && l.epoch == epoch {
+		if l.Reason == "repair" && l.epoch == epoch && !s.taken(l) {
 			version = max(version, l.version)
 		}
 	}

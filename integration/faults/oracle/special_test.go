@@ -252,6 +252,14 @@ var scripts = map[string]script{
 			"added u2 7@2 repair", "resync-completed 9@2",
 		},
 	},
+	"what a second repair ends with the number of the first one is none of that": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8", "deleted u1 9", "added u2 10"},
+		options: Options{LogLost: now}, log: []string{
+			"snapshot-started 1", "added u1 5 watch", "gap 5 6@2 log-lost", "resync-started 8@2", "updated u1 6@2 repair",
+			"resync-completed 8@2", "updated u1 7@2 watch", "updated u1 8@2 watch", "gap 8 10@3 log-lost", "resync-started 9@3",
+			"deleted u1 8>8@2 repair", "added u2 10@3 repair", "resync-completed 9@3",
+		},
+	},
 	"a repair ends with its own number what nothing has followed": {
 		truth: []string{"added u1 5", "deleted u1 6"}, options: Options{LogLost: now}, want: []Promise{P4}, log: []string{
 			"snapshot-started 1", "added u1 5 watch", "gap 5 8@2 log-lost", "resync-started 9@2", "deleted u1 5>6 repair",
