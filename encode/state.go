@@ -89,21 +89,25 @@ func StateOf(s *sink.Stored) (State, error) {
 	return st.State, nil
 }
 
-// EpochOf returns the epoch that the data of a marker have, in either mode; 0 where they were not read.
-func EpochOf(s *sink.Stored) uint64 {
+// NumbersOf returns the epoch that the data of a marker have, and the number of the resync if the marker is of one, in
+// either mode. They are 0 if the data were not read.
+func NumbersOf(s *sink.Stored) (epoch uint64, resync int64) {
 	data := s.Data
 	if IsStructured(s) {
 		var event struct{ Data json.RawMessage }
 		if json.Unmarshal(data, &event) != nil {
-			return 0
+			return 0, 0
 		}
 		data = event.Data
 	}
-	var marker struct{ Epoch uint64 }
-	if json.Unmarshal(data, &marker) != nil {
-		return 0
+	var marker struct {
+		Epoch uint64
+		N     int64
 	}
-	return marker.Epoch
+	if json.Unmarshal(data, &marker) != nil {
+		return 0, 0
+	}
+	return marker.Epoch, marker.N
 }
 
 // isOrdered reports whether events of a type have a sequence.

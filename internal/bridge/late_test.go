@@ -104,6 +104,20 @@ func TestRebuild_from_the_log_where_the_checkpoint_is_an_older_one(t *testing.T)
 	expect(t, got, "deleted default/c u3 7 relist", "updated default/b u2 25 relist")
 }
 
+// Resyncs of several streams have numbers ahead of the clock. What is published again after a lost checkpoint must not
+// have an id that the log has.
+func TestRebuild_gives_no_number_of_a_resync_again(t *testing.T) {
+	log, store, r, s := listed(t, "10", "a u1 5")
+	number := time.Now().Unix() + 100
+	resync := source.Marker{Kind: source.MarkerResyncStarted, Epoch: s.epoch, To: "10", Number: number}
+	require.NoError(t, s.queueMarker(&marker{Marker: resync}).wait(t.Context()))
+	r.stopSaved()
+	store.state = checkpoint.State{}
+	r, _ = startStream(t, log, store)
+	assert.Equal(t, number+1, r.nextResync(0))
+	assert.Equal(t, number, store.state.Log.Resyncs)
+}
+
 // A writer with a newer checkpoint has started, and has published nothing.
 func TestRebuild_where_a_writer_has_started_with_a_greater_epoch(t *testing.T) {
 	log, store, r, _ := listed(t, "10", "a u1 5")

@@ -66,9 +66,10 @@ type recovery struct {
 	// again: an event that was published again is the last of its object. It may be an older state than another one
 	// that was not read.
 	again bool
-	// read counts the pipeline's messages, and seen is their greatest epoch.
-	read int
-	seen uint64
+	// read counts the pipeline's messages, seen is their greatest epoch, and resyncs the greatest number of a resync.
+	read    int
+	seen    uint64
+	resyncs int64
 	// markers are the subjects of markers that were read.
 	markers map[string]struct{}
 	// suspects are the objects, by the stream's name, that have no row and an event that the position covers.
@@ -226,7 +227,8 @@ func (r *recovery) take(m *sink.Stored, late bool) error {
 	}
 	r.read++
 	if st.Sequence == (sequence.Sequence{}) {
-		r.seen = max(r.seen, encode.EpochOf(m))
+		epoch, resync := encode.NumbersOf(m)
+		r.seen, r.resyncs = max(r.seen, epoch), max(r.resyncs, resync)
 		r.markers[m.Subject] = struct{}{}
 		r.marker(m, &st)
 		return nil
@@ -396,7 +398,7 @@ func (r *recovery) store(ctx context.Context) error {
 	maps.Copy(p.state.Streams, r.streams)
 	p.epochs.observe(r.seen)
 	p.logged.ID, p.logged.Marks, p.logged.Ends, p.logged.IDs = r.bounds.ID, r.ends, r.ends, r.ids
-	p.logged.Given = p.epochs.last()
+	p.logged.Given, p.logged.Resyncs = p.epochs.last(), max(p.logged.Resyncs, r.resyncs)
 	b := &checkpoint.Batch{Identity: p.cfg.Identity, Streams: r.streams, Put: r.rows, Log: &p.logged}
 	return p.insist(ctx, func() error { return p.cfg.Store.Commit(ctx, b) })
 }
