@@ -3,6 +3,7 @@
 package kafkabroker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
 )
@@ -133,12 +135,32 @@ func (c *Cluster) Restart(ctx context.Context, broker int) error {
 // error.
 func (c *Cluster) Pause(broker int) error {
 	return c.withNode(broker, func(n *node) error {
-		err := n.process.Load().Signal(syscall.SIGSTOP)
-		if err == nil {
-			n.paused.Store(true)
+		p := n.process.Load()
+		if err := p.Signal(syscall.SIGSTOP); err != nil {
+			return err
 		}
-		return err
+		n.paused.Store(true)
+		return awaitStopped(p.PID())
 	})
+}
+
+// awaitStopped waits until all threads of a process are stopped: a signal takes a while on a busy machine. Where there is
+// no /proc, it does not wait.
+func awaitStopped(pid int) error {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || !slices.ContainsFunc(threads, runs) {
+			return err
+		}
+	}
+	return errors.New("its threads still run a minute after SIGSTOP")
+}
+
+// runs reports whether a thread is not stopped, by the state behind the name in its file of /proc.
+func runs(stat string) bool {
+	text, err := os.ReadFile(stat)
+	at := bytes.LastIndexByte(text, ')') + 2
+	return err == nil && at < len(text) && text[at] != 'T'
 }
 
 // Resume lets a broker that was paused go on. One that was not is no error.
