@@ -5,6 +5,7 @@ package campaign
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
@@ -37,6 +38,11 @@ func actsOf(broker string, events []world.Event) (all []act) {
 // jumped reports whether the bridge's clock was moved: then the times that it says mean nothing.
 func (r *round) jumped() bool {
 	return slices.ContainsFunc(r.tried, func(f world.Fault) bool { return f.Clock })
+}
+
+// trimmed reports whether the oldest records of the log were deleted.
+func (r *round) trimmed() bool {
+	return slices.ContainsFunc(r.tried, func(f world.Fault) bool { return strings.Contains(f.Name, world.OldRecordsDeleted) })
 }
 
 // logLost is when the log, or its end, was first taken away, zero if it was not.

@@ -330,6 +330,8 @@ func (r *round) draw(fits func(world.Fault) bool) (world.Fault, error) {
 	for _, f := range r.world.Faults() {
 		// With a clock that has jumped, nothing tells what was read before a selection changed.
 		unclear := f.Action && r.jumped() || f.Clock && r.phases() > 1
+		// Of a log that has lost its beginning a lost checkpoint learns less, and what is told again is no violation.
+		unclear = unclear || f.Loses == world.CheckpointLost && r.trimmed()
 		if !unclear && f.Available() == nil && fits(f) && r.options.named(f.Name) && f.Cost <= r.options.Longest {
 			some = append(some, f)
 			sum += f.Weight

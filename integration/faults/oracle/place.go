@@ -246,6 +246,9 @@ func (s *streamJudge) find(o *object, l *line, previous int) (at int, before boo
 		return st.UID == l.UID && st.History >= low && (st.History <= high || s.early(l.era, st)) &&
 			(st.live() == (l.op != Deleted) || st.Unclear && l.op == Deleted)
 	}
+	if l.Reason == "recovered" && s.taken(l) { // what is read back may be the first sign of a restoration
+		high = min(high+1, len(s.judge.truth.Histories)-1)
+	}
 	// Of what has left a selection that may have had it, the deletion has the content before.
 	exact := func(i int) bool {
 		return fits(i) && o.truth[i].Version == l.version &&

@@ -253,7 +253,7 @@ var scripts = map[string]script{
 		},
 	},
 	"what a second repair ends with the number of the first one is none of that": {
-		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8", "deleted u1 9", "added u2 10"},
+		truth:   []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8", "deleted u1 9", "added u2 10"},
 		options: Options{LogLost: now}, log: []string{
 			"snapshot-started 1", "added u1 5 watch", "gap 5 6@2 log-lost", "resync-started 8@2", "updated u1 6@2 repair",
 			"resync-completed 8@2", "updated u1 7@2 watch", "updated u1 8@2 watch", "gap 8 10@3 log-lost", "resync-started 9@3",
@@ -277,6 +277,13 @@ var scripts = map[string]script{
 		truth: []string{"added u1 5", "updated u1 7", "h1 updated u1 5", "h1 updated u1 8"}, bounds: restored,
 		options: Options{Prefix: true}, log: []string{
 			"snapshot-started 1", "added u1 5 watch", "snapshot-started 6@2", "snapshot-started 6@3", "updated u1 7@3 watch",
+		},
+	},
+	"what is read back ends an object that a restoration has undone": {
+		truth:  []string{"added u1 4", "deleted u1 5", "added u2 7", "h1 deleted u2 4", "h1 added u1 4", "h1 updated u1 8"},
+		bounds: restored, log: []string{
+			"snapshot-started 1", "added u1 4 watch", "deleted u1 5 watch", "added u2 7 watch", "deleted u2 7>7 recovered",
+			"gap 7 8@2 restored", "added u1 8@2 relist",
 		},
 	},
 	"behind a restoration nothing of the old history is told": {

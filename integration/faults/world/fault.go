@@ -159,8 +159,13 @@ func (w *World) mend(parts Part) {
 	}
 }
 
-// Fits says whether the two can be injected together.
-func (f Fault) Fits(g Fault) bool { return f.Parts&g.Parts == 0 }
+// Fits says whether the two can be injected together. A checkpoint that goes back with the broker's store does not know
+// what a name meant that was new, so that a second resource of that name may take it.
+func (f Fault) Fits(g Fault) bool {
+	binds := func(f Fault) bool { return f.Action && f.CRD }
+	forgets := binds(f) && g.Loses == LogRewound || binds(g) && f.Loses == LogRewound
+	return f.Parts&g.Parts == 0 && !forgets
+}
 
 // With returns the fault that begins both at once, and is over when both are. They must fit. If only one of them finds no occasion, that is
 // in the events and in what [Fault.Inject] returns, and no error.

@@ -13,6 +13,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
+// OldRecordsDeleted is the fault by which a log loses its beginning, as retention does it.
+const OldRecordsDeleted = "old records deleted"
+
 // kafkaFaults break the brokers b, or the way to them.
 func kafkaFaults(b *kafkaBackend) []Fault {
 	return []Fault{
@@ -29,7 +32,7 @@ func kafkaFaults(b *kafkaBackend) []Fault {
 		{Name: "broker stores and loses the answer", Parts: Broker, Cost: 10 * time.Second, run: loseAnswers(0)},
 		{Name: "log deleted while the bridge runs", Parts: Broker, Weight: 2, Cost: 40 * time.Second, Loses: LogDeleted, run: b.deleteLive},
 		{Name: "log deleted while the bridge is away", Parts: Process | Broker, Weight: 2, Cost: 20 * time.Second, Loses: LogDeleted, run: b.deleteAway},
-		{Name: "old records deleted", Parts: Broker, Weight: 4, Cost: 10 * time.Second, run: b.deleteOld},
+		{Name: OldRecordsDeleted, Parts: Broker, Weight: 4, Cost: 10 * time.Second, run: b.deleteOld},
 		{Name: "killed, and what it had sent arrives late", Parts: Process | Broker, Cost: 15 * time.Second, run: b.deliverLate},
 		{Name: "stopped, replaced and woken", Parts: Process | Broker, Alone: true, Checkpoint: CheckpointKafka, Cost: 20 * time.Second, run: b.wakeReplaced},
 		{Name: "killed around a commit to the brokers", Parts: Process | Broker, Checkpoint: CheckpointKafka, Cost: 5 * time.Second, run: killAtCommit},
