@@ -603,22 +603,21 @@ func TestMarker_of_a_resync_needs_no_version(t *testing.T) {
 }
 
 // A log that an older version wrote has sequences without dots, or none.
-func TestNumbersOf_are_those_of_each_marker(t *testing.T) {
+func TestMarkerOf_is_what_each_marker_says(t *testing.T) {
 	for _, mode := range []Mode{Binary, Structured} {
 		cfg := config()
 		cfg.Mode = mode
 		for kind := source.MarkerGap; kind <= source.MarkerResyncCompleted; kind++ {
 			m := &sink.Message{}
-			New(source.Stream{Resource: pods}, cfg).Marker(m, source.Marker{Kind: kind, Epoch: 1_787_236_200, To: "5", Number: 7})
+			in := source.Stream{Resource: pods, Namespace: "shop"}
+			New(in, cfg).Marker(m, source.Marker{Kind: kind, Epoch: 1_787_236_200, To: "5", Number: 7})
 			s, resync := stored(m), int64(0)
 			if kind >= source.MarkerResyncStarted {
 				resync = 7
 			}
-			epoch, n := NumbersOf(s)
-			assert.True(t, epoch == 1_787_236_200 && n == resync, "%s: %s has %d, %d", mode, s.ID, epoch, n)
+			assert.Equal(t, MarkerData{"shop", 1_787_236_200, resync}, MarkerOf(s), "%s: %s", mode, s.ID)
 			s.Data = nil
-			epoch, n = NumbersOf(s)
-			assert.True(t, epoch == 0 && n == 0, "%s: %s without data has %d, %d", mode, s.ID, epoch, n)
+			assert.Zero(t, MarkerOf(s), "%s: %s without data", mode, s.ID)
 		}
 	}
 }

@@ -89,25 +89,28 @@ func StateOf(s *sink.Stored) (State, error) {
 	return st.State, nil
 }
 
-// NumbersOf returns the epoch that the data of a marker have, and the number of the resync if the marker is of one, in
-// either mode. They are 0 if the data were not read.
-func NumbersOf(s *sink.Stored) (epoch uint64, resync int64) {
+// MarkerData are what the data of a marker say, as far as a bridge that starts needs it.
+type MarkerData struct {
+	Namespace string
+	Epoch     uint64
+	// N is the number of a resync; 0 of other markers.
+	N int64
+}
+
+// MarkerOf returns the data of a marker, in either mode. They are zero if they were not read.
+func MarkerOf(s *sink.Stored) (d MarkerData) {
 	data := s.Data
 	if IsStructured(s) {
 		var event struct{ Data json.RawMessage }
 		if json.Unmarshal(data, &event) != nil {
-			return 0, 0
+			return MarkerData{}
 		}
 		data = event.Data
 	}
-	var marker struct {
-		Epoch uint64
-		N     int64
+	if json.Unmarshal(data, &d) != nil {
+		return MarkerData{}
 	}
-	if json.Unmarshal(data, &marker) != nil {
-		return 0, 0
-	}
-	return marker.Epoch, marker.N
+	return d
 }
 
 // isOrdered reports whether events of a type have a sequence.

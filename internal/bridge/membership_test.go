@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
@@ -394,6 +395,101 @@ func TestSelection_changes_where_the_log_or_the_checkpoint_was_lost(t *testing.T
 			})
 		}
 	}
+}
+
+// The log has lost that objects came back behind their ends. A consumer that has read that holds them.
+func TestSelection_ends_what_the_log_has_lost_behind_an_older_end(t *testing.T) {
+	for name, after := range map[string]StreamSpec{
+		"it is removed": {Resource: "secrets"}, "it is narrowed": {Resource: "configmaps", Namespace: "shop"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, log, store := shopAndBank(t), newReadableLog(), &memoryStore{}
+			all, none := StreamSpec{Resource: "configmaps"}, StreamSpec{Resource: "secrets"}
+			b := runIn(t, w, log, store, all)
+			begun(t, b, log.fakeLog, []StreamSpec{all})
+			require.NoError(t, b.stop())
+			b = runIn(t, w, log, store, none)
+			must.Happen(t, "the ends", func() bool { return len(alive(log.fakeLog)) == 0 && len(store.streams(t)) == 0 })
+			require.NoError(t, b.stop())
+			n := len(log.lines())
+			b = runIn(t, w, log, store, all)
+			must.Happen(t, "all", func() bool { return len(alive(log.fakeLog)) == 3 })
+			b.watches(t, "configmaps.v1")
+			require.NoError(t, b.stop())
+			c := newConsumer("has read", false)
+			c.read(log.fakeLog, len(log.lines()))
+			log.lose(n)
+			c.cut(n)
+			b = runIn(t, w, log, store, after)
+			if after.Namespace != "" {
+				b.watches(t, "configmaps.v1/shop")
+			}
+			must.Succeed(t, "the truth", func() error {
+				c.read(log.fakeLog, len(log.lines()))
+				if held := c.versions(); !slices.Equal(held, w.selected([]StreamSpec{after})) {
+					return fmt.Errorf("held is %v; the log has\n%s", held, strings.Join(log.lines(), "\n"))
+				}
+				return nil
+			})
+			require.NoError(t, b.stop())
+		})
+	}
+}
+
+// The broker tells the last event of a subject, whosesoever it is.
+func TestPipeline_publishes_what_another_one_has_published_at_the_same_subjects(t *testing.T) {
+	w, log := shopAndBank(t), newReadableLog()
+	run := func(name string) *bridge {
+		return runBridge(t, &apiServer{Server: w.Server}, log, &memoryStore{}, func(c *Config) {
+			c.Name, c.Identity = name, checkpoint.Identity{Cluster: "test", Pipeline: name}
+			c.Streams = []StreamSpec{{
+				Resource: "configmaps", Says: "x", Encoding: encode.Config{Cluster: "test", Pipeline: name},
+			}}
+		})
+	}
+	for _, name := range []string{"a", "b"} {
+		b := run(name)
+		b.watches(t, "configmaps.v1")
+		must.Succeed(t, "the objects", func() error {
+			published := 0
+			log.set(func() {
+				for i := range log.log {
+					if m := &log.log[i]; attribute(m, "pipeline") == name && typeOf(m) == "added" {
+						published++
+					}
+				}
+			})
+			if published != 3 {
+				return fmt.Errorf("pipeline %s has published %d; the log has\n%s", name, published, strings.Join(log.lines(), "\n"))
+			}
+			return nil
+		})
+		require.NoError(t, b.stop())
+	}
+}
+
+// The log has lost that the entry of another resource was removed, which the name could mean too.
+func TestName_keeps_its_meaning_where_the_log_was_lost(t *testing.T) {
+	w, log, store := newWorld(t, "gateways.v1.istio.io"), newReadableLog(), &memoryStore{}
+	w.put("gateways.istio.io", "shop/one", "")
+	name, full := StreamSpec{Resource: "gateways"}, StreamSpec{Resource: "gateways.gateway.io"}
+	b := runIn(t, w, log, store, name)
+	b.watches(t, "gateways.v1.istio.io")
+	require.NoError(t, b.stop())
+	w.put("gateways.gateway.io", "shop/two", "")
+	w.serve("gateways.v1.gateway.io", "gateways.v1.istio.io")
+	b = runIn(t, w, log, store, name, full)
+	b.watches(t, "gateways.v1.istio.io", "gateways.v1.gateway.io")
+	require.NoError(t, b.stop())
+	n := len(log.lines())
+	b = runIn(t, w, log, store, name)
+	must.Happen(t, "the end", func() bool { return len(store.streams(t)) == 1 })
+	require.NoError(t, b.stop())
+	log.lose(n)
+	b = runIn(t, w, log, store, name)
+	must.Happen(t, "the one stream in the store", func() bool { return len(store.streams(t)) == 1 })
+	b.watches(t, "gateways.v1.istio.io")
+	require.NoError(t, b.stop())
 }
 
 // versions returns what a consumer holds, as place and version.

@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,8 +38,11 @@ func (r *recovery) recall(m *sink.Stored, offers *source.Offers) {
 	for _, spec := range p.specs() {
 		at, may := spec.mayHaveRead(resource, st.Namespace)
 		if marker {
-			at, may = spec.stream(resource), spec.NamespaceSelector == nil
-			may = may && strings.Contains(st.ID, "."+at.Scope()+".")
+			at = spec.stream(resource)
+			if spec.NamespaceSelector != nil {
+				at.Namespace = encode.MarkerOf(m).Namespace
+			}
+			may = strings.Contains(st.ID, "."+at.Scope()+".")
 		}
 		if may && spec.meant(resource, offers) {
 			selected = true
@@ -50,14 +54,28 @@ func (r *recovery) recall(m *sink.Stored, offers *source.Offers) {
 	}
 }
 
-// recallStream makes a stream a stored one, with what entries call its resource.
+// recallStream makes a stream a stored one, with what entries call its resource: a name that means another resource keeps
+// that meaning.
 func (p *session) recallStream(at source.Stream, called []string) {
 	if _, known := p.storedAs(at); known {
 		return
 	}
+	called = slices.DeleteFunc(slices.Clone(called), func(name string) bool { return p.meansAnother(name, at) })
 	p.state.Streams[at.Name()] = checkpoint.Stream{
 		Kind: at.Kind, Namespaced: at.Namespaced || at.Namespace != "", Called: called, Fingerprint: at.Scope(),
 	}
+}
+
+// meansAnother reports whether a stored stream of another resource has a name.
+func (p *session) meansAnother(name string, at source.Stream) bool {
+	for stored, saved := range p.state.Streams {
+		o, ok := source.ParseName(stored)
+		same := o.Group == at.Group && o.Resource.Resource == at.Resource.Resource
+		if ok && !same && slices.Contains(saved.Called, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // firstAnswer is how long is waited for the first answer of an API server that a catalog asks.

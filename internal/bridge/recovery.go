@@ -227,8 +227,8 @@ func (r *recovery) take(m *sink.Stored, late bool) error {
 	}
 	r.read++
 	if st.Sequence == (sequence.Sequence{}) {
-		epoch, resync := encode.NumbersOf(m)
-		r.seen, r.resyncs = max(r.seen, epoch), max(r.resyncs, resync)
+		d := encode.MarkerOf(m)
+		r.seen, r.resyncs = max(r.seen, d.Epoch), max(r.resyncs, d.N)
 		r.markers[m.Subject] = struct{}{}
 		r.marker(m, &st)
 		return nil
@@ -473,14 +473,20 @@ func (r *recovery) repair(ctx context.Context) error {
 	return nil
 }
 
-// unlearn marks the rows of a stream that the log has nothing of.
+// unlearn marks the rows of a stream that the log has nothing of. If the log has an older end of an object that came
+// back since, the end has to be told again: who has read what was lost holds the object.
 func (r *recovery) unlearn(name string) {
 	if r.rows[name] == nil {
 		r.rows[name] = map[string]checkpoint.Row{}
 	}
 	for key, row := range r.session.state.Rows[name] {
-		if _, has := r.rows[name][key]; !has && row.Sequence > 0 {
+		has, is := r.rows[name][key]
+		switch {
+		case !is && row.Sequence > 0:
 			row.Behind, row.Sequence, row.Fresh = true, 0, false
+			r.rows[name][key] = row
+		case is && has.Deleted && !row.Deleted && row.Last().After(has.Last().Sequence):
+			row.Deleted, row.Behind, row.Sequence, row.Partition, row.Fresh = true, true, has.Sequence, has.Partition, false
 			r.rows[name][key] = row
 		}
 	}

@@ -132,9 +132,16 @@ func (s *stream) deleteAll(reason reasonOf) (n int) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	position := numeric(s.position())
-	for key, row := range s.ledger.All() {
+	for key, row := range s.ledger.Rows() {
 		last := row.Last()
-		d := s.end(key, &row, sequence.Deselected(&last, s.epoch, position), reason(row.UID), now)
+		e, gone := sequence.Deselected(&last, s.epoch, position)
+		if !gone {
+			continue
+		}
+		d := s.end(key, &row, e, reason(row.UID), now)
+		if e.Again {
+			d.Again = s.repetition()
+		}
 		d.Ticket = source.Ticket(s.tracker.Open("", now))
 		s.enqueue(key, d)
 		n++

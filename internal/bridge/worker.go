@@ -255,12 +255,13 @@ func (p *session) conflicted(o *object, conflict *sink.ConflictError) {
 	}
 	if last != nil && a.marker == nil {
 		state, err := encode.StateOf(last)
-		if err == nil && p.term != nil && state.WriterTerm > *p.term && p.cfg.Term != nil {
+		own := err == nil && state.Pipeline == p.name // another one's says nothing of this pipeline's objects
+		if own && p.term != nil && state.WriterTerm > *p.term && p.cfg.Term != nil {
 			p.fail(&overtakenError{object: o.key, term: state.WriterTerm, own: *p.term})
 			p.again(o, refusedDelay)
 			return
 		}
-		if err == nil && state.Sequence != (sequence.Sequence{}) {
+		if own && state.Sequence != (sequence.Sequence{}) {
 			s.found(o.key, &a.delta.Change, &state, last.Sequence)
 		}
 	}

@@ -342,7 +342,8 @@ func (b *bridge) configure(stored, old map[spec]sequence.Stream) {
 				}
 			}
 		}
-		ends = append(ends, &change{Event: sequence.Deselected(&r.Row, take(), position), key: key})
+		e, _ := sequence.Deselected(&r.Row, take(), position)
+		ends = append(ends, &change{Event: e, key: key})
 	}
 	if len(ends) == 0 {
 		b.retiring = map[spec]sequence.Stream{}
@@ -477,7 +478,8 @@ func (b *bridge) hear() (ends []*change) {
 			}
 		}
 		if r := b.rows[e.key]; !covered && !r.Ended() {
-			c := &change{Event: sequence.Deselected(&r.Row, b.number(), 0), key: e.key}
+			end, _ := sequence.Deselected(&r.Row, b.number(), 0)
+			c := &change{Event: end, key: e.key}
 			b.leaving[c] = true
 			ends = append(ends, c)
 		}

@@ -286,10 +286,13 @@ func (s *Stream) Missing(last *Row, version uint64) (Event, bool) {
 	return Event{UID: last.UID, Sequence: Sequence{s.Epoch, version, End}}, true
 }
 
-// Deselected returns the event of an object that no stream selects any more. Epoch is the number of the change,
-// position the one that the object's stream had.
-func Deselected(last *Row, epoch, position uint64) Event {
-	return Event{UID: last.UID, Sequence: Sequence{epoch, max(position, last.Version), End}}
+// Deselected returns the event of an object that no stream selects any more; false if there is none. Epoch is the
+// number of the change, position the one that the object's stream had.
+func Deselected(last *Row, epoch, position uint64) (Event, bool) {
+	if last.Ended() {
+		return Event{UID: last.UID, Sequence: last.Sequence, Again: true}, last.Behind
+	}
+	return Event{UID: last.UID, Sequence: Sequence{epoch, max(position, last.Version), End}}, true
 }
 
 // Apply returns the row that an event in the log leaves, after last; nil is none.

@@ -263,11 +263,17 @@ func TestList_and_its_absentees(t *testing.T) {
 	if got, gone := s.Missing(behind(end(6, 30)), 50); !gone || !got.Again || got.Sequence != end(6, 30).Sequence {
 		t.Errorf("an ended object that the log has a state behind has %+v", got)
 	}
-	if got := sequence.Deselected(state(6, 30), 9, 20); got.Sequence != end(9, 30).Sequence {
+	if got, gone := sequence.Deselected(state(6, 30), 9, 20); !gone || got.Sequence != end(9, 30).Sequence {
 		t.Errorf("a deselected object has %+v", got)
 	}
-	if got := sequence.Deselected(state(6, 30), 9, 40); got.Sequence != end(9, 40).Sequence {
+	if got, gone := sequence.Deselected(state(6, 30), 9, 40); !gone || got.Sequence != end(9, 40).Sequence {
 		t.Errorf("a deselected object has %+v", got)
+	}
+	if got, gone := sequence.Deselected(end(6, 30), 9, 40); gone {
+		t.Errorf("an ended object that is deselected has %+v", got)
+	}
+	if got, gone := sequence.Deselected(behind(end(6, 30)), 9, 40); !gone || !got.Again || got.Sequence != end(6, 30).Sequence {
+		t.Errorf("an ended object that the log has a state behind has %+v", got)
 	}
 }
 
