@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
@@ -116,6 +117,21 @@ func TestRebuild_gives_no_number_of_a_resync_again(t *testing.T) {
 	r, _ = startStream(t, log, store)
 	assert.Equal(t, number+1, r.nextResync(0))
 	assert.Equal(t, number, store.state.Log.Resyncs)
+}
+
+// The log has a marker of a namespace that a selector takes, and no object of it.
+func TestRebuild_goes_on_from_the_marker_of_a_selected_namespace(t *testing.T) {
+	log := newReadableLog()
+	m := &sink.Message{}
+	at := source.Stream{Resource: configMaps, Namespace: "shop"}
+	encode.New(at, encode.Config{Cluster: "test", Pipeline: "test"}).Marker(m, source.Marker{
+		Kind: source.MarkerSnapshotCompleted, Epoch: 5, To: "10", Seen: time.Now(),
+	})
+	must.Get(log.append(m))(t)
+	r := startOf(t, log, &memoryStore{}, StreamSpec{Resource: "configmaps", NamespaceSelector: labels.Everything()})
+	saved := r.state.Streams["configmaps.v1/shop"]
+	assert.Equal(t, "checkpoint-lost", saved.Owes.Cause)
+	assert.Equal(t, "10", saved.Owes.From)
 }
 
 // A writer with a newer checkpoint has started, and has published nothing.
