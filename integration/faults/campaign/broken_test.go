@@ -75,11 +75,11 @@ var brokenBridges = map[string]broken{
 	},
 	"a gap from version 0": {
 		changes: []change{{
-			File: "internal/bridge/list.go", Old: "	id := markerID(s.encoder, m)\n",
+			File: "internal/bridge/list.go", Old: "	if err := s.announce(m).wait(ctx); err != nil {\n",
 			New: `	if gap {
 		m.From = "0"
 	}
-	id := markerID(s.encoder, m)
+	if err := s.announce(m).wait(ctx); err != nil {
 `,
 		}},
 		world: Planned{Faults: []string{restarted}},

@@ -46,8 +46,11 @@ func (r *round) trimmed() bool {
 }
 
 // logLost is when the log, or its end, was first taken away, zero if it was not.
-func (r *round) logLost() time.Time {
-	n := slices.IndexFunc(r.acts, func(a act) bool { return a.kind == world.LogRewound || a.kind == world.LogDeleted })
+func (r *round) logLost() time.Time { return r.began(world.LogRewound, world.LogDeleted) }
+
+// began is when the first act of one of these kinds began, zero if there was none.
+func (r *round) began(kinds ...world.Kind) time.Time {
+	n := slices.IndexFunc(r.acts, func(a act) bool { return slices.Contains(kinds, a.kind) })
 	switch {
 	case n < 0:
 		return time.Time{}

@@ -27,6 +27,9 @@ type Options struct {
 	// LogLost is when the log, or its end, was first taken away from the bridge, zero for never: then events may be
 	// published again with the reason repair, and a gap that was announced later may begin below what the log had.
 	LogLost time.Time
+	// Forgot is when a checkpoint was first taken away, zero for never: a writer that starts later does not know which
+	// epochs the log has.
+	Forgot time.Time
 	// Behind is how long before a gap the log may have got what comes behind the gap's beginning: 5 s if it is 0. It is
 	// more where the bridge could not store its position.
 	Behind time.Duration

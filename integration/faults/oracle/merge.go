@@ -70,7 +70,11 @@ func (j *judge) checkPartitions(log []*Entry) {
 		}
 		current[e.Partition] = now
 		if e.Type == typeWriter {
-			if problem := e.writerProblem(epochs[e.Partition]); problem != "" {
+			highest := epochs[e.Partition]
+			if forgot := j.options.Forgot; !forgot.IsZero() && e.Recorded.After(forgot) {
+				highest = 0 // a writer announces itself before it reads the log
+			}
+			if problem := e.writerProblem(highest); problem != "" {
 				j.violateRecord(P5, e, problem)
 			}
 		}
