@@ -338,6 +338,23 @@ func (s *streamJudge) findGaps() {
 	}
 }
 
+// findCut finds what was read back by a stream that retired before its list was complete: no gap, and nothing but
+// deletions, stand between. Nothing tells then what was missing before.
+func (s *streamJudge) findCut() {
+	next := len(s.marks) - 1
+	retires := false // the next line that was not read back is of a stream that retires
+	for i := len(s.lines) - 1; i >= 0; i-- {
+		l := s.lines[i]
+		for ; next >= 0 && s.marks[next].Place > l.Place; next-- {
+			retires = retires && s.marks[next].Type != typeGap
+		}
+		if l.Reason != "recovered" {
+			retires = l.retires
+		}
+		l.cut = l.Reason == "recovered" && retires
+	}
+}
+
 // checkSnapshots checks that what a first list shows stands between its markers, and that nothing is watched before
 // it is complete. A gap takes the place of a snapshot that was lost.
 func (s *streamJudge) checkSnapshots() {
@@ -370,7 +387,7 @@ func (s *streamJudge) checkPlaces() {
 		case l.retires:
 		case l.Reason == "relist" && (last == nil || l.at >= 0 && s.stateOf(l).at().compare(last.to) > 0):
 			s.violateLine(P6, l, "found by a list that no gap announces")
-		case l.Reason == "recovered" && !s.judge.options.Prefix && !s.announced(next, l):
+		case l.Reason == "recovered" && !l.cut && !s.judge.options.Prefix && !s.announced(next, l):
 			s.violateLine(P6, l, "read back, and no gap follows")
 		case l.Reason == "watch" && last != nil && !l.again() && l.at >= 0 && s.stateOf(l).at().compare(last.to) <= 0:
 			s.violateLine(P6, l, "seen by a watch, and the gap before it says that nothing is known of it")

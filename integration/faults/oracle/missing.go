@@ -38,7 +38,7 @@ func (s *streamJudge) checkMissing(o *object) {
 			since = rate{}
 		case s.judge.options.Prefix && s.perhapsToCome(o, next):
 			since.hidden++
-		case o.unclearly(i, had(alive, st)), next < len(o.lines) && o.lines[next].retires,
+		case o.unclearly(i, had(alive, st)), next < len(o.lines) && (o.lines[next].retires || o.lines[next].cut),
 			o.excused[i], s.left(alive), s.excused(o, i, newest, next):
 			s.judge.report.Hidden++
 			since.hidden++

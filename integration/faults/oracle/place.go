@@ -49,6 +49,8 @@ type line struct {
 	at int
 	// retires says that it is a deletion of a stream that is not read any more; see retired.
 	retires bool
+	// cut says that it was read back, and that the stream has retired before the gap behind that was due.
+	cut bool
 	// nth is the line's index among the object's.
 	nth int
 }
@@ -99,6 +101,7 @@ func (s *streamJudge) check() {
 	for _, l := range s.lines {
 		l.retires = s.retired(l)
 	}
+	s.findCut()
 	for _, key := range sortedKeys(s.objects) {
 		s.place(s.objects[key])
 		s.placeAgain(s.objects[key])

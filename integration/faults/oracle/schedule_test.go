@@ -105,6 +105,38 @@ func TestCheck_needs_nothing_that_was_not_read_when_the_selection_ended(t *testi
 	}
 }
 
+// A stream was to say what is missing before what it has read back, and its entry was removed.
+func TestCheck_knows_what_a_stream_has_not_come_to_say(t *testing.T) {
+	all := []Observation{
+		{Name: "x", UID: "u1", Version: 5}, {Name: "x", UID: "u1", Version: 6}, {Name: "x", UID: "u1", Version: 8},
+	}
+	begins := []string{"snapshot-started 1", "snapshot-completed 1", "added u1 5 watch", "updated u1 8 recovered"}
+	for name, c := range map[string]struct {
+		log  []string
+		want bool
+	}{
+		"it retires":        {append(slices.Clone(begins), "deleted u1 8>12@2 deselected"), true},
+		"it goes on":        {append(slices.Clone(begins), "updated u1 9 watch", "deleted u1 9>12@2 deselected"), false},
+		"it says of it all": {append(slices.Clone(begins), "gap 5 8", "deleted u1 8>12@2 deselected"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := all
+			if !c.want {
+				all = append(slices.Clone(all), Observation{Name: "x", UID: "u1", Version: 9})
+			}
+			schedule := toAndFro()[:3]
+			truth := &Truth{Histories: []History{{First: 1, Last: 1000}}, Schedule: schedule}
+			truth.Streams = map[Stream]map[string][]State{plain: must.Get(statesIn(plain, schedule, all))(t)}
+			var log []Entry
+			for i, line := range c.log {
+				log = append(log, entryOf(line, uint64(i+1)))
+				log[i].Recorded = timeOf(13)
+			}
+			assert.Equal(t, c.want, len(Check(truth, log, Options{})) == 0)
+		})
+	}
+}
+
 // The log and the checkpoint were put back to what they were at 15, and what was selected then is selected again: they
 // have no trace of what was between.
 func TestCheck_knows_what_a_pipeline_has_forgotten(t *testing.T) {
