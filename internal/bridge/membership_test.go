@@ -403,6 +403,7 @@ func TestSelection_ends_what_the_log_has_lost_behind_an_older_end(t *testing.T) 
 		"it is removed": {Resource: "secrets"}, "it is narrowed": {Resource: "configmaps", Namespace: "shop"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w, log, store := shopAndBank(t), newReadableLog(), &memoryStore{}
 			all, none := StreamSpec{Resource: "configmaps"}, StreamSpec{Resource: "secrets"}
 			b := runIn(t, w, log, store, all)
