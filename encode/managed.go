@@ -9,10 +9,8 @@ import (
 )
 
 // Written returns when an object was written, in seconds since 1970, as the newest entry of its managedFields says. It
-// is
-// 0 where none says so, or body is not a JSON object. Some writes leave no time: those through the scale subresource,
-// and
-// those that only remove fields. Two writes of an object in the same second are not told apart.
+// is 0 where none says so, or body is not a JSON object. Some writes leave no time: those through the scale
+// subresource, and those that only remove fields. Two writes of an object in the same second are not told apart.
 func Written(body []byte) int64 {
 	var w walk
 	if w.object(body) != nil {

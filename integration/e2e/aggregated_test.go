@@ -92,7 +92,7 @@ func (n *notes) serve() {
 	rig.Try(n.t, "the address to be free", n.server.Start)
 }
 
-// reinstall has the server begin anew with five versions, and some more.
+// reinstall has the server lose its data. It starts with five versions, and with as many more as more says.
 func (n *notes) reinstall(more int) {
 	n.t.Helper()
 	n.server.Reinstall()
@@ -280,7 +280,7 @@ func awayAtStart(n *notes) {
 	n.judgeComplete()
 }
 
-// changeWhileAway changes notes while nobody can read them. The server comes back with all that it had.
+// changeWhileAway changes notes while the server is away. The server comes back with all that it had.
 func (n *notes) changeWhileAway() {
 	n.t.Helper()
 	before := len(n.from(n.stream()))

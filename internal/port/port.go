@@ -35,8 +35,7 @@ var registry = struct {
 
 // Free returns a port of 127.0.0.1 that nothing listens on. No other call returns the port again while this process
 // runs, neither in it nor in another process of the same user and temporary directory, before this process has been
-// given
-// 2,000 further ones. So a server that stops finds its port free when it starts again.
+// given 2,000 further ones. So a server that stops finds its port free when it starts again.
 func Free() (int, error) {
 	registry.Lock()
 	defer registry.Unlock()

@@ -252,7 +252,7 @@ var scripts = map[string]script{
 			"added u2 7@2 repair", "resync-completed 9@2",
 		},
 	},
-	"what a second repair ends with the number of the first one is none of that": {
+	"a second repair does not count what it ends by the number of the first one": {
 		truth:   []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8", "deleted u1 9", "added u2 10"},
 		options: Options{LogLost: now}, log: []string{
 			"snapshot-started 1", "added u1 5 watch", "gap 5 6@2 log-lost", "resync-started 8@2", "updated u1 6@2 repair",
