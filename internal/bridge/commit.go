@@ -5,6 +5,7 @@ package bridge
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -103,10 +104,13 @@ func (p *session) insist(ctx context.Context, commit func() error) error {
 func (p *session) commit(ctx context.Context) error {
 	p.committing.Lock()
 	defer p.committing.Unlock()
-	streams := p.opened()
+	p.mu.Lock()
+	streams, lacks := slices.Clone(p.streams), p.lacks
+	p.mu.Unlock()
 	marks := p.marks.take() // before the ledgers, which must not be behind it
 	b, changed := p.batch(streams)
 	log, marked := p.logAt(marks)
+	log.Lacks, marked = lacks, marked || lacks != log.Lacks
 	if marked {
 		b.Log = &log
 	}

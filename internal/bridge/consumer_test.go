@@ -76,13 +76,14 @@ func (c *consumer) take(m *sink.Stored, place int) {
 		if err := json.Unmarshal(m.Data, &marker); err != nil {
 			c.fail("%s: %v", m.ID, err)
 		}
-		n := marker.N.String() + " " + marker.Namespace
+		resource := strings.Split(attribute(m, "partitionkey"), "/")[2]
+		n := strings.Join([]string{marker.N.String(), resource, marker.Namespace}, " ")
 		if typ == "resync-started" {
 			c.told[n] = map[string]bool{}
 			return
 		}
 		if c.told[n] != nil && marker.Complete {
-			c.sweep(c.told[n], marker.Namespace, place)
+			c.sweep(c.told[n], resource, marker.Namespace, place)
 		}
 		delete(c.told, n)
 	case "added", "updated", "deleted", "rejected":
@@ -133,12 +134,13 @@ func (c *consumer) fail(format string, args ...any) {
 	}
 }
 
-// sweep drops what a complete resync of a namespace, or of all, has not told. Everything before its end is acknowledged
-// first.
-func (c *consumer) sweep(told map[string]bool, namespace string, place int) {
+// sweep drops what a complete resync of a resource in a namespace, or in all, has not told. Everything before its end is
+// acknowledged first.
+func (c *consumer) sweep(told map[string]bool, resource, namespace string, place int) {
 	maps.DeleteFunc(c.open, func(at int, _ sink.Stored) bool { return at <= place })
 	maps.DeleteFunc(c.held, func(key string, h holding) bool {
-		within := namespace == "" || strings.Split(key, "/")[3] == namespace
+		parts := strings.Split(key, "/")
+		within := parts[2] == resource && (namespace == "" || parts[3] == namespace)
 		return within && h.typ != "deleted" && !told[key]
 	})
 }

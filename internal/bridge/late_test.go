@@ -184,7 +184,12 @@ func TestStream_interrupts_the_pipeline_at_an_epoch_that_was_not_given(t *testin
 // Where the log may lack the last event of an object, consumers learn by a resync what is gone.
 func TestRebuild_from_a_log_that_may_lack_something_is_followed_by_a_resync(t *testing.T) {
 	for name, disturb := range map[string]func(readableLog, *memoryStore) bool{
-		"it is whole":        func(readableLog, *memoryStore) bool { return false },
+		"it is whole": func(readableLog, *memoryStore) bool { return false },
+		"nothing is left": func(log readableLog, _ *memoryStore) bool {
+			log.trim(len(log.lines()) + 1)
+			laterSecond(t)
+			return true
+		},
 		"its begin is gone":  func(log readableLog, _ *memoryStore) bool { log.trim(3); return true },
 		"a rewind broke off": func(log readableLog, store *memoryStore) bool { replayed(t, log, store); return true },
 	} {

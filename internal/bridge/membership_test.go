@@ -218,6 +218,22 @@ func TestSelection_that_is_turned_round_tells_what_exists(t *testing.T) {
 	assert.Equal(t, want, news(log, n))
 }
 
+// The log has only the end of an object of the stream, in a namespace that is one of several now.
+func TestRebuild_of_a_stream_that_is_widened_says_that_the_checkpoint_was_lost(t *testing.T) {
+	w, log, store := newWorld(t, "configmaps.v1"), newReadableLog(), &memoryStore{}
+	entry := StreamSpec{Resource: "configmaps", Namespace: "shop"}
+	w.put("configmaps", "shop/one", "")
+	b := runIn(t, w, log, store, entry)
+	begun(t, b, log.fakeLog, []StreamSpec{entry})
+	w.remove("configmaps", "shop/one")
+	must.Happen(t, "the end", func() bool { return len(alive(log.fakeLog)) == 0 })
+	require.NoError(t, b.stop())
+	n := len(log.lines())
+	b = runIn(t, w, log, &memoryStore{}, StreamSpec{Resource: "configmaps"})
+	must.Happen(t, "the gap", func() bool { return slices.Contains(news(log.fakeLog, n), "gap") })
+	require.NoError(t, b.stop())
+}
+
 // The log has only markers of the stream. They do not say whether its resource is in namespaces.
 func TestRebuild_of_a_stream_without_objects_says_that_the_checkpoint_was_lost(t *testing.T) {
 	for _, namespace := range []string{"", "shop"} {
@@ -351,6 +367,118 @@ func TestSelection_changes_across_a_crash_at_any_commit(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The checkpoint is lost, and retention has removed all that the log had of a stream. Whatever commit is the last one
+// then: a consumer that had read what was removed ends with what exists.
+func TestRebuild_of_a_log_that_has_nothing_left_is_followed_by_a_resync(t *testing.T) {
+	entries := []StreamSpec{{Resource: "configmaps"}, {Resource: "widgets"}}
+	for _, left := range []int{0, 1} {
+		for commits := range int64(6) {
+			t.Run(fmt.Sprintf("%d of the log are left, %d commits", left, commits), func(t *testing.T) {
+				t.Parallel()
+				w, log, store := newWorld(t, "configmaps.v1", "widgets.v1.x"), newReadableLog(), &memoryStore{}
+				w.put("configmaps", "shop/one", "")
+				w.put("configmaps", "shop/two", "")
+				b := runIn(t, w, log, store, slices.Clone(entries)...)
+				b.watches(t, "configmaps.v1", "widgets.v1.x")
+				require.NoError(t, b.stop())
+				n := len(log.lines())
+				c := newConsumer("has read", false)
+				c.read(log.fakeLog, n)
+				laterSecond(t)
+				w.remove("configmaps", "shop/one")
+				log.trim(n + 1 - left)
+				crashing := &crashStore{memoryStore: &memoryStore{}}
+				crashing.left.Store(commits)
+				b = runIn(t, w, log, crashing, slices.Clone(entries)...)
+				must.Happen(t, "the crash, or the end", func() bool {
+					return crashing.left.Load() < -1 || settledAs(b, []string{"configmaps.v1", "widgets.v1.x"})
+				})
+				b.session(t).cfg.Drain = time.Millisecond
+				_ = b.stop()
+				b = runIn(t, w, log, crashing.memoryStore, slices.Clone(entries)...)
+				must.Succeed(t, "the truth", func() error {
+					c.read(log.fakeLog, len(log.lines()))
+					if held := c.versions(); !slices.Equal(held, w.selected(entries[:1])) || c.failed != "" {
+						return fmt.Errorf("it holds %v (%s); the log has\n%s", held, c.failed, strings.Join(log.lines(), "\n"))
+					}
+					return nil
+				})
+				must.Happen(t, "all streams, saved", func() bool {
+					saved, _ := crashing.Load(t.Context())
+					return !saved.Log.Lacks && len(saved.Streams) == 2
+				})
+				require.NoError(t, b.stop())
+			})
+		}
+	}
+}
+
+// One resource is served again only by the second process after the checkpoint was lost.
+func TestRebuild_says_what_the_log_may_lack_until_all_streams_have_begun(t *testing.T) {
+	entries := []StreamSpec{{Resource: "configmaps"}, {Resource: "widgets"}}
+	w, log, store := newWorld(t, "configmaps.v1", "widgets.v1.x"), newReadableLog(), &memoryStore{}
+	w.put("configmaps", "shop/one", "")
+	b := runIn(t, w, log, &memoryStore{}, slices.Clone(entries)...)
+	b.watches(t, "configmaps.v1", "widgets.v1.x")
+	require.NoError(t, b.stop())
+	n := len(log.lines())
+	laterSecond(t)
+	w.remove("configmaps", "shop/one")
+	log.trim(n + 1)
+	w.serve("widgets.v1.x")
+	b = runIn(t, w, log, store, slices.Clone(entries)...)
+	b.watches(t, "widgets.v1.x")
+	require.NoError(t, b.stop())
+	assert.True(t, must.Get(store.Load(t.Context()))(t).Log.Lacks)
+	w.serve("configmaps.v1", "widgets.v1.x", "secrets.v1")
+	b = runIn(t, w, log, store, slices.Clone(entries)...)
+	b.watches(t, "configmaps.v1", "widgets.v1.x")
+	must.Happen(t, "two resyncs, saved", func() bool {
+		saved := must.Get(store.Load(t.Context()))(t)
+		return strings.Count(strings.Join(news(log.fakeLog, n), "\n"), "resync-completed") == 2 && !saved.Log.Lacks
+	})
+	b.respecify(t, append(slices.Clone(entries), StreamSpec{Resource: "secrets"})...)
+	b.watches(t, "configmaps.v1", "widgets.v1.x", "secrets.v1")
+	require.NoError(t, b.stop())
+	assert.False(t, store.streams(t)["secrets.v1"].ResyncDue)
+}
+
+// A resource of a wildcard is not to be had when the checkpoint turns out to be lost.
+func TestRebuild_says_what_the_log_may_lack_of_a_wildcard(t *testing.T) {
+	entries := []StreamSpec{{Wildcard: &Wildcard{All: true}}}
+	w, log, store := newWorld(t, "configmaps.v1", "widgets.v1.x"), newReadableLog(), &memoryStore{}
+	w.put("configmaps", "shop/one", "")
+	b := runIn(t, w, log, &memoryStore{}, slices.Clone(entries)...)
+	b.watches(t, "configmaps.v1", "widgets.v1.x")
+	require.NoError(t, b.stop())
+	n := len(log.lines())
+	c := newConsumer("has read", false)
+	c.read(log.fakeLog, n)
+	laterSecond(t)
+	w.remove("configmaps", "shop/one")
+	log.trim(n + 1)
+	w.serve("widgets.v1.x")
+	b = runIn(t, w, log, store, slices.Clone(entries)...)
+	b.watches(t, "widgets.v1.x")
+	must.Happen(t, "the end of its resync", func() bool { return strings.Contains(strings.Join(news(log.fakeLog, n), " "), "resync-completed") })
+	require.NoError(t, b.stop())
+	w.serve("configmaps.v1", "widgets.v1.x")
+	b = runIn(t, w, log, store, slices.Clone(entries)...)
+	b.watches(t, "configmaps.v1", "widgets.v1.x")
+	must.Happen(t, "the truth", func() bool {
+		c.read(log.fakeLog, len(log.lines()))
+		return len(c.versions()) == 0
+	})
+	require.NoError(t, b.stop())
+}
+
+// laterSecond waits for the next second: nothing but the time tells an epoch from one that nothing is left of.
+func laterSecond(t *testing.T) {
+	t.Helper()
+	now := time.Now().Unix()
+	must.Happen(t, "the next second", func() bool { return time.Now().Unix() > now })
 }
 
 // The log or the checkpoint was lost when the selection changes. A consumer that has read everything before ends with

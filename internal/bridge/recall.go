@@ -16,13 +16,13 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// recall makes the stream of a message a stored one if the store knows nothing of it: of an object that is alive in the
-// log, or of a marker. The stream that reads it publishes the end of what does not exist any more. An object that no
-// entry selects gets a stream of its namespace, which then retires.
+// recall makes the stream of a message a stored one if the store knows nothing of it. The stream that reads it publishes
+// the end of what does not exist any more, behind a gap. An object that no entry selects, and that is alive in the log,
+// gets a stream of its namespace, which then retires.
 func (r *recovery) recall(m *sink.Stored, offers *source.Offers) {
 	p := r.session
 	st, err := encode.StateOf(m)
-	if err != nil || st.Pipeline != p.name || st.Deleted {
+	if err != nil || st.Pipeline != p.name {
 		return
 	}
 	marker := st.Sequence == (sequence.Sequence{})
@@ -49,7 +49,7 @@ func (r *recovery) recall(m *sink.Stored, offers *source.Offers) {
 			p.recallStream(at, spec.names())
 		}
 	}
-	if !selected {
+	if !selected && !st.Deleted {
 		p.recallStream(source.Stream{Resource: resource, Namespace: st.Namespace}, nil)
 	}
 }

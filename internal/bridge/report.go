@@ -5,6 +5,7 @@ package bridge
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -129,4 +130,12 @@ func (r *reconciler) begun(in *inputs, plan []membership.Assignment, unknown map
 			delete(r.unbegun, spec)
 		}
 	}
+	r.lacks = r.lacks && (len(r.unbegun) > 0 || r.mayGrow())
+}
+
+// mayGrow reports whether an entry may select more than there is now, that was there before.
+func (r *reconciler) mayGrow() bool {
+	return slices.ContainsFunc(r.specs, func(spec *StreamSpec) bool {
+		return spec.Wildcard != nil || spec.NamespaceSelector != nil
+	})
 }

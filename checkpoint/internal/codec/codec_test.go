@@ -186,6 +186,9 @@ func TestDecode_refuses_another_form(t *testing.T) {
 		"a term that is negative": {
 			"\x00\x00\x00\x00\x00\x00\x01", "\x00\x00\x00\x00\x00\x00" + strings.Repeat("\x80", 9) + "\x01", logError,
 		},
+		"what is not said of the log": {
+			"\x00\x00\x00\x00\x00\x00\x01\x01", "\x00\x00\x00\x00\x00\x00\x01\x00", logError,
+		},
 		"a uid that can be packed":        {row, "\x04\x24" + uid + "\x05\x07\x00\x00", rowError},
 		"a version that is a number":      {"\x00\x01u\x01x\x07\x00\x00", "\x00\x01u\x015\x07\x00\x00", rowError},
 		"a version of zero":               {row, "\x04\x01u\x00\x07\x00\x00", rowError},
@@ -230,7 +233,7 @@ func TestBytes_are_those_that_stores_have(t *testing.T) {
 			AppendStream(nil, &stream), "01780178070707ff3f040178017801780178070178070178070178070178010178017801017807",
 		},
 		"a stream of nothing": {AppendStream(nil, &checkpoint.Stream{}), "000000000000"},
-		"a log":               {AppendLog(nil, &log), "0178020707ac0280808080802001070701070178070707"},
+		"a log":               {AppendLog(nil, &log), "0178020707ac028080808080200107070107017807070701"},
 		"a log of nothing":    {AppendLog(nil, &checkpoint.Log{}), "00000000000000"},
 		"a row":               {AppendRow(nil, &row), "79070178017807070707040404040404040404040404040404040700000007"},
 		"a usual row":         {AppendRow(nil, &usual), "060f7d2a300c5b4b8e9a112f1f6f0f3b6de8caf816808292c9060701"},

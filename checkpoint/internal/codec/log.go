@@ -21,13 +21,18 @@ import (
 //	given    uvarint
 //	resyncs  uvarint
 //	term     uvarint
+//	lacks    1, or nothing where it is false
 //
 // The same log gives the same bytes.
 func AppendLog(b []byte, l *checkpoint.Log) []byte {
 	b = appendPlaces(appendPlaces(AppendText(b, l.ID), l.Marks), l.Ends)
 	b = appendMap(b, l.IDs, AppendText)
 	b = binary.AppendUvarint(b, l.Given)
-	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(l.Resyncs)), uint64(l.Term))
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(l.Resyncs)), uint64(l.Term))
+	if l.Lacks {
+		b = append(b, 1)
+	}
+	return b
 }
 
 func appendPlaces(b []byte, places map[int32]uint64) []byte {
@@ -54,6 +59,10 @@ func DecodeLog(b []byte) (l checkpoint.Log, err error) {
 	l.IDs = readMap(d, d.Text)
 	l.Given = d.Uvarint()
 	resyncs, term := d.Uvarint(), d.Uvarint()
+	if len(d.Rest()) > 0 {
+		l.Lacks = d.byte() == 1
+		d.refuse(!l.Lacks)
+	}
 	if d.Done() != nil || max(resyncs, term) > math.MaxInt64 {
 		return checkpoint.Log{}, errRest
 	}
