@@ -12,12 +12,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
@@ -108,7 +112,8 @@ func either(n, otherwise int) int {
 // Close closes idle connections.
 func (d *Driver) Close() { d.http.CloseIdleConnections() }
 
-// Setup creates the namespaces, and the definition of widgets if they are among the kinds. What is there already is no error.
+// Setup creates the namespaces, and the definition of widgets if they are among the kinds. What is there already is no error. Then it waits
+// until the API server serves watches of the kinds and of namespaces.
 func (d *Driver) Setup(ctx context.Context) error {
 	for _, k := range d.cfg.Kinds {
 		if k == Widgets {
@@ -127,7 +132,35 @@ func (d *Driver) Setup(ctx context.Context) error {
 			return fmt.Errorf("create namespace %s: %w", name, err)
 		}
 	}
+	for _, k := range append(slices.Clone(d.cfg.Kinds), Namespaces) {
+		if err := d.awaitCache(ctx, k); err != nil {
+			return fmt.Errorf("wait for the watch cache of %s: %w", k.Resource.Resource, err)
+		}
+	}
 	return nil
+}
+
+// awaitCache waits for a watch cache. Before it is there, etcd answers lists, and the cache forgets what came between.
+func (d *Driver) awaitCache(ctx context.Context, k Kind) error {
+	return d.call(ctx, func(ctx context.Context) error {
+		w, err := d.client.Resource(k.Resource).Watch(ctx, metav1.ListOptions{
+			AllowWatchBookmarks: true, SendInitialEvents: new(true),
+			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+		})
+		if err != nil {
+			return err
+		}
+		defer w.Stop()
+		for e := range w.ResultChan() {
+			if e.Type == watch.Bookmark { // everything of before has been sent
+				return nil
+			}
+			if e.Type == watch.Error {
+				return apierrors.FromObject(e.Object)
+			}
+		}
+		return errors.New("the watch has ended")
+	})
 }
 
 // Run changes objects until ctx ends, or as many changes as configured are done, whatever happens to the API server meanwhile. The error is an answer that says that
