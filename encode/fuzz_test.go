@@ -225,7 +225,7 @@ const canary = "CANARY-5ce9"
 // secretWith has the canary wherever a Secret has values.
 func secretWith(name, value string) string {
 	q := func(s string) string { b, _ := json.Marshal(s); return string(b) }
-	return `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","annotations":{"a":"b","` + lastApplied + `":` + q(`{"data":{"x":"`+value+`"}}`) +
+	return `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","annotations":{"a":` + q(value) + `,"` + lastApplied + `":` + q(`{"data":{"x":"`+value+`"}}`) +
 		`},"managedFields":[{"manager":"m","time":"2026-01-01T00:00:00Z","fieldsV1":{"f:data":{}}}]},"data":{` + q(name) + `:` + q(value) +
 		`,"b":null},"stringData":{"c":` + q(value) + `},"type":"Opaque"}`
 }
@@ -301,7 +301,7 @@ func elsewhere(b []byte) bool {
 func TestSecret_values_are_masked_and_nothing_else(t *testing.T) {
 	e, m := New(source.Stream{Resource: secrets}, config()), &sink.Message{}
 	require.NoError(t, e.Change(m, ident(source.Added, secretWith(`pass"word`, canary))))
-	want := `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","annotations":{"a":"b"}},"data":{"pass\"word":"W3JlZGFjdGVkXQ==",` +
+	want := `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","annotations":{"a":"[redacted]"}},"data":{"pass\"word":"W3JlZGFjdGVkXQ==",` +
 		`"b":"W3JlZGFjdGVkXQ=="},"stringData":{"c":"W3JlZGFjdGVkXQ=="},"type":"Opaque"}`
 	assert.Equal(t, want, string(m.Data), "got\n%s", m.Data)
 	var typed struct{ Data map[string][]byte }
@@ -320,10 +320,10 @@ func TestSecret_loses_the_annotations_that_copy_it(t *testing.T) {
 	}
 	body += `,"last-applied":"c"}},"data":{}}`
 	cfg := config()
-	cfg.Keep = []string{KeepLastApplied}
+	cfg.Keep, cfg.SecretAnnotations = []string{KeepLastApplied}, []string{"a", lastApplied}
 	m := &sink.Message{}
 	require.NoError(t, New(source.Stream{Resource: secrets}, cfg).Change(m, ident(source.Added, body)))
-	assert.Equal(t, `{"metadata":{"name":"s","annotations":{"a":"b","last-applied":"c"}},"data":{}}`, string(m.Data),
+	assert.Equal(t, `{"metadata":{"name":"s","annotations":{"a":"b","last-applied":"[redacted]"}},"data":{}}`, string(m.Data),
 		"got\n%s", m.Data)
 }
 

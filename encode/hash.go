@@ -17,8 +17,9 @@ import (
 const MinHashKey = 16
 
 // Hashes tells whoever has no key whether the value of a Secret is another one than before, and nothing else of it: the hash is
-// the first 8 bytes of the HMAC-SHA256 of namespace, name and key with a zero byte behind each, and the value. So equal values in
-// different places have different hashes. However it is formatted, it says [redacted].
+// the first 8 bytes of the HMAC-SHA256 of namespace, name and key with a zero byte behind each, and the value. The key of an annotation
+// is "metadata.annotations/" and its name. So equal values in different places have different hashes. However it is formatted, it says
+// [redacted].
 type Hashes struct{ key []byte }
 
 // NewHashes returns hashes with a key, of which it keeps a copy. It panics if the key is shorter than MinHashKey.
@@ -30,7 +31,7 @@ func NewHashes(key []byte) *Hashes {
 }
 
 // Format implements fmt.Formatter for every verb.
-func (*Hashes) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "[redacted]") }
+func (*Hashes) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, replaced) }
 
 // hasher makes the masks of one Secret. Without hashes they are all the same.
 type hasher struct {
@@ -40,20 +41,31 @@ type hasher struct {
 
 // appendMask appends what stands for v, the value of key, which is base64 if coded.
 func (h hasher) appendMask(dst []byte, key string, v jsontext.Value, coded bool) []byte {
+	text := h.mask(key, v, coded)
+	return append(base64.StdEncoding.AppendEncode(append(dst, '"'), []byte(text)), '"')
+}
+
+// appendAnnotationMask appends what stands for v, the value of an annotation.
+func (h hasher) appendAnnotationMask(dst []byte, name string, v jsontext.Value) []byte {
+	text := h.mask("metadata.annotations/"+name, v, false) // no key of data has a slash
+	return append(append(append(dst, '"'), text...), '"')
+}
+
+// mask returns what stands for v, the value at key.
+func (h hasher) mask(key string, v jsontext.Value, coded bool) string {
 	if h.Hashes == nil {
-		return append(dst, mask...)
+		return replaced
 	}
 	value, ok := plain(v, coded)
 	if !ok {
-		return append(dst, mask...)
+		return replaced
 	}
 	sum := hmac.New(sha256.New, h.key)
 	for _, s := range []string{h.namespace, h.name, key} {
 		_, _ = io.WriteString(sum, s+"\x00")
 	}
 	_, _ = sum.Write(value)
-	text := fmt.Sprintf("[redacted hmac-sha256:%x]", sum.Sum(nil)[:8])
-	return append(base64.StdEncoding.AppendEncode(append(dst, '"'), []byte(text)), '"')
+	return fmt.Sprintf("[redacted hmac-sha256:%x]", sum.Sum(nil)[:8])
 }
 
 // plain returns the bytes that a JSON value stands for; false where it stands for none.

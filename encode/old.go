@@ -3,7 +3,6 @@
 package encode
 
 import (
-	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
@@ -73,12 +72,12 @@ func (e *Encoder) both(m *sink.Message, c *source.Change, v *view, k kind, old O
 // masksPatch reports whether a patch may have a value that was replaced, where the object has one. The mask of a
 // Secret's value can be found in it, and that of another value cannot.
 func (e *Encoder) masksPatch(v *view, patch []byte) bool {
-	return v.read == nil || e.redaction != nil || bytes.Contains(patch, []byte(maskStart))
+	return v.read == nil || e.redaction != nil || hasMask(patch)
 }
 
 // masksOld reports whether data that e has made before may have a value that was replaced.
 func (e *Encoder) masksOld(data []byte) bool {
-	if e.redact && bytes.Contains(data, []byte(maskStart)) {
+	if e.redact && hasMask(data) {
 		return true
 	}
 	if e.redaction == nil {
@@ -96,7 +95,7 @@ func (e *Encoder) appendPatch(dst, from, to []byte) ([]byte, bool) {
 }
 
 // formVersion is increased when the same configuration gives other data than before.
-const formVersion = 1
+const formVersion = 2
 
 // Form stands for data, and for all that they depend on besides the object: what has the form of data that were published is, but for one case in 2³², what was
 // published. It is the same in every process, never 0, and says nothing of what data do not show, nor of a key.
@@ -114,6 +113,9 @@ func formOf(e *Encoder) uint32 {
 	}
 	slices.Sort(paths)
 	_, _ = fmt.Fprintf(h, "%q\n", paths)
+	if e.redact {
+		_, _ = fmt.Fprintf(h, "%q\n", slices.Sorted(slices.Values(e.cfg.SecretAnnotations)))
+	}
 	if hashes := e.cfg.SecretHashes; hashes != nil && e.redact {
 		key := hmac.New(sha256.New, hashes.key)
 		_, _ = key.Write([]byte("form"))

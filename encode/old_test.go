@@ -167,6 +167,8 @@ func TestForm_is_another_one_where_data_may_be(t *testing.T) {
 		"redacted more": func(c *Config) { c.Redact = []Path{path(t, "spec.a"), path(t, "spec.b")} },
 		"values":        func(c *Config) { c.SecretValues = true },
 		"hashed":        func(c *Config) { c.SecretHashes = NewHashes([]byte("0123456789abcdef")) },
+		"shown":         func(c *Config) { c.SecretAnnotations = []string{"a"} },
+		"shown too":     func(c *Config) { c.SecretAnnotations = []string{"b", "a"} },
 		"hashed anew":   func(c *Config) { c.SecretHashes = NewHashes([]byte("0123456789abcdeg")) },
 	} {
 		cfg := config()

@@ -111,7 +111,7 @@ func (n *node) mask(first byte) string {
 		if n.coded {
 			return mask
 		}
-		return `"[redacted]"`
+		return `"` + replaced + `"`
 	case '{':
 		return `{}`
 	case '[':

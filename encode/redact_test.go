@@ -97,7 +97,9 @@ func TestRedact_keeps_base64_where_typed_clients_decode_it(t *testing.T) {
 }
 
 func TestRedact_holds_for_what_is_left_of_a_Secret_too(t *testing.T) {
-	got := dataOf(t, redacting(t, secrets, config(), "metadata.annotations.token"), `{"metadata":{"annotations":{"token":"v","a":"b"}},"data":{"x":"dg=="}}`)
+	cfg := config()
+	cfg.SecretAnnotations = []string{"token", "a"}
+	got := dataOf(t, redacting(t, secrets, cfg, "metadata.annotations.token"), `{"metadata":{"annotations":{"token":"v","a":"b"}},"data":{"x":"dg=="}}`)
 	assert.Equal(t, `{"metadata":{"annotations":{"token":"[redacted]","a":"b"}},"data":{"x":"W3JlZGFjdGVkXQ=="}}`,
 		got)
 }
@@ -320,6 +322,7 @@ func hashed(t *testing.T, key, object string) map[string]string {
 	m, c := dirty(), ident(source.Updated, object)
 	require.NoError(t, New(source.Stream{Resource: secrets}, cfg).Change(m, c))
 	var typed struct {
+		Metadata   struct{ Annotations map[string]string }
 		Data       map[string][]byte
 		StringData map[string]string
 	}
@@ -332,11 +335,14 @@ func hashed(t *testing.T, key, object string) map[string]string {
 		text := must.Get(base64.StdEncoding.DecodeString(v))(t)
 		all["string "+k] = string(text)
 	}
+	for k, v := range typed.Metadata.Annotations {
+		all["annotation "+k] = v
+	}
 	return all
 }
 
 func TestHashes_tell_that_a_value_changed_and_no_more(t *testing.T) {
-	const object = `{"metadata":{"name":"n"},"data":{"a":"dg==","b":"dg==","c":"","d":null,"e":"not base64"},"stringData":{"a":"v"}}`
+	const object = `{"metadata":{"name":"n","annotations":{"a":"v"}},"data":{"a":"dg==","b":"dg==","c":"","d":null,"e":"not base64"},"stringData":{"a":"v"}}`
 	got := hashed(t, hashKey, object)
 	if want := "[redacted hmac-sha256:"; !strings.HasPrefix(got["a"], want) || len(got["a"]) != len(want)+len("0123456789abcdef]") {
 		t.Errorf("got %q", got["a"])
@@ -346,6 +352,8 @@ func TestHashes_tell_that_a_value_changed_and_no_more(t *testing.T) {
 		t.Error("equal values of different keys have the same hash")
 	case got["a"] != got["string a"]:
 		t.Error("a value has another hash as text")
+	case got["a"] == got["annotation a"]:
+		t.Error("equal values of a key and an annotation have the same hash")
 	case got["d"] != "[redacted]" || got["e"] != "[redacted]":
 		t.Errorf("what is no value has a hash: %q", got)
 	case hashed(t, hashKey+"x", object)["a"] == got["a"]:
@@ -355,8 +363,9 @@ func TestHashes_tell_that_a_value_changed_and_no_more(t *testing.T) {
 	case hashed(t, hashKey, object)["a"] != got["a"]:
 		t.Error("the same value gives another hash")
 	}
-	// The event reference says how to compute it.
+	// The event reference says how to compute them.
 	assert.Equal(t, "[redacted hmac-sha256:00d5ad3e4a97e72a]", got["a"])
+	assert.Equal(t, "[redacted hmac-sha256:06c607678602d3b6]", got["annotation a"])
 }
 
 func TestHashes_do_not_show_their_key(t *testing.T) {
@@ -486,7 +495,7 @@ func TestRedacted_of_what_is_made_from_the_state_before(t *testing.T) {
 	} {
 		for payload, want := range map[Payload]bool{MergePatch: c.patch, JSONPatch: c.patch, Change: c.change} {
 			cfg, m := config(), dirty()
-			cfg.Payload, cfg.SecretHashes = payload, c.hashes
+			cfg.Payload, cfg.SecretHashes, cfg.SecretAnnotations = payload, c.hashes, []string{"fill"}
 			paths := []string{"spec.x"}
 			if c.resource == secrets {
 				paths = nil

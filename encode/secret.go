@@ -5,33 +5,44 @@ package encode
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// mask is the base64 of "[redacted]", so that typed clients still decode it.
-const mask = `"W3JlZGFjdGVkXQ=="`
+// replaced is what stands for a text that was replaced, and mask is the base64 of it, so that typed clients still decode it.
+const (
+	replaced = "[redacted]"
+	mask     = `"W3JlZGFjdGVkXQ=="`
+)
 
-// maskStart is what every mask of a Secret's value begins with behind its quote, be there a hash in it or not.
-const maskStart = "W3JlZGFjdGVk"
+// hasMask reports whether JSON may have the mask of a Secret's value, be there a hash in it or not.
+func hasMask(b []byte) bool {
+	return bytes.Contains(b, []byte(`"W3JlZGFjdGVk`)) || bytes.Contains(b, []byte(`"[redacted`))
+}
 
 var errTrailing = errors.New("something follows the object")
 
 // valid reports whether b is one JSON value and no object in it repeats a name.
 func valid(b []byte) bool { return jsontext.Value(b).IsValid() }
 
-// redacted returns a Secret with what is known to be harmless: the names it knows, with the values of data and
-// stringData masked, if there are any. Everything is decoded, and the first doubt is an error.
-func redacted(body []byte, hash hasher, metadataOnly, keepManaged bool) (data []byte, masked bool, err error) {
-	r := redactor{dec: jsontext.NewDecoder(bytes.NewBuffer(body)), hash: hash}
+// redacted returns a Secret with what is known to be harmless: the names it knows, with the values of data, stringData
+// and annotations masked, if there are any. Everything is decoded, and the first doubt is an error.
+func (e *Encoder) redacted(body []byte, hash hasher) (data []byte, masked bool, err error) {
+	r := redactor{
+		dec: jsontext.NewDecoder(bytes.NewBuffer(body)), hash: hash,
+		keepManaged: e.keepManaged, shown: e.cfg.SecretAnnotations,
+	}
+	metadataOnly := e.cfg.Payload == Metadata
 	err = r.object(func(name string) error {
 		switch name {
 		case "apiVersion", "kind":
 			return r.pass()
 		case "metadata":
-			return r.object(func(name string) error { return r.metadata(name, keepManaged) })
+			return r.object(r.metadata)
 		case "type", "immutable":
 			if !metadataOnly {
 				return r.pass()
@@ -57,6 +68,9 @@ type redactor struct {
 	dec  *jsontext.Decoder
 	out  []byte
 	hash hasher
+	// keepManaged passes managedFields on, and shown are the annotations whose values pass.
+	keepManaged bool
+	shown       []string
 	// masked says that a value was replaced.
 	masked bool
 }
@@ -93,20 +107,40 @@ func (r *redactor) object(member func(name string) error) error {
 	return nil
 }
 
-func (r *redactor) metadata(name string, keepManaged bool) error {
+func (r *redactor) metadata(name string) error {
 	switch {
-	case name == "managedFields" && !keepManaged:
+	case name == "managedFields" && !r.keepManaged:
 		return r.dec.SkipValue()
 	case name == "annotations" && r.dec.PeekKind() == '{':
-		return r.object(func(name string) error {
-			if copiesObject(name) {
-				return r.dec.SkipValue()
-			}
-			return r.pass()
-		})
+		return r.object(r.annotation)
+	case name == "annotations" && r.dec.PeekKind() != 'n':
+		return r.dec.SkipValue()
 	default:
 		return r.pass()
 	}
+}
+
+func (r *redactor) annotation(name string) error {
+	switch {
+	case copiesObject(name):
+		return r.dec.SkipValue()
+	case slices.Contains(r.shown, name):
+		return r.pass()
+	}
+	v, err := r.dec.ReadValue()
+	if err == nil {
+		r.out, r.masked = r.hash.appendAnnotationMask(r.out, name, v), true
+	}
+	return err
+}
+
+// CheckSecretAnnotation returns an error if an annotation of this name is never sent, whatever [Config.SecretAnnotations]
+// says.
+func CheckSecretAnnotation(name string) error {
+	if copiesObject(name) {
+		return fmt.Errorf("%q holds a copy of the Secret and is never published; remove it", name)
+	}
+	return nil
 }
 
 // copiesObject is copiesObject for the member's name.

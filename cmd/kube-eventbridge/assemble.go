@@ -225,7 +225,8 @@ func (p *process) streams(c *config.Pipeline, id checkpoint.Identity) ([]bridge.
 	for _, r := range c.Resources {
 		encoding := encode.Config{
 			Cluster: id.Cluster, Pipeline: c.Name, Mode: encode.Mode(c.Encoding.Mode), Payload: encode.Payload(r.Payload),
-			SecretValues: c.Encoding.Secrets.Values, SecretHashes: hashes, Subject: subject, BareIDs: c.Sink.Kafka != nil,
+			SecretValues: c.Encoding.Secrets.Values, SecretAnnotations: c.Encoding.Secrets.Annotations, SecretHashes: hashes,
+			Subject: subject, BareIDs: c.Sink.Kafka != nil,
 			Profile: encode.Profile(c.Encoding.Profile), Host: p.apiServer,
 		}
 		if encoding.Redact, err = paths(c.Encoding.Redact, r.Redact); err != nil {

@@ -85,6 +85,8 @@ type Encoding struct {
 type Secrets struct {
 	// Values publishes the values of Secrets.
 	Values bool `yaml:"values"`
+	// Annotations names annotations of Secrets whose values are published all the same.
+	Annotations []string `yaml:"annotations"`
 	// Hashes, if not nil, makes values that are not published show when they change.
 	Hashes *SecretHashes `yaml:"hashes"`
 }

@@ -87,7 +87,7 @@ func TestExample_shows_the_defaults(t *testing.T) {
 	p.Resources[0].setDefaults()
 	p.Resources[0].Redact, p.Resources[0].IgnoreChanges = []string{}, []string{}
 	p.Encoding.Keep, p.Encoding.Redact = []Part{}, []string{}
-	p.Encoding.Secrets.Hashes = new(SecretHashes)
+	p.Encoding.Secrets.Annotations, p.Encoding.Secrets.Hashes = []string{}, new(SecretHashes)
 	p.Sink = Sink{NATS: new(NATS), Kafka: new(Kafka), Embedded: new(Embedded), Stdout: new(Stdout)}
 	p.Sink.NATS.setDefaults()
 	p.Sink.NATS.TLS = new(TLS)

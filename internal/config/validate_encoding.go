@@ -5,6 +5,9 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
@@ -99,6 +102,25 @@ func (v *validator) paths(path string, all []string) []encode.Path {
 		}
 	}
 	return parsed
+}
+
+// annotations checks the names of annotations of Secrets.
+func (v *validator) annotations(path string, s *Secrets) {
+	if len(s.Annotations) > 0 && s.Values {
+		v.add(path, "is for values that are not published, and values is true; remove one")
+		return
+	}
+	for i, name := range s.Annotations {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		switch err := encode.CheckSecretAnnotation(name); {
+		case len(validation.IsQualifiedName(strings.ToLower(name))) > 0:
+			v.add(at, "%q is not the name of an annotation; write one such as example.com/team", name)
+		case err != nil:
+			v.add(at, "%v", err)
+		case slices.Contains(s.Annotations[:i], name):
+			v.add(at, "%q is there twice; keep one", name)
+		}
+	}
 }
 
 // hashes checks where the key of the hashes of Secrets' values is.

@@ -39,6 +39,7 @@ func (v *validator) pipeline(path string, p *Pipeline) {
 	}
 	v.payloads(path, p)
 	v.redact(path, p)
+	v.annotations(path+".encoding.secrets.annotations", &p.Encoding.Secrets)
 	v.hashes(path+".encoding.secrets", &p.Encoding.Secrets)
 	oneOf(v, path+".onReject", p.OnReject)
 	v.oversize(path, p)
