@@ -196,6 +196,7 @@ func secrets(t *testing.T, api *controlplane.ControlPlane) {
 	s := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "s", Annotations: map[string]string{
 			"kubectl.kubernetes.io/last-applied-configuration": `{"stringData":{"password":"` + canary + `"}}`,
+			"example.com/token": canary,
 		}},
 		StringData: map[string]string{"password": canary},
 	}

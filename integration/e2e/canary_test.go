@@ -53,7 +53,7 @@ func canaries(ns, payload string) func(*testing.T, *controlplane.ControlPlane) {
 }
 
 func findCanaries(t *testing.T, api *controlplane.ControlPlane, ns, payload string) {
-	p := plant("data", "stringData", "changed data", "applied", "kapp", "annotation", "env", "changed env", "config", "binary", "key", "huge")
+	p := plant("data", "stringData", "secret annotation", "changed data", "applied", "kapp", "annotation", "env", "changed env", "config", "binary", "key", "huge")
 	open := rand.Text() // what may leave, and is to be found
 	r := bareRig(t, api)
 	r.connect()
@@ -73,8 +73,10 @@ func findCanaries(t *testing.T, api *controlplane.ControlPlane, ns, payload stri
 	var err error
 	create, patch, remove := metav1.CreateOptions{}, metav1.PatchOptions{}, metav1.DeleteOptions{}
 	for _, name := range []string{"live", "later"} {
+		secretMeta := meta(name)
+		secretMeta.Annotations["example.com/password"] = p["secret annotation"]
 		_, err = secrets.Create(t.Context(), &corev1.Secret{
-			ObjectMeta: meta(name), Data: map[string][]byte{"a": []byte(p["data"])}, StringData: map[string]string{"b": p["stringData"]},
+			ObjectMeta: secretMeta, Data: map[string][]byte{"a": []byte(p["data"])}, StringData: map[string]string{"b": p["stringData"]},
 		}, create)
 		require.NoError(t, err)
 		template := corev1.PodTemplateSpec{

@@ -34,16 +34,18 @@ func (d *Driver) Canaries() []string { return slices.Clone(d.secrets) }
 // lastApplied is where kubectl apply puts a copy of what was applied, values of secrets included.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// changeAnnotation has the number of the change, which is in no other one: events have it of Secrets too, whose
-// values they do not have.
-const changeAnnotation = "faults.example.com/change"
+// ChangeAnnotation has the number of the change, which is in no other one. Bridges publish it of Secrets too.
+const ChangeAnnotation = "faults.example.com/change"
+
+// tokenAnnotation has a value of a Secret, as controllers write them.
+const tokenAnnotation = "faults.example.com/token"
 
 // content is what a change gives an object besides its metadata, and its annotations. Each differs from all others,
 // so that no change is none.
 func (w *writer) content(k Kind) (content, annotations map[string]any) {
 	w.changes++
 	mark := fmt.Sprintf("%d.%d", w.n, w.changes)
-	annotations = map[string]any{changeAnnotation: mark}
+	annotations = map[string]any{ChangeAnnotation: mark}
 	filling := strings.Repeat("x", w.rand.IntN(1500))
 	switch k {
 	case ConfigMaps:
@@ -51,6 +53,7 @@ func (w *writer) content(k Kind) (content, annotations map[string]any) {
 	case Secrets:
 		value := w.driver.secrets[w.rand.IntN(secretValues)]
 		token := base64.StdEncoding.EncodeToString([]byte(value))
+		annotations[tokenAnnotation] = value
 		annotations[lastApplied] = fmt.Sprintf(`{"data":{"token":%q},"stringData":{"plain":%q}}`, token, value)
 		return map[string]any{"data": map[string]any{"token": token, "inside": base64.StdEncoding.EncodeToString([]byte("user:" + value + "\n"))}}, annotations
 	case ClusterRoles:

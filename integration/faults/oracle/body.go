@@ -13,9 +13,12 @@ import (
 // lastApplied is the annotation that the bridge removes.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
+// shownAnnotation is the annotation of Secrets whose value bridges publish.
+const shownAnnotation = "faults.example.com/change"
+
 // bodyOf returns a hash of an object's content, and says whether there is more than its identity. The content is all
 // that etcd and an event have in common: not the version, managedFields and lastApplied, not kind and apiVersion,
-// which lists leave out, no empty maps and lists, and of the values of a Secret only that there are any.
+// which lists leave out, no empty maps and lists, and of most values of a Secret only that there are any.
 func bodyOf(object []byte) (hash string, more bool, err error) {
 	from := json.NewDecoder(bytes.NewReader(object))
 	from.UseNumber()
@@ -23,14 +26,13 @@ func bodyOf(object []byte) (hash string, more bool, err error) {
 	if err := from.Decode(&o); err != nil {
 		return "", false, errors.New("it is no JSON object") // what json says may quote a value
 	}
-	if values, ok := o["data"].(map[string]any); ok && o["kind"] == "Secret" && o["apiVersion"] == "v1" {
-		for key := range values {
-			values[key] = true
-		}
+	meta, _ := o["metadata"].(map[string]any)
+	if o["kind"] == "Secret" && o["apiVersion"] == "v1" {
+		forget(o["data"])
+		forget(meta["annotations"])
 	}
 	delete(o, "kind")
 	delete(o, "apiVersion")
-	meta, _ := o["metadata"].(map[string]any)
 	delete(meta, "resourceVersion")
 	delete(meta, "managedFields")
 	if annotations, ok := meta["annotations"].(map[string]any); ok {
@@ -49,6 +51,16 @@ func bodyOf(object []byte) (hash string, more bool, err error) {
 	}
 	sum := sha256.Sum256(canonical)
 	return hex.EncodeToString(sum[:8]), len(o) > 1 || len(meta) > identity, nil
+}
+
+// forget forgets the values of a map.
+func forget(of any) {
+	values, _ := of.(map[string]any)
+	for name := range values {
+		if name != shownAnnotation {
+			values[name] = true
+		}
+	}
 }
 
 // prune removes what is null or empty.

@@ -366,6 +366,11 @@ func TestBodyOf_tells_contents_apart_and_not_how_they_are_served(t *testing.T) {
 	both := secret(`"a":"eA==","b":"eQ=="`)
 	assert.True(t, both == secret(`"a":"W3JlZGFjdGVkXQ==","b":"W3JlZGFjdGVkXQ=="`) && both != secret(`"a":"eA=="`),
 		"of a Secret the keys count, and not the values")
+	annotated := func(annotations string) string {
+		return hash(`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a","uid":"u","annotations":{` + annotations + `}}}`)
+	}
+	assert.Equal(t, annotated(`"a":"x"`), annotated(`"a":"[redacted]"`))
+	assert.NotEqual(t, annotated(`"`+shownAnnotation+`":"1"`), annotated(`"`+shownAnnotation+`":"2"`))
 	identity := []byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"7"}}`)
 	_, more, err := bodyOf(identity)
 	assert.True(t, !more && err == nil, "an identity is taken for a whole object, or %v", err)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/drive"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/proxy"
 )
 
@@ -76,12 +77,13 @@ log: {format: json}
 pipelines:
   - name: %s
     resources: %s
+    encoding: {secrets: {annotations: [%s]}}
     sink: {%s}
     checkpoint: {%s}
 %s
 %s
-`, w.written, Cluster, r.kubeconfig, filepath.Join(r.dir, "data"), r.server, Pipeline, w.resources, w.broker.sink(r),
-		w.checkpoint(), w.election(), w.cfg.Settings))
+`, w.written, Cluster, r.kubeconfig, filepath.Join(r.dir, "data"), r.server, Pipeline, w.resources, drive.ChangeAnnotation,
+		w.broker.sink(r), w.checkpoint(), w.election(), w.cfg.Settings))
 }
 
 // election is what the bridge's file says of it.
