@@ -18,7 +18,7 @@ func filterOf(p *config.Pipeline, r *config.Resource) (f bridge.Filter, olds boo
 	if err != nil {
 		return nil, false, err
 	}
-	c := filter.Config{IgnoreChanges: ignored}
+	c := filter.Config{IgnoreChanges: ignored, DropErrors: r.OnFilterError == config.OnFilterErrorDrop}
 	if c.DigestKey, err = digestKey(p, r); err != nil {
 		return nil, false, err
 	}

@@ -13,7 +13,7 @@ type Filter interface {
 	// Filter returns in a word why c is not published, nothing where it is; and a digest of c's state that is handed over, and stored, as before of
 	// the object's next change. It is zero where nothing is known of the state before, or of what the log has of it. Old returns the JSON of the object's
 	// state before, which is not to be used after Filter returns, or nil where that is not known; it is nil unless [StreamSpec.Olds]. The error says that
-	// it could not decide, and nothing of what the object holds; then c is published. c's body stays the caller's.
+	// it could not decide, whatever it then says, and nothing of what the object holds. c's body stays the caller's.
 	Filter(c *source.Change, before [16]byte, old func() []byte) (reason string, now [16]byte, err error)
 }
 
@@ -43,16 +43,25 @@ func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {
 		return true
 	}
 	if err != nil && !a.unknown {
-		s.metrics.filterErrors.Inc()
-		s.often.undecided.Do(func() {
-			s.session.log.Warn("filter fails; what it cannot decide is published", "stream", s.name, "object", d.Key(), "err", err,
-				"advice", "ask for what may be missing with has(…) first, as in has(object.data.colour) && …")
-		})
+		s.undecided(d.Key(), reason != "", err)
 	}
-	if reason == "" || err != nil {
+	if reason == "" {
 		d.passed = true
 		return false
 	}
 	s.metrics.filtered(reason)
 	return true
+}
+
+// undecided reports that the filter could not decide on a change.
+func (s *stream) undecided(key string, dropped bool, err error) {
+	s.metrics.filterErrors.Inc()
+	becomes := "published"
+	if dropped {
+		becomes = "dropped"
+	}
+	s.often.undecided.Do(func() {
+		s.session.log.Warn("filter fails", "stream", s.name, "object", key, "err", err, "changeIs", becomes,
+			"advice", "ask for what may be missing with has(…) first, as in has(object.data.colour) && …")
+	})
 }

@@ -215,21 +215,25 @@ func TestFilter_does_not_spoil_what_is_known_of_a_snapshot_that_is_not_published
 	assert.EqualValues(t, 1, value(t, r.registry, "events_filtered_total"), "events are counted")
 }
 
-type undecided struct{}
+// undecided is the reason for which a filter that fails drops a change, or nothing.
+type undecided string
 
-func (undecided) Filter(*source.Change, [16]byte, func() []byte) (reason string, now [16]byte, err error) {
-	return "expression", now, errors.New("no such key")
+func (u undecided) Filter(*source.Change, [16]byte, func() []byte) (reason string, now [16]byte, err error) {
+	return string(u), now, errors.New("no such key")
 }
 
-func TestFilter_that_fails_publishes(t *testing.T) {
-	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	s, said := r.stream(&StreamSpec{Filter: undecided{}}), &testlog.Text{}
-	s.session.log = said.Logger()
-	send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
-	r.settle()
-	expect(t, log.lines(), "added default/a u1 10 watch")
-	n := said.Count(`err="no such key" advice="ask for what may be missing with has(…) first`)
-	assert.Equal(t, 1, n, "it says %d times what helps, want once", n)
-	assert.EqualValues(t, 1, value(t, r.registry, "filter_errors_total"), "failures are counted, want 1")
+func TestFilter_that_fails_publishes_or_drops(t *testing.T) {
+	for reason, want := range map[undecided][]string{"": {"added default/a u1 10 watch"}, "error": nil} {
+		log := newFakeLog()
+		r := start(t, log, &memoryStore{})
+		s, said := r.stream(&StreamSpec{Filter: reason}), &testlog.Text{}
+		s.session.log = said.Logger()
+		send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
+		r.settle()
+		expect(t, log.lines(), want...)
+		becomes := map[undecided]string{"": "published", "error": "dropped"}[reason]
+		n := said.Count(`err="no such key" changeIs=` + becomes)
+		assert.Equal(t, 1, n, "it says %d times what helps, want once", n)
+		assert.EqualValues(t, 1, value(t, r.registry, "filter_errors_total"), "failures are counted, want 1")
+	}
 }

@@ -59,7 +59,10 @@ type Resource struct {
 	// IgnoreChanges lists paths, as encode.ParsePath takes them: an update in which nothing else is different is not published.
 	IgnoreChanges []string `yaml:"ignoreChanges"`
 	// Filter is an expression of CEL that is true for events that are published; empty: all are.
-	Filter   string   `yaml:"filter"`
+	Filter string `yaml:"filter"`
+	// OnFilterError says what becomes of a change for which Filter cannot be evaluated.
+	OnFilterError OnFilterError `yaml:"onFilterError"`
+
 	Delivery Delivery `yaml:"delivery"`
 	Payload  Payload  `yaml:"payload"`
 	Snapshot Snapshot `yaml:"snapshot"`

@@ -129,15 +129,15 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 					{
 						Resource: ResourceName{Plural: "deployments", Group: "apps"}, Namespaces: []string{"web", "shop"},
 						LabelSelector: "tier!=cache", Operations: []Operation{Updated, Deleted}, IgnoreChanges: []string{"status"},
-						Filter: "object.spec.replicas > 3", Delivery: Latest, Payload: PayloadMetadata, Snapshot: SnapshotNever, Resync: 12 * time.Hour,
+						Filter: "has(object.spec.replicas) && object.spec.replicas > 3", Delivery: Latest, Payload: PayloadMetadata, Snapshot: SnapshotNever, OnFilterError: OnFilterErrorPublish, Resync: 12 * time.Hour,
 					},
 					{
 						Resource: ResourceName{"deployments", "v1", "apps"}, Namespaces: []string{"kube-system"},
-						Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial,
+						Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish,
 					},
 					{
 						Resource: ResourceName{Plural: "pods", Version: "v1"}, FieldSelector: "spec.nodeName=node-1",
-						Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial,
+						Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish,
 					},
 				},
 				Encoding: Encoding{Mode: Structured, Profile: ProfileKnative, Keep: []Part{ManagedFields, LastApplied}, Secrets: Secrets{Values: true}},
@@ -158,7 +158,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 			{
 				Name: "everything_else",
 				Resources: []Resource{{
-					Resource: ResourceName{Plural: "configmaps"}, Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial,
+					Resource: ResourceName{Plural: "configmaps"}, Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish,
 					Redact: []string{"data[*]", `binaryData["a.b"]`},
 				}},
 				Encoding: Encoding{
@@ -174,7 +174,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 				Name: "lines",
 				Resources: []Resource{{
 					Resource: ResourceName{Plural: "events", Group: "events.k8s.io"},
-					Delivery: Every, Operations: operations, Payload: PayloadJSONPatch, Filter: "oldObject == null || object.note != oldObject.note", Snapshot: SnapshotInitial,
+					Delivery: Every, Operations: operations, Payload: PayloadJSONPatch, Filter: "oldObject == null || object != oldObject", Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish,
 				}},
 				Encoding: Encoding{Mode: Binary, Profile: ProfileOwn},
 				Sink:     Sink{Stdout: &Stdout{}},
@@ -229,8 +229,8 @@ func TestFromArgs_is_one_pipeline_with_the_embedded_server(t *testing.T) {
 	want.Pipelines = []Pipeline{{
 		Name: "default",
 		Resources: []Resource{
-			{Resource: ResourceName{Plural: "pods"}, Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial},
-			{Resource: ResourceName{Plural: "deployments", Group: "apps"}, Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial},
+			{Resource: ResourceName{Plural: "pods"}, Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish},
+			{Resource: ResourceName{Plural: "deployments", Group: "apps"}, Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish},
 		},
 		Encoding: Encoding{Mode: Binary, Profile: ProfileOwn},
 		Sink:     embedded(),
@@ -385,6 +385,24 @@ func TestKeep_is_warned_of_where_something_is_redacted(t *testing.T) {
 	} {
 		_, warnings := must.Get2(Parse("f", []byte(file)))(t)
 		assert.Equal(t, want, warnings.Error())
+	}
+}
+
+func TestFilter_is_warned_of_where_a_member_may_be_missing(t *testing.T) {
+	const at = "f:1:62: pipelines[0].resources[0].filter: "
+	for resource, want := range map[string]string{
+		`filter: "object.data.a == '1'"`: at + "fails where an object has no object.data or no object.data.a, and the change is then published " +
+			"(onFilterError: publish); guard it: has(object.data) && has(object.data.a) && …",
+		`filter: "object.data == {}", onFilterError: drop`: at + "fails where an object has no object.data, and the change is then dropped " +
+			"(onFilterError: drop); guard it: has(object.data) && …",
+		`filter: "has(object.data) && object.data == {}"`: "",
+	} {
+		_, warnings := must.Get2(Parse("f", []byte("pipelines: [{name: a, resources: [{resource: configmaps,     "+resource+"}]}]")))(t)
+		if want != "" {
+			assert.Equal(t, strings.Replace(want, "f:1:62", "f:1:70", 1), warnings.Error())
+			continue
+		}
+		assert.Empty(t, warnings)
 	}
 }
 

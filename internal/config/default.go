@@ -34,7 +34,7 @@ func (p *Pipeline) setDefaults() {
 
 func (r *Resource) setDefaults() {
 	r.Operations = []Operation{Added, Updated, Deleted}
-	r.Delivery, r.Payload, r.Snapshot = Every, PayloadObject, SnapshotInitial
+	r.Delivery, r.Payload, r.Snapshot, r.OnFilterError = Every, PayloadObject, SnapshotInitial, OnFilterErrorPublish
 }
 
 func (j *JetStream) setDefaults() {

@@ -45,6 +45,17 @@ func (Payload) choices() choices {
 // patch reports whether the payload says nothing to who does not have the event before.
 func (p Payload) patch() bool { return p == PayloadMergePatch || p == PayloadJSONPatch }
 
+// OnFilterError says what becomes of a change for which the filter cannot be evaluated.
+type OnFilterError string
+
+// What may become of it.
+const (
+	OnFilterErrorPublish OnFilterError = "publish"
+	OnFilterErrorDrop    OnFilterError = "drop"
+)
+
+func (OnFilterError) choices() choices { return choices{now: []string{"publish", "drop"}} }
+
 // Snapshot says whether what exists at the first start is published.
 type Snapshot string
 

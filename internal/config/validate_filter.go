@@ -5,9 +5,28 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/filter"
 )
+
+// filter checks an expression, and warns of what it fails without.
+func (v *validator) filter(path string, r *Resource) {
+	oneOf(v, path+".onFilterError", r.OnFilterError)
+	if r.Filter == "" {
+		return
+	}
+	e, err := filter.ParseExpression(r.Filter)
+	if err != nil {
+		v.add(path+".filter", "%v", err)
+		return
+	}
+	if missing := e.Unguarded(); len(missing) > 0 {
+		becomes := map[OnFilterError]string{OnFilterErrorPublish: "published", OnFilterErrorDrop: "dropped"}[r.OnFilterError]
+		v.warn(path+".filter", "fails where an object has no %s, and the change is then %s (onFilterError: %s); guard it: has(%s) && …",
+			strings.Join(missing, " or no "), becomes, r.OnFilterError, strings.Join(missing, ") && has("))
+	}
+}
 
 // operations checks which events of a resource are published.
 func (v *validator) operations(path string, r *Resource) {
@@ -22,11 +41,7 @@ func (v *validator) operations(path string, r *Resource) {
 	if len(r.Operations) == 0 {
 		v.add(path+".operations", "lists none, so that nothing would be published; write some of added, updated, deleted, or leave it out for all")
 	}
-	if r.Filter != "" {
-		if _, err := filter.ParseExpression(r.Filter); err != nil {
-			v.add(path+".filter", "%v", err)
-		}
-	}
+	v.filter(path, r)
 	for i, p := range v.paths(path+".ignoreChanges", r.IgnoreChanges) {
 		if instead := p.Beyond(r.hasTexts()); instead != "" {
 			v.add(fmt.Sprintf("%s.ignoreChanges[%d]", path, i), "path %q names nothing, as what it leads into is a text; write %s", p, instead)

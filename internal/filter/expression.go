@@ -86,7 +86,7 @@ func namesOld(ast *cel.Ast) bool {
 func expressionError(line, column int, wrong string) error {
 	wrong, _, _ = strings.Cut(wrong, " (in container '')")
 	return fmt.Errorf("is no expression of CEL that decides: at %d:%d, %s; write one over object, oldObject, %s, such as "+
-		`event.operation == "deleted" || object.spec.replicas > 3`, line, column, wrong, strings.Join(fields(), ", "))
+		`event.operation == "deleted" || has(object.spec.replicas) && object.spec.replicas > 3`, line, column, wrong, strings.Join(fields(), ", "))
 }
 
 // errEvaluation says that an expression cannot be evaluated. It does not say of which value: that may be one that must not be shown.

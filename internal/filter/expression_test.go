@@ -72,7 +72,7 @@ func TestExpression_is_for_what_only_the_identity_is_known_of(t *testing.T) {
 
 func TestParseExpression_refuses_what_cannot_decide_and_says_where(t *testing.T) {
 	const valid = `; write one over object, oldObject, event.operation, event.reason, event.namespace, event.name, event.objectuid, event.resourceversion, such as ` +
-		`event.operation == "deleted" || object.spec.replicas > 3`
+		`event.operation == "deleted" || has(object.spec.replicas) && object.spec.replicas > 3`
 	for s, want := range map[string]string{
 		`object.spec.`:                                      "is no expression of CEL that decides: at 1:13, Syntax error: no viable alternative at input '.'" + valid,
 		`objekt.spec == 1`:                                  "is no expression of CEL that decides: at 1:1, undeclared reference to 'objekt'" + valid,
@@ -95,7 +95,7 @@ func TestParseExpression_refuses_what_cannot_decide_and_says_where(t *testing.T)
 }
 
 func TestParseExpression_refuses_a_text_that_a_field_never_is(t *testing.T) {
-	const operations, reasons = "; valid: added, updated, deleted", "; valid: watch, snapshot, relist, recovered, repair, resync"
+	const operations, reasons = "; valid: added, updated, deleted", "; valid: watch, snapshot, relist, recovered, repair, resync, deselected"
 	for s, want := range map[string]string{
 		`event.operation == "delete"`:                          `compares event.operation, at 1:20, with "delete", which it never is` + operations,
 		`object.spec.x == 1 || "create" != event.operation`:    `compares event.operation, at 1:23, with "create", which it never is` + operations,

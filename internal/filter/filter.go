@@ -18,6 +18,8 @@ const (
 	Unchanged = "unchanged"
 	// Excluded: the expression is false.
 	Excluded = "expression"
+	// Failed: the expression cannot be evaluated, and such changes are dropped.
+	Failed = "error"
 )
 
 // Config says what is published. The zero Config publishes everything.
@@ -31,6 +33,8 @@ type Config struct {
 	DigestKey []byte
 	// Expression is nil where there is none.
 	Expression *Expression
+	// DropErrors says that what Expression cannot be evaluated for is not published.
+	DropErrors bool
 }
 
 // Filter decides as its Config says. It is safe for concurrent use.
@@ -38,11 +42,12 @@ type Filter struct {
 	operations [source.Deleted + 1]bool
 	digester   *encode.Digester
 	expression *Expression
+	dropErrors bool
 }
 
 // New returns a filter; nil if everything is published.
 func New(c Config) *Filter {
-	f := &Filter{expression: c.Expression}
+	f := &Filter{expression: c.Expression, dropErrors: c.DropErrors}
 	for _, op := range []source.Op{source.Added, source.Updated, source.Deleted} {
 		f.operations[op] = len(c.Operations) == 0 || slices.Contains(c.Operations, op)
 	}
@@ -57,8 +62,8 @@ func New(c Config) *Filter {
 
 // Filter returns why c is not published, nothing where it is, and a digest of its state; before is that of the object's state before, zero where it is
 // not known. An update of which the state before is not known is published. So is one of a state that the expression has left out: its digest is zero,
-// as the log has another state. Old is as for [Expression.Eval]. The error says that the expression cannot be evaluated; it shows nothing of
-// the object. The object is read only for a digest and by an expression.
+// as the log has another state. Old is as for [Expression.Eval]. The error says that the expression cannot be evaluated, whether c is published
+// or not; it shows nothing of the object. The object is read only for a digest and by an expression.
 func (f *Filter) Filter(c *source.Change, before [16]byte, old func() []byte) (reason string, now [16]byte, err error) {
 	if f.digester != nil && c.Op != source.Deleted {
 		now = f.digester.Digest(c.Body.Bytes())
@@ -71,7 +76,10 @@ func (f *Filter) Filter(c *source.Change, before [16]byte, old func() []byte) (r
 	case f.expression == nil:
 		return "", now, nil
 	}
-	if yes, err := f.expression.Eval(c, old); err != nil || yes {
+	switch yes, err := f.expression.Eval(c, old); {
+	case err != nil && f.dropErrors:
+		return Failed, [16]byte{}, err
+	case err != nil || yes:
 		return "", now, err
 	}
 	return Excluded, [16]byte{}, nil

@@ -89,6 +89,16 @@ func TestFilter_digests_under_its_key(t *testing.T) {
 	assert.NotEqual(t, all[2], all[1], "%x", all)
 }
 
+func TestFilter_that_cannot_be_evaluated_publishes_or_drops(t *testing.T) {
+	c := change(source.Updated, `{"metadata":{}}`)
+	for drops, want := range map[bool]string{false: "", true: Failed} {
+		f := New(Config{Expression: expression(t, `object.metadata.labels.export == "true"`), DropErrors: drops})
+		reason, _, err := f.Filter(c, [16]byte{}, nil)
+		assert.Equal(t, want, reason)
+		assert.ErrorIs(t, err, errEvaluation)
+	}
+}
+
 // What the expression has left out is nothing that the log has, and a change of what is ignored may be what it waits for.
 func TestFilter_compares_no_update_with_what_the_expression_left_out(t *testing.T) {
 	f := New(Config{Expression: expression(t, `object.status.phase == "Running"`), IgnoreChanges: []encode.Path{path(t, "status")}})

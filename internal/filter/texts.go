@@ -19,7 +19,7 @@ func texts() map[string][]string {
 		"event.operation": {source.Added.String(), source.Updated.String(), source.Deleted.String()},
 		"event.reason": {
 			string(source.ReasonWatch), string(source.ReasonSnapshot), string(source.ReasonRelist), string(source.ReasonRecovered), string(source.ReasonRepair),
-			string(source.ReasonResync),
+			string(source.ReasonResync), string(source.ReasonDeselected),
 		},
 	}
 }

@@ -24,11 +24,11 @@ func streams() []Metric {
 		{
 			Name: "events_filtered_total", Type: Counter, Labels: []string{"pipeline", "reason", "stream"},
 			Help: "Changes that the configuration says not to publish.",
-			Look: "`reason` is `operation`, as `operations` does not list it; `unchanged`, as only what `ignoreChanges` names is different; `expression`, as `filter` is false. There from the first one on.",
+			Look: "`reason` is `operation`, as `operations` does not list it; `unchanged`, as only what `ignoreChanges` names is different; `expression`, as `filter` is false; `error`, as `filter` cannot be evaluated and `onFilterError` is `drop`. There from the first one on.",
 		},
 		{
 			Name: "filter_errors_total", Type: Counter, Labels: each,
-			Help: "Changes for which the filter could not be evaluated; they are published.",
+			Help: "Changes for which the filter could not be evaluated. `onFilterError` says what becomes of them.",
 			Look: "More than 0: write `has(…)` around what may be missing.",
 		},
 		{
