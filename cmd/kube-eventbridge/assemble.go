@@ -164,8 +164,14 @@ func (p *process) pipeline(cfg *config.Config, i int, uid string, server *broker
 	return bridge.Config{
 		Name: c.Name, Target: target(c, id), Streams: specs, Client: p.client, Watches: p.watches, Catalog: p.catalog, Namespaces: p.namespaces, Sink: to, Identity: id,
 		Buffer: int64(cfg.BufferShare(c)), Recovery: recovery(c.Recovery), Audit: c.Audit.Interval,
-		StopOnReject: c.OnReject == config.OnRejectStop, Oversize: oversize(c.Oversize), Metrics: p.metrics, Log: p.log,
+		StopOnReject: c.OnReject == config.OnRejectStop, Oversize: oversize(c.Oversize), Unfenced: unfenced(&c.Sink),
+		Metrics: p.metrics, Log: p.log,
 	}, nil
+}
+
+// unfenced reports whether the broker is not to check what each event follows.
+func unfenced(s *config.Sink) bool {
+	return s.NATS != nil && !s.NATS.Fence || s.Embedded != nil && !s.Embedded.Fence
 }
 
 // identity says whose the checkpoint of a pipeline is.

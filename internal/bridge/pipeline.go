@@ -73,7 +73,7 @@ func (spec *StreamSpec) encoder(at source.Stream) *encode.Encoder {
 }
 
 // Config says what a pipeline consists of. All fields are needed except Target, Watches, Namespaces, Oversize,
-// ResyncRate, Drain, Term and Log.
+// ResyncRate, Drain, Unfenced, Term and Log.
 type Config struct {
 	Name string
 	// Target names for a person what is published to.
@@ -109,6 +109,9 @@ type Config struct {
 	Metrics  *Metrics
 	// Drain bounds how long a stop waits for acknowledgements: 20 s if zero.
 	Drain time.Duration
+	// Unfenced says that the broker is asked to check what a message follows only where the process cannot know it. Then a message that was
+	// late on its way can be stored behind newer ones of its object.
+	Unfenced bool
 	// Term is that of the lease under which the pipeline publishes; nil where nobody else can publish the same.
 	Term *Term
 	Log  *slog.Logger

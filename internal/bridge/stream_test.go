@@ -282,9 +282,18 @@ func TestStream_latest_folds_nothing_old_over_what_waits(t *testing.T) {
 	expect(t, log.lines(), "added default/a u1 1 watch", "updated default/a u1 3 watch")
 }
 
-// A late message of a dead process has an id that nobody repeats, so only the place of the last message can refuse it.
-func TestStream_latest_has_every_place_checked(t *testing.T) {
-	for latest, want := range map[bool]string{true: "checked checked checked", false: "checked unchecked unchecked"} {
+// A late message has an id that nobody may remember, so only the place of the last message can refuse it.
+func TestStream_has_every_place_checked(t *testing.T) {
+	const every, first = "checked checked checked", "checked unchecked unchecked"
+	for _, c := range []struct {
+		unfenced, latest bool
+		want             string
+	}{
+		{false, false, every},
+		{false, true, every},
+		{true, false, first},
+		{true, true, every},
+	} {
 		log := newFakeLog()
 		var got []string
 		log.refuse = func(m *sink.Message) bool { // told of each message, and refuses none
@@ -292,12 +301,13 @@ func TestStream_latest_has_every_place_checked(t *testing.T) {
 			return false
 		}
 		r := start(t, log, &memoryStore{})
-		s := r.stream(&StreamSpec{Latest: latest})
+		s := r.stream(&StreamSpec{Latest: c.latest})
+		s.session.cfg.Unfenced = c.unfenced
 		for _, v := range []string{"1", "2", "3"} {
 			send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
 			r.settle()
 		}
-		assert.Equal(t, want, strings.Join(got, " "), "latest %v: the places of three events", latest)
+		assert.Equal(t, c.want, strings.Join(got, " "), "%+v: the places of three events", c)
 	}
 }
 

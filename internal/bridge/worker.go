@@ -146,10 +146,11 @@ func (s *stream) encode(o *object, row checkpoint.Row) (err error) {
 	if a.rejected != nil {
 		s.encoder.Rejected(m, &a.delta.Change, a.rejected, len(a.delta.Body.Bytes()))
 	}
-	// The first message of a key may meet one that a dead process sent, and in latest mode a late one has an id that
-	// nobody repeats. What is made from the event before has to stand behind it. Where another writer may take over, that is the fence: whoever does not know what
-	// that one has published is refused.
-	m.Verify, m.Previous = s.spec.Latest || !row.Fresh || a.based || s.session.cfg.Term != nil, row.Sequence
+	// Whoever does not know what the log has last of the object is refused: a message that is late, and another process.
+	// Unfenced, the first message of a key may meet one that a dead process sent, in latest mode a late one has an id that
+	// nobody repeats, and what is made from the event before has to stand behind it.
+	fenced := !s.session.cfg.Unfenced || s.session.cfg.Term != nil
+	m.Verify, m.Previous = fenced || s.spec.Latest || !row.Fresh || a.based, row.Sequence
 	if a.conflicts > 0 {
 		m.Verify, m.Previous = true, a.previous
 	}

@@ -115,7 +115,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 	got, warnings := must.Get2(Load("testdata/good.yaml"))(t)
 	require.Nil(t, warnings)
 	stream := JetStream{
-		Stream: "AUDIT", Subject: "audit.{cluster}.{group}.{resource}.{namespace}.{name}",
+		Stream: "AUDIT", Subject: "audit.{cluster}.{group}.{resource}.{namespace}.{name}", Fence: true,
 		MaxAge: 72 * time.Hour, MaxBytes: 10 << 30, DuplicateWindow: 5 * time.Minute,
 	}
 	const topics = "audit.{cluster}.{pipeline}.{group}.{version}.{resource}"
@@ -219,7 +219,7 @@ var recovery = Recovery{Enabled: true, MaxReads: 10_000, MaxTime: time.Minute}
 func embedded() Sink {
 	return Sink{Embedded: &Embedded{
 		Listen:    "127.0.0.1:4222",
-		JetStream: JetStream{Stream: "KUBERNETES", Subject: encode.DefaultSubject, DuplicateWindow: 2 * time.Minute},
+		JetStream: JetStream{Stream: "KUBERNETES", Subject: encode.DefaultSubject, Fence: true, DuplicateWindow: 2 * time.Minute},
 	}}
 }
 
@@ -404,6 +404,12 @@ func TestFilter_is_warned_of_where_a_member_may_be_missing(t *testing.T) {
 		}
 		assert.Empty(t, warnings)
 	}
+}
+
+func TestFence_is_warned_of_where_it_is_off(t *testing.T) {
+	_, warnings := must.Get2(Parse("f", []byte("pipelines: [{name: a, resources: [{resource: pods}], sink: {nats: {fence: false}}}]")))(t)
+	assert.Equal(t, "f:1:75: pipelines[0].sink.nats.fence: is false: an event that is late on its way, or that a replaced process sends, can stand "+
+		"behind a newer one of its object, and the same state can be there twice", warnings.Error())
 }
 
 func TestPaths_are_warned_of_where_what_they_begin_with_is_known_to_be_no_member(t *testing.T) {

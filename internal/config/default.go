@@ -38,7 +38,7 @@ func (r *Resource) setDefaults() {
 }
 
 func (j *JetStream) setDefaults() {
-	j.Stream, j.Subject, j.DuplicateWindow = "KUBERNETES", encode.DefaultSubject, 2*time.Minute
+	j.Stream, j.Subject, j.Fence, j.DuplicateWindow = "KUBERNETES", encode.DefaultSubject, true, 2*time.Minute
 }
 
 func (n *NATS) setDefaults() {

@@ -9,6 +9,8 @@ type JetStream struct {
 	Stream string `yaml:"stream"`
 	// Subject is the template of each event's subject.
 	Subject string `yaml:"subject"`
+	// Fence lets the server refuse an event behind one of its object that the bridge does not know.
+	Fence bool `yaml:"fence"`
 	// MaxAge and MaxBytes limit the stream, 0: not at all.
 	MaxAge   time.Duration `yaml:"maxAge"`
 	MaxBytes Size          `yaml:"maxBytes"`

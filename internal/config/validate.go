@@ -26,7 +26,7 @@ func (c *Config) Validate() error {
 
 // check returns what is wrong with c, and what is allowed and costs something.
 func (c *Config) check() (issues, warnings []issue) {
-	v := &validator{cluster: c.Cluster}
+	v := &validator{cluster: c.Cluster, elects: c.LeaderElection != nil}
 	v.top(c)
 	for i := range c.Pipelines {
 		v.pipeline(fmt.Sprintf("pipelines[%d]", i), &c.Pipelines[i])
@@ -40,8 +40,9 @@ func (c *Config) check() (issues, warnings []issue) {
 
 // validator collects.
 type validator struct {
-	// cluster is what the file calls the cluster, if it does.
+	// cluster is what the file calls the cluster, if it does, and elects says that it has leaderElection.
 	cluster          string
+	elects           bool
 	issues, warnings []issue
 }
 

@@ -136,4 +136,12 @@ func (v *validator) jetStream(path string, j *JetStream) {
 		v.add(path+".duplicateWindow", "%v is shorter than %v, in which a lost connection is found again; the default is 2m", j.DuplicateWindow, minWindow)
 	}
 	v.subject(path+".subject", j.Subject)
+	switch {
+	case j.Fence:
+	case v.elects:
+		v.add(path+".fence", "is false, and with leaderElection the server has to refuse what a former leader sends; remove one")
+	default:
+		v.warn(path+".fence", "is false: an event that is late on its way, or that a replaced process sends, can stand behind a newer one of its object, "+
+			"and the same state can be there twice")
+	}
 }

@@ -157,7 +157,7 @@ var brokenBridges = map[string]broken{
 	"no fence on NATS with leaders": {
 		changes: []change{{
 			File: "internal/bridge/worker.go",
-			Old:  "|| a.based || s.session.cfg.Term != nil, row.Sequence", New: "|| a.based, row.Sequence",
+			Old:  "fenced := !s.session.cfg.Unfenced || s.session.cfg.Term != nil", New: "fenced := false",
 		}},
 		world: Planned{Replicas: 2, Checkpoint: world.CheckpointNATS, Faults: []string{handsFull}},
 		kind:  "P5", what: "the same state a second time",
