@@ -19,7 +19,7 @@ import (
 )
 
 // publisherRole is the least a client of the broker can do: it repeats one message, with a subject and an id of its
-// own for each, as fast as the broker takes it. Each line read, a number, makes it publish that many and report.
+// own for each, and the sequence of the subject's last message, as fast as the broker takes it. Each line read, a number, makes it publish that many and report.
 func publisherRole(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("publisher", flag.ContinueOnError)
 	url := flags.String("broker", nats.DefaultURL, "NATS `URL`")
@@ -82,10 +82,14 @@ func newPublisher(url, file string, objects int) (*publisher, error) {
 	for i := range p.ring {
 		p.ring[i] = &nats.Msg{Header: maps.Clone(s.Header), Data: s.Data}
 		p.ring[i].Header[nats.MsgIdHdr] = []string{""}
+		p.ring[i].Header[jetstream.ExpectedLastSubjSeqHeader] = []string{""}
 	}
 	p.conn, p.js, err = connect(url, func(err error) { p.failure.CompareAndSwap(nil, &err) })
 	return p, err
 }
+
+// before returns the sequence of the last message of the subject that is next, in a stream that has nothing else.
+func (p *publisher) before() int { return max(0, p.sent+1-len(p.subjects)) }
 
 // publish returns when n more messages are acknowledged.
 func (p *publisher) publish(ctx context.Context, n int) error {
@@ -94,6 +98,7 @@ func (p *publisher) publish(ctx context.Context, n int) error {
 		m := p.ring[p.sent%len(p.ring)]
 		m.Subject, m.Reply = p.subjects[object], ""
 		m.Header[nats.MsgIdHdr][0] = p.uids[object] + strconv.Itoa(baseVersion+p.sent)
+		m.Header[jetstream.ExpectedLastSubjSeqHeader][0] = strconv.Itoa(p.before())
 		p.sent++
 		if _, err := p.js.PublishMsgAsync(m, jetstream.WithStallWait(30*time.Second)); err != nil {
 			return fmt.Errorf("publish %s: %w", m.Subject, err)
