@@ -256,7 +256,7 @@ func TestChange_time_is_what_the_object_tells(t *testing.T) {
 		{"no entries", created + `,"managedFields":[]`, "2026-01-01T00:00:00Z", ""},
 		{"the newest entry", created + `,"managedFields":[` + entry(`"2026-03-01T00:00:00Z"`, "b") + `,` + entry(`"2026-02-01T00:00:00Z"`, "a") + `]`, "2026-03-01T00:00:00Z", "b"},
 		{"the last of equals", `"managedFields": [ ` + entry(`"2026-03-01T00:00:00Z"`, "a") + ` , ` + entry(`"2026-03-01T00:00:00Z"`, "b") + ` ]`, "2026-03-01T00:00:00Z", "b"},
-		{"entries without times", created + `,"managedFields":[{"manager":"a"},{"manager":"b"}]`, "2026-01-01T00:00:00Z", "b"},
+		{"entries without times", created + `,"managedFields":[{"manager":"a"},{"manager":"b"}]`, "2026-01-01T00:00:00Z", ""},
 		{"another zone, a fraction", `"managedFields":[` + entry(`"2026-03-01T02:00:00.5+02:00"`, "a") + `]`, "2026-03-01T00:00:00Z", "a"},
 		{"the last day of a month", `"creationTimestamp":"2026-02-28T23:59:59Z"`, "2026-02-28T23:59:59Z", ""},
 		{"a leap day", `"creationTimestamp":"2028-02-29T23:59:59Z"`, "2028-02-29T23:59:59Z", ""},
@@ -266,16 +266,42 @@ func TestChange_time_is_what_the_object_tells(t *testing.T) {
 		{"not a time", `"creationTimestamp":"yesterday, at nine o'"`, read, ""},
 		{"escapes", `"managedFields":[{"m\u0061nager":"\u00e4 \"b\"","\u0074ime":"2026-03-01T00:00:00\u005a"}]`, "2026-03-01T00:00:00Z", `ä "b"`},
 		{"the manager is no string", `"managedFields":[{"manager":{"a":1},"time":"2026-03-01T00:00:00Z"}]`, "2026-03-01T00:00:00Z", ""},
-		{"odd entries", `"managedFields":[null,1,"x",[{"manager":"no"}],{"manager":"yes"}]`, read, "yes"},
+		{"odd entries", `"managedFields":[null,1,"x",[{"manager":"no"}],{"manager":"no"}]`, read, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for op, want := range map[source.Op]string{source.Added: c.time, source.Deleted: read} {
-				m, ch := &sink.Message{}, ident(op, `{"metadata":{`+c.metadata+`}}`)
-				require.NoError(t, New(source.Stream{Resource: pods}, config()).Change(m, ch))
-				assert.Equal(t, want, attribute(m, "time"), "%s: time", op)
-				assert.Equal(t, c.manager, attribute(m, "fieldmanager"), "%s: fieldmanager", op)
-			}
+			m, ch := &sink.Message{}, ident(source.Added, `{"metadata":{`+c.metadata+`}}`)
+			e := New(source.Stream{Resource: pods}, config())
+			require.NoError(t, e.Change(m, ch))
+			assert.Equal(t, c.time, attribute(m, "time"))
+			assert.Equal(t, c.manager, attribute(m, "fieldmanager"))
+			ch.Op = source.Deleted
+			require.NoError(t, e.Change(m, ch))
+			assert.Equal(t, read+"/", attribute(m, "time")+"/"+attribute(m, "fieldmanager"), "of a deletion")
 		})
+	}
+}
+
+// A write through the scale subresource leaves no time, and one that removes a field may take an entry away.
+func TestChange_time_is_that_of_no_older_write(t *testing.T) {
+	const read, at = "2026-08-20T12:30:00.123Z", "2026-03-01T00:00:00Z"
+	written := must.Get(time.Parse(time.RFC3339, at))(t).Unix()
+	for _, c := range []struct {
+		name          string
+		follows       bool
+		before        int64
+		time, manager string
+	}{
+		{"the first state", false, 0, at, "m"},
+		{"newer than the state before", true, written - 1, at, "m"},
+		{"of the time of the state before", true, written, read, ""},
+		{"older than the state before", true, written + 1, read, ""},
+		{"it is not known when the state before was written", true, 0, read, ""},
+	} {
+		m := &sink.Message{}
+		ch := ident(source.Updated, `{"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[{"manager":"m","time":"`+at+`"}]}}`)
+		ch.Follows, ch.Before = c.follows, c.before
+		require.NoError(t, New(source.Stream{Resource: pods}, config()).Change(m, ch))
+		assert.Equal(t, c.time+"/"+c.manager, attribute(m, "time")+"/"+attribute(m, "fieldmanager"), c.name)
 	}
 }
 

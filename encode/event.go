@@ -168,11 +168,9 @@ func (e *Encoder) texts(c *source.Change, w *walk, tail string) texts {
 	ordered := len(b)
 	b = appendMilliseconds(b, c.Seen)
 	seen := len(b)
-	if c.Op != source.Deleted {
-		b = w.appendTime(b)
-	}
+	b = w.appendTime(b, c)
 	changed := len(b)
-	b = w.appendManager(b)
+	b = w.appendManager(b, c)
 	manager := len(b)
 	if e.knative != nil {
 		b = e.knative.appendSubject(b, c)

@@ -183,8 +183,8 @@ func lastChange(object map[string]any) (at, manager string) {
 			}
 		}
 	}
-	if at == "" {
-		at = parse(metadata["creationTimestamp"])
+	if at == "" || at == "1970-01-01T00:00:00Z" { // as 0 stands for none
+		at, manager = parse(metadata["creationTimestamp"]), ""
 	}
 	if at == "" {
 		at = string(appendMilliseconds(nil, seen))

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
@@ -146,20 +148,22 @@ func (w *walk) annotations(b []byte, i int) int {
 	return o.end()
 }
 
-// appendTime appends when the object was last changed, as far as it tells.
-func (w *walk) appendTime(dst []byte) []byte {
+// appendTime appends when c was written, if the object tells. Of the first state that is known it tells when it was
+// created.
+func (w *walk) appendTime(dst []byte, c *source.Change) []byte {
 	switch {
-	case w.changed != stamp{}:
+	case c.Wrote(w.changed.seconds()):
 		return append(dst, w.changed[:]...)
-	case w.created != stamp{}:
+	case !c.Follows && c.Op != source.Deleted && w.created != stamp{}:
 		return append(dst, w.created[:]...)
 	default:
 		return dst
 	}
 }
 
-func (w *walk) appendManager(dst []byte) []byte {
-	if len(w.manager) < 2 || w.manager[0] != '"' {
+// appendManager appends who wrote c, if the object tells.
+func (w *walk) appendManager(dst []byte, c *source.Change) []byte {
+	if !c.Wrote(w.changed.seconds()) || len(w.manager) < 2 || w.manager[0] != '"' {
 		return dst
 	}
 	if bytes.IndexByte(w.manager, '\\') < 0 {

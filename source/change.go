@@ -150,8 +150,18 @@ type Change struct {
 	// Written is when the state was written, in seconds since 1970, as it tells; 0 where it does not. The encoder finds
 	// it.
 	Written int64
+	// Follows says that a state of the object before this one is known, and Before is when that was written, as Written.
+	Follows bool
+	Before  int64
 	// Again, if not 0, is the number of a resync or a rewind: the event is a republished one.
 	Again int64
+}
+
+// Wrote reports whether this change left a time at which its state tells that it was written, in seconds since 1970: it
+// is newer than that of the state before, if there is one. Some writes leave none, and an older write's time must not
+// stand in for theirs.
+func (c *Change) Wrote(at int64) bool {
+	return c.Op != Deleted && at != 0 && (!c.Follows || c.Before != 0 && at > c.Before)
 }
 
 // Feed takes over what a stream reads, in the order in which it was read.

@@ -49,6 +49,7 @@ func TestBridge(t *testing.T) {
 		"folds what waits in mode latest, and says so":     latest,
 		"changed selectors list again":                     changedSelector,
 		"publishes in Knative's profile":                   knative,
+		"names no older writer":                            namesOfWriters,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -54,7 +54,7 @@ func attributes() []attribute {
 			"reason", "How the bridge came to know. Consumers must accept reasons that they do not know.",
 			object("type", "string", "examples", reasons), objects, nothing,
 		},
-		{"fieldmanager", "Who changed the object last, as far as it tells.", text, nothing, objects},
+		{"fieldmanager", "Who made this change, as far as the object tells.", text, nothing, objects},
 		{"sampledrate", "How many changes the event stands for; absent for one.", number, nothing, objects},
 		{"baseversion", "The resourceVersion that a patch applies to, or that oldObject has.", text, nothing, objects},
 		{"datasize", "Of what was too large for the broker: the bytes of the data that was left out.", number, nothing, objects},

@@ -23,6 +23,9 @@ func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {
 	s.see(a)
 	switch {
 	case s.spec.Filter == nil:
+		if d.silent {
+			d.date()
+		}
 		return d.silent
 	case a.rejected != nil:
 		d.digest = [16]byte{} // of the state itself the log has nothing
@@ -40,6 +43,7 @@ func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {
 	done()
 	d.digest = now
 	if d.silent {
+		d.date()
 		return true
 	}
 	if err != nil && !a.unknown {
@@ -50,6 +54,7 @@ func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {
 		return false
 	}
 	s.metrics.filtered(reason)
+	d.date()
 	return true
 }
 

@@ -256,17 +256,10 @@ func (m *streamMetrics) published(a *attempt, now time.Time) {
 	}
 }
 
-// writtenAt returns when the object of an encoded attempt was written; zero where it was not watched, or does not tell. The message is read here
-// and not when it is acknowledged, since by then no processor has it at hand any more.
+// writtenAt returns when the object of an encoded attempt was written; zero where it was not watched, or does not tell.
 func writtenAt(a *attempt) (t time.Time) {
-	if c := &a.delta.Change; a.marker != nil || c.Reason != source.ReasonWatch || c.Op == source.Deleted {
-		return t
-	}
-	for _, attr := range a.message.Attributes {
-		if attr.Name == "time" {
-			t, _ = time.Parse(time.RFC3339, attr.Value)
-			break
-		}
+	if c := &a.delta.Change; a.marker == nil && c.Reason == source.ReasonWatch && c.Wrote(c.Written) {
+		t = time.Unix(c.Written, 0)
 	}
 	return t
 }

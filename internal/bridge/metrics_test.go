@@ -134,21 +134,26 @@ func TestMetrics_count_what_happens(t *testing.T) {
 }
 
 // Only where it is known when the object became what the event says can be told how long its delivery took.
-func TestWrittenAt_is_of_watched_writes(t *testing.T) {
-	message := &sink.Message{Attributes: []sink.Attribute{{Name: "id", Value: "x"}, {Name: "time", Value: "2026-03-01T10:00:00Z"}}}
+func TestWrittenAt_is_of_watched_writes_that_tell(t *testing.T) {
+	const at = 1772359200
 	for _, c := range []struct {
 		name string
 		a    attempt
 		told bool
 	}{
-		{"an update", attempt{delta: delta{Change: source.Change{Op: source.Updated, Reason: source.ReasonWatch}}}, true},
-		{"a deletion", attempt{delta: delta{Change: source.Change{Op: source.Deleted, Reason: source.ReasonWatch}}}, false},
-		{"of a first list", attempt{delta: delta{Change: source.Change{Op: source.Added, Reason: source.ReasonSnapshot}}}, false},
-		{"a marker", attempt{marker: &marker{}, delta: delta{Change: source.Change{Op: source.Updated, Reason: source.ReasonWatch}}}, false},
+		{"an update", attempt{delta: delta{Change: source.Change{Op: source.Updated, Reason: source.ReasonWatch, Written: at}}}, true},
+		{"a newer one", attempt{delta: delta{Change: source.Change{
+			Op: source.Updated, Reason: source.ReasonWatch, Written: at, Follows: true, Before: at - 1,
+		}}}, true},
+		{"one that leaves no time", attempt{delta: delta{Change: source.Change{
+			Op: source.Updated, Reason: source.ReasonWatch, Written: at, Follows: true, Before: at,
+		}}}, false},
+		{"a deletion", attempt{delta: delta{Change: source.Change{Op: source.Deleted, Reason: source.ReasonWatch, Written: at}}}, false},
+		{"of a first list", attempt{delta: delta{Change: source.Change{Op: source.Added, Reason: source.ReasonSnapshot, Written: at}}}, false},
+		{"a marker", attempt{marker: &marker{}, delta: delta{Change: source.Change{Op: source.Updated, Reason: source.ReasonWatch, Written: at}}}, false},
 	} {
-		c.a.message = message
-		at := writtenAt(&c.a)
-		assert.True(t, c.told == (at.Unix() == 1772359200) && c.told != at.IsZero(), "%s: %v", c.name, at)
+		got := writtenAt(&c.a)
+		assert.True(t, c.told == (got.Unix() == at) && c.told != got.IsZero(), "%s: %v", c.name, got)
 	}
 }
 

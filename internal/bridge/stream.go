@@ -245,6 +245,7 @@ func (s *stream) enqueue(key string, d delta) {
 	if o == nil {
 		if d.silent && s.spec.Filter == nil {
 			row, _ := s.ledger.Get(key)
+			d.date()
 			s.remember(key, &d, row)
 			s.drop(&d.Change)
 			return
@@ -323,6 +324,13 @@ func (s *stream) remember(key string, d *delta, place checkpoint.Row) {
 	next.Sequence, next.Partition, next.Fresh = place.Sequence, place.Partition, place.Fresh
 	known, exists := s.ledger.Get(key)
 	s.ledger.Put(key, apply(known, exists, next))
+}
+
+// date finds when a state was written of which no event is made.
+func (d *delta) date() {
+	if d.Body != nil {
+		d.Written = encode.Written(d.Body.Bytes())
+	}
 }
 
 // rowOf returns the row that a change's event leaves.

@@ -132,6 +132,7 @@ func (s *stream) encode(o *object, row checkpoint.Row) (err error) {
 		}
 		return nil
 	}
+	a.follow(row)
 	if a.rejected == nil {
 		switch {
 		case a.whole != nil:
@@ -155,6 +156,17 @@ func (s *stream) encode(o *object, row checkpoint.Row) (err error) {
 		m.Verify, m.Previous = true, a.previous
 	}
 	return err
+}
+
+// follow says what the change follows. What is read or published again is no first state, also where the row is of
+// another object of the name: when the state before was written is not known.
+func (a *attempt) follow(row checkpoint.Row) {
+	d := &a.delta
+	same := row.UID == d.UID && row.ResourceVersion != ""
+	d.Follows, d.Before = same || d.Again != 0, 0
+	if same {
+		d.Before = row.Written
+	}
 }
 
 // settled is the broker's word on an attempt. It is called from the sink's goroutines and must not block.
