@@ -54,15 +54,16 @@ type Retrier struct {
 	spare  sync.Pool
 
 	mu      sync.Mutex
-	ended   error         // why nothing is published any more
-	waiting chan struct{} // closed when the wait is over, for Run at first; nil while there is none
-	failed  []*attempt    // in the order in which they failed
-	delay   time.Duration // the last wait; 0 after a success
+	ended   error                 // why nothing is published any more
+	waiting chan struct{}         // closed when the wait is over, for Run at first; nil while there is none
+	failed  []*attempt            // in the order in which they failed
+	failing map[*attempt]struct{} // those that have failed and are not settled
+	delay   time.Duration         // the last wait; 0 after a success
 }
 
 // Retry returns a Retrier in front of next. Nothing is published before its Run runs: Publish waits for it.
 func Retry(next Publisher, p Policy) *Retrier {
-	r := &Retrier{next: next, policy: p.withDefaults(), wake: make(chan struct{}, 1), waiting: make(chan struct{})}
+	r := &Retrier{next: next, policy: p.withDefaults(), wake: make(chan struct{}, 1), waiting: make(chan struct{}), failing: map[*attempt]struct{}{}}
 	r.spare.New = func() any {
 		a := &attempt{r: r}
 		a.settle = a.settled
@@ -80,6 +81,9 @@ type attempt struct {
 	done   Done
 	cause  error
 	settle Done
+	// since is when it failed first, and last why it failed last. Guarded by r.mu.
+	since time.Time
+	last  error
 }
 
 // Publish implements [Publisher]. It waits while the broker is given time to recover. Once Run has ended, done is told
@@ -119,9 +123,7 @@ func (a *attempt) settled(rc Receipt, err error) {
 	if err != nil && a.retriable(err) && a.r.park(a, err) {
 		return
 	}
-	if err == nil {
-		a.r.succeeded()
-	}
+	a.r.settled(a, err == nil)
 	r, done := a.r, a.done
 	a.ctx, a.m, a.done, a.cause = nil, nil, nil, nil
 	r.spare.Put(a)
@@ -143,7 +145,11 @@ func (r *Retrier) park(a *attempt, cause error) bool {
 	if r.ended != nil {
 		return false
 	}
-	a.cause = cause
+	a.cause, a.last = cause, cause
+	if a.since.IsZero() {
+		a.since = time.Now()
+	}
+	r.failing[a] = struct{}{}
 	r.failed = append(r.failed, a)
 	if r.waiting == nil {
 		r.waiting = make(chan struct{})
@@ -155,17 +161,28 @@ func (r *Retrier) park(a *attempt, cause error) bool {
 	return true
 }
 
-func (r *Retrier) succeeded() {
-	r.mu.Lock()
-	r.delay = 0
-	r.mu.Unlock()
-}
-
-// Failing reports whether the broker has taken nothing since something had to be published again.
-func (r *Retrier) Failing() bool {
+// settled takes note that a is not published again.
+func (r *Retrier) settled(a *attempt, succeeded bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.delay > 0
+	if succeeded {
+		r.delay = 0
+	}
+	delete(r.failing, a)
+	a.since, a.last = time.Time{}, nil
+}
+
+// Failing returns since when the message fails that has failed longest of those that are not settled, and why it failed
+// last. The error is nil where there is none.
+func (r *Retrier) Failing() (since time.Time, cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for a := range r.failing {
+		if cause == nil || a.since.Before(since) {
+			since, cause = a.since, a.last
+		}
+	}
+	return since, cause
 }
 
 // Run retries until ctx ends, and then returns nil. By then every message that waited for its turn has been told ctx's error;
@@ -228,6 +245,7 @@ func (r *Retrier) end(ctx context.Context) {
 	r.ended = ctx.Err()
 	left, waiting := r.failed, r.waiting
 	r.failed, r.waiting = nil, nil
+	clear(r.failing)
 	r.mu.Unlock()
 	if waiting != nil {
 		close(waiting)

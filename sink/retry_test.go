@@ -216,6 +216,44 @@ func TestRetry_backs_off_for_the_sink_and_not_for_the_message(t *testing.T) {
 	})
 }
 
+// The broker takes one message, and not another.
+func TestRetry_says_which_message_fails_longest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := true
+		to := &script{answer: func(_ int, m *sink.Message) (sink.Receipt, error) {
+			if full && m.ID != "taken" {
+				return sink.Receipt{}, errors.New(m.ID)
+			}
+			return sink.Receipt{Sequence: 1}, nil
+		}}
+		r := sink.Retry(to, sink.Policy{Max: time.Second})
+		stop := running(t, r)
+		_, cause := r.Failing()
+		assert.NoError(t, cause)
+		began := time.Now()
+		var open sync.WaitGroup
+		publish := func(id string) {
+			open.Add(1)
+			r.Publish(t.Context(), &sink.Message{ID: id}, func(sink.Receipt, error) { open.Done() })
+		}
+		publish("first")
+		<-time.After(10 * time.Second)
+		publish("second")
+		publish("taken")
+		<-time.After(10 * time.Second)
+		since, cause := r.Failing()
+		assert.Equal(t, began, since)
+		assert.EqualError(t, cause, "first")
+		to.mu.Lock()
+		full = false
+		to.mu.Unlock()
+		open.Wait()
+		since, cause = r.Failing()
+		assert.True(t, cause == nil && since.IsZero(), "%v since %v", cause, since)
+		stop()
+	})
+}
+
 func TestRetry_ends_with_the_context(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answer: fails(1<<30, errAway)}

@@ -10,14 +10,12 @@ import (
 // broker is how the broker is doing.
 type broker struct {
 	mu sync.Mutex
-	// reached says that the broker was ready once; away since when it is not.
-	reached bool
-	away    time.Time
+	// reached says that the broker was ready once; away since when it is not, and back when it was again.
+	reached    bool
+	away, back time.Time
 	// refusals counts the objects of which the broker takes nothing, refusal is why.
 	refusals int
 	refusal  error
-	// retry is why something was handed to the broker again last.
-	retry error
 }
 
 // observe takes note of whether the broker is ready. It is called once a second at least.
@@ -26,6 +24,9 @@ func (b *broker) observe(err error) {
 	defer b.mu.Unlock()
 	switch {
 	case err == nil:
+		if !b.away.IsZero() {
+			b.back = time.Now()
+		}
 		b.reached, b.away = true, time.Time{}
 	case b.away.IsZero():
 		b.away = time.Now()
@@ -45,6 +46,44 @@ func (b *broker) problem(now error) error {
 	default:
 		return now
 	}
+}
+
+// refusing returns since when, for longer than unreadyAfter, the broker can be reached and something has to be handed to it again and again,
+// and why. The error is nil where that is not so.
+func (p *session) refusing() (since time.Time, err error) {
+	ready := p.sink.Ready()
+	p.broker.observe(ready)
+	since, err = p.retrier.Failing()
+	if back := p.broker.since(); since.Before(back) {
+		since = back // what failed before failed for another reason
+	}
+	if ready != nil || time.Since(since) < unreadyAfter {
+		err = nil
+	}
+	return since, err
+}
+
+// since returns when the broker was ready again after it was not; zero where it always was.
+func (b *broker) since() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.back
+}
+
+// takes reports whether the broker can be reached, and takes what it is handed.
+func (p *session) takes() bool {
+	_, refused := p.refusing()
+	return refused == nil && p.sink.Ready() == nil
+}
+
+// sayRefused says in the log, once in a while, that the broker can be reached and refuses something.
+func (p *session) sayRefused(cause error) {
+	p.saying.Do(func() {
+		since, refused := p.refusing()
+		if refused != nil {
+			p.log.Warn("the broker answers, and refuses what is published", "pipeline", p.name, "since", since.UTC().Format(time.RFC3339), "err", cause)
+		}
+	})
 }
 
 // blocked says that the broker takes nothing of one more object; unblocked, of one less.

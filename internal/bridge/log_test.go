@@ -39,6 +39,8 @@ type fakeLog struct {
 	wg     sync.WaitGroup
 	// refuse makes a message permanently unacceptable.
 	refuse func(m *sink.Message) bool
+	// fails makes the broker answer a message with an error that may pass.
+	fails func(m *sink.Message) bool
 	// limit is how many bytes of data it takes; 0: any number.
 	limit int
 	// gate holds messages back until it is closed; markers too, unless ungated.
@@ -140,6 +142,9 @@ func (l *fakeLog) store(m *sink.Message) (sink.Receipt, error) {
 	l.flying[m.Subject]--
 	if l.refuse != nil && l.refuse(m) {
 		return sink.Receipt{}, sink.Permanent(errors.New("too large"))
+	}
+	if l.fails != nil && l.fails(m) {
+		return sink.Receipt{}, errors.New("insufficient storage resources available")
 	}
 	if l.limit > 0 && len(m.Data) > l.limit {
 		return sink.Receipt{}, fmt.Errorf("publish: %w", sink.TooLarge(fmt.Errorf("%d bytes", len(m.Data))))
@@ -360,7 +365,7 @@ func startOf(t *testing.T, to sink.Sink, store checkpoint.Store, specs ...Stream
 	p := newSession(&pipeline.cfg, to)
 	pipeline.current.Store(p)
 	p.retrier = sink.Retry(to, sink.Policy{
-		Initial: 100 * time.Microsecond, Max: time.Millisecond, OnRetry: func(_ *sink.Message, cause error) { p.broker.retried(cause) },
+		Initial: 100 * time.Microsecond, Max: time.Millisecond, OnRetry: func(_ *sink.Message, cause error) { p.sayRefused(cause) },
 	})
 	p.publisher = p.retrier
 	p.observe(must.Get(store.Load(t.Context()))(t))

@@ -106,7 +106,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(m.buffered, float64(p.budget.bytes.Load()), p.name)
 		gauge(m.limit, float64(p.budget.limit()), p.name)
-		gauge(m.ready, metric.Truth(p.sink.Ready() == nil), p.name)
+		gauge(m.ready, metric.Truth(p.takes()), p.name)
 		gauge(m.events, float64(p.budget.count.Load()), p.name)
 		gauge(m.depth, float64(p.queue.Len()), p.name)
 		if at := p.saved.Load(); at != 0 {

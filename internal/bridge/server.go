@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -67,6 +68,9 @@ func (p *session) unready() []string {
 	p.broker.observe(ready)
 	if err := p.broker.problem(ready); err != nil {
 		lines = append(lines, fmt.Sprintf("pipeline %s: broker: %v", p.name, err))
+	} else if since, err := p.refusing(); err != nil {
+		lines = append(lines, fmt.Sprintf("pipeline %s: broker: it answers, and for %v has refused something: %v", p.name,
+			time.Since(since).Round(time.Second), err))
 	}
 	patience := unreadyAfter
 	select {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -61,6 +62,8 @@ type session struct {
 	epochs *epochs
 	// counted: the loss of the log for which the session before ended is counted.
 	counted bool
+	// saying limits how often it is said that the broker refuses something.
+	saying rate.Sometimes
 	// disk is how the checkpoint is doing.
 	disk disk
 	// loading is how reading it is doing.
@@ -107,7 +110,7 @@ func newSession(c *Config, to sink.Sink) *session {
 	p := &session{
 		cfg: c, name: c.Name, log: c.Log, sink: to, budget: newBudget(c.Buffer), memory: newMemory(), marks: newMarks(), failure: make(chan error, 1), met: make(chan struct{}),
 		unbegun: map[*StreamSpec]struct{}{}, primeTime: primeTime,
-		began: time.Now(), pasts: &diaries{}, epochs: &epochs{},
+		saying: rate.Sometimes{Interval: unreadyAfter}, began: time.Now(), pasts: &diaries{}, epochs: &epochs{},
 		restart: func() {}, over: make(chan struct{}), turns: make(chan *turn), planned: new(bool),
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
 	}
@@ -115,7 +118,7 @@ func newSession(c *Config, to sink.Sink) *session {
 	retries := c.Metrics.retries.WithLabelValues(c.Name)
 	p.retrier = sink.Retry(to, sink.Policy{OnRetry: func(_ *sink.Message, cause error) {
 		retries.Inc()
-		p.broker.retried(cause)
+		p.sayRefused(cause)
 	}})
 	p.publisher = p.retrier
 	for _, spec := range p.specs() {

@@ -3,7 +3,6 @@
 package bridge
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -33,12 +32,13 @@ type State struct {
 
 // BrokerState is how a pipeline's broker is doing.
 type BrokerState struct {
-	// Err is why it cannot be used now, Since when, and Reached says that it could be once. Nil: it can.
+	// Err is why it cannot be used now, and Reached says that it could be once. Nil: it can.
 	Err     error
-	Since   time.Time
 	Reached bool
-	// Refused is why what was handed to it last has to be handed to it again, although it can be reached; nil where it has taken something since.
+	// Refused is why something has to be handed to it again, although it can be reached; nil where there is nothing of the kind.
 	Refused error
+	// Since is since when Err or Refused hold.
+	Since time.Time
 	// Blocked is why it takes nothing at all of some object.
 	Blocked error
 }
@@ -101,8 +101,8 @@ func (p *session) now(now time.Time) State {
 	}
 	st.Ready = len(st.Unready) == 0
 	st.Broker = p.broker.state(p.sink.Ready())
-	if p.retrier.Failing() {
-		st.Broker.Refused = p.broker.refused()
+	if since, cause := p.retrier.Failing(); cause != nil && st.Broker.Err == nil {
+		st.Broker.Since, st.Broker.Refused = since, cause
 	}
 	st.Checkpoint = p.checkpointState()
 	for _, age := range p.unmet() {
@@ -191,17 +191,4 @@ func (b *broker) state(now error) BrokerState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return BrokerState{Err: now, Since: b.away, Reached: b.reached, Blocked: b.refusal}
-}
-
-// retried takes note of why something is handed to the broker again.
-func (b *broker) retried(cause error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.retry = cmp.Or(cause, b.retry)
-}
-
-func (b *broker) refused() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.retry
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -74,6 +76,57 @@ func TestState_tells_what_the_broker_does_not_take(t *testing.T) {
 	log.set(func() { log.away = errors.New("gone") })
 	b = r.pipeline.State().Broker
 	assert.True(t, b.Err != nil && !b.Since.IsZero() && b.Reached, "when it is away it is %+v", b)
+}
+
+// It answers, and is full, for example. One object that it does not take is enough, whatever becomes of the others.
+func TestBroker_that_refuses_for_long_is_not_ready(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, r, s := startNew(t, nil)
+		full := true
+		log.set(func() { log.fails = func(m *sink.Message) bool { return full && strings.HasSuffix(m.Key, "/a") } })
+		clear(r.unbegun)
+		said := &testlog.Text{}
+		r.session.log = said.Logger()
+		snapshot(t, s, "1")
+		ready := func() string { return strings.Join(r.pipeline.unready(), "\n") }
+		send(t, s, source.Added, "a", "u1", "2", source.ReasonWatch)
+		s.status.State(source.Watching, nil)
+		<-time.After(unreadyAfter / 2)
+		assert.Empty(t, ready(), "soon after")
+		send(t, s, source.Added, "b", "u2", "3", source.ReasonWatch)
+		<-time.After(unreadyAfter)
+		assert.Contains(t, ready(), "broker: it answers, and for 45s has refused something")
+		assert.EqualValues(t, 0, value(t, r.registry, "broker_ready"))
+		assert.Positive(t, said.Count("the broker answers, and refuses what is published"))
+		log.set(func() { full = false })
+		r.settle()
+		assert.Empty(t, ready(), "when it takes everything")
+		assert.EqualValues(t, 1, value(t, r.registry, "broker_ready"))
+	})
+}
+
+// What failed while the broker was away was not refused by it.
+func TestBroker_that_was_away_has_refused_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, r, s := startNew(t, nil)
+		down := true
+		clear(r.unbegun)
+		snapshot(t, s, "1")
+		s.status.State(source.Watching, nil)
+		assert.Empty(t, r.unready())
+		log.set(func() {
+			log.away = errors.New("no connection")
+			log.fails = func(*sink.Message) bool { return down }
+		})
+		send(t, s, source.Added, "a", "u1", "2", source.ReasonWatch)
+		assert.Empty(t, r.unready())
+		<-time.After(2 * unreadyAfter)
+		assert.Contains(t, strings.Join(r.unready(), "\n"), "no connection")
+		log.set(func() { log.away = nil })
+		assert.Empty(t, r.unready(), "it is there again, and what waits has not had its turn yet")
+		log.set(func() { down = false })
+		r.settle()
+	})
 }
 
 func TestState_tells_of_what_is_configured_and_not_open(t *testing.T) {

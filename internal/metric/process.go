@@ -8,7 +8,7 @@ func pipelines() []Metric {
 	return []Metric{
 		{
 			Name: "broker_ready", Type: Gauge, Labels: each,
-			Help: "1 while the broker takes messages, else 0.",
+			Help: "1 while the broker takes messages, else 0: it is away, or has refused a message for half a minute.",
 			Look: "0: what is read waits in the buffer.",
 		},
 		{

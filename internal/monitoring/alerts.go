@@ -73,7 +73,7 @@ func deliveryAlerts() []Alert {
 			Name: "KubeEventbridgeBrokerAway", For: "2m", Severity: warning,
 			Expr:        "max by (" + byPipeline + ") (kube_eventbridge_broker_ready) == 0",
 			Summary:     "The broker of pipeline {{ $labels.pipeline }} takes no messages.",
-			Description: "What is read waits in the buffer; when that is full, reading waits.",
+			Description: "It cannot be reached, or answers and refuses something, for example because it is full; `/readyz` says which. What is read waits in the buffer; when that is full, reading waits.",
 		},
 		{
 			Name: "KubeEventbridgeRetrying", For: "10m", Severity: warning,
