@@ -12,12 +12,16 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
 // Config says where the server listens and keeps its messages.
@@ -41,6 +45,10 @@ const (
 	defaultListen = "127.0.0.1:4222"
 	defaultSync   = 10 * time.Second
 	startTimeout  = 30 * time.Second
+	// lookInterval is how often it is looked whether the server stores messages.
+	lookInterval = time.Second
+	// room is how many bytes there have to be before a server is started again.
+	room = 4 << 20
 )
 
 // Server is a server that runs while Run does.
@@ -50,6 +58,7 @@ type Server struct {
 	host  string
 	port  int
 	ready chan struct{}
+	once  sync.Once
 
 	mu  sync.Mutex
 	srv *server.Server // nil while nobody can connect
@@ -90,7 +99,8 @@ func New(cfg Config, log *slog.Logger) (*Server, error) {
 	return s, nil
 }
 
-// Run serves until ctx ends, and returns nil once the store is closed. The error says why there is no server; a port
+// Run serves until ctx ends, and returns nil once the store is closed. If the disk was full, and somebody has made room,
+// it closes all connections and serves anew. The error says why there is no server; a port
 // that is in use is named together with the configuration key, and so is a directory that cannot be written. Run is called once.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.probe(ctx); err != nil {
@@ -99,6 +109,21 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.writable(); err != nil {
 		return fmt.Errorf("embedded server: keep messages in %s: %w; set %s to a directory that can be written", s.cfg.StoreDir, err, s.cfg.StoreKey)
 	}
+	err := s.serve(ctx)
+	for first := true; ctx.Err() == nil && (err == nil || !first); first = false {
+		s.log.Warn("the embedded NATS server starts again: it could not write, and there is room now", "storeDir", s.cfg.StoreDir)
+		if err = s.serve(ctx); err != nil {
+			s.log.Error("the embedded NATS server does not start again; that is tried once more", "err", err)
+		}
+		if pause.For(ctx, lookInterval) != nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// serve runs a server until ctx ends, or until it has to be started again.
+func (s *Server) serve(ctx context.Context) error {
 	srv, err := server.NewServer(s.options())
 	if err != nil {
 		return fmt.Errorf("embedded server: %w", err)
@@ -111,21 +136,56 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.await(ctx, srv, logger.fatal); err != nil || ctx.Err() != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.srv = srv
-	s.mu.Unlock()
-	close(s.ready)
-	defer func() {
-		s.mu.Lock()
-		s.srv = nil
-		s.mu.Unlock()
-	}()
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-logger.fatal:
-		return fmt.Errorf("embedded server: %w", err)
+	s.serving(srv)
+	defer s.serving(nil)
+	look := time.NewTicker(lookInterval)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-logger.fatal:
+			return fmt.Errorf("embedded server: %w", err)
+		case <-look.C:
+			if !stores(srv) && s.hasRoom() {
+				return nil
+			}
+		}
 	}
+}
+
+// serving says which server takes connections.
+func (s *Server) serving(srv *server.Server) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.srv = srv
+	if srv == nil {
+		return
+	}
+	if at, ok := srv.Addr().(*net.TCPAddr); ok {
+		s.port = at.Port // the next one has the same
+	}
+	// The next one must not take three quarters of what is free then: that may be less than there is already.
+	if limits := srv.JetStreamConfig(); s.cfg.MaxBytes == 0 && limits != nil {
+		s.cfg.MaxBytes = limits.MaxStore
+	}
+	s.once.Do(func() { close(s.ready) })
+}
+
+// stores reports whether a server stores messages. One that could not write to a stream once stores nothing in it until
+// it is started again, whatever room there is.
+func stores(srv *server.Server) bool {
+	return !strings.Contains(srv.Healthz(nil).Error, "write error:")
+}
+
+// hasRoom reports whether as much as a few large messages can be written.
+func (s *Server) hasRoom() bool {
+	f, err := os.Create(filepath.Join(s.cfg.StoreDir, "room"))
+	if err != nil {
+		return false
+	}
+	_, err = f.Write(make([]byte, room))
+	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name())) == nil
 }
 
 // probe finds out whether the address can be had, because the server itself only logs that it cannot.

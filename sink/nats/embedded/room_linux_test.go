@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package embedded_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/embedded"
+)
+
+// smallDisk returns a directory on a disk of some bytes.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	dir := t.TempDir()
+	switch err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); {
+	case errors.Is(err, syscall.EPERM):
+		t.Skipf("NOT RUN: no disk can be mounted here: %v", err)
+	case err != nil:
+		testtier.Missing(t, "a disk of its own: "+err.Error())
+	}
+	t.Cleanup(func() { assert.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
+	return dir
+}
+
+// A server that could not write once stores nothing any more, and says so in each answer. Room comes in two steps: the
+// first one is enough to start again, and for one message.
+func TestServer_stores_again_when_somebody_has_made_room(t *testing.T) {
+	dir := smallDisk(t, "64m")
+	s, end := runTo(t, embedded.Config{Listen: "127.0.0.1:0", StoreDir: dir}, io.Discard)
+	url := s.ClientURL()
+	to := must.Get(nats.New(nats.Config{InProcess: s, Stream: "KUBERNETES", Subjects: []string{"k8s.>"}}, nil))(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- to.Run(ctx) }()
+	must.Succeed(t, "ready", to.Ready)
+	publish := func(size int) error {
+		data := make([]byte, size)
+		_, _ = rand.Read(data)
+		answer := make(chan error, 1)
+		m := &sink.Message{Subject: "k8s.a", ID: rand.Text(), ContentType: "application/json", Data: data}
+		to.Publish(ctx, m, func(_ sink.Receipt, err error) { answer <- err })
+		return <-answer
+	}
+	for range 70 { // more than three quarters of what is free later
+		require.NoError(t, publish(512<<10))
+	}
+	var steps []string
+	for i, size := range []int{6 << 20, 22 << 20} {
+		steps = append(steps, filepath.Join(dir, fmt.Sprint("filler", i)))
+		_ = os.WriteFile(steps[i], make([]byte, size), 0o600) // the second one takes what is left
+	}
+	must.Happen(t, "a full disk", func() bool { return publish(512<<10) != nil })
+	for _, step := range steps {
+		require.NoError(t, os.Remove(step))
+		must.Succeed(t, "room", func() error { return publish(1000) })
+	}
+	assert.Equal(t, url, s.ClientURL(), "clients find it where it was")
+	cancel()
+	assert.NoError(t, <-ended)
+	require.NoError(t, end())
+}
+
+// What is wrong with one stream does not stop the others.
+func TestServer_goes_on_with_a_stream_that_cannot_be_recovered(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "jetstream", "$G", "streams", "BROKEN", "msgs"), 0o750))
+	s, end := run(t, embedded.Config{Listen: "127.0.0.1:0", StoreDir: dir})
+	conn := must.Get(s.InProcessConn())(t)
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(3*time.Second)))
+	_, err := io.Copy(io.Discard, conn)
+	assert.ErrorIs(t, err, os.ErrDeadlineExceeded, "the connection ends")
+	require.NoError(t, conn.Close())
+	require.NoError(t, end())
+}
