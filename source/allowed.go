@@ -51,7 +51,7 @@ func (c *Client) Allowed(ctx context.Context, a Action) (bool, error) {
 	}
 	req.Header.Set("Accept", acceptObjects)
 	req.Header.Set("Content-Type", acceptObjects)
-	resp, err := c.http.Do(req)
+	resp, err := c.do(req)
 	if err != nil {
 		return false, fmt.Errorf("ask for permissions: %w", err)
 	}

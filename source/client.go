@@ -3,6 +3,7 @@
 package source
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -14,11 +15,13 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/metrics"
 	"k8s.io/client-go/transport"
@@ -26,6 +29,9 @@ import (
 
 // readBuffer is what one read from a watch's connection can take: several frames of a busy watch.
 const readBuffer = 128 << 10
+
+// maxRefusal is how much is read of an answer that is an error.
+const maxRefusal = 64 << 10
 
 const (
 	acceptObjects = "application/json"
@@ -35,14 +41,19 @@ const (
 
 // Client talks to one API server. It is safe for concurrent use.
 type Client struct {
-	http *http.Client
+	cfg  *rest.Config
 	base url.URL
+	http atomic.Pointer[http.Client]
 }
 
 // NewClient returns a client with the credentials of cfg. Limits on requests per second in cfg are not used.
 //
 // Requests go over HTTP/1.1: a watch then has a connection, and so a reader, of its own, which costs less per
 // event than sharing one. A peer that vanished is noticed by TCP keep-alives.
+//
+// Files of client certificates are read for each connection, and those of tokens at least every minute. The file of the
+// authority that has signed the API server's certificate is read again when it does not verify. What cfg has as data is
+// never read again.
 func NewClient(cfg *rest.Config) (*Client, error) {
 	base, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
@@ -52,7 +63,29 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("credentials for the API server: %w", err)
 	}
-	return &Client{http: hc, base: *base}, nil
+	c := &Client{cfg: rest.CopyConfig(cfg), base: *base}
+	c.http.Store(hc)
+	return c, nil
+}
+
+// do makes a request. What an API server does not take any more is not used again: a connection with an old client
+// certificate, and the roots with which its certificate does not verify.
+func (c *Client) do(req *http.Request) (*http.Response, error) {
+	hc := c.http.Load()
+	resp, err := hc.Do(req)
+	var unverified *tls.CertificateVerificationError
+	switch {
+	case err == nil && resp.StatusCode == http.StatusUnauthorized:
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // its connection is idle then, or closed
+		_ = resp.Body.Close()
+		resp.Body = io.NopCloser(bytes.NewReader(body))
+		closeIdle(hc)
+	case errors.As(err, &unverified):
+		if renewed, err := httpClient(c.cfg); err == nil && c.http.CompareAndSwap(hc, renewed) {
+			closeIdle(hc)
+		}
+	}
+	return resp, err
 }
 
 func httpClient(cfg *rest.Config) (*http.Client, error) {
@@ -96,7 +129,10 @@ func httpClient(cfg *rest.Config) (*http.Client, error) {
 }
 
 // CloseIdleConnections closes connections that no request uses.
-func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
+func (c *Client) CloseIdleConnections() { closeIdle(c.http.Load()) }
+
+// closeIdle closes what no request uses. The method of http.Client sees no transport behind those of client-go that add headers.
+func closeIdle(c *http.Client) { utilnet.CloseIdleConnectionsFor(c.Transport) }
 
 // ClusterUID returns the uid of the namespace kube-system, which identifies a cluster for as long as it lives.
 func (c *Client) ClusterUID(ctx context.Context) (string, error) {
@@ -177,7 +213,7 @@ func (c *Client) get(ctx context.Context, u url.URL, accept string, what schema.
 	}
 	req.Header.Set("Accept", accept)
 	began := time.Now()
-	resp, err := c.http.Do(req)
+	resp, err := c.do(req)
 	if err != nil {
 		metrics.RequestResult.Increment(ctx, "<error>", http.MethodGet, u.Host)
 		return nil, err
@@ -193,7 +229,7 @@ func (c *Client) get(ctx context.Context, u url.URL, accept string, what schema.
 
 // refused turns an answer other than 200 into the API server's own error where it sent one.
 func refused(resp *http.Response, what schema.GroupResource) error {
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	// Retry-After may also be a date: no API server sends that.
 	after, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 	var status metav1.Status
