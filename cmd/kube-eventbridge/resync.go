@@ -13,6 +13,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/resync"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 )
 
 // progressEvery is how often it is told how far a resync is.
@@ -61,7 +62,7 @@ func (f *resyncFlags) run(ctx context.Context, s *streams, resources []string) e
 	}
 	told := resyncTeller{to: io.Discard, told: map[string]string{}}
 	if f.output == "" {
-		told.to = s.Out
+		told.to = status.Inert(s.Out)
 	}
 	told.tell(all, time.Now())
 	if !f.noWait {

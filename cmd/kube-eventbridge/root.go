@@ -15,6 +15,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 )
 
 // The exit codes; a second signal adds 128+n.
@@ -115,22 +116,22 @@ func executeCommand(ctx context.Context, root *cobra.Command, s *streams) int {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &checked):
-		_, _ = fmt.Fprintln(s.Err, checked)
+		_, _ = fmt.Fprintln(status.Inert(s.Err), checked)
 		if len(checked.problems) == 0 {
 			return exitFailed
 		}
 		return exitUsage
 	case errors.As(err, &problems):
-		_, _ = fmt.Fprintln(s.Err, problems)
+		_, _ = fmt.Fprintln(status.Inert(s.Err), problems)
 		return exitUsage
 	case errors.As(err, &usage) || !started:
-		_, _ = fmt.Fprintf(s.Err, "error: %v\nsee: %s --help\n", err, cmd.CommandPath())
+		_, _ = fmt.Fprintf(status.Inert(s.Err), "error: %v\nsee: %s --help\n", err, cmd.CommandPath())
 		return exitUsage
 	case errors.As(err, &spec), errors.As(err, &input): // no help text: it is a name that is wrong, not a flag
-		_, _ = fmt.Fprintf(s.Err, "error: %v\n", err)
+		_, _ = fmt.Fprintf(status.Inert(s.Err), "error: %v\n", err)
 		return exitUsage
 	default:
-		_, _ = fmt.Fprintf(s.Err, "error: %v\n", err)
+		_, _ = fmt.Fprintf(status.Inert(s.Err), "error: %v\n", err)
 		return exitFailed
 	}
 }

@@ -3,10 +3,14 @@
 package status
 
 import (
+	"io"
 	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/runes"
+	"golang.org/x/text/transform"
 )
 
 // maxText is how many bytes of an error are told.
@@ -38,12 +42,13 @@ func clean(text string) string {
 	return text[:cut] + "…"
 }
 
-// inert returns lines that no terminal obeys. A bridge tells nothing else; whoever answers in its place might.
-func inert(lines string) string {
-	return strings.Map(func(r rune) rune {
+// Inert returns a writer to w of text that no terminal obeys: what cannot be printed is a space. Stored states, logs and
+// whoever answers in a bridge's place may have any text.
+func Inert(w io.Writer) io.Writer {
+	return transform.NewWriter(w, runes.Map(func(r rune) rune {
 		if unicode.IsPrint(r) || r == '\n' {
 			return r
 		}
 		return ' '
-	}, lines)
+	}))
 }

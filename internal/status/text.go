@@ -22,7 +22,7 @@ func (r *Report) Text(w io.Writer, wide bool) error {
 	t.troubles()
 	t.pipelines()
 	t.streams()
-	_, err := io.WriteString(w, inert(t.out.String()))
+	_, err := io.WriteString(Inert(w), t.out.String())
 	return err
 }
 

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/resync"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
+)
+
+// hostile is what a stored name, or a server's answer, may have.
+const hostile = "\x1b]0;title\x07 \x1b[2J\u202e\r\n\tä"
+
+func TestPrintAs_text_moves_no_terminal(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, printAs(&out, "", nil, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, hostile)
+		return err
+	}))
+	assert.Equal(t, " ]0;title   [2J  \n ä\n", out.String())
+}
+
+func TestResync_tells_problems_in_text_that_moves_no_terminal(t *testing.T) {
+	var out bytes.Buffer
+	told := resyncTeller{to: status.Inert(&out), told: map[string]string{}}
+	told.tell([]resync.Stream{{Pipeline: "p", Stream: hostile, State: bridge.ResyncFailed, Problem: hostile}}, time.Now())
+	assert.NotContains(t, out.String(), "\x1b")
+}
