@@ -82,7 +82,7 @@ var brokenBridges = map[string]broken{
 	if err := s.announce(m).wait(ctx); err != nil {
 `,
 		}},
-		world: Planned{Faults: []string{restarted}},
+		world: Planned{Faults: []string{restarted, restarted, restarted}}, // a gap needs a stream that is behind
 		kind:  "P6", what: "it begins at version 0",
 	},
 	"a hang after the broker returns": {
