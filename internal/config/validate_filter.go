@@ -21,10 +21,14 @@ func (v *validator) filter(path string, r *Resource) {
 		v.add(path+".filter", "%v", err)
 		return
 	}
-	if missing := e.Unguarded(); len(missing) > 0 {
+	var missing, guards []string
+	for _, m := range e.Unguarded() {
+		missing, guards = append(missing, m.String()), append(guards, m.Guard())
+	}
+	if len(missing) > 0 {
 		becomes := map[OnFilterError]string{OnFilterErrorPublish: "published", OnFilterErrorDrop: "dropped"}[r.OnFilterError]
-		v.warn(path+".filter", "fails where an object has no %s, and the change is then %s (onFilterError: %s); guard it: has(%s) && …",
-			strings.Join(missing, " or no "), becomes, r.OnFilterError, strings.Join(missing, ") && has("))
+		v.warn(path+".filter", "fails where an object has no %s, and the change is then %s (onFilterError: %s); "+
+			"guard it: %s && …", strings.Join(missing, " or no "), becomes, r.OnFilterError, strings.Join(guards, " && "))
 	}
 }
 

@@ -4,7 +4,10 @@ package filter
 
 import (
 	"cmp"
+	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	celast "github.com/google/cel-go/common/ast"
@@ -12,84 +15,125 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// Unguarded returns the members without which the expression may fail, as no has(…), "…" in …, .? or hasValue() keeps it
-// from that: such as object.metadata.labels.app, each once, in the order of the text. The members that every object has are
-// not among them, nor are spec and metadata.namespace, which those have that are asked for them. What it cannot tell: members
-// whose name is computed, or of something that is, as of the elements of lists; and that oldObject is null.
-func (e *Expression) Unguarded() []string {
-	var found []string
+// Unguarded returns the members without which the expression may fail, each once, in the order of the text. A member is
+// guarded by has(…), by "…" in …, by .? and by hasValue().
+//
+// The members that every object has are not returned. Spec and metadata.namespace count as such: a filter asks for them
+// where they are. Three things are not seen: a member whose name is computed, a member of an element of a list, and that
+// oldObject is null.
+func (e *Expression) Unguarded() []Member {
+	var found []Member
 	for _, path := range members(e.ast.NativeRep()) {
 		if missing := (absence{path}); missing.outcomes(e.ast.NativeRep().Expr())&fails != 0 {
-			found = append(found, path)
+			found = append(found, Member{path})
 		}
 	}
 	return found
 }
 
-// alwaysThere are the members that every object has, and spec, which all resources that know it set.
-func alwaysThere() []string {
-	var all []string
+// Member is a member of an object that an expression reads.
+type Member struct{ path memberPath }
+
+// String returns the expression that reads the member, such as object.metadata.labels["example.com/app"].
+func (m Member) String() string {
+	names := m.path.names()
+	text := names[0]
+	for _, name := range names[1:] {
+		if identifier.MatchString(name) {
+			text += "." + name
+		} else {
+			text += "[" + strconv.Quote(name) + "]"
+		}
+	}
+	return text
+}
+
+// Guard returns an expression that is true where the member exists. It fails where the member's parent does not.
+func (m Member) Guard() string {
+	names := m.path.names()
+	parent, name := names[:len(names)-1], names[len(names)-1]
+	if identifier.MatchString(name) {
+		return "has(" + m.String() + ")"
+	}
+	return fmt.Sprintf("%q in %s", name, Member{join(parent...)})
+}
+
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// memberPath is the names of a member, from object or oldObject on. The empty path is none.
+type memberPath string
+
+const separator = "\x00"
+
+func join(names ...string) memberPath { return memberPath(strings.Join(names, separator)) }
+
+func (p memberPath) names() []string { return strings.Split(string(p), separator) }
+
+// below returns the path of a member of what p leads to; none where p or the name is none.
+func (p memberPath) below(name string) memberPath {
+	if p == "" || name == "" {
+		return ""
+	}
+	return p + separator + memberPath(name)
+}
+
+// has reports whether p is other, or leads to it.
+func (p memberPath) has(other memberPath) bool {
+	return other == p || strings.HasPrefix(string(other), string(p)+separator)
+}
+
+// alwaysThere are the members that every object has, and those that filters ask for where they are.
+func alwaysThere() []memberPath {
+	var all []memberPath
 	for _, of := range []string{"object", oldObject} {
-		for _, member := range []string{
-			"", ".apiVersion", ".kind", ".metadata", ".metadata.name", ".metadata.namespace", ".metadata.uid",
-			".metadata.resourceVersion", ".metadata.creationTimestamp", ".spec",
-		} {
-			all = append(all, of+member)
+		all = append(all, join(of), join(of, "apiVersion"), join(of, "kind"), join(of, "metadata"), join(of, "spec"))
+		for _, name := range []string{"name", "namespace", "uid", "resourceVersion", "creationTimestamp"} {
+			all = append(all, join(of, "metadata", name))
 		}
 	}
 	return all
 }
 
 // members returns the paths of an expression that may be missing.
-func members(a *celast.AST) []string {
-	var all []string
+func members(a *celast.AST) []memberPath {
+	var all []memberPath
 	there := alwaysThere()
 	celast.PostOrderVisit(a.Expr(), celast.NewExprVisitor(func(x celast.Expr) {
-		path := pathOf(x)
-		if path == "" {
-			path = optional(x)
-		}
-		if path != "" && !slices.Contains(there, path) && !slices.Contains(all, path) {
-			all = append(all, path)
+		p := cmp.Or(pathOf(x), optional(x))
+		if p != "" && !slices.Contains(there, p) && !slices.Contains(all, p) {
+			all = append(all, p)
 		}
 	}))
 	return all
 }
 
-// pathOf returns the path that an expression reads, without a test whether it is there; empty if it is none.
-func pathOf(x celast.Expr) string {
+// pathOf returns the path that an expression reads, without a test whether it is there.
+func pathOf(x celast.Expr) memberPath {
 	name, s, c := x.AsIdent(), x.AsSelect(), x.AsCall() // those that it is not are empty
 	switch {
 	case name == "object" || name == oldObject:
-		return name
+		return memberPath(name)
 	case x.Kind() == celast.SelectKind && !s.IsTestOnly():
-		return below(pathOf(s.Operand()), s.FieldName())
+		return pathOf(s.Operand()).below(s.FieldName())
 	case c.FunctionName() == operators.Index:
-		return below(pathOf(c.Args()[0]), keyOf(c.Args()[1]))
+		return pathOf(c.Args()[0]).below(keyOf(c.Args()[1]))
 	default:
 		return ""
 	}
 }
 
-// optional returns the path that an expression reads if it is there, as object.?spec.replicas does; empty if it is none.
-func optional(x celast.Expr) string {
+// optional returns the path that an expression reads if it is there, as object.?spec.replicas does.
+func optional(x celast.Expr) memberPath {
 	s, c := x.AsSelect(), x.AsCall() // those that it is not are empty
 	switch {
 	case x.Kind() == celast.SelectKind && !s.IsTestOnly():
-		return below(optional(s.Operand()), s.FieldName())
+		return optional(s.Operand()).below(s.FieldName())
 	case c.FunctionName() == operators.OptSelect || c.FunctionName() == operators.OptIndex:
 		of := c.Args()[0]
-		return below(cmp.Or(pathOf(of), optional(of)), keyOf(c.Args()[1]))
+		return cmp.Or(pathOf(of), optional(of)).below(keyOf(c.Args()[1]))
 	default:
 		return ""
 	}
-}
-
-func below(path, name string) string {
-	if path == "" || name == "" {
-		return ""
-	}
-	return path + "." + name
 }
 
 // keyOf returns the text that an expression is; empty if it is none.
@@ -112,8 +156,8 @@ const (
 	decides = no | yes
 )
 
-// absence is where a member is missing, and all others may be there.
-type absence struct{ path string }
+// absence evaluates an expression where one member is missing, and all others may be there.
+type absence struct{ path memberPath }
 
 func (m absence) outcomes(x celast.Expr) outcome {
 	if pathOf(x) == m.path {
@@ -138,7 +182,7 @@ func (m absence) outcomes(x celast.Expr) outcome {
 
 // selects: has(…) says no of what is missing, and fails where something before its last name is.
 func (m absence) selects(s celast.SelectExpr) outcome {
-	if s.IsTestOnly() && below(pathOf(s.Operand()), s.FieldName()) == m.path {
+	if s.IsTestOnly() && pathOf(s.Operand()).below(s.FieldName()) == m.path {
 		return no
 	}
 	return m.strict(s.Operand())
@@ -156,15 +200,19 @@ func (m absence) call(c celast.CallExpr) outcome {
 	case operators.Conditional:
 		return m.conditional(args[0], args[1], args[2])
 	case operators.In:
-		if below(pathOf(args[1]), keyOf(args[0])) == m.path {
+		if pathOf(args[1]).below(keyOf(args[0])) == m.path {
 			return no
 		}
-	case "value", "hasValue":
-		if of := optional(c.Target()); of == m.path || strings.HasPrefix(of, m.path+".") {
-			return map[string]outcome{"value": fails, "hasValue": no}[c.FunctionName()]
+	case "value":
+		if m.path.has(optional(c.Target())) {
+			return fails
+		}
+	case "hasValue":
+		if m.path.has(optional(c.Target())) {
+			return no
 		}
 	case operators.OptSelect, operators.OptIndex:
-		if below(pathOf(args[0]), keyOf(args[1])) == m.path {
+		if pathOf(args[0]).below(keyOf(args[1])) == m.path {
 			return decides // it is none, which is a value
 		}
 	}
