@@ -14,7 +14,6 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/checkpoints"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 )
 
 // atBroker is what holds for checkpoints that are not locked.
@@ -48,7 +47,7 @@ func newCheckpointReset(s *streams, f *checkpointFlags) *cobra.Command {
 			if err != nil {
 				return changeError(at, err)
 			}
-			_, err = fmt.Fprintf(status.Inert(s.Out), "done%s\n", copied(backup))
+			_, err = fmt.Fprintf(s.text(), "done%s\n", copied(backup))
 			return err
 		},
 	}
@@ -81,29 +80,29 @@ func preview(cmd *cobra.Command, s *streams, at place, names []string) (outdated
 	})
 	var other *checkpoint.FormatError
 	if errors.As(err, &other) && other.Old() && len(names) == 0 {
-		_, _ = fmt.Fprintf(status.Inert(s.Out), "reset of pipeline %s, %s:\n"+
+		_, _ = fmt.Fprintf(s.text(), "reset of pipeline %s, %s:\n"+
 			"  forget everything, as an older version of kube-eventbridge has written it\n", at.pipeline, at)
 		return true, printCosts(s, at, resetCosts)
 	}
 	if err != nil {
 		return false, err
 	}
-	_, _ = fmt.Fprintf(status.Inert(s.Out), "reset of pipeline %s, %s:\n", at.pipeline, at)
+	_, _ = fmt.Fprintf(s.text(), "reset of pipeline %s, %s:\n", at.pipeline, at)
 	for _, m := range change.Moves {
 		forgets := "no position"
 		if m.From != "" {
 			forgets = "position " + m.From
 		}
-		_, _ = fmt.Fprintf(status.Inert(s.Out), "  %s: forget %s and %s\n", m.Stream, forgets, counted(m.Objects, "object"))
+		_, _ = fmt.Fprintf(s.text(), "  %s: forget %s and %s\n", m.Stream, forgets, counted(m.Objects, "object"))
 	}
 	return false, printCosts(s, at, resetCosts)
 }
 
 // printCosts ends a preview.
 func printCosts(s *streams, at place, costs string) error {
-	_, err := fmt.Fprintln(status.Inert(s.Out), costs)
+	_, err := fmt.Fprintln(s.text(), costs)
 	if user := at.User(); user != "" && err == nil {
-		_, err = fmt.Fprintln(status.Inert(s.Out), user)
+		_, err = fmt.Fprintln(s.text(), user)
 	}
 	return err
 }

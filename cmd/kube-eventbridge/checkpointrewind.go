@@ -11,7 +11,6 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/checkpoints"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 )
 
 func newCheckpointRewind(s *streams, f *checkpointFlags) *cobra.Command {
@@ -39,7 +38,7 @@ func newCheckpointRewind(s *streams, f *checkpointFlags) *cobra.Command {
 				return err
 			}
 			if len(change.Moves) == 0 {
-				_, err := fmt.Fprintf(status.Inert(s.Out), "nothing to do: no position is ahead of %s\n", to)
+				_, err := fmt.Fprintf(s.text(), "nothing to do: no position is ahead of %s\n", to)
 				return err
 			}
 			if err := printMoves(s, at, change); err != nil {
@@ -52,7 +51,7 @@ func newCheckpointRewind(s *streams, f *checkpointFlags) *cobra.Command {
 			if err != nil {
 				return changeError(at, err)
 			}
-			_, err = fmt.Fprintf(status.Inert(s.Out), "done%s\n", copied(backup))
+			_, err = fmt.Fprintf(s.text(), "done%s\n", copied(backup))
 			return err
 		},
 	}
@@ -69,9 +68,9 @@ const rewindCosts = "The next start watches from there\n" +
 	"again: the next start lists, behind a gap. Where it forgets it in between, that list tells the present state of each object of which the log has an older one last."
 
 func printMoves(s *streams, at place, c *checkpoints.Change) error {
-	_, _ = fmt.Fprintf(status.Inert(s.Out), "rewind of pipeline %s, %s:\n", at.pipeline, at)
+	_, _ = fmt.Fprintf(s.text(), "rewind of pipeline %s, %s:\n", at.pipeline, at)
 	for _, m := range c.Moves {
-		_, _ = fmt.Fprintf(status.Inert(s.Out), "  %s: position %s, was %s\n", m.Stream, m.To, m.From)
+		_, _ = fmt.Fprintf(s.text(), "  %s: position %s, was %s\n", m.Stream, m.To, m.From)
 	}
 	return printCosts(s, at, rewindCosts)
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/resync"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 )
 
 // progressEvery is how often it is told how far a resync is.
@@ -62,7 +61,7 @@ func (f *resyncFlags) run(ctx context.Context, s *streams, resources []string) e
 	}
 	told := resyncTeller{to: io.Discard, told: map[string]string{}}
 	if f.output == "" {
-		told.to = status.Inert(s.Out)
+		told.to = s.text()
 	}
 	told.tell(all, time.Now())
 	if !f.noWait {

@@ -35,6 +35,9 @@ type streams struct {
 	Hangups func() (<-chan os.Signal, func())
 }
 
+// text returns where text for a person goes. No terminal obeys it.
+func (s *streams) text() io.Writer { return status.Inert(s.Out) }
+
 // usageError marks what the user has to write differently. Its text says what is wrong and what to do instead.
 type usageError struct{ err error }
 
@@ -112,26 +115,27 @@ func executeCommand(ctx context.Context, root *cobra.Command, s *streams) int {
 	var checked *report
 	var spec *bridge.SpecError
 	var input *inputError
+	to := status.Inert(s.Err)
 	switch {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &checked):
-		_, _ = fmt.Fprintln(status.Inert(s.Err), checked)
+		_, _ = fmt.Fprintln(to, checked)
 		if len(checked.problems) == 0 {
 			return exitFailed
 		}
 		return exitUsage
 	case errors.As(err, &problems):
-		_, _ = fmt.Fprintln(status.Inert(s.Err), problems)
+		_, _ = fmt.Fprintln(to, problems)
 		return exitUsage
 	case errors.As(err, &usage) || !started:
-		_, _ = fmt.Fprintf(status.Inert(s.Err), "error: %v\nsee: %s --help\n", err, cmd.CommandPath())
+		_, _ = fmt.Fprintf(to, "error: %v\nsee: %s --help\n", err, cmd.CommandPath())
 		return exitUsage
 	case errors.As(err, &spec), errors.As(err, &input): // no help text: it is a name that is wrong, not a flag
-		_, _ = fmt.Fprintf(status.Inert(s.Err), "error: %v\n", err)
+		_, _ = fmt.Fprintf(to, "error: %v\n", err)
 		return exitUsage
 	default:
-		_, _ = fmt.Fprintf(status.Inert(s.Err), "error: %v\n", err)
+		_, _ = fmt.Fprintf(to, "error: %v\n", err)
 		return exitFailed
 	}
 }

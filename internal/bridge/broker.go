@@ -48,13 +48,13 @@ func (b *broker) problem(now error) error {
 	}
 }
 
-// refusing returns since when, for longer than unreadyAfter, the broker can be reached and something has to be handed to it again and again,
-// and why. The error is nil where that is not so.
+// refusing returns why the broker refuses a message although it can be reached, and since when. The error is nil if it
+// has not done so for unreadyAfter.
 func (p *session) refusing() (since time.Time, err error) {
 	ready := p.sink.Ready()
 	p.broker.observe(ready)
 	since, err = p.retrier.Failing()
-	if back := p.broker.since(); since.Before(back) {
+	if back := p.broker.returned(); since.Before(back) {
 		since = back // what failed before failed for another reason
 	}
 	if ready != nil || time.Since(since) < unreadyAfter {
@@ -63,8 +63,8 @@ func (p *session) refusing() (since time.Time, err error) {
 	return since, err
 }
 
-// since returns when the broker was ready again after it was not; zero where it always was.
-func (b *broker) since() time.Time {
+// returned returns when the broker was ready again after it was not; zero if it always was.
+func (b *broker) returned() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.back
@@ -81,7 +81,8 @@ func (p *session) sayRefused(cause error) {
 	p.saying.Do(func() {
 		since, refused := p.refusing()
 		if refused != nil {
-			p.log.Warn("the broker answers, and refuses what is published", "pipeline", p.name, "since", since.UTC().Format(time.RFC3339), "err", cause)
+			p.log.Warn("the broker answers, and refuses what is published", "pipeline", p.name,
+				"since", since.UTC().Format(time.RFC3339), "err", cause)
 		}
 	})
 }

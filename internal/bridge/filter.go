@@ -23,9 +23,6 @@ func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {
 	s.see(a)
 	switch {
 	case s.spec.Filter == nil:
-		if d.silent {
-			d.date()
-		}
 		return d.silent
 	case a.rejected != nil:
 		d.digest = [16]byte{} // of the state itself the log has nothing
@@ -43,7 +40,6 @@ func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {
 	done()
 	d.digest = now
 	if d.silent {
-		d.date()
 		return true
 	}
 	if err != nil && !a.unknown {
@@ -54,7 +50,6 @@ func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {
 		return false
 	}
 	s.metrics.filtered(reason)
-	d.date()
 	return true
 }
 

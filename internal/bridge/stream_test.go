@@ -282,7 +282,7 @@ func TestStream_latest_folds_nothing_old_over_what_waits(t *testing.T) {
 	expect(t, log.lines(), "added default/a u1 1 watch", "updated default/a u1 3 watch")
 }
 
-// A late message has an id that nobody may remember, so only the place of the last message can refuse it.
+// The broker may have forgotten the id of a late message. The place of the last message refuses it then.
 func TestStream_has_every_place_checked(t *testing.T) {
 	const every, first = "checked checked checked", "checked unchecked unchecked"
 	for _, c := range []struct {

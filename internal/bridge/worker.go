@@ -78,6 +78,7 @@ func (p *session) publish(ctx context.Context, o *object) {
 		p.finish(o, nil, sink.Receipt{})
 		return
 	case a.marker == nil && s.filtered(a, row):
+		a.delta.date()
 		p.finish(o, &row, sink.Receipt{})
 		return
 	}
@@ -132,7 +133,7 @@ func (s *stream) encode(o *object, row checkpoint.Row) (err error) {
 		}
 		return nil
 	}
-	a.follow(row)
+	a.delta.follow(row)
 	if a.rejected == nil {
 		switch {
 		case a.whole != nil:
@@ -147,9 +148,9 @@ func (s *stream) encode(o *object, row checkpoint.Row) (err error) {
 	if a.rejected != nil {
 		s.encoder.Rejected(m, &a.delta.Change, a.rejected, len(a.delta.Body.Bytes()))
 	}
-	// Whoever does not know what the log has last of the object is refused: a message that is late, and another process.
-	// Unfenced, the first message of a key may meet one that a dead process sent, in latest mode a late one has an id that
-	// nobody repeats, and what is made from the event before has to stand behind it.
+	// The broker refuses a message that does not know the last one of the object: a late one, or one of another process.
+	// Unfenced, three messages are checked. The first one of a key may meet a message of a dead process. In latest mode a
+	// late message has an id that no other message has. A patch has to follow the event that it was made from.
 	fenced := !s.session.cfg.Unfenced || s.session.cfg.Term != nil
 	m.Verify, m.Previous = fenced || s.spec.Latest || !row.Fresh || a.based, row.Sequence
 	if a.conflicts > 0 {
@@ -158,10 +159,9 @@ func (s *stream) encode(o *object, row checkpoint.Row) (err error) {
 	return err
 }
 
-// follow says what the change follows. What is read or published again is no first state, also where the row is of
-// another object of the name: when the state before was written is not known.
-func (a *attempt) follow(row checkpoint.Row) {
-	d := &a.delta
+// follow says which state the change follows. A change that is published again is no first state, whatever the row
+// is of. If the row is of another object of that name, the time of the state before is not known.
+func (d *delta) follow(row checkpoint.Row) {
 	same := row.UID == d.UID && row.ResourceVersion != ""
 	d.Follows, d.Before = same || d.Again != 0, 0
 	if same {

@@ -42,8 +42,8 @@ func clean(text string) string {
 	return text[:cut] + "…"
 }
 
-// Inert returns a writer to w of text that no terminal obeys: what cannot be printed is a space. Stored states, logs and
-// whoever answers in a bridge's place may have any text.
+// Inert returns a writer to w that writes a space for each character that cannot be printed, but for line ends. So no
+// terminal obeys names and messages of stores, logs and servers.
 func Inert(w io.Writer) io.Writer {
 	return transform.NewWriter(w, runes.Map(func(r rune) rune {
 		if unicode.IsPrint(r) || r == '\n' {

@@ -99,8 +99,8 @@ func New(cfg Config, log *slog.Logger) (*Server, error) {
 	return s, nil
 }
 
-// Run serves until ctx ends, and returns nil once the store is closed. If the disk was full, and somebody has made room,
-// it closes all connections and serves anew. The error says why there is no server; a port
+// Run serves until ctx ends, and returns nil once the store is closed. If the disk was full and has room again, Run closes
+// all connections and serves again, with a try every second. The error says why there is no server; a port
 // that is in use is named together with the configuration key, and so is a directory that cannot be written. Run is called once.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.probe(ctx); err != nil {
@@ -109,17 +109,16 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.writable(); err != nil {
 		return fmt.Errorf("embedded server: keep messages in %s: %w; set %s to a directory that can be written", s.cfg.StoreDir, err, s.cfg.StoreKey)
 	}
-	err := s.serve(ctx)
-	for first := true; ctx.Err() == nil && (err == nil || !first); first = false {
-		s.log.Warn("the embedded NATS server starts again: it could not write, and there is room now", "storeDir", s.cfg.StoreDir)
-		if err = s.serve(ctx); err != nil {
-			s.log.Error("the embedded NATS server does not start again; that is tried once more", "err", err)
-		}
-		if pause.For(ctx, lookInterval) != nil {
-			return nil
+	if err := s.serve(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	for pause.For(ctx, lookInterval) == nil {
+		s.log.Warn("the embedded NATS server could not write, and there is room now: it starts again", "storeDir", s.cfg.StoreDir)
+		if err := s.serve(ctx); err != nil {
+			s.log.Error("the embedded NATS server does not start again; the next try is in a second", "err", err)
 		}
 	}
-	return err
+	return nil
 }
 
 // serve runs a server until ctx ends, or until it has to be started again.
