@@ -140,10 +140,11 @@ type Log struct {
 	Resyncs int64
 	// Term is the greatest number under which one of several writers has written; 0 where there was one only.
 	Term int64
-	// Lacks says that the log may have lost what no checkpoint knows: everything of a stream that is not stored is to be
-	// published again between markers once it watches. It holds until all streams of the entries have begun, and
-	// for good where an entry has a wildcard or a selector of namespaces, of which one more may come back at any time.
-	Lacks bool
+	// ResyncNew says that a stream is resynced once it watches if the store does not have it: the log may have lost its
+	// last events, and the checkpoint that knew them is lost. It holds until all streams of the entries have begun. It
+	// holds for good if an entry has a wildcard or a selector of namespaces, as another stream of it may begin at any
+	// time.
+	ResyncNew bool
 }
 
 // Snapshot is a first list. The zero Snapshot is none.

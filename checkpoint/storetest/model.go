@@ -82,7 +82,7 @@ func difference(got, want *checkpoint.State) string {
 }
 
 func sameLog(a, b checkpoint.Log) bool {
-	return a.ID == b.ID && a.Given == b.Given && a.Resyncs == b.Resyncs && a.Term == b.Term && a.Lacks == b.Lacks &&
+	return a.ID == b.ID && a.Given == b.Given && a.Resyncs == b.Resyncs && a.Term == b.Term && a.ResyncNew == b.ResyncNew &&
 		maps.Equal(a.Marks, b.Marks) && maps.Equal(a.Ends, b.Ends) && maps.Equal(a.IDs, b.IDs)
 }
 
@@ -213,7 +213,7 @@ func drawLog(t *rapid.T) *checkpoint.Log {
 	l := &checkpoint.Log{
 		ID: rapid.String().Draw(t, "id"), Given: drawEpoch(t),
 		Resyncs: rapid.Int64Min(0).Draw(t, "resyncs"), Term: rapid.Int64Min(0).Draw(t, "term"),
-		Lacks: rapid.Bool().Draw(t, "lacks"),
+		ResyncNew: rapid.Bool().Draw(t, "resyncs new"),
 	}
 	places := rapid.MapOfN(rapid.Int32(), rapid.Uint64(), -1, 4)
 	if rapid.Bool().Draw(t, "marked") {

@@ -147,7 +147,7 @@ func (s suite) log(t *testing.T) {
 		Marks: map[int32]uint64{0: 1 << 63, 7: 0, -1: 3},
 		Ends:  map[int32]uint64{0: 5, -1: 2},
 		IDs:   map[int32]string{0: "id", -1: ""},
-		Given: sequence.MaxEpoch, Resyncs: 1_764_000_000, Term: 3, Lacks: true,
+		Given: sequence.MaxEpoch, Resyncs: 1_764_000_000, Term: 3, ResyncNew: true,
 	}
 	for _, b := range []*checkpoint.Batch{
 		{Identity: Identity},

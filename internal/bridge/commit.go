@@ -105,12 +105,12 @@ func (p *session) commit(ctx context.Context) error {
 	p.committing.Lock()
 	defer p.committing.Unlock()
 	p.mu.Lock()
-	streams, lacks := slices.Clone(p.streams), p.lacks
+	streams, resyncNew := slices.Clone(p.streams), p.resyncNew
 	p.mu.Unlock()
 	marks := p.marks.take() // before the ledgers, which must not be behind it
 	b, changed := p.batch(streams)
 	log, marked := p.logAt(marks)
-	log.Lacks, marked = lacks, marked || lacks != log.Lacks
+	log.ResyncNew, marked = resyncNew, marked || resyncNew != log.ResyncNew
 	if marked {
 		b.Log = &log
 	}

@@ -369,6 +369,37 @@ func TestSelection_changes_across_a_crash_at_any_commit(t *testing.T) {
 	}
 }
 
+// widelyRead reads ConfigMaps and widgets until a ConfigMap of two is removed and the log has only its last messages
+// left. The consumer has read the log before that, which had n messages.
+func widelyRead(t *testing.T, w *world, log readableLog, left int, entries []StreamSpec) (c *consumer, n int) {
+	t.Helper()
+	w.put("configmaps", "shop/one", "")
+	w.put("configmaps", "shop/two", "")
+	b := runIn(t, w, log, &memoryStore{}, slices.Clone(entries)...)
+	b.watches(t, "configmaps.v1", "widgets.v1.x")
+	require.NoError(t, b.stop())
+	n = len(log.lines())
+	c = newConsumer("has read", false)
+	c.read(log.fakeLog, n)
+	laterSecond(t)
+	w.remove("configmaps", "shop/one")
+	log.trim(n + 1 - left)
+	return c, n
+}
+
+// holdsTheTruth waits until a consumer that reads on holds the ConfigMaps that there are.
+func (c *consumer) holdsTheTruth(t *testing.T, w *world, log readableLog) {
+	t.Helper()
+	must.Succeed(t, "the truth", func() error {
+		c.read(log.fakeLog, len(log.lines()))
+		held := c.versions()
+		if !slices.Equal(held, w.selected([]StreamSpec{{Resource: "configmaps"}})) || c.failed != "" {
+			return fmt.Errorf("it holds %v (%s); the log has\n%s", held, c.failed, strings.Join(log.lines(), "\n"))
+		}
+		return nil
+	})
+}
+
 // The checkpoint is lost, and retention has removed all that the log had of a stream. Whatever commit is the last one
 // then: a consumer that had read what was removed ends with what exists.
 func TestRebuild_of_a_log_that_has_nothing_left_is_followed_by_a_resync(t *testing.T) {
@@ -377,37 +408,21 @@ func TestRebuild_of_a_log_that_has_nothing_left_is_followed_by_a_resync(t *testi
 		for commits := range int64(6) {
 			t.Run(fmt.Sprintf("%d of the log are left, %d commits", left, commits), func(t *testing.T) {
 				t.Parallel()
-				w, log, store := newWorld(t, "configmaps.v1", "widgets.v1.x"), newReadableLog(), &memoryStore{}
-				w.put("configmaps", "shop/one", "")
-				w.put("configmaps", "shop/two", "")
-				b := runIn(t, w, log, store, slices.Clone(entries)...)
-				b.watches(t, "configmaps.v1", "widgets.v1.x")
-				require.NoError(t, b.stop())
-				n := len(log.lines())
-				c := newConsumer("has read", false)
-				c.read(log.fakeLog, n)
-				laterSecond(t)
-				w.remove("configmaps", "shop/one")
-				log.trim(n + 1 - left)
+				w, log := newWorld(t, "configmaps.v1", "widgets.v1.x"), newReadableLog()
+				c, _ := widelyRead(t, w, log, left, entries)
 				crashing := &crashStore{memoryStore: &memoryStore{}}
 				crashing.left.Store(commits)
-				b = runIn(t, w, log, crashing, slices.Clone(entries)...)
+				b := runIn(t, w, log, crashing, slices.Clone(entries)...)
 				must.Happen(t, "the crash, or the end", func() bool {
 					return crashing.left.Load() < -1 || settledAs(b, []string{"configmaps.v1", "widgets.v1.x"})
 				})
 				b.session(t).cfg.Drain = time.Millisecond
 				_ = b.stop()
 				b = runIn(t, w, log, crashing.memoryStore, slices.Clone(entries)...)
-				must.Succeed(t, "the truth", func() error {
-					c.read(log.fakeLog, len(log.lines()))
-					if held := c.versions(); !slices.Equal(held, w.selected(entries[:1])) || c.failed != "" {
-						return fmt.Errorf("it holds %v (%s); the log has\n%s", held, c.failed, strings.Join(log.lines(), "\n"))
-					}
-					return nil
-				})
+				c.holdsTheTruth(t, w, log)
 				must.Happen(t, "all streams, saved", func() bool {
 					saved, _ := crashing.Load(t.Context())
-					return !saved.Log.Lacks && len(saved.Streams) == 2
+					return !saved.Log.ResyncNew && len(saved.Streams) == 2
 				})
 				require.NoError(t, b.stop())
 			})
@@ -415,63 +430,57 @@ func TestRebuild_of_a_log_that_has_nothing_left_is_followed_by_a_resync(t *testi
 	}
 }
 
-// One resource is served again only by the second process after the checkpoint was lost.
-func TestRebuild_says_what_the_log_may_lack_until_all_streams_have_begun(t *testing.T) {
-	entries := []StreamSpec{{Resource: "configmaps"}, {Resource: "widgets"}}
-	w, log, store := newWorld(t, "configmaps.v1", "widgets.v1.x"), newReadableLog(), &memoryStore{}
-	w.put("configmaps", "shop/one", "")
-	b := runIn(t, w, log, &memoryStore{}, slices.Clone(entries)...)
-	b.watches(t, "configmaps.v1", "widgets.v1.x")
-	require.NoError(t, b.stop())
-	n := len(log.lines())
-	laterSecond(t)
-	w.remove("configmaps", "shop/one")
-	log.trim(n + 1)
-	w.serve("widgets.v1.x")
-	b = runIn(t, w, log, store, slices.Clone(entries)...)
-	b.watches(t, "widgets.v1.x")
-	require.NoError(t, b.stop())
-	assert.True(t, must.Get(store.Load(t.Context()))(t).Log.Lacks)
-	w.serve("configmaps.v1", "widgets.v1.x", "secrets.v1")
-	b = runIn(t, w, log, store, slices.Clone(entries)...)
-	b.watches(t, "configmaps.v1", "widgets.v1.x")
-	must.Happen(t, "two resyncs, saved", func() bool {
-		saved := must.Get(store.Load(t.Context()))(t)
-		return strings.Count(strings.Join(news(log.fakeLog, n), "\n"), "resync-completed") == 2 && !saved.Log.Lacks
-	})
-	b.respecify(t, append(slices.Clone(entries), StreamSpec{Resource: "secrets"})...)
-	b.watches(t, "configmaps.v1", "widgets.v1.x", "secrets.v1")
-	require.NoError(t, b.stop())
-	assert.False(t, store.streams(t)["secrets.v1"].ResyncDue)
+// resyncsOf counts the complete resyncs of a resource in a log.
+func resyncsOf(log *fakeLog, resource string) (n int) {
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	for i := range log.log {
+		m := &log.log[i]
+		if typeOf(m) == "resync-completed" && strings.Split(attribute(m, "partitionkey"), "/")[2] == resource {
+			n++
+		}
+	}
+	return n
 }
 
-// A resource of a wildcard is not to be had when the checkpoint turns out to be lost.
-func TestRebuild_says_what_the_log_may_lack_of_a_wildcard(t *testing.T) {
-	entries := []StreamSpec{{Wildcard: &Wildcard{All: true}}}
-	w, log, store := newWorld(t, "configmaps.v1", "widgets.v1.x"), newReadableLog(), &memoryStore{}
-	w.put("configmaps", "shop/one", "")
-	b := runIn(t, w, log, &memoryStore{}, slices.Clone(entries)...)
-	b.watches(t, "configmaps.v1", "widgets.v1.x")
-	require.NoError(t, b.stop())
-	n := len(log.lines())
-	c := newConsumer("has read", false)
-	c.read(log.fakeLog, n)
-	laterSecond(t)
-	w.remove("configmaps", "shop/one")
-	log.trim(n + 1)
-	w.serve("widgets.v1.x")
-	b = runIn(t, w, log, store, slices.Clone(entries)...)
-	b.watches(t, "widgets.v1.x")
-	must.Happen(t, "the end of its resync", func() bool { return strings.Contains(strings.Join(news(log.fakeLog, n), " "), "resync-completed") })
-	require.NoError(t, b.stop())
-	w.serve("configmaps.v1", "widgets.v1.x")
-	b = runIn(t, w, log, store, slices.Clone(entries)...)
-	b.watches(t, "configmaps.v1", "widgets.v1.x")
-	must.Happen(t, "the truth", func() bool {
-		c.read(log.fakeLog, len(log.lines()))
-		return len(c.versions()) == 0
-	})
-	require.NoError(t, b.stop())
+// A resource is served again only by the second process after the checkpoint was lost. Secrets come with the third one.
+func TestRebuild_resyncs_a_stream_that_begins_later(t *testing.T) {
+	for name, c := range map[string]struct {
+		entries []StreamSpec
+		secrets bool // whether these are resynced, too
+	}{
+		"of a name":     {[]StreamSpec{{Resource: "configmaps"}, {Resource: "widgets"}}, false},
+		"of a wildcard": {[]StreamSpec{{Wildcard: &Wildcard{All: true}}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, log, store := newWorld(t, "configmaps.v1", "widgets.v1.x"), newReadableLog(), &memoryStore{}
+			consumer, _ := widelyRead(t, w, log, 0, c.entries)
+			saved := func() *checkpoint.State { return must.Get(store.Load(t.Context()))(t) }
+			w.serve("widgets.v1.x")
+			b := runIn(t, w, log, store, slices.Clone(c.entries)...)
+			must.Happen(t, "a resync of widgets", func() bool { return resyncsOf(log.fakeLog, "widgets") > 0 })
+			require.NoError(t, b.stop())
+			assert.True(t, saved().Log.ResyncNew)
+			w.serve("configmaps.v1", "widgets.v1.x")
+			b = runIn(t, w, log, store, slices.Clone(c.entries)...)
+			consumer.holdsTheTruth(t, w, log)
+			must.Happen(t, "what is saved", func() bool {
+				now := saved()
+				return now.Log.ResyncNew == c.secrets && len(now.Streams) == 2 && !now.Streams["configmaps.v1"].ResyncDue
+			})
+			require.NoError(t, b.stop())
+			w.serve("configmaps.v1", "widgets.v1.x", "secrets.v1")
+			b = runIn(t, w, log, store, append(slices.Clone(c.entries), StreamSpec{Resource: "secrets"})...)
+			b.watches(t, "configmaps.v1", "widgets.v1.x", "secrets.v1")
+			if c.secrets {
+				must.Happen(t, "a resync of Secrets", func() bool { return resyncsOf(log.fakeLog, "secrets") > 0 })
+			}
+			require.NoError(t, b.stop())
+			assert.Equal(t, c.secrets, resyncsOf(log.fakeLog, "secrets") > 0)
+			assert.False(t, !c.secrets && saved().Streams["secrets.v1"].ResyncDue)
+		})
+	}
 }
 
 // laterSecond waits for the next second: nothing but the time tells an epoch from one that nothing is left of.

@@ -73,7 +73,7 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 		saved: saved, committed: saved, stored: stored, fingerprint: at.Scope(),
 	}
 	s.saved.Kind, s.saved.Namespaced = at.Kind, at.Namespaced
-	s.saved.ResyncDue = saved.ResyncDue || !stored && p.lacks && !spec.SkipSnapshot
+	s.saved.ResyncDue = saved.ResyncDue || !stored && p.resyncNew && !spec.SkipSnapshot
 	s.encoder = spec.encoder(at)
 	s.resume()
 	s.olds = newOlds(spec, p.packing)

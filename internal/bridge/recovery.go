@@ -25,7 +25,7 @@ import (
 
 // observe takes over what the store has.
 func (p *session) observe(state *checkpoint.State) {
-	p.state, p.logged, p.lacks = state, state.Log, state.Log.Lacks
+	p.state, p.logged, p.resyncNew = state, state.Log, state.Log.ResyncNew
 	p.epochs.observe(state.Log.Given)
 	for _, saved := range state.Streams {
 		p.epochs.observe(saved.Epoch)
@@ -414,8 +414,8 @@ func (r *recovery) rebuild(ctx context.Context, trimmed bool) error {
 	if err := r.readAll(ctx); err != nil {
 		return err
 	}
-	p.lacks = p.lacks || trimmed
-	p.logged.Lacks = p.lacks
+	p.resyncNew = p.resyncNew || trimmed
+	p.logged.ResyncNew = p.resyncNew
 	if r.read == 0 && !r.has() {
 		return nil // the log has nothing of this pipeline
 	}

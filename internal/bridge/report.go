@@ -130,10 +130,10 @@ func (r *reconciler) begun(in *inputs, plan []membership.Assignment, unknown map
 			delete(r.unbegun, spec)
 		}
 	}
-	r.lacks = r.lacks && (len(r.unbegun) > 0 || r.mayGrow())
+	r.resyncNew = r.resyncNew && (len(r.unbegun) > 0 || r.mayGrow())
 }
 
-// mayGrow reports whether an entry may select more than there is now, that was there before.
+// mayGrow reports whether a stream of an entry may begin that was there before the checkpoint was lost.
 func (r *reconciler) mayGrow() bool {
 	return slices.ContainsFunc(r.specs, func(spec *StreamSpec) bool {
 		return spec.Wildcard != nil || spec.NamespaceSelector != nil

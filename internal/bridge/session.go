@@ -100,8 +100,8 @@ type session struct {
 	selected map[*StreamSpec]int
 	// unbegun are the specs of which something is not open yet that was there at the start.
 	unbegun map[*StreamSpec]struct{}
-	// lacks is what is to be saved as [checkpoint.Log.Lacks].
-	lacks bool
+	// lacks is what is to be saved as [checkpoint.Log.ResyncNew].
+	resyncNew bool
 	// unknown says of specs why they are not read.
 	unknown map[*StreamSpec]error
 }

@@ -21,7 +21,7 @@ import (
 //	given    uvarint
 //	resyncs  uvarint
 //	term     uvarint
-//	lacks    1, or nothing where it is false
+//	new      1 if streams that are not stored are resynced, else nothing
 //
 // The same log gives the same bytes.
 func AppendLog(b []byte, l *checkpoint.Log) []byte {
@@ -29,7 +29,7 @@ func AppendLog(b []byte, l *checkpoint.Log) []byte {
 	b = appendMap(b, l.IDs, AppendText)
 	b = binary.AppendUvarint(b, l.Given)
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(l.Resyncs)), uint64(l.Term))
-	if l.Lacks {
+	if l.ResyncNew {
 		b = append(b, 1)
 	}
 	return b
@@ -60,8 +60,8 @@ func DecodeLog(b []byte) (l checkpoint.Log, err error) {
 	l.Given = d.Uvarint()
 	resyncs, term := d.Uvarint(), d.Uvarint()
 	if len(d.Rest()) > 0 {
-		l.Lacks = d.byte() == 1
-		d.refuse(!l.Lacks)
+		l.ResyncNew = d.byte() == 1
+		d.refuse(!l.ResyncNew)
 	}
 	if d.Done() != nil || max(resyncs, term) > math.MaxInt64 {
 		return checkpoint.Log{}, errRest
