@@ -152,3 +152,27 @@ func TestFilterOf_gives_digests_of_Secrets_a_key(t *testing.T) {
 	assert.NotEqual(t, digests[1], digests[0], "%x", digests)
 	assert.NotEqual(t, [16]byte{}, digests[0], "%x", digests)
 }
+
+func TestStreams_know_what_the_file_says_of_Secrets_and_filters(t *testing.T) {
+	const file = `{pipelines: [{name: a, resources: [
+    {resource: secrets, filter: object.data.a == "1", onFilterError: drop}, {resource: pods, filter: object.data.a == "1"}],
+    encoding: {secrets: {annotations: [example.com/team]}}}]}`
+	specs := must.Get(streamsOf(t, file))(t)
+	assert.Equal(t, []string{"example.com/team"}, specs[0].Encoding.SecretAnnotations)
+	for i, want := range []string{"error", ""} {
+		c := &source.Change{Op: source.Added, Body: source.NewBody([]byte(`{"metadata":{}}`))}
+		reason, _, err := specs[i].Filter.Filter(c, [16]byte{}, nil)
+		assert.Error(t, err)
+		assert.Equal(t, want, reason)
+	}
+}
+
+func TestUnfenced_is_a_pipeline_only_if_the_file_says_so(t *testing.T) {
+	for sink, want := range map[string]bool{
+		"nats: {}": false, "nats: {fence: false}": true, "embedded: {}": false, "embedded: {fence: false}": true,
+		"kafka: {brokers: [\"a:9092\"]}": false, "stdout: {}": false,
+	} {
+		cfg, _ := must.Get2(config.Parse("f", []byte("{pipelines: [{name: a, resources: [{resource: pods}], sink: {"+sink+"}}]}")))(t)
+		assert.Equal(t, want, unfenced(&cfg.Pipelines[0].Sink), sink)
+	}
+}
