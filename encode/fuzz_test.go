@@ -310,6 +310,15 @@ func TestSecret_values_are_masked_and_nothing_else(t *testing.T) {
 	}
 }
 
+func TestSecret_has_no_annotations_of_another_form(t *testing.T) {
+	for _, annotations := range []string{`"` + canary + `"`, `["` + canary + `"]`, `{"a":{"b":"` + canary + `"}}`} {
+		m := &sink.Message{}
+		c := ident(source.Added, `{"metadata":{"name":"s","annotations":`+annotations+`}}`)
+		require.NoError(t, New(source.Stream{Resource: secrets}, config()).Change(m, c))
+		assert.NotContains(t, string(m.Data), canary)
+	}
+}
+
 func TestSecret_loses_the_annotations_that_copy_it(t *testing.T) {
 	body := `{"metadata":{"name":"s","annotations":{"a":"b"`
 	for _, name := range []string{

@@ -250,7 +250,17 @@ func TestRetry_says_which_message_fails_longest(t *testing.T) {
 		open.Wait()
 		since, cause = r.Failing()
 		assert.True(t, cause == nil && since.IsZero(), "%v since %v", cause, since)
+		to.mu.Lock()
+		full = true
+		to.mu.Unlock()
+		publish("third")
+		<-time.After(time.Second)
+		_, cause = r.Failing()
+		assert.EqualError(t, cause, "third")
 		stop()
+		open.Wait()
+		_, cause = r.Failing()
+		assert.NoError(t, cause)
 	})
 }
 

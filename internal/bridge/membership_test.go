@@ -234,6 +234,25 @@ func TestRebuild_of_a_stream_that_is_widened_says_that_the_checkpoint_was_lost(t
 	require.NoError(t, b.stop())
 }
 
+// The log has the end of an object that no entry selects any more. Its stream is not made again.
+func TestRebuild_makes_no_stream_of_an_end_that_is_not_selected(t *testing.T) {
+	w, log := newWorld(t, "configmaps.v1", "widgets.v1.x"), newReadableLog()
+	entry := StreamSpec{Resource: "configmaps"}
+	w.put("configmaps", "shop/one", "")
+	b := runIn(t, w, log, &memoryStore{}, entry)
+	begun(t, b, log.fakeLog, []StreamSpec{entry})
+	w.remove("configmaps", "shop/one")
+	must.Happen(t, "the end", func() bool { return len(alive(log.fakeLog)) == 0 })
+	require.NoError(t, b.stop())
+	n := len(log.lines())
+	b = runIn(t, w, log, &memoryStore{}, StreamSpec{Resource: "widgets"})
+	b.watches(t, "widgets.v1.x")
+	require.NoError(t, b.stop())
+	for _, m := range log.log[n:] {
+		assert.NotContains(t, attribute(&m, "partitionkey"), "configmaps")
+	}
+}
+
 // The log has only markers of the stream. They do not say whether its resource is in namespaces.
 func TestRebuild_of_a_stream_without_objects_says_that_the_checkpoint_was_lost(t *testing.T) {
 	for _, namespace := range []string{"", "shop"} {
@@ -370,21 +389,21 @@ func TestSelection_changes_across_a_crash_at_any_commit(t *testing.T) {
 }
 
 // widelyRead reads ConfigMaps and widgets until a ConfigMap of two is removed and the log has only its last messages
-// left. The consumer has read the log before that, which had n messages.
-func widelyRead(t *testing.T, w *world, log readableLog, left int, entries []StreamSpec) (c *consumer, n int) {
+// left. The consumer has read the log before that.
+func widelyRead(t *testing.T, w *world, log readableLog, left int, entries []StreamSpec) *consumer {
 	t.Helper()
 	w.put("configmaps", "shop/one", "")
 	w.put("configmaps", "shop/two", "")
 	b := runIn(t, w, log, &memoryStore{}, slices.Clone(entries)...)
 	b.watches(t, "configmaps.v1", "widgets.v1.x")
 	require.NoError(t, b.stop())
-	n = len(log.lines())
-	c = newConsumer("has read", false)
+	n := len(log.lines())
+	c := newConsumer("has read", false)
 	c.read(log.fakeLog, n)
 	laterSecond(t)
 	w.remove("configmaps", "shop/one")
 	log.trim(n + 1 - left)
-	return c, n
+	return c
 }
 
 // holdsTheTruth waits until a consumer that reads on holds the ConfigMaps that there are.
@@ -409,7 +428,7 @@ func TestRebuild_of_a_log_that_has_nothing_left_is_followed_by_a_resync(t *testi
 			t.Run(fmt.Sprintf("%d of the log are left, %d commits", left, commits), func(t *testing.T) {
 				t.Parallel()
 				w, log := newWorld(t, "configmaps.v1", "widgets.v1.x"), newReadableLog()
-				c, _ := widelyRead(t, w, log, left, entries)
+				c := widelyRead(t, w, log, left, entries)
 				crashing := &crashStore{memoryStore: &memoryStore{}}
 				crashing.left.Store(commits)
 				b := runIn(t, w, log, crashing, slices.Clone(entries)...)
@@ -455,7 +474,7 @@ func TestRebuild_resyncs_a_stream_that_begins_later(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, log, store := newWorld(t, "configmaps.v1", "widgets.v1.x"), newReadableLog(), &memoryStore{}
-			consumer, _ := widelyRead(t, w, log, 0, c.entries)
+			consumer := widelyRead(t, w, log, 0, c.entries)
 			saved := func() *checkpoint.State { return must.Get(store.Load(t.Context()))(t) }
 			w.serve("widgets.v1.x")
 			b := runIn(t, w, log, store, slices.Clone(c.entries)...)
