@@ -195,6 +195,25 @@ type Store interface {
 	Commit(ctx context.Context, b *Batch) error
 }
 
+// Holder is a [Store] that processes on other machines can reach. They know by what is written that it is used.
+type Holder interface {
+	// Hold says that this process still uses the store. It is called at least once a second while the store is used,
+	// and writes only if nothing was written for a while. An error that is not [IsPermanent] may pass.
+	Hold(ctx context.Context) error
+}
+
+// HeldError says that another process uses a store. It passes when that process ends.
+type HeldError struct {
+	// Holder names the process.
+	Holder string
+}
+
+// Error implements error.
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("another kube-eventbridge uses it (%s): stop one of the two, "+
+		"or set leaderElection for both, so that one waits for the end of the other", e.Holder)
+}
+
 // ForeignError says that a store belongs to another cluster or pipeline.
 type ForeignError struct {
 	Path      string

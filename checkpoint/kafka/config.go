@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/holder"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 )
@@ -45,10 +46,14 @@ type Config struct {
 	Replicas int
 	// Compression is one of none (default), gzip, snappy, lz4 and zstd.
 	Compression batch.Compression
-	// Fenced refuses a checkpoint of which another process could not be kept from using it: without the permission for the transactional id.
-	Fenced bool
+	// Elected says that a lease decides who uses the checkpoint: then whoever opens it takes it over at once. Open fails
+	// without the permission for the transactional id, because nothing else keeps a former leader from the checkpoint.
+	Elected bool
 	// Log receives warnings; nil means none are written.
 	Log *slog.Logger
+
+	// self is this process, except in tests.
+	self holder.Holder
 }
 
 const defaultPartitions = 12
@@ -65,6 +70,9 @@ func (c Config) withDefaults(want checkpoint.Identity) Config {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.self == (holder.Holder{}) {
+		c.self = holder.Self()
 	}
 	return c
 }

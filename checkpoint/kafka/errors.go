@@ -13,7 +13,7 @@ type TakenError struct {
 
 // Error implements error.
 func (e *TakenError) Error() string {
-	return fmt.Sprintf("another kube-eventbridge uses checkpoint %s (%v): run one process for a pipeline of a cluster", e.Path, e.Err)
+	return fmt.Sprintf("another kube-eventbridge uses checkpoint %s (%v): run one process for a pipeline of a cluster, or set leaderElection for both", e.Path, e.Err)
 }
 
 // Permanent implements what [checkpoint.IsPermanent] asks for.

@@ -66,8 +66,7 @@ func (s *Store) enlist(ctx context.Context) error {
 	if !s.origin {
 		s.out.append(s.keys.plain(kindOrigin), []byte{format}, batch.DefaultLimit)
 	}
-	s.value = appendBarrier(s.value[:0], id)
-	s.out.append(s.keys.plain(kindBarrier), s.value, batch.DefaultLimit)
+	s.appendBarrier(id, s.name())
 	return s.send(ctx, func() { s.barrier, s.origin = id, true })
 }
 
@@ -84,7 +83,7 @@ func (s *Store) init(ctx context.Context) (id kafka.Producer, err error) {
 	if !kafka.Forbidden(err) {
 		return id, err
 	}
-	if s.cfg.Fenced {
+	if s.cfg.Elected {
 		return id, s.breaks(&UnfencedError{Path: s.path, TransactionalID: name, Err: err})
 	}
 	s.cfg.Log.Warn("another process cannot be kept from using the same checkpoint: the permission to write to its transactional id is missing",
@@ -119,7 +118,11 @@ func (s *Store) ask(ctx context.Context, name string, previous *kafka.Producer) 
 
 // send hands the batch over; arrived is called once it is in the log.
 func (s *Store) send(ctx context.Context, arrived func()) error {
-	return s.judge(s.out.send(ctx, arrived))
+	err := s.judge(s.out.send(ctx, arrived))
+	if err == nil {
+		s.wrote = time.Now()
+	}
+	return err
 }
 
 // judge tells what the broker says to a process that it has fenced from other errors.

@@ -114,7 +114,7 @@ func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 func TestStore_without_the_permission_for_its_id_is_refused_where_a_fence_is_asked_for(t *testing.T) {
 	f := newFake(3)
 	f.forbidden = map[string]bool{"InitProducerId kube-eventbridge.prod-eu-1.audit.checkpoint": true}
-	_, err := openFake(t.Context(), f, Config{Fenced: true}, audit)
+	_, err := openFake(t.Context(), f, Config{Elected: true}, audit)
 	var unfenced *UnfencedError
 	assert.True(t, errors.As(err, &unfenced) && checkpoint.IsPermanent(err) &&
 		unfenced.TransactionalID == "kube-eventbridge.prod-eu-1.audit.checkpoint", "open: %v", err)

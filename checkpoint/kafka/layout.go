@@ -16,7 +16,7 @@ import (
 // A record's key is the checkpoint's name as a text, a kind, and
 //
 //	o  nothing             the origin: nothing
-//	b  nothing             the barrier: producer id and epoch of who has opened the checkpoint
+//	b  nothing             the barrier: producer id and epoch of who has opened the checkpoint; then which process it is, or nothing if it has closed the checkpoint
 //	h  nothing             the head: number of the last commit, number of its chunks that wait to be copied, last stream number given out, identity
 //	l  nothing             what is known of the log
 //	s  name                a stream: its number; then 1 and the stream's state, or 0 where only rows are known
@@ -74,17 +74,18 @@ func decodeHead(body []byte) (h head, err error) {
 	return h, nil
 }
 
-func appendBarrier(b []byte, p kafka.Producer) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(append(b, format), uint64(p.ID)), uint64(p.Epoch))
+func appendBarrier(b []byte, p kafka.Producer, process string) []byte {
+	b = binary.AppendUvarint(binary.AppendUvarint(append(b, format), uint64(p.ID)), uint64(p.Epoch))
+	return append(b, process...)
 }
 
-func decodeBarrier(body []byte) (p kafka.Producer, err error) {
+func decodeBarrier(body []byte) (p kafka.Producer, process string, err error) {
 	d := codec.NewDecoder(body)
 	id, epoch := d.Uvarint(), d.Uvarint()
-	if d.Done() != nil || id > math.MaxInt64 || epoch > math.MaxInt16 {
-		return p, errRest
+	if d.Bad() || id > math.MaxInt64 || epoch > math.MaxInt16 {
+		return p, "", errRest
 	}
-	return kafka.Producer{ID: int64(id), Epoch: int16(epoch)}, nil
+	return kafka.Producer{ID: int64(id), Epoch: int16(epoch)}, string(d.Rest()), nil
 }
 
 // stream is what is known of a stream besides its rows.

@@ -36,6 +36,9 @@ type replay struct {
 	head    head
 	saved   time.Time
 	barrier kafka.Producer
+	// user is the process that uses the checkpoint; empty if it has closed it. Records counts those of the checkpoint.
+	user    string
+	records int
 	log     checkpoint.Log
 	streams map[string]stream
 	rows    map[uint64]map[string]checkpoint.Row
@@ -90,6 +93,7 @@ func (r *replay) record(record *kafka.Record) error {
 	if !ours {
 		return nil
 	}
+	r.records++
 	err := r.take(key, record.Value)
 	var unknown unknownFormat
 	switch {

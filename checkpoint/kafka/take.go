@@ -49,7 +49,7 @@ func (r *replay) remove(kind byte, key []byte) error {
 	case kindHead:
 		r.head = head{}
 	case kindBarrier:
-		r.barrier = kafka.Producer{}
+		r.barrier, r.user = kafka.Producer{}, ""
 	case kindLog:
 		r.log = checkpoint.Log{}
 	default:
@@ -74,7 +74,8 @@ func (r *replay) set(kind byte, key, body []byte) (err error) {
 	case kindHead:
 		r.head, err = decodeHead(body)
 	case kindBarrier:
-		r.barrier, err = decodeBarrier(body)
+		r.barrier, r.user, err = decodeBarrier(body)
+		return err
 	case kindLog:
 		r.log, err = codec.DecodeLog(body)
 	default:

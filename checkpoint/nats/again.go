@@ -24,5 +24,9 @@ func again(ctx context.Context, patience time.Duration, step func() error) error
 // may not have yet what was acknowledged, so that something is lost is not final.
 func final(err error) bool {
 	var lost *LostError
+	var held *checkpoint.HeldError
+	if errors.As(err, &held) {
+		return true
+	}
 	return checkpoint.IsPermanent(err) && !errors.As(err, &lost) || errors.Is(err, errNoBucket) || errors.Is(err, errLate)
 }

@@ -13,6 +13,7 @@ import (
 	gonats "github.com/nats-io/nats.go"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/holder"
 )
 
 // Config says how the server is reached and which bucket has the checkpoint. Dial and Bucket are required.
@@ -31,8 +32,13 @@ type Config struct {
 	Name string
 	// Replicas of a bucket that is created (default 1).
 	Replicas int
+	// Elected says that a lease decides who uses the checkpoint: then whoever opens it takes it over at once.
+	Elected bool
 	// Log receives warnings; nil means none are written.
 	Log *slog.Logger
+
+	// self is this process, except in tests.
+	self holder.Holder
 }
 
 const defaultTimeout = 5 * time.Second
@@ -52,6 +58,9 @@ func (c Config) withDefaults(want checkpoint.Identity) Config {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.self == (holder.Holder{}) {
+		c.self = holder.Self()
 	}
 	return c
 }

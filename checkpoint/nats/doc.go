@@ -12,4 +12,5 @@
 //     twice what holds at most.
 //
 // One process at a time uses a checkpoint. Opening it takes the next epoch with a message of its own; from then on an older process gets a [*TakenError].
+// A process that writes to its checkpoint is not replaced: see [Open].
 package nats

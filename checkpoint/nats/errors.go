@@ -13,7 +13,7 @@ type TakenError struct {
 
 // Error implements error.
 func (e *TakenError) Error() string {
-	return fmt.Sprintf("another kube-eventbridge uses checkpoint %s (epoch %d): run one process for a pipeline of a cluster", e.Path, e.Epoch)
+	return fmt.Sprintf("another kube-eventbridge uses checkpoint %s (epoch %d): run one process for a pipeline of a cluster, or set leaderElection for both", e.Path, e.Epoch)
 }
 
 // Permanent implements what [checkpoint.IsPermanent] asks for.

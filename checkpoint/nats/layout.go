@@ -19,7 +19,7 @@ import (
 //	epoch   how often the checkpoint was opened
 //	number  of the message, as in its key
 //	parts   of a part how many come before it in its commit, of a commit or base how many it has besides this message; of a writer 0
-//	body    the rest: a part of a commit's records; of a writer nothing
+//	body    the rest: a part of a commit's records; of a writer which process it is, or nothing if it has closed the checkpoint
 //
 // The records of a commit are those of its parts and its last message, put together. Each begins with what it does:
 //
@@ -35,7 +35,7 @@ import (
 const (
 	format = checkpoint.Format
 
-	// kindWriter says that a process has opened the checkpoint, or goes on after it was in doubt; parts before it do not count.
+	// kindWriter says that a process has opened the checkpoint, uses it still, or has closed it; parts before it do not count.
 	kindWriter = 'w'
 	kindPart   = 'p'
 	kindCommit = 'c'

@@ -34,7 +34,10 @@ func (s *Store) rebase(ctx context.Context) error {
 		return err
 	}
 	records := r.content.records(nil)
-	r = nil // it is as large again
+	r = nil                             // it is as large again
+	if err := s.sign(ctx); err != nil { // which is not purged with what is before the base
+		return err
+	}
 	first, since := s.sequence, s.since
 	s.since = 0
 	if err := s.write(ctx, kindBase, records); err != nil {
@@ -42,7 +45,7 @@ func (s *Store) rebase(ctx context.Context) error {
 		return err
 	}
 	// Of what was between only this store's own late messages can be, which the base replaces.
-	s.base, s.since, s.due, s.before = s.since, 0, 0, first+1
+	s.base, s.since, s.due, s.before = s.since, 0, 0, first
 	return nil
 }
 

@@ -26,6 +26,7 @@ type replay struct {
 	torn error
 	// parts are those of a commit of which the last message was not read yet.
 	parts []entry
+	user  user
 	// base is what the base costs, since what all messages behind it do; first is the sequence of the base's first message, oldest that of any.
 	base, since   int
 	first, oldest uint64
@@ -61,6 +62,7 @@ func (r *replay) add(e entry) {
 		r.parts = nil
 		r.tear(fmt.Errorf("message %d follows message %d", e.number, r.number))
 	}
+	r.user.take(&e.message)
 	r.sequence, r.number, r.epoch = e.sequence, e.number, e.epoch
 	r.since += cost(&e.message)
 	switch e.kind {

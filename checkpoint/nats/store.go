@@ -39,6 +39,8 @@ type Store struct {
 	// sequence and number are those of the newest message; unsure says that another one of this store may come.
 	sequence, number uint64
 	unsure           bool
+	// wrote is when this store wrote last.
+	wrote time.Time
 	// room is how much of a commit fits one message.
 	room int
 	// base is what the base costs, since what is behind it does, due from when on there is to be another one.
@@ -55,12 +57,19 @@ type Store struct {
 	records, message []byte
 }
 
-var _ checkpoint.Store = (*Store)(nil)
+var (
+	_ checkpoint.Store  = (*Store)(nil)
+	_ checkpoint.Holder = (*Store)(nil)
+)
 
 var errClosed = errors.New("the store is closed")
 
 // Open opens the checkpoint of want, or begins it, and creates the bucket if it is missing. From then on no other process that has opened the
 // checkpoint before can commit. It reads all of the checkpoint.
+//
+// A process that uses the checkpoint, and writes to it, is left alone: the error is a [*checkpoint.HeldError]. Open waits
+// up to 15 s to see whether it writes. It does not wait if the process has closed the checkpoint, or is known to have
+// ended because it ran on this host, or if cfg.Elected.
 //
 // A step that fails is tried again for as long as cfg.Patience, and until ctx ends. The error is a
 // [*checkpoint.ForeignError] when the checkpoint belongs to another identity than want, and then nothing was done to
@@ -140,7 +149,7 @@ func (s *Store) load(ctx context.Context) (*checkpoint.State, error) {
 		return state, nil
 	}
 	if s.unsure { // behind another message nothing of what was sent before can come
-		if err := s.append(ctx, kindWriter, 0, nil); err != nil {
+		if err := s.sign(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -186,12 +195,16 @@ func (s *Store) Commit(ctx context.Context, b *checkpoint.Batch) error {
 	return fmt.Errorf("commit checkpoint %s: %w", s.path, err)
 }
 
-// Close ends the connection. What was committed stays; a store may be closed twice.
+// Close ends the connection, and tells the next process before that the checkpoint is free. What was committed stays; a
+// store may be closed twice.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if errors.Is(s.broken, errClosed) {
 		return nil
+	}
+	if s.broken == nil {
+		s.leave()
 	}
 	s.broken, s.opened = errClosed, nil
 	if s.close != nil {

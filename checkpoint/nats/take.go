@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"time"
 )
 
 // take reads the checkpoint and opens the next epoch of it.
@@ -16,6 +17,9 @@ func (s *Store) take(ctx context.Context) error {
 		return err
 	}
 	if err := r.admit(s.path, s.want); err != nil { // before anything is done to it
+		return err
+	}
+	if err := s.awaitEnd(ctx, r); err != nil {
 		return err
 	}
 	if err := s.enlist(ctx, r); err != nil {
@@ -35,15 +39,19 @@ func (s *Store) take(ctx context.Context) error {
 	return err
 }
 
-// enlist writes the message with which an epoch begins, behind what r has read, and whatever comes meanwhile.
+// enlist writes the message with which an epoch begins, behind what r has read, and whatever comes meanwhile of a process
+// that does not use the checkpoint any more. The error is a [*checkpoint.HeldError] if it is of another one.
 func (s *Store) enlist(ctx context.Context, r *replay) error {
 	s.writer = rand.Uint64()
 	s.sequence, s.number, s.epoch = r.sequence, r.number, r.epoch+1
+	u := r.user
 	return again(ctx, s.patience, func() error {
-		m := message{kind: kindWriter, writer: s.writer, epoch: s.epoch, number: s.number + 1}
+		m := message{
+			kind: kindWriter, writer: s.writer, epoch: s.epoch, number: s.number + 1, body: []byte(s.cfg.self.Text()),
+		}
 		sequence, err := s.log.append(ctx, m.number, s.sequence, m.append(nil))
 		if err == nil {
-			s.sequence, s.number = sequence, m.number
+			s.sequence, s.number, s.wrote = sequence, m.number, time.Now()
 			return nil
 		}
 		if !errors.Is(err, errMoved) {
@@ -56,6 +64,9 @@ func (s *Store) enlist(ctx context.Context, r *replay) error {
 		s.sequence, s.number = at, last.number
 		if last.writer == s.writer { // it was taken, and the answer lost
 			return nil
+		}
+		if u.take(&last); !s.cfg.Elected && !u.gone() {
+			return u.held()
 		}
 		s.epoch = last.epoch + 1
 		return fmt.Errorf("it is written to meanwhile: %w", errMoved)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // keptAfter is how large a buffer may be to be used again.
@@ -56,7 +57,7 @@ func (s *Store) offer(ctx context.Context, number uint64) error {
 	sequence, err := s.log.append(ctx, number, s.sequence, s.message)
 	switch {
 	case err == nil:
-		s.sequence, s.number = sequence, number
+		s.sequence, s.number, s.wrote = sequence, number, time.Now()
 		return nil
 	case errors.Is(err, errMoved):
 		return s.reconcile(ctx, err)

@@ -89,6 +89,6 @@ func (p *process) kafkaStore(c *config.Pipeline, id checkpoint.Identity) (openSt
 	if err != nil {
 		return nil, &inputError{err}
 	}
-	at.Log, at.Fenced = p.log.With("pipeline", c.Name), p.cfg.LeaderElection != nil
+	at.Log, at.Elected = p.log.With("pipeline", c.Name), p.cfg.LeaderElection != nil
 	return lateStoreOf(c, id, func(ctx context.Context) (openStore, error) { return checkpointkafka.Open(ctx, at, id) })
 }

@@ -31,6 +31,6 @@ func (p *process) natsStore(c *config.Pipeline, id checkpoint.Identity) (openSto
 	if err != nil {
 		return nil, &inputError{err}
 	}
-	at.Log = p.log.With("pipeline", c.Name)
+	at.Log, at.Elected = p.log.With("pipeline", c.Name), p.cfg.LeaderElection != nil
 	return lateStoreOf(c, id, func(ctx context.Context) (openStore, error) { return checkpointnats.Open(ctx, at, id) })
 }

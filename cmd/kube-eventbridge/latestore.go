@@ -26,8 +26,8 @@ type openStore interface {
 	io.Closer
 }
 
-// lateStoreOf returns the checkpoint of c that open opens. Whoever opens a checkpoint at a broker ends the process that uses it: a process that could not publish
-// must not.
+// lateStoreOf returns the checkpoint of c that open opens. A leader that opens a checkpoint at a broker ends the process
+// that uses it: a process that could not publish must not.
 func lateStoreOf(c *config.Pipeline, id checkpoint.Identity, open func(context.Context) (openStore, error)) (openStore, error) {
 	check, err := sinkCheck(c, id)
 	if err != nil {
@@ -114,6 +114,17 @@ func (s *lateStore) Commit(ctx context.Context, b *checkpoint.Batch) error {
 		return err
 	}
 	return store.Commit(ctx, b)
+}
+
+// Hold implements [checkpoint.Holder]. A file is held by its lock.
+func (s *lateStore) Hold(ctx context.Context) error {
+	s.mu.Lock()
+	held, shared := s.opened.(checkpoint.Holder)
+	s.mu.Unlock()
+	if !shared {
+		return nil
+	}
+	return held.Hold(ctx)
 }
 
 // Close closes what was opened.

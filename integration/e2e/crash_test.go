@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -242,6 +243,44 @@ func TestCrash_bridge_that_wakes_after_another_has_come_ends(t *testing.T) {
 			wakes(c.make(t), c.refused)
 		})
 	}
+}
+
+// A second process is started by mistake, with the same configuration and the same checkpoint. The one that publishes goes
+// on. The other one says why it waits, and what to do, and publishes when the first one has ended.
+func TestCrash_second_bridge_waits_for_the_end_of_the_first_one(t *testing.T) {
+	rig.Parallel(t, rig.All)
+	for name, begin := range map[string]func(*testing.T) *fixture{
+		"on NATS":  newBucketRig,
+		"on Kafka": func(t *testing.T) *fixture { return newKafkaRig(t, watched) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			waits(begin(t))
+		})
+	}
+}
+
+func waits(f *fixture) {
+	t := f.t
+	t.Helper()
+	r := f.record()
+	first := r.run()
+	r.awaitOp("snapshot-completed", 1)
+	driving := r.driver.start(t.Context(), 1000)
+	r.reaches(t, 250)
+	r.listenElsewhere()
+	second := r.run()
+	r.awaitStatus(http.StatusServiceUnavailable, "another kube-eventbridge uses it (process")
+	r.awaitStatus(http.StatusServiceUnavailable, "set leaderElection for both")
+	require.NoError(t, driving.Wait())
+	r.settle("default")
+	first.stop()
+	assert.NotContains(t, first.stderr(), "another", "the first one is not disturbed")
+	r.awaitStatus(http.StatusOK, "ok")
+	require.NoError(t, r.driver.start(t.Context(), 100).Wait())
+	r.settle("default")
+	second.stop()
+	r.judge()
 }
 
 func wakes(f *fixture, refused []string) {

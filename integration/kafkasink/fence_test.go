@@ -29,7 +29,7 @@ func fenced(t *testing.T, err error, pipeline string) {
 	var unusable *sink.UnusableError
 	require.True(t, errors.As(err, &unusable), "Run: %v, want an UnusableError", err)
 	require.Contains(t, unusable.Reason, "pipeline "+pipeline, "it says %v", unusable)
-	assert.Contains(t, unusable.Advice, "run one bridge for a pipeline", "it says %v", unusable)
+	assert.Contains(t, unusable.Advice, "run one process for a pipeline", "it says %v", unusable)
 }
 
 func TestSink_is_refused_once_a_newer_one_has_come(t *testing.T) {

@@ -100,7 +100,7 @@ type session struct {
 	selected map[*StreamSpec]int
 	// unbegun are the specs of which something is not open yet that was there at the start.
 	unbegun map[*StreamSpec]struct{}
-	// lacks is what is to be saved as [checkpoint.Log.ResyncNew].
+	// resyncNew is what is to be saved as [checkpoint.Log.ResyncNew].
 	resyncNew bool
 	// unknown says of specs why they are not read.
 	unknown map[*StreamSpec]error
@@ -206,6 +206,7 @@ func (p *session) deliver(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return p.sink.Run(ctx) })
 	g.Go(func() error { return p.retrier.Run(ctx) })
 	g.Go(func() error { return p.commits(ctx) })
+	g.Go(func() error { return p.hold(ctx) })
 	for range workers {
 		g.Go(func() error {
 			p.work(ctx)

@@ -99,7 +99,7 @@ func (s *Sink) nextEpoch(ctx context.Context) error {
 func (s *Sink) fenced(topic string, cause error) error {
 	return &sink.UnusableError{
 		Target: "topic " + topic, Reason: fmt.Sprintf("another process publishes for pipeline %s of cluster %s (%v)", s.cfg.Pipeline, s.cfg.Cluster, cause),
-		Advice:    "run one bridge for a pipeline, or give this pipeline another name",
+		Advice:    "run one process for a pipeline of a cluster, or set leaderElection for both",
 		Overtaken: true,
 	}
 }
