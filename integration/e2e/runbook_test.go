@@ -3,12 +3,16 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -17,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/rules"
@@ -216,7 +221,56 @@ func TestRunbook_alerts_fire_on_the_fault_and_end_by_the_remedy(t *testing.T) {
 		r.run()
 		e.ready(10)
 	}, func() { e.hold(160) }, "KubeEventbridgeLogLost")
+
+	e.during(func() {
+		second := e.twin()
+		e.fill(1, 10)
+		e.eventually("both to find the other", func() bool {
+			e.touch()
+			return slices.Equal(e.foreign(), []bool{true, true})
+		})
+		e.hold(1)
+		second.stop()
+		delete(e.servers, "b")
+	}, func() {
+		e.ready(40)
+	}, "KubeEventbridgeOtherWriter")
+	e.also("KubeEventbridgeGap", "KubeEventbridgeBehind")
 	e.judge()
+}
+
+// twin runs a second bridge with the same configuration and a directory of its own, as instance b.
+func (e *eyes) twin() *bridge {
+	e.t.Helper()
+	first, server := e.bridge, freeAddress(e.t)
+	config := filepath.Join(e.t.TempDir(), "twin.yaml")
+	text := must.Get(os.ReadFile(e.config))(e.t)
+	text = bytes.ReplaceAll(text, []byte(e.server), []byte(server))
+	text = bytes.ReplaceAll(text, []byte(filepath.Join(e.dir, "data")), []byte(e.t.TempDir()))
+	require.NoError(e.t, os.WriteFile(config, text, 0o600))
+	e.servers["b"] = server
+	second := e.startAt(server, nil, "run", "--config", config)
+	e.bridge = first
+	return second
+}
+
+// touch changes what fill has made last.
+func (e *eyes) touch() {
+	e.t.Helper()
+	patch := fmt.Appendf(nil, `{"data":{"a":%q}}`, time.Now())
+	name := fmt.Sprintf("large-%d-0", e.step)
+	_, err := e.kube.CoreV1().ConfigMaps("default").Patch(e.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(e.t, err)
+}
+
+// foreign says of both bridges whether they know of the other.
+func (e *eyes) foreign() (known []bool) {
+	for _, instance := range []string{"a", "b"} {
+		known = append(known, slices.ContainsFunc(e.ask(instance, e.servers[instance]), func(s sighting) bool {
+			return s.labels.Get(model.MetricNameLabel) == "kube_eventbridge_foreign_events_total" && s.value > 0
+		}))
+	}
+	return known
 }
 
 // fill makes as many ConfigMaps of some size.

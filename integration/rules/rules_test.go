@@ -56,6 +56,10 @@ var cases = map[string]struct{ fires, not []string }{
 		fires: []string{`log_losses_total{pipeline="p"} 0x10 1x3`},
 		not:   []string{`log_losses_total{pipeline="p"} 0x80`},
 	},
+	"KubeEventbridgeOtherWriter": {
+		fires: []string{`foreign_events_total{pipeline="p"} 0x10 1x3`},
+		not:   []string{`foreign_events_total{pipeline="p"} 0x80`},
+	},
 	"KubeEventbridgeHistoryRestored": {
 		fires: []string{`histories_total{pipeline="p",stream="s"} 0x10 1x3`},
 		not:   []string{`histories_total{pipeline="p",stream="s"} 0x80`},

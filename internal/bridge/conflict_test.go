@@ -49,3 +49,30 @@ func TestConflict_an_event_waits_with_pauses_while_the_broker_remembers_its_id(t
 		_ = r.stop()
 	})
 }
+
+// Two processes by mistake publish to one log as one pipeline, each with a checkpoint of its own.
+func TestConflict_with_an_event_of_another_process_is_told(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, logged := newFakeLog(), &testlog.Text{}
+		r, s := startStream(t, log, &memoryStore{})
+		r.log = logged.Logger()
+		send(t, s, source.Added, "a", "u1", "5", source.ReasonWatch)
+		r.settle()
+		<-time.After(2 * lateFor)
+		other, of := startStream(t, log, &memoryStore{})
+		send(t, of, source.Updated, "a", "u1", "6", source.ReasonWatch)
+		other.settle()
+		assert.Zero(t, value(t, other.registry, "foreign_events_total"), "it may be of the process before")
+		assert.Zero(t, value(t, r.registry, "foreign_events_total"), "it has met nothing yet")
+		send(t, s, source.Updated, "a", "u1", "7", source.ReasonWatch)
+		r.settle()
+		assert.EqualValues(t, 1, value(t, r.registry, "foreign_events_total"))
+		assert.ErrorContains(t, r.now(time.Now()).Writer.Err, "another kube-eventbridge publishes as pipeline test")
+		assert.Equal(t, 1, logged.Count("set leaderElection"), "it is said once: %s", logged)
+		send(t, s, source.Updated, "a", "u1", "8", source.ReasonWatch)
+		r.settle()
+		assert.EqualValues(t, 1, value(t, r.registry, "foreign_events_total"), "what it has published itself is its own")
+		_ = other.stop()
+		_ = r.stop()
+	})
+}

@@ -79,6 +79,7 @@ type diaries struct {
 	mu       sync.Mutex
 	ofStream map[string]*diary
 	lost     Event
+	writer   Event
 }
 
 // of returns the past of a stream.
@@ -112,4 +113,17 @@ func (p *diaries) loss() Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lost
+}
+
+// meet takes note that another process publishes as the pipeline.
+func (p *diaries) meet(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writer = Event{At: time.Now(), Err: err}
+}
+
+func (p *diaries) met() Event {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.writer
 }

@@ -20,7 +20,7 @@ type Metrics struct {
 	published, restarts                                                       *prometheus.CounterVec
 	retries, failures, relists, gaps, synthesized, suppressed                 *prometheus.CounterVec
 	histories, losses, audits, differences, filtered, filterErrors, oversized *prometheus.CounterVec
-	resyncs, unknownOlds                                                      *prometheus.CounterVec
+	resyncs, unknownOlds, foreign                                             *prometheus.CounterVec
 	publishSeconds, deliverySeconds                                           *prometheus.HistogramVec
 	oldest, buffered, limit, events, depth, age, ready                        *prometheus.Desc
 	ledger, streams, olds, oldBytes                                           *prometheus.Desc
@@ -52,6 +52,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		filterErrors:    metric.NewCounter("filter_errors_total"),
 		unknownOlds:     metric.NewCounter("old_objects_unknown_total"),
 		losses:          metric.NewCounter("log_losses_total"),
+		foreign:         metric.NewCounter("foreign_events_total"),
 		publishSeconds:  metric.NewHistogram("publish_seconds", buckets),
 		deliverySeconds: metric.NewHistogram("delivery_seconds", buckets),
 		oldest:          metric.NewDesc("oldest_unsettled_seconds"),
@@ -67,7 +68,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		streams:         metric.NewDesc("stream_watching"),
 	}
 	reg.MustRegister(m.published, m.restarts, m.retries, m.failures, m.relists, m.gaps, m.synthesized, m.suppressed,
-		m.histories, m.losses, m.filtered, m.filterErrors, m.audits, m.differences, m.resyncs, m.oversized, m.unknownOlds, m.publishSeconds, m.deliverySeconds, m)
+		m.histories, m.losses, m.filtered, m.filterErrors, m.audits, m.differences, m.resyncs, m.oversized, m.unknownOlds, m.foreign,
+		m.publishSeconds, m.deliverySeconds, m)
 	return m
 }
 
@@ -207,7 +209,7 @@ func (m *Metrics) ofStreams() []*prometheus.CounterVec {
 // Forget removes the series of a pipeline that has ended while its process goes on. One that begins under the name later counts from 0.
 func (m *Metrics) Forget(pipeline string) {
 	of := prometheus.Labels{"pipeline": pipeline}
-	for _, v := range append(m.ofStreams(), m.retries, m.losses) {
+	for _, v := range append(m.ofStreams(), m.retries, m.losses, m.foreign) {
 		v.DeletePartialMatch(of)
 	}
 	m.publishSeconds.DeletePartialMatch(of)

@@ -64,6 +64,8 @@ type session struct {
 	counted bool
 	// saying limits how often it is said that the broker refuses something.
 	saying rate.Sometimes
+	// sayingWriter limits how often it is said that another process publishes as the pipeline.
+	sayingWriter rate.Sometimes
 	// disk is how the checkpoint is doing.
 	disk disk
 	// loading is how reading it is doing.
@@ -110,11 +112,12 @@ func newSession(c *Config, to sink.Sink) *session {
 	p := &session{
 		cfg: c, name: c.Name, log: c.Log, sink: to, budget: newBudget(c.Buffer), memory: newMemory(), marks: newMarks(), failure: make(chan error, 1), met: make(chan struct{}),
 		unbegun: map[*StreamSpec]struct{}{}, primeTime: primeTime,
-		saying: rate.Sometimes{Interval: unreadyAfter}, began: time.Now(), pasts: &diaries{}, epochs: &epochs{},
+		saying: rate.Sometimes{Interval: unreadyAfter}, sayingWriter: rate.Sometimes{Interval: unreadyAfter}, began: time.Now(), pasts: &diaries{}, epochs: &epochs{},
 		restart: func() {}, over: make(chan struct{}), turns: make(chan *turn), planned: new(bool),
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
 	}
 	c.Metrics.losses.WithLabelValues(c.Name) // a counter is there before it counts
+	c.Metrics.foreign.WithLabelValues(c.Name)
 	retries := c.Metrics.retries.WithLabelValues(c.Name)
 	p.retrier = sink.Retry(to, sink.Policy{OnRetry: func(_ *sink.Message, cause error) {
 		retries.Inc()

@@ -24,6 +24,8 @@ type State struct {
 	Unmet time.Duration
 	// Loss is the last time that the log was seen to have lost what it had acknowledged.
 	Loss Event
+	// Writer is the last time that another process was seen to publish as the pipeline.
+	Writer Event
 	// Resyncs are those that run.
 	Resyncs []Resync
 	// Streams are those that are open, in the order in which they were opened, and then what is configured and not open yet.
@@ -97,7 +99,7 @@ func (p *session) now(now time.Time) State {
 	st := State{
 		Name: p.name, Target: p.cfg.Target, Began: p.began, Unready: p.unready(),
 		BufferedEvents: p.budget.count.Load(), BufferedBytes: p.budget.bytes.Load(), BufferBytes: p.budget.limit(),
-		Loss: p.pasts.loss(),
+		Loss: p.pasts.loss(), Writer: p.pasts.met(),
 	}
 	st.Ready = len(st.Unready) == 0
 	st.Broker = p.broker.state(p.sink.Ready())

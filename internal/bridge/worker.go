@@ -275,6 +275,7 @@ func (p *session) conflicted(o *object, conflict *sink.ConflictError) {
 			return
 		}
 		if own && state.Sequence != (sequence.Sequence{}) {
+			p.meetWriter(o, &state, last)
 			s.found(o.key, &a.delta.Change, &state, last.Sequence)
 		}
 	}
@@ -290,7 +291,7 @@ func (p *session) conflicted(o *object, conflict *sink.ConflictError) {
 				"stream", s.name, "object", o.key, "err", conflict)
 			return
 		}
-		p.log.Warn("another writer publishes the same object", "stream", s.name, "object", o.key)
+		p.log.Warn("somebody else publishes to the subject of an object", "stream", s.name, "object", o.key)
 	})
 	p.again(o, conflictDelay)
 }
@@ -308,11 +309,11 @@ func (p *session) renumber(ctx context.Context, o *object) error {
 	return nil
 }
 
-// found takes note of what the log was seen to have last of an object. A number that the checkpoint has not given is
-// another writer's: then the checkpoint is an old one, and the pipeline starts from the log again.
+// found takes note of what the log was seen to have last of an object. An epoch that the checkpoint has not given is
+// another process's: then the pipeline starts from the log again.
 func (s *stream) found(key string, c *source.Change, has *encode.State, at uint64) {
 	if has.Sequence.Epoch > s.session.epochs.last() {
-		s.session.fail(&sink.InterruptedError{Target: s.session.cfg.Target, Cause: errOlderCheckpoint})
+		s.session.fail(&sink.InterruptedError{Target: s.session.cfg.Target, Cause: errNotGiven})
 	}
 	next := stateRow(has)
 	next.Sequence = at
@@ -326,7 +327,7 @@ func (s *stream) found(key string, c *source.Change, has *encode.State, at uint6
 	s.ledger.Put(key, apply(known, exists, next))
 }
 
-var errOlderCheckpoint = errors.New("the log has an epoch that the checkpoint has not given: the checkpoint is an older one")
+var errNotGiven = errors.New("the log has an epoch that the checkpoint has not given")
 
 // stateRow returns the row that an event in the log leaves.
 func stateRow(has *encode.State) checkpoint.Row {

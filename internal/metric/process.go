@@ -56,6 +56,11 @@ func pipelines() []Metric {
 			Help: "Times that the log was seen to have lost what it had acknowledged.",
 			Look: "More than 0: the broker's disk or replication is not what it should be.",
 		},
+		{
+			Name: "foreign_events_total", Type: Counter, Labels: each,
+			Help: "Events of the pipeline that the log was seen to have, and that another process must have published.",
+			Look: "More than 0: two bridges publish as one pipeline. Stop one, or set leaderElection.",
+		},
 	}
 }
 

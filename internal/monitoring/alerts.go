@@ -117,6 +117,12 @@ func lossAlerts() []Alert {
 			Description: "It is repaired from the API server: the last minutes in full, what is older by its final states.",
 		},
 		{
+			Name: "KubeEventbridgeOtherWriter", Severity: warning,
+			Expr:        happened(byPipeline, "kube_eventbridge_foreign_events_total", "15m"),
+			Summary:     "Another process publishes as pipeline {{ $labels.pipeline }}.",
+			Description: "Two bridges publish the same objects, each with a checkpoint of its own. Nothing is lost, but each numbers the events of the other again and announces gaps.",
+		},
+		{
 			Name: "KubeEventbridgeHistoryRestored", Severity: warning,
 			Expr:    happened(byStream, "kube_eventbridge_histories_total", "1h"),
 			Summary: "The API server's history has begun anew in {{ $labels.stream }} of pipeline {{ $labels.pipeline }}.",

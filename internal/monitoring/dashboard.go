@@ -73,6 +73,7 @@ func sections() []section {
 			{title: "Gaps, losses, restored histories", unit: "short", width: 8, lines: []line{
 				{"gap {{stream}}", increase("stream", "kube_eventbridge_gaps_total")},
 				{"log lost {{pipeline}}", increase("pipeline", "kube_eventbridge_log_losses_total")},
+				{"other writer {{pipeline}}", increase("pipeline", "kube_eventbridge_foreign_events_total")},
 				{"history {{stream}}", increase("stream", "kube_eventbridge_histories_total")},
 			}},
 			{title: "Refused, too large, audit differences", unit: "short", width: 8, lines: []line{

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -55,6 +56,8 @@ const (
 	Rejected            Kind = "rejected"
 	Gapped              Kind = "gap"
 	LogLoss             Kind = "logLoss"
+	OtherWriter         Kind = "otherWriter"
+	CheckpointInUse     Kind = "checkpointInUse"
 	Unknown             Kind = "unknown"
 )
 
@@ -87,6 +90,7 @@ var troubles = []trouble{
 	{APICertificate, atStream, badCertificate, "The API server's certificate is not trusted: check certificate-authority and server in the kubeconfig, and whether the certificate has expired."},
 	{APIServer, atStream, away, "Check that the API server runs and can be reached from here: `kubectl get --raw /readyz`. The bridge goes on by itself where it stopped."},
 
+	{CheckpointInUse, atCheckpoint, inUse, "Stop the other process if it is there by mistake, or set leaderElection for both. This process publishes when the other one has ended."},
 	{DiskFull, atCheckpoint, isAny([]error{syscall.ENOSPC, syscall.EDQUOT}, "no space left", "quota exceeded"), "Make room on the disk of the checkpoint (dataDir, checkpoint.file.path). Events go on meanwhile; a restart would read again what came since."},
 	{DiskReadOnly, atCheckpoint, isAny([]error{syscall.EROFS}, "read-only file system"), "The disk of the checkpoint is read-only: see why the kernel or the volume made it so, and have it mounted for writing (dataDir, checkpoint.file.path)."},
 	{DiskPermission, atCheckpoint, isAny([]error{fs.ErrPermission}), "Let the bridge's user write the checkpoint and its directory (dataDir, checkpoint.file.path; in a Pod securityContext.fsGroup)."},
@@ -118,6 +122,7 @@ var troubles = []trouble{
 	{Rejected, atFact, nil, "The broker refuses such events for good; a rejection stands in their place. Raise its limit (max_payload, max.message.bytes), or set oversize: store or metadata."},
 	{Gapped, atFact, nil, "What changed between these versions is not known; all final states and deletions are in the log. It comes of restarts of a single API server, changed CRDs, or long outages; consumers find the gap event."},
 	{LogLoss, atFact, nil, "The broker lost events that it had acknowledged, and the bridge published again what it could: see whether a disk, a restored backup or a deleted stream was the reason."},
+	{OtherWriter, atFact, nil, "Two bridges publish as one pipeline: stop one of the two, or give both one checkpoint in NATS or Kafka and set leaderElection."},
 	{Unknown, atFact, nil, "See the bridge's log."},
 }
 
@@ -173,6 +178,12 @@ func mentions(err error, texts ...string) bool {
 		}
 	}
 	return false
+}
+
+// inUse reports whether another process uses a checkpoint.
+func inUse(err error) bool {
+	var held *checkpoint.HeldError
+	return errors.As(err, &held)
 }
 
 // slow reports whether who was reached has not answered.

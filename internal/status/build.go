@@ -227,6 +227,14 @@ func (b *builder) rest(st *bridge.State, p *Pipeline) {
 			b.counted(Problem{Severity: Warning, Kind: LogLoss, Pipeline: st.Name, Since: l.At, Text: clean(l.Err.Error())})
 		}
 	}
+	if w := st.Writer; w.Err != nil {
+		p.LastWriter = &PastError{
+			At: utc(w.At), Kind: OtherWriter, Text: clean(w.Err.Error()), Advice: adviceOf(OtherWriter, b.process.File),
+		}
+		if b.now.Sub(w.At) < recent {
+			b.counted(Problem{Severity: Warning, Kind: OtherWriter, Pipeline: st.Name, Since: w.At, Text: clean(w.Err.Error())})
+		}
+	}
 	for _, r := range st.Resyncs {
 		p.Resyncs = append(p.Resyncs, Resync{Stream: r.Stream, Objects: r.Objects, Listed: r.Listed, Published: r.Published})
 	}

@@ -81,6 +81,7 @@ func troubled() (Process, []bridge.State) {
 	st.Broker = bridge.BrokerState{Err: fmt.Errorf("not connected: %w", io.EOF), Since: ago(time.Minute), Reached: true}
 	st.Checkpoint.Err, st.Checkpoint.Since = &os.PathError{Op: "write", Path: "/var/lib/a.db", Err: syscall.ENOSPC}, ago(30*time.Second)
 	st.BufferedEvents, st.BufferedBytes = 9000, 250<<20
+	st.Writer = bridge.Event{At: ago(5 * time.Minute), Err: &bridge.WriterError{Pipeline: "audit", Object: "pods.v1 web/a", ID: "u.7.5.0"}}
 	st.Loss = bridge.Event{At: ago(40 * time.Minute), Err: &sink.RewoundError{Target: "stream KUBERNETES", Acknowledged: 10, Last: 5}}
 	st.Resyncs = []bridge.Resync{{Pipeline: "audit", Stream: "pods.v1", State: bridge.ResyncRunning, Objects: 120, Listed: 60, Published: 59}}
 	return p, []bridge.State{st, healthy("web", watching("services.v1"))}

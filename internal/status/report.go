@@ -123,6 +123,8 @@ type Pipeline struct {
 	Resyncs []Resync `json:"resyncs,omitempty"`
 	// LastLoss is the last time that the log was seen to have lost what it had acknowledged, since the process started.
 	LastLoss *PastError `json:"lastLoss,omitempty"`
+	// LastWriter is the last time that another process was seen to publish as the pipeline, since this one started.
+	LastWriter *PastError `json:"lastWriter,omitempty"`
 	// Streams are those that are read, and what is configured and not read yet; by name.
 	Streams []Stream `json:"streams"`
 }

@@ -133,6 +133,7 @@
       ["unsettled for", behind(p.oldestUnsettledSeconds)],
     ];
     if (p.lastLoss) rows.push(["log lost events", ago(p.lastLoss.at)]);
+    if (p.lastWriter) rows.push(["another process published", ago(p.lastWriter.at)]);
     for (const r of p.resyncs || []) rows.push(["resync", r.stream + ": " + r.listed + " of " + r.objects + ", " + r.published + " published again"]);
     while (list.children.length > rows.length) list.lastChild.remove();
     rows.forEach(([name, value], i) => fact(list, i, name, value));
