@@ -11,7 +11,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 )
 
 // addOutputFlag gives cmd the flag that [printAs] reads, and refuses what is none of its formats: json, yaml and those of the command.
@@ -32,7 +32,7 @@ func addOutputFlag(cmd *cobra.Command, output *string, more ...string) {
 func printAs(w io.Writer, output string, v any, text func(io.Writer) error) error {
 	switch output {
 	case "":
-		return text(status.Inert(w))
+		return text(inert.NewWriter(w))
 	case "json":
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")

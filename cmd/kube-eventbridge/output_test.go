@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/resync"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 )
 
 // hostile is what a stored name, or a server's answer, may have.
@@ -31,7 +31,7 @@ func TestPrintAs_text_moves_no_terminal(t *testing.T) {
 
 func TestResync_tells_problems_in_text_that_moves_no_terminal(t *testing.T) {
 	var out bytes.Buffer
-	told := resyncTeller{to: status.Inert(&out), told: map[string]string{}}
+	told := resyncTeller{to: inert.NewWriter(&out), told: map[string]string{}}
 	told.tell([]resync.Stream{{Pipeline: "p", Stream: hostile, State: bridge.ResyncFailed, Problem: hostile}}, time.Now())
 	assert.NotContains(t, out.String(), "\x1b")
 }

@@ -98,11 +98,13 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 
 	g, serving := errgroup.WithContext(context.WithoutCancel(ctx))
 	if f.serves() {
-		listener, err := p.listen()
+		servers, err := p.listen()
 		if err != nil {
 			return err
 		}
-		g.Go(func() error { return serve(serving, listener, p.handler()) })
+		for _, s := range servers {
+			g.Go(func() error { return s.serve(serving) })
+		}
 	}
 	work, stop := context.WithCancel(ctx)
 	defer stop()

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/resync"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 )
@@ -19,24 +21,50 @@ import (
 // serves reports whether there is a server for metrics and probes. What prints to a terminal has none unless it is asked for, so that it runs beside a bridge.
 func (f *runFlags) serves() bool { return f.file != "" || f.output == "" || f.listen != "" }
 
-// listen opens the address of metrics and probes.
-func (p *process) listen() (net.Listener, error) {
-	listener, err := net.Listen("tcp", p.cfg.Server.Listen)
+// endpointServer is one of the process's HTTP servers.
+type endpointServer struct {
+	net.Listener
+	http.Handler
+}
+
+// listen opens the addresses of metrics and probes, and of what changes something if that has one of its own.
+func (p *process) listen() (servers []endpointServer, err error) {
+	c := &p.cfg.Server
+	l, err := open(c.Listen, p.listenKey())
+	if err != nil {
+		return nil, err
+	}
+	p.log.Info("serving / /api/status /metrics /livez /readyz /resync", "address", l.Addr().String(), "version", build().Version)
+	servers = append(servers, endpointServer{l, endpoint.Known(c.Listen, p.handler())})
+	if c.Admin == "" {
+		return servers, nil
+	}
+	if l, err = open(c.Admin, "server.admin"); err != nil {
+		return nil, errors.Join(err, servers[0].Close())
+	}
+	p.log.Info("serving POST /resync", "address", l.Addr().String())
+	mux := http.NewServeMux()
+	mux.Handle(resync.Path, resync.Handler(p.running))
+	return append(servers, endpointServer{l, endpoint.Known(c.Admin, mux)}), nil
+}
+
+// open listens at the address of a key.
+func open(address, key string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		free := "an address of this machine"
 		if errors.Is(err, syscall.EADDRINUSE) {
 			free = "a free address"
 		}
-		return nil, fmt.Errorf("listen for metrics and health: %w; set %s to %s", err, p.listenKey(), free)
+		return nil, fmt.Errorf("listen for metrics and health: %w; set %s to %s", err, key, free)
 	}
-	p.log.Info("serving / /api/status /metrics /livez /readyz /resync", "address", listener.Addr().String(), "version", build().Version)
-	return listener, nil
+	return l, nil
 }
 
 // handler serves what the process tells, and takes what it is asked for.
 func (p *process) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(resync.Path, resync.Handler(p.cfg.Server.Listen, p.running))
+	mux.Handle(resync.Path, endpoint.Unchanging(p.cfg.Server.Admin == "", resync.Handler(p.running)))
 	page := status.Handler(p.statusConfig())
 	mux.Handle("/{$}", page)
 	mux.Handle(status.Path, page)
@@ -52,7 +80,7 @@ func (p *process) noting(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r)
 		if note := p.reloads.now().note(); note != "" && r.URL.Path == "/readyz" {
-			_, _ = fmt.Fprintln(w, note)
+			_, _ = fmt.Fprintln(w, inert.Line(note))
 		}
 	})
 }
@@ -61,11 +89,11 @@ func (p *process) noting(h http.Handler) http.Handler {
 var errDone = fmt.Errorf("done")
 
 // serve answers until ctx ends.
-func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+func (s endpointServer) serve(ctx context.Context) error {
+	server := &http.Server{Handler: s.Handler, ReadHeaderTimeout: 10 * time.Second}
 	ended := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer ended()
-	if err := server.Serve(l); ctx.Err() == nil {
+	if err := server.Serve(s.Listener); ctx.Err() == nil {
 		return fmt.Errorf("serve metrics and health: %w", err)
 	}
 	return nil

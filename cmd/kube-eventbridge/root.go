@@ -15,7 +15,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 )
 
 // The exit codes; a second signal adds 128+n.
@@ -36,7 +36,7 @@ type streams struct {
 }
 
 // text returns where text for a person goes. No terminal obeys it.
-func (s *streams) text() io.Writer { return status.Inert(s.Out) }
+func (s *streams) text() io.Writer { return inert.NewWriter(s.Out) }
 
 // usageError marks what the user has to write differently. Its text says what is wrong and what to do instead.
 type usageError struct{ err error }
@@ -115,7 +115,7 @@ func executeCommand(ctx context.Context, root *cobra.Command, s *streams) int {
 	var checked *report
 	var spec *bridge.SpecError
 	var input *inputError
-	to := status.Inert(s.Err)
+	to := inert.NewWriter(s.Err)
 	switch {
 	case err == nil:
 		return exitDone

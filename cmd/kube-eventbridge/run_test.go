@@ -285,3 +285,44 @@ func TestLateStore_is_opened_by_its_first_use_that_succeeds(t *testing.T) {
 	assert.Equal(t, 3, opened, "opened %d times", opened)
 	assert.Equal(t, (countedStore{loads: 2, commits: 2, closes: 1}), *inner, "opened %d times", opened)
 }
+
+// A name that is anybody's may lead to the loopback address. No path answers to it. What changes something is served at
+// one address only.
+func TestServers_guard_all_paths(t *testing.T) {
+	for admin, posts := range map[string][]int{"": {http.StatusServiceUnavailable}, "127.0.0.1:0": {http.StatusForbidden, http.StatusServiceUnavailable}} {
+		p := &process{
+			cfg: &config.Config{Server: config.Server{Listen: "127.0.0.1:0", Admin: admin, Profiling: true}}, registry: prometheus.NewRegistry(),
+			log: slog.New(slog.DiscardHandler), unstarted: errors.New("dial https://me:secret@api: \x1b[31mno"),
+		}
+		servers := must.Get(p.listen())(t)
+		require.Len(t, servers, len(posts))
+		for i, want := range posts {
+			server := httptest.NewUnstartedServer(servers[i].Handler)
+			require.NoError(t, server.Listener.Close())
+			server.Listener = servers[i].Listener
+			server.Start()
+			defer server.Close()
+			code, _ := asked(t, server.URL+"/resync", http.MethodPost, "")
+			assert.Equal(t, want, code, "admin %q, server %d", admin, i)
+			for _, path := range []string{"/", "/api/status", "/metrics", "/livez", "/readyz", "/resync", "/debug/pprof/heap", "/any"} {
+				code, _ := asked(t, server.URL+path, http.MethodGet, "evil.example")
+				assert.Equal(t, http.StatusForbidden, code, path)
+			}
+		}
+		_, text := asked(t, "http://"+servers[0].Addr().String()+"/readyz", http.MethodGet, "")
+		assert.Contains(t, text, "[redacted]")
+		assert.NotContains(t, text, "secret")
+		assert.NotContains(t, text, "\x1b")
+	}
+}
+
+// asked returns what a server answers to a request for a host.
+func asked(t *testing.T, url, method, host string) (code int, text string) {
+	t.Helper()
+	r := must.Get(http.NewRequestWithContext(t.Context(), method, url, nil))(t)
+	r.Host = host
+	transport := &http.Transport{DisableKeepAlives: true}
+	answer := must.Get(transport.RoundTrip(r))(t)
+	defer func() { _ = answer.Body.Close() }()
+	return answer.StatusCode, string(must.Get(io.ReadAll(answer.Body))(t))
+}

@@ -11,7 +11,7 @@ import (
 // statusConfig says what the process reports on.
 func (p *process) statusConfig() status.Config {
 	b := build()
-	return status.Config{Process: func() status.Process { return p.told(b) }, Pipelines: p.running, Idle: p.idle, Listen: p.cfg.Server.Listen}
+	return status.Config{Process: func() status.Process { return p.told(b) }, Pipelines: p.running, Idle: p.idle}
 }
 
 // told is what the process knows of itself.

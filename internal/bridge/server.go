@@ -6,16 +6,17 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 )
 
 // Handler serves /metrics. /livez answers as long as the process can answer. /readyz is 200 when every
 // stream watches and has its first list in the log, and neither a watch nor a broker nor the checkpoint has failed for [unreadyAfter]; else it is 503 and says
-// in a line each what is missing. A stream of a wildcard that may not be read, or is not to be had, does not count: 200 names it in a line. Where there are no pipelines, idle says in a line why,
+// in a line each what is missing, as [inert.Line] has it. A stream of a wildcard that may not be read, or is not to be had, does not count: 200 names it in a line. Where there are no pipelines, idle says in a line why,
 // and whether the process is as it should be.
 func Handler(g prometheus.Gatherer, pipelines func() []*Pipeline, idle func() (line string, ready bool)) http.Handler {
 	mux := http.NewServeMux()
@@ -38,14 +39,16 @@ func Handler(g prometheus.Gatherer, pipelines func() []*Pipeline, idle func() (l
 		}
 		if len(problems) > 0 {
 			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = fmt.Fprintln(w, strings.Join(problems, "\n"))
+			for _, line := range problems {
+				_, _ = fmt.Fprintln(w, inert.Line(line))
+			}
 			return
 		}
 		for _, p := range all {
 			notes = append(notes, p.degraded()...)
 		}
 		for _, line := range append([]string{"ok"}, notes...) {
-			_, _ = fmt.Fprintln(w, line)
+			_, _ = fmt.Fprintln(w, inert.Line(line))
 		}
 	})
 	return mux

@@ -163,6 +163,8 @@ type Buffer struct {
 // Server is the HTTP server of metrics and health.
 type Server struct {
 	Listen string `yaml:"listen"`
+	// Admin is where requests are served that change something; empty: at Listen, on loopback only.
+	Admin string `yaml:"admin"`
 	// Profiling adds Go's profiles, below /debug/pprof/.
 	Profiling bool `yaml:"profiling"`
 }

@@ -308,6 +308,50 @@ func TestLoad_warns_of_a_subject_that_objects_may_share(t *testing.T) {
 	}
 }
 
+func TestLoad_warns_of_what_others_may_read_or_ask_for(t *testing.T) {
+	for text, want := range map[string]string{
+		`sink: {nats: {servers: ["nats://n:4222"], tokenEnv: A}}`:                             "servers[0]: shows the token to whoever reads the network",
+		`sink: {nats: {servers: ["n"], user: a, passwordFile: b}}`:                            "servers[0]: shows the password to whoever reads the network",
+		`sink: {nats: {servers: ["n"]}}, checkpoint: {nats: {servers: ["c:1"], tokenEnv: A}}`: "checkpoint.nats.servers[0]: shows the token",
+		`sink: {nats: {servers: ["tls://n:4222"], tokenEnv: A}}`:                              "",
+		`sink: {nats: {servers: ["nats://n:4222"], tls: {}, tokenEnv: A}}`:                    "",
+		`sink: {nats: {servers: ["nats://localhost:4222", "[::1]:1"], tokenEnv: A}}`:          "",
+		`sink: {nats: {servers: ["nats://n:4222"], nkeyFile: b}}`:                             "",
+		`sink: {nats: {servers: ["nats://n:4222"]}}`:                                          "",
+		"\n" + `server: {listen: ":8080", profiling: true}`:                                   "server.profiling: whoever reaches :8080 can keep a processor busy",
+		"\n" + `server: {profiling: true}`:                                                    "",
+		"\n" + `server: {listen: ":8080"}`:                                                    "",
+		"\n" + `server: {admin: "0.0.0.0:8081"}`:                                              "server.admin: whoever reaches 0.0.0.0:8081 can have everything published again",
+		"\n" + `server: {admin: "127.0.0.1:8081"}`:                                            "",
+	} {
+		pipeline, server, _ := strings.Cut(text, "\n")
+		if pipeline == "" {
+			pipeline = "sink: {nats: {servers: [n]}}"
+		}
+		_, warnings, err := Parse("f", []byte("pipelines:\n- {name: a, resources: [{resource: pods}], "+pipeline+"}\n"+server+"\n"))
+		require.NoError(t, err, text)
+		said := ""
+		if warnings != nil {
+			said = warnings.Error()
+		}
+		assert.True(t, said == "" && want == "" || want != "" && strings.Contains(said, want), "%s: %s", text, said)
+	}
+}
+
+func TestLoad_gives_each_server_an_address_of_its_own(t *testing.T) {
+	for server, want := range map[string]string{
+		`{admin: "127.0.0.1:8080"}`:                           "server.admin: \"127.0.0.1:8080\" is the address of metrics and probes, too",
+		`{admin: "127.0.0.1:4222"}`:                           "sink.embedded.listen: \"127.0.0.1:4222\" is server.admin, too",
+		`{admin: "8081"}`:                                     "server.admin: \"8081\" is not an address to listen on",
+		`{admin: "127.0.0.1:0", listen: "127.0.0.1:0"}`:       "",
+		`{admin: "127.0.0.1:8081", listen: "127.0.0.1:8082"}`: "",
+	} {
+		_, _, err := Parse("f", []byte("pipelines:\n- {name: a, resources: [{resource: pods}]}\nserver: "+server+"\n"))
+		said := fmt.Sprint(err)
+		assert.True(t, err == nil && want == "" || want != "" && strings.Contains(said, want), "%s: %s", server, said)
+	}
+}
+
 func TestStateDir_follows_the_environment_where_the_file_says_nothing(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)

@@ -70,6 +70,17 @@ func TestLoad_warns_of_what_Kafka_takes_and_somebody_pays_for(t *testing.T) {
 	}
 }
 
+func TestLoad_refuses_a_secret_in_the_URL_that_gives_tokens(t *testing.T) {
+	for query, refused := range map[string]bool{
+		"": false, "?api-version=2": false, "?scope=a": false, "?client_secret=x": true, "?a=b&API-Key=x": true, "?password=x": true, "?sig=x": true,
+	} {
+		_, problems := onKafka(t, "", `sink: {kafka: {brokers: ["k:1"], tls: {}, sasl: {mechanism: oauthbearer, tokenURL: "https://a/b`+query+
+			`", clientID: c, clientSecretEnv: E}}}`)
+		assert.Equal(t, refused, strings.Contains(problems, "holds a secret in its query"), "%s: %s", query, problems)
+		assert.NotContains(t, problems, "=x", "it is repeated")
+	}
+}
+
 // What is refused is in the bad files; here is what is not, and how far a template reaches.
 func TestLoad_keeps_checkpoints_and_events_in_different_topics(t *testing.T) {
 	for _, c := range []struct {

@@ -81,6 +81,7 @@ func (v *validator) top(c *Config) {
 	}
 	v.buffer("buffer.maxBytes", c.Buffer.MaxBytes)
 	v.address("server.listen", c.Server.Listen)
+	v.admin(&c.Server)
 	oneOf(v, "log.level", c.Log.Level)
 	oneOf(v, "log.format", c.Log.Format)
 	if len(c.Pipelines) == 0 {
@@ -114,6 +115,32 @@ func (v *validator) address(path, address string) {
 	}
 }
 
+// admin checks who can reach what changes something, or keeps a processor busy.
+func (v *validator) admin(s *Server) {
+	if s.Admin != "" {
+		v.address("server.admin", s.Admin)
+	}
+	if s.Admin == s.Listen && !anyPort(s.Listen) {
+		v.add("server.admin", "%q is the address of metrics and probes, too; give each server its own", s.Admin)
+	}
+	if s.Admin != "" && !loopback(s.Admin) {
+		v.warn("server.admin", "whoever reaches %s can have everything published again; write 127.0.0.1 for the host if that need not be", s.Admin)
+	}
+	if s.Profiling && !loopback(s.Listen) {
+		v.warn("server.profiling", "whoever reaches %s can keep a processor busy with profiles; write 127.0.0.1 for the host of server.listen if that need not be", s.Listen)
+	}
+}
+
+// anyPort reports whether a server takes any free port.
+func anyPort(address string) bool { return strings.HasSuffix(address, ":0") }
+
+// loopback reports whether only this machine reaches an address.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err != nil || host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
 func listenable(address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	_, portErr := strconv.ParseUint(port, 10, 16)
@@ -124,7 +151,13 @@ func listenable(address string) bool {
 func (v *validator) listeners(c *Config) {
 	for i := range c.Pipelines {
 		e := c.Pipelines[i].Sink.Embedded
-		if e != nil && e.Listen == c.Server.Listen && listenable(e.Listen) && !strings.HasSuffix(e.Listen, ":0") {
+		if e == nil || !listenable(e.Listen) || anyPort(e.Listen) {
+			continue
+		}
+		switch e.Listen {
+		case c.Server.Admin:
+			v.add(fmt.Sprintf("pipelines[%d].sink.embedded.listen", i), "%q is server.admin, too; give each server its own", e.Listen)
+		case c.Server.Listen:
 			v.add(fmt.Sprintf("pipelines[%d].sink.embedded.listen", i), "%q is the address of metrics and probes, too; give each server its own", e.Listen)
 		}
 	}

@@ -54,7 +54,7 @@ func (v *validator) checkpointNATS(path string, p *Pipeline) {
 	}
 	v.replicas(path, n.Replicas)
 	v.servers(path, n.Servers)
-	v.access(path, &n.NATSAccess)
+	v.access(path, n.Servers, &n.NATSAccess)
 	switch {
 	case len(n.Servers) > 0:
 	case p.Sink.Embedded != nil:

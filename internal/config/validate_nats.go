@@ -4,6 +4,7 @@ package config
 
 import (
 	"fmt"
+	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -19,7 +20,7 @@ func (v *validator) nats(path string, n *NATS) {
 	}
 	v.servers(path, n.Servers)
 	v.replicas(path, n.Replicas)
-	v.access(path, &n.NATSAccess)
+	v.access(path, n.Servers, &n.NATSAccess)
 }
 
 func (v *validator) servers(path string, servers []string) {
@@ -37,9 +38,29 @@ func (v *validator) replicas(path string, n int) {
 	}
 }
 
-func (v *validator) access(path string, n *NATSAccess) {
+func (v *validator) access(path string, servers []string, n *NATSAccess) {
 	v.auth(path, n)
 	v.tls(path+".tls", n.TLS)
+	shown := ""
+	switch {
+	case n.TokenFile+n.TokenEnv != "":
+		shown = "the token"
+	case n.PasswordFile+n.PasswordEnv != "":
+		shown = "the password"
+	}
+	if i := slices.IndexFunc(servers, readable); i >= 0 && n.TLS == nil && shown != "" {
+		v.warn(fmt.Sprintf("%s.servers[%d]", path, i), "shows %s to whoever reads the network, unless the server asks for TLS; "+
+			"add tls beside servers, or use nkeyFile or credsFile", shown)
+	}
+}
+
+// readable reports whether what is sent to a server's URL can be read on the network.
+func readable(server string) bool {
+	if !strings.Contains(server, "://") {
+		server = "nats://" + server
+	}
+	u, err := url.Parse(server)
+	return err == nil && u.Scheme != "tls" && u.Scheme != "wss" && !loopback(net.JoinHostPort(u.Hostname(), "0"))
 }
 
 // tls checks that a client certificate is whole.

@@ -4,7 +4,9 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -112,6 +114,9 @@ func (v *validator) fetched(path string, s *SASL) {
 	}
 }
 
+// secretName is of parameters whose value is a secret.
+var secretName = regexp.MustCompile(`(?i)secret|password|passwd|token|assertion|api.?key|credential|signature|^(sig|key|pwd)$`)
+
 func (v *validator) tokenURL(path, s string) {
 	u, err := url.Parse(s)
 	switch {
@@ -119,6 +124,8 @@ func (v *validator) tokenURL(path, s string) {
 		v.add(path, "holds a user, and a secret never stands in this file; use clientID with clientSecretFile or clientSecretEnv")
 	case err != nil || u.Hostname() == "" || u.Fragment != "" || !slices.Contains([]string{"https", "http"}, u.Scheme):
 		v.add(path, "is not the URL of a server that gives tokens; write one with https or http, such as https://login.example.com/token")
+	case slices.ContainsFunc(slices.Collect(maps.Keys(u.Query())), secretName.MatchString):
+		v.add(path, "holds a secret in its query, and a secret never stands in this file; use clientID with clientSecretFile or clientSecretEnv")
 	case u.Scheme == "http":
 		v.warn(path, "http shows the client's secret and the token to whoever reads the network; use https")
 	}

@@ -24,20 +24,42 @@ func URL(server, path string) (url.URL, error) {
 	return *u, nil
 }
 
-// Known calls refuse, and not next, for what comes to the loopback address for a host that is neither an address, nor localhost, nor that of listen, which the server was
+// Known answers 403 to what comes to the loopback address for a host that is neither an address, nor localhost, nor that of listen, which the server was
 // told to listen at: anybody's name may lead there (DNS rebinding), and a page of another site would be of the same origin then. What comes from elsewhere may be for
 // any name, such as that of a Service.
-func Known(listen string, refuse func(w http.ResponseWriter, why string), next http.Handler) http.Handler {
+func Known(listen string, next http.Handler) http.Handler {
 	name := hostOf(listen)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		at, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 		host := hostOf(r.Host)
-		if at != nil && at.IP.IsLoopback() && net.ParseIP(host) == nil && !strings.EqualFold(host, "localhost") && !strings.EqualFold(host, name) {
-			refuse(w, fmt.Sprintf("the name %q is none of this bridge's; ask for an address, such as 127.0.0.1, or localhost", host))
+		if !onLoopback(r) || net.ParseIP(host) != nil || strings.EqualFold(host, "localhost") || strings.EqualFold(host, name) {
+			next.ServeHTTP(w, r)
 			return
 		}
-		next.ServeHTTP(w, r)
+		http.Error(w, fmt.Sprintf("the name %q is none of this bridge's; ask for an address, such as 127.0.0.1, or localhost", host),
+			http.StatusForbidden)
 	})
+}
+
+// Unchanging answers 403 to requests that change something, unless they come to the loopback address and allowed says
+// that they may be made there.
+func Unchanging(allowed bool, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodGet, r.Method == http.MethodHead, allowed && onLoopback(r):
+			next.ServeHTTP(w, r)
+		case allowed:
+			http.Error(w, "this changes something, and is taken at a loopback address only: ask on the bridge's machine, "+
+				"through kubectl port-forward, or at the address that server.admin names", http.StatusForbidden)
+		default:
+			http.Error(w, "this changes something, and is taken at the address that server.admin names", http.StatusForbidden)
+		}
+	})
+}
+
+// onLoopback reports whether a request has come to a loopback address.
+func onLoopback(r *http.Request) bool {
+	at, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return at != nil && at.IP.IsLoopback()
 }
 
 // hostOf returns the host of an address that may have a port.

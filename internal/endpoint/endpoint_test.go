@@ -3,6 +3,10 @@
 package endpoint
 
 import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -30,5 +34,61 @@ func TestURL_keeps_the_path_that_a_proxy_has_before_it(t *testing.T) {
 	for _, server := range []string{"", "ftp://x", "http://", "http://x?y", "http://x#y", "http://[::1", ":"} {
 		u, err := URL(server, "/x")
 		assert.Error(t, err, "%q is %s", server, u.String())
+	}
+}
+
+// to returns a request that comes to an address of the bridge's machine.
+func to(local, method, host string) *http.Request {
+	r := httptest.NewRequest(method, "/any", nil)
+	r.Host = host
+	return r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.ParseIP(local), Port: 8080})))
+}
+
+// answer returns what a handler answers before the one that it guards, else 200.
+func answer(guard func(http.Handler) http.Handler, r *http.Request) int {
+	w := httptest.NewRecorder()
+	guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+	return w.Code
+}
+
+// A page of another site may have its own name lead to 127.0.0.1, and is of the same origin as the bridge then.
+func TestKnown_refuses_names_that_anybody_may_have_lead_to_the_loopback_address(t *testing.T) {
+	for _, c := range []struct {
+		host, local, listen string
+		want                int
+	}{
+		{"attacker.example:8080", "127.0.0.1", "127.0.0.1:8080", 403},
+		{"attacker.example", "::1", ":8080", 403},
+		{"localhost.attacker.example:8080", "127.0.0.1", "localhost:8080", 403},
+		{"", "127.0.0.1", "127.0.0.1:8080", 403},
+		{"127.0.0.1:8080", "127.0.0.1", "127.0.0.1:8080", 200},
+		{"[::1]:8080", "::1", "[::1]:8080", 200},
+		{"[::1]", "::1", ":8080", 200},
+		{"localhost:9000", "127.0.0.1", ":8080", 200},
+		{"LocalHost", "127.0.0.1", ":8080", 200},
+		{"bridge.test:8080", "127.0.0.1", "bridge.test:8080", 200},
+		{"bridge.events.svc:8080", "10.1.2.3", ":8080", 200},
+	} {
+		guard := func(next http.Handler) http.Handler { return Known(c.listen, next) }
+		assert.Equal(t, c.want, answer(guard, to(c.local, http.MethodGet, c.host)), "%+v", c)
+	}
+}
+
+func TestUnchanging_takes_what_changes_something_on_loopback_at_most(t *testing.T) {
+	for _, c := range []struct {
+		method, local string
+		allowed       bool
+		want          int
+	}{
+		{http.MethodGet, "10.1.2.3", false, 200},
+		{http.MethodHead, "10.1.2.3", true, 200},
+		{http.MethodPost, "10.1.2.3", true, 403},
+		{http.MethodPost, "127.0.0.1", true, 200},
+		{http.MethodPost, "::1", true, 200},
+		{http.MethodPost, "127.0.0.1", false, 403},
+		{http.MethodDelete, "10.1.2.3", true, 403},
+	} {
+		guard := func(next http.Handler) http.Handler { return Unchanging(c.allowed, next) }
+		assert.Equal(t, c.want, answer(guard, to(c.local, c.method, "a")), "%+v", c)
 	}
 }

@@ -25,6 +25,8 @@ const (
 type tokenFetcher struct {
 	config clientcredentials.Config
 	client *http.Client
+	// issuer is the URL without what may be a secret.
+	issuer string
 
 	// turn is held by sending. It guards what follows.
 	turn  chan struct{}
@@ -41,8 +43,19 @@ func newTokenFetcher(a Auth) *tokenFetcher {
 			// The secret is for who was named, not for whom he names.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		turn: make(chan struct{}, 1),
+		issuer: issuerOf(a.TokenURL),
+		turn:   make(chan struct{}, 1),
 	}
+}
+
+// issuerOf returns a URL without its query and its user.
+func issuerOf(tokenURL string) string {
+	u, err := url.Parse(tokenURL)
+	if err != nil {
+		return "the server of tokens"
+	}
+	u.RawQuery, u.User = "", nil
+	return u.String()
 }
 
 func (f *tokenFetcher) token(ctx context.Context) (string, error) {
@@ -61,7 +74,7 @@ func (f *tokenFetcher) token(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("fetch a token: %w", f.explain(err))
 	}
 	if err := checkToken(t.AccessToken); err != nil {
-		return "", fmt.Errorf("fetch a token: what %s sent is none: %w", f.config.TokenURL, err)
+		return "", fmt.Errorf("fetch a token: what %s sent is none: %w", f.issuer, err)
 	}
 	if !t.Expiry.IsZero() {
 		f.last, f.until = t.AccessToken, t.Expiry.Add(-min(tokenMargin, t.Expiry.Sub(asked)/4))
@@ -88,7 +101,7 @@ func (f *tokenFetcher) explain(err error) error {
 	var unanswered *url.Error
 	switch {
 	case errors.As(err, &answer):
-		text := f.config.TokenURL + " says " + answer.Response.Status
+		text := f.issuer + " says " + answer.Response.Status
 		for _, more := range []string{answer.ErrorCode, answer.ErrorDescription} {
 			if more != "" {
 				text += ": " + readable([]byte(more), f.config.ClientSecret)
@@ -98,5 +111,5 @@ func (f *tokenFetcher) explain(err error) error {
 	case errors.As(err, &unanswered):
 		err = unanswered.Err
 	}
-	return fmt.Errorf("%s: %w", f.config.TokenURL, err)
+	return fmt.Errorf("%s: %w", f.issuer, err)
 }

@@ -262,3 +262,8 @@ func TestTokenFetcher_says_in_one_line_what_went_wrong_and_no_secret(t *testing.
 		})
 	}
 }
+
+func TestTokenFetcher_names_the_server_without_what_may_be_a_secret(t *testing.T) {
+	assert.Equal(t, "https://issuer.test/token", issuerOf("https://me:hunter2@issuer.test/token?client_secret=hunter2"))
+	assert.Equal(t, "the server of tokens", issuerOf("https://issuer.test/%zz?hunter2"))
+}

@@ -3,6 +3,7 @@
 package resync
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
@@ -120,6 +122,9 @@ func (c *Client) ask(ctx context.Context, method string, query url.Values) ([]St
 	answer, err := c.http.Ask(ctx, method, query)
 	if err != nil {
 		return nil, err
+	}
+	if answer.Code == http.StatusForbidden {
+		return nil, fmt.Errorf("the bridge refuses: %s", inert.Line(string(bytes.TrimSpace(answer.Body))))
 	}
 	var said struct {
 		Answer

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
 )
 
 // Path is where a [Handler] is served.
@@ -46,9 +45,9 @@ type Stream struct {
 	Problem   string             `json:"problem,omitempty"`
 }
 
-// Handler serves [Path] at listen, the address that the server was told to listen at. No pipelines means that they are yet to be made. A page of another site cannot make a
-// browser ask for anything: not as itself, and not under a name that leads to the loopback address, by which alone a bridge is meant to be asked that listens there.
-func Handler(listen string, pipelines func() []*bridge.Pipeline) http.Handler {
+// Handler serves [Path]. No pipelines means that they are yet to be made. A page of another site cannot make a browser ask
+// for anything as itself. That it cannot do so under another name is for the server to see to.
+func Handler(pipelines func() []*bridge.Pipeline) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusOK, answer(bridge.Resyncs(pipelines())))
@@ -68,8 +67,7 @@ func Handler(listen string, pipelines func() []*bridge.Pipeline) http.Handler {
 			write(w, http.StatusBadRequest, Refusal{err.Error()})
 		}
 	})
-	refuse := func(w http.ResponseWriter, why string) { write(w, http.StatusForbidden, Refusal{why}) }
-	return endpoint.Known(listen, refuse, http.NewCrossOriginProtection().Handler(mux))
+	return http.NewCrossOriginProtection().Handler(mux)
 }
 
 // startingError says that nothing can be asked for yet.

@@ -17,6 +17,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -134,7 +135,7 @@ func diagnose(at place, err error, file string) (Kind, string) {
 		}
 		var u *sink.UnusableError
 		if t.kind == BrokerUnusable && errors.As(err, &u) {
-			return t.kind, clean(u.Advice)
+			return t.kind, inert.Line(u.Advice)
 		}
 		return t.kind, about(t.advice, file)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -44,8 +45,6 @@ type Config struct {
 	// Pipelines are those that run; none before all have started, and while the process stands by. Idle says why there are none, and whether that is as it should be.
 	Pipelines func() []*bridge.Pipeline
 	Idle      func() (line string, ready bool)
-	// Listen is the address that the server was told to listen at.
-	Listen string
 }
 
 // Report returns how the bridge is doing.
@@ -73,7 +72,7 @@ func (b *builder) report(states []bridge.State, idle string, idleReady bool) Rep
 	p := &b.process
 	r := Report{
 		Version: p.Version, Commit: p.Commit, Time: b.now.UTC(), Started: p.Started.UTC(),
-		Cluster: p.Cluster, ClusterUID: p.ClusterUID, APIServer: clean(p.APIServer),
+		Cluster: p.Cluster, ClusterUID: p.ClusterUID, APIServer: inert.Line(p.APIServer),
 		Configuration: Configuration{File: p.File, LoadedAt: utc(p.LoadedAt)},
 		Pipelines:     []Pipeline{}, Ready: true,
 	}
@@ -87,7 +86,7 @@ func (b *builder) report(states []bridge.State, idle string, idleReady bool) Rep
 		r.Ready = idleReady
 	}
 	r.Problems = b.problems.sorted()
-	b.sum(&r, clean(idle))
+	b.sum(&r, inert.Line(idle))
 	return r
 }
 
@@ -96,9 +95,9 @@ func (b *builder) ofProcess(r *Report) {
 	p := &b.process
 	if p.Refused != nil {
 		r.Configuration.LastError = &PastError{
-			At: utc(p.RefusedAt), Kind: ConfigurationFailed, Text: clean(p.Refused.Error()), Advice: adviceOf(ConfigurationFailed, p.File),
+			At: utc(p.RefusedAt), Kind: ConfigurationFailed, Text: inert.Line(p.Refused.Error()), Advice: adviceOf(ConfigurationFailed, p.File),
 		}
-		b.problems.add(Problem{Severity: Warning, Kind: ConfigurationFailed, Since: utc(p.RefusedAt), Text: clean(p.Refused.Error()), Advice: adviceOf(ConfigurationFailed, p.File)})
+		b.problems.add(Problem{Severity: Warning, Kind: ConfigurationFailed, Since: utc(p.RefusedAt), Text: inert.Line(p.Refused.Error()), Advice: adviceOf(ConfigurationFailed, p.File)})
 	}
 	if p.Start != nil {
 		b.failed(atStream, Problem{Severity: Error}, p.Start)
@@ -112,12 +111,12 @@ func (b *builder) ofProcess(r *Report) {
 		r.LeaderElection.Term = e.Term
 	}
 	if e.Err != nil {
-		r.LeaderElection.Error = clean(e.Err.Error())
+		r.LeaderElection.Error = inert.Line(e.Err.Error())
 		b.failed(atLease, Problem{Severity: Error}, e.Err)
 	}
 	if e.Brokers != nil && !e.Leads {
 		b.problems.add(Problem{
-			Severity: Warning, Kind: StandbyTrouble, Text: clean(e.Brokers.Error()), Advice: adviceOf(StandbyTrouble, p.File),
+			Severity: Warning, Kind: StandbyTrouble, Text: inert.Line(e.Brokers.Error()), Advice: adviceOf(StandbyTrouble, p.File),
 		})
 	}
 }
@@ -125,7 +124,7 @@ func (b *builder) ofProcess(r *Report) {
 // failed adds a problem whose kind the error tells.
 func (b *builder) failed(at place, p Problem, err error) {
 	p.Kind, p.Advice = diagnose(at, err, b.process.File)
-	p.Text = clean(err.Error())
+	p.Text = inert.Line(err.Error())
 	p.Since = utc(p.Since)
 	b.problems.add(p)
 }
@@ -145,7 +144,7 @@ func (b *builder) pipeline(st *bridge.State) Pipeline {
 		OldestUnsettledSeconds: seconds(st.Unmet), Streams: []Stream{},
 	}
 	for _, line := range st.Unready {
-		p.NotReady = append(p.NotReady, clean(line))
+		p.NotReady = append(p.NotReady, inert.Line(line))
 	}
 	p.Broker = b.broker(st)
 	p.Checkpoint = b.checkpoint(st)
@@ -183,12 +182,12 @@ func (b *builder) broker(st *bridge.State) Broker {
 		if br.Reached || b.now.Sub(st.Began) > startTime {
 			b.failed(atBroker, of, br.Err)
 		}
-		return Broker{Error: clean(br.Err.Error()), Since: utc(br.Since)}
+		return Broker{Error: inert.Line(br.Err.Error()), Since: utc(br.Since)}
 	case br.Refused != nil:
 		b.failed(atBroker, of, br.Refused)
-		return Broker{Error: clean(br.Refused.Error())}
+		return Broker{Error: inert.Line(br.Refused.Error())}
 	case br.Blocked != nil:
-		of.Kind, of.Text = SubjectRefused, clean(br.Blocked.Error())
+		of.Kind, of.Text = SubjectRefused, inert.Line(br.Blocked.Error())
 		b.counted(of)
 		return Broker{Error: of.Text}
 	default:
@@ -203,7 +202,7 @@ func (b *builder) checkpoint(st *bridge.State) Checkpoint {
 		c.AgeSeconds = &age
 	}
 	if err := st.Checkpoint.Err; err != nil {
-		c.Error = clean(err.Error())
+		c.Error = inert.Line(err.Error())
 		b.failed(atCheckpoint, Problem{Severity: Error, Pipeline: st.Name, Since: st.Checkpoint.Since}, err)
 	}
 	return c
@@ -222,17 +221,17 @@ func (b *builder) rest(st *bridge.State, p *Pipeline) {
 		b.counted(Problem{Severity: Warning, Kind: BufferFull, Pipeline: st.Name, Text: "the buffer is full"})
 	}
 	if l := st.Loss; l.Err != nil {
-		p.LastLoss = &PastError{At: utc(l.At), Kind: LogLoss, Text: clean(l.Err.Error()), Advice: adviceOf(LogLoss, b.process.File)}
+		p.LastLoss = &PastError{At: utc(l.At), Kind: LogLoss, Text: inert.Line(l.Err.Error()), Advice: adviceOf(LogLoss, b.process.File)}
 		if b.now.Sub(l.At) < recent {
-			b.counted(Problem{Severity: Warning, Kind: LogLoss, Pipeline: st.Name, Since: l.At, Text: clean(l.Err.Error())})
+			b.counted(Problem{Severity: Warning, Kind: LogLoss, Pipeline: st.Name, Since: l.At, Text: inert.Line(l.Err.Error())})
 		}
 	}
 	if w := st.Writer; w.Err != nil {
 		p.LastWriter = &PastError{
-			At: utc(w.At), Kind: OtherWriter, Text: clean(w.Err.Error()), Advice: adviceOf(OtherWriter, b.process.File),
+			At: utc(w.At), Kind: OtherWriter, Text: inert.Line(w.Err.Error()), Advice: adviceOf(OtherWriter, b.process.File),
 		}
 		if b.now.Sub(w.At) < recent {
-			b.counted(Problem{Severity: Warning, Kind: OtherWriter, Pipeline: st.Name, Since: w.At, Text: clean(w.Err.Error())})
+			b.counted(Problem{Severity: Warning, Kind: OtherWriter, Pipeline: st.Name, Since: w.At, Text: inert.Line(w.Err.Error())})
 		}
 	}
 	for _, r := range st.Resyncs {
@@ -272,18 +271,18 @@ func (b *builder) past(s *Stream, of Problem, p *bridge.Past) {
 	of.Severity = Warning
 	if f := p.Failure; f.Err != nil {
 		kind, advice := diagnose(atStream, f.Err, b.process.File)
-		s.LastError = &PastError{At: utc(f.At), ClearedAt: utc(p.Cleared), Kind: kind, Text: clean(f.Err.Error()), Advice: advice}
+		s.LastError = &PastError{At: utc(f.At), ClearedAt: utc(p.Cleared), Kind: kind, Text: inert.Line(f.Err.Error()), Advice: advice}
 	}
 	if g := p.Gap; !g.At.IsZero() {
-		s.LastGap = &Gap{At: utc(g.At), From: g.From, To: g.To, Reason: clean(g.Cause), Advice: adviceOf(Gapped, b.process.File)}
+		s.LastGap = &Gap{At: utc(g.At), From: g.From, To: g.To, Reason: inert.Line(g.Cause), Advice: adviceOf(Gapped, b.process.File)}
 		if b.now.Sub(g.At) < recent {
-			of.Kind, of.Since, of.Text = Gapped, g.At, "gap from "+g.From+" to "+g.To+": "+clean(g.Cause)
+			of.Kind, of.Since, of.Text = Gapped, g.At, "gap from "+g.From+" to "+g.To+": "+inert.Line(g.Cause)
 			b.counted(of)
 		}
 	}
 	if r := p.Rejection; r.Err != nil {
 		s.LastRejection = &Rejection{
-			At: utc(r.At), Object: clean(r.Object), Total: p.Rejections, Text: clean(r.Err.Error()), Advice: adviceOf(Rejected, b.process.File),
+			At: utc(r.At), Object: inert.Line(r.Object), Total: p.Rejections, Text: inert.Line(r.Err.Error()), Advice: adviceOf(Rejected, b.process.File),
 		}
 		if b.now.Sub(r.At) < recent {
 			of.Kind, of.Since, of.Text = Rejected, r.At, "event of "+s.LastRejection.Object+" rejected: "+s.LastRejection.Text

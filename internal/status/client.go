@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 )
 
 // Client asks one bridge.
@@ -35,7 +36,7 @@ func (c *Client) Report(ctx context.Context) (Report, error) {
 		return r, err
 	}
 	if answer.Code == http.StatusForbidden {
-		return r, fmt.Errorf("the bridge refuses: %s", clean(string(bytes.TrimSpace(answer.Body))))
+		return r, fmt.Errorf("the bridge refuses: %s", inert.Line(string(bytes.TrimSpace(answer.Body))))
 	}
 	if err := json.Unmarshal(answer.Body, &r); err != nil || answer.Code != http.StatusOK || r.Summary == "" {
 		return r, answer.Stranger("tells its status")

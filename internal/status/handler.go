@@ -4,16 +4,13 @@ package status
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
-
-	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
 )
 
 // Path is where a Report is served as JSON.
 const Path = "/api/status"
 
-// Handler serves a [Report] at [Path], and at / as a page that keeps itself up to date, or as text to whoever does not ask for HTML. It answers a name that may be anybody's with 403, see [endpoint.Known].
+// Handler serves a [Report] at [Path], and at / as a page that keeps itself up to date, or as text to whoever does not ask for HTML.
 func Handler(c Config) http.Handler {
 	mux, p := http.NewServeMux(), newPage()
 	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, _ *http.Request) {
@@ -30,13 +27,7 @@ func Handler(c Config) http.Handler {
 		r := c.Report()
 		_ = r.Text(w, false) // who asked has gone
 	})
-	return endpoint.Known(c.Listen, refuse, mux)
-}
-
-func refuse(w http.ResponseWriter, why string) {
-	plain(w, "text/plain; charset=utf-8")
-	w.WriteHeader(http.StatusForbidden)
-	_, _ = fmt.Fprintln(w, why)
+	return mux
 }
 
 // plain says what follows, that nobody may take it for anything else, and that it is old at once.

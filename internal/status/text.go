@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 )
 
 // Text writes the report for a person: what it comes to, what is wrong and what to do, then tables of pipelines and streams, with ages in place of times. Wide
@@ -22,7 +24,7 @@ func (r *Report) Text(w io.Writer, wide bool) error {
 	t.troubles()
 	t.pipelines()
 	t.streams()
-	_, err := io.WriteString(Inert(w), t.out.String())
+	_, err := io.WriteString(inert.NewWriter(w), t.out.String())
 	return err
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package status
+// Package inert makes texts of stores, logs and servers harmless for readers and terminals.
+package inert
 
 import (
 	"io"
@@ -19,8 +20,9 @@ const maxText = 1000
 // userinfo is what names a user, and a password perhaps, in a URL: up to the last @, as one may be in a password.
 var userinfo = regexp.MustCompile(`://[^/\s"]+@`)
 
-// clean returns a text for anybody's eyes and any terminal: in one line, without credentials in URLs, not endless.
-func clean(text string) string {
+// Line returns a text for anybody's eyes and any terminal: in one line, without credentials in URLs, at most about
+// 1,000 bytes long.
+func Line(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsPrint(r):
@@ -42,9 +44,9 @@ func clean(text string) string {
 	return text[:cut] + "…"
 }
 
-// Inert returns a writer to w that writes a space for each character that cannot be printed, but for line ends. So no
+// NewWriter returns a writer to w that writes a space for each character that cannot be printed, but for line ends. So no
 // terminal obeys names and messages of stores, logs and servers.
-func Inert(w io.Writer) io.Writer {
+func NewWriter(w io.Writer) io.Writer {
 	return transform.NewWriter(w, runes.Map(func(r rune) rune {
 		if unicode.IsPrint(r) || r == '\n' {
 			return r
