@@ -219,7 +219,12 @@ type UnusableError struct {
 	Target, Reason, Advice string
 	// Overtaken: another writer has taken this one's place.
 	Overtaken bool
+	// Cause is the error that told; it may be nil.
+	Cause error
 }
+
+// Unwrap returns the cause.
+func (e *UnusableError) Unwrap() error { return e.Cause }
 
 // Taken reports whether another writer has taken this one's place.
 func (e *UnusableError) Taken() bool { return e.Overtaken }

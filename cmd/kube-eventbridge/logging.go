@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -48,3 +49,17 @@ func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handle
 
 // WithGroup implements slog.Handler.
 func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
+
+// Handle implements slog.Handler. An error that only says that this process has ended a request is no news.
+func (q quiet) Handle(ctx context.Context, r slog.Record) error {
+	ended := false
+	r.Attrs(func(a slog.Attr) bool {
+		err, is := a.Value.Any().(error)
+		ended = ended || is && errors.Is(err, context.Canceled)
+		return !ended
+	})
+	if ended {
+		return nil
+	}
+	return q.Handler.Handle(ctx, r)
+}

@@ -9,6 +9,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"k8s.io/klog/v2"
 )
@@ -21,5 +23,6 @@ func runMain() int {
 		os.Exit(code)
 	})
 	defer stop()
+	signal.Ignore(syscall.SIGPIPE) // a write fails instead, and what was read is drained
 	return execute(ctx, os.Args[1:], &streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Klog: klog.SetSlogLogger, Hangups: hangups})
 }

@@ -123,6 +123,10 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 	if served := g.Wait(); err == nil && !errors.Is(served, errDone) {
 		err = served
 	}
+	if p.fromArgs && readerGone(err) {
+		p.log.Info("nobody reads the output any more")
+		err = nil
+	}
 	if err == nil {
 		p.log.Info("stopped")
 	}

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -117,7 +119,7 @@ func executeCommand(ctx context.Context, root *cobra.Command, s *streams) int {
 	var input *inputError
 	to := inert.NewWriter(s.Err)
 	switch {
-	case err == nil:
+	case err == nil, readerGone(err) && cmd.Name() != "run":
 		return exitDone
 	case errors.As(err, &checked):
 		_, _ = fmt.Fprintln(to, checked)
@@ -138,6 +140,12 @@ func executeCommand(ctx context.Context, root *cobra.Command, s *streams) int {
 		_, _ = fmt.Fprintf(to, "error: %v\n", err)
 		return exitFailed
 	}
+}
+
+// readerGone reports whether an error says that nobody reads the standard output any more, as head does when it has enough.
+func readerGone(err error) bool {
+	var at *fs.PathError
+	return errors.As(err, &at) && at.Path == os.Stdout.Name() && errors.Is(at.Err, syscall.EPIPE)
 }
 
 // onStart calls f before the code of any command at or below cmd: what fails earlier is the command line.

@@ -227,6 +227,15 @@ func TestQuiet_leaves_out_what_klog_says_to_its_developers(t *testing.T) {
 	}
 }
 
+func TestQuiet_leaves_out_that_a_stop_has_ended_a_request(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(quiet{newLogger(&out, config.Log{Format: config.FormatText}, slog.LevelInfo).Handler()})
+	log.Error("read", "err", fmt.Errorf("body: %w", context.Canceled))
+	assert.Empty(t, out.String())
+	log.Error("read", "err", io.ErrUnexpectedEOF)
+	assert.Contains(t, out.String(), "unexpected EOF")
+}
+
 // The address is in events of Knative's profile, and in the log.
 func TestReach_keeps_the_user_of_an_address_to_itself(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -49,6 +51,35 @@ func inOrder(line string, words []string) bool {
 		line = after
 	}
 	return true
+}
+
+// A reader that has enough, as head does, ends the bridge as a stop does.
+func TestRun_ends_cleanly_if_nobody_reads_its_output_any_more(t *testing.T) {
+	t.Parallel()
+	r := bareRig(t, controlplane.ForTest(t, controlplane.Config{}))
+	r.configMap("default", "first", nil)
+	kubeconfig := must.Get(r.api.Kubeconfig(r.dir))(t)
+	reader, writer, err := os.Pipe()
+	require.NoError(t, err)
+	r.start(writer, "run", "configmaps", "-n", "default", "-o", "json", "--kubeconfig", kubeconfig, "--data-dir", filepath.Join(r.dir, "data"))
+	require.NoError(t, writer.Close())
+	must.Get(bufio.NewReader(reader).ReadString('\n'))(t)
+	require.NoError(t, reader.Close())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.bridge.exit(0)
+	}()
+	for n := 0; ; n++ {
+		select {
+		case <-ended:
+			assert.Contains(t, r.bridge.stderr(), "nobody reads the output any more")
+			assert.NotContains(t, r.bridge.stderr(), `"level":"ERROR"`)
+			return
+		case <-time.After(100 * time.Millisecond):
+			r.configMap("default", fmt.Sprint("more-", n), nil)
+		}
+	}
 }
 
 func TestRun_prints_events_for_a_person_and_goes_on_where_it_was(t *testing.T) {

@@ -198,6 +198,7 @@ func (s *Sink) write(ctx context.Context, b *buffer) error {
 		case errors.Is(err, syscall.EPIPE), errors.Is(err, os.ErrClosed), errors.Is(err, io.ErrClosedPipe):
 			return &sink.UnusableError{
 				Target: "standard output", Reason: "nobody reads it any more (" + err.Error() + ")", Advice: "keep its reader running",
+				Cause: err,
 			}
 		case n > 0:
 			wait = minWait / 2
