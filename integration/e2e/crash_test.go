@@ -273,7 +273,6 @@ func waits(f *fixture) {
 	r.awaitStatus(http.StatusServiceUnavailable, "another kube-eventbridge uses it (process")
 	r.awaitStatus(http.StatusServiceUnavailable, "set leaderElection for both")
 	require.NoError(t, driving.Wait())
-	r.settle("default")
 	first.stop()
 	assert.NotContains(t, first.stderr(), "another", "the first one is not disturbed")
 	r.awaitStatus(http.StatusOK, "ok")
