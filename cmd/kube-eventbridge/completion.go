@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/builtin"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
 )
 
 // complete makes a shell offer what values returns for a flag.
@@ -45,7 +45,7 @@ func offered(begun string) []string {
 		return builtins()
 	}
 	all := []string{"*"}
-	for group := range rbac.Every() {
+	for group := range builtin.Every() {
 		if group != "" {
 			all = append(all, "*."+group)
 		}
@@ -56,7 +56,7 @@ func offered(begun string) []string {
 
 // builtins are the resources that every cluster has, as they are named without doubt.
 func builtins() (names []string) {
-	for group, plurals := range rbac.Every() {
+	for group, plurals := range builtin.Every() {
 		for _, plural := range plurals {
 			if group != "" {
 				plural += "." + group

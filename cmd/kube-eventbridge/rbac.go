@@ -12,6 +12,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/builtin"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -211,16 +212,16 @@ func lookAny(name config.ResourceName, look func(config.ResourceName) (source.Re
 func offline(name config.ResourceName) (source.Resource, error) {
 	r := source.Resource{Group: name.Group, Version: name.Version, Resource: name.Plural}
 	inGroup := name.Group != "" || name.Version != ""
-	known, found := rbac.Find(name.Plural, name.Group, inGroup)
+	known, found := builtin.Find(name.Plural, name.Group, inGroup)
 	switch {
 	case found:
 		r.Group, r.Namespaced = known.Group, known.Namespaced
 		return r, nil
-	case inGroup && rbac.Every()[name.Group] == nil:
+	case inGroup && builtin.Every()[name.Group] == nil:
 		r.Namespaced = true
 		return r, nil
 	}
-	switch plural := rbac.Plural(name.Plural, name.Group, inGroup); {
+	switch plural := builtin.Plural(name.Plural, name.Group, inGroup); {
 	case plural != "":
 		meant := name
 		meant.Plural = plural

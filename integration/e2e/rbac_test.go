@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/builtin"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -209,14 +209,14 @@ func TestRBAC_knows_the_resources_that_an_API_server_has_by_itself(t *testing.T)
 	api := controlplane.ForTest(t, controlplane.Config{})
 	discovery := must.Get(source.NewDiscovery(rest.CopyConfig(api.RESTConfig())))(t)
 	n := 0
-	for group, plurals := range rbac.Every() {
+	for group, plurals := range builtin.Every() {
 		for _, plural := range plurals {
 			for _, in := range []bool{false, true} {
 				name := plural
 				if in {
 					name += "." + group
 				}
-				known, found := rbac.Find(plural, group, in)
+				known, found := builtin.Find(plural, group, in)
 				got, err := discovery.Resolve(name)
 				if !found || err != nil || got.Resource != plural || got.Group != known.Group || got.Namespaced != known.Namespaced || in && got.Group != group {
 					t.Errorf("%s: the API server has %+v, %v; expected %+v", name, got, err, known)
@@ -232,7 +232,7 @@ func TestRBAC_knows_the_resources_that_an_API_server_has_by_itself(t *testing.T)
 		of := must.Get(schema.ParseGroupVersion(list.GroupVersion))(t)
 		for _, r := range list.APIResources {
 			watched := slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch")
-			_, known := rbac.Find(r.Name, of.Group, true)
+			_, known := builtin.Find(r.Name, of.Group, true)
 			assert.True(t, !watched || known, "%s.%s can be watched, and is not known", r.Name, of.Group)
 		}
 	}

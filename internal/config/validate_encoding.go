@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/builtin"
 )
 
 // redact checks the paths of what a pipeline redacts, and warns where that takes what it asks to keep.
@@ -44,7 +45,8 @@ func (v *validator) redact(path string, p *Pipeline) {
 
 // hasTexts reports whether the resource is known to be one whose data are texts.
 func (r *Resource) hasTexts() bool {
-	return r.Resource.Group == "" && slices.Contains([]string{"configmaps", "configmap", "cm", "secrets", "secret"}, r.Resource.Plural)
+	plural := cmp.Or(builtin.Plural(r.Resource.Plural, "", true), r.Resource.Plural)
+	return r.Resource.Group == "" && (plural == "configmaps" || plural == "secrets")
 }
 
 // redacted checks paths of objects; texts: all of them are ConfigMaps and Secrets.
@@ -69,7 +71,7 @@ func (v *validator) members(path string, all []string, resources ...Resource) {
 	}
 	for i, s := range all {
 		p, err := encode.ParsePath(s)
-		if first := p.First(); err == nil && first != "" && !rbac.Member(first) {
+		if first := p.First(); err == nil && first != "" && !builtin.Member(first) {
 			of := "any of its resources"
 			if len(resources) == 1 {
 				of = resources[0].Resource.String()
@@ -82,8 +84,8 @@ func (v *validator) members(path string, all []string, resources ...Resource) {
 // builtin reports whether it is known, by its plural or a short name, as one that API servers have by themselves.
 func (r ResourceName) builtin() bool {
 	inGroup := !r.unresolved()
-	_, found := rbac.Find(r.Plural, r.Group, inGroup)
-	return found || rbac.Plural(r.Plural, r.Group, inGroup) != ""
+	_, found := builtin.Find(r.Plural, r.Group, inGroup)
+	return found || builtin.Plural(r.Plural, r.Group, inGroup) != ""
 }
 
 // paths parses a list of paths. What is none is the zero Path, and reported.

@@ -160,6 +160,16 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+// The short names are those of run and rbac.
+func TestParseSelector_knows_all_short_names_and_singulars(t *testing.T) {
+	for arg, want := range map[string]string{
+		"hpa": "horizontalpodautoscalers", "netpol": "networkpolicies", "hpa.autoscaling": "horizontalpodautoscalers", "pdb.v1.policy/a": "poddisruptionbudgets",
+		"ingress": "ingresses", "widget": "widget", "deploy.example.com": "deploy",
+	} {
+		assert.Equal(t, want, must.Get(ParseSelector(arg))(t).resource, arg)
+	}
+}
+
 func TestParse_refuses_what_selects_nothing(t *testing.T) {
 	for _, arg := range []string{"", ".apps", "pods/", "/web", "pods/[", "pods/a[", "pods/a/b", "pods/a/", "pods/a b"} {
 		s, err := ParseSelector(arg)

@@ -3,10 +3,13 @@
 package tail
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/builtin"
 )
 
 // Selector names resources, and optionally objects of them, as kubectl does: pods, pod, po, deployments.apps,
@@ -34,10 +37,11 @@ func ParseSelector(s string) (Selector, error) {
 	if err := checkName(name); err != nil {
 		return Selector{}, err
 	}
-	sel := Selector{resource: long(resource), name: name, group: rest, grouped: rest != "", text: s}
+	sel := Selector{name: name, group: rest, grouped: rest != "", text: s}
 	if first, group, _ := strings.Cut(rest, "."); isVersion(first) {
 		sel.version, sel.group, sel.grouped = first, group, true
 	}
+	sel.resource = cmp.Or(builtin.Plural(resource, sel.group, sel.grouped), resource)
 	return sel, nil
 }
 
@@ -65,46 +69,6 @@ func ParseNames(patterns []string) ([]string, error) {
 // isVersion reports whether s is an API version: v1, v2beta1.
 func isVersion(s string) bool {
 	return len(s) > 1 && s[0] == 'v' && '0' <= s[1] && s[1] <= '9'
-}
-
-// long returns the plural of a short name that every cluster has.
-func long(s string) string {
-	switch s {
-	case "po":
-		return "pods"
-	case "svc":
-		return "services"
-	case "cm":
-		return "configmaps"
-	case "ns":
-		return "namespaces"
-	case "no":
-		return "nodes"
-	case "sa":
-		return "serviceaccounts"
-	case "ev":
-		return "events"
-	case "pv":
-		return "persistentvolumes"
-	case "pvc":
-		return "persistentvolumeclaims"
-	case "deploy":
-		return "deployments"
-	case "rs":
-		return "replicasets"
-	case "ds":
-		return "daemonsets"
-	case "sts":
-		return "statefulsets"
-	case "cj":
-		return "cronjobs"
-	case "ing":
-		return "ingresses"
-	case "crd", "crds":
-		return "customresourcedefinitions"
-	default:
-		return s
-	}
 }
 
 func (s Selector) matches(e *Event) bool {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rbac
+// Package builtin knows the resources that an API server of Kubernetes has by itself, without asking one.
+package builtin
 
 import (
 	"slices"
