@@ -95,10 +95,10 @@ func TestLoad_refuses_what_is_no_text_or_too_large(t *testing.T) {
 		"\xff\xfea\x00:\x00":           "f:1:1: is text in UTF-16, as PowerShell writes it; save the file as UTF-8",
 		"\xfe\xff\x00a\x00:":           "f:1:1: is text in UTF-16, as PowerShell writes it; save the file as UTF-8",
 		"\uFEFF\"":                     "f:1:1: YAML: could not find end character of double-quoted text; a quote has no counterpart",
-		strings.Repeat("#", 2<<20):     "f:1:1: is larger than 256 KiB, or nested deeper than 100 levels; see config.example.yaml for every key",
-		strings.Repeat("[", 101):       "f:1:1: is larger than 256 KiB, or nested deeper than 100 levels; see config.example.yaml for every key",
-		strings.Repeat("- ", 101):      "f:1:1: is larger than 256 KiB, or nested deeper than 100 levels; see config.example.yaml for every key",
-		strings.Repeat(" ", 202) + "a": "f:1:1: is larger than 256 KiB, or nested deeper than 100 levels; see config.example.yaml for every key",
+		strings.Repeat("#", 2<<20):     "f:1:1: is larger than 256 KiB or 50,000 words, or nested deeper than 100 levels; see config.example.yaml for every key",
+		strings.Repeat("[", 101):       "f:1:101: is larger than 256 KiB or 50,000 words, or nested deeper than 100 levels; see config.example.yaml for every key",
+		strings.Repeat("- ", 101):      "f:1:1: is larger than 256 KiB or 50,000 words, or nested deeper than 100 levels; see config.example.yaml for every key",
+		strings.Repeat(" ", 202) + "a": "f:1:1: is larger than 256 KiB or 50,000 words, or nested deeper than 100 levels; see config.example.yaml for every key",
 	} {
 		_, _, err := Parse("f", []byte(text))
 		assert.True(t, err != nil && err.Error() == want, "%.10q: %v", text, err)
@@ -610,4 +610,25 @@ func TestPlaceRead_is_about_what_was_read(t *testing.T) {
 	found := PlaceRead("gone.yaml", []byte(compared), Problems{{Path: "dataDir", Message: "x"}})
 	got, want := fmt.Sprint(found), "gone.yaml:3:10: dataDir: x"
 	assert.Equal(t, want, got)
+}
+
+// Files that would keep the parser, or whoever reads the problems, busy for long.
+func TestParse_refuses_at_once_what_would_take_long(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"keys":               {strings.Repeat("? a\n", 12_000), "f:21:1: has many anchors, aliases"},
+		"aliases":            {"a: &a b\n" + strings.Repeat("- *a\n", 12_000), "has many anchors, aliases"},
+		"aliases in a line":  {"a: [" + strings.Repeat("*a,", 12_000) + "]", "has many anchors, aliases"},
+		"brackets in quotes": {strings.Repeat("[\"]\",", 12_000), "nested deeper than 100 levels"},
+		"brackets in lines":  {strings.Repeat("[\"]\",\n", 12_000), "nested deeper than 100 levels"},
+		"braces":             {strings.Repeat("{a: '}', b: ", 10_000), "nested deeper than 100 levels"},
+		"dashes":             {strings.Repeat("- ", 12_000), "nested deeper than 100 levels"},
+		"indentation":        {strings.Repeat(" ", 1_000) + "a: b", "nested deeper than 100 levels"},
+		"words":              {"a: [" + strings.Repeat("b,", 40_000) + "]", "50,000 words"},
+		"pipelines":          {"pipelines:\n" + strings.Repeat("- {name: a, resources: [{resource: pods}]}\n", 3_000), "has 3000, and a process has at most 200"},
+		"problems":           {"pipelines:\n" + strings.Repeat("- a\n", 12_000), "there are 11901 problems more; correct these first"},
+	} {
+		_, _, err := Parse("f", []byte(c.text))
+		require.ErrorContains(t, err, c.want, name)
+		assert.Less(t, len(err.Error()), 100<<10, "%s: the text", name)
+	}
 }

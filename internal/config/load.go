@@ -13,13 +13,20 @@ import (
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
 
-// maxFile bounds what is parsed, maxNesting how deep: the parser is recursive, and its time grows with the square of what it reads.
+// The parser is recursive, and its time grows with the square of what it reads. So a file has at most maxFile bytes and
+// maxTokens tokens, and is nested at most maxNesting deep. Of what is not supported maxStrange tokens are looked at.
+// Of all problems maxProblems are told.
 const (
-	maxFile    = 256 << 10
-	maxNesting = 100
+	maxFile     = 256 << 10
+	maxTokens   = 50_000
+	maxNesting  = 100
+	maxStrange  = 20
+	maxProblems = 100
 )
 
 // Load reads and checks the file. An error is a [Problems] with everything that is wrong with it. The warnings name what
@@ -133,6 +140,9 @@ func (l *loader) problems(issues []issue) Problems {
 		all = append(all, Problem{File: l.file, Line: at.line, Column: at.column, Path: oneLine(i.path), Message: oneLine(i.message)})
 	}
 	all.sort()
+	if more := len(all) - maxProblems; more > 0 {
+		all = append(all[:maxProblems], Problem{File: l.file, Message: fmt.Sprintf("there are %d problems more; correct these first", more)})
+	}
 	return all
 }
 
@@ -159,8 +169,8 @@ func (l *loader) body(data []byte) ast.Node {
 		l.addAt("", at, wrong)
 		return nil
 	}
-	if len(data) > maxFile || nesting(data) > maxNesting {
-		l.add("", "is larger than 256 KiB, or nested deeper than 100 levels; "+valid)
+	if len(data) > maxFile || indentation(data) > maxNesting {
+		l.add("", tooMuch+valid)
 		return nil
 	}
 	if m, found := tab(data); found {
@@ -172,6 +182,11 @@ func (l *loader) body(data []byte) ast.Node {
 		return nil
 	}
 	f, err := parseYAML(data)
+	var large *tooLargeError
+	if errors.As(err, &large) {
+		l.addAt("", large.at, large.message)
+		return nil
+	}
 	if err != nil {
 		l.syntax(data, err)
 		return nil
@@ -200,7 +215,50 @@ func parseYAML(data []byte) (f *ast.File, err error) {
 			f, err = nil, errors.New("is not YAML")
 		}
 	}()
-	return parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
+	tokens := lexer.Tokenize(string(data))
+	if err := bounded(tokens); err != nil {
+		return nil, err
+	}
+	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+}
+
+// tooMuch is said of a file that is not parsed.
+const tooMuch = "is larger than 256 KiB or 50,000 words, or nested deeper than 100 levels; "
+
+// tooLargeError says that a file is not parsed, because that could take too long.
+type tooLargeError struct {
+	at      mark
+	message string
+}
+
+func (e *tooLargeError) Error() string { return e.message }
+
+// bounded refuses tokens that the parser would be busy with for long.
+func bounded(tokens token.Tokens) error {
+	if len(tokens) > maxTokens {
+		return &tooLargeError{message: tooMuch + "see config.example.yaml for every key"}
+	}
+	depth, strange := 0, 0
+	for _, t := range tokens {
+		switch t.Type {
+		case token.MappingStartType, token.SequenceStartType:
+			depth++
+		case token.MappingEndType, token.SequenceEndType:
+			depth = max(depth-1, 0)
+		case token.AnchorType, token.AliasType, token.MappingKeyType, token.MergeKeyType:
+			strange++
+		}
+		switch {
+		case depth > maxNesting:
+			return &tooLargeError{at: mark{t.Position.Line, t.Position.Column}, message: tooMuch + "see config.example.yaml for every key"}
+		case strange > maxStrange:
+			return &tooLargeError{
+				at:      mark{t.Position.Line, t.Position.Column},
+				message: "has many anchors, aliases, merge keys or keys that begin with ?, and none of these is supported; write values out",
+			}
+		}
+	}
+	return nil
 }
 
 // tab finds a tab in the indentation of a line that says something; inside a literal block it may be legal, and is refused all
@@ -217,22 +275,13 @@ func tab(data []byte) (mark, bool) {
 	return mark{}, false
 }
 
-// nesting returns an upper bound of how deep the parser has to go into data: brackets, indentation, and dashes and colons in one line.
-func nesting(data []byte) int {
-	deepest, brackets := 0, 0
+// indentation returns an upper bound of how deep the parser has to go into data because of indentation, and of dashes and
+// question marks in one line.
+func indentation(data []byte) (deepest int) {
 	for text := range bytes.Lines(data) {
 		indent := len(text) - len(bytes.TrimLeft(text, " "))
 		dashes := bytes.Count(text, []byte("- ")) + bytes.Count(text, []byte("? "))
-		deepest = max(deepest, brackets+indent/2+dashes)
-		for _, c := range text {
-			switch c {
-			case '[', '{':
-				brackets++
-				deepest = max(deepest, brackets)
-			case ']', '}':
-				brackets = max(brackets-1, 0)
-			}
-		}
+		deepest = max(deepest, indent/2+dashes)
 	}
 	return deepest
 }

@@ -75,6 +75,9 @@ func oneOf[T enum](v *validator, path string, value T) {
 	}
 }
 
+// maxPipelines bounds the comparison of each with all others.
+const maxPipelines = 200
+
 func (v *validator) top(c *Config) {
 	if c.Cluster != "" && checkName(c.Cluster, ".-") != nil {
 		v.add("cluster", "%q is not a name; use letters, digits, - and . (at most 63, a letter or digit at both ends), or leave it out", c.Cluster)
@@ -84,6 +87,10 @@ func (v *validator) top(c *Config) {
 	v.admin(&c.Server)
 	oneOf(v, "log.level", c.Log.Level)
 	oneOf(v, "log.format", c.Log.Format)
+	if len(c.Pipelines) > maxPipelines {
+		v.add("pipelines", "has %d, and a process has at most %d; spread them over several", len(c.Pipelines), maxPipelines)
+		c.Pipelines = c.Pipelines[:maxPipelines]
+	}
 	if len(c.Pipelines) == 0 {
 		v.add("pipelines", "none is given; write at least one, with a name and resources")
 	}
