@@ -13,6 +13,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/asyncapi"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -133,7 +134,7 @@ func publishes(p *config.Pipeline, look func(config.ResourceName) (source.Resour
 func natsServers(p *config.Pipeline) (servers []asyncapi.Server) {
 	n := p.Sink.NATS
 	if n == nil {
-		return []asyncapi.Server{{Host: dialable(p.Sink.Embedded.Listen), Protocol: "nats"}}
+		return []asyncapi.Server{{Host: endpoint.Local(p.Sink.Embedded.Listen), Protocol: "nats"}}
 	}
 	var ways []asyncapi.Security
 	switch {

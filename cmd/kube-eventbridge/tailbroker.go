@@ -5,11 +5,11 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"os"
 	"strings"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
@@ -136,7 +136,7 @@ func sourceOf(file, pipeline string) (logSource, error) {
 			return logSource{kafka: readFrom(p.Sink.Kafka, p.Name, cfg.Cluster)}, nil
 		case p.Sink.Embedded != nil:
 			e := p.Sink.Embedded
-			return logSource{nats: &config.NATS{Servers: []string{"nats://" + dialable(e.Listen)}, JetStream: e.JetStream}}, nil
+			return logSource{nats: &config.NATS{Servers: []string{"nats://" + endpoint.Local(e.Listen)}, JetStream: e.JetStream}}, nil
 		default:
 			return logSource{}, usagef("pipeline %s of %s publishes to no NATS stream and no Kafka topic, so there is nothing to read back", p.Name, file)
 		}
@@ -145,15 +145,6 @@ func sourceOf(file, pipeline string) (logSource, error) {
 		return logSource{}, usagef("%s has several pipelines: choose one with --pipeline, of %s", file, strings.Join(names, ", "))
 	}
 	return logSource{}, usagef("%s has no pipeline %q; it has %s", file, pipeline, strings.Join(names, ", "))
-}
-
-// dialable is the address at which this machine finds a server that listens at address.
-func dialable(address string) string {
-	host, port, err := net.SplitHostPort(address)
-	if ip := net.ParseIP(host); err == nil && (host == "" || ip.IsUnspecified()) {
-		return net.JoinHostPort("127.0.0.1", port)
-	}
-	return address
 }
 
 // closingLog is a log whose connections have an end.

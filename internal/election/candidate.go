@@ -26,8 +26,9 @@ type Config struct {
 	Log                       *slog.Logger
 }
 
-// lookEvery is how often a Lease that another holds is looked at. It bounds how long one that was given back, or has expired, is nobody's.
-const lookEvery = 400 * time.Millisecond
+// looks is how often a Lease that another holds is looked at in the time between two renewals. It bounds how long one that
+// was given back, or has expired, is nobody's.
+const looks = 5
 
 // Candidate stands for a Lease, term after term. Its methods may be called while it runs.
 type Candidate struct {
@@ -121,7 +122,7 @@ func (c *Candidate) term(ctx context.Context, h *holding, lead func(context.Cont
 // acquire waits until the Lease is free and takes it; nil when ctx ends.
 func (c *Candidate) acquire(ctx context.Context) *holding {
 	var last sighting
-	look := time.NewTicker(lookEvery)
+	look := time.NewTicker(c.cfg.Retry / looks)
 	defer look.Stop()
 	for {
 		if h := c.try(ctx, &last); h != nil {

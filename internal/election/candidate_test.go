@@ -331,3 +331,41 @@ func TestCandidate_that_is_stopped_while_it_takes_the_lease_gives_it_back(t *tes
 		}
 	})
 }
+
+// counting counts how often the Lease is looked at.
+type counting struct {
+	*line
+	looks atomic.Int32
+}
+
+func (c *counting) Get(ctx context.Context, name string, o metav1.GetOptions) (*v1.Lease, error) {
+	c.looks.Add(1)
+	return c.line.Get(ctx, name, o)
+}
+
+func TestCandidate_looks_at_the_lease_of_another_as_often_as_its_retry_period_says(t *testing.T) {
+	for _, period := range []time.Duration{retry, 4 * retry} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{}
+			leads, ctx := make(chan struct{}), t.Context()
+			go func() {
+				_ = election.New(election.Config{
+					Client: &line{server: s}, Name: "bridge", Identity: "a", Duration: duration, Deadline: deadline, Retry: retry,
+				}).Run(ctx, func(ctx context.Context, _ election.Term) error {
+					close(leads)
+					<-ctx.Done()
+					return nil
+				})
+			}()
+			<-leads
+			l := &counting{line: &line{server: s}}
+			go func() {
+				_ = election.New(election.Config{
+					Client: l, Name: "bridge", Identity: "b", Duration: duration, Deadline: deadline, Retry: period,
+				}).Run(ctx, func(context.Context, election.Term) error { return nil })
+			}()
+			<-time.After(20 * period)
+			assert.InDelta(t, 100, l.looks.Load(), 2, "looks in twenty periods of %v", period)
+		})
+	}
+}

@@ -70,6 +70,14 @@ func TestExpression_is_for_what_only_the_identity_is_known_of(t *testing.T) {
 	assert.True(t, yes && err == nil, "it is %t, %v", yes, err)
 }
 
+// An API server writes no member twice. If one does, the filter decides on the value that a consumer reads.
+func TestEval_takes_the_last_of_members_that_repeat(t *testing.T) {
+	c := change(source.Updated, `{"a":1,"b":[1],"a":2,"b":[2],"c":{"d":1,"d":2}}`)
+	for _, s := range []string{"object.a == 2", "object.b[0] == 2", "object.c == {'d': 2}", "object.c.d == 2"} {
+		assert.True(t, must.Get(expression(t, s).Eval(c, nil))(t), s)
+	}
+}
+
 func TestParseExpression_refuses_what_cannot_decide_and_says_where(t *testing.T) {
 	const valid = `; write one over object, oldObject, event.operation, event.reason, event.namespace, event.name, event.objectuid, event.resourceversion, such as ` +
 		`event.operation == "deleted" || has(object.spec.replicas) && object.spec.replicas > 3`

@@ -89,7 +89,7 @@ func number(s string) ref.Val {
 	return types.Double(n)
 }
 
-// object is a JSON object of which only those members are decoded that are asked for. Of members that repeat the first counts.
+// object is a JSON object of which only those members are decoded that are asked for. Of members that repeat the last counts, as for encoding/json.
 type object struct {
 	json  []byte
 	meter *meter
@@ -106,9 +106,7 @@ func (o *object) whole() (traits.Mapper, bool) {
 	if o.all == nil {
 		all := map[ref.Val]ref.Val{}
 		for name, value := range encode.Members(o.json) {
-			if key := types.String(text(name)); all[key] == nil {
-				all[key] = o.meter.valueOf(value)
-			}
+			all[types.String(text(name))] = o.meter.valueOf(value)
 		}
 		o.all = types.NewRefValMap(types.DefaultTypeAdapter, all)
 	}
@@ -127,13 +125,17 @@ func (o *object) Find(key ref.Val) (ref.Val, bool) {
 	if !o.meter.read(len(o.json)) {
 		return errTooMuch, true
 	}
+	var last []byte
 	for n, value := range encode.Members(o.json) {
 		same := string(n[1:len(n)-1]) == string(name)
 		if same || bytes.IndexByte(n, '\\') >= 0 && text(n) == string(name) {
-			return o.remember(string(name), o.meter.valueOf(value)), true
+			last = value
 		}
 	}
-	return nil, false
+	if last == nil {
+		return nil, false
+	}
+	return o.remember(string(name), o.meter.valueOf(last)), true
 }
 
 func (o *object) remember(name string, v ref.Val) ref.Val {

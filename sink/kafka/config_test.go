@@ -4,6 +4,7 @@ package kafka
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -171,3 +172,14 @@ func TestNew_keeps_the_clock_that_it_is_given(t *testing.T) {
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// What /readyz says does not change from one question to the next.
+func TestReady_says_the_same_of_several_failures_each_time(t *testing.T) {
+	s := &Sink{failures: map[string]error{}}
+	for _, place := range []string{"c", "a", "b"} {
+		s.failures[place] = errors.New(place)
+	}
+	for range 100 {
+		require.EqualError(t, s.Ready(), "a")
+	}
+}

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"regexp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -230,8 +232,8 @@ func (s *Sink) Ready() error {
 	if s.down != nil {
 		return s.down
 	}
-	for _, err := range s.failures {
-		return err
+	for _, place := range slices.Sorted(maps.Keys(s.failures)) { // the same one each time
+		return s.failures[place]
 	}
 	return nil
 }
