@@ -100,7 +100,8 @@ func (c *Config) connection() kafka.Config {
 // path is what errors call the checkpoint.
 func (c *Config) path() string { return fmt.Sprintf("%q in topic %s", c.Name, c.Topic) }
 
-// transactionalID is that of the checkpoint's producer. No transaction is ever begun under it.
-func transactionalID(id checkpoint.Identity) string {
-	return "kube-eventbridge." + id.Cluster + "." + id.Pipeline + ".checkpoint"
+// transactionalID is that of the checkpoint's producer. No transaction is ever begun under it. It has the topic, because
+// checkpoints of one name in different topics are different ones.
+func (c *Config) transactionalID(id checkpoint.Identity) string {
+	return "kube-eventbridge." + id.Cluster + "." + id.Pipeline + ".checkpoint." + c.Topic
 }

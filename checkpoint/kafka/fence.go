@@ -72,7 +72,7 @@ func (s *Store) enlist(ctx context.Context) error {
 
 // init returns an id that nobody has had: the next epoch of the transactional id, or, without the permission for that, one of nobody's.
 func (s *Store) init(ctx context.Context) (id kafka.Producer, err error) {
-	name := transactionalID(s.want)
+	name := s.cfg.transactionalID(s.want)
 	switch {
 	case s.plain:
 		return s.ask(ctx, "", nil)

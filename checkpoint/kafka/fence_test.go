@@ -97,11 +97,11 @@ func TestStore_reads_nothing_that_a_newer_process_has_begun_to_change(t *testing
 
 func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 	f := newFake(3)
-	f.forbidden = map[string]bool{"InitProducerId kube-eventbridge.prod-eu-1.audit.checkpoint": true}
+	f.forbidden = map[string]bool{"InitProducerId kube-eventbridge.prod-eu-1.audit.checkpoint.checkpoints": true}
 	var log bytes.Buffer
 	cfg := Config{Log: slog.New(slog.NewTextHandler(&log, nil))}
 	s := must.Get(openFake(t.Context(), f, cfg, audit))(t)
-	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "transactionalId=kube-eventbridge.prod-eu-1.audit.checkpoint") {
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "transactionalId=kube-eventbridge.prod-eu-1.audit.checkpoint.checkpoints") {
 		t.Errorf("warnings: %s", &log)
 	}
 	require.NoError(t, s.Commit(t.Context(), position(1)))
@@ -113,11 +113,11 @@ func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 
 func TestStore_without_the_permission_for_its_id_is_refused_where_a_fence_is_asked_for(t *testing.T) {
 	f := newFake(3)
-	f.forbidden = map[string]bool{"InitProducerId kube-eventbridge.prod-eu-1.audit.checkpoint": true}
+	f.forbidden = map[string]bool{"InitProducerId kube-eventbridge.prod-eu-1.audit.checkpoint.checkpoints": true}
 	_, err := openFake(t.Context(), f, Config{Elected: true}, audit)
 	var unfenced *UnfencedError
 	assert.True(t, errors.As(err, &unfenced) && checkpoint.IsPermanent(err) &&
-		unfenced.TransactionalID == "kube-eventbridge.prod-eu-1.audit.checkpoint", "open: %v", err)
+		unfenced.TransactionalID == "kube-eventbridge.prod-eu-1.audit.checkpoint.checkpoints", "open: %v", err)
 }
 
 // once makes one thing go wrong, with the next request.
@@ -208,7 +208,7 @@ func TestStore_takes_a_new_epoch_every_day(t *testing.T) {
 			for range 3 {
 				require.NoError(t, s.Commit(t.Context(), position(day)))
 			}
-			assert.Equal(t, epochs, int(f.epochs[transactionalID(audit)].Epoch), "day %d: epoch", day)
+			assert.Equal(t, epochs, int(f.epochs[s.cfg.transactionalID(audit)].Epoch), "day %d: epoch", day)
 			<-time.After(renewEvery)
 			epochs++
 		}
@@ -321,4 +321,10 @@ func TestStore_forgets_a_stream_and_its_rows(t *testing.T) {
 		t.Errorf("%d records hold, want 7", got)
 	}
 	storetest.MustHold(t.Context(), t, mustOpen(t.Context(), t, f), storetest.After(storetest.Empty(), again))
+}
+
+// Two clusters that have one name, on one Kafka, do not throw each other out where their topics are different.
+func TestConfig_has_an_id_for_each_topic(t *testing.T) {
+	a, b := Config{Topic: "a"}, Config{Topic: "b"}
+	assert.NotEqual(t, a.transactionalID(audit), b.transactionalID(audit))
 }

@@ -113,7 +113,7 @@ func TestBridge_on_Kafka_needs_no_more_permissions_than_are_documented(t *testin
 		require.NoError(t, cluster.Allow(t.Context(), "bridge", kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeCreate, kafkago.ACLOperationTypeWrite,
 			kafkago.ACLOperationTypeRead, kafkago.ACLOperationTypeDescribeConfigs))
 	}
-	for _, id := range []string{"kube-eventbridge.e2e.test", "kube-eventbridge.e2e.test.checkpoint"} {
+	for _, id := range []string{"kube-eventbridge.e2e.test.kubernetes", "kube-eventbridge.e2e.test.checkpoint.kube-eventbridge-checkpoints"} {
 		require.NoError(t, cluster.Allow(t.Context(), "bridge", kafkago.ResourceTypeTransactionalID, id, kafkago.ACLOperationTypeWrite))
 	}
 	for range 2 {

@@ -167,7 +167,7 @@ func (k *kafkaLog) writer(t *testing.T) string {
 	t.Helper()
 	client := must.Get(kgo.NewClient(kgo.SeedBrokers(k.cluster.Addresses()...)))(t)
 	defer client.Close()
-	const id = "kube-eventbridge.e2e.test"
+	id := "kube-eventbridge.e2e.test." + k.topic
 	all := must.Get(kadm.NewClient(client).DescribeTransactions(t.Context(), id))(t)
 	require.NoError(t, all[id].Err)
 	return fmt.Sprintf("%d/%d", all[id].ProducerID, all[id].ProducerEpoch)

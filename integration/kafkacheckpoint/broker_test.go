@@ -80,7 +80,7 @@ func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 	require.NoError(t, s.Commit(t.Context(), rows(0, 10, 1)))
 	storetest.Apply(want, rows(0, 10, 1))
 	mustBe(t, must.Get(mustOpen(t, cfg).Load(t.Context()))(t), want)
-	const id = "kube-eventbridge.prod-eu-1.audit.checkpoint"
+	const id = "kube-eventbridge.prod-eu-1.audit.checkpoint." + topic
 	for _, text := range []string{"transactionalId=" + id, "(DescribeConfigs), so they are not checked"} {
 		if n := strings.Count(log.String(), text); n != 2 { // two stores were opened
 			t.Errorf("%d warnings have %q: %s", n, text, &log)

@@ -222,7 +222,7 @@ func TestSink_ends_without_a_fence_where_it_has_to_have_one(t *testing.T) {
 	s := must.Get(kafka.New(cfg))(t)
 	ctx := must.Within(t, time.Minute)
 	var unusable *sink.UnusableError
-	if err := s.Run(ctx); !errors.As(err, &unusable) || !strings.Contains(err.Error(), "kube-eventbridge.test.p is missing") {
+	if err := s.Run(ctx); !errors.As(err, &unusable) || !strings.Contains(err.Error(), "kube-eventbridge.test.p."+faked+" is missing") {
 		t.Errorf("it ends with %v", err)
 	}
 }

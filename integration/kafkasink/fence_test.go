@@ -114,7 +114,7 @@ func TestBroker_takes_an_older_epoch_until_the_partition_has_seen_the_newer_one(
 	publish(t, old, message(r.topic, "old", 1))
 	c := must.Get(internal.NewClient(internal.Config{Brokers: r.AddressesOf(direct)}))(t)
 	defer c.Close()
-	must.Get(c.InitProducer(t.Context(), "kube-eventbridge.test."+r.topic, nil))(t)
+	must.Get(c.InitProducer(t.Context(), "kube-eventbridge.test."+r.topic+"."+r.topic, nil))(t)
 	publish(t, old, message(r.topic, "old", 2))
 }
 

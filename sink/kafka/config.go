@@ -155,7 +155,9 @@ func (c *Config) validate() error {
 }
 
 // transactionalID is that of the pipeline's producer. No transaction is ever begun under it.
-func (c *Config) transactionalID() string { return "kube-eventbridge." + c.Cluster + "." + c.Pipeline }
+func (c *Config) transactionalID() string {
+	return "kube-eventbridge." + c.Cluster + "." + c.Pipeline + "." + c.Topic
+}
 
 // unusable returns an error that ends Run.
 func unusable(topic, reason, advice string) error {
