@@ -22,6 +22,12 @@ async function resume() {
 }
 
 const places = await resume();
+// It seeks whenever it has joined the group. Before that it may read what was handled, and passes over it.
+consumer.on(consumer.events.GROUP_JOIN, () => {
+  places.forEach(({ partition, offset }) => {
+    consumer.seek({ topic, partition, offset: String(state.next[partition] ?? offset) });
+  });
+});
 await consumer.run({
   autoCommit: false, // places are kept with the state
   eachBatch: async ({ batch, resolveOffset, heartbeat }) => {
@@ -42,7 +48,6 @@ await consumer.run({
     state.save();
   },
 });
-places.forEach((place) => consumer.seek(place)); // before that it may read what was handled, and passes over it
 
 function read({ key, value, headers }) {
   const texts = Object.fromEntries(Object.entries(headers).map(([name, text]) => [name, text.toString()]));
