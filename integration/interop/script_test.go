@@ -62,7 +62,7 @@ func (r *world) before() {
 
 func (r *world) create(namespace string, c *corev1.ConfigMap) {
 	r.t.Helper()
-	_, err := r.kube.CoreV1().ConfigMaps(namespace).Create(r.t.Context(), c, metav1.CreateOptions{FieldManager: "interop"})
+	_, err := r.kube.CoreV1().ConfigMaps(namespace).Create(r.t.Context(), c, metav1.CreateOptions{FieldManager: manager})
 	require.NoError(r.t, err)
 }
 
