@@ -22,6 +22,13 @@
 {{- if and (hasKey $checkpoint $broker) (not (hasKey ($p.sink | default dict) $broker)) (not (get (get $checkpoint $broker | default dict) $addresses)) }}
 {{- fail (printf "config.pipelines[%d].checkpoint.%s: names no %s, and the pipeline's sink has none of that kind" $i $broker $addresses) }}
 {{- end }}
+{{- range $place, $of := dict "sink" ($p.sink | default dict) "checkpoint" $checkpoint }}
+{{- range (get (get $of $broker | default dict) $addresses | default list) }}
+{{- if regexMatch "(?i)^([a-z]+://)?(127\\.|localhost(:|$)|\\[::1])" . }}
+{{- fail (printf "config.pipelines[%d].%s.%s.%s: %s is the Pod itself, where no broker runs; write the address of your broker" $i $place $broker $addresses .) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- if and .Values.rbac.create (eq (toJson .Values.rbac.rules) (include "ownRules" . | fromYamlArray | toJson)) (ne (include "read" .) "configmaps deployments.apps secrets") }}
