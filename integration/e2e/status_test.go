@@ -60,7 +60,7 @@ func TestStatus_says_at_once_that_the_broker_is_away_and_that_it_is_back(t *test
 
 	r.broker.stop()
 	stopped := time.Now()
-	r.awaitSummary("1 problem")
+	r.awaitSummary("The broker is away")
 	assert.LessOrEqual(t, time.Since(stopped), 30*time.Second, "that the broker is away was said late")
 	got := r.report()
 	if p := got.Problems[0]; p.Kind != status.BrokerAway || p.Severity != status.Error || !strings.Contains(p.Advice, "Start the broker") || got.State != status.Failing || got.Pipelines[0].Broker.OK {
@@ -121,7 +121,7 @@ func TestStatusPage_keeps_itself_up_to_date_for_everybody(t *testing.T) {
 
 	r.broker.stop()
 	b.until("the problem", func() bool {
-		return strings.Contains(b.text(), "1 problem, 20 of 20 streams watched") && strings.Contains(b.text(), "Start the broker")
+		return strings.Contains(b.text(), "The broker is away: 20 of 20 streams watched") && strings.Contains(b.text(), "Start the broker")
 	})
 	looksWell(t, b, "with a problem")
 	b.shot("status-broker-away")

@@ -138,7 +138,7 @@ func TestReport_sums_up(t *testing.T) {
 		{"nothing selected", process(), []bridge.State{healthy("p")}, Live, "Live: nothing exists yet that the configuration selects"},
 		{"one starts", process(), []bridge.State{healthy("p", watching("a"), opening)}, Starting, "Starting: 1 of 2 streams watched"},
 		{"one lists", process(), []bridge.State{healthy("p", listing)}, Starting, "Starting: 0 of 1 stream watched"},
-		{"one waits", process(), []bridge.State{healthy("p", watching("a"), waiting)}, Failing, "1 problem, 1 of 2 streams watched"},
+		{"one waits", process(), []bridge.State{healthy("p", watching("a"), waiting)}, Failing, "The API server is away: 1 of 2 streams watched"},
 		{"one of a wildcard is not to be had", process(), []bridge.State{healthy("p", watching("a"), watching("b"), degraded)}, Live, "All 2 streams are live"},
 		{"the broker has not been reached yet", process(), []bridge.State{young}, Starting, "Starting: 0 of 1 stream watched"},
 		{"the API server is away", away, nil, Failing, "Starting: the API server has not answered yet"},
@@ -164,7 +164,7 @@ func TestReport_says_once_what_many_streams_have(t *testing.T) {
 	if len(r.Problems) != 1 || len(r.Problems[0].Streams) != 300 || !r.Problems[0].Since.Equal(ago(299*time.Second)) || r.Problems[0].Kind != APIServer {
 		t.Errorf("the problems are %+v", r.Problems)
 	}
-	assert.Equal(t, "1 problem, 0 of 300 streams watched", r.Summary, "pipeline")
+	assert.Equal(t, "The API server is away: 0 of 300 streams watched", r.Summary, "pipeline")
 	assert.Equal(t, Failing, r.Pipelines[0].State, "pipeline")
 }
 

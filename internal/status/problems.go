@@ -29,7 +29,7 @@ func (ps *problems) add(p Problem) {
 		}
 		return
 	}
-	p.Streams = slices.Clone(p.Streams)
+	p.Title, p.Streams = titleOf(p.Kind), slices.Clone(p.Streams)
 	ps.all = append(ps.all, p)
 }
 
@@ -78,7 +78,7 @@ func (b *builder) sum(r *Report, idle string) {
 	case len(r.Pipelines) == 0:
 		r.State, r.Summary = Starting, sentence(idle)
 	case failing > 0:
-		r.State, r.Summary = Failing, counted(failing, "problem")+", "+tally
+		r.State, r.Summary = Failing, headline(r.Problems[0].Title, failing-1)+": "+tally
 	case starting:
 		r.State, r.Summary = Starting, "Starting: "+tally
 	case streams == 0:
@@ -88,6 +88,14 @@ func (b *builder) sum(r *Report, idle string) {
 	default:
 		r.State, r.Summary = Live, fmt.Sprintf("All %d streams are live", streams)
 	}
+}
+
+// headline names the first of some problems, and counts the others.
+func headline(first string, others int) string {
+	if others == 0 {
+		return first
+	}
+	return first + ", and " + counted(others, "problem") + " more"
 }
 
 func counted(n int, what string) string {

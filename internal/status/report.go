@@ -61,6 +61,8 @@ type Problem struct {
 	Severity Severity `json:"severity"`
 	// Kind names the trouble for programs; more kinds may come.
 	Kind Kind `json:"kind"`
+	// Title says in a few words what that is.
+	Title string `json:"title"`
 	// Pipeline is whose it is; empty where it is the process's.
 	Pipeline string `json:"pipeline,omitempty"`
 	// Streams are those that have it; none where it is the pipeline's.

@@ -77,10 +77,10 @@
       }
       item.dataset.severity = p.severity;
       const streams = p.streams || [], shown = streams.slice(0, 5).join(", ") + (streams.length > 5 ? " and " + (streams.length - 5) + " more" : "");
-      const whose = [p.severity === "error" ? "Error" : "Warning", p.pipeline, shown].filter(Boolean).join(" · ");
-      put(item.children[0], whose + (p.since ? " · since " + age(since(p.since)) : ""));
+      const whose = [p.title, p.pipeline, shown].filter(Boolean).join(" · ");
+      put(item.children[0], whose + (p.since ? " · for " + age(since(p.since)) : ""));
       put(item.children[1], p.text);
-      put(item.children[2], p.advice);
+      put(item.children[2], p.advice.replaceAll("`", ""));
     });
   }
 
