@@ -16,6 +16,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 )
@@ -49,8 +50,8 @@ func newStatusCommand(s *streams) *cobra.Command {
 	return cmd
 }
 
-// address returns where the bridge is, and what says so.
-func (f *statusFlags) address() (server, flag string, err error) {
+// address returns where the bridge is, and what says so. What is wrong with a file that says so nevertheless goes to a writer.
+func (f *statusFlags) address(to io.Writer) (server, flag string, err error) {
 	switch {
 	case f.file != "" && f.server != "":
 		return "", "", usagef("--config and --server exclude each other: leave one out")
@@ -58,14 +59,19 @@ func (f *statusFlags) address() (server, flag string, err error) {
 		return cmp.Or(f.server, "http://127.0.0.1:8080"), "--server", nil
 	}
 	cfg, warnings, err := config.Load(f.file)
-	if err != nil {
+	if err == nil {
+		return endpoint.Local(cfg.Server.Listen), "server.listen", nil
+	}
+	listen, known := config.Listen(f.file)
+	if !known {
 		return "", "", reported(err, warnings)
 	}
-	return endpoint.Local(cfg.Server.Listen), "server.listen", nil
+	_, _ = fmt.Fprintf(to, "%v\nThe bridge goes by what it has read before.\n", err)
+	return endpoint.Local(listen), "server.listen", nil
 }
 
 func (f *statusFlags) run(ctx context.Context, s *streams) error {
-	server, flag, err := f.address()
+	server, flag, err := f.address(inert.NewWriter(s.Err))
 	if err != nil {
 		return err
 	}

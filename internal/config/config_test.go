@@ -632,3 +632,66 @@ func TestParse_refuses_at_once_what_would_take_long(t *testing.T) {
 		assert.Less(t, len(err.Error()), 100<<10, "%s: the text", name)
 	}
 }
+
+func TestLoad_suggests_names_of_resources_that_Kubernetes_has(t *testing.T) {
+	const unknown = " is no resource that Kubernetes 1.36 has by itself"
+	for name, want := range map[string]string{
+		"deploymets":              "deploymets" + unknown + ", did you mean deployments?",
+		"deploymets.apps":         "deploymets.apps" + unknown + ", did you mean deployments.apps?",
+		"deploymets.v1.apps":      "deploymets.v1.apps" + unknown + ", did you mean deployments.v1.apps?",
+		"whatever.apps":           "whatever.apps" + unknown + ", and its group is one of Kubernetes",
+		"deployments.apps":        "",
+		"deploy":                  "",
+		"pod":                     "",
+		"pods.v1":                 "",
+		"routes":                  "",
+		"widgets":                 "",
+		"deploymets.example.com":  "",
+		"\"*.apps\"":              "",
+		"\"*\"":                   "",
+		"horizontalpodautoscaler": "",
+	} {
+		_, warnings, err := Parse("f", []byte("pipelines: [{name: a, resources: [{resource: "+name+"}]}]\n"))
+		require.NoError(t, err, name)
+		said := ""
+		if len(warnings) > 0 {
+			said = warnings[0].Message
+		}
+		assert.Equal(t, want, said, name)
+	}
+}
+
+// A misspelt key hides nothing of the key that is meant, if that is there.
+func TestLoad_reports_all_problems_beside_a_key_that_it_does_not_know(t *testing.T) {
+	_, _, err := Parse("f", []byte("pipeline: x\npipelines:\n- name: a\n  resources: [{resource: pods, payload: meta}]\n  audit: {interval: 1s}\n"))
+	var found Problems
+	require.ErrorAs(t, err, &found)
+	var paths []string
+	for _, p := range found {
+		paths = append(paths, p.Path)
+	}
+	assert.Equal(t, []string{"pipeline", "pipelines[0].resources[0].payload", "pipelines[0].audit.interval"}, paths)
+	_, _, err = Parse("f", []byte("pipeline: []\n"))
+	require.ErrorAs(t, err, &found)
+	assert.Len(t, found, 1, "it is not missing as well: %v", found)
+}
+
+func TestListen_finds_the_address_in_a_file_that_is_wrong_elsewhere(t *testing.T) {
+	for text, want := range map[string]string{
+		"pipelines: 1\nserver: {listen: \":1\"}\n": ":1",
+		"server: {listen: \":1\", sinc: 1}\n":      ":1",
+		"pipeline: []\n":                           "127.0.0.1:8080",
+		"server: {listen: 8080}\n":                 "",
+		"server: 1\n":                              "",
+		"a: [\n":                                   "",
+		"":                                         "",
+		"server: {listen: \":1\"}\n<<<<<<< HEAD\na: b": "",
+	} {
+		file := filepath.Join(t.TempDir(), "f.yaml")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		got, known := Listen(file)
+		assert.True(t, known == (want != "") && (!known || got == want), "%q: %q, %v", text, got, known)
+	}
+	_, known := Listen(filepath.Join(t.TempDir(), "none"))
+	assert.False(t, known)
+}

@@ -128,6 +128,7 @@ func (d *decoder) mapping(node ast.Node, path string, v reflect.Value) {
 		return
 	}
 	first, valid := map[string]mark{}, validKeys(v.Type())
+	var meant []string
 	for _, entry := range entries {
 		key, at := entry.Key.GetToken().Value, place(entry)
 		below := join(path, key)
@@ -135,7 +136,7 @@ func (d *decoder) mapping(node ast.Node, path string, v reflect.Value) {
 		switch {
 		case !d.usable(entry, path, first, valid):
 		case !field.IsValid():
-			d.unknown(below, at, key, path, v)
+			meant = append(meant, d.unknown(below, at, key, path, v))
 		default:
 			first[key] = at
 			if isScalar(entry.Value) {
@@ -143,6 +144,11 @@ func (d *decoder) mapping(node ast.Node, path string, v reflect.Value) {
 			}
 			d.marks[below] = at
 			d.value(entry.Value, below, field)
+		}
+	}
+	for _, key := range meant {
+		if _, there := first[key]; !there && key != "" {
+			d.bad[join(path, key)] = true // so that it is not reported as missing as well
 		}
 	}
 }
@@ -159,26 +165,27 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// unknown says why key is refused, and what was probably meant.
-func (d *decoder) unknown(below string, at mark, key, path string, v reflect.Value) {
+// unknown says why key is refused, and returns what was probably meant, if anything.
+func (d *decoder) unknown(below string, at mark, key, path string, v reflect.Value) (meant string) {
 	valid := keys(v.Type())
 	if why := refusedKeys(v.Type())[key]; why != "" {
 		d.addAt(below, at, strings.ReplaceAll(why, "{keys}", strings.Join(valid, ", ")))
-		return
+		return ""
 	}
 	message := "is not a key here"
-	meant, similar := closest(key, valid)
+	like, similar := closest(key, valid)
 	switch of := elsewhere(key, reflect.TypeFor[Config](), ""); {
 	case strings.HasPrefix(key, "//") || strings.HasPrefix(key, "/*"):
 		d.addAt(below, at, "is not a key; a comment begins with #")
-		return
-	case similar && (len(of) == 0 || strings.EqualFold(meant, key)):
-		message += fmt.Sprintf(", did you mean %s?", meant)
-		d.bad[join(path, meant)] = true // so that it is not reported as missing as well
+		return ""
+	case similar && (len(of) == 0 || strings.EqualFold(like, key)):
+		message += fmt.Sprintf(", did you mean %s?", like)
+		meant = like
 	case 0 < len(of) && len(of) <= maxElsewhere:
 		message += ", but in " + strings.Join(of, " and in ")
 	}
 	d.addAt(below, at, message+"; "+validKeys(v.Type()))
+	return meant
 }
 
 // maxElsewhere is in how many places a key may be for them to be named.

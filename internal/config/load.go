@@ -88,6 +88,21 @@ func Parse(file string, data []byte) (c *Config, warnings Problems, err error) {
 	return c, l.problems(warned), nil
 }
 
+// Listen returns server.listen of a file that may be wrong elsewhere; false if it cannot be told.
+func Listen(file string) (address string, known bool) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", false
+	}
+	l, c := loader{file: file, decoder: decoder{marks: map[string]mark{}, bad: map[string]bool{}}}, Default()
+	body := l.body(data)
+	if body == nil {
+		return "", false
+	}
+	l.decode(body, c)
+	return c.Server.Listen, !l.known("server.listen") && listenable(c.Server.Listen)
+}
+
 // Place gives problems with a file that were found elsewhere, with a path each, their places in it.
 func Place(file string, found Problems) Problems {
 	data, err := os.ReadFile(file)

@@ -4,6 +4,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/builtin"
 )
 
 func (v *validator) pipeline(path string, p *Pipeline) {
@@ -118,11 +121,35 @@ func (v *validator) exclude(path string, r *Resource) {
 	}
 }
 
+// builtin warns of a name that is none of a resource that API servers have by themselves, where it should be one, or is
+// nearly one.
+func (v *validator) builtin(path string, name ResourceName) {
+	inGroup := name.Group != "" || name.Version != ""
+	names := builtin.Every()[name.Group]
+	if !inGroup {
+		names = slices.Concat(slices.Collect(maps.Values(builtin.Every()))...)
+	}
+	_, found := builtin.Find(name.Plural, name.Group, inGroup)
+	if found || name.Wildcard() || name == (ResourceName{}) || names == nil || builtin.Plural(name.Plural, name.Group, inGroup) != "" {
+		return
+	}
+	slices.Sort(names)
+	like, similar := closest(name.Plural, names)
+	const unknown = "%v is no resource that Kubernetes 1.36 has by itself"
+	switch meant := (ResourceName{Plural: like, Version: name.Version, Group: name.Group}); {
+	case similar && (inGroup || editDistance(name.Plural, like) == 1):
+		v.warn(path, unknown+", did you mean %v?", name, meant)
+	case inGroup:
+		v.warn(path, unknown+", and its group is one of Kubernetes", name)
+	}
+}
+
 // resource checks r, and against the resources before it in its pipeline.
 func (v *validator) resource(path string, r *Resource, before []Resource) {
 	if r.Resource == (ResourceName{}) {
 		v.add(path+".resource", "is missing; write plural[.version][.group], such as pods or deployments.apps")
 	}
+	v.builtin(path+".resource", r.Resource)
 	for i, ns := range r.Namespaces {
 		v.namespace(fmt.Sprintf("%s.namespaces[%d]", path, i), ns, r.Namespaces[:i])
 	}

@@ -11,6 +11,10 @@ package tail
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
 // Config says what is read and how it is shown.
@@ -23,6 +27,9 @@ type Config struct {
 	Notice func(line string)
 }
 
+// unmatchedAfter is how long what is followed may match nothing until that is said.
+const unmatchedAfter = 10 * time.Second
+
 // memoryBytes holds some ten thousand objects.
 const memoryBytes = 64 << 20
 
@@ -34,7 +41,12 @@ func Run(ctx context.Context, log Log, cfg Config) error {
 	}
 	v := &viewer{cfg: &cfg, memory: newMemory(memoryBytes), log: log, seen: newSeen(cfg.Filter.Resources)}
 	_, v.blind = cfg.Printer.(JSON)
+	reading, done := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	waiting.Go(func() { v.sayUnmatched(reading) })
 	err := log.Read(ctx, Reading{Span: cfg.Span, Each: v.show, Counts: v.shown, Replaced: v.memory.clear})
+	done()
+	waiting.Wait()
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -51,7 +63,9 @@ type viewer struct {
 	log    Log
 	// strange says that the notice about messages that are no events was given.
 	strange bool
-	seen    *seen
+	// mu guards seen.
+	mu   sync.Mutex
+	seen *seen
 	// printed says that an event was.
 	printed bool
 	// blind says that the printer never asks what was before.
@@ -71,7 +85,9 @@ func (v *viewer) show(ctx context.Context, m Message) error {
 	if err := e.oldFormat(); err != nil {
 		return err
 	}
+	v.mu.Lock()
 	v.seen.note(e)
+	v.mu.Unlock()
 	if !v.cfg.Filter.covers(e) {
 		return nil
 	}
@@ -83,6 +99,23 @@ func (v *viewer) show(ctx context.Context, m Message) error {
 		v.memory.remember(e)
 	}
 	return err
+}
+
+// sayUnmatched gives notice, once, that what is followed has matched nothing for a while: a name may be misspelt.
+func (v *viewer) sayUnmatched(ctx context.Context) {
+	if !v.cfg.Follow || len(v.cfg.Filter.Resources) == 0 || pause.For(ctx, unmatchedAfter) != nil {
+		return
+	}
+	v.mu.Lock()
+	missing, resources := v.seen.missing(), v.seen.resources()
+	v.mu.Unlock()
+	switch {
+	case missing == "":
+	case resources == "":
+		v.cfg.Notice("no event has come yet; it goes on waiting for " + missing)
+	default:
+		v.cfg.Notice("no event matches " + missing + " so far; those read are about " + resources + "; it goes on waiting")
+	}
 }
 
 // conclude gives notice of what was looked for in vain.

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -193,6 +195,48 @@ func TestRun_says_at_the_end_what_it_looked_for_in_vain(t *testing.T) {
 			c.cfg.Printer, c.cfg.Notice = new(lines), func(line string) { notices = append(notices, line) }
 			require.NoError(t, Run(t.Context(), &sliceLog{messages: c.messages}, c.cfg))
 			assert.Equal(t, c.want, strings.Join(notices, "\n"))
+		})
+	}
+}
+
+// followedLog has more to come.
+type followedLog struct{ sliceLog }
+
+func (l *followedLog) Read(ctx context.Context, r Reading) error {
+	if err := l.sliceLog.Read(ctx, r); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestRun_says_while_it_follows_what_it_looks_for_in_vain(t *testing.T) {
+	pods := must.Get(ParseSelector("pods"))(t)
+	deployments := must.Get(ParseSelector("deploy"))(t)
+	for _, c := range []struct {
+		name     string
+		messages []Message
+		of       []Selector
+		want     []string
+	}{
+		{"what is there", []Message{replicas(1, 1)}, []Selector{deployments}, nil},
+		{"everything", nil, nil, nil},
+		{
+			"another resource", []Message{replicas(1, 1)}, []Selector{pods},
+			[]string{"no event matches pods so far; those read are about deployments.apps; it goes on waiting"},
+		},
+		{"an empty log", nil, []Selector{pods}, []string{"no event has come yet; it goes on waiting for pods"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var notices []string
+				cfg := Config{
+					Span: Span{Follow: true}, Filter: Filter{Resources: c.of}, Printer: new(lines),
+					Notice: func(line string) { notices = append(notices, line) },
+				}
+				require.NoError(t, Run(must.Within(t, time.Minute), &followedLog{sliceLog{messages: c.messages}}, cfg))
+				assert.Equal(t, c.want, notices)
+			})
 		})
 	}
 }
