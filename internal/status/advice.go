@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -131,6 +132,9 @@ var troubles = []trouble{
 
 // diagnose returns what kind of trouble an error is where it was met, and what to do about it.
 func diagnose(at place, err error, file string) (Kind, string) {
+	if at&(atBroker|atCheckpoint) != 0 && unreached(err) { // whatever its name is like
+		return BrokerAway, adviceOf(BrokerAway, file)
+	}
 	for _, t := range troubles {
 		if t.at&at == 0 || !t.is(err) {
 			continue
@@ -178,9 +182,12 @@ func isAny(targets []error, texts ...string) func(error) bool {
 	}
 }
 
-// mentions reports whether an error's text has one of the texts in it, in any case: brokers' errors are known here by their text alone.
+// names are what users choose: addresses, and hosts that are looked up. They say nothing of what is wrong.
+var names = regexp.MustCompile(`lookup \S+|\S*(://|\w\.\w|:\d)\S*`)
+
+// mentions reports whether an error's text has one of the texts in it, in any case, besides names: brokers' errors are known here by their text alone.
 func mentions(err error, texts ...string) bool {
-	text := strings.ToLower(err.Error())
+	text := strings.ToLower(names.ReplaceAllString(err.Error(), ""))
 	for _, t := range texts {
 		if strings.Contains(text, strings.ToLower(t)) {
 			return true
@@ -216,6 +223,13 @@ func badCertificate(err error) bool {
 	var name x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	return errors.As(err, &verification) || errors.As(err, &unknown) || errors.As(err, &name) || errors.As(err, &invalid)
+}
+
+// unreached reports whether there is no connection to whom was to be asked.
+func unreached(err error) bool {
+	var lookup *net.DNSError
+	var dial *net.OpError
+	return errors.As(err, &lookup) || errors.As(err, &dial) && dial.Op == "dial"
 }
 
 // away reports whether nobody answers, or a server that is starting, ending, or overloaded.
