@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/client-go/rest"
@@ -25,7 +26,12 @@ func (c *ControlPlane) RESTConfig() *rest.Config {
 // User returns a configuration for a user with a certificate of this name and these groups. With RBAC the user may do what roles
 // allow; the group system:masters may do everything.
 func (c *ControlPlane) User(name string, groups ...string) *rest.Config {
-	cert, key, err := c.ca.User(name, groups...)
+	return c.UserUntil(time.Now().Add(7*24*time.Hour), name, groups...)
+}
+
+// UserUntil is User for a certificate that expires at a time.
+func (c *ControlPlane) UserUntil(end time.Time, name string, groups ...string) *rest.Config {
+	cert, key, err := c.ca.UserUntil(end, name, groups...)
 	if err != nil {
 		panic("BUG: " + err.Error()) // keys of our own making do not fail to sign
 	}

@@ -49,7 +49,13 @@ func New(name string) (*Authority, error) {
 
 // User returns a certificate of a user in groups, and its key in PKCS #8, which Kafka wants; both in PEM.
 func (a *Authority) User(name string, groups ...string) (certPEM, keyPEM []byte, err error) {
+	return a.UserUntil(template(name).NotAfter, name, groups...)
+}
+
+// UserUntil is User for a certificate that expires at a time.
+func (a *Authority) UserUntil(end time.Time, name string, groups ...string) (certPEM, keyPEM []byte, err error) {
 	t := template(name)
+	t.NotAfter = end
 	t.Subject.Organization = groups
 	t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	return a.issue(t)
