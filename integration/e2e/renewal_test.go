@@ -61,8 +61,7 @@ func (r *fixture) asksAgain() {
 	})
 }
 
-// A client certificate expires, and the one that has taken its place is used: also where a connection was made with the
-// first one.
+// A client certificate expires, and the one that has taken its place is used.
 func TestBridge_uses_a_client_certificate_that_was_renewed(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	api := controlplane.ForTest(t, controlplane.Config{})
