@@ -65,15 +65,16 @@ type Config struct {
 	Payload           Payload
 	// Keep names what is not to be removed: KeepManagedFields, KeepLastApplied.
 	Keep []string
-	// SecretValues sends Secrets like any other object. Without it a Secret's event has only the members apiVersion, kind,
-	// metadata, type, immutable, data and stringData. Each value of the last two is the base64 of "[redacted]", whatever it was, and that of an
-	// annotation is "[redacted]". The annotations in which kubectl and other tools keep a copy of the object are removed whatever Keep says. A
-	// Secret that cannot be decoded is sent as its identity alone.
+	// SecretValues sends Secrets like any other object. Without it a Secret's event has only the members apiVersion,
+	// kind, metadata, type, immutable, data and stringData. Each value of the last two is the base64 of "[redacted]",
+	// whatever it was, and that of an annotation is "[redacted]". The annotations in which kubectl and other tools keep
+	// a copy of the object are removed whatever Keep says. A Secret that cannot be decoded is sent as its identity
+	// alone.
 	SecretValues bool
 	// SecretAnnotations names annotations of Secrets whose values are sent all the same; see [CheckSecretAnnotation].
 	SecretAnnotations []string
-	// SecretHashes, if not nil, makes each mask of a Secret's value say "[redacted hmac-sha256:<16 hex digits>]", so that it can be seen
-	// that the value changed. What is not base64 where it should be has the mask without a hash.
+	// SecretHashes, if not nil, makes each mask of a Secret's value say "[redacted hmac-sha256:<16 hex digits>]", so
+	// that it can be seen that the value changed. What is not base64 where it should be has the mask without a hash.
 	SecretHashes *Hashes
 	// Redact names values that are replaced: texts by "[redacted]", which is in base64 where a ConfigMap or a Secret has base64, numbers by 0, booleans by
 	// false, objects by {} and lists by []; null stays. As managedFields and the annotations in which tools keep a copy of the object

@@ -16,10 +16,10 @@ import (
 // MinHashKey is how many bytes a key of [Hashes] has at least.
 const MinHashKey = 16
 
-// Hashes tells whoever has no key whether the value of a Secret is another one than before, and nothing else of it: the hash is
-// the first 8 bytes of the HMAC-SHA256 of namespace, name and key with a zero byte behind each, and the value. The key of an annotation
-// is "metadata.annotations/" and its name. So equal values in different places have different hashes. However it is formatted, it says
-// [redacted].
+// Hashes tells whoever has no key whether the value of a Secret is another one than before, and nothing else of it: the
+// hash is the first 8 bytes of the HMAC-SHA256 of namespace, name and key with a zero byte behind each, and the value.
+// The key of an annotation is "metadata.annotations/" and its name. So equal values in different places have different
+// hashes. However it is formatted, it says [redacted].
 type Hashes struct{ key []byte }
 
 // NewHashes returns hashes with a key, of which it keeps a copy. It panics if the key is shorter than MinHashKey.

@@ -13,7 +13,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// replaced is what stands for a text that was replaced, and mask is the base64 of it, so that typed clients still decode it.
+// replaced is what stands for a text that was replaced, and mask is the base64 of it, so that typed clients still
+// decode it.
 const (
 	replaced = "[redacted]"
 	mask     = `"W3JlZGFjdGVkXQ=="`
@@ -134,8 +135,8 @@ func (r *redactor) annotation(name string) error {
 	return err
 }
 
-// CheckSecretAnnotation returns an error if an annotation of this name is never sent, whatever [Config.SecretAnnotations]
-// says.
+// CheckSecretAnnotation returns an error if an annotation of this name is never sent, whatever
+// [Config.SecretAnnotations] says.
 func CheckSecretAnnotation(name string) error {
 	if copiesObject(name) {
 		return fmt.Errorf("%q holds a copy of the Secret and is never published; remove it", name)

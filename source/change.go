@@ -150,7 +150,8 @@ type Change struct {
 	// Written is when the state was written, in seconds since 1970, as it tells; 0 where it does not. The encoder finds
 	// it.
 	Written int64
-	// Follows says that a state of the object before this one is known, and Before is when that was written, as Written.
+	// Follows says that a state of the object before this one is known, and Before is when that was written, as
+	// Written.
 	Follows bool
 	Before  int64
 	// Again, if not 0, is the number of a resync or a rewind: the event is a republished one.

@@ -131,7 +131,8 @@ func httpClient(cfg *rest.Config) (*http.Client, error) {
 // CloseIdleConnections closes connections that no request uses.
 func (c *Client) CloseIdleConnections() { closeIdle(c.http.Load()) }
 
-// closeIdle closes what no request uses. The method of http.Client sees no transport behind those of client-go that add headers.
+// closeIdle closes what no request uses. The method of http.Client sees no transport behind those of client-go that add
+// headers.
 func closeIdle(c *http.Client) { utilnet.CloseIdleConnectionsFor(c.Transport) }
 
 // ClusterUID returns the uid of the namespace kube-system, which identifies a cluster for as long as it lives.

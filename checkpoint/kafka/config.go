@@ -46,8 +46,9 @@ type Config struct {
 	Replicas int
 	// Compression is one of none (default), gzip, snappy, lz4 and zstd.
 	Compression batch.Compression
-	// Elected says that a lease decides who uses the checkpoint: then whoever opens it takes it over at once. Open fails
-	// without the permission for the transactional id, because nothing else keeps a former leader from the checkpoint.
+	// Elected says that a lease decides who uses the checkpoint: then whoever opens it takes it over at once. Open
+	// fails without the permission for the transactional id, because nothing else keeps a former leader from the
+	// checkpoint.
 	Elected bool
 	// Log receives warnings; nil means none are written.
 	Log *slog.Logger
@@ -100,8 +101,8 @@ func (c *Config) connection() kafka.Config {
 // path is what errors call the checkpoint.
 func (c *Config) path() string { return fmt.Sprintf("%q in topic %s", c.Name, c.Topic) }
 
-// transactionalID is that of the checkpoint's producer. No transaction is ever begun under it. It has the topic, because
-// checkpoints of one name in different topics are different ones.
+// transactionalID is that of the checkpoint's producer. No transaction is ever begun under it. It has the topic,
+// because checkpoints of one name in different topics are different ones.
 func (c *Config) transactionalID(id checkpoint.Identity) string {
 	return "kube-eventbridge." + id.Cluster + "." + id.Pipeline + ".checkpoint." + c.Topic
 }

@@ -16,8 +16,8 @@ import (
 // gone reports whether nobody uses the checkpoint, as far as is known.
 func (r *replay) gone() bool { return r.user == "" || holder.Parse(r.user).Gone() }
 
-// awaitEnd returns nil once no other process uses the checkpoint: it has closed it, has ended, or has written nothing for
-// [holder.Silence]. The error is a [*checkpoint.HeldError] if the other one writes. R reads on meanwhile.
+// awaitEnd returns nil once no other process uses the checkpoint: it has closed it, has ended, or has written nothing
+// for [holder.Silence]. The error is a [*checkpoint.HeldError] if the other one writes. R reads on meanwhile.
 func (s *Store) awaitEnd(ctx context.Context, r *replay) error {
 	for began := time.Now(); !s.cfg.Elected && !r.gone() && time.Since(began) < holder.Silence; {
 		if err := pause.For(ctx, holder.Look); err != nil {
@@ -58,8 +58,8 @@ func (s *Store) leave() {
 	_ = s.sign(ctx, "")
 }
 
-// name says which process this is. It is empty without the permission for the transactional id: then nothing refuses the
-// barrier of an older process that comes late.
+// name says which process this is. It is empty without the permission for the transactional id: then nothing refuses
+// the barrier of an older process that comes late.
 func (s *Store) name() string {
 	if s.plain {
 		return ""

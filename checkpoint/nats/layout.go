@@ -35,7 +35,8 @@ import (
 const (
 	format = checkpoint.Format
 
-	// kindWriter says that a process has opened the checkpoint, uses it still, or has closed it; parts before it do not count.
+	// kindWriter says that a process has opened the checkpoint, uses it still, or has closed it; parts before it do not
+	// count.
 	kindWriter = 'w'
 	kindPart   = 'p'
 	kindCommit = 'c'

@@ -67,9 +67,9 @@ var errClosed = errors.New("the store is closed")
 // Open opens the checkpoint of want, or begins it, and creates the bucket if it is missing. From then on no other process that has opened the
 // checkpoint before can commit. It reads all of the checkpoint.
 //
-// A process that uses the checkpoint, and writes to it, is left alone: the error is a [*checkpoint.HeldError]. Open waits
-// up to 15 s to see whether it writes. It does not wait if the process has closed the checkpoint, or is known to have
-// ended because it ran on this host, or if cfg.Elected.
+// A process that uses the checkpoint, and writes to it, is left alone: the error is a [*checkpoint.HeldError]. Open
+// waits up to 15 s to see whether it writes. It does not wait if the process has closed the checkpoint, or is known to
+// have ended because it ran on this host, or if cfg.Elected.
 //
 // A step that fails is tried again for as long as cfg.Patience, and until ctx ends. The error is a
 // [*checkpoint.ForeignError] when the checkpoint belongs to another identity than want, and then nothing was done to

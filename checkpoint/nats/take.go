@@ -39,8 +39,8 @@ func (s *Store) take(ctx context.Context) error {
 	return err
 }
 
-// enlist writes the message with which an epoch begins, behind what r has read, and whatever comes meanwhile of a process
-// that does not use the checkpoint any more. The error is a [*checkpoint.HeldError] if it is of another one.
+// enlist writes the message with which an epoch begins, behind what r has read, and whatever comes meanwhile of a
+// process that does not use the checkpoint any more. The error is a [*checkpoint.HeldError] if it is of another one.
 func (s *Store) enlist(ctx context.Context, r *replay) error {
 	s.writer = rand.Uint64()
 	s.sequence, s.number, s.epoch = r.sequence, r.number, r.epoch+1

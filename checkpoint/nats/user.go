@@ -36,8 +36,8 @@ func (u *user) gone() bool { return u.writer == 0 || u.closed || u.holder.Gone()
 
 func (u *user) held() error { return &checkpoint.HeldError{Holder: u.holder.String()} }
 
-// awaitEnd returns nil once no other process uses the checkpoint: it has closed it, has ended, or has written nothing for
-// [holder.Silence]. The error is a [*checkpoint.HeldError] if the other one writes.
+// awaitEnd returns nil once no other process uses the checkpoint: it has closed it, has ended, or has written nothing
+// for [holder.Silence]. The error is a [*checkpoint.HeldError] if the other one writes.
 func (s *Store) awaitEnd(ctx context.Context, r *replay) error {
 	u := r.user
 	for began := time.Now(); !s.cfg.Elected && !u.gone() && time.Since(began) < holder.Silence; {

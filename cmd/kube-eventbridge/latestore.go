@@ -26,8 +26,8 @@ type openStore interface {
 	io.Closer
 }
 
-// lateStoreOf returns the checkpoint of c that open opens. A leader that opens a checkpoint at a broker ends the process
-// that uses it: a process that could not publish must not.
+// lateStoreOf returns the checkpoint of c that open opens. A leader that opens a checkpoint at a broker ends the
+// process that uses it: a process that could not publish must not.
 func lateStoreOf(c *config.Pipeline, id checkpoint.Identity, open func(context.Context) (openStore, error)) (openStore, error) {
 	check, err := sinkCheck(c, id)
 	if err != nil {

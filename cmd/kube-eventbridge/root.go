@@ -142,7 +142,8 @@ func executeCommand(ctx context.Context, root *cobra.Command, s *streams) int {
 	}
 }
 
-// readerGone reports whether an error says that nobody reads the standard output any more, as head does when it has enough.
+// readerGone reports whether an error says that nobody reads the standard output any more, as head does when it has
+// enough.
 func readerGone(err error) bool {
 	var at *fs.PathError
 	return errors.As(err, &at) && at.Path == os.Stdout.Name() && errors.Is(at.Err, syscall.EPIPE)

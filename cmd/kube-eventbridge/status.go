@@ -50,7 +50,8 @@ func newStatusCommand(s *streams) *cobra.Command {
 	return cmd
 }
 
-// address returns where the bridge is, and what says so. What is wrong with a file that says so nevertheless goes to a writer.
+// address returns where the bridge is, and what says so. What is wrong with a file that says so nevertheless goes to a
+// writer.
 func (f *statusFlags) address(to io.Writer) (server, flag string, err error) {
 	switch {
 	case f.file != "" && f.server != "":

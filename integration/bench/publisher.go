@@ -18,8 +18,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// publisherRole is the least a client of the broker can do: it repeats one message, with a subject and an id of its
-// own for each, and the sequence of the subject's last message, as fast as the broker takes it. Each line read, a number, makes it publish that many and report.
+// publisherRole is the least a client of the broker can do: it repeats one message, with a subject and an id of its own
+// for each, and the sequence of the subject's last message, as fast as the broker takes it. Each line read, a number,
+// makes it publish that many and report.
 func publisherRole(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("publisher", flag.ContinueOnError)
 	url := flags.String("broker", nats.DefaultURL, "NATS `URL`")

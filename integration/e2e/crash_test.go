@@ -245,8 +245,8 @@ func TestCrash_bridge_that_wakes_after_another_has_come_ends(t *testing.T) {
 	}
 }
 
-// A second process is started by mistake, with the same configuration and the same checkpoint. The one that publishes goes
-// on. The other one says why it waits, and what to do, and publishes when the first one has ended.
+// A second process is started by mistake, with the same configuration and the same checkpoint. The one that publishes
+// goes on. The other one says why it waits, and what to do, and publishes when the first one has ended.
 func TestCrash_second_bridge_waits_for_the_end_of_the_first_one(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	for name, begin := range map[string]func(*testing.T) *fixture{

@@ -25,9 +25,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// namesOfWriters changes a Deployment in all ways in which an API server notes a writer, and in those in which it does not. An
-// event that names a writer has the time of that writer's entry, and an event that names none has the time when it was
-// read.
+// namesOfWriters changes a Deployment in all ways in which an API server notes a writer, and in those in which it does
+// not. An event that names a writer has the time of that writer's entry, and an event that names none has the time when
+// it was read.
 func namesOfWriters(t *testing.T, api *controlplane.ControlPlane) {
 	const ns = "writers"
 	programs := must.Get(controlplane.NodeBinaries(t.Context(), os.Stderr))(t)

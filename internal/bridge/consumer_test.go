@@ -134,8 +134,8 @@ func (c *consumer) fail(format string, args ...any) {
 	}
 }
 
-// sweep drops what a complete resync of a resource in a namespace, or in all, has not told. Everything before its end is
-// acknowledged first.
+// sweep drops what a complete resync of a resource in a namespace, or in all, has not told. Everything before its end
+// is acknowledged first.
 func (c *consumer) sweep(told map[string]bool, resource, namespace string, place int) {
 	maps.DeleteFunc(c.open, func(at int, _ sink.Stored) bool { return at <= place })
 	maps.DeleteFunc(c.held, func(key string, h holding) bool {

@@ -109,8 +109,8 @@ type Config struct {
 	Metrics  *Metrics
 	// Drain bounds how long a stop waits for acknowledgements: 20 s if zero.
 	Drain time.Duration
-	// Unfenced says that the broker is asked to check what a message follows only where the process cannot know it. Then a message that was
-	// late on its way can be stored behind newer ones of its object.
+	// Unfenced says that the broker is asked to check what a message follows only where the process cannot know it.
+	// Then a message that was late on its way can be stored behind newer ones of its object.
 	Unfenced bool
 	// Term is that of the lease under which the pipeline publishes; nil where nobody else can publish the same.
 	Term *Term

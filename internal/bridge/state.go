@@ -37,7 +37,8 @@ type BrokerState struct {
 	// Err is why it cannot be used now, and Reached says that it could be once. Nil: it can.
 	Err     error
 	Reached bool
-	// Refused is why something has to be handed to it again, although it can be reached; nil where there is nothing of the kind.
+	// Refused is why something has to be handed to it again, although it can be reached; nil where there is nothing of
+	// the kind.
 	Refused error
 	// Since is since when Err or Refused hold.
 	Since time.Time

@@ -148,9 +148,10 @@ func (s *stream) encode(o *object, row checkpoint.Row) (err error) {
 	if a.rejected != nil {
 		s.encoder.Rejected(m, &a.delta.Change, a.rejected, len(a.delta.Body.Bytes()))
 	}
-	// The broker refuses a message that does not know the last one of the object: a late one, or one of another process.
-	// Unfenced, three messages are checked. The first one of a key may meet a message of a dead process. In latest mode a
-	// late message has an id that no other message has. A patch has to follow the event that it was made from.
+	// The broker refuses a message that does not know the last one of the object: a late one, or one of another
+	// process. Unfenced, three messages are checked. The first one of a key may meet a message of a dead process. In
+	// latest mode a late message has an id that no other message has. A patch has to follow the event that it was made
+	// from.
 	fenced := !s.session.cfg.Unfenced || s.session.cfg.Term != nil
 	m.Verify, m.Previous = fenced || s.spec.Latest || !row.Fresh || a.based, row.Sequence
 	if a.conflicts > 0 {

@@ -41,7 +41,8 @@ func (p *session) meetWriter(o *object, has *encode.State, last *sink.Stored) {
 
 // foreign reports whether another process must have published what the log was seen to have last of an object. With a
 // lease that is a leader before. Else it is so if the epoch is not one of this pipeline's. If it is, an event of this
-// process can be there that is not known: one of the process before, one that was late, or one that was published again.
+// process can be there that is not known: one of the process before, one that was late, or one that was published
+// again.
 func (p *session) foreign(o *object, has *encode.State, last *sink.Stored) bool {
 	a := &o.attempt
 	switch {

@@ -290,8 +290,8 @@ func tab(data []byte) (mark, bool) {
 	return mark{}, false
 }
 
-// indentation returns an upper bound of how deep the parser has to go into data because of indentation, and of dashes and
-// question marks in one line.
+// indentation returns an upper bound of how deep the parser has to go into data because of indentation, and of dashes
+// and question marks in one line.
 func indentation(data []byte) (deepest int) {
 	for text := range bytes.Lines(data) {
 		indent := len(text) - len(bytes.TrimLeft(text, " "))

@@ -26,8 +26,8 @@ type Config struct {
 	Log                       *slog.Logger
 }
 
-// looks is how often a Lease that another holds is looked at in the time between two renewals. It bounds how long one that
-// was given back, or has expired, is nobody's.
+// looks is how often a Lease that another holds is looked at in the time between two renewals. It bounds how long one
+// that was given back, or has expired, is nobody's.
 const looks = 5
 
 // Candidate stands for a Lease, term after term. Its methods may be called while it runs.

@@ -24,9 +24,10 @@ func URL(server, path string) (url.URL, error) {
 	return *u, nil
 }
 
-// Known answers 403 to what comes to the loopback address for a host that is neither an address, nor localhost, nor that of listen, which the server was
-// told to listen at: anybody's name may lead there (DNS rebinding), and a page of another site would be of the same origin then. What comes from elsewhere may be for
-// any name, such as that of a Service.
+// Known answers 403 to what comes to the loopback address for a host that is neither an address, nor localhost, nor
+// that of listen, which the server was told to listen at: anybody's name may lead there (DNS rebinding), and a page of
+// another site would be of the same origin then. What comes from elsewhere may be for any name, such as that of a
+// Service.
 func Known(listen string, next http.Handler) http.Handler {
 	name := hostOf(listen)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

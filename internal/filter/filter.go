@@ -60,10 +60,11 @@ func New(c Config) *Filter {
 	return f
 }
 
-// Filter returns why c is not published, nothing where it is, and a digest of its state; before is that of the object's state before, zero where it is
-// not known. An update of which the state before is not known is published. So is one of a state that the expression has left out: its digest is zero,
-// as the log has another state. Old is as for [Expression.Eval]. The error says that the expression cannot be evaluated, whether c is published
-// or not; it shows nothing of the object. The object is read only for a digest and by an expression.
+// Filter returns why c is not published, nothing where it is, and a digest of its state; before is that of the object's
+// state before, zero where it is not known. An update of which the state before is not known is published. So is one of
+// a state that the expression has left out: its digest is zero, as the log has another state. Old is as for
+// [Expression.Eval]. The error says that the expression cannot be evaluated, whether c is published or not; it shows
+// nothing of the object. The object is read only for a digest and by an expression.
 func (f *Filter) Filter(c *source.Change, before [16]byte, old func() []byte) (reason string, now [16]byte, err error) {
 	if f.digester != nil && c.Op != source.Deleted {
 		now = f.digester.Digest(c.Body.Bytes())

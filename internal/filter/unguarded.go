@@ -19,8 +19,8 @@ import (
 // guarded by has(…), by "…" in …, by .? and by hasValue().
 //
 // The members that every object has are not returned. Spec and metadata.namespace count as such: a filter asks for them
-// where they are. Three things are not seen: a member whose name is computed, a member of an element of a list, and that
-// oldObject is null.
+// where they are. Three things are not seen: a member whose name is computed, a member of an element of a list, and
+// that oldObject is null.
 func (e *Expression) Unguarded() []Member {
 	var found []Member
 	for _, path := range members(e.ast.NativeRep()) {

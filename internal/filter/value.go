@@ -89,7 +89,8 @@ func number(s string) ref.Val {
 	return types.Double(n)
 }
 
-// object is a JSON object of which only those members are decoded that are asked for. Of members that repeat the last counts, as for encoding/json.
+// object is a JSON object of which only those members are decoded that are asked for. Of members that repeat the last
+// counts, as for encoding/json.
 type object struct {
 	json  []byte
 	meter *meter

@@ -44,8 +44,8 @@ func Line(text string) string {
 	return text[:cut] + "…"
 }
 
-// NewWriter returns a writer to w that writes a space for each character that cannot be printed, but for line ends. So no
-// terminal obeys names and messages of stores, logs and servers.
+// NewWriter returns a writer to w that writes a space for each character that cannot be printed, but for line ends. So
+// no terminal obeys names and messages of stores, logs and servers.
 func NewWriter(w io.Writer) io.Writer {
 	return transform.NewWriter(w, runes.Map(func(r rune) rune {
 		if unicode.IsPrint(r) || r == '\n' {

@@ -45,8 +45,8 @@ type Stream struct {
 	Problem   string             `json:"problem,omitempty"`
 }
 
-// Handler serves [Path]. No pipelines means that they are yet to be made. A page of another site cannot make a browser ask
-// for anything as itself. That it cannot do so under another name is for the server to see to.
+// Handler serves [Path]. No pipelines means that they are yet to be made. A page of another site cannot make a browser
+// ask for anything as itself. That it cannot do so under another name is for the server to see to.
 func Handler(pipelines func() []*bridge.Pipeline) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, _ *http.Request) {

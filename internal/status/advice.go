@@ -185,7 +185,8 @@ func isAny(targets []error, texts ...string) func(error) bool {
 // names are what users choose: addresses, and hosts that are looked up. They say nothing of what is wrong.
 var names = regexp.MustCompile(`lookup \S+|\S*(://|\w\.\w|:\d)\S*`)
 
-// mentions reports whether an error's text has one of the texts in it, in any case, besides names: brokers' errors are known here by their text alone.
+// mentions reports whether an error's text has one of the texts in it, in any case, besides names: brokers' errors are
+// known here by their text alone.
 func mentions(err error, texts ...string) bool {
 	text := strings.ToLower(names.ReplaceAllString(err.Error(), ""))
 	for _, t := range texts {

@@ -10,7 +10,8 @@ import (
 // Path is where a Report is served as JSON.
 const Path = "/api/status"
 
-// Handler serves a [Report] at [Path], and at / as a page that keeps itself up to date, or as text to whoever does not ask for HTML.
+// Handler serves a [Report] at [Path], and at / as a page that keeps itself up to date, or as text to whoever does not
+// ask for HTML.
 func Handler(c Config) http.Handler {
 	mux, p := http.NewServeMux(), newPage()
 	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, _ *http.Request) {

@@ -112,8 +112,8 @@ func either(n, otherwise int) int {
 // Close closes idle connections.
 func (d *Driver) Close() { d.http.CloseIdleConnections() }
 
-// Setup creates the namespaces, and the definition of widgets if they are among the kinds. What is there already is no error. Then it waits
-// until the API server serves watches of the kinds and of namespaces.
+// Setup creates the namespaces, and the definition of widgets if they are among the kinds. What is there already is no
+// error. Then it waits until the API server serves watches of the kinds and of namespaces.
 func (d *Driver) Setup(ctx context.Context) error {
 	for _, k := range d.cfg.Kinds {
 		if k == Widgets {
