@@ -48,18 +48,6 @@ func (p *session) commits(ctx context.Context) error {
 	}
 }
 
-// hold keeps the checkpoint this process's where others could take it. An error that is not permanent is that of a
-// broker that is away: the commits tell of it, and the next attempt may succeed.
-func (p *session) hold(ctx context.Context) error {
-	store, shared := p.cfg.Store.(checkpoint.Holder)
-	for shared && pause.For(ctx, commitEvery) == nil {
-		if err := store.Hold(ctx); checkpoint.IsPermanent(err) {
-			return err
-		}
-	}
-	return nil
-}
-
 // lookAtEnd has the mark of an idle pipeline pass what others publish to the log. Otherwise the log would come to lack
 // what is behind the mark.
 func (p *session) lookAtEnd(ctx context.Context) {

@@ -33,19 +33,40 @@ type takenError struct{ error }
 func (takenError) Permanent() bool { return true }
 func (takenError) Taken() bool     { return true }
 
-func TestSession_holds_a_checkpoint_that_others_can_reach(t *testing.T) {
+func TestPipeline_holds_a_checkpoint_that_others_can_reach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &sharedStore{}
-		ended := make(chan error, 1)
-		go func() { ended <- (&session{cfg: &Config{Store: store}}).hold(t.Context()) }()
+		p := &Pipeline{cfg: Config{Store: store}}
+		session := &session{failure: make(chan error, 1)}
+		p.current.Store(session)
+		ctx, stop := context.WithCancel(t.Context())
+		done := p.hold(ctx)
 		<-time.After(10 * time.Second)
 		assert.GreaterOrEqual(t, store.holds.Load(), int32(9), "in ten seconds")
+		stop()
 		away := errors.New("the broker is away")
 		store.err.Store(&away)
 		<-time.After(10 * time.Second)
-		assert.GreaterOrEqual(t, store.holds.Load(), int32(18), "in twenty seconds")
+		assert.GreaterOrEqual(t, store.holds.Load(), int32(18), "in twenty seconds, of which ten are those of a drain")
 		var taken error = takenError{errors.New("another process has it")}
 		store.err.Store(&taken)
-		assert.ErrorIs(t, <-ended, taken)
+		assert.ErrorIs(t, <-session.failure, taken)
+		done()
+	})
+}
+
+func TestPipeline_holds_nothing_that_others_cannot_reach(t *testing.T) {
+	(&Pipeline{cfg: Config{Store: &memoryStore{}}}).hold(t.Context())()
+}
+
+func TestPipeline_lets_a_checkpoint_go_with_its_term(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		held, lose := context.WithCancel(t.Context())
+		store := &sharedStore{}
+		done := (&Pipeline{cfg: Config{Store: store, Term: &Term{Held: held}}}).hold(t.Context())
+		lose()
+		<-time.After(10 * time.Second)
+		assert.LessOrEqual(t, store.holds.Load(), int32(1))
+		done()
 	})
 }

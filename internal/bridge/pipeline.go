@@ -185,6 +185,7 @@ func New(c Config) *Pipeline {
 // When the Term is not held any more, Run gives up what is under way, commits nothing, and returns nil: that is as a crash.
 // Run may be called once.
 func (p *Pipeline) Run(ctx context.Context) error {
+	defer p.hold(ctx)()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer p.cfg.Term.lost(cancel)()
@@ -223,6 +224,33 @@ func (p *Pipeline) Run(ctx context.Context) error {
 			return nil // the next start finds it
 		}
 		delay = min(2*delay, maxRestartDelay)
+	}
+}
+
+// hold keeps the checkpoint this pipeline's where others could take it: in sessions, between them, and while a stop
+// drains. It ends with the Term, or when done is called. An error that is not permanent is that of a broker that is
+// away: the commits tell of it, and the next attempt may succeed.
+func (p *Pipeline) hold(ctx context.Context) (done func()) {
+	store, shared := p.cfg.Store.(checkpoint.Holder)
+	if !shared {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	free := p.cfg.Term.lost(cancel)
+	var work sync.WaitGroup
+	work.Go(func() {
+		for pause.For(ctx, commitEvery) == nil {
+			err := store.Hold(ctx)
+			if s := p.current.Load(); s != nil && checkpoint.IsPermanent(err) {
+				s.fail(err)
+				return
+			}
+		}
+	})
+	return func() {
+		free()
+		cancel()
+		work.Wait()
 	}
 }
 

@@ -209,7 +209,6 @@ func (p *session) deliver(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return p.sink.Run(ctx) })
 	g.Go(func() error { return p.retrier.Run(ctx) })
 	g.Go(func() error { return p.commits(ctx) })
-	g.Go(func() error { return p.hold(ctx) })
 	for range workers {
 		g.Go(func() error {
 			p.work(ctx)
