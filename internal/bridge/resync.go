@@ -188,8 +188,7 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 		err = s.resync.await(ctx)
 	}
 	if err == nil {
-		s.unlisted(listed, coming, numeric(version))
-		err = s.awaitChanges(ctx, coming, numeric(version), epoch)
+		err = s.awaitChanges(ctx, coming, s.unlisted(listed, numeric(version)), numeric(version), epoch)
 	}
 	if err != nil {
 		return err
@@ -219,19 +218,21 @@ func (s *stream) coming(listed *source.Item, epoch uint64) uint64 {
 	return max(version, row.Version)
 }
 
-// unlisted adds what the log has as existing and a list at a version has not: its end, or another state, is on its way.
-func (s *stream) unlisted(listed map[string]struct{}, coming map[string]uint64, version uint64) {
+// unlisted returns what the log has as existing and a list at a version has not: its end is on its way.
+func (s *stream) unlisted(listed map[string]struct{}, version uint64) map[string]struct{} {
+	ending := map[string]struct{}{}
 	for key, row := range s.ledger.All() {
 		if _, ok := listed[key]; !ok && row.Version <= version {
-			coming[key] = row.Version + 1
+			ending[key] = struct{}{}
 		}
 	}
+	return ending
 }
 
-// awaitChanges waits until the log has what the watch brings of objects: their states at these versions, or later ones.
-// What the watch has not brought when it has passed the version of the list does not come. The error is ctx's, or says
-// that the stream reads under another epoch.
-func (s *stream) awaitChanges(ctx context.Context, coming map[string]uint64, list, epoch uint64) error {
+// awaitChanges waits until the log has what the watch brings of objects: of some their states at these versions, or
+// later ones, and of others their ends. What the watch has not brought when it has passed the version of the list does
+// not come. The error is ctx's, or says that the stream reads under another epoch.
+func (s *stream) awaitChanges(ctx context.Context, coming map[string]uint64, ending map[string]struct{}, list, epoch uint64) error {
 	for {
 		s.mu.Lock()
 		now, position, compares := s.epoch, numeric(s.position()), s.mismatch == nil
@@ -242,11 +243,17 @@ func (s *stream) awaitChanges(ctx context.Context, coming map[string]uint64, lis
 				delete(coming, key)
 			}
 		}
+		for key := range ending {
+			row, ok := s.ledger.Get(key)
+			if !ok || row.Deleted || row.Version > list || position >= list {
+				delete(ending, key)
+			}
+		}
 		s.mu.Unlock()
 		switch {
 		case now != epoch:
 			return errOtherEpoch
-		case len(coming) == 0 && compares:
+		case len(coming)+len(ending) == 0 && compares:
 			return nil
 		}
 		if err := pause.For(ctx, resyncLook); err != nil {
