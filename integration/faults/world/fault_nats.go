@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
@@ -23,6 +25,7 @@ func natsFaults(b *natsBackend) []Fault {
 		{Name: "broker restarted from an older copy of its store", Parts: Broker, Weight: 5, Cost: 15 * time.Second, Loses: LogRewound, run: b.rewindLog},
 		{Name: "log deleted while the bridge runs", Parts: Broker, Weight: 2, Cost: 10 * time.Second, Loses: LogDeleted, run: deleteLog},
 		{Name: "broker acknowledges later than the bridge waits", Parts: Broker, Weight: 5, Cost: 15 * time.Second, run: answerLate(ackTimeout)},
+		{Name: "broker full for seconds", Parts: Broker, Cost: 10 * time.Second, run: b.fillLog},
 		{Name: "killed around a commit to the brokers", Parts: Process | Broker, Checkpoint: CheckpointNATS, Cost: 5 * time.Second, run: killAtCommit},
 		{Name: "broker stores and loses the answer", Parts: Broker, Cost: 10 * time.Second, run: loseAnswers(ackTimeout)},
 	}
@@ -145,6 +148,52 @@ func deleteLog(ctx context.Context, i *injection) error {
 		_, err := i.broker.end()
 		return err == nil
 	})
+}
+
+// fillLog sets the stream's limit to what it holds, so that it takes nothing more until the limit is what it was.
+func (b *natsBackend) fillLog(ctx context.Context, i *injection) error {
+	before := i.refusals(ctx)
+	roomy, err := b.limit(ctx, func(c *jetstream.StreamConfig, bytes uint64) {
+		c.MaxBytes, c.Discard = int64(bytes), jetstream.DiscardNew //nolint:gosec // it is small
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrMissed, err)
+	}
+	missed := i.await(ctx, "the broker to refuse an event", func() bool { return i.refusals(ctx) > before })
+	if missed == nil {
+		missed = pause.For(ctx, i.between(0, 4*time.Second))
+	}
+	i.note(ctx, "the log was full, and %v times something was refused", i.refusals(ctx)-before)
+	_, err = b.limit(context.WithoutCancel(ctx), func(c *jetstream.StreamConfig, _ uint64) { *c = roomy })
+	return errors.Join(missed, err)
+}
+
+// limit changes the stream, and returns what it was.
+func (b *natsBackend) limit(ctx context.Context, change func(c *jetstream.StreamConfig, bytes uint64)) (was jetstream.StreamConfig, err error) {
+	err = b.ask(func(js jetstream.JetStream) error {
+		stream, err := js.Stream(ctx, Stream)
+		if err != nil {
+			return err
+		}
+		info := stream.CachedInfo()
+		was = info.Config
+		now := was
+		change(&now, info.State.Bytes)
+		_, err = js.UpdateStream(ctx, now)
+		return err
+	})
+	return was, err
+}
+
+// refusals counts what the bridges have had to publish again.
+func (i *injection) refusals(ctx context.Context) (sum float64) {
+	for _, p := range i.processes() {
+		if m, err := p.Metrics(ctx); err == nil {
+			n, _ := m.Sum("publish_retries_total")
+			sum += n
+		}
+	}
+	return sum
 }
 
 // answerLate holds answers back until the bridge has given them up, which it does after some time.
