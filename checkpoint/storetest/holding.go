@@ -62,7 +62,7 @@ func rows(n int) *checkpoint.Batch {
 }
 
 // uses has a process use a store until the test ends, or stop is called.
-func uses(t *testing.T, s Shared, use func() error) (stop func()) {
+func uses(t *testing.T, use func() error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -92,7 +92,7 @@ func isHeld(t *testing.T, open ProcessOpener) {
 
 func committing(t *testing.T, open ProcessOpener) {
 	s := must.Get(open(first, false))(t)
-	stop := uses(t, s, func() error { return s.Commit(t.Context(), rows(1)) })
+	stop := uses(t, func() error { return s.Commit(t.Context(), rows(1)) })
 	isHeld(t, open)
 	isHeld(t, open)
 	stop()
@@ -102,7 +102,7 @@ func committing(t *testing.T, open ProcessOpener) {
 func idle(t *testing.T, open ProcessOpener) {
 	s := must.Get(open(first, false))(t)
 	require.NoError(t, s.Commit(t.Context(), rows(3)))
-	stop := uses(t, s, func() error { return s.Hold(t.Context()) })
+	stop := uses(t, func() error { return s.Hold(t.Context()) })
 	<-time.After(time.Minute)
 	isHeld(t, open)
 	stop()
@@ -180,7 +180,7 @@ func known(t *testing.T, open ProcessOpener) {
 	for range 3000 {
 		require.NoError(t, s.Commit(t.Context(), rows(20)))
 	}
-	stop := uses(t, s, func() error { return s.Commit(t.Context(), rows(1)) })
+	stop := uses(t, func() error { return s.Commit(t.Context(), rows(1)) })
 	isHeld(t, open)
 	stop()
 	require.NoError(t, s.Close())

@@ -322,7 +322,8 @@ func asked(t *testing.T, url, method, host string) (code int, text string) {
 	r := must.Get(http.NewRequestWithContext(t.Context(), method, url, nil))(t)
 	r.Host = host
 	transport := &http.Transport{DisableKeepAlives: true}
-	answer := must.Get(transport.RoundTrip(r))(t)
+	answer, err := transport.RoundTrip(r)
+	require.NoError(t, err)
 	defer func() { _ = answer.Body.Close() }()
 	return answer.StatusCode, string(must.Get(io.ReadAll(answer.Body))(t))
 }

@@ -136,7 +136,7 @@ func (d *decoder) mapping(node ast.Node, path string, v reflect.Value) {
 		switch {
 		case !d.usable(entry, path, first, valid):
 		case !field.IsValid():
-			meant = append(meant, d.unknown(below, at, key, path, v))
+			meant = append(meant, d.unknown(below, at, key, v))
 		default:
 			first[key] = at
 			if isScalar(entry.Value) {
@@ -165,8 +165,8 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// unknown says why key is refused, and returns what was probably meant, if anything.
-func (d *decoder) unknown(below string, at mark, key, path string, v reflect.Value) (meant string) {
+// unknown says why key, whose path is below, is refused, and returns what was probably meant, if anything.
+func (d *decoder) unknown(below string, at mark, key string, v reflect.Value) (meant string) {
 	valid := keys(v.Type())
 	if why := refusedKeys(v.Type())[key]; why != "" {
 		d.addAt(below, at, strings.ReplaceAll(why, "{keys}", strings.Join(valid, ", ")))

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -248,6 +249,13 @@ type tooLargeError struct {
 
 func (e *tooLargeError) Error() string { return e.message }
 
+// Types of tokens.
+var (
+	opening           = []token.Type{token.MappingStartType, token.SequenceStartType}
+	closing           = []token.Type{token.MappingEndType, token.SequenceEndType}
+	unsupportedTokens = []token.Type{token.AnchorType, token.AliasType, token.MappingKeyType, token.MergeKeyType}
+)
+
 // bounded refuses tokens that the parser would be busy with for long.
 func bounded(tokens token.Tokens) error {
 	if len(tokens) > maxTokens {
@@ -255,12 +263,12 @@ func bounded(tokens token.Tokens) error {
 	}
 	depth, strange := 0, 0
 	for _, t := range tokens {
-		switch t.Type {
-		case token.MappingStartType, token.SequenceStartType:
+		switch {
+		case slices.Contains(opening, t.Type):
 			depth++
-		case token.MappingEndType, token.SequenceEndType:
+		case slices.Contains(closing, t.Type):
 			depth = max(depth-1, 0)
-		case token.AnchorType, token.AliasType, token.MappingKeyType, token.MergeKeyType:
+		case slices.Contains(unsupportedTokens, t.Type):
 			strange++
 		}
 		switch {

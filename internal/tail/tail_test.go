@@ -222,7 +222,9 @@ func TestRun_says_while_it_follows_what_it_looks_for_in_vain(t *testing.T) {
 		{"what is there", []Message{replicas(1, 1)}, []Selector{deployments}, nil},
 		{"everything", nil, nil, nil},
 		{
-			"another resource", []Message{replicas(1, 1)}, []Selector{pods},
+			"another resource",
+			[]Message{replicas(1, 1)},
+			[]Selector{pods},
 			[]string{"no event matches pods so far; those read are about deployments.apps; it goes on waiting"},
 		},
 		{"an empty log", nil, []Selector{pods}, []string{"no event has come yet; it goes on waiting for pods"}},
