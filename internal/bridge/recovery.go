@@ -430,7 +430,7 @@ func (r *recovery) rebuild(ctx context.Context, trimmed bool) error {
 		if saved.Owes.List < sequence.Republish {
 			saved.Owes = checkpoint.Owes{
 				List: sequence.Reselect, From: from, Cause: string(source.CauseCheckpointLost),
-				Message: "the checkpoint was lost, or is older than the log; what the log has was read from there",
+				Message: "the checkpoint was lost, is older than the log, or another process publishes as this pipeline; what the log has was read from there",
 			}
 		}
 		r.streams[name] = saved

@@ -671,9 +671,23 @@ func TestLoad_reports_all_problems_beside_a_key_that_it_does_not_know(t *testing
 		paths = append(paths, p.Path)
 	}
 	assert.Equal(t, []string{"pipeline", "pipelines[0].resources[0].payload", "pipelines[0].audit.interval"}, paths)
-	_, _, err = Parse("f", []byte("pipeline: []\n"))
+	_, _, err = Parse("f", []byte("pipeline: x\n"))
 	require.ErrorAs(t, err, &found)
 	assert.Len(t, found, 1, "it is not missing as well: %v", found)
+}
+
+func TestLoad_reports_what_is_wrong_below_a_key_that_is_misspelt(t *testing.T) {
+	text := "pipelnes:\n- name: a\n  resorces: [{resource: pods, payload: meta}]\n  sinc: {nats: {maxage: 1h}}\n"
+	_, _, err := Parse("f", []byte(text))
+	var found Problems
+	require.ErrorAs(t, err, &found)
+	var paths []string
+	for _, p := range found {
+		paths = append(paths, fmt.Sprint(p.Line, " ", p.Path))
+	}
+	assert.Equal(t, []string{
+		"1 pipelnes", "3 pipelines[0].resorces", "3 pipelines[0].resources[0].payload", "4 pipelines[0].sinc", "4 pipelines[0].sink.nats.maxage",
+	}, paths)
 }
 
 func TestListen_finds_the_address_in_a_file_that_is_wrong_elsewhere(t *testing.T) {

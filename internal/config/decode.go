@@ -6,7 +6,9 @@ import (
 	"cmp"
 	"encoding"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -128,7 +130,7 @@ func (d *decoder) mapping(node ast.Node, path string, v reflect.Value) {
 		return
 	}
 	first, valid := map[string]mark{}, validKeys(v.Type())
-	var meant []string
+	misspelt := map[string]ast.Node{}
 	for _, entry := range entries {
 		key, at := entry.Key.GetToken().Value, place(entry)
 		below := join(path, key)
@@ -136,7 +138,9 @@ func (d *decoder) mapping(node ast.Node, path string, v reflect.Value) {
 		switch {
 		case !d.usable(entry, path, first, valid):
 		case !field.IsValid():
-			meant = append(meant, d.unknown(below, at, key, v))
+			if meant := d.unknown(below, at, key, v); meant != "" {
+				misspelt[meant] = entry.Value
+			}
 		default:
 			first[key] = at
 			if isScalar(entry.Value) {
@@ -146,11 +150,27 @@ func (d *decoder) mapping(node ast.Node, path string, v reflect.Value) {
 			d.value(entry.Value, below, field)
 		}
 	}
-	for _, key := range meant {
-		if _, there := first[key]; !there && key != "" {
-			d.bad[join(path, key)] = true // so that it is not reported as missing as well
+	for _, key := range slices.Sorted(maps.Keys(misspelt)) {
+		if _, there := first[key]; !there {
+			d.asMeant(misspelt[key], join(path, key), fieldOf(v, key))
 		}
 	}
+}
+
+// asMeant reads what is below a key that is misspelt, so that its problems are told as well. A value without keys is not
+// reported as missing.
+func (d *decoder) asMeant(node ast.Node, path string, field reflect.Value) {
+	kind := field.Kind()
+	if kind == reflect.Pointer {
+		kind = field.Type().Elem().Kind()
+	}
+	_, mapping := entriesOf(node)
+	_, list := node.(*ast.SequenceNode)
+	if mapping && kind == reflect.Struct || list && kind == reflect.Slice {
+		d.value(node, path, field)
+		return
+	}
+	d.bad[path] = true
 }
 
 func isScalar(node ast.Node) bool {

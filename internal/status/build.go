@@ -4,6 +4,7 @@ package status
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -178,6 +180,8 @@ func (b *builder) broker(st *bridge.State) Broker {
 	br := &st.Broker
 	of := Problem{Severity: Error, Pipeline: st.Name, Since: br.Since}
 	switch {
+	case errors.Is(br.Err, sink.ErrNotRunning) && st.Checkpoint.Err != nil: // nothing runs before the checkpoint is read
+		return Broker{}
 	case br.Err != nil:
 		if br.Reached || b.now.Sub(st.Began) > startTime {
 			b.failed(atBroker, of, br.Err)

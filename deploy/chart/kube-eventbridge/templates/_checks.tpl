@@ -24,7 +24,7 @@
 {{- end }}
 {{- range $place, $of := dict "sink" ($p.sink | default dict) "checkpoint" $checkpoint }}
 {{- range (get (get $of $broker | default dict) $addresses | default list) }}
-{{- if regexMatch "(?i)^([a-z]+://)?(127\\.|localhost(:|$)|\\[::1])" . }}
+{{- if regexMatch "(?i)^([a-z]+://)?([^@/]*@)?(127\\.|0\\.0\\.0\\.0|localhost(:|$)|\\[[0:]*:[0:]*1?])" . }}
 {{- fail (printf "config.pipelines[%d].%s.%s.%s: %s is the Pod itself, where no broker runs; write the address of your broker" $i $place $broker $addresses .) }}
 {{- end }}
 {{- end }}
