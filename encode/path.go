@@ -4,7 +4,7 @@ package encode
 
 import (
 	"fmt"
-	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -118,8 +118,19 @@ func (p *Path) bracket(s string) (rest, wrong string) {
 // String returns the path as it was given.
 func (p Path) String() string { return p.text }
 
-// Equal reports whether both name the same in every object, however they are written.
-func (p Path) Equal(q Path) bool { return slices.Equal(p.steps, q.steps) }
+// Key returns a text that two paths have in common if, and only if, they name the same in every object, however they are
+// written.
+func (p Path) Key() string {
+	var key strings.Builder
+	for _, s := range p.steps {
+		if s.every {
+			key.WriteByte('*')
+			continue
+		}
+		key.WriteString(strconv.Quote(s.name))
+	}
+	return key.String()
+}
 
 // IsZero reports whether it is the zero Path.
 func (p Path) IsZero() bool { return p.steps == nil }

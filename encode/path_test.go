@@ -72,9 +72,9 @@ func TestPath_is_the_same_however_it_is_written(t *testing.T) {
 		`["object"]`:  `['object']`,
 	} {
 		p, q := path(t, a), path(t, b)
-		assert.True(t, p.Equal(q) && p.String() == a, "%s is not %s", p, q)
+		assert.True(t, p.Key() == q.Key() && p.String() == a, "%s is not %s", p, q)
 	}
-	assert.False(t, path(t, "a[*]").Equal(path(t, `a["*"]`)), "every element is one whose name is *")
+	assert.NotEqual(t, path(t, "a[*]").Key(), path(t, `a["*"]`).Key(), "every element is one whose name is *")
 }
 
 func TestCheckRedact_refuses_what_attributes_are_made_of(t *testing.T) {

@@ -63,7 +63,11 @@ func (s *Store) Hold(ctx context.Context) error {
 		return err
 	}
 	s.patience = holder.Every
-	return s.sign(ctx)
+	err := s.sign(ctx)
+	if err == nil {
+		s.tidy(ctx)
+	}
+	return err
 }
 
 // sign says that this process uses the checkpoint.

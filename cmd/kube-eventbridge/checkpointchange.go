@@ -17,8 +17,8 @@ import (
 )
 
 // atBroker is what holds for checkpoints that are not locked.
-const atBroker = "A bridge whose checkpoint is in Kafka or NATS is seen to run only while it commits. One that was not seen\n" +
-	"cannot commit any more, and ends with exit code 1; it loses nothing."
+const atBroker = "A bridge that uses a checkpoint in Kafka or NATS writes to it every few seconds, and nothing is changed then.\n" +
+	"One that stands still, and was not seen, cannot commit any more, and ends with exit code 1; it loses nothing."
 
 func newCheckpointReset(s *streams, f *checkpointFlags) *cobra.Command {
 	var names []string

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
@@ -103,13 +105,14 @@ func pipelineOf(c *config.Config, name string) *config.Pipeline {
 }
 
 // closeStores closes the checkpoints that nobody else has.
-func closeStores(members []*member) (err error) {
+func closeStores(members []*member) error {
+	var all errgroup.Group // at once, since each waits for its broker
 	for _, m := range members {
 		if m.store != nil && !m.keeps {
-			err = errors.Join(err, m.store.Close())
+			all.Go(m.store.Close)
 		}
 	}
-	return err
+	return all.Wait()
 }
 
 // run runs the fleet until ctx ends, or a pipeline must not go on.

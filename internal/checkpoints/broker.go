@@ -108,17 +108,17 @@ type broker interface {
 	fmt.Stringer
 	// look also returns a number that is another one after each commit.
 	look(ctx context.Context) (*Found, uint64, error)
-	// open ends the process that uses the checkpoint.
+	// open opens the checkpoint, unless a process uses it.
 	open(ctx context.Context, id checkpoint.Identity) (store, error)
 }
 
-// watchFor is longer than it takes a bridge that publishes to commit.
-const watchFor = 5 * time.Second
+// watchFor is longer than it takes a bridge to write to its checkpoint.
+const watchFor = 6 * time.Second
 
 // waiting says what is done before a checkpoint is changed that is not locked.
 func waiting() string {
-	return fmt.Sprintf("Whether a kube-eventbridge runs with it cannot be told now: before anything is changed its commits are waited for, for %v. One that makes none in that time\n"+
-		"cannot commit any more, and ends with exit code 1; it loses nothing.", watchFor)
+	return fmt.Sprintf("Whether a kube-eventbridge runs with it cannot be told now: before anything is changed, what it writes is waited for, for %v at least. A process that writes nothing\n"+
+		"stands still: it cannot commit any more, and ends with exit code 1; it loses nothing.", watchFor)
 }
 
 // changeAtBroker changes a checkpoint that nobody commits to for a while.
@@ -144,6 +144,10 @@ func changeAtBroker(ctx context.Context, at broker, decide func(*checkpoint.Stat
 		return "", &RunningError{at.String()}
 	}
 	s, err := at.open(ctx, before.State.Identity)
+	var held *checkpoint.HeldError
+	if errors.As(err, &held) {
+		return "", &RunningError{at.String()}
+	}
 	if err != nil {
 		return "", err
 	}

@@ -193,7 +193,7 @@ func TestFile_of_a_running_bridge_is_shown_and_not_changed(t *testing.T) {
 
 func TestTopic_says_that_its_user_is_not_known(t *testing.T) {
 	assert.Contains(t, (Topic{}).User(),
-		"cannot be told now: before anything is changed its commits are waited for, for 5s.")
+		"cannot be told now: before anything is changed, what it writes is waited for, for 6s at least.")
 }
 
 func TestFile_is_changed_after_a_copy_was_made(t *testing.T) {

@@ -614,6 +614,10 @@ func TestPlaceRead_is_about_what_was_read(t *testing.T) {
 
 // Files that would keep the parser, or whoever reads the problems, busy for long.
 func TestParse_refuses_at_once_what_would_take_long(t *testing.T) {
+	var paths strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&paths, "a.b.n%d, ", i)
+	}
 	for name, c := range map[string]struct{ text, want string }{
 		"keys":               {strings.Repeat("? a\n", 12_000), "f:21:1: has many anchors, aliases"},
 		"aliases":            {"a: &a b\n" + strings.Repeat("- *a\n", 12_000), "has many anchors, aliases"},
@@ -625,9 +629,16 @@ func TestParse_refuses_at_once_what_would_take_long(t *testing.T) {
 		"indentation":        {strings.Repeat(" ", 1_000) + "a: b", "nested deeper than 100 levels"},
 		"words":              {"a: [" + strings.Repeat("b,", 40_000) + "]", "50,000 words"},
 		"pipelines":          {"pipelines:\n" + strings.Repeat("- {name: a, resources: [{resource: pods}]}\n", 3_000), "has 3000, and a process has at most 200"},
+		"paths":              {"pipelines: [{name: a, resources: [{resource: pods}], encoding: {redact: [" + paths.String() + "]}}]\n", ""},
+		"a long key":         {strings.Repeat("k", 200_000) + ": 1", "is not a key here"},
+		"a long name":        {"pipelines: [{name: a, resources: [{resource: " + strings.Repeat("K", 200_000) + "}]}]", "resource"},
 		"problems":           {"pipelines:\n" + strings.Repeat("- a\n", 12_000), "there are 11901 problems more; correct these first"},
 	} {
 		_, _, err := Parse("f", []byte(c.text))
+		if c.want == "" {
+			require.NoError(t, err, name)
+			continue
+		}
 		require.ErrorContains(t, err, c.want, name)
 		assert.Less(t, len(err.Error()), 100<<10, "%s: the text", name)
 	}
@@ -708,4 +719,17 @@ func TestListen_finds_the_address_in_a_file_that_is_wrong_elsewhere(t *testing.T
 	}
 	_, known := Listen(filepath.Join(t.TempDir(), "none"))
 	assert.False(t, known)
+}
+
+func TestLoad_refuses_no_comment_for_its_length(t *testing.T) {
+	_, _, err := Parse("f", []byte("# "+strings.Repeat("- ", 200)+"\npipelines: [{name: a, resources: [{resource: pods}]}]\n"))
+	require.NoError(t, err)
+}
+
+func TestLoad_repeats_no_URL_that_may_have_a_password(t *testing.T) {
+	for _, server := range []string{"nats://u:S3CRET%40h", "nats://S3CRET:x:y", "S3CRET:h:99999999"} {
+		_, _, err := Parse("f", []byte("pipelines: [{name: a, resources: [{resource: pods}], sink: {nats: {servers: [\""+server+"\"]}}}]\n"))
+		require.Error(t, err, server)
+		assert.NotContains(t, err.Error(), "S3CRET")
+	}
 }

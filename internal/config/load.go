@@ -167,8 +167,14 @@ func parent(path string) string {
 	return path[:max(strings.LastIndexAny(path, ".["), 0)]
 }
 
+// maxLine is how many bytes of a path or of a message are told.
+const maxLine = 2000
+
 // oneLine makes s fit one line of a terminal, whatever the file put into it.
 func oneLine(s string) string {
+	if len(s) > maxLine {
+		s = s[:maxLine-maxLine/4] + "…" + s[len(s)-maxLine/4:]
+	}
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || 0x80 <= r && r < 0xa0 || r == utf8.RuneError || r == 0x2028 || r == 0x2029 {
 			return '\uFFFD'
@@ -303,6 +309,9 @@ func tab(data []byte) (mark, bool) {
 func indentation(data []byte) (deepest int) {
 	for text := range bytes.Lines(data) {
 		indent := len(text) - len(bytes.TrimLeft(text, " "))
+		if bytes.HasPrefix(text[indent:], []byte("#")) {
+			continue
+		}
 		dashes := bytes.Count(text, []byte("- ")) + bytes.Count(text, []byte("? "))
 		deepest = max(deepest, indent/2+dashes)
 	}

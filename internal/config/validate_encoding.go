@@ -90,17 +90,17 @@ func (r ResourceName) builtin() bool {
 
 // paths parses a list of paths. What is none is the zero Path, and reported.
 func (v *validator) paths(path string, all []string) []encode.Path {
-	parsed := make([]encode.Path, len(all))
+	parsed, seen := make([]encode.Path, len(all)), map[string]bool{}
 	for i, s := range all {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		p, err := encode.ParsePath(s)
 		switch {
 		case err != nil:
 			v.add(at, "%v", err)
-		case slices.ContainsFunc(parsed[:i], p.Equal):
+		case seen[p.Key()]:
 			v.add(at, "%q is there twice; keep one", s)
 		default:
-			parsed[i] = p
+			parsed[i], seen[p.Key()] = p, true
 		}
 	}
 	return parsed

@@ -3,11 +3,13 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -96,10 +98,19 @@ func (v *validator) server(path, s string) {
 		v.add(path, "holds a user or a token, and a secret never stands in this file; use user with passwordFile, tokenFile, nkeyFile or credsFile beside servers")
 	case err != nil || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" && !strings.HasPrefix(u.Scheme, "ws") ||
 		!slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme):
-		v.add(path, "%q is not the URL of a NATS server; write nats://host:4222, or tls, ws or wss for nats", s)
+		v.add(path, "%s is not the URL of a NATS server; write nats://host:4222, or tls, ws or wss for nats", shown(s))
 	case port != "" && !isPort(port):
-		v.add(path, "%q has no port that there can be; write one from 1 to 65535, such as nats://host:4222", s)
+		v.add(path, "%s has no port that there can be; write one from 1 to 65535, such as nats://host:4222", shown(s))
 	}
+}
+
+// shown repeats what should be a URL, unless a password may be in it.
+func shown(s string) string {
+	_, address, _ := strings.Cut(s, "://")
+	if strings.Contains(s, "%") || strings.Count(cmp.Or(address, s), ":") > 1 && !strings.Contains(s, "[") {
+		return "this"
+	}
+	return strconv.Quote(s)
 }
 
 // auth checks that there is one way to say who we are, and that it is whole.

@@ -26,38 +26,40 @@ const (
 
 // Holder is a process. The zero Holder is one of which nothing is known.
 type Holder struct {
-	// Host is the name of the process's machine or container, and Boot tells one start of the machine from another. It
-	// is empty where the system does not say.
-	Host, Boot string
-	PID        int
+	// Host is the name of the process's machine or container, and Boot tells one start of the machine from another.
+	// Space is that of the number: two containers on one machine have different ones. The last two are empty where the
+	// system does not say.
+	Host, Boot, Space string
+	PID               int
 }
 
 // Self returns this process.
 func Self() Holder {
 	host, _ := os.Hostname() // empty if the system does not tell
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return Holder{host, strings.TrimSpace(string(boot)), os.Getpid()}
+	space, _ := os.Readlink("/proc/self/ns/pid")
+	return Holder{host, strings.TrimSpace(string(boot)), space, os.Getpid()}
 }
 
 // Text returns what [Parse] reads.
-func (h Holder) Text() string { return fmt.Sprintf("%s/%s/%d", h.Host, h.Boot, h.PID) }
+func (h Holder) Text() string { return fmt.Sprintf("%d/%s/%s/%s", h.PID, h.Boot, h.Space, h.Host) }
 
 // Parse returns the holder of a text; the zero Holder if the text is of none.
 func Parse(text string) Holder {
-	host, rest, _ := strings.Cut(text, "/")
-	boot, number, _ := strings.Cut(rest, "/")
-	pid, err := strconv.Atoi(number)
-	if err != nil {
+	parts := strings.SplitN(text, "/", 4) // the host is last, as its name may have a slash
+	pid, err := strconv.Atoi(parts[0])
+	if err != nil || len(parts) != 4 {
 		return Holder{}
 	}
-	return Holder{host, boot, pid}
+	return Holder{Host: parts[3], Boot: parts[1], Space: parts[2], PID: pid}
 }
 
 // Gone reports whether the process is known to have ended. This process counts as one that has: it opens a checkpoint
-// again only if it has given it up. So does a process of the same number in the same container: it is the one before.
+// again only if it has given it up. Nothing is known of a process in another container, also if that was the one
+// before on this machine.
 func (h Holder) Gone() bool {
 	self := Self()
-	if h == (Holder{}) || h.Host != self.Host || h.Boot != self.Boot {
+	if h == (Holder{}) || h.Host != self.Host || h.Boot != self.Boot || h.Space != self.Space {
 		return false
 	}
 	return h.PID == self.PID || ended(h.PID)

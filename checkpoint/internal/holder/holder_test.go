@@ -11,10 +11,10 @@ import (
 )
 
 func TestParse_reads_what_Text_writes(t *testing.T) {
-	for _, h := range []Holder{Self(), {"a.b-c", "", 1}, {"", "x", 7}, {}} {
+	for _, h := range []Holder{Self(), {"a.b-c", "", "", 1}, {"", "x", "pid:[1]", 7}, {"a/b", "x", "", 7}, {}} {
 		assert.Equal(t, h, Parse(h.Text()))
 	}
-	for _, text := range []string{"", "a", "a/b", "a/b/c", "a/b/1/2"} {
+	for _, text := range []string{"", "a", "1", "1/b", "1/b/c", "a/b/c/d"} {
 		assert.Equal(t, Holder{}, Parse(text), text)
 	}
 }
@@ -31,7 +31,7 @@ func TestHolder_is_gone_if_its_process_has_ended_on_this_host(t *testing.T) {
 		_ = runs.Wait()
 	})
 	self := Self()
-	of := func(host, boot string, pid int) Holder { return Holder{host, boot, pid} }
+	of := func(host, boot string, pid int) Holder { return Holder{host, boot, self.Space, pid} }
 	for _, c := range []struct {
 		name string
 		of   Holder
@@ -42,6 +42,8 @@ func TestHolder_is_gone_if_its_process_has_ended_on_this_host(t *testing.T) {
 		{"a process that runs", of(self.Host, self.Boot, runs.Process.Pid), false},
 		{"a process of another host", of("another", self.Boot, ended.Process.Pid), false},
 		{"a process before the host's last start", of(self.Host, "another", ended.Process.Pid), false},
+		{"a process of that number in another container", Holder{self.Host, self.Boot, "pid:[1]", self.PID}, false},
+		{"a process that has ended in another container", Holder{self.Host, self.Boot, "pid:[1]", ended.Process.Pid}, false},
 		{"nobody knows", Holder{}, false},
 	} {
 		assert.Equal(t, c.want, c.of.Gone(), c.name)
@@ -49,6 +51,6 @@ func TestHolder_is_gone_if_its_process_has_ended_on_this_host(t *testing.T) {
 }
 
 func TestHolder_has_a_name_for_people(t *testing.T) {
-	assert.Equal(t, "process 12 on host a", Holder{"a", "b", 12}.String())
+	assert.Equal(t, "process 12 on host a", Holder{"a", "b", "c", 12}.String())
 	assert.Equal(t, "an unknown process", Holder{}.String())
 }
