@@ -147,8 +147,9 @@ func (s *Sink) Run(ctx context.Context) error {
 			}
 		}
 		if err := s.write(ctx, &b); err != nil {
+			stopped := ctx.Err() != nil // before anybody hears of the end, and stops it
 			s.end(b, err)
-			if ctx.Err() != nil {
+			if stopped {
 				return nil
 			}
 			return err
