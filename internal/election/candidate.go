@@ -26,9 +26,13 @@ type Config struct {
 	Log                       *slog.Logger
 }
 
-// looks is how often a Lease that another holds is looked at in the time between two renewals. It bounds how long one
-// that was given back, or has expired, is nobody's.
-const looks = 5
+// A Lease that another holds is looked at so often in the time between two renewals, but not more often than every
+// leastLook. That bounds how long a Lease is nobody's that was given back, or has expired. A shorter time would let another
+// process take a Lease that was deleted long before the leader knows.
+const (
+	looks     = 5
+	leastLook = 400 * time.Millisecond
+)
 
 // Candidate stands for a Lease, term after term. Its methods may be called while it runs.
 type Candidate struct {
@@ -122,7 +126,7 @@ func (c *Candidate) term(ctx context.Context, h *holding, lead func(context.Cont
 // acquire waits until the Lease is free and takes it; nil when ctx ends.
 func (c *Candidate) acquire(ctx context.Context) *holding {
 	var last sighting
-	look := time.NewTicker(c.cfg.Retry / looks)
+	look := time.NewTicker(max(c.cfg.Retry/looks, leastLook))
 	defer look.Stop()
 	for {
 		if h := c.try(ctx, &last); h != nil {
