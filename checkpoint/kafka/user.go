@@ -13,7 +13,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
-// gone reports whether nobody uses the checkpoint, as far as is known.
+// gone reports whether the checkpoint is known to be unused.
 func (r *replay) gone() bool { return r.user == "" || holder.Parse(r.user).Gone() }
 
 // awaitEnd returns nil once no other process uses the checkpoint: it has closed it, has ended, or has written nothing

@@ -13,7 +13,7 @@ import (
 
 // user is who has written to a checkpoint last.
 type user struct {
-	// writer is 0 if nobody has.
+	// writer is 0 if the checkpoint has no message.
 	writer uint64
 	// holder is zero as long as no message was read that tells.
 	holder holder.Holder
@@ -31,7 +31,7 @@ func (u *user) take(m *message) {
 	}
 }
 
-// gone reports whether nobody uses the checkpoint, as far as is known.
+// gone reports whether the checkpoint is known to be unused.
 func (u *user) gone() bool { return u.writer == 0 || u.closed || u.holder.Gone() }
 
 func (u *user) held() error { return &checkpoint.HeldError{Holder: u.holder.String()} }

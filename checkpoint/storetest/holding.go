@@ -38,7 +38,7 @@ func RunHolding(t *testing.T, begin func(t *testing.T) ProcessOpener) {
 	for name, check := range map[string]func(*testing.T, ProcessOpener){
 		"a process that commits is left alone":             committing,
 		"an idle process is left alone":                    idle,
-		"a store that was closed can be had at once":       closed,
+		"a store that was closed opens at once":            closed,
 		"a process that is silent is followed":             silent,
 		"who is elected need not wait":                     elected,
 		"of two that wait one gets it":                     waiting,
@@ -121,7 +121,7 @@ func silent(t *testing.T, open ProcessOpener) {
 	s := must.Get(open(first, false))(t)
 	require.NoError(t, s.Commit(t.Context(), rows(1)))
 	takes(t, open, second, false, holder.Silence)
-	assert.True(t, checkpoint.IsTaken(s.Commit(t.Context(), rows(2))), "who wakes is refused")
+	assert.True(t, checkpoint.IsTaken(s.Commit(t.Context(), rows(2))), "a silent process that goes on is refused")
 }
 
 // takes opens the store, which takes so long.

@@ -124,7 +124,7 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 		err = served
 	}
 	if p.fromArgs && readerGone(err) {
-		p.log.Info("nobody reads the output any more")
+		p.log.Info("the reader of the standard output has ended")
 		err = nil
 	}
 	if err == nil {

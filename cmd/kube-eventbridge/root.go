@@ -142,7 +142,7 @@ func executeCommand(ctx context.Context, root *cobra.Command, s *streams) int {
 	}
 }
 
-// readerGone reports whether an error says that nobody reads the standard output any more, as head does when it has
+// readerGone reports whether an error says that the reader of the standard output has ended, as head does once it has
 // enough.
 func readerGone(err error) bool {
 	var at *fs.PathError

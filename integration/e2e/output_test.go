@@ -73,7 +73,7 @@ func TestRun_ends_cleanly_if_nobody_reads_its_output_any_more(t *testing.T) {
 	for n := 0; ; n++ {
 		select {
 		case <-ended:
-			assert.Contains(t, r.bridge.stderr(), "nobody reads the output any more")
+			assert.Contains(t, r.bridge.stderr(), "the reader of the standard output has ended")
 			assert.NotContains(t, r.bridge.stderr(), `"level":"ERROR"`)
 			return
 		case <-time.After(100 * time.Millisecond):

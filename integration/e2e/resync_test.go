@@ -90,7 +90,7 @@ func resyncs(t *testing.T, api *controlplane.ControlPlane) {
 	versions := r.manyConfigMaps("resyncs", 400)
 	r.runReady()
 	if code, _, said := r.command("resync", "--server", r.server, "pods"); code != 2 ||
-		said != "error: resource \"pods\" is none of this bridge's; valid: configmaps, secrets\n" {
+		said != "error: resource \"pods\" is not this bridge's; valid: configmaps, secrets\n" {
 		t.Errorf("for what is not there it ends with %d: %s", code, said)
 	}
 	ended := make(chan struct{})

@@ -354,8 +354,8 @@ func TestResync_is_refused_where_nothing_is_watched_or_called_so(t *testing.T) {
 	assert.True(t, err == nil && len(all) == 1 && all[0].State == ResyncRefused && all[0].Problem == "it is listing",
 		"%+v, error %v", all, err)
 	for want, ask := range map[string][]string{
-		`pipeline "x" is none of this bridge's; valid: test`:          {"x"},
-		`resource "pods" is none of this bridge's; valid: configmaps`: {"test", "configmaps", "pods"},
+		`pipeline "x" is not this bridge's; valid: test`:          {"x"},
+		`resource "pods" is not this bridge's; valid: configmaps`: {"test", "configmaps", "pods"},
 	} {
 		all, err := StartResyncs([]*Pipeline{b.Pipeline}, ask[0], ask[1:])
 		assert.True(t, err != nil && err.Error() == want && all == nil, "%v: %v, error %v", ask, all, err)

@@ -20,7 +20,7 @@ type UnknownError struct {
 
 // Error implements error.
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("%s %q is none of this bridge's; valid: %s", e.What, e.Name, strings.Join(e.Valid, ", "))
+	return fmt.Sprintf("%s %q is not this bridge's; valid: %s", e.What, e.Name, strings.Join(e.Valid, ", "))
 }
 
 // StartResyncs asks for everything that exists to be published again: of the pipeline, or of all where it is empty; of the resources, or of all where none

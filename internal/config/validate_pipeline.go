@@ -121,7 +121,7 @@ func (v *validator) exclude(path string, r *Resource) {
 	}
 }
 
-// builtin warns of a name that is none of a resource that API servers have by themselves, where it should be one, or is
+// builtin warns of a name that no built-in resource of API servers has, where it should be one, or is
 // nearly one.
 func (v *validator) builtin(path string, name ResourceName) {
 	inGroup := name.Group != "" || name.Version != ""

@@ -36,7 +36,7 @@ func Known(listen string, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		http.Error(w, fmt.Sprintf("the name %q is none of this bridge's; ask for an address, such as 127.0.0.1, or localhost", host),
+		http.Error(w, fmt.Sprintf("the name %q is not this bridge's; ask for an address, such as 127.0.0.1, or localhost", host),
 			http.StatusForbidden)
 	})
 }

@@ -49,8 +49,8 @@ func TestHandler_answers_what_is_asked(t *testing.T) {
 		},
 		"one pipeline":         {http.MethodPost, "?pipeline=other", "", two, 202, `{"streams":[{"pipeline":"other","stream":"pods",`},
 		"one resource":         {http.MethodPost, "?resource=deployments.apps", "", two, 202, `{"streams":[{"pipeline":"audit","stream":"deployments.apps",`},
-		"no such pipeline":     {http.MethodPost, "?pipeline=x", "", two, 404, `{"error":"pipeline \"x\" is none of this bridge's; valid: audit, other"}`},
-		"no such resource":     {http.MethodPost, "?resource=x", "", two, 404, `{"error":"resource \"x\" is none of this bridge's; valid: deployments.apps, pods"}`},
+		"no such pipeline":     {http.MethodPost, "?pipeline=x", "", two, 404, `{"error":"pipeline \"x\" is not this bridge's; valid: audit, other"}`},
+		"no such resource":     {http.MethodPost, "?resource=x", "", two, 404, `{"error":"resource \"x\" is not this bridge's; valid: deployments.apps, pods"}`},
 		"no such parameter":    {http.MethodPost, "?resources=pods", "", two, 400, `{"error":"parameter \"resources\" is not known; valid: pipeline, resource"}`},
 		"two pipelines":        {http.MethodPost, "?pipeline=a&pipeline=b", "", two, 400, `{"error":"parameter pipeline is there 2 times; name one pipeline, or leave it out for all"}`},
 		"a bridge that starts": {http.MethodPost, "", "", nil, 503, `{"error":"the bridge is starting; ask again when /readyz answers ok"}`},
@@ -152,7 +152,7 @@ func TestClient_asks_for_what_is_wanted(t *testing.T) {
 		assert.Equal(t, want, fmt.Sprint(got), "%v: %v", ask, got)
 	}
 	var unknown *UnknownError
-	if _, err := c.Start(t.Context(), "x", nil); !errors.As(err, &unknown) || err.Error() != `pipeline "x" is none of this bridge's; valid: audit, other` {
+	if _, err := c.Start(t.Context(), "x", nil); !errors.As(err, &unknown) || err.Error() != `pipeline "x" is not this bridge's; valid: audit, other` {
 		t.Errorf("error is %v", err)
 	}
 }

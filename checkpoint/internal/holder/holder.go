@@ -16,7 +16,7 @@ import (
 const (
 	// Every is how often a process writes to the checkpoint that it uses, at least.
 	Every = 5 * time.Second
-	// Silence is how long a checkpoint has no new message until it counts as one that nobody uses.
+	// Silence is how long a checkpoint has no new message until it counts as unused.
 	Silence = 3 * Every
 	// Look is the time between two looks for a new message.
 	Look = 250 * time.Millisecond

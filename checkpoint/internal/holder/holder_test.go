@@ -44,7 +44,7 @@ func TestHolder_is_gone_if_its_process_has_ended_on_this_host(t *testing.T) {
 		{"a process before the host's last start", of(self.Host, "another", ended.Process.Pid), false},
 		{"a process of that number in another container", Holder{self.Host, self.Boot, "pid:[1]", self.PID}, false},
 		{"a process that has ended in another container", Holder{self.Host, self.Boot, "pid:[1]", ended.Process.Pid}, false},
-		{"nobody knows", Holder{}, false},
+		{"an unknown process", Holder{}, false},
 	} {
 		assert.Equal(t, c.want, c.of.Gone(), c.name)
 	}
