@@ -9,8 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/holder"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // memory is a bucket for tests in which time passes at once.
@@ -73,4 +78,32 @@ func TestStore_is_left_to_the_process_that_uses_it(t *testing.T) {
 			return open(t.Context(), cfg, audit, bucket, 1<<20)
 		}
 	})
+}
+
+// beaten is a bucket to which another process writes right before the first message.
+type beaten struct {
+	*memory
+	other func()
+}
+
+func (b *beaten) append(ctx context.Context, number, after uint64, data []byte) (uint64, error) {
+	if other := b.other; other != nil {
+		b.other = nil
+		other()
+	}
+	return b.memory.append(ctx, number, after, data)
+}
+
+func TestOpen_leaves_the_checkpoint_to_a_process_that_was_faster(t *testing.T) {
+	bucket := &memory{}
+	as := func(host string) Config {
+		return Config{Bucket: testBucket, self: holder.Holder{Host: host, PID: 1}}.withDefaults(audit)
+	}
+	var faster *Store
+	late := &beaten{bucket, func() { faster = must.Get(open(t.Context(), as("faster"), audit, bucket, 1<<20))(t) }}
+	_, err := open(t.Context(), as("late"), audit, late, 1<<20)
+	var held *checkpoint.HeldError
+	require.ErrorAs(t, err, &held)
+	assert.Equal(t, "process 1 on host faster", held.Holder)
+	require.NoError(t, faster.Commit(t.Context(), &checkpoint.Batch{Identity: audit}))
 }
