@@ -50,7 +50,12 @@ func TestPipeline_holds_a_checkpoint_that_others_can_reach(t *testing.T) {
 		assert.GreaterOrEqual(t, store.holds.Load(), int32(18), "in twenty seconds, of which ten are those of a drain")
 		var taken error = takenError{errors.New("another process has it")}
 		store.err.Store(&taken)
-		assert.ErrorIs(t, <-session.failure, taken)
+		select {
+		case err := <-session.failure:
+			assert.ErrorIs(t, err, taken)
+		case <-time.After(10 * time.Second):
+			t.Error("the session goes on without its checkpoint")
+		}
 		done()
 	})
 }
