@@ -69,8 +69,8 @@ func JSONLines(b []byte, m *sink.Message, _ uint64) ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// New returns a sink on w; a nil format is [JSONLines]. A write that fails is tried again for ever, unless nobody reads any more (EPIPE, a closed
-// file): that ends Run with a [*sink.UnusableError]. A nil logger means none.
+// New returns a sink on w; a nil format is [JSONLines]. A write that fails is tried again until Run is to end. If the
+// reader has ended (EPIPE, a closed file), Run ends with a [*sink.UnusableError]. A nil logger means none.
 func New(w io.Writer, format Format, log *slog.Logger) *Sink {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -147,7 +147,7 @@ func (s *Sink) Run(ctx context.Context) error {
 			}
 		}
 		if err := s.write(ctx, &b); err != nil {
-			stopped := ctx.Err() != nil // before anybody hears of the end, and stops it
+			stopped := ctx.Err() != nil // before end, which may have ctx cancelled
 			s.end(b, err)
 			if stopped {
 				return nil

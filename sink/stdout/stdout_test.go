@@ -170,12 +170,18 @@ func TestSink_ends_without_a_reader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &paper{fault: func([]byte) (int, error) { return 0, fault }}
 			s := stdout.New(p, nil, nil)
-			end := run(t, s)
-			done := make(chan error, 1)
-			s.Publish(t.Context(), message("a", "{}"), func(_ sink.Receipt, err error) { done <- err })
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			ended, done := make(chan error, 1), make(chan error, 1)
+			go func() { ended <- s.Run(ctx) }()
+			must.Succeed(t, "ready", s.Ready)
+			s.Publish(ctx, message("a", "{}"), func(_ sink.Receipt, err error) {
+				stop() // a stop right behind the end does not hide its reason
+				done <- err
+			})
 			var unusable *sink.UnusableError
 			assert.ErrorAs(t, <-done, &unusable, "done was told")
-			assert.ErrorAs(t, end(), &unusable, "Run")
+			assert.ErrorAs(t, <-ended, &unusable, "Run")
 		})
 	}
 }
