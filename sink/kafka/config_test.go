@@ -183,3 +183,8 @@ func TestReady_says_the_same_of_several_failures_each_time(t *testing.T) {
 		require.EqualError(t, s.Ready(), "a")
 	}
 }
+
+func TestConfig_has_an_id_for_each_topic(t *testing.T) {
+	a, b := Config{Topic: "a"}, Config{Topic: "b"}
+	assert.NotEqual(t, a.transactionalID(), b.transactionalID())
+}
