@@ -118,8 +118,8 @@ func (p *Path) bracket(s string) (rest, wrong string) {
 // String returns the path as it was given.
 func (p Path) String() string { return p.text }
 
-// Key returns a text that two paths have in common if, and only if, they name the same in every object, however they are
-// written.
+// Key returns a text that two paths have in common if, and only if, they name the same in every object, whatever their
+// notation.
 func (p Path) Key() string {
 	var key strings.Builder
 	for _, s := range p.steps {

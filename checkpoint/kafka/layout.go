@@ -16,7 +16,8 @@ import (
 // A record's key is the checkpoint's name as a text, a kind, and
 //
 //	o  nothing             the origin: nothing
-//	b  nothing             the barrier: producer id and epoch of who has opened the checkpoint; then which process it is, or nothing if it has closed the checkpoint
+//	b  nothing             the barrier: producer id and epoch of the process that has opened the checkpoint;
+//	                       then its name, or nothing if it has closed the checkpoint
 //	h  nothing             the head: number of the last commit, number of its chunks that wait to be copied, last stream number given out, identity
 //	l  nothing             what is known of the log
 //	s  name                a stream: its number; then 1 and the stream's state, or 0 where only rows are known

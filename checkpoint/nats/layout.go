@@ -19,7 +19,8 @@ import (
 //	epoch   how often the checkpoint was opened
 //	number  of the message, as in its key
 //	parts   of a part how many come before it in its commit, of a commit or base how many it has besides this message; of a writer 0
-//	body    the rest: a part of a commit's records; of a writer which process it is, or nothing if it has closed the checkpoint
+//	body    the rest: a part of a commit's records; of a writer the name of its process, or nothing if that has closed
+//	        the checkpoint
 //
 // The records of a commit are those of its parts and its last message, put together. Each begins with what it does:
 //

@@ -56,7 +56,7 @@ func open(address, key string) (net.Listener, error) {
 		if errors.Is(err, syscall.EADDRINUSE) {
 			free = "a free address"
 		}
-		return nil, fmt.Errorf("listen for metrics and health: %w; set %s to %s", err, key, free)
+		return nil, fmt.Errorf("listen for HTTP requests: %w; set %s to %s", err, key, free)
 	}
 	return l, nil
 }

@@ -136,13 +136,17 @@ func fails(t *testing.T, args []string, code int, wants ...string) {
 	assert.NotContains(t, last, "context canceled", "not the cause")
 }
 
-func TestRun_names_the_flag_of_an_address_in_use(t *testing.T) {
+func TestRun_names_the_flag_or_key_of_an_address_in_use(t *testing.T) {
 	taken := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = taken.Close() }()
 	api, at := apiServer(t, identified), taken.Addr().String()
 	fails(t, byArgs(t, api, t.TempDir(), "--listen", at), exitFailed, at, "address already in use; set --listen to a free address")
 	fails(t, byArgs(t, api, t.TempDir(), "--listen", "192.0.2.7:8080"), exitFailed, "192.0.2.7:8080", "set --listen to an address of this machine")
 	fails(t, byArgs(t, api, t.TempDir(), "--broker-listen", at), exitFailed, at, "or set --broker-listen to another address")
+	file := configured(t, api, "[{resource: pods}]")
+	text := strings.Replace(string(must.Get(os.ReadFile(file))(t)), "server: {", `server: {admin: "`+at+`", `, 1)
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	fails(t, []string{"run", "--config", file}, exitFailed, at, "address already in use; set server.admin to a free address")
 }
 
 // Who runs the tests may write everywhere, so that the place has to be none: below a file there are no directories.

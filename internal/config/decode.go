@@ -157,8 +157,8 @@ func (d *decoder) mapping(node ast.Node, path string, v reflect.Value) {
 	}
 }
 
-// asMeant reads what is below a key that is misspelt, so that its problems are told as well. A value without keys is not
-// reported as missing.
+// asMeant reads what is below a key that is misspelt, so that its problems are told as well. A value without keys is
+// not reported as missing.
 func (d *decoder) asMeant(node ast.Node, path string, field reflect.Value) {
 	kind := field.Kind()
 	if kind == reflect.Pointer {

@@ -27,8 +27,8 @@ type Config struct {
 }
 
 // A Lease that another holds is looked at so often in the time between two renewals, but not more often than every
-// leastLook. That bounds how long a Lease stays free that was given back, or has expired. A shorter time would let another
-// process take a deleted Lease long before the leader knows of it.
+// leastLook. That bounds how long a Lease stays free that was given back, or has expired. A shorter time would let
+// another process take a deleted Lease long before the leader knows of it.
 const (
 	looks     = 5
 	leastLook = 400 * time.Millisecond
@@ -234,7 +234,8 @@ func (s *sighting) note(l *v1.Lease) {
 	}
 }
 
-// free reports whether the Lease may be taken: it has no holder, it has not changed for its duration, or a request of this process whose answer was lost has taken it.
+// free reports whether the Lease may be taken: it has no holder, it has not changed for its duration, or this process
+// has taken it and the answer was lost.
 func (s *sighting) free(self string) bool {
 	holder := holderOf(s.lease)
 	if holder == "" || holder == self || s.lease.Spec.LeaseDurationSeconds == nil {
