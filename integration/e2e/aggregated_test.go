@@ -231,11 +231,15 @@ func reinstalledPastPosition(n *notes, forgets bool) {
 	n.judgeRebuilt()
 }
 
+// The server has another note in between. The gap is announced again then, with the version that the next list has.
 func killedWhileItRepairs(n *notes) {
 	n.limit(1)
 	n.reinstall(0)
-	for range 10 {
+	for i := range 10 {
 		n.killFull()
+		if i == 5 {
+			n.write("late")
+		}
 		n.limit(1)
 		n.run()
 	}

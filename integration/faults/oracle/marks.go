@@ -170,7 +170,7 @@ func (s *streamJudge) readMarks() {
 			continue
 		}
 		low, high := s.span(m.era)
-		m.from = s.judge.truth.locate(min(current, low), high, m.from.version)
+		m.from = s.locateBegin(m, good, min(current, low), high)
 		if m.Type == typeGap {
 			// A list behind a gap may be the first sign of a restoration: then the gap ends in a history that the log does not
 			// know yet.
@@ -193,6 +193,17 @@ func (s *streamJudge) readMarks() {
 		good = append(good, m)
 	}
 	s.marks = good
+}
+
+// locateBegin finds the history among low to high that a marker begins in. A process that died behind a gap announces it
+// again, with what its own list has; the gap begins where it began.
+func (s *streamJudge) locateBegin(m *mark, before []*mark, low, high int) position {
+	for _, b := range before {
+		if b.Type == typeGap && b.epoch == m.epoch && b.body.Cause == m.body.Cause && b.body.From == m.body.From {
+			return b.from
+		}
+	}
+	return s.judge.truth.locate(low, high, m.from.version)
 }
 
 // locateEnd finds the history among low to high that a marker ends in. Where several have its version, because a

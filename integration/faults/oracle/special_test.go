@@ -560,6 +560,22 @@ var scripts = map[string]script{
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, want: []Promise{P3},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch", "gap 5 8", "updated u1 8 relist"},
 	},
+	"a gap that is announced again begins where it began": {
+		truth:  []string{"added u1 4", "updated u1 17", "h1 updated u1 4", "h1 updated u1 6"},
+		bounds: []History{{First: 1, Last: 20}, {First: 5, Last: 8}},
+		log: []string{
+			"snapshot-started 1", "added u1 4 watch", "updated u1 17 watch", "gap 17 5@2 rebuilt", "updated u1 4@2 relist",
+			"gap 17 6@2 rebuilt", "updated u1 6@2 relist",
+		},
+	},
+	"a gap that is announced again begins nowhere else": {
+		truth:  []string{"added u1 4", "updated u1 17", "h1 updated u1 4", "h1 updated u1 6"},
+		bounds: []History{{First: 1, Last: 20}, {First: 5, Last: 8}}, want: []Promise{P6},
+		log: []string{
+			"snapshot-started 1", "added u1 4 watch", "updated u1 17 watch", "gap 17 5@2 rebuilt", "updated u1 4@2 relist",
+			"gap 16 6@2 rebuilt", "updated u1 6@2 relist",
+		},
+	},
 	"a gap does not hide what is to come": {
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 10", "updated u1 11"}, want: []Promise{P6},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "gap 5 10", "updated u1 10 watch", "updated u1 11 watch"},
