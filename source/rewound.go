@@ -39,7 +39,7 @@ type RewoundError struct {
 // Error implements error.
 func (e *RewoundError) Error() string {
 	if e.Object == "" {
-		return fmt.Sprintf("stream %s was at resourceVersion %s and the API server is at %s: its etcd was restored",
+		return fmt.Sprintf("stream %s was at resourceVersion %s and the API server is at %s: its etcd was restored or replaced",
 			e.Stream, e.Position, e.Server)
 	}
 	now := "nothing"
@@ -55,7 +55,7 @@ func (e *RewoundError) Error() string {
 	if e.At != "" {
 		now += ", read as of " + e.At
 	}
-	return fmt.Sprintf("stream %s: object %s was at resourceVersion %s and the API server has %s: its etcd was restored",
+	return fmt.Sprintf("stream %s: object %s was at resourceVersion %s and the API server has %s: its etcd was restored or replaced",
 		e.Stream, e.Object, e.Position, now)
 }
 

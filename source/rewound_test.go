@@ -34,18 +34,18 @@ var foreign = map[string]struct {
 	"an object is older": {
 		restored, publishedAt21,
 		RewoundError{Object: "default/a", Position: "20", At: "21", Server: "7"},
-		"stream configmaps.v1: object default/a was at resourceVersion 20 and the API server has it at 7, read as of 21: its etcd was restored",
+		"stream configmaps.v1: object default/a was at resourceVersion 20 and the API server has it at 7, read as of 21: its etcd was restored or replaced",
 	},
 	"an object is not there": {
 		restored[:1], publishedAt21,
 		RewoundError{Object: "default/a", Position: "20", At: "21"},
-		"stream configmaps.v1: object default/a was at resourceVersion 20 and the API server has nothing, read as of 21: its etcd was restored",
+		"stream configmaps.v1: object default/a was at resourceVersion 20 and the API server has nothing, read as of 21: its etcd was restored or replaced",
 	},
 	"an object is another one": {
 		append(slices.Clone(restored), write{rev: 20, name: "a", uid: "u-x"}), publishedAt21,
 		RewoundError{Object: "default/a", Position: "20", At: "21", Server: "20", Replaced: true},
 		"stream configmaps.v1: object default/a was at resourceVersion 20 and the API server has another object of that name, at 20, " +
-			"read as of 21: its etcd was restored",
+			"read as of 21: its etcd was restored or replaced",
 	},
 	"an object is newer, and was not written then": {
 		append(slices.Clone(restored), write{rev: 21, name: "a", uid: "u-a"}), publishedAt21,
@@ -191,7 +191,7 @@ func TestReader_asks_all_again_where_the_connection_broke(t *testing.T) {
 		if !errors.As(err, &rewound) || rewound.Server != "15" || server.watches() > 0 {
 			t.Errorf("error is %v after %d watches, want that the server was rewound to 15", err, server.watches())
 		}
-		want := "stream configmaps.v1 was at resourceVersion 21 and the API server is at 15: its etcd was restored"
+		want := "stream configmaps.v1 was at resourceVersion 21 and the API server is at 15: its etcd was restored or replaced"
 		assert.Equal(t, want, fmt.Sprint(err), "it says %q", err)
 	})
 }
