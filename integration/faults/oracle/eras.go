@@ -162,6 +162,17 @@ func (s *streamJudge) early(era int, st State) bool {
 		(st.Version > s.judge.truth.last(st.History-1) || s.unaware(st.History) && st.Version > began)
 }
 
+// reselected reports whether a state may be in a line's era although it belongs to the next one: another selection was
+// listed under an epoch of its own, in which nothing has shown the restoration yet.
+func (s *streamJudge) reselected(l *line, st State) bool {
+	if l.era+1 == len(s.eras) || st.History != s.eras[l.era+1].first {
+		return false
+	}
+	return slices.ContainsFunc(s.marks, func(m *mark) bool {
+		return m.epoch == l.epoch && m.epoch > s.eras[l.era].epoch && m.Place < l.Place && m.body.Cause == Selection
+	})
+}
+
 // checkEpochs checks that each event has the epoch of the newest marker before it. Only the end of an object whose
 // name another one has in the same list goes with the object's last event.
 func (s *streamJudge) checkEpochs() {

@@ -150,7 +150,7 @@ func (s *streamJudge) place(o *object) {
 			clear(seen)
 		}
 		at, older := s.find(o, l, max(previous, s.floor(o, l)))
-		name := fmt.Sprint(l.era, l.UID, l.version, l.step)
+		name := fmt.Sprint(l.epoch, l.UID, l.version, l.step)
 		switch {
 		case seen[name], at >= 0 && at == previous && !again:
 			s.violateLine(P5, l, "the same state a second time")
@@ -247,7 +247,7 @@ func (s *streamJudge) find(o *object, l *line, previous int) (at int, before boo
 	low, high := s.span(l.era)
 	fits := func(i int) bool {
 		st := o.truth[i]
-		return st.UID == l.UID && st.History >= low && (st.History <= high || s.early(l.era, st)) &&
+		return st.UID == l.UID && st.History >= low && (st.History <= high || s.early(l.era, st) || s.reselected(l, st)) &&
 			(st.live() == (l.op != Deleted) || st.Unclear && l.op == Deleted)
 	}
 	if l.Reason == "recovered" && s.taken(l) { // what is read back may be the first sign of a restoration

@@ -466,6 +466,30 @@ var scripts = map[string]script{
 			"gap 8 108@2 restored", "updated u2 107@2 relist",
 		},
 	},
+	"what another selection lists may be of a history that nothing has shown yet": {
+		truth:  []string{"added u1 5", "updated u1 7", "deleted u1 9", "h1 added u1 7", "h1 updated u1 107"},
+		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
+		log: []string{
+			"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch", "deleted u1 9 watch", "gap 9 105@2 selection",
+			"added u1 7@2 relist", "gap 105 108@3 restored", "updated u1 107@3 relist",
+		},
+	},
+	"what another selection lists is not told again": {
+		truth:  []string{"added u1 5", "updated u1 7", "h1 updated u1 7", "h1 updated u1 107"},
+		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}}, want: []Promise{P5},
+		log: []string{
+			"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch", "gap 9 105@2 selection",
+			"updated u1 7@2 relist", "gap 105 108@3 restored", "updated u1 107@3 relist",
+		},
+	},
+	"a list of the same selection does not bring back what was deleted": {
+		truth:  []string{"added u1 5", "updated u1 7", "deleted u1 9", "h1 added u1 7", "h1 updated u1 107"},
+		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}}, want: []Promise{P5},
+		log: []string{
+			"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch", "deleted u1 9 watch", "gap 9 105",
+			"added u1 7 relist", "gap 105 108@3 restored", "updated u1 107@3 relist",
+		},
+	},
 	"another stream notices a restoration when this one has published something behind it": {
 		truth: []string{
 			"added u1 4", "updated u1 7", "updated u1 9", "h1 updated u1 4", "h1 updated u1 6", "h1 updated u1 8",
