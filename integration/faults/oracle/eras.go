@@ -168,9 +168,16 @@ func (s *streamJudge) reselected(l *line, st State) bool {
 	if l.era+1 == len(s.eras) || st.History != s.eras[l.era+1].first {
 		return false
 	}
-	return slices.ContainsFunc(s.marks, func(m *mark) bool {
-		return m.epoch == l.epoch && m.epoch > s.eras[l.era].epoch && m.Place < l.Place && m.body.Cause == Selection
-	})
+	reselected, epoch := false, s.eras[l.era].epoch
+	for _, m := range s.marks {
+		if m.Place > l.Place {
+			break
+		}
+		if m.epoch > epoch {
+			reselected, epoch = m.body.Cause == Selection, m.epoch
+		}
+	}
+	return reselected
 }
 
 // checkEpochs checks that each event has the epoch of the newest marker before it. Only the end of an object whose

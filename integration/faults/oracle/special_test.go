@@ -474,6 +474,17 @@ var scripts = map[string]script{
 			"added u1 7@2 relist", "gap 105 108@3 restored", "updated u1 107@3 relist",
 		},
 	},
+	"what another selection lists may end an object that the history behind it has not": {
+		truth: []string{
+			"added u0 3", "deleted u0 4", "added u1 5", "h1 deleted u1 3", "h1 added u0 3", "h1 updated u0 107",
+			"h1 updated u0 109",
+		},
+		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
+		log: []string{
+			"snapshot-started 1", "added u0 3 watch", "deleted u0 4 watch", "added u1 5 watch", "gap 9 108@2 selection",
+			"deleted u1 5 relist", "added u0 107@2 relist", "gap 108 110@3 restored", "updated u0 109@3 relist",
+		},
+	},
 	"what another selection lists is not told again": {
 		truth:  []string{"added u1 5", "updated u1 7", "h1 updated u1 7", "h1 updated u1 107"},
 		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}}, want: []Promise{P5},
