@@ -100,7 +100,7 @@ func (b *natsBackend) rewindLog(ctx context.Context, i *injection) error {
 	}
 	try.Do(b.server.Start())
 	i.lost(ctx, LogRewound, "the log ended at %d at least, and ends at %d", end, old)
-	return errors.Join(missed, i.restartLost(ctx))
+	return errors.Join(missed, b.restartLost(ctx, i))
 }
 
 // mayAllEnd says whether the end of a process that runs is no surprise.
@@ -110,17 +110,28 @@ func (i *injection) mayAllEnd(may bool) {
 	}
 }
 
-// restartLost starts again who has found its checkpoint older than it knows, and has ended for that, as it says. Who has committed since has found nothing.
-func (i *injection) restartLost(ctx context.Context) error {
+// restartLost starts again who has found its checkpoint older than it knows, and has ended for that, as it says. Who has
+// a commit accepted since has found nothing.
+func (b *natsBackend) restartLost(ctx context.Context, i *injection) error {
 	if i.cfg.Checkpoint != CheckpointNATS {
 		return nil
 	}
-	since, before, ended := time.Now(), i.committed(), false
-	err := poll(ctx, seen, "a commit, or the end of a bridge that has lost some", func() bool {
+	since, ended, first := time.Now(), false, uint64(0)
+	accepted := func() bool {
+		last, err := b.server.End("KV_" + bucketCheckpoint)
+		if err != nil {
+			return false
+		}
+		if first == 0 {
+			first = last
+		}
+		return last > first
+	}
+	err := poll(ctx, seen, "a commit that is accepted, or the end of a bridge that has lost some", func() bool {
 		for _, p := range i.processes() {
 			ended = ended || !p.Running()
 		}
-		return ended || before.Before(i.committed()) && time.Since(since) > 5*time.Second
+		return ended || accepted() && time.Since(since) > 5*time.Second
 	})
 	if err != nil {
 		if ctx.Err() == nil {
