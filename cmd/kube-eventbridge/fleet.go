@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -25,8 +26,11 @@ type fleet struct {
 	// orders have other configurations to go by; over is closed when the fleet has ended.
 	orders chan *order
 	over   chan struct{}
-	// failed has why a pipeline, or the server, must not go on.
-	failed chan error
+	// failed has why the server has ended. noticed says that a pipeline has.
+	failed  chan error
+	noticed chan struct{}
+	// retryDelay and maxRetryDelay are between two tries of a pipeline that has ended.
+	retryDelay, maxRetryDelay time.Duration
 
 	// What follows is of who runs the fleet.
 	cfg     *config.Config
@@ -51,8 +55,21 @@ type member struct {
 	pipeline *bridge.Pipeline
 	stop     context.CancelFunc
 	done     chan struct{}
-	err      error
+	// err is why it does not run: it has ended, or could not begin.
+	err error
+	// ended: err has been told. It is tried again at that time, after that delay.
+	ended bool
+	again time.Time
+	delay time.Duration
+	began time.Time
+	// first: it began with the fleet.
+	first bool
 }
+
+// A pipeline that has ended is tried again after a minute, and then less and less often.
+const (
+	retryDelay, maxRetryDelay = time.Minute, 15 * time.Minute
+)
 
 // broker is an embedded server.
 type broker struct {
@@ -64,10 +81,12 @@ type broker struct {
 
 // newFleet opens the checkpoints of a configuration's pipelines; whoever calls it has to run the fleet.
 // The directories of checkpoints in files are safe until the fleet has ended, as each is open in
-// one process only; those in Kafka and NATS are opened when they are read.
+// one process only; those in Kafka and NATS are opened when they are read. A checkpoint that cannot be opened is an
+// error only if none can.
 func (p *process) newFleet(uid string, cfg *config.Config, term *bridge.Term) (*fleet, error) {
 	f := &fleet{
-		process: p, uid: uid, cfg: cfg, term: term, orders: make(chan *order), over: make(chan struct{}), failed: make(chan error, 1),
+		process: p, uid: uid, cfg: cfg, term: term, orders: make(chan *order), over: make(chan struct{}),
+		failed: make(chan error, 1), noticed: make(chan struct{}, 1), retryDelay: retryDelay, maxRetryDelay: maxRetryDelay,
 	}
 	var err error
 	if f.broker, err = p.embedded(cfg); err != nil {
@@ -75,25 +94,55 @@ func (p *process) newFleet(uid string, cfg *config.Config, term *bridge.Term) (*
 	}
 	for i := range cfg.Pipelines {
 		m, err := f.build(cfg, i, f.broker, nil)
+		var unopened *storeError
+		if errors.As(err, &unopened) {
+			m.err, err = unopened.error, nil
+		}
 		if err != nil {
 			return nil, errors.Join(err, closeStores(f.members))
 		}
 		f.members = append(f.members, m)
 	}
+	if err := f.allEnded(); err != nil {
+		return nil, errors.Join(err, closeStores(f.members))
+	}
 	return f, nil
 }
 
-// build makes pipeline i of a configuration. Before is the member that it takes the place of, or nil: the checkpoint stays open where it is the same.
+// storeError is of a pipeline that is as it should be, but for its checkpoint.
+type storeError struct{ error }
+
+// Unwrap returns why.
+func (e *storeError) Unwrap() error { return e.error }
+
+// allEnded returns why the pipelines do not run; nil if one does.
+func (f *fleet) allEnded() error {
+	var all []error
+	for _, m := range f.members {
+		if !m.over() || m.err == nil {
+			return nil
+		}
+		all = append(all, m.err)
+	}
+	return errors.Join(all...)
+}
+
+// build makes pipeline i of a configuration. Before is the member that it takes the place of, or nil: the checkpoint
+// stays open where it is the same. With a [storeError] the member is whole, but for its checkpoint.
 func (f *fleet) build(cfg *config.Config, i int, broker *broker, before *member) (*member, error) {
 	p, m, c := f.process, &member{}, &cfg.Pipelines[i]
 	var err error
 	if m.cfg, err = p.pipeline(cfg, i, f.uid, broker); err != nil {
 		return nil, err
 	}
-	if before != nil && c.SameCheckpoint(pipelineOf(f.cfg, c.Name)) {
+	if before != nil && before.store != nil && c.SameCheckpoint(pipelineOf(f.cfg, c.Name)) {
 		m.store, m.keeps = before.store, true
 	} else if m.store, err = p.store(cfg, i, m.cfg.Identity); err != nil {
-		return nil, err
+		var input *inputError
+		if errors.As(err, &input) {
+			return nil, err
+		}
+		return m, &storeError{err}
 	}
 	m.cfg.Store, m.cfg.Term = m.store, f.term
 	return m, nil
@@ -115,7 +164,7 @@ func closeStores(members []*member) error {
 	return all.Wait()
 }
 
-// run runs the fleet until ctx ends, or a pipeline must not go on.
+// run runs the fleet until ctx ends, or no pipeline can go on. A pipeline that has to end ends alone, and is tried again.
 func (f *fleet) run(ctx context.Context) (err error) {
 	defer close(f.over)
 	// The server outlives the pipelines, which drain into it.
@@ -125,7 +174,9 @@ func (f *fleet) run(ctx context.Context) (err error) {
 	defer cancel()
 	if f.serve(ctx, outer) {
 		for _, m := range f.members {
-			f.begin(ctx, m)
+			if m.first = true; m.err == nil {
+				f.begin(ctx, m)
+			}
 		}
 		f.tell()
 		err = f.obey(ctx, outer)
@@ -134,10 +185,11 @@ func (f *fleet) run(ctx context.Context) (err error) {
 	for _, m := range f.members {
 		if m.done != nil {
 			<-m.done
-			if err == nil {
+			if err == nil && !m.ended {
 				err = m.err
 			}
 		}
+		f.process.metrics.Hide(m.cfg.Name)
 	}
 	f.process.setPipelines(nil)
 	if gone := f.broker.end(); err == nil {
@@ -156,7 +208,13 @@ func (f *fleet) obey(ctx, outer context.Context) error {
 		lost = f.term.Held.Done()
 	}
 	for {
+		if err := f.note(); err != nil {
+			return err
+		}
 		select {
+		case <-f.noticed:
+		case <-f.nextTry():
+			f.retry(ctx)
 		case o := <-f.orders:
 			refused, taken := f.take(ctx, outer, o)
 			o.refused <- refused
@@ -176,15 +234,18 @@ func (f *fleet) obey(ctx, outer context.Context) error {
 // begin runs a member until ctx ends, or it is stopped.
 func (f *fleet) begin(ctx context.Context, m *member) {
 	ctx, m.stop = context.WithCancel(ctx)
-	m.pipeline, m.done = bridge.New(m.cfg), make(chan struct{})
+	m.pipeline, m.done, m.began = bridge.New(m.cfg), make(chan struct{}), time.Now()
 	go func() { // whoever waits for done owns it
 		defer close(m.done)
 		err := m.pipeline.Run(ctx)
 		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 			return // it had no time to begin
 		}
-		if m.err = err; err != nil && ctx.Err() == nil {
-			f.fail(err)
+		if m.err = err; err != nil {
+			select {
+			case f.noticed <- struct{}{}:
+			default: // that is known already
+			}
 		}
 	}()
 }
@@ -251,6 +312,9 @@ func (f *fleet) tell() {
 func (f *fleet) stopAll(members []*member) error {
 	var all sync.WaitGroup
 	for _, m := range members {
+		if m.ended {
+			continue
+		}
 		all.Go(func() {
 			m.stop()
 			<-m.done
@@ -261,7 +325,7 @@ func (f *fleet) stopAll(members []*member) error {
 	}
 	all.Wait()
 	for _, m := range members {
-		if checkpoint.IsTaken(m.err) {
+		if checkpoint.IsTaken(m.err) && !m.ended {
 			return m.err
 		}
 	}

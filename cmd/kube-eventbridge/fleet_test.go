@@ -154,11 +154,10 @@ func TestFleet_has_nothing_read_something_else_where_another_process_has_taken_o
 func TestFleet_takes_no_order_after_another_process_has_taken_over(t *testing.T) {
 	p, next := takenOver(t, &output{})
 	for range 10 { // which of two that are ready is first is a matter of chance
-		f := must.Get(p.newFleet("uid", p.current, nil))(t)
+		f := must.Get(p.newFleet("uid", p.current, &bridge.Term{Number: 1, Held: t.Context()}))(t)
 		ended := make(chan struct{})
-		close(ended)
 		f.members[0].pipeline = bridge.New(f.members[0].cfg)
-		f.members[1].stop, f.members[1].done, f.members[1].err = func() {}, ended, takenError{}
+		f.members[1].stop, f.members[1].done, f.members[1].err = func() { close(ended) }, ended, takenError{}
 		f.orders = make(chan *order, 2)
 		f.orders <- &order{cfg: next, diff: p.current.Compare(next), refused: make(chan error, 1)}
 		f.orders <- &order{cfg: p.current, diff: next.Compare(p.current), refused: make(chan error, 1)}

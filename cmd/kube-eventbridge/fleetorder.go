@@ -116,8 +116,12 @@ func (f *fleet) planOne(o *order, i int, next *plan) error {
 	if at := slices.IndexFunc(f.members, func(m *member) bool { return m.cfg.Name == c.Name }); at >= 0 {
 		before = f.members[at]
 	}
+	changed := slices.Contains(o.diff.Changed, c.Name)
+	if before != nil && before.ended {
+		changed = changed || slices.Contains(o.diff.Resources, c.Name)
+	}
 	switch {
-	case before == nil || slices.Contains(o.diff.Changed, c.Name):
+	case before == nil || changed:
 		m, err := f.build(o.cfg, i, next.broker, before)
 		if err != nil {
 			return err

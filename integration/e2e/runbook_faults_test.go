@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/common/model"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -79,6 +80,23 @@ func TestRunbook_alerts_fire_on_what_the_bridge_cannot_help(t *testing.T) {
 		e.ready(3)
 	}, func() { e.hold(130) }, "KubeEventbridgeHistoryRestored")
 	e.also("KubeEventbridgeGap", "KubeEventbridgeRefused") // everything is published again
+
+	must.Get(r.js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "QUEUE", Subjects: []string{"queue.>"}, Retention: jetstream.WorkQueuePolicy, // consumers remove events
+	}))(t)
+	e.during(func() {
+		replaced(t, r.config, r.config, "pipelines:\n", fmt.Sprintf("pipelines:\n  - name: other\n"+
+			"    resources: [{resource: secrets, namespaces: [default]}]\n"+
+			"    sink: {nats: {servers: [%q], stream: QUEUE, subject: \"queue.{resource}.{namespace}.{name}\"}}\n", r.broker.url()))
+		e.told("pipeline_ended", func(v float64) bool { return v == 1 })
+		e.hold(5)
+		r.configMap("default", "goes-on", nil)
+		r.awaitStory("default/goes-on", "added")
+	}, func() {
+		require.NoError(t, r.js.DeleteStream(t.Context(), "QUEUE"))
+		replaced(t, r.config, r.config, "stream: QUEUE", "stream: OTHER")
+		e.ready(5)
+	}, "KubeEventbridgePipelineEnded")
 	e.judge()
 }
 

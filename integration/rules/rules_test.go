@@ -56,6 +56,10 @@ var cases = map[string]struct{ fires, not []string }{
 		fires: []string{`log_losses_total{pipeline="p"} 0x10 1x3`},
 		not:   []string{`log_losses_total{pipeline="p"} 0x80`},
 	},
+	"KubeEventbridgePipelineEnded": {
+		fires: []string{`pipeline_ended{pipeline="p"} 0x3 1x3`},
+		not:   []string{`pipeline_ended{pipeline="p"} 0x5 1x1 0x5`},
+	},
 	"KubeEventbridgeOtherWriter": {
 		fires: []string{`foreign_events_total{pipeline="p"} 0x10 1x3`},
 		not:   []string{`foreign_events_total{pipeline="p"} 0x80`},

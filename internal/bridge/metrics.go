@@ -23,7 +23,7 @@ type Metrics struct {
 	resyncs, unknownOlds, foreign                                             *prometheus.CounterVec
 	publishSeconds, deliverySeconds                                           *prometheus.HistogramVec
 	oldest, buffered, limit, events, depth, age, ready                        *prometheus.Desc
-	ledger, streams, olds, oldBytes                                           *prometheus.Desc
+	ledger, streams, olds, oldBytes, ended                                    *prometheus.Desc
 
 	mu        sync.Mutex
 	pipelines []*Pipeline
@@ -66,6 +66,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		olds:            metric.NewDesc("old_objects"),
 		oldBytes:        metric.NewDesc("old_objects_bytes"),
 		streams:         metric.NewDesc("stream_watching"),
+		ended:           metric.NewDesc("pipeline_ended"),
 	}
 	reg.MustRegister(m.published, m.restarts, m.retries, m.failures, m.relists, m.gaps, m.synthesized, m.suppressed,
 		m.histories, m.losses, m.filtered, m.filterErrors, m.audits, m.differences, m.resyncs, m.oversized, m.unknownOlds, m.foreign,
@@ -88,7 +89,7 @@ func (m *Metrics) Election(reg prometheus.Registerer, leads func() bool) {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.oldest, m.buffered, m.limit, m.events, m.depth, m.age, m.ready, m.ledger, m.streams, m.olds, m.oldBytes} {
+	for _, d := range []*prometheus.Desc{m.oldest, m.buffered, m.limit, m.events, m.depth, m.age, m.ready, m.ledger, m.streams, m.olds, m.oldBytes, m.ended} {
 		ch <- d
 	}
 }
@@ -102,8 +103,10 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	for _, pipeline := range pipelines {
+		ended := pipeline.ended.Load() != nil
+		gauge(m.ended, metric.Truth(ended), pipeline.cfg.Name)
 		p := pipeline.current.Load()
-		if p == nil {
+		if p == nil || ended {
 			continue
 		}
 		gauge(m.buffered, float64(p.budget.bytes.Load()), p.name)
@@ -134,10 +137,25 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+// add begins the gauges of a pipeline, in the place of those of one that has ended under its name.
 func (m *Metrics) add(p *Pipeline) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pipelines = append(m.pipelines, p)
+	m.pipelines = append(m.without(p.cfg.Name), p)
+}
+
+// without returns the pipelines without those that have ended under a name. The caller holds mu.
+func (m *Metrics) without(name string) []*Pipeline {
+	return slices.DeleteFunc(slices.Clone(m.pipelines), func(o *Pipeline) bool {
+		return o.cfg.Name == name && o.ended.Load() != nil
+	})
+}
+
+// Hide ends the gauges of a pipeline that has ended. What was counted stays, until Forget.
+func (m *Metrics) Hide(pipeline string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pipelines = m.without(pipeline)
 }
 
 // remove ends the gauges of a pipeline that has ended. What was counted stays, until Forget.
@@ -216,6 +234,7 @@ func (m *Metrics) Forget(pipeline string) {
 	m.deliverySeconds.DeletePartialMatch(of)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.pipelines = m.without(pipeline)
 	maps.DeleteFunc(m.kinds, func(key [2]string, _ *sync.Map) bool { return key[0] == pipeline })
 }
 

@@ -154,6 +154,8 @@ type Pipeline struct {
 	planned bool
 	// pasts are what happened in all sessions.
 	pasts diaries
+	// ended is why it does not run any more; nil while it does.
+	ended atomic.Pointer[Event]
 
 	mu sync.Mutex
 	// next are the specs that the next session reads, and current is to.
@@ -225,6 +227,13 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		}
 		delay = min(2*delay, maxRestartDelay)
 	}
+}
+
+// End has everything that shows the pipeline say that it has ended, and why. It may be called when Run has returned, or
+// instead of Run.
+func (p *Pipeline) End(why error) {
+	p.ended.Store(&Event{At: time.Now(), Err: why})
+	p.cfg.Metrics.add(p)
 }
 
 // hold keeps the checkpoint this pipeline's where others could take it: in sessions, between them, and while a stop

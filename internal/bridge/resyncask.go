@@ -75,7 +75,7 @@ func unknown[T any](what, name string, of []T, names func(T) []string) error {
 func Resyncs(pipelines []*Pipeline) []Resync {
 	var all []Resync
 	for _, p := range pipelines {
-		if s := p.current.Load(); s != nil {
+		if s := p.current.Load(); s != nil && p.ended.Load() == nil {
 			all = append(all, s.resyncs()...)
 		}
 	}
@@ -116,6 +116,9 @@ func (p *Pipeline) targets() []target {
 	var all []target
 	opened := map[*StreamSpec]bool{}
 	session := p.current.Load()
+	if p.ended.Load() != nil {
+		session = nil
+	}
 	if session != nil {
 		for _, s := range session.opened() {
 			opened[s.spec] = true

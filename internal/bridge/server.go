@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,6 +58,10 @@ func Handler(g prometheus.Gatherer, pipelines func() []*Pipeline, idle func() (l
 
 // unready returns what keeps the pipeline from being ready, a line for each thing.
 func (p *Pipeline) unready() []string {
+	if e := p.ended.Load(); e != nil {
+		why := strings.TrimPrefix(e.Err.Error(), fmt.Sprintf("pipeline %s: ", p.cfg.Name))
+		return []string{fmt.Sprintf("pipeline %s: it has ended, and is tried again: %s", p.cfg.Name, why)}
+	}
 	if s := p.current.Load(); s != nil {
 		return s.unready()
 	}
@@ -107,7 +112,7 @@ func (p *session) unready() []string {
 // degraded returns which streams are not read and why, where the pipeline is ready nevertheless; a line for each.
 func (p *Pipeline) degraded() (lines []string) {
 	s := p.current.Load()
-	if s == nil {
+	if s == nil || p.ended.Load() != nil {
 		return nil
 	}
 	for _, o := range s.opened() {

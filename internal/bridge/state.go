@@ -15,7 +15,9 @@ type State struct {
 	Ready   bool
 	Unready []string
 	// Began is when it started from its checkpoint last; zero before that.
-	Began      time.Time
+	Began time.Time
+	// Ended is why it does not run any more; zero while it does. Then nothing else is told of it but its name.
+	Ended      Event
 	Broker     BrokerState
 	Checkpoint CheckpointState
 	// BufferedEvents and BufferedBytes are held between the API server and the acknowledgement, of at most BufferBytes.
@@ -85,6 +87,9 @@ type StreamState struct {
 
 // State returns how the pipeline is doing.
 func (p *Pipeline) State() State {
+	if e := p.ended.Load(); e != nil {
+		return State{Name: p.cfg.Name, Target: p.cfg.Target, Unready: p.unready(), BufferBytes: p.cfg.Buffer, Ended: *e}
+	}
 	s := p.current.Load()
 	if s == nil {
 		st := State{Name: p.cfg.Name, Target: p.cfg.Target, Unready: p.unready(), BufferBytes: p.cfg.Buffer}

@@ -70,7 +70,7 @@ func (Snapshot) choices() choices { return choices{now: []string{"initial", "nev
 // OnReject says what follows when the broker refuses an event for good.
 type OnReject string
 
-// What may follow. OnRejectPublish puts a rejection in the event's place, OnRejectStop ends the process before it.
+// What may follow. OnRejectPublish puts a rejection in the event's place, OnRejectStop ends the pipeline before it.
 const (
 	OnRejectPublish OnReject = "publish"
 	OnRejectStop    OnReject = "stop"

@@ -12,6 +12,11 @@ func pipelines() []Metric {
 			Look: "0: what is read waits in the buffer.",
 		},
 		{
+			Name: "pipeline_ended", Type: Gauge, Labels: each,
+			Help: "1 while the pipeline has ended, because its checkpoint, stream or topic must not be used, else 0.",
+			Look: "1: nothing of it is read or published. It is tried again by itself.",
+		},
+		{
 			Name: "publish_seconds", Type: Histogram, Labels: each,
 			Help: "From handing a message to the sink to its acknowledgement, retries included.",
 			Look: "The broker's share of the delay.",

@@ -70,6 +70,12 @@ func deliveryAlerts() []Alert {
 			Description: "What changes meanwhile is published later, as long as the API server remembers it, or else behind a gap.",
 		},
 		{
+			Name: "KubeEventbridgePipelineEnded", For: "1m", Severity: critical,
+			Expr:        "max by (" + byPipeline + ") (kube_eventbridge_pipeline_ended) == 1",
+			Summary:     "Pipeline {{ $labels.pipeline }} has ended.",
+			Description: "Its checkpoint, stream or topic must not be used; `/readyz` says why. The other pipelines go on. It is tried again every quarter of an hour at least.",
+		},
+		{
 			Name: "KubeEventbridgeBrokerAway", For: "2m", Severity: warning,
 			Expr:        "max by (" + byPipeline + ") (kube_eventbridge_broker_ready) == 0",
 			Summary:     "The broker of pipeline {{ $labels.pipeline }} takes no messages.",

@@ -61,6 +61,7 @@ const (
 	LogLoss             Kind = "logLoss"
 	OtherWriter         Kind = "otherWriter"
 	CheckpointInUse     Kind = "checkpointInUse"
+	PipelineEnded       Kind = "pipelineEnded"
 	Unknown             Kind = "unknown"
 )
 
@@ -117,6 +118,7 @@ var troubles = []trouble{
 	}, "Start the broker, or see why it cannot be reached from here: its address (sink), DNS, a firewall. The bridge goes on by itself, and nothing is lost as long as the API server has the history."},
 	{CheckpointTrouble, "The checkpoint cannot be read or saved", atCheckpoint, func(error) bool { return true }, "Until the checkpoint can be read and saved again, a restart repeats work; see the bridge's log, and `kube-eventbridge checkpoint show --config FILE`."},
 
+	{PipelineEnded, "A pipeline has ended", atFact, nil, "Cure what the text says. The pipeline is tried again by itself, a quarter of an hour later at most; a restart of the process tries it at once. It continues where it was. The other pipelines go on."},
 	{SubjectRefused, "The broker refuses a subject", atFact, nil, "The broker takes nothing of some object, not even the word that it was rejected: let the bridge publish under all of the pipeline's subjects or topics."},
 	{StandbyTrouble, "This process could not take over", atFact, nil, "Make the brokers of the sinks and of the checkpoints reachable from here: their addresses, credentials and " +
 		"permissions. A takeover by this process would publish nothing until then."},

@@ -140,6 +140,9 @@ func (b *builder) counted(p Problem) {
 
 func (b *builder) pipeline(st *bridge.State) Pipeline {
 	before := b.problems.errors
+	if st.Ended.Err != nil {
+		return b.ended(st)
+	}
 	p := Pipeline{
 		Name: st.Name, Sink: st.Target, Ready: st.Ready, Started: utc(st.Began),
 		Buffer:                 Buffer{Events: st.BufferedEvents, Bytes: st.BufferedBytes, LimitBytes: st.BufferBytes},
@@ -170,6 +173,18 @@ func (b *builder) pipeline(st *bridge.State) Pipeline {
 	default:
 		p.State = Live
 	}
+	return p
+}
+
+// ended tells of a pipeline that does not run any more.
+func (b *builder) ended(st *bridge.State) Pipeline {
+	p := Pipeline{Name: st.Name, Sink: st.Target, State: Failing, Streams: []Stream{}, Buffer: Buffer{LimitBytes: st.BufferBytes}}
+	for _, line := range st.Unready {
+		p.NotReady = append(p.NotReady, inert.Line(line))
+	}
+	b.counted(Problem{
+		Severity: Error, Kind: PipelineEnded, Pipeline: st.Name, Since: st.Ended.At, Text: inert.Line(st.Ended.Err.Error()),
+	})
 	return p
 }
 
