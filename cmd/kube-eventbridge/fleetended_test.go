@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
@@ -115,3 +116,50 @@ func TestFleet_begins_although_a_checkpoint_cannot_be_opened(t *testing.T) {
 	stop()
 	assert.NoError(t, <-ended)
 }
+
+func TestFleet_ends_where_another_process_leads(t *testing.T) {
+	var log output
+	p, _ := takenOver(t, &log)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	f := must.Get(p.newFleet("uid", p.current, &bridge.Term{Number: 1, Held: ctx}))(t)
+	store, taken := fenced(t, f.members[1]), error(takenError{})
+	ended := make(chan error, 1)
+	go func() { ended <- f.run(ctx) }()
+	must.Happen(t, "both watch", func() bool { return strings.Count(log.String(), "stream watches") == 2 })
+	store.fence.Store(&taken)
+	err := <-ended
+	assert.True(t, checkpoint.IsTaken(err), "it ended with %v", err)
+}
+
+// Whoever cures the checkpoint may have to open it.
+func TestFleet_gives_the_checkpoint_of_a_pipeline_that_has_ended_back(t *testing.T) {
+	var log output
+	p, _ := takenOver(t, &log)
+	f := must.Get(p.newFleet("uid", p.current, nil))(t)
+	own, damaged := f.members[1].store, error(&unusableError{errors.New("damaged")})
+	broken := &brokenStore{openStore: own, err: damaged}
+	f.members[1].store, f.members[1].cfg.Store = broken, broken
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- f.run(ctx) }()
+	must.Happen(t, "one has ended", func() bool { return strings.Contains(log.String(), "a pipeline has ended") })
+	must.Succeed(t, "the checkpoint to be free", func() error {
+		store, err := p.store(p.current, 1, f.members[1].cfg.Identity)
+		if err == nil {
+			err = store.Close()
+		}
+		return err
+	})
+	stop()
+	assert.NoError(t, <-ended)
+}
+
+// brokenStore is a checkpoint that cannot be read.
+type brokenStore struct {
+	openStore
+	err error
+}
+
+func (s *brokenStore) Load(context.Context) (*checkpoint.State, error) { return nil, s.err }

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/prometheus/common/model"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"

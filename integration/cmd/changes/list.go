@@ -4,9 +4,9 @@ package main
 
 import "slices"
 
-// The list follows section 4.1 of the design, then the plan of the streams. Where a rule has several conditions, each
-// has a change.
-var list = slices.Concat(numbers, ends, epochs, streams, firstCase, secondCase, publishing, plan)
+// The list follows section 4.1 of the design, then the plan of the streams, then P10. Where a rule has several
+// conditions, each has a change.
+var list = slices.Concat(numbers, ends, epochs, streams, firstCase, secondCase, publishing, plan, alone)
 
 // in returns the changes of a file.
 func in(file string, all ...change) []change {
@@ -29,7 +29,9 @@ const (
 	codecFile    = "checkpoint/internal/codec/stream.go"
 	planFile     = "internal/bridge/membership/plan.go"
 	namesFile    = "internal/bridge/membership/names.go"
+	endedFile    = "cmd/kube-eventbridge/fleetended.go"
 
+	goesOn  = "TestFleet_goes_on_without_a_pipeline_that_has_to_end_and_tries_it_again"
 	found   = "TestFound_decides_how_to_start/"
 	listed  = "TestListed_finds_versions_that_do_not_compare/"
 	planned = "TestPlan/"
@@ -792,5 +794,30 @@ var plan = slices.Concat(
 			`r.Group = "networking.k8s.io"`, `r.Group = "networking"`, planned+"resources that Kubernetes has moved"),
 		broken("Deployments of two groups are the same objects",
 			`r.Group = "apps"`, `r.Group = "app"`, planned+"resources that Kubernetes has moved"),
+	),
+)
+
+// Alone: a pipeline that has to end ends alone.
+var alone = slices.Concat(
+	in(endedFile,
+		broken("the other pipelines go on", `		f.end(m)
+	}
+	return f.allEnded()`, `		return m.err
+	}
+	return f.allEnded()`, goesOn),
+		broken("the process ends if all pipelines have ended", `return f.allEnded()`, `return nil`,
+			"TestFleet_ends_when_all_pipelines_have_ended"),
+		broken("a fleet ends if another process leads", `f.term != nil && checkpoint.IsTaken(m.err)`, `f.term == nil && checkpoint.IsTaken(m.err)`,
+			"TestFleet_ends_where_another_process_leads"),
+		broken("everything that shows a pipeline says that it has ended", `	m.pipeline.End(m.err)
+`, ``, goesOn),
+		broken("a pipeline that has ended gives its checkpoint back", `m.store.Close()`, `error(nil)`,
+			"TestFleet_gives_the_checkpoint_of_a_pipeline_that_has_ended_back"),
+		broken("a pipeline that has ended is tried again", `!m.ended || time.Now().Before(m.again)`, `m.ended`, goesOn),
+	),
+	in("cmd/kube-eventbridge/fleet.go",
+		broken("a pipeline may begin although another one's checkpoint cannot be opened",
+			`m.err, err = unopened.error, nil`, `m.err = unopened.error`,
+			"TestFleet_begins_although_a_checkpoint_cannot_be_opened"),
 	),
 )
