@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
@@ -173,7 +174,8 @@ var brokenBridges = map[string]broken{
 	},
 }
 
-// Bridges that were broken on purpose are found, each for what it does. Who judges the judge, judges with these.
+// Bridges that were broken on purpose are found, each for what it does. Who judges the judge, judges with these. What a
+// leader has in hand when it falls asleep is up to the machine, so that a bridge without a fence has a second chance.
 func TestCampaign_finds_broken_bridges(t *testing.T) {
 	controlplane.BinariesForTest(t)
 	t.Parallel()
@@ -190,15 +192,17 @@ func TestCampaign_finds_broken_bridges(t *testing.T) {
 			binary := must.Get(build.Program(t.Context(), os.Stderr))(t)
 			c.world.Checkpoint = cmp.Or(c.world.Checkpoint, world.CheckpointFile)
 			o := Options{Binary: binary, Broker: c.broker, Plan: []Planned{c.world}, Seed: seedWhere(c.latest)}
-			s, results := playAll(t, o)
 			said := regexp.MustCompile(regexp.QuoteMeta(c.kind) + "(?s:.*)" + regexp.QuoteMeta(c.what))
-			told := s.Objections(o)
-			for _, r := range results {
-				told = append(told, r.Told...)
+			found := func() bool {
+				s, results := playAll(t, o)
+				told := s.Objections(o)
+				for _, r := range results {
+					told = append(told, r.Told...)
+				}
+				return slices.ContainsFunc(told, said.MatchString)
 			}
-			if !slices.ContainsFunc(told, said.MatchString) {
-				t.Errorf("no violation of %s says %q:\n%v", c.kind, c.what, s.Violations)
-			}
+			asleep := slices.Contains(c.world.Faults, handsFull)
+			assert.True(t, found() || asleep && found(), "no violation of %s says %q", c.kind, c.what)
 		})
 	}
 }
