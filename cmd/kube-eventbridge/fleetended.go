@@ -16,6 +16,7 @@ import (
 // note looks which pipelines have ended. The error says that nothing may go on: no pipeline does, another process leads,
 // or the API server shows at the start that the configuration is wrong.
 func (f *fleet) note() error {
+	var ended []*member
 	for _, m := range f.members {
 		if m.ended || !m.over() || m.err == nil {
 			continue
@@ -24,9 +25,15 @@ func (f *fleet) note() error {
 		if m.first && errors.As(m.err, &wrong) || f.term != nil && checkpoint.IsTaken(m.err) {
 			return m.err
 		}
+		ended = append(ended, m)
+	}
+	if err := f.allEnded(); err != nil {
+		return err
+	}
+	for _, m := range ended {
 		f.end(m)
 	}
-	return f.allEnded()
+	return nil
 }
 
 // over reports whether a member does not run, so that err can be read.

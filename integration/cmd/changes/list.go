@@ -800,12 +800,8 @@ var plan = slices.Concat(
 // Alone: a pipeline that has to end ends alone.
 var alone = slices.Concat(
 	in(endedFile,
-		broken("the other pipelines go on", `		f.end(m)
-	}
-	return f.allEnded()`, `		return m.err
-	}
-	return f.allEnded()`, goesOn),
-		broken("the process ends if all pipelines have ended", `return f.allEnded()`, `return nil`,
+		broken("the other pipelines go on", `ended = append(ended, m)`, `return m.err`, goesOn),
+		broken("the process ends if all pipelines have ended", `err := f.allEnded(); err != nil`, `err := f.allEnded(); err != nil && len(ended) < 0`,
 			"TestFleet_ends_when_all_pipelines_have_ended"),
 		broken("a fleet ends if another process leads", `f.term != nil && checkpoint.IsTaken(m.err)`, `f.term == nil && checkpoint.IsTaken(m.err)`,
 			"TestFleet_ends_where_another_process_leads"),
