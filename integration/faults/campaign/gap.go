@@ -77,18 +77,23 @@ func (r *round) behind() time.Duration {
 // early is by how much a gap may seem older than the fault that causes it.
 const early = time.Second
 
-// unjustified returns why a gap is not one that a fault of the round may cause; empty if it is one.
+// unjustified returns why a gap is not one that a fault of the round may cause; empty if it is one. A lost log or
+// checkpoint has gaps from version 0. Where the list behind one shows a restored etcd, another gap begins there, too.
 func (r *round) unjustified(g oracle.GapFigure) string {
 	custom := g.Stream.Resource == drive.Widgets.Resource
-	allowed := func(a act) bool {
-		return (r.jumped() || !a.began.After(g.At.Add(early))) && slices.ContainsFunc(a.Gaps, func(may world.MayGap) bool {
-			return may.Cause == g.Cause && (custom || !may.Custom)
+	may := func(cause oracle.Cause) bool {
+		return slices.ContainsFunc(r.acts, func(a act) bool {
+			return (r.jumped() || !a.began.After(g.At.Add(early))) && slices.ContainsFunc(a.Gaps, func(may world.MayGap) bool {
+				return may.Cause == cause && (custom || !may.Custom)
+			})
 		})
 	}
+	restored := g.Cause == oracle.Restored || g.Cause == oracle.Rebuilt
 	switch {
-	case !slices.ContainsFunc(r.acts, allowed):
+	case !may(g.Cause):
 		return fmt.Sprintf("%s: %s: no fault may cause it that began before, of: %s", g.Cause, g.Message, names(r.tried))
-	case g.From == 0 && g.Cause != oracle.LogLost && g.Cause != oracle.CheckpointLost:
+	case g.From == 0 && g.Cause != oracle.LogLost && g.Cause != oracle.CheckpointLost &&
+		(!restored || !may(oracle.CheckpointLost)):
 		return "it begins at version 0"
 	}
 	return ""

@@ -117,9 +117,13 @@ func TestGaps_need_a_fault_that_may_cause_them(t *testing.T) {
 		"a restart that was later by a wrong clock": {
 			restarted + separator + "clock jumps", oracle.GapFigure{From: 1, Cause: old, At: now.Add(-time.Minute)}, true,
 		},
-		"a kill":                      {killed, oracle.GapFigure{From: 1, Cause: old}, false},
-		"a kill and a restart":        {killed + separator + restarted, oracle.GapFigure{From: 1, Cause: old}, true},
-		"it begins at 0":              {restarted, oracle.GapFigure{Cause: old}, false},
+		"a kill":                    {killed, oracle.GapFigure{From: 1, Cause: old}, false},
+		"a kill and a restart":      {killed + separator + restarted, oracle.GapFigure{From: 1, Cause: old}, true},
+		"it begins at 0":            {restarted, oracle.GapFigure{Cause: old}, false},
+		"a restoration begins at 0": {"etcd restored with a version bump", oracle.GapFigure{Cause: oracle.Restored}, false},
+		"a restoration behind a lost checkpoint begins at 0": {
+			"the checkpoint lost" + separator + "etcd restored with a version bump", oracle.GapFigure{Cause: oracle.Restored}, true,
+		},
 		"a restart is no restoration": {restarted, oracle.GapFigure{From: 1, Cause: oracle.Restored}, false},
 		"another definition, custom resource": {
 			"a CRD's spec changed", oracle.GapFigure{Stream: widgets, From: 1, Cause: old}, true,

@@ -18,17 +18,21 @@ type era struct {
 	first int
 }
 
-// findEras finds the epochs at which versions stop to compare. A log begins in an era that may be empty.
+// findEras finds the epochs at which versions stop to compare. A log begins in an era that may be empty. Who has lost the
+// checkpoint may tell of a restoration again.
 func (s *streamJudge) findEras() {
 	s.eras = []era{{}}
-	newest := uint64(0)
+	newest, told, forgot := uint64(0), false, false
 	for _, m := range s.marks {
 		epoch, cause := epochOf(m.Entry), bodyOfMark(m.Entry).Cause
 		if epoch <= newest {
 			continue
 		}
-		switch later := cause == Restored || cause == Rebuilt; {
-		case later, cause == LogLost, cause == Audit, m.Type == typeStarted && newest > 0:
+		restored := cause == Restored || cause == Rebuilt
+		later := restored && !forgot
+		told, forgot = told || restored, forgot && !restored || told && cause == CheckpointLost
+		switch {
+		case restored, cause == LogLost, cause == Audit, m.Type == typeStarted && newest > 0:
 			s.eras = append(s.eras, era{epoch: epoch, later: later})
 		}
 		newest = epoch
@@ -162,8 +166,8 @@ func (s *streamJudge) early(era int, st State) bool {
 		(st.Version > s.judge.truth.last(st.History-1) || s.unaware(st.History) && st.Version > began)
 }
 
-// reselected reports whether a state may be in a line's era although it belongs to the next one: another selection was
-// listed under an epoch of its own, in which nothing has shown the restoration yet.
+// reselected reports whether a state may be in a line's era although it belongs to the next one: another selection, or
+// what a lost checkpoint had known, was listed under an epoch of its own, in which nothing has shown the restoration yet.
 func (s *streamJudge) reselected(l *line, st State) bool {
 	if l.era+1 == len(s.eras) || st.History != s.eras[l.era+1].first {
 		return false
@@ -174,7 +178,7 @@ func (s *streamJudge) reselected(l *line, st State) bool {
 			break
 		}
 		if m.epoch > epoch {
-			reselected, epoch = m.body.Cause == Selection, m.epoch
+			reselected, epoch = m.body.Cause == Selection || m.body.Cause == CheckpointLost, m.epoch
 		}
 	}
 	return reselected

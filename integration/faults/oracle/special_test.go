@@ -485,6 +485,34 @@ var scripts = map[string]script{
 			"deleted u1 5 relist", "added u0 107@2 relist", "gap 108 110@3 restored", "updated u0 109@3 relist",
 		},
 	},
+	"what is listed behind a lost checkpoint may end an object that the history behind it has not": {
+		truth: []string{
+			"added u0 3", "deleted u0 4", "added u1 5", "h1 deleted u1 3", "h1 added u0 3", "h1 updated u0 107",
+			"h1 updated u0 109",
+		},
+		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
+		log: []string{
+			"snapshot-started 1", "added u0 3 watch", "deleted u0 4 watch", "added u1 5 watch",
+			"gap 0 108@2 checkpoint-lost", "deleted u1 5 relist", "added u0 107@2 relist", "gap 0 110@3 restored",
+			"updated u0 109@3 relist",
+		},
+	},
+	"a restoration is told again behind a lost checkpoint": {
+		truth:  []string{"added u1 5", "updated u1 7", "h1 updated u1 5", "h1 updated u1 107"},
+		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
+		log: []string{
+			"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch", "gap 8 105@2 rebuilt", "updated u1 5@2 relist",
+			"gap 0 106@3 checkpoint-lost", "gap 0 106@4 restored", "updated u1 5@4 relist", "updated u1 107@4 watch",
+		},
+	},
+	"a restoration is told once": {
+		truth:  []string{"added u1 5", "updated u1 7", "h1 updated u1 5", "h1 updated u1 107"},
+		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}}, want: []Promise{P6},
+		log: []string{
+			"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch", "gap 8 105@2 rebuilt", "updated u1 5@2 relist",
+			"gap 105 106@4 restored", "updated u1 5@4 relist", "updated u1 107@4 watch",
+		},
+	},
 	"what another selection lists is not told again": {
 		truth:  []string{"added u1 5", "updated u1 7", "h1 updated u1 7", "h1 updated u1 107"},
 		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}}, want: []Promise{P5},
