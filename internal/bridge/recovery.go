@@ -66,10 +66,12 @@ type recovery struct {
 	// again: an event that was published again is the last of its object. It may be an older state than another one
 	// that was not read.
 	again bool
-	// read counts the pipeline's messages, seen is their greatest epoch, and resyncs the greatest number of a resync.
+	// read counts the pipeline's messages. Of those, seen is the greatest epoch, resyncs the greatest number of a resync,
+	// and term the greatest one of a writer.
 	read    int
 	seen    uint64
 	resyncs int64
+	term    int64
 	// markers are the subjects of markers that were read.
 	markers map[string]struct{}
 	// suspects are the objects, by the stream's name, that have no row and an event that the position covers.
@@ -221,7 +223,7 @@ func (r *recovery) take(m *sink.Stored, late bool) error {
 	case err != nil || st.Pipeline != r.session.name:
 		return nil
 	}
-	r.seen = max(r.seen, st.Sequence.Epoch, m.Epoch)
+	r.seen, r.term = max(r.seen, st.Sequence.Epoch, m.Epoch), max(r.term, st.WriterTerm)
 	if !r.isOfResource(&st) {
 		return nil // a writer has started
 	}
@@ -399,6 +401,7 @@ func (r *recovery) store(ctx context.Context) error {
 	p.epochs.observe(r.seen)
 	p.logged.ID, p.logged.Marks, p.logged.Ends, p.logged.IDs = r.bounds.ID, r.ends, r.ends, r.ids
 	p.logged.Given, p.logged.Resyncs = p.epochs.last(), max(p.logged.Resyncs, r.resyncs)
+	p.logged.Term = max(p.logged.Term, r.term)
 	b := &checkpoint.Batch{Identity: p.cfg.Identity, Streams: r.streams, Put: r.rows, Log: &p.logged}
 	return p.insist(ctx, func() error { return p.cfg.Store.Commit(ctx, b) })
 }

@@ -91,11 +91,15 @@ func TestTerm_events_carry_a_number_that_rises_whatever_the_lease_says(t *testin
 // What is known of the log is written again where it is read back, and where it has lost something.
 func TestTerm_number_stays_known_whatever_becomes_of_the_log(t *testing.T) {
 	for name, disturb := range map[string]func(*readableLog, *memoryStore, checkpoint.Log){
+		"the checkpoint is lost": func(_ *readableLog, s *memoryStore, _ checkpoint.Log) {
+			s.state = checkpoint.State{}
+		},
 		"its end is read back": func(_ *readableLog, s *memoryStore, before checkpoint.Log) { s.state.Log = before },
 		"it has lost its end":  func(l *readableLog, _ *memoryStore, _ checkpoint.Log) { l.lose(1) },
 	} {
 		api, log, store := newAPIServer(t, 10), newReadableLog(), &memoryStore{}
-		b := runBridge(t, api, log, store, func(c *Config) { under(t, c, 7) })
+		identity := checkpoint.Identity{Cluster: "test", Pipeline: "test"}
+		b := runBridge(t, api, log, store, func(c *Config) { c.Identity = identity; under(t, c, 7) })
 		s := b.only(t)
 		must.Happen(t, "the first list", func() bool { return len(log.lines()) >= 2 && s.tracker.Pending() == 0 })
 		require.NoError(t, b.session(t).commit(t.Context()))
@@ -106,7 +110,7 @@ func TestTerm_number_stays_known_whatever_becomes_of_the_log(t *testing.T) {
 		must.Happen(t, "events", func() bool { return len(log.lines()) >= 5 && s.tracker.Pending() == 0 })
 		require.NoError(t, b.stop())
 		disturb(&log, store, before)
-		b = runBridge(t, api, log, store, func(c *Config) { under(t, c, 1) })
+		b = runBridge(t, api, log, store, func(c *Config) { c.Identity = identity; under(t, c, 1) })
 		s = b.only(t)
 		api.add(1)
 		must.Happen(t, "an event of the next term", func() bool {
