@@ -189,6 +189,11 @@ func (e *Encoder) check() {
 	}
 }
 
+// Subject returns the subject or topic of an object's events.
+func (e *Encoder) Subject(namespace, name string) string {
+	return either(string(e.subject.append(nil, namespace, name)), e.subject.constant)
+}
+
 // Change fills m with the event of c, of which the log has nothing that is known where the payload is made from that. c's body stays the caller's. The error
 // says that the body is not a JSON object; m is then not to be used.
 func (e *Encoder) Change(m *sink.Message, c *source.Change) error {

@@ -98,6 +98,12 @@ func TestRun_does_first_what_a_dead_process_owes(t *testing.T) {
 		must.Happen(t, "what comes after", func() bool {
 			return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.Contains(line, " 5 ") })
 		})
+		s := b.only(t)
+		must.Happen(t, "the end of what was owed", func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.saved.Owes.List == sequence.Nothing
+		})
 		require.NoError(t, b.stop())
 		assert.Equal(t, checkpoint.Owes{}, store.state.Streams["configmaps.v1"].Owes, "%s: it is done, and the store says", name)
 		again := slices.ContainsFunc(log.lines()[6:], func(line string) bool { return strings.Contains(line, " 2 ") })

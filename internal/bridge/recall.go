@@ -19,7 +19,7 @@ import (
 // recall makes the stream of a message a stored one if the store knows nothing of it. The stream that reads it
 // publishes the end of what does not exist any more, behind a gap. An object that no entry selects, and that is alive
 // in the log, gets a stream of its namespace, which then retires.
-func (r *recovery) recall(m *sink.Stored, offers *source.Offers) {
+func (r *recovery) recall(m *sink.Stored) {
 	p := r.session
 	st, err := encode.StateOf(m)
 	if err != nil || st.Pipeline != p.name {
@@ -31,7 +31,7 @@ func (r *recovery) recall(m *sink.Stored, offers *source.Offers) {
 		return
 	}
 	resource.Kind, resource.Namespaced = st.Kind, st.Namespace != ""
-	if served := offers.Get(resource.Group, resource.Resource); marker && served != nil { // the marker's key does not tell
+	if served := r.offers().Get(resource.Group, resource.Resource); marker && served != nil { // the marker's key does not tell
 		resource.Namespaced = served.Versions[0].Namespaced
 	}
 	selected := marker
@@ -44,7 +44,7 @@ func (r *recovery) recall(m *sink.Stored, offers *source.Offers) {
 			}
 			may = strings.Contains(st.ID, "."+at.Scope()+".")
 		}
-		if may && spec.meant(resource, offers) {
+		if may && spec.meant(resource, r.offers()) {
 			selected = true
 			p.recallStream(at, spec.names())
 		}

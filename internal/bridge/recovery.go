@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -76,10 +77,13 @@ type recovery struct {
 	markers map[string]struct{}
 	// suspects are the objects, by the stream's name, that have no row and an event that the position covers.
 	suspects map[string]map[string]struct{}
+	// offers returns what is served.
+	offers func() *source.Offers
 }
 
 func (r *recovery) run(ctx context.Context) error {
 	p := r.session
+	r.offers = sync.OnceValue(func() *source.Offers { return p.offered(ctx) })
 	var err error
 	if r.bounds, err = r.log.Bounds(ctx, p.state.Log.Ends); err != nil {
 		return err
@@ -177,9 +181,9 @@ func (r *recovery) readTail(ctx context.Context) error {
 func (r *recovery) readAll(ctx context.Context) error {
 	p := r.session
 	r.begin()
-	offers, began, told := p.offered(ctx), time.Now(), time.Now()
+	began, told := time.Now(), time.Now()
 	learn := func(m *sink.Stored) error {
-		r.recall(m, offers)
+		r.recall(m)
 		if time.Since(told) > logEvery {
 			told = time.Now()
 			p.log.Info("reading the log", "messages", r.read, "of at most", r.messages(),
@@ -220,8 +224,10 @@ func (r *recovery) take(m *sink.Stored, late bool) error {
 	switch {
 	case errors.As(err, &old):
 		return err
-	case err != nil || st.Pipeline != r.session.name:
+	case err != nil:
 		return nil
+	case st.Pipeline != r.session.name:
+		return r.compete(m, &st)
 	}
 	r.seen, r.term = max(r.seen, st.Sequence.Epoch, m.Epoch), max(r.term, st.WriterTerm)
 	if !r.isOfResource(&st) {

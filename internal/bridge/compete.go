@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"fmt"
+
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+)
+
+// CompetingError says that the log has an event of another pipeline under a key that the pipeline would publish under.
+// Sequences of two pipelines do not compare, so no consumer could tell which event is the newer one.
+type CompetingError struct {
+	Pipeline, Other string
+	// Object is the event's, Message its place in the log.
+	Object  string
+	Message uint64
+}
+
+// Error implements error.
+func (e *CompetingError) Error() string {
+	return fmt.Sprintf("message %d of the log is an event of %s by pipeline %s, and pipeline %s would publish under the same key: "+
+		"name another stream or topic, or set {pipeline} in the subject; or call this pipeline %s, if it takes the place of that one",
+		e.Message, e.Object, e.Other, e.Pipeline, e.Other)
+}
+
+// Permanent implements what [checkpoint.IsPermanent] asks for.
+func (*CompetingError) Permanent() bool { return true }
+
+// compete returns a [CompetingError] if another pipeline's event has a key that this pipeline publishes under.
+func (r *recovery) compete(m *sink.Stored, st *encode.State) error {
+	p := r.session
+	resource, ok := encode.ResourceOf(st.Source, p.cfg.Identity.Cluster)
+	if !ok || st.Name == "" {
+		return nil
+	}
+	resource.Kind, resource.Namespaced = st.Kind, st.Namespace != ""
+	for _, spec := range p.specs() {
+		at, may := spec.mayHaveRead(resource, st.Namespace)
+		if !may || !spec.meant(resource, r.offers()) {
+			continue
+		}
+		if m.Subject == "" || m.Subject == spec.encoder(at).Subject(st.Namespace, st.Name) {
+			return &CompetingError{Pipeline: p.name, Other: st.Pipeline, Object: resource.String() + " " + st.Key(), Message: m.Sequence}
+		}
+	}
+	return nil
+}
