@@ -236,12 +236,13 @@ func (f *fleet) begin(ctx context.Context, m *member) {
 	ctx, m.stop = context.WithCancel(ctx)
 	m.pipeline, m.done, m.began = bridge.New(m.cfg), make(chan struct{}), time.Now()
 	go func() { // whoever waits for done owns it
-		defer close(m.done)
 		err := m.pipeline.Run(ctx)
 		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-			return // it had no time to begin
+			err = nil // it had no time to begin
 		}
-		if m.err = err; err != nil {
+		m.err = err
+		close(m.done) // before it is noticed, or who looks then sees one that runs
+		if err != nil {
 			select {
 			case f.noticed <- struct{}{}:
 			default: // that is known already
