@@ -162,11 +162,19 @@ func (p *process) pipeline(cfg *config.Config, i int, uid string, server *broker
 		return b, fmt.Errorf("pipeline %s: %w", c.Name, err)
 	}
 	return bridge.Config{
-		Name: c.Name, Target: target(c, id), Streams: specs, Client: p.client, Watches: p.watches, Catalog: p.catalog, Namespaces: p.namespaces, Sink: to, Identity: id,
+		Name: c.Name, Siblings: names(cfg), Target: target(c, id), Streams: specs, Client: p.client, Watches: p.watches, Catalog: p.catalog, Namespaces: p.namespaces, Sink: to, Identity: id,
 		Buffer: int64(cfg.BufferShare(c)), Recovery: recovery(c.Recovery), Audit: c.Audit.Interval,
 		StopOnReject: c.OnReject == config.OnRejectStop, Oversize: oversize(c.Oversize), Unfenced: unfenced(&c.Sink),
 		Metrics: p.metrics, Log: p.log,
 	}, nil
+}
+
+// names returns those of the pipelines of a configuration.
+func names(cfg *config.Config) (all []string) {
+	for i := range cfg.Pipelines {
+		all = append(all, cfg.Pipelines[i].Name)
+	}
+	return all
 }
 
 // unfenced reports whether the broker is not to check what each event follows.

@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -28,11 +29,16 @@ func (e *CompetingError) Error() string {
 // Permanent implements what [checkpoint.IsPermanent] asks for.
 func (*CompetingError) Permanent() bool { return true }
 
-// compete returns a [CompetingError] if another pipeline's event has a key that this pipeline publishes under.
+// tail is how many of the last messages of a partition are looked at for another pipeline's.
+const tail = 1000
+
+// compete returns a [CompetingError] if another pipeline's event at the end of the log has a key that this pipeline
+// publishes under. A pipeline that knows the log may have taken a resource over from one that is not there any more. One
+// of the same file has handed it over, or the file would have been refused.
 func (r *recovery) compete(m *sink.Stored, st *encode.State) error {
 	p := r.session
 	resource, ok := encode.ResourceOf(st.Source, p.cfg.Identity.Cluster)
-	if !ok || st.Name == "" {
+	if !ok || st.Name == "" || r.has() || m.Sequence+tail <= r.ends[m.Partition] || slices.Contains(p.cfg.Siblings, st.Pipeline) {
 		return nil
 	}
 	resource.Kind, resource.Namespaced = st.Kind, st.Namespace != ""

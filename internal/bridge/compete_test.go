@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -34,52 +35,69 @@ func TestRun_refuses_a_log_that_has_its_keys_from_another_pipeline(t *testing.T)
 	secrets := configMaps
 	secrets.Kind, secrets.Resource = "Secret", "secrets"
 	for name, c := range map[string]struct {
-		message *sink.Message
-		spec    StreamSpec
-		refused bool
+		message   *sink.Message
+		siblings  []string
+		namespace string
+		messages  int
+		refused   bool
 	}{
 		"the same key":       {message: eventBy("audit", configMaps, nil), refused: true},
 		"its own event":      {message: eventBy("test", configMaps, nil)},
 		"another resource":   {message: eventBy("audit", secrets, nil)},
 		"another cluster":    {message: eventBy("audit", configMaps, func(c *encode.Config) { c.Cluster = "other" })},
-		"another namespace":  {message: eventBy("audit", configMaps, nil), spec: StreamSpec{Namespace: "shop"}},
-		"the same namespace": {message: eventBy("audit", configMaps, nil), spec: StreamSpec{Namespace: "default"}, refused: true},
+		"another namespace":  {message: eventBy("audit", configMaps, nil), namespace: "shop"},
+		"the same namespace": {message: eventBy("audit", configMaps, nil), namespace: "default", refused: true},
+		"of its file":        {message: eventBy("audit", configMaps, nil), siblings: []string{"test", "audit"}},
+		"long ago":           {message: eventBy("audit", configMaps, nil), messages: 1000},
+		"not so long ago":    {message: eventBy("audit", configMaps, nil), messages: 999, refused: true},
 		"a subject of its own": {message: eventBy("audit", configMaps, func(c *encode.Config) {
 			c.Subject = must.Get(encode.ParseTemplate(encode.Subject, "k8s.{pipeline}.{group}.{resource}.{namespace}.{name}"))(t)
 		})},
 	} {
-		for _, known := range []bool{false, true} {
-			t.Run(name+map[bool]string{false: ", without a checkpoint", true: ", behind the position"}[known], func(t *testing.T) {
-				api, log, store := newAPIServer(t, 10), newReadableLog(), &memoryStore{}
-				named := func(cfg *Config) { cfg.Identity = checkpoint.Identity{Cluster: "test", Pipeline: "test"} }
-				if known {
-					b := runBridge(t, api, log, store, named)
-					must.Happen(t, "the first list", func() bool { return len(log.lines()) >= 2 })
-					require.NoError(t, b.stop())
-				}
-				had := len(log.lines())
-				must.Get(log.append(c.message))(t)
-				b := runBridge(t, api, log, store, func(cfg *Config) {
-					named(cfg)
-					cfg.Streams[0].Namespace = c.spec.Namespace
-				})
-				var err error
-				select {
-				case err = <-b.ended:
-				case <-b.session(t).met:
-					require.NoError(t, b.stop())
-				}
-				if !c.refused {
-					require.NoError(t, err)
-					return
-				}
-				var competing *CompetingError
-				require.ErrorAs(t, err, &competing)
-				assert.Equal(t, CompetingError{
-					Pipeline: "test", Other: "audit", Object: "configmaps.v1 default/a", Message: uint64(had + 1),
-				}, *competing)
-				assert.Len(t, log.lines(), had+1, "something was published")
+		t.Run(name, func(t *testing.T) {
+			api, log, store := newAPIServer(t, 10), newReadableLog(), &memoryStore{}
+			must.Get(log.append(c.message))(t)
+			for i := range c.messages {
+				m := eventBy("audit", secrets, nil)
+				m.ID = strconv.Itoa(i)
+				must.Get(log.append(m))(t)
+			}
+			had := len(log.lines())
+			b := runBridge(t, api, log, store, func(cfg *Config) {
+				cfg.Identity = checkpoint.Identity{Cluster: "test", Pipeline: "test"}
+				cfg.Streams[0].Namespace, cfg.Siblings = c.namespace, c.siblings
 			})
-		}
+			var err error
+			select {
+			case err = <-b.ended:
+			case <-b.session(t).met:
+				require.NoError(t, b.stop())
+			}
+			if !c.refused {
+				require.NoError(t, err)
+				return
+			}
+			var competing *CompetingError
+			require.ErrorAs(t, err, &competing)
+			assert.Equal(t, CompetingError{Pipeline: "test", Other: "audit", Object: "configmaps.v1 default/a", Message: 1}, *competing)
+			assert.Len(t, log.lines(), had, "something was published")
+		})
+	}
+}
+
+// It may have taken a resource over from a pipeline that is not there any more.
+func TestRun_goes_on_behind_another_pipeline_where_it_knows_the_log(t *testing.T) {
+	api, log, store := newAPIServer(t, 10), newReadableLog(), &memoryStore{}
+	named := func(cfg *Config) { cfg.Identity = checkpoint.Identity{Cluster: "test", Pipeline: "test"} }
+	b := runBridge(t, api, log, store, named)
+	must.Happen(t, "the first list", func() bool { return len(log.lines()) >= 2 })
+	require.NoError(t, b.stop())
+	must.Get(log.append(eventBy("audit", configMaps, nil)))(t)
+	b = runBridge(t, api, log, store, named)
+	select {
+	case err := <-b.ended:
+		t.Fatal("it ends: ", err)
+	case <-b.session(t).met:
+		require.NoError(t, b.stop())
 	}
 }

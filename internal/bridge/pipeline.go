@@ -72,10 +72,12 @@ func (spec *StreamSpec) encoder(at source.Stream) *encode.Encoder {
 	return encode.New(at, spec.Encoding)
 }
 
-// Config says what a pipeline consists of. All fields are needed except Target, Watches, Namespaces, Oversize,
+// Config says what a pipeline consists of. All fields are needed except Siblings, Target, Watches, Namespaces, Oversize,
 // ResyncRate, Drain, Unfenced, Term and Log.
 type Config struct {
 	Name string
+	// Siblings are the names of the pipelines of the same file.
+	Siblings []string
 	// Target names for a person what is published to.
 	Target  string
 	Streams []StreamSpec
